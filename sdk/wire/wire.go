@@ -1,0 +1,59 @@
+// Package wire is the protocol between ledgerd and a plugin's process: the handshake, the
+// messages, the limits. It holds no behaviour. Plugins in Go use package sdk; this package
+// is for hosts and for SDKs.
+//
+// # Handshake
+//
+// A plugin is a program that speaks gRPC over a Unix socket and is started by ledgerd, by
+// the rules of hashicorp/go-plugin. In any language:
+//
+//  1. If the environment variable [CookieKey] is not [CookieValue], nobody started it as a
+//     plugin: tell the person so on stderr and exit with 1.
+//  2. PLUGIN_PROTOCOL_VERSIONS lists what the host speaks, separated by commas. Take the
+//     highest that the plugin speaks too; today there is only [Version].
+//  3. Bind a Unix socket in the directory PLUGIN_UNIX_SOCKET_DIR.
+//  4. If PLUGIN_CLIENT_CERT is set, serve TLS with a certificate of the plugin's own and
+//     accept that client certificate only.
+//  5. Serve grpc.health.v1.Health with the service "plugin", plugin.GRPCController (its
+//     Shutdown answers, then exits with 0) and ledgerd.plugin.v1.Plugin.
+//  6. Print one line on stdout and flush it: 1|1|unix|PATH|grpc|CERT, where CERT is the
+//     certificate, DER in base64 without padding, or empty without TLS.
+//  7. Print nothing else on stdout. Read stdin and exit when it ends: ledgerd is gone then.
+//     What is written to stderr is kept as the crash report.
+//
+// # The stream
+//
+// All items of a process travel on one bidirectional stream. The plugin grants credits, the
+// host sends no more items than it has credits, each item gets exactly one result, in any
+// order. Every message may carry many of everything: that is what makes it fast, so both
+// sides gather what they have and flush when there is nothing more to do.
+package wire
+
+//go:generate sh generate.sh
+
+// The cookie tells a program that it was started as a plugin. It is no secret.
+const (
+	CookieKey   = "LEDGERD_PLUGIN"
+	CookieValue = "6a0b4f0e-ledgerd"
+)
+
+// Version is the protocol spoken here. It changes only for what breaks.
+const Version = 1
+
+// Service is the name under which go-plugin knows the protocol.
+const Service = "ledgerd"
+
+// Limits of what travels. They are the ledger's where it has one too; what is beyond them is
+// refused or cut on the plugin's side, so that it never ends the stream.
+const (
+	MaxMessage   = 16 << 20 // bytes of one message, on both sides
+	MaxPayload   = 1 << 20  // bytes, of items and of emitted ones
+	MaxOutput    = 1 << 20  // bytes
+	MaxError     = 8 << 10  // bytes
+	MaxLog       = 16 << 10 // bytes
+	MaxEmit      = 10_000   // items that one attempt may emit
+	MaxEmitBytes = 8 << 20  // bytes of all that one attempt emits
+	MaxKind      = 64       // bytes
+	MaxScope     = 256      // bytes
+	MaxKey       = 2048     // bytes
+)
