@@ -1,0 +1,122 @@
+package pluginproc
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// check looks at the program before it is started.
+func (s *Spec) check() error {
+	path, err := filepath.EvalSymlinks(s.Path)
+	if err != nil {
+		return &StartError{Step: StepCheck, Problem: "the program is not there: " + reason(err), Err: err}
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return &StartError{Step: StepCheck, Problem: reason(err), Err: err}
+	}
+	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+		return notExecutable(path, nil)
+	}
+	if err := checkWritable(path); err != nil {
+		return err
+	}
+	if s.SHA256 == "" {
+		return nil
+	}
+	return checkSum(path, s.SHA256)
+}
+
+func notExecutable(path string, err error) error {
+	return &StartError{
+		Step: StepCheck, Problem: "it is not executable",
+		Hint: "chmod +x " + path, Err: err,
+	}
+}
+
+// reason is the error without the call and the path, which the reader has seen already.
+func reason(err error) string {
+	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}
+
+func checkSum(path, want string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return &StartError{Step: StepCheck, Problem: "its checksum cannot be computed: " + reason(err), Err: err}
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return &StartError{Step: StepCheck, Problem: "its checksum cannot be computed: " + reason(err), Err: err}
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); !strings.EqualFold(got, want) {
+		return &StartError{
+			Step: StepCheck, Err: ErrChecksum,
+			Problem: fmt.Sprintf("its sha256 is %s, not %s", got, want),
+			Hint:    "if you have replaced the program yourself, change the checksum in the config",
+		}
+	}
+	return nil
+}
+
+// checkWritable refuses a program that everybody may replace: itself, or any directory above
+// it, is writable by others. A sticky directory, such as /tmp, is none: what is ours there
+// stays ours. Our own program is not asked: who can replace it does not need a plugin.
+func checkWritable(path string) error {
+	if self, err := os.Executable(); err == nil && sameFile(self, path) {
+		return nil
+	}
+	for at := path; ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		if err != nil {
+			return &StartError{Step: StepCheck, Problem: at + ": " + reason(err), Err: err}
+		}
+		if info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
+			return &StartError{
+				Step: StepCheck, Err: ErrWritable,
+				Problem: fmt.Sprintf("%s is writable by others (%v)", at, info.Mode()),
+				Hint:    "chmod o-w " + at,
+			}
+		}
+		if at == filepath.Dir(at) {
+			return nil
+		}
+	}
+}
+
+func sameFile(a, b string) bool {
+	ia, err1 := os.Stat(a)
+	ib, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(ia, ib)
+}
+
+// explainStart says why the operating system did not start the program.
+func explainStart(path string, err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
+		return &StartError{
+			Step: StepStart, Err: err, Problem: "it is not a program for this machine",
+			Hint: "wrong architecture or operating system, or a script without a first line #!",
+		}
+	case errors.Is(err, fs.ErrPermission):
+		return notExecutable(path, err)
+	case errors.Is(err, fs.ErrNotExist):
+		return &StartError{
+			Step: StepStart, Err: err, Problem: "the system does not find it, though it is there",
+			Hint: "the interpreter of a script, or the loader of a dynamically linked program, is missing",
+		}
+	default:
+		return &StartError{Step: StepStart, Err: err, Problem: reason(err)}
+	}
+}

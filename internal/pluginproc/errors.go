@@ -1,0 +1,81 @@
+package pluginproc
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Step is where a start went wrong.
+type Step string
+
+// The steps of a start.
+const (
+	StepCheck     Step = "check"     // of the file, before anything runs
+	StepStart     Step = "start"     // of the process
+	StepHandshake Step = "handshake" // one line on stdout
+	StepConnect   Step = "connect"   // to the socket, up to the first answer
+)
+
+// Reasons for which a program is not started; a StartError wraps them.
+var (
+	ErrChecksum = errors.New("checksum differs")
+	ErrWritable = errors.New("writable by others")
+)
+
+// StartError says why a plugin did not start.
+type StartError struct {
+	Path    string
+	Step    Step
+	Problem string // "it wrote to stdout before the handshake"
+	Hint    string // what to do about it; may be empty
+	Stderr  string // the last lines that the plugin wrote there; may be empty
+	Err     error  // the cause, where there is one
+}
+
+// Error is one line of cause and, below it, what is known besides.
+func (e *StartError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "plugin %s did not start: %s", e.Path, e.Problem)
+	if e.Stderr != "" {
+		fmt.Fprintf(&b, "\n  stderr: %s", strings.ReplaceAll(e.Stderr, "\n", "\n          "))
+	}
+	if e.Hint != "" {
+		fmt.Fprintf(&b, "\n  %s", e.Hint)
+	}
+	return b.String()
+}
+
+// Unwrap returns the cause.
+func (e *StartError) Unwrap() error { return e.Err }
+
+// CrashError says how a process ended that nobody had asked to.
+type CrashError struct {
+	PID    int
+	How    string // "exited with 2", "was killed by signal 9 (killed)"
+	Signal int    // that killed it, 0 if none
+	Code   int    // it exited with, -1 if it was killed
+	Stderr string // the last CrashReport bytes
+	Err    error  // why the host killed it, where it did: ErrTooLarge, a broken stream
+}
+
+// Error is one line; the report is in Stderr.
+func (e *CrashError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("plugin process %d was stopped: %v", e.PID, e.Err)
+	}
+	return fmt.Sprintf("plugin process %d %s", e.PID, e.How)
+}
+
+// Unwrap returns why the host killed it.
+func (e *CrashError) Unwrap() error { return e.Err }
+
+// Errors of the stream.
+var (
+	// ErrEnded is returned by calls on a process that has ended; Err says how.
+	ErrEnded = errors.New("plugin process has ended")
+	// ErrCredits is returned by Send for more items than there are credits.
+	ErrCredits = errors.New("more items than credits")
+	// ErrTooLarge ends the stream: the plugin sent a message beyond wire.MaxMessage.
+	ErrTooLarge = errors.New("result too large: a plugin's message may have 16 MiB")
+)

@@ -1,0 +1,291 @@
+package pluginproc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// Proc is one running plugin process.
+type Proc struct {
+	os     *process
+	dir    *socketDir
+	client *plugin.Client
+	conn   *grpc.ClientConn
+	rpc    wire.PluginClient
+
+	mu       sync.Mutex
+	stream   *Stream // nil before Open
+	stopping bool    // it was asked to end
+	killed   bool    // Stop or Kill has sent it a signal
+	fault    error   // why we killed it unasked
+
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+// Start starts the program and returns when it has answered a health check. If it does not,
+// the error is a *StartError and the process is gone. ctx bounds the start only.
+func Start(ctx context.Context, spec Spec) (*Proc, error) {
+	p, err := start(ctx, &spec)
+	if se := (*StartError)(nil); errors.As(err, &se) {
+		se.Path = spec.Path
+	}
+	return p, err
+}
+
+func start(ctx context.Context, spec *Spec) (*Proc, error) {
+	if err := spec.check(); err != nil {
+		return nil, err
+	}
+	timeout := spec.StartTimeout
+	if timeout == 0 {
+		timeout = startTimeout
+	}
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	dir, err := newSocketDir(spec.SocketDir)
+	if err != nil {
+		return nil, err
+	}
+	os, err := newProcess(spec)
+	if err != nil {
+		dir.remove()
+		return nil, &StartError{Step: StepStart, Err: err, Problem: err.Error()}
+	}
+	p := &Proc{os: os, dir: dir, done: make(chan struct{})}
+	p.client = plugin.NewClient(p.config(spec, timeout))
+	connected := make(chan error, 1)
+	go func() { connected <- p.connect(bounded) }()
+	select {
+	case err = <-connected:
+	case <-bounded.Done():
+		os.signal(syscall.SIGKILL) // whatever connect waits for ends with the process
+		err = <-connected
+	}
+	if err != nil {
+		err = p.explain(ctx, bounded, spec, err)
+		p.os.signal(syscall.SIGKILL)
+		if os.number() > 0 {
+			<-os.exited
+		}
+		p.release()
+		return nil, err
+	}
+	go p.watch()
+	return p, nil
+}
+
+// config is made for one start: go-plugin keeps state in it.
+func (p *Proc) config(spec *Spec, timeout time.Duration) *plugin.ClientConfig {
+	return &plugin.ClientConfig{
+		HandshakeConfig:  plugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
+		VersionedPlugins: map[int]plugin.PluginSet{wire.Version: {wire.Service: connection{}}},
+		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
+		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, _ string) (runner.Runner, error) {
+			p.os.cmd.Env = append(p.os.cmd.Env, cmd.Env...)
+			return p.os, nil
+		},
+		SkipHostEnv:      true,
+		AutoMTLS:         !spec.NoMTLS,
+		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: p.dir.path},
+		StartTimeout:     timeout + time.Second, // ours comes first
+		SyncStdout:       newOutput("stdout", spec.OnLog, nil),
+		SyncStderr:       newOutput("stderr", spec.OnLog, nil),
+		// Off, not merely quiet: otherwise it parses what the plugin writes, and panics on some of it.
+		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off}),
+		GRPCDialOptions: []grpc.DialOption{
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage)),
+		},
+	}
+}
+
+// connection is what go-plugin hands out: the bare connection.
+type connection struct{ plugin.NetRPCUnsupportedPlugin }
+
+func (connection) GRPCServer(*plugin.GRPCBroker, *grpc.Server) error {
+	return errors.New("the host serves nothing")
+}
+
+func (connection) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, c *grpc.ClientConn) (any, error) {
+	return c, nil
+}
+
+// connect starts the process and asks it for its health.
+func (p *Proc) connect(ctx context.Context) error {
+	protocol, err := p.client.Client()
+	if err != nil {
+		return err
+	}
+	raw, err := protocol.Dispense(wire.Service)
+	if err != nil {
+		return err
+	}
+	p.conn = raw.(*grpc.ClientConn)
+	p.rpc = wire.NewPluginClient(p.conn)
+	return p.Ping(ctx)
+}
+
+// explain turns what go-plugin says about a failed start into what is the matter.
+func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, err error) error {
+	if p.os.number() == 0 {
+		return explainStart(spec.Path, err)
+	}
+	if bounded.Err() == nil {
+		// Perhaps the process has just ended, and its end says more.
+		select {
+		case <-p.os.exited:
+		case <-time.After(exitRead):
+		}
+	}
+	se := &StartError{Step: StepHandshake, Err: err}
+	ended := p.os.ended()
+	switch bad := p.os.handshake(); {
+	case bad != nil:
+		*se = *bad
+	case ctx.Err() != nil:
+		se.Problem, se.Err = "the start was given up", context.Cause(ctx)
+	case bounded.Err() != nil:
+		se.Problem = "it did not answer in time"
+		se.Hint = "a plugin prints the handshake line first and loads things in Open; package sdk does so"
+	case ended != "" && p.conn != nil:
+		se.Step, se.Problem = StepConnect, "it "+ended+" right after the handshake"
+	case ended != "":
+		se.Problem = "it " + ended + " before the handshake"
+	default:
+		se.Step, se.Problem = StepConnect, err.Error()
+	}
+	se.Stderr = p.os.tail.last(5)
+	return se
+}
+
+// watch waits for the process's end and says how it was.
+func (p *Proc) watch() {
+	<-p.os.exited
+	p.mu.Lock()
+	stream := p.stream
+	p.mu.Unlock()
+	if stream != nil {
+		// The connection is dead, so it ends when what came is delivered; unless the plugin
+		// has let somebody else inherit it.
+		late := time.AfterFunc(exitRead, stream.Abort)
+		<-stream.Ended()
+		late.Stop()
+	}
+	p.release()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fault != nil || !p.killed && !(p.stopping && p.os.state.Success()) {
+		p.err = p.crash()
+	}
+	close(p.done)
+}
+
+// crash describes the end of the process. The caller holds mu.
+func (p *Proc) crash() *CrashError {
+	e := &CrashError{PID: p.PID(), How: p.os.ended(), Code: p.os.state.ExitCode(), Stderr: p.os.tail.last(0), Err: p.fault}
+	if ws, ok := p.os.state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		e.Signal = int(ws.Signal())
+	}
+	return e
+}
+
+// release gives back what go-plugin and we hold, once the process has ended.
+func (p *Proc) release() {
+	p.client.Kill() // closes the connection; there is nothing left to wait for
+	p.dir.remove()
+}
+
+// PID is the process's number, which is its group's too.
+func (p *Proc) PID() int { return p.os.number() }
+
+// Done is closed when the process has ended and the last of its results was delivered.
+func (p *Proc) Done() <-chan struct{} { return p.done }
+
+// Err says how the process ended, once Done is closed: nil if Stop or Kill ended it, else a
+// *CrashError, also when it died by itself while Stop was waiting for it.
+func (p *Proc) Err() error { return p.err }
+
+// Ping asks whether the process answers at all.
+func (p *Proc) Ping(ctx context.Context) error {
+	_, err := grpc_health_v1.NewHealthClient(p.conn).Check(ctx,
+		&grpc_health_v1.HealthCheckRequest{Service: plugin.GRPCServiceName})
+	return err
+}
+
+// Describe asks what the plugin is.
+func (p *Proc) Describe(ctx context.Context, req *wire.DescribeRequest) (*wire.DescribeResponse, error) {
+	return p.rpc.Describe(ctx, req)
+}
+
+// Configure gives the plugin its config, or only has it checked. The problems are the
+// config's; an error is the process's.
+func (p *Proc) Configure(ctx context.Context, req *wire.ConfigureRequest) ([]*wire.Problem, error) {
+	res, err := p.rpc.Configure(ctx, req)
+	return res.GetProblems(), err
+}
+
+// CheckHealth has the plugin check what it depends on. The problem is what it says, "" if
+// all is well; an error is the process's.
+func (p *Proc) CheckHealth(ctx context.Context) (problem string, err error) {
+	res, err := p.rpc.CheckHealth(ctx, &wire.CheckHealthRequest{})
+	return res.GetProblem(), err
+}
+
+// Open opens the stream of items, once, after Configure. If the stream breaks while the
+// process lives, the process is killed: what it still does could not be reported.
+func (p *Proc) Open(e Events) (*Stream, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stream != nil {
+		return nil, errors.New("the stream is open already")
+	}
+	s, err := OpenStream(p.rpc, e)
+	if err != nil {
+		return nil, err
+	}
+	p.stream = s
+	go func() {
+		<-s.Ended()
+		p.streamEnded(s.Err())
+	}()
+	return s, nil
+}
+
+// streamEnded kills a process whose stream ended before it should. A process that has just
+// died ends its stream, too: it gets the time to be seen dead.
+func (p *Proc) streamEnded(err error) {
+	p.mu.Lock()
+	expected := p.stopping && err == nil || p.killed
+	p.mu.Unlock()
+	if expected {
+		return
+	}
+	if !errors.Is(err, ErrTooLarge) {
+		select {
+		case <-p.os.exited:
+			return
+		case <-time.After(exitRead):
+		}
+	}
+	if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	p.mu.Lock()
+	p.fault = fmt.Errorf("its stream broke: %w", err)
+	p.mu.Unlock()
+	p.os.signal(syscall.SIGKILL)
+}

@@ -1,0 +1,84 @@
+package pluginproc
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+const (
+	dirPrefix = "ledgerd-p"
+	// addressMax is the longest address of a Unix socket, on macOS; Linux has four more.
+	addressMax = 103
+	// addressRest is what go-plugin appends: "/plugin-dir0123456789/plugin0123456789".
+	addressRest = 38
+)
+
+// socketDir is the private directory of one process's socket. Its owner holds a lock on it,
+// so that whoever comes later sees which are left over from a host that was killed.
+type socketDir struct {
+	path string
+	lock *os.File
+}
+
+func newSocketDir(base string) (*socketDir, error) {
+	if base == "" {
+		if base = os.TempDir(); len(base)+len(dirPrefix)+11+addressRest > addressMax {
+			base = "/tmp"
+		}
+	}
+	sweep(base)
+	path, err := os.MkdirTemp(base, dirPrefix) // with mode 0700
+	if err != nil {
+		return nil, &StartError{Step: StepStart, Err: err, Problem: "no directory for its socket: " + err.Error()}
+	}
+	if len(path)+addressRest > addressMax {
+		_ = os.Remove(path)
+		return nil, &StartError{
+			Step: StepStart, Problem: "the path of its socket would be too long, in " + base,
+			Hint: "use a shorter directory for sockets",
+		}
+	}
+	lock, err := lockDir(path)
+	if err != nil {
+		_ = os.Remove(path)
+		return nil, &StartError{Step: StepStart, Err: err, Problem: "no directory for its socket: " + err.Error()}
+	}
+	return &socketDir{path: path, lock: lock}, nil
+}
+
+func (d *socketDir) remove() {
+	_ = os.RemoveAll(d.path) // what is left is swept later
+	_ = d.lock.Close()
+}
+
+func lockDir(path string) (*os.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// sweep removes what killed hosts have left behind: our own directories that nobody holds.
+// Young ones stay: their owner may not have locked them yet.
+func sweep(base string) {
+	paths, _ := filepath.Glob(filepath.Join(base, dirPrefix+"*")) // only a bad pattern fails
+	for _, path := range paths {
+		info, err := os.Lstat(path)
+		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < time.Minute {
+			continue
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Getuid() {
+			continue
+		}
+		if lock, err := lockDir(path); err == nil {
+			(&socketDir{path: path, lock: lock}).remove()
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package pluginproc
+
+import (
+	"context"
+	"syscall"
+	"time"
+
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// Bounds of the steps of Stop, each after the one before.
+const (
+	drainSlack = 2 * time.Second // beyond the grace, for the answer of Drain and the last results
+	exitWait   = 2 * time.Second // for the process to leave by itself
+	termWait   = 3 * time.Second // for it to leave after SIGTERM
+)
+
+// Stop ends the process in good order: items not begun are handed back, begun ones get grace,
+// then they are told to stop; results arrive as always. A process that does not leave then
+// gets SIGTERM, and at last SIGKILL, each to its whole group. Stop returns when the process is
+// gone: at most grace and about nine seconds later, at once when ctx ends.
+//
+// It returns the ids of items whose work did not end in time.
+func (p *Proc) Stop(ctx context.Context, grace time.Duration) (unfinished []int64) {
+	p.mu.Lock()
+	p.stopping = true
+	stream := p.stream
+	p.mu.Unlock()
+
+	drain, cancel := context.WithTimeout(ctx, grace+drainSlack)
+	defer cancel()
+	res, err := p.rpc.Drain(drain, &wire.DrainRequest{GraceMs: grace.Milliseconds()})
+	if err == nil {
+		if stream != nil {
+			stream.Close()
+			p.wait(drain, stream.Ended(), drainSlack)
+		}
+		go p.client.Kill() // asks it to leave; blocks for ever if it is frozen, until we kill it
+		p.wait(ctx, p.done, exitWait)
+	}
+	if !p.wait(ctx, p.done, 0) {
+		p.signal(syscall.SIGTERM)
+		p.wait(ctx, p.done, termWait)
+	}
+	p.Kill()
+	return res.GetUnfinished()
+}
+
+// Kill ends the process and its group at once and returns when it is gone. It does nothing to
+// one that has ended.
+func (p *Proc) Kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+func (p *Proc) signal(sig syscall.Signal) {
+	p.mu.Lock()
+	if p.os.ended() == "" {
+		p.killed = true
+	}
+	p.mu.Unlock()
+	p.os.signal(sig)
+}
+
+// wait waits for done, and says whether it came.
+func (p *Proc) wait(ctx context.Context, done <-chan struct{}, atMost time.Duration) bool {
+	t := time.NewTimer(atMost)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
