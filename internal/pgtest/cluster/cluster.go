@@ -1,0 +1,339 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	mathrand "math/rand/v2"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// User is the superuser of every temporary server.
+const User = "ledgerd"
+
+// Options of [Start]; the zero value is a server that is quick and forgets everything in a power
+// failure, but nothing when its processes are killed.
+type Options struct {
+	// Fsync makes commits wait for the disk, as a server in production does.
+	Fsync bool
+	// Settings are lines of postgresql.conf, name to value, which win over those of this package.
+	Settings map[string]string
+}
+
+// Cluster is one temporary server. Its methods may be called from any goroutine; starting and
+// stopping the server from two at once is up to the caller to avoid.
+type Cluster struct {
+	record
+	home   string
+	use    *os.File  // holds the shared lock while this process uses the server
+	keeper *exec.Cmd // of a server of our own
+}
+
+// record is what the keeper and other processes must know of a server; it lies in its home.
+type record struct {
+	Bin      string
+	Port     int
+	Password string
+}
+
+// Start starts a server that belongs to this process and ends with it, or with [Cluster.Close].
+// It takes about a second.
+func Start(o Options) (*Cluster, error) {
+	bin, err := Bin()
+	if err != nil {
+		return nil, err
+	}
+	// In /tmp whatever TMPDIR says: a socket's path may have 103 bytes, and the server's account
+	// must be able to get there.
+	home, err := os.MkdirTemp("/tmp", "ledgerd-pg-")
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{record: record{Bin: bin}, home: home}
+	if err := c.start(o); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(o Options) (err error) {
+	if err := os.Chmod(c.home, 0o711); err != nil {
+		return err
+	}
+	if c.use, err = lock(c.path("use.lock"), shared); err != nil {
+		return err
+	}
+	if c.keeper, err = startKeeper(c.home, 0); err != nil {
+		return err
+	}
+	return c.create(o)
+}
+
+// URL addresses the database "postgres" of the server over TCP, with the superuser's password.
+func (c *Cluster) URL() string {
+	u := url.URL{
+		Scheme:   "postgres",
+		User:     url.UserPassword(User, c.Password),
+		Host:     net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Port)),
+		Path:     "/postgres",
+		RawQuery: "sslmode=disable",
+	}
+	return u.String()
+}
+
+// SocketURL addresses the same database over the Unix socket, without a password.
+func (c *Cluster) SocketURL() string {
+	query := url.Values{"host": {c.path("run")}, "port": {strconv.Itoa(c.Port)}}
+	u := url.URL{Scheme: "postgres", User: url.User(User), Path: "/postgres", RawQuery: query.Encode()}
+	return u.String()
+}
+
+// PID is the process id of the server (its postmaster). The error is os.ErrNotExist when it was
+// stopped.
+func (c *Cluster) PID() (int, error) {
+	text, err := os.ReadFile(c.path("data", "postmaster.pid"))
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	return strconv.Atoi(first)
+}
+
+// Stop stops the server in order: it ends all sessions, rolls back what is open and writes a
+// checkpoint.
+func (c *Cluster) Stop() error { return c.stop("fast", time.Minute) }
+
+// Crash stops the server at once, without a checkpoint; the next start has to recover, as after
+// a crash.
+func (c *Cluster) Crash() error { return c.stop("immediate", time.Minute) }
+
+func (c *Cluster) stop(mode string, patience time.Duration) error {
+	seconds := strconv.Itoa(int(patience.Seconds()))
+	_, err := c.run("pg_ctl", "stop", "-D", c.path("data"), "-m", mode, "-w", "-t", seconds)
+	return err
+}
+
+// StartAgain starts a server that was stopped, crashed or killed, at the same address. It waits
+// until the server has recovered and takes connections.
+func (c *Cluster) StartAgain() error {
+	deadline := time.Now().Add(time.Minute)
+	for {
+		before := len(c.log())
+		_, err := c.run("pg_ctl", "start", "-D", c.path("data"), "-l", c.path("run", "log"), "-w", "-t", "60")
+		if err == nil {
+			return nil
+		}
+		end := c.log()[before:]
+		err = fmt.Errorf("%w%s", err, end)
+		// The sessions of a server that was killed need a moment to notice it.
+		if !strings.Contains(end, "pre-existing shared memory block") || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// Close stops the server if it still runs, and deletes its data. It waits for both.
+func (c *Cluster) Close() error {
+	err := c.destroy()
+	if c.use != nil {
+		err = errors.Join(err, c.use.Close())
+	}
+	if c.keeper != nil {
+		err = errors.Join(err, c.keeper.Wait())
+	}
+	return errors.Join(err, os.RemoveAll(c.home))
+}
+
+func (c *Cluster) path(elements ...string) string {
+	return filepath.Join(append([]string{c.home}, elements...)...)
+}
+
+// create makes the data folder, starts the server and records it in its home.
+func (c *Cluster) create(o Options) error {
+	as, err := account()
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{"data", "run"} {
+		if err := os.Mkdir(c.path(dir), 0o700); err != nil {
+			return err
+		}
+	}
+	c.Password = rand.Text()
+	if err := os.WriteFile(c.path("run", "password"), []byte(c.Password), 0o600); err != nil {
+		return err
+	}
+	if as != nil {
+		for _, name := range []string{"data", "run", "run/password"} {
+			if err := os.Chown(c.path(name), int(as.Uid), int(as.Gid)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.save(); err != nil { // first of all, so that the keeper can clean up
+		return err
+	}
+	if err := c.initdb(); err != nil {
+		return err
+	}
+	// Nobody can reserve a port for another process, so a taken one is met by trying again.
+	for try := 1; ; try++ {
+		if err := c.configure(o); err != nil {
+			return err
+		}
+		if err = c.StartAgain(); err == nil {
+			return c.save()
+		}
+		if try == 5 || !strings.Contains(err.Error(), "could not bind") {
+			return err
+		}
+	}
+}
+
+func (c *Cluster) initdb() error {
+	version, err := c.run("postgres", "--version")
+	if err != nil {
+		return err
+	}
+	args := []string{
+		"--pgdata=" + c.path("data"), "--username=" + User, "--pwfile=" + c.path("run", "password"),
+		"--auth-local=trust", "--auth-host=scram-sha-256",
+		"--encoding=UTF8", "--no-locale", "--no-sync",
+	}
+	if number(version) >= 15 {
+		args = append(args, "--locale-provider=icu", "--icu-locale=en-US")
+	}
+	if _, err := c.run("initdb", args...); err != nil {
+		return err
+	}
+	return os.Remove(c.path("run", "password"))
+}
+
+// configure chooses a port and writes the settings.
+func (c *Cluster) configure(o Options) (err error) {
+	if c.Port, err = freePort(); err != nil {
+		return err
+	}
+	onOff := map[bool]string{true: "on", false: "off"}
+	settings := map[string]string{
+		"listen_addresses":        "127.0.0.1",
+		"port":                    strconv.Itoa(c.Port),
+		"unix_socket_directories": c.path("run"),
+		"max_connections":         "200",
+		"password_encryption":     "scram-sha-256",
+		"fsync":                   onOff[o.Fsync],
+		"full_page_writes":        onOff[o.Fsync],
+		"timezone":                "Asia/Kathmandu",
+		"log_timezone":            "UTC",
+	}
+	maps.Copy(settings, o.Settings)
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		fmt.Fprintf(&text, "%s = '%s'\n", name, strings.ReplaceAll(settings[name], "'", "''"))
+	}
+	// The last of several lines with one name counts, so the file that initdb wrote can stay.
+	file, err := os.OpenFile(c.path("data", "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(text.String())
+	return errors.Join(err, file.Close())
+}
+
+// freePort finds a port below those that the kernel gives to outgoing connections, so that it is
+// still free when the server starts again.
+func freePort() (port int, err error) {
+	for range 100 {
+		port = 15000 + mathrand.IntN(15000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, err
+}
+
+// destroy stops the server if it runs, and deletes its data. The record goes last: as long as it
+// is there, there is something to clean up.
+func (c *Cluster) destroy() error {
+	if c.running() && c.stop("immediate", 5*time.Second) != nil {
+		// It does not listen to signals that it can ignore, e.g. after SIGSTOP.
+		pid, err := c.PID()
+		if err != nil {
+			return err
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(
+		os.RemoveAll(c.path("data")),
+		os.RemoveAll(c.path("run")),
+		os.RemoveAll(c.path("server.json")),
+	)
+}
+
+// running tells whether the server's process is there. The kernel answers for it, so this is
+// right for a stopped process too, and when postmaster.pid survived a SIGKILL and names a process
+// that is none of ours by now.
+func (c *Cluster) running() bool {
+	conn, err := net.Dial("unix", c.path("run", ".s.PGSQL."+strconv.Itoa(c.Port)))
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}
+
+func (c *Cluster) save() error {
+	text, err := json.Marshal(c.record)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(c.path("server.json"), text, 0o600)
+}
+
+// load reads the record in the home; the error is os.ErrNotExist if no server was left there.
+func (c *Cluster) load() error {
+	text, err := os.ReadFile(c.path("server.json"))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, &c.record)
+}
+
+// answers tells whether the server takes our connection.
+func (c *Cluster) answers() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, c.URL())
+	if err != nil {
+		return false
+	}
+	return conn.Close(ctx) == nil
+}
+
+// log is what the server wrote to its log.
+func (c *Cluster) log() string {
+	text, err := os.ReadFile(c.path("run", "log"))
+	if err != nil {
+		return "" // it has not started yet
+	}
+	return string(text)
+}

@@ -1,0 +1,346 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/goleak"
+)
+
+// asChild makes the test program start a server (value "start") or join the one in the home that
+// the value names, print the server's pid and its home, and then wait to be killed.
+const asChild = "LEDGERD_CLUSTER_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(asChild); what != "" {
+		if err := child(what); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func child(what string) error {
+	bin, err := Bin()
+	if err != nil {
+		return err
+	}
+	var c *Cluster
+	if what == "start" {
+		c, err = Start(Options{})
+	} else {
+		c, err = join(what, bin, 200*time.Millisecond)
+	}
+	if err != nil {
+		return err
+	}
+	pid, err := c.PID()
+	if err != nil {
+		return err
+	}
+	fmt.Println(pid, c.home)
+	_, err = bufio.NewReader(os.Stdin).ReadByte() // until the parent ends us or itself
+	return err
+}
+
+// spawn starts a child; server waits until it has its server, and kill ends it.
+func spawn(t *testing.T, what string) (server func() (pid int, home string), kill func()) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asChild+"="+what)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		stdin.Close()
+	}
+	t.Cleanup(kill)
+	return func() (pid int, home string) {
+		t.Helper()
+		if _, err := fmt.Fscan(stdout, &pid, &home); err != nil {
+			t.Fatalf("child printed no pid and home: %v", err)
+		}
+		return pid, home
+	}, kill
+}
+
+// eventually polls something that another process does.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(time.Minute)
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+
+func missing(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, os.ErrNotExist)
+}
+
+func start(t *testing.T, o Options) *Cluster {
+	t.Helper()
+	c, err := Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// query returns the text of one value.
+func query(t *testing.T, address, sql string) string {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	var text string
+	if err := conn.QueryRow(t.Context(), sql).Scan(&text); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return text
+}
+
+func TestSettings(t *testing.T) {
+	fast := start(t, Options{})
+	safe := start(t, Options{Fsync: true, Settings: map[string]string{"max_connections": "17", "application_name": "it's"}})
+	for _, c := range []struct {
+		server     *Cluster
+		name, want string
+	}{
+		{fast, "fsync", "off"},
+		{fast, "max_connections", "200"},
+		{fast, "listen_addresses", "127.0.0.1"},
+		{fast, "TimeZone", "Asia/Kathmandu"},
+		{safe, "fsync", "on"},
+		{safe, "full_page_writes", "on"},
+		{safe, "max_connections", "17"},
+		{safe, "application_name", "it's"},
+	} {
+		if got := query(t, c.server.URL(), "SHOW "+c.name); got != c.want {
+			t.Errorf("%s is %s, want %s", c.name, got, c.want)
+		}
+	}
+	if got := query(t, fast.URL(), "SELECT string_agg(s, '' ORDER BY s) FROM unnest('{b,A,a,B}'::text[]) s"); got != "aAbB" {
+		t.Errorf("order is %s, want that of a language, aAbB", got)
+	}
+}
+
+func TestPasswordIsAskedForOverTCPOnly(t *testing.T) {
+	c := start(t, Options{})
+	if got := query(t, c.SocketURL(), "SELECT current_user"); got != User {
+		t.Errorf("over the socket: user %s, want %s", got, User)
+	}
+	u, err := url.Parse(c.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(User, "wrong")
+	_, err = pgx.Connect(t.Context(), u.String())
+	if refused := new(pgconn.PgError); !errors.As(err, &refused) || refused.Code != "28P01" {
+		t.Errorf("wrong password: %v, want SQLSTATE 28P01", err)
+	}
+}
+
+func TestCommittedRowsOutliveEveryWayToStop(t *testing.T) {
+	c := start(t, Options{Fsync: true})
+	conn, err := pgx.Connect(t.Context(), c.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), "CREATE TABLE kept (way text)"); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close(t.Context())
+	ways := []struct {
+		name string
+		stop func() error
+	}{
+		{"stop", c.Stop},
+		{"crash", c.Crash},
+		{"kill", func() error {
+			pid, err := c.PID()
+			if err != nil {
+				return err
+			}
+			return syscall.Kill(pid, syscall.SIGKILL)
+		}},
+	}
+	for i, way := range ways {
+		query(t, c.URL(), fmt.Sprintf("INSERT INTO kept VALUES ('%s') RETURNING way", way.name))
+		before, err := c.PID()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := way.stop(); err != nil {
+			t.Fatalf("%s: %v", way.name, err)
+		}
+		eventually(t, "process gone after "+way.name, func() bool { return gone(before) })
+		if _, err := c.PID(); way.name != "kill" && !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("PID after %s: %v, want ErrNotExist", way.name, err)
+		}
+		if err := c.StartAgain(); err != nil {
+			t.Fatalf("start again after %s: %v", way.name, err)
+		}
+		if got, want := query(t, c.URL(), "SELECT count(*)::text FROM kept"), strconv.Itoa(i+1); got != want {
+			t.Errorf("%s rows after %s, want %s", got, way.name, want)
+		}
+	}
+}
+
+func TestStartAgainSaysWhatTheServerLogged(t *testing.T) {
+	c := start(t, Options{})
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(c.path("data", "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteString("no_such_setting = 1\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StartAgain(); err == nil || !strings.Contains(err.Error(), "no_such_setting") {
+		t.Errorf("error %v does not name the bad setting", err)
+	}
+}
+
+func TestCloseEndsAlsoAServerThatIsFrozen(t *testing.T) {
+	for _, frozen := range []bool{false, true} {
+		c, err := Start(Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, err := c.PID()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if frozen {
+			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if !missing(c.home) {
+			t.Errorf("frozen %v: %s is still there", frozen, c.home)
+		}
+		eventually(t, "process gone", func() bool { return gone(pid) })
+	}
+}
+
+func TestKilledProcessLeavesNoServer(t *testing.T) {
+	server, kill := spawn(t, "start")
+	pid, home := server()
+	if gone(pid) {
+		t.Fatal("the child's server does not run")
+	}
+	kill()
+	eventually(t, "server and home gone", func() bool { return gone(pid) && missing(home) })
+}
+
+func TestSharedServerIsStartedOnceAndEndsAfterItsLastUser(t *testing.T) {
+	home, err := os.MkdirTemp("/tmp", "ledgerd-pg-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(home) })
+	if err := os.Chmod(home, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	var servers []func() (int, string)
+	var kills []func()
+	for range 4 {
+		server, kill := spawn(t, home)
+		servers, kills = append(servers, server), append(kills, kill)
+	}
+	first, _ := servers[0]()
+	for _, server := range servers[1:] {
+		if pid, _ := server(); pid != first {
+			t.Errorf("two servers, %d and %d, in one home", first, pid)
+		}
+	}
+	for _, kill := range kills {
+		if gone(first) {
+			t.Fatal("server ended before its last user")
+		}
+		kill()
+	}
+	eventually(t, "shared server gone", func() bool { return gone(first) && missing(home+"/server.json") })
+
+	server, kill := spawn(t, home)
+	second, _ := server()
+	if second == first || gone(second) {
+		t.Errorf("no new server for the next user: pid %d after %d", second, first)
+	}
+	kill()
+	eventually(t, "second server gone", func() bool { return gone(second) && missing(home+"/server.json") })
+}
+
+func TestOwnFolder(t *testing.T) {
+	dir := t.TempDir()
+	if err := ownFolder(dir + "/new"); err != nil {
+		t.Errorf("new folder: %v", err)
+	}
+	if err := ownFolder(dir + "/new"); err != nil {
+		t.Errorf("our own folder: %v", err)
+	}
+	if err := os.Symlink(dir+"/new", dir+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	if err := ownFolder(dir + "/link"); err == nil {
+		t.Error("a symbolic link was taken for our folder")
+	}
+	if err := os.Mkdir(dir+"/open", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir+"/open", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := ownFolder(dir + "/open"); err == nil {
+		t.Error("a folder that others can write was taken for ours")
+	}
+}

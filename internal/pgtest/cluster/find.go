@@ -1,0 +1,131 @@
+package cluster
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"syscall"
+)
+
+// BinEnv names the environment variable that says which folder of Postgres programs to use, for
+// those who have several.
+const BinEnv = "LEDGERD_TEST_POSTGRES_BIN"
+
+// ErrMissing says that this machine has no Postgres server programs, and what to do about it.
+var ErrMissing = errors.New("no Postgres server programs (initdb, pg_ctl, postgres) found: " +
+	"apt-get install postgresql, or name their folder in " + BinEnv +
+	", or name a running server in LEDGERD_TEST_POSTGRES (postgres://user:password@host/database)")
+
+// installed lists where packages put the server programs when they keep them out of PATH.
+var installed = []string{
+	"/usr/lib/postgresql/*/bin",          // Debian, Ubuntu
+	"/usr/pgsql-*/bin",                   // Fedora, Red Hat
+	"/opt/homebrew/opt/postgresql@*/bin", // Homebrew on Apple silicon
+	"/usr/local/opt/postgresql@*/bin",    // Homebrew on Intel
+	"/Library/PostgreSQL/*/bin",          // EDB's installer on macOS
+	"/usr/local/pgsql/bin", "/usr/bin",   // built from source; Arch, Alpine
+}
+
+// Bin finds the folder of the server programs: the one that [BinEnv] names, else the one of the
+// pg_ctl in PATH, else the newest of the places where packages put them. The error is
+// [ErrMissing] when there is none.
+func Bin() (string, error) {
+	if dir := os.Getenv(BinEnv); dir != "" {
+		if !complete(dir) {
+			return "", fmt.Errorf("%s=%s: initdb, pg_ctl and postgres must be in this folder", BinEnv, dir)
+		}
+		return filepath.Abs(dir)
+	}
+	if path, err := exec.LookPath("pg_ctl"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil && complete(filepath.Dir(path)) {
+			return filepath.Dir(path), nil
+		}
+	}
+	var found []string
+	for _, pattern := range installed {
+		dirs, err := filepath.Glob(pattern)
+		if err != nil {
+			return "", err
+		}
+		found = append(found, slices.DeleteFunc(dirs, func(dir string) bool { return !complete(dir) })...)
+	}
+	if len(found) == 0 {
+		return "", ErrMissing
+	}
+	return slices.MaxFunc(found, func(a, b string) int { return cmp.Compare(number(a), number(b)) }), nil
+}
+
+// complete tells whether a folder holds the three programs that a server needs.
+func complete(dir string) bool {
+	for _, name := range []string{"initdb", "pg_ctl", "postgres"} {
+		if _, err := exec.LookPath(filepath.Join(dir, name)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+var digits = regexp.MustCompile(`[0-9]+`)
+
+// number is the first number in s, which in a package's folder and in what `postgres --version`
+// prints is the major version; 0 if there is none.
+func number(s string) int {
+	n, err := strconv.Atoi(digits.FindString(s))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// account is whom the server runs as; nil means the caller.
+func account() (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err := strconv.ParseUint(u.Uid, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		gid, err := strconv.ParseUint(u.Gid, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+	}
+	return nil, errors.New("a Postgres server refuses to run as root, and this machine has neither a user postgres nor nobody: adduser --system postgres")
+}
+
+// run runs one of the server programs as the server's account, without the caller's environment
+// (PGDATA, PGOPTIONS and the like would change what it does), and returns what it printed.
+func (c *Cluster) run(program string, args ...string) (string, error) {
+	as, err := account()
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command(filepath.Join(c.Bin, program), args...)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "HOME=/"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		if errors.Is(err, os.ErrPermission) && as != nil {
+			err = fmt.Errorf("%w: root's server runs as user %d, who must be able to enter this folder", err, as.Uid)
+		}
+		return out.String(), fmt.Errorf("%s: %w\n%s", cmd.Path, err, out.String())
+	}
+	return out.String(), nil
+}

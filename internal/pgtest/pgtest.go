@@ -1,0 +1,152 @@
+// Package pgtest gives tests a real Postgres.
+//
+// Which one: the server that LEDGERD_TEST_POSTGRES names (`make test` sets it to one that it has
+// started), else a temporary server that this package starts from the programs installed on the
+// machine, once for all packages of a `go test ./...`, and that ends by itself a minute after the
+// last test. Without Postgres a test fails and says what to install; it is never skipped.
+//
+// A test takes a schema ([Schema]) or a database ([Database]) of its own on the shared server, or
+// a server of its own ([Start]) that it may stop, crash and start again.
+package pgtest
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest/cluster"
+)
+
+// Env names the environment variable with the URL of the server to use. Its user must be allowed
+// to make schemas there, and databases for [Database].
+const Env = "LEDGERD_TEST_POSTGRES"
+
+// joined keeps the shared server for as long as this process lives.
+var joined = sync.OnceValues(cluster.Shared)
+
+// URL addresses the shared server and the database in which [Schema] makes schemas.
+func URL(t testing.TB) string {
+	t.Helper()
+	if given := os.Getenv(Env); given != "" {
+		return given
+	}
+	server, err := joined()
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	return server.URL()
+}
+
+// Pool opens a pool on [URL]; it is closed when the test ends.
+func Pool(t testing.TB) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(context.Background(), URL(t))
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// Schema makes an empty schema in the database of [URL] for this test alone and returns its name,
+// which needs no quoting. When the test ends the schema is dropped with all that is in it; a
+// transaction that the test left open makes it fail then.
+func Schema(t testing.TB) string {
+	t.Helper()
+	name := unique()
+	execute(t, "CREATE SCHEMA "+name)
+	t.Cleanup(func() { execute(t, "DROP SCHEMA IF EXISTS "+name+" CASCADE") })
+	return name
+}
+
+// Database makes an empty database for this test alone and returns its URL. When the test ends
+// the database is dropped; sessions still open there are ended.
+func Database(t testing.TB) string {
+	t.Helper()
+	name := unique()
+	execute(t, "CREATE DATABASE "+name)
+	t.Cleanup(func() { execute(t, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
+	u, err := url.Parse(URL(t))
+	if err != nil {
+		t.Fatalf("pgtest: %s: %v", Env, err)
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+// Version is the version of the shared server as Postgres counts it: 150018 is 15.18.
+func Version(t testing.TB) int {
+	t.Helper()
+	var text string
+	connect(t, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, "SHOW server_version_num").Scan(&text)
+	})
+	version, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("pgtest: server_version_num: %v", err)
+	}
+	return version
+}
+
+// Options of [Start].
+type Options = cluster.Options
+
+// Start starts a server of the test's own, which ends with the test. It always runs on this
+// machine, also where [Env] names another one.
+func Start(t testing.TB, o Options) *cluster.Cluster {
+	t.Helper()
+	server, err := cluster.Start(o)
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Errorf("pgtest: %v", err)
+		}
+	})
+	return server
+}
+
+// unique is a name that no other test has and that sorts out whose it is if a killed test leaves
+// it on a server that stays.
+func unique() string {
+	return "ledgerd_test_" + strings.ToLower(rand.Text()[:16])
+}
+
+// patience is how long a statement of this package may wait, above all for locks that the test
+// still holds.
+const patience = 30 * time.Second
+
+func execute(t testing.TB, statement string) {
+	t.Helper()
+	connect(t, func(ctx context.Context, conn *pgx.Conn) error {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+		return nil
+	})
+}
+
+func connect(t testing.TB, do func(context.Context, *pgx.Conn) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, URL(t))
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	defer conn.Close(ctx)
+	if err := do(ctx, conn); err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+}

@@ -1,0 +1,109 @@
+package pgtest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest/cluster"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// count returns the number that a query with one argument counts.
+func count(t *testing.T, conn interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}, sql, arg string,
+) (n int) {
+	t.Helper()
+	if err := conn.QueryRow(context.Background(), sql, arg).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestSchemaIsOfOneTestAndGoneAfterIt(t *testing.T) {
+	pool := Pool(t)
+	const schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = $1"
+	var first, second string
+	t.Run("test", func(t *testing.T) {
+		first, second = Schema(t), Schema(t)
+		if first == second {
+			t.Errorf("%s was given twice", first)
+		}
+		if _, err := pool.Exec(t.Context(), "CREATE TABLE "+first+".items (id int)"); err != nil {
+			t.Error(err)
+		}
+		if _, err := pool.Exec(t.Context(), "CREATE TABLE "+second+".items (id int)"); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, name := range []string{first, second} {
+		if count(t, pool, schemas, name) != 0 {
+			t.Errorf("%s is still there after its test", name)
+		}
+	}
+}
+
+func TestDatabaseIsOfOneTestAndGoneAfterItAlsoWithOpenSessions(t *testing.T) {
+	pool := Pool(t)
+	const databases = "SELECT count(*) FROM pg_database WHERE datname = $1"
+	var name string
+	t.Run("test", func(t *testing.T) {
+		conn, err := pgx.Connect(t.Context(), Database(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.QueryRow(t.Context(), "SELECT current_database()").Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		if count(t, pool, databases, name) != 1 {
+			t.Errorf("%s does not exist during its test", name)
+		}
+	})
+	if count(t, pool, databases, name) != 0 {
+		t.Errorf("%s is still there after its test", name)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	var text string
+	if err := Pool(t).QueryRow(t.Context(), "SHOW server_version").Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	major, _, _ := strings.Cut(text, ".")
+	if got := Version(t) / 10000; major != strconv.Itoa(got) {
+		t.Errorf("major version %d of server %s", got, text)
+	}
+}
+
+func TestStartGivesAServerOfOnesOwn(t *testing.T) {
+	own := Start(t, Options{Settings: map[string]string{"cluster_name": "own"}})
+	conn, err := pgx.Connect(t.Context(), own.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if count(t, conn, "SELECT count(*) FROM pg_settings WHERE name = 'cluster_name' AND setting = $1", "own") != 1 {
+		t.Error("the server does not have its settings")
+	}
+	if own.URL() == URL(t) {
+		t.Error("it is the shared server")
+	}
+}
+
+// TestWithoutPostgresATestFails runs another test of this package on a machine without Postgres.
+func TestWithoutPostgresATestFails(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestVersion$", "-test.v")
+	cmd.Env = append(os.Environ(), Env+"=", cluster.BinEnv+"=/nonexistent")
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "--- FAIL: TestVersion") || !strings.Contains(string(out), cluster.BinEnv) {
+		t.Errorf("%v, want a failing test that says what to do:\n%s", err, out)
+	}
+}
