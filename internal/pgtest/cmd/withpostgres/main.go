@@ -1,0 +1,114 @@
+// Command withpostgres runs a command beside a temporary Postgres server:
+//
+//	go run ./internal/pgtest/cmd/withpostgres -- go test ./...
+//
+// The command finds the server in LEDGERD_TEST_POSTGRES; if that is set already, nothing is
+// started. Without Postgres on the machine it is first installed with apt-get, where there is one
+// and root's rights for it. The server ends with the command, whose exit code is passed on.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest/cluster"
+)
+
+const env = "LEDGERD_TEST_POSTGRES"
+
+func main() {
+	code, err := run(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "withpostgres:", err)
+	}
+	os.Exit(code)
+}
+
+func run(args []string) (code int, err error) {
+	if len(args) > 0 && args[0] == "--" {
+		args = args[1:]
+	}
+	if len(args) == 0 {
+		return 2, errors.New("usage: withpostgres -- COMMAND [ARGUMENT...]")
+	}
+	// The terminal sends Ctrl-C to the command too; here it must not keep the server running.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	if os.Getenv(env) == "" {
+		server, err := start(ctx)
+		if err != nil {
+			return 1, err
+		}
+		defer func() {
+			if closeErr := server.Close(); closeErr != nil {
+				code, err = 1, errors.Join(err, closeErr)
+			}
+		}()
+		cmd.Env = append(os.Environ(), env+"="+server.URL())
+	}
+	err = cmd.Run()
+	if exit := new(exec.ExitError); errors.As(err, &exit) && exit.Exited() {
+		return exit.ExitCode(), nil // the command has said why itself
+	}
+	if err != nil {
+		return 1, fmt.Errorf("%s: %w", args[0], err)
+	}
+	return 0, nil
+}
+
+// start starts a server, and installs Postgres before if it must.
+func start(ctx context.Context) (*cluster.Cluster, error) {
+	bin, err := cluster.Bin()
+	if errors.Is(err, cluster.ErrMissing) {
+		if err := install(ctx); err != nil {
+			return nil, fmt.Errorf("%w\n%w", err, cluster.ErrMissing)
+		}
+		bin, err = cluster.Bin()
+	}
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintln(os.Stderr, "withpostgres: starting a temporary server from", bin)
+	return cluster.Start(cluster.Options{})
+}
+
+// install installs Debian's package. Its server programs are all we want of it, but like any
+// installation of it this one may also start a server on port 5432.
+func install(ctx context.Context) error {
+	apt, err := exec.LookPath("apt-get")
+	if err != nil {
+		return errors.New("cannot install Postgres: there is no apt-get here")
+	}
+	command := []string{apt}
+	if os.Geteuid() != 0 {
+		if exec.CommandContext(ctx, "sudo", "-n", "true").Run() != nil {
+			return errors.New("cannot install Postgres: neither root nor sudo without a password")
+		}
+		command = []string{"sudo", "-n", "DEBIAN_FRONTEND=noninteractive", apt}
+	}
+	for _, args := range [][]string{
+		{"update"},
+		{"install", "-y", "--no-install-recommends", "postgresql"},
+	} {
+		line := append(command[:len(command):len(command)], args...)
+		fmt.Fprintln(os.Stderr, "withpostgres: no Postgres here:", strings.Join(line, " "))
+		cmd := exec.CommandContext(ctx, line[0], line[1:]...)
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("%s: %w", strings.Join(line, " "), err)
+		}
+	}
+	return nil
+}
