@@ -1,0 +1,216 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// page is how many items one transaction of a bulk act changes: short enough that leases of
+// others are renewed in between.
+const page = 500
+
+// act applies a rule to every item that matches f, in pages of one transaction each, and
+// writes it into the journal. Items to which the rule does not apply are left as they are. It
+// returns how many it changed; an error leaves the pages before it changed.
+func (l *Ledger) act(ctx context.Context, name, actor string, f Filter, rule func(r *Record, now time.Time) *Change) (int64, error) {
+	var changed int64
+	var last int64
+	for {
+		recs, err := l.store.Records(ctx, f, last, page)
+		if err != nil {
+			return changed, err
+		}
+		if len(recs) == 0 {
+			return changed, nil
+		}
+		ids := make([]int64, len(recs))
+		for i := range recs {
+			ids[i] = recs[i].ID
+		}
+		last = ids[len(ids)-1]
+		n, kinds, err := l.actPage(ctx, name, actor, f, ids, rule)
+		changed += n
+		if err != nil {
+			return changed, err
+		}
+		l.announce(kinds)
+	}
+}
+
+func (l *Ledger) actPage(ctx context.Context, name, actor string, f Filter, ids []int64, rule func(r *Record, now time.Time) *Change) (n int64, kinds []string, err error) {
+	err = l.store.Update(ctx, nil, func(tx Tx) error {
+		n, kinds = 0, nil
+		recs, err := tx.Load(ids)
+		if err != nil {
+			return err
+		}
+		var changes []Change
+		for i := range recs {
+			if !f.Match(&recs[i], tx.Now()) { // it moved on since it was listed
+				continue
+			}
+			if c := rule(&recs[i], tx.Now()); c != nil {
+				changes = append(changes, *c)
+				if c.Work != nil && c.Work.State == StateReady {
+					kinds = append(kinds, recs[i].Kind)
+				}
+			}
+		}
+		if n = int64(len(changes)); n == 0 {
+			return nil
+		}
+		if err := tx.Apply(changes); err != nil {
+			return err
+		}
+		return tx.Journal(JournalEntry{Actor: actor, Action: name, Subject: fmt.Sprintf("items %d … %d", ids[0], ids[len(ids)-1]), Changed: n})
+	})
+	return n, kinds, err
+}
+
+// Retry makes dead and doubtful items, and those that wait after a failure, ready now and
+// forgets their failures, crashes and losses. It returns how many. actor is who asks, for the journal.
+func (l *Ledger) Retry(ctx context.Context, actor string, f Filter) (int64, error) {
+	return l.act(ctx, "retry", actor, f, func(r *Record, now time.Time) *Change {
+		w := r.Work
+		if w == nil || !(w.State == StateDead || w.State == StateDoubt || w.State == StateWaiting && w.Attempt > 0 && w.Failures+w.Crashes > 0) {
+			return nil
+		}
+		epoch := w.Epoch
+		if w.Reopen {
+			epoch = r.Epoch
+		}
+		return &Change{ID: r.ID, Work: r.fresh(epoch, now)}
+	})
+}
+
+// Reopen makes completed and cancelled items ready once more: the work is done again, in a new
+// round. Items whose payload was pruned have none any more.
+func (l *Ledger) Reopen(ctx context.Context, actor string, f Filter) (int64, error) {
+	return l.act(ctx, "reopen", actor, f, func(r *Record, now time.Time) *Change {
+		if r.Work != nil {
+			return nil
+		}
+		return &Change{ID: r.ID, Work: r.fresh(r.Epoch+1, now),
+			Item: &ItemChange{Fingerprint: r.Fingerprint, Payload: r.Payload, Every: r.Every, Zone: r.Zone, Epoch: r.Epoch + 1}}
+	})
+}
+
+// Cancel withdraws unfinished items. Of a running one the context of its handler ends with
+// cause ErrCancelled; if it reports done all the same, done stands.
+func (l *Ledger) Cancel(ctx context.Context, actor string, f Filter) (int64, error) {
+	return l.act(ctx, "cancel", actor, f, func(r *Record, now time.Time) *Change {
+		switch {
+		case r.Work == nil:
+			return nil
+		case r.Work.State == StateLeased:
+			if r.Work.Cancel {
+				return nil
+			}
+			w := *r.Work
+			w.Cancel = true
+			return &Change{ID: r.ID, Work: &w}
+		}
+		return r.verdict(actor, Result{Outcome: OutcomeCancelled}, now)
+	})
+}
+
+// ForceRelease takes leased items from their holders and makes them ready. A holder that
+// still runs is refused when it reports, but may run beside the next one until it notices.
+func (l *Ledger) ForceRelease(ctx context.Context, actor string, f Filter) (int64, error) {
+	return l.act(ctx, "release", actor, f, func(r *Record, now time.Time) *Change {
+		if r.Work == nil || r.Work.State != StateLeased {
+			return nil
+		}
+		c := r.settle(Result{Outcome: OutcomeReleased, Code: "forced"}, now, 0)
+		return &c
+	})
+}
+
+// Decide settles a dead or doubtful item on behalf of a person, with done, skipped or
+// cancelled. Like every settlement it is one more attempt, by that person, and is journalled.
+// Errors: ErrNotFound; ErrInvalid if the item is in another state or the outcome another.
+func (l *Ledger) Decide(ctx context.Context, id int64, agent string, res Result) error {
+	c := checker{}
+	c.agent(agent)
+	c.result(&res)
+	if !res.Outcome.Completed() && res.Outcome != OutcomeCancelled {
+		c.fail("outcome", "%q: a person decides done, skipped or cancelled", string(res.Outcome))
+	}
+	if c.err != nil {
+		return c.err
+	}
+	return l.store.Update(ctx, nil, func(tx Tx) error {
+		recs, err := tx.Load([]int64{id})
+		if err != nil {
+			return err
+		}
+		if len(recs) == 0 {
+			return ErrNotFound
+		}
+		r := &recs[0]
+		if s := r.State(); s != StateDead && s != StateDoubt {
+			return &InvalidError{Field: "state", Reason: fmt.Sprintf("item %d is %s; only dead items and those in doubt are decided", id, s)}
+		}
+		if err := tx.Apply([]Change{*r.verdict(agent, res, tx.Now())}); err != nil {
+			return err
+		}
+		return tx.Journal(JournalEntry{Actor: agent, Action: "decide", Subject: fmt.Sprintf("item %d", id), Detail: string(res.Outcome), Changed: 1})
+	})
+}
+
+// verdict ends an unleased item by word of a person: one more attempt without a claim.
+func (r *Record) verdict(agent string, res Result, now time.Time) *Change {
+	w := *r.Work
+	w.Attempt++
+	w.Agent, w.LockID, w.LeasedAt, w.Cancel = agent, uuid.Nil, now, false
+	decided := *r
+	decided.Work = &w
+	c := decided.settle(res, now, 0)
+	c.Attempt.LeasedAt, c.Attempt.LockID = time.Time{}, ""
+	return &c
+}
+
+// Forget removes completed and cancelled items altogether, identity included, so that their
+// keys may be added again: the end of a scope. Unfinished items are left and counted.
+func (l *Ledger) Forget(ctx context.Context, actor string, f Filter) (forgotten, left int64, err error) {
+	forgotten, err = l.act(ctx, "forget", actor, f, func(r *Record, now time.Time) *Change {
+		if r.Work != nil {
+			return nil
+		}
+		return &Change{ID: r.ID, Forget: true}
+	})
+	if err != nil {
+		return forgotten, 0, err
+	}
+	left, err = l.store.Count(ctx, f)
+	return forgotten, left, err
+}
+
+// Prune applies each kind's Keep: of items that ended longer ago it removes payload, output
+// and all but the newest attempt, up to limit items per call. It returns how many it pruned.
+// Every worker does it now and then.
+func (l *Ledger) Prune(ctx context.Context, limit int) (int, error) {
+	kinds, err := l.store.Kinds(ctx)
+	if err != nil {
+		return 0, err
+	}
+	total := 0
+	for _, k := range kinds {
+		if k.Keep <= 0 || total >= limit {
+			continue
+		}
+		s, err := l.store.Standing(ctx, k.Name) // the database's clock decides what is old
+		if err != nil {
+			return total, err
+		}
+		n, err := l.store.Prune(ctx, k.Name, s.Now.Add(-k.Keep), limit-total)
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}

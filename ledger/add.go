@@ -1,0 +1,272 @@
+package ledger
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"time"
+)
+
+// Add adds items, 1 … MaxBatch, in one transaction, and answers for each in the same order.
+// Adding an item twice is not an error. All or nothing: *InvalidError names the first bad item.
+func (l *Ledger) Add(ctx context.Context, items ...NewItem) ([]Added, error) {
+	added, err := l.add(ctx, nil, items)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range items {
+		l.kinds.Store(n.Kind, true)
+	}
+	l.announceAdded(items, added)
+	return added, nil
+}
+
+// AddTx is Add inside the caller's transaction: the items exist if and only if it commits.
+func (l *Ledger) AddTx(ctx context.Context, tx Conn, items ...NewItem) ([]Added, error) {
+	return l.add(ctx, tx, items)
+}
+
+func (l *Ledger) add(ctx context.Context, conn Conn, items []NewItem) ([]Added, error) {
+	c := checker{}
+	c.batch("items", len(items))
+	for i := 0; i < len(items) && c.err == nil; i++ {
+		c.index = i
+		c.item(items[i])
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	var added []Added
+	err := l.store.Update(ctx, conn, func(tx Tx) (err error) {
+		added, err = l.addIn(tx, items)
+		return err
+	})
+	return added, err
+}
+
+func (l *Ledger) announceAdded(items []NewItem, added []Added) {
+	var kinds []string
+	for i, a := range added {
+		if a.State == StateReady && a.Verdict != VerdictKnown && a.Verdict != VerdictDiffers && !slices.Contains(kinds, items[i].Kind) {
+			kinds = append(kinds, items[i].Kind)
+		}
+	}
+	l.announce(kinds)
+}
+
+func identity(n *NewItem) Identity { return Identity{n.Kind, n.Scope, n.Key} }
+
+func compareIdentity(a, b Identity) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Key, b.Key))
+}
+
+// addIn adds valid items within a transaction.
+func (l *Ledger) addIn(tx Tx, items []NewItem) ([]Added, error) {
+	if err := l.ensureKinds(tx, items); err != nil {
+		return nil, err
+	}
+	added := make([]Added, len(items))
+	// Everybody locks in one order, so that two adds of the same keys never deadlock.
+	order := make([]int, len(items))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return compareIdentity(identity(&items[a]), identity(&items[b])) })
+	for len(order) > 0 { // once, unless the batch names an item twice: then in the order given
+		var wave, rest []int
+		for k, i := range order {
+			if k > 0 && identity(&items[order[k-1]]) == identity(&items[i]) {
+				rest = append(rest, i)
+			} else {
+				wave = append(wave, i)
+			}
+		}
+		if err := addDistinct(tx, items, wave, added); err != nil {
+			return nil, err
+		}
+		order = rest
+	}
+	return added, nil
+}
+
+// ensureKinds gives every kind a row, without touching the policy of one that is there.
+func (l *Ledger) ensureKinds(tx Tx, items []NewItem) error {
+	last := ""
+	for i := range items {
+		if k := items[i].Kind; k != last {
+			last = k
+			if _, known := l.kinds.Load(k); !known {
+				if _, _, err := tx.Kind(k); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// addDistinct adds the items with the given indices, sorted by identity and distinct.
+func addDistinct(tx Tx, items []NewItem, indices []int, added []Added) error {
+	recs := make([]Record, len(indices))
+	for k, i := range indices {
+		recs[k] = newRecord(&items[i], tx.Now)
+	}
+	ids, err := tx.Insert(recs)
+	if err != nil {
+		return err
+	}
+	var known []int // indices into items
+	var keys []Identity
+	for k, i := range indices {
+		if ids[k] != 0 {
+			added[i] = Added{ids[k], VerdictAdded, recs[k].Work.State}
+			continue
+		}
+		known = append(known, i)
+		keys = append(keys, recs[k].Identity)
+	}
+	if len(known) == 0 {
+		return nil
+	}
+	found, err := tx.LoadKeys(keys)
+	if err != nil {
+		return err
+	}
+	byKey := make(map[Identity]*Record, len(found))
+	for i := range found {
+		byKey[found[i].Identity] = &found[i]
+	}
+	var changes []Change
+	for k, i := range known {
+		rec := byKey[keys[k]]
+		if rec == nil { // forgotten between the two statements: the caller repeats
+			return ErrUnavailable
+		}
+		verdict, change := readd(rec, &items[i], tx.Now())
+		added[i] = Added{rec.ID, verdict, rec.State()}
+		if change != nil {
+			changes = append(changes, *change)
+			if change.Work != nil {
+				added[i].State = change.Work.State
+			}
+		} else if rec.State() == StateWaiting && !rec.Work.Due.After(tx.Now()) {
+			added[i].State = StateReady
+		}
+	}
+	return tx.Apply(changes)
+}
+
+func newRecord(n *NewItem, now func() time.Time) Record {
+	shard := orDefault(n.ShardKey, n.Key)
+	r := Record{Identity: identity(n), Fingerprint: n.Fingerprint, Payload: n.Payload, ShardKey: n.ShardKey, Slot: Slot(shard),
+		Every: n.Every, Zone: n.Zone, Source: n.Source, Epoch: 1}
+	r.Work = &Work{State: StateReady, Priority: n.Priority, Due: n.Due.UTC().Truncate(time.Microsecond), Epoch: 1}
+	if n.Due.IsZero() {
+		r.Work.Due = time.Time{}
+	} else if n.Due.After(now()) {
+		r.Work.State = StateWaiting
+	}
+	return r
+}
+
+// readd decides what adding a known item does; see the table in docs/design.md.
+func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
+	state := r.State()
+	if state == StateDoubt {
+		return VerdictKnown, nil // a person decides
+	}
+	if n.Every != "" && (n.Every != r.Every || n.Zone != r.Zone) && state != StateCancelled {
+		return VerdictChanged, reschedule(r, n, now)
+	}
+	if n.Fingerprint != "" && r.Fingerprint != "" && n.Fingerprint != r.Fingerprint && state != StateCancelled {
+		return VerdictChanged, change(r, n, state, now)
+	}
+	a := n.Again
+	switch {
+	case state == StateDead && a.Dead:
+		return VerdictReopened, &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch), Work: r.fresh(r.Work.Epoch, now)}
+	case state == StateCancelled && a.Cancelled,
+		state == StateDone && !a.DoneBefore.IsZero() && r.Last != nil && r.Last.FinishedAt.Before(a.DoneBefore):
+		return VerdictReopened, &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch+1), Work: reopened(r, n, now)}
+	}
+	if n.Payload != nil && !bytes.Equal(n.Payload, r.Payload) && (r.Payload != nil || r.Work != nil) {
+		return VerdictDiffers, nil // a finished item without a payload may have been pruned
+	}
+	if r.Fingerprint == "" && n.Fingerprint != "" { // the version is told for the first time
+		c := itemChange(r, n, r.Epoch)
+		c.Payload = r.Payload
+		return VerdictKnown, &Change{ID: r.ID, Item: c}
+	}
+	return VerdictKnown, nil
+}
+
+// change opens an item whose fingerprint is another.
+func change(r *Record, n *NewItem, state State, now time.Time) *Change {
+	c := &Change{ID: r.ID}
+	if r.Every != "" && r.Work != nil { // from the next attempt on
+		c.Item = itemChange(r, n, r.Epoch)
+		return c
+	}
+	switch state {
+	case StateWaiting, StateReady: // the same round: it had not been worked
+		c.Item = itemChange(r, n, r.Epoch)
+		due := r.Work.Due
+		if r.Work.Attempt > 0 && due.After(now) { // it waited for a retry of the old version
+			due = now
+		}
+		c.Work = r.fresh(r.Work.Epoch, due)
+		if due.After(now) {
+			c.Work.State = StateWaiting
+		}
+	case StateLeased: // the attempt that runs has its copy; a good end makes the new version ready
+		c.Item = itemChange(r, n, r.Epoch+1)
+		w := *r.Work
+		w.Reopen = true
+		c.Work = &w
+	default:
+		c.Item = itemChange(r, n, r.Epoch+1)
+		c.Work = reopened(r, n, now)
+	}
+	return c
+}
+
+// reopened is the backlog row of the next round of a finished or dead item.
+func reopened(r *Record, n *NewItem, now time.Time) *Work {
+	w := r.fresh(r.Epoch+1, now)
+	w.Priority = n.Priority
+	if n.Due.After(now) {
+		w.Due, w.State = n.Due.UTC().Truncate(time.Microsecond), StateWaiting
+	}
+	return w
+}
+
+// reschedule makes an item recurring, or recurring otherwise.
+func reschedule(r *Record, n *NewItem, now time.Time) *Change {
+	c := &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch)}
+	c.Item.Every, c.Item.Zone = n.Every, n.Zone
+	e, err := ParseEvery(n.Every, n.Zone)
+	if err != nil || (r.Work != nil && r.Work.State == StateLeased) { // its end counts in the new way
+		return c
+	}
+	due := now
+	if start := e.Start(now); !r.DonePeriod.Before(start) {
+		due = e.Next(start, now)
+	}
+	if r.Work == nil || r.Work.State == StateDead {
+		c.Item.Epoch = r.Epoch + 1
+	}
+	c.Work = r.fresh(c.Item.Epoch, due)
+	if due.After(now) {
+		c.Work.State = StateWaiting
+	}
+	return c
+}
+
+func itemChange(r *Record, n *NewItem, epoch int64) *ItemChange {
+	c := &ItemChange{Fingerprint: orDefault(n.Fingerprint, r.Fingerprint), Payload: n.Payload, Every: r.Every, Zone: r.Zone, Epoch: epoch}
+	if n.Payload == nil {
+		c.Payload = r.Payload
+	}
+	return c
+}

@@ -1,0 +1,233 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Finish ends leases and returns one error per ending: nil, ErrLeaseLost, ErrInvalid or
+// ErrUnavailable. A commit whose answer got lost is looked up before it is reported. Finishing
+// the same lease twice with the same outcome is nil both times.
+func (l *Ledger) Finish(ctx context.Context, e ...Ending) []error {
+	// A commit with an unknown fate is asked for by repeating: what landed is recognised.
+	errs := l.finish(ctx, nil, e)
+	if len(errs) > 0 && errors.Is(firstError(errs), ErrUnavailable) && ctx.Err() == nil {
+		errs = l.finish(ctx, nil, e)
+	}
+	return errs
+}
+
+// FinishTx is Finish inside the caller's transaction: what the handler wrote and the end of
+// the item commit together. If any lease was lost it returns an error and the caller rolls back.
+func (l *Ledger) FinishTx(ctx context.Context, tx Conn, e ...Ending) error {
+	return firstError(l.finish(ctx, tx, e))
+}
+
+func firstError(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending) []error {
+	errs := make([]error, len(e))
+	if len(e) > MaxBatch {
+		return fill(errs, &InvalidError{Field: "endings", Reason: number.Sprintf("%d, at most %d", len(e), MaxBatch)})
+	}
+	results := make([]Result, len(e))
+	var fast []Completion
+	pending := make(map[LeaseRef]int, len(e))
+	for i := range e {
+		results[i] = e[i].Result
+		c := checker{index: i}
+		if c.result(&results[i]); c.err != nil {
+			errs[i] = c.err
+			continue
+		}
+		pending[e[i].Lease.ref()] = i
+		if r := &results[i]; r.Outcome.Completed() && len(r.Emit) == 0 && e[i].Lease.Every == "" {
+			fast = append(fast, Completion{LeaseRef: e[i].Lease.ref(), Outcome: r.Outcome, Worker: r.Worker, Code: r.Code,
+				Error: r.Error, Log: r.Log, Output: r.Output})
+		}
+	}
+	if len(fast) > 0 {
+		landed, err := l.store.Complete(ctx, conn, fast)
+		if err != nil {
+			return l.failPending(errs, pending, err)
+		}
+		l.drop(pending, fast, landed)
+	}
+	if len(pending) == 0 {
+		return errs
+	}
+	general := make([]int, 0, len(pending))
+	for i := range e {
+		if j, ok := pending[e[i].Lease.ref()]; ok && j == i {
+			general = append(general, i)
+		}
+	}
+	var kinds []string
+	err := l.store.Update(ctx, conn, func(tx Tx) (err error) {
+		kinds, err = l.settleIn(tx, e, results, general, errs)
+		return err
+	})
+	if err != nil {
+		return l.failPending(errs, pending, err)
+	}
+	if conn == nil {
+		l.announce(kinds)
+	}
+	return errs
+}
+
+func (l *Ledger) failPending(errs []error, pending map[LeaseRef]int, err error) []error {
+	for _, i := range pending {
+		errs[i] = err
+	}
+	return errs
+}
+
+// drop removes from pending what landed.
+func (l *Ledger) drop(pending map[LeaseRef]int, fast []Completion, landed []int64) {
+	if len(landed) == len(pending) && len(landed) == len(fast) { // the usual case
+		clear(pending)
+		return
+	}
+	done := make(map[int64]bool, len(landed))
+	for _, id := range landed {
+		done[id] = true
+	}
+	for _, c := range fast {
+		if done[c.ItemID] {
+			delete(pending, c.LeaseRef)
+		}
+	}
+}
+
+// settleIn ends leases in a transaction, one by one by the rules; indices name them in e. It
+// returns the kinds of which it made items ready.
+func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, errs []error) ([]string, error) {
+	ids := make([]int64, len(indices))
+	for k, i := range indices {
+		ids[k] = e[i].Lease.ID
+	}
+	found, err := tx.Load(ids)
+	if err != nil {
+		return nil, err
+	}
+	recs := make(map[int64]*Record, len(found))
+	for i := range found {
+		recs[found[i].ID] = &found[i]
+	}
+	var changes []Change
+	var emit []NewItem
+	var kinds []string
+	for _, i := range indices {
+		ls, res := e[i].Lease, results[i]
+		errs[i] = nil // of an earlier try of this transaction
+		r := recs[ls.ID]
+		var c *Change
+		switch {
+		case r != nil && r.Work != nil && r.Work.State == StateLeased && r.Work.LockID == ls.LockID:
+			ch := r.settle(res, tx.Now(), l.jitter())
+			c = &ch
+		case r != nil && r.lateReport(ls):
+			c = r.settleLate(ls, res, tx.Now(), l.jitter())
+		default:
+			if errs[i], err = landedBefore(tx, ls, res.Outcome); err != nil {
+				return nil, err
+			}
+		}
+		if c == nil {
+			continue
+		}
+		changes = append(changes, *c)
+		delete(recs, ls.ID) // a second ending of the same item in one batch is refused
+		if c.Work != nil && c.Work.State == StateReady {
+			kinds = append(kinds, ls.Kind)
+		}
+		for _, n := range res.Emit {
+			emit = append(emit, child(n, ls))
+			kinds = append(kinds, n.Kind)
+		}
+	}
+	if err := tx.Apply(changes); err != nil {
+		return nil, err
+	}
+	if len(emit) > 0 {
+		if _, err := l.addIn(tx, emit); err != nil {
+			return nil, err
+		}
+	}
+	return kinds, nil
+}
+
+// child is an emitted item as it is added: within a scope of its parent's unless it names one.
+func child(n NewItem, parent *Lease) NewItem {
+	from := fmt.Sprintf("%s/%s", parent.Kind, strconv.FormatInt(parent.ID, 10))
+	n.Scope = orDefault(n.Scope, from)
+	n.Source = orDefault(n.Source, from)
+	return n
+}
+
+// lateReport says whether a lease may still settle an item in doubt: it is the last claim, it
+// left the doubt behind, and nobody has decided.
+func (r *Record) lateReport(ls *Lease) bool {
+	return r.Work != nil && r.Work.State == StateDoubt && r.Last != nil &&
+		r.Last.LockID == ls.LockID.String() && r.Last.Attempt == ls.Attempt && r.Work.Attempt == ls.Attempt
+}
+
+// settleLate is the report of a holder that was thought lost: one more attempt, a verdict
+// without a claim. Nil when it says nothing new.
+func (r *Record) settleLate(ls *Lease, res Result, now time.Time, jitter float64) *Change {
+	if res.Outcome == OutcomeUnknown || res.NoReport || res.Outcome == OutcomeReleased {
+		return nil
+	}
+	w := *r.Work
+	w.Attempt++
+	w.Agent, w.LockID, w.LeasedAt = ls.Agent, ls.LockID, ls.StartedAt
+	late := *r
+	late.Work = &w
+	c := late.settle(res, now, jitter)
+	c.Attempt.LeasedAt = time.Time{}
+	if c.Attempt.Period.IsZero() && r.Every != "" {
+		c.Attempt.Period = r.Last.Period
+	}
+	return &c
+}
+
+// landedBefore is nil if this lease has ended with this outcome already: an answer got lost,
+// or the caller asks twice.
+func landedBefore(tx Tx, ls *Lease, out Outcome) (verdict, err error) {
+	attempts, err := tx.Attempts(ls.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range attempts {
+		if a.LockID == ls.LockID.String() && a.Attempt >= ls.Attempt && recordedAs(a, out) {
+			return nil, nil
+		}
+	}
+	return ErrLeaseLost, nil
+}
+
+// recordedAs says whether a report may have been written down as this attempt; see settle.
+func recordedAs(a Attempt, out Outcome) bool {
+	switch a.Outcome {
+	case out:
+		return true
+	case OutcomeCancelled:
+		return !out.Completed()
+	case OutcomeUnknown:
+		return out == OutcomeFailed
+	case OutcomeSnoozed:
+		return out.Completed() && a.Code == codeRoundDone
+	}
+	return false
+}

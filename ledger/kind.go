@@ -1,0 +1,93 @@
+package ledger
+
+import "time"
+
+// Kind is the policy of a kind. It is kept in the ledger, so that every daemon, also one
+// without a config file, treats an item alike. A kind without a policy has the zero one.
+type Kind struct {
+	Name string
+	// Plugin that works the kind; "" means the one of the same name, or people.
+	Plugin string
+	// Input says what the command line takes as INPUT of this kind.
+	Input Input
+	// OnLost says what a lease that expired, or a process that died, means.
+	OnLost OnLost
+	// MaxFailures is the number of failed attempts after which an item is dead; 0 means 5.
+	// A recurring item is never dead by failing: it ends the period and waits for the next.
+	MaxFailures int
+	// MaxCrashes is the number of crashes of its process after which an item is dead; 0 means 3.
+	MaxCrashes int
+	// MaxLost is the number of expired leases in a row after which an item is dead; 0 means 10.
+	MaxLost int
+	// Backoff before attempt n+1: uniform in 0 … min(Cap, Base·2ⁿ); zero means 1 s and 10 min.
+	Backoff Backoff
+	// Timeout of one attempt; 0 means none but the lease's renewal.
+	Timeout time.Duration
+	// Keep is how long payload, output and attempts of completed items stay; 0 means for ever.
+	// The item's identity stays in any case, and so does the newest attempt, emptied.
+	Keep time.Duration
+	// Paused kinds are not claimed.
+	Paused bool
+	// Definition names what works this kind and with which settings ("exec@0.1.0+3fa9c1": the
+	// plugin, its version, a digest of its config without secrets); see Ledger.Define.
+	Definition string
+}
+
+// Input is how the command line makes items of a kind. The zero value is lines of text.
+type Input struct {
+	Type  string   `json:"type,omitempty"`  // "file", "url" or "line"; "" means "line"
+	Field string   `json:"field,omitempty"` // of the payload that takes INPUT; "" means none
+	Match []string `json:"match,omitempty"` // which files of a folder are taken, by base name; empty means all
+}
+
+// OnLost is what happens to an item whose attempt ended without a report: its lease expired,
+// its process died, or its handler panicked or overran its timeout.
+type OnLost string
+
+const (
+	OnLostRepeat OnLost = "repeat" // it becomes ready again (the default, also for "")
+	OnLostDoubt  OnLost = "doubt"  // it is in doubt; a late report of its holder still settles it
+)
+
+// Backoff is exponential with full jitter
+// (AWS Architecture Blog, "Exponential Backoff and Jitter", 2015).
+type Backoff struct{ Base, Cap time.Duration }
+
+// Defaults of a Kind's zero fields.
+const (
+	DefaultMaxFailures = 5
+	DefaultMaxCrashes  = 3
+	DefaultMaxLost     = 10
+	DefaultBackoffBase = time.Second
+	DefaultBackoffCap  = 10 * time.Minute
+)
+
+// An item that was in flight this often when its process or its daemon died is claimed alone,
+// so that it takes no batch-mates with it the next time.
+const (
+	aloneCrashes = 2
+	aloneLosses  = 3
+)
+
+func (k Kind) maxFailures() int { return orDefault(k.MaxFailures, DefaultMaxFailures) }
+func (k Kind) maxCrashes() int  { return orDefault(k.MaxCrashes, DefaultMaxCrashes) }
+func (k Kind) maxLost() int     { return orDefault(k.MaxLost, DefaultMaxLost) }
+func (k Kind) inDoubt() bool    { return k.OnLost == OnLostDoubt }
+
+// delay before the attempt after n failures (n ≥ 1); jitter is uniform in 0 … 1.
+func (k Kind) delay(n int, jitter float64) time.Duration {
+	base, limit := orDefault(k.Backoff.Base, DefaultBackoffBase), orDefault(k.Backoff.Cap, DefaultBackoffCap)
+	top := limit
+	if n < 32 && base < limit>>n { // base·2ⁿ without overflow
+		top = base << n
+	}
+	return time.Duration(jitter * float64(top))
+}
+
+func orDefault[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}

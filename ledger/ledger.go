@@ -1,0 +1,234 @@
+package ledger
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Ledger holds the rules over a store. It is safe for concurrent use.
+type Ledger struct {
+	store  Store
+	log    *slog.Logger
+	jitter func() float64
+	kinds  sync.Map // names of kinds that are known to have a row
+
+	mu      sync.Mutex
+	wakers  map[int]chan<- string
+	wakerID int
+}
+
+// Options of New; the zero value is for production.
+type Options struct {
+	Logger *slog.Logger   // nil means slog.Default()
+	Jitter func() float64 // tests only: replaces the random number, 0 … 1, of back-offs
+}
+
+// New makes a ledger over a store that sqlite.Open, postgres.Open or memory.New returned.
+// Closing the ledger closes the store, but never a pool that the caller made.
+func New(store Store, o Options) *Ledger {
+	l := &Ledger{store: store, log: o.Logger, jitter: o.Jitter, wakers: map[int]chan<- string{}}
+	if l.log == nil {
+		l.log = slog.Default()
+	}
+	if l.jitter == nil {
+		l.jitter = rand.Float64
+	}
+	return l
+}
+
+// Close waits for running calls and closes the store.
+func (l *Ledger) Close() error { return l.store.Close() }
+
+// Claim lends up to c.Limit items, most urgent first: (priority, due, id). An empty result
+// means that at some instant of the call nothing of the kind was claimable. Fewer than Limit
+// does not: others may have been at the same rows.
+func (l *Ledger) Claim(ctx context.Context, c Claim) ([]*Lease, error) {
+	c.TTL = orDefault(c.TTL, time.Minute)
+	v := checker{}
+	if v.claim(c); v.err != nil {
+		return nil, v.err
+	}
+	lockID, err := uuid.NewV7() // rising ids keep indexes of them compact
+	if err != nil {
+		return nil, err
+	}
+	called := time.Now()
+	recs, err := l.store.Claim(ctx, Grant{c, lockID})
+	if err != nil {
+		return nil, err
+	}
+	leases := make([]*Lease, len(recs))
+	block := make([]Lease, len(recs))
+	for i := range recs {
+		r := &recs[i]
+		block[i] = Lease{Item: r.Item(r.Work.LeasedAt), Agent: r.Work.Agent, LockID: r.Work.LockID, StartedAt: r.Work.LeasedAt,
+			ExpiresAt: r.Work.ExpiresAt, Alone: r.Work.Alone, Resumed: r.Work.LockID != lockID, called: called, ttl: c.TTL}
+		leases[i] = &block[i]
+	}
+	return leases, nil
+}
+
+// Renew extends leases to ttl from now and returns one error per lease: nil, ErrLeaseLost,
+// ErrUnavailable, or ErrCancelled when the item is to be cancelled (the lease is extended all
+// the same, so that its end can still be reported).
+func (l *Ledger) Renew(ctx context.Context, ttl time.Duration, leases ...*Lease) []error {
+	errs := make([]error, len(leases))
+	v := checker{}
+	if v.ttl(ttl); v.err != nil {
+		return fill(errs, v.err)
+	}
+	got, err := l.store.Renew(ctx, ttl, refs(leases))
+	if err != nil {
+		return fill(errs, err)
+	}
+	held := make(map[LeaseRef]bool, len(got)) // → to be cancelled
+	for _, r := range got {
+		held[r.LeaseRef] = r.Cancel
+	}
+	if len(held) < len(leases) { // missing is not lost: somebody may have had the row locked
+		var ids []int64
+		for _, ls := range leases {
+			if _, ok := held[ls.ref()]; !ok {
+				ids = append(ids, ls.ID)
+			}
+		}
+		rest, err := l.store.Holders(ctx, ids)
+		if err != nil {
+			return fill(errs, err)
+		}
+		for _, r := range rest {
+			held[r.LeaseRef] = r.Cancel
+		}
+	}
+	for i, ls := range leases {
+		if cancel, ok := held[ls.ref()]; !ok {
+			errs[i] = ErrLeaseLost
+		} else if cancel {
+			errs[i] = ErrCancelled
+		}
+	}
+	return errs
+}
+
+// Start marks leases as started, which commits before it returns, and extends them to ttl. Of
+// kinds with OnLostDoubt an item comes into doubt only if it was started. It returns one error
+// per lease: nil, or ErrLeaseLost (also when the item was cancelled): then do not begin.
+func (l *Ledger) Start(ctx context.Context, ttl time.Duration, leases ...*Lease) []error {
+	errs := make([]error, len(leases))
+	v := checker{}
+	if v.ttl(ttl); v.err != nil {
+		return fill(errs, v.err)
+	}
+	ids, err := l.store.Start(ctx, ttl, refs(leases))
+	if err != nil {
+		return fill(errs, err)
+	}
+	started := make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		started[id] = true
+	}
+	for i, ls := range leases {
+		if !started[ls.ID] {
+			errs[i] = ErrLeaseLost
+		}
+	}
+	return errs
+}
+
+func (l *Lease) ref() LeaseRef { return LeaseRef{l.ID, l.LockID} }
+
+func refs(leases []*Lease) []LeaseRef {
+	r := make([]LeaseRef, len(leases))
+	for i, ls := range leases {
+		r[i] = ls.ref()
+	}
+	return r
+}
+
+func fill(errs []error, err error) []error {
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// Promote makes up to limit waiting items ready whose time has come, of all kinds, and returns
+// when the next one is due (zero: nothing waits). Every worker does it.
+func (l *Ledger) Promote(ctx context.Context, limit int) (time.Time, error) {
+	kinds, next, err := l.store.Promote(ctx, limit)
+	if err == nil {
+		l.announce(kinds)
+	}
+	return next, err
+}
+
+// Expire takes up to limit expired leases from their holders, of all kinds: each becomes ready,
+// dead, in doubt or cancelled by its kind's policy. It returns how many. Every worker does it.
+func (l *Ledger) Expire(ctx context.Context, limit int) (int, error) {
+	var n int
+	var kinds []string
+	err := l.store.Update(ctx, nil, func(tx Tx) error {
+		recs, err := tx.LoadExpired(limit)
+		if err != nil {
+			return err
+		}
+		n, kinds = len(recs), nil
+		changes := make([]Change, len(recs))
+		for i := range recs {
+			lost := Result{Outcome: OutcomeLost, Code: "lease_lost", NoReport: true}
+			changes[i] = recs[i].settle(lost, tx.Now(), l.jitter())
+			if w := changes[i].Work; w != nil && w.State == StateReady {
+				kinds = append(kinds, recs[i].Kind)
+			}
+		}
+		return tx.Apply(changes)
+	})
+	if err == nil {
+		l.announce(kinds)
+	}
+	return n, err
+}
+
+// Subscribe sends the kind on c, "" for any, whenever items of it may have become ready, until
+// ctx ends: a hint, dropped when c is full. Looking now and then remains the truth.
+func (l *Ledger) Subscribe(ctx context.Context, c chan<- string) {
+	l.mu.Lock()
+	id := l.wakerID
+	l.wakerID++
+	l.wakers[id] = c
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		delete(l.wakers, id)
+		l.mu.Unlock()
+	}()
+	l.store.Watch(ctx, l.wake)
+}
+
+// wake tells the subscribers of this process.
+func (l *Ledger) wake(kind string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.wakers {
+		select {
+		case c <- kind:
+		default:
+		}
+	}
+}
+
+// announce tells everybody that items of these kinds became ready.
+func (l *Ledger) announce(kinds []string) {
+	if len(kinds) == 0 {
+		return
+	}
+	for _, k := range kinds {
+		l.wake(k)
+	}
+	l.store.Announce(kinds...)
+}

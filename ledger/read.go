@@ -1,0 +1,179 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+)
+
+// Get returns an item by id, or ErrNotFound.
+func (l *Ledger) Get(ctx context.Context, id int64) (Item, error) {
+	r, _, err := l.record(ctx, IDs(id))
+	if err != nil {
+		return Item{}, err
+	}
+	return r, nil
+}
+
+// Find returns an item by identity, or ErrNotFound.
+func (l *Ledger) Find(ctx context.Context, kind, scope, key string) (Item, error) {
+	r, _, err := l.record(ctx, Filter{Kinds: []string{kind}, Scopes: []string{scope}, Key: key})
+	return r, err
+}
+
+func (l *Ledger) record(ctx context.Context, f Filter) (Item, Record, error) {
+	recs, err := l.store.Records(ctx, f, 0, 1)
+	if err != nil {
+		return Item{}, Record{}, err
+	}
+	if len(recs) == 0 {
+		return Item{}, Record{}, ErrNotFound
+	}
+	now, err := l.now(ctx, recs[0].Kind)
+	return recs[0].Item(now), recs[0], err
+}
+
+// now is the database's clock.
+func (l *Ledger) now(ctx context.Context, kind string) (time.Time, error) {
+	s, err := l.store.Standing(ctx, kind)
+	return s.Now, err
+}
+
+// Attempts returns the ended attempts of an item, oldest first.
+func (l *Ledger) Attempts(ctx context.Context, id int64) ([]Attempt, error) {
+	recs, err := l.store.Records(ctx, IDs(id), 0, 1)
+	if err != nil {
+		return nil, err
+	}
+	if len(recs) == 0 {
+		return nil, ErrNotFound
+	}
+	attempts, err := l.store.Attempts(ctx, id)
+	e, badEvery := ParseEvery(recs[0].Every, recs[0].Zone)
+	for i := range attempts {
+		a := &attempts[i]
+		a.Round = roundName(a.Epoch)
+		if !a.Period.IsZero() && badEvery == nil {
+			a.Round = e.Name(a.Period)
+		}
+	}
+	return attempts, err
+}
+
+// List yields the items that match and have an id above after, in id order, reading in pages.
+func (l *Ledger) List(ctx context.Context, f Filter, after int64) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		for {
+			recs, err := l.store.Records(ctx, f, after, page)
+			if err != nil {
+				yield(Item{}, err)
+				return
+			}
+			if len(recs) == 0 {
+				return
+			}
+			now, err := l.now(ctx, recs[0].Kind)
+			if err != nil {
+				yield(Item{}, err)
+				return
+			}
+			for i := range recs {
+				if !yield(recs[i].Item(now), nil) {
+					return
+				}
+			}
+			after = recs[len(recs)-1].ID
+		}
+	}
+}
+
+// Count counts the items that match.
+func (l *Ledger) Count(ctx context.Context, f Filter) (int64, error) { return l.store.Count(ctx, f) }
+
+// Counts counts the backlog by kind, and the attempts that ended since the given time.
+func (l *Ledger) Counts(ctx context.Context, since time.Time) ([]Counts, error) {
+	return l.store.Counts(ctx, since)
+}
+
+// Standing says what is open of a kind, from one snapshot.
+func (l *Ledger) Standing(ctx context.Context, kind string) (Standing, error) {
+	return l.store.Standing(ctx, kind)
+}
+
+// Reason is why an item is where it is.
+type Reason struct {
+	State State
+	Code  string // leased, due, backoff, paused, nobody, behind, next, dead, doubt, done, cancelled
+	Text  string // one sentence
+	Since time.Time
+	Until time.Time // zero when nobody can know
+	Next  string    // command that would help, or ""
+}
+
+// Why says what an item waits for.
+func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
+	it, r, err := l.record(ctx, IDs(id))
+	if err != nil {
+		return Reason{}, err
+	}
+	policy, err := l.Kind(ctx, it.Kind)
+	if err != nil && err != ErrNotFound {
+		return Reason{}, err
+	}
+	agents, err := l.store.Agents(ctx)
+	if err != nil {
+		return Reason{}, err
+	}
+	w := r.why(it, policy, agents)
+	w.State = it.State
+	return w, nil
+}
+
+func (r *Record) why(it Item, policy Kind, agents []Agent) Reason {
+	when := func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+	retry := fmt.Sprintf("ledgerd retry %d", it.ID)
+	switch it.State {
+	case StateDone:
+		return Reason{Code: "done", Text: fmt.Sprintf("It was done in attempt %d at %s.", it.Attempt, when(it.EndedAt)), Since: it.EndedAt}
+	case StateCancelled:
+		return Reason{Code: "cancelled", Text: fmt.Sprintf("It was cancelled at %s.", when(it.EndedAt)), Since: it.EndedAt, Next: retry + " --again"}
+	case StateDead:
+		return Reason{Code: "dead", Text: fmt.Sprintf("It is dead after %d failures, %d crashes and %d lost leases; the last attempt said: %s",
+			it.Failures, it.Crashes, it.Losses, orDefault(it.Error, it.Code)), Since: it.EndedAt, Next: retry}
+	case StateDoubt:
+		return Reason{Code: "doubt", Text: fmt.Sprintf("Attempt %d may or may not have taken effect (%s); a person decides.", it.Attempt, it.Outcome),
+			Since: it.EndedAt, Next: fmt.Sprintf("%s, or ledgerd cancel %d", retry, it.ID)}
+	case StateLeased:
+		text := fmt.Sprintf("%s works on it (attempt %d) since %s; the lease ends at %s unless renewed.", it.Agent, it.Attempt, when(r.Work.LeasedAt), when(it.ExpiresAt))
+		if r.Work.Cancel {
+			text += " It was asked to stop."
+		}
+		return Reason{Code: "leased", Text: text, Since: r.Work.LeasedAt, Until: it.ExpiresAt}
+	}
+	return r.whyQueued(it, policy, agents, when, retry)
+}
+
+// whyQueued explains an item that is waiting or ready.
+func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, when func(time.Time) string, retry string) Reason {
+	if policy.Paused {
+		return Reason{Code: "paused", Text: fmt.Sprintf("Kind %s is paused.", it.Kind), Next: "ledgerd kind set " + it.Kind + " --paused=false"}
+	}
+	if it.State == StateWaiting {
+		switch {
+		case it.Failures+it.Crashes > 0:
+			return Reason{Code: "backoff", Text: fmt.Sprintf("Attempt %d failed (%s); it is tried again at %s.", it.Attempt, orDefault(it.Code, it.Error), when(it.Due)),
+				Since: it.EndedAt, Until: it.Due, Next: retry}
+		case it.Every != "":
+			return Reason{Code: "next", Text: fmt.Sprintf("It recurs (every %s); its round %s begins at %s.", it.Every, it.Round, when(it.Due)), Until: it.Due}
+		}
+		return Reason{Code: "due", Text: fmt.Sprintf("It is due at %s.", when(it.Due)), Until: it.Due}
+	}
+	for _, a := range agents {
+		if _, works := a.Kinds[it.Kind]; works {
+			return Reason{Code: "behind", Text: fmt.Sprintf("It is ready; %s works this kind and will come to it.", a.Name), Since: it.Due}
+		}
+	}
+	return Reason{Code: "nobody", Text: "It is ready, and nobody works this kind now.", Since: it.Due,
+		Next: "ledgerd work --kind " + it.Kind}
+}

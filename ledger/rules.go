@@ -1,0 +1,223 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// This file is the life of an item: every function takes a record as the database has it,
+// locked, and says what becomes of it. None does I/O.
+
+// State of the item: its backlog row, else how its newest attempt ended. Completed items that
+// were never attempted do not exist.
+func (r *Record) State() State {
+	switch {
+	case r.Work != nil:
+		return r.Work.State
+	case r.Last != nil && r.Last.Outcome == OutcomeCancelled:
+		return StateCancelled
+	}
+	return StateDone
+}
+
+// attempt is the number of the newest claim or verdict.
+func (r *Record) attempt() int64 {
+	switch {
+	case r.Work != nil:
+		return r.Work.Attempt
+	case r.Last != nil:
+		return r.Last.Attempt
+	}
+	return r.BaseAttempt
+}
+
+// Item is the record as people see it, at a moment of the database's clock: what waits though
+// its time has come is ready, whoever gets to write that down first.
+func (r *Record) Item(now time.Time) Item {
+	it := Item{ID: r.ID, Kind: r.Kind, Scope: r.Scope, Key: r.Key, Fingerprint: r.Fingerprint, Payload: r.Payload,
+		ShardKey: r.ShardKey, Slot: r.Slot, Every: r.Every, Zone: r.Zone, Source: r.Source, State: r.State(),
+		Attempt: r.attempt(), Round: r.round(now), CreatedAt: r.CreatedAt}
+	if w := r.Work; w != nil {
+		it.Priority, it.Due = w.Priority, w.Due
+		it.Failures, it.Crashes, it.Losses = w.Failures, w.Crashes, w.Losses
+		it.Agent, it.ExpiresAt = w.Agent, w.ExpiresAt
+		if w.State == StateWaiting && !w.Due.After(now) {
+			it.State = StateReady
+		}
+	}
+	if a := r.Last; a != nil {
+		it.Outcome, it.Code, it.Error, it.EndedAt = a.Outcome, a.Code, a.Error, a.FinishedAt
+	}
+	return it
+}
+
+// round is the opening or period that is queued, being worked, or was worked last.
+func (r *Record) round(now time.Time) string {
+	if r.Every != "" {
+		if e, err := ParseEvery(r.Every, r.Zone); err == nil {
+			at := now
+			switch {
+			case r.Work != nil && r.Work.State == StateLeased:
+				at = r.Work.LeasedAt
+			case r.Work != nil && r.Work.Due.After(now):
+				at = r.Work.Due
+			}
+			return e.Name(e.Start(at))
+		}
+	}
+	if r.Work != nil {
+		return roundName(r.Work.Epoch)
+	}
+	return roundName(r.Epoch)
+}
+
+// queue is an unleased backlog row that keeps the item's counters.
+func (r *Record) queue(state State, due time.Time) *Work {
+	w := Work{Epoch: r.Epoch, Attempt: r.attempt()}
+	if r.Work != nil {
+		w = *r.Work
+	}
+	w.State, w.Due, w.Cancel = state, due, false
+	w.Agent, w.LockID, w.LeasedAt, w.StartedAt, w.ExpiresAt = "", uuid.Nil, time.Time{}, time.Time{}, time.Time{}
+	return &w
+}
+
+// fresh is a backlog row for an opening, ready at due, with its counters at 0.
+func (r *Record) fresh(epoch int64, due time.Time) *Work {
+	w := r.queue(StateReady, due)
+	w.Epoch, w.Reopen = epoch, false
+	w.Failures, w.Crashes, w.Losses, w.Alone = 0, 0, 0, false
+	return w
+}
+
+// settle ends the claim that is in force: w is the row as it was leased.
+func (r *Record) settle(res Result, now time.Time, jitter float64) Change {
+	w, p := r.Work, r.Policy
+	out := res.Outcome
+	if w.Cancel && out != OutcomeDone && out != OutcomeSkipped && out != OutcomeUnknown && !(res.NoReport && p.inDoubt()) {
+		out = OutcomeCancelled // it was asked to be withdrawn and nothing took effect
+	}
+	if res.NoReport && p.inDoubt() && (out == OutcomeFailed || !w.StartedAt.IsZero()) {
+		return r.toDoubt(res, out)
+	}
+	if r.Every != "" {
+		return r.settleRecurring(res, out, now, jitter)
+	}
+	c := Change{ID: r.ID, Attempt: r.ended(res, out)}
+	next := *r.queue(StateReady, w.Due)
+	switch out {
+	case OutcomeDone, OutcomeSkipped, OutcomeCancelled:
+		c.Attempt.Final = true
+		if out == OutcomeCancelled || !w.Reopen {
+			c.Finish = true
+			return c
+		}
+	case OutcomeUnknown:
+		return r.toDoubt(res, out)
+	default:
+		r.again(&next, res, out, now, jitter)
+	}
+	if w.Reopen { // the newer version starts with a clean sheet
+		next = *r.fresh(r.Epoch, now)
+	}
+	c.Work = &next
+	return c
+}
+
+// again sets counters, state and due time of a row after an attempt that did not complete it.
+func (r *Record) again(next *Work, res Result, out Outcome, now time.Time, jitter float64) {
+	p := r.Policy
+	switch out {
+	case OutcomeFailed:
+		next.Failures++
+		next.Losses = 0
+		next.Due = now.Add(orDefault(res.Delay, p.delay(next.Failures, jitter)))
+		if res.Final || next.Failures >= p.maxFailures() {
+			next.State, next.Due = StateDead, now
+		}
+	case OutcomeCrashed:
+		next.Crashes++
+		next.Losses = 0
+		next.Due = now.Add(p.delay(next.Crashes, jitter))
+		if next.Crashes >= p.maxCrashes() {
+			next.State, next.Due = StateDead, now
+		}
+	case OutcomeLost:
+		next.Losses++
+		if next.Losses >= p.maxLost() {
+			next.State = StateDead
+		}
+	case OutcomeSnoozed:
+		next.Losses = 0
+		next.Due = now.Add(res.Delay)
+	}
+	next.Alone = next.Crashes >= aloneCrashes || next.Losses >= aloneLosses
+	if next.State == StateReady && next.Due.After(now) {
+		next.State = StateWaiting
+	}
+}
+
+// toDoubt ends an attempt of which nobody knows whether it took effect.
+func (r *Record) toDoubt(res Result, out Outcome) Change {
+	if out == OutcomeFailed {
+		out = OutcomeUnknown
+	}
+	c := Change{ID: r.ID, Attempt: r.ended(res, out)}
+	c.Work = r.queue(StateDoubt, r.Work.Due)
+	return c
+}
+
+// codeRoundDone marks a completion of a period that had been completed before.
+const codeRoundDone = "round_done"
+
+// settleRecurring ends an attempt of a recurring item, which goes back to waiting for its next
+// period, also when the period failed for good. A completion of a period that is completed
+// already is recorded as snoozed: there is one completion per period.
+func (r *Record) settleRecurring(res Result, out Outcome, now time.Time, jitter float64) Change {
+	e, err := ParseEvery(r.Every, r.Zone)
+	if err != nil { // validated at add; only a zone that this machine does not know gets here
+		e = Every{spec: "day", zone: time.UTC}
+	}
+	c := Change{ID: r.ID}
+	next := *r.queue(StateReady, r.Work.Due)
+	period := e.Start(r.Work.LeasedAt)
+	switch out {
+	case OutcomeDone, OutcomeSkipped:
+		if !r.DonePeriod.Before(period) {
+			out, res.Code = OutcomeSnoozed, codeRoundDone
+		}
+		next = *r.fresh(r.Epoch, e.Next(period, now))
+	case OutcomeCancelled: // withdrawn for good
+		c.Attempt = r.ended(res, out)
+		c.Attempt.Period, c.Attempt.Final, c.Finish = period, true, true
+		return c
+	case OutcomeUnknown:
+		c = r.toDoubt(res, out)
+		c.Attempt.Period = period
+		return c
+	default:
+		r.again(&next, res, out, now, jitter)
+		if next.State == StateDead {
+			next = *r.fresh(r.Epoch, e.Next(period, now))
+		}
+	}
+	c.Attempt = r.ended(res, out)
+	c.Attempt.Period = period
+	c.Attempt.Final = out.Completed()
+	if next.State == StateReady && next.Due.After(now) {
+		next.State = StateWaiting
+	}
+	if r.Work.Reopen {
+		next.Epoch, next.Reopen = r.Epoch, false
+	}
+	c.Work = &next
+	return c
+}
+
+// ended is the attempts row of the claim in force.
+func (r *Record) ended(res Result, out Outcome) *Attempt {
+	w := r.Work
+	return &Attempt{ItemID: r.ID, Attempt: w.Attempt, Kind: r.Kind, Agent: w.Agent, LockID: w.LockID.String(), Worker: res.Worker,
+		Epoch: w.Epoch, LeasedAt: w.LeasedAt, Outcome: out, Code: res.Code, Error: res.Error, Log: res.Log, Output: res.Output}
+}

@@ -1,0 +1,277 @@
+package ledger
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Store keeps a ledger. Package storetest says what it must do; no other package needs it.
+//
+// A store decides nothing: [Store.Update] gives the rules of this package the records they
+// need, locked, and writes the changes they return. Claim, Complete, Renew, Start and Promote
+// are the hot path and each one statement (or one short transaction) of the store's own.
+//
+// Errors: a database that is away, busy past the deadline or full matches ErrUnavailable; after
+// it the caller may not know whether a commit took effect, so every operation is safe to repeat.
+type Store interface {
+	// Update runs fn in one write transaction and commits it if fn returns nil. When the
+	// database gives up on the transaction (deadlock, serialization failure, busy) all of it
+	// is repeated, so fn must be free of other effects. With a conn, the transaction is the
+	// caller's: nothing is committed or repeated here.
+	Update(ctx context.Context, conn Conn, fn func(Tx) error) error
+
+	// Claim leases up to g.Limit ready items of one kind that is not paused, in the order
+	// (priority, due, id), and returns their records as they stand afterwards. If the first is
+	// Alone it is the only one; otherwise the list ends before the first that is. With
+	// g.Resume, what the agent holds of the kind comes first, its expiry moved, its token kept.
+	Claim(ctx context.Context, g Grant) ([]Record, error)
+
+	// Complete ends leases as done or skipped and returns the ids of those that it did: items that
+	// are not recurring, not to be reopened and not to be cancelled, and whose lock_id is the given one.
+	Complete(ctx context.Context, conn Conn, c []Completion) (landed []int64, err error)
+
+	// Renew moves the expiry of leases to now + ttl. Rows that somebody else has locked are
+	// skipped; an item that is missing from the answer is not known to be lost.
+	Renew(ctx context.Context, ttl time.Duration, leases []LeaseRef) ([]Renewal, error)
+
+	// Holders returns, of the given items, those that are leased, with their token.
+	Holders(ctx context.Context, ids []int64) ([]Renewal, error)
+
+	// Start marks leases as started and moves their expiry to now + ttl. It returns the ids
+	// that are still held under their token and not to be cancelled.
+	Start(ctx context.Context, ttl time.Duration, leases []LeaseRef) (started []int64, err error)
+
+	// Promote makes up to limit waiting items ready whose time has come. It returns the kinds
+	// of which it made some ready, and the earliest due time of what still waits (zero: nothing).
+	Promote(ctx context.Context, limit int) (kinds []string, next time.Time, err error)
+
+	// Records returns up to limit records that match f, with id > after, in id order.
+	Records(ctx context.Context, f Filter, after int64, limit int) ([]Record, error)
+	// Recent is Records newest end first: items whose newest attempt ended last come first.
+	Recent(ctx context.Context, f Filter, limit int) ([]Record, error)
+	// Count counts the items that match f.
+	Count(ctx context.Context, f Filter) (int64, error)
+	// Attempts returns the ended attempts of an item, oldest first.
+	Attempts(ctx context.Context, id int64) ([]Attempt, error)
+	// Kinds returns all kinds, by name.
+	Kinds(ctx context.Context) ([]Kind, error)
+	// Standing says, from one snapshot, what is open of a kind.
+	Standing(ctx context.Context, kind string) (Standing, error)
+	// Counts counts the backlog, and the attempts that ended since the given time, by kind.
+	Counts(ctx context.Context, since time.Time) ([]Counts, error)
+
+	// Beat writes the heartbeat of an agent that is a program; ttl 0 removes it.
+	Beat(ctx context.Context, a Agent, ttl time.Duration) error
+	// Agents returns the agents whose heartbeat has not run out.
+	Agents(ctx context.Context) ([]Agent, error)
+
+	// Prune removes, of up to limit items of the kind whose newest attempt is final and ended
+	// before the given time, payload, output, log and error, and all attempts but the newest;
+	// of recurring items, the attempts before the newest completion. It returns how many items.
+	Prune(ctx context.Context, kind string, before time.Time, limit int) (int, error)
+
+	// Audit returns up to limit records with id > after and their attempts, from one snapshot.
+	Audit(ctx context.Context, after int64, limit int) ([]Audited, error)
+	// Orphans returns ids of backlog rows and attempts that belong to no item, at most limit of each.
+	Orphans(ctx context.Context, limit int) (backlog, attempts []int64, err error)
+
+	// Watch calls wake whenever another process may have made items of a kind ready ("" means
+	// any kind), until ctx ends. It is a hint: calls may be missing. A store without such
+	// hints waits for ctx.
+	Watch(ctx context.Context, wake func(kind string))
+	// Announce tells the watchers of other processes. It does not wait and may be coalesced.
+	Announce(kinds ...string)
+
+	// Close waits for running calls and frees what the store opened.
+	Close() error
+}
+
+// Tx is what a rule sees of a write transaction.
+type Tx interface {
+	// Now is the database's clock, read inside the transaction and the same for all of it.
+	Now() time.Time
+	// Insert adds the items whose identity is not known and returns an id per item, 0 for the
+	// known ones. Identities within one call are distinct. Record.ID is ignored, CreatedAt is
+	// the database's now; a Work.Due that is zero means now.
+	Insert(items []Record) ([]int64, error)
+	// Load locks and returns the records with these ids, in id order; missing ids are left out.
+	Load(ids []int64) ([]Record, error)
+	// LoadKeys is Load by identity.
+	LoadKeys(ids []Identity) ([]Record, error)
+	// LoadExpired locks and returns up to limit records whose lease has expired, longest ago
+	// first; what others have locked is skipped.
+	LoadExpired(limit int) ([]Record, error)
+	// Attempts returns the attempts of one item, oldest first.
+	Attempts(id int64) ([]Attempt, error)
+	// Apply writes changes, each of a record that was loaded in this transaction.
+	Apply(changes []Change) error
+	// Kind loads and locks the policy of a kind, false if there is none yet.
+	Kind(name string) (Kind, bool, error)
+	// PutKind writes the policy of a kind.
+	PutKind(k Kind) error
+	// Standing and Agents as in Store.
+	Standing(kind string) (Standing, error)
+	Agents() ([]Agent, error)
+	// Journal keeps what an operator or a program's start changed.
+	Journal(e JournalEntry) error
+}
+
+// Conn is a pool or an open transaction in the caller's database. Make one with
+// postgres.Wrap, postgres.WrapSQL or sqlite.Wrap.
+type Conn interface {
+	Dialect() string
+	Exec(ctx context.Context, query string, args ...any) (rows int64, err error)
+	Query(ctx context.Context, query string, args ...any) (Rows, error)
+}
+
+// Rows is the part of a result that both drivers have.
+type Rows interface {
+	Next() bool
+	Scan(dest ...any) error
+	Err() error
+	Close() error
+}
+
+// Identity of an item.
+type Identity struct{ Kind, Scope, Key string }
+
+// Record is all that a store keeps of one item but its earlier attempts.
+type Record struct {
+	ID int64
+	Identity
+	Fingerprint string
+	Payload     []byte // nil: none, or pruned
+	ShardKey    string // "" means Key
+	Slot        int
+	Every, Zone string
+	Source      string
+	Epoch       int64 // number of openings, from 1
+	BaseAttempt int64 // attempts up to this one were pruned
+	CreatedAt   time.Time
+	DonePeriod  time.Time // of a recurring item: the newest period that was completed; else zero
+
+	Work   *Work    // its row in the backlog; nil when the item is finished
+	Last   *Attempt // its newest ended attempt, without log and output; nil when there is none
+	Policy Kind     // of its kind; only in records that a Tx loaded
+}
+
+// Work is the backlog row of an unfinished item.
+type Work struct {
+	State    State // waiting, ready, leased, dead or doubt
+	Priority int16
+	Due      time.Time
+	Epoch    int64 // the round that is queued or being worked
+	Attempt  int64 // number of the newest claim or verdict
+	Failures int
+	Crashes  int
+	Losses   int
+	Alone    bool // claim it alone
+	Reopen   bool // a newer version arrived while it was leased, or before it came in doubt
+	Cancel   bool // asked to be cancelled while leased
+
+	// All zero unless leased; StartedAt is zero until the start mark.
+	Agent     string
+	LockID    uuid.UUID
+	LeasedAt  time.Time
+	StartedAt time.Time
+	ExpiresAt time.Time
+}
+
+// Change is what a rule decided about one record. Nil fields are left as they are.
+type Change struct {
+	ID      int64
+	Work    *Work    // new backlog row (inserted or replaced)
+	Finish  bool     // remove the backlog row
+	Attempt *Attempt // appended; FinishedAt is the transaction's now
+	Item    *ItemChange
+	Forget  bool // remove the item and its attempts altogether
+}
+
+// ItemChange rewrites what an opening changes of an item.
+type ItemChange struct {
+	Fingerprint string
+	Payload     []byte
+	Every, Zone string
+	Epoch       int64
+}
+
+// Grant is a validated Claim with the token it gives.
+type Grant struct {
+	Claim
+	LockID uuid.UUID
+}
+
+// LeaseRef names a lease in a write.
+type LeaseRef struct {
+	ItemID int64
+	LockID uuid.UUID
+}
+
+// Renewal is a lease that is in force.
+type Renewal struct {
+	LeaseRef
+	ExpiresAt time.Time
+	Cancel    bool // the item is to be cancelled
+}
+
+// Completion is an Ending of the fast path.
+type Completion struct {
+	LeaseRef
+	Outcome Outcome // done or skipped
+	Worker  string
+	Code    string
+	Error   string
+	Log     string
+	Output  []byte
+}
+
+// StandingCap bounds what Standing counts of ready and waiting items: beyond it the figure is the cap.
+const StandingCap = 100_000
+
+// Standing is what is open of one kind, at one moment of the database.
+type Standing struct {
+	Now     time.Time
+	Ready   int64     // ready, or waiting though its time has come; counted up to StandingCap
+	Held    int64     // leased by programs, in force or expired
+	Persons int64     // leased by agents without a heartbeat row
+	Waiting int64     // due later
+	NextDue time.Time // the earliest of what waits; zero: nothing waits
+	Dead    int64
+	Doubt   int64
+}
+
+// Counts is the backlog of a kind, and what ended lately.
+type Counts struct {
+	Kind                                string
+	Waiting, Ready, Leased, Dead, Doubt int64
+	OldestReady                         time.Time // due time of the longest ready item
+	Done, Failed                        int64     // attempts since the asked time
+}
+
+// Agent is a program that claims.
+type Agent struct {
+	Name      string
+	Host      string
+	PID       int
+	Version   string
+	Kinds     map[string]string // that it works now → their definition
+	StartedAt time.Time         // of the program, by the database's clock at its first beat
+	SeenAt    time.Time         // newest beat
+}
+
+// Audited is a record with its attempts, oldest first.
+type Audited struct {
+	Record
+	Attempts []Attempt
+}
+
+// JournalEntry is one act of an operator, or of a program that wrote a policy.
+type JournalEntry struct {
+	Actor   string // who: "operator:ann", "host/4711"
+	Action  string // "retry", "set-kind" …
+	Subject string // a filter, or the name of a kind
+	Detail  string // what changed
+	Changed int64
+}

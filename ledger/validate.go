@@ -1,0 +1,219 @@
+package ledger
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+)
+
+var (
+	kindRE = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+	codeRE = regexp.MustCompile(`^[a-z0-9_]{1,64}$`)
+	number = message.NewPrinter(language.English) // "2,311"
+)
+
+// checker collects the first broken rule of one batch entry.
+type checker struct {
+	index int
+	err   error
+}
+
+func (c *checker) fail(field, format string, args ...any) {
+	if c.err == nil {
+		c.err = &InvalidError{Index: c.index, Field: field, Reason: number.Sprintf(format, args...)}
+	}
+}
+
+// text checks a string that identifies or describes something: it is refused, never changed.
+func (c *checker) text(field, s string, limit int) {
+	switch {
+	case len(s) > limit:
+		c.fail(field, "%d bytes, at most %d", len(s), limit)
+	case !utf8.ValidString(s):
+		c.fail(field, "not valid UTF-8")
+	case strings.ContainsRune(s, 0):
+		c.fail(field, "contains a NUL byte")
+	}
+}
+
+func (c *checker) bytes(field string, b []byte, limit int) {
+	if len(b) > limit {
+		c.fail(field, "%d bytes, at most %d", len(b), limit)
+	}
+}
+
+func (c *checker) kind(s string) {
+	switch {
+	case s == "":
+		c.fail("kind", "is empty")
+	case len(s) > MaxKind:
+		c.fail("kind", "%d bytes, at most %d", len(s), MaxKind)
+	case !kindRE.MatchString(s):
+		c.fail("kind", "%q: only a-z, 0-9 and -, not - first", s)
+	}
+}
+
+func (c *checker) agent(s string) {
+	if s == "" {
+		c.fail("agent", "is empty")
+	}
+	c.text("agent", s, MaxAgent)
+}
+
+func (c *checker) ttl(d time.Duration) {
+	if d < MinTTL || d > MaxTTL {
+		c.fail("ttl", "%s, must be %s … %s", d.String(), MinTTL.String(), MaxTTL.String())
+	}
+}
+
+func (c *checker) batch(field string, n int) {
+	if n < 1 || n > MaxBatch {
+		c.fail(field, "%d, must be 1 … %d", n, MaxBatch)
+	}
+}
+
+// CheckItem says what is wrong with an item, as Add would.
+func CheckItem(n NewItem) error {
+	c := checker{}
+	c.item(n)
+	return c.err
+}
+
+func (c *checker) item(n NewItem) {
+	c.kind(n.Kind)
+	c.text("scope", n.Scope, MaxScope)
+	if n.Key == "" {
+		c.fail("key", "is empty")
+	}
+	c.text("key", n.Key, MaxKey)
+	c.text("fingerprint", n.Fingerprint, MaxFingerprint)
+	c.text("shard_key", n.ShardKey, MaxShardKey)
+	c.text("source", n.Source, MaxSource)
+	c.text("every", n.Every, MaxEvery)
+	c.text("zone", n.Zone, MaxZone)
+	c.bytes("payload", n.Payload, MaxPayload)
+	if n.Priority < MinPriority || n.Priority > MaxPriority {
+		c.fail("priority", "%d, must be %d … %d", n.Priority, MinPriority, MaxPriority)
+	}
+	if !n.Due.IsZero() && (n.Due.Year() < 1970 || n.Due.Year() > 9999) {
+		c.fail("due", "%s is not between the years 1970 and 9999", n.Due.Format(time.RFC3339))
+	}
+	if c.err == nil && n.Every != "" {
+		if _, err := ParseEvery(n.Every, n.Zone); err != nil {
+			bad := err.(*InvalidError)
+			c.fail(bad.Field, "%s", bad.Reason)
+		}
+	} else if n.Zone != "" && n.Every == "" {
+		c.fail("zone", "is given without every")
+	}
+}
+
+func (c *checker) claim(q Claim) {
+	c.kind(q.Kind)
+	c.agent(q.Agent)
+	c.batch("limit", q.Limit)
+	c.ttl(q.TTL)
+	if s := q.Shard; s != (Shard{}) && (s.Count < 1 || s.Count > Slots || s.Index < 0 || s.Index >= s.Count) {
+		c.fail("shard", "%d/%d, must be 0 ≤ index < count ≤ %d", s.Index, s.Count, Slots)
+	}
+}
+
+// result checks what a handler reported and brings what describes it into bounds: a log that
+// is too long is cut, an output that is too long is an error.
+func (c *checker) result(r *Result) {
+	switch r.Outcome {
+	case OutcomeDone, OutcomeSkipped, OutcomeFailed, OutcomeSnoozed, OutcomeReleased, OutcomeCancelled, OutcomeUnknown, OutcomeCrashed:
+	default:
+		c.fail("outcome", "%q is none that a holder may report", string(r.Outcome))
+	}
+	c.bytes("output", r.Output, MaxOutput)
+	if r.Code != "" && !codeRE.MatchString(r.Code) {
+		c.fail("code", "%q: only a-z, 0-9 and _, at most %d", r.Code, MaxCode)
+	}
+	if r.Delay < 0 || r.Delay > MaxDelay {
+		c.fail("delay", "%s, must be 0 … %s", r.Delay.String(), MaxDelay.String())
+	}
+	c.text("worker", r.Worker, MaxWorker)
+	if len(r.Emit) > MaxEmit {
+		c.fail("emit", "%d items, at most %d", len(r.Emit), MaxEmit)
+	}
+	if len(r.Emit) > 0 && !r.Outcome.Completed() {
+		c.fail("emit", "goes only with done and skipped, not with %s", string(r.Outcome))
+	}
+	for i, n := range r.Emit {
+		if err := CheckItem(n); err != nil {
+			c.fail("emit", "item %d: %s", i, err.Error())
+		}
+	}
+	r.Error = head(clean(r.Error), MaxError)
+	r.Log = tail(clean(r.Log), MaxLog)
+}
+
+// clean makes text storable on every database: it describes, so it is mended, not refused.
+func clean(s string) string {
+	if utf8.ValidString(s) && !strings.ContainsRune(s, 0) {
+		return s
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// head is the longest prefix of whole characters within limit bytes.
+func head(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
+}
+
+// tail is the longest suffix of whole characters within limit bytes.
+func tail(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	i := len(s) - limit
+	for i < len(s) && !utf8.RuneStart(s[i]) {
+		i++
+	}
+	return s[i:]
+}
+
+func (c *checker) policy(k Kind) {
+	c.kind(k.Name)
+	if k.Plugin != "" && (len(k.Plugin) > MaxKind || !kindRE.MatchString(k.Plugin)) {
+		c.fail("plugin", "%q: only a-z, 0-9 and -, not - first, at most %d bytes", k.Plugin, MaxKind)
+	}
+	switch k.Input.Type {
+	case "", "file", "url", "line":
+	default:
+		c.fail("input", "%q, must be file, url or line", k.Input.Type)
+	}
+	if k.OnLost != "" && k.OnLost != OnLostRepeat && k.OnLost != OnLostDoubt {
+		c.fail("on_lost", "%q, must be %s or %s", string(k.OnLost), string(OnLostRepeat), string(OnLostDoubt))
+	}
+	for _, n := range []struct {
+		field string
+		value int
+	}{{"max_failures", k.MaxFailures}, {"max_crashes", k.MaxCrashes}, {"max_lost", k.MaxLost}} {
+		if n.value < 0 || n.value > 10_000 {
+			c.fail(n.field, "%d, must be 0 … 10,000", n.value)
+		}
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{{"backoff_base", k.Backoff.Base}, {"backoff_cap", k.Backoff.Cap}, {"timeout", k.Timeout}, {"keep", k.Keep}} {
+		if d.value < 0 || d.value > MaxDelay {
+			c.fail(d.field, "%s, must be 0 … %s", d.value.String(), MaxDelay.String())
+		}
+	}
+	c.text("definition", k.Definition, MaxWorker)
+	c.text("input", fmt.Sprint(k.Input.Field, k.Input.Match), MaxSource)
+}

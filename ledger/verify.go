@@ -1,0 +1,121 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"iter"
+)
+
+// Violation is one broken invariant.
+type Violation struct {
+	Rule   string // "S11"
+	ItemID int64
+	Text   string
+}
+
+// Rules that Verify checks, with what each says.
+var VerifyRules = []struct{ Name, Text string }{
+	{"S2", "attempt numbers of an item rise without gaps and are never used twice"},
+	{"S4", "at most one completion is recorded per item and round"},
+	{"S7", "at most one completion is recorded per period of a recurring item"},
+	{"S11", "every claim that ended is one attempt, and the live one is the next number"},
+	{"state", "a row of the backlog is whole: leased with holder, token and expiry, or without all of them"},
+	{"slot", "the hash slot is that of the shard key"},
+	{"orphan", "every row of the backlog and every attempt belongs to an item"},
+}
+
+// Verify checks the whole ledger against its invariants and yields every violation. It reads
+// in pages of one snapshot each and may run beside workers.
+func (l *Ledger) Verify(ctx context.Context) iter.Seq2[Violation, error] {
+	return func(yield func(Violation, error) bool) {
+		var last int64
+		for {
+			recs, err := l.store.Audit(ctx, last, page)
+			if err != nil {
+				yield(Violation{}, err)
+				return
+			}
+			if len(recs) == 0 {
+				break
+			}
+			for i := range recs {
+				for _, v := range recs[i].check() {
+					if !yield(v, nil) {
+						return
+					}
+				}
+			}
+			last = recs[len(recs)-1].ID
+		}
+		backlog, attempts, err := l.store.Orphans(ctx, page)
+		if err != nil {
+			yield(Violation{}, err)
+			return
+		}
+		for _, id := range backlog {
+			if !yield(Violation{"orphan", id, "a row of the backlog without an item"}, nil) {
+				return
+			}
+		}
+		for _, id := range attempts {
+			if !yield(Violation{"orphan", id, "attempts without an item"}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// check is the part of the invariants that one item and its attempts show.
+func (r *Audited) check() []Violation {
+	var bad []Violation
+	report := func(rule, format string, args ...any) {
+		bad = append(bad, Violation{rule, r.ID, fmt.Sprintf(format, args...)})
+	}
+	want := r.BaseAttempt
+	epochs, periods := map[int64]bool{}, map[string]bool{}
+	for _, a := range r.Attempts {
+		if want++; a.Attempt != want {
+			report("S2", "attempt %d follows %d", a.Attempt, want-1)
+			want = a.Attempt
+		}
+		if !a.Outcome.Completed() {
+			continue
+		}
+		if p := a.Period.String(); r.Every != "" && !a.Period.IsZero() {
+			if periods[p] {
+				report("S7", "period %s was completed twice", p)
+			}
+			periods[p] = true
+		} else if a.Period.IsZero() {
+			if epochs[a.Epoch] {
+				report("S4", "round %d was completed twice", a.Epoch)
+			}
+			epochs[a.Epoch] = true
+		}
+	}
+	w := r.Work
+	switch {
+	case w == nil && len(r.Attempts) == 0:
+		report("S11", "finished without an attempt")
+	case w == nil && !r.Attempts[len(r.Attempts)-1].Final:
+		report("S11", "left the backlog by an attempt that is not final (%s)", r.Attempts[len(r.Attempts)-1].Outcome)
+	case w != nil && w.State == StateLeased && w.Attempt != want+1:
+		report("S11", "attempt %d is live after %d ended", w.Attempt, want)
+	case w != nil && w.State != StateLeased && w.Attempt != want:
+		report("S11", "the backlog says %d attempts, %d ended", w.Attempt, want)
+	}
+	if w != nil {
+		whole := w.Agent != "" && !w.LeasedAt.IsZero() && !w.ExpiresAt.IsZero()
+		none := w.Agent == "" && w.LeasedAt.IsZero() && w.StartedAt.IsZero() && w.ExpiresAt.IsZero()
+		if (w.State == StateLeased) != whole || (w.State != StateLeased) != none {
+			report("state", "%s with holder %q until %s", w.State, w.Agent, w.ExpiresAt)
+		}
+		if w.Epoch > r.Epoch {
+			report("state", "round %d is queued of %d opened", w.Epoch, r.Epoch)
+		}
+	}
+	if slot := Slot(orDefault(r.ShardKey, r.Key)); slot != r.Slot {
+		report("slot", "slot %d, must be %d", r.Slot, slot)
+	}
+	return bad
+}
