@@ -307,7 +307,7 @@ type DescribeResponse struct {
 	OnLost        OnLost                 `protobuf:"varint,12,opt,name=on_lost,json=onLost,proto3,enum=ledgerd.plugin.v1.OnLost" json:"on_lost,omitempty"` // defaults of the kind's policy from here …
 	TimeoutMs     int64                  `protobuf:"varint,13,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`                      // 0: none
 	MaxFailures   int32                  `protobuf:"varint,14,opt,name=max_failures,json=maxFailures,proto3" json:"max_failures,omitempty"`                // 0: the ledger's default … to here
-	Concurrency   int32                  `protobuf:"varint,15,opt,name=concurrency,proto3" json:"concurrency,omitempty"`                                   // items worked at a time
+	Concurrency   int32                  `protobuf:"varint,15,opt,name=concurrency,proto3" json:"concurrency,omitempty"`                                   // items worked at a time; with max_batch: batches
 	MaxBatch      int32                  `protobuf:"varint,16,opt,name=max_batch,json=maxBatch,proto3" json:"max_batch,omitempty"`                         // 0: items are worked one by one
 	MaxWaitMs     int64                  `protobuf:"varint,17,opt,name=max_wait_ms,json=maxWaitMs,proto3" json:"max_wait_ms,omitempty"`                    // how long a batch waits to be filled
 	ConfigSchema  []byte                 `protobuf:"bytes,20,opt,name=config_schema,json=configSchema,proto3" json:"config_schema,omitempty"`              // JSON Schema, draft 2020-12
@@ -601,7 +601,8 @@ type ConfigureRequest struct {
 	Config        []byte                 `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"` // JSON object, without the secrets
 	Secrets       map[string]string      `protobuf:"bytes,2,rep,name=secrets,proto3" json:"secrets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	ValidateOnly  bool                   `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	Concurrency   int32                  `protobuf:"varint,4,opt,name=concurrency,proto3" json:"concurrency,omitempty"` // overrides the plugin's; 0: the plugin's
+	Concurrency   int32                  `protobuf:"varint,4,opt,name=concurrency,proto3" json:"concurrency,omitempty"`                 // overrides the plugin's; 0: the plugin's
+	ProgressMs    int64                  `protobuf:"varint,5,opt,name=progress_ms,json=progressMs,proto3" json:"progress_ms,omitempty"` // least time between two reports of an item; 0: a second; -1: every report
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -660,6 +661,13 @@ func (x *ConfigureRequest) GetValidateOnly() bool {
 func (x *ConfigureRequest) GetConcurrency() int32 {
 	if x != nil {
 		return x.Concurrency
+	}
+	return 0
+}
+
+func (x *ConfigureRequest) GetProgressMs() int64 {
+	if x != nil {
+		return x.ProgressMs
 	}
 	return 0
 }
@@ -1550,12 +1558,14 @@ const file_plugin_proto_rawDesc = "" +
 	"\aExample\x12\x10\n" +
 	"\x03doc\x18\x01 \x01(\tR\x03doc\x12\x18\n" +
 	"\apayload\x18\x02 \x01(\fR\apayload\x12\x16\n" +
-	"\x06output\x18\x03 \x01(\fR\x06output\"\xf9\x01\n" +
+	"\x06output\x18\x03 \x01(\fR\x06output\"\x9a\x02\n" +
 	"\x10ConfigureRequest\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\fR\x06config\x12J\n" +
 	"\asecrets\x18\x02 \x03(\v20.ledgerd.plugin.v1.ConfigureRequest.SecretsEntryR\asecrets\x12#\n" +
 	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\x12 \n" +
-	"\vconcurrency\x18\x04 \x01(\x05R\vconcurrency\x1a:\n" +
+	"\vconcurrency\x18\x04 \x01(\x05R\vconcurrency\x12\x1f\n" +
+	"\vprogress_ms\x18\x05 \x01(\x03R\n" +
+	"progressMs\x1a:\n" +
 	"\fSecretsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"K\n" +

@@ -1,0 +1,227 @@
+package settings
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// explainer finds what is wrong with a value that is known not to fit. jsonschema stops at
+// the first thing, names it by its place in the schema, and prints values, secret ones
+// included; this says everything, by field. It knows the rules that package sdk writes.
+type explainer struct{ problems []Problem }
+
+func (x *explainer) add(path, format string, args ...any) {
+	x.problems = append(x.problems, Problem{Field: path, Message: fmt.Sprintf(format, args...)})
+}
+
+func (x *explainer) value(path string, s *jsonschema.Schema, v any) {
+	if s == nil {
+		return
+	}
+	if types := typesOf(s); len(types) > 0 && !fitsType(types, v) {
+		x.add(path, "must be %s, not %s", typeName(s), describe(v))
+		return
+	}
+	if s.Enum != nil && !slices.ContainsFunc(s.Enum, func(e any) bool { return jsonschema.Equal(e, v) }) {
+		x.add(path, "must be one of %s%s", strings.Join(enumTexts(s), ", "), given(s, v))
+		return
+	}
+	switch v := v.(type) {
+	case float64:
+		x.number(path, s, v)
+	case string:
+		x.text(path, s, v)
+	case []any:
+		x.array(path, s, v)
+	case map[string]any:
+		x.object(path, s, v)
+	}
+}
+
+func (x *explainer) number(path string, s *jsonschema.Schema, v float64) {
+	if s.Minimum != nil && v < *s.Minimum {
+		x.add(path, "must be at least %v%s", *s.Minimum, given(s, v))
+	}
+	if s.Maximum != nil && v > *s.Maximum {
+		x.add(path, "must be at most %v%s", *s.Maximum, given(s, v))
+	}
+}
+
+func (x *explainer) text(path string, s *jsonschema.Schema, v string) {
+	n := utf8.RuneCountInString(v)
+	switch {
+	case s.MinLength != nil && n < *s.MinLength && n == 0:
+		x.add(path, "must not be empty")
+	case s.MinLength != nil && n < *s.MinLength:
+		x.add(path, "must have at least %d characters%s", *s.MinLength, given(s, v))
+	case s.MaxLength != nil && n > *s.MaxLength:
+		x.add(path, "must have at most %d characters, has %d", *s.MaxLength, n)
+	case s.Format == Duration && !durationForm.MatchString(v):
+		x.add(path, "must be a duration such as 30s, 5m or 7d%s", given(s, v))
+	case s.Pattern != "":
+		if re, err := regexp.Compile(s.Pattern); err == nil && !re.MatchString(v) {
+			x.add(path, "must match %s%s", s.Pattern, given(s, v))
+		}
+	}
+}
+
+func (x *explainer) array(path string, s *jsonschema.Schema, v []any) {
+	if s.MinItems != nil && len(v) < *s.MinItems {
+		x.add(path, "must have at least %d entries, has %d", *s.MinItems, len(v))
+	}
+	if s.MaxItems != nil && len(v) > *s.MaxItems {
+		x.add(path, "must have at most %d entries, has %d", *s.MaxItems, len(v))
+	}
+	for i, e := range v {
+		x.value(fmt.Sprintf("%s[%d]", path, i), s.Items, e)
+	}
+}
+
+func (x *explainer) object(path string, s *jsonschema.Schema, v map[string]any) {
+	for _, name := range s.Required {
+		if _, there := v[name]; !there {
+			x.add(join(path, name), "is required")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		field := s.Properties[name]
+		if field == nil {
+			if field = s.AdditionalProperties; field != nil && isFalse(field) {
+				x.problems = append(x.problems, unknown(path, name, s))
+				continue
+			}
+		}
+		x.value(join(path, name), field, v[name])
+	}
+}
+
+// unknown is the problem of a field that the object s does not have.
+func unknown(path, name string, s *jsonschema.Schema) Problem {
+	names := slices.Sorted(maps.Keys(s.Properties))
+	p := Problem{Field: join(path, name), Message: "there is no such field", Unknown: true}
+	if near := Suggest(name, names); near != "" {
+		p.Suggestion = join(path, near)
+		p.Message += "; did you mean " + p.Suggestion + "?"
+	} else if len(names) > 0 {
+		p.Message += "; there are " + strings.Join(names, ", ")
+	}
+	return p
+}
+
+// given shows what was given instead, unless it is a secret.
+func given(s *jsonschema.Schema, v any) string {
+	if s.WriteOnly {
+		return ""
+	}
+	text := fmt.Sprintf("%v", v)
+	if t, ok := v.(string); ok {
+		text = fmt.Sprintf("%q", t)
+	}
+	if len(text) > 80 {
+		text = strings.ToValidUTF8(text[:80], "") + "…"
+	}
+	return ", not " + text
+}
+
+func describe(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return fmt.Sprint(v)
+	case float64:
+		return fmt.Sprintf("the number %v", v)
+	case string:
+		return "text"
+	case []any:
+		return "a list"
+	default:
+		return "an object"
+	}
+}
+
+func fitsType(types []string, v any) bool {
+	for _, t := range types {
+		switch v := v.(type) {
+		case nil:
+			if t == "null" {
+				return true
+			}
+		case bool:
+			if t == "boolean" {
+				return true
+			}
+		case float64:
+			if t == "number" || t == "integer" && v == float64(int64(v)) {
+				return true
+			}
+		case string:
+			if t == "string" {
+				return true
+			}
+		case []any:
+			if t == "array" {
+				return true
+			}
+		case map[string]any:
+			if t == "object" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// typesOf are the JSON types a schema allows; none if it does not say.
+func typesOf(s *jsonschema.Schema) []string {
+	switch {
+	case s == nil:
+		return nil
+	case s.Type != "":
+		return []string{s.Type}
+	default:
+		return s.Types
+	}
+}
+
+// typeName is the type as people say it.
+func typeName(s *jsonschema.Schema) string {
+	if s != nil && s.Format == Duration {
+		return "a duration"
+	}
+	for _, t := range typesOf(s) {
+		switch t {
+		case "string":
+			return "text"
+		case "integer":
+			return "a whole number"
+		case "number":
+			return "a number"
+		case "boolean":
+			return "true or false"
+		case "array":
+			return "a list"
+		case "object":
+			return "an object"
+		}
+	}
+	return "anything"
+}
+
+// isFalse recognises the schema that nothing fits.
+func isFalse(s *jsonschema.Schema) bool { return s.Not != nil && len(typesOf(s)) == 0 }
+
+// enumTexts are the allowed values of a field.
+func enumTexts(s *jsonschema.Schema) []string {
+	var texts []string
+	for _, v := range s.Enum {
+		texts = append(texts, fmt.Sprint(v))
+	}
+	return texts
+}

@@ -1,0 +1,133 @@
+package settings
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// Parse puts assignments over base, a JSON object or nothing, and gives the result. An
+// assignment is "name=value", where the schema says what value is: text as it stands, a
+// number, true or false, a list with commas between its parts (nothing is the empty list);
+// or "name:=JSON" for anything. Dots in the name lead into nested objects. The last one of
+// equal names counts.
+//
+// The error is an *Error. The result is not validated as a whole: Validate does that, once
+// everything is put together.
+func (s *Schema) Parse(base []byte, assignments []string) (json.RawMessage, error) {
+	result := json.RawMessage(base)
+	if len(result) == 0 {
+		result = json.RawMessage("{}")
+	}
+	for _, a := range assignments {
+		name, text, raw, err := splitAssignment(a)
+		if err != nil {
+			return nil, err
+		}
+		path := strings.Split(name, ".")
+		field, err := s.find(path)
+		if err != nil {
+			return nil, err
+		}
+		value := json.RawMessage(text)
+		if raw {
+			if !json.Valid(value) {
+				return nil, problem(name, "what follows := must be JSON")
+			}
+		} else if value, err = convert(name, field, text); err != nil {
+			return nil, err
+		}
+		result, err = edit(result, path, func(fields map[string]json.RawMessage, last string) error {
+			fields[last] = value
+			return nil
+		})
+		if err != nil {
+			return nil, problem(name, "cannot be set: %v", err)
+		}
+	}
+	return result, nil
+}
+
+func splitAssignment(a string) (name, text string, raw bool, err error) {
+	name, text, found := strings.Cut(a, "=")
+	if !found || strings.Trim(name, ":") == "" {
+		return "", "", false, problem("", "%q is not name=value", a)
+	}
+	name, raw = strings.CutSuffix(name, ":")
+	return name, text, raw, nil
+}
+
+// find looks up the schema of a field; nil is one about which nothing is said.
+func (s *Schema) find(path []string) (*jsonschema.Schema, error) {
+	at, within := s.root, ""
+	for _, name := range path {
+		if at == nil || len(at.Properties) == 0 && at.AdditionalProperties == nil {
+			return nil, nil
+		}
+		next := at.Properties[name]
+		if next == nil {
+			if next = at.AdditionalProperties; next != nil && isFalse(next) {
+				return nil, &Error{[]Problem{unknown(within, name, at)}}
+			}
+		}
+		at, within = next, join(within, name)
+	}
+	return at, nil
+}
+
+// convert makes JSON of text by the type that the schema asks for.
+func convert(name string, field *jsonschema.Schema, text string) (json.RawMessage, error) {
+	types := typesOf(field)
+	if slices.Contains(types, "string") || len(types) == 0 {
+		return json.Marshal(text)
+	}
+	for _, t := range types {
+		switch t {
+		case "boolean":
+			if text == "true" || text == "false" {
+				return json.RawMessage(text), nil
+			}
+		case "integer":
+			if _, err := strconv.ParseInt(text, 10, 64); err == nil {
+				return json.RawMessage(strings.TrimPrefix(text, "+")), nil
+			}
+		case "number":
+			if json.Valid([]byte(text)) && isNumber(text) {
+				return json.RawMessage(text), nil
+			}
+		case "array":
+			return convertList(name, field.Items, text)
+		case "object":
+			return nil, problem(name, "has fields of its own: give them as %s.FIELD=…, or all of it as %s:=JSON", name, name)
+		}
+	}
+	shown := fmt.Sprintf(", not %q", text)
+	if field.WriteOnly {
+		shown = ""
+	}
+	return nil, problem(name, "must be %s%s", typeName(field), shown)
+}
+
+// isNumber tells a JSON number from other JSON.
+func isNumber(text string) bool {
+	_, err := strconv.ParseFloat(text, 64)
+	return err == nil
+}
+
+func convertList(name string, items *jsonschema.Schema, text string) (json.RawMessage, error) {
+	list := []json.RawMessage{}
+	if text != "" {
+		for part := range strings.SplitSeq(text, ",") {
+			v, err := convert(name, items, strings.TrimSpace(part))
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+	}
+	return json.Marshal(list)
+}

@@ -1,0 +1,347 @@
+// Package settings turns what people write into JSON that fits a schema, and says which
+// field is wrong if it does not. The payload of an item (--set) and the config of a plugin
+// (--with) come this way; the schema is the plugin's own, so the command line, the daemon
+// and the plugin say the same about the same mistake.
+//
+// Schemas are JSON Schema, draft 2020-12. Package sdk derives them from structs; two things
+// in them are ours: the format "go-duration" (a string such as "30s" or "7d"), and that a
+// property with writeOnly is a secret, whose value never appears in a message.
+package settings
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// Duration is the format of strings that ParseDuration reads.
+const Duration = "go-duration"
+
+// Schema is a JSON Schema of an object, ready for use. It may be used from many goroutines.
+type Schema struct {
+	root     *jsonschema.Schema
+	resolved *jsonschema.Resolved
+	order    map[string][]string // names of an object's properties as written, by its path
+	fills    map[*jsonschema.Schema]bool
+}
+
+// Compile reads a schema.
+func Compile(schema []byte) (*Schema, error) {
+	s := &Schema{root: new(jsonschema.Schema), order: map[string][]string{}, fills: map[*jsonschema.Schema]bool{}}
+	if err := json.Unmarshal(schema, s.root); err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	var err error
+	if s.resolved, err = s.root.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true}); err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	if err := s.readOrder(schema, ""); err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	s.markFills(s.root)
+	return s, nil
+}
+
+// Problem is one field that is wrong.
+type Problem struct {
+	Field      string // dots for nesting; "" is the whole
+	Message    string // "must be one of a, b"
+	Unknown    bool   // there is no such field
+	Suggestion string // with Unknown: the field that may have been meant
+}
+
+// Error lists everything that is wrong.
+type Error struct{ Problems []Problem }
+
+// Error is one line: "delimiter: must not be empty; rows: must be at least 1".
+func (e *Error) Error() string {
+	texts := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		texts[i] = p.String()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// String is "field: message".
+func (p Problem) String() string {
+	if p.Field == "" {
+		return p.Message
+	}
+	return p.Field + ": " + p.Message
+}
+
+func problem(field, format string, args ...any) *Error {
+	return &Error{[]Problem{{Field: field, Message: fmt.Sprintf(format, args...)}}}
+}
+
+// Validate checks a value; the error is an *Error. Empty input is the empty object.
+func (s *Schema) Validate(value []byte) error {
+	if len(value) == 0 {
+		value = []byte("{}")
+	}
+	var v any
+	if err := json.Unmarshal(value, &v); err != nil {
+		return problem("", "not JSON: %v", err)
+	}
+	if s.resolved.Validate(v) == nil {
+		return nil
+	}
+	x := explainer{}
+	x.value("", s.root, v)
+	if len(x.problems) == 0 { // a rule of a schema that was not made by package sdk
+		return problem("", "does not fit the schema")
+	}
+	return &Error{x.problems}
+}
+
+// Fill adds the defaults of what is absent and writes durations as nanoseconds, which is how
+// encoding/json reads a time.Duration. The value must be valid. Everything else keeps its bytes.
+func (s *Schema) Fill(value []byte) ([]byte, error) {
+	if len(value) == 0 {
+		value = []byte("{}")
+	}
+	if !s.fills[s.root] {
+		return value, nil
+	}
+	return s.fill(s.root, value)
+}
+
+func (s *Schema) fill(at *jsonschema.Schema, value []byte) ([]byte, error) {
+	if !s.fills[at] || bytes.Equal(value, []byte("null")) {
+		return value, nil
+	}
+	switch value[0] {
+	case '"':
+		var text string
+		if err := json.Unmarshal(value, &text); err != nil || at.Format != Duration {
+			return value, err
+		}
+		d, err := ParseDuration(text)
+		return fmt.Append(nil, int64(d)), err
+	case '{':
+		return s.fillObject(at, value)
+	case '[':
+		var items []json.RawMessage
+		if err := json.Unmarshal(value, &items); err != nil || at.Items == nil {
+			return value, err
+		}
+		for i := range items {
+			var err error
+			if items[i], err = s.fill(at.Items, items[i]); err != nil {
+				return nil, err
+			}
+		}
+		return json.Marshal(items)
+	default:
+		return value, nil
+	}
+}
+
+func (s *Schema) fillObject(at *jsonschema.Schema, value []byte) ([]byte, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(value, &fields); err != nil {
+		return nil, err
+	}
+	for name, field := range at.Properties {
+		if _, given := fields[name]; given {
+			continue
+		}
+		switch {
+		case field.Default != nil:
+			fields[name] = field.Default
+		case s.fills[field] && field.Type == "object":
+			fields[name] = json.RawMessage("{}") // for the defaults within
+		}
+	}
+	for name := range fields {
+		field := at.Properties[name]
+		if field == nil {
+			field = at.AdditionalProperties
+		}
+		filled, err := s.fill(field, fields[name])
+		if err != nil {
+			return nil, err
+		}
+		fields[name] = filled
+	}
+	return json.Marshal(fields)
+}
+
+// markFills notes below which schemas there is something for Fill to do.
+func (s *Schema) markFills(at *jsonschema.Schema) bool {
+	if at == nil {
+		return false
+	}
+	fills := at.Format == Duration
+	for _, field := range at.Properties {
+		fills = s.markFills(field) || field.Default != nil || fills
+	}
+	fills = s.markFills(at.Items) || fills
+	fills = s.markFills(at.AdditionalProperties) || fills
+	s.fills[at] = fills
+	return fills
+}
+
+// Field describes one field to people.
+type Field struct {
+	Name     string // dots for nesting
+	Type     string // "text", "whole number", "list of text" …
+	Doc      string
+	Default  string // JSON; "" if there is none
+	Enum     []string
+	Required bool
+	Secret   bool
+}
+
+// Fields lists the fields in the order of the schema, those of nested objects in place of these.
+func (s *Schema) Fields() []Field { return s.fieldsOf("", s.root) }
+
+func (s *Schema) fieldsOf(path string, at *jsonschema.Schema) []Field {
+	var list []Field
+	for _, name := range s.order[path] {
+		field := at.Properties[name]
+		if field == nil {
+			continue
+		}
+		full := join(path, name)
+		if field.Type == "object" && len(field.Properties) > 0 {
+			list = append(list, s.fieldsOf(full, field)...)
+			continue
+		}
+		f := Field{
+			Name: full, Type: typeName(field), Doc: field.Description, Default: string(field.Default),
+			Required: slices.Contains(at.Required, name), Secret: field.WriteOnly, Enum: enumTexts(field),
+		}
+		if field.Items != nil {
+			f.Enum = enumTexts(field.Items)
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+// readOrder notes the order of properties, which a Go map does not keep.
+func (s *Schema) readOrder(schema []byte, path string) error {
+	var at struct{ Properties json.RawMessage }
+	if err := json.Unmarshal(schema, &at); err != nil || at.Properties == nil {
+		return nil // true and false are schemas, too
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(at.Properties, &fields); err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(at.Properties))
+	if _, err := d.Token(); err != nil {
+		return err
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return err
+		}
+		var skip json.RawMessage
+		if err := d.Decode(&skip); err != nil {
+			return err
+		}
+		s.order[path] = append(s.order[path], name.(string))
+		if err := s.readOrder(skip, join(path, name.(string))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Secrets lists the fields that are secrets.
+func (s *Schema) Secrets() []string {
+	var names []string
+	for _, f := range s.Fields() {
+		if f.Secret {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// Split takes the secrets out of a config: they travel apart and are never kept with it.
+func (s *Schema) Split(config []byte) (rest json.RawMessage, secrets map[string]string, err error) {
+	rest, secrets = config, map[string]string{}
+	for _, name := range s.Secrets() {
+		rest, err = edit(rest, strings.Split(name, "."), func(fields map[string]json.RawMessage, last string) error {
+			raw, given := fields[last]
+			if !given {
+				return nil
+			}
+			delete(fields, last)
+			var text string
+			if json.Unmarshal(raw, &text) != nil {
+				return problem(name, "must be text")
+			}
+			secrets[name] = text
+			return nil
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return rest, secrets, nil
+}
+
+// Merge puts secrets back into a config.
+func (s *Schema) Merge(config []byte, secrets map[string]string) (json.RawMessage, error) {
+	for name, value := range secrets {
+		if !slices.Contains(s.Secrets(), name) {
+			return nil, problem(name, "is not a secret of this plugin")
+		}
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		config, err = edit(config, strings.Split(name, "."), func(fields map[string]json.RawMessage, last string) error {
+			fields[last] = text
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return config, nil
+}
+
+// edit changes the object that holds the last name of path, making the ones on the way.
+func edit(object []byte, path []string, change func(fields map[string]json.RawMessage, last string) error) (json.RawMessage, error) {
+	fields := map[string]json.RawMessage{}
+	if len(object) > 0 {
+		if err := json.Unmarshal(object, &fields); err != nil {
+			return nil, errors.New("not a JSON object")
+		}
+	}
+	if fields == nil { // null
+		fields = map[string]json.RawMessage{}
+	}
+	if len(path) == 1 {
+		if err := change(fields, path[0]); err != nil {
+			return nil, err
+		}
+		return json.Marshal(fields)
+	}
+	inner, err := edit(fields[path[0]], path[1:], change)
+	if err != nil {
+		return nil, err
+	}
+	if _, given := fields[path[0]]; given || string(inner) != "{}" {
+		fields[path[0]] = inner
+	}
+	return json.Marshal(fields)
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
