@@ -15,7 +15,6 @@ var (
 	ErrSchema      = errors.New("schema mismatch")    // the ledger is newer or older than this program
 	ErrNoLedger    = errors.New("no ledger")          // the database holds no ledger
 	ErrDenied      = errors.New("not allowed")        // wrong password, or a file or folder that may not be written
-	ErrInsideTx    = errors.New("inside a transaction of the caller's: use AddTx or FinishTx")
 	ErrCancelled   = errors.New("item was cancelled")
 	ErrConflict    = errors.New("conflict") // see DefinitionError
 )
