@@ -1,0 +1,176 @@
+// Package where writes a [ledger.Filter] as the WHERE clause of a store's SELECT. Both
+// databases share it, so that a filter means the same on them; they differ in how parameters,
+// lists and times are written, and in nothing else.
+//
+// The clause speaks of three aliases that the SELECT must have:
+//
+//	FROM ledger_items i
+//	LEFT JOIN ledger_backlog b ON b.item_id = i.id
+//	LEFT JOIN ledger_attempts a ON a.item_id = i.id AND a.attempt = (the item's newest attempt)
+//
+// User text is always a parameter, and substrings are looked for with a function: no character
+// of it has a meaning of its own, as it would with LIKE.
+package where
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Dialect is how a database writes what the other writes differently.
+type Dialect struct {
+	param string                // what precedes the number of a parameter
+	has   string                // function (text, part) that is above 0 if text contains part
+	list  string                // condition that a column is in a list: its name and the parameter go in
+	array func(values any) any  // a list as an argument
+	time  func(t time.Time) any // a time as an argument
+}
+
+// The dialects of the two stores.
+var (
+	Postgres = Dialect{param: "$", has: "strpos", list: "%s = ANY(%s)",
+		array: func(values any) any { return values }, time: func(t time.Time) any { return t }}
+	SQLite = Dialect{param: "?", has: "instr", list: "%s IN (SELECT value FROM json_each(%s))",
+		array: jsonArray, time: func(t time.Time) any { return t.UnixMicro() }}
+)
+
+func jsonArray(values any) any {
+	b, err := json.Marshal(values)
+	if err != nil { // values are numbers and valid strings
+		panic("where: " + err.Error())
+	}
+	return string(b)
+}
+
+// Build returns the conditions of f, joined by AND, and args followed by their arguments:
+// their numbers follow those of args. now is the database's clock as an expression of that
+// database that an index condition may use. The filter that matches everything is "true".
+func Build(f ledger.Filter, d Dialect, now string, args []any) (string, []any) {
+	b := builder{Dialect: d, args: args}
+	if len(f.IDs) > 0 {
+		b.add(d.list, "i.id", b.arg(d.array(f.IDs)))
+	}
+	b.in("i.kind", f.Kinds)
+	b.in("i.scope", f.Scopes)
+	b.states(f.States, now)
+	b.in("coalesce(b.locked_by, '')", f.Agents)
+	b.in("coalesce(a.code, '')", f.Codes)
+	if b.storable(f.Key) {
+		b.add("i.key = %s", b.arg(f.Key))
+	}
+	if b.storable(f.Prefix) { // a range, so that an index can serve it
+		b.add("i.key >= %s", b.arg(f.Prefix))
+		if end := successor(f.Prefix); end != "" {
+			b.add("i.key < %s", b.arg(end))
+		}
+	}
+	if b.storable(f.KeyHas) {
+		b.add("%s(i.key, %s) > 0", d.has, b.arg(f.KeyHas))
+	}
+	if b.storable(f.ErrorHas) {
+		b.add("%s(a.error, %s) > 0", d.has, b.arg(f.ErrorHas))
+	}
+	if !f.Since.IsZero() {
+		since := f.Since.UTC().Truncate(time.Microsecond)
+		if since.Before(f.Since) { // the databases keep microseconds
+			since = since.Add(time.Microsecond)
+		}
+		p := b.arg(d.time(since))
+		b.add("(i.created_at >= %s OR a.finished_at >= %s)", p, p)
+	}
+	if len(b.terms) == 0 {
+		return "true", args
+	}
+	return strings.Join(b.terms, " AND "), b.args
+}
+
+type builder struct {
+	Dialect
+	terms []string
+	args  []any
+}
+
+func (b *builder) add(format string, args ...any) {
+	b.terms = append(b.terms, fmt.Sprintf(format, args...))
+}
+
+// arg adds an argument and returns its parameter.
+func (b *builder) arg(v any) string {
+	b.args = append(b.args, v)
+	return fmt.Sprintf("%s%d", b.param, len(b.args))
+}
+
+func valid(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+// storable says whether s is a condition at all. Text that no ledger can hold matches nothing
+// (Postgres would even refuse to be asked for it).
+func (b *builder) storable(s string) bool {
+	if s != "" && !valid(s) {
+		b.add("false")
+		return false
+	}
+	return s != ""
+}
+
+func (b *builder) in(column string, values []string) {
+	if len(values) == 0 {
+		return
+	}
+	kept := slices.DeleteFunc(slices.Clone(values), func(s string) bool { return !valid(s) })
+	b.add(b.list, column, b.arg(b.array(kept)))
+}
+
+// states: what waits though its time has come is ready, as in [ledger.Record.Item].
+func (b *builder) states(states []ledger.State, now string) {
+	if len(states) == 0 {
+		return
+	}
+	terms := []string{}
+	for _, s := range ledger.States {
+		if !slices.Contains(states, s) {
+			continue
+		}
+		switch s {
+		case ledger.StateWaiting:
+			terms = append(terms, "b.state = 0 AND b.due_at > "+now)
+		case ledger.StateReady:
+			terms = append(terms, "b.state = 1", "b.state = 0 AND b.due_at <= "+now)
+		case ledger.StateLeased:
+			terms = append(terms, "b.state = 2")
+		case ledger.StateDead:
+			terms = append(terms, "b.state = 3")
+		case ledger.StateDoubt:
+			terms = append(terms, "b.state = 4")
+		case ledger.StateDone: // 5 is the code of OutcomeCancelled
+			terms = append(terms, "b.item_id IS NULL AND coalesce(a.outcome, 0) <> 5")
+		case ledger.StateCancelled:
+			terms = append(terms, "b.item_id IS NULL AND a.outcome = 5")
+		}
+	}
+	if len(terms) == 0 { // no state of ours
+		terms = append(terms, "false")
+	}
+	b.add("(%s)", strings.Join(terms, " OR "))
+}
+
+// successor is the smallest text above all that begin with s, "" if there is none. Both
+// databases compare the bytes of UTF-8, which is the order of the characters.
+func successor(s string) string {
+	for s != "" {
+		r, size := utf8.DecodeLastRuneInString(s)
+		s = s[:len(s)-size]
+		switch {
+		case r == 0xD7FF: // surrogates are no characters
+			return s + "\uE000"
+		case r < utf8.MaxRune:
+			return s + string(r+1)
+		}
+	}
+	return ""
+}
