@@ -1,0 +1,34 @@
+// Package ledgerd holds no code: it is the map of the tree, and its test keeps the tree in order.
+//
+// A ledger remembers items of work, lends each to one worker at a time and records how it ended.
+// The workers are plugins, processes of their own. The code is two islands and what joins them:
+//
+//	ledger               the model and every rule; the Store interface that it needs
+//	ledger/sqlite        a Store on SQLite
+//	ledger/postgres      a Store on Postgres
+//	ledger/memory        a Store in memory: the specification in code
+//	ledger/storetest     the conformance suite that all stores pass
+//	ledger/worker        claim, handle, finish: the loop, usable in any Go program
+//	schema               the SQL migrations of both databases, nothing else
+//
+//	sdk                  what the author of a plugin sees
+//	sdk/wire             the protocol and the handshake
+//	sdk/sdktest          the author's test kit
+//	plugins/NAME         the plugins that come with ledgerd
+//
+//	internal/pluginproc  one plugin process: start, stream, stop; knows sdk/wire only
+//	internal/pluginhost  many plugin processes, as handlers for ledger/worker
+//	internal/pgtest      a real Postgres for tests
+//	cmd/ledgerd          the program: one file per command, and all the wiring
+//	examples             sample input and programs to copy from
+//
+// Who imports whom:
+//
+//	cmd/ledgerd ──► internal/pluginhost ──► ledger/worker ──► ledger
+//	     │                  └──► internal/pluginproc ──► sdk/wire
+//	     ├──► ledger/sqlite, ledger/postgres ──► ledger, schema
+//	     └──► plugins/NAME ──► sdk ──► sdk/wire
+//
+// The islands never import each other; only internal/pluginhost and the program know both. What
+// an item may do next is decided in ledger alone: a Store stores, a plugin works.
+package ledgerd
