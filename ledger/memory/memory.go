@@ -1,0 +1,255 @@
+// Package memory keeps a ledger in memory: for tests of programs that embed one, and as the
+// specification that the other stores are compared with. It is naive on purpose: maps, one
+// mutex, everything sorted when asked.
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Options of New; the zero value is good.
+type Options struct {
+	Now func() time.Time // tests only: replaces the clock
+}
+
+// Store is a ledger.Store. It forgets everything when the program ends.
+type Store struct {
+	clock func() time.Time
+
+	mu      sync.Mutex
+	nextID  int64
+	rows    map[int64]*row
+	byKey   map[ledger.Identity]int64
+	kinds   map[string]ledger.Kind
+	agents  map[string]beat
+	journal []ledger.JournalEntry
+}
+
+// row is an item with all its attempts, oldest first. Rows are replaced, never changed, so
+// that an undone transaction only has to put the old one back.
+type row struct {
+	ledger.Record
+	attempts []ledger.Attempt
+}
+
+type beat struct {
+	ledger.Agent
+	expires time.Time
+}
+
+var _ ledger.Store = (*Store)(nil)
+
+// New makes an empty store.
+func New(o Options) *Store {
+	s := &Store{clock: o.Now, rows: map[int64]*row{}, byKey: map[ledger.Identity]int64{},
+		kinds: map[string]ledger.Kind{}, agents: map[string]beat{}}
+	if s.clock == nil {
+		s.clock = time.Now
+	}
+	return s
+}
+
+func (s *Store) now() time.Time { return s.clock().UTC().Truncate(time.Microsecond) }
+
+// record is a copy that the caller may keep, as a transaction or a reader sees it.
+func (s *Store) record(r *row) ledger.Record {
+	c := r.Record
+	if c.Work != nil {
+		w := *c.Work
+		c.Work = &w
+	}
+	if n := len(r.attempts); n > 0 {
+		last := r.attempts[n-1]
+		last.Log, last.Output = "", nil
+		c.Last = &last
+	}
+	c.DonePeriod = time.Time{}
+	for _, a := range r.attempts {
+		if a.Outcome.Completed() && a.Period.After(c.DonePeriod) {
+			c.DonePeriod = a.Period
+		}
+	}
+	return c
+}
+
+// sorted are all rows in id order.
+func (s *Store) sorted() []*row {
+	all := slices.Collect(maps.Values(s.rows))
+	slices.SortFunc(all, func(a, b *row) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// Claim implements ledger.Store.
+func (s *Store) Claim(_ context.Context, g ledger.Grant) ([]ledger.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	var out []ledger.Record
+	if g.Resume {
+		for _, r := range s.sorted() {
+			if w := r.Work; len(out) < g.Limit && w != nil && w.State == ledger.StateLeased && r.Kind == g.Kind && w.Agent == g.Agent {
+				out = append(out, s.lease(r, func(w *ledger.Work) { w.ExpiresAt = now.Add(g.TTL) }))
+			}
+		}
+	}
+	if s.kinds[g.Kind].Paused {
+		return out, nil
+	}
+	var ready []*row
+	for _, r := range s.rows {
+		if w := r.Work; w != nil && w.State == ledger.StateReady && r.Kind == g.Kind && (g.Shard.Count == 0 || r.Slot%g.Shard.Count == g.Shard.Index) {
+			ready = append(ready, r)
+		}
+	}
+	slices.SortFunc(ready, func(a, b *row) int {
+		return cmp.Or(cmp.Compare(a.Work.Priority, b.Work.Priority), a.Work.Due.Compare(b.Work.Due), cmp.Compare(a.ID, b.ID))
+	})
+	for i, r := range ready {
+		if len(out) == g.Limit || i > 0 && (r.Work.Alone || ready[0].Work.Alone) {
+			break
+		}
+		out = append(out, s.lease(r, func(w *ledger.Work) {
+			w.State, w.Attempt = ledger.StateLeased, w.Attempt+1
+			w.Agent, w.LockID, w.LeasedAt, w.ExpiresAt = g.Agent, g.LockID, now, now.Add(g.TTL)
+		}))
+	}
+	return out, nil
+}
+
+// lease replaces a row's work and returns the record as it stands afterwards.
+func (s *Store) lease(r *row, edit func(*ledger.Work)) ledger.Record {
+	n, w := *r, *r.Work
+	edit(&w)
+	n.Work = &w
+	s.rows[r.ID] = &n
+	return s.record(&n)
+}
+
+// held is the row of a lease that is in force.
+func (s *Store) held(ref ledger.LeaseRef) *row {
+	if r := s.rows[ref.ItemID]; r != nil && r.Work != nil && r.Work.LockID == ref.LockID && ref.LockID != uuid.Nil {
+		return r
+	}
+	return nil
+}
+
+// Complete implements ledger.Store.
+func (s *Store) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Completion) ([]int64, error) {
+	var landed []int64
+	err := s.Update(ctx, conn, func(t ledger.Tx) error {
+		landed = nil
+		var changes []ledger.Change
+		for _, e := range c {
+			r := s.held(e.LeaseRef)
+			if r == nil || r.Work.Reopen || r.Work.Cancel || slices.Contains(landed, e.ItemID) {
+				continue
+			}
+			w := r.Work
+			changes = append(changes, ledger.Change{ID: r.ID, Finish: true, Attempt: &ledger.Attempt{ItemID: r.ID, Attempt: w.Attempt,
+				Kind: r.Kind, Agent: w.Agent, LockID: w.LockID.String(), Worker: e.Worker, Epoch: w.Epoch, LeasedAt: w.LeasedAt,
+				Outcome: e.Outcome, Final: true, Code: e.Code, Error: e.Error, Log: e.Log, Output: e.Output}})
+			landed = append(landed, r.ID)
+		}
+		return t.Apply(changes)
+	})
+	return landed, err
+}
+
+// Renew implements ledger.Store.
+func (s *Store) Renew(_ context.Context, ttl time.Duration, leases []ledger.LeaseRef) ([]ledger.Renewal, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []ledger.Renewal
+	for _, ref := range leases {
+		if r := s.held(ref); r != nil {
+			n := s.lease(r, func(w *ledger.Work) { w.ExpiresAt = s.now().Add(ttl) })
+			out = append(out, ledger.Renewal{LeaseRef: ref, ExpiresAt: n.Work.ExpiresAt, Cancel: n.Work.Cancel})
+		}
+	}
+	return out, nil
+}
+
+// Holders implements ledger.Store.
+func (s *Store) Holders(_ context.Context, ids []int64) ([]ledger.Renewal, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []ledger.Renewal
+	for _, id := range ids {
+		if r := s.rows[id]; r != nil && r.Work != nil && r.Work.State == ledger.StateLeased {
+			out = append(out, ledger.Renewal{LeaseRef: ledger.LeaseRef{ItemID: id, LockID: r.Work.LockID}, ExpiresAt: r.Work.ExpiresAt, Cancel: r.Work.Cancel})
+		}
+	}
+	return out, nil
+}
+
+// Start implements ledger.Store.
+func (s *Store) Start(_ context.Context, ttl time.Duration, leases []ledger.LeaseRef) ([]int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []int64
+	for _, ref := range leases {
+		if r := s.held(ref); r != nil && !r.Work.Cancel {
+			s.lease(r, func(w *ledger.Work) { w.StartedAt, w.ExpiresAt = s.now(), s.now().Add(ttl) })
+			out = append(out, ref.ItemID)
+		}
+	}
+	return out, nil
+}
+
+// Promote implements ledger.Store.
+func (s *Store) Promote(_ context.Context, limit int) (kinds []string, next time.Time, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	for _, r := range s.sorted() {
+		if r.Work == nil || r.Work.State != ledger.StateWaiting {
+			continue
+		}
+		if r.Work.Due.After(now) || limit == 0 {
+			if next.IsZero() || r.Work.Due.Before(next) {
+				next = r.Work.Due
+			}
+			continue
+		}
+		limit--
+		s.lease(r, func(w *ledger.Work) { w.State = ledger.StateReady })
+		if !slices.Contains(kinds, r.Kind) {
+			kinds = append(kinds, r.Kind)
+		}
+	}
+	return kinds, next, nil
+}
+
+// Watch implements ledger.Store: there is no other process.
+func (s *Store) Watch(ctx context.Context, _ func(string)) { <-ctx.Done() }
+
+// Announce implements ledger.Store: there is no other process.
+func (s *Store) Announce(...string) {}
+
+// Close implements ledger.Store.
+func (s *Store) Close() error { return nil }
+
+// Update implements ledger.Store. A conn makes no sense here and is refused.
+func (s *Store) Update(_ context.Context, conn ledger.Conn, fn func(ledger.Tx) error) error {
+	if conn != nil {
+		return fmt.Errorf("memory: there are no transactions of the caller's: %w", ledger.ErrInvalid)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := &tx{s: s, now: s.now(), kinds: maps.Clone(s.kinds), journal: len(s.journal), nextID: s.nextID, rows: map[int64]*row{}}
+	if err := fn(t); err != nil {
+		t.undo()
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,263 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Records implements ledger.Store.
+func (s *Store) Records(_ context.Context, f ledger.Filter, after int64, limit int) ([]ledger.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []ledger.Record
+	for _, r := range s.sorted() {
+		if rec := s.record(r); r.ID > after && len(out) < limit && f.Match(&rec, s.now()) {
+			out = append(out, rec)
+		}
+	}
+	return out, nil
+}
+
+// Recent implements ledger.Store.
+func (s *Store) Recent(_ context.Context, f ledger.Filter, limit int) ([]ledger.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []ledger.Record
+	for _, r := range s.sorted() {
+		if rec := s.record(r); rec.Last != nil && f.Match(&rec, s.now()) {
+			out = append(out, rec)
+		}
+	}
+	slices.SortFunc(out, func(a, b ledger.Record) int {
+		return cmp.Or(b.Last.FinishedAt.Compare(a.Last.FinishedAt), cmp.Compare(b.ID, a.ID))
+	})
+	return out[:min(limit, len(out))], nil
+}
+
+// Count implements ledger.Store.
+func (s *Store) Count(_ context.Context, f ledger.Filter) (n int64, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.rows {
+		if rec := s.record(r); f.Match(&rec, s.now()) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// Attempts implements ledger.Store.
+func (s *Store) Attempts(_ context.Context, id int64) ([]ledger.Attempt, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.rows[id]; r != nil {
+		return slices.Clone(r.attempts), nil
+	}
+	return nil, nil
+}
+
+// Kinds implements ledger.Store.
+func (s *Store) Kinds(context.Context) ([]ledger.Kind, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(maps.Values(s.kinds), func(a, b ledger.Kind) int { return cmp.Compare(a.Name, b.Name) }), nil
+}
+
+// Standing implements ledger.Store.
+func (s *Store) Standing(_ context.Context, kind string) (ledger.Standing, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.standing(kind), nil
+}
+
+func (s *Store) standing(kind string) ledger.Standing {
+	st := ledger.Standing{Now: s.now()}
+	for _, r := range s.rows {
+		w := r.Work
+		if w == nil || r.Kind != kind {
+			continue
+		}
+		switch w.State {
+		case ledger.StateReady:
+			st.Ready++
+		case ledger.StateWaiting:
+			if !w.Due.After(st.Now) {
+				st.Ready++
+				continue
+			}
+			st.Waiting++
+			if st.NextDue.IsZero() || w.Due.Before(st.NextDue) {
+				st.NextDue = w.Due
+			}
+		case ledger.StateLeased:
+			if _, program := s.agents[w.Agent]; program {
+				st.Held++
+			} else {
+				st.Persons++
+			}
+		case ledger.StateDead:
+			st.Dead++
+		case ledger.StateDoubt:
+			st.Doubt++
+		}
+	}
+	return st
+}
+
+// Counts implements ledger.Store.
+func (s *Store) Counts(_ context.Context, since time.Time) ([]ledger.Counts, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	byKind := map[string]*ledger.Counts{}
+	for name := range s.kinds {
+		byKind[name] = &ledger.Counts{Kind: name}
+	}
+	now := s.now()
+	for _, r := range s.rows {
+		c := byKind[r.Kind]
+		rec := s.record(r)
+		switch it := rec.Item(now); it.State {
+		case ledger.StateWaiting:
+			c.Waiting++
+		case ledger.StateReady:
+			c.Ready++
+			if c.OldestReady.IsZero() || it.Due.Before(c.OldestReady) {
+				c.OldestReady = it.Due
+			}
+		case ledger.StateLeased:
+			c.Leased++
+		case ledger.StateDead:
+			c.Dead++
+		case ledger.StateDoubt:
+			c.Doubt++
+		}
+		for _, a := range r.attempts {
+			if a.FinishedAt.Before(since) {
+				continue
+			}
+			switch {
+			case a.Outcome.Completed():
+				c.Done++
+			case a.Outcome == ledger.OutcomeFailed || a.Outcome == ledger.OutcomeCrashed:
+				c.Failed++
+			}
+		}
+	}
+	out := make([]ledger.Counts, 0, len(byKind))
+	for _, c := range byKind {
+		out = append(out, *c)
+	}
+	slices.SortFunc(out, func(a, b ledger.Counts) int { return cmp.Compare(a.Kind, b.Kind) })
+	return out, nil
+}
+
+// Beat implements ledger.Store.
+func (s *Store) Beat(_ context.Context, a ledger.Agent, ttl time.Duration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	if ttl == 0 {
+		delete(s.agents, a.Name)
+		return nil
+	}
+	a.StartedAt, a.SeenAt = now, now
+	if old, there := s.agents[a.Name]; there {
+		a.StartedAt = old.StartedAt
+	}
+	s.agents[a.Name] = beat{a, now.Add(ttl)}
+	return nil
+}
+
+// Agents implements ledger.Store.
+func (s *Store) Agents(context.Context) ([]ledger.Agent, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.living(), nil
+}
+
+func (s *Store) living() []ledger.Agent {
+	var out []ledger.Agent
+	for _, b := range s.agents {
+		if b.expires.After(s.now()) {
+			out = append(out, b.Agent)
+		}
+	}
+	slices.SortFunc(out, func(a, b ledger.Agent) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Prune implements ledger.Store.
+func (s *Store) Prune(_ context.Context, kind string, before time.Time, limit int) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pruned := 0
+	for _, r := range s.sorted() {
+		if pruned == limit {
+			break
+		}
+		if r.Kind != kind || len(r.attempts) == 0 {
+			continue
+		}
+		n := *r
+		if r.Every != "" && r.Work != nil {
+			if !pruneRecurring(&n, before) {
+				continue
+			}
+		} else if !pruneFinished(&n, before) {
+			continue
+		}
+		s.rows[r.ID] = &n
+		pruned++
+	}
+	return pruned, nil
+}
+
+func pruneFinished(r *row, before time.Time) bool {
+	last := r.attempts[len(r.attempts)-1]
+	if r.Work != nil || !last.Final || !last.FinishedAt.Before(before) ||
+		r.Payload == nil && len(r.attempts) == 1 && last.Output == nil && last.Log == "" && last.Error == "" {
+		return false
+	}
+	last.Output, last.Log, last.Error = nil, "", ""
+	r.Payload, r.attempts, r.BaseAttempt = nil, []ledger.Attempt{last}, last.Attempt-1
+	return true
+}
+
+// pruneRecurring drops what came before the newest completion, which stays as it is.
+func pruneRecurring(r *row, before time.Time) bool {
+	keep := len(r.attempts) - 1
+	for i, a := range r.attempts {
+		if a.Final {
+			keep = i
+		}
+	}
+	if keep == 0 || !r.attempts[keep].Final || !r.attempts[keep].FinishedAt.Before(before) {
+		return false
+	}
+	r.BaseAttempt = r.attempts[keep].Attempt - 1
+	r.attempts = slices.Clone(r.attempts[keep:])
+	return true
+}
+
+// Audit implements ledger.Store.
+func (s *Store) Audit(_ context.Context, after int64, limit int) ([]ledger.Audited, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []ledger.Audited
+	for _, r := range s.sorted() {
+		if r.ID > after && len(out) < limit {
+			out = append(out, ledger.Audited{Record: s.record(r), Attempts: slices.Clone(r.attempts)})
+		}
+	}
+	return out, nil
+}
+
+// Orphans implements ledger.Store: a row holds its attempts and its work, so there are none.
+func (s *Store) Orphans(context.Context, int) (backlog, attempts []int64, err error) {
+	return nil, nil, nil
+}

@@ -1,0 +1,197 @@
+package memory
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// tx is a ledger.Tx under the store's mutex. It remembers what it replaced.
+type tx struct {
+	s       *Store
+	now     time.Time
+	rows    map[int64]*row // before this transaction; nil: there was none
+	kinds   map[string]ledger.Kind
+	journal int
+	nextID  int64
+}
+
+func (t *tx) undo() {
+	s := t.s
+	for id, old := range t.rows {
+		if now := s.rows[id]; now != nil {
+			delete(s.byKey, now.Identity)
+		}
+		delete(s.rows, id)
+		if old != nil {
+			s.rows[id] = old
+			s.byKey[old.Identity] = id
+		}
+	}
+	s.kinds, s.journal = t.kinds, s.journal[:t.journal]
+}
+
+// put replaces a row.
+func (t *tx) put(id int64, r *row) {
+	if _, seen := t.rows[id]; !seen {
+		t.rows[id] = t.s.rows[id]
+	}
+	if r == nil {
+		delete(t.s.byKey, t.s.rows[id].Identity)
+		delete(t.s.rows, id)
+		return
+	}
+	t.s.rows[id] = r
+	t.s.byKey[r.Identity] = id
+}
+
+func (t *tx) Now() time.Time { return t.now }
+
+func (t *tx) Insert(items []ledger.Record) ([]int64, error) {
+	ids := make([]int64, len(items))
+	for i, n := range items {
+		if _, known := t.s.byKey[n.Identity]; known {
+			continue
+		}
+		t.s.nextID++
+		w := *n.Work
+		if w.Due.IsZero() {
+			w.Due = t.now
+		}
+		n.ID, n.Work, n.CreatedAt = t.s.nextID, &w, t.now
+		if len(n.Payload) == 0 {
+			n.Payload = nil
+		}
+		t.put(n.ID, &row{Record: n})
+		ids[i] = n.ID
+	}
+	return ids, nil
+}
+
+// loaded is a record as a transaction sees it, with the policy of its kind.
+func (t *tx) loaded(r *row) ledger.Record {
+	rec := t.s.record(r)
+	rec.Policy = t.s.kinds[r.Kind]
+	return rec
+}
+
+func (t *tx) Load(ids []int64) ([]ledger.Record, error) {
+	ids = slices.Clone(ids)
+	slices.Sort(ids)
+	var out []ledger.Record
+	for _, id := range slices.Compact(ids) {
+		if r := t.s.rows[id]; r != nil {
+			out = append(out, t.loaded(r))
+		}
+	}
+	return out, nil
+}
+
+func (t *tx) LoadKeys(keys []ledger.Identity) ([]ledger.Record, error) {
+	var ids []int64
+	for _, k := range keys {
+		if id := t.s.byKey[k]; id != 0 {
+			ids = append(ids, id)
+		}
+	}
+	return t.Load(ids)
+}
+
+func (t *tx) LoadExpired(limit int) ([]ledger.Record, error) {
+	var out []ledger.Record
+	for _, r := range t.s.sorted() {
+		if r.Work != nil && r.Work.State == ledger.StateLeased && !r.Work.ExpiresAt.After(t.now) {
+			out = append(out, t.loaded(r))
+		}
+	}
+	slices.SortStableFunc(out, func(a, b ledger.Record) int { return a.Work.ExpiresAt.Compare(b.Work.ExpiresAt) })
+	return out[:min(limit, len(out))], nil
+}
+
+func (t *tx) Attempts(id int64) ([]ledger.Attempt, error) {
+	if r := t.s.rows[id]; r != nil {
+		return slices.Clone(r.attempts), nil
+	}
+	return nil, nil
+}
+
+func (t *tx) Apply(changes []ledger.Change) error {
+	for _, c := range changes {
+		old := t.s.rows[c.ID]
+		if old == nil {
+			return fmt.Errorf("memory: change of item %d, which there is not", c.ID)
+		}
+		if c.Forget {
+			t.put(c.ID, nil)
+			continue
+		}
+		n := *old
+		if c.Finish {
+			n.Work = nil
+		}
+		if c.Work != nil {
+			w := *c.Work
+			if err := whole(&w); err != nil {
+				return fmt.Errorf("memory: item %d: %w", c.ID, err)
+			}
+			n.Work = &w
+		}
+		if a := c.Attempt; a != nil {
+			done := *a
+			done.FinishedAt = t.now
+			if len(done.Output) == 0 {
+				done.Output = nil
+			}
+			if i, dup := slices.BinarySearchFunc(n.attempts, done.Attempt, func(a ledger.Attempt, v int64) int { return cmp.Compare(a.Attempt, v) }); dup || i < len(n.attempts) {
+				return fmt.Errorf("memory: item %d has an attempt %d already", c.ID, done.Attempt)
+			}
+			n.attempts = append(slices.Clone(n.attempts), done)
+		}
+		if i := c.Item; i != nil {
+			n.Fingerprint, n.Payload, n.Every, n.Zone, n.Epoch = i.Fingerprint, i.Payload, i.Every, i.Zone, i.Epoch
+		}
+		t.put(c.ID, &n)
+	}
+	return nil
+}
+
+// whole is what the schemas' CHECKs say of a backlog row.
+func whole(w *ledger.Work) error {
+	leased := w.State == ledger.StateLeased
+	if leased != (w.Agent != "" && w.LockID != uuid.Nil && !w.LeasedAt.IsZero() && !w.ExpiresAt.IsZero()) ||
+		!leased && (w.Agent != "" || w.LockID != uuid.Nil || !w.LeasedAt.IsZero() || !w.StartedAt.IsZero() || !w.ExpiresAt.IsZero()) {
+		return fmt.Errorf("a lease must be whole")
+	}
+	if w.Cancel && !leased || w.Reopen && !leased && w.State != ledger.StateDoubt {
+		return fmt.Errorf("%s with cancel %v, reopen %v", w.State, w.Cancel, w.Reopen)
+	}
+	return nil
+}
+
+func (t *tx) Kind(name string) (ledger.Kind, bool, error) {
+	k, known := t.s.kinds[name]
+	if !known {
+		k.Name = name
+		t.s.kinds[name] = k
+	}
+	return k, known, nil
+}
+
+func (t *tx) PutKind(k ledger.Kind) error {
+	t.s.kinds[k.Name] = k
+	return nil
+}
+
+func (t *tx) Standing(kind string) (ledger.Standing, error) { return t.s.standing(kind), nil }
+
+func (t *tx) Agents() ([]ledger.Agent, error) { return t.s.living(), nil }
+
+func (t *tx) Journal(e ledger.JournalEntry) error {
+	t.s.journal = append(t.s.journal, e)
+	return nil
+}
