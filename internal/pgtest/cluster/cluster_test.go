@@ -141,6 +141,7 @@ func query(t *testing.T, address, sql string) string {
 }
 
 func TestSettings(t *testing.T) {
+	t.Parallel()
 	fast := start(t, Options{})
 	safe := start(t, Options{Fsync: true, Settings: map[string]string{"max_connections": "17", "application_name": "it's"}})
 	for _, c := range []struct {
@@ -166,6 +167,7 @@ func TestSettings(t *testing.T) {
 }
 
 func TestPasswordIsAskedForOverTCPOnly(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{})
 	if got := query(t, c.SocketURL(), "SELECT current_user"); got != User {
 		t.Errorf("over the socket: user %s, want %s", got, User)
@@ -182,6 +184,7 @@ func TestPasswordIsAskedForOverTCPOnly(t *testing.T) {
 }
 
 func TestCommittedRowsOutliveEveryWayToStop(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Fsync: true})
 	conn, err := pgx.Connect(t.Context(), c.URL())
 	if err != nil {
@@ -228,6 +231,7 @@ func TestCommittedRowsOutliveEveryWayToStop(t *testing.T) {
 }
 
 func TestStartAgainSaysWhatTheServerLogged(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{})
 	if err := c.Stop(); err != nil {
 		t.Fatal(err)
@@ -248,6 +252,7 @@ func TestStartAgainSaysWhatTheServerLogged(t *testing.T) {
 }
 
 func TestCloseEndsAlsoAServerThatIsFrozen(t *testing.T) {
+	t.Parallel()
 	for _, frozen := range []bool{false, true} {
 		c, err := Start(Options{})
 		if err != nil {
@@ -273,6 +278,7 @@ func TestCloseEndsAlsoAServerThatIsFrozen(t *testing.T) {
 }
 
 func TestKilledProcessLeavesNoServer(t *testing.T) {
+	t.Parallel()
 	server, kill := spawn(t, "start")
 	pid, home := server()
 	if gone(pid) {
@@ -283,6 +289,7 @@ func TestKilledProcessLeavesNoServer(t *testing.T) {
 }
 
 func TestSharedServerIsStartedOnceAndEndsAfterItsLastUser(t *testing.T) {
+	t.Parallel()
 	home, err := os.MkdirTemp("/tmp", "ledgerd-pg-test-")
 	if err != nil {
 		t.Fatal(err)
