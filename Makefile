@@ -15,7 +15,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # The race detector needs a C compiler; without one the same tests run plainly.
 CAN_RACE    := $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v $$($(GO) env CC))
-RACED       := /(ledger|internal|sdk)(/|$$)
+RACED       := ^$(shell $(GO) list -m)/(ledger|internal|sdk)(/|$$)
 
 WITHPOSTGRES = $(GO) run ./internal/pgtest/cmd/withpostgres --
 
