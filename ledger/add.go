@@ -179,7 +179,8 @@ func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
 	if n.Every != "" && (n.Every != r.Every || n.Zone != r.Zone) && state != StateCancelled {
 		return VerdictChanged, reschedule(r, n, now)
 	}
-	if n.Fingerprint != "" && r.Fingerprint != "" && n.Fingerprint != r.Fingerprint && state != StateCancelled {
+	newer := n.Fingerprint != "" && r.Fingerprint != "" && n.Fingerprint != r.Fingerprint
+	if newer && state != StateCancelled {
 		return VerdictChanged, change(r, n, state, now)
 	}
 	a := n.Again
@@ -189,6 +190,9 @@ func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
 	case state == StateCancelled && a.Cancelled,
 		state == StateDone && !a.DoneBefore.IsZero() && r.Last != nil && r.Last.FinishedAt.Before(a.DoneBefore):
 		return VerdictReopened, &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch+1), Work: reopened(r, n, now)}
+	}
+	if newer { // and cancelled: a person took it back, a newer version does not bring it in again
+		return VerdictKnown, nil
 	}
 	if n.Payload != nil && !bytes.Equal(n.Payload, r.Payload) && (r.Payload != nil || r.Work != nil) {
 		return VerdictDiffers, nil // a finished item without a payload may have been pruned

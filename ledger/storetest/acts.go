@@ -1,0 +1,177 @@
+package storetest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+func retryAndReopen(t *testing.T, h *harness) {
+	a := h.many(4)
+	ls := h.claim("k", 4)
+	h.end(ls[0], ledger.Permanent(errTest))
+	h.end(ls[1], ledger.RetryAfter(time.Hour, errTest))
+	h.end(ls[2], ledger.Done([]byte("x")))
+	all := ledger.Filter{Kinds: []string{"k"}}
+	n, err := h.l.Retry(h.ctx, "ann", all)
+	h.ok(err)
+	equal(t, "retried", n, 2)
+	for i, want := range []ledger.State{ledger.StateReady, ledger.StateReady, ledger.StateDone, ledger.StateLeased} {
+		if it := h.state(a[i].ID, want); it.Failures != 0 || it.Round != "1" {
+			t.Fatalf("%+v", it)
+		}
+	}
+	n, err = h.l.Retry(h.ctx, "ann", all)
+	h.ok(err)
+	equal(t, "again", n, 0)
+	n, err = h.l.Reopen(h.ctx, "ann", all)
+	h.ok(err)
+	equal(t, "reopened", n, 1)
+	if it := h.state(a[2].ID, ledger.StateReady); it.Round != "2" {
+		t.Fatalf("%+v", it)
+	}
+	equal(t, "claimable", len(h.claim("k", 10)), 3)
+}
+
+func forceRelease(t *testing.T, h *harness) {
+	id := h.one("x")
+	ls := h.take("k")
+	n, err := h.l.ForceRelease(h.ctx, "ann", ledger.Filter{Agents: []string{"a"}})
+	h.ok(err)
+	equal(t, "released", n, 1)
+	h.state(id, ledger.StateReady)
+	h.is(h.finish(ls, ledger.Done(nil)), ledger.ErrLeaseLost)
+	next := h.take("k")
+	h.is(h.finish(ls, ledger.Done(nil)), ledger.ErrLeaseLost)
+	h.end(next, ledger.Done(nil))
+}
+
+func forgetScope(t *testing.T, h *harness) {
+	add := func(key string) int64 { return h.add(ledger.NewItem{Kind: "k", Scope: "push", Key: key})[0].ID }
+	first, second := add("1"), add("2")
+	keep := h.one("1")
+	h.end(h.take("k"), ledger.Done(nil))
+	n, left, err := h.l.Forget(h.ctx, "ann", ledger.Filter{Scopes: []string{"push"}})
+	h.ok(err)
+	equal(t, "forgotten and left", [2]int64{n, left}, [2]int64{1, 1})
+	_, err = h.l.Get(h.ctx, first)
+	h.is(err, ledger.ErrNotFound)
+	h.state(second, ledger.StateReady)
+	h.state(keep, ledger.StateReady)
+	if again := add("1"); again == first {
+		t.Fatalf("id %d was used again", again)
+	}
+}
+
+func pruneKeepsIdentity(t *testing.T, h *harness) {
+	h.policy(ledger.Kind{Name: "k", Keep: 24 * time.Hour})
+	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Payload: []byte("p"), Fingerprint: "1"})[0].ID
+	h.end(h.take("k"), ledger.Fail(errTest))
+	h.pass(time.Hour)
+	h.end(h.take("k"), ledger.Result{Outcome: ledger.OutcomeDone, Output: []byte("o"), Log: "l"})
+	dead := h.one("dead")
+	h.end(h.take("k"), ledger.Permanent(errTest))
+	h.clock.advance(23 * time.Hour)
+	n, err := h.l.Prune(h.ctx, 100)
+	h.ok(err)
+	equal(t, "too early", n, 0)
+	h.clock.advance(2 * time.Hour)
+	n, err = h.l.Prune(h.ctx, 100)
+	h.ok(err)
+	equal(t, "pruned", n, 1)
+	it := h.state(id, ledger.StateDone)
+	if it.Payload != nil || it.Attempt != 2 || it.Fingerprint != "1" {
+		t.Fatalf("%+v", it)
+	}
+	as, err := h.l.Attempts(h.ctx, id)
+	h.ok(err)
+	if len(as) != 1 || as[0].Attempt != 2 || as[0].Output != nil || as[0].Log != "" || as[0].Outcome != ledger.OutcomeDone {
+		t.Fatalf("%+v", as)
+	}
+	h.state(dead, ledger.StateDead)
+	equal(t, "dead ones keep theirs", len(h.outcomes(dead)), 1)
+	equal(t, "known for ever", h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1", Payload: []byte("p")})[0].Verdict, ledger.VerdictKnown)
+	n, err = h.l.Prune(h.ctx, 100)
+	h.ok(err)
+	equal(t, "nothing more to prune", n, 0)
+	equal(t, "changed", h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "2", Payload: []byte("p2")})[0].Verdict, ledger.VerdictChanged)
+	if ls := h.take("k"); ls.Attempt != 3 || string(ls.Payload) != "p2" {
+		t.Fatalf("%+v", ls.Item)
+	}
+}
+
+func pruneRecurring(t *testing.T, h *harness) {
+	h.policy(ledger.Kind{Name: "k", Keep: 36 * time.Hour})
+	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Payload: []byte("p"), Every: "day"})[0].ID
+	for range 4 {
+		h.end(h.take("k"), ledger.Fail(errTest))
+		h.pass(time.Hour)
+		h.end(h.take("k"), ledger.Done(nil))
+		h.pass(23 * time.Hour)
+	}
+	h.end(h.take("k"), ledger.Fail(errTest))
+	n, err := h.l.Prune(h.ctx, 10)
+	h.ok(err)
+	equal(t, "the newest completion is too young", n, 0)
+	h.pass(48 * time.Hour)
+	n, err = h.l.Prune(h.ctx, 10)
+	h.ok(err)
+	equal(t, "pruned", n, 1)
+	equal(t, "kept", h.outcomes(id), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeFailed})
+	if it := h.state(id, ledger.StateReady); string(it.Payload) != "p" {
+		t.Fatalf("%+v", it)
+	}
+	h.end(h.take("k"), ledger.Done(nil))
+}
+
+func kindPolicy(t *testing.T, h *harness) {
+	want := ledger.Kind{Name: "k", Plugin: "exec", Input: ledger.Input{Type: "file", Field: "path", Match: []string{"*.csv", "*.tsv"}},
+		OnLost: ledger.OnLostDoubt, MaxFailures: 1, MaxCrashes: 2, MaxLost: 3, Backoff: ledger.Backoff{Base: time.Second, Cap: time.Minute},
+		Timeout: time.Hour, Keep: 24 * time.Hour, Paused: true}
+	h.policy(want)
+	got, err := h.l.Kind(h.ctx, "k")
+	h.ok(err)
+	equal(t, "policy", got, want)
+	_, err = h.l.Kind(h.ctx, "j")
+	h.is(err, ledger.ErrNotFound)
+	h.one("x")                                 // adding does not touch it
+	h.add(ledger.NewItem{Kind: "j", Key: "x"}) // and makes a row for a new kind
+	kinds, err := h.l.Kinds(h.ctx)
+	h.ok(err)
+	equal(t, "kinds", kinds, []ledger.Kind{{Name: "j"}, want})
+	got, err = h.l.EditKind(h.ctx, "test", "k", func(k *ledger.Kind, known bool) {
+		if !known {
+			t.Error("the kind is known")
+		}
+		k.MaxFailures = 9
+	})
+	h.ok(err)
+	equal(t, "edited", got.MaxFailures, 9)
+	for _, bad := range []ledger.Kind{{Name: ""}, {Name: "k", MaxFailures: -1}, {Name: "k", OnLost: "never"}, {Name: "k", Keep: -1}, {Name: "k", Input: ledger.Input{Type: "tape"}}} {
+		h.is(h.l.SetKind(h.ctx, "test", bad), ledger.ErrInvalid)
+	}
+}
+
+func defineConflicts(t *testing.T, h *harness) {
+	define := func(d string) error { return h.l.Define(h.ctx, "test", "k", d) }
+	h.ok(define("p@1.0+aaa"))
+	h.ok(define("p@1.1+aaa")) // another version is an upgrade
+	h.ok(define("p@1.1+bbb")) // nothing is left undone
+	h.one("x")
+	var conflict *ledger.DefinitionError
+	if err := define("p@1.1+aaa"); !errors.As(err, &conflict) || !errors.Is(err, ledger.ErrConflict) || conflict.Unfinished != 1 || conflict.Have != "p@1.1+bbb" {
+		t.Fatalf("%v", err)
+	}
+	h.ok(define("p@2.0+bbb"))
+	h.end(h.take("k"), ledger.Permanent(errTest))
+	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "host/1", Kinds: map[string]string{"k": "p@2.0+bbb"}}, time.Minute))
+	if err := define("q@1.0+bbb"); !errors.As(err, &conflict) || conflict.Agent != "host/1" {
+		t.Fatalf("%v", err)
+	}
+	h.ok(define("")) // somebody knows better
+	h.ok(define("q@1.0+bbb"))
+	h.clock.advance(2 * time.Minute)
+	h.ok(define("p@1.0+ccc"))
+}

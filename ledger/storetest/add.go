@@ -1,0 +1,252 @@
+package storetest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+func addAnswersPerItem(t *testing.T, h *harness) {
+	a := h.add(ledger.NewItem{Kind: "k", Key: "b"}, ledger.NewItem{Kind: "k", Key: "a"}, ledger.NewItem{Kind: "j", Key: "a"},
+		ledger.NewItem{Kind: "k", Scope: "s", Key: "a"})
+	seen := map[int64]bool{}
+	for i, x := range a {
+		if x.ID == 0 || seen[x.ID] || x.Verdict != ledger.VerdictAdded || x.State != ledger.StateReady {
+			t.Fatalf("answer %d: %+v", i, x)
+		}
+		seen[x.ID] = true
+	}
+	again := h.add(ledger.NewItem{Kind: "k", Key: "a"}, ledger.NewItem{Kind: "k", Key: "c"}, ledger.NewItem{Kind: "k", Key: "b"})
+	equal(t, "verdicts", []ledger.Verdict{again[0].Verdict, again[1].Verdict, again[2].Verdict},
+		[]ledger.Verdict{ledger.VerdictKnown, ledger.VerdictAdded, ledger.VerdictKnown})
+	if again[0].ID != a[1].ID || again[2].ID != a[0].ID {
+		t.Fatalf("known items got other ids: %v, before %v", again, a)
+	}
+}
+
+// prepared is an item in a given state, of kind "k", key "x", fingerprint "1", payload "p1".
+func (h *harness) prepared(state ledger.State) int64 {
+	h.t.Helper()
+	n := ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1", Payload: []byte("p1")}
+	if state == ledger.StateWaiting {
+		n.Due = start.Add(time.Hour)
+	}
+	id := h.add(n)[0].ID
+	switch state {
+	case ledger.StateLeased:
+		h.take("k")
+	case ledger.StateDone:
+		h.end(h.take("k"), ledger.Done(nil))
+	case ledger.StateDead:
+		h.end(h.take("k"), ledger.Permanent(errors.New("no")))
+	case ledger.StateDoubt:
+		h.end(h.take("k"), ledger.Doubt(errors.New("who knows")))
+	case ledger.StateCancelled:
+		_, err := h.l.Cancel(h.ctx, "test", ledger.IDs(id))
+		h.ok(err)
+	}
+	h.state(id, state)
+	return id
+}
+
+// addTable is the table of docs/design.md, "What adding a known item does".
+func addTable(t *testing.T, h *harness) {
+	type want struct {
+		Verdict ledger.Verdict
+		State   ledger.State
+		Round   string
+		Payload string
+	}
+	same := ledger.NewItem{Fingerprint: "1", Payload: []byte("p1")}
+	noPrint := ledger.NewItem{}
+	other := ledger.NewItem{Fingerprint: "1", Payload: []byte("p2")}
+	changed := ledger.NewItem{Fingerprint: "2", Payload: []byte("p2")}
+	again := ledger.NewItem{Fingerprint: "1", Payload: []byte("p2"), Again: ledger.Again{Dead: true, Cancelled: true, DoneBefore: start.Add(time.Hour)}}
+	const (
+		known, differs, isChanged, reopened                = ledger.VerdictKnown, ledger.VerdictDiffers, ledger.VerdictChanged, ledger.VerdictReopened
+		waiting, ready, leased, done, dead, dbt, cancelled = ledger.StateWaiting, ledger.StateReady, ledger.StateLeased, ledger.StateDone, ledger.StateDead, ledger.StateDoubt, ledger.StateCancelled
+	)
+	for i, c := range []struct {
+		state ledger.State
+		give  ledger.NewItem
+		want  want
+	}{
+		{waiting, same, want{known, waiting, "1", "p1"}}, {waiting, noPrint, want{known, waiting, "1", "p1"}},
+		{waiting, other, want{differs, waiting, "1", "p1"}}, {waiting, changed, want{isChanged, waiting, "1", "p2"}},
+		{ready, same, want{known, ready, "1", "p1"}}, {ready, other, want{differs, ready, "1", "p1"}},
+		{ready, changed, want{isChanged, ready, "1", "p2"}}, {ready, again, want{differs, ready, "1", "p1"}},
+		{leased, same, want{known, leased, "1", "p1"}}, {leased, changed, want{isChanged, leased, "1", "p2"}},
+		{done, same, want{known, done, "1", "p1"}}, {done, other, want{differs, done, "1", "p1"}},
+		{done, changed, want{isChanged, ready, "2", "p2"}}, {done, again, want{reopened, ready, "2", "p2"}},
+		{dead, same, want{known, dead, "1", "p1"}}, {dead, changed, want{isChanged, ready, "2", "p2"}},
+		{dead, again, want{reopened, ready, "1", "p2"}},
+		{dbt, same, want{known, dbt, "1", "p1"}}, {dbt, changed, want{known, dbt, "1", "p1"}}, {dbt, again, want{known, dbt, "1", "p1"}},
+		{cancelled, same, want{known, cancelled, "1", "p1"}}, {cancelled, changed, want{known, cancelled, "1", "p1"}},
+		{cancelled, again, want{reopened, ready, "2", "p2"}},
+	} {
+		id := h.prepared(c.state)
+		c.give.Kind, c.give.Key = "k", "x"
+		a := h.add(c.give)[0]
+		it := h.item(id)
+		equal(t, string(c.state)+" and "+string(c.want.Verdict), want{a.Verdict, it.State, it.Round, string(it.Payload)}, c.want)
+		if a.ID != id || a.State != it.State {
+			t.Fatalf("case %d: answered %+v, item is %d %s", i, a, id, it.State)
+		}
+		h.verify()
+		h.remove(id)
+	}
+}
+
+// remove forgets an item whatever its state.
+func (h *harness) remove(id int64) {
+	h.t.Helper()
+	f := ledger.IDs(id)
+	_, err := h.l.ForceRelease(h.ctx, "test", f)
+	h.ok(err)
+	_, err = h.l.Cancel(h.ctx, "test", f)
+	h.ok(err)
+	n, left, err := h.l.Forget(h.ctx, "test", f)
+	h.ok(err)
+	if n != 1 || left != 0 {
+		h.t.Fatalf("forgot %d, left %d", n, left)
+	}
+}
+
+func addReopens(t *testing.T, h *harness) {
+	id := h.prepared(ledger.StateDone)
+	// Completed at start: not before start, but before a second later.
+	n := ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1", Again: ledger.Again{DoneBefore: start}}
+	equal(t, "not long enough ago", h.add(n)[0].Verdict, ledger.VerdictKnown)
+	n.Again.DoneBefore = start.Add(time.Second)
+	equal(t, "long enough ago", h.add(n)[0].Verdict, ledger.VerdictReopened)
+	it := h.state(id, ledger.StateReady)
+	if string(it.Payload) != "p1" {
+		t.Fatalf("payload %q: an item given without one keeps its own", it.Payload)
+	}
+	// A waiting retry of an old version is not waited for once the version changed.
+	ls := h.take("k")
+	h.end(ls, ledger.RetryAfter(time.Hour, errors.New("later")))
+	h.state(id, ledger.StateWaiting)
+	h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "2"})
+	if it := h.state(id, ledger.StateReady); it.Failures != 0 {
+		t.Fatalf("%d failures of the old version are left", it.Failures)
+	}
+	// A fingerprint that was never told is adopted, not a change.
+	bare := h.one("bare")
+	equal(t, "adopted", h.add(ledger.NewItem{Kind: "k", Key: "bare", Fingerprint: "7"})[0].Verdict, ledger.VerdictKnown)
+	equal(t, "fingerprint", h.item(bare).Fingerprint, "7")
+	equal(t, "changed", h.add(ledger.NewItem{Kind: "k", Key: "bare", Fingerprint: "8"})[0].Verdict, ledger.VerdictChanged)
+}
+
+func addRecurring(t *testing.T, h *harness) {
+	n := ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1", Payload: []byte("p1"), Every: "day"}
+	id := h.add(n)[0].ID
+	h.end(h.take("k"), ledger.Done(nil))
+	equal(t, "known", h.add(n)[0].Verdict, ledger.VerdictKnown)
+	n.Fingerprint, n.Payload = "2", []byte("p2")
+	equal(t, "changed", h.add(n)[0], ledger.Added{ID: id, Verdict: ledger.VerdictChanged, State: ledger.StateWaiting})
+	h.pass(24 * time.Hour)
+	if ls := h.take("k"); string(ls.Payload) != "p2" || ls.Round != "2026-11-21" {
+		t.Fatalf("next round %s with payload %q", ls.Round, ls.Payload)
+	}
+	// An item that was done once becomes recurring.
+	once := h.one("once")
+	h.end(h.take("k"), ledger.Done(nil))
+	equal(t, "rescheduled", h.add(ledger.NewItem{Kind: "k", Key: "once", Every: "hour"})[0].Verdict, ledger.VerdictChanged)
+	h.state(once, ledger.StateReady)
+	h.end(h.take("k"), ledger.Done(nil))
+	h.state(once, ledger.StateWaiting)
+}
+
+func addBatchWithDuplicates(t *testing.T, h *harness) {
+	a := h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1"}, ledger.NewItem{Kind: "k", Key: "y"},
+		ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1"}, ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "2"})
+	equal(t, "verdicts", []ledger.Verdict{a[0].Verdict, a[1].Verdict, a[2].Verdict, a[3].Verdict},
+		[]ledger.Verdict{ledger.VerdictAdded, ledger.VerdictAdded, ledger.VerdictKnown, ledger.VerdictChanged})
+	equal(t, "count", len(h.claim("k", 10)), 2)
+}
+
+func addLimits(t *testing.T, h *harness) {
+	long := func(n int) string { return strings.Repeat("x", n) }
+	for _, c := range []struct {
+		field string
+		item  ledger.NewItem
+		ok    bool
+	}{
+		{"kind", ledger.NewItem{Kind: long(ledger.MaxKind), Key: "1"}, true},
+		{"kind", ledger.NewItem{Kind: long(ledger.MaxKind + 1), Key: "1"}, false},
+		{"kind", ledger.NewItem{Key: "1"}, false},
+		{"kind", ledger.NewItem{Kind: "-k", Key: "1"}, false},
+		{"kind", ledger.NewItem{Kind: "K", Key: "1"}, false},
+		{"kind", ledger.NewItem{Kind: "k\n", Key: "1"}, false},
+		{"scope", ledger.NewItem{Kind: "k", Key: "2", Scope: long(ledger.MaxScope)}, true},
+		{"scope", ledger.NewItem{Kind: "k", Key: "2", Scope: long(ledger.MaxScope + 1)}, false},
+		{"key", ledger.NewItem{Kind: long(ledger.MaxKind), Scope: long(ledger.MaxScope), Key: long(ledger.MaxKey)}, true},
+		{"key", ledger.NewItem{Kind: "k", Key: long(ledger.MaxKey + 1)}, false},
+		{"key", ledger.NewItem{Kind: "k"}, false},
+		{"key", ledger.NewItem{Kind: "k", Key: "a\x00b"}, false},
+		{"key", ledger.NewItem{Kind: "k", Key: "a\xffb"}, false},
+		{"scope", ledger.NewItem{Kind: "k", Key: "3", Scope: "\x00"}, false},
+		{"fingerprint", ledger.NewItem{Kind: "k", Key: "4", Fingerprint: long(ledger.MaxFingerprint)}, true},
+		{"fingerprint", ledger.NewItem{Kind: "k", Key: "5", Fingerprint: long(ledger.MaxFingerprint + 1)}, false},
+		{"shard_key", ledger.NewItem{Kind: "k", Key: "6", ShardKey: long(ledger.MaxShardKey)}, true},
+		{"shard_key", ledger.NewItem{Kind: "k", Key: "7", ShardKey: long(ledger.MaxShardKey + 1)}, false},
+		{"source", ledger.NewItem{Kind: "k", Key: "8", Source: long(ledger.MaxSource)}, true},
+		{"source", ledger.NewItem{Kind: "k", Key: "9", Source: long(ledger.MaxSource + 1)}, false},
+		{"payload", ledger.NewItem{Kind: "k", Key: "10", Payload: make([]byte, ledger.MaxPayload)}, true},
+		{"payload", ledger.NewItem{Kind: "k", Key: "11", Payload: make([]byte, ledger.MaxPayload+1)}, false},
+		{"priority", ledger.NewItem{Kind: "k", Key: "12", Priority: ledger.MinPriority}, true},
+		{"priority", ledger.NewItem{Kind: "k", Key: "13", Priority: ledger.MaxPriority}, true},
+		{"priority", ledger.NewItem{Kind: "k", Key: "14", Priority: ledger.MinPriority - 1}, false},
+		{"priority", ledger.NewItem{Kind: "k", Key: "15", Priority: ledger.MaxPriority + 1}, false},
+		{"every", ledger.NewItem{Kind: "k", Key: "16", Every: "fortnight"}, false},
+		{"every", ledger.NewItem{Kind: "k", Key: "17", Every: "59s"}, false},
+		{"every", ledger.NewItem{Kind: "k", Key: "18", Every: "1m"}, true},
+		{"zone", ledger.NewItem{Kind: "k", Key: "19", Every: "day", Zone: "Mars/Olympus"}, false},
+		{"zone", ledger.NewItem{Kind: "k", Key: "20", Zone: "UTC"}, false},
+		{"due", ledger.NewItem{Kind: "k", Key: "21", Due: time.Date(1969, 1, 1, 0, 0, 0, 0, time.UTC)}, false},
+		{"due", ledger.NewItem{Kind: "k", Key: "22", Due: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)}, true},
+	} {
+		_, err := h.l.Add(h.ctx, ledger.NewItem{Kind: "k", Key: "first"}, c.item)
+		var bad *ledger.InvalidError
+		switch {
+		case c.ok && err != nil:
+			t.Errorf("%s at its limit: %v", c.field, err)
+		case !c.ok && (!errors.As(err, &bad) || bad.Field != c.field || bad.Index != 1 || !errors.Is(err, ledger.ErrInvalid)):
+			t.Errorf("%s beyond its limit: got %v", c.field, err)
+		}
+	}
+	_, err := h.l.Add(h.ctx)
+	h.is(err, ledger.ErrInvalid)
+	_, err = h.l.Add(h.ctx, make([]ledger.NewItem, ledger.MaxBatch+1)...)
+	h.is(err, ledger.ErrInvalid)
+}
+
+func addManyFields(t *testing.T, h *harness) {
+	due := start.Add(90*time.Minute + 123456*time.Microsecond + 789)
+	payload := []byte("{\"n\":1e999,\"n\":9007199254740993 }\xff\x00")
+	n := ledger.NewItem{Kind: "k", Scope: "s", Key: "kéy\n\"'%_\\", Fingerprint: "f", Payload: payload, ShardKey: "host", Priority: -2,
+		Due: due, Every: "*/5  1-3 * * mon", Zone: "Europe/Berlin", Source: "src"}
+	id := h.add(n)[0].ID
+	got := h.item(id)
+	want := ledger.Item{ID: id, Kind: "k", Scope: "s", Key: n.Key, Fingerprint: "f", Payload: payload, ShardKey: "host", Slot: ledger.Slot("host"),
+		Priority: -2, Due: due.Truncate(time.Microsecond), Every: n.Every, Zone: n.Zone, Source: "src", State: ledger.StateWaiting,
+		Round: got.Round, CreatedAt: start}
+	equal(t, "item", got, want)
+	found, err := h.l.Find(h.ctx, "k", "s", n.Key)
+	h.ok(err)
+	equal(t, "found", found, want)
+	_, err = h.l.Find(h.ctx, "k", "", n.Key)
+	h.is(err, ledger.ErrNotFound)
+	_, err = h.l.Get(h.ctx, id+1)
+	h.is(err, ledger.ErrNotFound)
+	h.clock.advance(2 * time.Hour)
+	h.pass(0)
+	ls := h.take("k")
+	if string(ls.Payload) != string(payload) || ls.Key != n.Key || ls.Scope != "s" || ls.Fingerprint != "f" || ls.Every != n.Every || ls.Source != "src" || ls.ShardKey != "host" {
+		t.Fatalf("claimed %+v", ls.Item)
+	}
+}

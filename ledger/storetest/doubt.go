@@ -1,0 +1,159 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+func (h *harness) mails(n int) []*ledger.Lease {
+	h.t.Helper()
+	h.policy(ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt})
+	h.many(n)
+	return h.claim("k", n)
+}
+
+func (h *harness) start(ls ...*ledger.Lease) {
+	h.t.Helper()
+	for _, err := range h.l.Start(h.ctx, time.Minute, ls...) {
+		h.ok(err)
+	}
+}
+
+func doubtOnlyStarted(t *testing.T, h *harness) {
+	ls := h.mails(3)
+	h.start(ls[1])
+	h.pass(2 * time.Minute)
+	h.state(ls[0].ID, ledger.StateReady)
+	h.state(ls[1].ID, ledger.StateDoubt)
+	h.state(ls[2].ID, ledger.StateReady)
+	equal(t, "claimable", len(h.claim("k", 5)), 2)
+	h.is(h.l.Start(h.ctx, time.Minute, ls[0])[0], ledger.ErrLeaseLost)
+}
+
+func doubtLateReport(t *testing.T, h *harness) {
+	ls := h.mails(4)
+	h.start(ls...)
+	h.pass(2 * time.Minute)
+	h.end(ls[0], ledger.Done([]byte("sent")))
+	h.state(ls[0].ID, ledger.StateDone)
+	equal(t, "outcomes", h.outcomes(ls[0].ID), []ledger.Outcome{ledger.OutcomeLost, ledger.OutcomeDone})
+	h.ok(h.finish(ls[0], ledger.Done([]byte("sent"))))
+	equal(t, "asked twice", len(h.outcomes(ls[0].ID)), 2)
+	as, err := h.l.Attempts(h.ctx, ls[0].ID)
+	h.ok(err)
+	if late := as[1]; !late.LeasedAt.IsZero() || late.Agent != "a" || late.LockID != ls[0].LockID.String() || !late.Final {
+		t.Fatalf("%+v", late)
+	}
+	h.end(ls[1], ledger.Fail(errTest)) // a report: nothing happened
+	h.state(ls[1].ID, ledger.StateWaiting)
+	h.end(ls[2], ledger.Doubt(errTest)) // knows no more than the ledger
+	h.state(ls[2].ID, ledger.StateDoubt)
+	h.ok(h.l.Decide(h.ctx, ls[3].ID, "ann", ledger.Done(nil)))
+	h.is(h.finish(ls[3], ledger.Fail(errTest)), ledger.ErrLeaseLost) // somebody decided
+	h.state(ls[3].ID, ledger.StateDone)
+}
+
+func doubtDecided(t *testing.T, h *harness) {
+	ls := h.mails(4)
+	h.start(ls...)
+	h.pass(2 * time.Minute)
+	h.ok(h.l.Decide(h.ctx, ls[0].ID, "ann", ledger.Done([]byte("seen it"))))
+	h.ok(h.l.Decide(h.ctx, ls[1].ID, "ann", ledger.Result{Outcome: ledger.OutcomeCancelled}))
+	n, err := h.l.Retry(h.ctx, "ann", ledger.IDs(ls[2].ID))
+	h.ok(err)
+	equal(t, "retried", n, 1)
+	n, err = h.l.Cancel(h.ctx, "ann", ledger.IDs(ls[3].ID))
+	h.ok(err)
+	equal(t, "cancelled", n, 1)
+	for i, want := range []ledger.State{ledger.StateDone, ledger.StateCancelled, ledger.StateReady, ledger.StateCancelled} {
+		h.state(ls[i].ID, want)
+	}
+	as, err := h.l.Attempts(h.ctx, ls[0].ID)
+	h.ok(err)
+	if d := as[1]; d.Agent != "ann" || d.Attempt != 2 || d.LockID != "" || !d.Final || string(d.Output) != "seen it" {
+		t.Fatalf("%+v", d)
+	}
+	for _, l := range ls {
+		h.is(h.finish(l, ledger.Done(nil)), ledger.ErrLeaseLost)
+	}
+	h.is(h.l.Decide(h.ctx, ls[0].ID, "ann", ledger.Done(nil)), ledger.ErrInvalid) // is done
+	h.is(h.l.Decide(h.ctx, 1<<40, "ann", ledger.Done(nil)), ledger.ErrNotFound)
+	h.is(h.l.Decide(h.ctx, ls[2].ID, "ann", ledger.Fail(errTest)), ledger.ErrInvalid)
+}
+
+func doubtReopen(t *testing.T, h *harness) {
+	h.policy(ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt})
+	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1"})[0].ID
+	ls := h.take("k")
+	h.start(ls)
+	h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "2"})
+	h.pass(2 * time.Minute)
+	if it := h.state(id, ledger.StateDoubt); it.Round != "1" {
+		t.Fatalf("%+v", it)
+	}
+	h.ok(h.l.Decide(h.ctx, id, "ann", ledger.Done(nil)))
+	if it := h.state(id, ledger.StateReady); it.Round != "2" {
+		t.Fatalf("%+v", it)
+	}
+}
+
+func noReportIsDoubt(t *testing.T, h *harness) {
+	ls := h.mails(5)
+	h.start(ls[:4]...)
+	panicked := ledger.Fail(errTest)
+	panicked.NoReport = true
+	h.end(ls[0], panicked)
+	h.state(ls[0].ID, ledger.StateDoubt)
+	equal(t, "outcomes", h.outcomes(ls[0].ID), []ledger.Outcome{ledger.OutcomeUnknown})
+	h.end(ls[1], ledger.Crashed("killed"))
+	h.state(ls[1].ID, ledger.StateDoubt)
+	h.end(ls[2], ledger.Fail(errTest))
+	h.state(ls[2].ID, ledger.StateWaiting)
+	h.end(ls[3], ledger.Release())
+	h.state(ls[3].ID, ledger.StateReady)
+	h.end(ls[4], ledger.Crashed("killed")) // it had not been started
+	h.state(ls[4].ID, ledger.StateWaiting)
+	// Of a kind that repeats, all of them are tried again.
+	h.add(ledger.NewItem{Kind: "other", Key: "x"})
+	o := h.take("other")
+	h.end(o, panicked)
+	h.state(o.ID, ledger.StateWaiting)
+}
+
+func cancelQueued(t *testing.T, h *harness) {
+	id := h.one("x")
+	waits := h.add(ledger.NewItem{Kind: "k", Key: "y", Due: start.Add(time.Hour)})[0].ID
+	n, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(id, waits))
+	h.ok(err)
+	equal(t, "cancelled", n, 2)
+	h.state(id, ledger.StateCancelled)
+	h.state(waits, ledger.StateCancelled)
+	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeCancelled})
+	n, err = h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
+	h.ok(err)
+	equal(t, "again", n, 0)
+	equal(t, "claimable", len(h.claim("k", 5)), 0)
+}
+
+func cancelRunning(t *testing.T, h *harness) {
+	h.many(4)
+	ls := h.claim("k", 4)
+	n, err := h.l.Cancel(h.ctx, "ann", ledger.Filter{Kinds: []string{"k"}})
+	h.ok(err)
+	equal(t, "asked", n, 4)
+	h.is(h.l.Start(h.ctx, time.Minute, ls[0])[0], ledger.ErrLeaseLost)
+	for _, err := range h.l.Renew(h.ctx, time.Minute, ls...) {
+		h.is(err, ledger.ErrCancelled)
+	}
+	h.end(ls[0], ledger.Done(nil)) // it was faster
+	h.state(ls[0].ID, ledger.StateDone)
+	h.end(ls[1], ledger.Fail(errTest))
+	h.state(ls[1].ID, ledger.StateCancelled)
+	h.ok(h.finish(ls[1], ledger.Fail(errTest)))
+	h.end(ls[2], ledger.Release())
+	h.state(ls[2].ID, ledger.StateCancelled)
+	h.pass(2 * time.Minute) // its worker is gone
+	h.state(ls[3].ID, ledger.StateCancelled)
+}

@@ -1,0 +1,266 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+var errTest = errors.New("it did not work")
+
+func finishOutcomes(t *testing.T, h *harness) {
+	for _, c := range []struct {
+		result  ledger.Result
+		outcome ledger.Outcome
+		state   ledger.State
+		due     time.Duration
+		counts  [3]int // failures, crashes, losses
+	}{
+		{ledger.Done([]byte("out")), ledger.OutcomeDone, ledger.StateDone, 0, [3]int{}},
+		{ledger.Skip("nothing to do"), ledger.OutcomeSkipped, ledger.StateDone, 0, [3]int{}},
+		{ledger.Fail(errTest), ledger.OutcomeFailed, ledger.StateWaiting, 2 * time.Second, [3]int{1, 0, 0}},
+		{ledger.RetryAfter(time.Hour, errTest), ledger.OutcomeFailed, ledger.StateWaiting, time.Hour, [3]int{1, 0, 0}},
+		{ledger.Permanent(errTest), ledger.OutcomeFailed, ledger.StateDead, 0, [3]int{1, 0, 0}},
+		{ledger.Snooze(time.Minute, "full"), ledger.OutcomeSnoozed, ledger.StateWaiting, time.Minute, [3]int{}},
+		{ledger.Release(), ledger.OutcomeReleased, ledger.StateReady, 0, [3]int{}},
+		{ledger.Doubt(errTest), ledger.OutcomeUnknown, ledger.StateDoubt, 0, [3]int{}},
+		{ledger.Crashed("signal: killed"), ledger.OutcomeCrashed, ledger.StateWaiting, 2 * time.Second, [3]int{0, 1, 0}},
+		{ledger.Result{Outcome: ledger.OutcomeCancelled}, ledger.OutcomeCancelled, ledger.StateCancelled, 0, [3]int{}},
+	} {
+		kind := "k-" + string(c.outcome) + fmt.Sprint(c.due.Seconds(), c.state)
+		kind = strings.ReplaceAll(kind, " ", "-")
+		id := h.add(ledger.NewItem{Kind: kind, Key: "x"})[0].ID
+		c.result.Code, c.result.Log, c.result.Worker = "some_code", "a line\n", "w@1+abc"
+		h.end(h.take(kind), c.result)
+		it := h.state(id, c.state)
+		equal(t, string(c.outcome)+" counters", [3]int{it.Failures, it.Crashes, it.Losses}, c.counts)
+		if c.state == ledger.StateWaiting {
+			equal(t, string(c.outcome)+" due", it.Due.UTC(), start.Add(c.due))
+		}
+		as, err := h.l.Attempts(h.ctx, id)
+		h.ok(err)
+		lock := as[0].LockID
+		if _, err := uuid.Parse(lock); err != nil {
+			t.Fatalf("lock id %q", lock)
+		}
+		equal(t, string(c.outcome)+" attempt", as, []ledger.Attempt{{ItemID: id, Attempt: 1, Kind: kind, Agent: "a", LockID: lock, Worker: "w@1+abc",
+			Epoch: 1, Round: "1", LeasedAt: start, FinishedAt: start, Outcome: c.outcome, Final: c.state == ledger.StateDone || c.state == ledger.StateCancelled,
+			Code: "some_code", Error: c.result.Error, Log: "a line\n", Output: c.result.Output}})
+		equal(t, "as seen on the item", []string{string(it.Outcome), it.Code, it.Error}, []string{string(c.outcome), "some_code", c.result.Error})
+	}
+}
+
+func finishIsFenced(t *testing.T, h *harness) {
+	for i, r := range []ledger.Result{ledger.Done(nil), ledger.Done([]byte("x")), ledger.Fail(errTest), ledger.Release(), ledger.Snooze(time.Hour, ""),
+		ledger.Doubt(errTest), ledger.Crashed(""), {Outcome: ledger.OutcomeCancelled}} {
+		id := h.one(fmt.Sprint(i))
+		stale := h.take("k")
+		h.pass(2 * time.Minute)
+		live := h.take("k")
+		h.is(h.finish(stale, r), ledger.ErrLeaseLost)
+		if it := h.state(id, ledger.StateLeased); it.Attempt != live.Attempt {
+			t.Fatalf("%+v", it)
+		}
+		equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeLost})
+		h.end(live, ledger.Done(nil))
+		h.is(h.finish(stale, r), ledger.ErrLeaseLost)
+		invented := *live
+		invented.LockID = uuid.New()
+		h.is(h.finish(&invented, ledger.Fail(errTest)), ledger.ErrLeaseLost)
+		h.state(id, ledger.StateDone)
+	}
+	gone := &ledger.Lease{Item: ledger.Item{ID: 1 << 40, Attempt: 1}, LockID: uuid.New()}
+	h.is(h.finish(gone, ledger.Done(nil)), ledger.ErrLeaseLost)
+}
+
+func finishTwice(t *testing.T, h *harness) {
+	for i, r := range []ledger.Result{ledger.Done(nil), ledger.Skip("x"), ledger.Fail(errTest), ledger.Snooze(time.Hour, ""), ledger.Release(), ledger.Permanent(errTest), ledger.Doubt(errTest)} {
+		id := h.one(fmt.Sprint(i))
+		ls := h.take("k")
+		h.end(ls, r)
+		before := h.item(id)
+		h.ok(h.finish(ls, r))
+		equal(t, "after the second time", h.item(id), before)
+		equal(t, "attempts", len(h.outcomes(id)), 1)
+		other := ledger.Fail(errTest)
+		if r.Outcome == ledger.OutcomeFailed {
+			other = ledger.Done(nil)
+		}
+		if r.Outcome != ledger.OutcomeUnknown { // then it is a late report
+			h.is(h.finish(ls, other), ledger.ErrLeaseLost)
+		}
+		h.remove(id)
+	}
+}
+
+func finishBatchIsHonest(t *testing.T, h *harness) {
+	a := h.many(7)
+	stale := h.claim("k", 1)
+	h.pass(2 * time.Minute)
+	ls := h.claim("k", 7)
+	byID := map[int64]*ledger.Lease{}
+	for _, l := range ls {
+		byID[l.ID] = l
+	}
+	pick := func(i int) *ledger.Lease { return byID[a[i].ID] }
+	errs := h.l.Finish(h.ctx,
+		ledger.Ending{Lease: pick(1), Result: ledger.Done(nil)},
+		ledger.Ending{Lease: stale[0], Result: ledger.Done(nil)},
+		ledger.Ending{Lease: pick(2), Result: ledger.Fail(errTest)},
+		ledger.Ending{Lease: pick(3), Result: ledger.Done(make([]byte, ledger.MaxOutput+1))},
+		ledger.Ending{Lease: pick(4), Result: ledger.Permanent(errTest)},
+		ledger.Ending{Lease: pick(5), Result: ledger.Done([]byte("with output"))},
+		ledger.Ending{Lease: pick(6), Result: ledger.Result{Outcome: "lost"}},
+	)
+	for i, want := range []error{nil, ledger.ErrLeaseLost, nil, ledger.ErrInvalid, nil, nil, ledger.ErrInvalid} {
+		h.is(errs[i], want)
+	}
+	for i, want := range []ledger.State{ledger.StateLeased, ledger.StateDone, ledger.StateWaiting, ledger.StateLeased, ledger.StateDead, ledger.StateDone, ledger.StateLeased} {
+		h.state(a[i].ID, want)
+	}
+	as, err := h.l.Attempts(h.ctx, a[5].ID)
+	h.ok(err)
+	equal(t, "output", string(as[0].Output), "with output")
+}
+
+func finishLateButUnclaimed(t *testing.T, h *harness) {
+	id := h.one("x")
+	ls := h.take("k")
+	h.clock.advance(time.Hour) // nobody has looked at expired leases
+	h.end(ls, ledger.Done(nil))
+	h.state(id, ledger.StateDone)
+}
+
+func finishLimits(t *testing.T, h *harness) {
+	id := h.one("x")
+	ls := h.take("k")
+	for _, bad := range []ledger.Result{{Outcome: ledger.OutcomeFailed, Code: "No"}, {Outcome: ledger.OutcomeFailed, Code: strings.Repeat("x", 65)},
+		{Outcome: "nonsense"}, {}, ledger.Snooze(-time.Second, ""), ledger.Snooze(ledger.MaxDelay+1, ""), {Outcome: ledger.OutcomeDone, Worker: "\x00"},
+		{Outcome: ledger.OutcomeFailed, Emit: []ledger.NewItem{{Kind: "k", Key: "y"}}}, ledger.Done(nil, ledger.NewItem{Kind: "k"}),
+		ledger.Done(nil, make([]ledger.NewItem, ledger.MaxEmit+1)...)} {
+		h.is(h.finish(ls, bad), ledger.ErrInvalid)
+	}
+	h.end(ls, ledger.Result{Outcome: ledger.OutcomeFailed, Output: make([]byte, ledger.MaxOutput), Code: strings.Repeat("x", 64),
+		Error: "a\x00\xff" + strings.Repeat("é", ledger.MaxError), Log: strings.Repeat("é", ledger.MaxLog) + "b\x00\xff", Worker: strings.Repeat("w", ledger.MaxWorker)})
+	as, err := h.l.Attempts(h.ctx, id)
+	h.ok(err)
+	a := as[0]
+	if len(a.Error) > ledger.MaxError || len(a.Error) < ledger.MaxError-1 || !strings.HasPrefix(a.Error, "a\uFFFD\uFFFDé") ||
+		len(a.Log) > ledger.MaxLog || len(a.Log) < ledger.MaxLog-1 || !strings.HasSuffix(a.Log, "éb\uFFFD\uFFFD") || len(a.Output) != ledger.MaxOutput {
+		t.Fatalf("error of %d bytes %q…, log of %d bytes …%q", len(a.Error), a.Error[:8], len(a.Log), a.Log[len(a.Log)-10:])
+	}
+	errs := h.l.Finish(h.ctx, make([]ledger.Ending, ledger.MaxBatch+1)...)
+	h.is(errs[0], ledger.ErrInvalid)
+}
+
+func finishEmits(t *testing.T, h *harness) {
+	id := h.add(ledger.NewItem{Kind: "feed", Key: "x"})[0].ID
+	ls := h.take("feed")
+	h.end(ls, ledger.Done([]byte("o"), ledger.NewItem{Kind: "article", Key: "1", Payload: []byte("{}")}, ledger.NewItem{Kind: "article", Key: "2", Scope: "all"},
+		ledger.NewItem{Kind: "article", Key: "1"}))
+	scope := fmt.Sprintf("feed/%d", id)
+	first, err := h.l.Find(h.ctx, "article", scope, "1")
+	h.ok(err)
+	equal(t, "source", first.Source, scope)
+	_, err = h.l.Find(h.ctx, "article", "all", "2")
+	h.ok(err)
+	equal(t, "children", len(h.claim("article", 10)), 2)
+	// Repeated, it adds nothing; refused, it adds nothing.
+	h.ok(h.finish(ls, ledger.Done([]byte("o"), ledger.NewItem{Kind: "article", Key: "3"})))
+	h.add(ledger.NewItem{Kind: "feed", Key: "y"})
+	stale := h.take("feed")
+	h.pass(2 * time.Minute)
+	h.take("feed")
+	h.is(h.finish(stale, ledger.Done(nil, ledger.NewItem{Kind: "article", Key: "4"})), ledger.ErrLeaseLost)
+	n, err := h.l.Count(h.ctx, ledger.Filter{Kinds: []string{"article"}})
+	h.ok(err)
+	equal(t, "articles", n, 2)
+}
+
+func failuresBackOffAndDie(t *testing.T, h *harness) {
+	h.policy(ledger.Kind{Name: "k", MaxFailures: 4, Backoff: ledger.Backoff{Base: time.Minute, Cap: 3 * time.Minute}})
+	id := h.one("x")
+	for i, want := range []time.Duration{2 * time.Minute, 3 * time.Minute, 3 * time.Minute} {
+		now := h.clock.now()
+		h.end(h.take("k"), ledger.Fail(errTest))
+		it := h.state(id, ledger.StateWaiting)
+		equal(t, fmt.Sprint("due after failure ", i+1), it.Due.UTC(), now.Add(want))
+		h.pass(want)
+		h.state(id, ledger.StateReady)
+		h.end(h.take("k"), ledger.Snooze(time.Second, "not a failure"))
+		h.pass(time.Second)
+	}
+	h.end(h.take("k"), ledger.Fail(errTest))
+	if it := h.state(id, ledger.StateDead); it.Failures != 4 || it.Attempt != 7 {
+		t.Fatalf("%+v", it)
+	}
+	equal(t, "nothing to claim", len(h.claim("k", 1)), 0)
+}
+
+func crashesDie(t *testing.T, h *harness) {
+	id := h.one("x")
+	for i := 1; i <= ledger.DefaultMaxCrashes; i++ {
+		h.pass(time.Hour)
+		ls := h.take("k")
+		if ls.Alone != (i > 2) {
+			t.Fatalf("crash %d: alone is %v", i, ls.Alone)
+		}
+		h.end(ls, ledger.Crashed("SIGSEGV"))
+	}
+	if it := h.state(id, ledger.StateDead); it.Crashes != ledger.DefaultMaxCrashes || it.Failures != 0 || it.Error != "SIGSEGV" {
+		t.Fatalf("%+v", it)
+	}
+}
+
+func lossesDie(t *testing.T, h *harness) {
+	h.policy(ledger.Kind{Name: "k", MaxLost: 2})
+	id := h.one("x")
+	h.take("k")
+	h.pass(2 * time.Minute)
+	h.end(h.take("k"), ledger.Fail(errTest)) // an answer: the row of losses ends
+	h.pass(time.Hour)
+	h.take("k")
+	h.pass(2 * time.Minute)
+	h.state(id, ledger.StateReady)
+	h.take("k")
+	h.pass(2 * time.Minute)
+	if it := h.state(id, ledger.StateDead); it.Losses != 2 {
+		t.Fatalf("%+v", it)
+	}
+}
+
+func changeWhileLeased(t *testing.T, h *harness) {
+	for i, r := range []ledger.Result{ledger.Done(nil), ledger.Done([]byte("x")), ledger.Skip(""), ledger.Fail(errTest), ledger.Permanent(errTest), ledger.Release(), ledger.Snooze(time.Hour, "")} {
+		key := fmt.Sprint(i)
+		id := h.add(ledger.NewItem{Kind: "k", Key: key, Fingerprint: "1", Payload: []byte("old")})[0].ID
+		ls := h.take("k")
+		h.add(ledger.NewItem{Kind: "k", Key: key, Fingerprint: "2", Payload: []byte("new")})
+		h.end(ls, r)
+		it := h.state(id, ledger.StateReady)
+		if it.Round != "2" || it.Failures != 0 {
+			t.Fatalf("after %s: %+v", r.Outcome, it)
+		}
+		next := h.take("k")
+		if string(next.Payload) != "new" || next.Attempt != 2 {
+			t.Fatalf("after %s: %+v", r.Outcome, next.Item)
+		}
+		h.end(next, ledger.Done(nil))
+		if it := h.state(id, ledger.StateDone); it.Round != "2" {
+			t.Fatalf("%+v", it)
+		}
+	}
+	// Also when the lease runs out.
+	id := h.add(ledger.NewItem{Kind: "k", Key: "lost", Fingerprint: "1"})[0].ID
+	h.take("k")
+	h.add(ledger.NewItem{Kind: "k", Key: "lost", Fingerprint: "2"})
+	h.pass(2 * time.Minute)
+	if it := h.state(id, ledger.StateReady); it.Round != "2" || it.Losses != 0 {
+		t.Fatalf("%+v", it)
+	}
+}

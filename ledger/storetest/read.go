@@ -1,0 +1,219 @@
+package storetest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+func standing(t *testing.T, h *harness) {
+	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Kinds: map[string]string{"k": ""}}, time.Minute))
+	h.many(6)
+	h.add(ledger.NewItem{Kind: "k", Key: "waits", Due: start.Add(2 * time.Hour)}, ledger.NewItem{Kind: "k", Key: "waits less", Due: start.Add(time.Hour)},
+		ledger.NewItem{Kind: "other", Key: "x"})
+	ls := h.claim("k", 3)
+	h.end(ls[0], ledger.Permanent(errTest))
+	h.end(ls[1], ledger.Doubt(errTest))
+	_, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: "alice", Limit: 1, TTL: time.Hour})
+	h.ok(err)
+	s, err := h.l.Standing(h.ctx, "k")
+	h.ok(err)
+	equal(t, "standing", s, ledger.Standing{Now: start, Ready: 2, Held: 1, Persons: 1, Waiting: 2, NextDue: start.Add(time.Hour), Dead: 1, Doubt: 1})
+	h.clock.advance(90 * time.Minute)
+	s, err = h.l.Standing(h.ctx, "k")
+	h.ok(err)
+	equal(t, "what is due counts as ready; what expired is still held", s,
+		ledger.Standing{Now: start.Add(90 * time.Minute), Ready: 3, Held: 1, Persons: 1, Waiting: 1, NextDue: start.Add(2 * time.Hour), Dead: 1, Doubt: 1})
+	s, err = h.l.Standing(h.ctx, "nothing")
+	h.ok(err)
+	equal(t, "of an unknown kind", s, ledger.Standing{Now: start.Add(90 * time.Minute)})
+}
+
+func agents(t *testing.T, h *harness) {
+	a := ledger.Agent{Name: "host/1/x", Host: "host", PID: 1, Version: "v1", Kinds: map[string]string{"k": "p@1+a"}}
+	h.ok(h.l.Beat(h.ctx, a, time.Minute))
+	h.clock.advance(30 * time.Second)
+	a.Kinds["j"] = "q@1+b"
+	h.ok(h.l.Beat(h.ctx, a, time.Minute))
+	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "brief"}, time.Second))
+	h.clock.advance(10 * time.Second)
+	got, err := h.l.Agents(h.ctx)
+	h.ok(err)
+	a.StartedAt, a.SeenAt = start, start.Add(30*time.Second)
+	equal(t, "agents", got, []ledger.Agent{a})
+	h.ok(h.l.Beat(h.ctx, a, 0))
+	got, err = h.l.Agents(h.ctx)
+	h.ok(err)
+	equal(t, "agents", len(got), 0)
+	h.is(h.l.Beat(h.ctx, ledger.Agent{}, time.Minute), ledger.ErrInvalid)
+}
+
+func filters(t *testing.T, h *harness) {
+	h.add(
+		ledger.NewItem{Kind: "k", Key: "/in/a_1%.csv"}, ledger.NewItem{Kind: "k", Key: "/in/b.csv"}, ledger.NewItem{Kind: "k", Key: "/out/c.csv"},
+		ledger.NewItem{Kind: "k", Scope: "s", Key: "/in/a_1%.csv"})
+	h.add(ledger.NewItem{Kind: "j", Key: "x", Due: start.Add(time.Hour)})
+	ls := h.claim("k", 4)
+	h.end(ls[0], ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: "http_404", Error: "Not found: 100%_"})
+	h.end(ls[1], ledger.Done(nil))
+	h.clock.advance(time.Hour + time.Minute)
+	h.end(ls[2], ledger.Result{Outcome: ledger.OutcomeFailed, Code: "timeout", Error: "took too long"})
+	for _, c := range []struct {
+		where string
+		want  string // keys, in id order
+	}{
+		{"", "/in/a_1%.csv /in/b.csv /out/c.csv /in/a_1%.csv x"},
+		{"kind:j", "x"},
+		{"kind:j,k state:ready", "x"}, // its time has come
+		{"state:dead,done", "/in/a_1%.csv /in/b.csv"},
+		{"state:done", "/in/b.csv"},
+		{"state:leased", "/in/a_1%.csv"},
+		{"state:waiting", "/out/c.csv"},
+		{"state:cancelled,doubt", ""},
+		{"agent:a", "/in/a_1%.csv"},
+		{"agent:b", ""},
+		{"scope:s", "/in/a_1%.csv"},
+		{"scope: kind:j", "x"},
+		{"key:/in/b.csv", "/in/b.csv"},
+		{"key:/in/*", "/in/a_1%.csv /in/b.csv /in/a_1%.csv"},
+		{"key:/in/a_1%*", "/in/a_1%.csv /in/a_1%.csv"},
+		{"key~_1%", "/in/a_1%.csv /in/a_1%.csv"},
+		{"key~.CSV", ""},
+		{"code:http_404,timeout", "/in/a_1%.csv /out/c.csv"},
+		{"error~100%_", "/in/a_1%.csv"},
+		{`error~"too long"`, "/out/c.csv"},
+		{"error~not", ""},
+		{"since:30m", "/out/c.csv"},
+		{"since:2h state:done", "/in/b.csv"},
+		{fmt.Sprintf("id:%d,%d", ls[0].ID, ls[2].ID), "/in/a_1%.csv /out/c.csv"},
+		{fmt.Sprintf("id:%d state:done", ls[0].ID), ""},
+	} {
+		f, err := ledger.ParseFilter(c.where, h.clock.now())
+		h.ok(err)
+		var got []string
+		for it, err := range h.l.List(h.ctx, f, 0) {
+			h.ok(err)
+			got = append(got, it.Key)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%q lists %q, want %q", c.where, strings.Join(got, " "), c.want)
+		}
+		n, err := h.l.Count(h.ctx, f)
+		h.ok(err)
+		if int(n) != len(got) {
+			t.Errorf("%q counts %d, lists %d", c.where, n, len(got))
+		}
+	}
+}
+
+func listPages(t *testing.T, h *harness) {
+	h.many(1203)
+	f := ledger.Filter{Kinds: []string{"k"}}
+	last, n := int64(0), 0
+	for it, err := range h.l.List(h.ctx, f, 0) {
+		h.ok(err)
+		if it.ID <= last {
+			t.Fatalf("%d after %d", it.ID, last)
+		}
+		last = it.ID
+		n++
+	}
+	equal(t, "listed", n, 1203)
+	n = 0
+	for it, err := range h.l.List(h.ctx, f, last-5) {
+		h.ok(err)
+		if n++; it.ID <= last-5 {
+			t.Fatalf("%d is not after %d", it.ID, last-5)
+		}
+	}
+	equal(t, "from a cursor", n, 5)
+	for range h.l.List(h.ctx, f, 0) {
+		break // a reader may stop early
+	}
+}
+
+func recent(t *testing.T, h *harness) {
+	h.many(5)
+	ls := h.claim("k", 4)
+	for i, l := range []*ledger.Lease{ls[2], ls[0], ls[3]} {
+		h.clock.advance(time.Minute)
+		h.end(l, ledger.Done([]byte{byte(i)}))
+	}
+	h.end(ls[1], ledger.Permanent(errTest))
+	recs, err := h.store.Recent(h.ctx, ledger.Filter{States: []ledger.State{ledger.StateDone}}, 2)
+	h.ok(err)
+	equal(t, "newest first", []int64{recs[0].ID, recs[1].ID}, []int64{ls[3].ID, ls[0].ID})
+	equal(t, "no more than asked", len(recs), 2)
+}
+
+func countsByKind(t *testing.T, h *harness) {
+	h.many(6)
+	h.add(ledger.NewItem{Kind: "j", Key: "x", Due: start.Add(time.Hour)})
+	ls := h.claim("k", 4)
+	h.end(ls[0], ledger.Done(nil))
+	h.end(ls[1], ledger.Permanent(errTest))
+	h.end(ls[2], ledger.Doubt(errTest))
+	got, err := h.l.Counts(h.ctx, start)
+	h.ok(err)
+	equal(t, "counts", got, []ledger.Counts{{Kind: "j", Waiting: 1}, {Kind: "k", Ready: 2, Leased: 1, Dead: 1, Doubt: 1, OldestReady: start, Done: 1, Failed: 1}})
+	got, err = h.l.Counts(h.ctx, start.Add(time.Second))
+	h.ok(err)
+	equal(t, "nothing since", [2]int64{got[1].Done, got[1].Failed}, [2]int64{})
+}
+
+// times round-trip to the microsecond, in UTC, far into the future.
+func times(t *testing.T, h *harness) {
+	for i, due := range []time.Time{time.Date(2026, 3, 29, 1, 59, 59, 999_999_000, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC),
+		time.Date(2026, 11, 20, 11, 0, 0, 1000, time.FixedZone("x", 3600)), time.Date(1970, 1, 1, 0, 0, 0, 1000, time.UTC)} {
+		id := h.add(ledger.NewItem{Kind: "k", Key: fmt.Sprint(i), Due: due})[0].ID
+		got := h.item(id).Due
+		if !got.Equal(due.Truncate(time.Microsecond)) || got.Location() != time.UTC {
+			t.Errorf("due %v came back as %v", due, got)
+		}
+	}
+	h.clock.advance(123456789 * time.Nanosecond)
+	h.one("now")
+	now := start.Add(123456 * time.Microsecond)
+	it, err := h.l.Find(h.ctx, "k", "", "now")
+	h.ok(err)
+	equal(t, "created", it.CreatedAt, now)
+	equal(t, "due", it.Due, now)
+}
+
+func whySentences(t *testing.T, h *harness) {
+	why := func(id int64, code, part string) {
+		t.Helper()
+		r, err := h.l.Why(h.ctx, id)
+		h.ok(err)
+		if r.Code != code || !strings.Contains(r.Text, part) {
+			t.Fatalf("why %d: %+v, want %s with %q", id, r, code, part)
+		}
+	}
+	id := h.one("x")
+	why(id, "nobody", "nobody works this kind")
+	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Kinds: map[string]string{"k": ""}}, time.Minute))
+	why(id, "behind", "a works this kind")
+	h.policy(ledger.Kind{Name: "k", Paused: true})
+	why(id, "paused", "paused")
+	h.policy(ledger.Kind{Name: "k"})
+	ls := h.take("k")
+	why(id, "leased", "a works on it (attempt 1)")
+	h.end(ls, ledger.RetryAfter(time.Minute, errTest))
+	why(id, "backoff", "tried again at")
+	h.pass(time.Minute)
+	h.end(h.take("k"), ledger.Permanent(errTest))
+	why(id, "dead", errTest.Error())
+	_, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
+	h.ok(err)
+	why(id, "cancelled", "cancelled")
+	later := h.add(ledger.NewItem{Kind: "k", Key: "later", Due: start.Add(time.Hour)}, ledger.NewItem{Kind: "k", Key: "doubt"}, ledger.NewItem{Kind: "k", Key: "rec", Every: "day", Due: start.Add(time.Hour)})
+	why(later[0].ID, "due", "due at")
+	why(later[2].ID, "next", "round 2026-11-20")
+	h.end(h.take("k"), ledger.Doubt(errTest))
+	why(later[1].ID, "doubt", "a person decides")
+	_, err = h.l.Why(h.ctx, 1<<40)
+	h.is(err, ledger.ErrNotFound)
+}

@@ -1,0 +1,258 @@
+// Package storetest says what a store of a ledger must do: one suite that every store passes,
+// and a comparison of a store with the one in memory under random operations.
+//
+// The suite drives a store through package ledger, so it tests the two together: what a user
+// of the ledger sees is the same on every database.
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Open makes an empty store that is closed when the test ends. now replaces the database's
+// clock; nil leaves it alone.
+type Open func(t testing.TB, now func() time.Time) ledger.Store
+
+// Run runs the suite.
+func Run(t *testing.T, open Open) {
+	for _, c := range []struct {
+		name string
+		fn   func(t *testing.T, h *harness)
+	}{
+		{"AddAnswersPerItem", addAnswersPerItem},
+		{"AddTable", addTable},
+		{"AddReopens", addReopens},
+		{"AddRecurring", addRecurring},
+		{"AddBatchWithDuplicates", addBatchWithDuplicates},
+		{"AddLimits", addLimits},
+		{"AddManyFields", addManyFields},
+		{"ClaimOrder", claimOrder},
+		{"ClaimLimitsAndKinds", claimLimitsAndKinds},
+		{"ClaimShards", claimShards},
+		{"ClaimResume", claimResume},
+		{"ClaimAlone", claimAlone},
+		{"ClaimPaused", claimPaused},
+		{"FinishOutcomes", finishOutcomes},
+		{"FinishIsFenced", finishIsFenced},
+		{"FinishTwice", finishTwice},
+		{"FinishBatchIsHonest", finishBatchIsHonest},
+		{"FinishLateButUnclaimed", finishLateButUnclaimed},
+		{"FinishLimits", finishLimits},
+		{"FinishEmits", finishEmits},
+		{"FailuresBackOffAndDie", failuresBackOffAndDie},
+		{"CrashesDie", crashesDie},
+		{"LossesDie", lossesDie},
+		{"RenewKeeps", renewKeeps},
+		{"ExpireGivesBack", expireGivesBack},
+		{"DoubtOnlyStarted", doubtOnlyStarted},
+		{"DoubtLateReport", doubtLateReport},
+		{"DoubtDecided", doubtDecided},
+		{"DoubtReopen", doubtReopen},
+		{"NoReportIsDoubt", noReportIsDoubt},
+		{"CancelQueued", cancelQueued},
+		{"CancelRunning", cancelRunning},
+		{"ChangeWhileLeased", changeWhileLeased},
+		{"RetryAndReopen", retryAndReopen},
+		{"ForceRelease", forceRelease},
+		{"PromoteDue", promoteDue},
+		{"RecurringDaily", recurringDaily},
+		{"RecurringFailsToNext", recurringFailsToNext},
+		{"RecurringOncePerPeriod", recurringOncePerPeriod},
+		{"PruneKeepsIdentity", pruneKeepsIdentity},
+		{"PruneRecurring", pruneRecurring},
+		{"ForgetScope", forgetScope},
+		{"KindPolicy", kindPolicy},
+		{"DefineConflicts", defineConflicts},
+		{"Standing", standing},
+		{"Agents", agents},
+		{"Filters", filters},
+		{"ListPages", listPages},
+		{"Recent", recent},
+		{"CountsByKind", countsByKind},
+		{"Times", times},
+		{"WhySentences", whySentences},
+		{"AttemptNumbersGoOn", attemptNumbersGoOn},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHarness(t, open)
+			c.fn(t, h)
+			h.verify()
+		})
+	}
+	t.Run("Concurrent", func(t *testing.T) { concurrent(t, open) })
+	t.Run("ConcurrentAdds", func(t *testing.T) { concurrentAdds(t, open) })
+}
+
+// clock is a database clock that a test sets.
+type clock struct {
+	mu sync.Mutex
+	t  time.Time
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.t
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.t = c.t.Add(d)
+}
+
+// start is a Friday.
+var start = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+
+// harness is a ledger over one empty store, with a clock and without chance.
+type harness struct {
+	t     *testing.T
+	ctx   context.Context
+	l     *ledger.Ledger
+	store ledger.Store
+	clock *clock
+}
+
+func newHarness(t *testing.T, open Open) *harness {
+	c := &clock{t: start}
+	store := open(t, c.now)
+	return &harness{t: t, ctx: t.Context(), store: store, clock: c,
+		l: ledger.New(store, ledger.Options{Jitter: func() float64 { return 1 }})}
+}
+
+// verify ends every case: whatever it did, the ledger's invariants hold.
+func (h *harness) verify() {
+	h.t.Helper()
+	for v, err := range h.l.Verify(h.ctx) {
+		if err != nil {
+			h.t.Fatalf("verify: %v", err)
+		}
+		h.t.Errorf("verify: %s, item %d: %s", v.Rule, v.ItemID, v.Text)
+	}
+}
+
+func (h *harness) ok(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// is fails unless err matches want; nil wants none.
+func (h *harness) is(err, want error) {
+	h.t.Helper()
+	if !errors.Is(err, want) {
+		h.t.Fatalf("got error %v, want %v", err, want)
+	}
+}
+
+func equal[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if d := cmp.Diff(want, got); d != "" {
+		t.Fatalf("%s (-want +got):\n%s", what, d)
+	}
+}
+
+func (h *harness) add(items ...ledger.NewItem) []ledger.Added {
+	h.t.Helper()
+	a, err := h.l.Add(h.ctx, items...)
+	h.ok(err)
+	return a
+}
+
+// one adds a single item of kind "k" and returns its id.
+func (h *harness) one(key string) int64 {
+	h.t.Helper()
+	return h.add(ledger.NewItem{Kind: "k", Key: key})[0].ID
+}
+
+// many adds n items of kind "k".
+func (h *harness) many(n int) []ledger.Added {
+	h.t.Helper()
+	items := make([]ledger.NewItem, n)
+	for i := range items {
+		items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprintf("key-%05d", i)}
+	}
+	return h.add(items...)
+}
+
+func (h *harness) claim(kind string, n int) []*ledger.Lease {
+	h.t.Helper()
+	ls, err := h.l.Claim(h.ctx, ledger.Claim{Kind: kind, Agent: "a", Limit: n})
+	h.ok(err)
+	return ls
+}
+
+// take claims exactly one item.
+func (h *harness) take(kind string) *ledger.Lease {
+	h.t.Helper()
+	ls := h.claim(kind, 1)
+	if len(ls) != 1 {
+		h.t.Fatalf("claimed %d items of %s, want 1", len(ls), kind)
+	}
+	return ls[0]
+}
+
+func (h *harness) finish(ls *ledger.Lease, r ledger.Result) error {
+	return h.l.Finish(h.ctx, ledger.Ending{Lease: ls, Result: r})[0]
+}
+
+func (h *harness) end(ls *ledger.Lease, r ledger.Result) {
+	h.t.Helper()
+	h.ok(h.finish(ls, r))
+}
+
+func (h *harness) item(id int64) ledger.Item {
+	h.t.Helper()
+	it, err := h.l.Get(h.ctx, id)
+	h.ok(err)
+	return it
+}
+
+func (h *harness) state(id int64, want ledger.State) ledger.Item {
+	h.t.Helper()
+	it := h.item(id)
+	if it.State != want {
+		h.t.Fatalf("item %d is %s, want %s", id, it.State, want)
+	}
+	return it
+}
+
+// outcomes are those of an item's attempts, oldest first.
+func (h *harness) outcomes(id int64) []ledger.Outcome {
+	h.t.Helper()
+	as, err := h.l.Attempts(h.ctx, id)
+	h.ok(err)
+	var out []ledger.Outcome
+	for i, a := range as {
+		if i > 0 && a.Attempt != as[i-1].Attempt+1 {
+			h.t.Fatalf("attempt %d follows %d", a.Attempt, as[i-1].Attempt)
+		}
+		out = append(out, a.Outcome)
+	}
+	return out
+}
+
+// pass advances the clock and does what workers do as time passes.
+func (h *harness) pass(d time.Duration) {
+	h.t.Helper()
+	h.clock.advance(d)
+	_, err := h.l.Expire(h.ctx, 1000)
+	h.ok(err)
+	_, err = h.l.Promote(h.ctx, 1000)
+	h.ok(err)
+}
+
+func (h *harness) policy(k ledger.Kind) {
+	h.t.Helper()
+	h.ok(h.l.SetKind(h.ctx, "test", k))
+}
