@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -168,6 +169,40 @@ func (s *Schema) fillObject(at *jsonschema.Schema, value []byte) ([]byte, error)
 			return nil, err
 		}
 		fields[name] = filled
+	}
+	return json.Marshal(fields)
+}
+
+// Marshal writes a Go value as settings; nil is the empty object. A struct cannot say that a
+// field is absent, so in structs zero fields stand for absent ones, unless they are required.
+func (s *Schema) Marshal(v any) ([]byte, error) {
+	if v == nil {
+		return []byte("{}"), nil
+	}
+	raw, err := json.Marshal(v)
+	if err != nil || reflect.Indirect(reflect.ValueOf(v)).Kind() != reflect.Struct {
+		return raw, err
+	}
+	return dropZero(s.root, raw)
+}
+
+func dropZero(at *jsonschema.Schema, value []byte) ([]byte, error) {
+	var fields map[string]json.RawMessage
+	if len(at.Properties) == 0 || json.Unmarshal(value, &fields) != nil {
+		return value, nil // not an object: nothing to leave out
+	}
+	for name, field := range at.Properties {
+		raw, given := fields[name]
+		switch {
+		case !given || slices.Contains(at.Required, name):
+		case slices.Contains([]string{"0", `""`, "false", "null"}, string(raw)):
+			delete(fields, name)
+		default:
+			var err error
+			if fields[name], err = dropZero(field, raw); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return json.Marshal(fields)
 }

@@ -49,6 +49,7 @@ const (
 	MaxMessage   = 16 << 20 // bytes of one message, on both sides
 	MaxPayload   = 1 << 20  // bytes, of items and of emitted ones
 	MaxOutput    = 1 << 20  // bytes
+	MaxCode      = 64       // bytes
 	MaxError     = 8 << 10  // bytes
 	MaxLog       = 16 << 10 // bytes
 	MaxEmit      = 10_000   // items that one attempt may emit

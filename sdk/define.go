@@ -1,0 +1,239 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime/debug"
+
+	"github.com/ledgerd/ledgerd/sdk/settings"
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// definition is what New and NewBatch make of a function: the one place that knows its types.
+type definition interface {
+	shapes() (config, input, output *shape)
+	batched() bool
+	// configure checks a config and, unless validateOnly, opens it.
+	configure(ctx context.Context, config []byte, secrets map[string]string, validateOnly bool) (instance, []*wire.Problem)
+}
+
+// instance is a plugin with a config in use.
+type instance interface {
+	// work works tasks and settles each: one, or with NewBatch several at once.
+	work(tasks []*task)
+	check(ctx context.Context) error
+	close() error
+}
+
+// The methods that a config may have.
+type (
+	validator interface{ Validate() error }
+	opener    interface{ Open(context.Context) error }
+	checker   interface{ Check(context.Context) error }
+	closer    interface{ Close() error }
+)
+
+// typed is a definition over the types of one function.
+type typed[C, I, O any] struct {
+	one    func(context.Context, *C, Item[I]) (O, error)
+	many   func(context.Context, *C, *Batch[I, O]) error
+	config *shape
+	input  *shape
+	output *shape
+}
+
+func define[C, I, O any](name string,
+	one func(context.Context, *C, Item[I]) (O, error),
+	many func(context.Context, *C, *Batch[I, O]) error,
+) definition {
+	d := &typed[C, I, O]{one: one, many: many}
+	var err1, err2, err3 error
+	d.config, err1 = shapeOf(reflect.TypeFor[C](), roleConfig)
+	d.input, err2 = shapeOf(reflect.TypeFor[I](), rolePayload)
+	d.output, err3 = shapeOf(reflect.TypeFor[O](), roleOutput)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		panic(fmt.Sprintf("sdk: plugin %s: %v", name, err))
+	}
+	return d
+}
+
+func (d *typed[C, I, O]) shapes() (config, input, output *shape) { return d.config, d.input, d.output }
+func (d *typed[C, I, O]) batched() bool                          { return d.many != nil }
+
+func (d *typed[C, I, O]) configure(ctx context.Context, config []byte, secrets map[string]string, validateOnly bool) (instance, []*wire.Problem) {
+	cfg := new(C)
+	whole, err := d.config.schema.Merge(config, secrets)
+	if err == nil {
+		err = d.config.decode(whole, cfg)
+	}
+	if err == nil {
+		if v, ok := any(cfg).(validator); ok {
+			err = guard("Validate", v.Validate)
+		}
+	}
+	if err == nil && !validateOnly {
+		if o, ok := any(cfg).(opener); ok {
+			err = guard("Open", func() error { return o.Open(ctx) })
+		}
+	}
+	if err != nil {
+		return nil, problemsOf(err)
+	}
+	return &opened[C, I, O]{d, cfg}, nil
+}
+
+func problemsOf(err error) []*wire.Problem {
+	var list *settings.Error
+	if !errors.As(err, &list) {
+		return []*wire.Problem{{Message: cleanText(err.Error(), wire.MaxError)}}
+	}
+	problems := make([]*wire.Problem, len(list.Problems))
+	for i, p := range list.Problems {
+		problems[i] = &wire.Problem{Field: p.Field, Message: p.Message}
+	}
+	return problems
+}
+
+// guard calls a method of the config and makes an error of a panic.
+func guard(name string, call func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic in %s: %v\n%s", name, v, debug.Stack())
+		}
+	}()
+	return call()
+}
+
+// opened is an instance.
+type opened[C, I, O any] struct {
+	*typed[C, I, O]
+	cfg *C
+}
+
+func (o *opened[C, I, O]) check(ctx context.Context) error {
+	if c, ok := any(o.cfg).(checker); ok {
+		return guard("Check", func() error { return c.Check(ctx) })
+	}
+	return nil
+}
+
+func (o *opened[C, I, O]) close() error {
+	if c, ok := any(o.cfg).(closer); ok {
+		return guard("Close", c.Close)
+	}
+	return nil
+}
+
+func (o *opened[C, I, O]) work(tasks []*task) {
+	if o.many != nil {
+		o.workBatch(tasks)
+		return
+	}
+	for _, t := range tasks {
+		if it, ok := o.item(t); ok {
+			o.workOne(t, it)
+		}
+	}
+}
+
+// item decodes the payload; one that does not fit settles the task.
+func (o *opened[C, I, O]) item(t *task) (Item[I], bool) {
+	w := t.item
+	it := Item[I]{
+		ID: w.Id, Kind: w.Kind, Scope: w.Scope, Key: w.Key,
+		Attempt: w.Attempt, IdempotencyKey: w.IdempotencyKey, Log: t.logger(), task: t,
+	}
+	if err := o.input.decode(w.Payload, &it.Payload); err != nil {
+		t.settle(nil, Permanent(Code("payload", fmt.Errorf("payload: %w", err))))
+		return it, false
+	}
+	return it, true
+}
+
+// workOne calls the function. The task is settled also if it panics or ends its goroutine.
+func (o *opened[C, I, O]) workOne(t *task, it Item[I]) {
+	var out O
+	var err error
+	returned := false
+	defer func() {
+		if !returned {
+			err = panicked(recover())
+		}
+		settle(t, &out, err)
+	}()
+	out, err = o.one(t.ctx, o.cfg, it)
+	returned = true
+}
+
+// panicked is the error of a function that did not return; value is nil if it ended its
+// goroutine with runtime.Goexit.
+func panicked(value any) error {
+	if value == nil {
+		value = "the function ended its goroutine"
+	}
+	return &panicError{value: value, stack: debug.Stack()}
+}
+
+// settle reports a task by the return values of the function. A zero output beside an error
+// is none, and so is one that is null as JSON.
+func settle[O any](t *task, out *O, err error) {
+	if err != nil && reflect.ValueOf(out).Elem().IsZero() {
+		t.settle(nil, err)
+		return
+	}
+	raw, failed := json.Marshal(out)
+	switch {
+	case failed != nil:
+		t.settle(nil, Permanent(Code("output", fmt.Errorf("output cannot be written as JSON: %w", failed))))
+	case len(raw) > wire.MaxOutput:
+		t.settle(nil, Permanent(Code("output", fmt.Errorf(
+			"result too large: output has %d bytes, at most %d; write it to a file and return its path", len(raw), wire.MaxOutput))))
+	case string(raw) == "null":
+		t.settle(nil, err)
+	default:
+		t.settle(raw, err)
+	}
+}
+
+// workBatch calls the function with all tasks whose payload fits.
+func (o *opened[C, I, O]) workBatch(tasks []*task) {
+	b := &Batch[I, O]{Items: make([]Item[I], 0, len(tasks))}
+	for _, t := range tasks {
+		if it, ok := o.item(t); ok {
+			b.Items = append(b.Items, it)
+		}
+	}
+	if len(b.Items) == 0 {
+		return
+	}
+	ctx, cancel := batchContext(b.Items[0].task.item.TimeoutMs, contextsOf(b))
+	defer cancel()
+	b.settle = func(i int, out O, err error) { settle(b.Items[i].task, &out, err) }
+
+	var err error
+	returned := false
+	defer func() {
+		switch {
+		case !returned:
+			err = panicked(recover())
+		case err == nil:
+			err = Code("unsettled", errors.New("the function returned without having settled the item"))
+		}
+		for _, it := range b.Items {
+			it.task.settle(nil, err)
+		}
+	}()
+	err = o.many(ctx, o.cfg, b)
+	returned = true
+}
+
+func contextsOf[I, O any](b *Batch[I, O]) []context.Context {
+	list := make([]context.Context, len(b.Items))
+	for i, it := range b.Items {
+		list[i] = it.task.ctx
+	}
+	return list
+}

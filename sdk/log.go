@@ -1,0 +1,79 @@
+package sdk
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// logHandler is the handler of an item's log. Most items log nothing, so what is needed for
+// lines is made with the first one.
+type logHandler struct{ t *task }
+
+func (h logHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h logHandler) Handle(ctx context.Context, r slog.Record) error {
+	return h.lines().Handle(ctx, r)
+}
+
+func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler { return h.lines().WithAttrs(attrs) }
+func (h logHandler) WithGroup(name string) slog.Handler       { return h.lines().WithGroup(name) }
+
+func (h logHandler) lines() slog.Handler {
+	h.t.mu.Lock()
+	defer h.t.mu.Unlock()
+	return h.t.tail().lines
+}
+
+// tail gives the task's log. The caller holds mu.
+func (t *task) tail() *logTail {
+	if t.log == nil {
+		t.log = new(logTail)
+		t.log.lines = slog.NewTextHandler(t.log, &slog.HandlerOptions{Level: slog.LevelDebug})
+	}
+	return t.log
+}
+
+// logTail keeps the last wire.MaxLog bytes written to it.
+type logTail struct {
+	lines slog.Handler // writes here
+
+	mu  sync.Mutex
+	buf []byte
+	cut bool
+}
+
+// Write never fails.
+func (l *logTail) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(p)
+	if n > wire.MaxLog {
+		p, l.cut = p[n-wire.MaxLog:], true
+	}
+	if over := len(l.buf) + len(p) - 2*wire.MaxLog; over > 0 {
+		// Moved only when twice as much is there, so that each byte moves at most once.
+		l.buf, l.cut = append(l.buf[:0], l.buf[len(l.buf)-wire.MaxLog:]...), true
+	}
+	l.buf = append(l.buf, p...)
+	return n, nil
+}
+
+// String gives whole lines, where there are any.
+func (l *logTail) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text, cut := string(l.buf), l.cut
+	if len(text) > wire.MaxLog {
+		text, cut = text[len(text)-wire.MaxLog:], true
+	}
+	if cut {
+		if _, rest, found := strings.Cut(text, "\n"); found {
+			text = rest
+		}
+	}
+	return cleanText(text, wire.MaxLog)
+}

@@ -1,0 +1,170 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// Causes with which an item's context ends, see context.Cause; a timeout is
+// context.DeadlineExceeded.
+var (
+	ErrCancelled = errors.New("item was cancelled")
+	ErrLeaseLost = errors.New("lease lost: somebody else works on the item by now")
+	ErrStopping  = errors.New("ledgerd is stopping")
+)
+
+// outcomeError is an error that says what becomes of the item.
+type outcomeError struct {
+	outcome wire.Result_Outcome
+	final   bool
+	delay   time.Duration
+	err     error
+}
+
+func (e *outcomeError) Error() string { return e.err.Error() }
+func (e *outcomeError) Unwrap() error { return e.err }
+
+// Permanent says that trying again cannot help. Of nil it is nil.
+func Permanent(err error) error {
+	return wrap(outcomeError{outcome: wire.Result_OUTCOME_FAILED, final: true, err: err})
+}
+
+// RetryAfter says not to try again before d has passed. Of nil it is nil.
+func RetryAfter(d time.Duration, err error) error {
+	return wrap(outcomeError{outcome: wire.Result_OUTCOME_FAILED, delay: max(d, 0), err: err})
+}
+
+// Snooze asks for the item again after d; it is not a failure.
+func Snooze(d time.Duration, why string) error {
+	return wrap(outcomeError{outcome: wire.Result_OUTCOME_SNOOZED, delay: max(d, 0), err: errors.New(why)})
+}
+
+// Skip completes the item: there was nothing to do.
+func Skip(why string) error {
+	return wrap(outcomeError{outcome: wire.Result_OUTCOME_SKIPPED, err: errors.New(why)})
+}
+
+// Doubt says that the effect may or may not have happened (a connection broke after the
+// mail was sent): a person decides, whatever OnLost says. Of nil it is nil.
+func Doubt(err error) error {
+	return wrap(outcomeError{outcome: wire.Result_OUTCOME_UNKNOWN, err: err})
+}
+
+func wrap(e outcomeError) error {
+	if e.err == nil {
+		return nil
+	}
+	return &e
+}
+
+// codeError is an error with a class.
+type codeError struct {
+	code string
+	err  error
+}
+
+func (e *codeError) Error() string { return e.err.Error() }
+func (e *codeError) Unwrap() error { return e.err }
+
+// Code gives an error a class that people can count and filter by, [a-z0-9_]{1,64}. It may be
+// inside or outside of Permanent and its neighbours. Letters become small ones, what else does
+// not fit becomes "_". Of nil it is nil.
+func Code(code string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &codeError{code: cleanCode(code), err: err}
+}
+
+func cleanCode(code string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_' {
+			return r
+		}
+		return '_'
+	}, strings.ToLower(code))
+	if clean == "" {
+		return "_"
+	}
+	return clean[:min(len(clean), wire.MaxCode)]
+}
+
+// panicError is what a panic becomes.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
+// judge writes into r what err, returned while ctx was as it is, means.
+func judge(r *wire.Result, ctx context.Context, err error) {
+	if err == nil {
+		r.Outcome = wire.Result_OUTCOME_DONE
+		return
+	}
+	r.Error = cleanText(err.Error(), wire.MaxError)
+	if c := (*codeError)(nil); errors.As(err, &c) {
+		r.Code = c.code
+	}
+	var said *outcomeError
+	var panicked *panicError
+	switch {
+	case errors.As(err, &panicked):
+		r.Outcome, r.Code, r.Ending = wire.Result_OUTCOME_FAILED, "panic", wire.Result_ENDING_PANICKED
+	case errors.As(err, &said):
+		r.Outcome, r.Final, r.DelayMs = said.outcome, said.final, milliseconds(said.delay)
+	case ctx.Err() != nil:
+		judgeCause(r, context.Cause(ctx))
+	default:
+		r.Outcome = wire.Result_OUTCOME_FAILED
+	}
+}
+
+// judgeCause is judge for an attempt that was told to end.
+func judgeCause(r *wire.Result, cause error) {
+	switch {
+	case errors.Is(cause, ErrCancelled):
+		r.Outcome = wire.Result_OUTCOME_CANCELLED
+	case errors.Is(cause, ErrLeaseLost), errors.Is(cause, ErrStopping):
+		r.Outcome = wire.Result_OUTCOME_RELEASED
+	default:
+		r.Outcome, r.Ending = wire.Result_OUTCOME_FAILED, wire.Result_ENDING_TIMED_OUT
+		if r.Code == "" {
+			r.Code = "timeout"
+		}
+	}
+}
+
+// causeOf is what a cancel means to the function.
+func causeOf(reason wire.Cancel_Reason) error {
+	switch reason {
+	case wire.Cancel_REASON_LEASE_LOST:
+		return ErrLeaseLost
+	case wire.Cancel_REASON_STOPPING:
+		return ErrStopping
+	case wire.Cancel_REASON_TIMEOUT:
+		return context.DeadlineExceeded
+	default:
+		return ErrCancelled
+	}
+}
+
+// milliseconds rounds up, so that a short delay is not none.
+func milliseconds(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// cleanText makes text that ledgers keep: valid, without NUL, cut to its first n bytes.
+func cleanText(s string, n int) string {
+	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
+	if len(s) > n {
+		s = strings.ToValidUTF8(s[:n], "") // not half a letter
+	}
+	return s
+}

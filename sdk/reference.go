@@ -1,0 +1,81 @@
+package sdk
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/sdk/settings"
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// reference is the plugin's documentation in Markdown.
+func reference(p *Plugin, d *wire.DescribeResponse) string {
+	config, input, output := p.run.shapes()
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s %s\n\n", d.Name, d.Version)
+	if d.Doc != "" {
+		fmt.Fprintf(&b, "%s\n\n", strings.TrimSpace(d.Doc))
+	}
+	if d.Input != nil {
+		fmt.Fprintf(&b, "INPUT is a %s and becomes the payload's `%s`.", d.Input.Type, d.Input.Field)
+		if len(d.Match) > 0 {
+			fmt.Fprintf(&b, " Of a folder it takes `%s`.", strings.Join(d.Match, "` `"))
+		}
+		b.WriteString("\n\n")
+	}
+	table(&b, "Payload (`--set`)", input.schema.Fields(), true)
+	table(&b, "Config (`--with`)", config.schema.Fields(), true)
+	table(&b, "Output", output.schema.Fields(), false)
+	if len(d.Emits) > 0 {
+		fmt.Fprintf(&b, "Emits items of the kinds `%s`.\n\n", strings.Join(d.Emits, "` `"))
+	}
+	if d.OnLost == wire.OnLost_ON_LOST_DOUBT {
+		b.WriteString("An attempt that ended without a report is in doubt: a person decides.\n\n")
+	}
+	for _, e := range d.Examples {
+		fmt.Fprintf(&b, "## Example%s\n\n```json\n%s\n```\n", strings.TrimRight(": "+e.Doc, ": "), e.Payload)
+		if len(e.Output) > 0 {
+			fmt.Fprintf(&b, "\ngives\n\n```json\n%s\n```\n", e.Output)
+		}
+		b.WriteString("\n")
+	}
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+// table lists fields; settings have defaults, an output has none.
+func table(b *strings.Builder, title string, fields []settings.Field, defaults bool) {
+	if len(fields) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "## %s\n\n", title)
+	if defaults {
+		b.WriteString("| field | type | default | |\n|---|---|---|---|\n")
+	} else {
+		b.WriteString("| field | type | |\n|---|---|---|\n")
+	}
+	for _, f := range fields {
+		kind := f.Type
+		if len(f.Enum) > 0 {
+			kind = "`" + strings.Join(f.Enum, "` `") + "`"
+		}
+		fmt.Fprintf(b, "| `%s` | %s | ", f.Name, kind)
+		if defaults {
+			fmt.Fprintf(b, "%s | ", defaultOf(f))
+		}
+		fmt.Fprintf(b, "%s |\n", strings.ReplaceAll(f.Doc, "|", "\\|"))
+	}
+	b.WriteString("\n")
+}
+
+func defaultOf(f settings.Field) string {
+	switch {
+	case f.Secret:
+		return "secret"
+	case f.Required:
+		return "required"
+	case f.Default != "":
+		return "`" + f.Default + "`"
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,125 @@
+package sdk
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// Started says whether this process was started by ledgerd as a plugin. A program that holds
+// plugins and is something else besides asks it first of all, and then calls Serve.
+func Started() bool { return os.Getenv(wire.CookieKey) == wire.CookieValue }
+
+// Serve serves p to the ledgerd that started this process, and exits when that is over. Main
+// calls it; other programs call it after Started.
+func Serve(p *Plugin) {
+	if _, err := p.describe(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	life := &life{server: newServer(p), stderr: os.Stderr}
+	go life.watchStdin()
+	go life.watchSignals()
+	plugin.Serve(&plugin.ServeConfig{
+		HandshakeConfig:  plugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
+		VersionedPlugins: map[int]plugin.PluginSet{wire.Version: {wire.Service: service{life: life}}},
+		GRPCServer:       life.newGRPC,
+		Logger:           hclog.New(&hclog.LoggerOptions{Level: hclog.Error, Output: os.Stderr}),
+	})
+	life.exit(0)
+}
+
+// life is the process of a plugin from handshake to exit.
+type life struct {
+	server *server
+	stderr *os.File // the real one
+	grpc   *grpc.Server
+	output sync.Once
+	leave  sync.Once
+}
+
+// service registers the protocol with go-plugin.
+type service struct {
+	plugin.NetRPCUnsupportedPlugin
+	life *life
+}
+
+func (s service) GRPCServer(_ *plugin.GRPCBroker, g *grpc.Server) error {
+	wire.RegisterPluginServer(g, s.life.server)
+	return nil
+}
+
+func (s service) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+	return nil, fmt.Errorf("a plugin is no client")
+}
+
+func (l *life) newGRPC(opts []grpc.ServerOption) *grpc.Server {
+	l.grpc = grpc.NewServer(append(opts,
+		grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage),
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			l.output.Do(l.restoreOutput)
+			return next(ctx, req)
+		}))...)
+	return l.grpc
+}
+
+// restoreOutput takes os.Stdout and os.Stderr back from go-plugin, which sends what is written
+// there over the connection: a process that dies would lose its last words. Both lead to the
+// real stderr; the real stdout is not ours.
+func (l *life) restoreOutput() { os.Stdout, os.Stderr = l.stderr, l.stderr }
+
+// Bounds of the end.
+const (
+	orphanTime = 500 * time.Millisecond // for functions to stop when ledgerd is gone
+	flushTime  = 500 * time.Millisecond // for the last results to leave
+)
+
+// watchStdin exits when ledgerd is gone: it holds the other end of stdin as long as it lives.
+func (l *life) watchStdin() {
+	_, _ = io.Copy(io.Discard, os.Stdin) // whatever ends it, it has ended
+	time.AfterFunc(orphanTime, func() { os.Exit(1) })
+	l.server.drain(context.Background(), 0)
+	l.exit(1)
+}
+
+// watchSignals takes SIGTERM (SIGINT is go-plugin's, which ignores it). At SIGTERM, which a service manager may send to everybody at once, what was begun is
+// finished and the rest is handed back.
+func (l *life) watchSignals() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM)
+	<-signals
+	go func() {
+		<-signals // a second one: now
+		l.server.end(ErrStopping)
+	}()
+	l.server.drain(context.Background(), forever)
+	l.server.end(ErrStopping)
+	time.AfterFunc(flushTime, func() { l.exit(0) })
+	l.grpc.GracefulStop() // sends what is still to be sent
+	l.exit(0)
+}
+
+// forever is a grace that only the host ends.
+const forever = 1 << 62
+
+// exit closes the config and ends the process.
+func (l *life) exit(code int) {
+	l.leave.Do(func() {
+		if err := l.server.close(); err != nil {
+			fmt.Fprintln(l.stderr, "Close:", err)
+		}
+		os.Exit(code)
+	})
+	select {} // somebody else is at it
+}

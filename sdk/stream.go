@@ -1,0 +1,430 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// session is the one stream of a process: a queue of items, as many workers as the
+// concurrency, and a writer. It is made for items that take microseconds: no goroutine, timer
+// or message of its own per item; results are gathered while there is more to do, and
+// credits grow until about creditTime of work lies in the queue.
+type session struct {
+	inst     instance
+	emits    []string
+	calls    int // of the function at a time
+	maxBatch int // items of a call
+	maxWait  time.Duration
+	doubtful bool          // nothing may lie in the queue
+	every    time.Duration // between two progress reports; negative: each
+
+	mu       sync.Mutex
+	arrived  *sync.Cond // for workers: something to do, or the end
+	changed  *sync.Cond // for those who wait for results to be sent
+	queue    []*wire.Item
+	head     int // of the queue; what is before it was taken
+	running  map[attempt]*task
+	results  []*wire.Result
+	reports  []*wire.Progress
+	held     []*task // with progress that came too soon after the one before
+	granted  int     // credits in the host's hand, and items here
+	perItem  float64 // nanoseconds an item takes, smoothed
+	draining bool
+	ended    bool
+	sending  bool
+
+	wake chan struct{} // to the writer, holds one
+	late *time.Timer   // wakes the writer if nobody else does
+	tick *time.Timer   // for progress reports that were held back
+}
+
+// attempt names an item on the stream.
+type attempt struct{ id, number int64 }
+
+const (
+	creditTime = 10 * time.Millisecond
+	creditMax  = 2048
+	gather     = 128                    // results that are sent at once
+	gatherTime = 500 * time.Microsecond // how long a result may wait for others
+	messageMax = 1 << 20                // bytes of results in a message, by and large
+	stopTime   = time.Second            // for functions that were told to stop
+)
+
+func newSession(inst instance, p *Plugin, batched bool, concurrency int, every time.Duration) *session {
+	s := &session{
+		inst: inst, emits: p.Emits, calls: concurrency, maxBatch: 1, doubtful: p.OnLost == OnLostDoubt, every: every,
+		running: map[attempt]*task{}, wake: make(chan struct{}, 1),
+	}
+	if batched {
+		s.maxBatch, s.maxWait = p.batch()
+	}
+	s.arrived, s.changed = sync.NewCond(&s.mu), sync.NewCond(&s.mu)
+	s.late = time.AfterFunc(time.Hour, s.signal)
+	s.tick = time.AfterFunc(time.Hour, s.passOn)
+	s.late.Stop()
+	s.tick.Stop()
+	return s
+}
+
+// serve works the stream until the host ends it. When it returns nothing is sent any more.
+func (s *session) serve(rpc wire.Plugin_ProcessServer) error {
+	for range s.calls {
+		go s.worker()
+	}
+	written := make(chan error, 1)
+	go func() { written <- s.write(rpc) }()
+	s.signal() // the first credits
+	err := s.read(rpc)
+	if err == nil {
+		s.waitIdle(rpc.Context()) // the host has no more, and gets the last results
+	}
+	s.end(ErrStopping)
+	return errors.Join(err, <-written)
+}
+
+// end lets workers and writer go, and stops what still runs.
+func (s *session) end(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	s.cancelRunning(cause)
+	s.late.Stop()
+	s.tick.Stop()
+	s.arrived.Broadcast()
+	s.changed.Broadcast()
+	s.signal()
+}
+
+func (s *session) cancelRunning(cause error) {
+	for _, t := range s.running {
+		t.cancel(cause)
+	}
+}
+
+// read takes what the host sends until it ends the stream.
+func (s *session) read(rpc wire.Plugin_ProcessServer) error {
+	for {
+		m, err := rpc.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.take(m.Items)
+		for _, c := range m.Cancels {
+			s.cancel(c)
+		}
+		s.mu.Unlock()
+	}
+}
+
+// take puts items into the queue. The caller holds mu.
+func (s *session) take(items []*wire.Item) {
+	if s.draining {
+		s.handBack(items)
+		return
+	}
+	if s.head == len(s.queue) {
+		s.queue, s.head = s.queue[:0], 0
+	}
+	s.queue = append(s.queue, items...)
+	if len(items) == 1 {
+		s.arrived.Signal()
+	} else if len(items) > 1 {
+		s.arrived.Broadcast()
+	}
+}
+
+// handBack releases items that were not begun. The caller holds mu.
+func (s *session) handBack(items []*wire.Item) {
+	for _, it := range items {
+		s.add(&wire.Result{Id: it.Id, Attempt: it.Attempt, LockId: it.LockId, Outcome: wire.Result_OUTCOME_RELEASED})
+	}
+}
+
+// cancel ends an item, begun or not. One that is not here has its result on the way. The
+// caller holds mu.
+func (s *session) cancel(c *wire.Cancel) {
+	cause := causeOf(c.Reason)
+	if t := s.running[attempt{c.Id, c.Attempt}]; t != nil {
+		t.cancel(cause)
+		return
+	}
+	for i, it := range s.queue[s.head:] {
+		if it.Id == c.Id && it.Attempt == c.Attempt {
+			s.queue = append(s.queue[:s.head+i], s.queue[s.head+i+1:]...)
+			r := &wire.Result{Id: it.Id, Attempt: it.Attempt, LockId: it.LockId}
+			judgeCause(r, cause)
+			s.add(r)
+			return
+		}
+	}
+}
+
+// worker works items until the session ends. A function that ends its goroutine takes the
+// worker with it; another one takes its place.
+func (s *session) worker() {
+	finished := false
+	defer func() {
+		if !finished {
+			go s.worker()
+		}
+	}()
+	tasks := make([]*task, 0, s.maxBatch)
+	for {
+		tasks = s.next(tasks[:0])
+		if len(tasks) == 0 {
+			finished = true
+			return
+		}
+		began := time.Now()
+		for _, t := range tasks {
+			t.startTimeout()
+		}
+		s.inst.work(tasks)
+		s.note(len(tasks), time.Since(began))
+	}
+}
+
+// next waits for items and takes those of one call; none at the end of the session.
+func (s *session) next(tasks []*task) []*task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		for len(s.queue) == s.head && !s.ended {
+			s.arrived.Wait()
+		}
+		if s.ended {
+			return nil
+		}
+		if s.maxWait > 0 {
+			s.fill()
+		}
+		n := min(s.maxBatch, len(s.queue)-s.head)
+		if n == 0 {
+			continue // others were faster
+		}
+		for _, it := range s.queue[s.head : s.head+n] {
+			t := newTask(it, s.emits, s)
+			s.running[attempt{it.Id, it.Attempt}] = t
+			tasks = append(tasks, t)
+		}
+		clear(s.queue[s.head : s.head+n])
+		s.head += n
+		return tasks
+	}
+}
+
+// fill waits until a batch is full or its time is over. The caller holds mu.
+func (s *session) fill() {
+	over := false
+	t := time.AfterFunc(s.maxWait, func() {
+		s.mu.Lock()
+		over = true
+		s.mu.Unlock()
+		s.arrived.Broadcast()
+	})
+	defer t.Stop()
+	for !over && !s.ended && !s.draining && len(s.queue) > s.head && len(s.queue)-s.head < s.maxBatch {
+		s.arrived.Wait()
+	}
+}
+
+// note learns how long items take.
+func (s *session) note(n int, d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.perItem += (float64(d)/float64(n) - s.perItem) / 16
+}
+
+// window is how many items may be with the host's credits and here, together. The caller
+// holds mu.
+func (s *session) window() int {
+	least := s.calls * s.maxBatch
+	if s.doubtful {
+		return least
+	}
+	most := max(2*least, creditMax)
+	return min(most, max(2*least, int(float64(s.calls)*float64(creditTime)/max(s.perItem, 1))))
+}
+
+// settled implements sink.
+func (s *session) settled(t *task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.running, attempt{t.item.Id, t.item.Attempt})
+	s.add(&t.result)
+}
+
+// add puts a result on its way. It is sent at once if many are there or nothing else is to be
+// done. The caller holds mu.
+func (s *session) add(r *wire.Result) {
+	s.results = append(s.results, r)
+	s.granted--
+	switch {
+	case len(s.results) >= gather, len(s.running) == 0 && len(s.queue) == s.head:
+		s.signal()
+	case len(s.results) == 1:
+		s.late.Reset(gatherTime)
+	}
+}
+
+// progressed implements sink: the first report goes out at once, later ones when it is time,
+// the newest of each task.
+func (s *session) progressed(t *task, p *wire.Progress) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	switch {
+	case s.every < 0 || now.Sub(t.reported) >= s.every:
+		t.reported, t.report = now, nil
+		s.reports = append(s.reports, p)
+		s.signal()
+	case t.report != nil:
+		t.report = p
+	default:
+		t.report = p
+		if s.held = append(s.held, t); len(s.held) == 1 {
+			s.tick.Reset(s.every - now.Sub(t.reported))
+		}
+	}
+}
+
+// passOn sends the reports whose time has come.
+func (s *session) passOn() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	held, next := s.held[:0], s.every
+	for _, t := range s.held {
+		_, running := s.running[attempt{t.item.Id, t.item.Attempt}]
+		switch wait := s.every - now.Sub(t.reported); {
+		case t.report == nil || !running:
+		case wait > 0:
+			held, next = append(held, t), min(next, wait)
+		default:
+			s.reports = append(s.reports, t.report)
+			t.reported, t.report = now, nil
+		}
+	}
+	clear(s.held[len(held):])
+	s.held = held
+	if len(held) > 0 {
+		s.tick.Reset(next)
+	}
+	s.signal()
+}
+
+// signal wakes the writer.
+func (s *session) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// write sends what has gathered, whenever it is woken, until the session ends.
+func (s *session) write(rpc wire.Plugin_ProcessServer) error {
+	var spare []*wire.Result
+	for {
+		<-s.wake
+		s.mu.Lock()
+		ended := s.ended
+		results := s.results
+		s.results = spare[:0]
+		reports := s.reports
+		s.reports = nil
+		credits := 0
+		if !s.draining && !ended {
+			credits = max(0, s.window()-s.granted)
+			s.granted += credits
+		}
+		s.sending = true
+		s.mu.Unlock()
+
+		err := send(rpc, credits, results, reports)
+		clear(results)
+		spare = results
+
+		s.mu.Lock()
+		s.sending = false
+		s.changed.Broadcast()
+		s.mu.Unlock()
+		if err != nil || ended {
+			return err
+		}
+	}
+}
+
+// send sends one message, or several if the results are large.
+func send(rpc wire.Plugin_ProcessServer, credits int, results []*wire.Result, reports []*wire.Progress) error {
+	for credits > 0 || len(results) > 0 || len(reports) > 0 {
+		size, n := 0, 0
+		for n < len(results) && (n == 0 || size < messageMax) {
+			size += sizeOf(results[n])
+			n++
+		}
+		m := &wire.PluginMessage{Credits: int32(credits), Results: results[:n], Progress: reports}
+		if err := rpc.Send(m); err != nil {
+			return err
+		}
+		credits, reports, results = 0, nil, results[n:]
+	}
+	return nil
+}
+
+// sizeOf is about how many bytes a result takes.
+func sizeOf(r *wire.Result) int {
+	n := len(r.Output) + len(r.Log) + len(r.Error)
+	for _, c := range r.Emit {
+		n += len(c.Payload) + len(c.Key) + len(c.Scope) + len(c.Fingerprint)
+	}
+	return n
+}
+
+// waitIdle waits until nothing is in work or on its way, or ctx ends.
+func (s *session) waitIdle(ctx context.Context) {
+	stop := context.AfterFunc(ctx, s.changed.Broadcast)
+	defer stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ctx.Err() == nil && !s.ended && (len(s.running) > 0 || len(s.queue) > s.head || len(s.results) > 0 || s.sending) {
+		s.changed.Wait()
+	}
+}
+
+// drain hands back what was not begun, gives what was begun its grace and then stops it. All
+// results have been sent when it returns, but those of the attempts it returns.
+func (s *session) drain(ctx context.Context, grace time.Duration) (unfinished []int64) {
+	s.mu.Lock()
+	s.draining = true
+	s.handBack(s.queue[s.head:])
+	s.queue, s.head = nil, 0
+	s.arrived.Broadcast()
+	s.signal()
+	s.mu.Unlock()
+
+	patient, cancel := context.WithTimeout(ctx, grace)
+	s.waitIdle(patient)
+	cancel()
+	s.mu.Lock()
+	s.cancelRunning(ErrStopping)
+	s.mu.Unlock()
+	last, cancel := context.WithTimeout(ctx, stopTime)
+	s.waitIdle(last)
+	cancel()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for a := range s.running {
+		unfinished = append(unfinished, a.id)
+	}
+	return unfinished
+}

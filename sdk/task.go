@@ -1,0 +1,179 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// task is one attempt in work.
+type task struct {
+	item   *wire.Item
+	emits  []string // kinds that may be emitted
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	stop   context.CancelFunc // of the timeout; nil if there is none
+	sink   sink
+
+	mu      sync.Mutex
+	result  wire.Result // complete once settled
+	settled bool
+	size    int // of what was emitted
+	log     *logTail
+
+	// The sink's.
+	report   *wire.Progress // not yet passed on
+	reported time.Time      // when one was passed on last
+}
+
+// sink takes what a task reports.
+type sink interface {
+	// settled is called once, when result is complete.
+	settled(t *task)
+	progressed(t *task, p *wire.Progress)
+}
+
+func newTask(it *wire.Item, emits []string, s sink) *task {
+	t := &task{item: it, emits: emits, sink: s}
+	t.ctx, t.cancel = context.WithCancelCause(context.Background())
+	return t
+}
+
+// startTimeout begins the time that the attempt may take.
+func (t *task) startTimeout() {
+	if ms := t.item.TimeoutMs; ms > 0 {
+		t.ctx, t.stop = context.WithTimeout(t.ctx, time.Duration(ms)*time.Millisecond)
+	}
+}
+
+// settle ends the attempt; only the first call counts.
+func (t *task) settle(output []byte, err error) {
+	t.mu.Lock()
+	if t.settled {
+		t.mu.Unlock()
+		return
+	}
+	t.settled = true
+	r := &t.result
+	r.Id, r.Attempt, r.LockId, r.Output = t.item.Id, t.item.Attempt, t.item.LockId, output
+	judge(r, t.ctx, err)
+	if p := (*panicError)(nil); errors.As(err, &p) {
+		t.tail().Write(p.stack) // never fails
+	}
+	if t.log != nil {
+		r.Log = t.log.String()
+	}
+	if r.Outcome != wire.Result_OUTCOME_DONE && r.Outcome != wire.Result_OUTCOME_SKIPPED {
+		r.Emit = nil
+	}
+	t.mu.Unlock()
+	if t.stop != nil {
+		t.stop()
+	}
+	t.cancel(nil)
+	t.sink.settled(t)
+}
+
+// emit adds a child to the result.
+func (t *task) emit(c Child) error {
+	w := &wire.Child{Kind: c.Kind, Scope: c.Scope, Key: c.Key, Fingerprint: c.Fingerprint, Priority: int32(c.Priority)}
+	if w.Scope == "" {
+		w.Scope = fmt.Sprintf("%s/%d", t.item.Kind, t.item.Id)
+	}
+	if !c.Due.IsZero() {
+		w.DueUs = c.Due.UnixMicro()
+	}
+	if c.Payload != nil {
+		var err error
+		if w.Payload, err = json.Marshal(c.Payload); err != nil {
+			return fmt.Errorf("emit %s %q: payload: %w", c.Kind, c.Key, err)
+		}
+	}
+	if err := t.checkChild(w); err != nil {
+		return fmt.Errorf("emit %s %q: %w", c.Kind, cleanText(c.Key, 80), err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	size := len(w.Payload) + len(w.Key) + len(w.Scope) + len(w.Fingerprint) + 64
+	switch {
+	case t.settled:
+		return fmt.Errorf("emit %s %q: the attempt has ended", c.Kind, c.Key)
+	case len(t.result.Emit) == wire.MaxEmit:
+		return fmt.Errorf("emit: an attempt may emit %d items", wire.MaxEmit)
+	case t.size+size > wire.MaxEmitBytes:
+		return fmt.Errorf("emit: an attempt may emit %d bytes", wire.MaxEmitBytes)
+	}
+	t.size += size
+	t.result.Emit = append(t.result.Emit, w)
+	return nil
+}
+
+func (t *task) checkChild(c *wire.Child) error {
+	switch {
+	case !slices.Contains(t.emits, c.Kind):
+		return errors.New("the plugin does not declare this kind; add it to Plugin.Emits")
+	case c.Key == "":
+		return errors.New("key is empty")
+	case len(c.Key) > wire.MaxKey:
+		return fmt.Errorf("key has %d bytes, at most %d", len(c.Key), wire.MaxKey)
+	case len(c.Scope) > wire.MaxScope:
+		return fmt.Errorf("scope has %d bytes, at most %d", len(c.Scope), wire.MaxScope)
+	case len(c.Payload) > wire.MaxPayload:
+		return fmt.Errorf("payload has %d bytes, at most %d", len(c.Payload), wire.MaxPayload)
+	case c.Priority < -2 || c.Priority > 2:
+		return fmt.Errorf("priority %d is not between -2 and 2", c.Priority)
+	}
+	for _, s := range []string{c.Key, c.Scope, c.Fingerprint} {
+		if !utf8.ValidString(s) || slices.Contains([]byte(s), 0) {
+			return errors.New("key, scope and fingerprint must be UTF-8 without NUL")
+		}
+	}
+	return nil
+}
+
+// progress passes a report on; how often is the sink's matter.
+func (t *task) progress(done, total int64, unit string) {
+	t.sink.progressed(t, &wire.Progress{
+		Id: t.item.Id, Attempt: t.item.Attempt, Done: done, Total: total, Unit: cleanText(unit, wire.MaxKind),
+	})
+}
+
+// batchContext ends when the timeout is over, or when the last items that are not settled
+// were told to end.
+func batchContext(timeoutMs int64, items []context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	stops := make([]func() bool, len(items))
+	var left atomic.Int64
+	left.Store(int64(len(items)))
+	for i, item := range items {
+		stops[i] = context.AfterFunc(item, func() {
+			// Of a settled item it is context.Canceled.
+			if cause := context.Cause(item); left.Add(-1) == 0 && cause != context.Canceled {
+				cancel(cause)
+			}
+		})
+	}
+	limit := context.CancelFunc(func() {})
+	if timeoutMs > 0 {
+		ctx, limit = context.WithTimeout(ctx, time.Duration(timeoutMs)*time.Millisecond)
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		limit()
+		cancel(nil)
+	}
+}
+
+// logger makes the item's logger.
+func (t *task) logger() *slog.Logger { return slog.New(logHandler{t}) }
