@@ -1,0 +1,321 @@
+package inputs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+const (
+	// young files of folders may still be being written …
+	young = 2 * time.Second
+	// … so they are looked at again after this time, and left out if they have changed.
+	settle = time.Second
+	// mostYoung bounds how many are kept for the second look.
+	mostYoung = 10_000
+)
+
+// isFile says whether a regular file of that name exists.
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// isGlob says whether text that names no file is a pattern.
+func isGlob(text string) bool {
+	return strings.ContainsAny(text, "*?[{") && doublestar.ValidatePathPattern(text)
+}
+
+// checkFile says what is wrong with a file, folder or glob that was named.
+func checkFile(name string) error {
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && isGlob(name):
+		base, _ := doublestar.SplitPattern(filepath.ToSlash(name))
+		if _, err := os.Stat(base); err != nil {
+			return unusable(base, err)
+		}
+		return nil
+	case err != nil:
+		e := unusable(name, err)
+		if link, lerr := os.Lstat(name); lerr == nil && link.Mode()&fs.ModeSymlink != 0 && errors.Is(err, fs.ErrNotExist) {
+			e.Reason = "is a link to something that does not exist"
+		}
+		return e
+	case !info.IsDir() && !info.Mode().IsRegular():
+		return &ArgError{Input: name, Reason: "is neither a file nor a folder", Hint: "a pipe cannot be worked again; write it into a file"}
+	}
+	return nil
+}
+
+// fileIdentity is the key and the version of a file.
+func (s *Source) fileIdentity(name string) (key, fingerprint string, err error) {
+	if err := checkFile(name); err != nil {
+		return "", "", err
+	}
+	info, err := os.Stat(name)
+	if err == nil && info.IsDir() {
+		return "", "", &ArgError{Input: name, Reason: "is a folder, not a file"}
+	}
+	if err == nil {
+		key, err = filepath.Abs(name)
+	}
+	if err == nil {
+		fingerprint, err = s.fingerprint(name, info)
+	}
+	if err != nil {
+		return "", "", unusable(name, err)
+	}
+	return key, fingerprint, nil
+}
+
+func (s *Source) fingerprint(name string, info fs.FileInfo) (string, error) {
+	if !s.Checksum {
+		return fmt.Sprintf("%d-%d", info.Size(), info.ModTime().UnixNano()), nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// file takes a file, a folder or a glob.
+func (r *reader) file(name string, o origin) bool {
+	info, err := os.Stat(name)
+	w := &walk{reader: r, origin: o, seen: map[inode]bool{}}
+	switch {
+	case err == nil && info.IsDir():
+		w.root = name
+		return w.folder(name, ".", info) && w.finish()
+	case errors.Is(err, fs.ErrNotExist) && isGlob(name):
+		return w.glob(name) && w.finish()
+	}
+	n, err := r.item(name)
+	if err != nil {
+		return r.bad(o, err)
+	}
+	return r.found(name, n, o)
+}
+
+// inode names a folder whatever the way to it.
+type inode struct{ device, number uint64 }
+
+// walk goes through one folder or glob that was named.
+type walk struct {
+	*reader
+	origin origin
+	root   string
+	seen   map[inode]bool // folders, so that links in circles end
+	links  []entry        // links to folders, after the folders themselves
+	young  []entry
+	looked time.Time // at the newest of young
+}
+
+// entry is a file or folder as it was seen.
+type entry struct {
+	path, rel string
+	info      fs.FileInfo // following links
+}
+
+func (w *walk) leave(path, reason string) bool { return w.yield(Found{}, &NotTaken{path, reason}) }
+
+// folder takes what is in a folder and below it, in the order of names.
+func (w *walk) folder(path, rel string, info fs.FileInfo) bool {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		id := inode{uint64(st.Dev), st.Ino}
+		if w.seen[id] {
+			return true
+		}
+		w.seen[id] = true
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		if rel == "." {
+			return w.bad(w.origin, unusable(path, err))
+		}
+		return w.leave(path, cause(err))
+	}
+	for _, d := range entries {
+		if err := w.ctx.Err(); err != nil {
+			return w.fatal(err)
+		}
+		if !w.child(filepath.Join(path, d.Name()), filepath.Join(rel, d.Name()), d) {
+			return false
+		}
+	}
+	return true
+}
+
+// child takes one entry of a folder.
+func (w *walk) child(path, rel string, d fs.DirEntry) bool {
+	if reason := unfinished(d.Name()); reason != "" {
+		return w.leave(path, reason)
+	}
+	info, err := os.Stat(path) // follows links
+	switch {
+	case err != nil && d.Type()&fs.ModeSymlink != 0 && errors.Is(err, fs.ErrNotExist):
+		return w.leave(path, "a link to something that does not exist")
+	case err != nil:
+		return w.leave(path, cause(err))
+	case info.IsDir() && w.prunes(filepath.ToSlash(rel)):
+		return w.leave(path, "excluded")
+	case info.IsDir() && d.Type()&fs.ModeSymlink != 0:
+		w.links = append(w.links, entry{path, rel, info})
+		return true
+	case info.IsDir():
+		return w.folder(path, rel, info)
+	case !w.takes(filepath.ToSlash(rel)):
+		return w.leave(path, NoMatch)
+	case !info.Mode().IsRegular():
+		return w.leave(path, "not a regular file")
+	}
+	return w.fresh(entry{path, rel, info})
+}
+
+// glob takes the files that a pattern names; hidden ones only if the pattern says so.
+func (w *walk) glob(pattern string) bool {
+	base, rest := doublestar.SplitPattern(filepath.ToSlash(pattern))
+	w.root = base
+	goOn := true
+	err := doublestar.GlobWalk(os.DirFS(base), rest, func(rel string, d fs.DirEntry) error {
+		path := filepath.Join(base, filepath.FromSlash(rel))
+		info, err := os.Stat(path)
+		switch reason := unfinished(filepath.Base(rel)); {
+		case w.ctx.Err() != nil:
+			goOn = w.fatal(w.ctx.Err())
+		case reason != "" && reason != "hidden":
+			goOn = w.leave(path, reason)
+		case err != nil:
+			goOn = w.leave(path, cause(err))
+		case info.IsDir(): // "a/**" names the folder, too
+		case !info.Mode().IsRegular():
+			goOn = w.leave(path, "not a regular file")
+		case len(w.Rules) > 0 && w.excluded(rel):
+			goOn = w.leave(path, "excluded")
+		default:
+			goOn = w.fresh(entry{path, rel, info})
+		}
+		if !goOn {
+			return fs.SkipAll
+		}
+		return nil
+	}, doublestar.WithNoHidden())
+	if err != nil && goOn {
+		return w.bad(w.origin, unusable(pattern, err))
+	}
+	return goOn
+}
+
+// excluded says whether the rules leave out a file that a glob names.
+func (w *walk) excluded(rel string) bool {
+	out := false
+	for _, r := range w.Rules {
+		if r.matches(rel) {
+			out = r.Exclude
+		}
+	}
+	return out
+}
+
+// fresh takes a file, unless it is so young that it is looked at twice.
+func (w *walk) fresh(e entry) bool {
+	if time.Since(e.info.ModTime()) >= young {
+		return w.take(e)
+	}
+	w.young = append(w.young, e)
+	w.looked = time.Now()
+	if len(w.young) < mostYoung {
+		return true
+	}
+	return w.lookAgain()
+}
+
+// finish takes what was put off.
+func (w *walk) finish() bool {
+	for len(w.links) > 0 {
+		l := w.links[0]
+		w.links = w.links[1:]
+		if !w.folder(l.path, l.rel, l.info) {
+			return false
+		}
+	}
+	return w.lookAgain()
+}
+
+// lookAgain takes the young files that have not changed meanwhile.
+func (w *walk) lookAgain() bool {
+	if len(w.young) == 0 {
+		return true
+	}
+	if err := sleep(w.ctx, time.Until(w.looked.Add(settle))); err != nil {
+		return w.fatal(err)
+	}
+	files := w.young
+	w.young = nil
+	for _, e := range files {
+		now, err := os.Stat(e.path)
+		switch {
+		case err != nil:
+			if !w.leave(e.path, cause(err)) {
+				return false
+			}
+		case now.Size() != e.info.Size() || !now.ModTime().Equal(e.info.ModTime()):
+			if !w.leave(e.path, "still being written") {
+				return false
+			}
+		case !w.take(e):
+			return false
+		}
+	}
+	return true
+}
+
+// take makes an item of a file of a folder; what is wrong with it leaves it out.
+func (w *walk) take(e entry) bool {
+	n := w.Template
+	var err error
+	if n.Key, err = filepath.Abs(e.path); err == nil {
+		n.Fingerprint, err = w.fingerprint(e.path, e.info)
+	}
+	if err == nil {
+		n.Payload, err = w.payload(n.Key)
+	}
+	if err == nil {
+		err = ledger.CheckItem(n)
+	}
+	if err != nil {
+		return w.leave(e.path, cause(err))
+	}
+	n.Source = w.root
+	return w.found(e.path, n, w.origin)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

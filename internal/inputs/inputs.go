@@ -1,0 +1,324 @@
+// Package inputs turns what people name on the command line into items of a kind: files,
+// folders, globs, URLs, lines of text, lists of these, rows of tables.
+//
+// What an input means is decided by the type of the kind's input ([ledger.Input]): of a file
+// the key is its absolute path and the fingerprint its size and time of change, so that a
+// changed file is worked again; of a URL the key is its normal form; of a line it is the
+// trimmed text. The payload is what --set gave, with the input in the field that the plugin
+// named.
+//
+// Nothing is gathered: a list of a million lines is read as it is consumed. What cannot be
+// taken (a bad line of a list, a file of a folder that fits no pattern) comes in the same
+// sequence, as an error of its own type, and does not end it.
+package inputs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Types of input, the values of ledger.Input.Type.
+const (
+	File = "file"
+	URL  = "url"
+	Line = "line"
+)
+
+// Stdin is the name by which standard input is given.
+const Stdin = "-"
+
+// Source is what a command was given.
+type Source struct {
+	// Template is what all items have in common: Kind, Scope, Priority, Again …
+	Template ledger.NewItem
+	// Input is the kind's.
+	Input ledger.Input
+	// Payload is the object that --set made, without the input; may be empty.
+	Payload json.RawMessage
+
+	Args  []string // INPUTs as typed, "-" for a list on stdin
+	From  string   // file with a list of INPUTs, or "-"
+	CSV   string   // file with a table, one item per row, or "-"
+	JSONL string   // file with one object per line, or "-"
+	Key   string   // column of the table that is the input; "" means the payload's input field
+	Rules []Rule   // which files of folders are taken, after Input.Match
+	// Checksum makes the fingerprint of a file its SHA-256.
+	Checksum bool
+	Stdin    io.Reader
+
+	// Parse puts assignments "column=text" over an object, by the payload's schema.
+	Parse func(object []byte, assignments []string) (json.RawMessage, error)
+	// Validate checks a finished payload: each one of a table, else the first.
+	Validate func(payload []byte) error
+}
+
+// Found is one item and the input that it was made of, as given. A password in a URL is left out.
+type Found struct {
+	Input string
+	Item  ledger.NewItem
+}
+
+// NotTaken is a file of a folder, or a folder in it, that was left out. It does not end the sequence.
+type NotTaken struct {
+	Input  string
+	Reason string
+}
+
+func (e *NotTaken) Error() string { return e.Input + ": " + e.Reason }
+
+// NoMatch is the reason for files that no pattern takes.
+const NoMatch = "no match"
+
+// BadLine is a line of a list or a row of a table that makes no item. It does not end the sequence.
+type BadLine struct {
+	File   string // "-" for stdin
+	Line   int    // from 1
+	Reason string
+}
+
+func (e *BadLine) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Reason) }
+
+// ArgError is a mistake in what was typed.
+type ArgError struct {
+	Input  string // what is wrong, as typed
+	Reason string
+	Hint   string // what to do; may be empty
+	Err    error  // the cause, if there is one
+}
+
+func (e *ArgError) Error() string {
+	if e.Input == "" {
+		return e.Reason
+	}
+	return e.Input + ": " + e.Reason
+}
+
+func (e *ArgError) Unwrap() error { return e.Err }
+
+// Check says what is wrong with the command line before anything is done: a file that does
+// not exist, a malformed URL. The error is an *ArgError.
+func (s *Source) Check() error {
+	stdin := 0
+	for _, name := range append([]string{s.From, s.CSV, s.JSONL}, s.Args...) {
+		if name == Stdin {
+			stdin++
+		}
+	}
+	switch {
+	case stdin > 1:
+		return &ArgError{Input: Stdin, Reason: "stdin can be read once only"}
+	case len(s.Args) == 0 && s.From == "" && s.CSV == "" && s.JSONL == "":
+		return &ArgError{Reason: "no INPUT", Hint: "name " + examples(s.Input.Type) + ", or - for a list on stdin"}
+	case s.Key != "" && s.CSV == "" && s.JSONL == "":
+		return &ArgError{Input: "--key " + s.Key, Reason: "names a column, so it goes with --csv or --jsonl"}
+	}
+	if err := s.checkPayload(); err != nil {
+		return err
+	}
+	for _, name := range []string{s.From, s.CSV, s.JSONL} {
+		if name == "" || name == Stdin {
+			continue
+		}
+		if info, err := os.Stat(name); err != nil {
+			return unusable(name, err)
+		} else if info.IsDir() {
+			return &ArgError{Input: name, Reason: "is a folder, not a file"}
+		}
+	}
+	for _, a := range s.Args {
+		if err := s.checkArg(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func examples(inputType string) string {
+	switch inputType {
+	case File:
+		return "files, folders or globs"
+	case URL:
+		return "URLs or a file with a list of them"
+	}
+	return "lines of text"
+}
+
+func (s *Source) checkArg(arg string) error {
+	switch {
+	case arg == Stdin:
+		return nil
+	case s.Input.Type == File:
+		return checkFile(arg)
+	case s.Input.Type == URL && isFile(arg):
+		return nil
+	}
+	n, err := s.item(arg)
+	if err != nil {
+		return err
+	}
+	if err := ledger.CheckItem(n); err != nil {
+		return &ArgError{Input: shorten(s.display(arg)), Reason: err.Error(), Err: err}
+	}
+	return nil
+}
+
+// unusable says why a file that was named cannot be used.
+func unusable(name string, err error) *ArgError {
+	e := &ArgError{Input: name, Reason: cause(err), Err: err}
+	if errors.Is(err, os.ErrNotExist) {
+		e.Reason = "does not exist"
+	}
+	return e
+}
+
+// cause is the error of a file operation without the name, which is said already.
+func cause(err error) string {
+	if pe, ok := errors.AsType[*os.PathError](err); ok {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}
+
+// Items yields what the source holds, in the order given. Errors of type *NotTaken and
+// *BadLine are about one input and the sequence goes on; any other error ends it.
+func (s *Source) Items(ctx context.Context) iter.Seq2[Found, error] {
+	return func(yield func(Found, error) bool) {
+		r := &reader{Source: s, ctx: ctx, yield: yield}
+		for _, a := range s.Args {
+			if !r.arg(a) {
+				return
+			}
+		}
+		_ = (s.From == "" || r.list(s.From)) &&
+			(s.CSV == "" || r.csv(s.CSV)) &&
+			(s.JSONL == "" || r.jsonl(s.JSONL))
+	}
+}
+
+// reader is one run through a source. Its methods return false when the sequence is over.
+type reader struct {
+	*Source
+	ctx   context.Context
+	yield func(Found, error) bool
+	began bool // an item was yielded, so the payload was validated
+}
+
+// fatal ends the sequence.
+func (r *reader) fatal(err error) bool {
+	r.yield(Found{}, err)
+	return false
+}
+
+// origin is where an input stands in a list; the zero value is the command line.
+type origin struct {
+	file string
+	line int
+}
+
+// bad reports an input that makes no item: a line of a list is reported, an argument ends it all.
+func (r *reader) bad(o origin, err error) bool {
+	if o.file == "" {
+		return r.fatal(err)
+	}
+	reason := err.Error()
+	if ae, ok := errors.AsType[*ArgError](err); ok && ae.Hint != "" {
+		reason += " (" + ae.Hint + ")"
+	}
+	return r.yield(Found{}, &BadLine{o.file, o.line, reason})
+}
+
+// arg takes one INPUT of the command line.
+func (r *reader) arg(a string) bool {
+	switch {
+	case a == Stdin:
+		return r.list(Stdin)
+	case r.Input.Type == URL && isFile(a):
+		return r.list(a)
+	}
+	return r.input(a, origin{})
+}
+
+// input takes one INPUT of the command line or of a list.
+func (r *reader) input(text string, o origin) bool {
+	if r.Input.Type == File {
+		return r.file(text, o)
+	}
+	n, err := r.item(text)
+	if err != nil {
+		return r.bad(o, err)
+	}
+	return r.found(text, n, o)
+}
+
+// item makes the item of an input that is not a file.
+func (s *Source) item(text string) (ledger.NewItem, error) {
+	n := s.Template
+	value, err := s.identify(&n, text)
+	if err == nil {
+		n.Payload, err = s.payload(value)
+	}
+	return n, err
+}
+
+// identify sets what names the item, from an input of the kind's type, and returns what the
+// payload says of it.
+func (s *Source) identify(n *ledger.NewItem, text string) (value string, err error) {
+	switch s.Input.Type {
+	case File:
+		n.Key, n.Fingerprint, err = s.fileIdentity(text)
+		return n.Key, err
+	case URL:
+		u, err := ParseURL(text)
+		if err != nil {
+			return "", err
+		}
+		n.Key, n.ShardKey = u.Key(), u.Host()
+		return u.String(), nil
+	}
+	n.Key = trim(text)
+	if n.Key == "" {
+		return "", &ArgError{Input: fmt.Sprintf("%q", shorten(text)), Reason: "is blank"}
+	}
+	return n.Key, nil
+}
+
+// found yields an item after the checks that all items pass.
+func (r *reader) found(input string, n ledger.NewItem, o origin) bool {
+	if o.file != "" {
+		n.Source = fmt.Sprintf("%s:%d", o.file, o.line)
+	}
+	if err := ledger.CheckItem(n); err != nil {
+		return r.bad(o, &ArgError{Input: shorten(r.display(input)), Reason: err.Error(), Err: err})
+	}
+	if !r.began && r.Validate != nil {
+		if err := r.Validate(n.Payload); err != nil {
+			return r.fatal(err)
+		}
+	}
+	r.began = true
+	return r.yield(Found{r.display(input), n}, nil)
+}
+
+// display is an input as it may be shown.
+func (s *Source) display(input string) string {
+	if s.Input.Type == URL {
+		return Redact(input)
+	}
+	return input
+}
+
+// shorten cuts what is shown of an input that is too long.
+func shorten(s string) string {
+	const most = 120
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}

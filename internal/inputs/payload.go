@@ -1,0 +1,81 @@
+package inputs
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// checkPayload refuses a --set of the field that the input fills.
+func (s *Source) checkPayload() error {
+	fields, err := s.fields()
+	if err != nil {
+		return &ArgError{Input: "--set", Reason: err.Error(), Err: err}
+	}
+	if value, given := fields[s.Input.Field]; given && s.Input.Field != "" {
+		return &ArgError{Input: fmt.Sprintf("--set %s=%s", s.Input.Field, value), Reason: "is what INPUT says",
+			Hint: "leave it out and name the input itself"}
+	}
+	return nil
+}
+
+func (s *Source) fields() (map[string]json.RawMessage, error) {
+	fields := map[string]json.RawMessage{}
+	if len(s.Payload) == 0 {
+		return fields, nil
+	}
+	err := json.Unmarshal(s.Payload, &fields)
+	return fields, err
+}
+
+// payload is what --set gave, with the input in its field. The same input and settings give
+// the same bytes: the ledger compares them.
+func (s *Source) payload(input string) ([]byte, error) {
+	rest := bytes.TrimSpace(s.Payload)
+	if s.Input.Field == "" {
+		if len(rest) == 0 || bytes.Equal(rest, []byte("{}")) {
+			return nil, nil
+		}
+		return rest, nil
+	}
+	out := append(quote(s.Input.Field), ':')
+	out = append(append([]byte("{"), out...), quote(input)...)
+	if len(rest) > 2 { // "{…}" with something in it
+		return append(append(out, ','), rest[1:]...), nil
+	}
+	return append(out, '}'), nil
+}
+
+// rowPayload is the payload of a row: its fields over what --set gave, in the order of names.
+// The input goes into its field unless the row has that from another column.
+func (s *Source) rowPayload(row map[string]json.RawMessage, input string) ([]byte, error) {
+	fields, err := s.fields()
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range row {
+		fields[name] = value
+	}
+	if _, own := row[s.Input.Field]; s.Input.Field != "" && (!own || s.column() == s.Input.Field) {
+		fields[s.Input.Field] = quote(input)
+	}
+	if len(fields) == 0 {
+		return nil, nil
+	}
+	payload := ledger.JSON(fields)
+	if s.Validate != nil {
+		err = s.Validate(payload)
+	}
+	return payload, err
+}
+
+// quote is a JSON string in which & < > stand as they are.
+func quote(text string) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(text) // a string can always be encoded
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
