@@ -14,3 +14,10 @@ func TestStore(t *testing.T) {
 		return memory.New(memory.Options{Now: now})
 	})
 }
+
+// TestCompare compares the store with itself: what it finds is in the rules or in the harness.
+func TestCompare(t *testing.T) {
+	storetest.Compare(t, func(t testing.TB, now func() time.Time) ledger.Store {
+		return memory.New(memory.Options{Now: now})
+	})
+}
