@@ -1,0 +1,80 @@
+package ledger
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseFilter(t *testing.T) {
+	now := at("2026-11-20T10:00:00Z")
+	for s, want := range map[string]Filter{
+		"":                             {},
+		"  state:dead  kind:a,b ":      {States: []State{StateDead}, Kinds: []string{"a", "b"}},
+		`error~"not found" key~"a b"`:  {ErrorHas: "not found", KeyHas: "a b"},
+		"key:https://x/?a=b:c":         {Key: "https://x/?a=b:c"},
+		"key:/in/*":                    {Prefix: "/in/"},
+		"scope:":                       {Scopes: []string{""}},
+		"since:2h":                     {Since: now.Add(-2 * time.Hour)},
+		"since:7d":                     {Since: now.Add(-7 * 24 * time.Hour)},
+		"since:2026-11-19T00:00:00Z":   {Since: at("2026-11-19T00:00:00Z")},
+		"id:1,2 agent:host/1 code:dns": {IDs: []int64{1, 2}, Agents: []string{"host/1"}, Codes: []string{"dns"}},
+	} {
+		got, err := ParseFilter(s, now)
+		if err != nil {
+			t.Errorf("%q: %v", s, err)
+		} else if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%q (-want +got):\n%s", s, d)
+		}
+	}
+	for s, part := range map[string]string{
+		"state:broken": `"broken" is no state`, "dead": "not of the form", "stat:dead": `unknown term "stat:"`, "key:": "has no value",
+		"id:x": `"x" is not an id`, `key:"a`: "a quote is not closed", "since:yesterday": "neither a duration", "kind~a": `unknown term "kind~"`,
+	} {
+		_, err := ParseFilter(s, now)
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), part) {
+			t.Errorf("%q: got %v, want %q", s, err, part)
+		}
+	}
+}
+
+func FuzzParseFilter(f *testing.F) {
+	f.Add(`state:dead kind:urlcheck error~"a b" since:2h id:1,2 key:x*`)
+	f.Fuzz(func(t *testing.T, s string) {
+		if _, err := ParseFilter(s, time.Unix(0, 0)); err != nil && !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: %v", s, err)
+		}
+	})
+}
+
+func TestSlot(t *testing.T) {
+	// First two bytes of SHA-256, modulo 1024: "" is e3b0…, "abc" is ba78….
+	for key, want := range map[string]int{"": 0xe3b0 & 1023, "abc": 0xba78 & 1023} {
+		if got := Slot(key); got != want {
+			t.Errorf("slot of %q is %d, want %d", key, got, want)
+		}
+	}
+}
+
+func TestCutText(t *testing.T) {
+	for _, c := range []struct{ in, head, tail string }{{"abc", "abc", "abc"}, {"äöü", "ä", "ü"}, {"abcdef", "abc", "def"}, {"", "", ""}} {
+		if h, l := head(c.in, 3), tail(c.in, 3); h != c.head || l != c.tail {
+			t.Errorf("%q: head %q, tail %q", c.in, h, l)
+		}
+	}
+}
+
+func TestDelayHasACap(t *testing.T) {
+	k := Kind{Backoff: Backoff{Base: time.Second, Cap: time.Minute}}
+	for n, want := range map[int]time.Duration{1: 2 * time.Second, 3: 8 * time.Second, 6: time.Minute, 31: time.Minute, 1000: time.Minute} {
+		if got := k.delay(n, 1); got != want {
+			t.Errorf("after %d failures: %v, want %v", n, got, want)
+		}
+		if got := k.delay(n, 0); got != 0 {
+			t.Errorf("after %d failures, lucky: %v", n, got)
+		}
+	}
+}
