@@ -1,0 +1,137 @@
+package urlcheck
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+)
+
+const maxURL = 8 << 10 // bytes
+
+// parseURL reads a URL that can be checked; base is what a redirect may be relative to.
+func parseURL(base *url.URL, ref string) (*url.URL, error) {
+	if len(ref) > maxURL {
+		return nil, fmt.Errorf("longer than %d bytes", maxURL)
+	}
+	u, err := base.Parse(strings.TrimSpace(ref))
+	if err != nil {
+		if inner, ok := errors.AsType[*url.Error](err); ok {
+			err = inner.Err // without the URL, which may hold a password
+		}
+		return nil, err
+	}
+	switch {
+	case u.Scheme == "":
+		return nil, errors.New("no scheme: write https://…")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fmt.Errorf("scheme %.40q: only http and https can be checked", u.Scheme)
+	case u.Hostname() == "":
+		return nil, errors.New("no host")
+	}
+	name, err := hostname(u.Hostname())
+	if err != nil {
+		return nil, err
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return nil, fmt.Errorf("port %.20q: not between 1 and 65535", port)
+		}
+	}
+	u.Host = strings.Replace(u.Host, u.Hostname(), name, 1)
+	u.Fragment, u.RawFragment = "", ""
+	return u, nil
+}
+
+// hostname brings a host into the one form that is looked up and compared. A host that ends
+// in a number is an IPv4 address to some resolvers in spellings such as 0x7f.1 or 2130706433,
+// so only the plain spelling is let through.
+func hostname(name string) (string, error) {
+	if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		ascii, err := idna.Lookup.ToASCII(name)
+		if err != nil {
+			return "", fmt.Errorf("host %.100q: not an international domain name", name)
+		}
+		name = ascii
+	}
+	name = strings.ToLower(name)
+	if _, err := netip.ParseAddr(name); err == nil {
+		return name, nil
+	}
+	last := strings.TrimSuffix(name, ".")
+	last = last[strings.LastIndexByte(last, '.')+1:]
+	hex, isHex := strings.CutPrefix(last, "0x")
+	if last != "" && strings.Trim(last, "0123456789") == "" || isHex && strings.Trim(hex, "0123456789abcdef") == "" {
+		return "", fmt.Errorf("host %.100q: write an IPv4 address as four decimal numbers", name)
+	}
+	return name, nil
+}
+
+// authority names the host for politeness: with its port, also if that is the default.
+func authority(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// special is what is not public among IPv4 addresses and inside 2000::/3, by IANA's
+// special-purpose registries; and one address at which a cloud answers its machines only.
+var special = prefixes(
+	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+	"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
+	"198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+	"168.63.129.16/32",
+	"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
+)
+
+var (
+	globalUnicast = netip.MustParsePrefix("2000::/3")
+	nat64         = netip.MustParsePrefix("64:ff9b::/96")
+)
+
+func prefixes(list ...string) []netip.Prefix {
+	out := make([]netip.Prefix, len(list))
+	for i, s := range list {
+		out[i] = netip.MustParsePrefix(s)
+	}
+	return out
+}
+
+// public says whether everybody may reach the address. IPv4 inside IPv6, mapped or for NAT64,
+// counts as the IPv4 address.
+func public(a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	if nat64.Contains(a) {
+		b := a.As16()
+		a = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	if a.Is6() && !globalUnicast.Contains(a) {
+		return false
+	}
+	return !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// privateError says that addr was not dialled.
+type privateError struct{ addr string }
+
+func (e *privateError) Error() string {
+	return fmt.Sprintf("%s is not a public address; to check such links use --with allow_private=true", e.addr)
+}
+
+// refusePrivate is a net.Dialer's Control: it sees the address that is about to be dialled.
+func refusePrivate(_, address string, _ syscall.RawConn) error {
+	if ap, err := netip.ParseAddrPort(address); err != nil || !public(ap.Addr()) {
+		return &privateError{addr: address}
+	}
+	return nil
+}

@@ -1,0 +1,323 @@
+package urlcheck
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	maxRedirects   = 10
+	maxHeader      = 256 << 10        // bytes of a response's headers
+	connectTimeout = 10 * time.Second // for a connection, and again for TLS on it
+	maxText        = 200              // bytes of what a server writes into the output
+)
+
+// checker checks URLs. It is safe for concurrent use.
+type checker struct {
+	cfg       Config
+	proxied   bool
+	dialer    *net.Dialer
+	transport *http.Transport
+	hosts     *hosts
+}
+
+func newChecker(cfg *Config) (*checker, error) {
+	proxy, err := cfg.proxyURL()
+	if err != nil {
+		return nil, err
+	}
+	c := &checker{
+		cfg:     *cfg,
+		proxied: proxy != nil,
+		dialer:  &net.Dialer{Timeout: min(connectTimeout, cfg.Deadline)},
+		hosts:   newHosts(cfg.PerHost, cfg.Interval),
+	}
+	if !cfg.AllowPrivate && !c.proxied { // a proxy itself is where the operator put it
+		c.dialer.Control = refusePrivate
+	}
+	c.transport = &http.Transport{
+		DialContext:            c.dialer.DialContext,
+		TLSClientConfig:        &tls.Config{},
+		TLSHandshakeTimeout:    min(connectTimeout, cfg.Deadline),
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true, // nothing is unpacked, so nothing can blow up
+		MaxResponseHeaderBytes: maxHeader,
+		MaxIdleConns:           256,
+		MaxIdleConnsPerHost:    cfg.PerHost,
+		IdleConnTimeout:        15 * time.Second,
+	}
+	if c.proxied {
+		c.transport.Proxy = http.ProxyURL(proxy)
+		c.transport.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, res *http.Response) error {
+			if res.StatusCode == http.StatusOK {
+				return nil
+			}
+			return transient("proxy", fmt.Errorf("the proxy answers %s", res.Status))
+		}
+	}
+	return c, nil
+}
+
+// check checks one URL. The output is good whatever the error, which is nil if the URL was
+// accepted, *failure if not, *busy if it was not its turn, else the cause with which ctx ended.
+func (c *checker) check(ctx context.Context, in In) (Out, error) {
+	v := &visit{checker: c, left: c.cfg.Deadline}
+	defer v.leave()
+	err := v.follow(ctx, in)
+	return v.out, err
+}
+
+// visit is one check under way.
+type visit struct {
+	*checker
+	accept []statusRange
+	left   time.Duration // of the deadline
+	seat   *seat         // at the host that is asked
+	out    Out
+}
+
+// follow asks for the URL and for what it redirects to.
+func (v *visit) follow(ctx context.Context, in In) error {
+	var err error
+	if v.accept, err = parseAccept(in.Accept); err != nil {
+		return permanent("bad_accept", err)
+	}
+	u, err := parseURL(&url.URL{}, in.URL)
+	if err != nil {
+		return permanent("bad_url", err)
+	}
+	for {
+		v.out.FinalURL = u.Redacted()
+		res, err := v.ask(ctx, u)
+		switch {
+		case err != nil:
+			return err
+		case v.accepted(res):
+			return nil
+		case !isRedirect(res):
+			f := notAccepted(res)
+			v.seat.closeFor(f.after)
+			return f
+		}
+		if u, err = v.redirect(u, res); err != nil {
+			return err
+		}
+	}
+}
+
+// redirect is where res leads to from u.
+func (v *visit) redirect(u *url.URL, res *http.Response) (*url.URL, error) {
+	location := res.Header.Get("Location")
+	if location == "" {
+		return nil, permanent("bad_redirect", fmt.Errorf("status %d without a Location", res.StatusCode))
+	}
+	to, err := parseURL(u, location)
+	if err != nil {
+		return nil, permanent("bad_redirect", fmt.Errorf("redirect to %.100q: %w", location, err))
+	}
+	v.out.Redirects = append(v.out.Redirects, Hop{URL: u.Redacted(), Status: res.StatusCode})
+	back := to.Redacted()
+	if slices.ContainsFunc(v.out.Redirects, func(h Hop) bool { return h.URL == back }) {
+		return nil, permanent("redirect_loop", fmt.Errorf("redirect loop: %s leads back to %s", u.Redacted(), back))
+	}
+	if len(v.out.Redirects) > maxRedirects {
+		return nil, permanent("too_many_redirects", fmt.Errorf("more than %d redirects", maxRedirects))
+	}
+	return to, nil
+}
+
+// ask asks for u with HEAD and, if that does not settle it, with GET.
+func (v *visit) ask(ctx context.Context, u *url.URL) (*http.Response, error) {
+	if v.proxied && !v.cfg.AllowPrivate { // the proxy dials, so here is the last place to judge
+		if addr, err := netip.ParseAddr(u.Hostname()); err == nil && !public(addr) {
+			return nil, permanent("private_address", &privateError{addr: u.Host})
+		}
+	}
+	if err := v.enter(ctx, authority(u)); err != nil {
+		return nil, err
+	}
+	res, connected, err := v.request(ctx, http.MethodHead, u, v.cfg.Deadline/3)
+	switch {
+	case err != nil && (!connected || ctx.Err() != nil):
+		return nil, err
+	case err == nil && (v.accepted(res) || isRedirect(res)):
+		return res, nil
+	case err == nil && (res.StatusCode == http.StatusTooManyRequests || retryAfter(res.Header) > 0):
+		return res, nil
+	}
+	res, _, err = v.request(ctx, http.MethodGet, u, v.left)
+	return res, err
+}
+
+// request makes one request, without following redirects. Connected says whether the failure
+// of the request came after the connection was made.
+func (v *visit) request(ctx context.Context, method string, u *url.URL, limit time.Duration) (res *http.Response, connected bool, err error) {
+	if err := v.seat.turn(ctx); err != nil {
+		return nil, false, err
+	}
+	began := time.Now()
+	defer func() { v.left -= time.Since(began) }()
+	limited, cancel := context.WithTimeout(ctx, min(limit, v.left))
+	defer cancel()
+	var gotConn, noHandshake atomic.Bool
+	limited = httptrace.WithClientTrace(limited, &httptrace.ClientTrace{
+		GotConn:          func(httptrace.GotConnInfo) { gotConn.Store(true) },
+		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { noHandshake.Store(err != nil) },
+	})
+	req := (&http.Request{Method: method, URL: u, Header: http.Header{
+		"User-Agent": {v.cfg.UserAgent},
+		"Accept":     {"*/*"},
+	}}).WithContext(limited)
+	if u.User != nil {
+		password, _ := u.User.Password()
+		req.SetBasicAuth(u.User.Username(), password)
+	}
+	v.out.Method = method
+	res, err = v.transport.RoundTrip(req)
+	if err == nil {
+		v.out.ResponseMS = float64(time.Since(began).Microseconds()) / 1000
+		v.record(res)
+		v.drain(res)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, true, context.Cause(ctx)
+	case err != nil:
+		if limited.Err() != nil {
+			err = errDeadline
+		}
+		if cert, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+			v.out.TLS = describe(cert.UnverifiedCertificates)
+		}
+		return nil, gotConn.Load(), classify(err, noHandshake.Load())
+	}
+	return res, true, nil
+}
+
+// record keeps what the headers say.
+func (v *visit) record(res *http.Response) {
+	v.out.Status = res.StatusCode
+	v.out.Protocol = res.Proto
+	v.out.ContentType = clip(res.Header.Get("Content-Type"))
+	v.out.ContentLength, v.out.TLS = nil, nil
+	if res.ContentLength >= 0 {
+		v.out.ContentLength = &res.ContentLength
+	}
+	if res.TLS != nil {
+		v.out.TLS = describe(res.TLS.PeerCertificates)
+	}
+}
+
+// drain reads the body, if there is one to read, and closes it. After 101 it is the bare
+// connection, which knows no deadline.
+func (v *visit) drain(res *http.Response) {
+	defer res.Body.Close()
+	v.out.Note = ""
+	if res.Request.Method == http.MethodHead || res.StatusCode == http.StatusSwitchingProtocols || isRedirect(res) && !v.accepted(res) {
+		return
+	}
+	if res.ContentLength > v.cfg.MaxBody {
+		v.out.Note = fmt.Sprintf("body of %d bytes not read: over max_body", res.ContentLength)
+		return
+	}
+	n, err := io.Copy(io.Discard, io.LimitReader(res.Body, v.cfg.MaxBody+1))
+	switch {
+	case err != nil:
+		v.out.Note = clip(fmt.Sprintf("body broke off after %d bytes: %v", n, err))
+	case n > v.cfg.MaxBody:
+		v.out.Note = fmt.Sprintf("body read up to %d bytes only: over max_body", v.cfg.MaxBody)
+	case res.ContentLength < 0:
+		v.out.ContentLength = &n
+	}
+}
+
+// enter takes a place at the host, unless the visit has it already.
+func (v *visit) enter(ctx context.Context, name string) (err error) {
+	if v.seat != nil && v.seat.name == name {
+		return nil
+	}
+	v.leave()
+	v.seat, err = v.hosts.enter(ctx, name)
+	return err
+}
+
+func (v *visit) leave() {
+	if v.seat != nil {
+		v.seat.leave()
+		v.seat = nil
+	}
+}
+
+func (v *visit) accepted(res *http.Response) bool {
+	return slices.ContainsFunc(v.accept, func(r statusRange) bool {
+		return r.low <= res.StatusCode && res.StatusCode <= r.high
+	})
+}
+
+func isRedirect(res *http.Response) bool {
+	switch res.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	}
+	return false
+}
+
+// statusRange is a range of status codes, both ends included.
+type statusRange struct{ low, high int }
+
+func parseAccept(list []string) ([]statusRange, error) {
+	if len(list) == 0 {
+		return nil, errors.New("accept is empty: then no answer is fine")
+	}
+	out := make([]statusRange, len(list))
+	for i, s := range list {
+		first, last, isRange := strings.Cut(s, "-")
+		if !isRange {
+			last = first
+		}
+		low, err1 := strconv.Atoi(strings.TrimSpace(first))
+		high, err2 := strconv.Atoi(strings.TrimSpace(last))
+		if err1 != nil || err2 != nil || low < 100 || high > 999 || low > high {
+			return nil, fmt.Errorf("accept %.40q: write status codes as 404 or 200-299", s)
+		}
+		out[i] = statusRange{low, high}
+	}
+	return out, nil
+}
+
+// describe shortens a certificate chain to what people ask for; it may be empty.
+func describe(chain []*x509.Certificate) *Cert {
+	if len(chain) == 0 {
+		return nil
+	}
+	leaf := chain[0]
+	out := &Cert{
+		DaysLeft: int(math.Floor(time.Until(leaf.NotAfter).Hours() / 24)),
+		NotAfter: leaf.NotAfter.UTC(),
+		Issuer:   clip(cmp.Or(leaf.Issuer.CommonName, leaf.Issuer.String())),
+	}
+	for _, name := range leaf.DNSNames[:min(len(leaf.DNSNames), 10)] {
+		out.Names = append(out.Names, clip(name))
+	}
+	return out
+}
+
+// clip shortens what a server wrote.
+func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxText)], "") }

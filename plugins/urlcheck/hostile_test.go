@@ -1,0 +1,237 @@
+package urlcheck
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// drip writes s again and again, a little at a time, until the other side hangs up.
+func drip(conn net.Conn, s string) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for range tick.C {
+		if _, err := io.WriteString(conn, s); err != nil {
+			return
+		}
+	}
+}
+
+// flood writes s as fast as it can until the other side hangs up.
+func flood(conn net.Conn, s string) {
+	block := []byte(strings.Repeat(s, 1+32<<10/len(s)))
+	for {
+		if _, err := conn.Write(block); err != nil {
+			return
+		}
+	}
+}
+
+// say writes s and leaves the connection open until the other side hangs up.
+func say(conn net.Conn, s string) {
+	_, _ = io.WriteString(conn, s)
+	_, _ = io.Copy(io.Discard, conn)
+}
+
+// refuseHead answers HEAD with 405 and hands GET to get.
+func refuseHead(get func(net.Conn)) func(net.Conn) {
+	return func(conn net.Conn) {
+		for {
+			switch request(conn) {
+			case "":
+				return
+			case http.MethodHead:
+				_, _ = io.WriteString(conn, "HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n")
+			default:
+				get(conn)
+				return
+			}
+		}
+	}
+}
+
+// afterRequest reads a request first.
+func afterRequest(talk func(net.Conn)) func(net.Conn) {
+	return func(conn net.Conn) {
+		if request(conn) != "" {
+			talk(conn)
+		}
+	}
+}
+
+func TestHostileServers(t *testing.T) {
+	const deadline = 600 * time.Millisecond
+	var bomb bytes.Buffer
+	zip := gzip.NewWriter(&bomb)
+	_, _ = zip.Write(make([]byte, 16<<20))
+	_ = zip.Close()
+	ok := "HTTP/1.1 200 OK\r\n"
+	for _, tt := range []struct {
+		name  string
+		https bool
+		talk  func(net.Conn)
+		code  string
+		note  string
+	}{
+		{"closes after accept", false, func(net.Conn) {}, "reset", ""},
+		{"closes after the request", false, afterRequest(func(net.Conn) {}), "reset", ""},
+		{"resets", false, afterRequest(func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) }), "reset", ""},
+		{"closes within the headers", false, afterRequest(func(c net.Conn) { _, _ = io.WriteString(c, ok+"X: y") }), "reset", ""},
+		{"never answers", false, afterRequest(func(c net.Conn) { say(c, "") }), "timeout", ""},
+		{"drips headers", false, afterRequest(func(c net.Conn) { _, _ = io.WriteString(c, ok+"X: "); drip(c, "y") }), "timeout", ""},
+		{"drips header lines", false, afterRequest(func(c net.Conn) { _, _ = io.WriteString(c, ok); drip(c, "X: y\r\n") }), "timeout", ""},
+		{"header without an end", false, afterRequest(func(c net.Conn) { _, _ = io.WriteString(c, ok+"X: "); flood(c, "y") }), "bad_response", ""},
+		{"headers without an end", false, afterRequest(func(c net.Conn) { _, _ = io.WriteString(c, ok); flood(c, "X: y\r\n") }), "bad_response", ""},
+		{"10 MB of headers", false, afterRequest(func(c net.Conn) {
+			say(c, ok+"X: "+strings.Repeat("y", 10<<20)+"\r\nContent-Length: 0\r\n\r\n")
+		}), "bad_response", ""},
+		{"flood of 1xx", false, afterRequest(func(c net.Conn) { flood(c, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n") }), "bad_response", ""},
+		{"drips 1xx", false, afterRequest(func(c net.Conn) { drip(c, "HTTP/1.1 102 Processing\r\n\r\n") }), "timeout", ""},
+		{"not HTTP", false, func(c net.Conn) { say(c, "SSH-2.0-OpenSSH_9.9\r\n") }, "bad_response", ""},
+		{"not HTTP, without an end", false, func(c net.Conn) { flood(c, "\x00\xff") }, "bad_response", ""},
+		{"bad status", false, afterRequest(func(c net.Conn) { say(c, "HTTP/1.1 OK\r\n\r\n") }), "bad_response", ""},
+		{"two lengths", false, afterRequest(func(c net.Conn) { say(c, ok+"Content-Length: 1\r\nContent-Length: 2\r\n\r\n") }), "bad_response", ""},
+		{"switches protocols", false, afterRequest(func(c net.Conn) {
+			say(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
+		}), "http_101", ""},
+		{"body after HEAD", false, afterRequest(func(c net.Conn) { _, _ = io.WriteString(c, ok+"\r\n"); flood(c, "body") }), "", ""},
+		{"body without an end", false, refuseHead(func(c net.Conn) { _, _ = io.WriteString(c, ok+"\r\n"); flood(c, "body") }), "", "up to 1048576 bytes only"},
+		{"chunks without an end", false, refuseHead(func(c net.Conn) {
+			_, _ = io.WriteString(c, ok+"Transfer-Encoding: chunked\r\n\r\n")
+			flood(c, "4\r\nbody\r\n")
+		}), "", "up to 1048576 bytes only"},
+		{"drips the body", false, refuseHead(func(c net.Conn) { _, _ = io.WriteString(c, ok+"\r\n"); drip(c, "b") }), "", "body broke off"},
+		{"announces a huge body", false, refuseHead(func(c net.Conn) { say(c, ok+"Content-Length: 9000000000000\r\n\r\n") }), "", "9000000000000 bytes not read"},
+		{"body breaks off", false, refuseHead(func(c net.Conn) { _, _ = io.WriteString(c, ok+"Content-Length: 9\r\n\r\nfour") }), "", "broke off after 4 bytes"},
+		{"gzip bomb", false, refuseHead(func(c net.Conn) {
+			_, _ = io.WriteString(c, ok+"Content-Encoding: gzip\r\nConnection: close\r\n\r\n"+bomb.String())
+		}), "", ""},
+		{"TLS without an end", true, func(c net.Conn) { say(c, "") }, "timeout", ""},
+		{"TLS closes", true, afterHello(func(net.Conn) {}), "reset", ""},
+		{"TLS alert", true, afterHello(func(c net.Conn) { say(c, "\x15\x03\x01\x00\x02\x02\x28") }), "tls", ""},
+		{"TLS is noise", true, func(c net.Conn) { flood(c, "noise") }, "tls", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			cfg := defaults()
+			cfg.Deadline = deadline
+			c := open(t, cfg)
+			url := "http://" + raw(t, tt.talk)
+			if tt.https {
+				url = strings.Replace(url, "http", "https", 1)
+			}
+			began := time.Now()
+			out, err := c.check(t.Context(), fine(url))
+			if took := time.Since(began); took > 5*deadline {
+				t.Errorf("took %s with a deadline of %s", took, deadline)
+			}
+			if code(err) != tt.code || !strings.Contains(out.Note, tt.note) || tt.note == "" && out.Note != "" {
+				t.Errorf("got %q (%v), note %q; want %q with %q", code(err), err, out.Note, tt.code, tt.note)
+			}
+			if err != nil && len(err.Error()) > 400 {
+				t.Errorf("error of %d bytes", len(err.Error()))
+			}
+		})
+	}
+}
+
+// afterHello reads the beginning of a TLS handshake first.
+func afterHello(talk func(net.Conn)) func(net.Conn) {
+	return func(conn net.Conn) {
+		if _, err := io.ReadFull(conn, make([]byte, 64)); err == nil {
+			talk(conn)
+		}
+	}
+}
+
+func TestHostileHTTP2(t *testing.T) {
+	const deadline = 600 * time.Millisecond
+	ca := newCA(t)
+	config := &tls.Config{
+		Certificates: []tls.Certificate{ca.issue("127.0.0.1", time.Now().Add(time.Hour))},
+		NextProtos:   []string{"h2"},
+	}
+	for _, tt := range []struct {
+		name string
+		talk func(fr *http2.Framer, stream uint32)
+		code string
+	}{
+		{"never answers", func(fr *http2.Framer, _ uint32) {}, "timeout"},
+		{"flood of pings", func(fr *http2.Framer, _ uint32) {
+			for fr.WritePing(false, [8]byte{}) == nil {
+			}
+		}, "timeout"},
+		{"headers without an end", func(fr *http2.Framer, stream uint32) {
+			_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: fields(":status", "200")})
+			block := fields("x", strings.Repeat("y", 8<<10))
+			for fr.WriteContinuation(stream, false, block) == nil {
+			}
+		}, "bad_response"},
+		{"flood of 1xx", func(fr *http2.Framer, stream uint32) {
+			block := fields(":status", "103", "x", strings.Repeat("y", 8<<10))
+			for fr.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block, EndHeaders: true}) == nil {
+			}
+		}, "timeout"}, // HEAD is given up; then GET has no answer on the same connection
+		{"goes away", func(fr *http2.Framer, stream uint32) {
+			_ = fr.WriteGoAway(stream, http2.ErrCodeEnhanceYourCalm, []byte("go away"))
+			_ = fr.WriteRSTStream(stream, http2.ErrCodeEnhanceYourCalm)
+		}, "bad_response"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			addr := raw(t, func(conn net.Conn) {
+				secure := tls.Server(conn, config)
+				if _, err := io.ReadFull(secure, make([]byte, len(http2.ClientPreface))); err != nil {
+					return
+				}
+				fr := http2.NewFramer(secure, secure)
+				_ = fr.WriteSettings()
+				for {
+					f, err := fr.ReadFrame()
+					if err != nil {
+						return
+					}
+					if h, ok := f.(*http2.HeadersFrame); ok {
+						var wg sync.WaitGroup
+						wg.Go(func() { _, _ = io.Copy(io.Discard, secure) }) // whatever the client says
+						tt.talk(fr, h.StreamID)
+						wg.Wait()
+						return
+					}
+				}
+			})
+			cfg := defaults()
+			cfg.Deadline = deadline
+			c := open(t, cfg)
+			c.transport.TLSClientConfig.RootCAs = ca.pool
+			began := time.Now()
+			_, err := c.check(t.Context(), fine("https://"+addr))
+			if took := time.Since(began); took > 5*deadline {
+				t.Errorf("took %s with a deadline of %s", took, deadline)
+			}
+			if code(err) != tt.code {
+				t.Errorf("got %q (%v), want %q", code(err), err, tt.code)
+			}
+		})
+	}
+}
+
+// fields is a header block.
+func fields(pairs ...string) []byte {
+	var buf bytes.Buffer
+	enc := hpack.NewEncoder(&buf)
+	for i := 0; i < len(pairs); i += 2 {
+		_ = enc.WriteField(hpack.HeaderField{Name: pairs[i], Value: pairs[i+1]})
+	}
+	return buf.Bytes()
+}

@@ -1,0 +1,190 @@
+package urlcheck
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+const (
+	patience  = time.Second     // a check that is likely to wait longer is snoozed
+	maxSnooze = 5 * time.Minute // a host's pace may change, so no promise reaches further
+)
+
+// hosts keeps the process polite: at most limit checks at a time per host, and at least
+// interval between two requests to it.
+type hosts struct {
+	limit    int
+	interval time.Duration
+
+	mu     sync.Mutex
+	byName map[string]*host
+	sweep  int // number of hosts at which idle ones are forgotten
+}
+
+type host struct {
+	places           *semaphore.Weighted
+	running, waiting int
+	next             time.Time     // no request starts earlier, for interval's sake
+	closed           time.Time     // the server wants to be left alone until then
+	promised         time.Time     // when the check that was snoozed last may come back
+	hold             time.Duration // how long a check keeps its place: moving average
+	moved            time.Time     // when a place was last taken or given back
+}
+
+// seat is a place at a host, held by one check.
+type seat struct {
+	of    *hosts
+	host  *host
+	name  string
+	since time.Time
+}
+
+// busy says that a check had better come again after wait.
+type busy struct {
+	name string
+	wait time.Duration
+}
+
+func (b *busy) Error() string { return fmt.Sprintf("waits for its turn at %s", b.name) }
+
+func newHosts(limit int, interval time.Duration) *hosts {
+	return &hosts{limit: limit, interval: interval, byName: map[string]*host{}, sweep: 1024}
+}
+
+// enter takes a place at the host, waiting up to patience for it. The error is *busy, or the
+// cause with which ctx ended.
+func (hs *hosts) enter(ctx context.Context, name string) (*seat, error) {
+	hs.mu.Lock()
+	h, now := hs.get(name), time.Now()
+	if hs.expected(h, now) > patience {
+		defer hs.mu.Unlock()
+		return nil, hs.snooze(h, name, now)
+	}
+	h.waiting++
+	hs.mu.Unlock()
+
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := h.places.Acquire(limited, 1)
+
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	h.waiting--
+	now = time.Now()
+	switch {
+	case err == nil:
+		h.running++
+		h.moved = now
+		return &seat{of: hs, host: h, name: name, since: now}, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	return nil, hs.snooze(h, name, now)
+}
+
+// get finds the host or makes it, and now and then forgets those of which there is nothing
+// to remember.
+func (hs *hosts) get(name string) *host {
+	if h := hs.byName[name]; h != nil {
+		return h
+	}
+	if len(hs.byName) >= hs.sweep {
+		now := time.Now()
+		for n, h := range hs.byName {
+			if h.running+h.waiting == 0 && h.next.Before(now) && h.closed.Before(now) && h.promised.Before(now) {
+				delete(hs.byName, n)
+			}
+		}
+		hs.sweep = 2*len(hs.byName) + 1024
+	}
+	h := &host{places: semaphore.NewWeighted(int64(hs.limit)), moved: time.Now()}
+	hs.byName[name] = h
+	return h
+}
+
+// pace is the time from one check's start at h to the next one's while its places are taken.
+// If no check has come to an end for long, the pace is at least that slow.
+func (hs *hosts) pace(h *host, now time.Time) time.Duration {
+	hold := h.hold
+	if h.running >= hs.limit {
+		hold = max(hold, now.Sub(h.moved))
+	}
+	return max(hold/time.Duration(hs.limit), hs.interval)
+}
+
+// expected is how long a check that comes now is likely to wait.
+func (hs *hosts) expected(h *host, now time.Time) time.Duration {
+	places := time.Duration(max(0, h.running+h.waiting+1-hs.limit)) * hs.pace(h, now)
+	turns := h.next.Sub(now) + time.Duration(h.waiting)*hs.interval
+	return max(places, turns, h.closed.Sub(now))
+}
+
+// snooze promises a turn after everybody to whom one was promised before.
+func (hs *hosts) snooze(h *host, name string, now time.Time) *busy {
+	from := later(now.Add(patience), later(h.next, h.closed))
+	due := later(h.promised, from).Add(hs.pace(h, now))
+	if limit := from.Add(maxSnooze); due.After(limit) {
+		due = limit
+	}
+	h.promised = due
+	return &busy{name: name, wait: due.Sub(now)}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// turn waits until the next request to the host may start. The error is *busy, or the cause
+// with which ctx ended.
+func (s *seat) turn(ctx context.Context) error {
+	hs, h := s.of, s.host
+	hs.mu.Lock()
+	now := time.Now()
+	if h.closed.Sub(now) > patience {
+		defer hs.mu.Unlock()
+		return hs.snooze(h, s.name, now)
+	}
+	start := later(now, later(h.next, h.closed))
+	h.next = start.Add(hs.interval)
+	hs.mu.Unlock()
+	if !start.After(now) {
+		return nil
+	}
+	timer := time.NewTimer(start.Sub(now))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// closeFor keeps every check away from the host for d.
+func (s *seat) closeFor(d time.Duration) {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	s.host.closed = later(s.host.closed, time.Now().Add(d))
+}
+
+// leave gives the place back.
+func (s *seat) leave() {
+	hs, h := s.of, s.host
+	hs.mu.Lock()
+	h.running--
+	h.moved = time.Now()
+	held := h.moved.Sub(s.since)
+	if h.hold == 0 {
+		h.hold = held
+	}
+	h.hold += (held - h.hold) / 4
+	hs.mu.Unlock()
+	h.places.Release(1)
+}

@@ -1,0 +1,428 @@
+package urlcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// village is a network in memory, so that a whole list can be checked on a clock that only
+// moves when everybody waits.
+type village struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (v *village) Accept() (net.Conn, error) {
+	select {
+	case c := <-v.conns:
+		return c, nil
+	case <-v.done:
+		return nil, net.ErrClosed
+	}
+}
+func (v *village) Close() error   { close(v.done); return nil }
+func (v *village) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (v *village) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case v.conns <- server:
+		return client, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// inVillage runs test in a bubble with a checker for which every host is served by h.
+func inVillage(t *testing.T, cfg Config, h http.HandlerFunc, test func(t *testing.T, c *checker)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		v := &village{conns: make(chan net.Conn), done: make(chan struct{})}
+		srv := &http.Server{Handler: h}
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = srv.Serve(v) })
+		c, err := newChecker(&cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.transport.DialContext = v.dial
+		test(t, c)
+		c.transport.CloseIdleConnections()
+		_ = srv.Close()
+		wg.Wait()
+	})
+}
+
+// work does what ledgerd does with a list: n places, and what is snoozed comes back when it is
+// due, first due first. It returns the number of snoozes.
+func workList(t *testing.T, c *checker, places int, urls []string) (snoozes int) {
+	t.Helper()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	type item struct {
+		url string
+		due time.Time
+	}
+	var backlog []item
+	for _, u := range urls {
+		backlog = append(backlog, item{url: u})
+	}
+	// next takes the item that is due first, nil if none is due, and says when one will be.
+	next := func() (it *item, wait time.Duration, left int) {
+		mu.Lock()
+		defer mu.Unlock()
+		first := -1
+		for i := range backlog {
+			if first < 0 || backlog[i].due.Before(backlog[first].due) {
+				first = i
+			}
+		}
+		if first < 0 {
+			return nil, 0, 0
+		}
+		if wait := time.Until(backlog[first].due); wait > 0 {
+			return nil, wait, len(backlog)
+		}
+		got := backlog[first]
+		backlog = append(backlog[:first], backlog[first+1:]...)
+		return &got, 0, len(backlog) + 1
+	}
+	running := 0
+	for range places {
+		wg.Go(func() {
+			for {
+				it, wait, left := next()
+				switch {
+				case left == 0:
+					mu.Lock()
+					idle := running == 0
+					mu.Unlock()
+					if idle {
+						return
+					}
+					time.Sleep(time.Second) // as often as ledgerd polls
+					continue
+				case it == nil:
+					time.Sleep(min(wait, time.Second))
+					continue
+				}
+				mu.Lock()
+				running++
+				mu.Unlock()
+				_, err := c.check(t.Context(), fine(it.url))
+				mu.Lock()
+				running--
+				b, isBusy := errors.AsType[*busy](err)
+				switch {
+				case isBusy:
+					if b.wait <= 0 || b.wait > maxSnooze+time.Minute {
+						t.Errorf("%s: snoozed for %s", it.url, b.wait)
+					}
+					snoozes++
+					backlog = append(backlog, item{it.url, time.Now().Add(b.wait)})
+				case err != nil:
+					t.Errorf("%s: %v", it.url, err)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return snoozes
+}
+
+// counter notes how many requests run at once and when they started, by host.
+type counter struct {
+	mu      sync.Mutex
+	now     map[string]int
+	most    map[string]int
+	starts  map[string][]time.Time
+	answers time.Duration // how long an answer takes
+}
+
+func newCounter(answers time.Duration) *counter {
+	return &counter{now: map[string]int{}, most: map[string]int{}, starts: map[string][]time.Time{}, answers: answers}
+}
+
+func (c *counter) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	c.now[r.Host]++
+	c.most[r.Host] = max(c.most[r.Host], c.now[r.Host])
+	c.starts[r.Host] = append(c.starts[r.Host], time.Now())
+	c.mu.Unlock()
+	time.Sleep(c.answers)
+	c.mu.Lock()
+	c.now[r.Host]--
+	c.mu.Unlock()
+}
+
+func list(n int, hosts ...string) (urls []string) {
+	for _, h := range hosts {
+		for i := range n {
+			urls = append(urls, fmt.Sprintf("http://%s/%d", h, i))
+		}
+	}
+	return urls
+}
+
+func TestPerHost(t *testing.T) {
+	cfg := defaults()
+	cfg.PerHost = 3
+	count := newCounter(100 * time.Millisecond)
+	inVillage(t, cfg, count.ServeHTTP, func(t *testing.T, c *checker) {
+		began := time.Now()
+		snoozes := workList(t, c, 64, list(300, "a.test", "b.test"))
+		took := time.Since(began)
+		for _, h := range []string{"a.test", "b.test"} {
+			if count.most[h] != 3 || len(count.starts[h]) != 300 {
+				t.Errorf("%s: %d requests, %d at once; want 300, 3 at once", h, len(count.starts[h]), count.most[h])
+			}
+		}
+		// 300 checks of 100 ms, three at a time, are 10 s of work for either host.
+		if took > 20*time.Second || snoozes > 2*600 {
+			t.Errorf("took %s and %d snoozes, want about 10 s and one snooze per item at most", took, snoozes)
+		}
+		t.Logf("took %s, %d snoozes", took, snoozes)
+	})
+}
+
+func TestInterval(t *testing.T) {
+	cfg := defaults()
+	cfg.Interval = 700 * time.Millisecond
+	count := newCounter(50 * time.Millisecond)
+	inVillage(t, cfg, func(w http.ResponseWriter, r *http.Request) {
+		count.ServeHTTP(w, r)
+		if r.Method == http.MethodHead { // so that every check needs two requests
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		}
+	}, func(t *testing.T, c *checker) {
+		began := time.Now()
+		snoozes := workList(t, c, 16, list(50, "a.test"))
+		took := time.Since(began)
+		starts := count.starts["a.test"]
+		for i := 1; i < len(starts); i++ {
+			if gap := starts[i].Sub(starts[i-1]); gap < cfg.Interval {
+				t.Errorf("request %d came %s after the one before, want %s", i, gap, cfg.Interval)
+			}
+		}
+		if len(starts) != 100 {
+			t.Errorf("%d requests, want 100", len(starts))
+		}
+		t.Logf("took %s, %d snoozes; 99 intervals are %s", took, snoozes, 99*cfg.Interval)
+		if took > 2*99*cfg.Interval || snoozes > 500 {
+			t.Errorf("took %s and %d snoozes", took, snoozes)
+		}
+	})
+}
+
+// A host that hangs does not keep others waiting, though the list is sorted by host and every
+// place is taken by the first host at the start.
+func TestSlowHostDoesNotBlockOthers(t *testing.T) {
+	cfg := defaults()
+	var lastFast time.Time
+	var mu sync.Mutex
+	inVillage(t, cfg, func(_ http.ResponseWriter, r *http.Request) {
+		if r.Host == "slow.test" {
+			time.Sleep(9 * time.Second)
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+		mu.Lock()
+		lastFast = time.Now()
+		mu.Unlock()
+	}, func(t *testing.T, c *checker) {
+		began := time.Now()
+		snoozes := workList(t, c, 8, list(40, "slow.test", "b.test", "c.test"))
+		if took := lastFast.Sub(began); took > 30*time.Second {
+			t.Errorf("the fast hosts were done after %s, want within seconds; the slow one took %s", took, time.Since(began))
+		} else {
+			t.Logf("fast hosts done after %s, all after %s, %d snoozes", took, time.Since(began), snoozes)
+		}
+	})
+}
+
+func TestRetryAfter(t *testing.T) {
+	for _, tt := range []struct {
+		status int
+		header func() string
+		after  time.Duration
+	}{
+		{429, func() string { return "30" }, 30 * time.Second},
+		{503, func() string { return "120" }, 2 * time.Minute},
+		{500, func() string { return "5" }, 5 * time.Second},
+		{429, func() string { return time.Now().Add(90 * time.Second).UTC().Format(http.TimeFormat) }, 90 * time.Second},
+		{503, func() string { return time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat) }, 0},
+		{429, func() string { return "0" }, 0},
+		{429, func() string { return "" }, 0},
+		{429, func() string { return "soon" }, 0},
+		{429, func() string { return "-5" }, 0},
+		{429, func() string { return "7200" }, time.Hour},
+		{429, func() string { return "99999999999999999999999999" }, time.Hour},
+		{429, func() string { return "Fri, 31 Dec 9999 23:59:59 GMT" }, time.Hour},
+		{404, func() string { return "30" }, 0},
+	} {
+		var header string
+		requests := 0
+		inVillage(t, defaults(), func(w http.ResponseWriter, r *http.Request) {
+			requests++
+			if r.Host == "other.test" {
+				return
+			}
+			w.Header().Set("Retry-After", header)
+			w.WriteHeader(tt.status)
+		}, func(t *testing.T, c *checker) {
+			header = tt.header()
+			_, err := c.check(t.Context(), fine("http://a.test/1"))
+			f, ok := errors.AsType[*failure](err)
+			if !ok || f.code != fmt.Sprintf("http_%d", tt.status) || f.after != tt.after {
+				t.Fatalf("%d %q: got %+v, want to wait %s", tt.status, header, err, tt.after)
+			}
+			before := requests
+			_, err = c.check(t.Context(), fine("http://a.test/2"))
+			b, isBusy := errors.AsType[*busy](err)
+			if wantBusy := tt.after > patience; isBusy != wantBusy || isBusy && (b.wait < tt.after || requests != before) {
+				t.Errorf("%d %q: the next URL of the host got %v after %d requests", tt.status, header, err, requests-before)
+			}
+			if _, err := c.check(t.Context(), fine("http://other.test/")); err != nil {
+				t.Errorf("another host: %v", err)
+			}
+			time.Sleep(tt.after)
+			before = requests
+			if _, err := c.check(t.Context(), fine("http://a.test/3")); requests == before {
+				t.Errorf("%d %q: the host is not asked after %s: %v", tt.status, header, tt.after, err)
+			}
+		})
+	}
+}
+
+// A server that says nothing to HEAD is asked with GET in time; one that never says anything
+// costs the deadline and no more.
+func TestDeadline(t *testing.T) {
+	hang := func(_ http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Host == "get.test" && r.Method == http.MethodGet:
+		case r.Host == "late.test" && r.Method == http.MethodGet:
+			time.Sleep(19 * time.Second)
+		default:
+			<-r.Context().Done()
+		}
+	}
+	for host, want := range map[string]struct {
+		code string
+		took time.Duration
+	}{
+		"get.test": {"", 10 * time.Second}, "late.test": {"", 29 * time.Second}, "never.test": {"timeout", 30 * time.Second},
+	} {
+		inVillage(t, defaults(), hang, func(t *testing.T, c *checker) {
+			began := time.Now()
+			_, err := c.check(t.Context(), fine("http://"+host))
+			if took := time.Since(began); code(err) != want.code || took != want.took {
+				t.Errorf("%s: got %q after %s, want %q after %s", host, code(err), took, want.code, want.took)
+			}
+		})
+	}
+}
+
+// The deadline is for all hops together.
+func TestDeadlineOverRedirects(t *testing.T) {
+	inVillage(t, defaults(), func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(7 * time.Second)
+		http.Redirect(w, r, r.URL.Path+"x", http.StatusFound)
+	}, func(t *testing.T, c *checker) {
+		began := time.Now()
+		out, err := c.check(t.Context(), fine("http://a.test/"))
+		if took := time.Since(began); code(err) != "timeout" || took != 30*time.Second || len(out.Redirects) != 4 {
+			t.Errorf("got %q after %s and %d hops, want timeout after 30s and 4", code(err), took, len(out.Redirects))
+		}
+	})
+}
+
+func TestSnoozesAreSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hs := newHosts(2, time.Second)
+		seat, err := hs.enter(t.Context(), "a.test:80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := seat.turn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		seat.closeFor(time.Minute)
+		seat.leave()
+		last := time.Minute
+		for i := range 1000 {
+			_, err := hs.enter(t.Context(), "a.test:80")
+			b, ok := errors.AsType[*busy](err)
+			switch {
+			case !ok:
+				t.Fatalf("enter %d: %v", i, err)
+			case i < 200 && b.wait != last+time.Second:
+				t.Fatalf("snooze %d is for %s, the one before for %s: want a second more", i, b.wait, last)
+			case b.wait > maxSnooze+time.Minute:
+				t.Fatalf("snooze %d is for %s", i, b.wait)
+			}
+			last = b.wait
+		}
+	})
+}
+
+func TestIdleHostsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hs := newHosts(2, time.Second)
+		held, err := hs.enter(t.Context(), "held.test:80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20_000 {
+			seat, err := hs.enter(t.Context(), fmt.Sprintf("%d.test:80", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			seat.leave()
+			time.Sleep(time.Millisecond)
+		}
+		if n := len(hs.byName); n > 5000 {
+			t.Errorf("%d hosts are remembered", n)
+		}
+		if hs.byName["held.test:80"] != held.host {
+			t.Error("a host with a check under way was forgotten")
+		}
+		held.leave()
+	})
+}
+
+// Waiting for a place ends with the context's cause, and the place goes to somebody else.
+func TestWaitingIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hs := newHosts(1, 0)
+		first, err := hs.enter(t.Context(), "a.test:80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		why := errors.New("not wanted any more")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		got := make(chan error)
+		go func() {
+			_, err := hs.enter(ctx, "a.test:80")
+			got <- err
+		}()
+		synctest.Wait()
+		cancel(why)
+		if err := <-got; !errors.Is(err, why) {
+			t.Errorf("got %v, want the cause", err)
+		}
+		first.leave()
+		next, err := hs.enter(t.Context(), "a.test:80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		next.leave()
+	})
+}

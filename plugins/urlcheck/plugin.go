@@ -1,0 +1,152 @@
+package urlcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/url"
+	"slices"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/ledgerd/ledgerd/sdk"
+)
+
+const doc = `Checks that URLs answer: status, redirects, certificate, response time.
+
+    ledgerd run urlcheck links.txt
+    ledgerd run urlcheck links.txt --set accept=200-299,401
+    ledgerd run urlcheck intranet.txt --with allow_private=true
+
+Asks with HEAD and, where that is refused, with GET; follows up to 10 redirects; at most two
+checks at a time per host. A URL that is not accepted has failed with its class as code:
+` + "`http_404`, `no_such_host`, `tls_expired`, `timeout`, `private_address`" + ` and so on. What can help is
+tried again, after ` + "`Retry-After`" + ` if the server asks for it.
+
+Addresses that are not public are refused unless ` + "`allow_private`" + ` is set.
+`
+
+// Config is what this machine allows; the package comment has the whole story.
+type Config struct {
+	AllowPrivate bool          `json:"allow_private" default:"false" doc:"also check private, loopback and other special addresses"`
+	PerHost      int           `json:"per_host" default:"2" schema:"min=1,max=1000" doc:"checks at a time per host"`
+	Interval     time.Duration `json:"interval" default:"0s" doc:"shortest time between two requests to a host, up to 1m"`
+	Deadline     time.Duration `json:"deadline" default:"30s" doc:"for one URL, redirects included, waiting for the host's turn not; 100ms to 10m"`
+	MaxBody      int64         `json:"max_body" default:"1048576" schema:"min=0,max=1073741824" doc:"bytes of a body that are read"`
+	Proxy        string        `json:"proxy" default:"" doc:"URL of a proxy: http, https or socks5; the environment is never looked at"`
+	UserAgent    string        `json:"user_agent" default:"ledgerd-urlcheck/0.1 (+https://github.com/ledgerd/ledgerd)" schema:"minLength=1" doc:"sent with every request"`
+
+	checker *checker
+}
+
+// In is what is to be done.
+type In struct {
+	URL    string   `json:"url" input:"url" doc:"what to check, http or https"`
+	Accept []string `json:"accept" default:"[\"200-299\"]" doc:"status codes that are fine, such as 404 or 200-299"`
+}
+
+// Out is what a check found, whether the URL was accepted or not.
+type Out struct {
+	Status        int     `json:"status,omitempty" doc:"of the last answer"`
+	FinalURL      string  `json:"final_url,omitempty" doc:"the URL asked last, after redirects"`
+	Method        string  `json:"method,omitempty" doc:"HEAD or GET: which one decided"`
+	Protocol      string  `json:"protocol,omitempty" doc:"HTTP/1.1 or HTTP/2.0"`
+	ContentType   string  `json:"content_type,omitempty" doc:"as the server says it"`
+	ContentLength *int64  `json:"content_length,omitempty" doc:"bytes, absent if unknown"`
+	ResponseMS    float64 `json:"response_ms,omitempty" doc:"milliseconds from the last request to its answer's headers"`
+	Redirects     []Hop   `json:"redirects,omitempty" doc:"the hops before final_url"`
+	TLS           *Cert   `json:"tls,omitempty" doc:"the certificate of the last https answer, or the one that was refused"`
+	Note          string  `json:"note,omitempty" doc:"what was odd and did not decide"`
+}
+
+// Hop is one redirect.
+type Hop struct {
+	URL    string `json:"url" doc:"what was asked"`
+	Status int    `json:"status" doc:"the redirect that it answered"`
+}
+
+// Cert is a server's certificate, in short.
+type Cert struct {
+	DaysLeft int       `json:"days_left" doc:"whole days until it expires, negative if it has"`
+	NotAfter time.Time `json:"not_after" doc:"when it expires"`
+	Names    []string  `json:"names,omitempty" doc:"whom it is for, at most 10"`
+	Issuer   string    `json:"issuer,omitempty" doc:"who signed it"`
+}
+
+// Validate refuses what cannot work, before the first item.
+func (c *Config) Validate() error {
+	switch {
+	case c.Interval < 0 || c.Interval > time.Minute:
+		return fmt.Errorf("interval: %s is not between 0s and 1m", c.Interval)
+	case c.Deadline < 100*time.Millisecond || c.Deadline > 10*time.Minute:
+		return fmt.Errorf("deadline: %s is not between 100ms and 10m", c.Deadline)
+	case !httpguts.ValidHeaderFieldValue(c.UserAgent):
+		return errors.New("user_agent: has characters that HTTP headers cannot carry")
+	}
+	_, err := c.proxyURL()
+	return err
+}
+
+// proxyURL is nil without a proxy.
+func (c *Config) proxyURL() (*url.URL, error) {
+	if c.Proxy == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(c.Proxy)
+	if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) {
+		return nil, errors.New("proxy: not a URL like http://proxy.example:3128 (http, https or socks5)")
+	}
+	return u, nil
+}
+
+// Open makes the pool of connections that all items share. net/http tells the standard logger
+// what servers send unasked, up to 4 KiB of their choice each time: nobody wants that on
+// stderr, and in this process nothing else uses that logger.
+func (c *Config) Open(context.Context) error {
+	log.SetOutput(io.Discard)
+	var err error
+	c.checker, err = newChecker(c)
+	return err
+}
+
+// Close ends idle connections.
+func (c *Config) Close() error {
+	c.checker.transport.CloseIdleConnections()
+	return nil
+}
+
+// Plugin is the urlcheck plugin. It needs no timeout of its own: every check ends by its
+// deadline.
+func Plugin() *sdk.Plugin {
+	p := sdk.New("urlcheck", "0.1.0", work)
+	p.Doc = doc
+	p.Concurrency = 64
+	return p
+}
+
+func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
+	out, err := cfg.checker.check(ctx, it.Payload)
+	return out, report(err)
+}
+
+// report puts the outcome of a check into the words of the SDK.
+func report(err error) error {
+	if b, ok := errors.AsType[*busy](err); ok {
+		return sdk.Snooze(b.wait, b.Error())
+	}
+	f, ok := errors.AsType[*failure](err)
+	if !ok {
+		return err
+	}
+	coded := sdk.Code(f.code, f)
+	switch {
+	case !f.retry:
+		return sdk.Permanent(coded)
+	case f.after > 0:
+		return sdk.RetryAfter(f.after, coded)
+	}
+	return coded
+}
