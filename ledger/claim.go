@@ -134,4 +134,10 @@ func Crashed(text string) Result {
 type Ending struct {
 	Lease  *Lease
 	Result Result
+
+	// Finish sets these where it returns no error, in the slice that it was given: how the attempt
+	// was written down, which may be another outcome than reported (a failure of an item that was
+	// to be cancelled is cancelled), and where the item stands by it.
+	Recorded Outcome
+	State    State
 }

@@ -102,8 +102,12 @@ func (e Every) Start(t time.Time) time.Time {
 		us := t.UnixMicro()
 		return time.UnixMicro(us - (us%s+s)%s).UTC()
 	case e.spec == "hour":
-		return l.Add(-time.Duration(l.Minute())*time.Minute - time.Duration(l.Second())*time.Second -
-			time.Duration(l.Nanosecond())).UTC()
+		// A clock change that is not of a whole hour cuts an hour short.
+		start := fullHour(l)
+		if change, _ := l.ZoneBounds(); start.Before(change) {
+			start = change
+		}
+		return start.UTC()
 	case e.spec == "week":
 		return startOfDay(l, -(int(l.Weekday())+6)%7).UTC()
 	}
@@ -115,6 +119,11 @@ func startOfDay(t time.Time, days int) time.Time {
 	return instant(t.Year(), t.Month(), t.Day()+days, 0, 0, t.Location())
 }
 
+// fullHour is t with its local minutes taken off.
+func fullHour(t time.Time) time.Time {
+	return t.Add(-time.Duration(t.Minute())*time.Minute - time.Duration(t.Second())*time.Second - time.Duration(t.Nanosecond()))
+}
+
 // after is the start of the period after the one that starts at p.
 func (e Every) after(p time.Time) time.Time {
 	l := p.In(e.zone)
@@ -124,7 +133,11 @@ func (e Every) after(p time.Time) time.Time {
 	case e.step > 0:
 		return p.Add(e.step)
 	case e.spec == "hour":
-		return p.Add(time.Hour)
+		next := fullHour(l).Add(time.Hour)
+		if _, change := l.ZoneBounds(); !change.IsZero() && change.Before(next) {
+			next = change
+		}
+		return next.UTC()
 	case e.spec == "week":
 		return startOfDay(l, 7).UTC()
 	}

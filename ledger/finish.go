@@ -62,6 +62,11 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending) []error {
 			return l.failPending(errs, pending, err)
 		}
 		l.drop(pending, fast, landed)
+		for i := range e {
+			if _, left := pending[e[i].Lease.ref()]; errs[i] == nil && !left {
+				e[i].Recorded, e[i].State = results[i].Outcome, StateDone
+			}
+		}
 	}
 	if len(pending) == 0 {
 		return errs
@@ -138,15 +143,26 @@ func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, er
 			ch := r.settle(res, tx.Now(), l.jitter())
 			c = &ch
 		case r != nil && r.lateReport(ls):
-			c = r.settleLate(ls, res, tx.Now(), l.jitter())
+			if c = r.settleLate(ls, res, tx.Now(), l.jitter()); c == nil {
+				e[i].Recorded, e[i].State = r.Last.Outcome, StateDoubt
+			}
 		default:
-			if errs[i], err = landedBefore(tx, ls, res.Outcome); err != nil {
+			a, err := landedBefore(tx, ls, res.Outcome)
+			if err != nil {
 				return nil, err
+			}
+			if a == nil {
+				errs[i] = ErrLeaseLost
+				continue
+			}
+			if e[i].Recorded = a.Outcome; r != nil {
+				e[i].State = r.State()
 			}
 		}
 		if c == nil {
 			continue
 		}
+		e[i].Recorded, e[i].State = c.Attempt.Outcome, c.state()
 		changes = append(changes, *c)
 		delete(recs, ls.ID) // a second ending of the same item in one batch is refused
 		if c.Work != nil && c.Work.State == StateReady {
@@ -202,19 +218,30 @@ func (r *Record) settleLate(ls *Lease, res Result, now time.Time, jitter float64
 	return &c
 }
 
-// landedBefore is nil if this lease has ended with this outcome already: an answer got lost,
-// or the caller asks twice.
-func landedBefore(tx Tx, ls *Lease, out Outcome) (verdict, err error) {
+// landedBefore is the attempt as which this lease has ended with this outcome already, because an
+// answer got lost or the caller asks twice; nil if it has not.
+func landedBefore(tx Tx, ls *Lease, out Outcome) (*Attempt, error) {
 	attempts, err := tx.Attempts(ls.ID)
 	if err != nil {
 		return nil, err
 	}
-	for _, a := range attempts {
+	for i, a := range attempts {
 		if a.LockID == ls.LockID.String() && a.Attempt >= ls.Attempt && recordedAs(a, out) {
-			return nil, nil
+			return &attempts[i], nil
 		}
 	}
-	return ErrLeaseLost, nil
+	return nil, nil
+}
+
+// state is where a change that ends an attempt leaves the item.
+func (c *Change) state() State {
+	switch {
+	case c.Work != nil:
+		return c.Work.State
+	case c.Attempt.Outcome == OutcomeCancelled:
+		return StateCancelled
+	}
+	return StateDone
 }
 
 // recordedAs says whether a report may have been written down as this attempt; see settle.
