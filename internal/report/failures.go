@@ -1,0 +1,120 @@
+package report
+
+import (
+	"cmp"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Failures groups failed items by cause: their code and their message without what differs
+// from item to item (its key, numbers, long ids). It keeps a bounded number of causes and a few
+// examples of each, however many items there are.
+type Failures struct {
+	groups map[cause]*Failure
+}
+
+type cause struct{ code, message string }
+
+// Failure is one cause. Message is that of the first item.
+type Failure struct {
+	Code     string    `json:"code"`
+	Message  string    `json:"message"`
+	Count    int64     `json:"count"`
+	Share    float64   `json:"share"` // of all failures, 0 … 1
+	Examples []Example `json:"examples"`
+}
+
+// Example is one item of a cause.
+type Example struct {
+	ID    int64  `json:"id"`
+	Key   string `json:"key"`
+	Error string `json:"error"`
+}
+
+const (
+	maxCauses   = 1000
+	maxExamples = 3
+)
+
+// rest is the cause of what comes after maxCauses.
+var rest = cause{"", "other causes"}
+
+// Add counts one failed item.
+func (f *Failures) Add(id int64, key, code, message string) {
+	if f.groups == nil {
+		f.groups = map[cause]*Failure{}
+	}
+	c := cause{code, normalise(message, key)}
+	g := f.groups[c]
+	if g == nil && len(f.groups) >= maxCauses {
+		c, code, message = rest, rest.code, rest.message
+		g = f.groups[c]
+	}
+	if g == nil {
+		g = &Failure{Code: code, Message: message}
+		f.groups[c] = g
+	}
+	g.Count++
+	if len(g.Examples) < maxExamples {
+		g.Examples = append(g.Examples, Example{id, key, message})
+	}
+}
+
+// List is the causes, the most frequent first.
+func (f *Failures) List() []Failure {
+	list := make([]Failure, 0, len(f.groups))
+	var total int64
+	for _, g := range f.groups {
+		list = append(list, *g)
+		total += g.Count
+	}
+	for i := range list {
+		list[i].Share = float64(list[i].Count) / float64(total)
+	}
+	slices.SortFunc(list, func(a, b Failure) int {
+		return cmp.Or(-cmp.Compare(a.Count, b.Count), strings.Compare(a.Code, b.Code), strings.Compare(a.Message, b.Message))
+	})
+	return list
+}
+
+var (
+	hex    = regexp.MustCompile(`\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\b[0-9a-fA-F]{8,}\b`)
+	number = regexp.MustCompile(`[0-9]+([.,:][0-9]+)*`)
+)
+
+// normalise is a message without what is particular to one item.
+func normalise(message, key string) string {
+	message, _, _ = strings.Cut(message, "\n")
+	for _, name := range []string{key, filepath.Base(key)} {
+		if len(name) > 2 { // a shorter one is part of other words
+			message = strings.ReplaceAll(message, name, "KEY")
+		}
+	}
+	message = hex.ReplaceAllString(message, "N")
+	return number.ReplaceAllString(message, "N")
+}
+
+// shownCauses is how many causes a table has; the rest is one line.
+const shownCauses = 10
+
+// Table writes the causes for people: how many, which, an example and what the message's
+// further lines say about it. name shortens a key.
+func (p *Printer) Table(failures []Failure, name func(key string) string) error {
+	t := table{indent: "  "}
+	for i, f := range failures {
+		if i == shownCauses && len(failures) > shownCauses+1 {
+			var left int64
+			for _, g := range failures[i:] {
+				left += g.Count
+			}
+			t.add([]string{Count(left) + " ×", "", "of " + Count(int64(len(failures)-i)) + " further causes", "", ""})
+			break
+		}
+		message, more, _ := strings.Cut(f.Message, "\n")
+		t.add([]string{Count(f.Count) + " ×", f.Code, message, name(f.Examples[0].Key), strings.TrimSpace(more)})
+	}
+	t.alignRight(0)
+	return t.write(p.Out, p.Width)
+}

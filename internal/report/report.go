@@ -1,0 +1,337 @@
+// Package report writes what the command line tells: rows as a table, JSON, JSON lines or CSV,
+// and failures grouped by cause.
+//
+// A row is a struct; its json tags are the names of the columns in every format, so there is
+// one contract. Tables are for people: local time, no borders, cut to the terminal. The other
+// formats are for programs: times in UTC with microseconds, nothing cut.
+//
+// Text that comes from outside (a path, an error quoting a web page) cannot move the cursor of
+// whoever reads it: tables and messages show control characters as escapes.
+package report
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Format of output.
+type Format string
+
+// The formats.
+const (
+	Table Format = "table"
+	JSON  Format = "json"  // one value at the end
+	JSONL Format = "jsonl" // one object per line, as it happens
+	CSV   Format = "csv"
+)
+
+// Formats are all formats.
+var Formats = []Format{Table, JSON, JSONL, CSV}
+
+// Printer writes to one output in one format.
+type Printer struct {
+	Out     io.Writer
+	Format  Format
+	Columns []string // asked for, of tables and CSV; nil means the command's own choice
+	UTC     bool     // tables show UTC instead of local time
+	Width   int      // of the terminal, in cells; 0 means that lines are not cut
+}
+
+// Time is a time in a row. In JSON it is RFC 3339 in UTC with microseconds, null if zero.
+type Time time.Time
+
+// MarshalJSON implements json.Marshaler.
+func (t Time) MarshalJSON() ([]byte, error) {
+	if time.Time(t).IsZero() {
+		return []byte("null"), nil
+	}
+	return []byte(`"` + t.String() + `"`), nil
+}
+
+// String is the time as JSON and CSV have it, "" if zero.
+func (t Time) String() string {
+	if time.Time(t).IsZero() {
+		return ""
+	}
+	return time.Time(t).UTC().Format("2006-01-02T15:04:05.000000Z")
+}
+
+// Bytes is a payload or an output in a row: itself if it is JSON, else {"base64": …}.
+type Bytes []byte
+
+// MarshalJSON implements json.Marshaler.
+func (b Bytes) MarshalJSON() ([]byte, error) {
+	switch {
+	case len(b) == 0:
+		return []byte("null"), nil
+	case json.Valid(b):
+		return b, nil
+	}
+	return json.Marshal(map[string][]byte{"base64": b})
+}
+
+// column finds values of one name in rows of one type.
+type column struct {
+	name  string
+	index []int    // of the field
+	path  []string // below it, in JSON
+}
+
+// columns resolves names, by default all fields in their order. A name may go on below a field
+// that holds JSON: "output.status".
+func columns(t reflect.Type, names []string) ([]column, error) {
+	var all []column
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous || !f.IsExported() || name == "" || name == "-" {
+			continue
+		}
+		all = append(all, column{name: name, index: f.Index})
+	}
+	if names == nil {
+		return all, nil
+	}
+	var chosen []column
+	for _, n := range names {
+		top, below, nested := strings.Cut(n, ".")
+		i := slices.IndexFunc(all, func(c column) bool { return c.name == top })
+		if i < 0 {
+			known := make([]string, len(all))
+			for i, c := range all {
+				known[i] = c.name
+			}
+			return nil, &ColumnError{n, known}
+		}
+		c := column{name: n, index: all[i].index}
+		if nested {
+			c.path = strings.Split(below, ".")
+		}
+		chosen = append(chosen, c)
+	}
+	return chosen, nil
+}
+
+// ColumnError is a column that the rows do not have.
+type ColumnError struct {
+	Name  string
+	Known []string
+}
+
+func (e *ColumnError) Error() string {
+	return fmt.Sprintf("no column %q; there are %s", e.Name, strings.Join(e.Known, ", "))
+}
+
+// text is the value of a column as tables and CSV show it.
+func (c column) text(row reflect.Value, p *Printer) string {
+	v := row.FieldByIndex(c.index)
+	if c.path != nil {
+		raw, err := json.Marshal(v.Interface())
+		if err != nil {
+			return ""
+		}
+		return below(raw, c.path)
+	}
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return ""
+		}
+		v = v.Elem()
+	}
+	switch x := v.Interface().(type) {
+	case Time:
+		if p.Format == Table {
+			return p.Local(time.Time(x))
+		}
+		return x.String()
+	case Bytes:
+		if len(x) == 0 {
+			return ""
+		}
+	case []string:
+		if p.Format == Table || x == nil {
+			return strings.Join(x, ", ")
+		}
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return v.String()
+	case reflect.Int, reflect.Int64, reflect.Int16:
+		return strconv.FormatInt(v.Int(), 10)
+	case reflect.Bool:
+		return strconv.FormatBool(v.Bool())
+	case reflect.Float64:
+		return strconv.FormatFloat(v.Float(), 'f', -1, 64)
+	}
+	raw, _ := json.Marshal(v.Interface())
+	return string(raw)
+}
+
+// Local is a time as tables show it, "" if zero.
+func (p *Printer) Local(t time.Time) string {
+	switch {
+	case t.IsZero():
+		return ""
+	case p.UTC:
+		return t.UTC().Format("2006-01-02 15:04:05Z")
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+// below follows a path into JSON and gives what is there as text.
+func below(raw json.RawMessage, path []string) string {
+	for _, name := range path {
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(raw, &fields) != nil {
+			return ""
+		}
+		raw = fields[name]
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil { // also null, which is ""
+		return text
+	}
+	return string(raw)
+}
+
+// Rows writes rows one after the other.
+type Rows[T any] struct {
+	p       *Printer
+	columns []column
+	table   *table
+	csv     *csv.Writer
+	n       int
+}
+
+// NewRows begins. Tables have the given columns, unless others were asked for; nil means all
+// there are. JSON has everything, always.
+func NewRows[T any](p *Printer, tableColumns, csvColumns []string) (*Rows[T], error) {
+	r := &Rows[T]{p: p}
+	names := p.Columns
+	if names == nil && p.Format == Table {
+		names = tableColumns
+	} else if names == nil && p.Format == CSV {
+		names = csvColumns
+	}
+	var err error
+	if r.columns, err = columns(reflect.TypeFor[T](), names); err != nil {
+		return nil, err
+	}
+	header := make([]string, len(r.columns))
+	for i, c := range r.columns {
+		header[i] = c.name
+	}
+	switch p.Format {
+	case Table:
+		r.table = &table{header: header}
+	case CSV:
+		r.csv = csv.NewWriter(p.Out)
+		err = r.csv.Write(header)
+	case JSON:
+		_, err = io.WriteString(p.Out, "[")
+	}
+	return r, err
+}
+
+// Write adds a row. JSON lines and CSV are written at once.
+func (r *Rows[T]) Write(row T) error {
+	r.n++
+	switch r.p.Format {
+	case JSON, JSONL:
+		text, err := marshal(row)
+		if err != nil {
+			return err
+		}
+		lead := ""
+		if r.p.Format == JSON {
+			text = bytes.TrimSuffix(text, []byte("\n"))
+			if lead = ",\n "; r.n == 1 {
+				lead = "\n "
+			}
+		}
+		_, err = io.WriteString(r.p.Out, lead+string(text))
+		return err
+	}
+	cells := make([]string, len(r.columns))
+	for i, c := range r.columns {
+		cells[i] = c.text(reflect.ValueOf(row), r.p)
+	}
+	if r.p.Format == Table {
+		r.table.add(cells)
+		return nil
+	}
+	if err := r.csv.Write(cells); err != nil {
+		return err
+	}
+	r.csv.Flush()
+	return r.csv.Error()
+}
+
+// Len is how many rows were written.
+func (r *Rows[T]) Len() int { return r.n }
+
+// Close writes what is left. A table without rows is nothing at all.
+func (r *Rows[T]) Close() error {
+	switch r.p.Format {
+	case JSON:
+		_, err := io.WriteString(r.p.Out, map[bool]string{true: "]\n", false: "\n]\n"}[r.n == 0])
+		return err
+	case Table:
+		return r.table.write(r.p.Out, r.p.Width)
+	case CSV:
+		r.csv.Flush()
+		return r.csv.Error()
+	}
+	return nil
+}
+
+// List writes all rows and returns how many.
+func List[T any](p *Printer, rows iter.Seq2[T, error], tableColumns ...string) (int, error) {
+	w, err := NewRows[T](p, tableColumns, nil)
+	if err != nil {
+		return 0, err
+	}
+	for row, err := range rows {
+		if err != nil {
+			return w.n, err
+		}
+		if err := w.Write(row); err != nil {
+			return w.n, err
+		}
+	}
+	return w.n, w.Close()
+}
+
+// Object writes one value as JSON: on one line, or for people to read where the format is JSON.
+func (p *Printer) Object(v any) error {
+	text, err := marshal(v)
+	if err != nil {
+		return err
+	}
+	if p.Format == JSON {
+		var b bytes.Buffer
+		if err := json.Indent(&b, text, "", "  "); err != nil {
+			return err
+		}
+		text = b.Bytes()
+	}
+	_, err = p.Out.Write(text)
+	return err
+}
+
+// marshal is JSON with a line's end, in which & < > stand as they are: URLs stay readable.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return b.Bytes(), err
+}

@@ -1,0 +1,203 @@
+package report
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares text with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s\n-want +got\n%s", name, diff)
+	}
+}
+
+type row struct {
+	ID      int64    `json:"id"`
+	Key     string   `json:"key"`
+	Due     Time     `json:"due"`
+	Rate    float64  `json:"rate"`
+	OK      bool     `json:"ok"`
+	Tags    []string `json:"tags"`
+	Output  Bytes    `json:"output"`
+	Percent *float64 `json:"percent"`
+	hidden  int
+}
+
+func rows() []row {
+	half := 0.5
+	return []row{
+		{1, "/data/a&b,c.csv", Time(time.Date(2026, 11, 20, 10, 0, 0, 123456789, time.UTC)), 71.25, true, []string{"x", "y"},
+			Bytes(`{"status":404,"name":"q\"uote","n":{"deep":[1]}}`), &half, 0},
+		{2, "日本語\x1b[2J\nnext", Time{}, 0, false, nil, Bytes("\x00\x01"), nil, 0},
+		{3, strings.Repeat("long/", 20), Time{}, 1e6, true, []string{}, nil, nil, 0},
+	}
+}
+
+func TestFormats(t *testing.T) {
+	for _, format := range Formats {
+		var out bytes.Buffer
+		p := &Printer{Out: &out, Format: format, UTC: true}
+		w, err := NewRows[row](p, []string{"id", "key", "due", "ok", "output.status"}, []string{"id", "key", "due", "tags", "output.status", "output.n.deep", "output"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rows() {
+			if err := w.Write(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "rows."+string(format), out.String())
+	}
+}
+
+func TestColumns(t *testing.T) {
+	var out bytes.Buffer
+	p := &Printer{Out: &out, Format: Table, Columns: []string{"rate", "percent", "id"}}
+	n, err := List(p, func(yield func(row, error) bool) {
+		for _, r := range rows() {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}, "key")
+	if err != nil || n != 3 {
+		t.Fatal(n, err)
+	}
+	if diff := cmp.Diff("RATE     PERCENT  ID\n71.25    0.5      1\n0                 2\n1000000           3\n", out.String()); diff != "" {
+		t.Error(diff)
+	}
+	p.Columns = []string{"hidden"}
+	if _, err := List(p, func(func(row, error) bool) {}); err == nil || err.Error() != `no column "hidden"; there are id, key, due, rate, ok, tags, output, percent` {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestEmpty(t *testing.T) {
+	for format, want := range map[Format]string{Table: "", JSON: "[]\n", JSONL: "", CSV: "id,key,due,rate,ok,tags,output,percent\n"} {
+		var out bytes.Buffer
+		if _, err := List(&Printer{Out: &out, Format: format}, func(func(row, error) bool) {}); err != nil || out.String() != want {
+			t.Errorf("%s: %q, %v", format, out.String(), err)
+		}
+	}
+}
+
+func TestWidth(t *testing.T) {
+	var out bytes.Buffer
+	tab := table{header: []string{"key", "n"}}
+	tab.add([]string{"日本語日本語日本語日本語", "1"})
+	tab.add([]string{strings.Repeat("x", 30), "2"})
+	if err := tab.write(&out, 16); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("KEY            N\n日本語日本語…  1\nxxxxxxxxxxxx…  2\n", out.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSafe(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain äöü 日本 “q\"\\":      "plain äöü 日本 “q\"\\",
+		"two\nlines\tand tab":      "two lines and tab",
+		"\x1b]0;title\a":           `\x1b]0;title\a`,
+		"bad \xff byte":            `bad \xff byte`,
+		"right\u202eto left":       `right\u202eto left`,
+		"c:\\a \"quoted\" \x00 up": `c:\a "quoted" \x00 up`,
+	} {
+		if got := Safe(in); got != want {
+			t.Errorf("%q: %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestFailures(t *testing.T) {
+	var f Failures
+	for i := range 30 {
+		key := fmt.Sprintf("/in/leads-%02d.csv", i)
+		f.Add(int64(i+1), key, "missing_column", `column "email" missing in `+key)
+	}
+	f.Add(40, "/in/old.csv", "bad_encoding", "not UTF-8 at byte 18,233\nlooks like windows-1252")
+	f.Add(41, "/in/older.csv", "bad_encoding", "not UTF-8 at byte 7\nlooks like windows-1252")
+	f.Add(42, "https://h/x", "http_404", "404 Not Found: x-request 0f8fad5b-d9cb-469f-a165-70867728950e")
+	f.Add(43, "https://h/y", "http_404", "404 Not Found: x-request 7c9e6679-7425-40de-944b-e07fc1f90ae7")
+	f.Add(44, "/in/z.csv", "", "")
+
+	got := f.List()
+	type brief struct {
+		Code     string
+		Count    int64
+		Examples int
+	}
+	var list []brief
+	for _, g := range got {
+		list = append(list, brief{g.Code, g.Count, len(g.Examples)})
+	}
+	if diff := cmp.Diff([]brief{{"missing_column", 30, 3}, {"bad_encoding", 2, 2}, {"http_404", 2, 2}, {"", 1, 1}}, list); diff != "" {
+		t.Error(diff)
+	}
+	if s := got[1].Share; s != 2.0/35 {
+		t.Errorf("share %v", s)
+	}
+	var out bytes.Buffer
+	if err := (&Printer{Out: &out}).Table(got, filepath.Base); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "failures.table", out.String())
+}
+
+// TestManyCauses: what is kept is bounded, whatever the messages are.
+func TestManyCauses(t *testing.T) {
+	var f Failures
+	word := func(i int) string { return strings.Map(func(r rune) rune { return r - '0' + 'a' }, fmt.Sprint(i)) }
+	for i := range 3 * maxCauses {
+		f.Add(int64(i), "key", "", "cause "+word(i))
+	}
+	got := f.List()
+	if len(got) != maxCauses+1 || got[0].Count != 2*maxCauses || got[0].Message != rest.message {
+		t.Errorf("%d causes, first %+v", len(got), got[0])
+	}
+	var out bytes.Buffer
+	if err := (&Printer{Out: &out}).Table(got, filepath.Base); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(out.String(), "\n"); lines != shownCauses+1 {
+		t.Errorf("%d lines\n%s", lines, out.String())
+	}
+	if want := "991 ×  of 991 further causes"; !strings.Contains(strings.Join(strings.Fields(out.String()), " "), strings.Join(strings.Fields(want), " ")) {
+		t.Errorf("no %q in\n%s", want, out.String())
+	}
+}
+
+func TestObject(t *testing.T) {
+	v := map[string]any{"a": Time{}, "u": "x&y"}
+	for format, want := range map[Format]string{JSON: "{\n  \"a\": null,\n  \"u\": \"x&y\"\n}\n", JSONL: "{\"a\":null,\"u\":\"x&y\"}\n"} {
+		var out bytes.Buffer
+		if err := (&Printer{Out: &out, Format: format}).Object(v); err != nil || out.String() != want {
+			t.Errorf("%s: %q %v", format, out.String(), err)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package report
+
+import (
+	"bufio"
+	"io"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/rivo/uniseg"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+)
+
+// table aligns text in columns.
+type table struct {
+	indent string
+	header []string // upper-cased when written; nil for none
+	rows   [][]string
+}
+
+const (
+	gap      = "  "
+	minWidth = 12 // a column is not cut below
+)
+
+func (t *table) add(cells []string) {
+	for i := range cells {
+		cells[i] = Safe(cells[i])
+	}
+	t.rows = append(t.rows, cells)
+}
+
+// alignRight moves the text of a column to its right edge.
+func (t *table) alignRight(column int) {
+	widest := 0
+	for _, row := range t.rows {
+		widest = max(widest, uniseg.StringWidth(row[column]))
+	}
+	for _, row := range t.rows {
+		row[column] = strings.Repeat(" ", widest-uniseg.StringWidth(row[column])) + row[column]
+	}
+}
+
+// write writes the rows; the widest columns are cut until a row fits into width cells.
+func (t *table) write(out io.Writer, width int) error {
+	if len(t.rows) == 0 {
+		return nil
+	}
+	rows := t.rows
+	if t.header != nil {
+		header := make([]string, len(t.header))
+		for i, h := range t.header {
+			header[i] = strings.ToUpper(h)
+		}
+		rows = append([][]string{header}, rows...)
+	}
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], uniseg.StringWidth(cell))
+		}
+	}
+	if width > 0 {
+		fit(widths, width-len(t.indent))
+	}
+	w := bufio.NewWriter(out)
+	for _, row := range rows {
+		var line strings.Builder
+		line.WriteString(t.indent)
+		for i, cell := range row {
+			cell = cut(cell, widths[i])
+			line.WriteString(cell)
+			line.WriteString(strings.Repeat(" ", widths[i]-uniseg.StringWidth(cell)))
+			line.WriteString(gap)
+		}
+		w.WriteString(strings.TrimRight(line.String(), " "))
+		w.WriteByte('\n')
+	}
+	return w.Flush()
+}
+
+// fit makes the widest column narrower, cell by cell, until all fit.
+func fit(widths []int, width int) {
+	total := len(gap) * (len(widths) - 1)
+	for _, w := range widths {
+		total += w
+	}
+	for ; total > width; total-- {
+		widest := 0
+		for i, w := range widths {
+			if w > widths[widest] {
+				widest = i
+			}
+		}
+		if widths[widest] <= minWidth {
+			return
+		}
+		widths[widest]--
+	}
+}
+
+// cut shortens text to a width, with an ellipsis.
+func cut(s string, width int) string {
+	if uniseg.StringWidth(s) <= width {
+		return s
+	}
+	var b strings.Builder
+	g := uniseg.NewGraphemes(s)
+	for used := 1; g.Next(); {
+		if used += g.Width(); used > width {
+			break
+		}
+		b.WriteString(g.Str())
+	}
+	return b.String() + "…"
+}
+
+var english = message.NewPrinter(language.English)
+
+// Count is a number for people: "1,204".
+func Count(n int64) string { return english.Sprint(n) }
+
+// Safe is text on one line without anything that a terminal would act on: control characters
+// and invalid bytes are shown as escapes, line breaks as spaces.
+func Safe(s string) string {
+	bad := func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsGraphic(r) }
+	if !strings.ContainsFunc(s, bad) {
+		return s
+	}
+	s = strings.NewReplacer("\r\n", " ", "\n", " ", "\t", " ").Replace(s)
+	if !strings.ContainsFunc(s, bad) {
+		return s
+	}
+	q := strconv.QuoteToGraphic(s)
+	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(q[1 : len(q)-1])
+}
