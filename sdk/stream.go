@@ -241,18 +241,26 @@ func (s *session) fill() {
 func (s *session) note(n int, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.perItem += (float64(d)/float64(n) - s.perItem) / 16
+	each := float64(d) / float64(n)
+	if s.perItem == 0 {
+		s.perItem = each
+	}
+	s.perItem += (each - s.perItem) / 16
 }
 
 // window is how many items may be with the host's credits and here, together. The caller
 // holds mu.
 func (s *session) window() int {
-	least := s.calls * s.maxBatch
-	if s.doubtful {
-		return least
+	atOnce := s.calls * s.maxBatch
+	switch {
+	case s.doubtful:
+		return atOnce
+	case s.perItem == 0: // nothing is known yet
+		return 2 * atOnce
+	default:
+		wanted := float64(s.calls) * float64(creditTime) / s.perItem
+		return max(2*atOnce, int(min(wanted, creditMax)))
 	}
-	most := max(2*least, creditMax)
-	return min(most, max(2*least, int(float64(s.calls)*float64(creditTime)/max(s.perItem, 1))))
 }
 
 // settled implements sink.

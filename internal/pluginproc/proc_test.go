@@ -1,111 +1,405 @@
 package pluginproc_test
 
 import (
-	"context"
-	"fmt"
+	"bufio"
+	"errors"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
-	"github.com/ledgerd/ledgerd/sdk"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-type pathIn struct {
-	Path string `json:"path" input:"file"`
-}
-
-func noop() *sdk.Plugin {
-	return sdk.New("noop", "0.1.0", func(_ context.Context, _ *struct{}, _ sdk.Item[pathIn]) (struct{}, error) {
-		return struct{}{}, nil
-	})
-}
-
-func configure(t testing.TB, p *pluginproc.Proc, config string) {
-	t.Helper()
-	problems, err := p.Configure(t.Context(), &wire.ConfigureRequest{Config: []byte(config)})
-	if err != nil || len(problems) > 0 {
-		t.Fatalf("Configure: %v %v", problems, err)
-	}
-}
-
 func TestRound(t *testing.T) {
-	p, err := pluginproc.Start(t.Context(), self(t, "noop"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := p.Describe(t.Context(), &wire.DescribeRequest{})
-	if err != nil || d.Name != "noop" {
+	h := start(t, self(t, "actor"), `{"greeting":"good day"}`)
+	d, err := h.Describe(t.Context(), &wire.DescribeRequest{})
+	if err != nil || d.Name != "actor" || d.Concurrency != 2 {
 		t.Fatal(d, err)
 	}
-	configure(t, p, `{}`)
-	results := make(chan *wire.Result, 1)
-	s, err := p.Open(pluginproc.Events{Results: func(r []*wire.Result) { results <- r[0] }})
-	if err != nil {
-		t.Fatal(err)
+	h.send(17, "greet")
+	want := &wire.Result{
+		Id: 17, Attempt: 1, LockId: []byte("lock"), Outcome: wire.Result_OUTCOME_DONE, Output: []byte(`"good day"`),
 	}
-	if _, err := s.WaitCredits(t.Context()); err != nil {
-		t.Fatal(err)
+	if diff := cmp.Diff(want, h.result(17), protocmp.Transform()); diff != "" {
+		t.Error(diff)
 	}
-	if err := s.Send([]*wire.Item{{Id: 1, Attempt: 2, Payload: []byte(`{"path":"/a"}`), LockId: []byte("x")}}); err != nil {
-		t.Fatal(err)
+	if left := h.Stop(t.Context(), time.Second); len(left) > 0 {
+		t.Error("unfinished:", left)
 	}
-	r := <-results
-	if r.Outcome != wire.Result_OUTCOME_DONE || r.Id != 1 || r.Attempt != 2 || string(r.LockId) != "x" {
-		t.Error(r)
+	if err := h.Err(); err != nil {
+		t.Error(err)
 	}
-	if left := p.Stop(t.Context(), time.Second); len(left) > 0 {
-		t.Error(left)
-	}
-	if p.Err() != nil {
-		t.Error(p.Err())
-	}
+	h.untilLine("closed")
 }
 
-func BenchmarkStream(b *testing.B) {
-	for _, batch := range []int{1, 100, 1000} {
-		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) { benchmarkStream(b, batch) })
-	}
-}
-
-func benchmarkStream(b *testing.B, batch int) {
-	p, err := pluginproc.Start(b.Context(), self(b, "noop"))
+func TestConfigure(t *testing.T) {
+	p, err := pluginproc.Start(t.Context(), self(t, "actor"))
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	defer p.Kill()
-	configure(b, p, `{}`)
-	got, messages := 0, 0
-	done := make(chan struct{})
-	s, err := p.Open(pluginproc.Events{Results: func(r []*wire.Result) {
-		messages++
-		if got += len(r); got == b.N {
-			close(done)
-		}
-	}})
-	if err != nil {
-		b.Fatal(err)
+	tests := []struct {
+		name   string
+		req    *wire.ConfigureRequest
+		field  string
+		answer string // "" is accepted
+	}{
+		{"empty", &wire.ConfigureRequest{ValidateOnly: true}, "", ""},
+		{"unknown", &wire.ConfigureRequest{Config: []byte(`{"greting":"x"}`)}, "greting", "there is no such field; did you mean greeting?"},
+		{"rule", &wire.ConfigureRequest{Config: []byte(`{"greeting":""}`)}, "greeting", "must not be empty"},
+		{"type", &wire.ConfigureRequest{Config: []byte(`{"greeting":1}`)}, "greeting", "must be text, not the number 1"},
+		{"duration", &wire.ConfigureRequest{Config: []byte(`{"patience":"soon"}`)}, "patience", `must be a duration such as 30s, 5m or 7d, not "soon"`},
+		{"own check", &wire.ConfigureRequest{Config: []byte(`{"greeting":"no"}`)}, "", "greeting: not that one"},
+		{"no such secret", &wire.ConfigureRequest{Secrets: map[string]string{"greeting": "x"}}, "greeting", "is not a secret of this plugin"},
+		{"not JSON", &wire.ConfigureRequest{Config: []byte(`{`)}, "", "not JSON"},
+		{"accepted", &wire.ConfigureRequest{Config: []byte(`{"patience":"2d"}`), Secrets: map[string]string{"token": "t0k3n"}}, "", ""},
 	}
-	b.ResetTimer()
-	for sent := 0; sent < b.N; {
-		n, err := s.WaitCredits(b.Context())
-		if err != nil {
-			b.Fatal(err)
+	for _, test := range tests {
+		problems, err := p.Configure(t.Context(), test.req)
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", test.name, err)
+		case test.answer == "" && len(problems) > 0:
+			t.Errorf("%s: %v", test.name, problems)
+		case test.answer != "" && (len(problems) != 1 || problems[0].Field != test.field || !strings.Contains(problems[0].Message, test.answer)):
+			t.Errorf("%s: got %v, want %s: %s", test.name, problems, test.field, test.answer)
 		}
-		items := make([]*wire.Item, min(n, batch, b.N-sent))
-		for i := range items {
-			items[i] = &wire.Item{
-				Id: int64(sent + i), Attempt: 1, Kind: "noop", Key: "/data/in/2026/11/20/users-00000001.csv",
-				IdempotencyKey: "noop//data/in/2026/11/20/users-00000001.csv/1",
-				Payload:        []byte(`{"path":"/data/in/2026/11/20/users-00000001.csv"}`), LockId: make([]byte, 16),
+	}
+	if _, err := p.Configure(t.Context(), &wire.ConfigureRequest{}); err == nil {
+		t.Error("a second config was accepted")
+	}
+	if problem, err := p.CheckHealth(t.Context()); problem != "" || err != nil {
+		t.Error(problem, err)
+	}
+}
+
+func TestCheckHealth(t *testing.T) {
+	h := start(t, self(t, "actor"), `{"broken":true}`)
+	if problem, err := h.CheckHealth(t.Context()); problem != "the other side is down" || err != nil {
+		t.Error(problem, err)
+	}
+}
+
+func TestCrash(t *testing.T) {
+	h := start(t, self(t, "actor"), `{}`)
+	h.send(1, "greet", "wait", "greet")
+	h.result(1)
+	h.result(3)
+	h.send(4, "crash")
+	c := h.crash()
+	if c.Code != 2 || c.Signal != 0 || !strings.Contains(c.Stderr, "last words\npanic: boom") {
+		t.Errorf("%+v", c)
+	}
+	if len(h.results) != 2 {
+		t.Error("results of the lost:", h.results)
+	}
+	if err := h.stream.Send([]*wire.Item{{Id: 9}}); !errors.Is(err, pluginproc.ErrEnded) {
+		t.Error(err)
+	}
+	if _, err := h.stream.WaitCredits(t.Context()); !errors.Is(err, pluginproc.ErrEnded) {
+		t.Error(err)
+	}
+}
+
+func TestKilledFromOutside(t *testing.T) {
+	h := start(t, self(t, "actor"), `{}`)
+	if err := syscall.Kill(h.PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if c := h.crash(); c.Signal != int(syscall.SIGKILL) || c.Code != -1 || !strings.Contains(c.Error(), "killed by signal 9") {
+		t.Errorf("%+v %v", c, c)
+	}
+}
+
+func TestExitUnasked(t *testing.T) {
+	h := start(t, self(t, "actor"), `{}`)
+	h.send(1, "exit")
+	if c := h.crash(); c.Code != 0 || !strings.Contains(c.Error(), "exited with 0") {
+		t.Error(c)
+	}
+}
+
+// A service manager may send SIGTERM to everybody at once: what was begun is finished.
+func TestTerminated(t *testing.T) {
+	h := start(t, self(t, "actor"), `{}`)
+	h.send(1, "finish-late")
+	h.untilLine("waiting 1")
+	if err := syscall.Kill(h.PID(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if r := h.result(1); r.Outcome != wire.Result_OUTCOME_DONE {
+		t.Error(r)
+	}
+	if c := h.crash(); c.Code != 0 || c.Err != nil {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestHang(t *testing.T) {
+	h := start(t, self(t, "actor"), `{}`)
+	h.send(1, "hang")
+	h.untilLine("waiting 1")
+	began := time.Now()
+	left := h.Stop(t.Context(), 100*time.Millisecond)
+	if took := time.Since(began); took > 5*10*time.Second {
+		t.Error("Stop took", took)
+	}
+	if diff := cmp.Diff([]int64{1}, left); diff != "" {
+		t.Error(diff)
+	}
+	if alive(h.PID()) {
+		t.Error("it lives on")
+	}
+}
+
+func TestFrozen(t *testing.T) {
+	h := start(t, self(t, "actor"), `{}`)
+	h.send(1, "wait")
+	h.untilLine("waiting 1")
+	if err := syscall.Kill(h.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	h.Stop(t.Context(), 100*time.Millisecond)
+	if took := time.Since(began); took > 5*10*time.Second {
+		t.Error("Stop took", took)
+	}
+	if alive(h.PID()) {
+		t.Error("it lives on")
+	}
+	if err := h.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFloodStderr(t *testing.T) {
+	h := start(t, self(t, "actor"), `{}`)
+	h.send(1, "flood-stderr")
+	h.result(1)
+	h.Stop(t.Context(), 0)
+	if len(h.lines) > 50_000 {
+		t.Error("lines are not rationed:", len(h.lines))
+	}
+	missed := false
+	for _, l := range h.lines {
+		missed = missed || strings.Contains(l, "lines were not taken")
+		if len(l) > pluginproc.MaxLine+100 {
+			t.Error("a line has", len(l))
+		}
+	}
+	if !missed && len(h.lines) < 100_000 {
+		t.Error("nobody says that lines are missing")
+	}
+}
+
+func TestFloodStdout(t *testing.T) {
+	h := start(t, self(t, "actor"), `{}`)
+	h.send(1, "flood-stdout", "print")
+	h.result(1)
+	h.untilLine("printed")
+}
+
+func TestLargeResult(t *testing.T) {
+	h := start(t, self(t, "actor"), `{}`)
+	h.send(1, "large", "greet")
+	r := h.result(1)
+	if r.Outcome != wire.Result_OUTCOME_FAILED || !r.Final || r.Code != "output" || !strings.Contains(r.Error, "result too large") {
+		t.Error(r)
+	}
+	h.result(2)
+}
+
+// A plugin in another language may not keep the limits.
+func TestTooLargeMessage(t *testing.T) {
+	h := start(t, self(t, "rogue"), "")
+	h.send(1, "anything")
+	if c := h.crash(); !errors.Is(c, pluginproc.ErrTooLarge) || !strings.Contains(c.Error(), "result too large") {
+		t.Error(c)
+	}
+}
+
+func TestStreamEndedByPlugin(t *testing.T) {
+	h := start(t, self(t, "rogue"), "")
+	if _, err := h.stream.WaitCredits(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.stream.Send([]*wire.Item{{Id: 1, Payload: []byte("leave")}}); err != nil {
+		t.Fatal(err)
+	}
+	if c := h.crash(); c.Err == nil || !strings.Contains(c.Error(), "stream") {
+		t.Error(c)
+	}
+}
+
+func TestGrandchild(t *testing.T) {
+	for _, how := range []string{"stays", "escape"} {
+		t.Run(how, func(t *testing.T) {
+			h := start(t, self(t, "actor"), `{}`)
+			h.send(1, "grandchild "+how)
+			pid, err := strconv.Atoi(strings.Trim(string(h.result(1).Output), `"`))
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		if err := s.Send(items); err != nil {
-			b.Fatal(err)
-		}
-		sent += len(items)
+			h.send(2, "crash")
+			h.crash() // comes though the pipes are still held
+			if how == "escape" {
+				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+					t.Error("a process in a session of its own is not ours to end, but is gone:", err)
+				}
+			}
+			gone(t, pid)
+		})
 	}
-	<-done
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "items/s")
-	b.ReportMetric(float64(b.N)/float64(messages), "items/message")
+}
+
+func TestCancel(t *testing.T) {
+	tests := []struct {
+		reason wire.Cancel_Reason
+		want   wire.Result_Outcome
+		ending wire.Result_Ending
+	}{
+		{wire.Cancel_REASON_CANCELLED, wire.Result_OUTCOME_CANCELLED, 0},
+		{wire.Cancel_REASON_LEASE_LOST, wire.Result_OUTCOME_RELEASED, 0},
+		{wire.Cancel_REASON_STOPPING, wire.Result_OUTCOME_RELEASED, 0},
+		{wire.Cancel_REASON_TIMEOUT, wire.Result_OUTCOME_FAILED, wire.Result_ENDING_TIMED_OUT},
+	}
+	h := start(t, self(t, "actor"), `{}`)
+	for i, test := range tests {
+		id := int64(i + 1)
+		h.send(id, "wait")
+		h.untilLine("waiting " + strconv.Itoa(i+1))
+		h.stream.Cancel(id, 7, wire.Cancel_REASON_CANCELLED) // of another attempt: nothing
+		h.stream.Cancel(id, 1, test.reason)
+		if r := h.result(id); r.Outcome != test.want || r.Ending != test.ending {
+			t.Errorf("%v: %v", test.reason, r)
+		}
+	}
+}
+
+// A cancel of an item that the plugin has not begun, in the same message as the item.
+func TestCancelNotBegun(t *testing.T) {
+	h := start(t, self(t, "actor"), `{}`)
+	h.send(1, "wait", "wait")
+	h.untilLine("waiting 1")
+	h.untilLine("waiting 2")
+	h.send(3, "wait")
+	h.stream.Cancel(3, 1, wire.Cancel_REASON_CANCELLED)
+	if r := h.result(3); r.Outcome != wire.Result_OUTCOME_CANCELLED {
+		t.Error(r)
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	h := start(t, self(t, "actor"), `{}`)
+	if _, err := h.stream.WaitCredits(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.stream.Send([]*wire.Item{{Id: 1, Attempt: 1, Payload: []byte(`{"do":"wait"}`), TimeoutMs: 50}}); err != nil {
+		t.Fatal(err)
+	}
+	if r := h.result(1); r.Code != "timeout" || r.Ending != wire.Result_ENDING_TIMED_OUT {
+		t.Error(r)
+	}
+}
+
+func TestCredits(t *testing.T) {
+	h := start(t, self(t, "actor"), `{}`) // concurrency 2
+	h.send(1, "wait", "wait", "wait", "wait")
+	h.untilLine("waiting 1")
+	h.untilLine("waiting 2")
+	if n := h.stream.Credits(); n != 0 {
+		t.Errorf("%d credits beyond twice the concurrency", n)
+	}
+	if err := h.stream.Send([]*wire.Item{{Id: 9}}); !errors.Is(err, pluginproc.ErrCredits) {
+		t.Error(err)
+	}
+	h.stream.Cancel(1, 1, wire.Cancel_REASON_CANCELLED)
+	h.result(1)
+	if _, err := h.stream.WaitCredits(t.Context()); err != nil { // as items seem short: more than the one
+		t.Error(err)
+	}
+}
+
+// What was not begun is handed back, what was begun gets the grace.
+func TestDrain(t *testing.T) {
+	h := start(t, self(t, "actor"), `{}`)
+	h.send(1, "finish-late", "wait", "greet", "greet")
+	h.untilLine("waiting 1")
+	h.untilLine("waiting 2")
+	if left := h.Stop(t.Context(), 2*time.Second); len(left) > 0 {
+		t.Error("unfinished:", left)
+	}
+	want := map[int64]wire.Result_Outcome{
+		1: wire.Result_OUTCOME_DONE, 2: wire.Result_OUTCOME_RELEASED,
+		3: wire.Result_OUTCOME_RELEASED, 4: wire.Result_OUTCOME_RELEASED,
+	}
+	got := map[int64]wire.Result_Outcome{}
+	for id, r := range h.results {
+		got[id] = r.Outcome
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if err := h.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBatch(t *testing.T) {
+	h := start(t, self(t, "batch"), `{}`)
+	h.send(1, "a", "b", "c", "d", "forget", "f", "g", "h", "i", "j")
+	for id := range int64(10) {
+		r := h.result(id + 1)
+		if id+1 == 5 {
+			if r.Outcome != wire.Result_OUTCOME_FAILED || r.Code != "unsettled" {
+				t.Error(r)
+			}
+		} else if r.Outcome != wire.Result_OUTCOME_DONE || string(r.Output) != "10" {
+			t.Error(r)
+		}
+	}
+}
+
+// The host dies by SIGKILL: its plugins are gone within 3 s.
+func TestHostKilled(t *testing.T) { hostKilled(t, "noop") }
+
+// Where nothing but the end of stdin tells the plugin.
+func TestHostKilledStdin(t *testing.T) { hostKilled(t, "beltless") }
+
+func hostKilled(t *testing.T, act string) {
+	spec := self(t, "host")
+	cmd := exec.Command(spec.Path, "host", act, spec.SocketDir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !alive(pid) {
+		t.Fatal("the plugin does not live")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed
+	if took := gone(t, pid); took > 5*3*time.Second {
+		t.Error("the plugin was gone after", took)
+	}
+	removeAll(t, spec.SocketDir)
 }
