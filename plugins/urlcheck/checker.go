@@ -165,25 +165,30 @@ func (v *visit) ask(ctx context.Context, u *url.URL) (*http.Response, error) {
 	return res, err
 }
 
-// request makes one request, without following redirects. Connected says whether the failure
-// of the request came after the connection was made.
+// request makes one request, without following redirects, and gives it limit from when it has a
+// connection. Connected says whether it had one.
 func (v *visit) request(ctx context.Context, method string, u *url.URL, limit time.Duration) (res *http.Response, connected bool, err error) {
 	if err := v.seat.turn(ctx); err != nil {
 		return nil, false, err
 	}
 	began := time.Now()
-	defer func() { v.left -= time.Since(began) }()
-	limited, cancel := context.WithTimeout(ctx, min(limit, v.left))
-	defer cancel()
+	end := began.Add(v.left)
+	defer func() { v.left = time.Until(end) }()
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(v.left, func() { cancel(errDeadline) })
+	defer timer.Stop()
 	var gotConn, noHandshake atomic.Bool
-	limited = httptrace.WithClientTrace(limited, &httptrace.ClientTrace{
-		GotConn:          func(httptrace.GotConnInfo) { gotConn.Store(true) },
-		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { noHandshake.Store(err != nil) },
-	})
 	req := (&http.Request{Method: method, URL: u, Header: http.Header{
 		"User-Agent": {v.cfg.UserAgent},
 		"Accept":     {"*/*"},
-	}}).WithContext(limited)
+	}}).WithContext(httptrace.WithClientTrace(limited, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) {
+			gotConn.Store(true)
+			timer.Reset(min(limit, time.Until(end)))
+		},
+		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { noHandshake.Store(err != nil) },
+	}))
 	if u.User != nil {
 		password, _ := u.User.Password()
 		req.SetBasicAuth(u.User.Username(), password)

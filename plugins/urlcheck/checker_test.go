@@ -2,6 +2,7 @@ package urlcheck
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -241,6 +242,8 @@ func TestTLS(t *testing.T) {
 	ok := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }
 	good := serveTLS(t, ca.issue("127.0.0.1", soon), false, ok)
 	plain := serve(t, ok)
+	wants := serveTLS(t, ca.issue("127.0.0.1", soon), false, ok)
+	wants.TLS.ClientAuth = tls.RequireAnyClientCert
 	for _, tt := range []struct {
 		name, url, code string
 		days            int
@@ -250,6 +253,7 @@ func TestTLS(t *testing.T) {
 		{"expired", serveTLS(t, ca.issue("127.0.0.1", time.Now().Add(-36*time.Hour)), false, ok).URL, "tls_expired", -2},
 		{"wrong host", serveTLS(t, ca.issue("other.test", soon), false, ok).URL, "tls_hostname", 10},
 		{"untrusted", serveTLS(t, stranger.issue("127.0.0.1", soon), false, ok).URL, "tls_untrusted", 10},
+		{"wants a certificate of ours", wants.URL, "tls", 0},
 		{"http behind https", strings.Replace(plain.URL, "http", "https", 1), "tls", 0},
 		{"https behind http", strings.Replace(good.URL, "https", "http", 1), "http_400", 0},
 	} {

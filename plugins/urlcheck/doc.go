@@ -7,9 +7,9 @@
 //
 // # What a check does
 //
-// The URL is asked with HEAD. If the answer is accepted, or is a redirect, that is it. Any
-// other answer, a broken one or none in a third of the deadline is asked again with GET,
-// because many servers answer HEAD wrongly; then GET decides. A server that says 429 or sends
+// The URL is asked with HEAD. If the answer is accepted, or is a redirect, that is it. After
+// any other answer, a broken one, or none in a third of the deadline on a good connection,
+// GET decides, because many servers answer HEAD wrongly. A server that says 429 or sends
 // Retry-After is not asked again. Redirects 301, 302, 303, 307 and 308 are followed, at most
 // 10, unless their status is accepted: accept=301 checks that a redirect is there. The status
 // decides, not the body: GET reads the body up to max_body and throws it away, and what goes
@@ -102,5 +102,6 @@
 // A list is often sorted by host, and items that wait occupy places that other hosts could
 // use. So a check whose turn is likely to come within a second waits in place, and any other
 // is snoozed until its turn is due: each gets a time of its own, in the host's pace as it was
-// measured so far, at most 5 minutes ahead. A snooze is not a failure.
+// measured so far, at most 5 minutes ahead. A snooze is not a failure; the check starts from
+// the beginning when it comes back. A check that has its place waits for interval in place.
 package urlcheck

@@ -43,9 +43,6 @@ func classify(err error, inHandshake bool) *failure {
 	if private, ok := errors.AsType[*privateError](err); ok {
 		return permanent("private_address", private)
 	}
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "proxyconnect" {
-		return transient("proxy", err)
-	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		if dns.IsNotFound {
 			return permanent("no_such_host", fmt.Errorf("no such host: %s", dns.Name))
@@ -58,9 +55,12 @@ func classify(err error, inHandshake bool) *failure {
 	is := func(targets ...error) bool {
 		return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
 	}
-	timeout, ok := errors.AsType[net.Error](err)
+	timeout, isNet := errors.AsType[net.Error](err)
+	op, isOp := errors.AsType[*net.OpError](err)
 	switch {
-	case ok && timeout.Timeout(), is(errDeadline):
+	case isOp && op.Op == "proxyconnect":
+		return transient("proxy", err)
+	case isNet && timeout.Timeout(), is(errDeadline):
 		return transient("timeout", err)
 	case is(syscall.ECONNREFUSED):
 		return transient("refused", err)
@@ -70,10 +70,9 @@ func classify(err error, inHandshake bool) *failure {
 		return transient("reset", fmt.Errorf("the server closed the connection without an answer: %w", err))
 	case is(syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN):
 		return transient("unreachable", err)
-	case inHandshake:
+	case inHandshake, isOp && (op.Op == "remote error" || op.Op == "local error"): // so crypto/tls says it later on
 		return permanent("tls", err)
-	}
-	if _, ok := errors.AsType[*net.OpError](err); ok {
+	case isOp:
 		return transient("network", err)
 	}
 	return permanent("bad_response", err)

@@ -28,8 +28,7 @@ type hosts struct {
 type host struct {
 	places           *semaphore.Weighted
 	running, waiting int
-	next             time.Time     // no request starts earlier, for interval's sake
-	closed           time.Time     // the server wants to be left alone until then
+	next             time.Time     // no request starts earlier
 	promised         time.Time     // when the check that was snoozed last may come back
 	hold             time.Duration // how long a check keeps its place: moving average
 	moved            time.Time     // when a place was last taken or given back
@@ -95,7 +94,7 @@ func (hs *hosts) get(name string) *host {
 	if len(hs.byName) >= hs.sweep {
 		now := time.Now()
 		for n, h := range hs.byName {
-			if h.running+h.waiting == 0 && h.next.Before(now) && h.closed.Before(now) && h.promised.Before(now) {
+			if h.running+h.waiting == 0 && h.next.Before(now) && h.promised.Before(now) {
 				delete(hs.byName, n)
 			}
 		}
@@ -120,13 +119,13 @@ func (hs *hosts) pace(h *host, now time.Time) time.Duration {
 func (hs *hosts) expected(h *host, now time.Time) time.Duration {
 	places := time.Duration(max(0, h.running+h.waiting+1-hs.limit)) * hs.pace(h, now)
 	turns := h.next.Sub(now) + time.Duration(h.waiting)*hs.interval
-	return max(places, turns, h.closed.Sub(now))
+	return max(places, turns)
 }
 
 // snooze promises a turn after everybody to whom one was promised before.
 func (hs *hosts) snooze(h *host, name string, now time.Time) *busy {
-	from := later(now.Add(patience), later(h.next, h.closed))
-	due := later(h.promised, from).Add(hs.pace(h, now))
+	from := later(now.Add(patience), h.next)
+	due := later(h.promised.Add(hs.pace(h, now)), from)
 	if limit := from.Add(maxSnooze); due.After(limit) {
 		due = limit
 	}
@@ -141,22 +140,19 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// turn waits until the next request to the host may start. The error is *busy, or the cause
-// with which ctx ended.
+// turn waits until the next request to the host may start. The error is *busy if that is far
+// off because the host was closed, or the cause with which ctx ended.
 func (s *seat) turn(ctx context.Context) error {
 	hs, h := s.of, s.host
 	hs.mu.Lock()
 	now := time.Now()
-	if h.closed.Sub(now) > patience {
+	start := later(now, h.next)
+	if start.Sub(now) > patience+time.Duration(hs.limit)*hs.interval { // more than the others here can cause
 		defer hs.mu.Unlock()
 		return hs.snooze(h, s.name, now)
 	}
-	start := later(now, later(h.next, h.closed))
 	h.next = start.Add(hs.interval)
 	hs.mu.Unlock()
-	if !start.After(now) {
-		return nil
-	}
 	timer := time.NewTimer(start.Sub(now))
 	defer timer.Stop()
 	select {
@@ -171,7 +167,7 @@ func (s *seat) turn(ctx context.Context) error {
 func (s *seat) closeFor(d time.Duration) {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
-	s.host.closed = later(s.host.closed, time.Now().Add(d))
+	s.host.next = later(s.host.next, time.Now().Add(d))
 }
 
 // leave gives the place back.

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
@@ -37,7 +35,7 @@ type Config struct {
 	Deadline     time.Duration `json:"deadline" default:"30s" doc:"for one URL, redirects included, waiting for the host's turn not; 100ms to 10m"`
 	MaxBody      int64         `json:"max_body" default:"1048576" schema:"min=0,max=1073741824" doc:"bytes of a body that are read"`
 	Proxy        string        `json:"proxy" default:"" doc:"URL of a proxy: http, https or socks5; the environment is never looked at"`
-	UserAgent    string        `json:"user_agent" default:"ledgerd-urlcheck/0.1 (+https://github.com/ledgerd/ledgerd)" schema:"minLength=1" doc:"sent with every request"`
+	UserAgent    string        `json:"user_agent" default:"ledgerd-urlcheck/0.1 (+https://github.com/ledgerd/ledgerd)" schema:"pattern=^[ -~]+$" doc:"sent with every request"`
 
 	checker *checker
 }
@@ -45,7 +43,7 @@ type Config struct {
 // In is what is to be done.
 type In struct {
 	URL    string   `json:"url" input:"url" doc:"what to check, http or https"`
-	Accept []string `json:"accept" default:"[\"200-299\"]" doc:"status codes that are fine, such as 404 or 200-299"`
+	Accept []string `json:"accept" default:"[\"200-299\"]" schema:"minItems=1,pattern=^[1-9][0-9]{2}(-[1-9][0-9]{2})?$" doc:"status codes that are fine, such as 404 or 200-299"`
 }
 
 // Out is what a check found, whether the URL was accepted or not.
@@ -83,8 +81,6 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("interval: %s is not between 0s and 1m", c.Interval)
 	case c.Deadline < 100*time.Millisecond || c.Deadline > 10*time.Minute:
 		return fmt.Errorf("deadline: %s is not between 100ms and 10m", c.Deadline)
-	case !httpguts.ValidHeaderFieldValue(c.UserAgent):
-		return errors.New("user_agent: has characters that HTTP headers cannot carry")
 	}
 	_, err := c.proxyURL()
 	return err
