@@ -103,7 +103,7 @@ func (v *visit) follow(ctx context.Context, in In) error {
 		return permanent("bad_url", err)
 	}
 	for {
-		v.out.FinalURL = u.Redacted()
+		v.out = Out{FinalURL: u.Redacted(), Redirects: v.out.Redirects}
 		res, err := v.ask(ctx, u)
 		switch {
 		case err != nil:
@@ -193,7 +193,7 @@ func (v *visit) request(ctx context.Context, method string, u *url.URL, limit ti
 		password, _ := u.User.Password()
 		req.SetBasicAuth(u.User.Username(), password)
 	}
-	v.out.Method = method
+	v.out = Out{FinalURL: v.out.FinalURL, Redirects: v.out.Redirects, Method: method}
 	res, err = v.transport.RoundTrip(req)
 	if err == nil {
 		v.out.ResponseMS = float64(time.Since(began).Microseconds()) / 1000
@@ -220,7 +220,6 @@ func (v *visit) record(res *http.Response) {
 	v.out.Status = res.StatusCode
 	v.out.Protocol = res.Proto
 	v.out.ContentType = clip(res.Header.Get("Content-Type"))
-	v.out.ContentLength, v.out.TLS = nil, nil
 	if res.ContentLength >= 0 {
 		v.out.ContentLength = &res.ContentLength
 	}
@@ -233,7 +232,6 @@ func (v *visit) record(res *http.Response) {
 // connection, which knows no deadline.
 func (v *visit) drain(res *http.Response) {
 	defer res.Body.Close()
-	v.out.Note = ""
 	if res.Request.Method == http.MethodHead || res.StatusCode == http.StatusSwitchingProtocols || isRedirect(res) && !v.accepted(res) {
 		return
 	}

@@ -296,6 +296,18 @@ func TestRedirectToTLS(t *testing.T) {
 	}
 }
 
+// What the hop before answered is not taken for the answer of the last.
+func TestRedirectToNoAnswer(t *testing.T) {
+	gone := serve(t, func(http.ResponseWriter, *http.Request) {})
+	gone.Close()
+	srv := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, gone.URL, http.StatusFound) })
+	out, err := open(t, defaults()).check(t.Context(), fine(srv.URL))
+	want := Out{FinalURL: gone.URL, Method: "HEAD", Redirects: []Hop{{srv.URL, 302}}}
+	if diff := cmp.Diff(want, out); diff != "" || code(err) != "refused" {
+		t.Errorf("got %v and %s", err, diff)
+	}
+}
+
 func TestNoAnswer(t *testing.T) {
 	gone := serve(t, func(http.ResponseWriter, *http.Request) {})
 	gone.Close()

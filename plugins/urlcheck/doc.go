@@ -39,7 +39,7 @@
 //
 // The output is there for failed URLs, too, as far as the check came.
 //
-//	status          of the last answer
+//	status          of the answer; absent if the last request got none
 //	final_url       the URL asked last, after redirects
 //	method          HEAD or GET: which one decided
 //	protocol        HTTP/1.1 or HTTP/2.0

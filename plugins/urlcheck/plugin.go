@@ -48,7 +48,7 @@ type In struct {
 
 // Out is what a check found, whether the URL was accepted or not.
 type Out struct {
-	Status        int     `json:"status,omitempty" doc:"of the last answer"`
+	Status        int     `json:"status,omitempty" doc:"of the answer; absent if the last request got none"`
 	FinalURL      string  `json:"final_url,omitempty" doc:"the URL asked last, after redirects"`
 	Method        string  `json:"method,omitempty" doc:"HEAD or GET: which one decided"`
 	Protocol      string  `json:"protocol,omitempty" doc:"HTTP/1.1 or HTTP/2.0"`
