@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -61,26 +62,26 @@ func start(ctx context.Context, spec *Spec) (*Proc, error) {
 	if err != nil {
 		return nil, err
 	}
-	os, err := newProcess(spec)
+	proc, err := newProcess(spec)
 	if err != nil {
 		dir.remove()
 		return nil, &StartError{Step: StepStart, Err: err, Problem: err.Error()}
 	}
-	p := &Proc{os: os, dir: dir, done: make(chan struct{})}
+	p := &Proc{os: proc, dir: dir, done: make(chan struct{})}
 	p.client = plugin.NewClient(p.config(spec, timeout))
 	connected := make(chan error, 1)
 	go func() { connected <- p.connect(bounded) }()
 	select {
 	case err = <-connected:
 	case <-bounded.Done():
-		os.signal(syscall.SIGKILL) // whatever connect waits for ends with the process
+		proc.signal(syscall.SIGKILL) // whatever connect waits for ends with the process
 		err = <-connected
 	}
 	if err != nil {
 		err = p.explain(ctx, bounded, spec, err)
-		p.os.signal(syscall.SIGKILL)
-		if os.number() > 0 {
-			<-os.exited
+		proc.signal(syscall.SIGKILL)
+		if proc.number() > 0 {
+			<-proc.exited
 		}
 		p.release()
 		return nil, err
@@ -103,8 +104,6 @@ func (p *Proc) config(spec *Spec, timeout time.Duration) *plugin.ClientConfig {
 		AutoMTLS:         !spec.NoMTLS,
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: p.dir.path},
 		StartTimeout:     timeout + time.Second, // ours comes first
-		SyncStdout:       newOutput("stdout", spec.OnLog, nil),
-		SyncStderr:       newOutput("stderr", spec.OnLog, nil),
 		// Off, not merely quiet: otherwise it parses what the plugin writes, and panics on some of it.
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off}),
 		GRPCDialOptions: []grpc.DialOption{
@@ -218,6 +217,9 @@ func (p *Proc) Done() <-chan struct{} { return p.done }
 // Err says how the process ended, once Done is closed: nil if Stop or Kill ended it, else a
 // *CrashError, also when it died by itself while Stop was waiting for it.
 func (p *Proc) Err() error { return p.err }
+
+// State is how the operating system saw the process end, once Done is closed.
+func (p *Proc) State() *os.ProcessState { return p.os.state }
 
 // Ping asks whether the process answers at all.
 func (p *Proc) Ping(ctx context.Context) error {

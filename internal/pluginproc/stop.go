@@ -53,6 +53,13 @@ func (p *Proc) Kill() {
 	<-p.done
 }
 
+// HangUp does to the plugin what the host's death does to it: its stdin ends and its connection
+// breaks, and nobody stops it. It is for checks; the end that follows counts as a crash.
+func (p *Proc) HangUp() {
+	_ = p.os.stdin.Close()
+	_ = p.conn.Close()
+}
+
 func (p *Proc) signal(sig syscall.Signal) {
 	p.mu.Lock()
 	if p.os.ended() == "" {

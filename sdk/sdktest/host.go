@@ -1,0 +1,351 @@
+package sdktest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
+	"github.com/ledgerd/ledgerd/sdk"
+	"github.com/ledgerd/ledgerd/sdk/settings"
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// plugin is what Host needs of one: a pluginproc.Proc, or one in this process.
+type plugin interface {
+	Configure(context.Context, *wire.ConfigureRequest) ([]*wire.Problem, error)
+	Open(pluginproc.Events) (*pluginproc.Stream, error)
+	Stop(ctx context.Context, grace time.Duration) []int64
+	Kill()
+	HangUp()
+	Done() <-chan struct{}
+	Err() error
+}
+
+// Host plays ledgerd for one plugin.
+type Host struct {
+	t       testing.TB
+	sdk     *sdk.Plugin
+	options Options
+	d       *wire.DescribeResponse
+	input   *settings.Schema
+	config  []byte
+
+	mu     sync.Mutex
+	plugin plugin // nil when a fault has ended it
+	stream *pluginproc.Stream
+	last   int64 // id
+	tasks  map[int64]*delivery
+}
+
+// delivery is one item on its way.
+type delivery struct {
+	item     *wire.Item
+	task     Task
+	progress []Progress
+	struck   bool
+	result   chan *wire.Result // holds one
+	strike   chan struct{}     // closed when the fault's time has come
+}
+
+const (
+	resultBound = time.Minute     // for a result
+	orphanBound = 3 * time.Second // for a plugin to go when ledgerd has
+	slack       = 5               // for slow machines, times the bound
+	stopGrace   = 5 * time.Second
+)
+
+// New starts the plugin and stops it when the test ends; a config that the plugin refuses
+// fails the test. The plugin comes from Main.
+func New(t testing.TB, p *sdk.Plugin, o Options) *Host {
+	t.Helper()
+	h := &Host{t: t, sdk: p, options: o, tasks: map[int64]*delivery{}}
+	d, err := describe(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.d = d
+	if h.input, err = settings.Compile(d.InputSchema); err != nil {
+		t.Fatal(err)
+	}
+	if h.config, err = configOf(p, o); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	t.Cleanup(h.stop)
+	return h
+}
+
+func describe(p *sdk.Plugin) (*wire.DescribeResponse, error) {
+	return sdk.Processor(p).Describe(context.Background(), &wire.DescribeRequest{})
+}
+
+func configOf(p *sdk.Plugin, o Options) ([]byte, error) {
+	d, err := describe(p)
+	if err != nil {
+		return nil, err
+	}
+	schema, err := settings.Compile(d.ConfigSchema)
+	if err != nil {
+		return nil, err
+	}
+	return schema.Marshal(o.Config)
+}
+
+// start starts the plugin, or another one after a fault.
+func (h *Host) start() {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), resultBound)
+	defer cancel()
+	p, err := h.open(ctx)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	problems, err := p.Configure(ctx, &wire.ConfigureRequest{Config: h.config, Secrets: h.options.Secrets, ProgressMs: -1})
+	if err != nil || len(problems) > 0 {
+		p.Kill()
+		h.t.Fatalf("the plugin refuses the config %s: %s %v", h.config, texts(problems), err)
+	}
+	stream, err := p.Open(pluginproc.Events{Results: h.settle, Progress: h.progress})
+	if err != nil {
+		p.Kill()
+		h.t.Fatal(err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.plugin, h.stream = p, stream
+}
+
+func (h *Host) open(ctx context.Context) (plugin, error) {
+	h.t.Helper()
+	if h.options.InProcess {
+		return startLocal(h.sdk)
+	}
+	spec := self(h.t)
+	spec.OnLog = func(source, line string) { h.t.Logf("%s of the plugin: %s", source, line) }
+	return pluginproc.Start(ctx, spec)
+}
+
+func texts(problems []*wire.Problem) string {
+	list := make([]string, len(problems))
+	for i, p := range problems {
+		list[i] = strings.TrimPrefix(p.Field+": "+p.Message, ": ")
+	}
+	return strings.Join(list, "; ")
+}
+
+// stop ends the plugin with the test.
+func (h *Host) stop() {
+	h.mu.Lock()
+	p := h.plugin
+	h.mu.Unlock()
+	if p != nil {
+		p.Stop(context.Background(), stopGrace)
+	}
+}
+
+// Run works one task and fails the test if no result comes within a minute. It may be called
+// from several goroutines of the test.
+func (h *Host) Run(t Task) Result {
+	h.t.Helper()
+	if h.options.InProcess && (t.Fault == KillPlugin || t.Fault == KillHost) {
+		h.t.Fatal("sdktest: a plugin in the test's own process cannot be killed; leave out InProcess")
+	}
+	it, err := h.item(t)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	r := h.deliver(t, it)
+	if t.Fault == Deliver2 {
+		it.Attempt++
+		t.Fault = None
+		r = h.deliver(t, it)
+	}
+	return r
+}
+
+// item makes the item as ledgerd would.
+func (h *Host) item(t Task) (*wire.Item, error) {
+	payload, err := h.input.Marshal(t.Payload)
+	if err != nil {
+		return nil, fmt.Errorf("payload: %w", err)
+	}
+	h.mu.Lock()
+	h.last++
+	id := h.last
+	h.mu.Unlock()
+	key := t.Key
+	if key == "" && h.d.Input != nil {
+		var fields map[string]any
+		if json.Unmarshal(payload, &fields) == nil {
+			key, _ = fields[h.d.Input.Field].(string)
+		}
+	}
+	if key == "" {
+		key = fmt.Sprint(id)
+	}
+	return &wire.Item{
+		Id: id, Attempt: max(t.Attempt, 1), Kind: h.d.Name, Key: key, IdempotencyKey: fmt.Sprintf("%s//%s/1", h.d.Name, key),
+		Payload: payload, LockId: fmt.Appendf(nil, "lock-%d", id), TimeoutMs: h.d.TimeoutMs,
+	}, nil
+}
+
+// deliver sends an item and gives what becomes of it.
+func (h *Host) deliver(t Task, it *wire.Item) Result {
+	h.t.Helper()
+	h.mu.Lock()
+	ended := h.plugin == nil
+	h.mu.Unlock()
+	if ended {
+		h.start()
+	}
+	d := &delivery{item: it, task: t, result: make(chan *wire.Result, 1), strike: make(chan struct{})}
+	h.mu.Lock()
+	h.tasks[it.Id] = d
+	p, stream := h.plugin, h.stream
+	h.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(h.t.Context(), resultBound)
+	defer cancel()
+	if _, err := stream.WaitCredits(ctx); err != nil {
+		h.t.Fatalf("the plugin takes no items: %v", err)
+	}
+	if err := stream.Send([]*wire.Item{it}); err != nil {
+		h.t.Fatal(err)
+	}
+	if t.Fault != None && t.AtProgress == 0 {
+		close(d.strike)
+	}
+	strike := d.strike
+	for {
+		select {
+		case <-strike:
+			strike = nil
+			if r, final := h.strike(p, stream, d); final {
+				return r
+			}
+		case r := <-d.result:
+			return h.resultOf(d, r)
+		case <-p.Done():
+			select {
+			case r := <-d.result: // its last
+				return h.resultOf(d, r)
+			default:
+			}
+			h.forget(p)
+			return h.crashed(d, p.Err())
+		case <-ctx.Done():
+			h.t.Fatalf("no result of item %q within %v", it.Key, resultBound)
+		}
+	}
+}
+
+// strike makes the fault happen; final says that there will be no result.
+func (h *Host) strike(p plugin, stream *pluginproc.Stream, d *delivery) (r Result, final bool) {
+	h.t.Helper()
+	switch d.task.Fault {
+	case Cancel:
+		stream.Cancel(d.item.Id, d.item.Attempt, wire.Cancel_REASON_CANCELLED)
+	case LoseLease:
+		h.mu.Lock()
+		d.struck = true
+		h.mu.Unlock()
+		stream.Cancel(d.item.Id, d.item.Attempt, wire.Cancel_REASON_LEASE_LOST)
+	case KillPlugin:
+		p.Kill()
+		h.forget(p)
+		return h.crashed(d, nil), true
+	case KillHost:
+		p.HangUp()
+		select {
+		case <-p.Done():
+		case <-time.After(slack * orphanBound):
+			p.Kill()
+			h.t.Error("the plugin lives on without ledgerd: it must be gone within 3 s")
+		}
+		h.forget(p)
+		r := h.crashed(d, nil)
+		r.Outcome = "lost"
+		return r, true
+	case None, Deliver2:
+	}
+	return Result{}, false
+}
+
+// forget has the next task start another plugin.
+func (h *Host) forget(p plugin) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.plugin == p {
+		h.plugin = nil
+	}
+}
+
+func (h *Host) crashed(d *delivery, end error) Result {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := Result{Outcome: "crashed", Progress: d.progress}
+	if end != nil {
+		r.Error = end.Error()
+	}
+	return r
+}
+
+// settle takes results from the stream.
+func (h *Host) settle(results []*wire.Result) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range results {
+		d := h.tasks[r.Id]
+		if d == nil || d.item.Attempt != r.Attempt {
+			h.t.Errorf("the plugin sent a second result of item %d, or one of an item that it does not have", r.Id)
+			continue
+		}
+		delete(h.tasks, r.Id)
+		d.result <- r
+	}
+}
+
+// progress takes reports from the stream.
+func (h *Host) progress(reports []*wire.Progress) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range reports {
+		d := h.tasks[p.Id]
+		if d == nil {
+			continue
+		}
+		d.progress = append(d.progress, Progress{p.Done, p.Total, p.Unit})
+		if d.task.Fault != None && len(d.progress) == d.task.AtProgress {
+			close(d.strike)
+		}
+	}
+}
+
+func (h *Host) resultOf(d *delivery, w *wire.Result) Result {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := Result{
+		Outcome: strings.ToLower(strings.TrimPrefix(w.Outcome.String(), "OUTCOME_")),
+		Final:   w.Final, Delay: time.Duration(w.DelayMs) * time.Millisecond, Code: w.Code, Error: w.Error,
+		Output: w.Output, Progress: d.progress, Refused: d.struck,
+	}
+	for line := range strings.Lines(w.Log) {
+		r.Log = append(r.Log, strings.TrimSuffix(line, "\n"))
+	}
+	for _, c := range w.Emit {
+		child := sdk.Child{Kind: c.Kind, Scope: c.Scope, Key: c.Key, Fingerprint: c.Fingerprint, Priority: int(c.Priority)}
+		if c.Payload != nil {
+			child.Payload = json.RawMessage(c.Payload)
+		}
+		if c.DueUs != 0 {
+			child.Due = time.UnixMicro(c.DueUs).UTC()
+		}
+		r.Emitted = append(r.Emitted, child)
+	}
+	return r
+}
