@@ -111,6 +111,7 @@ func lookup(name string, _ int) netip.Addr {
 }
 
 func TestPrivateSpellings(t *testing.T) {
+	leakFree(t)
 	c := open(t, strict())
 	c.dialer.Resolver = names(t, lookup)
 	passed := watch(c)
@@ -149,6 +150,7 @@ func TestPrivateSpellings(t *testing.T) {
 
 // The guard lets through what is public, so the table above does not pass by refusing everything.
 func TestPublicSpellings(t *testing.T) {
+	leakFree(t)
 	c := open(t, strict())
 	c.dialer.Resolver = names(t, lookup)
 	passed := watch(c)
@@ -174,6 +176,7 @@ func TestPublicSpellings(t *testing.T) {
 // A name that is public when it is looked at and private when it is dialled gains nothing:
 // the address is judged when it is dialled.
 func TestRebinding(t *testing.T) {
+	leakFree(t)
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close") // so that the next hop dials again
 		http.Redirect(w, r, "/next"+r.URL.Path, http.StatusFound)
@@ -198,6 +201,7 @@ func TestRebinding(t *testing.T) {
 
 // Every hop is judged, not the first one only.
 func TestRedirectToPrivate(t *testing.T) {
+	leakFree(t)
 	for _, to := range []string{
 		"http://10.0.0.1/", "//[::1]/", "http://localhost:1/", "http://router.test/", "http://[::ffff:127.0.0.1]:9/",
 	} {
@@ -216,6 +220,7 @@ func TestRedirectToPrivate(t *testing.T) {
 }
 
 func TestProxyFromEnvironmentIsIgnored(t *testing.T) {
+	leakFree(t)
 	proxy := raw(t, func(net.Conn) { t.Error("the proxy was asked") })
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY"} {
 		t.Setenv(name, "http://"+proxy)
@@ -234,6 +239,7 @@ func TestProxyFromEnvironmentIsIgnored(t *testing.T) {
 }
 
 func TestProxy(t *testing.T) {
+	leakFree(t)
 	proxy := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodConnect {
 			w.WriteHeader(http.StatusForbidden)

@@ -19,6 +19,7 @@ import (
 )
 
 func TestStatus(t *testing.T) {
+	leakFree(t)
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		var status int
 		if _, err := fmt.Sscanf(r.URL.Path, "/%d", &status); err != nil {
@@ -84,6 +85,7 @@ func TestStatus(t *testing.T) {
 
 // GET decides where HEAD is not accepted, unless the server wants to be left alone.
 func TestHeadAndGet(t *testing.T) {
+	leakFree(t)
 	for _, tt := range []struct {
 		head, get int
 		asked     string
@@ -129,6 +131,7 @@ func TestHeadAndGet(t *testing.T) {
 }
 
 func TestOutput(t *testing.T) {
+	leakFree(t)
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth()
 		if got := r.UserAgent() + " " + user + ":" + password + " " + r.Header.Get("Accept-Encoding"); got != "test-agent/1 me:secret " {
@@ -166,6 +169,7 @@ func TestOutput(t *testing.T) {
 }
 
 func TestRedirects(t *testing.T) {
+	leakFree(t)
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		var left, status int
 		switch p := r.URL.Path; {
@@ -237,6 +241,7 @@ func TestRedirects(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
+	leakFree(t)
 	ca, stranger := newCA(t), newCA(t)
 	soon := time.Now().Add(10*24*time.Hour + time.Minute)
 	ok := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }
@@ -283,6 +288,7 @@ func TestTLS(t *testing.T) {
 
 // http redirects to https, the usual case: both answers are there.
 func TestRedirectToTLS(t *testing.T) {
+	leakFree(t)
 	ca := newCA(t)
 	secure := serveTLS(t, ca.issue("127.0.0.1", time.Now().Add(time.Hour)), true, func(w http.ResponseWriter, _ *http.Request) {})
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -298,6 +304,7 @@ func TestRedirectToTLS(t *testing.T) {
 
 // What the hop before answered is not taken for the answer of the last.
 func TestRedirectToNoAnswer(t *testing.T) {
+	leakFree(t)
 	gone := serve(t, func(http.ResponseWriter, *http.Request) {})
 	gone.Close()
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, gone.URL, http.StatusFound) })
@@ -309,6 +316,7 @@ func TestRedirectToNoAnswer(t *testing.T) {
 }
 
 func TestNoAnswer(t *testing.T) {
+	leakFree(t)
 	gone := serve(t, func(http.ResponseWriter, *http.Request) {})
 	gone.Close()
 	nobody := names(t, func(string, int) netip.Addr { return netip.Addr{} })
@@ -336,6 +344,7 @@ func TestNoAnswer(t *testing.T) {
 
 // Cancelling ends a check at once, wherever it is, with the cause.
 func TestCancel(t *testing.T) {
+	leakFree(t)
 	entered := make(chan struct{}, 8)
 	release := make(chan struct{})
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -70,6 +70,7 @@ func afterRequest(talk func(net.Conn)) func(net.Conn) {
 }
 
 func TestHostileServers(t *testing.T) {
+	leakFree(t)
 	const deadline = 600 * time.Millisecond
 	var bomb bytes.Buffer
 	zip := gzip.NewWriter(&bomb)
@@ -155,6 +156,7 @@ func afterHello(talk func(net.Conn)) func(net.Conn) {
 }
 
 func TestHostileHTTP2(t *testing.T) {
+	leakFree(t)
 	const deadline = 600 * time.Millisecond
 	ca := newCA(t)
 	config := &tls.Config{

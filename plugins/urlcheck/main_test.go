@@ -23,9 +23,17 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { sdktest.Main(m, Plugin()) }
+
+// leakFree fails the test if goroutines outlive it. Call it before anything that cleans up.
+func leakFree(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+}
 
 // defaults is the config as the SDK fills it in, but loopback is allowed and nothing takes long.
 func defaults() Config {
