@@ -41,7 +41,8 @@ func ParseDuration(text string) (time.Duration, error) {
 }
 
 // Suggest gives the known word that is closest to word, "" if none is close: at most a third
-// of its letters differ, or it begins with word. The distance is Levenshtein's.
+// of its letters are wrong, or it begins with word. Letters put in, left out, replaced or
+// swapped with their neighbour count one each (optimal string alignment).
 func Suggest(word string, known []string) string {
 	best, least := "", max(1, len(word)/3)+1
 	for _, k := range known {
@@ -49,29 +50,33 @@ func Suggest(word string, known []string) string {
 		if len(word) >= 3 && strings.HasPrefix(k, word) {
 			d = min(d, 1)
 		}
-		if d < least {
+		if d < least && d < len(k) && word != "" {
 			best, least = k, d
 		}
 	}
 	return best
 }
 
-// distance counts the letters to be put in, left out or replaced.
 func distance(a, b string) int {
+	before := make([]int, len(b)+1) // two rows up
+	above := make([]int, len(b)+1)
 	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	for j := range above {
+		above[j] = j
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			wrong := 0
+			if a[i-1] != b[j-1] {
+				wrong = 1
 			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+			row[j] = min(above[j]+1, row[j-1]+1, above[j-1]+wrong)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
 		}
+		before, above, row = above, row, before
 	}
-	return row[len(b)]
+	return above[len(b)]
 }

@@ -1,0 +1,415 @@
+package settings_test
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/sdk/settings"
+)
+
+const schema = `{
+	"type": "object",
+	"additionalProperties": false,
+	"required": ["path"],
+	"properties": {
+		"path": {"type": "string", "minLength": 1, "description": "what to read"},
+		"delimiter": {"type": "string", "enum": [",", ";", "tab"], "default": ","},
+		"rows": {"type": "integer", "minimum": 1, "maximum": 10},
+		"ratio": {"type": "number"},
+		"header": {"type": "boolean", "default": true},
+		"accept": {"type": ["array", "null"], "items": {"type": "integer", "minimum": 100, "maximum": 599}, "default": [200]},
+		"columns": {"type": ["array", "null"], "items": {"type": "string"}, "maxItems": 3},
+		"every": {"type": ["string", "integer"], "format": "go-duration", "pattern": "^[+-]?(0|([0-9]+(\\.[0-9]*)?|\\.[0-9]+)(ns|us|µs|ms|s|m|h|d|w))+$", "default": "30s"},
+		"code": {"type": "string", "pattern": "^[A-Z]+$", "maxLength": 3},
+		"token": {"type": "string", "writeOnly": true, "minLength": 4},
+		"mail": {"type": "object", "additionalProperties": false, "properties": {
+			"host": {"type": "string", "default": "localhost"},
+			"port": {"type": "integer", "default": 25},
+			"password": {"type": "string", "writeOnly": true}
+		}},
+		"labels": {"type": ["object", "null"], "additionalProperties": {"type": "integer"}},
+		"rest": {}
+	}
+}`
+
+func compile(t testing.TB, schema string) *settings.Schema {
+	t.Helper()
+	s, err := settings.Compile([]byte(schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestCompileRefuses(t *testing.T) {
+	for name, text := range map[string]string{
+		"not JSON":        `{`,
+		"unknown type":    `{"properties":{"a":{"type":7}}}`,
+		"bad pattern":     `{"properties":{"a":{"pattern":"("}}}`,
+		"default misfits": `{"properties":{"a":{"type":"integer","default":"x"}}}`,
+	} {
+		if _, err := settings.Compile([]byte(text)); err == nil {
+			t.Error(name, "is accepted")
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	tests := []struct {
+		base    string
+		assign  []string
+		want    string
+		problem string
+	}{
+		{"", nil, `{}`, ""},
+		{"", []string{"path=/a b"}, `{"path":"/a b"}`, ""},
+		{"", []string{"path=17"}, `{"path":"17"}`, ""},
+		{"", []string{"path=a=b"}, `{"path":"a=b"}`, ""},
+		{"", []string{"path="}, `{"path":""}`, ""},
+		{"", []string{"rows=3", "ratio=0.5", "header=false"}, `{"rows":3,"ratio":0.5,"header":false}`, ""},
+		{"", []string{"rows=9007199254740993"}, `{"rows":9007199254740993}`, ""},
+		{"", []string{"accept=200, 301"}, `{"accept":[200,301]}`, ""},
+		{"", []string{"accept="}, `{"accept":[]}`, ""},
+		{"", []string{"columns=a,b"}, `{"columns":["a","b"]}`, ""},
+		{"", []string{`columns:=["a,b"]`}, `{"columns":["a,b"]}`, ""},
+		{"", []string{"every=7d"}, `{"every":"7d"}`, ""},
+		{"", []string{"mail.host=mx", "mail.port=587"}, `{"mail":{"host":"mx","port":587}}`, ""},
+		{"", []string{"labels.a=1", "labels.b=2"}, `{"labels":{"a":1,"b":2}}`, ""},
+		{"", []string{"rest=text", "rest.of.it=text"}, "", "rest.of.it: cannot be set"},
+		{"", []string{`rest:={"x":[1,null]}`}, `{"rest":{"x":[1,null]}}`, ""},
+		{`{"rows":1,"path":"p"}`, []string{"rows=2"}, `{"rows":2,"path":"p"}`, ""},
+		{`{"mail":{"host":"a"}}`, []string{"mail.port=1"}, `{"mail":{"host":"a","port":1}}`, ""},
+		{`{"mail":null}`, []string{"mail.port=1"}, `{"mail":{"port":1}}`, ""},
+
+		{"", []string{"delimeter=;"}, "", "delimeter: there is no such field; did you mean delimiter?"},
+		{"", []string{"mail.prot=1"}, "", "mail.prot: there is no such field; did you mean mail.port?"},
+		{"", []string{"zzz=1"}, "", "zzz: there is no such field; there are accept, code, columns"},
+		{"", []string{"rows=many"}, "", `rows: must be a whole number, not "many"`},
+		{"", []string{"rows=0x10"}, "", `rows: must be a whole number`},
+		{"", []string{"ratio=NaN"}, "", `ratio: must be a number, not "NaN"`},
+		{"", []string{"ratio=null"}, "", `ratio: must be a number, not "null"`},
+		{"", []string{"header=yes"}, "", `header: must be true or false, not "yes"`},
+		{"", []string{"accept=200,x"}, "", `accept: must be a whole number, not "x"`},
+		{"", []string{"mail=x"}, "", "mail: has fields of its own: give them as mail.FIELD=…, or all of it as mail:=JSON"},
+		{"", []string{"rows:=[1"}, "", "rows: what follows := must be JSON"},
+		{"", []string{"rows"}, "", `"rows" is not name=value`},
+		{"", []string{"=x"}, "", `"=x" is not name=value`},
+		{"", []string{":=x"}, "", `":=x" is not name=value`},
+		{`[1]`, []string{"rows=1"}, "", "rows: cannot be set: not a JSON object"},
+	}
+	s := compile(t, schema)
+	for _, test := range tests {
+		got, err := s.Parse([]byte(test.base), test.assign)
+		if test.problem != "" {
+			var e *settings.Error
+			if !errors.As(err, &e) || !strings.HasPrefix(err.Error(), test.problem) {
+				t.Errorf("%q: %v, want %s", test.assign, err, test.problem)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%q: %v", test.assign, err)
+			continue
+		}
+		if diff := cmp.Diff(decode(t, test.want), decode(t, string(got))); diff != "" {
+			t.Errorf("%q: %s", test.assign, diff)
+		}
+	}
+}
+
+// decode keeps large numbers apart.
+func decode(t testing.TB, text string) any {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return v
+}
+
+func TestUnknownField(t *testing.T) {
+	_, err := compile(t, schema).Parse(nil, []string{"delimeter=;"})
+	var e *settings.Error
+	if !errors.As(err, &e) {
+		t.Fatal(err)
+	}
+	want := settings.Problem{
+		Field: "delimeter", Message: "there is no such field; did you mean delimiter?", Unknown: true, Suggestion: "delimiter",
+	}
+	if diff := cmp.Diff([]settings.Problem{want}, e.Problems); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	tests := []struct{ value, problems string }{
+		{`{"path":"a"}`, ""},
+		{`{"path":"a","every":"1h30m","rest":[{}],"columns":null,"labels":{"x":1}}`, ""},
+		{`{"path":"a","every":30000000000}`, ""},
+		{``, "path: is required"},
+		{`{`, "not JSON: unexpected end of JSON input"},
+		{`[]`, "must be an object, not a list"},
+		{`null`, "must be an object, not null"},
+		{`{"path":""}`, "path: must not be empty"},
+		{`{"path":7}`, "path: must be text, not the number 7"},
+		{`{"path":"a","delimiter":"|"}`, `delimiter: must be one of ,, ;, tab, not "|"`},
+		{`{"path":"a","rows":0}`, "rows: must be at least 1, not 0"},
+		{`{"path":"a","rows":11}`, "rows: must be at most 10, not 11"},
+		{`{"path":"a","rows":1.5}`, "rows: must be a whole number, not the number 1.5"},
+		{`{"path":"a","header":"true"}`, "header: must be true or false, not text"},
+		{`{"path":"a","accept":[200,20]}`, "accept[1]: must be at least 100, not 20"},
+		{`{"path":"a","accept":{}}`, "accept: must be a list, not an object"},
+		{`{"path":"a","columns":["a","b","c","d"]}`, "columns: must have at most 3 entries, has 4"},
+		{`{"path":"a","every":"soon"}`, `every: must be a duration such as 30s, 5m or 7d, not "soon"`},
+		{`{"path":"a","code":"abc"}`, `code: must match ^[A-Z]+$, not "abc"`},
+		{`{"path":"a","code":"ABCD"}`, "code: must have at most 3 characters, has 4"},
+		{`{"path":"a","token":"abc"}`, "token: must have at least 4 characters"},
+		{`{"path":"a","token":true}`, "token: must be text, not true"},
+		{`{"path":"a","mail":{"port":"x","hots":1}}`, "mail.hots: there is no such field; did you mean mail.host?; mail.port: must be a whole number, not text"},
+		{`{"path":"a","labels":{"x":"y"}}`, "labels.x: must be a whole number, not text"},
+		{`{"rows":0,"colums":1}`, "path: is required; colums: there is no such field; did you mean columns?; rows: must be at least 1, not 0"},
+	}
+	s := compile(t, schema)
+	for _, test := range tests {
+		err := s.Validate([]byte(test.value))
+		if test.problems == "" {
+			if err != nil {
+				t.Errorf("%s: %v", test.value, err)
+			}
+			continue
+		}
+		var e *settings.Error
+		if !errors.As(err, &e) || err.Error() != test.problems {
+			t.Errorf("%s:\n got %v\nwant %s", test.value, err, test.problems)
+		}
+	}
+}
+
+// A schema made by others may have rules that are not explained; they count all the same.
+func TestValidateForeignRule(t *testing.T) {
+	s := compile(t, `{"type":"object","properties":{"n":{"multipleOf":3}}}`)
+	if err := s.Validate([]byte(`{"n":3}`)); err != nil {
+		t.Error(err)
+	}
+	if err := s.Validate([]byte(`{"n":4}`)); err == nil || err.Error() != "does not fit the schema" {
+		t.Error(err)
+	}
+}
+
+// Whatever is wrong with a secret, its value is not in the message.
+func TestSecretsAreNotShown(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const mark = "S3CRET"
+		rule := rapid.SampledFrom([]string{
+			`"minLength":99`, `"maxLength":2`, `"pattern":"^x$"`, `"enum":["a"]`, `"type":"integer"`, `"multipleOf":2,"type":"number"`,
+		}).Draw(t, "rule")
+		if !strings.Contains(rule, "type") {
+			rule += `,"type":"string"`
+		}
+		s, err := settings.Compile([]byte(`{"properties":{"s":{"writeOnly":true,` + rule + `}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Validate([]byte(`{"s":"` + mark + `"}`)); err == nil || strings.Contains(err.Error(), mark) {
+			t.Fatal(err)
+		}
+		if _, err := s.Parse(nil, []string{"s=" + mark}); err != nil && strings.Contains(err.Error(), mark) {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestFill(t *testing.T) {
+	tests := []struct{ value, want string }{
+		{``, `{"delimiter":",","header":true,"accept":[200],"every":30000000000,"mail":{"host":"localhost","port":25}}`},
+		{`{"header":false,"accept":null,"every":"1.5s","mail":{"port":7}}`,
+			`{"delimiter":",","header":false,"accept":null,"every":1500000000,"mail":{"host":"localhost","port":7}}`},
+		{`{"delimiter":";","header":true,"accept":[],"every":"-1d12h","mail":{"host":"","port":0},"rest":9007199254740993}`,
+			`{"delimiter":";","header":true,"accept":[],"every":-129600000000000,"mail":{"host":"","port":0},"rest":9007199254740993}`},
+	}
+	s := compile(t, schema)
+	for _, test := range tests {
+		got, err := s.Fill([]byte(test.value))
+		if err != nil {
+			t.Errorf("%s: %v", test.value, err)
+			continue
+		}
+		if diff := cmp.Diff(decode(t, test.want), decode(t, string(got))); diff != "" {
+			t.Errorf("%s: %s", test.value, diff)
+		}
+	}
+	lists := compile(t, `{"properties":{"waits":{"items":{"format":"go-duration"}},"by":{"additionalProperties":{"properties":{"n":{"default":1}}}}}}`)
+	got, err := lists.Fill([]byte(`{"waits":["1s","2m"],"by":{"a":{},"b":{"n":2}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(decode(t, `{"waits":[1000000000,120000000000],"by":{"a":{"n":1},"b":{"n":2}}}`), decode(t, string(got))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMarshal(t *testing.T) {
+	type mail struct {
+		Host string `json:"host"`
+		Port int    `json:"port"`
+	}
+	type config struct {
+		Path      string `json:"path"`
+		Delimiter string `json:"delimiter"`
+		Rows      int    `json:"rows"`
+		Mail      mail   `json:"mail"`
+	}
+	s := compile(t, schema)
+	tests := []struct {
+		value any
+		want  string
+	}{
+		{nil, `{}`},
+		{config{Rows: 3, Mail: mail{Port: 1}}, `{"path":"","rows":3,"mail":{"port":1}}`},
+		{&config{Path: "a"}, `{"path":"a","mail":{}}`},
+		{map[string]any{"rows": 0}, `{"rows":0}`},
+		{json.RawMessage(`{"delimiter":""}`), `{"delimiter":""}`},
+	}
+	for _, test := range tests {
+		got, err := s.Marshal(test.value)
+		if err != nil {
+			t.Errorf("%v: %v", test.value, err)
+			continue
+		}
+		if diff := cmp.Diff(decode(t, test.want), decode(t, string(got))); diff != "" {
+			t.Errorf("%v: %s", test.value, diff)
+		}
+	}
+}
+
+func TestSecrets(t *testing.T) {
+	s := compile(t, schema)
+	if diff := cmp.Diff([]string{"token", "mail.password"}, s.Secrets()); diff != "" {
+		t.Fatal(diff)
+	}
+	whole := `{"path":"a","token":"t0k3n","mail":{"host":"mx","password":"pw"}}`
+	rest, secrets, err := s.Split([]byte(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"token": "t0k3n", "mail.password": "pw"}, secrets); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(decode(t, `{"path":"a","mail":{"host":"mx"}}`), decode(t, string(rest))); diff != "" {
+		t.Error(diff)
+	}
+	merged, err := s.Merge(rest, secrets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(decode(t, whole), decode(t, string(merged))); diff != "" {
+		t.Error(diff)
+	}
+	if rest, secrets, err = s.Split([]byte(`{"path":"a"}`)); err != nil || len(secrets) > 0 || string(rest) != `{"path":"a"}` {
+		t.Error(string(rest), secrets, err)
+	}
+	if _, _, err := s.Split([]byte(`{"token":7}`)); err == nil {
+		t.Error("a number was accepted")
+	}
+	if merged, err = s.Merge(nil, map[string]string{"mail.password": "pw"}); err != nil || string(merged) != `{"mail":{"password":"pw"}}` {
+		t.Error(string(merged), err)
+	}
+	if _, err := s.Merge(nil, map[string]string{"path": "x"}); err == nil {
+		t.Error("what is no secret was accepted")
+	}
+}
+
+func TestFields(t *testing.T) {
+	want := []settings.Field{
+		{Name: "path", Type: "text", Doc: "what to read", Required: true},
+		{Name: "delimiter", Type: "text", Default: `","`, Enum: []string{",", ";", "tab"}},
+		{Name: "rows", Type: "a whole number"},
+		{Name: "ratio", Type: "a number"},
+		{Name: "header", Type: "true or false", Default: "true"},
+		{Name: "accept", Type: "a list", Default: "[200]"},
+		{Name: "columns", Type: "a list"},
+		{Name: "every", Type: "a duration", Default: `"30s"`},
+		{Name: "code", Type: "text"},
+		{Name: "token", Type: "text", Secret: true},
+		{Name: "mail.host", Type: "text", Default: `"localhost"`},
+		{Name: "mail.port", Type: "a whole number", Default: "25"},
+		{Name: "mail.password", Type: "text", Secret: true},
+		{Name: "labels", Type: "an object"},
+		{Name: "rest", Type: "anything"},
+	}
+	if diff := cmp.Diff(want, compile(t, schema).Fields()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestParseDuration(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"0": 0, "30s": 30 * time.Second, "1h30m": 90 * time.Minute, "7d": 7 * 24 * time.Hour, "1.5d": 36 * time.Hour,
+		"2w1d": 15 * 24 * time.Hour, "-1m": -time.Minute, ".5s": 500 * time.Millisecond, "10us": 10 * time.Microsecond,
+	} {
+		if got, err := settings.ParseDuration(text); got != want || err != nil {
+			t.Errorf("%s: %v %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "s", "7", "7 d", "1y", "d", "1d2", "99999999w", "1e3s"} {
+		if got, err := settings.ParseDuration(text); err == nil {
+			t.Errorf("%q is %v", text, got)
+		}
+	}
+}
+
+// What time.ParseDuration accepts means the same here.
+func TestParseDurationLikeTime(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := time.Duration(rapid.Int64Range(-math.MaxInt64, math.MaxInt64).Draw(t, "d"))
+		if got, err := settings.ParseDuration(d.String()); got != d || err != nil {
+			t.Fatalf("%v: %v %v", d, got, err)
+		}
+	})
+}
+
+func TestSuggest(t *testing.T) {
+	known := []string{"delimiter", "encoding", "header", "max_bad_rows", "n"}
+	for word, want := range map[string]string{
+		"delimeter": "delimiter", "Encodng": "encoding", "head": "header", "max": "max_bad_rows", "edlimiter": "delimiter", "m": "", "xyz": "", "": "",
+	} {
+		if got := settings.Suggest(word, known); got != want {
+			t.Errorf("%q: %q, want %q", word, got, want)
+		}
+	}
+}
+
+// What Parse makes of typed text is valid, for every value of a simple type.
+func TestParseRound(t *testing.T) {
+	s, err := settings.Compile([]byte(`{"additionalProperties":false,"properties":{"s":{"type":"string"},"n":{"type":"integer"},"f":{"type":"number"},"l":{"type":"array","items":{"type":"number"}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.SampledFrom([]string{"s", "n", "f", "l"}).Draw(t, "name")
+		text := rapid.String().Draw(t, "text")
+		if rapid.Bool().Draw(t, "number") {
+			raw, err := json.Marshal(rapid.Float64().Draw(t, "f"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = string(raw)
+		}
+		got, err := s.Parse(nil, []string{name + "=" + text})
+		if err != nil {
+			return
+		}
+		if err := s.Validate(got); err != nil {
+			t.Fatalf("%s=%q gives %s: %v", name, text, got, err)
+		}
+	})
+}
