@@ -1,0 +1,211 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+const (
+	claimMost   = 1000                   // items of one claim
+	bufferMost  = 2000                   // items claimed ahead of what can begin
+	bufferBytes = 16 << 20               // of payloads claimed ahead, by and large
+	bufferTime  = 500 * time.Millisecond // of work that lies in the buffer; far less than a lease
+	lookAgain   = 50 * time.Millisecond  // after a claim that found nothing
+)
+
+// claimLoop claims until ctx ends.
+func (l *lane) claimLoop(ctx context.Context) {
+	w := l.worker
+	defer signal(w.look)
+	var away backoff
+	empty := false
+	for ctx.Err() == nil && !w.quota.spent() {
+		now := time.Now()
+		limit, until := l.limit()
+		l.mu.Lock()
+		l.pace.look(now)
+		n := l.wanted(limit)
+		l.mu.Unlock()
+		if n = w.quota.take(n); n == 0 {
+			l.waitForRoom(ctx, limit, until.Sub(now))
+			continue
+		}
+		got, err := l.claim(n)
+		w.quota.took(n, got)
+		if w.failed("claim", err) {
+			sleep(ctx, away.next())
+			continue
+		}
+		away = 0
+		if got == 0 {
+			l.waitForHint(ctx, empty)
+		}
+		empty = got == 0
+	}
+}
+
+// waitForRoom waits until more items may be claimed. A handler that takes none now is asked
+// again when it said, and the quota, which others may give back, now and then.
+func (l *lane) waitForRoom(ctx context.Context, limit int, until time.Duration) {
+	var most time.Duration
+	if limit == 0 || l.worker.quota.limited() {
+		most = l.worker.config.Poll
+	}
+	if limit == 0 && until > 0 {
+		most = min(most, until)
+	}
+	if limit == 0 {
+		signal(l.worker.look) // as idle as can be
+	}
+	wait(ctx, l.room, most)
+}
+
+// waitForHint waits after a claim that found nothing: there may be nothing, or others were at
+// the same rows, so that it looks once more soon and then idles.
+func (l *lane) waitForHint(ctx context.Context, again bool) {
+	l.mu.Lock()
+	l.dry = true
+	l.mu.Unlock()
+	signal(l.worker.look)
+	if again {
+		wait(ctx, l.hint, jitter(l.worker.config.Poll))
+	} else {
+		wait(ctx, l.hint, lookAgain)
+	}
+}
+
+// hinted says that items of the kind may have become ready.
+func (l *lane) hinted() {
+	l.mu.Lock()
+	l.dry = false
+	l.mu.Unlock()
+	signal(l.hint)
+}
+
+// claim claims up to n items and puts them into the buffer.
+func (l *lane) claim(n int) (int, error) {
+	w := l.worker
+	leases, err := w.config.Ledger.Claim(w.life, ledger.Claim{Kind: l.kind, Agent: w.config.Agent, Limit: n, TTL: w.config.Lease, Shard: w.config.Shard})
+	if err != nil || len(leases) == 0 {
+		return 0, err
+	}
+	now := time.Now()
+	w.clock.set(leases[0].StartedAt, now)
+	block := make([]task, len(leases))
+	tasks := make([]*task, len(leases))
+	trust := now.Add(leases[0].Remaining())
+	bytes := 0
+	for i, ls := range leases {
+		block[i] = task{lane: l, lease: ls, claimed: now, trust: trust, renew: trust.Add(w.config.Lease/3 - trusted(w.config.Lease))}
+		tasks[i] = &block[i]
+		bytes += len(ls.Payload)
+	}
+	l.mu.Lock()
+	l.dry = false
+	l.pace.weigh(bytes, len(leases))
+	l.add(tasks)
+	l.mu.Unlock()
+	if leases[0].Alone {
+		l.runAlone(tasks)
+	} else {
+		l.push(l.start(tasks))
+	}
+	return len(leases), nil
+}
+
+// runAlone begins a single item when nothing else of its kind is in work, and waits for its end.
+func (l *lane) runAlone(tasks []*task) {
+	l.mu.Lock()
+	for len(l.tasks) > 1 && !l.stopping {
+		l.left.Wait()
+	}
+	l.mu.Unlock()
+	l.push(l.start(tasks))
+	l.mu.Lock()
+	for len(l.tasks) > 0 {
+		l.left.Wait()
+	}
+	l.mu.Unlock()
+}
+
+// start marks items of doubtful kinds as started, as it must be before their handler sees
+// them, and returns those that may begin. The others are handed back.
+func (l *lane) start(tasks []*task) []*task {
+	l.mu.Lock()
+	mark := l.doubtful() && !l.stopping
+	l.mu.Unlock()
+	if !mark {
+		return tasks
+	}
+	w := l.worker
+	leases := make([]*ledger.Lease, len(tasks))
+	for i, t := range tasks {
+		leases[i] = t.lease
+	}
+	var away backoff
+	called := time.Now()
+	errs := w.config.Ledger.Start(w.life, w.config.Lease, leases...)
+	for w.failed("start", unavailable(errs)) && time.Now().Before(tasks[0].trust) && sleep(w.life, away.next()) {
+		called = time.Now()
+		errs = w.config.Ledger.Start(w.life, w.config.Lease, leases...)
+	}
+	var begin, rest []*task
+	l.mu.Lock()
+	for i, t := range tasks {
+		if errs[i] == nil {
+			t.renewed(called)
+			begin = append(begin, t)
+		} else {
+			rest = append(rest, t)
+		}
+	}
+	l.mu.Unlock()
+	l.handBack(rest)
+	return begin
+}
+
+// unavailable is the error of a call that did not get through, nil if it did.
+func unavailable(errs []error) error {
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, ledger.ErrLeaseLost) && !errors.Is(err, ledger.ErrCancelled) && !errors.Is(err, ledger.ErrInvalid) {
+			return err
+		}
+	}
+	return nil
+}
+
+// pace observes how fast items are begun and how large they are, to know how many to claim
+// ahead. The lane's mu guards it.
+type pace struct {
+	since time.Time
+	begun int     // since then
+	rate  float64 // items a second
+	size  float64 // bytes of a payload
+}
+
+const (
+	paceLook   = 10 * time.Millisecond  // shortest time over which a rate is measured
+	paceMemory = 100 * time.Millisecond // how long it takes to forget most of an old rate
+)
+
+// look measures the rate since the last look.
+func (p *pace) look(now time.Time) {
+	d := now.Sub(p.since)
+	if d < paceLook {
+		return
+	}
+	p.rate += (float64(p.begun)/d.Seconds() - p.rate) * (1 - math.Exp(-float64(d)/float64(paceMemory)))
+	p.since, p.begun = now, 0
+}
+
+// weigh takes note of n payloads.
+func (p *pace) weigh(bytes, n int) { p.size += (float64(bytes)/float64(n) - p.size) / 2 }
+
+// ahead is how many items may lie in the buffer.
+func (p *pace) ahead() int {
+	return int(min(bufferMost, p.rate*bufferTime.Seconds(), bufferBytes/max(p.size, 1)))
+}

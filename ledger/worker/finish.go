@@ -1,0 +1,139 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+const (
+	finishMost  = 1000    // endings of one call
+	finishBytes = 8 << 20 // of outputs and emitted items in one call, by and large
+	finishFull  = 500     // endings that are worth a second call beside one that is under way
+)
+
+// finisher records the ends of tasks. Two loops take what has gathered: one takes whatever
+// there is, so that nothing waits while little is going on and much gathers while it is busy;
+// the other comes in when more has gathered than one call should bring.
+type finisher struct {
+	worker *Worker
+
+	mu      sync.Mutex
+	more    *sync.Cond
+	pending []*task
+	closed  bool
+}
+
+func newFinisher(w *Worker) *finisher {
+	f := &finisher{worker: w}
+	f.more = sync.NewCond(&f.mu)
+	return f
+}
+
+// add takes tasks that have ended.
+func (f *finisher) add(tasks ...*task) {
+	if len(tasks) == 0 {
+		return
+	}
+	f.mu.Lock()
+	before := len(f.pending)
+	f.pending = append(f.pending, tasks...)
+	if before == 0 || before < finishFull && len(f.pending) >= finishFull {
+		f.more.Broadcast()
+	}
+	f.mu.Unlock()
+}
+
+// close lets the loops end when nothing is left.
+func (f *finisher) close() {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	f.more.Broadcast()
+}
+
+// loop finishes batches of at least that many tasks until close. Calls end with life.
+func (f *finisher) loop(life context.Context, atLeast int) {
+	for {
+		batch := f.take(atLeast)
+		if batch == nil {
+			return
+		}
+		f.finish(life, batch)
+	}
+}
+
+// take waits for a batch; nil at the end.
+func (f *finisher) take(atLeast int) []*task {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for len(f.pending) < atLeast {
+		if f.closed {
+			return nil
+		}
+		f.more.Wait()
+	}
+	n, bytes := 0, 0
+	for n < min(len(f.pending), finishMost) && (n == 0 || bytes < finishBytes) {
+		bytes += sizeOf(&f.pending[n].result)
+		n++
+	}
+	batch := f.pending[:n:n]
+	f.pending = f.pending[n:]
+	return batch
+}
+
+func sizeOf(r *ledger.Result) int {
+	n := len(r.Output) + len(r.Log)
+	for i := range r.Emit {
+		n += len(r.Emit[i].Payload) + len(r.Emit[i].Key)
+	}
+	return n
+}
+
+// finish records the ends of a batch. While the ledger is away it repeats, also past the time
+// of the leases: what comes late is taken unless somebody else was granted the item.
+func (f *finisher) finish(life context.Context, batch []*task) {
+	var away backoff
+	for len(batch) > 0 {
+		endings := make([]ledger.Ending, len(batch))
+		for i, t := range batch {
+			endings[i] = ledger.Ending{Lease: t.lease, Result: t.result}
+		}
+		errs := f.worker.config.Ledger.Finish(life, endings...)
+		batch = f.sort(life, batch, endings, errs)
+		if f.worker.failed("finish", unavailable(errs)) && !sleep(life, away.next()) {
+			for _, t := range batch {
+				f.worker.record(t, ledger.Ending{Lease: t.lease, Result: t.result}, unavailable(errs))
+			}
+			return
+		}
+	}
+}
+
+// sort takes note of what became of each ending, and returns the tasks that are to be tried again.
+func (f *finisher) sort(life context.Context, batch []*task, endings []ledger.Ending, errs []error) (again []*task) {
+	for i, t := range batch {
+		err := errs[i]
+		invalid := errors.Is(err, ledger.ErrInvalid)
+		switch {
+		case err == nil, errors.Is(err, ledger.ErrLeaseLost):
+			f.worker.record(t, endings[i], err)
+		case !invalid && (errors.Is(err, ledger.ErrUnavailable) || fatal(err) || life.Err() != nil):
+			again = append(again, t)
+		case !invalid && len(batch) > 1: // any of them may be the reason
+			f.finish(life, batch[i:i+1:i+1])
+		case t.result.Code != codeInvalid:
+			t.result = ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: codeInvalid, Error: err.Error(), Log: t.result.Log, Worker: t.result.Worker}
+			again = append(again, t)
+		default:
+			f.worker.record(t, endings[i], err)
+		}
+	}
+	return again
+}
+
+// codeInvalid is the code of a failure whose result broke a limit.
+const codeInvalid = "invalid_result"

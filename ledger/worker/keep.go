@@ -1,0 +1,176 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+const (
+	watchEvery = 250 * time.Millisecond // looks at the leases
+	askEvery   = time.Second            // asks whether what runs is to be cancelled
+	askMost    = 1000                   // leases of one call
+	overtime   = 30 * time.Second       // of a handler after its deadline
+)
+
+// watchLoop looks after the leases and never waits for the ledger: it ends the contexts of
+// handlers whose lease cannot be trusted any more, whatever the ledger does, and gives what is
+// to be renewed or asked about to askLoop.
+func (w *Worker) watchLoop(life context.Context, calls chan<- call) {
+	defer close(calls)
+	var last watched
+	for sleep(life, watchEvery) {
+		now := time.Now()
+		all := last.slept(now, w.config.Lease/4)
+		var renew, ask []*task
+		for _, l := range w.lanes {
+			r, a := l.watch(now, all)
+			renew, ask = append(renew, r...), append(ask, a...)
+		}
+		for batch := range slices.Chunk(renew, askMost) {
+			w.offer(calls, call{batch, true})
+		}
+		for batch := range slices.Chunk(ask, askMost) {
+			w.offer(calls, call{batch, false})
+		}
+	}
+}
+
+// call is about leases: to be renewed, or only asked about.
+type call struct {
+	tasks []*task
+	renew bool
+}
+
+// offer gives a call to askLoop, unless that has too much to do already: then it is the next
+// look's matter.
+func (w *Worker) offer(calls chan<- call, c call) {
+	for _, t := range c.tasks {
+		t.lane.mu.Lock()
+		t.busy = true
+		t.lane.mu.Unlock()
+	}
+	select {
+	case calls <- c:
+	default:
+		c.free()
+	}
+}
+
+func (c call) free() {
+	for _, t := range c.tasks {
+		t.lane.mu.Lock()
+		t.busy = false
+		t.lane.mu.Unlock()
+	}
+}
+
+// watched is when the watch looked last, by both clocks.
+type watched struct{ mono, wall time.Time }
+
+// slept says whether the machine may have slept longer than that since the last look: the wall
+// clock went on, the monotonic one did not, so that no lease is as young as it seems.
+func (w *watched) slept(now time.Time, longer time.Duration) bool {
+	last := *w
+	w.mono, w.wall = now, now.Round(0)
+	return !last.mono.IsZero() && w.wall.Sub(last.wall)-w.mono.Sub(last.mono) > longer
+}
+
+// watch looks at the lane's tasks and returns those whose lease is to be renewed (all: at once),
+// and those to ask about.
+func (l *lane) watch(now time.Time, all bool) (renew, ask []*task) {
+	ttl := l.worker.config.Lease
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.handBackLocked(l.takeBuffered(func(t *task) bool { return now.Sub(t.claimed) > ttl/4 }))
+	for _, t := range slices.Clone(l.tasks) {
+		if t.phase == running {
+			l.watchRunning(t, now)
+		}
+		switch {
+		case t.busy || t.lost:
+		case all || !now.Before(t.renew):
+			renew = append(renew, t)
+		case t.phase == running && now.Sub(t.asked) >= askEvery:
+			ask = append(ask, t)
+		}
+	}
+	return renew, ask
+}
+
+// watchRunning ends what must end. The caller holds mu.
+func (l *lane) watchRunning(t *task, now time.Time) {
+	if !t.lost && !now.Before(t.trust) {
+		t.lost = true
+		t.cancel(ledger.ErrLeaseLost)
+	}
+	if t.deadline.IsZero() || now.Sub(t.deadline) < overtime {
+		return
+	}
+	// It cannot be killed. It keeps its place, but not the item: out of tasks means that the
+	// lease is not renewed, nor waited for.
+	t.lost = true
+	l.remove(t)
+	signal(l.worker.look)
+	t.log().Error("the handler did not return after its timeout; the item is left to others, its place stays taken", "timeout", t.deadline.Sub(t.began))
+}
+
+// askLoop makes the calls about leases until the channel is closed.
+func (w *Worker) askLoop(life context.Context, calls <-chan call) {
+	for c := range calls {
+		leases := make([]*ledger.Lease, len(c.tasks))
+		for i, t := range c.tasks {
+			leases[i] = t.lease
+		}
+		// A call that hangs must not keep the other leases from being renewed.
+		ctx, cancel := context.WithTimeout(life, w.config.Lease/3)
+		called := time.Now()
+		var errs []error
+		if c.renew {
+			errs = w.config.Ledger.Renew(ctx, w.config.Lease, leases...)
+		} else {
+			errs = w.config.Ledger.Held(ctx, leases...)
+		}
+		cancel()
+		w.failed("renew", unavailable(errs))
+		for i, t := range c.tasks {
+			t.answered(errs[i], called, c.renew)
+		}
+	}
+}
+
+// answered takes note of what the ledger said about a lease.
+func (t *task) answered(err error, called time.Time, renewed bool) {
+	l := t.lane
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t.busy = false
+	switch {
+	case err == nil, errors.Is(err, ledger.ErrCancelled):
+		t.asked = called
+		if renewed && !t.lost {
+			t.renewed(called)
+		}
+		if err != nil {
+			l.withdraw(t, ErrCancelled)
+		}
+	case errors.Is(err, ledger.ErrLeaseLost):
+		t.lost = true
+		l.withdraw(t, ledger.ErrLeaseLost)
+	}
+}
+
+// withdraw ends a task that is not to be worked any more. The caller holds mu.
+func (l *lane) withdraw(t *task, cause error) {
+	switch t.phase {
+	case running:
+		t.cancel(cause)
+	case claimed:
+		if unbegun := l.takeBuffered(func(o *task) bool { return o == t }); len(unbegun) > 0 {
+			l.handBackLocked(unbegun)
+		}
+	}
+}

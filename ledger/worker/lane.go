@@ -1,0 +1,229 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// lane is all that goes on for one kind.
+type lane struct {
+	worker   *Worker
+	kind     string
+	config   KindConfig
+	handler  Handler
+	governor Governor // the handler, if it is one
+	log      *slog.Logger
+
+	hint chan struct{} // to the claimer: items may have become ready
+	room chan struct{} // to the claimer: there is room for items
+	more chan struct{} // to the dispatcher: something to begin, or room to begin it
+
+	mu       sync.Mutex
+	left     *sync.Cond  // a task left, or the lane stops
+	policy   ledger.Kind // with the timeout that holds here
+	tasks    []*task     // all that are in this worker's hands
+	buffer   []*task     // those not begun, in order
+	running  int
+	stopping bool // what comes is handed back
+	dry      bool // the newest claim found nothing, and nobody said that there is more
+	pace     pace
+}
+
+func newLane(w *Worker, kind string, h Handler, c KindConfig) *lane {
+	l := &lane{worker: w, kind: kind, config: c, handler: h, log: w.log.With("kind", kind),
+		hint: make(chan struct{}, 1), room: make(chan struct{}, 1), more: make(chan struct{}, 1)}
+	l.left = sync.NewCond(&l.mu)
+	l.governor, _ = h.(Governor)
+	return l
+}
+
+// govern takes the kind's policy as it is now.
+func (l *lane) govern(policy ledger.Kind) {
+	if l.config.Timeout > 0 {
+		policy.Timeout = l.config.Timeout
+	}
+	l.mu.Lock()
+	l.policy = policy
+	l.mu.Unlock()
+	if l.governor != nil {
+		l.governor.Govern(policy)
+	}
+}
+
+// limit is how many items may run at a time, and if none may, until when.
+func (l *lane) limit() (int, time.Time) {
+	if l.governor != nil {
+		return l.governor.Limit()
+	}
+	return l.config.Concurrency, time.Time{}
+}
+
+// doubtful says whether items of the kind must not be begun twice. The caller holds mu.
+func (l *lane) doubtful() bool { return l.policy.OnLost == ledger.OnLostDoubt }
+
+// wanted is how many items to claim now; none while a claim would bring too few to be worth it.
+// The caller holds mu.
+func (l *lane) wanted(limit int) int {
+	ahead := 0
+	if !l.doubtful() {
+		ahead = l.pace.ahead()
+	}
+	n := limit - l.running + ahead - len(l.buffer)
+	if limit == 0 || n < max(1, ahead/2) {
+		return 0
+	}
+	return min(n, claimMost)
+}
+
+// push puts claimed items into the buffer, or hands them back when the worker stops.
+func (l *lane) push(tasks []*task) {
+	l.mu.Lock()
+	if !l.stopping {
+		l.buffer = append(l.buffer, tasks...)
+		l.mu.Unlock()
+		signal(l.more)
+		return
+	}
+	l.mu.Unlock()
+	l.handBack(tasks)
+}
+
+// handBack ends tasks that were not begun and are in nobody else's hands: not in the buffer.
+func (l *lane) handBack(tasks []*task) {
+	l.mu.Lock()
+	l.handBackLocked(tasks)
+	l.mu.Unlock()
+}
+
+// handBackLocked is handBack for a caller that holds mu.
+func (l *lane) handBackLocked(tasks []*task) {
+	for _, t := range tasks {
+		t.phase, t.result = ended, ledger.Release()
+	}
+	l.worker.finisher.add(tasks...)
+}
+
+// dispatchLoop hands items to the handler until life ends.
+func (l *lane) dispatchLoop(life context.Context) {
+	for life.Err() == nil {
+		tasks, late, again := l.next(time.Now())
+		l.handBack(late)
+		for _, t := range tasks {
+			t.handle()
+		}
+		if len(tasks) == 0 {
+			wait(life, l.more, again)
+		}
+	}
+}
+
+// next begins as many buffered items as may run, and returns those, and apart those whose lease
+// is not to be trusted any more. again is when to look again, 0 if that need not be before
+// more is signalled.
+func (l *lane) next(now time.Time) (tasks, late []*task, again time.Duration) {
+	limit, until := l.limit()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := min(limit-l.running, len(l.buffer))
+	for i := 0; i < n; i++ {
+		t := l.buffer[i]
+		l.buffer[i] = nil
+		if now.Before(t.trust) {
+			t.begin(l.worker.base, now, l.timeout())
+			tasks = append(tasks, t)
+		} else {
+			late = append(late, t)
+		}
+	}
+	if n > 0 {
+		l.buffer = l.buffer[n:]
+		l.running += len(tasks)
+		l.pace.begun += len(tasks)
+	} else if len(l.buffer) > 0 && l.governor != nil { // it does not say when it takes more
+		again = l.worker.config.Poll
+		if limit == 0 && !until.IsZero() {
+			again = min(again, max(until.Sub(now), time.Millisecond))
+		}
+	}
+	if l.wanted(limit) > 0 {
+		signal(l.room)
+	}
+	return tasks, late, again
+}
+
+// timeout of an attempt that this package has to keep. The caller holds mu.
+func (l *lane) timeout() time.Duration {
+	if l.governor != nil {
+		return 0
+	}
+	return l.policy.Timeout
+}
+
+// takeBuffered takes items out of the buffer: those for which test is true.
+// The caller holds mu.
+func (l *lane) takeBuffered(test func(*task) bool) (taken []*task) {
+	kept := l.buffer[:0]
+	for _, t := range l.buffer {
+		if test(t) {
+			taken = append(taken, t)
+		} else {
+			kept = append(kept, t)
+		}
+	}
+	clear(l.buffer[len(kept):])
+	l.buffer = kept
+	return taken
+}
+
+// stop hands back what was not begun, and whatever a claim that is under way still brings.
+func (l *lane) stop() {
+	l.mu.Lock()
+	l.stopping = true
+	unbegun := l.buffer
+	l.buffer = nil
+	l.left.Broadcast()
+	l.mu.Unlock()
+	l.handBack(unbegun)
+}
+
+// add takes new tasks into this worker's hands. The caller holds mu.
+func (l *lane) add(tasks []*task) {
+	for _, t := range tasks {
+		t.index = len(l.tasks)
+		l.tasks = append(l.tasks, t)
+	}
+}
+
+// remove takes tasks whose end is recorded out of this worker's hands, and says whether none
+// is left. The caller holds mu.
+func (l *lane) remove(t *task) {
+	last := len(l.tasks) - 1
+	if t.index > last || l.tasks[t.index] != t { // it was given up before
+		return
+	}
+	l.tasks[t.index] = l.tasks[last]
+	l.tasks[t.index].index = t.index
+	l.tasks[last] = nil
+	l.tasks = l.tasks[:last]
+	l.left.Broadcast()
+}
+
+// holds is how many items are in this worker's hands.
+func (l *lane) holds() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.tasks)
+}
+
+// idle says whether there is nothing in this worker's hands, and nothing to be claimed as far
+// as it knows.
+func (l *lane) idle() bool {
+	limit, _ := l.limit()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.tasks) == 0 && (l.dry || limit == 0)
+}

@@ -1,0 +1,166 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Bounds of the end of a worker, each after the one before.
+const (
+	stopTime   = 5 * time.Second // for handlers to return after the end of their context
+	finishTime = 5 * time.Second // for the last ends to be recorded
+)
+
+// Run works until ctx ends, then stops claiming, hands back what was not begun, lets running
+// items finish within Grace, ends the contexts of the rest, and returns nil: at most Grace and
+// about ten seconds after the end of ctx. What has not returned by then is released, or left in
+// doubt by the kind's policy. A database that is away is waited for, not returned; what
+// waiting does not help is: ErrSchema, ErrNoLedger, ErrDenied, ErrInvalid.
+func (w *Worker) Run(ctx context.Context) error {
+	return w.work(ctx, func(ctx context.Context) {
+		for ctx.Err() == nil && !w.done() {
+			wait(ctx, w.look, 0)
+		}
+	})
+}
+
+// StopNow cuts the grace short: the contexts of running items end as soon as ctx does.
+func (w *Worker) StopNow() { w.once.Do(func() { close(w.hurry) }) }
+
+// work runs the worker until the function returns; its ctx ends with the caller's, or when the
+// worker cannot go on.
+func (w *Worker) work(ctx context.Context, until func(context.Context)) error {
+	if w.used.Swap(true) {
+		return errors.New("worker: a worker is run once")
+	}
+	w.base = context.WithoutCancel(ctx)
+	life, end := context.WithCancel(w.base)
+	defer end()
+	w.life = life
+	if ready, err := w.prepare(ctx); !ready {
+		return err
+	}
+	defer w.farewell()
+
+	claiming, stopClaiming := context.WithCancelCause(ctx)
+	defer stopClaiming(nil)
+	var g goroutines
+	w.start(claiming, &g)
+	g.rest.Go(func() {
+		select {
+		case err := <-w.broke:
+			stopClaiming(err)
+		case <-life.Done():
+		}
+	})
+
+	until(claiming)
+	var broken error
+	if ctx.Err() == nil {
+		broken = context.Cause(claiming)
+	}
+	stopClaiming(nil)
+	w.stop()
+	late := time.AfterFunc(finishTime, end)
+	defer late.Stop()
+	g.claiming.Wait() // what a last claim brought is handed back
+	w.finisher.close()
+	g.finishing.Wait()
+	end()
+	g.rest.Wait()
+	return broken
+}
+
+// prepare waits for the ledger, reads the policies and makes this worker known. Without error
+// it is not ready when ctx ended before.
+func (w *Worker) prepare(ctx context.Context) (ready bool, err error) {
+	var away backoff
+	for ctx.Err() == nil {
+		err := w.beat(ctx)
+		switch {
+		case err == nil:
+			return true, nil
+		case fatal(err):
+			return false, err
+		}
+		w.outage.note("beat", err)
+		sleep(ctx, away.next())
+	}
+	return false, nil
+}
+
+// goroutines of a worker, by what ends them.
+type goroutines struct {
+	claiming  sync.WaitGroup // the end of claiming
+	finishing sync.WaitGroup // the finisher's close, once nothing is left
+	rest      sync.WaitGroup // the end of life
+}
+
+func (w *Worker) start(claiming context.Context, g *goroutines) {
+	g.finishing.Go(func() { w.finisher.loop(w.life, 1) })
+	g.finishing.Go(func() { w.finisher.loop(w.life, finishFull) })
+	calls := make(chan call, 4)
+	for _, loop := range []func(context.Context){
+		func(life context.Context) { w.watchLoop(life, calls) },
+		func(life context.Context) { w.askLoop(life, calls) },
+		w.promoteLoop, w.expireLoop, w.pruneLoop, w.beatLoop, w.listen,
+	} {
+		g.rest.Go(func() { loop(w.life) })
+	}
+	for _, l := range w.lanes {
+		g.rest.Go(func() { l.dispatchLoop(w.life) })
+		g.claiming.Go(func() { l.claimLoop(claiming) })
+	}
+}
+
+// stop ends what is in work, as Run says.
+func (w *Worker) stop() {
+	for _, l := range w.lanes {
+		l.stop()
+	}
+	w.waitForHandlers(w.config.Grace, w.hurry)
+	for _, l := range w.lanes {
+		for _, t := range l.inHandle() {
+			t.cancel(ErrStopping)
+		}
+	}
+	w.waitForHandlers(stopTime, nil)
+	for _, l := range w.lanes {
+		for _, t := range l.inHandle() { // that it had begun makes it doubtful where the kind says so
+			t.log().Warn("the handler did not return when it was stopped")
+			t.settle(ledger.Result{Outcome: ledger.OutcomeReleased, Code: "stopped", NoReport: true})
+		}
+	}
+}
+
+// waitForHandlers waits until nothing runs, but not longer than that, nor than hurry.
+func (w *Worker) waitForHandlers(most time.Duration, hurry <-chan struct{}) {
+	late := time.NewTimer(most)
+	defer late.Stop()
+	for slices.ContainsFunc(w.lanes, func(l *lane) bool { return len(l.inHandle()) > 0 }) {
+		select {
+		case <-w.look:
+		case <-hurry:
+			return
+		case <-late.C:
+			return
+		}
+	}
+}
+
+// inHandle are the tasks that run.
+func (l *lane) inHandle() (tasks []*task) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range l.tasks {
+		if t.phase == running {
+			tasks = append(tasks, t)
+		}
+	}
+	return tasks
+}

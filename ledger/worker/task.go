@@ -1,0 +1,113 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// phase of a task.
+type phase int8
+
+const (
+	claimed phase = iota // not begun
+	running              // in Handle
+	ended                // settled; its end is being recorded
+)
+
+// task is one lease in this worker's hands, from the claim until its end is recorded.
+type task struct {
+	lane    *lane
+	lease   *ledger.Lease
+	claimed time.Time // when the claim returned
+
+	// Guarded by lane.mu.
+	phase phase
+	index int       // in lane.tasks
+	trust time.Time // the lease may be trusted until then
+	renew time.Time // when it is to be renewed
+	asked time.Time // when the ledger was last asked about it, or when it was begun
+	busy  bool      // it is being asked
+	lost  bool      // not to be trusted any more
+
+	// Set when it is begun, before another goroutine uses them.
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	stop     context.CancelFunc // of the timeout; nil if there is none
+	began    time.Time
+	deadline time.Time // zero if there is none
+
+	// Set when it has ended.
+	over   time.Time
+	result ledger.Result
+}
+
+// trusted is how long a lease may be trusted from the start of the call that gave it: a margin
+// is left for the time that it takes to notice.
+func trusted(ttl time.Duration) time.Duration { return ttl - ttl/10 }
+
+// renewed takes note of a call that extended the lease. The caller holds lane.mu.
+func (t *task) renewed(called time.Time) {
+	ttl := t.lane.worker.config.Lease
+	t.trust, t.renew, t.asked = called.Add(trusted(ttl)), called.Add(ttl/3), called
+}
+
+// begin makes the context of the handler. The caller holds lane.mu.
+func (t *task) begin(base context.Context, now time.Time, timeout time.Duration) {
+	t.phase, t.began, t.asked = running, now, now
+	t.ctx, t.cancel = context.WithCancelCause(base)
+	if timeout > 0 {
+		t.deadline = now.Add(timeout)
+		t.ctx, t.stop = context.WithDeadline(t.ctx, t.deadline)
+	}
+}
+
+// handle gives the item to the handler. A panic in Handle itself ends the item, too.
+func (t *task) handle() {
+	defer func() {
+		if p := recover(); p != nil {
+			t.settle(panicked(p))
+		}
+	}()
+	t.lane.handler.Handle(t.ctx, t.lease, t.settle)
+}
+
+// settle ends a running item. Only the first call counts.
+func (t *task) settle(res ledger.Result) {
+	now := time.Now()
+	l := t.lane
+	l.mu.Lock()
+	if t.phase != running {
+		l.mu.Unlock()
+		return
+	}
+	t.phase = ended
+	l.running--
+	stopping := l.stopping
+	l.mu.Unlock()
+
+	if res.Outcome == ledger.OutcomeFailed {
+		res = judge(res, context.Cause(t.ctx))
+	}
+	t.over, t.result = now, res
+	if t.stop != nil {
+		t.stop()
+	}
+	t.cancel(nil)
+	signal(l.more)
+	if stopping {
+		signal(l.worker.look)
+	}
+	if res.Outcome == OutcomeRecorded {
+		l.worker.record(t, ledger.Ending{Lease: t.lease, Result: res, Recorded: OutcomeRecorded}, nil)
+		return
+	}
+	l.worker.finisher.add(t)
+}
+
+// log is for what is said about this attempt.
+func (t *task) log() *slog.Logger {
+	return t.lane.log.With("item", t.lease.ID, "attempt", t.lease.Attempt, "agent", t.lease.Agent)
+}

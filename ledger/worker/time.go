@@ -1,0 +1,62 @@
+package worker
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+)
+
+// signal wakes who waits on a channel that holds one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// wait waits for a signal, but no longer than most (0: as long as it takes) nor than ctx.
+func wait(ctx context.Context, c <-chan struct{}, most time.Duration) {
+	var late <-chan time.Time
+	if most > 0 {
+		t := time.NewTimer(most)
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case <-c:
+	case <-late:
+	case <-ctx.Done():
+	}
+}
+
+// sleep waits for d and says whether ctx has lasted.
+func sleep(ctx context.Context, d time.Duration) bool {
+	wait(ctx, nil, d)
+	return ctx.Err() == nil
+}
+
+// jitter is a duration of three to five quarters of d, so that workers do not march in step.
+func jitter(d time.Duration) time.Duration {
+	return time.Duration((0.75 + rand.Float64()/2) * float64(d))
+}
+
+// backoff is the time before the next try of something that failed.
+type backoff time.Duration
+
+const (
+	firstBackoff = backoff(50 * time.Millisecond)
+	lastBackoff  = backoff(5 * time.Second)
+)
+
+func (b *backoff) next() time.Duration {
+	*b = min(max(2**b, firstBackoff), lastBackoff)
+	return jitter(time.Duration(*b))
+}
+
+// clock estimates the database's clock, to sleep until something is due there.
+type clock struct{ offset atomic.Int64 }
+
+func (c *clock) set(there, here time.Time) { c.offset.Store(int64(there.Sub(here))) }
+
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }

@@ -1,0 +1,189 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+const (
+	promoteMost   = 1000 // items of one call
+	promoteLeast  = 5 * time.Millisecond
+	expireMost    = 100 // items of one call: others' renewals come in between
+	expireEvery   = time.Second
+	pruneMost     = 500 // items of one call
+	pruneEvery    = 5 * time.Minute
+	beatEvery     = 10 * time.Second
+	beatTTL       = 3 * beatEvery
+	farewellTime  = 2 * time.Second
+	hintsBuffered = 256
+)
+
+// promoteLoop makes items ready when they are due, of all kinds. It sleeps until the next one is.
+func (w *Worker) promoteLoop(life context.Context) {
+	for life.Err() == nil {
+		next, err := w.config.Ledger.Promote(life, promoteMost)
+		pause := jitter(w.config.Poll)
+		if !w.failed("promote", err) && !next.IsZero() {
+			pause = min(pause, max(next.Sub(w.clock.now()), promoteLeast))
+		}
+		wait(life, w.due, pause)
+	}
+}
+
+// expireLoop takes expired leases from their holders. After an outage it waits until those that
+// live have had the time to renew.
+func (w *Worker) expireLoop(life context.Context) {
+	for sleep(life, jitter(expireEvery)) {
+		for full := true; full && !w.outage.recent(w.config.Lease); {
+			n, err := w.config.Ledger.Expire(life, expireMost)
+			full = !w.failed("expire", err) && n == expireMost
+		}
+	}
+}
+
+// pruneLoop applies the kinds' Keep.
+func (w *Worker) pruneLoop(life context.Context) {
+	for sleep(life, jitter(pruneEvery)) {
+		for full := true; full; {
+			n, err := w.config.Ledger.Prune(life, pruneMost)
+			full = !w.failed("prune", err) && n == pruneMost
+		}
+	}
+}
+
+// beatLoop tells the others now and then that this worker lives, and reads the policies anew.
+func (w *Worker) beatLoop(life context.Context) {
+	for sleep(life, beatEvery) {
+		w.failed("beat", w.beat(life))
+	}
+}
+
+func (w *Worker) beat(ctx context.Context) error {
+	l := w.config.Ledger
+	me := w.agent()
+	if err := l.Beat(ctx, me, beatTTL); err != nil {
+		return err
+	}
+	here := time.Now()
+	agents, err := l.Agents(ctx)
+	if err != nil {
+		return err
+	}
+	for _, a := range agents {
+		if a.Name == me.Name {
+			w.clock.set(a.SeenAt, here)
+		}
+	}
+	return w.readPolicies(ctx)
+}
+
+func (w *Worker) agent() ledger.Agent {
+	host, _ := os.Hostname() // "" says that it is not known
+	kinds := make(map[string]string, len(w.lanes))
+	for _, l := range w.lanes {
+		kinds[l.kind] = l.config.Definition
+	}
+	return ledger.Agent{Name: w.config.Agent, Host: host, PID: os.Getpid(), Version: w.config.Version, Kinds: kinds}
+}
+
+// farewell takes the heartbeat back; whoever cannot will see it run out.
+func (w *Worker) farewell() {
+	ctx, cancel := context.WithTimeout(w.base, farewellTime)
+	defer cancel()
+	if err := w.config.Ledger.Beat(ctx, w.agent(), 0); err != nil {
+		w.log.Debug("the heartbeat was not taken back", "error", err)
+	}
+}
+
+func (w *Worker) readPolicies(ctx context.Context) error {
+	kinds, err := w.config.Ledger.Kinds(ctx)
+	if err != nil {
+		return err
+	}
+	byName := make(map[string]ledger.Kind, len(kinds))
+	for _, k := range kinds {
+		byName[k.Name] = k
+	}
+	for _, l := range w.lanes {
+		k := byName[l.kind]
+		k.Name = l.kind
+		l.govern(k)
+	}
+	return nil
+}
+
+// listen wakes the lanes when somebody says that items may have become ready.
+func (w *Worker) listen(life context.Context) {
+	hints := make(chan string, hintsBuffered)
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		for kind := range hints {
+			for _, l := range w.lanes {
+				if kind == "" || kind == l.kind {
+					l.hinted()
+				}
+			}
+		}
+	})
+	w.config.Ledger.Subscribe(life, hints)
+	close(hints)
+	reader.Wait()
+}
+
+// outage says once that the ledger is away, and once that it is back.
+type outage struct {
+	log *slog.Logger
+
+	mu      sync.Mutex
+	failing map[string]time.Time // calls that failed when tried last → when
+	began   time.Time            // of the outage now, or the last one
+	over    time.Time            // of the last one; zero during one and before the first
+}
+
+// failingFor is how long a call that is not tried again counts as failing.
+const failingFor = time.Minute
+
+// note takes note of how a call went.
+func (o *outage) note(call string, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err == nil && len(o.failing) == 0 {
+		return
+	}
+	now := time.Now()
+	maps.DeleteFunc(o.failing, func(c string, at time.Time) bool { return c == call || now.Sub(at) > failingFor })
+	away := !o.began.IsZero() && o.over.IsZero()
+	if err != nil {
+		if o.failing == nil {
+			o.failing = map[string]time.Time{}
+		}
+		o.failing[call] = now
+		if !away {
+			o.began, o.over = now, time.Time{}
+			o.log.Warn("the ledger is unavailable; trying again until it is back", "call", call, "error", err)
+		}
+	} else if away && len(o.failing) == 0 {
+		o.over = now
+		o.log.Info("the ledger is available again", "after", now.Sub(o.began).Round(time.Millisecond))
+	}
+}
+
+// recent says whether the ledger is away, or was so long, so lately that leases of a given TTL may
+// have expired only because nobody could renew them.
+func (o *outage) recent(ttl time.Duration) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.began.IsZero():
+		return false
+	case o.over.IsZero():
+		return true
+	}
+	return o.over.Sub(o.began) > ttl/4 && time.Since(o.over) < ttl/3
+}
