@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 )
@@ -11,7 +12,7 @@ import (
 // Add adds items, 1 … MaxBatch, in one transaction, and answers for each in the same order.
 // Adding an item twice is not an error. All or nothing: *InvalidError names the first bad item.
 func (l *Ledger) Add(ctx context.Context, items ...NewItem) ([]Added, error) {
-	added, err := l.add(ctx, nil, items)
+	added, err := l.add(ctx, nil, items, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -24,10 +25,28 @@ func (l *Ledger) Add(ctx context.Context, items ...NewItem) ([]Added, error) {
 
 // AddTx is Add inside the caller's transaction: the items exist if and only if it commits.
 func (l *Ledger) AddTx(ctx context.Context, tx Conn, items ...NewItem) ([]Added, error) {
-	return l.add(ctx, tx, items)
+	return l.add(ctx, tx, items, nil)
 }
 
-func (l *Ledger) add(ctx context.Context, conn Conn, items []NewItem) ([]Added, error) {
+// errTried ends a transaction that must leave no trace.
+var errTried = errors.New("tried")
+
+// Try answers what Add would, and adds nothing: new items have no id.
+func (l *Ledger) Try(ctx context.Context, items ...NewItem) ([]Added, error) {
+	added, err := l.add(ctx, nil, items, errTried)
+	if !errors.Is(err, errTried) {
+		return nil, err
+	}
+	for i := range added {
+		if added[i].Verdict == VerdictAdded {
+			added[i].ID = 0
+		}
+	}
+	return added, nil
+}
+
+// add adds items in a transaction, which it commits unless it is to end with an error.
+func (l *Ledger) add(ctx context.Context, conn Conn, items []NewItem, end error) ([]Added, error) {
 	c := checker{}
 	c.batch("items", len(items))
 	for i := 0; i < len(items) && c.err == nil; i++ {
@@ -39,7 +58,9 @@ func (l *Ledger) add(ctx context.Context, conn Conn, items []NewItem) ([]Added, 
 	}
 	var added []Added
 	err := l.store.Update(ctx, conn, func(tx Tx) (err error) {
-		added, err = l.addIn(tx, items)
+		if added, err = l.addIn(tx, items); err == nil {
+			err = end
+		}
 		return err
 	})
 	return added, err

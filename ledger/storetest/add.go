@@ -27,6 +27,23 @@ func addAnswersPerItem(t *testing.T, h *harness) {
 	}
 }
 
+func tryLeavesNoTrace(t *testing.T, h *harness) {
+	known := h.add(ledger.NewItem{Kind: "k", Key: "a", Fingerprint: "1"})[0]
+	tried, err := h.l.Try(h.ctx, ledger.NewItem{Kind: "k", Key: "a", Fingerprint: "2"}, ledger.NewItem{Kind: "k", Key: "b"}, ledger.NewItem{Kind: "new", Key: "c"})
+	h.ok(err)
+	equal(t, "answers", tried, []ledger.Added{{ID: known.ID, Verdict: ledger.VerdictChanged, State: ledger.StateReady},
+		{Verdict: ledger.VerdictAdded, State: ledger.StateReady}, {Verdict: ledger.VerdictAdded, State: ledger.StateReady}})
+	it, err := h.l.Get(h.ctx, known.ID)
+	h.ok(err)
+	n, err := h.l.Count(h.ctx, ledger.Filter{})
+	h.ok(err)
+	kinds, err := h.l.Kinds(h.ctx)
+	h.ok(err)
+	if it.Fingerprint != "1" || n != 1 || len(kinds) != 1 {
+		t.Errorf("fingerprint %s, %d items, kinds %v", it.Fingerprint, n, kinds)
+	}
+}
+
 // prepared is an item in a given state, of kind "k", key "x", fingerprint "1", payload "p1".
 func (h *harness) prepared(state ledger.State) int64 {
 	h.t.Helper()

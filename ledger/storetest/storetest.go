@@ -29,6 +29,7 @@ func Run(t *testing.T, open Open) {
 		fn   func(t *testing.T, h *harness)
 	}{
 		{"AddAnswersPerItem", addAnswersPerItem},
+		{"TryLeavesNoTrace", tryLeavesNoTrace},
 		{"AddTable", addTable},
 		{"AddReopens", addReopens},
 		{"AddRecurring", addRecurring},
