@@ -32,6 +32,7 @@ type session struct {
 	results  []*wire.Result
 	reports  []*wire.Progress
 	held     []*task // with progress that came too soon after the one before
+	busy     int     // calls under way; one may outlast its last task
 	granted  int     // credits in the host's hand, and items here
 	perItem  float64 // nanoseconds an item takes, smoothed
 	draining bool
@@ -184,13 +185,17 @@ func (s *session) worker() {
 			finished = true
 			return
 		}
-		began := time.Now()
-		for _, t := range tasks {
-			t.startTimeout()
-		}
-		s.inst.work(tasks)
-		s.note(len(tasks), time.Since(began))
+		s.call(tasks)
 	}
+}
+
+func (s *session) call(tasks []*task) {
+	began := time.Now()
+	defer func() { s.called(len(tasks), time.Since(began)) }()
+	for _, t := range tasks {
+		t.startTimeout()
+	}
+	s.inst.work(tasks)
 }
 
 // next waits for items and takes those of one call; none at the end of the session.
@@ -218,6 +223,7 @@ func (s *session) next(tasks []*task) []*task {
 		}
 		clear(s.queue[s.head : s.head+n])
 		s.head += n
+		s.busy++
 		return tasks
 	}
 }
@@ -237,10 +243,12 @@ func (s *session) fill() {
 	}
 }
 
-// note learns how long items take.
-func (s *session) note(n int, d time.Duration) {
+// called learns how long items take.
+func (s *session) called(n int, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.busy--
+	s.changed.Broadcast()
 	each := float64(d) / float64(n)
 	if s.perItem == 0 {
 		s.perItem = each
@@ -403,7 +411,7 @@ func (s *session) waitIdle(ctx context.Context) {
 	defer stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for ctx.Err() == nil && !s.ended && (len(s.running) > 0 || len(s.queue) > s.head || len(s.results) > 0 || s.sending) {
+	for ctx.Err() == nil && !s.ended && (s.busy > 0 || len(s.queue) > s.head || len(s.results) > 0 || s.sending) {
 		s.changed.Wait()
 	}
 }

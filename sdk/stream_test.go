@@ -1,0 +1,535 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// pipe is a stream without a connection.
+type pipe struct {
+	grpc.ServerStream
+	ctx context.Context
+	in  chan *wire.HostMessage
+	out chan *wire.PluginMessage
+}
+
+func (p *pipe) Context() context.Context { return p.ctx }
+
+func (p *pipe) Recv() (*wire.HostMessage, error) {
+	select {
+	case m, ok := <-p.in:
+		if !ok {
+			return nil, io.EOF
+		}
+		return m, nil
+	case <-p.ctx.Done():
+		return nil, p.ctx.Err()
+	}
+}
+
+func (p *pipe) Send(m *wire.PluginMessage) error {
+	select {
+	case p.out <- proto.CloneOf(m): // the sender uses its slices again
+		return nil
+	case <-p.ctx.Done():
+		return p.ctx.Err()
+	}
+}
+
+// fatal is the part of testing.TB and rapid.T that the helpers need.
+type fatal interface {
+	Fatal(...any)
+	Fatalf(string, ...any)
+}
+
+// link is a plugin under test and its host.
+type link struct {
+	t       fatal
+	pipe    *pipe
+	server  *server
+	served  chan error
+	cancel  context.CancelFunc
+	credits int
+	results map[int64]*wire.Result
+	reports []*wire.Progress
+	largest int // bytes of a message
+}
+
+func serve(t fatal, p *Plugin, req *wire.ConfigureRequest) *link {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &link{
+		t: t, server: newServer(p), served: make(chan error, 1), cancel: cancel, results: map[int64]*wire.Result{},
+		pipe: &pipe{ctx: ctx, in: make(chan *wire.HostMessage), out: make(chan *wire.PluginMessage)},
+	}
+	res, err := l.server.Configure(ctx, req)
+	if err != nil || len(res.Problems) > 0 {
+		t.Fatal(res.GetProblems(), err)
+	}
+	go func() { l.served <- l.server.Process(l.pipe) }()
+	return l
+}
+
+// take handles one message of the plugin.
+func (l *link) take(m *wire.PluginMessage) {
+	l.credits += int(m.Credits)
+	l.reports = append(l.reports, m.Progress...)
+	l.largest = max(l.largest, proto.Size(m))
+	for _, r := range m.Results {
+		if l.results[r.Id] != nil {
+			l.t.Fatalf("item %d has two results", r.Id)
+		}
+		l.results[r.Id] = r
+	}
+}
+
+// send sends items as the credits allow.
+func (l *link) send(items ...*wire.Item) {
+	for len(items) > 0 {
+		n := min(l.credits, len(items))
+		if n == 0 {
+			l.take(<-l.pipe.out)
+			continue
+		}
+		select {
+		case l.pipe.in <- &wire.HostMessage{Items: items[:n]}:
+			l.credits -= n
+			items = items[n:]
+		case m := <-l.pipe.out:
+			l.take(m)
+		}
+	}
+}
+
+func (l *link) cancelItem(id int64, reason wire.Cancel_Reason) {
+	for sent := false; !sent; {
+		select {
+		case l.pipe.in <- &wire.HostMessage{Cancels: []*wire.Cancel{{Id: id, Attempt: 1, Reason: reason}}}:
+			sent = true
+		case m := <-l.pipe.out:
+			l.take(m)
+		}
+	}
+}
+
+// until takes messages until there are n results.
+func (l *link) until(n int) {
+	for len(l.results) < n {
+		l.take(<-l.pipe.out)
+	}
+}
+
+// close ends the stream as a host does, and gives what Process returned.
+func (l *link) close() error {
+	close(l.pipe.in)
+	for {
+		select {
+		case m := <-l.pipe.out:
+			l.take(m)
+		case err := <-l.served:
+			l.cancel()
+			return err
+		}
+	}
+}
+
+func item(id int64, payload string) *wire.Item {
+	return &wire.Item{
+		Id: id, Attempt: 1, Kind: "p", Key: fmt.Sprint(id), Payload: []byte(payload), LockId: fmt.Appendf(nil, "lock%d", id),
+	}
+}
+
+type task1 struct {
+	Do string `json:"do"`
+}
+
+func do(what string) string { return fmt.Sprintf(`{"do":%q}`, what) }
+
+// whims are the ways in which a function can end.
+var whims = map[string]struct {
+	outcome wire.Result_Outcome
+	code    string
+	end     func() error
+}{
+	"done":    {wire.Result_OUTCOME_DONE, "", func() error { return nil }},
+	"fail":    {wire.Result_OUTCOME_FAILED, "", func() error { return errBoom }},
+	"code":    {wire.Result_OUTCOME_FAILED, "why", func() error { return Code("why", errBoom) }},
+	"skip":    {wire.Result_OUTCOME_SKIPPED, "", func() error { return Skip("nothing") }},
+	"snooze":  {wire.Result_OUTCOME_SNOOZED, "", func() error { return Snooze(time.Second, "later") }},
+	"doubt":   {wire.Result_OUTCOME_UNKNOWN, "", func() error { return Doubt(errBoom) }},
+	"panic":   {wire.Result_OUTCOME_FAILED, "panic", func() error { panic("boom") }},
+	"nil map": {wire.Result_OUTCOME_FAILED, "panic", func() error { var m map[int]int; m[0] = 1; return nil }},
+	"goexit":  {wire.Result_OUTCOME_FAILED, "panic", func() error { runtime.Goexit(); return nil }},
+	"yield":   {wire.Result_OUTCOME_DONE, "", func() error { runtime.Gosched(); return nil }},
+}
+
+func whimsical(_ context.Context, _ *struct{}, it Item[task1]) (string, error) {
+	return "out", whims[it.Payload.Do].end()
+}
+
+// Whatever the function does, every item gets its own, one, right result.
+func TestEveryItemOneResult(t *testing.T) {
+	names := []string{"wrong payload"}
+	for name := range whims {
+		names = append(names, name)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		p := New("p", "0.1.0", whimsical)
+		if rapid.Bool().Draw(t, "batch") {
+			p = NewBatch("p", "0.1.0", func(ctx context.Context, cfg *struct{}, b *Batch[task1, string]) error {
+				for i, it := range b.Items {
+					if it.Payload.Do != "panic" && it.Payload.Do != "goexit" && it.Payload.Do != "nil map" {
+						b.Settle(i, "out", whims[it.Payload.Do].end())
+					}
+				}
+				panic("boom")
+			})
+			p.MaxBatch, p.MaxWait = rapid.IntRange(1, 50).Draw(t, "max batch"), time.Microsecond
+		}
+		p.Concurrency = rapid.IntRange(1, 8).Draw(t, "concurrency")
+		whats := rapid.SliceOfN(rapid.SampledFrom(names), 1, 300).Draw(t, "items")
+		l := serve(t, p, &wire.ConfigureRequest{})
+		for i, what := range whats {
+			payload := do(what)
+			if what == "wrong payload" {
+				payload = `{"dos":1}`
+			}
+			l.send(item(int64(i), payload))
+		}
+		if err := l.close(); err != nil {
+			t.Fatal(err)
+		}
+		if len(l.results) != len(whats) {
+			t.Fatalf("%d results of %d items", len(l.results), len(whats))
+		}
+		for i, what := range whats {
+			r := l.results[int64(i)]
+			want := &wire.Result{Id: int64(i), Attempt: 1, LockId: fmt.Appendf(nil, "lock%d", i), Outcome: wire.Result_OUTCOME_FAILED, Code: "payload", Final: true}
+			if w, ok := whims[what]; ok {
+				want.Outcome, want.Code, want.Final = w.outcome, w.code, false
+			}
+			ignore := protocmp.IgnoreFields(&wire.Result{}, "error", "output", "log", "ending", "delay_ms")
+			if diff := cmp.Diff(want, r, protocmp.Transform(), ignore); diff != "" {
+				t.Fatalf("%s: %s", what, diff)
+			}
+		}
+	})
+}
+
+func TestPanic(t *testing.T) {
+	p := New("p", "0.1.0", whimsical)
+	l := serve(t, p, &wire.ConfigureRequest{})
+	l.send(item(1, do("nil map")), item(2, do("goexit")))
+	l.until(2)
+	r := l.results[1]
+	if r.Ending != wire.Result_ENDING_PANICKED || !strings.Contains(r.Error, "nil map") || !strings.Contains(r.Log, "sdk.init.func") {
+		t.Error(r)
+	}
+	if r = l.results[2]; r.Ending != wire.Result_ENDING_PANICKED || !strings.Contains(r.Error, "ended its goroutine") {
+		t.Error(r)
+	}
+	if err := l.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOutput(t *testing.T) {
+	type out struct {
+		N int `json:"n"`
+		F any `json:"f,omitempty"`
+	}
+	p := New("p", "0.1.0", func(_ context.Context, _ *struct{}, it Item[task1]) (*out, error) {
+		switch it.Payload.Do {
+		case "value":
+			return &out{N: 1}, nil
+		case "value and error":
+			return &out{N: 2}, errBoom
+		case "zero and error":
+			return nil, errBoom
+		case "not JSON":
+			return &out{F: func() {}}, nil
+		case "large":
+			return &out{F: strings.Repeat("x", wire.MaxOutput)}, nil
+		default:
+			return nil, nil
+		}
+	})
+	l := serve(t, p, &wire.ConfigureRequest{})
+	whats := []string{"value", "value and error", "zero and error", "not JSON", "large", "nothing"}
+	for i, what := range whats {
+		l.send(item(int64(i), do(what)))
+	}
+	l.until(len(whats))
+	want := []string{`{"n":1} `, `{"n":2} boom`, " boom", " output cannot be written as JSON", " result too large: output has", " "}
+	for i, what := range whats {
+		if r := l.results[int64(i)]; !strings.HasPrefix(string(r.Output)+" "+r.Error, want[i]) || (i == 3 || i == 4) != (r.Code == "output" && r.Final) {
+			t.Errorf("%s: %v", what, r)
+		}
+	}
+	if err := l.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEmit(t *testing.T) {
+	due := time.Date(2026, 11, 20, 0, 0, 0, 5000, time.UTC)
+	var errs []error
+	p := New("p", "0.1.0", func(_ context.Context, _ *struct{}, it Item[task1]) (string, error) {
+		for _, c := range []Child{
+			{Kind: "article", Key: "a", Payload: map[string]int{"n": 1}, Due: due, Priority: -1, Fingerprint: "f"},
+			{Kind: "article", Key: "b", Scope: "all"},
+			{Kind: "exec", Key: "c"},
+			{Kind: "article"},
+			{Kind: "article", Key: strings.Repeat("k", wire.MaxKey+1)},
+			{Kind: "article", Key: "d", Scope: strings.Repeat("k", wire.MaxScope+1)},
+			{Kind: "article", Key: "e", Priority: 3},
+			{Kind: "article", Key: "f\x00"},
+			{Kind: "article", Key: "g\xff"},
+			{Kind: "article", Key: "h", Payload: make(chan int)},
+			{Kind: "article", Key: "i", Payload: strings.Repeat("x", wire.MaxPayload)},
+		} {
+			errs = append(errs, it.Emit(c))
+		}
+		if it.Payload.Do == "fail" {
+			return "", errBoom
+		}
+		return "", nil
+	})
+	p.Emits = []string{"article"}
+	l := serve(t, p, &wire.ConfigureRequest{})
+	l.send(item(1, do("")))
+	l.until(1)
+	for i, err := range errs {
+		if (err == nil) != (i < 2) {
+			t.Errorf("child %d: %v", i, err)
+		}
+	}
+	want := []*wire.Child{
+		{Kind: "article", Scope: "p/1", Key: "a", Payload: []byte(`{"n":1}`), DueUs: due.UnixMicro(), Priority: -1, Fingerprint: "f"},
+		{Kind: "article", Scope: "all", Key: "b"},
+	}
+	if diff := cmp.Diff(want, l.results[1].Emit, protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+	l.send(item(2, do("fail")))
+	l.until(2)
+	if n := len(l.results[2].Emit); n > 0 {
+		t.Errorf("a failed attempt emits %d items", n)
+	}
+	if err := l.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEmitLimits(t *testing.T) {
+	var emitted int
+	var last Item[task1]
+	p := New("p", "0.1.0", func(_ context.Context, _ *struct{}, it Item[task1]) (string, error) {
+		last = it
+		c := Child{Kind: "article", Key: "k"}
+		if it.Payload.Do == "large" {
+			c.Payload = strings.Repeat("x", 100<<10)
+		}
+		for emitted = 0; it.Emit(c) == nil; emitted++ {
+		}
+		return "", nil
+	})
+	p.Emits = []string{"article"}
+	l := serve(t, p, &wire.ConfigureRequest{})
+	l.send(item(1, do("small")))
+	l.until(1)
+	if emitted != wire.MaxEmit || len(l.results[1].Emit) != wire.MaxEmit {
+		t.Error(emitted, len(l.results[1].Emit))
+	}
+	if err := last.Emit(Child{Kind: "article", Key: "late"}); err == nil {
+		t.Error("an attempt that has ended emits")
+	}
+	l.send(item(2, do("large")))
+	l.until(2)
+	if size := proto.Size(l.results[2]); size > wire.MaxEmitBytes || size < wire.MaxEmitBytes-200<<10 {
+		t.Errorf("%d bytes", size)
+	}
+	if err := l.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLog(t *testing.T) {
+	p := New("p", "0.1.0", func(_ context.Context, _ *struct{}, it Item[task1]) (string, error) {
+		it.Log.With("a", 1).WithGroup("g").Debug("first", "b", 2)
+		if it.Payload.Do == "much" {
+			for i := range 2000 {
+				it.Log.Info("line", "i", i, "nul", "\x00")
+			}
+			it.Log.Info(strings.Repeat("y", 3*wire.MaxLog))
+			for i := range 100 {
+				it.Log.Info("last", "i", i)
+			}
+		}
+		return "", nil
+	})
+	l := serve(t, p, &wire.ConfigureRequest{})
+	l.send(item(1, do("")), item(2, do("much")))
+	l.until(2)
+	if log := l.results[1].Log; !strings.HasSuffix(log, "level=DEBUG msg=first a=1 g.b=2\n") {
+		t.Errorf("%q", log)
+	}
+	log := l.results[2].Log
+	if len(log) > wire.MaxLog || !strings.HasSuffix(log, "msg=last i=99\n") || !strings.HasPrefix(log, "time=") {
+		t.Errorf("%d bytes: %.100q … %q", len(log), log, log[max(0, len(log)-100):])
+	}
+	if err := l.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Results that are large together go in several messages.
+func TestManyLargeResults(t *testing.T) {
+	p := New("p", "0.1.0", func(_ context.Context, _ *struct{}, it Item[task1]) (string, error) {
+		return strings.Repeat("x", 900<<10), nil
+	})
+	p.Concurrency = 64
+	l := serve(t, p, &wire.ConfigureRequest{})
+	const n = 64
+	for i := range n {
+		l.send(item(int64(i), `{}`))
+	}
+	l.until(n)
+	if l.largest > wire.MaxMessage/2 {
+		t.Errorf("a message has %d bytes", l.largest)
+	}
+	if err := l.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	report := func(_ context.Context, _ *struct{}, it Item[task1]) (string, error) {
+		for i := range 30 {
+			it.Progress(int64(i), 30, "rows")
+			time.Sleep(90 * time.Millisecond)
+		}
+		return "", nil
+	}
+	tests := []struct {
+		ms   int64
+		want []int64
+	}{
+		// At once, then the newest one of each second.
+		{0, []int64{0, 11, 22}},
+		{500, []int64{0, 5, 11, 16, 22, 27}},
+		{-1, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29}},
+	}
+	for _, test := range tests {
+		synctest.Test(t, func(t *testing.T) {
+			l := serve(t, New("p", "0.1.0", report), &wire.ConfigureRequest{ProgressMs: test.ms})
+			l.send(item(1, `{}`))
+			l.until(1)
+			var got []int64
+			for _, r := range l.reports {
+				if r.Id != 1 || r.Total != 30 || r.Unit != "rows" {
+					t.Error(r)
+				}
+				got = append(got, r.Done)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("every %d ms: %s", test.ms, diff)
+			}
+			if err := l.close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// No more than the concurrency is in work, and the credits grow with cheap items only.
+func TestConcurrencyAndCredits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now, most atomic.Int64
+		p := New("p", "0.1.0", func(_ context.Context, _ *struct{}, it Item[task1]) (string, error) {
+			most.Store(max(most.Load(), now.Add(1)))
+			defer now.Add(-1)
+			d, err := time.ParseDuration(it.Payload.Do)
+			time.Sleep(d)
+			return "", err
+		})
+		l := serve(t, p, &wire.ConfigureRequest{Concurrency: 3})
+		l.take(<-l.pipe.out)
+		if l.credits != 6 {
+			t.Errorf("%d credits at first, want twice the concurrency", l.credits)
+		}
+		for i := range int64(30) {
+			l.send(item(i, do("1s")))
+		}
+		l.until(30)
+		synctest.Wait()
+		if most.Load() != 3 {
+			t.Errorf("%d at a time", most.Load())
+		}
+		if l.credits > 6 {
+			t.Errorf("%d credits for items of a second", l.credits)
+		}
+		for i := range int64(200) {
+			l.send(item(100+i, do("1us")))
+		}
+		l.until(230)
+		for l.credits < 500 {
+			l.send(item(1000+int64(len(l.results)), do("1us")))
+			l.take(<-l.pipe.out)
+		}
+		if err := l.close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A kind whose effects must not be repeated has nothing lying in the queue.
+func TestCreditsInDoubt(t *testing.T) {
+	p := New("p", "0.1.0", whimsical)
+	p.OnLost = OnLostDoubt
+	l := serve(t, p, &wire.ConfigureRequest{Concurrency: 3})
+	for i := range int64(100) {
+		l.send(item(i, do("done")))
+		if l.credits > 3 {
+			t.Fatalf("%d credits", l.credits)
+		}
+	}
+	if err := l.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConnectionLost(t *testing.T) {
+	begun, causes := make(chan bool), make(chan error, 1)
+	p := New("p", "0.1.0", func(ctx context.Context, _ *struct{}, _ Item[task1]) (string, error) {
+		begun <- true
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return "", nil
+	})
+	l := serve(t, p, &wire.ConfigureRequest{})
+	l.send(item(1, `{}`))
+	<-begun
+	l.cancel()
+	if err := <-l.served; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if cause := <-causes; !errors.Is(cause, ErrStopping) {
+		t.Error(cause)
+	}
+}
