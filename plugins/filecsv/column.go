@@ -1,0 +1,149 @@
+package filecsv
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"math/big"
+)
+
+// maxShown is how much of a value or name is kept for the output, in bytes.
+const maxShown = 100
+
+// column learns what the values of one column are: the narrowest kind that all of them have,
+// and the least and the greatest in the order of that kind.
+type column struct {
+	name   string
+	nulls  int64
+	kind   kind
+	text   bounds // in byte order, of all values: the kind may turn out to be text at the last row
+	values bounds // in the order of the kind
+
+	low, high     float64 // of values, if numbers
+	first, latest instant // of values, if dates
+}
+
+// bounds is a range of values as they are written.
+type bounds struct {
+	min, max           []byte
+	minStart, maxStart uint64
+}
+
+func (b *bounds) setMin(v []byte) { b.min, b.minStart = append(b.min[:0], v...), start(v) }
+func (b *bounds) setMax(v []byte) { b.max, b.maxStart = append(b.max[:0], v...), start(v) }
+
+// add takes in a value that is not null, in byte order. Only the start of long ones counts.
+func (b *bounds) add(v []byte) {
+	s := start(v)
+	if s > b.minStart && (s < b.maxStart || s == b.maxStart && len(v) <= 8) {
+		return // most values: seen from their first eight bytes
+	}
+	v = v[:min(len(v), maxShown+1)]
+	if len(b.min) == 0 {
+		b.setMin(v)
+		b.setMax(v)
+	}
+	if s <= b.minStart && bytes.Compare(v, b.min) < 0 {
+		b.setMin(v)
+	}
+	if s >= b.maxStart && bytes.Compare(v, b.max) > 0 {
+		b.setMax(v)
+	}
+}
+
+// start is the first eight bytes of v as a number with the same order.
+func start(v []byte) (s uint64) {
+	if cap(v) >= 8 {
+		s = binary.BigEndian.Uint64(v[:8])
+		if len(v) < 8 {
+			s &^= math.MaxUint64 >> (8 * len(v)) // what lies behind v
+		}
+		return s
+	}
+	for i, c := range v {
+		s |= uint64(c) << (56 - 8*i)
+	}
+	return s
+}
+
+// add takes in a value that is not null.
+func (c *column) add(v []byte, f dateFormats) {
+	c.text.add(v)
+	if c.kind == kindEmpty {
+		c.kind = f.kindOf(v)
+	}
+	switch c.kind {
+	case kindInt, kindDecimal:
+		n, k := number(v)
+		c.kind = max(c.kind, k)
+		if k != kindText {
+			c.addNumber(v, n)
+		}
+	case kindDate:
+		if t, ok := f.date(v); ok {
+			c.addDate(v, t)
+		} else {
+			c.kind = kindText
+		}
+	case kindBool:
+		if !truth(v, true) {
+			c.kind = kindText
+		}
+	}
+}
+
+func (c *column) addNumber(v []byte, n float64) {
+	none := len(c.values.min) == 0
+	if none || n < c.low || n == c.low && less(v, c.values.min) {
+		c.low = n
+		c.values.setMin(v)
+	}
+	if none || n > c.high || n == c.high && less(c.values.max, v) {
+		c.high = n
+		c.values.setMax(v)
+	}
+}
+
+func (c *column) addDate(v []byte, at instant) {
+	none := len(c.values.min) == 0
+	if none || at < c.first {
+		c.first = at
+		c.values.setMin(v)
+	}
+	if none || at > c.latest {
+		c.latest = at
+		c.values.setMax(v)
+	}
+}
+
+// less compares numbers exactly. It is asked if they are equal as float64, which rounding can
+// make them but cannot turn around.
+func less(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return false
+	}
+	x, _ := new(big.Rat).SetString(string(a))
+	y, _ := new(big.Rat).SetString(string(b))
+	return x.Cmp(y) < 0
+}
+
+// summary is the column as it is reported.
+func (c *column) summary() Column {
+	out := Column{Name: shown([]byte(c.name)), Type: c.kind.String(), Nulls: c.nulls}
+	switch b := c.values; c.kind {
+	case kindText:
+		out.Min, out.Max = shown(c.text.min), shown(c.text.max)
+	case kindInt, kindDecimal, kindDate:
+		out.Min, out.Max = string(b.min), string(b.max)
+	}
+	return out
+}
+
+// shown is v, cut if it is long.
+func shown(v []byte) string {
+	if len(v) <= maxShown {
+		return string(v)
+	}
+	v = v[:maxShown]
+	return string(v[:len(v)-cutOff(v)]) + "…"
+}

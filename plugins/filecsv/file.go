@@ -1,0 +1,197 @@
+package filecsv
+
+import (
+	"bufio"
+	"compress/flate"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/dustin/go-humanize"
+)
+
+// file is a regular file that must stay as it is while it is read.
+type file struct {
+	*os.File
+	path   string
+	before fs.FileInfo
+}
+
+// openFile opens a regular file. It never waits: a FIFO without a writer would block an
+// ordinary open for ever.
+func openFile(path string) (*file, error) {
+	info, err := os.Stat(path) // opening some devices is an act in itself
+	if err != nil {
+		return nil, openError(err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, notRegular(info)
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, openError(err)
+	}
+	if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {
+		err = notRegular(info) // it was replaced in between
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &file{f, path, info}, nil
+}
+
+func openError(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return refuse("not_found", "there is no such file (any more)")
+	case errors.Is(err, fs.ErrPermission):
+		return refuse("permission", "not allowed to read the file")
+	}
+	return tryAgain("cannot_read", "cannot open the file: %v", errors.Unwrap(err))
+}
+
+func notRegular(info fs.FileInfo) error {
+	what := "a device"
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		what = "a directory"
+	case mode&fs.ModeNamedPipe != 0:
+		what = "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		what = "a socket"
+	}
+	return refuse("not_a_file", "it is %s, not a regular file", what)
+}
+
+// unchanged reports an error if the file is not what it was when it was opened.
+func (f *file) unchanged() error {
+	now, err := os.Stat(f.path)
+	if err == nil && os.SameFile(f.before, now) && now.Size() == f.before.Size() && now.ModTime().Equal(f.before.ModTime()) {
+		return nil
+	}
+	return errChanged
+}
+
+// meter counts and hashes what is read, reports progress and ends when ctx does. A block is
+// hashed while the caller works on it: with a core to spare, the digest takes no time.
+type meter struct {
+	ctx      context.Context
+	src      io.Reader
+	progress func(read int64)
+	read     int64
+	block    []byte // what was read last
+	unused   []byte // of block
+	sum      hash.Hash
+	idle     chan struct{} // holds a token while block is not being hashed
+}
+
+func newMeter(ctx context.Context, src io.Reader, progress func(int64)) *meter {
+	m := &meter{ctx: ctx, src: src, progress: progress, block: make([]byte, 128<<10), sum: sha256.New(), idle: make(chan struct{}, 1)}
+	m.idle <- struct{}{}
+	return m
+}
+
+func (m *meter) Read(p []byte) (int, error) {
+	if len(m.unused) == 0 {
+		if err := m.next(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, m.unused)
+	m.unused = m.unused[n:]
+	return n, nil
+}
+
+// next reads a block.
+func (m *meter) next() error {
+	if m.ctx.Err() != nil {
+		return context.Cause(m.ctx)
+	}
+	<-m.idle
+	n, err := m.src.Read(m.block)
+	m.unused = m.block[:n]
+	go func(block []byte) {
+		m.sum.Write(block)
+		m.idle <- struct{}{}
+	}(m.unused)
+	m.read += int64(n)
+	m.progress(m.read)
+	switch {
+	case n > 0:
+		return nil // an error comes again
+	case err == io.EOF:
+		return err
+	}
+	return tryAgain("cannot_read", "reading stopped at byte %s: %v", humanize.Comma(m.read), err)
+}
+
+// digest returns the SHA-256 of what was read.
+func (m *meter) digest() string {
+	<-m.idle
+	defer func() { m.idle <- struct{}{} }()
+	return hex.EncodeToString(m.sum.Sum(nil))
+}
+
+// unpack returns src, through gzip if it is that, and ends with an error after limit bytes.
+// The buffer is for looking ahead; longer reads pass it by.
+func unpack(src io.Reader, name string, limit int64) (*bufio.Reader, error) {
+	in := bufio.NewReaderSize(src, 64<<10)
+	magic, err := in.Peek(2)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	out := io.Reader(in)
+	if string(magic) == "\x1f\x8b" {
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, gzipError(err)
+		}
+		out = gunzip{z}
+	} else if strings.HasSuffix(strings.ToLower(name), ".gz") {
+		return nil, refuse("bad_gzip", "the name ends in .gz but the file is not gzip")
+	}
+	return bufio.NewReader(&capped{src: out, limit: limit}), nil
+}
+
+// gunzip is a gzip.Reader whose errors people can count.
+type gunzip struct{ *gzip.Reader }
+
+func (z gunzip) Read(p []byte) (int, error) {
+	n, err := z.Reader.Read(p)
+	return n, gzipError(err)
+}
+
+// gzipError tells what is wrong with the gzip file apart from what is wrong with reading it.
+func gzipError(err error) error {
+	var corrupt flate.CorruptInputError
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return refuse("bad_gzip", "the gzip file ends in the middle")
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt):
+		return refuse("bad_gzip", "the gzip file is damaged: %v", err)
+	}
+	return err
+}
+
+// capped ends with an error after limit bytes.
+type capped struct {
+	src         io.Reader
+	limit, read int64
+}
+
+func (c *capped) Read(p []byte) (int, error) {
+	n, err := c.src.Read(p)
+	if c.read += int64(n); c.read > c.limit {
+		return 0, refuse("too_big", "more than %s of text; where it is fine: --with max_bytes=…", humanize.IBytes(uint64(c.limit)))
+	}
+	return n, err
+}

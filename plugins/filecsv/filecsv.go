@@ -1,0 +1,207 @@
+// Package filecsv is the plugin that reads and checks CSV files.
+//
+//	ledgerd run filecsv ./inbox
+//	ledgerd run filecsv ./inbox --set required=email,name --set types.age=int --set unique=email
+//	ledgerd run filecsv old.csv --set encoding=windows-1252 --set delimiter=';'
+//	ledgerd run filecsv ./inbox --set max_bad_rows=0 --with reject_dir=/var/tmp/rejects
+//
+// # What it reads
+//
+// From a folder it takes *.csv, *.tsv, *.txt and each of them with .gz; a file that is named
+// is taken whatever its name. The delimiter is a comma, semicolon, tab or bar, whichever
+// gives the most rows of the same width; lines end in LF, CRLF or, in files without LF, CR.
+// Quoted fields may hold delimiters, line ends and doubled quotes. Blank lines are passed
+// over, white space around a value does not count. The first row is the header unless the
+// values below it say otherwise (numbers below a number). Blank names become column_3,
+// repeated ones name_2; the output shows both names.
+//
+// The encoding is what a byte order mark says, and otherwise UTF-8. Nothing is guessed: text
+// in another encoding fails with bad_encoding and the hint what to set.
+//
+// Files of any size are read as a stream. A field may have 1 MiB, a record 8 MiB, a row
+// 10,000 columns.
+//
+// # Bad rows
+//
+// A row is bad if its quotes are wrong, if it has more or fewer fields than the header, if a
+// value is not of its column's type, if a column of not_null has none, or if a value of a
+// unique column was there before. It is counted, the first ten are in the output, and the
+// rest of the file is read. With reject_dir all of them are written to a CSV file there: line, column, reason and the row
+// (a row with wrong quotes as one field, the line as it was); its name is that of the file and a
+// digest of the item's identity, and another attempt replaces it.
+//
+// Unique columns take 24 bytes of memory per row, for 5 million rows; beyond, a temporary file.
+//
+// # Payload, config, output
+//
+// [In], [Config] and [Out]; a plugin's "doc" and "ledgerd run filecsv --help" show them too.
+//
+// # Codes
+//
+// These last until the file or the payload is another, and are not tried again:
+//
+//	not_found permission not_a_file     there is no such file; it may not be read; it is a directory, pipe, device
+//	bad_encoding not_csv bad_gzip       not in its encoding; binary; damaged
+//	bad_header                          the quotes of the header are wrong
+//	missing_column                      a column named by required, types, unique or not_null is not there
+//	too_many_bad_rows                   more than max_bad_rows; the whole file was read and the output is complete
+//	unterminated_quote                  with the line on which the quote opened
+//	field_too_long record_too_long too_many_columns too_big
+//	bad_check                           the payload does not make sense
+//
+// These may be gone the next time, and are tried again:
+//
+//	changed_while_reading               size, time or inode changed while the file was read
+//	cannot_read temp_file reject_file   the disk says no
+package filecsv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/sdk"
+)
+
+// In is the payload: what is asked of a file.
+type In struct {
+	Path string `json:"path" input:"file" doc:"the file"`
+
+	Delimiter   string   `json:"delimiter" default:"auto" doc:"auto, tab, or one character such as ;"`
+	Encoding    string   `json:"encoding" default:"auto" schema:"enum=auto|utf-8|utf-16le|utf-16be|windows-1252" doc:"auto: what the byte order mark says, else utf-8"`
+	Header      string   `json:"header" default:"auto" schema:"enum=auto|yes|no" doc:"whether the first row names the columns; without, they are column_1, column_2 and so on"`
+	Quotes      string   `json:"quotes" default:"yes" schema:"enum=yes|no" doc:"no: a quote is a character like any other"`
+	Nulls       []string `json:"nulls" doc:"values that mean no value, besides the empty one: NULL,NA"`
+	DateFormats []string `json:"date_formats" default:"[\"YYYY-MM-DD\",\"YYYY-MM-DD hh:mm:ss\",\"YYYY-MM-DDThh:mm:ssZ\"]" doc:"how dates are written; of YYYY YY MM M DD D hh mm ss Z"`
+
+	Required   []string          `json:"required" doc:"columns that must be there"`
+	NotNull    []string          `json:"not_null" doc:"columns that must have a value in every row"`
+	Types      map[string]string `json:"types" doc:"type by column: int, decimal, date, bool, email, regexp:PATTERN (of the whole value) or enum:A|B|C"`
+	Unique     []string          `json:"unique" doc:"columns whose values must differ"`
+	MaxBadRows int64             `json:"max_bad_rows" default:"-1" schema:"min=-1" doc:"with more bad rows the file has failed; -1: any number is fine"`
+}
+
+// Out is the output: what is in a file.
+type Out struct {
+	Rows        int64    `json:"rows"`              // the header not counted, bad ones included
+	BadRows     int64    `json:"bad_rows"`          // of them
+	Columns     []Column `json:"columns,omitempty"` // as many as fit into 512 KiB
+	ColumnCount int      `json:"column_count"`
+	Header      bool     `json:"header"`              // the first row named the columns
+	Delimiter   string   `json:"delimiter,omitempty"` // as in the payload
+	Encoding    string   `json:"encoding,omitempty"`  // as in the payload
+	Bytes       int64    `json:"bytes"`               // read of the file, not unpacked
+	SHA256      string   `json:"sha256,omitempty"`    // of the file, if it was read to its end
+	Samples     []BadRow `json:"samples,omitempty"`   // the first bad rows, duplicates after all others
+	Rejects     string   `json:"rejects,omitempty"`   // the reject file, if there were bad rows
+	DurationMS  int64    `json:"duration_ms"`
+}
+
+// Column describes the values of one column in the rows that are not bad, except that
+// duplicates count.
+type Column struct {
+	Name   string  `json:"name"`
+	Header *string `json:"header,omitempty"` // what stands in the file, if it was blank or repeated
+	Type   string  `json:"type"`             // int, decimal, bool, date or text; empty: no values
+	Nulls  int64   `json:"nulls"`
+	Min    string  `json:"min,omitempty"` // in the order of the type, as written; the first 100 bytes
+	Max    string  `json:"max,omitempty"`
+}
+
+// BadRow is a row that does not pass.
+type BadRow struct {
+	Line   int64  `json:"line"` // on which it starts, or on which its quote is; from 1
+	Column string `json:"column,omitempty"`
+	Reason string `json:"reason"`
+}
+
+func (b BadRow) text() string {
+	if b.Column == "" {
+		return b.Reason
+	}
+	return fmt.Sprintf("column %q: %s", b.Column, b.Reason)
+}
+
+// Config is what this machine allows.
+type Config struct {
+	RejectDir string `json:"reject_dir" doc:"folder for the files of bad rows, made if it is not there; an absolute path; empty: none are written"`
+	MaxBytes  int64  `json:"max_bytes" default:"17179869184" schema:"min=1" doc:"longest text that is read from one file, unpacked, in bytes"`
+}
+
+// Validate refuses a folder that depends on where the plugin was started.
+func (c *Config) Validate() error {
+	if c.RejectDir != "" && !filepath.IsAbs(c.RejectDir) {
+		return fmt.Errorf("reject_dir: %q is not an absolute path", c.RejectDir)
+	}
+	return nil
+}
+
+// Open makes the folder for rejects.
+func (c *Config) Open(context.Context) error {
+	if c.RejectDir == "" {
+		return nil
+	}
+	return os.MkdirAll(c.RejectDir, 0o700)
+}
+
+// Plugin returns the plugin.
+func Plugin() *sdk.Plugin {
+	p := sdk.New("filecsv", "0.1.0", work)
+	p.Doc = doc
+	for _, ext := range []string{"csv", "tsv", "txt"} {
+		p.Match = append(p.Match, "*."+ext, "*."+ext+".gz")
+	}
+	return p
+}
+
+const doc = `Reads and checks CSV files.
+
+Takes .csv, .tsv and .txt files and .gz of them, finds out how they are written, checks what
+you ask for, and reports rows, columns with type, nulls, least and greatest value, and the
+rows that are wrong.
+
+    ledgerd run filecsv ./inbox
+    ledgerd run filecsv ./inbox --set required=email
+    ledgerd run filecsv ./inbox --set types.age=int --set types.country='enum:DE|FR' --set unique=email
+    ledgerd run filecsv ./inbox --set max_bad_rows=0 --with reject_dir=/var/tmp/rejects
+    ledgerd run filecsv old.csv --set encoding=windows-1252 --set delimiter=';'
+
+An encoding is never guessed: a file that is neither UTF-8 nor marked fails with bad_encoding
+and says what it looks like. A file that changes while it is read is tried again.
+`
+
+// work is the plugin's function.
+func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
+	o := options{name: filepath.Base(it.Payload.Path), maxBytes: cfg.MaxBytes, spillRows: spillRows}
+	var size int64
+	if info, err := os.Stat(it.Payload.Path); err == nil {
+		size = info.Size()
+	}
+	o.progress = func(read int64) { it.Progress(read, size, "bytes") }
+	if cfg.RejectDir != "" {
+		identity := strings.Join([]string{it.Kind, it.Scope, it.Key}, "\x00")
+		r, err := newRejects(cfg.RejectDir, it.Payload.Path, identity, it.Attempt)
+		if err != nil {
+			return Out{}, outcome(err)
+		}
+		defer r.close()
+		o.rejects = r
+	}
+	out, err := scanFile(ctx, it.Payload.Path, it.Payload, o)
+	return out, outcome(err)
+}
+
+// outcome tells the SDK what kind of failure err is.
+func outcome(err error) error {
+	var f *failure
+	if !errors.As(err, &f) {
+		return err
+	}
+	if err = sdk.Code(f.code, err); f.again {
+		return err
+	}
+	return sdk.Permanent(err)
+}

@@ -1,0 +1,109 @@
+package filecsv
+
+import (
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// rejects is the file of the bad rows of one item: line, column and reason, then the row as
+// it was. It appears under its name when it is complete and not before. A nil *rejects
+// takes everything and keeps nothing.
+type rejects struct {
+	root *os.Root // reject_dir; a name cannot lead out of it
+	name string
+	temp string // of this attempt
+	file *os.File
+	csv  *csv.Writer
+	row  []string
+}
+
+// newRejects names the file after the item and not after the attempt, so that another attempt
+// replaces it; identity tells apart files of the same name in different folders.
+func newRejects(dir, path, identity string, attempt int64) (*rejects, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, rejectError(err)
+	}
+	base := strings.Map(func(c rune) rune {
+		if strings.ContainsRune(".-_", c) || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
+			return c
+		}
+		return '_'
+	}, filepath.Base(path))
+	sum := sha256.Sum256([]byte(identity))
+	name := base[:min(len(base), 100)] + "." + hex.EncodeToString(sum[:6]) + ".rejects.csv"
+	return &rejects{root: root, name: name, temp: "." + name + "." + strconv.FormatInt(attempt, 10) + ".tmp"}, nil
+}
+
+func rejectError(err error) error {
+	return tryAgain("reject_file", "reject_dir: %v", err)
+}
+
+// add writes a bad row of a file with these columns.
+func (r *rejects) add(columns []string, b BadRow, fields [][]byte) error {
+	if r == nil {
+		return nil
+	}
+	if r.file == nil {
+		f, err := r.root.OpenFile(r.temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		if err != nil {
+			return rejectError(err)
+		}
+		r.file, r.csv = f, csv.NewWriter(f)
+		r.write(append([]string{"line", "column", "reason"}, columns...))
+	}
+	r.row = append(r.row[:0], strconv.FormatInt(b.Line, 10), b.Column, b.Reason)
+	for _, f := range fields {
+		r.row = append(r.row, string(f))
+	}
+	return r.write(r.row)
+}
+
+func (r *rejects) write(row []string) error {
+	if err := r.csv.Write(row); err != nil {
+		return rejectError(err)
+	}
+	return nil
+}
+
+// commit gives the file its name and returns its path. Without bad rows it removes the file
+// of an earlier attempt and returns "".
+func (r *rejects) commit() (string, error) {
+	if r == nil {
+		return "", nil
+	}
+	if r.file == nil {
+		if err := r.root.Remove(r.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", rejectError(err)
+		}
+		return "", nil
+	}
+	r.csv.Flush()
+	err := errors.Join(r.csv.Error(), r.file.Sync())
+	if err == nil {
+		err = r.root.Rename(r.temp, r.name)
+	}
+	if err != nil {
+		return "", rejectError(err)
+	}
+	return filepath.Join(r.root.Name(), r.name), nil
+}
+
+// close removes what was not committed.
+func (r *rejects) close() {
+	if r == nil {
+		return
+	}
+	if r.file != nil {
+		r.file.Close()
+		r.root.Remove(r.temp) // fails after commit
+	}
+	r.root.Close()
+}

@@ -1,0 +1,267 @@
+package filecsv
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/dustin/go-humanize"
+)
+
+const (
+	maxSamples     = 10        // bad rows in the output
+	maxColumnsSize = 512 << 10 // bytes of columns in the output
+)
+
+// options is what a scan is given besides the payload.
+type options struct {
+	name      string // of the file
+	maxBytes  int64  // of text, unpacked
+	spillRows int    // values of a unique column in memory
+	rejects   *rejects
+	progress  func(read int64) // of the file, not unpacked
+}
+
+// scanFile works one file. What it found out is returned also if it fails.
+func scanFile(ctx context.Context, path string, in In, o options) (Out, error) {
+	start := time.Now()
+	f, err := openFile(path)
+	if err != nil {
+		return Out{}, err
+	}
+	defer f.Close()
+	out, err := scan(ctx, f, in, o)
+	out.DurationMS = time.Since(start).Milliseconds()
+	if ctx.Err() != nil {
+		return out, context.Cause(ctx)
+	}
+	if changed := f.unchanged(); changed != nil {
+		return out, changed // whatever else is wrong may come from that
+	}
+	if err != nil && codeOf(err) != tooManyBadRows {
+		return out, err
+	}
+	if out.Bytes != f.before.Size() {
+		return out, errChanged
+	}
+	rejects, commitErr := o.rejects.commit()
+	if commitErr != nil {
+		return out, commitErr
+	}
+	out.Rejects = rejects
+	return out, err
+}
+
+// scan reads a file to its end and checks it.
+func scan(ctx context.Context, raw io.ReadSeeker, in In, o options) (Out, error) {
+	r, err := newRules(in)
+	if err != nil {
+		return Out{}, err
+	}
+	s := &scanner{ctx: ctx, raw: raw, rules: r, options: o}
+	err = s.run()
+	for i := range s.uniques {
+		s.uniques[i].close()
+	}
+	if s.table != nil {
+		s.describe()
+	}
+	return s.out, err
+}
+
+// scanner is one scan.
+type scanner struct {
+	options
+	ctx     context.Context
+	raw     io.ReadSeeker
+	rules   *rules
+	table   *table
+	columns []column
+	checks  []check
+	uniques []unique
+	out     Out
+}
+
+// unique is a column whose values must differ.
+type unique struct {
+	column int
+	sorter
+}
+
+func (s *scanner) run() (err error) {
+	if s.table, err = openTable(s.ctx, s.raw, s.rules, s.options); err != nil {
+		return err
+	}
+	names := s.table.names
+	if err := s.rules.missing(names); err != nil {
+		return err
+	}
+	s.columns = make([]column, len(names))
+	for i, name := range names {
+		s.columns[i].name = name
+	}
+	s.checks = s.rules.checks(names)
+	for _, c := range s.rules.uniqueColumns(names) {
+		s.uniques = append(s.uniques, unique{c, sorter{limit: s.spillRows}})
+	}
+	if err := s.rows(); err != nil {
+		return err
+	}
+	s.out.SHA256 = s.table.meter.digest()
+	if err := s.duplicates(); err != nil {
+		return err
+	}
+	if allowed := s.rules.in.MaxBadRows; allowed >= 0 && s.out.BadRows > allowed {
+		first := s.out.Samples[0]
+		return refuse(tooManyBadRows, "%s bad rows, %s allowed; one is line %d: %s",
+			humanize.Comma(s.out.BadRows), humanize.Comma(allowed), first.Line, first.text())
+	}
+	return nil
+}
+
+// rows reads all rows once.
+func (s *scanner) rows() error {
+	for {
+		if err := s.table.next(); err == io.EOF {
+			return nil
+		} else if err != nil {
+			var m *malformed
+			if !errors.As(err, &m) {
+				return err
+			}
+			s.out.Rows++
+			b := BadRow{Line: m.line, Reason: m.reason}
+			if m.field < len(s.columns) {
+				b.Column = s.columns[m.field].name
+			}
+			if err := s.bad(b, [][]byte{m.raw}); err != nil {
+				return err
+			}
+			continue
+		}
+		s.out.Rows++
+		if err := s.row(s.table.start, s.table.fields); err != nil {
+			return err
+		}
+	}
+}
+
+// row takes in a well-formed row.
+func (s *scanner) row(line int64, fields [][]byte) error {
+	if len(fields) != len(s.columns) {
+		return s.bad(BadRow{Line: line, Reason: fmt.Sprintf("the number of fields is %d, not %d", len(fields), len(s.columns))}, fields)
+	}
+	for i := range s.checks {
+		c := &s.checks[i]
+		v := trim(fields[c.column])
+		if reason := c.fails(v, s.rules.isNull(v)); reason != "" {
+			return s.bad(BadRow{line, s.columns[c.column].name, reason}, fields)
+		}
+	}
+	for i := range s.uniques {
+		u := &s.uniques[i]
+		if v := trim(fields[u.column]); !s.rules.isNull(v) {
+			if err := u.add(digest(v, line)); err != nil {
+				return err
+			}
+		}
+	}
+	for i, f := range fields {
+		c := &s.columns[i]
+		if v := trim(f); s.rules.isNull(v) {
+			c.nulls++
+		} else {
+			c.add(v, s.rules.dateFormats)
+		}
+	}
+	return nil
+}
+
+// bad counts a bad row and keeps it for people.
+func (s *scanner) bad(b BadRow, fields [][]byte) error {
+	s.out.BadRows++
+	if len(s.out.Samples) < maxSamples {
+		s.out.Samples = append(s.out.Samples, BadRow{b.Line, shown([]byte(b.Column)), b.Reason})
+	}
+	return s.rejects.add(s.table.names, b, fields)
+}
+
+// duplicates finds the rows that repeat a value of a unique column, in the order of the file.
+// Which they are is known only now; the file is read once more for what is in them.
+func (s *scanner) duplicates() error {
+	found := sorter{limit: s.spillRows}
+	defer found.close()
+	for i := range s.uniques {
+		var first triple
+		err := s.uniques[i].each(s.ctx, func(t triple) error {
+			if t[0] != first[0] || t[1] != first[1] || first[2] == 0 {
+				first = t
+				return nil
+			}
+			return found.add(triple{t[2], uint64(s.uniques[i].column), first[2]})
+		})
+		if err != nil {
+			return err
+		}
+		s.uniques[i].close()
+	}
+	var again *table
+	last := uint64(0)
+	return found.each(s.ctx, func(t triple) (err error) {
+		if t[0] == last {
+			return nil // in two columns: still one row
+		}
+		last = t[0]
+		if again == nil {
+			if again, err = s.reopen(); err != nil {
+				return err
+			}
+		}
+		for again.start != int64(t[0]) {
+			var m *malformed
+			if err := again.next(); err == io.EOF {
+				return errChanged
+			} else if err != nil && !errors.As(err, &m) {
+				return err
+			}
+		}
+		b := BadRow{int64(t[0]), s.columns[t[1]].name, "repeats the value of line " + strconv.FormatUint(t[2], 10)}
+		return s.bad(b, again.fields)
+	})
+}
+
+func (s *scanner) reopen() (*table, error) {
+	if _, err := s.raw.Seek(0, io.SeekStart); err != nil {
+		return nil, tryAgain("cannot_read", "cannot read the file again: %v", err)
+	}
+	o := s.options
+	o.progress = func(int64) {}
+	return openTable(s.ctx, s.raw, s.rules, o)
+}
+
+// describe fills in what is known of the file.
+func (s *scanner) describe() {
+	t := s.table
+	s.out.Bytes, s.out.Encoding, s.out.Header = t.meter.read, t.encoding, t.hasHeader
+	if s.out.Delimiter = string(t.delim); t.delim == '\t' {
+		s.out.Delimiter = "tab"
+	}
+	s.out.ColumnCount = len(t.names)
+	size := 0
+	for i := range s.columns {
+		c := s.columns[i].summary()
+		if t.hasHeader && string(t.header[i]) != s.columns[i].name {
+			h := shown(t.header[i])
+			c.Header = &h
+		}
+		text, _ := json.Marshal(c) // strings and numbers always can be
+		if size += len(text); size > maxColumnsSize {
+			return
+		}
+		s.out.Columns = append(s.out.Columns, c)
+	}
+}

@@ -1,0 +1,213 @@
+package filecsv
+
+import (
+	"bytes"
+	"net/mail"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// kind is what a value, or every value of a column, is.
+type kind uint8
+
+const (
+	kindEmpty kind = iota // no value yet
+	kindInt
+	kindDecimal
+	kindBool
+	kindDate
+	kindText
+)
+
+func (k kind) String() string {
+	return [...]string{"empty", "int", "decimal", "bool", "date", "text"}[k]
+}
+
+// maxNumber is how long a value may be, in bytes, to be taken for a number.
+const maxNumber = 100
+
+// dateFormats are layouts of package time.
+type dateFormats []string
+
+// newDateFormats translates "DD.MM.YYYY hh:mm" and the like into layouts.
+func newDateFormats(formats []string) (layouts dateFormats, err error) {
+	layout := strings.NewReplacer("YYYY", "2006", "YY", "06", "MM", "01", "M", "1", "DD", "02", "D", "2",
+		"hh", "15", "mm", "04", "ss", "05", "Z", "Z07:00")
+	for _, f := range formats {
+		if !strings.Contains(f, "YY") || !strings.Contains(f, "M") || !strings.Contains(f, "D") {
+			return nil, refuse("bad_check", "date_formats: %q has no year, month or day (YYYY or YY, MM or M, DD or D; hh mm ss Z)", f)
+		}
+		layouts = append(layouts, layout.Replace(f))
+	}
+	return layouts, nil
+}
+
+// trim takes off the white space around a value, which never counts.
+func trim(v []byte) []byte {
+	if len(v) > 0 && (v[0] <= ' ' || v[len(v)-1] <= ' ') {
+		return bytes.TrimSpace(v)
+	}
+	return v
+}
+
+// number recognises what a program would write: -12, 0.5, 1e-05. What leads with zeros or a
+// plus is none (article and telephone numbers do); kindText says so. The value is rounded to
+// the nearest float64.
+func number(v []byte) (float64, kind) {
+	digits := v
+	if len(v) > 0 && v[0] == '-' {
+		digits = v[1:]
+	}
+	whole, n := leadingDigits(digits)
+	switch {
+	case whole == 0 || len(v) > maxNumber || whole > 1 && digits[0] == '0':
+		return 0, kindText
+	case whole == len(v) && whole <= 18:
+		return float64(n), kindInt
+	case whole == len(digits):
+		return parseFloat(v), kindInt
+	}
+	rest := digits[whole:]
+	if rest[0] == '.' {
+		places, m := leadingDigits(rest[1:])
+		if places == len(rest)-1 && whole+places <= 15 && len(digits) == len(v) && places > 0 {
+			return float64(n*int64(pow10[places])+m) / pow10[places], kindDecimal // exact, then rounded once
+		}
+	}
+	if rest[len(rest)-1] == '.' || !isFraction(rest) {
+		return 0, kindText
+	}
+	return parseFloat(v), kindDecimal
+}
+
+var pow10 = [...]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
+
+// isFraction is true for what may follow the whole part of a decimal number: nothing, .5, .,
+// e-05; three digits of exponent are more than people exchange.
+func isFraction(v []byte) bool {
+	if len(v) > 0 && v[0] == '.' {
+		n, _ := leadingDigits(v[1:])
+		v = v[1+n:]
+	}
+	if len(v) == 0 {
+		return true
+	}
+	exponent := unsigned(v[1:])
+	n, _ := leadingDigits(exponent)
+	return v[0]|0x20 == 'e' && n > 0 && n <= 3 && n == len(exponent)
+}
+
+// leadingDigits counts the digits at the start of v; n is their value, if they are 18 at most.
+func leadingDigits(v []byte) (count int, n int64) {
+	for _, c := range v {
+		if c -= '0'; c > 9 {
+			break
+		}
+		n = n*10 + int64(c)
+		count++
+	}
+	return count, n
+}
+
+// parseFloat is for what is known to be a number; out of range is ±Inf.
+func parseFloat(v []byte) float64 {
+	f, _ := strconv.ParseFloat(string(v), 64)
+	return f
+}
+
+// integer is true for an integer as people write it: +007 too.
+func integer(v []byte) bool {
+	v = unsigned(v)
+	n, _ := leadingDigits(v)
+	return n > 0 && n == len(v)
+}
+
+// decimal is true for a decimal number as people write it: +.5 and 5. too.
+func decimal(v []byte) bool {
+	v = unsigned(v)
+	n, _ := leadingDigits(v)
+	return n == 0 && len(v) > 1 && v[0] == '.' && v[1] >= '0' && v[1] <= '9' && isFraction(v) || n > 0 && isFraction(v[n:])
+}
+
+func unsigned(v []byte) []byte {
+	if len(v) > 0 && (v[0] == '+' || v[0] == '-') {
+		return v[1:]
+	}
+	return v
+}
+
+// instant is a point in time as a number that grows with it: a date and microseconds, not
+// counted without gaps, so that nothing needs to know the length of a month.
+type instant int64
+
+func newInstant(year, month, day, micros int64) instant {
+	return instant(((year*16+month)*32+day)*86_400_000_000 + micros)
+}
+
+// date reads v in the first format that fits.
+func (f dateFormats) date(v []byte) (instant, bool) {
+	for _, layout := range f {
+		if layout == time.DateOnly && len(v) == len(time.DateOnly) {
+			if at, ok := isoDay(v); ok {
+				return at, true
+			}
+		}
+		if t, err := time.Parse(layout, string(v)); err == nil {
+			t = t.UTC()
+			y, m, d := t.Date()
+			return newInstant(int64(y), int64(m), int64(d), t.Sub(time.Date(y, m, d, 0, 0, 0, 0, time.UTC)).Microseconds()), true
+		}
+	}
+	return 0, false
+}
+
+// isoDay is time.Parse for 2006-01-02, which most dates are, up to the 28th, which most days
+// are: ten times as fast.
+func isoDay(v []byte) (instant, bool) {
+	a, year := leadingDigits(v[:4])
+	b, month := leadingDigits(v[5:7])
+	c, day := leadingDigits(v[8:])
+	ok := v[4] == '-' && v[7] == '-' && a+b+c == 8 && month >= 1 && month <= 12 && day >= 1 && day <= 28
+	return newInstant(year, month, day, 0), ok
+}
+
+// truth is true for the ways to write yes and no; plain leaves out those that are codes or
+// numbers as often.
+func truth(v []byte, plain bool) bool {
+	if len(v) > 5 {
+		return false
+	}
+	switch strings.ToLower(string(v)) {
+	case "true", "false", "yes", "no":
+		return true
+	case "t", "f", "y", "n", "1", "0", "on", "off":
+		return !plain
+	}
+	return false
+}
+
+// email is true for a bare address with a domain that has a dot.
+func email(v []byte) bool {
+	s := string(v)
+	a, err := mail.ParseAddress(s)
+	if err != nil || a.Address != s {
+		return false
+	}
+	domain := s[strings.LastIndexByte(s, '@')+1:]
+	return strings.IndexByte(domain, '.') > 0 && !strings.HasPrefix(domain, "[")
+}
+
+// kindOf tells what a single value looks like.
+func (f dateFormats) kindOf(v []byte) kind {
+	if _, k := number(v); k != kindText {
+		return k
+	}
+	if truth(v, true) {
+		return kindBool
+	}
+	if _, ok := f.date(v); ok {
+		return kindDate
+	}
+	return kindText
+}
