@@ -23,7 +23,7 @@ import (
 // run works inputs in this process, one call of the function after the other, and prints a
 // line of JSON for each.
 func run(p *Plugin, d *wire.DescribeResponse, args []string, stdout, stderr io.Writer) int {
-	set, with, inputs, err := runArgs(args, stderr)
+	set, with, inputs, err := runArgs(args)
 	if err != nil {
 		fmt.Fprintln(stderr, err)
 		return exitUsage
@@ -61,22 +61,24 @@ func run(p *Plugin, d *wire.DescribeResponse, args []string, stdout, stderr io.W
 	return 0
 }
 
+const runUsage = "usage: run [--set k=v]… [--with k=v]… INPUT…"
+
 // runArgs takes flags and inputs in any order.
-func runArgs(args []string, stderr io.Writer) (set, with, inputs []string, err error) {
+func runArgs(args []string) (set, with, inputs []string, err error) {
 	f := flag.NewFlagSet("run", flag.ContinueOnError)
-	f.SetOutput(stderr)
+	f.SetOutput(io.Discard)
 	f.Func("set", "`k=v` of the payload", func(v string) error { set = append(set, v); return nil })
 	f.Func("with", "`k=v` of the config", func(v string) error { with = append(with, v); return nil })
 	for len(args) > 0 {
 		if err := f.Parse(args); err != nil {
-			return nil, nil, nil, errors.New("usage: run [--set k=v]… [--with k=v]… INPUT…")
+			return nil, nil, nil, fmt.Errorf("%w\n%s", err, runUsage)
 		}
 		if args = f.Args(); len(args) > 0 {
 			inputs, args = append(inputs, args[0]), args[1:]
 		}
 	}
 	if len(inputs) == 0 {
-		return nil, nil, nil, errors.New("run needs at least one INPUT")
+		return nil, nil, nil, errors.New("run needs an INPUT\n" + runUsage)
 	}
 	return set, with, inputs, nil
 }

@@ -198,9 +198,12 @@ func dropZero(at *jsonschema.Schema, value []byte) ([]byte, error) {
 		case slices.Contains([]string{"0", `""`, "false", "null"}, string(raw)):
 			delete(fields, name)
 		default:
-			var err error
-			if fields[name], err = dropZero(field, raw); err != nil {
+			inner, err := dropZero(field, raw)
+			if err != nil {
 				return nil, err
+			}
+			if fields[name] = inner; string(inner) == "{}" {
+				delete(fields, name)
 			}
 		}
 	}
@@ -227,7 +230,7 @@ type Field struct {
 	Name     string // dots for nesting
 	Type     string // "text", "whole number", "list of text" …
 	Doc      string
-	Default  string // JSON; "" if there is none
+	Default  string // as one would write it; "" if there is none
 	Enum     []string
 	Required bool
 	Secret   bool
@@ -249,7 +252,7 @@ func (s *Schema) fieldsOf(path string, at *jsonschema.Schema) []Field {
 			continue
 		}
 		f := Field{
-			Name: full, Type: typeName(field), Doc: field.Description, Default: string(field.Default),
+			Name: full, Type: typeName(field), Doc: field.Description, Default: written(field.Default),
 			Required: slices.Contains(at.Required, name), Secret: field.WriteOnly, Enum: enumTexts(field),
 		}
 		if field.Items != nil {
@@ -258,6 +261,23 @@ func (s *Schema) fieldsOf(path string, at *jsonschema.Schema) []Field {
 		list = append(list, f)
 	}
 	return list
+}
+
+// written is a JSON value as Parse would read it.
+func written(value json.RawMessage) string {
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		return text
+	}
+	var items []json.RawMessage
+	if json.Unmarshal(value, &items) != nil {
+		return string(value)
+	}
+	texts := make([]string, len(items))
+	for i, item := range items {
+		texts[i] = written(item)
+	}
+	return strings.Join(texts, ",")
 }
 
 // readOrder notes the order of properties, which a Go map does not keep.

@@ -275,7 +275,7 @@ func TestMarshal(t *testing.T) {
 	}{
 		{nil, `{}`},
 		{config{Rows: 3, Mail: mail{Port: 1}}, `{"path":"","rows":3,"mail":{"port":1}}`},
-		{&config{Path: "a"}, `{"path":"a","mail":{}}`},
+		{&config{Path: "a"}, `{"path":"a"}`},
 		{map[string]any{"rows": 0}, `{"rows":0}`},
 		{json.RawMessage(`{"delimiter":""}`), `{"delimiter":""}`},
 	}
@@ -331,16 +331,16 @@ func TestSecrets(t *testing.T) {
 func TestFields(t *testing.T) {
 	want := []settings.Field{
 		{Name: "path", Type: "text", Doc: "what to read", Required: true},
-		{Name: "delimiter", Type: "text", Default: `","`, Enum: []string{",", ";", "tab"}},
+		{Name: "delimiter", Type: "text", Default: ",", Enum: []string{",", ";", "tab"}},
 		{Name: "rows", Type: "a whole number"},
 		{Name: "ratio", Type: "a number"},
 		{Name: "header", Type: "true or false", Default: "true"},
-		{Name: "accept", Type: "a list", Default: "[200]"},
+		{Name: "accept", Type: "a list", Default: "200"},
 		{Name: "columns", Type: "a list"},
-		{Name: "every", Type: "a duration", Default: `"30s"`},
+		{Name: "every", Type: "a duration", Default: "30s"},
 		{Name: "code", Type: "text"},
 		{Name: "token", Type: "text", Secret: true},
-		{Name: "mail.host", Type: "text", Default: `"localhost"`},
+		{Name: "mail.host", Type: "text", Default: "localhost"},
 		{Name: "mail.port", Type: "a whole number", Default: "25"},
 		{Name: "mail.password", Type: "text", Secret: true},
 		{Name: "labels", Type: "an object"},
