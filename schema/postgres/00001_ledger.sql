@@ -97,6 +97,7 @@ CREATE TABLE ledger_attempts (
   PRIMARY KEY (item_id, attempt)
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.05);
 CREATE INDEX ledger_attempts_final ON ledger_attempts (kind, finished_at) WHERE final;
+CREATE INDEX ledger_attempts_failed ON ledger_attempts (kind, finished_at) WHERE outcome IN (2, 8);
 CREATE UNIQUE INDEX ledger_attempts_period ON ledger_attempts (item_id, period) WHERE period IS NOT NULL AND outcome IN (0, 1);
 
 -- Programs that claim, while they live.

@@ -91,6 +91,7 @@ CREATE TABLE ledger_attempts (
   PRIMARY KEY (item_id, attempt)
 ) STRICT;
 CREATE INDEX ledger_attempts_final ON ledger_attempts (kind, finished_at) WHERE final = 1;
+CREATE INDEX ledger_attempts_failed ON ledger_attempts (kind, finished_at) WHERE outcome IN (2, 8);
 CREATE UNIQUE INDEX ledger_attempts_period ON ledger_attempts (item_id, period) WHERE period IS NOT NULL AND outcome IN (0, 1);
 
 CREATE TABLE ledger_agents (

@@ -1,0 +1,56 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Beat implements ledger.Store. It also forgets other programs whose heartbeat ran out, once
+// they hold no lease any more: until then their leases are not those of persons.
+func (s *Store) Beat(ctx context.Context, a ledger.Agent, ttl time.Duration) error {
+	work, err := json.Marshal(a.Kinds)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, false, func(t *turn) error {
+		if ttl == 0 {
+			_, err := t.exec(`DELETE FROM ledger_agents WHERE agent = ?1`, a.Name)
+			return err
+		}
+		_, err := t.exec(`INSERT INTO ledger_agents (agent, host, pid, version, kinds, started_at, seen_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7)
+ ON CONFLICT (agent) DO UPDATE SET host = ?2, pid = ?3, version = ?4, kinds = ?5, seen_at = ?6, expires_at = ?7`,
+			a.Name, a.Host, a.PID, a.Version, string(work), t.now, t.now.Add(ttl))
+		if err != nil {
+			return err
+		}
+		_, err = t.exec(`DELETE FROM ledger_agents WHERE expires_at <= ?1
+ AND NOT EXISTS (SELECT 1 FROM ledger_backlog b WHERE b.state = 2 AND b.locked_by = ledger_agents.agent)`, t.now)
+		return err
+	})
+}
+
+// Agents implements ledger.Store.
+func (s *Store) Agents(ctx context.Context) (all []ledger.Agent, err error) {
+	err = s.read(ctx, false, func(r session) error {
+		all, err = agents(r, s.clock())
+		return err
+	})
+	return all, err
+}
+
+func agents(s session, now time.Time) ([]ledger.Agent, error) {
+	var all []ledger.Agent
+	err := s.query(`SELECT agent, host, pid, version, kinds, started_at, seen_at FROM ledger_agents WHERE expires_at > ?1 ORDER BY agent`, func(r row) error {
+		a := ledger.Agent{Name: r.text(0), Host: r.text(1), PID: int(r.int(2)), Version: r.text(3), StartedAt: r.time(5), SeenAt: r.time(6)}
+		if err := json.Unmarshal([]byte(r.text(4)), &a.Kinds); err != nil {
+			return fmt.Errorf("sqlite: kinds of agent %s: %w", a.Name, err)
+		}
+		all = append(all, a)
+		return nil
+	}, now)
+	return all, err
+}

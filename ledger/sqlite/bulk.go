@@ -1,0 +1,75 @@
+package sqlite
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// bulk is a statement over many rows of arguments, VALUES (?, …), (?, …), written for 64, 8
+// and 1 of them: so few texts that all stay prepared. It is more than twice as fast as a JSON
+// document with one array per row, and keeps bytes as they are.
+type bulk struct {
+	texts [len(bulkSizes)]string
+}
+
+var bulkSizes = [...]int{64, 8, 1}
+
+// newBulk makes the statement before + VALUES… + after, with width arguments per row.
+func newBulk(before string, width int, after string) *bulk {
+	b := &bulk{}
+	values := "(?" + strings.Repeat(",?", width-1) + ")"
+	for i, n := range bulkSizes {
+		b.texts[i] = before + " VALUES " + values + strings.Repeat(","+values, n-1) + after
+	}
+	return b
+}
+
+// chunks calls run with consecutive parts [from, to) of n rows, the text for as many of them
+// and their arguments, which args appends to what it is given.
+func (b *bulk) chunks(n int, args func(list []any, i int) []any, run func(from, to int, text string, list []any) error) error {
+	var list []any
+	for from := 0; from < n; {
+		for k, size := range bulkSizes {
+			if from+size > n {
+				continue
+			}
+			list = list[:0]
+			for i := from; i < from+size; i++ {
+				list = args(list, i)
+			}
+			if err := run(from, from+size, b.texts[k], list); err != nil {
+				return err
+			}
+			from += size
+			break
+		}
+	}
+	return nil
+}
+
+// exec runs the statement for n rows.
+func (b *bulk) exec(s session, n int, args func(list []any, i int) []any) error {
+	return b.chunks(n, args, func(_, _ int, text string, list []any) error {
+		_, err := s.exec(text, list...)
+		return err
+	})
+}
+
+// query runs the statement for n rows and calls each for every row of its results.
+func (b *bulk) query(s session, n int, args func(list []any, i int) []any, each func(row) error) error {
+	return b.chunks(n, args, func(_, _ int, text string, list []any) error {
+		return s.query(text, each, list...)
+	})
+}
+
+// array is a list as json_each reads it.
+func array(ids []int64) string {
+	if len(ids) == 0 {
+		return "[]"
+	}
+	b, err := json.Marshal(ids)
+	if err != nil { // numbers always can be
+		panic("sqlite: " + err.Error())
+	}
+	return string(b)
+}

@@ -1,0 +1,154 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+const (
+	// ready selects what may be claimed of kind ?1, shard ?2 of ?3. The kind is not paused.
+	ready = ` FROM ledger_backlog b CROSS JOIN ledger_items i ON i.id = b.item_id
+ WHERE b.state = 1 AND b.kind = ?1 AND NOT coalesce((SELECT paused FROM ledger_kinds WHERE kind = ?1), 0) AND b.slot % ?3 = ?2`
+	claimReady = `SELECT ` + recordColumns + ready + ` ORDER BY b.priority, b.due_at, b.item_id LIMIT ?4`
+	// resumable selects what agent ?2 holds of kind ?1.
+	resumable = ` FROM ledger_backlog b CROSS JOIN ledger_items i ON i.id = b.item_id WHERE b.state = 2 AND b.kind = ?1 AND b.locked_by = ?2`
+)
+
+// shard is the part of the slots that a claim takes: i of n, everything being 0 of 1.
+func shard(g ledger.Grant) (index, count int) { return g.Shard.Index, max(g.Shard.Count, 1) }
+
+// Claim implements ledger.Store. It looks on a connection that reads whether there is anything,
+// so that a claim in vain does not take the write lock.
+func (s *Store) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, error) {
+	index, count := shard(g)
+	some := false
+	err := s.read(ctx, false, func(r session) (err error) {
+		some, err = exists(r, `SELECT 1`+ready, g.Kind, index, count)
+		if err == nil && !some && g.Resume {
+			some, err = exists(r, `SELECT 1`+resumable, g.Kind, g.Agent)
+		}
+		return err
+	})
+	if err != nil || !some {
+		return nil, err
+	}
+	var recs []ledger.Record
+	err = s.write(ctx, true, func(t *turn) (err error) {
+		recs, err = claim(t, g)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return recs, nil
+}
+
+// claim leases items within a transaction.
+func claim(t *turn, g ledger.Grant) ([]ledger.Record, error) {
+	expires := t.now.Add(g.TTL)
+	var held []ledger.Record
+	if g.Resume {
+		var err error
+		if held, err = resume(t, g, expires); err != nil {
+			return nil, err
+		}
+	}
+	index, count := shard(g)
+	var fresh []ledger.Record
+	err := t.query(claimReady, func(r row) error {
+		if rec := scanRecord(r); len(fresh) == 0 || !rec.Work.Alone && !fresh[0].Work.Alone {
+			fresh = append(fresh, rec)
+			return nil
+		}
+		return errEnough
+	}, g.Kind, index, count, g.Limit-len(held))
+	if err != nil && err != errEnough {
+		return nil, err
+	}
+	if err := complete(t, fresh); err != nil || len(fresh) == 0 {
+		return held, err
+	}
+	for i := range fresh {
+		w := fresh[i].Work
+		w.State, w.Attempt = ledger.StateLeased, w.Attempt+1
+		w.Agent, w.LockID, w.LeasedAt, w.ExpiresAt = g.Agent, g.LockID, t.now, expires
+	}
+	_, err = t.exec(`UPDATE ledger_backlog SET state = 2, attempt = attempt + 1, locked_by = ?2, lock_id = ?3, leased_at = ?4, expires_at = ?5
+ WHERE item_id IN (SELECT value FROM json_each(?1))`, array(recordIDs(fresh)), g.Agent, g.LockID, t.now, expires)
+	return append(held, fresh...), err
+}
+
+// resume moves the expiry of what the agent holds of the kind, and returns it.
+func resume(t *turn, g ledger.Grant, expires time.Time) ([]ledger.Record, error) {
+	held, err := records(t, `SELECT `+recordColumns+resumable+` ORDER BY b.item_id LIMIT ?3`, g.Kind, g.Agent, g.Limit)
+	if err != nil || len(held) == 0 {
+		return held, err
+	}
+	for i := range held {
+		held[i].Work.ExpiresAt = expires
+	}
+	_, err = t.exec(`UPDATE ledger_backlog SET expires_at = ?2 WHERE item_id IN (SELECT value FROM json_each(?1))`, array(recordIDs(held)), expires)
+	return held, err
+}
+
+func recordIDs(recs []ledger.Record) []int64 {
+	ids := make([]int64, len(recs))
+	for i := range recs {
+		ids[i] = recs[i].ID
+	}
+	return ids
+}
+
+// Promote implements ledger.Store. The longest overdue kinds come first.
+func (s *Store) Promote(ctx context.Context, limit int) (promoted []string, next time.Time, err error) {
+	var due []string
+	err = s.read(ctx, false, func(r session) (err error) {
+		due, next, err = waiting(r, s.clock())
+		return err
+	})
+	if err != nil || len(due) == 0 || limit < 1 {
+		return nil, next, err
+	}
+	err = s.write(ctx, false, func(t *turn) (err error) {
+		if due, _, err = waiting(t, t.now); err != nil {
+			return err
+		}
+		promoted = nil
+		for left := int64(limit); len(due) > 0 && left > 0; due = due[1:] {
+			r, err := t.exec(`UPDATE ledger_backlog SET state = 1 WHERE item_id IN (SELECT item_id FROM ledger_backlog
+ WHERE state = 0 AND kind = ?1 AND due_at <= ?2 ORDER BY due_at, item_id LIMIT ?3)`, due[0], t.now, left)
+			if err != nil {
+				return err
+			}
+			if r.changes > 0 {
+				promoted = append(promoted, due[0])
+			}
+			left -= r.changes
+		}
+		_, next, err = waiting(t, t.now)
+		return err
+	})
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	return promoted, next, nil
+}
+
+// waiting returns the kinds of which something waits though its time has come, the longest
+// overdue first, and the earliest due time of all that waits.
+func waiting(s session, now time.Time) (due []string, next time.Time, err error) {
+	err = s.query(`SELECT kind, due_at FROM (SELECT k.kind AS kind, (SELECT min(b.due_at) FROM ledger_backlog b WHERE b.state = 0 AND b.kind = k.kind) AS due_at
+ FROM ledger_kinds k) WHERE due_at IS NOT NULL ORDER BY due_at, kind`, func(r row) error {
+		at := r.time(1)
+		if next.IsZero() {
+			next = at
+		}
+		if !at.After(now) {
+			due = append(due, r.text(0))
+		}
+		return nil
+	})
+	return due, next, err
+}

@@ -1,0 +1,23 @@
+// Package sqlite keeps a ledger in an SQLite file, alone or inside an application's own one:
+// all its tables are named ledger_…. It uses the driver modernc.org/sqlite, which it registers
+// as "sqlite". Handles of the caller's on the same file must use that driver too: two SQLite
+// libraries in one process break each other's locks and damage the file.
+//
+// # How it works
+//
+// SQLite has one writer at a time, so a store has one connection that writes, owned by one
+// goroutine. It takes the write lock, lends the connection to every operation that has
+// queued up, each within a savepoint of its own, commits them together and only then answers
+// them. So one flush to disk serves many callers, a failed operation spoils nobody's, and a
+// lone one is committed at once. Operations that free work come before claims.
+//
+// Other processes may use the file at the same time. SQLite's own way of waiting for the lock
+// starves them, so the writer asks for it itself, again and again with jitter, and lets go of
+// it now and then when its queue does not end.
+//
+// Readers have a few connections of their own and see the last commit. Questions that mostly
+// have the answer "nothing" (is there anything to claim, to promote, to expire?) are asked
+// there first, so that an idle worker never takes the write lock.
+//
+// Time is this machine's clock, read while the write lock is held.
+package sqlite

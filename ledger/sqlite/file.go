@@ -1,0 +1,164 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// file is where the ledger lies.
+type file struct {
+	name string      // as the user wrote it, for messages
+	path string      // absolute, symbolic links resolved: SQLite's side files lie beside it
+	info os.FileInfo // of the file that was opened
+}
+
+// locate finds the file or the place where it is to be, makes the folder if it may, and
+// refuses what cannot hold a ledger. It never opens the file: closing it again would take
+// away the locks that SQLite holds on it in this process.
+func locate(name string, mustExist bool) (*file, error) {
+	if name == "" {
+		return nil, &ledger.InvalidError{Field: "path", Reason: "is empty"}
+	}
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return nil, explain(name, err)
+	}
+	f := &file{name: name, path: abs}
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		f.path = real
+	}
+	dir := filepath.Dir(f.path)
+	if system, err := networkFS(nearest(dir)); err != nil {
+		return nil, explain(name, err)
+	} else if system != "" {
+		return nil, &failure{ledger.ErrInvalid, fmt.Sprintf("%s is on %s; SQLite's locks are not reliable there and the ledger could be damaged\n"+
+			"  put it on a local disk (--db sqlite:/var/lib/ledgerd/ledger.db), or use Postgres to share it", name, system), nil}
+	}
+	info, err := os.Stat(f.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && mustExist:
+		return nil, noLedger(name)
+	case errors.Is(err, fs.ErrNotExist):
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, explain(name, err)
+		}
+	case err != nil:
+		return nil, explain(name, err)
+	case !info.Mode().IsRegular():
+		return nil, &failure{ledger.ErrInvalid, fmt.Sprintf("%s is not a file but a %s\n  name a file, or a new name in that folder", name, kindOf(info.Mode())), nil}
+	default:
+		if err := unix.Access(f.path, unix.R_OK|unix.W_OK); err != nil {
+			return nil, denied(name, &fs.PathError{Op: "write", Path: f.path, Err: err})
+		}
+	}
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return nil, denied(name, &fs.PathError{Op: "write", Path: dir, Err: err})
+	}
+	return f, nil
+}
+
+func kindOf(m fs.FileMode) string {
+	if m.IsDir() {
+		return "folder"
+	}
+	return "device"
+}
+
+// nearest is the closest folder above dir that exists, or dir itself.
+func nearest(dir string) string {
+	for {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// create makes the empty file, for its owner only, unless it is there.
+func (f *file) create() error {
+	n, err := os.OpenFile(f.path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return n.Close()
+}
+
+// watch remembers which file it is that was opened.
+func (f *file) watch() (err error) {
+	f.info, err = os.Stat(f.path)
+	return err
+}
+
+// check fails if the file is no longer the one that was opened: what is written to that one
+// would be lost.
+func (f *file) check() error {
+	info, err := os.Stat(f.path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(f.info, info) {
+		return gone(f.name)
+	}
+	return err
+}
+
+// uri is the file as SQLite takes it. It never creates the file.
+func (f *file) uri(pragmas ...string) string {
+	q := url.Values{"mode": {"rw"}, "_pragma": pragmas, "_error_rc": {"1"}}
+	return (&url.URL{Scheme: "file", Path: f.path, RawQuery: q.Encode()}).String()
+}
+
+// retryEvery is how often a short lock of others is asked for again while a ledger is opened.
+const retryEvery = 2 * time.Millisecond
+
+// lock keeps other processes from opening a fresh ledger at the same time, by a lock on a file
+// beside it that is removed afterwards: two processes that switch a file to WAL at once, or
+// apply the same migration, fail.
+func (f *file) lock(ctx context.Context) (unlock func(), err error) {
+	path := f.path + ".migrate"
+	for {
+		l, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		switch err := unix.Flock(int(l.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+		case err == nil && sameFile(l, path):
+			return func() {
+				os.Remove(path) // while the lock is held, so that it is ours
+				l.Close()
+			}, nil
+		case err != nil && !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
+			l.Close()
+			return nil, err
+		}
+		l.Close() // held by another process, or removed by it in between
+		if err := sleep(ctx, retryEvery); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func sameFile(l *os.File, path string) bool {
+	a, errA := l.Stat()
+	b, errB := os.Stat(path)
+	return errA == nil && errB == nil && os.SameFile(a, b)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

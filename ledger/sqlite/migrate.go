@@ -1,0 +1,161 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/pressly/goose/v3"
+	"modernc.org/sqlite"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/schema"
+)
+
+// state is what a look at a file tells.
+type state struct {
+	have           int  // number of its newest migration, 0: no ledger
+	compatibleFrom int  // the lowest number that a program must know
+	wal            bool // it is switched to write-ahead logging
+	foreign        bool // it has a table of our name that is not ours
+}
+
+// Status looks at a file without changing it: the number of its newest migration, 0 if it
+// holds no ledger or is not there, and the one that this program knows. Opening the ledger
+// applies what is missing. A ledger that this program is too old for is ledger.ErrSchema, with
+// its number.
+func Status(ctx context.Context, path string) (have, want int, err error) {
+	f, err := locate(path, true)
+	if errors.Is(err, ledger.ErrNoLedger) {
+		return 0, schema.Version, nil
+	}
+	if err != nil {
+		return 0, schema.Version, err
+	}
+	st, err := inspect(ctx, f)
+	if err == nil {
+		err = st.fits(f)
+	}
+	return st.have, schema.Version, explain(path, err)
+}
+
+// inspect looks at the file.
+func inspect(ctx context.Context, f *file) (st state, err error) {
+	h, err := open(ctx, f.uri("busy_timeout(5000)", "query_only(1)"))
+	if err != nil {
+		return st, err
+	}
+	defer func() { err = errors.Join(err, h.close()) }()
+	mode, err := pragma(ctx, h, "journal_mode")
+	if err != nil {
+		return st, err
+	}
+	st.wal = mode == "wal"
+	tables := map[string]bool{}
+	err = h.with(ctx).query("SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN ('ledger_items', 'ledger_meta', '"+schema.Table+"')", func(r row) error {
+		tables[r.text(0)] = true
+		return nil
+	})
+	if err == nil && tables[schema.Table] {
+		err = h.with(ctx).query("SELECT coalesce(max(version_id), 0) FROM "+schema.Table+" WHERE is_applied", func(r row) error {
+			st.have = int(r.int(0))
+			return nil
+		})
+	}
+	if err == nil && tables["ledger_meta"] && st.have > 0 {
+		err = h.with(ctx).query("SELECT CAST(v AS INTEGER) FROM ledger_meta WHERE k = 'compatible_from'", func(r row) error {
+			st.compatibleFrom = int(r.int(0))
+			return nil
+		})
+	}
+	st.foreign = st.have == 0 && (tables["ledger_items"] || tables["ledger_meta"])
+	return st, err
+}
+
+// fits says why this program cannot use the file.
+func (st state) fits(f *file) error {
+	switch {
+	case st.foreign:
+		return foreign(f.name, "its table ledger_items is another program's")
+	case st.compatibleFrom > schema.Version:
+		return &failure{ledger.ErrSchema, fmt.Sprintf("the ledger in %s has schema %d, which programs that know schema %d or later may use; this program knows %d\n"+
+			"  upgrade ledgerd on this machine; the ledger is fine and was not touched", f.name, st.have, st.compatibleFrom, schema.Version), nil}
+	}
+	return nil
+}
+
+// usable is inspect and what follows from it for somebody who wants to open the ledger.
+func usable(ctx context.Context, f *file, mustExist bool) (state, error) {
+	st, err := inspect(ctx, f)
+	switch {
+	case err != nil:
+		return st, err
+	case st.fits(f) != nil:
+		return st, st.fits(f)
+	case st.have == 0 && mustExist:
+		return st, noLedger(f.name)
+	}
+	return st, nil
+}
+
+func (st state) current() bool { return st.wal && st.have >= schema.Version }
+
+// ensure makes the file a ledger of this program's schema, or leaves it a newer one that this
+// program may use. Nearly always there is nothing to do, and no lock is needed to see that.
+func ensure(ctx context.Context, f *file, mustExist bool) error {
+	if !missing(f) {
+		st, err := usable(ctx, f, mustExist)
+		if err == nil && st.current() || err != nil && !busy(err) {
+			return err
+		}
+	}
+	unlock, err := f.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := f.create(); err != nil {
+		return err
+	}
+	st, err := usable(ctx, f, mustExist)
+	if err != nil || st.current() {
+		return err
+	}
+	return migrate(ctx, f, st)
+}
+
+func missing(f *file) bool {
+	_, err := os.Stat(f.path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// migrate switches the file to write-ahead logging and applies the migrations that are
+// missing, under the lock.
+func migrate(ctx context.Context, f *file, st state) error {
+	c, err := sqlite.NewConnector(f.uri("busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)") + "&_txlock=immediate")
+	if err != nil {
+		return err
+	}
+	db := sql.OpenDB(c)
+	defer db.Close()
+	if err := db.PingContext(ctx); err != nil { // sets the pragmas
+		return err
+	}
+	if st.have >= schema.Version {
+		return nil
+	}
+	files, err := fs.Sub(schema.SQLite, "sqlite")
+	if err != nil {
+		return err
+	}
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithTableName(schema.Table),
+		goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
+	if err != nil {
+		return err
+	}
+	_, err = p.Up(ctx)
+	return err
+}

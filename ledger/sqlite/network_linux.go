@@ -1,0 +1,73 @@
+package sqlite
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// networkFS is the name of the file system of a folder if it is one on which processes of
+// several machines, or a machine and its guests, may meet; else "".
+func networkFS(dir string) (string, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return "", &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return "", &os.PathError{Op: "stat", Path: dir, Err: err}
+	}
+	mounts, err := os.Open("/proc/self/mountinfo")
+	if err != nil { // without it the names are less precise
+		return networkName(uint32(fs.Type), ""), nil
+	}
+	defer mounts.Close()
+	return networkName(uint32(fs.Type), mountedAs(mounts, st.Dev)), nil
+}
+
+// networkTypes are the magic numbers of statfs(2).
+var networkTypes = map[uint32]string{
+	0x6969: "nfs", 0x517B: "smb", 0xFF534D42: "cifs", 0xFE534D42: "smb2", 0x01021997: "9p", 0x00C36400: "ceph",
+	0x5346414F: "afs", 0x6B414653: "afs", 0x73757245: "coda", 0x564C: "ncp", 0x0BD00BD0: "lustre", 0x47504653: "gpfs",
+	0x7461636F: "ocfs2", 0x01161970: "gfs2", 0x19830326: "beegfs", 0x786F4256: "vboxsf", 0xBACBACBC: "vmhgfs",
+}
+
+const fuseType = 0x65735546
+
+// localFUSE are file systems in user space that lie over a disk of this machine.
+var localFUSE = map[string]bool{"fuseblk": true, "fuse.fuse-overlayfs": true, "fuse.gocryptfs": true, "fuse.encfs": true}
+
+// networkName decides by the type that statfs tells and the name in the table of mounts, "" if
+// that is not known.
+func networkName(magic uint32, mounted string) string {
+	name := networkTypes[magic]
+	if magic == fuseType && !localFUSE[mounted] {
+		name = "fuse"
+	}
+	if name != "" && mounted != "" {
+		return mounted
+	}
+	return name
+}
+
+// mountedAs is the file system of a device in the format of /proc/self/mountinfo: the third
+// field is major:minor, the name follows a field "-".
+func mountedAs(mountinfo io.Reader, dev uint64) string {
+	want := fmt.Sprintf("%d:%d", unix.Major(dev), unix.Minor(dev))
+	for lines := bufio.NewScanner(mountinfo); lines.Scan(); {
+		f := strings.Fields(lines.Text())
+		if len(f) < 3 || f[2] != want {
+			continue
+		}
+		for i, v := range f[:len(f)-1] {
+			if v == "-" {
+				return f[i+1]
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,182 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Options of Open; the zero value is for production.
+type Options struct {
+	// Unsafe trades durability over power loss (not over kill -9) for speed: synchronous=NORMAL.
+	Unsafe bool
+	// MustExist makes Open fail with ledger.ErrNoLedger instead of making a ledger.
+	MustExist bool
+	// Wait is how long a call that writes waits for the file's write lock before it fails with
+	// ledger.ErrUnavailable; 0 means 30 s.
+	Wait time.Duration
+	// Now replaces the clock, for tests only.
+	Now func() time.Time
+}
+
+const defaultWait = 30 * time.Second
+
+// Store is a ledger.Store on an SQLite file. It is safe for concurrent use.
+type Store struct {
+	file    *file
+	id      string // of the ledger
+	clock   func() time.Time
+	w       *writer
+	readers *readers
+
+	mu      sync.RWMutex // held for reading by every call
+	closed  bool
+	closing chan struct{}
+
+	pruned sync.Map // kind → moment up to which nothing is left to prune
+}
+
+var _ ledger.Store = (*Store)(nil)
+
+// Open opens or creates the file, for its owner only, and brings its schema up to date. All
+// tables are named ledger_…, so the file may be the program's own. The file is switched to
+// write-ahead logging.
+//
+// Errors: ledger.ErrInvalid for a path that cannot hold a ledger, on a network file system
+// above all; ledger.ErrNoLedger with MustExist; ledger.ErrSchema for a newer ledger and for a
+// file that is none; ledger.ErrDenied; ledger.ErrUnavailable when the file stays locked or the
+// disk is full. A file that is refused is not touched.
+func Open(ctx context.Context, path string, o Options) (*Store, error) {
+	if o.Wait == 0 {
+		o.Wait = defaultWait
+	}
+	clock := o.Now
+	if clock == nil {
+		clock = time.Now
+	}
+	// Locks of open file descriptions survive when anything in this process opens and closes
+	// the file. It fails where there are none, and after the first use of SQLite.
+	_, _ = sqlite.OFDLocking(true)
+	f, err := locate(path, o.MustExist)
+	if err != nil {
+		return nil, err
+	}
+	opening, cancel := context.WithTimeout(ctx, o.Wait)
+	defer cancel()
+	if err := ensure(opening, f, o.MustExist); err != nil {
+		if opening.Err() != nil && ctx.Err() == nil {
+			err = locked(f.name, err)
+		}
+		return nil, explain(f.name, err)
+	}
+	s := &Store{file: f, closing: make(chan struct{}),
+		clock: func() time.Time { return clock().UTC().Truncate(time.Microsecond) }}
+	if err := s.connect(ctx, o); err != nil {
+		return nil, explain(f.name, err)
+	}
+	go s.w.run()
+	return s, nil
+}
+
+// connect opens the connections.
+func (s *Store) connect(ctx context.Context, o Options) error {
+	synchronous := "FULL"
+	if o.Unsafe {
+		synchronous = "NORMAL"
+	}
+	h, err := open(ctx, s.file.uri("busy_timeout(0)", "synchronous("+synchronous+")", "fullfsync(1)", "foreign_keys(1)",
+		"cache_size(-16384)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)"))
+	if err != nil {
+		return err
+	}
+	s.w = &writer{h: h, file: s.file, clock: s.clock, wait: o.Wait, signal: make(chan struct{}, 1),
+		watchers: watchers{wake: map[int]func(string){}}, stop: make(chan struct{}), stopped: make(chan struct{})}
+	s.readers = newReaders(s.file)
+	for _, p := range []struct{ name, want string }{
+		{"journal_mode", "wal"}, {"synchronous", map[string]string{"FULL": "2", "NORMAL": "1"}[synchronous]}, {"foreign_keys", "1"}, {"busy_timeout", "0"},
+	} {
+		got, err := pragma(ctx, h, p.name)
+		if err == nil && got != p.want {
+			err = fmt.Errorf("sqlite: %s: PRAGMA %s is %s, must be %s", s.file.name, p.name, got, p.want)
+		}
+		if err != nil {
+			return errors.Join(err, h.close())
+		}
+	}
+	err = h.with(ctx).query("SELECT v FROM ledger_meta WHERE k = 'ledger_id'", func(r row) error {
+		s.id = r.text(0)
+		return nil
+	})
+	if err == nil {
+		err = s.file.watch()
+	}
+	if err != nil {
+		return errors.Join(err, h.close())
+	}
+	return nil
+}
+
+func open(ctx context.Context, uri string) (*handle, error) {
+	c, err := sqlite.NewConnector(uri)
+	if err != nil {
+		return nil, err
+	}
+	return connect(ctx, c)
+}
+
+// pragma reads a setting.
+func pragma(ctx context.Context, h *handle, name string) (value string, err error) {
+	err = h.with(ctx).query("PRAGMA "+name, func(r row) error {
+		value = fmt.Sprint(r[0])
+		return nil
+	})
+	return value, err
+}
+
+// Close implements ledger.Store.
+func (s *Store) Close() error {
+	s.mu.Lock() // waits for running calls
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	close(s.closing)
+	close(s.w.stop)
+	<-s.w.stopped
+	return explain(s.file.name, errors.Join(s.readers.close(), s.w.h.close()))
+}
+
+// write runs fn in a turn of the writer and returns when it is committed.
+func (s *Store) write(ctx context.Context, late bool, fn func(*turn) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return errClosed
+	}
+	return explain(s.file.name, s.w.do(ctx, late, fn))
+}
+
+// read runs fn on a connection that reads: with snapshot, all of it in one transaction.
+func (s *Store) read(ctx context.Context, snapshot bool, fn func(session) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return errClosed
+	}
+	return s.look(ctx, snapshot, fn)
+}
+
+// look is read inside of another call.
+func (s *Store) look(ctx context.Context, snapshot bool, fn func(session) error) error {
+	if err := s.file.check(); err != nil {
+		return explain(s.file.name, err)
+	}
+	return explain(s.file.name, s.readers.use(ctx, snapshot, fn))
+}

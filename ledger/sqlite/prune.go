@@ -1,0 +1,98 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+)
+
+// pruneSlice is how many items one turn prunes: few enough that others do not wait for it.
+const pruneSlice = 200
+
+// prunable selects the attempts from which items of kind ?1 can be pruned that ended before
+// ?2: the newest one of a finished item that has anything to remove, and the newest final one
+// of an unfinished recurring item that has earlier ones.
+const prunable = `SELECT a.item_id, a.attempt, b.item_id IS NULL, a.finished_at
+ FROM ledger_attempts a CROSS JOIN ledger_items i ON i.id = a.item_id LEFT JOIN ledger_backlog b ON b.item_id = i.id
+ WHERE a.final = 1 AND a.kind = ?1 AND a.finished_at < ?2 AND
+  CASE WHEN b.item_id IS NULL
+   THEN NOT EXISTS (SELECT 1 FROM ledger_attempts n WHERE n.item_id = i.id AND n.attempt > a.attempt) AND
+    (coalesce(i.payload, a.output, a.log, a.error) IS NOT NULL OR EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt))
+   ELSE i.every IS NOT NULL AND NOT EXISTS (SELECT 1 FROM ledger_attempts n WHERE n.item_id = i.id AND n.attempt > a.attempt AND n.final = 1) AND
+    EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt)
+  END`
+
+// cut is what is kept of a pruned item: the attempt, emptied if the item is finished.
+type cut struct {
+	id, attempt int64
+	finished    bool
+	at          time.Time
+}
+
+// Prune implements ledger.Store. It looks for items on a connection that reads, from where it
+// found the last one, so that what was pruned long ago costs nothing.
+func (s *Store) Prune(ctx context.Context, kind string, before time.Time, limit int) (pruned int, err error) {
+	var found []cut
+	var since any = int64(0)
+	if at, ok := s.pruned.Load(kind); ok {
+		since = at
+	}
+	err = s.read(ctx, true, func(r session) (err error) {
+		found, err = cuts(r, prunable+` AND a.finished_at >= ?3 ORDER BY a.finished_at LIMIT ?4`, kind, before.UnixMicro(), since, limit)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	for rest := found; len(rest) > 0; {
+		n := min(len(rest), pruneSlice)
+		ids := make([]int64, n)
+		for i := range ids {
+			ids[i] = rest[i].id
+		}
+		done := 0
+		err := s.write(ctx, false, func(t *turn) (err error) {
+			done, err = prune(t, kind, before, ids)
+			return err
+		})
+		if err != nil {
+			return pruned, err
+		}
+		pruned += done
+		rest = rest[n:]
+	}
+	if len(found) < limit {
+		s.pruned.Store(kind, before.UnixMicro())
+	} else if len(found) > 0 {
+		s.pruned.Store(kind, found[len(found)-1].at.UnixMicro())
+	}
+	return pruned, nil
+}
+
+// prune removes, in a turn, what can be removed of these items by now.
+func prune(t *turn, kind string, before time.Time, ids []int64) (int, error) {
+	found, err := cuts(t, prunable+` AND a.item_id IN (SELECT value FROM json_each(?3))`, kind, before.UnixMicro(), array(ids))
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range found {
+		_, err := t.exec(`DELETE FROM ledger_attempts WHERE item_id = ?1 AND attempt < ?2`, c.id, c.attempt)
+		if err == nil {
+			_, err = t.exec(`UPDATE ledger_items SET base_attempt = ?2, payload = CASE WHEN ?3 THEN NULL ELSE payload END WHERE id = ?1`, c.id, c.attempt-1, c.finished)
+		}
+		if err == nil && c.finished {
+			_, err = t.exec(`UPDATE ledger_attempts SET output = NULL, log = NULL, error = NULL WHERE item_id = ?1 AND attempt = ?2`, c.id, c.attempt)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return len(found), nil
+}
+
+func cuts(s session, query string, args ...any) (found []cut, err error) {
+	err = s.query(query, func(r row) error {
+		found = append(found, cut{r.int(0), r.int(1), r.bool(2), r.time(3)})
+		return nil
+	}, args...)
+	return found, err
+}

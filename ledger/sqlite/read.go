@@ -1,0 +1,227 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/where"
+)
+
+// newest joins the attempt that a filter asks about.
+const newest = ` LEFT JOIN ledger_attempts a ON a.item_id = i.id AND a.attempt = (SELECT max(attempt) FROM ledger_attempts WHERE item_id = i.id)`
+
+// from is the FROM of a query by filter. It states the order of the joins, because the planner
+// knows nothing of how many rows there are: what is open comes from the backlog, and what
+// is stuck, which is little, from its index.
+func from(f ledger.Filter) string {
+	open, stuck := len(f.States) > 0, len(f.States) > 0
+	for _, st := range f.States {
+		open = open && st != ledger.StateDone && st != ledger.StateCancelled
+		stuck = stuck && (st == ledger.StateDead || st == ledger.StateDoubt)
+	}
+	switch {
+	case len(f.IDs) > 0 || f.Key != "" || !open:
+		return ` FROM ledger_items i LEFT JOIN ledger_backlog b ON b.item_id = i.id` + newest
+	case stuck:
+		return ` FROM ledger_backlog b INDEXED BY ledger_backlog_stuck CROSS JOIN ledger_items i ON i.id = b.item_id AND b.state >= 3` + newest
+	}
+	return ` FROM ledger_backlog b CROSS JOIN ledger_items i ON i.id = b.item_id` + newest
+}
+
+// Records implements ledger.Store.
+func (s *Store) Records(ctx context.Context, f ledger.Filter, after int64, limit int) (recs []ledger.Record, err error) {
+	matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), after, limit})
+	err = s.read(ctx, true, func(r session) (err error) {
+		recs, err = records(r, `SELECT `+recordColumns+from(f)+` WHERE i.id > ?2 AND `+matches+` ORDER BY i.id LIMIT ?3`, args...)
+		return err
+	})
+	return recs, err
+}
+
+// Count implements ledger.Store.
+func (s *Store) Count(ctx context.Context, f ledger.Filter) (n int64, err error) {
+	matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock()})
+	err = s.read(ctx, false, func(r session) error {
+		return r.query(`SELECT count(*)`+from(f)+` WHERE `+matches, func(r row) error {
+			n = r.int(0)
+			return nil
+		}, args...)
+	})
+	return n, err
+}
+
+// Recent implements ledger.Store. What is finished is found by walking each kind's index of
+// final attempts backwards; what is not, in the backlog.
+func (s *Store) Recent(ctx context.Context, f ledger.Filter, limit int) (recs []ledger.Record, err error) {
+	matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), limit, ""})
+	asks := func(states ...ledger.State) bool {
+		return len(f.States) == 0 || slices.ContainsFunc(states, func(st ledger.State) bool { return slices.Contains(f.States, st) })
+	}
+	err = s.read(ctx, true, func(r session) error {
+		var names []string
+		if asks(ledger.StateDone, ledger.StateCancelled) {
+			all, err := kinds(r)
+			if err != nil {
+				return err
+			}
+			for _, k := range all {
+				if len(f.Kinds) == 0 || slices.Contains(f.Kinds, k.Name) {
+					names = append(names, k.Name)
+				}
+			}
+		}
+		for _, name := range names {
+			args[2] = name
+			found, err := records(r, `SELECT `+recordColumns+` FROM ledger_attempts a INDEXED BY ledger_attempts_final CROSS JOIN ledger_items i ON i.id = a.item_id
+ LEFT JOIN ledger_backlog b ON b.item_id = i.id
+ WHERE a.final = 1 AND a.kind = ?3 AND b.item_id IS NULL AND a.attempt = (SELECT max(attempt) FROM ledger_attempts WHERE item_id = i.id) AND `+matches+`
+ ORDER BY a.finished_at DESC, i.id DESC LIMIT ?2`, args...)
+			if err != nil {
+				return err
+			}
+			recs = append(recs, found...)
+		}
+		if !asks(ledger.StateWaiting, ledger.StateReady, ledger.StateLeased, ledger.StateDead, ledger.StateDoubt) {
+			return nil
+		}
+		found, err := records(r, `SELECT `+recordColumns+` FROM ledger_backlog b CROSS JOIN ledger_items i ON i.id = b.item_id
+ CROSS JOIN ledger_attempts a ON a.item_id = i.id AND a.attempt = (SELECT max(attempt) FROM ledger_attempts WHERE item_id = i.id)
+ WHERE ?3 IS NOT NULL AND `+matches+` ORDER BY a.finished_at DESC, i.id DESC LIMIT ?2`, args...)
+		recs = append(recs, found...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(recs, func(a, b ledger.Record) int {
+		return cmp.Or(b.Last.FinishedAt.Compare(a.Last.FinishedAt), cmp.Compare(b.ID, a.ID))
+	})
+	return recs[:min(limit, len(recs))], nil
+}
+
+// Attempts implements ledger.Store.
+func (s *Store) Attempts(ctx context.Context, id int64) (all []ledger.Attempt, err error) {
+	err = s.read(ctx, false, func(r session) (err error) {
+		all, err = attempts(r, []int64{id})
+		return err
+	})
+	return all, err
+}
+
+// Kinds implements ledger.Store.
+func (s *Store) Kinds(ctx context.Context) (all []ledger.Kind, err error) {
+	err = s.read(ctx, false, func(r session) (err error) {
+		all, err = kinds(r)
+		return err
+	})
+	return all, err
+}
+
+// Standing implements ledger.Store.
+func (s *Store) Standing(ctx context.Context, kind string) (st ledger.Standing, err error) {
+	err = s.read(ctx, true, func(r session) (err error) {
+		st, err = standing(r, kind, s.clock())
+		return err
+	})
+	return st, err
+}
+
+func standing(s session, kind string, now time.Time) (ledger.Standing, error) {
+	st := ledger.Standing{Now: now}
+	err := s.query(`SELECT
+ (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 1 AND kind = ?1 LIMIT ?3)),
+ (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 0 AND kind = ?1 AND due_at <= ?2 LIMIT ?3)),
+ (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 0 AND kind = ?1 AND due_at > ?2 LIMIT ?3)),
+ (SELECT min(due_at) FROM ledger_backlog WHERE state = 0 AND kind = ?1 AND due_at > ?2),
+ (SELECT count(*) FROM ledger_backlog WHERE state >= 3 AND state = 3 AND kind = ?1),
+ (SELECT count(*) FROM ledger_backlog WHERE state >= 3 AND state = 4 AND kind = ?1)`, func(r row) error {
+		st.Ready, st.Waiting, st.NextDue = min(r.int(0)+r.int(1), ledger.StandingCap), r.int(2), r.time(3)
+		st.Dead, st.Doubt = r.int(4), r.int(5)
+		return nil
+	}, kind, now, ledger.StandingCap)
+	if err != nil {
+		return st, err
+	}
+	err = s.query(`SELECT count(a.agent), count(*) - count(a.agent) FROM ledger_backlog b LEFT JOIN ledger_agents a ON a.agent = b.locked_by
+ WHERE b.state = 2 AND b.kind = ?1`, func(r row) error {
+		st.Held, st.Persons = r.int(0), r.int(1)
+		return nil
+	}, kind)
+	return st, err
+}
+
+// Counts implements ledger.Store.
+func (s *Store) Counts(ctx context.Context, since time.Time) (all []ledger.Counts, err error) {
+	err = s.read(ctx, true, func(r session) error {
+		return r.query(`SELECT k.kind,
+ (SELECT count(*) FROM ledger_backlog WHERE state = 0 AND kind = k.kind AND due_at > ?1),
+ (SELECT count(*) FROM ledger_backlog WHERE state = 0 AND kind = k.kind AND due_at <= ?1) + (SELECT count(*) FROM ledger_backlog WHERE state = 1 AND kind = k.kind),
+ (SELECT count(*) FROM ledger_backlog WHERE state = 2 AND kind = k.kind),
+ (SELECT count(*) FROM ledger_backlog WHERE state >= 3 AND state = 3 AND kind = k.kind),
+ (SELECT count(*) FROM ledger_backlog WHERE state >= 3 AND state = 4 AND kind = k.kind),
+ (SELECT min(due_at) FROM ledger_backlog WHERE state = 0 AND kind = k.kind AND due_at <= ?1),
+ (SELECT min((SELECT min(due_at) FROM ledger_backlog WHERE state = 1 AND kind = k.kind AND priority = p.column1)) FROM (VALUES (-2), (-1), (0), (1), (2)) p),
+ (SELECT count(*) FROM ledger_attempts WHERE final = 1 AND kind = k.kind AND finished_at >= ?2 AND outcome IN (0, 1)),
+ (SELECT count(*) FROM ledger_attempts WHERE outcome IN (2, 8) AND kind = k.kind AND finished_at >= ?2)
+ FROM ledger_kinds k ORDER BY k.kind`, func(r row) error {
+			c := ledger.Counts{Kind: r.text(0), Waiting: r.int(1), Ready: r.int(2), Leased: r.int(3), Dead: r.int(4), Doubt: r.int(5),
+				OldestReady: r.time(6), Done: r.int(8), Failed: r.int(9)}
+			if t := r.time(7); !t.IsZero() && (c.OldestReady.IsZero() || t.Before(c.OldestReady)) {
+				c.OldestReady = t
+			}
+			all = append(all, c)
+			return nil
+		}, s.clock(), since.UnixMicro())
+	})
+	return all, err
+}
+
+// Audit implements ledger.Store.
+func (s *Store) Audit(ctx context.Context, after int64, limit int) (all []ledger.Audited, err error) {
+	err = s.read(ctx, true, func(r session) error {
+		recs, err := records(r, `SELECT `+recordColumns+` FROM ledger_items i LEFT JOIN ledger_backlog b ON b.item_id = i.id
+ WHERE i.id > ?1 ORDER BY i.id LIMIT ?2`, after, limit)
+		if err != nil {
+			return err
+		}
+		ended, err := attempts(r, recordIDs(recs))
+		if err != nil {
+			return err
+		}
+		all = make([]ledger.Audited, len(recs))
+		for i := range recs {
+			n := 0
+			for n < len(ended) && ended[n].ItemID == recs[i].ID {
+				n++
+			}
+			all[i].Record = recs[i]
+			if n > 0 {
+				all[i].Attempts = ended[:n:n]
+			}
+			ended = ended[n:]
+		}
+		return nil
+	})
+	return all, err
+}
+
+// Orphans implements ledger.Store.
+func (s *Store) Orphans(ctx context.Context, limit int) (backlog, attempts []int64, err error) {
+	list := func(r session, table string) (ids []int64, err error) {
+		err = r.query(`SELECT DISTINCT item_id FROM `+table+` t WHERE NOT EXISTS (SELECT 1 FROM ledger_items i WHERE i.id = t.item_id) ORDER BY item_id LIMIT ?1`, func(r row) error {
+			ids = append(ids, r.int(0))
+			return nil
+		}, limit)
+		return ids, err
+	}
+	err = s.read(ctx, true, func(r session) error {
+		if backlog, err = list(r, "ledger_backlog"); err == nil {
+			attempts, err = list(r, "ledger_attempts")
+		}
+		return err
+	})
+	return backlog, attempts, err
+}

@@ -1,0 +1,62 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+)
+
+// readers is a small pool of connections that only read. It is not that of database/sql, so
+// that they run the same prepared statements as the connection that writes.
+type readers struct {
+	file *file
+	free chan *handle // nil: one more may be opened
+}
+
+const maxReaders = 4
+
+func newReaders(f *file) *readers {
+	p := &readers{file: f, free: make(chan *handle, maxReaders)}
+	for range maxReaders {
+		p.free <- nil
+	}
+	return p
+}
+
+// use lends a connection to fn: with snapshot, all of it sees one commit.
+func (p *readers) use(ctx context.Context, snapshot bool, fn func(session) error) (err error) {
+	var h *handle
+	select {
+	case h = <-p.free:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { p.free <- h }()
+	if h == nil {
+		// Readers wait for nobody but a process that opens or closes the file.
+		if h, err = open(ctx, p.file.uri("busy_timeout(5000)", "query_only(1)", "cache_size(-4096)", "temp_store(MEMORY)")); err != nil {
+			return err
+		}
+	}
+	if !snapshot {
+		return fn(h.with(ctx))
+	}
+	if _, err := h.exec(ctx, "BEGIN", nil); err != nil {
+		return err
+	}
+	err = fn(h.with(ctx))
+	if _, e := h.exec(context.WithoutCancel(ctx), "COMMIT", nil); e != nil { // a connection in doubt is not used again
+		err = errors.Join(err, h.close())
+		h = nil
+	}
+	return err
+}
+
+func (p *readers) close() error {
+	var errs []error
+	for range maxReaders {
+		if h := <-p.free; h != nil {
+			errs = append(errs, h.close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,100 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// Phases of a turn.
+const (
+	queued = iota
+	running
+	dropped
+)
+
+// turn is one operation that writes: it waits in the queue, has the connection to itself, and
+// waits for the commit. All of it happens on the goroutine that wants the operation.
+type turn struct {
+	w      *writer
+	ctx    context.Context
+	late   bool // runs after those of its tick that free work
+	phase  atomic.Int32
+	wake   chan error // its turn has come; afterwards: it is committed
+	ended  chan error // how the operation went
+	taken  bool
+	failed error // why the turn never came
+
+	session           // from take on
+	now     time.Time // the database's clock, from take on
+}
+
+func (w *writer) turn(ctx context.Context, late bool) *turn {
+	return &turn{w: w, ctx: ctx, late: late, wake: make(chan error, 1), ended: make(chan error, 1)}
+}
+
+// errAbandoned ends a turn whose operation panicked.
+var errAbandoned = errors.New("sqlite: the operation was abandoned")
+
+// do runs fn in its turn and returns when it is committed.
+func (w *writer) do(ctx context.Context, late bool, fn func(*turn) error) error {
+	t := w.turn(ctx, late)
+	finished := false
+	defer func() {
+		if !finished {
+			t.end(errAbandoned)
+		}
+	}()
+	err := t.take()
+	if err == nil {
+		err = fn(t)
+	}
+	finished = true
+	return t.end(err)
+}
+
+// take waits for the turn; later calls return what the first one did. A turn whose ctx ends
+// before it comes is given up. Once it has come, ctx does not matter any more.
+func (t *turn) take() error {
+	if t.taken {
+		return t.failed
+	}
+	t.taken = true
+	if t.failed = t.ctx.Err(); t.failed != nil {
+		return t.failed
+	}
+	t.w.enqueue(t)
+	timer := time.NewTimer(t.w.wait)
+	defer timer.Stop()
+	select {
+	case t.failed = <-t.wake:
+		return t.failed
+	case <-t.ctx.Done():
+		t.failed = t.ctx.Err()
+	case <-timer.C:
+		t.failed = locked(t.w.file.name, fmt.Errorf("waited %v", t.w.wait))
+	}
+	if !t.phase.CompareAndSwap(queued, dropped) { // it has come this very moment
+		t.failed = <-t.wake
+	}
+	return t.failed
+}
+
+// end gives the connection back and returns when the operation is committed, or is to be
+// undone because of err.
+func (t *turn) end(err error) error {
+	switch {
+	case !t.taken:
+		return err
+	case t.failed != nil:
+		return t.failed
+	}
+	t.session = nil
+	t.ended <- err
+	if err != nil {
+		return err
+	}
+	return <-t.wake
+}

@@ -1,0 +1,63 @@
+package sqlite
+
+import (
+	"context"
+	"sync"
+)
+
+// watchers want to know of commits that are not this store's. The connection that writes sees
+// them as a new value of data_version, which its own commits leave alone.
+type watchers struct {
+	mu      sync.Mutex
+	next    int
+	wake    map[int]func(string)
+	version int64
+}
+
+func (w *watchers) any() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.wake) > 0
+}
+
+// look calls the watchers if there was a commit since it looked last. It runs on the
+// goroutine that owns the connection.
+func (w *watchers) look(h *handle) {
+	version := int64(0)
+	err := h.query(context.Background(), "PRAGMA data_version", func(r row) error {
+		version = r.int(0)
+		return nil
+	}, nil)
+	if err != nil { // a hint: the next look tells
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if version != w.version {
+		w.version = version
+		for _, wake := range w.wake {
+			wake("")
+		}
+	}
+}
+
+// Watch implements ledger.Store.
+func (s *Store) Watch(ctx context.Context, wake func(kind string)) {
+	w := &s.w.watchers
+	w.mu.Lock()
+	id := w.next
+	w.next++
+	w.wake[id] = wake
+	w.mu.Unlock()
+	s.w.poke()
+	select {
+	case <-ctx.Done():
+	case <-s.closing:
+	}
+	w.mu.Lock()
+	delete(w.wake, id)
+	w.mu.Unlock()
+}
+
+// Announce implements ledger.Store: other processes see the commit itself.
+func (s *Store) Announce(...string) {}

@@ -1,0 +1,182 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Querier is *sql.DB, *sql.Tx or *sql.Conn.
+type Querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Wrap makes a Conn of a handle of the caller's own on the file that holds the ledger, for
+// AddTx and FinishTx: a *sql.Tx, or a *sql.Conn on which the caller has begun a transaction.
+// The handle must be one of the driver modernc.org/sqlite; others are refused.
+//
+// The ledger's first statement takes the file's write lock. While somebody else holds it, or
+// when the transaction has read and somebody has written since, that fails at once with
+// ledger.ErrUnavailable: call the ledger before reading, or begin with BEGIN IMMEDIATE (DSN
+// "?_txlock=immediate"), and repeat the whole transaction. Until it ends, every other write to
+// the ledger waits, also this program's own.
+func Wrap(q Querier) ledger.Conn { return &wrapped{Querier: q} }
+
+type wrapped struct{ Querier }
+
+func (w *wrapped) Dialect() string { return "sqlite" }
+
+func (w *wrapped) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	r, err := w.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+func (w *wrapped) Query(ctx context.Context, query string, args ...any) (ledger.Rows, error) {
+	return w.QueryContext(ctx, query, args...)
+}
+
+// inside runs fn in a transaction of the caller's.
+func (s *Store) inside(ctx context.Context, conn ledger.Conn, fn func(*tx) error) error {
+	w, ok := conn.(*wrapped)
+	if !ok {
+		return &ledger.InvalidError{Field: "tx", Reason: fmt.Sprintf("is one of %s, not of sqlite.Wrap", conn.Dialect())}
+	}
+	if _, pool := w.Querier.(*sql.DB); pool {
+		return &ledger.InvalidError{Field: "tx", Reason: "is a pool; what commits together needs a transaction (*sql.Tx)"}
+	}
+	in := &callers{q: w.Querier, ctx: ctx, stmts: map[string]*sql.Stmt{}}
+	defer in.close()
+	if err := s.enter(in); err != nil {
+		return explain(s.file.name, err)
+	}
+	return explain(s.file.name, fn(&tx{s: s, session: in, now: s.clock()}))
+}
+
+// enter checks that the transaction is on this ledger and by its driver, and takes the write lock.
+func (s *Store) enter(in *callers) error {
+	if !in.ours() {
+		return &ledger.InvalidError{Field: "tx", Reason: "is of another driver; open its database with modernc.org/sqlite (two SQLite libraries in one process damage the file)"}
+	}
+	_, err := in.exec(`DELETE FROM ledger_meta WHERE 0`)
+	if code(err) == sqlite3.SQLITE_BUSY_SNAPSHOT {
+		return &failure{ledger.ErrUnavailable, fmt.Sprintf("%s: somebody has written since this transaction read\n"+
+			"  call the ledger before reading, or begin with BEGIN IMMEDIATE; then run the whole transaction again", s.file.name), err}
+	}
+	other := code(err) == sqlite3.SQLITE_ERROR // no such table
+	if err == nil {
+		err = in.query(`SELECT v FROM ledger_meta WHERE k = 'ledger_id'`, func(r row) error {
+			other = r.text(0) != s.id
+			return nil
+		})
+	}
+	if other {
+		return &ledger.InvalidError{Field: "tx", Reason: fmt.Sprintf("is not on the file of this ledger, %s", s.file.name)}
+	}
+	return err
+}
+
+// callers is the session in a transaction of the caller's.
+type callers struct {
+	q     Querier
+	ctx   context.Context
+	stmts map[string]*sql.Stmt
+}
+
+// ours says whether the driver is the one that this package needs, by the type of the error
+// for a statement that no database accepts. The transaction is not affected.
+func (c *callers) ours() bool {
+	rows, err := c.q.QueryContext(c.ctx, "SELECT nothing FROM ledger_no_such_table")
+	if err == nil {
+		rows.Close()
+	}
+	var e *sqlite.Error
+	return errors.As(err, &e)
+}
+
+// prepare keeps the statement for the rest of the call.
+func (c *callers) prepare(query string) (*sql.Stmt, error) {
+	if s, ok := c.stmts[query]; ok {
+		return s, nil
+	}
+	q, ok := c.q.(interface {
+		PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+	})
+	if !ok {
+		return nil, &ledger.InvalidError{Field: "tx", Reason: fmt.Sprintf("is a %T; it must be a *sql.Tx or a *sql.Conn", c.q)}
+	}
+	s, err := q.PrepareContext(c.ctx, query)
+	if err == nil {
+		c.stmts[query] = s
+	}
+	return s, err
+}
+
+func (c *callers) close() {
+	for _, s := range c.stmts {
+		s.Close()
+	}
+}
+
+func values(args []any) []any {
+	list := make([]any, len(args))
+	for i, a := range args {
+		list[i] = value(a)
+	}
+	return list
+}
+
+func (c *callers) exec(query string, args ...any) (result, error) {
+	s, err := c.prepare(query)
+	if err != nil {
+		return result{}, err
+	}
+	r, err := s.ExecContext(c.ctx, values(args)...)
+	if err != nil {
+		return result{}, err
+	}
+	var out result
+	out.changes, _ = r.RowsAffected() // this driver's never fail
+	out.lastID, _ = r.LastInsertId()
+	return out, nil
+}
+
+func (c *callers) query(query string, each func(row) error, args ...any) error {
+	s, err := c.prepare(query)
+	if err != nil {
+		return err
+	}
+	rows, err := s.QueryContext(c.ctx, values(args)...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	r, into := make(row, len(columns)), make([]any, len(columns))
+	for i := range r {
+		into[i] = (*any)(&r[i])
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		if err := each(r); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+var _ session = (*callers)(nil)

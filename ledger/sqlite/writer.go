@@ -1,0 +1,255 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Waiting for the write lock, and letting go of it.
+const (
+	// The lock is asked for again after a random time in this range, which grows by a
+	// hundredth of the wait up to patient: short enough to be fair, long enough to cost little.
+	eagerMin, eagerMax = 50 * time.Microsecond, 350 * time.Microsecond
+	patient            = 2 * time.Millisecond
+	// A tick begins no further operation after slice. After as much of ticks without a break
+	// the lock is left alone for gap, which is longer than an eager process waits.
+	slice = 10 * time.Millisecond
+	gap   = 400 * time.Microsecond
+	// How often the file is looked at for commits of others while somebody watches.
+	watchEvery = 4 * time.Millisecond
+)
+
+// Who had to wait for the lock longer than hardship leaves expired leases alone for mercy, so
+// that their holders, who had to wait as well, can renew them first: a quarter and a third of
+// a lease of one minute. Variables for the tests.
+var (
+	hardship = 15 * time.Second
+	mercy    = 20 * time.Second
+)
+
+// writer owns the connection that writes. All its methods but enqueue and merciful run on its
+// goroutine.
+type writer struct {
+	h     *handle
+	file  *file
+	clock func() time.Time
+	wait  time.Duration // that a turn waits at most
+
+	pending []*turn // taken from the queue and not run yet
+
+	mu     sync.Mutex
+	queue  []*turn
+	signal chan struct{} // there is something in the queue, or a watcher
+
+	watchers watchers
+	spare    atomic.Int64 // expired leases are left alone until then, counted from birth
+
+	stop, stopped chan struct{}
+}
+
+var birth = time.Now() // of the process: a moment to count from, on the monotonic clock
+
+func (w *writer) enqueue(t *turn) {
+	w.mu.Lock()
+	w.queue = append(w.queue, t)
+	w.mu.Unlock()
+	w.poke()
+}
+
+func (w *writer) poke() {
+	select {
+	case w.signal <- struct{}{}:
+	default:
+	}
+}
+
+// merciful says whether expired leases are to be left alone for now.
+func (w *writer) merciful() bool { return int64(time.Since(birth)) < w.spare.Load() }
+
+// run is the goroutine that owns the connection.
+func (w *writer) run() {
+	defer close(w.stopped)
+	look := time.NewTicker(watchEvery)
+	look.Stop()
+	defer look.Stop()
+	watching := false
+	for {
+		if any := w.watchers.any(); any != watching {
+			watching = any
+			if look.Stop(); any {
+				look.Reset(watchEvery)
+			}
+		}
+		select {
+		case <-w.stop:
+			return
+		case <-look.C:
+			w.watchers.look(w.h)
+		case <-w.signal:
+			w.work()
+		}
+	}
+}
+
+// work runs ticks until the queue is empty.
+func (w *writer) work() {
+	since := time.Now()
+	for w.collect(); len(w.pending) > 0; w.collect() {
+		if time.Since(since) > slice {
+			pause(gap)
+			since = time.Now()
+		}
+		waited, err := w.begin()
+		if err != nil {
+			w.refuse(err)
+			continue
+		}
+		if waited {
+			since = time.Now()
+		}
+		w.tick()
+	}
+}
+
+// collect takes what has queued up, and forgets turns that were given up.
+func (w *writer) collect() {
+	w.mu.Lock()
+	w.pending = append(w.pending, w.queue...)
+	clear(w.queue)
+	w.queue = w.queue[:0]
+	w.mu.Unlock()
+	w.pending = slices.DeleteFunc(w.pending, func(t *turn) bool { return t.phase.Load() == dropped })
+}
+
+// refuse answers the turns that will not come.
+func (w *writer) refuse(err error) {
+	for _, t := range w.pending {
+		if t.phase.CompareAndSwap(queued, running) {
+			t.wake <- err
+		}
+	}
+	w.pending = w.pending[:0]
+}
+
+// errNobody says that everybody gave up while the lock was waited for.
+var errNobody = errors.New("sqlite: nobody waits")
+
+// begin takes the write lock. It asks for it as long as somebody wants it, and says whether it
+// had to wait.
+func (w *writer) begin() (waited bool, err error) {
+	start := time.Now()
+	defer func() {
+		if time.Since(start) > hardship {
+			w.spare.Store(int64(time.Since(birth) + mercy))
+		}
+	}()
+	for err = w.exec("BEGIN IMMEDIATE"); err != nil; err = w.exec("BEGIN IMMEDIATE") {
+		if !busy(err) {
+			w.exec("ROLLBACK") // should an earlier one have failed
+			return waited, err
+		}
+		waited = true
+		pause(min(eagerMin+rand.N(eagerMax-eagerMin)+time.Since(start)/100, patient))
+		if w.collect(); len(w.pending) == 0 {
+			return waited, errNobody
+		}
+	}
+	if err = w.file.check(); err != nil {
+		w.exec("ROLLBACK")
+	}
+	return waited, err
+}
+
+// tick runs the turns that wait and commits them together. Those that it has no time for, or
+// that a failure of others kept from running, stay pending.
+func (w *writer) tick() {
+	w.collect()
+	slices.SortStableFunc(w.pending, func(a, b *turn) int { return cmp.Compare(rank(a), rank(b)) })
+	done, err := w.serveAll(time.Now())
+	if err == nil {
+		err = w.exec("COMMIT")
+	}
+	if err != nil {
+		w.exec("ROLLBACK") // refused if SQLite has done it already
+		err = uncommitted(w.file.name, err)
+	}
+	for _, t := range done {
+		t.wake <- err
+	}
+}
+
+func rank(t *turn) int {
+	if t.late {
+		return 1
+	}
+	return 0
+}
+
+// serveAll runs turns and returns those that went well. An error means that the transaction
+// around them is lost.
+func (w *writer) serveAll(start time.Time) (done []*turn, err error) {
+	for len(w.pending) > 0 && (len(done) == 0 || time.Since(start) < slice) {
+		t := w.pending[0]
+		w.pending = w.pending[1:]
+		if !t.phase.CompareAndSwap(queued, running) {
+			continue
+		}
+		ok, err := w.serve(t)
+		if ok {
+			done = append(done, t)
+		}
+		if err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// serve lends the connection to a turn, within a savepoint, and says whether it went well.
+func (w *writer) serve(t *turn) (ok bool, err error) {
+	if err := w.exec("SAVEPOINT turn"); err != nil {
+		t.wake <- err
+		return false, err
+	}
+	t.session, t.now = w.h.with(context.Background()), w.clock()
+	t.wake <- nil
+	if failed := <-t.ended; failed != nil {
+		if w.exec("ROLLBACK TO turn") != nil || w.exec("RELEASE turn") != nil {
+			return false, failed // SQLite undid everything, as it does when the disk is full
+		}
+		return false, nil
+	}
+	return true, w.exec("RELEASE turn")
+}
+
+func (w *writer) exec(query string) error {
+	_, err := w.h.exec(context.Background(), query, nil)
+	return err
+}
+
+// uncommitted is the error of operations that went well but were not committed, as far as we
+// know: they are to be repeated.
+func uncommitted(name string, err error) error {
+	err = explain(name, err)
+	if known := (*failure)(nil); errors.As(err, &known) {
+		return err
+	}
+	return &failure{ledger.ErrUnavailable, name + ": the commit failed: " + err.Error() + "\n  run the same command again", err}
+}
+
+// pause sleeps exactly. The timers of an idle Go program have a grain of a millisecond on
+// Linux, which is longer than the lock is usually held.
+func pause(d time.Duration) {
+	tv := unix.NsecToTimeval(int64(d))
+	unix.Select(0, nil, nil, nil, &tv) // a signal ends it early, which does no harm
+}
