@@ -12,6 +12,26 @@ import (
 	"golang.org/x/time/rate"
 )
 
+// log hands lines to the host, one at a time, until the process has ended.
+type log struct {
+	mu    sync.Mutex
+	onLog func(source, line string) // nil if nobody listens, or no longer
+}
+
+func (l *log) line(source, line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.onLog != nil {
+		l.onLog(source, line)
+	}
+}
+
+func (l *log) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.onLog = nil
+}
+
 // output passes on the lines of one of the plugin's outputs. It takes everything, whatever
 // comes and however fast, so that the plugin never blocks on a full pipe.
 type output struct {
@@ -51,9 +71,6 @@ func (o *output) Write(p []byte) (int, error) {
 func (o *output) flush() {
 	line, cut := o.line, o.cut
 	o.line, o.cut = o.line[:0], 0
-	if o.onLog == nil {
-		return
-	}
 	if !o.ration.Allow() {
 		o.missed++
 		return

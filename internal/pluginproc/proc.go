@@ -24,6 +24,7 @@ import (
 type Proc struct {
 	os     *process
 	dir    *socketDir
+	log    *log
 	client *plugin.Client
 	conn   *grpc.ClientConn
 	rpc    wire.PluginClient
@@ -62,12 +63,13 @@ func start(ctx context.Context, spec *Spec) (*Proc, error) {
 	if err != nil {
 		return nil, err
 	}
-	proc, err := newProcess(spec)
+	log := &log{onLog: spec.OnLog}
+	proc, err := newProcess(spec, log)
 	if err != nil {
 		dir.remove()
 		return nil, &StartError{Step: StepStart, Err: err, Problem: err.Error()}
 	}
-	p := &Proc{os: proc, dir: dir, done: make(chan struct{})}
+	p := &Proc{os: proc, dir: dir, log: log, done: make(chan struct{})}
 	p.client = plugin.NewClient(p.config(spec, timeout))
 	connected := make(chan error, 1)
 	go func() { connected <- p.connect(bounded) }()
@@ -84,6 +86,7 @@ func start(ctx context.Context, spec *Spec) (*Proc, error) {
 			<-proc.exited
 		}
 		p.release()
+		log.close()
 		return nil, err
 	}
 	go p.watch()
@@ -104,6 +107,9 @@ func (p *Proc) config(spec *Spec, timeout time.Duration) *plugin.ClientConfig {
 		AutoMTLS:         !spec.NoMTLS,
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: p.dir.path},
 		StartTimeout:     timeout + time.Second, // ours comes first
+		// What a plugin made with go-plugin alone prints, which comes over the connection.
+		SyncStdout: newOutput("stdout", p.log.line, nil),
+		SyncStderr: newOutput("stderr", p.log.line, nil),
 		// Off, not merely quiet: otherwise it parses what the plugin writes, and panics on some of it.
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off}),
 		GRPCDialOptions: []grpc.DialOption{
@@ -185,6 +191,7 @@ func (p *Proc) watch() {
 		late.Stop()
 	}
 	p.release()
+	p.log.close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.fault != nil || !p.killed && !(p.stopping && p.os.state.Success()) {
@@ -271,7 +278,7 @@ func (p *Proc) Open(e Events) (*Stream, error) {
 // died ends its stream, too: it gets the time to be seen dead.
 func (p *Proc) streamEnded(err error) {
 	p.mu.Lock()
-	expected := p.stopping && err == nil || p.killed
+	expected := p.stopping || p.killed
 	p.mu.Unlock()
 	if expected {
 		return

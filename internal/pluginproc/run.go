@@ -45,10 +45,10 @@ type process struct {
 // the process group may hold the pipes open for ever.
 const exitRead = time.Second
 
-func newProcess(spec *Spec) (*process, error) {
+func newProcess(spec *Spec, log *log) (*process, error) {
 	p := &process{cmd: exec.Command(spec.Path, spec.Args...), tail: new(tail), exited: make(chan struct{})}
-	p.out = newOutput("stdout", spec.OnLog, nil)
-	p.err = newOutput("stderr", spec.OnLog, p.tail)
+	p.out = newOutput("stdout", log.line, nil)
+	p.err = newOutput("stderr", log.line, p.tail)
 	p.lineR, p.lineW = io.Pipe()
 	p.cmd.Dir = spec.Dir
 	p.cmd.Env = spec.env()

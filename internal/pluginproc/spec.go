@@ -27,7 +27,8 @@ type Spec struct {
 	// StartTimeout is how long the start may take, up to the answered health check; 0 means 10 s.
 	StartTimeout time.Duration
 	// OnLog gets what the plugin writes to stderr and stdout, line by line, cut and rationed
-	// (see MaxLine, LogRate). source is "stderr" or "stdout". It must not block.
+	// (see MaxLine, LogRate). source is "stderr" or "stdout". It is called one line at a time,
+	// not after Done, and must not block.
 	OnLog func(source, line string)
 }
 

@@ -54,8 +54,11 @@ func (p *Proc) Kill() {
 }
 
 // HangUp does to the plugin what the host's death does to it: its stdin ends and its connection
-// breaks, and nobody stops it. It is for checks; the end that follows counts as a crash.
+// breaks, and nobody stops it. It is for checks.
 func (p *Proc) HangUp() {
+	p.mu.Lock()
+	p.stopping = true
+	p.mu.Unlock()
 	_ = p.os.stdin.Close()
 	_ = p.conn.Close()
 }

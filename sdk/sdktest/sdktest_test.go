@@ -1,0 +1,228 @@
+package sdktest_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/ledgerd/ledgerd/sdk"
+	"github.com/ledgerd/ledgerd/sdk/sdktest"
+)
+
+func TestMain(m *testing.M) { sdktest.Main(m, worker()) }
+
+type config struct {
+	Greeting string `json:"greeting" default:"hello" schema:"minLength=1"`
+	Journal  string `json:"journal" doc:"a file that gets a line for each effect"`
+	Token    string `json:"token" secret:"true"`
+}
+
+type in struct {
+	Do   string `json:"do" input:"line"`
+	Loud bool   `json:"loud" default:"true"`
+}
+
+func worker() *sdk.Plugin {
+	p := sdk.New("worker", "0.1.0", work)
+	p.Emits = []string{"article"}
+	p.Examples = []sdk.Example{{Payload: in{Do: "greet"}, Output: "HELLO"}, {Doc: "no output", Payload: in{Do: "emit"}}}
+	return p
+}
+
+func work(ctx context.Context, cfg *config, it sdk.Item[in]) (string, error) {
+	it.Log.Info("begun", "do", it.Payload.Do)
+	switch it.Payload.Do {
+	case "greet":
+		if it.Payload.Loud {
+			return strings.ToUpper(cfg.Greeting + cfg.Token), nil
+		}
+		return cfg.Greeting, nil
+	case "emit":
+		due := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+		return "", it.Emit(sdk.Child{Kind: "article", Key: "one", Payload: []int{1}, Due: due, Priority: 1, Fingerprint: "f"})
+	case "fail":
+		return "so far", sdk.RetryAfter(time.Minute, sdk.Code("busy", errors.New("come back")))
+	case "count":
+		for i := range 5 {
+			it.Progress(int64(i+1), 5, "steps")
+		}
+		<-ctx.Done()
+		return "", ctx.Err()
+	case "wait":
+		<-ctx.Done()
+		return "", ctx.Err()
+	case "exit":
+		os.Exit(4)
+	case "once":
+		return once(cfg.Journal, it.IdempotencyKey)
+	}
+	return "", sdk.Skip("nothing to do")
+}
+
+// once has its effect once for each idempotency key.
+func once(journal, key string) (string, error) {
+	before, err := os.ReadFile(journal)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	if strings.Contains(string(before), key+"\n") {
+		return "", sdk.Skip("done before")
+	}
+	return "done now", os.WriteFile(journal, append(before, key+"\n"...), 0o600)
+}
+
+// host starts one that leaves nothing behind.
+func host(t *testing.T, o sdktest.Options) *sdktest.Host {
+	t.Helper()
+	t.Cleanup(func() { goleak.VerifyNone(t) }) // after the host has stopped
+	return sdktest.New(t, worker(), o)
+}
+
+// Both ways to run a plugin give the same.
+func TestRun(t *testing.T) {
+	bothWays(t, func(t *testing.T, inProcess bool) {
+		h := host(t, sdktest.Options{Config: config{Greeting: "good day"}, Secrets: map[string]string{"token": "s"}, InProcess: inProcess})
+		r := h.Run(sdktest.Task{Payload: in{Do: "greet"}})
+		if got := sdktest.Decode[string](t, r); r.Outcome != "done" || got != "GOOD DAYS" {
+			t.Errorf("%+v", r)
+		}
+		if len(r.Log) != 1 || !strings.HasSuffix(r.Log[0], "level=INFO msg=begun do=greet") {
+			t.Errorf("%q", r.Log)
+		}
+		r = h.Run(sdktest.Task{Payload: map[string]any{"do": "greet", "loud": false}})
+		if got := sdktest.Decode[string](t, r); got != "good day" {
+			t.Errorf("%+v", r)
+		}
+		r = h.Run(sdktest.Task{Payload: in{Do: "fail"}})
+		r.Log = nil
+		if diff := cmp.Diff(sdktest.Result{Outcome: "failed", Delay: time.Minute, Code: "busy", Error: "come back", Output: []byte(`"so far"`)}, r); diff != "" {
+			t.Error(diff)
+		}
+		r = h.Run(sdktest.Task{Payload: in{Do: "emit"}})
+		want := []sdk.Child{{
+			Kind: "article", Scope: "worker/4", Key: "one", Payload: json(`[1]`), Fingerprint: "f", Priority: 1,
+			Due: time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC),
+		}}
+		if diff := cmp.Diff(want, r.Emitted); diff != "" {
+			t.Error(diff)
+		}
+		r = h.Run(sdktest.Task{Payload: map[string]any{"dos": 1}})
+		if r.Outcome != "failed" || !r.Final || r.Code != "payload" {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+func bothWays(t *testing.T, test func(t *testing.T, inProcess bool)) {
+	t.Run("process", func(t *testing.T) { test(t, false) })
+	t.Run("in process", func(t *testing.T) { test(t, true) })
+}
+
+func TestFaults(t *testing.T) {
+	bothWays(t, func(t *testing.T, inProcess bool) {
+		h := host(t, sdktest.Options{InProcess: inProcess})
+		r := h.Run(sdktest.Task{Payload: in{Do: "wait"}, Fault: sdktest.Cancel})
+		if r.Outcome != "cancelled" {
+			t.Errorf("%+v", r)
+		}
+		r = h.Run(sdktest.Task{Payload: in{Do: "count"}, Fault: sdktest.Cancel, AtProgress: 3})
+		if r.Outcome != "cancelled" || len(r.Progress) != 5 || r.Progress[2] != (sdktest.Progress{Done: 3, Total: 5, Unit: "steps"}) {
+			t.Errorf("%+v", r)
+		}
+		r = h.Run(sdktest.Task{Payload: in{Do: "wait"}, Fault: sdktest.LoseLease})
+		if r.Outcome != "released" || !r.Refused {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+func TestKill(t *testing.T) {
+	h := host(t, sdktest.Options{})
+	tests := []struct {
+		task sdktest.Task
+		want string
+	}{
+		{sdktest.Task{Payload: in{Do: "count"}, Fault: sdktest.KillPlugin, AtProgress: 2}, "crashed"},
+		{sdktest.Task{Payload: in{Do: "greet"}}, "done"},
+		{sdktest.Task{Payload: in{Do: "wait"}, Fault: sdktest.KillHost}, "lost"},
+		{sdktest.Task{Payload: in{Do: "greet"}}, "done"},
+		{sdktest.Task{Payload: in{Do: "exit"}}, "crashed"},
+		{sdktest.Task{Payload: in{Do: "greet"}}, "done"},
+	}
+	for _, test := range tests {
+		if r := h.Run(test.task); r.Outcome != test.want {
+			t.Errorf("%+v, want %s", r, test.want)
+		}
+	}
+}
+
+func TestDeliver2(t *testing.T) {
+	journal := filepath.Join(t.TempDir(), "journal")
+	h := host(t, sdktest.Options{Config: config{Journal: journal}})
+	r := h.Run(sdktest.Task{Payload: in{Do: "once"}, Fault: sdktest.Deliver2})
+	if r.Outcome != "skipped" || r.Error != "done before" {
+		t.Errorf("%+v", r)
+	}
+	effects, err := os.ReadFile(journal)
+	if err != nil || string(effects) != "worker//once/1\n" {
+		t.Errorf("%q %v", effects, err)
+	}
+}
+
+func TestParallel(t *testing.T) {
+	h := host(t, sdktest.Options{})
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			if r := h.Run(sdktest.Task{Payload: in{Do: "greet"}}); r.Outcome != "done" {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A test that does something wrong fails with a word on it.
+func TestMisuse(t *testing.T) {
+	tests := []struct {
+		name, want string
+		run        func(testing.TB)
+	}{
+		{"bad config", "greeting: must not be empty", func(t testing.TB) {
+			sdktest.New(t, worker(), sdktest.Options{Config: map[string]any{"greeting": ""}})
+		}},
+		{"no such secret", "greeting: is not a secret", func(t testing.TB) {
+			sdktest.New(t, worker(), sdktest.Options{Secrets: map[string]string{"greeting": "x"}})
+		}},
+		{"kill in process", "cannot be killed", func(t testing.TB) {
+			sdktest.New(t, worker(), sdktest.Options{InProcess: true}).Run(sdktest.Task{Payload: in{Do: "greet"}, Fault: sdktest.KillPlugin})
+		}},
+		{"decode", "nothing to do", func(t testing.TB) {
+			h := sdktest.New(t, worker(), sdktest.Options{InProcess: true})
+			sdktest.Decode[string](t, h.Run(sdktest.Task{Payload: in{Do: "nothing"}}))
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			fake := &failing{TB: t, done: make(chan struct{})}
+			go func() {
+				defer close(fake.done)
+				test.run(fake)
+			}()
+			<-fake.done
+			if !strings.Contains(fake.text, test.want) {
+				t.Errorf("fails with %q, want %q", fake.text, test.want)
+			}
+		})
+	}
+}
+
+func TestConformance(t *testing.T) { sdktest.Conformance(t, worker()) }
