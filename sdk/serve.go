@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -45,7 +46,7 @@ type life struct {
 	server *server
 	stderr *os.File // the real one
 	grpc   *grpc.Server
-	output sync.Once
+	begun  sync.Once
 	leave  sync.Once
 }
 
@@ -68,16 +69,25 @@ func (l *life) newGRPC(opts []grpc.ServerOption) *grpc.Server {
 	l.grpc = grpc.NewServer(append(opts,
 		grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage),
 		grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			l.output.Do(l.restoreOutput)
+			l.begun.Do(l.begin)
 			return next(ctx, req)
 		}))...)
 	return l.grpc
 }
 
-// restoreOutput takes os.Stdout and os.Stderr back from go-plugin, which sends what is written
-// there over the connection: a process that dies would lose its last words. Both lead to the
-// real stderr; the real stdout is not ours.
-func (l *life) restoreOutput() { os.Stdout, os.Stderr = l.stderr, l.stderr }
+// begin runs once go-plugin is through with the handshake. It takes back os.Stdout and
+// os.Stderr, which go-plugin sends over the connection: a process that dies would lose its
+// last words. Both lead to the real stderr; the real stdout is not ours. And it forgets the
+// handshake's variables: a program that the plugin starts, perhaps ledgerd, is no plugin.
+func (l *life) begin() {
+	os.Stdout, os.Stderr = l.stderr, l.stderr
+	for _, entry := range os.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		if name == wire.CookieKey || strings.HasPrefix(name, "PLUGIN_") {
+			_ = os.Unsetenv(name) // a name that is there is a good one
+		}
+	}
+}
 
 // Bounds of the end.
 const (

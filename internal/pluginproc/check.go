@@ -70,29 +70,56 @@ func checkSum(path, want string) error {
 	return nil
 }
 
-// checkWritable refuses a program that everybody may replace: itself, or any directory above
-// it, is writable by others. A sticky directory, such as /tmp, is none: what is ours there
-// stays ours. Our own program is not asked: who can replace it does not need a plugin.
+// checkWritable refuses a program that others may replace: itself or any directory above it
+// is writable by others. In a sticky directory, such as /tmp, others may add files but not
+// replace ours or root's. Our own program is not asked: who can replace that needs no plugin.
+//
+// What we ourselves may replace between check and start is not guarded against.
 func checkWritable(path string) error {
 	if self, err := os.Executable(); err == nil && sameFile(self, path) {
 		return nil
 	}
+	var below fs.FileInfo
 	for at := path; ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)
 		if err != nil {
 			return &StartError{Step: StepCheck, Problem: at + ": " + reason(err), Err: err}
 		}
-		if info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
-			return &StartError{
-				Step: StepCheck, Err: ErrWritable,
-				Problem: fmt.Sprintf("%s is writable by others (%v)", at, info.Mode()),
-				Hint:    "chmod o-w " + at,
-			}
+		if err := checkOpen(at, info, below); err != nil {
+			return err
 		}
 		if at == filepath.Dir(at) {
 			return nil
 		}
+		below = info
 	}
+}
+
+// checkOpen is checkWritable of one file or directory; below is what it holds of the path.
+func checkOpen(at string, info, below fs.FileInfo) error {
+	open := info.Mode().Perm()&0o002 != 0
+	sticky := info.Mode()&fs.ModeSticky != 0
+	switch {
+	case open && !sticky:
+		return &StartError{
+			Step: StepCheck, Err: ErrWritable,
+			Problem: fmt.Sprintf("%s is writable by others (%v)", at, info.Mode()),
+			Hint:    "chmod o-w " + at,
+		}
+	case open && below != nil && !trusted(below):
+		return &StartError{
+			Step: StepCheck, Err: ErrWritable,
+			Problem: fmt.Sprintf("%s lies in %s, which is writable by others, and belongs to somebody else", below.Name(), at),
+			Hint:    "put it into a directory that only you can write to",
+		}
+	}
+	return nil
+}
+
+// trusted says whether a file belongs to us or to root.
+func trusted(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
 }
 
 func sameFile(a, b string) bool {
