@@ -97,6 +97,9 @@ func (m *machine) keyOf(i int, id int64) string {
 	return fmt.Sprint(recs[0].Identity)
 }
 
+// childScope is that of emitted items: the default one names the parent by its id.
+const childScope = "children"
+
 // row is one item with its attempts, ids and tokens aside.
 type row struct {
 	ledger.Record
@@ -111,6 +114,9 @@ func (m *machine) dump(t *rapid.T, i int) []row {
 	out := make([]row, len(recs))
 	for k, r := range recs {
 		r.ID = 0
+		if r.Scope == childScope {
+			r.Source = "its parent" // by kind and id
+		}
 		if r.Last != nil {
 			last := *r.Last
 			last.ItemID, last.LockID = 0, ""
@@ -247,7 +253,7 @@ func (m *machine) result(t *rapid.T) ledger.Result {
 		r.Output = []byte("o")
 	}
 	if r.Outcome.Completed() && rapid.IntRange(0, 3).Draw(t, "emit") == 0 {
-		r.Emit = []ledger.NewItem{{Kind: "b", Key: rapid.SampledFrom([]string{"c1", "c2"}).Draw(t, "child")}}
+		r.Emit = []ledger.NewItem{{Kind: "b", Scope: childScope, Key: rapid.SampledFrom([]string{"c1", "c2"}).Draw(t, "child")}}
 	}
 	return r
 }

@@ -1,0 +1,204 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// claimTemplate picks ready rows, level by level from their positions, cuts the list before the
+// first row that is to be claimed alone (unless it is the first), and stamps what is left. The
+// sub-select runs once, into an array; joined, or as IN (…), the planner may run it again and
+// lease more than was asked for.
+//
+// $1 kind, $2 agent, $3 lock_id, $4 ttl, $5 limit, $6 priorities, $7 and $8 their positions.
+const claimTemplate = `WITH clock AS MATERIALIZED (SELECT {{NOW}} AS now),
+picked AS MATERIALIZED (
+ SELECT x.item_id, x.alone FROM unnest($6::smallint[], $7::timestamptz[], $8::bigint[]) p(priority, due, id)
+ CROSS JOIN LATERAL (
+  SELECT item_id, alone FROM {{S}}.ledger_backlog
+  WHERE state = 1 AND kind = $1 AND priority = p.priority AND (due_at, item_id) >= (p.due, p.id){{SHARD}}
+  ORDER BY due_at, item_id LIMIT {{LIMIT}} FOR UPDATE SKIP LOCKED) x
+ WHERE NOT coalesce((SELECT paused FROM {{S}}.ledger_kinds WHERE kind = $1), false)
+ LIMIT {{LIMIT}}),
+cut AS MATERIALIZED (
+ SELECT ids[:greatest(1, coalesce(array_position(suspects, true) - 1, $5::int))] AS ids, cardinality(ids) AS n
+ FROM (SELECT ARRAY(SELECT item_id FROM picked) AS ids, ARRAY(SELECT alone FROM picked) AS suspects) s),
+c AS (
+ UPDATE {{S}}.ledger_backlog SET state = 2, attempt = attempt + 1, locked_by = $2, lock_id = $3,
+  leased_at = (SELECT now FROM clock), expires_at = (SELECT now FROM clock) + $4::interval
+ WHERE item_id = ANY((SELECT ids FROM cut)::bigint[])
+ RETURNING item_id, priority, due_at, epoch, attempt, failures, crashes, losses, alone, leased_at, expires_at)
+SELECT (SELECT n FROM cut), c.priority, c.due_at, c.epoch, c.attempt, c.failures, c.crashes, c.losses, c.alone, c.leased_at, c.expires_at,
+ i.id, i.scope, i.key, i.fingerprint, i.payload, coalesce(i.shard_key, ''), i.slot, coalesce(i.every, ''), coalesce(i.zone, ''), coalesce(i.source, ''),
+ i.epoch, i.base_attempt, i.created_at, ` + periodColumn + `, ` + lastColumns + `
+FROM c JOIN {{S}}.ledger_items i ON i.id = c.item_id
+LEFT JOIN LATERAL (SELECT n.* FROM {{S}}.ledger_attempts n WHERE n.item_id = c.item_id AND c.attempt > 1 ORDER BY n.attempt DESC LIMIT 1) a ON true`
+
+// A claim that resumes takes as many as its agent does not hold yet: this many.
+const notHeld = `(SELECT greatest(0, $5::int - count(*)) FROM {{S}}.ledger_backlog WHERE state = 2 AND kind = $1 AND locked_by = $2)`
+
+// claimSQL are the variants of claimTemplate: [shard][resume].
+var claimSQL = func() (variants [2][2]string) {
+	for i, shard := range []string{"", " AND slot % $9::int = $10::int"} {
+		for j, limit := range []string{"$5::int", notHeld} {
+			variants[i][j] = strings.NewReplacer("{{SHARD}}", shard, "{{LIMIT}}", limit).Replace(claimTemplate)
+		}
+	}
+	return variants
+}()
+
+// claim is one run of a claim.
+type claim struct {
+	g      ledger.Grant
+	walks  [levels]*walk
+	picked int // rows before the cut
+	out    []ledger.Record
+	works  []ledger.Work // of out, in one piece
+}
+
+func (s *Store) newClaim(g ledger.Grant) *claim {
+	return &claim{g: g, walks: s.positions.claims(backlogPart{g.Kind, g.Shard}),
+		out: make([]ledger.Record, 0, g.Limit), works: make([]ledger.Work, 0, g.Limit)}
+}
+
+// statement is the claim's SQL and arguments.
+func (c *claim) statement() (template string, args []any) {
+	g := c.g
+	var priorities [levels]int16
+	var dues [levels]time.Time
+	var ids [levels]int64
+	for i, w := range c.walks {
+		priorities[i], dues[i], ids[i] = int16(i)+ledger.MinPriority, w.from.at, w.from.id
+	}
+	args = []any{g.Kind, g.Agent, g.LockID, g.TTL, g.Limit, priorities[:], dues[:], ids[:]}
+	shard, resume := 0, 0
+	if g.Shard.Count > 0 {
+		shard = 1
+		args = append(args, g.Shard.Count, g.Shard.Index)
+	}
+	if g.Resume {
+		resume = 1
+	}
+	return claimSQL[shard][resume], args
+}
+
+// row takes a row of the result.
+func (c *claim) row(scan scanner) error {
+	var i itemRow
+	var l lastRow
+	w := ledger.Work{State: ledger.StateLeased, Agent: c.g.Agent, LockID: c.g.LockID}
+	r := &i.r
+	dest := append([]any{&c.picked, &w.Priority, &w.Due, &w.Epoch, &w.Attempt, &w.Failures, &w.Crashes, &w.Losses, &w.Alone, &w.LeasedAt, &w.ExpiresAt,
+		&r.ID, &r.Scope, &r.Key, &r.Fingerprint, &r.Payload, &r.ShardKey, &r.Slot, &r.Every, &r.Zone, &r.Source,
+		&r.Epoch, &r.BaseAttempt, &r.CreatedAt, &i.period}, l.dest()...)
+	if err := scan(dest...); err != nil {
+		return err
+	}
+	w.Due, w.LeasedAt, w.ExpiresAt = w.Due.UTC(), w.LeasedAt.UTC(), w.ExpiresAt.UTC()
+	c.works = append(c.works, w)
+	r.Kind = c.g.Kind
+	rec := i.record()
+	rec.Last = l.last(r.ID, r.Kind)
+	c.out = append(c.out, rec)
+	return nil
+}
+
+// Claim implements ledger.Store.
+func (s *Store) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, error) {
+	var c *claim
+	var held []ledger.Record
+	err := s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		c = s.newClaim(g)
+		var err error
+		if g.Resume {
+			held, err = s.resume(ctx, conn, c)
+		} else {
+			template, args := c.statement()
+			err = direct{ctx, s, conn}.query(template, args, c.row)
+		}
+		if err != nil {
+			s.positions.failed(c.walks[:]...)
+		}
+		return committing(err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range c.out {
+		c.out[i].Work = &c.works[i]
+	}
+	slices.SortFunc(c.out, func(a, b ledger.Record) int {
+		return cmp.Or(cmp.Compare(a.Work.Priority, b.Work.Priority), a.Work.Due.Compare(b.Work.Due), cmp.Compare(a.ID, b.ID))
+	})
+	if err := s.remember(ctx, c, len(held)); err != nil {
+		return nil, err
+	}
+	out := append(held, c.out...)
+	if len(out) > g.Limit { // cannot be; if it is, nobody must work on it
+		return nil, fmt.Errorf("postgres: a claim of %d leased %d items", g.Limit, len(out))
+	}
+	return out, nil
+}
+
+// resumeTemplate moves the expiry of what an agent holds. A claim of the same agent from
+// another window waits for the lock that was taken before it, and then sees what we claimed.
+const resumeTemplate = `WITH held AS (
+ UPDATE {{S}}.ledger_backlog SET expires_at = {{NOW}} + $3::interval
+ WHERE item_id = ANY(ARRAY(
+  SELECT item_id FROM {{S}}.ledger_backlog WHERE state = 2 AND kind = $1 AND locked_by = $2 ORDER BY item_id LIMIT $4 FOR UPDATE))
+ RETURNING *)
+SELECT ` + recordColumns + ` FROM held b JOIN {{S}}.ledger_items i ON i.id = b.item_id ` + lastAttempt + ` ORDER BY i.id`
+
+// resume extends what the agent holds and claims the rest, one call per agent at a time.
+func (s *Store) resume(ctx context.Context, conn *pgx.Conn, c *claim) (held []ledger.Record, err error) {
+	g := c.g
+	o := &own{ctx: ctx, s: s, pipe: pipe{conn, s.described}}
+	template, args := c.statement()
+	for _, st := range []statement{
+		{"SELECT pg_advisory_xact_lock($1)", []any{lockKey("agent", s.schema, g.Agent)}, nil},
+		{resumeTemplate, []any{g.Kind, g.Agent, g.TTL, g.Limit}, func(scan scanner) error {
+			r, err := scanRecord(scan)
+			held = append(held, r)
+			return err
+		}},
+		{template, args, c.row},
+	} {
+		if err := o.later(st.sql, st.args, st.row); err != nil {
+			return nil, err
+		}
+	}
+	return held, o.commit()
+}
+
+// remember moves the positions to where the claim came.
+func (s *Store) remember(ctx context.Context, c *claim, held int) error {
+	wanted := c.g.Limit - held
+	f := found{all: c.picked < wanted && len(c.out) == c.picked} // not so when the list was cut
+	for i := range c.out {
+		w := c.out[i].Work
+		f.now = w.LeasedAt
+		f.last[w.Priority-ledger.MinPriority] = &place{w.Due, c.out[i].ID}
+	}
+	if len(c.out) == 0 && wanted > 0 && c.walks[0].whole {
+		// Nothing ready, or paused. Ask for the time, so that the next claim need not go over
+		// the entries of all that was worked before this process began.
+		err := s.read(ctx, func(ss session) error {
+			return ss.query(`SELECT {{NOW}} WHERE NOT coalesce((SELECT paused FROM {{S}}.ledger_kinds WHERE kind = $1), false)`, []any{c.g.Kind},
+				func(scan scanner) error { return scan(&f.now) })
+		})
+		if err != nil {
+			s.positions.failed(c.walks[:]...)
+			return err
+		}
+	}
+	s.positions.claimed(c.walks, f)
+	return nil
+}

@@ -1,0 +1,103 @@
+package postgres
+
+import (
+	"context"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// connectTimeout is for each address of the server, unless the URL has connect_timeout.
+const connectTimeout = 5 * time.Second
+
+// poolSize is enough for the claims, endings and renewals of a worker that keeps a server busy;
+// pool_max_conns in the URL sets another.
+const poolSize = 8
+
+// settings of our sessions, unless the URL has them. Plans of our statements are too short to
+// be worth compiling. A process that freezes within a transaction must not keep its row locks.
+// They are set by a statement because poolers refuse such parameters at the start of a session.
+var settings = []struct{ name, value string }{
+	{"jit", "off"},
+	{"idle_in_transaction_session_timeout", "10s"},
+}
+
+// Connect opens the ledger at a URL (or a keyword/value string, as libpq takes it) with a pool
+// of its own, which Close closes. Errors are those of Open; none contains the password.
+func Connect(ctx context.Context, url string, o Options) (*Store, error) {
+	pool, err := connectPool(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	s, err := Open(ctx, pool, o)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	s.owned = true
+	return s, nil
+}
+
+func connectPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
+	config, err := poolConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	return pool, explain(ctx, ledgerName(config.ConnConfig), err)
+}
+
+func poolConfig(url string) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil { // it may quote what it took for something else than the password
+		return nil, &ledger.InvalidError{Field: "url", Reason: "not a Postgres URL, such as postgres://user@host:5432/database (special characters of a password are written as %XX)"}
+	}
+	if !strings.Contains(url, "pool_max_conns") {
+		config.MaxConns = poolSize
+	}
+	c := config.ConnConfig
+	c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = connectTimeout
+	}
+	if c.RuntimeParams["application_name"] == "" {
+		c.RuntimeParams["application_name"] = "ledgerd"
+	}
+	chosen := strings.Contains(url, "target_session_attrs") || os.Getenv("PGTARGETSESSIONATTRS") != ""
+	if !chosen && severalHosts(c) { // of which all but one may be standbys
+		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	// A call that is cancelled asks the server to stop, and keeps the connection.
+	c.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: connectTimeout}
+	}
+	config.AfterConnect = applySettings
+	return config, nil
+}
+
+func severalHosts(c *pgx.ConnConfig) bool {
+	for _, f := range c.Fallbacks {
+		if f.Host != c.Host || f.Port != c.Port {
+			return true
+		}
+	}
+	return false
+}
+
+func applySettings(ctx context.Context, conn *pgx.Conn) error {
+	var sql strings.Builder
+	for _, s := range settings {
+		if _, given := conn.Config().RuntimeParams[s.name]; !given {
+			sql.WriteString("SET " + s.name + " = '" + s.value + "';")
+		}
+	}
+	_, err := conn.Exec(ctx, sql.String())
+	return err
+}

@@ -1,0 +1,149 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// failure is an error of the database, sorted and told to people. It matches its class and
+// still holds what the driver said, for errors.As.
+type failure struct {
+	class error
+	text  string
+	cause error
+}
+
+func (f *failure) Error() string   { return f.text }
+func (f *failure) Unwrap() []error { return []error{f.class, f.cause} }
+
+// errUnknownFate marks a connection that broke while a change was being committed.
+var errUnknownFate = errors.New("the connection broke during a commit, which may or may not have taken effect")
+
+// errClosed is what calls get after Close.
+var errClosed = errors.New("the ledger was closed")
+
+// explain sorts an error and names the ledger. Errors of package ledger, and those that are no
+// fault of the database's, stay as they are.
+func explain(ctx context.Context, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if known := new(failure); errors.As(err, &known) {
+		return err
+	}
+	if cause := ctx.Err(); cause != nil {
+		return fmt.Errorf("%s: %w", name, cause)
+	}
+	tell := func(class error, format string, args ...any) error {
+		return &failure{class, fmt.Sprintf(format, args...), err}
+	}
+	if bad := new(pgconn.PgError); errors.As(err, &bad) {
+		return explainSQLState(tell, name, bad, err)
+	}
+	switch {
+	case errors.Is(err, errUnknownFate):
+		return tell(ledger.ErrUnavailable, "%s: %v (%s); repeat it, what has landed is recognised", name, errUnknownFate, reason(err))
+	case lost(err):
+		return tell(ledger.ErrUnavailable, "cannot reach the ledger %s: %s; is Postgres running and listening there? nothing was lost, run it again", name, reason(err))
+	}
+	return err
+}
+
+func explainSQLState(tell func(class error, format string, args ...any) error, name string, bad *pgconn.PgError, err error) error {
+	switch {
+	case bad.Code == "28P01" || bad.Code == "28000":
+		return tell(ledger.ErrDenied, "%s: Postgres refused the user or the password: %s; check both, and pg_hba.conf", name, bad.Message)
+	case bad.Code == "42501":
+		return tell(ledger.ErrDenied, "%s: %s; grant this user SELECT, INSERT, UPDATE and DELETE on the tables ledger_… and USAGE on their schema", name, bad.Message)
+	case bad.Code == "3D000":
+		return tell(ledger.ErrNoLedger, "%s: %s; create the database first: createdb", name, bad.Message)
+	case bad.Code == "3F000" || bad.Code == "42P01" && strings.Contains(bad.Message, "ledger_"):
+		return tell(ledger.ErrNoLedger, "no ledger in %s: %s; make one: ledgerd db migrate", name, bad.Message)
+	case bad.Code == "42703" && strings.Contains(bad.Message, "column"):
+		return tell(ledger.ErrSchema, "%s: %s; the tables are not those of this program, run: ledgerd db status", name, bad.Message)
+	case bad.Code == "25006":
+		return tell(ledger.ErrUnavailable, "%s: the server takes no writes (%s); it may be a standby, name the primary", name, bad.Message)
+	case bad.Code == "53100":
+		return tell(ledger.ErrUnavailable, "%s: the database server's disk is full (%s); make room there and run it again", name, bad.Message)
+	case bad.Code == "53300":
+		return tell(ledger.ErrUnavailable, "%s: %s; close some clients, raise max_connections, or use fewer with pool_max_conns", name, bad.Message)
+	case errors.Is(err, errUnknownFate):
+		return tell(ledger.ErrUnavailable, "%s: %v (%s); repeat it, what has landed is recognised", name, errUnknownFate, bad.Message)
+	case unavailable(bad):
+		return tell(ledger.ErrUnavailable, "%s: the database cannot do it now: %s (%s); run it again", name, bad.Message, bad.Code)
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// unavailable says whether the same may succeed later.
+func unavailable(bad *pgconn.PgError) bool {
+	classes := []string{"08", "40", "53", "57", "58"} // connection, rollback, resources, operator, system
+	return slices.Contains(classes, bad.Code[:min(2, len(bad.Code))]) || bad.Code == "55P03" || bad.Code == "25P03"
+}
+
+// rolledBack says whether the server has undone the transaction and it may simply be repeated:
+// serialization failure, deadlock, lock not available.
+func rolledBack(err error) bool {
+	bad := new(pgconn.PgError)
+	return errors.As(err, &bad) && (bad.Code == "40001" || bad.Code == "40P01" || bad.Code == "55P03")
+}
+
+// readOnly says whether the server behind the connection takes no writes: after a failover.
+func readOnly(err error) bool {
+	bad := new(pgconn.PgError)
+	return errors.As(err, &bad) && bad.Code == "25006"
+}
+
+// lost says whether the connection broke, or could not be made.
+func lost(err error) bool {
+	if bad := new(pgconn.PgError); errors.As(err, &bad) {
+		return strings.HasPrefix(bad.Code, "08") || bad.Code == "25P03" || strings.HasPrefix(bad.Code, "57P")
+	}
+	var connect *pgconn.ConnectError
+	var network net.Error
+	return errors.As(err, &connect) || errors.As(err, &network) || pgconn.SafeToRetry(err) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// reason is why a connection broke, in few words: a driver's errors name every address tried.
+func reason(err error) string {
+	var dns *net.DNSError
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &dns):
+		return "no such host " + dns.Name
+	case errors.As(err, &errno):
+		return errno.Error()
+	case pgconn.Timeout(err):
+		return "no answer in time"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the server closed the connection"
+	}
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) {
+		err = connect.Unwrap()
+	}
+	text := err.Error()
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}
+
+// ledgerName names a ledger as its URL does, without the password.
+func ledgerName(c *pgx.ConnConfig) string {
+	host := c.Host
+	if strings.HasPrefix(host, "/") {
+		return fmt.Sprintf("postgres://%s@/%s?host=%s", c.User, c.Database, host)
+	}
+	return fmt.Sprintf("postgres://%s@%s/%s", c.User, net.JoinHostPort(host, fmt.Sprint(c.Port)), c.Database)
+}

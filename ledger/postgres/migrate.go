@@ -1,0 +1,199 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/schema"
+)
+
+// oldest is the server that is supported, as server_version_num counts.
+const oldest = 130000
+
+// condition of a schema.
+type condition struct {
+	have       int // number of the newest migration applied; 0: no ledger
+	compatible int // the lowest that a program must know
+}
+
+// Status says which schema number the ledger at a URL has (0: there is no ledger) and which one
+// this program makes. It changes nothing.
+func Status(ctx context.Context, url string, o Options) (have, want int, err error) {
+	err = withStore(ctx, url, o, func(s *Store, o Options) error {
+		c, err := s.condition(ctx, o.Schema)
+		have = c.have
+		return err
+	})
+	return have, schema.Version, err
+}
+
+// Migrate makes the ledger at a URL, or brings it up to date, and says from which schema number
+// to which; from 0 means that it was made. One that is up to date, or newer and still fit for
+// this program, is left alone. With o.MustExist it makes none.
+func Migrate(ctx context.Context, url string, o Options) (from, to int, err error) {
+	o.Migrate = true
+	err = withStore(ctx, url, o, func(s *Store, o Options) error {
+		c, err := s.condition(ctx, o.Schema)
+		if err != nil {
+			return err
+		}
+		from = c.have
+		if err := s.prepare(ctx, o); err != nil {
+			return err
+		}
+		c, err = s.condition(ctx, o.Schema)
+		to = c.have
+		return err
+	})
+	return from, to, err
+}
+
+// withStore runs fn with a store that has a pool but need not have a ledger.
+func withStore(ctx context.Context, url string, o Options, fn func(*Store, Options) error) error {
+	pool, err := connectPool(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	s, o, err := newStore(pool, o)
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	return explain(ctx, s.name, fn(s, o))
+}
+
+// prepare makes or migrates the schema as the options allow, and refuses what does not fit.
+func (s *Store) prepare(ctx context.Context, o Options) error {
+	c, err := s.condition(ctx, o.Schema)
+	if err != nil {
+		return err
+	}
+	migrate, err := s.judge(c, o)
+	if err != nil || !migrate {
+		return err
+	}
+	return s.migrate(ctx, o)
+}
+
+// judge says whether to migrate, or why the ledger cannot be used.
+func (s *Store) judge(c condition, o Options) (migrate bool, err error) {
+	refuse := func(class error, format string, args ...any) error {
+		return &failure{class, fmt.Sprintf(format, args...), class}
+	}
+	switch {
+	case c.have == 0 && o.MustExist:
+		return false, refuse(ledger.ErrNoLedger, "no ledger in %s (schema %s); make one: ledgerd db migrate", s.name, o.Schema)
+	case c.have == 0:
+		return true, nil
+	case c.compatible > schema.Version:
+		return false, refuse(ledger.ErrSchema, "the ledger in %s has schema %d, which programs that know schema %d or later may use; this one knows %d: upgrade ledgerd on this machine; the ledger is fine and was not touched",
+			s.name, c.have, c.compatible, schema.Version)
+	case c.have < schema.Version && !o.Migrate:
+		return false, refuse(ledger.ErrSchema, "the ledger in %s has schema %d, this program needs %d; run: ledgerd db migrate", s.name, c.have, schema.Version)
+	}
+	return c.have < schema.Version, nil
+}
+
+// condition reads how far the schema is, and refuses servers on which a ledger cannot live.
+func (s *Store) condition(ctx context.Context, name string) (c condition, err error) {
+	var version int
+	var encoding string
+	var meta, migrations bool
+	err = s.pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), to_regclass($1) IS NOT NULL, to_regclass($2) IS NOT NULL`,
+		pgx.QueryExecModeCacheDescribe, pgx.Identifier{name, "ledger_meta"}.Sanitize(), pgx.Identifier{name, schema.Table}.Sanitize()).Scan(&version, &encoding, &meta, &migrations)
+	if err != nil {
+		return c, err
+	}
+	if version < oldest {
+		return c, fmt.Errorf("Postgres %d.%d is too old, a ledger needs %d or newer", version/10000, version%10000, oldest/10000)
+	}
+	if encoding != "UTF8" {
+		return c, fmt.Errorf("the database has encoding %s; create one with encoding UTF8", encoding)
+	}
+	if !meta || !migrations {
+		return c, nil
+	}
+	var compatible string
+	err = s.pool.QueryRow(ctx, s.render(`SELECT (SELECT coalesce(max(version_id), 0)::int FROM {{S}}.`+schema.Table+` WHERE is_applied), (SELECT v FROM {{S}}.ledger_meta WHERE k = 'compatible_from')`),
+		pgx.QueryExecModeCacheDescribe).Scan(&c.have, &compatible)
+	if err != nil {
+		return c, err
+	}
+	c.compatible, err = strconv.Atoi(compatible)
+	return c, err
+}
+
+// migrate runs the migrations that are outstanding, in a session of its own: they need the
+// schema in search_path, and a session that goes on between transactions, so no pooler.
+func (s *Store) migrate(ctx context.Context, o Options) error {
+	config := s.pool.Config()
+	conn := config.ConnConfig
+	conn.RuntimeParams["search_path"] = s.schema
+	options := []stdlib.OptionOpenDB{}
+	if config.BeforeConnect != nil {
+		options = append(options, stdlib.OptionBeforeConnect(config.BeforeConnect))
+	}
+	db := stdlib.OpenDB(*conn, options...)
+	defer db.Close()
+	// One at a time. The lock is that of a transaction, so that it cannot be left behind.
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, "SET LOCAL idle_in_transaction_session_timeout = 0"); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", lockKey("migrate", o.Schema)); err != nil {
+		return err
+	}
+	c, err := s.condition(ctx, o.Schema) // somebody else may have been quicker
+	if err != nil {
+		return err
+	}
+	if outstanding, err := s.judge(c, o); err != nil || !outstanding {
+		return err
+	}
+	if err := s.createSchema(ctx, db, o.Schema); err != nil {
+		return err
+	}
+	files, err := fs.Sub(schema.Postgres, "postgres")
+	if err != nil {
+		return err
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithTableName(schema.Table), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return err
+	}
+	_, err = provider.Up(ctx)
+	return err
+}
+
+// createSchema asks first: CREATE SCHEMA IF NOT EXISTS needs rights even where it does nothing.
+func (s *Store) createSchema(ctx context.Context, db *sql.DB, name string) error {
+	var there bool
+	if err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", name).Scan(&there); err != nil || there {
+		return err
+	}
+	_, err := db.ExecContext(ctx, "CREATE SCHEMA "+s.schema)
+	return err
+}
+
+// lockKey is the key of an advisory lock.
+func lockKey(parts ...string) int64 {
+	h := fnv.New64a()
+	for _, p := range parts {
+		fmt.Fprintf(h, "ledgerd\x00%s\x00", p)
+	}
+	return int64(h.Sum64())
+}

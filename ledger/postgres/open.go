@@ -1,0 +1,110 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Options of Open and Connect; the zero value is for production.
+type Options struct {
+	// Schema that holds the tables, all named ledger_…; "" means "public". At most 55 bytes.
+	Schema string
+	// Migrate brings an existing ledger up to date. Without it a ledger is made where there is
+	// none, and one with an outstanding migration is refused with ledger.ErrSchema.
+	Migrate bool
+	// MustExist refuses to make a ledger: ledger.ErrNoLedger where there is none.
+	MustExist bool
+	// Now, for tests only, replaces the database's clock.
+	Now func() time.Time
+}
+
+// maxSchema leaves room for the prefix of the channel's name.
+const maxSchema = maxIdentifier - len(channelPrefix)
+
+const maxIdentifier = 63 // bytes of a name in Postgres
+
+// Store is a ledger.Store on Postgres. It is safe for concurrent use, by many processes at once.
+type Store struct {
+	pool   *pgxpool.Pool
+	owned  bool
+	name   string // for people
+	schema string // quoted
+	clock  func() time.Time
+
+	channel   string
+	announcer announcer
+	positions positions
+	rendered  sync.Map // templates → SQL
+	described *sync.Map
+	known     mostlyKnown
+	prunes    prunes
+
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup
+	ending  context.Context // ends with Close
+	end     context.CancelFunc
+}
+
+var _ ledger.Store = (*Store)(nil)
+
+// Open opens the ledger in the caller's pool, which it never closes. Errors match
+// ledger.ErrUnavailable, ErrDenied, ErrSchema or ErrNoLedger.
+func Open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
+	s, o, err := newStore(pool, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.prepare(ctx, o); err != nil {
+		s.end()
+		return nil, explain(ctx, s.name, err)
+	}
+	return s, nil
+}
+
+// newStore makes a store that has not looked at the database yet, and completes the options.
+func newStore(pool *pgxpool.Pool, o Options) (*Store, Options, error) {
+	if o.Schema == "" {
+		o.Schema = "public"
+	}
+	if len(o.Schema) > maxSchema {
+		return nil, o, &ledger.InvalidError{Field: "schema", Reason: fmt.Sprintf("%d bytes, at most %d", len(o.Schema), maxSchema)}
+	}
+	s := &Store{pool: pool, name: ledgerName(pool.Config().ConnConfig), schema: quote(o.Schema), channel: channelPrefix + o.Schema, clock: o.Now, described: &sync.Map{}}
+	if s.clock != nil {
+		s.described = nil // its SQL is another each time
+	}
+	s.ending, s.end = context.WithCancel(context.Background())
+	return s, o, nil
+}
+
+// enter begins a call that Close waits for.
+func (s *Store) enter() (leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	s.running.Add(1)
+	return s.running.Done, nil
+}
+
+// Close implements ledger.Store: it ends Watch, waits for running calls, and closes the pool if
+// Connect made it.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.end()
+	s.running.Wait()
+	if s.owned {
+		s.pool.Close()
+	}
+	return nil
+}

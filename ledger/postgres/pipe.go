@@ -1,0 +1,115 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// scanner reads the columns of the present row.
+type scanner = func(dest ...any) error
+
+// statement is SQL without {{…}}, with what is to be done with each row of its result; nil
+// means nothing.
+type statement struct {
+	sql  string
+	args []any
+	row  func(scanner) error
+}
+
+// pipe sends statements in one round trip, so that BEGIN and COMMIT cost none of their own.
+// They are unnamed, whatever mode the pool has: pgx's own batches would follow the pool's.
+type pipe struct {
+	conn *pgx.Conn
+	// described keeps the types of parameters and columns of statements that do not change.
+	// They are the same on every connection.
+	described *sync.Map // SQL → *pgconn.StatementDescription; nil keeps nothing
+}
+
+// run runs the statements up to the first error.
+func (p pipe) run(ctx context.Context, statements []statement) error {
+	descriptions := make([]*pgconn.StatementDescription, len(statements))
+	built := make([]pgx.ExtendedQueryBuilder, len(statements))
+	for i, st := range statements {
+		d, err := p.describe(ctx, st.sql)
+		if err != nil {
+			return err
+		}
+		if err := built[i].Build(p.conn.TypeMap(), d, st.args); err != nil {
+			return err
+		}
+		descriptions[i] = d
+	}
+	pl := p.conn.PgConn().StartPipeline(ctx)
+	for i, st := range statements {
+		b := &built[i]
+		pl.SendQueryParams(st.sql, b.ParamValues, descriptions[i].ParamOIDs, b.ParamFormats, b.ResultFormats)
+	}
+	if err := pl.Sync(); err != nil {
+		return err
+	}
+	for _, st := range statements {
+		if err := p.read(pl, st); err != nil {
+			_ = pl.Close() // reads what is left, and finds the same error
+			return err
+		}
+	}
+	return pl.Close()
+}
+
+func (p pipe) read(pl *pgconn.Pipeline, st statement) error {
+	results, err := pl.GetResults()
+	if err != nil {
+		return err
+	}
+	reader, ok := results.(*pgconn.ResultReader)
+	if !ok {
+		return errNoResult
+	}
+	rows := pgx.RowsFromResultReader(p.conn.TypeMap(), reader)
+	if err := each(pgxRows{rows}, st.row); err != nil {
+		return err
+	}
+	if st.sql == commit && rows.CommandTag().String() != commit {
+		return pgx.ErrTxCommitRollback
+	}
+	return nil
+}
+
+func (p pipe) describe(ctx context.Context, sql string) (*pgconn.StatementDescription, error) {
+	if p.described != nil {
+		if d, ok := p.described.Load(sql); ok {
+			return d.(*pgconn.StatementDescription), nil
+		}
+	}
+	d, err := p.conn.PgConn().Prepare(ctx, "", sql, nil)
+	if err == nil && p.described != nil {
+		p.described.Store(sql, d)
+	}
+	return d, err
+}
+
+// each calls row for each of the rows, and closes them.
+func each(rows ledger.Rows, row func(scanner) error) error {
+	for rows.Next() {
+		if row == nil {
+			continue
+		}
+		if err := row(rows.Scan); err != nil {
+			_ = rows.Close()
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		_ = rows.Close()
+		return err
+	}
+	return rows.Close()
+}
+
+var errNoResult = errors.New("postgres: a statement without a result")

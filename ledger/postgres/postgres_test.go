@@ -1,0 +1,33 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestStore(t *testing.T) { storetest.Run(t, opener(t)) }
+
+func TestCompareWithMemory(t *testing.T) { storetest.Compare(t, opener(t)) }
+
+// opener opens empty ledgers, each in a schema of its own, on one pool.
+func opener(t *testing.T) storetest.Open {
+	pool := pgtest.Pool(t)
+	return func(t testing.TB, now func() time.Time) ledger.Store {
+		t.Helper()
+		s, err := postgres.Open(t.Context(), pool, postgres.Options{Schema: pgtest.Schema(t), Now: now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+}

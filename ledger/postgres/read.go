@@ -1,0 +1,174 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/where"
+)
+
+// filtered is the condition of a filter with its arguments, which follow those given.
+func filtered(f ledger.Filter, args ...any) (string, []any) {
+	return where.Build(f, where.Postgres, "(SELECT {{NOW}})", args)
+}
+
+// Records implements ledger.Store.
+func (s *Store) Records(ctx context.Context, f ledger.Filter, after int64, limit int) ([]ledger.Record, error) {
+	condition, args := filtered(f, after, limit)
+	return s.records(ctx, `SELECT `+recordColumns+` FROM `+recordTables+` WHERE i.id > $1 AND `+condition+` ORDER BY i.id LIMIT $2`, args)
+}
+
+func (s *Store) records(ctx context.Context, template string, args []any) ([]ledger.Record, error) {
+	return collect(ctx, s, template, args, scanRecord)
+}
+
+// collect reads all rows of a statement.
+func collect[T any](ctx context.Context, s *Store, template string, args []any, scan func(scanner) (T, error)) ([]T, error) {
+	var out []T
+	err := s.read(ctx, func(ss session) (err error) {
+		out, err = collectIn(ss, template, args, scan)
+		return err
+	})
+	return out, err
+}
+
+func collectIn[T any](ss session, template string, args []any, scan func(scanner) (T, error)) ([]T, error) {
+	out := []T{} // nothing is not nil, as in memory
+	err := ss.query(template, args, func(row scanner) error {
+		v, err := scan(row)
+		out = append(out, v)
+		return err
+	})
+	return out, err
+}
+
+// Recent implements ledger.Store.
+func (s *Store) Recent(ctx context.Context, f ledger.Filter, limit int) ([]ledger.Record, error) {
+	condition, args := filtered(f, limit)
+	if finishedOnly(f.States) && len(f.Kinds) == 1 {
+		// The newest attempts that took an item out, from the end of their index.
+		return s.records(ctx, `SELECT `+recordColumns+` FROM {{S}}.ledger_attempts a JOIN {{S}}.ledger_items i ON i.id = a.item_id LEFT JOIN {{S}}.ledger_backlog b ON b.item_id = i.id
+ WHERE a.final AND a.kind = `+fmt.Sprintf("$%d", len(args)+1)+` AND NOT EXISTS (SELECT FROM {{S}}.ledger_attempts n WHERE n.item_id = a.item_id AND n.attempt > a.attempt) AND `+condition+`
+ ORDER BY a.finished_at DESC, a.item_id DESC LIMIT $1`, append(args, f.Kinds[0]))
+	}
+	return s.records(ctx, `SELECT `+recordColumns+` FROM `+recordTables+` WHERE a.attempt IS NOT NULL AND `+condition+` ORDER BY a.finished_at DESC, i.id DESC LIMIT $1`, args)
+}
+
+// finishedOnly says whether only items match whose newest attempt took them out of the backlog.
+func finishedOnly(states []ledger.State) bool {
+	return len(states) > 0 && !slices.ContainsFunc(states, func(s ledger.State) bool { return s != ledger.StateDone && s != ledger.StateCancelled })
+}
+
+// Count implements ledger.Store.
+func (s *Store) Count(ctx context.Context, f ledger.Filter) (int64, error) {
+	condition, args := filtered(f)
+	var n int64
+	err := s.read(ctx, func(ss session) error {
+		return ss.query(`SELECT count(*) FROM `+recordTables+` WHERE `+condition, args, func(scan scanner) error { return scan(&n) })
+	})
+	return n, err
+}
+
+// Attempts implements ledger.Store.
+func (s *Store) Attempts(ctx context.Context, id int64) (out []ledger.Attempt, err error) {
+	err = s.read(ctx, func(ss session) (err error) {
+		out, err = attempts(ss, id)
+		return err
+	})
+	return out, err
+}
+
+func attempts(ss session, id int64) ([]ledger.Attempt, error) {
+	return collectIn(ss, `SELECT `+attemptColumns+` FROM {{S}}.ledger_attempts a WHERE a.item_id = $1 ORDER BY a.attempt`, []any{id}, scanAttempt)
+}
+
+// Kinds implements ledger.Store.
+func (s *Store) Kinds(ctx context.Context) ([]ledger.Kind, error) {
+	return collect(ctx, s, `SELECT `+kindColumns+` FROM {{S}}.ledger_kinds k ORDER BY k.kind`, nil, func(scan scanner) (ledger.Kind, error) {
+		var row kindRow
+		if err := scan(row.dest()...); err != nil {
+			return ledger.Kind{}, err
+		}
+		return row.kind()
+	})
+}
+
+// standingTemplate: each count is bounded and has the order of an index, so that it is not made
+// by reading the whole backlog.
+const standingTemplate = `WITH clock AS MATERIALIZED (SELECT {{NOW}} AS now),
+due AS (SELECT count(*) AS n FROM (SELECT FROM {{S}}.ledger_backlog WHERE state = 0 AND kind = $1 AND due_at <= (SELECT now FROM clock) ORDER BY due_at, item_id LIMIT $2) x)
+SELECT (SELECT now FROM clock),
+ least($2::bigint, (SELECT n FROM due) + (SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog WHERE state = 1 AND kind = $1 ORDER BY priority, due_at, item_id LIMIT $2) x)),
+ (SELECT count(*) FROM {{S}}.ledger_backlog WHERE state = 2 AND kind = $1 AND locked_by IN (SELECT agent FROM {{S}}.ledger_agents)),
+ (SELECT count(*) FROM {{S}}.ledger_backlog WHERE state = 2 AND kind = $1 AND locked_by NOT IN (SELECT agent FROM {{S}}.ledger_agents)),
+ (SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog WHERE state = 0 AND kind = $1 AND due_at > (SELECT now FROM clock) ORDER BY due_at, item_id LIMIT $2) x),
+ (SELECT due_at FROM {{S}}.ledger_backlog WHERE state = 0 AND kind = $1 AND due_at > (SELECT now FROM clock) ORDER BY due_at, item_id LIMIT 1),
+ (SELECT count(*) FROM {{S}}.ledger_backlog WHERE state >= 3 AND state = 3 AND kind = $1),
+ (SELECT count(*) FROM {{S}}.ledger_backlog WHERE state >= 3 AND state = 4 AND kind = $1)`
+
+// Standing implements ledger.Store.
+func (s *Store) Standing(ctx context.Context, kind string) (out ledger.Standing, err error) {
+	err = s.read(ctx, func(ss session) (err error) {
+		out, err = standing(ss, kind)
+		return err
+	})
+	return out, err
+}
+
+func standing(ss session, kind string) (ledger.Standing, error) {
+	var st ledger.Standing
+	var next *time.Time
+	err := ss.query(standingTemplate, []any{kind, ledger.StandingCap}, func(scan scanner) error {
+		return scan(&st.Now, &st.Ready, &st.Held, &st.Persons, &st.Waiting, &next, &st.Dead, &st.Doubt)
+	})
+	st.Now, st.NextDue = st.Now.UTC(), utc(next)
+	return st, err
+}
+
+// countsTemplate counts the backlog in one pass, and attempts by the indexes of their ends.
+const countsTemplate = `WITH clock AS MATERIALIZED (SELECT {{NOW}} AS now),
+b AS MATERIALIZED (SELECT kind, CASE WHEN state = 0 AND due_at <= (SELECT now FROM clock) THEN 1 ELSE state END AS state, count(*) AS n, min(due_at) AS due FROM {{S}}.ledger_backlog GROUP BY 1, 2)
+SELECT k.kind, c.*,
+ (SELECT count(*) FROM {{S}}.ledger_attempts a WHERE a.final AND a.kind = k.kind AND a.finished_at >= $1 AND a.outcome IN (0, 1)),
+ (SELECT count(*) FROM {{S}}.ledger_attempts a WHERE a.outcome IN (2, 8) AND a.kind = k.kind AND a.finished_at >= $1)
+FROM {{S}}.ledger_kinds k CROSS JOIN LATERAL (
+ SELECT coalesce(sum(n) FILTER (WHERE state = 0), 0)::bigint, coalesce(sum(n) FILTER (WHERE state = 1), 0)::bigint, coalesce(sum(n) FILTER (WHERE state = 2), 0)::bigint,
+  coalesce(sum(n) FILTER (WHERE state = 3), 0)::bigint, coalesce(sum(n) FILTER (WHERE state = 4), 0)::bigint, min(due) FILTER (WHERE state = 1) FROM b WHERE b.kind = k.kind) c
+ORDER BY k.kind`
+
+// Counts implements ledger.Store.
+func (s *Store) Counts(ctx context.Context, since time.Time) ([]ledger.Counts, error) {
+	return collect(ctx, s, countsTemplate, []any{since}, func(scan scanner) (ledger.Counts, error) {
+		var c ledger.Counts
+		var oldest *time.Time
+		err := scan(&c.Kind, &c.Waiting, &c.Ready, &c.Leased, &c.Dead, &c.Doubt, &oldest, &c.Done, &c.Failed)
+		c.OldestReady = utc(oldest)
+		return c, err
+	})
+}
+
+// Agents implements ledger.Store.
+func (s *Store) Agents(ctx context.Context) (out []ledger.Agent, err error) {
+	err = s.read(ctx, func(ss session) (err error) {
+		out, err = agents(ss)
+		return err
+	})
+	return out, err
+}
+
+func agents(ss session) ([]ledger.Agent, error) {
+	return collectIn(ss, `SELECT agent, host, pid, version, kinds, started_at, seen_at FROM {{S}}.ledger_agents WHERE expires_at > (SELECT {{NOW}}) ORDER BY agent`, nil,
+		func(scan scanner) (ledger.Agent, error) {
+			var a ledger.Agent
+			var kinds string
+			if err := scan(&a.Name, &a.Host, &a.PID, &a.Version, &kinds, &a.StartedAt, &a.SeenAt); err != nil {
+				return a, err
+			}
+			a.StartedAt, a.SeenAt = a.StartedAt.UTC(), a.SeenAt.UTC()
+			return a, json.Unmarshal([]byte(kinds), &a.Kinds)
+		})
+}

@@ -1,0 +1,183 @@
+package postgres
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Columns of a record, in the order in which the scan functions below take them. The aliases
+// are i items, b backlog, a newest attempt, k kinds.
+const (
+	itemColumns = `i.id, i.kind, i.scope, i.key, i.fingerprint, i.payload, coalesce(i.shard_key, ''), i.slot, coalesce(i.every, ''), coalesce(i.zone, ''),
+ coalesce(i.source, ''), i.epoch, i.base_attempt, i.created_at`
+	periodColumn = `CASE WHEN i.every IS NOT NULL THEN (SELECT max(p.period) FROM {{S}}.ledger_attempts p WHERE p.item_id = i.id AND p.outcome IN (0, 1)) END`
+	workColumns  = `b.state, b.priority, b.due_at, b.epoch, b.attempt, b.failures, b.crashes, b.losses, b.alone, b.reopen, b.cancel, b.locked_by, b.lock_id, b.leased_at, b.started_at, b.expires_at`
+	// lastColumns begin with the attempt, NULL when there is none.
+	lastColumns = `a.attempt, a.agent, a.lock_id, a.worker, a.epoch, a.period, a.leased_at, a.finished_at, a.outcome, a.final, a.code, a.error`
+	kindColumns = `k.kind, k.plugin, k.input, k.on_lost, k.max_failures, k.max_crashes, k.max_lost, k.backoff_base, k.backoff_cap, k.timeout, k.keep, k.paused, k.definition`
+
+	recordColumns = itemColumns + `, ` + periodColumn + `, ` + workColumns + `, ` + lastColumns
+
+	// lastAttempt is the newest attempt of i, by the primary key.
+	lastAttempt = `LEFT JOIN LATERAL (SELECT n.* FROM {{S}}.ledger_attempts n WHERE n.item_id = i.id ORDER BY n.attempt DESC LIMIT 1) a ON true`
+
+	recordTables = `{{S}}.ledger_items i LEFT JOIN {{S}}.ledger_backlog b ON b.item_id = i.id ` + lastAttempt
+)
+
+// itemRow takes itemColumns and periodColumn.
+type itemRow struct {
+	r      ledger.Record
+	period *time.Time
+}
+
+func (t *itemRow) dest() []any {
+	r := &t.r
+	return []any{&r.ID, &r.Kind, &r.Scope, &r.Key, &r.Fingerprint, &r.Payload, &r.ShardKey, &r.Slot, &r.Every, &r.Zone,
+		&r.Source, &r.Epoch, &r.BaseAttempt, &r.CreatedAt, &t.period}
+}
+
+func (t *itemRow) record() ledger.Record {
+	t.r.CreatedAt = t.r.CreatedAt.UTC()
+	t.r.DonePeriod = utc(t.period)
+	return t.r
+}
+
+// workRow takes workColumns; all are nil when there is no row.
+type workRow struct {
+	state, priority                *int16
+	due                            *time.Time
+	epoch, attempt                 *int64
+	failures, crashes, losses      *int
+	alone, reopen, cancel          *bool
+	agent                          *string
+	lockID                         *uuid.UUID
+	leasedAt, startedAt, expiresAt *time.Time
+}
+
+func (t *workRow) dest() []any {
+	return []any{&t.state, &t.priority, &t.due, &t.epoch, &t.attempt, &t.failures, &t.crashes, &t.losses, &t.alone, &t.reopen, &t.cancel,
+		&t.agent, &t.lockID, &t.leasedAt, &t.startedAt, &t.expiresAt}
+}
+
+func (t *workRow) work() *ledger.Work {
+	if t.state == nil {
+		return nil
+	}
+	w := &ledger.Work{State: states[*t.state], Priority: *t.priority, Due: utc(t.due), Epoch: *t.epoch, Attempt: *t.attempt,
+		Failures: *t.failures, Crashes: *t.crashes, Losses: *t.losses, Alone: *t.alone, Reopen: *t.reopen, Cancel: *t.cancel,
+		LeasedAt: utc(t.leasedAt), StartedAt: utc(t.startedAt), ExpiresAt: utc(t.expiresAt)}
+	if t.agent != nil {
+		w.Agent = *t.agent
+	}
+	if t.lockID != nil {
+		w.LockID = *t.lockID
+	}
+	return w
+}
+
+// lastRow takes lastColumns.
+type lastRow struct {
+	attempt                    *int64
+	agent, worker, code, error *string
+	lockID                     *uuid.UUID
+	epoch                      *int64
+	period, leasedAt, finished *time.Time
+	outcome                    *int16
+	final                      *bool
+}
+
+func (t *lastRow) dest() []any {
+	return []any{&t.attempt, &t.agent, &t.lockID, &t.worker, &t.epoch, &t.period, &t.leasedAt, &t.finished, &t.outcome, &t.final, &t.code, &t.error}
+}
+
+func (t *lastRow) last(id int64, kind string) *ledger.Attempt {
+	if t.attempt == nil {
+		return nil
+	}
+	a := &ledger.Attempt{ItemID: id, Attempt: *t.attempt, Kind: kind, Agent: *t.agent, Worker: text(t.worker), Epoch: *t.epoch, Period: utc(t.period),
+		LeasedAt: utc(t.leasedAt), FinishedAt: utc(t.finished), Outcome: ledger.Outcomes[*t.outcome], Final: *t.final, Code: text(t.code), Error: text(t.error)}
+	if t.lockID != nil {
+		a.LockID = t.lockID.String()
+	}
+	return a
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// kindRow takes kindColumns.
+type kindRow struct {
+	k                          ledger.Kind
+	input                      string
+	onLost                     int16
+	base, limit, timeout, keep int64 // µs
+}
+
+func (t *kindRow) dest() []any {
+	k := &t.k
+	return []any{&k.Name, &k.Plugin, &t.input, &t.onLost, &k.MaxFailures, &k.MaxCrashes, &k.MaxLost, &t.base, &t.limit, &t.timeout, &t.keep, &k.Paused, &k.Definition}
+}
+
+func (t *kindRow) kind() (ledger.Kind, error) {
+	k := t.k
+	if t.onLost == 1 {
+		k.OnLost = ledger.OnLostDoubt
+	}
+	k.Backoff = ledger.Backoff{Base: time.Duration(t.base) * time.Microsecond, Cap: time.Duration(t.limit) * time.Microsecond}
+	k.Timeout, k.Keep = time.Duration(t.timeout)*time.Microsecond, time.Duration(t.keep)*time.Microsecond
+	return k, json.Unmarshal([]byte(t.input), &k.Input)
+}
+
+// scanRecord reads recordColumns.
+func scanRecord(scan scanner) (ledger.Record, error) {
+	var i itemRow
+	var w workRow
+	var l lastRow
+	if err := scan(append(append(i.dest(), w.dest()...), l.dest()...)...); err != nil {
+		return ledger.Record{}, err
+	}
+	r := i.record()
+	r.Work, r.Last = w.work(), l.last(r.ID, r.Kind)
+	return r, nil
+}
+
+// scanLoaded reads recordColumns and kindColumns.
+func scanLoaded(scan scanner) (ledger.Record, error) {
+	var i itemRow
+	var w workRow
+	var l lastRow
+	var k kindRow
+	if err := scan(append(append(append(i.dest(), w.dest()...), l.dest()...), k.dest()...)...); err != nil {
+		return ledger.Record{}, err
+	}
+	r := i.record()
+	r.Work, r.Last = w.work(), l.last(r.ID, r.Kind)
+	var err error
+	r.Policy, err = k.kind()
+	return r, err
+}
+
+// attemptColumns are those of scanAttempt.
+const attemptColumns = `a.item_id, a.kind, a.log, a.output, ` + lastColumns
+
+func scanAttempt(scan scanner) (ledger.Attempt, error) {
+	var l lastRow
+	var id int64
+	var kind string
+	var log *string
+	var output []byte
+	if err := scan(append([]any{&id, &kind, &log, &output}, l.dest()...)...); err != nil {
+		return ledger.Attempt{}, err
+	}
+	a := l.last(id, kind)
+	a.Log, a.Output = text(log), output
+	return *a, nil
+}

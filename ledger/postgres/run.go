@@ -1,0 +1,120 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// tries bounds how often a transaction is run when the server undoes it or the connection is
+// lost before anything was committed.
+const tries = 10
+
+// session runs statements one after the other.
+type session interface {
+	// query runs a template and calls row for each row of the result.
+	query(template string, args []any, row func(scanner) error) error
+	// later is query that may wait for the next query, or for the commit.
+	later(template string, args []any, row func(scanner) error) error
+}
+
+// run calls op with a connection, again when the server has undone it.
+func (s *Store) run(ctx context.Context, op func(context.Context, *pgx.Conn) error) error {
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	for try := 1; ; try++ {
+		err := s.once(ctx, op)
+		if err == nil || try == tries || ctx.Err() != nil || !(rolledBack(err) || isRepeatable(err)) {
+			return explain(ctx, s.name, err)
+		}
+		// Full jitter: those who met must not meet again.
+		pause(ctx, time.Duration(rand.Int64N(int64(time.Millisecond)<<min(try, 7))))
+	}
+}
+
+func (s *Store) once(ctx context.Context, op func(context.Context, *pgx.Conn) error) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	err = op(ctx, conn.Conn())
+	if readOnly(err) { // a failover went by: the next connection finds the new primary
+		_ = conn.Conn().Close(ctx)
+	}
+	return err
+}
+
+// repeatable is an error after which nothing was committed.
+type repeatable struct{ error }
+
+func (r repeatable) Unwrap() error { return r.error }
+
+func isRepeatable(err error) bool {
+	_, ok := err.(repeatable)
+	return ok
+}
+
+// uncommitted marks the loss of a connection before a commit was sent.
+func uncommitted(err error) error {
+	if err != nil && lost(err) {
+		return repeatable{err}
+	}
+	return err
+}
+
+// committing marks the loss of a connection while a commit was under way.
+func committing(err error) error {
+	if err != nil && lost(err) {
+		return fmt.Errorf("%w: %w", errUnknownFate, err)
+	}
+	return err
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// direct is a session in which every statement is a transaction.
+type direct struct {
+	ctx  context.Context
+	s    *Store
+	conn *pgx.Conn
+}
+
+func (d direct) query(template string, args []any, row func(scanner) error) error {
+	rows, err := d.conn.Query(d.ctx, d.s.render(template), append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+	if err != nil {
+		return err
+	}
+	return each(pgxRows{rows}, row)
+}
+
+func (d direct) later(template string, args []any, row func(scanner) error) error {
+	return d.query(template, args, row)
+}
+
+// read runs statements that change nothing. fn may be called again and starts afresh then.
+func (s *Store) read(ctx context.Context, fn func(session) error) error {
+	return s.run(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		return uncommitted(fn(direct{ctx, s, c}))
+	})
+}
+
+// write runs one statement that commits by itself. fn may be called again and starts afresh then.
+func (s *Store) write(ctx context.Context, fn func(session) error) error {
+	return s.run(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		return committing(fn(direct{ctx, s, c}))
+	})
+}

@@ -1,0 +1,68 @@
+package postgres
+
+import (
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Statements are templates: {{S}} stands for the quoted schema, {{NOW}} for the database's
+// clock. In a condition the clock is (SELECT {{NOW}}), evaluated once; bare, it is volatile
+// and no index would serve the condition.
+
+// render makes SQL of a template.
+func (s *Store) render(template string) string {
+	if s.clock != nil {
+		now := "'" + s.clock().UTC().Format("2006-01-02 15:04:05.999999") + "+00'::timestamptz"
+		return strings.NewReplacer("{{S}}", s.schema, "{{NOW}}", now).Replace(template)
+	}
+	if sql, ok := s.rendered.Load(template); ok {
+		return sql.(string)
+	}
+	sql := strings.NewReplacer("{{S}}", s.schema, "{{NOW}}", "clock_timestamp()").Replace(template)
+	s.rendered.Store(template, sql)
+	return sql
+}
+
+// quote writes an identifier.
+func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+// codes of the states that a backlog row has.
+var states = [...]ledger.State{ledger.StateWaiting, ledger.StateReady, ledger.StateLeased, ledger.StateDead, ledger.StateDoubt}
+
+func stateCode(s ledger.State) int16 {
+	for i := range states {
+		if states[i] == s {
+			return int16(i)
+		}
+	}
+	return -1 // refused by a CHECK
+}
+
+func outcomeCode(o ledger.Outcome) int16 {
+	for i := range ledger.Outcomes {
+		if ledger.Outcomes[i] == o {
+			return int16(i)
+		}
+	}
+	return -1
+}
+
+// Zero values of the model are NULL in the database.
+
+func timeOrNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func utc(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}

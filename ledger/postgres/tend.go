@@ -1,0 +1,181 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Beat implements ledger.Store.
+func (s *Store) Beat(ctx context.Context, a ledger.Agent, ttl time.Duration) error {
+	if ttl == 0 {
+		return s.write(ctx, func(ss session) error {
+			return ss.query(`DELETE FROM {{S}}.ledger_agents WHERE agent = $1`, []any{a.Name}, nil)
+		})
+	}
+	kinds, err := json.Marshal(a.Kinds)
+	if err != nil {
+		return err
+	}
+	err = s.write(ctx, func(ss session) error {
+		return ss.query(`INSERT INTO {{S}}.ledger_agents AS a (agent, host, pid, version, kinds, started_at, seen_at, expires_at)
+ SELECT $1, $2, $3, $4, $5, t.now, t.now, t.now + $6::interval FROM (SELECT {{NOW}} AS now) t
+ ON CONFLICT (agent) DO UPDATE SET host = excluded.host, pid = excluded.pid, version = excluded.version, kinds = excluded.kinds, seen_at = excluded.seen_at, expires_at = excluded.expires_at`,
+			[]any{a.Name, a.Host, a.PID, a.Version, string(kinds), ttl}, nil)
+	})
+	if err != nil {
+		return err
+	}
+	// Programs that are gone are forgotten when nothing is leased to them any more: until then
+	// their leases must not look like those of people.
+	return s.write(ctx, func(ss session) error {
+		return ss.query(`DELETE FROM {{S}}.ledger_agents WHERE agent = ANY(ARRAY(
+ SELECT a.agent FROM {{S}}.ledger_agents a WHERE a.expires_at <= (SELECT {{NOW}}) AND a.agent <> $1
+  AND NOT EXISTS (SELECT FROM {{S}}.ledger_backlog b WHERE b.state = 2 AND b.locked_by = a.agent) FOR UPDATE OF a SKIP LOCKED))`, []any{a.Name}, nil)
+	})
+}
+
+// pruneWhole is how often a process looks again for items to prune among all that ended, and not
+// only among those since its last look.
+const pruneWhole = 24 * time.Hour
+
+// prunes remembers, by kind, up to when a process has pruned.
+type prunes struct {
+	mu     sync.Mutex
+	byKind map[string]pruned
+}
+
+type pruned struct{ upto, whole time.Time }
+
+func (p *prunes) from(kind string) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m := p.byKind[kind]; time.Since(m.whole) < pruneWhole {
+		return m.upto
+	}
+	return time.Time{}
+}
+
+func (p *prunes) reached(kind string, from, upto time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.byKind == nil {
+		p.byKind = map[string]pruned{}
+	}
+	m := p.byKind[kind]
+	m.upto = upto
+	if from.IsZero() {
+		m.whole = time.Now()
+	}
+	p.byKind[kind] = m
+}
+
+// pruneFind locks items whose newest final attempt ended in time: finished ones of which there
+// is something to remove, and recurring ones with attempts before it.
+// $1 kind, $2 and $3 the span of time, $4 limit.
+const pruneFind = `SELECT i.id, f.finished_at FROM {{S}}.ledger_attempts f JOIN {{S}}.ledger_items i ON i.id = f.item_id LEFT JOIN {{S}}.ledger_backlog b ON b.item_id = i.id
+WHERE f.final AND f.kind = $1 AND f.finished_at >= $2 AND f.finished_at < $3
+ AND NOT EXISTS (SELECT FROM {{S}}.ledger_attempts n WHERE n.item_id = f.item_id AND n.attempt > f.attempt AND n.final)
+ AND (EXISTS (SELECT FROM {{S}}.ledger_attempts e WHERE e.item_id = f.item_id AND e.attempt < f.attempt)
+  OR b.item_id IS NULL AND num_nonnulls(i.payload, f.output, f.log, f.error) > 0)
+ AND (b.item_id IS NULL OR i.every IS NOT NULL)
+ORDER BY f.finished_at, f.item_id LIMIT $4 FOR NO KEY UPDATE OF i SKIP LOCKED`
+
+// prune prunes items that are locked, if they still are as they were found.
+const prune = `WITH p AS MATERIALIZED (
+ SELECT i.id, f.attempt AS keep, b.item_id IS NULL AS finished FROM {{S}}.ledger_items i
+ JOIN LATERAL (SELECT attempt, finished_at FROM {{S}}.ledger_attempts WHERE item_id = i.id AND final ORDER BY attempt DESC LIMIT 1) f ON true
+ LEFT JOIN {{S}}.ledger_backlog b ON b.item_id = i.id
+ WHERE i.id = ANY($1::bigint[]) AND f.finished_at < $2 AND (b.item_id IS NULL OR i.every IS NOT NULL)),
+d AS (DELETE FROM {{S}}.ledger_attempts a USING p WHERE a.item_id = p.id AND a.attempt < p.keep),
+e AS (UPDATE {{S}}.ledger_attempts a SET output = NULL, log = NULL, error = NULL FROM p WHERE p.finished AND a.item_id = p.id AND a.attempt = p.keep),
+u AS (UPDATE {{S}}.ledger_items i SET base_attempt = p.keep - 1, payload = CASE WHEN p.finished THEN NULL ELSE i.payload END FROM p WHERE i.id = p.id RETURNING i.id)
+SELECT count(*) FROM u`
+
+// Prune implements ledger.Store.
+func (s *Store) Prune(ctx context.Context, kind string, before time.Time, limit int) (n int, err error) {
+	from := s.prunes.from(kind)
+	upto := before
+	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		n, upto = 0, before
+		o := &own{ctx: ctx, s: s, pipe: pipe{conn, s.described}}
+		var ids []int64
+		var last time.Time
+		err := o.query(pruneFind, []any{kind, from, before, limit}, func(scan scanner) error {
+			var id int64
+			err := scan(&id, &last)
+			ids = append(ids, id)
+			return err
+		})
+		if err == nil && len(ids) > 0 {
+			err = o.later(prune, []any{ids, before}, func(scan scanner) error { return scan(&n) })
+		}
+		if err != nil {
+			o.rollback()
+			return uncommitted(err)
+		}
+		if len(ids) == limit {
+			upto = last
+		}
+		return o.commit()
+	})
+	if err == nil {
+		s.prunes.reached(kind, from, upto.UTC())
+	}
+	return n, err
+}
+
+// Audit implements ledger.Store.
+func (s *Store) Audit(ctx context.Context, after int64, limit int) ([]ledger.Audited, error) {
+	var out []ledger.Audited
+	err := s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		out = nil
+		next := 0 // of out, for the attempts, which come in the same order
+		statements := []statement{
+			{sql: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"},
+			{s.render(`SELECT ` + recordColumns + ` FROM ` + recordTables + ` WHERE i.id > $1 ORDER BY i.id LIMIT $2`), []any{after, limit}, func(scan scanner) error {
+				r, err := scanRecord(scan)
+				out = append(out, ledger.Audited{Record: r})
+				return err
+			}},
+			{s.render(`SELECT ` + attemptColumns + ` FROM (SELECT id FROM {{S}}.ledger_items WHERE id > $1 ORDER BY id LIMIT $2) i
+ JOIN {{S}}.ledger_attempts a ON a.item_id = i.id ORDER BY a.item_id, a.attempt`), []any{after, limit}, func(scan scanner) error {
+				a, err := scanAttempt(scan)
+				for next < len(out) && out[next].ID != a.ItemID {
+					next++
+				}
+				if err == nil && next < len(out) {
+					out[next].Attempts = append(out[next].Attempts, a)
+				}
+				return err
+			}},
+			{sql: commit},
+		}
+		o := &own{ctx: ctx, s: s, pipe: pipe{conn, s.described}, waiting: statements, begun: true}
+		err := o.flush()
+		if err != nil {
+			o.rollback()
+		}
+		return uncommitted(err)
+	})
+	return out, err
+}
+
+// Orphans implements ledger.Store.
+func (s *Store) Orphans(ctx context.Context, limit int) (backlog, attempts []int64, err error) {
+	id := func(scan scanner) (id int64, err error) {
+		err = scan(&id)
+		return id, err
+	}
+	backlog, err = collect(ctx, s, `SELECT b.item_id FROM {{S}}.ledger_backlog b WHERE NOT EXISTS (SELECT FROM {{S}}.ledger_items i WHERE i.id = b.item_id) LIMIT $1`, []any{limit}, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	attempts, err = collect(ctx, s, `SELECT DISTINCT a.item_id FROM {{S}}.ledger_attempts a WHERE NOT EXISTS (SELECT FROM {{S}}.ledger_items i WHERE i.id = a.item_id) LIMIT $1`, []any{limit}, id)
+	return backlog, attempts, err
+}

@@ -1,0 +1,171 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Update implements ledger.Store.
+func (s *Store) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx) error) error {
+	if conn != nil {
+		return s.updateIn(ctx, conn, fn)
+	}
+	return s.run(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		o := &own{ctx: ctx, s: s, pipe: pipe{c, s.described}}
+		t := newTx(s, o)
+		err := fn(t)
+		if err == nil {
+			err = t.err
+		}
+		if err != nil {
+			o.rollback()
+			t.end(false)
+			return uncommitted(err)
+		}
+		if err := o.commit(); err != nil {
+			t.end(false)
+			return err
+		}
+		t.end(true)
+		return nil
+	})
+}
+
+// updateIn runs fn in the caller's transaction.
+func (s *Store) updateIn(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx) error) error {
+	return s.in(ctx, conn, func(g session) error {
+		t := newTx(s, g)
+		err := fn(t)
+		if err == nil {
+			err = t.err
+		}
+		t.end(false) // whether it commits is not known here
+		return err
+	})
+}
+
+// in calls fn with a session in the caller's transaction.
+func (s *Store) in(ctx context.Context, conn ledger.Conn, fn func(session) error) error {
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	c, ok := conn.(callers)
+	if !ok {
+		return fmt.Errorf("%w: a connection of %s for a ledger in Postgres: make it with postgres.Wrap or postgres.WrapSQL", ledger.ErrInvalid, conn.Dialect())
+	}
+	return explain(ctx, s.name, fn(guest{ctx, s, c.inTx()}))
+}
+
+// guest is a session in the caller's transaction.
+type guest struct {
+	ctx  context.Context
+	s    *Store
+	conn ledger.Conn
+}
+
+func (g guest) query(template string, args []any, row func(scanner) error) error {
+	rows, err := g.conn.Query(g.ctx, g.s.render(template), args...)
+	if err != nil {
+		return err
+	}
+	return each(rows, row)
+}
+
+func (g guest) later(template string, args []any, row func(scanner) error) error {
+	return g.query(template, args, row)
+}
+
+const (
+	begin  = "BEGIN ISOLATION LEVEL READ COMMITTED" // whatever the pool's default is
+	commit = "COMMIT"
+)
+
+// own is a session in a transaction of ours. It begins with the first statement and sends what
+// can wait together with the next query, or with the commit.
+type own struct {
+	ctx     context.Context
+	s       *Store
+	pipe    pipe
+	waiting []statement
+	size    int // bytes of arguments that wait, roughly
+	begun   bool
+}
+
+// maxWaiting bounds the bytes that wait, and so the memory they take twice.
+const maxWaiting = 16 << 20
+
+func (o *own) later(template string, args []any, row func(scanner) error) error {
+	if !o.begun {
+		o.begun = true
+		o.waiting = append(o.waiting, statement{sql: begin})
+	}
+	o.waiting = append(o.waiting, statement{o.s.render(template), args, row})
+	o.size += argsSize(args)
+	if o.size > maxWaiting {
+		return o.flush()
+	}
+	return nil
+}
+
+func (o *own) query(template string, args []any, row func(scanner) error) error {
+	if err := o.later(template, args, row); err != nil {
+		return err
+	}
+	return o.flush()
+}
+
+func (o *own) flush() error {
+	if len(o.waiting) == 0 {
+		return nil
+	}
+	waiting := o.waiting
+	o.waiting, o.size = nil, 0
+	return o.pipe.run(o.ctx, waiting)
+}
+
+func (o *own) commit() error {
+	if !o.begun {
+		return nil
+	}
+	o.waiting = append(o.waiting, statement{sql: commit})
+	err := o.flush()
+	if err != nil {
+		o.rollback()
+	}
+	return committing(err)
+}
+
+// rollback ends a transaction that failed. If it cannot, the pool drops the connection.
+func (o *own) rollback() {
+	if c := o.pipe.conn; c.PgConn().TxStatus() != 'I' && !c.IsClosed() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(o.ctx), 5*time.Second)
+		defer cancel()
+		if _, err := c.Exec(ctx, "ROLLBACK"); err != nil {
+			_ = c.Close(ctx)
+		}
+	}
+}
+
+// argsSize is roughly how many bytes arguments have that may be large.
+func argsSize(args []any) (n int) {
+	for _, a := range args {
+		switch a := a.(type) {
+		case [][]byte:
+			for _, b := range a {
+				n += len(b)
+			}
+		case []string:
+			for _, s := range a {
+				n += len(s)
+			}
+		}
+	}
+	return n
+}
