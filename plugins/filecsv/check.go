@@ -66,9 +66,9 @@ func (r *rules) newRule(text string) (rule, error) {
 	name, arg, hasArg := strings.Cut(text, ":")
 	switch {
 	case text == "int":
-		return rule{integer, "not an integer"}, nil
+		return rule{integer.Match, "not an integer"}, nil
 	case text == "decimal":
-		return rule{decimal, "not a decimal number"}, nil
+		return rule{decimal.Match, "not a decimal number"}, nil
 	case text == "date":
 		return rule{func(v []byte) bool { _, ok := r.date(v); return ok }, "not a date like " + strings.Join(r.in.DateFormats, " or ")}, nil
 	case text == "bool":

@@ -116,10 +116,10 @@ func (c *column) addDate(v []byte, at instant) {
 	}
 }
 
-// less compares numbers exactly. It is asked if they are equal as float64, which rounding can
-// make them but cannot turn around.
+// less compares numbers that are equal as float64, which rounding can make them but cannot turn
+// around. Those with an exponent stay equal: exactly, 1e-300000 is a number of a megabit.
 func less(a, b []byte) bool {
-	if bytes.Equal(a, b) {
+	if bytes.Equal(a, b) || bytes.ContainsAny(a, "eE") || bytes.ContainsAny(b, "eE") {
 		return false
 	}
 	x, _ := new(big.Rat).SetString(string(a))

@@ -25,22 +25,28 @@ type file struct {
 	before fs.FileInfo
 }
 
-// openFile opens a regular file. It never waits: a FIFO without a writer would block an
-// ordinary open for ever.
+// openFile opens a regular file.
 func openFile(path string) (*file, error) {
-	info, err := os.Stat(path) // opening some devices is an act in itself
+	info, err := os.Stat(path) // first: opening some devices is an act in itself
 	if err != nil {
 		return nil, openError(err)
 	}
 	if !info.Mode().IsRegular() {
 		return nil, notRegular(info)
 	}
+	return openRegular(path)
+}
+
+// openRegular opens what was a regular file a moment ago. It never waits: a FIFO without a
+// writer would block an ordinary open for ever.
+func openRegular(path string) (*file, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, openError(err)
 	}
-	if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {
-		err = notRegular(info) // it was replaced in between
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = notRegular(info)
 	}
 	if err != nil {
 		f.Close()

@@ -86,36 +86,36 @@ type In struct {
 
 // Out is the output: what is in a file.
 type Out struct {
-	Rows        int64    `json:"rows"`              // the header not counted, bad ones included
-	BadRows     int64    `json:"bad_rows"`          // of them
-	Columns     []Column `json:"columns,omitempty"` // as many as fit into 512 KiB
-	ColumnCount int      `json:"column_count"`
-	Header      bool     `json:"header"`              // the first row named the columns
-	Delimiter   string   `json:"delimiter,omitempty"` // as in the payload
-	Encoding    string   `json:"encoding,omitempty"`  // as in the payload
-	Bytes       int64    `json:"bytes"`               // read of the file, not unpacked
-	SHA256      string   `json:"sha256,omitempty"`    // of the file, if it was read to its end
-	Samples     []BadRow `json:"samples,omitempty"`   // the first bad rows, duplicates after all others
-	Rejects     string   `json:"rejects,omitempty"`   // the reject file, if there were bad rows
-	DurationMS  int64    `json:"duration_ms"`
+	Rows        int64    `json:"rows" doc:"header not counted, bad ones included"`
+	BadRows     int64    `json:"bad_rows" doc:"how many of them are bad"`
+	Columns     []Column `json:"columns,omitempty" doc:"as many as fit into 512 KiB"`
+	ColumnCount int      `json:"column_count" doc:"of the header, or of most rows"`
+	Header      bool     `json:"header" doc:"whether the first row named the columns"`
+	Delimiter   string   `json:"delimiter,omitempty" doc:"a character or tab"`
+	Encoding    string   `json:"encoding,omitempty" doc:"as in the payload"`
+	Bytes       int64    `json:"bytes" doc:"read of the file, not unpacked"`
+	SHA256      string   `json:"sha256,omitempty" doc:"of the file, if it was read to its end"`
+	Samples     []BadRow `json:"samples,omitempty" doc:"the first ten bad rows, those with repeated values after all others"`
+	Rejects     string   `json:"rejects,omitempty" doc:"path of the reject file, if there is one"`
+	DurationMS  int64    `json:"duration_ms" doc:"milliseconds"`
 }
 
-// Column describes the values of one column in the rows that are not bad, except that
-// duplicates count.
+// Column describes the values of one column in the rows that are not bad, rows with repeated
+// values included.
 type Column struct {
-	Name   string  `json:"name"`
-	Header *string `json:"header,omitempty"` // what stands in the file, if it was blank or repeated
-	Type   string  `json:"type"`             // int, decimal, bool, date or text; empty: no values
-	Nulls  int64   `json:"nulls"`
-	Min    string  `json:"min,omitempty"` // in the order of the type, as written; the first 100 bytes
-	Max    string  `json:"max,omitempty"`
+	Name   string  `json:"name" doc:"unique"`
+	Header *string `json:"header,omitempty" doc:"what stands in the file, if that was blank or repeated"`
+	Type   string  `json:"type" schema:"enum=empty|int|decimal|bool|date|text" doc:"the narrowest that all values have; empty: no values"`
+	Nulls  int64   `json:"nulls" doc:"rows without a value"`
+	Min    string  `json:"min,omitempty" doc:"the least value in the order of the type, as written; of a long one the first 100 bytes"`
+	Max    string  `json:"max,omitempty" doc:"the greatest"`
 }
 
 // BadRow is a row that does not pass.
 type BadRow struct {
-	Line   int64  `json:"line"` // on which it starts, or on which its quote is; from 1
-	Column string `json:"column,omitempty"`
-	Reason string `json:"reason"`
+	Line   int64  `json:"line" doc:"on which it starts, or its wrong quote is; from 1"`
+	Column string `json:"column,omitempty" doc:"the name of the column; none: the whole row"`
+	Reason string `json:"reason" doc:"what is wrong"`
 }
 
 func (b BadRow) text() string {

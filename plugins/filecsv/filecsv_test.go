@@ -1,5 +1,22 @@
 package filecsv
 
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/sdk/sdktest"
+)
+
+func TestMain(m *testing.M) { sdktest.Main(m, Plugin()) }
+
 // plain is the payload with the defaults that the SDK fills in.
 func plain() In {
 	return In{
@@ -11,3 +28,154 @@ func plain() In {
 func plainOptions() options {
 	return options{maxBytes: 16 << 30, spillRows: spillRows, progress: func(int64) {}}
 }
+
+// payload is one as the command line makes it: only what was set.
+type payload map[string]any
+
+// corpusFile is a file of the corpus, by its absolute path as ledgerd gives it.
+func corpusFile(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestProcess works the corpus in a real plugin process; the SDK's defaults and the golden
+// files' are the same.
+func TestProcess(t *testing.T) {
+	h := sdktest.New(t, Plugin(), sdktest.Options{})
+	for _, name := range []string{"plain.csv", "empty.csv", "windows1252.csv", "unterminated.csv", "utf16le.csv", "plain.csv.gz", "ragged.csv"} {
+		r := h.Run(sdktest.Task{Payload: payload{"path": corpusFile(t, name)}})
+		text, err := os.ReadFile(filepath.Join("testdata", "golden", name+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want golden
+		if err := json.Unmarshal(text, &want); err != nil {
+			t.Fatal(err)
+		}
+		outcome := "done"
+		if want.Code != "" {
+			outcome = "failed"
+		}
+		if r.Outcome != outcome || r.Final != (want.Code != "") || r.Code != want.Code || r.Error != want.Error {
+			t.Errorf("%s: %s, final %v, %s %s; want %s %s %s", name, r.Outcome, r.Final, r.Code, r.Error, outcome, want.Code, want.Error)
+		}
+		var got Out
+		if r.Output != nil { // nothing was found out: no output
+			got = sdktest.Decode[Out](t, r)
+		}
+		got.DurationMS = 0
+		if d := cmp.Diff(want.Output, got); d != "" {
+			t.Errorf("%s: -want +got\n%s", name, d)
+		}
+	}
+}
+
+// TestProcessPayload: settings reach the checks.
+func TestProcessPayload(t *testing.T) {
+	h := sdktest.New(t, Plugin(), sdktest.Options{})
+	path := corpusFile(t, "people.csv")
+	for name, c := range map[string]struct {
+		set         payload
+		code, error string
+	}{
+		"missing":  {payload{"required": []string{"phone"}}, "missing_column", `column "phone" missing`},
+		"bad rows": {payload{"types": map[string]string{"id": "int"}, "max_bad_rows": 0}, "too_many_bad_rows", `1 bad rows, 0 allowed; one is line 3: column "id": not an integer: "x"`},
+		"type":     {payload{"types": map[string]string{"id": "number"}}, "bad_check", `types: column "id": unknown type "number"; there are int, decimal, date, bool, email, regexp:PATTERN and enum:A|B|C`},
+	} {
+		c.set["path"] = path
+		r := h.Run(sdktest.Task{Payload: c.set})
+		if r.Outcome != "failed" || !r.Final || r.Code != c.code || r.Error != c.error {
+			t.Errorf("%s: %s, final %v, %s %s", name, r.Outcome, r.Final, r.Code, r.Error)
+		}
+	}
+	if r := h.Run(sdktest.Task{Payload: payload{"path": path, "header": "maybe"}}); r.Outcome != "failed" || !r.Final || !strings.Contains(r.Error, "header") {
+		t.Errorf("header=maybe: %s %s %s", r.Outcome, r.Code, r.Error)
+	}
+}
+
+// TestProcessRejects: one reject file, however often and by whatever attempt it is written.
+func TestProcessRejects(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "made", "here")
+	h := sdktest.New(t, Plugin(), sdktest.Options{Config: map[string]any{"reject_dir": dir}})
+	task := sdktest.Task{Payload: payload{"path": corpusFile(t, "ragged.csv")}, Fault: sdktest.Deliver2}
+	first := sdktest.Decode[Out](t, h.Run(task)).Rejects
+	task.Attempt, task.Fault = 2, sdktest.None
+	second := sdktest.Decode[Out](t, h.Run(task)).Rejects
+	if first != second || filepath.Dir(first) != dir {
+		t.Errorf("rejects in %q, then in %q", first, second)
+	}
+	want := "line,column,reason,a,b,c\n3,,\"the number of fields is 2, not 3\",1,2\n4,,\"the number of fields is 4, not 3\",1,2,3,4\n"
+	if d := cmp.Diff(map[string]string{filepath.Base(first): want}, rejectsOf(t, dir)); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestProcessFaults: a cancelled item leaves no reject file behind, a killed plugin none under
+// its name, and the next attempt works.
+func TestProcessFaults(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(t.TempDir(), "long.csv")
+	text := people(100_000, false)
+	end := bytes.IndexByte(text, '\n') + 1 // of the header
+	write(t, path, string(slices.Concat(text[:end], []byte("ragged\n"), text[end:])))
+	h := sdktest.New(t, Plugin(), sdktest.Options{Config: map[string]any{"reject_dir": dir}})
+	for _, c := range []struct {
+		fault   sdktest.Fault
+		outcome string
+	}{{sdktest.Cancel, "cancelled"}, {sdktest.KillHost, "lost"}, {sdktest.KillPlugin, "crashed"}} {
+		r := h.Run(sdktest.Task{Payload: payload{"path": path}, Fault: c.fault, AtProgress: 2})
+		if r.Outcome != c.outcome {
+			t.Errorf("%s %s %s, want %s", r.Outcome, r.Code, r.Error, c.outcome)
+		}
+		for name := range rejectsOf(t, dir) {
+			if !strings.HasPrefix(name, ".") || c.outcome == "cancelled" {
+				t.Errorf("%s: %s was left behind", c.outcome, name)
+			}
+		}
+	}
+	r := h.Run(sdktest.Task{Payload: payload{"path": path}, Attempt: 2})
+	out := sdktest.Decode[Out](t, r)
+	if r.Outcome != "done" || out.Rows != 100_001 || out.BadRows != 1 {
+		t.Errorf("%s %s, %d rows, %d bad", r.Outcome, r.Error, out.Rows, out.BadRows)
+	}
+	if files := rejectsOf(t, dir); len(files) != 1 || files[filepath.Base(out.Rejects)] == "" {
+		t.Errorf("%d files, and not %s alone", len(files), out.Rejects)
+	}
+}
+
+func TestProcessFIFO(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "a.csv")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := sdktest.New(t, Plugin(), sdktest.Options{})
+	if r := h.Run(sdktest.Task{Payload: payload{"path": fifo}}); r.Code != "not_a_file" || !r.Final {
+		t.Errorf("%s %s %s", r.Outcome, r.Code, r.Error)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for dir, ok := range map[string]bool{"": true, "/var/tmp": true, "rejects": false, "./rejects": false} {
+		if err := (&Config{RejectDir: dir}).Validate(); (err == nil) != ok {
+			t.Errorf("reject_dir=%q: %v", dir, err)
+		}
+	}
+}
+
+func TestMatch(t *testing.T) {
+	for name, want := range map[string]bool{"a.csv": true, "a.tsv.gz": true, "a.txt": true, "a.xlsx": false, "a.gz": false, "a.csv.bz2": false} {
+		got := slices.ContainsFunc(Plugin().Match, func(glob string) bool {
+			ok, err := filepath.Match(glob, name)
+			return ok && err == nil
+		})
+		if got != want {
+			t.Errorf("%s is taken: %v", name, got)
+		}
+	}
+}
+
+func TestConformance(t *testing.T) { sdktest.Conformance(t, Plugin()) }

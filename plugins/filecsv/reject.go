@@ -38,8 +38,17 @@ func newRejects(dir, path, identity string, attempt int64) (*rejects, error) {
 		return '_'
 	}, filepath.Base(path))
 	sum := sha256.Sum256([]byte(identity))
-	name := base[:min(len(base), 100)] + "." + hex.EncodeToString(sum[:6]) + ".rejects.csv"
-	return &rejects{root: root, name: name, temp: "." + name + "." + strconv.FormatInt(attempt, 10) + ".tmp"}, nil
+	r := &rejects{root: root, name: base[:min(len(base), 100)] + "." + hex.EncodeToString(sum[:6]) + ".rejects.csv"}
+	// What a killed attempt left goes, and one that only stood still cannot finish it.
+	for n := max(1, attempt-10); n < attempt; n++ {
+		root.Remove(r.tempOf(n))
+	}
+	r.temp = r.tempOf(attempt)
+	return r, nil
+}
+
+func (r *rejects) tempOf(attempt int64) string {
+	return "." + r.name + "." + strconv.FormatInt(attempt, 10) + ".tmp"
 }
 
 func rejectError(err error) error {

@@ -26,16 +26,15 @@ type options struct {
 	progress  func(read int64) // of the file, not unpacked
 }
 
-// scanFile works one file. What it found out is returned also if it fails.
+// scanFile works one file. What it found out is returned also if it fails; if that is nothing,
+// an Out without anything.
 func scanFile(ctx context.Context, path string, in In, o options) (Out, error) {
-	start := time.Now()
 	f, err := openFile(path)
 	if err != nil {
 		return Out{}, err
 	}
 	defer f.Close()
 	out, err := scan(ctx, f, in, o)
-	out.DurationMS = time.Since(start).Milliseconds()
 	if ctx.Err() != nil {
 		return out, context.Cause(ctx)
 	}
@@ -62,7 +61,7 @@ func scan(ctx context.Context, raw io.ReadSeeker, in In, o options) (Out, error)
 	if err != nil {
 		return Out{}, err
 	}
-	s := &scanner{ctx: ctx, raw: raw, rules: r, options: o}
+	s := &scanner{ctx: ctx, raw: raw, rules: r, options: o, start: time.Now()}
 	err = s.run()
 	for i := range s.uniques {
 		s.uniques[i].close()
@@ -77,6 +76,7 @@ func scan(ctx context.Context, raw io.ReadSeeker, in In, o options) (Out, error)
 type scanner struct {
 	options
 	ctx     context.Context
+	start   time.Time
 	raw     io.ReadSeeker
 	rules   *rules
 	table   *table
@@ -250,7 +250,7 @@ func (s *scanner) describe() {
 	if s.out.Delimiter = string(t.delim); t.delim == '\t' {
 		s.out.Delimiter = "tab"
 	}
-	s.out.ColumnCount = len(t.names)
+	s.out.ColumnCount, s.out.DurationMS = len(t.names), time.Since(s.start).Milliseconds()
 	size := 0
 	for i := range s.columns {
 		c := s.columns[i].summary()

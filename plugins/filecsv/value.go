@@ -3,6 +3,7 @@ package filecsv
 import (
 	"bytes"
 	"net/mail"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -60,43 +61,31 @@ func number(v []byte) (float64, kind) {
 		digits = v[1:]
 	}
 	whole, n := leadingDigits(digits)
+	rest := digits[whole:]
 	switch {
 	case whole == 0 || len(v) > maxNumber || whole > 1 && digits[0] == '0':
 		return 0, kindText
 	case whole == len(v) && whole <= 18:
 		return float64(n), kindInt
-	case whole == len(digits):
-		return parseFloat(v), kindInt
-	}
-	rest := digits[whole:]
-	if rest[0] == '.' {
+	case len(rest) > 1 && rest[0] == '.' && len(digits) == len(v):
 		places, m := leadingDigits(rest[1:])
-		if places == len(rest)-1 && whole+places <= 15 && len(digits) == len(v) && places > 0 {
-			return float64(n*int64(pow10[places])+m) / pow10[places], kindDecimal // exact, then rounded once
+		if places == len(rest)-1 && whole+places <= 15 {
+			return float64(n*int64(pow10[places])+m) / pow10[places], kindDecimal // both exact: rounded once
 		}
-	}
-	if rest[len(rest)-1] == '.' || !isFraction(rest) {
+	case len(rest) > 0 && rest[0]|0x20 != 'e' && rest[0] != '.' || len(rest) == 1:
 		return 0, kindText
 	}
-	return parseFloat(v), kindDecimal
+	f, err := strconv.ParseFloat(string(v), 64)
+	switch {
+	case err != nil:
+		return 0, kindText
+	case len(rest) == 0:
+		return f, kindInt
+	}
+	return f, kindDecimal
 }
 
 var pow10 = [...]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
-
-// isFraction is true for what may follow the whole part of a decimal number: nothing, .5, .,
-// e-05; three digits of exponent are more than people exchange.
-func isFraction(v []byte) bool {
-	if len(v) > 0 && v[0] == '.' {
-		n, _ := leadingDigits(v[1:])
-		v = v[1+n:]
-	}
-	if len(v) == 0 {
-		return true
-	}
-	exponent := unsigned(v[1:])
-	n, _ := leadingDigits(exponent)
-	return v[0]|0x20 == 'e' && n > 0 && n <= 3 && n == len(exponent)
-}
 
 // leadingDigits counts the digits at the start of v; n is their value, if they are 18 at most.
 func leadingDigits(v []byte) (count int, n int64) {
@@ -110,32 +99,11 @@ func leadingDigits(v []byte) (count int, n int64) {
 	return count, n
 }
 
-// parseFloat is for what is known to be a number; out of range is ±Inf.
-func parseFloat(v []byte) float64 {
-	f, _ := strconv.ParseFloat(string(v), 64)
-	return f
-}
-
-// integer is true for an integer as people write it: +007 too.
-func integer(v []byte) bool {
-	v = unsigned(v)
-	n, _ := leadingDigits(v)
-	return n > 0 && n == len(v)
-}
-
-// decimal is true for a decimal number as people write it: +.5 and 5. too.
-func decimal(v []byte) bool {
-	v = unsigned(v)
-	n, _ := leadingDigits(v)
-	return n == 0 && len(v) > 1 && v[0] == '.' && v[1] >= '0' && v[1] <= '9' && isFraction(v) || n > 0 && isFraction(v[n:])
-}
-
-func unsigned(v []byte) []byte {
-	if len(v) > 0 && (v[0] == '+' || v[0] == '-') {
-		return v[1:]
-	}
-	return v
-}
+// What people write: +007, +.5, 5. and 1E+05 too.
+var (
+	integer = regexp.MustCompile(`^[+-]?[0-9]+$`)
+	decimal = regexp.MustCompile(`^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$`)
+)
 
 // instant is a point in time as a number that grows with it: a date and microseconds, not
 // counted without gaps, so that nothing needs to know the length of a month.

@@ -1,0 +1,260 @@
+package filecsv
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNotAFile: what is not a regular file is refused at once, without waiting for a writer.
+func TestNotAFile(t *testing.T) {
+	dir := t.TempDir()
+	fifo, socket, link := filepath.Join(dir, "fifo.csv"), filepath.Join(dir, "socket.csv"), filepath.Join(dir, "link.csv")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := os.Symlink(fifo, link); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "a.csv"), "a\n")
+	for path, want := range map[string]string{
+		fifo:                             "not_a_file: it is a named pipe, not a regular file",
+		link:                             "not_a_file: it is a named pipe, not a regular file",
+		socket:                           "not_a_file: it is a socket, not a regular file",
+		dir:                              "not_a_file: it is a directory, not a regular file",
+		"/dev/zero":                      "not_a_file: it is a device, not a regular file",
+		filepath.Join(dir, "none.csv"):   "not_found: there is no such file (any more)",
+		filepath.Join(dir, "a.csv", "b"): "not_found: there is no such file (any more)",
+	} {
+		g := scanned(t, path, plain(), plainOptions())
+		if got := g.Code + ": " + g.Error; got != want || g.Again {
+			t.Errorf("%s: got %s, again %v, want %s", path, got, g.Again, want)
+		}
+	}
+}
+
+// TestOpenFIFO: a FIFO that takes the place of the file between looking and opening.
+func TestOpenFIFO(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo.csv")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openRegular(fifo); codeOf(err) != "not_a_file" {
+		t.Errorf("got %v, want not_a_file", err)
+	}
+}
+
+func TestOpenError(t *testing.T) {
+	for _, c := range []struct {
+		err   error
+		code  string
+		again bool
+	}{
+		{syscall.EACCES, "permission", false},
+		{syscall.EPERM, "permission", false},
+		{syscall.ENOENT, "not_found", false},
+		{syscall.EMFILE, "cannot_read", true},
+		{syscall.EIO, "cannot_read", true},
+	} {
+		f := openError(&fs.PathError{Op: "open", Path: "/x", Err: c.err}).(*failure)
+		if f.code != c.code || f.again != c.again {
+			t.Errorf("%v: got %s, again %v", c.err, f.code, f.again)
+		}
+	}
+}
+
+// TestChangedWhileReading changes the file after its first block was read.
+func TestChangedWhileReading(t *testing.T) {
+	text := string(people(5000, false))
+	old := time.Now().Add(-time.Hour)
+	must := func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for name, change := range map[string]func(path string){
+		"appended":  func(path string) { write(t, path, text+"1,2,3\n") },
+		"truncated": func(path string) { must(os.Truncate(path, 10)) },
+		"rewritten": func(path string) { must(os.Chtimes(path, old.Add(time.Second), old.Add(time.Second))) },
+		"removed":   func(path string) { must(os.Remove(path)) },
+		"replaced": func(path string) {
+			write(t, path+".new", text)
+			must(os.Chtimes(path+".new", old, old))
+			must(os.Rename(path+".new", path))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "a.csv")
+			write(t, path, text)
+			must(os.Chtimes(path, old, old))
+			o := plainOptions()
+			done := false
+			o.progress = func(int64) {
+				if !done {
+					change(path)
+				}
+				done = true
+			}
+			if g := scanned(t, path, plain(), o); g.Code != "changed_while_reading" || !g.Again {
+				t.Errorf("got %s %s, again %v", g.Code, g.Error, g.Again)
+			}
+		})
+	}
+}
+
+// TestBadBecauseChanging: what is wrong with a file that changes may come from that.
+func TestBadBecauseChanging(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.csv")
+	write(t, path, "id,note\n1,\"half a")
+	o := plainOptions()
+	o.progress = func(int64) { write(t, path, "id,note\n1,\"half a row\"\n") }
+	if g := scanned(t, path, plain(), o); g.Code != "changed_while_reading" || !g.Again {
+		t.Errorf("got %s %s", g.Code, g.Error)
+	}
+}
+
+func TestReadError(t *testing.T) {
+	src := io.MultiReader(strings.NewReader("a,b\n1,2\n"), iotest.ErrReader(errors.New("bad sector")))
+	_, err := scan(t.Context(), seekless{src}, plain(), plainOptions())
+	f, ok := err.(*failure)
+	if !ok || f.code != "cannot_read" || !f.again || f.text != "reading stopped at byte 8: bad sector" {
+		t.Errorf("got %#v", err)
+	}
+}
+
+// seekless is a stream.
+type seekless struct{ io.Reader }
+
+func (seekless) Seek(int64, int) (int64, error) { return 0, errors.ErrUnsupported }
+
+// TestTooBig: a small gzip file that unpacks to a lot is read up to the limit.
+func TestTooBig(t *testing.T) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := io.Copy(z, io.LimitReader(&endless{start: "id,note\n", line: "1,aaaaaaaaaaaaaaaaaaaaaaaa\n"}, 64<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := plainOptions()
+	o.maxBytes = 1 << 20
+	out, err := scan(t.Context(), bytes.NewReader(packed.Bytes()), plain(), o)
+	if codeOf(err) != "too_big" || !strings.Contains(err.Error(), "more than 1.0 MiB of text") {
+		t.Errorf("got %v", err)
+	}
+	if out.Rows*27 > 1<<20 {
+		t.Errorf("%d rows were read", out.Rows)
+	}
+	text := "a\n" + strings.Repeat("x\n", 100)
+	for _, limit := range []int{len(text), len(text) - 1} {
+		o.maxBytes = int64(limit)
+		_, err := scan(t.Context(), strings.NewReader(text), plain(), o)
+		if (codeOf(err) == "too_big") != (limit < len(text)) {
+			t.Errorf("limit %d of %d: %v", limit, len(text), err)
+		}
+	}
+}
+
+// TestCancel: a cancelled scan ends with the cause, wherever it is.
+func TestCancel(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	text := people(20_000, false)
+	why := errors.New("no longer wanted")
+	for _, block := range []int{1, 5} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		o := plainOptions()
+		blocks := 0
+		o.progress = func(int64) {
+			if blocks++; blocks == block {
+				cancel(why)
+			}
+		}
+		out, err := scan(ctx, bytes.NewReader(text), plain(), o)
+		if err != why || out.Bytes >= int64(len(text)) || out.SHA256 != "" {
+			t.Errorf("at block %d: %v after %d of %d bytes", block, err, out.Bytes, len(text))
+		}
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	s := sorter{limit: 10}
+	if err := s.each(ctx, func(triple) error { return nil }); err != why {
+		t.Errorf("sorting: %v", err)
+	}
+}
+
+// TestSameOutput: the output does not depend on how the bytes come in.
+func TestSameOutput(t *testing.T) {
+	text := people(3000, true)
+	in := plain()
+	in.Unique = []string{"balance", "id"}
+	in.Types = map[string]string{"age": `regexp:[^7]+`}
+	want, err := scan(t.Context(), bytes.NewReader(text), in, plainOptions())
+	want.DurationMS = 0
+	if err != nil || want.BadRows < 300 || want.BadRows > 1000 {
+		t.Fatalf("%d bad rows, %v", want.BadRows, err)
+	}
+	for name, wrap := range map[string]func(io.Reader) io.Reader{
+		"again":  func(r io.Reader) io.Reader { return r },
+		"halves": iotest.HalfReader,
+		"bytes":  iotest.OneByteReader,
+	} {
+		src := bytes.NewReader(text)
+		got, err := scan(t.Context(), struct {
+			io.Reader
+			io.Seeker
+		}{wrap(src), src}, in, plainOptions())
+		got.DurationMS = 0
+		if d := cmp.Diff(want, got); d != "" || err != nil {
+			t.Errorf("%s: %v\n%s", name, err, d)
+		}
+	}
+}
+
+// TestProgress: it grows and ends with the size of the file, packed as it is.
+func TestProgress(t *testing.T) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	z.Write(people(50_000, false))
+	z.Close()
+	var reports []int64
+	o := plainOptions()
+	o.progress = func(n int64) { reports = append(reports, n) }
+	if _, err := scan(t.Context(), bytes.NewReader(packed.Bytes()), plain(), o); err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i < len(reports); i++ {
+		if reports[i] < reports[i-1] {
+			t.Fatalf("progress goes back: %v", reports)
+		}
+	}
+	if len(reports) < 5 || reports[len(reports)-1] != int64(packed.Len()) {
+		t.Errorf("%d reports, the last %d of %d bytes", len(reports), reports[len(reports)-1], packed.Len())
+	}
+}

@@ -1,0 +1,122 @@
+package filecsv
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSniff(t *testing.T) {
+	for name, c := range map[string]struct {
+		text   string
+		delim  byte
+		header bool
+		set    func(*In)
+	}{
+		"commas":                   {"a,b\nx,y\n", ',', true, nil},
+		"semicolons, commas in it": {"a;b\n1,5;2,5\n3,5;4,5\n", ';', true, nil},
+		"commas more often":        {"a;b\nx;1,2,3\ny;4,5\nz;6\n", ';', true, nil},
+		"quoted commas":            {"a\tb\n\"x,y\"\t\"1\"\n\"z,w\"\t\"2\"\n", '\t', true, nil},
+		"bars":                     {"a|b|c\n1|2|3\n", '|', true, nil},
+		"one column":               {"a\nb\nc\n", ',', true, nil},
+		"a sentence":               {"Hello, world\nsecond line\nthird line\n", ',', true, nil},
+		"numbers below names":      {"a,b\n1,2\n", ',', true, nil},
+		"numbers all the way":      {"1,2\n3,4\n", ',', false, nil},
+		"only one row of numbers":  {"1,2\n", ',', false, nil},
+		"years above numbers":      {"country,2019,2020\nDE,a,b\n", ',', false, nil},
+		"years, and told":          {"country,2019,2020\nDE,1,2\n", ',', true, func(in *In) { in.Required = []string{"country"} }},
+		"date in the first row":    {"x,2024-01-31\ny,2024-02-01\n", ',', false, nil},
+		"null in the first row":    {",1\n2,3\n", ',', false, nil},
+		"named null":               {"-,1\n2,3\n", ',', false, func(in *In) { in.Nulls = []string{"-"} }},
+		"nothing below":            {"a,b\n,\n", ',', true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := plain()
+			if c.set != nil {
+				c.set(&in)
+			}
+			r, err := newRules(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tab, err := openTable(t.Context(), strings.NewReader(c.text), r, plainOptions())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tab.delim != c.delim || tab.hasHeader != c.header {
+				t.Errorf("got %q, header %v", tab.delim, tab.hasHeader)
+			}
+		})
+	}
+}
+
+// TestLongFirstRecord: a first record that is longer than what is looked at in the beginning.
+func TestLongFirstRecord(t *testing.T) {
+	long := strings.Repeat("x", 100_000)
+	for _, header := range []string{"auto", "yes", "no"} {
+		in := plain()
+		in.Header = header
+		text := fmt.Sprintf("%s;%s;%s\n1;2;3\n4;5;6\n", long, long, long)
+		out, err := scan(t.Context(), strings.NewReader(text), in, plainOptions())
+		wantRows := int64(2)
+		if header == "no" {
+			wantRows = 3
+		}
+		if err != nil || out.Rows != wantRows || out.BadRows != 0 || out.ColumnCount != 3 || out.Delimiter != ";" {
+			t.Errorf("header %s: %v, %d rows, %d bad, %d columns by %q", header, err, out.Rows, out.BadRows, out.ColumnCount, out.Delimiter)
+		}
+	}
+}
+
+// TestManyColumns: the output stays below a megabyte, and says how many columns there are.
+func TestManyColumns(t *testing.T) {
+	var text bytes.Buffer
+	for range 2 {
+		for i := range maxColumns {
+			if i > 0 {
+				text.WriteByte(',')
+			}
+			fmt.Fprintf(&text, "%d%s", i, strings.Repeat("\x01", 500))
+		}
+		text.WriteByte('\n')
+	}
+	out, err := scan(t.Context(), bytes.NewReader(text.Bytes()), plain(), plainOptions())
+	if err != nil || out.ColumnCount != maxColumns || len(out.Columns) < 100 {
+		t.Fatalf("%v, %d of %d columns", err, len(out.Columns), out.ColumnCount)
+	}
+	if j, err := json.Marshal(out); err != nil || len(j) > 1<<20 {
+		t.Errorf("%d bytes of output, %v", len(j), err)
+	}
+}
+
+func TestUniqueNames(t *testing.T) {
+	for header, want := range map[string]string{
+		"":                "column_1",
+		"a,b":             "a,b",
+		"a,a,a":           "a,a_2,a_3",
+		"a,a_2,a,a":       "a,a_2,a_3,a_4",
+		",,column_1":      "column_1,column_2,column_1_2",
+		" a ,a,":          "a,a_2,column_3",
+		"a,a,a_2,a_2,a_3": "a,a_4,a_2,a_2_2,a_3",
+	} {
+		names := uniqueNames(bytes.Split([]byte(header), []byte(",")))
+		if got := strings.Join(names, ","); got != want {
+			t.Errorf("%q becomes %q, want %q", header, got, want)
+		}
+	}
+}
+
+func TestSniffEOL(t *testing.T) {
+	got := map[string]byte{}
+	for _, s := range []string{"", "a", "a\n", "a\r\n", "a\rb\r", "\"a\nb\"\rc", "\"a\rb\"\nc", "\"a\rb", "a\rb\nc"} {
+		got[s] = sniffEOL([]byte(s), '"')
+	}
+	want := map[string]byte{"": '\n', "a": '\n', "a\n": '\n', "a\r\n": '\n', "a\rb\r": '\r', "\"a\nb\"\rc": '\r', "\"a\rb\"\nc": '\n', "\"a\rb": '\n', "a\rb\nc": '\n'}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}

@@ -1,0 +1,126 @@
+package filecsv
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func TestSorter(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	rapid.Check(t, func(t *rapid.T) {
+		number := rapid.Uint64Range(0, 20)
+		triples := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) triple {
+			return triple{number.Draw(t, "a"), number.Draw(t, "b"), rapid.Uint64().Draw(t, "c")}
+		}), 0, 300).Draw(t, "triples")
+		limit := rapid.IntRange(1, 100).Draw(t, "limit")
+		s := sorter{limit: limit}
+		defer s.close()
+		for _, tr := range triples {
+			if err := s.add(tr); err != nil {
+				t.Fatal(err)
+			}
+			if len(s.memory) > limit {
+				t.Fatalf("%d triples in memory, %d allowed", len(s.memory), limit)
+			}
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Fatalf("the temporary file has a name: %v %v", left, err)
+		}
+		var got []triple
+		if err := s.each(t.Context(), func(tr triple) error { got = append(got, tr); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		want := slices.Clone(triples)
+		slices.SortFunc(want, triple.compare)
+		if d := cmp.Diff(want, got); d != "" && len(want) > 0 {
+			t.Fatal(d)
+		}
+	})
+}
+
+func TestNoTempSpace(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir()+"/none")
+	s := sorter{limit: 1}
+	if err := s.add(triple{1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.add(triple{2}); codeOf(err) != "temp_file" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestUnique compares with a map, for what fits into memory and for what does not.
+func TestUnique(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		value := rapid.StringMatching(`[ab]{0,3}`)
+		rows := rapid.SliceOfN(rapid.SliceOfN(value, 2, 2), 0, 60).Draw(t, "rows")
+		limit := rapid.IntRange(1, 70).Draw(t, "limit")
+		var text bytes.Buffer
+		w := csv.NewWriter(&text)
+		w.Write([]string{"one", "two"})
+		w.WriteAll(rows)
+
+		in := plain()
+		in.Unique = []string{"two", "one"}
+		in.MaxBadRows = 1000
+		o := plainOptions()
+		o.spillRows = limit
+		out, err := scan(t.Context(), bytes.NewReader(text.Bytes()), in, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := repeated(rows)
+		if out.BadRows != int64(len(want)) {
+			t.Fatalf("%d bad rows, want %d", out.BadRows, len(want))
+		}
+		if d := cmp.Diff(want[:min(len(want), maxSamples)], out.Samples); d != "" && len(want) > 0 {
+			t.Fatal(d)
+		}
+	})
+}
+
+// repeated is what unique columns one and two have to say about rows.
+func repeated(rows [][]string) (bad []BadRow) {
+	first := [2]map[string]int{{}, {}}
+	for i, row := range rows {
+		line, said := i+2, false
+		for c, name := range []string{"one", "two"} {
+			before, ok := first[c][row[c]]
+			switch {
+			case row[c] == "":
+			case !ok:
+				first[c][row[c]] = line
+			case !said:
+				said = true
+				bad = append(bad, BadRow{int64(line), name, "repeats the value of line " + strconv.Itoa(before)})
+			}
+		}
+	}
+	return bad
+}
+
+// TestManyDuplicates: also what is found goes to the temporary file.
+func TestManyDuplicates(t *testing.T) {
+	const rows = 20_000
+	text := "id\n" + strings.Repeat("same\n", rows)
+	in := plain()
+	in.Unique = []string{"id"}
+	in.MaxBadRows = 100
+	o := plainOptions()
+	o.spillRows = 1000
+	out, err := scan(t.Context(), strings.NewReader(text), in, o)
+	want := fmt.Sprintf(`%d,%03d bad rows, 100 allowed; one is line 3: column "id": repeats the value of line 2`, (rows-1)/1000, (rows-1)%1000)
+	if codeOf(err) != "too_many_bad_rows" || err.Error() != want || out.BadRows != rows-1 {
+		t.Errorf("got %v, %d bad rows; want %s", err, out.BadRows, want)
+	}
+}

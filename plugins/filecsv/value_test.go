@@ -1,0 +1,129 @@
+package filecsv
+
+import (
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestKindOf(t *testing.T) {
+	formats, err := newDateFormats(append(plain().DateFormats, "DD.MM.YYYY hh:mm", "M/D/YY"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, values := range map[kind][]string{
+		kindInt:     {"0", "-0", "7", "-12", "123456789012345678", "1234567890123456789012", "-1234567890123456789012"},
+		kindDecimal: {"0.5", "-0.50", "12.0", "1e3", "1E+05", "2.5e-300", "1.0000000000000000000001", "-1.25"},
+		kindBool:    {"true", "FALSE", "Yes", "no"},
+		kindDate: {
+			"2024-02-29", "0001-01-01", "2024-12-31", "2024-02-29 23:59:59", "2024-02-29 23:59:59.123456",
+			"2024-02-29T10:00:00Z", "2024-02-29T10:00:00-03:30", "29.02.2024 07:15", "1/2/24", "12/31/99",
+		},
+		kindText: {
+			"-", "+", ".", "00", "007", "-01", "+5", ".5", "5.", "-5.", "1.2.3", "1e", "1e+", "e5", "1e9999", "1_000", "1,5", "0x1F", "1p3", "1.5p3",
+			"Inf", "NaN", "1 2", "١", strings.Repeat("1", maxNumber+1), "t", "y", "on", "truth",
+			"2023-02-29", "2024-13-01", "2024-00-10", "2024-01-00", "2024-1-1", "2024-01-32", "2024-01-01x", "2024/01/01", "1.1.2024",
+		},
+	} {
+		for _, v := range values {
+			if got := formats.kindOf([]byte(v)); got != want {
+				t.Errorf("%q is %s, want %s", v, got, want)
+			}
+		}
+	}
+}
+
+func TestTypes(t *testing.T) {
+	r, err := newRules(plain())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ good, bad []string }{
+		"int":             {[]string{"0", "+007", "-12"}, []string{"1.0", "1e3", "--1", "1 ", "٣", "+"}},
+		"decimal":         {[]string{"0", "+.5", "5.", "-1.5E+05", "1e99999"}, []string{".", "1.2.3", "1,5", "Inf", "e5", "0x1p3"}},
+		"bool":            {[]string{"true", "F", "Y", "n", "1", "0", "On", "OFF"}, []string{"2", "ja", "truex"}},
+		"date":            {[]string{"2024-02-29", "2024-02-29 10:11:12"}, []string{"2023-02-29", "29.02.2024", "2024-02-29 25:00:00"}},
+		"email":           {[]string{"a@b.c", "a.b+c@sub.example.com", "ü@exämple.de"}, []string{"a", "@b.c", "a@b", "a@", "a b@c.d", "A <a@b.c>", "a@[127.0.0.1]", "a@b.c, d@e.f", "a@.com"}},
+		"regexp:[ab]|cd":  {[]string{"a", "cd"}, []string{"ab", "xcd", "cdx", "A"}},
+		"enum:red|dark:2": {[]string{"red", "dark:2"}, []string{"dark", "Red", "red|dark:2"}},
+	} {
+		rule, err := r.newRule(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range c.good {
+			if !rule.ok([]byte(v)) {
+				t.Errorf("%s refuses %q", name, v)
+			}
+		}
+		for _, v := range c.bad {
+			if rule.ok([]byte(v)) {
+				t.Errorf("%s takes %q", name, v)
+			}
+		}
+	}
+	for _, name := range []string{"", "integer", "regexp", "regexp:(", "enum", "int:5"} {
+		if _, err := r.newRule(name); err == nil {
+			t.Errorf("%q is a type", name)
+		}
+	}
+}
+
+// TestLeastAndGreatest compares with exact arithmetic: rounding to float64 must not show.
+func TestLeastAndGreatest(t *testing.T) {
+	digits := rapid.StringMatching(`-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,25})?|-?9007199254740992[0-9]?(\.0|\.[0-9]+)?`)
+	rapid.Check(t, func(t *rapid.T) {
+		values := rapid.SliceOfN(digits, 1, 20).Draw(t, "values")
+		var c column
+		exact := make([]*big.Rat, len(values))
+		for i, v := range values {
+			c.add([]byte(v), nil)
+			exact[i], _ = new(big.Rat).SetString(v)
+		}
+		out := c.summary()
+		low, _ := new(big.Rat).SetString(out.Min)
+		high, _ := new(big.Rat).SetString(out.Max)
+		compare := func(a, b *big.Rat) int { return a.Cmp(b) }
+		if low.Cmp(slices.MinFunc(exact, compare)) != 0 || high.Cmp(slices.MaxFunc(exact, compare)) != 0 {
+			t.Fatalf("of %q the least is not %s or the greatest not %s", values, out.Min, out.Max)
+		}
+	})
+}
+
+// TestTextOrder compares the shortcuts of bounds with sorting, for a column that turns out to
+// be text at any row.
+func TestTextOrder(t *testing.T) {
+	value := rapid.OneOf(rapid.StringMatching(`[ab]{1,10}`), rapid.StringMatching(`[0-9]{1,12}`), rapid.StringMatching(`aaaaaaaa[ab]{0,2}`))
+	rapid.Check(t, func(t *rapid.T) {
+		values := append(rapid.SliceOfN(value, 1, 20).Draw(t, "values"), "x-y")
+		var c column
+		for _, v := range values {
+			// as in a file: other text follows
+			c.add([]byte(v + ",0zz~~~~~~~")[:len(v)], nil)
+		}
+		if out := c.summary(); out.Type != "text" || out.Min != slices.Min(values) || out.Max != slices.Max(values) {
+			t.Fatalf("%q: %+v", values, out)
+		}
+	})
+}
+
+func TestLongValues(t *testing.T) {
+	var c column
+	long := strings.Repeat("é", 80)
+	c.add([]byte("x"+long), nil)
+	out := c.summary()
+	if want := "x" + long[:98] + "…"; out.Min != want || out.Max != want {
+		t.Errorf("got %q and %q, want %q", out.Min, out.Max, want)
+	}
+}
+
+func TestDateFormats(t *testing.T) {
+	for _, bad := range []string{"", "YYYY", "2006-01-02", "%d.%m.%Y", "hh:mm:ss"} {
+		if _, err := newDateFormats([]string{bad}); codeOf(err) != "bad_check" {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
