@@ -116,6 +116,15 @@ func cut(s string, width int) string {
 	return b.String() + "…"
 }
 
+// Align writes text in columns, without a header, after an indent.
+func (p *Printer) Align(indent string, rows [][]string) error {
+	t := table{indent: indent}
+	for _, cells := range rows {
+		t.add(cells)
+	}
+	return t.write(p.Out, p.Width)
+}
+
 var english = message.NewPrinter(language.English)
 
 // Count is a number for people: "1,204".

@@ -1,0 +1,365 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// mostNoted bounds how many inputs that were not taken, or bad lines, are kept by name.
+const mostNoted = 100
+
+// notTaken and badLine are what a summary says of inputs that made no item.
+type notTaken struct {
+	Input  string `json:"input"`
+	Reason string `json:"reason"`
+}
+
+type badLine struct {
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Reason string `json:"reason"`
+}
+
+// adder reads a source and adds what it holds, as much at a time as is there.
+type adder struct {
+	source *inputs.Source
+	add    func(ctx context.Context, items []ledger.NewItem) ([]ledger.Added, error)
+	// each is called with every input and the answer for it; may be nil.
+	each func(input string, a ledger.Added) error
+
+	counts   map[ledger.Verdict]int64
+	notTaken []notTaken // the first ones …
+	left     int64      // … and how many there are
+	noMatch  int64      // of these: those that fit no pattern
+	badLines []badLine
+	bad      int64
+}
+
+// batch is how many items are added in one transaction.
+const batch = 1000
+
+type read struct {
+	found inputs.Found
+	err   error
+}
+
+// run adds everything. The source is read by a goroutine of its own, so that what came is added
+// while more is being waited for. When ctx ends while stdin is silent, that goroutine stays
+// behind until something comes or the program ends.
+func (d *adder) run(ctx context.Context) error {
+	d.counts = map[ledger.Verdict]int64{}
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	reads := make(chan read, batch)
+	go func() {
+		defer close(reads)
+		for found, err := range d.source.Items(reading) {
+			select {
+			case reads <- read{found, err}:
+			case <-reading.Done():
+				return
+			}
+		}
+	}()
+	for {
+		var names []string
+		var items []ledger.NewItem
+		more, err := gather(ctx, reads, func(r read) error {
+			if r.err != nil {
+				return d.note(r.err)
+			}
+			names = append(names, r.found.Input)
+			items = append(items, r.found.Item)
+			return nil
+		})
+		if err == nil && len(items) > 0 {
+			err = d.take(ctx, names, items)
+		}
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// linger is how long an input waits for others to be added with it.
+const linger = 10 * time.Millisecond
+
+// gather waits for something to be read and takes what else comes soon, up to a batch.
+func gather(ctx context.Context, reads <-chan read, take func(read) error) (more bool, err error) {
+	var late <-chan time.Time
+	for range batch {
+		select {
+		case r, ok := <-reads:
+			if !ok {
+				return false, nil
+			}
+			if err := take(r); err != nil {
+				return false, err
+			}
+		case <-late:
+			return true, nil
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+		if late == nil {
+			late = time.After(linger)
+		}
+	}
+	return true, nil
+}
+
+func (d *adder) take(ctx context.Context, names []string, items []ledger.NewItem) error {
+	added, err := d.add(ctx, items)
+	if err != nil {
+		return err
+	}
+	for i, a := range added {
+		d.counts[a.Verdict]++
+		if d.each != nil {
+			if err := d.each(names[i], a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// note keeps what the source said about an input that makes no item; other errors end it.
+func (d *adder) note(err error) error {
+	if nt, ok := errors.AsType[*inputs.NotTaken](err); ok {
+		if d.left++; len(d.notTaken) < mostNoted {
+			d.notTaken = append(d.notTaken, notTaken(*nt))
+		}
+		if nt.Reason == inputs.NoMatch {
+			d.noMatch++
+		}
+		return nil
+	}
+	if bl, ok := errors.AsType[*inputs.BadLine](err); ok {
+		if d.bad++; len(d.badLines) < mostNoted {
+			d.badLines = append(d.badLines, badLine(*bl))
+		}
+		return nil
+	}
+	return err
+}
+
+// total is how many inputs made items.
+func (d *adder) total() (n int64) {
+	for _, c := range d.counts {
+		n += c
+	}
+	return n
+}
+
+// complain tells a person which lines were bad, and what of a folder was left out.
+func (d *adder) complain(a *app) {
+	if a.quiet {
+		return
+	}
+	for i, b := range d.badLines {
+		if i == 10 {
+			fmt.Fprintf(a.stderr, "… and %s\n", plural(d.bad-10, "more bad line"))
+			break
+		}
+		fmt.Fprintln(a.stderr, report.Safe((*inputs.BadLine)(&b).Error()))
+	}
+	if others := d.left - d.noMatch; others > 0 {
+		n := 0
+		for _, t := range d.notTaken {
+			if t.Reason != inputs.NoMatch && n < 3 {
+				fmt.Fprintf(a.stderr, "not taken: %s: %s\n", report.Safe(t.Input), t.Reason)
+				n++
+			}
+		}
+		if rest := others - int64(n); rest > 0 {
+			fmt.Fprintf(a.stderr, "not taken: %s\n", plural(rest, "more file"))
+		}
+	}
+}
+
+// nothing says why there was nothing to do.
+func (d *adder) nothing(a *app) error {
+	switch {
+	case d.bad > 0:
+		return nil // that has been said
+	case d.left == 0:
+		fmt.Fprintln(a.stderr, "ledgerd: nothing to do: no input in what was named")
+	default:
+		patterns := ""
+		if match := d.source.Input.Match; d.noMatch > 0 && len(match) > 0 {
+			patterns = ", none matches " + strings.Join(match, " ")
+		}
+		fmt.Fprintf(a.stderr, "ledgerd: nothing to do: %s in %s%s\n", plural(d.left, "file"), strings.Join(d.source.Args, " "), patterns)
+		for _, t := range d.notTaken {
+			if t.Reason == inputs.NoMatch {
+				fmt.Fprintf(a.stderr, "  e.g. %s    other names: --include '*%s'    name a file itself to take it anyway\n", report.Safe(t.Input), ext(t.Input))
+				break
+			}
+		}
+	}
+	if a.errorOnEmpty {
+		return status(exitEmpty)
+	}
+	return nil
+}
+
+// ext is the last part of a file's name after a dot, for an example of a pattern.
+func ext(name string) string {
+	base := name[strings.LastIndexByte(name, '/')+1:]
+	if i := strings.LastIndexByte(base, '.'); i > 0 {
+		return report.Safe(base[i:])
+	}
+	return ""
+}
+
+// addSummary is what add prints with -o json.
+type addSummary struct {
+	Added    int64      `json:"added"`
+	Changed  int64      `json:"changed"`
+	Reopened int64      `json:"reopened"`
+	Known    int64      `json:"known"`
+	Differs  int64      `json:"differs"`
+	DryRun   bool       `json:"dry_run"`
+	NotTaken []notTaken `json:"not_taken"`
+	BadLines []badLine  `json:"bad_lines"`
+}
+
+// addRow is what add prints with -o jsonl and csv, for each input.
+type addRow struct {
+	Input   string         `json:"input"`
+	ID      int64          `json:"id"`
+	Verdict ledger.Verdict `json:"verdict"`
+	State   ledger.State   `json:"state"`
+}
+
+func (a *app) addCommand() *cobra.Command {
+	var s sourceFlags
+	var due string
+	cmd := &cobra.Command{
+		Use: "add KIND INPUT…", Short: "Add items, to be worked by whoever works the ledger", GroupID: groupWork, Args: arguments(1, -1),
+		Long: `Adds inputs as run does, and works nothing. A known item is left as it is, unless what it points
+at has changed.
+
+With -o json: {"added","changed","reopened","known","differs","dry_run","not_taken","bad_lines"};
+with -o jsonl and csv a row for each input: input, id, verdict, state.`,
+		Example: "  ledgerd add urlcheck links.txt --due 2h\n  find . -name '*.csv' | ledgerd add filecsv -",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.addInputs(cmd.Context(), s, args[0], args[1:], due)
+		},
+	}
+	s.define(cmd)
+	cmd.Flags().StringVar(&due, "due", "", "not before: a duration (2h) or a time (2026-11-20T10:00:00Z)")
+	return cmd
+}
+
+// parseDue reads a duration from now, or a time.
+func parseDue(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := ledger.ParseDuration(text); err == nil {
+		return time.Now().Add(d), nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04", "2006-01-02T15:04", "2006-01-02"} {
+		if at, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, usage("bad_flag", "", "--due %s: neither a duration (2h, 7d) nor a time (2026-11-20, 2026-11-20T10:00:00Z)", text)
+}
+
+func (a *app) addInputs(ctx context.Context, s sourceFlags, name string, args []string, due string) error {
+	at, err := parseDue(due)
+	if err != nil {
+		return err
+	}
+	j, err := a.prepare(ctx, s, name, args, nil)
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	j.source.Template.Due = at
+	if err := j.introduce(ctx); err != nil {
+		return err
+	}
+	p := a.printer()
+	d := &adder{source: j.source, add: j.adding()}
+	var rows *report.Rows[addRow]
+	if p.Format == report.JSONL || p.Format == report.CSV {
+		if rows, err = report.NewRows[addRow](p, nil, nil); err != nil {
+			return err
+		}
+		d.each = func(input string, ad ledger.Added) error {
+			return rows.Write(addRow{input, ad.ID, ad.Verdict, ad.State})
+		}
+	}
+	err = d.run(ctx)
+	if rows != nil {
+		err = errors.Join(err, rows.Close())
+	}
+	if err != nil {
+		return err
+	}
+	return a.reportAdd(p, j, d)
+}
+
+// reportAdd says what add did.
+func (a *app) reportAdd(p *report.Printer, j *job, d *adder) error {
+	sum := addSummary{d.counts[ledger.VerdictAdded], d.counts[ledger.VerdictChanged], d.counts[ledger.VerdictReopened],
+		d.counts[ledger.VerdictKnown], d.counts[ledger.VerdictDiffers], j.dryRun, orEmpty(d.notTaken), orEmpty(d.badLines)}
+	switch p.Format {
+	case report.JSON:
+		if err := p.Object(sum); err != nil {
+			return err
+		}
+	case report.Table:
+		d.complain(a)
+		if d.total() == 0 {
+			if err := d.nothing(a); err != nil {
+				return err
+			}
+			break
+		}
+		lead := ""
+		if j.dryRun {
+			lead = "would have "
+		}
+		fmt.Fprintln(a.stdout, lead+verdictLine(d.counts))
+	}
+	switch {
+	case d.bad > 0:
+		return status(exitUnfinished)
+	case d.total() == 0 && a.errorOnEmpty:
+		return status(exitEmpty)
+	}
+	return nil
+}
+
+// verdictLine is "added 214   known 3": what is not nothing, and "added 0" where something was known.
+func verdictLine(counts map[ledger.Verdict]int64) string {
+	var parts []string
+	for _, v := range []ledger.Verdict{ledger.VerdictAdded, ledger.VerdictChanged, ledger.VerdictReopened, ledger.VerdictKnown, ledger.VerdictDiffers} {
+		if counts[v] > 0 || v == ledger.VerdictAdded && counts[ledger.VerdictKnown] > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", v, report.Count(counts[v])))
+		}
+	}
+	return strings.Join(parts, "   ")
+}
+
+// orEmpty is a list that JSON shows as [] when there is nothing in it.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

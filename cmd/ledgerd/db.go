@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+)
+
+func (a *app) dbCommand() *cobra.Command {
+	return group(groupSetUp, "db", "Make, migrate and check the ledger", a.dbMigrateCommand(), a.dbStatusCommand(), a.dbVerifyCommand())
+}
+
+// schemaStatus is what db status and db migrate print.
+type schemaStatus struct {
+	Ledger   string `json:"ledger"`
+	Schema   int    `json:"schema"` // 0: no ledger
+	Known    int    `json:"known"`  // the newest that this program knows
+	Migrated *int   `json:"migrated_from,omitempty"`
+	DryRun   bool   `json:"dry_run,omitempty"`
+}
+
+// schemaOf looks at a ledger without changing it.
+func (a *app) schemaOf(ctx context.Context, at address) (schemaStatus, error) {
+	s := schemaStatus{Ledger: at.String()}
+	var err error
+	if at.path != "" {
+		s.Schema, s.Known, err = sqlite.Status(ctx, at.path)
+	} else {
+		s.Schema, s.Known, err = postgres.Status(ctx, at.url, postgres.Options{Schema: at.schema})
+	}
+	if err != nil {
+		err = a.explainOpen(at, err)
+	}
+	return s, err
+}
+
+func (a *app) dbStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Say which schema the ledger has; exit 10 if it does not fit", Args: arguments(0, 0),
+		Long: `Says which schema the ledger has, and which one this program knows. Exit 10 if there is no ledger
+or a migration is outstanding. With -o json: {"ledger","schema","known"}.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			at, err := a.address()
+			if err != nil {
+				return err
+			}
+			a.warnOfPassword()
+			s, err := a.schemaOf(cmd.Context(), at)
+			if err != nil {
+				return err
+			}
+			text := fmt.Sprintf("%s: schema %d, up to date", at.brief(), s.Schema)
+			switch {
+			case s.Schema == 0:
+				text = fmt.Sprintf("%s: no ledger; make one: ledgerd db migrate", at.brief())
+			case s.Schema < s.Known:
+				text = fmt.Sprintf("%s: schema %d, this ledgerd needs %d; run: ledgerd db migrate", at.brief(), s.Schema, s.Known)
+			case s.Schema > s.Known:
+				text = fmt.Sprintf("%s: schema %d, newer than the %d that this ledgerd knows, and fit for it", at.brief(), s.Schema, s.Known)
+			}
+			if err := a.one(s, text); err != nil {
+				return err
+			}
+			if s.Schema < s.Known {
+				return status(exitNoLedger)
+			}
+			return nil
+		},
+	}
+}
+
+// one prints one value: as JSON, or as text for people.
+func (a *app) one(v any, text string) error {
+	if p := a.printer(); p.Format == report.JSON || p.Format == report.JSONL {
+		return p.Object(v)
+	}
+	_, err := fmt.Fprintln(a.stdout, text)
+	return err
+}
+
+func (a *app) dbMigrateCommand() *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use: "migrate", Short: "Make the ledger, or bring its schema up to date", Args: arguments(0, 0),
+		Long: `Makes the ledger if there is none, or applies the migrations that are outstanding. SQLite files are
+migrated by whoever opens them; a ledger on Postgres only by this command.
+
+With -o json: {"ledger","schema","known","migrated_from"}.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			at, err := a.address()
+			if err != nil {
+				return err
+			}
+			a.warnOfPassword()
+			s, err := a.schemaOf(ctx, at)
+			if err != nil {
+				return err
+			}
+			from := s.Schema
+			s.Migrated, s.DryRun = &from, dryRun
+			if from < s.Known && !dryRun {
+				if err := a.migrate(ctx, at); err != nil {
+					return a.explainOpen(at, err)
+				}
+				s.Schema = s.Known
+			}
+			text := fmt.Sprintf("%s: schema %d → %d", at.brief(), from, max(from, s.Known))
+			switch {
+			case from >= s.Known:
+				text = fmt.Sprintf("%s: schema %d, nothing to do", at.brief(), from)
+			case from == 0:
+				text = fmt.Sprintf("%s: made, with schema %d", at.brief(), s.Known)
+			}
+			if dryRun && from < s.Known {
+				text += "    (dry run: nothing was changed)"
+			}
+			return a.one(s, text)
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be done")
+	return cmd
+}
+
+func (a *app) migrate(ctx context.Context, at address) error {
+	if at.path != "" {
+		l, err := a.openAt(ctx, at, true)
+		if err != nil {
+			return err
+		}
+		return l.Close()
+	}
+	_, _, err := postgres.Migrate(ctx, at.url, postgres.Options{Schema: at.schema})
+	return err
+}
+
+// verified is what db verify prints.
+type verified struct {
+	OK         bool           `json:"ok"`
+	Items      int64          `json:"items"`
+	Checks     []check        `json:"checks"`
+	Violations []violationRow `json:"violations"`
+	Seconds    float64        `json:"seconds"`
+}
+
+type check struct {
+	Rule       string `json:"rule"`
+	Text       string `json:"text"`
+	Violations int64  `json:"violations"`
+}
+
+type violationRow struct {
+	Rule string `json:"rule"`
+	ID   int64  `json:"id"`
+	Text string `json:"text"`
+}
+
+// mostViolations is how many are listed; all are counted.
+const mostViolations = 1000
+
+func (a *app) dbVerifyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "verify", Short: "Check the whole ledger against its rules; exit 1 if one is broken", Args: arguments(0, 0),
+		Long: `Reads the whole ledger and checks what must hold: attempts add up, a round is completed once,
+rows are whole. May run beside workers.
+
+With -o json: {"ok","items","checks":[{"rule","text","violations"}],"violations":[{"rule","id","text"}],"seconds"}.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := a.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			v, err := verify(cmd.Context(), l.Ledger)
+			if err != nil {
+				return err
+			}
+			if p := a.printer(); p.Format == report.JSON || p.Format == report.JSONL {
+				err = p.Object(v)
+			} else {
+				err = a.tellVerified(p, v)
+			}
+			if err == nil && !v.OK {
+				return status(exitError)
+			}
+			return err
+		},
+	}
+}
+
+func verify(ctx context.Context, l *ledger.Ledger) (*verified, error) {
+	began := time.Now()
+	v := &verified{Violations: []violationRow{}}
+	counts := map[string]int64{}
+	for bad, err := range l.Verify(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if counts[bad.Rule]++; len(v.Violations) < mostViolations {
+			v.Violations = append(v.Violations, violationRow{bad.Rule, bad.ItemID, bad.Text})
+		}
+	}
+	for _, rule := range ledger.VerifyRules {
+		v.Checks = append(v.Checks, check{rule.Name, rule.Text, counts[rule.Name]})
+	}
+	v.OK = len(v.Violations) == 0
+	var err error
+	v.Items, err = l.Count(ctx, ledger.Filter{})
+	v.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
+	return v, err
+}
+
+func (a *app) tellVerified(p *report.Printer, v *verified) error {
+	_, err := report.List(p, each(v.Checks))
+	if err == nil && len(v.Violations) > 0 {
+		fmt.Fprintln(p.Out)
+		_, err = report.List(p, each(v.Violations))
+	}
+	verdict := "ok"
+	if !v.OK {
+		verdict = "violated"
+	}
+	_, perr := fmt.Fprintf(p.Out, "%s: %s in %s\n", verdict, plural(v.Items, "item"), seconds(time.Duration(v.Seconds*float64(time.Second))))
+	return errors.Join(err, perr)
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+//go:generate sh -c "go run . docs > ../../docs/cli.md"
+
+// docsCommand writes docs/cli.md: every command as its help has it, and what scripts rely on.
+func docsCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "docs", Short: "Print the reference of the command line as Markdown", Hidden: true, GroupID: groupSetUp, Args: arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var b strings.Builder
+			b.WriteString(docsHead)
+			b.WriteString("## Flags of every command\n\n")
+			docsFlags(&b, root.PersistentFlags())
+			for _, c := range root.Commands() {
+				docsOf(&b, c)
+			}
+			b.WriteString(docsTail)
+			_, err := io.WriteString(cmd.OutOrStdout(), b.String())
+			return err
+		},
+	}
+}
+
+func docsOf(b *strings.Builder, c *cobra.Command) {
+	if !c.IsAvailableCommand() {
+		return
+	}
+	if !c.HasSubCommands() {
+		fmt.Fprintf(b, "\n## %s\n\n%s.\n", c.CommandPath(), c.Short)
+		fmt.Fprintf(b, "\n```\n%s\n```\n", c.UseLine())
+		if c.Long != "" {
+			fmt.Fprintf(b, "\n%s\n", c.Long)
+		}
+		if c.Example != "" {
+			fmt.Fprintf(b, "\n```\n%s\n```\n", c.Example)
+		}
+		if c.LocalNonPersistentFlags().HasAvailableFlags() {
+			b.WriteString("\n")
+			docsFlags(b, c.LocalNonPersistentFlags())
+		}
+	}
+	for _, below := range c.Commands() {
+		docsOf(b, below)
+	}
+}
+
+func docsFlags(b *strings.Builder, flags *pflag.FlagSet) {
+	b.WriteString("| flag | what it is |\n|---|---|\n")
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Name == "help" || f.Hidden {
+			return
+		}
+		name := "--" + f.Name
+		if f.Shorthand != "" {
+			name = "-" + f.Shorthand + ", " + name
+		}
+		if t := f.Value.Type(); t != "bool" {
+			name += " " + t
+		}
+		text := f.Usage
+		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "0s" && f.DefValue != "[]" {
+			text += "; default " + f.DefValue
+		}
+		if env := f.Annotations[envAnnotation]; len(env) > 0 {
+			text += "; also `" + env[0] + "`"
+		}
+		fmt.Fprintf(b, "| `%s` | %s |\n", strings.ReplaceAll(name, "|", `\|`), strings.ReplaceAll(text, "|", `\|`))
+	})
+}
+
+const docsHead = `# The command line
+
+Generated from the program by ` + "`make generate`" + `. Scripts may rely on commands, flags, fields and exit codes that
+stand here: fields may be added, none is renamed.
+
+## Rules
+
+- Data goes to stdout, everything else to stderr.
+- A flag counts before its environment variable, that before the default. Policies of a kind live in the ledger.
+- ` + "`-o json`" + ` is one object or array at the end; ` + "`-o jsonl`" + ` one object per line as it happens; ` + "`-o csv`" + ` one row. Names
+  are in snake_case, times RFC 3339 in UTC with microseconds, durations numbers ending in ` + "`_ms`, `_s`" + ` or named seconds.
+  Payloads and outputs are JSON if they are JSON, else ` + "`{\"base64\":\"…\"}`" + `. Tables show local time.
+- With ` + "`-o json` and `-o jsonl`" + ` an error is one object on stderr: ` + "`{\"error\":{\"code\",\"message\",\"hint\"},\"exit\":2}`" + `.
+- Durations know ` + "`d` and `w`" + `. Shards count from 0. Priority: −2 … 2, smaller first.
+- Items are named by id, or by key: a path or URL as typed.
+
+| exit | meaning |
+|---|---|
+| 0 | all that was asked for is so |
+| 1 | error: not found, violations found, a plugin that does not start |
+| 2 | usage: unknown kind, missing plugin, bad flag, malformed URL, an input that does not exist |
+| 3 | finished, not everything is done: dead, in doubt, waiting, held, bad lines |
+| 5 | temporary, try again: database unreachable or busy, disk full |
+| 9 | nothing to do or to show, with ` + "`--error-on-empty`" + ` |
+| 10 | no ledger here, or its schema does not fit |
+| 11 | somebody else has it |
+| 12 | not allowed: wrong password, read-only file or folder, checksum of a plugin differs |
+| 130, 143 | interrupted, terminated |
+
+The ledger is what ` + "`--db`" + ` or ` + "`LEDGERD_DB`" + ` says (` + "`LEDGERD_DB_FILE`" + ` names a file that holds the URL), else
+` + "`$XDG_DATA_HOME/ledgerd/ledger.db`" + `. On Postgres ` + "`?search_path=NAME`" + ` in the URL names the schema. Only run, add, work, bench and
+db migrate make a ledger.
+
+`
+
+const docsTail = `
+## The summary of run
+
+` + "`ledgerd run … -o json`" + ` prints one object, which is also the last line of ` + "`-o jsonl`" + `:
+
+` + "```json" + `
+{"type":"summary","ledger":"sqlite:/home/a/.local/share/ledgerd/ledger.db","kind":"filecsv","plugin":"filecsv@0.1.0+3fa9c1",
+ "added":1,"changed":1,"reopened":5,"known":207,"differs":0,
+ "inputs":{"total":214,"done":209,"skipped":0,"dead":5,"doubt":0,"waiting":0,"held":0,"cancelled":0},
+ "others":{"done":12,"failed":0},"emitted":{},
+ "not_taken":[{"input":"x.csv.part","reason":"unfinished (.part)"}],"bad_lines":[{"file":"-","line":7,"reason":"…"}],
+ "failures":[{"code":"missing_column","message":"column \"email\" missing","count":3,"share":0.6,
+   "examples":[{"id":12,"key":"/…/03.csv","error":"…"}]}],
+ "next_due":null,"seconds":3.1,"per_second":71.0,"exit":3}
+` + "```" + `
+
+inputs counts what the inputs are now, whoever worked them; others what this run worked besides. not_taken and bad_lines name at
+most 100 each.
+`

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/settings"
+)
+
+// Exit codes. Scripts rely on them.
+const (
+	exitOK         = 0
+	exitError      = 1
+	exitUsage      = 2  // usage or config
+	exitUnfinished = 3  // finished, but not everything is done
+	exitTemporary  = 5  // try again
+	exitEmpty      = 9  // nothing to do, with --error-on-empty
+	exitNoLedger   = 10 // no ledger here, or its schema does not fit
+	exitTaken      = 11 // somebody else has it
+	exitDenied     = 12 // not allowed
+)
+
+// status ends the program with an exit code; what there is to say has been said.
+type status int
+
+func (s status) Error() string { return fmt.Sprintf("exit %d", int(s)) }
+
+// failure is an error as a person is told it: what and where, then what to do next.
+type failure struct {
+	exit    int
+	code    string // for programs: "unknown_kind"
+	message string
+	hint    string // lines; may be empty
+}
+
+func (f *failure) Error() string { return f.message }
+
+// usage is a mistake on the command line.
+func usage(code, hint, format string, args ...any) *failure {
+	return &failure{exitUsage, code, fmt.Sprintf(format, args...), hint}
+}
+
+// conclude reports an error and gives the exit code.
+func (a *app) conclude(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	if s := status(0); errors.As(err, &s) {
+		return int(s)
+	}
+	if sig := a.got.Load(); sig != 0 && errors.Is(err, context.Canceled) {
+		return 128 + int(sig)
+	}
+	if errors.Is(err, syscall.EPIPE) { // whoever read our output has had enough
+		return exitError
+	}
+	f := explain(err)
+	if !a.parsed && f.exit == exitError { // all that can go wrong before is in the command line
+		f.exit, f.code = exitUsage, "usage"
+	}
+	a.tell(f)
+	return f.exit
+}
+
+// tell writes a failure to stderr.
+func (a *app) tell(f *failure) {
+	f.message, f.hint = inputs.Redact(f.message), inputs.Redact(f.hint)
+	if a.output.String() == string(report.JSON) || a.output.String() == string(report.JSONL) {
+		type text struct {
+			Code    string `json:"code"`
+			Message string `json:"message"`
+			Hint    string `json:"hint"`
+		}
+		e := json.NewEncoder(a.stderr)
+		e.SetEscapeHTML(false)
+		_ = e.Encode(struct {
+			Error text `json:"error"`
+			Exit  int  `json:"exit"`
+		}{text{f.code, f.message, f.hint}, f.exit})
+		return
+	}
+	var lines []string
+	for line := range strings.SplitSeq(f.message+"\n"+f.hint, "\n") {
+		if line = report.Safe(strings.TrimRight(line, " ")); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	for i, line := range lines {
+		switch {
+		case i == 0:
+			line = "ledgerd: " + line
+		case !strings.HasPrefix(line, "  "):
+			line = "  " + line
+		}
+		fmt.Fprintln(a.stderr, line)
+	}
+}
+
+// explain puts an error of any package into words and decides how the program ends.
+func explain(err error) *failure {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f
+	}
+	f := &failure{exitError, "error", err.Error(), ""}
+	if arg, ok := errors.AsType[*inputs.ArgError](err); ok {
+		f.exit, f.code, f.hint = exitUsage, "bad_input", arg.Hint
+		if errors.Is(err, fs.ErrPermission) {
+			f.exit, f.code = exitDenied, "denied"
+		}
+		return f
+	}
+	if c, ok := errors.AsType[*report.ColumnError](err); ok {
+		if near := settings.Suggest(c.Name, c.Known); near != "" {
+			f.hint = "did you mean " + near + "?"
+		}
+		f.exit, f.code = exitUsage, "unknown_column"
+		return f
+	}
+	for _, known := range []struct {
+		target error
+		exit   int
+		code   string
+	}{
+		{pluginproc.ErrChecksum, exitDenied, "checksum"},
+		{pluginproc.ErrWritable, exitDenied, "writable"},
+		{ledger.ErrNotFound, exitError, "not_found"},
+		{ledger.ErrNoLedger, exitNoLedger, "no_ledger"},
+		{ledger.ErrSchema, exitNoLedger, "schema"},
+		{ledger.ErrDenied, exitDenied, "denied"},
+		{ledger.ErrUnavailable, exitTemporary, "unavailable"},
+		{ledger.ErrLeaseLost, exitTaken, "lease_lost"},
+		{ledger.ErrConflict, exitUsage, "conflict"},
+		{ledger.ErrInvalid, exitUsage, "invalid"},
+		{fs.ErrPermission, exitDenied, "denied"},
+		{syscall.EROFS, exitDenied, "denied"},
+		{syscall.ENOSPC, exitTemporary, "disk_full"},
+	} {
+		if errors.Is(err, known.target) {
+			f.exit, f.code = known.exit, known.code
+			f.message, f.hint, _ = strings.Cut(f.message, "; ") // what and where; what to do
+			return f
+		}
+	}
+	if _, ok := errors.AsType[*pluginproc.StartError](err); ok {
+		f.code = "plugin_start"
+	}
+	return f
+}
+
+// flagError explains a flag that does not exist or has a wrong value.
+func flagError(cmd *cobra.Command, err error) error {
+	f := usage("bad_flag", fmt.Sprintf("flags: %s --help", cmd.CommandPath()), "%s", err.Error())
+	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var names []string
+		cmd.Flags().VisitAll(func(fl *pflag.Flag) { names = append(names, fl.Name) })
+		if near := settings.Suggest(missing.GetSpecifiedName(), names); near != "" {
+			f.hint = "did you mean --" + near + "?   " + f.hint
+		}
+	}
+	return f
+}
+
+// unknownCommand is the error of a command group, or of the program, for a word that it does not know.
+func unknownCommand(cmd *cobra.Command, word string) error {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	hint := fmt.Sprintf("all commands: %s --help", cmd.CommandPath())
+	if near := settings.Suggest(word, names); near != "" {
+		hint = fmt.Sprintf("did you mean %s?   %s", near, hint)
+	}
+	return usage("unknown_command", hint, "no command %q", strings.TrimPrefix(cmd.CommandPath()+" "+word, "ledgerd "))
+}
+
+// group is a command that only holds others.
+func group(id, use, short string, below ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, GroupID: id, Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return unknownCommand(cmd, args[0])
+		},
+	}
+	cmd.AddCommand(below...)
+	return cmd
+}
+
+// arguments checks how many there are and says what is missing in the words of the command's use.
+func arguments(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return usage("usage", "", "%s: something is missing\nusage: %s", cmd.CommandPath(), cmd.UseLine())
+		case most >= 0 && len(args) > most:
+			return usage("usage", "", "%s: %q is too much\nusage: %s", cmd.CommandPath(), args[most], cmd.UseLine())
+		}
+		return nil
+	}
+}

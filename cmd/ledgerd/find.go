@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// find looks up an item as people name it: by id, or by key, as typed, as the path of a file or
+// as a URL. kinds and scopes narrow the search.
+func find(ctx context.Context, l *ledger.Ledger, name string, kinds, scopes []string) (ledger.Item, error) {
+	if id, err := strconv.ParseInt(name, 10, 64); err == nil && id > 0 {
+		it, err := l.Get(ctx, id)
+		if !errors.Is(err, ledger.ErrNotFound) {
+			return it, err
+		}
+	}
+	for _, key := range keys(name) {
+		found, err := byKey(ctx, l, key, kinds, scopes)
+		if err != nil {
+			return ledger.Item{}, err
+		}
+		switch len(found) {
+		case 0:
+		case 1:
+			return found[0], nil
+		default:
+			return ledger.Item{}, ambiguous(name, found)
+		}
+	}
+	return ledger.Item{}, &failure{exitError, "not_found", fmt.Sprintf("no item %s in this ledger", name),
+		"look for it: ledgerd ls --where 'key~" + filepath.Base(name) + "'"}
+}
+
+// keys are the keys that a name may stand for, the likeliest first.
+func keys(name string) []string {
+	list := []string{name}
+	if u, err := inputs.ParseURL(name); err == nil {
+		list = append(list, u.Key())
+	} else if abs, err := filepath.Abs(name); err == nil {
+		list = append(list, abs)
+	}
+	return slices.Compact(list)
+}
+
+// mostFound is how many items of one key are looked at.
+const mostFound = 10
+
+// byKey finds the items of a key. The default scope is looked at by itself first: that is
+// one step in an index for each kind, however large the ledger is.
+func byKey(ctx context.Context, l *ledger.Ledger, key string, kinds, scopes []string) ([]ledger.Item, error) {
+	var found []ledger.Item
+	first := scopes
+	if len(first) == 0 {
+		first = []string{""}
+	}
+	all, err := l.Kinds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range all {
+		if len(kinds) > 0 && !slices.Contains(kinds, k.Name) {
+			continue
+		}
+		for _, scope := range first {
+			it, err := l.Find(ctx, k.Name, scope, key)
+			if err == nil {
+				found = append(found, it)
+			} else if !errors.Is(err, ledger.ErrNotFound) {
+				return nil, err
+			}
+		}
+	}
+	if len(found) > 0 {
+		return found, nil
+	}
+	for it, err := range l.List(ctx, ledger.Filter{Key: key, Kinds: kinds, Scopes: scopes}, 0) {
+		if err != nil {
+			return nil, err
+		}
+		if found = append(found, it); len(found) == mostFound {
+			break
+		}
+	}
+	return found, nil
+}
+
+func ambiguous(name string, found []ledger.Item) error {
+	var which []string
+	for _, it := range found {
+		text := fmt.Sprintf("%d is of kind %s", it.ID, it.Kind)
+		if it.Scope != "" {
+			text += " in scope " + report.Safe(it.Scope)
+		}
+		which = append(which, text)
+	}
+	return usage("ambiguous", "name the id, or add --kind or --scope\n"+strings.Join(which, "\n"), "several items are named %s", name)
+}

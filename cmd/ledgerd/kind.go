@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// kindRow is the policy of a kind; times are numbers of seconds, defaults are filled in.
+type kindRow struct {
+	Kind        string   `json:"kind"`
+	Plugin      string   `json:"plugin"`
+	Input       string   `json:"input"`
+	InputField  string   `json:"input_field"`
+	Match       []string `json:"match"`
+	OnLost      string   `json:"on_lost"`
+	MaxFailures int      `json:"max_failures"`
+	MaxCrashes  int      `json:"max_crashes"`
+	MaxLost     int      `json:"max_lost"`
+	BackoffBase float64  `json:"backoff_base_s"`
+	BackoffCap  float64  `json:"backoff_cap_s"`
+	Timeout     float64  `json:"timeout_s"`
+	Keep        float64  `json:"keep_s"`
+	Paused      bool     `json:"paused"`
+	Definition  string   `json:"definition"`
+}
+
+func newKindRow(k ledger.Kind) kindRow {
+	or := func(v, def int) int {
+		if v == 0 {
+			return def
+		}
+		return v
+	}
+	row := kindRow{Kind: k.Name, Plugin: k.Plugin, Input: k.Input.Type, InputField: k.Input.Field, Match: k.Input.Match, OnLost: string(k.OnLost),
+		MaxFailures: or(k.MaxFailures, ledger.DefaultMaxFailures), MaxCrashes: or(k.MaxCrashes, ledger.DefaultMaxCrashes), MaxLost: or(k.MaxLost, ledger.DefaultMaxLost),
+		BackoffBase: k.Backoff.Base.Seconds(), BackoffCap: k.Backoff.Cap.Seconds(), Timeout: k.Timeout.Seconds(), Keep: k.Keep.Seconds(),
+		Paused: k.Paused, Definition: k.Definition}
+	if row.OnLost == "" {
+		row.OnLost = string(ledger.OnLostRepeat)
+	}
+	if row.Input == "" {
+		row.Input = "line"
+	}
+	if k.Backoff.Base == 0 {
+		row.BackoffBase = ledger.DefaultBackoffBase.Seconds()
+	}
+	if k.Backoff.Cap == 0 {
+		row.BackoffCap = ledger.DefaultBackoffCap.Seconds()
+	}
+	return row
+}
+
+func (a *app) kindCommand() *cobra.Command {
+	return group(groupSetUp, "kind", "List kinds of work, and set how each is treated", a.kindLsCommand(), a.kindSetCommand())
+}
+
+func (a *app) kindLsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "ls", Short: "List the kinds of this ledger", Args: arguments(0, 0),
+		Long: `Lists kinds and how they are treated. Fields: kind, plugin, input, input_field, match, on_lost,
+max_failures, max_crashes, max_lost, backoff_base_s, backoff_cap_s, timeout_s, keep_s, paused, definition.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := a.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			kinds, err := l.Kinds(cmd.Context())
+			if err != nil {
+				return err
+			}
+			rows := make([]kindRow, len(kinds))
+			for i, k := range kinds {
+				rows[i] = newKindRow(k)
+			}
+			n, err := report.List(a.printer(), each(rows), "kind", "plugin", "input", "on_lost", "max_failures", "paused", "definition")
+			if err == nil && n == 0 && a.errorOnEmpty {
+				return status(exitEmpty)
+			}
+			return err
+		},
+	}
+}
+
+// policy are the flags of kind set.
+type policy struct {
+	plugin, input, field          string
+	match                         []string
+	onLost                        choice
+	maxFailures, maxCrashes, lost int
+	base, limit, timeout, keep    duration
+	paused                        bool
+}
+
+func (a *app) kindSetCommand() *cobra.Command {
+	p := policy{onLost: choice{of: []string{string(ledger.OnLostRepeat), string(ledger.OnLostDoubt)}}}
+	cmd := &cobra.Command{
+		Use: "set KIND", Short: "Set how a kind is treated; the way in which a kind worked by people comes to be", Args: arguments(1, 1),
+		Long: `Sets what is given and leaves the rest. The policy is kept in the ledger, so all who work it
+treat an item alike. Prints the policy as kind ls does.`,
+		Example: "  ledgerd kind set article --input url --max-failures 3\n  ledgerd kind set mail --on-lost doubt --keep 90d",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.kindSet(cmd.Context(), cmd.Flags(), args[0], p)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&p.plugin, "plugin", "", "plugin that works it; \"\" is the one of the same name, or people")
+	f.StringVar(&p.input, "input", "", "what INPUT is: file, url or line")
+	f.StringVar(&p.field, "input-field", "", "field of the payload that takes INPUT")
+	f.StringSliceVar(&p.match, "match", nil, "which files of a folder are taken: globs over names")
+	f.Var(&p.onLost, "on-lost", "what an attempt without a report means: it is repeated, or in doubt until a person decides")
+	f.IntVar(&p.maxFailures, "max-failures", 0, "failed attempts after which an item is dead (0: 5)")
+	f.IntVar(&p.maxCrashes, "max-crashes", 0, "crashes of its process after which an item is dead (0: 3)")
+	f.IntVar(&p.lost, "max-lost", 0, "expired leases in a row after which an item is dead (0: 10)")
+	f.Var(&p.base, "backoff-base", "before attempt n+1 an item waits for a random time up to base·2ⁿ (0: 1s) …")
+	f.Var(&p.limit, "backoff-cap", "… and at most for this (0: 10m)")
+	f.Var(&p.timeout, "timeout", "of one attempt (0: none)")
+	f.Var(&p.keep, "keep", "how long payload, output and attempts of finished items stay (0: for ever)")
+	f.BoolVar(&p.paused, "paused", false, "whether it is not to be worked")
+	return cmd
+}
+
+func (a *app) kindSet(ctx context.Context, f *pflag.FlagSet, name string, p policy) error {
+	l, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	stored, err := l.EditKind(ctx, actor(), name, func(k *ledger.Kind, _ bool) {
+		set := map[string]func(){
+			"plugin":       func() { k.Plugin = p.plugin },
+			"input":        func() { k.Input.Type = p.input },
+			"input-field":  func() { k.Input.Field = p.field },
+			"match":        func() { k.Input.Match = p.match },
+			"on-lost":      func() { k.OnLost = ledger.OnLost(p.onLost.value) },
+			"max-failures": func() { k.MaxFailures = p.maxFailures },
+			"max-crashes":  func() { k.MaxCrashes = p.maxCrashes },
+			"max-lost":     func() { k.MaxLost = p.lost },
+			"backoff-base": func() { k.Backoff.Base = p.base.Duration },
+			"backoff-cap":  func() { k.Backoff.Cap = p.limit.Duration },
+			"timeout":      func() { k.Timeout = p.timeout.Duration },
+			"keep":         func() { k.Keep = p.keep.Duration },
+			"paused":       func() { k.Paused = p.paused },
+		}
+		f.Visit(func(fl *pflag.Flag) {
+			if do := set[fl.Name]; do != nil {
+				do()
+			}
+		})
+	})
+	if err != nil {
+		return policyError(err)
+	}
+	printer := a.printer()
+	if printer.Format == report.JSON {
+		return printer.Object(newKindRow(stored))
+	}
+	_, err = report.List(printer, each([]kindRow{newKindRow(stored)}), "kind", "plugin", "input", "on_lost", "max_failures", "paused", "definition")
+	return err
+}
+
+// policyError names the flag instead of the field.
+func policyError(err error) error {
+	if bad, ok := err.(*ledger.InvalidError); ok {
+		return usage("invalid", "", "--%s: %s", strings.ReplaceAll(bad.Field, "_", "-"), bad.Reason)
+	}
+	return err
+}

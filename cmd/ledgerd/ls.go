@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// filter are the flags that choose items.
+type filter struct {
+	where                        []string
+	kinds, states, scopes, agent []string
+}
+
+func (f *filter) define(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringArrayVar(&f.where, "where", nil, `filter, such as "state:dead code:http_404 since:2h"; repeated: all must match`)
+	fl.StringSliceVar(&f.kinds, "kind", nil, "only these kinds")
+	fl.StringSliceVar(&f.scopes, "scope", nil, "only these scopes")
+}
+
+// parse makes the ledger's filter of the flags.
+func (f *filter) parse() (ledger.Filter, error) {
+	all := ledger.Filter{Kinds: f.kinds, Scopes: f.scopes, Agents: f.agent}
+	for _, s := range f.states {
+		all.States = append(all.States, ledger.State(s))
+	}
+	for _, w := range f.where {
+		one, err := ledger.ParseFilter(w, time.Now())
+		if err != nil {
+			return all, err
+		}
+		all = all.And(one)
+	}
+	return all, nil
+}
+
+// itemRow is an item as ls shows it.
+type itemRow struct {
+	ID       int64        `json:"id"`
+	Kind     string       `json:"kind"`
+	Scope    string       `json:"scope"`
+	Key      string       `json:"key"`
+	State    ledger.State `json:"state"`
+	Round    string       `json:"round"`
+	Attempt  int64        `json:"attempt"`
+	Failures int          `json:"failures"`
+	Priority int16        `json:"priority"`
+	Due      report.Time  `json:"due"`
+	Agent    string       `json:"agent"`
+	Expires  report.Time  `json:"expires"`
+	Code     string       `json:"code"`
+	Error    string       `json:"error"`
+	Added    report.Time  `json:"added_at"`
+	Ended    report.Time  `json:"ended_at"`
+}
+
+func newItemRow(it ledger.Item) itemRow {
+	return itemRow{ID: it.ID, Kind: it.Kind, Scope: it.Scope, Key: it.Key, State: it.State, Round: it.Round, Attempt: it.Attempt,
+		Failures: it.Failures, Priority: it.Priority, Due: report.Time(it.Due), Agent: it.Agent, Expires: report.Time(it.ExpiresAt),
+		Code: it.Code, Error: it.Error, Added: report.Time(it.CreatedAt), Ended: report.Time(it.EndedAt)}
+}
+
+func (a *app) lsCommand() *cobra.Command {
+	var f filter
+	var limit int
+	var cursor string
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List items", GroupID: groupLook, Args: arguments(0, 0),
+		Long: `Lists items by id. Fields of a row with -o json, jsonl and csv: id, kind, scope, key, state,
+round, attempt, failures, priority, due, agent, expires, code, error, added_at, ended_at.
+
+Terms of --where: id:7,8 kind:K scope:S state:dead,doubt agent:A code:http_404 key:K
+key:/prefix* key~part error~part since:2h. States: waiting ready leased dead doubt done cancelled.`,
+		Example: `  ledgerd ls --state dead
+  ledgerd ls --where 'kind:urlcheck code:http_404' -o csv --columns key,error`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.ls(cmd, f, limit, cursor)
+		},
+	}
+	f.define(cmd)
+	cmd.Flags().StringSliceVar(&f.states, "state", nil, "only these states")
+	cmd.Flags().StringSliceVar(&f.agent, "agent", nil, "only what these agents hold")
+	cmd.Flags().IntVar(&limit, "limit", 100, "most rows")
+	cmd.Flags().StringVar(&cursor, "cursor", "", "go on after this place, as the last line of the list before says")
+	return cmd
+}
+
+func (a *app) ls(cmd *cobra.Command, f filter, limit int, cursor string) error {
+	var after int64
+	var err error
+	if cursor != "" {
+		if after, err = strconv.ParseInt(cursor, 10, 64); err != nil || after < 0 {
+			return usage("bad_flag", "it is what the last line of the list before says", "--cursor %s: not a cursor", cursor)
+		}
+	}
+	if limit < 1 {
+		return usage("bad_flag", "", "--limit %d: at least 1", limit)
+	}
+	chosen, err := f.parse()
+	if err != nil {
+		return err
+	}
+	if err := checkStates(chosen.States); err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	l, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	last, more := after, false
+	n, err := report.List(a.printer(), limited(l.List(ctx, chosen, after), limit, &last, &more), "id", "kind", "key", "state", "attempt", "due", "code", "error")
+	switch {
+	case err != nil:
+		return err
+	case n == 0 && a.errorOnEmpty:
+		return status(exitEmpty)
+	case more && !a.quiet:
+		total, err := l.Count(ctx, chosen)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.stderr, "%s of ≈%s; --cursor %d for more\n", report.Count(int64(n)), report.Count(total), last)
+	}
+	return nil
+}
+
+// limited yields rows up to a limit, and says which was the last and whether there are more.
+func limited(items iter.Seq2[ledger.Item, error], limit int, last *int64, more *bool) iter.Seq2[itemRow, error] {
+	return func(yield func(itemRow, error) bool) {
+		n := 0
+		for it, err := range items {
+			if n == limit {
+				*more = true
+				return
+			}
+			if n++; !yield(newItemRow(it), err) {
+				return
+			}
+			*last = it.ID
+		}
+	}
+}
+
+// checkStates refuses words that are no states, as ParseFilter does.
+func checkStates(states []ledger.State) error {
+	for _, s := range states {
+		if _, err := ledger.ParseFilter("state:"+string(s), time.Time{}); err != nil {
+			return usage("bad_flag", "", "--state %s: no state; there are waiting ready leased dead doubt done cancelled", s)
+		}
+	}
+	return nil
+}

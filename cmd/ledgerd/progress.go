@@ -1,0 +1,137 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+
+	"github.com/ledgerd/ledgerd/internal/report"
+)
+
+// progress is where a run or a worker is.
+type progress struct {
+	Total   int64 `json:"total"` // inputs known so far; of a worker 0
+	Ended   int64 `json:"ended"`
+	Done    int64 `json:"done"`
+	Failed  int64 `json:"failed"`  // for good: dead or in doubt
+	Failing int64 `json:"failing"` // attempts that failed
+
+	attempts int64 // that ended
+}
+
+// how often progress is shown.
+const (
+	barEvery   = 200 * time.Millisecond
+	jsonEvery  = time.Second
+	plainEvery = 10 * time.Second
+)
+
+// shower shows progress on stderr until it is stopped.
+type shower struct {
+	end  chan struct{}
+	done chan struct{}
+}
+
+// startProgress shows what look returns, as --progress says.
+func (a *app) startProgress(look func() progress) *shower {
+	how := a.progress.value
+	if how == "auto" {
+		how = "plain"
+		if isTerminal(a.stderr) {
+			how = "bar"
+		}
+	}
+	if a.quiet {
+		how = "off"
+	}
+	s := &shower{end: make(chan struct{}), done: make(chan struct{})}
+	began := time.Now()
+	switch how {
+	case "bar":
+		bar := a.bar()
+		go s.loop(barEvery, func() { showBar(bar, look()) }, func() { _ = bar.Clear() })
+	case "json":
+		e := json.NewEncoder(a.stderr)
+		go s.loop(jsonEvery, func() { _ = e.Encode(newProgressLine(look(), time.Since(began))) }, func() {})
+	case "plain":
+		go s.loop(plainEvery, func() { fmt.Fprintln(a.stderr, plainLine(look(), time.Since(began))) }, func() {})
+	default:
+		close(s.done)
+	}
+	return s
+}
+
+func (s *shower) loop(every time.Duration, show, clear func()) {
+	defer close(s.done)
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			show()
+		case <-s.end:
+			clear()
+			return
+		}
+	}
+}
+
+// stop ends the showing; the line is free then.
+func (s *shower) stop() {
+	close(s.end)
+	<-s.done
+}
+
+func (a *app) bar() *progressbar.ProgressBar {
+	return progressbar.NewOptions64(-1,
+		progressbar.OptionSetWriter(a.stderr), progressbar.OptionSetWidth(24), progressbar.OptionThrottle(barEvery/2),
+		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("items"),
+		progressbar.OptionClearOnFinish(), progressbar.OptionEnableColorCodes(a.colored()))
+}
+
+func showBar(bar *progressbar.ProgressBar, p progress) {
+	if p.Total > 0 {
+		bar.ChangeMax64(p.Total)
+	}
+	text := ""
+	if n := max(p.Failing, p.Failed); n > 0 {
+		text = plural(n, "failure")
+	}
+	bar.Describe(text)
+	_ = bar.Set64(min(p.position(), max(p.Total-1, 0))) // at the maximum it would finish
+}
+
+// position is how far it is: inputs that ended, or of a worker, attempts.
+func (p progress) position() int64 {
+	if p.Total > 0 {
+		return p.Ended
+	}
+	return p.attempts
+}
+
+type progressLine struct {
+	Type string `json:"type"`
+	progress
+	Seconds   float64 `json:"seconds"`
+	PerSecond float64 `json:"per_second"`
+}
+
+func newProgressLine(p progress, d time.Duration) progressLine {
+	s := max(d.Seconds(), 0.001)
+	return progressLine{"progress", p, float64(int64(s*10)) / 10, float64(int64(float64(p.attempts)/s*10)) / 10}
+}
+
+func plainLine(p progress, d time.Duration) string {
+	line := fmt.Sprintf("[%s] ", d.Round(time.Second))
+	if p.Total > 0 {
+		line += fmt.Sprintf("%s of %s ended", report.Count(p.Ended), report.Count(p.Total))
+	} else {
+		line += report.Count(p.attempts) + " ended"
+	}
+	if n := max(p.Failing, p.Failed); n > 0 {
+		line += ", " + plural(n, "failure")
+	}
+	return line + fmt.Sprintf(", %.0f/s", float64(p.attempts)/max(d.Seconds(), 0.001))
+}

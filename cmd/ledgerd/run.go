@@ -1,0 +1,344 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+// runFlags are the flags of run.
+type runFlags struct {
+	sourceFlags
+	with        []string
+	concurrency int
+	timeout     duration
+	wait        duration
+	maxDuration duration
+	shard       shard
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var r runFlags
+	cmd := &cobra.Command{
+		Use: "run KIND INPUT…", Short: "Add inputs, work them, and report what became of them", GroupID: groupWork,
+		Long: `Adds the inputs, works everything of KIND that can be worked now, and reports on the inputs.
+What INPUT is depends on the kind: files, folders and globs; URLs or a file with a list of them;
+lines of text. Without KIND it lists the kinds there are here.
+
+The same command again goes on where the last one ended: what is done stays done, what is new or
+changed is worked, what had failed for good is tried again. It returns when every input has
+ended, or the rest is due, or held by others, for longer than --wait. Ctrl-C stops claiming and
+finishes what runs; a second one stops at once.
+
+Exit 0 if every input is done or skipped, else 3.
+
+With -o json the report is one object (see docs/cli.md); with -o jsonl or csv there is a row for
+each input when it ends: id, key, state, outcome, attempt, code, error, ms, output; with jsonl
+the last line is the summary.`,
+		Example: `  ledgerd run filecsv ./inbox
+  ledgerd run filecsv 'in/**/*.dat' --set delimiter=';' --set required=email,name
+  ledgerd run urlcheck links.txt -o csv > checked.csv`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.listKinds(cmd.Context(), r.dirs)
+			}
+			return a.runKind(cmd.Context(), r, args[0], args[1:])
+		},
+	}
+	r.define(cmd)
+	f := cmd.Flags()
+	f.StringArrayVar(&r.with, "with", nil, "NAME=VALUE of the plugin's config: what this machine allows and has; repeated")
+	f.IntVarP(&r.concurrency, "concurrency", "j", 0, "items at a time (0: as the plugin says)")
+	f.Var(&r.timeout, "timeout", "of one attempt (default: as the kind says)")
+	r.wait.Duration = time.Minute
+	f.Var(&r.wait, "wait", "how long to wait for inputs that are due later or held by others")
+	f.Var(&r.maxDuration, "max-duration", "stop claiming after this time")
+	f.Var(&r.shard, "shard", "work only part i of n, from 0")
+	a.helpWithFields(cmd, &r.sourceFlags)
+	return cmd
+}
+
+// process is this process, for the journal.
+func process() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	return fmt.Sprintf("%.200s/%d", host, os.Getpid())
+}
+
+// agentName is a name that no other process has had.
+func agentName() string { return fmt.Sprintf("%s/%06x", process(), rand.IntN(1<<24)) }
+
+// runner is one run.
+type runner struct {
+	*job
+	flags   runFlags
+	agent   string
+	host    host
+	worker  *worker.Worker
+	tracker *tracker
+	adder   *adder
+	began   time.Time
+	rows    *rowWriter
+}
+
+func (a *app) runKind(ctx context.Context, flags runFlags, name string, args []string) error {
+	r := &runner{flags: flags, agent: agentName(), tracker: newTracker(), began: time.Now()}
+	j, err := a.prepare(ctx, flags.sourceFlags, name, args, func(k *kind) error {
+		if k.plugin == nil {
+			return usage("no_plugin", "add items: ledgerd add "+name+" INPUT…", "kind %q has no plugin here: it is worked by people, or elsewhere", name)
+		}
+		if flags.dryRun {
+			return nil
+		}
+		h, err := a.startPlugin(ctx, k, flags.with, flags.concurrency)
+		r.host = h
+		return err
+	})
+	if r.host != nil {
+		defer r.host.Close()
+	}
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	r.job = j
+	j.source.Template.Again.Dead = true // whoever names an input wants it worked
+	if flags.dryRun {
+		d := &adder{source: j.source, add: j.adding()}
+		if err := d.run(ctx); err != nil {
+			return err
+		}
+		return a.reportAdd(a.printer(), j, d)
+	}
+	if err := j.introduce(ctx); err != nil {
+		return err
+	}
+	if err := r.define(ctx); err != nil {
+		return err
+	}
+	if r.rows, err = newRowWriter(a.printer(), j.kind, r.tracker); err != nil {
+		return err
+	}
+	err = r.work(ctx)
+	return errors.Join(r.report(ctx, err), r.rows.close())
+}
+
+// define states with which plugin and settings the kind is worked; others must not be at it.
+func (r *runner) define(ctx context.Context) error {
+	return defineKind(ctx, r.ledger.Ledger, r.kind.name, r.host.Definition(), r.flags.with)
+}
+
+// work adds and works until there is nothing left to wait for, or ctx ends. What it returns is
+// why it could not go on.
+func (r *runner) work(ctx context.Context) error {
+	if r.flags.maxDuration.Duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.flags.maxDuration.Duration)
+		defer cancel()
+	}
+	var err error
+	r.worker, err = worker.New(worker.Config{
+		Ledger: r.ledger.Ledger, Handlers: map[string]worker.Handler{r.kind.name: r.host}, Agent: r.agent, Version: programVersion(),
+		Concurrency: r.flags.concurrency, Shard: r.flags.shard.Shard, Grace: runGrace, Logger: r.app.logger(), Observe: r.tracker.observe,
+		Kinds: map[string]worker.KindConfig{r.kind.name: {Timeout: r.flags.timeout.Duration, Definition: r.host.Definition()}},
+	})
+	if err != nil {
+		return err
+	}
+	working, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	added := make(chan error, 1)
+	go func() { added <- r.add(working) }()
+	worked := make(chan error, 1)
+	go func() { worked <- r.worker.Run(working) }()
+	p := r.app.startProgress(r.progress)
+	defer p.stop()
+
+	endAdding := func(err error) error {
+		added = nil
+		if err != nil && working.Err() == nil {
+			stop(err)
+		}
+		return err
+	}
+	check := time.NewTimer(0)
+	defer check.Stop()
+	for {
+		select {
+		case err := <-added:
+			if err := endAdding(err); err != nil {
+				return errors.Join(r.stopWorker(worked), err)
+			}
+			check.Reset(0)
+		case err := <-worked: // it ends by itself only if it cannot go on
+			if err == nil {
+				err = ctx.Err()
+			}
+			return err
+		case <-ctx.Done():
+			return r.stopWorker(worked)
+		case <-r.tracker.quiet:
+			check.Reset(0)
+		case <-check.C:
+			over, err := r.over(ctx, added == nil)
+			switch {
+			case err != nil && ctx.Err() == nil && !errors.Is(err, ledger.ErrUnavailable): // which the worker waits for
+				stop(err)
+				return errors.Join(r.stopWorker(worked), err)
+			case over:
+				stop(nil)
+				return r.stopWorker(worked)
+			}
+			check.Reset(lookEvery)
+		}
+	}
+}
+
+const (
+	// runGrace: what runs is finished, however long it takes; see stopWorker.
+	runGrace = 30 * 24 * time.Hour
+	// termGrace is for SIGTERM, after which the system would soon kill us anyway.
+	termGrace = 30 * time.Second
+	lookEvery = 250 * time.Millisecond
+	// idleTime is how long nothing must have happened for what is ready not to be for us: it
+	// is in another shard, or the plugin is not up to it. A worker looks every second.
+	idleTime = 2500 * time.Millisecond
+)
+
+// stopWorker waits until what runs has ended. A second signal stops it.
+func (r *runner) stopWorker(worked <-chan error) error {
+	var late <-chan time.Time
+	if r.app.got.Load() == int32(syscall.SIGTERM) {
+		late = time.After(termGrace)
+	} else if r.app.got.Load() != 0 && !r.app.quiet {
+		fmt.Fprintln(r.app.stderr, "finishing what runs; once more to stop now")
+	}
+	select {
+	case err := <-worked:
+		return err
+	case <-r.app.hard.Done():
+	case <-late:
+	}
+	r.worker.StopNow()
+	return <-worked
+}
+
+// add adds the inputs and tells the tracker.
+func (r *runner) add(ctx context.Context) error {
+	plain := r.adding()
+	r.adder = &adder{source: r.source, add: func(ctx context.Context, items []ledger.NewItem) ([]ledger.Added, error) {
+		r.tracker.beginAdd()
+		added, err := plain(ctx, items)
+		r.tracker.endAdd(added)
+		return added, err
+	}}
+	return r.adder.run(ctx)
+}
+
+// over says whether the run has nothing left to do or to wait for.
+func (r *runner) over(ctx context.Context, added bool) (bool, error) {
+	if !added {
+		return false, nil
+	}
+	total, left, changed := r.tracker.standing()
+	quiet := time.Since(changed)
+	if left > 0 && quiet < lookEvery { // busy
+		return false, nil
+	}
+	mine, err := r.ledger.Count(ctx, ledger.Filter{Kinds: []string{r.kind.name}, States: []ledger.State{ledger.StateLeased}, Agents: []string{r.agent}})
+	if err != nil || mine > 0 {
+		return false, err
+	}
+	st, err := r.ledger.Standing(ctx, r.kind.name)
+	if err != nil || st.Ready > 0 && !r.kind.policy.Paused && quiet < idleTime {
+		return false, err
+	}
+	if left == 0 || total == 0 {
+		return true, nil
+	}
+	worth, err := r.worthWaiting(ctx, st.Now, quiet)
+	return !worth, err
+}
+
+// page is how many inputs are asked about at a time.
+const page = 500
+
+// worthWaiting looks at inputs that are open until it finds one that is worth waiting for: due
+// within --wait, or ready or held by others and --wait not over. What has ended meanwhile, by
+// the hand of others, is noted.
+func (r *runner) worthWaiting(ctx context.Context, now time.Time, quiet time.Duration) (bool, error) {
+	wait := r.flags.wait.Duration
+	ids := r.tracker.opens()
+	for len(ids) > 0 {
+		n := min(page, len(ids))
+		for it, err := range r.ledger.List(ctx, ledger.IDs(ids[:n]...), 0) {
+			if err != nil {
+				return false, err
+			}
+			switch {
+			case it.State == ledger.StateWaiting && !recurs(it):
+				if !it.Due.After(now.Add(wait)) {
+					return true, nil
+				}
+			case it.State == ledger.StateReady, it.State == ledger.StateLeased:
+				if quiet < wait && !r.kind.policy.Paused {
+					return true, nil
+				}
+			default:
+				r.tracker.settle(it)
+			}
+		}
+		ids = ids[n:]
+	}
+	return false, nil
+}
+
+// progress is where the run is, for who watches.
+func (r *runner) progress() progress {
+	t := r.tracker
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := progress{Total: int64(len(t.inputs)), Done: t.counts[done] + t.counts[skipped], Failed: t.counts[dead] + t.counts[doubt], Failing: t.ended[ledger.OutcomeFailed]}
+	for _, n := range t.ended {
+		p.attempts += n
+	}
+	p.Ended = p.Total - t.counts[open]
+	return p
+}
+
+// report says what became of the inputs. err is why the run ended early; a signal is none.
+func (r *runner) report(ctx context.Context, err error) error {
+	interrupted := r.app.got.Load() != 0
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !interrupted {
+		return err
+	}
+	sum, err := r.summary(context.WithoutCancel(ctx), interrupted)
+	if err != nil {
+		return err
+	}
+	p := r.app.printer()
+	switch p.Format {
+	case report.JSON:
+		err = p.Object(sum)
+	case report.JSONL:
+		err = r.rows.last(sum)
+	case report.Table:
+		err = r.tell(p, sum)
+	}
+	if err != nil || sum.Exit == exitOK {
+		return err
+	}
+	return status(sum.Exit)
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// shown is all that show says about an item.
+type shown struct {
+	Item     shownItem    `json:"item"`
+	Attempts []attemptRow `json:"attempts"`
+	Why      whyRow       `json:"why"`
+}
+
+type shownItem struct {
+	itemRow
+	Fingerprint string       `json:"fingerprint"`
+	Every       string       `json:"every"`
+	Zone        string       `json:"zone"`
+	Source      string       `json:"source"`
+	Crashes     int          `json:"crashes"`
+	Losses      int          `json:"losses"`
+	Slot        int          `json:"slot"`
+	Payload     report.Bytes `json:"payload"`
+}
+
+type attemptRow struct {
+	Attempt int64          `json:"attempt"`
+	Round   string         `json:"round"`
+	Agent   string         `json:"agent"`
+	Plugin  string         `json:"plugin"`
+	Started report.Time    `json:"started_at"`
+	Ended   report.Time    `json:"ended_at"`
+	Outcome ledger.Outcome `json:"outcome"`
+	Code    string         `json:"code"`
+	Error   string         `json:"error"`
+	Output  report.Bytes   `json:"output"`
+	Log     string         `json:"log"`
+}
+
+type whyRow struct {
+	ID    int64        `json:"id"`
+	State ledger.State `json:"state"`
+	Code  string       `json:"code"`
+	Text  string       `json:"text"`
+	Since report.Time  `json:"since"`
+	Until report.Time  `json:"until"`
+	Next  string       `json:"next"`
+}
+
+func (a *app) showCommand() *cobra.Command {
+	var kinds, scopes []string
+	cmd := &cobra.Command{
+		Use: "show ID|KEY", Short: "Show one item: what it waits for, and every attempt with log and output", GroupID: groupLook, Args: arguments(1, 1),
+		Long: `Shows an item, named by its id or by its key: a path or URL as typed.
+
+With -o json: {"item":{…},"attempts":[{"attempt","round","agent","plugin","started_at","ended_at",
+"outcome","code","error","output","log"}],"why":{"id","state","code","text","since","until","next"}}.
+Codes of why: leased due backoff paused nobody behind next dead doubt done cancelled.`,
+		Example: "  ledgerd show inbox/march/leads-03.csv\n  ledgerd show 17 -o json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l, err := a.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			it, err := find(cmd.Context(), l.Ledger, args[0], kinds, scopes)
+			if err != nil {
+				return err
+			}
+			return a.show(cmd.Context(), l.Ledger, it)
+		},
+	}
+	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "of these kinds, where a key has items of several")
+	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "of these scopes")
+	return cmd
+}
+
+func (a *app) show(ctx context.Context, l *ledger.Ledger, it ledger.Item) error {
+	attempts, err := l.Attempts(ctx, it.ID)
+	if err != nil {
+		return err
+	}
+	why, err := l.Why(ctx, it.ID)
+	if err != nil {
+		return err
+	}
+	s := shown{Item: shownItem{itemRow: newItemRow(it), Fingerprint: it.Fingerprint, Every: it.Every, Zone: it.Zone, Source: it.Source,
+		Crashes: it.Crashes, Losses: it.Losses, Slot: it.Slot, Payload: []byte(inputs.Redact(string(it.Payload)))},
+		Attempts: []attemptRow{},
+		Why:      whyRow{it.ID, why.State, why.Code, why.Text, report.Time(why.Since), report.Time(why.Until), why.Next}}
+	for _, at := range attempts {
+		s.Attempts = append(s.Attempts, attemptRow{at.Attempt, at.Round, at.Agent, at.Worker, report.Time(at.LeasedAt), report.Time(at.FinishedAt),
+			at.Outcome, at.Code, at.Error, at.Output, at.Log})
+	}
+	p := a.printer()
+	switch p.Format {
+	case report.Table:
+		return a.showText(p, s)
+	case report.CSV:
+		return usage("bad_flag", "", "show has more than rows: -o table, json or jsonl")
+	}
+	return p.Object(s)
+}
+
+// showText is show for people.
+func (a *app) showText(p *report.Printer, s shown) error {
+	it := s.Item
+	var b strings.Builder
+	field := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%-9s %s\n", name, report.Safe(value))
+		}
+	}
+	fmt.Fprintf(&b, "%d  %s\n", it.ID, report.Safe(it.Key))
+	field("kind", it.Kind)
+	field("scope", it.Scope)
+	field("state", fmt.Sprintf("%s, round %s, %s", it.State, it.Round, plural(it.Attempt, "attempt")))
+	field("every", strings.TrimSpace(it.Every+" "+it.Zone))
+	field("payload", brief(it.Payload))
+	field("added", p.Local(time.Time(it.Added))+prefixed(" from ", it.Source))
+	fmt.Fprintf(&b, "\n%s\n", report.Safe(s.Why.Text))
+	if s.Why.Next != "" {
+		fmt.Fprintf(&b, "next: %s\n", s.Why.Next)
+	}
+	for _, at := range s.Attempts {
+		showAttempt(&b, p, at)
+	}
+	_, err := io.WriteString(a.stdout, b.String())
+	return err
+}
+
+func showAttempt(b *strings.Builder, p *report.Printer, at attemptRow) {
+	fmt.Fprintf(b, "\nattempt %d  %s  %s", at.Attempt, at.Outcome, p.Local(time.Time(at.Ended)))
+	if started := time.Time(at.Started); !started.IsZero() {
+		fmt.Fprintf(b, "  after %s", seconds(time.Time(at.Ended).Sub(started)))
+	}
+	fmt.Fprintf(b, "  by %s", report.Safe(strings.TrimSpace(at.Agent+"  "+at.Plugin)))
+	b.WriteByte('\n')
+	if text := strings.TrimPrefix(prefixed(": ", at.Error), map[bool]string{true: ": "}[at.Code == ""]); at.Code+text != "" {
+		for line := range strings.SplitSeq(at.Code+text, "\n") {
+			fmt.Fprintf(b, "  %s\n", report.Safe(line))
+		}
+	}
+	if len(at.Output) > 0 {
+		fmt.Fprintf(b, "  output  %s\n", report.Safe(brief(at.Output)))
+	}
+	for line := range strings.SplitSeq(strings.TrimRight(at.Log, "\n"), "\n") {
+		if line != "" {
+			fmt.Fprintf(b, "  log     %s\n", report.Safe(line))
+		}
+	}
+}
+
+// brief is JSON on one line, as far as a person reads on.
+func brief(raw report.Bytes) string {
+	const most = 2000
+	text, err := raw.MarshalJSON()
+	var compact bytes.Buffer
+	if err != nil || len(raw) == 0 || json.Compact(&compact, text) != nil {
+		return ""
+	}
+	if s := compact.String(); len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(compact.String()[:most], "") + "… (-o json has all of it)"
+}
+
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
+
+func plural(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return report.Count(n) + " " + noun + "s"
+}
+
+// seconds is a duration for people: "0.2 s", "3 m 20 s".
+func seconds(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}

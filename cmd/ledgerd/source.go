@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/settings"
+)
+
+// sourceFlags are the flags of run and add that say what the inputs are.
+type sourceFlags struct {
+	plugin   string
+	dirs     pluginDirs
+	set      []string
+	scope    string
+	every    string
+	zone     string
+	again    string
+	checksum bool
+	from     string
+	csv      string
+	jsonl    string
+	key      string
+	rules    []inputs.Rule
+	priority int
+	dryRun   bool
+}
+
+func (s *sourceFlags) define(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&s.plugin, "plugin", "", "plugin that works the kind, where it is not the one of the same name")
+	s.dirs.define(f)
+	f.StringArrayVar(&s.set, "set", nil, "NAME=VALUE (or NAME:=JSON) of the payload: what is to be done; repeated")
+	f.StringVar(&s.scope, "scope", "", "space within which a key is worked once: a campaign, a push")
+	f.StringVar(&s.every, "every", "", "make the items recurring: hour, day, week, a duration (36h) or five cron fields")
+	f.StringVar(&s.zone, "zone", "", "time zone of --every, such as Europe/Berlin")
+	f.StringVar(&s.again, "again", "", "work once more what is done or cancelled; --again=24h: only if it was done longer ago")
+	f.Lookup("again").NoOptDefVal = "0s"
+	f.BoolVar(&s.checksum, "checksum", false, "tell changed files by their SHA-256 instead of size and time")
+	f.StringVar(&s.from, "from", "", "file with one INPUT per line, or - for stdin; # begins a comment")
+	f.StringVar(&s.csv, "csv", "", "file with a table: a header, then one item per row")
+	f.StringVar(&s.jsonl, "jsonl", "", "file with one JSON object per line, or -")
+	f.StringVar(&s.key, "key", "", "column of the table that is the INPUT")
+	f.Var(&rules{&s.rules, false}, "include", "also take files of folders with this name, or path below the folder")
+	f.Var(&rules{&s.rules, true}, "exclude", "leave them out; of several --include and --exclude the last that matches counts")
+	f.IntVar(&s.priority, "priority", 0, "-2 (first) to 2 (last)")
+	f.BoolVar(&s.dryRun, "dry-run", false, "only say what would be added")
+}
+
+// kind is a kind of work as this machine and this ledger know it.
+type kind struct {
+	name   string
+	policy ledger.Kind
+	known  bool    // to the ledger
+	plugin *plugin // that works it here; nil if there is none
+	schema *settings.Schema
+}
+
+// input is how inputs of the kind are made into items: the plugin knows best.
+func (k *kind) input() ledger.Input {
+	if k.plugin != nil {
+		return k.plugin.input()
+	}
+	return k.policy.Input
+}
+
+// resolve finds out what is known of a kind. l is nil if there is no ledger yet.
+func (a *app) resolve(ctx context.Context, l *ledger.Ledger, name, pluginName string, dirs pluginDirs) (*kind, error) {
+	k := &kind{name: name}
+	if err := ledger.CheckItem(ledger.NewItem{Kind: name, Key: "-"}); err != nil {
+		return nil, usage("invalid", "", "%q is no name of a kind: %v", name, strings.TrimPrefix(err.Error(), "kind: "))
+	}
+	if l != nil {
+		policy, err := l.Kind(ctx, name)
+		if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+			return nil, err
+		}
+		k.policy, k.known = policy, err == nil
+	}
+	wanted := firstOf(pluginName, k.policy.Plugin, name)
+	var err error
+	k.plugin, err = a.describe(ctx, wanted, dirs)
+	switch {
+	case errors.Is(err, errNoPlugin) && pluginName != "":
+		return nil, a.noPlugin(ctx, l, pluginName, dirs)
+	case errors.Is(err, errNoPlugin) && !k.known:
+		return nil, a.unknownKind(ctx, l, name, dirs)
+	case err != nil && !errors.Is(err, errNoPlugin):
+		return nil, err
+	}
+	if k.plugin != nil {
+		k.schema = k.plugin.payload
+	} else if k.schema, err = settings.Compile([]byte("{}")); err != nil { // nothing is known of it
+		return nil, err
+	}
+	return k, nil
+}
+
+func firstOf(names ...string) string {
+	for _, n := range names {
+		if n != "" {
+			return n
+		}
+	}
+	return ""
+}
+
+// source makes the inputs of what was typed.
+func (a *app) source(k *kind, s sourceFlags, args []string) (*inputs.Source, error) {
+	payload, err := k.schema.Parse(nil, s.set)
+	if err != nil {
+		return nil, settingError(err, k.name, "payload", "--set", s.set)
+	}
+	src := &inputs.Source{
+		Template: ledger.NewItem{Kind: k.name, Scope: s.scope, Priority: int16(s.priority), Every: s.every, Zone: s.zone},
+		Input:    k.input(), Payload: payload, Args: args, From: s.from, CSV: s.csv, JSONL: s.jsonl, Key: s.key, Rules: s.rules,
+		Checksum: s.checksum, Stdin: a.stdin, Parse: k.schema.Parse,
+		Validate: func(payload []byte) error {
+			return settingError(k.schema.Validate(payload), k.name, "payload", "--set", s.set)
+		},
+	}
+	if s.priority < ledger.MinPriority || s.priority > ledger.MaxPriority {
+		return nil, usage("bad_flag", "", "--priority %d: must be %d … %d", s.priority, ledger.MinPriority, ledger.MaxPriority)
+	}
+	if s.again != "" {
+		d, err := ledger.ParseDuration(s.again)
+		if err != nil {
+			return nil, usage("bad_flag", "", "--again=%s: %v", s.again, err)
+		}
+		src.Template.Again.Cancelled = true
+		src.Template.Again.DoneBefore = time.Now().Add(-d)
+	}
+	if s.every != "" || s.zone != "" {
+		if err := ledger.CheckItem(ledger.NewItem{Kind: k.name, Key: "-", Every: s.every, Zone: s.zone}); err != nil {
+			return nil, policyError(err)
+		}
+	}
+	return src, src.Check()
+}
+
+// settingError says which --set or --with is wrong, and how to see what there is.
+func settingError(err error, kind, what, flag string, given []string) error {
+	bad, ok := errors.AsType[*settings.Error](err)
+	if !ok {
+		return err
+	}
+	var lines []string
+	suggestion := ""
+	for _, p := range bad.Problems {
+		typed := ""
+		for _, g := range given {
+			if strings.HasPrefix(g, p.Field+"=") || strings.HasPrefix(g, p.Field+":=") {
+				typed = fmt.Sprintf(" (%s %s)", flag, g)
+			}
+		}
+		if p.Unknown {
+			lines = append(lines, fmt.Sprintf("%s has no %s field %q%s", kind, what, p.Field, typed))
+			if p.Suggestion != "" {
+				suggestion = "did you mean " + p.Suggestion + "?   "
+			}
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s", kind, p))
+	}
+	return usage("bad_setting", fmt.Sprintf("%sfields: ledgerd run %s --help", suggestion, kind), "%s", strings.Join(lines, "\n"))
+}
+
+// job is a command that adds inputs, with all that was looked up for it.
+type job struct {
+	app    *app
+	ledger *opened // nil in a dry run without a ledger
+	kind   *kind
+	source *inputs.Source
+	dryRun bool
+}
+
+func (j *job) close() {
+	if j.ledger != nil {
+		j.ledger.Close()
+	}
+}
+
+// prepare looks up the kind, checks everything that was typed, and then opens the ledger, which
+// it makes if there is none. check may refuse before that; nil means that it does not.
+func (a *app) prepare(ctx context.Context, s sourceFlags, name string, args []string, check func(*kind) error) (_ *job, err error) {
+	at, err := a.address()
+	if err != nil {
+		return nil, err
+	}
+	j := &job{app: a, dryRun: s.dryRun}
+	defer func() {
+		if err != nil {
+			j.close()
+		}
+	}()
+	if j.ledger, err = a.openAt(ctx, at, false); err != nil && !errors.Is(err, ledger.ErrNoLedger) {
+		return nil, err
+	}
+	var known *ledger.Ledger
+	if j.ledger != nil {
+		known = j.ledger.Ledger
+	}
+	if j.kind, err = a.resolve(ctx, known, name, s.plugin, s.dirs); err != nil {
+		return nil, err
+	}
+	if j.source, err = a.source(j.kind, s, args); err != nil {
+		return nil, err
+	}
+	if check != nil {
+		if err := check(j.kind); err != nil {
+			return nil, err
+		}
+	}
+	if j.ledger == nil && !s.dryRun {
+		if j.ledger, err = a.openAt(ctx, at, true); err != nil {
+			return nil, err
+		}
+		j.ledger.isNew = true
+	}
+	if j.ledger != nil {
+		a.announce(j.ledger)
+	}
+	return j, nil
+}
+
+// introduce writes what the plugin says of its kind into the ledger: all of it where the kind
+// is new there, else only what INPUT is.
+func (j *job) introduce(ctx context.Context) error {
+	if j.ledger == nil || j.dryRun || j.kind.plugin == nil {
+		return nil
+	}
+	return j.kind.introduce(ctx, j.ledger.Ledger)
+}
+
+func (k *kind) introduce(ctx context.Context, l *ledger.Ledger) (err error) {
+	k.policy, err = l.EditKind(ctx, process(), k.name, func(have *ledger.Kind, known bool) {
+		if !known {
+			*have = k.plugin.policy(k.name)
+		}
+		have.Input = k.plugin.input()
+		if k.plugin.name != k.name {
+			have.Plugin = k.plugin.name
+		}
+	})
+	k.known = true
+	return err
+}
+
+// adding is how the job adds: in a dry run nothing is kept.
+func (j *job) adding() func(ctx context.Context, items []ledger.NewItem) ([]ledger.Added, error) {
+	switch {
+	case !j.dryRun:
+		return func(ctx context.Context, items []ledger.NewItem) ([]ledger.Added, error) {
+			return j.ledger.Add(ctx, items...)
+		}
+	case j.ledger != nil:
+		return func(ctx context.Context, items []ledger.NewItem) ([]ledger.Added, error) {
+			return j.ledger.Try(ctx, items...)
+		}
+	}
+	return func(_ context.Context, items []ledger.NewItem) ([]ledger.Added, error) {
+		added := make([]ledger.Added, len(items)) // to a ledger that is not there everything is new
+		for i := range added {
+			added[i] = ledger.Added{Verdict: ledger.VerdictAdded, State: ledger.StateReady}
+		}
+		return added, nil
+	}
+}

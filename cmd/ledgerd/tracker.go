@@ -1,0 +1,207 @@
+package main
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+// mark is where an input of a run stands, as far as the run has seen.
+type mark uint8
+
+const (
+	open mark = iota // not ended: ready, waiting or leased
+	done
+	skipped
+	dead
+	doubt
+	cancelled
+)
+
+// tracker knows the inputs of a run and follows what becomes of them. Of each it keeps the id
+// and a mark, so that a run may have a million; the rest is asked of the ledger.
+//
+// An item may end before the call that added it has returned. So while an add is under way,
+// what ends is parked until it is known whose it is.
+type tracker struct {
+	mu      sync.Mutex
+	inputs  map[int64]mark
+	counts  [cancelled + 1]int64 // inputs by mark
+	adding  bool
+	parked  []worker.Event
+	changed time.Time // when something last happened
+
+	verdicts map[ledger.Verdict]int64
+	ended    map[ledger.Outcome]int64 // of inputs: attempts that this run ended
+	others   struct{ done, failed int64 }
+	emitted  map[string]int64
+	closed   [cancelled + 1]int64 // inputs that ended in this run, by mark
+	failures report.Failures
+	doubts   []int64 // inputs that were in doubt when they were named
+
+	quiet chan struct{}      // no input is open
+	row   func(worker.Event) // for each input that ends; may be nil
+}
+
+func newTracker() *tracker {
+	return &tracker{inputs: map[int64]mark{}, changed: time.Now(), verdicts: map[ledger.Verdict]int64{}, ended: map[ledger.Outcome]int64{},
+		emitted: map[string]int64{}, quiet: make(chan struct{}, 1)}
+}
+
+// beginAdd says that a call is under way that adds inputs.
+func (t *tracker) beginAdd() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.adding = true
+}
+
+// endAdd says what the call added; nothing if it failed.
+func (t *tracker) endAdd(added []ledger.Added) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.adding, t.changed = false, time.Now()
+	for _, a := range added {
+		t.verdicts[a.Verdict]++
+		if _, twice := t.inputs[a.ID]; twice {
+			continue
+		}
+		m := markOf(a.State, "")
+		t.inputs[a.ID] = m
+		t.counts[m]++
+		if m == doubt {
+			t.doubts = append(t.doubts, a.ID)
+		}
+	}
+	parked := t.parked
+	t.parked = nil
+	for _, e := range parked {
+		t.take(e)
+	}
+}
+
+// observe takes note of an ended attempt.
+func (t *tracker) observe(e worker.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.adding {
+		t.parked = append(t.parked, e)
+		return
+	}
+	t.take(e)
+}
+
+// take sorts an ended attempt. The caller holds mu.
+func (t *tracker) take(e worker.Event) {
+	t.changed = time.Now()
+	if !e.Accepted() {
+		return
+	}
+	for _, n := range e.Result.Emit {
+		t.emitted[n.Kind]++
+	}
+	was, mine := t.inputs[e.Lease.ID]
+	switch {
+	case !mine && e.Recorded.Completed():
+		t.others.done++
+	case !mine && e.Recorded == ledger.OutcomeFailed:
+		t.others.failed++
+	case mine:
+		t.ended[e.Recorded]++
+		m := markOf(e.State, e.Recorded)
+		if e.State == ledger.StateWaiting && e.Recorded.Completed() {
+			m = done // for this period; it recurs
+		}
+		t.move(e.Lease.ID, was, m)
+		if m == dead || m == doubt {
+			t.failures.Add(e.Lease.ID, e.Lease.Key, e.Result.Code, e.Result.Error)
+		}
+		if m != open && t.row != nil {
+			t.row(e)
+		}
+	}
+}
+
+// move notes where an input stands now. The caller holds mu.
+func (t *tracker) move(id int64, was, now mark) {
+	if was == now {
+		return
+	}
+	t.inputs[id] = now
+	t.counts[was]--
+	t.counts[now]++
+	if was == open {
+		t.closed[now]++
+	} else {
+		t.closed[was]--
+	}
+	if t.counts[open] == 0 {
+		select {
+		case t.quiet <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// settle notes what the ledger says about an input that somebody else may have worked.
+func (t *tracker) settle(it ledger.Item) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := t.inputs[it.ID]
+	m := markOf(it.State, it.Outcome)
+	if recurs(it) {
+		m = done
+	}
+	if was == open && m != open {
+		t.move(it.ID, was, m)
+		if m == dead || m == doubt {
+			t.failures.Add(it.ID, it.Key, it.Code, it.Error)
+		}
+	}
+}
+
+// recurs says whether an item waits for its next period only, this one being done.
+func recurs(it ledger.Item) bool {
+	return it.Every != "" && it.State == ledger.StateWaiting && it.Outcome.Completed()
+}
+
+// opens are the ids of the inputs that have not ended, in order.
+func (t *tracker) opens() []int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ids := make([]int64, 0, t.counts[open])
+	for id, m := range t.inputs {
+		if m == open {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// standing of the inputs: how many there are, how many are open, and when something last happened.
+func (t *tracker) standing() (total, left int64, changed time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return int64(len(t.inputs)), t.counts[open], t.changed
+}
+
+func markOf(s ledger.State, o ledger.Outcome) mark {
+	switch s {
+	case ledger.StateDone:
+		if o == ledger.OutcomeSkipped {
+			return skipped
+		}
+		return done
+	case ledger.StateDead:
+		return dead
+	case ledger.StateDoubt:
+		return doubt
+	case ledger.StateCancelled:
+		return cancelled
+	}
+	return open
+}

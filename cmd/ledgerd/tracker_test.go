@@ -1,0 +1,86 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+func event(id int64, recorded ledger.Outcome, state ledger.State) worker.Event {
+	return worker.Event{Lease: &ledger.Lease{Item: ledger.Item{ID: id, Key: "k"}}, Recorded: recorded, State: state,
+		Result: ledger.Result{Outcome: recorded, Code: "c", Error: "e"}}
+}
+
+// TestTracker: inputs are told from other items, also those that end while the call that adds
+// them is still under way.
+func TestTracker(t *testing.T) {
+	k := newTracker()
+	var rows []int64
+	k.row = func(e worker.Event) { rows = append(rows, e.Lease.ID) }
+	k.observe(event(90, ledger.OutcomeDone, ledger.StateDone)) // of an earlier run
+	k.beginAdd()
+	k.observe(event(1, ledger.OutcomeDone, ledger.StateDone))
+	k.observe(event(91, ledger.OutcomeFailed, ledger.StateWaiting))
+	k.endAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictAdded, State: ledger.StateReady}, {ID: 2, Verdict: ledger.VerdictAdded, State: ledger.StateReady},
+		{ID: 3, Verdict: ledger.VerdictKnown, State: ledger.StateDone}, {ID: 4, Verdict: ledger.VerdictKnown, State: ledger.StateDoubt},
+		{ID: 5, Verdict: ledger.VerdictReopened, State: ledger.StateReady}, {ID: 2, Verdict: ledger.VerdictKnown, State: ledger.StateReady},
+		{ID: 6, Verdict: ledger.VerdictKnown, State: ledger.StateWaiting}})
+	k.observe(event(2, ledger.OutcomeFailed, ledger.StateWaiting))
+	if diff := cmp.Diff([]int64{2, 5, 6}, k.opens()); diff != "" {
+		t.Error(diff)
+	}
+	k.observe(event(2, ledger.OutcomeFailed, ledger.StateDead))
+	k.observe(event(5, ledger.OutcomeSkipped, ledger.StateDone))
+	lost := event(6, "", "")
+	k.observe(lost)
+	select {
+	case <-k.quiet:
+		t.Error("quiet though an input is open")
+	default:
+	}
+	k.settle(ledger.Item{ID: 6, Key: "k", State: ledger.StateCancelled, Outcome: ledger.OutcomeCancelled}) // by somebody else
+	select {
+	case <-k.quiet:
+	default:
+		t.Error("not quiet though no input is open")
+	}
+	if diff := cmp.Diff([]int64{1, 2, 5}, rows); diff != "" {
+		t.Errorf("rows: %s", diff)
+	}
+	if want := [...]int64{open: 0, done: 2, skipped: 1, dead: 1, doubt: 1, cancelled: 1}; k.counts != want {
+		t.Errorf("inputs %v, want %v", k.counts, want)
+	}
+	if want := [...]int64{open: 0, done: 1, skipped: 1, dead: 1, doubt: 0, cancelled: 1}; k.closed != want {
+		t.Errorf("ended here %v, want %v", k.closed, want)
+	}
+	if k.others.done != 1 || k.others.failed != 1 {
+		t.Errorf("others %+v", k.others)
+	}
+	if f := k.failures.List(); len(f) != 1 || f[0].Count != 1 || f[0].Examples[0].ID != 2 {
+		t.Errorf("failures %+v", f)
+	}
+	if diff := cmp.Diff([]int64{4}, k.doubts); diff != "" {
+		t.Error(diff)
+	}
+	if k.verdicts[ledger.VerdictKnown] != 4 {
+		t.Errorf("verdicts %v", k.verdicts)
+	}
+}
+
+// TestTrackerReopened: an input that is worked once more, because it changed while it was
+// worked, is open again until it ends.
+func TestTrackerReopened(t *testing.T) {
+	k := newTracker()
+	k.endAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictAdded, State: ledger.StateReady}})
+	k.observe(event(1, ledger.OutcomeDone, ledger.StateReady)) // changed meanwhile: the next round
+	if got := k.opens(); len(got) != 1 {
+		t.Errorf("open: %v", got)
+	}
+	k.observe(event(1, ledger.OutcomeDone, ledger.StateDone))
+	if k.counts[done] != 1 || k.closed[done] != 1 || len(k.opens()) != 0 {
+		t.Errorf("counts %v, closed %v", k.counts, k.closed)
+	}
+}

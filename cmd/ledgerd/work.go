@@ -1,0 +1,395 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+// workFlags are the flags of work.
+type workFlags struct {
+	kinds       []string
+	dirs        pluginDirs
+	with        []string
+	drain       bool
+	wait        duration
+	maxDuration duration
+	maxItems    int
+	shard       shard
+	lease       duration
+	concurrency int
+	grace       duration
+}
+
+func (a *app) workCommand() *cobra.Command {
+	var w workFlags
+	cmd := &cobra.Command{
+		Use: "work", Short: "Work what is in the ledger, with as many others as you like", GroupID: groupWork, Args: arguments(0, 0),
+		Long: `Works items of the ledger, by default of every kind whose plugin is known here; kinds that come
+later are taken up as well. Any number of processes may do so at once, on one machine or on many.
+With --drain it ends when nothing is left to do now.
+
+The summary with -o json: {"type":"summary","outcomes":{"done":…,"failed":…},"dead","doubt","ready",
+"waiting","held","next_due","seconds","per_second","exit"}. Exit 3 if something is dead or in
+doubt by what this call did, or left.`,
+		Example: "  ledgerd work\n  ledgerd work --drain --max-duration 14m        from cron, every 15 minutes",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.work(cmd.Context(), w)
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&w.kinds, "kind", nil, "only these kinds")
+	w.dirs.define(f)
+	f.StringArrayVar(&w.with, "with", nil, "NAME=VALUE of the plugin's config; with one --kind")
+	f.BoolVar(&w.drain, "drain", false, "end when nothing is left to do now")
+	f.Var(&w.wait, "wait", "with --drain: how long to wait for what is due later")
+	f.Var(&w.maxDuration, "max-duration", "stop claiming after this time")
+	f.IntVar(&w.maxItems, "max-items", 0, "end after so many items (0: no limit)")
+	f.Var(&w.shard, "shard", "work only part i of n, from 0")
+	w.lease.Duration = time.Minute
+	f.Var(&w.lease, "lease", "how long an item stays with a worker that is not heard of, 5s to 24h")
+	f.IntVarP(&w.concurrency, "concurrency", "j", 0, "items at a time, of each kind (0: as the plugin says)")
+	w.grace.Duration = 30 * time.Second
+	f.Var(&w.grace, "grace", "how long what runs may go on once it is to stop")
+	for _, name := range []string{"lease", "concurrency", "grace"} {
+		fromEnv(f, name)
+	}
+	return cmd
+}
+
+// workSummary is what work ends with.
+type workSummary struct {
+	Type      string                   `json:"type"`
+	Outcomes  map[ledger.Outcome]int64 `json:"outcomes"`
+	Dead      int64                    `json:"dead"`
+	Doubt     int64                    `json:"doubt"`
+	Ready     int64                    `json:"ready"`
+	Waiting   int64                    `json:"waiting"`
+	Held      int64                    `json:"held"`
+	NextDue   report.Time              `json:"next_due"`
+	Seconds   float64                  `json:"seconds"`
+	PerSecond float64                  `json:"per_second"`
+	Exit      int                      `json:"exit"`
+}
+
+// crew is one call of work: the workers that it has started, one per set of kinds.
+type crew struct {
+	app    *app
+	flags  workFlags
+	ledger *opened
+	agent  string
+
+	mu       sync.Mutex
+	hosts    map[string]host // by kind
+	workers  []*worker.Worker
+	outcomes map[ledger.Outcome]int64
+	dead     int64
+	doubt    int64
+	failed   int64
+}
+
+func (a *app) work(ctx context.Context, flags workFlags) error {
+	if len(flags.with) > 0 && len(flags.kinds) != 1 {
+		return usage("bad_flag", "one --kind, and its settings; another kind is worked by another process", "--with goes with one --kind")
+	}
+	l, err := a.create(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	c := &crew{app: a, flags: flags, ledger: l, hosts: map[string]host{}, outcomes: map[ledger.Outcome]int64{}}
+	defer c.close()
+	began := time.Now()
+	if flags.maxDuration.Duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, flags.maxDuration.Duration)
+		defer cancel()
+	}
+	handlers, err := c.takeUp(ctx)
+	if err != nil {
+		return err
+	}
+	if len(handlers) == 0 && flags.drain {
+		return c.report(worker.Report{}, began)
+	}
+	p := a.startProgress(c.progress)
+	rep, err := c.run(ctx, handlers)
+	p.stop()
+	if err != nil {
+		return err
+	}
+	return c.report(rep, began)
+}
+
+// takeUp finds the kinds to work that are not worked yet, starts their plugins and gives their handlers.
+func (c *crew) takeUp(ctx context.Context) (map[string]worker.Handler, error) {
+	names := c.flags.kinds
+	if len(names) == 0 {
+		kinds, err := c.ledger.Kinds(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range kinds {
+			names = append(names, k.Name)
+		}
+	}
+	handlers := map[string]worker.Handler{}
+	for _, name := range names {
+		if c.hosts[name] != nil {
+			continue
+		}
+		h, err := c.takeUpKind(ctx, name)
+		switch {
+		case err != nil && (len(c.flags.kinds) > 0 || ctx.Err() != nil):
+			return nil, err
+		case err != nil:
+			c.app.logger().Warn("kind is not worked here", "kind", name, "error", explain(err).message)
+		case h != nil:
+			handlers[name] = h
+		}
+	}
+	return handlers, nil
+}
+
+// takeUpKind gives the host of a kind's plugin; nil if it was not asked for by name and nobody
+// here can work it.
+func (c *crew) takeUpKind(ctx context.Context, name string) (host, error) {
+	a, named := c.app, len(c.flags.kinds) > 0
+	k, err := a.resolve(ctx, c.ledger.Ledger, name, "", c.flags.dirs)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case k.plugin == nil && !named:
+		return nil, nil
+	case k.plugin == nil:
+		return nil, usage("no_plugin", "plugins: ledgerd plugin ls", "kind %q has no plugin here: it is worked by people, or elsewhere", name)
+	}
+	h, err := a.startPlugin(ctx, k, c.flags.with, c.flags.concurrency)
+	if err != nil {
+		return nil, err
+	}
+	if err = k.introduce(ctx, c.ledger.Ledger); err == nil {
+		err = defineKind(ctx, c.ledger.Ledger, name, h.Definition(), c.flags.with)
+	}
+	if err != nil {
+		h.Close()
+		return nil, err
+	}
+	c.mu.Lock()
+	c.hosts[name] = h
+	c.mu.Unlock()
+	return h, nil
+}
+
+// defineKind states with which plugin and settings a kind is worked from now on.
+func defineKind(ctx context.Context, l *ledger.Ledger, name, definition string, with []string) error {
+	err := l.Define(ctx, process(), name, definition)
+	conflict, ok := errors.AsType[*ledger.DefinitionError](err)
+	if !ok {
+		return err
+	}
+	who := ""
+	if conflict.Agent != "" {
+		who = fmt.Sprintf(" by %s since %s", conflict.Agent, conflict.Since.Local().Format("15:04"))
+	}
+	settings := ""
+	for _, w := range with {
+		settings += " --with " + w
+	}
+	plugin, _, _ := cutDefinition(definition)
+	return usage("other_settings", fmt.Sprintf("give this work a name of its own: ledgerd run OTHER-NAME --plugin %s%s INPUT…", plugin, settings),
+		"kind %q is worked with other settings%s (%s, not %s); %s left", name, who, conflict.Have, definition, plural(conflict.Unfinished, "item"))
+}
+
+// newKindsEvery is how often work looks for kinds that have come to the ledger.
+const newKindsEvery = 2 * time.Second
+
+// run works until everything is done, or ctx ends.
+func (c *crew) run(ctx context.Context, handlers map[string]worker.Handler) (worker.Report, error) {
+	if c.flags.drain {
+		w, err := c.hire(handlers)
+		if err != nil {
+			return worker.Report{}, err
+		}
+		defer c.watchSignals(ctx)()
+		return w.Drain(ctx, c.flags.wait.Duration)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer c.watchSignals(ctx)()
+	ended := make(chan error)
+	running := 0
+	start := func(handlers map[string]worker.Handler) error {
+		if len(handlers) == 0 {
+			return nil
+		}
+		w, err := c.hire(handlers)
+		if err == nil {
+			running++
+			go func() { ended <- w.Run(ctx) }()
+		}
+		return err
+	}
+	failed := start(handlers)
+	look := time.NewTicker(newKindsEvery)
+	defer look.Stop()
+	for failed == nil && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case failed = <-ended: // nothing to be done any more, or --max-items
+			running--
+			stop()
+		case <-look.C:
+			if len(c.flags.kinds) > 0 || c.flags.maxItems > 0 {
+				continue
+			}
+			handlers, err := c.takeUp(ctx)
+			if err == nil {
+				failed = start(handlers)
+			} else if ctx.Err() == nil && !errors.Is(err, ledger.ErrUnavailable) {
+				failed = err
+			}
+		}
+	}
+	stop()
+	for ; running > 0; running-- {
+		failed = errors.Join(failed, <-ended)
+	}
+	return worker.Report{}, failed
+}
+
+// hire makes a worker for these kinds.
+func (c *crew) hire(handlers map[string]worker.Handler) (*worker.Worker, error) {
+	kinds := map[string]worker.KindConfig{}
+	for name := range handlers {
+		kinds[name] = worker.KindConfig{Definition: c.hosts[name].Definition()}
+	}
+	f := c.flags
+	w, err := worker.New(worker.Config{Ledger: c.ledger.Ledger, Handlers: handlers, Agent: agentName(), Version: programVersion(),
+		Concurrency: f.concurrency, Kinds: kinds, Lease: f.lease.Duration, Shard: f.shard.Shard, MaxItems: f.maxItems, Grace: max(f.grace.Duration, time.Millisecond),
+		Logger: c.app.logger(), Observe: c.observe})
+	if err != nil {
+		return nil, policyError(err)
+	}
+	c.mu.Lock()
+	c.workers = append(c.workers, w)
+	c.mu.Unlock()
+	return w, nil
+}
+
+// watchSignals says what a signal does, and makes the second one end the grace.
+func (c *crew) watchSignals(ctx context.Context) (stop func()) {
+	ended := make(chan struct{})
+	go func() {
+		select {
+		case <-c.app.soft.Done():
+			if c.app.got.Load() == int32(syscall.SIGINT) && !c.app.quiet {
+				fmt.Fprintln(c.app.stderr, "finishing what runs; once more to stop now")
+			}
+		case <-ended:
+			return
+		}
+		select {
+		case <-c.app.hard.Done():
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			for _, w := range c.workers {
+				w.StopNow()
+			}
+		case <-ended:
+		}
+	}()
+	return func() { close(ended) }
+}
+
+func (c *crew) observe(e worker.Event) {
+	if !e.Accepted() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.outcomes[e.Recorded]++
+	switch {
+	case e.State == ledger.StateDead:
+		c.dead++
+	case e.State == ledger.StateDoubt:
+		c.doubt++
+	}
+	if e.Recorded == ledger.OutcomeFailed {
+		c.failed++
+	}
+}
+
+func (c *crew) progress() progress {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := progress{Done: c.outcomes[ledger.OutcomeDone] + c.outcomes[ledger.OutcomeSkipped], Failed: c.dead + c.doubt, Failing: c.failed}
+	for _, n := range c.outcomes {
+		p.attempts += n
+	}
+	p.Ended = p.Done + p.Failed
+	return p
+}
+
+func (c *crew) close() {
+	for _, h := range c.hosts {
+		h.Close()
+	}
+}
+
+// report says what this call did and what is left.
+func (c *crew) report(rep worker.Report, began time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.app
+	s := workSummary{Type: "summary", Outcomes: c.outcomes, Dead: c.dead, Doubt: c.doubt, Ready: rep.Ready, Waiting: rep.Waiting, Held: rep.Held,
+		NextDue: report.Time(rep.NextDue), Seconds: max(0.001, time.Since(began).Round(time.Millisecond).Seconds())}
+	var attempts int64
+	for _, n := range c.outcomes {
+		attempts += n
+	}
+	s.PerSecond = float64(int64(10*float64(attempts)/s.Seconds)) / 10
+	switch sig := a.got.Load(); {
+	case sig != 0:
+		s.Exit = 128 + int(sig)
+	case s.Dead+s.Doubt+s.Ready+s.Waiting+s.Held > 0:
+		s.Exit = exitUnfinished
+	case attempts == 0 && a.errorOnEmpty:
+		s.Exit = exitEmpty
+	}
+	var line string
+	for _, o := range slices.Sorted(maps.Keys(c.outcomes)) {
+		line += fmt.Sprintf("%s %s   ", o, report.Count(c.outcomes[o]))
+	}
+	for _, part := range []struct {
+		name string
+		n    int64
+	}{{"dead", s.Dead}, {"doubt", s.Doubt}, {"left ready", s.Ready}, {"left waiting", s.Waiting}, {"held by others", s.Held}} {
+		if part.n > 0 {
+			line += fmt.Sprintf("%s %s   ", part.name, report.Count(part.n))
+		}
+	}
+	line += seconds(time.Since(began))
+	if attempts == 0 {
+		line = "nothing to do   " + line
+	}
+	if s.Exit != exitOK {
+		line += fmt.Sprintf("    exit %d", s.Exit)
+	}
+	if err := a.one(s, line); err != nil || s.Exit == exitOK {
+		return err
+	}
+	return status(s.Exit)
+}
