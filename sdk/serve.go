@@ -2,11 +2,11 @@ package sdk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -31,7 +31,6 @@ func Serve(p *Plugin) {
 	}
 	life := &life{server: newServer(p), stderr: os.Stderr}
 	go life.watchStdin()
-	go life.watchSignals()
 	plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig:  plugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
 		VersionedPlugins: map[int]plugin.PluginSet{wire.Version: {wire.Service: service{life: life}}},
@@ -62,7 +61,7 @@ func (s service) GRPCServer(_ *plugin.GRPCBroker, g *grpc.Server) error {
 }
 
 func (s service) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn) (any, error) {
-	return nil, fmt.Errorf("a plugin is no client")
+	return nil, errors.New("a plugin is no client")
 }
 
 func (l *life) newGRPC(opts []grpc.ServerOption) *grpc.Server {
@@ -75,18 +74,22 @@ func (l *life) newGRPC(opts []grpc.ServerOption) *grpc.Server {
 	return l.grpc
 }
 
-// begin runs once go-plugin is through with the handshake. It takes back os.Stdout and
+// handshakeVariables are go-plugin's and ours.
+var handshakeVariables = []string{
+	wire.CookieKey, "PLUGIN_PROTOCOL_VERSIONS", "PLUGIN_CLIENT_CERT", "PLUGIN_MIN_PORT", "PLUGIN_MAX_PORT",
+	"PLUGIN_UNIX_SOCKET_DIR", "PLUGIN_UNIX_SOCKET_GROUP", "PLUGIN_MULTIPLEX_GRPC",
+}
+
+// begin runs once, when go-plugin is through with the handshake. It takes back os.Stdout and
 // os.Stderr, which go-plugin sends over the connection: a process that dies would lose its
 // last words. Both lead to the real stderr; the real stdout is not ours. And it forgets the
 // handshake's variables: a program that the plugin starts, perhaps ledgerd, is no plugin.
 func (l *life) begin() {
 	os.Stdout, os.Stderr = l.stderr, l.stderr
-	for _, entry := range os.Environ() {
-		name, _, _ := strings.Cut(entry, "=")
-		if name == wire.CookieKey || strings.HasPrefix(name, "PLUGIN_") {
-			_ = os.Unsetenv(name) // a name that is there is a good one
-		}
+	for _, name := range handshakeVariables {
+		_ = os.Unsetenv(name) // fails for impossible names only
 	}
+	go l.watchSignals()
 }
 
 // Bounds of the end.
@@ -103,8 +106,8 @@ func (l *life) watchStdin() {
 	l.exit(1)
 }
 
-// watchSignals takes SIGTERM (SIGINT is go-plugin's, which ignores it). At SIGTERM, which a service manager may send to everybody at once, what was begun is
-// finished and the rest is handed back.
+// watchSignals takes SIGTERM (SIGINT is go-plugin's, which ignores it). A service manager may
+// send it to everybody at once: what was begun is finished, the rest is handed back.
 func (l *life) watchSignals() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)

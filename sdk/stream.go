@@ -132,8 +132,10 @@ func (s *session) take(items []*wire.Item) {
 		s.handBack(items)
 		return
 	}
-	if s.head == len(s.queue) {
-		s.queue, s.head = s.queue[:0], 0
+	if s.head >= len(s.queue)/2 { // or it would grow for ever
+		n := copy(s.queue, s.queue[s.head:])
+		clear(s.queue[n:])
+		s.queue, s.head = s.queue[:n], 0
 	}
 	s.queue = append(s.queue, items...)
 	if len(items) == 1 {

@@ -85,6 +85,7 @@ func start(ctx context.Context, spec *Spec) (*Proc, error) {
 		if proc.number() > 0 {
 			<-proc.exited
 		}
+		proc.close()
 		p.release()
 		log.close()
 		return nil, err
@@ -149,6 +150,10 @@ func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, err error) erro
 	if p.os.number() == 0 {
 		return explainStart(spec.Path, err)
 	}
+	if bad := p.os.handshake(); bad != nil {
+		bad.Stderr = p.os.tail.last(5)
+		return bad
+	}
 	if bounded.Err() == nil {
 		// Perhaps the process has just ended, and its end says more.
 		select {
@@ -158,9 +163,7 @@ func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, err error) erro
 	}
 	se := &StartError{Step: StepHandshake, Err: err}
 	ended := p.os.ended()
-	switch bad := p.os.handshake(); {
-	case bad != nil:
-		*se = *bad
+	switch {
 	case ctx.Err() != nil:
 		se.Problem, se.Err = "the start was given up", context.Cause(ctx)
 	case bounded.Err() != nil:
