@@ -95,6 +95,7 @@ type actorConfig struct {
 	Patience time.Duration `json:"patience" default:"1m"`
 	Token    string        `json:"token" secret:"true"`
 	Broken   bool          `json:"broken"`
+	DieLate  bool          `json:"die_late"`
 }
 
 func (c *actorConfig) Validate() error {
@@ -111,6 +112,9 @@ func (c *actorConfig) Open(context.Context) error {
 
 func (c *actorConfig) Close() error {
 	fmt.Fprintln(os.Stderr, "closed")
+	if c.DieLate {
+		os.Exit(5)
+	}
 	return nil
 }
 

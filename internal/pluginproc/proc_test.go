@@ -142,6 +142,15 @@ func TestTerminated(t *testing.T) {
 	}
 }
 
+// Also while it is being stopped a plugin may die by itself; that is a crash like any other.
+func TestDiesWhileStopping(t *testing.T) {
+	h := start(t, self(t, "actor"), `{"die_late":true}`)
+	h.Stop(t.Context(), time.Second)
+	if c := h.crash(); c.Code != 5 {
+		t.Error(c)
+	}
+}
+
 func TestHang(t *testing.T) {
 	h := start(t, self(t, "actor"), `{}`)
 	h.send(1, "hang")

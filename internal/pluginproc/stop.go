@@ -5,6 +5,9 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -30,13 +33,16 @@ func (p *Proc) Stop(ctx context.Context, grace time.Duration) (unfinished []int6
 	drain, cancel := context.WithTimeout(ctx, grace+drainSlack)
 	defer cancel()
 	res, err := p.rpc.Drain(drain, &wire.DrainRequest{GraceMs: grace.Milliseconds()})
-	if err == nil {
+	switch {
+	case err == nil:
 		if stream != nil {
 			stream.Close()
 			p.wait(drain, stream.Ended(), drainSlack)
 		}
 		go p.client.Kill() // asks it to leave; blocks for ever if it is frozen, until we kill it
 		p.wait(ctx, p.done, exitWait)
+	case status.Code(err) == codes.Unavailable:
+		p.wait(ctx, p.done, exitRead) // it is dying by itself, most likely: that is to be seen
 	}
 	if !p.wait(ctx, p.done, 0) {
 		p.signal(syscall.SIGTERM)
