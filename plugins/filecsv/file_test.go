@@ -204,6 +204,9 @@ func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
 	s := sorter{limit: 10}
+	if err := s.add(ctx, triple{1}); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.each(ctx, func(triple) error { return nil }); err != why {
 		t.Errorf("sorting: %v", err)
 	}

@@ -165,7 +165,7 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 	for i := range s.uniques {
 		u := &s.uniques[i]
 		if v := trim(fields[u.column]); !s.rules.isNull(v) {
-			if err := u.add(digest(v, line)); err != nil {
+			if err := u.add(s.ctx, digest(v, line)); err != nil {
 				return err
 			}
 		}
@@ -202,7 +202,7 @@ func (s *scanner) duplicates() error {
 				first = t
 				return nil
 			}
-			return found.add(triple{t[2], uint64(s.uniques[i].column), first[2]})
+			return found.add(s.ctx, triple{t[2], uint64(s.uniques[i].column), first[2]})
 		})
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package filecsv
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -17,7 +18,14 @@ const spillRows = 5_000_000
 // triple is 24 bytes to be sorted.
 type triple [3]uint64
 
-func (a triple) compare(b triple) int { return slices.Compare(a[:], b[:]) }
+func (a triple) compare(b triple) int {
+	for i := range a {
+		if a[i] != b[i] {
+			return cmp.Compare(a[i], b[i])
+		}
+	}
+	return 0
+}
 
 // digest is the triple of a value of a unique column: half of its SHA-256, and its line.
 //
@@ -29,52 +37,89 @@ func digest(v []byte, line int64) triple {
 	return triple{binary.BigEndian.Uint64(h[:]), binary.BigEndian.Uint64(h[8:]), uint64(line)}
 }
 
-// sorter sorts triples. When limit of them are in memory they go, sorted, to a temporary file.
+// sorter sorts triples. They are collected in parts, because one slice that grows takes twice
+// the memory. When there are limit of them they go, sorted, to a temporary file.
 type sorter struct {
-	limit  int
-	memory []triple
-	file   *os.File // without a name, so that nothing is left behind
-	ends   []int64  // where the sorted runs in file end
+	limit int
+	parts [][]triple // all but the last are full and sorted
+	free  [][]triple // parts not in use
+	file  *os.File   // without a name, so that nothing is left behind
+	ends  []int64    // where the sorted runs in file end
 }
 
-func (s *sorter) add(t triple) error {
-	if len(s.memory) == s.limit {
-		if err := s.spill(); err != nil {
-			return tryAgain("temp_file", "unique: the temporary file: %v", err)
+// partsInMemory is how many full parts reach the limit.
+const partsInMemory = 16
+
+func (s *sorter) add(ctx context.Context, t triple) error {
+	size := max(1, s.limit/partsInMemory)
+	n := len(s.parts)
+	if n == 0 || len(s.parts[n-1]) == size {
+		if n == partsInMemory {
+			if err := s.spill(ctx); err != nil {
+				return err
+			}
+		} else if n > 0 {
+			slices.SortFunc(s.parts[n-1], triple.compare)
 		}
+		s.parts = append(s.parts, s.newPart(size))
 	}
-	s.memory = append(s.memory, t)
+	last := &s.parts[len(s.parts)-1]
+	*last = append(*last, t)
 	return nil
 }
 
-// spill appends the memory to the file, sorted.
-func (s *sorter) spill() error {
+// newPart returns memory for a part: of one that went to the file, or new, all at once unless
+// it is the first, which may stay small.
+func (s *sorter) newPart(size int) []triple {
+	if n := len(s.free); n > 0 {
+		part := s.free[n-1]
+		s.free = s.free[:n-1]
+		return part[:0]
+	}
+	if len(s.parts) == 0 {
+		return nil
+	}
+	return make([]triple, 0, size)
+}
+
+// spill appends what is in memory to the file, sorted.
+func (s *sorter) spill(ctx context.Context) error {
 	if s.file == nil {
 		f, err := os.CreateTemp("", "ledgerd-filecsv-*")
 		if err != nil {
-			return err
+			return spillError(err)
 		}
 		s.file = f
 		if err := os.Remove(f.Name()); err != nil {
-			return err
+			return spillError(err)
 		}
 	}
-	slices.SortFunc(s.memory, triple.compare)
 	w := bufio.NewWriterSize(s.file, 1<<20)
-	for _, t := range s.memory {
+	err := merge(ctx, s.inMemory(), func(t triple) error {
 		b := w.AvailableBuffer()
 		for _, n := range t {
 			b = binary.BigEndian.AppendUint64(b, n)
 		}
 		w.Write(b) // Flush reports the error
-	}
-	if err := w.Flush(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return err
 	}
+	if err := w.Flush(); err != nil {
+		return spillError(err)
+	}
 	end, err := s.file.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return spillError(err)
+	}
 	s.ends = append(s.ends, end)
-	s.memory = s.memory[:0]
-	return err
+	s.parts, s.free = nil, s.parts
+	return nil
+}
+
+func spillError(err error) error {
+	return tryAgain("temp_file", "unique: the temporary file: %v", err)
 }
 
 // close gives the memory and the file back.
@@ -82,41 +127,61 @@ func (s *sorter) close() {
 	if s.file != nil {
 		s.file.Close()
 	}
-	s.memory, s.file = nil, nil
+	s.parts, s.free, s.file = nil, nil, nil
+}
+
+// inMemory sorts the last part and returns all.
+func (s *sorter) inMemory() []run {
+	var runs []run
+	for i, part := range s.parts {
+		if i == len(s.parts)-1 {
+			slices.SortFunc(part, triple.compare)
+		}
+		runs = append(runs, run{next: fromMemory(part)})
+	}
+	return runs
 }
 
 // each calls f with all triples in order. Nothing can be added afterwards.
 func (s *sorter) each(ctx context.Context, f func(triple) error) error {
-	slices.SortFunc(s.memory, triple.compare)
-	runs := []run{{next: fromMemory(s.memory)}}
+	runs := s.inMemory()
 	start := int64(0)
 	for _, end := range s.ends {
 		runs = append(runs, run{next: fromFile(io.NewSectionReader(s.file, start, end-start))})
 		start = end
 	}
+	return merge(ctx, runs, f)
+}
+
+// merge calls f with the triples of all runs in order.
+func merge(ctx context.Context, runs []run, f func(triple) error) error {
 	for i := range runs {
 		if err := runs[i].advance(); err != nil {
 			return err
 		}
 	}
+	runs = slices.DeleteFunc(runs, func(r run) bool { return r.ended })
 	for n := 0; ; n++ {
 		if n%(1<<16) == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		least := &runs[0]
-		for i := range runs {
-			if r := &runs[i]; !r.ended && (least.ended || r.head.compare(least.head) < 0) {
-				least = r
-			}
-		}
-		if least.ended {
+		if len(runs) == 0 {
 			return nil
 		}
-		if err := f(least.head); err != nil {
+		least := 0
+		for i := range runs {
+			if runs[i].head.compare(runs[least].head) < 0 {
+				least = i
+			}
+		}
+		if err := f(runs[least].head); err != nil {
 			return err
 		}
-		if err := least.advance(); err != nil {
+		if err := runs[least].advance(); err != nil {
 			return err
+		}
+		if runs[least].ended {
+			runs = slices.Delete(runs, least, least+1)
 		}
 	}
 }
@@ -147,11 +212,10 @@ func fromMemory(all []triple) func() (triple, error) {
 }
 
 func fromFile(file io.Reader) func() (triple, error) {
-	in := bufio.NewReaderSize(file, 64<<10)
+	in, b := bufio.NewReaderSize(file, 64<<10), make([]byte, 24)
 	return func() (t triple, err error) {
-		var b [24]byte
-		if _, err = io.ReadFull(in, b[:]); err != nil && err != io.EOF {
-			err = tryAgain("temp_file", "unique: the temporary file: %v", err)
+		if _, err = io.ReadFull(in, b); err != nil && err != io.EOF {
+			err = spillError(err)
 		}
 		for i := range t {
 			t[i] = binary.BigEndian.Uint64(b[8*i:])
