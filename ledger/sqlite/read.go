@@ -154,8 +154,9 @@ func standing(s session, kind string, now time.Time) (ledger.Standing, error) {
 }
 
 // Counts implements ledger.Store.
-func (s *Store) Counts(ctx context.Context, since time.Time) (all []ledger.Counts, err error) {
-	err = s.read(ctx, true, func(r session) error {
+func (s *Store) Counts(ctx context.Context, since time.Time) ([]ledger.Counts, error) {
+	all := []ledger.Counts{}
+	err := s.read(ctx, true, func(r session) error {
 		return r.query(`SELECT k.kind,
  (SELECT count(*) FROM ledger_backlog WHERE state = 0 AND kind = k.kind AND due_at > ?1),
  (SELECT count(*) FROM ledger_backlog WHERE state = 0 AND kind = k.kind AND due_at <= ?1) + (SELECT count(*) FROM ledger_backlog WHERE state = 1 AND kind = k.kind),

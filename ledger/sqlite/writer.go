@@ -127,8 +127,8 @@ func (w *writer) collect() {
 	w.pending = append(w.pending, w.queue...)
 	clear(w.queue)
 	w.queue = w.queue[:0]
-	w.mu.Unlock()
 	w.pending = slices.DeleteFunc(w.pending, func(t *turn) bool { return t.phase.Load() == dropped })
+	w.mu.Unlock()
 }
 
 // refuse answers the turns that will not come.
@@ -185,6 +185,9 @@ func (w *writer) tick() {
 	}
 	for _, t := range done {
 		t.wake <- err
+	}
+	for _, t := range w.pending { // nobody is passed over twice
+		t.late = false
 	}
 }
 

@@ -1,0 +1,100 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+)
+
+const batch = 500
+
+func benchLedger(b *testing.B) *ledger.Ledger {
+	s, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "ledger.db"), sqlite.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	l := ledger.New(s, ledger.Options{})
+	b.Cleanup(func() { l.Close() })
+	return l
+}
+
+// benchItems are like files of an inbox, with a payload of 40 bytes.
+func benchItems(from, n int) []ledger.NewItem {
+	items := make([]ledger.NewItem, n)
+	for i := range items {
+		items[i] = ledger.NewItem{Kind: "noop", Key: fmt.Sprintf("/data/in/2026/11/20/users-%08d.csv", from+i), Payload: []byte(`{"delimiter":";","encoding":"iso-8859-1"}`)}
+	}
+	return items
+}
+
+func fillWith(b *testing.B, l *ledger.Ledger, n int) {
+	for i := 0; i < n; i += 5000 {
+		if _, err := l.Add(b.Context(), benchItems(i, min(5000, n-i))...); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkAdd adds items in batches of 5,000; an operation is one item.
+func BenchmarkAdd(b *testing.B) {
+	for _, again := range []bool{false, true} {
+		b.Run(map[bool]string{false: "new", true: "known"}[again], func(b *testing.B) {
+			l := benchLedger(b)
+			if again {
+				fillWith(b, l, b.N)
+			}
+			b.ResetTimer()
+			fillWith(b, l, b.N)
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "items/s")
+		})
+	}
+}
+
+// BenchmarkDrain claims and completes in batches of 500; an operation is one item.
+func BenchmarkDrain(b *testing.B) {
+	for name, result := range map[string]ledger.Result{"plain": {Outcome: ledger.OutcomeDone, Worker: "noop@1.0.0+0123456789ab"}, "output": ledger.Done([]byte(`{"rows":1}`)), "failed": ledger.Permanent(fmt.Errorf("broken"))} {
+		b.Run(name, func(b *testing.B) {
+			l := benchLedger(b)
+			fillWith(b, l, b.N)
+			b.ResetTimer()
+			drain(b, l, result)
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "items/s")
+		})
+	}
+}
+
+func drain(b *testing.B, l *ledger.Ledger, result ledger.Result) (n int) {
+	for {
+		leases, err := l.Claim(b.Context(), ledger.Claim{Kind: "noop", Agent: "bench", Limit: batch})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if len(leases) == 0 {
+			return n
+		}
+		endings := make([]ledger.Ending, len(leases))
+		for i, ls := range leases {
+			endings[i] = ledger.Ending{Lease: ls, Result: result}
+		}
+		for _, err := range l.Finish(b.Context(), endings...) {
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		n += len(leases)
+	}
+}
+
+// BenchmarkOne adds, claims and completes a single item.
+func BenchmarkOne(b *testing.B) {
+	l := benchLedger(b)
+	for i := 0; b.Loop(); i++ {
+		if _, err := l.Add(b.Context(), benchItems(i, 1)...); err != nil {
+			b.Fatal(err)
+		}
+		drain(b, l, ledger.Done(nil))
+	}
+}

@@ -1,0 +1,346 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+	"github.com/ledgerd/ledgerd/schema"
+)
+
+// database opens the file beside the ledger, with the driver that the ledger uses.
+func database(t testing.TB, path string) *sql.DB {
+	t.Helper()
+	db, err := openDatabase(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func openDatabase(path string) (*sql.DB, error) {
+	return sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
+}
+
+func run(t testing.TB, db *sql.DB, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		if _, err := db.ExecContext(t.Context(), s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+func value[T any](t testing.TB, db *sql.DB, query string) (v T) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), query).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+func TestOpenCreates(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "folder", "a b?#%.db")
+	mustOpen(t, path, sqlite.Options{})
+	for p, want := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700 | os.ModeDir, filepath.Dir(filepath.Dir(path)): 0o700 | os.ModeDir} {
+		info, err := os.Stat(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode() != want {
+			t.Errorf("%s has mode %v, want %v", p, info.Mode(), want)
+		}
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if diff := cmp.Diff([]string{"a b?#%.db", "a b?#%.db-shm", "a b?#%.db-wal"}, names); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	have, want, err := sqlite.Status(t.Context(), path)
+	if err != nil || have != schema.Version || want != schema.Version {
+		t.Errorf("status %d, %d, %v", have, want, err)
+	}
+}
+
+func TestOpenRelativeAndLinked(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.Mkdir("real", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l := ledger.New(mustOpen(t, "real/ledger.db", sqlite.Options{}), ledger.Options{})
+	if err := os.Symlink("real/ledger.db", "link.db"); err != nil {
+		t.Fatal(err)
+	}
+	linked := ledger.New(mustOpen(t, "link.db", sqlite.Options{MustExist: true}), ledger.Options{})
+	if _, err := l.Add(t.Context(), numbered(1)...); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := linked.Count(t.Context(), ledger.Filter{}); n != 1 || err != nil {
+		t.Errorf("through the link: %d items, %v", n, err)
+	}
+}
+
+func TestMustExist(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "folder", "ledger.db")
+	_, err := sqlite.Open(t.Context(), missing, sqlite.Options{MustExist: true})
+	if !errors.Is(err, ledger.ErrNoLedger) || !strings.Contains(err.Error(), missing) {
+		t.Errorf("missing file: %v", err)
+	}
+	if _, err := os.Stat(filepath.Dir(missing)); !os.IsNotExist(err) {
+		t.Error("the folder was made")
+	}
+	if have, want, err := sqlite.Status(t.Context(), missing); have != 0 || want != schema.Version || err != nil {
+		t.Errorf("status of a missing file: %d, %d, %v", have, want, err)
+	}
+	app := newPath(t)
+	run(t, database(t, app), "CREATE TABLE items (x)")
+	before := contents(t, app)
+	if _, err = sqlite.Open(t.Context(), app, sqlite.Options{MustExist: true}); !errors.Is(err, ledger.ErrNoLedger) {
+		t.Errorf("a file of an application: %v", err)
+	}
+	if !bytes.Equal(before, contents(t, app)) {
+		t.Error("the application's file was touched")
+	}
+}
+
+func contents(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// An application's file may have tables that are named like a ledger's without their prefix.
+func TestOpenInsideAnApplication(t *testing.T) {
+	path := newPath(t)
+	db := database(t, path)
+	run(t, db, "CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT)", "CREATE TABLE locks (x)", "CREATE TABLE goose_db_version (version_id INTEGER, is_applied)",
+		"INSERT INTO items VALUES (7, 'theirs')", "INSERT INTO goose_db_version VALUES (42, 1)")
+	l := ledger.New(mustOpen(t, path, sqlite.Options{}), ledger.Options{})
+	if _, err := l.Add(t.Context(), numbered(3)...); err != nil {
+		t.Fatal(err)
+	}
+	if got := value[string](t, db, "SELECT group_concat(id || name) FROM items"); got != "7theirs" {
+		t.Errorf("their items are %s", got)
+	}
+	if got := value[int](t, db, "SELECT max(version_id) FROM goose_db_version"); got != 42 {
+		t.Errorf("their schema has version %d", got)
+	}
+	if got := value[int](t, db, "SELECT count(*) FROM ledger_items"); got != 3 {
+		t.Errorf("the ledger has %d items", got)
+	}
+}
+
+func TestRefusedUntouched(t *testing.T) {
+	edited := func(statements ...string) func(t *testing.T, path string) {
+		return func(t *testing.T, path string) {
+			s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Close()
+			db := database(t, path)
+			run(t, db, statements...)
+			db.Close()
+		}
+	}
+	text := func(s string) func(t *testing.T, path string) {
+		return func(t *testing.T, path string) {
+			if err := os.WriteFile(path, []byte(s), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, tt := range map[string]struct {
+		prepare func(t *testing.T, path string)
+		says    string
+	}{
+		"short text":   {text("hello\n"), "is not a ledger"},
+		"long text":    {text(strings.Repeat("id,name,email\n", 10_000)), "is not a ledger"},
+		"newer":        {edited("INSERT INTO ledger_migrations (version_id, is_applied) VALUES (9, 1)", "UPDATE ledger_meta SET v = '8' WHERE k = 'compatible_from'"), fmt.Sprintf("has schema 9, which programs that know schema 8 or later may use; this program knows %d\n  upgrade ledgerd", schema.Version)},
+		"other tables": {func(t *testing.T, path string) { db := database(t, path); run(t, db, "CREATE TABLE ledger_items (account, amount)"); db.Close() }, "another program's"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := newPath(t)
+			tt.prepare(t, path)
+			before := contents(t, path)
+			for _, o := range []sqlite.Options{{}, {MustExist: true}} {
+				_, err := sqlite.Open(t.Context(), path, o)
+				if !errors.Is(err, ledger.ErrSchema) || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), path) {
+					t.Errorf("%+v: %v", o, err)
+				}
+			}
+			if _, _, err := sqlite.Status(t.Context(), path); !errors.Is(err, ledger.ErrSchema) {
+				t.Errorf("status: %v", err)
+			}
+			if !bytes.Equal(before, contents(t, path)) {
+				t.Error("the file was touched")
+			}
+		})
+	}
+}
+
+// A newer ledger that says that this program may use it is used.
+func TestNewerButCompatible(t *testing.T) {
+	path := newPath(t)
+	mustOpen(t, path, sqlite.Options{}).Close()
+	run(t, database(t, path), "INSERT INTO ledger_migrations (version_id, is_applied) VALUES (9, 1)")
+	l := ledger.New(mustOpen(t, path, sqlite.Options{}), ledger.Options{})
+	if _, err := l.Add(t.Context(), numbered(1)...); err != nil {
+		t.Error(err)
+	}
+	if have, _, err := sqlite.Status(t.Context(), path); have != 9 || err != nil {
+		t.Errorf("status %d, %v", have, err)
+	}
+}
+
+func TestBadPaths(t *testing.T) {
+	for _, path := range []string{"", t.TempDir(), "/dev/null"} {
+		if _, err := sqlite.Open(t.Context(), path, sqlite.Options{}); !errors.Is(err, ledger.ErrInvalid) {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+}
+
+func TestPragmas(t *testing.T) {
+	// What the connections of the store have is read back by Open; here is what is in the file.
+	_, path := newLedger(t)
+	if got := value[string](t, database(t, path), "PRAGMA journal_mode"); got != "wal" {
+		t.Errorf("journal mode %s", got)
+	}
+}
+
+func TestDamaged(t *testing.T) {
+	l, path := newLedger(t)
+	if _, err := l.Add(t.Context(), numbered(5000)...); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b := contents(t, path)
+	for i := 8192; i < len(b)-4096; i++ {
+		b[i] = 0x5a
+	}
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	if err == nil {
+		defer s.Close()
+		_, err = s.Count(t.Context(), ledger.Filter{Kinds: []string{"k"}})
+	}
+	if err == nil || !strings.Contains(err.Error(), "is damaged") || errors.Is(err, ledger.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+}
+
+func init() {
+	children["open"] = func(ctx context.Context, args []string) error {
+		if err := goAhead(); err != nil {
+			return err
+		}
+		s, err := sqlite.Open(ctx, args[0], sqlite.Options{})
+		if err != nil {
+			return err
+		}
+		return s.Close()
+	}
+	children["denied"] = func(ctx context.Context, args []string) error {
+		_, err := sqlite.Open(ctx, args[0], sqlite.Options{})
+		if !errors.Is(err, ledger.ErrDenied) || !strings.Contains(err.Error(), args[1]) {
+			return fmt.Errorf("not refused: %w", err)
+		}
+		return nil
+	}
+}
+
+// Three processes that open a fresh file at once all succeed.
+func TestOpenAtOnce(t *testing.T) {
+	for range 20 {
+		path := newPath(t)
+		var all []*child
+		for range 3 {
+			c := spawn(t, "open", path).start(t)
+			c.expect(t, "ready")
+			all = append(all, c)
+		}
+		var wg sync.WaitGroup
+		for _, c := range all {
+			wg.Go(func() { c.in.Close() })
+		}
+		wg.Wait()
+		for _, c := range all {
+			c.done(t)
+		}
+		if _, err := os.Stat(path + ".migrate"); !os.IsNotExist(err) {
+			t.Errorf("the lock file stays: %v", err)
+		}
+		if got := value[string](t, database(t, path), "PRAGMA integrity_check"); got != "ok" {
+			t.Errorf("integrity: %s", got)
+		}
+	}
+}
+
+// A file or folder that may not be written is named. The test may run as root, who may do
+// everything, so the process that tries is nobody's.
+func TestDenied(t *testing.T) {
+	for name, prepare := range map[string]func(dir, path string) (says string, err error){
+		"folder": func(dir, path string) (string, error) { return dir, os.Chmod(dir, 0o555) },
+		"folder to be made": func(dir, path string) (string, error) {
+			return dir, os.Chmod(filepath.Dir(dir), 0o555)
+		},
+		"file": func(dir, path string) (string, error) {
+			if err := os.WriteFile(path, nil, 0o444); err != nil {
+				return "", err
+			}
+			return path, os.Chmod(dir, 0o777)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			top := t.TempDir()
+			if err := os.Chmod(filepath.Dir(top), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			dir := filepath.Join(top, "d")
+			path := filepath.Join(dir, "ledger.db")
+			if name != "folder to be made" {
+				if err := os.Mkdir(dir, 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			says, err := prepare(dir, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := spawn(t, "denied", path, says)
+			if os.Getuid() == 0 {
+				c.Path = "/proc/self/exe" // what the child is before it changes: this binary, whose folder nobody may enter
+				c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+			}
+			c.start(t).done(t)
+		})
+	}
+}

@@ -1,0 +1,305 @@
+package sqlite_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+)
+
+func init() {
+	children["drain"] = drainChild
+	children["churn"] = churnChild
+	children["hold"] = holdChild
+}
+
+// drainChild works a ledger off as agent args[1] and prints how many items it completed.
+func drainChild(ctx context.Context, args []string) error {
+	s, err := sqlite.Open(ctx, args[0], sqlite.Options{})
+	if err != nil {
+		return err
+	}
+	l := ledger.New(s, ledger.Options{})
+	defer l.Close()
+	if err := goAhead(); err != nil {
+		return err
+	}
+	n := 0
+	for {
+		leases, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: args[1], Limit: 100})
+		if err != nil {
+			return err
+		}
+		if len(leases) == 0 {
+			fmt.Println(n)
+			return nil
+		}
+		endings := make([]ledger.Ending, len(leases))
+		for i, ls := range leases {
+			endings[i] = ledger.Ending{Lease: ls, Result: ledger.Done(nil)}
+		}
+		if err := errors.Join(l.Finish(ctx, endings...)...); err != nil {
+			return err
+		}
+		n += len(leases)
+	}
+}
+
+// Processes on one file share its work: each item is done once, none of them starves, and
+// nobody hears of a locked file.
+func TestProcessesShare(t *testing.T) {
+	for _, tt := range []struct{ processes, items, least int }{{2, 20_000, 20}, {4, 20_000, 5}} {
+		t.Run(fmt.Sprint(tt.processes), func(t *testing.T) {
+			l, path := newLedger(t)
+			for i := 0; i < tt.items; i += 10_000 {
+				batch := numbered(10_000)
+				for k := range batch {
+					batch[k].Key = fmt.Sprint(i + k)
+				}
+				if _, err := l.Add(t.Context(), batch...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var all []*child
+			for i := range tt.processes {
+				c := spawn(t, "drain", path, fmt.Sprint("agent-", i)).start(t)
+				c.expect(t, "ready")
+				all = append(all, c)
+			}
+			for _, c := range all {
+				c.in.Close()
+			}
+			sum := 0
+			for i, c := range all {
+				n, err := strconv.Atoi(c.line(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.done(t)
+				if n*100 < tt.items*tt.least {
+					t.Errorf("process %d did %d of %d items, less than %d %%", i, n, tt.items, tt.least)
+				}
+				sum += n
+			}
+			if sum != tt.items {
+				t.Errorf("%d items were done, of %d", sum, tt.items)
+			}
+			if n, err := l.Count(t.Context(), ledger.Filter{States: []ledger.State{ledger.StateDone}}); n != int64(tt.items) || err != nil {
+				t.Errorf("the ledger says %d, %v", n, err)
+			}
+			verify(t, l)
+		})
+	}
+}
+
+// churnChild adds, claims and finishes until it is killed, and prints what was answered.
+func churnChild(ctx context.Context, args []string) error {
+	s, err := sqlite.Open(ctx, args[0], sqlite.Options{})
+	if err != nil {
+		return err
+	}
+	l := ledger.New(s, ledger.Options{})
+	errs := make(chan error)
+	go func() {
+		for i := 0; ; i++ {
+			added, err := l.Add(ctx, ledger.NewItem{Kind: "k", Scope: args[1], Key: fmt.Sprint(i), Payload: make([]byte, 300)},
+				ledger.NewItem{Kind: "k", Scope: args[1], Key: fmt.Sprint("b", i)})
+			if err != nil {
+				errs <- err
+				return
+			}
+			fmt.Println("added", added[0].ID)
+		}
+	}()
+	go func() {
+		for {
+			leases, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: args[1], Limit: 7})
+			if err != nil {
+				errs <- err
+				return
+			}
+			var endings []ledger.Ending
+			for _, ls := range leases {
+				endings = append(endings, ledger.Ending{Lease: ls, Result: ledger.Done([]byte("o"))})
+			}
+			if err := errors.Join(l.Finish(ctx, endings...)...); err != nil {
+				errs <- err
+				return
+			}
+			for _, ls := range leases {
+				fmt.Println("done", ls.ID)
+			}
+		}
+	}()
+	return <-errs
+}
+
+// A process that is killed amid its commits leaves a sound file, in which is everything that
+// it was told to be.
+func TestKill(t *testing.T) {
+	l, path := newLedger(t)
+	answered := map[string]ledger.State{} // id → done, or "" for any
+	for round := range 6 {
+		c := spawn(t, "churn", path, fmt.Sprint(round)).start(t)
+		for range 100 + 37*round {
+			word, id, _ := strings.Cut(c.line(t), " ")
+			if answered[id] == "" {
+				answered[id] = map[string]ledger.State{"done": ledger.StateDone}[word]
+			}
+		}
+		if err := c.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		for c.lines.Scan() { // what it was told before it died
+			if word, id, ok := strings.Cut(c.lines.Text(), " "); ok && word == "done" {
+				answered[id] = ledger.StateDone
+			}
+		}
+		c.Wait()
+		if got := value[string](t, database(t, path), "PRAGMA integrity_check"); got != "ok" {
+			t.Fatalf("integrity: %s", got)
+		}
+		verify(t, l)
+	}
+	for text, want := range answered {
+		id, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		it, err := l.Get(t.Context(), id)
+		if err != nil {
+			t.Errorf("item %d: %v", id, err)
+		} else if want != "" && it.State != want {
+			t.Errorf("item %d is %s, was %s", id, it.State, want)
+		}
+	}
+}
+
+// holdChild holds the write lock until its input ends.
+func holdChild(ctx context.Context, args []string) error {
+	db, err := openDatabase(args[0])
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	if err := goAhead(); err != nil {
+		return err
+	}
+	_, err = conn.ExecContext(ctx, "COMMIT")
+	return err
+}
+
+// A call waits for another process's transaction, up to a deadline.
+func TestLocked(t *testing.T) {
+	path := newPath(t)
+	l := ledger.New(mustOpen(t, path, sqlite.Options{}), ledger.Options{})
+	hasty := ledger.New(mustOpen(t, path, sqlite.Options{Wait: 100 * time.Millisecond}), ledger.Options{})
+	c := spawn(t, "hold", path).start(t)
+	c.expect(t, "ready")
+	within(t, 100*time.Millisecond, func() {
+		_, err := hasty.Add(t.Context(), numbered(1)...)
+		if !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), path+": ledger is locked by another process\n  ") {
+			t.Errorf("past the deadline: %v", err)
+		}
+	})
+	if n, err := hasty.Count(t.Context(), ledger.Filter{}); n != 0 || err != nil {
+		t.Errorf("readers wait for nobody: %d, %v", n, err)
+	}
+	result := make(chan error, 1)
+	go func() {
+		_, err := l.Add(t.Context(), numbered(1)...)
+		result <- err
+	}()
+	select {
+	case err := <-result:
+		t.Fatalf("it did not wait: %v", err)
+	case <-time.After(2 * time.Second): // is how long the lock is held
+	}
+	c.in.Close()
+	c.done(t)
+	if err := <-result; err != nil {
+		t.Errorf("it waited in vain: %v", err)
+	}
+	if _, err := hasty.Add(t.Context(), numbered(2)...); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// A file that is deleted or replaced under a running store is noticed, and not made again.
+func TestDeleted(t *testing.T) {
+	for name, remove := range map[string]func(path string) error{
+		"deleted": os.Remove,
+		"replaced": func(path string) error {
+			return errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, nil, 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, path := newLedger(t)
+			if _, err := l.Add(t.Context(), numbered(5)...); err != nil {
+				t.Fatal(err)
+			}
+			if err := remove(path); err != nil {
+				t.Fatal(err)
+			}
+			_, addErr := l.Add(t.Context(), numbered(6)...)
+			_, claimErr := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
+			_, readErr := l.Counts(t.Context(), time.Now())
+			for _, err := range []error{addErr, claimErr, readErr} {
+				if !errors.Is(err, ledger.ErrNoLedger) || !strings.Contains(err.Error(), path+" was deleted or replaced") {
+					t.Errorf("%v", err)
+				}
+			}
+			if info, err := os.Stat(path); name == "deleted" && !os.IsNotExist(err) || name == "replaced" && (err != nil || info.Size() != 0) {
+				t.Errorf("the file was made again: %v, %v", info, err)
+			}
+			if name == "replaced" { // and put back
+				if err := os.Rename(path+".old", path); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := l.Add(t.Context(), numbered(6)...); err != nil {
+					t.Errorf("after it was put back: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// Opening and closing the file, as a backup or a checksum does, takes no lock away from the
+// store, so that another process that ends does not remove the log of the running one.
+func TestFileReadBesides(t *testing.T) {
+	l, path := newLedger(t)
+	if _, err := l.Add(t.Context(), numbered(1)...); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		contents(t, path)
+		c := spawn(t, "open", path).start(t)
+		c.expect(t, "ready")
+		c.in.Close()
+		c.done(t)
+		if _, err := os.Stat(path + "-wal"); err != nil {
+			t.Fatalf("another process removed the log: %v", err)
+		}
+	}
+	if _, err := l.Add(t.Context(), numbered(3)...); err != nil {
+		t.Fatal(err)
+	}
+	if n := value[int](t, database(t, path), "SELECT count(*) FROM ledger_items"); n != 3 {
+		t.Errorf("others see %d items, not 3", n)
+	}
+	verify(t, l)
+}

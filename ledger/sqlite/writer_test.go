@@ -1,0 +1,366 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+func testStore(t *testing.T, o Options) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// hold takes the file's write lock like another process; the result lets go of it.
+func hold(t *testing.T, s *Store) (release func()) {
+	t.Helper()
+	h, err := open(t.Context(), s.file.uri())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.exec(t.Context(), "BEGIN IMMEDIATE", nil); err != nil {
+		t.Fatal(err)
+	}
+	once := sync.OnceFunc(func() {
+		if _, err := h.exec(context.Background(), "COMMIT", nil); err != nil {
+			t.Error(err)
+		}
+		h.close()
+	})
+	t.Cleanup(once)
+	return once
+}
+
+// lines waits until n turns wait for the lock.
+func lines(t *testing.T, s *Store, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		s.w.mu.Lock()
+		got := len(s.w.queue) + len(s.w.pending)
+		s.w.mu.Unlock()
+		if got >= n {
+			return
+		}
+	}
+	t.Fatalf("never were %d turns in the queue", n)
+}
+
+// counting is a connection that counts how often statements run that begin with a word.
+type counting struct {
+	driver.Conn
+	word string
+	n    atomic.Int32
+}
+
+type countingStmt struct {
+	driver.Stmt
+	n *atomic.Int32
+}
+
+func (c *counting) Prepare(query string) (driver.Stmt, error) {
+	s, err := c.Conn.Prepare(query)
+	if err != nil || !strings.HasPrefix(query, c.word) {
+		return s, err
+	}
+	return countingStmt{s, &c.n}, nil
+}
+
+func (s countingStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	s.n.Add(1)
+	return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+}
+
+// countCommits counts from now on. The writer must be idle and not have committed yet.
+func countCommits(s *Store) *atomic.Int32 {
+	c := &counting{Conn: s.w.h.conn, word: "COMMIT"}
+	s.w.h.conn = c
+	return &c.n
+}
+
+func put(s *Store, ctx context.Context, key string, fail error) error {
+	return s.Update(ctx, nil, func(tx ledger.Tx) error {
+		if _, _, err := tx.Kind("k"); err != nil {
+			return err
+		}
+		r := ledger.Record{Identity: ledger.Identity{Kind: "k", Key: key}, Slot: ledger.Slot(key), Epoch: 1, Work: &ledger.Work{State: ledger.StateReady, Epoch: 1}}
+		if _, err := tx.Insert([]ledger.Record{r}); err != nil {
+			return err
+		}
+		return fail
+	})
+}
+
+func has(t *testing.T, s *Store, key string) bool {
+	t.Helper()
+	n, err := s.Count(t.Context(), ledger.Filter{Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n == 1
+}
+
+// Operations that queue up are committed together, and one that fails spoils no other.
+func TestGroupCommit(t *testing.T) {
+	s := testStore(t, Options{})
+	commits := countCommits(s)
+	release := hold(t, s)
+	broken := errors.New("broken")
+	var wg sync.WaitGroup
+	errs := make([]error, 9)
+	for i := range errs {
+		wg.Go(func() {
+			var fail error
+			if i%3 == 1 {
+				fail = broken
+			}
+			errs[i] = put(s, t.Context(), fmt.Sprint(i), fail)
+		})
+	}
+	lines(t, s, len(errs))
+	release()
+	wg.Wait()
+	for i, err := range errs {
+		want := i%3 != 1
+		if want != (err == nil) || !want && err != broken {
+			t.Errorf("operation %d: %v", i, err)
+		}
+		if has(t, s, fmt.Sprint(i)) != want {
+			t.Errorf("operation %d: item is there: %v", i, !want)
+		}
+	}
+	if n := commits.Load(); n != 1 {
+		t.Errorf("%d commits for operations that waited together", n)
+	}
+}
+
+// A commit that fails fails all of its operations, and the next one works.
+func TestFailedCommit(t *testing.T) {
+	s := testStore(t, Options{})
+	s.w.h.conn = &refusing{Conn: s.w.h.conn, left: 1}
+	release := hold(t, s)
+	var wg sync.WaitGroup
+	errs := make([]error, 3)
+	for i := range errs {
+		wg.Go(func() { errs[i] = put(s, t.Context(), fmt.Sprint(i), nil) })
+	}
+	lines(t, s, len(errs))
+	release()
+	wg.Wait()
+	for i, err := range errs {
+		if !errors.Is(err, ledger.ErrUnavailable) || has(t, s, fmt.Sprint(i)) {
+			t.Errorf("operation %d: %v", i, err)
+		}
+	}
+	if err := put(s, t.Context(), "later", nil); err != nil || !has(t, s, "later") {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// refusing is a connection of which the first commits fail.
+type refusing struct {
+	driver.Conn
+	left int
+}
+
+type refusingStmt struct {
+	driver.Stmt
+	c *refusing
+}
+
+func (c *refusing) Prepare(query string) (driver.Stmt, error) {
+	s, err := c.Conn.Prepare(query)
+	if query == "COMMIT" {
+		s = refusingStmt{s, c}
+	}
+	return s, err
+}
+
+func (s refusingStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	if s.c.left > 0 {
+		s.c.left--
+		return nil, errors.New("the cable fell out")
+	}
+	return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+}
+
+// Claims run after the operations of their tick that free work.
+func TestOrderInTick(t *testing.T) {
+	s := testStore(t, Options{})
+	if err := put(s, t.Context(), "first", nil); err != nil { // so that the look before the claim finds something
+		t.Fatal(err)
+	}
+	release := hold(t, s)
+	var claimed []ledger.Record
+	var wg sync.WaitGroup
+	var claimErr, putErr error
+	wg.Go(func() {
+		claimed, claimErr = s.Claim(t.Context(), ledger.Grant{Claim: ledger.Claim{Kind: "k", Agent: "a", Limit: 10, TTL: time.Minute}, LockID: [16]byte{1}})
+	})
+	lines(t, s, 1)
+	wg.Go(func() { putErr = put(s, t.Context(), "second", nil) })
+	lines(t, s, 2)
+	release()
+	wg.Wait()
+	if claimErr != nil || putErr != nil || len(claimed) != 2 {
+		t.Errorf("claimed %d items, want 2; %v, %v", len(claimed), claimErr, putErr)
+	}
+}
+
+// An operation whose ctx ends while it waits is not executed; one that has begun is.
+func TestCancel(t *testing.T) {
+	s := testStore(t, Options{})
+	release := hold(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error)
+	go func() { result <- put(s, ctx, "waits", nil) }()
+	lines(t, s, 1)
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) {
+		t.Errorf("while it waits: %v", err)
+	}
+	release()
+	if err := put(s, ctx, "too late", nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("before it asks: %v", err)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	err := s.Update(ctx, nil, func(tx ledger.Tx) error {
+		if _, _, err := tx.Kind("k"); err != nil {
+			return err
+		}
+		cancel()
+		_, err := tx.Insert([]ledger.Record{{Identity: ledger.Identity{Kind: "k", Key: "runs"}, Epoch: 1, Work: &ledger.Work{State: ledger.StateReady, Epoch: 1}}})
+		return err
+	})
+	if err != nil {
+		t.Errorf("while it runs: %v", err)
+	}
+	for key, want := range map[string]bool{"waits": false, "too late": false, "runs": true} {
+		if has(t, s, key) != want {
+			t.Errorf("item %q is there: %v", key, !want)
+		}
+	}
+}
+
+// A rule that panics is undone; the store goes on.
+func TestPanic(t *testing.T) {
+	s := testStore(t, Options{})
+	for name, fn := range map[string]func(tx ledger.Tx) error{
+		"before its turn": func(ledger.Tx) error { panic("x") },
+		"in its turn": func(tx ledger.Tx) error {
+			if _, _, err := tx.Kind("gone"); err != nil {
+				return err
+			}
+			panic("x")
+		},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			s.Update(t.Context(), nil, fn)
+		}()
+	}
+	if err := put(s, t.Context(), "after", nil); err != nil {
+		t.Fatal(err)
+	}
+	kinds, err := s.Kinds(t.Context())
+	if err != nil || len(kinds) != 1 {
+		t.Errorf("%v, %v", kinds, err)
+	}
+}
+
+// Who had to wait long for the lock leaves expired leases to their holders for a while.
+func TestMercy(t *testing.T) {
+	defer func(h, m time.Duration) { hardship, mercy = h, m }(hardship, mercy)
+	hardship, mercy = 20*time.Millisecond, time.Hour
+	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	s := testStore(t, Options{Now: func() time.Time { return now }})
+	l := ledger.New(s, ledger.Options{})
+	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if ls, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1}); err != nil || len(ls) != 1 {
+		t.Fatal(ls, err)
+	}
+	now = now.Add(time.Hour)
+	release := hold(t, s)
+	result := make(chan error)
+	go func() { result <- put(s, t.Context(), "waits", nil) }()
+	lines(t, s, 1)
+	time.Sleep(2 * hardship) // is what is tested
+	release()
+	if err := <-result; err != nil {
+		t.Fatal(err)
+	}
+	if n, err := l.Expire(t.Context(), 10); n != 0 || err != nil {
+		t.Errorf("%d leases expired right after the lock was held, %v", n, err)
+	}
+	s.w.spare.Store(0)
+	if n, err := l.Expire(t.Context(), 10); n != 1 || err != nil {
+		t.Errorf("%d leases expired later, %v", n, err)
+	}
+}
+
+// What finds nothing does not take the write lock.
+func TestIdleTakesNoLock(t *testing.T) {
+	s := testStore(t, Options{})
+	l := ledger.New(s, ledger.Options{})
+	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x", Due: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	hold(t, s)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for _, resume := range []bool{false, true} {
+		if ls, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: 5, Resume: resume}); err != nil || len(ls) != 0 {
+			t.Errorf("claim: %v, %v", ls, err)
+		}
+	}
+	if n, err := l.Expire(ctx, 5); err != nil || n != 0 {
+		t.Errorf("expire: %v, %v", n, err)
+	}
+	if next, err := l.Promote(ctx, 5); err != nil || next.IsZero() {
+		t.Errorf("promote: %v, %v", next, err)
+	}
+	if n, err := l.Prune(ctx, 5); err != nil || n != 0 {
+		t.Errorf("prune: %v, %v", n, err)
+	}
+}
+
+func TestClosed(t *testing.T) {
+	s := testStore(t, Options{})
+	watched := make(chan struct{})
+	go func() {
+		s.Watch(context.Background(), func(string) {})
+		close(watched)
+	}()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-watched
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := put(s, t.Context(), "x", nil); !errors.Is(err, errClosed) {
+		t.Error(err)
+	}
+	if _, err := s.Count(t.Context(), ledger.Filter{}); !errors.Is(err, errClosed) {
+		t.Error(err)
+	}
+}
