@@ -80,12 +80,12 @@ func (r *rules) newRule(text string) (rule, error) {
 		if err != nil {
 			return rule{}, err
 		}
-		return rule{re.Match, "does not match " + arg}, nil
+		return rule{re.Match, "does not match " + shown(arg)}, nil
 	case name == "enum" && hasArg:
 		values := strings.Split(arg, "|")
-		return rule{func(v []byte) bool { return slices.Contains(values, string(v)) }, "not one of " + strings.Join(values, ", ")}, nil
+		return rule{func(v []byte) bool { return slices.Contains(values, string(v)) }, "not one of " + shown(strings.Join(values, ", "))}, nil
 	}
-	return rule{}, fmt.Errorf("unknown type %q; there are int, decimal, date, bool, email, regexp:PATTERN and enum:A|B|C", text)
+	return rule{}, fmt.Errorf("unknown type %q; there are int, decimal, date, bool, email, regexp:PATTERN and enum:A|B|C", shown(text))
 }
 
 // named returns all columns that the rules name, sorted. Naming one makes it required.
@@ -106,9 +106,9 @@ func (r *rules) missing(names []string) error {
 		if slices.Contains(names, want) {
 			continue
 		}
-		text := strconv.Quote(want)
+		text := strconv.Quote(shown(want))
 		if i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, want) }); i >= 0 {
-			text += fmt.Sprintf(" (there is %q)", names[i])
+			text += fmt.Sprintf(" (there is %q)", shown(names[i]))
 		}
 		texts = append(texts, text)
 	}
@@ -152,5 +152,5 @@ func (c *check) fails(v []byte, null bool) string {
 	case null || c.rule.ok == nil || c.rule.ok(v):
 		return ""
 	}
-	return fmt.Sprintf("%s: %q", c.rule.want, shown(v))
+	return fmt.Sprintf("%s: %q", c.rule.want, shown(string(v)))
 }

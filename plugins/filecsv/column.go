@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/big"
+	"unicode/utf8"
 )
 
 // maxShown is how much of a value or name is kept for the output, in bytes.
@@ -129,21 +130,24 @@ func less(a, b []byte) bool {
 
 // summary is the column as it is reported.
 func (c *column) summary() Column {
-	out := Column{Name: shown([]byte(c.name)), Type: c.kind.String(), Nulls: c.nulls}
+	out := Column{Name: shown(c.name), Type: c.kind.String(), Nulls: c.nulls}
 	switch b := c.values; c.kind {
 	case kindText:
-		out.Min, out.Max = shown(c.text.min), shown(c.text.max)
+		out.Min, out.Max = shown(string(c.text.min)), shown(string(c.text.max))
 	case kindInt, kindDecimal, kindDate:
 		out.Min, out.Max = string(b.min), string(b.max)
 	}
 	return out
 }
 
-// shown is v, cut if it is long.
-func shown(v []byte) string {
-	if len(v) <= maxShown {
-		return string(v)
+// shown is s, cut if it is long.
+func shown(s string) string {
+	if len(s) <= maxShown {
+		return s
 	}
-	v = v[:maxShown]
-	return string(v[:len(v)-cutOff(v)]) + "…"
+	end := maxShown
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "…"
 }

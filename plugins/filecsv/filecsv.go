@@ -24,17 +24,21 @@
 // # Bad rows
 //
 // A row is bad if its quotes are wrong, if it has more or fewer fields than the header, if a
-// value is not of its column's type, if a column of not_null has none, or if a value of a
-// unique column was there before. It is counted, the first ten are in the output, and the
-// rest of the file is read. With reject_dir all of them are written to a CSV file there: line, column, reason and the row
-// (a row with wrong quotes as one field, the line as it was); its name is that of the file and a
-// digest of the item's identity, and another attempt replaces it.
+// value is not of its column's type, if a column of not_null has no value, or if the value of
+// a unique column was there before. Bad rows are counted, the first ten are in the output, and
+// the rest of the file is read. A column that a check names must be there.
 //
-// Unique columns take 24 bytes of memory per row, for 5 million rows; beyond, a temporary file.
+// With reject_dir the bad rows are also written to a CSV file there: line, column, reason and
+// the row; of a row with wrong quotes, the line as one field. The file has the name of the
+// input and a digest of the item's identity, so another attempt replaces it, and it appears
+// when it is complete.
+//
+// Unique columns take 24 bytes of memory per value, up to 5 million values in each; what goes
+// beyond is sorted in a temporary file.
 //
 // # Payload, config, output
 //
-// [In], [Config] and [Out]; a plugin's "doc" and "ledgerd run filecsv --help" show them too.
+// They are [In], [Config] and [Out]; "ledgerd run filecsv --help" shows their fields.
 //
 // # Codes
 //

@@ -185,7 +185,7 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 func (s *scanner) bad(b BadRow, fields [][]byte) error {
 	s.out.BadRows++
 	if len(s.out.Samples) < maxSamples {
-		s.out.Samples = append(s.out.Samples, BadRow{b.Line, shown([]byte(b.Column)), b.Reason})
+		s.out.Samples = append(s.out.Samples, BadRow{b.Line, shown(b.Column), b.Reason})
 	}
 	return s.rejects.add(s.table.names, b, fields)
 }
@@ -255,7 +255,7 @@ func (s *scanner) describe() {
 	for i := range s.columns {
 		c := s.columns[i].summary()
 		if t.hasHeader && string(t.header[i]) != s.columns[i].name {
-			h := shown(t.header[i])
+			h := shown(string(t.header[i]))
 			c.Header = &h
 		}
 		text, _ := json.Marshal(c) // strings and numbers always can be

@@ -72,6 +72,26 @@ func TestLongFirstRecord(t *testing.T) {
 	}
 }
 
+// TestBufferSizes: files that end where a buffer does.
+func TestBufferSizes(t *testing.T) {
+	for _, size := range []int{64 << 10, 128 << 10, 256 << 10, 512 << 10} {
+		for _, n := range []int{size - 1, size, size + 1} {
+			for _, end := range []string{"x", "\n", "\""} {
+				text := "\"" + strings.Repeat("x", n-2) + end
+				if end != "\"" {
+					text = text[1:]
+				}
+				in := plain()
+				in.Header = "no"
+				out, err := scan(t.Context(), strings.NewReader(text), in, plainOptions())
+				if err != nil || out.Rows != 1 || out.BadRows != 0 || out.ColumnCount != 1 {
+					t.Errorf("%d bytes and %q: %v, %d rows, %d bad, %d columns", n, end, err, out.Rows, out.BadRows, out.ColumnCount)
+				}
+			}
+		}
+	}
+}
+
 // TestManyColumns: the output stays below a megabyte, and says how many columns there are.
 func TestManyColumns(t *testing.T) {
 	var text bytes.Buffer

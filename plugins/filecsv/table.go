@@ -43,10 +43,12 @@ func openTable(ctx context.Context, raw io.Reader, r *rules, o options) (*table,
 	return t, nil
 }
 
-// sniff reads ahead, finds out the line ends and the delimiter, and returns some rows.
+// sniff reads ahead until there is a row, finds out the line ends and the delimiter, and
+// returns some rows.
 func (t *table) sniff(r *rules) ([][][]byte, error) {
 	t.quote = r.quote
-	for t.more() || t.end == 0 {
+	for {
+		t.more()
 		if t.srcErr != nil && t.srcErr != io.EOF {
 			return nil, t.srcErr
 		}
@@ -60,7 +62,6 @@ func (t *table) sniff(r *rules) ([][][]byte, error) {
 			return rows, nil
 		}
 	}
-	return nil, t.srcErr
 }
 
 // readHeader reads the first record as names.
