@@ -276,7 +276,9 @@ func TestNoNotesToOneself(t *testing.T) {
 
 // sleepers may call time.Sleep in tests, each for its reason. A test never sleeps to wait for
 // something: it waits on a channel, on a process's end, or polls with a deadline.
-var sleepers = map[string]string{}
+var sleepers = map[string]string{
+	"ledger/worker/rig_test.go": "the time of synctest's bubbles, and no other",
+}
 
 func TestTestsDoNotSleep(t *testing.T) {
 	used := map[string]bool{}

@@ -48,11 +48,11 @@ func (l *lane) claimLoop(ctx context.Context) {
 	}
 }
 
-// waitForRoom waits until more items may be claimed. A handler that takes none now is asked
-// again when it said, and the quota, which others may give back, now and then.
+// waitForRoom waits until more items may be claimed. A governor and the quota do not say when that
+// is: they are asked now and then, and a governor that takes none now when it said.
 func (l *lane) waitForRoom(ctx context.Context, limit int, until time.Duration) {
 	var most time.Duration
-	if limit == 0 || l.worker.quota.limited() {
+	if l.governor != nil || l.worker.quota.limited() {
 		most = l.worker.config.Poll
 	}
 	if limit == 0 && until > 0 {
@@ -115,6 +115,16 @@ func (l *lane) claim(n int) (int, error) {
 		l.push(l.start(tasks))
 	}
 	return len(leases), nil
+}
+
+// probe claims one item, for who asks whether there is any.
+func (l *lane) probe() (got int, err error) {
+	n := l.worker.quota.take(1)
+	if n == 1 {
+		got, err = l.claim(1)
+	}
+	l.worker.quota.took(n, got)
+	return got, err
 }
 
 // runAlone begins a single item when nothing else of its kind is in work, and waits for its end.
@@ -188,8 +198,8 @@ type pace struct {
 }
 
 const (
-	paceLook   = 10 * time.Millisecond  // shortest time over which a rate is measured
-	paceMemory = 100 * time.Millisecond // how long it takes to forget most of an old rate
+	paceLook   = 10 * time.Millisecond // shortest time over which a rate is measured
+	paceMemory = time.Second           // how long it takes to forget most of an old rate
 )
 
 // look measures the rate since the last look.

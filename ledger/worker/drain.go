@@ -14,15 +14,16 @@ type Report struct {
 	Outcomes map[ledger.Outcome]int64 // of ended attempts, as the ledger wrote them down
 	Dead     int64                    // attempts that left their item dead
 	Doubt    int64                    // … in doubt
-	// Left in the ledger for the kinds worked; beyond ledger.StandingCap the first two are the cap.
-	Ready   int64     // to be claimed: their kind is paused, or Drain was ended
+	// Left in the ledger for the kinds worked, whatever the shard; beyond ledger.StandingCap the
+	// first two are the cap.
+	Ready   int64     // to be claimed: by other shards, or their kind is paused, or Drain was ended
 	Waiting int64     // due later
 	Held    int64     // leased by others
 	NextDue time.Time // of what is left; zero if nothing
 }
 
 // Drain works until nothing is left to do now, and reports what this call did: at some instant of
-// the call nothing of its kinds was ready, leased by a program or due within patience. What other
+// the call nothing of its kinds and shard was ready, and nothing of its kinds was leased by a program or due within patience. What other
 // programs hold is waited for, however long, since it may come back: they finish it, or their
 // leases expire. Leases of persons are not waited for, nor is a kind that is paused, or whose
 // handler takes nothing within patience. Drain ends early, as Run does, when ctx ends.
@@ -64,17 +65,26 @@ func (w *Worker) untilQuiet(ctx context.Context, patience time.Duration) []ledge
 	return nil
 }
 
-// quiet returns what is left if there is nothing to wait for, else nil. Each kind's standing is a
-// snapshot of its own, so with several kinds an item could be seen in none of them: worked in one
-// after that was looked at, it may emit another into a kind that was looked at before. So all are
-// looked at twice, and no attempt may have ended since the first look.
+// quiet returns what is left if there is nothing to wait for, else nil. One kind's standing is one
+// snapshot. With several kinds an item could be seen in none of them: worked in one before that is
+// looked at, it may emit another into a kind that was looked at before. So all are looked at
+// twice, and no attempt may have ended since the first look. Standings know no shards; what is
+// ready of one's own shard is asked by claiming, between the two looks.
 func (w *Worker) quiet(ctx context.Context, patience time.Duration) ([]ledger.Standing, error) {
 	first, err := w.standings(ctx)
 	if err != nil || !w.allQuiet(first, patience) {
 		return nil, err
 	}
-	if len(w.lanes) == 1 {
+	if len(w.lanes) == 1 && !w.sharded() {
 		return first, nil
+	}
+	for _, l := range w.lanes {
+		if !w.sharded() || l.paused(patience) {
+			continue
+		}
+		if got, err := l.probe(); got > 0 || err != nil {
+			return nil, err
+		}
 	}
 	second, err := w.standings(ctx)
 	if err != nil || !w.allQuiet(second, patience) {
@@ -105,10 +115,12 @@ func (w *Worker) standings(ctx context.Context) ([]ledger.Standing, error) {
 	return all, nil
 }
 
+func (w *Worker) sharded() bool { return w.config.Shard.Count > 1 }
+
 func (w *Worker) allQuiet(all []ledger.Standing, patience time.Duration) bool {
 	for i, l := range w.lanes {
 		s := all[i]
-		soon := s.Ready > 0 || !s.NextDue.IsZero() && !s.NextDue.After(s.Now.Add(patience))
+		soon := s.Ready > 0 && !w.sharded() || !s.NextDue.IsZero() && !s.NextDue.After(s.Now.Add(patience))
 		if s.Held > 0 || soon && !l.paused(patience) {
 			return false
 		}

@@ -85,7 +85,10 @@ func (l *lane) watch(now time.Time, all bool) (renew, ask []*task) {
 	ttl := l.worker.config.Lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.handBackLocked(l.takeBuffered(func(t *task) bool { return now.Sub(t.claimed) > ttl/4 }))
+	if stale := l.takeBuffered(func(t *task) bool { return now.Sub(t.claimed) > ttl/4 }); len(stale) > 0 {
+		l.handBackLocked(stale)
+		signal(l.more)
+	}
 	for _, t := range slices.Clone(l.tasks) {
 		if t.phase == running {
 			l.watchRunning(t, now)
@@ -171,6 +174,7 @@ func (l *lane) withdraw(t *task, cause error) {
 	case claimed:
 		if unbegun := l.takeBuffered(func(o *task) bool { return o == t }); len(unbegun) > 0 {
 			l.handBackLocked(unbegun)
+			signal(l.more)
 		}
 	}
 }

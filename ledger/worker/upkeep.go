@@ -146,8 +146,8 @@ type outage struct {
 	over    time.Time            // of the last one; zero during one and before the first
 }
 
-// failingFor is how long a call that is not tried again counts as failing.
-const failingFor = time.Minute
+// failingFor is how long a call that is not tried again counts as failing: longer than any back-off.
+const failingFor = 2 * time.Duration(lastBackoff)
 
 // note takes note of how a call went.
 func (o *outage) note(call string, err error) {

@@ -1,0 +1,337 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// gauge counts how many are inside.
+type gauge struct{ now, most atomic.Int32 }
+
+func (g *gauge) in() {
+	n := g.now.Add(1)
+	for m := g.most.Load(); n > m && !g.most.CompareAndSwap(m, n); m = g.most.Load() {
+	}
+}
+func (g *gauge) out() { g.now.Add(-1) }
+
+func TestConcurrency(t *testing.T) {
+	for _, n := range []int{1, 3, 64} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.addMany(200)
+			var g gauge
+			began := time.Now()
+			rep := r.drain(Func(func(context.Context, *ledger.Lease) ledger.Result {
+				g.in()
+				defer g.out()
+				elapse(time.Second)
+				return ledger.Done(nil)
+			}), func(c *Config) { c.Concurrency = n })
+			if rep.Outcomes[ledger.OutcomeDone] != 200 || g.most.Load() != int32(n) {
+				t.Errorf("concurrency %d: %d at a time, report %+v", n, g.most.Load(), rep)
+			}
+			// The places are always taken while there is something to do.
+			if want := time.Duration((200+n-1)/n) * time.Second; time.Since(began) > want+2*time.Second {
+				t.Errorf("concurrency %d: took %s, want %s", n, time.Since(began), want)
+			}
+		})
+	}
+}
+
+// How much is claimed follows what can be begun soon.
+func TestClaimSizes(t *testing.T) {
+	tests := []struct {
+		name        string
+		each        time.Duration // that an item takes
+		items       int
+		payload     int
+		least, most int // of the largest claim
+	}{
+		{"minutes: what can begin now", 2 * time.Minute, 20, 0, 2, 2},
+		{"a second: one ahead", time.Second, 30, 0, 2, 3},
+		{"a tenth of a second: ten ahead", 100 * time.Millisecond, 300, 0, 5, 12},
+		{"a millisecond: hundreds", time.Millisecond, 5000, 0, 400, 1000},
+		{"microseconds: never above a thousand", 10 * time.Microsecond, 20000, 0, 900, 1000},
+		{"microseconds and large: by their size", 10 * time.Microsecond, 200, 1 << 20, 2, 18},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.store.Store = &quick{Store: r.store.Store}
+				items := make([]ledger.NewItem, tt.items)
+				payload := make([]byte, tt.payload)
+				for i := range items {
+					items[i] = ledger.NewItem{Kind: "k", Key: string(rune('a'+i%26)) + time.Duration(i).String(), Payload: payload}
+				}
+				for chunk := range slices.Chunk(items, 5000) {
+					r.add(chunk...)
+				}
+				r.drain(Func(func(context.Context, *ledger.Lease) ledger.Result {
+					elapse(tt.each)
+					return ledger.Done(nil)
+				}))
+				largest := slices.Max(r.store.limits)
+				if largest < tt.least || largest > tt.most {
+					t.Errorf("the largest claim asked for %d, want %d … %d; all: %v", largest, tt.least, tt.most, r.store.limits)
+				}
+			})
+		})
+	}
+}
+
+// quick answers claims from a list: the store in memory sorts its items for every claim.
+type quick struct {
+	ledger.Store
+	mu    sync.Mutex
+	ready []ledger.Record
+}
+
+func (s *quick) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.ready) == 0 {
+		many := g
+		many.Limit = 30_000
+		var err error
+		if s.ready, err = s.Store.Claim(ctx, many); err != nil {
+			return nil, err
+		}
+	}
+	n := min(g.Limit, len(s.ready))
+	recs := s.ready[:n:n]
+	s.ready = s.ready[n:]
+	return recs, nil
+}
+
+// What lies in the buffer too long because items have become slow is handed back.
+func TestStaleBufferIsHandedBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ids := r.addMany(500)
+		var n atomic.Int32
+		stop := r.run(r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result {
+			if n.Add(1) < 100 {
+				elapse(5 * time.Millisecond)
+			} else {
+				elapse(10 * time.Minute)
+			}
+			return ledger.Done(nil)
+		})))
+		leased := func() (n int) {
+			for _, id := range ids {
+				if r.item(id).State == ledger.StateLeased {
+					n++
+				}
+			}
+			return n
+		}
+		elapse(time.Second)
+		if leased() <= 2 {
+			t.Fatal("nothing was claimed ahead")
+		}
+		elapse(15 * time.Second) // a quarter of the lease
+		if got := leased(); got != 2 {
+			t.Errorf("%d are leased, want the 2 that run", got)
+		}
+		go stop()
+		elapse(time.Hour)
+	})
+}
+
+// Of kinds whose items must not be begun twice no more is claimed than can begin, and the start
+// is committed before the handler sees an item.
+func TestDoubtfulKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.policy(ledger.Kind{OnLost: ledger.OnLostDoubt})
+		r.addMany(100)
+		rep := r.drain(Func(func(ctx context.Context, ls *ledger.Lease) ledger.Result {
+			recs, err := r.store.Records(ctx, ledger.IDs(ls.ID), 0, 1)
+			if err != nil || recs[0].Work.StartedAt.IsZero() {
+				t.Errorf("item %d is with the handler and not marked as started (%v)", ls.ID, err)
+			}
+			elapse(time.Millisecond)
+			return ledger.Done(nil)
+		}), func(c *Config) { c.Concurrency = 5 })
+		if rep.Outcomes[ledger.OutcomeDone] != 100 {
+			t.Errorf("report %+v", rep)
+		}
+		if most := slices.Max(r.store.limits); most != 5 {
+			t.Errorf("claimed %d at once, want 5", most)
+		}
+		if r.store.calls["start"] >= 100 {
+			t.Errorf("%d calls of Start: not in batches", r.store.calls["start"])
+		}
+	})
+}
+
+// An item whose start was refused is not begun: it was cancelled, or somebody else has it.
+func TestStartRefused(t *testing.T) {
+	tests := []struct {
+		name  string
+		act   func(r *rig, id int64) error
+		state ledger.State
+	}{
+		{"cancelled", func(r *rig, id int64) error {
+			_, err := r.Cancel(context.Background(), "ann", ledger.IDs(id))
+			return err
+		}, ledger.StateCancelled},
+		{"taken away", func(r *rig, id int64) error {
+			_, err := r.ForceRelease(context.Background(), "ann", ledger.IDs(id))
+			return err
+		}, ledger.StateDone},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.policy(ledger.Kind{OnLost: ledger.OnLostDoubt})
+				id := r.add(ledger.NewItem{Key: "a"})[0]
+				var once sync.Once
+				r.store.failing(func(call string) error {
+					if call == "start" {
+						once.Do(func() {
+							go func() { // the spy is locked now
+								if err := tt.act(r, id); err != nil {
+									t.Error(err)
+								}
+							}()
+						})
+						return ledger.ErrUnavailable // the worker asks again in a moment
+					}
+					return nil
+				})
+				time.AfterFunc(time.Second, r.store.back)
+				var begun atomic.Int32
+				r.drain(Func(func(context.Context, *ledger.Lease) ledger.Result { begun.Add(1); return ledger.Done(nil) }))
+				if got := r.item(id).State; got != tt.state {
+					t.Errorf("item is %s, want %s", got, tt.state)
+				}
+				if want := int32(len(r.attempts(id)) - 1); begun.Load() != want {
+					t.Errorf("the handler saw it %d times, want %d", begun.Load(), want)
+				}
+			})
+		})
+	}
+}
+
+// An item that is suspected of killing its worker runs with nothing beside it.
+func TestAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		poison := r.add(ledger.NewItem{Key: "poison"})[0]
+		r.addMany(50)
+		var g gauge
+		var atPoison []int32
+		var crashes atomic.Int32
+		rep := r.drain(Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
+			g.in()
+			defer g.out()
+			elapse(30 * time.Millisecond)
+			if ls.ID != poison {
+				elapse(time.Second)
+				return ledger.Done(nil)
+			}
+			if ls.Alone {
+				atPoison = append(atPoison, g.now.Load())
+				elapse(10 * time.Second)
+				atPoison = append(atPoison, g.now.Load())
+			}
+			crashes.Add(1)
+			return ledger.Crashed("segmentation fault")
+		}), func(c *Config) { c.Concurrency = 4 })
+		want := Report{Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: 50, ledger.OutcomeCrashed: 3}, Dead: 1}
+		if diff := cmp.Diff(want, rep); diff != "" {
+			t.Errorf("report (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]int32{1, 1}, atPoison); diff != "" {
+			t.Errorf("running while the poison was alone (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A hint makes the worker look at once; without one it looks within the poll.
+func TestHints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var waits []time.Duration
+		var mu sync.Mutex
+		stop := r.run(r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result { return ledger.Done(nil) }), func(c *Config) {
+			c.Observe = func(ev Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				waits = append(waits, ev.Waited)
+			}
+		}))
+		elapse(10 * time.Second)
+		r.add(ledger.NewItem{Key: "hinted"})
+		elapse(10 * time.Second)
+		// Somebody else's process: the store tells nobody.
+		if _, err := ledger.New(r.store.Store, ledger.Options{}).Add(t.Context(), ledger.NewItem{Kind: "k", Key: "quiet"}); err != nil {
+			t.Fatal(err)
+		}
+		elapse(10 * time.Second)
+		stop()
+		if len(waits) != 2 || waits[0] != 0 || waits[1] > 1250*time.Millisecond {
+			t.Errorf("waited %v, want 0 and at most a poll", waits)
+		}
+	})
+}
+
+// What waits is worked when it is due, not a poll later.
+func TestRetriesAreInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.policy(ledger.Kind{Backoff: ledger.Backoff{Base: 100 * time.Millisecond}}) // 200, 400, 800 ms
+		r.add(ledger.NewItem{Key: "a"}, ledger.NewItem{Key: "b", Due: time.Now().Add(3300 * time.Millisecond)})
+		began := time.Now()
+		var at []time.Duration
+		var mu sync.Mutex
+		r.drain(Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
+			mu.Lock()
+			defer mu.Unlock()
+			at = append(at, time.Since(began).Round(10*time.Millisecond))
+			if ls.Key == "a" && ls.Attempt < 4 {
+				return ledger.Fail(context.Canceled)
+			}
+			return ledger.Done(nil)
+		}))
+		ms := time.Millisecond
+		if diff := cmp.Diff([]time.Duration{0, 200 * ms, 600 * ms, 1400 * ms, 3300 * ms}, at); diff != "" {
+			t.Errorf("worked at (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestMaxItems(t *testing.T) {
+	for _, most := range []int{1, 7, 30} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.addMany(30)
+			r.add(ledger.NewItem{Kind: "other", Key: "a"}, ledger.NewItem{Kind: "other", Key: "b"})
+			h := Func(func(context.Context, *ledger.Lease) ledger.Result { elapse(time.Second); return ledger.Done(nil) })
+			w := r.worker(h, func(c *Config) {
+				c.MaxItems = most
+				c.Handlers["other"] = h
+			})
+			if err := w.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			got, err := r.Count(t.Context(), ledger.Filter{States: []ledger.State{ledger.StateDone}})
+			if err != nil || got != int64(most) {
+				t.Errorf("%d done (%v), want %d", got, err, most)
+			}
+		})
+	}
+}

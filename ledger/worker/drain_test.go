@@ -1,0 +1,326 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+func TestDrainReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.policy(ledger.Kind{MaxFailures: 2})
+		soon, later := time.Now().Add(30*time.Second), time.Now().Add(time.Hour)
+		r.add(ledger.NewItem{Key: "done"}, ledger.NewItem{Key: "dead"}, ledger.NewItem{Key: "doubt"}, ledger.NewItem{Key: "skip"},
+			ledger.NewItem{Key: "soon", Due: soon}, ledger.NewItem{Key: "later", Due: later}, ledger.NewItem{Key: "later still", Due: later.Add(time.Hour)},
+			ledger.NewItem{Key: "person's", Priority: -2})
+		if _, err := r.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "ann", Limit: 1, TTL: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		rep := r.drain(Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
+			switch ls.Key {
+			case "dead":
+				return ledger.Fail(errors.New("no"))
+			case "doubt":
+				return ledger.Doubt(errors.New("who knows"))
+			case "skip":
+				return ledger.Skip("nothing to do")
+			}
+			return ledger.Done(nil)
+		}))
+		want := Report{
+			Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: 2, ledger.OutcomeFailed: 2, ledger.OutcomeUnknown: 1, ledger.OutcomeSkipped: 1},
+			Dead:     1, Doubt: 1, Waiting: 2, Held: 1, NextDue: later.UTC(),
+		}
+		if diff := cmp.Diff(want, rep); diff != "" {
+			t.Errorf("report (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A drain ends at once when there is nothing to wait for: no poll is in the way.
+func TestDrainIsPrompt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.addMany(100)
+		began := time.Now()
+		r.drain(Func(done))
+		if took := time.Since(began); took > 0 {
+			t.Errorf("took %s for nothing", took)
+		}
+	})
+}
+
+// What is due within the patience is waited for, what is due later is left.
+func TestDrainPatience(t *testing.T) {
+	for _, tt := range []struct {
+		due, patience time.Duration
+		done          bool
+	}{
+		{time.Minute, time.Minute, true},
+		{time.Minute + time.Millisecond, time.Minute, false},
+		{time.Hour, 2 * time.Hour, true},
+		{time.Second, 0, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			id := r.add(ledger.NewItem{Key: "a", Due: time.Now().Add(tt.due)})[0]
+			if _, err := r.worker(Func(done)).Drain(t.Context(), tt.patience); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.item(id).State == ledger.StateDone; got != tt.done {
+				t.Errorf("due in %s, patience %s: done = %v, want %v", tt.due, tt.patience, got, tt.done)
+			}
+		})
+	}
+}
+
+// What other programs hold is waited for: a live one finishes it, of a dead one it expires.
+func TestDrainWaitsForOthers(t *testing.T) {
+	other := ledger.Agent{Name: "other", Kinds: map[string]string{"k": ""}}
+	tests := []struct {
+		name  string
+		other func(r *rig, ls *ledger.Lease)
+		done  int64 // by this worker
+	}{
+		{"a live one", func(r *rig, ls *ledger.Lease) {
+			elapse(5 * time.Minute)
+			if err := r.Finish(context.Background(), ledger.Ending{Lease: ls, Result: ledger.Done(nil)})[0]; err != nil {
+				r.t.Error(err)
+			}
+		}, 0},
+		{"a dead one", func(*rig, *ledger.Lease) {}, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				id := r.add(ledger.NewItem{Key: "a"})[0]
+				if err := r.Beat(t.Context(), other, 30*time.Second); err != nil {
+					t.Fatal(err)
+				}
+				ls, err := r.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "other", Limit: 1, TTL: 10 * time.Minute})
+				if err != nil {
+					t.Fatal(err)
+				}
+				go tt.other(r, ls[0])
+				rep := r.drain(Func(done))
+				if got := r.item(id).State; got != ledger.StateDone {
+					t.Errorf("item is %s", got)
+				}
+				if rep.Outcomes[ledger.OutcomeDone] != tt.done {
+					t.Errorf("report %+v, want %d done", rep, tt.done)
+				}
+			})
+		})
+	}
+}
+
+// An item that moves from kind to kind is never between all of them: the drain sees it through.
+func TestDrainFollowsWhatIsEmitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		kinds := []string{"a", "b", "c"}
+		const hops = 30
+		if _, err := r.Add(t.Context(), ledger.NewItem{Kind: "a", Scope: "s", Key: "0"}); err != nil {
+			t.Fatal(err)
+		}
+		var n atomic.Int32
+		hop := Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
+			i := n.Add(1)
+			elapse(time.Duration(i%3) * time.Millisecond)
+			if i == hops {
+				return ledger.Done(nil)
+			}
+			return ledger.Done(nil, ledger.NewItem{Kind: kinds[i%3], Scope: "s", Key: fmt.Sprint(i)})
+		})
+		handlers := map[string]Handler{}
+		for _, k := range kinds {
+			handlers[k] = hop
+		}
+		// Two drain at once, each looking while the other works.
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				w, err := New(Config{Ledger: r.Ledger, Handlers: handlers})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := w.Drain(t.Context(), 0); err != nil {
+					t.Error(err)
+				}
+				if got := n.Load(); got != hops {
+					t.Errorf("a drain ended after %d of %d hops", got, hops)
+				}
+			})
+		}
+		both.Wait()
+	})
+}
+
+// Nobody can see an attempt that ends between two looks at two kinds but by its traces.
+func TestQuietLooksTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		w := r.worker(Func(done), func(c *Config) { c.Handlers["l"] = Func(done) })
+		w.life = t.Context()
+		if left, err := w.quiet(t.Context(), 0); left == nil || err != nil {
+			t.Fatalf("an empty ledger is not quiet: %v, %v", left, err)
+		}
+		r.store.Store = &betweenLooks{Store: r.store.Store, act: func() {
+			id := r.add(ledger.NewItem{Key: "a"})[0]
+			ls, err := r.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "other", Limit: 1})
+			if err != nil || len(ls) != 1 {
+				t.Fatalf("claimed %d, %v", len(ls), err)
+			}
+			if err := r.Finish(t.Context(), ledger.Ending{Lease: ls[0], Result: ledger.Done(nil)})[0]; err != nil {
+				t.Fatal(err)
+			}
+			if got := r.item(id).State; got != ledger.StateDone {
+				t.Fatalf("item is %s", got)
+			}
+		}}
+		if left, err := w.quiet(t.Context(), 0); left != nil || err != nil {
+			t.Errorf("quiet though an attempt ended between the looks: %v, %v", left, err)
+		}
+	})
+}
+
+// betweenLooks acts once, after the first kind's standing was read.
+type betweenLooks struct {
+	ledger.Store
+	act   func()
+	acted atomic.Bool
+}
+
+func (s *betweenLooks) Standing(ctx context.Context, kind string) (ledger.Standing, error) {
+	st, err := s.Store.Standing(ctx, kind)
+	if s.acted.CompareAndSwap(false, true) {
+		s.act()
+	}
+	return st, err
+}
+
+// A paused kind is not waited for.
+func TestDrainOfPausedKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.policy(ledger.Kind{Paused: true})
+		r.addMany(3)
+		rep := r.drain(Func(done))
+		if diff := cmp.Diff(Report{Ready: 3}, rep); diff != "" {
+			t.Errorf("report (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A drain of one shard leaves the others alone, and is not kept by them.
+func TestDrainOfShard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ids := r.addMany(60)
+		rep := r.drain(Func(done), func(c *Config) { c.Shard = ledger.Shard{Index: 1, Count: 3} })
+		var mine int64
+		for _, id := range ids {
+			it := r.item(id)
+			if it.Slot%3 == 1 {
+				mine++
+			}
+			if (it.State == ledger.StateDone) != (it.Slot%3 == 1) {
+				t.Errorf("item in slot %d is %s", it.Slot, it.State)
+			}
+		}
+		want := Report{Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: mine}, Ready: 60 - mine}
+		if diff := cmp.Diff(want, rep); diff != "" {
+			t.Errorf("report (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A drain that is told to stop says what is left.
+func TestDrainIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.addMany(10)
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+		defer cancel()
+		rep, err := r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result {
+			elapse(time.Minute)
+			return ledger.Done(nil)
+		})).Drain(ctx, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := Report{Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: 4}, Ready: 6}
+		if diff := cmp.Diff(want, rep); diff != "" {
+			t.Errorf("report (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Two workers share the items; both return only when all are done, and each did some.
+func TestDrainTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ids := r.addMany(100)
+		var did [2]int64
+		var both sync.WaitGroup
+		for i := range did {
+			both.Go(func() {
+				rep := r.drain(Func(func(context.Context, *ledger.Lease) ledger.Result {
+					elapse(time.Second)
+					return ledger.Done(nil)
+				}))
+				did[i] = rep.Outcomes[ledger.OutcomeDone]
+				for _, id := range ids {
+					if got := r.item(id).State; got != ledger.StateDone {
+						t.Errorf("worker %d returned and an item is %s", i, got)
+					}
+				}
+			})
+		}
+		both.Wait()
+		if did[0]+did[1] != 100 || did[0] < 40 || did[1] < 40 {
+			t.Errorf("they did %v, want about half each", did)
+		}
+	})
+}
+
+// A drain outlasts an outage of the ledger, and a retry within its patience.
+func TestDrainThroughOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ids := r.addMany(20)
+		time.AfterFunc(3*time.Second, r.store.away)
+		time.AfterFunc(13*time.Minute, r.store.back)
+		var first sync.Map
+		rep := r.drain(Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
+			elapse(time.Second)
+			if _, again := first.LoadOrStore(ls.ID, true); !again {
+				return ledger.Fail(errors.New("not at the first try"))
+			}
+			return ledger.Done(nil)
+		}), func(c *Config) { c.Concurrency = 4 })
+		if rep.Outcomes[ledger.OutcomeDone] != 20 || rep.Outcomes[ledger.OutcomeFailed] != 20 {
+			t.Errorf("report %+v", rep)
+		}
+		for _, id := range ids {
+			if diff := cmp.Diff([]ledger.Outcome{ledger.OutcomeFailed, ledger.OutcomeDone}, r.outcomes(id)); diff != "" {
+				t.Errorf("item %d (-want +got):\n%s", id, diff)
+			}
+		}
+		if n := r.log.count("the ledger is unavailable"); n != 1 {
+			t.Errorf("the outage was logged %d times", n)
+		}
+	})
+}

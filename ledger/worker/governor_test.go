@@ -1,0 +1,161 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// governor is a Governor that says what it is told.
+type governor struct {
+	Func
+	gauge
+
+	mu       sync.Mutex
+	limit    int
+	until    time.Time
+	policies []ledger.Kind
+}
+
+func (g *governor) Handle(ctx context.Context, ls *ledger.Lease, settle func(ledger.Result)) {
+	g.in()
+	g.Func.Handle(ctx, ls, func(res ledger.Result) { g.out(); settle(res) })
+}
+
+func (g *governor) Govern(k ledger.Kind) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.policies = append(g.policies, k)
+}
+
+func (g *governor) Limit() (int, time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if time.Now().Before(g.until) {
+		return 0, g.until
+	}
+	return g.limit, time.Time{}
+}
+
+func (g *governor) set(limit int, until time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.limit, g.until = limit, until
+}
+
+func second(context.Context, *ledger.Lease) ledger.Result {
+	elapse(time.Second)
+	return ledger.Done(nil)
+}
+
+// The governor's limit counts, not the concurrency, and so does its change.
+func TestGovernorLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.addMany(60)
+		g := &governor{Func: second, limit: 3}
+		time.AfterFunc(5500*time.Millisecond, func() { g.set(9, time.Time{}) })
+		began := time.Now()
+		rep := r.drain(g)
+		if rep.Outcomes[ledger.OutcomeDone] != 60 || g.most.Load() != 9 {
+			t.Errorf("report %+v, at most %d at a time, want 9", rep, g.most.Load())
+		}
+		if took := time.Since(began); took < 10*time.Second || took > 13*time.Second {
+			t.Errorf("took %s, want 18 at 3 and 42 at 9 a second", took)
+		}
+	})
+}
+
+// While the governor takes nothing, nothing is claimed, what lies in the buffer is handed back
+// after a while, and work goes on at the time it said.
+func TestGovernorPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ids := r.addMany(300)
+		g := &governor{Func: func(context.Context, *ledger.Lease) ledger.Result {
+			elapse(10 * time.Millisecond)
+			return ledger.Done(nil)
+		}, limit: 1}
+		stop := r.run(r.worker(g))
+		elapse(time.Second)
+		began := time.Now()
+		g.set(1, began.Add(time.Hour))
+		states := func() map[ledger.State]int {
+			n := map[ledger.State]int{}
+			for _, id := range ids {
+				n[r.item(id).State]++
+			}
+			return n
+		}
+		elapse(time.Second)
+		before := states()
+		if before[ledger.StateLeased] == 0 {
+			t.Fatal("nothing was claimed ahead")
+		}
+		elapse(30 * time.Minute)
+		want := map[ledger.State]int{ledger.StateDone: before[ledger.StateDone], ledger.StateReady: 300 - before[ledger.StateDone]}
+		if diff := cmp.Diff(want, states()); diff != "" {
+			t.Errorf("in the middle of the pause (-want +got):\n%s", diff)
+		}
+		elapse(30*time.Minute + 2*time.Second)
+		if got := states()[ledger.StateDone]; got != 300 {
+			t.Errorf("%d done 3 s after the pause", got)
+		}
+		stop()
+	})
+}
+
+// A drain does not wait longer than its patience for a handler that takes nothing.
+func TestDrainOfPausedGovernor(t *testing.T) {
+	for _, tt := range []struct {
+		pause time.Duration
+		done  int64
+	}{{30 * time.Second, 5}, {time.Hour, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.addMany(5)
+			g := &governor{Func: second, limit: 1, until: time.Now().Add(tt.pause)}
+			rep, err := r.worker(g).Drain(t.Context(), time.Minute)
+			if err != nil || rep.Outcomes[ledger.OutcomeDone] != tt.done || rep.Ready != 5-tt.done {
+				t.Errorf("paused for %s: %+v, %v; want %d done", tt.pause, rep, err, tt.done)
+			}
+		})
+	}
+}
+
+// The governor learns of the policy before the first item and of its changes, and keeps the
+// time itself.
+func TestGovernorIsToldThePolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.policy(ledger.Kind{Timeout: time.Second, MaxFailures: 7})
+		id := r.add(ledger.NewItem{Key: "a"})[0]
+		g := &governor{Func: func(ctx context.Context, _ *ledger.Lease) ledger.Result {
+			if _, limited := ctx.Deadline(); limited {
+				t.Error("the worker keeps the time of a governor")
+			}
+			elapse(time.Minute)
+			return ledger.Done(nil)
+		}, limit: 1}
+		stop := r.run(r.worker(g))
+		elapse(15 * time.Second)
+		r.policy(ledger.Kind{Timeout: time.Hour})
+		elapse(15 * time.Second)
+		stop()
+		if got := r.outcomes(id); len(got) != 1 {
+			t.Errorf("attempts %v", got)
+		}
+		distinct := slices.CompactFunc(g.policies, func(a, b ledger.Kind) bool { return cmp.Equal(a, b) })
+		want := []ledger.Kind{{Name: "k", Timeout: time.Second, MaxFailures: 7}, {Name: "k", Timeout: time.Hour}}
+		if diff := cmp.Diff(want, distinct); diff != "" {
+			t.Errorf("policies (-want +got):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,338 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+func cause(ctx context.Context) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// A lease is kept as long as its handler runs, however long that is, and whoever expires leases.
+func TestLeaseIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		id := r.add(ledger.NewItem{Key: "a"})[0]
+		rep := r.drain(Func(func(ctx context.Context, _ *ledger.Lease) ledger.Result {
+			for range 50 {
+				elapse(time.Second)
+				if n, err := r.Expire(ctx, 10); n != 0 || err != nil {
+					t.Errorf("expired %d, %v", n, err)
+				}
+			}
+			return ledger.Done(nil)
+		}), func(c *Config) { c.Lease = 5 * time.Second })
+		if diff := cmp.Diff(map[ledger.Outcome]int64{ledger.OutcomeDone: 1}, rep.Outcomes); diff != "" {
+			t.Errorf("report (-want +got):\n%s", diff)
+		}
+		if n := len(r.attempts(id)); n != 1 {
+			t.Errorf("%d attempts", n)
+		}
+		// 50 s at a third of 5 s, looked at four times a second.
+		if n := r.store.calls["renew"]; n < 25 || n > 31 {
+			t.Errorf("renewed %d times in 50 s", n)
+		}
+	})
+}
+
+// What happens to an item while its handler runs ends the handler's context, says why, and does so
+// within two seconds.
+func TestContextEnds(t *testing.T) {
+	tests := []struct {
+		name   string
+		act    func(r *rig, id int64) error
+		want   error
+		result ledger.Result // that the handler returns then
+		// of the event and of the item
+		accepted bool
+		state    ledger.State
+	}{
+		{"cancelled", func(r *rig, id int64) error {
+			_, err := r.Cancel(context.Background(), "ann", ledger.IDs(id))
+			return err
+		}, ErrCancelled, ledger.Fail(errors.New("gave up")), true, ledger.StateCancelled},
+		{"cancelled, but done all the same", func(r *rig, id int64) error {
+			_, err := r.Cancel(context.Background(), "ann", ledger.IDs(id))
+			return err
+		}, ErrCancelled, ledger.Done(nil), true, ledger.StateDone},
+		{"lease taken away", func(r *rig, id int64) error {
+			if _, err := r.ForceRelease(context.Background(), "ann", ledger.IDs(id)); err != nil {
+				return err
+			}
+			_, err := r.Claim(context.Background(), ledger.Claim{Kind: "k", Agent: "ann", Limit: 1})
+			return err
+		}, ledger.ErrLeaseLost, ledger.Done(nil), false, ledger.StateLeased},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				id := r.add(ledger.NewItem{Key: "a"})[0]
+				var seen events
+				var began atomic.Bool
+				var why error
+				var took time.Duration
+				w := r.worker(Func(func(ctx context.Context, _ *ledger.Lease) ledger.Result {
+					began.Store(true)
+					elapse(10 * time.Second)
+					asked := time.Now()
+					if err := tt.act(r, id); err != nil {
+						t.Error(err)
+					}
+					why = cause(ctx)
+					took = time.Since(asked)
+					return tt.result
+				}), seen.config)
+				stop := r.run(w)
+				elapse(20 * time.Second)
+				stop()
+				if !errors.Is(why, tt.want) || took > 2*time.Second {
+					t.Errorf("context ended after %s: %v, want %v within 2 s", took, why, tt.want)
+				}
+				all := seen.list()
+				if len(all) != 1 || all[0].Accepted() != tt.accepted {
+					t.Errorf("events %+v, want one, accepted: %v", all, tt.accepted)
+				}
+				if got := r.item(id).State; got != tt.state {
+					t.Errorf("item is %s, want %s", got, tt.state)
+				}
+				if n := r.log.count("the lease had been lost"); n != 1 && !tt.accepted || n != 0 && tt.accepted {
+					t.Errorf("the loss was logged %d times", n)
+				}
+			})
+		})
+	}
+}
+
+// An item that is cancelled while it lies in the buffer is not begun any more.
+func TestCancelOfBufferedItem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ids := r.addMany(100)
+		var begun atomic.Int32
+		stop := r.run(r.worker(Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
+			if begun.Add(1) < 20 { // a rate that makes it claim ahead
+				elapse(10 * time.Millisecond)
+			} else {
+				elapse(time.Minute)
+			}
+			return ledger.Done(nil)
+		}), func(c *Config) { c.Concurrency = 1; c.Lease = 4 * time.Minute }))
+		elapse(time.Second)
+		var buffered int64
+		for _, id := range ids {
+			if it := r.item(id); it.State == ledger.StateLeased && it.ID > buffered {
+				buffered = it.ID
+			}
+		}
+		if buffered == ids[19] {
+			t.Fatal("nothing was claimed ahead")
+		}
+		if _, err := r.Cancel(t.Context(), "ann", ledger.IDs(buffered)); err != nil {
+			t.Fatal(err)
+		}
+		elapse(100 * time.Second) // a third of the lease: with the renewal
+		if got := r.item(buffered).State; got != ledger.StateCancelled {
+			t.Errorf("item is %s, want cancelled", got)
+		}
+		stop()
+	})
+}
+
+// While the ledger is away the lease cannot be renewed: the handler's context ends before the
+// lease does, by this process's own clock, and its late end is recorded once the ledger is back.
+func TestLeaseIsNotTrustedBlindly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		id := r.add(ledger.NewItem{Key: "a"})[0]
+		var why error
+		var lasted time.Duration
+		stop := r.run(r.worker(Func(func(ctx context.Context, ls *ledger.Lease) ledger.Result {
+			elapse(30 * time.Second)
+			r.store.away()
+			began := time.Now()
+			why = cause(ctx)
+			lasted = time.Since(began)
+			if !time.Now().Before(r.expiry(id)) {
+				t.Error("the context ended after the lease")
+			}
+			elapse(30 * time.Second) // the lease expires
+			r.store.back()
+			return ledger.Done([]byte("late"))
+		})))
+		elapse(10 * time.Minute)
+		stop()
+		if !errors.Is(why, ledger.ErrLeaseLost) {
+			t.Errorf("cause %v", why)
+		}
+		// Renewed 20 s after the claim at the latest: 10 s old when the ledger went away.
+		if lasted < 33*time.Second || lasted > 54*time.Second {
+			t.Errorf("the context lasted %s without renewals", lasted)
+		}
+		if diff := cmp.Diff([]ledger.Outcome{ledger.OutcomeDone}, r.outcomes(id)); diff != "" {
+			t.Errorf("attempts (-want +got):\n%s", diff)
+		}
+		if a, b := r.log.count("the ledger is unavailable"), r.log.count("the ledger is available again"); a != 1 || b != 1 {
+			t.Errorf("the outage was logged %d times, its end %d times", a, b)
+		}
+	})
+}
+
+// expiry is when the item's lease ends, whatever the spy says.
+func (r *rig) expiry(id int64) time.Time {
+	recs, err := r.store.Records(context.Background(), ledger.IDs(id), 0, 1)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return recs[0].Work.ExpiresAt
+}
+
+// A failure that is reported because the lease was lost is no failure, if it is recorded at all.
+func TestInterruptionIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		id := r.add(ledger.NewItem{Key: "a"})[0]
+		var calls atomic.Int32
+		rep := r.drain(Func(func(ctx context.Context, _ *ledger.Lease) ledger.Result {
+			if calls.Add(1) > 1 {
+				return ledger.Done(nil)
+			}
+			r.store.away()
+			time.AfterFunc(58*time.Second, r.store.back)
+			return ledger.Fail(cause(ctx))
+		}))
+		if diff := cmp.Diff([]ledger.Outcome{ledger.OutcomeReleased, ledger.OutcomeDone}, r.outcomes(id)); diff != "" {
+			t.Errorf("attempts (-want +got):\n%s", diff)
+		}
+		if rep.Outcomes[ledger.OutcomeDone] != 1 {
+			t.Errorf("report %+v", rep)
+		}
+	})
+}
+
+// A call that hangs does not keep the watch from ending contexts in time, nor later renewals.
+func TestRenewalHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		id := r.add(ledger.NewItem{Key: "a"})[0]
+		var hung atomic.Bool
+		r.store.Store = &hanging{Store: r.store.Store, hang: func() bool { return hung.CompareAndSwap(false, true) }}
+		rep := r.drain(Func(func(ctx context.Context, _ *ledger.Lease) ledger.Result {
+			select {
+			case <-ctx.Done():
+				return ledger.Fail(context.Cause(ctx))
+			case <-time.After(5 * time.Minute):
+				return ledger.Done(nil)
+			}
+		}))
+		if rep.Outcomes[ledger.OutcomeDone] != 1 || len(r.attempts(id)) != 1 || !hung.Load() {
+			t.Errorf("report %+v, hung: %v", rep, hung.Load())
+		}
+	})
+}
+
+// hanging keeps a renewal waiting until its caller gives up.
+type hanging struct {
+	ledger.Store
+	hang func() bool
+}
+
+func (s *hanging) Renew(ctx context.Context, ttl time.Duration, leases []ledger.LeaseRef) ([]ledger.Renewal, error) {
+	if s.hang() {
+		<-ctx.Done()
+		return nil, ledger.ErrUnavailable
+	}
+	return s.Store.Renew(ctx, ttl, leases)
+}
+
+// A handler that ignores its timeout keeps its place and loses its item to somebody else.
+func TestOverrun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.policy(ledger.Kind{Timeout: 10 * time.Second})
+		id := r.add(ledger.NewItem{Key: "a"})[0]
+		release := make(chan struct{})
+		var seen events
+		var calls, running, most atomic.Int32
+		w := r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result {
+			if n := running.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			defer running.Add(-1)
+			if calls.Add(1) == 1 {
+				<-release
+			}
+			return ledger.Done(nil)
+		}), seen.config)
+		rep, err := w.Drain(t.Context(), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]ledger.Outcome{ledger.OutcomeLost, ledger.OutcomeDone}, r.outcomes(id)); diff != "" {
+			t.Errorf("attempts (-want +got):\n%s", diff)
+		}
+		if rep.Outcomes[ledger.OutcomeDone] != 1 || most.Load() != 2 {
+			t.Errorf("report %+v, at most %d at a time", rep, most.Load())
+		}
+		if n := r.log.count("did not return after its timeout"); n != 1 {
+			t.Errorf("logged %d times", n)
+		}
+		close(release)
+	})
+}
+
+// What the monotonic clock slept through is noticed by the wall clock.
+func TestSlept(t *testing.T) {
+	start := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+	tests := []struct {
+		name       string
+		mono, wall time.Duration
+		want       bool
+	}{
+		{"an ordinary look", 250 * time.Millisecond, 250 * time.Millisecond, false},
+		{"stopped: both clocks went on", time.Hour, time.Hour, false},
+		{"suspended", 250 * time.Millisecond, time.Hour, true},
+		{"the clock was put back", 250 * time.Millisecond, -time.Hour, false},
+		{"the clock was put right", 250 * time.Millisecond, 2 * time.Second, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := watched{mono: start.Add(-tt.mono), wall: start.Add(-tt.wall)}
+			if got := w.slept(start, 15*time.Second); got != tt.want {
+				t.Errorf("slept = %v, want %v", got, tt.want)
+			}
+		})
+	}
+	var w watched
+	if w.slept(start, 0) {
+		t.Error("the first look has nothing to compare with")
+	}
+}
+
+// After a sleep all leases are renewed at once.
+func TestWatchAfterSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		w := r.worker(Func(done))
+		l := w.lanes[0]
+		now := time.Now()
+		young := &task{lane: l, phase: running, trust: now.Add(time.Hour), renew: now.Add(time.Hour), asked: now}
+		l.add([]*task{young})
+		if renew, ask := l.watch(now, false); len(renew)+len(ask) != 0 {
+			t.Errorf("an ordinary look: %d to renew, %d to ask about", len(renew), len(ask))
+		}
+		if renew, _ := l.watch(now, true); len(renew) != 1 {
+			t.Errorf("after a sleep: %d to renew, want 1", len(renew))
+		}
+	})
+}

@@ -1,0 +1,220 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// handleFunc is a Handler that is all of Handle, unlike Func.
+type handleFunc func(ctx context.Context, lease *ledger.Lease, settle func(ledger.Result))
+
+func (f handleFunc) Handle(ctx context.Context, lease *ledger.Lease, settle func(ledger.Result)) {
+	f(ctx, lease, settle)
+}
+
+// What a handler does, and what the ledger says of the item afterwards.
+func TestOutcomes(t *testing.T) {
+	type end struct {
+		Outcome ledger.Outcome
+		Code    string
+		Error   string
+		State   ledger.State
+	}
+	oops := errors.New("oops")
+	returns := func(res ledger.Result) Handler {
+		return Func(func(context.Context, *ledger.Lease) ledger.Result { return res })
+	}
+	tests := []struct {
+		name    string
+		handler Handler
+		policy  ledger.Kind
+		want    end
+	}{
+		{"done", returns(ledger.Done([]byte("out"))), ledger.Kind{}, end{ledger.OutcomeDone, "", "", ledger.StateDone}},
+		{"skipped", returns(ledger.Skip("nothing to do")), ledger.Kind{}, end{ledger.OutcomeSkipped, "", "nothing to do", ledger.StateDone}},
+		{"failed", returns(ledger.Fail(oops)), ledger.Kind{MaxFailures: 1}, end{ledger.OutcomeFailed, "", "oops", ledger.StateDead}},
+		{"failed for good", returns(ledger.Permanent(oops)), ledger.Kind{}, end{ledger.OutcomeFailed, "", "oops", ledger.StateDead}},
+		{"snoozed", returns(ledger.Snooze(time.Hour, "later")), ledger.Kind{}, end{ledger.OutcomeSnoozed, "", "later", ledger.StateWaiting}},
+		{"to be retried in an hour", returns(ledger.RetryAfter(time.Hour, oops)), ledger.Kind{}, end{ledger.OutcomeFailed, "", "oops", ledger.StateWaiting}},
+		{"in doubt", returns(ledger.Doubt(oops)), ledger.Kind{}, end{ledger.OutcomeUnknown, "", "oops", ledger.StateDoubt}},
+		{"crashed", returns(ledger.Crashed("segfault")), ledger.Kind{MaxCrashes: 1}, end{ledger.OutcomeCrashed, "crashed", "segfault", ledger.StateDead}},
+		{"panics", Func(func(context.Context, *ledger.Lease) ledger.Result { panic("ouch") }),
+			ledger.Kind{MaxFailures: 1}, end{ledger.OutcomeFailed, "panic", "panic: ouch", ledger.StateDead}},
+		{"panics and must not be repeated", Func(func(context.Context, *ledger.Lease) ledger.Result { panic("ouch") }),
+			ledger.Kind{OnLost: ledger.OnLostDoubt}, end{ledger.OutcomeUnknown, "panic", "panic: ouch", ledger.StateDoubt}},
+		{"ends its goroutine", Func(func(context.Context, *ledger.Lease) ledger.Result { runtime.Goexit(); return ledger.Done(nil) }),
+			ledger.Kind{MaxFailures: 1}, end{ledger.OutcomeFailed, "panic", "panic: the goroutine of the handler ended", ledger.StateDead}},
+		{"panics in Handle", handleFunc(func(context.Context, *ledger.Lease, func(ledger.Result)) { panic("ouch") }),
+			ledger.Kind{MaxFailures: 1}, end{ledger.OutcomeFailed, "panic", "panic: ouch", ledger.StateDead}},
+		{"settles within Handle", handleFunc(func(_ context.Context, _ *ledger.Lease, settle func(ledger.Result)) { settle(ledger.Done(nil)) }),
+			ledger.Kind{}, end{ledger.OutcomeDone, "", "", ledger.StateDone}},
+		{"settles twice", handleFunc(func(_ context.Context, _ *ledger.Lease, settle func(ledger.Result)) {
+			settle(ledger.Done(nil))
+			settle(ledger.Fail(oops))
+		}), ledger.Kind{}, end{ledger.OutcomeDone, "", "", ledger.StateDone}},
+		{"panics after it settled", handleFunc(func(_ context.Context, _ *ledger.Lease, settle func(ledger.Result)) {
+			settle(ledger.Done(nil))
+			panic("ouch")
+		}), ledger.Kind{}, end{ledger.OutcomeDone, "", "", ledger.StateDone}},
+		{"result breaks a limit", returns(ledger.Done(make([]byte, ledger.MaxOutput+1))), ledger.Kind{},
+			end{ledger.OutcomeFailed, "invalid_result", "output: 1,048,577 bytes, at most 1,048,576", ledger.StateDead}},
+		{"outcome is none", returns(ledger.Result{Outcome: "finished"}), ledger.Kind{},
+			end{ledger.OutcomeFailed, "invalid_result", `outcome: "finished" is none that a holder may report`, ledger.StateDead}},
+		{"payload does not decode", JSON(func(context.Context, *ledger.Lease, []int) ledger.Result { return ledger.Done(nil) }), ledger.Kind{},
+			end{ledger.OutcomeFailed, "payload", "json: cannot unmarshal object into Go value of type []int", ledger.StateDead}},
+		{"overruns its timeout", Func(toEnd), ledger.Kind{Timeout: time.Second, MaxFailures: 1},
+			end{ledger.OutcomeFailed, "timeout", "context deadline exceeded", ledger.StateDead}},
+		{"overruns its timeout and must not be repeated", Func(toEnd), ledger.Kind{Timeout: time.Second, OnLost: ledger.OnLostDoubt},
+			end{ledger.OutcomeUnknown, "timeout", "context deadline exceeded", ledger.StateDoubt}},
+		{"is done after its timeout", Func(func(ctx context.Context, _ *ledger.Lease) ledger.Result { <-ctx.Done(); return ledger.Done(nil) }),
+			ledger.Kind{Timeout: time.Second}, end{ledger.OutcomeDone, "", "", ledger.StateDone}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.policy(tt.policy)
+				id := r.add(ledger.NewItem{Key: "a", Payload: []byte(`{}`)})[0]
+				var seen events
+				if _, err := r.worker(tt.handler, seen.config).Drain(t.Context(), time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				attempts := r.attempts(id)
+				if len(attempts) != 1 {
+					t.Fatalf("%d attempts, want 1", len(attempts))
+				}
+				a := attempts[0]
+				if diff := cmp.Diff(tt.want, end{a.Outcome, a.Code, a.Error, r.item(id).State}); diff != "" {
+					t.Errorf("in the ledger (-want +got):\n%s", diff)
+				}
+				all := seen.list()
+				if len(all) != 1 {
+					t.Fatalf("%d events, want 1", len(all))
+				}
+				ev := all[0]
+				if !ev.Accepted() || ev.Recorded != tt.want.Outcome || ev.State != tt.want.State || ev.Lease.ID != id {
+					t.Errorf("event: item %d, %s, %s; want item %d, %s, %s", ev.Lease.ID, ev.Recorded, ev.State, id, tt.want.Outcome, tt.want.State)
+				}
+				if a.Code == "panic" && !strings.Contains(a.Log, "goroutine ") {
+					t.Errorf("the log has no stack: %q", a.Log)
+				}
+				if tt.name == "done" && !bytes.Equal(a.Output, []byte("out")) {
+					t.Errorf("output %q", a.Output)
+				}
+			})
+		})
+	}
+}
+
+// A handler that ended its lease itself says so, and nothing is reported again.
+func TestRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		id := r.add(ledger.NewItem{Key: "a"})[0]
+		var seen events
+		rep := r.drain(Func(func(ctx context.Context, ls *ledger.Lease) ledger.Result {
+			if err := r.Finish(ctx, ledger.Ending{Lease: ls, Result: ledger.Skip("by myself")})[0]; err != nil {
+				return ledger.Fail(err)
+			}
+			return Recorded()
+		}), seen.config)
+		if diff := cmp.Diff([]ledger.Outcome{ledger.OutcomeSkipped}, r.outcomes(id)); diff != "" {
+			t.Errorf("attempts (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(map[ledger.Outcome]int64{OutcomeRecorded: 1}, rep.Outcomes); diff != "" {
+			t.Errorf("report (-want +got):\n%s", diff)
+		}
+		if all := seen.list(); len(all) != 1 || !all[0].Accepted() || all[0].Recorded != OutcomeRecorded {
+			t.Errorf("events %+v", all)
+		}
+	})
+}
+
+// A result that comes in a batch with one that breaks a limit is none the worse for it.
+func TestInvalidResultHarmsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.addMany(50)
+		rep := r.drain(Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
+			elapse(time.Millisecond)
+			if ls.Key == "000007" {
+				return ledger.Result{Outcome: ledger.OutcomeDone, Code: "Not A Code"}
+			}
+			return ledger.Done(nil)
+		}), func(c *Config) { c.Concurrency = 50 })
+		want := Report{Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: 49, ledger.OutcomeFailed: 1}, Dead: 1}
+		if diff := cmp.Diff(want, rep); diff != "" {
+			t.Errorf("report (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A store that refuses one result for reasons of its own does not hold up the others.
+func TestStoreRefusesOneResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ids := r.addMany(20)
+		odd := errors.New("character with byte sequence 0xe2 0x80 has no equivalent")
+		r.store.Store = &refusing{r.store.Store, odd}
+		rep := r.drain(Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
+			elapse(time.Millisecond)
+			res := ledger.Done(nil)
+			if ls.ID == ids[3] {
+				res.Log = "odd"
+			}
+			return res
+		}), func(c *Config) { c.Concurrency = 20 })
+		want := Report{Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: 19, ledger.OutcomeFailed: 1}, Dead: 1}
+		if diff := cmp.Diff(want, rep); diff != "" {
+			t.Errorf("report (-want +got):\n%s", diff)
+		}
+		if got := r.item(ids[3]); got.Code != "invalid_result" || !strings.Contains(got.Error, "no equivalent") {
+			t.Errorf("item: code %q, error %q", got.Code, got.Error)
+		}
+	})
+}
+
+// refusing fails every completion of a batch with an odd one in it.
+type refusing struct {
+	ledger.Store
+	err error
+}
+
+func (s *refusing) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Completion) ([]int64, error) {
+	for _, one := range c {
+		if one.Log == "odd" {
+			return nil, s.err
+		}
+	}
+	return s.Store.Complete(ctx, conn, c)
+}
+
+func TestEventTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.add(ledger.NewItem{Key: "a"}, ledger.NewItem{Key: "b"})
+		elapse(5 * time.Second) // both have been ready that long when the worker comes
+		var seen events
+		r.drain(Func(func(context.Context, *ledger.Lease) ledger.Result {
+			elapse(3 * time.Second)
+			return ledger.Done(nil)
+		}), seen.config, func(c *Config) { c.Concurrency = 1 })
+		var got []time.Duration
+		for _, ev := range seen.list() {
+			got = append(got, ev.Waited, ev.Worked)
+		}
+		if diff := cmp.Diff([]time.Duration{5 * time.Second, 3 * time.Second, 8 * time.Second, 3 * time.Second}, got); diff != "" {
+			t.Errorf("waited, worked (-want +got):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,257 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/memory"
+)
+
+func TestConfig(t *testing.T) {
+	good := func() Config {
+		return Config{Ledger: ledger.New(memory.New(memory.Options{}), ledger.Options{}), Handlers: map[string]Handler{"k": Func(done)}}
+	}
+	tests := []struct {
+		field string // "": it is fine
+		edit  func(*Config)
+	}{
+		{"", func(*Config) {}},
+		{"", func(c *Config) {
+			c.Lease, c.Poll, c.Shard = 5*time.Second, time.Second, ledger.Shard{Index: 3, Count: 4}
+		}},
+		{"", func(c *Config) { c.Kinds = map[string]KindConfig{"k": {Concurrency: 3, Timeout: time.Second}} }},
+		{"ledger", func(c *Config) { c.Ledger = nil }},
+		{"handlers", func(c *Config) { c.Handlers = nil }},
+		{"handlers", func(c *Config) { c.Handlers["k"] = nil }},
+		{"kind", func(c *Config) { c.Handlers["Not A Kind"] = Func(done) }},
+		{"kinds", func(c *Config) { c.Kinds = map[string]KindConfig{"other": {}} }},
+		{"concurrency", func(c *Config) { c.Concurrency = -1 }},
+		{"concurrency", func(c *Config) { c.Kinds = map[string]KindConfig{"k": {Concurrency: -1}} }},
+		{"timeout", func(c *Config) { c.Kinds = map[string]KindConfig{"k": {Timeout: -1}} }},
+		{"lease", func(c *Config) { c.Lease = 5*time.Second - 1 }},
+		{"lease", func(c *Config) { c.Lease = 25 * time.Hour }},
+		{"grace", func(c *Config) { c.Grace = -1 }},
+		{"poll", func(c *Config) { c.Poll = time.Second + 1 }},
+		{"poll", func(c *Config) { c.Poll = -1 }},
+		{"max_items", func(c *Config) { c.MaxItems = -1 }},
+		{"shard", func(c *Config) { c.Shard = ledger.Shard{Index: 4, Count: 4} }},
+		{"shard", func(c *Config) { c.Shard = ledger.Shard{Index: -1, Count: 4} }},
+		{"shard", func(c *Config) { c.Shard = ledger.Shard{Index: 0, Count: 1025} }},
+	}
+	for _, tt := range tests {
+		c := good()
+		tt.edit(&c)
+		_, err := New(c)
+		bad := (*ledger.InvalidError)(nil)
+		if field := ""; errors.As(err, &bad) {
+			if field = bad.Field; field != tt.field {
+				t.Errorf("field %q is refused (%v), want %q", field, err, tt.field)
+			}
+		} else if err != nil || tt.field != "" {
+			t.Errorf("%v, want %q to be refused", err, tt.field)
+		}
+	}
+}
+
+func TestAgentNamesDiffer(t *testing.T) {
+	a, b := agentName(), agentName()
+	if a == b || strings.Count(a, "/") != 2 {
+		t.Errorf("names %q and %q", a, b)
+	}
+}
+
+// Who works, and what, is known as long as the worker lives.
+func TestHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		stop := r.run(r.worker(Func(done), func(c *Config) {
+			c.Agent, c.Version = "me", "1.2.3"
+			c.Kinds = map[string]KindConfig{"k": {Definition: "thumbs@1.0.0+abcdef"}}
+		}))
+		elapse(5 * time.Minute)
+		agents, err := r.Agents(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		host, _ := os.Hostname()
+		want := []ledger.Agent{{Name: "me", Host: host, PID: os.Getpid(), Version: "1.2.3", Kinds: map[string]string{"k": "thumbs@1.0.0+abcdef"}}}
+		if diff := cmp.Diff(want, agents, cmpopts.IgnoreFields(ledger.Agent{}, "StartedAt", "SeenAt")); diff != "" {
+			t.Errorf("agents (-want +got):\n%s", diff)
+		}
+		if age := time.Since(agents[0].SeenAt); age > 10*time.Second {
+			t.Errorf("the newest beat is %s old", age)
+		}
+		stop()
+		if agents, err := r.Agents(t.Context()); len(agents) != 0 || err != nil {
+			t.Errorf("agents after the end: %v, %v", agents, err)
+		}
+	})
+}
+
+// The worker waits for a ledger that is away when it starts.
+func TestStartWhileLedgerIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		id := r.add(ledger.NewItem{Key: "a"})[0]
+		r.store.away()
+		time.AfterFunc(time.Minute, r.store.back)
+		stop := r.run(r.worker(Func(done)))
+		elapse(2 * time.Minute)
+		stop()
+		if got := r.item(id).State; got != ledger.StateDone {
+			t.Errorf("item is %s", got)
+		}
+		if n := r.log.count("the ledger is unavailable"); n != 1 {
+			t.Errorf("the outage was logged %d times", n)
+		}
+	})
+}
+
+// A worker that is stopped before the ledger came returns without a word.
+func TestStopBeforeStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.store.away()
+		stop := r.run(r.worker(Func(done)))
+		elapse(time.Minute)
+		stop()
+	})
+}
+
+// Any worker takes the items of one that is gone, of whatever kind.
+func TestExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		id := r.add(ledger.NewItem{Kind: "other", Key: "a"})[0]
+		if _, err := r.Claim(t.Context(), ledger.Claim{Kind: "other", Agent: "gone", Limit: 1, TTL: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		stop := r.run(r.worker(Func(done)))
+		elapse(time.Minute + 2*time.Second)
+		if got := r.item(id); got.State != ledger.StateReady || got.Outcome != ledger.OutcomeLost {
+			t.Errorf("item is %s after %s", got.State, got.Outcome)
+		}
+		stop()
+	})
+}
+
+// After an outage those that live get the time to renew before their leases are taken.
+func TestExpiryWaitsAfterOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		id := r.add(ledger.NewItem{Kind: "other", Key: "a"})[0]
+		ls, err := r.Claim(t.Context(), ledger.Claim{Kind: "other", Agent: "alive", Limit: 1, TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := r.run(r.worker(Func(done)))
+		elapse(10 * time.Second)
+		r.store.away()
+		elapse(2 * time.Minute)
+		r.store.back()
+		elapse(19 * time.Second)
+		if err := r.Renew(t.Context(), time.Minute, ls...)[0]; err != nil {
+			t.Errorf("renewal after the outage: %v", err)
+		}
+		elapse(80 * time.Second) // and it is taken in the end
+		if got := r.item(id).State; got != ledger.StateReady {
+			t.Errorf("item is %s", got)
+		}
+		stop()
+	})
+}
+
+func TestOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		o := &r.worker(Func(done)).outage
+		away := ledger.ErrUnavailable
+		ttl := time.Minute
+		check := func(when string, recent bool, began, ended int) {
+			t.Helper()
+			if got := o.recent(ttl); got != recent {
+				t.Errorf("%s: recent = %v", when, got)
+			}
+			if b, e := r.log.count("is unavailable"), r.log.count("available again"); b != began || e != ended {
+				t.Errorf("%s: logged %d and %d times, want %d and %d", when, b, e, began, ended)
+			}
+		}
+		o.note("claim", nil)
+		check("at first", false, 0, 0)
+		o.note("claim", away)
+		o.note("renew", away)
+		o.note("claim", away)
+		check("while away", true, 1, 0)
+		o.note("claim", nil)
+		check("while some calls fail", true, 1, 0)
+		elapse(10 * time.Second)
+		o.note("renew", nil)
+		check("after a short one", false, 1, 1)
+		o.note("finish", away)
+		elapse(20 * time.Second)
+		o.note("finish", nil)
+		check("after a long one", true, 2, 2)
+		elapse(ttl / 3)
+		check("a while after a long one", false, 2, 2)
+		o.note("start", away) // and it is never tried again
+		elapse(failingFor + 1)
+		o.note("claim", nil)
+		check("after a call that is not repeated", false, 3, 3)
+	})
+}
+
+// Every worker prunes now and then.
+func TestPrune(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.policy(ledger.Kind{Keep: time.Hour})
+		id := r.add(ledger.NewItem{Key: "a", Payload: []byte("x")})[0]
+		stop := r.run(r.worker(Func(done)))
+		elapse(50 * time.Minute)
+		if r.item(id).Payload == nil {
+			t.Error("pruned too early")
+		}
+		elapse(20 * time.Minute)
+		if r.item(id).Payload != nil {
+			t.Error("not pruned")
+		}
+		stop()
+	})
+}
+
+// The values of the caller's context reach the handler, its end does not.
+func TestContextOfHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		r := newRig(t)
+		r.add(ledger.NewItem{Key: "a"})
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+		var lasted atomic.Int64
+		w := r.worker(Func(func(ctx context.Context, _ *ledger.Lease) ledger.Result {
+			if ctx.Value(key{}) != "value" {
+				t.Error("the caller's values are missing")
+			}
+			began := time.Now()
+			<-ctx.Done()
+			lasted.Store(int64(time.Since(began)))
+			return ledger.Done(nil)
+		}), func(c *Config) { c.Grace = time.Minute })
+		time.AfterFunc(10*time.Second, cancel)
+		if err := w.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := time.Duration(lasted.Load()); got != 70*time.Second {
+			t.Errorf("the handler's context lasted %s, want 10 s and the grace", got)
+		}
+	})
+}
