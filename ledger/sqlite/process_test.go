@@ -277,29 +277,3 @@ func TestDeleted(t *testing.T) {
 		})
 	}
 }
-
-// Opening and closing the file, as a backup or a checksum does, takes no lock away from the
-// store, so that another process that ends does not remove the log of the running one.
-func TestFileReadBesides(t *testing.T) {
-	l, path := newLedger(t)
-	if _, err := l.Add(t.Context(), numbered(1)...); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		contents(t, path)
-		c := spawn(t, "open", path).start(t)
-		c.expect(t, "ready")
-		c.in.Close()
-		c.done(t)
-		if _, err := os.Stat(path + "-wal"); err != nil {
-			t.Fatalf("another process removed the log: %v", err)
-		}
-	}
-	if _, err := l.Add(t.Context(), numbered(3)...); err != nil {
-		t.Fatal(err)
-	}
-	if n := value[int](t, database(t, path), "SELECT count(*) FROM ledger_items"); n != 3 {
-		t.Errorf("others see %d items, not 3", n)
-	}
-	verify(t, l)
-}

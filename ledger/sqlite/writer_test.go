@@ -364,3 +364,37 @@ func TestClosed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A file that may not grow stands for a full disk: the operation that does not fit fails, and
+// when there is room again it works.
+func TestPagesFull(t *testing.T) {
+	s := testStore(t, Options{})
+	l := ledger.New(s, ledger.Options{})
+	limit := func(pages int) {
+		if err := s.w.exec(fmt.Sprintf("PRAGMA max_page_count = %d", pages)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(100)
+	n := 0
+	var err error
+	for ; err == nil; n++ {
+		_, err = l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: fmt.Sprint(n), Payload: make([]byte, 10<<10)})
+	}
+	if !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "the disk is full") {
+		t.Fatalf("item %d: %v", n, err)
+	}
+	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "small"}); err != nil {
+		t.Errorf("what fits: %v", err)
+	}
+	limit(1 << 20)
+	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "large", Payload: make([]byte, 1<<20)}); err != nil {
+		t.Errorf("with room: %v", err)
+	}
+	if there, err := l.Count(t.Context(), ledger.Filter{}); there != int64(n)+1 || err != nil {
+		t.Errorf("%d items of %d, %v", there, n+1, err)
+	}
+	for v, err := range l.Verify(t.Context()) {
+		t.Error(v, err)
+	}
+}

@@ -1,0 +1,251 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+)
+
+func begin(t testing.TB, db *sql.DB) *sql.Tx {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tx.Rollback() })
+	return tx
+}
+
+// What is added and finished in a transaction of the caller's commits with it, or not at all.
+func TestCallersTransaction(t *testing.T) {
+	for _, commit := range []bool{true, false} {
+		for _, how := range []string{"deferred", "immediate", "conn"} {
+			t.Run(map[bool]string{true: "commit ", false: "rollback "}[commit]+how, func(t *testing.T) {
+				l, path := newLedger(t)
+				db := database(t, path)
+				run(t, db, "CREATE TABLE mails (address TEXT)")
+				if _, err := l.Add(t.Context(), numbered(3)...); err != nil {
+					t.Fatal(err)
+				}
+				leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 3})
+				if err != nil {
+					t.Fatal(err)
+				}
+				q, end := handleOf(t, db, path, how)
+				conn := sqlite.Wrap(q)
+				added, err := l.AddTx(t.Context(), conn, ledger.NewItem{Kind: "k", Key: "1"}, ledger.NewItem{Kind: "new", Key: "x", Payload: []byte("\x00p")})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if added[0].Verdict != ledger.VerdictKnown || added[1].Verdict != ledger.VerdictAdded {
+					t.Errorf("%+v", added)
+				}
+				if _, err := q.ExecContext(t.Context(), "INSERT INTO mails VALUES ('ann@example.org')"); err != nil {
+					t.Fatal(err)
+				}
+				err = l.FinishTx(t.Context(), conn, ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)},
+					ledger.Ending{Lease: leases[1], Result: ledger.Done([]byte("out"), ledger.NewItem{Kind: "child", Key: "c"})},
+					ledger.Ending{Lease: leases[2], Result: ledger.Permanent(errors.New("broken"))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n, err := l.Count(t.Context(), ledger.Filter{Kinds: []string{"new", "child"}}); n != 0 || err != nil {
+					t.Errorf("before the commit others see %d, %v", n, err)
+				}
+				end(commit)
+				want := map[string]int64{"k state:done": 0, "k state:dead": 0, "k state:leased": 3, "new state:ready": 0, "child state:ready": 0}
+				mails := 0
+				if commit {
+					want = map[string]int64{"k state:done": 2, "k state:dead": 1, "k state:leased": 0, "new state:ready": 1, "child state:ready": 1}
+					mails = 1
+				}
+				for where, want := range want {
+					f, err := ledger.ParseFilter("kind:"+where, time.Now())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if n, err := l.Count(t.Context(), f); n != want || err != nil {
+						t.Errorf("%s: %d, want %d, %v", where, n, want, err)
+					}
+				}
+				if got := value[int](t, db, "SELECT count(*) FROM mails"); got != mails {
+					t.Errorf("%d rows of the caller's, want %d", got, mails)
+				}
+				errs := l.Finish(t.Context(), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)})
+				if errs[0] != nil {
+					t.Errorf("finished again: %v", errs[0])
+				}
+				verify(t, l)
+			})
+		}
+	}
+}
+
+// handleOf begins a transaction in one of the ways there are.
+func handleOf(t *testing.T, db *sql.DB, path, how string) (sqlite.Querier, func(commit bool)) {
+	switch how {
+	case "immediate":
+		immediate, err := sql.Open("sqlite", path+"?_txlock=immediate")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { immediate.Close() })
+		db = immediate
+	case "conn":
+		c, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		do := func(query string) {
+			if _, err := c.ExecContext(t.Context(), query); err != nil {
+				t.Fatal(err)
+			}
+		}
+		do("BEGIN")
+		return c, func(commit bool) { do(map[bool]string{true: "COMMIT", false: "ROLLBACK"}[commit]) }
+	}
+	tx := begin(t, db)
+	return tx, func(commit bool) {
+		end := tx.Rollback
+		if commit {
+			end = tx.Commit
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A lease that was lost is refused in a transaction, too.
+func TestCallersTransactionIsFenced(t *testing.T) {
+	l, path := newLedger(t)
+	if _, err := l.Add(t.Context(), numbered(1)...); err != nil {
+		t.Fatal(err)
+	}
+	leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.ForceRelease(t.Context(), "ann", ledger.Filter{}); err != nil {
+		t.Fatal(err)
+	}
+	tx := begin(t, database(t, path))
+	if err := l.FinishTx(t.Context(), sqlite.Wrap(tx), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)}); !errors.Is(err, ledger.ErrLeaseLost) {
+		t.Errorf("%v", err)
+	}
+}
+
+// The ledger's first statement takes the write lock or fails at once.
+func TestCallersTransactionLocks(t *testing.T) {
+	l, path := newLedger(t)
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	first, second := begin(t, db), begin(t, db)
+	item := ledger.NewItem{Kind: "k", Key: "x"}
+	if _, err := l.AddTx(t.Context(), sqlite.Wrap(first), item); err != nil {
+		t.Fatal(err)
+	}
+	_, err = l.AddTx(t.Context(), sqlite.Wrap(second), item)
+	if !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "locked") {
+		t.Errorf("while another holds the lock: %v", err)
+	}
+	if err := first.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	third := begin(t, db)
+	rows, err := third.QueryContext(t.Context(), "SELECT id FROM ledger_items") // reads, and so is of this moment
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows.Next()
+	rows.Close()
+	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "y"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = l.AddTx(t.Context(), sqlite.Wrap(third), item)
+	if !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "call the ledger before reading") {
+		t.Errorf("after it read and somebody wrote: %v", err)
+	}
+}
+
+// other is a driver that is not ours.
+type other struct{}
+
+var errOther = errors.New("no such table")
+
+func (other) Open(string) (driver.Conn, error)             { return other{}, nil }
+func (other) Connect(context.Context) (driver.Conn, error) { return other{}, nil }
+func (other) Driver() driver.Driver                        { return other{} }
+func (other) Prepare(string) (driver.Stmt, error)          { return nil, errOther }
+func (other) Close() error                                 { return nil }
+func (other) Begin() (driver.Tx, error)                    { return other{}, nil }
+func (other) Commit() error                                { return nil }
+func (other) Rollback() error                              { return nil }
+
+// foreignConn is a Conn of another store's.
+type foreignConn struct{ ledger.Conn }
+
+func (foreignConn) Dialect() string { return "postgres" }
+
+func TestCallersTransactionRefused(t *testing.T) {
+	l, path := newLedger(t)
+	_, elsewhere := newLedger(t)
+	db := database(t, path)
+	strangers := sql.OpenDB(other{})
+	defer strangers.Close()
+	empty := database(t, newPath(t))
+	for name, tt := range map[string]struct {
+		conn ledger.Conn
+		says string
+	}{
+		"another driver":   {sqlite.Wrap(begin(t, strangers)), "is of another driver"},
+		"another file":     {sqlite.Wrap(begin(t, empty)), "is not on the file of this ledger"},
+		"another ledger":   {sqlite.Wrap(begin(t, database(t, elsewhere))), "is not on the file of this ledger"},
+		"a pool":           {sqlite.Wrap(db), "needs a transaction"},
+		"another database": {foreignConn{}, "is one of postgres"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := l.AddTx(t.Context(), tt.conn, ledger.NewItem{Kind: "k", Key: "x"})
+			if !errors.Is(err, ledger.ErrInvalid) || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestConn(t *testing.T) {
+	_, path := newLedger(t)
+	c := sqlite.Wrap(database(t, path))
+	if n, err := c.Exec(t.Context(), "CREATE TABLE t (x)"); err != nil || n != 0 {
+		t.Fatal(n, err)
+	}
+	if n, err := c.Exec(t.Context(), "INSERT INTO t VALUES (?), (?)", 1, "b"); err != nil || n != 2 {
+		t.Fatal(n, err)
+	}
+	rows, err := c.Query(t.Context(), "SELECT count(*) FROM t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var n int
+	if !rows.Next() || rows.Scan(&n) != nil || n != 2 {
+		t.Errorf("%d rows, %v", n, rows.Err())
+	}
+	if c.Dialect() != "sqlite" {
+		t.Error(c.Dialect())
+	}
+	if _, err := c.Query(t.Context(), "SELECT"); err == nil {
+		t.Error("no error")
+	}
+}

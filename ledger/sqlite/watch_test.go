@@ -1,0 +1,73 @@
+package sqlite_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+)
+
+// watch starts watching; stop ends it and waits until it has ended.
+func watch(t *testing.T, s *sqlite.Store) (woken chan string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	woken = make(chan string, 1)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Watch(ctx, func(kind string) {
+			select {
+			case woken <- kind:
+			default:
+			}
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return woken
+}
+
+// A commit of another process, or of another connection of this one, wakes; an own one does not.
+func TestWatch(t *testing.T) {
+	path := newPath(t)
+	s := mustOpen(t, path, sqlite.Options{})
+	l := ledger.New(s, ledger.Options{})
+	others := ledger.New(mustOpen(t, path, sqlite.Options{}), ledger.Options{})
+	woken, too := watch(t, s), watch(t, s)
+	wait := func(c chan string, what string) {
+		t.Helper()
+		select {
+		case kind := <-c:
+			if kind != "" {
+				t.Errorf("%s: kind %q", what, kind)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: nobody was woken", what)
+		}
+	}
+	for _, c := range []chan string{woken, too} {
+		wait(c, "at first") // what was before is as good as new
+	}
+	for range 3 {
+		if _, err := others.Add(t.Context(), numbered(1)...); err != nil {
+			t.Fatal(err)
+		}
+		wait(woken, "a commit")
+		wait(too, "a commit")
+	}
+	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "own"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := others.Count(t.Context(), ledger.Filter{}); err != nil { // reading wakes nobody
+		t.Fatal(err)
+	}
+	select {
+	case <-woken:
+		t.Error("woken by an own commit")
+	case <-time.After(100 * time.Millisecond): // many looks
+	}
+}
