@@ -1,0 +1,69 @@
+package pluginhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// item is a lease as the plugin gets it.
+func item(l *ledger.Lease, timeout time.Duration) *wire.Item {
+	payload := l.Payload
+	if payload == nil {
+		payload = []byte("{}")
+	}
+	return &wire.Item{Id: l.ID, Attempt: l.Attempt, Kind: l.Kind, Scope: l.Scope, Key: l.Key, IdempotencyKey: l.IdempotencyKey(),
+		Payload: payload, LockId: l.LockID[:], TimeoutMs: timeout.Milliseconds()}
+}
+
+// result is what the plugin reported, as the ledger gets it.
+func (h *Host) result(r *wire.Result, t *task) ledger.Result {
+	res := ledger.Result{Output: r.Output, Code: r.Code, Error: r.Error, Final: r.Final, Delay: time.Duration(r.DelayMs) * time.Millisecond,
+		Log: r.Log, NoReport: r.Ending != wire.Result_ENDING_RETURNED}
+	switch r.Outcome {
+	case wire.Result_OUTCOME_DONE:
+		res.Outcome = ledger.OutcomeDone
+	case wire.Result_OUTCOME_SKIPPED:
+		res.Outcome = ledger.OutcomeSkipped
+	case wire.Result_OUTCOME_FAILED:
+		res.Outcome = ledger.OutcomeFailed
+	case wire.Result_OUTCOME_SNOOZED:
+		res.Outcome = ledger.OutcomeSnoozed
+	case wire.Result_OUTCOME_UNKNOWN:
+		res.Outcome = ledger.OutcomeUnknown
+	case wire.Result_OUTCOME_RELEASED:
+		res.Outcome = ledger.OutcomeReleased
+	case wire.Result_OUTCOME_CANCELLED:
+		res.Outcome = ledger.OutcomeReleased // it was not asked to
+		if errors.Is(context.Cause(t.ctx), worker.ErrCancelled) {
+			res.Outcome = ledger.OutcomeCancelled
+		}
+	default:
+		return refused("bad_result", fmt.Sprintf("the plugin reported outcome %d, which this ledgerd does not know", r.Outcome), res)
+	}
+	for _, c := range r.Emit {
+		if !h.emits[c.Kind] {
+			return refused("emit_refused", fmt.Sprintf("the plugin emitted an item of kind %q, which it does not declare", c.Kind), res)
+		}
+		res.Emit = append(res.Emit, child(c))
+	}
+	return res
+}
+
+// refused is a failure in the place of a result that breaks the protocol.
+func refused(code, reason string, res ledger.Result) ledger.Result {
+	return ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: code, Error: reason, Output: res.Output, Log: res.Log}
+}
+
+func child(c *wire.Child) ledger.NewItem {
+	n := ledger.NewItem{Kind: c.Kind, Scope: c.Scope, Key: c.Key, Fingerprint: c.Fingerprint, Payload: c.Payload, Priority: int16(c.Priority)}
+	if c.DueUs != 0 {
+		n.Due = time.UnixMicro(c.DueUs)
+	}
+	return n
+}

@@ -1,0 +1,27 @@
+// Package pluginhost works kinds with plugins: it finds the program, starts it with its config,
+// watches over it, and is a worker.Handler that hands its items to the process. It is the only
+// package that knows both the ledger and the plugin protocol.
+//
+// # Items
+//
+// A [Host] is one plugin with one config. Items go to the process as far as it has granted
+// credits, and each comes back as one result. The context of an item ends in the process when it
+// ends here. What a plugin sends is not trusted: results for items that it does not have are
+// dropped, kinds that it did not declare are not emitted.
+//
+// # When the process dies
+//
+// Everything that it had in hand has crashed, which the ledger counts apart from failures: an item
+// that was there at two crashes is claimed alone, so that the one that kills the process is found
+// and its neighbours are done. The process is started again after 0.5 s, twice that after each
+// further crash, up to a minute; after 5 crashes in 10 minutes the host takes nothing for 5 minutes
+// and then tries one item.
+//
+// An item that does not end within 5 s of its timeout, or of its cancellation, ends with the
+// process: it is killed and started again, and what else it had in hand is released.
+//
+// # Goroutines
+//
+// One per process that waits for its end and sees to overdue items and health; the rest are
+// package pluginproc's.
+package pluginhost

@@ -1,0 +1,182 @@
+package pluginhost
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/settings"
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// Spec says which plugin to start, and how.
+type Spec struct {
+	Place  Place
+	SHA256 string // of the program, checked before every start; "" means not checked
+	NoMTLS bool   // for plugins in languages that cannot do it
+	// SocketDir is where sockets are made; "" means the system's folder for temporary files.
+	SocketDir string
+	Logger    *slog.Logger // nil means slog.Default(); gets what the plugin writes to stderr and stdout
+}
+
+func (s *Spec) proc() pluginproc.Spec {
+	log := s.Logger
+	if log == nil {
+		log = slog.Default()
+	}
+	return pluginproc.Spec{Path: s.Place.Path, Args: s.Place.Args, SHA256: s.SHA256, NoMTLS: s.NoMTLS, SocketDir: s.SocketDir,
+		OnLog: func(source, line string) { log.Info(line, "plugin", s.Place.Name, "from", source) }}
+}
+
+// Description is what a plugin says of itself.
+type Description struct {
+	Name, Version, Doc, SDK string
+	Emits                   []string
+	Secrets                 []string
+	Concurrency             int // items at a time
+	Payload                 *settings.Schema
+	Config                  *settings.Schema
+	Output                  *settings.Schema
+	Examples                []*wire.Example
+	policy                  ledger.Kind
+}
+
+// Policy is the default policy of a kind of that name that the plugin works.
+func (d *Description) Policy(kind string) ledger.Kind {
+	k := d.policy
+	k.Name = kind
+	if kind != d.Name {
+		k.Plugin = d.Name
+	}
+	return k
+}
+
+// Summary is the first line of the plugin's documentation.
+func (d *Description) Summary() string {
+	line, _, _ := strings.Cut(strings.TrimSpace(d.Doc), "\n")
+	return strings.TrimLeft(line, "# ")
+}
+
+// Describe starts the plugin, asks it what it is and stops it.
+func Describe(ctx context.Context, s Spec) (*Description, error) {
+	p, err := pluginproc.Start(ctx, s.proc())
+	if err != nil {
+		return nil, err
+	}
+	defer p.Kill()
+	return describe(ctx, p, s.Place)
+}
+
+func describe(ctx context.Context, p *pluginproc.Proc, place Place) (*Description, error) {
+	r, err := p.Describe(ctx, &wire.DescribeRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("plugin %s (%s) does not say what it is: %w", place.Name, place.Path, err)
+	}
+	if r.Name != place.Name {
+		return nil, fmt.Errorf("plugin %s (%s) calls itself %q; rename the program or the plugin", place.Name, place.Path, r.Name)
+	}
+	d := &Description{Name: r.Name, Version: r.Version, Doc: r.Doc, SDK: r.Sdk, Emits: r.Emits, Secrets: r.Secrets, Examples: r.Examples,
+		Concurrency: max(1, int(r.Concurrency)) * max(1, int(r.MaxBatch)),
+		policy:      ledger.Kind{MaxFailures: int(r.MaxFailures), Timeout: time.Duration(r.TimeoutMs) * time.Millisecond, Input: ledger.Input{Type: "line"}}}
+	if r.OnLost == wire.OnLost_ON_LOST_DOUBT {
+		d.policy.OnLost = ledger.OnLostDoubt
+	}
+	if r.Input != nil {
+		d.policy.Input = ledger.Input{Type: r.Input.Type, Field: r.Input.Field, Match: r.Match}
+	}
+	for _, schema := range []struct {
+		name string
+		text []byte
+		to   **settings.Schema
+	}{{"input", r.InputSchema, &d.Payload}, {"config", r.ConfigSchema, &d.Config}, {"output", r.OutputSchema, &d.Output}} {
+		if *schema.to, err = settings.Compile(schema.text); err != nil {
+			return nil, fmt.Errorf("plugin %s (%s): its %s schema: %w", place.Name, place.Path, schema.name, err)
+		}
+	}
+	return d, nil
+}
+
+// Definition names a plugin and the config that it works with: "urlcheck@0.1.0+3fa9c1". The
+// digest is of the config with all defaults, without secrets.
+func (d *Description) definition(config []byte) string {
+	sum := sha256.Sum256(config)
+	return fmt.Sprintf("%s@%s+%s", d.Name, d.Version, hex.EncodeToString(sum[:3]))
+}
+
+// ConfigError says which settings of the config the plugin refuses.
+type ConfigError struct {
+	Plugin   string
+	Problems []*wire.Problem
+}
+
+func (e *ConfigError) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = p.Message
+		if p.Field != "" {
+			lines[i] = p.Field + ": " + p.Message
+		}
+	}
+	return fmt.Sprintf("plugin %s refuses its config: %s", e.Plugin, strings.Join(lines, "; "))
+}
+
+// configured is a config as it goes to the process.
+type configured struct {
+	request    *wire.ConfigureRequest
+	definition string
+}
+
+// configure fills, checks and splits a config: an object without defaults, secrets included.
+func (d *Description) configure(config []byte, concurrency int) (*configured, error) {
+	if len(config) == 0 {
+		config = []byte("{}")
+	}
+	full, err := d.Config.Fill(config)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Config.Validate(full); err != nil {
+		return nil, err
+	}
+	rest, secrets, err := d.Config.Split(full)
+	if err != nil {
+		return nil, err
+	}
+	return &configured{&wire.ConfigureRequest{Config: rest, Secrets: secrets, Concurrency: int32(concurrency)}, d.definition(rest)}, nil
+}
+
+// launch starts a process and gives it its config.
+func launch(ctx context.Context, s *Spec, c *configured) (*pluginproc.Proc, *Description, error) {
+	p, err := pluginproc.Start(ctx, s.proc())
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := describe(ctx, p, s.Place)
+	if err == nil && c != nil {
+		var problems []*wire.Problem
+		problems, err = p.Configure(ctx, c.request)
+		if err == nil && len(problems) > 0 {
+			err = &ConfigError{d.Name, problems}
+		}
+	}
+	if err != nil {
+		p.Kill()
+		return nil, nil, errors.Join(err, crashReport(p.Err()))
+	}
+	return p, d, nil
+}
+
+// crashReport is nil unless the process died by itself.
+func crashReport(err error) error {
+	if crash, ok := errors.AsType[*pluginproc.CrashError](err); ok {
+		return crash
+	}
+	return nil
+}
