@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 )
 
@@ -139,8 +140,7 @@ func (r *Record) why(it Item, policy Kind, agents []Agent) Reason {
 	case StateCancelled:
 		return Reason{Code: "cancelled", Text: fmt.Sprintf("It was cancelled at %s.", when(it.EndedAt)), Since: it.EndedAt, Next: retry + " --again"}
 	case StateDead:
-		return Reason{Code: "dead", Text: fmt.Sprintf("It is dead after %d failures, %d crashes and %d lost leases; the last attempt said: %s",
-			it.Failures, it.Crashes, it.Losses, orDefault(it.Error, it.Code)), Since: it.EndedAt, Next: retry}
+		return Reason{Code: "dead", Text: fmt.Sprintf("It is dead after %s; the last attempt said: %s", troubles(it), orDefault(it.Error, it.Code)), Since: it.EndedAt, Next: retry}
 	case StateDoubt:
 		return Reason{Code: "doubt", Text: fmt.Sprintf("Attempt %d may or may not have taken effect (%s); a person decides.", it.Attempt, it.Outcome),
 			Since: it.EndedAt, Next: fmt.Sprintf("%s, or ledgerd cancel %d", retry, it.ID)}
@@ -152,6 +152,23 @@ func (r *Record) why(it Item, policy Kind, agents []Agent) Reason {
 		return Reason{Code: "leased", Text: text, Since: r.Work.LeasedAt, Until: it.ExpiresAt}
 	}
 	return r.whyQueued(it, policy, agents, when, retry)
+}
+
+// troubles counts what went wrong in this round: "1 failure and 2 crashes".
+func troubles(it Item) string {
+	var parts []string
+	for _, c := range []struct {
+		n         int
+		one, many string
+	}{{it.Failures, "failure", "failures"}, {it.Crashes, "crash", "crashes"}, {it.Losses, "lost lease", "lost leases"}} {
+		switch {
+		case c.n == 1:
+			parts = append(parts, "1 "+c.one)
+		case c.n > 1:
+			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.many))
+		}
+	}
+	return strings.Join(parts, " and ")
 }
 
 // whyQueued explains an item that is waiting or ready.
