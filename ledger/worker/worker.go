@@ -225,7 +225,7 @@ func (w *Worker) idle() bool {
 // failed takes note of whether a call to the ledger went through, and stops the worker if no
 // later one will.
 func (w *Worker) failed(call string, err error) bool {
-	if w.life.Err() != nil {
+	if w.life.Err() != nil || errors.Is(err, context.Canceled) { // it was called off
 		return err != nil
 	}
 	w.outage.note(call, err)
