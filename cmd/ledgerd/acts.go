@@ -223,7 +223,7 @@ func (a *app) reportAct(x act, res acted, named bool) error {
 	}
 	switch {
 	case named && refused > 0:
-		return &failure{exitError, "wrong_state", fmt.Sprintf("%s: %s not changed", x.name, plural(refused, "item")), x.hint}
+		return fail(exitError, "wrong_state", fmt.Sprintf("%s: %s not changed", x.name, plural(refused, "item")), x.hint)
 	case res.Matched == 0 && a.errorOnEmpty:
 		return status(exitEmpty)
 	}
@@ -241,7 +241,7 @@ func (a *app) confirm(question string) error {
 	fmt.Fprintf(a.stderr, "%s [y/N] ", question)
 	answer, _ := bufio.NewReader(a.stdin).ReadString('\n')
 	if s := strings.ToLower(strings.TrimSpace(answer)); s != "y" && s != "yes" {
-		return &failure{exitError, "not_confirmed", "nothing was changed", ""}
+		return fail(exitError, "not_confirmed", "nothing was changed", "")
 	}
 	return nil
 }

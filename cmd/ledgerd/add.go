@@ -289,8 +289,10 @@ func (a *app) addInputs(ctx context.Context, s sourceFlags, name string, args []
 	}
 	defer j.close()
 	j.source.Template.Due = at
-	if err := j.introduce(ctx); err != nil {
-		return err
+	if !j.dryRun {
+		if err := j.kind.introduce(ctx, j.ledger.Ledger); err != nil {
+			return err
+		}
 	}
 	p := a.printer()
 	d := &adder{source: j.source, add: j.adding()}

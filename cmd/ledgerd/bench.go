@@ -208,7 +208,7 @@ func (m *measurement) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.handler, m.close = h, func() { h.Close() }
+	m.handler, m.close = h, func() { h.Close(stopGrace) }
 	return nil
 }
 

@@ -43,13 +43,19 @@ type failure struct {
 	code    string // for programs: "unknown_kind"
 	message string
 	hint    string // lines; may be empty
+	cause   error  // may be nil
 }
 
 func (f *failure) Error() string { return f.message }
+func (f *failure) Unwrap() error { return f.cause }
+
+func fail(exit int, code, message, hint string) *failure {
+	return &failure{exit: exit, code: code, message: message, hint: hint}
+}
 
 // usage is a mistake on the command line.
 func usage(code, hint, format string, args ...any) *failure {
-	return &failure{exitUsage, code, fmt.Sprintf(format, args...), hint}
+	return fail(exitUsage, code, fmt.Sprintf(format, args...), hint)
 }
 
 // conclude reports an error and gives the exit code.
@@ -113,7 +119,8 @@ func explain(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
 	}
-	f := &failure{exitError, "error", err.Error(), ""}
+	f := fail(exitError, "error", err.Error(), "")
+	f.cause = err
 	if arg, ok := errors.AsType[*inputs.ArgError](err); ok {
 		f.exit, f.code, f.hint = exitUsage, "bad_input", arg.Hint
 		if errors.Is(err, fs.ErrPermission) {

@@ -36,8 +36,8 @@ func find(ctx context.Context, l *ledger.Ledger, name string, kinds, scopes []st
 			return ledger.Item{}, ambiguous(name, found)
 		}
 	}
-	return ledger.Item{}, &failure{exitError, "not_found", fmt.Sprintf("no item %s in this ledger", name),
-		"look for it: ledgerd ls --where 'key~" + filepath.Base(name) + "'"}
+	return ledger.Item{}, fail(exitError, "not_found", fmt.Sprintf("no item %s in this ledger", name),
+		"look for it: ledgerd ls --where 'key~"+filepath.Base(name)+"'")
 }
 
 // keys are the keys that a name may stand for, the likeliest first.

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"flag"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"testing"
 
@@ -17,7 +20,31 @@ import (
 // TestMain lets the test binary be ledgerd: scripts run it as a process of its own, and it
 // starts itself as the process of a bundled plugin, as the real one does.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"ledgerd": main, "exits": exits})
+	testscript.Main(m, map[string]func(){"ledgerd": main, "exits": exits, "steady": steady})
+}
+
+// steady is the program of scripts that replaces what differs from run to run, so that the rest
+// can be compared as it is: times, durations, rates, names of processes, ids, paths.
+func steady() {
+	text, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	for _, r := range []struct{ pattern, with string }{
+		{`"[0-9]{4}-[0-9-]+T[0-9:.]+Z"`, `"TIME"`},
+		{`[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}`, `TIME`},
+		{`("(seconds|per_second|ms|oldest_ready_s|id|slot)": ?)[0-9.]+`, `${1}0`},
+		{`[0-9]+\.[0-9] s\b`, `0.0 s`},
+		{`\+[0-9a-f]{6}\b`, `+DIGEST`},
+		{`[A-Za-z0-9.-]+/[0-9]+/[0-9a-f]{6}\b`, `AGENT`},
+		{`"fingerprint": "[^"]+"`, `"fingerprint": "VERSION"`},
+		{`"(sqlite|postgres)(ql)?:[^"]+"`, `"LEDGER"`},
+		{regexp.QuoteMeta(os.Getenv("WORK")), `$$WORK`},
+	} {
+		text = regexp.MustCompile(r.pattern).ReplaceAll(text, []byte(r.with))
+	}
+	os.Stdout.Write(text)
 }
 
 // exits is the program of scripts that runs a command and asserts its exit code: exits 3 ledgerd run …
@@ -40,10 +67,12 @@ func setUp(e *testscript.Env) {
 	e.Setenv("TMPDIR", os.TempDir()) // sockets need a short path
 }
 
+var update = flag.Bool("update", false, "write the expected output anew")
+
 // TestScripts runs what must hold on any ledger, on both databases.
 func TestScripts(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
-		testscript.Run(t, testscript.Params{Dir: "testdata/script", Setup: func(e *testscript.Env) error {
+		testscript.Run(t, testscript.Params{Dir: "testdata/script", UpdateScripts: *update, Setup: func(e *testscript.Env) error {
 			setUp(e)
 			return nil
 		}})
@@ -59,7 +88,7 @@ func TestScripts(t *testing.T) {
 
 // TestScriptsOfOneBox runs what is about ledgers in files, and about no ledger at all.
 func TestScriptsOfOneBox(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/onebox", Setup: func(e *testscript.Env) error {
+	testscript.Run(t, testscript.Params{Dir: "testdata/onebox", UpdateScripts: *update, Setup: func(e *testscript.Env) error {
 		setUp(e)
 		return nil
 	}})

@@ -167,8 +167,8 @@ func (a *app) openAt(ctx context.Context, at address, create bool) (*opened, err
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
-			return &failure{exitDenied, "denied", fmt.Sprintf("cannot make the folder %s for the ledger: %v", dir, errors.Unwrap(err)),
-				"name a place that you may write to: --db sqlite:PATH"}
+			return fail(exitDenied, "denied", fmt.Sprintf("cannot make the folder %s for the ledger: %v", dir, errors.Unwrap(err)),
+				"name a place that you may write to: --db sqlite:PATH")
 		}
 		return err
 	}

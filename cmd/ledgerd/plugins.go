@@ -3,52 +3,376 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
+	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/worker"
+	"github.com/ledgerd/ledgerd/plugins/filecsv"
+	"github.com/ledgerd/ledgerd/plugins/urlcheck"
+	"github.com/ledgerd/ledgerd/sdk"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-type pluginDirs struct{ dirs []string }
+// bundled are the plugins that are linked into this program. They run as processes of their
+// own: ledgerd starts itself, with the plugin's name as its argument.
+var bundled = map[string]func() *sdk.Plugin{
+	"filecsv":   filecsv.Plugin,
+	"urlcheck":  urlcheck.Plugin,
+	benchPlugin: benchNothing,
+}
+
+// servePlugin is the whole program if it was started as the process of a bundled plugin.
+func servePlugin() {
+	if !sdk.Started() {
+		return
+	}
+	if len(os.Args) == 2 && bundled[os.Args[1]] != nil {
+		sdk.Serve(bundled[os.Args[1]]())
+	}
+	fmt.Fprintln(os.Stderr, "ledgerd holds no plugin of that name")
+	os.Exit(exitUsage)
+}
+
+// pluginDirs are the folders that --plugin-dir names.
+type pluginDirs struct{ list []string }
 
 func (d *pluginDirs) define(f *pflag.FlagSet) {
-	f.StringArrayVar(&d.dirs, "plugin-dir", nil, "folder with plugins, looked at first; repeated")
+	f.StringSliceVar(&d.list, "plugin-dir", nil, "folder with plugins, looked at before the others; repeated")
 	fromEnv(f, "plugin-dir")
 }
 
+// finder looks for plugins where they may be, in this order: --plugin-dir, the data directory,
+// beside the program, in the program.
+func (d pluginDirs) finder() (*pluginhost.Finder, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	f := &pluginhost.Finder{Self: self}
+	for _, dir := range d.list {
+		if _, err := os.Stat(dir); err != nil {
+			return nil, usage("bad_flag", "", "--plugin-dir %s: does not exist", dir)
+		}
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, err
+		}
+		f.Folders = append(f.Folders, pluginhost.Folder{Path: abs, Origin: "--plugin-dir"})
+	}
+	if data, err := dataDir(); err == nil {
+		f.Folders = append(f.Folders, pluginhost.Folder{Path: filepath.Join(data, "plugins"), Origin: "data"})
+	}
+	f.Folders = append(f.Folders, pluginhost.Folder{Path: filepath.Dir(self), Origin: "beside ledgerd"})
+	for name := range bundled {
+		if name != benchPlugin {
+			f.Bundled = append(f.Bundled, name)
+		}
+	}
+	slices.Sort(f.Bundled)
+	return f, nil
+}
+
+// plugin is a plugin that was found, with what it says of itself.
 type plugin struct {
-	name                    string
-	payload, config, output *settings.Schema
+	*pluginhost.Description
+	spec pluginhost.Spec
 }
 
-func (p *plugin) input() ledger.Input            { return ledger.Input{} }
-func (p *plugin) policy(name string) ledger.Kind { return ledger.Kind{Name: name} }
-
-type host interface {
-	worker.Handler
-	Definition() string
-	Close() error
+// findPlugin finds a plugin by name and asks it what it is.
+func (a *app) findPlugin(ctx context.Context, name string, dirs pluginDirs) (*plugin, error) {
+	place, err := dirs.place(name)
+	if err != nil {
+		return nil, err
+	}
+	p := &plugin{spec: pluginhost.Spec{Place: place, Logger: a.logger()}}
+	p.Description, err = pluginhost.Describe(ctx, p.spec)
+	if err != nil {
+		return nil, pluginError(p.spec.Place, err)
+	}
+	return p, nil
 }
 
-var errNoPlugin = errors.New("no such plugin")
+func (d pluginDirs) place(name string) (pluginhost.Place, error) {
+	f, err := d.finder()
+	if err != nil {
+		return pluginhost.Place{}, err
+	}
+	if name == benchPlugin {
+		return pluginhost.Place{Name: name, Path: f.Self, Args: []string{name}, Origin: "bundled"}, nil
+	}
+	return f.Find(name)
+}
 
-func servePlugin() {}
-func (a *app) describe(ctx context.Context, name string, dirs pluginDirs) (*plugin, error) {
-	return nil, errNoPlugin
+// pluginError explains a plugin that does not start, and says how to look into it.
+func pluginError(at pluginhost.Place, err error) error {
+	f := explain(err)
+	f.message = strings.Replace(f.message, "plugin "+at.Path+" ", fmt.Sprintf("plugin %s (%s) ", at.Name, at.Path), 1)
+	if f.exit == exitError && at.Origin != "bundled" {
+		f.hint = strings.TrimPrefix(f.hint+"\ntry: ledgerd plugin check "+at.Path, "\n")
+	}
+	return f
 }
-func (a *app) noPlugin(ctx context.Context, l *ledger.Ledger, name string, dirs pluginDirs) error {
-	return errNoPlugin
+
+// configure puts --with into the form that the plugin gets.
+func (p *plugin) configure(with []string) ([]byte, error) {
+	config, err := p.Config.Parse(nil, with)
+	if err == nil {
+		err = p.Config.Validate(config)
+	}
+	return config, settingError(err, p.Name, "config", "--with", with)
 }
+
+// startPlugin starts the plugin of a kind, with its config.
+func (a *app) startPlugin(ctx context.Context, k *kind, with []string, concurrency int) (*pluginhost.Host, error) {
+	config, err := k.plugin.configure(with)
+	if err != nil {
+		return nil, err
+	}
+	h, err := pluginhost.Start(ctx, pluginhost.Config{Spec: k.plugin.spec, Settings: config, Concurrency: concurrency})
+	if refused, ok := errors.AsType[*pluginhost.ConfigError](err); ok {
+		return nil, usage("bad_setting", fmt.Sprintf("fields: ledgerd run %s --help", k.plugin.Name), "%s", refused.Error())
+	}
+	if err != nil {
+		return nil, pluginError(k.plugin.spec.Place, err)
+	}
+	return h, nil
+}
+
+// stopGrace is how long the process of a plugin may take to end once nothing is in its hands.
+const stopGrace = 5 * time.Second
+
+// unknownKind explains a kind that nobody here knows.
 func (a *app) unknownKind(ctx context.Context, l *ledger.Ledger, name string, dirs pluginDirs) error {
-	return errNoPlugin
+	where, names, err := a.lookedAt(ctx, l, dirs)
+	if err != nil {
+		return err
+	}
+	hint := fmt.Sprintf("not bundled, no ledgerd-plugin-%s %s, not in this ledger\n", name, where)
+	if near := settings.Suggest(name, names); near != "" {
+		hint += "did you mean " + near + "?   "
+	}
+	return usage("unknown_kind", hint+"all kinds: ledgerd plugin ls   for people or scripts: ledgerd kind set "+name+" --input line", "no kind %q", name)
 }
-func (a *app) startPlugin(ctx context.Context, k *kind, with []string, j int) (host, error) {
-	return nil, errNoPlugin
+
+// noPlugin explains a plugin that was named and is not here.
+func (a *app) noPlugin(ctx context.Context, name string, dirs pluginDirs) error {
+	where, names, err := a.lookedAt(ctx, nil, dirs)
+	if err != nil {
+		return err
+	}
+	hint := fmt.Sprintf("not bundled, no ledgerd-plugin-%s %s\n", name, where)
+	if near := settings.Suggest(name, names); near != "" {
+		hint += "did you mean " + near + "?   "
+	}
+	return usage("unknown_plugin", hint+"all plugins: ledgerd plugin ls", "no plugin %q", name)
 }
-func cutDefinition(d string) (name, version, digest string)         { return d, "", "" }
-func (a *app) listKinds(ctx context.Context, dirs pluginDirs) error { return nil }
-func (a *app) helpWithFields(cmd *cobra.Command, s *sourceFlags)    {}
-func (a *app) pluginCommand() *cobra.Command                        { return group(groupSetUp, "plugin", "x") }
+
+// lookedAt says where plugins were looked for, and which kinds there are.
+func (a *app) lookedAt(ctx context.Context, l *ledger.Ledger, dirs pluginDirs) (where string, kinds []string, err error) {
+	f, err := dirs.finder()
+	if err != nil {
+		return "", nil, err
+	}
+	var folders []string
+	for _, folder := range f.Folders {
+		if folder.Origin == "beside ledgerd" {
+			folders = append(folders, "beside "+f.Self)
+		} else {
+			folders = append(folders, "in "+folder.Path)
+		}
+	}
+	places, err := f.List()
+	if err != nil {
+		return "", nil, err
+	}
+	for _, p := range places {
+		kinds = append(kinds, p.Name)
+	}
+	if l != nil {
+		known, err := l.Kinds(ctx)
+		if err != nil {
+			return "", nil, err
+		}
+		for _, k := range known {
+			kinds = append(kinds, k.Name)
+		}
+	}
+	return strings.Join(folders, " or "), kinds, nil
+}
+
+// listKinds is what run without a kind says: what there is to run here.
+func (a *app) listKinds(ctx context.Context, dirs pluginDirs) error {
+	f, err := dirs.finder()
+	if err != nil {
+		return err
+	}
+	places, err := f.List()
+	if err != nil {
+		return err
+	}
+	rows := [][]string{}
+	for _, place := range places {
+		summary := ""
+		if p, err := a.findPlugin(ctx, place.Name, dirs); err != nil {
+			summary = explain(err).message
+		} else {
+			summary = p.Summary()
+		}
+		rows = append(rows, []string{"ledgerd run " + place.Name + " INPUT…", summary})
+	}
+	if err := a.printer().Align("  ", rows); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(a.stdout, "\nWhat a kind takes and what can be set: ledgerd run KIND --help")
+	return err
+}
+
+// helpWithFields makes `run KIND --help` say what can be set of that kind.
+func (a *app) helpWithFields(cmd *cobra.Command, s *sourceFlags) {
+	plain := cmd.HelpFunc()
+	cmd.SetHelpFunc(func(c *cobra.Command, args []string) {
+		kinds := c.Flags().Args()
+		if len(kinds) == 0 || c.Flags().Parsed() == false {
+			plain(c, args)
+			return
+		}
+		p, err := a.findPlugin(c.Context(), firstOf(s.plugin, kinds[0]), s.dirs)
+		if err != nil {
+			plain(c, args)
+			a.tell(explain(err))
+			return
+		}
+		c.Long = p.about()
+		plain(c, args)
+		_ = a.showFields(p)
+	})
+}
+
+// about is what help says of a plugin.
+func (p *plugin) about() string { return strings.TrimSpace(p.Doc) }
+
+// showFields lists what --set and --with take.
+func (a *app) showFields(p *plugin) error {
+	out := a.printer()
+	for _, part := range []struct {
+		title, flag string
+		schema      *settings.Schema
+	}{{"Payload, what is to be done", "--set", p.Payload}, {"Config, what this machine allows and has", "--with", p.Config}} {
+		rows := [][]string{}
+		for _, f := range part.schema.Fields() {
+			if part.flag == "--set" && f.Name == p.Policy(p.Name).Input.Field {
+				continue // INPUT fills it
+			}
+			rows = append(rows, fieldRow(part.flag, f))
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		fmt.Fprintf(a.stdout, "\n%s:\n", part.title)
+		if err := out.Align("  ", rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fieldRow(flag string, f settings.Field) []string {
+	kind := f.Type
+	if len(f.Enum) > 0 {
+		kind = strings.Join(f.Enum, "|")
+	}
+	text := f.Doc
+	switch {
+	case f.Secret:
+		text += " (secret)"
+	case f.Required:
+		text += " (required)"
+	case f.Default != "" && f.Default != `""` && f.Default != "[]" && f.Default != "{}":
+		text += fmt.Sprintf(" (default %s)", strings.Trim(f.Default, `"`))
+	}
+	return []string{flag + " " + f.Name + "=…", kind, text}
+}
+
+// pluginRow is what plugin ls prints.
+type pluginRow struct {
+	Name    string   `json:"name"`
+	Version string   `json:"version"`
+	Origin  string   `json:"origin"`
+	Path    string   `json:"path"`
+	Shadows []string `json:"shadows"`
+	Input   string   `json:"input"`
+	Summary string   `json:"summary"`
+	Error   string   `json:"error"`
+}
+
+func (a *app) pluginCommand() *cobra.Command {
+	return group(groupSetUp, "plugin", "List and check plugins", a.pluginLsCommand(), a.pluginCheckCommand())
+}
+
+func (a *app) pluginLsCommand() *cobra.Command {
+	var dirs pluginDirs
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List the plugins that are found here, and what shadows what", Args: arguments(0, 0),
+		Long: `Lists plugins: programs ledgerd-plugin-NAME in the folders of --plugin-dir, in plugins/ of the data
+directory, beside ledgerd, and the bundled ones; the first of a name counts. With -v also what
+--set and --with take. Fields: name, version, origin, path, shadows, input, summary, error.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.pluginLs(cmd.Context(), dirs)
+		},
+	}
+	dirs.define(cmd.Flags())
+	return cmd
+}
+
+func (a *app) pluginLs(ctx context.Context, dirs pluginDirs) error {
+	f, err := dirs.finder()
+	if err != nil {
+		return err
+	}
+	places, err := f.List()
+	if err != nil {
+		return err
+	}
+	var rows []pluginRow
+	var found []*plugin
+	for _, place := range places {
+		row := pluginRow{Name: place.Name, Origin: place.Origin, Path: place.Path, Shadows: []string{}}
+		for _, s := range place.Shadows {
+			row.Shadows = append(row.Shadows, s.Origin+" "+s.Path)
+		}
+		p, err := a.findPlugin(ctx, place.Name, dirs)
+		if err != nil {
+			row.Error = explain(err).message
+		} else {
+			row.Version, row.Summary, row.Input = p.Version, p.Summary(), p.Policy(p.Name).Input.Type
+			found = append(found, p)
+		}
+		rows = append(rows, row)
+	}
+	p := a.printer()
+	if _, err := report.List(p, each(rows), "name", "version", "origin", "shadows", "input", "summary", "error"); err != nil {
+		return err
+	}
+	for _, pl := range found {
+		if p.Format != report.Table || !a.verbose {
+			break
+		}
+		fmt.Fprintf(a.stdout, "\n%s %s\n", pl.Name, pl.Version)
+		if err := a.showFields(pl); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isNoPlugin tells a plugin that is not there from one that does not start.
+func isNoPlugin(err error) bool { return errors.Is(err, pluginhost.ErrNotFound) }

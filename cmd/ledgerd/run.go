@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/worker"
@@ -85,7 +86,7 @@ type runner struct {
 	*job
 	flags   runFlags
 	agent   string
-	host    host
+	host    *pluginhost.Host
 	worker  *worker.Worker
 	tracker *tracker
 	adder   *adder
@@ -107,7 +108,7 @@ func (a *app) runKind(ctx context.Context, flags runFlags, name string, args []s
 		return err
 	})
 	if r.host != nil {
-		defer r.host.Close()
+		defer r.host.Close(stopGrace)
 	}
 	if err != nil {
 		return err
@@ -122,10 +123,7 @@ func (a *app) runKind(ctx context.Context, flags runFlags, name string, args []s
 		}
 		return a.reportAdd(a.printer(), j, d)
 	}
-	if err := j.introduce(ctx); err != nil {
-		return err
-	}
-	if err := r.define(ctx); err != nil {
+	if err := j.kind.define(ctx, j.ledger.Ledger, r.host.Definition(), flags.with); err != nil {
 		return err
 	}
 	if r.rows, err = newRowWriter(a.printer(), j.kind, r.tracker); err != nil {
@@ -133,11 +131,6 @@ func (a *app) runKind(ctx context.Context, flags runFlags, name string, args []s
 	}
 	err = r.work(ctx)
 	return errors.Join(r.report(ctx, err), r.rows.close())
-}
-
-// define states with which plugin and settings the kind is worked; others must not be at it.
-func (r *runner) define(ctx context.Context) error {
-	return defineKind(ctx, r.ledger.Ledger, r.kind.name, r.host.Definition(), r.flags.with)
 }
 
 // work adds and works until there is nothing left to wait for, or ctx ends. What it returns is

@@ -66,7 +66,7 @@ type kind struct {
 // input is how inputs of the kind are made into items: the plugin knows best.
 func (k *kind) input() ledger.Input {
 	if k.plugin != nil {
-		return k.plugin.input()
+		return k.plugin.Policy(k.name).Input
 	}
 	return k.policy.Input
 }
@@ -86,17 +86,17 @@ func (a *app) resolve(ctx context.Context, l *ledger.Ledger, name, pluginName st
 	}
 	wanted := firstOf(pluginName, k.policy.Plugin, name)
 	var err error
-	k.plugin, err = a.describe(ctx, wanted, dirs)
+	k.plugin, err = a.findPlugin(ctx, wanted, dirs)
 	switch {
-	case errors.Is(err, errNoPlugin) && pluginName != "":
-		return nil, a.noPlugin(ctx, l, pluginName, dirs)
-	case errors.Is(err, errNoPlugin) && !k.known:
+	case isNoPlugin(err) && pluginName != "":
+		return nil, a.noPlugin(ctx, pluginName, dirs)
+	case isNoPlugin(err) && !k.known:
 		return nil, a.unknownKind(ctx, l, name, dirs)
-	case err != nil && !errors.Is(err, errNoPlugin):
+	case err != nil && !isNoPlugin(err):
 		return nil, err
 	}
 	if k.plugin != nil {
-		k.schema = k.plugin.payload
+		k.schema = k.plugin.Payload
 	} else if k.schema, err = settings.Compile([]byte("{}")); err != nil { // nothing is known of it
 		return nil, err
 	}
@@ -230,27 +230,55 @@ func (a *app) prepare(ctx context.Context, s sourceFlags, name string, args []st
 	return j, nil
 }
 
-// introduce writes what the plugin says of its kind into the ledger: all of it where the kind
-// is new there, else only what INPUT is.
-func (j *job) introduce(ctx context.Context) error {
-	if j.ledger == nil || j.dryRun || j.kind.plugin == nil {
+// introduce makes a kind that is new to the ledger known there, with its plugin's defaults.
+func (k *kind) introduce(ctx context.Context, l *ledger.Ledger) error {
+	if k.known || k.plugin == nil {
 		return nil
 	}
-	return j.kind.introduce(ctx, j.ledger.Ledger)
-}
-
-func (k *kind) introduce(ctx context.Context, l *ledger.Ledger) (err error) {
-	k.policy, err = l.EditKind(ctx, process(), k.name, func(have *ledger.Kind, known bool) {
-		if !known {
-			*have = k.plugin.policy(k.name)
-		}
-		have.Input = k.plugin.input()
-		if k.plugin.name != k.name {
-			have.Plugin = k.plugin.name
+	return k.edit(ctx, l, func(have *ledger.Kind, known bool) {
+		if !known { // or somebody has just been quicker
+			*have = k.plugin.Policy(k.name)
 		}
 	})
-	k.known = true
+}
+
+// define states which plugin works the kind from now on, with which settings, and takes over
+// what it says of INPUT. While others work it with other settings it is refused.
+func (k *kind) define(ctx context.Context, l *ledger.Ledger, definition string, with []string) error {
+	if err := k.introduce(ctx, l); err != nil {
+		return err
+	}
+	if err := l.Define(ctx, process(), k.name, definition); err != nil {
+		return conflict(err, definition, with)
+	}
+	return k.edit(ctx, l, func(have *ledger.Kind, _ bool) {
+		says := k.plugin.Policy(k.name)
+		have.Input, have.Plugin = says.Input, says.Plugin
+	})
+}
+
+func (k *kind) edit(ctx context.Context, l *ledger.Ledger, edit func(have *ledger.Kind, known bool)) (err error) {
+	k.policy, err = l.EditKind(ctx, process(), k.name, edit)
+	k.known = err == nil
 	return err
+}
+
+// conflict explains why a kind cannot be worked with these settings now.
+func conflict(err error, definition string, with []string) error {
+	c, ok := errors.AsType[*ledger.DefinitionError](err)
+	if !ok {
+		return err
+	}
+	who, settings := "", ""
+	if c.Agent != "" {
+		who = fmt.Sprintf(" by %s since %s", c.Agent, c.Since.Local().Format("15:04"))
+	}
+	for _, w := range with {
+		settings += " --with " + w
+	}
+	plugin, _, _ := strings.Cut(definition, "@")
+	return usage("other_settings", fmt.Sprintf("give this work a name of its own: ledgerd run NAME --plugin %s%s INPUT…", plugin, settings),
+		"kind %q is worked with other settings%s (%s, not %s); %s left", c.Kind, who, c.Have, definition, plural(c.Unfinished, "item"))
 }
 
 // adding is how the job adds: in a dry run nothing is kept.

@@ -160,6 +160,9 @@ func (r *runner) tell(p *report.Printer, s *summary) error {
 	if err := p.Table(s.Failures, shortKey()); err != nil {
 		return err
 	}
+	if s.Differs > 0 {
+		fmt.Fprintf(p.Out, "%s known with other settings (--set) and left so; --again works what is done with these\n", plural(s.Differs, "input"))
+	}
 	if s.Others != (otherCounts{}) {
 		fmt.Fprintf(p.Out, "other items of %s, from before: done %s   failed %s\n", s.Kind, report.Count(s.Others.Done), report.Count(s.Others.Failed))
 	}
@@ -241,7 +244,7 @@ func newRowWriter(p *report.Printer, k *kind, t *tracker) (*rowWriter, error) {
 		return w, nil
 	}
 	columns := []string{"id", "key", "state", "outcome", "attempt", "code", "error", "ms"}
-	for _, f := range k.plugin.output.Fields() {
+	for _, f := range k.plugin.Output.Fields() {
 		columns = append(columns, "output."+f.Name)
 	}
 	var err error

@@ -90,7 +90,7 @@ func TestTell(t *testing.T) {
 	var out bytes.Buffer
 	a := testApp(&out)
 	f := func() *failure {
-		return &failure{exitUsage, "c", "no \x1b[31m postgres://a:geheim@h/", "first\nsecond"}
+		return fail(exitUsage, "c", "no \x1b[31m postgres://a:geheim@h/", "first\nsecond")
 	}
 	a.tell(f())
 	if diff := cmp.Diff("ledgerd: no \\x1b[31m postgres://a:***@h/\n  first\n  second\n", out.String()); diff != "" {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/worker"
@@ -91,7 +92,7 @@ type crew struct {
 	agent  string
 
 	mu       sync.Mutex
-	hosts    map[string]host // by kind
+	hosts    map[string]*pluginhost.Host // by kind
 	workers  []*worker.Worker
 	outcomes map[ledger.Outcome]int64
 	dead     int64
@@ -108,7 +109,7 @@ func (a *app) work(ctx context.Context, flags workFlags) error {
 		return err
 	}
 	defer l.Close()
-	c := &crew{app: a, flags: flags, ledger: l, hosts: map[string]host{}, outcomes: map[ledger.Outcome]int64{}}
+	c := &crew{app: a, flags: flags, ledger: l, hosts: map[string]*pluginhost.Host{}, outcomes: map[ledger.Outcome]int64{}}
 	defer c.close()
 	began := time.Now()
 	if flags.maxDuration.Duration > 0 {
@@ -164,7 +165,7 @@ func (c *crew) takeUp(ctx context.Context) (map[string]worker.Handler, error) {
 
 // takeUpKind gives the host of a kind's plugin; nil if it was not asked for by name and nobody
 // here can work it.
-func (c *crew) takeUpKind(ctx context.Context, name string) (host, error) {
+func (c *crew) takeUpKind(ctx context.Context, name string) (*pluginhost.Host, error) {
 	a, named := c.app, len(c.flags.kinds) > 0
 	k, err := a.resolve(ctx, c.ledger.Ledger, name, "", c.flags.dirs)
 	if err != nil {
@@ -180,37 +181,14 @@ func (c *crew) takeUpKind(ctx context.Context, name string) (host, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = k.introduce(ctx, c.ledger.Ledger); err == nil {
-		err = defineKind(ctx, c.ledger.Ledger, name, h.Definition(), c.flags.with)
-	}
-	if err != nil {
-		h.Close()
+	if err := k.define(ctx, c.ledger.Ledger, h.Definition(), c.flags.with); err != nil {
+		h.Close(stopGrace)
 		return nil, err
 	}
 	c.mu.Lock()
 	c.hosts[name] = h
 	c.mu.Unlock()
 	return h, nil
-}
-
-// defineKind states with which plugin and settings a kind is worked from now on.
-func defineKind(ctx context.Context, l *ledger.Ledger, name, definition string, with []string) error {
-	err := l.Define(ctx, process(), name, definition)
-	conflict, ok := errors.AsType[*ledger.DefinitionError](err)
-	if !ok {
-		return err
-	}
-	who := ""
-	if conflict.Agent != "" {
-		who = fmt.Sprintf(" by %s since %s", conflict.Agent, conflict.Since.Local().Format("15:04"))
-	}
-	settings := ""
-	for _, w := range with {
-		settings += " --with " + w
-	}
-	plugin, _, _ := cutDefinition(definition)
-	return usage("other_settings", fmt.Sprintf("give this work a name of its own: ledgerd run OTHER-NAME --plugin %s%s INPUT…", plugin, settings),
-		"kind %q is worked with other settings%s (%s, not %s); %s left", name, who, conflict.Have, definition, plural(conflict.Unfinished, "item"))
 }
 
 // newKindsEvery is how often work looks for kinds that have come to the ledger.
@@ -345,7 +323,7 @@ func (c *crew) progress() progress {
 
 func (c *crew) close() {
 	for _, h := range c.hosts {
-		h.Close()
+		h.Close(stopGrace)
 	}
 }
 

@@ -17,7 +17,8 @@ type Failures struct {
 
 type cause struct{ code, message string }
 
-// Failure is one cause. Message is that of the first item.
+// Failure is one cause. Message is that of the first example; the examples are the items with
+// the lowest ids, so that the same failures make the same report.
 type Failure struct {
 	Code     string    `json:"code"`
 	Message  string    `json:"message"`
@@ -53,12 +54,15 @@ func (f *Failures) Add(id int64, key, code, message string) {
 		g = f.groups[c]
 	}
 	if g == nil {
-		g = &Failure{Code: code, Message: message}
+		g = &Failure{Code: code}
 		f.groups[c] = g
 	}
 	g.Count++
-	if len(g.Examples) < maxExamples {
-		g.Examples = append(g.Examples, Example{id, key, message})
+	at, _ := slices.BinarySearchFunc(g.Examples, id, func(e Example, id int64) int { return cmp.Compare(e.ID, id) })
+	if at < maxExamples {
+		g.Examples = slices.Insert(g.Examples, at, Example{id, key, message})
+		g.Examples = g.Examples[:min(len(g.Examples), maxExamples)]
+		g.Message = g.Examples[0].Error
 	}
 }
 

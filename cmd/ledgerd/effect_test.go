@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/ledgerd/ledgerd/sdk"
+)
+
+// The plugin of these tests: it does visible things, and fails as it is told.
+func init() { bundled["effect"] = effect }
+
+type effectConfig struct {
+	Path  string `json:"path" doc:"file to which every effect is appended"`
+	Token string `json:"token" secret:"true" doc:"never seen anywhere"`
+}
+
+type effectIn struct {
+	Text string `json:"text" input:"line" doc:"what to do"`
+	How  string `json:"how" default:"done" schema:"enum=done|skip|error|permanent|doubt|snooze|panic|exit|emit" doc:"how it ends"`
+	MS   int    `json:"ms" schema:"min=0" doc:"how long it takes, milliseconds"`
+	Till string `json:"till" doc:"file whose appearance ends the work"`
+}
+
+type effectOut struct {
+	Length int    `json:"length" doc:"of the text, bytes"`
+	Text   string `json:"text" doc:"the text"`
+}
+
+func effect() *sdk.Plugin {
+	p := sdk.New("effect", "0.1.0", func(ctx context.Context, cfg *effectConfig, it sdk.Item[effectIn]) (effectOut, error) {
+		in := it.Payload
+		it.Log.Info("at work", "attempt", it.Attempt)
+		if err := cfg.note("start " + it.Key); err != nil {
+			return effectOut{}, err
+		}
+		if err := in.wait(ctx); err != nil {
+			return effectOut{}, err
+		}
+		out := effectOut{len(in.Text), in.Text}
+		if err := in.end(it); err != nil {
+			return out, err
+		}
+		return out, cfg.note("done " + it.Key)
+	})
+	p.Doc = "Does what a test says."
+	p.Emits = []string{"note"}
+	p.Concurrency = 8
+	return p
+}
+
+func (c *effectConfig) note(line string) error {
+	if c.Path == "" {
+		return nil
+	}
+	f, err := os.OpenFile(c.Path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = fmt.Fprintln(f, line)
+	return err
+}
+
+// wait takes the time that the work takes.
+func (in effectIn) wait(ctx context.Context) error {
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for till := time.Now().Add(time.Duration(in.MS) * time.Millisecond); ; {
+		_, err := os.Stat(in.Till)
+		if time.Now().After(till) && (in.Till == "" || err == nil) {
+			return nil
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (in effectIn) end(it sdk.Item[effectIn]) error {
+	switch in.How {
+	case "skip":
+		return sdk.Skip("nothing to do")
+	case "error":
+		return sdk.Code("odd", fmt.Errorf("%s is odd", in.Text))
+	case "permanent":
+		return sdk.Permanent(sdk.Code("bad", fmt.Errorf("%s is bad", in.Text)))
+	case "doubt":
+		return sdk.Doubt(errors.New("nobody knows"))
+	case "snooze":
+		return sdk.Snooze(time.Hour, "not now")
+	case "panic":
+		panic("as told")
+	case "exit":
+		os.Exit(3)
+	case "emit":
+		return it.Emit(sdk.Child{Kind: "note", Key: "child of " + in.Text})
+	}
+	return nil
+}

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// machine is a place where ledgerd is installed, with a ledger.
+type machine struct {
+	t       testing.TB
+	program string
+	env     []string
+}
+
+// onBoth runs a test on both databases.
+func onBoth(t *testing.T, test func(t *testing.T, m *machine)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))) })
+	t.Run("postgres", func(t *testing.T) { test(t, newMachine(t, postgresURL(t))) })
+}
+
+func newMachine(t *testing.T, db string) *machine {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	m := &machine{t: t, program: filepath.Join(dir, "ledgerd"),
+		env: append(os.Environ(), "LEDGERD_DB="+db, "HOME="+dir, "XDG_DATA_HOME="+filepath.Join(dir, "data"))}
+	// A link of its own: the program asks where it is, to start itself as a plugin.
+	if err := os.Link(self, m.program); err != nil {
+		content, err := os.ReadFile(self) // another file system
+		if err == nil {
+			err = os.WriteFile(m.program, content, 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
+
+// process is a running ledgerd.
+type started struct {
+	*exec.Cmd
+	stdout, stderr output
+	done           chan struct{}
+}
+
+// output is what a process has written so far.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+func (m *machine) start(args ...string) *started {
+	m.t.Helper()
+	p := &started{Cmd: exec.Command(m.program, args...), done: make(chan struct{})}
+	p.Env, p.Stdout, p.Stderr = m.env, &p.stdout, &p.stderr
+	if err := p.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	go func() {
+		_ = p.Wait()
+		close(p.done)
+	}()
+	m.t.Cleanup(func() {
+		_ = p.Process.Kill()
+		<-p.done
+	})
+	return p
+}
+
+// patience is how long a process is waited for: far more than it may need.
+const patience = 2 * time.Minute
+
+// exit waits for the process and returns its exit code.
+func (m *machine) exit(p *started) int {
+	m.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		_ = p.Process.Signal(syscall.SIGQUIT)
+		<-p.done
+		m.t.Fatalf("ledgerd %s did not end\n%s", strings.Join(p.Args[1:], " "), p.stderr.String())
+	}
+	return p.ProcessState.ExitCode()
+}
+
+// run runs a command that must end with a code, and returns its stdout.
+func (m *machine) run(code int, args ...string) string {
+	m.t.Helper()
+	p := m.start(args...)
+	if got := m.exit(p); got != code {
+		m.t.Fatalf("ledgerd %s: exit %d, want %d\n%s%s", strings.Join(args, " "), got, code, p.stdout.String(), p.stderr.String())
+	}
+	return p.stdout.String()
+}
+
+// until waits until a condition holds that a foreign process brings about.
+func (m *machine) until(what string, holds func() bool) {
+	m.t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); {
+		if time.Now().After(deadline) {
+			m.t.Fatalf("%s: not within %s", what, patience)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// lines counts the lines of a file that begin with a word, by what follows it.
+func lines(t testing.TB, path, word string) map[string]int {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	for s := bufio.NewScanner(bytes.NewReader(content)); s.Scan(); {
+		if rest, ok := strings.CutPrefix(s.Text(), word+" "); ok {
+			found[rest]++
+		}
+	}
+	return found
+}
+
+// TestKilledWorker: of two workers that share a ledger one is killed in the middle. Every item
+// is done all the same, and the ledger accounts for every attempt.
+func TestKilledWorker(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		const items = 3000
+		dir := t.TempDir()
+		effects := filepath.Join(dir, "effects")
+		var list strings.Builder
+		for i := range items {
+			fmt.Fprintf(&list, "item %d\n", i)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "list"), []byte(list.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m.run(exitOK, "add", "effect", "--from", filepath.Join(dir, "list"), "--set", "ms=5")
+		work := []string{"work", "--drain", "--kind", "effect", "--with", "path=" + effects, "--lease", "5s", "-o", "json"}
+		first, second := m.start(work...), m.start(work...)
+		m.until("a third is done", func() bool { return len(lines(t, effects, "done")) > items/3 })
+		if err := first.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-first.done
+		if code := m.exit(second); code != exitOK {
+			t.Fatalf("exit %d\n%s%s", code, second.stdout.String(), second.stderr.String())
+		}
+		if done := lines(t, effects, "done"); len(done) != items {
+			t.Errorf("%d of %d items were done", len(done), items)
+		}
+		var sum struct {
+			Outcomes map[string]int
+		}
+		if err := json.Unmarshal([]byte(second.stdout.String()), &sum); err != nil {
+			t.Fatal(err)
+		}
+		if sum.Outcomes["done"] == items || sum.Outcomes["done"] == 0 {
+			t.Errorf("the work was not shared: %v", sum.Outcomes)
+		}
+		if rows := strings.Count(m.run(exitOK, "ls", "--state", "done", "--limit", "10000", "-o", "jsonl"), "\n"); rows != items {
+			t.Errorf("%d items are done in the ledger", rows)
+		}
+		m.run(exitOK, "db", "verify")
+	})
+}
+
+// TestFrozenWorker: a worker is stopped for longer than its lease and goes on. What it then
+// reports is refused; the item was finished once, by the one that had taken it over.
+func TestFrozenWorker(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		dir := t.TempDir()
+		effects, till := filepath.Join(dir, "effects"), filepath.Join(dir, "go")
+		m.run(exitOK, "add", "effect", "only", "--set", "till="+till)
+		work := []string{"work", "--drain", "--kind", "effect", "--with", "path=" + effects, "--lease", "5s", "-o", "json"}
+		frozen := m.start(work...)
+		m.until("it is begun", func() bool { return lines(t, effects, "start")["only"] == 1 })
+		if err := frozen.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		other := m.start(work...)
+		m.until("it is begun once more", func() bool { return lines(t, effects, "start")["only"] == 2 })
+		if err := os.WriteFile(till, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code := m.exit(other); code != exitOK {
+			t.Fatalf("exit %d\n%s%s", code, other.stdout.String(), other.stderr.String())
+		}
+		if err := frozen.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		if code := m.exit(frozen); code != exitOK {
+			t.Errorf("exit %d\n%s%s", code, frozen.stdout.String(), frozen.stderr.String())
+		}
+		if strings.Contains(frozen.stdout.String(), `"done": 1`) {
+			t.Errorf("the late result was taken:\n%s", frozen.stdout.String())
+		}
+		var item struct {
+			Attempts []struct{ Outcome string }
+		}
+		if err := json.Unmarshal([]byte(m.run(exitOK, "show", "only", "-o", "json")), &item); err != nil {
+			t.Fatal(err)
+		}
+		if len(item.Attempts) != 2 || item.Attempts[0].Outcome != "lost" || item.Attempts[1].Outcome != "done" {
+			t.Errorf("attempts %+v, want lost, done", item.Attempts)
+		}
+		m.run(exitOK, "db", "verify")
+	})
+}
+
+// TestInterrupt: the first signal stops claiming and finishes what runs, the second ends it now.
+func TestInterrupt(t *testing.T) {
+	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	dir := t.TempDir()
+	effects, till := filepath.Join(dir, "effects"), filepath.Join(dir, "go")
+	with := []string{"--set", "till=" + till, "--with", "path=" + effects, "-j", "1"}
+	inputs := []string{"run", "effect", "a", "b", "c", "d", "e"}
+	polite := m.start(append(inputs, with...)...)
+	m.until("one is begun", func() bool { return len(lines(t, effects, "start")) == 1 })
+	if err := polite.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	m.until("it says so", func() bool { return strings.Contains(polite.stderr.String(), "once more to stop now") })
+	if err := os.WriteFile(till, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := m.exit(polite); code != 130 {
+		t.Errorf("exit %d, want 130\n%s", code, polite.stderr.String())
+	}
+	done := lines(t, effects, "done") // what ran, and what the plugin had taken to be next
+	if len(done) < 1 || len(done) > 2 {
+		t.Errorf("done: %v, want what ran", done)
+	}
+	if want := fmt.Sprintf("%d left: run the same command to go on", 5-len(done)); !strings.Contains(polite.stdout.String(), want) {
+		t.Errorf("stdout: %s, want %q", polite.stdout.String(), want)
+	}
+
+	if err := os.Remove(till); err != nil {
+		t.Fatal(err)
+	}
+	before := len(lines(t, effects, "start"))
+	hasty := m.start(append(inputs, with...)...)
+	m.until("another one is begun", func() bool { return len(lines(t, effects, "start")) > before })
+	for range 2 {
+		if err := hasty.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		// Two signals at once would be one.
+		m.until("it has noticed", func() bool { return strings.Contains(hasty.stderr.String(), "once more to stop now") })
+	}
+	if code := m.exit(hasty); code != 130 {
+		t.Errorf("exit %d, want 130\n%s", code, hasty.stderr.String())
+	}
+	if held := m.run(exitOK, "ls", "--state", "leased", "-o", "jsonl"); held != "" {
+		t.Errorf("still leased: %s", held)
+	}
+	m.run(exitOK, "db", "verify")
+
+	if err := os.WriteFile(till, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.run(exitOK, append(inputs, with...)...)
+	m.run(exitOK, "db", "verify")
+}
