@@ -12,8 +12,8 @@ const (
 	ready = ` FROM ledger_backlog b CROSS JOIN ledger_items i ON i.id = b.item_id
  WHERE b.state = 1 AND b.kind = ?1 AND NOT coalesce((SELECT paused FROM ledger_kinds WHERE kind = ?1), 0) AND b.slot % ?3 = ?2`
 	claimReady = `SELECT ` + recordColumns + ready + ` ORDER BY b.priority, b.due_at, b.item_id LIMIT ?4`
-	// resumable selects what agent ?2 holds of kind ?1.
-	resumable = ` FROM ledger_backlog b CROSS JOIN ledger_items i ON i.id = b.item_id WHERE b.state = 2 AND b.kind = ?1 AND b.locked_by = ?2`
+	// resumable selects what agent ?2 holds of kind ?1. All that is leased is little.
+	resumable = ` FROM ledger_backlog b INDEXED BY ledger_backlog_leased CROSS JOIN ledger_items i ON i.id = b.item_id WHERE b.state = 2 AND b.kind = ?1 AND b.locked_by = ?2`
 )
 
 // shard is the part of the slots that a claim takes: i of n, everything being 0 of 1.

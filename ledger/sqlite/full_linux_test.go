@@ -110,4 +110,3 @@ func fillDisk(ctx context.Context, dir string) error {
 	}
 	return nil
 }
-

@@ -90,7 +90,8 @@ func (s *Store) connect(ctx context.Context, o Options) error {
 	if o.Unsafe {
 		synchronous = "NORMAL"
 	}
-	h, err := open(ctx, s.file.uri("busy_timeout(0)", "synchronous("+synchronous+")", "fullfsync(1)", "foreign_keys(1)",
+	// Whoever opens the file first repairs it, and the others wait.
+	h, err := open(ctx, s.file.uri("busy_timeout(5000)", "synchronous("+synchronous+")", "fullfsync(1)", "foreign_keys(1)",
 		"cache_size(-16384)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)"))
 	if err != nil {
 		return err
@@ -98,28 +99,34 @@ func (s *Store) connect(ctx context.Context, o Options) error {
 	s.w = &writer{h: h, file: s.file, clock: s.clock, wait: o.Wait, signal: make(chan struct{}, 1),
 		watchers: watchers{wake: map[int]func(string){}}, stop: make(chan struct{}), stopped: make(chan struct{})}
 	s.readers = newReaders(s.file)
-	for _, p := range []struct{ name, want string }{
-		{"journal_mode", "wal"}, {"synchronous", map[string]string{"FULL": "2", "NORMAL": "1"}[synchronous]}, {"foreign_keys", "1"}, {"busy_timeout", "0"},
-	} {
-		got, err := pragma(ctx, h, p.name)
-		if err == nil && got != p.want {
-			err = fmt.Errorf("sqlite: %s: PRAGMA %s is %s, must be %s", s.file.name, p.name, got, p.want)
-		}
-		if err != nil {
-			return errors.Join(err, h.close())
-		}
-	}
-	err = h.with(ctx).query("SELECT v FROM ledger_meta WHERE k = 'ledger_id'", func(r row) error {
-		s.id = r.text(0)
-		return nil
-	})
-	if err == nil {
-		err = s.file.watch()
-	}
-	if err != nil {
+	if err := s.settle(ctx, synchronous); err != nil {
 		return errors.Join(err, h.close())
 	}
 	return nil
+}
+
+// settle reads back what the connection must have and learns which ledger it is.
+func (s *Store) settle(ctx context.Context, synchronous string) error {
+	err := s.w.h.with(ctx).query("SELECT v FROM ledger_meta WHERE k = 'ledger_id'", func(r row) error {
+		s.id = r.text(0)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.w.exec("PRAGMA busy_timeout = 0"); err != nil { // from here on the writer waits by itself
+		return err
+	}
+	for _, p := range []struct{ name, want string }{
+		{"journal_mode", "wal"}, {"synchronous", map[string]string{"FULL": "2", "NORMAL": "1"}[synchronous]}, {"foreign_keys", "1"}, {"busy_timeout", "0"},
+	} {
+		if got, err := pragma(ctx, s.w.h, p.name); err != nil {
+			return err
+		} else if got != p.want {
+			return fmt.Errorf("sqlite: %s: PRAGMA %s is %s, must be %s", s.file.name, p.name, got, p.want)
+		}
+	}
+	return s.file.watch()
 }
 
 func open(ctx context.Context, uri string) (*handle, error) {

@@ -177,10 +177,14 @@ func TestRefusedUntouched(t *testing.T) {
 		prepare func(t *testing.T, path string)
 		says    string
 	}{
-		"short text":   {text("hello\n"), "is not a ledger"},
-		"long text":    {text(strings.Repeat("id,name,email\n", 10_000)), "is not a ledger"},
-		"newer":        {edited("INSERT INTO ledger_migrations (version_id, is_applied) VALUES (9, 1)", "UPDATE ledger_meta SET v = '8' WHERE k = 'compatible_from'"), fmt.Sprintf("has schema 9, which programs that know schema 8 or later may use; this program knows %d\n  upgrade ledgerd", schema.Version)},
-		"other tables": {func(t *testing.T, path string) { db := database(t, path); run(t, db, "CREATE TABLE ledger_items (account, amount)"); db.Close() }, "another program's"},
+		"short text": {text("hello\n"), "is not a ledger"},
+		"long text":  {text(strings.Repeat("id,name,email\n", 10_000)), "is not a ledger"},
+		"newer":      {edited("INSERT INTO ledger_migrations (version_id, is_applied) VALUES (9, 1)", "UPDATE ledger_meta SET v = '8' WHERE k = 'compatible_from'"), fmt.Sprintf("has schema 9, which programs that know schema 8 or later may use; this program knows %d\n  upgrade ledgerd", schema.Version)},
+		"other tables": {func(t *testing.T, path string) {
+			db := database(t, path)
+			run(t, db, "CREATE TABLE ledger_items (account, amount)")
+			db.Close()
+		}, "another program's"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := newPath(t)
@@ -277,10 +281,14 @@ func init() {
 	}
 }
 
-// Three processes that open a fresh file at once all succeed.
+// Three processes that open a file at once all succeed: a fresh one, and one that the
+// processes before have just left.
 func TestOpenAtOnce(t *testing.T) {
-	for range 20 {
-		path := newPath(t)
+	path := ""
+	for round := range 40 {
+		if round%2 == 0 {
+			path = newPath(t)
+		}
 		var all []*child
 		for range 3 {
 			c := spawn(t, "open", path).start(t)

@@ -8,18 +8,25 @@ import (
 // pruneSlice is how many items one turn prunes: few enough that others do not wait for it.
 const pruneSlice = 200
 
-// prunable selects the attempts from which items of kind ?1 can be pruned that ended before
-// ?2: the newest one of a finished item that has anything to remove, and the newest final one
-// of an unfinished recurring item that has earlier ones.
-const prunable = `SELECT a.item_id, a.attempt, b.item_id IS NULL, a.finished_at
- FROM ledger_attempts a CROSS JOIN ledger_items i ON i.id = a.item_id LEFT JOIN ledger_backlog b ON b.item_id = i.id
- WHERE a.final = 1 AND a.kind = ?1 AND a.finished_at < ?2 AND
+// prunable selects the attempts a from which items can be pruned: the newest one of a finished
+// item that has anything to remove, and the newest final one of an unfinished recurring item
+// that has earlier ones. It is asked of all attempts of kind ?1 that ended from ?3 to before
+// ?2, and once more of some items before they are pruned.
+const (
+	cutColumns = `SELECT a.item_id, a.attempt, b.item_id IS NULL, a.finished_at FROM `
+	prunable   = ` CROSS JOIN ledger_items i ON i.id = a.item_id LEFT JOIN ledger_backlog b ON b.item_id = i.id
+ WHERE a.final = 1 AND
   CASE WHEN b.item_id IS NULL
    THEN NOT EXISTS (SELECT 1 FROM ledger_attempts n WHERE n.item_id = i.id AND n.attempt > a.attempt) AND
     (coalesce(i.payload, a.output, a.log, a.error) IS NOT NULL OR EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt))
    ELSE i.every IS NOT NULL AND NOT EXISTS (SELECT 1 FROM ledger_attempts n WHERE n.item_id = i.id AND n.attempt > a.attempt AND n.final = 1) AND
     EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt)
   END`
+	cutsOfKind = cutColumns + `ledger_attempts a INDEXED BY ledger_attempts_final` + prunable +
+		` AND a.kind = ?1 AND a.finished_at < ?2 AND a.finished_at >= ?3 ORDER BY a.finished_at LIMIT ?4`
+	cutsOfItems = cutColumns + `json_each(?3) j CROSS JOIN ledger_attempts a ON a.item_id = j.value` + prunable +
+		` AND +a.kind = ?1 AND +a.finished_at < ?2`
+)
 
 // cut is what is kept of a pruned item: the attempt, emptied if the item is finished.
 type cut struct {
@@ -37,7 +44,7 @@ func (s *Store) Prune(ctx context.Context, kind string, before time.Time, limit 
 		since = at
 	}
 	err = s.read(ctx, true, func(r session) (err error) {
-		found, err = cuts(r, prunable+` AND a.finished_at >= ?3 ORDER BY a.finished_at LIMIT ?4`, kind, before.UnixMicro(), since, limit)
+		found, err = cuts(r, cutsOfKind, kind, before.UnixMicro(), since, limit)
 		return err
 	})
 	if err != nil {
@@ -70,7 +77,7 @@ func (s *Store) Prune(ctx context.Context, kind string, before time.Time, limit 
 
 // prune removes, in a turn, what can be removed of these items by now.
 func prune(t *turn, kind string, before time.Time, ids []int64) (int, error) {
-	found, err := cuts(t, prunable+` AND a.item_id IN (SELECT value FROM json_each(?3))`, kind, before.UnixMicro(), array(ids))
+	found, err := cuts(t, cutsOfItems, kind, before.UnixMicro(), array(ids))
 	if err != nil {
 		return 0, err
 	}

@@ -10,32 +10,61 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/where"
 )
 
-// newest joins the attempt that a filter asks about.
-const newest = ` LEFT JOIN ledger_attempts a ON a.item_id = i.id AND a.attempt = (SELECT max(attempt) FROM ledger_attempts WHERE item_id = i.id)`
+// newest is the newest ended attempt a of item i, for joins.
+const newest = `ledger_attempts a ON a.item_id = i.id AND a.attempt = (SELECT max(attempt) FROM ledger_attempts WHERE item_id = i.id)`
 
-// from is the FROM of a query by filter. It states the order of the joins, because the planner
-// knows nothing of how many rows there are: what is open comes from the backlog, and what
-// is stuck, which is little, from its index.
-func from(f ledger.Filter) string {
-	open, stuck := len(f.States) > 0, len(f.States) > 0
-	for _, st := range f.States {
-		open = open && st != ledger.StateDone && st != ledger.StateCancelled
-		stuck = stuck && (st == ledger.StateDead || st == ledger.StateDoubt)
+// of returns the rows that a filter is about, as a FROM without the newest attempt, and the
+// column that orders them by id. The planner knows nothing of how many rows there are, so it
+// states what comes first: what is stuck or leased, which is little, by its index; what is
+// open, from the backlog; one key, by its index; all else, item by item in the order of ids.
+func of(f ledger.Filter) (from, id string) {
+	only := func(states ...ledger.State) bool {
+		return len(f.States) > 0 && !slices.ContainsFunc(f.States, func(st ledger.State) bool { return !slices.Contains(states, st) })
+	}
+	backlog := func(hint, condition string) (from, id string) {
+		return ` FROM ledger_backlog b ` + hint + ` CROSS JOIN ledger_items i ON i.id = b.item_id` + condition, `b.item_id`
+	}
+	items := func(hint string) (from, id string) {
+		return ` FROM ledger_items i ` + hint + ` LEFT JOIN ledger_backlog b ON b.item_id = i.id`, `i.id`
 	}
 	switch {
-	case len(f.IDs) > 0 || f.Key != "" || !open:
-		return ` FROM ledger_items i LEFT JOIN ledger_backlog b ON b.item_id = i.id` + newest
-	case stuck:
-		return ` FROM ledger_backlog b INDEXED BY ledger_backlog_stuck CROSS JOIN ledger_items i ON i.id = b.item_id AND b.state >= 3` + newest
+	case len(f.IDs) > 0:
+		return items("")
+	case only(ledger.StateDead, ledger.StateDoubt):
+		return backlog("INDEXED BY ledger_backlog_stuck", " AND b.state >= 3")
+	case only(ledger.StateLeased), len(f.Agents) > 0 && !slices.Contains(f.Agents, ""):
+		return backlog("INDEXED BY ledger_backlog_leased", " AND b.state = 2")
+	case len(f.Kinds) > 0 && (f.Key != "" || len(f.Scopes) > 0 && f.Prefix != ""):
+		return items("")
+	case only(states...):
+		return backlog("NOT INDEXED", "")
 	}
-	return ` FROM ledger_backlog b CROSS JOIN ledger_items i ON i.id = b.item_id` + newest
+	return items("NOT INDEXED")
+}
+
+// narrow names all kinds in a filter by key that names none: the index of identities begins
+// with the kind.
+func narrow(s session, f ledger.Filter) (ledger.Filter, error) {
+	if f.Key == "" || len(f.Kinds) > 0 {
+		return f, nil
+	}
+	all, err := kinds(s)
+	for _, k := range all {
+		f.Kinds = append(f.Kinds, k.Name)
+	}
+	return f, err
 }
 
 // Records implements ledger.Store.
 func (s *Store) Records(ctx context.Context, f ledger.Filter, after int64, limit int) (recs []ledger.Record, err error) {
-	matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), after, limit})
-	err = s.read(ctx, true, func(r session) (err error) {
-		recs, err = records(r, `SELECT `+recordColumns+from(f)+` WHERE i.id > ?2 AND `+matches+` ORDER BY i.id LIMIT ?3`, args...)
+	err = s.read(ctx, true, func(r session) error {
+		f, err := narrow(r, f)
+		if err != nil {
+			return err
+		}
+		from, id := of(f)
+		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), after, limit})
+		recs, err = records(r, `SELECT `+recordColumns+from+` LEFT JOIN `+newest+` WHERE `+id+` > ?2 AND `+matches+` ORDER BY `+id+` LIMIT ?3`, args...)
 		return err
 	})
 	return recs, err
@@ -43,9 +72,14 @@ func (s *Store) Records(ctx context.Context, f ledger.Filter, after int64, limit
 
 // Count implements ledger.Store.
 func (s *Store) Count(ctx context.Context, f ledger.Filter) (n int64, err error) {
-	matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock()})
-	err = s.read(ctx, false, func(r session) error {
-		return r.query(`SELECT count(*)`+from(f)+` WHERE `+matches, func(r row) error {
+	err = s.read(ctx, true, func(r session) error {
+		f, err := narrow(r, f)
+		if err != nil {
+			return err
+		}
+		from, _ := of(f)
+		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock()})
+		return r.query(`SELECT count(*)`+from+` LEFT JOIN `+newest+` WHERE `+matches, func(r row) error {
 			n = r.int(0)
 			return nil
 		}, args...)
@@ -56,25 +90,33 @@ func (s *Store) Count(ctx context.Context, f ledger.Filter) (n int64, err error)
 // Recent implements ledger.Store. What is finished is found by walking each kind's index of
 // final attempts backwards; what is not, in the backlog.
 func (s *Store) Recent(ctx context.Context, f ledger.Filter, limit int) (recs []ledger.Record, err error) {
-	matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), limit, ""})
-	asks := func(states ...ledger.State) bool {
-		return len(f.States) == 0 || slices.ContainsFunc(states, func(st ledger.State) bool { return slices.Contains(f.States, st) })
+	open, finished := f, len(f.States) == 0
+	open.States = slices.DeleteFunc(slices.Clone(f.States), func(st ledger.State) bool { return !slices.Contains(states, st) })
+	if len(f.States) == 0 {
+		open.States = states
+	} else {
+		finished = len(open.States) < len(f.States)
 	}
 	err = s.read(ctx, true, func(r session) error {
-		var names []string
-		if asks(ledger.StateDone, ledger.StateCancelled) {
-			all, err := kinds(r)
-			if err != nil {
-				return err
-			}
-			for _, k := range all {
-				if len(f.Kinds) == 0 || slices.Contains(f.Kinds, k.Name) {
-					names = append(names, k.Name)
-				}
-			}
+		if len(open.States) > 0 {
+			matches, args := where.Build(open, where.SQLite, "?1", []any{s.clock(), limit})
+			from, _ := of(open)
+			recs, err = records(r, `SELECT `+recordColumns+from+` CROSS JOIN `+newest+` WHERE b.attempt > 0 AND `+matches+
+				` ORDER BY a.finished_at DESC, i.id DESC LIMIT ?2`, args...)
 		}
-		for _, name := range names {
-			args[2] = name
+		if err != nil || !finished {
+			return err
+		}
+		all, err := kinds(r)
+		if err != nil {
+			return err
+		}
+		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), limit, ""})
+		for _, k := range all {
+			if len(f.Kinds) > 0 && !slices.Contains(f.Kinds, k.Name) {
+				continue
+			}
+			args[2] = k.Name
 			found, err := records(r, `SELECT `+recordColumns+` FROM ledger_attempts a INDEXED BY ledger_attempts_final CROSS JOIN ledger_items i ON i.id = a.item_id
  LEFT JOIN ledger_backlog b ON b.item_id = i.id
  WHERE a.final = 1 AND a.kind = ?3 AND b.item_id IS NULL AND a.attempt = (SELECT max(attempt) FROM ledger_attempts WHERE item_id = i.id) AND `+matches+`
@@ -84,14 +126,7 @@ func (s *Store) Recent(ctx context.Context, f ledger.Filter, limit int) (recs []
 			}
 			recs = append(recs, found...)
 		}
-		if !asks(ledger.StateWaiting, ledger.StateReady, ledger.StateLeased, ledger.StateDead, ledger.StateDoubt) {
-			return nil
-		}
-		found, err := records(r, `SELECT `+recordColumns+` FROM ledger_backlog b CROSS JOIN ledger_items i ON i.id = b.item_id
- CROSS JOIN ledger_attempts a ON a.item_id = i.id AND a.attempt = (SELECT max(attempt) FROM ledger_attempts WHERE item_id = i.id)
- WHERE ?3 IS NOT NULL AND `+matches+` ORDER BY a.finished_at DESC, i.id DESC LIMIT ?2`, args...)
-		recs = append(recs, found...)
-		return err
+		return nil
 	})
 	if err != nil {
 		return nil, err

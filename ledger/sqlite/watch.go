@@ -20,25 +20,27 @@ func (w *watchers) any() bool {
 	return len(w.wake) > 0
 }
 
-// look calls the watchers if there was a commit since it looked last. It runs on the
-// goroutine that owns the connection.
-func (w *watchers) look(h *handle) {
+// look says whether there was a commit since it looked last, and then calls the watchers. It
+// runs on the goroutine that owns the connection.
+func (w *watchers) look(h *handle) (changed bool) {
 	version := int64(0)
 	err := h.query(context.Background(), "PRAGMA data_version", func(r row) error {
 		version = r.int(0)
 		return nil
 	}, nil)
 	if err != nil { // a hint: the next look tells
-		return
+		return false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if version != w.version {
-		w.version = version
-		for _, wake := range w.wake {
-			wake("")
-		}
+	if version == w.version {
+		return false
 	}
+	w.version = version
+	for _, wake := range w.wake {
+		wake("")
+	}
+	return true
 }
 
 // Watch implements ledger.Store.

@@ -17,16 +17,20 @@ import (
 
 // Waiting for the write lock, and letting go of it.
 const (
-	// The lock is asked for again after a random time in this range, which grows by a
-	// hundredth of the wait up to patient: short enough to be fair, long enough to cost little.
+	// The lock is asked for again after a random time in this range: short enough to be fair.
+	// While nobody commits, one long transaction holds it: then the time grows by a
+	// hundredth of the wait up to patient, which costs little.
 	eagerMin, eagerMax = 50 * time.Microsecond, 350 * time.Microsecond
-	patient            = 2 * time.Millisecond
-	// A tick begins no further operation after slice. After as much of ticks without a break
-	// the lock is left alone for gap, which is longer than an eager process waits.
+	patient            = 10 * time.Millisecond
+	// A tick begins no further operation after slice. After as much of ticks without a break,
+	// or five times as much when nobody else has written for a while, the lock is left
+	// alone for gap, which is longer than an eager process waits.
 	slice = 10 * time.Millisecond
 	gap   = 400 * time.Microsecond
-	// How often the file is looked at for commits of others while somebody watches.
-	watchEvery = 4 * time.Millisecond
+	// How often the file is looked at for commits of others while somebody watches: a look from
+	// sleep costs a tenth of a millisecond and more, so it is rarer after a while of silence.
+	watchBusy, watchIdle = 4 * time.Millisecond, 30 * time.Millisecond
+	silence              = 2 * time.Second
 )
 
 // Who had to wait for the lock longer than hardship leaves expired leases alone for mercy, so
@@ -45,7 +49,8 @@ type writer struct {
 	clock func() time.Time
 	wait  time.Duration // that a turn waits at most
 
-	pending []*turn // taken from the queue and not run yet
+	pending []*turn   // taken from the queue and not run yet
+	shared  time.Time // others have committed since the look before this moment
 
 	mu     sync.Mutex
 	queue  []*turn
@@ -79,24 +84,28 @@ func (w *writer) merciful() bool { return int64(time.Since(birth)) < w.spare.Loa
 // run is the goroutine that owns the connection.
 func (w *writer) run() {
 	defer close(w.stopped)
-	look := time.NewTicker(watchEvery)
-	look.Stop()
+	look := time.NewTimer(watchIdle)
 	defer look.Stop()
-	watching := false
+	busy := time.Now()
 	for {
-		if any := w.watchers.any(); any != watching {
-			watching = any
-			if look.Stop(); any {
-				look.Reset(watchEvery)
-			}
+		switch {
+		case !w.watchers.any():
+			look.Stop()
+		case time.Since(busy) < silence:
+			look.Reset(watchBusy)
+		default:
+			look.Reset(watchIdle)
 		}
 		select {
 		case <-w.stop:
 			return
 		case <-look.C:
-			w.watchers.look(w.h)
+			if w.watchers.look(w.h) {
+				busy = time.Now()
+			}
 		case <-w.signal:
 			w.work()
+			busy = time.Now()
 		}
 	}
 }
@@ -105,7 +114,7 @@ func (w *writer) run() {
 func (w *writer) work() {
 	since := time.Now()
 	for w.collect(); len(w.pending) > 0; w.collect() {
-		if time.Since(since) > slice {
+		if busy := time.Since(since); busy > 5*slice || busy > slice && time.Since(w.shared) < silence {
 			pause(gap)
 			since = time.Now()
 		}
@@ -148,6 +157,7 @@ var errNobody = errors.New("sqlite: nobody waits")
 // had to wait.
 func (w *writer) begin() (waited bool, err error) {
 	start := time.Now()
+	silent := start
 	defer func() {
 		if time.Since(start) > hardship {
 			w.spare.Store(int64(time.Since(birth) + mercy))
@@ -159,7 +169,10 @@ func (w *writer) begin() (waited bool, err error) {
 			return waited, err
 		}
 		waited = true
-		pause(min(eagerMin+rand.N(eagerMax-eagerMin)+time.Since(start)/100, patient))
+		if time.Since(silent) > gap && w.watchers.look(w.h) { // others take turns
+			silent, w.shared = time.Now(), time.Now()
+		}
+		pause(min(eagerMin+rand.N(eagerMax-eagerMin)+time.Since(silent)/100, patient))
 		if w.collect(); len(w.pending) == 0 {
 			return waited, errNobody
 		}
