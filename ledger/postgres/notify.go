@@ -114,8 +114,10 @@ func (s *Store) listen(ctx context.Context, wake func(kind string)) bool {
 		return false
 	}
 	wake("")
+	// The end of ctx would ask the server to cancel a statement, and wait for it; there is none.
+	defer context.AfterFunc(ctx, func() { _ = conn.PgConn().Conn().SetDeadline(time.Now()) })()
 	for {
-		n, err := conn.WaitForNotification(ctx)
+		n, err := conn.WaitForNotification(context.WithoutCancel(ctx))
 		if err != nil {
 			return true
 		}
