@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // User is the superuser of every temporary server.
@@ -323,6 +324,9 @@ func (c *Cluster) answers() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, c.URL())
+	if full, ok := errors.AsType[*pgconn.PgError](err); ok && strings.HasPrefix(full.Code, "53") {
+		return true // it has too many clients, and they need it
+	}
 	if err != nil {
 		return false
 	}
