@@ -102,6 +102,6 @@
 // A list is often sorted by host, and items that wait occupy places that other hosts could
 // use. So a check whose turn is likely to come within a second waits in place, and any other
 // is snoozed until its turn is due: each gets a time of its own, in the host's pace as it was
-// measured so far, at most 5 minutes ahead. A snooze is not a failure; the check starts from
+// measured so far, at most a minute ahead. A snooze is not a failure; the check starts from
 // the beginning when it comes back. A check that has its place waits for interval in place.
 package urlcheck

@@ -10,9 +10,12 @@ import (
 )
 
 const (
-	patience  = time.Second     // a check that is likely to wait longer is snoozed
-	maxSnooze = 5 * time.Minute // a host's pace may change, so no promise reaches further
+	patience  = time.Second // a check that is likely to wait longer is snoozed
+	maxSnooze = time.Minute // a host's pace may change, so no promise reaches further
 )
+
+// usualHold is how long a check may keep its place at a host of which little is known.
+const usualHold = 100 * time.Millisecond
 
 // hosts keeps the process polite: at most limit checks at a time per host, and at least
 // interval between two requests to it.
@@ -106,26 +109,30 @@ func (hs *hosts) get(name string) *host {
 }
 
 // pace is the time from one check's start at h to the next one's while its places are taken.
-// If no check has come to an end for long, the pace is at least that slow.
-func (hs *hosts) pace(h *host, now time.Time) time.Duration {
-	hold := h.hold
-	if h.running >= hs.limit {
-		hold = max(hold, now.Sub(h.moved))
+func (hs *hosts) pace(h *host) time.Duration {
+	return max(h.hold/time.Duration(hs.limit), hs.interval)
+}
+
+// stalled is how long no check at h has come to an end, while all its places are taken. That
+// says nothing of the pace behind the stall, so it puts off, but does not spread, what waits.
+func (hs *hosts) stalled(h *host, now time.Time) time.Duration {
+	if h.running < hs.limit {
+		return 0
 	}
-	return max(hold/time.Duration(hs.limit), hs.interval)
+	return now.Sub(h.moved)
 }
 
 // expected is how long a check that comes now is likely to wait.
 func (hs *hosts) expected(h *host, now time.Time) time.Duration {
-	places := time.Duration(max(0, h.running+h.waiting+1-hs.limit)) * hs.pace(h, now)
+	places := time.Duration(max(0, h.running+h.waiting+1-hs.limit)) * hs.pace(h)
 	turns := h.next.Sub(now) + time.Duration(h.waiting)*hs.interval
 	return max(places, turns)
 }
 
 // snooze promises a turn after everybody to whom one was promised before.
 func (hs *hosts) snooze(h *host, name string, now time.Time) *busy {
-	from := later(now.Add(patience), h.next)
-	due := later(h.promised.Add(hs.pace(h, now)), from)
+	from := later(now.Add(max(patience, hs.stalled(h, now))), h.next)
+	due := later(h.promised.Add(hs.pace(h)), from)
 	if limit := from.Add(maxSnooze); due.After(limit) {
 		due = limit
 	}
@@ -177,10 +184,9 @@ func (s *seat) leave() {
 	h.running--
 	h.moved = time.Now()
 	held := h.moved.Sub(s.since)
-	if h.hold == 0 {
-		h.hold = held
-	}
-	h.hold += (held - h.hold) / 4
+	// One link that hangs must not make a fast host look slow: the many behind it would all be
+	// put off. A host that is slow shows it again and again.
+	h.hold += (min(held, usualHold+4*h.hold) - h.hold) / 4
 	hs.mu.Unlock()
 	h.places.Release(1)
 }
