@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -56,14 +56,14 @@ func (t *tx) applyAll(finished, forgotten []int64, updated, inserted *works, end
 		template string
 		args     []any
 	}{
-		{len(finished), `DELETE FROM {{S}}.ledger_backlog WHERE item_id = ANY($1::bigint[])`, []any{finished}},
+		{len(finished), `DELETE FROM {{S}}.ledger_backlog WHERE item_id` + listed, []any{finished}},
 		{len(updated.id), updateWorks, updated.args()},
 		{len(inserted.id), insertWorks, inserted.args()},
 		{len(ended.id), insertAttempts, ended.args(t.stamp())},
 		{len(items.id), updateItems, items.args()},
-		{len(forgotten), `DELETE FROM {{S}}.ledger_backlog WHERE item_id = ANY($1::bigint[])`, []any{forgotten}},
-		{len(forgotten), `DELETE FROM {{S}}.ledger_attempts WHERE item_id = ANY($1::bigint[])`, []any{forgotten}},
-		{len(forgotten), `DELETE FROM {{S}}.ledger_items WHERE id = ANY($1::bigint[])`, []any{forgotten}},
+		{len(forgotten), `DELETE FROM {{S}}.ledger_backlog WHERE item_id` + listed, []any{forgotten}},
+		{len(forgotten), `DELETE FROM {{S}}.ledger_attempts WHERE item_id` + listed, []any{forgotten}},
+		{len(forgotten), `DELETE FROM {{S}}.ledger_items WHERE id` + listed, []any{forgotten}},
 	} {
 		if c.n > 0 {
 			if err := t.later(c.template, c.args, nil); err != nil {
@@ -81,7 +81,7 @@ type works struct {
 	failures, crashes, losses           []int32
 	alone, reopen, cancel               []bool
 	kind, agent                         []string
-	lockID                              []uuid.UUID
+	lockID                              []pgtype.UUID
 	due, leasedAt, startedAt, expiresAt []*time.Time
 }
 
@@ -90,7 +90,7 @@ func (c *works) add(id int64, of loaded, w *ledger.Work) {
 	c.state, c.priority, c.slot = append(c.state, stateCode(w.State)), append(c.priority, w.Priority), append(c.slot, int16(of.slot))
 	c.failures, c.crashes, c.losses = append(c.failures, int32(w.Failures)), append(c.crashes, int32(w.Crashes)), append(c.losses, int32(w.Losses))
 	c.alone, c.reopen, c.cancel = append(c.alone, w.Alone), append(c.reopen, w.Reopen), append(c.cancel, w.Cancel)
-	c.kind, c.agent, c.lockID = append(c.kind, of.kind), append(c.agent, w.Agent), append(c.lockID, w.LockID)
+	c.kind, c.agent, c.lockID = append(c.kind, of.kind), append(c.agent, w.Agent), append(c.lockID, pgUUID(w.LockID))
 	c.due, c.leasedAt = append(c.due, timeOrNull(w.Due)), append(c.leasedAt, timeOrNull(w.LeasedAt))
 	c.startedAt, c.expiresAt = append(c.startedAt, timeOrNull(w.StartedAt)), append(c.expiresAt, timeOrNull(w.ExpiresAt))
 }
@@ -100,21 +100,19 @@ func (c *works) args() []any {
 		c.slot, c.failures, c.crashes, c.losses, c.alone, c.reopen, c.cancel, c.kind, c.agent}
 }
 
-const (
-	workTuple = `unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::uuid[], $7::bigint[], $8::bigint[], $9::smallint[], $10::smallint[],
- $11::smallint[], $12::int[], $13::int[], $14::int[], $15::boolean[], $16::boolean[], $17::boolean[], $18::text[], $19::text[])
+var (
+	workTuple = unnest("bigint", "timestamptz", "timestamptz", "timestamptz", "timestamptz", "uuid", "bigint", "bigint", "smallint", "smallint",
+		"smallint", "int", "int", "int", "boolean", "boolean", "boolean", "text", "text") + `
  w(item_id, due_at, leased_at, started_at, expires_at, lock_id, attempt, epoch, state, priority, slot, failures, crashes, losses, alone, reopen, cancel, kind, locked_by)`
 
-	noLock = `nullif(w.lock_id, '00000000-0000-0000-0000-000000000000')`
-
-	updateWorks = `UPDATE {{S}}.ledger_backlog b SET due_at = w.due_at, leased_at = w.leased_at, started_at = w.started_at, expires_at = w.expires_at, lock_id = ` + noLock + `,
+	updateWorks = `UPDATE {{S}}.ledger_backlog b SET due_at = w.due_at, leased_at = w.leased_at, started_at = w.started_at, expires_at = w.expires_at, lock_id = w.lock_id,
  attempt = w.attempt, epoch = w.epoch, state = w.state, priority = w.priority, failures = w.failures, crashes = w.crashes, losses = w.losses,
  alone = w.alone, reopen = w.reopen, cancel = w.cancel, locked_by = nullif(w.locked_by, '')
  FROM ` + workTuple + ` WHERE b.item_id = w.item_id`
 
 	insertWorks = `INSERT INTO {{S}}.ledger_backlog (item_id, due_at, leased_at, started_at, expires_at, lock_id, attempt, epoch, state, priority, slot,
  failures, crashes, losses, alone, reopen, cancel, kind, locked_by)
- SELECT item_id, due_at, leased_at, started_at, expires_at, ` + noLock + `, attempt, epoch, state, priority, slot,
+ SELECT item_id, due_at, leased_at, started_at, expires_at, lock_id, attempt, epoch, state, priority, slot,
  failures, crashes, losses, alone, reopen, cancel, kind, nullif(locked_by, '') FROM ` + workTuple
 )
 
@@ -163,5 +161,5 @@ func (c *itemChanges) args() []any {
 	return []any{c.id, c.epoch, c.fingerprint, c.every, c.zone, c.payload}
 }
 
-const updateItems = `UPDATE {{S}}.ledger_items i SET epoch = c.epoch, fingerprint = c.fingerprint, every = nullif(c.every, ''), zone = nullif(c.zone, ''), payload = c.payload
- FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bytea[]) c(id, epoch, fingerprint, every, zone, payload) WHERE i.id = c.id`
+var updateItems = `UPDATE {{S}}.ledger_items i SET epoch = c.epoch, fingerprint = c.fingerprint, every = nullif(c.every, ''), zone = nullif(c.zone, ''), payload = c.payload
+ FROM ` + unnest("bigint", "bigint", "text", "text", "text", "bytea") + ` c(id, epoch, fingerprint, every, zone, payload) WHERE i.id = c.id`

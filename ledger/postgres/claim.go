@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -38,9 +39,8 @@ c AS (
  RETURNING item_id, priority, due_at, epoch, attempt, failures, crashes, losses, alone, leased_at, expires_at)
 SELECT (SELECT n FROM cut), c.priority, c.due_at, c.epoch, c.attempt, c.failures, c.crashes, c.losses, c.alone, c.leased_at, c.expires_at,
  i.id, i.scope, i.key, i.fingerprint, i.payload, coalesce(i.shard_key, ''), i.slot, coalesce(i.every, ''), coalesce(i.zone, ''), coalesce(i.source, ''),
- i.epoch, i.base_attempt, i.created_at, ` + periodColumn + `, ` + lastColumns + `
-FROM c JOIN {{S}}.ledger_items i ON i.id = c.item_id
-LEFT JOIN LATERAL (SELECT n.* FROM {{S}}.ledger_attempts n WHERE n.item_id = c.item_id AND c.attempt > 1 ORDER BY n.attempt DESC LIMIT 1) a ON true`
+ i.epoch, i.base_attempt, i.created_at
+FROM c JOIN {{S}}.ledger_items i ON i.id = c.item_id`
 
 // A claim that resumes takes as many as its agent does not hold yet: this many.
 const notHeld = `(SELECT greatest(0, $5::int - count(*)) FROM {{S}}.ledger_backlog WHERE state = 2 AND kind = $1 AND locked_by = $2)`
@@ -62,11 +62,23 @@ type claim struct {
 	picked int // rows before the cut
 	out    []ledger.Record
 	works  []ledger.Work // of out, in one piece
+
+	// Where each row is read into.
+	work ledger.Work
+	item itemRow
+	dest []any
 }
 
 func (s *Store) newClaim(g ledger.Grant) *claim {
-	return &claim{g: g, walks: s.positions.claims(backlogPart{g.Kind, g.Shard}),
-		out: make([]ledger.Record, 0, g.Limit), works: make([]ledger.Work, 0, g.Limit)}
+	c := &claim{g: g, walks: s.positions.claims(backlogPart{g.Kind, g.Shard}),
+		out: make([]ledger.Record, 0, g.Limit), works: make([]ledger.Work, 0, g.Limit),
+		work: ledger.Work{State: ledger.StateLeased, Agent: g.Agent, LockID: g.LockID}}
+	w, r := &c.work, &c.item.r
+	r.Kind = g.Kind
+	c.dest = []any{&c.picked, &w.Priority, &w.Due, &w.Epoch, &w.Attempt, &w.Failures, &w.Crashes, &w.Losses, &w.Alone, &w.LeasedAt, &w.ExpiresAt,
+		&r.ID, &r.Scope, &r.Key, &r.Fingerprint, &r.Payload, &r.ShardKey, &r.Slot, &r.Every, &r.Zone, &r.Source,
+		&r.Epoch, &r.BaseAttempt, &r.CreatedAt}
+	return c
 }
 
 // statement is the claim's SQL and arguments.
@@ -78,7 +90,7 @@ func (c *claim) statement() (template string, args []any) {
 	for i, w := range c.walks {
 		priorities[i], dues[i], ids[i] = int16(i)+ledger.MinPriority, w.from.at, w.from.id
 	}
-	args = []any{g.Kind, g.Agent, g.LockID, g.TTL, g.Limit, priorities[:], dues[:], ids[:]}
+	args = []any{g.Kind, g.Agent, pgUUID(g.LockID), g.TTL, g.Limit, priorities[:], dues[:], ids[:]}
 	shard, resume := 0, 0
 	if g.Shard.Count > 0 {
 		shard = 1
@@ -92,23 +104,41 @@ func (c *claim) statement() (template string, args []any) {
 
 // row takes a row of the result.
 func (c *claim) row(scan scanner) error {
-	var i itemRow
-	var l lastRow
-	w := ledger.Work{State: ledger.StateLeased, Agent: c.g.Agent, LockID: c.g.LockID}
-	r := &i.r
-	dest := append([]any{&c.picked, &w.Priority, &w.Due, &w.Epoch, &w.Attempt, &w.Failures, &w.Crashes, &w.Losses, &w.Alone, &w.LeasedAt, &w.ExpiresAt,
-		&r.ID, &r.Scope, &r.Key, &r.Fingerprint, &r.Payload, &r.ShardKey, &r.Slot, &r.Every, &r.Zone, &r.Source,
-		&r.Epoch, &r.BaseAttempt, &r.CreatedAt, &i.period}, l.dest()...)
-	if err := scan(dest...); err != nil {
+	if err := scan(c.dest...); err != nil {
 		return err
 	}
+	w := c.work
 	w.Due, w.LeasedAt, w.ExpiresAt = w.Due.UTC(), w.LeasedAt.UTC(), w.ExpiresAt.UTC()
 	c.works = append(c.works, w)
-	r.Kind = c.g.Kind
-	rec := i.record()
-	rec.Last = l.last(r.ID, r.Kind)
-	c.out = append(c.out, rec)
+	c.out = append(c.out, c.item.record())
 	return nil
+}
+
+// history adds what is known of earlier attempts, to those that had some: a statement of its
+// own, so that what is claimed for the first time does not pay for it.
+func (c *claim) history(ss session) error {
+	again := map[int64]*ledger.Record{}
+	for i := range c.out {
+		if c.works[i].Attempt > 1 {
+			again[c.out[i].ID] = &c.out[i]
+		}
+	}
+	if len(again) == 0 {
+		return nil
+	}
+	var id int64
+	var period *time.Time
+	var last lastRow
+	dest := append([]any{&id, &period}, last.dest()...)
+	return ss.query(`SELECT i.id, `+periodColumn+`, `+lastColumns+` FROM {{S}}.ledger_items i `+lastAttempt+` WHERE i.id`+listed,
+		[]any{slices.Collect(maps.Keys(again))}, func(scan scanner) error {
+			if err := scan(dest...); err != nil {
+				return err
+			}
+			r := again[id]
+			r.DonePeriod, r.Last = utc(period), last.last(id, r.Kind)
+			return nil
+		})
 }
 
 // Claim implements ledger.Store.
@@ -123,6 +153,9 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, err
 		} else {
 			template, args := c.statement()
 			err = direct{ctx, s, conn}.query(template, args, c.row)
+		}
+		if err == nil {
+			err = c.history(direct{ctx, s, conn})
 		}
 		if err != nil {
 			s.positions.failed(c.walks[:]...)
@@ -160,12 +193,13 @@ SELECT ` + recordColumns + ` FROM held b JOIN {{S}}.ledger_items i ON i.id = b.i
 // resume extends what the agent holds and claims the rest, one call per agent at a time.
 func (s *Store) resume(ctx context.Context, conn *pgx.Conn, c *claim) (held []ledger.Record, err error) {
 	g := c.g
+	record := records()
 	o := &own{ctx: ctx, s: s, pipe: pipe{conn, s.described}}
 	template, args := c.statement()
 	for _, st := range []statement{
 		{"SELECT pg_advisory_xact_lock($1)", []any{lockKey("agent", s.schema, g.Agent)}, nil},
 		{resumeTemplate, []any{g.Kind, g.Agent, g.TTL, g.Limit}, func(scan scanner) error {
-			r, err := scanRecord(scan)
+			r, err := record(scan)
 			held = append(held, r)
 			return err
 		}},

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -16,10 +16,10 @@ import (
 
 // The templates of Complete: $1 ids in order, $2 their tokens. A round that was completed leaves
 // the backlog; a row that is to be reopened or cancelled is for the rules to end.
-const (
+var (
 	// $3 outcome and $4 worker of all of them.
 	completePlain = `WITH d AS (
- DELETE FROM {{S}}.ledger_backlog b USING unnest($1::bigint[], $2::uuid[]) f(item_id, lock_id)
+ DELETE FROM {{S}}.ledger_backlog b USING ` + unnest("bigint", "uuid") + ` f(item_id, lock_id)
  WHERE b.item_id = f.item_id AND b.lock_id = f.lock_id AND NOT b.reopen AND NOT b.cancel
  RETURNING b.item_id, b.leased_at, b.attempt, b.epoch, b.lock_id, b.kind, b.locked_by)
 INSERT INTO {{S}}.ledger_attempts (item_id, leased_at, finished_at, attempt, epoch, outcome, final, lock_id, kind, agent, worker)
@@ -28,7 +28,7 @@ SELECT item_id, leased_at, (SELECT {{NOW}}), attempt, epoch, $3, true, lock_id, 
 	// $3 outcomes, $4 workers, $5 codes, $6 errors, $7 logs, $8 outputs.
 	completeFull = `WITH d AS (
  DELETE FROM {{S}}.ledger_backlog b
- USING unnest($1::bigint[], $2::uuid[], $3::smallint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[]) f(item_id, lock_id, outcome, worker, code, error, log, output)
+ USING ` + unnest("bigint", "uuid", "smallint", "text", "text", "text", "text", "bytea") + ` f(item_id, lock_id, outcome, worker, code, error, log, output)
  WHERE b.item_id = f.item_id AND b.lock_id = f.lock_id AND NOT b.reopen AND NOT b.cancel
  RETURNING b.item_id, b.leased_at, b.attempt, b.epoch, b.lock_id, b.kind, b.locked_by, f.outcome, f.worker, f.code, f.error, f.log, f.output)
 INSERT INTO {{S}}.ledger_attempts (item_id, leased_at, finished_at, attempt, epoch, outcome, final, lock_id, kind, agent, worker, code, error, log, output)
@@ -80,10 +80,10 @@ func (s *Store) complete(ctx context.Context, conn ledger.Conn, c []ledger.Compl
 
 // completion is the statement that fits the batch.
 func completion(c []ledger.Completion) (template string, args []any) {
-	ids, locks := make([]int64, len(c)), make([]uuid.UUID, len(c))
+	ids, locks := make([]int64, len(c)), make([]pgtype.UUID, len(c))
 	plain := true
 	for i, e := range c {
-		ids[i], locks[i] = e.ItemID, e.LockID
+		ids[i], locks[i] = e.ItemID, pgUUID(e.LockID)
 		plain = plain && e.Outcome == c[0].Outcome && e.Worker == c[0].Worker && e.Code == "" && e.Error == "" && e.Log == "" && len(e.Output) == 0
 	}
 	if plain {
@@ -98,12 +98,12 @@ func completion(c []ledger.Completion) (template string, args []any) {
 }
 
 // columns of lease references, sorted by id: rows are locked in that order everywhere.
-func references(leases []ledger.LeaseRef) (ids []int64, locks []uuid.UUID) {
+func references(leases []ledger.LeaseRef) (ids []int64, locks []pgtype.UUID) {
 	leases = slices.Clone(leases)
 	slices.SortFunc(leases, func(a, b ledger.LeaseRef) int { return cmp.Compare(a.ItemID, b.ItemID) })
-	ids, locks = make([]int64, len(leases)), make([]uuid.UUID, len(leases))
+	ids, locks = make([]int64, len(leases)), make([]pgtype.UUID, len(leases))
 	for i, l := range leases {
-		ids[i], locks[i] = l.ItemID, l.LockID
+		ids[i], locks[i] = l.ItemID, pgUUID(l.LockID)
 	}
 	return ids, locks
 }
@@ -112,14 +112,14 @@ func references(leases []ledger.LeaseRef) (ids []int64, locks []uuid.UUID) {
 func (s *Store) Renew(ctx context.Context, ttl time.Duration, leases []ledger.LeaseRef) ([]ledger.Renewal, error) {
 	ids, locks := references(leases)
 	return s.renewals(ctx, s.write, `UPDATE {{S}}.ledger_backlog SET expires_at = {{NOW}} + $3::interval WHERE item_id = ANY(ARRAY(
-  SELECT b.item_id FROM unnest($1::bigint[], $2::uuid[]) f(item_id, lock_id) JOIN {{S}}.ledger_backlog b ON b.item_id = f.item_id AND b.lock_id = f.lock_id
+  SELECT b.item_id FROM `+unnest("bigint", "uuid")+` f(item_id, lock_id) JOIN {{S}}.ledger_backlog b ON b.item_id = f.item_id AND b.lock_id = f.lock_id
   ORDER BY b.item_id FOR UPDATE OF b SKIP LOCKED))
  RETURNING item_id, lock_id, expires_at, cancel`, []any{ids, locks, ttl})
 }
 
 // Holders implements ledger.Store.
 func (s *Store) Holders(ctx context.Context, ids []int64) ([]ledger.Renewal, error) {
-	return s.renewals(ctx, s.read, `SELECT item_id, lock_id, expires_at, cancel FROM {{S}}.ledger_backlog WHERE item_id = ANY($1::bigint[]) AND lock_id IS NOT NULL`, []any{ids})
+	return s.renewals(ctx, s.read, `SELECT item_id, lock_id, expires_at, cancel FROM {{S}}.ledger_backlog WHERE item_id`+listed+` AND lock_id IS NOT NULL`, []any{ids})
 }
 
 func (s *Store) renewals(ctx context.Context, run func(context.Context, func(session) error) error, template string, args []any) ([]ledger.Renewal, error) {
@@ -144,7 +144,7 @@ func (s *Store) Start(ctx context.Context, ttl time.Duration, leases []ledger.Le
 	err := s.write(ctx, func(ss session) error {
 		started = nil
 		return ss.query(`UPDATE {{S}}.ledger_backlog SET started_at = {{NOW}}, expires_at = {{NOW}} + $3::interval WHERE item_id = ANY(ARRAY(
-  SELECT b.item_id FROM unnest($1::bigint[], $2::uuid[]) f(item_id, lock_id) JOIN {{S}}.ledger_backlog b ON b.item_id = f.item_id AND b.lock_id = f.lock_id
+  SELECT b.item_id FROM `+unnest("bigint", "uuid")+` f(item_id, lock_id) JOIN {{S}}.ledger_backlog b ON b.item_id = f.item_id AND b.lock_id = f.lock_id
   WHERE NOT b.cancel ORDER BY b.item_id FOR UPDATE OF b))
  RETURNING item_id`, []any{ids, locks, ttl}, func(scan scanner) error {
 			var id int64

@@ -23,7 +23,7 @@ func (s *Store) Records(ctx context.Context, f ledger.Filter, after int64, limit
 }
 
 func (s *Store) records(ctx context.Context, template string, args []any) ([]ledger.Record, error) {
-	return collect(ctx, s, template, args, scanRecord)
+	return collect(ctx, s, template, args, records())
 }
 
 // collect reads all rows of a statement.
@@ -83,7 +83,7 @@ func (s *Store) Attempts(ctx context.Context, id int64) (out []ledger.Attempt, e
 }
 
 func attempts(ss session, id int64) ([]ledger.Attempt, error) {
-	return collectIn(ss, `SELECT `+attemptColumns+` FROM {{S}}.ledger_attempts a WHERE a.item_id = $1 ORDER BY a.attempt`, []any{id}, scanAttempt)
+	return collectIn(ss, `SELECT `+attemptColumns+` FROM {{S}}.ledger_attempts a WHERE a.item_id = $1 ORDER BY a.attempt`, []any{id}, attemptRows())
 }
 
 // Kinds implements ledger.Store.

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -128,6 +129,7 @@ func (t *kindRow) dest() []any {
 
 func (t *kindRow) kind() (ledger.Kind, error) {
 	k := t.k
+	k.Input = ledger.Input{}
 	if t.onLost == 1 {
 		k.OnLost = ledger.OnLostDoubt
 	}
@@ -136,48 +138,62 @@ func (t *kindRow) kind() (ledger.Kind, error) {
 	return k, json.Unmarshal([]byte(t.input), &k.Input)
 }
 
-// scanRecord reads recordColumns.
-func scanRecord(scan scanner) (ledger.Record, error) {
-	var i itemRow
-	var w workRow
-	var l lastRow
-	if err := scan(append(append(i.dest(), w.dest()...), l.dest()...)...); err != nil {
+// recordScanner reads recordColumns, row after row into the same place: what it returns shares
+// nothing with it.
+type recordScanner struct {
+	i    itemRow
+	w    workRow
+	l    lastRow
+	k    kindRow
+	dest []any
+}
+
+// records is a reader of recordColumns.
+func records() func(scanner) (ledger.Record, error) {
+	var s recordScanner
+	s.dest = slices.Concat(s.i.dest(), s.w.dest(), s.l.dest())
+	return s.record
+}
+
+func (s *recordScanner) record(scan scanner) (ledger.Record, error) {
+	if err := scan(s.dest...); err != nil {
 		return ledger.Record{}, err
 	}
-	r := i.record()
-	r.Work, r.Last = w.work(), l.last(r.ID, r.Kind)
+	r := s.i.record()
+	r.Work, r.Last = s.w.work(), s.l.last(r.ID, r.Kind)
 	return r, nil
 }
 
-// scanLoaded reads recordColumns and kindColumns.
-func scanLoaded(scan scanner) (ledger.Record, error) {
-	var i itemRow
-	var w workRow
-	var l lastRow
-	var k kindRow
-	if err := scan(append(append(append(i.dest(), w.dest()...), l.dest()...), k.dest()...)...); err != nil {
-		return ledger.Record{}, err
+// loadedRecords is a reader of recordColumns followed by kindColumns.
+func loadedRecords() func(scanner) (ledger.Record, error) {
+	var s recordScanner
+	s.dest = slices.Concat(s.i.dest(), s.w.dest(), s.l.dest(), s.k.dest())
+	return func(scan scanner) (ledger.Record, error) {
+		r, err := s.record(scan)
+		if err == nil {
+			r.Policy, err = s.k.kind()
+		}
+		return r, err
 	}
-	r := i.record()
-	r.Work, r.Last = w.work(), l.last(r.ID, r.Kind)
-	var err error
-	r.Policy, err = k.kind()
-	return r, err
 }
 
-// attemptColumns are those of scanAttempt.
+// attemptColumns are those of an attempt as a whole.
 const attemptColumns = `a.item_id, a.kind, a.log, a.output, ` + lastColumns
 
-func scanAttempt(scan scanner) (ledger.Attempt, error) {
+// attemptRows is a reader of attemptColumns.
+func attemptRows() func(scanner) (ledger.Attempt, error) {
 	var l lastRow
 	var id int64
 	var kind string
 	var log *string
 	var output []byte
-	if err := scan(append([]any{&id, &kind, &log, &output}, l.dest()...)...); err != nil {
-		return ledger.Attempt{}, err
+	dest := append([]any{&id, &kind, &log, &output}, l.dest()...)
+	return func(scan scanner) (ledger.Attempt, error) {
+		if err := scan(dest...); err != nil {
+			return ledger.Attempt{}, err
+		}
+		a := l.last(id, kind)
+		a.Log, a.Output = text(log), output
+		return *a, nil
 	}
-	a := l.last(id, kind)
-	a.Log, a.Output = text(log), output
-	return *a, nil
 }

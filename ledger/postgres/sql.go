@@ -1,10 +1,13 @@
 package postgres
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -25,6 +28,22 @@ func (s *Store) render(template string) string {
 	sql := strings.NewReplacer("{{S}}", s.schema, "{{NOW}}", "clock_timestamp()").Replace(template)
 	s.rendered.Store(template, sql)
 	return sql
+}
+
+// Lists of ids hide in a sub-select, so that the planner takes them for short ones and looks up
+// row by row. Where it knows that there are 500 it rather reads a table of up to a hundred
+// thousand rows as a whole (a finish took 20 ms instead of 5), or even wakes parallel workers.
+
+// listed is the condition that a column is in the list $1 of ids.
+const listed = ` = ANY((SELECT $1::bigint[])::bigint[])`
+
+// unnest makes rows of the first parameters, arrays of the given types.
+func unnest(types ...string) string {
+	lists := make([]string, len(types))
+	for i, t := range types {
+		lists[i] = fmt.Sprintf("(SELECT $%d::%s[])", i+1, t)
+	}
+	return "unnest(" + strings.Join(lists, ", ") + ")"
 }
 
 // quote writes an identifier.
@@ -66,3 +85,6 @@ func utc(t *time.Time) time.Time {
 	}
 	return t.UTC()
 }
+
+// pgUUID is the form of a token that pgx need not take apart as text; the zero one is NULL.
+func pgUUID(id uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: id != uuid.Nil} }

@@ -91,7 +91,7 @@ const prune = `WITH p AS MATERIALIZED (
  SELECT i.id, f.attempt AS keep, b.item_id IS NULL AS finished FROM {{S}}.ledger_items i
  JOIN LATERAL (SELECT attempt, finished_at FROM {{S}}.ledger_attempts WHERE item_id = i.id AND final ORDER BY attempt DESC LIMIT 1) f ON true
  LEFT JOIN {{S}}.ledger_backlog b ON b.item_id = i.id
- WHERE i.id = ANY($1::bigint[]) AND f.finished_at < $2 AND (b.item_id IS NULL OR i.every IS NOT NULL)),
+ WHERE i.id` + listed + ` AND f.finished_at < $2 AND (b.item_id IS NULL OR i.every IS NOT NULL)),
 d AS (DELETE FROM {{S}}.ledger_attempts a USING p WHERE a.item_id = p.id AND a.attempt < p.keep),
 e AS (UPDATE {{S}}.ledger_attempts a SET output = NULL, log = NULL, error = NULL FROM p WHERE p.finished AND a.item_id = p.id AND a.attempt = p.keep),
 u AS (UPDATE {{S}}.ledger_items i SET base_attempt = p.keep - 1, payload = CASE WHEN p.finished THEN NULL ELSE i.payload END FROM p WHERE i.id = p.id RETURNING i.id)
@@ -135,17 +135,18 @@ func (s *Store) Audit(ctx context.Context, after int64, limit int) ([]ledger.Aud
 	var out []ledger.Audited
 	err := s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		out = nil
+		record, attempt := records(), attemptRows()
 		next := 0 // of out, for the attempts, which come in the same order
 		statements := []statement{
 			{sql: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"},
 			{s.render(`SELECT ` + recordColumns + ` FROM ` + recordTables + ` WHERE i.id > $1 ORDER BY i.id LIMIT $2`), []any{after, limit}, func(scan scanner) error {
-				r, err := scanRecord(scan)
+				r, err := record(scan)
 				out = append(out, ledger.Audited{Record: r})
 				return err
 			}},
 			{s.render(`SELECT ` + attemptColumns + ` FROM (SELECT id FROM {{S}}.ledger_items WHERE id > $1 ORDER BY id LIMIT $2) i
  JOIN {{S}}.ledger_attempts a ON a.item_id = i.id ORDER BY a.item_id, a.attempt`), []any{after, limit}, func(scan scanner) error {
-				a, err := scanAttempt(scan)
+				a, err := attempt(scan)
 				for next < len(out) && out[next].ID != a.ItemID {
 					next++
 				}

@@ -93,15 +93,15 @@ func (t *tx) Load(ids []int64) ([]ledger.Record, error) {
 	slices.Sort(ids)
 	args := []any{slices.Compact(ids)}
 	for _, lock := range []string{
-		`SELECT FROM {{S}}.ledger_items WHERE id = ANY($1::bigint[]) ORDER BY id FOR NO KEY UPDATE`,
-		`SELECT FROM {{S}}.ledger_backlog WHERE item_id = ANY($1::bigint[]) ORDER BY item_id FOR UPDATE`,
+		`SELECT FROM {{S}}.ledger_items WHERE id` + listed + ` ORDER BY id FOR NO KEY UPDATE`,
+		`SELECT FROM {{S}}.ledger_backlog WHERE item_id` + listed + ` ORDER BY item_id FOR UPDATE`,
 	} {
 		if err := t.later(lock, args, nil); err != nil {
 			return nil, err
 		}
 	}
 	return t.records(`SELECT `+recordColumns+`, `+kindColumns+` FROM `+recordTables+`
- JOIN {{S}}.ledger_kinds k ON k.kind = i.kind WHERE i.id = ANY($1::bigint[]) ORDER BY i.id`, args)
+ JOIN {{S}}.ledger_kinds k ON k.kind = i.kind WHERE i.id`+listed+` ORDER BY i.id`, args)
 }
 
 // LoadKeys implements ledger.Tx.
@@ -132,7 +132,7 @@ func (t *tx) identify(keys []ledger.Identity) error {
 		return nil
 	}
 	kinds, scopes, names := columnsOf(keys)
-	return t.query(`SELECT i.id, i.kind, i.scope, i.key FROM unnest($1::text[], $2::text[], $3::text[]) u(kind, scope, key)
+	return t.query(`SELECT i.id, i.kind, i.scope, i.key FROM `+unnest("text", "text", "text")+` u(kind, scope, key)
  JOIN {{S}}.ledger_items i ON i.kind = u.kind AND i.scope = u.scope AND i.key = u.key`, []any{kinds, scopes, names},
 		func(scan scanner) error {
 			var id int64
@@ -157,8 +157,9 @@ func (t *tx) records(template string, args []any) ([]ledger.Record, error) {
 		return nil, err
 	}
 	var out []ledger.Record
+	read := loadedRecords()
 	err := t.query(template, args, func(scan scanner) error {
-		r, err := scanLoaded(scan)
+		r, err := read(scan)
 		out = append(out, r)
 		return err
 	})

@@ -1,0 +1,141 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+)
+
+// benchLedger is an empty ledger over a pool of its own.
+func benchLedger(b *testing.B) *ledger.Ledger {
+	b.Helper()
+	s, err := postgres.Connect(b.Context(), pgtest.URL(b), postgres.Options{Schema: pgtest.Schema(b)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { s.Close() })
+	return ledger.New(s, ledger.Options{})
+}
+
+// files are n items like those of a big inbox, from a number on.
+func files(from, n int) []ledger.NewItem {
+	items := make([]ledger.NewItem, n)
+	for i := range items {
+		items[i] = ledger.NewItem{Kind: "noop", Key: fmt.Sprintf("/data/in/2026/11/20/users-%08d.csv", from+i), Payload: []byte(`{"path":"/data/in/2026/11/20/users.csv"}`)}
+	}
+	return items
+}
+
+func addAll(b *testing.B, l *ledger.Ledger, n int) {
+	for from := 0; from < n; from += 5000 {
+		if _, err := l.Add(b.Context(), files(from, min(5000, n-from))...); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func rate(b *testing.B) { b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "items/s") }
+
+// BenchmarkAdd adds b.N new items in batches of 5,000, one client.
+func BenchmarkAdd(b *testing.B) {
+	l := benchLedger(b)
+	b.ResetTimer()
+	addAll(b, l, b.N)
+	rate(b)
+}
+
+// BenchmarkAddKnown adds b.N items that are known.
+func BenchmarkAddKnown(b *testing.B) {
+	l := benchLedger(b)
+	addAll(b, l, b.N)
+	b.ResetTimer()
+	addAll(b, l, b.N)
+	rate(b)
+}
+
+// BenchmarkDrain claims and completes b.N items in batches of 500: two claimers, each with
+// somebody who finishes what it claimed.
+func BenchmarkDrain(b *testing.B) {
+	l := benchLedger(b)
+	addAll(b, l, b.N)
+	b.ResetTimer()
+	drain(b, l, 2, 500, func(*ledger.Lease) ledger.Result {
+		return ledger.Result{Outcome: ledger.OutcomeDone, Worker: "noop@1+0"}
+	})
+	rate(b)
+}
+
+// BenchmarkDrainOutputs is BenchmarkDrain with an output for each item.
+func BenchmarkDrainOutputs(b *testing.B) {
+	l := benchLedger(b)
+	addAll(b, l, b.N)
+	b.ResetTimer()
+	drain(b, l, 2, 500, func(ls *ledger.Lease) ledger.Result {
+		return ledger.Result{Outcome: ledger.OutcomeDone, Worker: "noop@1+0", Output: []byte(ls.Key)}
+	})
+	rate(b)
+}
+
+// BenchmarkDrainFailing ends every attempt by the rules: each item fails for good.
+func BenchmarkDrainFailing(b *testing.B) {
+	l := benchLedger(b)
+	addAll(b, l, b.N)
+	b.ResetTimer()
+	drain(b, l, 2, 500, func(*ledger.Lease) ledger.Result {
+		return ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: "broken", Error: "it is broken"}
+	})
+	rate(b)
+}
+
+func drain(b *testing.B, l *ledger.Ledger, claimers, batch int, end func(*ledger.Lease) ledger.Result) {
+	var wg sync.WaitGroup
+	for c := range claimers {
+		work := make(chan []*ledger.Lease, 4)
+		wg.Go(func() {
+			defer close(work)
+			for {
+				ls, err := l.Claim(b.Context(), ledger.Claim{Kind: "noop", Agent: fmt.Sprint("agent-", c), Limit: batch, TTL: 10 * time.Minute})
+				if err != nil {
+					b.Error(err)
+				}
+				if len(ls) == 0 {
+					return
+				}
+				work <- ls
+			}
+		})
+		wg.Go(func() {
+			for ls := range work {
+				e := make([]ledger.Ending, len(ls))
+				for i, lease := range ls {
+					e[i] = ledger.Ending{Lease: lease, Result: end(lease)}
+				}
+				for _, err := range l.Finish(context.WithoutCancel(b.Context()), e...) {
+					if err != nil {
+						b.Error(err)
+						break
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// BenchmarkIdleClaim claims where nothing is ready.
+func BenchmarkIdleClaim(b *testing.B) {
+	l := benchLedger(b)
+	addAll(b, l, 1)
+	drain(b, l, 1, 1, func(*ledger.Lease) ledger.Result { return ledger.Done(nil) })
+	for b.Loop() {
+		if _, err := l.Claim(b.Context(), ledger.Claim{Kind: "noop", Agent: "a", Limit: 100}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
