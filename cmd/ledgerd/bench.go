@@ -164,11 +164,12 @@ func databaseName(ctx context.Context, at address) (string, error) {
 	return "postgres " + version, nil
 }
 
-// benchPlugin does nothing, and says when it began.
+// benchPlugin does nothing; asked to, it says when it began.
 const benchPlugin = "bench-nothing"
 
 type benchIn struct {
 	Text string `json:"text" input:"line" doc:"ignored"`
+	Tell bool   `json:"tell" doc:"say when it began"`
 }
 
 type benchOut struct {
@@ -176,8 +177,11 @@ type benchOut struct {
 }
 
 func benchNothing() *sdk.Plugin {
-	p := sdk.New(benchPlugin, "0.1.0", func(context.Context, *struct{}, sdk.Item[benchIn]) (benchOut, error) {
-		return benchOut{time.Now().UnixNano()}, nil
+	p := sdk.New(benchPlugin, "0.1.0", func(_ context.Context, _ *struct{}, it sdk.Item[benchIn]) (*benchOut, error) {
+		if it.Payload.Tell {
+			return &benchOut{time.Now().UnixNano()}, nil
+		}
+		return nil, nil
 	})
 	p.Doc = "Does nothing, for ledgerd bench."
 	p.Concurrency = 1000
@@ -215,8 +219,12 @@ func (m *measurement) start(ctx context.Context) error {
 // inline settles at once.
 type inline struct{}
 
-func (inline) Handle(_ context.Context, _ *ledger.Lease, settle func(ledger.Result)) {
-	settle(ledger.Done(ledger.JSON(benchOut{time.Now().UnixNano()})))
+func (inline) Handle(_ context.Context, lease *ledger.Lease, settle func(ledger.Result)) {
+	if strings.HasPrefix(lease.Key, latencyKey) {
+		settle(ledger.Done(ledger.JSON(benchOut{time.Now().UnixNano()})))
+		return
+	}
+	settle(ledger.Done(nil))
 }
 
 // addBatch is how many items are added at a time.
@@ -224,16 +232,16 @@ const addBatch = 1000
 
 func (m *measurement) add(ctx context.Context) (perSecond float64, err error) {
 	began := time.Now()
-	g, ctx := errgroup.WithContext(ctx)
+	g, group := errgroup.WithContext(ctx)
 	for c := range m.flags.clients {
 		g.Go(func() error {
 			for first := c * addBatch; first < m.flags.items; first += m.flags.clients * addBatch {
 				items := make([]ledger.NewItem, min(addBatch, m.flags.items-first))
 				for i := range items {
 					key := fmt.Sprintf("/bench/%09d", first+i)
-					items[i] = ledger.NewItem{Kind: benchPlugin, Key: key, Payload: ledger.JSON(benchIn{key})}
+					items[i] = ledger.NewItem{Kind: benchPlugin, Key: key, Payload: ledger.JSON(benchIn{Text: key})}
 				}
-				if _, err := m.l.Add(ctx, items...); err != nil {
+				if _, err := m.l.Add(group, items...); err != nil {
 					return err
 				}
 			}
@@ -246,12 +254,12 @@ func (m *measurement) add(ctx context.Context) (perSecond float64, err error) {
 
 func (m *measurement) drain(ctx context.Context) (perSecond float64, err error) {
 	began := time.Now()
-	g, ctx := errgroup.WithContext(ctx)
+	g, group := errgroup.WithContext(ctx)
 	for range m.flags.clients {
 		g.Go(func() error {
 			w, err := m.worker(nil)
 			if err == nil {
-				_, err = w.Drain(ctx, 0)
+				_, err = w.Drain(group, 0)
 			}
 			return errors.Join(err, ctx.Err())
 		})
@@ -275,6 +283,8 @@ func (m *measurement) worker(observe func(worker.Event)) (*worker.Worker, error)
 // latencyTries is how many items are added to an idle ledger, one by one.
 const latencyTries = 200
 
+const latencyKey = "/latency/"
+
 // latency is the time from the call that adds an item to the start of its work.
 func (m *measurement) latency(ctx context.Context) (p50, p99 int64, err error) {
 	began := make(chan time.Time, 1)
@@ -295,9 +305,9 @@ func (m *measurement) latency(ctx context.Context) (p50, p99 int64, err error) {
 	}()
 	var took []time.Duration
 	for i := range latencyTries {
-		key := fmt.Sprintf("/latency/%d", i)
+		key := fmt.Sprint(latencyKey, i)
 		called := time.Now()
-		if _, err := m.l.Add(ctx, ledger.NewItem{Kind: benchPlugin, Key: key, Payload: ledger.JSON(benchIn{key})}); err != nil {
+		if _, err := m.l.Add(ctx, ledger.NewItem{Kind: benchPlugin, Key: key, Payload: ledger.JSON(benchIn{key, true})}); err != nil {
 			return 0, 0, err
 		}
 		select {

@@ -63,11 +63,11 @@ func docsFlags(b *strings.Builder, flags *pflag.FlagSet) {
 		if f.Shorthand != "" {
 			name = "-" + f.Shorthand + ", " + name
 		}
-		if t := f.Value.Type(); t != "bool" {
-			name += " " + t
+		value, text := pflag.UnquoteUsage(f)
+		if value != "" {
+			name += " " + value
 		}
-		text := f.Usage
-		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "0s" && f.DefValue != "[]" {
+		if d := f.DefValue; d != "" && d != "false" && d != "0" && d != "[]" {
 			text += "; default " + f.DefValue
 		}
 		if env := f.Annotations[envAnnotation]; len(env) > 0 {

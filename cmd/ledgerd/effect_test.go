@@ -52,6 +52,22 @@ func effect() *sdk.Plugin {
 	return p
 }
 
+// hello is a plugin in a program of its own.
+func hello() *sdk.Plugin {
+	type config struct {
+		Suffix string `json:"suffix" default:"!" doc:"appended to every greeting"`
+	}
+	type in struct {
+		Name string `json:"name" input:"line" doc:"whom to greet"`
+		Loud bool   `json:"loud" doc:"with capitals"`
+	}
+	p := sdk.New("hello", "1.2.0", func(_ context.Context, cfg *config, it sdk.Item[in]) (string, error) {
+		return "hello " + it.Payload.Name + cfg.Suffix, nil
+	})
+	p.Doc = "Greets."
+	return p
+}
+
 func (c *effectConfig) note(line string) error {
 	if c.Path == "" {
 		return nil

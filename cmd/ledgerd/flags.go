@@ -33,10 +33,10 @@ type global struct {
 }
 
 func (g *global) define(f *pflag.FlagSet) {
-	f.StringVar(&g.db, "db", "", "the ledger: sqlite:PATH or postgres://user@host/name (default: a file in the user's data directory)")
+	f.StringVar(&g.db, "db", "", "`URL` of the ledger: sqlite:PATH or postgres://user@host/name (default: a file in the user's data directory)")
 	g.output = choice{value: string(report.Table), of: []string{"table", "json", "jsonl", "csv"}}
 	f.VarP(&g.output, "output", "o", "format of what goes to stdout")
-	f.StringSliceVar(&g.columns, "columns", nil, "columns of a table or CSV, separated by commas")
+	f.StringSliceVar(&g.columns, "columns", nil, "`columns` of a table or CSV, separated by commas")
 	f.BoolVarP(&g.quiet, "quiet", "q", false, "nothing on stderr but errors")
 	f.BoolVarP(&g.verbose, "verbose", "v", false, "more on stderr: what programs do and plugins write")
 	g.progress = choice{value: "auto", of: []string{"auto", "bar", "plain", "json", "off"}}
@@ -121,6 +121,18 @@ func (c *choice) Set(s string) error {
 type duration struct{ time.Duration }
 
 func (d *duration) Type() string { return "duration" }
+func (d *duration) String() string {
+	if d.Duration == 0 {
+		return "" // then help shows no default
+	}
+	s := d.Duration.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
+}
 func (d *duration) Set(s string) (err error) {
 	d.Duration, err = ledger.ParseDuration(s)
 	return err

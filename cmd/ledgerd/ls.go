@@ -20,9 +20,9 @@ type filter struct {
 
 func (f *filter) define(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringArrayVar(&f.where, "where", nil, `filter, such as "state:dead code:http_404 since:2h"; repeated: all must match`)
-	fl.StringSliceVar(&f.kinds, "kind", nil, "only these kinds")
-	fl.StringSliceVar(&f.scopes, "scope", nil, "only these scopes")
+	fl.StringArrayVar(&f.where, "where", nil, "`filter`, such as \"state:dead code:http_404 since:2h\"; repeated: all must match")
+	fl.StringSliceVar(&f.kinds, "kind", nil, "only these `kinds`")
+	fl.StringSliceVar(&f.scopes, "scope", nil, "only these `scopes`")
 }
 
 // parse makes the ledger's filter of the flags.
@@ -85,10 +85,10 @@ key:/prefix* key~part error~part since:2h. States: waiting ready leased dead dou
 		},
 	}
 	f.define(cmd)
-	cmd.Flags().StringSliceVar(&f.states, "state", nil, "only these states")
-	cmd.Flags().StringSliceVar(&f.agent, "agent", nil, "only what these agents hold")
-	cmd.Flags().IntVar(&limit, "limit", 100, "most rows")
-	cmd.Flags().StringVar(&cursor, "cursor", "", "go on after this place, as the last line of the list before says")
+	cmd.Flags().StringSliceVar(&f.states, "state", nil, "only these `states`")
+	cmd.Flags().StringSliceVar(&f.agent, "agent", nil, "only what these `agents` hold")
+	cmd.Flags().IntVar(&limit, "limit", 100, "most `rows`")
+	cmd.Flags().StringVar(&cursor, "cursor", "", "go on after this `place`, as the last line of the list before says")
 	return cmd
 }
 

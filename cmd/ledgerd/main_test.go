@@ -15,12 +15,17 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/sdk"
 )
 
 // TestMain lets the test binary be ledgerd: scripts run it as a process of its own, and it
 // starts itself as the process of a bundled plugin, as the real one does.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"ledgerd": main, "exits": exits, "steady": steady})
+	testscript.Main(m, map[string]func(){
+		"ledgerd": main, "exits": exits, "steady": steady,
+		// A program beside ledgerd, as somebody else would make it.
+		"ledgerd-plugin-hello": func() { sdk.Main(hello()) },
+	})
 }
 
 // steady is the program of scripts that replaces what differs from run to run, so that the rest

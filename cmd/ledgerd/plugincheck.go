@@ -37,7 +37,7 @@ gone. Fields: check, about, ok, error, ms.`,
 		},
 	}
 	dirs.define(cmd.Flags())
-	cmd.Flags().StringArrayVar(&with, "with", nil, "NAME=VALUE of the plugin's config; repeated")
+	cmd.Flags().StringArrayVar(&with, "with", nil, "`NAME=VALUE` of the plugin's config; repeated")
 	return cmd
 }
 
@@ -96,7 +96,7 @@ func (a *app) target(ctx context.Context, name string, dirs pluginDirs, with []s
 		if err != nil {
 			return t, err
 		}
-		config, err := p.configure(with)
+		config, err := a.configure(p, with)
 		if err != nil {
 			return t, err
 		}

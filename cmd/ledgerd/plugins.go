@@ -46,7 +46,7 @@ func servePlugin() {
 type pluginDirs struct{ list []string }
 
 func (d *pluginDirs) define(f *pflag.FlagSet) {
-	f.StringSliceVar(&d.list, "plugin-dir", nil, "folder with plugins, looked at before the others; repeated")
+	f.StringSliceVar(&d.list, "plugin-dir", nil, "`folder` with plugins, looked at before the others; repeated")
 	fromEnv(f, "plugin-dir")
 }
 
@@ -122,9 +122,29 @@ func pluginError(at pluginhost.Place, err error) error {
 	return f
 }
 
-// configure puts --with into the form that the plugin gets.
-func (p *plugin) configure(with []string) ([]byte, error) {
+// configure puts --with into the form that the plugin gets. A secret is better in a file, which
+// is named as file:/PATH, than on a command line that others can see.
+func (a *app) configure(p *plugin, with []string) ([]byte, error) {
 	config, err := p.Config.Parse(nil, with)
+	if err != nil {
+		return nil, settingError(err, p.Name, "config", "--with", with)
+	}
+	rest, secrets, err := p.Config.Split(config)
+	for name, value := range secrets {
+		path, isFile := strings.CutPrefix(value, "file:")
+		if !isFile || !filepath.IsAbs(path) {
+			fmt.Fprintf(a.stderr, "warning: --with %s=… is visible to everybody on this machine (ps); put it into a file: --with %s=file:/PATH\n", name, name)
+			continue
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return nil, usage("bad_setting", "", "--with %s=%s: %v", name, value, errors.Unwrap(err))
+		}
+		secrets[name] = strings.TrimRight(string(content), "\r\n")
+	}
+	if err == nil {
+		config, err = p.Config.Merge(rest, secrets)
+	}
 	if err == nil {
 		err = p.Config.Validate(config)
 	}
@@ -133,7 +153,7 @@ func (p *plugin) configure(with []string) ([]byte, error) {
 
 // startPlugin starts the plugin of a kind, with its config.
 func (a *app) startPlugin(ctx context.Context, k *kind, with []string, concurrency int) (*pluginhost.Host, error) {
-	config, err := k.plugin.configure(with)
+	config, err := a.configure(k.plugin, with)
 	if err != nil {
 		return nil, err
 	}

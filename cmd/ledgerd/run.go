@@ -58,8 +58,8 @@ the last line is the summary.`,
 	}
 	r.define(cmd)
 	f := cmd.Flags()
-	f.StringArrayVar(&r.with, "with", nil, "NAME=VALUE of the plugin's config: what this machine allows and has; repeated")
-	f.IntVarP(&r.concurrency, "concurrency", "j", 0, "items at a time (0: as the plugin says)")
+	f.StringArrayVar(&r.with, "with", nil, "`NAME=VALUE` of the plugin's config: what this machine allows and has; repeated")
+	f.IntVarP(&r.concurrency, "concurrency", "j", 0, "`number` of items at a time (0: as the plugin says)")
 	f.Var(&r.timeout, "timeout", "of one attempt (default: as the kind says)")
 	r.wait.Duration = time.Minute
 	f.Var(&r.wait, "wait", "how long to wait for inputs that are due later or held by others")

@@ -82,8 +82,8 @@ Codes of why: leased due backoff paused nobody behind next dead doubt done cance
 			return a.show(cmd.Context(), l.Ledger, it)
 		},
 	}
-	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "of these kinds, where a key has items of several")
-	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "of these scopes")
+	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "of these `kinds`, where a key has items of several")
+	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "of these `scopes`")
 	return cmd
 }
 

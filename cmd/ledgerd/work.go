@@ -50,17 +50,17 @@ doubt by what this call did, or left.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&w.kinds, "kind", nil, "only these kinds")
+	f.StringSliceVar(&w.kinds, "kind", nil, "only these `kinds`")
 	w.dirs.define(f)
-	f.StringArrayVar(&w.with, "with", nil, "NAME=VALUE of the plugin's config; with one --kind")
+	f.StringArrayVar(&w.with, "with", nil, "`NAME=VALUE` of the plugin's config; with one --kind")
 	f.BoolVar(&w.drain, "drain", false, "end when nothing is left to do now")
 	f.Var(&w.wait, "wait", "with --drain: how long to wait for what is due later")
 	f.Var(&w.maxDuration, "max-duration", "stop claiming after this time")
-	f.IntVar(&w.maxItems, "max-items", 0, "end after so many items (0: no limit)")
+	f.IntVar(&w.maxItems, "max-items", 0, "end after this `number` of items (0: no limit)")
 	f.Var(&w.shard, "shard", "work only part i of n, from 0")
 	w.lease.Duration = time.Minute
 	f.Var(&w.lease, "lease", "how long an item stays with a worker that is not heard of, 5s to 24h")
-	f.IntVarP(&w.concurrency, "concurrency", "j", 0, "items at a time, of each kind (0: as the plugin says)")
+	f.IntVarP(&w.concurrency, "concurrency", "j", 0, "`number` of items at a time, of each kind (0: as the plugin says)")
 	w.grace.Duration = 30 * time.Second
 	f.Var(&w.grace, "grace", "how long what runs may go on once it is to stop")
 	for _, name := range []string{"lease", "concurrency", "grace"} {

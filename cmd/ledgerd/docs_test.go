@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// TestDocs: docs/cli.md is what the program says of itself.
+func TestDocs(t *testing.T) {
+	var out bytes.Buffer
+	a := testApp(&out)
+	if code := run(a.interrupts, []string{"docs"}, strings.NewReader(""), &out, &out); code != exitOK {
+		t.Fatalf("exit %d: %s", code, out.String())
+	}
+	const file = "../../docs/cli.md"
+	if *update {
+		if err := os.WriteFile(file, out.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), out.String()); diff != "" {
+		t.Errorf("run: go generate ./cmd/ledgerd\n%s", diff)
+	}
+}
+
+// TestCommandsExplainThemselves: every command has a summary, a place in the help, and flags
+// that say what they do.
+func TestCommandsExplainThemselves(t *testing.T) {
+	var out bytes.Buffer
+	var visit func(c *cobra.Command, top bool)
+	visit = func(c *cobra.Command, top bool) {
+		if c.Short == "" || strings.HasSuffix(c.Short, ".") {
+			t.Errorf("%s: summary %q", c.CommandPath(), c.Short)
+		}
+		if top && c.GroupID == "" {
+			t.Errorf("%s: in no group of the help", c.CommandPath())
+		}
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Usage == "" {
+				t.Errorf("%s --%s: says nothing", c.CommandPath(), f.Name)
+			}
+		})
+		for _, below := range c.Commands() {
+			visit(below, false)
+		}
+	}
+	for _, c := range testApp(&out).root().Commands() {
+		if c.Name() != "help" {
+			visit(c, true)
+		}
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		var out bytes.Buffer
+		if code := run(testApp(&out).interrupts, []string{"completion", shell}, strings.NewReader(""), &out, &out); code != exitOK || !strings.Contains(out.String(), "ledgerd") {
+			t.Errorf("%s: exit %d, %d bytes", shell, code, out.Len())
+		}
+	}
+	var out bytes.Buffer
+	if code := run(testApp(&out).interrupts, []string{"completion", "csh"}, strings.NewReader(""), &out, &out); code != exitUsage {
+		t.Errorf("exit %d: %s", code, out.String())
+	}
+}

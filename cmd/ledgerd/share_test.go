@@ -1,0 +1,142 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// show is what show -o json says, as far as these tests look.
+func (m *machine) show(item string) (s struct {
+	Item     struct{ State, Agent string }
+	Attempts []struct{ Outcome, Code, Agent string }
+}) {
+	m.t.Helper()
+	if err := json.Unmarshal([]byte(m.run(exitOK, "show", item, "-o", "json")), &s); err != nil {
+		m.t.Fatal(err)
+	}
+	return s
+}
+
+// TestOtherSettings: while a kind is worked with one config, nobody works it with another.
+func TestOtherSettings(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		dir := t.TempDir()
+		effects, till := filepath.Join(dir, "effects"), filepath.Join(dir, "go")
+		first := m.start("run", "effect", "a", "--set", "till="+till, "--with", "path="+effects)
+		m.until("it is begun", func() bool { return len(lines(t, effects, "start")) == 1 })
+		for _, args := range [][]string{{"run", "effect", "b", "--with", "path=" + effects + "2"}, {"run", "effect", "b"}, {"work", "--kind", "effect"}} {
+			second := m.start(args...)
+			if code := m.exit(second); code != exitUsage {
+				t.Errorf("ledgerd %s: exit %d, want 2", args, code)
+			}
+			for _, want := range []string{`kind "effect" is worked with other settings by `, "; 1 item left", "give this work a name of its own: ledgerd run NAME --plugin effect"} {
+				if !strings.Contains(second.stderr.String(), want) {
+					t.Errorf("ledgerd %s says %q, without %q", args, second.stderr.String(), want)
+				}
+			}
+		}
+		m.run(exitOK, "run", "other", "b", "--plugin", "effect", "--with", "path="+effects+"2")
+		same := m.start("run", "effect", "a", "--set", "till="+till, "--with", "path="+effects, "--with", "token=secret") // no part of what is compared
+		if err := os.WriteFile(till, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range []*started{first, same} {
+			if code := m.exit(p); code != exitOK {
+				t.Errorf("exit %d\n%s%s", code, p.stdout.String(), p.stderr.String())
+			}
+		}
+		// Nothing is left and nobody is at it: other settings may take over.
+		m.run(exitOK, "run", "effect", "c")
+	})
+}
+
+// TestDoubtByWhoKnowsNothing: the lease of a kind whose effects must not be repeated expires.
+// Whoever notices, also a worker that neither knows nor works the kind, leaves it in doubt.
+func TestDoubtByWhoKnowsNothing(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		dir := t.TempDir()
+		effects := filepath.Join(dir, "effects")
+		m.run(exitOK, "add", "effect", "mail", "--set", "till="+filepath.Join(dir, "never"))
+		m.run(exitOK, "kind", "set", "effect", "--on-lost", "doubt")
+		victim := m.start("work", "--kind", "effect", "--with", "path="+effects, "--lease", "5s")
+		m.until("it is begun", func() bool { return len(lines(t, effects, "start")) == 1 })
+		if err := victim.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		stranger := m.start("work", "--kind", "filecsv")
+		m.until("it is in doubt", func() bool { return m.show("mail").Item.State == "doubt" })
+		if err := stranger.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if code := m.exit(stranger); code != 143 {
+			t.Errorf("exit %d, want 143", code)
+		}
+		if s := m.show("mail"); len(s.Attempts) != 1 || s.Attempts[0].Outcome != "lost" {
+			t.Errorf("attempts %+v", s.Attempts)
+		}
+		if n := lines(t, effects, "start")["mail"]; n != 1 {
+			t.Errorf("begun %d times", n)
+		}
+		m.run(exitUnfinished, "run", "effect", "mail", "--with", "path="+effects) // naming it repeats nothing
+		m.run(exitOK, "cancel", "mail")
+		m.run(exitOK, "db", "verify")
+	})
+}
+
+// TestSharedWork: workers that were started on an empty ledger take up what comes, also of a
+// kind that came after them, and share it.
+func TestSharedWork(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		dir := t.TempDir()
+		m.run(exitOK, "db", "migrate")
+		var list strings.Builder
+		for i := range 400 {
+			fmt.Fprintf(&list, "item %d\n", i)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "list"), []byte(list.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		workers := []*started{m.start("work", "-o", "json"), m.start("work", "-o", "json")}
+		m.run(exitOK, "add", "effect", "--from", filepath.Join(dir, "list"), "--set", "ms=40")
+		m.until("all is done", func() bool {
+			return strings.Count(m.run(exitOK, "ls", "--state", "done", "--limit", "1000", "-o", "jsonl", "-q"), "\n") == 400
+		})
+		for _, w := range workers {
+			if err := w.Process.Signal(syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+			if code := m.exit(w); code != 130 {
+				t.Errorf("exit %d\n%s", code, w.stderr.String())
+			}
+			var sum struct{ Outcomes map[string]int }
+			if err := json.Unmarshal([]byte(w.stdout.String()), &sum); err != nil {
+				t.Fatal(err)
+			}
+			if n := sum.Outcomes["done"]; n == 0 || n == 400 {
+				t.Errorf("one of two workers did %d of 400", n)
+			}
+		}
+		m.run(exitOK, "db", "verify")
+	})
+}
+
+// TestCancelRunning: the context of a running item ends, wherever it runs.
+func TestCancelRunning(t *testing.T) {
+	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	dir := t.TempDir()
+	effects := filepath.Join(dir, "effects")
+	run := m.start("run", "effect", "a", "--set", "till="+filepath.Join(dir, "never"), "--with", "path="+effects)
+	m.until("it is begun", func() bool { return len(lines(t, effects, "start")) == 1 })
+	m.run(exitOK, "cancel", "a")
+	if code := m.exit(run); code != exitUnfinished {
+		t.Errorf("exit %d, want 3\n%s", code, run.stderr.String())
+	}
+	if s := m.show("a"); s.Item.State != "cancelled" || len(s.Attempts) != 1 {
+		t.Errorf("%+v", s)
+	}
+}
