@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -22,8 +24,8 @@ func item(l *ledger.Lease, timeout time.Duration) *wire.Item {
 }
 
 // result is what the plugin reported, as the ledger gets it.
-func (h *Host) result(r *wire.Result, t *task) ledger.Result {
-	res := ledger.Result{Output: r.Output, Code: r.Code, Error: r.Error, Final: r.Final, Delay: time.Duration(r.DelayMs) * time.Millisecond,
+func (s *setup) result(r *wire.Result, t *task) ledger.Result {
+	res := ledger.Result{Output: r.Output, Code: r.Code, Error: r.Error, Final: r.Final, Delay: delay(r.DelayMs),
 		Log: r.Log, NoReport: r.Ending != wire.Result_ENDING_RETURNED}
 	switch r.Outcome {
 	case wire.Result_OUTCOME_DONE:
@@ -47,7 +49,7 @@ func (h *Host) result(r *wire.Result, t *task) ledger.Result {
 		return refused("bad_result", fmt.Sprintf("the plugin reported outcome %d, which this ledgerd does not know", r.Outcome), res)
 	}
 	for _, c := range r.Emit {
-		if !h.emits[c.Kind] {
+		if !slices.Contains(s.about.Emits, c.Kind) {
 			return refused("emit_refused", fmt.Sprintf("the plugin emitted an item of kind %q, which it does not declare", c.Kind), res)
 		}
 		res.Emit = append(res.Emit, child(c))
@@ -60,8 +62,14 @@ func refused(code, reason string, res ledger.Result) ledger.Result {
 	return ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: code, Error: reason, Output: res.Output, Log: res.Log}
 }
 
+// delay of a result; what is beyond the ledger's limit is the limit.
+func delay(ms int64) time.Duration {
+	return time.Duration(min(max(ms, 0), ledger.MaxDelay.Milliseconds())) * time.Millisecond
+}
+
 func child(c *wire.Child) ledger.NewItem {
-	n := ledger.NewItem{Kind: c.Kind, Scope: c.Scope, Key: c.Key, Fingerprint: c.Fingerprint, Payload: c.Payload, Priority: int16(c.Priority)}
+	n := ledger.NewItem{Kind: c.Kind, Scope: c.Scope, Key: c.Key, Fingerprint: c.Fingerprint, Payload: c.Payload,
+		Priority: int16(min(max(c.Priority, math.MinInt16), math.MaxInt16))} // what is out of range the ledger refuses
 	if c.DueUs != 0 {
 		n.Due = time.UnixMicro(c.DueUs)
 	}

@@ -14,14 +14,17 @@
 // Everything that it had in hand has crashed, which the ledger counts apart from failures: an item
 // that was there at two crashes is claimed alone, so that the one that kills the process is found
 // and its neighbours are done. The process is started again after 0.5 s, twice that after each
-// further crash, up to a minute; after 5 crashes in 10 minutes the host takes nothing for 5 minutes
-// and then tries one item.
+// further crash; after 5 crashes in 10 minutes the host takes nothing for 5 minutes and then tries
+// one item at a time until one has ended. A process that leaves three questions in a row
+// unanswered, one every 10 s, is frozen: it is killed, and that is a crash.
 //
-// An item that does not end within 5 s of its timeout, or of its cancellation, ends with the
-// process: it is killed and started again, and what else it had in hand is released.
+// An item that does not end within 5 s of its timeout, of its cancellation or of the loss of its
+// lease ends with the process: it is killed and started again, and what else it had in hand is
+// released. That is no crash. Of kinds whose items must not be begun twice all of them are in doubt.
 //
 // # Goroutines
 //
-// One per process that waits for its end and sees to overdue items and health; the rest are
-// package pluginproc's.
+// Three per process: one that waits for its end and sees to overdue items, one that asks for its
+// health, one that sends what has to wait for credits; one more while a process is started. The
+// rest are package pluginproc's. All have ended when Close returns.
 package pluginhost

@@ -4,161 +4,431 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/memory"
-	"github.com/ledgerd/ledgerd/ledger/worker"
-	"github.com/ledgerd/ledgerd/sdk"
+	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// in says what the plugin is to do with an item.
-type in struct {
-	Do string `json:"do" input:"line"`
-}
-
-type config struct {
-	Answer string `json:"answer" default:"yes"`
-}
-
-// act is the plugin of these tests: it does what the item says.
-func act(ctx context.Context, cfg *config, it sdk.Item[in]) (string, error) {
-	switch it.Payload.Do {
-	case "die":
-		fmt.Fprintln(os.Stderr, "last words")
-		os.Exit(3)
-	case "hang":
-		select {}
-	case "wait":
-		<-ctx.Done()
-		return "", context.Cause(ctx)
-	case "panic":
-		panic("at the disco")
-	case "fail":
-		return "half", sdk.Permanent(sdk.Code("no_way", errors.New("cannot be done")))
-	case "emit":
-		return "ok", it.Emit(sdk.Child{Kind: "child", Key: "c"})
-	}
-	return cfg.Answer, nil
-}
-
-func actor() *sdk.Plugin {
-	p := sdk.New("actor", "1.0.0", act)
-	p.Concurrency, p.Emits = 4, []string{"child"}
-	return p
-}
-
-func TestMain(m *testing.M) {
-	if sdk.Started() {
-		sdk.Serve(actor())
-	}
-	goleak.VerifyTestMain(m)
-}
-
-// place is the test binary, which is the plugin when it is started as one.
-func place(t testing.TB) Place {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return Place{Name: "actor", Path: self, Args: []string{"actor"}, Origin: "bundled"}
-}
-
-func startHost(t testing.TB, settings string) *Host {
-	t.Helper()
-	h, err := Start(t.Context(), Config{Spec: Spec{Place: place(t)}, Settings: []byte(settings)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { h.Close(time.Second) })
-	return h
-}
-
-// drained adds items that do what they say, works them and returns them by what they say.
-func drained(t *testing.T, h *Host, policy ledger.Kind, do ...string) (map[string]ledger.Item, *ledger.Ledger) {
-	t.Helper()
-	l := ledger.New(memory.New(memory.Options{}), ledger.Options{Jitter: func() float64 { return 0 }})
-	policy.Name = "actor"
-	if err := l.SetKind(t.Context(), "test", policy); err != nil {
-		t.Fatal(err)
-	}
-	items := make([]ledger.NewItem, len(do))
-	for i, d := range do {
-		items[i] = ledger.NewItem{Kind: "actor", Key: d, Payload: ledger.JSON(in{Do: d})}
-	}
-	if _, err := l.Add(t.Context(), items...); err != nil {
-		t.Fatal(err)
-	}
-	w, err := worker.New(worker.Config{Ledger: l, Handlers: map[string]worker.Handler{"actor": h}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if _, err := w.Drain(ctx, 30*time.Second); err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]ledger.Item{}
-	for it, err := range l.List(t.Context(), ledger.Filter{Kinds: []string{"actor"}}, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		got[it.Key] = it
-	}
-	return got, l
-}
-
 func TestThousandItems(t *testing.T) {
-	var do []string
-	for i := range 1000 {
-		do = append(do, fmt.Sprint("item ", i))
+	r := newRig(t, defaultTimes, ledger.Kind{})
+	ids := r.addMany(1000, "answer")
+	rep := r.drain()
+	if rep.Outcomes[ledger.OutcomeDone] != 1000 {
+		t.Fatalf("report %+v", rep)
 	}
-	got, l := drained(t, startHost(t, `{"answer":"of course"}`), ledger.Kind{}, do...)
-	for _, it := range got {
-		as, err := l.Attempts(t.Context(), it.ID)
-		if err != nil || it.State != ledger.StateDone || len(as) != 1 || string(as[0].Output) != `"of course"` {
-			t.Fatalf("%+v: %+v, %v", it, as, err)
+	for _, id := range ids {
+		as := r.attempts(id)
+		if len(as) != 1 || string(as[0].Output) != `"yes"` || as[0].Worker != r.host.Definition() {
+			t.Fatalf("item %d: %+v", id, as)
 		}
-	}
-	if len(got) != 1000 {
-		t.Fatalf("%d items", len(got))
 	}
 }
 
 func TestOutcomes(t *testing.T) {
-	h := startHost(t, "")
-	got, l := drained(t, h, ledger.Kind{MaxFailures: 1}, "fail", "panic", "emit", "fine")
-	for key, want := range map[string][2]string{"fail": {"dead", "no_way"}, "panic": {"dead", "panic"}, "emit": {"done", ""}, "fine": {"done", ""}} {
-		if it := got[key]; string(it.State) != want[0] || it.Code != want[1] {
-			t.Errorf("%s: %s %q %s", key, it.State, it.Code, it.Error)
+	type end struct {
+		Outcome ledger.Outcome
+		State   ledger.State
+		Code    string
+		Output  string
+	}
+	tests := map[string]end{
+		"answer": {ledger.OutcomeDone, ledger.StateDone, "", `"yes"`},
+		"skip":   {ledger.OutcomeSkipped, ledger.StateDone, "", ""},
+		"fail":   {ledger.OutcomeFailed, ledger.StateDead, "no_way", `"half"`},
+		"panic":  {ledger.OutcomeFailed, ledger.StateDead, "panic", ""},
+		"snooze": {ledger.OutcomeSnoozed, ledger.StateWaiting, "", ""},
+		"retry":  {ledger.OutcomeFailed, ledger.StateWaiting, "", ""},
+		"doubt":  {ledger.OutcomeUnknown, ledger.StateDoubt, "", ""},
+		"emit":   {ledger.OutcomeDone, ledger.StateDone, "", `"ok"`},
+		"log":    {ledger.OutcomeDone, ledger.StateDone, "", `"yes"`},
+	}
+	r := newRig(t, defaultTimes, ledger.Kind{MaxFailures: 2})
+	ids := map[string]int64{}
+	for do := range tests {
+		ids[do] = r.add(do)[0]
+	}
+	r.drain()
+	for do, want := range tests {
+		as := r.attempts(ids[do])
+		a := as[len(as)-1]
+		if diff := cmp.Diff(want, end{a.Outcome, r.item(ids[do]).State, a.Code, string(a.Output)}); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", do, diff)
 		}
 	}
-	if _, err := l.Find(t.Context(), "child", fmt.Sprintf("actor/%d", got["emit"].ID), "c"); err != nil {
-		t.Errorf("emitted: %v", err)
+	child, err := r.Find(t.Context(), "child", fmt.Sprintf("actor/%d", ids["emit"]), "c")
+	if err != nil || child.State != ledger.StateReady {
+		t.Errorf("emitted: %+v, %v", child, err)
+	}
+	if as := r.attempts(ids["log"]); !strings.Contains(as[0].Log, "noted") {
+		t.Errorf("log %q", as[0].Log)
+	}
+	if as := r.attempts(ids["panic"]); !strings.Contains(as[0].Log, "goroutine") {
+		t.Errorf("a panic without its stack: %q", as[0].Log)
 	}
 }
 
-// An item that kills its process is found; its neighbours are done.
+// An item that kills its process is found; its neighbours are done, and none of them is blamed
+// for long.
 func TestPoisonItem(t *testing.T) {
-	do := []string{"die"}
-	for i := range 20 {
-		do = append(do, fmt.Sprint("item ", i))
+	r := newRig(t, defaultTimes, ledger.Kind{Backoff: ledger.Backoff{Base: time.Millisecond, Cap: time.Millisecond}})
+	good := r.addMany(50, "answer")
+	poison := r.add("die")[0]
+	good = append(good, r.addMany(49, "answer more")...)
+	rep := r.drain()
+	if rep.Outcomes[ledger.OutcomeDone] != 99 || rep.Dead != 1 {
+		t.Errorf("report %+v", rep)
 	}
-	got, _ := drained(t, startHost(t, ""), ledger.Kind{Backoff: ledger.Backoff{Base: time.Millisecond, Cap: time.Millisecond}}, do...)
-	for key, it := range got {
-		want := ledger.StateDone
-		if key == "die" {
-			want = ledger.StateDead
-		}
-		if it.State != want {
-			t.Errorf("%s is %s after %d crashes: %s", key, it.State, it.Crashes, it.Error)
+	r.want(ledger.StateDone, "", good...)
+	r.want(ledger.StateDead, "crashed", poison)
+	if it := r.item(poison); it.Crashes != 3 || !strings.HasSuffix(it.Error, "last words") || !strings.Contains(it.Error, "exited with 3") {
+		t.Errorf("%d crashes: %q", it.Crashes, it.Error)
+	}
+	as := r.attempts(poison)
+	if last := as[len(as)-1]; len(last.Log) < 10_000 || !strings.HasSuffix(last.Log, "last words") {
+		t.Errorf("%d bytes of stderr in the log, ending with %q", len(last.Log), last.Log[max(0, len(last.Log)-50):])
+	}
+}
+
+// A process that somebody kills costs what it had in hand one crash; all are done by the next one.
+func TestKilled(t *testing.T) {
+	r := newRig(t, defaultTimes, ledger.Kind{})
+	ids := r.addMany(30, "gate")
+	wait := r.draining()
+	r.waitBegun(4)
+	before := r.host.PID()
+	if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	wait()
+	r.want(ledger.StateDone, "", ids...)
+	crashed := 0
+	for _, id := range ids {
+		for _, a := range r.attempts(id) {
+			if a.Outcome == ledger.OutcomeCrashed {
+				crashed++
+				if !strings.Contains(a.Error, "killed by signal 9") {
+					t.Errorf("item %d: %q", id, a.Error)
+				}
+			}
 		}
 	}
-	if it := got["die"]; it.Crashes != ledger.DefaultMaxCrashes || it.Code != "crashed" {
-		t.Errorf("%+v", it)
+	if crashed < 4 || crashed > 8 { // it works four and asks for eight
+		t.Errorf("%d attempts crashed", crashed)
+	}
+	if after := r.host.PID(); after == before || after == 0 {
+		t.Errorf("process %d after %d", after, before)
+	}
+}
+
+// A process that does not answer any more is killed, and counts as crashed.
+func TestFrozen(t *testing.T) {
+	r := newRig(t, quickly, ledger.Kind{})
+	ids := r.add("first-wait")
+	wait := r.draining()
+	r.waitBegun(1)
+	if err := syscall.Kill(r.host.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	wait()
+	as := r.attempts(ids[0])
+	if len(as) != 2 || as[0].Outcome != ledger.OutcomeCrashed || !strings.Contains(as[0].Error, "did not answer") || as[1].Outcome != ledger.OutcomeDone {
+		t.Errorf("attempts %+v", as)
+	}
+}
+
+// An item that ignores the end of its timeout ends with its process. Its neighbours, who can
+// do nothing for it, are released and done by the next process.
+func TestOverrun(t *testing.T) {
+	tests := []struct {
+		name        string
+		onLost      ledger.OnLost
+		late, else_ ledger.State
+		code        string
+	}{
+		{"may be repeated", ledger.OnLostRepeat, ledger.StateDead, ledger.StateDone, ""},
+		{"must not be repeated", ledger.OnLostDoubt, ledger.StateDoubt, ledger.StateDoubt, "killed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, quickly, ledger.Kind{OnLost: tt.onLost, MaxFailures: 1, Timeout: 2 * time.Second})
+			late := r.add("hang")[0]
+			wait := r.draining()
+			r.waitBegun(1)
+			begun := time.Now()
+			neighbour := r.addLate(begun.Add(1500*time.Millisecond), "first-hang")
+			wait()
+			r.want(tt.late, "timeout", late)
+			r.want(tt.else_, tt.code, neighbour)
+			as := r.attempts(neighbour)
+			if as[0].Outcome != ledger.OutcomeReleased || as[0].Code != "killed" {
+				t.Errorf("the neighbour's first attempt: %s, %q", as[0].Outcome, as[0].Code)
+			}
+			if it := r.item(neighbour); it.Failures+it.Crashes != 0 {
+				t.Errorf("the neighbour has %d failures and %d crashes", it.Failures, it.Crashes)
+			}
+		})
+	}
+}
+
+// addLate adds an item that is due at a time.
+func (r *rig) addLate(due time.Time, do string) int64 {
+	r.t.Helper()
+	added, err := r.Add(r.t.Context(), ledger.NewItem{Kind: "actor", Key: do, Payload: ledger.JSON(in{Do: do}), Due: due})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return added[0].ID
+}
+
+// The plugin keeps the timeout itself as long as its function listens: the process lives on.
+func TestTimeout(t *testing.T) {
+	r := newRig(t, defaultTimes, ledger.Kind{MaxFailures: 1, Timeout: 100 * time.Millisecond})
+	before := r.host.PID()
+	id := r.add("wait")[0]
+	r.drain()
+	r.want(ledger.StateDead, "timeout", id)
+	if after := r.host.PID(); after != before {
+		t.Errorf("process %d after %d", after, before)
+	}
+}
+
+// What ends an item here ends its context there.
+func TestCancel(t *testing.T) {
+	r := newRig(t, defaultTimes, ledger.Kind{})
+	id := r.add("wait")[0]
+	wait := r.draining()
+	r.waitBegun(1)
+	asked := time.Now()
+	if _, err := r.Cancel(t.Context(), "ann", ledger.IDs(id)); err != nil {
+		t.Fatal(err)
+	}
+	wait()
+	r.want(ledger.StateCancelled, "", id)
+	if took := time.Since(asked); took > 10*time.Second { // promised: 2 s
+		t.Errorf("took %s", took)
+	}
+}
+
+// An item that ignores its cancellation ends with its process.
+func TestCancelOfDeafItem(t *testing.T) {
+	r := newRig(t, quickly, ledger.Kind{})
+	id := r.add("hang")[0]
+	wait := r.draining()
+	r.waitBegun(1)
+	if _, err := r.Cancel(t.Context(), "ann", ledger.IDs(id)); err != nil {
+		t.Fatal(err)
+	}
+	wait()
+	r.want(ledger.StateCancelled, "killed", id)
+}
+
+// A worker that stops hands back what its plugin has in hand; the process ends with the host.
+func TestStop(t *testing.T) {
+	r := newRig(t, defaultTimes, ledger.Kind{})
+	ids := r.addMany(20, "wait")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.worker().Run(ctx) }()
+	r.waitBegun(4)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if it := r.item(id); it.State != ledger.StateReady || it.Failures+it.Crashes != 0 {
+			t.Errorf("item %d is %s with %d failures and %d crashes: %s", id, it.State, it.Failures, it.Crashes, it.Error)
+		}
+	}
+	pid := r.host.PID()
+	r.host.Close(time.Second)
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the process is still there: %v", err)
+	}
+}
+
+// Items that must not be begun twice are in the process only as far as they can begin, and in
+// doubt when it dies.
+func TestDoubt(t *testing.T) {
+	r := newRig(t, defaultTimes, ledger.Kind{OnLost: ledger.OnLostDoubt})
+	ids := r.addMany(12, "first-wait")
+	wait := r.draining()
+	r.waitBegun(4)
+	if n, _ := r.host.Limit(); n != 4 {
+		t.Errorf("limit %d, want 4", n)
+	}
+	if err := syscall.Kill(r.host.PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r.waitBegun(8) // of the next process
+	var doubt int
+	for _, id := range ids {
+		if r.item(id).State == ledger.StateDoubt {
+			doubt++
+		}
+	}
+	if doubt != 4 {
+		t.Errorf("%d items in doubt, want the 4 that had begun", doubt)
+	}
+	if _, err := r.Cancel(t.Context(), "test", ledger.Filter{Kinds: []string{"actor"}}); err != nil {
+		t.Fatal(err)
+	}
+	wait()
+}
+
+// After too many crashes nothing is claimed; then one item is tried.
+func TestBreakerOpens(t *testing.T) {
+	r := newRig(t, defaultTimes, ledger.Kind{Backoff: ledger.Backoff{Base: time.Millisecond, Cap: time.Millisecond}})
+	ids := r.addMany(10, "first-wait")
+	now := time.Now()
+	r.host.mu.Lock()
+	r.host.breaker.crashes = []time.Time{now, now, now, now}
+	r.host.mu.Unlock()
+	wait := r.draining()
+	r.waitBegun(4)
+	if err := syscall.Kill(r.host.PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	wait() // though there are items left
+	n, until := r.host.Limit()
+	if pause := time.Until(until); n != 0 || pause < 4*time.Minute || pause > 5*time.Minute {
+		t.Errorf("limit %d for %s", n, pause)
+	}
+	for _, id := range ids {
+		if it := r.item(id); it.State != ledger.StateReady || it.Failures != 0 {
+			t.Errorf("item %d is %s with %d failures", id, it.State, it.Failures)
+		}
+	}
+
+	r.host.mu.Lock()
+	r.host.breaker.next = time.Now()
+	r.host.mu.Unlock()
+	r.waitFor("a process for the probe", func() bool { n, _ := r.host.Limit(); return n > 0 })
+	if n, _ := r.host.Limit(); n != 1 {
+		t.Errorf("limit %d for the probe, want 1", n)
+	}
+	if _, err := r.Cancel(t.Context(), "test", ledger.IDs(ids...)); err != nil {
+		t.Fatal(err)
+	}
+	fine := r.addMany(5, "answer")
+	r.drain()
+	r.want(ledger.StateDone, "", fine...)
+	if n, _ := r.host.Limit(); n < 4 {
+		t.Errorf("limit %d after the probe", n)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	r := newRig(t, defaultTimes, ledger.Kind{})
+	id := r.add("progress")[0]
+	r.drain()
+	select {
+	case p := <-r.said:
+		if diff := cmp.Diff(Progress{id, "progress", 3, 7, "rows"}, p); diff != "" {
+			t.Errorf("progress (-want +got):\n%s", diff)
+		}
+	default:
+		t.Error("nothing was said")
+	}
+}
+
+// The host's environment is not the plugin's.
+func TestEnvironment(t *testing.T) {
+	t.Setenv("DATABASE_URL", "postgres://app:secret@db/app")
+	r := newRig(t, defaultTimes, ledger.Kind{})
+	id := r.add("environ")[0]
+	r.drain()
+	if as := r.attempts(id); as[0].Outcome != ledger.OutcomeDone || strings.Contains(string(as[0].Output), "secret") {
+		t.Errorf("%s: %s", as[0].Outcome, as[0].Output)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for answer, want := range map[string]string{"yes": "", "sick": "the service is down"} {
+		h, err := Start(t.Context(), Config{Spec: Spec{Place: place(t)}, Settings: []byte(`{"answer":"` + answer + `"}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if problem, err := h.Check(t.Context()); problem != want || err != nil {
+			t.Errorf("%s: %q, %v", answer, problem, err)
+		}
+		h.Close(time.Second)
+		if problem, err := h.Check(t.Context()); problem == "" || err != nil {
+			t.Errorf("closed: %q, %v", problem, err)
+		}
+	}
+}
+
+func TestSettings(t *testing.T) {
+	tests := []struct {
+		settings string
+		check    func(err error) bool
+		text     string
+	}{
+		{`{"anwser":"yes"}`, func(err error) bool { _, ok := errors.AsType[*settings.Error](err); return ok }, "anwser"},
+		{`{"answer":7}`, func(err error) bool { _, ok := errors.AsType[*settings.Error](err); return ok }, "answer"},
+		{`{"answer":"no"}`, func(err error) bool { _, ok := errors.AsType[*ConfigError](err); return ok }, `never say "no"`},
+		{`{"answer":"crash"}`, func(err error) bool { _, ok := errors.AsType[*pluginproc.CrashError](err); return ok }, "exited with 4"},
+	}
+	for _, tt := range tests {
+		h, err := Start(t.Context(), Config{Spec: Spec{Place: place(t)}, Settings: []byte(tt.settings)})
+		if err == nil {
+			h.Close(0)
+		}
+		if err == nil || !tt.check(err) || !strings.Contains(err.Error(), tt.text) {
+			t.Errorf("%s: %T %v", tt.settings, err, err)
+		}
+	}
+}
+
+// The definition is of plugin and config; secrets are no part of it.
+func TestDefinition(t *testing.T) {
+	definition := func(settings string) string {
+		h, err := Start(t.Context(), Config{Spec: Spec{Place: place(t)}, Settings: []byte(settings)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close(time.Second)
+		return h.Definition()
+	}
+	plain := definition("")
+	if !strings.HasPrefix(plain, "actor@1.0.0+") || len(plain) != len("actor@1.0.0+")+6 {
+		t.Errorf("definition %q", plain)
+	}
+	for settings, same := range map[string]bool{
+		`{"answer":"yes"}`: true, `{"password":"geheim"}`: true, `{"answer":"sure"}`: false,
+	} {
+		if got := definition(settings); (got == plain) != same {
+			t.Errorf("%s: %q beside %q", settings, got, plain)
+		}
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	d, err := Describe(t.Context(), Spec{Place: place(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ledger.Kind{Name: "actor", Input: ledger.Input{Type: "line", Field: "do"}}
+	if diff := cmp.Diff(want, d.Policy("actor")); diff != "" {
+		t.Errorf("policy (-want +got):\n%s", diff)
+	}
+	if k := d.Policy("theatre"); k.Plugin != "actor" || k.Name != "theatre" {
+		t.Errorf("policy of another kind: %+v", k)
+	}
+	if diff := cmp.Diff([]string{"password"}, d.Secrets); diff != "" || d.Concurrency != 4 {
+		t.Errorf("secrets %v, concurrency %d", d.Secrets, d.Concurrency)
+	}
+	other := place(t)
+	other.Name = "singer"
+	if _, err := Describe(t.Context(), Spec{Place: other}); err == nil || !strings.Contains(err.Error(), `calls itself "actor"`) {
+		t.Errorf("under another name: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package pluginhost
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,6 +10,9 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -46,6 +50,8 @@ type Description struct {
 	Output                  *settings.Schema
 	Examples                []*wire.Example
 	policy                  ledger.Kind
+	calls, batch            int // of its function at a time; items of a call
+	wait                    time.Duration
 }
 
 // Policy is the default policy of a kind of that name that the plugin works.
@@ -83,8 +89,9 @@ func describe(ctx context.Context, p *pluginproc.Proc, place Place) (*Descriptio
 		return nil, fmt.Errorf("plugin %s (%s) calls itself %q; rename the program or the plugin", place.Name, place.Path, r.Name)
 	}
 	d := &Description{Name: r.Name, Version: r.Version, Doc: r.Doc, SDK: r.Sdk, Emits: r.Emits, Secrets: r.Secrets, Examples: r.Examples,
-		Concurrency: max(1, int(r.Concurrency)) * max(1, int(r.MaxBatch)),
-		policy:      ledger.Kind{MaxFailures: int(r.MaxFailures), Timeout: time.Duration(r.TimeoutMs) * time.Millisecond, Input: ledger.Input{Type: "line"}}}
+		calls: max(1, int(r.Concurrency)), batch: max(1, int(r.MaxBatch)), wait: time.Duration(r.MaxWaitMs) * time.Millisecond,
+		policy: ledger.Kind{MaxFailures: int(r.MaxFailures), Timeout: time.Duration(r.TimeoutMs) * time.Millisecond, Input: ledger.Input{Type: "line"}}}
+	d.Concurrency = d.calls * d.batch
 	if r.OnLost == wire.OnLost_ON_LOST_DOUBT {
 		d.policy.OnLost = ledger.OnLostDoubt
 	}
@@ -127,14 +134,18 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("plugin %s refuses its config: %s", e.Plugin, strings.Join(lines, "; "))
 }
 
-// configured is a config as it goes to the process.
-type configured struct {
+// setup is a plugin with its config.
+type setup struct {
+	about      *Description
 	request    *wire.ConfigureRequest
 	definition string
+	places     int           // items that it works at a time
+	wait       time.Duration // how long it may wait for a batch to fill
 }
 
-// configure fills, checks and splits a config: an object without defaults, secrets included.
-func (d *Description) configure(config []byte, concurrency int) (*configured, error) {
+// configure fills, checks and splits a config.
+func (d *Description) configure(c *Config) (*setup, error) {
+	config := c.Settings
 	if len(config) == 0 {
 		config = []byte("{}")
 	}
@@ -149,34 +160,53 @@ func (d *Description) configure(config []byte, concurrency int) (*configured, er
 	if err != nil {
 		return nil, err
 	}
-	return &configured{&wire.ConfigureRequest{Config: rest, Secrets: secrets, Concurrency: int32(concurrency)}, d.definition(rest)}, nil
+	return &setup{
+		about: d, definition: d.definition(rest),
+		request: &wire.ConfigureRequest{Config: rest, Secrets: secrets, Concurrency: int32(c.Concurrency)},
+		places:  cmp.Or(c.Concurrency, d.calls) * d.batch, wait: d.wait,
+	}, nil
 }
 
-// launch starts a process and gives it its config.
-func launch(ctx context.Context, s *Spec, c *configured) (*pluginproc.Proc, *Description, error) {
-	p, err := pluginproc.Start(ctx, s.proc())
+// setupTime is how long a plugin may take to say what it is, and to open its config.
+const setupTime = time.Minute
+
+// launch starts a process and gives it its config. If it cannot the process is gone.
+func launch(ctx context.Context, c *Config) (*pluginproc.Proc, *setup, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, setupTime, fmt.Errorf("plugin %s was not ready within %s", c.Place.Name, setupTime))
+	defer cancel()
+	p, err := pluginproc.Start(ctx, c.proc())
 	if err != nil {
 		return nil, nil, err
 	}
-	d, err := describe(ctx, p, s.Place)
-	if err == nil && c != nil {
-		var problems []*wire.Problem
-		problems, err = p.Configure(ctx, c.request)
-		if err == nil && len(problems) > 0 {
-			err = &ConfigError{d.Name, problems}
+	s, err := configure(ctx, p, c)
+	if err == nil {
+		return p, s, nil
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if status.Code(err) == codes.Unavailable { // it is about to be seen dead, and its end says more
+		select {
+		case <-p.Done():
+		case <-time.After(time.Second):
 		}
 	}
-	if err != nil {
-		p.Kill()
-		return nil, nil, errors.Join(err, crashReport(p.Err()))
-	}
-	return p, d, nil
+	p.Kill()
+	return nil, nil, errors.Join(err, p.Err())
 }
 
-// crashReport is nil unless the process died by itself.
-func crashReport(err error) error {
-	if crash, ok := errors.AsType[*pluginproc.CrashError](err); ok {
-		return crash
+func configure(ctx context.Context, p *pluginproc.Proc, c *Config) (*setup, error) {
+	d, err := describe(ctx, p, c.Place)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	s, err := d.configure(c)
+	if err != nil {
+		return nil, err
+	}
+	problems, err := p.Configure(ctx, s.request)
+	if err == nil && len(problems) > 0 {
+		err = &ConfigError{d.Name, problems}
+	}
+	return s, err
 }

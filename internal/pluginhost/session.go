@@ -12,94 +12,154 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// session is one process and what it has in hand. host.mu guards tasks.
+// session is one process and what it has in hand.
+//
+// A plugin does not say when it begins an item. It takes them in the order in which it got
+// them, as many at a time as it has places, so the host knows when an item has begun at the
+// latest: when there are fewer unfinished ones before it than places. From then on its timeout
+// runs. It may have begun earlier, since results take their time and die with the process:
+// whatever the process had in hand when it died may be to blame.
 type session struct {
 	host   *Host
 	proc   *pluginproc.Proc
 	stream *pluginproc.Stream
-	tasks  map[taskKey]*task
+	setup  *setup
+	more   chan struct{} // to feed: something is unsent; holds one
+
+	// Guarded by host.mu.
+	tasks   map[taskKey]*task
+	unsent  []*task // in order, for want of credits; those that have ended are still among them
+	waiting []*task // sent and not begun, the same way
+	begun   int     // those that have begun for certain, and not ended
 }
 
 type taskKey struct{ id, attempt int64 }
 
-// task is an item that the process has.
+// task is an item that the process has. host.mu guards what changes.
 type task struct {
-	key      taskKey
-	ctx      context.Context
-	lease    *ledger.Lease
-	settle   func(ledger.Result)
-	deadline time.Time   // of its timeout; zero if it has none
-	ended    time.Time   // when its context ended; zero if it has not
-	unwatch  func() bool // set before the item is sent
+	key    taskKey
+	ctx    context.Context
+	lease  *ledger.Lease
+	settle func(ledger.Result)
+
+	timeout  time.Duration
+	sent     bool
+	begun    bool
+	over     bool
+	deadline time.Time // of its timeout; zero if it has none, or has not begun
+	told     time.Time // when the process was told that its context has ended, or its timeout is over
 }
 
 // add takes an item into the process's hand. The caller holds host.mu.
-func (s *session) add(ctx context.Context, lease *ledger.Lease, settle func(ledger.Result), timeout time.Duration) *task {
-	t := &task{key: taskKey{lease.ID, lease.Attempt}, ctx: ctx, lease: lease, settle: settle}
-	if timeout > 0 {
-		t.deadline = time.Now().Add(timeout)
-	}
+func (s *session) add(t *task) {
 	s.tasks[t.key] = t
-	return t
+	s.unsent = append(s.unsent, t)
+	s.send()
 }
 
-// watch tells the process when the item's context ends.
-func (t *task) watch(s *session) {
-	stop := context.AfterFunc(t.ctx, func() {
-		s.host.mu.Lock()
-		_, there := s.tasks[t.key]
-		t.ended = time.Now()
-		s.host.mu.Unlock()
-		if there {
-			s.stream.Cancel(t.key.id, t.key.attempt, cancelReason(context.Cause(t.ctx)))
+// send sends as many items as there are credits for; feed sees to the rest. The caller holds
+// host.mu.
+func (s *session) send() {
+	var items []*wire.Item
+	var tasks []*task
+	for credits := s.stream.Credits(); len(items) < credits && len(s.unsent) > 0; {
+		t := s.unsent[0]
+		s.unsent[0] = nil
+		s.unsent = s.unsent[1:]
+		if !t.over {
+			items, tasks = append(items, item(t.lease, t.timeout)), append(tasks, t)
 		}
-	})
-	s.host.mu.Lock()
-	t.unwatch = stop
-	_, there := s.tasks[t.key]
-	s.host.mu.Unlock()
-	if !there {
-		stop()
+	}
+	if len(items) > 0 && s.stream.Send(items) != nil {
+		return // the stream has ended: tend settles what is left
+	}
+	for _, t := range tasks {
+		t.sent = true
+	}
+	s.waiting = append(s.waiting, tasks...)
+	s.begin()
+	if len(s.unsent) > 0 {
+		select {
+		case s.more <- struct{}{}:
+		default:
+		}
 	}
 }
 
-// take removes a task, nil if the process does not have it.
+// feed sends what has to wait for credits, until the process has ended.
+func (s *session) feed() {
+	for {
+		select {
+		case <-s.more:
+		case <-s.stream.Ended():
+			return
+		}
+		if _, err := s.stream.WaitCredits(context.Background()); err != nil {
+			return
+		}
+		s.host.mu.Lock()
+		s.send()
+		s.host.mu.Unlock()
+	}
+}
+
+// begin takes note of which items can have begun by now. The caller holds host.mu.
+func (s *session) begin() {
+	for len(s.waiting) > 0 && s.begun < s.setup.places {
+		t := s.waiting[0]
+		s.waiting[0] = nil
+		s.waiting = s.waiting[1:]
+		if t.over {
+			continue
+		}
+		t.begun = true
+		s.begun++
+		if t.timeout > 0 {
+			t.deadline = time.Now().Add(t.timeout + s.setup.wait)
+		}
+	}
+}
+
+// take removes a task, nil if the process does not have it. The caller holds host.mu.
 func (s *session) take(key taskKey) *task {
-	s.host.mu.Lock()
-	defer s.host.mu.Unlock()
 	t := s.tasks[key]
+	if t == nil {
+		return nil
+	}
 	delete(s.tasks, key)
+	t.over = true
+	if t.begun {
+		s.begun--
+		s.begin()
+	}
 	return t
 }
 
-// settle ends a task, if the process still has it.
-func (s *session) settle(key taskKey, res ledger.Result) {
-	if t := s.take(key); t != nil {
-		t.end(s, res)
-	}
-}
-
-func (t *task) end(s *session, res ledger.Result) {
-	if t.unwatch != nil {
-		t.unwatch()
-	}
-	res.Worker = s.host.setup.definition
+// end settles a task that was taken.
+func (s *session) end(t *task, res ledger.Result) {
+	res.Worker = s.setup.definition
 	t.settle(res)
 }
 
 // results are events of the stream.
 func (s *session) results(all []*wire.Result) {
-	for _, r := range all {
-		t := s.take(taskKey{r.Id, r.Attempt})
-		if t == nil {
-			s.host.log.Warn("the plugin reports on an item that it does not have", "item", r.Id, "attempt", r.Attempt)
-			continue
+	h := s.host
+	tasks := make([]*task, len(all))
+	h.mu.Lock()
+	for i, r := range all {
+		tasks[i] = s.take(taskKey{r.Id, r.Attempt})
+		if tasks[i] != nil && r.Outcome != wire.Result_OUTCOME_RELEASED {
+			h.breaker.worked()
 		}
-		t.end(s, s.host.result(r, t))
 	}
-	s.host.mu.Lock()
-	s.host.probing = false
-	s.host.mu.Unlock()
+	h.mu.Unlock()
+	for i, r := range all {
+		if t := tasks[i]; t != nil {
+			s.end(t, s.setup.result(r, t))
+		} else {
+			h.log.Warn("the plugin reports on an item that it does not have", "item", r.Id, "attempt", r.Attempt)
+		}
+	}
 }
 
 func (s *session) progress(all []*wire.Progress) {
@@ -117,119 +177,160 @@ func (s *session) progress(all []*wire.Progress) {
 	}
 }
 
+// Why the host kills a process.
+var (
+	errFrozen  = errors.New("the plugin did not answer any more and was killed")
+	errOverrun = errors.New("the plugin did not end an item in time and was killed")
+)
+
 // tend looks after the process until it has ended, and settles what it leaves behind.
 func (s *session) tend() {
-	tick := time.NewTicker(tendEvery)
+	h := s.host
+	why := s.watch()
+	h.mu.Lock()
+	h.session = nil // nothing more for it
+	h.mu.Unlock()
+	if why != nil {
+		h.log.Error("the process of the plugin is killed", "error", why)
+		s.proc.Kill() // results that are there already are still taken
+	} else {
+		why = s.proc.Err()
+	}
+	h.mu.Lock()
+	left := make([]*task, 0, len(s.tasks))
+	for _, t := range s.tasks {
+		left = append(left, t)
+	}
+	clear(s.tasks)
+	crash, crashed := errors.AsType[*pluginproc.CrashError](why)
+	if crashed || errors.Is(why, errFrozen) {
+		h.crashed()
+	}
+	h.mu.Unlock()
+	if crashed {
+		h.log.Error("the process of the plugin died", "error", crash, "items", len(left))
+	}
+	now := time.Now()
+	for _, t := range left {
+		s.end(t, t.leftBy(why, now, h.times.overrun))
+	}
+}
+
+// watch returns when the process has ended (nil), or why it has to.
+func (s *session) watch() error {
+	tick := time.NewTicker(s.host.times.tend)
 	defer tick.Stop()
-	health := make(chan error, 1)
-	asked, misses := time.Now(), 0
+	health := s.watchHealth()
 	for {
 		select {
 		case <-s.proc.Done():
-			s.left(s.proc.Err())
-			return
-		case err := <-health:
-			if misses++; err == nil {
+			return nil
+		case <-health:
+			return errFrozen
+		case now := <-tick.C:
+			if s.watchItems(now) {
+				return errOverrun
+			}
+		}
+	}
+}
+
+// watchItems tells the process which items are to end, and says whether one should have long ago.
+func (s *session) watchItems(now time.Time) (overrun bool) {
+	var unsent []*task
+	s.host.mu.Lock()
+	for _, t := range s.tasks {
+		reason, ends := t.toEnd(now)
+		switch {
+		case !ends:
+		case !t.sent:
+			unsent = append(unsent, s.take(t.key))
+		case t.told.IsZero():
+			t.told = now
+			s.stream.Cancel(t.key.id, t.key.attempt, reason)
+		}
+		overrun = overrun || t.overran(now, s.host.times.overrun)
+	}
+	s.host.mu.Unlock()
+	for _, t := range unsent {
+		s.end(t, ledger.Release())
+	}
+	return overrun
+}
+
+// toEnd says whether an item is to end, and why.
+func (t *task) toEnd(now time.Time) (wire.Cancel_Reason, bool) {
+	if t.ctx.Err() == nil {
+		return wire.Cancel_REASON_TIMEOUT, !t.deadline.IsZero() && now.After(t.deadline)
+	}
+	switch cause := context.Cause(t.ctx); {
+	case errors.Is(cause, worker.ErrCancelled):
+		return wire.Cancel_REASON_CANCELLED, true
+	case errors.Is(cause, ledger.ErrLeaseLost):
+		return wire.Cancel_REASON_LEASE_LOST, true
+	}
+	return wire.Cancel_REASON_STOPPING, true
+}
+
+// overran says whether the item should have ended long ago.
+func (t *task) overran(now time.Time, most time.Duration) bool {
+	return !t.told.IsZero() && now.Sub(t.told) > most
+}
+
+// timedOut says whether the item had its time, if it has ended by now.
+func (t *task) timedOut(now time.Time) bool { return !t.deadline.IsZero() && now.After(t.deadline) }
+
+// watchHealth asks now and then whether the process answers; the channel closes when it does not
+// any more.
+func (s *session) watchHealth() <-chan struct{} {
+	frozen := make(chan struct{})
+	times := s.host.times
+	s.host.ends.Go(func() {
+		tick := time.NewTicker(times.healthEvery)
+		defer tick.Stop()
+		for misses := 0; misses < times.healthMisses; {
+			select {
+			case <-s.proc.Done():
+				return
+			case <-tick.C:
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), times.healthWait)
+			if err := s.proc.Ping(ctx); err != nil {
+				misses++
+			} else {
 				misses = 0
 			}
-			if misses >= healthMisses {
-				s.host.log.Error("the plugin does not answer; its process is killed", "error", err)
-				s.kill(func(*task) ledger.Result { return ledger.Crashed("the plugin did not answer and was killed") })
-			}
-			asked = time.Now()
-		case now := <-tick.C:
-			if late := s.overdue(now); late > 0 {
-				s.host.log.Error("the plugin did not end items in time; its process is killed", "items", late)
-				s.kill(func(t *task) ledger.Result { return t.overdue(now) })
-			}
-			if !asked.IsZero() && now.Sub(asked) >= healthEvery {
-				asked = time.Time{}
-				go func() {
-					ctx, cancel := context.WithTimeout(context.Background(), healthWait)
-					defer cancel()
-					health <- s.proc.Ping(ctx)
-				}()
-			}
+			cancel()
 		}
-	}
+		close(frozen)
+	})
+	return frozen
 }
 
-// late says whether an item should have ended long ago.
-func (t *task) late(now time.Time) bool {
-	return !t.ended.IsZero() && now.Sub(t.ended) > overrun || !t.deadline.IsZero() && now.Sub(t.deadline) > overrun
-}
+const lastWords = 2 << 10 // bytes of stderr in the error of an item; more is in its log
 
-// overdue counts the items that should have ended long ago.
-func (s *session) overdue(now time.Time) (n int) {
-	s.host.mu.Lock()
-	defer s.host.mu.Unlock()
-	for _, t := range s.tasks {
-		if t.late(now) {
-			n++
-		}
-	}
-	return n
-}
-
-// overdue is how an item ends whose process is killed because some items did not end.
-func (t *task) overdue(now time.Time) ledger.Result {
+// leftBy is what becomes of an item that the process had in hand when it ended: why is nil if it
+// was stopped in good order.
+func (t *task) leftBy(why error, now time.Time, overrun time.Duration) ledger.Result {
+	crash, crashed := errors.AsType[*pluginproc.CrashError](why)
 	switch {
-	case !t.late(now):
+	case !t.sent:
 		return ledger.Release()
-	case !t.deadline.IsZero() && !now.Before(t.deadline):
-		res := ledger.Fail(fmt.Errorf("did not end within %s of its timeout; its process was killed", overrun))
+	case crashed:
+		text := crash.Error()
+		if words := crash.Stderr; words != "" {
+			text += "\n" + words[max(0, len(words)-lastWords):]
+		}
+		res := ledger.Crashed(text)
+		res.Log = crash.Stderr
+		return res
+	case errors.Is(why, errFrozen):
+		return ledger.Crashed(why.Error())
+	case errors.Is(why, errOverrun) && t.timedOut(now):
+		res := ledger.Fail(fmt.Errorf("did not end within %s of its timeout of %s; its process was killed", overrun, t.timeout))
 		res.Code, res.NoReport = "timeout", true
 		return res
 	}
-	res := ledger.Fail(fmt.Errorf("did not end within %s of being told to stop; its process was killed", overrun))
-	res.Code, res.NoReport = "killed", true
-	return res
-}
-
-// kill ends the process and everything that it has.
-func (s *session) kill(how func(*task) ledger.Result) {
-	s.host.mu.Lock()
-	tasks := s.tasks
-	s.tasks = map[taskKey]*task{}
-	s.host.mu.Unlock()
-	s.proc.Kill()
-	for _, t := range tasks {
-		t.end(s, how(t))
-	}
-}
-
-// left settles what a process had in hand when it ended.
-func (s *session) left(err error) {
-	h := s.host
-	h.mu.Lock()
-	tasks := s.tasks
-	s.tasks = map[taskKey]*task{}
-	h.session = nil
-	crash, crashed := errors.AsType[*pluginproc.CrashError](err)
-	if crashed {
-		h.crashed(time.Now())
-	}
-	h.mu.Unlock()
-	res := ledger.Release()
-	if crashed {
-		h.log.Error("the plugin's process died", "error", crash, "items", len(tasks))
-		res = ledger.Crashed(crash.Error() + "\n" + crash.Stderr)
-		res.Log = crash.Stderr
-	}
-	for _, t := range tasks {
-		t.end(s, res)
-	}
-}
-
-// cancelReason says to the plugin why a context ended.
-func cancelReason(cause error) wire.Cancel_Reason {
-	switch {
-	case errors.Is(cause, worker.ErrCancelled):
-		return wire.Cancel_REASON_CANCELLED
-	case errors.Is(cause, ledger.ErrLeaseLost):
-		return wire.Cancel_REASON_LEASE_LOST
-	case errors.Is(cause, context.DeadlineExceeded):
-		return wire.Cancel_REASON_TIMEOUT
-	}
-	return wire.Cancel_REASON_STOPPING
+	// Not its fault, but nobody knows how far it had come.
+	return ledger.Result{Outcome: ledger.OutcomeReleased, Code: "killed", NoReport: true}
 }

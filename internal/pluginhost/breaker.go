@@ -1,0 +1,45 @@
+package pluginhost
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Bounds of what happens after crashes.
+const (
+	restartBase  = 500 * time.Millisecond // before the first restart; twice that after each further crash
+	restartMost  = time.Minute
+	crashWindow  = 10 * time.Minute
+	breakerAt    = 5 // crashes in crashWindow
+	breakerPause = 5 * time.Minute
+)
+
+// breaker decides when a process that crashed is started again. After too many crashes it is open:
+// nothing is started for a while, then one item at a time is tried until one has come to an end.
+type breaker struct {
+	crashes []time.Time // of the last crashWindow
+	next    time.Time   // no start before it
+	probing bool
+}
+
+// crashed takes note of a crash and says whether that opened the breaker.
+func (b *breaker) crashed(now time.Time) (opened bool) {
+	recent := b.crashes[:0]
+	for _, t := range b.crashes {
+		if now.Sub(t) < crashWindow {
+			recent = append(recent, t)
+		}
+	}
+	b.crashes = append(recent, now)
+	n := len(b.crashes)
+	if b.probing || n >= breakerAt {
+		b.crashes, b.probing, b.next = nil, true, now.Add(breakerPause)
+		return true
+	}
+	pause := min(restartBase<<(n-1), restartMost)
+	b.next = now.Add(pause/2 + rand.N(pause/2)) // hosts that crashed together do not start together
+	return false
+}
+
+// worked takes note of an item that the process has brought to an end.
+func (b *breaker) worked() { b.probing = false }

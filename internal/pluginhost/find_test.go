@@ -1,0 +1,120 @@
+package pluginhost
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
+)
+
+func touch(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	for _, n := range names {
+		if err := os.WriteFile(filepath.Join(dir, n), []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The first folder wins; what it shadows is told.
+func TestFind(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	touch(t, first, "ledgerd-plugin-thumbs", "ledgerd-plugin-", "README")
+	touch(t, second, "ledgerd-plugin-thumbs", "ledgerd-plugin-feed", "ledgerd-plugin-filecsv", "ledgerd")
+	if err := os.Mkdir(filepath.Join(second, "ledgerd-plugin-folder"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f := Finder{
+		Folders: []Folder{{first, "--plugin-dir"}, {filepath.Join(first, "missing"), "data"}, {second, "beside ledgerd"}},
+		Bundled: []string{"filecsv", "urlcheck"}, Self: "/opt/ledgerd",
+	}
+	bundled := func(name string) Place {
+		return Place{Name: name, Path: "/opt/ledgerd", Args: []string{name}, Origin: "bundled"}
+	}
+	in := func(dir, name, origin string, shadows ...Place) Place {
+		return Place{Name: name, Path: filepath.Join(dir, "ledgerd-plugin-"+name), Origin: origin, Shadows: shadows}
+	}
+	want := []Place{
+		in(second, "feed", "beside ledgerd"),
+		in(second, "filecsv", "beside ledgerd", bundled("filecsv")),
+		in(first, "thumbs", "--plugin-dir", in(second, "thumbs", "beside ledgerd")),
+		bundled("urlcheck"),
+	}
+	got, err := f.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("list (-want +got):\n%s", diff)
+	}
+	one, err := f.Find("thumbs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want[2], one); diff != "" {
+		t.Errorf("thumbs (-want +got):\n%s", diff)
+	}
+	if _, err := f.Find("nosuch"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("nosuch: %v", err)
+	}
+}
+
+func TestFindInWhatIsNoFolder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := Finder{Folders: []Folder{{file, "--plugin-dir"}}}
+	if _, err := f.List(); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A program that others could have put there, or that is another than it was, is not started.
+func TestDistrust(t *testing.T) {
+	copied := func(mode os.FileMode) Place {
+		dir := filepath.Join(t.TempDir(), "plugins")
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		p := place(t)
+		program, err := os.ReadFile(p.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Path = filepath.Join(dir, "ledgerd-plugin-actor")
+		if err := os.WriteFile(p.Path, program, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	tests := []struct {
+		name string
+		spec Spec
+		want error
+	}{
+		{"folder writable by others", Spec{Place: copied(0o777)}, pluginproc.ErrWritable},
+		{"another checksum", Spec{Place: copied(0o755), SHA256: strings.Repeat("0", 64)}, pluginproc.ErrChecksum},
+		{"nothing amiss", Spec{Place: copied(0o755)}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h, err := Start(t.Context(), Config{Spec: tt.spec})
+			if err == nil {
+				h.Close(time.Second)
+			}
+			if !errors.Is(err, tt.want) {
+				t.Errorf("%v, want %v", err, tt.want)
+			}
+		})
+	}
+}
