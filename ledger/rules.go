@@ -98,7 +98,7 @@ func (r *Record) settle(res Result, now time.Time, jitter float64) Change {
 	if w.Cancel && out != OutcomeDone && out != OutcomeSkipped && out != OutcomeUnknown && !(res.NoReport && p.inDoubt()) {
 		out = OutcomeCancelled // it was asked to be withdrawn and nothing took effect
 	}
-	if res.NoReport && p.inDoubt() && (out == OutcomeFailed || !w.StartedAt.IsZero()) {
+	if res.NoReport && p.inDoubt() && !out.Completed() && (out == OutcomeFailed || !w.StartedAt.IsZero()) {
 		return r.toDoubt(res, out)
 	}
 	if r.Every != "" {
