@@ -107,6 +107,9 @@ func (x *tx) putAttempts(changes []*ledger.Change) error {
 func (x *tx) putItems(changes []*ledger.Change) error {
 	return updateItems.exec(x.session, len(changes), func(list []any, i int) []any {
 		c := changes[i].Item
+		if c.Every != "" { // what is recurring from now on may be pruned otherwise
+			x.s.pruned.Clear()
+		}
 		return append(list, changes[i].ID, c.Fingerprint, c.Payload, null(c.Every), null(c.Zone), c.Epoch)
 	})
 }
