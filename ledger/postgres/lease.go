@@ -108,13 +108,24 @@ func references(leases []ledger.LeaseRef) (ids []int64, locks []pgtype.UUID) {
 	return ids, locks
 }
 
+var (
+	// renewTemplate passes over rows that somebody else has locked: one lease that is being
+	// finished in a long transaction must not hold up the others.
+	renewTemplate = `UPDATE {{S}}.ledger_backlog SET expires_at = {{NOW}} + $3::interval WHERE item_id = ANY(ARRAY(
+  SELECT b.item_id FROM ` + unnest("bigint", "uuid") + ` f(item_id, lock_id) JOIN {{S}}.ledger_backlog b ON b.item_id = f.item_id AND b.lock_id = f.lock_id
+  ORDER BY b.item_id FOR UPDATE OF b SKIP LOCKED))
+ RETURNING item_id, lock_id, expires_at, cancel`
+
+	startTemplate = `UPDATE {{S}}.ledger_backlog SET started_at = {{NOW}}, expires_at = {{NOW}} + $3::interval WHERE item_id = ANY(ARRAY(
+  SELECT b.item_id FROM ` + unnest("bigint", "uuid") + ` f(item_id, lock_id) JOIN {{S}}.ledger_backlog b ON b.item_id = f.item_id AND b.lock_id = f.lock_id
+  WHERE NOT b.cancel ORDER BY b.item_id FOR UPDATE OF b))
+ RETURNING item_id`
+)
+
 // Renew implements ledger.Store.
 func (s *Store) Renew(ctx context.Context, ttl time.Duration, leases []ledger.LeaseRef) ([]ledger.Renewal, error) {
 	ids, locks := references(leases)
-	return s.renewals(ctx, s.write, `UPDATE {{S}}.ledger_backlog SET expires_at = {{NOW}} + $3::interval WHERE item_id = ANY(ARRAY(
-  SELECT b.item_id FROM `+unnest("bigint", "uuid")+` f(item_id, lock_id) JOIN {{S}}.ledger_backlog b ON b.item_id = f.item_id AND b.lock_id = f.lock_id
-  ORDER BY b.item_id FOR UPDATE OF b SKIP LOCKED))
- RETURNING item_id, lock_id, expires_at, cancel`, []any{ids, locks, ttl})
+	return s.renewals(ctx, s.write, renewTemplate, []any{ids, locks, ttl})
 }
 
 // Holders implements ledger.Store.
@@ -143,10 +154,7 @@ func (s *Store) Start(ctx context.Context, ttl time.Duration, leases []ledger.Le
 	var started []int64
 	err := s.write(ctx, func(ss session) error {
 		started = nil
-		return ss.query(`UPDATE {{S}}.ledger_backlog SET started_at = {{NOW}}, expires_at = {{NOW}} + $3::interval WHERE item_id = ANY(ARRAY(
-  SELECT b.item_id FROM `+unnest("bigint", "uuid")+` f(item_id, lock_id) JOIN {{S}}.ledger_backlog b ON b.item_id = f.item_id AND b.lock_id = f.lock_id
-  WHERE NOT b.cancel ORDER BY b.item_id FOR UPDATE OF b))
- RETURNING item_id`, []any{ids, locks, ttl}, func(scan scanner) error {
+		return ss.query(startTemplate, []any{ids, locks, ttl}, func(scan scanner) error {
 			var id int64
 			err := scan(&id)
 			started = append(started, id)

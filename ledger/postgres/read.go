@@ -3,8 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -46,21 +45,26 @@ func collectIn[T any](ss session, template string, args []any, scan func(scanner
 	return out, err
 }
 
+// recentTemplate looks in two places for the items that ended last: for those that left the
+// backlog at the end of the index of final attempts, kind by kind, and in the backlog.
+const recentTemplate = `WITH ended AS (
+ SELECT x.* FROM (SELECT i.kind FROM {{S}}.ledger_kinds i WHERE {{KINDS}}) k CROSS JOIN LATERAL (
+  SELECT i.id, a.attempt, a.finished_at FROM {{S}}.ledger_attempts a JOIN {{S}}.ledger_items i ON i.id = a.item_id LEFT JOIN {{S}}.ledger_backlog b ON b.item_id = i.id
+  WHERE a.final AND a.kind = k.kind AND b.item_id IS NULL
+   AND NOT EXISTS (SELECT FROM {{S}}.ledger_attempts n WHERE n.item_id = a.item_id AND n.attempt > a.attempt) AND {{FILTER}}
+  ORDER BY a.finished_at DESC, i.id DESC LIMIT $1) x
+ UNION ALL (
+ SELECT i.id, a.attempt, a.finished_at FROM {{S}}.ledger_backlog b JOIN {{S}}.ledger_items i ON i.id = b.item_id ` + lastAttempt + `
+ WHERE b.attempt > 0 AND a.attempt IS NOT NULL AND {{FILTER}} ORDER BY a.finished_at DESC, i.id DESC LIMIT $1)
+ ORDER BY finished_at DESC, id DESC LIMIT $1)
+SELECT ` + recordColumns + ` FROM ended JOIN {{S}}.ledger_items i ON i.id = ended.id LEFT JOIN {{S}}.ledger_backlog b ON b.item_id = i.id
+JOIN {{S}}.ledger_attempts a ON a.item_id = ended.id AND a.attempt = ended.attempt ORDER BY ended.finished_at DESC, ended.id DESC`
+
 // Recent implements ledger.Store.
 func (s *Store) Recent(ctx context.Context, f ledger.Filter, limit int) ([]ledger.Record, error) {
-	condition, args := filtered(f, limit)
-	if finishedOnly(f.States) && len(f.Kinds) == 1 {
-		// The newest attempts that took an item out, from the end of their index.
-		return s.records(ctx, `SELECT `+recordColumns+` FROM {{S}}.ledger_attempts a JOIN {{S}}.ledger_items i ON i.id = a.item_id LEFT JOIN {{S}}.ledger_backlog b ON b.item_id = i.id
- WHERE a.final AND a.kind = `+fmt.Sprintf("$%d", len(args)+1)+` AND NOT EXISTS (SELECT FROM {{S}}.ledger_attempts n WHERE n.item_id = a.item_id AND n.attempt > a.attempt) AND `+condition+`
- ORDER BY a.finished_at DESC, a.item_id DESC LIMIT $1`, append(args, f.Kinds[0]))
-	}
-	return s.records(ctx, `SELECT `+recordColumns+` FROM `+recordTables+` WHERE a.attempt IS NOT NULL AND `+condition+` ORDER BY a.finished_at DESC, i.id DESC LIMIT $1`, args)
-}
-
-// finishedOnly says whether only items match whose newest attempt took them out of the backlog.
-func finishedOnly(states []ledger.State) bool {
-	return len(states) > 0 && !slices.ContainsFunc(states, func(s ledger.State) bool { return s != ledger.StateDone && s != ledger.StateCancelled })
+	kinds, args := filtered(ledger.Filter{Kinds: f.Kinds}, limit)
+	condition, args := filtered(f, args...)
+	return s.records(ctx, strings.NewReplacer("{{KINDS}}", kinds, "{{FILTER}}", condition).Replace(recentTemplate), args)
 }
 
 // Count implements ledger.Store.

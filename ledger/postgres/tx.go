@@ -92,17 +92,20 @@ func (t *tx) Load(ids []int64) ([]ledger.Record, error) {
 	ids = slices.Clone(ids)
 	slices.Sort(ids)
 	args := []any{slices.Compact(ids)}
-	for _, lock := range []string{
-		`SELECT FROM {{S}}.ledger_items WHERE id` + listed + ` ORDER BY id FOR NO KEY UPDATE`,
-		`SELECT FROM {{S}}.ledger_backlog WHERE item_id` + listed + ` ORDER BY item_id FOR UPDATE`,
-	} {
+	for _, lock := range []string{lockItems, lockBacklog} {
 		if err := t.later(lock, args, nil); err != nil {
 			return nil, err
 		}
 	}
-	return t.records(`SELECT `+recordColumns+`, `+kindColumns+` FROM `+recordTables+`
- JOIN {{S}}.ledger_kinds k ON k.kind = i.kind WHERE i.id`+listed+` ORDER BY i.id`, args)
+	return t.records(loadTemplate, args)
 }
+
+const (
+	lockItems    = `SELECT FROM {{S}}.ledger_items WHERE id` + listed + ` ORDER BY id FOR NO KEY UPDATE`
+	lockBacklog  = `SELECT FROM {{S}}.ledger_backlog WHERE item_id` + listed + ` ORDER BY item_id FOR UPDATE`
+	loadTemplate = `SELECT ` + recordColumns + `, ` + kindColumns + ` FROM ` + recordTables + `
+ JOIN {{S}}.ledger_kinds k ON k.kind = i.kind WHERE i.id` + listed + ` ORDER BY i.id`
+)
 
 // LoadKeys implements ledger.Tx.
 func (t *tx) LoadKeys(keys []ledger.Identity) ([]ledger.Record, error) {
