@@ -67,7 +67,7 @@ func claim(t *turn, g ledger.Grant) ([]ledger.Record, error) {
 	if err != nil && err != errEnough {
 		return nil, err
 	}
-	if err := complete(t, fresh); err != nil || len(fresh) == 0 {
+	if err := addHistory(t, fresh); err != nil || len(fresh) == 0 {
 		return held, err
 	}
 	for i := range fresh {

@@ -47,8 +47,11 @@ func code(err error) int {
 
 // busy says whether somebody else holds a lock that the statement needs.
 func busy(err error) bool {
-	c := code(err) & 0xff
-	return c == sqlite3.SQLITE_BUSY || c == sqlite3.SQLITE_LOCKED
+	switch code(err) & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
+		return true
+	}
+	return false
 }
 
 // explain turns an error of SQLite or of the system into one that a user can act on. name is
@@ -64,10 +67,10 @@ func explain(name string, err error) error {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return full(name, err)
 	}
-	c := code(err)
-	switch c & 0xff {
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+	if busy(err) {
 		return locked(name, err)
+	}
+	switch code(err) & 0xff {
 	case sqlite3.SQLITE_FULL:
 		return full(name, err)
 	case sqlite3.SQLITE_IOERR:

@@ -9,19 +9,16 @@ import (
 const pruneSlice = 200
 
 // prunable selects the attempts a from which items can be pruned: the newest one of a finished
-// item that has anything to remove, and the newest final one of an unfinished recurring item
-// that has earlier ones. It is asked of all attempts of kind ?1 that ended from ?3 to before
+// item that has anything to remove; of a recurring item that has earlier ones the newest
+// completion, or, without one, the newest that closed a period. It is asked of all attempts of kind ?1 that ended from ?3 to before
 // ?2, and once more of some items before they are pruned.
 const (
-	cutColumns = `SELECT a.item_id, a.attempt, b.item_id IS NULL, a.finished_at FROM `
+	cutColumns = `SELECT a.item_id, a.attempt, i.every IS NULL, a.finished_at FROM `
 	prunable   = ` CROSS JOIN ledger_items i ON i.id = a.item_id LEFT JOIN ledger_backlog b ON b.item_id = i.id
- WHERE a.final = 1 AND
-  CASE WHEN b.item_id IS NULL
-   THEN NOT EXISTS (SELECT 1 FROM ledger_attempts n WHERE n.item_id = i.id AND n.attempt > a.attempt) AND
-    (coalesce(i.payload, a.output, a.log, a.error) IS NOT NULL OR EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt))
-   ELSE i.every IS NOT NULL AND NOT EXISTS (SELECT 1 FROM ledger_attempts n WHERE n.item_id = i.id AND n.attempt > a.attempt AND n.final = 1) AND
-    EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt)
-  END`
+ WHERE a.final = 1 AND (i.every IS NOT NULL OR b.item_id IS NULL) AND
+  a.attempt = (SELECT n.attempt FROM ledger_attempts n WHERE n.item_id = i.id AND n.final = 1 ORDER BY i.every IS NOT NULL AND n.outcome IN (0, 1) DESC, n.attempt DESC LIMIT 1) AND
+  (EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt) OR
+   i.every IS NULL AND coalesce(i.payload, a.output, a.log, a.error) IS NOT NULL)`
 	cutsOfKind = cutColumns + `ledger_attempts a INDEXED BY ledger_attempts_final` + prunable +
 		` AND a.kind = ?1 AND a.finished_at < ?2 AND a.finished_at >= ?3 ORDER BY a.finished_at LIMIT ?4`
 	cutsOfItems = cutColumns + `json_each(?3) j CROSS JOIN ledger_attempts a ON a.item_id = j.value` + prunable +
@@ -31,7 +28,7 @@ const (
 // cut is what is kept of a pruned item: the attempt, emptied if the item is finished.
 type cut struct {
 	id, attempt int64
-	finished    bool
+	finished    bool // and not recurring
 	at          time.Time
 }
 

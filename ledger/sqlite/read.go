@@ -155,6 +155,9 @@ func (s *Store) Kinds(ctx context.Context) (all []ledger.Kind, err error) {
 	return all, err
 }
 
+// Now implements ledger.Store.
+func (s *Store) Now(context.Context) (time.Time, error) { return s.clock(), nil }
+
 // Standing implements ledger.Store.
 func (s *Store) Standing(ctx context.Context, kind string) (st ledger.Standing, err error) {
 	err = s.read(ctx, true, func(r session) (err error) {

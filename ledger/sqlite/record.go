@@ -54,7 +54,7 @@ func scanAttempt(r row) ledger.Attempt {
 	return a
 }
 
-// records runs a query of recordColumns and completes what it finds.
+// records runs a query of recordColumns and adds the history of what it finds.
 func records(s session, query string, args ...any) ([]ledger.Record, error) {
 	var recs []ledger.Record
 	err := s.query(query, func(r row) error {
@@ -64,12 +64,12 @@ func records(s session, query string, args ...any) ([]ledger.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return recs, complete(s, recs)
+	return recs, addHistory(s, recs)
 }
 
-// complete reads what records have beside their rows: the newest attempt of those that have
+// addHistory reads what records have beside their rows: the newest attempt of those that have
 // ended any, and the newest completed period of those that recur.
-func complete(s session, recs []ledger.Record) error {
+func addHistory(s session, recs []ledger.Record) error {
 	var attempted, recurring []int64
 	at := make(map[int64]*ledger.Record)
 	for i := range recs {

@@ -159,6 +159,16 @@ func (x *tx) Attempts(id int64) ([]ledger.Attempt, error) {
 	return attempts(x.session, []int64{id})
 }
 
+var insertKinds = newBulk(`INSERT INTO ledger_kinds (kind)`, 1, ` ON CONFLICT (kind) DO NOTHING`)
+
+// EnsureKinds implements ledger.Tx.
+func (x *tx) EnsureKinds(names []string) error {
+	if err := x.begin(); err != nil {
+		return err
+	}
+	return insertKinds.exec(x.session, len(names), func(list []any, i int) []any { return append(list, names[i]) })
+}
+
 // Kind implements ledger.Tx.
 func (x *tx) Kind(name string) (ledger.Kind, bool, error) {
 	if err := x.begin(); err != nil {

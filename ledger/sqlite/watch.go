@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // watchers want to know of commits that are not this store's. The connection that writes sees
@@ -12,6 +13,8 @@ type watchers struct {
 	next    int
 	wake    map[int]func(string)
 	version int64
+	owed    bool      // there was a commit of which they have not been told
+	told    time.Time // when they were told last
 }
 
 func (w *watchers) any() bool {
@@ -20,8 +23,8 @@ func (w *watchers) any() bool {
 	return len(w.wake) > 0
 }
 
-// look says whether there was a commit since it looked last, and then calls the watchers. It
-// runs on the goroutine that owns the connection.
+// look says whether there was a commit since it looked last, and tells the watchers, though
+// no more often than they need. It runs on the goroutine that owns the connection.
 func (w *watchers) look(h *handle) (changed bool) {
 	version := int64(0)
 	err := h.query(context.Background(), "PRAGMA data_version", func(r row) error {
@@ -33,14 +36,16 @@ func (w *watchers) look(h *handle) (changed bool) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if version == w.version {
-		return false
-	}
+	changed = version != w.version
 	w.version = version
-	for _, wake := range w.wake {
-		wake("")
+	w.owed = w.owed || changed
+	if w.owed && time.Since(w.told) >= watchBusy {
+		w.owed, w.told = false, time.Now()
+		for _, wake := range w.wake {
+			wake("")
+		}
 	}
-	return true
+	return changed
 }
 
 // Watch implements ledger.Store.

@@ -31,12 +31,9 @@ const (
 	// sleep costs a tenth of a millisecond and more, so it is rarer after a while of silence.
 	watchBusy, watchIdle = 4 * time.Millisecond, 30 * time.Millisecond
 	silence              = 2 * time.Second
-)
-
-// Who had to wait for the lock longer than hardship leaves expired leases alone for mercy, so
-// that their holders, who had to wait as well, can renew them first: a quarter and a third of
-// a lease of one minute. Variables for the tests.
-var (
+	// Who had to wait for the lock longer than hardship leaves expired leases alone for mercy,
+	// so that their holders, who had to wait as well, can renew them first: a quarter and a
+	// third of a lease of one minute.
 	hardship = 15 * time.Second
 	mercy    = 20 * time.Second
 )
@@ -49,8 +46,10 @@ type writer struct {
 	clock func() time.Time
 	wait  time.Duration // that a turn waits at most
 
+	hardship, mercy time.Duration
+
 	pending []*turn   // taken from the queue and not run yet
-	shared  time.Time // others have committed since the look before this moment
+	shared  time.Time // when a commit of others was noticed last
 
 	mu     sync.Mutex
 	queue  []*turn
@@ -84,23 +83,23 @@ func (w *writer) merciful() bool { return int64(time.Since(birth)) < w.spare.Loa
 // run is the goroutine that owns the connection.
 func (w *writer) run() {
 	defer close(w.stopped)
-	look := time.NewTimer(watchIdle)
+	look := time.NewTimer(0)
 	defer look.Stop()
-	busy := time.Now()
+	<-look.C
+	armed, busy := false, time.Now()
 	for {
-		switch {
-		case !w.watchers.any():
-			look.Stop()
-		case time.Since(busy) < silence:
-			look.Reset(watchBusy)
-		default:
-			look.Reset(watchIdle)
+		if !armed && w.watchers.any() {
+			armed = true
+			if look.Reset(watchIdle); time.Since(busy) < silence {
+				look.Reset(watchBusy)
+			}
 		}
 		select {
 		case <-w.stop:
 			return
 		case <-look.C:
-			if w.watchers.look(w.h) {
+			armed = false
+			if w.look() {
 				busy = time.Now()
 			}
 		case <-w.signal:
@@ -117,6 +116,7 @@ func (w *writer) work() {
 		if busy := time.Since(since); busy > 5*slice || busy > slice && time.Since(w.shared) < silence {
 			pause(gap)
 			since = time.Now()
+			w.look()
 		}
 		waited, err := w.begin()
 		if err != nil {
@@ -147,7 +147,16 @@ func (w *writer) refuse(err error) {
 			t.wake <- err
 		}
 	}
+	clear(w.pending)
 	w.pending = w.pending[:0]
+}
+
+// look notices commits of others.
+func (w *writer) look() (changed bool) {
+	if changed = w.watchers.look(w.h); changed {
+		w.shared = time.Now()
+	}
+	return changed
 }
 
 // errNobody says that everybody gave up while the lock was waited for.
@@ -159,8 +168,8 @@ func (w *writer) begin() (waited bool, err error) {
 	start := time.Now()
 	silent := start
 	defer func() {
-		if time.Since(start) > hardship {
-			w.spare.Store(int64(time.Since(birth) + mercy))
+		if time.Since(start) > w.hardship {
+			w.spare.Store(int64(time.Since(birth) + w.mercy))
 		}
 	}()
 	for err = w.exec("BEGIN IMMEDIATE"); err != nil; err = w.exec("BEGIN IMMEDIATE") {
@@ -169,8 +178,8 @@ func (w *writer) begin() (waited bool, err error) {
 			return waited, err
 		}
 		waited = true
-		if time.Since(silent) > gap && w.watchers.look(w.h) { // others take turns
-			silent, w.shared = time.Now(), time.Now()
+		if time.Since(silent) > gap && w.look() { // others take turns
+			silent = time.Now()
 		}
 		pause(min(eagerMin+rand.N(eagerMax-eagerMin)+time.Since(silent)/100, patient))
 		if w.collect(); len(w.pending) == 0 {

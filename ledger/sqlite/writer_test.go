@@ -147,33 +147,48 @@ func TestGroupCommit(t *testing.T) {
 	}
 }
 
-// A commit that fails fails all of its operations, and the next one works.
-func TestFailedCommit(t *testing.T) {
-	s := testStore(t, Options{})
-	s.w.h.conn = &refusing{Conn: s.w.h.conn, left: 1}
-	release := hold(t, s)
-	var wg sync.WaitGroup
-	errs := make([]error, 3)
-	for i := range errs {
-		wg.Go(func() { errs[i] = put(s, t.Context(), fmt.Sprint(i), nil) })
-	}
-	lines(t, s, len(errs))
-	release()
-	wg.Wait()
-	for i, err := range errs {
-		if !errors.Is(err, ledger.ErrUnavailable) || has(t, s, fmt.Sprint(i)) {
-			t.Errorf("operation %d: %v", i, err)
-		}
-	}
-	if err := put(s, t.Context(), "later", nil); err != nil || !has(t, s, "later") {
-		t.Errorf("afterwards: %v", err)
+// A transaction that is lost fails all of its operations, and the next one works: its commit
+// fails, or SQLite undoes all of it because of one operation.
+func TestLostTransaction(t *testing.T) {
+	for name, tt := range map[string]struct {
+		refused string
+		fail    error // of the last operation
+	}{"commit": {"COMMIT", nil}, "rollback to savepoint": {"ROLLBACK TO turn", errors.New("broken")}} {
+		t.Run(name, func(t *testing.T) {
+			s := testStore(t, Options{})
+			s.w.h.conn = &refusing{Conn: s.w.h.conn, query: tt.refused, left: 1}
+			release := hold(t, s)
+			var wg sync.WaitGroup
+			errs := make([]error, 3)
+			for i := range errs {
+				wg.Go(func() {
+					var fail error
+					if i == len(errs)-1 {
+						fail = tt.fail
+					}
+					errs[i] = put(s, t.Context(), fmt.Sprint(i), fail)
+				})
+				lines(t, s, i+1)
+			}
+			release()
+			wg.Wait()
+			for i, err := range errs {
+				if !errors.Is(err, ledger.ErrUnavailable) && (tt.fail == nil || err != tt.fail || i < len(errs)-1) || has(t, s, fmt.Sprint(i)) {
+					t.Errorf("operation %d: %v", i, err)
+				}
+			}
+			if err := put(s, t.Context(), "later", nil); err != nil || !has(t, s, "later") {
+				t.Errorf("afterwards: %v", err)
+			}
+		})
 	}
 }
 
-// refusing is a connection of which the first commits fail.
+// refusing is a connection on which a statement fails at first.
 type refusing struct {
 	driver.Conn
-	left int
+	query string
+	left  int
 }
 
 type refusingStmt struct {
@@ -183,7 +198,7 @@ type refusingStmt struct {
 
 func (c *refusing) Prepare(query string) (driver.Stmt, error) {
 	s, err := c.Conn.Prepare(query)
-	if query == "COMMIT" {
+	if query == c.query {
 		s = refusingStmt{s, c}
 	}
 	return s, err
@@ -287,10 +302,9 @@ func TestPanic(t *testing.T) {
 
 // Who had to wait long for the lock leaves expired leases to their holders for a while.
 func TestMercy(t *testing.T) {
-	defer func(h, m time.Duration) { hardship, mercy = h, m }(hardship, mercy)
-	hardship, mercy = 20*time.Millisecond, time.Hour
 	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	s := testStore(t, Options{Now: func() time.Time { return now }})
+	s.w.hardship, s.w.mercy = 20*time.Millisecond, time.Hour
 	l := ledger.New(s, ledger.Options{})
 	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
 		t.Fatal(err)
@@ -303,7 +317,7 @@ func TestMercy(t *testing.T) {
 	result := make(chan error)
 	go func() { result <- put(s, t.Context(), "waits", nil) }()
 	lines(t, s, 1)
-	time.Sleep(2 * hardship) // is what is tested
+	time.Sleep(2 * s.w.hardship) // is what is tested
 	release()
 	if err := <-result; err != nil {
 		t.Fatal(err)
@@ -397,4 +411,66 @@ func TestPagesFull(t *testing.T) {
 	for v, err := range l.Verify(t.Context()) {
 		t.Error(v, err)
 	}
+}
+
+func TestSettings(t *testing.T) {
+	for unsafe, synchronous := range map[bool]string{false: "2", true: "1"} {
+		s := testStore(t, Options{Unsafe: unsafe})
+		for name, want := range map[string]string{"journal_mode": "wal", "synchronous": synchronous, "foreign_keys": "1", "busy_timeout": "0"} {
+			if got, err := pragma(t.Context(), s.w.h, name); got != want || err != nil {
+				t.Errorf("unsafe %v: %s is %s, want %s, %v", unsafe, name, got, want, err)
+			}
+		}
+		err := s.read(t.Context(), false, func(r session) error {
+			_, err := r.exec("DELETE FROM ledger_items")
+			return err
+		})
+		if err == nil {
+			t.Error("a connection that reads can write")
+		}
+	}
+}
+
+// A read that takes long ends with its ctx, and its connection can be used again.
+func TestCancelRead(t *testing.T) {
+	s := testStore(t, Options{})
+	endless := `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT `
+	for name, query := range map[string]string{"in one row": endless + `count(*) FROM n`, "between rows": endless + `i FROM n`} {
+		for _, snapshot := range []bool{true, false} {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(10*time.Millisecond, cancel)
+			err := s.read(ctx, snapshot, func(r session) error { return r.query(query, func(row) error { return nil }) })
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	for range 2 * maxReaders {
+		if _, err := s.Count(t.Context(), ledger.Filter{}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// More filters than fit are prepared anew.
+func TestManyStatements(t *testing.T) {
+	s := testStore(t, Options{})
+	for i := range 2 * maxPrepared {
+		err := s.read(t.Context(), false, func(r session) error {
+			return r.query(fmt.Sprintf("SELECT %d", i), func(r row) error {
+				if r.int(0) != int64(i) {
+					t.Errorf("%d is %d", i, r.int(0))
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := <-s.readers.free
+	if n := len(h.stmts); n > maxPrepared {
+		t.Errorf("%d statements stay prepared", n)
+	}
+	s.readers.free <- h
 }
