@@ -148,13 +148,15 @@ func TestFrozen(t *testing.T) {
 // do nothing for it, are released and done by the next process.
 func TestOverrun(t *testing.T) {
 	tests := []struct {
-		name        string
-		onLost      ledger.OnLost
-		late, else_ ledger.State
-		code        string
+		name      string
+		onLost    ledger.OnLost
+		late      ledger.State
+		neighbour ledger.State
+		code      string
+		first     ledger.Outcome // of the neighbour
 	}{
-		{"may be repeated", ledger.OnLostRepeat, ledger.StateDead, ledger.StateDone, ""},
-		{"must not be repeated", ledger.OnLostDoubt, ledger.StateDoubt, ledger.StateDoubt, "killed"},
+		{"may be repeated", ledger.OnLostRepeat, ledger.StateDead, ledger.StateDone, "", ledger.OutcomeReleased},
+		{"must not be repeated", ledger.OnLostDoubt, ledger.StateDoubt, ledger.StateDoubt, "killed", ledger.OutcomeUnknown},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -162,14 +164,12 @@ func TestOverrun(t *testing.T) {
 			late := r.add("hang")[0]
 			wait := r.draining()
 			r.waitBegun(1)
-			begun := time.Now()
-			neighbour := r.addLate(begun.Add(1500*time.Millisecond), "first-hang")
+			neighbour := r.addLate(time.Now().Add(1500*time.Millisecond), "first-hang")
 			wait()
 			r.want(tt.late, "timeout", late)
-			r.want(tt.else_, tt.code, neighbour)
-			as := r.attempts(neighbour)
-			if as[0].Outcome != ledger.OutcomeReleased || as[0].Code != "killed" {
-				t.Errorf("the neighbour's first attempt: %s, %q", as[0].Outcome, as[0].Code)
+			r.want(tt.neighbour, tt.code, neighbour)
+			if a := r.attempts(neighbour)[0]; a.Outcome != tt.first || a.Code != "killed" {
+				t.Errorf("the neighbour's first attempt: %s, %q", a.Outcome, a.Code)
 			}
 			if it := r.item(neighbour); it.Failures+it.Crashes != 0 {
 				t.Errorf("the neighbour has %d failures and %d crashes", it.Failures, it.Crashes)

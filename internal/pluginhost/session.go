@@ -197,6 +197,7 @@ func (s *session) tend() {
 		why = s.proc.Err()
 	}
 	h.mu.Lock()
+	doubtful := h.policy.OnLost == ledger.OnLostDoubt
 	left := make([]*task, 0, len(s.tasks))
 	for _, t := range s.tasks {
 		left = append(left, t)
@@ -212,7 +213,7 @@ func (s *session) tend() {
 	}
 	now := time.Now()
 	for _, t := range left {
-		s.end(t, t.leftBy(why, now, h.times.overrun))
+		s.end(t, h.leftBy(why, t, now, doubtful))
 	}
 }
 
@@ -311,7 +312,7 @@ const lastWords = 2 << 10 // bytes of stderr in the error of an item; more is in
 
 // leftBy is what becomes of an item that the process had in hand when it ended: why is nil if it
 // was stopped in good order.
-func (t *task) leftBy(why error, now time.Time, overrun time.Duration) ledger.Result {
+func (h *Host) leftBy(why error, t *task, now time.Time, doubtful bool) ledger.Result {
 	crash, crashed := errors.AsType[*pluginproc.CrashError](why)
 	switch {
 	case !t.sent:
@@ -327,10 +328,20 @@ func (t *task) leftBy(why error, now time.Time, overrun time.Duration) ledger.Re
 	case errors.Is(why, errFrozen):
 		return ledger.Crashed(why.Error())
 	case errors.Is(why, errOverrun) && t.timedOut(now):
-		res := ledger.Fail(fmt.Errorf("did not end within %s of its timeout of %s; its process was killed", overrun, t.timeout))
+		res := ledger.Fail(fmt.Errorf("did not end within %s of its timeout of %s; its process was killed", h.times.overrun, t.timeout))
 		res.Code, res.NoReport = "timeout", true
 		return res
 	}
-	// Not its fault, but nobody knows how far it had come.
-	return ledger.Result{Outcome: ledger.OutcomeReleased, Code: "killed", NoReport: true}
+	// No failure of the item, but nobody knows how far it had come.
+	res := ledger.Result{Outcome: ledger.OutcomeReleased, Code: "killed", Error: "its process was stopped"}
+	if doubtful {
+		res.Outcome = ledger.OutcomeUnknown
+	}
+	switch {
+	case t.overran(now, h.times.overrun):
+		res.Error = "it did not end when it was told to; its process was killed"
+	case errors.Is(why, errOverrun):
+		res.Error = "its process was killed because of another item"
+	}
+	return res
 }

@@ -212,13 +212,6 @@ func (l *lane) remove(t *task) {
 	l.left.Broadcast()
 }
 
-// holds is how many items are in this worker's hands.
-func (l *lane) holds() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.tasks)
-}
-
 // idle says whether there is nothing in this worker's hands, and nothing to be claimed as far
 // as it knows.
 func (l *lane) idle() bool {

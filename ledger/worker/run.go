@@ -42,10 +42,10 @@ func (w *Worker) work(ctx context.Context, until func(context.Context)) error {
 	life, end := context.WithCancel(w.base)
 	defer end()
 	w.life = life
+	defer w.farewell() // also when ctx ends in the middle of prepare
 	if ready, err := w.prepare(ctx); !ready {
 		return err
 	}
-	defer w.farewell()
 
 	claiming, stopClaiming := context.WithCancelCause(ctx)
 	defer stopClaiming(nil)
@@ -69,6 +69,9 @@ func (w *Worker) work(ctx context.Context, until func(context.Context)) error {
 	late := time.AfterFunc(finishTime, end)
 	defer late.Stop()
 	g.claiming.Wait() // what a last claim brought is handed back
+	for w.holds() > 0 && life.Err() == nil {
+		wait(life, w.look, 0)
+	}
 	w.finisher.close()
 	g.finishing.Wait()
 	end()
@@ -131,11 +134,22 @@ func (w *Worker) stop() {
 	}
 	w.waitForHandlers(stopTime, nil)
 	for _, l := range w.lanes {
-		for _, t := range l.inHandle() { // that it had begun makes it doubtful where the kind says so
+		for _, t := range l.inHandle() {
 			t.log().Warn("the handler did not return when it was stopped")
-			t.settle(ledger.Result{Outcome: ledger.OutcomeReleased, Code: "stopped", NoReport: true})
+			t.settle(l.cutOff())
 		}
 	}
+}
+
+// cutOff is the result of an item that had begun and of which nobody knows how far it came.
+func (l *lane) cutOff() ledger.Result {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	res := ledger.Result{Outcome: ledger.OutcomeReleased, Code: "stopped", Error: "the handler did not return when it was stopped"}
+	if l.doubtful() {
+		res.Outcome = ledger.OutcomeUnknown
+	}
+	return res
 }
 
 // waitForHandlers waits until nothing runs, but not longer than that, nor than hurry.

@@ -44,7 +44,7 @@ func TestStop(t *testing.T) {
 		{"must not be repeated, returns when it is told", after(time.Hour), ledger.OnLostDoubt, false, ledger.OutcomeReleased, "stopping", ledger.StateReady, grace},
 		{"ends a little later", deaf(43 * time.Second), "", false, ledger.OutcomeDone, "", ledger.StateDone, 33 * time.Second},
 		{"does not return", deaf(time.Hour), "", false, ledger.OutcomeReleased, "stopped", ledger.StateReady, grace + stopTime},
-		{"must not be repeated, does not return", deaf(time.Hour), ledger.OnLostDoubt, false, ledger.OutcomeReleased, "stopped", ledger.StateDoubt, grace + stopTime},
+		{"must not be repeated, does not return", deaf(time.Hour), ledger.OnLostDoubt, false, ledger.OutcomeUnknown, "stopped", ledger.StateDoubt, grace + stopTime},
 		{"now, returns when it is told", after(time.Hour), "", true, ledger.OutcomeReleased, "stopping", ledger.StateReady, 0},
 		{"now, does not return", deaf(time.Hour), "", true, ledger.OutcomeReleased, "stopped", ledger.StateReady, stopTime},
 	}

@@ -212,8 +212,16 @@ func (w *Worker) record(t *task, e ledger.Ending, err error) {
 }
 
 // done says whether the quota is used up and all is recorded.
-func (w *Worker) done() bool {
-	return w.quota.spent() && !slices.ContainsFunc(w.lanes, func(l *lane) bool { return l.holds() > 0 })
+func (w *Worker) done() bool { return w.quota.spent() && w.holds() == 0 }
+
+// holds is how many items are in this worker's hands.
+func (w *Worker) holds() (n int) {
+	for _, l := range w.lanes {
+		l.mu.Lock()
+		n += len(l.tasks)
+		l.mu.Unlock()
+	}
+	return n
 }
 
 // idle says whether there is nothing in this worker's hands, and as far as it knows nothing to

@@ -117,6 +117,27 @@ func TestStartWhileLedgerIsAway(t *testing.T) {
 	})
 }
 
+// A worker that is stopped while it starts leaves no heartbeat behind.
+func TestStopDuringStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		r.store.failing(func(call string) error {
+			if call == "kinds" { // after the first beat
+				cancel()
+				return ledger.ErrUnavailable
+			}
+			return nil
+		})
+		if err := r.worker(Func(done)).Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if agents, err := r.Agents(t.Context()); len(agents) != 0 || err != nil {
+			t.Errorf("agents: %v, %v", agents, err)
+		}
+	})
+}
+
 // A worker that is stopped before the ledger came returns without a word.
 func TestStopBeforeStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
