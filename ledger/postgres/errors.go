@@ -123,7 +123,7 @@ func reason(err error) string {
 	var errno syscall.Errno
 	switch {
 	case errors.As(err, &dns):
-		return "no such host " + dns.Name
+		return fmt.Sprintf("cannot find host %s (%s)", dns.Name, dns.Err)
 	case errors.As(err, &errno):
 		return errno.Error()
 	case pgconn.Timeout(err):

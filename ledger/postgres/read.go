@@ -15,6 +15,14 @@ func filtered(f ledger.Filter, args ...any) (string, []any) {
 	return where.Build(f, where.Postgres, "(SELECT {{NOW}})", args)
 }
 
+// Now implements ledger.Store.
+func (s *Store) Now(ctx context.Context) (now time.Time, err error) {
+	err = s.read(ctx, func(ss session) error {
+		return ss.query(`SELECT {{NOW}}`, nil, func(scan scanner) error { return scan(&now) })
+	})
+	return now.UTC(), err
+}
+
 // Records implements ledger.Store.
 func (s *Store) Records(ctx context.Context, f ledger.Filter, after int64, limit int) ([]ledger.Record, error) {
 	condition, args := filtered(f, after, limit)

@@ -75,21 +75,25 @@ func (p *prunes) reached(kind string, from, upto time.Time) {
 	p.byKind[kind] = m
 }
 
-// pruneFind locks items whose newest final attempt ended in time: finished ones of which there
-// is something to remove, and recurring ones with attempts before it.
+// pruneKeeps selects the attempt n that an item i is pruned up to: the newest that was final, but
+// of a recurring item the newest completion, if there is one.
+const pruneKeeps = `FROM {{S}}.ledger_attempts n WHERE n.item_id = i.id AND n.final ORDER BY i.every IS NOT NULL AND n.outcome IN (0, 1) DESC, n.attempt DESC LIMIT 1`
+
+// pruneFind locks items whose attempt that pruning keeps ended in time: finished ones of which
+// there is something to remove, and recurring ones with attempts before it.
 // $1 kind, $2 and $3 the span of time, $4 limit.
 const pruneFind = `SELECT i.id, f.finished_at FROM {{S}}.ledger_attempts f JOIN {{S}}.ledger_items i ON i.id = f.item_id LEFT JOIN {{S}}.ledger_backlog b ON b.item_id = i.id
 WHERE f.final AND f.kind = $1 AND f.finished_at >= $2 AND f.finished_at < $3
- AND NOT EXISTS (SELECT FROM {{S}}.ledger_attempts n WHERE n.item_id = f.item_id AND n.attempt > f.attempt AND n.final)
+ AND f.attempt = (SELECT n.attempt ` + pruneKeeps + `)
  AND (EXISTS (SELECT FROM {{S}}.ledger_attempts e WHERE e.item_id = f.item_id AND e.attempt < f.attempt)
-  OR b.item_id IS NULL AND num_nonnulls(i.payload, f.output, f.log, f.error) > 0)
+  OR i.every IS NULL AND num_nonnulls(i.payload, f.output, f.log, f.error) > 0)
  AND (b.item_id IS NULL OR i.every IS NOT NULL)
 ORDER BY f.finished_at, f.item_id LIMIT $4 FOR NO KEY UPDATE OF i SKIP LOCKED`
 
 // prune prunes items that are locked, if they still are as they were found.
 const prune = `WITH p AS MATERIALIZED (
- SELECT i.id, f.attempt AS keep, b.item_id IS NULL AS finished FROM {{S}}.ledger_items i
- JOIN LATERAL (SELECT attempt, finished_at FROM {{S}}.ledger_attempts WHERE item_id = i.id AND final ORDER BY attempt DESC LIMIT 1) f ON true
+ SELECT i.id, f.attempt AS keep, i.every IS NULL AS finished FROM {{S}}.ledger_items i
+ JOIN LATERAL (SELECT n.attempt, n.finished_at ` + pruneKeeps + `) f ON true
  LEFT JOIN {{S}}.ledger_backlog b ON b.item_id = i.id
  WHERE i.id` + listed + ` AND f.finished_at < $2 AND (b.item_id IS NULL OR i.every IS NOT NULL)),
 d AS (DELETE FROM {{S}}.ledger_attempts a USING p WHERE a.item_id = p.id AND a.attempt < p.keep),

@@ -182,6 +182,11 @@ func (t *tx) Standing(kind string) (ledger.Standing, error) { return standing(t,
 // Agents implements ledger.Tx.
 func (t *tx) Agents() ([]ledger.Agent, error) { return agents(t) }
 
+// EnsureKinds implements ledger.Tx.
+func (t *tx) EnsureKinds(names []string) error {
+	return t.later(`INSERT INTO {{S}}.ledger_kinds (kind) SELECT kind FROM unnest($1::text[]) u(kind) ON CONFLICT (kind) DO NOTHING`, []any{names}, nil)
+}
+
 // Kind implements ledger.Tx.
 func (t *tx) Kind(name string) (ledger.Kind, bool, error) {
 	known := true

@@ -1,0 +1,137 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/schema"
+)
+
+func TestExplain(t *testing.T) {
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	state := func(code string) error {
+		return fmt.Errorf("while: %w", &pgconn.PgError{Code: code, Message: "it said"})
+	}
+	own := fmt.Errorf("item 7: %w", ledger.ErrNotFound)
+	for _, c := range []struct {
+		ctx   context.Context
+		err   error
+		class error
+		says  string
+	}{
+		{t.Context(), state("28P01"), ledger.ErrDenied, "password"},
+		{t.Context(), state("28000"), ledger.ErrDenied, "pg_hba.conf"},
+		{t.Context(), state("42501"), ledger.ErrDenied, "grant"},
+		{t.Context(), state("3D000"), ledger.ErrNoLedger, "create the database"},
+		{t.Context(), &pgconn.PgError{Code: "42P01", Message: `relation "x.ledger_items" does not exist`}, ledger.ErrNoLedger, "ledgerd db migrate"},
+		{t.Context(), state("53100"), ledger.ErrUnavailable, "disk is full"},
+		{t.Context(), state("53300"), ledger.ErrUnavailable, "max_connections"},
+		{t.Context(), state("25006"), ledger.ErrUnavailable, "takes no writes"},
+		{t.Context(), state("40001"), ledger.ErrUnavailable, "run it again"},
+		{t.Context(), state("40P01"), ledger.ErrUnavailable, "40P01"},
+		{t.Context(), state("55P03"), ledger.ErrUnavailable, "run it again"},
+		{t.Context(), state("57014"), ledger.ErrUnavailable, "run it again"},
+		{t.Context(), state("57P01"), ledger.ErrUnavailable, "run it again"},
+		{t.Context(), committing(state("57P01")), ledger.ErrUnavailable, "may or may not"},
+		{t.Context(), committing(io.ErrUnexpectedEOF), ledger.ErrUnavailable, "may or may not"},
+		{t.Context(), io.EOF, ledger.ErrUnavailable, "closed the connection"},
+		{t.Context(), &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}, ledger.ErrUnavailable, "connection refused"},
+		{t.Context(), &net.DNSError{Name: "db1", Err: "no such host"}, ledger.ErrUnavailable, "cannot find host db1 (no such host)"},
+		{t.Context(), own, ledger.ErrNotFound, "item 7: not found"},
+		{cancelled, io.EOF, context.Canceled, "ledger-name: context canceled"},
+		{cancelled, state("57014"), context.Canceled, "context canceled"},
+	} {
+		got := explain(c.ctx, "ledger-name", c.err)
+		if !errors.Is(got, c.class) || !strings.Contains(got.Error(), c.says) {
+			t.Errorf("%v: got %v, want %v with %q", c.err, got, c.class, c.says)
+		}
+		if again := explain(c.ctx, "other-name", got); again.Error() != got.Error() && !errors.Is(got, context.Canceled) {
+			t.Errorf("explained twice: %v", again)
+		}
+		var bad *pgconn.PgError
+		if errors.As(c.err, &bad) && c.ctx.Err() == nil && !errors.As(got, &bad) {
+			t.Errorf("%v: the driver's error is lost", got)
+		}
+	}
+	if err := explain(t.Context(), "x", nil); err != nil {
+		t.Error(err)
+	}
+	if err := explain(t.Context(), "x", state("23505")); errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "x: ") {
+		t.Errorf("a mistake of ours: %v", err)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	s := &Store{name: "postgres://db/work"}
+	for _, c := range []struct {
+		c       condition
+		o       Options
+		migrate bool
+		err     error
+		says    string
+	}{
+		{condition{}, Options{}, true, nil, ""},
+		{condition{}, Options{MustExist: true, Migrate: true}, false, ledger.ErrNoLedger, "no ledger in postgres://db/work"},
+		{condition{schema.Version, 1}, Options{}, false, nil, ""},
+		{condition{schema.Version + 5, schema.Version}, Options{Migrate: true}, false, nil, ""},
+		{condition{schema.Version + 5, schema.Version + 1}, Options{Migrate: true}, false, ledger.ErrSchema, "upgrade ledgerd"},
+		{condition{-1, -1}, Options{}, false, ledger.ErrSchema, "ledgerd db migrate"}, // as if this program knew one more
+		{condition{-1, -1}, Options{Migrate: true}, true, nil, ""},
+	} {
+		migrate, err := s.judge(c.c, c.o)
+		if migrate != c.migrate || !errors.Is(err, c.err) || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%+v with %+v: %v, %v; want %v, %v", c.c, c.o, migrate, err, c.migrate, c.err)
+		}
+	}
+}
+
+func TestLedgerName(t *testing.T) {
+	for url, want := range map[string]string{
+		"postgres://app:geheim@db1/work?sslmode=disable":                   "postgres://app@db1:5432/work",
+		"postgres://app:geheim@[::1]:6000/work":                            "postgres://app@[::1]:6000/work",
+		"postgres://app:geheim@/work?host=/run/pg":                         "postgres://app@/work?host=/run/pg",
+		"host=db1 user=app password=geheim dbname=work":                    "postgres://app@db1:5432/work",
+		"postgres://app:geheim@db1,db2:6000/work?target_session_attrs=any": "postgres://app@db1:5432/work",
+	} {
+		config, err := poolConfig(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ledgerName(config.ConnConfig); got != want {
+			t.Errorf("%s is named %s, want %s", url, got, want)
+		}
+	}
+}
+
+func TestPoolConfigPrefersThePrimary(t *testing.T) {
+	for url, want := range map[string]bool{
+		"postgres://app@db1/work":                                 false,
+		"postgres://app@db1/work?sslmode=prefer":                  false,
+		"postgres://app@db1,db2/work":                             true,
+		"postgres://app@db1,db2/work?target_session_attrs=any":    false,
+		"postgres://app@db1/work?target_session_attrs=read-write": true,
+	} {
+		config, err := poolConfig(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := config.ConnConfig.ValidateConnect != nil; got != want {
+			t.Errorf("%s: %v, want %v", url, got, want)
+		}
+		if config.ConnConfig.DefaultQueryExecMode != pgx.QueryExecModeCacheDescribe {
+			t.Errorf("%s has mode %v", url, config.ConnConfig.DefaultQueryExecMode)
+		}
+	}
+}

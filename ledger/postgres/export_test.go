@@ -1,0 +1,23 @@
+package postgres
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Pool is the pool of a store, for tests.
+func Pool(s *Store) *pgxpool.Pool { return s.pool }
+
+// SessionSettings are what Connect has set: application_name, jit, the timeout of idle
+// transactions, and the size of the pool.
+func SessionSettings(t *testing.T, s *Store) string {
+	t.Helper()
+	var name, jit, idle string
+	err := s.pool.QueryRow(t.Context(), `SELECT current_setting('application_name'), current_setting('jit'), current_setting('idle_in_transaction_session_timeout')`).Scan(&name, &jit, &idle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(name, " ", jit, " ", idle, " ", s.pool.Config().MaxConns)
+}

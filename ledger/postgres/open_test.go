@@ -1,0 +1,292 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/schema"
+)
+
+func execute(t *testing.T, url, sql string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), sql); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// with changes a URL.
+func with(t *testing.T, base string, edit func(*url.URL)) string {
+	t.Helper()
+	u, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit(u)
+	return u.String()
+}
+
+const secret = "geheim-0815"
+
+func TestConnectErrors(t *testing.T) {
+	ctx := t.Context()
+	good := pgtest.Database(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := listener.Addr().String()
+	listener.Close()
+	for name, c := range map[string]struct {
+		url   string
+		opt   postgres.Options
+		class error
+		says  []string
+	}{
+		"wrong password": {with(t, good, func(u *url.URL) { u.User = url.UserPassword("nobody", secret) }), postgres.Options{}, ledger.ErrDenied, []string{"postgres://nobody@127.0.0.1", "password"}},
+		"unreachable": {with(t, good, func(u *url.URL) { u.Host, u.User = free, url.UserPassword("app", secret) }), postgres.Options{}, ledger.ErrUnavailable,
+			[]string{"cannot reach the ledger postgres://app@" + free, "connection refused", "is Postgres running"}},
+		"no such database": {with(t, good, func(u *url.URL) { u.Path = "/nothing" }), postgres.Options{}, ledger.ErrNoLedger, []string{"/nothing", "create the database"}},
+		"no ledger":        {good, postgres.Options{MustExist: true}, ledger.ErrNoLedger, []string{"no ledger in postgres://", "ledgerd db migrate"}},
+		"no port":          {"postgres://app:" + secret + "@h:x/work", postgres.Options{}, ledger.ErrInvalid, []string{"not a Postgres URL"}},
+		"broken password":  {"postgres://app:" + secret + "%zz@h/work", postgres.Options{}, ledger.ErrInvalid, []string{"not a Postgres URL", "%XX"}},
+		"long schema":      {good, postgres.Options{Schema: strings.Repeat("s", 56)}, ledger.ErrInvalid, []string{"at most 55"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for what, call := range map[string]func() error{
+				"connect": func() error { _, err := postgres.Connect(ctx, c.url, c.opt); return err },
+				"migrate": func() error { _, _, err := postgres.Migrate(ctx, c.url, c.opt); return err },
+			} {
+				err := call()
+				if !errors.Is(err, c.class) {
+					t.Fatalf("%s: got %v, want %v", what, err, c.class)
+				}
+				for _, part := range c.says {
+					if !strings.Contains(err.Error(), part) {
+						t.Errorf("%s: %q does not say %q", what, err, part)
+					}
+				}
+				if strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), secret) {
+					t.Errorf("%s: the password is in the error", what)
+				}
+			}
+		})
+	}
+	if have, _, err := postgres.Status(ctx, good, postgres.Options{}); have != 0 || err != nil {
+		t.Errorf("refusing made a ledger: %d, %v", have, err)
+	}
+}
+
+func TestConnectSettings(t *testing.T) {
+	for _, c := range []struct{ query, want string }{
+		{"", "ledgerd off 10s 8"},
+		{"&application_name=mine&pool_max_conns=3&jit=on&idle_in_transaction_session_timeout=7s", "mine on 7s 3"},
+	} {
+		s, err := postgres.Connect(t.Context(), pgtest.URL(t)+c.query, postgres.Options{Schema: pgtest.Schema(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := postgres.SessionSettings(t, s); got != c.want {
+			t.Errorf("%q gives %q, want %q", c.query, got, c.want)
+		}
+		s.Close()
+	}
+}
+
+// Many processes may open a database that has no ledger yet, at the same time.
+func TestOpenAtOnce(t *testing.T) {
+	for round := range 4 {
+		target := pgtest.Database(t)
+		name := []string{"public", "work", `odd "name"`, "work"}[round]
+		if round == 3 {
+			execute(t, target, "CREATE SCHEMA work")
+		}
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				s, err := postgres.Connect(t.Context(), target+"&pool_max_conns=4", postgres.Options{Schema: name, Migrate: i%2 == 0})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer s.Close()
+				if _, err := ledger.New(s, ledger.Options{}).Add(t.Context(), ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		s, err := postgres.Connect(t.Context(), target, postgres.Options{Schema: name, MustExist: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := s.Count(t.Context(), ledger.Filter{}); err != nil || n != 8 {
+			t.Errorf("round %d: %d items, %v", round, n, err)
+		}
+		s.Close()
+	}
+}
+
+func TestStatusAndMigrate(t *testing.T) {
+	ctx := t.Context()
+	target := pgtest.Database(t)
+	o := postgres.Options{Schema: "work"}
+	if have, want, err := postgres.Status(ctx, target, o); have != 0 || want != schema.Version || err != nil {
+		t.Fatalf("%d of %d, %v", have, want, err)
+	}
+	if _, _, err := postgres.Migrate(ctx, target, postgres.Options{Schema: "work", MustExist: true}); !errors.Is(err, ledger.ErrNoLedger) {
+		t.Fatalf("made a ledger, or %v", err)
+	}
+	if from, to, err := postgres.Migrate(ctx, target, o); from != 0 || to != schema.Version || err != nil {
+		t.Fatalf("from %d to %d, %v", from, to, err)
+	}
+	if from, to, err := postgres.Migrate(ctx, target, o); from != schema.Version || to != schema.Version || err != nil {
+		t.Fatalf("again: from %d to %d, %v", from, to, err)
+	}
+	// A newer program has been here, and says who may go on.
+	execute(t, target, "INSERT INTO work.ledger_migrations (version_id, is_applied) VALUES (99, true)")
+	s, err := postgres.Connect(ctx, target, o)
+	if err != nil {
+		t.Fatalf("a newer ledger that this program may use: %v", err)
+	}
+	s.Close()
+	execute(t, target, "UPDATE work.ledger_meta SET v = '98' WHERE k = 'compatible_from'")
+	for _, o := range []postgres.Options{o, {Schema: "work", Migrate: true}, {Schema: "work", MustExist: true}} {
+		_, err := postgres.Connect(ctx, target, o)
+		if !errors.Is(err, ledger.ErrSchema) {
+			t.Fatalf("got %v, want %v", err, ledger.ErrSchema)
+		}
+		for _, part := range []string{"schema 99", "schema 98 or later", fmt.Sprintf("this one knows %d", schema.Version), "upgrade ledgerd"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q does not say %q", err, part)
+			}
+		}
+	}
+	if have, _, err := postgres.Status(ctx, target, o); have != 99 || err != nil {
+		t.Errorf("%d, %v", have, err)
+	}
+}
+
+// An application's own tables are no business of the ledger's, whatever their names.
+func TestForeignTablesStay(t *testing.T) {
+	ctx := t.Context()
+	target := pgtest.Database(t)
+	execute(t, target, `CREATE TABLE items (mine text); INSERT INTO items VALUES ('a');
+		CREATE TABLE locks (mine text); INSERT INTO locks VALUES ('b');
+		CREATE TABLE goose_db_version (mine text); INSERT INTO goose_db_version VALUES ('c');
+		CREATE SCHEMA other; CREATE TABLE other.ledger_items (mine text); INSERT INTO other.ledger_items VALUES ('d');`)
+	// Their search_path is none of ours either.
+	s, err := postgres.Connect(ctx, target+"&search_path=other", postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l := ledger.New(s, ledger.Options{})
+	if _, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	ls, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
+	if err != nil || len(ls) != 1 {
+		t.Fatalf("%d leases, %v", len(ls), err)
+	}
+	if err := l.Finish(ctx, ledger.Ending{Lease: ls[0], Result: ledger.Done(nil)})[0]; err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pgxpool.New(ctx, target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	var got []string
+	for _, table := range []string{"public.items", "public.locks", "public.goose_db_version", "other.ledger_items"} {
+		rows, err := pool.Query(ctx, "SELECT mine FROM "+table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, values...)
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c", "d"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The role that works needs no rights to make tables, only those that the error names.
+func TestRuntimeRoleWithoutDDL(t *testing.T) {
+	ctx := t.Context()
+	target := pgtest.Database(t)
+	role := "worker_" + strings.ToLower(t.Name()[4:9]) + fmt.Sprint(time.Now().UnixNano())
+	execute(t, target, "CREATE ROLE "+role+" LOGIN PASSWORD '"+secret+"'; REVOKE CREATE ON SCHEMA public FROM PUBLIC; REVOKE CREATE, TEMP ON DATABASE "+
+		strings.TrimPrefix(with(t, target, func(u *url.URL) { u.RawQuery, u.User, u.Host, u.Scheme = "", nil, "", "" }), "/")+" FROM PUBLIC")
+	t.Cleanup(func() {
+		conn, err := pgx.Connect(context.Background(), target)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close(context.Background())
+		if _, err := conn.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
+			t.Error(err)
+		}
+	})
+	as := with(t, target, func(u *url.URL) { u.User = url.UserPassword(role, secret) })
+	o := postgres.Options{Schema: "work"}
+	if _, err := postgres.Connect(ctx, as, o); !errors.Is(err, ledger.ErrDenied) || strings.Contains(err.Error(), secret) {
+		t.Fatalf("making a ledger without the right to: %v", err)
+	}
+	if _, _, err := postgres.Migrate(ctx, target, o); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := postgres.Connect(ctx, as, o); !errors.Is(err, ledger.ErrDenied) || !strings.Contains(err.Error(), "grant this user") {
+		t.Fatalf("without grants: %v", err)
+	}
+	execute(t, target, "GRANT USAGE ON SCHEMA work TO "+role+"; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA work TO "+role)
+	s, err := postgres.Connect(ctx, as, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l := ledger.New(s, ledger.Options{})
+	if _, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: "x"}, ledger.NewItem{Kind: "k", Key: "y"}); err != nil {
+		t.Fatal(err)
+	}
+	ls, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: 2, Resume: true})
+	if err != nil || len(ls) != 2 {
+		t.Fatalf("%d leases, %v", len(ls), err)
+	}
+	for _, err := range l.Finish(ctx, ledger.Ending{Lease: ls[0], Result: ledger.Done(nil)}, ledger.Ending{Lease: ls[1], Result: ledger.Permanent(errors.New("no"))}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := l.Retry(ctx, "ann", ledger.Filter{}); n != 1 || err != nil {
+		t.Fatalf("retried %d, %v", n, err)
+	}
+	if err := l.Beat(ctx, ledger.Agent{Name: "a"}, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Prune(ctx, "k", time.Now(), 10); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,571 @@
+package postgres_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+)
+
+// named is a store whose sessions are told from all others by their application_name.
+func named(t *testing.T, name, schema string) *postgres.Store {
+	t.Helper()
+	s, err := postgres.Connect(t.Context(), with(t, pgtest.URL(t), func(u *url.URL) {
+		q := u.Query()
+		q.Set("application_name", name)
+		u.RawQuery = q.Encode()
+	}), postgres.Options{Schema: schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// terminate ends one session of a name, as an operator would: one whose last statement began so.
+func terminate(ctx context.Context, pool *pgxpool.Pool, name, statement string) (n int, err error) {
+	err = pool.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM (
+ SELECT pid FROM pg_stat_activity WHERE application_name = $1 AND starts_with(query, $2) ORDER BY random() LIMIT 1) s`, name, statement).Scan(&n)
+	return n, err
+}
+
+// Sessions are ended again and again while items are added, claimed and finished. Callers see
+// nothing but ErrUnavailable, repeat, and in the end every item was completed once.
+func TestTerminatedSessions(t *testing.T) {
+	schema := pgtest.Schema(t)
+	s := named(t, schema, schema)
+	l := ledger.New(s, ledger.Options{})
+	pool := pgtest.Pool(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if err := l.SetKind(ctx, "test", ledger.Kind{Name: "k", MaxLost: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	const n, batch = 4000, 50
+	// insist repeats what the loss of a connection interrupted.
+	insist := func(what string, call func() error) {
+		for ctx.Err() == nil {
+			err := call()
+			if err == nil {
+				return
+			}
+			if !errors.Is(err, ledger.ErrUnavailable) {
+				t.Errorf("%s: %v", what, err)
+				return
+			}
+		}
+	}
+	var finished, kills atomic.Int64
+	var wg, killer sync.WaitGroup
+	stop := make(chan struct{})
+	killer.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+			k, err := terminate(ctx, pool, schema, "")
+			if err == nil {
+				kills.Add(int64(k))
+			}
+		}
+	})
+	wg.Go(func() {
+		for from := 0; from < n; from += batch {
+			items := make([]ledger.NewItem, batch)
+			for i := range items {
+				items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprint(from + i)}
+			}
+			insist("add", func() error { _, err := l.Add(ctx, items...); return err })
+		}
+	})
+	for w := range 3 {
+		wg.Go(func() {
+			for finished.Load() < n && ctx.Err() == nil {
+				var ls []*ledger.Lease
+				insist("claim", func() (err error) {
+					ls, err = l.Claim(ctx, ledger.Claim{Kind: "k", Agent: fmt.Sprint(w), Limit: batch, TTL: time.Second})
+					return err
+				})
+				if len(ls) == 0 { // among them those that a lost claim leased to nobody
+					insist("expire", func() error { _, err := l.Expire(ctx, batch); return err })
+				}
+				e := make([]ledger.Ending, len(ls))
+				for i, lease := range ls {
+					e[i] = ledger.Ending{Lease: lease, Result: ledger.Done(nil)}
+				}
+				for len(e) > 0 && ctx.Err() == nil {
+					var again []ledger.Ending
+					for i, err := range l.Finish(ctx, e...) {
+						switch {
+						case err == nil:
+							finished.Add(1)
+						case errors.Is(err, ledger.ErrUnavailable):
+							again = append(again, e[i])
+						case !errors.Is(err, ledger.ErrLeaseLost):
+							t.Errorf("finish: %v", err)
+						}
+					}
+					e = again
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	killer.Wait()
+	if ctx.Err() != nil {
+		t.Fatalf("%d of %d finished in time, %d sessions were ended", finished.Load(), n, kills.Load())
+	}
+	if kills.Load() < 5 {
+		t.Errorf("only %d sessions were ended", kills.Load())
+	}
+	var done int64
+	insist("count", func() (err error) {
+		done, err = l.Count(ctx, ledger.Filter{States: []ledger.State{ledger.StateDone}})
+		return err
+	})
+	if done != n {
+		t.Errorf("%d of %d items are done", done, n)
+	}
+	for v, err := range l.Verify(ctx) {
+		t.Errorf("%s, item %d: %s, %v", v.Rule, v.ItemID, v.Text, err)
+	}
+}
+
+// cutter is a proxy before the server that breaks a connection at its next COMMIT: after the
+// server has got it, or before.
+type cutter struct {
+	net.Listener
+	server string
+	cut    atomic.Int32 // 0 nothing, 1 after the server got it, 2 before
+	conns  sync.WaitGroup
+}
+
+func newCutter(t *testing.T) (*cutter, string) {
+	t.Helper()
+	u, err := url.Parse(pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cutter{Listener: l, server: u.Host}
+	c.conns.Go(c.serve)
+	t.Cleanup(func() {
+		l.Close()
+		c.conns.Wait()
+	})
+	return c, with(t, pgtest.URL(t), func(u *url.URL) { u.Host = l.Addr().String() })
+}
+
+func (c *cutter) serve() {
+	for {
+		client, err := c.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", c.server)
+		if err != nil {
+			client.Close()
+			return
+		}
+		c.conns.Go(func() {
+			defer client.Close()
+			io.Copy(client, server)
+		})
+		c.conns.Go(func() {
+			defer server.Close()
+			c.forward(server, client)
+		})
+	}
+}
+
+// forward copies what the client says, message by message as it arrives.
+func (c *cutter) forward(server, client net.Conn) {
+	buf := make([]byte, 1<<20)
+	for {
+		n, err := client.Read(buf)
+		if n > 0 && bytes.Contains(buf[:n], []byte("COMMIT\x00")) {
+			switch c.cut.Swap(0) {
+			case 1: // the client never hears of it
+				client.(*net.TCPConn).CloseWrite()
+				client.(*net.TCPConn).SetLinger(0)
+				server.Write(buf[:n])
+				client.Close()
+				io.Copy(io.Discard, client)
+				return
+			case 2:
+				client.(*net.TCPConn).SetLinger(0)
+				return
+			}
+		}
+		if n > 0 {
+			if _, err := server.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Nobody can know what became of a commit whose answer is missing; it is said so, and nothing
+// is run again behind the caller's back.
+func TestCommitWithoutAnswer(t *testing.T) {
+	proxy, target := newCutter(t)
+	s, err := postgres.Connect(t.Context(), target, postgres.Options{Schema: pgtest.Schema(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l := ledger.New(s, ledger.Options{})
+	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "first"}); err != nil {
+		t.Fatal(err)
+	}
+	for name, where := range map[string]int32{"landed": 1, "not landed": 2} {
+		t.Run(name, func(t *testing.T) {
+			runs := 0
+			proxy.cut.Store(where)
+			err := s.Update(t.Context(), nil, func(tx ledger.Tx) error {
+				runs++
+				_, err := tx.Insert([]ledger.Record{{Identity: ledger.Identity{Kind: "k", Key: name}, Epoch: 1, Work: &ledger.Work{State: ledger.StateReady, Epoch: 1}}})
+				return err
+			})
+			if !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "may or may not") || runs != 1 {
+				t.Fatalf("%d runs, %v", runs, err)
+			}
+			// Repeating it is safe in both cases.
+			added, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[int32]ledger.Verdict{1: ledger.VerdictKnown, 2: ledger.VerdictAdded}[where]
+			if added[0].Verdict != want {
+				t.Errorf("repeated: %s, want %s", added[0].Verdict, want)
+			}
+		})
+	}
+}
+
+// A finish whose answer was lost is recognised when it is repeated.
+func TestFinishWithoutAnswer(t *testing.T) {
+	proxy, target := newCutter(t)
+	s, err := postgres.Connect(t.Context(), target, postgres.Options{Schema: pgtest.Schema(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l := ledger.New(s, ledger.Options{})
+	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	ls, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
+	if err != nil || len(ls) != 1 {
+		t.Fatalf("%d leases, %v", len(ls), err)
+	}
+	proxy.cut.Store(1)
+	if err := l.Finish(t.Context(), ledger.Ending{Lease: ls[0], Result: ledger.Permanent(errors.New("no"))})[0]; err != nil {
+		t.Fatal(err)
+	}
+	as, err := l.Attempts(t.Context(), ls[0].ID)
+	if err != nil || len(as) != 1 || as[0].Outcome != ledger.OutcomeFailed {
+		t.Fatalf("%+v, %v", as, err)
+	}
+}
+
+// One lease of a batch is being finished in somebody's long transaction: the others are renewed.
+func TestRenewPassesOverLockedRows(t *testing.T) {
+	r := newRig(t)
+	r.add(t, "1", "2", "3")
+	ls := r.claim(t, 3)
+	tx, err := r.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context())
+	if err := r.FinishTx(t.Context(), postgres.Wrap(tx), ledger.Ending{Lease: ls[1], Result: ledger.Done(nil)}); err != nil {
+		t.Fatal(err)
+	}
+	refs := make([]ledger.LeaseRef, len(ls))
+	for i, lease := range ls {
+		refs[i] = ledger.LeaseRef{ItemID: lease.ID, LockID: lease.LockID}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	got, err := r.store.Renew(ctx, time.Hour, refs)
+	if err != nil || len(got) != 2 {
+		t.Fatalf("renewed %d of 2 that are free, %v", len(got), err)
+	}
+	for i, err := range r.Renew(ctx, time.Hour, ls...) { // nor is the third one reported as lost
+		if err != nil {
+			t.Errorf("lease %d: %v", i, err)
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Renew(ctx, time.Hour, ls...)[1]; !errors.Is(err, ledger.ErrLeaseLost) {
+		t.Errorf("finished, yet renewed: %v", err)
+	}
+}
+
+// watch subscribes to a store until the test ends.
+func watch(t *testing.T, s *postgres.Store) <-chan string {
+	t.Helper()
+	woken := make(chan string, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { s.Watch(ctx, func(kind string) { woken <- kind }) })
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	return woken
+}
+
+// await returns when a kind was announced, with how many others came before.
+func await(t *testing.T, woken <-chan string, want string) (others int) {
+	t.Helper()
+	timeout := time.After(30 * time.Second)
+	for {
+		select {
+		case kind := <-woken:
+			if kind == "of another ledger" || kind == "of a closed one" {
+				t.Errorf("heard %q", kind)
+			}
+			if kind == want {
+				return others
+			}
+			others++
+		case <-timeout:
+			t.Fatalf("nothing of kind %q was announced", want)
+		}
+	}
+}
+
+func TestWatch(t *testing.T) {
+	schema, elsewhere := pgtest.Schema(t), pgtest.Schema(t)
+	watcher := named(t, schema, schema)
+	other := named(t, "other "+schema, schema)
+	stranger := named(t, "stranger "+schema, elsewhere)
+	pool := pgtest.Pool(t)
+	woken := watch(t, watcher)
+	await(t, woken, "") // it listens
+	stranger.Announce("of another ledger")
+	other.Announce("k1")
+	await(t, woken, "k1")
+	if _, err := ledger.New(other, ledger.Options{}).Add(t.Context(), ledger.NewItem{Kind: "k2", Key: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, woken, "k2")
+	// The listener is ended; it comes back by itself, and says that it may have missed something.
+	if n, err := terminate(t.Context(), pool, schema, "LISTEN"); n != 1 || err != nil {
+		t.Fatalf("ended %d listeners, %v", n, err)
+	}
+	await(t, woken, "")
+	other.Announce("k3")
+	await(t, woken, "k3")
+	// Of a kind, one announcement goes out in 5 ms.
+	start := time.Now()
+	for range 1000 {
+		other.Announce("k4")
+	}
+	stranger.Close()
+	stranger.Announce("of a closed one")
+	other.Announce("last")
+	if n, most := await(t, woken, "last"), 2+time.Since(start)/(5*time.Millisecond); n < 1 || n > int(most) {
+		t.Errorf("%d announcements of 1000, want 1 … %d", n, most)
+	}
+}
+
+// A store that is closed ends its watchers, too.
+func TestCloseEndsWatchAndWaits(t *testing.T) {
+	r := newRig(t)
+	r.add(t, "x")
+	woken := watch(t, r.store)
+	await(t, woken, "")
+	inside, release := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	var order []string
+	var mu sync.Mutex
+	note := func(s string) {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, s)
+	}
+	wg.Go(func() {
+		err := r.store.Update(t.Context(), nil, func(tx ledger.Tx) error {
+			close(inside)
+			<-release
+			_, err := tx.Load([]int64{1})
+			note("update")
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	<-inside
+	wg.Go(func() {
+		if err := r.store.Close(); err != nil {
+			t.Error(err)
+		}
+		note("close")
+	})
+	for { // until Close has been noticed
+		if _, err := r.store.Count(t.Context(), ledger.Filter{}); err != nil {
+			break
+		}
+	}
+	close(release)
+	wg.Wait()
+	if strings.Join(order, " ") != "update close" {
+		t.Errorf("in the order %v", order)
+	}
+	if err := r.pool.Ping(t.Context()); err != nil {
+		t.Errorf("the caller's pool was closed: %v", err)
+	}
+}
+
+// bound is the promise for rows behind a position; slow machines get five times that.
+const bound = 5 * 1500 * time.Millisecond
+
+// Two processes drain one backlog. What one makes ready behind the other's positions is found by
+// the other within the bound, what it makes ready itself at once.
+func TestPositionsFindLateRows(t *testing.T) {
+	schema := pgtest.Schema(t)
+	a := ledger.New(named(t, "a "+schema, schema), ledger.Options{Jitter: func() float64 { return 0 }})
+	b := ledger.New(named(t, "b "+schema, schema), ledger.Options{Jitter: func() float64 { return 0 }})
+	ctx := t.Context()
+	add := func(l *ledger.Ledger, items ...ledger.NewItem) {
+		t.Helper()
+		if _, err := l.Add(ctx, items...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim := func(l *ledger.Ledger, n int) []*ledger.Lease {
+		t.Helper()
+		ls, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "x", Limit: n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ls
+	}
+	// find claims until it gets the key, within the bound, or at the first claim.
+	find := func(l *ledger.Ledger, key string, atOnce bool) *ledger.Lease {
+		t.Helper()
+		start := time.Now()
+		for {
+			for _, lease := range claim(l, 1) {
+				if lease.Key == key {
+					return lease
+				}
+				if atOnce {
+					t.Fatalf("found %q first, want %q", lease.Key, key)
+				}
+			}
+			if atOnce || time.Since(start) > bound {
+				t.Fatalf("%q was not found in %v", key, time.Since(start))
+			}
+		}
+	}
+	now := time.Now()
+	for i := range 300 {
+		add(a, ledger.NewItem{Kind: "k", Key: fmt.Sprint("plain ", i), Due: now.Add(time.Duration(i-1000) * time.Second)})
+	}
+	held := claim(a, 200) // its position is now at the 200th
+	claim(b, 1)
+	// Of its own.
+	add(a, ledger.NewItem{Kind: "k", Key: "own urgent", Priority: -1, Due: now.Add(-time.Hour)})
+	find(a, "own urgent", true)
+	add(a, ledger.NewItem{Kind: "k", Key: "own old", Due: now.Add(-time.Hour)})
+	find(a, "own old", true)
+	if err := a.Finish(ctx, ledger.Ending{Lease: held[0], Result: ledger.Release()})[0]; err != nil {
+		t.Fatal(err)
+	}
+	find(a, held[0].Key, true)
+	// Of the other's.
+	add(b, ledger.NewItem{Kind: "k", Key: "late urgent", Priority: -2, Due: now.Add(-time.Hour)})
+	find(a, "late urgent", false)
+	add(b, ledger.NewItem{Kind: "k", Key: "late old", Due: now.Add(-time.Hour)})
+	find(a, "late old", false)
+	if n, err := b.ForceRelease(ctx, "test", ledger.IDs(held[1].ID)); n != 1 || err != nil {
+		t.Fatalf("released %d, %v", n, err)
+	}
+	find(a, held[1].Key, false)
+	// A paused kind that the other resumes.
+	if err := b.SetKind(ctx, "test", ledger.Kind{Name: "k", Paused: true}); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(claim(a, 10)); n != 0 {
+		t.Fatalf("claimed %d of a paused kind", n)
+	}
+	add(b, ledger.NewItem{Kind: "k", Key: "after the pause", Priority: -2, Due: now.Add(-2 * time.Hour)})
+	if err := b.SetKind(ctx, "test", ledger.Kind{Name: "k"}); err != nil {
+		t.Fatal(err)
+	}
+	find(a, "after the pause", false)
+}
+
+// Idle polls must not keep the disk busy: they take no transaction id.
+func TestIdlePollsCommitNothing(t *testing.T) {
+	server := pgtest.Start(t, pgtest.Options{Settings: map[string]string{"autovacuum": "off"}})
+	s, err := postgres.Connect(t.Context(), server.URL(), postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l := ledger.New(s, ledger.Options{})
+	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "later", Due: time.Now().Add(time.Hour)}, ledger.NewItem{Kind: "k", Key: "held"}); err != nil {
+		t.Fatal(err)
+	}
+	if ls, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 10, TTL: time.Hour}); err != nil || len(ls) != 1 {
+		t.Fatalf("%d leases, %v", len(ls), err)
+	}
+	next := func() (xid string) {
+		conn, err := pgx.Connect(t.Context(), server.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(t.Context())
+		if err := conn.QueryRow(t.Context(), "SELECT pg_snapshot_xmax(pg_current_snapshot())::text").Scan(&xid); err != nil {
+			t.Fatal(err)
+		}
+		return xid
+	}
+	before := next()
+	for range 20 {
+		if ls, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "b", Limit: 100}); err != nil || len(ls) != 0 {
+			t.Fatalf("%d leases, %v", len(ls), err)
+		}
+		if n, err := l.Expire(t.Context(), 100); err != nil || n != 0 {
+			t.Fatalf("%d expired, %v", n, err)
+		}
+		if due, err := l.Promote(t.Context(), 100); err != nil || due.IsZero() {
+			t.Fatalf("next due %v, %v", due, err)
+		}
+	}
+	if after := next(); after != before {
+		t.Errorf("the next transaction id was %s and is %s", before, after)
+	}
+}
