@@ -23,10 +23,11 @@ type Report struct {
 }
 
 // Drain works until nothing is left to do now, and reports what this call did: at some instant of
-// the call nothing of its kinds and shard was ready, and nothing of its kinds was leased by a program or due within patience. What other
-// programs hold is waited for, however long, since it may come back: they finish it, or their
-// leases expire. Leases of persons are not waited for, nor is a kind that is paused, or whose
-// handler takes nothing within patience. Drain ends early, as Run does, when ctx ends.
+// the call nothing of its kinds and shard was ready, and nothing of its kinds was leased by a
+// program or due within patience. What other programs hold is waited for, however long, since it
+// may come back: they finish it, or their leases expire. Leases of persons are not waited for, nor
+// is a kind that is paused, or whose handler takes nothing for longer than patience and a minute.
+// Drain ends early, as Run does, when ctx ends.
 func (w *Worker) Drain(ctx context.Context, patience time.Duration) (Report, error) {
 	var left []ledger.Standing
 	err := w.work(ctx, func(ctx context.Context) { left = w.untilQuiet(ctx, patience) })
@@ -128,12 +129,16 @@ func (w *Worker) allQuiet(all []ledger.Standing, patience time.Duration) bool {
 	return true
 }
 
-// paused says whether the lane takes nothing for longer than patience.
+// handlerPatience is the least time for which a handler that takes nothing is waited for: its
+// process may only be starting again.
+const handlerPatience = time.Minute
+
+// paused says whether the lane takes nothing for longer than one should wait.
 func (l *lane) paused(patience time.Duration) bool {
 	limit, until := l.limit()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.policy.Paused || limit == 0 && time.Until(until) > patience
+	return l.policy.Paused || limit == 0 && time.Until(until) > max(patience, handlerPatience)
 }
 
 // tally counts what one Run or Drain did.

@@ -112,19 +112,19 @@ func TestGovernorPauses(t *testing.T) {
 	})
 }
 
-// A drain does not wait longer than its patience for a handler that takes nothing.
+// A drain waits for a handler that takes nothing, but not for ever.
 func TestDrainOfPausedGovernor(t *testing.T) {
 	for _, tt := range []struct {
-		pause time.Duration
-		done  int64
-	}{{30 * time.Second, 5}, {time.Hour, 0}} {
+		pause, patience time.Duration
+		done            int64
+	}{{30 * time.Second, 0, 5}, {5 * time.Minute, 0, 0}, {5 * time.Minute, time.Minute, 0}, {5 * time.Minute, 10 * time.Minute, 5}} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
 			r.addMany(5)
 			g := &governor{Func: second, limit: 1, until: time.Now().Add(tt.pause)}
-			rep, err := r.worker(g).Drain(t.Context(), time.Minute)
+			rep, err := r.worker(g).Drain(t.Context(), tt.patience)
 			if err != nil || rep.Outcomes[ledger.OutcomeDone] != tt.done || rep.Ready != 5-tt.done {
-				t.Errorf("paused for %s: %+v, %v; want %d done", tt.pause, rep, err, tt.done)
+				t.Errorf("paused for %s, patience %s: %+v, %v; want %d done", tt.pause, tt.patience, rep, err, tt.done)
 			}
 		})
 	}
