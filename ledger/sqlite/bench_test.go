@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -21,18 +22,18 @@ func benchLedger(b *testing.B) *ledger.Ledger {
 	return l
 }
 
-// benchItems are like files of an inbox, with a payload of 40 bytes.
-func benchItems(from, n int) []ledger.NewItem {
+// itemsOf are like files of an inbox, with a payload of 40 bytes.
+func itemsOf(kind string, from, n int) []ledger.NewItem {
 	items := make([]ledger.NewItem, n)
 	for i := range items {
-		items[i] = ledger.NewItem{Kind: "noop", Key: fmt.Sprintf("/data/in/2026/11/20/users-%08d.csv", from+i), Payload: []byte(`{"delimiter":";","encoding":"iso-8859-1"}`)}
+		items[i] = ledger.NewItem{Kind: kind, Key: fmt.Sprintf("/data/in/2026/11/20/users-%08d.csv", from+i), Payload: []byte(`{"delimiter":";","encoding":"iso-8859-1"}`)}
 	}
 	return items
 }
 
 func fillWith(b *testing.B, l *ledger.Ledger, n int) {
 	for i := 0; i < n; i += 5000 {
-		if _, err := l.Add(b.Context(), benchItems(i, min(5000, n-i))...); err != nil {
+		if _, err := l.Add(b.Context(), itemsOf("noop", i, min(5000, n-i))...); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -88,11 +89,47 @@ func drain(b *testing.B, l *ledger.Ledger, result ledger.Result) (n int) {
 	}
 }
 
+// BenchmarkProcesses lets processes share the work, in batches of 100; an operation is one item.
+func BenchmarkProcesses(b *testing.B) {
+	for _, n := range []int{1, 2, 4} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			path := newPath(b)
+			l := ledger.New(mustOpen(b, path, sqlite.Options{}), ledger.Options{})
+			for i := 0; i < b.N; i += 5000 {
+				if _, err := l.Add(b.Context(), itemsOf("k", i, min(5000, b.N-i))...); err != nil {
+					b.Fatal(err)
+				}
+			}
+			var all []*child
+			for i := range n {
+				c := spawn(b, "drain", path, fmt.Sprint("agent-", i)).start(b)
+				c.expect(b, "ready")
+				all = append(all, c)
+			}
+			b.ResetTimer()
+			for _, c := range all {
+				c.in.Close()
+			}
+			least := b.N
+			for _, c := range all {
+				did, err := strconv.Atoi(c.line(b))
+				if err != nil {
+					b.Fatal(err)
+				}
+				least = min(least, did)
+				c.done(b)
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "items/s")
+			b.ReportMetric(100*float64(least)/float64(b.N), "%least")
+		})
+	}
+}
+
 // BenchmarkOne adds, claims and completes a single item.
 func BenchmarkOne(b *testing.B) {
 	l := benchLedger(b)
 	for i := 0; b.Loop(); i++ {
-		if _, err := l.Add(b.Context(), benchItems(i, 1)...); err != nil {
+		if _, err := l.Add(b.Context(), itemsOf("noop", i, 1)...); err != nil {
 			b.Fatal(err)
 		}
 		drain(b, l, ledger.Done(nil))

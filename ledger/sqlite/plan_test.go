@@ -116,7 +116,7 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 	if ok(err); n == 0 {
 		t.Fatal("nothing was pruned")
 	}
-	ok(l.Define(ctx, "a", "k", "p@1+a"))
+	ok(l.Define(ctx, ledger.Agent{Name: "a"}, "k", "p@1+a"))
 	_, err = l.Retry(ctx, "a", ledger.Filter{States: []ledger.State{ledger.StateDead}})
 	ok(err)
 	_, _, err = l.Forget(ctx, "a", ledger.IDs(leases[0].ID))
@@ -132,6 +132,7 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 	for _, f := range []ledger.Filter{
 		{States: []ledger.State{ledger.StateDone}}, {States: []ledger.State{ledger.StateDead}, Kinds: []string{"k"}},
 		{States: []ledger.State{ledger.StateDoubt, ledger.StateDead}}, {States: []ledger.State{ledger.StateReady}, Kinds: []string{"k"}},
+		ledger.Filter{States: []ledger.State{ledger.StateDead, ledger.StateReady}}.And(ledger.Filter{States: []ledger.State{ledger.StateDead}}).And(ledger.Filter{Key: "x"}),
 		{Kinds: []string{"k"}, Prefix: "x"}, {States: []ledger.State{ledger.StateLeased}, Agents: []string{"a"}},
 	} {
 		_, err = s.Recent(ctx, f, 10)

@@ -8,27 +8,32 @@ import (
 // pruneSlice is how many items one turn prunes: few enough that others do not wait for it.
 const pruneSlice = 200
 
-// prunable selects the attempts a from which items can be pruned: the newest one of a finished
-// item that has anything to remove; of a recurring item that has earlier ones the newest
-// completion, or, without one, the newest that closed a period. It is asked of all attempts of kind ?1 that ended from ?3 to before
-// ?2, and once more of some items before they are pruned.
+// prunable selects the attempts a up to which items can be pruned: the newest one of a
+// finished item that has anything to remove; of a recurring one the newest completion, or where
+// there is none the newest final one, if there are earlier ones. It is asked of all attempts of
+// kind ?1 that ended from ?3 to before ?2, and once more of some items before they are pruned.
 const (
 	cutColumns = `SELECT a.item_id, a.attempt, i.every IS NULL, a.finished_at FROM `
-	prunable   = ` CROSS JOIN ledger_items i ON i.id = a.item_id LEFT JOIN ledger_backlog b ON b.item_id = i.id
- WHERE a.final = 1 AND (i.every IS NOT NULL OR b.item_id IS NULL) AND
-  a.attempt = (SELECT n.attempt FROM ledger_attempts n WHERE n.item_id = i.id AND n.final = 1 ORDER BY i.every IS NOT NULL AND n.outcome IN (0, 1) DESC, n.attempt DESC LIMIT 1) AND
-  (EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt) OR
-   i.every IS NULL AND coalesce(i.payload, a.output, a.log, a.error) IS NOT NULL)`
+	prunable   = ` CROSS JOIN ledger_items i ON i.id = a.item_id
+ WHERE a.final = 1 AND
+  CASE WHEN i.every IS NULL
+   THEN NOT EXISTS (SELECT 1 FROM ledger_backlog b WHERE b.item_id = i.id) AND
+    NOT EXISTS (SELECT 1 FROM ledger_attempts n WHERE n.item_id = i.id AND n.attempt > a.attempt) AND
+    (coalesce(i.payload, a.output, a.log, a.error) IS NOT NULL OR EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt))
+   ELSE EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt) AND
+    NOT EXISTS (SELECT 1 FROM ledger_attempts n WHERE n.item_id = i.id AND n.attempt > a.attempt AND (n.outcome IN (0, 1) OR n.final = 1 AND a.outcome NOT IN (0, 1))) AND
+    (a.outcome IN (0, 1) OR NOT EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt AND o.outcome IN (0, 1)))
+  END`
 	cutsOfKind = cutColumns + `ledger_attempts a INDEXED BY ledger_attempts_final` + prunable +
 		` AND a.kind = ?1 AND a.finished_at < ?2 AND a.finished_at >= ?3 ORDER BY a.finished_at LIMIT ?4`
 	cutsOfItems = cutColumns + `json_each(?3) j CROSS JOIN ledger_attempts a ON a.item_id = j.value` + prunable +
 		` AND +a.kind = ?1 AND +a.finished_at < ?2`
 )
 
-// cut is what is kept of a pruned item: the attempt, emptied if the item is finished.
+// cut is the earliest attempt that is kept of a pruned item.
 type cut struct {
 	id, attempt int64
-	finished    bool // and not recurring
+	emptied     bool // it and the item lose their contents
 	at          time.Time
 }
 
@@ -81,9 +86,9 @@ func prune(t *turn, kind string, before time.Time, ids []int64) (int, error) {
 	for _, c := range found {
 		_, err := t.exec(`DELETE FROM ledger_attempts WHERE item_id = ?1 AND attempt < ?2`, c.id, c.attempt)
 		if err == nil {
-			_, err = t.exec(`UPDATE ledger_items SET base_attempt = ?2, payload = CASE WHEN ?3 THEN NULL ELSE payload END WHERE id = ?1`, c.id, c.attempt-1, c.finished)
+			_, err = t.exec(`UPDATE ledger_items SET base_attempt = ?2, payload = CASE WHEN ?3 THEN NULL ELSE payload END WHERE id = ?1`, c.id, c.attempt-1, c.emptied)
 		}
-		if err == nil && c.finished {
+		if err == nil && c.emptied {
 			_, err = t.exec(`UPDATE ledger_attempts SET output = NULL, log = NULL, error = NULL WHERE item_id = ?1 AND attempt = ?2`, c.id, c.attempt)
 		}
 		if err != nil {

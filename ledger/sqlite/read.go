@@ -13,28 +13,49 @@ import (
 // newest is the newest ended attempt a of item i, for joins.
 const newest = `ledger_attempts a ON a.item_id = i.id AND a.attempt = (SELECT max(attempt) FROM ledger_attempts WHERE item_id = i.id)`
 
+// parts are all filters that must match for f to match.
+func parts(f ledger.Filter) []ledger.Filter {
+	all := []ledger.Filter{f}
+	for _, g := range f.Also {
+		all = append(all, parts(g)...)
+	}
+	return all
+}
+
+// asks says whether f can match items in one of these states.
+func asks(f ledger.Filter, states ...ledger.State) bool {
+	return !slices.ContainsFunc(parts(f), func(p ledger.Filter) bool {
+		return len(p.States) > 0 && !slices.ContainsFunc(p.States, func(st ledger.State) bool { return slices.Contains(states, st) })
+	})
+}
+
 // of returns the rows that a filter is about, as a FROM without the newest attempt, and the
 // column that orders them by id. The planner knows nothing of how many rows there are, so it
 // states what comes first: what is stuck or leased, which is little, by its index; what is
 // open, from the backlog; one key, by its index; all else, item by item in the order of ids.
 func of(f ledger.Filter) (from, id string) {
-	only := func(states ...ledger.State) bool {
-		return len(f.States) > 0 && !slices.ContainsFunc(f.States, func(st ledger.State) bool { return !slices.Contains(states, st) })
-	}
 	backlog := func(hint, condition string) (from, id string) {
 		return ` FROM ledger_backlog b ` + hint + ` CROSS JOIN ledger_items i ON i.id = b.item_id` + condition, `b.item_id`
 	}
 	items := func(hint string) (from, id string) {
 		return ` FROM ledger_items i ` + hint + ` LEFT JOIN ledger_backlog b ON b.item_id = i.id`, `i.id`
 	}
+	has := func(some func(p ledger.Filter) bool) bool { return slices.ContainsFunc(parts(f), some) }
+	only := func(states ...ledger.State) bool {
+		return has(func(p ledger.Filter) bool {
+			return len(p.States) > 0 && !slices.ContainsFunc(p.States, func(st ledger.State) bool { return !slices.Contains(states, st) })
+		})
+	}
+	kind := has(func(p ledger.Filter) bool { return len(p.Kinds) > 0 })
+	scope := has(func(p ledger.Filter) bool { return len(p.Scopes) > 0 })
 	switch {
-	case len(f.IDs) > 0:
+	case has(func(p ledger.Filter) bool { return p.IDs != nil }):
 		return items("")
 	case only(ledger.StateDead, ledger.StateDoubt):
 		return backlog("INDEXED BY ledger_backlog_stuck", " AND b.state >= 3")
-	case only(ledger.StateLeased), len(f.Agents) > 0 && !slices.Contains(f.Agents, ""):
+	case only(ledger.StateLeased), has(func(p ledger.Filter) bool { return len(p.Agents) > 0 && !slices.Contains(p.Agents, "") }):
 		return backlog("INDEXED BY ledger_backlog_leased", " AND b.state = 2")
-	case len(f.Kinds) > 0 && (f.Key != "" || len(f.Scopes) > 0 && f.Prefix != ""):
+	case kind && has(func(p ledger.Filter) bool { return p.Key != "" || scope && p.Prefix != "" }):
 		return items("")
 	case only(states...):
 		return backlog("NOT INDEXED", "")
@@ -45,14 +66,19 @@ func of(f ledger.Filter) (from, id string) {
 // narrow names all kinds in a filter by key that names none: the index of identities begins
 // with the kind.
 func narrow(s session, f ledger.Filter) (ledger.Filter, error) {
-	if f.Key == "" || len(f.Kinds) > 0 {
+	key, kind := false, false
+	for _, p := range parts(f) {
+		key, kind = key || p.Key != "", kind || len(p.Kinds) > 0
+	}
+	if !key || kind {
 		return f, nil
 	}
 	all, err := kinds(s)
+	var names []string
 	for _, k := range all {
-		f.Kinds = append(f.Kinds, k.Name)
+		names = append(names, k.Name)
 	}
-	return f, err
+	return f.And(ledger.Filter{Kinds: names}), err
 }
 
 // Records implements ledger.Store.
@@ -90,21 +116,15 @@ func (s *Store) Count(ctx context.Context, f ledger.Filter) (n int64, err error)
 // Recent implements ledger.Store. What is finished is found by walking each kind's index of
 // final attempts backwards; what is not, in the backlog.
 func (s *Store) Recent(ctx context.Context, f ledger.Filter, limit int) (recs []ledger.Record, err error) {
-	open, finished := f, len(f.States) == 0
-	open.States = slices.DeleteFunc(slices.Clone(f.States), func(st ledger.State) bool { return !slices.Contains(states, st) })
-	if len(f.States) == 0 {
-		open.States = states
-	} else {
-		finished = len(open.States) < len(f.States)
-	}
-	err = s.read(ctx, true, func(r session) error {
-		if len(open.States) > 0 {
-			matches, args := where.Build(open, where.SQLite, "?1", []any{s.clock(), limit})
+	err = s.read(ctx, true, func(r session) (err error) {
+		if asks(f, states...) {
+			open := f.And(ledger.Filter{States: states})
 			from, _ := of(open)
+			matches, args := where.Build(open, where.SQLite, "?1", []any{s.clock(), limit})
 			recs, err = records(r, `SELECT `+recordColumns+from+` CROSS JOIN `+newest+` WHERE b.attempt > 0 AND `+matches+
 				` ORDER BY a.finished_at DESC, i.id DESC LIMIT ?2`, args...)
 		}
-		if err != nil || !finished {
+		if err != nil || !asks(f, ledger.StateDone, ledger.StateCancelled) {
 			return err
 		}
 		all, err := kinds(r)
@@ -113,7 +133,7 @@ func (s *Store) Recent(ctx context.Context, f ledger.Filter, limit int) (recs []
 		}
 		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), limit, ""})
 		for _, k := range all {
-			if len(f.Kinds) > 0 && !slices.Contains(f.Kinds, k.Name) {
+			if slices.ContainsFunc(parts(f), func(p ledger.Filter) bool { return len(p.Kinds) > 0 && !slices.Contains(p.Kinds, k.Name) }) {
 				continue
 			}
 			args[2] = k.Name
