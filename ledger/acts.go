@@ -16,6 +16,10 @@ const page = 500
 // writes it into the journal. Items to which the rule does not apply are left as they are. It
 // returns how many it changed; an error leaves the pages before it changed.
 func (l *Ledger) act(ctx context.Context, name, actor string, f Filter, rule func(r *Record, now time.Time) *Change) (int64, error) {
+	c := checker{}
+	if c.agent(actor); c.err != nil {
+		return 0, c.err
+	}
 	var changed int64
 	var last int64
 	for {
@@ -75,7 +79,7 @@ func (l *Ledger) actPage(ctx context.Context, name, actor string, f Filter, ids 
 func (l *Ledger) Retry(ctx context.Context, actor string, f Filter) (int64, error) {
 	return l.act(ctx, "retry", actor, f, func(r *Record, now time.Time) *Change {
 		w := r.Work
-		if w == nil || !(w.State == StateDead || w.State == StateDoubt || w.State == StateWaiting && w.Attempt > 0 && w.Failures+w.Crashes > 0) {
+		if w == nil || !(w.State == StateDead || w.State == StateDoubt || w.State == StateWaiting && w.Failures+w.Crashes > 0) {
 			return nil
 		}
 		epoch := w.Epoch
@@ -117,14 +121,16 @@ func (l *Ledger) Cancel(ctx context.Context, actor string, f Filter) (int64, err
 	})
 }
 
-// ForceRelease takes leased items from their holders and makes them ready. A holder that
-// still runs is refused when it reports, but may run beside the next one until it notices.
+// ForceRelease takes leased items from their holders and makes them ready; started ones of kinds
+// with OnLostDoubt come into doubt. A holder that still runs is refused when it reports, but may
+// run beside the next one until it notices.
 func (l *Ledger) ForceRelease(ctx context.Context, actor string, f Filter) (int64, error) {
 	return l.act(ctx, "release", actor, f, func(r *Record, now time.Time) *Change {
 		if r.Work == nil || r.Work.State != StateLeased {
 			return nil
 		}
-		c := r.settle(Result{Outcome: OutcomeReleased, Code: "forced"}, now, 0)
+		// Nobody can know what the holder of a started item has done or still does.
+		c := r.settle(Result{Outcome: OutcomeReleased, Code: "forced", NoReport: true}, now, 0)
 		return &c
 	})
 }
@@ -138,6 +144,9 @@ func (l *Ledger) Decide(ctx context.Context, id int64, agent string, res Result)
 	c.result(&res)
 	if !res.Outcome.Completed() && res.Outcome != OutcomeCancelled {
 		c.fail("outcome", "%q: a person decides done, skipped or cancelled", string(res.Outcome))
+	}
+	if len(res.Emit) > 0 {
+		c.fail("emit", "a person's decision emits nothing")
 	}
 	if c.err != nil {
 		return c.err
@@ -165,7 +174,7 @@ func (l *Ledger) Decide(ctx context.Context, id int64, agent string, res Result)
 func (r *Record) verdict(agent string, res Result, now time.Time) *Change {
 	w := *r.Work
 	w.Attempt++
-	w.Agent, w.LockID, w.LeasedAt, w.Cancel = agent, uuid.Nil, now, false
+	w.Agent, w.LockID, w.LeasedAt = agent, uuid.Nil, now
 	decided := *r
 	decided.Work = &w
 	c := decided.settle(res, now, 0)
@@ -197,16 +206,16 @@ func (l *Ledger) Prune(ctx context.Context, limit int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	now, err := l.store.Now(ctx) // the database's clock decides what is old
+	if err != nil {
+		return 0, err
+	}
 	total := 0
 	for _, k := range kinds {
 		if k.Keep <= 0 || total >= limit {
 			continue
 		}
-		s, err := l.store.Standing(ctx, k.Name) // the database's clock decides what is old
-		if err != nil {
-			return total, err
-		}
-		n, err := l.store.Prune(ctx, k.Name, s.Now.Add(-k.Keep), limit-total)
+		n, err := l.store.Prune(ctx, k.Name, now.Add(-k.Keep), limit-total)
 		total += n
 		if err != nil {
 			return total, err

@@ -113,18 +113,19 @@ func (l *Ledger) addIn(tx Tx, items []NewItem) ([]Added, error) {
 
 // ensureKinds gives every kind a row, without touching the policy of one that is there.
 func (l *Ledger) ensureKinds(tx Tx, items []NewItem) error {
-	last := ""
+	var names []string
 	for i := range items {
-		if k := items[i].Kind; k != last {
-			last = k
+		if k := items[i].Kind; len(names) == 0 || names[len(names)-1] != k {
 			if _, known := l.kinds.Load(k); !known {
-				if _, _, err := tx.Kind(k); err != nil {
-					return err
-				}
+				names = append(names, k)
 			}
 		}
 	}
-	return nil
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return tx.EnsureKinds(slices.Compact(names))
 }
 
 // addDistinct adds the items with the given indices, sorted by identity and distinct.
@@ -182,6 +183,9 @@ func newRecord(n *NewItem, now func() time.Time) Record {
 	shard := orDefault(n.ShardKey, n.Key)
 	r := Record{Identity: identity(n), Fingerprint: n.Fingerprint, Payload: n.Payload, ShardKey: n.ShardKey, Slot: Slot(shard),
 		Every: n.Every, Zone: n.Zone, Source: n.Source, Epoch: 1}
+	if len(r.Payload) == 0 {
+		r.Payload = nil
+	}
 	r.Work = &Work{State: StateReady, Priority: n.Priority, Due: n.Due.UTC().Truncate(time.Microsecond), Epoch: 1}
 	if n.Due.IsZero() {
 		r.Work.Due = time.Time{}
@@ -215,15 +219,14 @@ func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
 	if newer { // and cancelled: a person took it back, a newer version does not bring it in again
 		return VerdictKnown, nil
 	}
-	if n.Payload != nil && !bytes.Equal(n.Payload, r.Payload) && (r.Payload != nil || r.Work != nil) {
-		return VerdictDiffers, nil // a finished item without a payload may have been pruned
+	verdict := VerdictKnown
+	if len(n.Payload) > 0 && !bytes.Equal(n.Payload, r.Payload) && (r.Payload != nil || r.Work != nil) {
+		verdict = VerdictDiffers // a finished item without a payload may have been pruned
 	}
 	if r.Fingerprint == "" && n.Fingerprint != "" { // the version is told for the first time
-		c := itemChange(r, n, r.Epoch)
-		c.Payload = r.Payload
-		return VerdictKnown, &Change{ID: r.ID, Item: c}
+		return verdict, &Change{ID: r.ID, Item: &ItemChange{Fingerprint: n.Fingerprint, Payload: r.Payload, Every: r.Every, Zone: r.Zone, Epoch: r.Epoch}}
 	}
-	return VerdictKnown, nil
+	return verdict, nil
 }
 
 // change opens an item whose fingerprint is another.
@@ -234,13 +237,16 @@ func change(r *Record, n *NewItem, state State, now time.Time) *Change {
 		return c
 	}
 	switch state {
-	case StateWaiting, StateReady: // the same round: it had not been worked
-		c.Item = itemChange(r, n, r.Epoch)
-		due := r.Work.Due
-		if r.Work.Attempt > 0 && due.After(now) { // it waited for a retry of the old version
-			due = now
+	case StateWaiting, StateReady:
+		due, epoch := r.Work.Due, r.Epoch
+		if r.Last != nil && r.Last.Epoch == r.Work.Epoch { // the old version was tried: the new one is other work
+			epoch++
+			if due.After(now) { // for a retry
+				due = now
+			}
 		}
-		c.Work = r.fresh(r.Work.Epoch, due)
+		c.Item = itemChange(r, n, epoch)
+		c.Work = r.fresh(epoch, due)
 		if due.After(now) {
 			c.Work.State = StateWaiting
 		}
@@ -269,19 +275,25 @@ func reopened(r *Record, n *NewItem, now time.Time) *Work {
 // reschedule makes an item recurring, or recurring otherwise.
 func reschedule(r *Record, n *NewItem, now time.Time) *Change {
 	c := &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch)}
-	c.Item.Every, c.Item.Zone = n.Every, n.Zone
 	e, err := ParseEvery(n.Every, n.Zone)
-	if err != nil || (r.Work != nil && r.Work.State == StateLeased) { // its end counts in the new way
+	if err != nil {
 		return c
 	}
-	due := now
+	if r.Work != nil && r.Work.State == StateLeased { // its end counts in the new way, so it must be looked at
+		w := *r.Work
+		w.Reopen = true
+		c.Work = &w
+		return c
+	}
+	due := later(now, n.Due.UTC().Truncate(time.Microsecond))
 	if start := e.Start(now); !r.DonePeriod.Before(start) {
-		due = e.Next(start, now)
+		due = later(due, e.Next(start, now))
 	}
 	if r.Work == nil || r.Work.State == StateDead {
 		c.Item.Epoch = r.Epoch + 1
 	}
 	c.Work = r.fresh(c.Item.Epoch, due)
+	c.Work.Priority = n.Priority
 	if due.After(now) {
 		c.Work.State = StateWaiting
 	}
@@ -290,8 +302,11 @@ func reschedule(r *Record, n *NewItem, now time.Time) *Change {
 
 func itemChange(r *Record, n *NewItem, epoch int64) *ItemChange {
 	c := &ItemChange{Fingerprint: orDefault(n.Fingerprint, r.Fingerprint), Payload: n.Payload, Every: r.Every, Zone: r.Zone, Epoch: epoch}
-	if n.Payload == nil {
+	if len(n.Payload) == 0 {
 		c.Payload = r.Payload
+	}
+	if n.Every != "" {
+		c.Every, c.Zone = n.Every, n.Zone
 	}
 	return c
 }

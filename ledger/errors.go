@@ -41,7 +41,7 @@ type DefinitionError struct {
 func (e *DefinitionError) Error() string {
 	s := fmt.Sprintf("kind %q is worked with other settings (%s, not %s)", e.Kind, e.Have, e.Want)
 	if e.Agent != "" {
-		s += fmt.Sprintf(" by %s since %s", e.Agent, e.Since.Format("15:04"))
+		s += fmt.Sprintf(" by %s since %s", e.Agent, e.Since.Local().Format("2006-01-02 15:04"))
 	}
 	return s + fmt.Sprintf("; %d items left", e.Unfinished)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	_ "time/tzdata" // zones travel with the program: every daemon must know the same ones
 )
@@ -31,6 +32,43 @@ const MinEvery = time.Minute
 
 // ParseEvery parses "hour", "day", "week", a duration ("36h", "7d", "2w") or five cron fields.
 func ParseEvery(spec, zone string) (Every, error) {
+	if e, known := parsedEvery.get(spec, zone); known {
+		return e, nil
+	}
+	e, err := parseEvery(spec, zone)
+	if err == nil {
+		parsedEvery.put(spec, zone, e)
+	}
+	return e, err
+}
+
+// parsedEvery remembers recurrences, because the end of every attempt of a recurring item needs
+// one, inside a transaction.
+var parsedEvery everyCache
+
+type everyCache struct {
+	mu   sync.Mutex
+	byID map[[2]string]Every
+}
+
+func (c *everyCache) get(spec, zone string) (Every, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, known := c.byID[[2]string{spec, zone}]
+	return e, known
+}
+
+func (c *everyCache) put(spec, zone string, e Every) {
+	const most = 1000 // then it begins anew
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byID == nil || len(c.byID) >= most {
+		c.byID = map[[2]string]Every{}
+	}
+	c.byID[[2]string{spec, zone}] = e
+}
+
+func parseEvery(spec, zone string) (Every, error) {
 	loc, err := time.LoadLocation(zone)
 	if err != nil || zone == "Local" {
 		return Every{}, &InvalidError{Field: "zone", Reason: fmt.Sprintf("%q is no IANA time zone, such as Europe/Berlin", zone)}
@@ -60,6 +98,11 @@ func ParseEvery(spec, zone string) (Every, error) {
 	return e, nil
 }
 
+const (
+	maxYears = 100
+	longest  = maxYears * 366 * 24 * time.Hour
+)
+
 // ParseDuration is time.ParseDuration with days ("7d") and weeks ("2w") as well.
 func ParseDuration(s string) (time.Duration, error) {
 	var total time.Duration
@@ -77,14 +120,16 @@ func ParseDuration(s string) (time.Duration, error) {
 		if rest[i] == 'w' {
 			day *= 7
 		}
-		total += time.Duration(n) * day
+		if total += time.Duration(n) * day; total > longest || n > 366*maxYears {
+			return 0, fmt.Errorf("%q is longer than %d years", s, maxYears)
+		}
 		rest = rest[i+1:]
 	}
 	if rest == "" && s != "" {
 		return total, nil
 	}
 	d, err := time.ParseDuration(rest)
-	if err != nil || d < 0 {
+	if err != nil || d < 0 || d > longest {
 		return 0, fmt.Errorf("%q is not a duration, such as 90s, 36h, 7d", s)
 	}
 	return total + d, nil
@@ -159,7 +204,9 @@ func (e Every) Name(p time.Time) string {
 	l := p.In(e.zone)
 	switch e.spec {
 	case "hour":
-		return p.UTC().Format("2006-01-02T15Z")
+		if p.UTC().Minute() == 0 { // it is not where the zone's hours are shifted
+			return p.UTC().Format("2006-01-02T15Z")
+		}
 	case "day":
 		return l.Format("2006-01-02")
 	case "week":

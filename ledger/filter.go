@@ -2,16 +2,17 @@ package ledger
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// Filter is the parsed form of the one filter language. Terms are joined by and; several
-// values of one term by or. The zero value matches every item.
+// Filter is the parsed form of the one filter language. Fields are joined by and; several
+// values of one field by or. The zero value matches every item.
 type Filter struct {
-	IDs    []int64
+	IDs    []int64 // nil matches every item, an empty list none
 	Kinds  []string
 	Scopes []string
 	States []State
@@ -24,17 +25,20 @@ type Filter struct {
 	ErrorHas string
 	// Since matches items that were added, or whose newest attempt ended, at or after it.
 	Since time.Time
+	// Also are filters that must match as well.
+	Also []Filter
 }
 
-// IDs matches the items with these ids.
-func IDs(ids ...int64) Filter { return Filter{IDs: ids} }
+// IDs matches the items with these ids: none if there are none.
+func IDs(ids ...int64) Filter { return Filter{IDs: append([]int64{}, ids...)} }
 
 // filterTerms is the language, for errors and help.
 const filterTerms = `id:7,8 kind:K scope:S state:dead,doubt agent:A code:http_404 key:K key:/prefix* key~part error~part since:2h`
 
 // ParseFilter parses "state:dead kind:urlcheck error~timeout since:2h"; the terms are
-// joined by and. A value with spaces is quoted ("error~\"not found\""). A mistake is an
-// *InvalidError that names the term and what is allowed. now is what since counts back from.
+// joined by and, the values of a list by or. A value with spaces is quoted
+// ("error~\"not found\""). A mistake is an *InvalidError that names the term and what is
+// allowed. now is what since counts back from.
 func ParseFilter(s string, now time.Time) (Filter, error) {
 	var f Filter
 	terms, err := splitTerms(s)
@@ -42,9 +46,11 @@ func ParseFilter(s string, now time.Time) (Filter, error) {
 		return f, err
 	}
 	for _, t := range terms {
-		if err := f.term(t, now); err != nil {
+		var g Filter
+		if err := g.term(t, now); err != nil {
 			return Filter{}, &InvalidError{Field: "where", Reason: fmt.Sprintf("%q: %v\n  terms: %s", t, err, filterTerms)}
 		}
+		f = f.And(g)
 	}
 	return f, nil
 }
@@ -138,21 +144,12 @@ func (f *Filter) term(t string, now time.Time) error {
 	return nil
 }
 
-// And narrows f by g; of single-valued terms that both have, g's wins.
+// And matches what both match.
 func (f Filter) And(g Filter) Filter {
-	f.IDs = append(slices.Clone(f.IDs), g.IDs...)
-	f.Kinds = append(slices.Clone(f.Kinds), g.Kinds...)
-	f.Scopes = append(slices.Clone(f.Scopes), g.Scopes...)
-	f.States = append(slices.Clone(f.States), g.States...)
-	f.Agents = append(slices.Clone(f.Agents), g.Agents...)
-	f.Codes = append(slices.Clone(f.Codes), g.Codes...)
-	f.Key = orDefault(g.Key, f.Key)
-	f.Prefix = orDefault(g.Prefix, f.Prefix)
-	f.KeyHas = orDefault(g.KeyHas, f.KeyHas)
-	f.ErrorHas = orDefault(g.ErrorHas, f.ErrorHas)
-	if !g.Since.IsZero() {
-		f.Since = g.Since
+	if reflect.ValueOf(f).IsZero() {
+		return g
 	}
+	f.Also = append(slices.Clone(f.Also), g)
 	return f
 }
 
@@ -162,7 +159,7 @@ func (f Filter) Match(r *Record, now time.Time) bool {
 	it := r.Item(now)
 	in := func(list []string, v string) bool { return len(list) == 0 || slices.Contains(list, v) }
 	switch {
-	case len(f.IDs) > 0 && !slices.Contains(f.IDs, r.ID),
+	case f.IDs != nil && !slices.Contains(f.IDs, r.ID),
 		!in(f.Kinds, r.Kind), !in(f.Scopes, r.Scope), !in(f.Agents, it.Agent), !in(f.Codes, it.Code),
 		len(f.States) > 0 && !slices.Contains(f.States, it.State),
 		f.Key != "" && f.Key != r.Key,
@@ -171,5 +168,5 @@ func (f Filter) Match(r *Record, now time.Time) bool {
 		!f.Since.IsZero() && r.CreatedAt.Before(f.Since) && it.EndedAt.Before(f.Since):
 		return false
 	}
-	return true
+	return !slices.ContainsFunc(f.Also, func(g Filter) bool { return !g.Match(r, now) })
 }

@@ -13,15 +13,15 @@ func TestParseFilter(t *testing.T) {
 	now := at("2026-11-20T10:00:00Z")
 	for s, want := range map[string]Filter{
 		"":                             {},
-		"  state:dead  kind:a,b ":      {States: []State{StateDead}, Kinds: []string{"a", "b"}},
-		`error~"not found" key~"a b"`:  {ErrorHas: "not found", KeyHas: "a b"},
+		"  state:dead  kind:a,b ":      {States: []State{StateDead}, Also: []Filter{{Kinds: []string{"a", "b"}}}},
+		`error~"not found" key~"a b"`:  {ErrorHas: "not found", Also: []Filter{{KeyHas: "a b"}}},
 		"key:https://x/?a=b:c":         {Key: "https://x/?a=b:c"},
 		"key:/in/*":                    {Prefix: "/in/"},
 		"scope:":                       {Scopes: []string{""}},
 		"since:2h":                     {Since: now.Add(-2 * time.Hour)},
 		"since:7d":                     {Since: now.Add(-7 * 24 * time.Hour)},
 		"since:2026-11-19T00:00:00Z":   {Since: at("2026-11-19T00:00:00Z")},
-		"id:1,2 agent:host/1 code:dns": {IDs: []int64{1, 2}, Agents: []string{"host/1"}, Codes: []string{"dns"}},
+		"id:1,2 agent:host/1 code:dns": {IDs: []int64{1, 2}, Also: []Filter{{Agents: []string{"host/1"}}, {Codes: []string{"dns"}}}},
 	} {
 		got, err := ParseFilter(s, now)
 		if err != nil {

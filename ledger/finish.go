@@ -4,17 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
 
-// Finish ends leases and returns one error per ending: nil, ErrLeaseLost, ErrInvalid or
-// ErrUnavailable. A commit whose answer got lost is looked up before it is reported. Finishing
+// Finish ends leases, at most MaxBatch, and returns one error per ending: nil, ErrLeaseLost,
+// ErrInvalid or ErrUnavailable. A commit whose answer got lost is looked up before it is reported. Finishing
 // the same lease twice with the same outcome is nil both times.
 func (l *Ledger) Finish(ctx context.Context, e ...Ending) []error {
 	// A commit with an unknown fate is asked for by repeating: what landed is recognised.
 	errs := l.finish(ctx, nil, e)
-	if len(errs) > 0 && errors.Is(firstError(errs), ErrUnavailable) && ctx.Err() == nil {
+	away := func(err error) bool { return errors.Is(err, ErrUnavailable) }
+	if slices.ContainsFunc(errs, away) && ctx.Err() == nil {
 		errs = l.finish(ctx, nil, e)
 	}
 	return errs
@@ -22,6 +24,8 @@ func (l *Ledger) Finish(ctx context.Context, e ...Ending) []error {
 
 // FinishTx is Finish inside the caller's transaction: what the handler wrote and the end of
 // the item commit together. If any lease was lost it returns an error and the caller rolls back.
+// It is a fence: a lease that has ended before, in whatever way, is ErrLeaseLost, so that a
+// transaction whose COMMIT got no answer may be repeated as a whole without taking effect twice.
 func (l *Ledger) FinishTx(ctx context.Context, tx Conn, e ...Ending) error {
 	return firstError(l.finish(ctx, tx, e))
 }
@@ -43,6 +47,7 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending) []error {
 	results := make([]Result, len(e))
 	var fast []Completion
 	pending := make(map[LeaseRef]int, len(e))
+	named := make(map[int64]bool, len(e))
 	for i := range e {
 		results[i] = e[i].Result
 		c := checker{index: i}
@@ -50,8 +55,16 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending) []error {
 			errs[i] = c.err
 			continue
 		}
-		pending[e[i].Lease.ref()] = i
-		if r := &results[i]; r.Outcome.Completed() && len(r.Emit) == 0 && e[i].Lease.Every == "" {
+		ref := e[i].Lease.ref()
+		if _, twice := pending[ref]; twice {
+			errs[i] = &InvalidError{Index: i, Field: "lease", Reason: e[i].Lease.Token() + " is ended twice in one call"}
+			continue
+		}
+		pending[ref] = i
+		// Answers of the fast path are by item: another lease on the same one takes the general way.
+		first := !named[ref.ItemID]
+		named[ref.ItemID] = true
+		if r := &results[i]; first && r.Outcome.Completed() && len(r.Emit) == 0 && e[i].Lease.Every == "" {
 			fast = append(fast, Completion{LeaseRef: e[i].Lease.ref(), Outcome: r.Outcome, Worker: r.Worker, Code: r.Code,
 				Error: r.Error, Log: r.Log, Output: r.Output})
 		}
@@ -79,7 +92,7 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending) []error {
 	}
 	var kinds []string
 	err := l.store.Update(ctx, conn, func(tx Tx) (err error) {
-		kinds, err = l.settleIn(tx, e, results, general, errs)
+		kinds, err = l.settleIn(tx, e, results, general, errs, conn != nil)
 		return err
 	})
 	if err != nil {
@@ -116,8 +129,8 @@ func (l *Ledger) drop(pending map[LeaseRef]int, fast []Completion, landed []int6
 }
 
 // settleIn ends leases in a transaction, one by one by the rules; indices name them in e. It
-// returns the kinds of which it made items ready.
-func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, errs []error) ([]string, error) {
+// returns the kinds of which it made items ready. For fence see settleOne.
+func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, errs []error, fence bool) ([]string, error) {
 	ids := make([]int64, len(indices))
 	for k, i := range indices {
 		ids[k] = e[i].Lease.ID
@@ -134,41 +147,24 @@ func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, er
 	var emit []NewItem
 	var kinds []string
 	for _, i := range indices {
-		ls, res := e[i].Lease, results[i]
-		errs[i] = nil // of an earlier try of this transaction
-		r := recs[ls.ID]
+		ls := e[i].Lease
 		var c *Change
-		switch {
-		case r != nil && r.Work != nil && r.Work.State == StateLeased && r.Work.LockID == ls.LockID:
-			ch := r.settle(res, tx.Now(), l.jitter())
-			c = &ch
-		case r != nil && r.lateReport(ls):
-			if c = r.settleLate(ls, res, tx.Now(), l.jitter()); c == nil {
-				e[i].Recorded, e[i].State = r.Last.Outcome, StateDoubt
-			}
-		default:
-			a, err := landedBefore(tx, ls, res.Outcome)
-			if err != nil {
-				return nil, err
-			}
-			if a == nil {
-				errs[i] = ErrLeaseLost
-				continue
-			}
-			if e[i].Recorded = a.Outcome; r != nil {
-				e[i].State = r.State()
-			}
+		c, errs[i], err = l.settleOne(tx, recs[ls.ID], &e[i], results[i], fence)
+		if err != nil {
+			return nil, err
 		}
 		if c == nil {
 			continue
 		}
-		e[i].Recorded, e[i].State = c.Attempt.Outcome, c.state()
 		changes = append(changes, *c)
-		delete(recs, ls.ID) // a second ending of the same item in one batch is refused
+		delete(recs, ls.ID) // it is not in that state any more: another lease on it has lost it
 		if c.Work != nil && c.Work.State == StateReady {
 			kinds = append(kinds, ls.Kind)
 		}
-		for _, n := range res.Emit {
+		if !c.Attempt.Outcome.Completed() { // the round had been completed before
+			continue
+		}
+		for _, n := range results[i].Emit {
 			emit = append(emit, child(n, ls))
 			kinds = append(kinds, n.Kind)
 		}
@@ -182,6 +178,37 @@ func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, er
 		}
 	}
 	return kinds, nil
+}
+
+// settleOne decides about one ending, given the record of its item (nil if there is none). A nil
+// change leaves things as they are; refused is the answer for this ending, err one for all. With
+// fence, an end that was recorded before is refused as well.
+func (l *Ledger) settleOne(tx Tx, r *Record, e *Ending, res Result, fence bool) (c *Change, refused, err error) {
+	ls := e.Lease
+	switch {
+	case r != nil && r.Work != nil && r.Work.State == StateLeased && r.Work.LockID == ls.LockID:
+		settled := r.settle(res, tx.Now(), l.jitter())
+		c = &settled
+	case r != nil && r.lateReport(ls):
+		if c = r.settleLate(ls, res, tx.Now(), l.jitter()); c == nil {
+			e.Recorded, e.State = r.Last.Outcome, StateDoubt
+			return nil, nil, nil
+		}
+	default:
+		a, err := landedBefore(tx, ls, res.Outcome)
+		if err != nil {
+			return nil, nil, err
+		}
+		if a == nil || fence {
+			return nil, ErrLeaseLost, nil
+		}
+		if e.Recorded = a.Outcome; r != nil {
+			e.State = r.State()
+		}
+		return nil, nil, nil
+	}
+	e.Recorded, e.State = c.Attempt.Outcome, c.state()
+	return c, nil, nil
 }
 
 // child is an emitted item as it is added: within a scope of its parent's unless it names one.
@@ -212,9 +239,6 @@ func (r *Record) settleLate(ls *Lease, res Result, now time.Time, jitter float64
 	late.Work = &w
 	c := late.settle(res, now, jitter)
 	c.Attempt.LeasedAt = time.Time{}
-	if c.Attempt.Period.IsZero() && r.Every != "" {
-		c.Attempt.Period = r.Last.Period
-	}
 	return &c
 }
 

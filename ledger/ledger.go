@@ -3,7 +3,9 @@ package ledger
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -145,16 +147,29 @@ func (l *Ledger) Start(ctx context.Context, ttl time.Duration, leases ...*Lease)
 	if v.ttl(ttl); v.err != nil {
 		return fill(errs, v.err)
 	}
-	ids, err := l.store.Start(ctx, ttl, refs(leases))
-	if err != nil {
-		return fill(errs, err)
-	}
-	started := make(map[int64]bool, len(ids))
-	for _, id := range ids {
-		started[id] = true
+	started := make(map[*Lease]bool, len(leases))
+	// Answers are by item: of several leases on one item each is asked for by itself.
+	for rest := leases; len(rest) > 0; {
+		var later []*Lease
+		wave := make(map[int64]*Lease, len(rest))
+		for _, ls := range rest {
+			if wave[ls.ID] == nil {
+				wave[ls.ID] = ls
+			} else {
+				later = append(later, ls)
+			}
+		}
+		ids, err := l.store.Start(ctx, ttl, refs(slices.Collect(maps.Values(wave))))
+		if err != nil {
+			return fill(errs, err)
+		}
+		for _, id := range ids {
+			started[wave[id]] = true
+		}
+		rest = later
 	}
 	for i, ls := range leases {
-		if !started[ls.ID] {
+		if !started[ls] {
 			errs[i] = ErrLeaseLost
 		}
 	}
@@ -181,6 +196,9 @@ func fill(errs []error, err error) []error {
 // Promote makes up to limit waiting items ready whose time has come, of all kinds, and returns
 // when the next one is due (zero: nothing waits). Every worker does it.
 func (l *Ledger) Promote(ctx context.Context, limit int) (time.Time, error) {
+	if err := checkLimit(limit); err != nil {
+		return time.Time{}, err
+	}
 	kinds, next, err := l.store.Promote(ctx, limit)
 	if err == nil {
 		l.announce(kinds)
@@ -191,6 +209,9 @@ func (l *Ledger) Promote(ctx context.Context, limit int) (time.Time, error) {
 // Expire takes up to limit expired leases from their holders, of all kinds: each becomes ready,
 // dead, in doubt or cancelled by its kind's policy. It returns how many. Every worker does it.
 func (l *Ledger) Expire(ctx context.Context, limit int) (int, error) {
+	if err := checkLimit(limit); err != nil {
+		return 0, err
+	}
 	var n int
 	var kinds []string
 	err := l.store.Update(ctx, nil, func(tx Tx) error {
@@ -248,6 +269,8 @@ func (l *Ledger) announce(kinds []string) {
 	if len(kinds) == 0 {
 		return
 	}
+	slices.Sort(kinds)
+	kinds = slices.Compact(kinds)
 	for _, k := range kinds {
 		l.wake(k)
 	}

@@ -2,22 +2,29 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"time"
 )
 
-// SetKind stores the policy of a kind.
+// SetKind stores the policy of a kind. An empty Definition leaves the one that is there.
 func (l *Ledger) SetKind(ctx context.Context, actor string, k Kind) error {
-	_, err := l.EditKind(ctx, actor, k.Name, func(have *Kind, _ bool) { *have = k })
+	_, err := l.EditKind(ctx, actor, k.Name, func(have *Kind, _ bool) {
+		k.Definition = orDefault(k.Definition, have.Definition)
+		*have = k
+	})
 	return err
 }
 
 // EditKind reads the policy of a kind, lets edit change it and stores it, in one transaction;
-// known says whether the kind had a row. A change is journalled. It returns what is stored.
+// known says whether the kind had a row. edit may be called more than once. A change is
+// journalled. It returns what is stored.
 func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *Kind, known bool)) (Kind, error) {
 	c := checker{}
+	c.agent(actor)
 	if c.kind(name); c.err != nil {
 		return Kind{}, c.err
 	}
@@ -64,34 +71,78 @@ func difference(a, b Kind) string {
 // Versions may differ. It returns *DefinitionError while another plugin or other settings have
 // unfinished items of the kind, or a live worker: two configurations must not share one
 // backlog. The zero definition forgets.
-func (l *Ledger) Define(ctx context.Context, actor, kind, definition string) error {
-	return l.store.Update(ctx, nil, func(tx Tx) error {
-		k, _, err := tx.Kind(kind)
-		if err != nil || k.Definition == definition {
+//
+// me is who is going to work the kind: its heartbeat is written first, with the definition, so
+// that of two that define at the same time at least one sees the other. Its Kinds are those
+// that it works besides.
+func (l *Ledger) Define(ctx context.Context, me Agent, kind, definition string) error {
+	c := checker{}
+	c.kind(kind)
+	c.text("definition", definition, MaxWorker)
+	if c.err != nil {
+		return c.err
+	}
+	others := me.Kinds
+	if definition != "" {
+		me.Kinds = maps.Clone(others)
+		if me.Kinds == nil {
+			me.Kinds = map[string]string{}
+		}
+		me.Kinds[kind] = definition
+		if err := l.Beat(ctx, me, defineTTL); err != nil {
 			return err
 		}
-		if k.Definition != "" && definition != "" && !sameDefinition(k.Definition, definition) {
-			s, err := tx.Standing(kind)
-			if err != nil {
-				return err
-			}
-			agents, err := tx.Agents()
-			if err != nil {
-				return err
-			}
-			conflict := &DefinitionError{Kind: kind, Have: k.Definition, Want: definition, Unfinished: s.Held + s.Persons + s.Waiting + s.Ready}
-			for _, a := range agents {
-				if d, works := a.Kinds[kind]; works && !sameDefinition(d, definition) {
-					conflict.Agent, conflict.Since = a.Name, a.StartedAt
-				}
-			}
-			if conflict.Unfinished > 0 || conflict.Agent != "" {
-				return conflict
-			}
+	}
+	err := l.store.Update(ctx, nil, func(tx Tx) error { return define(tx, me.Name, kind, definition) })
+	if err == nil || definition == "" {
+		return err
+	}
+	ttl := defineTTL
+	if len(others) == 0 {
+		ttl = 0
+	}
+	me.Kinds = others
+	return errors.Join(err, l.Beat(context.WithoutCancel(ctx), me, ttl))
+}
+
+// defineTTL is how long a heartbeat of Define lasts: until the worker that follows writes its own.
+const defineTTL = 30 * time.Second
+
+func define(tx Tx, me, kind, definition string) error {
+	k, _, err := tx.Kind(kind)
+	if err != nil {
+		return err
+	}
+	agents, err := tx.Agents()
+	if err != nil {
+		return err
+	}
+	conflict := &DefinitionError{Kind: kind, Have: k.Definition, Want: definition}
+	for _, a := range agents {
+		if d, works := a.Kinds[kind]; works && a.Name != me && definition != "" && !sameDefinition(d, definition) {
+			conflict.Agent, conflict.Since, conflict.Have = a.Name, a.StartedAt, d
 		}
-		k.Definition = definition
-		return tx.PutKind(k)
-	})
+	}
+	other := k.Definition != "" && definition != "" && !sameDefinition(k.Definition, definition)
+	if other || conflict.Agent != "" {
+		s, err := tx.Standing(kind)
+		if err != nil {
+			return err
+		}
+		conflict.Unfinished = s.Held + s.Persons + s.Waiting + s.Ready
+		if conflict.Agent != "" || conflict.Unfinished > 0 {
+			return conflict
+		}
+	}
+	if k.Definition == definition {
+		return nil
+	}
+	was := k.Definition
+	k.Definition = definition
+	if err := tx.PutKind(k); err != nil {
+		return err
+	}
+	return tx.Journal(JournalEntry{Actor: me, Action: "define", Subject: kind, Detail: fmt.Sprintf("%q → %q", was, definition), Changed: 1})
 }
 
 // sameDefinition compares plugin and digest, not the version.
@@ -126,7 +177,17 @@ func (l *Ledger) Kind(ctx context.Context, name string) (Kind, error) {
 // Beat tells the others that this program is alive, for ttl; ttl 0 takes it back.
 func (l *Ledger) Beat(ctx context.Context, a Agent, ttl time.Duration) error {
 	c := checker{}
-	if c.agent(a.Name); c.err != nil {
+	c.agent(a.Name)
+	c.text("host", a.Host, MaxAgent)
+	c.text("version", a.Version, MaxAgent)
+	for kind, definition := range a.Kinds {
+		c.kind(kind)
+		c.text("definition", definition, MaxWorker)
+	}
+	if len(a.Kinds)*(MaxKind+MaxWorker) > maxKinds {
+		c.fail("kinds", "%d, too many", len(a.Kinds))
+	}
+	if c.err != nil {
 		return c.err
 	}
 	return l.store.Beat(ctx, a, ttl)

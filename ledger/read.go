@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -19,6 +20,9 @@ func (l *Ledger) Get(ctx context.Context, id int64) (Item, error) {
 
 // Find returns an item by identity, or ErrNotFound.
 func (l *Ledger) Find(ctx context.Context, kind, scope, key string) (Item, error) {
+	if key == "" {
+		return Item{}, ErrNotFound
+	}
 	r, _, err := l.record(ctx, Filter{Kinds: []string{kind}, Scopes: []string{scope}, Key: key})
 	return r, err
 }
@@ -31,14 +35,8 @@ func (l *Ledger) record(ctx context.Context, f Filter) (Item, Record, error) {
 	if len(recs) == 0 {
 		return Item{}, Record{}, ErrNotFound
 	}
-	now, err := l.now(ctx, recs[0].Kind)
+	now, err := l.store.Now(ctx)
 	return recs[0].Item(now), recs[0], err
-}
-
-// now is the database's clock.
-func (l *Ledger) now(ctx context.Context, kind string) (time.Time, error) {
-	s, err := l.store.Standing(ctx, kind)
-	return s.Now, err
 }
 
 // Attempts returns the ended attempts of an item, oldest first.
@@ -74,7 +72,7 @@ func (l *Ledger) List(ctx context.Context, f Filter, after int64) iter.Seq2[Item
 			if len(recs) == 0 {
 				return
 			}
-			now, err := l.now(ctx, recs[0].Kind)
+			now, err := l.store.Now(ctx)
 			if err != nil {
 				yield(Item{}, err)
 				return
@@ -119,7 +117,7 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 		return Reason{}, err
 	}
 	policy, err := l.Kind(ctx, it.Kind)
-	if err != nil && err != ErrNotFound {
+	if err != nil && !errors.Is(err, ErrNotFound) {
 		return Reason{}, err
 	}
 	agents, err := l.store.Agents(ctx)

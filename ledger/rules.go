@@ -7,7 +7,7 @@ import (
 )
 
 // This file is the life of an item: every function takes a record as the database has it,
-// locked, and says what becomes of it. None does I/O.
+// locked, and says what becomes of it.
 
 // State of the item: its backlog row, else how its newest attempt ended. Completed items that
 // were never attempted do not exist.
@@ -55,21 +55,44 @@ func (r *Record) Item(now time.Time) Item {
 // round is the opening or period that is queued, being worked, or was worked last.
 func (r *Record) round(now time.Time) string {
 	if r.Every != "" {
-		if e, err := ParseEvery(r.Every, r.Zone); err == nil {
-			at := now
-			switch {
-			case r.Work != nil && r.Work.State == StateLeased:
-				at = r.Work.LeasedAt
-			case r.Work != nil && r.Work.Due.After(now):
-				at = r.Work.Due
-			}
-			return e.Name(e.Start(at))
-		}
+		return r.every().Name(r.period(now))
 	}
 	if r.Work != nil {
 		return roundName(r.Work.Epoch)
 	}
 	return roundName(r.Epoch)
+}
+
+// every is how a recurring item recurs. It was validated when the item was added; only a zone
+// that this program does not know falls back to days in UTC.
+func (r *Record) every() Every {
+	e, err := ParseEvery(r.Every, r.Zone)
+	if err != nil {
+		e = Every{spec: "day", zone: time.UTC}
+	}
+	return e
+}
+
+// period is the one, of a recurring item, that is queued, being worked, or was worked last. A
+// claim belongs to the period in which it was made, but not to one before the item was due: a
+// clock may step back.
+func (r *Record) period(now time.Time) time.Time {
+	switch w := r.Work; {
+	case w != nil && w.State == StateLeased:
+		return r.every().Start(later(w.LeasedAt, w.Due))
+	case (w == nil || w.State == StateDoubt) && r.Last != nil && !r.Last.Period.IsZero():
+		return r.Last.Period
+	case w != nil:
+		return r.every().Start(later(now, w.Due))
+	}
+	return r.every().Start(now)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // queue is an unleased backlog row that keeps the item's counters.
@@ -93,13 +116,13 @@ func (r *Record) fresh(epoch int64, due time.Time) *Work {
 
 // settle ends the claim that is in force: w is the row as it was leased.
 func (r *Record) settle(res Result, now time.Time, jitter float64) Change {
-	w, p := r.Work, r.Policy
+	w := r.Work
 	out := res.Outcome
-	if w.Cancel && out != OutcomeDone && out != OutcomeSkipped && out != OutcomeUnknown && !(res.NoReport && p.inDoubt()) {
-		out = OutcomeCancelled // it was asked to be withdrawn and nothing took effect
-	}
-	if res.NoReport && p.inDoubt() && !out.Completed() && (out == OutcomeFailed || !w.StartedAt.IsZero()) {
+	if out == OutcomeUnknown || res.NoReport && r.Policy.inDoubt() && (out == OutcomeFailed || !w.StartedAt.IsZero()) {
 		return r.toDoubt(res, out)
+	}
+	if w.Cancel && !out.Completed() {
+		out = OutcomeCancelled // it was asked to be withdrawn and nothing took effect
 	}
 	if r.Every != "" {
 		return r.settleRecurring(res, out, now, jitter)
@@ -109,12 +132,10 @@ func (r *Record) settle(res Result, now time.Time, jitter float64) Change {
 	switch out {
 	case OutcomeDone, OutcomeSkipped, OutcomeCancelled:
 		c.Attempt.Final = true
-		if out == OutcomeCancelled || !w.Reopen {
+		if w.Cancel || out == OutcomeCancelled || !w.Reopen {
 			c.Finish = true
 			return c
 		}
-	case OutcomeUnknown:
-		return r.toDoubt(res, out)
 	default:
 		r.again(&next, res, out, now, jitter)
 	}
@@ -160,11 +181,12 @@ func (r *Record) again(next *Work, res Result, out Outcome, now time.Time, jitte
 
 // toDoubt ends an attempt of which nobody knows whether it took effect.
 func (r *Record) toDoubt(res Result, out Outcome) Change {
-	if out == OutcomeFailed {
+	if out != OutcomeLost && out != OutcomeCrashed {
 		out = OutcomeUnknown
 	}
 	c := Change{ID: r.ID, Attempt: r.ended(res, out)}
 	c.Work = r.queue(StateDoubt, r.Work.Due)
+	c.Work.Cancel = r.Work.Cancel // a late report that nothing happened still ends it
 	return c
 }
 
@@ -175,42 +197,36 @@ const codeRoundDone = "round_done"
 // period, also when the period failed for good. A completion of a period that is completed
 // already is recorded as snoozed: there is one completion per period.
 func (r *Record) settleRecurring(res Result, out Outcome, now time.Time, jitter float64) Change {
-	e, err := ParseEvery(r.Every, r.Zone)
-	if err != nil { // validated at add; only a zone that this machine does not know gets here
-		e = Every{spec: "day", zone: time.UTC}
+	e, period := r.every(), r.period(now)
+	if out.Completed() && !r.DonePeriod.Before(period) {
+		out, res.Code = OutcomeSnoozed, codeRoundDone
 	}
-	c := Change{ID: r.ID}
+	if r.Work.Cancel && !out.Completed() {
+		out = OutcomeCancelled
+	}
+	c := Change{ID: r.ID, Attempt: r.ended(res, out)}
+	if out == OutcomeCancelled || r.Work.Cancel { // withdrawn for good
+		c.Attempt.Final, c.Finish = true, true
+		return c
+	}
 	next := *r.queue(StateReady, r.Work.Due)
-	period := e.Start(r.Work.LeasedAt)
-	switch out {
-	case OutcomeDone, OutcomeSkipped:
-		if !r.DonePeriod.Before(period) {
-			out, res.Code = OutcomeSnoozed, codeRoundDone
-		}
+	if r.Last != nil && r.Last.Period.Before(period) { // counters are of a round
+		next.Failures, next.Crashes, next.Losses = 0, 0, 0
+	}
+	if out.Completed() || res.Code == codeRoundDone {
 		next = *r.fresh(r.Epoch, e.Next(period, now))
-	case OutcomeCancelled: // withdrawn for good
-		c.Attempt = r.ended(res, out)
-		c.Attempt.Period, c.Attempt.Final, c.Finish = period, true, true
-		return c
-	case OutcomeUnknown:
-		c = r.toDoubt(res, out)
-		c.Attempt.Period = period
-		return c
-	default:
+		c.Attempt.Final = out.Completed()
+	} else {
 		r.again(&next, res, out, now, jitter)
-		if next.State == StateDead {
+		if next.State == StateDead { // the period failed for good
 			next = *r.fresh(r.Epoch, e.Next(period, now))
+			c.Attempt.Final = true
 		}
 	}
-	c.Attempt = r.ended(res, out)
-	c.Attempt.Period = period
-	c.Attempt.Final = out.Completed()
 	if next.State == StateReady && next.Due.After(now) {
 		next.State = StateWaiting
 	}
-	if r.Work.Reopen {
-		next.Epoch, next.Reopen = r.Epoch, false
-	}
+	next.Epoch, next.Reopen = r.Epoch, false
 	c.Work = &next
 	return c
 }
@@ -218,6 +234,10 @@ func (r *Record) settleRecurring(res Result, out Outcome, now time.Time, jitter 
 // ended is the attempts row of the claim in force.
 func (r *Record) ended(res Result, out Outcome) *Attempt {
 	w := r.Work
-	return &Attempt{ItemID: r.ID, Attempt: w.Attempt, Kind: r.Kind, Agent: w.Agent, LockID: w.LockID.String(), Worker: res.Worker,
+	a := &Attempt{ItemID: r.ID, Attempt: w.Attempt, Kind: r.Kind, Agent: w.Agent, LockID: w.LockID.String(), Worker: res.Worker,
 		Epoch: w.Epoch, LeasedAt: w.LeasedAt, Outcome: out, Code: res.Code, Error: res.Error, Log: res.Log, Output: res.Output}
+	if r.Every != "" {
+		a.Period = r.period(w.LeasedAt)
+	}
+	return a
 }

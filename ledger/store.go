@@ -47,9 +47,11 @@ type Store interface {
 	// of which it made some ready, and the earliest due time of what still waits (zero: nothing).
 	Promote(ctx context.Context, limit int) (kinds []string, next time.Time, err error)
 
+	// Now is the database's clock.
+	Now(ctx context.Context) (time.Time, error)
 	// Records returns up to limit records that match f, with id > after, in id order.
 	Records(ctx context.Context, f Filter, after int64, limit int) ([]Record, error)
-	// Recent is Records newest end first: items whose newest attempt ended last come first.
+	// Recent is Records newest end first, of the items of which an attempt has ended.
 	Recent(ctx context.Context, f Filter, limit int) ([]Record, error)
 	// Count counts the items that match f.
 	Count(ctx context.Context, f Filter) (int64, error)
@@ -69,7 +71,8 @@ type Store interface {
 
 	// Prune removes, of up to limit items of the kind whose newest attempt is final and ended
 	// before the given time, payload, output, log and error, and all attempts but the newest;
-	// of recurring items, the attempts before the newest completion. It returns how many items.
+	// of recurring items, the attempts before the newest completion, which is what says that its
+	// period is done. It returns how many items.
 	Prune(ctx context.Context, kind string, before time.Time, limit int) (int, error)
 
 	// Audit returns up to limit records with id > after and their attempts, from one snapshot.
@@ -107,8 +110,12 @@ type Tx interface {
 	Attempts(id int64) ([]Attempt, error)
 	// Apply writes changes, each of a record that was loaded in this transaction.
 	Apply(changes []Change) error
-	// Kind loads and locks the policy of a kind, false if there is none yet.
-	Kind(name string) (Kind, bool, error)
+	// EnsureKinds gives the kinds, sorted and distinct, a row where they have none. It does not
+	// lock or change rows that are there.
+	EnsureKinds(names []string) error
+	// Kind locks and returns the policy of a kind, having given it a row if it had none: known is
+	// false then.
+	Kind(name string) (k Kind, known bool, err error)
 	// PutKind writes the policy of a kind.
 	PutKind(k Kind) error
 	// Standing and Agents as in Store.
@@ -169,7 +176,7 @@ type Work struct {
 	Losses   int
 	Alone    bool // claim it alone
 	Reopen   bool // a newer version arrived while it was leased, or before it came in doubt
-	Cancel   bool // asked to be cancelled while leased
+	Cancel   bool // asked to be cancelled while leased; kept in doubt, for a late report
 
 	// All zero unless leased; StartedAt is zero until the start mark.
 	Agent     string
@@ -271,7 +278,7 @@ type Audited struct {
 type JournalEntry struct {
 	Actor   string // who: "operator:ann", "host/4711"
 	Action  string // "retry", "set-kind" …
-	Subject string // a filter, or the name of a kind
+	Subject string // which items, or the name of a kind
 	Detail  string // what changed
 	Changed int64
 }

@@ -1,7 +1,7 @@
 package ledger
 
 import (
-	"fmt"
+	"encoding/json"
 	"regexp"
 	"strings"
 	"time"
@@ -9,6 +9,11 @@ import (
 
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
+)
+
+const (
+	maxInput = 4096     // bytes of a Kind's Input as JSON
+	maxKinds = 64 << 10 // bytes of an Agent's Kinds as JSON
 )
 
 var (
@@ -71,6 +76,12 @@ func (c *checker) ttl(d time.Duration) {
 	}
 }
 
+func checkLimit(n int) error {
+	c := checker{}
+	c.batch("limit", n)
+	return c.err
+}
+
 func (c *checker) batch(field string, n int) {
 	if n < 1 || n > MaxBatch {
 		c.fail(field, "%d, must be 1 … %d", n, MaxBatch)
@@ -131,6 +142,8 @@ func (c *checker) result(r *Result) {
 	default:
 		c.fail("outcome", "%q is none that a holder may report", string(r.Outcome))
 	}
+	// Only these can be without a report; of a process that died there is none.
+	r.NoReport = r.Outcome == OutcomeCrashed || r.NoReport && r.Outcome == OutcomeFailed
 	c.bytes("output", r.Output, MaxOutput)
 	if r.Code != "" && !codeRE.MatchString(r.Code) {
 		c.fail("code", "%q: only a-z, 0-9 and _, at most %d", r.Code, MaxCode)
@@ -210,10 +223,13 @@ func (c *checker) policy(k Kind) {
 		field string
 		value time.Duration
 	}{{"backoff_base", k.Backoff.Base}, {"backoff_cap", k.Backoff.Cap}, {"timeout", k.Timeout}, {"keep", k.Keep}} {
-		if d.value < 0 || d.value > MaxDelay {
-			c.fail(d.field, "%s, must be 0 … %s", d.value.String(), MaxDelay.String())
+		if d.value < 0 || d.value > MaxDelay || d.value%time.Microsecond != 0 {
+			c.fail(d.field, "%s, must be 0 … %s, in whole microseconds", d.value.String(), MaxDelay.String())
 		}
 	}
 	c.text("definition", k.Definition, MaxWorker)
-	c.text("input", fmt.Sprint(k.Input.Field, k.Input.Match), MaxSource)
+	if b, err := json.Marshal(k.Input); err != nil || len(b) > maxInput {
+		c.fail("input", "%d bytes as JSON, at most %d", len(b), maxInput)
+	}
+	c.text("input", k.Input.Field+strings.Join(k.Input.Match, ""), maxInput)
 }

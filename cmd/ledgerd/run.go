@@ -78,6 +78,12 @@ func process() string {
 	return fmt.Sprintf("%.200s/%d", host, os.Getpid())
 }
 
+// asAgent is this process under a name of its own.
+func asAgent(name string) ledger.Agent {
+	host, _ := os.Hostname() // "" says that it is not known
+	return ledger.Agent{Name: name, Host: host, PID: os.Getpid(), Version: programVersion(), Kinds: map[string]string{}}
+}
+
 // agentName is a name that no other process has had.
 func agentName() string { return fmt.Sprintf("%s/%06x", process(), rand.IntN(1<<24)) }
 
@@ -123,7 +129,7 @@ func (a *app) runKind(ctx context.Context, flags runFlags, name string, args []s
 		}
 		return a.reportAdd(a.printer(), j, d)
 	}
-	if err := j.kind.define(ctx, j.ledger.Ledger, r.host.Definition(), flags.with); err != nil {
+	if err := j.kind.define(ctx, j.ledger.Ledger, asAgent(r.agent), r.host.Definition(), flags.with); err != nil {
 		return err
 	}
 	if r.rows, err = newRowWriter(a.printer(), j.kind, r.tracker); err != nil {

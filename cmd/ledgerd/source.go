@@ -243,12 +243,12 @@ func (k *kind) introduce(ctx context.Context, l *ledger.Ledger) error {
 }
 
 // define states which plugin works the kind from now on, with which settings, and takes over
-// what it says of INPUT. While others work it with other settings it is refused.
-func (k *kind) define(ctx context.Context, l *ledger.Ledger, definition string, with []string) error {
+// what it says of INPUT. me is who works it. While others work it with other settings it is refused.
+func (k *kind) define(ctx context.Context, l *ledger.Ledger, me ledger.Agent, definition string, with []string) error {
 	if err := k.introduce(ctx, l); err != nil {
 		return err
 	}
-	if err := l.Define(ctx, process(), k.name, definition); err != nil {
+	if err := l.Define(ctx, me, k.name, definition); err != nil {
 		return conflict(err, definition, with)
 	}
 	return k.edit(ctx, l, func(have *ledger.Kind, _ bool) {

@@ -89,7 +89,7 @@ type crew struct {
 	app    *app
 	flags  workFlags
 	ledger *opened
-	agent  string
+	me     ledger.Agent // the worker that the kinds taken up now are for
 
 	mu       sync.Mutex
 	hosts    map[string]*pluginhost.Host // by kind
@@ -146,6 +146,7 @@ func (c *crew) takeUp(ctx context.Context) (map[string]worker.Handler, error) {
 		}
 	}
 	handlers := map[string]worker.Handler{}
+	c.me = asAgent(agentName())
 	for _, name := range names {
 		if c.hosts[name] != nil {
 			continue
@@ -181,10 +182,11 @@ func (c *crew) takeUpKind(ctx context.Context, name string) (*pluginhost.Host, e
 	if err != nil {
 		return nil, err
 	}
-	if err := k.define(ctx, c.ledger.Ledger, h.Definition(), c.flags.with); err != nil {
+	if err := k.define(ctx, c.ledger.Ledger, c.me, h.Definition(), c.flags.with); err != nil {
 		h.Close(stopGrace)
 		return nil, err
 	}
+	c.me.Kinds[name] = h.Definition()
 	c.mu.Lock()
 	c.hosts[name] = h
 	c.mu.Unlock()
@@ -255,7 +257,7 @@ func (c *crew) hire(handlers map[string]worker.Handler) (*worker.Worker, error) 
 		kinds[name] = worker.KindConfig{Definition: c.hosts[name].Definition()}
 	}
 	f := c.flags
-	w, err := worker.New(worker.Config{Ledger: c.ledger.Ledger, Handlers: handlers, Agent: agentName(), Version: programVersion(),
+	w, err := worker.New(worker.Config{Ledger: c.ledger.Ledger, Handlers: handlers, Agent: c.me.Name, Version: programVersion(),
 		Concurrency: f.concurrency, Kinds: kinds, Lease: f.lease.Duration, Shard: f.shard.Shard, MaxItems: f.maxItems, Grace: max(f.grace.Duration, time.Millisecond),
 		Logger: c.app.logger(), Observe: c.observe})
 	if err != nil {

@@ -61,6 +61,9 @@ func New(o Options) *Store {
 
 func (s *Store) now() time.Time { return s.clock().UTC().Truncate(time.Microsecond) }
 
+// Now implements ledger.Store.
+func (s *Store) Now(context.Context) (time.Time, error) { return s.now(), nil }
+
 // record is a copy that the caller may keep, as a transaction or a reader sees it.
 func (s *Store) record(r *row) ledger.Record {
 	c := r.Record
@@ -246,7 +249,7 @@ func (s *Store) Update(_ context.Context, conn ledger.Conn, fn func(ledger.Tx) e
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := &tx{s: s, now: s.now(), kinds: maps.Clone(s.kinds), journal: len(s.journal), nextID: s.nextID, rows: map[int64]*row{}}
+	t := &tx{s: s, now: s.now(), kinds: maps.Clone(s.kinds), journal: len(s.journal), rows: map[int64]*row{}}
 	if err := fn(t); err != nil {
 		t.undo()
 		return err

@@ -165,7 +165,7 @@ func (s *Store) Beat(_ context.Context, a ledger.Agent, ttl time.Duration) error
 		delete(s.agents, a.Name)
 		return nil
 	}
-	a.StartedAt, a.SeenAt = now, now
+	a.StartedAt, a.SeenAt, a.Kinds = now, now, maps.Clone(a.Kinds)
 	if old, there := s.agents[a.Name]; there {
 		a.StartedAt = old.StartedAt
 	}
@@ -204,7 +204,7 @@ func (s *Store) Prune(_ context.Context, kind string, before time.Time, limit in
 			continue
 		}
 		n := *r
-		if r.Every != "" && r.Work != nil {
+		if r.Every != "" {
 			if !pruneRecurring(&n, before) {
 				continue
 			}
@@ -228,15 +228,16 @@ func pruneFinished(r *row, before time.Time) bool {
 	return true
 }
 
-// pruneRecurring drops what came before the newest completion, which stays as it is.
+// pruneRecurring drops what came before the newest completion, which stays as it is; if there
+// was none, what came before the newest period that failed for good.
 func pruneRecurring(r *row, before time.Time) bool {
-	keep := len(r.attempts) - 1
+	keep, completed := 0, false
 	for i, a := range r.attempts {
-		if a.Final {
-			keep = i
+		if a.Outcome.Completed() || a.Final && !completed {
+			keep, completed = i, completed || a.Outcome.Completed()
 		}
 	}
-	if keep == 0 || !r.attempts[keep].Final || !r.attempts[keep].FinishedAt.Before(before) {
+	if keep == 0 || !r.attempts[keep].FinishedAt.Before(before) {
 		return false
 	}
 	r.BaseAttempt = r.attempts[keep].Attempt - 1

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -18,7 +19,6 @@ type tx struct {
 	rows    map[int64]*row // before this transaction; nil: there was none
 	kinds   map[string]ledger.Kind
 	journal int
-	nextID  int64
 }
 
 func (t *tx) undo() {
@@ -64,9 +64,7 @@ func (t *tx) Insert(items []ledger.Record) ([]int64, error) {
 			w.Due = t.now
 		}
 		n.ID, n.Work, n.CreatedAt = t.s.nextID, &w, t.now
-		if len(n.Payload) == 0 {
-			n.Payload = nil
-		}
+		n.Payload = bytes.Clone(n.Payload)
 		t.put(n.ID, &row{Record: n})
 		ids[i] = n.ID
 	}
@@ -153,7 +151,7 @@ func (t *tx) Apply(changes []ledger.Change) error {
 			n.attempts = append(slices.Clone(n.attempts), done)
 		}
 		if i := c.Item; i != nil {
-			n.Fingerprint, n.Payload, n.Every, n.Zone, n.Epoch = i.Fingerprint, i.Payload, i.Every, i.Zone, i.Epoch
+			n.Fingerprint, n.Payload, n.Every, n.Zone, n.Epoch = i.Fingerprint, bytes.Clone(i.Payload), i.Every, i.Zone, i.Epoch
 		}
 		t.put(c.ID, &n)
 	}
@@ -167,8 +165,17 @@ func whole(w *ledger.Work) error {
 		!leased && (w.Agent != "" || w.LockID != uuid.Nil || !w.LeasedAt.IsZero() || !w.StartedAt.IsZero() || !w.ExpiresAt.IsZero()) {
 		return fmt.Errorf("a lease must be whole")
 	}
-	if w.Cancel && !leased || w.Reopen && !leased && w.State != ledger.StateDoubt {
+	if (w.Cancel || w.Reopen) && !leased && w.State != ledger.StateDoubt {
 		return fmt.Errorf("%s with cancel %v, reopen %v", w.State, w.Cancel, w.Reopen)
+	}
+	return nil
+}
+
+func (t *tx) EnsureKinds(names []string) error {
+	for _, name := range names {
+		if _, known := t.s.kinds[name]; !known {
+			t.s.kinds[name] = ledger.Kind{Name: name}
+		}
 	}
 	return nil
 }

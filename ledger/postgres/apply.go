@@ -44,6 +44,9 @@ func (t *tx) Apply(changes []ledger.Change) error {
 		}
 		if c.Item != nil {
 			items.add(c.ID, c.Item)
+			if c.Item.Every != "" {
+				t.s.prunes.forget()
+			}
 		}
 		t.loaded[c.ID] = have
 	}

@@ -79,6 +79,14 @@ func (p *prunes) reached(kind string, from, upto time.Time) {
 // of a recurring item the newest completion, if there is one.
 const pruneKeeps = `FROM {{S}}.ledger_attempts n WHERE n.item_id = i.id AND n.final ORDER BY i.every IS NOT NULL AND n.outcome IN (0, 1) DESC, n.attempt DESC LIMIT 1`
 
+// forget makes the next look one among all: of an item that recurs from now on, attempts may go
+// that were kept before.
+func (p *prunes) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.byKind)
+}
+
 // pruneFind locks items whose attempt that pruning keeps ended in time: finished ones of which
 // there is something to remove, and recurring ones with attempts before it.
 // $1 kind, $2 and $3 the span of time, $4 limit.

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,6 +47,39 @@ func forceRelease(t *testing.T, h *harness) {
 	next := h.take("k")
 	h.is(h.finish(ls, ledger.Done(nil)), ledger.ErrLeaseLost)
 	h.end(next, ledger.Done(nil))
+	// What may have taken effect is not repeated because somebody released it.
+	mails := h.mails(2)
+	h.start(mails[0])
+	n, err = h.l.ForceRelease(h.ctx, "ann", ledger.Filter{Agents: []string{"a"}})
+	h.ok(err)
+	equal(t, "released", n, 2)
+	h.state(mails[0].ID, ledger.StateDoubt)
+	h.state(mails[1].ID, ledger.StateReady)
+	h.end(mails[0], ledger.Done(nil))
+	h.state(mails[0].ID, ledger.StateDone)
+}
+
+// actsAreChecked: who acts, and on what, is checked before anything is touched.
+func actsAreChecked(t *testing.T, h *harness) {
+	id := h.one("x")
+	for _, actor := range []string{"", "a\x00b", strings.Repeat("x", ledger.MaxAgent+1)} {
+		_, err := h.l.Cancel(h.ctx, actor, ledger.IDs(id))
+		h.is(err, ledger.ErrInvalid)
+	}
+	none, err := h.l.Cancel(h.ctx, "ann", ledger.IDs())
+	h.ok(err)
+	equal(t, "cancelled of no ids", none, 0)
+	_, err = h.l.Find(h.ctx, "k", "", "")
+	h.is(err, ledger.ErrNotFound)
+	_, err = h.l.Expire(h.ctx, -1)
+	h.is(err, ledger.ErrInvalid)
+	_, err = h.l.Promote(h.ctx, 0)
+	h.is(err, ledger.ErrInvalid)
+	h.end(h.take("k"), ledger.Permanent(errTest))
+	h.is(h.l.Decide(h.ctx, id, "ann", ledger.Done(nil, ledger.NewItem{Kind: "k", Key: "y"})), ledger.ErrInvalid)
+	h.is(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Host: "\x00"}, time.Minute), ledger.ErrInvalid)
+	h.is(h.l.SetKind(h.ctx, "test", ledger.Kind{Name: "k", Backoff: ledger.Backoff{Base: 500}}), ledger.ErrInvalid)
+	h.is(h.l.SetKind(h.ctx, "test", ledger.Kind{Name: "k", Input: ledger.Input{Match: []string{strings.Repeat("\"", 3000)}}}), ledger.ErrInvalid)
 }
 
 func forgetScope(t *testing.T, h *harness) {
@@ -124,6 +158,19 @@ func pruneRecurring(t *testing.T, h *harness) {
 		t.Fatalf("%+v", it)
 	}
 	h.end(h.take("k"), ledger.Done(nil))
+	// Also of one that was cancelled and reopened: its week stays completed.
+	h.policy(ledger.Kind{Name: "w", Keep: time.Hour})
+	week := h.add(ledger.NewItem{Kind: "w", Key: "x", Every: "week"})[0].ID
+	h.end(h.take("w"), ledger.Done(nil))
+	_, err = h.l.Cancel(h.ctx, "ann", ledger.IDs(week))
+	h.ok(err)
+	h.clock.advance(2 * time.Hour)
+	_, err = h.l.Prune(h.ctx, 10)
+	h.ok(err)
+	_, err = h.l.Reopen(h.ctx, "ann", ledger.IDs(week))
+	h.ok(err)
+	h.end(h.take("w"), ledger.Done(nil))
+	equal(t, "the week is completed once", h.outcomes(week), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeCancelled, ledger.OutcomeSnoozed})
 }
 
 func kindPolicy(t *testing.T, h *harness) {
@@ -155,7 +202,11 @@ func kindPolicy(t *testing.T, h *harness) {
 }
 
 func defineConflicts(t *testing.T, h *harness) {
-	define := func(d string) error { return h.l.Define(h.ctx, "test", "k", d) }
+	define := func(d string) error {
+		err := h.l.Define(h.ctx, ledger.Agent{Name: "me"}, "k", d)
+		h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "me"}, 0)) // it does not go on to work
+		return err
+	}
 	h.ok(define("p@1.0+aaa"))
 	h.ok(define("p@1.1+aaa")) // another version is an upgrade
 	h.ok(define("p@1.1+bbb")) // nothing is left undone
@@ -170,8 +221,18 @@ func defineConflicts(t *testing.T, h *harness) {
 	if err := define("q@1.0+bbb"); !errors.As(err, &conflict) || conflict.Agent != "host/1" {
 		t.Fatalf("%v", err)
 	}
-	h.ok(define("")) // somebody knows better
-	h.ok(define("q@1.0+bbb"))
+	h.ok(define("")) // somebody knows better, but a worker that lives is one that works
+	h.is(define("q@1.0+bbb"), ledger.ErrConflict)
 	h.clock.advance(2 * time.Minute)
 	h.ok(define("p@1.0+ccc"))
+	// Two that define before either has begun to work: one is refused.
+	h.ok(h.l.Define(h.ctx, ledger.Agent{Name: "first"}, "new", "p@1.0+aaa"))
+	h.is(h.l.Define(h.ctx, ledger.Agent{Name: "second"}, "new", "p@1.0+bbb"), ledger.ErrConflict)
+	h.ok(h.l.Define(h.ctx, ledger.Agent{Name: "first"}, "new", "p@1.0+bbb"))
+	h.policy(ledger.Kind{Name: "new", MaxFailures: 2}) // a policy says nothing of who works it
+	k, err := h.l.Kind(h.ctx, "new")
+	h.ok(err)
+	equal(t, "definition", k.Definition, "p@1.0+bbb")
+	h.is(h.l.Define(h.ctx, ledger.Agent{Name: "me"}, "k", strings.Repeat("x", ledger.MaxWorker+1)), ledger.ErrInvalid)
+	h.is(h.l.Define(h.ctx, ledger.Agent{Name: "me"}, "K", "x@1+a"), ledger.ErrInvalid)
 }

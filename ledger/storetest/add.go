@@ -267,3 +267,27 @@ func addManyFields(t *testing.T, h *harness) {
 		t.Fatalf("claimed %+v", ls.Item)
 	}
 }
+
+func addTakesWhatItIsGiven(t *testing.T, h *harness) {
+	// Cancelled and wanted again, as something else.
+	id := h.one("x")
+	_, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
+	h.ok(err)
+	h.add(ledger.NewItem{Kind: "k", Key: "x", Every: "hour", Again: ledger.Again{Cancelled: true}})
+	equal(t, "every", h.item(id).Every, "hour")
+	h.end(h.take("k"), ledger.Done(nil))
+	h.state(id, ledger.StateWaiting)
+	// Recurring from next week on, and urgent.
+	later := h.one("later")
+	h.end(h.take("k"), ledger.Done(nil))
+	h.add(ledger.NewItem{Kind: "k", Key: "later", Every: "day", Due: start.Add(7 * 24 * time.Hour), Priority: -1})
+	if it := h.state(later, ledger.StateWaiting); !it.Due.Equal(start.Add(7*24*time.Hour)) || it.Priority != -1 {
+		t.Fatalf("%+v", it)
+	}
+	// The version is adopted although the payload differs, so that the next one is noticed.
+	bare := h.add(ledger.NewItem{Kind: "k", Key: "bare", Payload: []byte("a")})[0].ID
+	equal(t, "differs", h.add(ledger.NewItem{Kind: "k", Key: "bare", Payload: []byte("b"), Fingerprint: "1"})[0].Verdict, ledger.VerdictDiffers)
+	equal(t, "payload", string(h.item(bare).Payload), "a")
+	equal(t, "changed", h.add(ledger.NewItem{Kind: "k", Key: "bare", Payload: []byte{}, Fingerprint: "2"})[0].Verdict, ledger.VerdictChanged)
+	equal(t, "payload", string(h.item(bare).Payload), "a")
+}

@@ -38,6 +38,8 @@ func Compare(t *testing.T, open Open) {
 			"decide":  m.decide,
 			"policy":  m.policy,
 			"tick":    m.tick,
+			"expire":  m.expire,
+			"promote": m.promote,
 			"prune":   m.prune,
 			"beat":    m.beat,
 			"filters": m.filters,
@@ -155,9 +157,9 @@ func (m *machine) add(t *rapid.T) {
 	items := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ledger.NewItem {
 		n := ledger.NewItem{Kind: kindNames.Draw(t, "kind"), Scope: rapid.SampledFrom([]string{"", "s"}).Draw(t, "scope"),
 			Key: rapid.SampledFrom([]string{"1", "2", "3", "é%_", "5\n"}).Draw(t, "key"), Fingerprint: rapid.SampledFrom([]string{"", "f", "g"}).Draw(t, "fingerprint"),
-			Priority: int16(rapid.IntRange(-2, 2).Draw(t, "priority")), Every: rapid.SampledFrom([]string{"", "", "", "hour", "90s"}).Draw(t, "every")}
+			Priority: int16(rapid.IntRange(-2, 2).Draw(t, "priority")), Every: rapid.SampledFrom([]string{"", "", "", "hour", "90s", "*/7 * * * *"}).Draw(t, "every")}
 		if rapid.Bool().Draw(t, "payload") {
-			n.Payload = []byte(rapid.SampledFrom([]string{"{}", "\x00\xff"}).Draw(t, "bytes"))
+			n.Payload = []byte(rapid.SampledFrom([]string{"{}", "\x00\xff", ""}).Draw(t, "bytes"))
 		}
 		if rapid.IntRange(0, 3).Draw(t, "later") == 0 {
 			n.Due = m.clock.now().Add(time.Duration(rapid.IntRange(-60, 600).Draw(t, "due")) * time.Second)
@@ -243,6 +245,10 @@ func (m *machine) finish(t *rapid.T) {
 		}
 	}
 	same(t, "finish", [2]any{reasons(m.l[0].Finish(m.tb.Context(), e[0]...)), reasons(m.l[1].Finish(m.tb.Context(), e[1]...))})
+	for k := range e[0] {
+		a, b := e[0][k], e[1][k]
+		same(t, "what became of an ending", [2]any{[]string{string(a.Recorded), string(a.State)}, []string{string(b.Recorded), string(b.State)}})
+	}
 }
 
 func (m *machine) result(t *rapid.T) ledger.Result {
@@ -310,15 +316,21 @@ func (m *machine) decide(t *rapid.T) {
 
 func (m *machine) policy(t *rapid.T) {
 	k := ledger.Kind{Name: kindNames.Draw(t, "kind"), OnLost: rapid.SampledFrom([]ledger.OnLost{"", ledger.OnLostDoubt}).Draw(t, "on lost"),
-		MaxFailures: rapid.IntRange(0, 3).Draw(t, "max failures"), MaxLost: rapid.IntRange(0, 4).Draw(t, "max lost"), Paused: rapid.IntRange(0, 5).Draw(t, "paused") == 0,
+		MaxFailures: rapid.IntRange(0, 3).Draw(t, "max failures"), MaxLost: rapid.IntRange(0, 4).Draw(t, "max lost"), MaxCrashes: rapid.IntRange(0, 2).Draw(t, "max crashes"), Paused: rapid.IntRange(0, 5).Draw(t, "paused") == 0,
 		Keep: time.Duration(rapid.IntRange(0, 2).Draw(t, "keep")) * time.Minute}
 	both(m, t, "policy", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.SetKind(m.tb.Context(), "op", k) })
 }
 
 func (m *machine) tick(t *rapid.T) {
-	m.clock.advance(time.Duration(rapid.SampledFrom([]int{1, 30, 61, 600, 4000}).Draw(t, "seconds")) * time.Second)
+	m.clock.advance(time.Duration(rapid.SampledFrom([]int{1, 30, 61, 600, 4000, -2}).Draw(t, "seconds")) * time.Second)
+}
+
+func (m *machine) expire(t *rapid.T) {
 	expired := both(m, t, "expire", func(_ int, l *ledger.Ledger) (int, error) { return l.Expire(m.tb.Context(), 100) })
 	same(t, "expired", [2]any{expired[0], expired[1]})
+}
+
+func (m *machine) promote(t *rapid.T) {
 	next := both(m, t, "promote", func(_ int, l *ledger.Ledger) (time.Time, error) { return l.Promote(m.tb.Context(), 100) })
 	same(t, "next due", [2]any{next[0].UTC(), next[1].UTC()})
 }

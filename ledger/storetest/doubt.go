@@ -157,3 +157,34 @@ func cancelRunning(t *testing.T, h *harness) {
 	h.pass(2 * time.Minute) // its worker is gone
 	h.state(ls[3].ID, ledger.StateCancelled)
 }
+
+// cancelInDoubt: a cancel is not forgotten, whatever the end of the attempt.
+func cancelInDoubt(t *testing.T, h *harness) {
+	ls := h.mails(4)
+	h.start(ls[1], ls[2], ls[3])
+	n, err := h.l.Cancel(h.ctx, "ann", ledger.Filter{Kinds: []string{"k"}})
+	h.ok(err)
+	equal(t, "asked", n, 4)
+	h.pass(2 * time.Minute)
+	h.state(ls[0].ID, ledger.StateCancelled) // it had not been started
+	for _, l := range ls[1:] {
+		h.state(l.ID, ledger.StateDoubt)
+	}
+	h.end(ls[1], ledger.Fail(errTest)) // nothing happened, and nothing is to happen
+	h.state(ls[1].ID, ledger.StateCancelled)
+	h.end(ls[2], ledger.Done(nil))
+	h.state(ls[2].ID, ledger.StateDone)
+	n, err = h.l.Retry(h.ctx, "ann", ledger.IDs(ls[3].ID)) // somebody changed their mind
+	h.ok(err)
+	equal(t, "retried", n, 1)
+	h.end(h.take("k"), ledger.Release())
+	h.state(ls[3].ID, ledger.StateReady)
+	// A crash is never a report.
+	h.end(h.take("k"), ledger.Result{Outcome: ledger.OutcomeCrashed})
+	h.state(ls[3].ID, ledger.StateWaiting)
+	h.pass(time.Hour)
+	again := h.take("k")
+	h.start(again)
+	h.end(again, ledger.Result{Outcome: ledger.OutcomeCrashed})
+	h.state(ls[3].ID, ledger.StateDoubt)
+}

@@ -264,3 +264,36 @@ func changeWhileLeased(t *testing.T, h *harness) {
 		t.Fatalf("%+v", it)
 	}
 }
+
+// twoLeasesOfOneItem: a stale lease beside the live one in one call gets its own answer.
+func twoLeasesOfOneItem(t *testing.T, h *harness) {
+	for _, r := range []ledger.Result{ledger.Done(nil), ledger.Fail(errTest)} {
+		h.one("x" + string(r.Outcome))
+		stale := h.take("k")
+		h.pass(2 * time.Minute)
+		live := h.take("k")
+		errs := h.l.Start(h.ctx, time.Minute, stale, live)
+		h.is(errs[0], ledger.ErrLeaseLost)
+		h.ok(errs[1])
+		errs = h.l.Finish(h.ctx, ledger.Ending{Lease: stale, Result: r}, ledger.Ending{Lease: live, Result: r}, ledger.Ending{Lease: live, Result: ledger.Skip("")})
+		h.is(errs[0], ledger.ErrLeaseLost)
+		h.ok(errs[1])
+		h.is(errs[2], ledger.ErrInvalid) // ended twice in one call
+		equal(t, "outcomes", h.outcomes(live.ID), []ledger.Outcome{ledger.OutcomeLost, r.Outcome})
+	}
+}
+
+// changedAfterTry: a version that comes after the old one was tried is another round, with
+// another idempotency key.
+func changedAfterTry(t *testing.T, h *harness) {
+	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1"})[0].ID
+	old := h.take("k")
+	h.end(old, ledger.RetryAfter(time.Hour, errTest))
+	h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "2"})
+	h.state(id, ledger.StateReady)
+	next := h.take("k")
+	if next.Round != "2" || next.IdempotencyKey() == old.IdempotencyKey() {
+		t.Fatalf("round %s, key %s", next.Round, next.IdempotencyKey())
+	}
+	h.end(next, ledger.Done(nil))
+}

@@ -80,3 +80,83 @@ func recurringOncePerPeriod(t *testing.T, h *harness) {
 	it := h.state(id, ledger.StateWaiting)
 	equal(t, "due", it.Due.UTC(), time.Date(2026, 11, 21, 1, 0, 0, 0, time.UTC))
 }
+
+// cancelRecurring: one that was cancelled while it ran does not come back, also when it was done.
+func cancelRecurring(t *testing.T, h *harness) {
+	for i, r := range []ledger.Result{ledger.Done(nil), ledger.Fail(errTest), ledger.Snooze(time.Hour, "")} {
+		id := h.add(ledger.NewItem{Kind: "k", Key: string(rune('a' + i)), Every: "day"})[0].ID
+		ls := h.take("k")
+		_, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
+		h.ok(err)
+		h.end(ls, r)
+		want := ledger.StateCancelled
+		if r.Outcome.Completed() {
+			want = ledger.StateDone
+		}
+		h.state(id, want)
+	}
+	// A newer version does not bring back what was cancelled.
+	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1"})[0].ID
+	ls := h.take("k")
+	h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "2"})
+	_, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
+	h.ok(err)
+	h.end(ls, ledger.Done(nil))
+	h.state(id, ledger.StateDone)
+}
+
+func recurringWhileLeased(t *testing.T, h *harness) {
+	id := h.one("x")
+	ls := h.take("k")
+	equal(t, "verdict", h.add(ledger.NewItem{Kind: "k", Key: "x", Every: "day"})[0].Verdict, ledger.VerdictChanged)
+	h.end(ls, ledger.Done(nil))
+	if it := h.state(id, ledger.StateWaiting); it.Every != "day" {
+		t.Fatalf("%+v", it)
+	}
+	h.pass(24 * time.Hour)
+	h.end(h.take("k"), ledger.Done(nil))
+}
+
+// recurringInDoubt: a decision settles the period that is in doubt, not the one of the day it is made.
+func recurringInDoubt(t *testing.T, h *harness) {
+	h.policy(ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt})
+	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Every: "day"})[0].ID
+	ls := h.take("k")
+	h.start(ls)
+	h.pass(2 * time.Minute)
+	h.clock.advance(48 * time.Hour)
+	equal(t, "round", h.state(id, ledger.StateDoubt).Round, "2026-11-20")
+	h.ok(h.l.Decide(h.ctx, id, "ann", ledger.Done(nil)))
+	as, err := h.l.Attempts(h.ctx, id)
+	h.ok(err)
+	equal(t, "rounds", []string{as[0].Round, as[1].Round}, []string{"2026-11-20", "2026-11-20"})
+	h.pass(0)
+	equal(t, "today's is not done yet", h.take("k").Round, "2026-11-22")
+}
+
+func recurringCounters(t *testing.T, h *harness) {
+	h.policy(ledger.Kind{Name: "k", MaxFailures: 3})
+	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Every: "hour"})[0].ID
+	h.end(h.take("k"), ledger.Fail(errTest))
+	h.pass(time.Minute)
+	h.end(h.take("k"), ledger.RetryAfter(time.Hour, errTest))
+	h.pass(time.Hour)
+	h.end(h.take("k"), ledger.Fail(errTest))
+	if it := h.item(id); it.Failures != 1 {
+		t.Fatalf("%d failures in the new round", it.Failures)
+	}
+	equal(t, "it goes on in this hour", h.item(id).Due.Before(h.clock.now().Add(time.Minute)), true)
+}
+
+// recurringClockBack: a clock that steps back over the start of a period does not make its
+// completion one of the period before.
+func recurringClockBack(t *testing.T, h *harness) {
+	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Every: "day"})[0].ID
+	h.end(h.take("k"), ledger.Done(nil))
+	h.pass(14 * time.Hour)
+	h.clock.advance(-time.Second)
+	ls := h.take("k")
+	equal(t, "round", ls.Round, "2026-11-21")
+	h.end(ls, ledger.Done(nil))
+	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeDone})
+}

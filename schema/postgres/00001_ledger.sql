@@ -67,7 +67,7 @@ CREATE TABLE ledger_backlog (
   locked_by  text COLLATE "C" CHECK (octet_length(locked_by) BETWEEN 1 AND 256),
   CONSTRAINT lease_is_whole CHECK (CASE WHEN state = 2 THEN num_nulls(locked_by, lock_id, leased_at, expires_at) = 0
                                         ELSE num_nonnulls(locked_by, lock_id, leased_at, started_at, expires_at) = 0 END),
-  CONSTRAINT cancel_while_leased CHECK (state = 2 OR NOT cancel),
+  CONSTRAINT cancel_while_leased_or_doubt CHECK (state IN (2, 4) OR NOT cancel),
   CONSTRAINT reopen_while_leased_or_doubt CHECK (state IN (2, 4) OR NOT reopen)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);

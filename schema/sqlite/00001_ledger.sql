@@ -63,7 +63,7 @@ CREATE TABLE ledger_backlog (
   locked_by  TEXT CHECK (octet_length(locked_by) BETWEEN 1 AND 256),
   CONSTRAINT lease_is_whole CHECK (CASE WHEN state = 2 THEN locked_by IS NOT NULL AND lock_id IS NOT NULL AND leased_at IS NOT NULL AND expires_at IS NOT NULL
                                         ELSE coalesce(locked_by, lock_id, leased_at, started_at, expires_at) IS NULL END),
-  CONSTRAINT cancel_while_leased CHECK (state = 2 OR cancel = 0),
+  CONSTRAINT cancel_while_leased_or_doubt CHECK (state IN (2, 4) OR cancel = 0),
   CONSTRAINT reopen_while_leased_or_doubt CHECK (state IN (2, 4) OR reopen = 0)
 ) STRICT;
 CREATE INDEX ledger_backlog_ready   ON ledger_backlog (kind, priority, due_at, item_id) WHERE state = 1;

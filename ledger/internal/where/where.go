@@ -52,13 +52,22 @@ func jsonArray(values any) any {
 // their numbers follow those of args. now is the database's clock as an expression of that
 // database that an index condition may use. The filter that matches everything is "true".
 func Build(f ledger.Filter, d Dialect, now string, args []any) (string, []any) {
-	b := builder{Dialect: d, args: args}
-	if len(f.IDs) > 0 {
-		b.add(d.list, "i.id", b.arg(d.array(f.IDs)))
+	b := builder{Dialect: d, now: now, args: args}
+	b.filter(f)
+	if len(b.terms) == 0 {
+		return "true", args
+	}
+	return strings.Join(b.terms, " AND "), b.args
+}
+
+// filter adds the conditions of f.
+func (b *builder) filter(f ledger.Filter) {
+	if f.IDs != nil { // without any, nothing matches
+		b.add(b.list, "i.id", b.arg(b.array(f.IDs)))
 	}
 	b.in("i.kind", f.Kinds)
 	b.in("i.scope", f.Scopes)
-	b.states(f.States, now)
+	b.states(f.States)
 	b.in("coalesce(b.locked_by, '')", f.Agents)
 	b.in("coalesce(a.code, '')", f.Codes)
 	if b.storable(f.Key) {
@@ -71,27 +80,27 @@ func Build(f ledger.Filter, d Dialect, now string, args []any) (string, []any) {
 		}
 	}
 	if b.storable(f.KeyHas) {
-		b.add("%s(i.key, %s) > 0", d.has, b.arg(f.KeyHas))
+		b.add("%s(i.key, %s) > 0", b.has, b.arg(f.KeyHas))
 	}
 	if b.storable(f.ErrorHas) {
-		b.add("%s(a.error, %s) > 0", d.has, b.arg(f.ErrorHas))
+		b.add("%s(a.error, %s) > 0", b.has, b.arg(f.ErrorHas))
 	}
 	if !f.Since.IsZero() {
 		since := f.Since.UTC().Truncate(time.Microsecond)
 		if since.Before(f.Since) { // the databases keep microseconds
 			since = since.Add(time.Microsecond)
 		}
-		p := b.arg(d.time(since))
+		p := b.arg(b.time(since))
 		b.add("(i.created_at >= %s OR a.finished_at >= %s)", p, p)
 	}
-	if len(b.terms) == 0 {
-		return "true", args
+	for _, g := range f.Also {
+		b.filter(g)
 	}
-	return strings.Join(b.terms, " AND "), b.args
 }
 
 type builder struct {
 	Dialect
+	now   string
 	terms []string
 	args  []any
 }
@@ -127,7 +136,7 @@ func (b *builder) in(column string, values []string) {
 }
 
 // states: what waits though its time has come is ready, as in [ledger.Record.Item].
-func (b *builder) states(states []ledger.State, now string) {
+func (b *builder) states(states []ledger.State) {
 	if len(states) == 0 {
 		return
 	}
@@ -138,9 +147,9 @@ func (b *builder) states(states []ledger.State, now string) {
 		}
 		switch s {
 		case ledger.StateWaiting:
-			terms = append(terms, "b.state = 0 AND b.due_at > "+now)
+			terms = append(terms, "b.state = 0 AND b.due_at > "+b.now)
 		case ledger.StateReady:
-			terms = append(terms, "b.state = 1", "b.state = 0 AND b.due_at <= "+now)
+			terms = append(terms, "b.state = 1", "b.state = 0 AND b.due_at <= "+b.now)
 		case ledger.StateLeased:
 			terms = append(terms, "b.state = 2")
 		case ledger.StateDead:
