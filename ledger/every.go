@@ -116,13 +116,13 @@ func ParseDuration(s string) (time.Duration, error) {
 		if err != nil {
 			return 0, fmt.Errorf("%q is not a duration, such as 90s, 36h, 7d", s)
 		}
-		day := 24 * time.Hour
 		if rest[i] == 'w' {
-			day *= 7
+			n *= 7
 		}
-		if total += time.Duration(n) * day; total > longest || n > 366*maxYears {
+		if n > 366*maxYears || total+time.Duration(n)*24*time.Hour > longest {
 			return 0, fmt.Errorf("%q is longer than %d years", s, maxYears)
 		}
+		total += time.Duration(n) * 24 * time.Hour
 		rest = rest[i+1:]
 	}
 	if rest == "" && s != "" {

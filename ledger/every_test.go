@@ -84,7 +84,7 @@ func TestParseDuration(t *testing.T) {
 			t.Errorf("%s: %v, %v", s, d, err)
 		}
 	}
-	for _, s := range []string{"", "d", "-1d", "1.5d", "12", "1y", "99999999d", "-5m"} {
+	for _, s := range []string{"", "d", "-1d", "1.5d", "12", "1y", "99999999d", "-5m", "30501w", "36600d36600d", "1000000h"} {
 		if d, err := ParseDuration(s); err == nil {
 			t.Errorf("%q was taken as %v", s, d)
 		}
