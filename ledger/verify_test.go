@@ -1,0 +1,65 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// TestCheckSeesEachBreak breaks a sound record in one way each and wants the rule that says so.
+func TestCheckSeesEachBreak(t *testing.T) {
+	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	attempt := func(n int64, out Outcome, final bool) Attempt {
+		return Attempt{ItemID: 1, Attempt: n, Epoch: 1, Outcome: out, Final: final}
+	}
+	done := func() Audited {
+		return Audited{Record: Record{ID: 1, Identity: Identity{"k", "", "x"}, Slot: Slot("x"), Epoch: 1},
+			Attempts: []Attempt{attempt(1, OutcomeFailed, false), attempt(2, OutcomeDone, true)}}
+	}
+	leased := func() Audited {
+		a := done()
+		a.Attempts = a.Attempts[:1]
+		a.Work = &Work{State: StateLeased, Epoch: 1, Attempt: 2, Agent: "a", LockID: uuid.Max, LeasedAt: now, ExpiresAt: now}
+		return a
+	}
+	for _, c := range []struct {
+		name, rule string
+		record     func() Audited
+		damage     func(*Audited)
+	}{
+		{"sound and done", "", done, func(*Audited) {}},
+		{"sound and leased", "", leased, func(*Audited) {}},
+		{"sound and pruned", "", done, func(a *Audited) { a.BaseAttempt, a.Attempts = 1, a.Attempts[1:] }},
+		{"gap", "S2", done, func(a *Audited) { a.Attempts[1].Attempt = 3 }},
+		{"number used twice", "S2", done, func(a *Audited) { a.Attempts[1].Attempt = 1 }},
+		{"pruned without a word", "S2", done, func(a *Audited) { a.Attempts = a.Attempts[1:] }},
+		{"completed twice", "S4", done, func(a *Audited) { a.Attempts[0].Outcome = OutcomeSkipped }},
+		{"completed and to be worked", "S4", done, func(a *Audited) { a.Work = &Work{State: StateReady, Epoch: 1, Attempt: 2} }},
+		{"period completed twice", "S7", done, func(a *Audited) {
+			a.Every = "day"
+			for i := range a.Attempts {
+				a.Attempts[i].Outcome, a.Attempts[i].Period = OutcomeDone, now
+			}
+		}},
+		{"finished without an attempt", "S11", done, func(a *Audited) { a.Attempts = nil }},
+		{"left without a final attempt", "S11", done, func(a *Audited) { a.Attempts[1] = attempt(2, OutcomeFailed, false) }},
+		{"live attempt is not the next", "S11", leased, func(a *Audited) { a.Work.Attempt = 3 }},
+		{"claims are missing", "S11", leased, func(a *Audited) { *a.Work = Work{State: StateReady, Epoch: 1, Attempt: 5} }},
+		{"lease without a holder", "state", leased, func(a *Audited) { a.Work.Agent = "" }},
+		{"lease without a token", "state", leased, func(a *Audited) { a.Work.LockID = uuid.Nil }},
+		{"lease without an end", "state", leased, func(a *Audited) { a.Work.ExpiresAt = time.Time{} }},
+		{"ready with a holder", "state", leased, func(a *Audited) { a.Work.State, a.Work.Attempt = StateReady, 1 }},
+		{"round of the future", "state", leased, func(a *Audited) { a.Work.Epoch = 2 }},
+		{"wrong slot", "slot", done, func(a *Audited) { a.Slot++ }},
+	} {
+		a := c.record()
+		c.damage(&a)
+		bad := a.check()
+		if c.rule == "" && len(bad) > 0 || c.rule != "" && !slices.ContainsFunc(bad, func(v Violation) bool { return v.Rule == c.rule && v.ItemID == 1 }) {
+			t.Errorf("%s: got %s, want %q", c.name, fmt.Sprint(bad), c.rule)
+		}
+	}
+}
