@@ -208,7 +208,7 @@ func (m *measurement) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h, err := m.app.startPlugin(ctx, k, nil, 0)
+	h, err := m.app.startPlugin(ctx, k, nil, 0, nil)
 	if err != nil {
 		return err
 	}

@@ -151,13 +151,14 @@ func (a *app) configure(p *plugin, with []string) ([]byte, error) {
 	return config, settingError(err, p.Name, "config", "--with", with)
 }
 
-// startPlugin starts the plugin of a kind, with its config.
-func (a *app) startPlugin(ctx context.Context, k *kind, with []string, concurrency int) (*pluginhost.Host, error) {
+// startPlugin starts the plugin of a kind, with its config. now gets what the plugin says of the
+// items that it has; nil means that nobody wants to know.
+func (a *app) startPlugin(ctx context.Context, k *kind, with []string, concurrency int, now *nowAt) (*pluginhost.Host, error) {
 	config, err := a.configure(k.plugin, with)
 	if err != nil {
 		return nil, err
 	}
-	h, err := pluginhost.Start(ctx, pluginhost.Config{Spec: k.plugin.spec, Settings: config, Concurrency: concurrency})
+	h, err := pluginhost.Start(ctx, pluginhost.Config{Spec: k.plugin.spec, Settings: config, Concurrency: concurrency, Progress: now.set})
 	if refused, ok := errors.AsType[*pluginhost.ConfigError](err); ok {
 		return nil, usage("bad_setting", fmt.Sprintf("fields: ledgerd run %s --help", k.plugin.Name), "%s", refused.Error())
 	}

@@ -122,11 +122,14 @@ func (m *machine) run(code int, args ...string) string {
 // until waits until a condition holds that a foreign process brings about.
 func (m *machine) until(what string, holds func() bool) {
 	m.t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); {
-		if time.Now().After(deadline) {
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for late := time.After(patience); !holds(); {
+		select {
+		case <-look.C:
+		case <-late:
 			m.t.Fatalf("%s: not within %s", what, patience)
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }
 

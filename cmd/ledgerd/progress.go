@@ -3,10 +3,14 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"path"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/report"
 )
 
@@ -17,8 +21,60 @@ type progress struct {
 	Done    int64 `json:"done"`
 	Failed  int64 `json:"failed"`  // for good: dead or in doubt
 	Failing int64 `json:"failing"` // attempts that failed
+	// Item is the one of which the plugin spoke last, nil if none lately.
+	Item *itemProgress `json:"item,omitempty"`
 
 	attempts int64 // that ended
+}
+
+// itemProgress is how far one item is, as its plugin says.
+type itemProgress struct {
+	ID    int64  `json:"id"`
+	Key   string `json:"key"`
+	Done  int64  `json:"done"`
+	Total int64  `json:"total"` // 0: not known
+	Unit  string `json:"unit"`
+}
+
+// String is "big.csv 42 %".
+func (p *itemProgress) String() string {
+	if p == nil {
+		return ""
+	}
+	name := report.Safe(path.Base(p.Key))
+	if p.Total > 0 {
+		return fmt.Sprintf("%s %d %%", name, 100*min(p.Done, p.Total)/p.Total)
+	}
+	return fmt.Sprintf("%s %s %s", name, report.Count(p.Done), p.Unit)
+}
+
+// nowAt is what a plugin said last about an item that it has.
+type nowAt struct {
+	mu   sync.Mutex
+	last itemProgress
+	at   time.Time
+}
+
+// lately is how long a word of a plugin is news.
+const lately = 5 * time.Second
+
+func (n *nowAt) set(p pluginhost.Progress) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.last, n.at = itemProgress{p.ItemID, p.Key, p.Done, p.Total, p.Unit}, time.Now()
+}
+
+func (n *nowAt) item() *itemProgress {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if time.Since(n.at) > lately {
+		return nil
+	}
+	last := n.last
+	return &last
 }
 
 // how often progress is shown.
@@ -95,9 +151,9 @@ func showBar(bar *progressbar.ProgressBar, p progress) {
 	if p.Total > 0 {
 		bar.ChangeMax64(p.Total)
 	}
-	text := ""
+	text := p.Item.String()
 	if n := max(p.Failing, p.Failed); n > 0 {
-		text = plural(n, "failure")
+		text = strings.TrimSpace(plural(n, "failure") + "  " + text)
 	}
 	bar.Describe(text)
 	_ = bar.Set64(min(p.position(), max(p.Total-1, 0))) // at the maximum it would finish
@@ -133,5 +189,6 @@ func plainLine(p progress, d time.Duration) string {
 	if n := max(p.Failing, p.Failed); n > 0 {
 		line += ", " + plural(n, "failure")
 	}
-	return line + fmt.Sprintf(", %.0f/s", float64(p.attempts)/max(d.Seconds(), 0.001))
+	line += fmt.Sprintf(", %.0f/s", float64(p.attempts)/max(d.Seconds(), 0.001))
+	return line + prefixed("   ", p.Item.String())
 }

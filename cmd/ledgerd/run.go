@@ -97,6 +97,7 @@ type runner struct {
 	tracker *tracker
 	adder   *adder
 	began   time.Time
+	now     nowAt
 	rows    *rowWriter
 }
 
@@ -109,7 +110,7 @@ func (a *app) runKind(ctx context.Context, flags runFlags, name string, args []s
 		if flags.dryRun {
 			return nil
 		}
-		h, err := a.startPlugin(ctx, k, flags.with, flags.concurrency)
+		h, err := a.startPlugin(ctx, k, flags.with, flags.concurrency, &r.now)
 		r.host = h
 		return err
 	})
@@ -314,6 +315,7 @@ func (r *runner) progress() progress {
 		p.attempts += n
 	}
 	p.Ended = p.Total - t.counts[open]
+	p.Item = r.now.item()
 	return p
 }
 

@@ -114,6 +114,9 @@ func (a *app) show(ctx context.Context, l *ledger.Ledger, it ledger.Item) error 
 	return p.Object(s)
 }
 
+// shownAttempts is how many attempts people see, the newest ones.
+const shownAttempts = 10
+
 // showText is show for people.
 func (a *app) showText(p *report.Printer, s shown) error {
 	it := s.Item
@@ -134,7 +137,12 @@ func (a *app) showText(p *report.Printer, s shown) error {
 	if s.Why.Next != "" {
 		fmt.Fprintf(&b, "next: %s\n", s.Why.Next)
 	}
-	for _, at := range s.Attempts {
+	attempts := s.Attempts
+	if n := len(attempts) - shownAttempts; n > 0 {
+		fmt.Fprintf(&b, "\n%s: ledgerd show %d -o json\n", plural(int64(n), "earlier attempt"), it.ID)
+		attempts = attempts[n:]
+	}
+	for _, at := range attempts {
 		showAttempt(&b, p, at)
 	}
 	_, err := io.WriteString(a.stdout, b.String())

@@ -90,6 +90,7 @@ type crew struct {
 	flags  workFlags
 	ledger *opened
 	me     ledger.Agent // the worker that the kinds taken up now are for
+	now    nowAt
 
 	mu       sync.Mutex
 	hosts    map[string]*pluginhost.Host // by kind
@@ -178,7 +179,7 @@ func (c *crew) takeUpKind(ctx context.Context, name string) (*pluginhost.Host, e
 	case k.plugin == nil:
 		return nil, usage("no_plugin", "plugins: ledgerd plugin ls", "kind %q has no plugin here: it is worked by people, or elsewhere", name)
 	}
-	h, err := a.startPlugin(ctx, k, c.flags.with, c.flags.concurrency)
+	h, err := a.startPlugin(ctx, k, c.flags.with, c.flags.concurrency, &c.now)
 	if err != nil {
 		return nil, err
 	}
@@ -320,6 +321,7 @@ func (c *crew) progress() progress {
 		p.attempts += n
 	}
 	p.Ended = p.Done + p.Failed
+	p.Item = c.now.item()
 	return p
 }
 

@@ -28,7 +28,7 @@ func TestYoung(t *testing.T) {
 			at(name, young-time.Millisecond)
 		}
 		go func() {
-			time.Sleep(settle / 2)
+			<-time.After(settle / 2)
 			at("in/growing.csv", 0)
 			if err := os.Remove("in/vanishing.csv"); err != nil {
 				t.Error(err)
