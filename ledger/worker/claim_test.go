@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -226,37 +227,79 @@ func TestStartRefused(t *testing.T) {
 	}
 }
 
-// An item that is suspected of killing its worker runs with nothing beside it.
+// crashedTwice adds an item that has crashed twice already, so that it is to run alone.
+func (r *rig) crashedTwice() int64 {
+	r.t.Helper()
+	id := r.add(ledger.NewItem{Key: "poison"})[0]
+	r.drain(Func(func(context.Context, *ledger.Lease) ledger.Result { return ledger.Crashed("segmentation fault") }),
+		func(c *Config) { c.MaxItems = 2 })
+	if it := r.item(id); it.Crashes != 2 {
+		r.t.Fatalf("%d crashes", it.Crashes)
+	}
+	elapse(10 * time.Second) // it is ready again
+	return id
+}
+
+// An item that is suspected of killing its worker runs with nothing beside it: what runs is waited
+// for, what is ready waits.
 func TestAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		poison := r.add(ledger.NewItem{Key: "poison"})[0]
-		r.addMany(50)
+		poison := r.crashedTwice()
+		for _, priority := range []int16{-1, 1} { // some before it, some after it
+			for i := range 20 {
+				r.add(ledger.NewItem{Key: fmt.Sprint(priority, " ", i), Priority: priority})
+			}
+		}
 		var g gauge
-		var atPoison []int32
-		var crashes atomic.Int32
+		var beside []int32
 		rep := r.drain(Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
 			g.in()
 			defer g.out()
-			elapse(30 * time.Millisecond)
 			if ls.ID != poison {
 				elapse(time.Second)
 				return ledger.Done(nil)
 			}
-			if ls.Alone {
-				atPoison = append(atPoison, g.now.Load())
-				elapse(10 * time.Second)
-				atPoison = append(atPoison, g.now.Load())
-			}
-			crashes.Add(1)
+			beside = append(beside, g.now.Load())
+			elapse(10 * time.Second)
+			beside = append(beside, g.now.Load())
 			return ledger.Crashed("segmentation fault")
-		}), func(c *Config) { c.Concurrency = 4 })
-		want := Report{Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: 50, ledger.OutcomeCrashed: 3}, Dead: 1}
+		}), func(c *Config) { c.Concurrency = 3 })
+		want := Report{Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: 40, ledger.OutcomeCrashed: 1}, Dead: 1}
 		if diff := cmp.Diff(want, rep); diff != "" {
 			t.Errorf("report (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff([]int32{1, 1}, atPoison); diff != "" {
+		if diff := cmp.Diff([]int32{1, 1}, beside); diff != "" {
 			t.Errorf("running while the poison was alone (-want +got):\n%s", diff)
+		}
+		if g.most.Load() != 3 {
+			t.Errorf("at most %d at a time", g.most.Load())
+		}
+	})
+}
+
+// An item whose lease could not be renewed while it waited for its turn is not begun.
+func TestAloneWaitsTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		poison := r.crashedTwice()
+		r.add(ledger.NewItem{Key: "long", Priority: -1})
+		r.store.failing(func(call string) error {
+			if call == "renew" {
+				return ledger.ErrUnavailable
+			}
+			return nil
+		})
+		time.AfterFunc(100*time.Second, r.store.back)
+		r.drain(Func(func(ctx context.Context, ls *ledger.Lease) ledger.Result {
+			if ls.Key == "long" && ls.Attempt == 1 {
+				return ledger.Fail(cause(ctx))
+			}
+			return ledger.Done(nil)
+		}))
+		want := []ledger.Outcome{ledger.OutcomeCrashed, ledger.OutcomeCrashed, ledger.OutcomeReleased, ledger.OutcomeDone}
+		if diff := cmp.Diff(want, r.outcomes(poison)); diff != "" {
+			t.Errorf("attempts (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -315,9 +358,10 @@ func TestRetriesAreInTime(t *testing.T) {
 }
 
 func TestMaxItems(t *testing.T) {
-	for _, most := range []int{1, 7, 30} {
+	for _, most := range []int{1, 3, 7, 30} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
+			r.store.Store = &slowClaims{Store: r.store.Store, took: 3 * time.Second} // both kinds claim at once
 			r.addMany(30)
 			r.add(ledger.NewItem{Kind: "other", Key: "a"}, ledger.NewItem{Kind: "other", Key: "b"})
 			h := Func(func(context.Context, *ledger.Lease) ledger.Result { elapse(time.Second); return ledger.Done(nil) })

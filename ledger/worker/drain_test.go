@@ -196,6 +196,25 @@ func TestQuietLooksTwice(t *testing.T) {
 	})
 }
 
+// What is ready of one's own shard no standing tells: it is claimed.
+func TestQuietAsksForTheShard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		id := r.add(ledger.NewItem{Key: "a"})[0]
+		mine := r.item(id).Slot % 2
+		for shard, quiet := range map[int]bool{mine: false, 1 - mine: true} {
+			w := r.worker(Func(done), func(c *Config) { c.Shard = ledger.Shard{Index: shard, Count: 2} })
+			w.life = t.Context()
+			if left, err := w.quiet(t.Context(), 0); (left != nil) != quiet || err != nil {
+				t.Errorf("shard %d, the item is in %d: %v, %v", shard, mine, left, err)
+			}
+			if _, err := r.ForceRelease(t.Context(), "test", ledger.IDs(id)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 // betweenLooks acts once, after the first kind's standing was read.
 type betweenLooks struct {
 	ledger.Store

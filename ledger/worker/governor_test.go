@@ -112,6 +112,19 @@ func TestGovernorPauses(t *testing.T) {
 	})
 }
 
+// A governor that takes nothing is asked again at the time it said.
+func TestGovernorIsAskedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.add(ledger.NewItem{Key: "a"})
+		began := time.Now()
+		r.drain(&governor{Func: second, limit: 1, until: began.Add(300 * time.Millisecond)})
+		if took := time.Since(began); took != 1300*time.Millisecond {
+			t.Errorf("took %s, want 300 ms and a second", took)
+		}
+	})
+}
+
 // A drain waits for a handler that takes nothing, but not for ever.
 func TestDrainOfPausedGovernor(t *testing.T) {
 	for _, tt := range []struct {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -196,6 +197,43 @@ func (s *refusing) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Co
 			return nil, s.err
 		}
 	}
+	return s.Store.Complete(ctx, conn, c)
+}
+
+// Large outputs do not all go into one call.
+func TestFinishIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.addMany(40)
+		sizes := &completions{Store: r.store.Store}
+		r.store.Store = sizes
+		r.drain(Func(func(context.Context, *ledger.Lease) ledger.Result {
+			elapse(time.Second)
+			return ledger.Done(make([]byte, ledger.MaxOutput))
+		}), func(c *Config) { c.Concurrency = 40 })
+		total := 0
+		for _, n := range sizes.all {
+			if total += n; n > finishBytes/ledger.MaxOutput {
+				t.Errorf("a call with %d outputs of 1 MiB", n)
+			}
+		}
+		if total != 40 {
+			t.Errorf("%d completed", total)
+		}
+	})
+}
+
+// completions remembers how many came in each call.
+type completions struct {
+	ledger.Store
+	mu  sync.Mutex
+	all []int
+}
+
+func (s *completions) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Completion) ([]int64, error) {
+	s.mu.Lock()
+	s.all = append(s.all, len(c))
+	s.mu.Unlock()
 	return s.Store.Complete(ctx, conn, c)
 }
 

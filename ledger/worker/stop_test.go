@@ -102,6 +102,24 @@ func TestStopNowDuringGrace(t *testing.T) {
 	})
 }
 
+// What ends at the very moment of a stop is recorded.
+func TestStopLosesNothing(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			ids := r.addMany(20)
+			stop := r.run(r.worker(Func(second), func(c *Config) { c.Concurrency = 20 }))
+			elapse(time.Second)
+			stop()
+			for _, id := range ids {
+				if got := r.item(id).State; got != ledger.StateDone {
+					t.Errorf("item is %s", got)
+				}
+			}
+		})
+	}
+}
+
 // What was claimed ahead is free for others as soon as the worker begins to stop.
 func TestStopHandsBackTheBuffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
