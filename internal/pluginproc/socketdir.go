@@ -2,14 +2,16 @@ package pluginproc
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
 
 const (
-	dirPrefix = "ledgerd-p"
+	dirPrefix = "ledgerd-sock-" // MkdirTemp appends digits
 	// addressMax is the longest address of a Unix socket, on macOS; Linux has four more.
 	addressMax = 103
 	// addressRest is what go-plugin appends: "/plugin-dir0123456789/plugin0123456789".
@@ -66,12 +68,13 @@ func lockDir(path string) (*os.File, error) {
 }
 
 // sweep removes what killed hosts have left behind: our own directories that nobody holds.
-// Young ones stay: their owner may not have locked them yet.
+// Young ones stay: their owner may not have locked them yet. So does whatever is not certainly
+// ours: a name with more than digits after the prefix, a directory in which a file lies.
 func sweep(base string) {
 	paths, _ := filepath.Glob(filepath.Join(base, dirPrefix+"*")) // only a bad pattern fails
 	for _, path := range paths {
 		info, err := os.Lstat(path)
-		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < time.Minute {
+		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < time.Minute || !isSocketDir(path) {
 			continue
 		}
 		if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Getuid() {
@@ -81,4 +84,18 @@ func sweep(base string) {
 			(&socketDir{path: path, lock: lock}).remove()
 		}
 	}
+}
+
+// isSocketDir says whether a directory is named as ours are and holds only sockets and directories.
+func isSocketDir(path string) bool {
+	if strings.Trim(strings.TrimPrefix(filepath.Base(path), dirPrefix), "0123456789") != "" {
+		return false
+	}
+	only := func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && d.Type() != fs.ModeSocket {
+			return fs.ErrExist
+		}
+		return err
+	}
+	return filepath.WalkDir(path, only) == nil
 }

@@ -1,0 +1,57 @@
+package pluginproc
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestSweep: what a killed host left behind goes, and nothing else, however alike its name is.
+func TestSweep(t *testing.T) {
+	base, err := os.MkdirTemp("/tmp", "sweep") // sockets need a short path
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(base)
+	old := time.Now().Add(-time.Hour)
+	make := func(name string, age time.Time, files ...string) string {
+		dir := filepath.Join(base, name)
+		if err := os.MkdirAll(filepath.Join(dir, "plugin-dir1"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("unix", filepath.Join(dir, "plugin-dir1", "plugin1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.(*net.UnixListener).SetUnlinkOnClose(false)
+		l.Close()
+		for _, f := range files {
+			if err := os.WriteFile(filepath.Join(dir, f), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chtimes(dir, age, age); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	left := make(dirPrefix+"123", old)
+	stay := []string{make(dirPrefix+"124", time.Now()), make(dirPrefix+"125", old, "thesis.txt"), make(dirPrefix+"g-1", old), make("ledgerd-pg-1", old)}
+	held := make(dirPrefix+"126", old)
+	lock, err := lockDir(held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	sweep(base)
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("%s is still there: %v", left, err)
+	}
+	for _, dir := range append(stay, held) {
+		if _, err := os.Stat(dir); err != nil {
+			t.Error(err)
+		}
+	}
+}
