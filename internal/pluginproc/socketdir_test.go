@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestSweep: what a killed host left behind goes, and nothing else, however alike its name is.
-func TestSweep(t *testing.T) {
+// TestSweepOnlyOurs: what a killed host left behind goes, and nothing else, however alike its name is.
+func TestSweepOnlyOurs(t *testing.T) {
 	base, err := os.MkdirTemp("/tmp", "sweep") // sockets need a short path
 	if err != nil {
 		t.Fatal(err)

@@ -184,8 +184,8 @@ func TestWithoutTLS(t *testing.T) {
 // A host that was killed leaves its socket's directory behind; the next one removes it.
 func TestSweep(t *testing.T) {
 	spec := self(t, "noop")
-	stale := filepath.Join(spec.SocketDir, "ledgerd-p1")
-	young := filepath.Join(spec.SocketDir, "ledgerd-p2")
+	stale := filepath.Join(spec.SocketDir, "ledgerd-sock-1")
+	young := filepath.Join(spec.SocketDir, "ledgerd-sock-2")
 	foreign := filepath.Join(spec.SocketDir, "else")
 	for _, dir := range []string{stale, young, foreign} {
 		if err := os.MkdirAll(filepath.Join(dir, "plugin-dir1"), 0o700); err != nil {
