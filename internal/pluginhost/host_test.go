@@ -87,12 +87,13 @@ func TestPoisonItem(t *testing.T) {
 	}
 	r.want(ledger.StateDone, "", good...)
 	r.want(ledger.StateDead, "crashed", poison)
-	if it := r.item(poison); it.Crashes != 3 || !strings.HasSuffix(it.Error, "last words") || !strings.Contains(it.Error, "exited with 3") {
+	if it := r.item(poison); it.Crashes != 3 || !strings.Contains(it.Error, "last words") || strings.Contains(it.Error, "first words") ||
+		!strings.Contains(it.Error, "exited with 3") {
 		t.Errorf("%d crashes: %q", it.Crashes, it.Error)
 	}
 	as := r.attempts(poison)
-	if last := as[len(as)-1]; len(last.Log) < 10_000 || !strings.HasSuffix(last.Log, "last words") {
-		t.Errorf("%d bytes of stderr in the log, ending with %q", len(last.Log), last.Log[max(0, len(last.Log)-50):])
+	if last := as[len(as)-1]; len(last.Log) < 10_000 || !strings.Contains(last.Log, "last words") {
+		t.Errorf("%d bytes of stderr in the log, without its end", len(last.Log))
 	}
 }
 

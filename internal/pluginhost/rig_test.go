@@ -84,7 +84,7 @@ func act(ctx context.Context, cfg *config, it sdk.Item[in]) (string, error) {
 	}
 	switch do {
 	case "die":
-		fmt.Fprintln(os.Stderr, strings.Repeat("x", 20_000))
+		fmt.Fprintln(os.Stderr, "first words", strings.Repeat("x", 20_000))
 		fmt.Fprintln(os.Stderr, "last words")
 		os.Exit(3)
 	case "hang":
