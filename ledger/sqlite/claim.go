@@ -11,7 +11,7 @@ const (
 	// ready selects what may be claimed of kind ?1, shard ?2 of ?3. The kind is not paused.
 	ready = ` FROM ledger_backlog b CROSS JOIN ledger_items i ON i.id = b.item_id
  WHERE b.state = 1 AND b.kind = ?1 AND NOT coalesce((SELECT paused FROM ledger_kinds WHERE kind = ?1), 0) AND b.slot % ?3 = ?2`
-	claimReady = `SELECT ` + recordColumns + ready + ` ORDER BY b.priority, b.due_at, b.item_id LIMIT ?4`
+	claimReady = `SELECT ` + readyColumns + ready + ` ORDER BY b.priority, b.due_at, b.item_id LIMIT ?4`
 	// resumable selects what agent ?2 holds of kind ?1. All that is leased is little.
 	resumable = ` FROM ledger_backlog b INDEXED BY ledger_backlog_leased CROSS JOIN ledger_items i ON i.id = b.item_id WHERE b.state = 2 AND b.kind = ?1 AND b.locked_by = ?2`
 )
@@ -58,7 +58,7 @@ func claim(t *turn, g ledger.Grant) ([]ledger.Record, error) {
 	index, count := shard(g)
 	var fresh []ledger.Record
 	err := t.query(claimReady, func(r row) error {
-		if rec := scanRecord(r); len(fresh) == 0 || !rec.Work.Alone && !fresh[0].Work.Alone {
+		if rec := scanReady(r); len(fresh) == 0 || !rec.Work.Alone && !fresh[0].Work.Alone {
 			fresh = append(fresh, rec)
 			return nil
 		}
