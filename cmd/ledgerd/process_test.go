@@ -24,8 +24,15 @@ type machine struct {
 
 // onBoth runs a test on both databases.
 func onBoth(t *testing.T, test func(t *testing.T, m *machine)) {
-	t.Run("sqlite", func(t *testing.T) { test(t, newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))) })
-	t.Run("postgres", func(t *testing.T) { test(t, newMachine(t, postgresURL(t))) })
+	t.Parallel() // they mostly wait for leases to expire
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		test(t, newMachine(t, postgresURL(t)))
+	})
 }
 
 func newMachine(t *testing.T, db string) *machine {
@@ -238,6 +245,7 @@ func TestFrozenWorker(t *testing.T) {
 
 // TestInterrupt: the first signal stops claiming and finishes what runs, the second ends it now.
 func TestInterrupt(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
 	dir := t.TempDir()
 	effects, till := filepath.Join(dir, "effects"), filepath.Join(dir, "go")

@@ -127,6 +127,7 @@ func TestSharedWork(t *testing.T) {
 
 // TestCancelRunning: the context of a running item ends, wherever it runs.
 func TestCancelRunning(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
 	dir := t.TempDir()
 	effects := filepath.Join(dir, "effects")
