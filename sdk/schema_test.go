@@ -47,7 +47,8 @@ type everything struct {
 	Pair     [2]int            `json:"pair,omitempty"`
 	Untagged chan int
 	Dashed   string `json:"-"`
-	hidden   string //nolint:unused // what is not exported is no setting
+	//lint:ignore U1000 what is not exported is no setting
+	hidden string
 }
 
 func TestDecode(t *testing.T) {

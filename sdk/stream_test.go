@@ -38,10 +38,13 @@ var whims = map[string]struct {
 	"snooze":  {wire.Result_OUTCOME_SNOOZED, "", func() error { return Snooze(time.Second, "later") }},
 	"doubt":   {wire.Result_OUTCOME_UNKNOWN, "", func() error { return Doubt(errBoom) }},
 	"panic":   {wire.Result_OUTCOME_FAILED, "panic", func() error { panic("boom") }},
-	"nil map": {wire.Result_OUTCOME_FAILED, "panic", func() error { var m map[int]int; m[0] = 1; return nil }},
+	"nil map": {wire.Result_OUTCOME_FAILED, "panic", func() error { fill(nil); return nil }},
 	"goexit":  {wire.Result_OUTCOME_FAILED, "panic", func() error { runtime.Goexit(); return nil }},
 	"yield":   {wire.Result_OUTCOME_DONE, "", func() error { runtime.Gosched(); return nil }},
 }
+
+// fill panics when it is given no map.
+func fill(m map[int]int) { m[0] = 1 }
 
 func whimsical(_ context.Context, _ *struct{}, it Item[task1]) (string, error) {
 	return "out", whims[it.Payload.Do].end()

@@ -17,7 +17,7 @@ func (a *app) logger() *slog.Logger {
 	case a.verbose:
 		level = slog.LevelDebug
 	}
-	return slog.New(tint.NewHandler(a.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly, NoColor: !a.colored()}))
+	return slog.New(tint.NewTextHandler(a.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly, NoColor: !a.colored()}))
 }
 
 // colored says whether stderr may have colours (https://no-color.org).

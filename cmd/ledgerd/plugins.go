@@ -262,7 +262,7 @@ func (a *app) helpWithFields(cmd *cobra.Command, s *sourceFlags) {
 	plain := cmd.HelpFunc()
 	cmd.SetHelpFunc(func(c *cobra.Command, args []string) {
 		kinds := c.Flags().Args()
-		if len(kinds) == 0 || c.Flags().Parsed() == false {
+		if len(kinds) == 0 || !c.Flags().Parsed() {
 			plain(c, args)
 			return
 		}

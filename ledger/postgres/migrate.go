@@ -115,7 +115,7 @@ func (s *Store) condition(ctx context.Context, name string) (c condition, err er
 		return c, err
 	}
 	if version < oldest {
-		return c, fmt.Errorf("Postgres %d.%d is too old, a ledger needs %d or newer", version/10000, version%10000, oldest/10000)
+		return c, fmt.Errorf("this is Postgres %d.%d, which is too old: a ledger needs %d or newer", version/10000, version%10000, oldest/10000)
 	}
 	if encoding != "UTF8" {
 		return c, fmt.Errorf("the database has encoding %s; create one with encoding UTF8", encoding)

@@ -138,7 +138,7 @@ func checkConfig(ctx context.Context, t Target) error {
 		}
 		problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: config, Secrets: t.Secrets, ValidateOnly: true})
 		if err != nil {
-			return fmt.Errorf("Configure: %w", err)
+			return fmt.Errorf("the call Configure: %w", err)
 		}
 		if !slices.ContainsFunc(problems, func(p *wire.Problem) bool { return strings.HasPrefix(p.Field, field) }) {
 			return fmt.Errorf("a config with %s = %s is not refused with the name of the field, but %v", field, value, problems)

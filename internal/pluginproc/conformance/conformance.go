@@ -90,7 +90,7 @@ func (t Target) start(ctx context.Context) (*session, error) {
 	}
 	if s.d, err = s.Describe(ctx, &wire.DescribeRequest{}); err != nil {
 		s.Kill()
-		return nil, fmt.Errorf("Describe: %w", err)
+		return nil, fmt.Errorf("the call Describe: %w", err)
 	}
 	return s, nil
 }
@@ -107,11 +107,11 @@ func (t Target) open(ctx context.Context) (*session, error) {
 	}
 	if err != nil {
 		s.Kill()
-		return nil, fmt.Errorf("Configure: %w", err)
+		return nil, fmt.Errorf("the call Configure: %w", err)
 	}
 	if s.stream, err = s.Open(pluginproc.Events{Results: s.take}); err != nil {
 		s.Kill()
-		return nil, fmt.Errorf("Process: %w", err)
+		return nil, fmt.Errorf("the call Process: %w", err)
 	}
 	return s, nil
 }
