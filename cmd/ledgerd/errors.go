@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"syscall"
 
@@ -83,7 +85,7 @@ func (a *app) conclude(err error) int {
 // tell writes a failure to stderr.
 func (a *app) tell(f *failure) {
 	f.message, f.hint = inputs.Redact(f.message), inputs.Redact(f.hint)
-	if a.output.String() == string(report.JSON) || a.output.String() == string(report.JSONL) {
+	if a.speaksJSON() {
 		type text struct {
 			Code    string `json:"code"`
 			Message string `json:"message"`
@@ -112,6 +114,32 @@ func (a *app) tell(f *failure) {
 		}
 		fmt.Fprintln(a.stderr, line)
 	}
+}
+
+// speaksJSON says whether who started us is a program.
+func (a *app) speaksJSON() bool {
+	o := a.output.String()
+	if !a.parsed {
+		o = cmp.Or(a.early, os.Getenv("LEDGERD_OUTPUT"), o)
+	}
+	return o == string(report.JSON) || o == string(report.JSONL)
+}
+
+// earlyOutput finds the value of -o in a command line that may be wrong elsewhere.
+func earlyOutput(args []string) (value string) {
+	for i, arg := range args {
+		switch {
+		case (arg == "-o" || arg == "--output") && i+1 < len(args):
+			value = args[i+1]
+		case strings.HasPrefix(arg, "--output="), strings.HasPrefix(arg, "-o="):
+			_, value, _ = strings.Cut(arg, "=")
+		case arg == "-ojson", arg == "-ojsonl":
+			value = arg[2:]
+		case arg == "--":
+			return value
+		}
+	}
+	return value
 }
 
 // explain puts an error of any package into words and decides how the program ends.

@@ -64,12 +64,14 @@ type app struct {
 	parsed         bool   // flags and arguments are in order, the command has begun
 	dbSource       string // where the address of the ledger is from: "--db", "LEDGERD_DB" …
 	warned         bool   // of a password that others can see
+	early          string // the value of -o, for errors in the rest of the command line
 }
 
 // run executes a command line and gives the exit code.
 func run(in *interrupts, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &app{interrupts: in, stdin: stdin, stdout: stdout, stderr: stderr}
 	root := a.root()
+	a.early = earlyOutput(args)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

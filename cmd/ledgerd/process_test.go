@@ -298,3 +298,26 @@ func TestInterrupt(t *testing.T) {
 	m.run(exitOK, append(inputs, with...)...)
 	m.run(exitOK, "db", "verify")
 }
+
+// TestReaderGoesAway: who pipes rows into something that ends early is not left with leases.
+func TestReaderGoesAway(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := exec.Command(m.program, "run", "effect", "a", "b", "c", "-o", "jsonl")
+	run.Env, run.Stdout = m.env, w
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	r.Close()
+	if _ = run.Wait(); run.ProcessState.ExitCode() != exitError {
+		t.Errorf("%s, want exit 1", run.ProcessState)
+	}
+	if held := m.run(exitOK, "ls", "--state", "leased,ready", "-o", "jsonl"); held != "" {
+		t.Errorf("not done: %s", held)
+	}
+}

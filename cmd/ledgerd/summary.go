@@ -189,6 +189,8 @@ func (r *runner) tellNext(p *report.Printer, s *summary, interrupted bool) error
 		fmt.Fprintf(p.Out, "look closer: ledgerd ls --state dead")
 	case s.Inputs.Cancelled > 0:
 		fmt.Fprintf(p.Out, "cancelled before; the same with --again works them")
+	case r.adder.bad > 0:
+		fmt.Fprintf(p.Out, "not taken: %s", plural(r.adder.bad, "bad line"))
 	case s.Exit == exitOK || interrupted:
 		return nil
 	}

@@ -97,10 +97,24 @@ func TestTell(t *testing.T) {
 		t.Error(diff)
 	}
 	out.Reset()
-	a.output.value = "json"
+	a.output.value, a.parsed = "json", true
 	a.tell(f())
 	if diff := cmp.Diff(`{"error":{"code":"c","message":"no \u001b[31m postgres://a:***@h/","hint":"first\nsecond"},"exit":2}`+"\n", out.String()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestEarlyOutput(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"ls", "--bogus", "-o", "json"}, "json"}, {[]string{"--output=jsonl", "ls"}, "jsonl"}, {[]string{"ls", "-ojson"}, "json"},
+		{[]string{"ls", "-o"}, ""}, {[]string{"run", "k", "--", "-o", "json"}, ""}, {nil, ""},
+	} {
+		if got := earlyOutput(test.args); got != test.want {
+			t.Errorf("%q: %q, want %q", test.args, got, test.want)
+		}
 	}
 }
 

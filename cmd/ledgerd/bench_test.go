@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+)
+
+// TestBench: bench measures something, on a ledger of its own, and leaves nothing behind.
+func TestBench(t *testing.T) {
+	measure := func(t *testing.T, m *machine, database string) {
+		for _, through := range []string{"none", "plugin"} {
+			out := m.run(exitOK, "bench", "--items", "300", "--clients", "2", "--through", through, "-o", "json")
+			var b benched
+			if err := json.Unmarshal([]byte(out), &b); err != nil {
+				t.Fatal(err)
+			}
+			if b.Items != 300 || b.Clients != 2 || b.Through != through || !strings.HasPrefix(b.Database, database+" ") || b.Cores < 1 ||
+				b.AddPerSecond <= 0 || b.Drain <= 0 || b.P50 <= 0 || b.P99 < b.P50 {
+				t.Errorf("%+v", b)
+			}
+		}
+	}
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		measure(t, newMachine(t, "sqlite:"+filepath.Join(dir, "ledger.db")), "sqlite")
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		// A database of its own: a schema of another test would be taken for one left behind.
+		url := pgtest.Database(t)
+		measure(t, newMachine(t, url), "postgres")
+		ctx := context.Background()
+		conn, err := pgx.Connect(ctx, url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(ctx)
+		var left int
+		if err := conn.QueryRow(ctx, "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE relname LIKE 'ledger%' OR nspname LIKE 'ledgerd%'").Scan(&left); err != nil || left > 0 {
+			t.Errorf("%d relations left behind, %v", left, err)
+		}
+	})
+}
