@@ -96,7 +96,7 @@ func (s *Store) connect(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	s.w = &writer{h: h, file: s.file, clock: s.clock, wait: o.Wait, hardship: hardship, mercy: mercy, signal: make(chan struct{}, 1),
+	s.w = &writer{h: h, file: s.file, clock: s.clock, wait: o.Wait, slice: slice, hardship: hardship, mercy: mercy, signal: make(chan struct{}, 1),
 		watchers: watchers{wake: map[int]func(string){}}, stop: make(chan struct{}), stopped: make(chan struct{})}
 	s.readers = newReaders(s.file)
 	if err := s.settle(ctx, synchronous); err != nil {

@@ -46,7 +46,7 @@ type writer struct {
 	clock func() time.Time
 	wait  time.Duration // that a turn waits at most
 
-	hardship, mercy time.Duration
+	slice, hardship, mercy time.Duration // the constants of the same name, but in tests
 
 	pending []*turn   // taken from the queue and not run yet
 	shared  time.Time // when a commit of others was noticed last
@@ -113,7 +113,7 @@ func (w *writer) run() {
 func (w *writer) work() {
 	since := time.Now()
 	for w.collect(); len(w.pending) > 0; w.collect() {
-		if busy := time.Since(since); busy > 5*slice || busy > slice && time.Since(w.shared) < silence {
+		if busy := time.Since(since); busy > 5*w.slice || busy > w.slice && time.Since(w.shared) < silence {
 			pause(gap)
 			since = time.Now()
 			w.look()
@@ -223,7 +223,7 @@ func rank(t *turn) int {
 // serveAll runs turns and returns those that went well. An error means that the transaction
 // around them is lost.
 func (w *writer) serveAll(start time.Time) (done []*turn, err error) {
-	for len(w.pending) > 0 && (len(done) == 0 || time.Since(start) < slice) {
+	for len(w.pending) > 0 && (len(done) == 0 || time.Since(start) < w.slice) {
 		t := w.pending[0]
 		w.pending = w.pending[1:]
 		if !t.phase.CompareAndSwap(queued, running) {

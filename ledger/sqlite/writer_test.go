@@ -116,6 +116,7 @@ func has(t *testing.T, s *Store, key string) bool {
 // Operations that queue up are committed together, and one that fails spoils no other.
 func TestGroupCommit(t *testing.T) {
 	s := testStore(t, Options{})
+	s.w.slice = time.Hour // however slow this machine is
 	commits := countCommits(s)
 	release := hold(t, s)
 	broken := errors.New("broken")
@@ -147,6 +148,28 @@ func TestGroupCommit(t *testing.T) {
 	}
 }
 
+// A tick ends in time; who waits longer has the next one.
+func TestTickEnds(t *testing.T) {
+	s := testStore(t, Options{})
+	s.w.slice = 1
+	commits := countCommits(s)
+	release := hold(t, s)
+	errs := make(chan error)
+	for i := range 5 {
+		go func() { errs <- put(s, t.Context(), fmt.Sprint(i), nil) }()
+	}
+	lines(t, s, 5)
+	release()
+	for range 5 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := commits.Load(); n != 5 {
+		t.Errorf("%d commits, want one for each of 5", n)
+	}
+}
+
 // A transaction that is lost fails all of its operations, and the next one works: its commit
 // fails, or SQLite undoes all of it because of one operation.
 func TestLostTransaction(t *testing.T) {
@@ -156,6 +179,7 @@ func TestLostTransaction(t *testing.T) {
 	}{"commit": {"COMMIT", nil}, "rollback to savepoint": {"ROLLBACK TO turn", errors.New("broken")}} {
 		t.Run(name, func(t *testing.T) {
 			s := testStore(t, Options{})
+			s.w.slice = time.Hour
 			s.w.h.conn = &refusing{Conn: s.w.h.conn, query: tt.refused, left: 1}
 			release := hold(t, s)
 			var wg sync.WaitGroup
@@ -215,6 +239,7 @@ func (s refusingStmt) ExecContext(ctx context.Context, args []driver.NamedValue)
 // Claims run after the operations of their tick that free work.
 func TestOrderInTick(t *testing.T) {
 	s := testStore(t, Options{})
+	s.w.slice = time.Hour
 	if err := put(s, t.Context(), "first", nil); err != nil { // so that the look before the claim finds something
 		t.Fatal(err)
 	}
