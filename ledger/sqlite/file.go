@@ -127,7 +127,7 @@ const retryEvery = 2 * time.Millisecond
 func (f *file) lock(ctx context.Context) (unlock func(), err error) {
 	path := f.path + ".migrate"
 	for {
-		l, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		l, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return nil, err
 		}
