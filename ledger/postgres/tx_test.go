@@ -184,7 +184,7 @@ func TestFinishInTheCallersTransaction(t *testing.T) {
 			all := []ledger.Ending{{Lease: ls[0], Result: ledger.Done(nil)}, {Lease: ls[1], Result: ledger.Done([]byte("out"))},
 				{Lease: ls[2], Result: ledger.RetryAfter(time.Hour, errors.New("no"))}, {Lease: ls[3], Result: ledger.Done(nil, ledger.NewItem{Kind: "j", Key: name})}}
 			done := func() int64 {
-				return r.count(t, ledger.Filter{Kinds: []string{"k"}, KeyHas: name, States: []ledger.State{ledger.StateDone}})
+				return r.count(t, ledger.Filter{Kinds: []string{"k"}, Prefix: name + " ", States: []ledger.State{ledger.StateDone}})
 			}
 			tx := begin()
 			if err := r.FinishTx(ctx, tx.conn, all...); err != nil {
