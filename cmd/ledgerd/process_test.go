@@ -37,27 +37,34 @@ func onBoth(t *testing.T, test func(t *testing.T, m *machine)) {
 
 func newMachine(t *testing.T, db string) *machine {
 	t.Helper()
+	dir := t.TempDir()
+	m := &machine{t: t, program: filepath.Join(dir, "ledgerd"),
+		env: append(os.Environ(), "LEDGERD_DB="+db, "HOME="+dir, "XDG_DATA_HOME="+filepath.Join(dir, "data"))}
+	link(t, m.program)
+	return m
+}
+
+// link makes this test binary known by another name, by which it knows what it is to be. It is
+// a hard link: a program asks where it is, to start itself as a plugin.
+func link(t testing.TB, path string) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	m := &machine{t: t, program: filepath.Join(dir, "ledgerd"),
-		env: append(os.Environ(), "LEDGERD_DB="+db, "HOME="+dir, "XDG_DATA_HOME="+filepath.Join(dir, "data"))}
-	// A link of its own: the program asks where it is, to start itself as a plugin.
-	if err := os.Link(self, m.program); err != nil {
-		content, err := os.ReadFile(self) // another file system
-		if err == nil {
-			err = os.WriteFile(m.program, content, 0o755)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	if err := os.Link(self, path); err == nil {
+		return
 	}
-	return m
+	content, err := os.ReadFile(self) // another file system
+	if err == nil {
+		err = os.WriteFile(path, content, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
-// process is a running ledgerd.
+// started is a running ledgerd.
 type started struct {
 	*exec.Cmd
 	stdout, stderr output

@@ -107,7 +107,7 @@ func (a *app) startProgress(look func() progress) *shower {
 	switch how {
 	case "bar":
 		bar := a.bar()
-		go s.loop(barEvery, func() { showBar(bar, look()) }, func() { _ = bar.Clear() })
+		go s.loop(barEvery, func() { showBar(bar, look()) }, func() { _ = bar.Finish() })
 	case "json":
 		e := json.NewEncoder(a.stderr)
 		go s.loop(jsonEvery, func() { _ = e.Encode(newProgressLine(look(), time.Since(began))) }, func() {})
@@ -138,6 +138,17 @@ func (s *shower) loop(every time.Duration, show, clear func()) {
 func (s *shower) stop() {
 	close(s.end)
 	<-s.done
+}
+
+// sayStopping tells who pressed Ctrl-C what happens now, below the bar if there is one.
+func (a *app) sayStopping() {
+	if a.quiet {
+		return
+	}
+	if isTerminal(a.stderr) {
+		fmt.Fprintln(a.stderr)
+	}
+	fmt.Fprintln(a.stderr, "finishing what runs; once more to stop now")
 }
 
 func (a *app) bar() *progressbar.ProgressBar {

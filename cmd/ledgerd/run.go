@@ -65,6 +65,9 @@ the last line is the summary.`,
 	f.Var(&r.wait, "wait", "how long to wait for inputs that are due later or held by others")
 	f.Var(&r.maxDuration, "max-duration", "stop claiming after this time")
 	f.Var(&r.shard, "shard", "work only part i of n, from 0")
+	for _, name := range []string{"concurrency", "wait"} {
+		fromEnv(f, name)
+	}
 	a.helpWithFields(cmd, &r.sourceFlags)
 	return cmd
 }
@@ -222,8 +225,8 @@ func (r *runner) stopWorker(worked <-chan error) error {
 	var late <-chan time.Time
 	if r.app.got.Load() == int32(syscall.SIGTERM) {
 		late = time.After(termGrace)
-	} else if r.app.got.Load() != 0 && !r.app.quiet {
-		fmt.Fprintln(r.app.stderr, "finishing what runs; once more to stop now")
+	} else if r.app.got.Load() != 0 {
+		r.app.sayStopping()
 	}
 	select {
 	case err := <-worked:

@@ -141,3 +141,27 @@ func TestCancelRunning(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// TestAddWithoutPlugin: what INPUT is and where it goes is in the ledger, so items can be added
+// where the plugin is not.
+func TestAddWithoutPlugin(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	plugins := t.TempDir()
+	if err := os.Chmod(plugins, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	link(t, filepath.Join(plugins, "ledgerd-plugin-hello"))
+	m.run(exitUsage, "add", "hello", "ann")
+	m.run(exitOK, "run", "hello", "ann", "--plugin-dir", plugins)
+	m.run(exitOK, "add", "hello", " bob ")
+	if s := m.show("bob"); s.Item.State != "ready" {
+		t.Errorf("state %s", s.Item.State)
+	}
+	m.run(exitUsage, "work", "--kind", "hello", "--drain")
+	m.run(exitOK, "work", "--drain") // it knows none of the kinds
+	m.run(exitOK, "work", "--drain", "--plugin-dir", plugins)
+	if s := m.show("bob"); s.Item.State != "done" {
+		t.Errorf("state %s", s.Item.State)
+	}
+}

@@ -276,8 +276,8 @@ func (c *crew) watchSignals(ctx context.Context) (stop func()) {
 	go func() {
 		select {
 		case <-c.app.soft.Done():
-			if c.app.got.Load() == int32(syscall.SIGINT) && !c.app.quiet {
-				fmt.Fprintln(c.app.stderr, "finishing what runs; once more to stop now")
+			if c.app.got.Load() == int32(syscall.SIGINT) {
+				c.app.sayStopping()
 			}
 		case <-ended:
 			return
