@@ -37,6 +37,9 @@ func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *
 		want := have
 		edit(&want, known)
 		want.Name = name
+		if want.OnLost == OnLostRepeat { // is the default, which the databases keep as nothing
+			want.OnLost = ""
+		}
 		stored = want
 		c := checker{}
 		if c.policy(want); c.err != nil {
