@@ -65,14 +65,14 @@ func (a *app) conclude(err error) int {
 	if err == nil {
 		return exitOK
 	}
+	if errors.Is(err, syscall.EPIPE) { // whoever read our output has had enough
+		return exitError
+	}
 	if s := status(0); errors.As(err, &s) {
 		return int(s)
 	}
 	if sig := a.got.Load(); sig != 0 && errors.Is(err, context.Canceled) {
 		return 128 + int(sig)
-	}
-	if errors.Is(err, syscall.EPIPE) { // whoever read our output has had enough
-		return exitError
 	}
 	f := explain(err)
 	if !a.parsed && f.exit == exitError { // all that can go wrong before is in the command line

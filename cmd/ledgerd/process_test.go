@@ -306,7 +306,8 @@ func TestInterrupt(t *testing.T) {
 	m.run(exitOK, "db", "verify")
 }
 
-// TestReaderGoesAway: who pipes rows into something that ends early is not left with leases.
+// TestReaderGoesAway: who pipes rows into something that ends early has stopped the run, and is
+// left with no leases.
 func TestReaderGoesAway(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
@@ -314,17 +315,27 @@ func TestReaderGoesAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := exec.Command(m.program, "run", "effect", "a", "b", "c", "-o", "jsonl")
+	args := []string{"run", "effect", "-o", "jsonl", "-j", "1", "--set", "ms=200"}
+	for i := range 200 {
+		args = append(args, fmt.Sprint("item ", i))
+	}
+	run := exec.Command(m.program, args...)
 	run.Env, run.Stdout = m.env, w
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
 	}
 	w.Close()
+	if _, err := bufio.NewReader(r).ReadString('\n'); err != nil {
+		t.Error(err)
+	}
 	r.Close()
 	if _ = run.Wait(); run.ProcessState.ExitCode() != exitError {
 		t.Errorf("%s, want exit 1", run.ProcessState)
 	}
-	if held := m.run(exitOK, "ls", "--state", "leased,ready", "-o", "jsonl"); held != "" {
-		t.Errorf("not done: %s", held)
+	if held := m.run(exitOK, "ls", "--state", "leased", "-o", "jsonl"); held != "" {
+		t.Errorf("still leased: %s", held)
+	}
+	if ready := m.run(exitOK, "ls", "--state", "ready", "--limit", "1", "-o", "jsonl"); ready == "" {
+		t.Error("it went on to the end")
 	}
 }

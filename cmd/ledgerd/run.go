@@ -162,8 +162,15 @@ func (r *runner) work(ctx context.Context) error {
 	}
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	r.adder = r.newAdder()
 	added := make(chan error, 1)
-	go func() { added <- r.add(working) }()
+	go func() { added <- r.adder.run(working) }()
+	defer func() {
+		stop(nil)
+		if added != nil {
+			<-added
+		}
+	}()
 	worked := make(chan error, 1)
 	go func() { worked <- r.worker.Run(working) }()
 	p := r.app.startProgress(r.progress)
@@ -191,6 +198,9 @@ func (r *runner) work(ctx context.Context) error {
 			}
 			return err
 		case <-ctx.Done():
+			return r.stopWorker(worked)
+		case <-r.rows.failed: // nobody reads on
+			stop(nil)
 			return r.stopWorker(worked)
 		case <-r.tracker.quiet:
 			check.Reset(0)
@@ -238,16 +248,15 @@ func (r *runner) stopWorker(worked <-chan error) error {
 	return <-worked
 }
 
-// add adds the inputs and tells the tracker.
-func (r *runner) add(ctx context.Context) error {
+// newAdder adds the inputs and tells the tracker.
+func (r *runner) newAdder() *adder {
 	plain := r.adding()
-	r.adder = &adder{source: r.source, add: func(ctx context.Context, items []ledger.NewItem) ([]ledger.Added, error) {
+	return &adder{source: r.source, add: func(ctx context.Context, items []ledger.NewItem) ([]ledger.Added, error) {
 		r.tracker.beginAdd()
 		added, err := plain(ctx, items)
 		r.tracker.endAdd(added)
 		return added, err
 	}}
-	return r.adder.run(ctx)
 }
 
 // over says whether the run has nothing left to do or to wait for.

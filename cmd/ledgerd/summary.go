@@ -232,6 +232,8 @@ type rowWriter struct {
 	p    *report.Printer
 	wake chan struct{}
 	done chan struct{}
+	// failed is closed when rows can be written no more.
+	failed chan struct{}
 
 	mu    sync.Mutex
 	queue []runRow
@@ -240,7 +242,7 @@ type rowWriter struct {
 }
 
 func newRowWriter(p *report.Printer, k *kind, t *tracker) (*rowWriter, error) {
-	w := &rowWriter{p: p, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	w := &rowWriter{p: p, wake: make(chan struct{}, 1), done: make(chan struct{}), failed: make(chan struct{})}
 	if p.Format != report.JSONL && p.Format != report.CSV {
 		close(w.done)
 		return w, nil
@@ -283,7 +285,9 @@ func (w *rowWriter) loop() {
 		w.queue = nil
 		w.mu.Unlock()
 		for i := 0; i < len(queue) && err == nil; i++ {
-			err = w.rows.Write(queue[i])
+			if err = w.rows.Write(queue[i]); err != nil {
+				close(w.failed)
+			}
 		}
 		w.mu.Lock()
 		w.err = err
