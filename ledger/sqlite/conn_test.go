@@ -1,8 +1,13 @@
 package sqlite
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"golang.org/x/sys/unix"
 )
 
 // More filters than fit are prepared anew.
@@ -26,4 +31,48 @@ func TestManyStatements(t *testing.T) {
 		t.Errorf("%d statements stay prepared", n)
 	}
 	s.readers.free <- h
+}
+
+// A reader whose question panicked is not used again: its transaction is open.
+func TestPanicOfReader(t *testing.T) {
+	s := testStore(t, Options{})
+	for range maxReaders + 1 {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			_ = s.read(t.Context(), true, func(session) error { panic("a code that nobody knows") })
+		}()
+	}
+	for range maxReaders + 1 {
+		if _, err := s.Audit(t.Context(), 0, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Running out of files passes; it is not a file that may not be opened.
+func TestOutOfFiles(t *testing.T) {
+	s := testStore(t, Options{})
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	few := limit
+	few.Cur = 5
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Count(context.Background(), ledger.Filter{})
+	if e := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); e != nil {
+		t.Fatal(e)
+	}
+	if !errors.Is(err, ledger.ErrUnavailable) || errors.Is(err, ledger.ErrDenied) {
+		t.Errorf("%v", err)
+	}
+	if _, err := s.Count(t.Context(), ledger.Filter{}); err != nil {
+		t.Error(err)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"syscall"
 
 	"modernc.org/sqlite"
@@ -75,7 +76,12 @@ func explain(name string, err error) error {
 		return full(name, err)
 	case sqlite3.SQLITE_IOERR:
 		return &failure{ledger.ErrUnavailable, fmt.Sprintf("%s: the disk reports an error: %v\n  nothing that was answered is lost; look at the disk, then run the same command again", name, err), err}
-	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
+	case sqlite3.SQLITE_CANTOPEN:
+		if cause := outOfFiles(); cause != nil {
+			return &failure{ledger.ErrUnavailable, fmt.Sprintf("%s cannot be opened now: %v\n  close what is not needed, or raise the limit (ulimit -n); nothing was lost, run the same command again", name, cause), err}
+		}
+		return denied(name, err)
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
 		return denied(name, err)
 	case sqlite3.SQLITE_NOTADB:
 		return foreign(name, "it is no SQLite file")
@@ -83,6 +89,19 @@ func explain(name string, err error) error {
 		return &failure{nil, fmt.Sprintf("%s is damaged: %v\n  stop everything that uses it, keep a copy, then try: sqlite3 %s .recover", name, err, name), err}
 	}
 	return err
+}
+
+// outOfFiles is the reason why this process can open no file at all, nil if it can: SQLite does
+// not tell that from a file that may not be opened.
+func outOfFiles() error {
+	f, err := os.Open(os.DevNull)
+	if err == nil {
+		f.Close()
+	}
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		return err
+	}
+	return nil
 }
 
 func locked(name string, cause error) error {

@@ -30,7 +30,14 @@ func (p *readers) use(ctx context.Context, snapshot bool, fn func(session) error
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { p.free <- h }()
+	sound := false
+	defer func() {
+		if !sound && h != nil { // fn panicked, or its transaction did not end: not to be used again
+			err = errors.Join(err, h.close())
+			h = nil
+		}
+		p.free <- h
+	}()
 	if h == nil {
 		// Readers wait for nobody but a process that opens or closes the file.
 		if h, err = open(ctx, p.file.uri("busy_timeout(5000)", "query_only(1)", "cache_size(-4096)", "temp_store(MEMORY)")); err != nil {
@@ -38,16 +45,16 @@ func (p *readers) use(ctx context.Context, snapshot bool, fn func(session) error
 		}
 	}
 	if !snapshot {
-		return fn(h.with(ctx))
+		err = fn(h.with(ctx))
+		sound = true
+		return err
 	}
 	if _, err := h.exec(ctx, "BEGIN", nil); err != nil {
 		return err
 	}
 	err = fn(h.with(ctx))
-	if _, e := h.exec(context.WithoutCancel(ctx), "COMMIT", nil); e != nil { // a connection in doubt is not used again
-		err = errors.Join(err, h.close())
-		h = nil
-	}
+	_, e := h.exec(context.WithoutCancel(ctx), "COMMIT", nil)
+	sound = e == nil
 	return err
 }
 

@@ -205,6 +205,11 @@ func TestCallersTransactionRefused(t *testing.T) {
 	strangers := sql.OpenDB(other{})
 	defer strangers.Close()
 	empty := database(t, newPath(t))
+	idle, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
 	for name, tt := range map[string]struct {
 		conn ledger.Conn
 		says string
@@ -213,6 +218,7 @@ func TestCallersTransactionRefused(t *testing.T) {
 		"another file":     {sqlite.Wrap(begin(t, empty)), "is not on the file of this ledger"},
 		"another ledger":   {sqlite.Wrap(begin(t, database(t, elsewhere))), "is not on the file of this ledger"},
 		"a pool":           {sqlite.Wrap(db), "needs a transaction"},
+		"no transaction":   {sqlite.Wrap(idle), "is no open transaction"},
 		"another database": {foreignConn{}, "is one of postgres"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -62,10 +62,31 @@ func (s *Store) inside(ctx context.Context, conn ledger.Conn, fn func(*tx) error
 	return explain(s.file.name, fn(&tx{s: s, session: in, now: s.clock()}))
 }
 
+// begun says whether the caller has begun a transaction: SQLite has none within another.
+func (c *callers) begun() (bool, error) {
+	if _, tx := c.q.(*sql.Tx); tx {
+		return true, nil
+	}
+	_, err := c.q.ExecContext(c.ctx, "BEGIN")
+	switch {
+	case err == nil:
+		_, err = c.q.ExecContext(context.WithoutCancel(c.ctx), "ROLLBACK")
+		return false, err
+	case code(err) == sqlite3.SQLITE_ERROR:
+		return true, nil
+	}
+	return false, err
+}
+
 // enter checks that the transaction is on this ledger and by its driver, and takes the write lock.
 func (s *Store) enter(in *callers) error {
 	if !in.ours() {
 		return &ledger.InvalidError{Field: "tx", Reason: "is of another driver; open its database with modernc.org/sqlite (two SQLite libraries in one process damage the file)"}
+	}
+	if begun, err := in.begun(); err != nil {
+		return err
+	} else if !begun {
+		return &ledger.InvalidError{Field: "tx", Reason: "is no open transaction; begin one first"}
 	}
 	_, err := in.exec(`DELETE FROM ledger_meta WHERE 0`)
 	if code(err) == sqlite3.SQLITE_BUSY_SNAPSHOT {
