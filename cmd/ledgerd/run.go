@@ -153,7 +153,7 @@ func (r *runner) work(ctx context.Context) error {
 	}
 	var err error
 	r.worker, err = worker.New(worker.Config{
-		Ledger: r.ledger.Ledger, Handlers: map[string]worker.Handler{r.kind.name: r.host}, Agent: r.agent, Version: programVersion(),
+		Ledger: r.ledger.Ledger, Handlers: map[string]worker.Handler{r.kind.name: r.host}, GiveUp: giveUpAfter, Agent: r.agent, Version: programVersion(),
 		Concurrency: r.flags.concurrency, Shard: r.flags.shard.Shard, Grace: runGrace, Logger: r.app.logger(), Observe: r.tracker.observe,
 		Kinds: map[string]worker.KindConfig{r.kind.name: {Timeout: r.flags.timeout.Duration, Definition: r.host.Definition()}},
 	})

@@ -33,6 +33,17 @@ type workFlags struct {
 	grace       duration
 }
 
+// giveUpAfter is how long a command that is to end waits for a ledger that is away.
+const giveUpAfter = 30 * time.Second
+
+// giveUp: only a worker that runs for ever waits for ever.
+func (w *workFlags) giveUp() time.Duration {
+	if w.drain {
+		return giveUpAfter
+	}
+	return 0
+}
+
 func (a *app) workCommand() *cobra.Command {
 	var w workFlags
 	cmd := &cobra.Command{
@@ -123,6 +134,10 @@ func (a *app) work(ctx context.Context, flags workFlags) error {
 		return err
 	}
 	if len(handlers) == 0 && flags.drain {
+		// Whoever looks after a ledger takes back what is expired, of whatever kind.
+		if _, err := l.Expire(ctx, ledger.MaxBatch); err != nil {
+			return err
+		}
 		return c.report(worker.Report{}, began)
 	}
 	p := a.startProgress(c.progress)
@@ -213,7 +228,7 @@ func (c *crew) run(ctx context.Context, handlers map[string]worker.Handler) (wor
 	ended := make(chan error)
 	running := 0
 	start := func(handlers map[string]worker.Handler) error {
-		if len(handlers) == 0 {
+		if len(handlers) == 0 && running > 0 { // without any, one worker keeps the ledger in order
 			return nil
 		}
 		w, err := c.hire(handlers)
@@ -260,7 +275,7 @@ func (c *crew) hire(handlers map[string]worker.Handler) (*worker.Worker, error) 
 	f := c.flags
 	w, err := worker.New(worker.Config{Ledger: c.ledger.Ledger, Handlers: handlers, Agent: c.me.Name, Version: programVersion(),
 		Concurrency: f.concurrency, Kinds: kinds, Lease: f.lease.Duration, Shard: f.shard.Shard, MaxItems: f.maxItems, Grace: max(f.grace.Duration, time.Millisecond),
-		Logger: c.app.logger(), Observe: c.observe})
+		GiveUp: f.giveUp(), Logger: c.app.logger(), Observe: c.observe})
 	if err != nil {
 		return nil, policyError(err)
 	}

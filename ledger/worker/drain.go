@@ -76,7 +76,7 @@ func (w *Worker) quiet(ctx context.Context, patience time.Duration) ([]ledger.St
 	if err != nil || !w.allQuiet(first, patience) {
 		return nil, err
 	}
-	if len(w.lanes) == 1 && !w.sharded() {
+	if len(w.lanes) == 0 || len(w.lanes) == 1 && !w.sharded() {
 		return first, nil
 	}
 	for _, l := range w.lanes {

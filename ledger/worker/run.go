@@ -76,6 +76,7 @@ func (w *Worker) work(ctx context.Context, until func(context.Context)) error {
 	g.finishing.Wait()
 	end()
 	g.rest.Wait()
+	w.lost.tell(w.log)
 	return broken
 }
 
@@ -91,7 +92,12 @@ func (w *Worker) prepare(ctx context.Context) (ready bool, err error) {
 		case fatal(err):
 			return false, err
 		}
-		w.outage.note("beat", err)
+		if ctx.Err() == nil {
+			w.outage.note("beat", err)
+			if w.config.GiveUp > 0 && w.outage.lasts(w.config.GiveUp) {
+				return false, err
+			}
+		}
 		sleep(ctx, away.next())
 	}
 	return false, nil

@@ -174,6 +174,35 @@ func (o *outage) note(call string, err error) {
 	}
 }
 
+// lasts says whether the ledger is away, and has been for that long.
+func (o *outage) lasts(d time.Duration) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.began.IsZero() && o.over.IsZero() && time.Since(o.began) >= d
+}
+
+// unrecorded counts results that could not be recorded, to say so once.
+type unrecorded struct {
+	mu    sync.Mutex
+	items int
+	last  error
+}
+
+func (u *unrecorded) add(err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.items++
+	u.last = err
+}
+
+func (u *unrecorded) tell(log *slog.Logger) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.items > 0 {
+		log.Error("results could not be recorded; their items are taken back when the leases expire", "items", u.items, "error", u.last)
+	}
+}
+
 // recent says whether the ledger is away, or was so long, so lately that leases of a given TTL may
 // have expired only because nobody could renew them.
 func (o *outage) recent(ttl time.Duration) bool {

@@ -18,10 +18,12 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Config of a worker. Ledger and Handlers are required.
+// Config of a worker. Ledger is required.
 type Config struct {
-	Ledger   *ledger.Ledger
-	Handlers map[string]Handler // by kind
+	Ledger *ledger.Ledger
+	// Handlers by kind. A worker without any only keeps the ledger in order: it promotes what is
+	// due, takes back expired leases and prunes, of all kinds, as every worker does.
+	Handlers map[string]Handler
 	// Agent names this process; "" means host/pid/random. It must not be shared.
 	Agent string
 	// Version of the program, for those who ask who works.
@@ -40,7 +42,10 @@ type Config struct {
 	// Grace is how long running items may go on once ctx has ended; 0 means 30 s.
 	Grace time.Duration
 	// Poll is the longest time between two looks at an idle ledger, at most 1 s; 0 means 1 s.
-	Poll   time.Duration
+	Poll time.Duration
+	// GiveUp is how long the ledger may be away, or its disk full, before Run and Drain end with
+	// the error; 0 means that they wait for it for ever.
+	GiveUp time.Duration
 	Logger *slog.Logger // nil means slog.Default()
 	// Observe is called for every ended attempt, from many goroutines; it must not block.
 	Observe func(Event)
@@ -87,6 +92,7 @@ type Worker struct {
 	finisher *finisher
 	quota    quota
 	outage   outage
+	lost     unrecorded
 	clock    clock
 	tally    tally
 
@@ -132,9 +138,6 @@ func (c *Config) check() error {
 	if c.Ledger == nil {
 		return bad("ledger", "is missing")
 	}
-	if len(c.Handlers) == 0 {
-		return bad("handlers", "are missing")
-	}
 	for kind, h := range c.Handlers {
 		if err := ledger.CheckItem(ledger.NewItem{Kind: kind, Key: "-"}); err != nil {
 			return err
@@ -162,6 +165,8 @@ func (c *Config) check() error {
 		return bad("grace", "%s, must not be negative", c.Grace)
 	case c.Poll < 0 || c.Poll > maxPoll:
 		return bad("poll", "%s, must be 0 … %s", c.Poll, maxPoll)
+	case c.GiveUp < 0:
+		return bad("give_up", "%s, must not be negative", c.GiveUp)
 	case c.MaxItems < 0:
 		return bad("max_items", "%d, must not be negative", c.MaxItems)
 	case s != (ledger.Shard{}) && (s.Count < 1 || s.Count > ledger.Slots || s.Index < 0 || s.Index >= s.Count):
@@ -196,7 +201,8 @@ func (w *Worker) record(t *task, e ledger.Ending, err error) {
 	case errors.Is(err, ledger.ErrLeaseLost):
 		t.log().Warn("the lease had been lost: the result is not recorded", "outcome", e.Result.Outcome)
 	default:
-		t.log().Error("the result could not be recorded; the item is taken back when its lease expires", "outcome", e.Result.Outcome, "error", err)
+		t.log().Debug("the result could not be recorded", "outcome", e.Result.Outcome, "error", err)
+		w.lost.add(err)
 	}
 	if w.config.Observe != nil {
 		w.config.Observe(ev)
@@ -237,7 +243,7 @@ func (w *Worker) failed(call string, err error) bool {
 		return err != nil
 	}
 	w.outage.note(call, err)
-	if fatal(err) {
+	if fatal(err) || err != nil && w.config.GiveUp > 0 && w.outage.lasts(w.config.GiveUp) {
 		select {
 		case w.broke <- err:
 		default:

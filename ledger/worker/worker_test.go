@@ -31,7 +31,8 @@ func TestConfig(t *testing.T) {
 		}},
 		{"", func(c *Config) { c.Kinds = map[string]KindConfig{"k": {Concurrency: 3, Timeout: time.Second}} }},
 		{"ledger", func(c *Config) { c.Ledger = nil }},
-		{"handlers", func(c *Config) { c.Handlers = nil }},
+		{"", func(c *Config) { c.Handlers = nil }}, // only keeps the ledger in order
+		{"give_up", func(c *Config) { c.GiveUp = -1 }},
 		{"handlers", func(c *Config) { c.Handlers["k"] = nil }},
 		{"kind", func(c *Config) { c.Handlers["Not A Kind"] = Func(done) }},
 		{"kinds", func(c *Config) { c.Kinds = map[string]KindConfig{"other": {}} }},
@@ -113,6 +114,70 @@ func TestStartWhileLedgerIsAway(t *testing.T) {
 		}
 		if n := r.log.count("the ledger is unavailable"); n != 1 {
 			t.Errorf("the outage was logged %d times", n)
+		}
+	})
+}
+
+// A worker that is to give up does, with the error, whether the ledger goes away before it
+// starts or while it works.
+func TestGiveUp(t *testing.T) {
+	for name, awayAfter := range map[string]time.Duration{"from the start": 0, "while it works": 10 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.addMany(3)
+				w := r.worker(Func(func(ctx context.Context, _ *ledger.Lease) ledger.Result {
+					<-ctx.Done()
+					return ledger.Fail(context.Cause(ctx))
+				}), func(c *Config) { c.GiveUp, c.Grace = 30*time.Second, time.Second })
+				if awayAfter == 0 {
+					r.store.away()
+				} else {
+					time.AfterFunc(awayAfter, r.store.away)
+				}
+				began := time.Now()
+				_, err := w.Drain(t.Context(), 0)
+				took := time.Since(began)
+				if !errors.Is(err, ledger.ErrUnavailable) {
+					t.Errorf("ended with %v", err)
+				}
+				if least := awayAfter + 30*time.Second; took < least || took > least+30*time.Second {
+					t.Errorf("ended after %s", took)
+				}
+				if n := r.log.count("could not be recorded"); n > 1 {
+					t.Errorf("logged %d times", n)
+				}
+			})
+		})
+	}
+}
+
+// A worker without handlers keeps the ledger in order: what is due, expired or old is of no kind
+// of its own.
+func TestWithoutHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.policy(ledger.Kind{OnLost: ledger.OnLostDoubt})
+		ids := r.add(ledger.NewItem{Key: "started"}, ledger.NewItem{Key: "later", Due: time.Now().Add(10 * time.Second)})
+		leases, err := r.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "dead", Limit: 1, TTL: 5 * time.Second})
+		if err != nil || len(leases) != 1 {
+			t.Fatal(leases, err)
+		}
+		for _, err := range r.Start(t.Context(), 5*time.Second, leases...) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop := r.run(r.worker(nil, func(c *Config) { c.Handlers = nil }))
+		elapse(15 * time.Second)
+		stop()
+		for i, want := range []ledger.State{ledger.StateDoubt, ledger.StateReady} {
+			if got := r.item(ids[i]).State; got != want {
+				t.Errorf("item %d is %s, want %s", i, got, want)
+			}
+		}
+		if _, err := r.worker(nil, func(c *Config) { c.Handlers = nil }).Drain(t.Context(), 0); err != nil {
+			t.Error(err)
 		}
 	})
 }
