@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -64,6 +66,26 @@ func BenchmarkAddKnown(b *testing.B) {
 func BenchmarkDrain(b *testing.B) {
 	l := benchLedger(b)
 	addAll(b, l, b.N)
+	b.ResetTimer()
+	drain(b, l, 2, 500, func(*ledger.Lease) ledger.Result {
+		return ledger.Result{Outcome: ledger.OutcomeDone, Worker: "noop@1+0"}
+	})
+	rate(b)
+}
+
+// BenchmarkDrainPinned is BenchmarkDrain while somebody's transaction, open since before it began,
+// keeps the index entries of all that was finished.
+func BenchmarkDrainPinned(b *testing.B) {
+	l := benchLedger(b)
+	addAll(b, l, b.N)
+	tx, err := pgtest.Pool(b).BeginTx(b.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(b.Context()))
+	if _, err := tx.Exec(b.Context(), "SELECT pg_current_xact_id()"); err != nil {
+		b.Fatal(err)
+	}
 	b.ResetTimer()
 	drain(b, l, 2, 500, func(*ledger.Lease) ledger.Result {
 		return ledger.Result{Outcome: ledger.OutcomeDone, Worker: "noop@1+0"}

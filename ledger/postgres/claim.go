@@ -71,7 +71,6 @@ type claim struct {
 
 func (s *Store) newClaim(g ledger.Grant) *claim {
 	c := &claim{g: g, walks: s.positions.claims(backlogPart{g.Kind, g.Shard}),
-		out: make([]ledger.Record, 0, g.Limit), works: make([]ledger.Work, 0, g.Limit),
 		work: ledger.Work{State: ledger.StateLeased, Agent: g.Agent, LockID: g.LockID}}
 	w, r := &c.work, &c.item.r
 	r.Kind = g.Kind
@@ -106,6 +105,9 @@ func (c *claim) statement() (template string, args []any) {
 func (c *claim) row(scan scanner) error {
 	if err := scan(c.dest...); err != nil {
 		return err
+	}
+	if c.out == nil { // an idle poll takes no memory
+		c.out, c.works = make([]ledger.Record, 0, c.g.Limit), make([]ledger.Work, 0, c.g.Limit)
 	}
 	w := c.work
 	w.Due, w.LeasedAt, w.ExpiresAt = w.Due.UTC(), w.LeasedAt.UTC(), w.ExpiresAt.UTC()

@@ -67,7 +67,7 @@ func explainSQLState(tell func(class error, format string, args ...any) error, n
 	case bad.Code == "42501":
 		return tell(ledger.ErrDenied, "%s: %s; grant this user SELECT, INSERT, UPDATE and DELETE on the tables ledger_… and USAGE on their schema", name, bad.Message)
 	case bad.Code == "3D000":
-		return tell(ledger.ErrNoLedger, "%s: %s; create the database first: createdb", name, bad.Message)
+		return tell(ledger.ErrInvalid, "%s: %s; create it first (createdb), or name another one", name, bad.Message)
 	case bad.Code == "3F000" || bad.Code == "42P01" && strings.Contains(bad.Message, "ledger_"):
 		return tell(ledger.ErrNoLedger, "no ledger in %s: %s; make one: ledgerd db migrate", name, bad.Message)
 	case bad.Code == "42703" && strings.Contains(bad.Message, "column"):

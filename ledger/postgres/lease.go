@@ -72,10 +72,13 @@ func (s *Store) complete(ctx context.Context, conn ledger.Conn, c []ledger.Compl
 			return err
 		})
 	}
+	var err error
 	if conn != nil {
-		return landed, s.in(ctx, conn, run)
+		err = s.in(ctx, conn, run)
+	} else {
+		err = s.write(ctx, run)
 	}
-	return landed, s.write(ctx, run)
+	return landed, err
 }
 
 // completion is the statement that fits the batch.

@@ -30,8 +30,10 @@ type condition struct {
 func Status(ctx context.Context, url string, o Options) (have, want int, err error) {
 	err = withStore(ctx, url, o, func(s *Store, o Options) error {
 		c, err := s.condition(ctx, o.Schema)
-		have = c.have
-		return err
+		if have = c.have; err != nil {
+			return err
+		}
+		return s.tooNew(c)
 	})
 	return have, schema.Version, err
 }
@@ -43,6 +45,9 @@ func Migrate(ctx context.Context, url string, o Options) (from, to int, err erro
 	o.Migrate = true
 	err = withStore(ctx, url, o, func(s *Store, o Options) error {
 		c, err := s.condition(ctx, o.Schema)
+		if err == nil {
+			err = s.tooNew(c)
+		}
 		if err != nil {
 			return err
 		}
@@ -96,12 +101,20 @@ func (s *Store) judge(c condition, o Options) (migrate bool, err error) {
 	case c.have == 0:
 		return true, nil
 	case c.compatible > schema.Version:
-		return false, refuse(ledger.ErrSchema, "the ledger in %s has schema %d, which programs that know schema %d or later may use; this one knows %d: upgrade ledgerd on this machine; the ledger is fine and was not touched",
-			s.name, c.have, c.compatible, schema.Version)
+		return false, s.tooNew(c)
 	case c.have < schema.Version && !o.Migrate:
 		return false, refuse(ledger.ErrSchema, "the ledger in %s has schema %d, this program needs %d; run: ledgerd db migrate", s.name, c.have, schema.Version)
 	}
 	return c.have < schema.Version, nil
+}
+
+// tooNew is the error for a ledger that this program must not use; nil if it may.
+func (s *Store) tooNew(c condition) error {
+	if c.compatible <= schema.Version {
+		return nil
+	}
+	return &failure{ledger.ErrSchema, fmt.Sprintf("the ledger in %s has schema %d, which programs that know schema %d or later may use; this one knows %d: upgrade ledgerd on this machine; the ledger is fine and was not touched",
+		s.name, c.have, c.compatible, schema.Version), ledger.ErrSchema}
 }
 
 // condition reads how far the schema is, and refuses servers on which a ledger cannot live.
@@ -115,10 +128,10 @@ func (s *Store) condition(ctx context.Context, name string) (c condition, err er
 		return c, err
 	}
 	if version < oldest {
-		return c, fmt.Errorf("this is Postgres %d.%d, which is too old: a ledger needs %d or newer", version/10000, version%10000, oldest/10000)
+		return c, &failure{ledger.ErrSchema, fmt.Sprintf("%s is Postgres %d.%d, which is too old: a ledger needs %d or newer", s.name, version/10000, version%10000, oldest/10000), ledger.ErrSchema}
 	}
 	if encoding != "UTF8" {
-		return c, fmt.Errorf("the database has encoding %s; create one with encoding UTF8", encoding)
+		return c, &failure{ledger.ErrSchema, fmt.Sprintf("%s has encoding %s; create a database with encoding UTF8", s.name, encoding), ledger.ErrSchema}
 	}
 	if !meta || !migrations {
 		return c, nil

@@ -86,7 +86,7 @@ func (w *walk) reached(to place, all bool, now time.Time) {
 		f.at = to
 	}
 	if w.whole {
-		f.whole = now.Add(max(wholeEvery, wholeShare*now.Sub(w.started)))
+		f.whole = now.Add(min(max(wholeEvery, wholeShare*now.Sub(w.started)), wholeMost))
 	}
 }
 

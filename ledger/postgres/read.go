@@ -119,8 +119,8 @@ SELECT (SELECT now FROM clock),
  (SELECT count(*) FROM {{S}}.ledger_backlog WHERE state = 2 AND kind = $1 AND locked_by NOT IN (SELECT agent FROM {{S}}.ledger_agents)),
  (SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog WHERE state = 0 AND kind = $1 AND due_at > (SELECT now FROM clock) ORDER BY due_at, item_id LIMIT $2) x),
  (SELECT due_at FROM {{S}}.ledger_backlog WHERE state = 0 AND kind = $1 AND due_at > (SELECT now FROM clock) ORDER BY due_at, item_id LIMIT 1),
- (SELECT count(*) FROM {{S}}.ledger_backlog WHERE state >= 3 AND state = 3 AND kind = $1),
- (SELECT count(*) FROM {{S}}.ledger_backlog WHERE state >= 3 AND state = 4 AND kind = $1)`
+ (SELECT count(*) FROM {{S}}.ledger_backlog WHERE state = 3 AND kind = $1),
+ (SELECT count(*) FROM {{S}}.ledger_backlog WHERE state = 4 AND kind = $1)`
 
 // Standing implements ledger.Store.
 func (s *Store) Standing(ctx context.Context, kind string) (out ledger.Standing, err error) {

@@ -135,7 +135,8 @@ func (t *kindRow) kind() (ledger.Kind, error) {
 	}
 	k.Backoff = ledger.Backoff{Base: time.Duration(t.base) * time.Microsecond, Cap: time.Duration(t.limit) * time.Microsecond}
 	k.Timeout, k.Keep = time.Duration(t.timeout)*time.Microsecond, time.Duration(t.keep)*time.Microsecond
-	return k, json.Unmarshal([]byte(t.input), &k.Input)
+	err := json.Unmarshal([]byte(t.input), &k.Input)
+	return k, err
 }
 
 // recordScanner reads recordColumns, row after row into the same place: what it returns shares

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -35,8 +36,8 @@ func WrapSQL(q SQLQuerier) ledger.Conn { return sqlConn{q: q} }
 const dialect = "postgres"
 
 var (
-	errOtherDriver = errors.New("postgres.WrapSQL: this handle does not use pgx's driver for database/sql (github.com/jackc/pgx/v5/stdlib)")
-	errNoTx        = errors.New("this needs an open transaction of the caller's, not a pool or a connection outside of one")
+	errOtherDriver = fmt.Errorf("%w: postgres.WrapSQL: this handle does not use pgx's driver for database/sql (github.com/jackc/pgx/v5/stdlib)", ledger.ErrInvalid)
+	errNoTx        = fmt.Errorf("%w: this needs an open transaction of the caller's, not a pool or a connection outside of one", ledger.ErrInvalid)
 )
 
 // callers is a Conn of this package.
