@@ -105,7 +105,7 @@ With -o json: {"matched","changed","unchanged":{"done":3},"dry_run"}.`,
 }
 
 func (a *app) act(ctx context.Context, x act, f filter, args []string, dryRun bool) error {
-	if len(args) == 0 && len(f.where)+len(f.kinds)+len(f.scopes) == 0 {
+	if len(args)+len(f.kinds)+len(f.scopes) == 0 && strings.TrimSpace(strings.Join(f.where, "")) == "" {
 		return usage("usage", fmt.Sprintf("ledgerd %s 17   ledgerd %s --where state:dead", x.name, x.name), "%s what? name items, or choose them with --where", x.name)
 	}
 	if len(args) > 0 && len(f.where) > 0 {

@@ -40,6 +40,8 @@ type adder struct {
 	notTaken []notTaken // the first ones …
 	left     int64      // … and how many there are
 	noMatch  int64      // of these: those that fit no pattern
+	excluded int64      // … that --exclude leaves out
+	missing  int64      // … patterns that match nothing
 	badLines []badLine
 	bad      int64
 }
@@ -139,8 +141,13 @@ func (d *adder) note(err error) error {
 		if d.left++; len(d.notTaken) < mostNoted {
 			d.notTaken = append(d.notTaken, notTaken(*nt))
 		}
-		if nt.Reason == inputs.NoMatch {
+		switch nt.Reason {
+		case inputs.NoMatch:
 			d.noMatch++
+		case inputs.Excluded:
+			d.excluded++
+		case inputs.MatchesNothing:
+			d.missing++
 		}
 		return nil
 	}
@@ -173,10 +180,10 @@ func (d *adder) complain(a *app) {
 		}
 		fmt.Fprintln(a.stderr, report.Safe((*inputs.BadLine)(&b).Error()))
 	}
-	if others := d.left - d.noMatch; others > 0 {
+	if others := d.left - d.noMatch - d.excluded; others > 0 { // of which nobody knows yet
 		n := 0
 		for _, t := range d.notTaken {
-			if t.Reason != inputs.NoMatch && n < 3 {
+			if t.Reason != inputs.NoMatch && t.Reason != inputs.Excluded && n < 3 {
 				fmt.Fprintf(a.stderr, "not taken: %s: %s\n", report.Safe(t.Input), t.Reason)
 				n++
 			}
@@ -190,7 +197,7 @@ func (d *adder) complain(a *app) {
 // nothing says why there was nothing to do.
 func (d *adder) nothing(a *app) error {
 	switch {
-	case d.bad > 0:
+	case d.bad+d.missing > 0:
 		return nil // that has been said
 	case d.left == 0:
 		fmt.Fprintln(a.stderr, "ledgerd: nothing to do: no input in what was named")
@@ -198,6 +205,9 @@ func (d *adder) nothing(a *app) error {
 		patterns := ""
 		if match := d.source.Input.Match; d.noMatch > 0 && len(match) > 0 {
 			patterns = ", none matches " + strings.Join(match, " ")
+		}
+		if d.excluded > 0 {
+			patterns += fmt.Sprintf(", %s excluded", report.Count(d.excluded))
 		}
 		fmt.Fprintf(a.stderr, "ledgerd: nothing to do: %s in %s%s\n", plural(d.left, "file"), strings.Join(d.source.Args, " "), patterns)
 		for _, t := range d.notTaken {
@@ -339,7 +349,7 @@ func (a *app) reportAdd(p *report.Printer, j *job, d *adder) error {
 		fmt.Fprintln(a.stdout, lead+verdictLine(d.counts))
 	}
 	switch {
-	case d.bad > 0:
+	case d.bad+d.missing > 0:
 		return status(exitUnfinished)
 	case d.total() == 0 && a.errorOnEmpty:
 		return status(exitEmpty)

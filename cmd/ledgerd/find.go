@@ -17,6 +17,9 @@ import (
 // find looks up an item as people name it: by id, or by key, as typed, as the path of a file or
 // as a URL. kinds and scopes narrow the search.
 func find(ctx context.Context, l *ledger.Ledger, name string, kinds, scopes []string) (ledger.Item, error) {
+	if strings.TrimSpace(name) == "" { // a filter takes it for any
+		return ledger.Item{}, usage("usage", "perhaps a variable of a script is empty", "%q names no item: it is blank", name)
+	}
 	if id, err := strconv.ParseInt(name, 10, 64); err == nil && id > 0 {
 		it, err := l.Get(ctx, id)
 		if !errors.Is(err, ledger.ErrNotFound) {

@@ -82,7 +82,7 @@ func (r *runner) summary(ctx context.Context, interrupted bool) (*summary, error
 	switch in := s.Inputs; {
 	case interrupted:
 		s.Exit = 128 + int(r.app.got.Load())
-	case in.Done+in.Skipped < in.Total || d.bad > 0:
+	case in.Done+in.Skipped < in.Total || d.bad+d.missing > 0:
 		s.Exit = exitUnfinished
 	case in.Total == 0 && r.app.errorOnEmpty:
 		s.Exit = exitEmpty
@@ -191,6 +191,8 @@ func (r *runner) tellNext(p *report.Printer, s *summary, interrupted bool) error
 		fmt.Fprintf(p.Out, "cancelled before; the same with --again works them")
 	case r.adder.bad > 0:
 		fmt.Fprintf(p.Out, "not taken: %s", plural(r.adder.bad, "bad line"))
+	case r.adder.missing > 0:
+		fmt.Fprintf(p.Out, "not taken: %s", plural(r.adder.missing, "pattern that matches nothing"))
 	case s.Exit == exitOK || interrupted:
 		return nil
 	}

@@ -177,12 +177,14 @@ func (w *walk) child(path, rel string, d fs.DirEntry) bool {
 	case err != nil:
 		return w.leave(path, cause(err))
 	case info.IsDir() && w.prunes(filepath.ToSlash(rel)):
-		return w.leave(path, "excluded")
+		return w.leave(path, Excluded)
 	case info.IsDir() && d.Type()&fs.ModeSymlink != 0:
 		w.links = append(w.links, entry{path, rel, info})
 		return true
 	case info.IsDir():
 		return w.folder(path, rel, info)
+	case w.excluded(filepath.ToSlash(rel)):
+		return w.leave(path, Excluded)
 	case !w.takes(filepath.ToSlash(rel)):
 		return w.leave(path, NoMatch)
 	case !info.Mode().IsRegular():
@@ -195,10 +197,11 @@ func (w *walk) child(path, rel string, d fs.DirEntry) bool {
 func (w *walk) glob(pattern string) bool {
 	base, rest := doublestar.SplitPattern(filepath.ToSlash(pattern))
 	w.root = base
-	goOn := true
+	goOn, matched := true, false
 	err := doublestar.GlobWalk(os.DirFS(base), rest, func(rel string, d fs.DirEntry) error {
 		path := filepath.Join(base, filepath.FromSlash(rel))
 		info, err := os.Stat(path)
+		matched = matched || err != nil || !info.IsDir()
 		switch reason := unfinished(filepath.Base(rel)); {
 		case w.ctx.Err() != nil:
 			goOn = w.fatal(w.ctx.Err())
@@ -209,8 +212,8 @@ func (w *walk) glob(pattern string) bool {
 		case info.IsDir(): // "a/**" names the folder, too
 		case !info.Mode().IsRegular():
 			goOn = w.leave(path, "not a regular file")
-		case len(w.Rules) > 0 && w.excluded(rel):
-			goOn = w.leave(path, "excluded")
+		case w.excluded(rel):
+			goOn = w.leave(path, Excluded)
 		default:
 			goOn = w.fresh(entry{path, rel, info})
 		}
@@ -218,14 +221,40 @@ func (w *walk) glob(pattern string) bool {
 			return fs.SkipAll
 		}
 		return nil
-	}, doublestar.WithNoHidden())
-	if err != nil && goOn {
+	}, globOptions...)
+	switch {
+	case err != nil && goOn:
 		return w.bad(w.origin, unusable(pattern, err))
+	case !matched && goOn && w.origin.file != "":
+		return w.bad(w.origin, &ArgError{Input: pattern, Reason: MatchesNothing})
+	case !matched && goOn:
+		return w.leave(pattern, MatchesNothing)
 	}
 	return goOn
 }
 
-// excluded says whether the rules leave out a file that a glob names.
+// globOptions: hidden files are taken only if the pattern says so, and ** does not go through
+// links, which may lead in circles.
+var globOptions = []doublestar.GlobOption{doublestar.WithNoHidden(), doublestar.WithNoFollow()}
+
+// matchesFile says whether a pattern names at least one thing that is no folder.
+func matchesFile(pattern string) (bool, error) {
+	base, rest := doublestar.SplitPattern(filepath.ToSlash(pattern))
+	found := false
+	err := doublestar.GlobWalk(os.DirFS(base), rest, func(rel string, _ fs.DirEntry) error {
+		info, err := os.Stat(filepath.Join(base, filepath.FromSlash(rel)))
+		if found = err != nil || !info.IsDir(); found {
+			return fs.SkipAll
+		}
+		return nil
+	}, globOptions...)
+	if found {
+		return true, nil // err is that it was ended
+	}
+	return false, err
+}
+
+// excluded says whether the last rule that matches a file leaves it out.
 func (w *walk) excluded(rel string) bool {
 	out := false
 	for _, r := range w.Rules {

@@ -20,6 +20,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"strings"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -75,6 +76,12 @@ func (e *NotTaken) Error() string { return e.Input + ": " + e.Reason }
 
 // NoMatch is the reason for files that no pattern takes.
 const NoMatch = "no match"
+
+// Excluded is the reason for files and folders that a rule leaves out.
+const Excluded = "excluded"
+
+// MatchesNothing is the reason for a pattern on the command line that names no file.
+const MatchesNothing = "matches nothing"
 
 // BadLine is a line of a list or a row of a table that makes no item. It does not end the sequence.
 type BadLine struct {
@@ -137,7 +144,26 @@ func (s *Source) Check() error {
 			return err
 		}
 	}
-	return nil
+	return s.checkGlobs()
+}
+
+// checkGlobs refuses a command line of patterns alone of which none matches a file: that is as
+// if files were named that do not exist. Beside other inputs such a pattern is not taken.
+func (s *Source) checkGlobs() error {
+	if s.Input.Type != File || s.From != "" || s.CSV != "" || s.JSONL != "" {
+		return nil
+	}
+	for _, a := range s.Args {
+		if _, err := os.Stat(a); a == Stdin || err == nil || !isGlob(a) {
+			return nil
+		}
+		if found, err := matchesFile(a); err != nil {
+			return unusable(a, err)
+		} else if found {
+			return nil
+		}
+	}
+	return &ArgError{Input: strings.Join(s.Args, " "), Reason: MatchesNothing}
 }
 
 func examples(inputType string) string {

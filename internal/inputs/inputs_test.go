@@ -83,17 +83,16 @@ func TestFolders(t *testing.T) {
 		{"include alone, where the plugin takes everything", []string{"in/a.csv", "in/b.dat"}, nil, []Rule{{false, "*.dat"}}, []string{"in"},
 			[]string{"- in/a.csv: no match", "+ in/b.dat"}},
 		{"the last match wins", []string{"in/a1.csv", "in/a2.csv", "in/b.csv"}, csv, []Rule{{true, "*"}, {false, "a*"}, {true, "a2*"}}, []string{"in"},
-			[]string{"+ in/a1.csv", "- in/a2.csv: no match", "- in/b.csv: no match"}},
+			[]string{"+ in/a1.csv", "- in/a2.csv: excluded", "- in/b.csv: excluded"}},
 		{"an excluded folder is not entered", []string{"in/old/a.csv", "in/new/old/b.csv", "in/new/c.csv"}, csv, []Rule{{true, "old"}}, []string{"in"},
 			[]string{"+ in/new/c.csv", "- in/new/old: excluded", "- in/old: excluded"}},
 		{"but what is included after it is found", []string{"in/old/a.csv", "in/old/b.csv"}, csv, []Rule{{true, "old"}, {false, "old/b.csv"}}, []string{"in"},
-			[]string{"- in/old/a.csv: no match", "+ in/old/b.csv"}},
+			[]string{"- in/old/a.csv: excluded", "+ in/old/b.csv"}},
 		{"a pattern with a slash is about the path", []string{"in/x/a.csv", "in/y/x/a.csv"}, csv, []Rule{{true, "x/*.csv"}}, []string{"in"},
-			[]string{"- in/x/a.csv: no match", "+ in/y/x/a.csv"}},
+			[]string{"- in/x/a.csv: excluded", "+ in/y/x/a.csv"}},
 		{"a glob takes any files", []string{"in/a.dat", "in/s/b.dat", "in/.h.dat", "in/c.dat.part"}, csv, nil, []string{"in/**/*.dat*"},
 			[]string{"+ in/a.dat", "- in/c.dat.part: unfinished (.part)", "+ in/s/b.dat"}},
 		{"a glob with rules", []string{"in/a.dat", "in/b.dat"}, csv, []Rule{{true, "b*"}}, []string{"in/*"}, []string{"+ in/a.dat", "- in/b.dat: excluded"}},
-		{"a glob that fits nothing", []string{"in/a.dat"}, csv, nil, []string{"in/*.csv"}, nil},
 		{"a name with brackets is a name", []string{"a[1].csv"}, csv, nil, []string{"a[1].csv"}, []string{"+ a[1].csv"}},
 		{"a name that is not UTF-8", []string{"in/\xff.csv", "in/a.csv"}, csv, nil, []string{"in"}, []string{"+ in/a.csv", "- in/\xff.csv: key: not valid UTF-8"}},
 	} {
@@ -131,6 +130,41 @@ func TestLinks(t *testing.T) {
 	want := []string{"+ in/a/x.csv", "- in/gone.csv: a link to something that does not exist", "+ in/link.csv", "+ in/z/y.csv", "+ in/b/e.csv"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("a file is taken once and by its own name\n%s", diff)
+	}
+}
+
+// TestGlobLinks: ** in a pattern does not go round in circles.
+func TestGlobLinks(t *testing.T) {
+	tree(t, "a/x.txt", "y.txt")
+	for link, to := range map[string]string{"loop": ".", "a/up": ".."} {
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := read(t, Source{Input: ledger.Input{Type: File}, Args: []string{"**/*.txt"}})
+	if diff := cmp.Diff([]string{"+ y.txt", "+ a/x.txt"}, got); diff != "" || err != nil {
+		t.Errorf("%v\n%s", err, diff)
+	}
+}
+
+// TestGlobOfNothing: patterns that match nothing are refused where there is nothing else, and
+// named where there is.
+func TestGlobOfNothing(t *testing.T) {
+	tree(t, "a.csv=1", "dir/b.csv=2")
+	for _, args := range [][]string{{"*.nothing"}, {"*.nothing", "dir/*.no"}, {"di*"}} {
+		err := (&Source{Input: ledger.Input{Type: File}, Args: args}).Check()
+		if ae, ok := errors.AsType[*ArgError](err); !ok || ae.Error() != strings.Join(args, " ")+": matches nothing" {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	for _, args := range [][]string{{"*.nothing", "a.csv"}, {"*.nothing", "-"}, {"dir/*"}} {
+		if err := (&Source{Input: ledger.Input{Type: File}, Args: args}).Check(); err != nil {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	got, err := read(t, Source{Input: ledger.Input{Type: File}, Args: []string{"*.nothing", "a.csv", "-"}, Stdin: strings.NewReader("no*\n")})
+	if diff := cmp.Diff([]string{"- *.nothing: matches nothing", "+ a.csv", "! -:1: no*: matches nothing"}, got); diff != "" || err != nil {
+		t.Errorf("%v\n%s", err, diff)
 	}
 }
 
