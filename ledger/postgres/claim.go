@@ -156,13 +156,14 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, err
 			template, args := c.statement()
 			err = direct{ctx, s, conn}.query(template, args, c.row)
 		}
-		if err == nil {
-			err = c.history(direct{ctx, s, conn})
-		}
 		if err != nil {
 			s.positions.failed(c.walks[:]...)
+			return committing(err)
 		}
-		return committing(err)
+		// The claim is committed. How earlier attempts ended is for people to see: for want of it
+		// leases are not lost, and above all the claim is not repeated.
+		_ = c.history(direct{ctx, s, conn})
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -173,9 +174,7 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, err
 	slices.SortFunc(c.out, func(a, b ledger.Record) int {
 		return cmp.Or(cmp.Compare(a.Work.Priority, b.Work.Priority), a.Work.Due.Compare(b.Work.Due), cmp.Compare(a.ID, b.ID))
 	})
-	if err := s.remember(ctx, c, len(held)); err != nil {
-		return nil, err
-	}
+	s.remember(ctx, c, len(held))
 	out := append(held, c.out...)
 	if len(out) > g.Limit { // cannot be; if it is, nobody must work on it
 		return nil, fmt.Errorf("postgres: a claim of %d leased %d items", g.Limit, len(out))
@@ -215,7 +214,7 @@ func (s *Store) resume(ctx context.Context, conn *pgx.Conn, c *claim) (held []le
 }
 
 // remember moves the positions to where the claim came.
-func (s *Store) remember(ctx context.Context, c *claim, held int) error {
+func (s *Store) remember(ctx context.Context, c *claim, held int) {
 	wanted := c.g.Limit - held
 	f := found{all: c.picked < wanted && len(c.out) == c.picked} // not so when the list was cut
 	for i := range c.out {
@@ -232,9 +231,8 @@ func (s *Store) remember(ctx context.Context, c *claim, held int) error {
 		})
 		if err != nil {
 			s.positions.failed(c.walks[:]...)
-			return err
+			return
 		}
 	}
 	s.positions.claimed(c.walks, f)
-	return nil
 }

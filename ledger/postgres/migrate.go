@@ -26,7 +26,7 @@ type condition struct {
 }
 
 // Status says which schema number the ledger at a URL has (0: there is no ledger) and which one
-// this program makes. It changes nothing.
+// this program makes; for a ledger that is too new for it, ErrSchema besides. It changes nothing.
 func Status(ctx context.Context, url string, o Options) (have, want int, err error) {
 	err = withStore(ctx, url, o, func(s *Store, o Options) error {
 		c, err := s.condition(ctx, o.Schema)

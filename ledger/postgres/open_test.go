@@ -64,7 +64,7 @@ func TestConnectErrors(t *testing.T) {
 		"wrong password": {with(t, good, func(u *url.URL) { u.User = url.UserPassword("nobody", secret) }), postgres.Options{}, ledger.ErrDenied, []string{"postgres://nobody@127.0.0.1", "password"}},
 		"unreachable": {with(t, good, func(u *url.URL) { u.Host, u.User = free, url.UserPassword("app", secret) }), postgres.Options{}, ledger.ErrUnavailable,
 			[]string{"cannot reach the ledger postgres://app@" + free, "connection refused", "is Postgres running"}},
-		"no such database": {with(t, good, func(u *url.URL) { u.Path = "/nothing" }), postgres.Options{}, ledger.ErrNoLedger, []string{"/nothing", "create the database"}},
+		"no such database": {with(t, good, func(u *url.URL) { u.Path = "/nothing" }), postgres.Options{}, ledger.ErrInvalid, []string{"/nothing", "createdb"}},
 		"no ledger":        {good, postgres.Options{MustExist: true}, ledger.ErrNoLedger, []string{"no ledger in postgres://", "ledgerd db migrate"}},
 		"no port":          {"postgres://app:" + secret + "@h:x/work", postgres.Options{}, ledger.ErrInvalid, []string{"not a Postgres URL"}},
 		"broken password":  {"postgres://app:" + secret + "%zz@h/work", postgres.Options{}, ledger.ErrInvalid, []string{"not a Postgres URL", "%XX"}},
@@ -180,8 +180,11 @@ func TestStatusAndMigrate(t *testing.T) {
 			}
 		}
 	}
-	if have, _, err := postgres.Status(ctx, target, o); have != 99 || err != nil {
+	if have, _, err := postgres.Status(ctx, target, o); have != 99 || !errors.Is(err, ledger.ErrSchema) {
 		t.Errorf("%d, %v", have, err)
+	}
+	if _, _, err := postgres.Migrate(ctx, target, o); !errors.Is(err, ledger.ErrSchema) {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -24,10 +24,12 @@ import (
 const levels = ledger.MaxPriority - ledger.MinPriority + 1
 
 // wholeEvery is the shortest time between two probes of the whole index, wholeShare the share
-// of time that they may take: one in 20.
+// of time that they may take: one in 20. wholeMost is the longest time between them: a probe that
+// took longer than a twentieth of it mostly waited, and rows must not be hidden for as long.
 const (
 	wholeEvery = time.Second
 	wholeShare = 20
+	wholeMost  = 10 * time.Second
 )
 
 // margin is how far behind the database's clock a position stays after a probe that found all

@@ -428,3 +428,55 @@ func TestIdlePollsCommitNothing(t *testing.T) {
 		t.Errorf("the next transaction id was %s and is %s", before, after)
 	}
 }
+
+// A claim is not repeated because what it reads after its commit is locked: that would lease
+// more, under a token that nobody gets.
+func TestClaimIsNotRepeatedForHistory(t *testing.T) {
+	ctx, schema, pool := t.Context(), pgtest.Schema(t), pgtest.Pool(t)
+	config, err := pgxpool.ParseConfig(pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.RuntimeParams["lock_timeout"] = "100ms"
+	impatient, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer impatient.Close()
+	s, err := postgres.Open(ctx, impatient, postgres.Options{Schema: schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := ledger.New(s, ledger.Options{})
+	defer l.Close()
+	for i := range 20 {
+		if _, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim := ledger.Claim{Kind: "k", Agent: "a", Limit: 20}
+	if got, err := l.Claim(ctx, claim); len(got) != 20 || err != nil {
+		t.Fatal(len(got), err)
+	}
+	if _, err := l.ForceRelease(ctx, "test", ledger.Filter{}); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(ctx)
+	if _, err := tx.Exec(ctx, `LOCK TABLE `+pgx.Identifier{schema, "ledger_attempts"}.Sanitize()+` IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	claim.Limit = 1
+	if got, err := l.Claim(ctx, claim); len(got) != 1 || err != nil {
+		t.Errorf("claimed %d, %v", len(got), err)
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := l.Count(ctx, ledger.Filter{States: []ledger.State{ledger.StateLeased}}); n != 1 || err != nil {
+		t.Errorf("%d items are leased, %v", n, err)
+	}
+}
