@@ -193,7 +193,7 @@ func (s *scanner) bad(b BadRow, fields [][]byte) error {
 // duplicates finds the rows that repeat a value of a unique column, in the order of the file.
 // Which they are is known only now; the file is read once more for what is in them.
 func (s *scanner) duplicates() error {
-	found := sorter{limit: s.spillRows}
+	found := sorter{limit: max(1, s.spillRows/10)} // beside those of the columns
 	defer found.close()
 	for i := range s.uniques {
 		var first triple
