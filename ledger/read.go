@@ -11,11 +11,8 @@ import (
 
 // Get returns an item by id, or ErrNotFound.
 func (l *Ledger) Get(ctx context.Context, id int64) (Item, error) {
-	r, _, err := l.record(ctx, IDs(id))
-	if err != nil {
-		return Item{}, err
-	}
-	return r, nil
+	it, _, _, err := l.record(ctx, IDs(id))
+	return it, err
 }
 
 // Find returns an item by identity, or ErrNotFound.
@@ -23,20 +20,22 @@ func (l *Ledger) Find(ctx context.Context, kind, scope, key string) (Item, error
 	if key == "" {
 		return Item{}, ErrNotFound
 	}
-	r, _, err := l.record(ctx, Filter{Kinds: []string{kind}, Scopes: []string{scope}, Key: key})
-	return r, err
+	it, _, _, err := l.record(ctx, Filter{Kinds: []string{kind}, Scopes: []string{scope}, Key: key})
+	return it, err
 }
 
-func (l *Ledger) record(ctx context.Context, f Filter) (Item, Record, error) {
+// record is the first item that matches, as people see it and as it is kept, and the
+// database's clock.
+func (l *Ledger) record(ctx context.Context, f Filter) (Item, *Record, time.Time, error) {
 	recs, err := l.store.Records(ctx, f, 0, 1)
-	if err != nil {
-		return Item{}, Record{}, err
+	if err == nil && len(recs) == 0 {
+		err = ErrNotFound
 	}
-	if len(recs) == 0 {
-		return Item{}, Record{}, ErrNotFound
+	if err != nil {
+		return Item{}, nil, time.Time{}, err
 	}
 	now, err := l.store.Now(ctx)
-	return recs[0].Item(now), recs[0], err
+	return recs[0].Item(now), &recs[0], now, err
 }
 
 // Attempts returns the ended attempts of an item, oldest first.
@@ -112,7 +111,7 @@ type Reason struct {
 
 // Why says what an item waits for.
 func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
-	it, r, err := l.record(ctx, IDs(id))
+	it, r, now, err := l.record(ctx, IDs(id))
 	if err != nil {
 		return Reason{}, err
 	}
@@ -124,12 +123,12 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 	if err != nil {
 		return Reason{}, err
 	}
-	w := r.why(it, policy, agents)
+	w := r.why(it, now, policy, agents)
 	w.State = it.State
 	return w, nil
 }
 
-func (r *Record) why(it Item, policy Kind, agents []Agent) Reason {
+func (r *Record) why(it Item, now time.Time, policy Kind, agents []Agent) Reason {
 	when := func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 	retry := fmt.Sprintf("ledgerd retry %d", it.ID)
 	switch it.State {
@@ -143,6 +142,10 @@ func (r *Record) why(it Item, policy Kind, agents []Agent) Reason {
 		return Reason{Code: "doubt", Text: fmt.Sprintf("Attempt %d may or may not have taken effect (%s); a person decides.", it.Attempt, it.Outcome),
 			Since: it.EndedAt, Next: fmt.Sprintf("%s, or ledgerd cancel %d", retry, it.ID)}
 	case StateLeased:
+		if !it.ExpiresAt.After(now) {
+			return Reason{Code: "leased", Text: fmt.Sprintf("%s had it (attempt %d), but its lease ended at %s; the next worker takes it back.", it.Agent, it.Attempt, when(it.ExpiresAt)),
+				Since: r.Work.LeasedAt, Until: it.ExpiresAt, Next: "ledgerd work"}
+		}
 		text := fmt.Sprintf("%s works on it (attempt %d) since %s; the lease ends at %s unless renewed.", it.Agent, it.Attempt, when(r.Work.LeasedAt), when(it.ExpiresAt))
 		if r.Work.Cancel {
 			text += " It was asked to stop."
@@ -189,6 +192,9 @@ func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, when func(time.
 			return Reason{Code: "behind", Text: fmt.Sprintf("It is ready; %s works this kind and will come to it.", a.Name), Since: it.Due}
 		}
 	}
-	return Reason{Code: "nobody", Text: "It is ready, and nobody works this kind now.", Since: it.Due,
-		Next: "ledgerd work --kind " + it.Kind}
+	nobody := Reason{Code: "nobody", Text: "It is ready, and nobody works this kind now.", Since: it.Due}
+	if policy.Definition != "" { // a plugin has worked it before: it is not a kind for people
+		nobody.Next = "ledgerd work --kind " + it.Kind
+	}
+	return nobody
 }
