@@ -166,11 +166,15 @@ func (r *reader) jsonl(name string) bool {
 			return true
 		}
 		row := map[string]json.RawMessage{}
-		if err == nil {
-			err = json.Unmarshal([]byte(text), &row)
-		}
 		if err != nil {
-			return r.bad(o, fmt.Errorf("not a JSON object: %w", err))
+			return r.bad(o, err)
+		}
+		if err := json.Unmarshal([]byte(text), &row); err != nil {
+			reason := "not a JSON object"
+			if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+				reason += ": " + syntax.Error()
+			}
+			return r.bad(o, errors.New(reason))
 		}
 		input, err := scalar(row[r.column()])
 		if err != nil {
@@ -201,6 +205,9 @@ func scalar(value json.RawMessage) (string, error) {
 
 // row makes an item of the fields of a row and its input.
 func (r *reader) row(row map[string]json.RawMessage, input string, o origin) bool {
+	if trim(input) == "" {
+		return r.bad(o, errors.New("blank key"))
+	}
 	n := r.Template
 	value, err := r.identify(&n, input)
 	if err == nil {
