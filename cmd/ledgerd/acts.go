@@ -120,6 +120,9 @@ func (a *app) act(ctx context.Context, x act, f filter, args []string, dryRun bo
 		return err
 	}
 	defer l.Close()
+	if chosen, err = byPath(ctx, l.Ledger, chosen); err != nil {
+		return err
+	}
 	for _, name := range args {
 		it, err := find(ctx, l.Ledger, name, f.kinds, f.scopes)
 		if err != nil {
@@ -199,7 +202,6 @@ func (x act) count(ctx context.Context, l *ledger.Ledger, f ledger.Filter) (coun
 }
 
 func (a *app) reportAct(x act, res acted, named bool) error {
-	p := a.printer()
 	var left []string
 	var refused int64
 	for _, s := range ledger.States {
@@ -210,16 +212,12 @@ func (a *app) reportAct(x act, res acted, named bool) error {
 			}
 		}
 	}
-	if p.Format == report.JSON || p.Format == report.JSONL {
-		if err := p.Object(res); err != nil {
-			return err
-		}
-	} else {
-		verb := "changed"
-		if res.DryRun {
-			verb = "would change"
-		}
-		fmt.Fprintf(a.stdout, "matched %s   %s %s%s\n", report.Count(res.Matched), verb, report.Count(res.Changed), prefixed("   left as they are: ", strings.Join(left, ", ")))
+	verb := "changed"
+	if res.DryRun {
+		verb = "would change"
+	}
+	if err := one(a, res, fmt.Sprintf("matched %s   %s %s%s", report.Count(res.Matched), verb, report.Count(res.Changed), prefixed("   left as they are: ", strings.Join(left, ", ")))); err != nil {
+		return err
 	}
 	switch {
 	case named && refused > 0:

@@ -337,6 +337,9 @@ func (a *app) reportAdd(p *report.Printer, j *job, d *adder) error {
 	case report.Table:
 		d.complain(a)
 		if d.total() == 0 {
+			if d.bad+d.missing > 0 {
+				fmt.Fprintln(a.stdout, "added 0")
+			}
 			if err := d.nothing(a); err != nil {
 				return err
 			}

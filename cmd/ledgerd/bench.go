@@ -103,7 +103,7 @@ func (a *app) bench(ctx context.Context, flags benchFlags) (err error) {
 	if b.P50, b.P99, err = m.latency(ctx); err != nil {
 		return err
 	}
-	return a.one(b, fmt.Sprintf("%s, %d cores, %s items through %s, %s, ledgerd %s\nadd %s/s   drain %s/s   add to start: p50 %.1f ms, p99 %.1f ms",
+	return one(a, b, fmt.Sprintf("%s, %d cores, %s items through %s, %s, ledgerd %s\nadd %s/s   drain %s/s   add to start: p50 %.1f ms, p99 %.1f ms",
 		b.Database, b.Cores, report.Count(b.Items), map[string]string{"none": "a function", "plugin": "a plugin"}[b.Through], plural(int64(b.Clients), "client"), b.Version,
 		report.Count(int64(b.AddPerSecond)), report.Count(int64(b.Drain)), float64(b.P50)/1000, float64(b.P99)/1000))
 }
@@ -121,7 +121,7 @@ func (a *app) isolated(ctx context.Context, at address) (address, func() error, 
 	}
 	u, err := url.Parse(at.url)
 	if err != nil {
-		return at, nil, usage("bad_db", "", "--db: not a Postgres URL")
+		return at, nil, usage("bad_db", "", "%s: not a Postgres URL", a.dbSource)
 	}
 	q := u.Query()
 	q.Set("search_path", name)

@@ -60,13 +60,13 @@ or a migration is outstanding. With -o json: {"ledger","schema","known"}.`,
 			text := fmt.Sprintf("%s: schema %d, up to date", at.brief(), s.Schema)
 			switch {
 			case s.Schema == 0:
-				text = fmt.Sprintf("%s: no ledger; make one: ledgerd db migrate", at.brief())
+				text = fmt.Sprintf("%s: no ledger; make one: %s", at.brief(), a.migrateCommand())
 			case s.Schema < s.Known:
-				text = fmt.Sprintf("%s: schema %d, this ledgerd needs %d; run: ledgerd db migrate", at.brief(), s.Schema, s.Known)
+				text = fmt.Sprintf("%s: schema %d, this ledgerd needs %d; run: %s", at.brief(), s.Schema, s.Known, a.migrateCommand())
 			case s.Schema > s.Known:
 				text = fmt.Sprintf("%s: schema %d, newer than the %d that this ledgerd knows, and fit for it", at.brief(), s.Schema, s.Known)
 			}
-			if err := a.one(s, text); err != nil {
+			if err := one(a, s, text); err != nil {
 				return err
 			}
 			if s.Schema < s.Known {
@@ -77,10 +77,14 @@ or a migration is outstanding. With -o json: {"ledger","schema","known"}.`,
 	}
 }
 
-// one prints one value: as JSON, or as text for people.
-func (a *app) one(v any, text string) error {
-	if p := a.printer(); p.Format == report.JSON || p.Format == report.JSONL {
+// one prints one value: as JSON, as a row, or as text for people.
+func one[T any](a *app, v T, text string) error {
+	switch p := a.printer(); p.Format {
+	case report.JSON, report.JSONL:
 		return p.Object(v)
+	case report.CSV:
+		_, err := report.List(p, each([]T{v}))
+		return err
 	}
 	_, err := fmt.Fprintln(a.stdout, text)
 	return err
@@ -123,7 +127,7 @@ With -o json: {"ledger","schema","known","migrated_from"}.`,
 			if dryRun && from < s.Known {
 				text += "    (dry run: nothing was changed)"
 			}
-			return a.one(s, text)
+			return one(a, s, text)
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be done")
@@ -220,6 +224,9 @@ func verify(ctx context.Context, l *ledger.Ledger) (*verified, error) {
 
 func (a *app) tellVerified(p *report.Printer, v *verified) error {
 	_, err := report.List(p, each(v.Checks))
+	if p.Format == report.CSV { // of the checks, which count all there is
+		p = p.To(a.stderr)
+	}
 	if err == nil && len(v.Violations) > 0 {
 		fmt.Fprintln(p.Out)
 		_, err = report.List(p, each(v.Violations))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -94,6 +95,23 @@ func byKey(ctx context.Context, l *ledger.Ledger, key string, kinds, scopes []st
 		}
 	}
 	return found, nil
+}
+
+// byPath makes a key of a filter absolute if it is the path of something that exists, and no key
+// as it was typed.
+func byPath(ctx context.Context, l *ledger.Ledger, f ledger.Filter) (ledger.Filter, error) {
+	if f.Key == "" || filepath.IsAbs(f.Key) {
+		return f, nil
+	}
+	if _, err := os.Stat(f.Key); err != nil {
+		return f, nil
+	}
+	for _, err := range l.List(ctx, ledger.Filter{Key: f.Key}, 0) {
+		return f, err
+	}
+	abs, err := filepath.Abs(f.Key)
+	f.Key = abs
+	return f, err
 }
 
 func ambiguous(name string, found []ledger.Item) error {

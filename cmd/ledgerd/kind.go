@@ -127,6 +127,9 @@ treat an item alike. Prints the policy as kind ls does.`,
 }
 
 func (a *app) kindSet(ctx context.Context, f *pflag.FlagSet, name string, p policy) error {
+	if err := checkKind(name); err != nil {
+		return err
+	}
 	l, err := a.open(ctx)
 	if err != nil {
 		return err

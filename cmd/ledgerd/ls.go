@@ -116,8 +116,14 @@ func (a *app) ls(cmd *cobra.Command, f filter, limit int, cursor string) error {
 		return err
 	}
 	defer l.Close()
+	if chosen, err = byPath(ctx, l.Ledger, chosen); err != nil {
+		return err
+	}
 	last, more := after, false
 	n, err := report.List(a.printer(), limited(l.List(ctx, chosen, after), limit, &last, &more), "id", "kind", "key", "state", "attempt", "due", "code", "error")
+	if err == nil && n == 0 && !a.quiet {
+		fmt.Fprintln(a.stderr, "nothing found")
+	}
 	switch {
 	case err != nil:
 		return err

@@ -67,6 +67,9 @@ type app struct {
 	early          string // the value of -o, for errors in the rest of the command line
 }
 
+// dbFlag is where the address of the ledger is from if it was typed.
+const dbFlag = "--db"
+
 // run executes a command line and gives the exit code.
 func run(in *interrupts, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &app{interrupts: in, stdin: stdin, stdout: stdout, stderr: stderr}
@@ -98,13 +101,15 @@ fails, and can always say: done, waiting for what, or why not.`,
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("db") {
-				a.dbSource = "--db"
+				a.dbSource = dbFlag
 			}
 			if err := fromEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
 				return err
 			}
 			if a.dbSource == "" && a.db != "" {
-				a.dbSource = "LEDGERD_DB"
+				if a.dbSource = "LEDGERD_DB"; os.Getenv(a.dbSource) == "" {
+					a.dbSource = "LEDGERD_DB_FILE"
+				}
 			}
 			a.parsed = true
 			return a.checkColumns()

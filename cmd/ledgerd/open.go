@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -51,10 +52,11 @@ func (a *app) address() (address, error) {
 		dir, err := dataDir()
 		return address{path: filepath.Join(dir, "ledger.db")}, err
 	}
-	return parseAddress(a.db)
+	return parseAddress(a.db, a.dbSource)
 }
 
-func parseAddress(db string) (address, error) {
+// parseAddress reads the URL of a ledger; source is where it is from, for errors.
+func parseAddress(db, source string) (address, error) {
 	scheme, rest, _ := strings.Cut(db, ":")
 	switch {
 	case scheme == "sqlite" && rest != "":
@@ -71,12 +73,12 @@ func parseAddress(db string) (address, error) {
 	case scheme == "postgres" || scheme == "postgresql":
 		u, err := url.Parse(db)
 		if err != nil {
-			return address{}, usage("bad_db", "it is postgres://user@host:5432/name; special characters of a password are written as %XX", "--db: not a Postgres URL")
+			return address{}, usage("bad_db", "it is postgres://user@host:5432/name; special characters of a password are written as %XX", "%s: not a Postgres URL", source)
 		}
 		schema, _, _ := strings.Cut(u.Query().Get("search_path"), ",")
 		return address{url: db, schema: strings.TrimSpace(schema)}, nil
 	}
-	return address{}, usage("bad_db", "an SQLite file is sqlite:ledger.db, Postgres is postgres://user@host/name", "--db %q: not a database URL", inputs.Redact(db))
+	return address{}, usage("bad_db", "an SQLite file is sqlite:ledger.db, Postgres is postgres://user@host/name", "%s %q: not a database URL", source, inputs.Redact(db))
 }
 
 // dataDir is where ledgers and plugins of this user are.
@@ -184,16 +186,43 @@ func (a *app) explainOpen(at address, err error) error {
 	switch {
 	case errors.Is(err, ledger.ErrNoLedger):
 		f.message = "no ledger in " + at.brief()
-		f.hint = "make one: ledgerd db migrate" + prefixed(" --db ", a.db) + "    (ls, show, stats never create one)"
+		f.hint = "make one: " + a.migrateCommand() + "    (ls, show, stats never create one)"
+	case errors.Is(err, ledger.ErrSchema):
+		f.hint = strings.Replace(f.hint, migrateCommand, a.migrateCommand(), 1)
 	case errors.Is(err, ledger.ErrDenied) && at.url != "":
 		f.hint = prefixed("the URL is from ", a.dbSource) + "; better than a password there: PGPASSFILE, or a file that LEDGERD_DB_FILE names"
 	}
 	return f
 }
 
+const migrateCommand = "ledgerd db migrate"
+
+// migrateCommand is what makes or migrates this ledger, as one types it. What is in the
+// environment stays there, and a password is not repeated.
+func (a *app) migrateCommand() string {
+	switch {
+	case a.dbSource != dbFlag:
+		return migrateCommand
+	case inputs.Redact(a.db) != a.db:
+		return migrateCommand + " with the same --db"
+	}
+	return migrateCommand + " --db " + quoteForShell(a.db)
+}
+
+// quoteForShell is a word as a POSIX shell takes it: in single quotes, unless it needs none.
+func quoteForShell(word string) string {
+	special := func(r rune) bool {
+		return !strings.ContainsRune("/:@%+=,._-", r) && (r > 'z' || !unicode.IsLetter(r) && !unicode.IsDigit(r))
+	}
+	if word != "" && !strings.ContainsFunc(word, special) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
 // warnOfPassword tells who typed a password that others can see it.
 func (a *app) warnOfPassword() {
-	if a.dbSource == "--db" && inputs.Redact(a.db) != a.db && !a.warned {
+	if a.dbSource == dbFlag && inputs.Redact(a.db) != a.db && !a.warned {
 		a.warned = true
 		fmt.Fprintln(a.stderr, "warning: the password in --db is visible to everybody on this machine (ps); put the URL into LEDGERD_DB, or into a file that LEDGERD_DB_FILE names")
 	}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -51,27 +53,33 @@ func (a *app) pluginCheck(ctx context.Context, name string, dirs pluginDirs, wit
 	if err != nil {
 		return err
 	}
-	failed := 0
+	failed, stopped := 0, ""
 	for _, c := range conformance.Checks(target) {
 		began := time.Now()
 		row := checkRow{Check: c.Name, About: c.About, OK: true}
+		neverStarts := false
 		if err := c.Run(ctx, target); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			failed++
 			row.OK, row.Error = false, err.Error()
+			_, neverStarts = errors.AsType[*pluginproc.StartError](err)
 		}
 		row.MS = float64(time.Since(began).Microseconds()) / 1000
 		if err := rows.Write(row); err != nil {
 			return err
+		}
+		if neverStarts {
+			stopped = "it does not start, so nothing else can be checked"
+			break
 		}
 	}
 	if err := rows.Close(); err != nil {
 		return err
 	}
 	if failed > 0 {
-		return fail(exitError, "check_failed", fmt.Sprintf("plugin %s: %s failed", name, plural(int64(failed), "check")), "")
+		return fail(exitError, "check_failed", fmt.Sprintf("plugin %s: %s failed", name, plural(int64(failed), "check")), stopped)
 	}
 	return nil
 }
@@ -83,6 +91,9 @@ func (a *app) target(ctx context.Context, name string, dirs pluginDirs, with []s
 		path, err := filepath.Abs(name)
 		if err != nil {
 			return t, err
+		}
+		if info, err := os.Stat(path); err != nil || info.IsDir() {
+			return t, usage("unknown_plugin", "name a program, or a plugin: ledgerd plugin ls", "%s: there is no such program", name)
 		}
 		t.Spec = pluginproc.Spec{Path: path}
 		if len(with) > 0 {

@@ -127,7 +127,7 @@ func pluginError(at pluginhost.Place, err error) error {
 func (a *app) configure(p *plugin, with []string) ([]byte, error) {
 	config, err := p.Config.Parse(nil, with)
 	if err != nil {
-		return nil, settingError(err, p.Name, "config", "--with", with)
+		return nil, settingError(err, p.Name, settingsOf{"config", "--with", with}, settingsAt{"--set", p.Payload})
 	}
 	rest, secrets, err := p.Config.Split(config)
 	for name, value := range secrets {
@@ -148,7 +148,7 @@ func (a *app) configure(p *plugin, with []string) ([]byte, error) {
 	if err == nil {
 		err = p.Config.Validate(config)
 	}
-	return config, settingError(err, p.Name, "config", "--with", with)
+	return config, settingError(err, p.Name, settingsOf{"config", "--with", with}, settingsAt{"--set", p.Payload})
 }
 
 // startPlugin starts the plugin of a kind, with its config. now gets what the plugin says of the
@@ -195,6 +195,20 @@ func (a *app) noPlugin(ctx context.Context, name string, dirs pluginDirs) error 
 		hint += "did you mean " + near + "?   "
 	}
 	return usage("unknown_plugin", hint+"all plugins: ledgerd plugin ls", "no plugin %q", name)
+}
+
+// noPluginCode tells programs that a kind has no plugin at all here.
+const noPluginCode = "no_plugin"
+
+// noPluginFor explains why a kind that the ledger knows cannot be worked here: the plugin that it
+// names is missing, or it names none. What to do then is said by next.
+func (a *app) noPluginFor(ctx context.Context, k *kind, dirs pluginDirs, next string) error {
+	if k.policy.Plugin == "" {
+		return usage(noPluginCode, next, "kind %q has no plugin here: it is worked by people, or elsewhere", k.name)
+	}
+	f := explain(a.noPlugin(ctx, k.policy.Plugin, dirs))
+	f.message = fmt.Sprintf("kind %q: plugin %s not found", k.name, k.policy.Plugin)
+	return f
 }
 
 // lookedAt says where plugins were looked for, and which kinds there are.

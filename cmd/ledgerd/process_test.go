@@ -306,6 +306,44 @@ func TestInterrupt(t *testing.T) {
 	m.run(exitOK, "db", "verify")
 }
 
+// TestInterruptedWork: a worker that is told to end says what is left.
+func TestInterruptedWork(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	dir := t.TempDir()
+	effects, till := filepath.Join(dir, "effects"), filepath.Join(dir, "go")
+	m.run(exitOK, "add", "effect", "a", "b", "c", "d", "e", "f", "g", "h", "--set", "till="+till)
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		before := len(lines(t, effects, "start"))
+		work := m.start("work", "--with", "path="+effects, "--kind", "effect", "-j", "1", "-o", "json", "--grace", "0s")
+		m.until("it is begun", func() bool { return len(lines(t, effects, "start")) > before })
+		if err := work.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		if code := m.exit(work); code != 128+int(signal) {
+			t.Errorf("exit %d\n%s", code, work.stderr.String())
+		}
+		var sum struct{ Ready, Waiting, Held int }
+		if err := json.Unmarshal([]byte(work.stdout.String()), &sum); err != nil {
+			t.Fatal(err)
+		}
+		if sum.Ready+sum.Waiting+sum.Held != 8 {
+			t.Errorf("%+v are left, want 8\n%s", sum, work.stdout.String())
+		}
+		m.until("what was begun is given back", func() bool { return m.run(exitOK, "ls", "--state", "leased", "-o", "jsonl") == "" })
+		if err := os.Remove(effects); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(till, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	table := m.run(exitUnfinished, "work", "--kind", "effect", "--max-items", "2", "--with", "path="+effects)
+	if !strings.Contains(table, "left ready ") {
+		t.Errorf("what is left is not said: %s", table)
+	}
+}
+
 // TestReaderGoesAway: who pipes rows into something that ends early has stopped the run, and is
 // left with no leases.
 func TestReaderGoesAway(t *testing.T) {

@@ -45,7 +45,7 @@ Exit 0 if every input is done or skipped, else 3.
 
 With -o json the report is one object (see docs/cli.md); with -o jsonl or csv there is a row for
 each input when it ends: id, key, state, outcome, attempt, code, error, ms, output; with jsonl
-the last line is the summary.`,
+the last line is the summary, with csv it is told on stderr.`,
 		Example: `  ledgerd run filecsv ./inbox
   ledgerd run filecsv 'in/**/*.dat' --set delimiter=';' --set required=email,name
   ledgerd run urlcheck links.txt -o csv > checked.csv`,
@@ -70,6 +70,13 @@ the last line is the summary.`,
 	}
 	a.helpWithFields(cmd, &r.sourceFlags)
 	return cmd
+}
+
+func checkConcurrency(n int) error {
+	if n < 0 {
+		return usage("bad_flag", "", "--concurrency (-j) %d: must not be negative", n)
+	}
+	return nil
 }
 
 // process is this process, for the journal.
@@ -105,10 +112,13 @@ type runner struct {
 }
 
 func (a *app) runKind(ctx context.Context, flags runFlags, name string, args []string) error {
+	if err := checkConcurrency(flags.concurrency); err != nil {
+		return err
+	}
 	r := &runner{flags: flags, agent: agentName(), tracker: newTracker(), began: time.Now()}
 	j, err := a.prepare(ctx, flags.sourceFlags, name, args, func(k *kind) error {
 		if k.plugin == nil {
-			return usage("no_plugin", "add items: ledgerd add "+name+" INPUT…", "kind %q has no plugin here: it is worked by people, or elsewhere", name)
+			return a.noPluginFor(ctx, k, flags.dirs, "add items: ledgerd add "+name+" INPUT…")
 		}
 		if flags.dryRun {
 			return nil
@@ -349,6 +359,10 @@ func (r *runner) report(ctx context.Context, err error) error {
 		err = r.rows.last(sum)
 	case report.Table:
 		err = r.tell(p, sum)
+	case report.CSV: // which has no place for it
+		if !r.app.quiet {
+			err = r.tell(p.To(r.app.stderr), sum)
+		}
 	}
 	if err != nil || sum.Exit == exitOK {
 		return err

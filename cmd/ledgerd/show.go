@@ -152,7 +152,7 @@ func (a *app) showText(p *report.Printer, s shown) error {
 func showAttempt(b *strings.Builder, p *report.Printer, at attemptRow) {
 	fmt.Fprintf(b, "\nattempt %d  %s  %s", at.Attempt, at.Outcome, p.Local(time.Time(at.Ended)))
 	if started := time.Time(at.Started); !started.IsZero() {
-		fmt.Fprintf(b, "  after %s", seconds(time.Time(at.Ended).Sub(started)))
+		fmt.Fprintf(b, "  took %s", seconds(time.Time(at.Ended).Sub(started)))
 	}
 	fmt.Fprintf(b, "  by %s", report.Safe(strings.TrimSpace(at.Agent+"  "+at.Plugin)))
 	b.WriteByte('\n')

@@ -74,8 +74,8 @@ func (k *kind) input() ledger.Input {
 // resolve finds out what is known of a kind. l is nil if there is no ledger yet.
 func (a *app) resolve(ctx context.Context, l *ledger.Ledger, name, pluginName string, dirs pluginDirs) (*kind, error) {
 	k := &kind{name: name}
-	if err := ledger.CheckItem(ledger.NewItem{Kind: name, Key: "-"}); err != nil {
-		return nil, usage("invalid", "", "%q is no name of a kind: %v", name, strings.TrimPrefix(err.Error(), "kind: "))
+	if err := checkKind(name); err != nil {
+		return nil, err
 	}
 	if l != nil {
 		policy, err := l.Kind(ctx, name)
@@ -103,6 +103,14 @@ func (a *app) resolve(ctx context.Context, l *ledger.Ledger, name, pluginName st
 	return k, nil
 }
 
+// checkKind refuses what is no name of a kind.
+func checkKind(name string) error {
+	if err := ledger.CheckItem(ledger.NewItem{Kind: name, Key: "-"}); err != nil {
+		return usage("invalid", "", "%q is no name of a kind: %v", name, strings.TrimPrefix(err.Error(), "kind: "))
+	}
+	return nil
+}
+
 func firstOf(names ...string) string {
 	for _, n := range names {
 		if n != "" {
@@ -116,14 +124,14 @@ func firstOf(names ...string) string {
 func (a *app) source(k *kind, s sourceFlags, args []string) (*inputs.Source, error) {
 	payload, err := k.schema.Parse(nil, s.set)
 	if err != nil {
-		return nil, settingError(err, k.name, "payload", "--set", s.set)
+		return nil, k.payloadError(err, s.set)
 	}
 	src := &inputs.Source{
 		Template: ledger.NewItem{Kind: k.name, Scope: s.scope, Priority: int16(s.priority), Every: s.every, Zone: s.zone},
 		Input:    k.input(), Payload: payload, Args: args, From: s.from, CSV: s.csv, JSONL: s.jsonl, Key: s.key, Rules: s.rules,
 		Checksum: s.checksum, Stdin: a.stdin, Parse: k.schema.Parse,
 		Validate: func(payload []byte) error {
-			return settingError(k.schema.Validate(payload), k.name, "payload", "--set", s.set)
+			return k.payloadError(k.schema.Validate(payload), s.set)
 		},
 	}
 	if s.priority < ledger.MinPriority || s.priority > ledger.MaxPriority {
@@ -145,8 +153,29 @@ func (a *app) source(k *kind, s sourceFlags, args []string) (*inputs.Source, err
 	return src, src.Check()
 }
 
+// payloadError explains what is wrong with --set.
+func (k *kind) payloadError(err error, given []string) error {
+	other := settingsAt{}
+	if k.plugin != nil {
+		other = settingsAt{"--with", k.plugin.Config}
+	}
+	return settingError(err, k.name, settingsOf{"payload", "--set", given}, other)
+}
+
+// settingsOf are settings as they were given.
+type settingsOf struct {
+	what, flag string
+	given      []string
+}
+
+// settingsAt are the settings of the other flag, with which one may be mixed up.
+type settingsAt struct {
+	flag   string
+	schema *settings.Schema
+}
+
 // settingError says which --set or --with is wrong, and how to see what there is.
-func settingError(err error, kind, what, flag string, given []string) error {
+func settingError(err error, kind string, of settingsOf, other settingsAt) error {
 	bad, ok := errors.AsType[*settings.Error](err)
 	if !ok {
 		return err
@@ -155,21 +184,33 @@ func settingError(err error, kind, what, flag string, given []string) error {
 	suggestion := ""
 	for _, p := range bad.Problems {
 		typed := ""
-		for _, g := range given {
+		for _, g := range of.given {
 			if strings.HasPrefix(g, p.Field+"=") || strings.HasPrefix(g, p.Field+":=") {
-				typed = fmt.Sprintf(" (%s %s)", flag, g)
+				typed = fmt.Sprintf(" (%s %s)", of.flag, g)
 			}
 		}
 		if p.Unknown {
-			lines = append(lines, fmt.Sprintf("%s has no %s field %q%s", kind, what, p.Field, typed))
-			if p.Suggestion != "" {
-				suggestion = "did you mean " + p.Suggestion + "?   "
+			lines = append(lines, fmt.Sprintf("%s has no %s field %q%s", kind, of.what, p.Field, typed))
+			if near := firstOf(p.Suggestion, other.near(p.Field)); near != "" {
+				suggestion = "did you mean " + near + "?   "
 			}
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("%s: %s", kind, p))
 	}
 	return usage("bad_setting", fmt.Sprintf("%sfields: ledgerd run %s --help", suggestion, kind), "%s", strings.Join(lines, "\n"))
+}
+
+// near is the other flag with the field that may have been meant.
+func (o settingsAt) near(field string) string {
+	if o.schema == nil {
+		return ""
+	}
+	var names []string
+	for _, f := range o.schema.Fields() {
+		names = append(names, f.Name)
+	}
+	return prefixed(o.flag+" ", settings.Suggest(field, names))
 }
 
 // job is a command that adds inputs, with all that was looked up for it.

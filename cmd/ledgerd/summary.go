@@ -143,6 +143,8 @@ func (r *runner) tell(p *report.Printer, s *summary) error {
 	parts := []string{}
 	if line := verdictLine(t.verdicts); line != "" {
 		parts = append(parts, line)
+	} else if r.adder.bad+r.adder.missing > 0 || s.Others != (otherCounts{}) {
+		parts = append(parts, "added 0")
 	}
 	for _, c := range []struct {
 		name string

@@ -42,6 +42,9 @@ type tracker struct {
 	closed   [cancelled + 1]int64 // inputs that ended in this run, by mark
 	failures report.Failures
 	doubts   []int64 // inputs that were in doubt when they were named
+	// waits are inputs that were known and waiting when they were named: if they turn out to be
+	// recurring and done for their period, they did not end in this run.
+	waits map[int64]bool
 
 	quiet chan struct{}      // no input is open
 	row   func(worker.Event) // for each input that ends; may be nil
@@ -49,7 +52,7 @@ type tracker struct {
 
 func newTracker() *tracker {
 	return &tracker{inputs: map[int64]mark{}, changed: time.Now(), verdicts: map[ledger.Verdict]int64{}, ended: map[ledger.Outcome]int64{},
-		emitted: map[string]int64{}, quiet: make(chan struct{}, 1)}
+		emitted: map[string]int64{}, waits: map[int64]bool{}, quiet: make(chan struct{}, 1)}
 }
 
 // beginAdd says that a call is under way that adds inputs.
@@ -74,6 +77,9 @@ func (t *tracker) endAdd(added []ledger.Added) {
 		t.counts[m]++
 		if m == doubt {
 			t.doubts = append(t.doubts, a.ID)
+		}
+		if a.Verdict == ledger.VerdictKnown && a.State == ledger.StateWaiting {
+			t.waits[a.ID] = true
 		}
 	}
 	parked := t.parked
@@ -157,6 +163,9 @@ func (t *tracker) settle(it ledger.Item) {
 	}
 	if was == open && m != open {
 		t.move(it.ID, was, m)
+		if recurs(it) && t.waits[it.ID] {
+			t.closed[m]--
+		}
 		if m == dead || m == doubt {
 			t.failures.Add(it.ID, it.Key, it.Code, it.Error)
 		}

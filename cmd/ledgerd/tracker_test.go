@@ -84,3 +84,16 @@ func TestTrackerReopened(t *testing.T) {
 		t.Errorf("counts %v, closed %v", k.counts, k.closed)
 	}
 }
+
+// TestTrackerRecurring: an input that was done for its period before it was named is done, and
+// did not end in this run; one that somebody else did meanwhile ended in it.
+func TestTrackerRecurring(t *testing.T) {
+	k := newTracker()
+	k.endAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateWaiting}, {ID: 2, Verdict: ledger.VerdictAdded, State: ledger.StateReady}})
+	for _, id := range []int64{1, 2} {
+		k.settle(ledger.Item{ID: id, Every: "day", State: ledger.StateWaiting, Outcome: ledger.OutcomeDone})
+	}
+	if k.counts[done] != 2 || k.closed[done] != 1 || len(k.opens()) != 0 {
+		t.Errorf("counts %v, closed %v", k.counts, k.closed)
+	}
+}

@@ -36,13 +36,13 @@ func TestParseAddress(t *testing.T) {
 		"postgres://ann:secret@db1:5432/work?search_path=s1,public": {"postgres://ann:***@db1:5432/work?search_path=s1,public", "s1"},
 		"postgresql:///work?host=/run/pg":                           {"postgresql:///work?host=/run/pg", ""},
 	} {
-		at, err := parseAddress(db)
+		at, err := parseAddress(db, "--db")
 		if err != nil || at.String() != want.shown || at.schema != want.schema {
 			t.Errorf("%s: %s, schema %q, %v", db, at, at.schema, err)
 		}
 	}
 	for _, db := range []string{"ledger.db", "sqlite:", "mysql://h/d", "/var/ledger.db", "postgres://h:p%zz@x/"} {
-		if at, err := parseAddress(db); err == nil || explain(err).exit != exitUsage {
+		if at, err := parseAddress(db, "--db"); err == nil || explain(err).exit != exitUsage {
 			t.Errorf("%s: %s, %v", db, at, err)
 		}
 	}
@@ -193,13 +193,32 @@ func TestSettingError(t *testing.T) {
 	}
 	given := []string{"delimeter=;"}
 	_, err = s.Parse(nil, given)
-	f := explain(settingError(err, "filecsv", "payload", "--set", given))
+	f := explain(settingError(err, "filecsv", settingsOf{"payload", "--set", given}, settingsAt{}))
 	if diff := cmp.Diff([]any{exitUsage, `filecsv has no payload field "delimeter" (--set delimeter=;)`, "did you mean delimiter?   fields: ledgerd run filecsv --help"},
 		[]any{f.exit, f.message, f.hint}); diff != "" {
 		t.Error(diff)
 	}
 	_, err = s.Parse(nil, []string{"rows=many"})
-	if f := explain(settingError(err, "filecsv", "payload", "--set", given)); f.message != `filecsv: rows: must be a whole number, not "many"` {
+	if f := explain(settingError(err, "filecsv", settingsOf{"payload", "--set", given}, settingsAt{})); f.message != `filecsv: rows: must be a whole number, not "many"` {
 		t.Error(f.message)
+	}
+}
+
+// TestMigrateCommand: a hint is a command that can be pasted, and shows no password.
+func TestMigrateCommand(t *testing.T) {
+	for _, test := range []struct{ db, source, want string }{
+		{"", "", "ledgerd db migrate"},
+		{"sqlite:a b.db", "LEDGERD_DB", "ledgerd db migrate"},
+		{"sqlite:/a/b-1.db", dbFlag, "ledgerd db migrate --db sqlite:/a/b-1.db"},
+		{"sqlite:it's.db", dbFlag, `ledgerd db migrate --db 'sqlite:it'\''s.db'`},
+		{"postgres://ann@h/d?search_path=s&x=y", dbFlag, "ledgerd db migrate --db 'postgres://ann@h/d?search_path=s&x=y'"},
+		{"sqlite:été.db", dbFlag, "ledgerd db migrate --db 'sqlite:été.db'"},
+		{"postgres://ann:secret@h/d", dbFlag, "ledgerd db migrate with the same --db"},
+	} {
+		a := &app{dbSource: test.source}
+		a.db = test.db
+		if got := a.migrateCommand(); got != test.want {
+			t.Errorf("%s: %s, want %s", test.db, got, test.want)
+		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/schema"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -38,11 +37,7 @@ func (a *app) versionCommand() *cobra.Command {
 				Go       string `json:"go"`
 				Platform string `json:"platform"`
 			}{programVersion(), schema.Version, wire.Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
-			if p := a.printer(); p.Format != report.Table {
-				return p.Object(v)
-			}
-			_, err := fmt.Fprintf(a.stdout, "ledgerd %s   schema %d   plugin protocol %d   %s %s\n", v.Version, v.Schema, v.Protocol, v.Go, v.Platform)
-			return err
+			return one(a, v, fmt.Sprintf("ledgerd %s   schema %d   plugin protocol %d   %s %s", v.Version, v.Schema, v.Protocol, v.Go, v.Platform))
 		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -103,25 +104,30 @@ type crew struct {
 	me     ledger.Agent // the worker that the kinds taken up now are for
 	now    nowAt
 
-	mu       sync.Mutex
-	hosts    map[string]*pluginhost.Host // by kind
-	workers  []*worker.Worker
-	outcomes map[ledger.Outcome]int64
-	dead     int64
-	doubt    int64
-	failed   int64
+	mu      sync.Mutex
+	hosts   map[string]*pluginhost.Host // by kind
+	workers []*worker.Worker
+	// elsewhere are the kinds that are not worked here, and why.
+	elsewhere map[string]string
+	outcomes  map[ledger.Outcome]int64
+	dead      int64
+	doubt     int64
+	failed    int64
 }
 
 func (a *app) work(ctx context.Context, flags workFlags) error {
 	if len(flags.with) > 0 && len(flags.kinds) != 1 {
 		return usage("bad_flag", "one --kind, and its settings; another kind is worked by another process", "--with goes with one --kind")
 	}
+	if err := checkConcurrency(flags.concurrency); err != nil {
+		return err
+	}
 	l, err := a.create(ctx)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	c := &crew{app: a, flags: flags, ledger: l, hosts: map[string]*pluginhost.Host{}, outcomes: map[ledger.Outcome]int64{}}
+	c := &crew{app: a, flags: flags, ledger: l, hosts: map[string]*pluginhost.Host{}, elsewhere: map[string]string{}, outcomes: map[ledger.Outcome]int64{}}
 	defer c.close()
 	began := time.Now()
 	if flags.maxDuration.Duration > 0 {
@@ -138,7 +144,7 @@ func (a *app) work(ctx context.Context, flags workFlags) error {
 		if _, err := l.Expire(ctx, ledger.MaxBatch); err != nil {
 			return err
 		}
-		return c.report(worker.Report{}, began)
+		return c.report(ctx, worker.Report{}, began)
 	}
 	p := a.startProgress(c.progress)
 	rep, err := c.run(ctx, handlers)
@@ -146,7 +152,7 @@ func (a *app) work(ctx context.Context, flags workFlags) error {
 	if err != nil {
 		return err
 	}
-	return c.report(rep, began)
+	return c.report(ctx, rep, began)
 }
 
 // takeUp finds the kinds to work that are not worked yet, starts their plugins and gives their handlers.
@@ -172,27 +178,35 @@ func (c *crew) takeUp(ctx context.Context) (map[string]worker.Handler, error) {
 		case err != nil && (len(c.flags.kinds) > 0 || ctx.Err() != nil):
 			return nil, err
 		case err != nil:
-			c.app.logger().Warn("kind is not worked here", "kind", name, "error", explain(err).message)
-		case h != nil:
+			c.leave(name, explain(err))
+		default:
 			handlers[name] = h
+			delete(c.elsewhere, name)
 		}
 	}
 	return handlers, nil
 }
 
-// takeUpKind gives the host of a kind's plugin; nil if it was not asked for by name and nobody
-// here can work it.
+// leave notes a kind that is not worked here, and says so once. That people work one is no news.
+func (c *crew) leave(name string, why *failure) {
+	reason := strings.TrimPrefix(why.message, fmt.Sprintf("kind %q: ", name))
+	if why.code == noPluginCode {
+		reason = "no plugin"
+	} else if c.elsewhere[name] == "" {
+		c.app.logger().Warn("kind is not worked here", "kind", name, "error", reason)
+	}
+	c.elsewhere[name] = reason
+}
+
+// takeUpKind gives the host of a kind's plugin.
 func (c *crew) takeUpKind(ctx context.Context, name string) (*pluginhost.Host, error) {
-	a, named := c.app, len(c.flags.kinds) > 0
+	a := c.app
 	k, err := a.resolve(ctx, c.ledger.Ledger, name, "", c.flags.dirs)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case k.plugin == nil && !named:
-		return nil, nil
-	case k.plugin == nil:
-		return nil, usage("no_plugin", "plugins: ledgerd plugin ls", "kind %q has no plugin here: it is worked by people, or elsewhere", name)
+	if k.plugin == nil {
+		return nil, a.noPluginFor(ctx, k, c.flags.dirs, "plugins: ledgerd plugin ls")
 	}
 	h, err := a.startPlugin(ctx, k, c.flags.with, c.flags.concurrency, &c.now)
 	if err != nil {
@@ -346,8 +360,50 @@ func (c *crew) close() {
 	}
 }
 
+// countTime bounds how long the end of work waits for the counts of what is left.
+const countTime = 5 * time.Second
+
+// count says what is left of the kinds worked, unless a drain has said so, and tells which kinds
+// have something ready that is not worked here.
+func (c *crew) count(ctx context.Context, rep *worker.Report) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countTime)
+	defer cancel()
+	for name := range c.hosts {
+		if c.flags.drain {
+			break
+		}
+		st, err := c.ledger.Standing(ctx, name)
+		if err != nil {
+			return err
+		}
+		rep.Ready += st.Ready
+		rep.Waiting += st.Waiting
+		rep.Held += st.Held + st.Persons
+		if !st.NextDue.IsZero() && (rep.NextDue.IsZero() || st.NextDue.Before(rep.NextDue)) {
+			rep.NextDue = st.NextDue
+		}
+	}
+	var others []string
+	for _, name := range slices.Sorted(maps.Keys(c.elsewhere)) {
+		st, err := c.ledger.Standing(ctx, name)
+		if err != nil {
+			return err
+		}
+		if st.Ready > 0 {
+			others = append(others, fmt.Sprintf("%s (%s)", name, report.Safe(c.elsewhere[name])))
+		}
+	}
+	if len(others) > 0 && !c.app.quiet {
+		fmt.Fprintf(c.app.stderr, "not worked here: %s\n", strings.Join(others, ", "))
+	}
+	return nil
+}
+
 // report says what this call did and what is left.
-func (c *crew) report(rep worker.Report, began time.Time) error {
+func (c *crew) report(ctx context.Context, rep worker.Report, began time.Time) error {
+	if err := c.count(ctx, &rep); err != nil {
+		c.app.logger().Warn("what is left could not be counted", "error", explain(err).message)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := c.app
@@ -385,7 +441,7 @@ func (c *crew) report(rep worker.Report, began time.Time) error {
 	if s.Exit != exitOK {
 		line += fmt.Sprintf("    exit %d", s.Exit)
 	}
-	if err := a.one(s, line); err != nil || s.Exit == exitOK {
+	if err := one(a, s, line); err != nil || s.Exit == exitOK {
 		return err
 	}
 	return status(s.Exit)

@@ -270,8 +270,8 @@ func (mail) Validate(payload []byte) error {
 
 func TestRows(t *testing.T) {
 	tree(t,
-		"a.csv=id;to;age\n7;ann@x;30\n8;bob@x;old\n9;c\n10;dan@x;\n11;e;1\n",
-		"b.jsonl="+`{"id":7,"to":"ann@x","vip":true}`+"\n\nno\n"+`{"to":"x@y"}`+"\n"+`{"id":[1]}`+"\n",
+		"a.csv=id;to;age\n7;ann@x;30\n8;bob@x;old\n9;c\n10;dan@x;\n11;e;1\n;f@x;\n",
+		"b.jsonl="+`{"id":7,"to":"ann@x","vip":true}`+"\n\nno\n"+`{"to":"x@y"}`+"\n"+`{"id":[1]}`+"\n[1]\n"+`{"id":" "}`+"\n",
 		"unknown.csv=id,phone\n1,2\n", "twice.csv=id,id\n", "unnamed.csv=id,,\n", "empty.csv=", "nokey.csv=to\nx@y\n")
 	source := func(csv, jsonl string) Source {
 		return Source{Template: ledger.NewItem{Kind: "mail"}, Input: ledger.Input{Type: Line, Field: "to"}, Payload: json.RawMessage(`{"vip":false}`),
@@ -299,10 +299,13 @@ func TestRows(t *testing.T) {
 		"a.csv:4: wrong number of fields",
 		`10 {"to":"dan@x","vip":false} a.csv:5`,
 		`a.csv:6: to: too short: "e"`,
+		"a.csv:7: blank key",
 		`7 {"to":"ann@x","vip":true} b.jsonl:1`,
 		"b.jsonl:3: not a JSON object: invalid character 'o' in literal null (expecting 'u')",
 		`b.jsonl:4: field "id" is missing`,
 		`b.jsonl:5: field "id" is neither text nor a number`,
+		"b.jsonl:6: not a JSON object",
+		"b.jsonl:7: blank key",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
