@@ -11,19 +11,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/postgres"
 )
-
-// benchLedger is an empty ledger over a pool of its own.
-func benchLedger(b *testing.B) *ledger.Ledger {
-	b.Helper()
-	s, err := postgres.Connect(b.Context(), pgtest.URL(b), postgres.Options{Schema: pgtest.Schema(b)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { s.Close() })
-	return ledger.New(s, ledger.Options{})
-}
 
 // files are n items like those of a big inbox, from a number on.
 func files(from, n int) []ledger.NewItem {
@@ -42,11 +30,25 @@ func addAll(b *testing.B, l *ledger.Ledger, n int) {
 	}
 }
 
+// settled is a ledger with b.N items of which the server has nothing to tidy up any more: it would
+// do that while the drain is measured.
+func settled(b *testing.B) *ledger.Ledger {
+	b.Helper()
+	r := newRig(b)
+	addAll(b, r.Ledger, b.N)
+	for _, sql := range []string{"VACUUM ANALYZE " + r.schema + ".ledger_items", "VACUUM ANALYZE " + r.schema + ".ledger_backlog", "CHECKPOINT"} {
+		if _, err := r.pool.Exec(b.Context(), sql); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return r.Ledger
+}
+
 func rate(b *testing.B) { b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "items/s") }
 
 // BenchmarkAdd adds b.N new items in batches of 5,000, one client.
 func BenchmarkAdd(b *testing.B) {
-	l := benchLedger(b)
+	l := newRig(b).Ledger
 	b.ResetTimer()
 	addAll(b, l, b.N)
 	rate(b)
@@ -54,7 +56,7 @@ func BenchmarkAdd(b *testing.B) {
 
 // BenchmarkAddKnown adds b.N items that are known.
 func BenchmarkAddKnown(b *testing.B) {
-	l := benchLedger(b)
+	l := newRig(b).Ledger
 	addAll(b, l, b.N)
 	b.ResetTimer()
 	addAll(b, l, b.N)
@@ -64,8 +66,7 @@ func BenchmarkAddKnown(b *testing.B) {
 // BenchmarkDrain claims and completes b.N items in batches of 500: two claimers, each with
 // somebody who finishes what it claimed.
 func BenchmarkDrain(b *testing.B) {
-	l := benchLedger(b)
-	addAll(b, l, b.N)
+	l := settled(b)
 	b.ResetTimer()
 	drain(b, l, 2, 500, func(*ledger.Lease) ledger.Result {
 		return ledger.Result{Outcome: ledger.OutcomeDone, Worker: "noop@1+0"}
@@ -76,8 +77,7 @@ func BenchmarkDrain(b *testing.B) {
 // BenchmarkDrainPinned is BenchmarkDrain while somebody's transaction, open since before it began,
 // keeps the index entries of all that was finished.
 func BenchmarkDrainPinned(b *testing.B) {
-	l := benchLedger(b)
-	addAll(b, l, b.N)
+	l := settled(b)
 	tx, err := pgtest.Pool(b).BeginTx(b.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		b.Fatal(err)
@@ -95,8 +95,7 @@ func BenchmarkDrainPinned(b *testing.B) {
 
 // BenchmarkDrainOutputs is BenchmarkDrain with an output for each item.
 func BenchmarkDrainOutputs(b *testing.B) {
-	l := benchLedger(b)
-	addAll(b, l, b.N)
+	l := settled(b)
 	b.ResetTimer()
 	drain(b, l, 2, 500, func(ls *ledger.Lease) ledger.Result {
 		return ledger.Result{Outcome: ledger.OutcomeDone, Worker: "noop@1+0", Output: []byte(ls.Key)}
@@ -106,8 +105,7 @@ func BenchmarkDrainOutputs(b *testing.B) {
 
 // BenchmarkDrainFailing ends every attempt by the rules: each item fails for good.
 func BenchmarkDrainFailing(b *testing.B) {
-	l := benchLedger(b)
-	addAll(b, l, b.N)
+	l := settled(b)
 	b.ResetTimer()
 	drain(b, l, 2, 500, func(*ledger.Lease) ledger.Result {
 		return ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: "broken", Error: "it is broken"}
@@ -152,7 +150,7 @@ func drain(b *testing.B, l *ledger.Ledger, claimers, batch int, end func(*ledger
 
 // BenchmarkIdleClaim claims where nothing is ready.
 func BenchmarkIdleClaim(b *testing.B) {
-	l := benchLedger(b)
+	l := newRig(b).Ledger
 	addAll(b, l, 1)
 	drain(b, l, 1, 1, func(*ledger.Lease) ledger.Result { return ledger.Done(nil) })
 	for b.Loop() {

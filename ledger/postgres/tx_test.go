@@ -29,7 +29,7 @@ type rig struct {
 	schema string
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{pool: pgtest.Pool(t), schema: pgtest.Schema(t)}
 	s, err := postgres.Open(t.Context(), r.pool, postgres.Options{Schema: r.schema})
