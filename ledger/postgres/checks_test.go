@@ -1,0 +1,37 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/storetest"
+)
+
+func TestChecks(t *testing.T) {
+	pool, schema := pgtest.Pool(t), pgtest.Schema(t)
+	if _, err := postgres.Open(t.Context(), pool, postgres.Options{Schema: schema}); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(t.Context(), "SET search_path = "+pgx.Identifier{schema}.Sanitize()); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Checks(t, storetest.SQL{Time: "timestamptz '2026-11-20 10:00Z'", UUID: "gen_random_uuid()", True: "true",
+		Text:  func(n int) string { return fmt.Sprintf("repeat('x', %d)", n) },
+		Bytes: func(n int) string { return fmt.Sprintf("convert_to(repeat('x', %d), 'UTF8')", n) },
+		Exec: func(statement string) error {
+			_, err := conn.Exec(t.Context(), statement)
+			return err
+		}})
+	if _, err := conn.Exec(t.Context(), "RESET search_path"); err != nil {
+		t.Fatal(err)
+	}
+}
