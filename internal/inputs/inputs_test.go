@@ -136,10 +136,8 @@ func TestLinks(t *testing.T) {
 // TestGlobLinks: ** in a pattern does not go round in circles.
 func TestGlobLinks(t *testing.T) {
 	tree(t, "a/x.txt", "y.txt")
-	for link, to := range map[string]string{"loop": ".", "a/up": ".."} {
-		if err := os.Symlink(to, link); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.Symlink("..", "a/up"); err != nil {
+		t.Fatal(err)
 	}
 	got, err := read(t, Source{Input: ledger.Input{Type: File}, Args: []string{"**/*.txt"}})
 	if diff := cmp.Diff([]string{"+ y.txt", "+ a/x.txt"}, got); diff != "" || err != nil {
