@@ -31,7 +31,7 @@ const (
 	MaxPriority    = 2        // last
 	MinTTL         = time.Second
 	MaxTTL         = 24 * time.Hour
-	MaxDelay       = 10 * 365 * 24 * time.Hour // of RetryAfter, Snooze and Due
+	MaxDelay       = 10 * 365 * 24 * time.Hour // of RetryAfter and Snooze
 	Slots          = 1024                      // hash slots; see Slot
 )
 
@@ -50,8 +50,9 @@ type NewItem struct {
 	// Key is what it is about: a path, a URL, a user id. Required, valid UTF-8 without NUL.
 	Key string
 	// Fingerprint is the version of what Key points at. An item added again with another,
-	// non-empty fingerprint is opened for a new round and takes the new payload; with the same
-	// or an empty one it stays as it is, payload included.
+	// non-empty fingerprint takes the new payload and is worked again: in a new round, unless
+	// nothing has been tried in the present one; but not if it is in doubt or was cancelled. With
+	// the same or an empty one it stays as it is, payload included.
 	Fingerprint string
 	// Payload says what is to be done with the key, JSON by convention; kept byte for byte.
 	Payload []byte
@@ -63,7 +64,7 @@ type NewItem struct {
 	Due time.Time
 	// Every makes the item recurring: "hour", "day", "week", a duration of at least one
 	// minute ("36h", "7d") or five cron fields. It is then completed at most once per period;
-	// a changed fingerprint takes effect with the next period.
+	// a changed fingerprint takes effect with the next attempt.
 	Every string
 	// Zone is the IANA time zone of Every; "" means UTC.
 	Zone string
@@ -103,10 +104,10 @@ type Verdict string
 
 const (
 	VerdictAdded    Verdict = "added"    // was not known in its scope
-	VerdictChanged  Verdict = "changed"  // known with another fingerprint: opened again
+	VerdictChanged  Verdict = "changed"  // known with another fingerprint, or to recur in another way
 	VerdictReopened Verdict = "reopened" // known and opened again because of Again
-	VerdictKnown    Verdict = "known"    // known; nothing was touched
-	VerdictDiffers  Verdict = "differs"  // known with another payload; nothing was touched
+	VerdictKnown    Verdict = "known"    // known; stays as it is (a first fingerprint is kept)
+	VerdictDiffers  Verdict = "differs"  // known with another payload; stays as it is
 )
 
 // State is where an item stands.
