@@ -188,6 +188,7 @@ func (r *runner) work(ctx context.Context) error {
 
 	endAdding := func(err error) error {
 		added = nil
+		r.tracker.allNamed()
 		if err != nil && working.Err() == nil {
 			stop(err)
 		}

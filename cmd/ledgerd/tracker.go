@@ -46,13 +46,17 @@ type tracker struct {
 	// recurring and done for their period, they did not end in this run.
 	waits map[int64]bool
 
+	// strangers are items of which this run ended attempts, and how, before they were named, if
+	// they will be. Nil once all inputs are named.
+	strangers map[int64][]ledger.Outcome
+
 	quiet chan struct{}      // no input is open
 	row   func(worker.Event) // for each input that ends; may be nil
 }
 
 func newTracker() *tracker {
 	return &tracker{inputs: map[int64]mark{}, changed: time.Now(), verdicts: map[ledger.Verdict]int64{}, ended: map[ledger.Outcome]int64{},
-		emitted: map[string]int64{}, waits: map[int64]bool{}, quiet: make(chan struct{}, 1)}
+		emitted: map[string]int64{}, waits: map[int64]bool{}, strangers: map[int64][]ledger.Outcome{}, quiet: make(chan struct{}, 1)}
 }
 
 // beginAdd says that a call is under way that adds inputs.
@@ -81,12 +85,39 @@ func (t *tracker) endAdd(added []ledger.Added) {
 		if a.Verdict == ledger.VerdictKnown && a.State == ledger.StateWaiting {
 			t.waits[a.ID] = true
 		}
+		t.recognise(a.ID, m)
 	}
 	parked := t.parked
 	t.parked = nil
 	for _, e := range parked {
 		t.take(e)
 	}
+}
+
+// recognise takes an item that has just been named out of the others, if this run has worked it
+// already. The caller holds mu.
+func (t *tracker) recognise(id int64, m mark) {
+	outcomes := t.strangers[id]
+	delete(t.strangers, id)
+	for _, out := range outcomes {
+		t.ended[out]++
+		switch {
+		case out.Completed():
+			t.others.done--
+		case out == ledger.OutcomeFailed:
+			t.others.failed--
+		}
+	}
+	if len(outcomes) > 0 && m != open {
+		t.closed[m]++
+	}
+}
+
+// allNamed says that no more inputs come.
+func (t *tracker) allNamed() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.strangers = nil
 }
 
 // observe takes note of an ended attempt.
@@ -110,6 +141,9 @@ func (t *tracker) take(e worker.Event) {
 		t.emitted[n.Kind]++
 	}
 	was, mine := t.inputs[e.Lease.ID]
+	if !mine && t.strangers != nil {
+		t.strangers[e.Lease.ID] = append(t.strangers[e.Lease.ID], e.Recorded)
+	}
 	switch {
 	case !mine && e.Recorded.Completed():
 		t.others.done++

@@ -97,3 +97,21 @@ func TestTrackerRecurring(t *testing.T) {
 		t.Errorf("counts %v, closed %v", k.counts, k.closed)
 	}
 }
+
+// TestTrackerWorkedBeforeNamed: an item that was there before and that this run worked before it
+// came to its name is one of its inputs, and ended in it.
+func TestTrackerWorkedBeforeNamed(t *testing.T) {
+	k := newTracker()
+	k.observe(event(1, ledger.OutcomeFailed, ledger.StateWaiting))
+	k.observe(event(1, ledger.OutcomeDone, ledger.StateDone))
+	k.observe(event(2, ledger.OutcomeDone, ledger.StateDone)) // is never named
+	k.beginAdd()
+	k.endAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateDone}})
+	k.allNamed()
+	if k.counts[done] != 1 || k.closed[done] != 1 || k.ended[ledger.OutcomeDone] != 1 || k.ended[ledger.OutcomeFailed] != 1 {
+		t.Errorf("counts %v, closed %v, ended %v", k.counts, k.closed, k.ended)
+	}
+	if k.others.done != 1 || k.others.failed != 0 {
+		t.Errorf("others %+v", k.others)
+	}
+}
