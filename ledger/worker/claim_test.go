@@ -293,7 +293,9 @@ func TestAloneWaitsTooLong(t *testing.T) {
 		time.AfterFunc(100*time.Second, r.store.back)
 		r.drain(Func(func(ctx context.Context, ls *ledger.Lease) ledger.Result {
 			if ls.Key == "long" && ls.Attempt == 1 {
-				return ledger.Fail(cause(ctx))
+				err := cause(ctx)
+				elapse(5 * time.Second) // the other may have been claimed a little later
+				return ledger.Fail(err)
 			}
 			return ledger.Done(nil)
 		}))
