@@ -19,6 +19,10 @@
 //	internal/pluginproc  one plugin process: start, stream, stop; knows sdk/wire only
 //	internal/pluginhost  many plugin processes, as handlers for ledger/worker
 //	internal/pgtest      a real Postgres for tests
+//	internal/failpoint   named moments at which the chaos harness kills a process
+//	internal/history     what processes asked of a ledger; internal/recorder writes it
+//	internal/historytest judges histories
+//	internal/chaostest   real processes under faults; cmd/ledgerchaos runs it
 //	cmd/ledgerd          the program: one file per command, and all the wiring
 //	examples             sample input and programs to copy from
 //

@@ -3,6 +3,7 @@ module github.com/ledgerd/ledgerd
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/bmatcuk/doublestar/v4 v4.10.4
 	github.com/dustin/go-humanize v1.0.1
 	github.com/google/go-cmp v0.7.0

@@ -92,7 +92,9 @@ func skipFolder(name string) error {
 }
 
 // forTests tells whether a package exists for tests, which its name must say.
-func forTests(folder string) bool { return strings.HasSuffix(folder, "test") }
+func forTests(folder string) bool {
+	return strings.HasSuffix(folder, "test") || folder == "cmd/ledgerchaos"
+}
 
 // imports lists what a file imports; packages of this module by their folder.
 func (s source) imports() (paths []string) {
@@ -152,8 +154,8 @@ func TestWhoImportsWhom(t *testing.T) {
 		// packages for tests, which may know more.
 		broken func(pkg, imported string, test bool) bool
 	}{
-		{"ledger/... imports of ours only ledger/... and schema, in tests also internal/pgtest", func(pkg, imported string, test bool) bool {
-			return in(pkg, "ledger") && ours(imported) && !in(imported, "ledger", "schema") &&
+		{"ledger/... imports of ours only ledger/..., schema and internal/failpoint, in tests also internal/pgtest", func(pkg, imported string, test bool) bool {
+			return in(pkg, "ledger") && ours(imported) && !in(imported, "ledger", "schema", "internal/failpoint") &&
 				!(test && in(imported, "internal/pgtest"))
 		}},
 		{"sdk/... imports of ours only sdk/..., and sdk/sdktest also internal/pluginproc", func(pkg, imported string, test bool) bool {
@@ -281,6 +283,7 @@ func TestNoNotesToOneself(t *testing.T) {
 // sleepers may call time.Sleep in tests, each for its reason. A test never sleeps to wait for
 // something: it waits on a channel, on a process's end, or polls with a deadline.
 var sleepers = map[string]string{
+	"internal/chaostest/faults.go":     "how long a fault lasts",
 	"internal/pluginproc/acts_test.go": "the work that a plugin does",
 	"ledger/sqlite/writer_test.go":     "polls the writer's queue with a deadline; in one test a wait is what is tested",
 	"ledger/worker/rig_test.go":        "the time of synctest's bubbles, and no other",

@@ -162,7 +162,7 @@ func (a *app) openAt(ctx context.Context, at address, create bool) (*opened, err
 	if err != nil {
 		return nil, a.explainOpen(at, err)
 	}
-	return &opened{Ledger: ledger.New(store, ledger.Options{Logger: a.logger()}), address: at}, nil
+	return &opened{Ledger: ledger.New(instrument(store), ledger.Options{Logger: a.logger()}), address: at}, nil
 }
 
 // makeDir makes the directory of a new ledger; what is in it is nobody else's business.

@@ -325,6 +325,7 @@ func (c *crew) watchSignals(ctx context.Context) (stop func()) {
 }
 
 func (c *crew) observe(e worker.Event) {
+	observed(e)
 	if !e.Accepted() {
 		return
 	}

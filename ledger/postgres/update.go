@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerd/ledgerd/internal/failpoint"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -135,7 +136,9 @@ func (o *own) commit() error {
 		return nil
 	}
 	o.waiting = append(o.waiting, statement{sql: commit})
+	failpoint.Here("postgres.commit")
 	err := o.flush()
+	failpoint.Here("postgres.committed")
 	if err != nil {
 		o.rollback()
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ledgerd/ledgerd/internal/failpoint"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -199,7 +200,9 @@ func (w *writer) tick() {
 	slices.SortStableFunc(w.pending, func(a, b *turn) int { return cmp.Compare(rank(a), rank(b)) })
 	done, err := w.serveAll(time.Now())
 	if err == nil {
+		failpoint.Here("sqlite.commit")
 		err = w.exec("COMMIT")
+		failpoint.Here("sqlite.committed")
 	}
 	if err != nil {
 		w.exec("ROLLBACK") // refused if SQLite has done it already

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/failpoint"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -109,6 +110,7 @@ func (l *lane) claim(n int) (int, error) {
 	l.pace.weigh(bytes, len(leases))
 	l.add(tasks)
 	l.mu.Unlock()
+	failpoint.Here("worker.claimed")
 	if leases[0].Alone {
 		l.runAlone(tasks)
 	} else {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/ledgerd/ledgerd/internal/failpoint"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -102,7 +103,9 @@ func (f *finisher) finish(life context.Context, batch []*task) {
 		for i, t := range batch {
 			endings[i] = ledger.Ending{Lease: t.lease, Result: t.result}
 		}
+		failpoint.Here("worker.settled")
 		errs := f.worker.config.Ledger.Finish(life, endings...)
+		failpoint.Here("worker.recorded")
 		batch = f.sort(life, batch, endings, errs)
 		if f.worker.failed("finish", unavailable(errs)) && !sleep(life, away.next()) {
 			for _, t := range batch {

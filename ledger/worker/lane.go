@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/failpoint"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -114,6 +115,7 @@ func (l *lane) dispatchLoop(life context.Context) {
 		l.handBack(late)
 		for _, t := range tasks {
 			t.handle()
+			failpoint.Here("worker.handed")
 		}
 		if len(tasks) == 0 {
 			wait(life, l.more, again)

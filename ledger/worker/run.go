@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/failpoint"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -129,6 +130,7 @@ func (w *Worker) start(claiming context.Context, g *goroutines) {
 
 // stop ends what is in work, as Run says.
 func (w *Worker) stop() {
+	failpoint.Here("worker.stopping")
 	for _, l := range w.lanes {
 		l.stop()
 	}

@@ -1,0 +1,160 @@
+// Command ledgerchaos runs ledgerd under faults and looks for broken promises; see internal/chaostest.
+//
+//	go run ./cmd/ledgerchaos -runs 10                         ten runs of every fault on both databases
+//	go run ./cmd/ledgerchaos -db postgres -fault cut,crash    some of them
+//	go run ./cmd/ledgerchaos -judge DIR                       once more what a run left that failed
+//
+// It exits 1 if a promise was broken, and says where the histories, logs and rows of that run are.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/chaostest"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	broken, err := run(ctx, os.Args[1:], os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "ledgerchaos:", err)
+		os.Exit(2)
+	}
+	if broken {
+		os.Exit(1)
+	}
+}
+
+// flags of the command line.
+type flags struct {
+	databases, faults string
+	runs, parallel    int
+	seed              uint64
+	program, dir      string
+	totals, judge     string
+	most              time.Duration
+}
+
+func run(ctx context.Context, args []string, out io.Writer) (broken bool, err error) {
+	var f flags
+	set := flag.NewFlagSet("ledgerchaos", flag.ContinueOnError)
+	set.StringVar(&f.databases, "db", "sqlite,postgres", "`databases`")
+	set.StringVar(&f.faults, "fault", "", "`faults`; all that a database can have if empty")
+	set.IntVar(&f.runs, "runs", 1, "`number` of runs of each fault on each database")
+	set.IntVar(&f.parallel, "parallel", 8, "`number` of runs at a time")
+	set.Uint64Var(&f.seed, "seed", uint64(time.Now().UnixNano()), "seed of the first run; the next has the next")
+	set.StringVar(&f.program, "program", "", "`path` of a chaos build of ledgerd; made if empty")
+	set.StringVar(&f.dir, "dir", filepath.Join(os.TempDir(), "ledgerd-chaos"), "`folder` for what runs leave; that of runs without violations is removed")
+	set.StringVar(&f.totals, "totals", "", "`file` of figures to which those of these runs are added")
+	set.StringVar(&f.judge, "judge", "", "`folder` of a run to be judged again")
+	set.DurationVar(&f.most, "most", 0, "begin no run after this `time`; 0: all")
+	if err := set.Parse(args); err != nil {
+		return false, err
+	}
+	if f.judge != "" {
+		res, err := chaostest.Judge(f.judge)
+		if err != nil {
+			return false, err
+		}
+		return report(out, res, f.judge), nil
+	}
+	plans, err := f.plans()
+	if err != nil {
+		return false, err
+	}
+	if f.program == "" {
+		if f.program, err = build(ctx, f.dir); err != nil {
+			return false, err
+		}
+	}
+	totals, err := chaostest.LoadTotals(f.totals)
+	if err != nil {
+		return false, err
+	}
+	began := time.Now()
+	c := chaostest.Campaign{Program: f.program, Dir: f.dir, Parallel: f.parallel, Most: f.most, Done: func(r chaostest.Result) {
+		totals.Add(r)
+		broken = report(out, r, filepath.Join(f.dir, r.Plan.String())) || broken
+		if f.totals != "" { // a campaign that is interrupted keeps its figures
+			if err := totals.Save(f.totals); err != nil {
+				fmt.Fprintln(os.Stderr, "ledgerchaos:", err)
+			}
+		}
+	}}
+	err = c.Work(ctx, plans)
+	fmt.Fprintf(out, "\n%v, first seed %d\n", time.Since(began).Round(time.Second), f.seed)
+	if printErr := totals.Print(out); err == nil {
+		err = printErr
+	}
+	return broken, err
+}
+
+// plans are the runs to make: round after round, so that an interrupted campaign has some of each.
+func (f *flags) plans() (plans []chaostest.Plan, err error) {
+	seed := f.seed
+	for range f.runs {
+		for _, name := range strings.Split(f.databases, ",") {
+			db := chaostest.Database(name)
+			faults := chaostest.Faults(db)
+			if f.faults != "" {
+				faults = nil
+				for _, fault := range strings.Split(f.faults, ",") {
+					faults = append(faults, chaostest.Fault(fault))
+				}
+			}
+			for _, fault := range faults {
+				p, err := chaostest.NewPlan(db, fault, seed)
+				if err != nil {
+					return nil, err
+				}
+				plans = append(plans, p)
+				seed++
+			}
+		}
+	}
+	return plans, nil
+}
+
+// build makes a chaos build from the module around the working directory.
+func build(ctx context.Context, dir string) (string, error) {
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("ledgerchaos builds ledgerd from its source; run it there: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "ledgerd")
+	return path, chaostest.Build(ctx, strings.TrimSpace(string(root)), path)
+}
+
+// report prints what came of a run and says whether a promise was broken.
+func report(out io.Writer, r chaostest.Result, dir string) bool {
+	verdict := "ok"
+	if why := r.Void(); why != "" {
+		verdict = "void: " + why
+	}
+	if len(r.Violations) > 0 {
+		verdict = fmt.Sprintf("%d VIOLATIONS, see %s", len(r.Violations), dir)
+	}
+	fmt.Fprintf(out, "%-28s daemons %d  items %4d  hits %3d  calls %5d  unanswered %3d  %4.1f s  %v  %s\n", r.Plan, r.Plan.Daemons, r.Completed, r.Hit, r.Calls, r.Unanswered, r.Seconds, r.Faults, verdict)
+	for i, v := range r.Violations {
+		if i == 10 {
+			fmt.Fprintf(out, "    and %d more\n", len(r.Violations)-i)
+			break
+		}
+		fmt.Fprintf(out, "    %v\n", v)
+	}
+	return len(r.Violations) > 0
+}

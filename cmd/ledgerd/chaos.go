@@ -1,0 +1,154 @@
+//go:build chaos
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/history"
+	"github.com/ledgerd/ledgerd/internal/recorder"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+	"github.com/ledgerd/ledgerd/sdk"
+)
+
+// A chaos build is ledgerd with a history, failpoints and two plugins that misbehave as their
+// items tell them: chaos, whose items may be repeated, and chaosmail, whose items may not.
+func init() {
+	bundled["chaos"] = func() *sdk.Plugin { return misbehaving("chaos", sdk.OnLostRepeat) }
+	bundled["chaosmail"] = func() *sdk.Plugin { return misbehaving("chaosmail", sdk.OnLostDoubt) }
+}
+
+// instrument records what this process asks of the ledger.
+func instrument(s ledger.Store) ledger.Store {
+	if log := history.Ours(); log != nil {
+		return recorder.New(s, log)
+	}
+	return s
+}
+
+// observed records that the ledger did not take a result.
+func observed(e worker.Event) {
+	if !e.Accepted() && e.Result.Outcome != ledger.OutcomeReleased {
+		history.Refused(e.Lease.ID, e.Lease.Attempt, e.Lease.LockID.String())
+	}
+}
+
+// chaosConfig has no settings, so that one process may work both kinds.
+type chaosConfig struct {
+	file *os.File
+}
+
+// Open opens the file to which every effect is appended; a plugin knows its home.
+func (c *chaosConfig) Open(context.Context) (err error) {
+	c.file, err = os.OpenFile(filepath.Join(os.Getenv("HOME"), "effects"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	return err
+}
+
+// Close closes it.
+func (c *chaosConfig) Close() error { return c.file.Close() }
+
+type chaosIn struct {
+	Name  string `json:"name" input:"line" doc:"what to do it to"`
+	How   string `json:"how" default:"done" doc:"how it ends"`
+	MS    int    `json:"ms" schema:"min=0" doc:"how long it takes, milliseconds"`
+	Times int64  `json:"times" schema:"min=0" doc:"attempts that misbehave; those after them are done; 0: all"`
+}
+
+func misbehaving(name string, onLost sdk.OnLost) *sdk.Plugin {
+	p := sdk.New(name, "0.1.0", func(ctx context.Context, cfg *chaosConfig, it sdk.Item[chaosIn]) (string, error) {
+		in := it.Payload
+		t := time.NewTimer(time.Duration(in.MS) * time.Millisecond)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+		how := in.How
+		if in.Times > 0 && it.Attempt > in.Times {
+			how = "done"
+		}
+		if how == "kill-host-before" {
+			_ = syscall.Kill(os.Getppid(), syscall.SIGKILL)
+			select {}
+		}
+		// One write, so that a process that dies leaves whole lines.
+		if _, err := fmt.Fprintf(cfg.file, "%s\t%d\t%s\t%s\n", it.Key, it.Attempt, it.IdempotencyKey, how); err != nil {
+			return "", err
+		}
+		return in.Name, misbehave(ctx, how, it)
+	})
+	p.Doc = "Misbehaves as its items say."
+	p.Concurrency = 8
+	p.OnLost = onLost
+	p.Emits = []string{"chaos"}
+	return p
+}
+
+// misbehave is what happens after the effect.
+func misbehave(ctx context.Context, how string, it sdk.Item[chaosIn]) error {
+	self := os.Getpid()
+	switch how {
+	case "done":
+	case "skip":
+		return sdk.Skip("nothing to do")
+	case "fail":
+		return sdk.Code("odd", errors.New("it is odd"))
+	case "permanent":
+		return sdk.Permanent(sdk.Code("bad", errors.New("it is bad")))
+	case "doubt":
+		return sdk.Doubt(errors.New("nobody knows"))
+	case "snooze":
+		return sdk.Snooze(200*time.Millisecond, "not now")
+	case "emit":
+		return it.Emit(sdk.Child{Kind: "chaos", Key: "child", Payload: chaosIn{Name: "child", How: "done"}})
+	case "panic":
+		panic("as told")
+	case "exit":
+		os.Exit(3)
+	case "crash":
+		_ = syscall.Kill(self, syscall.SIGSEGV)
+		select {}
+	case "kill":
+		_ = syscall.Kill(self, syscall.SIGKILL)
+		select {}
+	case "freeze":
+		_ = syscall.Kill(self, syscall.SIGSTOP)
+	case "hang": // deaf to its context
+		select {}
+	case "slow":
+		<-ctx.Done()
+		return context.Cause(ctx)
+	case "flood-stderr":
+		line := strings.Repeat("x", 1<<10) + "\n"
+		for range 20_000 {
+			fmt.Fprint(os.Stderr, line)
+		}
+	case "long-line":
+		fmt.Fprint(os.Stdout, strings.Repeat("y", 1<<20), "\n")
+	case "hclog":
+		fmt.Fprint(os.Stderr, "{\"@message\":1}\n")
+	case "grandchild":
+		c := exec.Command("sleep", "600")
+		c.Stderr = os.Stderr
+		if err := c.Start(); err != nil {
+			return err
+		}
+		os.Exit(4)
+	case "kill-host": // after its effect, before its report
+		_ = syscall.Kill(os.Getppid(), syscall.SIGKILL)
+		select {}
+	default:
+		return sdk.Permanent(fmt.Errorf("how: %q is not known", how))
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+package chaostest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest/cluster"
+)
+
+// Campaign makes many runs.
+type Campaign struct {
+	Program string // a chaos build of ledgerd
+	Dir     string // what violations leave; must be on the file system of Program
+	// Parallel is how many runs go on at a time: they mostly wait for leases to run out.
+	Parallel int
+	// Most is after which time no run is begun any more; 0 means that all are.
+	Most time.Duration
+	// Done is called after each run, one call at a time.
+	Done func(Result)
+
+	server *cluster.Cluster // for the runs on Postgres that do not need one of their own
+}
+
+// Work makes runs of these plans. Its error is that of the harness; what was wrong with ledgerd is
+// in the results.
+func (c *Campaign) Work(ctx context.Context, plans []Plan) (err error) {
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return err
+	}
+	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
+		return err
+	}
+	for _, p := range plans {
+		if p.Database == Postgres && !p.Fault.alone() && c.server == nil {
+			if c.server, err = cluster.Start(cluster.Options{Fsync: true, Settings: map[string]string{"max_connections": "400"}}); err != nil {
+				return fmt.Errorf("Postgres: %w", err)
+			}
+			defer func() { err = cmp.Or(err, c.server.Close()) }()
+		}
+	}
+	began := time.Now()
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(1, c.Parallel))
+	for _, p := range plans {
+		g.Go(func() error {
+			if ctx.Err() != nil || c.Most > 0 && time.Since(began) > c.Most {
+				return nil
+			}
+			res, err := c.Run(ctx, p)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			c.Done(res)
+			return nil
+		})
+	}
+	return g.Wait()
+}

@@ -1,0 +1,159 @@
+package chaostest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/history"
+)
+
+// kinds are worked by the plugins of chaos builds.
+var kinds = []string{"chaos", "chaosmail"}
+
+// daemon is one process of ledgerd.
+type daemon struct {
+	cmd    *exec.Cmd
+	began  int64         // CLOCK_MONOTONIC
+	exited chan struct{} // closed at its end
+}
+
+// command is ledgerd with arguments, in the surroundings of the run. slot tells programs apart whose
+// clocks may differ.
+func (r *run) command(slot int, env []string, args ...string) (*exec.Cmd, error) {
+	program, err := r.program(slot)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program, args...)
+	cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "XDG_DATA_HOME=" + r.dir, "TMPDIR=" + os.TempDir(),
+		"LEDGERD_DB=" + r.address, history.Env + "=" + r.path(fmt.Sprintf("history-%d", slot)),
+	}, env...)
+	log, err := os.OpenFile(r.path(fmt.Sprintf("log-%d", slot)), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	r.logs = append(r.logs, log)
+	fmt.Fprintf(log, "--- %v %v\n", args, env)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal from the terminal is for us
+	return cmd, nil
+}
+
+// program is the path of the program for a slot: a link of its own, if it has a clock of its own.
+func (r *run) program(slot int) (string, error) {
+	if r.plan.Fault != Clock {
+		return r.campaign.Program, nil
+	}
+	path := r.path(fmt.Sprintf("slot-%d/ledgerd", slot))
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", err
+	}
+	return path, os.Link(r.campaign.Program, path)
+}
+
+// start starts a daemon that works until it is stopped.
+func (r *run) start(slot int, env ...string) (*daemon, error) {
+	args := []string{"work", "--lease", r.plan.Lease.String(), "--grace", "5s", "-o", "json"}
+	for _, k := range kinds {
+		args = append(args, "--kind", k)
+	}
+	cmd, err := r.command(slot, env, args...)
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{cmd: cmd, began: history.Now(), exited: make(chan struct{})}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		_ = cmd.Wait() // how it ended is in its ProcessState
+		close(d.exited)
+	}()
+	return d, nil
+}
+
+// gone says whether the process has ended.
+func (d *daemon) gone() bool {
+	select {
+	case <-d.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// signal sends a signal; a process that has ended is none to complain about.
+func (d *daemon) signal(s syscall.Signal) {
+	if !d.gone() {
+		_ = d.cmd.Process.Signal(s)
+	}
+}
+
+// frozen says whether the process was stopped by SIGSTOP.
+func (d *daemon) frozen() bool { return stateOf(d.cmd.Process.Pid) == "T" }
+
+// stateOf is the state of a process as the kernel names it, "" if there is none.
+func stateOf(pid int) string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	state, _, _ := strings.Cut(rest, " ")
+	return state
+}
+
+// children are the processes that a process has started.
+func children(pid int) (pids []int) {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, path := range tasks {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, field := range strings.Fields(string(text)) {
+			if n, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, n)
+			}
+		}
+	}
+	return pids
+}
+
+// stop ends a daemon in order and says whether it ended in time.
+func (d *daemon) stop(patience time.Duration) error {
+	d.signal(syscall.SIGCONT)
+	d.signal(syscall.SIGTERM)
+	select {
+	case <-d.exited:
+	case <-time.After(patience):
+		d.signal(syscall.SIGQUIT) // its stacks go to its log
+		select {
+		case <-d.exited:
+		case <-time.After(2 * time.Second):
+			d.signal(syscall.SIGKILL)
+			<-d.exited
+		}
+		return fmt.Errorf("process %d did not stop within %v of SIGTERM", d.cmd.Process.Pid, patience)
+	}
+	switch code := d.cmd.ProcessState.ExitCode(); code {
+	case 0, 3, 130, 143:
+		return nil
+	default:
+		return fmt.Errorf("process %d, asked to stop, ended with %v", d.cmd.Process.Pid, d.cmd.ProcessState)
+	}
+}
+
+// errNever says that what must happen in bounded time did not.
+var errNever = errors.New("did not happen in time")

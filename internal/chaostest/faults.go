@@ -1,0 +1,245 @@
+package chaostest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/failpoint"
+	"github.com/ledgerd/ledgerd/internal/history"
+)
+
+// env is what a daemon that is started in a slot has in its environment.
+func (r *run) env(random *rand.Rand) []string {
+	if r.plan.Fault != Failpoint {
+		return nil
+	}
+	point := failpoint.Points[random.IntN(len(failpoint.Points))]
+	how := ""
+	if random.IntN(6) == 0 {
+		how = ":stop"
+	}
+	return []string{fmt.Sprintf("LEDGERD_FAILPOINT=%s:%d%s", point, 1+random.IntN(12), how)}
+}
+
+// faults makes things go wrong until ctx ends, and puts them right then.
+func (r *run) faults(ctx context.Context) error {
+	random := r.plan.random(1)
+	tick := func() bool { // waits a while, unless it is over
+		d := r.plan.Pace/2 + rand.N(r.plan.Pace)
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(d):
+			return true
+		}
+	}
+	for tick() {
+		if err := r.strike(ctx, random); err != nil {
+			return fmt.Errorf("%s: %w", r.plan.Fault, err)
+		}
+	}
+	return nil
+}
+
+// strike is one fault.
+func (r *run) strike(ctx context.Context, random *rand.Rand) error {
+	slot := random.IntN(r.plan.Daemons)
+	switch r.plan.Fault {
+	case Kill:
+		return r.killOne(slot, random)
+	case Failpoint, Plugin:
+		return r.revive(random)
+	case Pause:
+		r.pause(slot, random.IntN(4))
+		return nil
+	case Crash:
+		r.count(Crash)
+		if err := r.server.Crash(); err != nil {
+			return err
+		}
+		return r.server.StartAgain()
+	case Terminate:
+		return r.terminate(ctx)
+	case Cut:
+		r.proxy.next.Store(1 + int32(random.IntN(2)))
+		return nil
+	case ReadOnly:
+		return r.readOnly(ctx)
+	case DiskFull:
+		return r.fillDisk(ctx)
+	case Hog:
+		return r.hog(ctx)
+	case Clock:
+		return r.skew(slot, random)
+	}
+	return nil
+}
+
+// killOne kills the daemon of a slot and starts another.
+func (r *run) killOne(slot int, random *rand.Rand) error {
+	r.kill(r.daemons[slot])
+	return r.replace(slot, r.env(random)...)
+}
+
+// kill kills a daemon and takes note of when.
+func (r *run) kill(d *daemon) {
+	if d.gone() {
+		return
+	}
+	r.count(r.plan.Fault)
+	r.ended = append(r.ended, ending{pid: d.cmd.Process.Pid, at: history.Now()})
+	d.signal(syscall.SIGKILL)
+	<-d.exited
+}
+
+// replace starts a daemon in a slot whose last one is gone.
+func (r *run) replace(slot int, env ...string) (err error) {
+	r.daemons[slot], err = r.start(slot, env...)
+	return err
+}
+
+// revive replaces daemons that died by themselves, and wakes those that froze long enough ago.
+func (r *run) revive(random *rand.Rand) error {
+	for slot, d := range r.daemons {
+		switch pid := d.cmd.Process.Pid; {
+		case d.gone():
+			r.ended = append(r.ended, ending{pid: pid, at: history.Now()})
+			if err := r.replace(slot, r.env(random)...); err != nil {
+				return err
+			}
+		case d.frozen() && r.frozen[pid] == 0:
+			r.frozen[pid] = history.Now()
+		case d.frozen() && time.Duration(history.Now()-r.frozen[pid]) > r.beyond():
+			d.signal(syscall.SIGCONT)
+		}
+	}
+	return nil
+}
+
+// beyond is longer than a lease.
+func (r *run) beyond() time.Duration { return r.plan.Lease + 1500*time.Millisecond }
+
+// pause freezes a daemon, its plugin or both until after their leases have run out.
+func (r *run) pause(slot, what int) {
+	d := r.daemons[slot]
+	pid := d.cmd.Process.Pid
+	if d.gone() || r.frozen[pid] != 0 {
+		return
+	}
+	var pids []int
+	if what != 1 {
+		pids = append(pids, pid)
+	}
+	if what <= 1 {
+		pids = append(pids, children(pid)...)
+	}
+	r.count(Pause)
+	r.frozen[pid] = history.Now()
+	r.ended = append(r.ended, ending{pid: pid, at: history.Now(), paused: true})
+	for _, p := range pids {
+		_ = syscall.Kill(p, syscall.SIGSTOP) // a plugin may be gone
+	}
+	r.waking.Go(func() {
+		time.Sleep(r.beyond())
+		for _, p := range pids {
+			_ = syscall.Kill(p, syscall.SIGCONT)
+		}
+	})
+}
+
+// terminate ends one connection of the run's daemons, at the server.
+func (r *run) terminate(ctx context.Context) error {
+	tag, err := r.admin.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1 ORDER BY random() LIMIT 1`, r.name)
+	if err == nil && tag.RowsAffected() > 0 {
+		r.count(Terminate)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// readOnly has the server refuse writes for a while, as one does that was demoted.
+func (r *run) readOnly(ctx context.Context) error {
+	set := func(value string) error {
+		if _, err := r.admin.Exec(context.WithoutCancel(ctx), "ALTER SYSTEM SET default_transaction_read_only = "+value); err != nil {
+			return err
+		}
+		_, err := r.admin.Exec(context.WithoutCancel(ctx), "SELECT pg_reload_conf()")
+		return err
+	}
+	r.count(ReadOnly)
+	if err := set("on"); err != nil {
+		return err
+	}
+	hold(ctx, 700*time.Millisecond)
+	return set("off")
+}
+
+// hold waits, unless it is over.
+func hold(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// fillDisk fills the file system of the ledger up to the last byte, and frees it after a while.
+func (r *run) fillDisk(ctx context.Context) error {
+	path := filepath.Join(filepath.Dir(r.file), "filler")
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	r.count(DiskFull)
+	for size := 1 << 16; size > 0; {
+		if _, err := f.Write(make([]byte, size)); err != nil {
+			size /= 4
+		}
+	}
+	f.Close() // it cannot hold more
+	hold(ctx, time.Second)
+	return os.Remove(path)
+}
+
+// skew kills daemons and starts them with another clock. Processes on one SQLite file share the
+// machine's, which is the ledger's: it steps for all of them at once.
+func (r *run) skew(slot int, random *rand.Rand) error {
+	if r.plan.Database == Postgres {
+		offset := time.Duration(random.IntN(3)-1) * time.Hour
+		r.kill(r.daemons[slot])
+		if err := r.setClock(slot, offset); err != nil {
+			return err
+		}
+		return r.replace(slot)
+	}
+	for _, d := range r.daemons {
+		r.kill(d)
+	}
+	// A step back lengthens what is leased by as much, so it is a short one.
+	step := []time.Duration{time.Hour, time.Minute, -4 * time.Second}[random.IntN(3)]
+	r.offset.Add(int64(step))
+	for i := range r.daemons {
+		if err := r.setClock(i, time.Duration(r.offset.Load())); err != nil {
+			return err
+		}
+		if err := r.replace(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setClock says how wrong the clock of the programs in a slot is from now on.
+func (r *run) setClock(slot int, offset time.Duration) error {
+	program, err := r.program(slot)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(program+".clock", fmt.Appendln(nil, int64(offset)), 0o600)
+}

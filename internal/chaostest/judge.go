@@ -1,0 +1,181 @@
+package chaostest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/history"
+	"github.com/ledgerd/ledgerd/internal/historytest"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Result is what came of a run.
+type Result struct {
+	Plan       Plan
+	Faults     map[string]int // how often each happened
+	Completed  int            // items
+	Hit        int            // attempts that a fault ended, and calls that it left without an answer
+	Calls      int            // recorded
+	Unanswered int            // of them, without a certain answer
+	Unclear    int            // items that one checker had to leave out
+	Repeated   int            // effects that came more than once for a round
+	Recovered  []float64      // seconds from the death of a worker until each of its items was free again
+	Bypass     float64        // seconds that an item was overtaken by later ones, at the worst
+	Seconds    float64        // that the run took
+	Violations []historytest.Violation
+}
+
+// Floor is the least number of items that a run must complete to count.
+const Floor = 200
+
+// Void says why a run proves nothing, "" if it counts.
+func (r Result) Void() string {
+	switch {
+	case r.Completed < Floor:
+		return fmt.Sprintf("only %d items were completed", r.Completed)
+	case r.Hit == 0:
+		return "no fault hit work that was under way"
+	}
+	return ""
+}
+
+// porcupineTime bounds the search for an order; a search that takes longer fails the run.
+const porcupineTime = time.Minute
+
+// bypassBound is how long an item may be overtaken: a whole look at the index of ready items comes
+// every 10 s at the latest (see positions in ledger/postgres), and a machine under load takes its time.
+const bypassBound = 12 * time.Second
+
+// Judge looks at what a run left in a folder.
+func Judge(dir string) (Result, error) {
+	var l left
+	text, err := os.ReadFile(filepath.Join(dir, "left.json"))
+	if err != nil {
+		return Result{}, err
+	}
+	if err := json.Unmarshal(text, &l); err != nil {
+		return Result{}, err
+	}
+	run := &historytest.Run{Items: l.Items, Drains: l.Drains, Offset: l.Offset, Steady: l.Plan.Database == Postgres || l.Plan.Fault != Clock}
+	histories, err := filepath.Glob(filepath.Join(dir, "history-*"))
+	if err != nil {
+		return Result{}, err
+	}
+	for _, path := range histories {
+		lines, err := readHistory(path)
+		if err != nil {
+			return Result{}, fmt.Errorf("%s: %w", path, err)
+		}
+		run.Lines = append(run.Lines, lines...)
+	}
+	if run.Effects, err = readEffects(filepath.Join(dir, "effects")); err != nil {
+		return Result{}, err
+	}
+	res := Result{Plan: l.Plan, Faults: l.Faulted, Violations: l.Unkept, Calls: len(run.Lines) / 2, Unanswered: run.Unanswered()}
+	for i := range run.Items {
+		it := &run.Items[i]
+		if it.State() == ledger.StateDone {
+			res.Completed++
+		}
+		if it.Kind == "chaosmail" { // policies are not part of what an audit reads
+			it.Policy.OnLost = ledger.OnLostDoubt
+		}
+	}
+	for _, l := range run.Lines {
+		if l.Op == history.OpPoint {
+			res.Faults["at "+l.Agent]++
+		}
+	}
+	linear, unclear := historytest.Linear(run, porcupineTime)
+	effects, repeated := historytest.Effects(run)
+	bypass, most := historytest.Bypass(run, bypassBound)
+	res.Violations = slices.Concat(res.Violations, historytest.Leases(run), linear, effects, historytest.Drains(run), bypass)
+	res.Unclear, res.Repeated, res.Bypass = unclear, repeated, most.Seconds()
+	res.recover(run, l)
+	return res, nil
+}
+
+// recover measures how long the items of dead workers stayed with them. The promise is their
+// lease and 5 seconds.
+func (res *Result) recover(run *historytest.Run, l left) {
+	hits := map[[2]int64]bool{}
+	for _, e := range l.Ended {
+		at := e.At/1000 + l.Offset
+		for i := range run.Items {
+			for _, a := range run.Items[i].Attempts {
+				if !ofProcess(a.Agent, e.PID) || a.FinishedAt.UnixMicro() < at || a.LeasedAt.UnixMicro() > at {
+					continue
+				}
+				if a.Outcome != ledger.OutcomeLost {
+					continue
+				}
+				hits[[2]int64{a.ItemID, a.Attempt}] = true
+				if e.Paused || !run.Steady {
+					continue
+				}
+				took := time.Duration(a.FinishedAt.UnixMicro()-at) * time.Microsecond
+				res.Recovered = append(res.Recovered, took.Seconds())
+				if took > res.Plan.Lease+5*time.Second {
+					res.Violations = append(res.Violations, historytest.Violation{Rule: "L2", Item: a.ItemID,
+						Text: fmt.Sprintf("its worker died, and it took %v to take it back", took)})
+				}
+			}
+		}
+	}
+	for i := range run.Items {
+		for _, a := range run.Items[i].Attempts {
+			if a.Outcome == ledger.OutcomeCrashed || a.Outcome == ledger.OutcomeUnknown || a.Code == "timeout" {
+				hits[[2]int64{a.ItemID, a.Attempt}] = true
+			}
+		}
+	}
+	res.Hit = len(hits)
+	if f := res.Plan.Fault; f != Kill && f != Pause && f != Clock {
+		res.Hit += res.Unanswered
+	}
+}
+
+// ofProcess says whether an agent is the process with this number.
+func ofProcess(agent string, pid int) bool {
+	parts := strings.Split(agent, "/")
+	return len(parts) == 3 && parts[1] == strconv.Itoa(pid)
+}
+
+func readHistory(path string) ([]history.Line, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return history.Read(f)
+}
+
+// readEffects reads what plugins did: key, attempt and idempotency key of each effect.
+func readEffects(path string) (effects []historytest.Effect, err error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if len(fields) != 4 {
+			return nil, fmt.Errorf("%s: %q is no effect", path, line)
+		}
+		attempt, err := strconv.ParseInt(fields[1], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		effects = append(effects, historytest.Effect{Key: fields[0], Attempt: attempt, IdempotencyKey: fields[2]})
+	}
+	return effects, nil
+}

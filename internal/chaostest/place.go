@@ -1,0 +1,126 @@
+package chaostest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sys/unix"
+	_ "modernc.org/sqlite" // for whoever takes the write lock from everybody
+
+	"github.com/ledgerd/ledgerd/internal/pgtest/cluster"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+)
+
+// diskSize is that of the file system that DiskFull fills.
+const diskSize = 12 << 20
+
+// place chooses where the ledger is.
+func (r *run) place(ctx context.Context) error {
+	if r.plan.Database == Postgres {
+		return r.placeOnServer(ctx)
+	}
+	dir := r.path("ledger")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if r.plan.Fault == DiskFull {
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", diskSize)); err != nil {
+			return fmt.Errorf("mount a small file system at %s, which root may: %w", dir, err)
+		}
+		r.closers = append(r.closers, func() error { return unix.Unmount(dir, unix.MNT_DETACH) })
+	}
+	r.file = filepath.Join(dir, "ledger.db")
+	r.address = "sqlite:" + r.file
+	return nil
+}
+
+// alone says whether a fault is one of the whole server.
+func (f Fault) alone() bool { return f == Crash || f == ReadOnly }
+
+// placeOnServer makes a schema of the run's own, on a server of its own if faults hit all of it.
+func (r *run) placeOnServer(ctx context.Context) (err error) {
+	r.server = r.campaign.server
+	if r.plan.Fault.alone() {
+		if r.server, err = cluster.Start(cluster.Options{Fsync: true}); err != nil {
+			return err
+		}
+		r.closers = append(r.closers, r.server.Close)
+	}
+	if r.admin, err = pgxpool.New(ctx, r.server.URL()); err != nil {
+		return err
+	}
+	schema := strings.ReplaceAll(r.name, "-", "_")
+	if _, err := r.admin.Exec(ctx, "CREATE SCHEMA "+schema); err != nil {
+		return err
+	}
+	r.closers = append(r.closers, func() error {
+		defer r.admin.Close()
+		ctx, end := context.WithTimeout(context.Background(), time.Minute)
+		defer end()
+		_, err := r.admin.Exec(ctx, "DROP SCHEMA "+schema+" CASCADE")
+		return err
+	})
+	u, err := url.Parse(r.server.URL())
+	if err != nil {
+		return err
+	}
+	query := u.Query()
+	query.Set("search_path", schema)
+	query.Set("application_name", r.name)
+	u.RawQuery = query.Encode()
+	if r.plan.Fault == Cut {
+		if r.proxy, err = newProxy(tcp(r.server.Port)); err != nil {
+			return err
+		}
+		r.closers = append(r.closers, r.proxy.close)
+		u.Host = r.proxy.Addr().String()
+	}
+	r.address = u.String()
+	return nil
+}
+
+// connect opens the ledger for the clients of the harness.
+func (r *run) connect(ctx context.Context) (ledger.Store, error) {
+	if r.plan.Database == Postgres {
+		return postgres.Connect(ctx, r.address, postgres.Options{Schema: strings.ReplaceAll(r.name, "-", "_")})
+	}
+	return sqlite.Open(ctx, r.file, sqlite.Options{Now: func() time.Time { return time.Now().Add(time.Duration(r.offset.Load())) }})
+}
+
+// hog takes the write lock of the ledger's file for a while.
+func (r *run) hog(ctx context.Context) error {
+	if r.hogs == nil {
+		db, err := sql.Open("sqlite", "file:"+r.file+"?_pragma=busy_timeout(5000)&_txlock=immediate")
+		if err != nil {
+			return err
+		}
+		db.SetMaxOpenConns(1)
+		r.hogs = db
+		r.closers = append(r.closers, db.Close)
+	}
+	tx, err := r.hogs.BeginTx(context.WithoutCancel(ctx), nil)
+	if err != nil {
+		return err
+	}
+	r.count(Hog)
+	hold(ctx, time.Second)
+	if err := tx.Rollback(); err != nil {
+		return err
+	}
+	// And a checkpoint that wants everything for itself.
+	_, err = r.hogs.ExecContext(context.WithoutCancel(ctx), "PRAGMA wal_checkpoint(TRUNCATE)")
+	if err != nil && strings.Contains(err.Error(), "locked") {
+		err = nil
+	}
+	return errors.Join(err)
+}

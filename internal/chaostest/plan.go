@@ -1,0 +1,79 @@
+package chaostest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Database is where the ledger of a run is.
+type Database string
+
+const (
+	SQLite   Database = "sqlite"
+	Postgres Database = "postgres"
+)
+
+// Fault is what happens to the processes of a run, or to their database.
+type Fault string
+
+const (
+	Kill      Fault = "kill"      // SIGKILL of a daemon, at any moment
+	Failpoint Fault = "failpoint" // SIGKILL or SIGSTOP at a named moment; see internal/failpoint
+	Pause     Fault = "pause"     // SIGSTOP of a daemon, its plugin or both, beyond the lease, then SIGCONT
+	Crash     Fault = "crash"     // the server stops without a checkpoint, and recovers
+	Terminate Fault = "terminate" // pg_terminate_backend
+	Cut       Fault = "cut"       // the connection ends when a commit was sent
+	ReadOnly  Fault = "readonly"  // the server takes no writes for a while
+	DiskFull  Fault = "diskfull"  // the ledger's file system is full for a while
+	Hog       Fault = "hog"       // another process holds the file's write lock
+	Plugin    Fault = "plugin"    // plugins crash, hang, flood
+	Clock     Fault = "clock"     // daemons whose clocks are off by an hour, and kills
+)
+
+// Faults are those that can happen on a database.
+func Faults(db Database) []Fault {
+	if db == SQLite {
+		return []Fault{Kill, Failpoint, Pause, DiskFull, Hog, Plugin, Clock}
+	}
+	return []Fault{Kill, Failpoint, Pause, Crash, Terminate, Cut, ReadOnly, Plugin, Clock}
+}
+
+// Plan is what happens in a run.
+type Plan struct {
+	Database Database
+	Fault    Fault
+	Seed     uint64
+	Daemons  int           // 1 … 4
+	Lease    time.Duration // of the daemons
+	Busy     time.Duration // for how long faults happen
+	Pace     time.Duration // between two of them, on average
+}
+
+// NewPlan follows from its arguments.
+func NewPlan(db Database, f Fault, seed uint64) (Plan, error) {
+	if !slices.Contains(Faults(db), f) {
+		return Plan{}, fmt.Errorf("fault %q does not happen on %s; those that do: %v", f, db, Faults(db))
+	}
+	p := Plan{Database: db, Fault: f, Seed: seed, Lease: 5 * time.Second, Busy: 3500 * time.Millisecond, Pace: 500 * time.Millisecond}
+	p.Daemons = 1 + p.random(0).IntN(4)
+	switch f {
+	case Pause:
+		p.Busy, p.Pace = 9*time.Second, 600*time.Millisecond
+	case Crash, ReadOnly, DiskFull, Hog:
+		p.Busy, p.Pace = 5*time.Second, 900*time.Millisecond
+	case Terminate, Cut:
+		p.Pace = 120 * time.Millisecond
+	case Plugin:
+		p.Daemons = 4
+	}
+	return p, nil
+}
+
+// random is a source of its own for each part of the run that draws.
+func (p Plan) random(part uint64) *rand.Rand { return rand.New(rand.NewPCG(p.Seed, part)) }
+
+func (p Plan) String() string {
+	return fmt.Sprintf("%s-%s-%d", p.Database, p.Fault, p.Seed)
+}

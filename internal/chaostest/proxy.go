@@ -1,0 +1,123 @@
+package chaostest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// Where a proxy cuts a connection.
+const (
+	cutNowhere int32 = iota
+	cutLanded        // the server got the commit, its client hears nothing
+	cutBefore        // the server never got it
+)
+
+// proxy stands before a Postgres server, understands where messages end, and breaks the connection
+// of the next client that commits.
+type proxy struct {
+	net.Listener
+	server string
+	next   atomic.Int32 // what to do with the next commit
+	cuts   atomic.Int64 // done
+	conns  sync.WaitGroup
+}
+
+func newProxy(server string) (*proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &proxy{Listener: l, server: server}
+	p.conns.Go(p.serve)
+	return p, nil
+}
+
+func (p *proxy) close() error {
+	err := p.Listener.Close()
+	p.conns.Wait()
+	return err
+}
+
+func (p *proxy) serve() {
+	for {
+		client, err := p.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.server)
+		if err != nil {
+			client.Close()
+			continue
+		}
+		p.conns.Go(func() {
+			defer client.Close()
+			_, _ = io.Copy(client, server)
+		})
+		p.conns.Go(func() {
+			defer server.Close()
+			p.forward(server.(*net.TCPConn), client.(*net.TCPConn))
+		})
+	}
+}
+
+// forward passes on what the client says, one message of the frontend/backend protocol (version 3)
+// after the other. Each statement of ours that writes commits when the server gets Sync.
+func (p *proxy) forward(server, client *net.TCPConn) {
+	header := make([]byte, 5)
+	first := true // the startup message has no type
+	writes := false
+	for {
+		h := header
+		if first {
+			h = header[1:]
+		}
+		if _, err := io.ReadFull(client, h); err != nil {
+			return
+		}
+		body := make([]byte, max(0, int(binary.BigEndian.Uint32(header[1:]))-4))
+		if _, err := io.ReadFull(client, body); err != nil {
+			return
+		}
+		kind := header[0]
+		if !first && kind == 'P' {
+			writes = writes || committing(body)
+		}
+		if !first && kind == 'S' && writes {
+			writes = false
+			switch p.next.Swap(cutNowhere) {
+			case cutLanded:
+				p.cuts.Add(1)
+				_ = client.SetLinger(0)
+				_, err := server.Write(append(h, body...))
+				client.Close()
+				if err == nil && server.CloseWrite() == nil { // a reset would reach the server before it is done
+					_, _ = io.Copy(io.Discard, server)
+				}
+				return
+			case cutBefore:
+				p.cuts.Add(1)
+				_ = client.SetLinger(0)
+				client.Close()
+				return
+			}
+		}
+		if _, err := server.Write(append(h[:len(h):len(h)], body...)); err != nil {
+			return
+		}
+		first = false
+	}
+}
+
+// committing says whether a statement ends a transaction that may have written.
+func committing(parse []byte) bool {
+	for _, word := range []string{"COMMIT", "UPDATE ", "INSERT ", "DELETE "} {
+		if bytes.Contains(parse, []byte(word)) {
+			return true
+		}
+	}
+	return false
+}

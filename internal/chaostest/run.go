@@ -1,0 +1,333 @@
+package chaostest
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ledgerd/ledgerd/internal/history"
+	"github.com/ledgerd/ledgerd/internal/historytest"
+	"github.com/ledgerd/ledgerd/internal/pgtest/cluster"
+	"github.com/ledgerd/ledgerd/internal/recorder"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// run is one run under way.
+type run struct {
+	campaign *Campaign
+	plan     Plan
+	name     string
+	dir      string
+
+	address string           // of the ledger, for daemons
+	file    string           // of the ledger on SQLite
+	server  *cluster.Cluster // on Postgres
+	own     bool             // the server is for this run alone
+	admin   *pgxpool.Pool    // on the server, for faults
+	proxy   *proxy
+	hogs    *sql.DB
+	offset  atomic.Int64 // of the clock that a ledger on SQLite goes by, nanoseconds
+
+	store  ledger.Store
+	client *ledger.Ledger
+
+	daemons []*daemon
+	logs    []*os.File
+	ended   []ending
+	frozen  map[int]int64 // process → since when, CLOCK_MONOTONIC
+	waking  sync.WaitGroup
+	faulted map[string]int
+	drains  []historytest.Drain
+	unkept  []historytest.Violation // promises of bounded time
+	closers []func() error
+}
+
+// ending is a process that was killed, died or was frozen.
+type ending struct {
+	pid    int
+	at     int64 // CLOCK_MONOTONIC
+	paused bool
+}
+
+// Patience of a run once its faults are over: for everything to be worked off, and for a process that is
+// asked to stop, which has a grace of 5 s.
+const (
+	calmTime = 60 * time.Second
+	stopTime = 15 * time.Second
+)
+
+func (r *run) path(name string) string { return filepath.Join(r.dir, name) }
+
+func (r *run) count(f Fault) { r.faulted[string(f)]++ }
+
+// Run makes one run in a folder of its own, and judges it.
+func (c *Campaign) Run(ctx context.Context, p Plan) (res Result, err error) {
+	r := &run{campaign: c, plan: p, name: p.String(), frozen: map[int]int64{}, faulted: map[string]int{}}
+	r.dir = filepath.Join(c.Dir, r.name)
+	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+		return Result{}, err
+	}
+	began := time.Now()
+	err = r.happen(ctx)
+	for i := len(r.closers) - 1; i >= 0; i-- {
+		err = errors.Join(err, r.closers[i]())
+	}
+	for _, l := range r.logs {
+		l.Close()
+	}
+	if err != nil {
+		return Result{}, fmt.Errorf("%s: %w (what it left is in %s)", r.name, err, r.dir)
+	}
+	res, err = Judge(r.dir)
+	res.Seconds = time.Since(began).Seconds()
+	if err == nil && len(res.Violations) == 0 {
+		err = os.RemoveAll(r.dir)
+	}
+	return res, err
+}
+
+// happen is the run from its ledger to the rows that are left.
+func (r *run) happen(ctx context.Context) (err error) {
+	if err := r.open(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		for _, d := range r.daemons {
+			d.signal(syscall.SIGKILL)
+			if d != nil {
+				<-d.exited
+			}
+		}
+	}()
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	random := r.plan.random(6)
+	for slot := range r.plan.Daemons {
+		d, err := r.start(slot, r.env(random)...)
+		if err != nil {
+			return err
+		}
+		r.daemons = append(r.daemons, d)
+	}
+	busy, end := context.WithTimeout(ctx, r.plan.Busy)
+	defer end()
+	g, busy := errgroup.WithContext(busy)
+	g.Go(func() error { return r.feed(busy) })
+	g.Go(func() error { return r.person(busy) })
+	g.Go(func() error { return r.operator(busy) })
+	g.Go(func() error { return r.faults(busy) })
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := r.calm(ctx); err != nil {
+		return err
+	}
+	return r.leave(ctx)
+}
+
+// begin gives the ledger its policies and first items.
+func (r *run) begin(ctx context.Context) error {
+	for _, k := range kinds {
+		policy := ledger.Kind{Name: k, MaxFailures: 50, MaxCrashes: 50, MaxLost: 1000, Backoff: ledger.Backoff{Base: 50 * time.Millisecond, Cap: 500 * time.Millisecond}}
+		if k == "chaosmail" {
+			policy.OnLost = ledger.OnLostDoubt
+		}
+		if r.plan.Fault == Plugin {
+			policy.Timeout = 1500 * time.Millisecond
+		}
+		if err := r.client.SetKind(ctx, "harness", policy); err != nil {
+			return err
+		}
+	}
+	random := r.plan.random(7)
+	var items []ledger.NewItem
+	for n := range first {
+		items = append(items, r.item(random, n))
+	}
+	for _, mode := range modesOf(r.plan) {
+		r.faulted[mode]++
+		items = append(items, misfit(mode))
+	}
+	return r.add(ctx, items...)
+}
+
+// calm ends the faults and demands that everything is worked off, that a drain says so, and that
+// daemons stop when asked.
+func (r *run) calm(ctx context.Context) error {
+	r.waking.Wait()
+	for slot, d := range r.daemons {
+		d.signal(syscall.SIGCONT)
+		if r.plan.Fault == Failpoint || r.plan.Fault == Plugin { // they may still die, or have had enough of their plugin
+			if err := d.stop(stopTime); err != nil && r.plan.Fault != Failpoint {
+				r.late("L6", err)
+			}
+			r.ended = append(r.ended, ending{pid: d.cmd.Process.Pid, at: history.Now()})
+		}
+		if d.gone() {
+			if err := r.replace(slot); err != nil {
+				return err
+			}
+		}
+	}
+	for range 2 { // what is in doubt is decided, and what that leaves is drained
+		if err := r.drain(); err != nil {
+			r.late("L4", err)
+			return nil
+		}
+		if err := r.decide(ctx); err != nil {
+			return err
+		}
+	}
+	for _, d := range r.daemons {
+		if err := d.stop(stopTime); err != nil {
+			r.late("L6", err)
+		}
+	}
+	verify, err := r.command(0, nil, "db", "verify")
+	if err != nil {
+		return err
+	}
+	if err := verify.Run(); err != nil {
+		r.late("verify", err)
+	}
+	return nil
+}
+
+// late takes note of a promise that was not kept.
+func (r *run) late(rule string, err error) {
+	r.unkept = append(r.unkept, historytest.Violation{Rule: rule, Text: err.Error()})
+}
+
+// drain runs a process that ends when nothing is left.
+func (r *run) drain() error {
+	const patience = 3 * time.Second
+	args := []string{"work", "--drain", "--wait", patience.String(), "--lease", r.plan.Lease.String()}
+	for _, k := range kinds {
+		args = append(args, "--kind", k)
+	}
+	cmd, err := r.command(0, nil, args...)
+	if err != nil {
+		return err
+	}
+	called := history.Now()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	end := time.AfterFunc(calmTime, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
+	err = cmd.Wait()
+	if !end.Stop() {
+		return fmt.Errorf("a drain %w: %v", errNever, calmTime)
+	}
+	if code := cmd.ProcessState.ExitCode(); code != 0 && code != 3 {
+		return fmt.Errorf("a drain ended with %w", err)
+	}
+	r.drains = append(r.drains, historytest.Drain{Kinds: kinds, Called: called, Returned: history.Now(), Patience: patience.Microseconds()})
+	return nil
+}
+
+// decide settles what is in doubt, as a person would. Nothing is repeated.
+func (r *run) decide(ctx context.Context) error {
+	random := r.plan.random(8)
+	for it, err := range r.client.List(ctx, ledger.Filter{States: []ledger.State{ledger.StateDoubt}}, 0) {
+		if err != nil {
+			return err
+		}
+		outcome := []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeCancelled}[random.IntN(2)]
+		if err := r.client.Decide(ctx, it.ID, "operator", ledger.Result{Outcome: outcome}); err != nil && !errors.Is(err, ledger.ErrConflict) {
+			return err
+		}
+	}
+	return nil
+}
+
+// open makes the ledger of the run and what its faults need.
+func (r *run) open(ctx context.Context) error {
+	if err := r.place(ctx); err != nil {
+		return err
+	}
+	log, err := history.Open(r.path("history-client"))
+	if err != nil {
+		return err
+	}
+	r.closers = append(r.closers, log.Close)
+	if r.store, err = r.connect(ctx); err != nil {
+		return err
+	}
+	r.store = recorder.New(r.store, log)
+	r.client = ledger.New(r.store, ledger.Options{})
+	r.closers = append(r.closers, r.client.Close)
+	return nil
+}
+
+// left is what a run leaves for its judgement, besides histories and effects.
+type left struct {
+	Plan    Plan
+	Ended   []ended
+	Faulted map[string]int
+	Drains  []historytest.Drain
+	Unkept  []historytest.Violation
+	Items   []ledger.Audited
+	Offset  int64 // of the database's clock to CLOCK_MONOTONIC, microseconds
+}
+
+// ended is an ending as it is written down.
+type ended struct {
+	PID    int
+	At     int64
+	Paused bool
+}
+
+// leave writes down what is left.
+func (r *run) leave(ctx context.Context) error {
+	l := left{Plan: r.plan, Faulted: r.faulted, Drains: r.drains, Unkept: r.unkept}
+	if r.proxy != nil {
+		l.Faulted[string(Cut)] = int(r.proxy.cuts.Load())
+	}
+	for _, e := range r.ended {
+		l.Ended = append(l.Ended, ended{e.pid, e.at, e.paused})
+	}
+	var err error
+	if l.Items, err = auditAll(ctx, r.store); err != nil {
+		return err
+	}
+	before := history.Now()
+	now, err := r.store.Now(ctx)
+	if err != nil {
+		return err
+	}
+	l.Offset = now.UnixMicro() - (before+history.Now())/2000
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(r.path("left.json"), text, 0o600)
+}
+
+func auditAll(ctx context.Context, s ledger.Store) (all []ledger.Audited, err error) {
+	var after int64
+	for {
+		page, err := s.Audit(ctx, after, 1000)
+		if err != nil || len(page) == 0 {
+			return all, err
+		}
+		all = append(all, page...)
+		after = page[len(page)-1].ID
+	}
+}
+
+// tcp is the address of a server on this machine.
+func tcp(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

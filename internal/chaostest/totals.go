@@ -1,0 +1,126 @@
+package chaostest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"text/tabwriter"
+)
+
+// Totals are the figures of all runs so far, also of earlier campaigns.
+type Totals struct {
+	Runs []*Total `json:"runs"` // by database and fault
+}
+
+// Total is what came of all runs with a fault on a database.
+type Total struct {
+	Database   Database       `json:"database"`
+	Fault      Fault          `json:"fault"`
+	Counted    int            `json:"counted"` // runs that were no void ones
+	Void       int            `json:"void"`
+	Completed  int            `json:"completed"` // items
+	Calls      int            `json:"calls"`
+	Unanswered int            `json:"unanswered"`
+	Unclear    int            `json:"unclear"`
+	Hit        int            `json:"hit"`
+	Repeated   int            `json:"repeated"`
+	Violations int            `json:"violations"`
+	Bypass     float64        `json:"bypass_seconds"`
+	Seconds    float64        `json:"seconds"`
+	Faults     map[string]int `json:"faults"`
+	// Recovered counts recoveries by their length in tenths of a second, rounded up.
+	Recovered map[int]int `json:"recovered"`
+}
+
+// Add adds a run.
+func (t *Totals) Add(r Result) {
+	i := slices.IndexFunc(t.Runs, func(s *Total) bool { return s.Database == r.Plan.Database && s.Fault == r.Plan.Fault })
+	if i < 0 {
+		i = len(t.Runs)
+		t.Runs = append(t.Runs, &Total{Database: r.Plan.Database, Fault: r.Plan.Fault, Faults: map[string]int{}, Recovered: map[int]int{}})
+	}
+	s := t.Runs[i]
+	s.Seconds += r.Seconds
+	s.Violations += len(r.Violations)
+	if r.Void() != "" {
+		s.Void++
+		return
+	}
+	s.Counted++
+	s.Completed += r.Completed
+	s.Calls += r.Calls
+	s.Unanswered += r.Unanswered
+	s.Unclear += r.Unclear
+	s.Hit += r.Hit
+	s.Repeated += r.Repeated
+	s.Bypass = max(s.Bypass, r.Bypass)
+	for name, n := range r.Faults {
+		s.Faults[name] += n
+	}
+	for _, seconds := range r.Recovered {
+		s.Recovered[int(math.Ceil(seconds*10))]++
+	}
+}
+
+// quantile is the length in seconds that this share of recoveries did not exceed.
+func (t *Total) quantile(share float64) float64 {
+	n := 0
+	for _, count := range t.Recovered {
+		n += count
+	}
+	left := int(math.Ceil(share * float64(n)))
+	for _, tenths := range slices.Sorted(maps.Keys(t.Recovered)) {
+		if left -= t.Recovered[tenths]; left <= 0 {
+			return float64(tenths) / 10
+		}
+	}
+	return 0
+}
+
+// LoadTotals reads the figures of earlier campaigns; there need not be any.
+func LoadTotals(path string) (*Totals, error) {
+	t := &Totals{}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) || path == "" {
+		return t, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(text, t); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
+
+// Save writes the figures.
+func (t *Totals) Save(path string) error {
+	slices.SortFunc(t.Runs, func(a, b *Total) int { return slices.Compare([]string{string(a.Database), string(a.Fault)}, []string{string(b.Database), string(b.Fault)}) })
+	text, err := json.MarshalIndent(t, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// Print prints a table.
+func (t *Totals) Print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "database\tfault\truns\tvoid\tfaults\thits\titems\tcalls\tunanswered\trecovered p50\tp99\tmax\trepeated\tviolations\t")
+	for _, s := range t.Runs {
+		n := s.Faults[string(s.Fault)]
+		if n == 0 {
+			for _, count := range s.Faults {
+				n += count
+			}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f s\t%.1f s\t%.1f s\t%d\t%d\t\n", s.Database, s.Fault, s.Counted, s.Void, n, s.Hit, s.Completed, s.Calls, s.Unanswered,
+			s.quantile(.5), s.quantile(.99), s.quantile(1), s.Repeated, s.Violations)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,21 @@
+// Package failpoint names the moments at which a process is most embarrassed to die, so that the
+// chaos harness can kill it there: between the last statement of a transaction and its commit,
+// between the commit and its answer, between an effect and its report.
+//
+// In a program as it is shipped, [Here] is an empty function that the compiler removes. With the
+// build tag chaos, the environment variable LEDGERD_FAILPOINT arms one point for one passage:
+//
+//	LEDGERD_FAILPOINT=sqlite.committed:3        kills the process at the third passage
+//	LEDGERD_FAILPOINT=sqlite.committed:3:stop   freezes it there (SIGSTOP)
+package failpoint
+
+// Points are the names that programs pass to [Here] and [Armed], for those who choose among them. The ones of
+// the form call.before and call.after are around every call of a ledger.Store that writes.
+var Points = []string{
+	"add.before", "add.after", "claim.before", "claim.after", "complete.before", "complete.after",
+	"update.before", "update.after", "renew.before", "renew.after", "start.before", "start.after",
+	"promote.before", "promote.after", "prune.before", "prune.after", "beat.before", "beat.after",
+	"open.before", "open.after", "close.before", "close.after",
+	"sqlite.commit", "sqlite.committed", "postgres.commit", "postgres.committed",
+	"worker.claimed", "worker.handed", "worker.settled", "worker.recorded", "worker.stopping",
+}

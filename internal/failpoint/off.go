@@ -1,0 +1,6 @@
+//go:build !chaos
+
+package failpoint
+
+// Here does nothing.
+func Here(string) {}

@@ -1,0 +1,186 @@
+package historytest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/history"
+	"github.com/ledgerd/ledgerd/internal/recorder"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/memory"
+)
+
+// record does random things to a ledger in memory, through the recorder, until everything is done.
+func record(t *testing.T, seed uint64) *Run {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, 0))
+	path := filepath.Join(t.TempDir(), "history")
+	log, err := history.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	clock := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+	store := recorder.New(memory.New(memory.Options{Now: func() time.Time { return clock }}), log)
+	l := ledger.New(store, ledger.Options{})
+	ctx := t.Context()
+	ok := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(l.SetKind(ctx, "test", ledger.Kind{Name: "k", MaxLost: 1000, MaxFailures: 1000, MaxCrashes: 1000}))
+	var held []*ledger.Lease
+	for i := range 400 {
+		clock = clock.Add(time.Duration(random.IntN(1000)) * time.Millisecond)
+		switch n := random.IntN(10); {
+		case n < 2 && i < 300:
+			_, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: fmt.Sprint(random.IntN(30))})
+			ok(err)
+		case n < 5:
+			got, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: fmt.Sprint("agent ", random.IntN(3)), Limit: 1 + random.IntN(3), TTL: 5 * time.Second})
+			ok(err)
+			held = append(held, got...)
+		case n < 6:
+			_, err := l.Expire(ctx, 100)
+			ok(err)
+		case n < 7 && len(held) > 0:
+			l.Renew(ctx, 5*time.Second, held[random.IntN(len(held))])
+		case len(held) > 0:
+			k := random.IntN(len(held))
+			r := []ledger.Result{ledger.Done(nil), ledger.Release(), ledger.RetryAfter(time.Second, os.ErrInvalid)}[random.IntN(3)]
+			l.Finish(ctx, ledger.Ending{Lease: held[k], Result: r}) // stale ones are refused
+			held = slices.Delete(held, k, k+1)
+		}
+	}
+	for range 1000 { // what is left
+		clock = clock.Add(10 * time.Second)
+		_, err := l.Expire(ctx, 100)
+		ok(err)
+		_, err = l.Promote(ctx, 100)
+		ok(err)
+		got, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "last", Limit: 100})
+		ok(err)
+		for _, ls := range got {
+			ok(l.Finish(ctx, ledger.Ending{Lease: ls, Result: ledger.Done(nil)})[0])
+		}
+		if n, err := l.Count(ctx, ledger.Filter{States: []ledger.State{ledger.StateDone}}); err == nil && n > 0 && len(got) == 0 {
+			break
+		}
+	}
+	f, err := os.Open(path)
+	ok(err)
+	defer f.Close()
+	r := &Run{Steady: true}
+	r.Lines, err = history.Read(f)
+	ok(err)
+	r.Items, err = store.Audit(ctx, 0, 1000)
+	ok(err)
+	return r
+}
+
+func judge(t *testing.T, r *Run) (leases, linear []Violation) {
+	t.Helper()
+	linear, left := Linear(r, 10*time.Second)
+	if left > 0 {
+		t.Errorf("%d items are unclear", left)
+	}
+	return Leases(r), linear
+}
+
+func TestNothingIsWrongWithTheModel(t *testing.T) {
+	for seed := range uint64(20) {
+		leases, linear := judge(t, record(t, seed))
+		if len(leases)+len(linear) > 0 {
+			t.Fatalf("seed %d: %v %v", seed, leases, linear)
+		}
+	}
+}
+
+// Every lie about a history is noticed: by which checker is said here.
+func TestLies(t *testing.T) {
+	// the last call of this operation that settled something
+	find := func(r *Run, phase, op string, fits func(history.Item) bool) *history.Item {
+		for i := len(r.Lines) - 1; i >= 0; i-- {
+			if l := &r.Lines[i]; l.Phase == phase && l.Op == op {
+				for k := range l.Items {
+					if fits(l.Items[k]) {
+						return &l.Items[k]
+					}
+				}
+			}
+		}
+		t.Fatal("the history has no such call")
+		return nil
+	}
+	any := func(history.Item) bool { return true }
+	ended := func(outcome ledger.Outcome) func(history.Item) bool {
+		return func(it history.Item) bool { return it.Outcome == string(outcome) }
+	}
+	row := func(r *Run, id int64) *ledger.Audited {
+		i := slices.IndexFunc(r.Items, func(it ledger.Audited) bool { return it.ID == id })
+		return &r.Items[i]
+	}
+	for _, c := range []struct {
+		name           string
+		lie            func(r *Run)
+		leases, linear bool
+	}{
+		{"a completion is lost after it was acknowledged", func(r *Run) {
+			it := row(r, find(r, history.End, history.OpComplete, any).ID)
+			it.Attempts = it.Attempts[:len(it.Attempts)-1]
+		}, true, false},
+		{"an item is gone", func(r *Run) {
+			id := find(r, history.Begin, history.OpUpdate, func(it history.Item) bool { return it.Identity != "" }).ID
+			r.Items = slices.DeleteFunc(r.Items, func(it ledger.Audited) bool { return it.ID == id })
+		}, true, false},
+		{"a lease is taken before it ran out", func(r *Run) {
+			lost := find(r, history.Begin, history.OpUpdate, ended(ledger.OutcomeLost))
+			it := row(r, lost.ID)
+			for i := range it.Attempts {
+				if a := &it.Attempts[i]; a.Attempt == lost.Attempt {
+					a.FinishedAt = a.LeasedAt.Add(time.Second)
+					lost.Now = a.FinishedAt.UnixMicro()
+				}
+			}
+		}, true, true},
+		{"an attempt number is given twice", func(r *Run) {
+			again := find(r, history.End, history.OpClaim, func(it history.Item) bool { return it.Attempt > 1 })
+			row(r, again.ID).Attempts[again.Attempt-1].Attempt--
+			again.Attempt--
+		}, true, true},
+		{"a stale completion is taken", func(r *Run) {
+			stale := find(r, history.Begin, history.OpUpdate, ended(ledger.OutcomeLost))
+			done := find(r, history.End, history.OpComplete, func(it history.Item) bool { return it.ID == stale.ID })
+			done.Lock = stale.Lock
+		}, true, true},
+		{"two completions of a round", func(r *Run) {
+			it := row(r, find(r, history.End, history.OpComplete, any).ID)
+			last := it.Attempts[len(it.Attempts)-1]
+			last.Attempt++
+			it.Attempts = append(it.Attempts, last)
+		}, true, false},
+		{"an item is claimed while it is leased", func(r *Run) {
+			lost := find(r, history.Begin, history.OpUpdate, ended(ledger.OutcomeLost))
+			r.Lines = slices.DeleteFunc(r.Lines, func(l history.Line) bool {
+				return l.Op == history.OpUpdate && slices.ContainsFunc(l.Items, func(it history.Item) bool { return it.ID == lost.ID && it.Lock == lost.Lock })
+			})
+			it := row(r, lost.ID)
+			it.Attempts[lost.Attempt-1].FinishedAt = it.Attempts[lost.Attempt].LeasedAt.Add(time.Second)
+		}, true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := record(t, 7)
+			c.lie(r)
+			leases, linear := judge(t, r)
+			if len(leases) > 0 != c.leases || len(linear) > 0 != c.linear {
+				t.Errorf("by leases %v, linear %v", leases, linear)
+			}
+		})
+	}
+}

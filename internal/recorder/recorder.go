@@ -1,0 +1,152 @@
+// Package recorder makes the history of a process: it is a ledger.Store that passes every call
+// on, writes what was asked and answered to a [history.Log], and has a failpoint before and after
+// each call that writes. A chaos build of ledgerd works through it, and so do the clients of the
+// harness.
+package recorder
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/failpoint"
+	"github.com/ledgerd/ledgerd/internal/history"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Recorder is a ledger.Store before another one.
+type Recorder struct {
+	ledger.Store
+	log *history.Log
+}
+
+// New puts a recorder before a store.
+func New(s ledger.Store, log *history.Log) *Recorder { return &Recorder{s, log} }
+
+// call is one call that is being recorded.
+type call struct {
+	log  *history.Log
+	line history.Line // as it began
+}
+
+// begin records that a call begins, with what it is about to do.
+func (r *Recorder) begin(line history.Line) call {
+	failpoint.Here(line.Op + ".before")
+	line.Call, line.Phase, line.At = r.log.Call(), history.Begin, history.Now()
+	r.log.Write(line)
+	return call{r.log, line}
+}
+
+// end records the answer of a call.
+func (c call) end(err error, items []history.Item) {
+	line := history.Line{Call: c.line.Call, Phase: history.End, Op: c.line.Op, Items: items}
+	if err != nil {
+		line.Error, line.Unknown = err.Error(), errors.Is(err, ledger.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	}
+	c.log.Write(line)
+	failpoint.Here(c.line.Op + ".after")
+}
+
+// Claim implements ledger.Store.
+func (r *Recorder) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, error) {
+	k := r.begin(history.Line{Op: history.OpClaim, Agent: g.Agent, Lock: g.LockID.String(), TTL: g.TTL})
+	recs, err := r.Store.Claim(ctx, g)
+	items := make([]history.Item, len(recs))
+	for i := range recs {
+		w := recs[i].Work
+		items[i] = history.Item{ID: recs[i].ID, Lock: w.LockID.String(), Attempt: w.Attempt, Now: micro(w.LeasedAt), Until: micro(w.ExpiresAt), Due: micro(w.Due)}
+	}
+	k.end(err, items)
+	return recs, err
+}
+
+// Complete implements ledger.Store.
+func (r *Recorder) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Completion) ([]int64, error) {
+	asked := make([]history.Item, len(c))
+	locks := make(map[int64]string, len(c))
+	for i, e := range c {
+		asked[i] = history.Item{ID: e.ItemID, Lock: e.LockID.String(), Outcome: string(e.Outcome)}
+		locks[e.ItemID] = asked[i].Lock
+	}
+	k := r.begin(history.Line{Op: history.OpComplete, Items: asked})
+	landed, err := r.Store.Complete(ctx, conn, c)
+	items := make([]history.Item, len(landed))
+	for i, id := range landed {
+		items[i] = history.Item{ID: id, Lock: locks[id]}
+	}
+	k.end(err, items)
+	return landed, err
+}
+
+// Renew implements ledger.Store.
+func (r *Recorder) Renew(ctx context.Context, ttl time.Duration, leases []ledger.LeaseRef) ([]ledger.Renewal, error) {
+	k := r.begin(history.Line{Op: history.OpRenew, TTL: ttl, Items: references(leases)})
+	renewed, err := r.Store.Renew(ctx, ttl, leases)
+	items := make([]history.Item, len(renewed))
+	for i, n := range renewed {
+		items[i] = history.Item{ID: n.ItemID, Lock: n.LockID.String(), Now: micro(n.ExpiresAt.Add(-ttl)), Until: micro(n.ExpiresAt)}
+	}
+	k.end(err, items)
+	return renewed, err
+}
+
+// Start implements ledger.Store.
+func (r *Recorder) Start(ctx context.Context, ttl time.Duration, leases []ledger.LeaseRef) ([]int64, error) {
+	asked := references(leases)
+	locks := make(map[int64]string, len(leases))
+	for _, a := range asked {
+		locks[a.ID] = a.Lock
+	}
+	k := r.begin(history.Line{Op: history.OpStart, TTL: ttl, Items: asked})
+	started, err := r.Store.Start(ctx, ttl, leases)
+	items := make([]history.Item, len(started))
+	for i, id := range started {
+		items[i] = history.Item{ID: id, Lock: locks[id]}
+	}
+	k.end(err, items)
+	return started, err
+}
+
+// Promote implements ledger.Store. It says nothing of single items, so it is not recorded.
+func (r *Recorder) Promote(ctx context.Context, limit int) ([]string, time.Time, error) {
+	failpoint.Here("promote.before")
+	defer failpoint.Here("promote.after")
+	return r.Store.Promote(ctx, limit)
+}
+
+// Prune implements ledger.Store.
+func (r *Recorder) Prune(ctx context.Context, kind string, before time.Time, limit int) (int, error) {
+	failpoint.Here("prune.before")
+	defer failpoint.Here("prune.after")
+	return r.Store.Prune(ctx, kind, before, limit)
+}
+
+// Beat implements ledger.Store.
+func (r *Recorder) Beat(ctx context.Context, a ledger.Agent, ttl time.Duration) error {
+	failpoint.Here("beat.before")
+	defer failpoint.Here("beat.after")
+	return r.Store.Beat(ctx, a, ttl)
+}
+
+// Close implements ledger.Store.
+func (r *Recorder) Close() error {
+	failpoint.Here("close.before")
+	defer failpoint.Here("close.after")
+	return r.Store.Close()
+}
+
+func references(leases []ledger.LeaseRef) []history.Item {
+	items := make([]history.Item, len(leases))
+	for i, l := range leases {
+		items[i] = history.Item{ID: l.ItemID, Lock: l.LockID.String()}
+	}
+	return items
+}
+
+// micro is a time as histories have it; the zero time is 0.
+func micro(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
