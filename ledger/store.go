@@ -241,8 +241,8 @@ const StandingCap = 100_000
 type Standing struct {
 	Now     time.Time
 	Ready   int64     // ready, or waiting though its time has come; counted up to StandingCap
-	Held    int64     // leased by programs, in force or expired
-	Persons int64     // leased by agents without a heartbeat row
+	Held    int64     // leased by programs, in force or expired; leased by others and expired
+	Persons int64     // leased by agents without a heartbeat row, in force
 	Waiting int64     // due later
 	NextDue time.Time // the earliest of what waits; zero: nothing waits
 	Dead    int64

@@ -21,8 +21,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
-// diskSize is that of the file system that DiskFull fills.
-const diskSize = 12 << 20
+// diskSize is that of the file system that DiskFull fills. The write-ahead log alone may take 16 MiB
+// of it, and room that was taken from it while it was full comes back.
+const diskSize = 64 << 20
 
 // place chooses where the ledger is.
 func (r *run) place(ctx context.Context) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/history"
@@ -18,7 +19,7 @@ type span struct {
 }
 
 // openSpans are the times in which items of the kinds were not finished, nor dead, nor in doubt,
-// nor due later than the patience.
+// nor due later than the patience, nor with a person: a program's name has a slash in it.
 func (r *Run) openSpans(kinds []string, patience int64) (spans []span) {
 	waits := map[int64][]span{} // item → until when it had to wait
 	for _, c := range r.calls() {
@@ -40,8 +41,15 @@ func (r *Run) openSpans(kinds []string, patience int64) (spans []span) {
 		if it.Work == nil || it.Work.State == ledger.StateDead || it.Work.State == ledger.StateDoubt {
 			to = closed(it.Attempts).UnixMicro()
 		}
-		for _, w := range waits[it.ID] {
-			if w.from > from && w.from < to {
+		excused := waits[it.ID]
+		for _, a := range it.Attempts {
+			if a.LockID != "" && !a.LeasedAt.IsZero() && !strings.Contains(a.Agent, "/") { // people are not waited for
+				excused = append(excused, span{it.ID, a.LeasedAt.UnixMicro(), a.FinishedAt.UnixMicro()})
+			}
+		}
+		slices.SortFunc(excused, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+		for _, w := range excused {
+			if w.from >= from && w.from < to {
 				spans = append(spans, span{it.ID, from, w.from})
 				from = min(w.to, to)
 			}

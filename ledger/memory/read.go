@@ -95,7 +95,7 @@ func (s *Store) standing(kind string) ledger.Standing {
 				st.NextDue = w.Due
 			}
 		case ledger.StateLeased:
-			if _, program := s.agents[w.Agent]; program {
+			if _, program := s.agents[w.Agent]; program || !w.ExpiresAt.After(st.Now) {
 				st.Held++
 			} else {
 				st.Persons++

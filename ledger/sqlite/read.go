@@ -203,11 +203,11 @@ func standing(s session, kind string, now time.Time) (ledger.Standing, error) {
 	if err != nil {
 		return st, err
 	}
-	err = s.query(`SELECT count(a.agent), count(*) - count(a.agent) FROM ledger_backlog b LEFT JOIN ledger_agents a ON a.agent = b.locked_by
- WHERE b.state = 2 AND b.kind = ?1`, func(r row) error {
+	err = s.query(`SELECT count(iif(a.agent IS NOT NULL OR b.expires_at <= ?2, 1, NULL)), count(iif(a.agent IS NULL AND b.expires_at > ?2, 1, NULL))
+ FROM ledger_backlog b LEFT JOIN ledger_agents a ON a.agent = b.locked_by WHERE b.state = 2 AND b.kind = ?1`, func(r row) error {
 		st.Held, st.Persons = r.int(0), r.int(1)
 		return nil
-	}, kind)
+	}, kind, now)
 	return st, err
 }
 

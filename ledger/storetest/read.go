@@ -25,8 +25,8 @@ func standing(t *testing.T, h *harness) {
 	h.clock.advance(90 * time.Minute)
 	s, err = h.l.Standing(h.ctx, "k")
 	h.ok(err)
-	equal(t, "what is due counts as ready; what expired is still held", s,
-		ledger.Standing{Now: start.Add(90 * time.Minute), Ready: 3, Held: 1, Persons: 1, Waiting: 1, NextDue: start.Add(2 * time.Hour), Dead: 1, Doubt: 1})
+	equal(t, "what is due counts as ready; what expired is still held, and no longer by a person", s,
+		ledger.Standing{Now: start.Add(90 * time.Minute), Ready: 3, Held: 2, Waiting: 1, NextDue: start.Add(2 * time.Hour), Dead: 1, Doubt: 1})
 	s, err = h.l.Standing(h.ctx, "nothing")
 	h.ok(err)
 	equal(t, "of an unknown kind", s, ledger.Standing{Now: start.Add(90 * time.Minute)})
