@@ -131,7 +131,7 @@ func children(pid int) (pids []int) {
 	return pids
 }
 
-// stop ends a daemon in order and says whether it ended in time.
+// stop ends a daemon in order and says whether it ended in time, and as one that was asked to.
 func (d *daemon) stop(patience time.Duration) error {
 	d.signal(syscall.SIGCONT)
 	d.signal(syscall.SIGTERM)
@@ -145,7 +145,7 @@ func (d *daemon) stop(patience time.Duration) error {
 			d.signal(syscall.SIGKILL)
 			<-d.exited
 		}
-		return fmt.Errorf("process %d did not stop within %v of SIGTERM", d.cmd.Process.Pid, patience)
+		return fmt.Errorf("that process %d stops %w: %v after SIGTERM", d.cmd.Process.Pid, errNever, patience)
 	}
 	switch code := d.cmd.ProcessState.ExitCode(); code {
 	case 0, 3, 130, 143:

@@ -169,10 +169,13 @@ func (r *run) begin(ctx context.Context) error {
 // daemons stop when asked.
 func (r *run) calm(ctx context.Context) error {
 	r.waking.Wait()
+	if r.proxy != nil {
+		r.proxy.next.Store(cutNowhere)
+	}
 	for slot, d := range r.daemons {
 		d.signal(syscall.SIGCONT)
 		if r.plan.Fault == Failpoint || r.plan.Fault == Plugin { // they may still die, or have had enough of their plugin
-			if err := d.stop(stopTime); err != nil && r.plan.Fault != Failpoint {
+			if err := d.stop(stopTime); errors.Is(err, errNever) {
 				r.late("L6", err)
 			}
 			r.ended = append(r.ended, ending{pid: d.cmd.Process.Pid, at: history.Now()})
@@ -184,7 +187,11 @@ func (r *run) calm(ctx context.Context) error {
 		}
 	}
 	for range 2 { // what is in doubt is decided, and what that leaves is drained
-		if err := r.drain(); err != nil {
+		err := r.drain()
+		for r.plan.Fault == Plugin && errors.Is(err, errKilled) { // by a plugin that kills its host
+			err = r.drain()
+		}
+		if err != nil {
 			r.late("L4", err)
 			return nil
 		}
@@ -206,6 +213,9 @@ func (r *run) calm(ctx context.Context) error {
 	}
 	return nil
 }
+
+// errKilled says that a process was killed while faults were over.
+var errKilled = errors.New("a drain was killed")
 
 // late takes note of a promise that was not kept.
 func (r *run) late(rule string, err error) {
@@ -231,6 +241,10 @@ func (r *run) drain() error {
 	err = cmd.Wait()
 	if !end.Stop() {
 		return fmt.Errorf("a drain %w: %v", errNever, calmTime)
+	}
+	if state := cmd.ProcessState.Sys().(syscall.WaitStatus); state.Signaled() && state.Signal() == syscall.SIGKILL {
+		r.ended = append(r.ended, ending{pid: cmd.Process.Pid, at: history.Now()})
+		return errKilled
 	}
 	if code := cmd.ProcessState.ExitCode(); code != 0 && code != 3 {
 		return fmt.Errorf("a drain ended with %w", err)

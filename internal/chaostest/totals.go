@@ -100,7 +100,9 @@ func LoadTotals(path string) (*Totals, error) {
 
 // Save writes the figures.
 func (t *Totals) Save(path string) error {
-	slices.SortFunc(t.Runs, func(a, b *Total) int { return slices.Compare([]string{string(a.Database), string(a.Fault)}, []string{string(b.Database), string(b.Fault)}) })
+	slices.SortFunc(t.Runs, func(a, b *Total) int {
+		return slices.Compare([]string{string(a.Database), string(a.Fault)}, []string{string(b.Database), string(b.Fault)})
+	})
 	text, err := json.MarshalIndent(t, "", " ")
 	if err != nil {
 		return err

@@ -2,12 +2,12 @@ package pluginproc
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 )
 
 const (
@@ -32,9 +32,27 @@ func newSocketDir(base string) (*socketDir, error) {
 		}
 	}
 	sweep(base)
+	var err error
+	for range makeTries {
+		var d *socketDir
+		if d, err = makeSocketDir(base); err == nil {
+			return d, nil
+		}
+		if problem, ok := errors.AsType[*StartError](err); ok {
+			return nil, problem
+		}
+	}
+	return nil, &StartError{Step: StepStart, Err: err, Problem: "no directory for its socket: " + err.Error()}
+}
+
+// makeTries is how often a directory is made that somebody else sweeps before it is locked.
+const makeTries = 100
+
+// makeSocketDir makes a directory and locks it. In between it looks like one that was left behind.
+func makeSocketDir(base string) (*socketDir, error) {
 	path, err := os.MkdirTemp(base, dirPrefix) // with mode 0700
 	if err != nil {
-		return nil, &StartError{Step: StepStart, Err: err, Problem: "no directory for its socket: " + err.Error()}
+		return nil, err
 	}
 	if len(path)+addressRest > addressMax {
 		_ = os.Remove(path)
@@ -46,9 +64,16 @@ func newSocketDir(base string) (*socketDir, error) {
 	lock, err := lockDir(path)
 	if err != nil {
 		_ = os.Remove(path)
-		return nil, &StartError{Step: StepStart, Err: err, Problem: "no directory for its socket: " + err.Error()}
+		return nil, err
 	}
-	return &socketDir{path: path, lock: lock}, nil
+	locked, err := lock.Stat()
+	if err == nil {
+		var there fs.FileInfo
+		if there, err = os.Lstat(path); err == nil && os.SameFile(locked, there) {
+			return &socketDir{path: path, lock: lock}, nil
+		}
+	}
+	return nil, errors.Join(fmt.Errorf("%s was removed", path), err, lock.Close())
 }
 
 func (d *socketDir) remove() {
@@ -67,14 +92,14 @@ func lockDir(path string) (*os.File, error) {
 	return f, nil
 }
 
-// sweep removes what killed hosts have left behind: our own directories that nobody holds.
-// Young ones stay: their owner may not have locked them yet. So does whatever is not certainly
-// ours: a name with more than digits after the prefix, a directory in which a file lies.
+// sweep removes what killed hosts have left behind: our own directories that nobody holds, however
+// old: clocks may be wrong. Whatever is not certainly ours stays: a name with more than digits
+// after the prefix, a directory in which a file lies.
 func sweep(base string) {
 	paths, _ := filepath.Glob(filepath.Join(base, dirPrefix+"*")) // only a bad pattern fails
 	for _, path := range paths {
 		info, err := os.Lstat(path)
-		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < time.Minute || !isSocketDir(path) {
+		if err != nil || !info.IsDir() || !isSocketDir(path) {
 			continue
 		}
 		if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Getuid() {

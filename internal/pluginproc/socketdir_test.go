@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 )
@@ -38,7 +39,8 @@ func TestSweepOnlyOurs(t *testing.T) {
 		return dir
 	}
 	left := make(dirPrefix+"123", old)
-	stay := []string{make(dirPrefix+"124", time.Now()), make(dirPrefix+"125", old, "thesis.txt"), make(dirPrefix+"g-1", old), make("ledgerd-pg-1", old)}
+	young := make(dirPrefix+"124", time.Now()) // to a clock that is wrong it looks old, so age says nothing
+	stay := []string{make(dirPrefix+"125", old, "thesis.txt"), make(dirPrefix+"g-1", old), make("ledgerd-pg-1", old)}
 	held := make(dirPrefix+"126", old)
 	lock, err := lockDir(held)
 	if err != nil {
@@ -46,12 +48,51 @@ func TestSweepOnlyOurs(t *testing.T) {
 	}
 	defer lock.Close()
 	sweep(base)
-	if _, err := os.Stat(left); !os.IsNotExist(err) {
-		t.Errorf("%s is still there: %v", left, err)
+	for _, dir := range []string{left, young} {
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("%s is still there: %v", dir, err)
+		}
 	}
 	for _, dir := range append(stay, held) {
 		if _, err := os.Stat(dir); err != nil {
 			t.Error(err)
 		}
 	}
+}
+
+// TestSweptBeforeLocked: whoever sweeps takes a directory that is not locked yet for one that was
+// left behind. Its owner notices and makes another.
+func TestSweptBeforeLocked(t *testing.T) {
+	base, err := os.MkdirTemp("/tmp", "sweep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(base)
+	done := make(chan struct{})
+	var sweeping sync.WaitGroup
+	for range 2 {
+		sweeping.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					sweep(base)
+				}
+			}
+		})
+	}
+	for range 500 {
+		d, err := newSocketDir(base)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		if _, err := os.Stat(d.path); err != nil {
+			t.Error(err)
+		}
+		d.remove()
+	}
+	close(done)
+	sweeping.Wait()
 }

@@ -12,10 +12,11 @@ import (
 
 // What time makes due: expired leases and waiting items. Both are searched from a position.
 
-// expiredTemplate locks expired rows and reads their records. The columns of the backlog come
+// expiredTemplate locks rows that have expired by the transaction's clock, which is also when their
+// attempts are said to have ended, and reads their records. The columns of the backlog come
 // from the locked rows: what the snapshot shows of them may be older.
 const expiredTemplate = `WITH b AS MATERIALIZED (
- SELECT * FROM {{S}}.ledger_backlog WHERE state = 2 AND expires_at >= $2 AND expires_at <= (SELECT {{NOW}})
+ SELECT * FROM {{S}}.ledger_backlog WHERE state = 2 AND expires_at >= $2 AND expires_at <= (SELECT coalesce($3::timestamptz, now()))
  ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)
 SELECT ` + recordColumns + `, ` + kindColumns + ` FROM b JOIN {{S}}.ledger_items i ON i.id = b.item_id JOIN {{S}}.ledger_kinds k ON k.kind = i.kind ` + lastAttempt + `
 ORDER BY b.expires_at, i.id`
@@ -26,7 +27,7 @@ func (t *tx) LoadExpired(limit int) ([]ledger.Record, error) {
 	p.mu.Lock()
 	w := p.leased.begin(time.Now())
 	p.mu.Unlock()
-	recs, err := t.records(expiredTemplate, []any{limit, w.from.at})
+	recs, err := t.records(expiredTemplate, []any{limit, w.from.at, t.stamp()})
 	t.ends = append(t.ends, func(committed bool) {
 		p.mu.Lock()
 		defer p.mu.Unlock()

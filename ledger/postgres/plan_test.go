@@ -200,7 +200,7 @@ func (s *Store) byIndex(t *testing.T) {
 	sorted, locks := references(refs)
 	s.explain(t, tx, renewTemplate, []any{sorted, locks, time.Minute})
 	s.explain(t, tx, startTemplate, []any{sorted, locks, time.Minute})
-	s.explain(t, tx, expiredTemplate, []any{batch, time.Time{}})
+	s.explain(t, tx, expiredTemplate, []any{batch, time.Time{}, nil})
 	s.explain(t, tx, promoteTemplate, []any{batch, []string{}, []time.Time{}})
 	s.explain(t, tx, lockItems, []any{sorted})
 	s.explain(t, tx, lockBacklog, []any{sorted})
