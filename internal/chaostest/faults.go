@@ -6,11 +6,15 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/failpoint"
 	"github.com/ledgerd/ledgerd/internal/history"
+	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // env is what a daemon that is started in a slot has in its environment.
@@ -18,12 +22,14 @@ func (r *run) env(random *rand.Rand) []string {
 	if r.plan.Fault != Failpoint {
 		return nil
 	}
-	point := failpoint.Points[random.IntN(len(failpoint.Points))]
+	other := map[Database]string{SQLite: "postgres.", Postgres: "sqlite."}[r.plan.Database]
+	points := slices.DeleteFunc(slices.Clone(failpoint.Points), func(name string) bool { return strings.HasPrefix(name, other) })
+	point := points[random.IntN(len(points))]
 	how := ""
 	if random.IntN(6) == 0 {
 		how = ":stop"
 	}
-	return []string{fmt.Sprintf("LEDGERD_FAILPOINT=%s:%d%s", point, 1+random.IntN(12), how)}
+	return []string{fmt.Sprintf("LEDGERD_FAILPOINT=%s:%d%s", point, 1+random.IntN(5), how)}
 }
 
 // faults makes things go wrong until ctx ends, and puts them right then.
@@ -49,6 +55,15 @@ func (r *run) faults(ctx context.Context) error {
 // strike is one fault.
 func (r *run) strike(ctx context.Context, random *rand.Rand) error {
 	slot := random.IntN(r.plan.Daemons)
+	switch r.plan.Fault {
+	case Kill, Pause:
+		// Now and then anybody, mostly one that has work in its hands.
+		if random.IntN(8) > 0 {
+			if slot = r.busy(ctx, random); slot < 0 {
+				return nil
+			}
+		}
+	}
 	switch r.plan.Fault {
 	case Kill:
 		return r.killOne(slot, random)
@@ -78,6 +93,27 @@ func (r *run) strike(ctx context.Context, random *rand.Rand) error {
 		return r.skew(slot, random)
 	}
 	return nil
+}
+
+// busy is the slot of a daemon that holds leases, −1 if none does, or if it cannot be told.
+func (r *run) busy(ctx context.Context, random *rand.Rand) int {
+	held := map[int]bool{}
+	for it, err := range r.client.List(ctx, ledger.Filter{States: []ledger.State{ledger.StateLeased}}, 0) {
+		if err != nil {
+			return -1
+		}
+		if parts := strings.Split(it.Agent, "/"); len(parts) == 3 {
+			if pid, err := strconv.Atoi(parts[1]); err == nil {
+				held[pid] = true
+			}
+		}
+	}
+	for _, slot := range random.Perm(r.plan.Daemons) {
+		if d := r.daemons[slot]; !d.gone() && held[d.cmd.Process.Pid] && r.frozen[d.cmd.Process.Pid] == 0 {
+			return slot
+		}
+	}
+	return -1
 }
 
 // killOne kills the daemon of a slot and starts another.
@@ -116,10 +152,15 @@ func (r *run) revive(random *rand.Rand) error {
 			r.frozen[pid] = history.Now()
 		case d.frozen() && time.Duration(history.Now()-r.frozen[pid]) > r.beyond():
 			d.signal(syscall.SIGCONT)
+		case r.plan.Fault == Failpoint && time.Duration(history.Now()-d.began) > oldAge:
+			d.signal(syscall.SIGTERM) // the end has its failpoints too, and the next one has others
 		}
 	}
 	return nil
 }
+
+// oldAge is how long a daemon may work that does not come to its failpoint.
+const oldAge = 2500 * time.Millisecond
 
 // beyond is longer than a lease.
 func (r *run) beyond() time.Duration { return r.plan.Lease + 1500*time.Millisecond }

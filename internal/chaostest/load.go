@@ -33,7 +33,7 @@ func modesOf(p Plan) []string {
 
 // item makes the n-th item of a run.
 func (r *run) item(random *rand.Rand, n int) ledger.NewItem {
-	p := payload{Name: fmt.Sprint("item ", n), How: "done", MS: 5 + random.IntN(40), Times: 1}
+	p := payload{Name: fmt.Sprint("item ", n), How: "done", MS: 10 + random.IntN(60), Times: 1}
 	it := ledger.NewItem{Kind: "chaos"}
 	switch d := random.IntN(100); {
 	case d < 18:
@@ -65,7 +65,7 @@ func misfit(mode string) ledger.NewItem {
 }
 
 // first is how many items there are before anybody works.
-const first = 300
+const first = 500
 
 // feed adds items until ctx ends, some of them more than once. Errors while the database is away are expected.
 func (r *run) feed(ctx context.Context) error {
@@ -85,7 +85,7 @@ func (r *run) feed(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(40 * time.Millisecond):
+		case <-time.After(60 * time.Millisecond):
 		}
 	}
 }

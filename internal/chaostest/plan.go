@@ -63,6 +63,10 @@ func NewPlan(db Database, f Fault, seed uint64) (Plan, error) {
 		p.Busy, p.Pace = 9*time.Second, 600*time.Millisecond
 	case Crash, ReadOnly, DiskFull, Hog:
 		p.Busy, p.Pace = 5*time.Second, 900*time.Millisecond
+	case Kill:
+		p.Busy, p.Pace = 5*time.Second, 350*time.Millisecond
+	case Failpoint:
+		p.Busy, p.Pace = 7*time.Second, 150*time.Millisecond
 	case Terminate, Cut:
 		p.Pace = 120 * time.Millisecond
 	case Plugin:

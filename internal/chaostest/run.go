@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -123,6 +124,7 @@ func (r *run) happen(ctx context.Context) (err error) {
 		}
 		r.daemons = append(r.daemons, d)
 	}
+	r.awaitWork(ctx, random)
 	busy, end := context.WithTimeout(ctx, r.plan.Busy)
 	defer end()
 	g, busy := errgroup.WithContext(busy)
@@ -137,6 +139,13 @@ func (r *run) happen(ctx context.Context) (err error) {
 		return err
 	}
 	return r.leave(ctx)
+}
+
+// awaitWork waits until a daemon has something in hand: a fault that comes before hits nobody. The
+// daemons of a slow machine get a few seconds.
+func (r *run) awaitWork(ctx context.Context, random *rand.Rand) {
+	for tick, end := time.Tick(50*time.Millisecond), time.Now().Add(5*time.Second); time.Now().Before(end) && r.busy(ctx, random) < 0; <-tick {
+	}
 }
 
 // begin gives the ledger its policies and first items.

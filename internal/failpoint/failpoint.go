@@ -9,13 +9,12 @@
 //	LEDGERD_FAILPOINT=sqlite.committed:3:stop   freezes it there (SIGSTOP)
 package failpoint
 
-// Points are the names that programs pass to [Here] and [Armed], for those who choose among them. The ones of
-// the form call.before and call.after are around every call of a ledger.Store that writes.
+// Points are the names that programs pass to [Here]. The ones of the form call.before and call.after are
+// around every call of a ledger.Store that writes; see internal/recorder.
 var Points = []string{
-	"add.before", "add.after", "claim.before", "claim.after", "complete.before", "complete.after",
-	"update.before", "update.after", "renew.before", "renew.after", "start.before", "start.after",
-	"promote.before", "promote.after", "prune.before", "prune.after", "beat.before", "beat.after",
-	"open.before", "open.after", "close.before", "close.after",
+	"claim.before", "claim.after", "complete.before", "complete.after", "update.before", "update.after",
+	"renew.before", "renew.after", "start.before", "start.after", "promote.before", "promote.after",
+	"beat.before", "beat.after", "close.before", "close.after",
 	"sqlite.commit", "sqlite.committed", "postgres.commit", "postgres.committed",
 	"worker.claimed", "worker.handed", "worker.settled", "worker.recorded", "worker.stopping",
 }

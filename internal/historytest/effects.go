@@ -8,15 +8,13 @@ import (
 
 // Effects checks what plugins did against what the ledger says: every attempt that is recorded as
 // done had its effect, and items of kinds that must not be repeated had one at most. again is how
-// many effects came more than once for the same round of an item that may be repeated: that is
-// promised to no one, but good to know.
+// many effects came once more because the attempt before was cut off: that this does not happen
+// is promised to no one, but it is good to know how often it does.
 func Effects(r *Run) (bad []Violation, again int) {
 	did := map[string]map[int64]bool{} // idempotency key → attempts
 	for _, e := range r.Effects {
 		if did[e.IdempotencyKey] == nil {
 			did[e.IdempotencyKey] = map[int64]bool{}
-		} else {
-			again++
 		}
 		did[e.IdempotencyKey][e.Attempt] = true
 	}
@@ -31,7 +29,17 @@ func Effects(r *Run) (bad []Violation, again int) {
 				bad = append(bad, Violation{"doubt", it.ID, fmt.Sprintf("the effect of %s came %d times", key, n)})
 				break
 			}
+			if cutOff := a.Outcome == ledger.OutcomeLost || a.Outcome == ledger.OutcomeCrashed; cutOff && did[key][a.Attempt] && a.Attempt < newest(did[key]) {
+				again++
+			}
 		}
 	}
 	return bad, again
+}
+
+func newest(attempts map[int64]bool) (last int64) {
+	for n := range attempts {
+		last = max(last, n)
+	}
+	return last
 }

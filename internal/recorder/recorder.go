@@ -114,13 +114,6 @@ func (r *Recorder) Promote(ctx context.Context, limit int) ([]string, time.Time,
 	return r.Store.Promote(ctx, limit)
 }
 
-// Prune implements ledger.Store.
-func (r *Recorder) Prune(ctx context.Context, kind string, before time.Time, limit int) (int, error) {
-	failpoint.Here("prune.before")
-	defer failpoint.Here("prune.after")
-	return r.Store.Prune(ctx, kind, before, limit)
-}
-
 // Beat implements ledger.Store.
 func (r *Recorder) Beat(ctx context.Context, a ledger.Agent, ttl time.Duration) error {
 	failpoint.Here("beat.before")
