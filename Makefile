@@ -1,5 +1,5 @@
 # Every target is one line in `make help`. Variables to set: TESTFLAGS (for go test), FUZZTIME,
-# BENCHFLAGS, and LEDGERD_TEST_POSTGRES (URL of a server to test on; see CONTRIBUTING.md).
+# CHAOSFLAGS, BENCHFLAGS, and LEDGERD_TEST_POSTGRES (URL of a server to test on; see CONTRIBUTING.md).
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -7,6 +7,7 @@ SHELL := /bin/sh
 GO          ?= go
 TESTFLAGS   ?=
 FUZZTIME    ?= 30s
+CHAOSFLAGS  ?= -runs 20
 BENCHFLAGS  ?=
 
 VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null)
@@ -71,6 +72,14 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir" </dev/null || exit 1; \
 		done || exit 1; \
 	done
+
+.PHONY: chaos
+chaos: ## ledgerd under faults, histories judged; CHAOSFLAGS, see go run ./cmd/ledgerchaos -help
+	$(GO) run ./cmd/ledgerchaos $(CHAOSFLAGS)
+
+.PHONY: soak
+soak: ## 30 minutes of steady work on both databases: nothing may grow
+	$(GO) run ./cmd/ledgerchaos -soak 30m
 
 .PHONY: demo
 demo: build ## build, then work a sample inbox with the embedded SQLite ledger

@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/ledgerd/ledgerd/internal/chaostest"
 )
 
@@ -43,7 +45,8 @@ type flags struct {
 	seed              uint64
 	program, dir      string
 	totals, judge     string
-	most              time.Duration
+	card              string
+	most, soak        time.Duration
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (broken bool, err error) {
@@ -59,6 +62,8 @@ func run(ctx context.Context, args []string, out io.Writer) (broken bool, err er
 	set.StringVar(&f.totals, "totals", "", "`file` of figures to which those of these runs are added")
 	set.StringVar(&f.judge, "judge", "", "`folder` of a run to be judged again")
 	set.DurationVar(&f.most, "most", 0, "begin no run after this `time`; 0: all")
+	set.StringVar(&f.card, "card", "", "`document` into which the figures of -totals are put; nothing is run")
+	set.DurationVar(&f.soak, "soak", 0, "instead of faults: work steadily for this `time` on each database, and see that nothing grows")
 	if err := set.Parse(args); err != nil {
 		return false, err
 	}
@@ -68,6 +73,13 @@ func run(ctx context.Context, args []string, out io.Writer) (broken bool, err er
 			return false, err
 		}
 		return report(out, res, f.judge), nil
+	}
+	if f.card != "" {
+		totals, err := chaostest.LoadTotals(f.totals)
+		if err == nil {
+			err = totals.WriteCard(f.card)
+		}
+		return false, err
 	}
 	plans, err := f.plans()
 	if err != nil {
@@ -81,6 +93,9 @@ func run(ctx context.Context, args []string, out io.Writer) (broken bool, err er
 	totals, err := chaostest.LoadTotals(f.totals)
 	if err != nil {
 		return false, err
+	}
+	if f.soak > 0 {
+		return f.soakAll(ctx, totals, out)
 	}
 	began := time.Now()
 	c := chaostest.Campaign{Program: f.program, Dir: f.dir, Parallel: f.parallel, Most: f.most, Done: func(r chaostest.Result) {
@@ -124,6 +139,34 @@ func (f *flags) plans() (plans []chaostest.Plan, err error) {
 		}
 	}
 	return plans, nil
+}
+
+// soakAll has a daemon on each database work for a long time, both at once.
+func (f *flags) soakAll(ctx context.Context, totals *chaostest.Totals, out io.Writer) (growing bool, err error) {
+	g, ctx := errgroup.WithContext(ctx)
+	databases := strings.Split(f.databases, ",")
+	soaks := make([]chaostest.Soak, len(databases))
+	for i, name := range databases {
+		g.Go(func() (err error) {
+			c := chaostest.Campaign{Program: f.program, Dir: f.dir}
+			soaks[i], err = c.Soak(ctx, chaostest.Database(name), f.soak)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return false, err
+	}
+	for _, s := range soaks {
+		if err := s.Print(out); err != nil {
+			return false, err
+		}
+		growing = growing || s.Growing()
+	}
+	totals.Soaks = soaks
+	if f.totals != "" {
+		err = totals.Save(f.totals)
+	}
+	return growing, err
 }
 
 // build makes a chaos build from the module around the working directory.

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -25,6 +27,17 @@ import (
 func init() {
 	bundled["chaos"] = func() *sdk.Plugin { return misbehaving("chaos", sdk.OnLostRepeat) }
 	bundled["chaosmail"] = func() *sdk.Plugin { return misbehaving("chaosmail", sdk.OnLostDoubt) }
+}
+
+// A chaos build that gets SIGUSR1 says how many goroutines it has.
+func init() {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1)
+	go func() {
+		for range asked {
+			fmt.Fprintln(os.Stderr, "goroutines", runtime.NumGoroutine())
+		}
+	}()
 }
 
 // instrument records what this process asks of the ledger.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,21 +31,30 @@ type Campaign struct {
 
 // Work makes runs of these plans. Its error is that of the harness; what was wrong with ledgerd is
 // in the results.
-func (c *Campaign) Work(ctx context.Context, plans []Plan) (err error) {
+func (c *Campaign) Work(ctx context.Context, plans []Plan) error {
+	needed := slices.ContainsFunc(plans, func(p Plan) bool { return p.Database == Postgres && !p.Fault.alone() })
+	return c.withServer(needed, func() error { return c.work(ctx, plans) })
+}
+
+// withServer calls fn while there is a folder, and a server if one is needed.
+func (c *Campaign) withServer(needed bool, fn func() error) (err error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return err
 	}
-	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
-		return err
+	if c.Dir, err = filepath.Abs(c.Dir); err != nil || !needed {
+		return cmp.Or(err, fn())
 	}
-	for _, p := range plans {
-		if p.Database == Postgres && !p.Fault.alone() && c.server == nil {
-			if c.server, err = cluster.Start(cluster.Options{Fsync: true, Settings: map[string]string{"max_connections": "400"}}); err != nil {
-				return fmt.Errorf("Postgres: %w", err)
-			}
-			defer func() { err = cmp.Or(err, c.server.Close()) }()
-		}
+	if c.server, err = cluster.Start(cluster.Options{Fsync: true, Settings: map[string]string{"max_connections": "400"}}); err != nil {
+		return fmt.Errorf("Postgres: %w", err)
 	}
+	defer func() {
+		err = cmp.Or(err, c.server.Close())
+		c.server = nil
+	}()
+	return fn()
+}
+
+func (c *Campaign) work(ctx context.Context, plans []Plan) error {
 	began := time.Now()
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)

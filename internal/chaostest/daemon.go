@@ -64,7 +64,7 @@ func (r *run) program(slot int) (string, error) {
 
 // start starts a daemon that works until it is stopped.
 func (r *run) start(slot int, env ...string) (*daemon, error) {
-	args := []string{"work", "--lease", r.plan.Lease.String(), "--grace", "5s", "-o", "json"}
+	args := []string{"work", "--lease", r.plan.Lease.String(), "--grace", grace.String(), "-o", "json"}
 	for _, k := range kinds {
 		args = append(args, "--kind", k)
 	}

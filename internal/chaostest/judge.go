@@ -123,7 +123,7 @@ func (res *Result) recover(run *historytest.Run, l left) {
 				}
 				took := time.Duration(a.FinishedAt.UnixMicro()-at) * time.Microsecond
 				res.Recovered = append(res.Recovered, took.Seconds())
-				if took > res.Plan.Lease+5*time.Second {
+				if took > res.Plan.Lease+res.Plan.bound(recoverTime) {
 					res.Violations = append(res.Violations, historytest.Violation{Rule: "L2", Item: a.ItemID,
 						Text: fmt.Sprintf("its worker died, and it took %v to take it back", took)})
 				}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/sys/unix"
 	_ "modernc.org/sqlite" // for whoever takes the write lock from everybody
 
 	"github.com/ledgerd/ledgerd/internal/pgtest/cluster"
@@ -35,10 +33,10 @@ func (r *run) place(ctx context.Context) error {
 		return err
 	}
 	if r.plan.Fault == DiskFull {
-		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", diskSize)); err != nil {
-			return fmt.Errorf("mount a small file system at %s, which root may: %w", dir, err)
+		if err := mount(dir, diskSize); err != nil {
+			return err
 		}
-		r.closers = append(r.closers, func() error { return unix.Unmount(dir, unix.MNT_DETACH) })
+		r.closers = append(r.closers, func() error { return unmount(dir) })
 	}
 	r.file = filepath.Join(dir, "ledger.db")
 	r.address = "sqlite:" + r.file

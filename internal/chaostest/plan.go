@@ -49,6 +49,9 @@ type Plan struct {
 	Lease    time.Duration // of the daemons
 	Busy     time.Duration // for how long faults happen
 	Pace     time.Duration // between two of them, on average
+	// Patience is by how much promises of bounded time are stretched, for machines of which nobody
+	// knows what else they do; 1 takes them at their word.
+	Patience int
 }
 
 // NewPlan follows from its arguments.
@@ -56,7 +59,7 @@ func NewPlan(db Database, f Fault, seed uint64) (Plan, error) {
 	if !slices.Contains(Faults(db), f) {
 		return Plan{}, fmt.Errorf("fault %q does not happen on %s; those that do: %v", f, db, Faults(db))
 	}
-	p := Plan{Database: db, Fault: f, Seed: seed, Lease: 5 * time.Second, Busy: 3500 * time.Millisecond, Pace: 500 * time.Millisecond}
+	p := Plan{Database: db, Fault: f, Seed: seed, Lease: 5 * time.Second, Busy: 3500 * time.Millisecond, Pace: 500 * time.Millisecond, Patience: 1}
 	p.Daemons = 1 + p.random(0).IntN(4)
 	switch f {
 	case Pause:

@@ -63,12 +63,16 @@ type ending struct {
 	paused bool
 }
 
-// Patience of a run once its faults are over: for everything to be worked off, and for a process that is
-// asked to stop, which has a grace of 5 s.
+// Promises of bounded time, once faults are over.
 const (
-	calmTime = 60 * time.Second
-	stopTime = 15 * time.Second
+	calmTime    = 60 * time.Second // for everything to be worked off: what is left of it, and two leases
+	grace       = 5 * time.Second  // that daemons give what they have begun
+	stopTime    = grace + 5*time.Second
+	recoverTime = 5 * time.Second // after the lease of a dead worker's items
 )
+
+// bound is a promised time as far as this run insists on it.
+func (p Plan) bound(d time.Duration) time.Duration { return d * time.Duration(max(1, p.Patience)) }
 
 func (r *run) path(name string) string { return filepath.Join(r.dir, name) }
 
@@ -184,7 +188,7 @@ func (r *run) calm(ctx context.Context) error {
 	for slot, d := range r.daemons {
 		d.signal(syscall.SIGCONT)
 		if r.plan.Fault == Failpoint || r.plan.Fault == Plugin { // they may still die, or have had enough of their plugin
-			if err := d.stop(stopTime); errors.Is(err, errNever) {
+			if err := d.stop(r.plan.bound(stopTime)); errors.Is(err, errNever) {
 				r.late("L6", err)
 			}
 			r.ended = append(r.ended, ending{pid: d.cmd.Process.Pid, at: history.Now()})
@@ -209,7 +213,7 @@ func (r *run) calm(ctx context.Context) error {
 		}
 	}
 	for _, d := range r.daemons {
-		if err := d.stop(stopTime); err != nil {
+		if err := d.stop(r.plan.bound(stopTime)); err != nil {
 			r.late("L6", err)
 		}
 	}
@@ -246,10 +250,10 @@ func (r *run) drain() error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	end := time.AfterFunc(calmTime, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
+	end := time.AfterFunc(r.plan.bound(calmTime), func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
 	err = cmd.Wait()
 	if !end.Stop() {
-		return fmt.Errorf("a drain %w: %v", errNever, calmTime)
+		return fmt.Errorf("a drain %w: %v", errNever, r.plan.bound(calmTime))
 	}
 	if state := cmd.ProcessState.Sys().(syscall.WaitStatus); state.Signaled() && state.Signal() == syscall.SIGKILL {
 		r.ended = append(r.ended, ending{pid: cmd.Process.Pid, at: history.Now()})

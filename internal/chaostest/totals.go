@@ -14,7 +14,8 @@ import (
 
 // Totals are the figures of all runs so far, also of earlier campaigns.
 type Totals struct {
-	Runs []*Total `json:"runs"` // by database and fault
+	Runs  []*Total `json:"runs"`            // by database and fault
+	Soaks []Soak   `json:"soaks,omitempty"` // the newest of each database
 }
 
 // Total is what came of all runs with a fault on a database.
@@ -110,18 +111,23 @@ func (t *Totals) Save(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
+// happened is how often faults of this row's kind happened: of failpoints and plugins, all of them.
+func (t *Total) happened() (n int) {
+	if n, ok := t.Faults[string(t.Fault)]; ok {
+		return n
+	}
+	for _, count := range t.Faults {
+		n += count
+	}
+	return n
+}
+
 // Print prints a table.
 func (t *Totals) Print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "database\tfault\truns\tvoid\tfaults\thits\titems\tcalls\tunanswered\trecovered p50\tp99\tmax\trepeated\tviolations\t")
 	for _, s := range t.Runs {
-		n := s.Faults[string(s.Fault)]
-		if n == 0 {
-			for _, count := range s.Faults {
-				n += count
-			}
-		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f s\t%.1f s\t%.1f s\t%d\t%d\t\n", s.Database, s.Fault, s.Counted, s.Void, n, s.Hit, s.Completed, s.Calls, s.Unanswered,
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f s\t%.1f s\t%.1f s\t%d\t%d\t\n", s.Database, s.Fault, s.Counted, s.Void, s.happened(), s.Hit, s.Completed, s.Calls, s.Unanswered,
 			s.quantile(.5), s.quantile(.99), s.quantile(1), s.Repeated, s.Violations)
 	}
 	return w.Flush()

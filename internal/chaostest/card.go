@@ -1,0 +1,133 @@
+package chaostest
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+// The lines between which the figures of a document stand.
+const (
+	cardBegin = "<!-- figures: made by ledgerchaos, see below -->"
+	cardEnd   = "<!-- end of figures -->"
+)
+
+// WriteCard puts the figures into a document, between its marks.
+func (t *Totals) WriteCard(path string) error {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, begun := strings.Cut(string(raw), cardBegin)
+	_, after, ended := strings.Cut(rest, cardEnd)
+	if !begun || !ended {
+		return fmt.Errorf("%s: has no place for the figures, between %q and %q", path, cardBegin, cardEnd)
+	}
+	return os.WriteFile(path, []byte(before+cardBegin+"\n"+t.card()+cardEnd+after), 0o644)
+}
+
+// sum adds up a figure of all rows for which it is asked.
+func (t *Totals) sum(of func(*Total) int) (n int) {
+	for _, s := range t.Runs {
+		n += of(s)
+	}
+	return n
+}
+
+func (t *Totals) card() string {
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
+	fault := func(db Database, names ...Fault) int {
+		return t.sum(func(s *Total) (n int) {
+			if s.Database == db {
+				for _, name := range names {
+					n += s.Faults[string(name)]
+				}
+			}
+			return n
+		})
+	}
+	both := func(names ...Fault) int { return fault(SQLite, names...) + fault(Postgres, names...) }
+	p("\n| | SQLite | Postgres | together |\n|---|---:|---:|---:|\n")
+	row := func(name string, sqlite, postgres int) {
+		p("| %s | %d | %d | **%d** |\n", name, sqlite, postgres, sqlite+postgres)
+	}
+	of := func(db Database, of func(*Total) int) int {
+		return t.sum(func(s *Total) int {
+			if s.Database == db {
+				return of(s)
+			}
+			return 0
+		})
+	}
+	rows := func(name string, f func(*Total) int) { row(name, of(SQLite, f), of(Postgres, f)) }
+	rows("histories that counted, judged by both checkers", func(s *Total) int { return s.Counted })
+	rows("histories that were void", func(s *Total) int { return s.Void })
+	row("daemons killed with SIGKILL, at any moment", fault(SQLite, Kill, Clock), fault(Postgres, Kill, Clock))
+	rows("daemons that died or froze at a failpoint", func(s *Total) (n int) {
+		for name, count := range s.Faults {
+			if strings.HasPrefix(name, "at ") {
+				n += count
+			}
+		}
+		return n
+	})
+	row("pauses beyond the lease", fault(SQLite, Pause), fault(Postgres, Pause))
+	row("database faults", fault(SQLite, DiskFull, Hog), fault(Postgres, Crash, Terminate, Cut, ReadOnly))
+	rows("plugins that misbehaved", func(s *Total) (n int) {
+		for _, mode := range Modes {
+			n += s.Faults[mode]
+		}
+		return n
+	})
+	rows("calls recorded", func(s *Total) int { return s.Calls })
+	rows("calls that had no certain answer", func(s *Total) int { return s.Unanswered })
+	rows("items completed", func(s *Total) int { return s.Completed })
+	rows("attempts cut off by a fault", func(s *Total) int { return s.Hit })
+	rows("effects that came once more for it", func(s *Total) int { return s.Repeated })
+	rows("items that the second checker had to leave out", func(s *Total) int { return s.Unclear })
+	rows("**promises broken**", func(s *Total) int { return s.Violations })
+	all := &Total{Recovered: map[int]int{}}
+	recovered := 0
+	for _, s := range t.Runs {
+		for tenths, n := range s.Recovered {
+			all.Recovered[tenths] += n
+			recovered += n
+		}
+	}
+	p("\nFrom the death of a worker (lease of 5 s) until an item of its was free again, %d items: p50 %.1f s, p99 %.1f s, longest %.1f s.\n", recovered, all.quantile(.5), all.quantile(.99), all.quantile(1))
+	p("\nDatabase faults: %d crashes of the server, %d connections terminated, %d cut at a commit, %d times read-only; %d times a full disk, %d times the file locked by another process.\n",
+		both(Crash), both(Terminate), both(Cut), both(ReadOnly), both(DiskFull), both(Hog))
+	t.each(&b, "Misbehaviour of plugins, times on SQLite and Postgres", func(name string) bool { return slices.Contains(Modes, name) })
+	t.each(&b, "Failpoints, times on SQLite and Postgres", func(name string) bool { return strings.HasPrefix(name, "at ") })
+	for _, s := range t.Soaks {
+		p("\n%s, a daemon that worked %d items in %.0f minutes:\n\n| | early | late | most | |\n|---|---:|---:|---:|---|\n", s.Database, s.Items, s.Minutes)
+		for _, g := range s.Gauges {
+			p("| %s | %.1f | %.1f | %.1f | %s |\n", g.Name, g.Early, g.Late, g.Most, map[bool]string{true: "growing", false: "flat"}[g.Growing])
+		}
+	}
+	p("\n")
+	return b.String()
+}
+
+// each lists how often faults with these names happened, by database.
+func (t *Totals) each(b *strings.Builder, title string, take func(string) bool) {
+	counts := map[string]*[2]int{}
+	for _, s := range t.Runs {
+		for name, n := range s.Faults {
+			if take(name) {
+				if counts[name] == nil {
+					counts[name] = &[2]int{}
+				}
+				counts[name][map[Database]int{SQLite: 0, Postgres: 1}[s.Database]] += n
+			}
+		}
+	}
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		list = append(list, fmt.Sprintf("%s %d + %d", strings.TrimPrefix(name, "at "), counts[name][0], counts[name][1]))
+	}
+	fmt.Fprintf(b, "\n%s: %s.\n", title, strings.Join(list, ", "))
+}

@@ -1,0 +1,85 @@
+package chaostest
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// tries is how many runs of a fault there may be until one counts: on a slow machine a fault may
+// come when nobody has work in hand.
+const tries = 4
+
+// Every fault once on every database, as `make chaos` does thousands of times.
+func TestFaults(t *testing.T) {
+	dir, err := os.MkdirTemp("", "ledgerd-chaos-") // what violations leave stays
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "ledgerd")
+	if err := Build(t.Context(), "../..", program); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	type cell struct {
+		Database
+		Fault
+	}
+	counted := map[cell]bool{}
+	broken := false
+	c := &Campaign{Program: program, Dir: dir, Parallel: 6, Done: func(r Result) {
+		mu.Lock()
+		defer mu.Unlock()
+		t.Logf("%s: %d daemons, %d items, %d hits, %v %s", r.Plan, r.Plan.Daemons, r.Completed, r.Hit, r.Faults, r.Void())
+		for _, v := range r.Violations {
+			broken = true
+			t.Errorf("%s: %v; see %s", r.Plan, v, filepath.Join(dir, r.Plan.String()))
+		}
+		if r.Void() == "" {
+			counted[cell{r.Plan.Database, r.Plan.Fault}] = true
+		}
+	}}
+	for try := range uint64(tries) {
+		var plans []Plan
+		for _, db := range []Database{SQLite, Postgres} {
+			for i, f := range Faults(db) {
+				if counted[cell{db, f}] || f == DiskFull && !mayMount(t) {
+					continue
+				}
+				p, err := NewPlan(db, f, 100*try+uint64(i))
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.Patience = 5
+				plans = append(plans, p)
+			}
+		}
+		if try == tries-1 {
+			for _, p := range plans {
+				t.Errorf("%s on %s: %d runs and none counts", p.Fault, p.Database, tries-1)
+			}
+		} else if err := c.Work(t.Context(), plans); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !broken {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// mayMount says whether this process may make a small disk. Where it may not, TestDiskFull of
+// ledger/sqlite, which can do without, has to do.
+func mayMount(t *testing.T) bool {
+	dir := t.TempDir()
+	if err := mount(dir, 1<<20); err != nil {
+		t.Logf("no run with a full disk: %v", err)
+		return false
+	}
+	if err := unmount(dir); err != nil {
+		t.Fatal(err)
+	}
+	return true
+}

@@ -1,0 +1,51 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+)
+
+// A lease is taken from its holder by the clock that the transaction goes by and writes down: what
+// runs out while the transaction is open is not its business.
+func TestExpiryByTheTransactionsClock(t *testing.T) {
+	s, err := postgres.Connect(t.Context(), pgtest.URL(t), postgres.Options{Schema: pgtest.Schema(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l := ledger.New(s, ledger.Options{})
+	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	ls, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1, TTL: time.Second})
+	if err != nil || len(ls) != 1 {
+		t.Fatalf("%d leases, %v", len(ls), err)
+	}
+	look := func(wait bool) (n int) {
+		err := s.Update(t.Context(), nil, func(tx ledger.Tx) error {
+			now := tx.Now()
+			for tick := time.Tick(20 * time.Millisecond); wait && !now.After(ls[0].ExpiresAt); <-tick {
+				if now, err = s.Now(t.Context()); err != nil {
+					return err
+				}
+			}
+			recs, err := tx.LoadExpired(10)
+			n = len(recs)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := look(true); n != 0 {
+		t.Errorf("a transaction that began before the lease ran out takes %d", n)
+	}
+	if n := look(false); n != 1 {
+		t.Errorf("one that began afterwards takes %d", n)
+	}
+}
