@@ -1,12 +1,9 @@
-// Command bench drains the same number of no-op items with ledgerd and with River on one
-// Postgres, in alternating rounds of one run, and prints medians and ratios: absolute figures
-// change with the machine, ratios hold.
+// Command bench measures ledgerd beside its peers: the same work, on one Postgres and one disk, in
+// alternating rounds of one run. It prints a table with medians, ranges and ratios, and says of
+// every target whether it is met. `make bench` runs all of it, on a Postgres of its own.
 //
-// Both sides work in process, on the same server and disk, with the server's durability
-// settings, on items with a path of 40 bytes; ledgerd records an attempt for each. River runs
-// with the settings of its own benchmark: 2,000 workers, 2 ms fetch cool-down, 20 ms poll.
-//
-//	go run . -postgres postgres://user@host/db
+// A whole run also writes results.json, and makes chart.svg and the tables of docs/performance.md
+// and README.md again from it; so does -render, without measuring.
 package main
 
 import (
@@ -14,190 +11,139 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log"
-	"log/slog"
-	"slices"
+	"os"
+	"os/signal"
+	"regexp"
+	"strconv"
+	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/riverdriver/riverpgxv5"
-	"github.com/riverqueue/river/rivermigrate"
-
-	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/postgres"
-	"github.com/ledgerd/ledgerd/ledger/worker"
+	"github.com/ledgerd/ledgerd/bench/internal/late"
+	"github.com/ledgerd/ledgerd/bench/internal/measure"
+	"github.com/ledgerd/ledgerd/bench/internal/ours"
+	"github.com/ledgerd/ledgerd/bench/internal/render"
+	"github.com/ledgerd/ledgerd/bench/internal/setup"
 )
 
-// figures of one round, per second.
-type figures struct{ add, drain float64 }
-
 func main() {
-	url := flag.String("postgres", "", "URL of a Postgres database in which schemas may be made")
-	n := flag.Int("items", 200_000, "items per round")
-	rounds := flag.Int("rounds", 3, "rounds of each side")
+	log.SetFlags(0)
+	log.SetPrefix("bench: ")
+	if len(os.Args) > 1 && os.Args[1] == "hold" {
+		if err := late.Hold(os.Args[2:]); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// lateName is what -only calls the late completion.
+const lateName = "late"
+
+func run() error {
+	url := flag.String("postgres", os.Getenv("LEDGERD_TEST_POSTGRES"), "`URL` of a Postgres database in which schemas may be made")
+	dir := flag.String("dir", os.TempDir(), "`folder` for SQLite files, on the disk that Postgres is on")
+	only := flag.String("only", "", "only the scenarios whose name matches `REGEXP`; -list lists them")
+	rounds := flag.Int("rounds", 5, "rounds of each scenario; those that take long have fewer")
+	scale := flag.Float64("scale", 1, "so many times the items")
+	list := flag.Bool("list", false, "list the scenarios and end")
+	again := flag.Bool("render", false, "measure nothing: make the chart and the tables again from results.json")
+	out := flag.String("json", "", "write the results to this `file` too")
 	flag.Parse()
+	pattern, err := regexp.Compile(*only)
+	switch {
+	case err != nil:
+		return err
+	case *rounds < 1 || *scale <= 0 || flag.NArg() > 0:
+		return errors.New("-rounds is at least 1, -scale above 0, and there are no other arguments")
+	case *again:
+		return render.Again()
+	}
+	s := &suite{Bench: &ours.Bench{Postgres: *url}, scale: *scale}
+	if *list {
+		for _, sc := range s.scenarios() {
+			fmt.Printf("%-16s %s\n", sc.Name, sc.Title)
+		}
+		fmt.Printf("%-16s %s\n", lateName, "a completion that comes too late")
+		return nil
+	}
 	if *url == "" {
-		log.Fatal("bench: -postgres URL is required")
+		return errors.New("-postgres URL, or run `make bench`, which starts one")
 	}
-	ctx := context.Background()
-	sides := []struct {
-		name string
-		run  func(context.Context, string, int) (figures, error)
-		got  []figures
-	}{{name: "ledgerd", run: runLedgerd}, {name: "River", run: runRiver}}
-	for r := range *rounds {
-		for i := range sides {
-			s := &sides[(i+r)%2]
-			f, err := s.run(ctx, *url, *n)
-			if err != nil {
-				log.Fatalf("bench: %s: %v", s.name, err)
-			}
-			fmt.Printf("round %d  %-8s add %8.0f/s   drain %8.0f/s\n", r+1, s.name, f.add, f.drain)
-			s.got = append(s.got, f)
-		}
-	}
-	add := func(f figures) float64 { return f.add }
-	drain := func(f figures) float64 { return f.drain }
-	for _, m := range []struct {
-		name string
-		of   func(figures) float64
-	}{{"add", add}, {"drain", drain}} {
-		ours, theirs := median(sides[0].got, m.of), median(sides[1].got, m.of)
-		fmt.Printf("%-6s ledgerd %8.0f/s   River %8.0f/s   ratio %.2f\n", m.name, ours, theirs, ours/theirs)
-	}
-}
-
-func median(all []figures, of func(figures) float64) float64 {
-	v := make([]float64, len(all))
-	for i, f := range all {
-		v[i] = of(f)
-	}
-	slices.Sort(v)
-	return v[len(v)/2]
-}
-
-func path(i int) string { return fmt.Sprintf("/data/in/2026/11/20/users-%08d.csv", i) }
-
-// inSchema runs fn on a pool whose tables live in a schema of their own, which is dropped.
-func inSchema(ctx context.Context, url, schema string, fn func(*pgxpool.Pool) error) (err error) {
-	c, err := pgxpool.ParseConfig(url)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	r, err := s.run(ctx, *dir, pattern, *rounds)
 	if err != nil {
 		return err
 	}
-	c.MaxConns = 10
-	c.ConnConfig.RuntimeParams["search_path"] = schema
-	pool, err := pgxpool.NewWithConfig(ctx, c)
-	if err != nil {
-		return err
+	render.Text(os.Stdout, r)
+	if *out != "" {
+		if err := render.Write(*out, r); err != nil {
+			return err
+		}
 	}
-	defer pool.Close()
-	name := pgx.Identifier{schema}.Sanitize()
-	if _, err := pool.Exec(ctx, "CREATE SCHEMA "+name); err != nil {
-		return err
+	if r.Whole = *only == "" && *scale == 1 && *rounds >= 3; r.Whole {
+		if err := render.Save(r); err != nil {
+			return err
+		}
 	}
-	defer func() {
-		_, dropErr := pool.Exec(ctx, "DROP SCHEMA "+name+" CASCADE")
-		err = errors.Join(err, dropErr)
-	}()
-	return fn(pool)
+	return r.Err()
 }
 
-func runLedgerd(ctx context.Context, url string, n int) (f figures, err error) {
-	const schema = "bench_ledgerd"
-	return f, inSchema(ctx, url, schema, func(pool *pgxpool.Pool) error {
-		store, err := postgres.Open(ctx, pool, postgres.Options{Schema: schema})
-		if err != nil {
-			return err
+// run measures what the pattern asks for.
+func (s *suite) run(ctx context.Context, parent string, pattern *regexp.Regexp, rounds int) (r *render.Report, err error) {
+	if s.Dir, err = os.MkdirTemp(parent, "ledgerd-bench-"); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(s.Dir)
+	if s.Programs, err = os.MkdirTemp("", "ledgerd-bench-programs-"); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(s.Programs)
+	began := time.Now()
+	r = &render.Report{Date: began.UTC().Format(time.DateOnly), Rounds: rounds, Scale: s.scale}
+	if r.About, err = setup.Look(ctx, s.Postgres, s.Dir); err != nil {
+		return nil, err
+	}
+	if err := setup.Programs(ctx, s.Programs); err != nil {
+		return nil, err
+	}
+	if err := setup.Riversqlite(ctx, s.Programs, &r.About); err != nil {
+		return nil, err
+	}
+	render.Header(os.Stderr, r)
+	for _, sc := range s.scenarios() {
+		if !pattern.MatchString(sc.Name) {
+			continue
 		}
-		l := ledger.New(store, ledger.Options{})
-		defer l.Close()
-		begin := time.Now()
-		for i := 0; i < n; i += 5000 {
-			items := make([]ledger.NewItem, min(5000, n-i))
-			for k := range items {
-				items[k] = ledger.NewItem{Kind: "noop", Key: path(i + k), Payload: []byte(`{"path":"` + path(i+k) + `"}`)}
-			}
-			if _, err := l.Add(ctx, items...); err != nil {
-				return err
-			}
+		fmt.Fprintf(os.Stderr, "%s\n", sc.Name)
+		r.Results = append(r.Results, measure.Run(ctx, sc, rounds, os.Stderr))
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
-		f.add = float64(n) / time.Since(begin).Seconds()
-		w, err := worker.New(worker.Config{Ledger: l, Concurrency: 2000, Handlers: map[string]worker.Handler{"noop": noop{}}})
-		if err != nil {
-			return err
+	}
+	if pattern.MatchString(lateName) {
+		fmt.Fprintln(os.Stderr, lateName)
+		if r.Late, err = late.All(ctx, s.Bench, os.Stderr); err != nil {
+			r.LateError = err.Error()
 		}
-		begin = time.Now()
-		report, err := w.Drain(ctx, 0)
-		f.drain = float64(n) / time.Since(begin).Seconds()
-		if done := report.Outcomes[ledger.OutcomeDone]; err == nil && done != int64(n) {
-			err = fmt.Errorf("%d of %d items done", done, n)
-		}
-		return err
-	})
+	}
+	r.Seconds = time.Since(began).Seconds()
+	return r, nil
 }
 
-// noop settles at once.
-type noop struct{}
-
-func (noop) Handle(_ context.Context, _ *ledger.Lease, settle func(ledger.Result)) {
-	settle(ledger.Done(nil))
-}
-
-// job is River's side of the item.
-type job struct {
-	Path string `json:"path"`
-}
-
-func (job) Kind() string { return "noop" }
-
-type jobWorker struct {
-	river.WorkerDefaults[job]
-}
-
-func (jobWorker) Work(context.Context, *river.Job[job]) error { return nil }
-
-func runRiver(ctx context.Context, url string, n int) (f figures, err error) {
-	return f, inSchema(ctx, url, "bench_river", func(pool *pgxpool.Pool) error {
-		driver := riverpgxv5.New(pool)
-		migrator, err := rivermigrate.New(driver, nil)
-		if err != nil {
-			return err
-		}
-		if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
-			return err
-		}
-		workers := river.NewWorkers()
-		river.AddWorker(workers, jobWorker{})
-		client, err := river.NewClient(driver, &river.Config{FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond,
-			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2000}}, Workers: workers})
-		if err != nil {
-			return err
-		}
-		begin := time.Now()
-		for i := 0; i < n; i += 5000 {
-			jobs := make([]river.InsertManyParams, min(5000, n-i))
-			for k := range jobs {
-				jobs[k] = river.InsertManyParams{Args: job{path(i + k)}}
-			}
-			if _, err := client.InsertManyFast(ctx, jobs); err != nil {
-				return err
-			}
-		}
-		f.add = float64(n) / time.Since(begin).Seconds()
-		// Completions are counted where they are recorded, not where the worker returns.
-		events, stop := client.SubscribeConfig(&river.SubscribeConfig{ChanSize: n, Kinds: []river.EventKind{river.EventKindJobCompleted}})
-		defer stop()
-		begin = time.Now()
-		if err := client.Start(ctx); err != nil {
-			return err
-		}
-		for range n {
-			<-events
-		}
-		f.drain = float64(n) / time.Since(begin).Seconds()
-		return client.Stop(ctx)
-	})
+// count writes a number of items.
+func count(n int) string {
+	switch {
+	case n >= 1_000_000 && n%1_000_000 == 0:
+		return strconv.Itoa(n/1_000_000) + " million"
+	case n >= 10_000 && n%1000 == 0:
+		return strconv.Itoa(n/1000) + ",000"
+	case n >= 1000:
+		return fmt.Sprintf("%d,%03d", n/1000, n%1000)
+	}
+	return strconv.Itoa(n)
 }

@@ -2,6 +2,9 @@
 //
 //	go run ./internal/pgtest/cmd/withpostgres -- go test ./...
 //
+// -set NAME=VALUE, which may be repeated, changes a setting of the server, which by itself is one for
+// tests: it does not wait for the disk.
+//
 // The command finds the server in LEDGERD_TEST_POSTGRES; if that is set already, nothing is
 // started. Without Postgres on the machine it is first installed with apt-get, where there is one
 // and root's rights for it. The server ends with the command, whose exit code is passed on.
@@ -32,11 +35,20 @@ func main() {
 }
 
 func run(args []string) (code int, err error) {
+	settings := map[string]string{}
+	for len(args) > 1 && args[0] == "-set" {
+		name, value, ok := strings.Cut(args[1], "=")
+		if !ok {
+			return 2, fmt.Errorf("-set %s: it is -set NAME=VALUE", args[1])
+		}
+		settings[name] = value
+		args = args[2:]
+	}
 	if len(args) > 0 && args[0] == "--" {
 		args = args[1:]
 	}
 	if len(args) == 0 {
-		return 2, errors.New("usage: withpostgres -- COMMAND [ARGUMENT...]")
+		return 2, errors.New("usage: withpostgres [-set NAME=VALUE]... -- COMMAND [ARGUMENT...]")
 	}
 	// The terminal sends Ctrl-C to the command too; here it must not keep the server running.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -46,7 +58,7 @@ func run(args []string) (code int, err error) {
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	if os.Getenv(env) == "" {
-		server, err := start(ctx)
+		server, err := start(ctx, settings)
 		if err != nil {
 			return 1, err
 		}
@@ -68,7 +80,7 @@ func run(args []string) (code int, err error) {
 }
 
 // start starts a server, and installs Postgres before if it must.
-func start(ctx context.Context) (*cluster.Cluster, error) {
+func start(ctx context.Context, settings map[string]string) (*cluster.Cluster, error) {
 	bin, err := cluster.Bin()
 	if errors.Is(err, cluster.ErrMissing) {
 		if err := install(ctx); err != nil {
@@ -80,7 +92,7 @@ func start(ctx context.Context) (*cluster.Cluster, error) {
 		return nil, err
 	}
 	fmt.Fprintln(os.Stderr, "withpostgres: starting a temporary server from", bin)
-	return cluster.Start(cluster.Options{})
+	return cluster.Start(cluster.Options{Settings: settings})
 }
 
 // install installs Debian's package. Its server programs are all we want of it, but like any

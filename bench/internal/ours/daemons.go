@@ -1,0 +1,161 @@
+package ours
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Shared is what several daemons did together.
+type Shared struct {
+	PerSecond float64   // by the database's clock, from the first claim to the last end
+	Shares    []float64 // of each daemon, percent, ascending
+	// Memory of the daemons, MiB, and of their plugins, every memoryEvery while they worked, of
+	// the one that had most.
+	Memory, Plugin []float64
+}
+
+const memoryEvery = 100 * time.Millisecond
+
+// Daemons has n items worked by so many `ledgerd work` processes, each with a plugin's process of
+// its own. All of them are up before there is anything to claim.
+func (b *Bench) Daemons(ctx context.Context, on On, n, daemons int) (s Shared, err error) {
+	err = with(ctx, on, func(p *Place, l *ledger.Ledger) error {
+		if err := l.SetKind(ctx, "bench", ledger.Kind{Name: Kind, Plugin: Kind, Paused: true}); err != nil {
+			return err
+		}
+		if _, err := Add(ctx, l, 0, n, 2); err != nil {
+			return err
+		}
+		if err := p.Settle(ctx); err != nil {
+			return err
+		}
+		s, err = b.daemons(ctx, p, l, n, daemons)
+		return err
+	})
+	return s, err
+}
+
+func (b *Bench) daemons(ctx context.Context, p *Place, l *ledger.Ledger, n, daemons int) (s Shared, err error) {
+	var running []*exec.Cmd
+	var said bytes.Buffer
+	defer func() {
+		for _, cmd := range running {
+			err = errors.Join(err, cmd.Process.Signal(syscall.SIGTERM))
+		}
+		for _, cmd := range running {
+			if exit := cmd.Wait(); cmd.ProcessState.ExitCode() != 128+int(syscall.SIGTERM) {
+				err = errors.Join(err, exit, errors.New(said.String()))
+			}
+		}
+	}()
+	for range daemons {
+		cmd := exec.CommandContext(ctx, filepath.Join(b.Programs, "ledgerd"), "work", "--kind", Kind, "--plugin-dir", b.Programs, "--quiet")
+		cmd.Env = append(os.Environ(), "LEDGERD_DB="+p.Address())
+		cmd.Stderr = &said
+		if err := cmd.Start(); err != nil {
+			return s, err
+		}
+		running = append(running, cmd)
+	}
+	if err := until(ctx, func() (bool, error) {
+		agents, err := l.Agents(ctx)
+		return len(agents) == daemons, err
+	}); err != nil {
+		return s, err
+	}
+	if _, err := l.EditKind(ctx, "bench", Kind, func(k *ledger.Kind, _ bool) { k.Paused = false }); err != nil {
+		return s, err
+	}
+	if _, err := l.Add(ctx, Items(n, 1)...); err != nil { // which tells all of them to look
+		return s, err
+	}
+	if err := until(ctx, func() (bool, error) {
+		most, plugin := 0.0, 0.0
+		for _, cmd := range running {
+			own, children, err := memory(cmd.Process.Pid)
+			if err != nil {
+				return false, err
+			}
+			most, plugin = max(most, own), max(plugin, children)
+		}
+		s.Memory, s.Plugin = append(s.Memory, most), append(s.Plugin, plugin)
+		if len(s.Memory)%5 > 0 { // looking at the ledger costs what is to be measured
+			return false, nil
+		}
+		st, err := l.Standing(ctx, Kind)
+		return st.Ready+st.Held+st.Waiting == 0, err
+	}); err != nil {
+		return s, err
+	}
+	s.PerSecond, s.Shares, err = p.shares(ctx, n+1)
+	return s, err
+}
+
+// until polls what other processes do.
+func until(ctx context.Context, ok func() (bool, error)) error {
+	tick := time.NewTicker(memoryEvery)
+	defer tick.Stop()
+	for {
+		if done, err := ok(); done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// shares tells from the attempts who did how much, and how long it took altogether.
+func (p *Place) shares(ctx context.Context, n int) (perSecond float64, shares []float64, err error) {
+	counts, seconds, err := p.attempts(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	total := 0
+	for _, c := range counts {
+		total += c
+	}
+	if total != n {
+		return 0, nil, fmt.Errorf("%d attempts of %d items", total, n)
+	}
+	for _, c := range counts {
+		shares = append(shares, 100*float64(c)/float64(n))
+	}
+	slices.Sort(shares)
+	return float64(n) / seconds, shares, nil
+}
+
+// attempts counts the attempts by agent, and tells the seconds from the first claim to the last end.
+func (p *Place) attempts(ctx context.Context) (counts []int, seconds float64, err error) {
+	if p.file != "" {
+		return p.attemptsInFile(ctx)
+	}
+	conn, err := pgx.Connect(ctx, p.Address())
+	if err != nil {
+		return nil, 0, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	rows, err := conn.Query(ctx, "SELECT count(*) FROM ledger_attempts GROUP BY agent")
+	if err != nil {
+		return nil, 0, err
+	}
+	if counts, err = pgx.CollectRows(rows, pgx.RowTo[int]); err != nil {
+		return nil, 0, err
+	}
+	err = conn.QueryRow(ctx, "SELECT extract(epoch FROM max(finished_at) - min(leased_at))::float8 FROM ledger_attempts").Scan(&seconds)
+	return counts, seconds, err
+}

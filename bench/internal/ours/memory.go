@@ -1,0 +1,76 @@
+package ours
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// memory is what a process and its children have in memory (VmRSS), MiB. It reads Linux's /proc.
+func memory(pid int) (own, children float64, err error) {
+	if own, err = resident(pid); err != nil {
+		return 0, 0, err
+	}
+	list, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, word := range strings.Fields(string(list)) {
+		child, err := strconv.Atoi(word)
+		if err != nil {
+			return 0, 0, err
+		}
+		if mib, err := resident(child); err == nil { // it may have ended
+			children += mib
+		}
+	}
+	return own, children, nil
+}
+
+func resident(pid int) (mib float64, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		return 0, fmt.Errorf("process %d has ended", pid)
+	}
+	kib, err := strconv.Atoi(fields[0])
+	return float64(kib) / 1024, err
+}
+
+func (p *Place) attemptsInFile(ctx context.Context) (counts []int, seconds float64, err error) {
+	db, err := sql.Open("sqlite", "file:"+p.file+"?mode=ro&_pragma=busy_timeout(10000)")
+	if err != nil {
+		return nil, 0, err
+	}
+	defer db.Close()
+	rows, err := db.QueryContext(ctx, "SELECT count(*) FROM ledger_attempts GROUP BY agent")
+	if err != nil {
+		return nil, 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var n int
+		if err := rows.Scan(&n); err != nil {
+			return nil, 0, err
+		}
+		counts = append(counts, n)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, 0, err
+	}
+	err = db.QueryRowContext(ctx, "SELECT (max(finished_at) - min(leased_at)) / 1e6 FROM ledger_attempts").Scan(&seconds)
+	return counts, seconds, err
+}
+
+func median(took []time.Duration) time.Duration {
+	return slices.Sorted(slices.Values(took))[len(took)/2]
+}

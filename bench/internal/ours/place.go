@@ -1,0 +1,164 @@
+// Package ours does the work of the benchmark with ledgerd: in this process, through a plugin's
+// process, or with programs of their own, on Postgres and on SQLite.
+package ours
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+)
+
+// Kind of all items; the plugin has the same name.
+const Kind = "noop"
+
+// Bench is what all measurements share.
+type Bench struct {
+	Postgres string // URL of a database in which schemas may be made
+	Dir      string // folder for SQLite files
+	Programs string // folder with ledgerd, ledgerd-plugin-noop and riversqlite
+}
+
+var made atomic.Int64
+
+// Place is where one ledger lives: a schema of its own, or a file of its own.
+type Place struct {
+	url, schema string
+	file        string
+}
+
+// OnPostgres is a new, empty place.
+func (b *Bench) OnPostgres(ctx context.Context) (*Place, error) {
+	p := &Place{url: b.Postgres, schema: fmt.Sprintf("ours_%d", made.Add(1))}
+	return p, p.Exec(ctx, "CREATE SCHEMA "+p.schema)
+}
+
+// OnSQLite is a new, empty place.
+func (b *Bench) OnSQLite(context.Context) (*Place, error) {
+	return &Place{file: filepath.Join(b.Dir, fmt.Sprintf("ours-%d.db", made.Add(1)))}, nil
+}
+
+// On is one of the two above, as a value.
+type On func(context.Context) (*Place, error)
+
+// Open opens the ledger, as a program with its own connections would.
+func (p *Place) Open(ctx context.Context) (*ledger.Ledger, error) {
+	if p.file != "" {
+		s, err := sqlite.Open(ctx, p.file, sqlite.Options{})
+		if err != nil {
+			return nil, err
+		}
+		return ledger.New(s, ledger.Options{Logger: Quiet}), nil
+	}
+	s, err := postgres.Connect(ctx, p.url, postgres.Options{Schema: p.schema})
+	if err != nil {
+		return nil, err
+	}
+	return ledger.New(s, ledger.Options{Logger: Quiet}), nil
+}
+
+// Address of the ledger, as ledgerd's --db takes it.
+func (p *Place) Address() string {
+	if p.file != "" {
+		return "sqlite:" + p.file
+	}
+	u, err := url.Parse(p.url)
+	if err != nil {
+		panic(err) // it has been connected to
+	}
+	q := u.Query()
+	q.Set("search_path", p.schema)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// Remove deletes the ledger.
+func (p *Place) Remove() error {
+	if p.file != "" {
+		return errors.Join(os.Remove(p.file), removeIfThere(p.file+"-wal"), removeIfThere(p.file+"-shm"))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return p.Exec(ctx, "DROP SCHEMA "+p.schema+" CASCADE")
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Settle has the server do what it would else do in the background while something is measured.
+func (p *Place) Settle(ctx context.Context) error {
+	if p.file != "" {
+		return nil
+	}
+	return SettlePostgres(ctx, p.url, p.schema)
+}
+
+// SettlePostgres vacuums and analyses the tables of a schema, and writes a checkpoint.
+func SettlePostgres(ctx context.Context, url, schema string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	rows, err := conn.Query(ctx, "SELECT format('VACUUM (ANALYZE) %I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = $1", schema)
+	if err != nil {
+		return err
+	}
+	statements, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, sql := range append(statements, "CHECKPOINT") {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+	}
+	return nil
+}
+
+// Exec runs statements in the schema of a place on Postgres, on a connection of their own.
+func (p *Place) Exec(ctx context.Context, statements ...string) error {
+	c, err := pgx.ParseConfig(p.url)
+	if err != nil {
+		return err
+	}
+	c.RuntimeParams["search_path"] = p.schema
+	conn, err := pgx.ConnectConfig(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	for _, sql := range statements {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+	}
+	return nil
+}
+
+// OpenAddress opens the ledger at an address, as Place.Address returns it, in another process.
+func OpenAddress(ctx context.Context, address string) (*ledger.Ledger, error) {
+	if file, ok := strings.CutPrefix(address, "sqlite:"); ok {
+		return (&Place{file: file}).Open(ctx)
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	return (&Place{url: address, schema: u.Query().Get("search_path")}).Open(ctx)
+}

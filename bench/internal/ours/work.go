@@ -1,0 +1,144 @@
+package ours
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+// Quiet is a logger that says nothing: what goes wrong is an error of the measurement.
+var Quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// Path is what item i is about, on every side.
+func Path(i int) string { return fmt.Sprintf("/data/in/2026/11/20/users-%08d.csv", i) }
+
+// Payload is what every side is given for item i.
+func Payload(i int) []byte { return []byte(`{"path":"` + Path(i) + `"}`) }
+
+// Items are n items, from a number on.
+func Items(from, n int) []ledger.NewItem {
+	items := make([]ledger.NewItem, n)
+	for i := range items {
+		items[i] = ledger.NewItem{Kind: Kind, Key: Path(from + i), Payload: Payload(from + i)}
+	}
+	return items
+}
+
+// AddBatch is how many items one call adds, on every side that can.
+const AddBatch = 5000
+
+// Add adds items from … from+n-1 with so many clients at a time, and tells the rate.
+func Add(ctx context.Context, l *ledger.Ledger, from, n, clients int) (perSecond float64, err error) {
+	began := time.Now()
+	g, group := errgroup.WithContext(ctx)
+	for c := range clients {
+		g.Go(func() error {
+			for i := c * AddBatch; i < n; i += clients * AddBatch {
+				if _, err := l.Add(group, Items(from+i, min(AddBatch, n-i))...); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	err = g.Wait()
+	return float64(n) / time.Since(began).Seconds(), err
+}
+
+// Function is a handler in this process that does nothing.
+type Function struct{}
+
+// Handle implements worker.Handler.
+func (Function) Handle(_ context.Context, _ *ledger.Lease, settle func(ledger.Result)) {
+	settle(ledger.Done(nil))
+}
+
+// Plugin starts the process of the plugin that does nothing.
+func (b *Bench) Plugin(ctx context.Context) (*pluginhost.Host, error) {
+	finder := pluginhost.Finder{Folders: []pluginhost.Folder{{Path: b.Programs, Origin: "bench"}}, Self: filepath.Join(b.Programs, "ledgerd")}
+	place, err := finder.Find(Kind)
+	if err != nil {
+		return nil, err
+	}
+	return pluginhost.Start(ctx, pluginhost.Config{Spec: pluginhost.Spec{Place: place, Logger: Quiet}})
+}
+
+// concurrency of a worker: as River's own benchmark has it.
+const concurrency = 2000
+
+// NewWorker is a worker with the settings of all measurements.
+func NewWorker(l *ledger.Ledger, h worker.Handler, observe func(worker.Event)) (*worker.Worker, error) {
+	return worker.New(worker.Config{Ledger: l, Handlers: map[string]worker.Handler{Kind: h}, Concurrency: concurrency, Logger: Quiet, Observe: observe})
+}
+
+// Drain works until nothing is left, and tells the rate of n items.
+func Drain(ctx context.Context, l *ledger.Ledger, h worker.Handler, n int) (perSecond float64, err error) {
+	w, err := NewWorker(l, h, nil)
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	report, err := w.Drain(ctx, 0)
+	perSecond = float64(n) / time.Since(began).Seconds()
+	if done := report.Outcomes[ledger.OutcomeDone]; err == nil && done != int64(n) {
+		err = fmt.Errorf("%d of %d items done", done, n)
+	}
+	return perSecond, errors.Join(err, ctx.Err())
+}
+
+// AddAndDrain measures both on a new ledger: through a plugin's process, or a function.
+func (b *Bench) AddAndDrain(ctx context.Context, on On, n int, plugin bool) (add, drain float64, err error) {
+	err = with(ctx, on, func(p *Place, l *ledger.Ledger) error {
+		var h worker.Handler = Function{}
+		if plugin {
+			host, err := b.Plugin(ctx)
+			if err != nil {
+				return err
+			}
+			defer host.Close(time.Second)
+			h = host
+		}
+		if add, err = Add(ctx, l, 0, n, 1); err != nil {
+			return err
+		}
+		if err := p.Settle(ctx); err != nil {
+			return err
+		}
+		drain, err = Drain(ctx, l, h, n)
+		return err
+	})
+	return add, drain, err
+}
+
+// with makes a place, opens it, and removes it at the end.
+func with(ctx context.Context, on On, fn func(*Place, *ledger.Ledger) error) (err error) {
+	p, err := on(ctx)
+	if err != nil {
+		return err
+	}
+	l, err := p.Open(ctx)
+	if err != nil {
+		return errors.Join(err, p.Remove())
+	}
+	defer func() { err = errors.Join(err, l.Close(), p.Remove()) }()
+	return fn(p, l)
+}
+
+// AddOnly measures the adding of n items to a new ledger by so many clients.
+func AddOnly(ctx context.Context, on On, n, clients int) (perSecond float64, err error) {
+	err = with(ctx, on, func(_ *Place, l *ledger.Ledger) (err error) {
+		perSecond, err = Add(ctx, l, 0, n, clients)
+		return err
+	})
+	return perSecond, err
+}

@@ -1,0 +1,164 @@
+package render
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/bench/internal/measure"
+)
+
+// block is a part of a document that is made from a report: what is between these two lines.
+var block = regexp.MustCompile(`(?s)<!-- bench:([a-z-]+) -->\n.*?<!-- /bench -->`)
+
+// Fill makes the blocks of a document again.
+func Fill(text string, r *Report) (string, error) {
+	var unknown error
+	filled := block.ReplaceAllStringFunc(text, func(old string) string {
+		name := block.FindStringSubmatch(old)[1]
+		content, ok := part(name, r)
+		if !ok {
+			unknown = fmt.Errorf("there is no block %q", name)
+		}
+		return fmt.Sprintf("<!-- bench:%s -->\n%s\n<!-- /bench -->", name, content)
+	})
+	return filled, unknown
+}
+
+func part(name string, r *Report) (string, bool) {
+	switch name {
+	case "about":
+		return "- " + strings.Join(about(r), "\n- "), true
+	case "targets":
+		return targets(r), true
+	case "figures":
+		return figures(r, func(s measure.Result) bool { return s.Growth == "" }), true
+	case "late":
+		return lateTable(r), true
+	case "summary":
+		return summary(r), true
+	}
+	if growth, ok := strings.CutPrefix(name, "growth-"); ok {
+		return figures(r, func(s measure.Result) bool { return s.Growth == growth }), true
+	}
+	return "", false
+}
+
+func targets(r *Report) string {
+	var b strings.Builder
+	b.WriteString("| what | measured | of the rounds | target | |\n|---|---|---|---|---|\n")
+	met, all := 0, 0
+	for _, s := range r.Results {
+		for _, v := range s.Verdicts {
+			all++
+			mark := verdict(v)
+			if v.Met {
+				met++
+			} else {
+				mark = "**not met**"
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s – %s | %s | %s |\n", v.Text, number(s, v, v.Value), number(s, v, v.Low), number(s, v, v.High), bound(s, v), mark)
+		}
+	}
+	fmt.Fprintf(&b, "\n%d of %d met.", met, all)
+	return b.String()
+}
+
+// figures are the tables of some scenarios: a row per side, a column per metric.
+func figures(r *Report, which func(measure.Result) bool) string {
+	var b strings.Builder
+	for _, s := range r.Results {
+		if !which(s) {
+			continue
+		}
+		fmt.Fprintf(&b, "**%s.** %s\n\n| |", upper(s.Title), s.About)
+		for _, m := range s.Metrics {
+			fmt.Fprintf(&b, " %s |", m.Name)
+		}
+		b.WriteString("\n|---|" + strings.Repeat("---|", len(s.Metrics)) + "\n")
+		for _, side := range s.Sides {
+			fmt.Fprintf(&b, "| %s |", side)
+			for _, m := range s.Metrics {
+				b.WriteString(" " + cell(s, side, m) + " |")
+			}
+			b.WriteString("\n")
+		}
+		if s.Error != "" {
+			fmt.Fprintf(&b, "\nFailed: %s\n", strings.ReplaceAll(s.Error, "\n", " "))
+		}
+		b.WriteString("\n")
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func cell(s measure.Result, side string, m measure.Metric) string {
+	f := s.Of(side, m.Name)
+	switch {
+	case f == nil:
+		return ""
+	case len(f.Values) == 1:
+		return measure.Format(f.Median, m.Unit)
+	}
+	return fmt.Sprintf("%s (%s – %s)", measure.Format(f.Median, m.Unit), measure.Format(f.Min, m.Unit), measure.Format(f.Max, m.Unit))
+}
+
+func lateTable(r *Report) string {
+	var b strings.Builder
+	b.WriteString("| | the late worker is told | the item then | in the end | |\n|---|---|---|---|---|\n")
+	for _, o := range r.Late {
+		mark := "refused"
+		if o.Accepted {
+			mark = "**accepted**"
+		}
+		fmt.Fprintf(&b, "| %s %s, %s | %s | %s | %s | %s |\n", o.Queue, r.version(o.Queue), o.Database, o.Told, o.Then, o.End, mark)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func (r *Report) version(queue string) string {
+	if queue == "ledgerd" {
+		return r.About.Commit
+	}
+	return r.About.Versions[queue]
+}
+
+// summary is the table of the README: rates of the drain and the latency, side by side.
+func summary(r *Report) string {
+	var b strings.Builder
+	b.WriteString("| items/s, median | ledgerd | ledgerd, through a plugin's process | peers |\n|---|---|---|---|\n")
+	for _, row := range []struct {
+		scenario, text string
+		peers          []string
+	}{{"drain-postgres", "worked, Postgres", []string{"River"}}, {"drain-sqlite", "worked, SQLite", []string{"River", "goqite", "backlite"}}} {
+		s := r.result(row.scenario)
+		if s == nil {
+			continue
+		}
+		var peers []string
+		for _, p := range row.peers {
+			peers = append(peers, p+" "+rate(s, p, "drain"))
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", row.text, rate(s, "ledgerd", "drain"), rate(s, "ledgerd, plugin", "drain"), strings.Join(peers, ", "))
+	}
+	a := r.About
+	fmt.Fprintf(&b, "\n%s, %d cores, database on the same machine, every commit on the disk; no-op work. Ratios carry over to other machines, rates do not.", a.CPU, a.Cores)
+	return b.String()
+}
+
+func (r *Report) result(name string) *measure.Result {
+	for i, s := range r.Results {
+		if s.Name == name {
+			return &r.Results[i]
+		}
+	}
+	return nil
+}
+
+func rate(s *measure.Result, side, metric string) string {
+	if f := s.Of(side, metric); f != nil {
+		return strings.TrimSuffix(measure.Format(f.Median, "/s"), "/s")
+	}
+	return "–"
+}
+
+func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -1,0 +1,156 @@
+// Package setup readies what the benchmark runs on, and says what that is: the programs, the
+// machine, the versions, and that nobody's commits are faster than the disk.
+package setup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerd/ledgerd/bench/internal/measure"
+	"github.com/ledgerd/ledgerd/bench/internal/peers"
+)
+
+// About is what a run was made on.
+type About struct {
+	Commit   string            `json:"commit"`
+	System   string            `json:"system"`
+	CPU      string            `json:"cpu"`
+	Cores    int               `json:"cores"`
+	Memory   string            `json:"memory"`
+	SyncMS   float64           `json:"sync_ms"` // median of writing 4 KiB and waiting for the disk
+	Versions map[string]string `json:"versions"`
+	Postgres map[string]string `json:"postgres"` // its settings
+}
+
+// Programs builds, into a folder, ledgerd as it is shipped, the plugin that does nothing, River on
+// SQLite, and the benchmarks of the bundled plugins. It must run in the folder bench/.
+func Programs(ctx context.Context, dir string) error {
+	for _, build := range [][]string{
+		{"..", "build", "-trimpath", "-o", filepath.Join(dir, "ledgerd"), "./cmd/ledgerd"},
+		{".", "build", "-trimpath", "-o", filepath.Join(dir, "ledgerd-plugin-noop"), "./noop"},
+		{"riversqlite", "build", "-trimpath", "-o", filepath.Join(dir, "riversqlite"), "."},
+		{"..", "test", "-c", "-o", filepath.Join(dir, "filecsv.test"), "./plugins/filecsv"},
+		{"..", "test", "-c", "-o", filepath.Join(dir, "urlcheck.test"), "./plugins/urlcheck"},
+	} {
+		cmd := exec.CommandContext(ctx, "go", build[1:]...)
+		cmd.Dir = build[0]
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("go %s: %w\n%s", strings.Join(build[1:], " "), err, out)
+		}
+	}
+	return nil
+}
+
+// durable are the settings without which commits on Postgres do not wait for the disk.
+var durable = []string{"fsync", "full_page_writes", "synchronous_commit"}
+
+// shown are settings of Postgres that a report names besides.
+var shown = []string{"wal_sync_method", "shared_buffers", "max_wal_size"}
+
+// Look finds out what a run is made on. It refuses a Postgres that does not wait for the disk.
+func Look(ctx context.Context, url, dir string) (a About, err error) {
+	a = About{System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), CPU: field("/proc/cpuinfo", "model name"), Memory: field("/proc/meminfo", "MemTotal"),
+		Versions: map[string]string{"Go": strings.TrimPrefix(runtime.Version(), "go")}, Postgres: map[string]string{}}
+	if out, err := exec.CommandContext(ctx, "git", "describe", "--tags", "--always", "--dirty").Output(); err == nil {
+		a.Commit = strings.TrimSpace(string(out))
+	}
+	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		a.System += ", kernel " + strings.TrimSpace(string(release))
+	}
+	build, _ := debug.ReadBuildInfo()
+	for name, path := range map[string]string{"River": "github.com/riverqueue/river", "goqite": "maragu.dev/goqite", "backlite": "github.com/mikestefanello/backlite",
+		"pgx": "github.com/jackc/pgx/v5", "modernc.org/sqlite": "modernc.org/sqlite"} {
+		i := slices.IndexFunc(build.Deps, func(m *debug.Module) bool { return m.Path == path })
+		if i < 0 {
+			return a, fmt.Errorf("%s is not linked in", path)
+		}
+		a.Versions[name] = build.Deps[i].Version
+	}
+	if a.SyncMS, err = syncTime(dir); err != nil {
+		return a, err
+	}
+	return a, a.askPostgres(ctx, url)
+}
+
+func (a *About) askPostgres(ctx context.Context, url string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	a.Versions["Postgres"], _, _ = strings.Cut(conn.PgConn().ParameterStatus("server_version"), " ")
+	for _, name := range slices.Concat(durable, shown) {
+		var value string
+		if err := conn.QueryRow(ctx, "SELECT current_setting($1)", name).Scan(&value); err != nil {
+			return err
+		}
+		a.Postgres[name] = value
+		if slices.Contains(durable, name) && value != "on" {
+			return fmt.Errorf("this Postgres has %s = %s: its commits do not wait for the disk, so its figures say nothing; `make bench` starts one that is in order", name, value)
+		}
+	}
+	return nil
+}
+
+// syncTime tells how long the disk takes to have 4 KiB for good, in milliseconds.
+func syncTime(dir string) (ms float64, err error) {
+	f, err := os.CreateTemp(dir, "sync")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	block := bytes.Repeat([]byte{1}, 4096)
+	var took []float64
+	for range 100 {
+		began := time.Now()
+		if _, err := f.Write(block); err != nil {
+			return 0, err
+		}
+		if err := f.Sync(); err != nil {
+			return 0, err
+		}
+		took = append(took, time.Since(began).Seconds()*1000)
+	}
+	return measure.Median(took), nil
+}
+
+// field is the first value of that name in one of Linux's files of names and values; "" elsewhere.
+func field(path, name string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// Riversqlite asks the program of that name what it is made of, and refuses it if it has another
+// SQLite than everybody else here.
+func Riversqlite(ctx context.Context, programs string, a *About) error {
+	r, err := peers.RunRiverSQLite(ctx, programs, os.TempDir(), 0, 0)
+	if err != nil {
+		return err
+	}
+	if r.Driver != a.Versions["modernc.org/sqlite"] {
+		return fmt.Errorf("riversqlite has modernc.org/sqlite %s, the others %s: change its go.mod", r.Driver, a.Versions["modernc.org/sqlite"])
+	}
+	a.Versions["River on SQLite"] = r.River
+	return nil
+}
