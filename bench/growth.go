@@ -16,9 +16,9 @@ func (s *suite) beside(name, database string, on ours.On, n int, million int) me
 		fill func(context.Context, *ours.Place) error
 	}{
 		{"empty", nil},
-		{"1 million finished", func(ctx context.Context, p *ours.Place) error { return p.History(ctx, million) }},
-		{"5 million finished", func(ctx context.Context, p *ours.Place) error { return p.History(ctx, 5*million) }},
-		{"1 million in the future", func(ctx context.Context, p *ours.Place) error { return p.Future(ctx, million) }},
+		{count(million) + " finished", func(ctx context.Context, p *ours.Place) error { return p.History(ctx, million) }},
+		{count(5*million) + " finished", func(ctx context.Context, p *ours.Place) error { return p.History(ctx, 5*million) }},
+		{count(million) + " in the future", func(ctx context.Context, p *ours.Place) error { return p.Future(ctx, million) }},
 	}
 	standing := make([]*ours.Standing, len(fills))
 	sc := measure.Scenario{

@@ -99,7 +99,7 @@ func (b *Bench) daemons(ctx context.Context, p *Place, l *ledger.Ledger, n, daem
 	}); err != nil {
 		return s, err
 	}
-	s.PerSecond, s.Shares, err = p.shares(ctx, n+1)
+	s.PerSecond, s.Shares, err = p.shares(ctx, n+1, daemons)
 	return s, err
 }
 
@@ -120,7 +120,7 @@ func until(ctx context.Context, ok func() (bool, error)) error {
 }
 
 // shares tells from the attempts who did how much, and how long it took altogether.
-func (p *Place) shares(ctx context.Context, n int) (perSecond float64, shares []float64, err error) {
+func (p *Place) shares(ctx context.Context, n, daemons int) (perSecond float64, shares []float64, err error) {
 	counts, seconds, err := p.attempts(ctx)
 	if err != nil {
 		return 0, nil, err
@@ -132,8 +132,9 @@ func (p *Place) shares(ctx context.Context, n int) (perSecond float64, shares []
 	if total != n {
 		return 0, nil, fmt.Errorf("%d attempts of %d items", total, n)
 	}
-	for _, c := range counts {
-		shares = append(shares, 100*float64(c)/float64(n))
+	shares = make([]float64, daemons) // of one that did nothing there is no attempt
+	for i, c := range counts {
+		shares[i] = 100 * float64(c) / float64(n)
 	}
 	slices.Sort(shares)
 	return float64(n) / seconds, shares, nil

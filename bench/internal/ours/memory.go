@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,17 +17,23 @@ func memory(pid int) (own, children float64, err error) {
 	if own, err = resident(pid); err != nil {
 		return 0, 0, err
 	}
-	list, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // each thread has its own
 	if err != nil {
 		return 0, 0, err
 	}
-	for _, word := range strings.Fields(string(list)) {
-		child, err := strconv.Atoi(word)
+	for _, list := range lists {
+		text, err := os.ReadFile(list)
 		if err != nil {
-			return 0, 0, err
+			continue // the thread has ended
 		}
-		if mib, err := resident(child); err == nil { // it may have ended
-			children += mib
+		for word := range strings.FieldsSeq(string(text)) {
+			child, err := strconv.Atoi(word)
+			if err != nil {
+				return 0, 0, err
+			}
+			if mib, err := resident(child); err == nil { // it may have ended
+				children += mib
+			}
 		}
 	}
 	return own, children, nil

@@ -170,7 +170,8 @@ func (r *River) StartLatency(ctx context.Context, tries int) (took []time.Durati
 		return nil, err
 	}
 	defer pool.Close()
-	adder, err := river.NewClient(riverpgxv5.New(pool), &river.Config{})
+	// Its cool-down also bounds how often the adder notifies.
+	adder, err := river.NewClient(riverpgxv5.New(pool), &river.Config{FetchCooldown: 2 * time.Millisecond})
 	if err != nil {
 		return nil, err
 	}
