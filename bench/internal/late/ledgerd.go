@@ -61,7 +61,7 @@ func ledgerd(ctx context.Context, on ours.On) (o Outcome, err error) {
 	}
 	o.Accepted = item.State != ledger.StateLeased || item.Agent != "second"
 	o.Then = fmt.Sprintf("%s by the %s worker, attempt %d", item.State, item.Agent, item.Attempt)
-	end := l.Finish(ctx, ledger.Ending{Lease: second[0], Result: ledger.Done(nil)})
+	end := l.Finish(ctx, ledger.Ending{Lease: second[0], Result: ledger.Fail(errors.New("the second worker failed"))})
 	attempts, err := l.Attempts(ctx, item.ID)
 	if err := errors.Join(append(end, err)...); err != nil {
 		return o, err
@@ -70,7 +70,10 @@ func ledgerd(ctx context.Context, on ours.On) (o Outcome, err error) {
 	for _, a := range attempts {
 		all = append(all, fmt.Sprintf("attempt %d of the %s worker %s", a.Attempt, a.Agent, a.Outcome))
 	}
-	o.End = strings.Join(all, ", ")
+	if item, err = l.Get(ctx, item.ID); err != nil {
+		return o, err
+	}
+	o.End = fmt.Sprintf("item %s for another try: %s", item.State, strings.Join(all, ", "))
 	return o, nil
 }
 

@@ -35,6 +35,8 @@ func part(name string, r *Report) (string, bool) {
 		return figures(r, func(s measure.Result) bool { return s.Growth == "" }), true
 	case "late":
 		return lateTable(r), true
+	case "per-core":
+		return perCore(r), true
 	case "summary":
 		return summary(r), true
 	}
@@ -122,28 +124,74 @@ func (r *Report) version(queue string) string {
 	return r.About.Versions[queue]
 }
 
-// summary is the table of the README: rates of the drain and the latency, side by side.
+// perCore divides ledgerd's rates by the number of cores.
+func perCore(r *Report) string {
+	var b strings.Builder
+	b.WriteString("| items/s and core | Postgres | SQLite |\n|---|---|---|\n")
+	for _, row := range []struct{ text, side, metric string }{
+		{"added, one client", "ledgerd", "add"}, {"worked, in process", "ledgerd", "drain"}, {"worked, through a plugin's process", "ledgerd, plugin", "drain"},
+	} {
+		fmt.Fprintf(&b, "| %s |", row.text)
+		for _, scenario := range []string{"drain-postgres", "drain-sqlite"} {
+			cell := "–"
+			if s := r.result(scenario); s != nil && s.Of(row.side, row.metric) != nil {
+				cell = measure.Format(s.Of(row.side, row.metric).Median/float64(r.About.Cores), "/s")
+			}
+			fmt.Fprintf(&b, " %s |", cell)
+		}
+		b.WriteString("\n")
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// summary is the table of the README.
 func summary(r *Report) string {
 	var b strings.Builder
-	b.WriteString("| items/s, median | ledgerd | ledgerd, through a plugin's process | peers |\n|---|---|---|---|\n")
+	b.WriteString("| | ledgerd | through a plugin's process | peers | to the fastest of them |\n|---|---|---|---|---|\n")
 	for _, row := range []struct {
-		scenario, text string
-		peers          []string
-	}{{"drain-postgres", "worked, Postgres", []string{"River"}}, {"drain-sqlite", "worked, SQLite", []string{"River", "goqite", "backlite"}}} {
+		scenario, text, metric string
+		ours                   []string
+		peers                  map[string]string // side → name
+	}{
+		{"drain-postgres", "worked per second, Postgres", "drain", []string{"ledgerd", "ledgerd, plugin"}, map[string]string{"River": "River"}},
+		{"drain-sqlite", "worked per second, SQLite", "drain", []string{"ledgerd", "ledgerd, plugin"}, map[string]string{"River": "River", "goqite": "goqite", "backlite": "backlite"}},
+		{"add-postgres", "added per second, Postgres", "add", []string{"ledgerd, 1 client"}, map[string]string{"River, 1 client": "River"}},
+		{"start-postgres", "add → start, Postgres, median", "p50", []string{"ledgerd"}, map[string]string{"River": "River"}},
+	} {
 		s := r.result(row.scenario)
 		if s == nil {
 			continue
 		}
+		unit, less := s.Metrics[0].Unit, row.metric == "p50"
+		best := 0.0
 		var peers []string
-		for _, p := range row.peers {
-			peers = append(peers, p+" "+rate(s, p, "drain"))
+		for _, side := range s.Sides {
+			f := s.Of(side, row.metric)
+			if row.peers[side] == "" || f == nil {
+				continue
+			}
+			if best == 0 || less == (f.Median < best) {
+				best = f.Median
+			}
+			peers = append(peers, row.peers[side]+" "+plain(f.Median, unit))
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", row.text, rate(s, "ledgerd", "drain"), rate(s, "ledgerd, plugin", "drain"), strings.Join(peers, ", "))
+		var ours, ratios []string
+		for _, side := range row.ours {
+			if f := s.Of(side, row.metric); f != nil && best > 0 {
+				ours, ratios = append(ours, plain(f.Median, unit)), append(ratios, fmt.Sprintf("%.2f ×", f.Median/best))
+			}
+		}
+		for len(ours) < 2 {
+			ours = append(ours, "")
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", row.text, strings.Join(ours, " | "), strings.Join(peers, ", "), strings.Join(ratios, ", "))
 	}
-	a := r.About
-	fmt.Fprintf(&b, "\n%s, %d cores, database on the same machine, every commit on the disk; no-op work. Ratios carry over to other machines, rates do not.", a.CPU, a.Cores)
+	fmt.Fprintf(&b, "\n%s, %d cores, database on the same machine, every commit on the disk; the items need no work. Ratios carry over to\nother machines, rates do not.", r.About.CPU, r.About.Cores)
 	return b.String()
 }
+
+// plain is a figure whose row says what it is per second.
+func plain(v float64, unit string) string { return strings.TrimSuffix(measure.Format(v, unit), "/s") }
 
 func (r *Report) result(name string) *measure.Result {
 	for i, s := range r.Results {
@@ -152,13 +200,6 @@ func (r *Report) result(name string) *measure.Result {
 		}
 	}
 	return nil
-}
-
-func rate(s *measure.Result, side, metric string) string {
-	if f := s.Of(side, metric); f != nil {
-		return strings.TrimSuffix(measure.Format(f.Median, "/s"), "/s")
-	}
-	return "–"
 }
 
 func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -2,16 +2,33 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"withpostgres": main})
+	testscript.Main(m, map[string]func(){"withpostgres": main, "setting": setting})
+}
+
+// setting is a program that asks the server for one of its settings.
+func setting() {
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, os.Getenv(env))
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close(ctx)
+	var value string
+	if err := conn.QueryRow(ctx, "SELECT current_setting($1)", os.Args[1]).Scan(&value); err != nil {
+		panic(err)
+	}
+	fmt.Println(value)
 }
 
 func TestScripts(t *testing.T) {

@@ -1,0 +1,102 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestRun: rounds begin with another side each time, figures are kept by side and metric, and
+// targets are judged by the ratio of the medians.
+func TestRun(t *testing.T) {
+	var order string
+	side := func(name string, values ...float64) Side {
+		return Side{Name: name, Run: func(context.Context) (Sample, error) {
+			order += name
+			v := values[0]
+			values = values[1:]
+			return Sample{"rate": v}, nil
+		}}
+	}
+	removed := false
+	r := Run(t.Context(), Scenario{
+		Metrics: []Metric{{"rate", "/s"}},
+		Sides:   []Side{side("a", 10, 40, 30), side("b", 10, 10, 20)},
+		Targets: []Target{
+			{Metric: "rate", Side: "a", Of: "b", Min: 3}, {Metric: "rate", Side: "a", Of: "b", Min: 3.1}, {Metric: "rate", Side: "b", Max: 9.9}, {Metric: "rate", Side: "c", Min: 1},
+		},
+		Prepare: func(context.Context) (func() error, error) {
+			return func() error { removed = true; return nil }, nil
+		},
+	}, 3, io.Discard)
+	if order != "abbaab" {
+		t.Errorf("the sides ran in the order %s", order)
+	}
+	if !removed || r.Error != "" {
+		t.Errorf("removed %v, error %q", removed, r.Error)
+	}
+	if f := r.Of("a", "rate"); f.Median != 30 || f.Min != 10 || f.Max != 40 {
+		t.Errorf("figures %+v", f)
+	}
+	if len(r.Verdicts) != 3 {
+		t.Fatalf("%d verdicts, want 3: nothing was measured of c", len(r.Verdicts))
+	}
+	if v := r.Verdicts[0]; v.Value != 3 || v.Low != 1 || v.High != 4 || !v.Met {
+		t.Errorf("verdict %+v", v)
+	}
+	if r.Verdicts[1].Met || r.Verdicts[2].Met {
+		t.Error("a target is met that is not")
+	}
+}
+
+// TestRunFails: what was measured before a side failed is kept, and so is why.
+func TestRunFails(t *testing.T) {
+	n := 0
+	r := Run(t.Context(), Scenario{
+		Metrics: []Metric{{"rate", "/s"}}, OneIn: 2,
+		Sides: []Side{{"a", func(context.Context) (Sample, error) {
+			if n++; n == 2 {
+				return nil, errors.New("broken")
+			}
+			return Sample{"rate": 1}, nil
+		}}},
+	}, 3, io.Discard)
+	if r.Error != "a: broken" || len(r.Of("a", "rate").Values) != 1 || r.Rounds != 2 {
+		t.Errorf("result %+v", r)
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	var took []time.Duration
+	for i := range 200 {
+		took = append(took, time.Duration(i+1)*time.Millisecond)
+	}
+	slices.Reverse(took)
+	if got := Percentile(took, 0.5); got != 101 {
+		t.Errorf("p50 %v", got)
+	}
+	if got := Percentile(took, 0.99); got != 199 {
+		t.Errorf("p99 %v", got)
+	}
+	if got := Percentile(took[:1], 0.99); got != 200 {
+		t.Errorf("p99 of one %v", got)
+	}
+}
+
+func TestFormat(t *testing.T) {
+	for _, c := range []struct {
+		v    float64
+		unit string
+		want string
+	}{
+		{94_449, "/s", "94,400/s"}, {1_234_567, "/s", "1,230,000/s"}, {999.6, "/s", "999/s"}, {0.25, "ms", "0.25 ms"}, {12.5, "ms", "13 ms"},
+		{33.33, "%", "33.3 %"}, {2.499, "x", "2.50"}, {41.4, "MiB", "41 MiB"},
+	} {
+		if got := Format(c.v, c.unit); got != c.want {
+			t.Errorf("%v %s is written %q, want %q", c.v, c.unit, got, c.want)
+		}
+	}
+}

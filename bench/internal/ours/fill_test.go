@@ -1,0 +1,40 @@
+package ours
+
+import (
+	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// TestFill: what is put into a ledger by SQL is what ledgerd itself would have left there.
+func TestFill(t *testing.T) {
+	b := &Bench{Postgres: pgtest.URL(t), Dir: t.TempDir()}
+	for name, on := range map[string]On{"Postgres": b.OnPostgres, "SQLite": b.OnSQLite} {
+		for state, fill := range map[ledger.State]func(*Place) error{
+			ledger.StateDone:    func(p *Place) error { return p.History(t.Context(), 1500) },
+			ledger.StateWaiting: func(p *Place) error { return p.Future(t.Context(), 1500) },
+		} {
+			t.Run(name+"/"+string(state), func(t *testing.T) {
+				s, err := NewStanding(t.Context(), on, fill)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() {
+					if err := s.Close(); err != nil {
+						t.Error(err)
+					}
+				}()
+				if rate, err := s.Drain(t.Context(), 300); err != nil || rate <= 0 {
+					t.Errorf("drain beside it: %v, %v", rate, err)
+				}
+				if n, err := s.Ledger.Count(t.Context(), ledger.Filter{States: []ledger.State{state}, Prefix: "/data/"}); err != nil || n < 1500 {
+					t.Errorf("%d items are %s, %v", n, state, err)
+				}
+				for v, err := range s.Ledger.Verify(t.Context()) {
+					t.Fatalf("%+v, %v", v, err)
+				}
+			})
+		}
+	}
+}
