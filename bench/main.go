@@ -79,13 +79,14 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	r.Whole = *only == "" && *scale == 1 && *rounds >= 3
 	render.Text(os.Stdout, r)
 	if *out != "" {
 		if err := render.Write(*out, r); err != nil {
 			return err
 		}
 	}
-	if r.Whole = *only == "" && *scale == 1 && *rounds >= 3; r.Whole {
+	if r.Whole {
 		if err := render.Save(r); err != nil {
 			return err
 		}
@@ -120,7 +121,9 @@ func (s *suite) run(ctx context.Context, parent string, pattern *regexp.Regexp, 
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "%s\n", sc.Name)
-		r.Results = append(r.Results, measure.Run(ctx, sc, rounds, os.Stderr))
+		result := measure.Run(ctx, sc, rounds, os.Stderr)
+		r.Results = append(r.Results, result)
+		fmt.Fprintf(os.Stderr, "  %.0f s %s\n", result.Seconds, result.Error)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}

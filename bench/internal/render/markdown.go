@@ -186,6 +186,9 @@ func summary(r *Report) string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", row.text, strings.Join(ours, " | "), strings.Join(peers, ", "), strings.Join(ratios, ", "))
 	}
+	if !r.Whole {
+		b.WriteString("\n**Provisional:** from a part, or a short run.\n")
+	}
 	fmt.Fprintf(&b, "\n%s, %d cores, database on the same machine, every commit on the disk; the items need no work. Ratios carry over to\nother machines, rates do not.", r.About.CPU, r.About.Cores)
 	return b.String()
 }

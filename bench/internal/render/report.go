@@ -101,7 +101,7 @@ func Again() error {
 
 // Header says what a run is made on.
 func Header(w io.Writer, r *Report) {
-	for _, line := range about(r) {
+	for _, line := range about(r)[1:] {
 		fmt.Fprintln(w, line)
 	}
 }
@@ -115,9 +115,13 @@ func about(r *Report) []string {
 	for _, name := range slices.Sorted(maps.Keys(a.Postgres)) {
 		settings = append(settings, name+" = "+a.Postgres[name])
 	}
+	whole := "all scenarios at full size"
+	if !r.Whole {
+		whole = fmt.Sprintf("a part, or a short run, at %g of the items: **provisional**", r.Scale)
+	}
 	return []string{
-		fmt.Sprintf("%s, ledgerd %s, %d rounds", r.Date, a.Commit, r.Rounds),
-		fmt.Sprintf("%s, %d cores, %s; %s", a.CPU, a.Cores, a.Memory, a.System),
+		fmt.Sprintf("%s, ledgerd %s, %d rounds, %s; %.0f minutes", r.Date, a.Commit, r.Rounds, whole, r.Seconds/60),
+		fmt.Sprintf("%s, %d cores, %s of memory; %s; load averages before: %s", a.CPU, a.Cores, a.Memory, a.System, a.Load),
 		fmt.Sprintf("the disk has 4 KiB for good after %.2f ms (median of write and fsync)", a.SyncMS),
 		strings.Join(versions, ", "),
 		"Postgres: " + strings.Join(settings, ", "),

@@ -29,6 +29,7 @@ type About struct {
 	CPU      string            `json:"cpu"`
 	Cores    int               `json:"cores"`
 	Memory   string            `json:"memory"`
+	Load     string            `json:"load"`    // of the machine before the run: its load averages
 	SyncMS   float64           `json:"sync_ms"` // median of writing 4 KiB and waiting for the disk
 	Versions map[string]string `json:"versions"`
 	Postgres map[string]string `json:"postgres"` // its settings
@@ -62,13 +63,16 @@ var shown = []string{"wal_sync_method", "shared_buffers", "max_wal_size"}
 
 // Look finds out what a run is made on. It refuses a Postgres that does not wait for the disk.
 func Look(ctx context.Context, url, dir string) (a About, err error) {
-	a = About{System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), CPU: field("/proc/cpuinfo", "model name"), Memory: field("/proc/meminfo", "MemTotal"),
+	a = About{System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), CPU: field("/proc/cpuinfo", "model name"), Memory: gib(field("/proc/meminfo", "MemTotal")),
 		Versions: map[string]string{"Go": strings.TrimPrefix(runtime.Version(), "go")}, Postgres: map[string]string{}}
 	if out, err := exec.CommandContext(ctx, "git", "describe", "--tags", "--always", "--dirty").Output(); err == nil {
 		a.Commit = strings.TrimSpace(string(out))
 	}
 	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		a.System += ", kernel " + strings.TrimSpace(string(release))
+	}
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		a.Load = strings.Join(strings.Fields(string(load))[:3], " ")
 	}
 	build, _ := debug.ReadBuildInfo()
 	for name, path := range map[string]string{"River": "github.com/riverqueue/river", "goqite": "maragu.dev/goqite", "backlite": "github.com/mikestefanello/backlite",
@@ -125,6 +129,15 @@ func syncTime(dir string) (ms float64, err error) {
 		took = append(took, time.Since(began).Seconds()*1000)
 	}
 	return measure.Median(took), nil
+}
+
+// gib writes what /proc/meminfo says in kB.
+func gib(text string) string {
+	var kib float64
+	if _, err := fmt.Sscanf(text, "%f kB", &kib); err != nil {
+		return text
+	}
+	return fmt.Sprintf("%.0f GiB", kib/(1<<20))
 }
 
 // field is the first value of that name in one of Linux's files of names and values; "" elsewhere.
