@@ -35,12 +35,11 @@ func (s *suite) beside(name, database string, on ours.On, n int, million int) me
 				return err
 			}
 			for i, f := range fills {
-				var fill func(*ours.Place) error
-				if f.fill != nil {
-					fill = func(p *ours.Place) error { return f.fill(ctx, p) }
+				if f.fill == nil {
+					continue // a new one for each round
 				}
 				var err error
-				if standing[i], err = ours.NewStanding(ctx, on, fill); err != nil {
+				if standing[i], err = ours.NewStanding(ctx, on, func(p *ours.Place) error { return f.fill(ctx, p) }); err != nil {
 					return remove, fmt.Errorf("%s: %w", f.side, err)
 				}
 			}
@@ -48,6 +47,10 @@ func (s *suite) beside(name, database string, on ours.On, n int, million int) me
 		},
 	}
 	for i, f := range fills {
+		if f.fill == nil {
+			sc.Sides = append(sc.Sides, measure.Side{Name: f.side, Run: s.addAndDrain(on, n, false)})
+			continue
+		}
 		sc.Sides = append(sc.Sides, measure.Side{Name: f.side, Run: func(ctx context.Context) (measure.Sample, error) {
 			rate, err := standing[i].Drain(ctx, n)
 			return measure.Sample{"drain": rate}, err

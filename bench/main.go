@@ -79,7 +79,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	r.Whole = *only == "" && *scale == 1 && *rounds >= 3
+	r.Whole = *only == "" && *scale == 1 && *rounds >= 3 && r.About.InMemory == ""
 	render.Text(os.Stdout, r)
 	if *out != "" {
 		if err := render.Write(*out, r); err != nil {

@@ -174,7 +174,7 @@ func (s *suite) startPostgres() measure.Scenario {
 func (s *suite) startSQLite() measure.Scenario {
 	return measure.Scenario{
 		Name: "start-sqlite", Title: "add → start of the handler, idle system, SQLite", OneIn: 2,
-		About:   fmt.Sprintf("%d items a round, one every 25 ms, added by the program that works them, or with a connection of their own, as another process does. River polls its file every 20 ms.", tries),
+		About:   fmt.Sprintf("%d items a round, one every 25 ms, added by the program that works them, or with a connection of their own, as another process does. River's are added by the program that works them.", tries),
 		Metrics: []measure.Metric{p50, p99},
 		Sides: []measure.Side{
 			{Name: "ledgerd", Run: func(ctx context.Context) (measure.Sample, error) {

@@ -119,10 +119,14 @@ func about(r *Report) []string {
 	if !r.Whole {
 		whole = fmt.Sprintf("a part, or a short run, at %g of the items: **provisional**", r.Scale)
 	}
+	disk := fmt.Sprintf("the disk has 4 KiB for good after %.2f ms (median of write and fsync)", a.SyncMS)
+	if a.InMemory != "" {
+		disk = fmt.Sprintf("**%s is in memory, not on a disk: commits cost nothing there, on no side**; -dir chooses the folder of SQLite files", a.InMemory)
+	}
 	return []string{
 		fmt.Sprintf("%s, ledgerd %s, %d rounds, %s; %.0f minutes", r.Date, a.Commit, r.Rounds, whole, r.Seconds/60),
 		fmt.Sprintf("%s, %d cores, %s of memory; %s; load averages before: %s", a.CPU, a.Cores, a.Memory, a.System, a.Load),
-		fmt.Sprintf("the disk has 4 KiB for good after %.2f ms (median of write and fsync)", a.SyncMS),
+		disk,
 		strings.Join(versions, ", "),
 		"Postgres: " + strings.Join(settings, ", "),
 		"SQLite, all sides: journal_mode = WAL, synchronous = FULL",

@@ -29,8 +29,9 @@ type About struct {
 	CPU      string            `json:"cpu"`
 	Cores    int               `json:"cores"`
 	Memory   string            `json:"memory"`
-	Load     string            `json:"load"`    // of the machine before the run: its load averages
-	SyncMS   float64           `json:"sync_ms"` // median of writing 4 KiB and waiting for the disk
+	Load     string            `json:"load"`                // of the machine before the run: its load averages
+	InMemory string            `json:"in_memory,omitempty"` // a folder of a database that is not on a disk
+	SyncMS   float64           `json:"sync_ms"`             // median of writing 4 KiB and waiting for the disk
 	Versions map[string]string `json:"versions"`
 	Postgres map[string]string `json:"postgres"` // its settings
 }
@@ -86,6 +87,9 @@ func Look(ctx context.Context, url, dir string) (a About, err error) {
 	if a.SyncMS, err = syncTime(dir); err != nil {
 		return a, err
 	}
+	if inMemory(dir) {
+		a.InMemory = dir
+	}
 	return a, a.askPostgres(ctx, url)
 }
 
@@ -96,6 +100,10 @@ func (a *About) askPostgres(ctx context.Context, url string) error {
 	}
 	defer conn.Close(ctx)
 	a.Versions["Postgres"], _, _ = strings.Cut(conn.PgConn().ParameterStatus("server_version"), " ")
+	var data string // which only a superuser is told, and which may be on another machine
+	if conn.QueryRow(ctx, "SELECT current_setting('data_directory')").Scan(&data) == nil && inMemory(data) {
+		a.InMemory = data
+	}
 	for _, name := range slices.Concat(durable, shown) {
 		var value string
 		if err := conn.QueryRow(ctx, "SELECT current_setting($1)", name).Scan(&value); err != nil {
@@ -107,6 +115,23 @@ func (a *About) askPostgres(ctx context.Context, url string) error {
 		}
 	}
 	return nil
+}
+
+// inMemory says whether a folder is on a file system without a disk. It knows Linux's.
+func inMemory(dir string) bool {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return false
+	}
+	at, kind := "", ""
+	for line := range strings.Lines(string(mounts)) {
+		f := strings.Fields(line)
+		rel, err := filepath.Rel(f[1], dir)
+		if err == nil && rel != ".." && !strings.HasPrefix(rel, "../") && len(f[1]) >= len(at) {
+			at, kind = f[1], f[2]
+		}
+	}
+	return kind == "tmpfs" || kind == "ramfs"
 }
 
 // syncTime tells how long the disk takes to have 4 KiB for good, in milliseconds.
