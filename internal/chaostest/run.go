@@ -49,13 +49,11 @@ type run struct {
 	logs    []*os.File
 	ended   []ending
 	frozen  map[int]int64 // process → since when, CLOCK_MONOTONIC
-	// Since when no daemon is restarted any more, CLOCK_MONOTONIC.
-	calmSince int64
-	waking    sync.WaitGroup
-	faulted   map[string]int
-	drains    []historytest.Drain
-	unkept    []historytest.Violation // promises of bounded time
-	closers   []func() error
+	waking  sync.WaitGroup
+	faulted map[string]int
+	drains  []historytest.Drain
+	unkept  []historytest.Violation // promises of bounded time
+	closers []func() error
 }
 
 // ending is a process that was killed, died or was frozen.
@@ -201,7 +199,6 @@ func (r *run) calm(ctx context.Context) error {
 			}
 		}
 	}
-	r.calmSince = history.Now()
 	for range 2 { // what is in doubt is decided, and what that leaves is drained
 		err := r.drain()
 		for r.plan.Fault == Plugin && errors.Is(err, errKilled) { // by a plugin that kills its host
@@ -312,7 +309,6 @@ type left struct {
 	Unkept  []historytest.Violation
 	Items   []ledger.Audited
 	Offset  int64 // of the database's clock to CLOCK_MONOTONIC, microseconds
-	Calm    int64 // since when no daemon was restarted any more, CLOCK_MONOTONIC
 }
 
 // ended is an ending as it is written down.
@@ -324,7 +320,7 @@ type ended struct {
 
 // leave writes down what is left.
 func (r *run) leave(ctx context.Context) error {
-	l := left{Plan: r.plan, Faulted: r.faulted, Drains: r.drains, Unkept: r.unkept, Calm: r.calmSince}
+	l := left{Plan: r.plan, Faulted: r.faulted, Drains: r.drains, Unkept: r.unkept}
 	if r.proxy != nil {
 		l.Faulted[string(Cut)] = int(r.proxy.cuts.Load())
 	}
