@@ -104,11 +104,14 @@ func tolerable(err error) error {
 	return err
 }
 
-// person claims now and then, holds what they got, and hands it in: in time, too late, or never.
-func (r *run) person(ctx context.Context) error {
+// person is an agent that is no program.
+const person = "ann"
+
+// visit is a person at the desk: they claim now and then, holds what they got, and hands it in: in time, too late, or never.
+func (r *run) visit(ctx context.Context) error {
 	random := r.plan.random(4)
 	for ctx.Err() == nil {
-		held, err := r.client.Claim(ctx, ledger.Claim{Kind: "chaos", Agent: "ann", Limit: 1 + random.IntN(3), TTL: time.Second + time.Duration(random.IntN(1000))*time.Millisecond})
+		held, err := r.client.Claim(ctx, ledger.Claim{Kind: "chaos", Agent: person, Limit: 1 + random.IntN(3), TTL: time.Second + time.Duration(random.IntN(1000))*time.Millisecond})
 		if err != nil {
 			if err := tolerable(err); err != nil {
 				return err

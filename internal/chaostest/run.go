@@ -133,7 +133,7 @@ func (r *run) happen(ctx context.Context) (err error) {
 	defer end()
 	g, busy := errgroup.WithContext(busy)
 	g.Go(func() error { return r.feed(busy) })
-	g.Go(func() error { return r.person(busy) })
+	g.Go(func() error { return r.visit(busy) })
 	g.Go(func() error { return r.operator(busy) })
 	g.Go(func() error { return r.faults(busy) })
 	if err := g.Wait(); err != nil {
@@ -198,6 +198,10 @@ func (r *run) calm(ctx context.Context) error {
 				return err
 			}
 		}
+	}
+	// Nobody waits for people, so what a person still holds is taken from them.
+	if _, err := r.client.ForceRelease(ctx, "operator", ledger.Filter{Agents: []string{person}, States: []ledger.State{ledger.StateLeased}}); err != nil {
+		return err
 	}
 	for range 2 { // what is in doubt is decided, and what that leaves is drained
 		err := r.drain()
