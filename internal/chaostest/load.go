@@ -107,7 +107,7 @@ func tolerable(err error) error {
 // person is an agent that is no program.
 const person = "ann"
 
-// visit is a person at the desk: they claim now and then, holds what they got, and hands it in: in time, too late, or never.
+// visit has a person claim now and then, hold what they got, and hand it in: in time, too late, or never.
 func (r *run) visit(ctx context.Context) error {
 	random := r.plan.random(4)
 	for ctx.Err() == nil {
