@@ -87,16 +87,24 @@ func (p *prunes) forget() {
 	clear(p.byKind)
 }
 
-// pruneFind locks items whose attempt that pruning keeps ended in time: finished ones of which
-// there is something to remove, and recurring ones with attempts before it.
+// pruneFind finds items whose attempt that pruning keeps ended in time (finished ones of which
+// there is something to remove, and recurring ones with attempts before it) and locks those that
+// nobody else has locked. It walks the index of final attempts and stops at the limit: OFFSET
+// and coalesce keep the planner from joining whole tables, because it takes the conditions for
+// so rare that a walk would not come to the limit.
 // $1 kind, $2 and $3 the span of time, $4 limit.
-const pruneFind = `SELECT i.id, f.finished_at FROM {{S}}.ledger_attempts f JOIN {{S}}.ledger_items i ON i.id = f.item_id LEFT JOIN {{S}}.ledger_backlog b ON b.item_id = i.id
-WHERE f.final AND f.kind = $1 AND f.finished_at >= $2 AND f.finished_at < $3
- AND f.attempt = (SELECT n.attempt ` + pruneKeeps + `)
- AND (EXISTS (SELECT FROM {{S}}.ledger_attempts e WHERE e.item_id = f.item_id AND e.attempt < f.attempt)
-  OR i.every IS NULL AND num_nonnulls(i.payload, f.output, f.log, f.error) > 0)
- AND (b.item_id IS NULL OR i.every IS NOT NULL)
-ORDER BY f.finished_at, f.item_id LIMIT $4 FOR NO KEY UPDATE OF i SKIP LOCKED`
+const pruneFind = `WITH picked AS MATERIALIZED (
+ SELECT i.id, f.finished_at FROM {{S}}.ledger_attempts f
+ CROSS JOIN LATERAL (SELECT i.id, i.every, i.payload FROM {{S}}.ledger_items i WHERE i.id = f.item_id OFFSET 0) i
+ WHERE f.final AND f.kind = $1 AND f.finished_at >= $2 AND f.finished_at < $3 AND coalesce(
+  f.attempt = (SELECT n.attempt ` + pruneKeeps + `)
+  AND (EXISTS (SELECT FROM {{S}}.ledger_attempts e WHERE e.item_id = f.item_id AND e.attempt < f.attempt)
+   OR i.every IS NULL AND num_nonnulls(i.payload, f.output, f.log, f.error) > 0)
+  AND (i.every IS NOT NULL OR (SELECT b.item_id FROM {{S}}.ledger_backlog b WHERE b.item_id = i.id) IS NULL), false)
+ ORDER BY f.finished_at LIMIT $4),
+locked AS MATERIALIZED (
+ SELECT id FROM {{S}}.ledger_items WHERE id = ANY(ARRAY(SELECT id FROM picked)) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
+SELECT id, finished_at, id IN (SELECT id FROM locked) FROM picked ORDER BY finished_at`
 
 // prune prunes items that are locked, if they still are as they were found.
 const prune = `WITH p AS MATERIALIZED (
@@ -118,10 +126,14 @@ func (s *Store) Prune(ctx context.Context, kind string, before time.Time, limit 
 		o := &own{ctx: ctx, s: s, pipe: pipe{conn, s.described}}
 		var ids []int64
 		var last time.Time
+		found := 0
 		err := o.query(pruneFind, []any{kind, from, before, limit}, func(scan scanner) error {
 			var id int64
-			err := scan(&id, &last)
-			ids = append(ids, id)
+			var locked bool
+			err := scan(&id, &last, &locked)
+			if found++; locked {
+				ids = append(ids, id)
+			}
 			return err
 		})
 		if err == nil && len(ids) > 0 {
@@ -131,7 +143,7 @@ func (s *Store) Prune(ctx context.Context, kind string, before time.Time, limit 
 			o.rollback()
 			return uncommitted(err)
 		}
-		if len(ids) == limit {
+		if found == limit {
 			upto = last
 		}
 		return o.commit()
