@@ -22,10 +22,12 @@ const connectTimeout = 5 * time.Second
 const poolSize = 8
 
 // settings of our sessions, unless the URL has them. Plans of our statements are too short to
-// be worth compiling. A process that freezes within a transaction must not keep its row locks.
+// be worth compiling. Bitmaps have no order: where the planner takes what is ready for next to
+// nothing, right after a drain of the ledger, it would read and sort all of it for each claim. A process that freezes within a transaction must not keep its row locks.
 // They are set by a statement because poolers refuse such parameters at the start of a session.
 var settings = []struct{ name, value string }{
 	{"jit", "off"},
+	{"enable_bitmapscan", "off"},
 	{"idle_in_transaction_session_timeout", "10s"},
 }
 
