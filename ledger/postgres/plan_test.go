@@ -1,257 +1,279 @@
 package postgres
 
 import (
-	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 )
-
-// many is a backlog on which a bad plan shows: one that reads it as a whole touches that many rows.
-const many = 200_000
-
-// batch is what a claim takes.
-const batch = 500
 
 // promise is what a first claim, and a first finish, may take; slow machines get five times that.
 const promise = 5 * 100 * time.Millisecond
 
-// oneConn is a store over a pool of a single connection, so that all its statements share what
-// the connection remembers.
-func oneConn(t *testing.T) (*Store, *ledger.Ledger) {
-	t.Helper()
-	config, err := pgxpool.ParseConfig(pgtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.MaxConns = 1
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	s, err := Open(t.Context(), pool, Options{Schema: pgtest.Schema(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s, ledger.New(s, ledger.Options{})
+// What rows are in a state, as assignments of an UPDATE.
+var become = map[ledger.State]string{
+	ledger.StateWaiting: free + `state = 0, due_at = now() + '1 hour' + item_id * interval '1 ms'`,
+	ledger.StateReady:   free + `state = 1, due_at = now() - interval '2 hours' + item_id * interval '1 ms'`,
+	ledger.StateLeased:  `state = 2, attempt = 1, locked_by = 'x', lock_id = gen_random_uuid(), leased_at = now(), expires_at = now() + '1 hour' + item_id * interval '1 ms'`,
+	ledger.StateDead:    free + `state = 3`,
 }
 
-func (s *Store) exec(t *testing.T, template string, args ...any) {
-	t.Helper()
-	if _, err := s.pool.Exec(t.Context(), s.render(template), append([]any{pgx.QueryExecModeExec}, args...)...); err != nil {
-		t.Fatal(err)
-	}
+const free = `locked_by = NULL, lock_id = NULL, leased_at = NULL, expires_at = NULL, `
+
+// fill adds n rows to the items and to the backlog: ready ones of kinds k, k1, k2 …
+func (w *workload) fill(n, kinds int) {
+	w.t.Helper()
+	w.fills++
+	w.exec(w.t, `INSERT INTO {{S}}.ledger_kinds (kind) SELECT CASE n WHEN 0 THEN 'k' ELSE 'k' || n END FROM generate_series(0, $1::int - 1) n ON CONFLICT DO NOTHING`, kinds)
+	w.exec(w.t, `WITH i AS (
+ INSERT INTO {{S}}.ledger_items (kind, key, slot, payload, created_at)
+ SELECT CASE n % $2::int WHEN 0 THEN 'k' ELSE 'k' || n % $2::int END, $3::text || n, n % 1024, '{}', now() FROM generate_series(1, $1::int) n
+ RETURNING id, kind, slot)
+INSERT INTO {{S}}.ledger_backlog (item_id, kind, state, priority, slot, due_at)
+SELECT id, kind, 1, CASE WHEN $2::int > 1 THEN id / $2::int % 5 - 2 ELSE 0 END, slot, now() - interval '2 hours' + id * interval '1 ms' FROM i`, n, kinds, fmt.Sprintf("/data/in/2026/11/%d/users-", w.fills))
 }
 
-// withoutAutovacuum keeps the statistics as a test has them.
-func (s *Store) withoutAutovacuum(t *testing.T) {
+// turn brings all rows of the backlog into a state.
+func (w *workload) turn(s ledger.State) {
+	w.t.Helper()
+	w.exec(w.t, `UPDATE {{S}}.ledger_backlog SET `+become[s])
+}
+
+// end takes all rows out of the backlog, as if they had been worked and pruned long ago.
+func (w *workload) end() {
+	w.t.Helper()
+	w.finished = true
+	w.exec(w.t, `INSERT INTO {{S}}.ledger_attempts (item_id, attempt, epoch, kind, outcome, final, agent, finished_at)
+ SELECT item_id, 1, 1, kind, item_id % 2 * 2, true, 'x', now() - interval '2 hours' + item_id * interval '1 ms' FROM {{S}}.ledger_backlog`)
+	w.exec(w.t, `UPDATE {{S}}.ledger_items SET payload = NULL`)
+	w.exec(w.t, `DELETE FROM {{S}}.ledger_backlog`)
+}
+
+func (w *workload) analyze() {
+	w.t.Helper()
 	for _, table := range []string{"items", "backlog", "attempts"} {
-		s.exec(t, `ALTER TABLE {{S}}.ledger_`+table+` SET (autovacuum_enabled = false)`)
+		w.exec(w.t, `VACUUM ANALYZE {{S}}.ledger_`+table)
 	}
 }
 
-// addMany adds n items to a scope of their own.
-func addMany(t *testing.T, l *ledger.Ledger, scope string, n int) {
+// poll is what an idle worker does.
+func (w *workload) poll() {
+	w.t.Helper()
+	ctx := w.t.Context()
+	w.claim(ledger.Claim{}, 0)
+	w.claim(ledger.Claim{Shard: ledger.Shard{Index: 1, Count: 4}}, 0)
+	_, err := w.ledger.Expire(ctx, w.batch)
+	w.ok(err)
+	_, err = w.ledger.Promote(ctx, w.batch)
+	w.ok(err)
+	_, err = w.Prune(ctx, "k", time.Now().Add(-time.Hour), w.batch)
+	w.ok(err)
+	w.ok(w.ledger.Beat(ctx, ledger.Agent{Name: "a"}, time.Minute))
+	_, err = w.ledger.Standing(ctx, "k")
+	w.ok(err)
+}
+
+// hold puts off the probes over whole indexes, which come by time.
+func (w *workload) hold() {
+	p, later := &w.positions, time.Now().Add(time.Hour)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, levels := range p.ready {
+		for i := range levels {
+			levels[i].whole = later
+		}
+	}
+	for _, f := range p.waiting {
+		f.whole = later
+	}
+	p.leased.whole = later
+}
+
+// check runs the hot path: each call over the whole of its index, or, with held positions, from
+// these.
+func (w *workload) check(t *testing.T, held bool) {
+	for _, c := range w.calls() {
+		if held && c.counts || c.finished && !w.finished {
+			continue
+		}
+		if !held {
+			w.forget()
+		}
+		if c.before != nil {
+			c.before()
+		}
+		b := bounds{c.indexes, max(c.rows, w.batch) + slack, blocksPerRow*max(c.rows, w.batch) + blocksBeside}
+		if c.counts {
+			rows, blocks := w.backlog()
+			b.rows, b.blocks = b.rows+rows, b.blocks+rows+3*blocks
+		}
+		plans := w.during(c.run)
+		if len(plans) == 0 {
+			t.Errorf("%s: the server explained nothing", c.name)
+		}
+		most, rows := 0.0, 0.0
+		for _, e := range plans {
+			most = max(most, e.blocks())
+			e.Plan.walk(func(n *node) {
+				if n.big() {
+					rows = max(rows, n.touched())
+				}
+			})
+			for _, f := range e.faults(b) {
+				t.Errorf("%s: %s\n%s", c.name, f, e.text)
+			}
+		}
+		t.Logf("%-24s %3d plans %8.0f rows %8.0f blocks (%d, %d)", c.name, len(plans), rows, most, b.rows, b.blocks)
+	}
+}
+
+// embedder is a pool as a program may have it that embeds a ledger: with pgx's default, which
+// caches plans, and without the settings of ours. The store must not rely on them.
+func embedder(t *testing.T, url string) *pgxpool.Config {
 	t.Helper()
-	for from := 0; from < n; from += 5000 {
-		items := make([]ledger.NewItem, 5000)
-		for i := range items {
-			items[i] = ledger.NewItem{Kind: "k", Scope: scope, Key: fmt.Sprintf("/data/in/2026/11/20/users-%08d.csv", from+i)}
-		}
-		if _, err := l.Add(t.Context(), items...); err != nil {
-			t.Fatal(err)
-		}
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return config
 }
 
-// An hour of polls of an empty ledger must not leave plans for an empty table behind.
-func TestFirstClaimAfterIdlePolls(t *testing.T) {
-	s, l := oneConn(t)
-	s.withoutAutovacuum(t)
-	addMany(t, l, "early", 5000)
-	for range 10 { // so that finishing is known as well, on a small table
-		if n := len(claimed(t, l)); n != batch {
-			t.Fatalf("claimed %d", n)
-		}
-	}
-	s.exec(t, `DELETE FROM {{S}}.ledger_backlog`)
-	s.exec(t, `VACUUM ANALYZE {{S}}.ledger_backlog`)
-	for range 20 {
-		if ls, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: batch}); err != nil || len(ls) != 0 {
-			t.Fatalf("claimed %d, %v", len(ls), err)
-		}
-		if _, err := l.Expire(t.Context(), batch); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := l.Promote(t.Context(), batch); err != nil {
-			t.Fatal(err)
-		}
-	}
-	addMany(t, l, "late", many)
-	s.byIndex(t)
-	start := time.Now()
-	ls := claimed(t, l)
-	if d := time.Since(start); len(ls) != batch || d > promise {
-		t.Errorf("the first claim got %d items in %v", len(ls), d)
-	}
-	start = time.Now()
-	finish(t, l, ls)
-	if d := time.Since(start); d > promise {
-		t.Errorf("the first finish took %v", d)
-	}
-}
-
-// Whatever the rows were when the statistics were taken, statements go by the same indexes.
-func TestPlansOnStaleStatistics(t *testing.T) {
-	s, l := oneConn(t)
-	s.withoutAutovacuum(t)
-	for _, n := range []int{5000, 25_000} { // of this size, a table is tempting to read as a whole
-		addMany(t, l, fmt.Sprint("first ", n), n)
-		s.exec(t, `VACUUM ANALYZE {{S}}.ledger_backlog`)
-		s.byIndex(t)
-	}
-	addMany(t, l, "last", many)
-	for _, c := range []struct{ name, state string }{
-		{"waiting", `state = 0`},
-		{"leased", `state = 2, locked_by = 'x', lock_id = gen_random_uuid(), leased_at = now(), expires_at = now() + '1 hour'`},
-		{"dead", `state = 3`},
-		{"ready", `state = 1`},
+// Whatever the tables hold, and whatever they held when the statistics were taken, each statement
+// of the hot path goes by its index and reads what it is about.
+func TestPlans(t *testing.T) {
+	url := planServer(t)
+	for i, c := range []struct {
+		name    string
+		prepare func(*workload)
+	}{
+		{"polled while empty", func(w *workload) {
+			w.fill(5000, 1) // so that finishing is known as well, on a small table
+			for range 4 {
+				w.claim(ledger.Claim{}, w.batch)
+				w.finish(func(int) ledger.Result { return ledger.Done(nil) })
+			}
+			w.exec(w.t, `DELETE FROM {{S}}.ledger_backlog`)
+			w.analyze()
+			for range 20 {
+				w.poll()
+			}
+			w.fill(many, 1)
+		}},
+		{"almost empty at the last VACUUM", func(w *workload) { w.emptied(); w.fill(many, 1) }},
+		{"almost empty, then all due", func(w *workload) {
+			w.emptied()
+			w.fill(many, 1)
+			w.exec(w.t, `UPDATE {{S}}.ledger_backlog SET state = 0`)
+		}},
+		{"almost empty, then all expired", func(w *workload) {
+			w.emptied()
+			w.fill(many, 1)
+			w.turn(ledger.StateLeased)
+			w.exec(w.t, `UPDATE {{S}}.ledger_backlog SET expires_at = due_at`)
+		}},
+		{"never analyzed", func(w *workload) { w.fill(many, 1) }},
+		{"a small table", func(w *workload) { w.fill(5000, 1); w.analyze() }}, // tempting to read as a whole
+		{"a middling table", func(w *workload) { w.fill(25_000, 1); w.analyze() }},
+		{"five kinds", func(w *workload) { w.fill(many, 5); w.analyze() }},
+		{"all waiting at the last ANALYZE", func(w *workload) { w.stale(ledger.StateWaiting, ledger.StateReady) }},
+		{"all leased at the last ANALYZE", func(w *workload) { w.stale(ledger.StateLeased, ledger.StateReady) }},
+		{"all dead at the last ANALYZE", func(w *workload) { w.stale(ledger.StateDead, ledger.StateReady) }},
+		{"all finished at the last ANALYZE", func(w *workload) {
+			w.fill(many, 1)
+			w.end()
+			w.analyze()
+			w.exec(t, `INSERT INTO {{S}}.ledger_backlog (item_id, kind, state, slot, due_at, attempt, epoch)
+ SELECT id, kind, 1, slot, now() - interval '2 hours' + id * interval '1 ms', 1, 2 FROM {{S}}.ledger_items`)
+		}},
+		{"all waiting", func(w *workload) { w.stale(ledger.StateReady, ledger.StateWaiting) }},
+		{"all leased", func(w *workload) { w.stale(ledger.StateReady, ledger.StateLeased) }},
+		{"all dead", func(w *workload) { w.stale(ledger.StateReady, ledger.StateDead) }},
+		{"all finished", func(w *workload) { w.fill(many, 1); w.end(); w.analyze(); w.poll() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s.exec(t, `UPDATE {{S}}.ledger_backlog SET `+c.state)
-			s.exec(t, `VACUUM ANALYZE {{S}}.ledger_backlog`)
-			s.exec(t, `UPDATE {{S}}.ledger_backlog SET state = 1, locked_by = NULL, lock_id = NULL, leased_at = NULL, expires_at = NULL`)
-			s.positions.lower(nil, nil, []string{"k"})
-			s.byIndex(t)
-			ls := claimed(t, l)
+			w := &workload{watched: watch(t, embedder(t, url), fmt.Sprint("plans", i)), t: t, batch: 500}
 			start := time.Now()
-			finish(t, l, ls)
-			if d := time.Since(start); d > promise {
-				t.Errorf("the first finish took %v", d)
-			}
+			c.prepare(w)
+			t.Logf("prepared in %v", time.Since(start))
+			w.check(t, false)
+			t.Logf("done in %v", time.Since(start))
 		})
 	}
 }
 
-func claimed(t *testing.T, l *ledger.Ledger) []*ledger.Lease {
-	t.Helper()
-	ls, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: batch})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ls
+// emptied makes a backlog that had many rows and has a few: these are on its last pages, so that
+// VACUUM gives none back, and the planner takes what is added later for hardly more.
+func (w *workload) emptied() {
+	w.t.Helper()
+	w.fill(many, 1)
+	w.exec(w.t, `DELETE FROM {{S}}.ledger_backlog WHERE item_id <= $1`, many-10)
+	w.analyze()
 }
 
-func finish(t *testing.T, l *ledger.Ledger, ls []*ledger.Lease) {
-	t.Helper()
-	e := make([]ledger.Ending, len(ls))
-	for i, lease := range ls {
-		e[i] = ledger.Ending{Lease: lease, Result: ledger.Done(nil)}
+// stale makes a table of which the statistics say that all is in one state, and all is in another.
+func (w *workload) stale(then, now ledger.State) {
+	w.t.Helper()
+	w.fill(many, 1)
+	if then != ledger.StateReady {
+		w.turn(then)
 	}
-	for i, err := range l.Finish(t.Context(), e...) {
-		if err != nil {
-			t.Fatalf("finishing %s: %v", ls[i].Token(), err)
-		}
-	}
+	w.analyze()
+	w.turn(now)
 }
 
-// byIndex claims a batch in a transaction that it undoes, and wants of each statement of the hot
-// path that it touches few rows and reads no table as a whole.
-func (s *Store) byIndex(t *testing.T) {
-	t.Helper()
-	ctx := t.Context()
-	tx, err := s.pool.Begin(ctx)
+// Entries of rows that are gone stay in the indexes until a vacuum, and beside an old transaction
+// no vacuum removes them. Positions keep the hot path from reading them again and again.
+func TestDeadEntries(t *testing.T) {
+	config, err := poolConfig(planServer(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback(ctx)
-	lock := uuid.New()
-	c := s.newClaim(ledger.Grant{Claim: ledger.Claim{Kind: "k", Agent: "a", Limit: batch, TTL: time.Minute}, LockID: lock})
-	template, args := c.statement()
-	s.positions.failed(c.walks[:]...)
-	s.explain(t, tx, template, args)
-
-	var refs []ledger.LeaseRef
-	var ids []int64
-	rows, err := tx.Query(ctx, s.render(`SELECT item_id FROM {{S}}.ledger_backlog WHERE lock_id = $1`), lock)
+	w := &workload{watched: watch(t, config, "plans"), t: t, batch: 20}
+	w.fill(w.batch, 1)
+	w.analyze()
+	pin, err := w.direct.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil || len(ids) != batch {
-		t.Fatalf("claimed %d, %v", len(ids), err)
-	}
-	done := make([]ledger.Completion, batch)
-	for i, id := range ids {
-		refs = append(refs, ledger.LeaseRef{ItemID: id, LockID: lock})
-		done[i] = ledger.Completion{LeaseRef: refs[i], Outcome: ledger.OutcomeDone}
-	}
-	sorted, locks := references(refs)
-	s.explain(t, tx, renewTemplate, []any{sorted, locks, time.Minute})
-	s.explain(t, tx, startTemplate, []any{sorted, locks, time.Minute})
-	s.explain(t, tx, expiredTemplate, []any{batch, time.Time{}, nil})
-	s.explain(t, tx, promoteTemplate, []any{batch, []string{}, []time.Time{}})
-	s.explain(t, tx, lockItems, []any{sorted})
-	s.explain(t, tx, lockBacklog, []any{sorted})
-	s.explain(t, tx, loadTemplate, []any{sorted})
-	done[0].Code = "some" // the general statement for the first half, the plain one for the other
-	slices.SortFunc(done, func(a, b ledger.Completion) int { return int(a.ItemID - b.ItemID) })
-	template, args = completion(done[:batch/2])
-	s.explain(t, tx, template, args)
-	template, args = completion(done[batch/2:])
-	s.explain(t, tx, template, args)
-}
-
-// touched bounds the rows that a statement on a batch may touch, per batch: a few look-ups each.
-const touched = 20
-
-func (s *Store) explain(t *testing.T, tx pgx.Tx, template string, args []any) {
-	t.Helper()
-	var text string
-	err := tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+s.render(template), append([]any{pgx.QueryExecModeCacheDescribe}, args...)...).Scan(&text)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, template)
-	}
-	var plans []struct{ Plan node }
-	if err := json.Unmarshal([]byte(text), &plans); err != nil {
+	defer pin.Rollback(t.Context())
+	if _, err := pin.Exec(t.Context(), "SELECT 1"); err != nil {
 		t.Fatal(err)
 	}
-	var seen float64
-	plans[0].Plan.walk(func(n *node) {
-		seen += n.Loops * (n.Rows + n.Removed)
-		if strings.HasSuffix(n.Type, "Seq Scan") && n.Relation != "ledger_kinds" && n.Loops*(n.Rows+n.Removed) > batch {
-			t.Errorf("a %s of %s:\n%s\n%s", n.Type, n.Relation, template, text)
-		}
+	w.fill(many, 1)
+	past := func(column string) string {
+		return column + ` = now() - interval '2 hours' + item_id * interval '1 ms'`
+	}
+	w.exec(t, `UPDATE {{S}}.ledger_backlog SET state = 0, `+past("due_at"))
+	w.exec(t, `UPDATE {{S}}.ledger_backlog SET `+become[ledger.StateLeased])
+	w.exec(t, `UPDATE {{S}}.ledger_backlog SET `+past("expires_at"))
+	w.turn(ledger.StateDead)
+	w.end()
+	w.exec(t, `DELETE FROM {{S}}.ledger_attempts`)
+	w.finished = false
+	w.analyze() // removes nothing
+	t.Run("pinned", func(t *testing.T) {
+		w.t = t
+		w.poll()
+		w.poll() // the first has told which kinds there are
+		w.hold()
+		w.check(t, true)
 	})
-	if seen > touched*batch {
-		t.Errorf("%.0f rows for a batch of %d:\n%s\n%s", seen, batch, template, text)
+	if err := pin.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-}
-
-// node is a part of a plan.
-type node struct {
-	Type     string  `json:"Node Type"`
-	Relation string  `json:"Relation Name"`
-	Rows     float64 `json:"Actual Rows"`
-	Loops    float64 `json:"Actual Loops"`
-	Removed  float64 `json:"Rows Removed by Filter"`
-	Plans    []*node
-}
-
-func (n *node) walk(fn func(*node)) {
-	fn(n)
-	for _, p := range n.Plans {
-		p.walk(fn)
-	}
+	t.Run("not vacuumed", func(t *testing.T) {
+		w.t = t
+		w.poll()
+		w.hold()
+		w.check(t, true)
+	})
+	t.Run("vacuumed", func(t *testing.T) {
+		w.t = t
+		w.analyze()
+		w.check(t, false)
+	})
 }
