@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	// ready selects what may be claimed of kind ?1, shard ?2 of ?3. The kind is not paused.
-	ready = ` FROM ledger_backlog b CROSS JOIN ledger_items i ON i.id = b.item_id
+	// ready selects what may be claimed of kind ?1, shard ?2 of ?3. The kind is not paused. By
+	// statistics of when all was ready, SQLite would look through the whole table for the first.
+	ready = ` FROM ledger_backlog b INDEXED BY ledger_backlog_ready CROSS JOIN ledger_items i ON i.id = b.item_id
  WHERE b.state = 1 AND b.kind = ?1 AND NOT coalesce((SELECT paused FROM ledger_kinds WHERE kind = ?1), 0) AND b.slot % ?3 = ?2`
 	claimReady = `SELECT ` + readyColumns + ready + ` ORDER BY b.priority, b.due_at, b.item_id LIMIT ?4`
 	// resumable selects what agent ?2 holds of kind ?1. All that is leased is little.

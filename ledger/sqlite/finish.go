@@ -148,11 +148,12 @@ func (s *Store) Start(ctx context.Context, ttl time.Duration, leases []ledger.Le
 	return started, nil
 }
 
-// Holders implements ledger.Store.
+// Holders implements ledger.Store. It asks for the token, which what is leased has, and not for
+// the state: the index of what is leased would be read as a whole.
 func (s *Store) Holders(ctx context.Context, ids []int64) (held []ledger.Renewal, err error) {
 	err = s.read(ctx, false, func(r session) error {
 		return r.query(`SELECT item_id, lock_id, expires_at, cancel FROM ledger_backlog
- WHERE item_id IN (SELECT value FROM json_each(?1)) AND state = 2 ORDER BY item_id`, func(r row) error {
+ WHERE item_id IN (SELECT value FROM json_each(?1)) AND lock_id IS NOT NULL ORDER BY item_id`, func(r row) error {
 			held = append(held, ledger.Renewal{LeaseRef: ledger.LeaseRef{ItemID: r.int(0), LockID: r.uuid(1)}, ExpiresAt: r.time(2), Cancel: r.bool(3)})
 			return nil
 		}, array(ids))
