@@ -55,7 +55,10 @@ func of(f ledger.Filter) (from, id string) {
 		return backlog("INDEXED BY ledger_backlog_stuck", " AND b.state >= 3")
 	case only(ledger.StateLeased), has(func(p ledger.Filter) bool { return len(p.Agents) > 0 && !slices.Contains(p.Agents, "") }):
 		return backlog("INDEXED BY ledger_backlog_leased", " AND b.state = 2")
-	case kind && has(func(p ledger.Filter) bool { return p.Key != "" || scope && p.Prefix != "" }):
+	case kind && has(func(p ledger.Filter) bool { return p.Key != "" }):
+		from, _ := items("")
+		return from, `+i.id` // not by ids, which statistics of few items suggest
+	case kind && scope && has(func(p ledger.Filter) bool { return p.Prefix != "" }):
 		return items("")
 	case only(states...):
 		return backlog("NOT INDEXED", "")
