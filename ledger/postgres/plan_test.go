@@ -9,10 +9,53 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
 // promise is what a first claim, and a first finish, may take; slow machines get five times that.
 const promise = 5 * 100 * time.Millisecond
+
+// workload is the hot path on a ledger that is watched.
+type workload struct {
+	*storetest.Workload
+	*watched
+	fills    int
+	finished bool // many have
+}
+
+func newWorkload(t *testing.T, s *watched, batch int) *workload {
+	w := &workload{watched: s}
+	w.Workload = &storetest.Workload{T: t, Store: s.Store, Ledger: ledger.New(s.Store, ledger.Options{}), Batch: batch,
+		Overdue: func(column string, ids []int64) {
+			w.exec(w.T, `UPDATE {{S}}.ledger_backlog SET `+column+` = clock_timestamp() - interval '1 s' WHERE item_id = ANY($1)`, ids)
+		},
+		Settle: func() { w.exec(w.T, `ANALYZE {{S}}.ledger_attempts`) }}
+	return w
+}
+
+// backlog is how many rows the backlog has, and on how many blocks.
+func (w *workload) backlog() (rows, blocks int) {
+	w.T.Helper()
+	if err := w.direct.QueryRow(w.T.Context(), w.render(`SELECT count(*), pg_relation_size('{{S}}.ledger_backlog') / 8192 FROM {{S}}.ledger_backlog`)).Scan(&rows, &blocks); err != nil {
+		w.T.Fatal(err)
+	}
+	return rows, blocks
+}
+
+// forget makes the next probes go over whole indexes.
+func (w *workload) forget() {
+	p := &w.positions
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ready, p.waiting, p.leased = nil, nil, frontier{}
+}
+
+// slack is how many rows more than those it is about a scan may touch.
+const slack = 10
+
+// Each row that a statement is about costs it look-ups in some indexes, each as deep as the
+// tree, and an entry in each index of what it writes.
+const blocksPerRow, blocksBeside = 40, 300
 
 // What rows are in a state, as assignments of an UPDATE.
 var become = map[ledger.State]string{
@@ -26,10 +69,10 @@ const free = `locked_by = NULL, lock_id = NULL, leased_at = NULL, expires_at = N
 
 // fill adds n rows to the items and to the backlog: ready ones of kinds k, k1, k2 …
 func (w *workload) fill(n, kinds int) {
-	w.t.Helper()
+	w.T.Helper()
 	w.fills++
-	w.exec(w.t, `INSERT INTO {{S}}.ledger_kinds (kind) SELECT CASE n WHEN 0 THEN 'k' ELSE 'k' || n END FROM generate_series(0, $1::int - 1) n ON CONFLICT DO NOTHING`, kinds)
-	w.exec(w.t, `WITH i AS (
+	w.exec(w.T, `INSERT INTO {{S}}.ledger_kinds (kind) SELECT CASE n WHEN 0 THEN 'k' ELSE 'k' || n END FROM generate_series(0, $1::int - 1) n ON CONFLICT DO NOTHING`, kinds)
+	w.exec(w.T, `WITH i AS (
  INSERT INTO {{S}}.ledger_items (kind, key, slot, payload, created_at)
  SELECT CASE n % $2::int WHEN 0 THEN 'k' ELSE 'k' || n % $2::int END, $3::text || n, n % 1024, '{}', now() FROM generate_series(1, $1::int) n
  RETURNING id, kind, slot)
@@ -39,42 +82,25 @@ SELECT id, kind, 1, CASE WHEN $2::int > 1 THEN id / $2::int % 5 - 2 ELSE 0 END, 
 
 // turn brings all rows of the backlog into a state.
 func (w *workload) turn(s ledger.State) {
-	w.t.Helper()
-	w.exec(w.t, `UPDATE {{S}}.ledger_backlog SET `+become[s])
+	w.T.Helper()
+	w.exec(w.T, `UPDATE {{S}}.ledger_backlog SET `+become[s])
 }
 
 // end takes all rows out of the backlog, as if they had been worked and pruned long ago.
 func (w *workload) end() {
-	w.t.Helper()
+	w.T.Helper()
 	w.finished = true
-	w.exec(w.t, `INSERT INTO {{S}}.ledger_attempts (item_id, attempt, epoch, kind, outcome, final, agent, finished_at)
+	w.exec(w.T, `INSERT INTO {{S}}.ledger_attempts (item_id, attempt, epoch, kind, outcome, final, agent, finished_at)
  SELECT item_id, 1, 1, kind, item_id % 2 * 2, true, 'x', now() - interval '2 hours' + item_id * interval '1 ms' FROM {{S}}.ledger_backlog`)
-	w.exec(w.t, `UPDATE {{S}}.ledger_items SET payload = NULL`)
-	w.exec(w.t, `DELETE FROM {{S}}.ledger_backlog`)
+	w.exec(w.T, `UPDATE {{S}}.ledger_items SET payload = NULL`)
+	w.exec(w.T, `DELETE FROM {{S}}.ledger_backlog`)
 }
 
 func (w *workload) analyze() {
-	w.t.Helper()
+	w.T.Helper()
 	for _, table := range []string{"items", "backlog", "attempts"} {
-		w.exec(w.t, `VACUUM ANALYZE {{S}}.ledger_`+table)
+		w.exec(w.T, `VACUUM ANALYZE {{S}}.ledger_`+table)
 	}
-}
-
-// poll is what an idle worker does.
-func (w *workload) poll() {
-	w.t.Helper()
-	ctx := w.t.Context()
-	w.claim(ledger.Claim{}, 0)
-	w.claim(ledger.Claim{Shard: ledger.Shard{Index: 1, Count: 4}}, 0)
-	_, err := w.ledger.Expire(ctx, w.batch)
-	w.ok(err)
-	_, err = w.ledger.Promote(ctx, w.batch)
-	w.ok(err)
-	_, err = w.Prune(ctx, "k", time.Now().Add(-time.Hour), w.batch)
-	w.ok(err)
-	w.ok(w.ledger.Beat(ctx, ledger.Agent{Name: "a"}, time.Minute))
-	_, err = w.ledger.Standing(ctx, "k")
-	w.ok(err)
 }
 
 // hold puts off the probes over whole indexes, which come by time.
@@ -96,24 +122,24 @@ func (w *workload) hold() {
 // check runs the hot path: each call over the whole of its index, or, with held positions, from
 // these.
 func (w *workload) check(t *testing.T, held bool) {
-	for _, c := range w.calls() {
-		if held && c.counts || c.finished && !w.finished {
+	for _, c := range w.Calls() {
+		if held && c.Counts || c.Finished && !w.finished {
 			continue
 		}
 		if !held {
 			w.forget()
 		}
-		if c.before != nil {
-			c.before()
+		if c.Before != nil {
+			c.Before()
 		}
-		b := bounds{c.indexes, max(c.rows, w.batch) + slack, blocksPerRow*max(c.rows, w.batch) + blocksBeside}
-		if c.counts {
+		b := bounds{c.Indexes, max(c.Rows, w.Batch) + slack, blocksPerRow*max(c.Rows, w.Batch) + blocksBeside}
+		if c.Counts {
 			rows, blocks := w.backlog()
 			b.rows, b.blocks = b.rows+rows, b.blocks+rows+3*blocks
 		}
-		plans := w.during(c.run)
+		plans := w.during(c.Run)
 		if len(plans) == 0 {
-			t.Errorf("%s: the server explained nothing", c.name)
+			t.Errorf("%s: the server explained nothing", c.Name)
 		}
 		most, rows := 0.0, 0.0
 		for _, e := range plans {
@@ -124,10 +150,10 @@ func (w *workload) check(t *testing.T, held bool) {
 				}
 			})
 			for _, f := range e.faults(b) {
-				t.Errorf("%s: %s\n%s", c.name, f, e.text)
+				t.Errorf("%s: %s\n%s", c.Name, f, e.text)
 			}
 		}
-		t.Logf("%-24s %3d plans %8.0f rows %8.0f blocks (%d, %d)", c.name, len(plans), rows, most, b.rows, b.blocks)
+		t.Logf("%-24s %3d plans %8.0f rows %8.0f blocks (%d, %d)", c.Name, len(plans), rows, most, b.rows, b.blocks)
 	}
 }
 
@@ -153,13 +179,13 @@ func TestPlans(t *testing.T) {
 		{"polled while empty", func(w *workload) {
 			w.fill(5000, 1) // so that finishing is known as well, on a small table
 			for range 4 {
-				w.claim(ledger.Claim{}, w.batch)
-				w.finish(func(int) ledger.Result { return ledger.Done(nil) })
+				w.Claim(ledger.Claim{}, w.Batch)
+				w.Finish(func(int) ledger.Result { return ledger.Done(nil) })
 			}
-			w.exec(w.t, `DELETE FROM {{S}}.ledger_backlog`)
+			w.exec(w.T, `DELETE FROM {{S}}.ledger_backlog`)
 			w.analyze()
 			for range 20 {
-				w.poll()
+				w.Poll()
 			}
 			w.fill(many, 1)
 		}},
@@ -167,13 +193,13 @@ func TestPlans(t *testing.T) {
 		{"almost empty, then all due", func(w *workload) {
 			w.emptied()
 			w.fill(many, 1)
-			w.exec(w.t, `UPDATE {{S}}.ledger_backlog SET state = 0`)
+			w.exec(w.T, `UPDATE {{S}}.ledger_backlog SET state = 0`)
 		}},
 		{"almost empty, then all expired", func(w *workload) {
 			w.emptied()
 			w.fill(many, 1)
 			w.turn(ledger.StateLeased)
-			w.exec(w.t, `UPDATE {{S}}.ledger_backlog SET expires_at = due_at`)
+			w.exec(w.T, `UPDATE {{S}}.ledger_backlog SET expires_at = due_at`)
 		}},
 		{"never analyzed", func(w *workload) { w.fill(many, 1) }},
 		{"a small table", func(w *workload) { w.fill(5000, 1); w.analyze() }}, // tempting to read as a whole
@@ -192,10 +218,10 @@ func TestPlans(t *testing.T) {
 		{"all waiting", func(w *workload) { w.stale(ledger.StateReady, ledger.StateWaiting) }},
 		{"all leased", func(w *workload) { w.stale(ledger.StateReady, ledger.StateLeased) }},
 		{"all dead", func(w *workload) { w.stale(ledger.StateReady, ledger.StateDead) }},
-		{"all finished", func(w *workload) { w.fill(many, 1); w.end(); w.analyze(); w.poll() }},
+		{"all finished", func(w *workload) { w.fill(many, 1); w.end(); w.analyze(); w.Poll() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := &workload{watched: watch(t, embedder(t, url), fmt.Sprint("plans", i)), t: t, batch: 500}
+			w := newWorkload(t, watch(t, embedder(t, url), fmt.Sprint("plans", i)), 500)
 			start := time.Now()
 			c.prepare(w)
 			t.Logf("prepared in %v", time.Since(start))
@@ -208,15 +234,15 @@ func TestPlans(t *testing.T) {
 // emptied makes a backlog that had many rows and has a few: these are on its last pages, so that
 // VACUUM gives none back, and the planner takes what is added later for hardly more.
 func (w *workload) emptied() {
-	w.t.Helper()
+	w.T.Helper()
 	w.fill(many, 1)
-	w.exec(w.t, `DELETE FROM {{S}}.ledger_backlog WHERE item_id <= $1`, many-10)
+	w.exec(w.T, `DELETE FROM {{S}}.ledger_backlog WHERE item_id <= $1`, many-10)
 	w.analyze()
 }
 
 // stale makes a table of which the statistics say that all is in one state, and all is in another.
 func (w *workload) stale(then, now ledger.State) {
-	w.t.Helper()
+	w.T.Helper()
 	w.fill(many, 1)
 	if then != ledger.StateReady {
 		w.turn(then)
@@ -232,8 +258,8 @@ func TestDeadEntries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &workload{watched: watch(t, config, "plans"), t: t, batch: 20}
-	w.fill(w.batch, 1)
+	w := newWorkload(t, watch(t, config, "plans"), 20)
+	w.fill(w.Batch, 1)
 	w.analyze()
 	pin, err := w.direct.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
@@ -256,9 +282,9 @@ func TestDeadEntries(t *testing.T) {
 	w.finished = false
 	w.analyze() // removes nothing
 	t.Run("pinned", func(t *testing.T) {
-		w.t = t
-		w.poll()
-		w.poll() // the first has told which kinds there are
+		w.T = t
+		w.Poll()
+		w.Poll() // the first has told which kinds there are
 		w.hold()
 		w.check(t, true)
 	})
@@ -266,14 +292,30 @@ func TestDeadEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("not vacuumed", func(t *testing.T) {
-		w.t = t
-		w.poll()
+		w.T = t
+		w.Poll()
 		w.hold()
 		w.check(t, true)
 	})
 	t.Run("vacuumed", func(t *testing.T) {
-		w.t = t
+		w.T = t
 		w.analyze()
 		w.check(t, false)
 	})
+}
+
+// Claims in vain of a shard look through what is ready for the others once, and then go on where
+// that ended.
+func TestIdleShard(t *testing.T) {
+	w := newWorkload(t, watch(t, embedder(t, planServer(t)), "plans"), 500)
+	w.fill(many, 1)
+	w.exec(t, `UPDATE {{S}}.ledger_backlog SET slot = slot / 4 * 4`) // shard 0 of 4
+	idle := func() { w.Claim(ledger.Claim{Shard: ledger.Shard{Index: 1, Count: 4}}, 0) }
+	idle()
+	w.hold()
+	for _, e := range w.during(idle) {
+		for _, f := range e.faults(bounds{[]string{storetest.IndexReady}, slack, blocksBeside}) {
+			t.Errorf("%s\n%s", f, e.text)
+		}
+	}
 }

@@ -96,6 +96,32 @@ func TestFrontierWalksTheWholeNowAndThen(t *testing.T) {
 	}
 }
 
+// However long a walk over the whole took, and however long it mostly waited, the next one comes
+// before rows have been hidden for long.
+func TestFrontierHidesNothingForLong(t *testing.T) {
+	var f frontier
+	now := time.Unix(1000, 0)
+	for _, cost := range []time.Duration{0, 300 * time.Millisecond, time.Second, 10 * time.Minute} {
+		w := f.begin(now)
+		if !w.whole {
+			t.Fatalf("at %v: not over the whole", now)
+		}
+		now = now.Add(cost)
+		w.reached(at(10), true, now)
+		f.lower(at(5)) // nobody here knows of a row at 3
+		if w := f.begin(now.Add(wholeMost - time.Microsecond)); cost >= time.Second && w.whole {
+			t.Errorf("after a walk of %v the next one over the whole is too early", cost)
+		}
+		now = now.Add(wholeMost)
+		w = f.begin(now)
+		if !w.whole || w.from != (place{}) {
+			t.Errorf("a walk of %v hides what lies behind it for longer than %v", cost, wholeMost)
+		}
+		w.leave()
+		f.whole = time.Time{}
+	}
+}
+
 func TestClaimedMovesEachLevel(t *testing.T) {
 	var p positions
 	part := backlogPart{kind: "k"}

@@ -1,59 +1,26 @@
 package sqlite
 
 import (
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// recording is a connection that remembers the statements that were prepared on it.
-type recording struct {
-	driver.Conn
-	mu   *sync.Mutex
-	seen map[string]bool
-}
-
-func (c recording) Prepare(query string) (driver.Stmt, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.seen[query] = true
-	return c.Conn.Prepare(query)
-}
-
-// record makes all connections of the store remember their statements.
-func record(t *testing.T, s *Store) map[string]bool {
-	t.Helper()
-	rec := recording{mu: &sync.Mutex{}, seen: map[string]bool{}}
-	for range maxReaders {
-		<-s.readers.free
-		h, err := open(t.Context(), s.file.uri("busy_timeout(5000)", "query_only(1)"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		h.conn = recording{h.conn, rec.mu, rec.seen}
-		s.readers.free <- h
-	}
-	s.w.h.conn = recording{s.w.h.conn, rec.mu, rec.seen}
-	return rec.seen
-}
-
-// plan is how SQLite would run a statement.
-func plan(t *testing.T, s *Store, query string) (steps []string) {
+// plan is how SQLite would run a statement. With statistics it is another for other arguments.
+func plan(t *testing.T, s *Store, query string, args ...any) (steps []string) {
 	t.Helper()
 	err := s.read(t.Context(), false, func(r session) error {
 		return r.query("EXPLAIN QUERY PLAN "+query, func(r row) error {
 			steps = append(steps, r.text(3))
 			return nil
-		}, make([]any, 20)...)
+		}, args...)
 	})
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
@@ -151,14 +118,18 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 func TestPlans(t *testing.T) {
 	clock := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	s := testStore(t, Options{Now: func() time.Time { return clock }})
-	seen := record(t, s)
+	ran := measure(t, s)
 	everything(t, s, &clock)
+	seen := map[string]bool{}
+	for _, m := range ran() {
+		seen[m.query] = true
+	}
 	grows := regexp.MustCompile(`^SCAN (i|b|a|n|o|ledger_items|ledger_backlog|ledger_attempts)\b`)
 	for _, query := range slices.Sorted(maps.Keys(seen)) {
 		if word, _, _ := strings.Cut(query, " "); !slices.Contains([]string{"SELECT", "INSERT", "UPDATE", "DELETE"}, word) || strings.Contains(query, "?,?),(") {
 			continue
 		}
-		steps := plan(t, s, query)
+		steps := plan(t, s, query, make([]any, 20)...)
 		for _, step := range steps {
 			recent := step == "SCAN b" && strings.Contains(query, "b.attempt > 0") // of what is open there is no order by end
 			if grows.MatchString(step) && !strings.Contains(step, "INDEX") && !recent {

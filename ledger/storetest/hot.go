@@ -1,0 +1,271 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Indexes of the tables, as [Call.Indexes] names them: as they are called in the schemas, but for
+// the unique key of items, to which each database gives a name of its own.
+const (
+	IndexReady    = "ledger_backlog_ready"
+	IndexWaiting  = "ledger_backlog_waiting"
+	IndexLeased   = "ledger_backlog_leased"
+	IndexStuck    = "ledger_backlog_stuck"
+	IndexFinal    = "ledger_attempts_final"
+	IndexFailed   = "ledger_attempts_failed"
+	IndexIdentity = "items by kind, scope and key"
+)
+
+// Call is a call of the hot path, of which each statement must go by its index and look at what it
+// is about, whatever else the tables hold.
+type Call struct {
+	Name    string
+	Indexes []string // that its statements are meant to go by, beside primary keys
+	Before  func()   // makes what it needs; may be nil
+	Run     func()
+	Rows    int // that one of its statements is about
+	// Counts says that it counts what is in the backlog, which it may read as a whole where
+	// that seems cheaper. It begins at no position, and so goes over dead entries.
+	Counts bool
+	// Finished says that it is of interest where many have finished: where few have, reading
+	// them all is the best.
+	Finished bool
+}
+
+// Workload is the hot path of a ledger in which kind k may have anything.
+type Workload struct {
+	T      testing.TB
+	Store  ledger.Store
+	Ledger *ledger.Ledger // of the store
+	Batch  int            // items of a call
+	// Overdue brings a time of the backlog's rows of these items into the last second: expires_at
+	// of leased ones, due_at of waiting ones.
+	Overdue func(column string, ids []int64)
+	// Settle gives the attempts the statistics that they have after a while: what reads them is done
+	// for people and now and then, not as soon as the first items of a kind have ended.
+	Settle func()
+
+	leases []*ledger.Lease // that are not used yet
+	later  []int64         // items that wait
+	again  []ledger.NewItem
+	added  int
+}
+
+func (w *Workload) ok(err error) {
+	w.T.Helper()
+	if err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+// items are a batch of new ones.
+func (w *Workload) items(kind string, priority int16, due time.Time) []ledger.NewItem {
+	items := make([]ledger.NewItem, w.Batch)
+	for i := range items {
+		w.added++
+		items[i] = ledger.NewItem{Kind: kind, Scope: "new", Key: fmt.Sprintf("/data/in/2026/11/20/users-%08d.csv", w.added),
+			Payload: []byte(`{"delimiter":";"}`), Priority: priority, Due: due}
+	}
+	return items
+}
+
+func (w *Workload) add(items []ledger.NewItem) (ids []int64) {
+	w.T.Helper()
+	added, err := w.Ledger.Add(w.T.Context(), items...)
+	w.ok(err)
+	for _, a := range added {
+		ids = append(ids, a.ID)
+	}
+	return ids
+}
+
+// Claim claims at least want items, of kind k unless c has another.
+func (w *Workload) Claim(c ledger.Claim, want int) {
+	w.T.Helper()
+	c.Agent, c.Limit = "a", w.Batch
+	if c.Kind == "" {
+		c.Kind = "k"
+	}
+	got, err := w.Ledger.Claim(w.T.Context(), c)
+	w.ok(err)
+	if len(got) < want {
+		w.T.Fatalf("%+v got %d items, want %d", c, len(got), want)
+	}
+	w.leases = append(w.leases, got...)
+}
+
+// use takes leases that are not used yet.
+func (w *Workload) use() (leases []*ledger.Lease) {
+	leases, w.leases = w.leases[:w.Batch], w.leases[w.Batch:]
+	return leases
+}
+
+// Finish ends a batch of what was claimed.
+func (w *Workload) Finish(result func(i int) ledger.Result) {
+	w.T.Helper()
+	endings := make([]ledger.Ending, w.Batch)
+	for i, ls := range w.use() {
+		endings[i] = ledger.Ending{Lease: ls, Result: result(i)}
+	}
+	w.ok(errors.Join(w.Ledger.Finish(w.T.Context(), endings...)...))
+}
+
+// ids of leases.
+func ids(leases []*ledger.Lease) []int64 {
+	all := make([]int64, len(leases))
+	for i, ls := range leases {
+		all[i] = ls.ID
+	}
+	return all
+}
+
+// Poll is what an idle worker does.
+func (w *Workload) Poll() {
+	w.T.Helper()
+	ctx, l := w.T.Context(), w.Ledger
+	w.Claim(ledger.Claim{}, 0)
+	w.Claim(ledger.Claim{Shard: ledger.Shard{Index: 1, Count: 4}}, 0)
+	_, err := l.Expire(ctx, w.Batch)
+	w.ok(err)
+	_, err = l.Promote(ctx, w.Batch)
+	w.ok(err)
+	_, err = w.Store.Prune(ctx, "k", time.Now().Add(-time.Hour), w.Batch)
+	w.ok(err)
+	w.ok(l.Beat(ctx, ledger.Agent{Name: "a"}, time.Minute))
+	_, err = l.Standing(ctx, "k")
+	w.ok(err)
+}
+
+// Calls are the hot path in an order in which each finds what it needs.
+func (w *Workload) Calls() []Call {
+	ctx := w.T.Context()
+	ready := []string{IndexReady}
+	calls := []Call{
+		{Name: "add new items", Indexes: []string{IndexIdentity}, Run: func() {
+			for range 6 {
+				w.again = w.items("k", 0, time.Time{})
+				w.add(w.again)
+			}
+		}},
+		{Name: "add items for later", Indexes: []string{IndexIdentity}, Run: func() {
+			w.later = w.add(w.items("k", 0, time.Now().Add(time.Hour)))
+		}},
+		{Name: "add known items", Indexes: []string{IndexIdentity}, Run: func() { w.add(w.again); w.add(w.again) }},
+		{Name: "add changed items", Indexes: []string{IndexIdentity}, Run: func() {
+			for i := range w.again {
+				w.again[i].Fingerprint = "2"
+			}
+			w.add(w.again)
+		}},
+		{Name: "claim nothing", Indexes: ready, Run: func() { w.Claim(ledger.Claim{Kind: "none"}, 0); w.Claim(ledger.Claim{Kind: "none"}, 0) }},
+		{Name: "claim", Indexes: ready, Run: func() { w.Claim(ledger.Claim{}, w.Batch) }},
+		{Name: "claim more", Indexes: ready, Run: func() {
+			for range 3 {
+				w.Claim(ledger.Claim{}, w.Batch)
+			}
+		}},
+		{Name: "claim a shard", Indexes: ready, Rows: 5 * w.Batch, Run: func() { w.Claim(ledger.Claim{Shard: ledger.Shard{Index: 1, Count: 4}}, 1) }},
+		{Name: "resume", Indexes: []string{IndexReady, IndexLeased}, Counts: true, Run: func() {
+			_, err := w.Ledger.Claim(ctx, ledger.Claim{Kind: "k", Agent: "person", Limit: 5})
+			w.ok(err)
+			_, err = w.Ledger.Claim(ctx, ledger.Claim{Kind: "k", Agent: "person", Limit: 10, Resume: true})
+			w.ok(err)
+		}},
+	}
+	for p := int16(ledger.MinPriority); p <= ledger.MaxPriority; p++ {
+		kind := fmt.Sprint("level", p+2)
+		calls = append(calls, Call{Name: fmt.Sprint("claim of priority ", p), Indexes: ready, Before: func() { w.add(w.items(kind, p, time.Time{})) },
+			Run: func() { w.Claim(ledger.Claim{Kind: kind}, w.Batch); w.Claim(ledger.Claim{Kind: kind}, 0) }})
+	}
+	return append(append(calls, w.endings()...), w.tending()...)
+}
+
+// endings are the calls under a lease.
+func (w *Workload) endings() []Call {
+	ctx := w.T.Context()
+	return []Call{
+		{Name: "renew", Run: func() { w.ok(errors.Join(w.Ledger.Renew(ctx, time.Minute, w.leases[:w.Batch]...)...)) }},
+		{Name: "holders", Run: func() { w.ok(errors.Join(w.Ledger.Held(ctx, w.leases[:w.Batch]...)...)) }},
+		{Name: "start", Run: func() { w.ok(errors.Join(w.Ledger.Start(ctx, time.Minute, w.leases[:w.Batch]...)...)) }},
+		{Name: "complete", Run: func() { w.Finish(func(int) ledger.Result { return ledger.Done(nil) }) }},
+		{Name: "complete with output", Run: func() { w.Finish(func(int) ledger.Result { return ledger.Done([]byte("{}")) }) }},
+		{Name: "finish with errors", Run: func() {
+			w.Finish(func(i int) ledger.Result {
+				return []ledger.Result{ledger.Permanent(errors.New("no")), {Outcome: ledger.OutcomeFailed, Error: "again"}, ledger.Snooze(time.Hour, ""), ledger.Doubt(errors.New("?"))}[i%4]
+			})
+		}},
+		{Name: "finish and emit", Indexes: []string{IndexIdentity}, Run: func() {
+			w.Finish(func(i int) ledger.Result {
+				return ledger.Done(nil, ledger.NewItem{Kind: "child", Key: fmt.Sprint(i)})
+			})
+		}},
+	}
+}
+
+// tending are the calls that every worker makes now and then.
+func (w *Workload) tending() []Call {
+	ctx := w.T.Context()
+	since := time.Now().Add(-time.Minute)
+	return []Call{
+		{Name: "look for what expired", Indexes: []string{IndexLeased}, Run: func() {
+			_, err := w.Ledger.Expire(ctx, w.Batch)
+			w.ok(err)
+		}},
+		{Name: "expire", Indexes: []string{IndexLeased}, Before: func() { w.Overdue("expires_at", ids(w.use())) }, Run: func() {
+			n, err := w.Ledger.Expire(ctx, w.Batch)
+			if w.ok(err); n != w.Batch {
+				w.T.Fatalf("%d expired", n)
+			}
+		}},
+		{Name: "look for what is due", Indexes: []string{IndexWaiting}, Run: func() {
+			for range 2 {
+				_, err := w.Ledger.Promote(ctx, w.Batch)
+				w.ok(err)
+			}
+		}},
+		{Name: "promote", Indexes: []string{IndexWaiting}, Before: func() { w.Overdue("due_at", w.later) }, Run: func() {
+			kinds, _, err := w.Store.Promote(ctx, w.Batch)
+			if w.ok(err); len(kinds) != 1 {
+				w.T.Fatalf("promoted %v", kinds)
+			}
+		}},
+		{Name: "beat", Indexes: []string{IndexLeased}, Run: func() {
+			w.ok(w.Ledger.Beat(ctx, ledger.Agent{Name: "a"}, time.Minute))
+			_, err := w.Ledger.Agents(ctx)
+			w.ok(err)
+		}},
+		{Name: "standing", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck}, Counts: true, Run: func() {
+			_, err := w.Ledger.Standing(ctx, "k")
+			w.ok(err)
+		}},
+		{Name: "counts", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck, IndexFinal, IndexFailed}, Rows: 10 * w.Batch, Counts: true, Run: func() {
+			_, err := w.Ledger.Counts(ctx, since)
+			w.ok(err)
+		}},
+		{Name: "list done", Indexes: []string{IndexFinal}, Finished: true, Before: w.Settle, Run: func() {
+			_, err := w.Store.Recent(ctx, ledger.Filter{States: []ledger.State{ledger.StateDone}}, 50)
+			w.ok(err)
+		}},
+		{Name: "find", Indexes: []string{IndexIdentity}, Run: func() {
+			it, err := w.Ledger.Find(ctx, "k", "new", w.again[0].Key)
+			w.ok(err)
+			_, err = w.Ledger.Attempts(ctx, it.ID)
+			w.ok(err)
+		}},
+		{Name: "prune", Indexes: []string{IndexFinal}, Rows: 5 * w.Batch, Before: func() {
+			w.Settle()
+			_, err := w.Store.Prune(ctx, "k", since, w.Batch) // over all that ended, as once a day
+			w.ok(err)
+		}, Run: func() {
+			n, err := w.Store.Prune(ctx, "k", time.Now(), w.Batch)
+			if w.ok(err); n != w.Batch {
+				w.T.Fatalf("pruned %d", n)
+			}
+		}},
+	}
+}
