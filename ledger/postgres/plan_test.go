@@ -12,9 +12,6 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
-// promise is what a first claim, and a first finish, may take; slow machines get five times that.
-const promise = 5 * 100 * time.Millisecond
-
 // workload is the hot path on a ledger that is watched.
 type workload struct {
 	*storetest.Workload
