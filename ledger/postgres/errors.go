@@ -99,6 +99,11 @@ func rolledBack(err error) bool {
 	return errors.As(err, &bad) && (bad.Code == "40001" || bad.Code == "40P01" || bad.Code == "55P03")
 }
 
+func uniqueViolation(err error) bool {
+	bad := new(pgconn.PgError)
+	return errors.As(err, &bad) && bad.Code == "23505"
+}
+
 // readOnly says whether the server behind the connection takes no writes: after a failover.
 func readOnly(err error) bool {
 	bad := new(pgconn.PgError)

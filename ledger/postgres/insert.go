@@ -1,21 +1,50 @@
 package postgres
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// insertChunk bounds the items of one statement; with large payloads it is bytes that do.
-const insertChunk = 5000
+// insertChunk bounds the items that are sent before an answer is read; with large payloads it is
+// bytes that do. insertPiece bounds those of one statement.
+const (
+	insertChunk = 5000
+	insertPiece = 1000
+)
 
-// mostlyKnown remembers whether the last chunk of an Insert was known for the most part: then
-// the next one is looked up before it is inserted, which is cheaper than so many conflicts.
-type mostlyKnown struct{ atomic.Bool }
+// newness is how much of the newest chunk of an Insert was new, for the next one is likely to be
+// like it. What is known for the most part is looked up before it is inserted, which is cheaper than
+// so many conflicts. What is all new is inserted without ON CONFLICT, which costs the server two
+// thirds more; where there is a conflict all the same it undoes the transaction, which is repeated
+// with ON CONFLICT.
+type newness struct{ atomic.Int32 }
+
+const (
+	someNew int32 = iota
+	mostlyKnown
+	allNew
+)
+
+func (n *newness) note(added, of int) {
+	switch {
+	case added == of:
+		n.Store(allNew)
+	case added < of/2:
+		n.Store(mostlyKnown)
+	default:
+		n.Store(someNew)
+	}
+}
+
+// minTrust is the smallest chunk that is inserted without a look for conflicts: of fewer it does
+// not pay.
+const minTrust = 100
 
 // Insert implements ledger.Tx.
 func (t *tx) Insert(items []ledger.Record) ([]int64, error) {
@@ -36,7 +65,7 @@ func (t *tx) Insert(items []ledger.Record) ([]int64, error) {
 
 func (t *tx) insertChunk(items []ledger.Record, ids []int64) error {
 	fresh := make([]int, 0, len(items)) // indices into items
-	if t.s.known.Load() {
+	if t.s.newness.Load() == mostlyKnown {
 		keys := make([]ledger.Identity, len(items))
 		for i := range items {
 			keys[i] = items[i].Identity
@@ -61,7 +90,7 @@ func (t *tx) insertChunk(items []ledger.Record, ids []int64) error {
 			return err
 		}
 	}
-	t.s.known.Store(added < len(items)/2)
+	t.s.newness.note(added, len(items))
 	return nil
 }
 
@@ -71,66 +100,122 @@ func (t *tx) insertFresh(items []ledger.Record, fresh []int, ids []int64) (added
 	if err := t.withNow(); err != nil {
 		return 0, err
 	}
-	args := append(columnsOfItems(items, fresh), t.stamp())
-	err = t.query(`INSERT INTO {{S}}.ledger_items (kind, scope, key, fingerprint, slot, shard_key, every, zone, payload, source, created_at)
- SELECT kind, coalesce(scope, ''), key, coalesce(fingerprint, ''), slot, nullif(shard_key, ''), nullif(every, ''), nullif(zone, ''), nullif(payload, ''), nullif(source, ''), coalesce($11::timestamptz, now())
- FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::text[], $7::text[], $8::text[], $9::bytea[], $10::text[])
-  WITH ORDINALITY u(kind, scope, key, fingerprint, slot, shard_key, every, zone, payload, source, o) ORDER BY o
- ON CONFLICT (kind, scope, key) DO NOTHING RETURNING id, kind, scope, key`, args, func(scan scanner) error {
-		var id int64
-		var key ledger.Identity
-		if err := scan(&id, &key.Kind, &key.Scope, &key.Key); err != nil {
-			return err
+	trust := t.trust && len(fresh) >= minTrust && t.s.newness.Load() == allNew
+	w := items[fresh[0]].Work
+	alike := !slices.ContainsFunc(fresh, func(i int) bool { return !sameWork(items[i].Work, w) })
+	template := insertTemplate(trust, alike)
+	for piece := range slices.Chunk(fresh, insertPiece) {
+		args := append(columnsOfItems(items, piece), t.stamp())
+		if alike {
+			args = append(args, stateCode(w.State), w.Priority, timeOrNull(w.Due))
 		}
-		k, ok := slices.BinarySearchFunc(fresh, key, func(i int, key ledger.Identity) int { return compareIdentity(items[i].Identity, key) })
-		if !ok {
-			return fmt.Errorf("postgres: an item was inserted under another key: %v", key)
+		err = t.later(template, args, func(scan scanner) error {
+			var id int64
+			var key ledger.Identity
+			if err := scan(&id, &key.Kind, &key.Scope, &key.Key); err != nil {
+				return err
+			}
+			for len(piece) > 0 && items[piece[0]].Identity != key { // it was known
+				piece = piece[1:]
+			}
+			if len(piece) == 0 {
+				return fmt.Errorf("postgres: an item was inserted under another key: %v", key)
+			}
+			ids[piece[0]] = id
+			added++
+			return nil
+		})
+		if err != nil {
+			break
 		}
-		ids[fresh[k]] = id
-		added++
-		return nil
-	})
-	if err != nil || added == 0 {
+	}
+	if err == nil {
+		err = t.flush()
+	}
+	switch {
+	case trust && uniqueViolation(err):
+		t.s.newness.Store(someNew)
+		return 0, misplacedTrust{err}
+	case err != nil || added == 0:
 		return 0, err
+	case alike:
+		t.queuedAll(items, ids)
+		return added, nil
 	}
 	return added, t.queue(items, ids, added)
 }
 
-func compareIdentity(a, b ledger.Identity) int {
-	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Key, b.Key))
+// insertTemplate inserts items, and with alike their rows of the backlog.
+func insertTemplate(trust, alike bool) string {
+	template := insertItems
+	if !trust {
+		template += ` ON CONFLICT (kind, scope, key) DO NOTHING`
+	}
+	template += ` RETURNING id, kind, scope, key`
+	if alike {
+		template = `WITH i AS (` + template + `, slot), b AS (` + queueAlike + `) SELECT id, kind, scope, key FROM i`
+	}
+	return template
+}
+
+const (
+	// insertItems inserts items in the order of the arguments, which is that of its results, too.
+	insertItems = `INSERT INTO {{S}}.ledger_items (kind, scope, key, fingerprint, slot, shard_key, every, zone, payload, source, created_at)
+ SELECT kind, coalesce(scope, ''), key, coalesce(fingerprint, ''), slot, nullif(shard_key, ''), nullif(every, ''), nullif(zone, ''), nullif(payload, ''), nullif(source, ''), coalesce($11::timestamptz, now())
+ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::text[], $7::text[], $8::text[], $9::bytea[], $10::text[])
+  WITH ORDINALITY u(kind, scope, key, fingerprint, slot, shard_key, every, zone, payload, source, o) ORDER BY o`
+
+	// queueAlike gives the new items i their rows of the backlog.
+	queueAlike = `INSERT INTO {{S}}.ledger_backlog (item_id, kind, slot, state, priority, due_at)
+ SELECT id, kind, slot, $12::smallint, $13::smallint, coalesce($14::timestamptz, $11::timestamptz, now()) FROM i`
+)
+
+// sameWork says whether the backlog rows of two new items differ in nothing but the item.
+func sameWork(a, b *ledger.Work) bool {
+	return a.State == b.State && a.Priority == b.Priority && a.Due.Equal(b.Due)
 }
 
 // columnsOfItems are the first ten arguments of the insert. A column that is empty throughout is
 // NULL, which unnest fills up.
 func columnsOfItems(items []ledger.Record, which []int) []any {
 	column := func(of func(*ledger.Record) string) any {
-		values, some := make([]string, len(which)), false
-		for k, i := range which {
-			values[k] = of(&items[i])
-			some = some || values[k] != ""
-		}
-		if !some {
+		if !slices.ContainsFunc(which, func(i int) bool { return of(&items[i]) != "" }) {
 			return []string(nil)
 		}
-		return values
-	}
-	slots, payloads := make([]int16, len(which)), make([][]byte, len(which))
-	for k, i := range which {
-		slots[k], payloads[k] = int16(items[i].Slot), items[i].Payload
+		return itemColumn[string]{items, which, of}
 	}
 	return []any{
 		column(func(r *ledger.Record) string { return r.Kind }),
 		column(func(r *ledger.Record) string { return r.Scope }),
 		column(func(r *ledger.Record) string { return r.Key }),
 		column(func(r *ledger.Record) string { return r.Fingerprint }),
-		slots,
+		itemColumn[int16]{items, which, func(r *ledger.Record) int16 { return int16(r.Slot) }},
 		column(func(r *ledger.Record) string { return r.ShardKey }),
 		column(func(r *ledger.Record) string { return r.Every }),
 		column(func(r *ledger.Record) string { return r.Zone }),
-		payloads,
+		itemColumn[[]byte]{items, which, func(r *ledger.Record) []byte { return r.Payload }},
 		column(func(r *ledger.Record) string { return r.Source }),
 	}
 }
+
+// itemColumn is a column of some items as an array. It is made when it is sent, while the server
+// works on what was sent before.
+type itemColumn[T any] struct {
+	items []ledger.Record
+	which []int
+	of    func(*ledger.Record) T
+}
+
+// Dimensions implements pgtype.ArrayGetter.
+func (c itemColumn[T]) Dimensions() []pgtype.ArrayDimension {
+	return []pgtype.ArrayDimension{{Length: int32(len(c.which)), LowerBound: 1}}
+}
+
+// Index implements pgtype.ArrayGetter.
+func (c itemColumn[T]) Index(i int) any { return c.of(&c.items[c.which[i]]) }
+
+// IndexType implements pgtype.ArrayGetter.
+func (c itemColumn[T]) IndexType() any { return new(T) }
 
 // queue puts the items that have got an id into the backlog.
 func (t *tx) queue(items []ledger.Record, ids []int64, n int) error {
@@ -149,12 +234,24 @@ func (t *tx) queue(items []ledger.Record, ids []int64, n int) error {
 		r, w := &items[i], items[i].Work
 		id, kind, state = append(id, ids[i]), append(kind, r.Kind), append(state, stateCode(w.State))
 		priority, slot, due = append(priority, w.Priority), append(slot, int16(r.Slot)), append(due, timeOrNull(w.Due))
-		t.queued(r.Kind, w)
 	}
+	t.queuedAll(items, ids)
 	return t.later(`INSERT INTO {{S}}.ledger_backlog (item_id, kind, state, priority, slot, due_at)
  SELECT id, kind, state, priority, slot, coalesce(due, $7::timestamptz, now())
  FROM unnest($1::bigint[], $2::text[], $3::smallint[], $4::smallint[], $5::smallint[], $6::timestamptz[]) u(id, kind, state, priority, slot, due)`,
 		[]any{id, kind, state, priority, slot, due, t.stamp()}, nil)
+}
+
+// queuedAll notes where the rows of the items will be found that have got an id.
+func (t *tx) queuedAll(items []ledger.Record, ids []int64) {
+	var last *ledger.Record
+	for i := range items {
+		r := &items[i]
+		if ids[i] != 0 && (last == nil || last.Kind != r.Kind || !sameWork(last.Work, r.Work)) {
+			t.queued(r.Kind, r.Work)
+			last = r
+		}
+	}
 }
 
 // queued notes for this process's probes where a row will be found.

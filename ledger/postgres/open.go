@@ -42,7 +42,7 @@ type Store struct {
 	positions positions
 	rendered  sync.Map // templates → SQL
 	described *sync.Map
-	known     mostlyKnown
+	newness   newness
 	prunes    prunes
 
 	mu      sync.Mutex

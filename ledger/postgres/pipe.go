@@ -34,21 +34,26 @@ type pipe struct {
 // run runs the statements up to the first error.
 func (p pipe) run(ctx context.Context, statements []statement) error {
 	descriptions := make([]*pgconn.StatementDescription, len(statements))
-	built := make([]pgx.ExtendedQueryBuilder, len(statements))
 	for i, st := range statements {
-		d, err := p.describe(ctx, st.sql)
-		if err != nil {
+		var err error
+		if descriptions[i], err = p.describe(ctx, st.sql); err != nil {
 			return err
 		}
-		if err := built[i].Build(p.conn.TypeMap(), d, st.args); err != nil {
-			return err
-		}
-		descriptions[i] = d
 	}
 	pl := p.conn.PgConn().StartPipeline(ctx)
 	for i, st := range statements {
-		b := &built[i]
-		pl.SendQueryParams(st.sql, b.ParamValues, descriptions[i].ParamOIDs, b.ParamFormats, b.ResultFormats)
+		var b pgx.ExtendedQueryBuilder
+		err := b.Build(p.conn.TypeMap(), descriptions[i], st.args)
+		if err == nil {
+			pl.SendQueryParams(st.sql, b.ParamValues, descriptions[i].ParamOIDs, b.ParamFormats, b.ResultFormats)
+			if large(b.ParamValues) {
+				err = pl.Flush() // the server works on it while the next one is built
+			}
+		}
+		if err != nil {
+			_ = pl.Close()
+			return err
+		}
 	}
 	if err := pl.Sync(); err != nil {
 		return err
@@ -60,6 +65,15 @@ func (p pipe) run(ctx context.Context, statements []statement) error {
 		}
 	}
 	return pl.Close()
+}
+
+// large says whether parameters take the server longer than a write takes us.
+func large(params [][]byte) bool {
+	n := 0
+	for _, p := range params {
+		n += len(p)
+	}
+	return n > 32<<10
 }
 
 func (p pipe) read(pl *pgconn.Pipeline, st statement) error {

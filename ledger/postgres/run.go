@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -17,8 +18,9 @@ const tries = 10
 type session interface {
 	// query runs a template and calls row for each row of the result.
 	query(template string, args []any, row func(scanner) error) error
-	// later is query that may wait for the next query, or for the commit.
+	// later is query that may wait for the next query, for flush, or for the commit.
 	later(template string, args []any, row func(scanner) error) error
+	flush() error
 }
 
 // run calls op with a connection, again when the server has undone it.
@@ -30,7 +32,7 @@ func (s *Store) run(ctx context.Context, op func(context.Context, *pgx.Conn) err
 	defer leave()
 	for try := 1; ; try++ {
 		err := s.once(ctx, op)
-		if err == nil || try == tries || ctx.Err() != nil || !(rolledBack(err) || isRepeatable(err)) {
+		if err == nil || try == tries || ctx.Err() != nil || !(rolledBack(err) || isRepeatable(err) || errors.As(err, new(misplacedTrust))) {
 			return explain(ctx, s.name, err)
 		}
 		// Full jitter: those who met must not meet again.
@@ -60,6 +62,11 @@ func isRepeatable(err error) bool {
 	_, ok := err.(repeatable)
 	return ok
 }
+
+// misplacedTrust is a conflict with a key that was thought new. The transaction is to be repeated.
+type misplacedTrust struct{ error }
+
+func (m misplacedTrust) Unwrap() error { return m.error }
 
 // uncommitted marks the loss of a connection before a commit was sent.
 func uncommitted(err error) error {
@@ -104,6 +111,8 @@ func (d direct) query(template string, args []any, row func(scanner) error) erro
 func (d direct) later(template string, args []any, row func(scanner) error) error {
 	return d.query(template, args, row)
 }
+
+func (direct) flush() error { return nil }
 
 // read runs statements that change nothing. fn may be called again and starts afresh then.
 func (s *Store) read(ctx context.Context, fn func(session) error) error {

@@ -15,6 +15,8 @@ type tx struct {
 	now time.Time // zero until it was read
 	err error     // of Now, which cannot return it
 
+	trust bool // a transaction of ours, which may fail and be repeated
+
 	loaded  map[int64]loaded
 	ids     map[ledger.Identity]int64 // known ones that Insert has come across
 	ready   marks                     // rows made ready

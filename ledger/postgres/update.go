@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,14 +17,17 @@ func (s *Store) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx)
 	if conn != nil {
 		return s.updateIn(ctx, conn, fn)
 	}
+	wary := false
 	return s.run(ctx, func(ctx context.Context, c *pgx.Conn) error {
 		o := &own{ctx: ctx, s: s, pipe: pipe{c, s.described}}
 		t := newTx(s, o)
+		t.trust = !wary
 		err := fn(t)
 		if err == nil {
 			err = t.err
 		}
 		if err != nil {
+			wary = wary || errors.As(err, new(misplacedTrust))
 			o.rollback()
 			t.end(false)
 			return uncommitted(err)
@@ -82,6 +86,8 @@ func (g guest) query(template string, args []any, row func(scanner) error) error
 func (g guest) later(template string, args []any, row func(scanner) error) error {
 	return g.query(template, args, row)
 }
+
+func (guest) flush() error { return nil }
 
 const (
 	begin  = "BEGIN ISOLATION LEVEL READ COMMITTED" // whatever the pool's default is

@@ -1,0 +1,116 @@
+package postgres_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+)
+
+// addFiles counts what is new of files [from, from+n), and checks that what is
+// known has the id that it had.
+func (r *rig) addFiles(t *testing.T, from, n int, ids map[int]int64) (added int) {
+	t.Helper()
+	answers, err := r.Add(t.Context(), files(from, n)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range answers {
+		if a.Verdict == ledger.VerdictAdded {
+			added++
+		} else if have := ids[from+i]; have != 0 && have != a.ID {
+			t.Fatalf("file %d has become item %d, it was %d", from+i, a.ID, have)
+		}
+		ids[from+i] = a.ID
+	}
+	return added
+}
+
+// After chunks that were all new the store looks for no conflicts; where there are some all the
+// same the answers are no different.
+func TestConflictsAfterNewItems(t *testing.T) {
+	r, ids := newRig(t), map[int]int64{}
+	for _, step := range []struct{ from, n, want int }{
+		{0, 3000, 3000}, {3000, 3000, 3000}, // all new
+		{5999, 2000, 1999}, // one is known, and it is the first to be inserted
+		{7998, 200, 199}, {8198, 200, 200}, {8397, 2, 1},
+		{8399, 1000, 1000}, {0, 8000, 0}, // all is known
+		{7000, 4000, 1601}, {20_000, 200, 200},
+	} {
+		if got := r.addFiles(t, step.from, step.n, ids); got != step.want {
+			t.Fatalf("adding %d from %d: %d were new, want %d", step.n, step.from, got, step.want)
+		}
+	}
+	for id, key := range r.keys(t) {
+		var i int
+		if _, err := fmt.Sscanf(key, "/data/in/2026/11/20/users-%d.csv", &i); err != nil || ids[i] != id {
+			t.Fatalf("item %d is %s; the answer for that was %d", id, key, ids[i])
+		}
+	}
+}
+
+// keys of all items, each of which has its row in the backlog.
+func (r *rig) keys(t *testing.T) map[int64]string {
+	t.Helper()
+	rows, err := r.pool.Query(t.Context(), `SELECT i.id, i.key FROM `+r.schema+`.ledger_items i JOIN `+r.schema+`.ledger_backlog b ON b.item_id = i.id AND b.kind = i.kind AND b.slot = i.slot`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[int64]string{}
+	var id int64
+	var key string
+	_, err = pgx.ForEachRow(rows, []any{&id, &key}, func() error { keys[id] = key; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// Several add the same new items at once, in batches that overlap: each is added once.
+func TestAddTheSameAtOnce(t *testing.T) {
+	r := newRig(t)
+	const adders, batches, size = 4, 12, 250
+	var mu sync.Mutex
+	total := 0
+	var g sync.WaitGroup
+	for a := range adders {
+		s, err := postgres.Open(t.Context(), r.pool, postgres.Options{Schema: r.schema})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := ledger.New(s, ledger.Options{})
+		t.Cleanup(func() { l.Close() })
+		g.Go(func() {
+			for b := range batches {
+				items := files(b*size+a*40, size)
+				if a%2 == 1 {
+					slices.Reverse(items)
+				}
+				answers, err := l.Add(t.Context(), items...)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				for _, answer := range answers {
+					if answer.Verdict == ledger.VerdictAdded {
+						total++
+					}
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	g.Wait()
+	if want := (batches-1)*size + (adders-1)*40 + size; total != want {
+		t.Errorf("%d items were added, want %d", total, want)
+	}
+	if n := len(r.keys(t)); n != total {
+		t.Errorf("%d items, %d were added", n, total)
+	}
+}
