@@ -179,7 +179,10 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, err
 		return cmp.Or(cmp.Compare(a.Work.Priority, b.Work.Priority), a.Work.Due.Compare(b.Work.Due), cmp.Compare(a.ID, b.ID))
 	})
 	s.remember(ctx, c, len(held))
-	out := append(held, c.out...)
+	out := c.out
+	if len(held) > 0 {
+		out = append(held, c.out...)
+	}
 	if len(out) > g.Limit { // cannot be; if it is, nobody must work on it
 		return nil, fmt.Errorf("postgres: a claim of %d leased %d items", g.Limit, len(out))
 	}
@@ -221,10 +224,13 @@ func (s *Store) resume(ctx context.Context, conn *pgx.Conn, c *claim) (held []le
 func (s *Store) remember(ctx context.Context, c *claim, held int) {
 	wanted := c.g.Limit - held
 	f := found{all: c.picked < wanted && len(c.out) == c.picked} // not so when the list was cut
+	var last [levels]place
 	for i := range c.out {
 		w := c.out[i].Work
 		f.now = w.LeasedAt
-		f.last[w.Priority-ledger.MinPriority] = &place{w.Due, c.out[i].ID}
+		level := w.Priority - ledger.MinPriority
+		last[level] = place{w.Due, c.out[i].ID}
+		f.last[level] = &last[level]
 	}
 	if len(c.out) == 0 && wanted > 0 && c.walks[0].whole {
 		// Nothing ready, or paused. Ask for the time, so that the next claim need not go over

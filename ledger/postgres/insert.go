@@ -104,14 +104,14 @@ func (t *tx) insertFresh(items []ledger.Record, fresh []int, ids []int64) (added
 	w := items[fresh[0]].Work
 	alike := !slices.ContainsFunc(fresh, func(i int) bool { return !sameWork(items[i].Work, w) })
 	template := insertTemplate(trust, alike)
+	var id int64
+	var key ledger.Identity
 	for piece := range slices.Chunk(fresh, insertPiece) {
 		args := append(columnsOfItems(items, piece), t.stamp())
 		if alike {
 			args = append(args, stateCode(w.State), w.Priority, timeOrNull(w.Due))
 		}
 		err = t.later(template, args, func(scan scanner) error {
-			var id int64
-			var key ledger.Identity
 			if err := scan(&id, &key.Kind, &key.Scope, &key.Key); err != nil {
 				return err
 			}

@@ -41,8 +41,11 @@ const maxOutputs = 16 << 20
 
 // Complete implements ledger.Store.
 func (s *Store) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Completion) ([]int64, error) {
-	c = slices.Clone(c)
-	slices.SortFunc(c, func(a, b ledger.Completion) int { return cmp.Compare(a.ItemID, b.ItemID) })
+	byItem := func(a, b ledger.Completion) int { return cmp.Compare(a.ItemID, b.ItemID) }
+	if !slices.IsSortedFunc(c, byItem) {
+		c = slices.Clone(c)
+		slices.SortFunc(c, byItem)
+	}
 	var landed []int64
 	for len(c) > 0 {
 		n, size := 0, 0
@@ -65,8 +68,8 @@ func (s *Store) complete(ctx context.Context, conn ledger.Conn, c []ledger.Compl
 	var landed []int64
 	run := func(ss session) error {
 		landed = make([]int64, 0, len(c))
+		var id int64
 		return ss.query(template, args, func(scan scanner) error {
-			var id int64
 			err := scan(&id)
 			landed = append(landed, id)
 			return err
