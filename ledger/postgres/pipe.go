@@ -51,7 +51,7 @@ func (p pipe) run(ctx context.Context, statements []statement) error {
 			}
 		}
 		if err != nil {
-			_ = pl.Close()
+			_ = pl.Close() // and the connection: the server may have begun
 			return err
 		}
 	}
