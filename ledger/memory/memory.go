@@ -242,14 +242,18 @@ func (s *Store) Announce(...string) {}
 // Close implements ledger.Store.
 func (s *Store) Close() error { return nil }
 
-// Update implements ledger.Store. A conn makes no sense here and is refused.
+// Update implements ledger.Store. A conn is one of Begin's.
 func (s *Store) Update(_ context.Context, conn ledger.Conn, fn func(ledger.Tx) error) error {
 	if conn != nil {
-		return fmt.Errorf("memory: there are no transactions of the caller's: %w", ledger.ErrInvalid)
+		c, ok := conn.(*Tx)
+		if !ok || c.t == nil || c.t.s != s {
+			return fmt.Errorf("memory: not an open transaction of this ledger: %w", ledger.ErrInvalid)
+		}
+		return fn(c.t)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := &tx{s: s, now: s.now(), kinds: maps.Clone(s.kinds), journal: len(s.journal), rows: map[int64]*row{}}
+	t := s.begin()
 	if err := fn(t); err != nil {
 		t.undo()
 		return err

@@ -156,7 +156,8 @@ func (s *Store) Counts(_ context.Context, since time.Time) ([]ledger.Counts, err
 	return out, nil
 }
 
-// Beat implements ledger.Store.
+// Beat implements ledger.Store. It also forgets other programs whose heartbeat ran out, once they
+// hold no lease any more: until then their leases are not those of persons.
 func (s *Store) Beat(_ context.Context, a ledger.Agent, ttl time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,6 +171,13 @@ func (s *Store) Beat(_ context.Context, a ledger.Agent, ttl time.Duration) error
 		a.StartedAt = old.StartedAt
 	}
 	s.agents[a.Name] = beat{a, now.Add(ttl)}
+	holds := map[string]bool{a.Name: true}
+	for _, r := range s.rows {
+		if r.Work != nil && r.Work.State == ledger.StateLeased {
+			holds[r.Work.Agent] = true
+		}
+	}
+	maps.DeleteFunc(s.agents, func(name string, b beat) bool { return !holds[name] && !b.expires.After(now) })
 	return nil
 }
 

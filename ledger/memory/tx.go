@@ -3,7 +3,9 @@ package memory
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,6 +22,42 @@ type tx struct {
 	kinds   map[string]ledger.Kind
 	journal int
 }
+
+func (s *Store) begin() *tx {
+	return &tx{s: s, now: s.now(), kinds: maps.Clone(s.kinds), journal: len(s.journal), rows: map[int64]*row{}}
+}
+
+// Tx is a transaction of the caller's, for AddTx and FinishTx. It holds no rows but the ledger's.
+type Tx struct{ t *tx }
+
+var _ ledger.Conn = (*Tx)(nil)
+
+// Begin begins a transaction. Until it ends every other call of the store waits, reading ones too.
+func (s *Store) Begin() *Tx {
+	s.mu.Lock()
+	return &Tx{s.begin()}
+}
+
+// End commits the transaction, or undoes it.
+func (c *Tx) End(commit bool) {
+	t := c.t
+	c.t = nil
+	if !commit {
+		t.undo()
+	}
+	t.s.mu.Unlock()
+}
+
+// Dialect implements ledger.Conn.
+func (*Tx) Dialect() string { return "memory" }
+
+var errNoSQL = fmt.Errorf("memory: there is no SQL here: %w", ledger.ErrInvalid)
+
+// Exec implements ledger.Conn, in vain.
+func (*Tx) Exec(context.Context, string, ...any) (int64, error) { return 0, errNoSQL }
+
+// Query implements ledger.Conn, in vain.
+func (*Tx) Query(context.Context, string, ...any) (ledger.Rows, error) { return nil, errNoSQL }
 
 func (t *tx) undo() {
 	s := t.s
