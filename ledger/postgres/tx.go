@@ -56,6 +56,15 @@ func (t *tx) Now() time.Time {
 	return t.now
 }
 
+// told is the error of a rule, or of the clock, which comes first: without the time nothing that
+// the rule said holds.
+func (t *tx) told(err error) error {
+	if t.err != nil {
+		return t.err
+	}
+	return err
+}
+
 // clock is the time of this transaction as an expression.
 func (t *tx) clock() string {
 	if _, ours := t.session.(*own); ours && t.s.clock == nil {

@@ -22,10 +22,7 @@ func (s *Store) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx)
 		o := &own{ctx: ctx, s: s, pipe: pipe{c, s.described}}
 		t := newTx(s, o)
 		t.trust = !wary
-		err := fn(t)
-		if err == nil {
-			err = t.err
-		}
+		err := t.told(fn(t))
 		if err != nil {
 			wary = wary || errors.As(err, new(misplacedTrust))
 			o.rollback()
@@ -45,10 +42,7 @@ func (s *Store) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx)
 func (s *Store) updateIn(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx) error) error {
 	return s.in(ctx, conn, func(g session) error {
 		t := newTx(s, g)
-		err := fn(t)
-		if err == nil {
-			err = t.err
-		}
+		err := t.told(fn(t))
 		t.end(false) // whether it commits is not known here
 		return err
 	})
@@ -103,12 +97,16 @@ type own struct {
 	waiting []statement
 	size    int // bytes of arguments that wait, roughly
 	begun   bool
+	failed  error // of a statement: BEGIN may not have been run, and what came now would commit by itself
 }
 
 // maxWaiting bounds the bytes that wait, and so the memory they take twice.
 const maxWaiting = 16 << 20
 
 func (o *own) later(template string, args []any, row func(scanner) error) error {
+	if o.failed != nil {
+		return o.failed
+	}
 	if !o.begun {
 		o.begun = true
 		o.waiting = append(o.waiting, statement{sql: begin})
@@ -134,12 +132,13 @@ func (o *own) flush() error {
 	}
 	waiting := o.waiting
 	o.waiting, o.size = nil, 0
-	return o.pipe.run(o.ctx, waiting)
+	o.failed = o.pipe.run(o.ctx, waiting)
+	return o.failed
 }
 
 func (o *own) commit() error {
-	if !o.begun {
-		return nil
+	if !o.begun || o.failed != nil {
+		return uncommitted(o.failed)
 	}
 	o.waiting = append(o.waiting, statement{sql: commit})
 	failpoint.Here("postgres.commit")

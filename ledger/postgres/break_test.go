@@ -1,0 +1,175 @@
+package postgres_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+)
+
+// What a breaker can do: errors with which the server undoes a transaction, and the loss of the
+// connection before a round trip reached the server or after the server has done it.
+var faults = []string{"40001", "40P01", "55P03", lostBefore, lostAfter}
+
+const (
+	lostBefore = "lost before"
+	lostAfter  = "lost after"
+)
+
+// breaker lets round trips to the server fail. It sits in the connections of its pool.
+type breaker struct {
+	*pgxpool.Pool
+
+	mu     sync.Mutex
+	fault  string
+	left   int // round trips until it strikes; 0: it does not
+	landed bool
+}
+
+func newBreaker(t testing.TB) *breaker {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &breaker{}
+	dial := config.ConnConfig.DialFunc
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		return &breakable{Conn: c, b: b}, err
+	}
+	if b.Pool, err = pgxpool.NewWithConfig(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+// Break lets a fault strike the k-th round trip from now on, until mend is called.
+func (b *breaker) Break(fault string, k int) (mend func() (landed bool)) {
+	set := func(fault string, left int) (landed bool) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		landed = b.landed
+		b.fault, b.left, b.landed = fault, left, false
+		return landed
+	}
+	set(fault, k)
+	return func() bool { return set("", 0) }
+}
+
+// strike says whether what is about to be sent fails, and how: "" if it does not.
+func (b *breaker) strike(message []byte) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.left == 0 || !roundTrip(message) {
+		return ""
+	}
+	if b.left--; b.left > 0 {
+		return ""
+	}
+	b.landed = b.fault == lostAfter && strings.ContainsAny(types(message), "QE") // not only prepared
+	return b.fault
+}
+
+// types are those of the messages in what is sent to the server.
+func types(sent []byte) (types string) {
+	for len(sent) >= 5 && sent[0] != 0 {
+		types += string(sent[0])
+		sent = sent[min(len(sent), 1+int(binary.BigEndian.Uint32(sent[1:]))):]
+	}
+	return types
+}
+
+// roundTrip says whether what is sent are statements of the store's to which the server answers at
+// once. Hints, which are sent by themselves at any time, and the pool's pings are none.
+func roundTrip(sent []byte) bool {
+	return strings.ContainsAny(types(sent), "QS") && !bytes.Contains(sent, []byte("pg_notify")) && !bytes.Contains(sent, []byte("-- ping"))
+}
+
+// breakable is a connection to the server.
+type breakable struct {
+	net.Conn
+	b      *breaker
+	broken atomic.Bool
+}
+
+func (c *breakable) Write(message []byte) (int, error) {
+	switch fault := c.b.strike(message); fault {
+	case "":
+		return c.Conn.Write(message)
+	case lostBefore, lostAfter:
+		c.broken.Store(true)
+		if fault == lostAfter {
+			if _, err := c.Conn.Write(message); err == nil {
+				awaitReady(c.Conn)
+			}
+		}
+		return len(message), nil // what was sent is not known to have arrived
+	default: // the server itself says so, and its transaction is as after any other error
+		raise := &pgproto3.Query{String: fmt.Sprintf("DO $$BEGIN RAISE EXCEPTION 'as told' USING ERRCODE = '%s'; END$$", fault)}
+		bad, err := raise.Encode(nil)
+		if err != nil {
+			return 0, err
+		}
+		_, err = c.Conn.Write(bad)
+		return len(message), err
+	}
+}
+
+func (c *breakable) Read(p []byte) (int, error) {
+	if c.broken.Load() {
+		return 0, syscall.ECONNRESET
+	}
+	return c.Conn.Read(p)
+}
+
+// awaitReady reads messages up to the one that ends a round trip.
+func awaitReady(server net.Conn) {
+	for header := make([]byte, 5); ; {
+		if _, err := io.ReadFull(server, header); err != nil {
+			return
+		}
+		body := make([]byte, binary.BigEndian.Uint32(header[1:])-4)
+		if _, err := io.ReadFull(server, body); err != nil || header[0] == 'Z' {
+			return
+		}
+	}
+}
+
+// Whatever round trip fails so that the server undoes the transaction, what was asked is answered.
+func TestUndoneAnywhere(t *testing.T) {
+	b := newBreaker(t)
+	s, err := postgres.Open(t.Context(), b.Pool, postgres.Options{Schema: pgtest.Schema(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l := ledger.New(s, ledger.Options{})
+	for k := 1; k <= 8; k++ {
+		item := ledger.NewItem{Kind: "k", Key: fmt.Sprint(k), Due: time.Now().Add(-time.Hour)}
+		for name, add := range map[string]func(context.Context, ...ledger.NewItem) ([]ledger.Added, error){"try": l.Try, "add": l.Add} {
+			mend := b.Break("40001", k)
+			got, err := add(t.Context(), item)
+			mend()
+			if err != nil || got[0].State != ledger.StateReady {
+				t.Errorf("%s, struck at %d: %+v, %v", name, k, got, err)
+			}
+		}
+	}
+}
