@@ -1,5 +1,6 @@
 # Every target is one line in `make help`. Variables to set: TESTFLAGS (for go test), FUZZTIME,
-# CHAOSFLAGS, BENCHFLAGS, and LEDGERD_TEST_POSTGRES (URL of a server to test on; see CONTRIBUTING.md).
+# MODELCHECKS, CHAOSFLAGS, BENCHFLAGS, and LEDGERD_TEST_POSTGRES (URL of a server to test on; see
+# CONTRIBUTING.md).
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -8,6 +9,7 @@ GO          ?= go
 TESTFLAGS   ?=
 FUZZTIME    ?= 30s
 CHAOSFLAGS  ?= -runs 20
+MODELCHECKS ?= 2000
 BENCHFLAGS  ?=
 
 VERSION     := $(shell git describe --tags --always --dirty 2>/dev/null)
@@ -76,6 +78,10 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir" </dev/null || exit 1; \
 		done || exit 1; \
 	done
+
+.PHONY: model
+model: ## compare the stores with the one in memory over MODELCHECKS (2000) random histories each
+	$(WITHPOSTGRES) $(GO) test -run '^TestCompare$$' -timeout 0 ./ledger/memory ./ledger/sqlite ./ledger/postgres -rapid.checks=$(MODELCHECKS)
 
 .PHONY: chaos
 chaos: ## ledgerd under faults, histories judged; CHAOSFLAGS, see go run ./cmd/ledgerchaos -help

@@ -16,8 +16,18 @@ func TestStore(t *testing.T) {
 }
 
 // TestCompare compares the store with itself: what it finds is in the rules or in the harness.
-func TestCompare(t *testing.T) {
-	storetest.Compare(t, func(t testing.TB, now func() time.Time) ledger.Store {
-		return memory.New(memory.Options{Now: now})
-	})
+func TestCompare(t *testing.T) { storetest.Compare(t, place) }
+
+func FuzzCompare(f *testing.F) { storetest.FuzzCompare(f, place) }
+
+// place forgets nothing when it is closed.
+func place(_ testing.TB, now func() time.Time) storetest.Place {
+	s := memory.New(memory.Options{Now: now})
+	return storetest.Place{
+		Open: func() (ledger.Store, error) { return s, nil },
+		Begin: func() (ledger.Conn, func(bool) error, error) {
+			tx := s.Begin()
+			return tx, func(commit bool) error { tx.End(commit); return nil }, nil
+		},
+	}
 }

@@ -16,8 +16,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestStore(t *testing.T) { storetest.Run(t, opener(t)) }
 
-func TestCompareWithMemory(t *testing.T) { storetest.Compare(t, opener(t)) }
-
 // opener opens empty ledgers, each in a schema of its own, on one pool.
 func opener(t *testing.T) storetest.Open {
 	pool := pgtest.Pool(t)

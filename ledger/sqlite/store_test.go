@@ -11,8 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
-func TestStore(t *testing.T)   { storetest.Run(t, openWith) }
-func TestCompare(t *testing.T) { storetest.Compare(t, openWith) }
+func TestStore(t *testing.T) { storetest.Run(t, openWith) }
 
 func openWith(t testing.TB, now func() time.Time) ledger.Store {
 	t.Helper()

@@ -91,6 +91,7 @@ func Run(t *testing.T, open Open) {
 		{"CountsByKind", countsByKind},
 		{"Times", times},
 		{"WhySentences", whySentences},
+		{"SubscribeHints", subscribeHints},
 		{"AttemptNumbersGoOn", attemptNumbersGoOn},
 	} {
 		t.Run(c.name, func(t *testing.T) {

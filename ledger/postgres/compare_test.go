@@ -1,0 +1,40 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/storetest"
+)
+
+func TestCompare(t *testing.T) { storetest.Compare(t, places(t)) }
+
+func FuzzCompare(f *testing.F) { storetest.FuzzCompare(f, places(f)) }
+
+// places are schemas of their own, on one pool that can break.
+func places(t testing.TB) storetest.NewPlace {
+	b := newBreaker(t)
+	return func(t testing.TB, now func() time.Time) storetest.Place {
+		schema := pgtest.Schema(t)
+		return storetest.Place{
+			Open: func() (ledger.Store, error) {
+				return postgres.Open(t.Context(), b.Pool, postgres.Options{Schema: schema, Now: now})
+			},
+			Begin: func() (ledger.Conn, func(bool) error, error) {
+				tx, err := b.Begin(t.Context())
+				return postgres.Wrap(tx), func(commit bool) error {
+					if commit {
+						return tx.Commit(t.Context())
+					}
+					return tx.Rollback(t.Context())
+				}, err
+			},
+			Faults: faults,
+			Break:  b.Break,
+			Lags:   true,
+		}
+	}
+}

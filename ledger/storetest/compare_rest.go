@@ -1,0 +1,257 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// What operators, time and readers do, at random.
+
+func (m *machine) filter(t *rapid.T) ledger.Filter {
+	var f ledger.Filter
+	if rapid.Bool().Draw(t, "by kind") {
+		f.Kinds = []string{kindNames.Draw(t, "kind")}
+	}
+	if rapid.Bool().Draw(t, "by state") {
+		f.States = rapid.SliceOfN(rapid.SampledFrom(ledger.States), 1, 2).Draw(t, "states")
+	}
+	switch rapid.IntRange(0, 8).Draw(t, "by") {
+	case 0:
+		f.Key = rapid.SampledFrom([]string{"1", "é%_"}).Draw(t, "key")
+	case 1:
+		f.Codes = []string{"c"}
+	case 2:
+		f.KeyHas = "%_"
+	case 3:
+		f.Since = m.clock.now().Add(-time.Minute)
+	case 4:
+		f.Agents = []string{"x"}
+	case 5:
+		f.ErrorHas = "e"
+	case 6:
+		f.Prefix = rapid.SampledFrom([]string{"é%", "5"}).Draw(t, "prefix")
+	case 7:
+		f.Scopes = []string{""}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "also") == 0 {
+		f = f.And(m.filter(t))
+	}
+	return f
+}
+
+func (m *machine) act(t *rapid.T) {
+	f := m.filter(t)
+	name := rapid.SampledFrom([]string{"retry", "reopen", "cancel", "release", "forget"}).Draw(t, "act")
+	got := both(m, t, name, func(_ int, l *ledger.Ledger) ([2]int64, error) {
+		ctx := m.tb.Context()
+		var n, left int64
+		var err error
+		switch name {
+		case "retry":
+			n, err = l.Retry(ctx, "op", f)
+		case "reopen":
+			n, err = l.Reopen(ctx, "op", f)
+		case "cancel":
+			n, err = l.Cancel(ctx, "op", f)
+		case "release":
+			n, err = l.ForceRelease(ctx, "op", f)
+		case "forget":
+			n, left, err = l.Forget(ctx, "op", f)
+		}
+		return [2]int64{n, left}, err
+	})
+	same(t, name, got)
+}
+
+func (m *machine) decide(t *rapid.T) {
+	pair := m.some(t)[0]
+	r := ledger.Result{Outcome: rapid.SampledFrom([]ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeSkipped, ledger.OutcomeCancelled, ledger.OutcomeFailed}).Draw(t, "verdict")}
+	both(m, t, "decide", func(i int, l *ledger.Ledger) (int, error) { return 0, l.Decide(m.tb.Context(), pair[i].ID, "op", r) })
+}
+
+// policy sets all of a kind's policy, or changes a part of it.
+func (m *machine) policy(t *rapid.T) {
+	name := kindNames.Draw(t, "kind")
+	if rapid.IntRange(0, 3).Draw(t, "edits") == 0 {
+		lost := rapid.IntRange(0, 4).Draw(t, "max lost")
+		got := both(m, t, "edit", func(_ int, l *ledger.Ledger) (ledger.Kind, error) {
+			return l.EditKind(m.tb.Context(), "op", name, func(k *ledger.Kind, known bool) {
+				if k.MaxLost = lost; !known {
+					k.MaxCrashes = 7
+				}
+			})
+		})
+		same(t, "edited", got)
+		return
+	}
+	k := ledger.Kind{Name: name, OnLost: rapid.SampledFrom([]ledger.OnLost{"", ledger.OnLostRepeat, ledger.OnLostDoubt}).Draw(t, "on lost"),
+		MaxFailures: rapid.IntRange(0, 3).Draw(t, "max failures"), MaxLost: rapid.IntRange(0, 4).Draw(t, "max lost"), MaxCrashes: rapid.IntRange(0, 2).Draw(t, "max crashes"), Paused: rapid.IntRange(0, 5).Draw(t, "paused") == 0,
+		Keep: time.Duration(rapid.IntRange(0, 2).Draw(t, "keep")) * time.Minute}
+	both(m, t, "policy", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.SetKind(m.tb.Context(), "op", k) })
+}
+
+var agentNames = rapid.SampledFrom([]string{"x", "y", "z"})
+
+// define is never struck: one that fails takes its heartbeat back, and with it since when the
+// program is there.
+func (m *machine) define(t *rapid.T) {
+	me := ledger.Agent{Name: agentNames.Draw(t, "agent"), Kinds: works(t)}
+	name, definition := kindNames.Draw(t, "kind"), rapid.SampledFrom([]string{"", "p@1+a", "p@2+a", "p@1+b"}).Draw(t, "definition")
+	bothUnder(m, t, sound, "define", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.Define(m.tb.Context(), me, name, definition) })
+}
+
+func works(t *rapid.T) map[string]string {
+	return rapid.MapOfN(kindNames, rapid.SampledFrom([]string{"p@1+a", "p@1+b"}), 0, 2).Draw(t, "works")
+}
+
+func (m *machine) beat(t *rapid.T) {
+	ttl := time.Duration(rapid.IntRange(0, 100).Draw(t, "ttl")) * time.Second
+	a := ledger.Agent{Name: agentNames.Draw(t, "agent"), Host: "h", PID: 7, Version: "v", Kinds: works(t)}
+	both(m, t, "beat", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.Beat(m.tb.Context(), a, ttl) })
+}
+
+func (m *machine) tick(t *rapid.T) {
+	m.clock.advance(time.Duration(rapid.SampledFrom([]int{1, 30, 61, 600, 4000, 400_000, -2}).Draw(t, "seconds")) * time.Second)
+}
+
+// back sets the clock back, as when a wrong one is corrected.
+func (m *machine) back(t *rapid.T) {
+	if rapid.IntRange(0, 3).Draw(t, "rarely") > 0 {
+		t.Skip("the clock goes on")
+	}
+	m.clock.advance(-time.Duration(rapid.SampledFrom([]int{30, 600, 4000, 400_000}).Draw(t, "seconds")) * time.Second)
+	if m.place.Lags {
+		m.restart(t)
+	}
+}
+
+func (m *machine) expire(t *rapid.T) {
+	expired := both(m, t, "expire", func(_ int, l *ledger.Ledger) (int, error) { return l.Expire(m.tb.Context(), 100) })
+	same(t, "expired", expired)
+}
+
+func (m *machine) promote(t *rapid.T) {
+	next := both(m, t, "promote", func(_ int, l *ledger.Ledger) (time.Time, error) { return l.Promote(m.tb.Context(), 100) })
+	same(t, "next due", next)
+}
+
+// prune is several transactions, so one that went wrong half way has less to say the second time.
+func (m *machine) prune(t *rapid.T) {
+	got := both(m, t, "prune", func(_ int, l *ledger.Ledger) (int, error) { return l.Prune(m.tb.Context(), 100) })
+	if !m.repeated {
+		same(t, "pruned", got)
+	}
+}
+
+// filters compares what readers find.
+func (m *machine) filters(t *rapid.T) {
+	f := m.filter(t)
+	for _, read := range []func(ledger.Store) ([]ledger.Record, error){
+		func(s ledger.Store) ([]ledger.Record, error) { return s.Records(m.tb.Context(), f, 0, 100) },
+		func(s ledger.Store) ([]ledger.Record, error) { return s.Recent(m.tb.Context(), f, 100) },
+	} {
+		var got [2][]string
+		for i, s := range m.stores {
+			recs, err := read(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range recs {
+				got[i] = append(got[i], fmt.Sprint(r.Identity, r.State()))
+			}
+			slices.Sort(got[i]) // attempts that ended at the same instant come in any order
+		}
+		same(t, fmt.Sprintf("records of %+v", f), got)
+	}
+	n := both(m, t, "count", func(_ int, l *ledger.Ledger) (int64, error) { return l.Count(m.tb.Context(), f) })
+	same(t, "count", n)
+	var listed [2][]ledger.Item
+	ids := m.ids(t)
+	after := rapid.IntRange(0, len(ids[0])).Draw(t, "after")
+	for i, l := range m.l {
+		from := int64(0)
+		if after > 0 {
+			from = ids[i][after-1]
+		}
+		for it, err := range l.List(m.tb.Context(), f, from) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			listed[i] = append(listed[i], plainItem(it))
+		}
+	}
+	same(t, "list", listed)
+}
+
+// plainItem is an item without what differs between two ledgers.
+func plainItem(it ledger.Item) ledger.Item {
+	it.ID = 0
+	if it.Scope == childScope {
+		it.Source = ""
+	}
+	return it
+}
+
+// items compares what is said of one item.
+func (m *machine) items(t *rapid.T) {
+	ids := m.ids(t)
+	nth := rapid.IntRange(0, len(ids[0])).Draw(t, "item")
+	id := func(i int) int64 {
+		if nth == len(ids[0]) {
+			return 1 << 40
+		}
+		return ids[i][nth]
+	}
+	got := both(m, t, "get", func(i int, l *ledger.Ledger) (ledger.Item, error) { return l.Get(m.tb.Context(), id(i)) })
+	found := both(m, t, "find", func(i int, l *ledger.Ledger) (ledger.Item, error) {
+		return l.Find(m.tb.Context(), got[i].Kind, got[i].Scope, got[i].Key)
+	})
+	same(t, "found", [2]ledger.Item{plainItem(found[0]), plainItem(found[1])})
+	same(t, "got and found", [2]ledger.Item{got[1], found[1]})
+	why := both(m, t, "why", func(i int, l *ledger.Ledger) (ledger.Reason, error) { return l.Why(m.tb.Context(), id(i)) })
+	for i := range why {
+		why[i].Next = "" // names the item by its id
+	}
+	same(t, "why", why)
+	attempts := both(m, t, "attempts", func(i int, l *ledger.Ledger) ([]ledger.Attempt, error) { return l.Attempts(m.tb.Context(), id(i)) })
+	for i := range attempts {
+		for k := range attempts[i] {
+			blur(&attempts[i][k])
+		}
+	}
+	alike(t, "attempts", attempts)
+}
+
+// alike is same where nothing may be nil or empty.
+func alike[T any](t *rapid.T, what string, got [2]T) {
+	if d := cmp.Diff(got[0], got[1], cmpopts.EquateEmpty()); d != "" {
+		t.Fatalf("%s (-memory +store):\n%s", what, d)
+	}
+}
+
+// kinds compares what is said of kinds and agents, and of the ledger as a whole.
+func (m *machine) kinds(t *rapid.T) {
+	ctx := m.tb.Context()
+	m.verify(t, m.l[1])
+	all := both(m, t, "kinds", func(_ int, l *ledger.Ledger) ([]ledger.Kind, error) { return l.Kinds(ctx) })
+	alike(t, "kinds", all)
+	one := both(m, t, "kind", func(_ int, l *ledger.Ledger) (ledger.Kind, error) { return l.Kind(ctx, "b") })
+	alike(t, "kind b", one)
+	standing := both(m, t, "standing", func(_ int, l *ledger.Ledger) (ledger.Standing, error) { return l.Standing(ctx, "b") })
+	same(t, "standing", standing)
+	agents := both(m, t, "agents", func(_ int, l *ledger.Ledger) ([]ledger.Agent, error) { return l.Agents(ctx) })
+	alike(t, "agents", agents)
+	for _, since := range []time.Duration{0, 100 * time.Second} {
+		counts := both(m, t, "counts", func(_ int, l *ledger.Ledger) ([]ledger.Counts, error) {
+			return l.Counts(ctx, m.clock.now().Add(-since))
+		})
+		same(t, "counts", counts)
+	}
+}

@@ -1,0 +1,72 @@
+package storetest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// apart are methods that are not compared, and why.
+var apart = map[string]string{
+	"Subscribe": "hints may be missing; the case SubscribeHints is about them",
+}
+
+// Every method of a ledger is an action of the comparison, and every method of a store is
+// called by one of them.
+func TestCompareCallsAll(t *testing.T) {
+	harness := calls(t, "compare*.go", "l")
+	for m := range reflect.TypeFor[*ledger.Ledger]().Methods() {
+		if called, reason := harness[m.Name], apart[m.Name]; called == (reason != "") {
+			t.Errorf("Ledger.%s: compared: %v; kept apart because %q", m.Name, called, reason)
+		}
+	}
+	rules, direct := calls(t, "../*.go", "store"), calls(t, "compare*.go", "s")
+	for m := range reflect.TypeFor[ledger.Store]().Methods() {
+		if !rules[m.Name] && !direct[m.Name] {
+			t.Errorf("Store.%s is called neither by package ledger nor by the comparison", m.Name)
+		}
+	}
+}
+
+// calls are the methods called in files on what goes by a name: l, m.l[i], r.l.
+func calls(t *testing.T, pattern, name string) map[string]bool {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatal(pattern, err)
+	}
+	found := map[string]bool{}
+	for _, file := range files {
+		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(tree, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok {
+				if method, ok := call.Fun.(*ast.SelectorExpr); ok && lastName(method.X) == name {
+					found[method.Sel.Name] = true
+				}
+			}
+			return true
+		})
+	}
+	return found
+}
+
+// lastName is the name at the end of a.b, b or a.b[i].
+func lastName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	case *ast.IndexExpr:
+		return lastName(e.X)
+	}
+	return ""
+}

@@ -1,0 +1,265 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// What workers do, at random: add, claim, finish.
+
+var kindNames = rapid.SampledFrom([]string{"a", "b"})
+
+func (m *machine) newItems(t *rapid.T) []ledger.NewItem {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ledger.NewItem {
+		n := ledger.NewItem{Kind: kindNames.Draw(t, "kind"), Scope: rapid.SampledFrom([]string{"", "s"}).Draw(t, "scope"),
+			Key: rapid.SampledFrom([]string{"1", "2", "3", "é%_", "5\n"}).Draw(t, "key"), Fingerprint: rapid.SampledFrom([]string{"", "f", "g"}).Draw(t, "fingerprint"),
+			Priority: int16(rapid.IntRange(-2, 2).Draw(t, "priority")), Every: rapid.SampledFrom([]string{"", "", "", "hour", "90s", "*/7 * * * *"}).Draw(t, "every")}
+		if rapid.Bool().Draw(t, "payload") {
+			n.Payload = []byte(rapid.SampledFrom([]string{"{}", "\x00\xff", ""}).Draw(t, "bytes"))
+		}
+		if rapid.IntRange(0, 3).Draw(t, "later") == 0 {
+			n.Due = m.clock.now().Add(time.Duration(rapid.IntRange(-60, 600).Draw(t, "due")) * time.Second)
+		}
+		n.Again = ledger.Again{Dead: rapid.Bool().Draw(t, "again dead"), Cancelled: rapid.Bool().Draw(t, "again cancelled")}
+		if rapid.IntRange(0, 3).Draw(t, "again done") == 0 {
+			n.Again.DoneBefore = m.clock.now()
+		}
+		return n
+	}), 1, 6).Draw(t, "items")
+}
+
+func (m *machine) sameAdded(t *rapid.T, items []ledger.NewItem, got [2][]ledger.Added) {
+	for i := range got[1] {
+		a, b := got[0][i], got[1][i]
+		if a.Verdict != b.Verdict || a.State != b.State || m.keyOf(0, a.ID) != m.keyOf(1, b.ID) {
+			t.Fatalf("adding %+v: in memory %+v, in the store %+v", items[i], a, b)
+		}
+	}
+}
+
+func (m *machine) add(t *rapid.T) {
+	items := m.newItems(t)
+	got := both(m, t, "add", func(_ int, l *ledger.Ledger) ([]ledger.Added, error) { return l.Add(m.tb.Context(), items...) })
+	m.sameAdded(t, items, got)
+}
+
+func (m *machine) try(t *rapid.T) {
+	items := m.newItems(t)
+	got := both(m, t, "try", func(_ int, l *ledger.Ledger) ([]ledger.Added, error) { return l.Try(m.tb.Context(), items...) })
+	m.sameAdded(t, items, got)
+}
+
+func (m *machine) claim(t *rapid.T) {
+	c := ledger.Claim{Kind: kindNames.Draw(t, "kind"), Agent: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "agent"), Limit: rapid.IntRange(1, 5).Draw(t, "limit"),
+		TTL: time.Duration(rapid.IntRange(1, 120).Draw(t, "ttl")) * time.Second, Resume: rapid.IntRange(0, 4).Draw(t, "resume") == 0}
+	if rapid.IntRange(0, 4).Draw(t, "shard") == 0 {
+		c.Shard = ledger.Shard{Index: rapid.IntRange(0, 1).Draw(t, "index"), Count: 2}
+	}
+	got := both(m, t, "claim", func(_ int, l *ledger.Ledger) ([]*ledger.Lease, error) { return l.Claim(m.tb.Context(), c) })
+	same(t, "claimed", [2][]string{claimed(got[0]), claimed(got[1])})
+	for i := range got[0] {
+		m.leases = append(m.leases, [2]*ledger.Lease{got[0][i], got[1][i]})
+	}
+}
+
+func claimed(ls []*ledger.Lease) []string {
+	var out []string
+	for _, l := range ls {
+		out = append(out, fmt.Sprint(l.Kind, l.Scope, l.Key, string(l.Payload), l.Fingerprint, l.Attempt, l.Round, l.Alone, l.Resumed, l.StartedAt, l.ExpiresAt, l.Due, l.Priority))
+	}
+	return out
+}
+
+// some draws a few of the leases ever granted, so most are stale, and now and then one that
+// nobody granted.
+func (m *machine) some(t *rapid.T) [][2]*ledger.Lease {
+	if len(m.leases) == 0 {
+		t.Skip("nothing was claimed yet")
+	}
+	from := m.leases[max(0, len(m.leases)-12):]
+	pairs := rapid.SliceOfNDistinct(rapid.SampledFrom(from), 1, 4, func(p [2]*ledger.Lease) *ledger.Lease { return p[0] }).Draw(t, "leases")
+	if rapid.IntRange(0, 4).Draw(t, "invents") == 0 {
+		pairs = append(pairs, invent(t, rapid.SampledFrom(from).Draw(t, "like")))
+	}
+	return pairs
+}
+
+// invent makes a lease that was never granted out of one that was.
+func invent(t *rapid.T, p [2]*ledger.Lease) [2]*ledger.Lease {
+	how := rapid.SampledFrom([]string{"token", "no token", "attempt", "item"}).Draw(t, "invented")
+	var out [2]*ledger.Lease
+	for i := range p {
+		l := *p[i]
+		switch how {
+		case "token":
+			l.LockID = uuid.UUID{1, 2, 3}
+		case "no token":
+			l.LockID = uuid.Nil
+		case "attempt": // with the right token, but of no claim
+			l.Attempt += 3
+		case "item":
+			l.ID += 1 << 40
+		}
+		out[i] = &l
+	}
+	return out
+}
+
+func side(pairs [][2]*ledger.Lease, i int) []*ledger.Lease {
+	out := make([]*ledger.Lease, len(pairs))
+	for k := range pairs {
+		out[k] = pairs[k][i]
+	}
+	return out
+}
+
+// perLease runs a call that answers for each lease.
+func (m *machine) perLease(t *rapid.T, what string, pairs [][2]*ledger.Lease, call func(l *ledger.Ledger, leases []*ledger.Lease) []error) {
+	got := both(m, t, what, func(i int, l *ledger.Ledger) ([]string, error) {
+		errs := call(l, side(pairs, i))
+		return reasons(errs), unavailable(errs)
+	})
+	same(t, what, got)
+}
+
+func (m *machine) start(t *rapid.T) {
+	m.perLease(t, "start", m.some(t), func(l *ledger.Ledger, ls []*ledger.Lease) []error { return l.Start(m.tb.Context(), time.Minute, ls...) })
+}
+
+func (m *machine) renew(t *rapid.T) {
+	m.perLease(t, "renew", m.some(t), func(l *ledger.Ledger, ls []*ledger.Lease) []error { return l.Renew(m.tb.Context(), time.Minute, ls...) })
+}
+
+func (m *machine) held(t *rapid.T) {
+	m.perLease(t, "held", m.some(t), func(l *ledger.Ledger, ls []*ledger.Lease) []error { return l.Held(m.tb.Context(), ls...) })
+}
+
+func (m *machine) endings(t *rapid.T) (e [2][]ledger.Ending) {
+	for _, p := range m.some(t) {
+		r := m.result(t)
+		for i := range e {
+			e[i] = append(e[i], ledger.Ending{Lease: p[i], Result: r})
+		}
+	}
+	return e
+}
+
+// finish ends leases; whoever got no answer, or lost it, ends them once more.
+func (m *machine) finish(t *rapid.T) {
+	e := m.endings(t)
+	for range rapid.IntRange(1, 2).Draw(t, "times") {
+		got := both(m, t, "finish", func(i int, l *ledger.Ledger) ([]string, error) {
+			errs := l.Finish(m.tb.Context(), e[i]...)
+			return reasons(errs), unavailable(errs)
+		})
+		same(t, "finish", got)
+		sameEnds(t, e)
+	}
+}
+
+func sameEnds(t *rapid.T, e [2][]ledger.Ending) {
+	var became [2][]string
+	for i := range e {
+		for _, end := range e[i] {
+			became[i] = append(became[i], fmt.Sprint(end.Recorded, " ", end.State))
+		}
+	}
+	same(t, "what became of endings", became)
+}
+
+func (m *machine) result(t *rapid.T) ledger.Result {
+	r := ledger.Result{Outcome: rapid.SampledFrom(ledger.Outcomes).Draw(t, "outcome"), Final: rapid.IntRange(0, 5).Draw(t, "final") == 0,
+		NoReport: rapid.IntRange(0, 3).Draw(t, "no report") == 0, Code: rapid.SampledFrom([]string{"", "c"}).Draw(t, "code"), Error: rapid.SampledFrom([]string{"", "e\x00"}).Draw(t, "error"),
+		Delay: time.Duration(rapid.IntRange(0, 300).Draw(t, "delay")) * time.Second}
+	if rapid.Bool().Draw(t, "output") {
+		r.Output = []byte("o")
+	}
+	if r.Outcome.Completed() && rapid.IntRange(0, 3).Draw(t, "emit") == 0 {
+		r.Emit = []ledger.NewItem{{Kind: "b", Scope: childScope, Key: rapid.SampledFrom([]string{"c1", "c2"}).Draw(t, "child")}}
+	}
+	return r
+}
+
+// inTx is an operation in a transaction of the caller's; answer compares what it said.
+type inTx struct {
+	run    func(i int, l *ledger.Ledger, conn ledger.Conn) error
+	answer func()
+}
+
+func (m *machine) addInTx(t *rapid.T) inTx {
+	items := m.newItems(t)
+	var got [2][]ledger.Added
+	return inTx{func(i int, l *ledger.Ledger, conn ledger.Conn) (err error) {
+		got[i], err = l.AddTx(m.tb.Context(), conn, items...)
+		return err
+	}, func() {
+		for k := range got[0] { // ids are seen when it is committed
+			if got[0][k].Verdict != got[1][k].Verdict || got[0][k].State != got[1][k].State {
+				t.Fatalf("adding %+v: in memory %+v, in the store %+v", items[k], got[0][k], got[1][k])
+			}
+		}
+	}}
+}
+
+func (m *machine) finishInTx(t *rapid.T) inTx {
+	e := m.endings(t)
+	return inTx{func(i int, l *ledger.Ledger, conn ledger.Conn) error {
+		return l.FinishTx(m.tb.Context(), conn, e[i]...)
+	}, func() { sameEnds(t, e) }}
+}
+
+// transaction adds and finishes in a transaction of the caller's, which is rolled back when
+// anything was refused, and now and then without a reason. If something goes wrong nothing of it
+// stays.
+func (m *machine) transaction(t *rapid.T) {
+	var ops []inTx
+	for range rapid.IntRange(1, 2).Draw(t, "operations") {
+		if len(m.leases) > 0 && rapid.Bool().Draw(t, "finishes") {
+			ops = append(ops, m.finishInTx(t))
+		} else {
+			ops = append(ops, m.addInTx(t))
+		}
+	}
+	run := func(i int, conn ledger.Conn) (err error) {
+		for k := 0; k < len(ops) && err == nil; k++ {
+			err = ops[k].run(i, m.l[i], conn)
+		}
+		return err
+	}
+	strike, commit := m.fault(t), rapid.IntRange(0, 2).Draw(t, "rolls back") > 0
+	conn, end, err := m.place.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mend := strike()
+	failed := run(1, conn)
+	mend()
+	if errors.Is(failed, ledger.ErrUnavailable) {
+		_ = end(false) // the connection may be gone
+		return
+	}
+	spec := m.memory.Begin()
+	refused := run(0, spec)
+	commit = commit && refused == nil
+	spec.End(commit)
+	if err := end(commit); err != nil {
+		t.Fatal(err)
+	}
+	if reason(refused) != reason(failed) {
+		t.Fatalf("in a transaction: in memory %v, in the store %v", refused, failed)
+	}
+	if refused == nil {
+		for _, op := range ops {
+			op.answer()
+		}
+	}
+	if commit && m.place.Lags {
+		m.restart(t)
+	}
+}
