@@ -20,6 +20,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 CAN_RACE    := $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v $$($(GO) env CC))
 RACED       := ^$(shell $(GO) list -m)/(ledger|internal|sdk)(/|$$)
 
+ENSURE       = $(GO) run ./internal/apt/cmd/ensure
 WITHPOSTGRES = $(GO) run ./internal/pgtest/cmd/withpostgres --
 
 # Newer Postgres programs than most machines have, as an npm package of binaries.
@@ -40,6 +41,7 @@ test: ## format check, vet and all tests, on SQLite and on a real Postgres (foun
 	@unformatted=$$(gofmt -l .) && [ -z "$$unformatted" ] || { echo "not formatted, run gofmt -w: $$unformatted" >&2; exit 1; }
 	$(GO) build ./...
 	$(GO) vet ./...
+	$(ENSURE) strace
 	$(WITHPOSTGRES) $(MAKE) --no-print-directory --keep-going test-raced test-plain
 
 # These two take the Postgres that internal/pgtest finds.
@@ -82,6 +84,11 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 .PHONY: model
 model: ## compare the stores with the one in memory over MODELCHECKS (2000) random histories each
 	$(WITHPOSTGRES) $(GO) test -run '^TestCompare$$' -timeout 0 ./ledger/memory ./ledger/sqlite ./ledger/postgres -rapid.checks=$(MODELCHECKS)
+
+.PHONY: durability
+durability: ## let every write and every sync of the disk fail in turn, under SQLite (Linux, strace)
+	$(ENSURE) strace
+	$(GO) test -run 'Durable|DiskFails|FailingDisk|DiskFull' -v -timeout 0 ./ledger/sqlite ./cmd/ledgerd -every
 
 .PHONY: chaos
 chaos: ## ledgerd under faults, histories judged; CHAOSFLAGS, see go run ./cmd/ledgerchaos -help

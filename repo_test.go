@@ -154,9 +154,9 @@ func TestWhoImportsWhom(t *testing.T) {
 		// packages for tests, which may know more.
 		broken func(pkg, imported string, test bool) bool
 	}{
-		{"ledger/... imports of ours only ledger/..., schema and internal/failpoint, in tests also internal/pgtest", func(pkg, imported string, test bool) bool {
+		{"ledger/... imports of ours only ledger/..., schema and internal/failpoint, in tests also internal/pgtest and internal/stracetest", func(pkg, imported string, test bool) bool {
 			return in(pkg, "ledger") && ours(imported) && !in(imported, "ledger", "schema", "internal/failpoint") &&
-				!(test && in(imported, "internal/pgtest"))
+				!(test && in(imported, "internal/pgtest", "internal/stracetest"))
 		}},
 		{"sdk/... imports of ours only sdk/..., and sdk/sdktest also internal/pluginproc", func(pkg, imported string, test bool) bool {
 			return in(pkg, "sdk") && ours(imported) && !in(imported, "sdk") &&

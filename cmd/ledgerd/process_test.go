@@ -91,7 +91,12 @@ func (o *output) String() string {
 
 func (m *machine) start(args ...string) *started {
 	m.t.Helper()
-	p := &started{Cmd: exec.Command(m.program, args...), done: make(chan struct{})}
+	return m.launch(exec.Command(m.program, args...))
+}
+
+func (m *machine) launch(cmd *exec.Cmd) *started {
+	m.t.Helper()
+	p := &started{Cmd: cmd, done: make(chan struct{})}
 	p.Env, p.Stdout, p.Stderr = m.env, &p.stdout, &p.stderr
 	if err := p.Start(); err != nil {
 		m.t.Fatal(err)

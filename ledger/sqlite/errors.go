@@ -71,6 +71,9 @@ func explain(name string, err error) error {
 	if busy(err) {
 		return locked(name, err)
 	}
+	if code(err) == sqlite3.SQLITE_IOERR_SHMSIZE { // of which SQLite does not say why: mostly there is no room
+		return &failure{ledger.ErrUnavailable, fmt.Sprintf("%s: the disk is full, or reports an error: %v\n  nothing that was answered is lost; make room, or look at the disk, then run the same command again", name, err), err}
+	}
 	switch code(err) & 0xff {
 	case sqlite3.SQLITE_FULL:
 		return full(name, err)

@@ -17,10 +17,10 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/apt"
 	"github.com/ledgerd/ledgerd/internal/pgtest/cluster"
 )
 
@@ -98,29 +98,5 @@ func start(ctx context.Context, settings map[string]string) (*cluster.Cluster, e
 // install installs Debian's package. Its server programs are all we want of it, but like any
 // installation of it this one may also start a server on port 5432.
 func install(ctx context.Context) error {
-	apt, err := exec.LookPath("apt-get")
-	if err != nil {
-		return errors.New("cannot install Postgres: there is no apt-get here")
-	}
-	command := []string{apt}
-	if os.Geteuid() != 0 {
-		if exec.CommandContext(ctx, "sudo", "-n", "true").Run() != nil {
-			return errors.New("cannot install Postgres: neither root nor sudo without a password")
-		}
-		command = []string{"sudo", "-n", "DEBIAN_FRONTEND=noninteractive", apt}
-	}
-	for _, args := range [][]string{
-		{"update"},
-		{"install", "-y", "--no-install-recommends", "postgresql"},
-	} {
-		line := append(command[:len(command):len(command)], args...)
-		fmt.Fprintln(os.Stderr, "withpostgres: no Postgres here:", strings.Join(line, " "))
-		cmd := exec.CommandContext(ctx, line[0], line[1:]...)
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("%s: %w", strings.Join(line, " "), err)
-		}
-	}
-	return nil
+	return apt.Install(ctx, "withpostgres: no Postgres here", "postgresql")
 }

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/stracetest"
+)
+
+// traced is start under strace.
+func (m *machine) traced(options []string, args ...string) (*started, stracetest.Trace) {
+	m.t.Helper()
+	cmd := exec.Command(m.program, args...)
+	trace := stracetest.Wrap(m.t, cmd, options...)
+	return m.launch(cmd), trace
+}
+
+// inputsOf are n inputs of the plugin effect, behind args.
+func inputsOf(n int, args ...string) []string {
+	for i := range n {
+		args = append(args, fmt.Sprint("text-", i))
+	}
+	return args
+}
+
+// TestAnswersAreDurable: what ledgerd says that it added or did is on the disk by then. After it
+// was written to the log came a sync of the log that came back well.
+func TestAnswersAreDurable(t *testing.T) {
+	t.Parallel()
+	const items = 12
+	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	for _, c := range []struct {
+		command      string
+		kept, answer *regexp.Regexp // as strace prints them
+	}{
+		{"add", regexp.MustCompile(`{\\"text\\":\\"(text-\d+)\\"`), regexp.MustCompile(`\\"input\\":\\"(text-\d+)\\"`)},
+		{"run", regexp.MustCompile(`{\\"length\\":\d+,\\"text\\":\\"(text-\d+)\\"`), regexp.MustCompile(`\\"key\\":\\"(text-\d+)\\"`)},
+	} {
+		p, trace := m.traced([]string{"-s", "9000", "-e", "trace=write,pwrite64,fdatasync,fsync"}, inputsOf(items, c.command, "effect", "-o", "jsonl")...)
+		if code := m.exit(p); code != exitOK {
+			t.Fatalf("%s: exit %d\n%s", c.command, code, p.stderr.String())
+		}
+		kept := map[string]int{} // text → moment at which it was first written to the log
+		var syncs []stracetest.Call
+		answers := 0
+		for _, call := range trace.Calls(t) {
+			log := strings.Contains(call.Args[:min(len(call.Args), 300)], "ledger.db-wal>")
+			switch {
+			case call.Name == "pwrite64" && log:
+				for _, found := range c.kept.FindAllStringSubmatch(call.Args, -1) {
+					if _, known := kept[found[1]]; !known {
+						kept[found[1]] = call.Returned
+					}
+				}
+			case strings.HasSuffix(call.Name, "sync") && log && call.Result == "0":
+				syncs = append(syncs, call)
+			case call.Name == "write" && strings.HasPrefix(call.Args, "1<"):
+				for _, found := range c.answer.FindAllStringSubmatch(call.Args, -1) {
+					answers++
+					from, known := kept[found[1]]
+					if !known || !slices.ContainsFunc(syncs, func(s stracetest.Call) bool { return s.Begun > from && s.Returned < call.Begun }) {
+						t.Errorf("%s: %s was answered before the disk had it", c.command, found[1])
+					}
+				}
+			}
+		}
+		if answers != items {
+			t.Errorf("%s: %d answers are in the trace, want %d", c.command, answers, items)
+		}
+	}
+}
+
+var every = flag.Bool("every", false, "let every write and every sync fail in turn, not only some")
+
+// TestFailingDisk: writes or syncs of the disk fail under a run, once or from then on. It either
+// goes on and is complete, or ends with a code that says to try again and a cause; then the same
+// command, on a disk that works, completes it, and the ledger is sound.
+func TestFailingDisk(t *testing.T) {
+	t.Parallel()
+	ks := []int{3, 9}
+	if *every {
+		ks = nil
+		for k := range 60 {
+			ks = append(ks, k+1)
+		}
+	}
+	struck := 0
+	for _, calls := range []string{"pwrite64:error=ENOSPC", "pwrite64:error=EIO", "fdatasync,fsync:error=EIO"} {
+		for _, lasting := range []string{"", "+"} {
+			for _, k := range ks {
+				if m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")); m.runWith(calls + fmt.Sprintf(":when=%d", k) + lasting) {
+					struck++
+				}
+			}
+		}
+	}
+	if t.Logf("struck %d times", struck); struck < 6*len(ks)/4 {
+		t.Errorf("only %d runs were struck", struck)
+	}
+}
+
+// runWith runs with a fault and, where that was too much, once more without. It says whether the
+// fault struck.
+func (m *machine) runWith(fault string) (struck bool) {
+	m.t.Helper()
+	args := inputsOf(6, "run", "effect", "-o", "jsonl")
+	calls, _, _ := strings.Cut(fault, ":")
+	p, trace := m.traced([]string{"-s", "0", "-e", "trace=" + calls, "-e", "inject=" + fault}, args...)
+	code := m.exit(p)
+	said := p.stderr.String()
+	switch {
+	case code == exitOK:
+	case code != exitTemporary:
+		m.t.Errorf("%s: exit %d, want %d\n%s", fault, code, exitTemporary, said)
+	case !strings.Contains(said, "the disk is full") && !strings.Contains(said, "reports an error"):
+		m.t.Errorf("%s: does not say what is wrong:\n%s", fault, said)
+	}
+	m.run(exitOK, args...)
+	if done := strings.Count(m.run(exitOK, "ls", "--state", "done", "-o", "jsonl"), "\n"); done != 6 {
+		m.t.Errorf("%s: %d of 6 items are done in the end", fault, done)
+	}
+	m.run(exitOK, "db", "verify")
+	return slices.ContainsFunc(trace.Calls(m.t), stracetest.Call.Injected)
+}

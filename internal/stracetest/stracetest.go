@@ -1,0 +1,122 @@
+// Package stracetest runs programs under strace, for tests that look at their system calls or let
+// them fail.
+//
+// Without strace, or where a process may not be traced, a test fails and says what to do; it is
+// never skipped. An ordinary container may trace; one with a strict seccomp profile, or without
+// ptrace in its kernel, may not.
+package stracetest
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var permitted = sync.OnceValues(func() (path string, err error) {
+	path, err = exec.LookPath("strace")
+	if err != nil {
+		return "", fmt.Errorf("%w; apt-get install strace", err)
+	}
+	dir, err := os.MkdirTemp("", "strace")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	if said, err := exec.Command(path, "-f", "-o", filepath.Join(dir, "trace"), "true").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("a process may not be traced here: %w\n%s"+
+			"in a container, allow it: docker run --cap-add SYS_PTRACE --security-opt seccomp=unconfined", err, said)
+	}
+	return path, nil
+})
+
+// Trace is what strace wrote down of one run.
+type Trace struct{ path string }
+
+// Wrap changes a command that has not been started so that it runs under strace with these options,
+// and with it all its threads and children. Its stdout, its stderr and its exit stay its own.
+func Wrap(t testing.TB, cmd *exec.Cmd, options ...string) Trace {
+	t.Helper()
+	strace, err := permitted()
+	if err != nil {
+		t.Fatalf("stracetest: %v", err)
+	}
+	trace := Trace{filepath.Join(t.TempDir(), "trace")}
+	args := append([]string{strace, "-f", "-qq", "-y", "-o", trace.path}, options...)
+	cmd.Args = append(append(args, "--", cmd.Path), cmd.Args[1:]...)
+	cmd.Path = strace
+	return trace
+}
+
+// Call is one system call. Calls are in the order in which they began; one that had not come back
+// when the next one began, in another thread, has its place there, too.
+type Call struct {
+	Name     string
+	Args     string // as strace prints them
+	Result   string // "4096", "-1 EIO (Input/output error) (INJECTED)"
+	Begun    int    // moments of the trace, counted
+	Returned int
+}
+
+// Injected says whether strace let the call fail.
+func (c Call) Injected() bool { return strings.Contains(c.Result, "INJECTED") }
+
+var (
+	line       = regexp.MustCompile(`^([0-9]+) +(?:<\.\.\. )?([a-z0-9_]+)(\(| resumed>)(.*)$`)
+	unfinished = " <unfinished ...>"
+)
+
+// Calls reads the trace.
+func (tr Trace) Calls(t testing.TB) (calls []Call) {
+	t.Helper()
+	f, err := os.Open(tr.path)
+	if err != nil {
+		t.Fatalf("stracetest: %v", err)
+	}
+	defer f.Close()
+	open := map[int]int{} // thread → index of its call that has not come back
+	moment := 0
+	s := bufio.NewScanner(f)
+	s.Buffer(nil, 1<<20)
+	for ; s.Scan(); moment++ {
+		parts := line.FindStringSubmatch(s.Text())
+		if parts == nil { // a signal, an exit
+			continue
+		}
+		thread, err := strconv.Atoi(parts[1])
+		if err != nil {
+			t.Fatalf("stracetest: %q: %v", s.Text(), err)
+		}
+		rest := parts[4]
+		i, resumed := open[thread]
+		if resumed = resumed && parts[3] != "("; !resumed {
+			i = len(calls)
+			calls = append(calls, Call{Name: parts[2], Begun: moment, Returned: -1})
+		}
+		delete(open, thread)
+		c := &calls[i]
+		if args, ok := strings.CutSuffix(rest, unfinished); ok {
+			c.Args += args
+			open[thread] = i
+			continue
+		}
+		end := strings.LastIndex(rest, ") = ")
+		if end < 0 {
+			end = strings.LastIndex(rest, ")")
+		}
+		c.Args += rest[:max(end, 0)]
+		if _, result, ok := strings.Cut(rest[max(end, 0):], "= "); ok {
+			c.Result, c.Returned = result, moment
+		}
+	}
+	if err := s.Err(); err != nil {
+		t.Fatalf("stracetest: %v", err)
+	}
+	return calls
+}
