@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Filter is the parsed form of the one filter language. Fields are joined by and; several
@@ -154,7 +155,7 @@ func (f Filter) And(g Filter) Filter {
 }
 
 // Match says whether the filter matches a record, at a moment of the database's clock. It is
-// what the SQL of every store must agree with.
+// what the SQL of every store must agree with. Half a character is part of no text.
 func (f Filter) Match(r *Record, now time.Time) bool {
 	it := r.Item(now)
 	in := func(list []string, v string) bool { return len(list) == 0 || slices.Contains(list, v) }
@@ -163,6 +164,7 @@ func (f Filter) Match(r *Record, now time.Time) bool {
 		!in(f.Kinds, r.Kind), !in(f.Scopes, r.Scope), !in(f.Agents, it.Agent), !in(f.Codes, it.Code),
 		len(f.States) > 0 && !slices.Contains(f.States, it.State),
 		f.Key != "" && f.Key != r.Key,
+		!utf8.ValidString(f.Prefix), !utf8.ValidString(f.KeyHas), !utf8.ValidString(f.ErrorHas),
 		!strings.HasPrefix(r.Key, f.Prefix), !strings.Contains(r.Key, f.KeyHas),
 		!strings.Contains(it.Error, f.ErrorHas),
 		!f.Since.IsZero() && r.CreatedAt.Before(f.Since) && it.EndedAt.Before(f.Since):

@@ -14,6 +14,8 @@ func TestCompare(t *testing.T) { storetest.Compare(t, places(t)) }
 
 func FuzzCompare(f *testing.F) { storetest.FuzzCompare(f, places(f)) }
 
+func FuzzValues(f *testing.F) { storetest.FuzzValues(f, opener(f)) }
+
 // places are schemas of their own, on one pool that can break.
 func places(t testing.TB) storetest.NewPlace {
 	b := newBreaker(t)

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestStore(t *testing.T) { storetest.Run(t, opener(t)) }
 
 // opener opens empty ledgers, each in a schema of its own, on one pool.
-func opener(t *testing.T) storetest.Open {
+func opener(t testing.TB) storetest.Open {
 	pool := pgtest.Pool(t)
 	return func(t testing.TB, now func() time.Time) ledger.Store {
 		t.Helper()
