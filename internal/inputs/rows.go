@@ -9,7 +9,12 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 )
+
+// errEncoding is the reason for text that JSON cannot hold: it would become other text, and two that
+// differ the same.
+var errEncoding = errors.New("not UTF-8")
 
 // column is the name of the column that holds the input.
 func (s *Source) column() string {
@@ -81,6 +86,8 @@ func (r *reader) readHeader(name string, in io.Reader) (*table, error) {
 	for i, cell := range header {
 		column := trim(cell)
 		switch {
+		case !utf8.ValidString(column):
+			return nil, &ArgError{Input: name + ":1", Reason: fmt.Sprintf("the name of column %d is %v", i+1, errEncoding)}
 		case column == "":
 			return nil, &ArgError{Input: name + ":1", Reason: fmt.Sprintf("column %d has no name", i+1)}
 		case seen[column]:
@@ -133,6 +140,9 @@ func delimiter(text []byte) rune {
 func (r *reader) csvRow(t *table, cells []string, o origin) bool {
 	var assignments []string
 	for i, cell := range cells {
+		if !utf8.ValidString(cell) {
+			return r.bad(o, fmt.Errorf("column %q is %w", t.header[i], errEncoding))
+		}
 		if cell != "" && !t.only[i] {
 			assignments = append(assignments, t.header[i]+"="+cell)
 		}
@@ -166,6 +176,9 @@ func (r *reader) jsonl(name string) bool {
 			return true
 		}
 		row := map[string]json.RawMessage{}
+		if err == nil && !utf8.ValidString(text) {
+			err = errEncoding
+		}
 		if err != nil {
 			return r.bad(o, err)
 		}

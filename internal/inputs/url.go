@@ -30,6 +30,8 @@ func ParseURL(text string) (Address, error) {
 		return Address{}, e
 	case u.Hostname() == "":
 		return Address{}, malformed(text, "is a URL without a host")
+	case strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "["):
+		return Address{}, malformed(text, "is a URL with several ports; an IPv6 address stands in brackets")
 	}
 	u.Scheme = strings.ToLower(u.Scheme)
 	host, port := strings.ToLower(u.Hostname()), u.Port()
