@@ -133,11 +133,17 @@ func children(pid int) (pids []int) {
 
 // stop ends a daemon in order and says whether it ended in time, and as one that was asked to.
 func (d *daemon) stop(patience time.Duration) error {
-	d.signal(syscall.SIGCONT)
 	d.signal(syscall.SIGTERM)
-	select {
-	case <-d.exited:
-	case <-time.After(patience):
+	wake := time.NewTicker(100 * time.Millisecond) // it may be frozen, or freeze at a failpoint on its way
+	defer wake.Stop()
+	for end := time.Now().Add(patience); !d.gone() && time.Now().Before(end); {
+		select {
+		case <-d.exited:
+		case <-wake.C:
+			d.signal(syscall.SIGCONT)
+		}
+	}
+	if !d.gone() {
 		d.signal(syscall.SIGQUIT) // its stacks go to its log
 		select {
 		case <-d.exited:
