@@ -14,9 +14,6 @@ import (
 	"github.com/ledgerd/ledgerd/internal/history"
 )
 
-// kinds are worked by the plugins of chaos builds.
-var kinds = []string{"chaos", "chaosmail"}
-
 // daemon is one process of ledgerd.
 type daemon struct {
 	cmd    *exec.Cmd
@@ -65,7 +62,7 @@ func (r *run) program(slot int) (string, error) {
 // start starts a daemon that works until it is stopped.
 func (r *run) start(slot int, env ...string) (*daemon, error) {
 	args := []string{"work", "--lease", r.plan.Lease.String(), "--grace", grace.String(), "-o", "json"}
-	for _, k := range kinds {
+	for _, k := range r.plan.Kinds {
 		args = append(args, "--kind", k)
 	}
 	cmd, err := r.command(slot, env, args...)

@@ -85,7 +85,7 @@ func Judge(dir string) (Result, error) {
 		if it.State() == ledger.StateDone {
 			res.Completed++
 		}
-		if it.Kind == "chaosmail" { // policies are not part of what an audit reads
+		if it.Kind == mustNot { // policies are not part of what an audit reads
 			it.Policy.OnLost = ledger.OnLostDoubt
 		}
 	}

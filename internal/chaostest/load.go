@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -34,10 +35,10 @@ func modesOf(p Plan) []string {
 // item makes the n-th item of a run.
 func (r *run) item(random *rand.Rand, n int) ledger.NewItem {
 	p := payload{Name: fmt.Sprint("item ", n), How: "done", MS: 10 + random.IntN(60), Times: 1}
-	it := ledger.NewItem{Kind: "chaos"}
+	it := ledger.NewItem{Kind: may}
 	switch d := random.IntN(100); {
-	case d < 18:
-		it.Kind = "chaosmail" // only once, so it never fails by answering
+	case d < 18 && slices.Contains(r.plan.Kinds, mustNot):
+		it.Kind = mustNot // only once, so it never fails by answering
 	case d < 24:
 		p.How = "fail"
 	case d < 27:
@@ -61,7 +62,7 @@ func (r *run) item(random *rand.Rand, n int) ledger.NewItem {
 // misfit makes an item that misbehaves in this mode at its first attempt.
 func misfit(mode string) ledger.NewItem {
 	p := payload{Name: "misfit " + mode, How: mode, MS: 20, Times: 1}
-	return ledger.NewItem{Kind: "chaos", Key: p.Name, Payload: ledger.JSON(p)}
+	return ledger.NewItem{Kind: may, Key: p.Name, Payload: ledger.JSON(p)}
 }
 
 // first is how many items there are before anybody works.
@@ -111,7 +112,7 @@ const person = "ann"
 func (r *run) visit(ctx context.Context) error {
 	random := r.plan.random(4)
 	for ctx.Err() == nil {
-		held, err := r.client.Claim(ctx, ledger.Claim{Kind: "chaos", Agent: person, Limit: 1 + random.IntN(3), TTL: time.Second + time.Duration(random.IntN(1000))*time.Millisecond})
+		held, err := r.client.Claim(ctx, ledger.Claim{Kind: may, Agent: person, Limit: 1 + random.IntN(3), TTL: time.Second + time.Duration(random.IntN(1000))*time.Millisecond})
 		if err != nil {
 			if err := tolerable(err); err != nil {
 				return err
@@ -142,7 +143,7 @@ func (r *run) operator(ctx context.Context) error {
 		hold(ctx, 300*time.Millisecond)
 		key := fmt.Sprint("item ", random.IntN(first))
 		act := []func(context.Context, string, ledger.Filter) (int64, error){r.client.Cancel, r.client.Retry, r.client.Reopen}[random.IntN(3)]
-		if _, err := act(ctx, "operator", ledger.Filter{Kinds: []string{"chaos"}, Key: key}); tolerable(err) != nil {
+		if _, err := act(ctx, "operator", ledger.Filter{Kinds: []string{may}, Key: key}); tolerable(err) != nil {
 			return err
 		}
 	}

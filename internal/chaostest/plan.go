@@ -40,12 +40,19 @@ func Faults(db Database) []Fault {
 	return []Fault{Kill, Failpoint, Pause, Crash, Terminate, Cut, ReadOnly, Plugin, Clock}
 }
 
+// Kinds that the plugins of chaos builds work: effects of the first may be repeated, of the other not.
+const (
+	may     = "chaos"
+	mustNot = "chaosmail"
+)
+
 // Plan is what happens in a run.
 type Plan struct {
 	Database Database
 	Fault    Fault
 	Seed     uint64
 	Daemons  int           // 1 … 4
+	Kinds    []string      // in half of the runs also the one that must not be repeated
 	Lease    time.Duration // of the daemons
 	Busy     time.Duration // for how long faults happen
 	Pace     time.Duration // between two of them, on average
@@ -60,7 +67,11 @@ func NewPlan(db Database, f Fault, seed uint64) (Plan, error) {
 		return Plan{}, fmt.Errorf("fault %q does not happen on %s; those that do: %v", f, db, Faults(db))
 	}
 	p := Plan{Database: db, Fault: f, Seed: seed, Lease: 5 * time.Second, Busy: 3500 * time.Millisecond, Pace: 500 * time.Millisecond, Patience: 1}
-	p.Daemons = 1 + p.random(0).IntN(4)
+	random := p.random(0)
+	p.Daemons = 1 + random.IntN(4)
+	if p.Kinds = []string{may}; random.IntN(2) == 0 {
+		p.Kinds = append(p.Kinds, mustNot)
+	}
 	switch f {
 	case Pause:
 		p.Busy, p.Pace = 9*time.Second, 600*time.Millisecond

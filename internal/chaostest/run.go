@@ -154,9 +154,9 @@ func (r *run) awaitWork(ctx context.Context, random *rand.Rand) {
 
 // begin gives the ledger its policies and first items.
 func (r *run) begin(ctx context.Context) error {
-	for _, k := range kinds {
+	for _, k := range r.plan.Kinds {
 		policy := ledger.Kind{Name: k, MaxFailures: 50, MaxCrashes: 50, MaxLost: 1000, Backoff: ledger.Backoff{Base: 50 * time.Millisecond, Cap: 500 * time.Millisecond}}
-		if k == "chaosmail" {
+		if k == mustNot {
 			policy.OnLost = ledger.OnLostDoubt
 		}
 		if r.plan.Fault == Plugin {
@@ -243,7 +243,7 @@ func (r *run) late(rule string, err error) {
 func (r *run) drain() error {
 	const patience = 3 * time.Second
 	args := []string{"work", "--drain", "--wait", patience.String(), "--lease", r.plan.Lease.String()}
-	for _, k := range kinds {
+	for _, k := range r.plan.Kinds {
 		args = append(args, "--kind", k)
 	}
 	cmd, err := r.command(0, nil, args...)
@@ -266,7 +266,7 @@ func (r *run) drain() error {
 	if code := cmd.ProcessState.ExitCode(); code != 0 && code != 3 {
 		return fmt.Errorf("a drain ended with %w", err)
 	}
-	r.drains = append(r.drains, historytest.Drain{Kinds: kinds, Called: called, Returned: history.Now(), Patience: patience.Microseconds()})
+	r.drains = append(r.drains, historytest.Drain{Kinds: r.plan.Kinds, Called: called, Returned: history.Now(), Patience: patience.Microseconds()})
 	return nil
 }
 

@@ -55,7 +55,7 @@ func (c *Campaign) Soak(ctx context.Context, db Database, d time.Duration) (s So
 }
 
 func (c *Campaign) soak(ctx context.Context, db Database, d time.Duration) (s Soak, err error) {
-	r := &run{campaign: c, plan: Plan{Database: db, Fault: Kill, Lease: 15 * time.Second}, name: "soak-" + string(db), frozen: map[int]int64{}, faulted: map[string]int{}}
+	r := &run{campaign: c, plan: Plan{Database: db, Fault: Kill, Lease: 15 * time.Second, Kinds: []string{may, mustNot}}, name: "soak-" + string(db), frozen: map[int]int64{}, faulted: map[string]int{}}
 	r.dir = filepath.Join(c.Dir, r.name)
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return s, err
@@ -68,7 +68,7 @@ func (c *Campaign) soak(ctx context.Context, db Database, d time.Duration) (s So
 	if err := r.open(ctx); err != nil {
 		return s, err
 	}
-	for _, k := range kinds {
+	for _, k := range r.plan.Kinds {
 		if err := r.client.SetKind(ctx, "harness", ledger.Kind{Name: k, Keep: time.Minute, Backoff: ledger.Backoff{Base: 50 * time.Millisecond, Cap: time.Second}}); err != nil {
 			return s, err
 		}
