@@ -233,7 +233,7 @@ func TestPlans(t *testing.T) {
 func (w *workload) emptied() {
 	w.T.Helper()
 	w.fill(many, 1)
-	w.exec(w.T, `DELETE FROM {{S}}.ledger_backlog WHERE item_id <= $1`, many-10)
+	w.exec(w.T, `DELETE FROM {{S}}.ledger_backlog WHERE item_id <= $1`, many-100)
 	w.analyze()
 }
 

@@ -27,6 +27,10 @@ const (
 	lastAttempt = `LEFT JOIN LATERAL (SELECT n.* FROM {{S}}.ledger_attempts n WHERE n.item_id = i.id ORDER BY n.attempt DESC LIMIT 1) a ON true`
 
 	recordTables = `{{S}}.ledger_items i LEFT JOIN {{S}}.ledger_backlog b ON b.item_id = i.id ` + lastAttempt
+
+	// loadedTables are recordTables for a few ids. The limit keeps the planner from a join with the
+	// whole backlog, for the few rows that it may have had once.
+	loadedTables = `{{S}}.ledger_items i LEFT JOIN LATERAL (SELECT b.* FROM {{S}}.ledger_backlog b WHERE b.item_id = i.id LIMIT 1) b ON true ` + lastAttempt
 )
 
 // itemRow takes itemColumns and periodColumn.

@@ -110,8 +110,8 @@ SELECT id, finished_at, id IN (SELECT id FROM locked) FROM picked ORDER BY finis
 const prune = `WITH p AS MATERIALIZED (
  SELECT i.id, f.attempt AS keep, i.every IS NULL AS finished FROM {{S}}.ledger_items i
  JOIN LATERAL (SELECT n.attempt, n.finished_at ` + pruneKeeps + `) f ON true
- LEFT JOIN {{S}}.ledger_backlog b ON b.item_id = i.id
- WHERE i.id` + listed + ` AND f.finished_at < $2 AND (b.item_id IS NULL OR i.every IS NOT NULL)),
+ WHERE i.id` + listed + ` AND f.finished_at < $2
+  AND (i.every IS NOT NULL OR (SELECT b.item_id FROM {{S}}.ledger_backlog b WHERE b.item_id = i.id) IS NULL)),
 d AS (DELETE FROM {{S}}.ledger_attempts a USING p WHERE a.item_id = p.id AND a.attempt < p.keep),
 e AS (UPDATE {{S}}.ledger_attempts a SET output = NULL, log = NULL, error = NULL FROM p WHERE p.finished AND a.item_id = p.id AND a.attempt = p.keep),
 u AS (UPDATE {{S}}.ledger_items i SET base_attempt = p.keep - 1, payload = CASE WHEN p.finished THEN NULL ELSE i.payload END FROM p WHERE i.id = p.id RETURNING i.id)

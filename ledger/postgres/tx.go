@@ -114,7 +114,7 @@ func (t *tx) Load(ids []int64) ([]ledger.Record, error) {
 const (
 	lockItems    = `SELECT FROM {{S}}.ledger_items WHERE id` + listed + ` ORDER BY id FOR NO KEY UPDATE`
 	lockBacklog  = `SELECT FROM {{S}}.ledger_backlog WHERE item_id` + listed + ` ORDER BY item_id FOR UPDATE`
-	loadTemplate = `SELECT ` + recordColumns + `, ` + kindColumns + ` FROM ` + recordTables + `
+	loadTemplate = `SELECT ` + recordColumns + `, ` + kindColumns + ` FROM ` + loadedTables + `
  JOIN {{S}}.ledger_kinds k ON k.kind = i.kind WHERE i.id` + listed + ` ORDER BY i.id`
 )
 
