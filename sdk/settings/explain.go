@@ -25,7 +25,7 @@ func (x *explainer) value(path string, s *jsonschema.Schema, v any) {
 		return
 	}
 	if types := typesOf(s); len(types) > 0 && !fitsType(types, v) {
-		x.add(path, "must be %s, not %s", typeName(s), describe(v))
+		x.add(path, "must be %s, not %s", typeName(s), describe(s, v))
 		return
 	}
 	if s.Enum != nil && !slices.ContainsFunc(s.Enum, func(e any) bool { return jsonschema.Equal(e, v) }) {
@@ -129,13 +129,16 @@ func given(s *jsonschema.Schema, v any) string {
 	return ", not " + text
 }
 
-func describe(v any) string {
+func describe(s *jsonschema.Schema, v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "null"
 	case bool:
 		return fmt.Sprint(v)
 	case float64:
+		if s.WriteOnly { // it may be the secret itself
+			return "a number"
+		}
 		return fmt.Sprintf("the number %v", v)
 	case string:
 		return "text"

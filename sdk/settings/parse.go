@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -32,6 +33,9 @@ func (s *Schema) Parse(base []byte, assignments []string) (json.RawMessage, erro
 		field, err := s.find(path)
 		if err != nil {
 			return nil, err
+		}
+		if !utf8.ValidString(text) { // JSON would make other text of it
+			return nil, problem(name, "is not UTF-8")
 		}
 		value := json.RawMessage(text)
 		if raw {

@@ -37,6 +37,9 @@ func Compile(schema []byte) (*Schema, error) {
 	if err := json.Unmarshal(schema, s.root); err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
+	if err := checkReferences(schema); err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
 	var err error
 	if s.resolved, err = s.root.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true}); err != nil {
 		return nil, fmt.Errorf("schema: %w", err)

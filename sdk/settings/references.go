@@ -1,0 +1,128 @@
+package settings
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// checkReferences refuses a schema in which a reference leads back to itself without a step into the
+// value: looking at any value by it would never end, and take the process down.
+func checkReferences(schema []byte) error {
+	r := references{followed: map[string]bool{}}
+	if err := json.Unmarshal(schema, &r.root); err != nil {
+		return err
+	}
+	return r.all(r.root)
+}
+
+type references struct {
+	root     any
+	followed map[string]bool // reference → whether it has been followed to its end
+}
+
+// all looks at every object within a value.
+func (r *references) all(at any) error {
+	switch at := at.(type) {
+	case []any:
+		for _, inner := range at {
+			if err := r.all(inner); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		if err := r.follow(at); err != nil {
+			return err
+		}
+		for _, inner := range at {
+			if err := r.all(inner); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// follow goes to the schemas that are applied to the same value as this one.
+func (r *references) follow(schema any) error {
+	s, ok := schema.(map[string]any)
+	if !ok {
+		return nil
+	}
+	if _, ok := s["$dynamicRef"].(string); ok {
+		return fmt.Errorf("$dynamicRef is not supported")
+	}
+	if ref, ok := s["$ref"].(string); ok {
+		if err := r.reference(ref); err != nil {
+			return err
+		}
+	}
+	for _, word := range []string{"not", "if", "then", "else"} {
+		if err := r.follow(s[word]); err != nil {
+			return err
+		}
+	}
+	for _, word := range []string{"allOf", "anyOf", "oneOf"} {
+		list, _ := s[word].([]any)
+		for _, inner := range list {
+			if err := r.follow(inner); err != nil {
+				return err
+			}
+		}
+	}
+	byName, _ := s["dependentSchemas"].(map[string]any)
+	for _, inner := range byName {
+		if err := r.follow(inner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *references) reference(ref string) error {
+	switch ended, known := r.followed[ref]; {
+	case ended:
+		return nil
+	case known:
+		return fmt.Errorf("$ref %q leads back to itself", ref)
+	}
+	target, ok := r.find(ref)
+	if !ok {
+		return fmt.Errorf("$ref %q leads nowhere within the schema", ref)
+	}
+	r.followed[ref] = false
+	err := r.follow(target)
+	r.followed[ref] = true
+	return err
+}
+
+// find looks up a JSON pointer (RFC 6901) in a fragment.
+func (r *references) find(ref string) (at any, ok bool) {
+	path, ok := strings.CutPrefix(ref, "#")
+	if !ok || path != "" && path[0] != '/' {
+		return nil, false
+	}
+	at = r.root
+	for part := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+		if path == "" {
+			break
+		}
+		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+		switch inner := at.(type) {
+		case map[string]any:
+			at, ok = inner[part]
+		case []any:
+			i, err := strconv.Atoi(part)
+			if ok = err == nil && i >= 0 && i < len(inner); ok {
+				at = inner[i]
+			}
+		default:
+			ok = false
+		}
+		if !ok {
+			return nil, false
+		}
+	}
+	return at, true
+}
