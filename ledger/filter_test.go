@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -41,11 +42,47 @@ func TestParseFilter(t *testing.T) {
 	}
 }
 
+// FuzzParseFilter: a filter is a mistake of who typed it or means the same however it is spaced;
+// joined with itself it means no less and no more; and any text in quotes is looked for as it stands.
 func FuzzParseFilter(f *testing.F) {
-	f.Add(`state:dead kind:urlcheck error~"a b" since:2h id:1,2 key:x*`)
-	f.Fuzz(func(t *testing.T, s string) {
-		if _, err := ParseFilter(s, time.Unix(0, 0)); err != nil && !errors.Is(err, ErrInvalid) {
-			t.Errorf("%q: %v", s, err)
+	for _, s := range []string{`state:dead kind:urlcheck error~"a b" since:2h id:1,2 key:x*`, `key:"`, "key:*", "scope:", "id:0", "since:-1h", "key~\x00", "agent:a,,b", "kind:a kind:b", "é~x"} {
+		f.Add(s, "a \t*\"x")
+	}
+	now := at("2026-11-20T10:00:00Z")
+	records := []Record{
+		{ID: 1, Identity: Identity{"k", "", "x y*"}, CreatedAt: now, Epoch: 1, Work: &Work{State: StateReady, Due: now, Epoch: 1}},
+		{ID: 2, Identity: Identity{"urlcheck", "s", "key"}, CreatedAt: now.Add(-3 * time.Hour), Epoch: 1, Work: &Work{State: StateDead, Due: now, Epoch: 1, Attempt: 1},
+			Last: &Attempt{ItemID: 2, Attempt: 1, Outcome: OutcomeFailed, Error: "a b", Code: "c", FinishedAt: now}},
+	}
+	matches := func(f Filter) (m [2]bool) {
+		for i := range records {
+			m[i] = f.Match(&records[i], now)
+		}
+		return m
+	}
+	f.Fuzz(func(t *testing.T, s, text string) {
+		got, err := ParseFilter(s, now)
+		if err != nil {
+			if !errors.Is(err, ErrInvalid) {
+				t.Errorf("%q: %v", s, err)
+			}
+		} else {
+			spaced, err := ParseFilter("\n\t "+s+"  ", now)
+			if d := cmp.Diff(got, spaced); d != "" || err != nil {
+				t.Errorf("%q with spaces around: %v\n%s", s, err, d)
+			}
+			twice, err := ParseFilter(s+" "+s, now)
+			if err != nil || matches(twice) != matches(got) {
+				t.Errorf("%q matches %v, and twice %v, %v", s, matches(got), matches(twice), err)
+			}
+		}
+		if text == "" || strings.ContainsAny(text, `"`) || !utf8.ValidString(text) {
+			return
+		}
+		quoted, err := ParseFilter(`key~"`+text+`" error~"`+text+`"`, now)
+		want := Filter{KeyHas: text, Also: []Filter{{ErrorHas: text}}}
+		if d := cmp.Diff(want, quoted); d != "" || err != nil {
+			t.Errorf("%q in quotes: %v\n%s", text, err, d)
 		}
 	})
 }
