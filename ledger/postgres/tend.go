@@ -120,6 +120,9 @@ SELECT count(*) FROM u`
 // Prune implements ledger.Store.
 func (s *Store) Prune(ctx context.Context, kind string, before time.Time, limit int) (n int, err error) {
 	from := s.prunes.from(kind)
+	if from.After(before) { // the clock was set back
+		from = time.Time{}
+	}
 	upto := before
 	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		n, upto = 0, before

@@ -42,7 +42,7 @@ type cut struct {
 func (s *Store) Prune(ctx context.Context, kind string, before time.Time, limit int) (pruned int, err error) {
 	var found []cut
 	var since any = int64(0)
-	if at, ok := s.pruned.Load(kind); ok {
+	if at, ok := s.pruned.Load(kind); ok && at.(int64) <= before.UnixMicro() { // else the clock was set back
 		since = at
 	}
 	err = s.read(ctx, true, func(r session) (err error) {

@@ -99,6 +99,23 @@ func forgetScope(t *testing.T, h *harness) {
 	}
 }
 
+// pruneClockBack: what ends while a clock stands earlier than it did is pruned in its time, too.
+func pruneClockBack(t *testing.T, h *harness) {
+	h.policy(ledger.Kind{Name: "k", Keep: time.Minute})
+	h.clock.advance(time.Hour)
+	prune := func() int {
+		n, err := h.l.Prune(h.ctx, 100)
+		h.ok(err)
+		return n
+	}
+	equal(t, "pruned of nothing", prune(), 0)
+	h.clock.advance(-30 * time.Minute)
+	h.add(ledger.NewItem{Kind: "k", Key: "x", Payload: []byte("p")})
+	h.end(h.take("k"), ledger.Done(nil))
+	h.clock.advance(2 * time.Minute)
+	equal(t, "pruned", prune(), 1)
+}
+
 func pruneKeepsIdentity(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", Keep: 24 * time.Hour})
 	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Payload: []byte("p"), Fingerprint: "1"})[0].ID

@@ -80,6 +80,7 @@ func Run(t *testing.T, open Open) {
 		{"RecurringOncePerPeriod", recurringOncePerPeriod},
 		{"PruneKeepsIdentity", pruneKeepsIdentity},
 		{"PruneRecurring", pruneRecurring},
+		{"PruneClockBack", pruneClockBack},
 		{"ForgetScope", forgetScope},
 		{"KindPolicy", kindPolicy},
 		{"DefineConflicts", defineConflicts},
