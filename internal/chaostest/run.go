@@ -203,7 +203,7 @@ func (r *run) calm(ctx context.Context) error {
 	if _, err := r.client.ForceRelease(ctx, "operator", ledger.Filter{Agents: []string{person}, States: []ledger.State{ledger.StateLeased}}); err != nil {
 		return err
 	}
-	for more := true; more; { // what is in doubt is decided, and what that leaves is drained
+	for turn, more := 1, true; more; turn++ { // what is in doubt is decided, and what that leaves is drained
 		err := r.drain()
 		for r.plan.Fault == Plugin && errors.Is(err, errKilled) { // by a plugin that kills its host
 			err = r.drain()
@@ -214,6 +214,10 @@ func (r *run) calm(ctx context.Context) error {
 		}
 		if more, err = r.decide(ctx); err != nil {
 			return err
+		}
+		if turn == drainTurns {
+			r.late("L4", fmt.Errorf("that nothing is left %w: after %d drains", errNever, turn))
+			return nil
 		}
 	}
 	for _, d := range r.daemons {
@@ -229,6 +233,9 @@ func (r *run) calm(ctx context.Context) error {
 	}
 	return nil
 }
+
+// drainTurns is how many drains it may take: a person's verdict may leave a newer version to be worked.
+const drainTurns = 5
 
 // errKilled says that a process was killed while faults were over.
 var errKilled = errors.New("a drain was killed")
