@@ -48,9 +48,9 @@ func instrument(s ledger.Store) ledger.Store {
 	return s
 }
 
-// observed records that the ledger did not take a result.
+// observed records that the ledger refused a result.
 func observed(e worker.Event) {
-	if !e.Accepted() && e.Result.Outcome != ledger.OutcomeReleased {
+	if errors.Is(e.Err, ledger.ErrLeaseLost) && e.Result.Outcome != ledger.OutcomeReleased {
 		history.Refused(e.Lease.ID, e.Lease.Attempt, e.Lease.LockID.String())
 	}
 }

@@ -100,7 +100,7 @@ func TestContextEnds(t *testing.T) {
 					t.Errorf("context ended after %s: %v, want %v within 2 s", took, why, tt.want)
 				}
 				all := seen.list()
-				if len(all) != 1 || all[0].Accepted() != tt.accepted {
+				if len(all) != 1 || all[0].Accepted() != tt.accepted || errors.Is(all[0].Err, ledger.ErrLeaseLost) == tt.accepted {
 					t.Errorf("events %+v, want one, accepted: %v", all, tt.accepted)
 				}
 				if got := r.item(id).State; got != tt.state {

@@ -209,7 +209,7 @@ func TestStopWhileLedgerStaysAway(t *testing.T) {
 		if got := r.item(id); got.State != ledger.StateLeased {
 			t.Errorf("item is %s", got.State)
 		}
-		if all := seen.list(); len(all) != 1 || all[0].Accepted() {
+		if all := seen.list(); len(all) != 1 || all[0].Accepted() || all[0].Err == nil || errors.Is(all[0].Err, ledger.ErrLeaseLost) {
 			t.Errorf("events %+v, want one that was not accepted", all)
 		}
 		if n := r.log.count("could not be recorded"); n != 1 {

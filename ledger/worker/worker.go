@@ -66,10 +66,10 @@ type Event struct {
 	Lease  *ledger.Lease
 	Result ledger.Result // as it was reported to the ledger
 	// Recorded is the outcome as the ledger wrote it down, and State where the item stands by it.
-	// They are empty if the ledger did not take the result, because the lease had been lost.
-	// Of OutcomeRecorded the state is not known.
+	// They are empty if the ledger did not take the result. Of OutcomeRecorded the state is not known.
 	Recorded ledger.Outcome
 	State    ledger.State
+	Err      error // why the ledger did not take it: ledger.ErrLeaseLost, or what kept it from being recorded
 	Waited   time.Duration // due → start
 	Worked   time.Duration // start → end; 0 if it was handed back unstarted
 }
@@ -186,7 +186,7 @@ func agentName() string {
 
 // record takes note of how the report of a task's end went, and lets the task go.
 func (w *Worker) record(t *task, e ledger.Ending, err error) {
-	ev := Event{Lease: t.lease, Result: e.Result}
+	ev := Event{Lease: t.lease, Result: e.Result, Err: err}
 	if !t.began.IsZero() {
 		ev.Waited = max(0, t.lease.StartedAt.Sub(t.lease.Due)+t.began.Sub(t.claimed))
 		ev.Worked = t.over.Sub(t.began)
