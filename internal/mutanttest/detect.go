@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/chaostest"
+)
+
+// mutant is a planted bug.
+type mutant struct {
+	name    string
+	bug     string // what is wrong
+	origin  string // who had it; "" if nobody that is known
+	patches []patch
+	caught  []detector // each of them must catch it
+}
+
+// patch replaces, in a file, a piece of text that is there once.
+type patch struct{ file, old, new string }
+
+func (m mutant) overlaid() (all []chaostest.Patch) {
+	for _, p := range m.patches {
+		all = append(all, chaostest.Patch{File: p.file, Old: p.old, New: p.new})
+	}
+	return all
+}
+
+// detector is something that finds bugs.
+type detector interface {
+	String() string
+	// find looks for bugs in ledgerd with these patches. found says that it found one that a
+	// mutant with these patches has; the error is that of what could not be run.
+	find(ctx context.Context, b *bench, patches []chaostest.Patch) (c catch, err error)
+}
+
+// bench is where mutants are tried.
+type bench struct {
+	root, dir string
+	parallel  int
+	sound     map[string]error // detector → why it must not be believed
+}
+
+// try runs all detectors of a mutant. What cannot be run catches nothing.
+func (b *bench) try(ctx context.Context, m mutant) (report, error) {
+	r := report{Name: m.name, Bug: m.bug, Origin: m.origin, Caught: true}
+	for _, d := range m.caught {
+		began := time.Now()
+		err := b.check(ctx, d)
+		var c catch
+		if err == nil {
+			began = time.Now()
+			c, err = d.find(ctx, b, m.overlaid())
+		}
+		if ctx.Err() != nil {
+			return r, ctx.Err()
+		}
+		if err != nil {
+			c = catch{Note: err.Error()}
+		}
+		c.Detector, c.Seconds = d.String(), float64(time.Since(began).Milliseconds())/1000
+		r.By = append(r.By, c)
+		r.Caught = r.Caught && c.Caught
+	}
+	return r, nil
+}
+
+// check runs a detector without any patch, once: it must not find anything.
+func (b *bench) check(ctx context.Context, d detector) error {
+	name := d.String()
+	err, known := b.sound[name]
+	if !known {
+		var c catch
+		if c, err = d.find(ctx, b, nil); err == nil && (c.Caught || len(c.Broken) > 0 || len(c.Failed) > 0) {
+			err = fmt.Errorf("%s complains without any planted bug: %v", name, c)
+		}
+		b.sound[name] = err
+	}
+	return err
+}
+
+// chaos is a campaign: runs of one fault on one database.
+type chaos struct {
+	db     chaostest.Database
+	fault  chaostest.Fault
+	breaks []string // rules, of which this bug breaks one at least
+}
+
+// rounds is how often the runs of a campaign are made before a mutant counts as not caught.
+const rounds = 4
+
+func (d chaos) String() string { return fmt.Sprintf("chaos %s %s", d.db, d.fault) }
+
+func (d chaos) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c catch, err error) {
+	dir, err := os.MkdirTemp(b.dir, "chaos-")
+	if err != nil {
+		return c, err
+	}
+	defer os.RemoveAll(dir)
+	program := filepath.Join(dir, "ledgerd")
+	if err := chaostest.Build(ctx, b.root, program, patches...); err != nil {
+		return c, err
+	}
+	c.Broken = map[string]int{}
+	most := rounds
+	if patches == nil {
+		most = 1
+	}
+	for range most {
+		var plans []chaostest.Plan
+		for range b.parallel {
+			p, err := chaostest.NewPlan(d.db, d.fault, rand.Uint64())
+			if err != nil {
+				return c, err
+			}
+			p.Daemons = max(2, p.Daemons)
+			plans = append(plans, p)
+		}
+		campaign := chaostest.Campaign{Program: program, Dir: filepath.Join(dir, "runs"), Parallel: b.parallel, Done: func(r chaostest.Result) {
+			c.Runs++
+			for _, v := range r.Violations {
+				c.Broken[v.Rule]++
+			}
+		}}
+		if err := campaign.Work(ctx, plans); err != nil {
+			return c, err
+		}
+		c.Caught = slices.ContainsFunc(d.breaks, func(rule string) bool { return c.Broken[rule] > 0 })
+		if c.Caught {
+			break
+		}
+	}
+	return c, nil
+}
+
+// tests are those of a package that a pattern matches.
+type tests struct {
+	folder, pattern string
+	says            string // what the failing test says, a regular expression
+}
+
+func (d tests) String() string { return fmt.Sprintf("go test ./%s -run %s", d.folder, d.pattern) }
+
+// event is a line of what `go test -json` writes.
+type event struct {
+	Action, Test, Output string
+}
+
+func (d tests) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c catch, err error) {
+	args := []string{"test", "-json", "-vet=off", "-timeout", "3m", "-run", anchored(d.pattern)}
+	if patches != nil {
+		dir, err := os.MkdirTemp(b.dir, "overlay-")
+		if err != nil {
+			return c, err
+		}
+		defer os.RemoveAll(dir)
+		overlay, err := chaostest.Overlay(b.root, dir, patches)
+		if err != nil {
+			return c, err
+		}
+		args = append(args, "-overlay", overlay)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "./"+d.folder)...)
+	cmd.Dir = b.root
+	text, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		return c, err
+	}
+	said, ran := strings.Builder{}, false
+	for line := range bytes.Lines(text) {
+		var e event
+		if json.Unmarshal(line, &e) != nil {
+			continue // what the go command itself says is no JSON
+		}
+		if e.Action == "build-fail" {
+			return c, fmt.Errorf("%v: does not compile:\n%s", cmd.Args, text)
+		}
+		ran = ran || e.Action == "run"
+		said.WriteString(e.Output)
+		if e.Action == "fail" && e.Test != "" {
+			c.Failed = append(c.Failed, e.Test)
+		}
+	}
+	switch {
+	case !ran:
+		return c, fmt.Errorf("%v ran no test:\n%s", cmd.Args, text)
+	case err != nil && len(c.Failed) == 0:
+		return c, fmt.Errorf("%v failed, but no test did:\n%s", cmd.Args, text)
+	}
+	failed := slices.Clone(c.Failed)
+	c.Failed = slices.DeleteFunc(c.Failed, func(name string) bool { // that of which a part failed
+		return slices.ContainsFunc(failed, func(other string) bool { return strings.HasPrefix(other, name+"/") })
+	})
+	c.Caught = len(c.Failed) > 0 && regexp.MustCompile(d.says).MatchString(said.String())
+	if !c.Caught {
+		c.Note = said.String()
+	}
+	return c, nil
+}
+
+// anchored makes a pattern match whole names: A|B/C is ^(A|B)$/^(C)$.
+func anchored(pattern string) string { return "^(" + strings.ReplaceAll(pattern, "/", ")$/^(") + ")$" }
+
+func sortedKeys(m map[string]int) []string { return slices.Sorted(maps.Keys(m)) }

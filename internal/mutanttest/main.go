@@ -1,0 +1,214 @@
+// Command mutanttest proves that the tests bite: it plants bugs into ledgerd, most of them bugs that
+// other queues have had, and demands that each is caught by the campaign or the test that is there
+// to catch it.
+//
+//	go run ./internal/mutanttest                      all of them
+//	go run ./internal/mutanttest -run by-id,^claim    those whose name matches one of these patterns
+//	go run ./internal/mutanttest -list                what there is
+//
+// A planted bug is a patch that the compiler reads in place of a source file (go build -overlay),
+// so the code that is shipped knows nothing of it, and a patch that does not fit any more is an
+// error. What is to catch it is first run without it and must find nothing then. With it, a test
+// must fail, by what it asserts and not because it does not compile or could not run; a campaign
+// must find a promise broken that this bug breaks. A bug that survives makes the command exit 1.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	survivors, err := run(ctx, os.Args[1:], os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutanttest:", err)
+		os.Exit(2)
+	}
+	if survivors > 0 {
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) (survivors int, err error) {
+	set := flag.NewFlagSet("mutanttest", flag.ContinueOnError)
+	names := set.String("run", "", "`patterns` of names, with commas between them; all if empty")
+	list := set.Bool("list", false, "print what there is")
+	file := set.String("json", "", "`file` to which what came of each is written; those that were not run keep what it says of them")
+	parallel := set.Int("parallel", 3, "`number` of runs of a campaign at a time")
+	if err := set.Parse(args); err != nil {
+		return 0, err
+	}
+	chosen, err := choose(*names)
+	if err != nil {
+		return 0, err
+	}
+	if *list {
+		return 0, printList(out, chosen)
+	}
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return 0, fmt.Errorf("it builds ledgerd from its source; run it there: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "ledgerd-mutants-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	b := &bench{root: strings.TrimSpace(string(root)), dir: dir, parallel: *parallel, sound: map[string]error{}}
+	var all []report
+	began := time.Now()
+	for _, m := range chosen {
+		r, err := b.try(ctx, m)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", m.name, err)
+		}
+		fmt.Fprintln(out, r)
+		if !r.Caught {
+			survivors++
+		}
+		all = append(all, r)
+		if err := save(*file, all); err != nil {
+			return 0, err
+		}
+	}
+	fmt.Fprintf(out, "\n%d planted, %d caught, %v\n\n", len(all), len(all)-survivors, time.Since(began).Round(time.Second))
+	return survivors, printTable(out, all)
+}
+
+// choose finds the mutants whose names match one of the patterns.
+func choose(patterns string) (chosen []mutant, err error) {
+	found, err := regexp.Compile("(" + strings.ReplaceAll(patterns, ",", ")|(") + ")")
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range mutants {
+		if found.MatchString(m.name) {
+			chosen = append(chosen, m)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("no name matches %q; -list prints them", patterns)
+	}
+	return chosen, nil
+}
+
+func printList(out io.Writer, all []mutant) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, m := range all {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", m.name, m.bug, m.origin)
+	}
+	return w.Flush()
+}
+
+// report is what came of a mutant.
+type report struct {
+	Name   string  `json:"name"`
+	Bug    string  `json:"bug"`
+	Origin string  `json:"origin,omitempty"`
+	Caught bool    `json:"caught"` // by everything that was to catch it
+	By     []catch `json:"by"`
+}
+
+// catch is what came of a mutant in one of the detectors that were to catch it.
+type catch struct {
+	Detector string         `json:"detector"`
+	Caught   bool           `json:"caught"`
+	Broken   map[string]int `json:"broken,omitempty"` // promises, by the rule that says so: how often
+	Failed   []string       `json:"failed,omitempty"` // tests
+	Runs     int            `json:"runs,omitempty"`   // of the campaign
+	Note     string         `json:"note,omitempty"`   // why it was not caught, as far as that is known
+	Seconds  float64        `json:"seconds"`          // with the build
+}
+
+func (c catch) String() string {
+	what := strings.Join(c.Failed, " ")
+	for _, rule := range sortedKeys(c.Broken) {
+		what += fmt.Sprintf("%s×%d ", rule, c.Broken[rule])
+	}
+	if !c.Caught {
+		what = "NOT CAUGHT " + what + "\n" + c.Note
+	}
+	return fmt.Sprintf("%s: %s (%.0f s)", c.Detector, strings.TrimSpace(what), c.Seconds)
+}
+
+func (r report) String() string {
+	verdict := "caught"
+	if !r.Caught {
+		verdict = "SURVIVED"
+	}
+	text := fmt.Sprintf("%-8s %s", verdict, r.Name)
+	for _, c := range r.By {
+		text += "\n         " + c.String()
+	}
+	return text
+}
+
+func printTable(out io.Writer, all []report) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "bug\torigin\tcaught by\ttime\t")
+	for _, r := range all {
+		for i, c := range r.By {
+			name, origin := r.Name, r.Origin
+			if i > 0 {
+				name, origin = "", ""
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%.0f s\t\n", name, origin, c.summary(), c.Seconds)
+		}
+	}
+	return w.Flush()
+}
+
+// summary says in a table what caught a mutant.
+func (c catch) summary() string {
+	what := c.Detector
+	if len(c.Broken) > 0 {
+		what += ": " + strings.Join(sortedKeys(c.Broken), ", ")
+	}
+	if !c.Caught {
+		return "NOT " + what
+	}
+	return what
+}
+
+// save writes reports to a file, in the order of the mutants. What it says of others stays.
+func save(path string, all []report) error {
+	if path == "" {
+		return nil
+	}
+	var known []report
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &known)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	var lines []report
+	for _, m := range mutants {
+		named := func(r report) bool { return r.Name == m.name }
+		if i := slices.IndexFunc(all, named); i >= 0 {
+			lines = append(lines, all[i])
+		} else if i := slices.IndexFunc(known, named); i >= 0 {
+			lines = append(lines, known[i])
+		}
+	}
+	if text, err = json.MarshalIndent(lines, "", " "); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
