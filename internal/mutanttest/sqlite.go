@@ -181,7 +181,7 @@ var inSQLite = []mutant{
 		}, {
 			"ledger/sqlite/open.go", `{"busy_timeout", "0"}`, `{"busy_timeout", "30000"}`,
 		}},
-		caught: []detector{tests{"ledger/sqlite", "TestCancel|TestLocked|TestMercy", ""}},
+		caught: []detector{tests{"ledger/sqlite", "TestProcessesShare", "less than"}},
 	},
 	{
 		name: "half-a-turn",

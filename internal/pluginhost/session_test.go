@@ -122,16 +122,17 @@ func TestBadResults(t *testing.T) {
 
 // Results for items that the process does not have, or not any more, are dropped.
 func TestStrayResults(t *testing.T) {
-	s, settled, log := inHand(4, 0, 1)
+	s, settled, log := inHand(4, 0, 1, 2)
 	s.results([]*wire.Result{
 		result(1), result(1, func(r *wire.Result) { r.Outcome = wire.Result_OUTCOME_FAILED }),
 		result(7), result(1, func(r *wire.Result) { r.Attempt = 2 }),
+		result(2, func(r *wire.Result) { r.Attempt = 0 }), // of an attempt that was lost before
 	})
 	if len(settled) != 1 || settled[1].Outcome != ledger.OutcomeDone {
 		t.Errorf("settled %+v", settled)
 	}
-	if n := strings.Count(log.String(), "does not have"); n != 3 {
-		t.Errorf("%d were noticed, want 3:\n%s", n, log)
+	if n := strings.Count(log.String(), "does not have"); n != 4 {
+		t.Errorf("%d were noticed, want 4:\n%s", n, log)
 	}
 }
 

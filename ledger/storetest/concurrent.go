@@ -136,3 +136,32 @@ func concurrentAdds(t *testing.T, open Open) {
 	h := &harness{t: t, ctx: ctx, l: l}
 	h.verify()
 }
+
+// concurrentResume has one person ask for work at several windows at once: together they get no
+// more than the limit.
+func concurrentResume(t *testing.T, open Open) {
+	l := ledger.New(open(t, nil), ledger.Options{})
+	ctx := t.Context()
+	const people, windows, limit = 10, 4, 5
+	items := make([]ledger.NewItem, people*windows*limit)
+	for i := range items {
+		items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}
+	}
+	if _, err := l.Add(ctx, items...); err != nil {
+		t.Fatal(err)
+	}
+	for p := range people {
+		var wg sync.WaitGroup
+		for range windows {
+			wg.Go(func() {
+				if _, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: fmt.Sprint("person-", p), Limit: limit, Resume: true}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if n, err := l.Count(ctx, ledger.Filter{Agents: []string{fmt.Sprint("person-", p)}}); err != nil || n != limit {
+			t.Errorf("a person holds %d items after asking for %d, %v", n, limit, err)
+		}
+	}
+}
