@@ -165,6 +165,10 @@ func TestLies(t *testing.T) {
 			last.Attempt++
 			it.Attempts = append(it.Attempts, last)
 		}, true, false},
+		{"a result that is recorded is refused", func(r *Run) {
+			done := find(r, history.End, history.OpComplete, any)
+			r.Lines = append(r.Lines, history.Line{Phase: history.Mark, Op: history.OpRefused, At: never, Items: []history.Item{*done}})
+		}, true, false},
 		{"an item is claimed while it is leased", func(r *Run) {
 			lost := find(r, history.Begin, history.OpUpdate, ended(ledger.OutcomeLost))
 			r.Lines = slices.DeleteFunc(r.Lines, func(l history.Line) bool {

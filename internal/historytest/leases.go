@@ -148,7 +148,8 @@ func (e acked) recorded(rows []ledger.Attempt) bool {
 // slack is by how much the offset of two clocks may be wrong, microseconds.
 const slack = 5_000
 
-// refusals checks that results were refused only of leases that had been lost by then.
+// refusals checks that results were refused only of leases that had run out and been taken by then. Another
+// end of the attempt would be somebody else's, or the one that was refused.
 func (r *Run) refusals(rows map[int64][]ledger.Attempt, report func(rule string, id int64, format string, args ...any)) {
 	if !r.Steady {
 		return
@@ -161,6 +162,8 @@ func (r *Run) refusals(rows map[int64][]ledger.Attempt, report func(rule string,
 			a, ok := byLock(rows[it.ID], it.Lock)
 			if at := l.At/1000 + r.Offset; !ok || a.FinishedAt.UnixMicro() > at+slack {
 				report("S3", it.ID, "the result of attempt %d was refused at %d though its lease was in force", it.Attempt, at)
+			} else if a.Outcome != ledger.OutcomeLost {
+				report("S3", it.ID, "the result of attempt %d was refused though it ended %s", it.Attempt, a.Outcome)
 			}
 		}
 	}

@@ -22,7 +22,7 @@ var inRules = []mutant{
 		}},
 		caught: []detector{
 			chaos{chaostest.SQLite, chaostest.Pause, []string{"S3"}},
-			tests{"ledger/memory", "TestStore/FinishIsFenced", "lease was lost"},
+			tests{"ledger/memory", "TestStore/FinishIsFenced", "lease lost"},
 		},
 	},
 	{
@@ -36,7 +36,7 @@ var inRules = []mutant{
 		}, {
 			"ledger/worker/upkeep.go", "expireMost    = 100", "expireMost    = 1",
 		}, {
-			"ledger/worker/upkeep.go", "full = !w.failed(\"expire\", err) && n == expireMost", "full = w.failed(\"expire\", err)",
+			"ledger/worker/upkeep.go", "full = !w.failed(\"expire\", err) && n == expireMost", "full = w.failed(\"expire\", err) && n > 0",
 		}},
 		caught: []detector{chaos{chaostest.SQLite, chaostest.Kill, []string{"L2", "L4"}}},
 	},
@@ -84,7 +84,7 @@ var inRules = []mutant{
 			"ledger/rules.go", "(out == OutcomeFailed || !w.StartedAt.IsZero())", "out == OutcomeFailed",
 		}},
 		caught: []detector{
-			chaos{chaostest.SQLite, chaostest.Kill, []string{"doubt"}},
+			chaos{chaostest.SQLite, chaostest.Pause, []string{"doubt"}},
 			tests{"ledger/memory", "TestStore/DoubtOnlyStarted", "doubt"},
 		},
 	},
@@ -96,7 +96,7 @@ var inRules = []mutant{
 		}},
 		caught: []detector{
 			chaos{chaostest.Postgres, chaostest.Cut, []string{"S3"}},
-			tests{"ledger/memory", "TestStore/FinishTwice", "lease was lost"},
+			tests{"ledger/memory", "TestStore/FinishTwice", "lease lost"},
 		},
 	},
 	{
@@ -165,6 +165,6 @@ var inRules = []mutant{
 		patches: []patch{{
 			"ledger/ledger.go", "missing = append(missing, i)", "errs[i] = ErrLeaseLost",
 		}},
-		caught: []detector{tests{"ledger/postgres", "TestRenewPassesOverLockedRows", "lease was lost"}},
+		caught: []detector{tests{"ledger/postgres", "TestRenewPassesOverLockedRows", "lease lost"}},
 	},
 }

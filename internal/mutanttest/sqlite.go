@@ -64,7 +64,7 @@ var inSQLite = []mutant{
 		}},
 		caught: []detector{
 			chaos{chaostest.SQLite, chaostest.Pause, []string{"S3", "S11", "linear"}},
-			tests{"ledger/sqlite", "TestStore/RenewKeeps", "lease was lost"},
+			tests{"ledger/sqlite", "TestStore/RenewKeeps", "lease lost"},
 		},
 	},
 	{

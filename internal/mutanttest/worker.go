@@ -30,7 +30,7 @@ var inWorker = []mutant{
 			"ledger/worker/claim.go", "mark := l.doubtful() && !l.stopping", "mark := l.doubtful() && l.stopping",
 		}},
 		caught: []detector{
-			chaos{chaostest.SQLite, chaostest.Kill, []string{"doubt"}},
+			chaos{chaostest.SQLite, chaostest.Pause, []string{"doubt"}},
 			tests{"ledger/worker", "TestDoubtfulKind", ""},
 		},
 	},
