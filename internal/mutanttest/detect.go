@@ -130,8 +130,11 @@ func (d chaos) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 		}
 		campaign := chaostest.Campaign{Program: program, Dir: filepath.Join(dir, "runs"), Parallel: b.parallel, Done: func(r chaostest.Result) {
 			c.Runs++
-			for _, v := range r.Violations {
+			for i, v := range r.Violations {
 				c.Broken[v.Rule]++
+				if i < 3 {
+					c.Note += fmt.Sprintf("%v: %v\n", r.Plan, v)
+				}
 			}
 		}}
 		if err := campaign.Work(ctx, plans); err != nil {
@@ -139,6 +142,7 @@ func (d chaos) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 		}
 		c.Caught = slices.ContainsFunc(d.breaks, func(rule string) bool { return c.Broken[rule] > 0 })
 		if c.Caught {
+			c.Note = ""
 			break
 		}
 	}

@@ -92,7 +92,7 @@ var inRules = []mutant{
 		name: "landed-is-refused",
 		bug:  "an end whose commit had no answer is not recognised when it is repeated",
 		patches: []patch{{
-			"ledger/finish.go", "return &attempts[i], nil", "return nil, nil",
+			"ledger/finish.go", "return &attempts[i], nil", "_ = i\n\t\t\treturn nil, nil",
 		}},
 		caught: []detector{
 			chaos{chaostest.Postgres, chaostest.Cut, []string{"S3"}},

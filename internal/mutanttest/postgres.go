@@ -36,7 +36,7 @@ var inPostgres = []mutant{
 		bug:    "a commit without an answer is taken for one that failed, and its transaction is repeated",
 		origin: "layers on FoundationDB",
 		patches: []patch{{
-			"ledger/postgres/run.go", `return fmt.Errorf("%w: %w", errUnknownFate, err)`, "return repeatable{err}",
+			"ledger/postgres/run.go", `return fmt.Errorf("%w: %w", errUnknownFate, err)`, `return repeatable{fmt.Errorf("%w", err)}`,
 		}},
 		caught: []detector{chaos{chaostest.Postgres, chaostest.Cut, []string{"S2", "S4", "S6", "S11", "linear"}}},
 	},
@@ -45,7 +45,7 @@ var inPostgres = []mutant{
 		bug:    "a commit without an answer is taken for one that went well",
 		origin: "layers on FoundationDB",
 		patches: []patch{{
-			"ledger/postgres/run.go", `return fmt.Errorf("%w: %w", errUnknownFate, err)`, "return nil",
+			"ledger/postgres/run.go", `return fmt.Errorf("%w: %w", errUnknownFate, err)`, "_ = fmt.Sprint(err)\n\t\treturn nil",
 		}},
 		caught: []detector{chaos{chaostest.Postgres, chaostest.Cut, []string{"S5", "S11", "linear"}}},
 	},
