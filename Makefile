@@ -1,6 +1,6 @@
 # Every target is one line in `make help`. Variables to set: TESTFLAGS (for go test), FUZZTIME,
-# MODELCHECKS, CHAOSFLAGS, BENCHFLAGS, and LEDGERD_TEST_POSTGRES (URL of a server to test on; see
-# CONTRIBUTING.md).
+# MODELCHECKS, CHAOSFLAGS, MUTANTFLAGS, BENCHFLAGS, and LEDGERD_TEST_POSTGRES (URL of a server to test on;
+# see CONTRIBUTING.md).
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -9,6 +9,7 @@ GO          ?= go
 TESTFLAGS   ?=
 FUZZTIME    ?= 30s
 CHAOSFLAGS  ?= -runs 20
+MUTANTFLAGS ?=
 MODELCHECKS ?= 2000
 BENCHFLAGS  ?=
 
@@ -93,6 +94,10 @@ durability: ## let every write and every sync of the disk fail in turn, under SQ
 .PHONY: chaos
 chaos: ## ledgerd under faults, histories judged; CHAOSFLAGS, see go run ./cmd/ledgerchaos -help
 	$(GO) run ./cmd/ledgerchaos $(CHAOSFLAGS)
+
+.PHONY: mutants
+mutants: ## plant bugs and see that each is caught; MUTANTFLAGS, see go run ./internal/mutanttest -help
+	$(WITHPOSTGRES) $(GO) run ./internal/mutanttest $(MUTANTFLAGS)
 
 .PHONY: soak
 soak: ## 30 minutes of steady work on both databases: nothing may grow

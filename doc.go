@@ -23,6 +23,7 @@
 //	internal/history     what processes asked of a ledger; internal/recorder writes it
 //	internal/historytest judges histories
 //	internal/chaostest   real processes under faults; cmd/ledgerchaos runs it
+//	internal/mutanttest  plants bugs, each of which must be caught
 //	cmd/ledgerd          the program: one file per command, and all the wiring
 //	examples             sample input and programs to copy from
 //

@@ -125,7 +125,7 @@ func (d chaos) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 			if err != nil {
 				return c, err
 			}
-			p.Daemons = max(2, p.Daemons)
+			p.Daemons, p.Patience = max(2, p.Daemons), 2
 			plans = append(plans, p)
 		}
 		campaign := chaostest.Campaign{Program: program, Dir: filepath.Join(dir, "runs"), Parallel: b.parallel, Done: func(r chaostest.Result) {

@@ -15,8 +15,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -24,7 +22,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -49,6 +46,7 @@ func run(ctx context.Context, args []string, out io.Writer) (survivors int, err 
 	names := set.String("run", "", "`patterns` of names, with commas between them; all if empty")
 	list := set.Bool("list", false, "print what there is")
 	file := set.String("json", "", "`file` to which what came of each is written; those that were not run keep what it says of them")
+	doc := set.String("doc", "", "`document` into which the table of what -json names is put")
 	parallel := set.Int("parallel", 3, "`number` of runs of a campaign at a time")
 	if err := set.Parse(args); err != nil {
 		return 0, err
@@ -82,12 +80,25 @@ func run(ctx context.Context, args []string, out io.Writer) (survivors int, err 
 			survivors++
 		}
 		all = append(all, r)
-		if err := save(*file, all); err != nil {
+		if err := publish(*file, *doc, all); err != nil {
 			return 0, err
 		}
 	}
 	fmt.Fprintf(out, "\n%d planted, %d caught, %v\n\n", len(all), len(all)-survivors, time.Since(began).Round(time.Second))
 	return survivors, printTable(out, all)
+}
+
+// publish writes reports to a file, and the table of all in that file into a document. Both may be
+// "". It is called after each mutant, as an interrupted run is to leave what it has found.
+func publish(file, doc string, all []report) error {
+	if file == "" {
+		return nil
+	}
+	lines, err := save(file, all)
+	if err == nil && doc != "" {
+		err = writeTable(doc, lines)
+	}
+	return err
 }
 
 // choose finds the mutants whose names match one of the patterns.
@@ -113,102 +124,4 @@ func printList(out io.Writer, all []mutant) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", m.name, m.bug, m.origin)
 	}
 	return w.Flush()
-}
-
-// report is what came of a mutant.
-type report struct {
-	Name   string  `json:"name"`
-	Bug    string  `json:"bug"`
-	Origin string  `json:"origin,omitempty"`
-	Caught bool    `json:"caught"` // by everything that was to catch it
-	By     []catch `json:"by"`
-}
-
-// catch is what came of a mutant in one of the detectors that were to catch it.
-type catch struct {
-	Detector string         `json:"detector"`
-	Caught   bool           `json:"caught"`
-	Broken   map[string]int `json:"broken,omitempty"` // promises, by the rule that says so: how often
-	Failed   []string       `json:"failed,omitempty"` // tests
-	Runs     int            `json:"runs,omitempty"`   // of the campaign
-	Note     string         `json:"note,omitempty"`   // why it was not caught, as far as that is known
-	Seconds  float64        `json:"seconds"`          // with the build
-}
-
-func (c catch) String() string {
-	what := strings.Join(c.Failed, " ")
-	for _, rule := range sortedKeys(c.Broken) {
-		what += fmt.Sprintf("%s×%d ", rule, c.Broken[rule])
-	}
-	if !c.Caught {
-		what = "NOT CAUGHT " + what + "\n" + c.Note
-	}
-	return fmt.Sprintf("%s: %s (%.0f s)", c.Detector, strings.TrimSpace(what), c.Seconds)
-}
-
-func (r report) String() string {
-	verdict := "caught"
-	if !r.Caught {
-		verdict = "SURVIVED"
-	}
-	text := fmt.Sprintf("%-8s %s", verdict, r.Name)
-	for _, c := range r.By {
-		text += "\n         " + c.String()
-	}
-	return text
-}
-
-func printTable(out io.Writer, all []report) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "bug\torigin\tcaught by\ttime\t")
-	for _, r := range all {
-		for i, c := range r.By {
-			name, origin := r.Name, r.Origin
-			if i > 0 {
-				name, origin = "", ""
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%.0f s\t\n", name, origin, c.summary(), c.Seconds)
-		}
-	}
-	return w.Flush()
-}
-
-// summary says in a table what caught a mutant.
-func (c catch) summary() string {
-	what := c.Detector
-	if len(c.Broken) > 0 {
-		what += ": " + strings.Join(sortedKeys(c.Broken), ", ")
-	}
-	if !c.Caught {
-		return "NOT " + what
-	}
-	return what
-}
-
-// save writes reports to a file, in the order of the mutants. What it says of others stays.
-func save(path string, all []report) error {
-	if path == "" {
-		return nil
-	}
-	var known []report
-	text, err := os.ReadFile(path)
-	if err == nil {
-		err = json.Unmarshal(text, &known)
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	var lines []report
-	for _, m := range mutants {
-		named := func(r report) bool { return r.Name == m.name }
-		if i := slices.IndexFunc(all, named); i >= 0 {
-			lines = append(lines, all[i])
-		} else if i := slices.IndexFunc(known, named); i >= 0 {
-			lines = append(lines, known[i])
-		}
-	}
-	if text, err = json.MarshalIndent(lines, "", " "); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/chaostest"
@@ -21,6 +22,24 @@ func TestPatchesFit(t *testing.T) {
 		names[m.name] = true
 		if _, err := chaostest.Overlay(root, t.TempDir(), m.overlaid()); err != nil {
 			t.Errorf("%s: %v", m.name, err)
+		}
+	}
+}
+
+// A few of them, as make mutants does with all.
+func TestSomeAreCaught(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{root: root, dir: t.TempDir(), parallel: 1}
+	for _, name := range []string{"one-answer-for-a-batch", "reopen-ignored", "drain-looks-once", "claim-from-a-snapshot"} {
+		m := mutants[slices.IndexFunc(mutants, func(m mutant) bool { return m.name == name })]
+		for _, d := range m.caught {
+			c, err := d.find(t.Context(), b, m.overlaid())
+			if err != nil || !c.Caught {
+				t.Errorf("%s survived: %v, %v", name, c, err)
+			}
 		}
 	}
 }

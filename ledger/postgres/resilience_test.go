@@ -480,34 +480,3 @@ func TestClaimIsNotRepeatedForHistory(t *testing.T) {
 		t.Errorf("%d items are leased, %v", n, err)
 	}
 }
-
-// After a failover the pool holds connections to a server that takes no writes any more. Each is
-// dropped when that shows, so that the next call finds the new primary.
-func TestReadOnlySessionIsDropped(t *testing.T) {
-	config, err := pgxpool.ParseConfig(pgtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.MaxConns = 1
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	s, err := postgres.Open(t.Context(), pool, postgres.Options{Schema: pgtest.Schema(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	l := ledger.New(s, ledger.Options{})
-	if _, err := pool.Exec(t.Context(), "SET default_transaction_read_only = on"); err != nil {
-		t.Fatal(err)
-	}
-	item := ledger.NewItem{Kind: "k", Key: "x"}
-	if _, err := l.Add(t.Context(), item); !errors.Is(err, ledger.ErrUnavailable) {
-		t.Errorf("a session that takes no writes: %v", err)
-	}
-	if _, err := l.Add(t.Context(), item); err != nil {
-		t.Errorf("after it has shown: %v", err)
-	}
-}

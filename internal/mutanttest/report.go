@@ -1,0 +1,157 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// report is what came of a mutant.
+type report struct {
+	Name   string  `json:"name"`
+	Bug    string  `json:"bug"`
+	Origin string  `json:"origin,omitempty"`
+	Caught bool    `json:"caught"` // by everything that was to catch it
+	By     []catch `json:"by"`
+}
+
+// catch is what came of a mutant in one of the detectors that were to catch it.
+type catch struct {
+	Detector string         `json:"detector"`
+	Caught   bool           `json:"caught"`
+	Broken   map[string]int `json:"broken,omitempty"` // promises, by the rule that says so: how often
+	Failed   []string       `json:"failed,omitempty"` // tests
+	Runs     int            `json:"runs,omitempty"`   // of the campaign
+	Seconds  float64        `json:"seconds"`          // with the build
+	Note     string         `json:"note,omitempty"`   // why it was not caught, as far as that is known
+}
+
+func (c catch) String() string {
+	what := strings.Join(c.Failed, " ")
+	for _, rule := range sortedKeys(c.Broken) {
+		what += fmt.Sprintf("%s×%d ", rule, c.Broken[rule])
+	}
+	if !c.Caught {
+		what = "NOT CAUGHT " + what + "\n" + c.Note
+	}
+	return fmt.Sprintf("%s: %s (%.0f s)", c.Detector, strings.TrimSpace(what), c.Seconds)
+}
+
+func (r report) String() string {
+	verdict := "caught"
+	if !r.Caught {
+		verdict = "SURVIVED"
+	}
+	text := fmt.Sprintf("%-8s %s", verdict, r.Name)
+	for _, c := range r.By {
+		text += "\n         " + c.String()
+	}
+	return text
+}
+
+// summary says in a table what caught a mutant.
+func (c catch) summary() string {
+	what := c.Detector
+	if len(c.Broken) > 0 {
+		what += ": " + strings.Join(sortedKeys(c.Broken), ", ")
+	}
+	if !c.Caught {
+		return "NOT " + what
+	}
+	return what
+}
+
+func printTable(out io.Writer, all []report) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "bug\twhose\tcaught by\ttime\t")
+	for _, r := range all {
+		for i, c := range r.By {
+			name, origin := r.Name, r.Origin
+			if i > 0 {
+				name, origin = "", ""
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%.0f s\t\n", name, origin, c.summary(), c.Seconds)
+		}
+	}
+	return w.Flush()
+}
+
+// load reads the reports in a file; there need not be any.
+func load(path string) (known []report, err error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &known)
+	}
+	return known, err
+}
+
+// save writes reports to a file, in the order of the mutants, and returns all that it holds then.
+// What it says of others stays.
+func save(path string, all []report) (lines []report, err error) {
+	known, err := load(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range mutants {
+		named := func(r report) bool { return r.Name == m.name }
+		if i := slices.IndexFunc(all, named); i >= 0 {
+			lines = append(lines, all[i])
+		} else if i := slices.IndexFunc(known, named); i >= 0 {
+			lines = append(lines, known[i])
+		}
+	}
+	text, err := json.MarshalIndent(lines, "", " ")
+	if err != nil {
+		return nil, err
+	}
+	return lines, os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// The lines of a document between which the table stands.
+const (
+	tableBegin = "<!-- mutants -->"
+	tableEnd   = "<!-- end of mutants -->"
+)
+
+// writeTable puts a table of the reports into a document, between its marks.
+func writeTable(path string, all []report) error {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, begun := strings.Cut(string(raw), tableBegin)
+	_, after, ended := strings.Cut(rest, tableEnd)
+	if !begun || !ended {
+		return fmt.Errorf("%s: has no place for the table, between %q and %q", path, tableBegin, tableEnd)
+	}
+	var b strings.Builder
+	caught, byChaos := 0, 0
+	for _, r := range all {
+		if r.Caught {
+			caught++
+		}
+		if slices.ContainsFunc(r.By, func(c catch) bool { return c.Caught && c.Runs > 0 }) {
+			byChaos++
+		}
+	}
+	fmt.Fprintf(&b, "\n%d planted, %d caught, %d of them by the chaos harness; `make mutants` repeats it.\n\n| bug | whose it was | caught by | time |\n|---|---|---|---:|\n", len(all), caught, byChaos)
+	for _, r := range all {
+		var by []string
+		seconds := 0.0
+		for _, c := range r.By {
+			by = append(by, strings.ReplaceAll(c.summary(), "|", "\\|"))
+			seconds += c.Seconds
+		}
+		fmt.Fprintf(&b, "| **%s**: %s | %s | %s | %.0f s |\n", r.Name, r.Bug, r.Origin, strings.Join(by, "; "), seconds)
+	}
+	b.WriteString("\n")
+	return os.WriteFile(path, []byte(before+tableBegin+"\n"+b.String()+tableEnd+after), 0o644)
+}
