@@ -188,3 +188,48 @@ func TestLies(t *testing.T) {
 		})
 	}
 }
+
+// What a person still holds at the end is no attempt yet, and no drain waited for it; with a
+// program it would be.
+func TestHeldAtTheEnd(t *testing.T) {
+	for _, c := range []struct {
+		agent string
+		want  []string
+	}{{"ann", nil}, {"host/1/a", []string{"S11", "S10"}}} {
+		path := filepath.Join(t.TempDir(), "history")
+		log, err := history.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		store := recorder.New(memory.New(memory.Options{}), log)
+		l := ledger.New(store, ledger.Options{})
+		if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
+			t.Fatal(err)
+		}
+		if ls, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: c.agent, Limit: 1}); err != nil || len(ls) != 1 {
+			t.Fatal(ls, err)
+		}
+		r := &Run{Steady: true, Offset: time.Now().UnixMicro() - history.Now()/1000}
+		begin := history.Now()
+		r.Drains = []Drain{{Kinds: []string{"k"}, Called: begin + int64(time.Second), Returned: begin + 2*int64(time.Second)}}
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if r.Lines, err = history.Read(f); err != nil {
+			t.Fatal(err)
+		}
+		if r.Items, err = store.Audit(t.Context(), 0, 10); err != nil {
+			t.Fatal(err)
+		}
+		var rules []string
+		for _, v := range slices.Concat(Leases(r), Drains(r)) {
+			rules = append(rules, v.Rule)
+		}
+		if !slices.Equal(rules, c.want) {
+			t.Errorf("held by %s: %v, want %v", c.agent, rules, c.want)
+		}
+	}
+}

@@ -34,6 +34,7 @@ func Leases(r *Run) (bad []Violation) {
 		return l
 	}
 	rows := r.rows()
+	live := r.live()
 	tokens := map[string]int64{}    // token of a claim → the call that gave it
 	identities := map[string]bool{} // that were inserted
 	for n, c := range r.calls() {
@@ -53,7 +54,11 @@ func Leases(r *Run) (bad []Violation) {
 				}
 				tokens[it.Lock] = int64(n)
 				l.until[it.Lock] = max(l.until[it.Lock], it.Until)
-				if a, ok := byLock(rows[it.ID], it.Lock); !ok || a.Attempt != it.Attempt {
+				a, ok := byLock(rows[it.ID], it.Lock)
+				if w := live[it.ID]; !ok && w != nil && w.LockID.String() == it.Lock {
+					ok, a.Attempt = true, w.Attempt
+				}
+				if !ok || a.Attempt != it.Attempt {
 					report("S11", it.ID, "attempt %d was granted and did not become that attempt's row", it.Attempt)
 				}
 			case history.OpRenew:

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/history"
@@ -19,8 +18,9 @@ type span struct {
 }
 
 // openSpans are the times in which items of the kinds were not finished, nor dead, nor in doubt,
-// nor due later than the patience, nor with a person: a program's name has a slash in it.
+// nor due later than the patience, nor with a person.
 func (r *Run) openSpans(kinds []string, patience int64) (spans []span) {
+	live := r.live()
 	waits := map[int64][]span{} // item → until when it had to wait
 	for _, c := range r.calls() {
 		if c.Op != history.OpUpdate || c.failed() {
@@ -43,9 +43,12 @@ func (r *Run) openSpans(kinds []string, patience int64) (spans []span) {
 		}
 		excused := waits[it.ID]
 		for _, a := range it.Attempts {
-			if a.LockID != "" && !a.LeasedAt.IsZero() && !strings.Contains(a.Agent, "/") { // people are not waited for
+			if a.LockID != "" && !a.LeasedAt.IsZero() && person(a.Agent) { // people are not waited for
 				excused = append(excused, span{it.ID, a.LeasedAt.UnixMicro(), a.FinishedAt.UnixMicro()})
 			}
+		}
+		if w := live[it.ID]; w != nil {
+			excused = append(excused, span{it.ID, w.LeasedAt.UnixMicro(), never})
 		}
 		slices.SortFunc(excused, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 		for _, w := range excused {

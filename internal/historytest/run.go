@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/ledgerd/ledgerd/internal/history"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -113,6 +114,20 @@ func (r *Run) rows() map[int64][]ledger.Attempt {
 	}
 	return rows
 }
+
+// live are the leases that are in force at the end: of people, for whom nobody waits.
+func (r *Run) live() map[int64]*ledger.Work {
+	live := map[int64]*ledger.Work{}
+	for i := range r.Items {
+		if w := r.Items[i].Work; w != nil && w.State == ledger.StateLeased && person(w.Agent) {
+			live[r.Items[i].ID] = w
+		}
+	}
+	return live
+}
+
+// person says whether an agent is one: a program's name has a slash in it.
+func person(agent string) bool { return !strings.Contains(agent, "/") }
 
 // claimed are the attempts of an item that were claims: not the verdicts of people, nor late reports.
 func claimed(rows []ledger.Attempt) (claims []ledger.Attempt) {
