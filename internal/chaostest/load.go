@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -68,7 +70,7 @@ func misfit(mode string) ledger.NewItem {
 // first is how many items there are before anybody works.
 const first = 500
 
-// feed adds items until ctx ends, some of them more than once. Errors while the database is away are expected.
+// feed adds items until ctx ends, all of them twice at once and some later on, too. Errors while the database is away are expected.
 func (r *run) feed(ctx context.Context) error {
 	random := r.plan.random(3)
 	n := first
@@ -80,7 +82,11 @@ func (r *run) feed(ctx context.Context) error {
 		}
 		again := r.plan.random(uint64(1000 + random.IntN(n)))
 		batch = append(batch, r.item(again, random.IntN(first)))
-		if err := tolerable(r.add(ctx, batch...)); err != nil {
+		var rivals errgroup.Group
+		for range 2 { // who knows the same things, at the same time
+			rivals.Go(func() error { return tolerable(r.add(ctx, batch...)) })
+		}
+		if err := rivals.Wait(); err != nil {
 			return err
 		}
 		select {
