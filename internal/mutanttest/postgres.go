@@ -76,7 +76,9 @@ var inPostgres = []mutant{
 		}, {
 			"ledger/postgres/insert.go", "\tif t.s.known.Load() {\n", "\tif true {\n",
 		}},
-		caught: []detector{tests{"ledger/postgres", "TestConcurrentAddsOfTheSameKeys", "items"}},
+		caught: []detector{
+			tests{"ledger/postgres", "TestStore/ConcurrentAdds", "has ids|verdicts added"},
+		},
 	},
 	{
 		name: "last-statement-repeated",

@@ -97,22 +97,23 @@ func claimSome(ctx context.Context, t *testing.T, l *ledger.Ledger, agent string
 	return completed
 }
 
-// concurrentAdds adds the same keys from many sides, in different orders.
+// concurrentAdds adds the same keys from many sides at once, in different orders.
 func concurrentAdds(t *testing.T, open Open) {
 	l := ledger.New(open(t, nil), ledger.Options{})
 	ctx := t.Context()
 	const n, clients, rounds = 60, 6, 8
 	var added atomic.Int64
-	ids := make([]sync.Map, rounds)
-	var wg sync.WaitGroup
-	for c := range clients {
-		wg.Go(func() {
-			rnd := rand.New(rand.NewPCG(uint64(c), 2))
-			for r := range rounds {
+	for r := range rounds {
+		var ids sync.Map
+		var wg sync.WaitGroup
+		begin := make(chan struct{})
+		for c := range clients {
+			wg.Go(func() {
 				items := make([]ledger.NewItem, n)
-				for i, k := range rnd.Perm(n) {
+				for i, k := range rand.New(rand.NewPCG(uint64(c), uint64(r))).Perm(n) {
 					items[i] = ledger.NewItem{Kind: "k", Scope: fmt.Sprint(r), Key: fmt.Sprint(k)}
 				}
+				<-begin
 				got, err := l.Add(ctx, items...)
 				if err != nil {
 					t.Error(err)
@@ -122,14 +123,15 @@ func concurrentAdds(t *testing.T, open Open) {
 					if a.Verdict == ledger.VerdictAdded {
 						added.Add(1)
 					}
-					if id, seen := ids[r].LoadOrStore(items[i].Key, a.ID); seen && id != a.ID {
+					if id, seen := ids.LoadOrStore(items[i].Key, a.ID); seen && id != a.ID {
 						t.Errorf("key %s has ids %d and %d", items[i].Key, id, a.ID)
 					}
 				}
-			}
-		})
+			})
+		}
+		close(begin)
+		wg.Wait()
 	}
-	wg.Wait()
 	if added.Load() != n*rounds {
 		t.Errorf("%d verdicts added for %d items", added.Load(), n*rounds)
 	}
