@@ -105,6 +105,17 @@ var inSQLite = []mutant{
 		caught: []detector{chaos{chaostest.SQLite, chaostest.DiskFull, []string{"S5", "S11", "linear"}}},
 	},
 	{
+		name:   "no-fsync",
+		bug:    "commits are acknowledged before they are on disk",
+		origin: "NATS: acknowledged before fsync",
+		patches: []patch{{
+			"ledger/sqlite/open.go", `synchronous := "FULL"`, `synchronous := "OFF"`,
+		}, {
+			"ledger/sqlite/open.go", `{"FULL": "2", `, `{"OFF": "0", `,
+		}},
+		caught: []detector{tests{"ledger/sqlite", "TestDurableBeforeAnswer", ""}},
+	},
+	{
 		name:   "commit-not-rolled-back",
 		bug:    "a transaction whose COMMIT failed is left open",
 		origin: "modernc.org/sqlite before 1.46.1",
