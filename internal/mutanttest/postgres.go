@@ -150,6 +150,8 @@ var inPostgres = []mutant{
 			"ledger/postgres/update.go", "\tif o.failed != nil {\n\t\treturn o.failed\n\t}\n", "",
 		}, {
 			"ledger/postgres/update.go", "if !o.begun || o.failed != nil {", "if !o.begun {",
+		}, {
+			"ledger/postgres/tx.go", "\tif t.err != nil {\n\t\treturn t.err\n\t}\n\treturn err\n", "\tif err == nil {\n\t\treturn t.err\n\t}\n\treturn err\n",
 		}},
 		caught: []detector{tests{"ledger/postgres", "TestUndoneAnywhere", ""}},
 	},

@@ -157,7 +157,7 @@ var inSQLite = []mutant{
 		}, {
 			"ledger/sqlite/tx.go", "WHERE state = 2 AND expires_at <= ?1 ORDER BY", "WHERE state = 2 AND expires_at < ?1 ORDER BY",
 		}},
-		caught: []detector{tests{"ledger/sqlite", "TestCompare", ""}},
+		caught: []detector{tests{"ledger/sqlite", "TestStore/ExpireGivesBack", "is leased"}},
 	},
 	{
 		name:   "lease-without-expiry",

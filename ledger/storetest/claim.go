@@ -147,7 +147,7 @@ func expireGivesBack(t *testing.T, h *harness) {
 	ls := h.claim("k", 2)
 	h.pass(59 * time.Second)
 	h.state(a[0].ID, ledger.StateLeased)
-	h.pass(2 * time.Second)
+	h.pass(time.Second) // its last microsecond is over
 	it := h.state(a[0].ID, ledger.StateReady)
 	if it.Losses != 1 || it.Failures != 0 || it.Agent != "" {
 		t.Fatalf("%+v", it)
