@@ -68,7 +68,7 @@ func (b *bench) try(ctx context.Context, m mutant) (report, error) {
 			return r, ctx.Err()
 		}
 		if err != nil {
-			c = catch{Note: err.Error()}
+			c = catch{Said: err.Error()}
 		}
 		c.Detector, c.Seconds = d.String(), float64(time.Since(began).Milliseconds())/1000
 		r.By = append(r.By, c)
@@ -133,7 +133,7 @@ func (d chaos) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 			for i, v := range r.Violations {
 				c.Broken[v.Rule]++
 				if i < 3 {
-					c.Note += fmt.Sprintf("%v: %v\n", r.Plan, v)
+					c.Said += fmt.Sprintf("%v: %v\n", r.Plan, v)
 				}
 			}
 		}}
@@ -142,7 +142,6 @@ func (d chaos) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 		}
 		c.Caught = slices.ContainsFunc(d.breaks, func(rule string) bool { return c.Broken[rule] > 0 })
 		if c.Caught {
-			c.Note = ""
 			break
 		}
 	}
@@ -208,9 +207,7 @@ func (d tests) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 		return slices.ContainsFunc(failed, func(other string) bool { return strings.HasPrefix(other, name+"/") })
 	})
 	c.Caught = len(c.Failed) > 0 && regexp.MustCompile(d.says).MatchString(said.String())
-	if !c.Caught {
-		c.Note = said.String()
-	}
+	c.Said = said.String()
 	return c, nil
 }
 

@@ -47,6 +47,7 @@ func run(ctx context.Context, args []string, out io.Writer) (survivors int, err 
 	list := set.Bool("list", false, "print what there is")
 	file := set.String("json", "", "`file` to which what came of each is written; those that were not run keep what it says of them")
 	doc := set.String("doc", "", "`document` into which the table of what -json names is put")
+	verbose := set.Bool("v", false, "print what a test said that failed, and the first promises that a campaign found broken")
 	parallel := set.Int("parallel", 3, "`number` of runs of a campaign at a time")
 	if err := set.Parse(args); err != nil {
 		return 0, err
@@ -76,6 +77,11 @@ func run(ctx context.Context, args []string, out io.Writer) (survivors int, err 
 			return 0, fmt.Errorf("%s: %w", m.name, err)
 		}
 		fmt.Fprintln(out, r)
+		for _, c := range r.By {
+			if *verbose && c.Caught {
+				fmt.Fprintln(out, c.Said)
+			}
+		}
 		if !r.Caught {
 			survivors++
 		}

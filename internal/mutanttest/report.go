@@ -28,7 +28,7 @@ type catch struct {
 	Failed   []string       `json:"failed,omitempty"` // tests
 	Runs     int            `json:"runs,omitempty"`   // of the campaign
 	Seconds  float64        `json:"seconds"`          // with the build
-	Note     string         `json:"note,omitempty"`   // why it was not caught, as far as that is known
+	Said     string         `json:"-"`                // by the test, or of the first violations
 }
 
 func (c catch) String() string {
@@ -37,7 +37,7 @@ func (c catch) String() string {
 		what += fmt.Sprintf("%s×%d ", rule, c.Broken[rule])
 	}
 	if !c.Caught {
-		what = "NOT CAUGHT " + what + "\n" + c.Note
+		what = "NOT CAUGHT " + what + "\n" + c.Said
 	}
 	return fmt.Sprintf("%s: %s (%.0f s)", c.Detector, strings.TrimSpace(what), c.Seconds)
 }
