@@ -114,9 +114,9 @@ func (d chaos) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 		return c, err
 	}
 	c.Broken = map[string]int{}
-	most := rounds
+	most, patience := rounds, 1
 	if patches == nil {
-		most = 1
+		most, patience = 1, 2 // what else the machine does is no planted bug
 	}
 	for range most {
 		var plans []chaostest.Plan
@@ -125,7 +125,7 @@ func (d chaos) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 			if err != nil {
 				return c, err
 			}
-			p.Daemons, p.Patience = max(2, p.Daemons), 2
+			p.Daemons, p.Patience = max(2, p.Daemons), patience
 			plans = append(plans, p)
 		}
 		campaign := chaostest.Campaign{Program: program, Dir: filepath.Join(dir, "runs"), Parallel: b.parallel, Done: func(r chaostest.Result) {

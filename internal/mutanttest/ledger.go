@@ -42,7 +42,7 @@ var inRules = []mutant{
 		}, {
 			"ledger/worker/upkeep.go", "full = !w.failed(\"expire\", err) && n == expireMost", "full = w.failed(\"expire\", err) && n > 0",
 		}},
-		caught: []detector{chaos{chaostest.SQLite, chaostest.Kill, []string{"L2", "L4"}}},
+		caught: []detector{chaos{chaostest.SQLite, chaostest.Kill, []string{"L4"}}},
 	},
 	{
 		name:   "loss-leaves-no-row",
