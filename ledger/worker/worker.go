@@ -69,7 +69,7 @@ type Event struct {
 	// They are empty if the ledger did not take the result. Of OutcomeRecorded the state is not known.
 	Recorded ledger.Outcome
 	State    ledger.State
-	Err      error // why the ledger did not take it: ledger.ErrLeaseLost, or what kept it from being recorded
+	Err      error         // why the ledger did not take it: ledger.ErrLeaseLost, or what kept it from being recorded
 	Waited   time.Duration // due → start
 	Worked   time.Duration // start → end; 0 if it was handed back unstarted
 }
