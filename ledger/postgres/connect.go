@@ -23,7 +23,8 @@ const poolSize = 8
 
 // settings of our sessions, unless the URL has them. Plans of our statements are too short to
 // be worth compiling. Bitmaps have no order: where the planner takes what is ready for next to
-// nothing, right after a drain of the ledger, it would read and sort all of it for each claim. A process that freezes within a transaction must not keep its row locks.
+// nothing, right after a drain of the ledger, it would read and sort all of it for each claim. A
+// process that freezes within a transaction must not keep its row locks.
 // They are set by a statement because poolers refuse such parameters at the start of a session.
 var settings = []struct{ name, value string }{
 	{"jit", "off"},
