@@ -167,7 +167,7 @@ func (r *Run) refusals(rows map[int64][]ledger.Attempt, report func(rule string,
 			a, ok := byLock(rows[it.ID], it.Lock)
 			if at := l.At/1000 + r.Offset; !ok || a.FinishedAt.UnixMicro() > at+slack {
 				report("S3", it.ID, "the result of attempt %d was refused at %d though its lease was in force", it.Attempt, at)
-			} else if a.Outcome != ledger.OutcomeLost {
+			} else if a.Outcome != ledger.OutcomeLost && a.Outcome != ledger.OutcomeCancelled { // lost, and it was to be cancelled
 				report("S3", it.ID, "the result of attempt %d was refused though it ended %s", it.Attempt, a.Outcome)
 			}
 		}
