@@ -45,11 +45,14 @@ FROM c JOIN {{S}}.ledger_items i ON i.id = c.item_id`
 // A claim that resumes takes as many as its agent does not hold yet: this many.
 const notHeld = `(SELECT greatest(0, $5::int - count(*)) FROM {{S}}.ledger_backlog WHERE state = 2 AND kind = $1 AND locked_by = $2)`
 
-// Of a bare comparison with a shard the planner believes that one row in 200 passes it, and so
-// reads and sorts all that is ready, up to some 100,000 rows. Of this it believes that half do.
+// Of a bare comparison with a shard the planner believes that one row in 200 passes it; of this,
+// that half do.
 const inShard = ` AND coalesce(slot % $9::int = $10::int, false)`
 
-// claimSQL are the variants of claimTemplate: [shard][resume].
+// claimSQL are the variants of claimTemplate: [shard][resume]. The limit hides in a sub-select: of
+// one that it does not know the planner assumes that it is a tenth, and walks the index in its
+// order. Where it knows that 500 are wanted and believes that there are fewer (by statistics of
+// before, or in a shard), it reads and sorts all that is ready.
 var claimSQL = func() (variants [2][2]string) {
 	for i, shard := range []string{"", inShard} {
 		for j, limit := range []string{"(SELECT $5::int)", notHeld} {
