@@ -23,7 +23,7 @@ func manyRows() int {
 	if n, err := strconv.Atoi(os.Getenv("LEDGERD_TEST_ROWS")); err == nil {
 		return n
 	}
-	return 5000
+	return 2000
 }
 
 // workload is the hot path on a ledger whose statements are measured.
@@ -38,7 +38,7 @@ type workload struct {
 
 func newWorkload(t *testing.T) *workload {
 	t.Helper()
-	w := &workload{Workload: &storetest.Workload{T: t, Batch: 50}}
+	w := &workload{Workload: &storetest.Workload{T: t, Batch: 20}}
 	w.open(filepath.Join(t.TempDir(), "ledger.db"))
 	var err error
 	if w.side, err = open(t.Context(), w.s.file.uri("busy_timeout(5000)", "synchronous(OFF)")); err != nil {
@@ -216,7 +216,7 @@ func TestHotPath(t *testing.T) {
 			w.fill(many, 1)
 		}},
 		{"no statistics", func(w *workload) { w.fill(many, 1) }},
-		{"a small table", func(w *workload) { w.fill(5000, 1); w.analyze() }},
+		{"a small table", func(w *workload) { w.fill(500, 1); w.analyze() }},
 		{"five kinds", func(w *workload) { w.fill(many, 5); w.analyze() }},
 		{"all waiting at the last ANALYZE", stale(ledger.StateWaiting, ledger.StateReady)},
 		{"all leased at the last ANALYZE", stale(ledger.StateLeased, ledger.StateReady)},

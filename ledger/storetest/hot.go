@@ -247,7 +247,7 @@ func (w *Workload) tending() []Call {
 			_, err := w.Ledger.Counts(ctx, since)
 			w.ok(err)
 		}},
-		{Name: "list done", Indexes: []string{IndexFinal}, Finished: true, Before: w.Settle, Run: func() {
+		{Name: "list done", Rows: 100, Indexes: []string{IndexFinal}, Finished: true, Before: w.Settle, Run: func() {
 			_, err := w.Store.Recent(ctx, ledger.Filter{States: []ledger.State{ledger.StateDone}}, 50)
 			w.ok(err)
 		}},
