@@ -28,10 +28,13 @@ func (r *run) command(slot int, env []string, args ...string) (*exec.Cmd, error)
 	if err != nil {
 		return nil, err
 	}
+	// A history each: the last line of a process that was killed may be cut off.
+	r.processes++
+	record := r.path(fmt.Sprintf("history-%d-%d", slot, r.processes))
 	cmd := exec.Command(program, args...)
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "XDG_DATA_HOME=" + r.dir, "TMPDIR=" + os.TempDir(),
-		"LEDGERD_DB=" + r.address, history.Env + "=" + r.path(fmt.Sprintf("history-%d", slot)),
+		"LEDGERD_DB=" + r.address, history.Env + "=" + record,
 	}, env...)
 	log, err := os.OpenFile(r.path(fmt.Sprintf("log-%d", slot)), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

@@ -45,15 +45,16 @@ type run struct {
 	store  ledger.Store
 	client *ledger.Ledger
 
-	daemons []*daemon
-	logs    []*os.File
-	ended   []ending
-	frozen  map[int]int64 // process → since when, CLOCK_MONOTONIC
-	waking  sync.WaitGroup
-	faulted map[string]int
-	drains  []historytest.Drain
-	unkept  []historytest.Violation // promises of bounded time
-	closers []func() error
+	daemons   []*daemon
+	processes int // started so far
+	logs      []*os.File
+	ended     []ending
+	frozen    map[int]int64 // process → since when, CLOCK_MONOTONIC
+	waking    sync.WaitGroup
+	faulted   map[string]int
+	drains    []historytest.Drain
+	unkept    []historytest.Violation // promises of bounded time
+	closers   []func() error
 }
 
 // ending is a process that was killed, died or was frozen.
