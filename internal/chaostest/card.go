@@ -78,7 +78,7 @@ func (t *Totals) card() string {
 	row("database faults", fault(SQLite, DiskFull, Hog), fault(Postgres, Crash, Terminate, Cut, ReadOnly))
 	rows("plugins that misbehaved", func(s *Total) (n int) {
 		for _, mode := range Modes {
-			n += s.Faults[mode]
+			n += s.Faults[modePrefix+mode]
 		}
 		return n
 	})
@@ -93,14 +93,16 @@ func (t *Totals) card() string {
 	recovered := 0
 	for _, s := range t.Runs {
 		for tenths, n := range s.Recovered {
-			all.Recovered[tenths] += n
-			recovered += n
+			if s.Fault == Kill {
+				all.Recovered[tenths] += n
+				recovered += n
+			}
 		}
 	}
-	p("\nFrom the death of a worker (lease of 5 s) until an item of its was free again, %d items: p50 %.1f s, p99 %.1f s, longest %.1f s.\n", recovered, all.quantile(.5), all.quantile(.99), all.quantile(1))
+	p("\nFrom the death of a killed worker (lease of 5 s) until an item of its was free again, %d items: p50 %.1f s, p99 %.1f s, longest %.1f s; where it was the only one, its successor had to start first.\n", recovered, all.quantile(.5), all.quantile(.99), all.quantile(1))
 	p("\nDatabase faults: %d crashes of the server, %d connections terminated, %d cut at a commit, %d times read-only; %d times a full disk, %d times the file locked by another process.\n",
 		both(Crash), both(Terminate), both(Cut), both(ReadOnly), both(DiskFull), both(Hog))
-	t.each(&b, "Misbehaviour of plugins, times on SQLite and Postgres", func(name string) bool { return slices.Contains(Modes, name) })
+	t.each(&b, "Misbehaviour of plugins, times on SQLite and Postgres", func(name string) bool { return strings.HasPrefix(name, modePrefix) })
 	t.each(&b, "Failpoints, times on SQLite and Postgres", func(name string) bool { return strings.HasPrefix(name, "at ") })
 	for _, s := range t.Soaks {
 		p("\n%s, a daemon that worked %d items in %.0f minutes:\n\n| | early | late | most | |\n|---|---:|---:|---:|---|\n", s.Database, s.Items, s.Minutes)
@@ -127,7 +129,7 @@ func (t *Totals) each(b *strings.Builder, title string, take func(string) bool) 
 	}
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		list = append(list, fmt.Sprintf("%s %d + %d", strings.TrimPrefix(name, "at "), counts[name][0], counts[name][1]))
+		list = append(list, fmt.Sprintf("%s %d + %d", strings.TrimPrefix(strings.TrimPrefix(name, "at "), modePrefix), counts[name][0], counts[name][1]))
 	}
 	fmt.Fprintf(b, "\n%s: %s.\n", title, strings.Join(list, ", "))
 }

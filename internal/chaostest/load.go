@@ -24,6 +24,9 @@ type payload struct {
 // Modes are the ways in which plugins misbehave, beyond answering that something failed.
 var Modes = []string{"panic", "exit", "crash", "kill", "freeze", "hang", "slow", "flood-stderr", "long-line", "hclog", "grandchild", "kill-host", "kill-host-before"}
 
+// modePrefix tells modes from faults where both are counted.
+const modePrefix = "plugin "
+
 // modesOf draws which modes a run has: few of them, as each takes a process with it or seconds.
 func modesOf(p Plan) []string {
 	if p.Fault != Plugin {

@@ -173,7 +173,7 @@ func (r *run) begin(ctx context.Context) error {
 		items = append(items, r.item(random, n))
 	}
 	for _, mode := range modesOf(r.plan) {
-		r.faulted[mode]++
+		r.faulted[modePrefix+mode]++
 		items = append(items, misfit(mode))
 	}
 	return r.add(ctx, items...)
