@@ -113,7 +113,7 @@ var inSQLite = []mutant{
 		}, {
 			"ledger/sqlite/open.go", `{"FULL": "2", `, `{"OFF": "0", `,
 		}},
-		caught: []detector{tests{"ledger/sqlite", "TestDurableBeforeAnswer", ""}},
+		caught: []detector{tests{"ledger/sqlite", "TestDurableBeforeAnswer", "answered before the disk had it"}},
 	},
 	{
 		name:   "commit-not-rolled-back",
@@ -124,7 +124,7 @@ var inSQLite = []mutant{
 		}, {
 			"ledger/sqlite/writer.go", "\t\t\tw.exec(\"ROLLBACK\") // should an earlier one have failed\n", "",
 		}},
-		caught: []detector{tests{"ledger/sqlite", "TestLostTransaction|TestDiskFull", ""}},
+		caught: []detector{tests{"ledger/sqlite", "TestLostTransaction|TestDiskFull", "transaction within a transaction"}},
 	},
 	{
 		name:   "rows-leak",
@@ -135,7 +135,7 @@ var inSQLite = []mutant{
 			"\tdefer func() {\n\t\tif e := rows.Close(); err == nil {\n\t\t\terr = e\n\t\t}\n\t}()\n",
 			"",
 		}},
-		caught: []detector{tests{"ledger/sqlite", "TestStore/ClaimAlone|TestCancelRead", ""}},
+		caught: []detector{tests{"ledger/sqlite", "TestStore/ClaimAlone", "API misuse"}},
 	},
 	{
 		name:   "pragma-ignored",
@@ -166,7 +166,7 @@ var inSQLite = []mutant{
 		patches: []patch{{
 			"schema/sqlite/00001_ledger.sql", " AND leased_at IS NOT NULL AND expires_at IS NOT NULL\n", " AND leased_at IS NOT NULL\n",
 		}},
-		caught: []detector{tests{"ledger/sqlite", "TestChecks", ""}},
+		caught: []detector{tests{"ledger/sqlite", "TestChecks", "expires_at = NULL"}},
 	},
 	{
 		name: "reopen-ignored",
@@ -174,7 +174,7 @@ var inSQLite = []mutant{
 		patches: []patch{{
 			"ledger/sqlite/finish.go", "AND b.lock_id = ?2 AND b.reopen = 0 AND", "AND b.lock_id = ?2 AND",
 		}},
-		caught: []detector{tests{"ledger/sqlite", "TestStore/ChangeWhileLeased", ""}},
+		caught: []detector{tests{"ledger/sqlite", "TestStore/ChangeWhileLeased", "is done, want ready"}},
 	},
 	{
 		name: "attempts-start-again",
@@ -182,7 +182,7 @@ var inSQLite = []mutant{
 		patches: []patch{{
 			"ledger/sqlite/prune.go", "SET base_attempt = ?2, payload", "SET base_attempt = ?2 * 0, payload",
 		}},
-		caught: []detector{tests{"ledger/sqlite", "TestStore/(AttemptNumbersGoOn|PruneKeepsIdentity)", ""}},
+		caught: []detector{tests{"ledger/sqlite", "TestStore/(AttemptNumbersGoOn|PruneKeepsIdentity)", "S2"}},
 	},
 	{
 		name: "busy-handler",
@@ -200,7 +200,7 @@ var inSQLite = []mutant{
 		patches: []patch{{
 			"ledger/sqlite/writer.go", `if w.exec("ROLLBACK TO turn") != nil || w.exec("RELEASE turn") != nil {`, `if w.exec("RELEASE turn") != nil {`,
 		}},
-		caught: []detector{tests{"ledger/sqlite", "TestStore/(TryLeavesNoTrace|FinishLimits|AddLimits)", ""}},
+		caught: []detector{tests{"ledger/sqlite", "TestPanic", "gone"}},
 	},
 	{
 		name: "suspect-beside-others",
@@ -208,7 +208,7 @@ var inSQLite = []mutant{
 		patches: []patch{{
 			"ledger/sqlite/claim.go", "len(fresh) == 0 || !rec.Work.Alone && !fresh[0].Work.Alone", "len(fresh) >= 0 || rec.Work.Alone",
 		}},
-		caught: []detector{tests{"ledger/sqlite", "TestStore/ClaimAlone", ""}},
+		caught: []detector{tests{"ledger/sqlite", "TestStore/ClaimAlone", "up to the suspect"}},
 	},
 	{
 		name: "no-mercy",
@@ -216,6 +216,6 @@ var inSQLite = []mutant{
 		patches: []patch{{
 			"ledger/sqlite/writer.go", "return int64(time.Since(birth)) < w.spare.Load()", "return false",
 		}},
-		caught: []detector{tests{"ledger/sqlite", "TestMercy", ""}},
+		caught: []detector{tests{"ledger/sqlite", "TestMercy", "expired right after"}},
 	},
 }
