@@ -88,7 +88,7 @@ var inPostgres = []mutant{
 			"\to.failed = o.pipe.run(o.ctx, waiting)\n",
 			"\tif o.failed = o.pipe.run(o.ctx, waiting); rolledBack(o.failed) {\n\t\to.rollback()\n\t\to.failed = o.pipe.run(o.ctx, waiting[len(waiting)-1:])\n\t}\n",
 		}},
-		caught: []detector{tests{"ledger/postgres", "TestDeadlocksAreRepeated", ""}},
+		caught: []detector{tests{"ledger/postgres", "TestDeadlocksAreRepeated", "did not meet"}},
 	},
 	{
 		name:   "read-only-kept",
@@ -97,7 +97,7 @@ var inPostgres = []mutant{
 		patches: []patch{{
 			"ledger/postgres/run.go", "if readOnly(err) {", "if err != nil && readOnly(nil) {",
 		}},
-		caught: []detector{tests{"ledger/postgres", "TestReadOnlySessionIsDropped", ""}},
+		caught: []detector{tests{"ledger/postgres", "TestReadOnlySessionIsDropped", "after it has shown"}},
 	},
 	{
 		name: "state-outside",
@@ -140,7 +140,7 @@ var inPostgres = []mutant{
 		patches: []patch{{
 			"ledger/postgres/due.go", "AND expires_at <= (SELECT coalesce($3::timestamptz, now()))", "AND expires_at <= (SELECT coalesce($3::timestamptz, {{NOW}}))",
 		}},
-		caught: []detector{tests{"ledger/postgres", "TestExpiryByTheTransactionsClock", ""}},
+		caught: []detector{tests{"ledger/postgres", "TestExpiryByTheTransactionsClock", "takes 1"}},
 	},
 	{
 		name:   "on-after-a-failure",
@@ -153,6 +153,6 @@ var inPostgres = []mutant{
 		}, {
 			"ledger/postgres/tx.go", "\tif t.err != nil {\n\t\treturn t.err\n\t}\n\treturn err\n", "\tif err == nil {\n\t\treturn t.err\n\t}\n\treturn err\n",
 		}},
-		caught: []detector{tests{"ledger/postgres", "TestUndoneAnywhere", ""}},
+		caught: []detector{tests{"ledger/postgres", "TestNothingAfterAFailure", "Name:half|{half "}},
 	},
 }

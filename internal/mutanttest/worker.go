@@ -12,7 +12,7 @@ var inWorker = []mutant{
 		}},
 		caught: []detector{
 			chaos{chaostest.SQLite, chaostest.Kill, []string{"S10"}},
-			tests{"ledger/worker", "TestDrainWaitsForOthers", ""},
+			tests{"ledger/worker", "TestDrainWaitsForOthers", "item is leased"},
 		},
 	},
 	{
@@ -21,7 +21,7 @@ var inWorker = []mutant{
 		patches: []patch{{
 			"ledger/worker/drain.go", "len(w.lanes) == 1 && !w.sharded() {", "!w.sharded() {",
 		}},
-		caught: []detector{tests{"ledger/worker", "TestQuietLooksTwice", ""}},
+		caught: []detector{tests{"ledger/worker", "TestQuietLooksTwice", "quiet though an attempt ended"}},
 	},
 	{
 		name: "mail-not-marked",
@@ -31,7 +31,7 @@ var inWorker = []mutant{
 		}},
 		caught: []detector{
 			chaos{chaostest.SQLite, chaostest.Pause, []string{"doubt"}},
-			tests{"ledger/worker", "TestDoubtfulKind", ""},
+			tests{"ledger/worker", "TestDoubtfulKind", "not marked as started"},
 		},
 	},
 	{
@@ -41,7 +41,7 @@ var inWorker = []mutant{
 		patches: []patch{{
 			"ledger/worker/claim.go", "wait(ctx, l.hint, jitter(l.worker.config.Poll))", "wait(ctx, l.hint, 0)",
 		}},
-		caught: []detector{tests{"ledger/worker", "TestHints|TestDrain.*|TestExpiry", ""}},
+		caught: []detector{tests{"ledger/worker", "TestHints", "at most a poll"}},
 	},
 	{
 		name:   "renewals-stop-first",
@@ -50,7 +50,7 @@ var inWorker = []mutant{
 		patches: []patch{{
 			"ledger/worker/run.go", "func(life context.Context) { w.watchLoop(life, calls) },", "func(context.Context) { w.watchLoop(claiming, calls) },",
 		}},
-		caught: []detector{tests{"ledger/worker", "TestStop.*", ""}},
+		caught: []detector{tests{"ledger/worker", "TestStop", "want done with none"}},
 	},
 	{
 		name: "lease-trusted-for-ever",
@@ -58,7 +58,7 @@ var inWorker = []mutant{
 		patches: []patch{{
 			"ledger/worker/keep.go", "if !t.lost && !now.Before(t.trust) {", "if !t.lost && now.IsZero() {",
 		}},
-		caught: []detector{tests{"ledger/worker", "TestContextEnds|TestLeaseIsNotTrustedBlindly|TestRenewalHangs", ""}},
+		caught: []detector{tests{"ledger/worker", "TestLeaseIsNotTrustedBlindly", "the context ended after the lease"}},
 	},
 	{
 		name: "everybody-is-late",
@@ -66,7 +66,7 @@ var inWorker = []mutant{
 		patches: []patch{{
 			"ledger/worker/upkeep.go", "for full := true; full && !w.outage.recent(w.config.Lease); {", "for full := true; full; {",
 		}},
-		caught: []detector{tests{"ledger/worker", "TestExpiryWaitsAfterOutage", ""}},
+		caught: []detector{tests{"ledger/worker", "TestExpiryWaitsAfterOutage", "renewal after the outage: lease lost"}},
 	},
 	{
 		name:   "reply-of-the-newest",
@@ -77,6 +77,6 @@ var inWorker = []mutant{
 			"\t\ttasks[i] = s.take(taskKey{r.Id, r.Attempt})\n",
 			"\t\tfor key := range s.tasks {\n\t\t\tif key.id == r.Id {\n\t\t\t\ttasks[i] = s.take(key)\n\t\t\t}\n\t\t}\n",
 		}},
-		caught: []detector{tests{"internal/pluginhost", "TestStrayResults", ""}},
+		caught: []detector{tests{"internal/pluginhost", "TestStrayResults", "settled"}},
 	},
 }

@@ -173,3 +173,35 @@ func TestUndoneAnywhere(t *testing.T) {
 		}
 	}
 }
+
+// A rule that goes on after a statement failed writes nothing, whether its transaction had begun by
+// then or not: it runs again.
+func TestNothingAfterAFailure(t *testing.T) {
+	b := newBreaker(t)
+	s, err := postgres.Open(t.Context(), b.Pool, postgres.Options{Schema: pgtest.Schema(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for k := 1; k <= 6; k++ {
+		failed := false
+		mend := b.Break("40001", k)
+		err := s.Update(t.Context(), nil, func(tx ledger.Tx) error {
+			_, err := tx.LoadKeys([]ledger.Identity{{Kind: "k", Key: "x"}})
+			if err == nil {
+				return tx.EnsureKinds([]string{"whole"})
+			}
+			failed = true
+			_ = tx.EnsureKinds([]string{"half"})
+			return nil
+		})
+		mend()
+		if err != nil {
+			t.Errorf("struck at %d: %v", k, err)
+		}
+		kinds, err := s.Kinds(t.Context())
+		if err != nil || len(kinds) != 1 || kinds[0].Name != "whole" {
+			t.Errorf("struck at %d, a statement failed: %v; there are %v, %v", k, failed, kinds, err)
+		}
+	}
+}
