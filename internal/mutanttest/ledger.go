@@ -64,7 +64,7 @@ var inRules = []mutant{
 			"recs[i].settle(lost, tx.Now(), l.jitter())\n",
 			"recs[i].settle(lost, tx.Now(), l.jitter())\n\t\t\tif recs[i].Policy.Plugin == \"\" {\n\t\t\t\tchanges[i].Work, changes[i].Finish = nil, true\n\t\t\t}\n",
 		}},
-		caught: []detector{chaos{chaostest.SQLite, chaostest.Kill, []string{"verify"}}},
+		caught: []detector{chaos{chaostest.SQLite, chaostest.Kill, []string{"verify S11"}}},
 	},
 	{
 		name:   "tokens-of-a-counter",
