@@ -45,9 +45,8 @@ var inRules = []mutant{
 		caught: []detector{chaos{chaostest.SQLite, chaostest.Kill, []string{"L4"}}},
 	},
 	{
-		name:   "loss-leaves-no-row",
-		bug:    "an attempt whose lease ran out is not written down",
-		origin: "seen where histories are events",
+		name: "loss-leaves-no-row",
+		bug:  "an attempt whose lease ran out is not written down",
 		patches: []patch{{
 			"ledger/ledger.go",
 			"recs[i].settle(lost, tx.Now(), l.jitter())\n",
@@ -67,9 +66,8 @@ var inRules = []mutant{
 		caught: []detector{chaos{chaostest.SQLite, chaostest.Kill, []string{"verify S11"}}},
 	},
 	{
-		name:   "tokens-of-a-counter",
-		bug:    "tokens of claims are counted from 1 in every process",
-		origin: "counters that start again after a restore",
+		name: "tokens-of-a-counter",
+		bug:  "tokens of claims are counted from 1 in every process",
 		patches: []patch{{
 			"ledger/ledger.go",
 			"lockID, err := uuid.NewV7() // rising ids keep indexes of them compact\n\tif err != nil {\n\t\treturn nil, err\n\t}\n",
@@ -131,9 +129,8 @@ var inRules = []mutant{
 		caught: []detector{tests{"ledger/memory", "TestStore/ExpireGivesBack", "Failures:1"}},
 	},
 	{
-		name:   "period-of-the-machine",
-		bug:    "the name of a day is that of UTC, not of the item's zone",
-		origin: "period keys in local time",
+		name: "period-of-the-machine",
+		bug:  "the name of a day is that of UTC, not of the item's zone",
 		patches: []patch{{
 			"ledger/every.go", "\tl := p.In(e.zone)\n\tswitch e.spec {\n\tcase \"hour\":\n\t\tif p.UTC()", "\tl := p.UTC()\n\tswitch e.spec {\n\tcase \"hour\":\n\t\tif p.UTC()",
 		}},

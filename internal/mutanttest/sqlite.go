@@ -54,9 +54,8 @@ var inSQLite = []mutant{
 		caught: []detector{chaos{chaostest.SQLite, chaostest.Hog, []string{"S1", "linear"}}},
 	},
 	{
-		name:   "renew-revives",
-		bug:    "a renewal takes an item back from the lease that has it by now",
-		origin: "renewals by id",
+		name: "renew-revives",
+		bug:  "a renewal takes an item back from the lease that has it by now",
 		patches: []patch{{
 			"ledger/sqlite/finish.go",
 			"UPDATE ledger_backlog SET expires_at = ?3 WHERE item_id IN (SELECT value FROM json_each(?1)) AND lock_id = ?2 RETURNING",
@@ -149,9 +148,8 @@ var inSQLite = []mutant{
 		caught: []detector{tests{"ledger/sqlite", "TestSettings", "PRAGMA .* must be"}},
 	},
 	{
-		name:   "expiry-is-exclusive",
-		bug:    "a lease that runs out this very microsecond is not taken back",
-		origin: "> and >= on expiry",
+		name: "expiry-is-exclusive",
+		bug:  "a lease that runs out this very microsecond is not taken back",
 		patches: []patch{{
 			"ledger/sqlite/tx.go", "WHERE state = 2 AND expires_at <= ?1`, x.s.clock())", "WHERE state = 2 AND expires_at < ?1`, x.s.clock())",
 		}, {

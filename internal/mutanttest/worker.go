@@ -69,9 +69,8 @@ var inWorker = []mutant{
 		caught: []detector{tests{"ledger/worker", "TestExpiryWaitsAfterOutage", "renewal after the outage: lease lost"}},
 	},
 	{
-		name:   "reply-of-the-newest",
-		bug:    "a report of a plugin is taken for the newest attempt of its item",
-		origin: "replies matched by id",
+		name: "reply-of-the-newest",
+		bug:  "a report of a plugin is taken for the newest attempt of its item",
 		patches: []patch{{
 			"internal/pluginhost/session.go",
 			"\t\ttasks[i] = s.take(taskKey{r.Id, r.Attempt})\n",
