@@ -16,8 +16,10 @@ func (l *Ledger) Add(ctx context.Context, items ...NewItem) ([]Added, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range items {
-		l.kinds.Store(n.Kind, true)
+	for i := range items {
+		if i == 0 || items[i].Kind != items[i-1].Kind { // most are of one kind
+			l.kinds.Store(items[i].Kind, true)
+		}
 	}
 	l.announceAdded(items, added)
 	return added, nil

@@ -3,7 +3,6 @@ package chaostest
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 )
@@ -15,18 +14,7 @@ const (
 )
 
 // WriteCard puts the figures into a document, between its marks.
-func (t *Totals) WriteCard(path string) error {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	before, rest, begun := strings.Cut(string(raw), cardBegin)
-	_, after, ended := strings.Cut(rest, cardEnd)
-	if !begun || !ended {
-		return fmt.Errorf("%s: has no place for the figures, between %q and %q", path, cardBegin, cardEnd)
-	}
-	return os.WriteFile(path, []byte(before+cardBegin+"\n"+t.card()+cardEnd+after), 0o644)
-}
+func (t *Totals) WriteCard(path string) error { return Fill(path, cardBegin, cardEnd, t.card()) }
 
 // sum adds up a figure of all rows for which it is asked.
 func (t *Totals) sum(of func(*Total) int) (n int) {

@@ -55,13 +55,10 @@ func (r *run) faults(ctx context.Context) error {
 // strike is one fault.
 func (r *run) strike(ctx context.Context, random *rand.Rand) error {
 	slot := random.IntN(r.plan.Daemons)
-	switch r.plan.Fault {
-	case Kill, Pause:
-		// Now and then anybody, mostly one that has work in its hands.
-		if random.IntN(8) > 0 {
-			if slot = r.busy(ctx, random); slot < 0 {
-				return nil
-			}
+	// Who is killed or frozen is now and then anybody, mostly one that has work in its hands.
+	if f := r.plan.Fault; (f == Kill || f == Pause) && random.IntN(8) > 0 {
+		if slot = r.busy(ctx, random); slot < 0 {
+			return nil
 		}
 	}
 	switch r.plan.Fault {
@@ -128,7 +125,7 @@ func (r *run) kill(d *daemon) {
 		return
 	}
 	r.count(r.plan.Fault)
-	r.ended = append(r.ended, ending{pid: d.cmd.Process.Pid, at: history.Now()})
+	r.ended = append(r.ended, ending{PID: d.cmd.Process.Pid, At: history.Now()})
 	d.signal(syscall.SIGKILL)
 	<-d.exited
 }
@@ -144,7 +141,7 @@ func (r *run) revive(random *rand.Rand) error {
 	for slot, d := range r.daemons {
 		switch pid := d.cmd.Process.Pid; {
 		case d.gone():
-			r.ended = append(r.ended, ending{pid: pid, at: history.Now()})
+			r.ended = append(r.ended, ending{PID: pid, At: history.Now()})
 			if err := r.replace(slot, r.env(random)...); err != nil {
 				return err
 			}
@@ -181,7 +178,7 @@ func (r *run) pause(slot, what int) {
 	}
 	r.count(Pause)
 	r.frozen[pid] = history.Now()
-	r.ended = append(r.ended, ending{pid: pid, at: history.Now(), paused: true})
+	r.ended = append(r.ended, ending{PID: pid, At: history.Now(), Paused: true})
 	for _, p := range pids {
 		_ = syscall.Kill(p, syscall.SIGSTOP) // a plugin may be gone
 	}

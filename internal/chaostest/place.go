@@ -3,7 +3,6 @@ package chaostest
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -121,5 +120,5 @@ func (r *run) hog(ctx context.Context) error {
 	if err != nil && strings.Contains(err.Error(), "locked") {
 		err = nil
 	}
-	return errors.Join(err)
+	return err
 }

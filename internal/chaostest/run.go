@@ -59,9 +59,9 @@ type run struct {
 
 // ending is a process that was killed, died or was frozen.
 type ending struct {
-	pid    int
-	at     int64 // CLOCK_MONOTONIC
-	paused bool
+	PID    int
+	At     int64 // CLOCK_MONOTONIC
+	Paused bool
 }
 
 // Promises of bounded time, once faults are over.
@@ -192,7 +192,7 @@ func (r *run) calm(ctx context.Context) error {
 			if err := d.stop(r.plan.bound(stopTime)); errors.Is(err, errNever) {
 				r.late("L6", err)
 			}
-			r.ended = append(r.ended, ending{pid: d.cmd.Process.Pid, at: history.Now()})
+			r.ended = append(r.ended, ending{PID: d.cmd.Process.Pid, At: history.Now()})
 		}
 		if d.gone() {
 			if err := r.replace(slot); err != nil {
@@ -267,7 +267,7 @@ func (r *run) drain() error {
 		return fmt.Errorf("a drain %w: %v", errNever, r.plan.bound(calmTime))
 	}
 	if state := cmd.ProcessState.Sys().(syscall.WaitStatus); state.Signaled() && state.Signal() == syscall.SIGKILL {
-		r.ended = append(r.ended, ending{pid: cmd.Process.Pid, at: history.Now()})
+		r.ended = append(r.ended, ending{PID: cmd.Process.Pid, At: history.Now()})
 		return errKilled
 	}
 	if code := cmd.ProcessState.ExitCode(); code != 0 && code != 3 {
@@ -317,7 +317,7 @@ func (r *run) open(ctx context.Context) error {
 // left is what a run leaves for its judgement, besides histories and effects.
 type left struct {
 	Plan    Plan
-	Ended   []ended
+	Ended   []ending
 	Faulted map[string]int
 	Drains  []historytest.Drain
 	Unkept  []historytest.Violation
@@ -325,21 +325,11 @@ type left struct {
 	Offset  int64 // of the database's clock to CLOCK_MONOTONIC, microseconds
 }
 
-// ended is an ending as it is written down.
-type ended struct {
-	PID    int
-	At     int64
-	Paused bool
-}
-
 // leave writes down what is left.
 func (r *run) leave(ctx context.Context) error {
-	l := left{Plan: r.plan, Faulted: r.faulted, Drains: r.drains, Unkept: r.unkept}
+	l := left{Plan: r.plan, Ended: r.ended, Faulted: r.faulted, Drains: r.drains, Unkept: r.unkept}
 	if r.proxy != nil {
 		l.Faulted[string(Cut)] = int(r.proxy.cuts.Load())
-	}
-	for _, e := range r.ended {
-		l.Ended = append(l.Ended, ended{e.pid, e.at, e.paused})
 	}
 	var err error
 	if l.Items, err = auditAll(ctx, r.store); err != nil {

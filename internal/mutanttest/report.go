@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/ledgerd/ledgerd/internal/chaostest"
 )
 
 // report is what came of a mutant.
@@ -123,15 +125,6 @@ const (
 
 // writeTable puts a table of the reports into a document, between its marks.
 func writeTable(path string, all []report) error {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	before, rest, begun := strings.Cut(string(raw), tableBegin)
-	_, after, ended := strings.Cut(rest, tableEnd)
-	if !begun || !ended {
-		return fmt.Errorf("%s: has no place for the table, between %q and %q", path, tableBegin, tableEnd)
-	}
 	var b strings.Builder
 	caught, byChaos := 0, 0
 	for _, r := range all {
@@ -153,5 +146,5 @@ func writeTable(path string, all []report) error {
 		fmt.Fprintf(&b, "| **%s**: %s | %s | %s | %.0f s |\n", r.Name, r.Bug, r.Origin, strings.Join(by, "; "), seconds)
 	}
 	b.WriteString("\n")
-	return os.WriteFile(path, []byte(before+tableBegin+"\n"+b.String()+tableEnd+after), 0o644)
+	return chaostest.Fill(path, tableBegin, tableEnd, b.String())
 }

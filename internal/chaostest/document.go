@@ -1,0 +1,21 @@
+package chaostest
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// Fill puts text between the two marks of a document, in place of what stands there.
+func Fill(path, begin, end, text string) error {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, begun := strings.Cut(string(raw), begin)
+	_, after, ended := strings.Cut(rest, end)
+	if !begun || !ended {
+		return fmt.Errorf("%s: has no place between %q and %q", path, begin, end)
+	}
+	return os.WriteFile(path, []byte(before+begin+"\n"+text+end+after), 0o644)
+}
