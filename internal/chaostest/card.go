@@ -88,6 +88,11 @@ func (t *Totals) card() string {
 		}
 	}
 	p("\nFrom the death of a killed worker (lease of 5 s) until an item of its was free again, %d items: p50 %.1f s, p99 %.1f s, longest %.1f s; where it was the only one, its successor had to start first.\n", recovered, all.quantile(.5), all.quantile(.99), all.quantile(1))
+	overtaken := map[Database]float64{}
+	for _, s := range t.Runs {
+		overtaken[s.Database] = max(overtaken[s.Database], s.Bypass)
+	}
+	p("\nThe longest that an item was overtaken by others, due later: %.1f s on SQLite, %.1f s on Postgres.\n", overtaken[SQLite], overtaken[Postgres])
 	p("\nDatabase faults: %d crashes of the server, %d connections terminated, %d cut at a commit, %d times read-only; %d times a full disk, %d times the file locked by another process.\n",
 		both(Crash), both(Terminate), both(Cut), both(ReadOnly), both(DiskFull), both(Hog))
 	t.each(&b, "Misbehaviour of plugins, times on SQLite and Postgres", func(name string) bool { return strings.HasPrefix(name, modePrefix) })
