@@ -77,7 +77,7 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	if !chosen && severalHosts(c) { // of which all but one may be standbys
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
-	// A call that is cancelled asks the server to stop, and keeps the connection.
+	// A call that is cancelled asks the server to stop what it is at.
 	c.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: connectTimeout}
 	}

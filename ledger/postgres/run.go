@@ -47,8 +47,10 @@ func (s *Store) once(ctx context.Context, op func(context.Context, *pgx.Conn) er
 	}
 	defer conn.Release()
 	err = op(ctx, conn.Conn())
-	if readOnly(err) { // a failover went by: the next connection finds the new primary
-		_ = conn.Conn().Close(ctx)
+	// After a failover the next connection finds the new primary. Where the server was asked to
+	// cancel, it may do so late, to the statement of whoever has the connection next.
+	if readOnly(err) || ctx.Err() != nil {
+		_ = conn.Conn().Close(context.WithoutCancel(ctx))
 	}
 	return err
 }

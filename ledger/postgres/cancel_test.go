@@ -1,0 +1,67 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// A request to cancel reaches the server on a way of its own, and may be late: the connection of a
+// call that was cancelled is given to nobody else.
+func TestCancelledCallsConnection(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	schema := pgtest.Schema(t)
+	s := named(t, schema, schema)
+	pool := pgtest.Pool(t)
+	// session is the one that the next call gets: the only idle one, or one that is made for it.
+	session := func() (pid int) {
+		t.Helper()
+		if _, err := s.Now(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := pool.QueryRow(ctx, `SELECT pid FROM pg_stat_activity WHERE application_name = $1 ORDER BY query_start DESC LIMIT 1`, schema).Scan(&pid); err != nil {
+			t.Fatal(err)
+		}
+		return pid
+	}
+	before := session()
+
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx))
+	if _, err := tx.Exec(ctx, `LOCK TABLE `+pgx.Identifier{schema, "ledger_backlog"}.Sanitize()+` IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	calling, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	answer := make(chan error, 1)
+	go func() {
+		_, err := s.Count(calling, ledger.Filter{States: []ledger.State{ledger.StateReady}})
+		answer <- err
+	}()
+	waits := false
+	for !waits {
+		if err := pool.QueryRow(ctx, `SELECT coalesce(bool_or(wait_event_type = 'Lock'), false) FROM pg_stat_activity WHERE pid = $1`, before).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	giveUp()
+	if err := <-answer; !errors.Is(err, context.Canceled) {
+		t.Errorf("the call that was given up: %v", err)
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if after := session(); after == before {
+		t.Error("the connection of the cancelled call is used again")
+	}
+}
