@@ -92,7 +92,7 @@ func (s *Store) connect(ctx context.Context, o Options) error {
 	}
 	// Whoever opens the file first repairs it, and the others wait.
 	h, err := open(ctx, s.file.uri("busy_timeout(5000)", "synchronous("+synchronous+")", "fullfsync(1)", "foreign_keys(1)",
-		"cache_size(-16384)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)"))
+		"cache_size(-8192)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)"))
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func (p *readers) use(ctx context.Context, snapshot bool, fn func(session) error
 	}()
 	if h == nil {
 		// Readers wait for nobody but a process that opens or closes the file.
-		if h, err = open(ctx, p.file.uri("busy_timeout(5000)", "query_only(1)", "cache_size(-4096)", "temp_store(MEMORY)")); err != nil {
+		if h, err = open(ctx, p.file.uri("busy_timeout(5000)", "query_only(1)", "cache_size(-2048)", "temp_store(MEMORY)")); err != nil {
 			return err
 		}
 	}
