@@ -75,11 +75,16 @@ func (l *Ledger) actPage(ctx context.Context, name, actor string, f Filter, ids 
 }
 
 // Retry makes dead and doubtful items, and those that wait after a failure, ready now and
-// forgets their failures, crashes and losses. It returns how many. actor is who asks, for the journal.
+// forgets their failures, crashes and losses; a recurring item whose round failed is worked once more
+// in the present round. It returns how many. actor is who asks, for the journal.
 func (l *Ledger) Retry(ctx context.Context, actor string, f Filter) (int64, error) {
 	return l.act(ctx, "retry", actor, f, func(r *Record, now time.Time) *Change {
 		w := r.Work
-		if w == nil || !(w.State == StateDead || w.State == StateDoubt || w.State == StateWaiting && w.Failures+w.Crashes > 0) {
+		if w == nil {
+			return nil
+		}
+		it := r.Item(now)
+		if !(w.State == StateDead || w.State == StateDoubt || w.State == StateWaiting && w.Failures+w.Crashes > 0 || it.RoundFailed()) {
 			return nil
 		}
 		epoch := w.Epoch

@@ -159,6 +159,16 @@ type Item struct {
 	EndedAt time.Time
 }
 
+// RoundFailed says of a recurring item that its newest round failed for good: it waits for the next
+// one, unless somebody retries it.
+func (it *Item) RoundFailed() bool {
+	switch it.Outcome {
+	case OutcomeFailed, OutcomeCrashed, OutcomeLost: // and it counts none that it would be tried again after
+		return it.Every != "" && it.State == StateWaiting && it.Failures+it.Crashes+it.Losses == 0
+	}
+	return false
+}
+
 // Attempt is how one claim of an item ended, or what a person decided. It is written once, when it ends.
 type Attempt struct {
 	ItemID     int64

@@ -182,6 +182,9 @@ func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, when func(time.
 		case it.Failures+it.Crashes > 0:
 			return Reason{Code: "backoff", Text: fmt.Sprintf("Attempt %d failed (%s); it is tried again at %s.", it.Attempt, orDefault(it.Code, it.Error), when(it.Due)),
 				Since: it.EndedAt, Until: it.Due, Next: retry}
+		case it.RoundFailed():
+			return Reason{Code: "next", Text: fmt.Sprintf("Attempt %d failed for good (%s); its next round %s begins at %s.", it.Attempt, orDefault(it.Code, it.Error), it.Round, when(it.Due)),
+				Since: it.EndedAt, Until: it.Due, Next: retry}
 		case it.Every != "":
 			return Reason{Code: "next", Text: fmt.Sprintf("It recurs (every %s); its round %s begins at %s.", it.Every, it.Round, when(it.Due)), Until: it.Due}
 		}

@@ -187,6 +187,8 @@ func (r *runner) tellNext(p *report.Printer, s *summary, interrupted bool) error
 		}
 	case s.Inputs.Doubt > 0:
 		fmt.Fprintf(p.Out, "a person decides: ledgerd ls --state doubt, then ledgerd retry or cancel")
+	case s.Inputs.Dead > 0 && r.source.Template.Every != "":
+		fmt.Fprintf(p.Out, "the next round tries again; in this one: ledgerd retry --kind %s, then the same command", s.Kind)
 	case s.Inputs.Dead > 0:
 		fmt.Fprintf(p.Out, "look closer: ledgerd ls --state dead")
 	case s.Inputs.Cancelled > 0:

@@ -43,7 +43,7 @@ type tracker struct {
 	failures report.Failures
 	doubts   []int64 // inputs that were in doubt when they were named
 	// waits are inputs that were known and waiting when they were named: if they turn out to be
-	// recurring and done for their period, they did not end in this run.
+	// recurring and their period to be over, they did not end in this run.
 	waits map[int64]bool
 
 	// strangers are items of which this run ended attempts, and how, before they were named, if
@@ -152,8 +152,8 @@ func (t *tracker) take(e worker.Event) {
 	case mine:
 		t.ended[e.Recorded]++
 		m := markOf(e.State, e.Recorded)
-		if e.State == ledger.StateWaiting && e.Recorded.Completed() {
-			m = done // for this period; it recurs
+		if e.State == ledger.StateWaiting && e.Lease.Every != "" {
+			m = roundMark(e.Recorded.Completed(), e.Result.Final)
 		}
 		t.move(e.Lease.ID, was, m)
 		if m == dead || m == doubt {
@@ -193,7 +193,7 @@ func (t *tracker) settle(it ledger.Item) {
 	was := t.inputs[it.ID]
 	m := markOf(it.State, it.Outcome)
 	if recurs(it) {
-		m = done
+		m = roundMark(it.Outcome.Completed(), it.RoundFailed())
 	}
 	if was == open && m != open {
 		t.move(it.ID, was, m)
@@ -206,9 +206,20 @@ func (t *tracker) settle(it ledger.Item) {
 	}
 }
 
-// recurs says whether an item waits for its next period only, this one being done.
+// recurs says whether an item waits for its next period only, this one being done or having failed.
 func recurs(it ledger.Item) bool {
-	return it.Every != "" && it.State == ledger.StateWaiting && it.Outcome.Completed()
+	return it.Every != "" && it.State == ledger.StateWaiting && (it.Outcome.Completed() || it.RoundFailed())
+}
+
+// roundMark is where a recurring input stands in its round.
+func roundMark(completed, failed bool) mark {
+	switch {
+	case completed:
+		return done
+	case failed:
+		return dead
+	}
+	return open
 }
 
 // opens are the ids of the inputs that have not ended, in order.

@@ -54,7 +54,7 @@ func recurringFailsToNext(t *testing.T, h *harness) {
 	}
 	h.pass(it.Due.Sub(h.clock.now()))
 	h.end(h.take("k"), ledger.Permanent(errTest)) // also for good only ends the period
-	if it = h.state(id, ledger.StateWaiting); it.Due.Sub(h.clock.now()) != 36*time.Hour {
+	if it = h.state(id, ledger.StateWaiting); it.Due.Sub(h.clock.now()) != 36*time.Hour || !it.RoundFailed() {
 		t.Fatalf("%+v", it)
 	}
 	h.pass(36 * time.Hour)
@@ -62,6 +62,31 @@ func recurringFailsToNext(t *testing.T, h *harness) {
 	h.pass(2 * time.Minute) // lost
 	h.end(h.take("k"), ledger.Done(nil))
 	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeFailed, ledger.OutcomeFailed, ledger.OutcomeFailed, ledger.OutcomeLost, ledger.OutcomeDone})
+}
+
+// recurringRetried: what failed for good in this round is worked in it once more when somebody says
+// so, and then not again; what is done is not.
+func recurringRetried(t *testing.T, h *harness) {
+	failed := h.add(ledger.NewItem{Kind: "k", Key: "failed", Every: "day"})[0].ID
+	h.end(h.take("k"), ledger.Permanent(errTest))
+	done := h.add(ledger.NewItem{Kind: "k", Key: "done", Every: "day"})[0].ID
+	h.end(h.take("k"), ledger.Done(nil))
+	for id, want := range map[int64]bool{failed: true, done: false} {
+		it := h.state(id, ledger.StateWaiting)
+		equal(t, "round failed", it.RoundFailed(), want)
+	}
+	retry := func() int64 {
+		n, err := h.l.Retry(h.ctx, "ann", ledger.Filter{Kinds: []string{"k"}})
+		h.ok(err)
+		return n
+	}
+	equal(t, "retried", retry(), 1)
+	ls := h.take("k")
+	equal(t, "round", ls.Round, "2026-11-20")
+	h.end(ls, ledger.Done(nil))
+	it := h.state(failed, ledger.StateWaiting)
+	equal(t, "round failed", it.RoundFailed(), false)
+	equal(t, "retried", retry(), 0)
 }
 
 func recurringOncePerPeriod(t *testing.T, h *harness) {

@@ -77,6 +77,7 @@ func Run(t *testing.T, open Open) {
 		{"PromoteDue", promoteDue},
 		{"RecurringDaily", recurringDaily},
 		{"RecurringFailsToNext", recurringFailsToNext},
+		{"RecurringRetried", recurringRetried},
 		{"RecurringOncePerPeriod", recurringOncePerPeriod},
 		{"PruneKeepsIdentity", pruneKeepsIdentity},
 		{"PruneRecurring", pruneRecurring},
