@@ -38,6 +38,10 @@ type Input struct {
 	Type  string   `json:"type,omitempty"`  // "file", "url" or "line"; "" means "line"
 	Field string   `json:"field,omitempty"` // of the payload that takes INPUT; "" means none
 	Match []string `json:"match,omitempty"` // which files of a folder are taken, by base name; empty means all
+	// Modified and Owner are the fields of the payload that take, of a file, when it was last changed
+	// (RFC 3339 in UTC) and whose it is; "" means none.
+	Modified string `json:"modified,omitempty"`
+	Owner    string `json:"owner,omitempty"`
 }
 
 // OnLost is what happens to an item whose attempt ended without a report: its lease expired,

@@ -231,5 +231,5 @@ func (c *checker) policy(k Kind) {
 	if b, err := json.Marshal(k.Input); err != nil || len(b) > maxInput {
 		c.fail("input", "%d bytes as JSON, at most %d", len(b), maxInput)
 	}
-	c.text("input", k.Input.Field+strings.Join(k.Input.Match, ""), maxInput)
+	c.text("input", k.Input.Field+k.Input.Modified+k.Input.Owner+strings.Join(k.Input.Match, ""), maxInput)
 }

@@ -40,7 +40,9 @@
 //	         its entries
 //	input    on one string field of the payload: "file", "url" or "line". The command line
 //	         puts INPUT there and makes it the item's key: a file's absolute path, a
-//	         normalised URL, a trimmed line. It is required
+//	         normalised URL, a trimmed line. It is required. Beside a file, "modified" and
+//	         "owner" on one string field each: when it was last changed (RFC 3339 in UTC; not
+//	         with --checksum) and whose it is
 //	secret   "true" on a string field of the config: given apart, never stored, logged or described
 //
 // Fields may be strings, booleans, numbers, time.Duration, time.Time, lists, maps with string

@@ -105,6 +105,11 @@ func printDescription(d *wire.DescribeResponse, stdout io.Writer) error {
 	}
 	if d.Input != nil {
 		v.Input = map[string]string{"field": d.Input.Field, "type": d.Input.Type}
+		for name, field := range map[string]string{"modified": d.Input.Modified, "owner": d.Input.Owner} {
+			if field != "" {
+				v.Input[name] = field
+			}
+		}
 	}
 	for _, e := range d.Examples {
 		v.Examples = append(v.Examples, example{e.Doc, e.Payload, e.Output})

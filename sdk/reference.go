@@ -21,6 +21,11 @@ func reference(p *Plugin, d *wire.DescribeResponse) string {
 		if len(d.Match) > 0 {
 			fmt.Fprintf(&b, " Of a folder it takes `%s`.", strings.Join(d.Match, "` `"))
 		}
+		for _, f := range []struct{ field, takes string }{{d.Input.Modified, "when it was last changed"}, {d.Input.Owner, "whose it is"}} {
+			if f.field != "" {
+				fmt.Fprintf(&b, " `%s` takes %s.", f.field, f.takes)
+			}
+		}
 		b.WriteString("\n\n")
 	}
 	table(&b, "Payload (`--set`)", input.schema.Fields(), true)

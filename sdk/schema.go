@@ -43,7 +43,13 @@ func shapeOf(t reflect.Type, r role) (*shape, error) {
 		return nil, fmt.Errorf("%s: %w", r, err)
 	}
 	root.Schema = "https://json-schema.org/draft/2020-12/schema"
-	s := &shape{input: b.input}
+	s := &shape{}
+	if b.input.Field != "" {
+		s.input = &b.input
+	}
+	if b.input.Type != "file" && b.input.Modified+b.input.Owner != "" {
+		return nil, fmt.Errorf("%s: input modified and owner are of a file, and no field is the file", r)
+	}
 	if s.json, err = json.Marshal(root); err != nil {
 		return nil, fmt.Errorf("%s: %w", r, err)
 	}
@@ -69,7 +75,7 @@ func (s *shape) decode(raw []byte, into any) error {
 // of the tags, and because what has no json tag is not a setting.
 type builder struct {
 	role  role
-	input *wire.Input
+	input wire.Input     // as far as it was seen
 	path  []string       // of the field at hand
 	in    []reflect.Type // structs that are being made, to see cycles
 }
@@ -222,10 +228,11 @@ func (b *builder) field(f reflect.StructField) (s *jsonschema.Schema, required b
 		}
 	}
 	if tag, ok := f.Tag.Lookup("input"); ok {
-		required = true
-		if err := b.inputField(s, f, tag); err != nil {
+		fills, err := b.inputField(s, f, tag)
+		if err != nil {
 			return nil, false, err
 		}
+		required = required || fills
 	}
 	if tag, ok := f.Tag.Lookup("secret"); ok && tag == "true" {
 		if b.role != roleConfig || f.Type.Kind() != reflect.String {
@@ -236,20 +243,28 @@ func (b *builder) field(f reflect.StructField) (s *jsonschema.Schema, required b
 	return s, required, nil
 }
 
-func (b *builder) inputField(s *jsonschema.Schema, f reflect.StructField, tag string) error {
+// inputField notes a field that the command line fills.
+func (b *builder) inputField(s *jsonschema.Schema, f reflect.StructField, tag string) (required bool, err error) {
+	at, known := map[string]*string{
+		"file": &b.input.Field, "url": &b.input.Field, "line": &b.input.Field, "modified": &b.input.Modified, "owner": &b.input.Owner,
+	}[tag]
 	switch {
 	case b.role != rolePayload || len(b.path) != 1 || f.Type.Kind() != reflect.String:
-		return b.errorf("input is for a string field of the payload, at its top")
-	case b.input != nil:
-		return b.errorf("the payload has an input field already, %s", b.input.Field)
-	case !slices.Contains([]string{"file", "url", "line"}, tag):
-		return b.errorf("input must be file, url or line, not %q", tag)
+		return false, b.errorf("input is for a string field of the payload, at its top")
+	case !known:
+		return false, b.errorf("input must be file, url or line, or modified or owner of a file, not %q", tag)
+	case *at != "":
+		return false, b.errorf("the payload has such an input field already, %s", *at)
 	}
-	b.input = &wire.Input{Field: b.path[0], Type: tag}
+	*at = b.path[0]
+	if at != &b.input.Field {
+		return false, nil
+	}
+	b.input.Type = tag
 	if s.MinLength == nil {
 		s.MinLength = jsonschema.Ptr(1)
 	}
-	return nil
+	return true, nil
 }
 
 // defaultValue reads a default: JSON, or text without its quotes.

@@ -183,15 +183,21 @@ func TestNewPanics(t *testing.T) {
 				N int `json:"n" input:"file"`
 			}]()
 		}},
-		{"payload: field b: the payload has an input field already, a", func() {
+		{"payload: field b: the payload has such an input field already, a", func() {
 			of[none, struct {
 				A string `json:"a" input:"file"`
 				B string `json:"b" input:"url"`
 			}]()
 		}},
-		{`payload: field a: input must be file, url or line, not "path"`, func() {
+		{`payload: field a: input must be file, url or line, or modified or owner of a file, not "path"`, func() {
 			of[none, struct {
 				A string `json:"a" input:"path"`
+			}]()
+		}},
+		{"payload: input modified and owner are of a file", func() {
+			of[none, struct {
+				A string `json:"a" input:"url"`
+				B string `json:"b" input:"owner"`
 			}]()
 		}},
 		{"payload: field in.a: input is for", func() {

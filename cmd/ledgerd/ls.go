@@ -59,12 +59,14 @@ type itemRow struct {
 	Error    string       `json:"error"`
 	Added    report.Time  `json:"added_at"`
 	Ended    report.Time  `json:"ended_at"`
+	Payload  report.Bytes `json:"payload"`
 }
 
 func newItemRow(it ledger.Item) itemRow {
 	return itemRow{ID: it.ID, Kind: it.Kind, Scope: it.Scope, Key: it.Key, State: it.State, Round: it.Round, Attempt: it.Attempt,
 		Failures: it.Failures, Priority: it.Priority, Due: report.Time(it.Due), Agent: it.Agent, Expires: report.Time(it.ExpiresAt),
-		Code: it.Code, Error: it.Error, Added: report.Time(it.CreatedAt), Ended: report.Time(it.EndedAt)}
+		Code: it.Code, Error: it.Error, Added: report.Time(it.CreatedAt), Ended: report.Time(it.EndedAt),
+		Payload: it.Payload}
 }
 
 func (a *app) lsCommand() *cobra.Command {
@@ -74,12 +76,14 @@ func (a *app) lsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List items", GroupID: groupLook, Args: arguments(0, 0),
 		Long: `Lists items by id. Fields of a row with -o json, jsonl and csv: id, kind, scope, key, state,
-round, attempt, failures, priority, due, agent, expires, code, error, added_at, ended_at.
+round, attempt, failures, priority, due, agent, expires, code, error, added_at, ended_at, payload.
+Of the payload --columns takes single fields, too: payload.NAME.
 
 Terms of --where: id:7,8 kind:K scope:S state:dead,doubt agent:A code:http_404 key:K
 key:/prefix* key~part error~part since:2h. States: waiting ready leased dead doubt done cancelled.`,
 		Example: `  ledgerd ls --state dead
-  ledgerd ls --where 'kind:urlcheck code:http_404' -o csv --columns key,error`,
+  ledgerd ls --where 'kind:urlcheck code:http_404' -o csv --columns key,error
+  ledgerd ls --kind filecsv --columns payload.path,payload.modified,payload.owner,round,state`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.ls(cmd, f, limit, cursor)
 		},

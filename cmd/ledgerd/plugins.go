@@ -304,7 +304,7 @@ func (a *app) showFields(p *plugin) error {
 	}{{"Payload, what is to be done", "--set", p.Payload}, {"Config, what this machine allows and has", "--with", p.Config}} {
 		rows := [][]string{}
 		for _, f := range part.schema.Fields() {
-			if part.flag == "--set" && f.Name == p.Policy(p.Name).Input.Field {
+			if in := p.Policy(p.Name).Input; part.flag == "--set" && slices.Contains([]string{in.Field, in.Modified, in.Owner}, f.Name) {
 				continue // INPUT fills it
 			}
 			rows = append(rows, fieldRow(part.flag, f))

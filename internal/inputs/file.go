@@ -62,13 +62,13 @@ func checkFile(name string) error {
 }
 
 // fileIdentity is the key and the version of a file.
-func (s *Source) fileIdentity(name string) (key, fingerprint string, err error) {
+func (s *Source) fileIdentity(name string) (key, fingerprint string, info fs.FileInfo, err error) {
 	if err := checkFile(name); err != nil {
-		return "", "", err
+		return "", "", nil, err
 	}
-	info, err := os.Stat(name)
+	info, err = os.Stat(name)
 	if err == nil && info.IsDir() {
-		return "", "", &ArgError{Input: name, Reason: "is a folder, not a file"}
+		return "", "", nil, &ArgError{Input: name, Reason: "is a folder, not a file"}
 	}
 	if err == nil {
 		key, err = filepath.Abs(name)
@@ -77,9 +77,9 @@ func (s *Source) fileIdentity(name string) (key, fingerprint string, err error) 
 		fingerprint, err = s.fingerprint(name, info)
 	}
 	if err != nil {
-		return "", "", unusable(name, err)
+		return "", "", nil, unusable(name, err)
 	}
-	return key, fingerprint, nil
+	return key, fingerprint, info, nil
 }
 
 func (s *Source) fingerprint(name string, info fs.FileInfo) (string, error) {
@@ -326,7 +326,7 @@ func (w *walk) take(e entry) bool {
 		n.Fingerprint, err = w.fingerprint(e.path, e.info)
 	}
 	if err == nil {
-		n.Payload, err = w.payload(n.Key)
+		n.Payload, err = w.payload(w.fills(n.Key, e.info))
 	}
 	if err == nil {
 		err = ledger.CheckItem(n)

@@ -5,7 +5,7 @@
 // the key is its absolute path and the fingerprint its size and time of change, so that a
 // changed file is worked again; of a URL the key is its normal form; of a line it is the
 // trimmed text. The payload is what --set gave, with the input in the field that the plugin
-// named.
+// named, and of a file, where the plugin wants it, when it was changed and whose it is.
 //
 // Nothing is gathered: a list of a million lines is read as it is consumed. What cannot be
 // taken (a bad line of a list, a file of a folder that fits no pattern) comes in the same
@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	"strings"
@@ -286,33 +287,34 @@ func (r *reader) input(text string, o origin) bool {
 // item makes the item of an input that is not a file.
 func (s *Source) item(text string) (ledger.NewItem, error) {
 	n := s.Template
-	value, err := s.identify(&n, text)
+	fills, err := s.identify(&n, text)
 	if err == nil {
-		n.Payload, err = s.payload(value)
+		n.Payload, err = s.payload(fills)
 	}
 	return n, err
 }
 
 // identify sets what names the item, from an input of the kind's type, and returns what the
 // payload says of it.
-func (s *Source) identify(n *ledger.NewItem, text string) (value string, err error) {
+func (s *Source) identify(n *ledger.NewItem, text string) (fills []fill, err error) {
 	switch s.Input.Type {
 	case File:
-		n.Key, n.Fingerprint, err = s.fileIdentity(text)
-		return n.Key, err
+		var info fs.FileInfo
+		n.Key, n.Fingerprint, info, err = s.fileIdentity(text)
+		return s.fills(n.Key, info), err
 	case URL:
 		u, err := ParseURL(text)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		n.Key, n.ShardKey = u.Key(), u.Host()
-		return u.String(), nil
+		return s.fills(u.String(), nil), nil
 	}
 	n.Key = trim(text)
 	if n.Key == "" {
-		return "", &ArgError{Input: fmt.Sprintf("%q", shorten(text)), Reason: "is blank"}
+		return nil, &ArgError{Input: fmt.Sprintf("%q", shorten(text)), Reason: "is blank"}
 	}
-	return n.Key, nil
+	return s.fills(n.Key, nil), nil
 }
 
 // found yields an item after the checks that all items pass.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -202,6 +203,53 @@ func TestFileItem(t *testing.T) {
 		if want := "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"; f.Item.Fingerprint != want {
 			t.Errorf("fingerprint %s, want %s", f.Item.Fingerprint, want)
 		}
+	}
+}
+
+// TestFileFacts: what is known of a file goes into the fields that the plugin named for it.
+func TestFileFacts(t *testing.T) {
+	tree(t, "in/a.csv=1", "row.csv=path,modified\nin/a.csv,2020-01-01\n")
+	at := time.Date(2026, 3, 1, 2, 3, 4, 5000, time.FixedZone("", 3600))
+	if err := os.Chtimes("in/a.csv", at, at); err != nil {
+		t.Fatal(err)
+	}
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := ledger.Input{Type: File, Field: "path", Modified: "modified", Owner: "owner"}
+	const time = "2026-03-01T01:03:04.000005Z"
+	for _, test := range []struct {
+		name   string
+		source Source
+		want   map[string]string // besides the path
+	}{
+		{"named", Source{Args: []string{"in/a.csv"}, Input: all}, map[string]string{"modified": time, "owner": me.Username}},
+		{"in a folder", Source{Args: []string{"in"}, Input: all}, map[string]string{"modified": time, "owner": me.Username}},
+		{"the content says whether it is new", Source{Args: []string{"in"}, Input: all, Checksum: true}, map[string]string{"owner": me.Username}},
+		{"not asked for", Source{Args: []string{"in"}, Input: ledger.Input{Type: File, Field: "path"}}, map[string]string{}},
+		{"a row knows better", Source{CSV: "row.csv", Input: all}, map[string]string{"modified": "2020-01-01", "owner": me.Username}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.source.Template.Kind = "k"
+			for f, err := range test.source.Items(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				test.want["path"] = f.Item.Key
+				var got map[string]string
+				if err := json.Unmarshal(f.Item.Payload, &got); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Errorf("payload (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+	s := Source{Args: []string{"in"}, Input: all, Payload: json.RawMessage(`{"owner":"me"}`)}
+	if err := s.Check(); err == nil || !strings.Contains(err.Error(), "is what INPUT says") {
+		t.Errorf("an owner that was set: %v", err)
 	}
 }
 

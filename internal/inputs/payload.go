@@ -8,15 +8,17 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// checkPayload refuses a --set of the field that the input fills.
+// checkPayload refuses a --set of a field that the input fills.
 func (s *Source) checkPayload() error {
 	fields, err := s.fields()
 	if err != nil {
 		return &ArgError{Input: "--set", Reason: err.Error(), Err: err}
 	}
-	if value, given := fields[s.Input.Field]; given && s.Input.Field != "" {
-		return &ArgError{Input: fmt.Sprintf("--set %s=%s", s.Input.Field, value), Reason: "is what INPUT says",
-			Hint: "leave it out and name the input itself"}
+	for _, field := range s.filled() {
+		if value, given := fields[field]; given && field != "" {
+			return &ArgError{Input: fmt.Sprintf("--set %s=%s", field, value), Reason: "is what INPUT says",
+				Hint: "leave it out and name the input itself"}
+		}
 	}
 	return nil
 }
@@ -30,18 +32,23 @@ func (s *Source) fields() (map[string]json.RawMessage, error) {
 	return fields, err
 }
 
-// payload is what --set gave, with the input in its field. The same input and settings give
-// the same bytes: the ledger compares them.
-func (s *Source) payload(input string) ([]byte, error) {
+// payload is what --set gave, with what the input fills before it. The same input and settings
+// give the same bytes: the ledger compares them.
+func (s *Source) payload(fills []fill) ([]byte, error) {
 	rest := bytes.TrimSpace(s.Payload)
-	if s.Input.Field == "" {
+	if len(fills) == 0 {
 		if len(rest) == 0 || bytes.Equal(rest, []byte("{}")) {
 			return nil, nil
 		}
 		return rest, nil
 	}
-	out := append(quote(s.Input.Field), ':')
-	out = append(append([]byte("{"), out...), quote(input)...)
+	out := []byte("{")
+	for i, f := range fills {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, quote(f.field)...), ':'), quote(f.value)...)
+	}
 	if len(rest) > 2 { // "{…}" with something in it
 		return append(append(out, ','), rest[1:]...), nil
 	}
@@ -49,8 +56,8 @@ func (s *Source) payload(input string) ([]byte, error) {
 }
 
 // rowPayload is the payload of a row: its fields over what --set gave, in the order of names.
-// The input goes into its field unless the row has that from another column.
-func (s *Source) rowPayload(row map[string]json.RawMessage, input string) ([]byte, error) {
+// The input goes into its fields unless the row has them from other columns.
+func (s *Source) rowPayload(row map[string]json.RawMessage, fills []fill) ([]byte, error) {
 	fields, err := s.fields()
 	if err != nil {
 		return nil, err
@@ -58,8 +65,10 @@ func (s *Source) rowPayload(row map[string]json.RawMessage, input string) ([]byt
 	for name, value := range row {
 		fields[name] = value
 	}
-	if _, own := row[s.Input.Field]; s.Input.Field != "" && (!own || s.column() == s.Input.Field) {
-		fields[s.Input.Field] = quote(input)
+	for _, f := range fills {
+		if _, own := row[f.field]; !own || s.column() == f.field {
+			fields[f.field] = quote(f.value)
+		}
 	}
 	if len(fields) == 0 {
 		return nil, nil

@@ -222,9 +222,9 @@ func (r *reader) row(row map[string]json.RawMessage, input string, o origin) boo
 		return r.bad(o, errors.New("blank key"))
 	}
 	n := r.Template
-	value, err := r.identify(&n, input)
+	fills, err := r.identify(&n, input)
 	if err == nil {
-		n.Payload, err = r.rowPayload(row, value)
+		n.Payload, err = r.rowPayload(row, fills)
 	}
 	if err != nil {
 		return r.bad(o, err)

@@ -96,7 +96,7 @@ func describe(ctx context.Context, p *pluginproc.Proc, place Place) (*Descriptio
 		d.policy.OnLost = ledger.OnLostDoubt
 	}
 	if r.Input != nil {
-		d.policy.Input = ledger.Input{Type: r.Input.Type, Field: r.Input.Field, Match: r.Match}
+		d.policy.Input = ledger.Input{Type: r.Input.Type, Field: r.Input.Field, Match: r.Match, Modified: r.Input.Modified, Owner: r.Input.Owner}
 	}
 	for _, schema := range []struct {
 		name string

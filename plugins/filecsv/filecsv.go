@@ -72,7 +72,9 @@ import (
 
 // In is the payload: what is asked of a file.
 type In struct {
-	Path string `json:"path" input:"file" doc:"the file"`
+	Path     string `json:"path" input:"file" doc:"the file"`
+	Modified string `json:"modified" input:"modified" doc:"when it was last changed"`
+	Owner    string `json:"owner" input:"owner" doc:"whose it is"`
 
 	Delimiter   string   `json:"delimiter" default:"auto" doc:"auto, tab, or one character such as ;"`
 	Encoding    string   `json:"encoding" default:"auto" schema:"enum=auto|utf-8|utf-16le|utf-16be|windows-1252" doc:"auto: what the byte order mark says, else utf-8"`

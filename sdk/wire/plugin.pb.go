@@ -483,11 +483,14 @@ func (x *DescribeResponse) GetExamples() []*Example {
 	return nil
 }
 
-// Input names the payload field that the command line fills and makes the item's key.
+// Input names the payload field that the command line fills and makes the item's key, and those
+// that it fills with what it knows of a file; empty: none.
 type Input struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Field         string                 `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
-	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"` // file, url or line
+	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`         // file, url or line
+	Modified      string                 `protobuf:"bytes,3,opt,name=modified,proto3" json:"modified,omitempty"` // when the file was last changed, RFC 3339 in UTC
+	Owner         string                 `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`       // whose it is, the name of a user or a number
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -532,6 +535,20 @@ func (x *Input) GetField() string {
 func (x *Input) GetType() string {
 	if x != nil {
 		return x.Type
+	}
+	return ""
+}
+
+func (x *Input) GetModified() string {
+	if x != nil {
+		return x.Modified
+	}
+	return ""
+}
+
+func (x *Input) GetOwner() string {
+	if x != nil {
+		return x.Owner
 	}
 	return ""
 }
@@ -1551,10 +1568,12 @@ const file_plugin_proto_rawDesc = "" +
 	"\routput_schema\x18\x16 \x01(\fR\foutputSchema\x12.\n" +
 	"\x05input\x18\x17 \x01(\v2\x18.ledgerd.plugin.v1.InputR\x05input\x12\x18\n" +
 	"\asecrets\x18\x18 \x03(\tR\asecrets\x126\n" +
-	"\bexamples\x18\x19 \x03(\v2\x1a.ledgerd.plugin.v1.ExampleR\bexamples\"1\n" +
+	"\bexamples\x18\x19 \x03(\v2\x1a.ledgerd.plugin.v1.ExampleR\bexamples\"c\n" +
 	"\x05Input\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x12\n" +
-	"\x04type\x18\x02 \x01(\tR\x04type\"M\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1a\n" +
+	"\bmodified\x18\x03 \x01(\tR\bmodified\x12\x14\n" +
+	"\x05owner\x18\x04 \x01(\tR\x05owner\"M\n" +
 	"\aExample\x12\x10\n" +
 	"\x03doc\x18\x01 \x01(\tR\x03doc\x12\x18\n" +
 	"\apayload\x18\x02 \x01(\fR\apayload\x12\x16\n" +
