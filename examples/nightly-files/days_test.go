@@ -58,7 +58,7 @@ func daily(args []string) error {
 
 const dailyFiles = 24
 
-// TestOncePerDay: three machines, started at the same instant of many days. The day is the zone's,
+// TestOncePerDay: two machines, started at the same instant of many days. The day is the zone's,
 // however long it is: on days with 23 and 25 hours, where a day begins at one o'clock, where one was
 // left out, and when midnight passes while they work.
 func TestOncePerDay(t *testing.T) {
@@ -67,13 +67,14 @@ func TestOncePerDay(t *testing.T) {
 		zone  string
 		times []string // local; each a start of all machines
 	}{
-		{"Europe/Berlin", []string{"2026-03-28 01:00:00", "2026-03-28 23:59:00", "2026-03-29 00:00:00", "2026-03-29 03:00:00", "2026-03-29 23:00:00", "2026-03-30 00:30:00"}},
-		{"Europe/Berlin", []string{"2026-10-24 23:00:00", "2026-10-25 00:00:00", "2026-10-25 02:30:00", "2026-10-25 23:59:00", "2026-10-26 01:00:00", "2026-10-26 02:00:00"}},
-		{"Asia/Beirut", []string{"2026-03-28 23:30:00", "2026-03-29 01:00:00", "2026-03-29 23:00:00", "2026-03-30 00:00:00"}},
-		{"Pacific/Apia", []string{"2011-12-29 01:00:00", "2011-12-29 23:59:00", "2011-12-31 00:00:00", "2012-01-01 01:00:00"}},
+		{"Europe/Berlin", []string{"2026-03-28 23:59:00", "2026-03-29 00:00:00", "2026-03-29 23:59:00", "2026-03-30 00:00:00"}},
+		{"Europe/Berlin", []string{"2026-10-24 23:59:00", "2026-10-25 00:00:00", "2026-10-25 23:59:00", "2026-10-26 00:00:00"}},
+		{"Asia/Beirut", []string{"2026-03-28 23:59:00", "2026-03-29 01:00:00", "2026-03-29 23:59:00"}},
+		{"Pacific/Apia", []string{"2011-12-29 01:00:00", "2011-12-29 23:59:00", "2011-12-31 00:00:00"}},
 		{"Europe/Berlin", []string{"2026-11-20 23:59:59.9", "2026-11-21 12:00:00"}},
 	} {
 		t.Run(tt.zone+" "+tt.times[1][:10], func(t *testing.T) {
+			t.Parallel()
 			databases(t, func(t *testing.T, address string) {
 				t.Parallel()
 				zone, err := time.LoadLocation(tt.zone)
@@ -121,7 +122,7 @@ func TestOncePerDay(t *testing.T) {
 // allAt has all machines start at a time, and returns what they said.
 func allAt(t *testing.T, address string, at time.Time, zone string) (said string) {
 	t.Helper()
-	crew := make([]*process, 3)
+	crew := make([]*process, 2)
 	for i := range crew {
 		crew[i] = start(t, exec.Command(os.Args[0], "daily", address, at.UTC().Format(time.RFC3339Nano), zone))
 	}

@@ -252,7 +252,9 @@ func (w *worker) doubleSelect() error {
 	}
 }
 
-// updateWithLimit is the statement of the article, and nothing else in it when lock is "".
+// updateWithLimit is the statement that is often given as the cure, and nothing else in it when lock is
+// "". A worker that gets nothing, as others have stamped its rows over, would take that for the end; it
+// says so, and goes on as long as there are files.
 func (w *worker) updateWithLimit(lock string) error {
 	if err := w.meet(started); err != nil {
 		return err
@@ -266,8 +268,16 @@ func (w *worker) updateWithLimit(lock string) error {
 			return err
 		}
 		files, err := w.ids("processed = FALSE AND lock_id = '"+id+"'", w.batch)
-		if err != nil || len(files) == 0 {
+		if err != nil {
 			return err
+		}
+		if len(files) == 0 {
+			left, err := w.ids("processed = FALSE AND lock_id IS NULL", 1)
+			if err != nil || len(left) == 0 {
+				return err
+			}
+			fmt.Println("left", len(left))
+			continue
 		}
 		w.process(files...)
 		if err := w.update("processed = TRUE", files...); err != nil {
