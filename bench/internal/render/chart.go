@@ -20,17 +20,22 @@ func Chart(r *Report) string {
 		s     *measure.Result
 	}
 	groups := []group{{"Postgres", r.result("drain-postgres")}, {"SQLite", r.result("drain-sqlite")}}
-	var b strings.Builder
-	y := 30.0
+	most := 0.0 // one scale for all
 	for _, g := range groups {
 		if g.s == nil {
 			continue
 		}
-		most := 0.0
 		for _, side := range g.s.Sides {
 			if f := g.s.Of(side, "drain"); f != nil {
 				most = max(most, f.Max)
 			}
+		}
+	}
+	var b strings.Builder
+	y := 16.0
+	for _, g := range groups {
+		if g.s == nil {
+			continue
 		}
 		fmt.Fprintf(&b, `<text class="title" x="0" y="%.0f">%s: items worked per second</text>`+"\n", y, g.title)
 		y += 12
@@ -53,10 +58,12 @@ func Chart(r *Report) string {
 		}
 		y += between
 	}
+	fmt.Fprintf(&b, `<text class="key" x="%d" y="%.0f">bar: median of the runs; line: from the slowest to the fastest</text>`+"\n", left, y-between+14)
+	y += 16
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %.0f" width="%d" height="%.0f" role="img" aria-label="Items worked per second by ledgerd and its peers">
 <style>
 text { font: 13px system-ui, sans-serif; fill: #57606a }
-.title { font-weight: 600; fill: #24292f }
+.title { font-weight: 600; fill: #24292f } .key { font-size: 11px }
 .ours { fill: #1a7f64 } .peer { fill: #8c959f } .range { stroke: #24292f; stroke-width: 1.5; opacity: .55 }
 @media (prefers-color-scheme: dark) {
   text { fill: #9da7b3 } .title { fill: #e6edf3 } .ours { fill: #2fb491 } .peer { fill: #6e7681 } .range { stroke: #e6edf3 }
