@@ -5,12 +5,14 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
@@ -127,10 +129,21 @@ func (w *worker) ids(where string, limit int) (ids []string, err error) {
 	return ids, rows.Err()
 }
 
+// exec executes a statement. Two that stamp several of the same files may come to a deadlock, which
+// Postgres ends for one of them: that one says so and is executed again.
+func (w *worker) exec(statement string, args ...any) error {
+	for {
+		_, err := w.db.ExecContext(w.ctx, statement, args...)
+		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != "40P01" {
+			return err
+		}
+		fmt.Println("deadlock")
+	}
+}
+
 // update changes files, those with these ids.
 func (w *worker) update(set string, ids ...string) error {
-	_, err := w.db.ExecContext(w.ctx, fmt.Sprintf("UPDATE file_info SET %s WHERE id IN (%s)", set, strings.Join(ids, ", ")))
-	return err
+	return w.exec(fmt.Sprintf("UPDATE file_info SET %s WHERE id IN (%s)", set, strings.Join(ids, ", ")))
 }
 
 // process works files. That is the effect, and it is counted where no table is in the way.
@@ -222,7 +235,7 @@ func (w *worker) doubleSelect() error {
 		}
 		lock := rand.Text()
 		stamp := fmt.Sprintf("UPDATE file_info SET lock_id = '%s' WHERE lock_id IS NULL AND id IN (%s)", lock, strings.Join(seen, ", "))
-		if _, err := w.db.ExecContext(w.ctx, stamp); err != nil {
+		if err := w.exec(stamp); err != nil {
 			return err
 		}
 		files, err := w.ids("processed = FALSE AND lock_id = '"+lock+"'", w.batch)
@@ -261,7 +274,7 @@ func (w *worker) updateWithLimit(lock string) error {
 	}
 	for {
 		id := rand.Text()
-		_, err := w.db.ExecContext(w.ctx, `UPDATE file_info set lock_id = $1 WHERE id in (
+		err := w.exec(`UPDATE file_info set lock_id = $1 WHERE id in (
      SELECT id FROM file_info WHERE lock_id IS NULL AND processed = FALSE LIMIT $2`+lock+`
 )`, id, w.batch)
 		if err != nil {

@@ -17,6 +17,7 @@ type tally struct {
 	lost    int   // files that nobody worked
 	less    int   // claims that got less than was seen, though there was more
 	early   int   // times that a worker got nothing while there were files that nobody had
+	dead    int   // deadlocks
 	shares  []int // files by worker
 }
 
@@ -52,6 +53,8 @@ func night(t *testing.T, address string, n, nodes, batch, files int) tally {
 				sum.less++
 			case "left":
 				sum.early++
+			case "deadlock":
+				sum.dead++
 			}
 		}
 	}
@@ -124,8 +127,8 @@ func TestWays(t *testing.T) {
 			for _, nodes := range []int{2, 4} {
 				for _, batch := range []int{10, 100} {
 					got := night(t, address, n, nodes, batch, files)
-					t.Logf("%-22s  %d nodes, batches of %3d: %3d doubled, %d claims got less than seen, %d stopped early, shares %v",
-						way.name, nodes, batch, got.doubled, got.less, got.early, got.shares)
+					t.Logf("%-22s  %d nodes, batches of %3d: %3d doubled, %d claims got less than seen, %d stopped early, %d deadlocks, shares %v",
+						way.name, nodes, batch, got.doubled, got.less, got.early, got.dead, got.shares)
 					if got.lost > 0 {
 						t.Errorf("%s: %d files were not worked", way.name, got.lost)
 					}
@@ -161,8 +164,8 @@ func TestUpdateWithLimit(t *testing.T) {
 				for round := 0; round < rounds && doubled == 0; round++ {
 					for _, batch := range []int{10, 100} {
 						got := night(t, address, n, nodes, batch, files)
-						t.Logf("%s, %d nodes, batches of %3d: %d of %d doubled, %d times nothing though there was something, shares %v",
-							way.name, nodes, batch, got.doubled, files, got.early, got.shares)
+						t.Logf("%s, %d nodes, batches of %3d: %d of %d doubled, %d times nothing though there was something, %d deadlocks, shares %v",
+							way.name, nodes, batch, got.doubled, files, got.early, got.dead, got.shares)
 						doubled += got.doubled
 					}
 				}
@@ -172,8 +175,8 @@ func TestUpdateWithLimit(t *testing.T) {
 			case way.fate == byChance, way.fate == onceByChance && onPostgres, way.fate == once:
 				for _, batch := range []int{10, 100} {
 					got := night(t, address, n, nodes, batch, files)
-					t.Logf("%s, %d nodes, batches of %3d: %d of %d doubled, %d times nothing though there was something, shares %v",
-						way.name, nodes, batch, got.doubled, files, got.early, got.shares)
+					t.Logf("%s, %d nodes, batches of %3d: %d of %d doubled, %d times nothing though there was something, %d deadlocks, shares %v",
+						way.name, nodes, batch, got.doubled, files, got.early, got.dead, got.shares)
 					if got.doubled+got.lost > 0 {
 						t.Errorf("%s: %d files doubled, %d were not worked", way.name, got.doubled, got.lost)
 					}
