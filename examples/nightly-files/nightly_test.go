@@ -223,7 +223,7 @@ func TestNight(t *testing.T) {
 		if started := total(by); started != files {
 			t.Errorf("%d files were begun, want %d: a second start on the same day works nothing", started, files)
 		}
-		m.completions(2)
+		m.completions(pluginName, 2)
 		m.start("db", "verify").end(t, 0)
 	})
 }
@@ -266,30 +266,30 @@ func (m *machines) dayBefore() {
 	}
 }
 
-// completions asserts that every item was completed in so many rounds, and once in each. It returns how
-// many attempts were lost.
-func (m *machines) completions(rounds int) (lost int) {
+// completions asserts that every item of a kind was completed in so many rounds, and once in each. It
+// returns how many items there are, and how their attempts ended.
+func (m *machines) completions(kind string, rounds int) (items int, ended map[ledger.Outcome]int) {
 	m.t.Helper()
 	l, closeLedger, err := openLedger(m.t.Context(), m.address, nil)
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	defer closeLedger()
-	for it, err := range l.List(m.t.Context(), ledger.Filter{Kinds: []string{pluginName}}, 0) {
+	ended = map[ledger.Outcome]int{}
+	for it, err := range l.List(m.t.Context(), ledger.Filter{Kinds: []string{kind}}, 0) {
 		if err != nil {
 			m.t.Fatal(err)
 		}
+		items++
 		attempts, err := l.Attempts(m.t.Context(), it.ID)
 		if err != nil {
 			m.t.Fatal(err)
 		}
 		completed := map[string]int{}
 		for _, a := range attempts {
-			switch {
-			case a.Outcome.Completed():
+			ended[a.Outcome]++
+			if a.Outcome.Completed() {
 				completed[a.Round]++
-			case a.Outcome == ledger.OutcomeLost:
-				lost++
 			}
 		}
 		for round, times := range completed {
@@ -301,7 +301,28 @@ func (m *machines) completions(rounds int) (lost int) {
 			m.t.Errorf("%s was completed in %d rounds, want %d", it.Key, len(completed), rounds)
 		}
 	}
-	return lost
+	return items, ended
+}
+
+// TestFileCSV: the line of the README. Every file has one attempt, however many start.
+func TestFileCSV(t *testing.T) {
+	const files = 30
+	t.Parallel()
+	databases(t, func(t *testing.T, address string) {
+		t.Parallel()
+		m := newMachines(t, address, files)
+		for range 2 {
+			var runs []*process
+			for range 4 {
+				runs = append(runs, m.start("run", "filecsv", "./inbox", "--every", "day", "--zone", m.zone, "-o", "json"))
+			}
+			m.ends(files, runs...)
+		}
+		items, ended := m.completions("filecsv", 1)
+		if items != files || len(ended) != 1 || ended[ledger.OutcomeDone] != files {
+			t.Errorf("%d items, attempts %v, want %d done", items, ended, files)
+		}
+	})
 }
 
 // TestKilledMachine: one of three machines is killed in the middle. The others complete everything.
@@ -323,7 +344,7 @@ func TestKilledMachine(t *testing.T) {
 		if done, _ := m.noted("done"); len(done) != files {
 			t.Errorf("%d of %d files were worked", len(done), files)
 		}
-		if lost := m.completions(1); lost == 0 {
+		if _, ended := m.completions(pluginName, 1); ended[ledger.OutcomeLost] == 0 {
 			t.Error("the one that was killed held nothing")
 		}
 		m.start("db", "verify").end(t, 0)
