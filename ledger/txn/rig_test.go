@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
@@ -44,6 +45,7 @@ func TestMain(m *testing.M) {
 // child is a process of this binary.
 type child struct {
 	*exec.Cmd
+	in    io.WriteCloser
 	lines *bufio.Scanner
 	errs  strings.Builder
 }
@@ -59,6 +61,9 @@ func spawn(t testing.TB, name string, args ...string) *child {
 	c.Env = append(os.Environ(), childEnv+"="+name)
 	c.Stderr = &c.errs
 	out, err := c.StdoutPipe()
+	if err == nil {
+		c.in, err = c.StdinPipe()
+	}
 	if err == nil {
 		err = c.Start()
 	}

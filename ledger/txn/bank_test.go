@@ -1,0 +1,378 @@
+package txn_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/txn"
+)
+
+const (
+	accounts = 8
+	opening  = 100 // what each account has at first
+)
+
+// newBank makes a place with accounts in it.
+func newBank(t *testing.T, kind string) *place {
+	t.Helper()
+	p := newPlace(t, kind)
+	p.exec(t, "CREATE TABLE account (id BIGINT PRIMARY KEY, cents BIGINT NOT NULL)")
+	for id := range accounts {
+		p.exec(t, fmt.Sprintf("INSERT INTO account VALUES (%d, %d)", id, opening))
+	}
+	return p
+}
+
+var errPoor = errors.New("not enough money")
+
+// move moves money in the way of one who has learned of no locks: it reads, reckons and writes.
+func move(ctx context.Context, c ledger.Conn, from, to, cents int64) error {
+	var balances [2]int64
+	for i, id := range []int64{from, to} {
+		var err error
+		if balances[i], err = value[int64](ctx, c, "SELECT cents FROM account WHERE id = $1", id); err != nil {
+			return err
+		}
+	}
+	if balances[0] < cents {
+		return errPoor
+	}
+	if _, err := c.Exec(ctx, "UPDATE account SET cents = $1 WHERE id = $2", balances[0]-cents, from); err != nil {
+		return err
+	}
+	_, err := c.Exec(ctx, "UPDATE account SET cents = $1 WHERE id = $2", balances[1]+cents, to)
+	return err
+}
+
+func account(id int64) string { return fmt.Sprint("account:", id) }
+
+// ways to keep transfers apart.
+var ways = map[string]func(ctx context.Context, run runner, from, to, cents int64) error{
+	// The entity locks of both accounts in one call.
+	"entity locks": func(ctx context.Context, run runner, from, to, cents int64) error {
+		return run(ctx, func(ctx context.Context, c ledger.Conn) error {
+			if err := txn.Lock(ctx, account(from), account(to)); err != nil {
+				return err
+			}
+			return move(ctx, c, from, to, cents)
+		})
+	},
+	// Nested services, of which each locks what it knows, in whatever order that is.
+	"one by one": func(ctx context.Context, run runner, from, to, cents int64) error {
+		return run(ctx, func(ctx context.Context, c ledger.Conn) error {
+			if err := txn.Lock(ctx, account(from)); err != nil {
+				return err
+			}
+			return run(ctx, func(ctx context.Context, c ledger.Conn) error {
+				if err := txn.Lock(ctx, account(to)); err != nil {
+					return err
+				}
+				return move(ctx, c, from, to, cents)
+			})
+		})
+	},
+	// The rows themselves, in the order of their ids: excludes also those who know nothing of it.
+	"row locks": func(ctx context.Context, run runner, from, to, cents int64) error {
+		return run(ctx, func(ctx context.Context, c ledger.Conn) error {
+			if _, err := c.Exec(ctx, "SELECT FROM account WHERE id = ANY($1) ORDER BY id FOR UPDATE", []int64{from, to}); err != nil {
+				return err
+			}
+			return move(ctx, c, from, to, cents)
+		})
+	},
+	// No locks; the database finds out afterwards.
+	"serializable": func(ctx context.Context, run runner, from, to, cents int64) error {
+		return run(ctx, func(ctx context.Context, c ledger.Conn) error { return move(ctx, c, from, to, cents) })
+	},
+}
+
+// report is what a process did.
+type report struct {
+	Committed, Refused int
+	Wasted             map[string]int // tries by the error for which they were repeated
+}
+
+func init() { children["bank"] = bankChild }
+
+// bankChild makes args[4] random transfers in each of four goroutines, in the way args[2].
+func bankChild(ctx context.Context, args []string) error {
+	p, err := open(ctx, args[0], args[1])
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	n, err := strconv.Atoi(args[3])
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	did := report{Wasted: map[string]int{}}
+	config := txn.Config{MaxTries: 200, OnTry: func(x txn.Try) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case x.Repeat:
+			did.Wasted[codeOf(x.Err)]++
+		case errors.Is(x.Err, errPoor):
+			did.Refused++
+		case x.Err == nil:
+			did.Committed++
+		}
+	}}
+	if args[2] == "serializable" {
+		config.Isolation = txn.Serializable
+	}
+	run := p.with(config)
+	errs := make([]error, 4)
+	var wg sync.WaitGroup
+	for g := range errs {
+		wg.Go(func() {
+			for range n {
+				from := rand.Int64N(accounts)
+				to := (from + 1 + rand.Int64N(accounts-1)) % accounts
+				if err := ways[args[2]](ctx, run, from, to, 1+rand.Int64N(80)); err != nil && !errors.Is(err, errPoor) {
+					errs[g] = err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(did)
+}
+
+func codeOf(err error) string {
+	if answer := new(pgconn.PgError); errors.As(err, &answer) {
+		return answer.Code
+	}
+	return err.Error()
+}
+
+// Sixteen workers in four processes move money at random. Nothing is lost or made, nobody is ever
+// overdrawn, and what reads without a lock is not kept from it.
+func TestTransfers(t *testing.T) {
+	for _, tt := range []struct {
+		kind, way string
+		each      int
+		wasted    string // errors for which tries may be repeated
+	}{
+		{"sqlite", "entity locks", 1000, ""},
+		{"pgx", "entity locks", 1000, ""},
+		{"postgres", "entity locks", 100, ""},
+		{"pgx", "row locks", 100, ""},
+		{"pgx", "one by one", 50, "40P01"},
+		{"sqlite", "one by one", 50, ""},
+		{"pgx", "serializable", 50, "40001 40P01"},
+		{"sqlite", "serializable", 50, ""},
+	} {
+		t.Run(tt.kind+" "+tt.way, func(t *testing.T) {
+			p := newBank(t, tt.kind)
+			var all []*child
+			for range 4 {
+				all = append(all, spawn(t, "bank", tt.kind, p.url, tt.way, fmt.Sprint(tt.each)))
+			}
+			looked := make(chan int)
+			ended := make(chan struct{})
+			go func() { looked <- watch(t, p, ended) }()
+			sum := report{Wasted: map[string]int{}}
+			for _, c := range all {
+				var r report
+				if !c.lines.Scan() {
+					c.done(t)
+					t.Fatal("a process said nothing")
+				}
+				if err := json.Unmarshal(c.lines.Bytes(), &r); err != nil {
+					t.Fatal(err)
+				}
+				c.done(t)
+				sum.Committed += r.Committed
+				sum.Refused += r.Refused
+				for code, n := range r.Wasted {
+					sum.Wasted[code] += n
+				}
+			}
+			close(ended)
+			t.Logf("%d transfers, %d refused, tries in vain: %v; looked %d times", sum.Committed, sum.Refused, sum.Wasted, <-looked)
+			if sum.Committed+sum.Refused != 16*tt.each {
+				t.Errorf("%d transfers were answered, not %d", sum.Committed+sum.Refused, 16*tt.each)
+			}
+			for code, n := range sum.Wasted {
+				if !strings.Contains(tt.wasted, code) {
+					t.Errorf("%d tries in vain: %s", n, code)
+				}
+			}
+			sound(t, p)
+		})
+	}
+}
+
+// watch looks at the accounts, without a lock, until ended.
+func watch(t *testing.T, p *place, ended <-chan struct{}) (times int) {
+	for tick := time.NewTicker(10 * time.Millisecond); ; times++ {
+		sound(t, p)
+		select {
+		case <-ended:
+			tick.Stop()
+			return times
+		case <-tick.C:
+		}
+	}
+}
+
+// sound checks, at one moment of the database, that all the money is there and nobody is overdrawn.
+func sound(t *testing.T, p *place) {
+	state, err := value[string](t.Context(), p.conn, "SELECT CAST(sum(cents) AS TEXT) || ' ' || CAST(min(cents) >= 0 AS TEXT) FROM account")
+	want := fmt.Sprint(accounts*opening, " ", map[bool]string{true: "true", false: "1"}[p.postgres()])
+	if err != nil || state != want {
+		t.Errorf("sum and whether none is overdrawn: %q, want %q; %v", state, want, err)
+	}
+}
+
+// The bug: 100 − 20 − 20 is 80 when two have read before one has written.
+func TestLostUpdate(t *testing.T) {
+	onEach(t, func(t *testing.T, p *place) {
+		p.exec(t, "CREATE TABLE account (id BIGINT PRIMARY KEY, cents BIGINT NOT NULL)", "INSERT INTO account VALUES (1, 100)")
+		read := func(ctx context.Context, c ledger.Conn) (int64, error) {
+			return value[int64](ctx, c, "SELECT cents FROM account WHERE id = 1")
+		}
+		write := func(ctx context.Context, c ledger.Conn, cents int64) error {
+			_, err := c.Exec(ctx, "UPDATE account SET cents = $1 WHERE id = 1", cents)
+			return err
+		}
+		a, errA := read(t.Context(), p.conn)
+		b, errB := read(t.Context(), p.conn)
+		if err := errors.Join(errA, errB, write(t.Context(), p.conn, a-20), write(t.Context(), p.conn, b-20)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := read(t.Context(), p.conn); got != 80 || err != nil {
+			t.Errorf("the naive way gives %d, %v; this test no longer shows what it is about", got, err)
+		}
+		p.exec(t, "UPDATE account SET cents = 100")
+		run := p.with(txn.Config{})
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				err := run(t.Context(), func(ctx context.Context, c ledger.Conn) error {
+					if err := txn.Lock(ctx, account(1)); err != nil {
+						return err
+					}
+					cents, err := read(ctx, c)
+					return errors.Join(err, write(ctx, c, cents-20))
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if got, err := read(t.Context(), p.conn); got != 60 || err != nil {
+			t.Errorf("100 − 20 − 20 is %d, %v", got, err)
+		}
+	})
+}
+
+func init() { children["mutex"] = mutexChild }
+
+// mutexChild withdraws 1 from account 0 again and again, one goroutine of it at a time, and says so
+// each time, until its input ends. Then it says how often it did.
+func mutexChild(ctx context.Context, args []string) error {
+	p, err := open(ctx, args[0], args[1])
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	var stop atomic.Bool
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		stop.Store(true)
+	}()
+	var mu sync.Mutex
+	times := 0
+	withdraw := func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		cents, err := value[int64](ctx, p.conn, "SELECT cents FROM account WHERE id = 0")
+		if err != nil {
+			return err
+		}
+		if _, err = p.conn.Exec(ctx, "UPDATE account SET cents = $1 WHERE id = 0", cents-1); err != nil {
+			return err
+		}
+		times++
+		fmt.Println("withdrawn")
+		return nil
+	}
+	errs := make([]error, 3)
+	var wg sync.WaitGroup
+	for g := range errs {
+		wg.Go(func() {
+			for !stop.Load() && errs[g] == nil {
+				errs[g] = withdraw()
+			}
+		})
+	}
+	wg.Wait()
+	fmt.Println(times)
+	return errors.Join(errs...)
+}
+
+// The bug: a mutex keeps the goroutines of one process apart, and not two processes.
+func TestMutexIsNotEnough(t *testing.T) {
+	for _, kind := range []string{"sqlite", "pgx"} {
+		t.Run(kind, func(t *testing.T) {
+			p := newBank(t, kind)
+			var all []*child
+			var together, ended sync.WaitGroup
+			for range 2 {
+				c := spawn(t, "mutex", kind, p.url)
+				all = append(all, c)
+				together.Add(1)
+				ended.Go(func() {
+					enough := sync.OnceFunc(together.Done)
+					defer enough()
+					for n := 1; c.lines.Scan() && c.lines.Text() == "withdrawn"; n++ {
+						if n == 200 {
+							enough()
+						}
+					}
+				})
+			}
+			together.Wait()
+			for _, c := range all {
+				c.in.Close()
+			}
+			ended.Wait()
+			withdrawn := int64(0)
+			for _, c := range all {
+				n, err := strconv.ParseInt(c.lines.Text(), 10, 64)
+				if err != nil {
+					t.Fatal(err, c.errs.String())
+				}
+				withdrawn += n
+				c.done(t)
+			}
+			gone := opening - mustValue[int64](t, p, "SELECT cents FROM account WHERE id = 0")
+			t.Logf("%d withdrawn, %d gone from the account", withdrawn, gone)
+			if gone >= withdrawn {
+				t.Error("nothing was lost; this test no longer shows what it is about")
+			}
+		})
+	}
+}
