@@ -86,13 +86,14 @@ func (d *sqlDB) LockKeys(ctx context.Context, tx *sql.Tx, keys []string) error {
 
 func (d *sqlDB) Conn(tx *sql.Tx) ledger.Conn { return WrapSQL(tx) }
 
-// fate tells what became of a transaction by the error of its COMMIT. Only what the server said, or
-// what kept COMMIT from being sent, is certain.
+// fate tells what became of a transaction by the error of its COMMIT. Only what the server said is
+// certain. pgconn.SafeToRetry is not asked: of pgx 5.12 it says that a COMMIT was not sent whose
+// answer is missing.
 func fate(err error) error {
 	answer := new(pgconn.PgError)
 	switch {
-	case err == nil, errors.As(err, &answer) && !lost(err), pgconn.SafeToRetry(err),
-		errors.Is(err, pgx.ErrTxClosed), errors.Is(err, sql.ErrTxDone):
+	case err == nil, errors.As(err, &answer) && !lost(err),
+		errors.Is(err, pgx.ErrTxClosed), errors.Is(err, sql.ErrTxDone): // ended by the function itself
 		return err
 	case errors.Is(err, pgx.ErrTxCommitRollback):
 		return fmt.Errorf("%w: Postgres undid it when a statement failed, whose error was not returned", txn.ErrRolledBack)

@@ -173,14 +173,14 @@ func TestTransfers(t *testing.T) {
 		each      int
 		wasted    string // errors for which tries may be repeated
 	}{
-		{"sqlite", "entity locks", 1000, ""},
-		{"pgx", "entity locks", 1000, ""},
-		{"postgres", "entity locks", 100, ""},
-		{"pgx", "row locks", 100, ""},
-		{"pgx", "one by one", 50, "40P01"},
-		{"sqlite", "one by one", 50, ""},
+		{"sqlite", "entity locks", 50, ""},
+		{"pgx", "entity locks", 200, ""},
+		{"postgres", "entity locks", 50, ""},
+		{"pgx", "row locks", 50, ""},
+		{"pgx", "one by one", 20, "40P01"},
+		{"sqlite", "one by one", 20, ""},
 		{"pgx", "serializable", 50, "40001 40P01"},
-		{"sqlite", "serializable", 50, ""},
+		{"sqlite", "serializable", 20, ""},
 	} {
 		t.Run(tt.kind+" "+tt.way, func(t *testing.T) {
 			p := newBank(t, tt.kind)

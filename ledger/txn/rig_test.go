@@ -221,3 +221,18 @@ func mustValue[V any](t testing.TB, p *place, query string, args ...any) V {
 	}
 	return v
 }
+
+// through is the URL of a place by way of a proxy.
+func through(t *testing.T, place string, cutter *pgtest.Cutter) string {
+	t.Helper()
+	direct, err := url.Parse(place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy, err := url.Parse(cutter.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct.Host = proxy.Host
+	return direct.String()
+}
