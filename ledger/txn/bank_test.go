@@ -174,13 +174,13 @@ func TestTransfers(t *testing.T) {
 		wasted    string // errors for which tries may be repeated
 	}{
 		{"sqlite", "entity locks", 50, ""},
-		{"pgx", "entity locks", 200, ""},
+		{"pgx", "entity locks", 100, ""},
 		{"postgres", "entity locks", 50, ""},
 		{"pgx", "row locks", 50, ""},
 		{"pgx", "one by one", 20, "40P01"},
 		{"sqlite", "one by one", 20, ""},
 		{"pgx", "serializable", 50, "40001 40P01"},
-		{"sqlite", "serializable", 20, ""},
+		{"sqlite", "serializable", 10, ""},
 	} {
 		t.Run(tt.kind+" "+tt.way, func(t *testing.T) {
 			p := newBank(t, tt.kind)

@@ -215,7 +215,7 @@ func TestLedgerInside(t *testing.T) {
 		if err != nil || len(leases) != 1 {
 			t.Fatal(leases, err)
 		}
-		run := p.with(txn.Config{})
+		run := p.with(txn.Config{MaxTime: 10 * time.Second})
 		for _, outcome := range []error{errOops, nil} {
 			err := run(t.Context(), func(ctx context.Context, c ledger.Conn) error {
 				if _, err := l.AddTx(ctx, c, ledger.NewItem{Kind: "k", Key: "second"}); err != nil {
