@@ -288,11 +288,12 @@ func TestLostUpdate(t *testing.T) {
 	})
 }
 
-func init() { children["mutex"] = mutexChild }
+func init() { children["withdraw"] = withdrawChild }
 
-// mutexChild withdraws 1 from account 0 again and again, one goroutine of it at a time, and says so
-// each time, until its input ends. Then it says how often it did.
-func mutexChild(ctx context.Context, args []string) error {
+// withdrawChild withdraws 1 from account 0 again and again, as args[2] says: one goroutine of it at a
+// time ("mutex"), or in transactions. It says so each time, until its input ends, and then how often
+// it did.
+func withdrawChild(ctx context.Context, args []string) error {
 	p, err := open(ctx, args[0], args[1])
 	if err != nil {
 		return err
@@ -304,20 +305,32 @@ func mutexChild(ctx context.Context, args []string) error {
 		stop.Store(true)
 	}()
 	var mu sync.Mutex
-	times := 0
-	withdraw := func() error {
+	run := func(ctx context.Context, fn func(context.Context, ledger.Conn) error) error {
 		mu.Lock()
 		defer mu.Unlock()
-		cents, err := value[int64](ctx, p.conn, "SELECT cents FROM account WHERE id = 0")
-		if err != nil {
+		return fn(ctx, p.conn)
+	}
+	if args[2] != "mutex" {
+		run = p.with(txn.Config{})
+	}
+	var times atomic.Int64
+	withdraw := func() error {
+		err := run(ctx, func(ctx context.Context, c ledger.Conn) error {
+			if err := txn.Lock(ctx, account(0)); err != nil && !errors.Is(err, txn.ErrNoTx) {
+				return err
+			}
+			cents, err := value[int64](ctx, c, "SELECT cents FROM account WHERE id = 0")
+			if err != nil {
+				return err
+			}
+			_, err = c.Exec(ctx, "UPDATE account SET cents = $1 WHERE id = 0", cents-1)
 			return err
+		})
+		if err == nil {
+			times.Add(1)
+			fmt.Println("withdrawn")
 		}
-		if _, err = p.conn.Exec(ctx, "UPDATE account SET cents = $1 WHERE id = 0", cents-1); err != nil {
-			return err
-		}
-		times++
-		fmt.Println("withdrawn")
-		return nil
+		return err
 	}
 	errs := make([]error, 3)
 	var wg sync.WaitGroup
@@ -329,7 +342,7 @@ func mutexChild(ctx context.Context, args []string) error {
 		})
 	}
 	wg.Wait()
-	fmt.Println(times)
+	fmt.Println(times.Load())
 	return errors.Join(errs...)
 }
 
@@ -341,7 +354,7 @@ func TestMutexIsNotEnough(t *testing.T) {
 			var all []*child
 			var together, ended sync.WaitGroup
 			for range 2 {
-				c := spawn(t, "mutex", kind, p.url)
+				c := spawn(t, "withdraw", kind, p.url, "mutex")
 				all = append(all, c)
 				together.Add(1)
 				ended.Go(func() {
@@ -374,5 +387,44 @@ func TestMutexIsNotEnough(t *testing.T) {
 				t.Error("nothing was lost; this test no longer shows what it is about")
 			}
 		})
+	}
+}
+
+// Two processes that write to one file as fast as they can get at it take turns.
+func TestNobodyStarves(t *testing.T) {
+	p := newBank(t, "sqlite")
+	var done, turns [2]int // turns: since both have begun
+	var all []*child
+	lines := make(chan int)
+	var ended sync.WaitGroup
+	for i := range done {
+		c := spawn(t, "withdraw", "sqlite", p.url, "transactions")
+		all = append(all, c)
+		ended.Go(func() {
+			for c.lines.Scan() {
+				lines <- i
+			}
+		})
+	}
+	go func() {
+		ended.Wait()
+		close(lines)
+	}()
+	for i := range lines {
+		if done[i]++; done[0] > 0 && done[1] > 0 {
+			turns[i]++
+		}
+		if turns[0]+turns[1] == 1000 {
+			for _, c := range all {
+				c.in.Close()
+			}
+		}
+	}
+	for _, c := range all {
+		c.done(t)
+	}
+	t.Logf("turns: %v", turns)
+	if min(turns[0], turns[1])*10 < turns[0]+turns[1] {
+		t.Errorf("of %d turns the two had %v", turns[0]+turns[1], turns)
 	}
 }
