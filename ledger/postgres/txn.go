@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/internal/sqltx"
@@ -41,7 +42,8 @@ func (d poolDB) Begin(ctx context.Context, i txn.Isolation) (pgx.Tx, error) {
 	level := map[txn.Isolation]pgx.TxIsoLevel{
 		txn.ReadCommitted: pgx.ReadCommitted, txn.RepeatableRead: pgx.RepeatableRead, txn.Serializable: pgx.Serializable,
 	}[i]
-	return d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
+	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
+	return tx, uncommitted(err)
 }
 
 func (d poolDB) Commit(ctx context.Context, tx pgx.Tx) error {
@@ -55,6 +57,8 @@ func (d poolDB) Rollback(tx pgx.Tx) {
 	defer cancel()
 	_ = tx.Rollback(ctx) // a connection on which it fails is closed
 }
+
+func (d poolDB) Lost(tx pgx.Tx) bool { return tx.Conn().IsClosed() }
 
 func (d poolDB) LockKeys(ctx context.Context, tx pgx.Tx, keys []string) error {
 	return lockKeys(ctx, Wrap(tx), keys)
@@ -73,12 +77,22 @@ func (d *sqlDB) Begin(ctx context.Context, i txn.Isolation) (*sql.Tx, error) {
 	level := map[txn.Isolation]sql.IsolationLevel{
 		txn.ReadCommitted: sql.LevelReadCommitted, txn.RepeatableRead: sql.LevelRepeatableRead, txn.Serializable: sql.LevelSerializable,
 	}[i]
-	return d.pool.Begin(ctx, sql.TxOptions{Isolation: level})
+	tx, err := d.pool.Begin(ctx, sql.TxOptions{Isolation: level})
+	return tx, uncommitted(err)
 }
 
 func (d *sqlDB) Commit(_ context.Context, tx *sql.Tx) error { return fate(d.pool.Commit(tx)) }
 
 func (d *sqlDB) Rollback(tx *sql.Tx) { _ = d.pool.Rollback(tx) } // a connection on which it fails is closed
+
+func (d *sqlDB) Lost(tx *sql.Tx) (lost bool) {
+	d.pool.Raw(tx, func(conn any) {
+		if c, ours := conn.(*stdlib.Conn); ours {
+			lost = c.Conn().IsClosed()
+		}
+	})
+	return lost
+}
 
 func (d *sqlDB) LockKeys(ctx context.Context, tx *sql.Tx, keys []string) error {
 	return lockKeys(ctx, WrapSQL(tx), keys)
@@ -104,12 +118,7 @@ func fate(err error) error {
 // transient says which errors txn.Run repeats.
 type transient struct{}
 
-func (transient) Transient(err error) bool {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return false // the caller's wish
-	}
-	return rolledBack(err) || lost(err)
-}
+func (transient) Transient(err error) bool { return rolledBack(err) || errors.As(err, new(repeatable)) }
 
 // lockKeys takes advisory locks of the transaction by the first eight bytes of the keys' SHA-256,
 // in the order of these numbers: keys that share one are the same lock, and sort alike. In SQL, for

@@ -152,6 +152,9 @@ func (d *database) Commit(_ context.Context, tx *sql.Tx) error {
 
 func (d *database) Rollback(tx *sql.Tx) { _ = d.pool.Rollback(tx) } // it fails where SQLite has undone everything already
 
+// Lost is never true: there is no server.
+func (d *database) Lost(*sql.Tx) bool { return false }
+
 // LockKeys has nothing to do: the transaction has the write lock, which is all locks at once.
 func (d *database) LockKeys(context.Context, *sql.Tx, []string) error { return nil }
 

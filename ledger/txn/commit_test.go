@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,6 +50,58 @@ func TestCommitWithoutAnswer(t *testing.T) {
 				if err := run(t.Context(), func(ctx context.Context, c ledger.Conn) error { return note(ctx, c, "next") }); err != nil {
 					t.Errorf("%s: the next transaction: %v", id, err)
 				}
+			}
+		})
+	}
+}
+
+// Connections break at commits again and again while four workers move money. What was answered took
+// effect once, what was refused or failed not at all, and what is uncertain once at most.
+func TestCommitsWithoutAnswers(t *testing.T) {
+	for _, kind := range []string{"postgres", "pgx"} {
+		t.Run(kind, func(t *testing.T) {
+			p := newBank(t, kind)
+			p.exec(t, notesTable)
+			cutter := pgtest.NewCutter(t)
+			run := reopen(t, kind, through(t, p.url, cutter)).with(txn.Config{})
+			var uncertain atomic.Int64
+			var all sync.WaitGroup
+			for w := range 4 {
+				all.Go(func() {
+					for i := range 40 {
+						if i%5 == 0 {
+							cutter.Cut(pgtest.CutLanded + rand.Int32N(2))
+						}
+						id := fmt.Sprint(w, ".", i)
+						from := rand.Int64N(accounts)
+						err := run(t.Context(), func(ctx context.Context, c ledger.Conn) error {
+							to := (from + 1) % accounts
+							if err := txn.Lock(ctx, account(from), account(to)); err != nil {
+								return err
+							}
+							return errors.Join(move(ctx, c, from, to, 10), note(ctx, c, id))
+						})
+						least, most := 1, 1
+						switch {
+						case errors.Is(err, errPoor):
+							least, most = 0, 0
+						case errors.Is(err, txn.ErrUncertain):
+							least = 0
+							uncertain.Add(1)
+						case err != nil:
+							t.Errorf("%s: %v", id, err)
+						}
+						n, err := value[int](t.Context(), p.conn, "SELECT count(*) FROM notes WHERE text = $1", id)
+						if err != nil || n < least || n > most {
+							t.Errorf("%s took effect %d times, not %d to %d; %v", id, n, least, most, err)
+						}
+					}
+				})
+			}
+			all.Wait()
+			sound(t, p)
+			if uncertain.Load() == 0 {
+				t.Error("nothing was uncertain")
 			}
 		})
 	}

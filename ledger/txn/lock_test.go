@@ -5,8 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -199,6 +201,38 @@ func TestDeadlock(t *testing.T) {
 		if got := notes(t, p); got != "A1 A2 B1 B2" {
 			t.Errorf("committed: %q", got)
 		}
+	})
+}
+
+// Who locks everything gets it beside those who lock one thing each, again and again.
+func TestLockOfMany(t *testing.T) {
+	onEach(t, func(t *testing.T, p *place) {
+		run := p.with(txn.Config{MaxTries: 1})
+		keys := numbered(txn.MaxKeys)
+		ctx, cancel := context.WithCancel(t.Context())
+		var small atomic.Int64
+		var all sync.WaitGroup
+		for range 15 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					key := keys[rand.IntN(20)]
+					err := run(ctx, func(ctx context.Context, _ ledger.Conn) error { return txn.Lock(ctx, key) })
+					if err == nil {
+						small.Add(1)
+					} else if ctx.Err() == nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		for range 10 {
+			if err := run(t.Context(), func(ctx context.Context, _ ledger.Conn) error { return txn.Lock(ctx, keys...) }); err != nil {
+				t.Error(err)
+			}
+		}
+		cancel()
+		all.Wait()
+		t.Logf("%d small ones meanwhile", small.Load())
 	})
 }
 

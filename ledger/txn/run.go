@@ -11,7 +11,7 @@ import (
 // Run calls fn in a transaction and commits it; an error, a panic or the end of ctx rolls it back.
 //
 // Inside fn, Run with the ctx that fn got, on the same pool, joins the transaction; on another pool
-// it begins one of its own, which commits by itself. When the database gives up on the transaction,
+// it begins one of its own, which commits by itself, whenever fn is called. When the database gives up on the transaction,
 // however deep, the outermost Run rolls back and calls its fn again after a jittered pause. See the
 // package's comment for what that asks of fn.
 //
@@ -27,7 +27,7 @@ func (r *Runner[T]) Run(ctx context.Context, fn func(ctx context.Context, tx T) 
 	for n := 1; ; n++ {
 		start := time.Now()
 		err := r.try(limited, fn, &keys)
-		transient := err != nil && !errors.Is(err, ErrUncertain) && r.db.Transient(err)
+		transient := r.transient(err)
 		again := transient && n < r.config.MaxTries && limited.Err() == nil
 		if r.config.OnTry != nil {
 			r.config.OnTry(Try{N: n, Err: err, Repeat: again, Took: time.Since(start)})
@@ -48,9 +48,21 @@ func (r *Runner[T]) Run(ctx context.Context, fn func(ctx context.Context, tx T) 
 	}
 }
 
+// transient says whether what failed may be repeated. What a Run on another database has given up on
+// was repeated there.
+func (r *Runner[T]) transient(err error) bool {
+	if err == nil || errors.Is(err, ErrUncertain) || errors.As(err, new(*TriesError)) {
+		return false
+	}
+	return errors.Is(err, errLost) || r.db.Transient(err)
+}
+
 // ended is an error that tells of the end of ctx, whatever else it tells.
 func ended(ctx context.Context, err error) error {
-	if errors.Is(err, ctx.Err()) {
+	switch {
+	case err == nil:
+		return ctx.Err()
+	case errors.Is(err, ctx.Err()):
 		return err
 	}
 	return fmt.Errorf("%w: %w", ctx.Err(), err)
@@ -91,17 +103,24 @@ func (r *Runner[T]) try(ctx context.Context, fn func(ctx context.Context, tx T) 
 	err = fn(inner, tx)
 	cause := t.failed()
 	switch {
-	case err == nil && cause != nil:
-		return fmt.Errorf("%w: %w", ErrRolledBack, cause)
-	case err != nil && cause != nil && r.db.Transient(cause) && !r.db.Transient(err):
-		return fmt.Errorf("%w (after: %w)", err, cause)
-	case err != nil:
-		return err
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return ended(ctx, err)
+	case cause != nil && (err == nil || r.transient(cause) && !r.transient(err)):
+		err = fmt.Errorf("%w: %w", ErrRolledBack, cause)
+	}
+	if !r.transient(err) && !ownDeadline(err) && r.db.Lost(tx) {
+		err = errors.Join(errLost, err)
+	}
+	if err != nil {
+		return err
 	}
 	commits = true
 	return r.db.Commit(ctx, tx)
+}
+
+// ownDeadline says whether an error is of a context of fn's own, whose end may close a connection.
+func ownDeadline(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // join calls fn in the transaction that ctx is in.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -335,7 +337,8 @@ func TestClasses(t *testing.T) {
 	for _, kind := range []string{"postgres", "pgx"} {
 		p := newPlace(t, kind)
 		for code, want := range map[string]int{
-			"40001": 2, "40P01": 2, "55P03": 2, "57P01": 2, "08006": 2, // come and go
+			"40001": 2, "40P01": 2, "55P03": 2,
+			"08006": 1, "57P01": 1, // the session is still there
 			"23505": 1, "25P02": 1, "42601": 1, "57014": 1, "P0001": 1, "53200": 1,
 		} {
 			calls := 0
@@ -349,43 +352,70 @@ func TestClasses(t *testing.T) {
 				t.Errorf("%s: %d calls, %v", code, calls, err)
 			}
 		}
-		// A deadline of the function's own is not the database's fault.
-		calls := 0
-		err := p.with(txn.Config{})(t.Context(), func(ctx context.Context, c ledger.Conn) error {
-			calls++
-			ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
-			defer cancel()
-			_, err := c.Exec(ctx, "SELECT pg_sleep(10)")
-			return err
-		})
-		if calls != 1 || !errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*txn.TriesError)) {
-			t.Errorf("%d calls, %v", calls, err)
-		}
 	}
 }
 
-// The session is ended by somebody within the transaction: nothing was committed, and it is repeated.
+// What is not the fault of this database is not repeated.
+func TestNotRepeated(t *testing.T) {
+	onEach(t, func(t *testing.T, p *place) {
+		p.exec(t, notesTable)
+		other := newPlace(t, p.kind)
+		other.exec(t, notesTable)
+		for name, fn := range map[string]func(context.Context, ledger.Conn) error{
+			"a deadline of the function's own": func(ctx context.Context, c ledger.Conn) error {
+				ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
+				defer cancel()
+				<-ctx.Done()
+				return note(ctx, c, "late")
+			},
+			"a connection of the function's own": func(ctx context.Context, _ ledger.Conn) error {
+				return &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+			},
+			"another database that has given up": func(ctx context.Context, _ ledger.Conn) error {
+				return other.with(txn.Config{MaxTries: 2})(ctx, func(ctx context.Context, c ledger.Conn) error { return giveUp(ctx, other, c) })
+			},
+			"another database that is in doubt": func(ctx context.Context, c ledger.Conn) error {
+				return errors.Join(txn.ErrUncertain, giveUp(ctx, p, c))
+			},
+		} {
+			tries := 0
+			err := p.with(txn.Config{OnTry: func(txn.Try) { tries++ }})(t.Context(), fn)
+			if tries != 1 || err == nil {
+				t.Errorf("%s: %d tries, %v", name, tries, err)
+			}
+		}
+	})
+}
+
+// The session is ended by somebody within the transaction: nothing was committed, and it is repeated,
+// whatever the function makes of it.
 func TestConnectionIsLost(t *testing.T) {
 	for _, kind := range []string{"postgres", "pgx"} {
-		t.Run(kind, func(t *testing.T) {
-			p := newPlace(t, kind)
-			p.exec(t, notesTable)
-			calls := 0
-			err := p.with(txn.Config{})(t.Context(), func(ctx context.Context, c ledger.Conn) error {
-				calls++
-				if calls == 1 {
+		p := newPlace(t, kind)
+		p.exec(t, notesTable)
+		for name, answer := range map[string]func(error) error{
+			"returned":  func(err error) error { return err },
+			"swallowed": func(err error) error { return nil },
+			"replaced":  func(err error) error { return errOops },
+		} {
+			t.Run(kind+" "+name, func(t *testing.T) {
+				calls := 0
+				err := p.with(txn.Config{})(t.Context(), func(ctx context.Context, c ledger.Conn) error {
+					if calls++; calls > 1 {
+						return note(ctx, c, name)
+					}
 					pid, err := value[int](ctx, c, "SELECT pg_backend_pid()")
 					if err != nil {
 						return err
 					}
 					p.exec(t, fmt.Sprintf("SELECT pg_terminate_backend(%d)", pid))
+					return answer(note(ctx, c, name))
+				})
+				if n := mustValue[int](t, p, "SELECT count(*) FROM notes WHERE text = $1", name); err != nil || calls != 2 || n != 1 {
+					t.Errorf("%d calls, %v, %d rows", calls, err, n)
 				}
-				return note(ctx, c, fmt.Sprint(calls))
 			})
-			if err != nil || notes(t, p) != "2" {
-				t.Errorf("%d calls, %v, %q", calls, err, notes(t, p))
-			}
-		})
+		}
 	}
 }
 

@@ -22,13 +22,15 @@ type DB[T any] interface {
 	// Rollback ends a transaction. Where that is not possible the connection is gone, and the
 	// transaction with it.
 	Rollback(tx T)
+	// Lost says whether the connection of a transaction that has not been ended is gone.
+	Lost(tx T) bool
 	// LockKeys takes the locks of distinct keys, all in one order that does not depend on what
 	// else is locked, and waits for those that others hold.
 	LockKeys(ctx context.Context, tx T, keys []string) error
 	// Conn is tx for Ledger.AddTx and FinishTx, and for code that knows no driver.
 	Conn(tx T) ledger.Conn
-	// Transient says of an error of Begin, of a statement or of Commit that nothing took effect
-	// and that the same may succeed when it is repeated.
+	// Transient says of an error of Begin, of a statement or of Commit that the database has given
+	// up on the transaction, and that the same may succeed when it is repeated.
 	Transient(err error) bool
 }
 
@@ -90,6 +92,8 @@ var (
 	ErrUncertain  = errors.New("txn: COMMIT was sent and not answered; it may have taken effect")
 	ErrRolledBack = errors.New("txn: rolled back, because something inside of it had failed")
 )
+
+var errLost = errors.New("txn: the connection was lost before COMMIT")
 
 // TriesError is returned when the transaction did not go through in the tries or the time that it had.
 type TriesError struct {

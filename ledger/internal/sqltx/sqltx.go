@@ -47,6 +47,13 @@ func (p *Pool) Begin(ctx context.Context, o sql.TxOptions) (*sql.Tx, error) {
 	return tx, nil
 }
 
+// Raw calls fn with the driver's connection of tx, unless tx has ended.
+func (p *Pool) Raw(tx *sql.Tx, fn func(conn any)) {
+	if v, ok := p.open.Load(tx); ok {
+		_ = v.(held).conn.Raw(func(conn any) error { fn(conn); return nil })
+	}
+}
+
 // Commit commits tx and gives its connection back.
 func (p *Pool) Commit(tx *sql.Tx) error { return p.end(tx, tx.Commit) }
 
