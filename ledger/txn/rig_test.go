@@ -53,6 +53,12 @@ type child struct {
 // spawn starts a process; it is killed when the test ends.
 func spawn(t testing.TB, name string, args ...string) *child {
 	t.Helper()
+	return start(t, func(*exec.Cmd) {}, name, args...)
+}
+
+// start is spawn with a command that is changed before.
+func start(t testing.TB, change func(*exec.Cmd), name string, args ...string) *child {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -60,6 +66,7 @@ func spawn(t testing.TB, name string, args ...string) *child {
 	c := &child{Cmd: exec.Command(exe, args...)}
 	c.Env = append(os.Environ(), childEnv+"="+name)
 	c.Stderr = &c.errs
+	change(c.Cmd)
 	out, err := c.StdoutPipe()
 	if err == nil {
 		c.in, err = c.StdinPipe()

@@ -7,6 +7,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -428,12 +429,19 @@ func TestMaxTime(t *testing.T) {
 			if err := txn.Lock(ctx, "x"); err != nil {
 				return err
 			}
-			err := p.with(txn.Config{MaxTime: 50 * time.Millisecond})(context.WithoutCancel(t.Context()), func(ctx context.Context, c ledger.Conn) error {
-				return errors.Join(txn.Lock(ctx, "x"), errors.New("it got the lock"))
-			})
-			if !errors.As(err, new(*txn.TriesError)) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "50ms are over") {
-				t.Errorf("%v", err)
+			soon := p.with(txn.Config{MaxTime: 50 * time.Millisecond})
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() {
+					err := soon(t.Context(), func(ctx context.Context, c ledger.Conn) error {
+						return errors.Join(txn.Lock(ctx, "x"), errors.New("it got the lock"))
+					})
+					if !errors.As(err, new(*txn.TriesError)) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "50ms are over") {
+						t.Errorf("%v", err)
+					}
+				})
 			}
+			all.Wait()
 			return nil
 		})
 		if err != nil {
