@@ -25,7 +25,7 @@ var inTxn = []mutant{
 		name: "swallowed-means-well",
 		bug:  "a transaction is committed although a part of it has failed, if nobody passes the error on",
 		patches: []patch{{
-			"ledger/txn/run.go", "case err == nil && cause != nil:", "case err == nil && cause != nil && r.db.Transient(cause):",
+			"ledger/txn/run.go", "case cause != nil && (err == nil || r.transient(cause) && !r.transient(err)):", "case cause != nil && r.transient(cause) && !r.transient(err):",
 		}},
 		caught: []detector{tests{"ledger/txn", "TestOutcome/sqlite", "committed: "}},
 	},
@@ -52,5 +52,13 @@ var inTxn = []mutant{
 			"ledger/sqlite/txn.go", "if !within(ctx, s.file.info) {", "if !within(ctx, nil) {",
 		}},
 		caught: []detector{tests{"ledger/txn", "TestLedgerInside/sqlite", "Add: "}},
+	},
+	{
+		name: "any-network-error",
+		bug:  "an error of any network is taken for the loss of the connection to the database, and repeated",
+		patches: []patch{{
+			"ledger/postgres/txn.go", "return rolledBack(err) || errors.As(err, new(repeatable))", "return rolledBack(err) || lost(err)",
+		}},
+		caught: []detector{tests{"ledger/txn", "TestNotRepeated/pgx", "a connection of the function's own"}},
 	},
 }
