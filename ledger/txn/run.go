@@ -11,9 +11,9 @@ import (
 // Run calls fn in a transaction and commits it; an error, a panic or the end of ctx rolls it back.
 //
 // Inside fn, Run with the ctx that fn got, on the same pool, joins the transaction; on another pool
-// it begins one of its own, which commits by itself, whenever fn is called. When the database gives up on the transaction,
-// however deep, the outermost Run rolls back and calls its fn again after a jittered pause. See the
-// package's comment for what that asks of fn.
+// it begins one of its own, which commits by itself, each time that fn is called. When the database
+// gives up on the transaction, however deep, the outermost Run rolls back and calls its fn again
+// after a jittered pause. See the package's comment for what that asks of fn.
 //
 // Errors: what fn returned; ErrRolledBack with the first cause, if fn returned nil though a joined
 // call had failed; *TriesError; ErrUncertain; the error of ctx.
