@@ -77,7 +77,7 @@ func openBank(url string) (b *bank, err error) {
 		}
 	}}
 	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
-		b.db, err = sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(wal)&_pragma=busy_timeout(10000)")
+		b.db, err = sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(wal)&_pragma=busy_timeout(60000)")
 		b.tx = txn.New(sqlite.DB(b.db), config)
 	} else {
 		b.db, err = sql.Open("pgx", url)

@@ -14,8 +14,9 @@
 // then undoes the transaction and Run returns [ErrRolledBack], while SQLite has undone only the
 // statement, mostly.
 //
-// Run inside of Run on the same pool joins the transaction. There is one outcome: if a joined call
-// fails, everything is rolled back, also when the caller of that call swallows its error.
+// Run inside of Run on the same pool joins the transaction, by the ctx that the function got: pass
+// that one on, and use the tx, not the pool, or the function waits for itself. There is one outcome:
+// if a joined call fails, everything is rolled back, also when its caller swallows the error.
 //
 // # What is repeated
 //

@@ -175,7 +175,7 @@ func reopen(t *testing.T, kind, url string) *place {
 func newURL(t *testing.T, kind string) string {
 	t.Helper()
 	if kind == "sqlite" {
-		return "file:" + filepath.Join(t.TempDir(), "bank.db") + "?_pragma=journal_mode(wal)&_pragma=busy_timeout(20000)"
+		return "file:" + filepath.Join(t.TempDir(), "bank.db") + "?_pragma=journal_mode(wal)&_pragma=busy_timeout(60000)"
 	}
 	u, err := url.Parse(pgtest.URL(t))
 	if err != nil {

@@ -296,7 +296,7 @@ func giveUp(ctx context.Context, p *place, c ledger.Conn) error {
 	if p.postgres() {
 		return raise(ctx, c, "40001")
 	}
-	other, err := open(ctx, "sqlite", strings.Replace(p.url, "busy_timeout(20000)", "busy_timeout(0)", 1))
+	other, err := open(ctx, "sqlite", strings.Replace(p.url, "busy_timeout(60000)", "busy_timeout(0)", 1))
 	if err != nil {
 		return err
 	}
