@@ -68,7 +68,7 @@ func TestCommitsWithoutAnswers(t *testing.T) {
 			var all sync.WaitGroup
 			for w := range 4 {
 				all.Go(func() {
-					for i := range 40 {
+					for i := range 25 {
 						if i%5 == 0 {
 							cutter.Cut(pgtest.CutLanded + rand.Int32N(2))
 						}

@@ -112,7 +112,7 @@ func TestHistory(t *testing.T) {
 			for i := range histories {
 				all.Go(func() {
 					c := newClerk(t, p)
-					for range 100 {
+					for range 60 {
 						s := randomStep(int(ids.Add(1)))
 						histories[i] = append(histories[i], s)
 						s.asked = clock.Add(1)
@@ -160,7 +160,7 @@ type clerk struct{ *child }
 
 func newClerk(t *testing.T, p *place) clerk { return clerk{spawn(t, "clerk", p.kind, p.url)} }
 
-// ask says whether the step was answered. Once in twelve times the process is killed meanwhile.
+// ask says whether the step was answered. Once in ten times the process is killed meanwhile.
 func (c clerk) ask(t *testing.T, s *step) (answered, killed bool) {
 	line, err := json.Marshal(s)
 	if err == nil {
@@ -169,7 +169,7 @@ func (c clerk) ask(t *testing.T, s *step) (answered, killed bool) {
 	if err != nil {
 		t.Error(err)
 	}
-	if killed = rand.IntN(12) == 0; killed {
+	if killed = rand.IntN(10) == 0; killed {
 		timer := time.AfterFunc(rand.N(4*time.Millisecond), func() { c.Process.Kill() })
 		defer func() {
 			timer.Stop()
