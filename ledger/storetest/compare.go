@@ -94,6 +94,7 @@ type machine struct {
 	leases [][2]*ledger.Lease // all that were ever granted
 
 	repeated bool // the newest call of both had to be repeated
+	struck   bool // the newest fault was one
 }
 
 func newMachine(t *testing.T, place NewPlace) *machine {
@@ -126,11 +127,15 @@ func (m *machine) restart(t *rapid.T) {
 
 // fault draws whether something goes wrong in a call, and what; strike arms it.
 func (m *machine) fault(t *rapid.T) (strike func() (mend func() (landed bool))) {
+	m.struck = false
 	if len(m.place.Faults) == 0 || rapid.IntRange(0, 5).Draw(t, "breaks") > 0 {
 		return sound
 	}
 	fault, k := rapid.SampledFrom(m.place.Faults).Draw(t, "fault"), rapid.IntRange(1, 8).Draw(t, "at statement")
-	return func() func() bool { return m.place.Break(fault, k) }
+	return func() func() bool {
+		m.struck = true
+		return m.place.Break(fault, k)
+	}
 }
 
 // both runs a call on both ledgers and compares its answers. Something may go wrong in the store:

@@ -247,10 +247,14 @@ func (m *machine) transaction(t *rapid.T) {
 	spec := m.memory.Begin()
 	refused := run(0, spec)
 	commit = commit && refused == nil
-	spec.End(commit)
 	if err := end(commit); err != nil {
-		t.Fatal(err)
+		if !m.struck {
+			t.Fatal(err)
+		}
+		spec.End(false) // the connection was lost after the last statement, before it could commit
+		return
 	}
+	spec.End(commit)
 	if reason(refused) != reason(failed) {
 		t.Fatalf("in a transaction: in memory %v, in the store %v", refused, failed)
 	}
