@@ -78,7 +78,7 @@ func (p *plan) condition(args *params) string {
 // ordering is the user's, else that of the key.
 func (p *plan) ordering() string {
 	if strings.TrimSpace(p.OrderBy) == "" {
-		return each(p.keys, p.bare+".%", ", ")
+		return p.list("", p.keys)
 	}
 	return p.OrderBy + "\n"
 }
@@ -121,6 +121,15 @@ func (p *plan) stamp(args *params, agent, token string) string {
 	return set
 }
 
+// list are columns of the table, each after a prefix.
+func (p *plan) list(prefix string, columns []string) string {
+	all := make([]string, len(columns))
+	for i, c := range columns {
+		all[i] = prefix + p.qualified(c)
+	}
+	return strings.Join(all, ", ")
+}
+
 func (p *plan) qualified(column string) string { return p.bare + "." + column }
 
 // freed are the assignments that free a row.
@@ -134,7 +143,7 @@ func (p *plan) freed() string {
 
 // result are the columns that a claim returns.
 func (p *plan) result() string {
-	list := append(append([]string{}, each(p.columns, p.bare+".%", ", ")), p.qualified(p.until))
+	list := []string{p.list("", p.columns), p.qualified(p.until)}
 	if p.token != "" {
 		list = append(list, "CAST("+p.qualified(p.token)+" AS text)")
 	}
@@ -188,7 +197,7 @@ func (p *plan) claimPostgres(agent any, token string, limit int) (string, []any)
 	who := p.parameter(args, agent, p.agentCast())
 	n := p.parameter(args, limit, "bigint")
 	where, order := p.condition(args), p.ordering()
-	keys := each(p.keys, p.bare+".%", ", ")
+	keys := p.list("", p.keys)
 	names := numbered(len(p.keys))
 	arrays, list := each(names, "array_agg(%) AS %", ", "), strings.Join(names, ", ")
 	const lock = "FOR NO KEY UPDATE" // which lets others add rows that refer to these
@@ -243,7 +252,7 @@ func (p *plan) stampSQLite(agent any, token string, keys [][]any) (string, []any
 	who := args.add(agent)
 	where, set := p.condition(args), p.stamp(args, who, token)
 	return fmt.Sprintf("UPDATE %s SET %s\n WHERE (%s) IN (VALUES %s) AND %s AND %s RETURNING %s, %s", p.name, set,
-		each(p.keys, p.bare+".%", ", "), p.values(args, keys, nil), p.claimable(who), where, each(p.keys, "+"+p.bare+".%", ", "), p.result()), args.args
+		p.list("", p.keys), p.values(args, keys, nil), p.claimable(who), where, p.list("+", p.keys), p.result()), args.args
 }
 
 // values are keys, each followed by a token unless tokens is nil, as rows of a VALUES list.
@@ -265,7 +274,7 @@ func (p *plan) values(args *params, keys [][]any, tokens []string) string {
 // held rewrites rows that an agent holds: under these tokens, if the table has any.
 func (p *plan) held(set string, args *params, agent any, keys [][]any, tokens []string) string {
 	names := numbered(len(p.keys))
-	given, list := names, each(p.keys, p.bare+".%", ", ")
+	given, list := names, p.list("", p.keys)
 	match := fmt.Sprintf("%s = %s", p.qualified(p.by), p.parameter(args, agent, p.agentCast()))
 	if p.token == "" {
 		tokens = nil
@@ -293,7 +302,7 @@ func (p *plan) held(set string, args *params, agent any, keys [][]any, tokens []
 // overdue frees up to n rows whose time is over, of all agents and whatever the condition says.
 func (p *plan) overdue(limit int) (string, []any) {
 	args := p.params()
-	keys, names := each(p.keys, p.bare+".%", ", "), numbered(len(p.keys))
+	keys, names := p.list("", p.keys), numbered(len(p.keys))
 	pick := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %s", keys, p.name, p.expired(), p.qualified(p.until), p.parameter(args, limit, "bigint"))
 	if !p.postgres {
 		return fmt.Sprintf("UPDATE %s SET %s WHERE (%s) IN (%s)", p.name, p.freed(), keys, pick), args.args

@@ -179,7 +179,7 @@ func (p *params) add(v any) string {
 	return fmt.Sprint(p.prefix, len(p.args))
 }
 
-// each writes one text per name, joined; % stands for the name.
+// each writes one text per name, joined; % stands for the name, which is one of this package's own.
 func each(names []string, text, separator string) string {
 	all := make([]string, len(names))
 	for i, n := range names {
