@@ -59,6 +59,7 @@ func open(t testing.TB, at string) *place {
 			if err != nil {
 				t.Fatal(err)
 			}
+			t.Cleanup(func() { _ = tx.Rollback() }) // of a test that failed
 			return wrap(tx), tx.Commit, tx.Rollback
 		}
 	}
@@ -89,7 +90,9 @@ func open(t testing.TB, at string) *place {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return postgres.Wrap(tx), func() error { return tx.Commit(context.Background()) }, func() error { return tx.Rollback(context.Background()) }
+			rollback := func() error { return tx.Rollback(context.Background()) }
+			t.Cleanup(func() { _ = rollback() })
+			return postgres.Wrap(tx), func() error { return tx.Commit(context.Background()) }, rollback
 		}
 	}
 	return p

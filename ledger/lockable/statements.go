@@ -8,14 +8,15 @@ import (
 
 // This file writes the statements. What both databases share:
 //
-// A row is looked for in three ways, each by an index of its own: those of the agent and the expired
-// ones by expires_at, the free ones in the order that was asked for. One condition with OR over all of
-// them has no index. Of the first two come at most the candidates nearest in time, so that a claim
-// costs the same after an outage in which everything expired; among them the order is the given one.
+// A row is looked for in three ways, each by an index of its own: the live ones of the agent and the
+// expired ones by expires_at, the free ones in the order that was asked for. One condition with OR over
+// all of them has no index. Of the expired ones come at most the candidates that expired longest ago, so
+// that a claim costs the same after an outage in which everything expired; among them the order is the
+// given one.
 //
 // Names in these statements begin with ledgerd_: they share a scope with names of the user's own.
 
-// candidates is how many rows of the agent, and how many expired ones, a claim chooses from.
+// candidates is how many live rows of the agent, and how many expired ones, a claim chooses from.
 const candidates = maxRows
 
 // tokenLength is that of a UUID's text.
@@ -112,11 +113,11 @@ func (p *plan) agentCast() string {
 
 // stamp are the assignments of a claim. A row that the agent still holds keeps its token: it was not
 // handed on.
-func (p *plan) stamp(args *params, agent, token string) string {
+func (p *plan) stamp(args *params, agent, token, now string) string {
 	set := fmt.Sprintf("%s = %s, %s = %s", p.by, agent, p.until, p.end())
 	if p.token != "" {
 		set += fmt.Sprintf(", %s = CASE WHEN %s = %s AND %s > %s AND %[1]s IS NOT NULL THEN %[1]s ELSE %[6]s END",
-			p.token, p.qualified(p.by), agent, p.qualified(p.until), p.now(), p.parameter(args, token, p.tokenCast))
+			p.token, p.qualified(p.by), agent, p.qualified(p.until), now, p.parameter(args, token, p.tokenCast))
 	}
 	return set
 }
@@ -150,22 +151,27 @@ func (p *plan) result() string {
 	return strings.Join(list, ", ")
 }
 
-// own, expired and free are the conditions of the three ways to look for a row.
-func (p *plan) own(agent string) string {
-	least, most := p.all()
-	return fmt.Sprintf("%s = %s AND %s BETWEEN %s AND %s", p.qualified(p.by), agent, p.qualified(p.until), least, most)
+// live, expired and free are the conditions of the three ways to look for a row.
+func (p *plan) live(agent, now string) string {
+	_, most := p.all()
+	return fmt.Sprintf("%[1]s = %[2]s AND %[3]s > %[4]s AND %[3]s <= %[5]s", p.qualified(p.by), agent, p.qualified(p.until), now, most)
 }
 
-func (p *plan) expired() string {
+func (p *plan) expired(now string) string {
 	least, _ := p.all()
-	return fmt.Sprintf("%s IS NOT NULL AND %s BETWEEN %s AND %s", p.qualified(p.by), p.qualified(p.until), least, p.now())
+	return fmt.Sprintf("%s IS NOT NULL AND %s BETWEEN %s AND %s", p.qualified(p.by), p.qualified(p.until), least, now)
 }
 
 func (p *plan) free() string { return p.qualified(p.by) + " IS NULL" }
 
 // claimable is the same for rows that were found: all three, for which no index is needed any more.
-func (p *plan) claimable(agent string) string {
-	return fmt.Sprintf("(%s OR %s = %s OR %s <= %s)", p.free(), p.qualified(p.by), agent, p.qualified(p.until), p.now())
+func (p *plan) claimable(agent, now string) string {
+	return fmt.Sprintf("(%s OR %s = %s OR %s <= %s)", p.free(), p.qualified(p.by), agent, p.qualified(p.until), now)
+}
+
+// first is 0 for rows of the agent, which come first, and 1 for others.
+func (p *plan) first(agent string) string {
+	return fmt.Sprintf("CASE %s WHEN %s THEN 0 ELSE 1 END", p.qualified(p.by), agent)
 }
 
 // numbered are the names under which n key columns travel through a statement.
@@ -197,25 +203,27 @@ func (p *plan) claimPostgres(agent any, token string, limit int) (string, []any)
 	who := p.parameter(args, agent, p.agentCast())
 	n := p.parameter(args, limit, "bigint")
 	where, order := p.condition(args), p.ordering()
-	keys := p.list("", p.keys)
-	names := numbered(len(p.keys))
+	keys, names := p.list("", p.keys), numbered(len(p.keys))
 	arrays, list := each(names, "array_agg(%) AS %", ", "), strings.Join(names, ", ")
+	// One look at the clock, so that no row is both live and expired.
+	const now = "(SELECT ledgerd_now FROM ledgerd_clock)"
 	const lock = "FOR NO KEY UPDATE" // which lets others add rows that refer to these
 	var b strings.Builder
-	fmt.Fprintf(&b, "WITH ledgerd_own (%s) AS MATERIALIZED (SELECT %s FROM %s WHERE %s AND %s ORDER BY %s DESC LIMIT %d),\n",
-		list, keys, p.name, p.own(who), where, p.qualified(p.until), candidates)
-	fmt.Fprintf(&b, "ledgerd_expired (%s) AS MATERIALIZED (SELECT %s FROM %s WHERE %s AND %s <> %s AND %s ORDER BY %s LIMIT %d),\n",
-		list, keys, p.name, p.expired(), p.qualified(p.by), who, where, p.qualified(p.until), candidates)
+	fmt.Fprintf(&b, "WITH ledgerd_clock AS MATERIALIZED (SELECT %s AS ledgerd_now),\n", p.now())
+	fmt.Fprintf(&b, "ledgerd_live (%s, ledgerd_first) AS MATERIALIZED (SELECT %s, 0 FROM %s WHERE %s AND %s ORDER BY %s LIMIT %d),\n",
+		list, keys, p.name, p.live(who, now), where, p.qualified(p.until), candidates)
+	fmt.Fprintf(&b, "ledgerd_expired (%s, ledgerd_first) AS MATERIALIZED (SELECT %s, %s FROM %s WHERE %s AND %s ORDER BY %s LIMIT %d),\n",
+		list, keys, p.first(who), p.name, p.expired(now), where, p.qualified(p.until), candidates)
+	fmt.Fprintf(&b, "ledgerd_held AS MATERIALIZED (SELECT * FROM ledgerd_live UNION ALL SELECT * FROM ledgerd_expired),\n")
 	// The outer LIMIT stops the inner select before it locks more than there is room for.
-	fmt.Fprintf(&b, "ledgerd_free (%s) AS MATERIALIZED (SELECT * FROM (SELECT %s FROM %s WHERE %s AND %s ORDER BY %s LIMIT %s %s SKIP LOCKED) ledgerd_f\n LIMIT (SELECT greatest(0, %s - count(*)) FROM ledgerd_own)),\n",
+	fmt.Fprintf(&b, "ledgerd_free (%s, ledgerd_first) AS MATERIALIZED (SELECT * FROM (SELECT %s, 1 FROM %s WHERE %s AND %s ORDER BY %s LIMIT %s %s SKIP LOCKED) ledgerd_f\n LIMIT (SELECT greatest(0, %s - count(*)) FROM ledgerd_held WHERE ledgerd_first = 0)),\n",
 		list, keys, p.name, p.free(), where, order, n, lock, n)
-	fmt.Fprintf(&b, "ledgerd_found AS MATERIALIZED (SELECT %s, array_agg(ledgerd_rank) AS ledgerd_rank FROM (SELECT *, 0 AS ledgerd_rank FROM ledgerd_own UNION ALL SELECT *, 1 FROM ledgerd_expired UNION ALL SELECT *, 1 FROM ledgerd_free) ledgerd_u),\n",
-		arrays)
-	fmt.Fprintf(&b, "ledgerd_picked (%s) AS MATERIALIZED (SELECT %s FROM ledgerd_found, unnest(%s, ledgerd_found.ledgerd_rank) ledgerd_c (%s, ledgerd_rank), %s\n WHERE %s AND %s AND %s ORDER BY ledgerd_c.ledgerd_rank, %s LIMIT %s %s OF %s SKIP LOCKED),\n",
-		list, keys, each(names, "ledgerd_found.%", ", "), list, p.name, p.joined("ledgerd_c"), p.claimable(who), where, order, n, lock, p.bare)
+	fmt.Fprintf(&b, "ledgerd_found AS MATERIALIZED (SELECT %s, array_agg(ledgerd_first) AS ledgerd_first FROM (SELECT * FROM ledgerd_held UNION ALL SELECT * FROM ledgerd_free) ledgerd_u),\n", arrays)
+	fmt.Fprintf(&b, "ledgerd_picked (%s) AS MATERIALIZED (SELECT %s FROM ledgerd_found, unnest(%s, ledgerd_found.ledgerd_first) ledgerd_c (%s, ledgerd_first), %s\n WHERE %s AND %s AND %s ORDER BY ledgerd_c.ledgerd_first, %s LIMIT %s %s OF %s SKIP LOCKED),\n",
+		list, keys, each(names, "ledgerd_found.%", ", "), list, p.name, p.joined("ledgerd_c"), p.claimable(who, now), where, order, n, lock, p.bare)
 	fmt.Fprintf(&b, "ledgerd_keys AS MATERIALIZED (SELECT %s FROM ledgerd_picked)\n", arrays)
 	fmt.Fprintf(&b, "UPDATE %s SET %s FROM ledgerd_keys, unnest(%s) WITH ORDINALITY ledgerd_p (%s, ledgerd_place)\n WHERE %s RETURNING ledgerd_p.ledgerd_place, %s",
-		p.name, p.stamp(args, who, token), each(names, "ledgerd_keys.%", ", "), list, p.joined("ledgerd_p"), p.result())
+		p.name, p.stamp(args, who, token, now), each(names, "ledgerd_keys.%", ", "), list, p.joined("ledgerd_p"), p.result())
 	return b.String(), args.args
 }
 
@@ -234,14 +242,14 @@ func (p *plan) pickSQLite(agent any, limit int) (string, []any) {
 	var b strings.Builder
 	// Each + keeps a value as it is stored: the driver makes a time of some columns.
 	fmt.Fprintf(&b, "SELECT %s FROM (\n", each(names, "+ledgerd_c.%", ", "))
-	fmt.Fprintf(&b, "SELECT * FROM (SELECT %s, 0 AS ledgerd_rank FROM %s WHERE %s AND %s ORDER BY %s DESC LIMIT %d)\n",
-		list, p.name, p.own(who), where, p.qualified(p.until), candidates)
-	fmt.Fprintf(&b, "UNION ALL SELECT * FROM (SELECT %s, 1 FROM %s WHERE %s AND %s <> %s AND %s ORDER BY %s LIMIT %d)\n",
-		list, p.name, p.expired(), p.qualified(p.by), who, where, p.qualified(p.until), candidates)
+	fmt.Fprintf(&b, "SELECT * FROM (SELECT %s, 0 AS ledgerd_first FROM %s WHERE %s AND %s ORDER BY %s LIMIT %d)\n",
+		list, p.name, p.live(who, p.now()), where, p.qualified(p.until), candidates)
+	fmt.Fprintf(&b, "UNION ALL SELECT * FROM (SELECT %s, %s FROM %s WHERE %s AND %s ORDER BY %s LIMIT %d)\n",
+		list, p.first(who), p.name, p.expired(p.now()), where, p.qualified(p.until), candidates)
 	// Most rows are free: an index on locked_by is no way to them.
 	fmt.Fprintf(&b, "UNION ALL SELECT * FROM (SELECT %s, 1 FROM %s WHERE likely(%s) AND %s ORDER BY %s LIMIT %s)\n",
 		list, p.name, p.free(), where, order, n)
-	fmt.Fprintf(&b, ") ledgerd_c CROSS JOIN %s WHERE %s ORDER BY ledgerd_c.ledgerd_rank, %s LIMIT %s", p.name, p.joined("ledgerd_c"), order, n)
+	fmt.Fprintf(&b, ") ledgerd_c CROSS JOIN %s WHERE %s ORDER BY ledgerd_c.ledgerd_first, %s LIMIT %s", p.name, p.joined("ledgerd_c"), order, n)
 	return b.String(), args.args
 }
 
@@ -250,9 +258,9 @@ func (p *plan) pickSQLite(agent any, limit int) (string, []any) {
 func (p *plan) stampSQLite(agent any, token string, keys [][]any) (string, []any) {
 	args := p.params()
 	who := args.add(agent)
-	where, set := p.condition(args), p.stamp(args, who, token)
+	where, set := p.condition(args), p.stamp(args, who, token, p.now())
 	return fmt.Sprintf("UPDATE %s SET %s\n WHERE (%s) IN (VALUES %s) AND %s AND %s RETURNING %s, %s", p.name, set,
-		p.list("", p.keys), p.values(args, keys, nil), p.claimable(who), where, p.list("+", p.keys), p.result()), args.args
+		p.list("", p.keys), p.values(args, keys, nil), p.claimable(who, p.now()), where, p.list("+", p.keys), p.result()), args.args
 }
 
 // values are keys, each followed by a token unless tokens is nil, as rows of a VALUES list.
@@ -291,11 +299,15 @@ func (p *plan) held(set string, args *params, agent any, keys [][]any, tokens []
 		return fmt.Sprintf("UPDATE %s SET %s FROM (SELECT %s FROM (VALUES %s)) ledgerd_v WHERE %s AND %s", p.name, set,
 			strings.Join(columns, ", "), values, p.joined("ledgerd_v"), match)
 	}
-	// Locked in the order of the key, so that two of these never wait for each other.
+	// Locked one by one in the order of the key, so that two of these never wait for each other, and each
+	// by an index, whatever the planner thinks of the table.
 	var b strings.Builder
-	fmt.Fprintf(&b, "WITH ledgerd_held (%s) AS MATERIALIZED (SELECT %s FROM (VALUES %s) ledgerd_v (%s), %s WHERE %s AND %s ORDER BY %s FOR NO KEY UPDATE OF %s)\n",
-		strings.Join(names, ", "), list, values, strings.Join(given, ", "), p.name, p.joined("ledgerd_v"), match, list, p.bare)
-	fmt.Fprintf(&b, "UPDATE %s SET %s FROM ledgerd_held WHERE %s", p.name, set, p.joined("ledgerd_held"))
+	fmt.Fprintf(&b, "WITH ledgerd_held (%s) AS MATERIALIZED (SELECT ledgerd_t.* FROM (SELECT * FROM (VALUES %s) ledgerd_u (%s) ORDER BY %[1]s) ledgerd_v\n",
+		strings.Join(names, ", "), values, strings.Join(given, ", "))
+	fmt.Fprintf(&b, " CROSS JOIN LATERAL (SELECT %s FROM %s WHERE %s AND %s FOR NO KEY UPDATE) ledgerd_t),\n", list, p.name, p.joined("ledgerd_v"), match)
+	fmt.Fprintf(&b, "ledgerd_keys AS MATERIALIZED (SELECT %s FROM ledgerd_held)\n", each(names, "array_agg(%) AS %", ", "))
+	fmt.Fprintf(&b, "UPDATE %s SET %s FROM ledgerd_keys, unnest(%s) ledgerd_p (%s) WHERE %s", p.name, set, each(names, "ledgerd_keys.%", ", "),
+		strings.Join(names, ", "), p.joined("ledgerd_p"))
 	return b.String()
 }
 
@@ -303,7 +315,7 @@ func (p *plan) held(set string, args *params, agent any, keys [][]any, tokens []
 func (p *plan) overdue(limit int) (string, []any) {
 	args := p.params()
 	keys, names := p.list("", p.keys), numbered(len(p.keys))
-	pick := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %s", keys, p.name, p.expired(), p.qualified(p.until), p.parameter(args, limit, "bigint"))
+	pick := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %s", keys, p.name, p.expired(p.now()), p.qualified(p.until), p.parameter(args, limit, "bigint"))
 	if !p.postgres {
 		return fmt.Sprintf("UPDATE %s SET %s WHERE (%s) IN (%s)", p.name, p.freed(), keys, pick), args.args
 	}
