@@ -56,7 +56,7 @@ func setUp(t *testing.T, db ledger.Conn, n int, kind string) *Claimer[visit] {
 			t.Fatal(err)
 		}
 	}
-	insert := `INSERT INTO visit (site, no, wanted, note, locked_by, expires_at) SELECT 'https://site-' || (i % 500) || '.example', i, (i * 7919) % 1000003, 'a page about nothing in particular',
+	insert := `INSERT INTO visit (site, no, wanted, note, locked_by, expires_at) SELECT 'https://site-' || (i % 500) || '.example', i, (i % 100003 * 7919) % 1000003, 'a page about nothing in particular',
  CASE WHEN i % 100 = 0 THEN 'agent-' || (i / 100 % 20) END, CASE WHEN i % 100 = 0 THEN ` + soon + ` END FROM ` + series
 	if _, err := db.Exec(t.Context(), insert, n); err != nil {
 		t.Fatal(err)

@@ -197,7 +197,8 @@ func (p *plan) joined(alias string) string {
 //
 // Nothing in it waits: rows that others have locked are skipped. Keys go from step to step as arrays:
 // of a sub-select with a LIMIT the planner may make a loop that runs it again for each row, or, not
-// knowing how few it returns, a hash of the whole table; an unnested array it joins by the key.
+// knowing how few it returns, a hash of the whole table; an unnested array it joins by the key. (Each
+// array is a sub-select: of a table in FROM every row that is sorted or locked would carry a copy.)
 func (p *plan) claimPostgres(agent any, token string, limit int) (string, []any) {
 	args := p.params()
 	who := p.parameter(args, agent, p.agentCast())
@@ -219,11 +220,11 @@ func (p *plan) claimPostgres(agent any, token string, limit int) (string, []any)
 	fmt.Fprintf(&b, "ledgerd_free (%s, ledgerd_first) AS MATERIALIZED (SELECT * FROM (SELECT %s, 1 FROM %s WHERE %s AND %s ORDER BY %s LIMIT %s %s SKIP LOCKED) ledgerd_f\n LIMIT (SELECT greatest(0, %s - count(*)) FROM ledgerd_held WHERE ledgerd_first = 0)),\n",
 		list, keys, p.name, p.free(), where, order, n, lock, n)
 	fmt.Fprintf(&b, "ledgerd_found AS MATERIALIZED (SELECT %s, array_agg(ledgerd_first) AS ledgerd_first FROM (SELECT * FROM ledgerd_held UNION ALL SELECT * FROM ledgerd_free) ledgerd_u),\n", arrays)
-	fmt.Fprintf(&b, "ledgerd_picked (%s) AS MATERIALIZED (SELECT %s FROM ledgerd_found, unnest(%s, ledgerd_found.ledgerd_first) ledgerd_c (%s, ledgerd_first), %s\n WHERE %s AND %s AND %s ORDER BY ledgerd_c.ledgerd_first, %s LIMIT %s %s OF %s SKIP LOCKED),\n",
-		list, keys, each(names, "ledgerd_found.%", ", "), list, p.name, p.joined("ledgerd_c"), p.claimable(who, now), where, order, n, lock, p.bare)
+	fmt.Fprintf(&b, "ledgerd_picked (%s) AS MATERIALIZED (SELECT %s FROM unnest(%s, (SELECT ledgerd_first FROM ledgerd_found)) ledgerd_c (%s, ledgerd_first), %s\n WHERE %s AND %s AND %s ORDER BY ledgerd_c.ledgerd_first, %s LIMIT %s %s OF %s SKIP LOCKED),\n",
+		list, keys, each(names, "(SELECT % FROM ledgerd_found)", ", "), list, p.name, p.joined("ledgerd_c"), p.claimable(who, now), where, order, n, lock, p.bare)
 	fmt.Fprintf(&b, "ledgerd_keys AS MATERIALIZED (SELECT %s FROM ledgerd_picked)\n", arrays)
-	fmt.Fprintf(&b, "UPDATE %s SET %s FROM ledgerd_keys, unnest(%s) WITH ORDINALITY ledgerd_p (%s, ledgerd_place)\n WHERE %s RETURNING ledgerd_p.ledgerd_place, %s",
-		p.name, p.stamp(args, who, token, now), each(names, "ledgerd_keys.%", ", "), list, p.joined("ledgerd_p"), p.result())
+	fmt.Fprintf(&b, "UPDATE %s SET %s FROM unnest(%s) WITH ORDINALITY ledgerd_p (%s, ledgerd_place)\n WHERE %s RETURNING ledgerd_p.ledgerd_place, %s",
+		p.name, p.stamp(args, who, token, now), each(names, "(SELECT % FROM ledgerd_keys)", ", "), list, p.joined("ledgerd_p"), p.result())
 	return b.String(), args.args
 }
 
@@ -306,7 +307,7 @@ func (p *plan) held(set string, args *params, agent any, keys [][]any, tokens []
 		strings.Join(names, ", "), values, strings.Join(given, ", "))
 	fmt.Fprintf(&b, " CROSS JOIN LATERAL (SELECT %s FROM %s WHERE %s AND %s FOR NO KEY UPDATE) ledgerd_t),\n", list, p.name, p.joined("ledgerd_v"), match)
 	fmt.Fprintf(&b, "ledgerd_keys AS MATERIALIZED (SELECT %s FROM ledgerd_held)\n", each(names, "array_agg(%) AS %", ", "))
-	fmt.Fprintf(&b, "UPDATE %s SET %s FROM ledgerd_keys, unnest(%s) ledgerd_p (%s) WHERE %s", p.name, set, each(names, "ledgerd_keys.%", ", "),
+	fmt.Fprintf(&b, "UPDATE %s SET %s FROM unnest(%s) ledgerd_p (%s) WHERE %s", p.name, set, each(names, "(SELECT % FROM ledgerd_keys)", ", "),
 		strings.Join(names, ", "), p.joined("ledgerd_p"))
 	return b.String()
 }
@@ -319,6 +320,6 @@ func (p *plan) overdue(limit int) (string, []any) {
 	if !p.postgres {
 		return fmt.Sprintf("UPDATE %s SET %s WHERE (%s) IN (%s)", p.name, p.freed(), keys, pick), args.args
 	}
-	return fmt.Sprintf("WITH ledgerd_over (%s) AS MATERIALIZED (%s FOR NO KEY UPDATE SKIP LOCKED), ledgerd_keys AS MATERIALIZED (SELECT %s FROM ledgerd_over)\nUPDATE %s SET %s FROM ledgerd_keys, unnest(%s) ledgerd_p (%s) WHERE %s",
-		strings.Join(names, ", "), pick, each(names, "array_agg(%) AS %", ", "), p.name, p.freed(), each(names, "ledgerd_keys.%", ", "), strings.Join(names, ", "), p.joined("ledgerd_p")), args.args
+	return fmt.Sprintf("WITH ledgerd_over (%s) AS MATERIALIZED (%s FOR NO KEY UPDATE SKIP LOCKED), ledgerd_keys AS MATERIALIZED (SELECT %s FROM ledgerd_over)\nUPDATE %s SET %s FROM unnest(%s) ledgerd_p (%s) WHERE %s",
+		strings.Join(names, ", "), pick, each(names, "array_agg(%) AS %", ", "), p.name, p.freed(), each(names, "(SELECT % FROM ledgerd_keys)", ", "), strings.Join(names, ", "), p.joined("ledgerd_p")), args.args
 }
