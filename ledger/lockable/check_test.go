@@ -168,6 +168,25 @@ func TestChecks(t *testing.T) {
 	})
 }
 
+// TestForeignTimes: SQLite keeps any value in any column; a claim in another form than ours is refused.
+func TestForeignTimes(t *testing.T) {
+	for declared, values := range map[string]map[string]bool{
+		"TIMESTAMP": {"NULL": true, "'2026-11-20 17:00:00'": true, "'2026-11-20T17:00:00Z'": false, "1790000000": false, "'soon'": false},
+		"TEXT":      {"'2026-11-20 17:00:00.123'": true, "1790000000": false, "'2026-11-20'": false},
+		"INTEGER":   {"1790000000": true, "'2026-11-20 17:00:00'": false, "1.5": false},
+	} {
+		for value, good := range values {
+			p := open(t, empty(t, "sqlite"))
+			p.raw(`CREATE TABLE article (id INTEGER PRIMARY KEY, title text, locked_by text, expires_at ` + declared + `)`)
+			p.raw(`INSERT INTO article (title, locked_by, expires_at) VALUES ('a', 'ann', ` + value + `)`)
+			err := rejected[article](p, lockable.Table{Name: "article", Logger: silent})
+			if good != (err == nil) || err != nil && !errors.Is(err, ledger.ErrInvalid) {
+				t.Errorf("%s in a column of type %s: %v", value, declared, err)
+			}
+		}
+	}
+}
+
 // TestHint: whose table has no index on expires_at is told how to make one.
 func TestHint(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {

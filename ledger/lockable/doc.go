@@ -11,7 +11,16 @@
 // claimed. With a third column, lock_id, every claim has a token, and a row that was handed on and
 // came back to an agent of the same name is told apart from one that was never lost.
 //
-// What it costs. A claim looks at the agent's rows and at the expired ones by the index on expires_at,
-// and at free ones in the order that was asked for; on Postgres it skips rows that others have locked
-// and never waits. A row that is locked_by somebody without an expires_at is left alone by all.
+// What it costs. A claim looks at the rows that are held and at the expired ones by an index on
+// expires_at, and at free ones in the order that was asked for; on Postgres it skips rows that others
+// have locked and never waits. On a large table these indexes keep it to the rows that it is about:
+//
+//	CREATE INDEX ON article (expires_at);
+//	CREATE INDEX ON article (date_imported DESC) WHERE locked_by IS NULL AND reviewed = false;
+//
+// and where thousands of rows are held at a time, one on locked_by. Of more than 1,000 expired rows those
+// that expired longest ago are claimed first, whatever the order.
+//
+// A row that is locked_by somebody without an expires_at is left alone by all. What a claim cannot stop
+// is a statement that does not ask: an UPDATE of the table by somebody else.
 package lockable

@@ -103,6 +103,11 @@ func (t Table) check(ctx context.Context, db ledger.Conn, l *layout) (*plan, err
 	if err := p.checkRow(l); err != nil {
 		return nil, err
 	}
+	if !p.postgres {
+		if err := p.checkValues(ctx, db); err != nil {
+			return nil, err
+		}
+	}
 	if p.where, err = newFragment("where", t.Where, p.postgres); err != nil {
 		return nil, err
 	}
@@ -179,6 +184,24 @@ func (p *plan) checkClaim() error {
 		}
 	}
 	return nil
+}
+
+// checkValues looks whether the column for expires_at holds what its type says: SQLite compares all values
+// with each other, and a claim in another form would count as expired, or never expire.
+func (p *plan) checkValues(ctx context.Context, db ledger.Conn) error {
+	good, want := "typeof("+p.until+") = 'integer'", "integers (Unix seconds)"
+	if p.expires == text {
+		const digit = "[0-9]"
+		good = fmt.Sprintf("typeof(%s) = 'text' AND %[1]s GLOB '%[2]s-%[3]s-%[3]s %[4]s*'", p.until, strings.Repeat(digit, 4), strings.Repeat(digit, 2), digit)
+		want = "times in UTC such as 2026-11-20 17:00:00.123, as strftime writes them"
+	}
+	return rows(ctx, db, fmt.Sprintf("SELECT CAST(%s AS text) FROM %s WHERE %[1]s IS NOT NULL AND NOT (%[3]s) LIMIT 1", p.until, p.name, good), nil, func(scan func(...any) error) error {
+		var bad string
+		if err := scan(&bad); err != nil {
+			return err
+		}
+		return invalid("expires_at", "column %s holds %q; by its type it must hold %s", p.until, bad, want)
+	})
 }
 
 // checkRow checks the columns that a row takes, and that its key is one.
