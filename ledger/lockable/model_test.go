@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"slices"
 	"testing"
@@ -216,6 +217,11 @@ func (m *model) Check(t *rapid.T) {
 
 // TestModel: whatever is done, the table is what a list in memory is.
 func TestModel(t *testing.T) {
+	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
+		if err := flag.Set("rapid.checks", "30"); err != nil { // of some 30 operations each; more by the flag
+			t.Fatal(err)
+		}
+	}
 	for _, scheme := range []string{"sqlite", "postgres"} {
 		t.Run(scheme, func(t *testing.T) {
 			p := open(t, empty(t, scheme))

@@ -30,7 +30,7 @@ func many() int {
 	if n, err := strconv.Atoi(os.Getenv("LEDGERD_TEST_ROWS")); err == nil {
 		return n
 	}
-	return 50_000
+	return 20_000
 }
 
 type visit struct {
