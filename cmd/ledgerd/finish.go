@@ -57,7 +57,7 @@ With -o json: [{"token","recorded","state"}], and {"token","recorded":false,"rea
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&e.agent, "agent", "", "who ends or decides it: a `name`, for items named by id or key")
+	f.StringVar(&e.agent, "agent", "", "who ends or decides it: a `name`; required for items named by id or key")
 	f.Var(&e.outcome, "outcome", "how it ended; permanent: failed, and not to be tried again")
 	f.StringVar(&e.output, "output", "", "what came of it: `JSON`, @FILE, or - for stdin")
 	// Elsewhere --output is the long form of -o.
@@ -86,7 +86,7 @@ func (a *app) finish(ctx context.Context, args []string, e ending) error {
 	defer l.Close()
 	return a.end(args, func(name string) (endRow, error) {
 		if id, attempt, err := ledger.ParseToken(name); err == nil {
-			return endClaim(ctx, l.Ledger, id, attempt, res, "")
+			return endClaim(ctx, l.Ledger, id, attempt, res, e.agent)
 		}
 		it, err := find(ctx, l.Ledger, name, e.kinds, e.scopes)
 		if err != nil {
@@ -156,14 +156,14 @@ func (a *app) end(names []string, one func(name string) (endRow, error)) error {
 	return errors.Join(first, rows.Close())
 }
 
-// endClaim ends the claim of a token; a refusal says who has the item now.
+// endClaim ends the claim of a token, of this agent unless it is ""; a refusal says who has the item now.
 func endClaim(ctx context.Context, l *ledger.Ledger, id, attempt int64, res ledger.Result, agent string) (endRow, error) {
 	row := endRow{Token: fmt.Sprintf("%d.%d", id, attempt)}
 	ls, err := l.Lease(ctx, id, attempt)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return row, fail(exitError, "not_found", fmt.Sprintf("%s was not recorded: no item %d in this ledger", row.Token, id), "")
 	}
-	if err == nil && agent != "" && ls.Agent != agent { // it was handed on since it was looked up
+	if err == nil && agent != "" && ls.Agent != agent {
 		err = ledger.ErrLeaseLost
 	}
 	if err == nil {

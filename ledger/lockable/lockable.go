@@ -53,7 +53,8 @@ type Table struct {
 
 // Claimer claims rows as values of R, a struct whose fields carry `db:"column"` tags; the key
 // columns carry `db:"column,key"`, several for a composite key. Claiming returns the tagged
-// columns.
+// columns. A field for a column that may be NULL is a pointer or one of sql.Null's kind. A time in a key is on
+// SQLite better a string: there the drivers and SQLite itself write times in different forms.
 type Claimer[R any] struct {
 	db     ledger.Conn
 	inTx   bool
@@ -289,13 +290,17 @@ func (r *Claimer[R]) rewrite(ctx context.Context, what string, agent any, held [
 	if len(held) > maxRows {
 		return 0, invalid("rows", "%d, at most %d", len(held), maxRows)
 	}
-	if len(held) == 0 {
-		return 0, nil
-	}
-	keys, tokens := make([][]any, len(held)), make([]string, len(held))
+	var keys [][]any
+	var tokens []string
 	for i := range held {
-		keys[i] = r.layout.key(reflect.ValueOf(held[i].Row))
-		tokens[i] = held[i].LockID
+		if r.plan.tokenCast == "uuid" && (len(held[i].LockID) != tokenLength || uuid.Validate(held[i].LockID) != nil) { // no claim has had it
+			continue
+		}
+		keys = append(keys, r.layout.key(reflect.ValueOf(held[i].Row)))
+		tokens = append(tokens, held[i].LockID)
+	}
+	if len(keys) == 0 {
+		return 0, nil
 	}
 	args := r.plan.params()
 	query := r.plan.held(set(args), args, who, keys, tokens)

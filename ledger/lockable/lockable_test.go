@@ -272,6 +272,13 @@ func TestCompositeKey(t *testing.T) {
 		if n, err := crawl.Extend(t.Context(), int16(1), got...); n != 2 || err != nil {
 			t.Errorf("extended %d, %v", n, err)
 		}
+		forged := got[2]
+		for _, token := range []string{"", "x", "'; --", "0e7a6a0c-6a5e-4a49-8f2b-1b8d5ec9a000"} {
+			forged.LockID = token
+			if err := crawl.Finish(t.Context(), 2, forged, nil); !errors.Is(err, ledger.ErrLeaseLost) {
+				t.Errorf("token %q: %v", token, err)
+			}
+		}
 		if err := crawl.Finish(t.Context(), uint8(2), got[2], map[string]any{"seen": time.Date(2026, 11, 20, 17, 0, 0, 0, time.UTC)}); err != nil {
 			t.Error(err)
 		}
