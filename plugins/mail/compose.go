@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	texttemplate "text/template"
 
 	gomail "github.com/wneessen/go-mail"
@@ -28,7 +27,7 @@ const (
 // message is a mail, ready to be sent.
 type message struct {
 	from, to address
-	id       string // with its angle brackets
+	id       string // Message-ID without its angle brackets
 	content  []byte // header and body
 }
 
@@ -50,7 +49,7 @@ func compose(ctx context.Context, cfg *Config, in In, key string) (*message, err
 	msg.FromMailAddress(&m.from.Address)
 	msg.ToMailAddress(&m.to.Address)
 	msg.Subject(p.subject)
-	msg.SetMessageIDWithValue(strings.Trim(m.id, "<>"))
+	msg.SetMessageIDWithValue(m.id)
 	msg.SetDate()
 	switch {
 	case p.html == "":
@@ -77,7 +76,7 @@ func messageID(key string, in In, from address) string {
 		raw = nil // an In always is JSON: it came from there
 	}
 	sum := sha256.Sum256(append([]byte(key+"\x00"), raw...))
-	return fmt.Sprintf("<%s@%s>", hex.EncodeToString(sum[:16]), from.domain())
+	return fmt.Sprintf("%s@%s", hex.EncodeToString(sum[:16]), from.domain())
 }
 
 // words gives subject and text of a mail, from the item or from its template.

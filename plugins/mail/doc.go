@@ -40,7 +40,7 @@
 //
 // # Output
 //
-//	message_id  the mail's Message-ID
+//	message_id  the mail's Message-ID, without its angle brackets
 //	bytes       size of the mail
 //	reply       what the server answered to it
 //

@@ -58,6 +58,13 @@ type mailbox struct {
 	sessions int
 }
 
+// implicit is the domain of a server with TLS from the first byte.
+const implicit = "implicit.test"
+
+func serverTLS(cert tls.Certificate) *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{cert}}
+}
+
 // listen starts the server. config, if there is one, changes it before.
 func (b *mailbox) listen(t testing.TB, config func(*smtp.Server)) {
 	t.Helper()
@@ -78,7 +85,7 @@ func (b *mailbox) listen(t testing.TB, config func(*smtp.Server)) {
 		t.Fatal(err)
 	}
 	b.addr = l.Addr().String()
-	if srv.TLSConfig != nil && srv.Domain == "implicit.test" {
+	if srv.Domain == implicit {
 		l = tls.NewListener(l, srv.TLSConfig)
 	}
 	done := make(chan struct{})

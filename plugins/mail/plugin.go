@@ -66,7 +66,7 @@ func (d *Data) UnmarshalJSON(raw []byte) error {
 
 // Out is what came of it.
 type Out struct {
-	MessageID string `json:"message_id,omitempty" doc:"the mail's Message-ID, the same for every attempt"`
+	MessageID string `json:"message_id,omitempty" doc:"the mail's Message-ID, without angle brackets; the same for every attempt"`
 	Bytes     int    `json:"bytes,omitempty" doc:"size of the mail"`
 	Reply     string `json:"reply,omitempty" doc:"what the server answered to it"`
 }
