@@ -14,11 +14,16 @@ import (
 // address is one whose every part may stand in an SMTP command and in a header.
 type address struct{ mail.Address }
 
+const maxAddress = 500 // bytes, with the name; a line of a header has at most 998
+
 // parseAddress reads one address, with a name or without. An international domain gets its ASCII
 // form. What could end a line or a command is refused, however it is quoted.
 func parseAddress(text string) (address, error) {
 	if err := oneLine(text); err != nil {
 		return address{}, err
+	}
+	if len(text) > maxAddress {
+		return address{}, fmt.Errorf("has more than %d bytes", maxAddress)
 	}
 	parsed, err := mail.ParseAddress(text)
 	if err != nil {
