@@ -183,9 +183,8 @@ func (s *server) await(t *testing.T) {
 // sync waits until the catcher has said of every mail so far that it has it.
 func (s *server) sync(t *testing.T) {
 	t.Helper()
-	if err := smtp.SendMail(s.addr, nil, "a@example.com", []string{"sync@example.com"}, []byte("Subject: sync\r\n\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	// A catcher that hangs up has it all the same.
+	_ = smtp.SendMail(s.addr, nil, "a@example.com", []string{"sync@example.com"}, []byte("Subject: sync\r\n\r\n"))
 	for {
 		s.await(t)
 		if last := len(s.got) - 1; s.got[last].to == "sync@example.com" {

@@ -126,7 +126,7 @@ func (c *connection) end(body *smtp.DataCloser) (reply string, err error) {
 	case c.wire.torn.Load():
 		return "", transient("broken", fmt.Errorf("the connection broke before the mail had ended: %w", err))
 	}
-	return "", unknown("no_answer", fmt.Errorf("the server may or may not have taken the mail: after its end came no answer: %w", err))
+	return "", unknown("no_answer", fmt.Errorf("the whole mail was sent, and no answer came: the server may or may not have taken it (%w)", err))
 }
 
 // refused is the failure of a step before the mail had ended, or of one that the server answered.
