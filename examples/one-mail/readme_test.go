@@ -1,6 +1,7 @@
 package onemail
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,8 +42,14 @@ func TestReadme(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var again []string // the same port as before: another server would be other settings
 	for i, session := range sessions {
-		box := listen(t, catchers[i]...)
+		box := listen(t, append(again, catchers[i]...)...)
+		_, port, err := net.SplitHostPort(box.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again = []string{"-port", port}
 		var got strings.Builder
 		for line := range strings.Lines(session[1]) {
 			command, ok := strings.CutPrefix(line, "$ ")
