@@ -62,7 +62,8 @@
 //
 // # Codes
 //
-// Tried again by the policy of the kind:
+// Tried again after 5 s, then three times as long each time, up to half an hour; dead after ten
+// failures, which is about two hours (ledgerd kind set mail --max-failures):
 //
 //	connect   no connection, or no greeting on it
 //	tls       no agreement on TLS, or the server does not offer STARTTLS

@@ -119,17 +119,18 @@ func Plugin() *sdk.Plugin {
 	p.Doc = doc
 	p.Concurrency = 8
 	p.OnLost = sdk.OnLostDoubt
+	p.MaxFailures = 10 // about two hours, see delay
 	return p
 }
 
 func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 	m, err := compose(ctx, cfg, it.Payload, it.IdempotencyKey)
 	if err != nil {
-		return Out{}, report(ctx, err)
+		return Out{}, report(ctx, err, it.Attempt)
 	}
 	out := Out{MessageID: m.id, Bytes: len(m.content)}
 	out.Reply, err = cfg.sender.send(ctx, m)
-	return out, report(ctx, err)
+	return out, report(ctx, err, it.Attempt)
 }
 
 // failure is why a mail was not sent, or may not have been.
@@ -156,7 +157,7 @@ func unknown(code string, err error) *failure   { return &failure{code: code, fa
 
 // report puts a failure into the words of the SDK. What was not sent because the item was to end
 // is told by the cause of that; a timeout is a failure like others, since nothing was sent.
-func report(ctx context.Context, err error) error {
+func report(ctx context.Context, err error, attempt int64) error {
 	f, ok := errors.AsType[*failure](err)
 	if !ok {
 		return err
@@ -170,5 +171,17 @@ func report(ctx context.Context, err error) error {
 	case cause != nil && !errors.Is(cause, context.DeadlineExceeded):
 		return cause
 	}
-	return sdk.RetryAfter(0, coded)
+	return sdk.RetryAfter(delay(attempt), coded)
 }
+
+// delay is how long to wait after an attempt that failed: 5 s, then three times as long each time, up
+// to half an hour. A server that is down or that makes strangers wait (greylisting) needs minutes.
+func delay(attempt int64) time.Duration {
+	d := 5 * time.Second
+	for ; attempt > 1 && d < maxDelay; attempt-- {
+		d *= 3
+	}
+	return min(d, maxDelay)
+}
+
+const maxDelay = 30 * time.Minute

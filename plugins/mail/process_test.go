@@ -3,6 +3,7 @@ package mail
 import (
 	"net"
 	"testing"
+	"time"
 
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
@@ -45,6 +46,12 @@ func TestProcess(t *testing.T) {
 		r := h.Run(sdktest.Task{Payload: tt.payload})
 		if r.Outcome != tt.outcome || r.Code != tt.code || r.Final != tt.final {
 			t.Errorf("%v: got %s %q %q, final %v; want %s %q, final %v", tt.payload, r.Outcome, r.Code, r.Error, r.Final, tt.outcome, tt.code, tt.final)
+		}
+	}
+	for attempt, want := range map[int64]time.Duration{1: 5 * time.Second, 3: 45 * time.Second, 6: 1215 * time.Second, 7: 30 * time.Minute, 1 << 40: 30 * time.Minute} {
+		r := h.Run(sdktest.Task{Payload: hello("full@example.com"), Attempt: attempt})
+		if r.Delay != want {
+			t.Errorf("after attempt %d it waits for %s, want %s", attempt, r.Delay, want)
 		}
 	}
 	if n := len(box.taken()); n != 2 {
