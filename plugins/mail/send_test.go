@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	netmail "net/mail"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -147,9 +148,11 @@ func TestBreaks(t *testing.T) {
 			stall(c)
 		}, In{}, again, "broken"},
 		{"leaves with a word before the end", func(c net.Conn) {
-			untilData(c)
+			r := untilData(c)
 			_, _ = io.WriteString(c, "354 go on\r\n421 leaving\r\n")
-			stall(c)
+			if toEnd(r) {
+				t.Error("a mail that was given up was ended")
+			}
 		}, In{}, again, "smtp_421"},
 		{"closes in the middle", func(c net.Conn) {
 			r := untilData(c)
@@ -281,6 +284,77 @@ func cutter(t *testing.T, server string, n int, answers bool) (addr string, sett
 		done <- whole
 	}()
 	return l.Addr().String(), func() bool { return <-done }
+}
+
+// TestDotDoesNotLeave: the mail has left but for the line that ends it, and that line cannot leave. The
+// server has no mail, and that is known.
+func TestDotDoesNotLeave(t *testing.T) {
+	leakFree(t)
+	ended := make(chan bool, 1)
+	cfg := open(t, defaults(raw(t, func(c net.Conn) {
+		r := untilData(c)
+		_, _ = io.WriteString(c, "354 go on\r\n")
+		ended <- toEnd(r)
+	})))
+	m, err := compose(t.Context(), cfg, hello("ann@example.com"), "mail//x/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cfg.sender.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.wire.Close()
+	body, err := c.envelope(m)
+	if err == nil {
+		err = c.tell(body, m.content)
+	}
+	if err == nil {
+		err = c.wire.Conn.(*net.TCPConn).CloseWrite()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.end(body)
+	if f, code := end(err); f != again || code != "broken" || <-ended {
+		t.Errorf("got %v %q: %v", f, code, err)
+	}
+}
+
+// TestTurnedAway: the server has closed the connection while it was told the mail, and what it was told
+// last has left all the same, into nothing. That is noticed before the mail is ended.
+func TestTurnedAway(t *testing.T) {
+	leakFree(t)
+	told := make(chan struct{})
+	cfg := open(t, defaults(raw(t, func(c net.Conn) {
+		untilData(c)
+		_, _ = io.WriteString(c, "354 go on\r\n")
+		<-told
+		_ = c.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, c)
+	})))
+	m, err := compose(t.Context(), cfg, hello("ann@example.com"), "mail//x/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cfg.sender.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.wire.Close()
+	body, err := c.envelope(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(told)
+	for late := time.Now().Add(time.Minute); c.wire.silent(); runtime.Gosched() {
+		if time.Now().After(late) {
+			t.Fatal("the server's end did not arrive")
+		}
+	}
+	if f, code := end(c.tell(body, m.content)); f != again || code != "broken" {
+		t.Errorf("got %v %q", f, code)
+	}
 }
 
 // TestToldToEnd: an item that is to end before its mail has was not sent, and says why; when the
