@@ -277,8 +277,11 @@ func end(err error) (fate, string) {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f.fate, f.code
 	}
-	return -1, ""
+	return sent, ""
 }
+
+// sent is the fate of a mail that is.
+const sent fate = -1
 
 // certificate makes one for 127.0.0.1 and a file that says to trust it.
 func certificate(t testing.TB) (tls.Certificate, string) {
