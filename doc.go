@@ -9,6 +9,7 @@
 //	ledger/memory        a Store in memory: the specification in code
 //	ledger/storetest     the conformance suite that all stores pass
 //	ledger/worker        claim, handle, finish: the loop, usable in any Go program
+//	ledger/lockable      claims of rows of a table of one's own; no ledger is needed
 //	schema               the SQL migrations of both databases, nothing else
 //
 //	sdk                  what the author of a plugin sees

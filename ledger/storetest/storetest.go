@@ -45,6 +45,7 @@ func Run(t *testing.T, open Open) {
 		{"FinishOutcomes", finishOutcomes},
 		{"FinishIsFenced", finishIsFenced},
 		{"FinishTwice", finishTwice},
+		{"LeaseByToken", leaseByToken},
 		{"FinishBatchIsHonest", finishBatchIsHonest},
 		{"FinishLateButUnclaimed", finishLateButUnclaimed},
 		{"FinishLimits", finishLimits},
