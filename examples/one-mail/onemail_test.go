@@ -14,13 +14,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
-
-	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/postgres"
-	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
 // openTable opens the application's own database.
@@ -231,38 +226,11 @@ func TestKilledSenders(t *testing.T) {
 // sent once more.
 func decide(t *testing.T, address string, doubtful []item, received map[string]int) {
 	t.Helper()
-	l := openLedger(t, address)
 	for _, it := range doubtful {
-		if received["user"+it.Key+"@example.com"] == 0 {
-			ledgerd(t, address, "retry", fmt.Sprint(it.ID)).end(t, 0)
-		} else if err := l.Decide(t.Context(), it.ID, "ann", ledger.Done(nil)); err != nil {
-			t.Error(err)
+		decision := []string{"retry", fmt.Sprint(it.ID)}
+		if received["user"+it.Key+"@example.com"] > 0 {
+			decision = []string{"finish", fmt.Sprint(it.ID), "--agent", "carol"}
 		}
+		ledgerd(t, address, decision...).end(t, 0)
 	}
-}
-
-func openLedger(t *testing.T, address string) *ledger.Ledger {
-	t.Helper()
-	var store ledger.Store
-	var err error
-	if path, ok := strings.CutPrefix(address, "sqlite:"); ok {
-		store, err = sqlite.Open(t.Context(), path, sqlite.Options{MustExist: true})
-	} else {
-		config, bad := pgxpool.ParseConfig(address)
-		if bad != nil {
-			t.Fatal(bad)
-		}
-		pool, bad := pgxpool.NewWithConfig(t.Context(), config)
-		if bad != nil {
-			t.Fatal(bad)
-		}
-		t.Cleanup(pool.Close)
-		store, err = postgres.Open(t.Context(), pool, postgres.Options{Schema: config.ConnConfig.RuntimeParams["search_path"]})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := ledger.New(store, ledger.Options{})
-	t.Cleanup(func() { _ = l.Close() })
-	return l
 }
