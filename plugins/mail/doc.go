@@ -49,8 +49,10 @@
 // SMTP ends a mail with a line that is a dot, and the server's answer to it says that it has taken
 // the mail. Until that line has left this machine in full nothing was sent, whatever goes wrong,
 // and the mail is tried again. When it has left and no answer comes nobody knows, and the mail is in
-// doubt: a person looks into the server's log for the Message-ID and decides. Nothing is in
-// doubt only because the item was to end: the answer to a mail that has ended is waited for.
+// doubt: a person looks into the server's log for the Message-ID and decides. When the item is to
+// end meanwhile (its lease is lost, ledgerd stops) the answer is still waited for, for 3 s. A server
+// that dies with a mail in its system's buffers has read nothing, and that mail is in doubt all
+// the same: TCP says no more.
 //
 // Whoever dies with mails in hand leaves in doubt those that it had begun: on_lost is doubt, and
 // ledgerd claims no more mails than it can begin at once. The Message-ID is made of the idempotency
