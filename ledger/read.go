@@ -140,7 +140,7 @@ func (r *Record) why(it Item, now time.Time, policy Kind, agents []Agent) Reason
 		return Reason{Code: "dead", Text: fmt.Sprintf("It is dead after %s; the last attempt said: %s", troubles(it), orDefault(it.Error, it.Code)), Since: it.EndedAt, Next: retry}
 	case StateDoubt:
 		return Reason{Code: "doubt", Text: fmt.Sprintf("Attempt %d may or may not have taken effect (%s); a person decides.", it.Attempt, it.Outcome),
-			Since: it.EndedAt, Next: fmt.Sprintf("%s, or ledgerd cancel %d", retry, it.ID)}
+			Since: it.EndedAt, Next: fmt.Sprintf("%s, ledgerd finish %d --agent YOU, or ledgerd cancel %d", retry, it.ID, it.ID)}
 	case StateLeased:
 		if !it.ExpiresAt.After(now) {
 			return Reason{Code: "leased", Text: fmt.Sprintf("%s had it (attempt %d), but its lease ended at %s; the next worker takes it back.", it.Agent, it.Attempt, when(it.ExpiresAt)),
