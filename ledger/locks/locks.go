@@ -58,8 +58,11 @@ const (
 	// How often, and after which pause, a call is repeated when the database is unavailable, unless
 	// it took long to say so.
 	tries, retryPause, retryTime = 3, 100 * time.Millisecond, 5 * time.Second
+	// How long a call may take. It waits for a holder that is committing (see Check), which may be
+	// frozen while it does: then the lock is held though its time is over.
+	askTime = 10 * time.Second
 	// How long the database is asked to forget a lock that nobody has got.
-	forgetTime = 5 * time.Second
+	forgetTime = 2 * time.Second
 )
 
 // complete fills in defaults and checks limits.
@@ -133,16 +136,22 @@ func (m *Manager) take(ctx context.Context, want ledger.Lock, o Options) (fence 
 	if len(there) > 0 && there[0].Token != want.Token && inForce(there[0], now) {
 		return 0, heldError(there[0])
 	}
-	err = m.store.Update(ctx, nil, func(tx ledger.Tx) (err error) {
+	asking, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	err = m.store.Update(asking, nil, func(tx ledger.Tx) (err error) {
 		fence, err = take(tx, want, o)
 		return err
 	})
-	if err != nil && !errors.As(err, new(*HeldError)) { // it may have taken effect
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetTime)
-		defer cancel()
-		_ = m.give(ctx, want) // at worst the lock ends with its TTL
+	if err == nil || errors.As(err, new(*HeldError)) {
+		return fence, err
 	}
-	return fence, err
+	forgetting, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetTime) // it may have taken effect
+	defer cancel()
+	_ = m.give(forgetting, want) // at worst the lock ends with its TTL
+	if asking.Err() != nil && ctx.Err() == nil && len(there) > 0 {
+		return 0, heldError(there[0])
+	}
+	return 0, err
 }
 
 // give gives back what is held under a token.
@@ -168,13 +177,10 @@ func (m *Manager) Do(ctx context.Context, name string, o Options, fn func(ctx co
 	}
 	defer m.end(ctx, l)
 	err = fn(held, l)
-	switch {
-	case !l.keeper.lost.Load():
-		return err
-	case err == nil:
-		return ErrLost
+	if l.keeper.lost.Load() {
+		return lost(err)
 	}
-	return fmt.Errorf("%w: %w", ErrLost, err)
+	return err
 }
 
 // end releases a lock whose work is done. That it fails does not undo the work: the lock ends with
