@@ -169,6 +169,11 @@ func newPlace(t *testing.T, kind, path string) *place {
 		u.RawQuery = q.Encode()
 		at = u.String()
 	}
+	return openPlace(t, kind, at)
+}
+
+func openPlace(t *testing.T, kind, at string) *place {
+	t.Helper()
 	p, err := open(t.Context(), kind, at)
 	if err != nil {
 		t.Fatal(err)
