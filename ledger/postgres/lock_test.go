@@ -1,0 +1,70 @@
+package postgres_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/locks"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+)
+
+// Who is slow to take a lock that nobody has may be overtaken by somebody who takes it and gives it
+// back, and holds it afterwards all the same: then its fence is the greater one. (A trigger holds the
+// slow one up after its insert has drawn a number and before the row can be found.)
+func TestFenceOfASlowHolder(t *testing.T) {
+	ctx, pool, schema := t.Context(), pgtest.Pool(t), pgtest.Schema(t)
+	s, err := postgres.Open(ctx, pool, postgres.Options{Schema: schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const gate = 7206461320
+	if _, err := pool.Exec(ctx, `CREATE FUNCTION `+schema+`.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+ IF NEW.holder = 'slow' THEN PERFORM pg_advisory_xact_lock(7206461320); END IF; RETURN NEW; END $$;
+ CREATE TRIGGER wait BEFORE INSERT ON `+schema+`.ledger_locks FOR EACH ROW EXECUTE FUNCTION `+schema+`.wait()`); err != nil {
+		t.Fatal(err)
+	}
+	shut, err := pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := shut.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, gate); err != nil {
+		t.Fatal(err)
+	}
+	m := locks.New(ledger.New(s, ledger.Options{}))
+	fence := func(ctx context.Context, holder string) (fence int64, err error) {
+		err = m.Do(ctx, "l", locks.Options{Holder: holder}, func(_ context.Context, l *locks.Lock) error {
+			fence = l.Fence
+			return nil
+		})
+		return fence, err
+	}
+	slow := make(chan int64)
+	go func() {
+		n, err := fence(ctx, "slow")
+		if err != nil {
+			t.Error(err)
+		}
+		slow <- n
+	}()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for waits := false; !waits; <-look.C {
+		if err := pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = $1::bigint & 4294967295)`, gate).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	quick, err := fence(ctx, "quick")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := shut.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if later := <-slow; later <= quick {
+		t.Errorf("fence %d after %d", later, quick)
+	}
+}
