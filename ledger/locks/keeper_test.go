@@ -238,6 +238,26 @@ func TestWait(t *testing.T) {
 	})
 }
 
+// A holder that is committing when its time is over is waited for, but not for ever, and not in
+// place of an answer by the database.
+func TestHeldByACommit(t *testing.T) {
+	bubble(t, func(t *testing.T, m *Manager, store *flaky) {
+		_, l := hold(t, m, Options{Holder: "a", TTL: time.Second})
+		store.fail = func(ctx context.Context, _ func() error) error { <-ctx.Done(); return ctx.Err() }
+		time.Sleep(time.Second)
+		start := time.Now()
+		_, _, err := m.Acquire(t.Context(), "l", Options{})
+		if held := (*HeldError)(nil); !errors.As(err, &held) || held.Holder != "a" || time.Since(start) != askTime+forgetTime {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		if _, _, err = m.Acquire(t.Context(), "another", Options{}); !errors.Is(err, ledger.ErrUnavailable) {
+			t.Errorf("got %v", err)
+		}
+		store.fail = nil
+		giveBack(t, m, l)
+	})
+}
+
 // A panic frees the lock.
 func TestDoPanics(t *testing.T) {
 	bubble(t, func(t *testing.T, m *Manager, _ *flaky) {

@@ -86,7 +86,8 @@ func (o Options) complete(name string) (Options, error) {
 
 // Acquire takes a lock and keeps it renewed until Release, also when ctx has ended, or returns
 // *HeldError. The context it returns ends with ctx, with Release, and with cause ErrLost before
-// somebody else can have the lock.
+// somebody else can have the lock. Also without Wait it may take ten seconds to refuse: when the
+// holder's time is over and it is about to commit (see Check).
 //
 // Errors besides: ledger.ErrInvalid; ledger.ErrUnavailable, after which the lock may stay taken for
 // its TTL; that of ctx.
@@ -148,10 +149,13 @@ func (m *Manager) take(ctx context.Context, want ledger.Lock, o Options) (fence 
 	forgetting, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetTime) // it may have taken effect
 	defer cancel()
 	_ = m.give(forgetting, want) // at worst the lock ends with its TTL
-	if asking.Err() != nil && ctx.Err() == nil && len(there) > 0 {
+	switch {
+	case asking.Err() == nil || ctx.Err() != nil:
+		return 0, err
+	case len(there) > 0:
 		return 0, heldError(there[0])
 	}
-	return 0, err
+	return 0, fmt.Errorf("lock %q: no answer within %v: %w", want.Name, askTime, ledger.ErrUnavailable)
 }
 
 // give gives back what is held under a token.
