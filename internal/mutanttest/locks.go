@@ -6,7 +6,7 @@ var inLocks = []mutant{
 		name: "released-by-name",
 		bug:  "whoever releases a lock by its name frees it, also when another holds it by now",
 		patches: []patch{{
-			"ledger/locks/rules.go", "if err != nil || !there || rec.Token != l.Token {", "if err != nil || !there {",
+			"ledger/locks/rules.go", "if err != nil || !there || rec.Token != l.token {", "if err != nil || !there {",
 		}},
 		caught: []detector{tests{"ledger/memory", "TestStore/Locks(Exclude|Expire)", "lock lost|got error"}},
 	},
@@ -58,7 +58,7 @@ var inLocks = []mutant{
 		name: "token-per-try",
 		bug:  "a call whose outcome is not known leaves a lock behind that nobody knows of",
 		patches: []patch{{
-			"ledger/locks/locks.go", "_ = m.give(forgetting, want)", "_ = forgetting",
+			"ledger/locks/locks.go", "_ = m.store.Update(forgetting, nil, func(tx ledger.Tx) error { return forget(tx, want) })", "_ = forgetting",
 		}, {
 			"ledger/locks/rules.go", "case there && l.Token == want.Token:", "case there && l.Token == want.Token && false:",
 		}},

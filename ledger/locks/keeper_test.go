@@ -184,7 +184,9 @@ func TestUnknownOutcomes(t *testing.T) {
 	}
 	fails := func(context.Context, func() error) error { return ledger.ErrUnavailable }
 	for name, fail := range map[string]func(context.Context, func() error) error{"landed": lands, "failed": fails} {
-		for times := 1; times <= 4; times++ {
+		for times := range 2 * (tries + 1) {
+			o := Options{Holder: "a", AtLeast: time.Duration(times%2) * time.Minute}
+			times = times/2 + 1
 			bubble(t, func(t *testing.T, m *Manager, store *flaky) {
 				left := times
 				once := func(ctx context.Context, call func() error) error {
@@ -194,7 +196,7 @@ func TestUnknownOutcomes(t *testing.T) {
 					return call()
 				}
 				store.fail = once
-				held, l, err := m.Acquire(t.Context(), "l", Options{Holder: "a"})
+				held, l, err := m.Acquire(t.Context(), "l", o)
 				switch {
 				case err == nil:
 					if until(t, m).IsZero() || held.Err() != nil {
@@ -206,8 +208,8 @@ func TestUnknownOutcomes(t *testing.T) {
 					t.Fatalf("%s %d times: %v", name, times, err)
 				}
 				store.fail = nil
-				if !until(t, m).IsZero() {
-					t.Errorf("%s %d times: the lock is left behind after %v", name, times, err)
+				if left := until(t, m); left.IsZero() == (err == nil && o.AtLeast > 0) {
+					t.Errorf("%s %d times: until %v after %v", name, times, left, err)
 				}
 			})
 		}

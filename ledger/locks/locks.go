@@ -148,7 +148,7 @@ func (m *Manager) take(ctx context.Context, want ledger.Lock, o Options) (fence 
 	}
 	forgetting, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetTime) // it may have taken effect
 	defer cancel()
-	_ = m.give(forgetting, want) // at worst the lock ends with its TTL
+	_ = m.store.Update(forgetting, nil, func(tx ledger.Tx) error { return forget(tx, want) }) // at worst the lock ends with its TTL
 	switch {
 	case asking.Err() == nil || ctx.Err() != nil:
 		return 0, err
@@ -158,17 +158,14 @@ func (m *Manager) take(ctx context.Context, want ledger.Lock, o Options) (fence 
 	return 0, fmt.Errorf("lock %q: no answer within %v: %w", want.Name, askTime, ledger.ErrUnavailable)
 }
 
-// give gives back what is held under a token.
-func (m *Manager) give(ctx context.Context, l ledger.Lock) error {
-	return m.store.Update(ctx, nil, func(tx ledger.Tx) error { return release(tx, l) })
-}
-
 // Release gives the lock back; releasing a lost lock is nil, also one that was released before.
 // After an error (ledger.ErrUnavailable, or that of ctx) it may be called again; else the lock ends
 // with its TTL: it is renewed no more.
 func (m *Manager) Release(ctx context.Context, l *Lock) error {
 	l.keeper.stop()
-	return again(ctx, func() error { return m.give(ctx, ledger.Lock{Name: l.Name, Token: l.token}) })
+	return again(ctx, func() error {
+		return m.store.Update(ctx, nil, func(tx ledger.Tx) error { return release(tx, l) })
+	})
 }
 
 // Do runs fn under a lock and releases it, also on error and panic. *HeldError if it is held; else

@@ -139,12 +139,16 @@ func transactions[T any](p *place, db txn.DB[T]) {
 
 // onEach runs a test on an empty place of each kind.
 func onEach(t *testing.T, test func(t *testing.T, p *place)) {
+	t.Parallel()
 	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) { test(t, newPlace(t, kind, "")) })
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel() // they mostly wait for time to pass
+			test(t, newPlace(t, kind, ""))
+		})
 	}
 }
 
-// onBoth is onEach, at the same time, for tests that wait for time to pass: one kind of each database.
+// onBoth is onEach with one kind of each database.
 func onBoth(t *testing.T, test func(t *testing.T, p *place)) {
 	t.Parallel()
 	for _, kind := range kinds[:2] {

@@ -53,14 +53,23 @@ func renew(tx ledger.Tx, l *Lock) error {
 
 // release ends a lock, or leaves it to its least time without a holder. Of one that is lost
 // nothing is changed.
-func release(tx ledger.Tx, l ledger.Lock) error {
+func release(tx ledger.Tx, l *Lock) error {
 	rec, there, now, err := tx.LoadLock(l.Name)
-	if err != nil || !there || rec.Token != l.Token {
+	if err != nil || !there || rec.Token != l.token {
 		return err
 	}
 	if rec.KeepUntil.After(rec.Since) && rec.KeepUntil.After(now) { // the clock may have been set back
 		rec.Token, rec.ExpiresAt = uuid.Nil, rec.KeepUntil
 		return tx.PutLock(rec)
+	}
+	return tx.DropLock(l.Name)
+}
+
+// forget undoes take where it may have taken effect though nobody knows of it.
+func forget(tx ledger.Tx, l ledger.Lock) error {
+	rec, there, _, err := tx.LoadLock(l.Name)
+	if err != nil || !there || rec.Token != l.Token {
+		return err
 	}
 	return tx.DropLock(l.Name)
 }
