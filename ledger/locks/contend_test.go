@@ -48,7 +48,7 @@ func note(op, row string) string {
 
 const (
 	contendedNames = 3
-	contendFor     = 6 * time.Second
+	contendFor     = 5 * time.Second
 )
 
 // contender takes and leaves locks until its stdin ends. What it sees goes to a file at once.

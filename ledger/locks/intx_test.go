@@ -192,13 +192,13 @@ func TestNobodyBetweenCheckAndCommit(t *testing.T) {
 			if err := p.locks.Check(ctx, tx, l); err != nil {
 				return err
 			}
-			short, cancel := context.WithTimeout(t.Context(), time.Second)
+			short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			if from, err := p.locks.ForceRelease(short, "op", "l"); !errors.Is(err, context.DeadlineExceeded) {
 				return fmt.Errorf("somebody else took it from %v, %v", from, err)
 			}
 			eventually(t, "its time is over", func() bool { return p.held(t, "l") == nil })
-			short, cancel = context.WithTimeout(t.Context(), time.Second)
+			short, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			_, other, err := p.locks.Acquire(short, "l", locks.Options{Wait: patience})
 			if !errors.Is(err, context.DeadlineExceeded) {
