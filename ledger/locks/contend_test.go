@@ -106,7 +106,11 @@ func TestContention(t *testing.T) {
 			procs[i] = p.spawn(t, "contender", file)
 		}
 		killed, frozen := 0, 0
-		for end := time.Now().Add(contendFor); time.Now().Before(end); {
+		enough := func() bool {
+			grants, overdue, _ := judgeNotes(t, p)
+			return grants >= 20 && overdue > 0 && p.number(t, effects) >= 5
+		}
+		for began := time.Now(); time.Since(began) < contendFor || !enough() && time.Since(began) < patience; {
 			<-time.After(rand.N(400 * time.Millisecond))
 			i := p.victim(t, procs[:])
 			if rand.N(3) > 0 {
@@ -131,10 +135,13 @@ func TestContention(t *testing.T) {
 		for _, c := range procs {
 			c.ends(t)
 		}
-		grants, overdue := judgeNotes(t, p)
+		grants, overdue, wrong := judgeNotes(t, p)
+		for _, w := range wrong {
+			t.Error(w)
+		}
 		seen := judgeSeen(t, p, file)
 		t.Logf("%d killed, %d frozen; %d grants, %d of them after the time of a holder was over; %d effects, seen from %d sides", killed, frozen, grants, overdue, p.number(t, effects), seen)
-		if grants < 20 || overdue == 0 || seen < 10 {
+		if !enough() {
 			t.Error("too little has happened to judge")
 		}
 	})
@@ -156,8 +163,10 @@ func (p *place) victim(t *testing.T, procs []*child) int {
 	return rand.N(len(procs))
 }
 
-// judgeNotes judges what the database noted.
-func judgeNotes(t *testing.T, p *place) (grants, overdue int) {
+// judgeNotes judges what the database noted, and says what is wrong with it.
+func judgeNotes(t *testing.T, p *place) (grants, overdue int, wrong []string) {
+	t.Helper()
+	is := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	rows, err := p.conn.Query(t.Context(), `SELECT op, name, fence, since, expires, at FROM notes ORDER BY id`)
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +191,7 @@ func judgeNotes(t *testing.T, p *place) (grants, overdue int) {
 			}
 		case there && before.fence == fence: // renewed, or kept
 			if since > before.expires || at-before.expires > time.Second.Microseconds() {
-				t.Errorf("%s: fence %d came back to life", name, fence)
+				is("%s: fence %d came back to life", name, fence)
 			}
 			now[name] = record{fence, since, expires}
 		case op == "UPDATE" && there && before.since == since && fence > before.fence:
@@ -193,13 +202,13 @@ func judgeNotes(t *testing.T, p *place) (grants, overdue int) {
 				overdue++
 			}
 			if there && before.expires > since {
-				t.Errorf("%s: fence %d from %d, when fence %d had it until %d", name, fence, since, before.fence, before.expires)
+				is("%s: fence %d from %d, when fence %d had it until %d", name, fence, since, before.fence, before.expires)
 			}
 			if fence <= highest[name] {
-				t.Errorf("%s: fence %d after %d", name, fence, highest[name])
+				is("%s: fence %d after %d", name, fence, highest[name])
 			}
 			if other, twice := given[fence]; twice {
-				t.Errorf("fence %d was given to %s and %s", fence, other, name)
+				is("fence %d was given to %s and %s", fence, other, name)
 			}
 			given[fence], highest[name], now[name] = name, fence, record{fence, since, expires}
 		}
@@ -207,7 +216,7 @@ func judgeNotes(t *testing.T, p *place) (grants, overdue int) {
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return grants, overdue
+	return grants, overdue, wrong
 }
 
 // judgeSeen judges what the holders saw.

@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,13 +15,24 @@ import (
 // flaky is a store whose next calls fail: before they take effect, after it, or never ending.
 type flaky struct {
 	ledger.LockStore
-	fail func(ctx context.Context, call func() error) error // nil: sound
+	fails atomic.Pointer[failure] // nil: sound
+}
+
+type failure func(ctx context.Context, call func() error) error
+
+// fail lets calls fail from now on; nil ends that.
+func (f *flaky) fail(how failure) {
+	if how == nil {
+		f.fails.Store(nil)
+		return
+	}
+	f.fails.Store(&how)
 }
 
 func (f *flaky) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx) error) error {
 	call := func() error { return f.LockStore.Update(ctx, conn, fn) }
-	if f.fail != nil {
-		return f.fail(ctx, call)
+	if how := f.fails.Load(); how != nil {
+		return (*how)(ctx, call)
 	}
 	return call()
 }
@@ -112,13 +124,13 @@ func TestLostWhenNotRenewed(t *testing.T) {
 				held, l := hold(t, m, Options{TTL: 30 * time.Second})
 				time.Sleep(15 * time.Second) // it was renewed at 10 s
 				end := until(t, m)
-				store.fail = fail
+				store.fail(fail)
 				<-held.Done()
 				if left := time.Until(end); left != 3*time.Second || context.Cause(held) != ErrLost {
 					t.Fatalf("%v before its end: %v", left, context.Cause(held))
 				}
 				time.Sleep(2 * time.Hour)
-				store.fail = nil
+				store.fail(nil)
 				other, l2 := hold(t, m, Options{}) // others are not kept out
 				giveBack(t, m, l)
 				if other.Err() != nil || until(t, m).IsZero() {
@@ -134,9 +146,9 @@ func TestLostWhenNotRenewed(t *testing.T) {
 func TestRenewedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, m *Manager, store *flaky) {
 		held, l := hold(t, m, Options{TTL: 30 * time.Second})
-		store.fail = func(context.Context, func() error) error { return ledger.ErrUnavailable }
+		store.fail(func(context.Context, func() error) error { return ledger.ErrUnavailable })
 		time.Sleep(24 * time.Second)
-		store.fail = nil
+		store.fail(nil)
 		time.Sleep(time.Minute)
 		if held.Err() != nil || until(t, m).IsZero() {
 			t.Fatal(context.Cause(held))
@@ -195,19 +207,20 @@ func TestUnknownOutcomes(t *testing.T) {
 					}
 					return call()
 				}
-				store.fail = once
+				store.fail(once)
 				held, l, err := m.Acquire(t.Context(), "l", o)
 				switch {
 				case err == nil:
 					if until(t, m).IsZero() || held.Err() != nil {
 						t.Fatalf("%s %d times: not held", name, times)
 					}
-					left, store.fail = min(times, tries-1), once
+					left = min(times, tries-1)
+					store.fail(once)
 					giveBack(t, m, l)
 				case !errors.Is(err, ledger.ErrUnavailable):
 					t.Fatalf("%s %d times: %v", name, times, err)
 				}
-				store.fail = nil
+				store.fail(nil)
 				if left := until(t, m); left.IsZero() == (err == nil && o.AtLeast > 0) {
 					t.Errorf("%s %d times: until %v after %v", name, times, left, err)
 				}
@@ -245,7 +258,7 @@ func TestWait(t *testing.T) {
 func TestHeldByACommit(t *testing.T) {
 	bubble(t, func(t *testing.T, m *Manager, store *flaky) {
 		_, l := hold(t, m, Options{Holder: "a", TTL: time.Second})
-		store.fail = func(ctx context.Context, _ func() error) error { <-ctx.Done(); return ctx.Err() }
+		store.fail(func(ctx context.Context, _ func() error) error { <-ctx.Done(); return ctx.Err() })
 		time.Sleep(time.Second)
 		start := time.Now()
 		_, _, err := m.Acquire(t.Context(), "l", Options{})
@@ -255,7 +268,7 @@ func TestHeldByACommit(t *testing.T) {
 		if _, _, err = m.Acquire(t.Context(), "another", Options{}); !errors.Is(err, ledger.ErrUnavailable) {
 			t.Errorf("got %v", err)
 		}
-		store.fail = nil
+		store.fail(nil)
 		giveBack(t, m, l)
 	})
 }
