@@ -118,7 +118,7 @@ func (p *place) mailbox(t *testing.T) (file string, mails func() int) {
 }
 
 func TestThreeMails(t *testing.T) {
-	onEach(t, func(t *testing.T, p *place) {
+	onBoth(t, func(t *testing.T, p *place) {
 		file, mails := p.mailbox(t)
 		p.atOnce(t, "naive", "read", file)
 		if mails() != 3 {
@@ -130,7 +130,7 @@ func TestThreeMails(t *testing.T) {
 // A table of one's own keeps out who comes at the same time; not who comes a moment later, and
 // whoever dies keeps everybody out.
 func TestJobLock(t *testing.T) {
-	onEach(t, func(t *testing.T, p *place) {
+	onBoth(t, func(t *testing.T, p *place) {
 		file, mails := p.mailbox(t)
 		p.exec(t, `CREATE TABLE job_lock (job_name varchar(100) PRIMARY KEY)`)
 		first, second := p.spawn(t, "job_lock", file), (*child)(nil)
@@ -158,7 +158,7 @@ func TestJobLock(t *testing.T) {
 // With a lock, and the question whether it was sent asked under it, there is one mail; also when
 // the three come after somebody who died with the lock.
 func TestOneMail(t *testing.T) {
-	onEach(t, func(t *testing.T, p *place) {
+	onBoth(t, func(t *testing.T, p *place) {
 		file, mails := p.mailbox(t)
 		dies := p.spawn(t, "holder")
 		dies.says(t, "held")
