@@ -1,13 +1,16 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -110,6 +113,36 @@ func Rank(seed, key string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(seed + ":" + key))
 }
 
+// Spaces are what is cut off both ends of a key: what strings.TrimSpace cuts.
+const Spaces = "\t\n\v\f\r \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+
+// NewBadRow says why a row makes no item: null is of its key, the lengths are in bytes.
+func NewBadRow(row int64, null bool, key, payload int) BadRow {
+	switch {
+	case null:
+		return BadRow{row, "the key is NULL"}
+	case key == 0:
+		return BadRow{row, "blank key"}
+	case key > MaxKey:
+		return BadRow{row, number.Sprintf("key: %d bytes, at most %d", key, MaxKey)}
+	}
+	return BadRow{row, number.Sprintf("payload: %d bytes, at most %d", payload, MaxPayload)}
+}
+
+// Ordered are the fields in the order of the payload.
+func (s *Selection) Ordered() []Field {
+	return slices.SortedFunc(slices.Values(s.Fields), func(a, b Field) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// JSON is the field as it stands in the payload, as far as it is the same for all rows.
+func (f *Field) JSON() string {
+	if f.Value == nil {
+		return string(JSON(f.Name)) + ":"
+	}
+	object := JSON(map[string]json.RawMessage{f.Name: f.Value})
+	return string(object[1 : len(object)-1])
+}
+
 // Payload makes the payload of a row; cells are by column.
 func (s *Selection) Payload(cell func(column string) any) ([]byte, error) {
 	if len(s.Fields) == 0 {
@@ -126,6 +159,9 @@ func (s *Selection) Payload(cell func(column string) any) ([]byte, error) {
 			continue
 		}
 		value, err := CellJSON(v, f.Text)
+		if text, isText := v.(string); isText && f.Trim {
+			value, err = CellJSON(strings.TrimSpace(text), f.Text)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("column %q: %w", f.Column, err)
 		}

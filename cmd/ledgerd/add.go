@@ -356,7 +356,14 @@ func (a *app) addInputs(ctx context.Context, s sourceFlags, name string, args []
 			return rows.Write(addRow{input, ad.ID, ad.Verdict, ad.State})
 		}
 	}
-	err = d.run(ctx)
+	if err = errors.ErrUnsupported; rows == nil { // which need the answer for each
+		if sel, ok := j.selection(); ok && (d.draw == nil || d.draw.want > 0) {
+			err = d.runSelection(ctx, j.ledger.Ledger, sel)
+		}
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = d.run(ctx)
+	}
 	if rows != nil {
 		err = errors.Join(err, rows.Close())
 	}

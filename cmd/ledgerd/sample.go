@@ -64,7 +64,7 @@ type draw struct {
 	heap   drawn
 	in     map[string]bool // keys in the heap
 	listed int64           // inputs that were looked at …
-	known  int64           // … and how many were known, or named before
+	known  int64           // … and how many of them were known
 }
 
 // newDraw makes a draw of n inputs, less those of the same sample that are there already.
@@ -98,8 +98,10 @@ func (d *draw) offer(ctx context.Context, names []string, items []ledger.NewItem
 	}
 	for i, n := range items {
 		d.listed++
-		if known[n.Key] || d.in[n.Key] {
+		if known[n.Key] {
 			d.known++
+		}
+		if known[n.Key] || d.in[n.Key] {
 			continue
 		}
 		c := candidate{ledger.Rank(d.seed, n.Key), names[i], n}

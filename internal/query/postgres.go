@@ -142,7 +142,7 @@ func positioned(text string, err error) error {
 	}
 	e := &Error{Message: pg.Message, Hint: pg.Hint, Err: err}
 	if pg.Position > 0 {
-		e.Line, e.Column = at(text, int(pg.Position))
+		e.Line, e.Column = At(text, int(pg.Position))
 	}
 	return e
 }

@@ -164,8 +164,8 @@ func (q *Query) checkColumns() error {
 	return nil
 }
 
-// at is the line and the column of the n-th character of a text, from 1.
-func at(text string, n int) (line, column int) {
+// At is the line and the column of the n-th character of a text, from 1.
+func At(text string, n int) (line, column int) {
 	line, column = 1, 1
 	for _, r := range text {
 		if n--; n <= 0 {

@@ -98,7 +98,7 @@ func near(text string, err error) error {
 		places := regexp.MustCompile(`(?i)(^|\W)`+regexp.QuoteMeta(m[1])).FindAllStringIndex(text, 2)
 		if len(places) == 1 {
 			end := len([]rune(text[:places[0][1]]))
-			e.Line, e.Column = at(text, end-len([]rune(m[1]))+1)
+			e.Line, e.Column = At(text, end-len([]rune(m[1]))+1)
 		}
 	}
 	return e
