@@ -35,7 +35,7 @@ type Selection struct {
 // Field is one field of the payload of a Selection.
 type Field struct {
 	Name   string
-	Value  json.RawMessage // the same for all; nil: it is in a column
+	Value  json.RawMessage `json:",omitempty"` // the same for all; nil: it is in a column
 	Column string          // a row in which it is NULL has no such field
 	Text   bool            // text, whatever the type of the column
 	Trim   bool            // cut spaces as of the key
