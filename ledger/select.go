@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Selection is what a query in the ledger's own database adds, without its rows leaving it.
@@ -39,6 +40,17 @@ type Field struct {
 	Column string          // a row in which it is NULL has no such field
 	Text   bool            // text, whatever the type of the column
 	Trim   bool            // cut spaces as of the key
+	// Rows that break these make no item.
+	Required bool // not NULL
+	MaxChars int  // characters of a text; 0: no limit but that of the payload
+}
+
+// Null and Long say what is wrong with a row that breaks a rule of the field.
+func (f *Field) Null() string { return fmt.Sprintf("column %q is NULL", f.Column) }
+
+// Long is for a text that is too long.
+func (f *Field) Long() string {
+	return number.Sprintf("column %q has more than %d characters", f.Column, f.MaxChars)
 }
 
 // Selected is the answer to a Selection. Rows = Added + Known + Differs + BadRows, but for a
@@ -155,15 +167,22 @@ func (s *Selection) Payload(cell func(column string) any) ([]byte, error) {
 			continue
 		}
 		v := cell(f.Column)
-		if v == nil {
+		if v == nil && f.Required {
+			return nil, errors.New(f.Null())
+		} else if v == nil {
 			continue
 		}
-		value, err := CellJSON(v, f.Text)
-		if text, isText := v.(string); isText && f.Trim {
-			value, err = CellJSON(strings.TrimSpace(text), f.Text)
+		text, isText := v.(string)
+		if isText && f.Trim {
+			text = strings.TrimSpace(text)
+			v = text
 		}
-		if err != nil {
+		value, err := CellJSON(v, f.Text)
+		switch {
+		case err != nil:
 			return nil, fmt.Errorf("column %q: %w", f.Column, err)
+		case isText && f.MaxChars > 0 && utf8.RuneCountInString(text) > f.MaxChars:
+			return nil, errors.New(f.Long())
 		}
 		object[f.Name] = value
 	}

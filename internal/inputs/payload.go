@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
+	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -58,7 +60,11 @@ func (s *Source) rowPayload(row map[string]json.RawMessage, input string) ([]byt
 	for name, value := range row {
 		fields[name] = value
 	}
-	if _, own := row[s.Input.Field]; s.Input.Field != "" && (!own || s.column() == s.Input.Field) {
+	_, own := row[s.Input.Field]
+	if s.Query != nil { // a NULL there is no input
+		own = slices.ContainsFunc(s.Query.Columns, func(c query.Column) bool { return c.Name == s.Input.Field })
+	}
+	if s.Input.Field != "" && (!own || s.column() == s.Input.Field) {
 		fields[s.Input.Field] = quote(input)
 	}
 	if len(fields) == 0 {

@@ -1,8 +1,8 @@
 package inputs
 
 import (
-	"encoding/json"
 	"math"
+	"sort"
 	"strings"
 
 	"github.com/ledgerd/ledgerd/internal/query"
@@ -26,21 +26,22 @@ func (s *Source) Selection() (ledger.Selection, bool) {
 	if err != nil {
 		return sel, false
 	}
-	types := map[string]query.Type{}
+	types, own := map[string]query.Type{}, false
 	for i, c := range t.Columns {
 		kind, named := s.Fields[c.Name]
 		_, twice := set[c.Name]
 		switch {
 		case i == t.input && (t.only || c.Name == s.Input.Field):
 			continue
-		case twice, strings.Contains(c.Name, "."), c.Name == s.Input.Field,
+		case twice, strings.Contains(c.Name, "."),
 			named && kind != TextField && c.Type != query.Integer && c.Type != query.Bool:
 			return sel, false
 		}
+		own = own || c.Name == s.Input.Field
 		types[c.Name] = c.Type
 		sel.Fields = append(sel.Fields, ledger.Field{Name: c.Name, Column: c.Name, Text: named && kind == TextField})
 	}
-	if s.Input.Field != "" {
+	if s.Input.Field != "" && !own {
 		types[sel.Key] = query.Text
 		sel.Fields = append(sel.Fields, ledger.Field{Name: s.Input.Field, Column: sel.Key, Text: true, Trim: true})
 	}
@@ -50,16 +51,20 @@ func (s *Source) Selection() (ledger.Selection, bool) {
 	return sel, s.allValid(&sel, types)
 }
 
-// odd is a text that fits no pattern and no limit that anybody would give a field.
-var odd = "\t \"<é\u2028\\&>' " + strings.Repeat("x", 64<<10)
+// odd is a text that fits no pattern and no list of values that anybody would give a field.
+const odd = "\t \"<é\u2028\\&>' 7"
 
-// allValid says whether the payload's schema takes whatever the columns may hold: each one is tried
-// with values at the ends of its type, and absent.
+// maxProbe is the longest text that is tried, in characters.
+const maxProbe = 128 << 10
+
+// allValid says whether the payload's schema takes whatever the columns may hold. Each one is tried
+// with values at the ends of its type, and absent. That a column must be there, or how long its
+// text may be, are rules that a database can keep: they are put into its field.
 func (s *Source) allValid(sel *ledger.Selection, types map[string]query.Type) bool {
 	if s.Validate == nil {
 		return true
 	}
-	plain := func(column string) any {
+	usual := func(column string) any {
 		switch types[column] {
 		case query.Integer:
 			return int64(1)
@@ -68,30 +73,42 @@ func (s *Source) allValid(sel *ledger.Selection, types map[string]query.Type) bo
 		}
 		return "x"
 	}
-	for column, t := range types {
-		values := []any{nil, "", odd}
-		switch {
-		case column == sel.Key && s.Input.Field != "":
-			values = []any{"x", odd}
-		case t == query.Integer:
-			values = []any{nil, int64(0), int64(math.MinInt64), int64(math.MaxInt64)}
-		case t == query.Bool:
-			values = []any{nil, true, false}
-		case t != query.Text:
-			values = append(values, json.Number("1e300"), int64(-1))
+	for i := range sel.Fields {
+		f := &sel.Fields[i]
+		if f.Value != nil {
+			continue
 		}
-		for _, v := range values {
+		valid := func(v any) bool {
 			payload, err := sel.Payload(func(c string) any {
-				if c == column {
+				if c == f.Column {
 					return v
 				}
-				return plain(c)
+				return usual(c)
 			})
-			if err != nil || s.Validate(payload) != nil {
+			return err == nil && s.Validate(payload) == nil
+		}
+		var values []any
+		switch t := types[f.Column]; {
+		case f.Trim: // the key, which is not blank
+			values = []any{"x" + odd}
+		case t == query.Integer:
+			values = []any{int64(0), int64(math.MinInt64), int64(math.MaxInt64)}
+		case t == query.Bool:
+			values = []any{true, false}
+		case t == query.Text || f.Text:
+			values = []any{"", odd}
+		default:
+			values = []any{"", odd, 1e300, int64(-1)}
+		}
+		for _, v := range values {
+			if !valid(v) {
 				return false
 			}
 		}
+		f.Required = !f.Trim && !valid(nil)
+		if _, text := values[0].(string); text && !valid(strings.Repeat("é", maxProbe)) {
+			f.MaxChars = sort.Search(maxProbe, func(n int) bool { return !valid(strings.Repeat("é", n+1)) })
+		}
 	}
-	payload, err := sel.Payload(plain)
-	return err == nil && s.Validate(payload) == nil
+	return true
 }

@@ -59,7 +59,7 @@ func (x *selecting) run(t *tx) error {
 	if err != nil {
 		return err
 	}
-	err = x.query(`CREATE TEMPORARY TABLE ledger_picked (o bigint, key text COLLATE "C", payload text) ON COMMIT DROP`, nil, nil)
+	err = x.query(`CREATE TEMPORARY TABLE ledger_picked (o bigint, key text COLLATE "C", bad text, payload text) ON COMMIT DROP`, nil, nil)
 	if state(err) == "42501" { // the user may make no temporary tables
 		return fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
 	}
@@ -150,7 +150,7 @@ func (x *selecting) pick(types map[string]uint32) (sql string, args []any, err e
 	case !plain(oid) || oid == pgtype.BoolOID:
 		return "", nil, errors.ErrUnsupported
 	}
-	var parts []string
+	var parts, rules []string
 	for _, f := range x.Ordered() {
 		if f.Value != nil {
 			parts = append(parts, arg(f.JSON()))
@@ -163,6 +163,12 @@ func (x *selecting) pick(types map[string]uint32) (sql string, args []any, err e
 		value := written(f.Column)
 		if f.Trim {
 			value = "btrim(" + value + ", " + spaces + ")"
+		}
+		if f.Required {
+			rules = append(rules, "WHEN q."+quote(f.Column)+" IS NULL THEN "+arg(f.Null()))
+		}
+		if f.MaxChars > 0 {
+			rules = append(rules, fmt.Sprintf("WHEN char_length(%s) > %d THEN %s", value, f.MaxChars, arg(f.Long())))
 		}
 		switch {
 		case oid == pgtype.BoolOID && !f.Text:
@@ -179,11 +185,14 @@ func (x *selecting) pick(types map[string]uint32) (sql string, args []any, err e
 		}
 		parts = append(parts, "CASE WHEN q."+quote(f.Column)+" IS NOT NULL THEN "+arg(f.JSON())+" || "+value+" END")
 	}
-	payload := "NULL"
+	payload, bad := "NULL", "NULL"
+	if len(rules) > 0 {
+		bad = "CASE " + strings.Join(rules, " ") + " END"
+	}
 	if len(parts) > 0 {
 		payload = "nullif('{' || concat_ws(',', " + strings.Join(parts, ", ") + ") || '}', '{}')"
 	}
-	return "INSERT INTO pg_temp.ledger_picked SELECT row_number() OVER (), CASE WHEN q." + quote(x.Key) + " IS NOT NULL THEN btrim(" + written(x.Key) + ", " + spaces + ") END, " +
+	return "INSERT INTO pg_temp.ledger_picked SELECT row_number() OVER (), CASE WHEN q." + quote(x.Key) + " IS NOT NULL THEN btrim(" + written(x.Key) + ", " + spaces + ") END, " + bad + ", " +
 		payload + " FROM (\n" + x.Query + "\n) q", args, nil
 }
 
@@ -197,7 +206,7 @@ func plain(oid uint32) bool {
 }
 
 // makesItem is the condition that a picked row makes an item.
-var makesItem = fmt.Sprintf(`(p.key <> '' AND octet_length(p.key) <= %d AND coalesce(octet_length(p.payload), 0) <= %d)`, ledger.MaxKey, ledger.MaxPayload)
+var makesItem = fmt.Sprintf(`(p.key <> '' AND octet_length(p.key) <= %d AND coalesce(octet_length(p.payload), 0) <= %d AND p.bad IS NULL)`, ledger.MaxKey, ledger.MaxPayload)
 
 // count counts the rows and names the bad ones.
 func (x *selecting) count() error {
@@ -206,13 +215,18 @@ func (x *selecting) count() error {
 	if err != nil || x.out.BadRows == 0 {
 		return err
 	}
-	return x.query(`SELECT p.o, p.key IS NULL, coalesce(octet_length(p.key), 0), coalesce(octet_length(p.payload), 0) FROM pg_temp.ledger_picked p
+	return x.query(`SELECT p.o, p.key IS NULL, coalesce(octet_length(p.key), 0), coalesce(octet_length(p.payload), 0), coalesce(p.bad, '') FROM pg_temp.ledger_picked p
  WHERE `+makesItem+` IS NOT TRUE ORDER BY p.o LIMIT $1`, []any{ledger.MaxBadRows}, func(scan scanner) error {
 		var row int64
 		var null bool
 		var key, payload int
-		err := scan(&row, &null, &key, &payload)
-		x.out.Bad = append(x.out.Bad, ledger.NewBadRow(row, null, key, payload))
+		var broken string
+		err := scan(&row, &null, &key, &payload, &broken)
+		bad := ledger.NewBadRow(row, null, key, payload)
+		if broken != "" && key > 0 && key <= ledger.MaxKey {
+			bad.Reason = broken
+		}
+		x.out.Bad = append(x.out.Bad, bad)
 		return err
 	})
 }

@@ -60,13 +60,16 @@ func (p *payloads) of(_ *sqlite.FunctionContext, args []driver.Value) (driver.Va
 	if err != nil {
 		return "the key " + err.Error(), nil
 	}
+	if key = strings.TrimSpace(key); key == "" || len(key) > ledger.MaxKey {
+		return ledger.NewBadRow(0, args[1] == nil, len(key), 0).Reason, nil
+	}
 	i := -1
 	payload, err := sel.Payload(func(string) any { i++; return cells[i] })
 	if err != nil {
 		return err.Error(), nil
 	}
-	if key = strings.TrimSpace(key); key == "" || len(key) > ledger.MaxKey || len(payload) > ledger.MaxPayload {
-		return ledger.NewBadRow(0, args[1] == nil, len(key), len(payload)).Reason, nil
+	if len(payload) > ledger.MaxPayload {
+		return ledger.NewBadRow(0, false, len(key), len(payload)).Reason, nil
 	}
 	if payload == nil {
 		return nil, nil

@@ -86,10 +86,11 @@ func selectLikeAdd(h *harness, exec func(string, ...any)) {
 			b       *int64
 		}
 		rows := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) line {
-			return line{rapid.Ptr(odd, true).Draw(t, "k"), rapid.Ptr(odd, true).Draw(t, "a"), rapid.Ptr(odd, true).Draw(t, "c"), rapid.Ptr(rapid.Int64(), true).Draw(t, "b")}
+			return line{rapid.Ptr(odd, true).Draw(t, "k"), rapid.Ptr(odd, true).Draw(t, "a"), rapid.Ptr(odd, true).Draw(t, "c"), rapid.Ptr(rapid.Int64(), rapid.IntRange(0, 3).Draw(t, "null") == 0).Draw(t, "b")}
 		}), 0, 12).Draw(t, "rows")
 		sel := ledger.Selection{Kind: "k", Scope: fmt.Sprintf("sql%d", round), Query: "SELECT * FROM people ORDER BY n -- all", Key: "k", Source: "s", Fields: []ledger.Field{
-			{Name: "a", Column: "a"}, {Name: "b", Column: "b"}, {Name: "z<", Column: "b", Text: true}, {Name: "c", Column: "c", Text: true}, {Name: "A", Value: ledger.JSON(odd.Draw(t, "constant"))}, {Name: "to", Column: "k", Text: true, Trim: true}}}
+			{Name: "a", Column: "a"}, {Name: "b", Column: "b"}, {Name: "z<", Column: "b", Text: true}, {Name: "c", Column: "c", Text: true}, {Name: "A", Value: ledger.JSON(odd.Draw(t, "constant"))}, {Name: "to", Column: "k", Text: true, Trim: true},
+			{Name: "must", Column: "b", Required: true}, {Name: "short", Column: "a", Text: true, MaxChars: 15}}}
 		var items []ledger.NewItem
 		want := ledger.Selected{Rows: int64(len(rows))}
 		for i, r := range rows {
@@ -105,10 +106,15 @@ func selectLikeAdd(h *harness, exec func(string, ...any)) {
 			}
 			exec(`INSERT INTO people VALUES (?, ?, ?, ?, ?)`, i, cells["k"], cells["a"], cells["b"], cells["c"])
 			payload, err := sel.Payload(func(c string) any { return cells[c] })
-			h.ok(err)
+			bad := ledger.BadRow{}
 			if r.k == nil || strings.TrimSpace(*r.k) == "" {
+				bad = ledger.NewBadRow(int64(i+1), r.k == nil, 0, 0)
+			} else if err != nil {
+				bad = ledger.BadRow{Row: int64(i + 1), Reason: err.Error()}
+			}
+			if bad.Row > 0 {
 				want.BadRows++
-				want.Bad = append(want.Bad, ledger.NewBadRow(int64(i+1), r.k == nil, 0, 0))
+				want.Bad = append(want.Bad, bad)
 				continue
 			}
 			items = append(items, ledger.NewItem{Kind: "k", Scope: fmt.Sprintf("rows%d", round), Key: strings.TrimSpace(*r.k), Payload: payload, Source: "s"})
