@@ -382,6 +382,8 @@ func (a *app) reportAdd(p *report.Printer, j *job, d *adder) error {
 		if err := p.Object(sum); err != nil {
 			return err
 		}
+	case report.JSONL, report.CSV: // which have no place for it
+		d.complain(a)
 	case report.Table:
 		d.complain(a)
 		if d.total() == 0 {
@@ -412,6 +414,9 @@ func (j *job) sentence(d *adder) string {
 	}
 	if n := d.listed(); j.flags.dryRun || j.flags.sample > 0 {
 		text += fmt.Sprintf("   of %s listed", report.Count(n))
+		if differs := d.counts[ledger.VerdictDiffers]; differs > 0 { // which are known, too
+			text += fmt.Sprintf(", %s known", report.Count(differs+d.counts[ledger.VerdictKnown]))
+		}
 	}
 	if j.flags.sample > 0 {
 		text += "   sample --seed " + quoteForShell(j.flags.seed)
@@ -426,7 +431,7 @@ func (j *job) sentence(d *adder) string {
 func verdictLine(counts map[ledger.Verdict]int64) string {
 	var parts []string
 	for _, v := range []ledger.Verdict{ledger.VerdictAdded, ledger.VerdictChanged, ledger.VerdictReopened, ledger.VerdictKnown, ledger.VerdictDiffers} {
-		if counts[v] > 0 || v == ledger.VerdictAdded && counts[ledger.VerdictKnown] > 0 {
+		if counts[v] > 0 || v == ledger.VerdictAdded && counts[ledger.VerdictKnown]+counts[ledger.VerdictDiffers] > 0 {
 			parts = append(parts, fmt.Sprintf("%s %s", v, report.Count(counts[v])))
 		}
 	}
