@@ -409,7 +409,9 @@ func (a *app) reportAdd(p *report.Printer, j *job, d *adder) error {
 // sentence is "added 214   known 3", and what of a list that is.
 func (j *job) sentence(d *adder) string {
 	text := verdictLine(d.counts)
-	if j.flags.dryRun {
+	if j.flags.dryRun && !strings.HasPrefix(text, "added") {
+		text = "would have added 0   " + text
+	} else if j.flags.dryRun {
 		text = "would have " + text
 	}
 	if n := d.listed(); j.flags.dryRun || j.flags.sample > 0 {
@@ -431,7 +433,7 @@ func (j *job) sentence(d *adder) string {
 func verdictLine(counts map[ledger.Verdict]int64) string {
 	var parts []string
 	for _, v := range []ledger.Verdict{ledger.VerdictAdded, ledger.VerdictChanged, ledger.VerdictReopened, ledger.VerdictKnown, ledger.VerdictDiffers} {
-		if counts[v] > 0 || v == ledger.VerdictAdded && counts[ledger.VerdictKnown]+counts[ledger.VerdictDiffers] > 0 {
+		if counts[v] > 0 || v == ledger.VerdictAdded && counts[ledger.VerdictKnown] > 0 {
 			parts = append(parts, fmt.Sprintf("%s %s", v, report.Count(counts[v])))
 		}
 	}
