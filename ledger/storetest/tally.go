@@ -20,7 +20,7 @@ func groups(t *testing.T, h *harness) {
 	}
 	var items []ledger.NewItem
 	for i, p := range payloads {
-		items = append(items, ledger.NewItem{Kind: "k", Scope: "s", Key: fmt.Sprint(i), Payload: []byte(p)})
+		items = append(items, ledger.NewItem{Kind: "k", Scope: "s", Key: fmt.Sprintf("%02d", i), Payload: []byte(p)})
 	}
 	h.add(append(items, ledger.NewItem{Kind: "j", Scope: "s", Key: "j"},
 		ledger.NewItem{Kind: "k", Scope: "s", Key: "later", Due: start.Add(1e12), Payload: []byte(`{"template":"B\u0000"}`)})...)
@@ -28,7 +28,7 @@ func groups(t *testing.T, h *harness) {
 		h.end(h.take("k"), o) // the three A
 	}
 	h.add(ledger.NewItem{Kind: "k", Key: "other", Payload: []byte(`{"template":"A"}`)})
-	_, err := h.l.Cancel(h.ctx, "test", ledger.Filter{Kinds: []string{"k"}, Scopes: []string{"s"}, Key: "3"})
+	_, err := h.l.Cancel(h.ctx, "test", ledger.Filter{Kinds: []string{"k"}, Scopes: []string{"s"}, Key: "03"})
 	h.ok(err)
 	type group = ledger.Group
 	by := func(f ledger.Filter, what string) []group {
@@ -45,7 +45,7 @@ func groups(t *testing.T, h *harness) {
 		{Value: value(`[1,2]`), Left: 1}, {Left: 10}})
 	equal(t, "by kind", by(ledger.Filter{}, "kind"), []group{{Value: value(`"j"`), Left: 1}, {Value: value(`"k"`), Done: 1, Failed: 1, Doubt: 1, Left: 12, Cancelled: 1}})
 	equal(t, "by scope", by(ledger.Filter{Kinds: []string{"k"}}, "scope"), []group{{Value: value(`""`), Left: 1}, {Value: value(`"s"`), Done: 1, Failed: 1, Doubt: 1, Left: 11, Cancelled: 1}})
-	equal(t, "by keys", by(ledger.Filter{Scopes: []string{"s"}, Keys: []string{"4", "5", "nobody"}}, "kind"), []group{{Value: value(`"k"`), Left: 2}})
+	equal(t, "by keys", by(ledger.Filter{Scopes: []string{"s"}, Keys: []string{"04", "05", "nobody"}}, "kind"), []group{{Value: value(`"k"`), Left: 2}})
 	equal(t, "none", len(by(ledger.Filter{Kinds: []string{"nobody"}}, "kind")), 0)
 }
 
