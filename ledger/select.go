@@ -172,17 +172,20 @@ func (s *Selection) Payload(cell func(column string) any) ([]byte, error) {
 		} else if v == nil {
 			continue
 		}
-		text, isText := v.(string)
-		if isText && f.Trim {
+		text, err := CellText(v)
+		if err != nil {
+			return nil, fmt.Errorf("column %q: %w", f.Column, err)
+		}
+		if f.Trim {
 			text = strings.TrimSpace(text)
 			v = text
 		}
-		value, err := CellJSON(v, f.Text)
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("column %q: %w", f.Column, err)
-		case isText && f.MaxChars > 0 && utf8.RuneCountInString(text) > f.MaxChars:
+		if f.MaxChars > 0 && utf8.RuneCountInString(text) > f.MaxChars {
 			return nil, errors.New(f.Long())
+		}
+		value, err := CellJSON(v, f.Text)
+		if err != nil {
+			return nil, fmt.Errorf("column %q: %w", f.Column, err)
 		}
 		object[f.Name] = value
 	}

@@ -46,6 +46,7 @@ func (s *Source) queryTable() (*queryTable, error) {
 	q := s.Query
 	t := &queryTable{Query: q, input: -1, reserved: map[int]string{}}
 	var names []string
+	var unknown error
 	for i, c := range q.Columns {
 		names = append(names, c.Name)
 		switch known := s.checkColumn(c.Name); {
@@ -55,15 +56,15 @@ func (s *Source) queryTable() (*queryTable, error) {
 			t.reserved[i] = c.Name
 		case c.Name == "" || !utf8.ValidString(c.Name):
 			return nil, &ArgError{Input: q.File, Reason: fmt.Sprintf("column %d has no name", i+1)}
-		case known != nil:
-			return nil, &ArgError{Input: q.File, Reason: known.Error(), Err: known}
+		case known != nil && unknown == nil:
+			unknown = &ArgError{Input: q.File, Reason: known.Error(), Err: known}
 		}
 	}
 	if t.input < 0 {
 		return nil, &ArgError{Input: q.File, Reason: fmt.Sprintf("has no column %q", s.column()),
 			Hint: fmt.Sprintf("write it into the query: SELECT … AS %s, or name another: --key COLUMN; there are %s", s.column(), strings.Join(names, ", "))}
 	}
-	return t, nil
+	return t, unknown
 }
 
 // hasField says whether the payload's schema names a field.

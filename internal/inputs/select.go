@@ -52,7 +52,7 @@ func (s *Source) Selection() (ledger.Selection, bool) {
 }
 
 // odd is a text that fits no pattern and no list of values that anybody would give a field.
-const odd = "\t \"<é\u2028\\&>' 7"
+const odd = "\t<é \"\u2028\\&>' 7"
 
 // maxProbe is the longest text that is tried, in characters.
 const maxProbe = 128 << 10
@@ -87,18 +87,25 @@ func (s *Source) allValid(sel *ledger.Selection, types map[string]query.Type) bo
 			})
 			return err == nil && s.Validate(payload) == nil
 		}
-		var values []any
-		switch t := types[f.Column]; {
+		t := types[f.Column]
+		strange := odd
+		if text := f.Text || t == query.Text || t == query.Any; text && !valid(strings.Repeat("é", maxProbe)) {
+			f.MaxChars = sort.Search(maxProbe, func(n int) bool { return !valid(strings.Repeat("é", n+1)) })
+			if f.MaxChars == 0 { // a pattern, or a list of values
+				return false
+			}
+			strange = string([]rune(odd)[:min(f.MaxChars, len([]rune(odd)))])
+		}
+		values := []any{"", strange}
+		switch {
 		case f.Trim: // the key, which is not blank
-			values = []any{"x" + odd}
-		case t == query.Integer:
+			values = []any{strange}
+		case t == query.Integer && !f.Text:
 			values = []any{int64(0), int64(math.MinInt64), int64(math.MaxInt64)}
-		case t == query.Bool:
+		case t == query.Bool && !f.Text:
 			values = []any{true, false}
-		case t == query.Text || f.Text:
-			values = []any{"", odd}
-		default:
-			values = []any{"", odd, 1e300, int64(-1)}
+		case t == query.Any && !f.Text:
+			values = append(values, 1e300, int64(-1))
 		}
 		for _, v := range values {
 			if !valid(v) {
@@ -106,9 +113,6 @@ func (s *Source) allValid(sel *ledger.Selection, types map[string]query.Type) bo
 			}
 		}
 		f.Required = !f.Trim && !valid(nil)
-		if _, text := values[0].(string); text && !valid(strings.Repeat("é", maxProbe)) {
-			f.MaxChars = sort.Search(maxProbe, func(n int) bool { return !valid(strings.Repeat("é", n+1)) })
-		}
 	}
 	return true
 }

@@ -125,6 +125,9 @@ func (q *Query) Rows(ctx context.Context) iter.Seq2[[]any, error] {
 			over = !yield(cells, nil)
 			return !over
 		})
+		if err != nil && ctx.Err() != nil { // each database has words of its own for it
+			err = ctx.Err()
+		}
 		if err != nil && !over {
 			yield(nil, q.explain(err))
 		}
