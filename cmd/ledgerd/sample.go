@@ -83,25 +83,23 @@ func (d *draw) spare() int { return d.want/10 + 100 }
 
 // offer looks at inputs. What is not known and has a low enough rank is kept.
 func (d *draw) offer(ctx context.Context, names []string, items []ledger.NewItem) error {
-	known := map[string]bool{}
+	known := make([]bool, len(items))
 	if d.ledger != nil {
-		f := ledger.Filter{Kinds: []string{d.of.Kind}, Scopes: []string{d.of.Scope}}
-		for i := range items {
-			f.Keys = append(f.Keys, items[i].Key)
+		keys := make([]ledger.Identity, len(items))
+		for i, n := range items {
+			keys[i] = ledger.Identity{Kind: n.Kind, Scope: n.Scope, Key: n.Key}
 		}
-		for it, err := range d.ledger.List(ctx, f, 0) {
-			if err != nil {
-				return err
-			}
-			known[it.Key] = true
+		var err error
+		if known, err = d.ledger.Known(ctx, keys...); err != nil {
+			return err
 		}
 	}
 	for i, n := range items {
 		d.listed++
-		if known[n.Key] {
+		if known[i] {
 			d.known++
 		}
-		if known[n.Key] || d.in[n.Key] {
+		if known[i] || d.in[n.Key] {
 			continue
 		}
 		c := candidate{ledger.Rank(d.seed, n.Key), names[i], n}

@@ -109,6 +109,17 @@ func (s *Store) standing(kind string) ledger.Standing {
 	return st
 }
 
+// Known implements ledger.Store.
+func (s *Store) Known(_ context.Context, keys []ledger.Identity) ([]bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := make([]bool, len(keys))
+	for i, k := range keys {
+		_, known[i] = s.byKey[k]
+	}
+	return known, nil
+}
+
 // Tally implements ledger.Store.
 func (s *Store) Tally(_ context.Context, f ledger.Filter, column string, each func(ledger.Tally) error) error {
 	s.mu.Lock()

@@ -9,6 +9,17 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/where"
 )
 
+// Known implements ledger.Store.
+func (s *Store) Known(ctx context.Context, keys []ledger.Identity) ([]bool, error) {
+	found := make(map[ledger.Identity]int64, len(keys))
+	err := s.read(ctx, func(ss session) error { return identify(ss, keys, found) })
+	known := make([]bool, len(keys))
+	for i, k := range keys {
+		_, known[i] = found[k]
+	}
+	return known, err
+}
+
 // Tally implements ledger.Store. What was told cannot be taken back, so it is not repeated.
 func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each func(ledger.Tally) error) error {
 	condition, args := filtered(f)

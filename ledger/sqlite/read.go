@@ -55,7 +55,7 @@ func of(f ledger.Filter) (from, id string) {
 		return backlog("INDEXED BY ledger_backlog_stuck", " AND b.state >= 3")
 	case only(ledger.StateLeased), has(func(p ledger.Filter) bool { return len(p.Agents) > 0 && !slices.Contains(p.Agents, "") }):
 		return backlog("INDEXED BY ledger_backlog_leased", " AND b.state = 2")
-	case kind && has(func(p ledger.Filter) bool { return p.Key != "" || len(p.Keys) > 0 }):
+	case kind && has(func(p ledger.Filter) bool { return p.Key != "" }):
 		return items("INDEXED BY sqlite_autoindex_ledger_items_1") // statistics of few items suggest to scan them
 	case kind && scope && has(func(p ledger.Filter) bool { return p.Prefix != "" }):
 		return items("")

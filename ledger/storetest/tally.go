@@ -45,11 +45,10 @@ func groups(t *testing.T, h *harness) {
 		{Value: value(`[1,2]`), Left: 1}, {Left: 10}})
 	equal(t, "by kind", by(ledger.Filter{}, "kind"), []group{{Value: value(`"j"`), Left: 1}, {Value: value(`"k"`), Done: 1, Failed: 1, Doubt: 1, Left: 12, Cancelled: 1}})
 	equal(t, "by scope", by(ledger.Filter{Kinds: []string{"k"}}, "scope"), []group{{Value: value(`""`), Left: 1}, {Value: value(`"s"`), Done: 1, Failed: 1, Doubt: 1, Left: 11, Cancelled: 1}})
-	equal(t, "by keys", by(ledger.Filter{Scopes: []string{"s"}, Keys: []string{"04", "05", "nobody"}}, "kind"), []group{{Value: value(`"k"`), Left: 2}})
 	equal(t, "none", len(by(ledger.Filter{Kinds: []string{"nobody"}}, "kind")), 0)
 }
 
-// sources: items are found by where they came from, and by any of several keys.
+// sources: items are found by where they came from, and known by what they are.
 func sources(t *testing.T, h *harness) {
 	h.add(ledger.NewItem{Kind: "k", Key: "a", Source: "list, sample 1"}, ledger.NewItem{Kind: "k", Key: "b", Source: "list, sample 2"}, ledger.NewItem{Kind: "k", Key: "c"},
 		ledger.NewItem{Kind: "j", Key: "a", Source: "list, sample 1"})
@@ -58,11 +57,17 @@ func sources(t *testing.T, h *harness) {
 		want int64
 	}{
 		{ledger.Filter{Sources: []string{"list, sample 1"}}, 2}, {ledger.Filter{Sources: []string{"list, sample 1"}, Kinds: []string{"k"}, Scopes: []string{""}}, 1},
-		{ledger.Filter{Sources: []string{"list, sample 2", ""}}, 2}, {ledger.Filter{Keys: []string{"a", "c"}}, 3}, {ledger.Filter{Kinds: []string{"k"}, Scopes: []string{""}, Keys: []string{"a", "c", "x"}}, 2},
-		{ledger.Filter{Kinds: []string{"k"}, Scopes: []string{"s"}, Keys: []string{"a"}}, 0}, {ledger.Filter{Keys: []string{"\xff"}}, 0},
+		{ledger.Filter{Sources: []string{"list, sample 2", ""}}, 2}, {ledger.Filter{Sources: []string{"nowhere", "\xff"}}, 0},
 	} {
 		n, err := h.l.Count(h.ctx, c.f)
 		h.ok(err)
 		equal(t, fmt.Sprintf("%+v", c.f), n, c.want)
 	}
+	known, err := h.l.Known(h.ctx, ledger.Identity{Kind: "k", Key: "c"}, ledger.Identity{Kind: "j", Key: "c"}, ledger.Identity{Kind: "k", Key: "x"}, ledger.Identity{Kind: "k", Key: "a"},
+		ledger.Identity{Kind: "k", Scope: "s", Key: "a"}, ledger.Identity{Kind: "k", Key: "c"})
+	h.ok(err)
+	equal(t, "known", known, []bool{true, false, false, true, false, true})
+	known, err = h.l.Known(h.ctx)
+	h.ok(err)
+	equal(t, "of none", len(known), 0)
 }

@@ -70,7 +70,6 @@ func (b *builder) filter(f ledger.Filter) {
 	b.states(f.States)
 	b.in("coalesce(b.locked_by, '')", f.Agents)
 	b.in("coalesce(a.code, '')", f.Codes)
-	b.in("i.key", f.Keys)
 	b.in("coalesce(i.source, '')", f.Sources)
 	if b.storable(f.Key) {
 		b.add("i.key = %s", b.arg(f.Key))
