@@ -298,9 +298,21 @@ func (a *app) addCommand() *cobra.Command {
 		Long: `Adds inputs as run does, and works nothing. A known item is left as it is, unless what it points
 at has changed.
 
+A list may be a saved query, --from-query FILE: its column key is the INPUT, fingerprint, shard_key and
+priority are those of the item, the others are fields of the payload, beside --set; a NULL is left out.
+It runs where it can only read, in the ledger's database unless --query-db names another one. There the rows
+never leave the database (INSERT … SELECT), as far as it can keep the rules of the payload: all text, whole
+numbers and booleans, of a kind whose key is the line as it stands. Else they are read one by one; the items are the
+same. Rows without a key, or that break a rule, are bad lines, by their number in the result; a key that is named twice
+is known the second time.
+
+With --sample N only N of the inputs are added: by chance, of those that the scope does not have yet. --seed
+names the sample: run again, it is completed, and the same everywhere.
+
 With -o json: {"added","changed","reopened","known","differs","dry_run","listed","seed","not_taken","bad_lines"};
 with -o jsonl and csv a row for each input: input, id, verdict, state.`,
-		Example: "  ledgerd add urlcheck links.txt --due 2h\n  find . -name '*.csv' | ledgerd add filecsv -",
+		Example: "  ledgerd add urlcheck links.txt --due 2h\n  find . -name '*.csv' | ledgerd add filecsv -\n" +
+			"  ledgerd add mail --scope kitty-lovers --from-query lists/sydney.sql --sample 1000 --seed a --set template=a",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.addInputs(cmd.Context(), s, args[0], args[1:], due)
 		},
