@@ -1,4 +1,4 @@
-package inputs
+package main
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -42,15 +41,12 @@ func places(t *testing.T) map[string]place {
 	must(err)
 	liteDB, err := sql.Open("sqlite", path)
 	must(err)
-	schema := pgtest.Schema(t)
-	u, err := url.Parse(pgtest.URL(t))
+	address := postgresURL(t)
+	at, err := parseAddress(address, "test")
 	must(err)
-	values := u.Query()
-	values.Set("search_path", schema)
-	u.RawQuery = values.Encode()
-	pg, err := postgres.Connect(t.Context(), u.String(), postgres.Options{Schema: schema})
+	pg, err := postgres.Connect(t.Context(), address, postgres.Options{Schema: at.schema})
 	must(err)
-	pgDB, err := sql.Open("pgx", u.String())
+	pgDB, err := sql.Open("pgx", address)
 	must(err)
 	open := func(q *query.Query, err error) *query.Query {
 		must(err)
@@ -62,7 +58,7 @@ func places(t *testing.T) map[string]place {
 			return open(query.SQLite(context.Background(), path, "list.sql", text))
 		}},
 		"postgres": {ledger.New(pg, ledger.Options{}), pgDB, func(text string) *query.Query {
-			return open(query.Postgres(context.Background(), u.String(), "list.sql", text))
+			return open(query.Postgres(context.Background(), address, "list.sql", text))
 		}},
 	}
 	for _, p := range all {
@@ -72,13 +68,13 @@ func places(t *testing.T) map[string]place {
 }
 
 // source is a list of a kind with a schema.
-func querySource(t *testing.T, schema, set string, input ledger.Input, q *query.Query) *Source {
+func querySource(t *testing.T, schema, set string, input ledger.Input, q *query.Query) *inputs.Source {
 	t.Helper()
 	c, err := settings.Compile([]byte(schema))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Source{Template: ledger.NewItem{Kind: "k"}, Input: input, Payload: json.RawMessage(set), Query: q, Parse: c.Parse, Validate: c.Validate, Fields: map[string]string{}}
+	s := &inputs.Source{Template: ledger.NewItem{Kind: "k"}, Input: input, Payload: json.RawMessage(set), Query: q, Parse: c.Parse, Validate: c.Validate, Fields: map[string]string{}}
 	for _, f := range c.Fields() {
 		s.Fields[f.Name] = f.Type
 	}
@@ -97,8 +93,8 @@ const (
 // TestBothWays: a list makes the same items, byte for byte, whether its rows are read one by one or
 // never leave their database, and on both databases.
 func TestBothWays(t *testing.T) {
-	line := ledger.Input{Type: Line}
-	to := ledger.Input{Type: Line, Field: "to"}
+	line := ledger.Input{Type: inputs.Line}
+	to := ledger.Input{Type: inputs.Line, Field: "to"}
 	here := places(t)
 	for _, p := range here {
 		for _, statement := range []string{`CREATE TABLE users (id integer, name text, age bigint, born date)`,
@@ -124,7 +120,7 @@ func TestBothWays(t *testing.T) {
 		{ofMail, ``, `SELECT name AS key, name AS template FROM users`, to, false}, // a pattern is a matter of each row
 		{ofMail, ``, `SELECT id AS key, name AS "to", name AS "data.name" FROM users`, to, false},
 		{anything, ``, `SELECT id AS key, 1 AS priority FROM users`, line, false},
-		{anything, ``, `SELECT 'https://a.example/' || id AS key FROM users`, ledger.Input{Type: URL}, false},
+		{anything, ``, `SELECT 'https://a.example/' || id AS key FROM users`, ledger.Input{Type: inputs.URL}, false},
 	} {
 		var first map[string]string
 		for name, p := range here {
@@ -134,7 +130,7 @@ func TestBothWays(t *testing.T) {
 			var want ledger.Selected
 			for found, err := range s.Items(t.Context()) {
 				want.Rows++
-				if bad, ok := errors.AsType[*BadLine](err); ok {
+				if bad, ok := errors.AsType[*inputs.BadLine](err); ok {
 					want.BadRows++
 					want.Bad = append(want.Bad, ledger.BadRow{Row: int64(bad.Line)})
 					continue
@@ -209,7 +205,7 @@ func TestQueryColumns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &Source{Input: ledger.Input{Type: Line, Field: "to"}, Query: p.query(text), Parse: c.Parse}
+		s := &inputs.Source{Input: ledger.Input{Type: inputs.Line, Field: "to"}, Query: p.query(text), Parse: c.Parse}
 		if err := s.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
