@@ -86,6 +86,15 @@ func (l *Ledger) List(ctx context.Context, f Filter, after int64) iter.Seq2[Item
 	}
 }
 
+// Known says of each identity whether there is an item of it, in whatever state, also when its
+// history was pruned: whether Add would find it.
+func (l *Ledger) Known(ctx context.Context, keys ...Identity) ([]bool, error) {
+	if len(keys) > MaxBatch {
+		return nil, &InvalidError{Field: "keys", Reason: number.Sprintf("%d, at most %d", len(keys), MaxBatch)}
+	}
+	return l.store.Known(ctx, keys)
+}
+
 // Count counts the items that match.
 func (l *Ledger) Count(ctx context.Context, f Filter) (int64, error) { return l.store.Count(ctx, f) }
 

@@ -92,6 +92,8 @@ func Run(t *testing.T, open Open) {
 		{"ListPages", listPages},
 		{"Recent", recent},
 		{"CountsByKind", countsByKind},
+		{"Groups", groups},
+		{"Sources", sources},
 		{"Times", times},
 		{"WhySentences", whySentences},
 		{"SubscribeHints", subscribeHints},
