@@ -11,7 +11,7 @@ const (
 	// ready selects what may be claimed of kind ?1, shard ?2 of ?3. The kind is not paused. By
 	// statistics of when all was ready, SQLite would look through the whole table for the first.
 	ready = ` FROM ledger_backlog b INDEXED BY ledger_backlog_ready CROSS JOIN ledger_items i ON i.id = b.item_id
- WHERE b.state = 1 AND b.kind = ?1 AND NOT coalesce((SELECT paused FROM ledger_kinds WHERE kind = ?1), 0) AND b.slot % ?3 = ?2`
+ WHERE b.state = 1 AND b.gate = 0 AND b.kind = ?1 AND NOT coalesce((SELECT paused FROM ledger_kinds WHERE kind = ?1), 0) AND b.slot % ?3 = ?2`
 	claimReady = `SELECT ` + readyColumns + ready + ` ORDER BY b.priority, b.due_at, b.item_id LIMIT ?4`
 	// resumable selects what agent ?2 holds of kind ?1. All that is leased is little.
 	resumable = ` FROM ledger_backlog b INDEXED BY ledger_backlog_leased CROSS JOIN ledger_items i ON i.id = b.item_id WHERE b.state = 2 AND b.kind = ?1 AND b.locked_by = ?2`
@@ -30,35 +30,45 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, err
 		if err == nil && !some && g.Resume {
 			some, err = exists(r, `SELECT 1`+resumable, g.Kind, g.Agent)
 		}
+		if err == nil && !some {
+			some, err = s.someGated(r, g.Kind)
+		}
 		return err
 	})
 	if err != nil || !some {
 		return nil, err
 	}
 	var recs []ledger.Record
-	err = s.write(ctx, true, func(t *turn) (err error) {
-		recs, err = claim(t, g)
-		return err
-	})
-	if err != nil {
-		return nil, err
+	for more := true; more && len(recs) == 0; {
+		err = s.write(ctx, true, func(t *turn) (err error) {
+			recs, more, err = s.claim(t, g)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
 	return recs, nil
 }
 
-// claim leases items within a transaction.
-func claim(t *turn, g ledger.Grant) ([]ledger.Record, error) {
+// claim leases items within a transaction. If it leased none, more says whether to try again.
+func (s *Store) claim(t *turn, g ledger.Grant) (recs []ledger.Record, more bool, err error) {
 	expires := t.now.Add(g.TTL)
 	var held []ledger.Record
 	if g.Resume {
-		var err error
 		if held, err = resume(t, g, expires); err != nil {
-			return nil, err
+			return nil, false, err
 		}
+	}
+	if gated, err := exists(t, isGated, g.Kind); err != nil {
+		return nil, false, err
+	} else if gated {
+		fresh, more, err := s.claimGated(t, g, g.Limit-len(held))
+		return append(held, fresh...), more, err
 	}
 	index, count := shard(g)
 	var fresh []ledger.Record
-	err := t.query(claimReady, func(r row) error {
+	err = t.query(claimReady, func(r row) error {
 		if rec := scanReady(r); len(fresh) == 0 || !rec.Work.Alone && !fresh[0].Work.Alone {
 			fresh = append(fresh, rec)
 			return nil
@@ -66,10 +76,10 @@ func claim(t *turn, g ledger.Grant) ([]ledger.Record, error) {
 		return errEnough
 	}, g.Kind, index, count, g.Limit-len(held))
 	if err != nil && err != errEnough {
-		return nil, err
+		return nil, false, err
 	}
 	if err := addHistory(t, fresh); err != nil || len(fresh) == 0 {
-		return held, err
+		return held, false, err
 	}
 	for i := range fresh {
 		w := fresh[i].Work
@@ -78,7 +88,7 @@ func claim(t *turn, g ledger.Grant) ([]ledger.Record, error) {
 	}
 	_, err = t.exec(`UPDATE ledger_backlog SET state = 2, attempt = attempt + 1, locked_by = ?2, lock_id = ?3, leased_at = ?4, expires_at = ?5
  WHERE item_id IN (SELECT value FROM json_each(?1))`, array(recordIDs(fresh)), g.Agent, g.LockID, t.now, expires)
-	return append(held, fresh...), err
+	return append(held, fresh...), false, err
 }
 
 // resume moves the expiry of what the agent holds of the kind, and returns it.

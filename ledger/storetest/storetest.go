@@ -94,6 +94,18 @@ func Run(t *testing.T, open Open) {
 		{"WhySentences", whySentences},
 		{"SubscribeHints", subscribeHints},
 		{"AttemptNumbersGoOn", attemptNumbersGoOn},
+		{"ResourcesAreKept", resourcesAreKept},
+		{"ResourcesAreFreed", resourcesAreFreed},
+		{"ResourcesAllOrNone", resourcesAllOrNone},
+		{"ResourcesInOrder", resourcesInOrder},
+		{"ResourcesAlone", resourcesAlone},
+		{"ResourcesChange", resourcesChange},
+		{"ReserverIsServed", reserverIsServed},
+		{"ReserverIsExplained", reserverIsExplained},
+		{"ReserverVanishes", reserverVanishes},
+		{"ReserverIsPaused", reserverIsPaused},
+		{"ReserverIsForgotten", reserverIsForgotten},
+		{"ReserversTakeTurns", reserversTakeTurns},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHarness(t, open)
