@@ -23,7 +23,11 @@ func places(t testing.TB) storetest.NewPlace {
 		schema := pgtest.Schema(t)
 		return storetest.Place{
 			Open: func() (ledger.Store, error) {
-				return postgres.Open(t.Context(), b.Pool, postgres.Options{Schema: schema, Now: now})
+				s, err := postgres.Open(t.Context(), b.Pool, postgres.Options{Schema: schema, Now: now})
+				if err == nil {
+					postgres.SweepAlways(s)
+				}
+				return s, err
 			},
 			Begin: func() (ledger.Conn, func(bool) error, error) {
 				tx, err := b.Begin(t.Context())

@@ -25,6 +25,7 @@ func place(t testing.TB, now func() time.Time) storetest.Place {
 			s, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: now})
 			if err == nil {
 				b.Attach(s)
+				sqlite.SweepAlways(s)
 			}
 			return s, err
 		},

@@ -28,7 +28,7 @@ const (
 // gateOf is the gate of an item by its resources.
 const gateOf = `min(coalesce(json_array_length(resources), 0), 2)`
 
-const isGated = `SELECT 1 FROM ledger_kinds WHERE kind = ?1 AND gated = 1`
+const isGated = `SELECT 1 FROM ledger_kinds WHERE kind = ?1 AND gated = 1 AND paused = 0`
 
 const (
 	freeOf         = ` FROM ledger_backlog b INDEXED BY ledger_backlog_ready WHERE b.state = 1 AND b.gate = 0`
