@@ -17,19 +17,17 @@ import (
 //
 // An item that needs several could be passed over for ever, because they are hardly ever free at the
 // same moment. So there is one reserver in a ledger at a time: of the items with several resources
-// that have been passed over for reserveAfter, the one that was first passed over the longest time
-// ago. What it needs is given to nobody else. All that is held then is free after the longest lease,
-// so it waits no longer than that; several such items take their turns. An item that needs a single
-// resource needs no such thing: nobody behind it in the order can get the resource before it.
+// that were passed over, the one for which that is the longest time ago. What it needs is given to
+// nobody else. All that is held then is free after the longest lease, so it waits no longer than
+// that; several such items take their turns. An item that needs a single resource needs no such
+// thing: nobody behind it in the order can get the resource before it.
 
 const (
-	// reserveAfter is how long an item is passed over before resources are reserved for it; a lease
-	// lasts no shorter, so what is passed over that long has waited for a lease to end.
-	reserveAfter = time.Second
 	// reserveFor is how long a reservation stands. Claims that could take the item prolong it: one of
 	// a kind or shard that nobody works any more must not keep resources from others.
 	reserveFor = time.Minute
-	// yieldFor is how long a kind leaves the next reservation to others, after one of its own.
+	// yieldFor is how long a kind leaves the next reservation to others, after one of its own. So not
+	// much is kept free for items that would have got it soon anyway.
 	yieldFor = time.Second
 )
 
@@ -81,10 +79,10 @@ type Pick struct {
 	Parked  []Park
 	// Reserver is to be written down; nil leaves what is there.
 	Reserver *Reserver
-	// Appoint, if not nil, asks for another reserver: the item of the kind and shard with several
-	// resources that was first passed over the longest time ago (then the lowest id), if before
-	// Appoint.Before; its reservation stands until Appoint.Until.
-	Appoint *Appointment
+	// Appoint, unless it is zero, asks for another reserver: of what is still ready of the kind and
+	// shard then, needs several resources and was passed over, the item for which that is the longest
+	// time ago (then the lowest id). Its reservation stands until then.
+	Appoint time.Time
 }
 
 // Take is a resource that a granted item takes.
@@ -99,9 +97,6 @@ type Park struct {
 	Resource string
 	Since    time.Time
 }
-
-// Appointment is a reservation to come.
-type Appointment struct{ Before, Until time.Time }
 
 // Pick decides which candidates a claim leases, up to limit. They are in the order of claims; the
 // reserver is looked at before them if the claim may take it.
@@ -132,7 +127,7 @@ func (g Grant) Pick(now time.Time, limit int, candidates []Candidate, r Reserver
 	case mine && r.Until.Sub(now) < reserveFor/2:
 		p.Reserver = &Reserver{ItemID: r.ItemID, Kind: r.Kind, Until: now.Add(reserveFor)}
 	case !inForce && !yields:
-		p.Appoint = &Appointment{Before: now.Add(-reserveAfter), Until: now.Add(reserveFor)}
+		p.Appoint = now.Add(reserveFor)
 	}
 	slices.SortFunc(p.Taken, func(a, b Take) int { return cmp.Compare(a.Resource, b.Resource) })
 	return p.Pick

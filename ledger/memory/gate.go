@@ -38,15 +38,15 @@ func (s *Store) claimReady(g ledger.Grant, limit int, now time.Time) (out []ledg
 	if p.Reserver != nil {
 		s.reserver = *p.Reserver
 	}
-	if a := p.Appoint; a != nil {
+	if !p.Appoint.IsZero() {
 		var first *row
 		for _, r := range s.sorted() {
-			if claimable(r) && len(r.Resources) > 1 && !r.Work.PassedAt.IsZero() && !r.Work.PassedAt.After(a.Before) && (first == nil || r.Work.PassedAt.Before(first.Work.PassedAt)) {
+			if claimable(r) && len(r.Resources) > 1 && !r.Work.PassedAt.IsZero() && (first == nil || r.Work.PassedAt.Before(first.Work.PassedAt)) {
 				first = r
 			}
 		}
 		if first != nil {
-			s.reserver = ledger.Reserver{ItemID: first.ID, Kind: first.Kind, Until: a.Until}
+			s.reserver = ledger.Reserver{ItemID: first.ID, Kind: first.Kind, Until: p.Appoint}
 		}
 	}
 	return out

@@ -176,9 +176,9 @@ FROM c JOIN {{S}}.ledger_items i ON i.id = c.item_id`
 	insertHeld = `INSERT INTO {{S}}.ledger_held (resource, item_id, lock_id, since)
  SELECT resource, item_id, $3, $4 FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY u(resource, item_id, o) ORDER BY o`
 
-	// appoint: $1 kind, $2 before, $3 until.
-	appoint = `UPDATE {{S}}.ledger_reserver r SET item_id = b.item_id, kind = $1, until = $3 FROM (
- SELECT item_id FROM {{S}}.ledger_backlog WHERE passed_at IS NOT NULL AND kind = $1 AND gate = 2 AND passed_at <= $2{{SHARD}} ORDER BY passed_at, item_id LIMIT 1) b`
+	// appoint: $1 kind, $2 until.
+	appoint = `UPDATE {{S}}.ledger_reserver r SET item_id = b.item_id, kind = $1, until = $2 FROM (
+ SELECT item_id FROM {{S}}.ledger_backlog WHERE passed_at IS NOT NULL AND kind = $1 AND gate = 2{{SHARD}} ORDER BY passed_at, item_id LIMIT 1) b`
 )
 
 var park = `UPDATE {{S}}.ledger_backlog b SET blocked_on = u.resource, passed_at = u.since
@@ -350,8 +350,8 @@ func (p *picking) book(o *own, pick ledger.Pick) error {
 	if r := pick.Reserver; r != nil {
 		statements = append(statements, statement{`UPDATE {{S}}.ledger_reserver SET item_id = $1, kind = $2, until = $3`, []any{r.ItemID, r.Kind, r.Until}, nil})
 	}
-	if a := pick.Appoint; a != nil {
-		template, args := sharded(appoint, g.Shard, []any{g.Kind, a.Before, a.Until})
+	if !pick.Appoint.IsZero() {
+		template, args := sharded(appoint, g.Shard, []any{g.Kind, pick.Appoint})
 		statements = append(statements, statement{template, args, nil})
 	}
 	for _, st := range statements {

@@ -208,11 +208,11 @@ func (s *Store) book(t *turn, g ledger.Grant, p ledger.Pick) error {
 	if r := p.Reserver; r != nil {
 		_, err = t.exec(`UPDATE ledger_reserver SET item_id = ?1, kind = ?2, until = ?3`, r.ItemID, r.Kind, r.Until)
 	}
-	if a := p.Appoint; a != nil && err == nil {
+	if !p.Appoint.IsZero() && err == nil {
 		index, count := shard(g)
-		_, err = t.exec(`UPDATE ledger_reserver SET item_id = b.item_id, kind = b.kind, until = ?5 FROM (
- SELECT item_id, kind FROM ledger_backlog INDEXED BY ledger_backlog_passed WHERE passed_at IS NOT NULL AND kind = ?1 AND gate = 2 AND passed_at <= ?4 AND slot % ?3 = ?2
- ORDER BY passed_at, item_id LIMIT 1) b`, g.Kind, index, count, a.Before, a.Until)
+		_, err = t.exec(`UPDATE ledger_reserver SET item_id = b.item_id, kind = b.kind, until = ?4 FROM (
+ SELECT item_id, kind FROM ledger_backlog INDEXED BY ledger_backlog_passed WHERE passed_at IS NOT NULL AND kind = ?1 AND gate = 2 AND slot % ?3 = ?2
+ ORDER BY passed_at, item_id LIMIT 1) b`, g.Kind, index, count, p.Appoint)
 	}
 	return err
 }

@@ -82,7 +82,9 @@ func (m *machine) cancelCrowd(t *rapid.T) {
 		t.Skip("nothing is cancelled")
 	}
 	i := rapid.IntRange(0, len(ids[0])-1).Draw(t, "item")
-	got := both(m, t, "cancel", func(side int, l *ledger.Ledger) (int64, error) { return l.Cancel(m.tb.Context(), "op", ledger.IDs(ids[side][i])) })
+	got := both(m, t, "cancel", func(side int, l *ledger.Ledger) (int64, error) {
+		return l.Cancel(m.tb.Context(), "op", ledger.IDs(ids[side][i]))
+	})
 	same(t, "cancelled", got)
 }
 

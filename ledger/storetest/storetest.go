@@ -116,6 +116,8 @@ func Run(t *testing.T, open Open) {
 	t.Run("Concurrent", func(t *testing.T) { concurrent(t, open) })
 	t.Run("ConcurrentAdds", func(t *testing.T) { concurrentAdds(t, open) })
 	t.Run("ConcurrentResume", func(t *testing.T) { concurrentResume(t, open) })
+	t.Run("ConcurrentResources", func(t *testing.T) { concurrentResources(t, open) })
+	t.Run("ConcurrentSets", func(t *testing.T) { concurrentSets(t, open) })
 }
 
 // clock is a database clock that a test sets.
