@@ -158,7 +158,7 @@ ORDER BY c.priority, c.due_at, c.item_id`
 FROM {{S}}.ledger_reserver r LEFT JOIN LATERAL (
  SELECT c.*, i.resources, ` + takenNames + ` AS taken FROM (
   SELECT item_id, priority, due_at, slot, alone, passed_at, blocked_on FROM {{S}}.ledger_backlog
-  WHERE item_id = r.item_id AND state = 1 AND gate = 2 AND NOT coalesce((SELECT paused FROM {{S}}.ledger_kinds k WHERE k.kind = r.kind), false){{LOCK}}) c
+  WHERE item_id = r.item_id AND state = 1 AND gate = 2 AND NOT coalesce((SELECT paused FROM {{S}}.ledger_kinds k WHERE k.kind = r.kind), false) LIMIT 1{{LOCK}}) c
  JOIN {{S}}.ledger_items i ON i.id = c.item_id) b ON true`
 
 	readKind = `SELECT {{NOW}}, coalesce(bool_or(gated), false), coalesce(bool_or(paused), false) FROM {{S}}.ledger_kinds WHERE kind = $1`
