@@ -159,7 +159,8 @@ FROM {{S}}.ledger_reserver r LEFT JOIN LATERAL (
  SELECT c.*, i.resources, ` + takenNames + ` AS taken FROM (
   SELECT item_id, priority, due_at, slot, alone, passed_at, blocked_on FROM {{S}}.ledger_backlog
   WHERE item_id = r.item_id AND state = 1 AND gate = 2 AND NOT coalesce((SELECT paused FROM {{S}}.ledger_kinds k WHERE k.kind = r.kind), false) LIMIT 1{{LOCK}}) c
- JOIN {{S}}.ledger_items i ON i.id = c.item_id) b ON true`
+ JOIN {{S}}.ledger_items i ON i.id = c.item_id) b ON true
+WHERE r.one = 1` // of a table without statistics the planner expects a thousand rows, which would be worth compiling
 
 	readKind = `SELECT {{NOW}}, coalesce(bool_or(gated), false), coalesce(bool_or(paused), false) FROM {{S}}.ledger_kinds WHERE kind = $1`
 
@@ -364,8 +365,8 @@ func (p *picking) book(o *own, pick ledger.Pick) error {
 
 // wakeTemplate makes the first of those claimable again, of each kind, who wait for resources: $1
 // their names, $2 how many.
-const wakeTemplate = `WITH w AS MATERIALIZED (
- SELECT x.item_id FROM unnest($1::text[]) r(name) CROSS JOIN {{S}}.ledger_kinds k CROSS JOIN LATERAL (
+var wakeTemplate = `WITH w AS MATERIALIZED (
+ SELECT x.item_id FROM ` + unnest("text") + ` r(name) CROSS JOIN {{S}}.ledger_kinds k CROSS JOIN LATERAL (
   SELECT item_id FROM {{S}}.ledger_backlog WHERE blocked_on = r.name AND kind = k.kind ORDER BY priority, due_at, item_id LIMIT (SELECT $2::int) FOR UPDATE SKIP LOCKED) x
  WHERE k.gated AND NOT k.paused),
 u AS (UPDATE {{S}}.ledger_backlog SET blocked_on = NULL WHERE item_id = ANY(ARRAY(SELECT item_id FROM w)) RETURNING kind)

@@ -235,23 +235,20 @@ SELECT name FROM waited WHERE name IS NOT NULL AND NOT EXISTS (SELECT 1 FROM led
 
 // wake makes the first of those claimable again, of each kind, who wait for these resources.
 func wake(in session, resources []string, most int, woken func(kind string)) error {
-	var kinds []string
-	err := in.query(`SELECT kind FROM ledger_kinds WHERE gated = 1 AND paused = 0`, func(r row) error {
-		kinds = append(kinds, r.text(0))
+	type wait struct{ resource, kind string }
+	var waits []wait
+	err := in.query(`SELECT j.value, k.kind FROM json_each(?1) j CROSS JOIN ledger_kinds k
+ WHERE k.gated = 1 AND k.paused = 0 AND EXISTS (SELECT 1 FROM ledger_backlog b WHERE b.blocked_on = j.value AND b.kind = k.kind)`, func(r row) error {
+		waits = append(waits, wait{r.text(0), r.text(1)})
 		return nil
-	})
-	for _, kind := range kinds {
-		for _, name := range resources {
-			if err != nil {
-				return err
-			}
-			var r result
-			r, err = in.exec(`UPDATE ledger_backlog SET blocked_on = NULL WHERE item_id IN (
- SELECT item_id FROM ledger_backlog WHERE blocked_on = ?1 AND kind = ?2 ORDER BY priority, due_at, item_id LIMIT ?3)`, name, kind, most)
-			if r.changes > 0 {
-				woken(kind)
-			}
+	}, jsonNames(resources))
+	for _, w := range waits {
+		if err != nil {
+			return err
 		}
+		woken(w.kind)
+		_, err = in.exec(`UPDATE ledger_backlog SET blocked_on = NULL WHERE item_id IN (
+ SELECT item_id FROM ledger_backlog WHERE blocked_on = ?1 AND kind = ?2 ORDER BY priority, due_at, item_id LIMIT ?3)`, w.resource, w.kind, most)
 	}
 	return err
 }
