@@ -41,7 +41,14 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, err
 	var recs []ledger.Record
 	for more := true; more && len(recs) == 0; {
 		err = s.write(ctx, true, func(t *turn) (err error) {
-			recs, more, err = s.claim(t, g)
+			if more, err = exists(t, isGated, g.Kind); err != nil {
+				return err
+			}
+			if more {
+				recs, more, err = s.claimGated(t, g)
+			} else {
+				recs, err = claim(t, g)
+			}
 			return err
 		})
 		if err != nil {
@@ -51,24 +58,19 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, err
 	return recs, nil
 }
 
-// claim leases items within a transaction. If it leased none, more says whether to try again.
-func (s *Store) claim(t *turn, g ledger.Grant) (recs []ledger.Record, more bool, err error) {
+// claim leases items within a transaction.
+func claim(t *turn, g ledger.Grant) ([]ledger.Record, error) {
 	expires := t.now.Add(g.TTL)
 	var held []ledger.Record
 	if g.Resume {
+		var err error
 		if held, err = resume(t, g, expires); err != nil {
-			return nil, false, err
+			return nil, err
 		}
-	}
-	if gated, err := exists(t, isGated, g.Kind); err != nil {
-		return nil, false, err
-	} else if gated {
-		fresh, more, err := s.claimGated(t, g, g.Limit-len(held))
-		return append(held, fresh...), more, err
 	}
 	index, count := shard(g)
 	var fresh []ledger.Record
-	err = t.query(claimReady, func(r row) error {
+	err := t.query(claimReady, func(r row) error {
 		if rec := scanReady(r); len(fresh) == 0 || !rec.Work.Alone && !fresh[0].Work.Alone {
 			fresh = append(fresh, rec)
 			return nil
@@ -76,10 +78,10 @@ func (s *Store) claim(t *turn, g ledger.Grant) (recs []ledger.Record, more bool,
 		return errEnough
 	}, g.Kind, index, count, g.Limit-len(held))
 	if err != nil && err != errEnough {
-		return nil, false, err
+		return nil, err
 	}
 	if err := addHistory(t, fresh); err != nil || len(fresh) == 0 {
-		return held, false, err
+		return held, err
 	}
 	for i := range fresh {
 		w := fresh[i].Work
@@ -88,7 +90,7 @@ func (s *Store) claim(t *turn, g ledger.Grant) (recs []ledger.Record, more bool,
 	}
 	_, err = t.exec(`UPDATE ledger_backlog SET state = 2, attempt = attempt + 1, locked_by = ?2, lock_id = ?3, leased_at = ?4, expires_at = ?5
  WHERE item_id IN (SELECT value FROM json_each(?1))`, array(recordIDs(fresh)), g.Agent, g.LockID, t.now, expires)
-	return append(held, fresh...), false, err
+	return append(held, fresh...), err
 }
 
 // resume moves the expiry of what the agent holds of the kind, and returns it.

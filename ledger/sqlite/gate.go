@@ -113,31 +113,37 @@ func (s *Store) someGated(r session, kind string) (bool, error) {
 	return false, nil
 }
 
-// claimGated leases up to limit items of a kind that has items that need resources. If it leased
-// none, more says whether there is more to look at.
-func (s *Store) claimGated(t *turn, g ledger.Grant, limit int) (recs []ledger.Record, more bool, err error) {
+// claimGated is claim of a kind that has items that need resources. If it leased none, more says
+// whether there is more to look at.
+func (s *Store) claimGated(t *turn, g ledger.Grant) (recs []ledger.Record, more bool, err error) {
+	var held []ledger.Record
+	if g.Resume {
+		if held, err = resume(t, g, t.now.Add(g.TTL)); err != nil {
+			return nil, false, err
+		}
+	}
 	if s.sweeps.due(t.now) {
 		if err := s.sweep(t); err != nil {
 			return nil, false, err
 		}
 	}
-	p, more, err := pick(t, g, limit)
+	p, more, err := choose(t, g, g.Limit-len(held))
 	if err != nil {
 		return nil, false, err
 	}
 	if err := s.book(t, g, p); err != nil || len(p.Granted) == 0 {
-		return nil, more, err
+		return held, more, err
 	}
 	slices.Sort(p.Granted)
 	recs, err = load(t, p.Granted)
 	slices.SortFunc(recs, func(a, b ledger.Record) int {
 		return cmp.Or(cmp.Compare(a.Work.Priority, b.Work.Priority), a.Work.Due.Compare(b.Work.Due), cmp.Compare(a.ID, b.ID))
 	})
-	return recs, false, err
+	return append(held, recs...), false, err
 }
 
-// pick chooses what a claim leases; more says that there are items that it has not come upon.
-func pick(t *turn, g ledger.Grant, limit int) (p ledger.Pick, more bool, err error) {
+// choose says what a claim leases; more says that there are items that it has not come upon.
+func choose(t *turn, g ledger.Grant, limit int) (p ledger.Pick, more bool, err error) {
 	index, count := shard(g)
 	var candidates []ledger.Candidate
 	err = t.query(selectFree, func(r row) error {
