@@ -33,7 +33,8 @@ type Store interface {
 	Claim(ctx context.Context, g Grant) ([]Record, error)
 
 	// Complete ends leases as done or skipped and returns the ids of those that it did: items that
-	// are not recurring, not to be reopened and not to be cancelled, and whose lock_id is the given one.
+	// are not recurring, hold no resources, are not to be reopened nor to be cancelled, and whose lock_id
+	// is the given one.
 	Complete(ctx context.Context, conn Conn, c []Completion) (landed []int64, err error)
 
 	// Renew moves the expiry of leases to now + ttl. Rows that somebody else has locked are

@@ -141,7 +141,7 @@ func (s *Store) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Compl
 		var changes []ledger.Change
 		for _, e := range c {
 			r := s.held(e.LeaseRef)
-			if r == nil || r.Work.Reopen || r.Work.Cancel || slices.Contains(landed, e.ItemID) {
+			if r == nil || r.Work.Reopen || r.Work.Cancel || r.Work.Gated || slices.Contains(landed, e.ItemID) {
 				continue
 			}
 			w := r.Work

@@ -58,6 +58,11 @@ func resourcesAreFreed(t *testing.T, h *harness) {
 		end  func(*ledger.Lease)
 	}{
 		{"done", finish(ledger.Done(nil))},
+		{"done by who does not know what it needs", func(ls *ledger.Lease) {
+			unaware := *ls
+			unaware.Resources = nil
+			h.end(&unaware, ledger.Done(nil))
+		}},
 		{"done with output", finish(ledger.Done([]byte("{}")))},
 		{"done with a child", finish(ledger.Done(nil, ledger.NewItem{Kind: "other", Key: "child"}))},
 		{"skipped", finish(ledger.Skip("nothing"))},
