@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -92,6 +93,15 @@ func (p *payloads) parse(arg driver.Value) ([]ledger.Field, error) {
 	return p.fields, nil
 }
 
+// notCode is what a semicolon may stand in: a string, a quoted name, a comment.
+var notCode = regexp.MustCompile("'[^']*'|\"[^\"]*\"|`[^`]*`|\\[[^\\]]*\\]|--[^\n]*|/\\*(?s:.*?)(?:\\*/|$)")
+
+// OneStatement says whether SQL is one statement, without a semicolon. The driver runs all that are in
+// a text, so one that is put between parentheses could close them and go on with another.
+func OneStatement(sql string) bool {
+	return !strings.ContainsAny(notCode.ReplaceAllString(sql, " "), ";\x00")
+}
+
 // Select implements ledger.Selecter. A connection of its own runs the query, which holds up
 // nobody, into a temporary table, and adds from there in steps that are as short as those of the
 // connection that writes: others take turns in between.
@@ -102,6 +112,9 @@ func (s *Store) Select(ctx context.Context, sel ledger.Selection) (out ledger.Se
 		return out, errClosed
 	}
 	x := &selection{Selection: sel, s: s, ctx: ctx, out: &out}
+	if !OneStatement(sel.Query) {
+		return out, &ledger.QueryError{Message: "must be one SELECT, and has a semicolon"}
+	}
 	if err = x.open(); err == nil {
 		err = errors.Join(x.run(), x.h.close())
 	}
