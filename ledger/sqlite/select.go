@@ -232,7 +232,8 @@ func (x *selection) pick() error {
 
 const isKnown = `EXISTS (SELECT 1 FROM ledger_items i WHERE i.kind = ?1 AND i.scope = ?2 AND i.key = p.key)`
 
-// choose takes the sample.
+// choose takes the sample. One statement counts what is there of it and looks for what is not known: of
+// several that draw it at once each chooses the same, or what is left of it.
 func (x *selection) choose() (err error) {
 	if x.out.Known, err = x.number(`SELECT count(*) FROM temp.picked p WHERE `+good+` AND `+isKnown, x.Kind, x.Scope); err != nil {
 		return err
@@ -241,7 +242,8 @@ func (x *selection) choose() (err error) {
 		return err
 	}
 	_, err = x.exec(`INSERT INTO temp.chosen (key, payload) SELECT p.key, p.payload FROM (SELECT min(o), key, payload FROM temp.picked p WHERE `+good+` GROUP BY key) p
- WHERE NOT `+isKnown+` ORDER BY ledger_rank(?3, p.key) LIMIT ?4`, x.Kind, x.Scope, x.Seed, x.Sample)
+ WHERE NOT `+isKnown+` ORDER BY ledger_rank(?3, p.key)
+ LIMIT max(0, ?4 - (SELECT count(*) FROM ledger_items o WHERE o.kind = ?1 AND o.scope = ?2 AND o.source = ?5))`, x.Kind, x.Scope, x.Seed, x.Sample, x.Source)
 	return err
 }
 
