@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/internal/exampletest"
 )
 
 // naive is a job of the article: it picks a thousand of the list that have no mail of this push yet,
@@ -65,7 +67,7 @@ func TestNaive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), exampletest.Patience)
 		defer cancel()
 		var jobs []*exec.Cmd
 		var words []io.Writer
@@ -247,13 +249,9 @@ func TestSend(t *testing.T) {
 		if bad.Added != n-40 || len(bad.BadLines) != 2 || bad.Listed != n+1 {
 			t.Fatalf("%+v", bad)
 		}
-		dir, err := programs()
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), exampletest.Patience)
 		defer cancel()
-		box := exec.CommandContext(ctx, filepath.Join(dir, "catcher"), "-port", "0")
+		box := exec.CommandContext(ctx, programs.Path(t, "catcher"), "-port", "0")
 		out, err := box.StdoutPipe()
 		if err != nil || box.Start() != nil {
 			t.Fatal(err)
