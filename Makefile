@@ -56,6 +56,7 @@ test-plain:
 .PHONY: test-large
 test-large: ## the tests of what statements read, on tables of a million rows (some minutes)
 	LEDGERD_TEST_ROWS=1000000 $(GO) test -timeout 60m $(TESTFLAGS) ./ledger/postgres ./ledger/sqlite ./ledger/lockable -run 'TestPlans|TestHotPath|TestDeadEntries|TestIdleShard'
+	LEDGERD_TEST_ROWS=100000 $(GO) test -timeout 60m $(TESTFLAGS) ./examples/push -run TestThreePushes
 
 .PHONY: test-postgres18
 test-postgres18: $(PG18)/unpacked ## the tests that use Postgres, on Postgres 18 (from npm)
