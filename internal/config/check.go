@@ -72,7 +72,7 @@ func (d *decoder) checkDatabase() {
 	}
 }
 
-// checkURL refuses what is no address of a database. It does not repeat it: it may hold a password.
+// checkURL refuses what is no address of a database.
 func checkURL(db string) error {
 	scheme, rest, _ := strings.Cut(db, ":")
 	switch {
@@ -80,11 +80,11 @@ func checkURL(db string) error {
 		return nil
 	case scheme == "postgres" || scheme == "postgresql":
 		if u, err := url.Parse(db); err != nil || u.Host == "" && u.Path == "" && u.RawQuery == "" {
-			return &fault{"is no Postgres URL", "it is postgres://user@host:5432/name; special characters of a password are written as %XX"}
+			return &fault{"not a Postgres URL", "it is postgres://user@host:5432/name; special characters of a password are written as %XX"}
 		}
 		return nil
 	}
-	return &fault{"is no URL of a database", `an SQLite file is "sqlite:ledger.db", Postgres is "postgres://user@host/name"`}
+	return &fault{fmt.Sprintf("%q is not a database URL", inputs.Redact(db)), `an SQLite file is "sqlite:ledger.db", Postgres is "postgres://user@host/name"`}
 }
 
 // localDB makes the path of an SQLite file absolute, if it is relative to the config file.
@@ -121,6 +121,9 @@ func (d *decoder) checkKind(path, name string, k *Kind) {
 	d.checkName(path, name)
 	if k.Plugin != nil && *k.Plugin != "" {
 		d.checkName(at("plugin"), *k.Plugin)
+	}
+	if k.Plugin != nil && *k.Plugin == name { // that goes without saying
+		*k.Plugin = ""
 	}
 	d.checkEvery(path, "every", k.Every, k.Zone)
 	if k.BackoffBase != nil && k.BackoffCap != nil && *k.BackoffCap > 0 && *k.BackoffBase > *k.BackoffCap {

@@ -69,6 +69,7 @@ type Config struct {
 	Warnings []Problem
 
 	origins map[string]Origin // where the value of a key is from, by its path
+	failed  map[string]bool   // keys that Load has refused
 	doc     *document         // the file
 }
 
@@ -157,10 +158,10 @@ type Plugin struct {
 	Dir     string   `toml:"dir" path:"yes" also:"workdir,cwd,working_directory" doc:"its working directory; default: that of ledgerd"`
 }
 
-// Policy puts what the configuration says of a kind over what the ledger has.
+// Policy puts what the configuration says of a kind over what the ledger has. Input is left to the
+// caller: a plugin that is here knows it better.
 func (k *Kind) Policy(have *ledger.Kind) {
 	put(&have.Plugin, k.Plugin)
-	put(&have.Input.Type, k.Input)
 	put(&have.Timeout, k.Timeout)
 	put(&have.MaxFailures, k.MaxFailures)
 	put(&have.MaxCrashes, k.MaxCrashes)

@@ -64,7 +64,7 @@ func UserFile(lookup func(string) (string, bool)) string {
 // everything that is wrong; the Config then holds what is not, and must not be worked with.
 func Load(o Options) (*Config, error) {
 	c := withDefaults(reflect.TypeFor[Config]()).Interface().(*Config)
-	c.File, c.origins, c.doc = o.Path, map[string]Origin{}, &document{path: o.Path}
+	c.File, c.origins, c.failed, c.doc = o.Path, map[string]Origin{}, map[string]bool{}, &document{path: o.Path}
 	d := &decoder{config: c}
 	if o.Path != "" {
 		text, err := read(o.Path)
@@ -79,6 +79,9 @@ func Load(o Options) (*Config, error) {
 	d.flags(o.Flags)
 	d.check()
 	c.warnOfSecrets()
+	for _, p := range d.problems {
+		c.failed[p.Key] = true
+	}
 	return c, asError(d.problems)
 }
 
