@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -142,9 +141,9 @@ func tableName(name string) string { return strings.ToLower(strings.ReplaceAll(n
 
 // readSecret reads a file that holds one value; the end of its line does not belong to it.
 func readSecret(path string) (string, error) {
-	text, err := os.ReadFile(path)
+	text, err := read(path)
 	if err != nil {
-		return "", faultf("%s: %v", path, cause(err))
+		return "", faultf("%s: %v", path, err)
 	}
 	return strings.TrimRight(string(text), "\r\n"), nil
 }

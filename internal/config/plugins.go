@@ -153,11 +153,13 @@ func (x *plugged) source(path string, s *Source) {
 	}
 }
 
-// secretOf tells whether a field of a plugin's config is a secret. What is not known is one.
+// secretOf tells whether a field of a plugin's config, in the form of the file or of a variable, is a
+// secret or may be one: what no plugin says anything of may be, and what has such a name.
 func (x *plugged) secretOf(kind, field string) bool {
+	if strings.HasSuffix(field, "_file") {
+		return false
+	}
 	plugin, _ := x.config.pluginOf(kind)
 	about, err := x.ask(plugin)
-	return err != nil || slices.ContainsFunc(about.Config.Secrets(), func(s string) bool {
-		return s == field || strings.HasPrefix(s, field+".")
-	})
+	return err != nil || looksSecret(field) || slices.ContainsFunc(about.Config.Secrets(), func(s string) bool { return EnvName(s) == EnvName(field) })
 }
