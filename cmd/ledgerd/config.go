@@ -32,10 +32,11 @@ func (a *app) configure(flags *pflag.FlagSet) error {
 			return err
 		}
 	}
-	var err error
-	if a.config, err = a.loadConfig(); err != nil {
+	c, err := a.loadConfig()
+	if err != nil {
 		return err
 	}
+	a.config = *c
 	a.useLedger()
 	flags.VisitAll(func(f *pflag.Flag) {
 		key := f.Annotations[configAnnotation]

@@ -59,7 +59,7 @@ With -o json: {"ok","file","problems":[{"severity":"error|warning","file","line"
 
 func (a *app) configCheck(ctx context.Context) error {
 	c, err := a.loadConfig()
-	a.config = c
+	a.config = *c
 	err = c.Check(a.world(ctx), err)
 	bad, ok := errors.AsType[*config.Error](err)
 	if err != nil && !ok {
@@ -147,8 +147,8 @@ func (a *app) world(ctx context.Context) config.World {
 	return w
 }
 
-// kindsOfLedger are the names of the kinds that the ledger knows; none if it cannot be opened.
-func (a *app) kindsOfLedger(ctx context.Context) (names []string) {
+// kindsOfLedger are the kinds that the ledger knows, with their plugins; none if it cannot be opened.
+func (a *app) kindsOfLedger(ctx context.Context) map[string]string {
 	a.useLedger()
 	at, err := a.address()
 	if err != nil {
@@ -162,10 +162,11 @@ func (a *app) kindsOfLedger(ctx context.Context) (names []string) {
 	}
 	defer l.Close()
 	kinds, _ := l.Kinds(ctx) // as far as it is known
+	known := map[string]string{}
 	for _, k := range kinds {
-		names = append(names, k.Name)
+		known[k.Name] = k.Plugin
 	}
-	return names
+	return known
 }
 
 // worldTime is how long a check of the configuration waits for a ledger, which it can do without.
@@ -196,7 +197,7 @@ func (a *app) configPrint(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.config = c
+	a.config = *c
 	var rows []settingRow
 	for _, s := range c.Settings(a.world(ctx)) {
 		row := settingRow{s.Key, s.Value, s.Origin.String()}

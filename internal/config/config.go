@@ -145,7 +145,7 @@ type Source struct {
 	// QueryDB is the URL of the database, also if it came from QueryDBFile; "" means the ledger's.
 	QueryDB     string `toml:"query_db" secret:"url" also:"db,database" doc:"query: URL of the database that is asked; default: the ledger's"`
 	QueryDBFile string `toml:"query_db_file" path:"yes" also:"db_file" doc:"query: file that holds this URL"`
-	Key         string `toml:"key" also:"column,id" doc:"query: column that is the key; default: the first"`
+	Key         string `toml:"key" also:"column,id" doc:"query: column that is the INPUT; default: key"`
 }
 
 // Plugin is how a plugin is started.

@@ -37,7 +37,7 @@ func world(t testing.TB) World {
 			Payload: schema(t, `"to":{"type":"string"}`, `"to"`),
 			Config:  schema(t, `"host":{"type":"string"},"smtp":{"type":"object","additionalProperties":{"not":{}},"properties":{"port":{"type":"integer"},"password":{"type":"string","writeOnly":true,"minLength":8}}}`, `"host"`)},
 	}
-	return World{Plugins: []string{"broken", "mail", "urlcheck"}, Kinds: []string{"article"}, Describe: func(name string) (*About, error) {
+	return World{Plugins: []string{"broken", "mail", "urlcheck"}, Kinds: map[string]string{"article": ""}, Describe: func(name string) (*About, error) {
 		if name == "broken" {
 			return nil, errors.New("plugin broken did not start")
 		}
