@@ -14,7 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/internal/config"
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
 func (a *app) configCommand() *cobra.Command {
@@ -136,7 +138,7 @@ func (a *app) world(ctx context.Context) config.World {
 			return nil, errors.New(explain(err).message)
 		}
 		return &config.About{Input: p.Policy(name).Input.Type, Payload: p.Payload, Config: p.Config}, nil
-	}}
+	}, Validate: func(name string, settings []byte) error { return a.validate(ctx, name, settings) }}
 	if f, err := a.finder(pluginDirs{a.config.PluginDir}); err == nil {
 		places, _ := f.List() // what is not found is reported as unknown
 		for _, p := range places {
@@ -145,6 +147,24 @@ func (a *app) world(ctx context.Context) config.World {
 	}
 	w.Kinds = a.kindsOfLedger(ctx)
 	return w
+}
+
+// validate has a plugin look at its config.
+func (a *app) validate(ctx context.Context, name string, with []byte) error {
+	place, err := a.place(name, pluginDirs{a.config.PluginDir})
+	if err != nil {
+		return err
+	}
+	err = pluginhost.Validate(ctx, pluginhost.Config{Spec: a.pluginSpec(place), Settings: with})
+	refused, ok := errors.AsType[*pluginhost.ConfigError](err)
+	if !ok {
+		return err
+	}
+	bad := &settings.Error{}
+	for _, p := range refused.Problems {
+		bad.Problems = append(bad.Problems, settings.Problem{Field: p.Field, Message: p.Message})
+	}
+	return bad
 }
 
 // kindsOfLedger are the kinds that the ledger knows, with their plugins; none if it cannot be opened.

@@ -87,7 +87,7 @@ func (k *kind) input() ledger.Input {
 
 // resolve finds out what is known of a kind. l is nil if there is no ledger yet.
 func (a *app) resolve(ctx context.Context, l *ledger.Ledger, name, pluginName string, dirs pluginDirs) (*kind, error) {
-	k := &kind{name: name}
+	k := &kind{name: name, config: a.config.Kind(name)}
 	if err := checkKind(name); err != nil {
 		return nil, err
 	}
@@ -98,15 +98,15 @@ func (a *app) resolve(ctx context.Context, l *ledger.Ledger, name, pluginName st
 		}
 		k.policy, k.known = policy, err == nil
 	}
-	if k.config = a.config.Kinds[name]; k.config == nil {
-		k.config = &config.Kind{}
-	}
-	wanted := firstOf(pluginName, deref(k.config.Plugin), k.policy.Plugin, name)
+	configured := a.config.PluginOf(name)
+	wanted := firstOf(pluginName, configured, k.policy.Plugin, name)
 	var err error
 	k.plugin, err = a.findPlugin(ctx, wanted, dirs)
 	switch {
 	case isNoPlugin(err) && pluginName != "":
 		return nil, a.noPlugin(ctx, pluginName, dirs)
+	case isNoPlugin(err) && !k.known && configured != "":
+		return nil, a.noPlugin(ctx, configured, dirs)
 	case isNoPlugin(err) && !k.known && k.config.Input == nil:
 		return nil, a.unknownKind(ctx, l, name, dirs)
 	case err != nil && !isNoPlugin(err):

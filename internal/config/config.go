@@ -158,6 +158,22 @@ type Plugin struct {
 	Dir     string   `toml:"dir" path:"yes" also:"workdir,cwd,working_directory" doc:"its working directory; default: that of ledgerd"`
 }
 
+// Kind is what the configuration says of a kind; never nil.
+func (c *Config) Kind(name string) *Kind {
+	if k := c.Kinds[name]; k != nil {
+		return k
+	}
+	return &Kind{}
+}
+
+// PluginOf is the plugin that the configuration names for a kind; "" if it names none.
+func (c *Config) PluginOf(kind string) string {
+	if p := c.Kind(kind).Plugin; p != nil {
+		return *p
+	}
+	return ""
+}
+
 // Policy puts what the configuration says of a kind over what the ledger has. Input is left to the
 // caller: a plugin that is here knows it better.
 func (k *Kind) Policy(have *ledger.Kind) {

@@ -26,6 +26,9 @@ type World struct {
 	// Describe asks a plugin what it is. The error is ErrNoPlugin if there is none, else why it does
 	// not start.
 	Describe func(plugin string) (*About, error)
+	// Validate has a plugin look at a whole config, secrets included, that fits its schema. What it
+	// refuses is a *settings.Error. nil means that only schemas are asked.
+	Validate func(plugin string, config []byte) error
 	// Plugins are the names of those that are found here.
 	Plugins []string
 	// Kinds that the ledger knows, each with the plugin that it names, if it names one.
@@ -94,8 +97,8 @@ func (x *plugged) kinds() []string {
 
 // pluginOf is the plugin that works a kind, and the key that says so, "" if none does.
 func (x *plugged) pluginOf(kind string) (plugin, key string) {
-	if k := x.config.Kinds[kind]; k != nil && k.Plugin != nil && *k.Plugin != "" {
-		return *k.Plugin, joinPath("kinds", kind) + ".plugin"
+	if plugin := x.config.PluginOf(kind); plugin != "" {
+		return plugin, joinPath("kinds", kind) + ".plugin"
 	}
 	return cmp.Or(x.world.Kinds[kind], kind), ""
 }
@@ -123,9 +126,31 @@ func (x *plugged) kind(path, name string, k *Kind) {
 		x.join(err)
 		t := x.config.table(path+".with", about.Config)
 		t.secrets, t.whole = about.Config.Secrets(), true
-		_, err = t.read(k.With, k.with)
+		whole, err := t.read(k.With, k.with)
+		if err == nil && x.world.Validate != nil {
+			err = x.validate(t, plugin, whole)
+		}
 		x.join(err)
 	}
+}
+
+// validate asks the plugin itself.
+func (x *plugged) validate(t *settingsTable, plugin string, config []byte) error {
+	err := x.world.Validate(plugin, config)
+	refused, ok := errors.AsType[*settings.Error](err)
+	switch {
+	case ok:
+		for i, p := range refused.Problems { // a plugin may name the field in its words alone
+			field, message, found := strings.Cut(p.Message, ": ")
+			if p.Field == "" && found && slices.ContainsFunc(t.schema.Fields(), func(f settings.Field) bool { return f.Name == field }) {
+				refused.Problems[i].Field, refused.Problems[i].Message = field, message
+			}
+		}
+		t.explain(refused)
+	case err != nil:
+		t.fail("", err.Error())
+	}
+	return asError(t.problems)
 }
 
 func (x *plugged) join(err error) {
