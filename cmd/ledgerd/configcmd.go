@@ -61,7 +61,7 @@ With -o json: {"ok","file","problems":[{"severity":"error|warning","file","line"
 
 func (a *app) configCheck(ctx context.Context) error {
 	c, err := a.loadConfig()
-	a.config = *c
+	a.config = c
 	err = c.Check(a.world(ctx), err)
 	bad, ok := errors.AsType[*config.Error](err)
 	if err != nil && !ok {
@@ -217,7 +217,7 @@ func (a *app) configPrint(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.config = *c
+	a.config = c
 	var rows []settingRow
 	for _, s := range c.Settings(a.world(ctx)) {
 		row := settingRow{s.Key, s.Value, s.Origin.String()}

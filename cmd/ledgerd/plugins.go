@@ -301,7 +301,7 @@ func (a *app) helpWithFields(cmd *cobra.Command, s *sourceFlags) {
 			return
 		}
 		if c, err := a.loadConfig(); err == nil { // help works with a wrong one, too
-			a.config = *c
+			a.config = c
 		}
 		p, err := a.findPlugin(c.Context(), firstOf(s.plugin, a.config.PluginOf(kinds[0]), kinds[0]), s.dirs)
 		if err != nil {
