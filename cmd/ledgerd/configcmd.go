@@ -156,10 +156,14 @@ func (a *app) validate(ctx context.Context, name string, with []byte) error {
 		return err
 	}
 	err = pluginhost.Validate(ctx, pluginhost.Config{Spec: a.pluginSpec(place), Settings: with})
-	refused, ok := errors.AsType[*pluginhost.ConfigError](err)
-	if !ok {
-		return err
+	if refused, ok := errors.AsType[*pluginhost.ConfigError](err); ok {
+		return settingProblems(refused)
 	}
+	return err
+}
+
+// settingProblems is what a plugin says against its config, as its schema would say it.
+func settingProblems(refused *pluginhost.ConfigError) *settings.Error {
 	bad := &settings.Error{}
 	for _, p := range refused.Problems {
 		bad.Problems = append(bad.Problems, settings.Problem{Field: p.Field, Message: p.Message})
