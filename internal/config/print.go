@@ -46,6 +46,7 @@ func (c *Config) Settings(w World) []Setting {
 
 // tableSettings are the keys of one table that hold no tables.
 func (c *Config) tableSettings(path string, table reflect.Value) (list []Setting) {
+	source, isSource := table.Addr().Interface().(*Source)
 	for _, k := range keys(table.Type()) {
 		at := joinPath(path, k.name)
 		v := table.Field(k.field)
@@ -55,7 +56,7 @@ func (c *Config) tableSettings(path string, table reflect.Value) (list []Setting
 			continue
 		case path != "" && !given && v.IsZero():
 			continue
-		case path != "" && !given && !hasKey(table.Interface(), k.name):
+		case isSource && !source.has(k.name):
 			continue
 		case !given && (at == "db" && c.DBFile != "" || path != "" && (k.name == "query" || k.name == "query_db")): // read from a file
 			continue
@@ -63,20 +64,6 @@ func (c *Config) tableSettings(path string, table reflect.Value) (list []Setting
 		list = append(list, Setting{at, written(k, v), origin})
 	}
 	return list
-}
-
-// hasKey tells whether a key means something in this table: a source has those of its type.
-func hasKey(table any, name string) bool {
-	s, isSource := table.(Source)
-	if !isSource {
-		return true
-	}
-	for of, names := range keysOfType {
-		if slices.Contains(names, name) && of == s.Type {
-			return true
-		}
-	}
-	return !slices.ContainsFunc(slices.Collect(maps.Values(keysOfType)), func(names []string) bool { return slices.Contains(names, name) })
 }
 
 // fieldSettings are the settings of a plugin, from the file and from variables.
