@@ -87,7 +87,7 @@ func checkURL(db string) error {
 		}
 		return nil
 	}
-	return &fault{fmt.Sprintf("%q is not a database URL", inputs.Redact(db)), `an SQLite file is "sqlite:ledger.db", Postgres is "postgres://user@host/name"`}
+	return &fault{fmt.Sprintf("%q is not a database URL", safeURL(db)), `an SQLite file is "sqlite:ledger.db", Postgres is "postgres://user@host/name"`}
 }
 
 // localDB makes the path of an SQLite file absolute, if it is relative to the config file.

@@ -184,5 +184,8 @@ func (x *plugged) secretOf(kind, field string) bool {
 	}
 	plugin, _ := x.pluginOf(kind)
 	about, err := x.ask(plugin)
-	return err != nil || looksSecret(field) || slices.ContainsFunc(about.Config.Secrets(), func(s string) bool { return EnvName(s) == EnvName(field) })
+	if err != nil || looksSecret(field) {
+		return true
+	}
+	return !slices.ContainsFunc(about.Config.Fields(), func(f settings.Field) bool { return EnvName(f.Name) == EnvName(field) && !f.Secret })
 }

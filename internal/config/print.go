@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -117,7 +116,7 @@ func written(k key, v reflect.Value) any {
 		return fmt.Sprintf("%d/%d", value.Index, value.Count)
 	case string:
 		if k.secret == "url" {
-			return inputs.Redact(value)
+			return safeURL(value)
 		}
 		return value
 	case []string:
