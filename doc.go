@@ -21,6 +21,7 @@
 //
 //	internal/pluginproc  one plugin process: start, stream, stop; knows sdk/wire only
 //	internal/pluginhost  many plugin processes, as handlers for ledger/worker
+//	internal/config      the config file, the environment and the flags, as one configuration
 //	internal/pgtest      a real Postgres for tests
 //	internal/exampletest the programs of the examples, as their tests run them
 //	internal/failpoint   named moments at which the chaos harness kills a process

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/sdk/settings"
@@ -16,6 +19,7 @@ import (
 
 // sourceFlags are the flags of run and add that say what the inputs are.
 type sourceFlags struct {
+	flags    *pflag.FlagSet
 	plugin   string
 	dirs     pluginDirs
 	set      []string
@@ -38,6 +42,7 @@ type sourceFlags struct {
 
 func (s *sourceFlags) define(cmd *cobra.Command) {
 	f := cmd.Flags()
+	s.flags = f
 	f.StringVar(&s.plugin, "plugin", "", "`name` of the plugin that works the kind, where it is not the one of the same name")
 	s.dirs.define(f)
 	f.StringArrayVar(&s.set, "set", nil, "`NAME=VALUE` (or NAME:=JSON) of the payload: what is to be done; repeated")
@@ -64,8 +69,9 @@ func (s *sourceFlags) define(cmd *cobra.Command) {
 type kind struct {
 	name   string
 	policy ledger.Kind
-	known  bool    // to the ledger
-	plugin *plugin // that works it here; nil if there is none
+	known  bool         // to the ledger
+	config *config.Kind // what the config says of it; not nil
+	plugin *plugin      // that works it here; nil if there is none
 	schema *settings.Schema
 }
 
@@ -74,12 +80,16 @@ func (k *kind) input() ledger.Input {
 	if k.plugin != nil {
 		return k.plugin.Policy(k.name).Input
 	}
-	return k.policy.Input
+	input := k.policy.Input
+	if k.config.Input != nil {
+		input.Type = *k.config.Input
+	}
+	return input
 }
 
 // resolve finds out what is known of a kind. l is nil if there is no ledger yet.
 func (a *app) resolve(ctx context.Context, l *ledger.Ledger, name, pluginName string, dirs pluginDirs) (*kind, error) {
-	k := &kind{name: name}
+	k := &kind{name: name, config: a.config.Kind(name)}
 	if err := checkKind(name); err != nil {
 		return nil, err
 	}
@@ -90,13 +100,16 @@ func (a *app) resolve(ctx context.Context, l *ledger.Ledger, name, pluginName st
 		}
 		k.policy, k.known = policy, err == nil
 	}
-	wanted := firstOf(pluginName, k.policy.Plugin, name)
+	configured := a.config.PluginOf(name)
+	wanted := firstOf(pluginName, configured, k.policy.Plugin, name)
 	var err error
 	k.plugin, err = a.findPlugin(ctx, wanted, dirs)
 	switch {
 	case isNoPlugin(err) && pluginName != "":
 		return nil, a.noPlugin(ctx, pluginName, dirs)
-	case isNoPlugin(err) && !k.known:
+	case isNoPlugin(err) && !k.known && configured != "":
+		return nil, a.noPlugin(ctx, configured, dirs)
+	case isNoPlugin(err) && !k.known && k.config.Input == nil:
 		return nil, a.unknownKind(ctx, l, name, dirs)
 	case err != nil && !isNoPlugin(err):
 		return nil, err
@@ -128,10 +141,15 @@ func firstOf(names ...string) string {
 
 // source makes the inputs of what was typed.
 func (a *app) source(k *kind, s sourceFlags, args []string) (*inputs.Source, error) {
-	payload, err := k.schema.Parse(nil, s.set)
+	base, err := a.config.Payload(k.name, k.schema)
+	if err != nil {
+		return nil, err
+	}
+	payload, err := k.schema.Parse(base, s.set)
 	if err != nil {
 		return nil, k.payloadError(err, s.set)
 	}
+	s = s.over(k.config)
 	src := &inputs.Source{
 		Template:  ledger.NewItem{Kind: k.name, Scope: s.scope, Priority: int16(s.priority), Every: s.every, Zone: s.zone},
 		Resources: s.resource,
@@ -170,6 +188,18 @@ func (a *app) source(k *kind, s sourceFlags, args []string) (*inputs.Source, err
 		src.Template.Source = s.mark(args, payload)
 	}
 	return src, nil
+}
+
+// over gives what was not typed the value that the config has for items of the kind.
+func (s sourceFlags) over(k *config.Kind) sourceFlags {
+	if s.every == "" && s.zone == "" {
+		s.zone = k.Zone
+	}
+	s.every = firstOf(s.every, k.Every)
+	if !s.flags.Changed("priority") {
+		s.priority = k.Priority
+	}
+	return s
 }
 
 // payloadError explains what is wrong with --set.
@@ -302,16 +332,24 @@ func (a *app) prepare(ctx context.Context, s sourceFlags, name string, args []st
 	return j, nil
 }
 
-// introduce makes a kind that is new to the ledger known there, with its plugin's defaults.
+// introduce makes a kind that is new to the ledger known there, with its plugin's defaults, and
+// writes down what the config says of its policy.
 func (k *kind) introduce(ctx context.Context, l *ledger.Ledger) error {
-	if k.known || k.plugin == nil {
-		return nil
-	}
-	return k.edit(ctx, l, func(have *ledger.Kind, known bool) {
-		if !known { // or somebody has just been quicker
+	configured := func(have *ledger.Kind, known bool) {
+		if !known && k.plugin != nil { // or somebody has just been quicker
 			*have = k.plugin.Policy(k.name)
 		}
-	})
+		if k.plugin == nil {
+			have.Input = k.input()
+		}
+		k.config.Policy(have)
+	}
+	if policy := k.policy; k.known {
+		if configured(&policy, true); reflect.DeepEqual(policy, k.policy) {
+			return nil
+		}
+	}
+	return k.edit(ctx, l, configured)
 }
 
 // define states which plugin works the kind from now on, with which settings, and takes over

@@ -25,6 +25,10 @@ type Spec struct {
 	Place  Place
 	SHA256 string // of the program, checked before every start; "" means not checked
 	NoMTLS bool   // for plugins in languages that cannot do it
+	// Env is what its environment has besides the allow-list, as "NAME=value". Dir is its working
+	// directory; "" means the host's.
+	Env []string
+	Dir string
 	// SocketDir is where sockets are made; "" means the system's folder for temporary files.
 	SocketDir string
 	Logger    *slog.Logger // nil means slog.Default(); gets what the plugin writes to stderr and stdout
@@ -35,7 +39,7 @@ func (s *Spec) proc() pluginproc.Spec {
 	if log == nil {
 		log = slog.Default()
 	}
-	return pluginproc.Spec{Path: s.Place.Path, Args: s.Place.Args, SHA256: s.SHA256, NoMTLS: s.NoMTLS, SocketDir: s.SocketDir,
+	return pluginproc.Spec{Path: s.Place.Path, Args: s.Place.Args, SHA256: s.SHA256, NoMTLS: s.NoMTLS, Env: s.Env, Dir: s.Dir, SocketDir: s.SocketDir,
 		OnLog: func(source, line string) { log.Info(line, "plugin", s.Place.Name, "from", source) }}
 }
 
@@ -178,7 +182,7 @@ func launch(ctx context.Context, c *Config) (*pluginproc.Proc, *setup, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := configure(ctx, p, c)
+	s, err := configure(ctx, p, c, false)
 	if err == nil {
 		return p, s, nil
 	}
@@ -195,7 +199,19 @@ func launch(ctx context.Context, c *Config) (*pluginproc.Proc, *setup, error) {
 	return nil, nil, errors.Join(err, p.Err())
 }
 
-func configure(ctx context.Context, p *pluginproc.Proc, c *Config) (*setup, error) {
+// Validate starts the plugin, has it look at a config without putting it to use, and stops it. Errors
+// are those of Start.
+func Validate(ctx context.Context, c Config) error {
+	p, err := pluginproc.Start(ctx, c.proc())
+	if err != nil {
+		return err
+	}
+	defer p.Kill()
+	_, err = configure(ctx, p, &c, true)
+	return err
+}
+
+func configure(ctx context.Context, p *pluginproc.Proc, c *Config, validateOnly bool) (*setup, error) {
 	d, err := describe(ctx, p, c.Place)
 	if err != nil {
 		return nil, err
@@ -204,6 +220,7 @@ func configure(ctx context.Context, p *pluginproc.Proc, c *Config) (*setup, erro
 	if err != nil {
 		return nil, err
 	}
+	s.request.ValidateOnly = validateOnly
 	problems, err := p.Configure(ctx, s.request)
 	if err == nil && len(problems) > 0 {
 		err = &ConfigError{d.Name, problems}
