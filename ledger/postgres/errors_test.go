@@ -84,11 +84,13 @@ func TestJudge(t *testing.T) {
 	}{
 		{condition{}, Options{}, true, nil, ""},
 		{condition{}, Options{MustExist: true, Migrate: true}, false, ledger.ErrNoLedger, "no ledger in postgres://db/work"},
-		{condition{schema.Version, 1}, Options{}, false, nil, ""},
-		{condition{schema.Version + 5, schema.Version}, Options{Migrate: true}, false, nil, ""},
-		{condition{schema.Version + 5, schema.Version + 1}, Options{Migrate: true}, false, ledger.ErrSchema, "upgrade ledgerd"},
-		{condition{-1, -1}, Options{}, false, ledger.ErrSchema, "ledgerd db migrate"}, // as if this program knew one more
-		{condition{-1, -1}, Options{Migrate: true}, true, nil, ""},
+		{condition{schema.Version, 1, ""}, Options{}, false, nil, ""},
+		{condition{schema.Version + 5, schema.Version, ""}, Options{Migrate: true}, false, nil, ""},
+		{condition{schema.Version + 5, schema.Version + 1, ""}, Options{Migrate: true}, false, ledger.ErrSchema, "upgrade ledgerd"},
+		{condition{-1, -1, ""}, Options{}, false, ledger.ErrSchema, "ledgerd db migrate"}, // as if this program knew one more
+		{condition{-1, -1, ""}, Options{Migrate: true}, true, nil, ""},
+		{condition{schema.Version, 1, "a-source"}, Options{Migrate: true}, false, ledger.ErrSchema, "(id a-source) is being copied into it"},
+		{condition{schema.Version, 1, "a-source"}, Options{Unfinished: true}, false, nil, ""},
 	} {
 		migrate, err := s.judge(c.c, c.o)
 		if migrate != c.migrate || !errors.Is(err, c.err) || err != nil && !strings.Contains(err.Error(), c.says) {
