@@ -68,6 +68,9 @@ func fromEnv(f *pflag.FlagSet, name string) {
 	fl.Annotations = map[string][]string{envAnnotation: {env}}
 }
 
+// addressFlags may hold a password, so their values may be in files that NAME_FILE names.
+var addressFlags = []string{"db", "from", "to"}
+
 // fromEnvironment sets flags from the environment. LEDGERD_DB_FILE names a file that holds
 // the value, for URLs with a password.
 func fromEnvironment(f *pflag.FlagSet, lookup func(string) (string, bool)) error {
@@ -79,7 +82,7 @@ func fromEnvironment(f *pflag.FlagSet, lookup func(string) (string, bool)) error
 		}
 		env := names[0]
 		value, _ := lookup(env)
-		if file, ok := lookup(env + "_FILE"); ok && file != "" && value == "" && fl.Name == "db" {
+		if file, ok := lookup(env + "_FILE"); ok && file != "" && value == "" && slices.Contains(addressFlags, fl.Name) {
 			content, err := os.ReadFile(file)
 			if err != nil {
 				failed = usage("bad_environment", "", "%s_FILE: %v", env, err)

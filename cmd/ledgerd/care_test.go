@@ -1,0 +1,175 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+)
+
+// other is the address of an empty place on the other database.
+func (m *machine) other() string {
+	if m.db()[:6] == "sqlite" {
+		return postgresURL(m.t)
+	}
+	return "sqlite:" + filepath.Join(m.t.TempDir(), "other.db")
+}
+
+// db is the address of the machine's ledger.
+func (m *machine) db() (address string) {
+	for _, v := range m.env {
+		if a, ok := strings.CutPrefix(v, "LEDGERD_DB="); ok {
+			address = a
+		}
+	}
+	return address
+}
+
+// list writes a file with so many lines.
+func list(t testing.TB, n int) string {
+	t.Helper()
+	var lines strings.Builder
+	for i := range n {
+		fmt.Fprintf(&lines, "item %d\n", i)
+	}
+	path := filepath.Join(t.TempDir(), "list")
+	if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A ledger moves to the other database once nobody works it, and all commands find there what they
+// found before.
+func TestCopyToTheOtherDatabase(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		till, to := filepath.Join(t.TempDir(), "go"), m.other()
+		m.run(exitUnfinished, "run", "effect", "bad", "--set", "how=permanent")
+		busy := m.start("run", "effect", "long", "--set", "till="+till)
+		m.until("it is begun", func() bool { return strings.Contains(m.run(exitOK, "ls", "--columns", "state"), "leased") })
+		early := m.start("db", "copy", "--to", to)
+		if code := m.exit(early); code != exitTaken || !strings.Contains(early.stderr.String(), "is not quiet: agents at work: ") ||
+			!strings.Contains(early.stderr.String(), "1 leased, by ") {
+			t.Errorf("while a worker is there: exit %d\n%s", code, early.stderr.String())
+		}
+		m.run(exitNoLedger, "ls", "--db", to)
+		waiting := m.start("db", "copy", "--to", to, "--wait", "5m", "-o", "json")
+		if err := os.WriteFile(till, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code := m.exit(busy); code != exitOK {
+			t.Fatalf("exit %d\n%s", code, busy.stderr.String())
+		}
+		if code := m.exit(waiting); code != exitOK {
+			t.Fatalf("exit %d\n%s", code, waiting.stderr.String())
+		}
+		var res copied
+		if err := json.Unmarshal([]byte(waiting.stdout.String()), &res); err != nil || res.Rows < 5 || len(res.Tables) == 0 {
+			t.Errorf("%v\n%s", err, waiting.stdout.String())
+		}
+		for _, args := range [][]string{{"ls", "-o", "csv"}, {"show", "bad", "-o", "json"}, {"kind", "ls", "-o", "json"}} {
+			here, there := m.run(exitOK, args...), m.run(exitOK, append(args, "--db", to)...)
+			if here != there {
+				t.Errorf("%s differs:\n%s\n%s", args, here, there)
+			}
+		}
+		m.run(exitOK, "db", "verify", "--db", to)
+		m.run(exitUsage, "db", "copy", "--to", to)
+		m.run(exitOK, "retry", "bad", "--db", to)
+		m.run(exitUnfinished, "work", "--drain", "--db", to)
+		m.run(exitOK, "run", "effect", "new", "--db", to)
+	})
+}
+
+// A copy that was killed is marked, is refused by all other commands, and goes on.
+func TestKilledCopy(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, postgresURL(t))
+	m.run(exitOK, "add", "effect", "--from", list(t, 40_000))
+	for try := range 5 {
+		path := filepath.Join(t.TempDir(), fmt.Sprintf("%d.db", try))
+		p := m.start("db", "copy", "--to", "sqlite:"+path)
+		m.until("rows arrive", func() bool { // what is committed is in the log beside the file
+			info, err := os.Stat(path + "-wal")
+			select {
+			case <-p.done:
+				return true
+			default:
+				return err == nil && info.Size() > 1<<20
+			}
+		})
+		_ = p.Process.Kill()
+		<-p.done
+		if p.ProcessState.ExitCode() == exitOK {
+			continue // it was quicker
+		}
+		for _, args := range [][]string{{"ls"}, {"db", "status"}, {"db", "migrate"}, {"db", "verify"}, {"work", "--drain"}, {"db", "backup", path + ".b"}} {
+			refused := m.start(append(args, "--db", "sqlite:"+path)...)
+			if code := m.exit(refused); code != exitNoLedger || !strings.Contains(refused.stderr.String(), "is not complete: another one (id ") {
+				t.Errorf("%s of half a copy: exit %d\n%s", args, code, refused.stderr.String())
+			}
+		}
+		var res copied
+		if err := json.Unmarshal([]byte(m.run(exitOK, "db", "copy", "--to", "sqlite:"+path, "-o", "json")), &res); err != nil {
+			t.Fatal(err)
+		}
+		for _, table := range res.Tables {
+			if table.Table == "ledger_items" && (table.Rows != 40_000 || table.Copied >= 40_000) {
+				t.Errorf("%+v: what was there was copied again, or is missing", table)
+			}
+		}
+		m.run(exitOK, "db", "verify", "--db", "sqlite:"+path)
+		return
+	}
+	t.Error("five copies were quicker than the test: it needs more items")
+}
+
+// A backup is taken while a worker works: each is a sound ledger, and the work goes on.
+func TestBackupWhileWorkGoesOn(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	m.run(exitOK, "add", "effect", "--from", list(t, 5_000))
+	worker := m.start("work", "--drain", "--kind", "effect")
+	done := func(db string) int64 {
+		s, err := sqlite.Open(t.Context(), db, sqlite.Options{MustExist: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		n, err := s.Count(t.Context(), ledger.Filter{States: []ledger.State{ledger.StateDone}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	m.until("it works", func() bool { return done(strings.TrimPrefix(m.db(), "sqlite:")) > 0 })
+	var last int64
+	for i := range 3 {
+		path := filepath.Join(t.TempDir(), fmt.Sprintf("%d.db", i))
+		m.run(exitOK, "db", "backup", path)
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%v %v", info.Mode(), err)
+		}
+		check, err := exec.Command(m.program, "db", "verify", "--db", "sqlite:"+path).CombinedOutput()
+		if err != nil {
+			t.Errorf("backup %d: %v\n%s", i, err, check)
+		}
+		n := done(path)
+		if n < last {
+			t.Errorf("backup %d has %d items done, the one before %d", i, n, last)
+		}
+		last = n
+	}
+	if code := m.exit(worker); code != exitOK {
+		t.Errorf("the worker: exit %d\n%s", code, worker.stderr.String())
+	}
+	if n := done(strings.TrimPrefix(m.db(), "sqlite:")); n != 5_000 {
+		t.Errorf("%d items are done", n)
+	}
+}
