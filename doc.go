@@ -9,6 +9,7 @@
 //	ledger/memory        a Store in memory: the specification in code
 //	ledger/storetest     the conformance suite that all stores pass
 //	ledger/worker        claim, handle, finish: the loop, usable in any Go program
+//	ledger/txn           transactions of your own: repeated as a whole, with entity locks
 //	schema               the SQL migrations of both databases, nothing else
 //
 //	sdk                  what the author of a plugin sees

@@ -170,6 +170,9 @@ func (s *Store) write(ctx context.Context, late bool, fn func(*turn) error) erro
 	if s.closed {
 		return errClosed
 	}
+	if err := s.outside(ctx); err != nil {
+		return err
+	}
 	return explain(s.file.name, s.w.do(ctx, late, fn))
 }
 

@@ -20,6 +20,9 @@ func (s *Store) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx)
 	if conn != nil {
 		return s.inside(ctx, conn, func(x *tx) error { return fn(x) })
 	}
+	if err := s.outside(ctx); err != nil {
+		return err
+	}
 	x := &tx{s: s, turn: s.w.turn(ctx, false)}
 	finished := false
 	defer func() {

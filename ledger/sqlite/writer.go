@@ -167,7 +167,7 @@ var errNobody = errors.New("sqlite: nobody waits")
 // had to wait.
 func (w *writer) begin() (waited bool, err error) {
 	start := time.Now()
-	silent := start
+	p := newPatience(w.look)
 	defer func() {
 		if time.Since(start) > w.hardship {
 			w.spare.Store(int64(time.Since(birth) + w.mercy))
@@ -179,10 +179,7 @@ func (w *writer) begin() (waited bool, err error) {
 			return waited, err
 		}
 		waited = true
-		if time.Since(silent) > gap && w.look() { // others take turns
-			silent = time.Now()
-		}
-		pause(min(eagerMin+rand.N(eagerMax-eagerMin)+time.Since(silent)/100, patient))
+		p.pause()
 		if w.collect(); len(w.pending) == 0 {
 			return waited, errNobody
 		}
@@ -273,6 +270,21 @@ func uncommitted(name string, err error) error {
 		return err
 	}
 	return &failure{ledger.ErrUnavailable, name + ": the commit failed: " + err.Error() + "\n  run the same command again", err}
+}
+
+// patience spaces out the attempts of one who waits for the write lock.
+type patience struct {
+	look   func() (changed bool) // whether others have committed since the call before
+	silent time.Time             // since when nobody has
+}
+
+func newPatience(look func() (changed bool)) *patience { return &patience{look, time.Now()} }
+
+func (p *patience) pause() {
+	if time.Since(p.silent) > gap && p.look() { // others take turns
+		p.silent = time.Now()
+	}
+	pause(min(eagerMin+rand.N(eagerMax-eagerMin)+time.Since(p.silent)/100, patient))
 }
 
 // pause sleeps exactly. The timers of an idle Go program have a grain of a millisecond on

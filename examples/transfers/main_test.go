@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+)
+
+// build compiles the program as its user does.
+func build(t *testing.T) string {
+	t.Helper()
+	exe := filepath.Join(t.TempDir(), "transfers")
+	if out, err := exec.Command("go", "build", "-o", exe, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return exe
+}
+
+func databases(t *testing.T) map[string]string {
+	t.Helper()
+	u, err := url.Parse(pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", pgtest.Schema(t))
+	u.RawQuery = q.Encode()
+	return map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "bank.db"), "postgres": u.String()}
+}
+
+const conserved = "800.00 in all accounts, of 800.00; "
+
+// What the README says: four processes with four workers each lose or make money in the naive way,
+// and neither lose nor make any, nor overdraw an account, in the others.
+func TestFourProcesses(t *testing.T) {
+	exe := build(t)
+	for kind, db := range databases(t) {
+		do := func(args ...string) string {
+			out, err := exec.Command(exe, append([]string{"-db", db}, args...)...).CombinedOutput()
+			if err != nil {
+				t.Errorf("%v: %v\n%s", args, err, out)
+			}
+			return string(out)
+		}
+		for _, way := range []string{"naive", "locks", "rows"} {
+			if way == "rows" && kind == "sqlite" {
+				continue
+			}
+			t.Run(kind+" "+way, func(t *testing.T) {
+				do("open")
+				n := map[string]int{"naive": 100, "locks": 1000, "rows": 200}[way]
+				all := make([]string, 4)
+				var wg sync.WaitGroup
+				for i := range all {
+					wg.Go(func() { all[i] = do("-way", way, "-n", fmt.Sprint(n), "work") })
+				}
+				wg.Wait()
+				answered := 0
+				for _, out := range all {
+					var done, refused, vain int
+					if _, err := fmt.Sscanf(out, "%d transfers, %d refused, %d tries in vain", &done, &refused, &vain); err != nil || vain != 0 {
+						t.Errorf("%q: %v", out, err)
+					}
+					answered += done + refused
+				}
+				if answered != 16*n {
+					t.Errorf("%d transfers were answered, of %d", answered, 16*n)
+				}
+				shown := do("show")
+				t.Log(strings.TrimSpace(shown))
+				if strings.HasPrefix(shown, conserved) != (way != "naive") || way != "naive" && strings.Contains(shown, "-") {
+					t.Error(shown)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package txn_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/txn"
+)
+
+// The connection breaks at COMMIT. Nobody knows whether the money was moved, so it is said so, and
+// the function is not called again: that would pay twice. The money is all there.
+func TestCommitWithoutAnswer(t *testing.T) {
+	for _, kind := range []string{"postgres", "pgx"} {
+		t.Run(kind, func(t *testing.T) {
+			p := newBank(t, kind)
+			p.exec(t, notesTable)
+			for where, landed := range map[int32]bool{pgtest.CutLanded: true, pgtest.CutBefore: false} {
+				cutter := pgtest.NewCutter(t)
+				q := reopen(t, kind, through(t, p.url, cutter))
+				id := fmt.Sprint("transfer ", where)
+				calls, tries := 0, 0
+				run := q.with(txn.Config{OnTry: func(txn.Try) { tries++ }})
+				cutter.Cut(where)
+				err := run(t.Context(), func(ctx context.Context, c ledger.Conn) error {
+					calls++
+					if err := txn.Lock(ctx, account(1), account(2)); err != nil {
+						return err
+					}
+					return errors.Join(move(ctx, c, 1, 2, 10), note(ctx, c, id))
+				})
+				if !errors.Is(err, txn.ErrUncertain) || calls != 1 || tries != 1 {
+					t.Errorf("%s: %d calls, %d tries, %v", id, calls, tries, err)
+				}
+				// The server has got the commit, but may not have come to it yet: its lock tells when.
+				if err := p.with(txn.Config{})(t.Context(), func(ctx context.Context, _ ledger.Conn) error { return txn.Lock(ctx, account(1)) }); err != nil {
+					t.Error(err)
+				}
+				if got := mustValue[int](t, p, "SELECT count(*) FROM notes WHERE text = $1", id) == 1; got != landed {
+					t.Errorf("%s: landed: %v", id, got)
+				}
+				sound(t, p)
+				if err := run(t.Context(), func(ctx context.Context, c ledger.Conn) error { return note(ctx, c, "next") }); err != nil {
+					t.Errorf("%s: the next transaction: %v", id, err)
+				}
+			}
+		})
+	}
+}
+
+// Connections break at commits again and again while four workers move money. What was answered took
+// effect once, what was refused or failed not at all, and what is uncertain once at most.
+func TestCommitsWithoutAnswers(t *testing.T) {
+	for _, kind := range []string{"postgres", "pgx"} {
+		t.Run(kind, func(t *testing.T) {
+			p := newBank(t, kind)
+			p.exec(t, notesTable)
+			cutter := pgtest.NewCutter(t)
+			run := reopen(t, kind, through(t, p.url, cutter)).with(txn.Config{})
+			var uncertain atomic.Int64
+			var all sync.WaitGroup
+			for w := range 4 {
+				all.Go(func() {
+					for i := range 25 {
+						if i%5 == 0 {
+							cutter.Cut(pgtest.CutLanded + rand.Int32N(2))
+						}
+						id := fmt.Sprint(w, ".", i)
+						from := rand.Int64N(accounts)
+						err := run(t.Context(), func(ctx context.Context, c ledger.Conn) error {
+							to := (from + 1) % accounts
+							if err := txn.Lock(ctx, account(from), account(to)); err != nil {
+								return err
+							}
+							return errors.Join(move(ctx, c, from, to, 10), note(ctx, c, id))
+						})
+						least, most := 1, 1
+						switch {
+						case errors.Is(err, errPoor):
+							least, most = 0, 0
+						case errors.Is(err, txn.ErrUncertain):
+							least = 0
+							uncertain.Add(1)
+						case err != nil:
+							t.Errorf("%s: %v", id, err)
+						}
+						n, err := value[int](t.Context(), p.conn, "SELECT count(*) FROM notes WHERE text = $1", id)
+						if err != nil || n < least || n > most {
+							t.Errorf("%s took effect %d times, not %d to %d; %v", id, n, least, most, err)
+						}
+					}
+				})
+			}
+			all.Wait()
+			sound(t, p)
+			if uncertain.Load() == 0 {
+				t.Error("nothing was uncertain")
+			}
+		})
+	}
+}
+
+// The end of ctx does not interrupt a COMMIT that is under way: here it ends while the server waits
+// within it, in a deferred trigger.
+func TestCommitIsNotInterrupted(t *testing.T) {
+	for _, kind := range []string{"postgres", "pgx"} {
+		t.Run(kind, func(t *testing.T) {
+			p := newPlace(t, kind)
+			p.exec(t, notesTable,
+				"CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END'",
+				"CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON notes DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slow()")
+			holder := reopen(t, kind, p.url)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := make(chan error)
+			err := holder.with(txn.Config{})(t.Context(), func(held context.Context, c ledger.Conn) error {
+				if _, err := c.Exec(held, "SELECT pg_advisory_xact_lock(1)"); err != nil {
+					return err
+				}
+				go func() {
+					done <- p.with(txn.Config{})(ctx, func(ctx context.Context, c ledger.Conn) error { return note(ctx, c, "a") })
+				}()
+				for mustValue[int](t, holder, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = 1 AND classid = 0") == 0 {
+					select {
+					case <-held.Done():
+						return held.Err()
+					case <-time.After(time.Millisecond):
+					}
+				}
+				cancel()
+				return nil
+			})
+			if err := errors.Join(err, <-done); err != nil || notes(t, p) != "a" {
+				t.Errorf("%v, %q", err, notes(t, p))
+			}
+		})
+	}
+}
+
+// A constraint that is checked at COMMIT fails it: that is certain, and not repeated.
+func TestCommitRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, p *place) {
+		if !p.postgres() {
+			p.exec(t, "PRAGMA foreign_keys = 1") // of this connection, which the pool keeps
+		}
+		p.exec(t, "CREATE TABLE parent (id INT PRIMARY KEY)",
+			"CREATE TABLE child (id INT REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)")
+		calls := 0
+		err := p.with(txn.Config{})(t.Context(), func(ctx context.Context, c ledger.Conn) error {
+			calls++
+			_, err := c.Exec(ctx, "INSERT INTO child VALUES (1)")
+			return err
+		})
+		if err == nil || errors.Is(err, txn.ErrUncertain) || errors.As(err, new(*txn.TriesError)) || calls != 1 {
+			t.Errorf("%d calls, %v", calls, err)
+		}
+		if n := mustValue[int](t, p, "SELECT count(*) FROM child"); n != 0 {
+			t.Errorf("%d rows", n)
+		}
+	})
+}
+
+// SQLite can undo a whole transaction when a statement fails. That is not taken for a commit.
+func TestUndoneBySQLite(t *testing.T) {
+	p := newPlace(t, "sqlite")
+	p.exec(t, "CREATE TABLE once (id INT PRIMARY KEY)")
+	err := p.with(txn.Config{})(t.Context(), func(ctx context.Context, c ledger.Conn) error {
+		for range 2 {
+			_, _ = c.Exec(ctx, "INSERT OR ROLLBACK INTO once VALUES (1)")
+		}
+		return nil
+	})
+	if n := mustValue[int](t, p, "SELECT count(*) FROM once"); n != 0 || !errors.Is(err, txn.ErrRolledBack) {
+		t.Errorf("%d rows, %v", n, err)
+	}
+}

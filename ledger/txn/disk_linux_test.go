@@ -1,0 +1,57 @@
+package txn_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/stracetest"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/txn"
+)
+
+func init() { children["insert"] = insertChild }
+
+// insertChild writes one row and says what became of it.
+func insertChild(ctx context.Context, args []string) error {
+	p, err := open(ctx, "sqlite", args[0])
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	calls := 0
+	err = p.with(txn.Config{})(ctx, func(ctx context.Context, c ledger.Conn) error {
+		calls++
+		return note(ctx, c, "a")
+	})
+	fmt.Println(calls, errors.Is(err, txn.ErrUncertain))
+	return nil
+}
+
+// The disk fails while SQLite commits: nobody knows what is on it.
+func TestDiskFailsAtCommit(t *testing.T) {
+	p := newPlace(t, "sqlite")
+	p.exec(t, notesTable)
+	var trace stracetest.Trace
+	c := start(t, func(cmd *exec.Cmd) {
+		trace = stracetest.Wrap(t, cmd, "-e", "trace=fdatasync,fsync", "-e", "inject=fdatasync,fsync:error=EIO")
+	}, "insert", p.url)
+	if !c.lines.Scan() || c.lines.Text() != "1 true" {
+		t.Errorf("calls and whether it is uncertain: %q", c.lines.Text())
+	}
+	c.done(t)
+	failed := 0
+	for _, call := range trace.Calls(t) {
+		if call.Injected() {
+			failed++
+		}
+	}
+	if failed == 0 {
+		t.Error("no sync failed")
+	}
+	if n := mustValue[int](t, p, "SELECT count(*) FROM notes"); n > 1 {
+		t.Errorf("%d rows", n)
+	}
+}

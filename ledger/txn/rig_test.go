@@ -1,0 +1,245 @@
+package txn_test
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"go.uber.org/goleak"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+	"github.com/ledgerd/ledgerd/ledger/txn"
+)
+
+// childEnv names what this binary does as a process of its own instead of running tests.
+const childEnv = "LEDGERD_TEST_CHILD"
+
+var children = map[string]func(ctx context.Context, args []string) error{}
+
+func TestMain(m *testing.M) {
+	if run := children[os.Getenv(childEnv)]; run != nil {
+		if err := run(context.Background(), os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// child is a process of this binary.
+type child struct {
+	*exec.Cmd
+	in    io.WriteCloser
+	lines *bufio.Scanner
+	errs  strings.Builder
+}
+
+// spawn starts a process; it is killed when the test ends.
+func spawn(t testing.TB, name string, args ...string) *child {
+	t.Helper()
+	return start(t, func(*exec.Cmd) {}, name, args...)
+}
+
+// start is spawn with a command that is changed before.
+func start(t testing.TB, change func(*exec.Cmd), name string, args ...string) *child {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &child{Cmd: exec.Command(exe, args...)}
+	c.Env = append(os.Environ(), childEnv+"="+name)
+	c.Stderr = &c.errs
+	change(c.Cmd)
+	out, err := c.StdoutPipe()
+	if err == nil {
+		c.in, err = c.StdinPipe()
+	}
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.lines = bufio.NewScanner(out)
+	t.Cleanup(func() {
+		c.Process.Kill()
+		c.Wait()
+	})
+	return c
+}
+
+// done reads what is left and waits for the child to end well.
+func (c *child) done(t testing.TB) {
+	t.Helper()
+	for c.lines.Scan() {
+	}
+	if err := c.Wait(); err != nil {
+		t.Fatalf("the child failed: %v\n%s", err, c.errs.String())
+	}
+}
+
+// runner is a Runner of any type of transactions.
+type runner func(ctx context.Context, fn func(context.Context, ledger.Conn) error) error
+
+func runnerOf[T any](db txn.DB[T], c txn.Config) runner {
+	r := txn.New(db, c)
+	return func(ctx context.Context, fn func(context.Context, ledger.Conn) error) error {
+		return r.Run(ctx, func(ctx context.Context, tx T) error { return fn(ctx, r.Conn(tx)) })
+	}
+}
+
+// place is a database and a pool on it.
+type place struct {
+	kind, url string
+	with      func(txn.Config) runner // makes runners on the pool
+	conn      ledger.Conn             // outside of transactions
+	close     func()
+}
+
+func (p *place) postgres() bool { return p.kind != "sqlite" }
+
+// kinds of places: the three DBs that there are.
+var kinds = []string{"sqlite", "postgres", "pgx"}
+
+// open opens a place by its kind and URL.
+func open(ctx context.Context, kind, url string) (*place, error) {
+	p := &place{kind: kind, url: url}
+	switch kind {
+	case "pgx":
+		pool, err := pgxpool.New(ctx, url)
+		if err != nil {
+			return nil, err
+		}
+		p.with = func(c txn.Config) runner { return runnerOf(postgres.DB(pool), c) }
+		p.conn, p.close = postgres.Wrap(pool), pool.Close
+	case "postgres":
+		db, err := sql.Open("pgx", url)
+		if err != nil {
+			return nil, err
+		}
+		p.with = func(c txn.Config) runner { return runnerOf(postgres.SQLDB(db), c) }
+		p.conn, p.close = postgres.WrapSQL(db), func() { db.Close() }
+	default:
+		db, err := sql.Open("sqlite", url)
+		if err != nil {
+			return nil, err
+		}
+		p.with = func(c txn.Config) runner { return runnerOf(sqlite.DB(db), c) }
+		p.conn, p.close = sqlite.Wrap(db), func() { db.Close() }
+	}
+	return p, nil
+}
+
+// onEach runs a test on an empty place of each kind.
+func onEach(t *testing.T, test func(t *testing.T, p *place)) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) { test(t, newPlace(t, kind)) })
+	}
+}
+
+func newPlace(t *testing.T, kind string) *place {
+	t.Helper()
+	return reopen(t, kind, newURL(t, kind))
+}
+
+// reopen opens a pool of its own on a place.
+func reopen(t *testing.T, kind, url string) *place {
+	t.Helper()
+	p, err := open(t.Context(), kind, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	return p
+}
+
+// newURL addresses an empty place, on Postgres a schema. Where we may, deadlocks are looked for
+// sooner than after a second.
+func newURL(t *testing.T, kind string) string {
+	t.Helper()
+	if kind == "sqlite" {
+		return "file:" + filepath.Join(t.TempDir(), "bank.db") + "?_pragma=journal_mode(wal)&_pragma=busy_timeout(60000)"
+	}
+	u, err := url.Parse(pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", pgtest.Schema(t))
+	var super string
+	if err := pgtest.Pool(t).QueryRow(t.Context(), "SHOW is_superuser").Scan(&super); err != nil {
+		t.Fatal(err)
+	}
+	if super == "on" {
+		q.Set("deadlock_timeout", "30ms")
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// exec runs statements on the pool.
+func (p *place) exec(t testing.TB, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		if _, err := p.conn.Exec(t.Context(), s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+// value is the only value of a result.
+func value[V any](ctx context.Context, c ledger.Conn, query string, args ...any) (v V, err error) {
+	rows, err := c.Query(ctx, query, args...)
+	if err != nil {
+		return v, err
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		return v, errors.Join(rows.Err(), pgx.ErrNoRows)
+	}
+	if err := rows.Scan(&v); err != nil {
+		return v, err
+	}
+	return v, errors.Join(rows.Close(), rows.Err())
+}
+
+func mustValue[V any](t testing.TB, p *place, query string, args ...any) V {
+	t.Helper()
+	v, err := value[V](t.Context(), p.conn, query, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// through is the URL of a place by way of a proxy.
+func through(t *testing.T, place string, cutter *pgtest.Cutter) string {
+	t.Helper()
+	direct, err := url.Parse(place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy, err := url.Parse(cutter.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct.Host = proxy.Host
+	return direct.String()
+}

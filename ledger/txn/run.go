@@ -1,0 +1,146 @@
+package txn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Run calls fn in a transaction and commits it; an error, a panic or the end of ctx rolls it back.
+//
+// Inside fn, Run with the ctx that fn got, on the same pool, joins the transaction; on another pool
+// it begins one of its own, which commits by itself, each time that fn is called. When the database
+// gives up on the transaction, however deep, the outermost Run rolls back and calls its fn again
+// after a jittered pause. See the package's comment for what that asks of fn.
+//
+// Errors: what fn returned; ErrRolledBack with the first cause, if fn returned nil though a joined
+// call had failed; *TriesError; ErrUncertain; the error of ctx.
+func (r *Runner[T]) Run(ctx context.Context, fn func(ctx context.Context, tx T) error) error {
+	if t := find(ctx, r.db.Pool()); t != nil {
+		return r.join(ctx, t, fn)
+	}
+	limited, cancel := context.WithTimeout(ctx, r.config.MaxTime)
+	defer cancel()
+	var keys []string
+	for n := 1; ; n++ {
+		start := time.Now()
+		err := r.try(limited, fn, &keys)
+		transient := r.transient(err)
+		again := transient && n < r.config.MaxTries && limited.Err() == nil
+		if r.config.OnTry != nil {
+			r.config.OnTry(Try{N: n, Err: err, Repeat: again, Took: time.Since(start)})
+		}
+		switch {
+		case err == nil || errors.Is(err, ErrUncertain):
+			return err
+		case ctx.Err() != nil:
+			return ended(ctx, err)
+		case limited.Err() != nil:
+			return &TriesError{n, fmt.Errorf("its %v are over: %w", r.config.MaxTime, ended(limited, err))}
+		case !transient:
+			return err
+		case !again:
+			return &TriesError{n, err}
+		}
+		pause(limited, n)
+	}
+}
+
+// transient says whether what failed may be repeated. What a Run on another database has given up on
+// was repeated there.
+func (r *Runner[T]) transient(err error) bool {
+	if err == nil || errors.Is(err, ErrUncertain) || errors.As(err, new(*TriesError)) {
+		return false
+	}
+	return errors.Is(err, errLost) || r.db.Transient(err)
+}
+
+// ended is an error that tells of the end of ctx, whatever else it tells.
+func ended(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return ctx.Err()
+	case errors.Is(err, ctx.Err()):
+		return err
+	}
+	return fmt.Errorf("%w: %w", ctx.Err(), err)
+}
+
+// pause waits before the next try. Full jitter, up to 128 ms: those who met must not meet again.
+func pause(ctx context.Context, tries int) {
+	timer := time.NewTimer(rand.N(time.Millisecond << min(tries, 7)))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// try is one call of fn in a transaction of its own. The keys that the try before wanted it
+// locks at the start, in one order: so functions that lock one by one meet in a deadlock only once.
+func (r *Runner[T]) try(ctx context.Context, fn func(ctx context.Context, tx T) error, keys *[]string) (err error) {
+	tx, err := r.db.Begin(ctx, r.config.Isolation)
+	if err != nil {
+		return err
+	}
+	t := &transaction{
+		pool: r.db.Pool(), db: r.db, tx: tx, isolation: r.config.Isolation,
+		lock: func(ctx context.Context, keys []string) error { return r.db.LockKeys(ctx, tx, keys) },
+	}
+	commits := false
+	defer func() { // also when fn panics or ends its goroutine
+		*keys = t.end()
+		if !commits {
+			r.db.Rollback(tx)
+		}
+	}()
+	inner := within(ctx, t)
+	if err := t.take(ctx, *keys); err != nil {
+		return err
+	}
+	err = fn(inner, tx)
+	cause := t.failed()
+	switch {
+	case ctx.Err() != nil:
+		return ended(ctx, err)
+	case cause != nil && (err == nil || r.transient(cause) && !r.transient(err)):
+		err = fmt.Errorf("%w: %w", ErrRolledBack, cause)
+	}
+	if !r.transient(err) && !ownDeadline(err) && r.db.Lost(tx) {
+		err = errors.Join(errLost, err)
+	}
+	if err != nil {
+		return err
+	}
+	commits = true
+	return r.db.Commit(ctx, tx)
+}
+
+// ownDeadline says whether an error is of a context of fn's own, whose end may close a connection.
+func ownDeadline(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// join calls fn in the transaction that ctx is in.
+func (r *Runner[T]) join(ctx context.Context, t *transaction, fn func(ctx context.Context, tx T) error) (err error) {
+	if err := t.rolledBack(); err != nil {
+		return err
+	}
+	if r.config.Isolation > t.isolation {
+		return t.fail(fmt.Errorf("txn: a %v transaction cannot be part of a %v one; give the outer Runner that level", r.config.Isolation, t.isolation))
+	}
+	returned := false
+	defer func() {
+		if !returned {
+			t.fail(errors.New("a joined call panicked"))
+		}
+	}()
+	err = fn(within(ctx, t), t.tx.(T))
+	returned = true
+	if err != nil {
+		t.fail(err)
+	}
+	return err
+}
