@@ -65,7 +65,7 @@ func explainSQLState(tell func(class error, format string, args ...any) error, n
 	case bad.Code == "28P01" || bad.Code == "28000":
 		return tell(ledger.ErrDenied, "%s: Postgres refused the user or the password: %s; check both, and pg_hba.conf", name, bad.Message)
 	case bad.Code == "42501":
-		return tell(ledger.ErrDenied, "%s: %s; grant this user SELECT, INSERT, UPDATE and DELETE on the tables ledger_… and USAGE on their schema", name, bad.Message)
+		return tell(ledger.ErrDenied, "%s: %s; %s", name, bad.Message, grantFor(bad.Message))
 	case bad.Code == "3D000":
 		return tell(ledger.ErrInvalid, "%s: %s; create it first (createdb), or name another one", name, bad.Message)
 	case bad.Code == "3F000" || bad.Code == "42P01" && strings.Contains(bad.Message, "ledger_"):

@@ -74,8 +74,13 @@ func fill(t testing.TB, s store) *ledger.Ledger {
 	// The greatest number ever given belongs to a row that is gone.
 	ids, err := l.Add(ctx, ledger.NewItem{Kind: "mail", Key: "forgotten"})
 	must(err)
-	_, _, err = l.Forget(ctx, "operator:ann", ledger.IDs(ids[0].ID))
+	_, err = l.Cancel(ctx, "operator:ann", ledger.IDs(ids[0].ID))
 	must(err)
+	forgotten, _, err := l.Forget(ctx, "operator:ann", ledger.IDs(ids[0].ID))
+	must(err)
+	if forgotten != 1 || ids[0].ID != 1001 {
+		t.Fatalf("forgotten %d, %+v", forgotten, ids)
+	}
 	return l
 }
 
