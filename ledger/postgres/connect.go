@@ -73,6 +73,9 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "ledgerd"
 	}
+	// The command line's name for the schema. Statements name it themselves, and a pooler refuses
+	// the parameter.
+	delete(c.RuntimeParams, "search_path")
 	chosen := strings.Contains(url, "target_session_attrs") || os.Getenv("PGTARGETSESSIONATTRS") != ""
 	if !chosen && severalHosts(c) { // of which all but one may be standbys
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite

@@ -72,6 +72,8 @@ func explainSQLState(tell func(class error, format string, args ...any) error, n
 		return tell(ledger.ErrNoLedger, "no ledger in %s: %s; make one: ledgerd db migrate", name, bad.Message)
 	case bad.Code == "42703" && strings.Contains(bad.Message, "column"):
 		return tell(ledger.ErrSchema, "%s: %s; the tables are not those of this program, run: ledgerd db status", name, bad.Message)
+	case bad.Code == "08P01" && strings.Contains(bad.Message, "startup parameter"):
+		return tell(ledger.ErrInvalid, "%s: there is a pooler before the server, and it does not take this: %s; migrate at the address of the server itself, and leave parameters of sessions out of the URL", name, bad.Message)
 	case bad.Code == "25006":
 		return tell(ledger.ErrUnavailable, "%s: the server takes no writes (%s); it may be a standby, name the primary", name, bad.Message)
 	case bad.Code == "53100":

@@ -33,6 +33,7 @@ func TestExplain(t *testing.T) {
 	}{
 		{t.Context(), state("28P01"), ledger.ErrDenied, "password"},
 		{t.Context(), state("28000"), ledger.ErrDenied, "pg_hba.conf"},
+		{t.Context(), &pgconn.PgError{Code: "08P01", Message: "unsupported startup parameter: search_path"}, ledger.ErrInvalid, "pooler"},
 		{t.Context(), state("42501"), ledger.ErrDenied, "grant"},
 		{t.Context(), state("3D000"), ledger.ErrInvalid, "createdb"},
 		{t.Context(), &pgconn.PgError{Code: "42P01", Message: `relation "x.ledger_items" does not exist`}, ledger.ErrNoLedger, "ledgerd db migrate"},
