@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
@@ -172,4 +173,43 @@ func TestBackupWhileWorkGoesOn(t *testing.T) {
 	if n := done(strings.TrimPrefix(m.db(), "sqlite:")); n != 5_000 {
 		t.Errorf("%d items are done", n)
 	}
+}
+
+// A program that has gone without a word is named, with what it holds, until somebody takes it back.
+func TestDoctorFindsForgottenLeases(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		m.run(exitOK, "add", "effect", "a", "b", "c")
+		var s ledger.Store
+		var err error
+		if path, isFile := strings.CutPrefix(m.db(), "sqlite:"); isFile {
+			s, err = sqlite.Open(t.Context(), path, sqlite.Options{})
+		} else {
+			var at address
+			if at, err = parseAddress(m.db(), "--db"); err == nil {
+				s, err = postgres.Connect(t.Context(), at.url, postgres.Options{Schema: at.schema})
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := ledger.New(s, ledger.Options{})
+		defer l.Close()
+		if _, err := l.Claim(t.Context(), ledger.Claim{Kind: "effect", Agent: "far/4711", Limit: 2}); err != nil {
+			t.Fatal(err)
+		}
+		doctor := func() string {
+			p := m.start("doctor")
+			m.exit(p)
+			return p.stdout.String()
+		}
+		if said := doctor(); !strings.Contains(said, "agents         0 programs at work, no lease is forgotten") {
+			t.Errorf("a lease of a person is not forgotten:\n%s", said)
+		}
+		if err := s.Beat(t.Context(), ledger.Agent{Name: "far/4711", Host: "far", PID: 4711}, 1); err != nil { // out at once
+			t.Fatal(err)
+		}
+		if said := doctor(); !strings.Contains(said, "far/4711 has given no sign since ") || !strings.Contains(said, "and holds 2 items") {
+			t.Errorf("two leases are forgotten:\n%s", said)
+		}
+	})
 }

@@ -255,4 +255,3 @@ func orphans() ledger.Finding {
 	}
 	return ledger.Warning("orphans", "plugins whose ledgerd is gone: "+strings.Join(list, ", "), "they take memory, and may still be at what they had begun", "kill "+strings.Join(pids, " "))
 }
-

@@ -100,7 +100,7 @@ func (s *Store) examineServer(ctx context.Context, pool *pgxpool.Pool) (all []le
 	return all, nil
 }
 
-// examineClock compares two clocks. A leap counts as skew only beyond what the answer took.
+// examineClock compares two clocks.
 func (s *Store) examineClock(ctx context.Context, pool *pgxpool.Pool) ([]ledger.Finding, error) {
 	var now time.Time
 	before := time.Now()
@@ -108,21 +108,31 @@ func (s *Store) examineClock(ctx context.Context, pool *pgxpool.Pool) ([]ledger.
 		return nil, err
 	}
 	took := time.Since(before)
-	skew := now.Sub(before.Add(took / 2))
-	if skew.Abs() > skewed+took/2 {
-		way := "behind"
-		if skew < 0 {
-			way = "ahead of"
-		}
-		return []ledger.Finding{ledger.Warning("clock", fmt.Sprintf("this machine's clock is %s %s the database's", skew.Abs().Round(10*time.Millisecond), way),
-			"leases do not depend on it; times that are typed here (--due, since:) and times in logs do", "keep both in step (timedatectl, chrony)")}, nil
-	}
-	return []ledger.Finding{ledger.Fine("clock", fmt.Sprintf("differs from the database's by %s at most", (skew.Abs()+took/2).Round(time.Millisecond)))}, nil
+	return []ledger.Finding{judgeClock(now.Sub(before.Add(took/2)), took/2)}, nil
 }
 
-// pins are what keeps vacuum from removing dead rows: the transactions with the oldest snapshots or
-// ids, prepared ones, and replication slots. What others do is not visible without pg_read_all_stats.
-const pins = `SELECT coalesce(extract(epoch FROM clock_timestamp() - xact_start), 0)::float8, 'pid ' || pid, coalesce(usename, '?'), coalesce(nullif(application_name, ''), backend_type), coalesce(client_addr::text, 'local'), coalesce(state, '?')
+// judgeClock takes how far the database's clock is ahead, and how far that may be off.
+func judgeClock(skew, off time.Duration) ledger.Finding {
+	if skew.Abs() <= skewed+off {
+		return ledger.Fine("clock", fmt.Sprintf("differs from the database's by %s at most", (skew.Abs()+off).Round(time.Millisecond)))
+	}
+	way := "behind"
+	if skew < 0 {
+		way = "ahead of"
+	}
+	return ledger.Warning("clock", fmt.Sprintf("this machine's clock is %s %s the database's", skew.Abs().Round(10*time.Millisecond), way),
+		"leases do not depend on it; times that are typed here (--due, since:) and times in logs do", "keep both in step (timedatectl, chrony)")
+}
+
+// pin is something that keeps vacuum from removing dead rows.
+type pin struct {
+	Age                             float64 // seconds, of a slot transactions
+	Who, User, Program, From, State string
+}
+
+// readPins reads the oldest of the transactions with a snapshot or an id, of prepared ones, and of
+// replication slots.
+const readPins = `SELECT coalesce(extract(epoch FROM clock_timestamp() - xact_start), 0)::float8, 'pid ' || pid, coalesce(usename, '?'), coalesce(nullif(application_name, ''), backend_type), coalesce(client_addr::text, 'local'), coalesce(state, '?')
  FROM pg_stat_activity WHERE (datname = current_database() OR datname IS NULL) AND pid <> pg_backend_pid() AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL OR state LIKE 'idle in transaction%') AND xact_start IS NOT NULL
   AND backend_type <> 'autovacuum worker'
  UNION ALL SELECT extract(epoch FROM clock_timestamp() - prepared)::float8, 'prepared transaction ' || gid, owner::text, 'nobody', '', 'prepared' FROM pg_prepared_xacts WHERE database = current_database()
@@ -130,36 +140,21 @@ const pins = `SELECT coalesce(extract(epoch FROM clock_timestamp() - xact_start)
   FROM pg_replication_slots WHERE xmin IS NOT NULL
  ORDER BY 1 DESC LIMIT 5`
 
-// examineHorizon looks for what keeps dead rows in the tables.
+// examineHorizon looks for what keeps dead rows in the tables. What others do is not visible without
+// pg_read_all_stats.
 func (s *Store) examineHorizon(ctx context.Context, pool *pgxpool.Pool) (all []ledger.Finding, err error) {
-	rows, err := pool.Query(ctx, pins)
+	rows, err := pool.Query(ctx, readPins)
 	if err != nil {
 		return nil, err
 	}
-	const why = "vacuum cannot remove what became dead since: claims slow down (up to 3 s per million items that ended meanwhile), and tables grow"
-	var age float64
-	var who, user, program, from, state string
-	_, err = pgx.ForEachRow(rows, []any{&age, &who, &user, &program, &from, &state}, func() error {
-		since := time.Duration(age * float64(time.Second)).Round(time.Second)
-		switch {
-		case strings.HasSuffix(state, "slot"):
-			all = append(all, ledger.Warning("horizon", fmt.Sprintf("%s (%s, %s) is %.0f transactions back", who, program, state, age), why, "have its consumer catch up, or drop it: SELECT pg_drop_replication_slot(…)"))
-		case since >= pinned:
-			what := fmt.Sprintf("a transaction is open since %s: %s, %s by %s from %s, %s", since, who, user, program, from, state)
-			fix := "end the transaction there; if it is forgotten: SELECT pg_terminate_backend(" + strings.TrimPrefix(who, "pid ") + ")"
-			if state == "prepared" {
-				fix = "COMMIT PREPARED or ROLLBACK PREPARED it"
-			}
-			if since >= pinnedBad {
-				all = append(all, ledger.Problem("horizon", what, why, fix))
-			} else {
-				all = append(all, ledger.Warning("horizon", what, why, fix))
-			}
-		}
-		return nil
-	})
+	pins, err := pgx.CollectRows(rows, pgx.RowToStructByPos[pin])
 	if err != nil {
 		return nil, err
+	}
+	for _, p := range pins {
+		if f := p.judge(); f.Level != ledger.LevelOK {
+			all = append(all, f)
+		}
 	}
 	if len(all) == 0 {
 		all = append(all, ledger.Fine("horizon", "no transaction is open for longer than "+pinned.String()))
@@ -170,6 +165,26 @@ func (s *Store) examineHorizon(ctx context.Context, pool *pgxpool.Pool) (all []l
 		all = append(all, ledger.Warning("horizon", "this user does not see what other users' sessions do", "a long transaction of theirs would be missing here", "GRANT pg_read_all_stats TO … (for this user)"))
 	}
 	return all, err
+}
+
+func (p pin) judge() ledger.Finding {
+	const why = "vacuum cannot remove what became dead since: claims slow down (up to 3 s per million items that ended meanwhile), and tables grow"
+	since := time.Duration(p.Age * float64(time.Second)).Round(time.Second)
+	switch {
+	case strings.HasSuffix(p.State, "slot"):
+		return ledger.Warning("horizon", fmt.Sprintf("%s (%s, %s) is %.0f transactions back", p.Who, p.Program, p.State, p.Age), why, "have its consumer catch up, or drop it: SELECT pg_drop_replication_slot(…)")
+	case since < pinned:
+		return ledger.Fine("horizon", p.Who)
+	}
+	what := fmt.Sprintf("a transaction is open since %s: %s, %s by %s from %s, %s", since, p.Who, p.User, p.Program, p.From, p.State)
+	fix := "end the transaction there; if it is forgotten: SELECT pg_terminate_backend(" + strings.TrimPrefix(p.Who, "pid ") + ")"
+	if p.State == "prepared" {
+		fix = "COMMIT PREPARED or ROLLBACK PREPARED it"
+	}
+	if since >= pinnedBad {
+		return ledger.Problem("horizon", what, why, fix)
+	}
+	return ledger.Warning("horizon", what, why, fix)
 }
 
 // examineVacuum looks whether dead rows are removed.

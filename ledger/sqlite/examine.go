@@ -2,8 +2,10 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,7 +46,6 @@ func Examine(ctx context.Context, path string) (all []ledger.Finding, sound bool
 		add(unusable("database", err))
 		return all, false
 	}
-	add(examineLog(f))
 	st, err := inspect(ctx, f)
 	if err == nil {
 		err = st.fits(f, Options{})
@@ -69,6 +70,7 @@ func Examine(ctx context.Context, path string) (all []ledger.Finding, sound bool
 	} else {
 		add(ledger.Problem("journal", "the file is not in WAL mode", "somebody has switched it; readers and the writer block each other", "run any command of ledgerd that opens the ledger: it switches it back"))
 	}
+	add(examineLog(ctx, f))
 	add(examineClock(ctx, f))
 	return all, true
 }
@@ -96,7 +98,10 @@ func examineDisk(dir string) ledger.Finding {
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return ledger.Problem("disk", fmt.Sprintf("%s: %v", dir, err), "the ledger lies there", "look at the folder and its permissions")
 	}
-	free := fs.Bavail * uint64(fs.Bsize)
+	return judgeDisk(fs.Bavail*uint64(fs.Bsize), dir)
+}
+
+func judgeDisk(free uint64, dir string) ledger.Finding {
 	what := humanize.IBytes(free) + " free in " + dir
 	why, fix := "commits fail when the disk is full; nothing that was answered is lost", "make room, or move the ledger"
 	switch {
@@ -108,14 +113,30 @@ func examineDisk(dir string) ledger.Finding {
 	return ledger.Fine("disk", what)
 }
 
-// examineWaiting judges how much waits in the write-ahead log, and who keeps it there.
-func examineWaiting(bytes uint64, readers []string) ledger.Finding {
-	what := humanize.IBytes(bytes) + " wait in the write-ahead log"
-	if bytes < logged {
+// examineLog looks at how much waits in the write-ahead log, and who keeps it there.
+func examineLog(ctx context.Context, f *file) ledger.Finding {
+	h, err := open(ctx, f.uri("busy_timeout(5000)", "query_only(1)"))
+	if err != nil {
+		return unusable("wal", explain(f.name, err))
+	}
+	defer h.close()
+	var frames, moved int64
+	err = h.with(ctx).query("PRAGMA wal_checkpoint(NOOP)", func(r row) error { // which only says how it is
+		frames, moved = r.int(1), r.int(2)
+		return nil
+	})
+	size, sizeErr := pragma(ctx, h, "page_size")
+	page, numErr := strconv.ParseInt(size, 10, 64)
+	if err = errors.Join(err, sizeErr, numErr); err != nil {
+		return unusable("wal", explain(f.name, err))
+	}
+	waiting := max(0, frames-moved) * page
+	what := humanize.IBytes(uint64(waiting)) + " wait in the write-ahead log"
+	if waiting < logged {
 		return ledger.Fine("wal", what)
 	}
 	fix := "if nothing reads or writes for long, the next commit moves it; a program that is frozen within a transaction must be ended"
-	if len(readers) > 0 {
+	if readers := logReaders(ctx, f); len(readers) > 0 {
 		what += "; held there by a reader: " + strings.Join(readers, ", ")
 		fix = "have these processes end their read transaction, or end them"
 	}

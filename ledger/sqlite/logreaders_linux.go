@@ -2,33 +2,43 @@ package sqlite
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/ledgerd/ledgerd/ledger"
+	"time"
 )
 
-// examineLog looks at how much waits in the write-ahead log, and who keeps it there.
-func examineLog(f *file) ledger.Finding {
-	index, err := os.ReadFile(f.path + "-shm") // SQLite's locks on it are those of open files, which this does not touch
-	if err != nil {
-		return ledger.Fine("wal", "nobody has the ledger open")
+// Whoever reads through the write-ahead log holds a shared lock of one of these bytes of its index,
+// the -shm file (sqlite.org/walformat.html).
+const firstReadLock, lastReadLock = 123, 127
+
+// Most readers hold it for a moment. One that has it at every look reads for long, or is frozen.
+const (
+	looks     = 6
+	lookPause = 50 * time.Millisecond
+)
+
+// logReaders names the processes, as far as this user may see them, that read for long. It does not
+// open the index: closing it again would take away the locks that SQLite has on it in this process.
+func logReaders(ctx context.Context, f *file) (names []string) {
+	for look := range looks {
+		if look > 0 && sleep(ctx, lookPause) != nil {
+			return nil
+		}
+		now := readersNow(f.path + "-shm")
+		if look == 0 {
+			names = now
+		}
+		names = slices.DeleteFunc(names, func(n string) bool { return !slices.Contains(now, n) })
 	}
-	l, ok := readLogIndex(index)
-	if !ok {
-		return ledger.Fine("wal", "the write-ahead log is not in use now")
-	}
-	return examineWaiting(l.waiting(), logReaders(f.path+"-shm", l))
+	return names
 }
 
-// logReaders names the processes, as far as this user may see them, that hold a lock of the log's
-// index as readers of an old state. Only the process's own list tells: of locks that belong to an
-// open file the system knows no process.
-func logReaders(index string, l logIndex) (names []string) {
+func readersNow(index string) (names []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 	for _, fd := range files {
 		if to, err := os.Readlink(fd); err != nil || to != index {
@@ -36,7 +46,7 @@ func logReaders(index string, l logIndex) (names []string) {
 		}
 		process := filepath.Dir(filepath.Dir(fd))
 		info, err := os.ReadFile(filepath.Join(process, "fdinfo", filepath.Base(fd)))
-		if err != nil || !slices.ContainsFunc(readLocks(string(info)), l.holds) {
+		if err != nil || !reads(string(info)) {
 			continue
 		}
 		command, _ := os.ReadFile(filepath.Join(process, "comm"))
@@ -48,9 +58,9 @@ func logReaders(index string, l logIndex) (names []string) {
 	return names
 }
 
-// readLocks are the offsets of the bytes with a shared lock, from lines such as
-// "lock:	1: OFDLCK ADVISORY READ -1 fe:00:1234 124 124".
-func readLocks(fdinfo string) (offsets []int) {
+// reads says whether there is a reader's lock among lines such as
+// "lock:	1: POSIX  ADVISORY  READ 4711 fe:00:1234 124 124".
+func reads(fdinfo string) bool {
 	for line := range strings.Lines(fdinfo) {
 		f := strings.Fields(line)
 		if len(f) < 9 || f[0] != "lock:" || f[4] != "READ" {
@@ -58,9 +68,9 @@ func readLocks(fdinfo string) (offsets []int) {
 		}
 		from, err1 := strconv.Atoi(f[7])
 		to, err2 := strconv.Atoi(f[8])
-		for at := from; err1 == nil && err2 == nil && at <= to && at < indexSize; at++ {
-			offsets = append(offsets, at)
+		if err1 == nil && err2 == nil && from <= lastReadLock && to >= firstReadLock {
+			return true
 		}
 	}
-	return offsets
+	return false
 }
