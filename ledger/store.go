@@ -55,6 +55,11 @@ type Store interface {
 	Recent(ctx context.Context, f Filter, limit int) ([]Record, error)
 	// Count counts the items that match f.
 	Count(ctx context.Context, f Filter) (int64, error)
+	// Known says of each identity whether there is an item of it.
+	Known(ctx context.Context, keys []Identity) ([]bool, error)
+	// Tally counts the items that match, at one moment, by a column (ByKind, ByScope, ByPayload)
+	// and their state, in no order. It ends with the first error of each.
+	Tally(ctx context.Context, f Filter, column string, each func(Tally) error) error
 	// Attempts returns the ended attempts of an item, oldest first.
 	Attempts(ctx context.Context, id int64) ([]Attempt, error)
 	// Kinds returns all kinds, by name.
@@ -63,6 +68,9 @@ type Store interface {
 	Standing(ctx context.Context, kind string) (Standing, error)
 	// Counts counts the backlog, and the attempts that ended since the given time, by kind.
 	Counts(ctx context.Context, since time.Time) ([]Counts, error)
+
+	// Locks as in LockStore.
+	Locks(ctx context.Context, name string) ([]Lock, time.Time, error)
 
 	// Beat writes the heartbeat of an agent that is a program; ttl 0 removes it.
 	Beat(ctx context.Context, a Agent, ttl time.Duration) error
@@ -123,6 +131,8 @@ type Tx interface {
 	Agents() ([]Agent, error)
 	// Journal keeps what an operator or a program's start changed.
 	Journal(e JournalEntry) error
+
+	LockTx
 }
 
 // Conn is a pool or an open transaction in the caller's database. Make one with

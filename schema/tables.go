@@ -31,5 +31,6 @@ var Tables = []Content{
 	{Name: "ledger_backlog", Key: []string{"item_id"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
 	{Name: "ledger_attempts", Key: []string{"item_id", "attempt"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
 	{Name: "ledger_agents", Key: []string{"agent"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
+	{Name: "ledger_locks", Key: []string{"name"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
 	{Name: "ledger_journal", Key: []string{"id"}, Grants: []string{"INSERT"}},
 }

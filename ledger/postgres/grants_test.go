@@ -14,6 +14,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/locks"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 	"github.com/ledgerd/ledgerd/schema"
 )
@@ -137,6 +138,13 @@ func everything(ctx context.Context, s *postgres.Store) error {
 	_, _, err = l.Forget(ctx, "ann", mine)
 	do(err)
 	do(l.Beat(ctx, ledger.Agent{Name: kind}, 0))
+	m := locks.New(l)
+	do(m.Do(ctx, kind, locks.Options{}, func(context.Context, *locks.Lock) error { return nil }))
+	_, err = m.ForceRelease(ctx, "ann", kind)
+	if errors.Is(err, ledger.ErrNotFound) {
+		err = nil
+	}
+	do(err)
 	return failed
 }
 

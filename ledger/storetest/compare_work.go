@@ -220,9 +220,12 @@ func (m *machine) finishInTx(t *rapid.T) inTx {
 func (m *machine) transaction(t *rapid.T) {
 	var ops []inTx
 	for range rapid.IntRange(1, 2).Draw(t, "operations") {
-		if len(m.leases) > 0 && rapid.Bool().Draw(t, "finishes") {
+		switch what := rapid.IntRange(0, 5).Draw(t, "does"); {
+		case len(m.locks) > 0 && what == 0:
+			ops = append(ops, m.checkInTx(t))
+		case len(m.leases) > 0 && what%2 == 1:
 			ops = append(ops, m.finishInTx(t))
-		} else {
+		default:
 			ops = append(ops, m.addInTx(t))
 		}
 	}
@@ -247,10 +250,14 @@ func (m *machine) transaction(t *rapid.T) {
 	spec := m.memory.Begin()
 	refused := run(0, spec)
 	commit = commit && refused == nil
-	spec.End(commit)
 	if err := end(commit); err != nil {
-		t.Fatal(err)
+		if !m.struck {
+			t.Fatal(err)
+		}
+		spec.End(false) // the connection was lost after the last statement, before it could commit
+		return
 	}
+	spec.End(commit)
 	if reason(refused) != reason(failed) {
 		t.Fatalf("in a transaction: in memory %v, in the store %v", refused, failed)
 	}
