@@ -42,12 +42,12 @@ func (a *app) dbCopyCommand() *cobra.Command {
 		Long: `Copies all of a ledger into an empty one, between SQLite and Postgres in every direction: items with
 their ids, history, policies, the journal. The target is made if there is none.
 
-The source must be quiet: no program works it (ledgerd work, run), nothing is leased. Else the command
-says who is at it and ends with 11; with --wait it looks again for that long. The source is not changed.
-The target is marked first, and until the copy is complete every other command refuses it (exit 10). A
-copy that was interrupted goes on where it was when the same command is run again. At the end the rows
-of both sides are counted and compared by checksums, and a source that was changed meanwhile is noticed
-(exit 5; run it again). A target that holds anything else is refused (exit 2).
+The source must be quiet: no program works it (ledgerd work, run), nothing is leased, no lock is held.
+Else the command says who is at it and ends with 11; with --wait it looks again for that long. The source
+is not changed. The target is marked first, and until the copy is complete every other command refuses it
+(exit 10). A copy that was interrupted goes on where it was when the same command is run again. At the
+end the rows of both sides are counted and compared by checksums, and a source that was changed meanwhile
+is noticed (exit 5; run it again). A target that holds anything else is refused (exit 2).
 
 The copy is a ledger of its own with a new id. Work one of the two: both know the same open items.
 

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/locks"
 	"github.com/ledgerd/ledgerd/ledger/tables"
 )
 
@@ -71,6 +72,10 @@ func fill(t testing.TB, s store) *ledger.Ledger {
 		return errors.Join(w.Insert(items, []tables.Row{{int64(1000), "mail", "", "empty", int64(540), []byte{}, "", at}}), w.SetSequence(items, 1000),
 			w.Insert(attempts, []tables.Row{{int64(1000), int64(1), int64(1), int64(0), int64(1), "mail", "ann", "", []byte{}, at + 1}}))
 	}))
+	// A lock that is given back and kept for a while, and one that has been forgotten, with its number.
+	for name, keep := range map[string]time.Duration{"nightly": time.Hour, "once": 0} {
+		must(locks.New(l).Do(ctx, name, locks.Options{AtLeast: keep}, func(context.Context, *locks.Lock) error { return nil }))
+	}
 	// The greatest number ever given belongs to a row that is gone.
 	ids, err := l.Add(ctx, ledger.NewItem{Kind: "mail", Key: "forgotten"})
 	must(err)
@@ -117,6 +122,13 @@ func TestCopy(t *testing.T) {
 		added, err := again.Add(t.Context(), ledger.NewItem{Kind: "mail", Key: "new"})
 		if err != nil || added[0].ID <= 1001 {
 			t.Errorf("the id of a new item is %+v, %v; 1001 was given before", added, err)
+		}
+		fence := int64(0)
+		if err := locks.New(again).Do(t.Context(), "new", locks.Options{}, func(_ context.Context, l *locks.Lock) error {
+			fence = l.Fence
+			return nil
+		}); err != nil || fence <= 2 {
+			t.Errorf("a new lock has fence %d, %v; 2 was given before", fence, err)
 		}
 		if err := again.SetKind(t.Context(), "operator:ann", ledger.Kind{Name: "new"}); err != nil { // into the journal
 			t.Error(err)
@@ -252,12 +264,19 @@ func TestQuiet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		_, lock, err := locks.New(l).Acquire(ctx, "nightly", locks.Options{Holder: "bob"})
+		if err != nil {
+			t.Fatal(err)
+		}
 		busy := new(tables.BusyError)
-		if err := tables.Quiet(ctx, l); !errors.As(err, &busy) || err.Error() != "agents at work: host/1; 1 leased, by ann" {
+		if err := tables.Quiet(ctx, l); !errors.As(err, &busy) || err.Error() != "agents at work: host/1; 1 leased, by ann; locks held: nightly by bob" {
 			t.Errorf("a ledger at work: %v", err)
 		}
 		if err := tables.WaitQuiet(ctx, l, 10*time.Millisecond); !errors.As(err, &busy) {
 			t.Errorf("waiting in vain: %v", err)
+		}
+		if err := locks.New(l).Release(ctx, lock); err != nil {
+			t.Fatal(err)
 		}
 		if err := l.Finish(ctx, ledger.Ending{Lease: leases[0], Result: ledger.Result{Outcome: ledger.OutcomeDone}})[0]; err != nil {
 			t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -15,6 +17,7 @@ type BusyError struct {
 	Agents  []string // programs whose heartbeat has not run out
 	Leased  int64    // items that are leased, also beyond their time
 	Holders []string // of some of them
+	Locks   []string // named locks that are held, with their holders
 }
 
 // mostNames is how many names a BusyError tells.
@@ -28,6 +31,9 @@ func (e *BusyError) Error() string {
 	if e.Leased > 0 {
 		parts = append(parts, fmt.Sprintf("%d leased, by %s", e.Leased, names(e.Holders)))
 	}
+	if len(e.Locks) > 0 {
+		parts = append(parts, "locks held: "+names(e.Locks))
+	}
 	return strings.Join(parts, "; ")
 }
 
@@ -38,8 +44,8 @@ func names(all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// Quiet returns nil if nobody works on a ledger: no program's heartbeat is in force and nothing is
-// leased. Else the error is a *BusyError. It says nothing about the next moment; Copy notices what
+// Quiet returns nil if nobody works on a ledger: no program's heartbeat is in force, nothing is
+// leased and no named lock is held. Else the error is a *BusyError. It says nothing about the next moment; Copy notices what
 // is changed while it runs.
 func Quiet(ctx context.Context, l *ledger.Ledger) error {
 	agents, err := l.Agents(ctx)
@@ -65,7 +71,16 @@ func Quiet(ctx context.Context, l *ledger.Ledger) error {
 			break
 		}
 	}
-	if len(busy.Agents) == 0 && busy.Leased == 0 {
+	held, now, err := l.LockStore().Locks(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, k := range held {
+		if k.Token != uuid.Nil && now.Before(k.ExpiresAt) {
+			busy.Locks = append(busy.Locks, k.Name+" by "+k.Holder)
+		}
+	}
+	if len(busy.Agents) == 0 && busy.Leased == 0 && len(busy.Locks) == 0 {
 		return nil
 	}
 	return busy
