@@ -30,6 +30,7 @@ type sourceFlags struct {
 	key      string
 	rules    []inputs.Rule
 	priority int
+	resource []string
 	dryRun   bool
 	queryFlags
 	sampleFlags
@@ -53,6 +54,7 @@ func (s *sourceFlags) define(cmd *cobra.Command) {
 	f.Var(&rules{&s.rules, false}, "include", "also take files of folders with this name, or path below the folder")
 	f.Var(&rules{&s.rules, true}, "exclude", "leave them out; of several --include and --exclude the last that matches counts")
 	f.IntVar(&s.priority, "priority", 0, "-2 (first) to 2 (last)")
+	f.StringArrayVar(&s.resource, "resource", nil, "`name` that an item needs for itself while it is worked; {key} in it stands for the item's key, {FIELD} for a field of its payload; repeated")
 	f.BoolVar(&s.dryRun, "dry-run", false, "only say what would be added")
 	s.queryFlags.define(f)
 	s.sampleFlags.define(f)
@@ -131,8 +133,9 @@ func (a *app) source(k *kind, s sourceFlags, args []string) (*inputs.Source, err
 		return nil, k.payloadError(err, s.set)
 	}
 	src := &inputs.Source{
-		Template: ledger.NewItem{Kind: k.name, Scope: s.scope, Priority: int16(s.priority), Every: s.every, Zone: s.zone},
-		Input:    k.input(), Payload: payload, Args: args, From: s.from, CSV: s.csv, JSONL: s.jsonl, Key: s.key, Rules: s.rules,
+		Template:  ledger.NewItem{Kind: k.name, Scope: s.scope, Priority: int16(s.priority), Every: s.every, Zone: s.zone},
+		Resources: s.resource,
+		Input:     k.input(), Payload: payload, Args: args, From: s.from, CSV: s.csv, JSONL: s.jsonl, Key: s.key, Rules: s.rules,
 		Checksum: s.checksum, Stdin: a.stdin, Parse: k.schema.Parse, Fields: map[string]string{},
 		Validate: func(payload []byte) error {
 			return k.payloadError(k.schema.Validate(payload), s.set)
@@ -143,6 +146,9 @@ func (a *app) source(k *kind, s sourceFlags, args []string) (*inputs.Source, err
 	}
 	if s.priority < ledger.MinPriority || s.priority > ledger.MaxPriority {
 		return nil, usage("bad_flag", "", "--priority %d: must be %d … %d", s.priority, ledger.MinPriority, ledger.MaxPriority)
+	}
+	if err := ledger.CheckItem(ledger.NewItem{Kind: k.name, Key: "-", Resources: s.resource}); err != nil {
+		return nil, usage("bad_flag", "", "--resource: %v", strings.TrimPrefix(err.Error(), "resources: "))
 	}
 	if s.again != "" {
 		d, err := ledger.ParseDuration(s.again)
