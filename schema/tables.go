@@ -31,6 +31,8 @@ var Tables = []Content{
 	{Name: "ledger_backlog", Key: []string{"item_id"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
 	{Name: "ledger_attempts", Key: []string{"item_id", "attempt"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
 	{Name: "ledger_agents", Key: []string{"agent"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
+	{Name: "ledger_held", Key: []string{"resource"}, Grants: []string{"SELECT", "INSERT", "DELETE"}},
+	{Name: "ledger_reserver", Key: []string{"one"}, Seeded: true, Grants: []string{"SELECT", "UPDATE"}},
 	{Name: "ledger_locks", Key: []string{"name"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
 	{Name: "ledger_journal", Key: []string{"id"}, Grants: []string{"INSERT"}},
 }

@@ -16,20 +16,10 @@ import (
 
 // other is the address of an empty place on the other database.
 func (m *machine) other() string {
-	if m.db()[:6] == "sqlite" {
+	if strings.HasPrefix(m.db, "sqlite:") {
 		return postgresURL(m.t)
 	}
 	return "sqlite:" + filepath.Join(m.t.TempDir(), "other.db")
-}
-
-// db is the address of the machine's ledger.
-func (m *machine) db() (address string) {
-	for _, v := range m.env {
-		if a, ok := strings.CutPrefix(v, "LEDGERD_DB="); ok {
-			address = a
-		}
-	}
-	return address
 }
 
 // list writes a file with so many lines.
@@ -149,7 +139,7 @@ func TestBackupWhileWorkGoesOn(t *testing.T) {
 		}
 		return n
 	}
-	m.until("it works", func() bool { return done(strings.TrimPrefix(m.db(), "sqlite:")) > 0 })
+	m.until("it works", func() bool { return done(strings.TrimPrefix(m.db, "sqlite:")) > 0 })
 	var last int64
 	for i := range 3 {
 		path := filepath.Join(t.TempDir(), fmt.Sprintf("%d.db", i))
@@ -170,7 +160,7 @@ func TestBackupWhileWorkGoesOn(t *testing.T) {
 	if code := m.exit(worker); code != exitOK {
 		t.Errorf("the worker: exit %d\n%s", code, worker.stderr.String())
 	}
-	if n := done(strings.TrimPrefix(m.db(), "sqlite:")); n != 5_000 {
+	if n := done(strings.TrimPrefix(m.db, "sqlite:")); n != 5_000 {
 		t.Errorf("%d items are done", n)
 	}
 }
@@ -181,11 +171,11 @@ func TestDoctorFindsForgottenLeases(t *testing.T) {
 		m.run(exitOK, "add", "effect", "a", "b", "c")
 		var s ledger.Store
 		var err error
-		if path, isFile := strings.CutPrefix(m.db(), "sqlite:"); isFile {
+		if path, isFile := strings.CutPrefix(m.db, "sqlite:"); isFile {
 			s, err = sqlite.Open(t.Context(), path, sqlite.Options{})
 		} else {
 			var at address
-			if at, err = parseAddress(m.db(), "--db"); err == nil {
+			if at, err = parseAddress(m.db, "--db"); err == nil {
 				s, err = postgres.Connect(t.Context(), at.url, postgres.Options{Schema: at.schema})
 			}
 		}
