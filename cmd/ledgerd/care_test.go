@@ -1,14 +1,20 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
@@ -202,4 +208,58 @@ func TestDoctorFindsForgottenLeases(t *testing.T) {
 			t.Errorf("two leases are forgotten:\n%s", said)
 		}
 	})
+}
+
+// A role that has the documented rights, and no others, can do everything but make and change tables.
+func TestRuntimeRole(t *testing.T) {
+	t.Parallel()
+	super := pgtest.Database(t)
+	role := fmt.Sprint("worker_", time.Now().UnixNano())
+	as, err := url.Parse(super)
+	if err != nil {
+		t.Fatal(err)
+	}
+	as.User = url.UserPassword(role, "geheim")
+	owner, m := newMachine(t, super), newMachine(t, as.String())
+	execute := func(statements ...string) {
+		t.Helper()
+		conn, err := pgx.Connect(context.Background(), super)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(context.Background())
+		if _, err := conn.Exec(context.Background(), strings.Join(statements, ";")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute("CREATE ROLE "+role+" LOGIN PASSWORD 'geheim'", "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+	t.Cleanup(func() { execute("DROP OWNED BY "+role, "DROP ROLE "+role) })
+	m.run(exitDenied, "db", "migrate")
+	owner.run(exitOK, "db", "migrate")
+	m.run(exitDenied, "ls")
+	execute(postgres.Grants("public", role)...)
+	for _, args := range [][]string{
+		{"db", "migrate"}, {"db", "status"}, {"kind", "set", "article", "--input", "line"}, {"kind", "ls"},
+		{"add", "article", "x", "y", "z"}, {"run", "effect", "a"}, {"work", "--drain", "--kind", "effect"},
+		{"claim", "article", "--agent", "ann", "--limit", "2"}, {"finish", "1.1", "--agent", "ann"}, {"release", "2.1"},
+		{"ls"}, {"show", "1"}, {"stats"}, {"cancel", "z"}, {"retry", "1", "--again"}, {"lock", "run", "nightly", "--", "true"}, {"lock", "ls"},
+		{"db", "verify"},
+	} {
+		p := m.start(args...)
+		if code := m.exit(p); code != exitOK || strings.Contains(p.stderr.String(), "geheim") {
+			t.Errorf("ledgerd %s: exit %d\n%s", strings.Join(args, " "), code, p.stderr.String())
+		}
+	}
+	m.run(exitDenied, "db", "copy", "--to", "sqlite:"+filepath.Join(t.TempDir(), "copy.db"))
+	execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO "+role, "GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO "+role)
+	m.run(exitOK, "db", "copy", "--to", "sqlite:"+filepath.Join(t.TempDir(), "copy.db"))
+	execute("REVOKE UPDATE ON ledger_backlog FROM " + role)
+	p := m.start("claim", "article", "--agent", "ann")
+	if code := m.exit(p); code != exitDenied || !strings.Contains(p.stderr.String(), "permission denied for table ledger_backlog") ||
+		!strings.Contains(p.stderr.String(), "needs SELECT, INSERT, UPDATE, DELETE on ledger_backlog") {
+		t.Errorf("without UPDATE: exit %d\n%s", code, p.stderr.String())
+	}
+	if said := m.run(exitError, "doctor"); !strings.Contains(said, `GRANT UPDATE ON "public".ledger_backlog TO "`+role+`";`) {
+		t.Errorf("the doctor does not say what is missing:\n%s", said)
+	}
 }

@@ -28,8 +28,8 @@ func Grants(name, role string) []string {
 func grantFor(message string) string {
 	for _, t := range schema.Tables {
 		if strings.HasSuffix(message, " "+t.Name) {
-			return fmt.Sprintf("this user needs %s on %s; all that it needs: docs/care.md, what is missing: ledgerd doctor", strings.Join(t.Grants, ", "), t.Name)
+			return fmt.Sprintf("to work, this user needs %s on %s; ledgerd doctor says what is missing, docs/care.md all that is needed, also for copies", strings.Join(t.Grants, ", "), t.Name)
 		}
 	}
-	return "grant this user what it needs: docs/care.md; what is missing: ledgerd doctor"
+	return "grant this user what it needs; ledgerd doctor says what is missing, docs/care.md all that is needed, also for copies"
 }
