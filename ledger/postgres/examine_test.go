@@ -151,3 +151,34 @@ func TestExamineGrants(t *testing.T) {
 	finds(t, all, "grants", ledger.LevelProblem, "the user "+role+" lacks 1 ", `GRANT UPDATE, DELETE ON "work".ledger_backlog TO "`+role+`";`)
 	finds(t, all, "horizon", ledger.LevelWarning, "does not see what other users' sessions do", "GRANT pg_read_all_stats")
 }
+
+// Where names are looked for is as the URL says, in a session that is ours alone. Behind a pooler,
+// where others have it next, it stays as it is.
+func TestSearchPathStaysInSessionsOfOurOwn(t *testing.T) {
+	direct, name := pgtest.URL(t), pgtest.Schema(t)
+	path := func(base string) (path string) {
+		t.Helper()
+		u, err := url.Parse(base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := u.Query()
+		q.Set("search_path", name+",public")
+		u.RawQuery = q.Encode()
+		pool, err := connectPool(t.Context(), u.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		if err := pool.QueryRow(t.Context(), "SELECT current_setting('search_path')").Scan(&path); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	if got := path(direct); got != name+",public" {
+		t.Errorf("at the server: %s", got)
+	}
+	if got := path(pgtest.Bouncer(t, direct)); strings.Contains(got, name) {
+		t.Errorf("behind a pooler: %s", got)
+	}
+}

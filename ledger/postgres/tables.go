@@ -22,7 +22,12 @@ func (s *Store) ReadTables(ctx context.Context, fn func(tables.Reader) error) er
 
 // WriteTables implements tables.Store.
 func (s *Store) WriteTables(ctx context.Context, fn func(tables.Writer) error) error {
-	return s.withTables(ctx, begin, func(t *tablesOf) error { return fn(t) })
+	return s.withTables(ctx, begin, func(t *tablesOf) error {
+		if _, err := t.tx.Exec(ctx, t.sql("LOCK TABLE {{S}}.%s IN SHARE ROW EXCLUSIVE MODE", schema.Meta)); err != nil { // one at a time
+			return err
+		}
+		return fn(t)
+	})
 }
 
 func (s *Store) withTables(ctx context.Context, begin string, fn func(*tablesOf) error) error {

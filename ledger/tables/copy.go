@@ -72,6 +72,7 @@ type copying struct {
 	options  Options
 	id       string  // of the source
 	tables   []Table // of the source, without Meta
+	meta     Table   // of the target
 	target   map[string]Table
 	copied   map[string]int64
 	sums     map[string]Sum
@@ -99,7 +100,8 @@ func (c *copying) begin(ctx context.Context) error {
 		if err := c.match(all[1:]); err != nil {
 			return err
 		}
-		meta, err := readMeta(w, all[0])
+		c.meta = all[0]
+		meta, err := readMeta(w, c.meta)
 		switch {
 		case err != nil || meta[schema.CopyFrom] == c.id:
 			return err
@@ -111,7 +113,7 @@ func (c *copying) begin(ctx context.Context) error {
 		if err := empty(w, all[1:]); err != nil {
 			return err
 		}
-		return w.Insert(all[0], []Row{metaRow(all[0], schema.CopyFrom, c.id)})
+		return w.Insert(c.meta, []Row{metaRow(c.meta, schema.CopyFrom, c.id)})
 	})
 }
 
@@ -150,6 +152,21 @@ func empty(w Writer, all []Table) error {
 	return nil
 }
 
+// write runs fn in a transaction of the target, if that is still marked for this source: another
+// call of Copy may have come to its end, and then the target belongs to those who work it.
+func (c *copying) write(ctx context.Context, fn func(w Writer) error) error {
+	return c.to.WriteTables(ctx, func(w Writer) error {
+		meta, err := readMeta(w, c.meta)
+		if err != nil {
+			return err
+		}
+		if meta[schema.CopyFrom] != c.id {
+			return fmt.Errorf("%w: another copy into this target has ended", ledger.ErrConflict)
+		}
+		return fn(w)
+	})
+}
+
 // rows copies what the target does not have.
 func (c *copying) rows(ctx context.Context) error {
 	return c.from.ReadTables(ctx, func(r Reader) error {
@@ -179,10 +196,18 @@ func (c *copying) table(ctx context.Context, r Reader, t Table) error {
 		if len(batch) == 0 {
 			return nil
 		}
-		err := c.to.WriteTables(ctx, func(w Writer) error { return w.Insert(into, batch) })
+		err := c.write(ctx, func(w Writer) error {
+			if last, err := w.Last(into); err != nil {
+				return err
+			} else if !slices.Equal(last, after) {
+				return fmt.Errorf("%w: another copy into this target is under way", ledger.ErrConflict)
+			}
+			return w.Insert(into, batch)
+		})
 		if err != nil {
 			return fmt.Errorf("%s, rows %v to %v: %w", t.Name, t.keyOf(batch[0]), t.keyOf(batch[len(batch)-1]), err)
 		}
+		after = t.keyOf(batch[len(batch)-1])
 		c.copied[t.Name] += int64(len(batch))
 		c.options.Progress(t.Name, c.copied[t.Name])
 		batch, size = batch[:0], 0
@@ -251,7 +276,7 @@ func (c *copying) compare(ctx context.Context) (differing []Table, err error) {
 
 // clear empties tables of the target.
 func (c *copying) clear(ctx context.Context, all []Table) error {
-	return c.to.WriteTables(ctx, func(w Writer) error {
+	return c.write(ctx, func(w Writer) error {
 		for _, t := range all {
 			c.copied[t.Name] = 0
 			if err := w.Clear(t); err != nil {
@@ -278,29 +303,25 @@ func (c *copying) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.to.WriteTables(ctx, func(w Writer) error {
+	return c.write(ctx, func(w Writer) error {
 		for _, t := range c.target {
 			if err := w.SetSequence(t, last[t.Name]); err != nil {
 				return err
 			}
 		}
-		all, err := w.Tables()
+		meta, err := readMeta(w, c.meta)
 		if err != nil {
 			return err
 		}
-		meta, err := readMeta(w, all[0])
-		if err != nil {
-			return err
-		}
-		if err := w.Clear(all[0]); err != nil {
+		if err := w.Clear(c.meta); err != nil {
 			return err
 		}
 		delete(meta, schema.CopyFrom)
 		rows := []Row{}
 		for k, v := range meta {
-			rows = append(rows, metaRow(all[0], k, v))
+			rows = append(rows, metaRow(c.meta, k, v))
 		}
-		return w.Insert(all[0], rows)
+		return w.Insert(c.meta, rows)
 	})
 }
 

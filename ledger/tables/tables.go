@@ -64,6 +64,7 @@ type Writer interface {
 type Store interface {
 	// ReadTables calls fn with the ledger as it is at one moment.
 	ReadTables(ctx context.Context, fn func(Reader) error) error
-	// WriteTables calls fn in one transaction and commits it if fn returns nil.
+	// WriteTables calls fn in one transaction and commits it if fn returns nil. Of several at the
+	// same time each sees all that the others have committed.
 	WriteTables(ctx context.Context, fn func(Writer) error) error
 }
