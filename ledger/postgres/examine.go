@@ -86,7 +86,7 @@ func (s *Store) examineServer(ctx context.Context, pool *pgxpool.Pool) (all []le
 	case fsync == "off" || pages == "off":
 		all = append(all, ledger.Problem("durability", fmt.Sprintf("fsync is %s, full_page_writes is %s", fsync, pages), "a power failure may damage the whole database",
 			"switch both on in postgresql.conf and reload the server"))
-	case commit == "off" || commit == "local" && standby:
+	case commit == "off":
 		all = append(all, ledger.Warning("durability", "synchronous_commit is "+commit, "a crash of the server loses what was answered in the last fraction of a second: items are worked again",
 			"ALTER ROLE … SET synchronous_commit = on, for the role that works the ledger"))
 	default:
