@@ -42,7 +42,7 @@ test: ## format check, vet and all tests, on SQLite and on a real Postgres (foun
 	@unformatted=$$(gofmt -l .) && [ -z "$$unformatted" ] || { echo "not formatted, run gofmt -w: $$unformatted" >&2; exit 1; }
 	$(GO) build ./...
 	$(GO) vet ./...
-	$(ENSURE) strace
+	$(ENSURE) strace pgbouncer
 	$(WITHPOSTGRES) $(MAKE) --no-print-directory --keep-going test-raced test-plain
 
 # These two take the Postgres that internal/pgtest finds.

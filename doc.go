@@ -8,6 +8,7 @@
 //	ledger/postgres      a Store on Postgres
 //	ledger/memory        a Store in memory: the specification in code
 //	ledger/storetest     the conformance suite that all stores pass
+//	ledger/tables        a ledger as its tables, copied from one database to another
 //	ledger/worker        claim, handle, finish: the loop, usable in any Go program
 //	ledger/txn           transactions of your own: repeated as a whole, with entity locks
 //	ledger/lockable      claims of rows of a table of one's own; no ledger is needed
@@ -22,6 +23,7 @@
 //	internal/pluginproc  one plugin process: start, stream, stop; knows sdk/wire only
 //	internal/pluginhost  many plugin processes, as handlers for ledger/worker
 //	internal/config      the config file, the environment and the flags, as one configuration
+//	internal/hostcheck   limits of this machine, for doctor
 //	internal/pgtest      a real Postgres for tests
 //	internal/exampletest the programs of the examples, as their tests run them
 //	internal/failpoint   named moments at which the chaos harness kills a process

@@ -15,7 +15,8 @@ import (
 )
 
 func (a *app) dbCommand() *cobra.Command {
-	return group(groupSetUp, "db", "Make, migrate and check the ledger", a.dbMigrateCommand(), a.dbStatusCommand(), a.dbVerifyCommand())
+	return group(groupSetUp, "db", "Make, migrate, check, back up and copy the ledger",
+		a.dbMigrateCommand(), a.dbStatusCommand(), a.dbVerifyCommand(), a.dbBackupCommand(), a.dbCopyCommand())
 }
 
 // schemaStatus is what db status and db migrate print.

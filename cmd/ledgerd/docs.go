@@ -105,21 +105,21 @@ stand here: fields may be added, none is renamed.
 | exit | meaning |
 |---|---|
 | 0 | all that was asked for is so |
-| 1 | error: not found, violations found, a plugin that does not start |
+| 1 | error: not found, violations found, a plugin that does not start, problems that doctor found |
 | 2 | usage or config: unknown kind, a mistake in the config file, missing plugin, bad flag, malformed URL, an input that does not exist |
 | 3 | finished, not everything is done: dead, in doubt, waiting, held, bad lines |
 | 5 | temporary, try again: database unreachable or busy, disk full |
 | 9 | nothing to do or to show, with ` + "`--error-on-empty`" + ` |
-| 10 | no ledger here, or its schema does not fit |
-| 11 | somebody else has it |
+| 10 | no ledger here, or its schema does not fit, or it is half a copy |
+| 11 | somebody else has it, or is at work on it |
 | 12 | not allowed: wrong password, read-only file or folder, checksum of a plugin differs |
 | 130, 143 | interrupted, terminated |
 
 ` + "`lock run`" + ` exits as its command does; ` + "`-E`" + ` gives it another code for 11.
 
 The ledger is what ` + "`--db`" + `, ` + "`LEDGERD_DB`" + ` (` + "`LEDGERD_DB_FILE`" + ` names a file that holds the URL) or the config file says, else
-` + "`$XDG_DATA_HOME/ledgerd/ledger.db`" + `. On Postgres ` + "`?search_path=NAME`" + ` in the URL names the schema. Only run, add, work, bench and
-db migrate make a ledger.
+` + "`$XDG_DATA_HOME/ledgerd/ledger.db`" + `. On Postgres ` + "`?search_path=NAME`" + ` in the URL names the schema. Only run, add, work, bench,
+db migrate and db copy make a ledger.
 
 `
 

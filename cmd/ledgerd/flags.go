@@ -71,6 +71,10 @@ func fromEnv(f *pflag.FlagSet, name string) {
 	fl.Annotations = map[string][]string{envAnnotation: {env}}
 }
 
+// addressFlags may hold a password, so their values may be in files that NAME_FILE names. That of --db
+// is read with the configuration.
+var addressFlags = []string{"from", "to"}
+
 // fromEnvironment sets flags from the environment.
 func fromEnvironment(f *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var failed error
@@ -81,7 +85,18 @@ func fromEnvironment(f *pflag.FlagSet, lookup func(string) (string, bool)) error
 		}
 		env := names[0]
 		value, _ := lookup(env)
-		if value == "" || fl.Annotations[configAnnotation] != nil {
+		if fl.Annotations[configAnnotation] != nil {
+			return
+		}
+		if file, ok := lookup(env + "_FILE"); ok && file != "" && value == "" && slices.Contains(addressFlags, fl.Name) {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				failed = usage("bad_environment", "", "%s_FILE: %v", env, err)
+				return
+			}
+			value = strings.TrimSpace(string(content))
+		}
+		if value == "" {
 			return
 		}
 		if err := fl.Value.Set(value); err != nil {

@@ -139,7 +139,7 @@ fails, and can always say: done, waiting for what, or why not.`,
 		&cobra.Group{ID: groupSetUp, Title: "Set up:"})
 	root.AddCommand(a.runCommand(), a.addCommand(), a.workCommand(), a.claimCommand(), a.finishCommand(), a.releaseCommand(), a.lockCommand(),
 		a.lsCommand(), a.showCommand(), a.retryCommand(), a.cancelCommand(), a.statsCommand(),
-		a.kindCommand(), a.pluginCommand(), a.configCommand(), a.dbCommand(), a.benchCommand(), a.versionCommand(), a.completionCommand(), docsCommand(root))
+		a.kindCommand(), a.pluginCommand(), a.configCommand(), a.dbCommand(), a.doctorCommand(), a.benchCommand(), a.versionCommand(), a.completionCommand(), docsCommand(root))
 	return root
 }
 

@@ -104,6 +104,7 @@ func (a *app) dataDir() (string, error) {
 // opened is a ledger with what is known of it.
 type opened struct {
 	*ledger.Ledger
+	store   ledger.Store // that the ledger is over
 	address address
 	isNew   bool
 }
@@ -176,7 +177,7 @@ func (a *app) openAt(ctx context.Context, at address, create bool) (*opened, err
 	if err != nil {
 		return nil, a.explainOpen(at, err)
 	}
-	return &opened{Ledger: ledger.New(instrument(store), ledger.Options{Logger: a.logger()}), address: at}, nil
+	return &opened{Ledger: ledger.New(instrument(store), ledger.Options{Logger: a.logger()}), store: store, address: at}, nil
 }
 
 // makeDir makes the directory of a new ledger; what is in it is nobody else's business.

@@ -76,7 +76,10 @@ func (a Address) Host() string { return a.u.Host }
 // credentials finds "user:password@" after "//", also in what is no proper URL.
 var credentials = regexp.MustCompile(`(//[^/?#@\s:]*):[^/?#\s]*@`)
 
+// parameters finds the passwords that a Postgres URL may have behind its question mark.
+var parameters = regexp.MustCompile(`([?&](?:ssl)?password=)[^&#\s"']+`)
+
 // Redact hides the passwords of URLs in a text.
 func Redact(text string) string {
-	return credentials.ReplaceAllString(text, "$1:***@")
+	return parameters.ReplaceAllString(credentials.ReplaceAllString(text, "$1:***@"), "$1***")
 }

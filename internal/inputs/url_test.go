@@ -57,6 +57,7 @@ func TestRedact(t *testing.T) {
 		"postgres://app@db/x":                                "postgres://app@db/x",
 		"http://:only@h":                                     "http://:***@h",
 		"http://a:b@c@d/":                                    "http://a:***@d/",
+		"postgres://h/x?user=a&password=s3cr&sslmode=require&sslpassword=t": "postgres://h/x?user=a&password=***&sslmode=require&sslpassword=***",
 	} {
 		if got := Redact(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)

@@ -73,6 +73,8 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "ledgerd"
 	}
+	path := c.RuntimeParams["search_path"]
+	delete(c.RuntimeParams, "search_path") // a pooler refuses it
 	chosen := strings.Contains(url, "target_session_attrs") || os.Getenv("PGTARGETSESSIONATTRS") != ""
 	if !chosen && severalHosts(c) { // of which all but one may be standbys
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
@@ -81,7 +83,12 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	c.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: connectTimeout}
 	}
-	config.AfterConnect = applySettings
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := applySettings(ctx, conn); err != nil || path == "" {
+			return err
+		}
+		return applyPath(ctx, conn, path)
+	}
 	return config, nil
 }
 
@@ -102,5 +109,13 @@ func applySettings(ctx context.Context, conn *pgx.Conn) error {
 		}
 	}
 	_, err := conn.Exec(ctx, sql.String())
+	return err
+}
+
+// applyPath sets where names without a schema are looked for: not in statements of ours, but in queries
+// of users. Behind a pooler in transaction mode it would be set for whoever has the server's session
+// next, so it is set only where that is the one that we were told of when we connected.
+func applyPath(ctx context.Context, conn *pgx.Conn, path string) error {
+	_, err := conn.Exec(ctx, "SELECT set_config('search_path', $1, false) WHERE pg_backend_pid() = $2::bigint", pgx.QueryExecModeCacheDescribe, path, int64(conn.PgConn().PID()))
 	return err
 }

@@ -65,13 +65,15 @@ func explainSQLState(tell func(class error, format string, args ...any) error, n
 	case bad.Code == "28P01" || bad.Code == "28000":
 		return tell(ledger.ErrDenied, "%s: Postgres refused the user or the password: %s; check both, and pg_hba.conf", name, bad.Message)
 	case bad.Code == "42501":
-		return tell(ledger.ErrDenied, "%s: %s; grant this user SELECT, INSERT, UPDATE and DELETE on the tables ledger_… and USAGE on their schema", name, bad.Message)
+		return tell(ledger.ErrDenied, "%s: %s; %s", name, bad.Message, grantFor(bad.Message))
 	case bad.Code == "3D000":
 		return tell(ledger.ErrInvalid, "%s: %s; create it first (createdb), or name another one", name, bad.Message)
 	case bad.Code == "3F000" || bad.Code == "42P01" && strings.Contains(bad.Message, "ledger_"):
 		return tell(ledger.ErrNoLedger, "no ledger in %s: %s; make one: ledgerd db migrate", name, bad.Message)
 	case bad.Code == "42703" && strings.Contains(bad.Message, "column"):
 		return tell(ledger.ErrSchema, "%s: %s; the tables are not those of this program, run: ledgerd db status", name, bad.Message)
+	case bad.Code == "08P01" && strings.Contains(bad.Message, "startup parameter"):
+		return tell(ledger.ErrInvalid, "%s: there is a pooler before the server, and it does not take this: %s; migrate at the address of the server itself, and leave parameters of sessions out of the URL", name, bad.Message)
 	case bad.Code == "25006":
 		return tell(ledger.ErrUnavailable, "%s: the server takes no writes (%s); it may be a standby, name the primary", name, bad.Message)
 	case bad.Code == "53100":

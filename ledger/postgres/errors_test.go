@@ -33,6 +33,7 @@ func TestExplain(t *testing.T) {
 	}{
 		{t.Context(), state("28P01"), ledger.ErrDenied, "password"},
 		{t.Context(), state("28000"), ledger.ErrDenied, "pg_hba.conf"},
+		{t.Context(), &pgconn.PgError{Code: "08P01", Message: "unsupported startup parameter: search_path"}, ledger.ErrInvalid, "pooler"},
 		{t.Context(), state("42501"), ledger.ErrDenied, "grant"},
 		{t.Context(), state("3D000"), ledger.ErrInvalid, "createdb"},
 		{t.Context(), &pgconn.PgError{Code: "42P01", Message: `relation "x.ledger_items" does not exist`}, ledger.ErrNoLedger, "ledgerd db migrate"},
@@ -84,11 +85,13 @@ func TestJudge(t *testing.T) {
 	}{
 		{condition{}, Options{}, true, nil, ""},
 		{condition{}, Options{MustExist: true, Migrate: true}, false, ledger.ErrNoLedger, "no ledger in postgres://db/work"},
-		{condition{schema.Version, 1}, Options{}, false, nil, ""},
-		{condition{schema.Version + 5, schema.Version}, Options{Migrate: true}, false, nil, ""},
-		{condition{schema.Version + 5, schema.Version + 1}, Options{Migrate: true}, false, ledger.ErrSchema, "upgrade ledgerd"},
-		{condition{-1, -1}, Options{}, false, ledger.ErrSchema, "ledgerd db migrate"}, // as if this program knew one more
-		{condition{-1, -1}, Options{Migrate: true}, true, nil, ""},
+		{condition{schema.Version, 1, ""}, Options{}, false, nil, ""},
+		{condition{schema.Version + 5, schema.Version, ""}, Options{Migrate: true}, false, nil, ""},
+		{condition{schema.Version + 5, schema.Version + 1, ""}, Options{Migrate: true}, false, ledger.ErrSchema, "upgrade ledgerd"},
+		{condition{-1, -1, ""}, Options{}, false, ledger.ErrSchema, "ledgerd db migrate"}, // as if this program knew one more
+		{condition{-1, -1, ""}, Options{Migrate: true}, true, nil, ""},
+		{condition{schema.Version, 1, "a-source"}, Options{Migrate: true}, false, ledger.ErrSchema, "(id a-source) is being copied into it"},
+		{condition{schema.Version, 1, "a-source"}, Options{Unfinished: true}, false, nil, ""},
 	} {
 		migrate, err := s.judge(c.c, c.o)
 		if migrate != c.migrate || !errors.Is(err, c.err) || err != nil && !strings.Contains(err.Error(), c.says) {

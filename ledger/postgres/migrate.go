@@ -21,8 +21,9 @@ const oldest = 130000
 
 // condition of a schema.
 type condition struct {
-	have       int // number of the newest migration applied; 0: no ledger
-	compatible int // the lowest that a program must know
+	have       int    // number of the newest migration applied; 0: no ledger
+	compatible int    // the lowest that a program must know
+	source     string // id of the ledger that is being copied into it, "" if none is
 }
 
 // Status says which schema number the ledger at a URL has (0: there is no ledger) and which one
@@ -33,7 +34,7 @@ func Status(ctx context.Context, url string, o Options) (have, want int, err err
 		if have = c.have; err != nil {
 			return err
 		}
-		return s.tooNew(c)
+		return s.unfit(c, o)
 	})
 	return have, schema.Version, err
 }
@@ -46,7 +47,7 @@ func Migrate(ctx context.Context, url string, o Options) (from, to int, err erro
 	err = withStore(ctx, url, o, func(s *Store, o Options) error {
 		c, err := s.condition(ctx, o.Schema)
 		if err == nil {
-			err = s.tooNew(c)
+			err = s.unfit(c, o)
 		}
 		if err != nil {
 			return err
@@ -100,21 +101,27 @@ func (s *Store) judge(c condition, o Options) (migrate bool, err error) {
 		return false, refuse(ledger.ErrNoLedger, "no ledger in %s (schema %s); make one: ledgerd db migrate", s.name, o.Schema)
 	case c.have == 0:
 		return true, nil
-	case c.compatible > schema.Version:
-		return false, s.tooNew(c)
+	case s.unfit(c, o) != nil:
+		return false, s.unfit(c, o)
 	case c.have < schema.Version && !o.Migrate:
 		return false, refuse(ledger.ErrSchema, "the ledger in %s has schema %d, this program needs %d; run: ledgerd db migrate", s.name, c.have, schema.Version)
 	}
 	return c.have < schema.Version, nil
 }
 
-// tooNew is the error for a ledger that this program must not use; nil if it may.
-func (s *Store) tooNew(c condition) error {
-	if c.compatible <= schema.Version {
-		return nil
+// unfit is the error for a ledger that must not be used as it is; nil if it may.
+func (s *Store) unfit(c condition, o Options) error {
+	refuse := func(format string, args ...any) error {
+		return &failure{ledger.ErrSchema, fmt.Sprintf(format, args...), ledger.ErrSchema}
 	}
-	return &failure{ledger.ErrSchema, fmt.Sprintf("the ledger in %s has schema %d, which programs that know schema %d or later may use; this one knows %d: upgrade ledgerd on this machine; the ledger is fine and was not touched",
-		s.name, c.have, c.compatible, schema.Version), ledger.ErrSchema}
+	switch {
+	case c.compatible > schema.Version:
+		return refuse("the ledger in %s has schema %d, which programs that know schema %d or later may use; this one knows %d: upgrade ledgerd on this machine; the ledger is fine and was not touched",
+			s.name, c.have, c.compatible, schema.Version)
+	case c.source != "" && !o.Unfinished:
+		return refuse("the ledger in %s is not complete: another one (id %s) is being copied into it; run that ledgerd db copy again to its end", s.name, c.source)
+	}
+	return nil
 }
 
 // condition reads how far the schema is, and refuses servers on which a ledger cannot live.
@@ -137,8 +144,8 @@ func (s *Store) condition(ctx context.Context, name string) (c condition, err er
 		return c, nil
 	}
 	var compatible string
-	err = s.pool.QueryRow(ctx, s.render(`SELECT (SELECT coalesce(max(version_id), 0)::int FROM {{S}}.`+schema.Table+` WHERE is_applied), (SELECT v FROM {{S}}.ledger_meta WHERE k = 'compatible_from')`),
-		pgx.QueryExecModeCacheDescribe).Scan(&c.have, &compatible)
+	err = s.pool.QueryRow(ctx, s.render(`SELECT (SELECT coalesce(max(version_id), 0)::int FROM {{S}}.`+schema.Table+` WHERE is_applied), (SELECT v FROM {{S}}.ledger_meta WHERE k = 'compatible_from'),
+ coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '`+schema.CopyFrom+`'), '')`), pgx.QueryExecModeCacheDescribe).Scan(&c.have, &compatible, &c.source)
 	if err != nil {
 		return c, err
 	}

@@ -20,6 +20,9 @@ type Options struct {
 	Migrate bool
 	// MustExist refuses to make a ledger: ledger.ErrNoLedger where there is none.
 	MustExist bool
+	// Unfinished opens also a ledger into which another is still being copied, which nobody else
+	// may open: see package tables.
+	Unfinished bool
 	// Now, for tests only, replaces the database's clock.
 	Now func() time.Time
 }

@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -9,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/locks"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 	"github.com/ledgerd/ledgerd/schema"
 )
@@ -233,73 +230,5 @@ func TestForeignTablesStay(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"a", "b", "c", "d"}, got); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// The role that works needs no rights to make tables, only those that the error names.
-func TestRuntimeRoleWithoutDDL(t *testing.T) {
-	ctx := t.Context()
-	target := pgtest.Database(t)
-	role := "worker_" + strings.ToLower(t.Name()[4:9]) + fmt.Sprint(time.Now().UnixNano())
-	execute(t, target, "CREATE ROLE "+role+" LOGIN PASSWORD '"+secret+"'; REVOKE CREATE ON SCHEMA public FROM PUBLIC; REVOKE CREATE, TEMP ON DATABASE "+
-		strings.TrimPrefix(with(t, target, func(u *url.URL) { u.RawQuery, u.User, u.Host, u.Scheme = "", nil, "", "" }), "/")+" FROM PUBLIC")
-	t.Cleanup(func() {
-		conn, err := pgx.Connect(context.Background(), target)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close(context.Background())
-		if _, err := conn.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
-			t.Error(err)
-		}
-	})
-	as := with(t, target, func(u *url.URL) { u.User = url.UserPassword(role, secret) })
-	o := postgres.Options{Schema: "work"}
-	if _, err := postgres.Connect(ctx, as, o); !errors.Is(err, ledger.ErrDenied) || strings.Contains(err.Error(), secret) {
-		t.Fatalf("making a ledger without the right to: %v", err)
-	}
-	if _, _, err := postgres.Migrate(ctx, target, o); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := postgres.Connect(ctx, as, o); !errors.Is(err, ledger.ErrDenied) || !strings.Contains(err.Error(), "grant this user") {
-		t.Fatalf("without grants: %v", err)
-	}
-	execute(t, target, "GRANT USAGE ON SCHEMA work TO "+role+"; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA work TO "+role)
-	s, err := postgres.Connect(ctx, as, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	l := ledger.New(s, ledger.Options{})
-	if _, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: "x"}, ledger.NewItem{Kind: "k", Key: "y"}); err != nil {
-		t.Fatal(err)
-	}
-	ls, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: 2, Resume: true})
-	if err != nil || len(ls) != 2 {
-		t.Fatalf("%d leases, %v", len(ls), err)
-	}
-	for _, err := range l.Finish(ctx, ledger.Ending{Lease: ls[0], Result: ledger.Done(nil)}, ledger.Ending{Lease: ls[1], Result: ledger.Permanent(errors.New("no"))}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n, err := l.Retry(ctx, "ann", ledger.Filter{}); n != 1 || err != nil {
-		t.Fatalf("retried %d, %v", n, err)
-	}
-	if err := l.Beat(ctx, ledger.Agent{Name: "a"}, time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Prune(ctx, "k", time.Now(), 10); err != nil {
-		t.Fatal(err)
-	}
-	m := locks.New(l)
-	for range 2 {
-		if err := m.Do(ctx, "l", locks.Options{AtLeast: time.Second, Wait: time.Minute}, func(context.Context, *locks.Lock) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := m.ForceRelease(ctx, "ann", "l"); err != nil {
-		t.Fatal(err)
 	}
 }

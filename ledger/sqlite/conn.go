@@ -145,6 +145,8 @@ func value(a any) driver.Value {
 	switch v := a.(type) {
 	case nil, int64, string:
 		return v
+	case exact:
+		return v.Value
 	case int:
 		return int64(v)
 	case int16:

@@ -17,10 +17,11 @@ import (
 
 // state is what a look at a file tells.
 type state struct {
-	have           int  // number of its newest migration, 0: no ledger
-	compatibleFrom int  // the lowest number that a program must know
-	wal            bool // it is switched to write-ahead logging
-	foreign        bool // it has a table of our name that is not ours
+	have           int    // number of its newest migration, 0: no ledger
+	compatibleFrom int    // the lowest number that a program must know
+	source         string // id of the ledger that is being copied into it, "" if none is
+	wal            bool   // it is switched to write-ahead logging
+	foreign        bool   // it has a table of our name that is not ours
 }
 
 // Status looks at a file without changing it: the number of its newest migration, 0 if it
@@ -37,7 +38,7 @@ func Status(ctx context.Context, path string) (have, want int, err error) {
 	}
 	st, err := inspect(ctx, f)
 	if err == nil {
-		err = st.fits(f)
+		err = st.fits(f, Options{})
 	}
 	return st.have, schema.Version, explain(path, err)
 }
@@ -66,8 +67,8 @@ func inspect(ctx context.Context, f *file) (st state, err error) {
 		})
 	}
 	if err == nil && tables["ledger_meta"] && st.have > 0 {
-		err = h.with(ctx).query("SELECT CAST(v AS INTEGER) FROM ledger_meta WHERE k = 'compatible_from'", func(r row) error {
-			st.compatibleFrom = int(r.int(0))
+		err = h.with(ctx).query("SELECT CAST(v AS INTEGER), coalesce((SELECT v FROM ledger_meta WHERE k = '"+schema.CopyFrom+"'), '') FROM ledger_meta WHERE k = 'compatible_from'", func(r row) error {
+			st.compatibleFrom, st.source = int(r.int(0)), r.text(1)
 			return nil
 		})
 	}
@@ -76,26 +77,29 @@ func inspect(ctx context.Context, f *file) (st state, err error) {
 }
 
 // fits says why this program cannot use the file.
-func (st state) fits(f *file) error {
+func (st state) fits(f *file, o Options) error {
 	switch {
 	case st.foreign:
 		return foreign(f.name, "its table ledger_items is another program's")
 	case st.compatibleFrom > schema.Version:
 		return &failure{ledger.ErrSchema, fmt.Sprintf("the ledger in %s has schema %d, which programs that know schema %d or later may use; this program knows %d\n"+
 			"  upgrade ledgerd on this machine; the ledger is fine and was not touched", f.name, st.have, st.compatibleFrom, schema.Version), nil}
+	case st.source != "" && !o.Unfinished:
+		return &failure{ledger.ErrSchema, fmt.Sprintf("the ledger in %s is not complete: another one (id %s) is being copied into it\n"+
+			"  run that ledgerd db copy again to its end", f.name, st.source), nil}
 	}
 	return nil
 }
 
 // usable is inspect and what follows from it for somebody who wants to open the ledger.
-func usable(ctx context.Context, f *file, mustExist bool) (state, error) {
+func usable(ctx context.Context, f *file, o Options) (state, error) {
 	st, err := inspect(ctx, f)
 	switch {
 	case err != nil:
 		return st, err
-	case st.fits(f) != nil:
-		return st, st.fits(f)
-	case st.have == 0 && mustExist:
+	case st.fits(f, o) != nil:
+		return st, st.fits(f, o)
+	case st.have == 0 && o.MustExist:
 		return st, noLedger(f.name)
 	}
 	return st, nil
@@ -105,9 +109,9 @@ func (st state) current() bool { return st.wal && st.have >= schema.Version }
 
 // ensure makes the file a ledger of this program's schema, or leaves it a newer one that this
 // program may use. Nearly always there is nothing to do, and no lock is needed to see that.
-func ensure(ctx context.Context, f *file, mustExist bool) error {
+func ensure(ctx context.Context, f *file, o Options) error {
 	if !missing(f) {
-		st, err := usable(ctx, f, mustExist)
+		st, err := usable(ctx, f, o)
 		if err == nil && st.current() || err != nil && !busy(err) {
 			return err
 		}
@@ -120,7 +124,7 @@ func ensure(ctx context.Context, f *file, mustExist bool) error {
 	if err := f.create(); err != nil {
 		return err
 	}
-	st, err := usable(ctx, f, mustExist)
+	st, err := usable(ctx, f, o)
 	if err != nil || st.current() {
 		return err
 	}

@@ -18,6 +18,9 @@ type Options struct {
 	Unsafe bool
 	// MustExist makes Open fail with ledger.ErrNoLedger instead of making a ledger.
 	MustExist bool
+	// Unfinished opens also a ledger into which another is still being copied, which nobody else
+	// may open: see package tables.
+	Unfinished bool
 	// Wait is how long a call that writes waits for the file's write lock before it fails with
 	// ledger.ErrUnavailable; 0 means 30 s.
 	Wait time.Duration
@@ -70,7 +73,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	}
 	opening, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
-	if err := ensure(opening, f, o.MustExist); err != nil {
+	if err := ensure(opening, f, o); err != nil {
 		if opening.Err() != nil && ctx.Err() == nil {
 			err = locked(f.name, err)
 		}

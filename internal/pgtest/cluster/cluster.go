@@ -167,7 +167,7 @@ func (c *Cluster) path(elements ...string) string {
 
 // create makes the data folder, starts the server and records it in its home.
 func (c *Cluster) create(o Options) error {
-	as, err := account()
+	as, err := Account()
 	if err != nil {
 		return err
 	}

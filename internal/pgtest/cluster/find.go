@@ -85,8 +85,8 @@ func number(s string) int {
 	return n
 }
 
-// account is whom the server runs as; nil means the caller.
-func account() (*syscall.Credential, error) {
+// Account is whom the server runs as; nil means the caller.
+func Account() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
 	}
@@ -111,7 +111,7 @@ func account() (*syscall.Credential, error) {
 // run runs one of the server programs as the server's account, without the caller's environment
 // (PGDATA, PGOPTIONS and the like would change what it does), and returns what it printed.
 func (c *Cluster) run(program string, args ...string) (string, error) {
-	as, err := account()
+	as, err := Account()
 	if err != nil {
 		return "", err
 	}

@@ -33,7 +33,7 @@ func ensure(ctx context.Context, programs []string) error {
 		return nil
 	}
 	for _, name := range programs {
-		if _, err := exec.LookPath(name); err == nil {
+		if found(name) {
 			continue
 		}
 		if err := apt.Install(ctx, "ensure: no "+name+" here", name); err != nil {
@@ -41,4 +41,13 @@ func ensure(ctx context.Context, programs []string) error {
 		}
 	}
 	return nil
+}
+
+// found also looks where Debian puts programs that run as services, which is not in everybody's PATH.
+func found(name string) bool {
+	_, err := exec.LookPath(name)
+	if err != nil {
+		_, err = exec.LookPath("/usr/sbin/" + name)
+	}
+	return err == nil
 }

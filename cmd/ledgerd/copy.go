@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+	"github.com/ledgerd/ledgerd/ledger/tables"
+)
+
+// copied is what db copy prints.
+type copied struct {
+	From    string        `json:"from"`
+	To      string        `json:"to"`
+	Tables  []copiedTable `json:"tables"`
+	Rows    int64         `json:"rows"`
+	Seconds float64       `json:"seconds"`
+}
+
+type copiedTable struct {
+	Table  string `json:"table"`
+	Rows   int64  `json:"rows"`
+	Copied int64  `json:"copied"` // by this call
+	SHA256 string `json:"sum"`    // of the rows in any order, the same on both sides
+}
+
+func (a *app) dbCopyCommand() *cobra.Command {
+	var from, to string
+	var wait duration
+	cmd := &cobra.Command{
+		Use: "copy --from URL --to URL", Short: "Copy a ledger to another database, SQLite or Postgres", Args: arguments(0, 0),
+		Long: `Copies all of a ledger into an empty one, between SQLite and Postgres in every direction: items with
+their ids, history, policies, the journal. The target is made if there is none.
+
+The source must be quiet: no program works it (ledgerd work, run), nothing is leased, no lock is held.
+Else the command says who is at it and ends with 11; with --wait it looks again for that long. The source
+is not changed. The target is marked first, and until the copy is complete every other command refuses it
+(exit 10). A copy that was interrupted goes on where it was when the same command is run again. At the
+end the rows of both sides are counted and compared by checksums, and a source that was changed meanwhile
+is noticed (exit 5; run it again). A target that holds anything else is refused (exit 2).
+
+The copy is a ledger of its own with a new id. Work one of the two: both know the same open items.
+
+With -o json: {"from","to","tables":[{"table","rows","copied","sum"}],"rows","seconds"}.`,
+		Example: `  ledgerd db copy --from sqlite:ledger.db --to postgres://app@db1/work
+  LEDGERD_TO_FILE=/run/secrets/ledger-url ledgerd db copy --from sqlite:ledger.db`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.warnOfTyped(cmd, "from", from)
+			a.warnOfTyped(cmd, "to", to)
+			return a.dbCopy(cmd.Context(), from, to, wait.Duration)
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "`URL` of the ledger to copy (default: the one of --db)")
+	cmd.Flags().StringVar(&to, "to", "", "`URL` of the empty ledger, or of where to make it")
+	cmd.Flags().Var(&wait, "wait", "how long to wait for the source to be quiet")
+	fromEnv(cmd.Flags(), "from")
+	fromEnv(cmd.Flags(), "to")
+	return cmd
+}
+
+// warnOfTyped is warnOfPassword for another flag.
+func (a *app) warnOfTyped(cmd *cobra.Command, name, value string) {
+	if cmd.Flags().Changed(name) && inputs.Redact(value) != value {
+		fmt.Fprintf(a.stderr, "warning: the password in --%s is visible to everybody on this machine (ps); better: PGPASSFILE, or LEDGERD_%s_FILE that names a file with the URL\n", name, strings.ToUpper(name))
+	}
+}
+
+func (a *app) dbCopy(ctx context.Context, from, to string, wait time.Duration) error {
+	if to == "" {
+		return usage("usage", "ledgerd db copy --from sqlite:ledger.db --to postgres://app@db1/work", "db copy: --to is missing")
+	}
+	source, err := a.address()
+	if from != "" {
+		source, err = parseAddress(from, "--from")
+	}
+	if err != nil {
+		return err
+	}
+	target, err := parseAddress(to, "--to")
+	if err != nil {
+		return err
+	}
+	if source == target {
+		return usage("conflict", "name another target", "%s: is both --from and --to", source)
+	}
+	began := time.Now()
+	l, err := a.openAt(ctx, source, false)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if err := a.mustBeQuiet(ctx, l, wait); err != nil {
+		return err
+	}
+	into, err := a.openTarget(ctx, target)
+	if err != nil {
+		return err
+	}
+	defer into.Close()
+	all, err := tables.Copy(ctx, l.store.(tables.Store), into.(tables.Store), tables.Options{Progress: a.copyProgress()})
+	if err != nil {
+		return err
+	}
+	if err := a.mustBeQuiet(ctx, l, 0); err != nil { // who began after the comparison works on a ledger that nobody copies any more
+		fmt.Fprintf(a.stderr, "warning: %s is being worked again; its copy does not have that\n", source.brief())
+	}
+	res := copied{From: source.String(), To: target.String(), Seconds: time.Since(began).Round(time.Millisecond).Seconds()}
+	for _, c := range all {
+		res.Tables = append(res.Tables, copiedTable{c.Table, c.Rows, c.Copied, c.Sum})
+		res.Rows += c.Rows
+	}
+	p := a.printer()
+	if p.Format == report.JSON || p.Format == report.JSONL {
+		return p.Object(res)
+	}
+	if _, err := report.List(p, each(res.Tables), "table", "rows", "copied"); err != nil || p.Format == report.CSV {
+		return err
+	}
+	_, err = fmt.Fprintf(a.stdout, "ok: %s in %s, the same on both sides; %s was not changed: work only one of the two\n",
+		plural(res.Rows, "row"), seconds(time.Since(began)), source.brief())
+	return err
+}
+
+// mustBeQuiet fails with who is at work on a ledger.
+func (a *app) mustBeQuiet(ctx context.Context, l *opened, wait time.Duration) error {
+	err := tables.WaitQuiet(ctx, l.Ledger, wait)
+	if _, busy := errors.AsType[*tables.BusyError](err); busy {
+		return fail(exitTaken, "busy", fmt.Sprintf("%s is not quiet: %v", l.address.brief(), err),
+			"stop those programs, have people finish or give back what they hold (ledgerd ls --state leased), then run it again; --wait 10m waits for it")
+	}
+	return err
+}
+
+// openTarget opens or makes the ledger that is copied into.
+func (a *app) openTarget(ctx context.Context, at address) (ledger.Store, error) {
+	if at.path == "" {
+		s, err := postgres.Connect(ctx, at.url, postgres.Options{Schema: at.schema, Unfinished: true})
+		if err != nil {
+			return nil, a.explainOpen(at, err)
+		}
+		return s, nil
+	}
+	if err := makeDir(filepath.Dir(at.path)); err != nil {
+		return nil, err
+	}
+	s, err := sqlite.Open(ctx, at.path, sqlite.Options{Unfinished: true})
+	if err != nil {
+		return nil, a.explainOpen(at, err)
+	}
+	return s, nil
+}
+
+// copyProgress says now and then how far a copy has come.
+func (a *app) copyProgress() func(table string, rows int64) {
+	if a.quiet || a.progress.String() == "off" {
+		return nil
+	}
+	last := time.Now()
+	return func(table string, rows int64) {
+		if time.Since(last) > copyTellEvery {
+			last = time.Now()
+			fmt.Fprintf(a.stderr, "%s: %s\n", table, plural(rows, "row"))
+		}
+	}
+}
+
+// copyTellEvery is the time between two lines about a copy.
+const copyTellEvery = 5 * time.Second

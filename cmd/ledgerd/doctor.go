@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/hostcheck"
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+	"github.com/ledgerd/ledgerd/ledger/tables"
+)
+
+// diagnosed is what doctor prints.
+type diagnosed struct {
+	OK       bool         `json:"ok"`
+	Findings []findingRow `json:"findings"`
+}
+
+type findingRow struct {
+	Level ledger.Level `json:"level"`
+	Check string       `json:"check"`
+	What  string       `json:"what"`
+	Why   string       `json:"why"`
+	Fix   string       `json:"fix"`
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	var dirs pluginDirs
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "Say what is wrong with the ledger, its database, this machine or a plugin; exit 1 if something is", GroupID: groupSetUp, Args: arguments(0, 0),
+		Long: `Looks at the ledger and its database (schema, durability, disk, clocks, long transactions, vacuum,
+rights, notifications), at this machine (limits, plugins without a host), starts each plugin and asks
+it what it is, and looks for leases of programs that are gone and for items that a person must decide.
+Of all that is not fine it says why that matters and what to do. It changes nothing.
+
+Each finding is ok, a warning (works, but may not for long, or slower) or a problem (exit 1).
+With -o json: {"ok","findings":[{"level","check","what","why","fix"}]}; jsonl, csv: the findings.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			at, err := a.address()
+			if err != nil {
+				return err
+			}
+			a.warnOfPassword()
+			return a.tellFindings(a.diagnose(cmd.Context(), at, dirs))
+		},
+	}
+	dirs.define(cmd.Flags())
+	return cmd
+}
+
+// diagnose looks at everything.
+func (a *app) diagnose(ctx context.Context, at address, dirs pluginDirs) []ledger.Finding {
+	var all []ledger.Finding
+	var sound bool
+	if at.path != "" {
+		all, sound = sqlite.Examine(ctx, at.path)
+	} else {
+		all, sound = postgres.Examine(ctx, at.url, postgres.Options{Schema: at.schema})
+	}
+	if sound {
+		found, err := a.examineWork(ctx, at)
+		if err != nil {
+			f := explain(err)
+			found = append(found, ledger.Problem("work", f.message, "commands may fail the same way", f.hint))
+		}
+		all = append(all, found...)
+	}
+	all = append(all, hostcheck.Examine()...)
+	all = append(all, a.examinePlugins(ctx, dirs)...)
+	return append(all, orphans())
+}
+
+// tellFindings prints what was found and ends with 1 if something is wrong.
+func (a *app) tellFindings(all []ledger.Finding) error {
+	d := diagnosed{OK: true}
+	for _, f := range all {
+		d.Findings = append(d.Findings, findingRow{f.Level, f.Check, f.What, f.Why, f.Fix})
+		d.OK = d.OK && f.Level != ledger.LevelProblem
+	}
+	p := a.printer()
+	var err error
+	switch p.Format {
+	case report.JSON:
+		err = p.Object(d)
+	case report.Table:
+		for _, f := range d.Findings {
+			fmt.Fprintf(a.stdout, "%-8s %-14s %s\n", f.Level, f.Check, report.Safe(f.What))
+			if f.Level != ledger.LevelOK {
+				fmt.Fprintf(a.stdout, "%24swhy: %s\n%24sfix: %s\n", "", report.Safe(f.Why), "", report.Safe(f.Fix))
+			}
+		}
+	default:
+		_, err = report.List(p, each(d.Findings))
+	}
+	if err == nil && !d.OK {
+		return status(exitError)
+	}
+	return err
+}
+
+// examineWork looks at who works the ledger and at what waits for a person.
+func (a *app) examineWork(ctx context.Context, at address) ([]ledger.Finding, error) {
+	l, err := a.openAt(ctx, at, false)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	agents, err := l.Agents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := l.Counts(ctx, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	holders, err := examineHolders(ctx, l, agents)
+	return append(append(holders, unworked(counts, agents)...), decisions(counts)), err
+}
+
+// mostHeld is how many leases are looked at.
+const mostHeld = 10_000
+
+// examineHolders looks for leases that nobody will end: of programs whose heartbeat has run out,
+// and those beyond their time.
+func examineHolders(ctx context.Context, l *opened, live []ledger.Agent) ([]ledger.Finding, error) {
+	beats, err := heartbeats(ctx, l.store.(tables.Store))
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	gone, over, looked := map[string]int{}, 0, 0
+	for it, err := range l.List(ctx, ledger.Filter{States: []ledger.State{ledger.StateLeased}}, 0) {
+		if err != nil {
+			return nil, err
+		}
+		_, program := beats[it.Agent]
+		alive := slices.ContainsFunc(live, func(a ledger.Agent) bool { return a.Name == it.Agent })
+		switch {
+		case program && !alive:
+			gone[it.Agent]++
+		case now.After(it.ExpiresAt.Add(time.Minute)):
+			over++
+		}
+		if looked++; looked == mostHeld {
+			break
+		}
+	}
+	var all []ledger.Finding
+	for name, n := range gone {
+		all = append(all, ledger.Warning("agents", fmt.Sprintf("%s has given no sign since %s and holds %s", name, beats[name].Local().Format("2006-01-02 15:04:05"), plural(int64(n), "item")),
+			"they wait until their leases end, and then for a worker to take them back", "see whether that program is frozen; have a worker run: ledgerd work"))
+	}
+	slices.SortFunc(all, func(a, b ledger.Finding) int { return strings.Compare(a.What, b.What) })
+	if over > 0 {
+		all = append(all, ledger.Warning("leases", fmt.Sprintf("%s leased beyond the time of the lease", plural(int64(over), "item")),
+			"no worker runs that would take them back", "ledgerd work, or ledgerd ls --state leased to see whose they are"))
+	}
+	if len(all) == 0 {
+		all = append(all, ledger.Fine("agents", fmt.Sprintf("%s at work, no lease is forgotten", plural(int64(len(live)), "program"))))
+	}
+	return all, nil
+}
+
+// heartbeats are the newest ones of all programs that have not said goodbye.
+func heartbeats(ctx context.Context, s tables.Store) (map[string]time.Time, error) {
+	seen := map[string]time.Time{}
+	err := s.ReadTables(ctx, func(r tables.Reader) error {
+		all, err := r.Tables()
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(all, func(t tables.Table) bool { return t.Name == "ledger_agents" })
+		name, at := slices.Index(all[i].Columns, "agent"), slices.Index(all[i].Columns, "seen_at")
+		return r.Scan(all[i], nil, func(row tables.Row) error {
+			seen[row[name].(string)] = time.UnixMicro(row[at].(int64))
+			return nil
+		})
+	})
+	return seen, err
+}
+
+// idle is for how long something may be ready before it is said that nobody works it.
+const idle = 10 * time.Minute
+
+// unworked are kinds with ready items that no program works.
+func unworked(counts []ledger.Counts, live []ledger.Agent) (all []ledger.Finding) {
+	for _, c := range counts {
+		works := slices.ContainsFunc(live, func(a ledger.Agent) bool { _, ok := a.Kinds[c.Kind]; return ok })
+		if since := time.Since(c.OldestReady); c.Ready > 0 && !works && since > idle {
+			all = append(all, ledger.Warning("kinds", fmt.Sprintf("%s of kind %s ready, the first since %s, and no program works it", plural(c.Ready, "item"), c.Kind, since.Round(time.Second)),
+				"they wait until somebody does, or it is a kind for people", "ledgerd work --kind "+c.Kind))
+		}
+	}
+	return all
+}
+
+// decisions says how much waits for a person.
+func decisions(counts []ledger.Counts) ledger.Finding {
+	var parts []string
+	for _, c := range counts {
+		if c.Dead > 0 {
+			parts = append(parts, fmt.Sprintf("%s: %s dead", c.Kind, report.Count(c.Dead)))
+		}
+		if c.Doubt > 0 {
+			parts = append(parts, fmt.Sprintf("%s: %s in doubt", c.Kind, report.Count(c.Doubt)))
+		}
+	}
+	if len(parts) == 0 {
+		return ledger.Fine("decisions", "nothing waits for a person")
+	}
+	return ledger.Warning("decisions", strings.Join(parts, ", "), "they stay as they are until a person decides", "ledgerd ls --state dead,doubt, then retry, cancel or finish")
+}
+
+// examinePlugins starts each plugin and asks it what it is.
+func (a *app) examinePlugins(ctx context.Context, dirs pluginDirs) (all []ledger.Finding) {
+	f, err := a.finder(dirs)
+	if err == nil {
+		places, listErr := f.List()
+		err = listErr
+		for _, place := range places {
+			began := time.Now()
+			p, err := a.findPlugin(ctx, place.Name, dirs)
+			if err != nil {
+				e := explain(err)
+				all = append(all, ledger.Problem("plugin", place.Name+": "+e.message, "kinds that it works are not worked here", e.hint))
+				continue
+			}
+			all = append(all, ledger.Fine("plugin", fmt.Sprintf("%s %s (%s) answers after %s", place.Name, p.Version, place.Origin, time.Since(began).Round(time.Millisecond))))
+		}
+	}
+	if err != nil {
+		e := explain(err)
+		all = append(all, ledger.Problem("plugin", e.message, "plugins are not found", e.hint))
+	}
+	return all
+}
+
+// orphans looks for plugins whose ledgerd is gone.
+func orphans() ledger.Finding {
+	var list, pids []string
+	for _, o := range pluginproc.Orphans() {
+		list = append(list, fmt.Sprintf("%d (%s)", o.PID, o.Command))
+		pids = append(pids, fmt.Sprint(o.PID))
+	}
+	if len(list) == 0 {
+		return ledger.Fine("orphans", "no plugin runs without its ledgerd")
+	}
+	return ledger.Warning("orphans", "plugins whose ledgerd is gone: "+strings.Join(list, ", "), "they take memory, and may still be at what they had begun", "kill "+strings.Join(pids, " "))
+}

@@ -1,0 +1,33 @@
+package hostcheck
+
+import (
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// What is said of this machine is what its own tools say.
+func TestExamine(t *testing.T) {
+	found := map[string]ledger.Finding{}
+	for _, f := range Examine() {
+		found[f.Check] = f
+		if f.What == "" || (f.Level != ledger.LevelOK) != (f.Why != "" && f.Fix != "") {
+			t.Errorf("%+v: only what is not fine has a reason and a remedy", f)
+		}
+	}
+	for check, command := range map[string]string{"files": "ulimit -Hn", "inotify": "cat /proc/sys/fs/inotify/max_user_watches"} {
+		if check == "inotify" && runtime.GOOS != "linux" {
+			continue
+		}
+		out, err := exec.Command("sh", "-c", command).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.TrimSpace(string(out)); !strings.Contains(found[check].What, " "+n+" ") {
+			t.Errorf("%s says %q, and the system %s", check, found[check].What, n)
+		}
+	}
+}

@@ -1,0 +1,7 @@
+package pluginproc
+
+// Orphan is the process of a plugin without a host.
+type Orphan struct {
+	PID     int
+	Command string
+}

@@ -1,0 +1,279 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerd/ledgerd/ledger/tables"
+	"github.com/ledgerd/ledgerd/schema"
+)
+
+var _ tables.Store = (*Store)(nil)
+
+// ReadTables implements tables.Store. While it runs it pins the horizon, as any long transaction.
+func (s *Store) ReadTables(ctx context.Context, fn func(tables.Reader) error) error {
+	return s.withTables(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", func(t *tablesOf) error { return fn(t) })
+}
+
+// WriteTables implements tables.Store.
+func (s *Store) WriteTables(ctx context.Context, fn func(tables.Writer) error) error {
+	return s.withTables(ctx, begin, func(t *tablesOf) error {
+		if _, err := t.tx.Exec(ctx, t.sql("LOCK TABLE {{S}}.%s IN SHARE ROW EXCLUSIVE MODE", schema.Meta)); err != nil { // one at a time
+			return err
+		}
+		return fn(t)
+	})
+}
+
+func (s *Store) withTables(ctx context.Context, begin string, fn func(*tablesOf) error) error {
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return explain(ctx, s.name, s.once(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		tx, err := c.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback(context.WithoutCancel(ctx))
+		// What the other side takes its time for is not idleness, nor one statement.
+		if _, err := tx.Exec(ctx, strings.Replace(begin, "BEGIN", "SET TRANSACTION", 1)+
+			"; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL statement_timeout = 0"); err != nil {
+			return err
+		}
+		if err := fn(&tablesOf{ctx: ctx, s: s, tx: tx}); err != nil {
+			return err
+		}
+		return committing(tx.Commit(ctx))
+	}))
+}
+
+// tablesOf are the tables as a transaction sees them.
+type tablesOf struct {
+	ctx   context.Context
+	s     *Store
+	tx    pgx.Tx
+	types map[string]string // "table.column" → name of its type
+}
+
+func (t *tablesOf) sql(format string, args ...any) string {
+	return t.s.render(fmt.Sprintf(format, args...))
+}
+
+func (t *tablesOf) Tables() ([]tables.Table, error) {
+	all := []tables.Table{{Name: schema.Meta, Key: []string{"k"}}}
+	for _, d := range schema.Tables {
+		all = append(all, tables.Table{Name: d.Name, Key: d.Key, Seeded: d.Seeded})
+	}
+	if err := t.readTypes(); err != nil {
+		return nil, err
+	}
+	for i := range all {
+		rows, err := t.tx.Query(t.ctx, t.sql(`SELECT attname FROM pg_attribute WHERE attrelid = '{{S}}.%s'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, all[i].Name))
+		if err != nil {
+			return nil, err
+		}
+		if all[i].Columns, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// readTypes learns how columns keep values.
+func (t *tablesOf) readTypes() error {
+	if t.types != nil {
+		return nil
+	}
+	rows, err := t.tx.Query(t.ctx, `SELECT c.relname || '.' || a.attname, format_type(a.atttypid, NULL) FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+ WHERE c.relnamespace = $1::text::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped`, t.s.schema)
+	if err != nil {
+		return err
+	}
+	t.types = map[string]string{}
+	var column, kind string
+	_, err = pgx.ForEachRow(rows, []any{&column, &kind}, func() error {
+		t.types[column] = kind
+		return nil
+	})
+	return err
+}
+
+func (t *tablesOf) Scan(table tables.Table, after tables.Row, each func(tables.Row) error) error {
+	if err := t.readTypes(); err != nil {
+		return err
+	}
+	query, key := `SELECT `+strings.Join(table.Columns, ", ")+` FROM {{S}}.`+table.Name, strings.Join(table.Key, ", ")
+	args := []any{}
+	if after != nil {
+		places := make([]string, len(after))
+		for i, v := range after {
+			value, err := native(v, t.types[table.Name+"."+table.Key[i]])
+			if err != nil {
+				return err
+			}
+			places[i], args = fmt.Sprintf("$%d", i+1), append(args, value)
+		}
+		query += ` WHERE (` + key + `) > (` + strings.Join(places, ", ") + `)`
+	}
+	rows, err := t.tx.Query(t.ctx, t.s.render(query+` ORDER BY `+key), args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		values, err := rows.Values()
+		if err != nil {
+			return err
+		}
+		if err := neutral(values); err != nil {
+			return fmt.Errorf("%s: %w", table.Name, err)
+		}
+		if err := each(values); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func (t *tablesOf) Last(table tables.Table) (key tables.Row, err error) {
+	rows, err := t.tx.Query(t.ctx, t.sql(`SELECT %s FROM {{S}}.%s ORDER BY %s DESC LIMIT 1`, strings.Join(table.Key, ", "), table.Name, strings.Join(table.Key, " DESC, ")))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if key, err = rows.Values(); err != nil {
+			return nil, err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return key, neutral(key)
+}
+
+// Insert copies rows in, which is several times as fast as inserting them.
+func (t *tablesOf) Insert(table tables.Table, all []tables.Row) error {
+	if err := t.readTypes(); err != nil {
+		return err
+	}
+	kinds := make([]string, len(table.Columns))
+	for i, c := range table.Columns {
+		kinds[i] = t.types[table.Name+"."+c]
+	}
+	next := pgx.CopyFromSlice(len(all), func(i int) ([]any, error) {
+		values := make([]any, len(kinds))
+		for j, v := range all[i] {
+			var err error
+			if values[j], err = native(v, kinds[j]); err != nil {
+				return nil, fmt.Errorf("%s.%s: %w", table.Name, table.Columns[j], err)
+			}
+		}
+		return values, nil
+	})
+	_, err := t.tx.CopyFrom(t.ctx, pgx.Identifier{strings.TrimPrefix(t.s.channel, channelPrefix), table.Name}, table.Columns, next)
+	return err
+}
+
+func (t *tablesOf) Clear(table tables.Table) error {
+	_, err := t.tx.Exec(t.ctx, t.sql(`DELETE FROM {{S}}.%s`, table.Name))
+	return err
+}
+
+// sequence is the quoted name of the sequence that numbers the table's rows, "" if there is none.
+func (t *tablesOf) sequence(table tables.Table) (name string, err error) {
+	err = t.tx.QueryRow(t.ctx, t.sql(`SELECT coalesce(max(pg_get_serial_sequence('{{S}}.%s', attname)), '') FROM pg_attribute
+ WHERE attrelid = '{{S}}.%[1]s'::regclass AND attidentity <> '' AND NOT attisdropped`, table.Name)).Scan(&name)
+	return name, err
+}
+
+func (t *tablesOf) Sequence(table tables.Table) (last int64, err error) {
+	name, err := t.sequence(table)
+	if err != nil || name == "" {
+		return 0, err
+	}
+	err = t.tx.QueryRow(t.ctx, `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM `+name).Scan(&last)
+	return last, err
+}
+
+func (t *tablesOf) SetSequence(table tables.Table, last int64) error {
+	name, err := t.sequence(table)
+	if err != nil || name == "" || last == 0 {
+		return err
+	}
+	_, err = t.tx.Exec(t.ctx, `SELECT setval($1::text::regclass, greatest($2, (SELECT last_value FROM `+name+`)))`, name, last)
+	return err
+}
+
+// neutral puts the values of a row into the form that package tables has for all stores.
+func neutral(row []any) error {
+	for i, v := range row {
+		switch v := v.(type) {
+		case nil, int64, string, []byte:
+		case int16:
+			row[i] = int64(v)
+		case int32:
+			row[i] = int64(v)
+		case bool:
+			row[i] = int64(0)
+			if v {
+				row[i] = int64(1)
+			}
+		case time.Time:
+			row[i] = v.UnixMicro()
+		case [16]byte:
+			row[i] = v[:]
+		case []any: // of texts
+			list, err := json.Marshal(v)
+			if err != nil {
+				return err
+			}
+			row[i] = string(list)
+		default:
+			return fmt.Errorf("a value of type %T cannot be copied", v)
+		}
+	}
+	return nil
+}
+
+// native is a value in the form that a column of this type takes.
+func native(v any, kind string) (any, error) {
+	misfit := fmt.Errorf("a column of type %s cannot have a %T", kind, v)
+	switch v := v.(type) {
+	case nil:
+		return nil, nil
+	case int64:
+		switch kind {
+		case "bigint", "integer", "smallint":
+			return v, nil
+		case "boolean":
+			return v != 0, nil
+		case "timestamp with time zone":
+			return time.UnixMicro(v), nil
+		}
+	case string:
+		switch kind {
+		case "text":
+			return v, nil
+		case "text[]":
+			var list []string
+			err := json.Unmarshal([]byte(v), &list)
+			return list, err
+		}
+	case []byte:
+		switch {
+		case kind == "bytea":
+			return v, nil
+		case kind == "uuid" && len(v) == 16:
+			return [16]byte(v), nil
+		}
+	}
+	return nil, misfit
+}

@@ -1,0 +1,92 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Backup writes the ledger, as it is at one moment while work goes on, into a new file: for its
+// owner only, compact, and on the disk when Backup returns. The file is a ledger with the same id.
+// Until it is complete it has another name beside it, which a Backup that fails removes.
+//
+// Errors: ledger.ErrInvalid if there is something at path; ledger.ErrDenied, ledger.ErrUnavailable.
+func (s *Store) Backup(ctx context.Context, path string) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return errClosed
+	}
+	if err := s.file.check(); err != nil {
+		return explain(s.file.name, err)
+	}
+	return explain(path, s.backup(ctx, path))
+}
+
+func (s *Store) backup(ctx context.Context, path string) (err error) {
+	// An empty file reserves the name, on every file system: a rename alone would overwrite.
+	place, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return &failure{ledger.ErrInvalid, fmt.Sprintf("%s is there already and was not touched\n  name a new file", path), err}
+	}
+	if err != nil {
+		return err
+	}
+	place.Close()
+	done := false
+	defer func() {
+		if !done {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}()
+	part, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".part-*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		part.Close()
+		if !done {
+			err = errors.Join(err, os.Remove(part.Name()))
+		}
+	}()
+	if err := s.vacuumInto(ctx, part.Name()); err != nil {
+		return err
+	}
+	if err := part.Sync(); err != nil {
+		return err
+	}
+	if err := os.Rename(part.Name(), path); err != nil {
+		return err
+	}
+	done = true
+	return syncDir(filepath.Dir(path))
+}
+
+// vacuumInto writes a snapshot. It reads on a connection of its own, which holds up nobody.
+func (s *Store) vacuumInto(ctx context.Context, path string) (err error) {
+	h, err := open(ctx, s.file.uri("busy_timeout(5000)", "temp_store(MEMORY)"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.close()) }()
+	_, err = h.exec(ctx, "VACUUM INTO '"+strings.ReplaceAll(path, "'", "''")+"'", nil)
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

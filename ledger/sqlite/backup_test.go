@@ -1,0 +1,102 @@
+package sqlite_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+)
+
+// Backups that are taken while items come and go are whole: SQLite finds no fault in the file, the
+// rules none in the rows, and what was answered before is in it.
+func TestBackup(t *testing.T) {
+	path := newPath(t)
+	s := mustOpen(t, path, sqlite.Options{})
+	l := ledger.New(s, ledger.Options{})
+	ctx, stop := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer stop()
+	begun := make(chan struct{})
+	work.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			items := make([]ledger.NewItem, 100)
+			for k := range items {
+				items[k] = ledger.NewItem{Kind: "k", Key: fmt.Sprintf("%d/%d", i, k), Payload: make([]byte, 300)}
+			}
+			if _, err := l.Add(t.Context(), items...); err != nil {
+				t.Error(err)
+				return
+			}
+			leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 60})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for _, ls := range leases {
+				if err := l.Finish(t.Context(), ledger.Ending{Lease: ls, Result: ledger.Result{Outcome: ledger.OutcomeDone}})[0]; err != nil {
+					t.Error(err)
+				}
+			}
+			if i == 0 {
+				close(begun)
+			}
+		}
+	})
+	<-begun
+	for i := range 3 {
+		before, err := l.Count(t.Context(), ledger.Filter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(t.TempDir(), "it's.db")
+		if err := s.Backup(t.Context(), to); err != nil {
+			t.Fatal(err)
+		}
+		var verdict string
+		if err := database(t, to).QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
+			t.Errorf("backup %d: %s, %v", i, verdict, err)
+		}
+		kept := ledger.New(mustOpen(t, to, sqlite.Options{MustExist: true}), ledger.Options{})
+		if n, err := kept.Count(t.Context(), ledger.Filter{}); err != nil || n < before {
+			t.Errorf("backup %d has %d items, %v; there were %d before it", i, n, err, before)
+		}
+		for v, err := range kept.Verify(t.Context()) {
+			t.Errorf("backup %d: %+v, %v", i, v, err)
+		}
+	}
+}
+
+func TestBackupTouchesNothing(t *testing.T) {
+	s := mustOpen(t, newPath(t), sqlite.Options{})
+	dir := t.TempDir()
+	there := filepath.Join(dir, "there")
+	if err := os.WriteFile(there, []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(there, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{there, filepath.Join(dir, "link"), dir} {
+		if err := s.Backup(t.Context(), name); !errors.Is(err, ledger.ErrInvalid) {
+			t.Errorf("onto %s: %v", name, err)
+		}
+	}
+	if text, err := os.ReadFile(there); string(text) != "mine" {
+		t.Errorf("it was touched: %q %v", text, err)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Backup(cancelled, filepath.Join(dir, "new")); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if entries, err := os.ReadDir(dir); len(entries) != 2 {
+		t.Errorf("something was left: %v %v", entries, err)
+	}
+}

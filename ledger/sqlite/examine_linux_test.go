@@ -1,0 +1,164 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// finds says whether there is a finding whose text has all parts; one that is not fine says why and
+// what to do.
+func finds(t *testing.T, all []ledger.Finding, check string, level ledger.Level, parts ...string) {
+	t.Helper()
+	if !slices.ContainsFunc(all, func(f ledger.Finding) bool {
+		text := f.What + "\n" + f.Why + "\n" + f.Fix
+		return f.Check == check && f.Level == level && (level == ledger.LevelOK) == (f.Why == "" && f.Fix == "") &&
+			!slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(text, p) })
+	}) {
+		t.Errorf("there is no %s about %s with %q, only:\n%+v", level, check, parts, all)
+	}
+}
+
+func TestExamineMakesNothing(t *testing.T) {
+	dir := t.TempDir()
+	all, sound := Examine(t.Context(), filepath.Join(dir, "sub", "none.db"))
+	if finds(t, all, "database", ledger.LevelProblem, "no ledger in", "ledgerd db migrate"); sound {
+		t.Error("no ledger is sound")
+	}
+	finds(t, all, "disk", ledger.LevelOK, " free in "+dir)
+	text := filepath.Join(dir, "text")
+	if err := os.WriteFile(text, []byte(strings.Repeat("no database at all", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all, _ = Examine(t.Context(), text)
+	finds(t, all, "database", ledger.LevelProblem, "is no SQLite file")
+	path := filepath.Join(dir, "ledger.db")
+	s, err := Open(t.Context(), path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, sound = Examine(t.Context(), path)
+	for _, f := range all {
+		if !sound || f.Level != ledger.LevelOK {
+			t.Errorf("a new ledger: %+v", f)
+		}
+	}
+	for _, check := range []string{"filesystem", "disk", "wal", "database", "schema", "journal", "clock"} {
+		finds(t, all, check, ledger.LevelOK)
+	}
+	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
+		t.Errorf("the file was changed, %v", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 2 {
+		t.Errorf("there are %v now, %v", entries, err)
+	}
+}
+
+func TestExamineFindsFaults(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	s, err := Open(t.Context(), path, Options{Now: func() time.Time { return time.Now().Add(time.Hour) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Beat(t.Context(), ledger.Agent{Name: "a"}, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	all, _ := Examine(t.Context(), path)
+	finds(t, all, "clock", ledger.LevelWarning, "behind the newest time in the ledger", "1h0m0s")
+	h, err := open(t.Context(), s.file.uri())
+	if err == nil {
+		_, err = pragma(t.Context(), h, "journal_mode = delete")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.close(); err != nil {
+		t.Fatal(err)
+	}
+	all, sound := Examine(t.Context(), path)
+	if finds(t, all, "journal", ledger.LevelProblem, "not in WAL mode"); !sound {
+		t.Error("Open repairs it")
+	}
+	for free, level := range map[uint64]ledger.Level{2 << 30: ledger.LevelOK, 500 << 20: ledger.LevelWarning, 50 << 20: ledger.LevelProblem} {
+		finds(t, []ledger.Finding{judgeDisk(free, "/x")}, "disk", level, " free in /x")
+	}
+}
+
+// Who keeps the write-ahead log from being moved into the file is named.
+func TestExamineNamesReaders(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	s, err := Open(t.Context(), path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	fill := func(n int) {
+		t.Helper()
+		l := ledger.New(s, ledger.Options{})
+		for range n {
+			if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: fmt.Sprint(time.Now().UnixNano()), Payload: make([]byte, 1<<20)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fill(1)
+	us := fmt.Sprintf("pid %d (", os.Getpid())
+	err = s.read(t.Context(), true, func(r session) error {
+		if err := r.query("SELECT count(*) FROM ledger_items", func(row) error { return nil }); err != nil {
+			return err
+		}
+		if f := examineLog(t.Context(), s.file); f.Level != ledger.LevelOK {
+			t.Errorf("a log that is not long yet: %+v", f)
+		}
+		fill(logged>>20 + 4)
+		finds(t, []ledger.Finding{examineLog(t.Context(), s.file)}, "wal", ledger.LevelWarning, "MiB wait in the write-ahead log; held there by a reader: "+us)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(1) // whose commit moves it all
+	if f := examineLog(t.Context(), s.file); f.Level != ledger.LevelOK {
+		t.Errorf("after the reader has gone: %+v", f)
+	}
+	if err := s.w.h.with(context.Background()).query("PRAGMA integrity_check", func(r row) error {
+		if r.text(0) != "ok" {
+			t.Error(r.text(0))
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReads(t *testing.T) {
+	for in, want := range map[string]bool{
+		"pos:\t0\nflags:\t0100002\nlock:\t1: OFDLCK ADVISORY  READ -1 fe:00:1234 124 125\n": true,
+		"lock:\t1: POSIX  ADVISORY  READ 4711 08:01:393 123 123\n":                          true,
+		"lock:\t1: POSIX  ADVISORY  READ 4711 08:01:393 128 128\n":                          false, // has it open
+		"lock:\t1: POSIX  ADVISORY  WRITE 4711 08:01:393 120 124\n":                         false,
+		"lock:\t1: FLOCK  ADVISORY  READ 4711 08:01:393 0 EOF\n":                            false,
+	} {
+		if got := reads(in); got != want {
+			t.Errorf("%q: %v, want %v", in, got, want)
+		}
+	}
+}

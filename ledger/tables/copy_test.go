@@ -1,0 +1,377 @@
+package tables_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/locks"
+	"github.com/ledgerd/ledgerd/ledger/tables"
+)
+
+// everyWay runs a test for each pair of databases.
+func everyWay(t *testing.T, test func(t *testing.T, from, to place)) {
+	t.Parallel()
+	places := map[string]func(testing.TB) place{"sqlite": sqlitePlace, "postgres": postgresPlace}
+	for a, from := range places {
+		for b, to := range places {
+			t.Run(a+" to "+b, func(t *testing.T) {
+				t.Parallel()
+				test(t, from(t), to(t))
+			})
+		}
+	}
+}
+
+// fill gives a ledger items in every state, with all that is unusual about values.
+func fill(t testing.TB, s store) *ledger.Ledger {
+	t.Helper()
+	ctx, l := t.Context(), ledger.New(s, ledger.Options{})
+	must := func(errs ...error) {
+		t.Helper()
+		for _, err := range errs {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	must(l.SetKind(ctx, "operator:ann", ledger.Kind{Name: "mail", OnLost: ledger.OnLostDoubt, Keep: 36 * time.Hour}))
+	var items []ledger.NewItem
+	for i := range 30 {
+		items = append(items, ledger.NewItem{Kind: "mail", Scope: []string{"", "spring"}[i%2], Key: fmt.Sprintf("/ümlaut/%02d", i),
+			Payload: []byte{0, 0xff, byte(i)}, Priority: int16(i%5 - 2), ShardKey: []string{"", "host"}[i%2]})
+	}
+	items = append(items, ledger.NewItem{Kind: "daily", Key: "report", Every: "day", Zone: "Europe/Berlin"},
+		ledger.NewItem{Kind: "daily", Key: "later", Due: time.Now().Add(time.Hour)},
+		ledger.NewItem{Kind: "daily", Key: "none"}, ledger.NewItem{Kind: "daily", Key: "gated", Resources: []string{"<a>&", "ü"}})
+	_, err := l.Add(ctx, items...)
+	must(err)
+	leases, err := l.Claim(ctx, ledger.Claim{Kind: "mail", Agent: "ann", Limit: 12})
+	must(err)
+	outcomes := []ledger.Result{{Outcome: ledger.OutcomeDone, Output: []byte(`{"ok":true}`)}, {Outcome: ledger.OutcomeSkipped},
+		{Outcome: ledger.OutcomeFailed, Code: "smtp_550", Error: "no such user", Log: "line\nline"}, {Outcome: ledger.OutcomeUnknown}, {Outcome: ledger.OutcomeReleased}}
+	for i, ls := range leases {
+		must(l.Finish(ctx, ledger.Ending{Lease: ls, Result: outcomes[i%len(outcomes)]})...)
+	}
+	must(l.Beat(ctx, ledger.Agent{Name: "gone/1", Host: "gone", PID: 1, Version: "1", StartedAt: time.Now()}, time.Second))
+	_, err = l.Cancel(ctx, "operator:ann", ledger.Filter{Key: "none"})
+	must(err)
+	// What the rules do not write, but another version may have: empty bytes are not NULL.
+	must(s.WriteTables(ctx, func(w tables.Writer) error {
+		items := tables.Table{Name: "ledger_items", Columns: []string{"id", "kind", "scope", "key", "slot", "payload", "source", "created_at"}}
+		attempts := tables.Table{Name: "ledger_attempts", Columns: []string{"item_id", "attempt", "epoch", "outcome", "final", "kind", "agent", "error", "output", "finished_at"}}
+		at := int64(1763632800123457)
+		return errors.Join(w.Insert(items, []tables.Row{{int64(1000), "mail", "", "empty", int64(540), []byte{}, "", at}}), w.SetSequence(items, 1000),
+			w.Insert(attempts, []tables.Row{{int64(1000), int64(1), int64(1), int64(0), int64(1), "mail", "ann", "", []byte{}, at + 1}}))
+	}))
+	// A lock that is given back and kept for a while, and one that has been forgotten, with its number.
+	for name, keep := range map[string]time.Duration{"nightly": time.Hour, "once": 0} {
+		must(locks.New(l).Do(ctx, name, locks.Options{AtLeast: keep}, func(context.Context, *locks.Lock) error { return nil }))
+	}
+	// The greatest number ever given belongs to a row that is gone.
+	ids, err := l.Add(ctx, ledger.NewItem{Kind: "mail", Key: "forgotten"})
+	must(err)
+	_, err = l.Cancel(ctx, "operator:ann", ledger.IDs(ids[0].ID))
+	must(err)
+	forgotten, _, err := l.Forget(ctx, "operator:ann", ledger.IDs(ids[0].ID))
+	must(err)
+	if forgotten != 1 || ids[0].ID != 1001 {
+		t.Fatalf("forgotten %d, %+v", forgotten, ids)
+	}
+	return l
+}
+
+func TestCopy(t *testing.T) {
+	everyWay(t, func(t *testing.T, from, to place) {
+		s, target := mustOpen(t, from, false), mustOpen(t, to, true)
+		fill(t, s)
+		before := dump(t, s)
+		progress := map[string]int64{}
+		all, err := tables.Copy(t.Context(), s, target, tables.Options{Progress: func(table string, n int64) { progress[table] = n }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range all {
+			if n := int64(len(before[c.Table])); c.Rows != n || c.Copied != n || progress[c.Table] != n || len(c.Sum) != 64 {
+				t.Errorf("%+v, progress %d; there are %d rows", c, progress[c.Table], n)
+			}
+		}
+		if d := cmp.Diff(before, dump(t, target)); d != "" {
+			t.Errorf("the target differs:\n%s", d)
+		}
+		if d := cmp.Diff(before, dump(t, s)); d != "" {
+			t.Errorf("the source was changed:\n%s", d)
+		}
+		ids := append(from.sql(`SELECT v FROM {{S}}.ledger_meta WHERE k = 'ledger_id'`), to.sql(`SELECT v FROM {{S}}.ledger_meta WHERE k = 'ledger_id'`)...)
+		if len(ids) != 2 || ids[0] == ids[1] {
+			t.Errorf("ids of source and target: %q", ids)
+		}
+		// It is a ledger like any other, and gives no number twice.
+		again := ledger.New(mustOpen(t, to, false), ledger.Options{})
+		for v, err := range again.Verify(t.Context()) {
+			t.Errorf("%+v %v", v, err)
+		}
+		added, err := again.Add(t.Context(), ledger.NewItem{Kind: "mail", Key: "new"})
+		if err != nil || added[0].ID <= 1001 {
+			t.Errorf("the id of a new item is %+v, %v; 1001 was given before", added, err)
+		}
+		fence := int64(0)
+		if err := locks.New(again).Do(t.Context(), "new", locks.Options{}, func(_ context.Context, l *locks.Lock) error {
+			fence = l.Fence
+			return nil
+		}); err != nil || fence <= 2 {
+			t.Errorf("a new lock has fence %d, %v; 2 was given before", fence, err)
+		}
+		if err := again.SetKind(t.Context(), "operator:ann", ledger.Kind{Name: "new"}); err != nil { // into the journal
+			t.Error(err)
+		}
+	})
+}
+
+// A copy that was interrupted goes on where it was, and until its end nobody else uses the target.
+func TestCopyIsResumed(t *testing.T) {
+	everyWay(t, func(t *testing.T, from, to place) {
+		s, target := mustOpen(t, from, false), mustOpen(t, to, true)
+		l := fill(t, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		_, err := tables.Copy(ctx, s, target, tables.Options{Progress: func(table string, _ int64) {
+			if table == "ledger_items" {
+				cancel()
+			}
+		}})
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("interrupted: %v", err)
+		}
+		if _, err := to.open(false); !errors.Is(err, ledger.ErrSchema) || !strings.Contains(err.Error(), "is not complete") {
+			t.Errorf("opening half a copy: %v", err)
+		}
+		// One row that was copied is changed, one is new.
+		if _, err := l.Retry(t.Context(), "operator:ann", ledger.Filter{States: []ledger.State{ledger.StateDoubt}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.SetKind(t.Context(), "operator:ann", ledger.Kind{Name: "mail", MaxFailures: 7}); err != nil {
+			t.Fatal(err)
+		}
+		all, err := tables.Copy(t.Context(), s, target, tables.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range all {
+			if c.Table == "ledger_items" && c.Copied != 0 {
+				t.Errorf("%+v: items were there already", c)
+			}
+		}
+		if d := cmp.Diff(dump(t, s), dump(t, target)); d != "" {
+			t.Errorf("the target differs:\n%s", d)
+		}
+		mustOpen(t, to, false)
+	})
+}
+
+func TestCopyRefuses(t *testing.T) {
+	everyWay(t, func(t *testing.T, from, to place) {
+		s, target := mustOpen(t, from, false), mustOpen(t, to, true)
+		l := ledger.New(target, ledger.Options{})
+		if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
+			t.Fatal(err)
+		}
+		before := dump(t, target)
+		if _, err := tables.Copy(t.Context(), s, target, tables.Options{}); !errors.Is(err, ledger.ErrConflict) || !strings.Contains(err.Error(), "not empty") {
+			t.Errorf("a target that is not empty: %v", err)
+		}
+		if d := cmp.Diff(before, dump(t, target)); d != "" {
+			t.Errorf("it was changed:\n%s", d)
+		}
+		mustOpen(t, to, false)
+		if _, err := tables.Copy(t.Context(), s, s, tables.Options{}); !errors.Is(err, ledger.ErrConflict) {
+			t.Errorf("a copy onto itself: %v", err)
+		}
+	})
+}
+
+// The half copy of one ledger does not take another one.
+func TestCopyRefusesAnotherSource(t *testing.T) {
+	first, second, to := mustOpen(t, sqlitePlace(t), false), mustOpen(t, sqlitePlace(t), false), mustOpen(t, sqlitePlace(t), true)
+	fill(t, first)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := tables.Copy(ctx, first, to, tables.Options{Progress: func(string, int64) { cancel() }})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if _, err := tables.Copy(t.Context(), second, to, tables.Options{}); !errors.Is(err, ledger.ErrConflict) || !strings.Contains(err.Error(), "a part of another ledger") {
+		t.Errorf("another source: %v", err)
+	}
+}
+
+// Two copies into the same target at the same time: one of them does all, the other gives up.
+func TestCopyTwice(t *testing.T) {
+	everyWay(t, func(t *testing.T, from, to place) {
+		s, one := mustOpen(t, from, false), mustOpen(t, to, true)
+		fill(t, s)
+		other := sync.OnceValue(func() error {
+			_, err := tables.Copy(t.Context(), s, one, tables.Options{})
+			return err
+		})
+		_, err := tables.Copy(t.Context(), s, one, tables.Options{Progress: func(string, int64) {
+			if err := other(); err != nil {
+				t.Errorf("the second copy: %v", err)
+			}
+		}})
+		if !errors.Is(err, ledger.ErrConflict) || !strings.Contains(err.Error(), "another copy into this target") {
+			t.Errorf("the first copy, after the second has ended: %v", err)
+		}
+		if d := cmp.Diff(dump(t, s), dump(t, mustOpen(t, to, false))); d != "" {
+			t.Errorf("the target differs:\n%s", d)
+		}
+	})
+}
+
+// meddler adds an item to the source whenever the target's rows have been read.
+type meddler struct {
+	store
+	t *testing.T
+	n int
+}
+
+func (m *meddler) ReadTables(ctx context.Context, fn func(tables.Reader) error) error {
+	err := m.store.ReadTables(ctx, fn)
+	m.n++
+	if _, e := ledger.New(m.store, ledger.Options{}).Add(ctx, ledger.NewItem{Kind: "k", Key: strconv.Itoa(m.n)}); e != nil {
+		m.t.Error(e)
+	}
+	return err
+}
+
+// A ledger that is not left alone is not copied: the target stays marked, and the error says why.
+func TestCopyNoticesChanges(t *testing.T) {
+	from, to := mustOpen(t, sqlitePlace(t), false), sqlitePlace(t)
+	target := mustOpen(t, to, true)
+	fill(t, from)
+	if _, err := tables.Copy(t.Context(), &meddler{store: from, t: t}, target, tables.Options{}); !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "was changed while") {
+		t.Errorf("a busy source: %v", err)
+	}
+	if _, err := to.open(false); !errors.Is(err, ledger.ErrSchema) {
+		t.Errorf("the target: %v", err)
+	}
+	if _, err := tables.Copy(t.Context(), from, target, tables.Options{}); err != nil {
+		t.Errorf("once it is left alone: %v", err)
+	}
+	if d := cmp.Diff(dump(t, from), dump(t, target)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestQuiet(t *testing.T) {
+	for _, p := range []place{sqlitePlace(t), postgresPlace(t)} {
+		l := ledger.New(mustOpen(t, p, false), ledger.Options{})
+		ctx := t.Context()
+		if err := tables.Quiet(ctx, l); err != nil {
+			t.Errorf("an empty ledger: %v", err)
+		}
+		if err := l.Beat(ctx, ledger.Agent{Name: "host/1", Host: "host", PID: 1, Version: "1", StartedAt: time.Now()}, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
+			t.Fatal(err)
+		}
+		leases, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "ann", Limit: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, lock, err := locks.New(l).Acquire(ctx, "nightly", locks.Options{Holder: "bob"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		busy := new(tables.BusyError)
+		if err := tables.Quiet(ctx, l); !errors.As(err, &busy) || err.Error() != "agents at work: host/1; 1 leased, by ann; locks held: nightly by bob" {
+			t.Errorf("a ledger at work: %v", err)
+		}
+		if err := tables.WaitQuiet(ctx, l, 10*time.Millisecond); !errors.As(err, &busy) {
+			t.Errorf("waiting in vain: %v", err)
+		}
+		if err := locks.New(l).Release(ctx, lock); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Finish(ctx, ledger.Ending{Lease: leases[0], Result: ledger.Result{Outcome: ledger.OutcomeDone}})[0]; err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Beat(ctx, ledger.Agent{Name: "host/1"}, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := tables.WaitQuiet(ctx, l, time.Minute); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	}
+}
+
+// How many items TestCopyOfMany copies there and back; LEDGERD_TEST_ITEMS=500000 takes a minute.
+func TestCopyOfMany(t *testing.T) {
+	n := 12_000
+	if text := os.Getenv("LEDGERD_TEST_ITEMS"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, second, third := mustOpen(t, sqlitePlace(t), false), mustOpen(t, postgresPlace(t), true), mustOpen(t, sqlitePlace(t), true)
+	many(t, first, n)
+	var sums [2]string
+	for i, way := range []struct {
+		name     string
+		from, to store
+	}{{"to Postgres", first, second}, {"back to SQLite", second, third}} {
+		began := time.Now()
+		all, err := tables.Copy(t.Context(), way.from, way.to, tables.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rows int64
+		for _, c := range all {
+			rows += c.Rows
+			sums[i] += c.Table + " " + c.Sum + "\n"
+		}
+		t.Logf("%s: %d rows in %.1f s", way.name, rows, time.Since(began).Seconds())
+	}
+	if sums[0] != sums[1] {
+		t.Errorf("there %s, and back %s", sums[0], sums[1])
+	}
+}
+
+// many makes n items: half of them finished, half of them ready.
+func many(t testing.TB, s store, n int) {
+	t.Helper()
+	l, ctx := ledger.New(s, ledger.Options{}), t.Context()
+	for at := 0; at < n; at += ledger.MaxBatch {
+		items := make([]ledger.NewItem, min(ledger.MaxBatch, n-at))
+		for i := range items {
+			items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprintf("/some/folder/file-%07d.csv", at+i), Payload: []byte(fmt.Sprintf(`{"path":"/some/folder/file-%07d.csv","columns":["a","b"]}`, at+i))}
+		}
+		if _, err := l.Add(ctx, items...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for done := 0; done < n/2; {
+		leases, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: ledger.MaxBatch})
+		if err != nil || len(leases) == 0 {
+			t.Fatal(len(leases), err)
+		}
+		ends := make([]ledger.Ending, len(leases))
+		for i, ls := range leases {
+			ends[i] = ledger.Ending{Lease: ls, Result: ledger.Result{Outcome: ledger.OutcomeDone, Output: []byte(`{"rows":12}`)}}
+		}
+		if err := errors.Join(l.Finish(ctx, ends...)...); err != nil {
+			t.Fatal(err)
+		}
+		done += len(leases)
+	}
+}

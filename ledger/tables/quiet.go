@@ -1,0 +1,107 @@
+package tables
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// BusyError says who is at work on a ledger.
+type BusyError struct {
+	Agents  []string // programs whose heartbeat has not run out
+	Leased  int64    // items that are leased, also beyond their time
+	Holders []string // of some of them
+	Locks   []string // named locks that are held, with their holders
+}
+
+// mostNames is how many names a BusyError tells.
+const mostNames = 5
+
+func (e *BusyError) Error() string {
+	var parts []string
+	if len(e.Agents) > 0 {
+		parts = append(parts, "agents at work: "+names(e.Agents))
+	}
+	if e.Leased > 0 {
+		parts = append(parts, fmt.Sprintf("%d leased, by %s", e.Leased, names(e.Holders)))
+	}
+	if len(e.Locks) > 0 {
+		parts = append(parts, "locks held: "+names(e.Locks))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func names(all []string) string {
+	if len(all) > mostNames {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:mostNames], ", "), len(all)-mostNames)
+	}
+	return strings.Join(all, ", ")
+}
+
+// Quiet returns nil if nobody works on a ledger: no program's heartbeat is in force, nothing is
+// leased and no named lock is held. Else the error is a *BusyError. It says nothing about the next moment; Copy notices what
+// is changed while it runs.
+func Quiet(ctx context.Context, l *ledger.Ledger) error {
+	agents, err := l.Agents(ctx)
+	if err != nil {
+		return err
+	}
+	busy := &BusyError{}
+	for _, a := range agents {
+		busy.Agents = append(busy.Agents, a.Name)
+	}
+	leased := ledger.Filter{States: []ledger.State{ledger.StateLeased}}
+	if busy.Leased, err = l.Count(ctx, leased); err != nil {
+		return err
+	}
+	for it, err := range l.List(ctx, leased, 0) {
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(busy.Holders, it.Agent) {
+			busy.Holders = append(busy.Holders, it.Agent)
+		}
+		if len(busy.Holders) > mostNames {
+			break
+		}
+	}
+	held, now, err := l.LockStore().Locks(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, k := range held {
+		if k.Token != uuid.Nil && now.Before(k.ExpiresAt) {
+			busy.Locks = append(busy.Locks, k.Name+" by "+k.Holder)
+		}
+	}
+	if len(busy.Agents) == 0 && busy.Leased == 0 && len(busy.Locks) == 0 {
+		return nil
+	}
+	return busy
+}
+
+// lookEvery is how often WaitQuiet looks.
+const lookEvery = time.Second
+
+// WaitQuiet is Quiet that asks again for as long as patience.
+func WaitQuiet(ctx context.Context, l *ledger.Ledger, patience time.Duration) error {
+	tick := time.NewTicker(min(lookEvery, max(patience, time.Millisecond)))
+	defer tick.Stop()
+	for until := time.Now().Add(patience); ; {
+		err := Quiet(ctx, l)
+		if _, busy := err.(*BusyError); !busy || !time.Now().Before(until) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}

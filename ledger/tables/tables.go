@@ -1,0 +1,70 @@
+// Package tables sees a ledger as the tables that it is made of, so that it can be copied as a
+// whole from one database to another.
+//
+// Nothing here knows what an item is: a store hands out rows and takes rows, and [Copy] sees to it
+// that all of them arrive, each as it was. So there is nothing to change here when the schema gets
+// a column; package schema lists the tables, and the stores read from the database which columns
+// they have.
+//
+// A value is nil (NULL), an int64, a string or a []byte. Numbers and truth values are int64, times
+// the microseconds since 1970, tokens their 16 bytes, lists of texts JSON: the form in which SQLite
+// keeps them. A store that keeps them otherwise converts.
+package tables
+
+import (
+	"context"
+	"slices"
+)
+
+// Table is one table of a ledger.
+type Table struct {
+	Name    string
+	Columns []string
+	Key     []string // columns that order the rows: unique together, never NULL
+	Seeded  bool     // see schema.Content
+}
+
+// keyOf are the values of the key of a row.
+func (t Table) keyOf(r Row) Row {
+	key := make(Row, len(t.Key))
+	for i, name := range t.Key {
+		key[i] = r[slices.Index(t.Columns, name)]
+	}
+	return key
+}
+
+// Row has the values of one row in the order of the table's Columns.
+type Row []any
+
+// Reader reads tables as they are at one moment.
+type Reader interface {
+	// Tables are those of package schema, in its order, Meta first.
+	Tables() ([]Table, error)
+	// Scan calls each for the rows of a table whose key is above after (nil: for all), in the order
+	// of the key. The row is valid only during the call, in which nothing else may be read here.
+	Scan(t Table, after Row, each func(Row) error) error
+	// Last is the greatest key, nil if there is no row.
+	Last(t Table) (key Row, err error)
+	// Sequence is the greatest number that the table has given to a row, also to one that is gone;
+	// 0 if it gives none.
+	Sequence(t Table) (int64, error)
+}
+
+// Writer changes tables in one transaction.
+type Writer interface {
+	Reader
+	Insert(t Table, rows []Row) error
+	// Clear removes all rows.
+	Clear(t Table) error
+	// SetSequence makes the next number that the table gives greater than last.
+	SetSequence(t Table, last int64) error
+}
+
+// Store is what a store can do beyond ledger.Store so that it can be copied.
+type Store interface {
+	// ReadTables calls fn with the ledger as it is at one moment.
+	ReadTables(ctx context.Context, fn func(Reader) error) error
+	// WriteTables calls fn in one transaction and commits it if fn returns nil. Of several at the
+	// same time each sees all that the others have committed.
+	WriteTables(ctx context.Context, fn func(Writer) error) error
+}

@@ -1,0 +1,206 @@
+package tables_test
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	_ "modernc.org/sqlite"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+	"github.com/ledgerd/ledgerd/ledger/tables"
+	"github.com/ledgerd/ledgerd/schema"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// store is what both stores are.
+type store interface {
+	ledger.Store
+	tables.Store
+}
+
+// place is where a ledger is, or can be made.
+type place struct {
+	name string
+	open func(unfinished bool) (store, error)
+	// sql answers a query with one column of texts.
+	sql func(query string) []string
+}
+
+func sqlitePlace(t testing.TB) place {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	return place{"sqlite", func(unfinished bool) (store, error) {
+		return sqlite.Open(t.Context(), path, sqlite.Options{Unfinished: unfinished})
+	}, func(query string) []string {
+		t.Helper()
+		db, err := sql.Open("sqlite", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		rows, err := db.QueryContext(t.Context(), strings.ReplaceAll(query, "{{S}}", "main"))
+		if err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		defer rows.Close()
+		var all []string
+		for rows.Next() {
+			var text string
+			if err := rows.Scan(&text); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, text)
+		}
+		return all
+	}}
+}
+
+func postgresPlace(t testing.TB) place {
+	name, pool := pgtest.Schema(t), pgtest.Pool(t)
+	return place{"postgres", func(unfinished bool) (store, error) {
+		return postgres.Open(t.Context(), pool, postgres.Options{Schema: name, Unfinished: unfinished})
+	}, func(query string) []string {
+		t.Helper()
+		rows, err := pool.Query(t.Context(), strings.ReplaceAll(query, "{{S}}", name))
+		if err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		defer rows.Close()
+		var all []string
+		for rows.Next() {
+			var text string
+			if err := rows.Scan(&text); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, text)
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		return all
+	}}
+}
+
+func mustOpen(t testing.TB, p place, unfinished bool) store {
+	t.Helper()
+	s, err := p.open(unfinished)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// describe returns the tables of a store.
+func describe(t testing.TB, s store) (all []tables.Table) {
+	t.Helper()
+	err := s.ReadTables(t.Context(), func(r tables.Reader) (err error) {
+		all, err = r.Tables()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// A table that a migration makes and nobody declares would be lost by a copy.
+func TestEveryTableOfTheSchemaIsDeclared(t *testing.T) {
+	declared := []string{schema.Meta, schema.Table}
+	for _, d := range schema.Tables {
+		declared = append(declared, d.Name)
+	}
+	slices.Sort(declared)
+	columns := map[string]map[string][]string{}
+	for p, query := range map[*place]string{
+		ptr(sqlitePlace(t)):   `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY name`,
+		ptr(postgresPlace(t)): `SELECT relname::text FROM pg_class WHERE relnamespace = '{{S}}'::regnamespace AND relkind = 'r' ORDER BY relname COLLATE "C"`,
+	} {
+		s := mustOpen(t, *p, false)
+		if made := p.sql(query); !slices.Equal(made, declared) {
+			t.Errorf("%s: the migrations make %v, package schema declares %v", p.name, made, declared)
+		}
+		columns[p.name] = map[string][]string{}
+		for _, table := range describe(t, s) {
+			columns[p.name][table.Name] = slices.Sorted(slices.Values(table.Columns))
+			for _, k := range table.Key {
+				if !slices.Contains(table.Columns, k) {
+					t.Errorf("%s: %s has no column %s", p.name, table.Name, k)
+				}
+			}
+		}
+	}
+	for name, has := range columns["sqlite"] {
+		if pg := columns["postgres"][name]; !slices.Equal(has, pg) {
+			t.Errorf("%s has columns %v on SQLite, %v on Postgres", name, has, pg)
+		}
+	}
+}
+
+// The key of a table must order its rows and tell them apart: on both databases there is a unique
+// index on just these columns.
+func TestKeysAreUnique(t *testing.T) {
+	lite, pg := sqlitePlace(t), postgresPlace(t)
+	mustOpen(t, lite, false)
+	mustOpen(t, pg, false)
+	for _, d := range append(schema.Tables, schema.Content{Name: schema.Meta, Key: []string{"k"}}) {
+		want := strings.Join(d.Key, ",")
+		indexes := append(lite.sql(`SELECT coalesce((SELECT group_concat(name, ',') FROM (SELECT name FROM pragma_index_info(l.name) ORDER BY seqno)), '') FROM pragma_index_list('`+d.Name+`') l WHERE l."unique" AND NOT l.partial`),
+			lite.sql(`SELECT coalesce(group_concat(name, ','), '') FROM (SELECT name FROM pragma_table_info('`+d.Name+`') WHERE pk > 0 ORDER BY pk)`)...)
+		if !slices.Contains(indexes, want) {
+			t.Errorf("sqlite: %s has no unique index on %s, only on %q", d.Name, want, indexes)
+		}
+		indexes = pg.sql(`SELECT string_agg(a.attname, ',' ORDER BY k.n) FROM pg_index i CROSS JOIN unnest(i.indkey::int[]) WITH ORDINALITY k(att, n)
+ JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.att WHERE i.indrelid = '{{S}}.` + d.Name + `'::regclass AND i.indisunique AND i.indpred IS NULL GROUP BY i.indexrelid`)
+		if !slices.Contains(indexes, want) {
+			t.Errorf("postgres: %s has no unique index on %s, only on %q", d.Name, want, indexes)
+		}
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// dump is all that a ledger holds, beside who it is.
+func dump(t testing.TB, s tables.Store) map[string][]map[string]any {
+	t.Helper()
+	all := map[string][]map[string]any{}
+	err := s.ReadTables(context.WithoutCancel(t.Context()), func(r tables.Reader) error {
+		list, err := r.Tables()
+		if err != nil {
+			return err
+		}
+		for _, table := range list[1:] {
+			err := r.Scan(table, nil, func(row tables.Row) error {
+				values := map[string]any{}
+				for i, c := range table.Columns {
+					values[c] = row[i]
+					if b, ok := row[i].([]byte); ok {
+						values[c] = append([]byte{}, b...)
+					}
+				}
+				all[table.Name] = append(all[table.Name], values)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}

@@ -1,0 +1,38 @@
+package schema
+
+// Content is one of the tables that the migrations make, on both databases.
+type Content struct {
+	Name string
+	// Key are columns that are unique together and never NULL, on both databases.
+	Key []string
+	// Seeded says that migrations put rows into it: a ledger that holds nothing else is empty.
+	Seeded bool
+	// Grants are the privileges on Postgres that a role needs for all that a ledger does but
+	// migrate and copy: no more and no fewer.
+	Grants []string
+}
+
+// Meta is the table that says which ledger this is and who may use it, not what is in it.
+const Meta = "ledger_meta"
+
+// CopyFrom is the key in Meta that marks a ledger into which another is being copied: its value is
+// that ledger's id. Until it is gone, the rows are not all there.
+const CopyFrom = "copy_from"
+
+// MetaGrants are the Grants of Meta and of Table.
+var MetaGrants = []string{"SELECT"}
+
+// Tables are all tables of a ledger but Meta and Table, in the order in which they are copied.
+// A test of package tables compares them with what the migrations make, one of the Postgres store
+// what they grant with what is needed.
+var Tables = []Content{
+	{Name: "ledger_kinds", Key: []string{"kind"}, Grants: []string{"SELECT", "INSERT", "UPDATE"}},
+	{Name: "ledger_items", Key: []string{"id"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
+	{Name: "ledger_backlog", Key: []string{"item_id"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
+	{Name: "ledger_attempts", Key: []string{"item_id", "attempt"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
+	{Name: "ledger_agents", Key: []string{"agent"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
+	{Name: "ledger_held", Key: []string{"resource"}, Grants: []string{"SELECT", "INSERT", "DELETE"}},
+	{Name: "ledger_reserver", Key: []string{"one"}, Seeded: true, Grants: []string{"SELECT", "UPDATE"}},
+	{Name: "ledger_locks", Key: []string{"name"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
+	{Name: "ledger_journal", Key: []string{"id"}, Grants: []string{"INSERT"}},
+}
