@@ -12,7 +12,7 @@ import (
 // the server itself.
 func TestBehindPgBouncer(t *testing.T) {
 	t.Parallel()
-	direct := postgresURL(t)
+	direct := pgtest.SchemaURL(t)
 	m := newMachine(t, pgtest.Bouncer(t, direct))
 	const items = 1000
 	refused := m.start("db", "migrate")

@@ -23,7 +23,7 @@ import (
 // other is the address of an empty place on the other database.
 func (m *machine) other() string {
 	if strings.HasPrefix(m.db, "sqlite:") {
-		return postgresURL(m.t)
+		return pgtest.SchemaURL(m.t)
 	}
 	return "sqlite:" + filepath.Join(m.t.TempDir(), "other.db")
 }
@@ -87,7 +87,7 @@ func TestCopyToTheOtherDatabase(t *testing.T) {
 // A copy that was killed is marked, is refused by all other commands, and goes on.
 func TestKilledCopy(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t, postgresURL(t))
+	m := newMachine(t, pgtest.SchemaURL(t))
 	m.run(exitOK, "add", "effect", "--from", list(t, 40_000))
 	for try := range 5 {
 		path := filepath.Join(t.TempDir(), fmt.Sprintf("%d.db", try))
