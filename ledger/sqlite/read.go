@@ -59,7 +59,7 @@ func of(f ledger.Filter) (from, id string) {
 		return items("INDEXED BY sqlite_autoindex_ledger_items_1") // statistics of few items suggest to scan them
 	case kind && scope && has(func(p ledger.Filter) bool { return p.Prefix != "" }):
 		return items("")
-	case only(states...):
+	case only(states...), has(func(p ledger.Filter) bool { return len(p.Priorities) > 0 }):
 		return backlog("NOT INDEXED", "")
 	}
 	return items("NOT INDEXED")

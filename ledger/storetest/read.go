@@ -55,7 +55,7 @@ func filters(t *testing.T, h *harness) {
 	h.add(
 		ledger.NewItem{Kind: "k", Key: "/in/a_1%.csv"}, ledger.NewItem{Kind: "k", Key: "/in/b.csv"}, ledger.NewItem{Kind: "k", Key: "/out/c.csv"},
 		ledger.NewItem{Kind: "k", Scope: "s", Key: "/in/a_1%.csv"})
-	h.add(ledger.NewItem{Kind: "j", Key: "x", Due: start.Add(time.Hour)})
+	h.add(ledger.NewItem{Kind: "j", Key: "x", Due: start.Add(time.Hour), Priority: -1})
 	ls := h.claim("k", 4)
 	h.end(ls[0], ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: "http_404", Error: "Not found: 100%_"})
 	h.end(ls[1], ledger.Done(nil))
@@ -88,6 +88,15 @@ func filters(t *testing.T, h *harness) {
 		{"error~not", ""},
 		{"since:30m", "/out/c.csv"},
 		{"since:2h state:done", "/in/b.csv"},
+		{"until:30m", "/in/a_1%.csv /in/b.csv /in/a_1%.csv x"},
+		{"until:30m since:61m", "/in/a_1%.csv /in/b.csv /in/a_1%.csv x"},
+		{"until:61m", ""},
+		{"added:61m", "/in/a_1%.csv /in/b.csv /out/c.csv /in/a_1%.csv x"},
+		{"added:60m", ""},
+		{"added:..61m", ""},
+		{"added:..60m kind:j", "x"},
+		{"priority:0,1", "/in/a_1%.csv /out/c.csv /in/a_1%.csv"}, // finished ones have none
+		{"priority:-1", "x"},
 		{fmt.Sprintf("id:%d,%d", ls[0].ID, ls[2].ID), "/in/a_1%.csv /out/c.csv"},
 		{fmt.Sprintf("id:%d state:done", ls[0].ID), ""},
 	} {
