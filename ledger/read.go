@@ -94,6 +94,9 @@ func (l *Ledger) Counts(ctx context.Context, since time.Time) ([]Counts, error) 
 	return l.store.Counts(ctx, since)
 }
 
+// LeasedBy counts, by agent, what is leased.
+func (l *Ledger) LeasedBy(ctx context.Context) (map[string]int64, error) { return l.store.LeasedBy(ctx) }
+
 // Standing says what is open of a kind, from one snapshot.
 func (l *Ledger) Standing(ctx context.Context, kind string) (Standing, error) {
 	return l.store.Standing(ctx, kind)

@@ -32,6 +32,7 @@ type Store struct {
 	byKey   map[ledger.Identity]int64
 	kinds   map[string]ledger.Kind
 	agents  map[string]beat
+	tallies map[span]ledger.Tally
 	journal []ledger.JournalEntry
 }
 
@@ -52,7 +53,7 @@ var _ ledger.Store = (*Store)(nil)
 // New makes an empty store.
 func New(o Options) *Store {
 	s := &Store{clock: o.Now, rows: map[int64]*row{}, byKey: map[ledger.Identity]int64{},
-		kinds: map[string]ledger.Kind{}, agents: map[string]beat{}}
+		kinds: map[string]ledger.Kind{}, agents: map[string]beat{}, tallies: map[span]ledger.Tally{}}
 	if s.clock == nil {
 		s.clock = time.Now
 	}

@@ -135,7 +135,7 @@ func (s *Store) Recent(ctx context.Context, f ledger.Filter, limit int) (recs []
 		}
 		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), limit, ""})
 		for _, k := range all {
-			if slices.ContainsFunc(parts(f), func(p ledger.Filter) bool { return len(p.Kinds) > 0 && !slices.Contains(p.Kinds, k.Name) }) {
+			if excludes(f, k.Name) {
 				continue
 			}
 			args[2] = k.Name

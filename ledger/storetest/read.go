@@ -33,7 +33,8 @@ func standing(t *testing.T, h *harness) {
 }
 
 func agents(t *testing.T, h *harness) {
-	a := ledger.Agent{Name: "host/1/x", Host: "host", PID: 1, Version: "v1", Kinds: map[string]string{"k": "p@1+a"}}
+	a := ledger.Agent{Name: "host/1/x", Host: "host", PID: 1, Version: "v1", Kinds: map[string]string{"k": "p@1+a"},
+		Shard: ledger.Shard{Index: 1, Count: 4}, Skew: -3 * time.Millisecond}
 	h.ok(h.l.Beat(h.ctx, a, time.Minute))
 	h.clock.advance(30 * time.Second)
 	a.Kinds["j"] = "q@1+b"
