@@ -50,6 +50,29 @@ func (l *Ledger) Ended(ctx context.Context, q EndedQuery) ([]Ended, error) {
 	}
 	q.After.At = q.After.At.UTC().Truncate(time.Microsecond)
 	list, err := l.store.Ended(ctx, q)
+	nameRounds(list)
+	return list, err
+}
+
+// Recent returns the newest attempts of the n items that ended last, in the order in which they ended.
+func (l *Ledger) Recent(ctx context.Context, f Filter, n int) ([]Ended, error) {
+	if err := checkLimit(n); err != nil {
+		return nil, err
+	}
+	recs, err := l.store.Recent(ctx, f, n)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Ended, len(recs))
+	for i := range recs {
+		r := &recs[i]
+		list[len(recs)-1-i] = Ended{Attempt: *r.Last, Scope: r.Scope, Key: r.Key, Every: r.Every, Zone: r.Zone}
+	}
+	nameRounds(list)
+	return list, nil
+}
+
+func nameRounds(list []Ended) {
 	for i := range list {
 		a := &list[i]
 		a.Round = roundName(a.Epoch)
@@ -60,5 +83,4 @@ func (l *Ledger) Ended(ctx context.Context, q EndedQuery) ([]Ended, error) {
 			a.Round = e.Name(a.Period)
 		}
 	}
-	return list, err
 }

@@ -203,9 +203,32 @@ func whySentences(t *testing.T, h *harness) {
 		}
 	}
 	id := h.one("x")
-	why(id, "nobody", "nobody works this kind")
+	why(id, "nobody", "nobody works kind k now")
+	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "other", Kinds: map[string]string{"j": ""}}, time.Minute))
+	why(id, "nobody", "nobody works kind k now")
+	slot := h.item(id).Slot
+	elsewhere := ledger.Agent{Name: "shard", Kinds: map[string]string{"k": ""}, Shard: ledger.Shard{Index: (slot + 1) % 4, Count: 4}}
+	h.ok(h.l.Beat(h.ctx, elsewhere, time.Minute))
+	why(id, "shard", fmt.Sprintf("nobody works its shard %d/4 (slot %d): kind k is worked by shards %d/4 only", slot%4, slot, (slot+1)%4))
+	elsewhere.Shard.Index = slot % 4
+	h.ok(h.l.Beat(h.ctx, elsewhere, time.Minute))
+	why(id, "behind", "the next of its kind; shard works this kind")
+	h.ok(h.l.Beat(h.ctx, elsewhere, 0))
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Kinds: map[string]string{"k": ""}}, time.Minute))
 	why(id, "behind", "a works this kind")
+	first := h.add(ledger.NewItem{Kind: "k", Key: "first", Priority: -1}, ledger.NewItem{Kind: "j", Key: "another kind", Priority: -1})[0].ID
+	why(id, "behind", "behind 1 other of its kind; a works this kind")
+	h.add(ledger.NewItem{Kind: "k", Key: "after"}, ledger.NewItem{Kind: "k", Key: "earlier", Due: start.Add(-time.Minute)}, ledger.NewItem{Kind: "k", Key: "much later", Due: start.Add(time.Hour)})
+	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "b", Kinds: map[string]string{"k": ""}}, time.Minute))
+	why(id, "behind", "behind 2 others of its kind; a and 1 more work this kind")
+	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "b"}, 0))
+	why(first, "behind", "the next of its kind")
+	_, err := h.l.Cancel(h.ctx, "ann", ledger.Filter{Kinds: []string{"k"}, Also: []ledger.Filter{{Priorities: []int16{-1}}}})
+	h.ok(err)
+	for _, key := range []string{"after", "earlier", "much later"} {
+		_, err = h.l.Cancel(h.ctx, "ann", ledger.Filter{Key: key})
+		h.ok(err)
+	}
 	h.policy(ledger.Kind{Name: "k", Paused: true})
 	why(id, "paused", "paused")
 	h.policy(ledger.Kind{Name: "k"})
@@ -219,9 +242,13 @@ func whySentences(t *testing.T, h *harness) {
 	h.pass(time.Minute)
 	h.end(h.take("k"), ledger.Permanent(errTest))
 	why(id, "dead", errTest.Error())
-	_, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
+	_, err = h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
 	h.ok(err)
 	why(id, "cancelled", "cancelled")
+	h.one("fine")
+	fine := h.take("k")
+	h.end(fine, ledger.Done(nil))
+	why(fine.ID, "done", "done in attempt 1")
 	later := h.add(ledger.NewItem{Kind: "k", Key: "later", Due: start.Add(time.Hour)}, ledger.NewItem{Kind: "k", Key: "doubt"}, ledger.NewItem{Kind: "k", Key: "rec", Every: "day", Due: start.Add(time.Hour)})
 	why(later[0].ID, "due", "due at")
 	why(later[2].ID, "next", "round 2026-11-20")
