@@ -41,8 +41,8 @@ func IDs(ids ...int64) Filter { return Filter{IDs: append([]int64{}, ids...)} }
 // FilterTerms shows all terms of the language, for errors and help.
 const FilterTerms = `id:7,8 kind:K scope:S state:dead,doubt agent:A code:http_404 priority:-1,0 key:K key:/prefix* key~part error~part since:2h until:2026-11-20 added:7d`
 
-// filterNames are the names of terms with what follows them.
-var filterNames = []string{"id:", "kind:", "scope:", "state:", "agent:", "code:", "priority:", "key:", "key~", "error~", "since:", "until:", "added:"}
+// FilterNames are the names of terms with what follows them.
+var FilterNames = []string{"id:", "kind:", "scope:", "state:", "agent:", "code:", "priority:", "key:", "key~", "error~", "since:", "until:", "added:"}
 
 // FilterError is a mistake in a filter, and where it is. It matches [ErrInvalid].
 type FilterError struct {
@@ -148,8 +148,8 @@ func (f *Filter) term(t string, now time.Time) error {
 		return fmt.Errorf("%q is not of the form name:value", t)
 	}
 	name, value := t[:i+1], t[i+1:]
-	if !slices.Contains(filterNames, name) {
-		return &wordError{name, filterNames, fmt.Sprintf("unknown term %q", name)}
+	if !slices.Contains(FilterNames, name) {
+		return &wordError{name, FilterNames, fmt.Sprintf("unknown term %q", name)}
 	}
 	if value == "" && name != "scope:" {
 		return fmt.Errorf("%s has no value", name)

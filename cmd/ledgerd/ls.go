@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -19,10 +20,12 @@ import (
 type filter struct {
 	where                        []string
 	kinds, states, scopes, agent []string
+	flags                        *pflag.FlagSet
 }
 
 func (f *filter) define(cmd *cobra.Command) {
 	fl := cmd.Flags()
+	f.flags = fl
 	fl.StringArrayVar(&f.where, "where", nil, "`filter`, such as \"state:dead code:http_404 since:2h\"; repeated: all must match")
 	fl.StringSliceVar(&f.kinds, "kind", nil, "only these `kinds`")
 	fl.StringSliceVar(&f.scopes, "scope", nil, "only these `scopes`")
@@ -40,6 +43,11 @@ A value with spaces stands in double quotes: error~"not found". Times: 90s, 2h, 
 
 // parse makes the ledger's filter of the flags.
 func (f *filter) parse() (ledger.Filter, error) {
+	for name, values := range map[string][]string{"kind": f.kinds, "scope": f.scopes, "state": f.states, "agent": f.agent} {
+		if f.flags != nil && f.flags.Changed(name) && len(values) == 0 { // which must not mean all there are
+			return ledger.Filter{}, usage("usage", "perhaps a variable of a script is empty; the default scope is --where scope:", "--%s \"\" names none", name)
+		}
+	}
 	all := ledger.Filter{Kinds: f.kinds, Scopes: f.scopes, Agents: f.agent}
 	for _, s := range f.states {
 		st := ledger.State(s)

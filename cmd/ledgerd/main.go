@@ -138,6 +138,7 @@ fails, and can always say: done, waiting for what, or why not.`,
 		a.lsCommand(), a.showCommand(), a.whyCommand(), a.statsCommand(), a.errorsCommand(), a.agentsCommand(), a.tailCommand(), a.waitCommand(), a.exportCommand(),
 		a.retryCommand(), a.cancelCommand(), a.pauseCommand(), a.resumeCommand(),
 		a.kindCommand(), a.pruneCommand(), a.pluginCommand(), a.dbCommand(), a.benchCommand(), a.versionCommand(), a.completionCommand(), docsCommand(root))
+	a.completeAll(root)
 	return root
 }
 

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -38,33 +41,18 @@ func (a *app) pausing(name, short string, paused bool, long string) *cobra.Comma
 				return err
 			}
 			defer l.Close()
-			known, err := l.Kinds(ctx)
+			known, err := checkKinds(ctx, l.Ledger, args) // all of them, or none
 			if err != nil {
 				return err
 			}
-			was := map[string]bool{}
-			var names []string
-			for _, k := range known {
-				was[k.Name] = k.Paused
-				names = append(names, k.Name)
-			}
-			for _, kind := range args { // all of them, or none
-				if _, there := was[kind]; !there {
-					hint := "all kinds: ledgerd kind ls"
-					if near := settings.Suggest(kind, names); near != "" {
-						hint = "did you mean " + near + "?   " + hint
-					}
-					return usage("unknown_kind", hint, "no kind %q in this ledger", kind)
-				}
-			}
 			var rows []pausedRow
 			for _, kind := range args {
-				if was[kind] != paused {
+				if known[kind].Paused != paused {
 					if _, err := l.EditKind(ctx, actor(), kind, func(k *ledger.Kind, _ bool) { k.Paused = paused }); err != nil {
 						return err
 					}
 				}
-				rows = append(rows, pausedRow{kind, paused, was[kind] != paused})
+				rows = append(rows, pausedRow{kind, paused, known[kind].Paused != paused})
 			}
 			if p := a.printer(); p.Format != report.Table {
 				_, err = report.List(p, each(rows))
@@ -80,4 +68,26 @@ func (a *app) pausing(name, short string, paused bool, long string) *cobra.Comma
 			return nil
 		},
 	}
+}
+
+// checkKinds refuses names that are no kinds of the ledger, and returns all kinds.
+func checkKinds(ctx context.Context, l *ledger.Ledger, names []string) (map[string]ledger.Kind, error) {
+	all, err := l.Kinds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]ledger.Kind{}
+	for _, k := range all {
+		known[k.Name] = k
+	}
+	for _, name := range names {
+		if _, there := known[name]; !there {
+			hint := "all kinds: ledgerd kind ls"
+			if near := settings.Suggest(name, slices.Sorted(maps.Keys(known))); near != "" {
+				hint = "did you mean " + near + "?   " + hint
+			}
+			return nil, usage("unknown_kind", hint, "no kind %q in this ledger", name)
+		}
+	}
+	return known, nil
 }

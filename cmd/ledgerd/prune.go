@@ -37,6 +37,9 @@ With -o json: {"pruned","dry_run"}; with --scope or --where {"matched","changed"
   ledgerd prune --scope spring-2025
   ledgerd prune --where 'scope:test kind:filecsv' --dry-run`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := f.parse(); err != nil {
+				return err
+			}
 			switch {
 			case len(f.scopes)+len(f.where) > 0:
 				if cmd.Flags().Changed("older") {
@@ -65,11 +68,6 @@ type pruned struct {
 
 // forget removes finished items altogether.
 func (a *app) forget(ctx context.Context, f filter, dryRun bool) error {
-	for _, s := range f.scopes {
-		if s == "" {
-			return usage("usage", "perhaps a variable of a script is empty; the default scope is --where scope:", "--scope \"\" names no scope")
-		}
-	}
 	remove := change{apply: func(ctx context.Context, l *ledger.Ledger, f ledger.Filter) (int64, error) {
 		n, _, err := l.Forget(ctx, actor(), f)
 		return n, err
@@ -86,10 +84,8 @@ func (a *app) pruneOlder(ctx context.Context, kinds []string, older time.Duratio
 		return err
 	}
 	defer l.Close()
-	for _, k := range kinds {
-		if _, err := l.Kind(ctx, k); err != nil {
-			return err
-		}
+	if _, err := checkKinds(ctx, l.Ledger, kinds); err != nil {
+		return err
 	}
 	now, err := l.Now(ctx)
 	if err != nil {
@@ -100,7 +96,7 @@ func (a *app) pruneOlder(ctx context.Context, kinds []string, older time.Duratio
 		return err
 	}
 	if dryRun {
-		return one(a, pruned{n, true}, fmt.Sprintf("would prune up to %s that ended more than %s ago", plural(n, "item"), &duration{older}))
+		return one(a, pruned{n, true}, fmt.Sprintf("would prune up to %s that ended more than %s ago", plural(n, "item"), older))
 	}
 	if n > 0 {
 		if err := a.confirm(fmt.Sprintf("remove payload, output and history of up to %s?", plural(n, "item"))); err != nil {
