@@ -164,12 +164,11 @@ func (a *app) act(ctx context.Context, x act, f filter, args []string, dryRun bo
 	if !dryRun {
 		res.Changed = 0
 	}
+	left, surplus := map[ledger.State]int64{}, int64(0)
 	for _, state := range ledger.States {
-		if res.Matched += counts[state].matched; counts[state].matched == 0 {
-			continue
-		}
 		n := counts[state].would
-		if how, ok := x.on[state]; ok && !dryRun {
+		// Also of a state in which none was: items go on while they are counted.
+		if how, ok := x.on[state]; ok && !dryRun && (chosen.States == nil || slices.Contains(chosen.States, state)) {
 			g := chosen
 			g.States = []ledger.State{state}
 			n, err = how.apply(ctx, l.Ledger, g)
@@ -180,10 +179,18 @@ func (a *app) act(ctx context.Context, x act, f filter, args []string, dryRun bo
 				return err
 			}
 		}
-		if left := counts[state].matched - n; left > 0 {
-			res.Unchanged[state] = left
+		res.Matched += counts[state].matched
+		left[state] = max(0, counts[state].matched-n)
+		surplus += max(0, n-counts[state].matched)
+	}
+	for _, state := range ledger.States {
+		moved := min(surplus, left[state])
+		surplus -= moved
+		if n := left[state] - moved; n > 0 {
+			res.Unchanged[state] = n
 		}
 	}
+	res.Matched += surplus // that came after the count
 	return a.reportAct(x, res, len(args) > 0)
 }
 

@@ -32,7 +32,7 @@ func TestTallies(t *testing.T) {
 		began := time.Now()
 		n := 0
 		work := Func(func(context.Context, *ledger.Lease) ledger.Result {
-			time.Sleep(10 * time.Millisecond)
+			elapse(10 * time.Millisecond)
 			switch n++; n % 4 {
 			case 0:
 				return ledger.Fail(errors.New("no"))
