@@ -82,6 +82,8 @@ func Run(t *testing.T, open Open) {
 		{"PruneKeepsIdentity", pruneKeepsIdentity},
 		{"PruneRecurring", pruneRecurring},
 		{"PruneClockBack", pruneClockBack},
+		{"PruneByDefault", pruneByDefault},
+		{"PruneOlder", pruneOlder},
 		{"ForgetScope", forgetScope},
 		{"KindPolicy", kindPolicy},
 		{"DefineConflicts", defineConflicts},
