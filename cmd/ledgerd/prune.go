@@ -99,7 +99,7 @@ func (a *app) pruneOlder(ctx context.Context, kinds []string, older time.Duratio
 		return one(a, pruned{n, true}, fmt.Sprintf("would prune up to %s that ended more than %s ago", plural(n, "item"), older))
 	}
 	if n > 0 {
-		if err := a.confirm(fmt.Sprintf("remove payload, output and history of up to %s?", plural(n, "item"))); err != nil {
+		if err := a.confirm(fmt.Sprintf("remove payload, output and history of up to %s?", plural(n, "item")), "see how many: --dry-run"); err != nil {
 			return err
 		}
 	}
@@ -115,15 +115,12 @@ func (a *app) pruneKept(ctx context.Context) error {
 	}
 	defer l.Close()
 	var total int64
-	for n := upkeepPage; n == upkeepPage && err == nil; {
-		n, err = l.Prune(ctx, upkeepPage)
+	for n := upkeepLimit; n == upkeepLimit && err == nil; {
+		n, err = l.Prune(ctx, upkeepLimit)
 		total += int64(n)
 	}
 	return a.tellPruned(total, err)
 }
-
-// upkeepPage is how many items one step prunes.
-const upkeepPage = 500
 
 func (a *app) tellPruned(n int64, err error) error {
 	if err != nil {

@@ -30,7 +30,10 @@ type sourceFlags struct {
 	key      string
 	rules    []inputs.Rule
 	priority int
+	resource []string
 	dryRun   bool
+	queryFlags
+	sampleFlags
 }
 
 func (s *sourceFlags) define(cmd *cobra.Command) {
@@ -47,11 +50,14 @@ func (s *sourceFlags) define(cmd *cobra.Command) {
 	f.StringVar(&s.from, "from", "", "`file` with one INPUT per line, or - for stdin; # begins a comment")
 	f.StringVar(&s.csv, "csv", "", "`file` with a table: a header, then one item per row")
 	f.StringVar(&s.jsonl, "jsonl", "", "`file` with one JSON object per line, or -")
-	f.StringVar(&s.key, "key", "", "`column` of the table that is the INPUT")
+	f.StringVar(&s.key, "key", "", "`column` of the table or query that is the INPUT")
 	f.Var(&rules{&s.rules, false}, "include", "also take files of folders with this name, or path below the folder")
 	f.Var(&rules{&s.rules, true}, "exclude", "leave them out; of several --include and --exclude the last that matches counts")
 	f.IntVar(&s.priority, "priority", 0, "-2 (first) to 2 (last)")
+	f.StringArrayVar(&s.resource, "resource", nil, "`name` that an item needs for itself while it is worked; {key} in it stands for the item's key, {FIELD} for a field of its payload; repeated")
 	f.BoolVar(&s.dryRun, "dry-run", false, "only say what would be added")
+	s.queryFlags.define(f)
+	s.sampleFlags.define(f)
 }
 
 // kind is a kind of work as this machine and this ledger know it.
@@ -127,15 +133,22 @@ func (a *app) source(k *kind, s sourceFlags, args []string) (*inputs.Source, err
 		return nil, k.payloadError(err, s.set)
 	}
 	src := &inputs.Source{
-		Template: ledger.NewItem{Kind: k.name, Scope: s.scope, Priority: int16(s.priority), Every: s.every, Zone: s.zone},
-		Input:    k.input(), Payload: payload, Args: args, From: s.from, CSV: s.csv, JSONL: s.jsonl, Key: s.key, Rules: s.rules,
-		Checksum: s.checksum, Stdin: a.stdin, Parse: k.schema.Parse,
+		Template:  ledger.NewItem{Kind: k.name, Scope: s.scope, Priority: int16(s.priority), Every: s.every, Zone: s.zone},
+		Resources: s.resource,
+		Input:     k.input(), Payload: payload, Args: args, From: s.from, CSV: s.csv, JSONL: s.jsonl, Key: s.key, Rules: s.rules,
+		Checksum: s.checksum, Stdin: a.stdin, Parse: k.schema.Parse, Fields: map[string]string{},
 		Validate: func(payload []byte) error {
 			return k.payloadError(k.schema.Validate(payload), s.set)
 		},
 	}
+	for _, f := range k.schema.Fields() {
+		src.Fields[f.Name] = f.Type
+	}
 	if s.priority < ledger.MinPriority || s.priority > ledger.MaxPriority {
 		return nil, usage("bad_flag", "", "--priority %d: must be %d … %d", s.priority, ledger.MinPriority, ledger.MaxPriority)
+	}
+	if err := ledger.CheckItem(ledger.NewItem{Kind: k.name, Key: "-", Resources: s.resource}); err != nil {
+		return nil, usage("bad_flag", "", "--resource: %v", strings.TrimPrefix(err.Error(), "resources: "))
 	}
 	if s.again != "" {
 		d, err := ledger.ParseDuration(s.again)
@@ -150,7 +163,13 @@ func (a *app) source(k *kind, s sourceFlags, args []string) (*inputs.Source, err
 			return nil, policyError(err)
 		}
 	}
-	return src, src.Check()
+	if err := s.sampleFlags.check(); err != nil {
+		return nil, err
+	}
+	if s.sample > 0 {
+		src.Template.Source = s.mark(args, payload)
+	}
+	return src, nil
 }
 
 // payloadError explains what is wrong with --set.
@@ -219,10 +238,13 @@ type job struct {
 	ledger *opened // nil in a dry run without a ledger
 	kind   *kind
 	source *inputs.Source
-	dryRun bool
+	flags  sourceFlags
 }
 
 func (j *job) close() {
+	if j.source != nil && j.source.Query != nil {
+		_ = j.source.Query.Close() // it was only read
+	}
 	if j.ledger != nil {
 		j.ledger.Close()
 	}
@@ -235,7 +257,10 @@ func (a *app) prepare(ctx context.Context, s sourceFlags, name string, args []st
 	if err != nil {
 		return nil, err
 	}
-	j := &job{app: a, dryRun: s.dryRun}
+	if s.sample > 0 && s.seed == "" {
+		s.seed = chance()
+	}
+	j := &job{app: a, flags: s}
 	defer func() {
 		if err != nil {
 			j.close()
@@ -252,6 +277,12 @@ func (a *app) prepare(ctx context.Context, s sourceFlags, name string, args []st
 		return nil, err
 	}
 	if j.source, err = a.source(j.kind, s, args); err != nil {
+		return nil, err
+	}
+	if j.source.Query, err = a.openQuery(ctx, s); err != nil {
+		return nil, err
+	}
+	if err = j.source.Check(); err != nil {
 		return nil, err
 	}
 	if check != nil {
@@ -322,10 +353,23 @@ func conflict(err error, definition string, with []string) error {
 		"kind %q is worked with other settings%s (%s, not %s); %s left", c.Kind, who, c.Have, definition, plural(c.Unfinished, "item"))
 }
 
+// adder makes what adds the inputs of the job.
+func (j *job) adder(ctx context.Context) (d *adder, err error) {
+	d = &adder{source: j.source, add: j.adding()}
+	if j.flags.sample > 0 {
+		var l *ledger.Ledger
+		if j.ledger != nil {
+			l = j.ledger.Ledger
+		}
+		d.draw, err = newDraw(ctx, l, j.source.Template, j.flags.sample, j.flags.seed)
+	}
+	return d, err
+}
+
 // adding is how the job adds: in a dry run nothing is kept.
 func (j *job) adding() func(ctx context.Context, items []ledger.NewItem) ([]ledger.Added, error) {
 	switch {
-	case !j.dryRun:
+	case !j.flags.dryRun:
 		return func(ctx context.Context, items []ledger.NewItem) ([]ledger.Added, error) {
 			return j.ledger.Add(ctx, items...)
 		}

@@ -17,7 +17,7 @@ type span struct {
 	kind, agent string
 }
 
-func (s *Store) tally(k span, t ledger.Tally) {
+func (s *Store) tally(k span, t ledger.MinuteTally) {
 	sum := s.tallies[k]
 	sum.At, sum.Kind, sum.Agent = k.at, k.kind, k.agent
 	sum.Done += t.Done
@@ -27,8 +27,8 @@ func (s *Store) tally(k span, t ledger.Tally) {
 	s.tallies[k] = sum
 }
 
-// Tally implements ledger.Store.
-func (s *Store) Tally(_ context.Context, tallies []ledger.Tally) error {
+// AddTallies implements ledger.Store.
+func (s *Store) AddTallies(_ context.Context, tallies []ledger.MinuteTally) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range tallies {
@@ -38,7 +38,7 @@ func (s *Store) Tally(_ context.Context, tallies []ledger.Tally) error {
 }
 
 // Tallies implements ledger.Store.
-func (s *Store) Tallies(_ context.Context, since time.Time) ([]ledger.Tally, error) {
+func (s *Store) Tallies(_ context.Context, since time.Time) ([]ledger.MinuteTally, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sums := New(Options{})
@@ -47,7 +47,7 @@ func (s *Store) Tallies(_ context.Context, since time.Time) ([]ledger.Tally, err
 			sums.tally(span{k.long, k.at, k.kind, ""}, t)
 		}
 	}
-	return slices.SortedFunc(maps.Values(sums.tallies), func(a, b ledger.Tally) int {
+	return slices.SortedFunc(maps.Values(sums.tallies), func(a, b ledger.MinuteTally) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Kind, b.Kind))
 	}), nil
 }
@@ -62,7 +62,7 @@ func (s *Store) FoldTallies(_ context.Context, minutes, hours time.Time) error {
 			s.tally(span{time.Hour, k.at.Truncate(time.Hour), k.kind, k.agent}, t)
 		}
 	}
-	maps.DeleteFunc(s.tallies, func(k span, _ ledger.Tally) bool { return k.long == time.Hour && k.at.Before(hours) })
+	maps.DeleteFunc(s.tallies, func(k span, _ ledger.MinuteTally) bool { return k.long == time.Hour && k.at.Before(hours) })
 	return nil
 }
 
@@ -104,7 +104,7 @@ func (s *Store) Ahead(_ context.Context, r *ledger.Record, limit int) (n int64, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.rows {
-		if o.Work != nil && o.Work.State == ledger.StateReady && o.Kind == r.Kind && n < int64(limit) &&
+		if o.Work != nil && o.Work.State == ledger.StateReady && !o.Work.Gated && o.Kind == r.Kind && n < int64(limit) &&
 			cmp.Or(cmp.Compare(o.Work.Priority, r.Work.Priority), o.Work.Due.Compare(r.Work.Due), cmp.Compare(o.ID, r.ID)) < 0 {
 			n++
 		}

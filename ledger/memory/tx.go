@@ -20,11 +20,12 @@ type tx struct {
 	now     time.Time
 	rows    map[int64]*row // before this transaction; nil: there was none
 	kinds   map[string]ledger.Kind
+	locks   map[string]ledger.Lock
 	journal int
 }
 
 func (s *Store) begin() *tx {
-	return &tx{s: s, now: s.now(), kinds: maps.Clone(s.kinds), journal: len(s.journal), rows: map[int64]*row{}}
+	return &tx{s: s, now: s.now(), kinds: maps.Clone(s.kinds), locks: maps.Clone(s.locks), journal: len(s.journal), rows: map[int64]*row{}}
 }
 
 // Tx is a transaction of the caller's, for AddTx and FinishTx. It holds no rows but the ledger's.
@@ -71,7 +72,7 @@ func (t *tx) undo() {
 			s.byKey[old.Identity] = id
 		}
 	}
-	s.kinds, s.journal = t.kinds, s.journal[:t.journal]
+	s.kinds, s.locks, s.journal = t.kinds, t.locks, s.journal[:t.journal]
 }
 
 // put replaces a row.
@@ -168,14 +169,16 @@ func (t *tx) Apply(changes []ledger.Change) error {
 		}
 		n := *old
 		if c.Finish {
-			n.Work = nil
+			n.Work, n.held = nil, nil
 		}
 		if c.Work != nil {
 			w := *c.Work
 			if err := whole(&w); err != nil {
 				return fmt.Errorf("memory: item %d: %w", c.ID, err)
 			}
-			n.Work = &w
+			if n.Work = &w; w.State != ledger.StateLeased {
+				n.held = nil
+			}
 		}
 		if a := c.Attempt; a != nil {
 			done := *a
@@ -189,7 +192,7 @@ func (t *tx) Apply(changes []ledger.Change) error {
 			n.attempts = append(slices.Clone(n.attempts), done)
 		}
 		if i := c.Item; i != nil {
-			n.Fingerprint, n.Payload, n.Every, n.Zone, n.Epoch = i.Fingerprint, bytes.Clone(i.Payload), i.Every, i.Zone, i.Epoch
+			n.Fingerprint, n.Payload, n.Every, n.Zone, n.Resources, n.Epoch = i.Fingerprint, bytes.Clone(i.Payload), i.Every, i.Zone, i.Resources, i.Epoch
 		}
 		t.put(c.ID, &n)
 	}
@@ -205,6 +208,9 @@ func whole(w *ledger.Work) error {
 	}
 	if (w.Cancel || w.Reopen) && !leased && w.State != ledger.StateDoubt {
 		return fmt.Errorf("%s with cancel %v, reopen %v", w.State, w.Cancel, w.Reopen)
+	}
+	if !w.PassedAt.IsZero() && (w.State != ledger.StateReady || !w.Gated) {
+		return fmt.Errorf("%s, passed over since %s", w.State, w.PassedAt)
 	}
 	return nil
 }

@@ -17,8 +17,8 @@ const addTallies = `INSERT INTO {{S}}.ledger_tallies AS t (span, at, kind, agent
 
 const sumTallies = `done = t.done + excluded.done, failed = t.failed + excluded.failed, other = t.other + excluded.other, worked = t.worked + excluded.worked`
 
-// Tally implements ledger.Store.
-func (s *Store) Tally(ctx context.Context, tallies []ledger.Tally) error {
+// AddTallies implements ledger.Store.
+func (s *Store) AddTallies(ctx context.Context, tallies []ledger.MinuteTally) error {
 	var at []time.Time
 	var kinds, agents []string
 	var done, failed, other, worked []int64
@@ -33,10 +33,10 @@ func (s *Store) Tally(ctx context.Context, tallies []ledger.Tally) error {
 }
 
 // Tallies implements ledger.Store.
-func (s *Store) Tallies(ctx context.Context, since time.Time) ([]ledger.Tally, error) {
+func (s *Store) Tallies(ctx context.Context, since time.Time) ([]ledger.MinuteTally, error) {
 	return collect(ctx, s, `SELECT at, kind, sum(done)::bigint, sum(failed)::bigint, sum(other)::bigint, sum(worked)::bigint
- FROM {{S}}.ledger_tallies WHERE span = 60 AND at >= $1 GROUP BY at, kind ORDER BY at, kind`, []any{since}, func(scan scanner) (ledger.Tally, error) {
-		var t ledger.Tally
+ FROM {{S}}.ledger_tallies WHERE span = 60 AND at >= $1 GROUP BY at, kind ORDER BY at, kind`, []any{since}, func(scan scanner) (ledger.MinuteTally, error) {
+		var t ledger.MinuteTally
 		var worked int64
 		err := scan(&t.At, &t.Kind, &t.Done, &t.Failed, &t.Other, &worked)
 		t.At, t.Worked = t.At.UTC(), time.Duration(worked)*time.Microsecond

@@ -22,14 +22,19 @@ type tx struct {
 	ready   marks                     // rows made ready
 	waiting map[string]time.Time      // kind → earliest due time of rows made to wait
 	reset   []string                  // kinds that are no longer paused
+	locked  []string                  // names of locks that have a record, which is locked
 	ends    []func(committed bool)
+
+	freed []string // resources for which somebody may wait
+	woken func(kind string)
 }
 
 // loaded is what Apply must know of a record.
 type loaded struct {
-	kind string
-	slot int
-	work bool // it has a backlog row
+	kind  string
+	slot  int
+	work  bool // it has a backlog row
+	holds bool // resources, under a lease
 }
 
 func newTx(s *Store, session session) *tx {
@@ -141,18 +146,20 @@ func (t *tx) LoadKeys(keys []ledger.Identity) ([]ledger.Record, error) {
 }
 
 // identify finds the ids of the keys that are known, into t.ids.
-func (t *tx) identify(keys []ledger.Identity) error {
+func (t *tx) identify(keys []ledger.Identity) error { return identify(t, keys, t.ids) }
+
+func identify(ss session, keys []ledger.Identity, ids map[ledger.Identity]int64) error {
 	if len(keys) == 0 {
 		return nil
 	}
 	kinds, scopes, names := columnsOf(keys)
-	return t.query(`SELECT i.id, i.kind, i.scope, i.key FROM `+unnest("text", "text", "text")+` u(kind, scope, key)
+	return ss.query(`SELECT i.id, i.kind, i.scope, i.key FROM `+unnest("text", "text", "text")+` u(kind, scope, key)
  JOIN {{S}}.ledger_items i ON i.kind = u.kind AND i.scope = u.scope AND i.key = u.key`, []any{kinds, scopes, names},
 		func(scan scanner) error {
 			var id int64
 			var k ledger.Identity
 			err := scan(&id, &k.Kind, &k.Scope, &k.Key)
-			t.ids[k] = id
+			ids[k] = id
 			return err
 		})
 }
@@ -179,7 +186,7 @@ func (t *tx) records(template string, args []any) ([]ledger.Record, error) {
 	})
 	for i := range out {
 		r := &out[i]
-		t.loaded[r.ID] = loaded{r.Kind, r.Slot, r.Work != nil}
+		t.loaded[r.ID] = loaded{r.Kind, r.Slot, r.Work != nil, r.Work != nil && r.Work.Gated && r.Work.State == ledger.StateLeased}
 	}
 	return out, err
 }

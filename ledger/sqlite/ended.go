@@ -65,7 +65,7 @@ func excludes(f ledger.Filter, kind string) bool {
 func (s *Store) Ahead(ctx context.Context, r *ledger.Record, limit int) (n int64, err error) {
 	err = s.read(ctx, false, func(ss session) error {
 		return ss.query(`SELECT count(*) FROM (SELECT 1 FROM ledger_backlog INDEXED BY ledger_backlog_ready
- WHERE state = 1 AND kind = ?1 AND (priority, due_at, item_id) < (?2, ?3, ?4) LIMIT ?5)`, func(r row) error {
+ WHERE state = 1 AND gate = 0 AND kind = ?1 AND (priority, due_at, item_id) < (?2, ?3, ?4) LIMIT ?5)`, func(r row) error {
 			n = r.int(0)
 			return nil
 		}, r.Kind, r.Work.Priority, r.Work.Due, r.ID, limit)

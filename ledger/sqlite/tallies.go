@@ -10,8 +10,8 @@ import (
 const sumTallies = ` ON CONFLICT (span, at, kind, agent) DO UPDATE SET done = done + excluded.done, failed = failed + excluded.failed,
  other = other + excluded.other, worked = worked + excluded.worked`
 
-// Tally implements ledger.Store.
-func (s *Store) Tally(ctx context.Context, tallies []ledger.Tally) error {
+// AddTallies implements ledger.Store.
+func (s *Store) AddTallies(ctx context.Context, tallies []ledger.MinuteTally) error {
 	return s.write(ctx, true, func(t *turn) error {
 		for _, n := range tallies {
 			_, err := t.exec(`INSERT INTO ledger_tallies (span, at, kind, agent, done, failed, other, worked) VALUES (60, ?1, ?2, ?3, ?4, ?5, ?6, ?7)`+sumTallies,
@@ -25,10 +25,10 @@ func (s *Store) Tally(ctx context.Context, tallies []ledger.Tally) error {
 }
 
 // Tallies implements ledger.Store.
-func (s *Store) Tallies(ctx context.Context, since time.Time) (all []ledger.Tally, err error) {
+func (s *Store) Tallies(ctx context.Context, since time.Time) (all []ledger.MinuteTally, err error) {
 	err = s.read(ctx, false, func(r session) error {
 		return r.query(`SELECT at, kind, sum(done), sum(failed), sum(other), sum(worked) FROM ledger_tallies WHERE span = 60 AND at >= ?1 GROUP BY at, kind ORDER BY at, kind`, func(r row) error {
-			all = append(all, ledger.Tally{At: r.time(0), Kind: r.text(1), Done: r.int(2), Failed: r.int(3), Other: r.int(4), Worked: time.Duration(r.int(5)) * time.Microsecond})
+			all = append(all, ledger.MinuteTally{At: r.time(0), Kind: r.text(1), Done: r.int(2), Failed: r.int(3), Other: r.int(4), Worked: time.Duration(r.int(5)) * time.Microsecond})
 			return nil
 		}, since)
 	})

@@ -10,9 +10,10 @@ import (
 
 // SQL is how a database writes what the schemas' CHECKs are tried with.
 type SQL struct {
-	Time, UUID, True string             // expressions: a time, a new UUID, true
-	Text             func(n int) string // a text of n bytes
-	Bytes            func(n int) string // n bytes
+	Time, Earlier string             // expressions: a time, one before it
+	UUID, True    string             // expressions: a new UUID, true
+	Text          func(n int) string // a text of n bytes
+	Bytes         func(n int) string // n bytes
 	// Exec runs a statement; tables are named without a schema.
 	Exec func(statement string) error
 }
@@ -67,6 +68,27 @@ func Checks(t *testing.T, db SQL) {
 		"locked_by": "'a'", "lock_id": db.UUID, "leased_at": db.Time, "started_at": db.Time, "expires_at": db.Time, "reopen": db.True, "cancel": db.True} {
 		try("backlog", ready, column, value, false)
 	}
+	gated := map[string]string{"item_id": "N", "kind": "'k'", "state": "1", "slot": "0", "due_at": db.Time, "gate": "2"}
+	for column, value := range map[string]string{"blocked_on": "'r'", "passed_at": db.Time} {
+		try("backlog", ready, column, value, false)
+		try("backlog", gated, column, value, true)
+	}
+	edge("backlog", gated, "blocked_on", ledger.MaxResource, db.Text)
+	try("backlog", gated, "blocked_on", "''", false)
+	try("backlog", gated, "gate", "3", false)
+	gated["blocked_on"] = "'r'"
+	for _, state := range []string{"0", "3", "4"} {
+		try("backlog", gated, "state", state, false)
+	}
+	held := map[string]string{"resource": "'r-N'", "item_id": "1", "lock_id": db.UUID, "since": db.Time}
+	try("held", held, "", "", true)
+	try("held", held, "resource", "'one'", true)
+	try("held", held, "resource", "'one'", false) // one holder at a time
+	edge("held", held, "resource", ledger.MaxResource, db.Text)
+	try("held", held, "lock_id", "NULL", false)
+	try("reserver", map[string]string{"item_id": "1", "kind": "'k'", "until": db.Time}, "one", "1", false) // there is one already
+	try("reserver", map[string]string{"item_id": "1", "kind": "'k'", "until": db.Time}, "one", "2", false)
+
 	leased := map[string]string{"item_id": "N", "kind": "'k'", "state": "2", "slot": "0", "due_at": db.Time, "locked_by": "'a'", "lock_id": db.UUID,
 		"leased_at": db.Time, "expires_at": db.Time}
 	try("backlog", leased, "", "", true)
@@ -102,4 +124,18 @@ func Checks(t *testing.T, db SQL) {
 	for _, column := range []string{"max_failures", "max_crashes", "max_lost"} {
 		edge("kinds", map[string]string{"kind": "'k-N'"}, column, 10_000, number)
 	}
+
+	lock := map[string]string{"name": "'l-N'", "token": db.UUID, "holder": "'a'", "since": db.Time, "keep_until": db.Time, "expires_at": db.Time}
+	try("locks", lock, "", "", true)
+	try("locks", lock, "token", "NULL", true) // it is kept until expires_at
+	for column, limit := range map[string]int{"name": ledger.MaxLockName, "holder": ledger.MaxAgent} {
+		edge("locks", lock, column, limit, db.Text)
+		try("locks", lock, column, "''", false)
+		try("locks", lock, column, "NULL", false)
+	}
+	for column, value := range map[string]string{"keep_until": db.Earlier, "fence": "0", "since": "NULL", "expires_at": "NULL"} {
+		try("locks", lock, column, value, false)
+	}
+	lock["token"] = "NULL"
+	try("locks", lock, "expires_at", db.Earlier, false) // released, and not until keep_until
 }

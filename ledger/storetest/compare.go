@@ -12,12 +12,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/locks"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
 
 // Place is a database for one ledger, empty at first.
 type Place struct {
-	// Open opens the ledger that is there. Compare closes it and opens it again.
+	// Open opens the ledger that is there. Compare closes it and opens it again. Each claim of the
+	// store looks at all that waits for a resource that is free, and not only now and then.
 	Open func() (ledger.Store, error)
 	// Begin begins a transaction of the caller's and says how it is ended.
 	Begin func() (conn ledger.Conn, end func(commit bool) error, err error)
@@ -55,7 +57,7 @@ func FuzzCompare(f *testing.F, place NewPlace) {
 
 func compare(t *testing.T, rt *rapid.T, place NewPlace) {
 	m := newMachine(t, place)
-	defer func() { m.l[1].Close() }()
+	defer func() { m.leave(); m.l[1].Close() }()
 	rt.Repeat(map[string]func(*rapid.T){
 		"":            m.check,
 		"add":         m.add,
@@ -68,6 +70,7 @@ func compare(t *testing.T, rt *rapid.T, place NewPlace) {
 		"transaction": m.transaction,
 		"act":         m.act,
 		"decide":      m.decide,
+		"token":       m.token,
 		"policy":      m.policy,
 		"define":      m.define,
 		"tick":        m.tick,
@@ -82,6 +85,10 @@ func compare(t *testing.T, rt *rapid.T, place NewPlace) {
 		"tallies":     m.tallies,
 		"items":       m.items,
 		"kinds":       m.kinds,
+		"acquire":     m.acquire,
+		"release":     m.release,
+		"break":       m.breakLock,
+		"locks":       m.heldLocks,
 	})
 }
 
@@ -94,8 +101,11 @@ type machine struct {
 	stores [2]ledger.Store
 	l      [2]*ledger.Ledger
 	leases [][2]*ledger.Lease // all that were ever granted
+	locks  [][2]*locks.Lock   // the same
+	fences [2]int64           // of the newest locks
 
 	repeated bool // the newest call of both had to be repeated
+	struck   bool // the newest fault was one
 }
 
 func newMachine(t *testing.T, place NewPlace) *machine {
@@ -128,11 +138,15 @@ func (m *machine) restart(t *rapid.T) {
 
 // fault draws whether something goes wrong in a call, and what; strike arms it.
 func (m *machine) fault(t *rapid.T) (strike func() (mend func() (landed bool))) {
+	m.struck = false
 	if len(m.place.Faults) == 0 || rapid.IntRange(0, 5).Draw(t, "breaks") > 0 {
 		return sound
 	}
 	fault, k := rapid.SampledFrom(m.place.Faults).Draw(t, "fault"), rapid.IntRange(1, 8).Draw(t, "at statement")
-	return func() func() bool { return m.place.Break(fault, k) }
+	return func() func() bool {
+		m.struck = true
+		return m.place.Break(fault, k)
+	}
 }
 
 // both runs a call on both ledgers and compares its answers. Something may go wrong in the store:

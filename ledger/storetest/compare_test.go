@@ -14,6 +14,8 @@ import (
 // apart are methods that are not compared, and why.
 var apart = map[string]string{
 	"Subscribe": "hints may be missing; the case SubscribeHints is about them",
+	"AddSelect": "the store in memory has no tables to select from; Selects compares it with adding row by row",
+	"LockStore": "is the store itself, for package locks, whose calls are compared",
 }
 
 // Every method of a ledger is an action of the comparison, and every method of a store is

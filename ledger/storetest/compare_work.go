@@ -20,6 +20,9 @@ func (m *machine) newItems(t *rapid.T) []ledger.NewItem {
 		n := ledger.NewItem{Kind: kindNames.Draw(t, "kind"), Scope: rapid.SampledFrom([]string{"", "s"}).Draw(t, "scope"),
 			Key: rapid.SampledFrom([]string{"1", "2", "3", "é%_", "5\n"}).Draw(t, "key"), Fingerprint: rapid.SampledFrom([]string{"", "f", "g"}).Draw(t, "fingerprint"),
 			Priority: int16(rapid.IntRange(-2, 2).Draw(t, "priority")), Every: rapid.SampledFrom([]string{"", "", "", "hour", "90s", "*/7 * * * *"}).Draw(t, "every")}
+		if rapid.Bool().Draw(t, "resources") {
+			n.Resources = rapid.SliceOfN(rapid.SampledFrom([]string{"r", "s", "t", `"é\`}), 1, 3).Draw(t, "names")
+		}
 		if rapid.Bool().Draw(t, "payload") {
 			n.Payload = []byte(rapid.SampledFrom([]string{"{}", "\x00\xff", ""}).Draw(t, "bytes"))
 		}
@@ -71,7 +74,7 @@ func (m *machine) claim(t *rapid.T) {
 func claimed(ls []*ledger.Lease) []string {
 	var out []string
 	for _, l := range ls {
-		out = append(out, fmt.Sprint(l.Kind, l.Scope, l.Key, string(l.Payload), l.Fingerprint, l.Attempt, l.Round, l.Alone, l.Resumed, l.StartedAt, l.ExpiresAt, l.Due, l.Priority))
+		out = append(out, fmt.Sprint(l.Kind, l.Scope, l.Key, string(l.Payload), l.Fingerprint, l.Attempt, l.Round, l.Alone, l.Resumed, l.StartedAt, l.ExpiresAt, l.Due, l.Priority, l.Resources))
 	}
 	return out
 }
@@ -220,9 +223,12 @@ func (m *machine) finishInTx(t *rapid.T) inTx {
 func (m *machine) transaction(t *rapid.T) {
 	var ops []inTx
 	for range rapid.IntRange(1, 2).Draw(t, "operations") {
-		if len(m.leases) > 0 && rapid.Bool().Draw(t, "finishes") {
+		switch what := rapid.IntRange(0, 5).Draw(t, "does"); {
+		case len(m.locks) > 0 && what == 0:
+			ops = append(ops, m.checkInTx(t))
+		case len(m.leases) > 0 && what%2 == 1:
 			ops = append(ops, m.finishInTx(t))
-		} else {
+		default:
 			ops = append(ops, m.addInTx(t))
 		}
 	}
@@ -247,10 +253,14 @@ func (m *machine) transaction(t *rapid.T) {
 	spec := m.memory.Begin()
 	refused := run(0, spec)
 	commit = commit && refused == nil
-	spec.End(commit)
-	if err := end(commit); err != nil && commit { // what was lost with its connection is rolled back
-		t.Fatal(err)
+	if err := end(commit); err != nil {
+		if !m.struck {
+			t.Fatal(err)
+		}
+		spec.End(false) // the connection was lost after the last statement, before it could commit
+		return
 	}
+	spec.End(commit)
 	if reason(refused) != reason(failed) {
 		t.Fatalf("in a transaction: in memory %v, in the store %v", refused, failed)
 	}

@@ -88,21 +88,21 @@ func ended(t *testing.T, h *harness) {
 // tallies add up by minute, are folded into hours, and in the end forgotten.
 func tallies(t *testing.T, h *harness) {
 	minute := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
-	one := func(n int, kind, agent string) ledger.Tally {
-		return ledger.Tally{At: minute(n).Add(7 * time.Second), Kind: kind, Agent: agent, Done: 1, Failed: 2, Other: 3, Worked: 4 * time.Microsecond}
+	one := func(n int, kind, agent string) ledger.MinuteTally {
+		return ledger.MinuteTally{At: minute(n).Add(7 * time.Second), Kind: kind, Agent: agent, Done: 1, Failed: 2, Other: 3, Worked: 4 * time.Microsecond}
 	}
-	h.ok(h.l.Tally(h.ctx, one(0, "k", "a"), one(0, "k", "b"), one(0, "j", "a"), one(1, "k", "a")))
-	h.ok(h.l.Tally(h.ctx, one(1, "k", "a"), one(1, "k", "a")))
-	h.ok(h.l.Tally(h.ctx))
-	sum := func(n int, kind string, times int64) ledger.Tally {
-		return ledger.Tally{At: minute(n), Kind: kind, Done: times, Failed: 2 * times, Other: 3 * times, Worked: time.Duration(4*times) * time.Microsecond}
+	h.ok(h.l.AddTallies(h.ctx, one(0, "k", "a"), one(0, "k", "b"), one(0, "j", "a"), one(1, "k", "a")))
+	h.ok(h.l.AddTallies(h.ctx, one(1, "k", "a"), one(1, "k", "a")))
+	h.ok(h.l.AddTallies(h.ctx))
+	sum := func(n int, kind string, times int64) ledger.MinuteTally {
+		return ledger.MinuteTally{At: minute(n), Kind: kind, Done: times, Failed: 2 * times, Other: 3 * times, Worked: time.Duration(4*times) * time.Microsecond}
 	}
-	want := []ledger.Tally{sum(0, "j", 1), sum(0, "k", 2), sum(1, "k", 3)}
-	read := func(n int) []ledger.Tally {
+	want := []ledger.MinuteTally{sum(0, "j", 1), sum(0, "k", 2), sum(1, "k", 3)}
+	read := func(n int) []ledger.MinuteTally {
 		t.Helper()
 		got, err := h.store.Tallies(h.ctx, minute(n))
 		h.ok(err)
-		return append([]ledger.Tally{}, got...)
+		return append([]ledger.MinuteTally{}, got...)
 	}
 	equal(t, "tallies", read(0), want)
 	equal(t, "since a minute", read(1), want[2:])
@@ -111,9 +111,9 @@ func tallies(t *testing.T, h *harness) {
 	h.clock.advance(ledger.TallyMinutes + time.Hour)
 	h.ok(h.l.FoldTallies(h.ctx))
 	h.ok(h.l.FoldTallies(h.ctx))
-	equal(t, "folded", read(0), []ledger.Tally{})
-	h.is(h.l.Tally(h.ctx, ledger.Tally{Kind: "k"}), ledger.ErrInvalid)
-	h.is(h.l.Tally(h.ctx, ledger.Tally{Kind: "k", Agent: "a", Done: -1}), ledger.ErrInvalid)
+	equal(t, "folded", read(0), []ledger.MinuteTally{})
+	h.is(h.l.AddTallies(h.ctx, ledger.MinuteTally{Kind: "k"}), ledger.ErrInvalid)
+	h.is(h.l.AddTallies(h.ctx, ledger.MinuteTally{Kind: "k", Agent: "a", Done: -1}), ledger.ErrInvalid)
 	h.clock.advance(ledger.TallyHours)
 	h.ok(h.l.FoldTallies(h.ctx))
 }
@@ -126,11 +126,11 @@ func stats(t *testing.T, h *harness) {
 	h.claim("k", 1)
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "a"}, time.Minute))
 	now := h.clock.now()
-	h.ok(h.l.Tally(h.ctx,
-		ledger.Tally{At: now, Kind: "k", Agent: "a", Done: 20, Failed: 10, Worked: 3 * time.Second},
-		ledger.Tally{At: now.Add(-time.Minute), Kind: "k", Agent: "a", Done: 40},
-		ledger.Tally{At: now.Add(-30 * time.Minute), Kind: "k", Agent: "b", Other: 30},
-		ledger.Tally{At: now.Add(-2 * time.Hour), Kind: "k", Agent: "b", Done: 1000}))
+	h.ok(h.l.AddTallies(h.ctx,
+		ledger.MinuteTally{At: now, Kind: "k", Agent: "a", Done: 20, Failed: 10, Worked: 3 * time.Second},
+		ledger.MinuteTally{At: now.Add(-time.Minute), Kind: "k", Agent: "a", Done: 40},
+		ledger.MinuteTally{At: now.Add(-30 * time.Minute), Kind: "k", Agent: "b", Other: 30},
+		ledger.MinuteTally{At: now.Add(-2 * time.Hour), Kind: "k", Agent: "b", Done: 1000}))
 	s, err := h.l.Stats(h.ctx)
 	h.ok(err)
 	k := ledger.KindStats{Counts: ledger.Counts{Kind: "k", Ready: 4, Leased: 1, OldestReady: now, Done: 60, Failed: 10},
@@ -175,11 +175,11 @@ func (m *machine) ended(t *rapid.T) {
 
 // tallies adds, folds and reads tallies.
 func (m *machine) tallies(t *rapid.T) {
-	n := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ledger.Tally {
-		return ledger.Tally{At: m.clock.now().Add(-time.Duration(rapid.IntRange(0, 100).Draw(t, "minutes")) * time.Minute), Kind: kindNames.Draw(t, "kind"), Agent: agentNames.Draw(t, "agent"),
+	n := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ledger.MinuteTally {
+		return ledger.MinuteTally{At: m.clock.now().Add(-time.Duration(rapid.IntRange(0, 100).Draw(t, "minutes")) * time.Minute), Kind: kindNames.Draw(t, "kind"), Agent: agentNames.Draw(t, "agent"),
 			Done: rapid.Int64Range(0, 5).Draw(t, "done"), Failed: rapid.Int64Range(0, 5).Draw(t, "failed"), Worked: time.Duration(rapid.Int64Range(0, 5).Draw(t, "worked")) * time.Microsecond}
 	}), 0, 3).Draw(t, "tallies")
-	both(m, t, "tally", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.Tally(m.tb.Context(), n...) })
+	both(m, t, "tally", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.AddTallies(m.tb.Context(), n...) })
 	both(m, t, "fold", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.FoldTallies(m.tb.Context()) })
 	got := both(m, t, "stats", func(_ int, l *ledger.Ledger) (ledger.Stats, error) { return l.Stats(m.tb.Context()) })
 	alike(t, "stats", got)

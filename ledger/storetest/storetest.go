@@ -45,6 +45,7 @@ func Run(t *testing.T, open Open) {
 		{"FinishOutcomes", finishOutcomes},
 		{"FinishIsFenced", finishIsFenced},
 		{"FinishTwice", finishTwice},
+		{"LeaseByToken", leaseByToken},
 		{"FinishBatchIsHonest", finishBatchIsHonest},
 		{"FinishLateButUnclaimed", finishLateButUnclaimed},
 		{"FinishLimits", finishLimits},
@@ -97,10 +98,29 @@ func Run(t *testing.T, open Open) {
 		{"Tallies", tallies},
 		{"Stats", stats},
 		{"LeasedBy", leasedBy},
+		{"Groups", groups},
+		{"Sources", sources},
 		{"Times", times},
 		{"WhySentences", whySentences},
 		{"SubscribeHints", subscribeHints},
 		{"AttemptNumbersGoOn", attemptNumbersGoOn},
+		{"LocksExclude", locksExclude},
+		{"LocksExpire", locksExpire},
+		{"LocksAtLeast", locksAtLeast},
+		{"LocksForceRelease", locksForceRelease},
+		{"LocksLimits", locksLimits},
+		{"ResourcesAreKept", resourcesAreKept},
+		{"ResourcesAreFreed", resourcesAreFreed},
+		{"ResourcesAllOrNone", resourcesAllOrNone},
+		{"ResourcesInOrder", resourcesInOrder},
+		{"ResourcesAlone", resourcesAlone},
+		{"ResourcesChange", resourcesChange},
+		{"ReserverIsServed", reserverIsServed},
+		{"ReserverIsExplained", reserverIsExplained},
+		{"ReserverVanishes", reserverVanishes},
+		{"ReserverIsPaused", reserverIsPaused},
+		{"ReserverIsForgotten", reserverIsForgotten},
+		{"ReserversTakeTurns", reserversTakeTurns},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHarness(t, open)
@@ -110,7 +130,10 @@ func Run(t *testing.T, open Open) {
 	}
 	t.Run("Concurrent", func(t *testing.T) { concurrent(t, open) })
 	t.Run("ConcurrentAdds", func(t *testing.T) { concurrentAdds(t, open) })
+	t.Run("ConcurrentLocks", func(t *testing.T) { concurrentLocks(t, open) })
 	t.Run("ConcurrentResume", func(t *testing.T) { concurrentResume(t, open) })
+	t.Run("ConcurrentResources", func(t *testing.T) { concurrentResources(t, open) })
+	t.Run("ConcurrentSets", func(t *testing.T) { concurrentSets(t, open) })
 }
 
 // clock is a database clock that a test sets.

@@ -70,11 +70,11 @@ func (s *spy) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, error
 	return s.Store.Claim(ctx, g)
 }
 
-func (s *spy) Tally(ctx context.Context, tallies []ledger.Tally) error {
+func (s *spy) AddTallies(ctx context.Context, tallies []ledger.MinuteTally) error {
 	if err := s.called("tally"); err != nil {
 		return err
 	}
-	return s.Store.Tally(ctx, tallies)
+	return s.Store.AddTallies(ctx, tallies)
 }
 
 func (s *spy) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Completion) ([]int64, error) {

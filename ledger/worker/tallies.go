@@ -18,7 +18,7 @@ const tallyEvery = 5 * time.Second
 // minutes adds up what ended, by minute and kind. It never holds up a finish: many endings are one row.
 type minutes struct {
 	mu   sync.Mutex
-	sums map[minute]ledger.Tally
+	sums map[minute]ledger.MinuteTally
 }
 
 type minute struct {
@@ -31,7 +31,7 @@ func (m *minutes) add(at time.Time, kind string, outcome ledger.Outcome, worked 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.sums == nil {
-		m.sums = map[minute]ledger.Tally{}
+		m.sums = map[minute]ledger.MinuteTally{}
 	}
 	t := m.sums[key]
 	t.Count(outcome, worked)
@@ -39,14 +39,14 @@ func (m *minutes) add(at time.Time, kind string, outcome ledger.Outcome, worked 
 }
 
 // take empties it.
-func (m *minutes) take(agent string) []ledger.Tally {
+func (m *minutes) take(agent string) []ledger.MinuteTally {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	keys := slices.SortedFunc(maps.Keys(m.sums), func(a, b minute) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.kind, b.kind))
 	})
 	keys = keys[max(0, len(keys)-ledger.MaxBatch):] // the ledger has been away for days: the newest will do
-	list := make([]ledger.Tally, len(keys))
+	list := make([]ledger.MinuteTally, len(keys))
 	for i, k := range keys {
 		list[i] = m.sums[k]
 		list[i].At, list[i].Kind, list[i].Agent = time.Unix(60*k.at, 0), k.kind, agent
@@ -56,11 +56,11 @@ func (m *minutes) take(agent string) []ledger.Tally {
 }
 
 // back returns what could not be written.
-func (m *minutes) back(list []ledger.Tally) {
+func (m *minutes) back(list []ledger.MinuteTally) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.sums == nil {
-		m.sums = map[minute]ledger.Tally{}
+		m.sums = map[minute]ledger.MinuteTally{}
 	}
 	for _, t := range list {
 		key := minute{t.At.Unix() / 60, t.Kind}
@@ -81,7 +81,7 @@ func (w *Worker) tallyLoop(life context.Context) {
 
 func (w *Worker) flush(ctx context.Context) {
 	list := w.minutes.take(w.config.Agent)
-	if len(list) > 0 && w.failed("tally", w.config.Ledger.Tally(ctx, list...)) {
+	if len(list) > 0 && w.failed("tally", w.config.Ledger.AddTallies(ctx, list...)) {
 		w.minutes.back(list)
 	}
 }
@@ -91,7 +91,7 @@ func (w *Worker) tallyRest() {
 	ctx, cancel := context.WithTimeout(w.base, farewellTime)
 	defer cancel()
 	if list := w.minutes.take(w.config.Agent); len(list) > 0 {
-		if err := w.config.Ledger.Tally(ctx, list...); err != nil {
+		if err := w.config.Ledger.AddTallies(ctx, list...); err != nil {
 			w.log.Debug("what ended last was not tallied", "error", err)
 		}
 	}

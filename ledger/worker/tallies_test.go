@@ -52,7 +52,7 @@ func TestTallies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var sum ledger.Tally
+		var sum ledger.MinuteTally
 		for _, m := range got {
 			if m.At.Before(began.Add(-time.Minute)) || m.At.After(time.Now()) || m.At.Second() != 0 || m.Kind != "k" {
 				t.Errorf("tally %+v", m)
@@ -62,7 +62,7 @@ func TestTallies(t *testing.T) {
 			sum.Other += m.Other
 			sum.Worked += m.Worked
 		}
-		if diff := cmp.Diff(ledger.Tally{Done: 20, Failed: 10, Other: 10, Worked: 400 * time.Millisecond}, sum); diff != "" || len(got) < 3 {
+		if diff := cmp.Diff(ledger.MinuteTally{Done: 20, Failed: 10, Other: 10, Worked: 400 * time.Millisecond}, sum); diff != "" || len(got) < 3 {
 			t.Errorf("%d minutes (-want +got):\n%s", len(got), diff)
 		}
 	})
