@@ -2,7 +2,9 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -207,24 +209,67 @@ func (l *Ledger) Forget(ctx context.Context, actor string, f Filter) (forgotten,
 // and all but the newest attempt, up to limit items per call. It returns how many it pruned.
 // Every worker does it now and then.
 func (l *Ledger) Prune(ctx context.Context, limit int) (int, error) {
-	kinds, err := l.store.Kinds(ctx)
-	if err != nil {
-		return 0, err
-	}
-	now, err := l.store.Now(ctx) // the database's clock decides what is old
+	kinds, now, err := l.kindsNow(ctx)
 	if err != nil {
 		return 0, err
 	}
 	total := 0
 	for _, k := range kinds {
-		if k.Keep <= 0 || total >= limit {
+		if k.keep() == KeepForever || total >= limit {
 			continue
 		}
-		n, err := l.store.Prune(ctx, k.Name, now.Add(-k.Keep), limit-total)
+		n, err := l.store.Prune(ctx, k.Name, now.Add(-k.keep()), limit-total)
 		total += n
 		if err != nil {
 			return total, err
 		}
 	}
 	return total, nil
+}
+
+// kindsNow are all kinds, and the database's clock, which decides what is old.
+func (l *Ledger) kindsNow(ctx context.Context) ([]Kind, time.Time, error) {
+	kinds, err := l.store.Kinds(ctx)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	now, err := l.store.Now(ctx)
+	return kinds, now, err
+}
+
+// PruneOlder is Prune of what ended longer ago than that, whatever the kinds' Keep, for an operator:
+// of all kinds, or of those named. It works in pages and writes into the journal how many there were,
+// also when it ends early.
+func (l *Ledger) PruneOlder(ctx context.Context, actor string, older time.Duration, names ...string) (pruned int64, err error) {
+	c := checker{}
+	if c.agent(actor); c.err != nil {
+		return 0, c.err
+	}
+	if older < 0 {
+		return 0, &InvalidError{Field: "older", Reason: older.String() + ", must not be negative"}
+	}
+	kinds, now, err := l.kindsNow(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, k := range kinds {
+		if len(names) > 0 && !slices.Contains(names, k.Name) {
+			continue
+		}
+		var ofKind int64
+		for n := page; n == page && err == nil; {
+			n, err = l.store.Prune(ctx, k.Name, now.Add(-older), page)
+			ofKind += int64(n)
+		}
+		if pruned += ofKind; ofKind > 0 {
+			noted := l.store.Update(context.WithoutCancel(ctx), nil, func(tx Tx) error {
+				return tx.Journal(JournalEntry{Actor: actor, Action: "prune", Subject: "kind " + k.Name, Detail: "older than " + older.String(), Changed: ofKind})
+			})
+			err = errors.Join(err, noted)
+		}
+		if err != nil {
+			return pruned, err
+		}
+	}
+	return pruned, nil
 }

@@ -26,8 +26,13 @@ type Filter struct {
 	// KeyHas and ErrorHas are substrings of the key and of the newest attempt's error, case as given.
 	KeyHas   string
 	ErrorHas string
-	// Since matches items that were added, or whose newest attempt ended, at or after it.
-	Since time.Time
+	// Priorities of unfinished items; finished ones have none.
+	Priorities []int16
+	// Since matches items that were added, or whose newest attempt ended, at or after it; Until those
+	// of which neither was.
+	Since, Until time.Time
+	// AddedFrom and AddedTo match items that were added at or after the one, and before the other.
+	AddedFrom, AddedTo time.Time
 	// Also are filters that must match as well.
 	Also []Filter
 }
@@ -35,13 +40,34 @@ type Filter struct {
 // IDs matches the items with these ids: none if there are none.
 func IDs(ids ...int64) Filter { return Filter{IDs: append([]int64{}, ids...)} }
 
-// filterTerms is the language, for errors and help.
-const filterTerms = `id:7,8 kind:K scope:S state:dead,doubt agent:A code:http_404 key:K key:/prefix* key~part error~part since:2h`
+// FilterTerms shows all terms of the language, for errors and help.
+const FilterTerms = `id:7,8 kind:K scope:S state:dead,doubt agent:A code:http_404 priority:-1,0 key:K key:/prefix* key~part error~part since:2h until:2026-11-20 added:7d`
+
+// FilterNames are the names of terms with what follows them.
+var FilterNames = []string{"id:", "kind:", "scope:", "state:", "agent:", "code:", "priority:", "key:", "key~", "error~", "since:", "until:", "added:"}
+
+// FilterError is a mistake in a filter, and where it is. It matches [ErrInvalid].
+type FilterError struct {
+	Filter string
+	Column int // of the term, in characters from 1
+	Length int // of the term, in characters
+	Reason string
+	Word   string   // what is none of Known; "" if the mistake is another
+	Known  []string // what it may have been meant for
+}
+
+func (e *FilterError) Error() string {
+	return fmt.Sprintf("where: column %d of %q: %s\n  terms: %s", e.Column, e.Filter, e.Reason, FilterTerms)
+}
+func (e *FilterError) Is(target error) bool { return target == ErrInvalid }
 
 // ParseFilter parses "state:dead kind:urlcheck error~timeout since:2h"; the terms are
 // joined by and, the values of a list by or. A value with spaces is quoted
-// ("error~\"not found\""). A mistake is an *InvalidError that names the term and what is
-// allowed. now is what since counts back from.
+// ("error~\"not found\""). A mistake is a *FilterError. now is what durations count back from.
+//
+// since: and until: are about when something last happened to an item: when its newest attempt
+// ended, or if none has, when it was added. since: is at or after, until: is before. added: is
+// about adding, at or after a time, or from one to before another: added:2026-11-01..2026-11-08.
 func ParseFilter(s string, now time.Time) (Filter, error) {
 	var f Filter
 	terms, err := splitTerms(s)
@@ -50,77 +76,87 @@ func ParseFilter(s string, now time.Time) (Filter, error) {
 	}
 	for _, t := range terms {
 		var g Filter
-		if err := g.term(t, now); err != nil {
-			return Filter{}, &InvalidError{Field: "where", Reason: fmt.Sprintf("%q: %v\n  terms: %s", t, err, filterTerms)}
+		if err := g.term(t.text, now); err != nil {
+			bad := &FilterError{Filter: s, Column: t.column, Length: t.length, Reason: err.Error()}
+			if w, ok := err.(*wordError); ok {
+				bad.Word, bad.Known = w.word, w.known
+			}
+			return Filter{}, bad
 		}
 		f = f.And(g)
 	}
 	return f, nil
 }
 
+// term is one condition as it was typed, without its quotes.
+type term struct {
+	text           string
+	column, length int // in characters, with the quotes
+}
+
 // splitTerms splits at spaces outside of double quotes and removes the quotes.
-func splitTerms(s string) ([]string, error) {
-	var terms []string
-	var cur strings.Builder
-	quoted, any := false, false
+func splitTerms(s string) ([]term, error) {
+	var terms []term
+	var text strings.Builder
+	column, start, quote := 0, 0, 0 // start: of the term, 0 outside; quote: where it was opened, 0 outside
+	flush := func() {
+		if start > 0 {
+			terms = append(terms, term{text.String(), start, column - start})
+		}
+		text.Reset()
+		start = 0
+	}
 	for _, r := range s {
+		column++
+		if space := r == ' ' || r == '\t' || r == '\n'; space && quote == 0 {
+			flush()
+			continue
+		}
+		if start == 0 {
+			start = column
+		}
 		switch {
-		case r == '"':
-			quoted, any = !quoted, true
-		case (r == ' ' || r == '\t' || r == '\n') && !quoted:
-			if any {
-				terms = append(terms, cur.String())
-			}
-			cur.Reset()
-			any = false
+		case r != '"':
+			text.WriteRune(r)
+		case quote == 0:
+			quote = column
 		default:
-			cur.WriteRune(r)
-			any = true
+			quote = 0
 		}
 	}
-	if quoted {
-		return nil, &InvalidError{Field: "where", Reason: fmt.Sprintf("%q: a quote is not closed", s)}
+	if quote > 0 {
+		return nil, &FilterError{Filter: s, Column: quote, Length: 1, Reason: "a quote is not closed"}
 	}
-	if any {
-		terms = append(terms, cur.String())
-	}
+	column++
+	flush()
 	return terms, nil
 }
+
+// wordError is a word that is none of those known.
+type wordError struct {
+	word  string
+	known []string
+	text  string
+}
+
+func (e *wordError) Error() string { return e.text }
 
 func (f *Filter) term(t string, now time.Time) error {
 	i := strings.IndexAny(t, ":~")
 	if i < 1 {
-		return fmt.Errorf("not of the form name:value")
-	}
-	name, op, value := t[:i], t[i], t[i+1:]
-	if value == "" && !(name == "scope" && op == ':') {
-		return fmt.Errorf("has no value")
-	}
-	list := strings.Split(value, ",")
-	switch name + string(op) {
-	case "id:":
-		for _, v := range list {
-			id, err := strconv.ParseInt(v, 10, 64)
-			if err != nil || id < 1 {
-				return fmt.Errorf("%q is not an id", v)
-			}
-			f.IDs = append(f.IDs, id)
+		if i < 0 { // perhaps a state
+			return &wordError{t, stateTerms(), fmt.Sprintf("%q is not of the form name:value", t)}
 		}
-	case "kind:":
-		f.Kinds = append(f.Kinds, list...)
-	case "scope:":
-		f.Scopes = append(f.Scopes, list...)
-	case "state:":
-		for _, v := range list {
-			if !slices.Contains(States, State(v)) {
-				return fmt.Errorf("%q is no state: waiting ready leased dead doubt done cancelled", v)
-			}
-			f.States = append(f.States, State(v))
-		}
-	case "agent:":
-		f.Agents = append(f.Agents, list...)
-	case "code:":
-		f.Codes = append(f.Codes, list...)
+		return fmt.Errorf("%q is not of the form name:value", t)
+	}
+	name, value := t[:i+1], t[i+1:]
+	if !slices.Contains(FilterNames, name) {
+		return &wordError{name, FilterNames, fmt.Sprintf("unknown term %q", name)}
+	}
+	if value == "" && name != "scope:" {
+		return fmt.Errorf("%s has no value", name)
+	}
+	switch name {
 	case "key:":
 		if p, ok := strings.CutSuffix(value, "*"); ok {
 			f.Prefix = p
@@ -131,20 +167,89 @@ func (f *Filter) term(t string, now time.Time) error {
 		f.KeyHas = value
 	case "error~":
 		f.ErrorHas = value
-	case "since:":
-		if d, err := ParseDuration(value); err == nil {
-			f.Since = now.Add(-d)
-		} else if at, err := time.Parse(time.RFC3339, value); err == nil {
-			f.Since = at
-		} else if at, err := time.ParseInLocation("2006-01-02", value, time.Local); err == nil {
-			f.Since = at
-		} else {
-			return fmt.Errorf("%q is neither a duration (2h, 7d) nor a time (2026-11-20, 2026-11-20T10:00:00Z)", value)
-		}
+	case "since:", "until:", "added:":
+		return f.when(name, value, now)
 	default:
-		return fmt.Errorf("unknown term %q", name+string(op))
+		return f.list(name, strings.Split(value, ","))
 	}
 	return nil
+}
+
+func stateTerms() (terms []string) {
+	for _, s := range States {
+		terms = append(terms, "state:"+string(s))
+	}
+	return terms
+}
+
+// list takes a term that may have several values.
+func (f *Filter) list(name string, values []string) error {
+	for _, v := range values {
+		switch name {
+		case "id:":
+			id, err := strconv.ParseInt(v, 10, 64)
+			if err != nil || id < 1 {
+				return fmt.Errorf("%q is not an id", v)
+			}
+			f.IDs = append(f.IDs, id)
+		case "state:":
+			if !slices.Contains(States, State(v)) {
+				known := make([]string, len(States))
+				for i, s := range States {
+					known[i] = string(s)
+				}
+				return &wordError{v, known, fmt.Sprintf("%q is no state: %s", v, strings.Join(known, " "))}
+			}
+			f.States = append(f.States, State(v))
+		case "priority:":
+			p, err := strconv.ParseInt(v, 10, 16)
+			if err != nil || p < MinPriority || p > MaxPriority {
+				return fmt.Errorf("%q is no priority: %d … %d", v, MinPriority, MaxPriority)
+			}
+			f.Priorities = append(f.Priorities, int16(p))
+		case "kind:":
+			f.Kinds = append(f.Kinds, v)
+		case "scope:":
+			f.Scopes = append(f.Scopes, v)
+		case "agent:":
+			f.Agents = append(f.Agents, v)
+		case "code:":
+			f.Codes = append(f.Codes, v)
+		}
+	}
+	return nil
+}
+
+// when takes a term about time.
+func (f *Filter) when(name, value string, now time.Time) (err error) {
+	switch name {
+	case "since:":
+		f.Since, err = moment(value, now)
+	case "until:":
+		f.Until, err = moment(value, now)
+	case "added:":
+		from, to, span := strings.Cut(value, "..")
+		if from != "" || !span {
+			f.AddedFrom, err = moment(from, now)
+		}
+		if span && err == nil {
+			f.AddedTo, err = moment(to, now)
+		}
+	}
+	return err
+}
+
+// moment is a time, or how long ago.
+func moment(s string, now time.Time) (time.Time, error) {
+	if d, err := ParseDuration(s); err == nil {
+		return now.Add(-d), nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", "2006-01-02"} {
+		if at, err := time.ParseInLocation(layout, s, time.Local); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is neither a duration (2h, 7d) nor a time (2026-11-20, 2026-11-20T10:00, 2026-11-20T10:00:00Z)", s)
 }
 
 // And matches what both match.
@@ -169,7 +274,11 @@ func (f Filter) Match(r *Record, now time.Time) bool {
 		!utf8.ValidString(f.Prefix), !utf8.ValidString(f.KeyHas), !utf8.ValidString(f.ErrorHas),
 		!strings.HasPrefix(r.Key, f.Prefix), !strings.Contains(r.Key, f.KeyHas),
 		!strings.Contains(it.Error, f.ErrorHas),
-		!f.Since.IsZero() && r.CreatedAt.Before(f.Since) && it.EndedAt.Before(f.Since):
+		len(f.Priorities) > 0 && (r.Work == nil || !slices.Contains(f.Priorities, r.Work.Priority)),
+		!f.Since.IsZero() && r.CreatedAt.Before(f.Since) && it.EndedAt.Before(f.Since),
+		!f.Until.IsZero() && !(r.CreatedAt.Before(f.Until) && it.EndedAt.Before(f.Until)),
+		!f.AddedFrom.IsZero() && r.CreatedAt.Before(f.AddedFrom),
+		!f.AddedTo.IsZero() && !r.CreatedAt.Before(f.AddedTo):
 		return false
 	}
 	return !slices.ContainsFunc(f.Also, func(g Filter) bool { return !g.Match(r, now) })

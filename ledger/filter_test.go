@@ -22,6 +22,11 @@ func TestParseFilter(t *testing.T) {
 		"since:2h":                     {Since: now.Add(-2 * time.Hour)},
 		"since:7d":                     {Since: now.Add(-7 * 24 * time.Hour)},
 		"since:2026-11-19T00:00:00Z":   {Since: at("2026-11-19T00:00:00Z")},
+		"until:2026-11-19T10:30":       {Until: time.Date(2026, 11, 19, 10, 30, 0, 0, time.Local)},
+		"priority:-1,2":                {Priorities: []int16{-1, 2}},
+		"added:2h":                     {AddedFrom: now.Add(-2 * time.Hour)},
+		"added:7d..2h":                 {AddedFrom: now.Add(-7 * 24 * time.Hour), AddedTo: now.Add(-2 * time.Hour)},
+		"added:..2026-11-19T00:00:00Z": {AddedTo: at("2026-11-19T00:00:00Z")},
 		"id:1,2 agent:host/1 code:dns": {IDs: []int64{1, 2}, Also: []Filter{{Agents: []string{"host/1"}}, {Codes: []string{"dns"}}}},
 	} {
 		got, err := ParseFilter(s, now)
@@ -31,13 +36,31 @@ func TestParseFilter(t *testing.T) {
 			t.Errorf("%q (-want +got):\n%s", s, d)
 		}
 	}
-	for s, part := range map[string]string{
-		"state:broken": `"broken" is no state`, "dead": "not of the form", "stat:dead": `unknown term "stat:"`, "key:": "has no value",
-		"id:x": `"x" is not an id`, `key:"a`: "a quote is not closed", "since:yesterday": "neither a duration", "kind~a": `unknown term "kind~"`,
+	for _, c := range []struct {
+		filter, reason string
+		column, length int
+		word           string
+	}{
+		{"state:broken", `"broken" is no state`, 1, 12, "broken"},
+		{"kind:k dead", "not of the form", 8, 4, "dead"},
+		{"kind:k  stat:dead x:y", `unknown term "stat:"`, 9, 9, "stat:"},
+		{"é~x", `unknown term "é~"`, 1, 3, "é~"},
+		{"key:", "key: has no value", 1, 4, ""},
+		{`kind:k key~"é b" id:x`, `"x" is not an id`, 18, 4, ""},
+		{`key:"a b`, "a quote is not closed", 5, 1, ""},
+		{"since:yesterday", "neither a duration", 1, 15, ""},
+		{"added:x..", `"x" is neither`, 1, 9, ""},
+		{"added:1h..", `"" is neither`, 1, 10, ""},
+		{"priority:3", `"3" is no priority: -2 … 2`, 1, 10, ""},
+		{"kind~a", `unknown term "kind~"`, 1, 6, "kind~"},
+		{":a", "not of the form", 1, 2, ""},
 	} {
-		_, err := ParseFilter(s, now)
-		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), part) {
-			t.Errorf("%q: got %v, want %q", s, err, part)
+		_, err := ParseFilter(c.filter, now)
+		var bad *FilterError
+		if !errors.Is(err, ErrInvalid) || !errors.As(err, &bad) {
+			t.Errorf("%q: got %v", c.filter, err)
+		} else if !strings.Contains(bad.Reason, c.reason) || bad.Column != c.column || bad.Length != c.length || bad.Word != c.word {
+			t.Errorf("%q: got %+v, want %+v", c.filter, bad, c)
 		}
 	}
 }

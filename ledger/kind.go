@@ -1,6 +1,9 @@
 package ledger
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Kind is the policy of a kind. It is kept in the ledger, so that every daemon, also one
 // without a config file, treats an item alike. A kind without a policy has the zero one.
@@ -23,8 +26,9 @@ type Kind struct {
 	Backoff Backoff
 	// Timeout of one attempt; 0 means none but the lease's renewal.
 	Timeout time.Duration
-	// Keep is how long payload, output and attempts of completed items stay; 0 means for ever.
-	// The item's identity stays in any case, and so does the newest attempt, emptied.
+	// Keep is how long payload, output and attempts of finished items stay: those that are done or
+	// cancelled. 0 means 30 days, KeepForever for ever. The item's identity stays in any case, and so
+	// does the newest attempt, emptied; and all of what is dead or in doubt.
 	Keep time.Duration
 	// Paused kinds are not claimed.
 	Paused bool
@@ -64,7 +68,11 @@ const (
 	DefaultMaxLost     = 10
 	DefaultBackoffBase = time.Second
 	DefaultBackoffCap  = 10 * time.Minute
+	DefaultKeep        = 30 * 24 * time.Hour
 )
+
+// KeepForever as a Kind's Keep removes nothing.
+const KeepForever = math.MaxInt64 / time.Microsecond * time.Microsecond
 
 // An item that was in flight this often when its process or its daemon died is claimed alone,
 // so that it takes no batch-mates with it the next time.
@@ -73,10 +81,11 @@ const (
 	aloneLosses  = 3
 )
 
-func (k Kind) maxFailures() int { return orDefault(k.MaxFailures, DefaultMaxFailures) }
-func (k Kind) maxCrashes() int  { return orDefault(k.MaxCrashes, DefaultMaxCrashes) }
-func (k Kind) maxLost() int     { return orDefault(k.MaxLost, DefaultMaxLost) }
-func (k Kind) inDoubt() bool    { return k.OnLost == OnLostDoubt }
+func (k Kind) maxFailures() int    { return orDefault(k.MaxFailures, DefaultMaxFailures) }
+func (k Kind) maxCrashes() int     { return orDefault(k.MaxCrashes, DefaultMaxCrashes) }
+func (k Kind) maxLost() int        { return orDefault(k.MaxLost, DefaultMaxLost) }
+func (k Kind) keep() time.Duration { return orDefault(k.Keep, DefaultKeep) }
+func (k Kind) inDoubt() bool       { return k.OnLost == OnLostDoubt }
 
 // delay before the attempt after n failures (n ≥ 1); jitter is uniform in 0 … 1.
 func (k Kind) delay(n int, jitter float64) time.Duration {

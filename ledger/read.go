@@ -103,6 +103,11 @@ func (l *Ledger) Counts(ctx context.Context, since time.Time) ([]Counts, error) 
 	return l.store.Counts(ctx, since)
 }
 
+// LeasedBy counts, by agent, what is leased.
+func (l *Ledger) LeasedBy(ctx context.Context) (map[string]int64, error) {
+	return l.store.LeasedBy(ctx)
+}
+
 // Standing says what is open of a kind, from one snapshot.
 func (l *Ledger) Standing(ctx context.Context, kind string) (Standing, error) {
 	return l.store.Standing(ctx, kind)
@@ -111,7 +116,7 @@ func (l *Ledger) Standing(ctx context.Context, kind string) (Standing, error) {
 // Reason is why an item is where it is.
 type Reason struct {
 	State State
-	Code  string // leased, due, backoff, paused, resource, nobody, behind, next, dead, doubt, done, cancelled
+	Code  string // leased, due, backoff, paused, resource, nobody, shard, behind, next, dead, doubt, done, cancelled
 	Text  string // one sentence
 	Since time.Time
 	Until time.Time // zero when nobody can know
@@ -139,6 +144,13 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 			return Reason{}, err
 		}
 		w = r.whyPassed(w, holds)
+	}
+	if w.Code == "behind" {
+		ahead, err := l.store.Ahead(ctx, r, StandingCap)
+		if err != nil {
+			return Reason{}, err
+		}
+		w.Text = behind(it, agents, ahead)
 	}
 	w.State = it.State
 	return w, nil
@@ -207,7 +219,7 @@ func troubles(it Item) string {
 // whyQueued explains an item that is waiting or ready.
 func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, when func(time.Time) string, retry string) Reason {
 	if policy.Paused {
-		return Reason{Code: "paused", Text: fmt.Sprintf("Kind %s is paused.", it.Kind), Next: "ledgerd kind set " + it.Kind + " --paused=false"}
+		return Reason{Code: "paused", Text: fmt.Sprintf("Its kind %s is paused.", it.Kind), Next: "ledgerd resume " + it.Kind}
 	}
 	if it.State == StateWaiting {
 		switch {
@@ -222,14 +234,15 @@ func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, when func(time.
 		}
 		return Reason{Code: "due", Text: fmt.Sprintf("It is due at %s.", when(it.Due)), Until: it.Due}
 	}
-	for _, a := range agents {
-		if _, works := a.Kinds[it.Kind]; works {
-			return Reason{Code: "behind", Text: fmt.Sprintf("It is ready; %s works this kind and will come to it.", a.Name), Since: it.Due}
-		}
+	if workers := working(it.Kind, agents); len(workers) > 0 {
+		return r.whyReady(it, workers)
 	}
-	nobody := Reason{Code: "nobody", Text: "It is ready, and nobody works this kind now.", Since: it.Due}
+	nobody := Reason{Code: "nobody", Text: fmt.Sprintf("It is ready, and nobody works kind %s now.", it.Kind), Since: it.Due}
 	if policy.Definition != "" { // a plugin has worked it before: it is not a kind for people
 		nobody.Next = "ledgerd work --kind " + it.Kind
 	}
 	return nobody
 }
+
+// Now is the database's clock.
+func (l *Ledger) Now(ctx context.Context) (time.Time, error) { return l.store.Now(ctx) }

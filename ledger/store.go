@@ -60,6 +60,12 @@ type Store interface {
 	Recent(ctx context.Context, f Filter, limit int) ([]Record, error)
 	// Count counts the items that match f.
 	Count(ctx context.Context, f Filter) (int64, error)
+	// Ended returns attempts by when they ended, then by item and number, as EndedQuery says. It goes
+	// by indexes, however many attempts there are. Round is left to the ledger.
+	Ended(ctx context.Context, q EndedQuery) ([]Ended, error)
+	// Ahead counts the ready items of the record's kind that a claim takes before it, up to limit; of
+	// those that need no resources, since nobody knows when the others get theirs.
+	Ahead(ctx context.Context, r *Record, limit int) (int64, error)
 	// Known says of each identity whether there is an item of it.
 	Known(ctx context.Context, keys []Identity) ([]bool, error)
 	// Tally counts the items that match, at one moment, by a column (ByKind, ByScope, ByPayload)
@@ -83,6 +89,15 @@ type Store interface {
 	Beat(ctx context.Context, a Agent, ttl time.Duration) error
 	// Agents returns the agents whose heartbeat has not run out.
 	Agents(ctx context.Context) ([]Agent, error)
+	// LeasedBy counts, by agent, what is leased.
+	LeasedBy(ctx context.Context) (map[string]int64, error)
+
+	// AddTallies adds to what is kept of these minutes, kinds and agents. Repeated, it adds twice.
+	AddTallies(ctx context.Context, tallies []MinuteTally) error
+	// Tallies returns the sums over all agents of the minutes from since on, by time and kind.
+	Tallies(ctx context.Context, since time.Time) ([]MinuteTally, error)
+	// FoldTallies makes hours of the minutes before the one time, and removes the hours before the other.
+	FoldTallies(ctx context.Context, minutes, hours time.Time) error
 
 	// Prune removes, of up to limit items of the kind whose newest attempt is final and ended
 	// before the given time, payload, output, log and error, and all attempts but the newest;
@@ -291,6 +306,8 @@ type Agent struct {
 	PID       int
 	Version   string
 	Kinds     map[string]string // that it works now → their definition
+	Shard     Shard             // that it claims; the zero one is all
+	Skew      time.Duration     // how far its clock is ahead of the database's, in whole microseconds
 	StartedAt time.Time         // of the program, by the database's clock at its first beat
 	SeenAt    time.Time         // newest beat
 }

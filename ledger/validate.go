@@ -236,6 +236,9 @@ func (c *checker) policy(k Kind) {
 		field string
 		value time.Duration
 	}{{"backoff_base", k.Backoff.Base}, {"backoff_cap", k.Backoff.Cap}, {"timeout", k.Timeout}, {"keep", k.Keep}} {
+		if d.field == "keep" && d.value == KeepForever {
+			continue
+		}
 		if d.value < 0 || d.value > MaxDelay || d.value%time.Microsecond != 0 {
 			c.fail(d.field, "%s, must be 0 … %s, in whole microseconds", d.value.String(), MaxDelay.String())
 		}

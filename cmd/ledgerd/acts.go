@@ -104,15 +104,42 @@ With -o json: {"matched","changed","unchanged":{"done":3},"dry_run"}.`,
 	return cmd
 }
 
-func (a *app) act(ctx context.Context, x act, f filter, args []string, dryRun bool) error {
+// choose makes the ledger's filter of names or of flags: one of them, and not nothing at all.
+func choose(ctx context.Context, l *ledger.Ledger, f filter, args []string) (ledger.Filter, error) {
+	chosen, err := f.parse()
+	if err != nil || len(args) == 0 {
+		if err == nil {
+			chosen, err = byPath(ctx, l, chosen)
+		}
+		return chosen, err
+	}
+	var ids []int64
+	for _, name := range args {
+		it, err := find(ctx, l, name, f.kinds, f.scopes)
+		if err != nil {
+			return chosen, err
+		}
+		ids = append(ids, it.ID)
+	}
+	return ledger.IDs(ids...), nil
+}
+
+// checkChoice refuses to act on nothing in particular.
+func (f *filter) checkChoice(name string, args []string) error {
 	if len(args)+len(f.kinds)+len(f.scopes) == 0 && strings.TrimSpace(strings.Join(f.where, "")) == "" {
-		return usage("usage", fmt.Sprintf("ledgerd %s 17   ledgerd %s --where state:dead", x.name, x.name), "%s what? name items, or choose them with --where", x.name)
+		return usage("usage", fmt.Sprintf("ledgerd %s 17   ledgerd %s --where state:dead", name, name), "%s what? name items, or choose them with --where", name)
 	}
 	if len(args) > 0 && len(f.where) > 0 {
 		return usage("usage", "", "name items or choose them with --where, not both")
 	}
-	chosen, err := f.parse()
-	if err != nil {
+	return nil
+}
+
+func (a *app) act(ctx context.Context, x act, f filter, args []string, dryRun bool) error {
+	if err := f.checkChoice(x.name, args); err != nil {
+		return err
+	}
+	if _, err := f.parse(); err != nil { // before a ledger is opened
 		return err
 	}
 	l, err := a.open(ctx)
@@ -120,18 +147,9 @@ func (a *app) act(ctx context.Context, x act, f filter, args []string, dryRun bo
 		return err
 	}
 	defer l.Close()
-	if chosen, err = byPath(ctx, l.Ledger, chosen); err != nil {
+	chosen, err := choose(ctx, l.Ledger, f, args)
+	if err != nil {
 		return err
-	}
-	for _, name := range args {
-		it, err := find(ctx, l.Ledger, name, f.kinds, f.scopes)
-		if err != nil {
-			return err
-		}
-		chosen.IDs = append(chosen.IDs, it.ID)
-	}
-	if len(args) > 0 {
-		chosen = ledger.IDs(chosen.IDs...)
 	}
 	counts, would, err := x.count(ctx, l.Ledger, chosen)
 	if err != nil {
@@ -146,23 +164,33 @@ func (a *app) act(ctx context.Context, x act, f filter, args []string, dryRun bo
 	if !dryRun {
 		res.Changed = 0
 	}
+	left, surplus := map[ledger.State]int64{}, int64(0)
 	for _, state := range ledger.States {
-		if res.Matched += counts[state].matched; counts[state].matched == 0 {
-			continue
-		}
 		n := counts[state].would
-		if how, ok := x.on[state]; ok && !dryRun {
+		// Also of a state in which none was: items go on while they are counted.
+		if how, ok := x.on[state]; ok && !dryRun && (chosen.States == nil || slices.Contains(chosen.States, state)) {
 			g := chosen
 			g.States = []ledger.State{state}
-			if n, err = how.apply(ctx, l.Ledger, g); err != nil {
+			n, err = how.apply(ctx, l.Ledger, g)
+			if res.Changed += n; err != nil {
+				if res.Changed > 0 && !a.quiet {
+					fmt.Fprintf(a.stderr, "%s %s before that; the same command goes on\n", x.name, plural(res.Changed, "item"))
+				}
 				return err
 			}
-			res.Changed += n
 		}
-		if left := counts[state].matched - n; left > 0 {
-			res.Unchanged[state] = left
+		res.Matched += counts[state].matched
+		left[state] = max(0, counts[state].matched-n)
+		surplus += max(0, n-counts[state].matched)
+	}
+	for _, state := range ledger.States {
+		moved := min(surplus, left[state])
+		surplus -= moved
+		if n := left[state] - moved; n > 0 {
+			res.Unchanged[state] = n
 		}
 	}
+	res.Matched += surplus // that came after the count
 	return a.reportAct(x, res, len(args) > 0)
 }
 

@@ -165,6 +165,9 @@ func explain(err error) *failure {
 		}
 		return f
 	}
+	if bad, ok := errors.AsType[*ledger.FilterError](err); ok {
+		return badFilter(bad)
+	}
 	if c, ok := errors.AsType[*report.ColumnError](err); ok {
 		if near := settings.Suggest(c.Name, c.Known); near != "" {
 			f.hint = "did you mean " + near + "?"

@@ -97,9 +97,16 @@ func byKey(ctx context.Context, l *ledger.Ledger, key string, kinds, scopes []st
 	return found, nil
 }
 
-// byPath makes a key of a filter absolute if it is the path of something that exists, and no key
-// as it was typed.
+// byPath makes keys of a filter absolute if they are the path of something that exists, and no key
+// as they were typed.
 func byPath(ctx context.Context, l *ledger.Ledger, f ledger.Filter) (ledger.Filter, error) {
+	f.Also = slices.Clone(f.Also)
+	for i := range f.Also {
+		var err error
+		if f.Also[i], err = byPath(ctx, l, f.Also[i]); err != nil {
+			return f, err
+		}
+	}
 	if f.Key == "" || filepath.IsAbs(f.Key) {
 		return f, nil
 	}

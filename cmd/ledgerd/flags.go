@@ -141,6 +141,17 @@ func (d *duration) Set(s string) (err error) {
 	return err
 }
 
+// retention is a duration, or "forever".
+type retention struct{ duration }
+
+func (r *retention) Set(s string) error {
+	if s == "forever" {
+		r.Duration = ledger.KeepForever
+		return nil
+	}
+	return r.duration.Set(s)
+}
+
 // shard is a flag "i/n", from 0.
 type shard struct{ ledger.Shard }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -25,7 +26,7 @@ type kindRow struct {
 	BackoffBase float64  `json:"backoff_base_s"`
 	BackoffCap  float64  `json:"backoff_cap_s"`
 	Timeout     float64  `json:"timeout_s"`
-	Keep        float64  `json:"keep_s"`
+	Keep        *float64 `json:"keep_s"`
 	Paused      bool     `json:"paused"`
 	Definition  string   `json:"definition"`
 }
@@ -39,7 +40,7 @@ func newKindRow(k ledger.Kind) kindRow {
 	}
 	row := kindRow{Kind: k.Name, Plugin: k.Plugin, Input: k.Input.Type, InputField: k.Input.Field, Match: k.Input.Match, OnLost: string(k.OnLost),
 		MaxFailures: or(k.MaxFailures, ledger.DefaultMaxFailures), MaxCrashes: or(k.MaxCrashes, ledger.DefaultMaxCrashes), MaxLost: or(k.MaxLost, ledger.DefaultMaxLost),
-		BackoffBase: k.Backoff.Base.Seconds(), BackoffCap: k.Backoff.Cap.Seconds(), Timeout: k.Timeout.Seconds(), Keep: k.Keep.Seconds(),
+		BackoffBase: k.Backoff.Base.Seconds(), BackoffCap: k.Backoff.Cap.Seconds(), Timeout: k.Timeout.Seconds(),
 		Paused: k.Paused, Definition: k.Definition}
 	if row.OnLost == "" {
 		row.OnLost = string(ledger.OnLostRepeat)
@@ -53,6 +54,10 @@ func newKindRow(k ledger.Kind) kindRow {
 	if k.Backoff.Cap == 0 {
 		row.BackoffCap = ledger.DefaultBackoffCap.Seconds()
 	}
+	if k.Keep != ledger.KeepForever {
+		keep := cmp.Or(k.Keep, ledger.DefaultKeep).Seconds()
+		row.Keep = &keep
+	}
 	return row
 }
 
@@ -64,7 +69,7 @@ func (a *app) kindLsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the kinds of this ledger", Args: arguments(0, 0),
 		Long: `Lists kinds and how they are treated. Fields: kind, plugin, input, input_field, match, on_lost,
-max_failures, max_crashes, max_lost, backoff_base_s, backoff_cap_s, timeout_s, keep_s, paused, definition.`,
+max_failures, max_crashes, max_lost, backoff_base_s, backoff_cap_s, timeout_s, keep_s (null: for ever), paused, definition.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := a.open(cmd.Context())
 			if err != nil {
@@ -94,7 +99,8 @@ type policy struct {
 	match                         []string
 	onLost                        choice
 	maxFailures, maxCrashes, lost int
-	base, limit, timeout, keep    duration
+	base, limit, timeout          duration
+	keep                          retention
 	paused                        bool
 }
 
@@ -121,7 +127,7 @@ treat an item alike. Prints the policy as kind ls does.`,
 	f.Var(&p.base, "backoff-base", "before attempt n+1 an item waits for a random time up to base·2ⁿ (0: 1s) …")
 	f.Var(&p.limit, "backoff-cap", "… and at most for this (0: 10m)")
 	f.Var(&p.timeout, "timeout", "of one attempt (0: none)")
-	f.Var(&p.keep, "keep", "how long payload, output and attempts of finished items stay (0: for ever)")
+	f.Var(&p.keep, "keep", "how long payload, output and attempts of items stay that are done or cancelled (0: 30d), or forever")
 	f.BoolVar(&p.paused, "paused", false, "whether it is not to be worked")
 	return cmd
 }

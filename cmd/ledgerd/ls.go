@@ -3,33 +3,58 @@ package main
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
 // filter are the flags that choose items.
 type filter struct {
 	where                        []string
 	kinds, states, scopes, agent []string
+	flags                        *pflag.FlagSet
 }
 
 func (f *filter) define(cmd *cobra.Command) {
 	fl := cmd.Flags()
+	f.flags = fl
 	fl.StringArrayVar(&f.where, "where", nil, "`filter`, such as \"state:dead code:http_404 since:2h\"; repeated: all must match")
 	fl.StringSliceVar(&f.kinds, "kind", nil, "only these `kinds`")
 	fl.StringSliceVar(&f.scopes, "scope", nil, "only these `scopes`")
 }
 
+// filterHelp is the filter language as the help of commands has it.
+const filterHelp = `Terms of --where, joined by and; several values of one, separated by commas, by or:
+  id:7,8   kind:K   scope:S   agent:A (who holds it)   code:http_404 (of the newest attempt)
+  state:dead,doubt (waiting ready leased dead doubt done cancelled)   priority:-1,0 (of unfinished)
+  key:K   key:/prefix*   key~part   error~part (of the newest attempt; case as given)
+  since:2h   until:2026-11-20   when something last happened: the newest attempt's end, else adding
+  added:7d   added:2026-11-01..2026-11-08   when it was added
+A value with spaces stands in double quotes: error~"not found". Times: 90s, 2h, 7d ago, or
+2026-11-20, 2026-11-20T10:00, 2026-11-20T10:00:00Z; without a zone they are local.`
+
 // parse makes the ledger's filter of the flags.
 func (f *filter) parse() (ledger.Filter, error) {
+	for name, values := range map[string][]string{"kind": f.kinds, "scope": f.scopes, "state": f.states, "agent": f.agent} {
+		if f.flags != nil && f.flags.Changed(name) && len(values) == 0 { // which must not mean all there are
+			return ledger.Filter{}, usage("usage", "perhaps a variable of a script is empty; the default scope is --where scope:", "--%s \"\" names none", name)
+		}
+	}
 	all := ledger.Filter{Kinds: f.kinds, Scopes: f.scopes, Agents: f.agent}
 	for _, s := range f.states {
-		all.States = append(all.States, ledger.State(s))
+		st := ledger.State(s)
+		if !slices.Contains(ledger.States, st) {
+			return all, badState(s)
+		}
+		all.States = append(all.States, st)
 	}
 	for _, w := range f.where {
 		one, err := ledger.ParseFilter(w, time.Now())
@@ -79,8 +104,7 @@ func (a *app) lsCommand() *cobra.Command {
 round, attempt, failures, priority, due, agent, expires, code, error, added_at, ended_at, payload.
 Of the payload --columns takes single fields, too: payload.NAME.
 
-Terms of --where: id:7,8 kind:K scope:S state:dead,doubt agent:A code:http_404 key:K
-key:/prefix* key~part error~part since:2h. States: waiting ready leased dead doubt done cancelled.`,
+` + filterHelp,
 		Example: `  ledgerd ls --state dead
   ledgerd ls --where 'kind:urlcheck code:http_404' -o csv --columns key,error
   ledgerd ls --kind filecsv --columns payload.path,payload.modified,payload.owner,round,state`,
@@ -109,9 +133,6 @@ func (a *app) ls(cmd *cobra.Command, f filter, limit int, cursor string) error {
 	}
 	chosen, err := f.parse()
 	if err != nil {
-		return err
-	}
-	if err := checkStates(chosen.States); err != nil {
 		return err
 	}
 	ctx := cmd.Context()
@@ -160,12 +181,26 @@ func limited(items iter.Seq2[ledger.Item, error], limit int, last *int64, more *
 	}
 }
 
-// checkStates refuses words that are no states, as ParseFilter does.
-func checkStates(states []ledger.State) error {
-	for _, s := range states {
-		if _, err := ledger.ParseFilter("state:"+string(s), time.Time{}); err != nil {
-			return usage("bad_flag", "", "--state %s: no state; there are waiting ready leased dead doubt done cancelled", s)
-		}
+// badFilter shows where a filter is wrong, and what may have been meant.
+func badFilter(bad *ledger.FilterError) *failure {
+	var hint string
+	if report.Safe(bad.Filter) == bad.Filter { // else the mark would be beside it
+		hint = "  " + bad.Filter + "\n  " + strings.Repeat(" ", bad.Column-1) + strings.Repeat("^", bad.Length) + "\n"
 	}
-	return nil
+	if near := settings.Suggest(bad.Word, bad.Known); near != "" {
+		hint += "did you mean " + near + "?\n"
+	}
+	return usage("bad_filter", hint+"terms: "+ledger.FilterTerms, "--where, column %d: %s", bad.Column, bad.Reason)
+}
+
+func badState(word string) error {
+	names := make([]string, len(ledger.States))
+	for i, s := range ledger.States {
+		names[i] = string(s)
+	}
+	hint := ""
+	if near := settings.Suggest(word, names); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	return usage("bad_flag", hint, "--state %s: no state; there are %s", word, strings.Join(names, " "))
 }

@@ -138,8 +138,10 @@ fails, and can always say: done, waiting for what, or why not.`,
 	root.AddGroup(&cobra.Group{ID: groupWork, Title: "Work:"}, &cobra.Group{ID: groupLook, Title: "Look and decide:"},
 		&cobra.Group{ID: groupSetUp, Title: "Set up:"})
 	root.AddCommand(a.runCommand(), a.addCommand(), a.workCommand(), a.claimCommand(), a.finishCommand(), a.releaseCommand(), a.lockCommand(),
-		a.lsCommand(), a.showCommand(), a.retryCommand(), a.cancelCommand(), a.statsCommand(),
-		a.kindCommand(), a.pluginCommand(), a.configCommand(), a.dbCommand(), a.doctorCommand(), a.benchCommand(), a.versionCommand(), a.completionCommand(), docsCommand(root))
+		a.lsCommand(), a.showCommand(), a.whyCommand(), a.statsCommand(), a.errorsCommand(), a.agentsCommand(), a.tailCommand(), a.waitCommand(), a.exportCommand(),
+		a.retryCommand(), a.cancelCommand(), a.pauseCommand(), a.resumeCommand(), a.kindCommand(), a.pruneCommand(), a.pluginCommand(), a.configCommand(),
+		a.dbCommand(), a.doctorCommand(), a.benchCommand(), a.versionCommand(), a.completionCommand(), docsCommand(root))
+	a.completeAll(root)
 	return root
 }
 

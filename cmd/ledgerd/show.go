@@ -50,16 +50,6 @@ type attemptRow struct {
 	Log     string         `json:"log"`
 }
 
-type whyRow struct {
-	ID    int64        `json:"id"`
-	State ledger.State `json:"state"`
-	Code  string       `json:"code"`
-	Text  string       `json:"text"`
-	Since report.Time  `json:"since"`
-	Until report.Time  `json:"until"`
-	Next  string       `json:"next"`
-}
-
 func (a *app) showCommand() *cobra.Command {
 	var kinds, scopes []string
 	cmd := &cobra.Command{
@@ -68,7 +58,7 @@ func (a *app) showCommand() *cobra.Command {
 
 With -o json: {"item":{…},"attempts":[{"attempt","round","agent","plugin","started_at","ended_at",
 "outcome","code","error","output","log"}],"why":{"id","state","code","text","since","until","next"}}.
-Codes of why: leased due backoff paused resource nobody behind next dead doubt done cancelled.`,
+Codes of why: see ledgerd why.`,
 		Example: "  ledgerd show inbox/march/leads-03.csv\n  ledgerd show 17 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := a.open(cmd.Context())
@@ -93,14 +83,14 @@ func (a *app) show(ctx context.Context, l *ledger.Ledger, it ledger.Item) error 
 	if err != nil {
 		return err
 	}
-	why, err := l.Why(ctx, it.ID)
+	why, err := a.reason(ctx, l, it)
 	if err != nil {
 		return err
 	}
 	s := shown{Item: shownItem{itemRow: newItemRow(it), Fingerprint: it.Fingerprint, Every: it.Every, Zone: it.Zone, Source: it.Source,
 		Crashes: it.Crashes, Losses: it.Losses, Slot: it.Slot, Resources: append([]string{}, it.Resources...), Payload: []byte(inputs.Redact(string(it.Payload)))},
 		Attempts: []attemptRow{},
-		Why:      whyRow{it.ID, why.State, why.Code, why.Text, report.Time(why.Since), report.Time(why.Until), why.Next}}
+		Why:      newWhyRow(it.ID, why)}
 	for _, at := range attempts {
 		s.Attempts = append(s.Attempts, attemptRow{at.Attempt, at.Round, at.Agent, at.Worker, report.Time(at.LeasedAt), report.Time(at.FinishedAt),
 			at.Outcome, at.Code, at.Error, at.Output, at.Log})

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Failures groups failed items by cause: their code and their message without what differs
@@ -25,6 +26,33 @@ type Failure struct {
 	Count    int64     `json:"count"`
 	Share    float64   `json:"share"` // of all failures, 0 … 1
 	Examples []Example `json:"examples"`
+
+	// What Seen was told; bounded, sorted, and not part of a report.
+	First   time.Time `json:"-"`
+	Last    time.Time `json:"-"`
+	Kinds   []string  `json:"-"`
+	Plugins []string  `json:"-"`
+}
+
+// maxNames is how many kinds and plugins of a cause are kept.
+const maxNames = 20
+
+// Seen takes note of when it happened, to which kind and to what worked on it.
+func (g *Failure) Seen(at time.Time, kind, plugin string) {
+	if g.First.IsZero() || at.Before(g.First) {
+		g.First = at
+	}
+	if at.After(g.Last) {
+		g.Last = at
+	}
+	note(&g.Kinds, kind)
+	note(&g.Plugins, plugin)
+}
+
+func note(names *[]string, name string) {
+	if i, known := slices.BinarySearch(*names, name); !known && name != "" && len(*names) < maxNames {
+		*names = slices.Insert(*names, i, name)
+	}
 }
 
 // Example is one item of a cause.
@@ -42,8 +70,8 @@ const (
 // rest is the cause of what comes after maxCauses.
 var rest = cause{"", "other causes"}
 
-// Add counts one failed item.
-func (f *Failures) Add(id int64, key, code, message string) {
+// Add counts one failed item and returns its cause.
+func (f *Failures) Add(id int64, key, code, message string) *Failure {
 	if f.groups == nil {
 		f.groups = map[cause]*Failure{}
 	}
@@ -64,6 +92,7 @@ func (f *Failures) Add(id int64, key, code, message string) {
 		g.Examples = g.Examples[:min(len(g.Examples), maxExamples)]
 		g.Message = g.Examples[0].Error
 	}
+	return g
 }
 
 // List is the causes, the most frequent first.

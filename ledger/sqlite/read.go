@@ -59,7 +59,7 @@ func of(f ledger.Filter) (from, id string) {
 		return items("INDEXED BY sqlite_autoindex_ledger_items_1") // statistics of few items suggest to scan them
 	case kind && scope && has(func(p ledger.Filter) bool { return p.Prefix != "" }):
 		return items("")
-	case only(states...):
+	case only(states...), has(func(p ledger.Filter) bool { return len(p.Priorities) > 0 }):
 		return backlog("NOT INDEXED", "")
 	}
 	return items("NOT INDEXED")
@@ -135,7 +135,7 @@ func (s *Store) Recent(ctx context.Context, f ledger.Filter, limit int) (recs []
 		}
 		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), limit, ""})
 		for _, k := range all {
-			if slices.ContainsFunc(parts(f), func(p ledger.Filter) bool { return len(p.Kinds) > 0 && !slices.Contains(p.Kinds, k.Name) }) {
+			if excludes(f, k.Name) {
 				continue
 			}
 			args[2] = k.Name

@@ -253,3 +253,63 @@ func defineConflicts(t *testing.T, h *harness) {
 	h.is(h.l.Define(h.ctx, ledger.Agent{Name: "me"}, "k", strings.Repeat("x", ledger.MaxWorker+1)), ledger.ErrInvalid)
 	h.is(h.l.Define(h.ctx, ledger.Agent{Name: "me"}, "K", "x@1+a"), ledger.ErrInvalid)
 }
+
+// pruneByDefault: what has ended carries what it carried for 30 days, unless its kind says otherwise.
+func pruneByDefault(t *testing.T, h *harness) {
+	h.policy(ledger.Kind{Name: "kept", Keep: ledger.KeepForever})
+	h.policy(ledger.Kind{Name: "k"})
+	done := h.add(ledger.NewItem{Kind: "k", Key: "done", Payload: []byte("p")})[0].ID
+	h.end(h.take("k"), ledger.Done(nil))
+	dead := h.add(ledger.NewItem{Kind: "k", Key: "dead", Payload: []byte("p")})[0].ID
+	h.end(h.take("k"), ledger.Permanent(errTest))
+	doubt := h.add(ledger.NewItem{Kind: "k", Key: "doubt", Payload: []byte("p")})[0].ID
+	h.end(h.take("k"), ledger.Doubt(errTest))
+	kept := h.add(ledger.NewItem{Kind: "kept", Key: "done", Payload: []byte("p")})[0].ID
+	h.end(h.take("kept"), ledger.Done(nil))
+	prune := func(want int) {
+		t.Helper()
+		n, err := h.l.Prune(h.ctx, 100)
+		h.ok(err)
+		equal(t, "pruned", n, want)
+	}
+	h.clock.advance(ledger.DefaultKeep)
+	prune(0)
+	h.clock.advance(time.Second)
+	prune(1)
+	h.clock.advance(9 * 365 * 24 * time.Hour)
+	prune(0)
+	equal(t, "of the item that is done nothing is left", h.item(done).Payload, nil)
+	for _, id := range []int64{dead, doubt, kept} {
+		equal(t, "payload", string(h.item(id).Payload), "p")
+	}
+}
+
+// pruneOlder is an operator's: it asks no policy.
+func pruneOlder(t *testing.T, h *harness) {
+	h.policy(ledger.Kind{Name: "kept", Keep: ledger.KeepForever})
+	h.many(1203)
+	for range 3 {
+		for _, ls := range h.claim("k", 500) {
+			h.end(ls, ledger.Done([]byte("o")))
+		}
+	}
+	kept := h.add(ledger.NewItem{Kind: "kept", Key: "done", Payload: []byte("p")})[0].ID
+	h.end(h.take("kept"), ledger.Done(nil))
+	older := func(d time.Duration, want int64, kinds ...string) {
+		t.Helper()
+		n, err := h.l.PruneOlder(h.ctx, "op", d, kinds...)
+		h.ok(err)
+		equal(t, "pruned", n, want)
+	}
+	h.clock.advance(time.Hour)
+	older(2*time.Hour, 0)
+	older(time.Minute, 0, "other")
+	older(time.Minute, 1203, "k")
+	older(time.Minute, 0, "k")
+	older(time.Minute, 1)
+	equal(t, "payload", h.item(kept).Payload, nil)
+	_, err := h.l.PruneOlder(h.ctx, "", time.Hour)
+	h.is(err, ledger.ErrInvalid)
+	_, err = h.l.PruneOlder(h.ctx, "op", -1)
+	h.is(err, ledger.ErrInvalid)
+}

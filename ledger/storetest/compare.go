@@ -95,6 +95,8 @@ func compare(t *testing.T, rt *rapid.T, place NewPlace) {
 		"prune":       m.prune,
 		"beat":        m.beat,
 		"filters":     m.filters,
+		"ended":       m.ended,
+		"tallies":     m.tallies,
 		"items":       m.items,
 		"kinds":       m.kinds,
 		"acquire":     m.acquire,

@@ -23,7 +23,7 @@ func (m *machine) filter(t *rapid.T) ledger.Filter {
 	if rapid.Bool().Draw(t, "by state") {
 		f.States = rapid.SliceOfN(rapid.SampledFrom(ledger.States), 1, 2).Draw(t, "states")
 	}
-	switch rapid.IntRange(0, 8).Draw(t, "by") {
+	switch rapid.IntRange(0, 11).Draw(t, "by") {
 	case 0:
 		f.Key = rapid.SampledFrom([]string{"1", "é%_"}).Draw(t, "key")
 	case 1:
@@ -40,6 +40,12 @@ func (m *machine) filter(t *rapid.T) ledger.Filter {
 		f.Prefix = rapid.SampledFrom([]string{"é%", "5"}).Draw(t, "prefix")
 	case 7:
 		f.Scopes = []string{""}
+	case 8:
+		f.Until = m.clock.now().Add(-time.Minute + 300)
+	case 9:
+		f.Priorities = []int16{rapid.SampledFrom([]int16{-2, 0, 1}).Draw(t, "priority"), 0}
+	case 10:
+		f.AddedFrom, f.AddedTo = m.clock.now().Add(-time.Hour), m.clock.now().Add(-time.Second+300)
 	}
 	if rapid.IntRange(0, 3).Draw(t, "also") == 0 {
 		f = f.And(m.filter(t))

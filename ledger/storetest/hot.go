@@ -22,6 +22,7 @@ const (
 	IndexHeld     = "ledger_held_item"
 	IndexFinal    = "ledger_attempts_final"
 	IndexFailed   = "ledger_attempts_failed"
+	IndexRest     = "ledger_attempts_rest"
 	IndexIdentity = "items by kind, scope and key"
 )
 
@@ -253,6 +254,33 @@ func (w *Workload) tending() []Call {
 		}},
 		{Name: "list done", Rows: 100, Indexes: []string{IndexFinal}, Finished: true, Before: w.Settle, Run: func() {
 			_, err := w.Store.Recent(ctx, ledger.Filter{States: []ledger.State{ledger.StateDone}}, 50)
+			w.ok(err)
+		}},
+		{Name: "what ended lately", Rows: 10 * w.Batch, Indexes: []string{IndexFinal, IndexFailed, IndexRest}, Finished: true, Before: w.Settle, Run: func() {
+			_, err := w.Ledger.Ended(ctx, ledger.EndedQuery{After: ledger.Mark{At: since}, Limit: 50})
+			w.ok(err)
+		}},
+		{Name: "what failed, in pages", Rows: 100, Indexes: []string{IndexFailed, IndexRest}, Finished: true, Before: w.Settle, Run: func() {
+			q := ledger.EndedQuery{After: ledger.Mark{At: since.Add(-24 * time.Hour)}, Failed: true, Limit: 10}
+			for range 5 {
+				page, err := w.Ledger.Ended(ctx, q)
+				if w.ok(err); len(page) == 10 {
+					q.After = page[9].Mark()
+				}
+			}
+		}},
+		{Name: "tallies", Run: func() {
+			w.ok(w.Ledger.AddTallies(ctx, ledger.MinuteTally{At: since, Kind: "k", Agent: "a", Done: 1}))
+			_, err := w.Store.Tallies(ctx, since)
+			w.ok(err)
+			w.ok(w.Ledger.FoldTallies(ctx))
+		}},
+		{Name: "who holds how much", Indexes: []string{IndexLeased}, Counts: true, Run: func() {
+			_, err := w.Ledger.LeasedBy(ctx)
+			w.ok(err)
+		}},
+		{Name: "how many come before", Indexes: []string{IndexReady}, Before: func() { w.add(w.items("k", -1, time.Time{})) }, Run: func() {
+			_, err := w.Store.Ahead(ctx, &ledger.Record{ID: 1 << 40, Identity: ledger.Identity{Kind: "k"}, Work: &ledger.Work{Priority: 2}}, 10)
 			w.ok(err)
 		}},
 		{Name: "find", Indexes: []string{IndexIdentity}, Run: func() {

@@ -33,7 +33,8 @@ func standing(t *testing.T, h *harness) {
 }
 
 func agents(t *testing.T, h *harness) {
-	a := ledger.Agent{Name: "host/1/x", Host: "host", PID: 1, Version: "v1", Kinds: map[string]string{"k": "p@1+a"}}
+	a := ledger.Agent{Name: "host/1/x", Host: "host", PID: 1, Version: "v1", Kinds: map[string]string{"k": "p@1+a"},
+		Shard: ledger.Shard{Index: 1, Count: 4}, Skew: -3 * time.Millisecond}
 	h.ok(h.l.Beat(h.ctx, a, time.Minute))
 	h.clock.advance(30 * time.Second)
 	a.Kinds["j"] = "q@1+b"
@@ -55,7 +56,7 @@ func filters(t *testing.T, h *harness) {
 	h.add(
 		ledger.NewItem{Kind: "k", Key: "/in/a_1%.csv"}, ledger.NewItem{Kind: "k", Key: "/in/b.csv"}, ledger.NewItem{Kind: "k", Key: "/out/c.csv"},
 		ledger.NewItem{Kind: "k", Scope: "s", Key: "/in/a_1%.csv"})
-	h.add(ledger.NewItem{Kind: "j", Key: "x", Due: start.Add(time.Hour)})
+	h.add(ledger.NewItem{Kind: "j", Key: "x", Due: start.Add(time.Hour), Priority: -1})
 	ls := h.claim("k", 4)
 	h.end(ls[0], ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: "http_404", Error: "Not found: 100%_"})
 	h.end(ls[1], ledger.Done(nil))
@@ -88,6 +89,15 @@ func filters(t *testing.T, h *harness) {
 		{"error~not", ""},
 		{"since:30m", "/out/c.csv"},
 		{"since:2h state:done", "/in/b.csv"},
+		{"until:30m", "/in/a_1%.csv /in/b.csv /in/a_1%.csv x"},
+		{"until:30m since:61m", "/in/a_1%.csv /in/b.csv /in/a_1%.csv x"},
+		{"until:61m", ""},
+		{"added:61m", "/in/a_1%.csv /in/b.csv /out/c.csv /in/a_1%.csv x"},
+		{"added:60m", ""},
+		{"added:..61m", ""},
+		{"added:..60m kind:j", "x"},
+		{"priority:0,1", "/in/a_1%.csv /out/c.csv /in/a_1%.csv"}, // finished ones have none
+		{"priority:-1", "x"},
 		{fmt.Sprintf("id:%d,%d", ls[0].ID, ls[2].ID), "/in/a_1%.csv /out/c.csv"},
 		{fmt.Sprintf("id:%d state:done", ls[0].ID), ""},
 	} {
@@ -193,9 +203,32 @@ func whySentences(t *testing.T, h *harness) {
 		}
 	}
 	id := h.one("x")
-	why(id, "nobody", "nobody works this kind")
+	why(id, "nobody", "nobody works kind k now")
+	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "other", Kinds: map[string]string{"j": ""}}, time.Minute))
+	why(id, "nobody", "nobody works kind k now")
+	slot := h.item(id).Slot
+	elsewhere := ledger.Agent{Name: "shard", Kinds: map[string]string{"k": ""}, Shard: ledger.Shard{Index: (slot + 1) % 4, Count: 4}}
+	h.ok(h.l.Beat(h.ctx, elsewhere, time.Minute))
+	why(id, "shard", fmt.Sprintf("nobody works its shard %d/4 (slot %d): kind k is worked by shards %d/4 only", slot%4, slot, (slot+1)%4))
+	elsewhere.Shard.Index = slot % 4
+	h.ok(h.l.Beat(h.ctx, elsewhere, time.Minute))
+	why(id, "behind", "the next of its kind; shard works this kind")
+	h.ok(h.l.Beat(h.ctx, elsewhere, 0))
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Kinds: map[string]string{"k": ""}}, time.Minute))
 	why(id, "behind", "a works this kind")
+	first := h.add(ledger.NewItem{Kind: "k", Key: "first", Priority: -1}, ledger.NewItem{Kind: "j", Key: "another kind", Priority: -1})[0].ID
+	why(id, "behind", "behind 1 other of its kind; a works this kind")
+	h.add(ledger.NewItem{Kind: "k", Key: "after"}, ledger.NewItem{Kind: "k", Key: "earlier", Due: start.Add(-time.Minute)}, ledger.NewItem{Kind: "k", Key: "much later", Due: start.Add(time.Hour)})
+	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "b", Kinds: map[string]string{"k": ""}}, time.Minute))
+	why(id, "behind", "behind 2 others of its kind; a and 1 more work this kind")
+	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "b"}, 0))
+	why(first, "behind", "the next of its kind")
+	_, err := h.l.Cancel(h.ctx, "ann", ledger.Filter{Kinds: []string{"k"}, Also: []ledger.Filter{{Priorities: []int16{-1}}}})
+	h.ok(err)
+	for _, key := range []string{"after", "earlier", "much later"} {
+		_, err = h.l.Cancel(h.ctx, "ann", ledger.Filter{Key: key})
+		h.ok(err)
+	}
 	h.policy(ledger.Kind{Name: "k", Paused: true})
 	why(id, "paused", "paused")
 	h.policy(ledger.Kind{Name: "k"})
@@ -209,9 +242,13 @@ func whySentences(t *testing.T, h *harness) {
 	h.pass(time.Minute)
 	h.end(h.take("k"), ledger.Permanent(errTest))
 	why(id, "dead", errTest.Error())
-	_, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
+	_, err = h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
 	h.ok(err)
 	why(id, "cancelled", "cancelled")
+	h.one("fine")
+	fine := h.take("k")
+	h.end(fine, ledger.Done(nil))
+	why(fine.ID, "done", "done in attempt 1")
 	later := h.add(ledger.NewItem{Kind: "k", Key: "later", Due: start.Add(time.Hour)}, ledger.NewItem{Kind: "k", Key: "doubt"}, ledger.NewItem{Kind: "k", Key: "rec", Every: "day", Due: start.Add(time.Hour)})
 	why(later[0].ID, "due", "due at")
 	why(later[2].ID, "next", "round 2026-11-20")

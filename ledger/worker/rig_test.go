@@ -70,6 +70,13 @@ func (s *spy) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, error
 	return s.Store.Claim(ctx, g)
 }
 
+func (s *spy) AddTallies(ctx context.Context, tallies []ledger.MinuteTally) error {
+	if err := s.called("tally"); err != nil {
+		return err
+	}
+	return s.Store.AddTallies(ctx, tallies)
+}
+
 func (s *spy) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Completion) ([]int64, error) {
 	if err := s.called("complete"); err != nil {
 		return nil, err

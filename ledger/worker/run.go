@@ -77,6 +77,7 @@ func (w *Worker) work(ctx context.Context, until func(context.Context)) error {
 	g.finishing.Wait()
 	end()
 	g.rest.Wait()
+	w.tallyRest()
 	w.lost.tell(w.log)
 	return broken
 }
@@ -118,7 +119,7 @@ func (w *Worker) start(claiming context.Context, g *goroutines) {
 	for _, loop := range []func(context.Context){
 		func(life context.Context) { w.watchLoop(life, calls) },
 		func(life context.Context) { w.askLoop(life, calls) },
-		w.promoteLoop, w.expireLoop, w.pruneLoop, w.beatLoop, w.listen,
+		w.promoteLoop, w.expireLoop, w.pruneLoop, w.beatLoop, w.tallyLoop, w.listen,
 	} {
 		g.rest.Go(func() { loop(w.life) })
 	}

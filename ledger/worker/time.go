@@ -60,3 +60,8 @@ type clock struct{ offset atomic.Int64 }
 func (c *clock) set(there, here time.Time) { c.offset.Store(int64(there.Sub(here))) }
 
 func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }
+
+// skew is how far the clock of this machine is ahead of the database's; 0 until it is known.
+func (c *clock) skew() time.Duration {
+	return time.Duration(-c.offset.Load()).Truncate(time.Microsecond)
+}

@@ -47,9 +47,10 @@ func (w *Worker) expireLoop(life context.Context) {
 	}
 }
 
-// pruneLoop applies the kinds' Keep.
+// pruneLoop applies the kinds' Keep, and makes hours of the minutes of old tallies.
 func (w *Worker) pruneLoop(life context.Context) {
 	for sleep(life, jitter(pruneEvery)) {
+		w.failed("fold", w.config.Ledger.FoldTallies(life))
 		for full := true; full; {
 			n, err := w.config.Ledger.Prune(life, pruneMost)
 			full = !w.failed("prune", err) && n == pruneMost
@@ -89,7 +90,8 @@ func (w *Worker) agent() ledger.Agent {
 	for _, l := range w.lanes {
 		kinds[l.kind] = l.config.Definition
 	}
-	return ledger.Agent{Name: w.config.Agent, Host: host, PID: os.Getpid(), Version: w.config.Version, Kinds: kinds}
+	return ledger.Agent{Name: w.config.Agent, Host: host, PID: os.Getpid(), Version: w.config.Version, Kinds: kinds,
+		Shard: w.config.Shard, Skew: w.clock.skew()}
 }
 
 // farewell takes the heartbeat back; whoever cannot will see it run out.

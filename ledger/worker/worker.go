@@ -95,6 +95,7 @@ type Worker struct {
 	lost     unrecorded
 	clock    clock
 	tally    tally
+	minutes  minutes
 
 	used  atomic.Bool
 	life  context.Context // of calls to the ledger; ends last
@@ -195,6 +196,7 @@ func (w *Worker) record(t *task, e ledger.Ending, err error) {
 	case err == nil:
 		ev.Recorded, ev.State = e.Recorded, e.State
 		w.tally.add(e)
+		w.minutes.add(w.clock.now(), t.lease.Kind, e.Recorded, ev.Worked)
 		if e.State == ledger.StateWaiting {
 			signal(w.due)
 		}

@@ -86,17 +86,37 @@ func (b *builder) filter(f ledger.Filter) {
 	if b.storable(f.ErrorHas) {
 		b.add("%s(a.error, %s) > 0", b.has, b.arg(f.ErrorHas))
 	}
-	if !f.Since.IsZero() {
-		since := f.Since.UTC().Truncate(time.Microsecond)
-		if since.Before(f.Since) { // the databases keep microseconds
-			since = since.Add(time.Microsecond)
-		}
-		p := b.arg(b.time(since))
+	if len(f.Priorities) > 0 {
+		b.add(b.list, "b.priority", b.arg(b.array(f.Priorities)))
+	}
+	if p := b.moment(f.Since); p != "" {
 		b.add("(i.created_at >= %s OR a.finished_at >= %s)", p, p)
+	}
+	if p := b.moment(f.Until); p != "" {
+		b.add("i.created_at < %s AND (a.finished_at IS NULL OR a.finished_at < %s)", p, p)
+	}
+	if p := b.moment(f.AddedFrom); p != "" {
+		b.add("i.created_at >= %s", p)
+	}
+	if p := b.moment(f.AddedTo); p != "" {
+		b.add("i.created_at < %s", p)
 	}
 	for _, g := range f.Also {
 		b.filter(g)
 	}
+}
+
+// moment is the parameter of a time, "" of the zero one. The databases keep microseconds: what is at
+// or after a time between two of them is at or after the later one.
+func (b *builder) moment(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	at := t.UTC().Truncate(time.Microsecond)
+	if at.Before(t) {
+		at = at.Add(time.Microsecond)
+	}
+	return b.arg(b.time(at))
 }
 
 type builder struct {

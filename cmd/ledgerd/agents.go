@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/report"
+)
+
+// agentRow is a program that works, or whoever else holds items.
+type agentRow struct {
+	Agent   string      `json:"agent"`
+	Host    string      `json:"host"`
+	PID     int         `json:"pid"`
+	Version string      `json:"version"`
+	Kinds   []string    `json:"kinds"`
+	Shard   string      `json:"shard"`
+	Held    int64       `json:"held"`
+	Started report.Time `json:"started_at"`
+	Seen    report.Time `json:"seen_at"`
+	Age     *float64    `json:"heartbeat_age_s"`
+	Skew    *float64    `json:"clock_skew_ms"`
+}
+
+func (a *app) agentsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "agents", Short: "List who works: daemons with their heartbeat, and people who hold items", GroupID: groupLook, Args: arguments(0, 0),
+		Long: `Lists the programs that work this ledger and whoever else holds items: a person, or a program that is
+gone; these have no heartbeat.
+
+With -o json: [{"agent","host","pid","version","kinds","shard","held","started_at","seen_at",
+"heartbeat_age_s","clock_skew_ms"}]. clock_skew_ms is how far the machine's clock is ahead of the
+database's; leases do not depend on it. It is 0 until an agent's second heartbeat, after 10 s.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.agents(cmd.Context())
+		},
+	}
+}
+
+func (a *app) agents(ctx context.Context) error {
+	l, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	agents, err := l.Agents(ctx)
+	if err != nil {
+		return err
+	}
+	held, err := l.LeasedBy(ctx)
+	if err != nil {
+		return err
+	}
+	now, err := l.Now(ctx)
+	if err != nil {
+		return err
+	}
+	rows := []agentRow{}
+	for _, g := range agents {
+		age := max(0, now.Sub(g.SeenAt).Seconds())
+		skew := float64(g.Skew) / float64(time.Millisecond)
+		row := agentRow{Agent: g.Name, Host: g.Host, PID: g.PID, Version: g.Version, Kinds: slices.Sorted(maps.Keys(g.Kinds)), Held: held[g.Name],
+			Started: report.Time(g.StartedAt), Seen: report.Time(g.SeenAt), Age: &age, Skew: &skew}
+		if g.Shard.Count > 0 {
+			row.Shard = g.Shard.String()
+		}
+		rows = append(rows, row)
+		delete(held, g.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(held)) {
+		rows = append(rows, agentRow{Agent: name, Kinds: []string{}, Held: held[name]})
+	}
+	n, err := report.List(a.printer(), each(rows), "agent", "kinds", "shard", "held", "heartbeat_age_s", "version", "clock_skew_ms")
+	if err == nil && n == 0 && a.errorOnEmpty {
+		return status(exitEmpty)
+	}
+	return err
+}

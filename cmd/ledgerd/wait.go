@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// waited is how the items stood in the end.
+type waited struct {
+	Items     int64   `json:"items"`
+	Done      int64   `json:"done"`
+	Dead      int64   `json:"dead"`
+	Doubt     int64   `json:"doubt"`
+	Cancelled int64   `json:"cancelled"`
+	Left      int64   `json:"left"` // that had not ended
+	TimedOut  bool    `json:"timed_out"`
+	Seconds   float64 `json:"seconds"`
+}
+
+func (w *waited) count(s ledger.State) {
+	switch s {
+	case ledger.StateDone:
+		w.Done++
+	case ledger.StateDead:
+		w.Dead++
+	case ledger.StateDoubt:
+		w.Doubt++
+	case ledger.StateCancelled:
+		w.Cancelled++
+	default:
+		w.Left++
+	}
+}
+
+func (w *waited) exit() error {
+	switch {
+	case w.TimedOut:
+		return status(exitTemporary)
+	case w.Dead+w.Doubt+w.Cancelled+w.Left > 0:
+		return status(exitUnfinished)
+	}
+	return nil
+}
+
+const (
+	waitEvery = 250 * time.Millisecond
+	waitPage  = 500 // items looked at each time
+)
+
+func (a *app) waitCommand() *cobra.Command {
+	var f filter
+	var limit duration
+	cmd := &cobra.Command{
+		Use: "wait [ID|KEY]…", Short: "Wait until items have ended", GroupID: groupLook,
+		Long: `Waits until the items that are named, or that match when it begins, have ended: done, dead, in doubt or
+cancelled. A recurring item has ended when it waits for its next round. What is added later is not
+waited for. Somebody else has to work them: a daemon, or ledgerd work.
+
+Exits with 0 if all are done, 3 if some ended otherwise, 5 if --timeout was over before.
+With -o json: {"items","done","dead","doubt","cancelled","left","timed_out","seconds"}.
+
+` + filterHelp,
+		Example: "  ledgerd wait inbox/a.csv --timeout 10m\n  ledgerd wait --where 'scope:spring' --timeout 2h",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.wait(cmd.Context(), f, args, limit.Duration)
+		},
+	}
+	f.define(cmd)
+	cmd.Flags().Var(&limit, "timeout", "how long at most (default: for ever)")
+	return cmd
+}
+
+func (a *app) wait(ctx context.Context, f filter, args []string, limit time.Duration) error {
+	if err := f.checkChoice("wait", args); err != nil {
+		return err
+	}
+	if _, err := f.parse(); err != nil { // before a ledger is opened
+		return err
+	}
+	l, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	chosen, err := choose(ctx, l.Ledger, f, args)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	var ids []int64
+	for it, err := range l.List(ctx, chosen, 0) { // an id takes 8 bytes
+		if err != nil {
+			return err
+		}
+		ids = append(ids, it.ID)
+	}
+	res := waited{Items: int64(len(ids))}
+	late := time.Now().Add(limit)
+	var counted int
+	for counted < len(ids) {
+		page := ids[counted:min(len(ids), counted+waitPage)]
+		states, open, err := ends(ctx, l.Ledger, page)
+		if err != nil {
+			return err
+		}
+		if open == 0 {
+			for _, s := range states {
+				res.count(s)
+			}
+			counted += len(page)
+			continue
+		}
+		wait := waitEvery
+		if limit > 0 {
+			wait = min(wait, time.Until(late))
+		}
+		if wait <= 0 {
+			res.TimedOut = true
+			break
+		}
+		if err := pause(ctx, wait); err != nil {
+			return err
+		}
+	}
+	for rest := ids[counted:]; len(rest) > 0; { // of those not all have ended
+		n := min(len(rest), waitPage)
+		states, _, err := ends(ctx, l.Ledger, rest[:n])
+		if err != nil {
+			return err
+		}
+		for _, s := range states {
+			res.count(s)
+		}
+		rest = rest[n:]
+	}
+	res.Seconds = time.Since(began).Seconds()
+	if err := one(a, res, res.text()); err != nil {
+		return err
+	}
+	if res.Items == 0 && a.errorOnEmpty {
+		return status(exitEmpty)
+	}
+	return res.exit()
+}
+
+func (w *waited) text() string {
+	text := fmt.Sprintf("done %s of %s", report.Count(w.Done), report.Count(w.Items))
+	for _, c := range []struct {
+		n    int64
+		what string
+	}{{w.Dead, "dead"}, {w.Doubt, "in doubt"}, {w.Cancelled, "cancelled"}, {w.Left, "left"}} {
+		if c.n > 0 {
+			text += fmt.Sprintf("   %s %s", c.what, report.Count(c.n))
+		}
+	}
+	if w.TimedOut {
+		text += "   the time was over"
+	}
+	return text + "   " + seconds(time.Duration(w.Seconds*float64(time.Second)))
+}
+
+// ends are the states in which items have ended; open is how many have not. One that is gone was
+// removed after its end. One that recurs has ended as its last round did.
+func ends(ctx context.Context, l *ledger.Ledger, ids []int64) (states []ledger.State, open int, err error) {
+	found := 0
+	for it, err := range l.List(ctx, ledger.IDs(ids...), 0) {
+		if err != nil {
+			return nil, 0, err
+		}
+		found++
+		s := it.State
+		switch {
+		case s == ledger.StateWaiting && it.RoundFailed():
+			s = ledger.StateDead
+		case s == ledger.StateWaiting && it.Every != "" && it.Outcome.Completed():
+			s = ledger.StateDone
+		case s == ledger.StateWaiting || s == ledger.StateReady || s == ledger.StateLeased:
+			open++
+		}
+		states = append(states, s)
+	}
+	for range len(ids) - found {
+		states = append(states, ledger.StateDone)
+	}
+	return states, open, nil
+}

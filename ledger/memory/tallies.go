@@ -1,0 +1,113 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// span is what a tally is about.
+type span struct {
+	long        time.Duration
+	at          time.Time
+	kind, agent string
+}
+
+func (s *Store) tally(k span, t ledger.MinuteTally) {
+	sum := s.tallies[k]
+	sum.At, sum.Kind, sum.Agent = k.at, k.kind, k.agent
+	sum.Done += t.Done
+	sum.Failed += t.Failed
+	sum.Other += t.Other
+	sum.Worked += t.Worked
+	s.tallies[k] = sum
+}
+
+// AddTallies implements ledger.Store.
+func (s *Store) AddTallies(_ context.Context, tallies []ledger.MinuteTally) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range tallies {
+		s.tally(span{time.Minute, t.At, t.Kind, t.Agent}, t)
+	}
+	return nil
+}
+
+// Tallies implements ledger.Store.
+func (s *Store) Tallies(_ context.Context, since time.Time) ([]ledger.MinuteTally, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sums := New(Options{})
+	for k, t := range s.tallies {
+		if k.long == time.Minute && !k.at.Before(since) {
+			sums.tally(span{k.long, k.at, k.kind, ""}, t)
+		}
+	}
+	return slices.SortedFunc(maps.Values(sums.tallies), func(a, b ledger.MinuteTally) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Kind, b.Kind))
+	}), nil
+}
+
+// FoldTallies implements ledger.Store.
+func (s *Store) FoldTallies(_ context.Context, minutes, hours time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, t := range maps.Clone(s.tallies) {
+		if k.long == time.Minute && k.at.Before(minutes) {
+			delete(s.tallies, k)
+			s.tally(span{time.Hour, k.at.Truncate(time.Hour), k.kind, k.agent}, t)
+		}
+	}
+	maps.DeleteFunc(s.tallies, func(k span, _ ledger.MinuteTally) bool { return k.long == time.Hour && k.at.Before(hours) })
+	return nil
+}
+
+// LeasedBy implements ledger.Store.
+func (s *Store) LeasedBy(context.Context) (map[string]int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := map[string]int64{}
+	for _, r := range s.rows {
+		if r.Work != nil && r.Work.State == ledger.StateLeased {
+			held[r.Work.Agent]++
+		}
+	}
+	return held, nil
+}
+
+// Ended implements ledger.Store.
+func (s *Store) Ended(_ context.Context, q ledger.EndedQuery) ([]ledger.Ended, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := []ledger.Ended{}
+	for _, r := range s.rows {
+		rec := s.record(r)
+		for _, a := range r.attempts {
+			a.Log, a.Output = "", nil
+			rec.Last = &a
+			e := ledger.Ended{Attempt: a, Scope: r.Scope, Key: r.Key, Every: r.Every, Zone: r.Zone}
+			if (!q.Failed || a.Outcome.Fails()) && e.Mark().Compare(q.After) > 0 && q.Filter.Match(&rec, s.now()) {
+				out = append(out, e)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b ledger.Ended) int { return a.Mark().Compare(b.Mark()) })
+	return out[:min(q.Limit, len(out))], nil
+}
+
+// Ahead implements ledger.Store.
+func (s *Store) Ahead(_ context.Context, r *ledger.Record, limit int) (n int64, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.rows {
+		if o.Work != nil && o.Work.State == ledger.StateReady && !o.Work.Gated && o.Kind == r.Kind && n < int64(limit) &&
+			cmp.Or(cmp.Compare(o.Work.Priority, r.Work.Priority), o.Work.Due.Compare(r.Work.Due), cmp.Compare(o.ID, r.ID)) < 0 {
+			n++
+		}
+	}
+	return n, nil
+}

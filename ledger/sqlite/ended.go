@@ -1,0 +1,74 @@
+package sqlite
+
+import (
+	"context"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/where"
+)
+
+// ended is an index that some of the attempts have an entry in, by kind and time, with the
+// condition that says which. Each attempt is in one of the three.
+type ended struct{ index, condition string }
+
+var (
+	endedWell   = ended{"ledger_attempts_final", "a.final = 1 AND a.outcome IN (0, 1, 5)"}
+	endedFailed = ended{"ledger_attempts_failed", "a.outcome IN (2, 8)"}
+	endedRest   = ended{"ledger_attempts_rest", "(a.final = 0 OR a.outcome IN (3, 4, 6, 7)) AND a.outcome NOT IN (2, 8)"}
+	endedFatal  = ended{"ledger_attempts_rest", endedRest.condition + " AND a.outcome IN (6, 7)"} // what EndedQuery.Failed asks for
+)
+
+// Ended implements ledger.Store: each kind's indexes from the mark on, then the earliest of all.
+func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended, error) {
+	all := []ledger.Ended{}
+	indexes := []ended{endedWell, endedFailed, endedRest}
+	if q.Failed {
+		indexes = []ended{endedFailed, endedFatal}
+	}
+	err := s.read(ctx, true, func(r session) error {
+		known, err := kinds(r)
+		if err != nil {
+			return err
+		}
+		matches, args := where.Build(q.Filter, where.SQLite, "?1", []any{s.clock(), q.After.At.UnixMicro(), q.After.ItemID, q.After.Number, q.Limit, ""})
+		for _, k := range known {
+			if excludes(q.Filter, k.Name) {
+				continue
+			}
+			args[5] = k.Name
+			for _, e := range indexes {
+				err := r.query(`SELECT a.item_id, a.attempt, a.kind, a.agent, a.lock_id, a.worker, a.epoch, a.period, a.leased_at, a.finished_at, a.outcome, a.final, a.code, a.error,
+ i.scope, i.key, i.every, i.zone FROM ledger_attempts a INDEXED BY `+e.index+` CROSS JOIN ledger_items i ON i.id = a.item_id LEFT JOIN ledger_backlog b ON b.item_id = i.id
+ WHERE `+e.condition+` AND a.kind = ?6 AND a.finished_at >= ?2 AND (a.finished_at > ?2 OR (a.item_id, a.attempt) > (?3, ?4)) AND `+matches+`
+ ORDER BY a.finished_at, a.item_id, a.attempt LIMIT ?5`, func(r row) error {
+					all = append(all, ledger.Ended{Attempt: scanAttempt(r[:14]), Scope: r.text(14), Key: r.text(15), Every: r.text(16), Zone: r.text(17)})
+					return nil
+				}, args...)
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(all, func(a, b ledger.Ended) int { return a.Mark().Compare(b.Mark()) })
+	return all[:min(q.Limit, len(all))], err
+}
+
+// excludes says that a filter names kinds, and not this one.
+func excludes(f ledger.Filter, kind string) bool {
+	return slices.ContainsFunc(parts(f), func(p ledger.Filter) bool { return len(p.Kinds) > 0 && !slices.Contains(p.Kinds, kind) })
+}
+
+// Ahead implements ledger.Store.
+func (s *Store) Ahead(ctx context.Context, r *ledger.Record, limit int) (n int64, err error) {
+	err = s.read(ctx, false, func(ss session) error {
+		return ss.query(`SELECT count(*) FROM (SELECT 1 FROM ledger_backlog INDEXED BY ledger_backlog_ready
+ WHERE state = 1 AND gate = 0 AND kind = ?1 AND (priority, due_at, item_id) < (?2, ?3, ?4) LIMIT ?5)`, func(r row) error {
+			n = r.int(0)
+			return nil
+		}, r.Kind, r.Work.Priority, r.Work.Due, r.ID, limit)
+	})
+	return n, err
+}

@@ -1,0 +1,86 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// What ended is tallied by the minute, also over an outage and at the stop, in few calls.
+func TestTallies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.policy(ledger.Kind{MaxFailures: 1})
+		var items []ledger.NewItem
+		for i := range 40 {
+			items = append(items, ledger.NewItem{Key: fmt.Sprint(i), Due: time.Now().Add(time.Duration(i) * 5 * time.Second)})
+		}
+		r.add(items...)
+		r.store.failing(func(call string) error {
+			if n := r.store.calls["tally"]; call == "tally" && n >= 3 && n < 6 {
+				return ledger.ErrUnavailable
+			}
+			return nil
+		})
+		began := time.Now()
+		n := 0
+		work := Func(func(context.Context, *ledger.Lease) ledger.Result {
+			elapse(10 * time.Millisecond)
+			switch n++; n % 4 {
+			case 0:
+				return ledger.Fail(errors.New("no"))
+			case 1:
+				return ledger.Doubt(errors.New("who knows"))
+			}
+			return ledger.Done(nil)
+		})
+		w := r.worker(work, func(c *Config) { c.Concurrency = 1 })
+		if _, err := w.Drain(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if calls := r.store.calls["tally"]; calls < 4 || calls > 80 {
+			t.Errorf("%d calls", calls)
+		}
+		got, err := r.store.Tallies(t.Context(), time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sum ledger.MinuteTally
+		for _, m := range got {
+			if m.At.Before(began.Add(-time.Minute)) || m.At.After(time.Now()) || m.At.Second() != 0 || m.Kind != "k" {
+				t.Errorf("tally %+v", m)
+			}
+			sum.Done += m.Done
+			sum.Failed += m.Failed
+			sum.Other += m.Other
+			sum.Worked += m.Worked
+		}
+		if diff := cmp.Diff(ledger.MinuteTally{Done: 20, Failed: 10, Other: 10, Worked: 400 * time.Millisecond}, sum); diff != "" || len(got) < 3 {
+			t.Errorf("%d minutes (-want +got):\n%s", len(got), diff)
+		}
+	})
+}
+
+// A worker says which shard it claims and how far its clock is off.
+func TestAgentTellsShardAndSkew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		w := r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result { return ledger.Done(nil) }), func(c *Config) { c.Shard = ledger.Shard{Index: 1, Count: 3} })
+		w.life, w.base = t.Context(), t.Context()
+		w.clock.set(time.Now(), time.Now().Add(3*time.Second))
+		if err := w.beat(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		agents, err := r.Agents(t.Context())
+		if err != nil || len(agents) != 1 || agents[0].Shard != (ledger.Shard{Index: 1, Count: 3}) || agents[0].Skew != 3*time.Second {
+			t.Errorf("%+v, %v", agents, err)
+		}
+	})
+}
