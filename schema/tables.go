@@ -34,5 +34,6 @@ var Tables = []Content{
 	{Name: "ledger_held", Key: []string{"resource"}, Grants: []string{"SELECT", "INSERT", "DELETE"}},
 	{Name: "ledger_reserver", Key: []string{"one"}, Seeded: true, Grants: []string{"SELECT", "UPDATE"}},
 	{Name: "ledger_locks", Key: []string{"name"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
+	{Name: "ledger_tallies", Key: []string{"span", "at", "kind", "agent"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
 	{Name: "ledger_journal", Key: []string{"id"}, Grants: []string{"INSERT"}},
 }

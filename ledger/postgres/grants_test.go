@@ -131,6 +131,9 @@ func everything(ctx context.Context, s *postgres.Store) error {
 	of(l.Count(ctx, mine))
 	of(l.Counts(ctx, time.Now()))
 	of(l.Standing(ctx, kind))
+	do(l.AddTallies(ctx, ledger.MinuteTally{At: time.Now().Truncate(time.Minute).Add(-2 * ledger.TallyMinutes), Kind: kind, Agent: kind, Done: 1}))
+	do(l.FoldTallies(ctx))
+	of(l.Stats(ctx))
 	of(s.Recent(ctx, mine, 10))
 	for _, err := range l.Verify(ctx) {
 		do(err)

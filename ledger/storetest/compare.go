@@ -85,6 +85,7 @@ func compare(t *testing.T, rt *rapid.T, place NewPlace) {
 		"act":         m.act,
 		"decide":      m.decide,
 		"token":       m.token,
+		"prune older": m.pruneOlder,
 		"policy":      m.policy,
 		"define":      m.define,
 		"tick":        m.tick,

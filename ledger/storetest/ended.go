@@ -2,12 +2,8 @@ package storetest
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -147,42 +143,4 @@ func leasedBy(t *testing.T, h *harness) {
 	got, err := h.l.LeasedBy(h.ctx)
 	h.ok(err)
 	equal(t, "held", got, map[string]int64{"a": 3, "ann": 1})
-}
-
-// ended compares what readers of attempts find. Items have the same order in both ledgers, so limits
-// cut at the same place.
-func (m *machine) ended(t *rapid.T) {
-	q := ledger.EndedQuery{Filter: m.filter(t), Failed: rapid.Bool().Draw(t, "failed"), Limit: rapid.IntRange(1, 100).Draw(t, "limit")}
-	if rapid.Bool().Draw(t, "after") {
-		q.After.At = m.clock.now().Add(-time.Duration(rapid.SampledFrom([]int{1, 100, 5000}).Draw(t, "ago")) * time.Second)
-	}
-	var got [2][]string
-	for i, l := range m.l {
-		es, err := l.Ended(m.tb.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range es {
-			got[i] = append(got[i], fmt.Sprint(m.keyOf(i, e.ItemID), e.Attempt.Attempt, e.FinishedAt, e.Outcome, e.Round, e.Key))
-		}
-	}
-	slices.Sort(got[0])
-	slices.Sort(got[1])
-	if d := cmp.Diff(got[0], got[1]); d != "" {
-		t.Fatalf("ended %+v (-memory +store):\n%s", q, d)
-	}
-}
-
-// tallies adds, folds and reads tallies.
-func (m *machine) tallies(t *rapid.T) {
-	n := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ledger.MinuteTally {
-		return ledger.MinuteTally{At: m.clock.now().Add(-time.Duration(rapid.IntRange(0, 100).Draw(t, "minutes")) * time.Minute), Kind: kindNames.Draw(t, "kind"), Agent: agentNames.Draw(t, "agent"),
-			Done: rapid.Int64Range(0, 5).Draw(t, "done"), Failed: rapid.Int64Range(0, 5).Draw(t, "failed"), Worked: time.Duration(rapid.Int64Range(0, 5).Draw(t, "worked")) * time.Microsecond}
-	}), 0, 3).Draw(t, "tallies")
-	both(m, t, "tally", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.AddTallies(m.tb.Context(), n...) })
-	both(m, t, "fold", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.FoldTallies(m.tb.Context()) })
-	got := both(m, t, "stats", func(_ int, l *ledger.Ledger) (ledger.Stats, error) { return l.Stats(m.tb.Context()) })
-	alike(t, "stats", got)
-	held := both(m, t, "held", func(_ int, l *ledger.Ledger) (map[string]int64, error) { return l.LeasedBy(m.tb.Context()) })
-	alike(t, "held", held)
 }
