@@ -133,7 +133,7 @@ type pin struct {
 // readPins reads the oldest of the transactions with a snapshot or an id, of prepared ones, and of
 // replication slots.
 const readPins = `SELECT coalesce(extract(epoch FROM clock_timestamp() - xact_start), 0)::float8, 'pid ' || pid, coalesce(usename, '?'), coalesce(nullif(application_name, ''), backend_type), coalesce(client_addr::text, 'local'), coalesce(state, '?')
- FROM pg_stat_activity WHERE (datname = current_database() OR datname IS NULL) AND pid <> pg_backend_pid() AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL OR state LIKE 'idle in transaction%') AND xact_start IS NOT NULL
+ FROM pg_stat_activity WHERE (datname = current_database() OR datname IS NULL) AND pid <> pg_backend_pid() AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL OR starts_with(state, 'idle in transaction')) AND xact_start IS NOT NULL
   AND backend_type <> 'autovacuum worker'
  UNION ALL SELECT extract(epoch FROM clock_timestamp() - prepared)::float8, 'prepared transaction ' || gid, owner::text, 'nobody', '', 'prepared' FROM pg_prepared_xacts WHERE database = current_database()
  UNION ALL SELECT age(coalesce(xmin, catalog_xmin))::float8, 'replication slot ' || slot_name, '', coalesce(plugin, 'physical'), '', CASE WHEN active THEN 'slot' ELSE 'unused slot' END
@@ -197,8 +197,8 @@ func (s *Store) examineVacuum(ctx context.Context, pool *pgxpool.Pool) (all []le
 	if on != "on" {
 		all = append(all, ledger.Problem("autovacuum", "autovacuum is off on this server", why, "autovacuum = on in postgresql.conf, and reload the server"))
 	}
-	rows, err := pool.Query(ctx, `SELECT c.relname::text, coalesce(s.n_dead_tup, 0), coalesce(s.n_live_tup, 0), coalesce(c.reloptions::text LIKE '%autovacuum_enabled=false%' OR c.reloptions::text LIKE '%autovacuum_enabled=off%', false)
- FROM pg_class c LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE quote_ident(nspname) = $1 OR '"' || nspname || '"' = $1) AND c.relkind = 'r' AND c.relname LIKE 'ledger\_%' ORDER BY 1`, s.schema)
+	rows, err := pool.Query(ctx, `SELECT c.relname::text, coalesce(s.n_dead_tup, 0), coalesce(s.n_live_tup, 0), coalesce(c.reloptions && ARRAY['autovacuum_enabled=false', 'autovacuum_enabled=off'], false)
+ FROM pg_class c LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE quote_ident(nspname) = $1 OR '"' || nspname || '"' = $1) AND c.relkind = 'r' AND starts_with(c.relname::text, 'ledger_') ORDER BY 1`, s.schema)
 	if err != nil {
 		return nil, err
 	}

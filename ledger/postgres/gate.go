@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -104,6 +105,22 @@ func jsonNames(list []string) string {
 		panic("postgres: " + err.Error())
 	}
 	return string(b)
+}
+
+// jsonNamesOf takes a list of names that the server wrote as JSON; "" is none.
+type jsonNamesOf []string
+
+// Scan implements sql.Scanner.
+func (n *jsonNamesOf) Scan(value any) error {
+	*n = nil
+	text, ok := value.(string)
+	if !ok {
+		return fmt.Errorf("postgres: names as a %T", value)
+	}
+	if text == "" {
+		return nil
+	}
+	return json.Unmarshal([]byte(text), (*[]string)(n))
 }
 
 // namesOf are the names of jsonNames in a column.
@@ -329,8 +346,8 @@ func (p *picking) book(o *own, pick ledger.Pick) error {
 	g := p.g
 	var statements []statement
 	if len(pick.Granted) > 0 {
-		w, r := &p.work, &p.item.r
-		p.dest = append(p.dest[1:len(p.dest)-1:len(p.dest)-1], &r.Resources, &w.Gated)
+		w := &p.work
+		p.dest = append(p.dest[1:len(p.dest)-1:len(p.dest)-1], (*[]string)(&p.item.resources), &w.Gated)
 		ids := slices.Sorted(slices.Values(pick.Granted))
 		statements = append(statements, statement{stampGated, []any{ids, g.Agent, pgUUID(g.LockID), p.now, g.TTL}, p.row})
 	}

@@ -14,7 +14,7 @@ import (
 // are i items, b backlog, a newest attempt, k kinds.
 const (
 	itemColumns = `i.id, i.kind, i.scope, i.key, i.fingerprint, i.payload, coalesce(i.shard_key, ''), i.slot, coalesce(i.every, ''), coalesce(i.zone, ''),
- coalesce(i.source, ''), i.epoch, i.base_attempt, i.created_at, i.resources`
+ coalesce(i.source, ''), i.epoch, i.base_attempt, i.created_at, coalesce(array_to_json(i.resources)::text, '')` // database/sql has no arrays
 	periodColumn = `CASE WHEN i.every IS NOT NULL THEN (SELECT max(p.period) FROM {{S}}.ledger_attempts p WHERE p.item_id = i.id AND p.outcome IN (0, 1)) END`
 	workColumns  = `b.state, b.priority, b.due_at, b.epoch, b.attempt, b.failures, b.crashes, b.losses, b.alone, b.reopen, b.cancel, b.locked_by, b.lock_id, b.leased_at, b.started_at, b.expires_at, b.gate, b.passed_at`
 	// lastColumns begin with the attempt, NULL when there is none.
@@ -35,19 +35,21 @@ const (
 
 // itemRow takes itemColumns and periodColumn.
 type itemRow struct {
-	r      ledger.Record
-	period *time.Time
+	r         ledger.Record
+	resources jsonNamesOf
+	period    *time.Time
 }
 
 func (t *itemRow) dest() []any {
 	r := &t.r
 	return []any{&r.ID, &r.Kind, &r.Scope, &r.Key, &r.Fingerprint, &r.Payload, &r.ShardKey, &r.Slot, &r.Every, &r.Zone,
-		&r.Source, &r.Epoch, &r.BaseAttempt, &r.CreatedAt, &r.Resources, &t.period}
+		&r.Source, &r.Epoch, &r.BaseAttempt, &r.CreatedAt, &t.resources, &t.period}
 }
 
 func (t *itemRow) record() ledger.Record {
 	t.r.CreatedAt = t.r.CreatedAt.UTC()
 	t.r.DonePeriod = utc(t.period)
+	t.r.Resources = t.resources
 	return t.r
 }
 
