@@ -8,7 +8,7 @@ func (a *app) completionCommand() *cobra.Command {
 	shells := []string{"bash", "zsh", "fish"}
 	return &cobra.Command{
 		Use: "completion bash|zsh|fish", Short: "Print a script that completes commands in your shell", GroupID: groupSetUp,
-		Args: arguments(1, 1), ValidArgs: shells,
+		Args: arguments(1, 1), ValidArgs: shells, Annotations: map[string]string{withoutConfig: "yes"},
 		Example: `  ledgerd completion bash > ~/.local/share/bash-completion/completions/ledgerd
   ledgerd completion zsh > "${fpath[1]}/_ledgerd"
   ledgerd completion fish > ~/.config/fish/completions/ledgerd.fish`,

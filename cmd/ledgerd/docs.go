@@ -7,15 +7,23 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/ledgerd/ledgerd/internal/config"
 )
 
 //go:generate sh -c "go run . docs > ../../docs/cli.md"
+//go:generate sh -c "go run . docs config > ../../docs/config.md"
 
 // docsCommand writes docs/cli.md: every command as its help has it, and what scripts rely on.
 func docsCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
-		Use: "docs", Short: "Print the reference of the command line as Markdown", Hidden: true, GroupID: groupSetUp, Args: arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use: "docs [config]", Short: "Print the reference of the command line, or of the config file, as Markdown", Hidden: true, GroupID: groupSetUp, Args: arguments(0, 1),
+		Annotations: map[string]string{withoutConfig: "yes"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				_, err := io.WriteString(cmd.OutOrStdout(), config.Reference())
+				return err
+			}
 			var b strings.Builder
 			b.WriteString(docsHead)
 			b.WriteString("## Flags of every command\n\n")

@@ -11,14 +11,18 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestDocs: docs/cli.md is what the program says of itself.
+// TestDocs: docs/cli.md and docs/config.md are what the program says of itself.
 func TestDocs(t *testing.T) {
+	t.Run("cli", func(t *testing.T) { testDocs(t, "../../docs/cli.md", "docs") })
+	t.Run("config", func(t *testing.T) { testDocs(t, "../../docs/config.md", "docs", "config") })
+}
+
+func testDocs(t *testing.T, file string, args ...string) {
 	var out bytes.Buffer
 	a := testApp(&out)
-	if code := run(a.interrupts, []string{"docs"}, strings.NewReader(""), &out, &out); code != exitOK {
+	if code := run(a.interrupts, args, strings.NewReader(""), &out, &out); code != exitOK {
 		t.Fatalf("exit %d: %s", code, out.String())
 	}
-	const file = "../../docs/cli.md"
 	if *update {
 		if err := os.WriteFile(file, out.Bytes(), 0o644); err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/report"
@@ -153,6 +154,14 @@ func explain(err error) *failure {
 		f.exit, f.code, f.hint = exitUsage, "bad_input", arg.Hint
 		if errors.Is(err, fs.ErrPermission) {
 			f.exit, f.code = exitDenied, "denied"
+		}
+		return f
+	}
+	if c, ok := errors.AsType[*config.Error](err); ok {
+		f.exit, f.code = exitUsage, "bad_config"
+		if n := len(c.Problems); n > 1 {
+			f.message = plural(int64(n), "problem") + " in the configuration"
+			f.hint = err.Error()
 		}
 		return f
 	}

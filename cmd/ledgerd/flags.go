@@ -5,13 +5,13 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -21,6 +21,7 @@ import (
 // global are the flags of every command.
 type global struct {
 	db           string
+	configFile   string
 	output       choice
 	columns      []string
 	quiet        bool
@@ -34,6 +35,7 @@ type global struct {
 
 func (g *global) define(f *pflag.FlagSet) {
 	f.StringVar(&g.db, "db", "", "`URL` of the ledger: sqlite:PATH or postgres://user@host/name (default: a file in the user's data directory)")
+	f.StringVar(&g.configFile, "config", "", "config `file` (default: ledgerd/ledgerd.toml in $XDG_CONFIG_HOME or ~/.config, else /etc/ledgerd/ledgerd.toml)")
 	g.output = choice{value: string(report.Table), of: []string{"table", "json", "jsonl", "csv"}}
 	f.VarP(&g.output, "output", "o", "format of what goes to stdout")
 	f.StringSliceVar(&g.columns, "columns", nil, "`columns` of a table or CSV, separated by commas")
@@ -46,7 +48,8 @@ func (g *global) define(f *pflag.FlagSet) {
 	f.BoolVar(&g.utc, "utc", false, "times in tables in UTC instead of local time")
 	f.BoolVar(&g.errorOnEmpty, "error-on-empty", false, "exit with 9 if there was nothing to do or to show")
 	f.BoolVarP(&g.yes, "yes", "y", false, "do not ask")
-	for _, name := range []string{"db", "output", "progress", "color", "utc"} {
+	fromConfig(f, "db")
+	for _, name := range []string{"config", "output", "progress", "color", "utc"} {
 		fromEnv(f, name)
 	}
 }
@@ -68,8 +71,7 @@ func fromEnv(f *pflag.FlagSet, name string) {
 	fl.Annotations = map[string][]string{envAnnotation: {env}}
 }
 
-// fromEnvironment sets flags from the environment. LEDGERD_DB_FILE names a file that holds
-// the value, for URLs with a password.
+// fromEnvironment sets flags from the environment.
 func fromEnvironment(f *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var failed error
 	f.VisitAll(func(fl *pflag.Flag) {
@@ -79,15 +81,7 @@ func fromEnvironment(f *pflag.FlagSet, lookup func(string) (string, bool)) error
 		}
 		env := names[0]
 		value, _ := lookup(env)
-		if file, ok := lookup(env + "_FILE"); ok && file != "" && value == "" && fl.Name == "db" {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				failed = usage("bad_environment", "", "%s_FILE: %v", env, err)
-				return
-			}
-			value = strings.TrimSpace(string(content))
-		}
-		if value == "" {
+		if value == "" || fl.Annotations[configAnnotation] != nil {
 			return
 		}
 		if err := fl.Value.Set(value); err != nil {
@@ -125,13 +119,7 @@ func (d *duration) String() string {
 	if d.Duration == 0 {
 		return "" // then help shows no default
 	}
-	s := d.Duration.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(s, zero) {
-			s = s[:len(s)-2]
-		}
-	}
-	return s
+	return config.FormatDuration(d.Duration)
 }
 func (d *duration) Set(s string) (err error) {
 	d.Duration, err = ledger.ParseDuration(s)
@@ -148,15 +136,9 @@ func (s *shard) String() string {
 	return fmt.Sprintf("%d/%d", s.Index, s.Count)
 }
 func (s *shard) Type() string { return "i/n" }
-func (s *shard) Set(text string) error {
-	i, n, found := strings.Cut(text, "/")
-	index, err1 := strconv.Atoi(i)
-	count, err2 := strconv.Atoi(n)
-	if !found || err1 != nil || err2 != nil || count < 1 || count > ledger.Slots || index < 0 || index >= count {
-		return fmt.Errorf("must be i/n with 0 ≤ i < n ≤ %d, such as 0/4", ledger.Slots)
-	}
-	s.Shard = ledger.Shard{Index: index, Count: count}
-	return nil
+func (s *shard) Set(text string) (err error) {
+	s.Shard, err = config.ParseShard(text)
+	return err
 }
 
 // rules collects --include and --exclude in the order given.

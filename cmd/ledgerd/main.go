@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/report"
 )
 
@@ -67,6 +68,7 @@ type app struct {
 	global
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	config         *config.Config
 	parsed         bool   // flags and arguments are in order, the command has begun
 	dbSource       string // where the address of the ledger is from: "--db", "LEDGERD_DB" …
 	warned         bool   // of a password that others can see
@@ -78,7 +80,7 @@ const dbFlag = "--db"
 
 // run executes a command line and gives the exit code.
 func run(in *interrupts, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{interrupts: in, stdin: stdin, stdout: stdout, stderr: stderr}
+	a := &app{interrupts: in, stdin: stdin, stdout: stdout, stderr: stderr, config: &config.Config{}}
 	root := a.root()
 	a.early = earlyOutput(args)
 	root.SetArgs(args)
@@ -112,13 +114,11 @@ fails, and can always say: done, waiting for what, or why not.`,
 			if err := fromEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
 				return err
 			}
-			if a.dbSource == "" && a.db != "" {
-				if a.dbSource = "LEDGERD_DB"; os.Getenv(a.dbSource) == "" {
-					a.dbSource = "LEDGERD_DB_FILE"
-				}
-			}
 			a.parsed = true
-			return a.checkColumns()
+			if err := a.checkColumns(); err != nil || cmd.Annotations[withoutConfig] != "" || !cmd.HasParent() {
+				return err
+			}
+			return a.configure(cmd.Flags())
 		},
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
@@ -136,7 +136,7 @@ fails, and can always say: done, waiting for what, or why not.`,
 		&cobra.Group{ID: groupSetUp, Title: "Set up:"})
 	root.AddCommand(a.runCommand(), a.addCommand(), a.workCommand(),
 		a.lsCommand(), a.showCommand(), a.retryCommand(), a.cancelCommand(), a.statsCommand(),
-		a.kindCommand(), a.pluginCommand(), a.dbCommand(), a.benchCommand(), a.versionCommand(), a.completionCommand(), docsCommand(root))
+		a.kindCommand(), a.pluginCommand(), a.configCommand(), a.dbCommand(), a.benchCommand(), a.versionCommand(), a.completionCommand(), docsCommand(root))
 	return root
 }
 

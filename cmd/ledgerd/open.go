@@ -38,18 +38,23 @@ func (d address) brief() string {
 	if d.path == "" {
 		return d.String()
 	}
+	return shortPath(d.path)
+}
+
+// shortPath is a path as people read it.
+func shortPath(path string) string {
 	if home, err := os.UserHomeDir(); err == nil {
-		if rel, err := filepath.Rel(home, d.path); err == nil && !strings.HasPrefix(rel, "..") {
+		if rel, err := filepath.Rel(home, path); err == nil && !strings.HasPrefix(rel, "..") {
 			return filepath.Join("~", rel)
 		}
 	}
-	return d.path
+	return path
 }
 
-// address says where the ledger is: --db, LEDGERD_DB, or the file in the user's data directory.
+// address says where the ledger is: --db, LEDGERD_DB, the config, or the file in the data directory.
 func (a *app) address() (address, error) {
 	if a.db == "" {
-		dir, err := dataDir()
+		dir, err := a.dataDir()
 		return address{path: filepath.Join(dir, "ledger.db")}, err
 	}
 	return parseAddress(a.db, a.dbSource)
@@ -82,7 +87,10 @@ func parseAddress(db, source string) (address, error) {
 }
 
 // dataDir is where ledgers and plugins of this user are.
-func dataDir() (string, error) {
+func (a *app) dataDir() (string, error) {
+	if a.config.DataDir != "" {
+		return a.config.DataDir, nil
+	}
 	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "ledgerd"), nil
 	}
@@ -138,11 +146,17 @@ func (a *app) announce(l *opened) {
 	if a.quiet {
 		return
 	}
+	line := "ledger: " + l.address.brief()
 	if l.isNew {
-		fmt.Fprintf(a.stderr, "ledger: %s (new)\n", l.address.brief())
-		return
+		line += " (new)"
 	}
-	fmt.Fprintf(a.stderr, "ledger: %s\n", l.address.brief())
+	if a.config.File != "" {
+		line += "   config: " + shortPath(a.config.File)
+	}
+	fmt.Fprintln(a.stderr, line)
+	for _, w := range a.config.Warnings {
+		fmt.Fprintf(a.stderr, "warning: %s: %s\n", w.Where(), w.Message)
+	}
 }
 
 func (a *app) openAt(ctx context.Context, at address, create bool) (*opened, error) {

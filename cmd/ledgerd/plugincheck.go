@@ -107,12 +107,12 @@ func (a *app) target(ctx context.Context, name string, dirs pluginDirs, with []s
 		if err != nil {
 			return t, err
 		}
-		config, err := a.configure(p, with)
+		config, err := a.pluginConfig(name, p, with)
 		if err != nil {
 			return t, err
 		}
 		// What is bundled is no program of its own that a person could start.
-		t.Spec, t.Embedded = pluginproc.Spec{Path: p.spec.Place.Path, Args: p.spec.Place.Args}, p.spec.Place.Origin == "bundled"
+		t.Spec, t.Embedded = pluginproc.Spec{Path: p.spec.Place.Path, Args: p.spec.Place.Args, SHA256: p.spec.SHA256, NoMTLS: p.spec.NoMTLS, Env: p.spec.Env, Dir: p.spec.Dir}, p.spec.Place.Origin == "bundled"
 		if t.Config, t.Secrets, err = p.Config.Split(config); err != nil {
 			return t, err
 		}

@@ -47,17 +47,22 @@ type pluginDirs struct{ list []string }
 
 func (d *pluginDirs) define(f *pflag.FlagSet) {
 	f.StringSliceVar(&d.list, "plugin-dir", nil, "`folder` with plugins, looked at before the others; repeated")
-	fromEnv(f, "plugin-dir")
+	fromConfig(f, "plugin-dir")
 }
 
-// finder looks for plugins where they may be, in this order: --plugin-dir, the data directory,
-// beside the program, in the program.
-func (d pluginDirs) finder() (*pluginhost.Finder, error) {
+// finder looks for plugins where they may be, in this order: the commands of the config, --plugin-dir,
+// the data directory, beside the program, in the program.
+func (a *app) finder(d pluginDirs) (*pluginhost.Finder, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	f := &pluginhost.Finder{Self: self}
+	for name, p := range a.config.Plugins {
+		if len(p.Command) > 0 {
+			f.Configured = append(f.Configured, pluginhost.Place{Name: name, Path: program(p.Command[0]), Args: p.Command[1:], Origin: "config"})
+		}
+	}
 	for _, dir := range d.list {
 		if _, err := os.Stat(dir); err != nil {
 			return nil, usage("bad_flag", "", "--plugin-dir %s: does not exist", dir)
@@ -68,7 +73,7 @@ func (d pluginDirs) finder() (*pluginhost.Finder, error) {
 		}
 		f.Folders = append(f.Folders, pluginhost.Folder{Path: abs, Origin: "--plugin-dir"})
 	}
-	if data, err := dataDir(); err == nil {
+	if data, err := a.dataDir(); err == nil {
 		f.Folders = append(f.Folders, pluginhost.Folder{Path: filepath.Join(data, "plugins"), Origin: "data"})
 	}
 	f.Folders = append(f.Folders, pluginhost.Folder{Path: filepath.Dir(self), Origin: "beside ledgerd"})
@@ -89,11 +94,11 @@ type plugin struct {
 
 // findPlugin finds a plugin by name and asks it what it is.
 func (a *app) findPlugin(ctx context.Context, name string, dirs pluginDirs) (*plugin, error) {
-	place, err := dirs.place(name)
+	place, err := a.place(name, dirs)
 	if err != nil {
 		return nil, err
 	}
-	p := &plugin{spec: pluginhost.Spec{Place: place, Logger: a.logger()}}
+	p := &plugin{spec: a.pluginSpec(place)}
 	p.Description, err = pluginhost.Describe(ctx, p.spec)
 	if err != nil {
 		return nil, pluginError(p.spec.Place, err)
@@ -101,8 +106,8 @@ func (a *app) findPlugin(ctx context.Context, name string, dirs pluginDirs) (*pl
 	return p, nil
 }
 
-func (d pluginDirs) place(name string) (pluginhost.Place, error) {
-	f, err := d.finder()
+func (a *app) place(name string, dirs pluginDirs) (pluginhost.Place, error) {
+	f, err := a.finder(dirs)
 	if err != nil {
 		return pluginhost.Place{}, err
 	}
@@ -122,15 +127,28 @@ func pluginError(at pluginhost.Place, err error) error {
 	return f
 }
 
-// configure puts --with into the form that the plugin gets. A secret is better in a file, which
-// is named as file:/PATH, than on a command line that others can see.
-func (a *app) configure(p *plugin, with []string) ([]byte, error) {
-	config, err := p.Config.Parse(nil, with)
+// pluginConfig puts the config of a kind, and --with over it, into the form that the plugin gets. A
+// secret is better in a file, which is named as file:/PATH, than on a command line that others can see.
+func (a *app) pluginConfig(kind string, p *plugin, with []string) ([]byte, error) {
+	base, err := a.config.With(kind, p.Config)
 	if err != nil {
-		return nil, settingError(err, p.Name, settingsOf{"config", "--with", with}, settingsAt{"--set", p.Payload})
+		return nil, err
+	}
+	of, other := settingsOf{"config", "--with", with}, settingsAt{"--set", p.Payload}
+	onTop, err := p.Config.Parse(nil, with)
+	if err != nil {
+		return nil, settingError(err, p.Name, of, other)
+	}
+	_, typed, err := p.Config.Split(onTop)
+	if err != nil {
+		return nil, settingError(err, p.Name, of, other)
+	}
+	config, err := p.Config.Parse(base, with)
+	if err != nil {
+		return nil, settingError(err, p.Name, of, other)
 	}
 	rest, secrets, err := p.Config.Split(config)
-	for name, value := range secrets {
+	for name, value := range typed {
 		path, isFile := strings.CutPrefix(value, "file:")
 		if !isFile || !filepath.IsAbs(path) {
 			fmt.Fprintf(a.stderr, "warning: --with %s=… is visible to everybody on this machine (ps); put it into a file: --with %s=file:/PATH\n", name, name)
@@ -148,17 +166,17 @@ func (a *app) configure(p *plugin, with []string) ([]byte, error) {
 	if err == nil {
 		err = p.Config.Validate(config)
 	}
-	return config, settingError(err, p.Name, settingsOf{"config", "--with", with}, settingsAt{"--set", p.Payload})
+	return config, settingError(err, p.Name, of, other)
 }
 
 // startPlugin starts the plugin of a kind, with its config. now gets what the plugin says of the
 // items that it has; nil means that nobody wants to know.
 func (a *app) startPlugin(ctx context.Context, k *kind, with []string, concurrency int, now *nowAt) (*pluginhost.Host, error) {
-	config, err := a.configure(k.plugin, with)
+	config, err := a.pluginConfig(k.name, k.plugin, with)
 	if err != nil {
 		return nil, err
 	}
-	h, err := pluginhost.Start(ctx, pluginhost.Config{Spec: k.plugin.spec, Settings: config, Concurrency: concurrency, Progress: now.set})
+	h, err := pluginhost.Start(ctx, pluginhost.Config{Spec: k.plugin.spec, Settings: config, Concurrency: a.concurrency(k.name, concurrency), Progress: now.set})
 	if refused, ok := errors.AsType[*pluginhost.ConfigError](err); ok {
 		return nil, usage("bad_setting", fmt.Sprintf("fields: ledgerd run %s --help", k.plugin.Name), "%s", refused.Error())
 	}
@@ -213,7 +231,7 @@ func (a *app) noPluginFor(ctx context.Context, k *kind, dirs pluginDirs, next st
 
 // lookedAt says where plugins were looked for, and which kinds there are.
 func (a *app) lookedAt(ctx context.Context, l *ledger.Ledger, dirs pluginDirs) (where string, kinds []string, err error) {
-	f, err := dirs.finder()
+	f, err := a.finder(dirs)
 	if err != nil {
 		return "", nil, err
 	}
@@ -246,7 +264,7 @@ func (a *app) lookedAt(ctx context.Context, l *ledger.Ledger, dirs pluginDirs) (
 
 // listKinds is what run without a kind says: what there is to run here.
 func (a *app) listKinds(ctx context.Context, dirs pluginDirs) error {
-	f, err := dirs.finder()
+	f, err := a.finder(dirs)
 	if err != nil {
 		return err
 	}
@@ -369,7 +387,7 @@ directory, beside ledgerd, and the bundled ones; the first of a name counts. Wit
 }
 
 func (a *app) pluginLs(ctx context.Context, dirs pluginDirs) error {
-	f, err := dirs.finder()
+	f, err := a.finder(dirs)
 	if err != nil {
 		return err
 	}

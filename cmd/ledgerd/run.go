@@ -65,9 +65,8 @@ the last line is the summary, with csv it is told on stderr.`,
 	f.Var(&r.wait, "wait", "how long to wait for inputs that are due later or held by others")
 	f.Var(&r.maxDuration, "max-duration", "stop claiming after this time")
 	f.Var(&r.shard, "shard", "work only part i of n, from 0")
-	for _, name := range []string{"concurrency", "wait"} {
-		fromEnv(f, name)
-	}
+	fromEnv(f, "wait")
+	fromConfig(f, "concurrency")
 	a.helpWithFields(cmd, &r.sourceFlags)
 	return cmd
 }
@@ -164,7 +163,7 @@ func (r *runner) work(ctx context.Context) error {
 	var err error
 	r.worker, err = worker.New(worker.Config{
 		Ledger: r.ledger.Ledger, Handlers: map[string]worker.Handler{r.kind.name: r.host}, GiveUp: giveUpAfter, Agent: r.agent, Version: programVersion(),
-		Concurrency: r.flags.concurrency, Shard: r.flags.shard.Shard, Grace: runGrace, Logger: r.app.logger(), Observe: r.tracker.observe,
+		Concurrency: r.app.concurrency(r.kind.name, r.flags.concurrency), Shard: r.flags.shard.Shard, Grace: runGrace, Logger: r.app.logger(), Observe: r.tracker.observe,
 		Kinds: map[string]worker.KindConfig{r.kind.name: {Timeout: r.flags.timeout.Duration, Definition: r.host.Definition()}},
 	})
 	if err != nil {

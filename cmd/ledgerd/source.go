@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/sdk/settings"
@@ -16,6 +19,7 @@ import (
 
 // sourceFlags are the flags of run and add that say what the inputs are.
 type sourceFlags struct {
+	flags    *pflag.FlagSet
 	plugin   string
 	dirs     pluginDirs
 	set      []string
@@ -35,6 +39,7 @@ type sourceFlags struct {
 
 func (s *sourceFlags) define(cmd *cobra.Command) {
 	f := cmd.Flags()
+	s.flags = f
 	f.StringVar(&s.plugin, "plugin", "", "`name` of the plugin that works the kind, where it is not the one of the same name")
 	s.dirs.define(f)
 	f.StringArrayVar(&s.set, "set", nil, "`NAME=VALUE` (or NAME:=JSON) of the payload: what is to be done; repeated")
@@ -58,8 +63,9 @@ func (s *sourceFlags) define(cmd *cobra.Command) {
 type kind struct {
 	name   string
 	policy ledger.Kind
-	known  bool    // to the ledger
-	plugin *plugin // that works it here; nil if there is none
+	known  bool         // to the ledger
+	config *config.Kind // what the config says of it; not nil
+	plugin *plugin      // that works it here; nil if there is none
 	schema *settings.Schema
 }
 
@@ -68,7 +74,11 @@ func (k *kind) input() ledger.Input {
 	if k.plugin != nil {
 		return k.plugin.Policy(k.name).Input
 	}
-	return k.policy.Input
+	input := k.policy.Input
+	if k.config.Input != nil {
+		input.Type = *k.config.Input
+	}
+	return input
 }
 
 // resolve finds out what is known of a kind. l is nil if there is no ledger yet.
@@ -84,13 +94,16 @@ func (a *app) resolve(ctx context.Context, l *ledger.Ledger, name, pluginName st
 		}
 		k.policy, k.known = policy, err == nil
 	}
-	wanted := firstOf(pluginName, k.policy.Plugin, name)
+	if k.config = a.config.Kinds[name]; k.config == nil {
+		k.config = &config.Kind{}
+	}
+	wanted := firstOf(pluginName, deref(k.config.Plugin), k.policy.Plugin, name)
 	var err error
 	k.plugin, err = a.findPlugin(ctx, wanted, dirs)
 	switch {
 	case isNoPlugin(err) && pluginName != "":
 		return nil, a.noPlugin(ctx, pluginName, dirs)
-	case isNoPlugin(err) && !k.known:
+	case isNoPlugin(err) && !k.known && k.config.Input == nil:
 		return nil, a.unknownKind(ctx, l, name, dirs)
 	case err != nil && !isNoPlugin(err):
 		return nil, err
@@ -122,17 +135,27 @@ func firstOf(names ...string) string {
 
 // source makes the inputs of what was typed.
 func (a *app) source(k *kind, s sourceFlags, args []string) (*inputs.Source, error) {
-	payload, err := k.schema.Parse(nil, s.set)
+	base, err := a.config.Payload(k.name, k.schema)
+	if err != nil {
+		return nil, err
+	}
+	payload, err := k.schema.Parse(base, s.set)
 	if err != nil {
 		return nil, k.payloadError(err, s.set)
 	}
 	src := &inputs.Source{
-		Template: ledger.NewItem{Kind: k.name, Scope: s.scope, Priority: int16(s.priority), Every: s.every, Zone: s.zone},
+		Template: ledger.NewItem{Kind: k.name, Scope: s.scope, Priority: int16(s.priority), Every: firstOf(s.every, k.config.Every), Zone: s.zone},
 		Input:    k.input(), Payload: payload, Args: args, From: s.from, CSV: s.csv, JSONL: s.jsonl, Key: s.key, Rules: s.rules,
 		Checksum: s.checksum, Stdin: a.stdin, Parse: k.schema.Parse,
 		Validate: func(payload []byte) error {
 			return k.payloadError(k.schema.Validate(payload), s.set)
 		},
+	}
+	if s.every == "" && s.zone == "" {
+		src.Template.Zone = k.config.Zone
+	}
+	if !s.flags.Changed("priority") {
+		src.Template.Priority = int16(k.config.Priority)
 	}
 	if s.priority < ledger.MinPriority || s.priority > ledger.MaxPriority {
 		return nil, usage("bad_flag", "", "--priority %d: must be %d … %d", s.priority, ledger.MinPriority, ledger.MaxPriority)
@@ -271,16 +294,24 @@ func (a *app) prepare(ctx context.Context, s sourceFlags, name string, args []st
 	return j, nil
 }
 
-// introduce makes a kind that is new to the ledger known there, with its plugin's defaults.
+// introduce makes a kind that is new to the ledger known there, with its plugin's defaults, and
+// writes down what the config says of its policy.
 func (k *kind) introduce(ctx context.Context, l *ledger.Ledger) error {
-	if k.known || k.plugin == nil {
-		return nil
-	}
-	return k.edit(ctx, l, func(have *ledger.Kind, known bool) {
-		if !known { // or somebody has just been quicker
+	configured := func(have *ledger.Kind, known bool) {
+		if !known && k.plugin != nil { // or somebody has just been quicker
 			*have = k.plugin.Policy(k.name)
 		}
-	})
+		if k.plugin == nil {
+			have.Input = k.input()
+		}
+		k.config.Policy(have)
+	}
+	if policy := k.policy; k.known {
+		if configured(&policy, true); reflect.DeepEqual(policy, k.policy) {
+			return nil
+		}
+	}
+	return k.edit(ctx, l, configured)
 }
 
 // define states which plugin works the kind from now on, with which settings, and takes over

@@ -28,7 +28,8 @@ func programVersion() string {
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", GroupID: groupSetUp, Args: arguments(0, 0),
-		Long: `Prints the version. With -o json: {"version","schema","protocol","go","platform"}.`,
+		Annotations: map[string]string{withoutConfig: "yes"},
+		Long:        `Prints the version. With -o json: {"version","schema","protocol","go","platform"}.`,
 		RunE: func(*cobra.Command, []string) error {
 			v := struct {
 				Version  string `json:"version"`

@@ -75,8 +75,8 @@ doubt by what this call did, or left.`,
 	f.IntVarP(&w.concurrency, "concurrency", "j", 0, "`number` of items at a time, of each kind (0: as the plugin says)")
 	w.grace.Duration = 30 * time.Second
 	f.Var(&w.grace, "grace", "how long what runs may go on once it is to stop")
-	for _, name := range []string{"lease", "concurrency", "grace"} {
-		fromEnv(f, name)
+	for _, name := range []string{"shard", "lease", "concurrency", "grace"} {
+		fromConfig(f, name)
 	}
 	return cmd
 }
@@ -284,7 +284,7 @@ func (c *crew) run(ctx context.Context, handlers map[string]worker.Handler) (wor
 func (c *crew) hire(handlers map[string]worker.Handler) (*worker.Worker, error) {
 	kinds := map[string]worker.KindConfig{}
 	for name := range handlers {
-		kinds[name] = worker.KindConfig{Definition: c.hosts[name].Definition()}
+		kinds[name] = worker.KindConfig{Definition: c.hosts[name].Definition(), Concurrency: c.app.concurrency(name, c.flags.concurrency)}
 	}
 	f := c.flags
 	w, err := worker.New(worker.Config{Ledger: c.ledger.Ledger, Handlers: handlers, Agent: c.me.Name, Version: programVersion(),

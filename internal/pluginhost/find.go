@@ -18,13 +18,15 @@ type Place struct {
 	Name    string
 	Path    string
 	Args    []string
-	Origin  string  // "--plugin-dir", "data", "beside ledgerd" or "bundled"
+	Origin  string  // "config", "--plugin-dir", "data", "beside ledgerd" or "bundled"
 	Shadows []Place // the same plugin at places that are looked at later
 }
 
-// Finder looks for plugins: in the folders in their order, then among the bundled ones.
+// Finder looks for plugins: among those whose place is configured, in the folders in their order,
+// then among the bundled ones.
 type Finder struct {
-	Folders []Folder
+	Configured []Place
+	Folders    []Folder
 	// Bundled are the names of the plugins that Self holds: started with the plugin's cookie in
 	// its environment and the name as its only argument, it is the plugin.
 	Bundled []string
@@ -60,6 +62,9 @@ func (f *Finder) List() ([]Place, error) {
 		} else {
 			found[p.Name] = &p
 		}
+	}
+	for _, place := range f.Configured {
+		add(place)
 	}
 	for _, folder := range f.Folders {
 		entries, err := os.ReadDir(folder.Path)

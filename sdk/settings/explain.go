@@ -86,7 +86,7 @@ func (x *explainer) array(path string, s *jsonschema.Schema, v []any) {
 func (x *explainer) object(path string, s *jsonschema.Schema, v map[string]any) {
 	for _, name := range s.Required {
 		if _, there := v[name]; !there {
-			x.add(join(path, name), "is required")
+			x.problems = append(x.problems, Problem{Field: join(path, name), Message: "is required", Missing: true})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(v)) {

@@ -56,6 +56,7 @@ type Problem struct {
 	Field      string // dots for nesting; "" is the whole
 	Message    string // "must be one of a, b"
 	Unknown    bool   // there is no such field
+	Missing    bool   // it is required and not there
 	Suggestion string // with Unknown: the field that may have been meant
 }
 

@@ -1,0 +1,197 @@
+// Package config reads the configuration of ledgerd: one TOML file, over it the environment, over
+// that the flags of a command.
+//
+// The structs Config, Kind, Source and Plugin are the only description of what can be set. From
+// their tags come the names of the keys, the check of a file, the variables LEDGERD_…, `config
+// print`, docs/config.md and the comparison of two configurations; a key that is added there is
+// known everywhere. The tags:
+//
+//	toml     name of the key
+//	doc      what it is, for docs/config.md
+//	default  built-in value, as it is written in the file
+//	range    least and greatest value, "5s … 24h"
+//	oneof    allowed values, "repeat|doubt"
+//	live     "yes": a running daemon takes a new value without a restart
+//	also     words that people write instead, for suggestions
+//	secret   "url": may hold a password
+//	path     "yes": a path, relative to the folder of the file
+//
+// A file is read strictly and completely: Load reports every problem that there is, each with its
+// place and what may have been meant. What a plugin takes ([kinds.K.set] and [kinds.K.with]) is
+// known to the plugin alone and checked by its schema, see Payload and With; those problems have
+// the place of the key as well.
+package config
+
+import (
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Config is a whole configuration, with defaults filled in.
+type Config struct {
+	// DB is the URL of the ledger, sqlite:PATH or postgres://…, whether it came from db, from the
+	// file that db_file names, or from the environment; "" means ledger.db in DataDir.
+	DB     string `toml:"db" secret:"url" also:"database,database_url,url,dsn,ledger" doc:"URL of the ledger: \"sqlite:PATH\" or \"postgres://user@host/name\"; default: ledger.db in data_dir. A URL with a password is better in a file that db_file names"`
+	DBFile string `toml:"db_file" path:"yes" also:"database_file" doc:"file that holds the URL of the ledger, for URLs with a password"`
+	// DataDir is where ledgers and plugins of this user are; "" means $XDG_DATA_HOME/ledgerd.
+	DataDir string `toml:"data_dir" path:"yes" also:"data,state_dir" doc:"folder of the ledger, if db says nothing else, and of plugins (in plugins/); default: $XDG_DATA_HOME/ledgerd, else ~/.local/share/ledgerd"`
+	// PluginDir are folders with plugins, looked at before all others, absolute.
+	PluginDir []string `toml:"plugin_dir" path:"yes" also:"plugin_dirs,plugin_path" doc:"folders with plugins, looked at before the others"`
+	// Agent is the name that the daemon claims under; "" means host/pid/random.
+	Agent string `toml:"agent" also:"name,agent_name,hostname" doc:"name that the daemon (ledgerd serve) claims under; no other process may have it. Default: host, process and a random number"`
+	// Lease is the TTL of claims.
+	Lease time.Duration `toml:"lease" default:"1m" range:"5s … 24h" also:"lease_time,ttl,visibility_timeout" doc:"how long an item stays with a worker that is not heard of"`
+	// Concurrency is the number of items at a time, of each kind that says nothing else; 0 means
+	// as its plugin says.
+	Concurrency int `toml:"concurrency" default:"0" range:"0 … 100000" also:"workers,slots,threads,jobs,parallel" doc:"items at a time, of each kind that does not say it itself; 0: as its plugin says"`
+	// Grace is how long running items may go on once the daemon is to stop.
+	Grace time.Duration `toml:"grace" default:"30s" range:"0s … 24h" also:"shutdown_timeout,stop_timeout,grace_period" doc:"how long what runs may go on once the daemon is to stop"`
+	// Shard is the part of the ledger that this machine works; the zero value is all of it.
+	Shard ledger.Shard `toml:"shard" doc:"work only part i of n, from 0: \"0/4\"; default: all"`
+	// Listen is the address of /livez, /readyz and /metrics, host:port; "" means none.
+	Listen string `toml:"listen" default:"127.0.0.1:7373" also:"address,port,bind,http,metrics" doc:"address of /livez, /readyz and /metrics, \"host:port\"; \"\": none. They ask for no password: leave them on a loopback address, or behind something that does"`
+	// LogFormat is "auto", "text" or "json".
+	LogFormat string `toml:"log_format" default:"auto" oneof:"auto|text|json" also:"log" doc:"form of the daemon's log; auto: text on a terminal, otherwise json"`
+	// LogLevel is "debug", "info", "warn" or "error".
+	LogLevel string `toml:"log_level" default:"info" oneof:"debug|info|warn|error" live:"yes" also:"level,verbosity,loglevel" doc:"least important lines that are logged"`
+
+	// Kinds by name. What is here of a kind's policy counts before what the ledger has.
+	Kinds map[string]*Kind `toml:"kinds" also:"kind"`
+	// Sources in the order of the file.
+	Sources []*Source `toml:"source" also:"sources,watch,schedule,input"`
+	// Plugins by name: how those are started that are not simply found by their name.
+	Plugins map[string]*Plugin `toml:"plugins" also:"plugin"`
+
+	// File is the path of the file that was read, "" if there is none.
+	File string
+	// Warnings are what is allowed and not wise: a secret in a file that others can read.
+	Warnings []Problem
+
+	origins map[string]Origin // where the value of a key is from, by its path
+	failed  map[string]bool   // keys that Load has refused
+	doc     *document         // the file
+}
+
+// Kind is how a kind is worked here, and its policy. A nil pointer means that the configuration
+// does not say: then counts what the ledger has, then the plugin's own default.
+type Kind struct {
+	// Plugin that works the kind; nil or "" means the one of the same name, or people.
+	Plugin *string `toml:"plugin" doc:"plugin that works it; default: the one of the same name, or people"`
+	// Input is "file", "url" or "line"; nil means what the plugin says.
+	Input *string `toml:"input" oneof:"file|url|line" doc:"what an input of it is, for a kind that people work; else its plugin says"`
+	// Concurrency is items at a time on this machine; 0 means Config.Concurrency.
+	Concurrency int `toml:"concurrency" default:"0" range:"0 … 100000" also:"workers,slots,threads,jobs,parallel" doc:"items at a time on this machine; 0: as at the top, else as the plugin says"`
+
+	Timeout     *time.Duration `toml:"timeout" range:"0s … 3650d" live:"yes" also:"deadline,max_duration" doc:"of one attempt; 0s: none"`
+	MaxFailures *int           `toml:"max_failures" range:"0 … 10000" live:"yes" also:"retries,max_retries,max_attempts,attempts,retry" doc:"failed attempts after which an item is dead; 0: 5"`
+	MaxCrashes  *int           `toml:"max_crashes" range:"0 … 10000" live:"yes" also:"crashes" doc:"crashes of its process after which an item is dead; 0: 3"`
+	MaxLost     *int           `toml:"max_lost" range:"0 … 10000" live:"yes" also:"max_losses" doc:"expired leases in a row after which an item is dead; 0: 10"`
+	BackoffBase *time.Duration `toml:"backoff_base" range:"0s … 3650d" live:"yes" also:"backoff,retry_delay,delay" doc:"before attempt n+1 an item waits for a random time up to base·2ⁿ; 0s: 1s"`
+	BackoffCap  *time.Duration `toml:"backoff_cap" range:"0s … 3650d" live:"yes" also:"backoff_max,max_backoff,max_delay" doc:"and at most for this; 0s: 10m"`
+	OnLost      *string        `toml:"on_lost" oneof:"repeat|doubt" live:"yes" also:"lost" doc:"what an attempt without a report means: it is repeated, or in doubt until a person decides"`
+	Keep        *time.Duration `toml:"keep" range:"0s … 3650d" live:"yes" also:"retention,keep_done,ttl" doc:"how long payload, output and attempts of finished items stay; 0s: for ever"`
+	Paused      *bool          `toml:"paused" live:"yes" also:"pause,enabled,disabled" doc:"whether it is not to be worked, by nobody"`
+
+	// The limits hold for all machines together.
+	MaxRunning            *int  `toml:"max_running" range:"0 … 100000" live:"yes" also:"limit,max_concurrency,max_parallel,global_concurrency" doc:"items that are leased at a time, on all machines together; 0: no limit"`
+	MaxRunningPerShardKey *int  `toml:"max_running_per_shard_key" range:"0 … 100000" live:"yes" also:"max_running_per_key,per_host,max_per_host" doc:"the same for each shard key: of a URL its host; 0: no limit"`
+	Rate                  *Rate `toml:"rate" live:"yes" also:"rate_limit,throttle,rps" doc:"items that are begun in a time, on all machines together: \"100/s\", \"30/m\", \"5/10s\"; \"0\": no limit"`
+	RatePerShardKey       *Rate `toml:"rate_per_shard_key" live:"yes" also:"rate_per_key,rate_per_host" doc:"the same for each shard key"`
+	Burst                 *int  `toml:"burst" range:"0 … 100000" live:"yes" doc:"how many may be begun at once after a pause, beyond the rate; 0: one. For rate_per_shard_key as well"`
+
+	// Every, Zone and Priority are given to items that are added here and do not say them themselves.
+	Every    string `toml:"every" live:"yes" also:"recurring,repeat,interval,schedule,cron" doc:"makes new items recurring, in this rhythm: hour, day, week, a duration (36h) or five cron fields"`
+	Zone     string `toml:"zone" live:"yes" also:"tz,timezone,time_zone" doc:"time zone of every, such as \"Europe/Berlin\"; default: UTC"`
+	Priority int    `toml:"priority" default:"0" range:"-2 … 2" live:"yes" doc:"of new items; smaller first"`
+
+	// Set is payload for new items, With is the plugin's config; both as Payload and With give them.
+	Set  map[string]any `toml:"set" live:"yes" also:"payload,options" doc:"payload of new items, as --set"`
+	With map[string]any `toml:"with" also:"config,settings" doc:"config of the plugin, as --with"`
+
+	with []Assignment // from the environment, over With
+	set  []Assignment // … and over Set
+}
+
+// Source is where items come from.
+type Source struct {
+	Name string `toml:"name" doc:"name of the source, in logs and metrics and as the source of its items: a-z, 0-9 and -"`
+	Type string `toml:"type" oneof:"folder|list|query" doc:"folder: the files in it; list: the lines of a file or of what a URL gives; query: the rows of an SQL query"`
+	Kind string `toml:"kind" also:"plugin" doc:"kind of the items"`
+	// Scope of the items.
+	Scope string `toml:"scope" doc:"scope of the items: a campaign, a push"`
+	// Schedule says when the source is looked at; see Next.
+	Schedule string         `toml:"schedule" also:"every,interval,rescan,cron,poll" doc:"when to look: a duration of at least 1s (\"30s\"), hour, day, week, or five cron fields; default: \"1m\" for a folder, else \"hour\""`
+	Zone     string         `toml:"zone" also:"tz,timezone,time_zone" doc:"time zone of schedule, such as \"Europe/Berlin\"; default: UTC"`
+	Set      map[string]any `toml:"set" also:"payload,options" doc:"payload of its items, over that of the kind"`
+
+	// Path is absolute. Of a folder, or of a list that is a file.
+	Path string `toml:"path" path:"yes" also:"folder,dir,directory,file" doc:"of the folder, or of the file with the list"`
+	// Include and Exclude are as the flags of run, first all of Include, then all of Exclude.
+	Include []string `toml:"include" also:"match,pattern,patterns,glob" doc:"folder: also take files with this name, or path below the folder"`
+	Exclude []string `toml:"exclude" also:"ignore" doc:"folder: leave them out, counts before include"`
+	// Recursive, Settle, Finished, MoveTo and Local are of a folder.
+	Recursive bool          `toml:"recursive" default:"true" also:"recurse" doc:"folder: whether the folders in it are looked at as well"`
+	Settle    time.Duration `toml:"settle" default:"2s" range:"0s … 1d" also:"debounce,delay" doc:"folder: how long a file must not have changed before it is taken"`
+	Finished  string        `toml:"finished" default:"keep" oneof:"keep|move|delete" also:"after,done,on_done" doc:"folder: what becomes of a file whose item is done, at the next look"`
+	MoveTo    string        `toml:"move_to" path:"yes" also:"done_dir,destination" doc:"folder: where finished = \"move\" puts it"`
+	Local     bool          `toml:"local" default:"false" doc:"folder: only this machine sees it; each machine then looks itself"`
+
+	URL string `toml:"url" secret:"url" doc:"list: where to get it, instead of path"`
+
+	// Query is the SQL text, also if it came from QueryFile.
+	Query     string `toml:"query" also:"sql" doc:"query: the SQL text"`
+	QueryFile string `toml:"query_file" path:"yes" also:"sql_file" doc:"query: file with the SQL text"`
+	// QueryDB is the URL of the database, also if it came from QueryDBFile; "" means the ledger's.
+	QueryDB     string `toml:"query_db" secret:"url" also:"db,database" doc:"query: URL of the database that is asked; default: the ledger's"`
+	QueryDBFile string `toml:"query_db_file" path:"yes" also:"db_file" doc:"query: file that holds this URL"`
+	Key         string `toml:"key" also:"column,id" doc:"query: column that is the key; default: the first"`
+}
+
+// Plugin is how a plugin is started.
+type Plugin struct {
+	// Command is the program, absolute unless it is looked for in PATH, and its arguments.
+	Command []string `toml:"command" also:"cmd,path,exec" doc:"program and its arguments; default: ledgerd-plugin-NAME where plugins are looked for"`
+	SHA256  string   `toml:"sha256" also:"checksum,sha,hash" doc:"of the program, in hex, checked before every start"`
+	MTLS    bool     `toml:"mtls" default:"true" also:"tls" doc:"whether the connection is encrypted; false only for languages that cannot do it"`
+	Env     []string `toml:"env" also:"environment,pass_env" doc:"names of environment variables that it gets, besides PATH, HOME, TMPDIR, LANG, TZ and those of certificates"`
+	Dir     string   `toml:"dir" path:"yes" also:"workdir,cwd,working_directory" doc:"its working directory; default: that of ledgerd"`
+}
+
+// Policy puts what the configuration says of a kind over what the ledger has. Input is left to the
+// caller: a plugin that is here knows it better.
+func (k *Kind) Policy(have *ledger.Kind) {
+	put(&have.Plugin, k.Plugin)
+	put(&have.Timeout, k.Timeout)
+	put(&have.MaxFailures, k.MaxFailures)
+	put(&have.MaxCrashes, k.MaxCrashes)
+	put(&have.MaxLost, k.MaxLost)
+	put(&have.Backoff.Base, k.BackoffBase)
+	put(&have.Backoff.Cap, k.BackoffCap)
+	put(&have.Keep, k.Keep)
+	put(&have.Paused, k.Paused)
+	if k.OnLost != nil {
+		have.OnLost = ledger.OnLost(*k.OnLost)
+	}
+}
+
+func put[T any](at *T, value *T) {
+	if value != nil {
+		*at = *value
+	}
+}
+
+// Origin is where the value of a key is from.
+type Origin struct {
+	Flag string // "--db"
+	Env  string // "LEDGERD_DB"
+	File string // path of the config file …
+	Line int    // … and the line in it, from 1
+}
+
+// Assignment is a value from the environment for a field of a plugin.
+type Assignment struct {
+	Field string // as the plugin's schema has it
+	Value string // text, read by the schema
+	Env   string // the variable
+}

@@ -1,0 +1,132 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+)
+
+// Change is one difference between two configurations.
+type Change struct {
+	// Key that differs, or the table that has come or gone: "kinds.urlcheck". Sources go by their
+	// names: "source.inbox.path".
+	Key string
+	// Text is a plain sentence without values of secrets: "lease: 1m → 2m".
+	Text string
+	// Live changes can be applied by a running daemon; the others need a restart.
+	Live bool
+}
+
+// String is the sentence, and what has to be done for it.
+func (c Change) String() string {
+	if c.Live {
+		return c.Text
+	}
+	return c.Text + " (needs a restart)"
+}
+
+// Diff says what is different in the new configuration, by key. Policy, limits, payload, sources and
+// kinds that come or go can be applied live; what concerns the daemon as a whole, and how a plugin
+// is started, needs a restart. A secret in a file is compared by the name of the file.
+func Diff(before, after *Config) []Change {
+	d := differ{}
+	d.keys("", reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem(), false)
+	for _, name := range names(before.Kinds, after.Kinds) {
+		path := joinPath("kinds", name)
+		if a, b := before.Kinds[name], after.Kinds[name]; d.both(path, a, b, true) {
+			d.keys(path, reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), false)
+			d.settings(path+".set", a.Set, b.Set, a.set, b.set, true)
+			d.settings(path+".with", a.With, b.With, a.with, b.with, false)
+		}
+	}
+	old, now := byName(before.Sources), byName(after.Sources)
+	for _, name := range names(old, now) {
+		path := joinPath("source", name)
+		if a, b := old[name], now[name]; d.both(path, a, b, true) {
+			d.keys(path, reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), true)
+			d.settings(path+".set", a.Set, b.Set, nil, nil, true)
+		}
+	}
+	for _, name := range names(before.Plugins, after.Plugins) {
+		path := joinPath("plugins", name)
+		if a, b := before.Plugins[name], after.Plugins[name]; d.both(path, a, b, false) {
+			d.keys(path, reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), false)
+		}
+	}
+	return d.changes
+}
+
+type differ struct{ changes []Change }
+
+func (d *differ) note(key string, live bool, format string, args ...any) {
+	d.changes = append(d.changes, Change{Key: key, Text: key + fmt.Sprintf(format, args...), Live: live})
+}
+
+// both says whether a table is there before and after; it notes one that comes or goes.
+func (d *differ) both(path string, before, after any, live bool) bool {
+	switch none := reflect.ValueOf(before).IsNil(); {
+	case none:
+		d.note(path, live, " is new")
+	case reflect.ValueOf(after).IsNil():
+		d.note(path, live, " is gone")
+	default:
+		return true
+	}
+	return false
+}
+
+// keys compares two tables of the same type.
+func (d *differ) keys(path string, before, after reflect.Value, live bool) {
+	for _, k := range keys(before.Type()) {
+		a, b := before.Field(k.field), after.Field(k.field)
+		if k.typ == anyMapType || k.below() != nil || reflect.DeepEqual(a.Interface(), b.Interface()) {
+			continue
+		}
+		key, old, now := joinPath(path, k.name), shown(k, a), shown(k, b)
+		if old == now { // the password in a URL
+			d.note(key, live || k.live, ": what is not shown of it is different (%s)", now)
+			continue
+		}
+		d.note(key, live || k.live, ": %s → %s", old, now)
+	}
+}
+
+// shown is a value in a sentence.
+func shown(k key, v reflect.Value) string {
+	if v.Kind() == reflect.Pointer && v.IsNil() {
+		return "not set"
+	}
+	switch value := written(k, v).(type) {
+	case string:
+		if k.scalar().Kind() == reflect.String || value == "" {
+			return fmt.Sprintf("%q", value)
+		}
+		return value
+	case []string:
+		return fmt.Sprintf("%q", value)
+	default:
+		return fmt.Sprint(value)
+	}
+}
+
+// settings compares settings of a plugin; their values may be secrets.
+func (d *differ) settings(path string, before, after map[string]any, envBefore, envAfter []Assignment, live bool) {
+	if len(before)+len(after) > 0 && !reflect.DeepEqual(before, after) || !slices.Equal(envBefore, envAfter) {
+		d.note(path, live, " is different")
+	}
+}
+
+func names[T any](a, b map[string]T) []string {
+	all := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func byName(sources []*Source) map[string]*Source {
+	all := map[string]*Source{}
+	for _, s := range sources {
+		all[s.Name] = s
+	}
+	return all
+}

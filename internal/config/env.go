@@ -1,0 +1,150 @@
+package config
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+const envPrefix = "LEDGERD_"
+
+// EnvName is the variable of a key, by its path: "kinds.urlcheck.timeout" is
+// LEDGERD_KINDS_URLCHECK_TIMEOUT.
+func EnvName(path string) string {
+	return envPrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(path))
+}
+
+// environment lays the variables over the file. There is one for every key that holds a single
+// value and is not in an array of tables, and for plugin_dir.
+func (d *decoder) environment(environ []string) {
+	set := map[string]string{}
+	for _, v := range environ {
+		name, value, _ := strings.Cut(v, "=")
+		if rest, ours := strings.CutPrefix(name, envPrefix); ours && value != "" {
+			set[rest] = value
+		}
+	}
+	c := d.config
+	for _, k := range keys(reflect.TypeFor[Config]()) {
+		value := set[strings.ToUpper(k.name)]
+		if value == "" || k.below() != nil {
+			continue
+		}
+		if k.name == "db_file" && set["DB"] != "" {
+			continue
+		}
+		d.lay(k.name, k, reflect.ValueOf(c).Elem(), value, Origin{Env: EnvName(k.name)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		if rest, ok := strings.CutPrefix(name, "KINDS_"); ok {
+			d.kindVariable(rest, set[name], Origin{Env: envPrefix + name})
+		}
+		if rest, ok := strings.CutPrefix(name, "PLUGINS_"); ok {
+			if c.Plugins == nil {
+				c.Plugins = map[string]*Plugin{}
+			}
+			layOne(d, "plugins", c.Plugins, rest, set[name], Origin{Env: envPrefix + name})
+		}
+	}
+}
+
+// flags lays the command line over everything.
+func (d *decoder) flags(values map[string]string) {
+	all := keys(reflect.TypeFor[Config]())
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if k, known := find(all, name); known {
+			d.lay(name, k, reflect.ValueOf(d.config).Elem(), values[name], Origin{Flag: "--" + strings.ReplaceAll(name, "_", "-")})
+		}
+	}
+}
+
+// lay puts a text over the value of a key.
+func (d *decoder) lay(path string, k key, table reflect.Value, text string, from Origin) {
+	if err := k.setText(table.Field(k.field), text, ""); err != nil {
+		d.problems = append(d.problems, problemFrom(from, path, err))
+		return
+	}
+	d.config.noteOrigin(path, from)
+	// Of db and db_file the one that counts first makes the other one void.
+	switch other := map[string]string{"db": "db_file", "db_file": "db"}[path]; other {
+	case "db":
+		d.config.DB = ""
+		delete(d.config.origins, other)
+	case "db_file":
+		d.config.DBFile = ""
+		delete(d.config.origins, other)
+	}
+}
+
+// problemFrom is a problem of a value that is not from the file.
+func problemFrom(from Origin, path string, err error) Problem {
+	p := Problem{Env: from.Env, Flag: from.Flag, Key: path, Message: err.Error()}
+	if f, ok := errors.AsType[*fault](err); ok {
+		p.Hint = f.hint
+	}
+	return p
+}
+
+// kindVariable reads NAME_KEY, NAME_SET_FIELD or NAME_WITH_FIELD.
+func (d *decoder) kindVariable(rest, value string, from Origin) {
+	if d.config.Kinds == nil {
+		d.config.Kinds = map[string]*Kind{}
+	}
+	for _, table := range []string{"WITH", "SET"} {
+		name, field, found := strings.Cut(rest, "_"+table+"_")
+		if !found || name == "" || field == "" {
+			continue
+		}
+		k := one(d.config.Kinds, name)
+		a := Assignment{Field: strings.ToLower(field), Value: value, Env: from.Env}
+		if table == "WITH" {
+			k.with = append(k.with, a)
+		} else {
+			k.set = append(k.set, a)
+		}
+		return
+	}
+	layOne(d, "kinds", d.config.Kinds, rest, value, from)
+}
+
+// layOne reads NAME_KEY for the table of that name, which it makes if the file has none.
+func layOne[T any](d *decoder, above string, tables map[string]*T, rest, value string, from Origin) {
+	var best key
+	for _, k := range keys(reflect.TypeFor[T]()) {
+		suffix := "_" + strings.ToUpper(k.name)
+		if k.scalar() != nil && strings.HasSuffix(rest, suffix) && len(rest) > len(suffix) && len(k.name) > len(best.name) {
+			best = k
+		}
+	}
+	if best.name == "" {
+		d.problems = append(d.problems, Problem{Env: from.Env, Message: "there is no such key", Hint: "the variables of [" + above + ".NAME] are " + EnvName(above) + "_NAME_KEY; see docs/config.md"})
+		return
+	}
+	name := rest[:len(rest)-len(best.name)-1]
+	t := one(tables, name)
+	d.lay(joinPath(above, tableName(name))+"."+best.name, best, reflect.ValueOf(t).Elem(), value, from)
+}
+
+// one is the table that a part of a variable's name stands for.
+func one[T any](tables map[string]*T, name string) *T {
+	name = tableName(name)
+	if tables[name] == nil {
+		tables[name] = withDefaults(reflect.TypeFor[T]()).Interface().(*T)
+	}
+	return tables[name]
+}
+
+// tableName is the name of a kind or plugin, which has no _, as a variable's name has it.
+func tableName(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "-")) }
+
+// readSecret reads a file that holds one value; the end of its line does not belong to it.
+func readSecret(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", faultf("%s: %v", path, cause(err))
+	}
+	return strings.TrimRight(string(text), "\r\n"), nil
+}

@@ -1,0 +1,195 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/internal/inputs"
+)
+
+// Options of Load.
+type Options struct {
+	// Path of the file; "" means that there is none. See Find.
+	Path string
+	// Environ is the environment as "NAME=value": os.Environ().
+	Environ []string
+	// Flags are values of the command line, by key: {"db": "sqlite:x.db"}. They count first.
+	Flags map[string]string
+}
+
+// Find says which file is read: the one that was named, else LEDGERD_CONFIG, else the first that
+// exists of $XDG_CONFIG_HOME/ledgerd/ledgerd.toml (~/.config without the variable) and
+// /etc/ledgerd/ledgerd.toml; "" if there is none. Only one is ever read.
+func Find(named string, lookup func(string) (string, bool)) string {
+	if named != "" {
+		return named
+	}
+	if path, _ := lookup("LEDGERD_CONFIG"); path != "" {
+		return path
+	}
+	for _, path := range []string{UserFile(lookup), SystemFile} {
+		if path == "" {
+			continue
+		}
+		if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return path
+		}
+	}
+	return ""
+}
+
+// SystemFile is the config file of the machine.
+const SystemFile = "/etc/ledgerd/ledgerd.toml"
+
+// UserFile is the config file of the user; "" if there is no home directory.
+func UserFile(lookup func(string) (string, bool)) string {
+	dir, _ := lookup("XDG_CONFIG_HOME")
+	if !filepath.IsAbs(dir) {
+		home, _ := lookup("HOME")
+		if !filepath.IsAbs(home) {
+			return ""
+		}
+		dir = filepath.Join(home, ".config")
+	}
+	return filepath.Join(dir, "ledgerd", "ledgerd.toml")
+}
+
+// Load reads the file and lays the environment and the flags over it. The error is an *Error with
+// everything that is wrong; the Config then holds what is not, and must not be worked with.
+func Load(o Options) (*Config, error) {
+	c := withDefaults(reflect.TypeFor[Config]()).Interface().(*Config)
+	c.File, c.origins, c.failed, c.doc = o.Path, map[string]Origin{}, map[string]bool{}, &document{path: o.Path}
+	d := &decoder{config: c}
+	if o.Path != "" {
+		text, err := read(o.Path)
+		if err != nil {
+			return c, &Error{[]Problem{{File: o.Path, Message: err.Error()}}}
+		}
+		c.doc, d.problems = parse(o.Path, text)
+		d.table("", c.doc.values, reflect.ValueOf(c).Elem())
+	}
+	d.oneOf("", c.DB != "", "db", c.DBFile != "", "db_file")
+	d.environment(o.Environ)
+	d.flags(o.Flags)
+	d.check()
+	c.warnOfSecrets()
+	for _, p := range d.problems {
+		c.failed[p.Key] = true
+	}
+	return c, asError(d.problems)
+}
+
+func read(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", cause(err))
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot be read: %w", cause(err))
+	case len(text) > maxSize:
+		return nil, fmt.Errorf("has more than %d bytes; is it a config file?", maxSize)
+	}
+	return text, nil
+}
+
+// cause leaves out what a message says already: the call and the path.
+func cause(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	return err
+}
+
+// resolve makes a path absolute: ~/ is the home directory, what is relative is to folder, "" the
+// working directory.
+func resolve(path, folder string) string {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+		if home, err := os.UserHomeDir(); err == nil {
+			return filepath.Join(home, rest)
+		}
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(folder, path)
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
+// oneOf refuses two keys of a table that say the same in two ways.
+func (d *decoder) oneOf(table string, a bool, nameA string, b bool, nameB string) {
+	if a && b {
+		d.fail(joinPath(table, nameB), faultf("%s is given as well; one of them is enough", nameA))
+	}
+}
+
+// noteOrigin remembers where the value of a key is from.
+func (c *Config) noteOrigin(path string, o Origin) { c.origins[path] = o }
+
+// Origin is where the value of a key is from, by its path such as "kinds.urlcheck.timeout" or
+// "source[0].path"; the zero Origin is the built-in default.
+func (c *Config) Origin(path string) Origin { return c.origins[path] }
+
+// String is the origin as people are told it.
+func (o Origin) String() string {
+	switch {
+	case o.Flag != "":
+		return o.Flag
+	case o.Env != "":
+		return o.Env
+	case o.Line > 0:
+		return fmt.Sprintf("%s:%d", o.File, o.Line)
+	case o.File != "":
+		return o.File
+	}
+	return "default"
+}
+
+// warnOfSecrets says that a file that holds a secret can be read by everybody.
+func (c *Config) warnOfSecrets() {
+	info, err := os.Stat(c.File)
+	if c.File == "" || err != nil || info.Mode().Perm()&0o004 == 0 {
+		return
+	}
+	for _, path := range c.secretPaths() {
+		p := c.doc.problem(c.doc.at(path), "everybody on this machine can read this file, and it holds a secret")
+		p.Key, p.text = path, hideValues(path, p.text)
+		p.Hint = "chmod o-r " + c.File + ", or put the secret into a file of its own: " + lastKey(path) + "_file"
+		c.Warnings = append(c.Warnings, p)
+	}
+}
+
+// secretPaths are the keys in the file whose values hold a password, as far as is known without
+// asking the plugins.
+func (c *Config) secretPaths() []string {
+	var paths []string
+	holds := func(path, url string) {
+		if o := c.origins[path]; o.File != "" && inputs.Redact(url) != url {
+			paths = append(paths, path)
+		}
+	}
+	holds("db", c.DB)
+	for i, s := range c.Sources {
+		holds(fmt.Sprintf("source[%d].url", i), s.URL)
+		holds(fmt.Sprintf("source[%d].query_db", i), s.QueryDB)
+	}
+	for name, k := range c.Kinds {
+		for field, value := range k.With {
+			text, isText := value.(string)
+			if isText && looksSecret(field) && !strings.HasSuffix(field, "_file") && !strings.HasPrefix(text, "file:/") {
+				paths = append(paths, joinPath(joinPath("kinds", name)+".with", field))
+			}
+		}
+	}
+	return paths
+}

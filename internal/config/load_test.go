@@ -1,0 +1,74 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// write makes a config file and gives its path.
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ledgerd.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const whole = `
+db = "sqlite:work.db"
+lease = "2m"
+shard = "1/4"
+plugin_dir = ["plugins", "/opt/p"]
+
+[kinds.urlcheck]
+concurrency = 8
+timeout = "30s"
+keep = "30d"
+max_running_per_shard_key = 2
+rate = "100/s"
+paused = false
+set.accept = [200, 404]
+with = { allow_private = true }
+
+[[source]]
+name = "inbox"
+type = "folder"
+kind = "filecsv"
+path = "inbox"
+exclude = ["old/**"]
+finished = "move"
+move_to = "../done"
+schedule = "10s"
+
+[plugins.thumbs]
+command = ["./bin/thumbs", "-v"]
+env = ["MAGICK_HOME"]
+`
+
+func TestLoad(t *testing.T) {
+	path := write(t, whole)
+	dir := filepath.Dir(path)
+	c, err := Load(Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, s := c.Kinds["urlcheck"], c.Sources[0]
+	if c.DB != "sqlite:"+dir+"/work.db" || c.Lease != 2*time.Minute || c.Grace != 30*time.Second || c.Shard.Count != 4 || c.PluginDir[0] != dir+"/plugins" {
+		t.Errorf("%+v", c)
+	}
+	if k.Concurrency != 8 || *k.Timeout != 30*time.Second || *k.Keep != 30*24*time.Hour || *k.Rate != (Rate{100, time.Second}) || *k.Paused || k.MaxFailures != nil {
+		t.Errorf("%+v", k)
+	}
+	if s.Path != dir+"/inbox" || !s.Recursive || s.Settle != 2*time.Second || s.MoveTo != filepath.Join(dir, "../done") {
+		t.Errorf("%+v", s)
+	}
+	if p := c.Plugins["thumbs"]; p.Command[0] != dir+"/bin/thumbs" || !p.MTLS {
+		t.Errorf("%+v", p)
+	}
+	if o := c.Origin("kinds.urlcheck.timeout").String(); o != path+":9" {
+		t.Errorf("timeout is from %s", o)
+	}
+}

@@ -1,0 +1,163 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/sdk/settings"
+)
+
+// About is what a plugin says of itself, as far as a configuration depends on it.
+type About struct {
+	Input   string // "file", "url" or "line"
+	Payload *settings.Schema
+	Config  *settings.Schema
+}
+
+// ErrNoPlugin says that there is no plugin of that name.
+var ErrNoPlugin = errors.New("no such plugin")
+
+// World is what a configuration is checked against.
+type World struct {
+	// Describe asks a plugin what it is. The error is ErrNoPlugin if there is none, else why it does
+	// not start.
+	Describe func(plugin string) (*About, error)
+	// Names of the plugins that are found here, and of the kinds that the ledger knows.
+	Plugins, Kinds []string
+}
+
+// Check looks at what only plugins and the ledger know: whether every kind and plugin exists, and
+// whether [kinds.K.set], [kinds.K.with] and the set of sources are what the plugin takes. Each plugin
+// is asked once. The error is an *Error, together with what Load has found, which is known. A Config
+// that Load has refused is checked as far as it goes.
+func (c *Config) Check(w World, known error) error {
+	x := &plugged{decoder: decoder{config: c}, world: w, asked: map[string]answer{}}
+	for _, name := range slices.Sorted(maps.Keys(c.Plugins)) {
+		if _, err := x.ask(name); err != nil && !errors.Is(err, ErrNoPlugin) {
+			x.fail(joinPath("plugins", name), faultf("%v", err))
+		} else if err != nil {
+			x.fail(joinPath("plugins", name), x.unknown("plugin", name, w.Plugins, `or say how it is started: command = ["/PATH/PROGRAM"]`))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Kinds)) {
+		x.kind(joinPath("kinds", name), name, c.Kinds[name])
+	}
+	for i, s := range c.Sources {
+		x.source(fmt.Sprintf("source[%d]", i), s)
+	}
+	if found, ok := errors.AsType[*Error](known); ok {
+		x.problems = append(x.problems, found.Problems...)
+	}
+	return asError(x.problems)
+}
+
+// plugged is a check with what plugins have said.
+type plugged struct {
+	decoder
+	world World
+	asked map[string]answer
+}
+
+type answer struct {
+	about *About
+	err   error
+}
+
+func (x *plugged) ask(plugin string) (*About, error) {
+	a, known := x.asked[plugin]
+	if !known {
+		a.about, a.err = x.world.Describe(plugin)
+		x.asked[plugin] = a
+	}
+	return a.about, a.err
+}
+
+// unknown words that there is nothing of that name.
+func (x *plugged) unknown(what, name string, known []string, otherwise string) error {
+	bad := faultf("there is no %s %q", what, name)
+	if bad.hint = otherwise; settings.Suggest(name, known) != "" {
+		bad.hint = fmt.Sprintf("did you mean %q?", settings.Suggest(name, known))
+	}
+	return bad
+}
+
+// kinds are the names that a kind may have without being new.
+func (x *plugged) kinds() []string {
+	return slices.Concat(x.world.Plugins, x.world.Kinds, slices.Sorted(maps.Keys(x.config.Kinds)))
+}
+
+// pluginOf is the plugin that works a kind, and the key that says so, "" if none does.
+func (c *Config) pluginOf(kind string) (plugin, key string) {
+	if k := c.Kinds[kind]; k != nil && k.Plugin != nil && *k.Plugin != "" {
+		return *k.Plugin, joinPath("kinds", kind) + ".plugin"
+	}
+	return kind, ""
+}
+
+func (x *plugged) kind(path, name string, k *Kind) {
+	if x.config.failed[path] || x.config.failed[path+".plugin"] || x.config.failed[path+".input"] {
+		return
+	}
+	plugin, key := x.config.pluginOf(name)
+	about, err := x.ask(plugin)
+	switch {
+	case err != nil && key != "" && errors.Is(err, ErrNoPlugin):
+		x.fail(key, x.unknown("plugin", plugin, x.world.Plugins, "all plugins: ledgerd plugin ls"))
+	case err != nil && errors.Is(err, ErrNoPlugin):
+		if k.Input == nil && !slices.Contains(x.world.Kinds, name) {
+			x.fail(path, x.unknown("plugin or kind", name, slices.Concat(x.world.Plugins, x.world.Kinds), `a kind that people work says what it takes: input = "line"`))
+		}
+	case err != nil && (key != "" || x.config.Plugins[plugin] == nil): // else it has been said
+		x.fail(path, faultf("%v", err))
+	case err == nil:
+		_, err := x.config.Payload(name, about.Payload)
+		x.join(err)
+		t := x.config.table(path+".with", about.Config)
+		t.secrets, t.whole = about.Config.Secrets(), true
+		_, err = t.read(k.With, k.with)
+		x.join(err)
+	}
+}
+
+func (x *plugged) join(err error) {
+	if bad, ok := errors.AsType[*Error](err); ok {
+		x.problems = append(x.problems, bad.Problems...)
+	}
+}
+
+func (x *plugged) source(path string, s *Source) {
+	if s.Kind == "" || x.config.failed[path+".kind"] || x.config.failed[joinPath("kinds", s.Kind)+".plugin"] {
+		return
+	}
+	plugin, key := x.config.pluginOf(s.Kind)
+	about, err := x.ask(plugin)
+	input := ""
+	switch k := x.config.Kinds[s.Kind]; {
+	case err == nil:
+		i := slices.Index(x.config.Sources, s)
+		_, err := x.config.table(fmt.Sprintf("source[%d].set", i), about.Payload).read(s.Set, nil)
+		x.join(err)
+		input = about.Input
+	case errors.Is(err, ErrNoPlugin) && key == "" && k == nil && !slices.Contains(x.world.Kinds, s.Kind):
+		x.fail(path+".kind", x.unknown("kind", s.Kind, x.kinds(), "all kinds: ledgerd plugin ls and ledgerd kind ls"))
+	case k == nil && !errors.Is(err, ErrNoPlugin) && x.config.Plugins[plugin] == nil:
+		x.fail(path+".kind", faultf("%v", err))
+	case k != nil && k.Input != nil:
+		input = *k.Input
+	}
+	if s.Type == "folder" && input != "" && input != "file" {
+		x.fail(path+".kind", faultf("%s takes %s, not files", s.Kind, map[string]string{"url": "URLs", "line": "lines of text"}[input]))
+	}
+}
+
+// secretOf tells whether a field of a plugin's config is a secret. What is not known is one.
+func (x *plugged) secretOf(kind, field string) bool {
+	plugin, _ := x.config.pluginOf(kind)
+	about, err := x.ask(plugin)
+	return err != nil || slices.ContainsFunc(about.Config.Secrets(), func(s string) bool {
+		return s == field || strings.HasPrefix(s, field+".")
+	})
+}

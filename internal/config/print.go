@@ -1,0 +1,153 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Setting is the effective value of a key.
+type Setting struct {
+	Key    string // "kinds.urlcheck.timeout"
+	Value  any    // text, int, bool, []string or a value of a plugin's table; without secrets
+	Origin Origin
+}
+
+// Hidden stands for a secret.
+const Hidden = "(secret)"
+
+// Settings lists what is effective: at the top every key, in tables those that say something. Values
+// of secrets are Hidden; which fields of a plugin's config are secrets the plugins are asked.
+func (c *Config) Settings(w World) []Setting {
+	x := &plugged{decoder: decoder{config: c}, world: w, asked: map[string]answer{}}
+	list := c.tableSettings("", reflect.ValueOf(c).Elem())
+	for _, name := range slices.Sorted(maps.Keys(c.Kinds)) {
+		path, k := joinPath("kinds", name), c.Kinds[name]
+		list = append(list, c.tableSettings(path, reflect.ValueOf(k).Elem())...)
+		list = append(list, c.fieldSettings(path+".set", k.Set, k.set, func(string) bool { return false })...)
+		list = append(list, c.fieldSettings(path+".with", k.With, k.with, func(field string) bool { return x.secretOf(name, field) })...)
+	}
+	for i, s := range c.Sources {
+		path := fmt.Sprintf("source[%d]", i)
+		list = append(list, c.tableSettings(path, reflect.ValueOf(s).Elem())...)
+		list = append(list, c.fieldSettings(path+".set", s.Set, nil, func(string) bool { return false })...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Plugins)) {
+		list = append(list, c.tableSettings(joinPath("plugins", name), reflect.ValueOf(c.Plugins[name]).Elem())...)
+	}
+	return list
+}
+
+// tableSettings are the keys of one table that hold no tables.
+func (c *Config) tableSettings(path string, table reflect.Value) (list []Setting) {
+	for _, k := range keys(table.Type()) {
+		at := joinPath(path, k.name)
+		v := table.Field(k.field)
+		origin, given := c.origins[at]
+		switch {
+		case k.typ == anyMapType, k.below() != nil:
+			continue
+		case path != "" && !given && v.IsZero():
+			continue
+		case path != "" && !given && !hasKey(table.Interface(), k.name):
+			continue
+		case !given && (at == "db" && c.DBFile != "" || path != "" && (k.name == "query" || k.name == "query_db")): // read from a file
+			continue
+		}
+		list = append(list, Setting{at, written(k, v), origin})
+	}
+	return list
+}
+
+// hasKey tells whether a key means something in this table: a source has those of its type.
+func hasKey(table any, name string) bool {
+	s, isSource := table.(Source)
+	if !isSource {
+		return true
+	}
+	for of, names := range keysOfType {
+		if slices.Contains(names, name) && of == s.Type {
+			return true
+		}
+	}
+	return !slices.ContainsFunc(slices.Collect(maps.Values(keysOfType)), func(names []string) bool { return slices.Contains(names, name) })
+}
+
+// fieldSettings are the settings of a plugin, from the file and from variables.
+func (c *Config) fieldSettings(path string, table map[string]any, environment []Assignment, secret func(string) bool) (list []Setting) {
+	values := map[string]Setting{}
+	var note func(prefix string, table map[string]any)
+	note = func(prefix string, table map[string]any) {
+		for name, value := range table {
+			field := strings.TrimPrefix(prefix+"."+name, ".")
+			if inner, ok := value.(map[string]any); ok {
+				note(field, inner)
+				continue
+			}
+			if _, isFile := secretFile(fmt.Sprint(value)); secret(field) && !isFile {
+				value = Hidden
+			}
+			values[field] = Setting{path + "." + field, value, Origin{File: c.File, Line: c.doc.at(path + "." + field).line}}
+		}
+	}
+	note("", table)
+	for _, a := range environment {
+		value := a.Value
+		if _, isFile := secretFile(value); secret(a.Field) && !isFile {
+			value = Hidden
+		}
+		values[a.Field] = Setting{path + "." + a.Field, value, Origin{Env: a.Env}}
+	}
+	for _, field := range slices.Sorted(maps.Keys(values)) {
+		list = append(list, values[field])
+	}
+	return list
+}
+
+// written is a value as one writes it in the file, without a password.
+func written(k key, v reflect.Value) any {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return ""
+		}
+		v = v.Elem()
+	}
+	switch value := v.Interface().(type) {
+	case time.Duration:
+		return FormatDuration(value)
+	case Rate:
+		return value.String()
+	case ledger.Shard:
+		if value.Count == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%d/%d", value.Index, value.Count)
+	case string:
+		if k.secret == "url" {
+			return inputs.Redact(value)
+		}
+		return value
+	case []string:
+		if value == nil {
+			return []string{}
+		}
+		return value
+	default:
+		return value
+	}
+}
+
+// Text is the effective value of a key at the top that holds one value, as one writes it.
+func (c *Config) Text(name string) string {
+	k, known := find(keys(reflect.TypeFor[Config]()), name)
+	if !known {
+		return ""
+	}
+	return fmt.Sprint(written(k, reflect.ValueOf(c).Elem().Field(k.field)))
+}

@@ -1,0 +1,220 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/sdk/settings"
+)
+
+// Payload is what new items of a kind get besides their INPUT: [kinds.K.set] with the environment
+// over it, checked by the schema of the plugin's payload; nil if there is nothing. Required fields
+// may be missing. The error is an *Error.
+func (c *Config) Payload(kind string, schema *settings.Schema) (json.RawMessage, error) {
+	k := c.Kinds[kind]
+	if k == nil {
+		return nil, nil
+	}
+	return c.table(joinPath("kinds", kind)+".set", schema).read(k.Set, k.set)
+}
+
+// SourcePayload is what the items of a source get: its own set over that of its kind.
+func (c *Config) SourcePayload(s *Source, schema *settings.Schema) (json.RawMessage, error) {
+	i := slices.Index(c.Sources, s)
+	own, err := c.table(fmt.Sprintf("source[%d].set", i), schema).read(s.Set, nil)
+	if err != nil {
+		return nil, err
+	}
+	of, err := c.Payload(s.Kind, schema)
+	if err != nil || len(of) == 0 || len(own) == 0 {
+		return slices.Concat(of, own), err
+	}
+	merged := map[string]json.RawMessage{}
+	if err := errors.Join(json.Unmarshal(of, &merged), json.Unmarshal(own, &merged)); err != nil {
+		return nil, err
+	}
+	return json.Marshal(merged)
+}
+
+// With is the config of a kind's plugin: [kinds.K.with] with the environment over it, checked by
+// the schema of the plugin's config; nil if there is nothing. A secret that is in a file
+// (password = "file:/PATH", password_file = "PATH", LEDGERD_…_PASSWORD_FILE) is read. Required
+// fields may be missing: the command line may have them. The error is an *Error.
+func (c *Config) With(kind string, schema *settings.Schema) (json.RawMessage, error) {
+	k := c.Kinds[kind]
+	if k == nil {
+		return nil, nil
+	}
+	t := c.table(joinPath("kinds", kind)+".with", schema)
+	t.secrets = schema.Secrets()
+	return t.read(k.With, k.with)
+}
+
+// settingsTable is a table of settings of a plugin.
+type settingsTable struct {
+	config   *Config
+	path     string
+	schema   *settings.Schema
+	secrets  []string
+	whole    bool              // report what is required and missing as well
+	env      map[string]string // variable that a field is from
+	problems []Problem
+}
+
+func (c *Config) table(path string, schema *settings.Schema) *settingsTable {
+	return &settingsTable{config: c, path: path, schema: schema, env: map[string]string{}}
+}
+
+// read gives the table as JSON.
+func (t *settingsTable) read(table map[string]any, environment []Assignment) (json.RawMessage, error) {
+	if table == nil && len(environment) == 0 && !t.whole {
+		return nil, nil
+	}
+	values := cloneTable(table)
+	environment = t.name(environment)
+	for _, name := range t.secrets {
+		t.openSecret(values, name)
+	}
+	raw, err := json.Marshal(values)
+	if err != nil { // inf and nan, which JSON does not have
+		t.fail("", "holds a number that is none")
+		return nil, asError(t.problems)
+	}
+	for _, a := range environment {
+		next, err := t.schema.Parse(raw, []string{a.Field + "=" + a.Value})
+		if err != nil {
+			t.explain(err)
+			continue
+		}
+		raw = next
+	}
+	t.explain(t.schema.Validate(raw))
+	return raw, asError(t.problems)
+}
+
+// name finds the fields that variables stand for, and reads the files that they name.
+func (t *settingsTable) name(environment []Assignment) (named []Assignment) {
+	fields := map[string]string{}
+	for _, f := range t.schema.Fields() {
+		fields[strings.TrimPrefix(EnvName(f.Name), envPrefix)] = f.Name
+	}
+	for _, a := range environment {
+		upper := strings.ToUpper(a.Field)
+		if field, known := fields[upper]; known {
+			a.Field = field
+		} else if base, ok := strings.CutSuffix(upper, "_FILE"); ok && slices.Contains(t.secrets, fields[base]) {
+			a.Field, a.Value = fields[base], "file:"+resolve(a.Value, "")
+		}
+		t.env[a.Field] = a.Env
+		if path, ok := secretFile(a.Value); ok && slices.Contains(t.secrets, a.Field) {
+			value, err := readSecret(path)
+			if err != nil {
+				t.problems = append(t.problems, Problem{Env: a.Env, Key: t.path + "." + a.Field, Message: err.Error()})
+				continue
+			}
+			a.Value = value
+		}
+		named = append(named, a)
+	}
+	return named
+}
+
+// secretFile is the path that stands for a secret.
+func secretFile(value string) (path string, ok bool) {
+	path, ok = strings.CutPrefix(value, "file:")
+	return path, ok && filepath.IsAbs(path)
+}
+
+// openSecret reads the file that stands for a secret, if there is one.
+func (t *settingsTable) openSecret(values map[string]any, name string) {
+	table, last := values, name
+	for {
+		first, rest, nested := strings.Cut(last, ".")
+		if !nested {
+			break
+		}
+		inner, ok := table[first].(map[string]any)
+		if !ok {
+			return
+		}
+		table, last = inner, rest
+	}
+	text, _ := table[last].(string)
+	path, isFile := secretFile(text)
+	field := name
+	named, given := table[last+"_file"].(string)
+	if given {
+		field = name + "_file"
+		if _, both := table[last]; both {
+			t.fail(field, last+" is given as well; one of them is enough")
+		}
+		delete(table, last+"_file")
+		path, isFile = resolve(named, filepath.Dir(t.config.File)), true
+	}
+	if !isFile || t.env[name] != "" {
+		return
+	}
+	value, err := readSecret(path)
+	if err != nil {
+		t.fail(field, err.Error())
+		value = "" // what is missing would be reported as well
+	}
+	table[last] = value
+}
+
+// explain puts what a schema says at the places of the fields.
+func (t *settingsTable) explain(err error) {
+	bad, ok := errors.AsType[*settings.Error](err)
+	if !ok {
+		return
+	}
+	for _, p := range bad.Problems {
+		if p.Missing && !t.whole {
+			continue
+		}
+		if p.Missing && t.env[p.Field] == "" {
+			t.fail("", p.String())
+			continue
+		}
+		t.fail(p.Field, p.Message)
+	}
+}
+
+// fail notes a problem of a field; "" is the table.
+func (t *settingsTable) fail(field, message string) {
+	path := t.path
+	if field != "" {
+		path += "." + field
+	}
+	top, _, _ := strings.Cut(field, "[")
+	if env := t.env[top]; env != "" {
+		t.problems = append(t.problems, Problem{Env: env, Key: path, Message: message})
+		return
+	}
+	message, hint, found := strings.Cut(message, "; ")
+	doc := t.config.doc
+	p := doc.problem(doc.at(path), "%s", message)
+	if p.Key = path; found {
+		p.Hint = hint
+	}
+	p.text = hideValues(path, p.text)
+	t.problems = append(t.problems, p)
+}
+
+func cloneTable(table map[string]any) map[string]any {
+	clone := maps.Clone(table)
+	if clone == nil {
+		clone = map[string]any{}
+	}
+	for name, value := range clone {
+		if inner, ok := value.(map[string]any); ok {
+			clone[name] = cloneTable(inner)
+		}
+	}
+	return clone
+}

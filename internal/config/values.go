@@ -1,0 +1,85 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Rate is a number of items in a time; the zero value is no limit.
+type Rate struct {
+	Count int
+	Per   time.Duration
+}
+
+// ParseRate reads "100/s", "30/m", "1000/h", "50/d", "5/10s", and "0" for no limit.
+func ParseRate(text string) (Rate, error) {
+	if text == "0" {
+		return Rate{}, nil
+	}
+	count, per, _ := strings.Cut(text, "/")
+	n, err := strconv.Atoi(strings.TrimSpace(count))
+	if per = strings.TrimSpace(per); per != "" && per[0] > '9' {
+		per = "1" + per
+	}
+	d, perErr := ledger.ParseDuration(per)
+	if err != nil || perErr != nil || n < 1 || n > 1_000_000 || d < time.Millisecond {
+		return Rate{}, fmt.Errorf("must be a number of items in a time such as \"100/s\", \"30/m\" or \"5/10s\", not %q", text)
+	}
+	return Rate{n, d}, nil
+}
+
+// String is the rate as one writes it.
+func (r Rate) String() string {
+	if r.Count == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d/%s", r.Count, strings.TrimPrefix(FormatDuration(r.Per), "1"))
+}
+
+// ParseShard reads "i/n", from 0.
+func ParseShard(text string) (ledger.Shard, error) {
+	i, n, found := strings.Cut(text, "/")
+	index, err1 := strconv.Atoi(i)
+	count, err2 := strconv.Atoi(n)
+	if !found || err1 != nil || err2 != nil || count < 1 || count > ledger.Slots || index < 0 || index >= count {
+		return ledger.Shard{}, fmt.Errorf("must be i/n with 0 ≤ i < n ≤ %d such as \"0/4\", not %q", ledger.Slots, text)
+	}
+	return ledger.Shard{Index: index, Count: count}, nil
+}
+
+// FormatDuration writes a duration as people do: "1m", not "1m0s", and "30d", not "720h0m0s".
+func FormatDuration(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= day && d%day == 0 {
+		return strconv.Itoa(int(d/day)) + "d"
+	}
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
+}
+
+// minInterval is the shortest time between two looks at a source.
+const minInterval = time.Second
+
+// Next is the first time after t at which the source is looked at. Intervals count from 1970-01-01
+// UTC; for hour, day, week and cron fields see ledger.Every.
+func (s *Source) Next(t time.Time) time.Time {
+	if interval, err := ledger.ParseDuration(s.Schedule); err == nil && interval < ledger.MinEvery {
+		at := t.UnixMicro()
+		step := interval.Microseconds()
+		return time.UnixMicro(at - (at%step+step)%step + step).UTC()
+	}
+	every, err := ledger.ParseEvery(s.Schedule, s.Zone)
+	if err != nil { // Load has refused it
+		panic("config: " + err.Error())
+	}
+	return every.Next(every.Start(t), t)
+}
