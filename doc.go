@@ -10,6 +10,7 @@
 //	ledger/storetest     the conformance suite that all stores pass
 //	ledger/worker        claim, handle, finish: the loop, usable in any Go program
 //	ledger/txn           transactions of your own: repeated as a whole, with entity locks
+//	ledger/locks         named locks with a time to live and a fencing number
 //	schema               the SQL migrations of both databases, nothing else
 //
 //	sdk                  what the author of a plugin sees

@@ -64,6 +64,9 @@ type Store interface {
 	// Counts counts the backlog, and the attempts that ended since the given time, by kind.
 	Counts(ctx context.Context, since time.Time) ([]Counts, error)
 
+	// Locks as in LockStore.
+	Locks(ctx context.Context, name string) ([]Lock, time.Time, error)
+
 	// Beat writes the heartbeat of an agent that is a program; ttl 0 removes it.
 	Beat(ctx context.Context, a Agent, ttl time.Duration) error
 	// Agents returns the agents whose heartbeat has not run out.
@@ -123,6 +126,8 @@ type Tx interface {
 	Agents() ([]Agent, error)
 	// Journal keeps what an operator or a program's start changed.
 	Journal(e JournalEntry) error
+
+	LockTx
 }
 
 // Conn is a pool or an open transaction in the caller's database. Make one with

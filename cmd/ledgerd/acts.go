@@ -138,7 +138,7 @@ func (a *app) act(ctx context.Context, x act, f filter, args []string, dryRun bo
 		return err
 	}
 	if !dryRun && would > 1 {
-		if err := a.confirm(fmt.Sprintf("%s %s?", x.name, plural(would, "item"))); err != nil {
+		if err := a.confirm(fmt.Sprintf("%s %s?", x.name, plural(would, "item")), "see what it would do: --dry-run"); err != nil {
 			return err
 		}
 	}
@@ -228,13 +228,13 @@ func (a *app) reportAct(x act, res acted, named bool) error {
 	return nil
 }
 
-// confirm asks on a terminal; elsewhere only -y is an answer.
-func (a *app) confirm(question string) error {
+// confirm asks on a terminal; elsewhere only -y is an answer. look says how to see what is asked about.
+func (a *app) confirm(question, look string) error {
 	if a.yes {
 		return nil
 	}
 	if !isTerminal(a.stdin) || !isTerminal(a.stderr) {
-		return usage("not_confirmed", "see what it would do: --dry-run   do it: -y", "%s nobody can be asked here", question)
+		return usage("not_confirmed", look+"   do it: -y", "%s nobody can be asked here", question)
 	}
 	fmt.Fprintf(a.stderr, "%s [y/N] ", question)
 	answer, _ := bufio.NewReader(a.stdin).ReadString('\n')

@@ -114,6 +114,8 @@ stand here: fields may be added, none is renamed.
 | 12 | not allowed: wrong password, read-only file or folder, checksum of a plugin differs |
 | 130, 143 | interrupted, terminated |
 
+` + "`lock run`" + ` exits as its command does; ` + "`-E`" + ` gives it another code for 11.
+
 The ledger is what ` + "`--db`" + ` or ` + "`LEDGERD_DB`" + ` says (` + "`LEDGERD_DB_FILE`" + ` names a file that holds the URL), else
 ` + "`$XDG_DATA_HOME/ledgerd/ledger.db`" + `. On Postgres ` + "`?search_path=NAME`" + ` in the URL names the schema. Only run, add, work, bench and
 db migrate make a ledger.

@@ -39,6 +39,8 @@ type interrupts struct {
 	soft context.Context // ended by the first signal: begin nothing more
 	hard context.Context // ended by the second: stop now
 	got  atomic.Int32    // number of the first signal
+
+	handOver func() // leaves the signals to whoever else wants them
 }
 
 // listen takes over SIGINT and SIGTERM. A third signal ends the program on the spot. A reader of
@@ -48,6 +50,7 @@ func listen() *interrupts {
 	hard, endHard := context.WithCancel(context.Background())
 	in := &interrupts{soft: soft, hard: hard}
 	signals := make(chan os.Signal, 3)
+	in.handOver = func() { signal.Stop(signals) }
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	go func() {
@@ -134,7 +137,7 @@ fails, and can always say: done, waiting for what, or why not.`,
 	cobra.EnableCommandSorting = false
 	root.AddGroup(&cobra.Group{ID: groupWork, Title: "Work:"}, &cobra.Group{ID: groupLook, Title: "Look and decide:"},
 		&cobra.Group{ID: groupSetUp, Title: "Set up:"})
-	root.AddCommand(a.runCommand(), a.addCommand(), a.workCommand(),
+	root.AddCommand(a.runCommand(), a.addCommand(), a.workCommand(), a.lockCommand(),
 		a.lsCommand(), a.showCommand(), a.retryCommand(), a.cancelCommand(), a.statsCommand(),
 		a.kindCommand(), a.pluginCommand(), a.configCommand(), a.dbCommand(), a.benchCommand(), a.versionCommand(), a.completionCommand(), docsCommand(root))
 	return root

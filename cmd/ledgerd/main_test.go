@@ -39,7 +39,7 @@ func steady() {
 	for _, r := range []struct{ pattern, with string }{
 		{`"[0-9]{4}-[0-9-]+T[0-9:.]+Z"`, `"TIME"`},
 		{`[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}`, `TIME`},
-		{`("(seconds|per_second|ms|oldest_ready_s|id|slot)": ?)[0-9.]+`, `${1}0`},
+		{`("(seconds|per_second|ms|oldest_ready_s|id|slot|fence)": ?)[0-9.]+`, `${1}0`},
 		{`[0-9]+\.[0-9] s\b`, `0.0 s`},
 		{`\+[0-9a-f]{6}\b`, `+DIGEST`},
 		{`[A-Za-z0-9.-]+/[0-9]+/[0-9a-f]{6}\b`, `AGENT`},

@@ -32,6 +32,8 @@ type Store struct {
 	byKey   map[ledger.Identity]int64
 	kinds   map[string]ledger.Kind
 	agents  map[string]beat
+	locks   map[string]ledger.Lock
+	fence   int64 // of the newest lock
 	journal []ledger.JournalEntry
 }
 
@@ -52,7 +54,7 @@ var _ ledger.Store = (*Store)(nil)
 // New makes an empty store.
 func New(o Options) *Store {
 	s := &Store{clock: o.Now, rows: map[int64]*row{}, byKey: map[ledger.Identity]int64{},
-		kinds: map[string]ledger.Kind{}, agents: map[string]beat{}}
+		kinds: map[string]ledger.Kind{}, agents: map[string]beat{}, locks: map[string]ledger.Lock{}}
 	if s.clock == nil {
 		s.clock = time.Now
 	}

@@ -20,11 +20,12 @@ type tx struct {
 	now     time.Time
 	rows    map[int64]*row // before this transaction; nil: there was none
 	kinds   map[string]ledger.Kind
+	locks   map[string]ledger.Lock
 	journal int
 }
 
 func (s *Store) begin() *tx {
-	return &tx{s: s, now: s.now(), kinds: maps.Clone(s.kinds), journal: len(s.journal), rows: map[int64]*row{}}
+	return &tx{s: s, now: s.now(), kinds: maps.Clone(s.kinds), locks: maps.Clone(s.locks), journal: len(s.journal), rows: map[int64]*row{}}
 }
 
 // Tx is a transaction of the caller's, for AddTx and FinishTx. It holds no rows but the ledger's.
@@ -71,7 +72,7 @@ func (t *tx) undo() {
 			s.byKey[old.Identity] = id
 		}
 	}
-	s.kinds, s.journal = t.kinds, s.journal[:t.journal]
+	s.kinds, s.locks, s.journal = t.kinds, t.locks, s.journal[:t.journal]
 }
 
 // put replaces a row.

@@ -79,7 +79,7 @@ func joined(t *testing.T, e ast.Expr) (text string, whole bool) {
 
 // The rules that keep plans good on stale statistics; each was paid for with a slow drain.
 func TestStatementsKeepTheRules(t *testing.T) {
-	bareTable := regexp.MustCompile(`(^|[^.\w])ledger_(items|backlog|attempts|kinds|agents|journal|meta)\b(?:[^.]|$)`)
+	bareTable := regexp.MustCompile(`(^|[^.\w])ledger_(items|backlog|attempts|kinds|agents|locks|journal|meta)\b(?:[^.]|$)`)
 	bareClock := regexp.MustCompile(`[<>=]\s*\{\{NOW\}\}`)
 	outer := regexp.MustCompile(`(?s)\b(UPDATE|DELETE FROM) \{\{S\}\}\.ledger_backlog\b(.*)`)
 	for at, sql := range templates(t) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/locks"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 	"github.com/ledgerd/ledgerd/schema"
 )
@@ -290,6 +291,15 @@ func TestRuntimeRoleWithoutDDL(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Prune(ctx, "k", time.Now(), 10); err != nil {
+		t.Fatal(err)
+	}
+	m := locks.New(l)
+	for range 2 {
+		if err := m.Do(ctx, "l", locks.Options{AtLeast: time.Second, Wait: time.Minute}, func(context.Context, *locks.Lock) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := m.ForceRelease(ctx, "ann", "l"); err != nil {
 		t.Fatal(err)
 	}
 }

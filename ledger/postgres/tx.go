@@ -22,6 +22,7 @@ type tx struct {
 	ready   marks                     // rows made ready
 	waiting map[string]time.Time      // kind → earliest due time of rows made to wait
 	reset   []string                  // kinds that are no longer paused
+	locked  []string                  // names of locks that have a record, which is locked
 	ends    []func(committed bool)
 }
 

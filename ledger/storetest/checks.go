@@ -10,9 +10,10 @@ import (
 
 // SQL is how a database writes what the schemas' CHECKs are tried with.
 type SQL struct {
-	Time, UUID, True string             // expressions: a time, a new UUID, true
-	Text             func(n int) string // a text of n bytes
-	Bytes            func(n int) string // n bytes
+	Time, Earlier string             // expressions: a time, one before it
+	UUID, True    string             // expressions: a new UUID, true
+	Text          func(n int) string // a text of n bytes
+	Bytes         func(n int) string // n bytes
 	// Exec runs a statement; tables are named without a schema.
 	Exec func(statement string) error
 }
@@ -102,4 +103,18 @@ func Checks(t *testing.T, db SQL) {
 	for _, column := range []string{"max_failures", "max_crashes", "max_lost"} {
 		edge("kinds", map[string]string{"kind": "'k-N'"}, column, 10_000, number)
 	}
+
+	lock := map[string]string{"name": "'l-N'", "token": db.UUID, "holder": "'a'", "since": db.Time, "keep_until": db.Time, "expires_at": db.Time}
+	try("locks", lock, "", "", true)
+	try("locks", lock, "token", "NULL", true) // it is kept until expires_at
+	for column, limit := range map[string]int{"name": ledger.MaxLockName, "holder": ledger.MaxAgent} {
+		edge("locks", lock, column, limit, db.Text)
+		try("locks", lock, column, "''", false)
+		try("locks", lock, column, "NULL", false)
+	}
+	for column, value := range map[string]string{"keep_until": db.Earlier, "fence": "0", "since": "NULL", "expires_at": "NULL"} {
+		try("locks", lock, column, value, false)
+	}
+	lock["token"] = "NULL"
+	try("locks", lock, "expires_at", db.Earlier, false) // released, and not until keep_until
 }

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/locks"
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
 
@@ -55,7 +56,7 @@ func FuzzCompare(f *testing.F, place NewPlace) {
 
 func compare(t *testing.T, rt *rapid.T, place NewPlace) {
 	m := newMachine(t, place)
-	defer func() { m.l[1].Close() }()
+	defer func() { m.leave(); m.l[1].Close() }()
 	rt.Repeat(map[string]func(*rapid.T){
 		"":            m.check,
 		"add":         m.add,
@@ -80,6 +81,10 @@ func compare(t *testing.T, rt *rapid.T, place NewPlace) {
 		"filters":     m.filters,
 		"items":       m.items,
 		"kinds":       m.kinds,
+		"acquire":     m.acquire,
+		"release":     m.release,
+		"break":       m.breakLock,
+		"locks":       m.heldLocks,
 	})
 }
 
@@ -92,6 +97,8 @@ type machine struct {
 	stores [2]ledger.Store
 	l      [2]*ledger.Ledger
 	leases [][2]*ledger.Lease // all that were ever granted
+	locks  [][2]*locks.Lock   // the same
+	fences [2]int64           // of the newest locks
 
 	repeated bool // the newest call of both had to be repeated
 	struck   bool // the newest fault was one

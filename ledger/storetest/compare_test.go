@@ -14,6 +14,7 @@ import (
 // apart are methods that are not compared, and why.
 var apart = map[string]string{
 	"Subscribe": "hints may be missing; the case SubscribeHints is about them",
+	"LockStore": "is the store itself, for package locks, whose calls are compared",
 }
 
 // Every method of a ledger is an action of the comparison, and every method of a store is

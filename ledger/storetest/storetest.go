@@ -95,6 +95,11 @@ func Run(t *testing.T, open Open) {
 		{"WhySentences", whySentences},
 		{"SubscribeHints", subscribeHints},
 		{"AttemptNumbersGoOn", attemptNumbersGoOn},
+		{"LocksExclude", locksExclude},
+		{"LocksExpire", locksExpire},
+		{"LocksAtLeast", locksAtLeast},
+		{"LocksForceRelease", locksForceRelease},
+		{"LocksLimits", locksLimits},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHarness(t, open)
@@ -104,6 +109,7 @@ func Run(t *testing.T, open Open) {
 	}
 	t.Run("Concurrent", func(t *testing.T) { concurrent(t, open) })
 	t.Run("ConcurrentAdds", func(t *testing.T) { concurrentAdds(t, open) })
+	t.Run("ConcurrentLocks", func(t *testing.T) { concurrentLocks(t, open) })
 	t.Run("ConcurrentResume", func(t *testing.T) { concurrentResume(t, open) })
 }
 

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// openTerminal makes a terminal: what is typed into the keyboard, and the side of the program.
+func openTerminal(t *testing.T) (keyboard, tty *os.File) {
+	t.Helper()
+	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { keyboard.Close() })
+	if err := unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tty, err = os.OpenFile(fmt.Sprint("/dev/pts/", n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tty.Close() })
+	return keyboard, tty
+}
+
+// TestLockRunOnATerminal: the command can read what is typed and gets Ctrl-C, and when the lock is
+// lost it is ended, and not the others of its process group.
+func TestLockRunOnATerminal(t *testing.T) {
+	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	m.run(exitOK, "db", "migrate")
+	script := func(lines string) (p *started, dir string, keyboard *os.File) {
+		dir = t.TempDir()
+		keyboard, tty := openTerminal(t)
+		cmd := exec.Command(m.program, "lock", "run", "l", "--ttl", "1s", "--", "sh", "-c", lines)
+		cmd.Stdin, cmd.Dir = tty, dir
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		return m.launch(cmd), dir, keyboard
+	}
+	p, dir, keyboard := script(`trap 'exit 9' INT; read line; echo "$line" > new; mv new read; while :; do sleep 0.05; done`)
+	if _, err := keyboard.WriteString("hello\n"); err != nil {
+		t.Fatal(err)
+	}
+	m.until("it has read", func() bool { return exists(filepath.Join(dir, "read")) })
+	if text, err := os.ReadFile(filepath.Join(dir, "read")); string(text) != "hello\n" || err != nil {
+		t.Errorf("it read %q, %v", text, err)
+	}
+	if _, err := keyboard.WriteString("\x03"); err != nil {
+		t.Fatal(err)
+	}
+	if code := m.exit(p); code != 9 {
+		t.Errorf("after Ctrl-C: exit %d: %s", code, p.stderr.String())
+	}
+	p, dir, _ = script(`touch begun; exec sleep 60`)
+	m.until("it has begun", func() bool { return exists(filepath.Join(dir, "begun")) })
+	m.run(exitOK, "lock", "release", "l", "-y")
+	if code := m.exit(p); code != exitTaken || !strings.Contains(p.stderr.String(), "was lost") {
+		t.Errorf("after the lock was lost: exit %d: %s", code, p.stderr.String())
+	}
+}

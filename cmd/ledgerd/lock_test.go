@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// locker starts lock run with a shell script, which has begun when locker returns; then a folder
+// for its files is in $DIR.
+func (m *machine) locker(flags, script string) (p *started, dir string) {
+	m.t.Helper()
+	dir = m.t.TempDir()
+	m.env = append(m.env, "DIR="+dir)
+	p = m.start(append(append([]string{"lock", "run", "l"}, strings.Fields(flags)...), "--", "sh", "-c", "echo $$ > $DIR/new; mv $DIR/new $DIR/pid; "+script)...)
+	m.until("the command has begun", func() bool { return exists(filepath.Join(dir, "pid")) })
+	return p, dir
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// number reads a process's number from a file.
+func number(t testing.TB, path string) int {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func running(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err == nil { // one that ended and was not waited for is none
+		_, after, _ := strings.Cut(string(stat), ") ")
+		return !strings.HasPrefix(after, "Z")
+	}
+	return !exists("/proc/self") && syscall.Kill(pid, 0) == nil
+}
+
+// TestLockRunPassesSignalsOn: the command decides what a signal means; the lock is given back
+// when it has ended.
+func TestLockRunPassesSignalsOn(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		m.run(exitOK, "db", "migrate")
+		for _, s := range []struct {
+			name   string
+			signal syscall.Signal
+		}{{"TERM", syscall.SIGTERM}, {"INT", syscall.SIGINT}, {"HUP", syscall.SIGHUP}, {"USR1", syscall.SIGUSR1}} {
+			p, dir := m.locker("--ttl 2s", `trap 'echo caught; touch $DIR/on' `+s.name+`; touch $DIR/trapped; until test -e $DIR/end; do sleep 0.05; done; exit 5`)
+			m.until("the trap is set", func() bool { return exists(filepath.Join(dir, "trapped")) })
+			for range 3 {
+				if err := p.Process.Signal(s.signal); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m.until(s.name+" has arrived", func() bool { return exists(filepath.Join(dir, "on")) })
+			m.run(exitTaken, "lock", "run", "l", "--", "true")
+			if err := os.WriteFile(filepath.Join(dir, "end"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if code := m.exit(p); code != 5 {
+				t.Errorf("%s: exit %d: %s", s.name, code, p.stderr.String())
+			}
+		}
+		p, _ := m.locker("", "exec sleep 60")
+		if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if code := m.exit(p); code != 128+15 {
+			t.Errorf("exit %d: %s", code, p.stderr.String())
+		}
+		m.run(exitOK, "lock", "run", "l", "--", "true") // it was given back
+	})
+}
+
+// TestLockRunFrozen: we are frozen for longer than the TTL, and somebody else gets the lock. When
+// we go on, the command and all that it has started are ended, by force if need be.
+func TestLockRunFrozen(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		m.run(exitOK, "db", "migrate")
+		// The shell and its child ignore SIGTERM; the child's own number is in the file.
+		p, dir := m.locker("--ttl 1s --grace 300ms", `trap '' TERM; sh -c 'echo $$ > $DIR/n; mv $DIR/n $DIR/child; exec sleep 60'`)
+		m.until("its child has begun", func() bool { return exists(filepath.Join(dir, "child")) })
+		if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		m.run(exitOK, "lock", "run", "l", "--wait", "1m", "--", "true")
+		if err := p.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		if code := m.exit(p); code != exitTaken || !strings.Contains(p.stderr.String(), `lock "l" was lost while the command ran, so it was stopped`) {
+			t.Errorf("exit %d: %s", code, p.stderr.String())
+		}
+		for _, name := range []string{"pid", "child"} {
+			pid := number(t, filepath.Join(dir, name))
+			m.until(name+" is gone", func() bool { return !running(pid) })
+		}
+	})
+}
+
+// TestLockRunKilled: who holds a lock is killed. The lock is had by others after its TTL, and not
+// before.
+func TestLockRunKilled(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		m.run(exitOK, "db", "migrate")
+		p, dir := m.locker("--ttl 2s", "exec sleep 60")
+		if err := p.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		killed := time.Now()
+		<-p.done
+		t.Cleanup(func() { _ = syscall.Kill(number(t, filepath.Join(dir, "pid")), syscall.SIGKILL) }) // where nobody tells it
+		m.run(exitTaken, "lock", "run", "l", "--", "true")
+		m.run(exitOK, "lock", "run", "l", "--wait", "1m", "--", "true")
+		if runtime.GOOS == "linux" {
+			m.until("the command is gone, too", func() bool { return !running(number(t, filepath.Join(dir, "pid"))) })
+		}
+		if took := time.Since(killed); took > 5*2*time.Second {
+			t.Errorf("it was had after %v", took)
+		}
+	})
+}

@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package main
+
+import "syscall"
+
+// Only Linux tells a command of our death.
+func dieWithParent(*syscall.SysProcAttr) {}

@@ -1,0 +1,65 @@
+package locks_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger/locks"
+)
+
+// TestClockOff: the clock of the programs differs from the database's by an hour, which changes
+// nothing. (It is the database's that is moved, for our sessions alone: its name is found in another
+// schema first.)
+func TestClockOff(t *testing.T) {
+	for _, off := range []time.Duration{time.Hour, -time.Hour} {
+		t.Run(off.String(), func(t *testing.T) {
+			t.Parallel()
+			clock := pgtest.Schema(t)
+			_, err := pgtest.Pool(t).Exec(t.Context(), `CREATE FUNCTION `+clock+`.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
+ $$ SELECT pg_catalog.clock_timestamp() + interval '`+off.String()+`' $$`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, other := newPlace(t, "pgx", ","+clock+",pg_catalog"), (*place)(nil)
+			other = openPlace(t, "pgx", p.url)
+			ctx := t.Context()
+			asked := time.Now()
+			held, l, err := p.locks.Acquire(ctx, "l", locks.Options{Holder: "a", TTL: time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := p.held(t, "l")
+			if d := first.Since.Sub(asked) - off; d < -time.Minute || d > time.Minute {
+				t.Fatalf("the clock is off by %v, not by %v", d+off, off)
+			}
+			if left := first.Until.Sub(first.Since); left != time.Second {
+				t.Errorf("held for %v", left)
+			}
+			eventually(t, "it is renewed", func() bool { return p.held(t, "l").Until.After(first.Until.Add(time.Second)) })
+			if _, _, err := other.locks.Acquire(ctx, "l", locks.Options{}); !errors.As(err, new(*locks.HeldError)) {
+				t.Errorf("somebody else: %v", err)
+			}
+			if held.Err() != nil {
+				t.Errorf("the holder was told that it is lost")
+			}
+			if err := p.locks.Release(ctx, l); err != nil {
+				t.Fatal(err)
+			}
+			dies := other.spawn(t, "holder")
+			dies.says(t, "held")
+			if err := dies.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			died := time.Now()
+			_, l, err = p.locks.Acquire(ctx, "mail", locks.Options{Wait: patience})
+			if took := time.Since(died); err != nil || took > 5*2*time.Second {
+				t.Fatalf("after a TTL of a second it was had after %v, %v", took, err)
+			}
+			if err := p.locks.Release(ctx, l); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,239 @@
+package locks_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/locks"
+)
+
+// Four processes contend for a few locks, and at random moments one of them is killed, or frozen for
+// longer than its TTL. What happened is judged from two sides:
+//
+//   - the database noted each change of a record as it was made: by its clock nobody got a lock
+//     before the time of the holder before was over, and fences rose;
+//   - each holder noted, as it began, how many effects there were of those who held the lock before:
+//     none may have been added since.
+
+// The notes of the database, in the order in which changes were made.
+var noteChanges = map[string][]string{
+	"sqlite": {
+		`CREATE TABLE notes (id INTEGER PRIMARY KEY AUTOINCREMENT, op TEXT, name TEXT, fence INTEGER, since INTEGER, expires INTEGER, at INTEGER)`,
+		note("INSERT", "NEW"), note("UPDATE", "NEW"), note("DELETE", "OLD"),
+	},
+	"pgx": {
+		`CREATE TABLE notes (id bigint GENERATED ALWAYS AS IDENTITY, op text, name text, fence bigint, since bigint, expires bigint, at bigint)`,
+		`CREATE FUNCTION micro(t timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT (extract(epoch FROM t) * 1000000)::bigint $$`,
+		`CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE r record := coalesce(NEW, OLD); BEGIN
+ INSERT INTO notes (op, name, fence, since, expires, at) VALUES (TG_OP, r.name, r.fence, micro(r.since), micro(r.expires_at), micro(clock_timestamp())); RETURN NULL; END $$`,
+		`CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON ledger_locks FOR EACH ROW EXECUTE FUNCTION note()`,
+	},
+}
+
+func note(op, row string) string {
+	return fmt.Sprintf(`CREATE TRIGGER note_%[1]s AFTER %[1]s ON ledger_locks BEGIN INSERT INTO notes (op, name, fence, since, expires, at)
+ VALUES ('%[1]s', %[2]s.name, %[2]s.fence, %[2]s.since, %[2]s.expires_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER)); END`, op, row)
+}
+
+const (
+	contendedNames = 3
+	contendFor     = 5 * time.Second
+)
+
+// contender takes and leaves locks until its stdin ends. What it sees goes to a file at once.
+func contender(ctx context.Context, p *place, args []string) error {
+	f, err := os.OpenFile(args[0], os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+		cancel()
+	}()
+	for ctx.Err() == nil {
+		name := fmt.Sprint("l", rand.N(contendedNames))
+		o := locks.Options{TTL: time.Second, Wait: rand.N(500 * time.Millisecond)}
+		enter := func(c ledger.Conn, l *locks.Lock) error {
+			n, err := number(ctx, c, fmt.Sprintf(`SELECT count(*) FROM effects WHERE name = '%s' AND fence < %d`, name, l.Fence))
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(f, "%s %d %d\n", name, l.Fence, n)
+			return err
+		}
+		work := func() { <-time.After(rand.N(100 * time.Millisecond)) }
+		if rand.N(2) == 0 {
+			err = p.locks.Do(ctx, name, o, func(_ context.Context, l *locks.Lock) error {
+				work()
+				return enter(p.conn, l)
+			})
+		} else {
+			err = p.inTx(ctx, name, o, func(ctx context.Context, tx ledger.Conn, l *locks.Lock) error {
+				if err := errors.Join(enter(tx, l), effect(ctx, tx, l)); err != nil {
+					return err
+				}
+				work()
+				return nil
+			})
+		}
+		if err != nil && !errors.As(err, new(*locks.HeldError)) && !errors.Is(err, locks.ErrLost) && ctx.Err() == nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestContention is the history that is judged.
+func TestContention(t *testing.T) {
+	onBoth(t, func(t *testing.T, p *place) {
+		p.exec(t, makeEffects)
+		p.exec(t, noteChanges[p.kind]...)
+		file := filepath.Join(t.TempDir(), "seen")
+		var procs [4]*child
+		for i := range procs {
+			procs[i] = p.spawn(t, "contender", file)
+		}
+		killed, frozen := 0, 0
+		enough := func() bool {
+			grants, overdue, _ := judgeNotes(t, p)
+			return grants >= 20 && overdue > 0 && p.number(t, effects) >= 5
+		}
+		for began := time.Now(); time.Since(began) < contendFor || !enough() && time.Since(began) < patience; {
+			<-time.After(rand.N(400 * time.Millisecond))
+			i := p.victim(t, procs[:])
+			if rand.N(3) > 0 {
+				killed++
+				_ = procs[i].Process.Kill()
+				_ = procs[i].Wait()
+				procs[i] = p.spawn(t, "contender", file)
+				continue
+			}
+			frozen++
+			if err := procs[i].Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(time.Second + rand.N(700*time.Millisecond))
+			if err := procs[i].Process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, c := range procs {
+			c.tell(t, "end")
+		}
+		for _, c := range procs {
+			c.ends(t)
+		}
+		grants, overdue, wrong := judgeNotes(t, p)
+		for _, w := range wrong {
+			t.Error(w)
+		}
+		seen := judgeSeen(t, p, file)
+		t.Logf("%d killed, %d frozen; %d grants, %d of them after the time of a holder was over; %d effects, seen from %d sides", killed, frozen, grants, overdue, p.number(t, effects), seen)
+		if !enough() {
+			t.Error("too little has happened to judge")
+		}
+	})
+}
+
+// victim is one that holds a lock, if there is one, as it is these who have something to lose.
+func (p *place) victim(t *testing.T, procs []*child) int {
+	held, err := p.locks.Held(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range held {
+		for i, c := range procs {
+			if strings.HasSuffix(h.Holder, fmt.Sprint("/", c.Process.Pid)) {
+				return i
+			}
+		}
+	}
+	return rand.N(len(procs))
+}
+
+// judgeNotes judges what the database noted, and says what is wrong with it.
+func judgeNotes(t *testing.T, p *place) (grants, overdue int, wrong []string) {
+	t.Helper()
+	is := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	rows, err := p.conn.Query(t.Context(), `SELECT op, name, fence, since, expires, at FROM notes ORDER BY id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	type record struct{ fence, since, expires int64 }
+	now, highest := map[string]record{}, map[string]int64{} // names without a record have none
+	given := map[int64]string{}
+	for rows.Next() {
+		var op, name string
+		var fence, since, expires, at int64
+		if err := rows.Scan(&op, &name, &fence, &since, &expires, &at); err != nil {
+			t.Fatal(err)
+		}
+		before, there := now[name]
+		switch {
+		case op == "DELETE":
+			// Who gives back drops the record. On SQLite a new holder replaces it so, too: what
+			// comes next is measured by this one then.
+			if delete(now, name); p.kind == "sqlite" && before.expires <= at {
+				now[name] = before
+			}
+		case there && before.fence == fence: // renewed, or kept
+			if since > before.expires || at-before.expires > time.Second.Microseconds() {
+				is("%s: fence %d came back to life", name, fence)
+			}
+			now[name] = record{fence, since, expires}
+		case op == "UPDATE" && there && before.since == since && fence > before.fence:
+			// On Postgres a new record draws its fence anew when nobody else can make one.
+			given[fence], highest[name], now[name] = name, fence, record{fence, since, expires}
+		default:
+			if grants++; there {
+				overdue++
+			}
+			if there && before.expires > since {
+				is("%s: fence %d from %d, when fence %d had it until %d", name, fence, since, before.fence, before.expires)
+			}
+			if fence <= highest[name] {
+				is("%s: fence %d after %d", name, fence, highest[name])
+			}
+			if other, twice := given[fence]; twice {
+				is("fence %d was given to %s and %s", fence, other, name)
+			}
+			given[fence], highest[name], now[name] = name, fence, record{fence, since, expires}
+		}
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return grants, overdue, wrong
+}
+
+// judgeSeen judges what the holders saw.
+func judgeSeen(t *testing.T, p *place, file string) (seen int) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); seen++ {
+		var name string
+		var fence, n int64
+		if _, err := fmt.Sscan(lines.Text(), &name, &fence, &n); err != nil {
+			t.Fatalf("%q: %v", lines.Text(), err)
+		}
+		if now := p.number(t, fmt.Sprintf(`SELECT count(*) FROM effects WHERE name = '%s' AND fence < %d`, name, fence)); now != n {
+			t.Errorf("%s: fence %d began after %d effects of earlier holders, and there are %d", name, fence, n, now)
+		}
+	}
+	return seen
+}

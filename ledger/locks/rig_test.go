@@ -1,0 +1,321 @@
+package locks_test
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"go.uber.org/goleak"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/locks"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+	"github.com/ledgerd/ledgerd/ledger/txn"
+)
+
+// childEnv names what this binary does as a process of its own instead of running tests; its
+// arguments are the kind and the URL of a place, and others.
+const childEnv = "LEDGERD_TEST_CHILD"
+
+var children = map[string]func(ctx context.Context, p *place, args []string) error{
+	"naive": naive, "job_lock": jobLock, "ours": ours, "holder": holder, "committer": committer, "contender": contender,
+}
+
+func TestMain(m *testing.M) {
+	run := children[os.Getenv(childEnv)]
+	if run == nil {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	ctx := context.Background()
+	p, err := open(ctx, os.Args[1], os.Args[2])
+	if err == nil {
+		err = run(ctx, p, os.Args[3:])
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// place is a database with a ledger and tables of the test's own.
+type place struct {
+	kind, url string
+	locks     *locks.Manager
+	conn      ledger.Conn // outside of transactions
+	run       func(ctx context.Context, fn func(ctx context.Context, tx ledger.Conn) error) error
+	inTx      func(ctx context.Context, name string, o locks.Options, fn func(ctx context.Context, tx ledger.Conn, l *locks.Lock) error) error
+	close     func()
+}
+
+// kinds of places: the three kinds of pools that there are.
+var kinds = []string{"sqlite", "pgx", "postgres"}
+
+// open opens a place: of SQLite by the path of its file, of Postgres by a URL with search_path.
+func open(ctx context.Context, kind, at string) (*place, error) {
+	p := &place{kind: kind, url: at}
+	var store ledger.Store
+	var err error
+	if kind == "sqlite" {
+		store, err = sqlite.Open(ctx, at, sqlite.Options{})
+	} else {
+		u, bad := url.Parse(at)
+		if bad != nil {
+			return nil, bad
+		}
+		schema, _, _ := strings.Cut(u.Query().Get("search_path"), ",")
+		store, err = postgres.Connect(ctx, at, postgres.Options{Schema: schema})
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.locks = locks.New(ledger.New(store, ledger.Options{}))
+	p.close = func() { _ = store.Close() }
+	if err := p.openPool(ctx); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *place) openPool(ctx context.Context) error {
+	if p.kind == "pgx" {
+		pool, err := pgxpool.New(ctx, p.url)
+		if err != nil {
+			return err
+		}
+		transactions(p, postgres.DB(pool))
+		p.conn = postgres.Wrap(pool)
+		p.close = both(pool.Close, p.close)
+		return nil
+	}
+	driver, dsn := "pgx", p.url
+	if p.kind == "sqlite" {
+		driver, dsn = "sqlite", "file:"+p.url+"?_pragma=busy_timeout(20000)"
+	}
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		return err
+	}
+	p.close = both(func() { _ = db.Close() }, p.close)
+	if p.kind == "sqlite" {
+		transactions(p, sqlite.DB(db))
+		p.conn = sqlite.Wrap(db)
+	} else {
+		transactions(p, postgres.SQLDB(db))
+		p.conn = postgres.WrapSQL(db)
+	}
+	return nil
+}
+
+func both(first, then func()) func() { return func() { first(); then() } }
+
+// transactions makes the transactions of a place, of whatever type.
+func transactions[T any](p *place, db txn.DB[T]) {
+	r := txn.New(db, txn.Config{})
+	p.run = func(ctx context.Context, fn func(context.Context, ledger.Conn) error) error {
+		return r.Run(ctx, func(ctx context.Context, tx T) error { return fn(ctx, r.Conn(tx)) })
+	}
+	p.inTx = func(ctx context.Context, name string, o locks.Options, fn func(context.Context, ledger.Conn, *locks.Lock) error) error {
+		return locks.InTx(ctx, p.locks, r, name, o, func(ctx context.Context, tx T, l *locks.Lock) error { return fn(ctx, r.Conn(tx), l) })
+	}
+}
+
+// onEach runs a test on an empty place of each kind.
+func onEach(t *testing.T, test func(t *testing.T, p *place)) {
+	t.Parallel()
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel() // they mostly wait for time to pass
+			test(t, newPlace(t, kind, ""))
+		})
+	}
+}
+
+// onBoth is onEach with one kind of each database.
+func onBoth(t *testing.T, test func(t *testing.T, p *place)) {
+	t.Parallel()
+	for _, kind := range kinds[:2] {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			test(t, newPlace(t, kind, ""))
+		})
+	}
+}
+
+// newPlace makes a place. path is what search_path has besides on Postgres.
+func newPlace(t *testing.T, kind, path string) *place {
+	t.Helper()
+	at := filepath.Join(t.TempDir(), "ledger.db")
+	if kind != "sqlite" {
+		u, err := url.Parse(pgtest.URL(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := u.Query()
+		q.Set("search_path", pgtest.Schema(t)+path)
+		u.RawQuery = q.Encode()
+		at = u.String()
+	}
+	return openPlace(t, kind, at)
+}
+
+func openPlace(t *testing.T, kind, at string) *place {
+	t.Helper()
+	p, err := open(t.Context(), kind, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	return p
+}
+
+// exec runs statements outside of transactions.
+func (p *place) exec(t testing.TB, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		if _, err := p.conn.Exec(t.Context(), s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+// number is the only value of a result.
+func number(ctx context.Context, c ledger.Conn, query string, args ...any) (n int64, err error) {
+	rows, err := c.Query(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	if !rows.Next() {
+		return 0, errors.Join(rows.Err(), rows.Close(), pgx.ErrNoRows)
+	}
+	err = rows.Scan(&n)
+	return n, errors.Join(err, rows.Close(), rows.Err())
+}
+
+func (p *place) number(t testing.TB, query string, args ...any) int64 {
+	t.Helper()
+	n, err := number(t.Context(), p.conn, query, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+// held is who holds a lock, nil for nobody.
+func (p *place) held(t testing.TB, name string) *locks.HeldError {
+	t.Helper()
+	all, err := p.locks.Held(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range all {
+		if all[i].Name == name {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// child is a process of this binary that talks in lines.
+type child struct {
+	*exec.Cmd
+	in    io.WriteCloser
+	lines *bufio.Scanner
+	errs  strings.Builder
+}
+
+// spawn starts a process; it is killed when the test ends.
+func (p *place) spawn(t testing.TB, name string, args ...string) *child {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &child{Cmd: exec.Command(exe, append([]string{p.kind, p.url}, args...)...)}
+	c.Env = append(os.Environ(), childEnv+"="+name)
+	c.Stderr = &c.errs
+	if c.in, err = c.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.lines = bufio.NewScanner(out)
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	return c
+}
+
+// says waits for a line of the child.
+func (c *child) says(t testing.TB, want string) {
+	t.Helper()
+	if !c.lines.Scan() || c.lines.Text() != want {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		t.Fatalf("the child said %q, want %q\n%s", c.lines.Text(), want, c.errs.String())
+	}
+}
+
+// tell writes a line to the child.
+func (c *child) tell(t testing.TB, line string) {
+	t.Helper()
+	if _, err := fmt.Fprintln(c.in, line); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ends waits for the child to end well.
+func (c *child) ends(t testing.TB) {
+	t.Helper()
+	for c.lines.Scan() {
+	}
+	if err := c.Wait(); err != nil {
+		t.Fatalf("the child failed: %v\n%s", err, c.errs.String())
+	}
+}
+
+// answer says something to the parent and waits for its line.
+func answer(says string) {
+	fmt.Println(says)
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+}
+
+// patience is how long something is waited for that other processes bring about.
+const patience = time.Minute
+
+// eventually waits until a condition holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for late := time.After(patience); !holds(); {
+		select {
+		case <-look.C:
+		case <-late:
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}
