@@ -55,7 +55,7 @@ test-plain:
 
 .PHONY: test-large
 test-large: ## the tests of what statements read, on tables of a million rows (some minutes)
-	LEDGERD_TEST_ROWS=1000000 $(GO) test -timeout 60m $(TESTFLAGS) ./ledger/postgres ./ledger/sqlite -run 'TestPlans|TestHotPath|TestDeadEntries|TestIdleShard'
+	LEDGERD_TEST_ROWS=1000000 $(GO) test -timeout 60m $(TESTFLAGS) ./ledger/postgres ./ledger/sqlite ./ledger/lockable -run 'TestPlans|TestHotPath|TestDeadEntries|TestIdleShard'
 
 .PHONY: test-postgres18
 test-postgres18: $(PG18)/unpacked ## the tests that use Postgres, on Postgres 18 (from npm)

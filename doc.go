@@ -10,6 +10,7 @@
 //	ledger/storetest     the conformance suite that all stores pass
 //	ledger/worker        claim, handle, finish: the loop, usable in any Go program
 //	ledger/txn           transactions of your own: repeated as a whole, with entity locks
+//	ledger/lockable      claims of rows of a table of one's own; no ledger is needed
 //	ledger/locks         named locks with a time to live and a fencing number
 //	schema               the SQL migrations of both databases, nothing else
 //

@@ -20,7 +20,9 @@ type Filter struct {
 	Agents []string // who holds the item
 	Codes  []string // of the newest attempt
 	Key    string   // exact
-	Prefix string   // of the key
+	// Sources are where items came from, any of them.
+	Sources []string
+	Prefix  string // of the key
 	// KeyHas and ErrorHas are substrings of the key and of the newest attempt's error, case as given.
 	KeyHas   string
 	ErrorHas string
@@ -163,7 +165,7 @@ func (f Filter) Match(r *Record, now time.Time) bool {
 	case f.IDs != nil && !slices.Contains(f.IDs, r.ID),
 		!in(f.Kinds, r.Kind), !in(f.Scopes, r.Scope), !in(f.Agents, it.Agent), !in(f.Codes, it.Code),
 		len(f.States) > 0 && !slices.Contains(f.States, it.State),
-		f.Key != "" && f.Key != r.Key,
+		f.Key != "" && f.Key != r.Key, !in(f.Sources, r.Source),
 		!utf8.ValidString(f.Prefix), !utf8.ValidString(f.KeyHas), !utf8.ValidString(f.ErrorHas),
 		!strings.HasPrefix(r.Key, f.Prefix), !strings.Contains(r.Key, f.KeyHas),
 		!strings.Contains(it.Error, f.ErrorHas),

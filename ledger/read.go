@@ -86,6 +86,15 @@ func (l *Ledger) List(ctx context.Context, f Filter, after int64) iter.Seq2[Item
 	}
 }
 
+// Known says of each identity whether there is an item of it, in whatever state, also when its
+// history was pruned: whether Add would find it.
+func (l *Ledger) Known(ctx context.Context, keys ...Identity) ([]bool, error) {
+	if len(keys) > MaxBatch {
+		return nil, &InvalidError{Field: "keys", Reason: number.Sprintf("%d, at most %d", len(keys), MaxBatch)}
+	}
+	return l.store.Known(ctx, keys)
+}
+
 // Count counts the items that match.
 func (l *Ledger) Count(ctx context.Context, f Filter) (int64, error) { return l.store.Count(ctx, f) }
 
@@ -140,7 +149,7 @@ func (r *Record) why(it Item, now time.Time, policy Kind, agents []Agent) Reason
 		return Reason{Code: "dead", Text: fmt.Sprintf("It is dead after %s; the last attempt said: %s", troubles(it), orDefault(it.Error, it.Code)), Since: it.EndedAt, Next: retry}
 	case StateDoubt:
 		return Reason{Code: "doubt", Text: fmt.Sprintf("Attempt %d may or may not have taken effect (%s); a person decides.", it.Attempt, it.Outcome),
-			Since: it.EndedAt, Next: fmt.Sprintf("%s, or ledgerd cancel %d", retry, it.ID)}
+			Since: it.EndedAt, Next: fmt.Sprintf("%s, ledgerd finish %d --agent YOU, or ledgerd cancel %d", retry, it.ID, it.ID)}
 	case StateLeased:
 		if !it.ExpiresAt.After(now) {
 			return Reason{Code: "leased", Text: fmt.Sprintf("%s had it (attempt %d), but its lease ended at %s; the next worker takes it back.", it.Agent, it.Attempt, when(it.ExpiresAt)),

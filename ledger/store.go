@@ -55,6 +55,11 @@ type Store interface {
 	Recent(ctx context.Context, f Filter, limit int) ([]Record, error)
 	// Count counts the items that match f.
 	Count(ctx context.Context, f Filter) (int64, error)
+	// Known says of each identity whether there is an item of it.
+	Known(ctx context.Context, keys []Identity) ([]bool, error)
+	// Tally counts the items that match, at one moment, by a column (ByKind, ByScope, ByPayload)
+	// and their state, in no order. It ends with the first error of each.
+	Tally(ctx context.Context, f Filter, column string, each func(Tally) error) error
 	// Attempts returns the ended attempts of an item, oldest first.
 	Attempts(ctx context.Context, id int64) ([]Attempt, error)
 	// Kinds returns all kinds, by name.

@@ -35,6 +35,8 @@ type adder struct {
 	add    func(ctx context.Context, items []ledger.NewItem) ([]ledger.Added, error)
 	// each is called with every input and the answer for it; may be nil.
 	each func(input string, a ledger.Added) error
+	// draw takes a part of what the source holds; nil takes all.
+	draw *draw
 
 	counts   map[ledger.Verdict]int64
 	notTaken []notTaken // the first ones …
@@ -83,13 +85,39 @@ func (d *adder) run(ctx context.Context) error {
 			items = append(items, r.found.Item)
 			return nil
 		})
-		if err == nil && len(items) > 0 {
+		switch {
+		case err != nil || len(items) == 0:
+		case d.draw != nil:
+			err = d.draw.offer(ctx, names, items)
+		default:
 			err = d.take(ctx, names, items)
+		}
+		if err == nil && !more && d.draw != nil {
+			err = d.takeDrawn(ctx)
 		}
 		if err != nil || !more {
 			return err
 		}
 	}
+}
+
+// takeDrawn adds what was drawn, and for what others have added meanwhile the next ones.
+func (d *adder) takeDrawn(ctx context.Context) error {
+	rest := d.draw.chosen()
+	for left := int64(d.draw.want); left > 0 && len(rest) > 0; left = int64(d.draw.want) - d.counts[ledger.VerdictAdded] {
+		n := min(int(left), batch, len(rest))
+		var names []string
+		var items []ledger.NewItem
+		for _, c := range rest[:n] {
+			names, items = append(names, c.input), append(items, c.item)
+		}
+		if err := d.take(ctx, names, items); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	d.counts[ledger.VerdictKnown] += d.draw.known
+	return nil
 }
 
 // linger is how long an input waits for others to be added with it.
@@ -157,7 +185,7 @@ func (d *adder) note(err error) error {
 		}
 		return nil
 	}
-	return err
+	return queryError(err)
 }
 
 // total is how many inputs made items.
@@ -166,6 +194,14 @@ func (d *adder) total() (n int64) {
 		n += c
 	}
 	return n
+}
+
+// listed is how many inputs there were of which items can be made.
+func (d *adder) listed() int64 {
+	if d.draw != nil {
+		return d.draw.listed
+	}
+	return d.total()
 }
 
 // complain tells a person which lines were bad, and what of a folder was left out.
@@ -240,6 +276,8 @@ type addSummary struct {
 	Known    int64      `json:"known"`
 	Differs  int64      `json:"differs"`
 	DryRun   bool       `json:"dry_run"`
+	Listed   int64      `json:"listed"`         // inputs of which items can be made
+	Seed     string     `json:"seed,omitempty"` // of a sample
 	NotTaken []notTaken `json:"not_taken"`
 	BadLines []badLine  `json:"bad_lines"`
 }
@@ -260,9 +298,21 @@ func (a *app) addCommand() *cobra.Command {
 		Long: `Adds inputs as run does, and works nothing. A known item is left as it is, unless what it points
 at has changed.
 
-With -o json: {"added","changed","reopened","known","differs","dry_run","not_taken","bad_lines"};
+A list may be a saved query, --from-query FILE: its column key is the INPUT, fingerprint, shard_key and
+priority are those of the item, the others are fields of the payload, beside --set; a NULL is left out.
+It runs where it can only read, in the ledger's database unless --query-db names another one. There the rows
+never leave the database (INSERT … SELECT), as far as it can keep the rules of the payload: all text, whole
+numbers and booleans, of a kind whose key is the line as it stands. Else they are read one by one; the items are the
+same. Rows without a key, or that break a rule, are bad lines, by their number in the result; a key that is named twice
+is known the second time.
+
+With --sample N only N of the inputs are added: by chance, of those that the scope does not have yet. --seed
+names the sample: run again, it is completed, and the same everywhere.
+
+With -o json: {"added","changed","reopened","known","differs","dry_run","listed","seed","not_taken","bad_lines"};
 with -o jsonl and csv a row for each input: input, id, verdict, state.`,
-		Example: "  ledgerd add urlcheck links.txt --due 2h\n  find . -name '*.csv' | ledgerd add filecsv -",
+		Example: "  ledgerd add urlcheck links.txt --due 2h\n  find . -name '*.csv' | ledgerd add filecsv -\n" +
+			"  ledgerd add mail --scope kitty-lovers --from-query lists/sydney.sql --sample 1000 --seed a --set template=a",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.addInputs(cmd.Context(), s, args[0], args[1:], due)
 		},
@@ -299,13 +349,16 @@ func (a *app) addInputs(ctx context.Context, s sourceFlags, name string, args []
 	}
 	defer j.close()
 	j.source.Template.Due = at
-	if !j.dryRun {
+	if !j.flags.dryRun {
 		if err := j.kind.introduce(ctx, j.ledger.Ledger); err != nil {
 			return err
 		}
 	}
 	p := a.printer()
-	d := &adder{source: j.source, add: j.adding()}
+	d, err := j.adder(ctx)
+	if err != nil {
+		return err
+	}
 	var rows *report.Rows[addRow]
 	if p.Format == report.JSONL || p.Format == report.CSV {
 		if rows, err = report.NewRows[addRow](p, nil, nil); err != nil {
@@ -315,7 +368,14 @@ func (a *app) addInputs(ctx context.Context, s sourceFlags, name string, args []
 			return rows.Write(addRow{input, ad.ID, ad.Verdict, ad.State})
 		}
 	}
-	err = d.run(ctx)
+	if err = errors.ErrUnsupported; rows == nil { // which need the answer for each
+		if sel, ok := j.selection(); ok && (d.draw == nil || d.draw.want > 0) {
+			err = d.runSelection(ctx, j.ledger.Ledger, sel)
+		}
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = d.run(ctx)
+	}
 	if rows != nil {
 		err = errors.Join(err, rows.Close())
 	}
@@ -328,12 +388,14 @@ func (a *app) addInputs(ctx context.Context, s sourceFlags, name string, args []
 // reportAdd says what add did.
 func (a *app) reportAdd(p *report.Printer, j *job, d *adder) error {
 	sum := addSummary{d.counts[ledger.VerdictAdded], d.counts[ledger.VerdictChanged], d.counts[ledger.VerdictReopened],
-		d.counts[ledger.VerdictKnown], d.counts[ledger.VerdictDiffers], j.dryRun, orEmpty(d.notTaken), orEmpty(d.badLines)}
+		d.counts[ledger.VerdictKnown], d.counts[ledger.VerdictDiffers], j.flags.dryRun, d.listed(), j.flags.seed, orEmpty(d.notTaken), orEmpty(d.badLines)}
 	switch p.Format {
 	case report.JSON:
 		if err := p.Object(sum); err != nil {
 			return err
 		}
+	case report.JSONL, report.CSV: // which have no place for it
+		d.complain(a)
 	case report.Table:
 		d.complain(a)
 		if d.total() == 0 {
@@ -345,11 +407,7 @@ func (a *app) reportAdd(p *report.Printer, j *job, d *adder) error {
 			}
 			break
 		}
-		lead := ""
-		if j.dryRun {
-			lead = "would have "
-		}
-		fmt.Fprintln(a.stdout, lead+verdictLine(d.counts))
+		fmt.Fprintln(a.stdout, j.sentence(d))
 	}
 	switch {
 	case d.bad+d.missing > 0:
@@ -358,6 +416,29 @@ func (a *app) reportAdd(p *report.Printer, j *job, d *adder) error {
 		return status(exitEmpty)
 	}
 	return nil
+}
+
+// sentence is "added 214   known 3", and what of a list that is.
+func (j *job) sentence(d *adder) string {
+	text := verdictLine(d.counts)
+	if j.flags.dryRun && !strings.HasPrefix(text, "added") {
+		text = "would have added 0   " + text
+	} else if j.flags.dryRun {
+		text = "would have " + text
+	}
+	if n := d.listed(); j.flags.dryRun || j.flags.sample > 0 {
+		text += fmt.Sprintf("   of %s listed", report.Count(n))
+		if differs := d.counts[ledger.VerdictDiffers]; differs > 0 { // which are known, too
+			text += fmt.Sprintf(", %s known", report.Count(differs+d.counts[ledger.VerdictKnown]))
+		}
+	}
+	if j.flags.sample > 0 {
+		text += "   sample --seed " + quoteForShell(j.flags.seed)
+		if have := int64(j.flags.sample - d.draw.want); have > 0 {
+			text += fmt.Sprintf(", of which %s were there", report.Count(have))
+		}
+	}
+	return text
 }
 
 // verdictLine is "added 214   known 3": what is not nothing, and "added 0" where something was known.

@@ -137,7 +137,7 @@ fails, and can always say: done, waiting for what, or why not.`,
 	cobra.EnableCommandSorting = false
 	root.AddGroup(&cobra.Group{ID: groupWork, Title: "Work:"}, &cobra.Group{ID: groupLook, Title: "Look and decide:"},
 		&cobra.Group{ID: groupSetUp, Title: "Set up:"})
-	root.AddCommand(a.runCommand(), a.addCommand(), a.workCommand(), a.lockCommand(),
+	root.AddCommand(a.runCommand(), a.addCommand(), a.workCommand(), a.claimCommand(), a.finishCommand(), a.releaseCommand(), a.lockCommand(),
 		a.lsCommand(), a.showCommand(), a.retryCommand(), a.cancelCommand(), a.statsCommand(),
 		a.kindCommand(), a.pluginCommand(), a.configCommand(), a.dbCommand(), a.benchCommand(), a.versionCommand(), a.completionCommand(), docsCommand(root))
 	return root

@@ -22,7 +22,7 @@ import (
 // starts itself as the process of a bundled plugin, as the real one does.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"ledgerd": main, "exits": exits, "steady": steady,
+		"ledgerd": main, "exits": exits, "steady": steady, "holder": holder,
 		// A program beside ledgerd, as somebody else would make it.
 		"ledgerd-plugin-hello": func() { sdk.Main(hello()) },
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/plugins/filecsv"
+	"github.com/ledgerd/ledgerd/plugins/mail"
 	"github.com/ledgerd/ledgerd/plugins/urlcheck"
 	"github.com/ledgerd/ledgerd/sdk"
 	"github.com/ledgerd/ledgerd/sdk/settings"
@@ -26,6 +27,7 @@ import (
 // own: ledgerd starts itself, with the plugin's name as its argument.
 var bundled = map[string]func() *sdk.Plugin{
 	"filecsv":   filecsv.Plugin,
+	"mail":      mail.Plugin,
 	"urlcheck":  urlcheck.Plugin,
 	benchPlugin: benchNothing,
 }

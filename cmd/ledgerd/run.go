@@ -136,8 +136,11 @@ func (a *app) runKind(ctx context.Context, flags runFlags, name string, args []s
 	r.job = j
 	j.source.Template.Again.Dead = true // whoever names an input wants it worked
 	if flags.dryRun {
-		d := &adder{source: j.source, add: j.adding()}
-		if err := d.run(ctx); err != nil {
+		d, err := j.adder(ctx)
+		if err == nil {
+			err = d.run(ctx)
+		}
+		if err != nil {
 			return err
 		}
 		return a.reportAdd(a.printer(), j, d)
@@ -171,7 +174,9 @@ func (r *runner) work(ctx context.Context) error {
 	}
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	r.adder = r.newAdder()
+	if r.adder, err = r.newAdder(ctx); err != nil {
+		return err
+	}
 	added := make(chan error, 1)
 	go func() { added <- r.adder.run(working) }()
 	defer func() {
@@ -259,14 +264,19 @@ func (r *runner) stopWorker(worked <-chan error) error {
 }
 
 // newAdder adds the inputs and tells the tracker.
-func (r *runner) newAdder() *adder {
-	plain := r.adding()
-	return &adder{source: r.source, add: func(ctx context.Context, items []ledger.NewItem) ([]ledger.Added, error) {
+func (r *runner) newAdder(ctx context.Context) (*adder, error) {
+	d, err := r.job.adder(ctx)
+	if err != nil {
+		return nil, err
+	}
+	plain := d.add
+	d.add = func(ctx context.Context, items []ledger.NewItem) ([]ledger.Added, error) {
 		r.tracker.beginAdd()
 		added, err := plain(ctx, items)
 		r.tracker.endAdd(added)
 		return added, err
-	}}
+	}
+	return d, nil
 }
 
 // over says whether the run has nothing left to do or to wait for.

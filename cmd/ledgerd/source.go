@@ -35,6 +35,8 @@ type sourceFlags struct {
 	rules    []inputs.Rule
 	priority int
 	dryRun   bool
+	queryFlags
+	sampleFlags
 }
 
 func (s *sourceFlags) define(cmd *cobra.Command) {
@@ -52,11 +54,13 @@ func (s *sourceFlags) define(cmd *cobra.Command) {
 	f.StringVar(&s.from, "from", "", "`file` with one INPUT per line, or - for stdin; # begins a comment")
 	f.StringVar(&s.csv, "csv", "", "`file` with a table: a header, then one item per row")
 	f.StringVar(&s.jsonl, "jsonl", "", "`file` with one JSON object per line, or -")
-	f.StringVar(&s.key, "key", "", "`column` of the table that is the INPUT")
+	f.StringVar(&s.key, "key", "", "`column` of the table or query that is the INPUT")
 	f.Var(&rules{&s.rules, false}, "include", "also take files of folders with this name, or path below the folder")
 	f.Var(&rules{&s.rules, true}, "exclude", "leave them out; of several --include and --exclude the last that matches counts")
 	f.IntVar(&s.priority, "priority", 0, "-2 (first) to 2 (last)")
 	f.BoolVar(&s.dryRun, "dry-run", false, "only say what would be added")
+	s.queryFlags.define(f)
+	s.sampleFlags.define(f)
 }
 
 // kind is a kind of work as this machine and this ledger know it.
@@ -146,7 +150,7 @@ func (a *app) source(k *kind, s sourceFlags, args []string) (*inputs.Source, err
 	src := &inputs.Source{
 		Template: ledger.NewItem{Kind: k.name, Scope: s.scope, Priority: int16(s.priority), Every: firstOf(s.every, k.config.Every), Zone: s.zone},
 		Input:    k.input(), Payload: payload, Args: args, From: s.from, CSV: s.csv, JSONL: s.jsonl, Key: s.key, Rules: s.rules,
-		Checksum: s.checksum, Stdin: a.stdin, Parse: k.schema.Parse,
+		Checksum: s.checksum, Stdin: a.stdin, Parse: k.schema.Parse, Fields: map[string]string{},
 		Validate: func(payload []byte) error {
 			return k.payloadError(k.schema.Validate(payload), s.set)
 		},
@@ -156,6 +160,9 @@ func (a *app) source(k *kind, s sourceFlags, args []string) (*inputs.Source, err
 	}
 	if !s.flags.Changed("priority") {
 		src.Template.Priority = int16(k.config.Priority)
+	}
+	for _, f := range k.schema.Fields() {
+		src.Fields[f.Name] = f.Type
 	}
 	if s.priority < ledger.MinPriority || s.priority > ledger.MaxPriority {
 		return nil, usage("bad_flag", "", "--priority %d: must be %d … %d", s.priority, ledger.MinPriority, ledger.MaxPriority)
@@ -173,7 +180,13 @@ func (a *app) source(k *kind, s sourceFlags, args []string) (*inputs.Source, err
 			return nil, policyError(err)
 		}
 	}
-	return src, src.Check()
+	if err := s.sampleFlags.check(); err != nil {
+		return nil, err
+	}
+	if s.sample > 0 {
+		src.Template.Source = s.mark(args, payload)
+	}
+	return src, nil
 }
 
 // payloadError explains what is wrong with --set.
@@ -242,10 +255,13 @@ type job struct {
 	ledger *opened // nil in a dry run without a ledger
 	kind   *kind
 	source *inputs.Source
-	dryRun bool
+	flags  sourceFlags
 }
 
 func (j *job) close() {
+	if j.source != nil && j.source.Query != nil {
+		_ = j.source.Query.Close() // it was only read
+	}
 	if j.ledger != nil {
 		j.ledger.Close()
 	}
@@ -258,7 +274,10 @@ func (a *app) prepare(ctx context.Context, s sourceFlags, name string, args []st
 	if err != nil {
 		return nil, err
 	}
-	j := &job{app: a, dryRun: s.dryRun}
+	if s.sample > 0 && s.seed == "" {
+		s.seed = chance()
+	}
+	j := &job{app: a, flags: s}
 	defer func() {
 		if err != nil {
 			j.close()
@@ -275,6 +294,12 @@ func (a *app) prepare(ctx context.Context, s sourceFlags, name string, args []st
 		return nil, err
 	}
 	if j.source, err = a.source(j.kind, s, args); err != nil {
+		return nil, err
+	}
+	if j.source.Query, err = a.openQuery(ctx, s); err != nil {
+		return nil, err
+	}
+	if err = j.source.Check(); err != nil {
 		return nil, err
 	}
 	if check != nil {
@@ -353,10 +378,23 @@ func conflict(err error, definition string, with []string) error {
 		"kind %q is worked with other settings%s (%s, not %s); %s left", c.Kind, who, c.Have, definition, plural(c.Unfinished, "item"))
 }
 
+// adder makes what adds the inputs of the job.
+func (j *job) adder(ctx context.Context) (d *adder, err error) {
+	d = &adder{source: j.source, add: j.adding()}
+	if j.flags.sample > 0 {
+		var l *ledger.Ledger
+		if j.ledger != nil {
+			l = j.ledger.Ledger
+		}
+		d.draw, err = newDraw(ctx, l, j.source.Template, j.flags.sample, j.flags.seed)
+	}
+	return d, err
+}
+
 // adding is how the job adds: in a dry run nothing is kept.
 func (j *job) adding() func(ctx context.Context, items []ledger.NewItem) ([]ledger.Added, error) {
 	switch {
-	case !j.dryRun:
+	case !j.flags.dryRun:
 		return func(ctx context.Context, items []ledger.NewItem) ([]ledger.Added, error) {
 			return j.ledger.Add(ctx, items...)
 		}

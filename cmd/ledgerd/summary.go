@@ -186,7 +186,7 @@ func (r *runner) tellNext(p *report.Printer, s *summary, interrupted bool) error
 			fmt.Fprintf(p.Out, " (the next is due %s)", p.Local(next))
 		}
 	case s.Inputs.Doubt > 0:
-		fmt.Fprintf(p.Out, "a person decides: ledgerd ls --state doubt, then ledgerd retry or cancel")
+		fmt.Fprintf(p.Out, "a person decides: ledgerd ls --state doubt, then ledgerd retry, finish or cancel")
 	case s.Inputs.Dead > 0 && r.source.Template.Every != "":
 		fmt.Fprintf(p.Out, "the next round tries again; in this one: ledgerd retry --kind %s, then the same command", s.Kind)
 	case s.Inputs.Dead > 0:

@@ -54,8 +54,8 @@ later are taken up as well. Any number of processes may do so at once, on one ma
 With --drain it ends when nothing is left to do now.
 
 The summary with -o json: {"type":"summary","outcomes":{"done":…,"failed":…},"dead","doubt","ready",
-"waiting","held","next_due","seconds","per_second","exit"}. Exit 3 if something is dead or in
-doubt by what this call did, or left.`,
+"waiting","held","next_due","seconds","per_second","exit"}. Exit 3 if something is dead by what
+this call did, has come into doubt meanwhile, or is left.`,
 		Example: "  ledgerd work\n  ledgerd work --drain --max-duration 14m        from cron, every 15 minutes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.work(cmd.Context(), w)
@@ -364,18 +364,24 @@ func (c *crew) close() {
 // countTime bounds how long the end of work waits for the counts of what is left.
 const countTime = 5 * time.Second
 
-// count says what is left of the kinds worked, unless a drain has said so, and tells which kinds
-// have something ready that is not worked here.
-func (c *crew) count(ctx context.Context, rep *worker.Report) error {
+// count says what is left of the kinds worked, unless a drain has said so, what of them has come into
+// doubt meanwhile, and which kinds have something ready that is not worked here.
+func (c *crew) count(ctx context.Context, rep *worker.Report, began time.Time) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countTime)
 	defer cancel()
 	for name := range c.hosts {
-		if c.flags.drain {
-			break
-		}
 		st, err := c.ledger.Standing(ctx, name)
 		if err != nil {
 			return err
+		}
+		// Whoever had it is dead: nobody else would say so.
+		doubt, err := c.ledger.Count(ctx, ledger.Filter{Kinds: []string{name}, States: []ledger.State{ledger.StateDoubt}, Since: st.Now.Add(-time.Since(began))})
+		if err != nil {
+			return err
+		}
+		rep.Doubt += doubt
+		if c.flags.drain {
+			continue
 		}
 		rep.Ready += st.Ready
 		rep.Waiting += st.Waiting
@@ -402,13 +408,14 @@ func (c *crew) count(ctx context.Context, rep *worker.Report) error {
 
 // report says what this call did and what is left.
 func (c *crew) report(ctx context.Context, rep worker.Report, began time.Time) error {
-	if err := c.count(ctx, &rep); err != nil {
+	rep.Doubt = 0
+	if err := c.count(ctx, &rep, began); err != nil {
 		c.app.logger().Warn("what is left could not be counted", "error", explain(err).message)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := c.app
-	s := workSummary{Type: "summary", Outcomes: c.outcomes, Dead: c.dead, Doubt: c.doubt, Ready: rep.Ready, Waiting: rep.Waiting, Held: rep.Held,
+	s := workSummary{Type: "summary", Outcomes: c.outcomes, Dead: c.dead, Doubt: max(c.doubt, rep.Doubt), Ready: rep.Ready, Waiting: rep.Waiting, Held: rep.Held,
 		NextDue: report.Time(rep.NextDue), Seconds: max(0.001, time.Since(began).Round(time.Millisecond).Seconds())}
 	var attempts int64
 	for _, n := range c.outcomes {

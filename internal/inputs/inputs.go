@@ -23,6 +23,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -45,18 +46,21 @@ type Source struct {
 	// Payload is the object that --set made, without the input; may be empty.
 	Payload json.RawMessage
 
-	Args  []string // INPUTs as typed, "-" for a list on stdin
-	From  string   // file with a list of INPUTs, or "-"
-	CSV   string   // file with a table, one item per row, or "-"
-	JSONL string   // file with one object per line, or "-"
-	Key   string   // column of the table that is the input; "" means the payload's input field
-	Rules []Rule   // which files of folders are taken, after Input.Match
+	Args  []string     // INPUTs as typed, "-" for a list on stdin
+	From  string       // file with a list of INPUTs, or "-"
+	CSV   string       // file with a table, one item per row, or "-"
+	JSONL string       // file with one object per line, or "-"
+	Key   string       // column of the table that is the input; "" means the payload's input field, of a query DefaultKey
+	Query *query.Query // saved query, one item per row
+	Rules []Rule       // which files of folders are taken, after Input.Match
 	// Checksum makes the fingerprint of a file its SHA-256.
 	Checksum bool
 	Stdin    io.Reader
 
 	// Parse puts assignments "column=text" over an object, by the payload's schema.
 	Parse func(object []byte, assignments []string) (json.RawMessage, error)
+	// Fields are the fields that the payload's schema names, and their types: TextField or another.
+	Fields map[string]string
 	// Validate checks a finished payload: each one of a table, else the first.
 	Validate func(payload []byte) error
 }
@@ -122,13 +126,19 @@ func (s *Source) Check() error {
 	switch {
 	case stdin > 1:
 		return &ArgError{Input: Stdin, Reason: "stdin can be read once only"}
+	case s.Query != nil:
 	case len(s.Args) == 0 && s.From == "" && s.CSV == "" && s.JSONL == "":
 		return &ArgError{Reason: "no INPUT", Hint: "name " + examples(s.Input.Type) + ", or - for a list on stdin"}
-	case s.Key != "" && s.CSV == "" && s.JSONL == "":
-		return &ArgError{Input: "--key " + s.Key, Reason: "names a column, so it goes with --csv or --jsonl"}
+	case s.Key != "" && s.CSV == "" && s.JSONL == "" && s.Query == nil:
+		return &ArgError{Input: "--key " + s.Key, Reason: "names a column, so it goes with --csv, --jsonl or --from-query"}
 	}
 	if err := s.checkPayload(); err != nil {
 		return err
+	}
+	if s.Query != nil {
+		if err := s.CheckQuery(); err != nil {
+			return err
+		}
 	}
 	for _, name := range []string{s.From, s.CSV, s.JSONL} {
 		if name == "" || name == Stdin {
@@ -151,7 +161,7 @@ func (s *Source) Check() error {
 // checkGlobs refuses a command line of patterns alone of which none matches a file: that is as
 // if files were named that do not exist. Beside other inputs such a pattern is not taken.
 func (s *Source) checkGlobs() error {
-	if s.Input.Type != File || s.From != "" || s.CSV != "" || s.JSONL != "" {
+	if s.Input.Type != File || s.From != "" || s.CSV != "" || s.JSONL != "" || s.Query != nil {
 		return nil
 	}
 	for _, a := range s.Args {
@@ -225,7 +235,8 @@ func (s *Source) Items(ctx context.Context) iter.Seq2[Found, error] {
 		}
 		_ = (s.From == "" || r.list(s.From)) &&
 			(s.CSV == "" || r.csv(s.CSV)) &&
-			(s.JSONL == "" || r.jsonl(s.JSONL))
+			(s.JSONL == "" || r.jsonl(s.JSONL)) &&
+			(s.Query == nil || r.query(ctx))
 	}
 }
 
@@ -307,7 +318,9 @@ func (s *Source) identify(n *ledger.NewItem, text string) (fills []fill, err err
 		if err != nil {
 			return nil, err
 		}
-		n.Key, n.ShardKey = u.Key(), u.Host()
+		if n.Key = u.Key(); n.ShardKey == "" {
+			n.ShardKey = u.Host()
+		}
 		return s.fills(u.String(), nil), nil
 	}
 	n.Key = trim(text)
@@ -319,7 +332,7 @@ func (s *Source) identify(n *ledger.NewItem, text string) (fills []fill, err err
 
 // found yields an item after the checks that all items pass.
 func (r *reader) found(input string, n ledger.NewItem, o origin) bool {
-	if o.file != "" {
+	if o.file != "" && n.Source == "" {
 		n.Source = fmt.Sprintf("%s:%d", o.file, o.line)
 	}
 	if err := ledger.CheckItem(n); err != nil {

@@ -394,7 +394,7 @@ func TestCheck(t *testing.T) {
 	}{
 		{Source{}, "no INPUT"},
 		{Source{Args: []string{"-"}, From: "-"}, "-: stdin can be read once only"},
-		{Source{Args: []string{"x"}, Key: "id"}, "--key id: names a column, so it goes with --csv or --jsonl"},
+		{Source{Args: []string{"x"}, Key: "id"}, "--key id: names a column, so it goes with --csv, --jsonl or --from-query"},
 		{Source{From: "gone.txt"}, "gone.txt: does not exist"},
 		{Source{From: "."}, ".: is a folder, not a file"},
 		{Source{Args: []string{" "}}, `" ": is blank`},

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
+	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -66,7 +68,11 @@ func (s *Source) rowPayload(row map[string]json.RawMessage, fills []fill) ([]byt
 		fields[name] = value
 	}
 	for _, f := range fills {
-		if _, own := row[f.field]; !own || s.column() == f.field {
+		_, own := row[f.field]
+		if s.Query != nil { // a NULL there is no input
+			own = slices.ContainsFunc(s.Query.Columns, func(c query.Column) bool { return c.Name == f.field })
+		}
+		if !own || s.column() == f.field {
 			fields[f.field] = quote(f.value)
 		}
 	}

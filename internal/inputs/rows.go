@@ -10,6 +10,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // errEncoding is the reason for text that JSON cannot hold: it would become other text, and two that
@@ -18,8 +20,11 @@ var errEncoding = errors.New("not UTF-8")
 
 // column is the name of the column that holds the input.
 func (s *Source) column() string {
-	if s.Key != "" {
+	switch {
+	case s.Key != "":
 		return s.Key
+	case s.Query != nil:
+		return DefaultKey
 	}
 	return s.Input.Field
 }
@@ -116,11 +121,11 @@ func (r *reader) readHeader(name string, in io.Reader) (*table, error) {
 }
 
 // checkColumn asks whether the payload has such a field.
-func (r *reader) checkColumn(name string) error {
-	if r.Parse == nil {
+func (s *Source) checkColumn(name string) error {
+	if s.Parse == nil {
 		return nil
 	}
-	_, err := r.Parse(nil, []string{name + ":=null"})
+	_, err := s.Parse(nil, []string{name + ":=null"})
 	return err
 }
 
@@ -218,10 +223,14 @@ func scalar(value json.RawMessage) (string, error) {
 
 // row makes an item of the fields of a row and its input.
 func (r *reader) row(row map[string]json.RawMessage, input string, o origin) bool {
+	return r.rowOf(r.Template, row, input, o)
+}
+
+// rowOf makes n the item of a row.
+func (r *reader) rowOf(n ledger.NewItem, row map[string]json.RawMessage, input string, o origin) bool {
 	if trim(input) == "" {
 		return r.bad(o, errors.New("blank key"))
 	}
-	n := r.Template
 	fills, err := r.identify(&n, input)
 	if err == nil {
 		n.Payload, err = r.rowPayload(row, fills)

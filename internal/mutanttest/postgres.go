@@ -95,9 +95,17 @@ var inPostgres = []mutant{
 		bug:    "a connection to a server that takes no writes any more stays in the pool",
 		origin: "River 1225, gpustack 6107",
 		patches: []patch{{
-			"ledger/postgres/run.go", "if readOnly(err) {", "if err != nil && readOnly(nil) {",
+			"ledger/postgres/run.go", "if readOnly(err) || ctx.Err() != nil {", "if ctx.Err() != nil {",
 		}},
 		caught: []detector{tests{"ledger/postgres", "TestReadOnlySessionIsDropped", "after it has shown"}},
+	},
+	{
+		name: "cancelled-kept",
+		bug:  "the connection of a cancelled call is used again, though the request to cancel may yet arrive",
+		patches: []patch{{
+			"ledger/postgres/run.go", "if readOnly(err) || ctx.Err() != nil {", "if readOnly(err) {",
+		}},
+		caught: []detector{tests{"ledger/postgres", "TestCancelledCallsConnection", "is used again"}},
 	},
 	{
 		name: "state-outside",

@@ -109,6 +109,35 @@ func (s *Store) standing(kind string) ledger.Standing {
 	return st
 }
 
+// Known implements ledger.Store.
+func (s *Store) Known(_ context.Context, keys []ledger.Identity) ([]bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := make([]bool, len(keys))
+	for i, k := range keys {
+		_, known[i] = s.byKey[k]
+	}
+	return known, nil
+}
+
+// Tally implements ledger.Store.
+func (s *Store) Tally(_ context.Context, f ledger.Filter, column string, each func(ledger.Tally) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	for _, r := range s.sorted() {
+		rec := s.record(r)
+		if !f.Match(&rec, now) {
+			continue
+		}
+		value := map[string][]byte{ledger.ByKind: []byte(rec.Kind), ledger.ByScope: []byte(rec.Scope), ledger.ByPayload: rec.Payload}[column]
+		if err := each(ledger.Tally{Value: value, State: rec.Item(now).State, Items: 1}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Counts implements ledger.Store.
 func (s *Store) Counts(_ context.Context, since time.Time) ([]ledger.Counts, error) {
 	s.mu.Lock()

@@ -142,18 +142,20 @@ func (t *tx) LoadKeys(keys []ledger.Identity) ([]ledger.Record, error) {
 }
 
 // identify finds the ids of the keys that are known, into t.ids.
-func (t *tx) identify(keys []ledger.Identity) error {
+func (t *tx) identify(keys []ledger.Identity) error { return identify(t, keys, t.ids) }
+
+func identify(ss session, keys []ledger.Identity, ids map[ledger.Identity]int64) error {
 	if len(keys) == 0 {
 		return nil
 	}
 	kinds, scopes, names := columnsOf(keys)
-	return t.query(`SELECT i.id, i.kind, i.scope, i.key FROM `+unnest("text", "text", "text")+` u(kind, scope, key)
+	return ss.query(`SELECT i.id, i.kind, i.scope, i.key FROM `+unnest("text", "text", "text")+` u(kind, scope, key)
  JOIN {{S}}.ledger_items i ON i.kind = u.kind AND i.scope = u.scope AND i.key = u.key`, []any{kinds, scopes, names},
 		func(scan scanner) error {
 			var id int64
 			var k ledger.Identity
 			err := scan(&id, &k.Kind, &k.Scope, &k.Key)
-			t.ids[k] = id
+			ids[k] = id
 			return err
 		})
 }

@@ -70,6 +70,7 @@ func (b *builder) filter(f ledger.Filter) {
 	b.states(f.States)
 	b.in("coalesce(b.locked_by, '')", f.Agents)
 	b.in("coalesce(a.code, '')", f.Codes)
+	b.in("coalesce(i.source, '')", f.Sources)
 	if b.storable(f.Key) {
 		b.add("i.key = %s", b.arg(f.Key))
 	}
@@ -182,4 +183,16 @@ func successor(s string) string {
 		}
 	}
 	return ""
+}
+
+// Tally is the SELECT list, and the grouping, that counts items by a column and their state, as
+// the number of the state in [ledger.States]. column is one of ledger.ByKind, ByScope, ByPayload.
+func Tally(column, now string) (list, group string) {
+	terms := []string{}
+	for i, s := range ledger.States {
+		b := builder{now: now}
+		b.states([]ledger.State{s})
+		terms = append(terms, fmt.Sprintf("WHEN %s THEN %d", b.terms[0], i))
+	}
+	return fmt.Sprintf("i.%s, CASE %s END, count(*)", column, strings.Join(terms, " ")), " GROUP BY 1, 2"
 }

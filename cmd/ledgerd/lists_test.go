@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/query"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+	"github.com/ledgerd/ledgerd/sdk/settings"
+)
+
+// place is a database with a ledger, and the way to query it.
+type place struct {
+	ledger *ledger.Ledger
+	db     *sql.DB
+	query  func(text string) *query.Query
+}
+
+func places(t *testing.T) map[string]place {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	lite, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	must(err)
+	liteDB, err := sql.Open("sqlite", path)
+	must(err)
+	address := postgresURL(t)
+	at, err := parseAddress(address, "test")
+	must(err)
+	pg, err := postgres.Connect(t.Context(), address, postgres.Options{Schema: at.schema})
+	must(err)
+	pgDB, err := sql.Open("pgx", address)
+	must(err)
+	open := func(q *query.Query, err error) *query.Query {
+		must(err)
+		t.Cleanup(func() { q.Close() })
+		return q
+	}
+	all := map[string]place{
+		"sqlite": {ledger.New(lite, ledger.Options{}), liteDB, func(text string) *query.Query {
+			return open(query.SQLite(context.Background(), path, "list.sql", text))
+		}},
+		"postgres": {ledger.New(pg, ledger.Options{}), pgDB, func(text string) *query.Query {
+			return open(query.Postgres(context.Background(), address, "list.sql", text))
+		}},
+	}
+	for _, p := range all {
+		t.Cleanup(func() { p.db.Close(); p.ledger.Close() })
+	}
+	return all
+}
+
+// source is a list of a kind with a schema.
+func querySource(t *testing.T, schema, set string, input ledger.Input, q *query.Query) *inputs.Source {
+	t.Helper()
+	c, err := settings.Compile([]byte(schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &inputs.Source{Template: ledger.NewItem{Kind: "k"}, Input: input, Payload: json.RawMessage(set), Query: q, Parse: c.Parse, Validate: c.Validate, Fields: map[string]string{}}
+	for _, f := range c.Fields() {
+		s.Fields[f.Name] = f.Type
+	}
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+const (
+	anything = `{}`
+	ofMail   = `{"type":"object","properties":{"to":{"type":"string","maxLength":20},"template":{"type":"string","pattern":"^[a-z]*$"},"subject":{"type":"string","maxLength":10},
+ "n":{"type":"integer"},"data":{"type":"object"}},"required":["to"],"additionalProperties":false}`
+)
+
+// TestBothWays: a list makes the same items, byte for byte, whether its rows are read one by one or
+// never leave their database, and on both databases.
+func TestBothWays(t *testing.T) {
+	line := ledger.Input{Type: inputs.Line}
+	to := ledger.Input{Type: inputs.Line, Field: "to"}
+	here := places(t)
+	for _, p := range here {
+		for _, statement := range []string{`CREATE TABLE users (id integer, name text, age bigint, born date)`,
+			`INSERT INTO users VALUES (1, 'Ann & <Bob>', 41, '2000-01-02'), (2, '"é"` + "\u2028\t\n\\" + `', NULL, NULL), (3, NULL, -9223372036854775808, '1999-12-31'), (4, '', 0, NULL), (NULL, 'x', 1, NULL), (1, 'again', 1, NULL),
+ (5, 'a name of more than twenty characters', 1, NULL), (6, ' spaces ', 6, NULL)`} {
+			if _, err := p.db.Exec(statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, c := range []struct {
+		schema, set, text string
+		input             ledger.Input
+		inside            bool // it can be done inside of the database
+	}{
+		{anything, `{"template":"a<","b":[1, 2]}`, `SELECT id AS key, name, age, born FROM users ORDER BY id`, line, true},
+		{anything, ``, `SELECT name AS key FROM users`, line, true},
+		{anything, ``, `SELECT name AS key, age FROM users`, to, true},
+		{anything, `{"age":7}`, `SELECT name AS key, age FROM users`, line, false}, // a NULL leaves the 7
+		{ofMail, `{"template":"a"}`, `SELECT name AS key FROM users`, to, true},
+		{ofMail, `{"template":"a"}`, `SELECT id AS key, name AS "to", id AS subject FROM users`, to, true},
+		{ofMail, `{"template":"a"}`, `SELECT id AS key, name AS "to", name AS subject FROM users`, to, true},
+		{ofMail, ``, `SELECT name AS key, name AS template FROM users`, to, false}, // a pattern is a matter of each row
+		{ofMail, ``, `SELECT id AS key, name AS "to", name AS "data.name" FROM users`, to, false},
+		{anything, ``, `SELECT id AS key, 1 AS priority FROM users`, line, false},
+		{anything, ``, `SELECT 'https://a.example/' || id AS key FROM users`, ledger.Input{Type: inputs.URL}, false},
+	} {
+		var first map[string]string
+		for name, p := range here {
+			s := querySource(t, c.schema, c.set, c.input, p.query(c.text))
+			read := fmt.Sprintf("read-%d", i)
+			s.Template.Scope = read
+			var want ledger.Selected
+			for found, err := range s.Items(t.Context()) {
+				want.Rows++
+				if bad, ok := errors.AsType[*inputs.BadLine](err); ok {
+					want.BadRows++
+					want.Bad = append(want.Bad, ledger.BadRow{Row: int64(bad.Line)})
+					continue
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				a, err := p.ledger.Add(t.Context(), found.Item)
+				if err != nil {
+					t.Fatal(err)
+				}
+				switch a[0].Verdict {
+				case ledger.VerdictAdded:
+					want.Added++
+				case ledger.VerdictDiffers:
+					want.Differs++
+				default:
+					want.Known++
+				}
+			}
+			items := kept(t, p.ledger, read)
+			if first == nil {
+				first = items
+			} else if d := cmp.Diff(first, items); d != "" {
+				t.Errorf("%d: the databases differ\n%s", i, d)
+			}
+			sel, ok := s.Selection()
+			if ok != c.inside {
+				t.Errorf("%d, %s: inside of the database: %v", i, name, ok)
+			}
+			if !ok {
+				continue
+			}
+			sel.Scope = fmt.Sprintf("selected-%d", i)
+			got, err := p.ledger.AddSelect(t.Context(), sel)
+			if err != nil {
+				t.Fatalf("%d, %s: %v", i, name, err)
+			}
+			for k := range got.Bad {
+				got.Bad[k].Reason = ""
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("%d, %s: -read +selected\n%s", i, name, d)
+			}
+			if d := cmp.Diff(items, kept(t, p.ledger, sel.Scope)); d != "" {
+				t.Errorf("%d, %s: -read +selected\n%s", i, name, d)
+			}
+		}
+	}
+}
+
+// kept is what the ledger has of a scope.
+func kept(t *testing.T, l *ledger.Ledger, scope string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for it, err := range l.List(t.Context(), ledger.Filter{Scopes: []string{scope}}, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[it.Key] = fmt.Sprintf("%s slot %d from %s, shard %s, priority %d", it.Payload, it.Slot, it.Source, it.ShardKey, it.Priority)
+	}
+	return all
+}
+
+// TestQueryColumns: what is wrong with the columns is told before a row is read.
+func TestQueryColumns(t *testing.T) {
+	p := places(t)["sqlite"]
+	for text, want := range map[string]string{
+		`SELECT 1 AS id`: `has no column "key"`,
+		`SELECT 1 AS key, 2 AS template, 3 AS subjekt`: `subjekt`,
+	} {
+		c, err := settings.Compile([]byte(ofMail))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &inputs.Source{Input: ledger.Input{Type: inputs.Line, Field: "to"}, Query: p.query(text), Parse: c.Parse}
+		if err := s.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -1,0 +1,340 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-smtp"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// office is a real SMTP server on loopback. It answers a mail when its gate is open, and has taken it
+// already.
+type office struct {
+	addr string
+	gate chan struct{}
+	says error // what it answers
+
+	mu    sync.Mutex
+	here  int            // mails that wait for their answer, or have had it
+	mails map[string]int // those that were taken, by recipient
+}
+
+func newOffice(t *testing.T) *office {
+	t.Helper()
+	o := &office{gate: make(chan struct{}), mails: map[string]int{}}
+	srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &clerk{office: o}, nil }))
+	srv.ErrorLog = log.New(io.Discard, "", 0) // of clients that are killed
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.addr = l.Addr().String()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = srv.Serve(l)
+	}()
+	t.Cleanup(func() {
+		o.open()
+		_ = srv.Close()
+		<-done
+	})
+	return o
+}
+
+// open lets all answers go, now and later.
+func (o *office) open() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	select {
+	case <-o.gate:
+	default:
+		close(o.gate)
+	}
+}
+
+// received counts the mails per recipient.
+func (o *office) received() map[string]int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return maps.Clone(o.mails)
+}
+
+// arrived counts the mails that came, whatever is answered.
+func (o *office) arrived() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.here
+}
+
+// with is the config of a sender.
+func (o *office) with() []string {
+	return []string{"--with", "server=" + o.addr, "--with", "from=news@example.com", "--with", "tls=none"}
+}
+
+// clerk is one connection to the office.
+type clerk struct {
+	*office
+	to string
+}
+
+func (c *clerk) Mail(string, *smtp.MailOptions) error { return nil }
+
+func (c *clerk) Rcpt(to string, _ *smtp.RcptOptions) error {
+	c.to = to
+	return nil
+}
+
+func (c *clerk) Data(r io.Reader) error {
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.here++
+	if c.says == nil {
+		c.mails[c.to]++
+	}
+	c.mu.Unlock()
+	<-c.gate
+	return c.says
+}
+
+func (c *clerk) Reset()        {}
+func (c *clerk) Logout() error { return nil }
+
+// addMails adds mails to 0@example.com … n-1@example.com.
+func (m *machine) addMails(n int) {
+	m.t.Helper()
+	var list strings.Builder
+	for i := range n {
+		fmt.Fprintf(&list, "%d@example.com\n", i)
+	}
+	path := filepath.Join(m.t.TempDir(), "list")
+	if err := os.WriteFile(path, []byte(list.String()), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	m.run(exitOK, "add", "mail", "--from", path, "--set", "subject=Hello", "--set", "text=Good morning")
+}
+
+// keys are those of all items in a state.
+func (m *machine) keys(state ledger.State) []string {
+	m.t.Helper()
+	var keys []string
+	for line := range strings.Lines(m.run(exitOK, "ls", "--state", string(state), "--limit", "1000", "-o", "jsonl", "-q")) {
+		var it struct{ Key string }
+		if err := json.Unmarshal([]byte(line), &it); err != nil {
+			m.t.Fatalf("%s: %v", line, err)
+		}
+		keys = append(keys, it.Key)
+	}
+	return keys
+}
+
+// TestKilledMailer: a daemon that sends a hundred mails at a time is killed while it waits for answers.
+// In doubt are those that it had begun; the others are sent by another. Nobody gets two.
+func TestKilledMailer(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		const n, most = 250, 100
+		o := newOffice(t)
+		m.addMails(n)
+		work := append([]string{"work", "--kind", "mail", "--lease", "5s", "-q"}, o.with()...)
+		victim := m.start(append(work, "-j", strconv.Itoa(most))...)
+		m.until("some wait for their answer", func() bool { return len(o.received()) >= 20 })
+		if err := victim.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-victim.done
+		held := m.run(exitOK, "ls", "--state", "leased", "--limit", "1000", "-o", "jsonl", "-q")
+		if claimed := strings.Count(held, "\n"); claimed > most {
+			t.Errorf("%d mails were claimed to send %d at a time", claimed, most)
+		}
+		o.open()
+		said := m.run(exitUnfinished, append(work, "--drain")...)
+		doubtful, got := m.keys(ledger.StateDoubt), o.received()
+		if len(doubtful) < 20 || len(doubtful) > most {
+			t.Errorf("%d mails are in doubt, of which 20 to 100 had been begun", len(doubtful))
+		}
+		if want := fmt.Sprintf("doubt %d ", len(doubtful)); !strings.Contains(said, want) {
+			t.Errorf("it says %q, without %q", said, want)
+		}
+		for i := range n {
+			to := fmt.Sprintf("%d@example.com", i)
+			if c := got[to]; c != 1 && !(c == 0 && slices.Contains(doubtful, to)) {
+				t.Errorf("%s got %d mails", to, c)
+			}
+		}
+		if done := len(m.keys(ledger.StateDone)); done+len(doubtful) != n {
+			t.Errorf("%d are done and %d in doubt, want %d in all", done, len(doubtful), n)
+		}
+		m.run(exitOK, "db", "verify")
+	})
+}
+
+// holder is the program of somebody who claims mails in a program of their own: it claims a hundred,
+// begins seven, and says so. It never ends by itself.
+func holder() {
+	a := &app{interrupts: listen(), stdout: io.Discard, stderr: os.Stderr}
+	a.db = os.Getenv("LEDGERD_DB")
+	err := func() error {
+		l, err := a.open(context.Background())
+		if err != nil {
+			return err
+		}
+		leases, err := l.Claim(context.Background(), ledger.Claim{Kind: "mail", Agent: "holder", Limit: 100, TTL: 5 * time.Second})
+		if err == nil {
+			err = errors.Join(l.Start(context.Background(), 5*time.Second, leases[:7]...)...)
+		}
+		fmt.Println(len(leases))
+		return err
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	select {}
+}
+
+// TestDecide: of a hundred mails in the hands of somebody who is killed the seven that were begun are in
+// doubt, are shown, and a person decides; the rest is sent.
+func TestDecide(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		o := newOffice(t)
+		o.open()
+		m.addMails(110)
+		m.run(exitOK, "kind", "set", "mail", "--on-lost", "doubt") // so says the plugin; nobody has started it yet
+		path := filepath.Join(filepath.Dir(m.program), "holder")
+		link(t, path)
+		victim := m.launch(exec.Command(path))
+		m.until("it holds a hundred", func() bool { return strings.TrimSpace(victim.stdout.String()) == "100" })
+		if err := victim.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-victim.done
+		work := append([]string{"work", "--kind", "mail", "--drain", "-q"}, o.with()...)
+		m.until("its leases have expired", func() bool {
+			m.exit(m.start(work...))
+			return m.run(exitOK, "ls", "--state", "leased", "-o", "jsonl", "-q") == ""
+		})
+		doubtful := m.keys(ledger.StateDoubt)
+		if len(doubtful) != 7 || len(o.received()) != 103 {
+			t.Fatalf("%d in doubt and %d sent, want 7 and 103", len(doubtful), len(o.received()))
+		}
+		shown := m.run(exitOK, "show", doubtful[0], "-q")
+		for _, want := range []string{"doubt", "a person decides", "attempt 1  lost", "holder"} {
+			if !strings.Contains(shown, want) {
+				t.Errorf("show says nothing of %q:\n%s", want, shown)
+			}
+		}
+		m.run(exitUnfinished, append([]string{"run", "mail", doubtful[0], "--set", "subject=Hello", "--set", "text=Good morning", "-q"}, o.with()...)...)
+		m.run(exitOK, append([]string{"retry", "-y", "-q"}, doubtful[:3]...)...)
+		m.run(exitOK, append([]string{"cancel", "-y", "-q"}, doubtful[3:5]...)...)
+		m.run(exitOK, append([]string{"finish", "--agent", "carol", "-q"}, doubtful[5:]...)...) // they stand in the server's log
+		m.run(exitOK, work...)
+		got := o.received()
+		for i, to := range doubtful {
+			want := map[bool]int{true: 1, false: 0}[i < 3]
+			if got[to] != want {
+				t.Errorf("%s got %d mails, want %d", to, got[to], want)
+			}
+		}
+		if len(m.keys(ledger.StateDone)) != 108 || len(m.keys(ledger.StateCancelled)) != 2 {
+			t.Errorf("done %d, cancelled %d, want 108 and 2", len(m.keys(ledger.StateDone)), len(m.keys(ledger.StateCancelled)))
+		}
+		m.run(exitOK, "db", "verify")
+	})
+}
+
+// TestPausedMailer: a sender is paused for longer than its lease, with a mail on its way. Meanwhile the
+// mail is in doubt; what the sender learns when it goes on settles that.
+func TestPausedMailer(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		plugin   bool  // its plugin is paused as well
+		says     error // the server's answer
+		state    ledger.State
+		attempts []string
+	}{
+		{"taken", true, nil, ledger.StateDone, []string{"lost", "done"}},
+		{"taken, while only the daemon is paused", false, nil, ledger.StateDone, []string{"lost", "done"}},
+		{"refused", true, &smtp.SMTPError{Code: 554, Message: "spam"}, ledger.StateDead, []string{"lost", "failed"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			onBoth(t, func(t *testing.T, m *machine) {
+				o := newOffice(t)
+				o.says = tt.says
+				m.addMails(1)
+				sender := m.start(append([]string{"work", "--kind", "mail", "--lease", "5s"}, o.with()...)...)
+				m.until("the mail is on its way", func() bool { return o.arrived() == 1 })
+				paused := []int{sender.Process.Pid}
+				if tt.plugin {
+					paused = append(paused, children(t, sender.Process.Pid)...)
+				}
+				signalAll(t, syscall.SIGSTOP, paused...)
+				stranger := m.start("work", "--kind", "filecsv")
+				m.until("it is in doubt", func() bool { return m.show("0@example.com").Item.State == "doubt" })
+				o.open()
+				signalAll(t, syscall.SIGCONT, paused...)
+				m.until("it is settled", func() bool { return m.show("0@example.com").Item.State == string(tt.state) })
+				var outcomes []string
+				for _, a := range m.show("0@example.com").Attempts {
+					outcomes = append(outcomes, a.Outcome)
+				}
+				if !slices.Equal(outcomes, tt.attempts) {
+					t.Errorf("attempts %v, want %v", outcomes, tt.attempts)
+				}
+				for _, p := range []*started{sender, stranger} {
+					signalAll(t, syscall.SIGTERM, p.Process.Pid)
+					if code := m.exit(p); code != 143 {
+						t.Errorf("exit %d, want 143\n%s", code, p.stderr.String())
+					}
+				}
+				m.run(exitOK, "db", "verify")
+			})
+		})
+	}
+}
+
+func signalAll(t *testing.T, s syscall.Signal, pids ...int) {
+	t.Helper()
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// children are the processes that a process has started.
+func children(t *testing.T, pid int) (pids []int) {
+	t.Helper()
+	out, err := exec.Command("pgrep", "-P", strconv.Itoa(pid)).Output()
+	if err != nil {
+		t.Fatalf("pgrep: %v", err)
+	}
+	for word := range bytes.FieldsSeq(out) {
+		child, err := strconv.Atoi(string(word))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, child)
+	}
+	return pids
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+)
+
+// TestMain lets the test binary be the program, so that crawlers are processes of their own.
+func TestMain(m *testing.M) {
+	if os.Getenv("LEDGERD_TEST_CRAWLER") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Env = append(os.Environ(), "LEDGERD_TEST_CRAWLER=1")
+	return cmd
+}
+
+// onBoth runs a test on a table of pages, on both databases.
+func onBoth(t *testing.T, n int, test func(t *testing.T, db string)) {
+	fill := func(t *testing.T, db string) string {
+		t.Helper()
+		if out, err := program(t, "-db", db, "-fill", fmt.Sprint(n)).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return db
+	}
+	t.Run("sqlite", func(t *testing.T) { test(t, fill(t, "sqlite:"+filepath.Join(t.TempDir(), "pages.db"))) })
+	t.Run("postgres", func(t *testing.T) {
+		u, err := url.Parse(pgtest.URL(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := u.Query()
+		q.Set("search_path", pgtest.Schema(t))
+		u.RawQuery = q.Encode()
+		test(t, fill(t, u.String()))
+	})
+}
+
+// crawlers runs four at once and counts how often each page was checked. The first is killed in the
+// midst of its work if dies.
+func crawlers(t *testing.T, db string, dies bool, args ...string) map[string]int {
+	t.Helper()
+	type report struct {
+		urls []string
+		err  error
+	}
+	reports := make(chan report)
+	for i := range 4 {
+		cmd := program(t, append([]string{"-db", db, "-agent", fmt.Sprint("crawler-", i)}, args...)...)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			var r report
+			for lines := bufio.NewScanner(out); lines.Scan(); {
+				page, _, _ := strings.Cut(lines.Text(), " ")
+				r.urls = append(r.urls, page)
+				if dies && i == 0 && len(r.urls) == 3 {
+					_ = cmd.Process.Kill()
+				}
+			}
+			if r.err = cmd.Wait(); dies && i == 0 {
+				r.err = nil
+			}
+			reports <- r
+		}()
+	}
+	checked := map[string]int{}
+	for range 4 {
+		r := <-reports
+		if r.err != nil {
+			t.Error(r.err)
+		}
+		for _, u := range r.urls {
+			checked[u]++
+		}
+	}
+	return checked
+}
+
+func twice(checked map[string]int) (n int) {
+	for _, times := range checked {
+		if times > 1 {
+			n++
+		}
+	}
+	return n
+}
+
+// TestNaive: crawlers that select and then mark check pages twice.
+func TestNaive(t *testing.T) {
+	onBoth(t, 400, func(t *testing.T, db string) {
+		n := twice(crawlers(t, db, false, "-naive"))
+		t.Logf("%d of 400 pages were checked more than once", n)
+		if n == 0 {
+			t.Error("nothing was checked twice: this test shows nothing")
+		}
+	})
+}
+
+// TestCrawlers: crawlers that claim check each page once. One dies, and its pages are checked by others.
+func TestCrawlers(t *testing.T) {
+	onBoth(t, 400, func(t *testing.T, db string) {
+		checked := crawlers(t, db, true)
+		if n := twice(checked); n > 0 {
+			t.Errorf("%d pages were checked twice", n)
+		}
+		// What the one that was killed had finished and not said is checked all the same.
+		if len(checked) < 399 {
+			t.Errorf("%d of 400 pages were checked", len(checked))
+		}
+		out, err := program(t, "-db", db).CombinedOutput()
+		if err != nil || len(out) > 0 {
+			t.Errorf("something was left: %v %s", err, out)
+		}
+	})
+}

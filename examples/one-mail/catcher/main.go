@@ -1,0 +1,96 @@
+// Command catcher is a mail server for trying things out: it listens on loopback only, passes nothing
+// on, and prints a line for every mail that it takes.
+//
+//	go run ./examples/one-mail/catcher
+//	go run ./examples/one-mail/catcher -hang-up    takes mails and never says so
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"mime"
+	"net"
+	"net/mail"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/emersion/go-smtp"
+)
+
+func main() {
+	log.SetFlags(0)
+	port := flag.Int("port", 2525, "to listen on; 0 finds a free one")
+	delay := flag.Duration("delay", 0, "how long the answer to a mail takes")
+	hangUp := flag.Bool("hang-up", false, "take each mail and hang up instead of saying so")
+	flag.Parse()
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", *port))
+	if err != nil {
+		log.Fatal(err)
+	}
+	c := &catcher{delay: *delay, hangUp: *hangUp, out: os.Stdout}
+	fmt.Fprintf(c.out, "a mail server on %s\n", listener.Addr())
+	s := smtp.NewServer(smtp.BackendFunc(func(conn *smtp.Conn) (smtp.Session, error) {
+		return &session{catcher: c, conn: conn}, nil
+	}))
+	s.Domain = "localhost"
+	s.MaxMessageBytes = 10 << 20
+	s.ReadTimeout, s.WriteTimeout = time.Minute, time.Minute
+	log.Fatal(s.Serve(listener))
+}
+
+type catcher struct {
+	delay  time.Duration
+	hangUp bool
+
+	mu    sync.Mutex
+	count int
+	out   io.Writer
+}
+
+// take prints what came; from then on the mail is taken.
+func (c *catcher) take(to string, m *mail.Message) {
+	subject, err := new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject"))
+	if err != nil {
+		subject = m.Header.Get("Subject")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count++
+	fmt.Fprintf(c.out, "%d\t%s\t%q\t%s\n", c.count, to, subject, m.Header.Get("Message-ID"))
+}
+
+// session is one connection.
+type session struct {
+	*catcher
+	conn *smtp.Conn
+	to   string
+}
+
+func (s *session) Mail(string, *smtp.MailOptions) error { return nil }
+
+func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
+	s.to = to
+	return nil
+}
+
+func (s *session) Data(r io.Reader) error {
+	m, err := mail.ReadMessage(r)
+	if err != nil {
+		return fmt.Errorf("not a mail: %w", err)
+	}
+	if _, err := io.Copy(io.Discard, m.Body); err != nil {
+		return err // it broke off: nothing was taken
+	}
+	s.take(s.to, m)
+	if s.hangUp {
+		return s.conn.Conn().Close()
+	}
+	time.Sleep(s.delay)
+	return nil
+}
+
+func (s *session) Reset()        {}
+func (s *session) Logout() error { return nil }

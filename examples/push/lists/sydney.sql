@@ -1,0 +1,4 @@
+-- Everybody in Sydney.
+SELECT id AS key, email AS "to"
+FROM users
+WHERE city = 'Sydney'

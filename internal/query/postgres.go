@@ -1,0 +1,148 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+const (
+	connectTimeout = 5 * time.Second
+	closeTimeout   = 5 * time.Second
+)
+
+type postgres struct{ conn *pgx.Conn }
+
+// Postgres connects to the database at a URL and prepares the query there. The connection can
+// only read.
+func Postgres(ctx context.Context, url, file, text string) (*Query, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil { // it may quote what it took for something else than the password
+		return nil, &Error{File: file, Message: "--query-db: not a Postgres URL, such as postgres://user@host:5432/database"}
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectTimeout
+	}
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "ledgerd-query"
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec // behind poolers, too
+	config.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: connectTimeout}
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	p := &postgres{conn}
+	if _, err := conn.Exec(ctx, "BEGIN READ ONLY"); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %w", ErrUnreachable, err), p.close())
+	}
+	return open(ctx, file, text, p)
+}
+
+func (p *postgres) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return p.conn.Close(ctx)
+}
+
+func (p *postgres) describe(ctx context.Context, text string) ([]Column, error) {
+	d, err := p.conn.PgConn().Prepare(ctx, "", text, nil)
+	if err != nil {
+		return nil, positioned(text, err)
+	}
+	if len(d.ParamOIDs) > 0 {
+		return nil, &Error{Message: "has parameters ($1 …), which nobody fills in"}
+	}
+	columns := make([]Column, len(d.Fields))
+	for i, f := range d.Fields {
+		columns[i] = Column{f.Name, typeOf(f.DataTypeOID)}
+	}
+	return columns, nil
+}
+
+// typeOf is the type of a column by the number of its type in Postgres.
+func typeOf(oid uint32) Type {
+	switch oid {
+	case pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID:
+		return Integer
+	case pgtype.Float4OID, pgtype.Float8OID, pgtype.NumericOID:
+		return Number
+	case pgtype.BoolOID:
+		return Bool
+	case pgtype.JSONOID, pgtype.JSONBOID:
+		return JSON
+	case pgtype.ByteaOID:
+		return Bytes
+	}
+	return Text
+}
+
+func (p *postgres) rows(ctx context.Context, q *Query, row func(cells []any) bool) error {
+	rows, err := p.conn.Query(ctx, q.Text, pgx.QueryResultFormats{pgx.TextFormatCode})
+	if err != nil {
+		return positioned(q.Text, err)
+	}
+	defer rows.Close()
+	cells := make([]any, len(q.Columns))
+	for rows.Next() {
+		for i, raw := range rows.RawValues() {
+			if cells[i], err = p.cell(q.Columns[i].Type, rows.FieldDescriptions()[i].DataTypeOID, raw); err != nil {
+				return err
+			}
+		}
+		if !row(cells) {
+			return nil
+		}
+	}
+	return positioned(q.Text, rows.Err())
+}
+
+// cell reads a value from the text that Postgres writes of it.
+func (p *postgres) cell(t Type, oid uint32, raw []byte) (any, error) {
+	if raw == nil {
+		return nil, nil
+	}
+	switch text := string(raw); t {
+	case Integer:
+		return strconv.ParseInt(text, 10, 64)
+	case Number:
+		if oid != pgtype.NumericOID {
+			return strconv.ParseFloat(text, 64)
+		}
+		if strings.ContainsAny(text, "NI") { // NaN, Infinity: no numbers in JSON
+			return text, nil
+		}
+		return Decimal(text), nil
+	case Bool:
+		return text == "t", nil
+	case JSON:
+		return Raw(text), nil
+	case Bytes:
+		return []byte(text), nil
+	default:
+		return text, nil
+	}
+}
+
+// positioned says where in the text the mistake is that Postgres found.
+func positioned(text string, err error) error {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return err
+	}
+	e := &Error{Message: pg.Message, Hint: pg.Hint, Err: err}
+	if pg.Position > 0 {
+		e.Line, e.Column = At(text, int(pg.Position))
+	}
+	return e
+}

@@ -1,0 +1,197 @@
+// Package query reads the rows of a saved SQL query: a list of what is to be worked, kept as a
+// question to somebody's database instead of as a file.
+//
+// The query is somebody's own SQL, so it runs as little trusted as can be: one statement, in a
+// transaction that may only read, ended when ctx ends. Rows are handed on as they come, none is
+// kept. A value comes as the database has it, in one of few forms that both databases share (see
+// [Query.Rows]), so that the same rows make the same items whichever database they are from.
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// maxFile bounds a file with a query, in bytes.
+const maxFile = 1 << 20
+
+// Query is a saved query that is ready to run.
+type Query struct {
+	File    string // its name, for messages
+	Text    string // one SELECT, without the semicolon at its end
+	Columns []Column
+	Timeout time.Duration // of Rows; 0: none
+
+	source source
+}
+
+// Column of the result.
+type Column struct {
+	Name string
+	Type Type
+}
+
+// Type is how far the database states the values of a column beforehand.
+type Type int
+
+const (
+	Any     Type = iota // nothing is known: SQLite has types for values, not for columns
+	Text                // text, and all that is written as text: dates, UUIDs, enumerations …
+	Integer             // whole numbers
+	Bool
+	Number // other numbers
+	JSON
+	Bytes
+)
+
+// source is a database as a query sees it.
+type source interface {
+	// describe finds the columns of a query.
+	describe(ctx context.Context, text string) ([]Column, error)
+	rows(ctx context.Context, q *Query, row func(cells []any) bool) error
+	close() error
+}
+
+// Error is what a database says of a query.
+type Error struct {
+	File         string
+	Line, Column int // from 1; 0 where the database does not say it
+	Message      string
+	Hint         string
+	Err          error
+}
+
+func (e *Error) Error() string {
+	switch {
+	case e.Line == 0:
+		return e.File + ": " + e.Message
+	case e.Column == 0:
+		return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Message)
+	}
+	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Message)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// ErrUnreachable marks that the database of a query cannot be reached now.
+var ErrUnreachable = errors.New("cannot reach the database of the query")
+
+// Read reads the file of a query.
+func Read(file string) (text string, err error) {
+	info, err := os.Stat(file)
+	if err == nil && info.Size() > maxFile {
+		return "", &Error{File: file, Message: fmt.Sprintf("%d bytes; a query has at most %d", info.Size(), maxFile)}
+	}
+	var b []byte
+	if err == nil {
+		b, err = os.ReadFile(file)
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "", &Error{File: file, Message: "does not exist", Err: err}
+	case err != nil:
+		return "", &Error{File: file, Message: err.Error(), Err: err}
+	case !utf8.Valid(b) || strings.ContainsRune(string(b), 0):
+		return "", &Error{File: file, Message: "is not UTF-8"}
+	}
+	text = strings.TrimPrefix(string(b), "\ufeff")
+	if text = strings.TrimRight(text, " \t\r\n;"); strings.TrimSpace(text) == "" {
+		return "", &Error{File: file, Message: "is empty: it must hold one SELECT"}
+	}
+	return text, nil
+}
+
+// Close frees the connection.
+func (q *Query) Close() error { return q.source.close() }
+
+// Rows runs the query and yields the cells of each row, valid until the next one. A cell is nil
+// (NULL), a string, an int64, a float64, a bool, a Decimal (a number as the database writes it), a
+// Raw (JSON) or a []byte. An error, an *Error mostly, ends the sequence.
+func (q *Query) Rows(ctx context.Context) iter.Seq2[[]any, error] {
+	return func(yield func([]any, error) bool) {
+		if q.Timeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, q.Timeout)
+			defer cancel()
+		}
+		over := false
+		err := q.source.rows(ctx, q, func(cells []any) bool {
+			over = !yield(cells, nil)
+			return !over
+		})
+		if err != nil && ctx.Err() != nil { // each database has words of its own for it
+			err = ctx.Err()
+		}
+		if err != nil && !over {
+			yield(nil, q.explain(err))
+		}
+	}
+}
+
+// Decimal is a number as its database writes it, and as JSON does.
+type Decimal string
+
+// Raw is a JSON document.
+type Raw []byte
+
+// open finds out what the query gives.
+func open(ctx context.Context, file, text string, s source) (*Query, error) {
+	q := &Query{File: file, Text: text, source: s}
+	var err error
+	if q.Columns, err = s.describe(ctx, text); err == nil {
+		err = q.checkColumns()
+	}
+	if err != nil {
+		return nil, errors.Join(q.explain(err), s.close())
+	}
+	return q, nil
+}
+
+func (q *Query) checkColumns() error {
+	seen := map[string]bool{}
+	for _, c := range q.Columns {
+		if seen[c.Name] {
+			return &Error{File: q.File, Message: fmt.Sprintf("there are two columns %q", c.Name), Hint: "give one of them another name: … AS name"}
+		}
+		seen[c.Name] = true
+	}
+	if len(q.Columns) == 0 {
+		return &Error{File: q.File, Message: "gives no rows: it must be one SELECT"}
+	}
+	return nil
+}
+
+// At is the line and the column of the n-th character of a text, from 1.
+func At(text string, n int) (line, column int) {
+	line, column = 1, 1
+	for _, r := range text {
+		if n--; n <= 0 {
+			break
+		}
+		if column++; r == '\n' {
+			line, column = line+1, 1
+		}
+	}
+	return line, column
+}
+
+// explain gives what a database says the name of the file.
+func (q *Query) explain(err error) error {
+	if known, ok := errors.AsType[*Error](err); ok {
+		known.File = q.File
+		return err
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, ErrUnreachable) {
+		return err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &Error{File: q.File, Message: "took longer than --query-timeout", Err: err}
+	}
+	return &Error{File: q.File, Message: err.Error(), Err: err}
+}

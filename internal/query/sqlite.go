@@ -1,0 +1,105 @@
+package query
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+
+	_ "github.com/ledgerd/ledgerd/ledger/sqlite" // the driver: two SQLite libraries in one process damage a file
+)
+
+type sqlite struct{ db *sql.DB }
+
+// SQLite opens a file and prepares the query there. The file is opened for reading only.
+func SQLite(ctx context.Context, path, file, text string) (*Query, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	options := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)", "query_only(1)", "temp_store(FILE)"}}
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: options.Encode()}).String())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	db.SetMaxOpenConns(1)
+	return open(ctx, file, text, &sqlite{db})
+}
+
+func (s *sqlite) close() error { return s.db.Close() }
+
+// describe asks for no row: SQLite tells the names of columns only of a query that runs. Around
+// the query there is another, so that it cannot be but one SELECT.
+func (s *sqlite) describe(ctx context.Context, text string) ([]Column, error) {
+	rows, err := s.db.QueryContext(ctx, "SELECT * FROM (\n"+text+"\n) LIMIT 0")
+	if err != nil {
+		return nil, near(text, err)
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	columns := make([]Column, len(names))
+	for i, name := range names {
+		columns[i].Name = name
+	}
+	return columns, errors.Join(err, rows.Err())
+}
+
+// rows reads each column as an expression: of a plain column the driver would make times and
+// booleans of values, by the type that the table declares.
+func (s *sqlite) rows(ctx context.Context, q *Query, row func(cells []any) bool) error {
+	list := make([]string, len(q.Columns))
+	for i, c := range q.Columns {
+		list[i] = `+"` + strings.ReplaceAll(c.Name, `"`, `""`) + `"`
+	}
+	rows, err := s.db.QueryContext(ctx, "SELECT "+strings.Join(list, ", ")+" FROM (\n"+q.Text+"\n)")
+	if err != nil {
+		return near(q.Text, err)
+	}
+	defer rows.Close()
+	cells, into := make([]any, len(list)), make([]any, len(list))
+	for i := range cells {
+		into[i] = &cells[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		if !row(cells) {
+			return nil
+		}
+	}
+	return near(q.Text, errors.Join(rows.Err(), ctx.Err()))
+}
+
+var (
+	nearToken  = regexp.MustCompile(`near "([^"]+)": syntax error`)
+	noSuchName = regexp.MustCompile(`no such (?:column|table|function): (\S+)`)
+	rcNumber   = regexp.MustCompile(`^SQL logic error: (.*) \(\d+\)$`)
+)
+
+// near says where in the text the word is that SQLite complains about, if it is there once: it
+// tells the word, not the place.
+func near(text string, err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	e := &Error{Message: err.Error(), Err: err}
+	if m := rcNumber.FindStringSubmatch(e.Message); m != nil {
+		e.Message = m[1]
+	}
+	for _, complaint := range []*regexp.Regexp{nearToken, noSuchName} {
+		m := complaint.FindStringSubmatch(e.Message)
+		if m == nil {
+			continue
+		}
+		places := regexp.MustCompile(`(?i)(^|\W)`+regexp.QuoteMeta(m[1])).FindAllStringIndex(text, 2)
+		if len(places) == 1 {
+			end := len([]rune(text[:places[0][1]]))
+			e.Line, e.Column = At(text, end-len([]rune(m[1]))+1)
+		}
+	}
+	return e
+}

@@ -1,0 +1,318 @@
+package lockable_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/lockable"
+)
+
+// The agents of these tests are processes of their own. A naive one reads what is free and marks it
+// after; a good one claims. Both write what they were given into a table, one row per piece of work.
+const sharedTables = `CREATE TABLE piece (a int NOT NULL, b text NOT NULL, done int NOT NULL DEFAULT 0, locked_by text, expires_at timestamptz, lock_id text, PRIMARY KEY (a, b));
+CREATE INDEX piece_expires ON piece (expires_at);
+CREATE TABLE given (agent text NOT NULL, a int NOT NULL, b text NOT NULL, how text NOT NULL)`
+
+const pieceCount = 400
+
+type piece struct {
+	A int    `db:"a,key"`
+	B string `db:"b,key"`
+}
+
+var pieces = lockable.Table{Name: "piece", LockID: "lock_id", Where: "done = 0", TTL: time.Second, Logger: silent}
+
+// fillPieces makes n pieces, of which many have equal columns.
+func fillPieces(p *place, n int) {
+	p.Helper()
+	for statement := range strings.SplitSeq(sharedTables, ";") {
+		p.do(statement)
+	}
+	series := `generate_series(0, $1::int - 1) AS s (i)`
+	if p.sqlite() {
+		series = `(WITH RECURSIVE c (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM c WHERE i < ?1 - 1) SELECT i FROM c)`
+	}
+	p.do(`INSERT INTO piece (a, b) SELECT i % 20, 'k' || (i / 20) FROM `+series, n)
+}
+
+// agent is the process: URL, how ("naive" or "claim"), name.
+func agent(ctx context.Context, args []string) error {
+	t := &outside{ctx: ctx}
+	defer t.close()
+	p := open(t, args[0])
+	if err := t.err; err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	if args[1] == "naive" {
+		return naive(ctx, p, args[2])
+	}
+	c, err := lockable.New[piece](ctx, p, pieces)
+	if err != nil {
+		return err
+	}
+	for {
+		got, err := c.Claim(ctx, args[2], 1+rand.IntN(10))
+		if err != nil {
+			return err
+		}
+		left, err := left(ctx, p)
+		if err != nil || left == 0 {
+			return err
+		}
+		for _, g := range got {
+			if err := note(ctx, p, args[2], g.Row, "given"); err != nil {
+				return err
+			}
+			err := c.Finish(ctx, args[2], g, map[string]any{"done": 1})
+			if errors.Is(err, ledger.ErrLeaseLost) {
+				continue
+			}
+			if err == nil {
+				err = note(ctx, p, args[2], g.Row, "finished")
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// naive shares work as the article's problem has it: select what is free, then mark it.
+func naive(ctx context.Context, p *place, name string) error {
+	for {
+		var got []piece
+		rows, err := p.Query(ctx, `SELECT a, b FROM piece WHERE done = 0 AND locked_by IS NULL ORDER BY a, b LIMIT 10`)
+		if err != nil {
+			return err
+		}
+		for rows.Next() {
+			var g piece
+			if err := rows.Scan(&g.A, &g.B); err != nil {
+				return err
+			}
+			got = append(got, g)
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil || len(got) == 0 {
+			return err
+		}
+		for _, g := range got {
+			mark := `UPDATE piece SET locked_by = $1, done = 1 WHERE a = $2 AND b = $3`
+			if err := p.write(ctx, mark, name, g.A, g.B); err != nil {
+				return err
+			}
+			if err := note(ctx, p, name, g, "given"); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func left(ctx context.Context, p *place) (n int, err error) {
+	rows, err := p.Query(ctx, `SELECT count(*) FROM piece WHERE done = 0`)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	rows.Next()
+	return n, rows.Scan(&n)
+}
+
+func note(ctx context.Context, p *place, name string, g piece, how string) error {
+	return p.write(ctx, `INSERT INTO given (agent, a, b, how) VALUES ($1, $2, $3, $4)`, name, g.A, g.B, how)
+}
+
+// write repeats a statement while somebody else has the SQLite file.
+func (p *place) write(ctx context.Context, statement string, args ...any) error {
+	if p.sqlite() {
+		statement = strings.ReplaceAll(statement, "$", "?")
+	}
+	for {
+		_, err := p.Exec(ctx, statement, args...)
+		if err == nil || !strings.Contains(err.Error(), "SQLITE_BUSY") {
+			return err
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// outside is a testing.TB for a process that is no test.
+type outside struct {
+	testing.TB
+	ctx  context.Context
+	err  error
+	undo []func()
+}
+
+func (o *outside) Helper()                  {}
+func (o *outside) Context() context.Context { return o.ctx }
+func (o *outside) Fatal(args ...any)        { o.err = errors.New(fmt.Sprint(args...)) }
+func (o *outside) Cleanup(f func())         { o.undo = append(o.undo, f) }
+func (o *outside) close() {
+	for _, f := range o.undo {
+		f()
+	}
+}
+
+// worker is a process of this binary.
+type worker struct {
+	*exec.Cmd
+	stdin  io.WriteCloser
+	stderr strings.Builder
+	once   sync.Once
+	err    error
+}
+
+func start(t *testing.T, at, how, name string) *worker {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &worker{Cmd: exec.Command(self, at, how, name)}
+	w.Env = append(os.Environ(), childEnv+"=1")
+	w.Cmd.Stderr = &w.stderr
+	out, err := w.StdoutPipe()
+	if err == nil {
+		w.stdin, err = w.StdinPipe()
+	}
+	if err == nil {
+		err = w.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = w.Process.Kill()
+		_ = w.wait()
+	})
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("%s: %q, %v: %s", name, line, err, w.stderr.String())
+	}
+	return w
+}
+
+func (w *worker) wait() error {
+	w.once.Do(func() { w.err = w.Wait() })
+	return w.err
+}
+
+func (w *worker) goAhead() { fmt.Fprintln(w.stdin, "go") }
+
+// doubles counts pieces that were given to an agent after another had been given them.
+func doubles(p *place, how string) int64 {
+	return one[int64](p, `SELECT count(*) FROM (SELECT a, b FROM given WHERE how = '`+how+`' GROUP BY a, b HAVING count(*) > 1) AS d`)
+}
+
+// TestNaive: four processes that select and then mark do work twice. This is what claims are for.
+func TestNaive(t *testing.T) {
+	for _, scheme := range []string{"sqlite", "postgres"} {
+		t.Run(scheme, func(t *testing.T) {
+			p := open(t, empty(t, scheme))
+			fillPieces(p, pieceCount)
+			var all []*worker
+			for i := range 4 {
+				all = append(all, start(t, p.url, "naive", fmt.Sprint("agent-", i)))
+			}
+			for _, w := range all {
+				w.goAhead()
+			}
+			for _, w := range all {
+				if err := w.wait(); err != nil {
+					t.Fatalf("%v: %s", err, w.stderr.String())
+				}
+			}
+			n := doubles(p, "given")
+			t.Logf("select, then mark: %d of %d pieces were given to several of 4 agents", n, pieceCount)
+			if n == 0 {
+				t.Error("nothing was done twice: this test shows nothing")
+			}
+		})
+	}
+}
+
+// TestAgents: four processes claim, one of them is killed, another is stopped beyond its lease. The
+// database itself watches: a trigger refuses to give a row that another agent holds.
+func TestAgents(t *testing.T) {
+	for _, scheme := range []string{"sqlite", "postgres"} {
+		t.Run(scheme, func(t *testing.T) {
+			p := open(t, empty(t, scheme))
+			fillPieces(p, pieceCount)
+			guard(p)
+			var all []*worker
+			for i := range 4 {
+				all = append(all, start(t, p.url, "claim", fmt.Sprint("agent-", i)))
+			}
+			for _, w := range all {
+				w.goAhead()
+			}
+			p.until("work is under way", func() bool { return one[int64](p, `SELECT count(*) FROM piece WHERE done = 1`) > 100 })
+			if err := all[0].Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := all[1].Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			_ = all[0].wait()
+			for _, w := range all[2:] {
+				if err := w.wait(); err != nil {
+					t.Fatalf("%v: %s", err, w.stderr.String())
+				}
+			}
+			if err := all[1].Process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			if err := all[1].wait(); err != nil {
+				t.Errorf("%v: %s", err, all[1].stderr.String())
+			}
+			if n := one[int64](p, `SELECT count(*) FROM piece WHERE done = 0`); n != 0 {
+				t.Errorf("%d pieces were lost", n)
+			}
+			if n := doubles(p, "finished"); n != 0 {
+				t.Errorf("%d pieces were finished twice", n)
+			}
+			t.Logf("%d of %d pieces were given twice, after their agent was killed or stopped", doubles(p, "given"), pieceCount)
+		})
+	}
+}
+
+// guard makes the database refuse to hand on a row whose claim has not expired by its clock.
+func guard(p *place) {
+	p.Helper()
+	if p.sqlite() {
+		p.do(`CREATE TRIGGER guard BEFORE UPDATE ON piece WHEN old.locked_by IS NOT NULL AND new.locked_by <> old.locked_by
+ AND old.expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') BEGIN SELECT RAISE(ABORT, 'held by two agents'); END`)
+		return
+	}
+	p.do(`CREATE FUNCTION guard() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+ IF old.locked_by IS NOT NULL AND new.locked_by <> old.locked_by AND old.expires_at > clock_timestamp() THEN RAISE 'held by two agents'; END IF;
+ RETURN new; END $$`)
+	p.do(`CREATE TRIGGER guard BEFORE UPDATE ON piece FOR EACH ROW EXECUTE FUNCTION guard()`)
+}
+
+// until polls what other processes do.
+func (p *place) until(what string, done func() bool) {
+	p.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(time.Minute); !done(); <-tick.C {
+		if time.Now().After(deadline) {
+			p.Fatalf("not within a minute: %s", what)
+		}
+	}
+}

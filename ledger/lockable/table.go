@@ -1,0 +1,272 @@
+package lockable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// class is what a column holds, as far as this package must know.
+type class int
+
+const (
+	other   class = iota // no column of this package's may be of it
+	any_                 // SQLite: declared without a type
+	text                 // also timestamps of SQLite
+	number               // integers
+	moments              // Postgres: timestamp with time zone
+	unique               // Postgres: uuid
+)
+
+// column is a column as the database describes it.
+type column struct {
+	name      string
+	declared  string // its type, for errors
+	cast      string // Postgres: its type, to cast a parameter to
+	class     class
+	expires   class // what it holds if it is the one for expires_at; other: it cannot be
+	notNull   bool
+	generated bool
+	length    int // most characters of text; 0: any number
+}
+
+// table is a table as the database describes it.
+type table struct {
+	name    string // quoted, with its schema
+	bare    string // quoted
+	columns []column
+	uniques [][]string // sets of columns of which the values are unique
+	leading []string   // columns with which an index begins
+}
+
+func (t *table) names() []string {
+	names := make([]string, len(t.columns))
+	for i, c := range t.columns {
+		names[i] = c.name
+	}
+	return names
+}
+
+// column finds a column. foldCase is for SQLite, where case does not matter.
+func (t *table) column(name string, foldCase bool) (column, bool) {
+	for _, c := range t.columns {
+		if c.name == name || foldCase && strings.EqualFold(c.name, name) {
+			return c, true
+		}
+	}
+	return column{}, false
+}
+
+// plan is a Table that was checked against the database: names are those of the database, quoted.
+type plan struct {
+	*table
+	Table
+	postgres         bool
+	by, until, token string // the columns of the claim; token is "" if there is none
+	agent, expires   class
+	tokenCast        string
+	columns, keys    []string // of the row
+	keyCasts         []string
+	nullKeys         []string // key columns that may be NULL
+	where, order     fragment
+}
+
+// check compares a Table and the tags of a row with the database.
+func (t Table) check(ctx context.Context, db ledger.Conn, l *layout) (*plan, error) {
+	p := &plan{Table: t, postgres: db.Dialect() == "postgres"}
+	schema, name, err := splitName(t.Name)
+	if err != nil {
+		return nil, err
+	}
+	describe := describeSQLite
+	if p.postgres {
+		describe = describePostgres
+	}
+	if p.table, err = describe(ctx, db, schema, name); err == nil && p.table == nil && schema != "" && !strings.Contains(t.Name, `"`) {
+		p.table, err = describe(ctx, db, "", t.Name) // its name has a dot
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p.table == nil {
+		return nil, invalid("name", "no table %s in this database; names are taken as the database has them, capitals too", t.Name)
+	}
+	if err := p.checkClaim(); err != nil {
+		return nil, err
+	}
+	if err := p.checkRow(l); err != nil {
+		return nil, err
+	}
+	if !p.postgres {
+		if err := p.checkValues(ctx, db); err != nil {
+			return nil, err
+		}
+	}
+	if p.where, err = newFragment("where", t.Where, p.postgres); err != nil {
+		return nil, err
+	}
+	if n := p.where.placeholders(); n != len(t.Args) {
+		return nil, invalid("where", "%s: has %d placeholders, and there are %d Args", t.Where, n, len(t.Args))
+	}
+	if p.order, err = newFragment("order_by", t.OrderBy, p.postgres); err != nil {
+		return nil, err
+	}
+	if p.order.placeholders() > 0 {
+		return nil, invalid("order_by", "%s: takes no arguments", t.OrderBy)
+	}
+	return p, nil
+}
+
+// need finds a column of the table and quotes its name.
+func (p *plan) need(field, name, add string) (column, error) {
+	c, ok := p.column(name, !p.postgres)
+	if !ok {
+		if add != "" {
+			add = fmt.Sprintf("; add it: ALTER TABLE %s ADD COLUMN %s %s", p.name, quote(name), add)
+		}
+		return c, invalid(field, "%s has no column %s, it has %s%s", p.name, quote(name), strings.Join(quoteAll(p.names()), ", "), add)
+	}
+	return c, nil
+}
+
+// checkClaim checks the columns in which a claim is written.
+func (p *plan) checkClaim() error {
+	expiring := "timestamptz"
+	if !p.postgres {
+		expiring = "INTEGER"
+	}
+	by, err := p.need("locked_by", p.LockedBy, "text")
+	if err != nil {
+		return err
+	}
+	if by.class == other || by.class == moments {
+		return invalid("locked_by", "column %s is %s; it must hold text or integers", by.name, by.declared)
+	}
+	until, err := p.need("expires_at", p.ExpiresAt, expiring)
+	if err != nil {
+		return err
+	}
+	if until.expires == other {
+		hint := "a timestamp or an integer (Unix seconds)"
+		if p.postgres {
+			hint = fmt.Sprintf("timestamptz or an integer (Unix seconds), which mean the same in every time zone: ALTER TABLE %s ALTER COLUMN %s TYPE timestamptz", p.name, quote(until.name))
+		}
+		return invalid("expires_at", "column %s is %s; it must be %s", until.name, until.declared, hint)
+	}
+	p.by, p.until, p.agent, p.expires = quote(by.name), quote(until.name), by.class, until.expires
+	mine := []column{by, until}
+	if p.LockID != "" {
+		token, err := p.need("lock_id", p.LockID, "text")
+		if err != nil {
+			return err
+		}
+		if !slices.Contains([]class{any_, text, unique}, token.class) || token.length > 0 && token.length < tokenLength {
+			return invalid("lock_id", "column %s is %s; it must be a uuid, or text of at least %d characters", token.name, token.declared, tokenLength)
+		}
+		p.token, p.tokenCast = quote(token.name), token.cast
+		mine = append(mine, token)
+	}
+	for i, c := range mine {
+		field := []string{"locked_by", "expires_at", "lock_id"}[i]
+		switch {
+		case c.notNull:
+			return invalid(field, "column %s is NOT NULL, and of a free row it is NULL", c.name)
+		case c.generated:
+			return invalid(field, "column %s is generated, and a claim writes it", c.name)
+		case slices.ContainsFunc(mine[:i], func(o column) bool { return o.name == c.name }):
+			return invalid(field, "column %s is used twice", c.name)
+		}
+	}
+	return nil
+}
+
+// checkValues looks whether the column for expires_at holds what its type says: SQLite compares all values
+// with each other, and a claim in another form would count as expired, or never expire.
+func (p *plan) checkValues(ctx context.Context, db ledger.Conn) error {
+	good, want := "typeof("+p.until+") = 'integer'", "integers (Unix seconds)"
+	if p.expires == text {
+		const digit = "[0-9]"
+		good = fmt.Sprintf("typeof(%s) = 'text' AND %[1]s GLOB '%[2]s-%[3]s-%[3]s %[4]s*'", p.until, strings.Repeat(digit, 4), strings.Repeat(digit, 2), digit)
+		want = "times in UTC such as 2026-11-20 17:00:00.123, as strftime writes them"
+	}
+	return rows(ctx, db, fmt.Sprintf("SELECT CAST(%s AS text) FROM %s WHERE %[1]s IS NOT NULL AND NOT (%[3]s) LIMIT 1", p.until, p.name, good), nil, func(scan func(...any) error) error {
+		var bad string
+		if err := scan(&bad); err != nil {
+			return err
+		}
+		return invalid("expires_at", "column %s holds %q; by its type it must hold %s", p.until, bad, want)
+	})
+}
+
+// checkRow checks the columns that a row takes, and that its key is one.
+func (p *plan) checkRow(l *layout) error {
+	for _, name := range l.columns {
+		c, err := p.need("row", name, "")
+		if err != nil {
+			return err
+		}
+		p.columns = append(p.columns, quote(c.name))
+	}
+	var keys []string
+	for _, name := range l.keyNames() {
+		c, _ := p.column(name, !p.postgres)
+		keys = append(keys, c.name)
+		p.keys = append(p.keys, quote(c.name))
+		p.keyCasts = append(p.keyCasts, c.cast)
+		if !c.notNull {
+			p.nullKeys = append(p.nullKeys, quote(c.name))
+		}
+		if q := quote(c.name); q == p.by || q == p.until || q == p.token {
+			return invalid("row", "column %s changes with every claim and is no key", c.name)
+		}
+	}
+	for _, u := range p.uniques {
+		if !slices.ContainsFunc(u, func(name string) bool { return !slices.Contains(keys, name) }) {
+			return nil
+		}
+	}
+	return invalid("row", "%s has no primary key or unique index over %s alone, so they are no key of it", p.name, strings.Join(p.keys, ", "))
+}
+
+// hint is what would make claims cheaper, "" if nothing is known to.
+func (p *plan) hint() string {
+	if slices.Contains(p.leading, p.until) {
+		return ""
+	}
+	return fmt.Sprintf("CREATE INDEX ON %s (%s)", p.name, p.until)
+}
+
+// try lets the database read the statement of a claim, so that a mistake in the condition or the order
+// comes to light at start.
+func (p *plan) try(ctx context.Context, db ledger.Conn) error {
+	agent := map[bool]any{true: int64(0), false: "x"}[p.agent == number]
+	if p.agent == unique {
+		agent = uuid.Nil.String()
+	}
+	query, args := p.pickSQLite(agent, 1)
+	if p.postgres {
+		query, args = p.claimPostgres(agent, uuid.Nil.String(), 1)
+	}
+	err := rows(ctx, db, "EXPLAIN "+query, args, func(func(...any) error) error { return nil })
+	if mistaken(err) {
+		return fmt.Errorf("%w: %s cannot be claimed from: %w", ledger.ErrInvalid, p.name, err)
+	}
+	return err
+}
+
+// mistaken says whether a database refused SQL for what it says.
+func mistaken(err error) bool {
+	const sqliteError = 1
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return strings.HasPrefix(state.SQLState(), "42") || strings.HasPrefix(state.SQLState(), "22")
+	}
+	var coded interface{ Code() int }
+	return errors.As(err, &coded) && coded.Code() == sqliteError
+}

@@ -1,0 +1,50 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/where"
+)
+
+// Known implements ledger.Store.
+func (s *Store) Known(ctx context.Context, keys []ledger.Identity) ([]bool, error) {
+	found := make(map[ledger.Identity]int64, len(keys))
+	err := s.read(ctx, func(ss session) error { return identify(ss, keys, found) })
+	known := make([]bool, len(keys))
+	for i, k := range keys {
+		_, known[i] = found[k]
+	}
+	return known, err
+}
+
+// Tally implements ledger.Store. What was told cannot be taken back, so it is not repeated.
+func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each func(ledger.Tally) error) error {
+	condition, args := filtered(f)
+	list, group := where.Tally(column, "(SELECT {{NOW}})")
+	var told error
+	err := s.run(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		return direct{ctx, s, c}.query(`SELECT `+list+` FROM `+recordTables+` WHERE `+condition+group, args, func(scan scanner) error {
+			var t ledger.Tally
+			var state int
+			if column == ledger.ByPayload {
+				told = scan(&t.Value, &state, &t.Items)
+			} else {
+				var text string
+				told = scan(&text, &state, &t.Items)
+				t.Value = []byte(text)
+			}
+			if told == nil {
+				t.State = ledger.States[state]
+				told = each(t)
+			}
+			return told
+		})
+	})
+	if told != nil {
+		return told
+	}
+	return err
+}

@@ -1,0 +1,48 @@
+package sqlite
+
+import (
+	"context"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/where"
+)
+
+var selectKnown = newBulk("SELECT i.kind, i.scope, i.key FROM (", 3, ") v CROSS JOIN ledger_items i ON i.kind = v.column1 AND i.scope = v.column2 AND i.key = v.column3")
+
+// Known implements ledger.Store.
+func (s *Store) Known(ctx context.Context, keys []ledger.Identity) ([]bool, error) {
+	found := make(map[ledger.Identity]bool, len(keys))
+	err := s.read(ctx, true, func(r session) error {
+		return selectKnown.query(r, len(keys), func(list []any, i int) []any {
+			return append(list, keys[i].Kind, keys[i].Scope, keys[i].Key)
+		}, func(r row) error {
+			found[ledger.Identity{Kind: r.text(0), Scope: r.text(1), Key: r.text(2)}] = true
+			return nil
+		})
+	})
+	known := make([]bool, len(keys))
+	for i, k := range keys {
+		known[i] = found[k]
+	}
+	return known, err
+}
+
+// Tally implements ledger.Store.
+func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each func(ledger.Tally) error) error {
+	return s.read(ctx, true, func(r session) error {
+		f, err := narrow(r, f)
+		if err != nil {
+			return err
+		}
+		from, _ := of(f)
+		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock()})
+		list, group := where.Tally(column, "?1")
+		return r.query(`SELECT `+list+from+` LEFT JOIN `+newest+` WHERE `+matches+group, func(r row) error {
+			t := ledger.Tally{Value: r.bytes(0), State: ledger.States[r.int(1)], Items: r.int(2)}
+			if column != ledger.ByPayload {
+				t.Value = []byte(r.text(0))
+			}
+			return each(t)
+		}, args...)
+	})
+}

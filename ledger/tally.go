@@ -1,0 +1,112 @@
+package ledger
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// Columns of items by which a store can tally them.
+const (
+	ByKind    = "kind"
+	ByScope   = "scope"
+	ByPayload = "payload"
+)
+
+// Tally is how many items have one value of a column, and one state.
+type Tally struct {
+	Value []byte // nil: none
+	State State
+	Items int64
+}
+
+// Group is how many items have one value, by how they stand.
+type Group struct {
+	Value     json.RawMessage // nil: no such field, or a payload that is no JSON object
+	Done      int64           // done or skipped
+	Failed    int64           // dead
+	Doubt     int64
+	Left      int64 // waiting, ready or leased
+	Cancelled int64
+}
+
+// MaxGroups bounds what Groups returns.
+const MaxGroups = 10_000
+
+// Groups counts the items that match, exactly and at one moment, by kind, scope, or a field of the
+// payload (dots lead into objects), in the order of the values; what has no value comes last.
+// *InvalidError where there are more than MaxGroups.
+func (l *Ledger) Groups(ctx context.Context, f Filter, by string) ([]Group, error) {
+	column, value := by, func(text []byte) json.RawMessage { return JSON(string(text)) }
+	if by != ByKind && by != ByScope {
+		path := strings.Split(by, ".")
+		column, value = ByPayload, func(payload []byte) json.RawMessage { return fieldOf(payload, path) }
+	}
+	groups := map[string]*Group{}
+	err := l.store.Tally(ctx, f, column, func(t Tally) error {
+		v := value(t.Value)
+		g := groups[string(v)]
+		if g == nil {
+			if len(groups) == MaxGroups {
+				return &InvalidError{Field: "by", Reason: number.Sprintf("%q has more than %d values", by, MaxGroups)}
+			}
+			g = &Group{Value: v}
+			groups[string(v)] = g
+		}
+		switch t.State {
+		case StateDone:
+			g.Done += t.Items
+		case StateDead:
+			g.Failed += t.Items
+		case StateDoubt:
+			g.Doubt += t.Items
+		case StateCancelled:
+			g.Cancelled += t.Items
+		default:
+			g.Left += t.Items
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Group, 0, len(groups))
+	for _, g := range groups {
+		all = append(all, *g)
+	}
+	slices.SortFunc(all, func(a, b Group) int {
+		if (a.Value == nil) != (b.Value == nil) {
+			return cmp.Compare(len(b.Value), len(a.Value))
+		}
+		return bytes.Compare(a.Value, b.Value)
+	})
+	return all, nil
+}
+
+// fieldOf is a field of a payload, nil if there is none. It is read here and not by a database:
+// what a payload holds is anybody's, and Postgres fails at a \u0000 in it.
+func fieldOf(payload []byte, path []string) json.RawMessage {
+	value := json.RawMessage(payload)
+	for _, name := range path {
+		var object map[string]json.RawMessage
+		if json.Unmarshal(value, &object) != nil {
+			return nil
+		}
+		value = object[name]
+	}
+	var text string
+	switch {
+	case len(value) == 0 || string(value) == "null":
+		return nil
+	case json.Unmarshal(value, &text) == nil: // one text, however it is escaped
+		return JSON(text)
+	}
+	var compact bytes.Buffer
+	if json.Compact(&compact, value) != nil {
+		return nil
+	}
+	return compact.Bytes()
+}

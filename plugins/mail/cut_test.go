@@ -1,0 +1,103 @@
+package mail
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-smtp"
+)
+
+// TestCut cuts the connection to a real server after every byte that the client sends, and after every
+// byte that the server answers; with TLS after some. What the plugin says of the mail is never wrong:
+// sent is taken, not sent is not taken.
+func TestCut(t *testing.T) {
+	leakFree(t)
+	cert, ca := certificate(t)
+	for _, tt := range []struct {
+		name    string
+		server  func(*smtp.Server)
+		mode    string
+		step    int
+		answers bool // cut them, not what the client sends
+	}{
+		{"mail", nil, "none", 1, false},
+		{"answers", nil, "none", 1, true},
+		{"mail over TLS", func(s *smtp.Server) { s.TLSConfig, s.Domain = serverTLS(cert), implicit }, "tls", 31, false},
+		{"answers over TLS", func(s *smtp.Server) { s.TLSConfig, s.Domain = serverTLS(cert), implicit }, "tls", 31, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var box mailbox
+			box.listen(t, tt.server)
+			seen := map[fate]int{}
+			for n, whole := 0, false; !whole; n += tt.step {
+				before := len(box.taken())
+				through, settled := cutter(t, box.addr, n, tt.answers)
+				c := defaults(through)
+				c.Timeout, c.TLS, c.CAFile = 10*time.Second, tt.mode, ca
+				cfg := open(t, c)
+				_, err := post(t.Context(), cfg, In{To: "ann@example.com", Subject: "Hello", Text: "Hi"})
+				cfg.sender.close()
+				whole = settled()
+				taken := len(box.taken()) > before
+				f, _ := end(err)
+				seen[f]++
+				if f == sent && !taken || (f == again || f == never) && taken {
+					t.Fatalf("cut after %d bytes: taken is %v, and the plugin says %v", n, taken, err)
+				}
+			}
+			if seen[sent] == 0 || seen[again] < 10 || tt.answers && seen[doubt] == 0 || seen[never] > 0 {
+				t.Errorf("outcomes %v", seen)
+			}
+			t.Logf("%d not sent, %d in doubt, %d sent", seen[again], seen[doubt], seen[sent])
+		})
+	}
+}
+
+// cutter is a proxy that ends both of its connections when it has passed on n bytes, of the client's
+// or of the server's. settled waits for the server's side to have ended and says whether everything
+// went through.
+func cutter(t *testing.T, server string, n int, answers bool) (addr string, settled func() (whole bool)) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan bool, 1)
+	go func() {
+		defer l.Close()
+		client, err := l.Accept()
+		if err != nil {
+			done <- false
+			return
+		}
+		defer client.Close()
+		upstream, err := net.Dial("tcp", server)
+		if err != nil {
+			t.Error(err)
+			done <- false
+			return
+		}
+		from, to := client, upstream
+		if answers {
+			from, to = upstream, client
+		}
+		other := make(chan struct{})
+		go func() {
+			defer close(other)
+			_, _ = io.Copy(from, to)
+			_ = from.(*net.TCPConn).CloseWrite()
+		}()
+		passed, err := io.CopyN(to, from, int64(n))
+		whole := err != nil || passed < int64(n)
+		// The server gets what was passed on, and its end: it decides before we look.
+		client.Close()
+		_ = upstream.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, upstream)
+		upstream.Close()
+		<-other
+		done <- whole
+	}()
+	return l.Addr().String(), func() bool { return <-done }
+}

@@ -1,0 +1,88 @@
+// Package mail is the plugin that sends mails by SMTP, and never sends one twice by itself.
+//
+//	ledgerd run mail ann@example.com --set subject=Hello --set text='Good morning' \
+//	    --with server=smtp.example.com:587 --with from=news@example.com \
+//	    --with user=news --with password=file:/run/secrets/smtp
+//	ledgerd add mail --scope spring --csv users.csv --key id --set template=spring
+//
+// One item is one mail to one address, so that each can be counted, refused and tried again for
+// itself. The scope is what a user gets no more than one mail within: a push, an event, a day.
+//
+// # Payload: what is to be done (--set)
+//
+//	to        the address, "ann@example.com" or "Ann <ann@example.com>"
+//	subject   one line, up to 900 bytes; runs of blanks become one
+//	text      the text, as it stands
+//	html      the text as HTML, as it stands; with text as well a reader's program chooses
+//	template  name of a template, instead of text and html
+//	data      what the template's fields say: --set data.name=Ann, or a column data.name
+//
+// # Config: what this machine has (--with)
+//
+//	server         host:port
+//	from           the sender, "news@example.com" or "Example News <news@example.com>"
+//	tls            starttls (default), tls from the first byte, or none. Certificates are
+//	               checked, and nothing is sent in the clear unless it says none
+//	ca_file        certificates (PEM) to trust instead of the system's
+//	user           to log in with; default none. With tls=none only to a loopback address
+//	password       secret; give it as file:/PATH
+//	templates      folder of templates, an absolute path
+//	timeout        for connecting, and again for a mail up to its last byte; 1s to 1h, default 1m
+//	reply_timeout  for the answer to a whole mail; 1s to 1h, default 10m, as RFC 5321 asks for
+//
+// # Templates
+//
+// The template spring is the files spring.subject, spring.txt and spring.html of the folder, as far
+// as they are there; a subject of the payload comes before spring.subject. They are Go templates
+// (text/template, and html/template, which escapes by itself) over data: "Dear {{.name}}". A field
+// that data does not have is an error. The files are read anew for every mail; text and html of the
+// payload are never read as templates.
+//
+// # Output
+//
+//	message_id  the mail's Message-ID, without its angle brackets
+//	bytes       size of the mail
+//	reply       what the server answered to it
+//
+// # What is known of a mail
+//
+// SMTP ends a mail with a line that is a dot, and the server's answer to it says that it has taken
+// the mail. Until that line has left this machine in full nothing was sent, whatever goes wrong,
+// and the mail is tried again. When it has left and no answer comes nobody knows, and the mail is in
+// doubt: a person looks into the server's log for the Message-ID and decides. When the item is to
+// end meanwhile (its lease is lost, ledgerd stops) the answer is still waited for, for 3 s. A server
+// that dies with a mail in its system's buffers has read nothing, and that mail is in doubt all
+// the same: TCP says no more.
+//
+// Whoever dies with mails in hand leaves in doubt those that it had begun: on_lost is doubt, and
+// ledgerd claims no more mails than it can begin at once. The Message-ID is made of the idempotency
+// key and the payload, so it is the same for every attempt at a mail, and a mailbox that drops what
+// it has already drops the second of two.
+//
+// Done means that the server has taken the mail. What it does with it later, bounces among it, comes
+// by mail to the sender.
+//
+// # Codes
+//
+// Tried again after 5 s, then three times as long each time, up to half an hour; dead after ten
+// failures, which is about two hours (ledgerd kind set mail --max-failures):
+//
+//	connect   no connection, or no greeting on it
+//	tls       no agreement on TLS, or the server does not offer STARTTLS
+//	auth      the server does not let the user in
+//	timeout   no answer within timeout, before the mail had ended
+//	broken    the connection broke before the mail had ended
+//	template  a template is missing or cannot be read: another machine may have it
+//	smtp_4xx  the server refuses the mail for now, by number, such as smtp_451
+//
+// Dead at once:
+//
+//	smtp_5xx     the server refuses it for good, by number, such as smtp_550
+//	bad_address  to is no address, or one that could end a command or a header
+//	bad_mail     there is no text or no subject, or what is there cannot be sent
+//	template     data does not have what the template asks for, or it makes more than 10 MiB
+//
+// In doubt:
+//
+//	no_answer  the whole mail was sent, and no answer came
+package mail
