@@ -22,6 +22,8 @@
 //	internal/pluginproc  one plugin process: start, stream, stop; knows sdk/wire only
 //	internal/pluginhost  many plugin processes, as handlers for ledger/worker
 //	internal/config      the config file, the environment and the flags, as one configuration
+//	internal/source      what fills a ledger: folders, lists, queries, each on its schedule
+//	internal/daemon      a worker that is left running: sources, health, metrics, systemd
 //	internal/pgtest      a real Postgres for tests
 //	internal/failpoint   named moments at which the chaos harness kills a process
 //	internal/history     what processes asked of a ledger; internal/recorder writes it
