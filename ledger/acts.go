@@ -66,7 +66,7 @@ func (l *Ledger) actPage(ctx context.Context, name, actor string, f Filter, ids 
 		if n = int64(len(changes)); n == 0 {
 			return nil
 		}
-		if err := tx.Apply(changes); err != nil {
+		if err := applyFreeing(tx, recs, changes, &kinds); err != nil {
 			return err
 		}
 		return tx.Journal(JournalEntry{Actor: actor, Action: name, Subject: fmt.Sprintf("items %d … %d", ids[0], ids[len(ids)-1]), Changed: n})
@@ -103,7 +103,7 @@ func (l *Ledger) Reopen(ctx context.Context, actor string, f Filter) (int64, err
 			return nil
 		}
 		return &Change{ID: r.ID, Work: r.fresh(r.Epoch+1, now),
-			Item: &ItemChange{Fingerprint: r.Fingerprint, Payload: r.Payload, Every: r.Every, Zone: r.Zone, Epoch: r.Epoch + 1}}
+			Item: &ItemChange{Fingerprint: r.Fingerprint, Payload: r.Payload, Every: r.Every, Zone: r.Zone, Resources: r.Resources, Epoch: r.Epoch + 1}}
 	})
 }
 

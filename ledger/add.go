@@ -168,6 +168,7 @@ func addDistinct(tx Tx, items []NewItem, indices []int, added []Added) error {
 			return ErrUnavailable
 		}
 		verdict, change := readd(rec, &items[i], tx.Now())
+		change.regate(rec)
 		added[i] = Added{rec.ID, verdict, rec.State()}
 		if change != nil {
 			changes = append(changes, *change)
@@ -184,11 +185,11 @@ func addDistinct(tx Tx, items []NewItem, indices []int, added []Added) error {
 func newRecord(n *NewItem, now func() time.Time) Record {
 	shard := orDefault(n.ShardKey, n.Key)
 	r := Record{Identity: identity(n), Fingerprint: n.Fingerprint, Payload: n.Payload, ShardKey: n.ShardKey, Slot: Slot(shard),
-		Every: n.Every, Zone: n.Zone, Source: n.Source, Epoch: 1}
+		Every: n.Every, Zone: n.Zone, Resources: sortedResources(n.Resources), Source: n.Source, Epoch: 1}
 	if len(r.Payload) == 0 {
 		r.Payload = nil
 	}
-	r.Work = &Work{State: StateReady, Priority: n.Priority, Due: n.Due.UTC().Truncate(time.Microsecond), Epoch: 1}
+	r.Work = &Work{State: StateReady, Priority: n.Priority, Due: n.Due.UTC().Truncate(time.Microsecond), Epoch: 1, Gated: len(r.Resources) > 0}
 	if n.Due.IsZero() {
 		r.Work.Due = time.Time{}
 	} else if n.Due.After(now()) {
@@ -226,7 +227,7 @@ func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
 		verdict = VerdictDiffers // a finished item without a payload may have been pruned
 	}
 	if r.Fingerprint == "" && n.Fingerprint != "" { // the version is told for the first time
-		return verdict, &Change{ID: r.ID, Item: &ItemChange{Fingerprint: n.Fingerprint, Payload: r.Payload, Every: r.Every, Zone: r.Zone, Epoch: r.Epoch}}
+		return verdict, &Change{ID: r.ID, Item: &ItemChange{Fingerprint: n.Fingerprint, Payload: r.Payload, Every: r.Every, Zone: r.Zone, Resources: r.Resources, Epoch: r.Epoch}}
 	}
 	return verdict, nil
 }
@@ -302,10 +303,31 @@ func reschedule(r *Record, n *NewItem, now time.Time) *Change {
 	return c
 }
 
+// regate makes the backlog row fit resources that are not those of before. An attempt that runs keeps
+// what it holds; its end must be looked at.
+func (c *Change) regate(r *Record) {
+	if c == nil || c.Item == nil || slices.Equal(c.Item.Resources, r.Resources) || c.Work == nil && r.Work == nil {
+		return
+	}
+	if c.Work == nil {
+		w := *r.Work
+		c.Work = &w
+	}
+	if c.Work.State == StateLeased {
+		c.Work.Reopen = true
+		return
+	}
+	c.Work.Gated, c.Work.PassedAt = len(c.Item.Resources) > 0, time.Time{}
+}
+
 func itemChange(r *Record, n *NewItem, epoch int64) *ItemChange {
-	c := &ItemChange{Fingerprint: orDefault(n.Fingerprint, r.Fingerprint), Payload: n.Payload, Every: r.Every, Zone: r.Zone, Epoch: epoch}
+	c := &ItemChange{Fingerprint: orDefault(n.Fingerprint, r.Fingerprint), Payload: n.Payload, Every: r.Every, Zone: r.Zone,
+		Resources: sortedResources(n.Resources), Epoch: epoch}
 	if len(n.Payload) == 0 {
 		c.Payload = r.Payload
+	}
+	if len(n.Resources) == 0 {
+		c.Resources = r.Resources
 	}
 	if n.Every != "" {
 		c.Every, c.Zone = n.Every, n.Zone

@@ -64,7 +64,7 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending) []error {
 		// Answers of the fast path are by item: another lease on the same one takes the general way.
 		first := !named[ref.ItemID]
 		named[ref.ItemID] = true
-		if r := &results[i]; first && r.Outcome.Completed() && len(r.Emit) == 0 && e[i].Lease.Every == "" {
+		if r := &results[i]; first && r.Outcome.Completed() && len(r.Emit) == 0 && e[i].Lease.Every == "" && len(e[i].Lease.Resources) == 0 {
 			fast = append(fast, Completion{LeaseRef: e[i].Lease.ref(), Outcome: r.Outcome, Worker: r.Worker, Code: r.Code,
 				Error: r.Error, Log: r.Log, Output: r.Output})
 		}
@@ -91,9 +91,9 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending) []error {
 		}
 	}
 	var kinds []string
-	err := l.store.Update(ctx, conn, func(tx Tx) (err error) {
-		kinds, err = l.settleIn(tx, e, results, general, errs, conn != nil)
-		return err
+	err := l.store.Update(ctx, conn, func(tx Tx) error {
+		kinds = nil
+		return l.settleIn(tx, e, results, general, errs, conn != nil, &kinds)
 	})
 	if err != nil {
 		return l.failPending(errs, pending, err)
@@ -129,15 +129,15 @@ func (l *Ledger) drop(pending map[LeaseRef]int, fast []Completion, landed []int6
 }
 
 // settleIn ends leases in a transaction, one by one by the rules; indices name them in e. It
-// returns the kinds of which it made items ready. For fence see settleOne.
-func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, errs []error, fence bool) ([]string, error) {
+// adds the kinds of which it made items ready to kinds. For fence see settleOne.
+func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, errs []error, fence bool, kinds *[]string) error {
 	ids := make([]int64, len(indices))
 	for k, i := range indices {
 		ids[k] = e[i].Lease.ID
 	}
 	found, err := tx.Load(ids)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	recs := make(map[int64]*Record, len(found))
 	for i := range found {
@@ -145,13 +145,12 @@ func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, er
 	}
 	var changes []Change
 	var emit []NewItem
-	var kinds []string
 	for _, i := range indices {
 		ls := e[i].Lease
 		var c *Change
 		c, errs[i], err = l.settleOne(tx, recs[ls.ID], &e[i], results[i], fence)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if c == nil {
 			continue
@@ -159,25 +158,23 @@ func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, er
 		changes = append(changes, *c)
 		delete(recs, ls.ID) // it is not in that state any more: another lease on it has lost it
 		if c.Work != nil && c.Work.State == StateReady {
-			kinds = append(kinds, ls.Kind)
+			*kinds = append(*kinds, ls.Kind)
 		}
 		if !c.Attempt.Outcome.Completed() { // the round had been completed before
 			continue
 		}
 		for _, n := range results[i].Emit {
 			emit = append(emit, child(n, ls))
-			kinds = append(kinds, n.Kind)
+			*kinds = append(*kinds, n.Kind)
 		}
 	}
-	if err := tx.Apply(changes); err != nil {
-		return nil, err
+	if err := applyFreeing(tx, found, changes, kinds); err != nil {
+		return err
 	}
 	if len(emit) > 0 {
-		if _, err := l.addIn(tx, emit); err != nil {
-			return nil, err
-		}
+		_, err = l.addIn(tx, emit)
 	}
-	return kinds, nil
+	return err
 }
 
 // settleOne decides about one ending, given the record of its item (nil if there is none). A nil

@@ -18,6 +18,8 @@ const (
 	MaxSource      = 2048     // bytes
 	MaxEvery       = 128      // bytes
 	MaxZone        = 64       // bytes
+	MaxResources   = 16       // resources of one item
+	MaxResource    = 256      // bytes of the name of one
 	MaxAgent       = 256      // bytes
 	MaxWorker      = 256      // bytes; plugin, version and digest of its config
 	MaxPayload     = 1 << 20  // bytes
@@ -68,6 +70,12 @@ type NewItem struct {
 	Every string
 	// Zone is the IANA time zone of Every; "" means UTC.
 	Zone string
+	// Resources are names that the item needs for itself while it is leased: it is claimed only with
+	// all of them, and no other item that names one of them, of whatever kind, is leased meanwhile.
+	// At most MaxResources of at most MaxResource bytes; order and repetitions do not matter. They
+	// belong to the version, like Payload: where an item that is known takes the new payload it takes
+	// the new resources, too, and where none are given it keeps those that it has.
+	Resources []string
 	// Source says where the item came from, for people: a file, a query, a parent item.
 	Source string
 	// Again says when a known item with the same fingerprint is opened again, with this payload.
@@ -139,6 +147,7 @@ type Item struct {
 	Priority    int16
 	Due         time.Time // zero when finished
 	Every, Zone string
+	Resources   []string // sorted; nil: it needs none
 	Source      string
 	State       State
 	Attempt     int64  // number of claims and verdicts so far; no gaps

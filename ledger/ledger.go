@@ -228,7 +228,7 @@ func (l *Ledger) Expire(ctx context.Context, limit int) (int, error) {
 				kinds = append(kinds, recs[i].Kind)
 			}
 		}
-		return tx.Apply(changes)
+		return applyFreeing(tx, recs, changes, &kinds)
 	})
 	if err == nil {
 		l.announce(kinds)

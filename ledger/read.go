@@ -111,7 +111,7 @@ func (l *Ledger) Standing(ctx context.Context, kind string) (Standing, error) {
 // Reason is why an item is where it is.
 type Reason struct {
 	State State
-	Code  string // leased, due, backoff, paused, nobody, behind, next, dead, doubt, done, cancelled
+	Code  string // leased, due, backoff, paused, resource, nobody, behind, next, dead, doubt, done, cancelled
 	Text  string // one sentence
 	Since time.Time
 	Until time.Time // zero when nobody can know
@@ -133,6 +133,13 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 		return Reason{}, err
 	}
 	w := r.why(it, now, policy, agents)
+	if (w.Code == "behind" || w.Code == "nobody") && len(it.Resources) > 0 {
+		holds, err := l.store.Holds(ctx, it.Resources)
+		if err != nil {
+			return Reason{}, err
+		}
+		w = r.whyPassed(w, holds)
+	}
 	w.State = it.State
 	return w, nil
 }
@@ -162,6 +169,22 @@ func (r *Record) why(it Item, now time.Time, policy Kind, agents []Agent) Reason
 		return Reason{Code: "leased", Text: text, Since: r.Work.LeasedAt, Until: it.ExpiresAt}
 	}
 	return r.whyQueued(it, policy, agents, when, retry)
+}
+
+// whyPassed explains a ready item that needs resources, which others may have.
+func (r *Record) whyPassed(w Reason, holds []Hold) Reason {
+	for _, h := range holds {
+		if h.ItemID == r.ID {
+			continue
+		}
+		w = Reason{Code: "resource", Text: fmt.Sprintf("It waits for resource %s, held by item %d (%s).", h.Resource, h.ItemID, h.Agent),
+			Since: r.Work.PassedAt, Next: fmt.Sprintf("ledgerd show %d", h.ItemID)}
+		if h.Agent == "" {
+			w.Text = fmt.Sprintf("It waits for resource %s, which is kept free for item %d: that one needs several and has waited longest.", h.Resource, h.ItemID)
+		}
+		break
+	}
+	return w
 }
 
 // troubles counts what went wrong in this round: "1 failure and 2 crashes".

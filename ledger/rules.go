@@ -36,7 +36,7 @@ func (r *Record) attempt() int64 {
 // its time has come is ready, whoever gets to write that down first.
 func (r *Record) Item(now time.Time) Item {
 	it := Item{ID: r.ID, Kind: r.Kind, Scope: r.Scope, Key: r.Key, Fingerprint: r.Fingerprint, Payload: r.Payload,
-		ShardKey: r.ShardKey, Slot: r.Slot, Every: r.Every, Zone: r.Zone, Source: r.Source, State: r.State(),
+		ShardKey: r.ShardKey, Slot: r.Slot, Every: r.Every, Zone: r.Zone, Resources: r.Resources, Source: r.Source, State: r.State(),
 		Attempt: r.attempt(), Round: r.round(now), CreatedAt: r.CreatedAt}
 	if w := r.Work; w != nil {
 		it.Priority, it.Due = w.Priority, w.Due
@@ -102,6 +102,7 @@ func (r *Record) queue(state State, due time.Time) *Work {
 		w = *r.Work
 	}
 	w.State, w.Due, w.Cancel = state, due, false
+	w.Gated, w.PassedAt = len(r.Resources) > 0, time.Time{}
 	w.Agent, w.LockID, w.LeasedAt, w.StartedAt, w.ExpiresAt = "", uuid.Nil, time.Time{}, time.Time{}, time.Time{}
 	return &w
 }

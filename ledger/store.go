@@ -26,10 +26,15 @@ type Store interface {
 	// (priority, due, id), and returns their records as they stand afterwards. If the first is
 	// Alone it is the only one; otherwise the list ends before the first that is. With
 	// g.Resume, what the agent holds of the kind comes first, its expiry moved, its token kept.
+	//
+	// Which items it takes of those that need resources is said by Grant.Pick, of all that is ready
+	// of the kind. A store may lay aside what was passed over for want of a resource, and look at it
+	// again once that is free, or a second after that at the latest.
 	Claim(ctx context.Context, g Grant) ([]Record, error)
 
 	// Complete ends leases as done or skipped and returns the ids of those that it did: items that
-	// are not recurring, not to be reopened and not to be cancelled, and whose lock_id is the given one.
+	// are not recurring, hold no resources, are not to be reopened nor to be cancelled, and whose lock_id
+	// is the given one.
 	Complete(ctx context.Context, conn Conn, c []Completion) (landed []int64, err error)
 
 	// Renew moves the expiry of leases to now + ttl. Rows that somebody else has locked are
@@ -64,6 +69,8 @@ type Store interface {
 	Attempts(ctx context.Context, id int64) ([]Attempt, error)
 	// Kinds returns all kinds, by name.
 	Kinds(ctx context.Context) ([]Kind, error)
+	// Holds returns which of these resources are not free, by resource.
+	Holds(ctx context.Context, resources []string) ([]Hold, error)
 	// Standing says, from one snapshot, what is open of a kind.
 	Standing(ctx context.Context, kind string) (Standing, error)
 	// Counts counts the backlog, and the attempts that ended since the given time, by kind.
@@ -85,8 +92,8 @@ type Store interface {
 
 	// Audit returns up to limit records with id > after and their attempts, from one snapshot.
 	Audit(ctx context.Context, after int64, limit int) ([]Audited, error)
-	// Orphans returns ids of backlog rows and attempts that belong to no item, at most limit of each.
-	Orphans(ctx context.Context, limit int) (backlog, attempts []int64, err error)
+	// Orphans returns rows that belong to nothing, at most limit of each sort.
+	Orphans(ctx context.Context, limit int) (Orphans, error)
 
 	// Watch calls wake whenever another process may have made items of a kind ready ("" means
 	// any kind), until ctx ends. It is a hint: calls may be missing. A store without such
@@ -116,8 +123,13 @@ type Tx interface {
 	LoadExpired(limit int) ([]Record, error)
 	// Attempts returns the attempts of one item, oldest first.
 	Attempts(id int64) ([]Attempt, error)
-	// Apply writes changes, each of a record that was loaded in this transaction.
+	// Apply writes changes, each of a record that was loaded in this transaction. A lease that ends
+	// holds no resource any more.
 	Apply(changes []Change) error
+	// Wake lets those look again who wait for resources that this transaction has freed. It calls
+	// woken with each kind of which something may be claimed now, before Update returns; in a
+	// transaction of the caller's it may do nothing.
+	Wake(resources []string, woken func(kind string)) error
 	// EnsureKinds gives the kinds, sorted and distinct, a row where they have none. It does not
 	// lock or change rows that are there.
 	EnsureKinds(names []string) error
@@ -163,6 +175,7 @@ type Record struct {
 	ShardKey    string // "" means Key
 	Slot        int
 	Every, Zone string
+	Resources   []string // sorted and distinct; nil: it needs none
 	Source      string
 	Epoch       int64 // number of openings, from 1
 	BaseAttempt int64 // attempts up to this one were pruned
@@ -188,6 +201,9 @@ type Work struct {
 	Reopen   bool // a newer version arrived while it was leased, or before it came in doubt
 	Cancel   bool // asked to be cancelled while leased; kept in doubt, for a late report
 
+	Gated    bool      // claimed only with its resources; of a leased one: it holds some
+	PassedAt time.Time // since when claims have passed it over for want of a resource; zero unless ready
+
 	// All zero unless leased; StartedAt is zero until the start mark.
 	Agent     string
 	LockID    uuid.UUID
@@ -211,6 +227,7 @@ type ItemChange struct {
 	Fingerprint string
 	Payload     []byte
 	Every, Zone string
+	Resources   []string
 	Epoch       int64
 }
 
@@ -278,11 +295,16 @@ type Agent struct {
 	SeenAt    time.Time         // newest beat
 }
 
-// Audited is a record with its attempts, oldest first.
+// Audited is a record with its attempts, oldest first, and the resources that it holds, sorted.
 type Audited struct {
 	Record
 	Attempts []Attempt
+	Held     []string
 }
+
+// Orphans are ids of items: of rows of the backlog and attempts without an item, and of resources
+// that are held by none of the leased ones.
+type Orphans struct{ Backlog, Attempts, Held []int64 }
 
 // JournalEntry is one act of an operator, or of a program that wrote a policy.
 type JournalEntry struct {

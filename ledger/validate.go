@@ -108,6 +108,7 @@ func (c *checker) item(n NewItem) {
 	c.text("every", n.Every, MaxEvery)
 	c.text("zone", n.Zone, MaxZone)
 	c.bytes("payload", n.Payload, MaxPayload)
+	c.resources(n.Resources)
 	if n.Priority < MinPriority || n.Priority > MaxPriority {
 		c.fail("priority", "%d, must be %d … %d", n.Priority, MinPriority, MaxPriority)
 	}
@@ -121,6 +122,18 @@ func (c *checker) item(n NewItem) {
 		}
 	} else if n.Zone != "" && n.Every == "" {
 		c.fail("zone", "is given without every")
+	}
+}
+
+func (c *checker) resources(names []string) {
+	if len(names) > MaxResources {
+		c.fail("resources", "%d, at most %d", len(names), MaxResources)
+	}
+	for _, name := range names {
+		if name == "" {
+			c.fail("resources", "one of them is empty")
+		}
+		c.text("resources", name, MaxResource)
 	}
 }
 

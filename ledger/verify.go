@@ -23,6 +23,7 @@ var VerifyRules = []struct{ Name, Text string }{
 	{"S11", "every claim that ended is one attempt, and the live one is the next number"},
 	{"state", "a row of the backlog is whole: leased with holder, token and expiry, or without all of them"},
 	{"slot", "the hash slot is that of the shard key"},
+	{"resources", "an item that needs resources holds exactly them while it is leased, and only then"},
 	{"orphan", "every row of the backlog and every attempt belongs to an item"},
 }
 
@@ -49,19 +50,20 @@ func (l *Ledger) Verify(ctx context.Context) iter.Seq2[Violation, error] {
 			}
 			last = recs[len(recs)-1].ID
 		}
-		backlog, attempts, err := l.store.Orphans(ctx, page)
+		orphans, err := l.store.Orphans(ctx, page)
 		if err != nil {
 			yield(Violation{}, err)
 			return
 		}
-		for _, id := range backlog {
-			if !yield(Violation{"orphan", id, "a row of the backlog without an item"}, nil) {
-				return
-			}
-		}
-		for _, id := range attempts {
-			if !yield(Violation{"orphan", id, "attempts without an item"}, nil) {
-				return
+		for _, o := range []struct {
+			ids  []int64
+			text string
+		}{{orphans.Backlog, "a row of the backlog without an item"}, {orphans.Attempts, "attempts without an item"},
+			{orphans.Held, "a resource is held under a lease that is not in force"}} {
+			for _, id := range o.ids {
+				if !yield(Violation{"orphan", id, o.text}, nil) {
+					return
+				}
 			}
 		}
 	}
@@ -119,6 +121,7 @@ func (r *Audited) check() []Violation {
 			report("state", "round %d is queued of %d opened", w.Epoch, r.Epoch)
 		}
 	}
+	r.checkHeld(report)
 	if slot := Slot(orDefault(r.ShardKey, r.Key)); slot != r.Slot {
 		report("slot", "slot %d, must be %d", r.Slot, slot)
 	}

@@ -18,7 +18,7 @@ var (
 )
 
 // Version is the number of the newest migration.
-const Version = 2
+const Version = 3
 
 // Table is goose's version table.
 const Table = "ledger_migrations"

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,10 +33,11 @@ func (a *app) configure(flags *pflag.FlagSet) error {
 			return err
 		}
 	}
-	var err error
-	if a.config, err = a.loadConfig(); err != nil {
+	c, err := a.loadConfig()
+	if err != nil {
 		return err
 	}
+	a.config = *c
 	a.useLedger()
 	flags.VisitAll(func(f *pflag.Flag) {
 		key := f.Annotations[configAnnotation]
@@ -74,13 +76,7 @@ func (a *app) loadConfig() (*config.Config, error) {
 // concurrency is how many items of a kind are worked at a time: what was typed, else what the config
 // says of the kind, else of all; 0 is as the plugin says.
 func (a *app) concurrency(kind string, typed int) int {
-	if k := a.config.Kinds[kind]; typed == 0 && k != nil && k.Concurrency > 0 {
-		return k.Concurrency
-	}
-	if typed == 0 {
-		return a.config.Concurrency
-	}
-	return typed
+	return cmp.Or(typed, a.config.Kind(kind).Concurrency, a.config.Concurrency)
 }
 
 // pluginSpec is how the plugin at a place is started, by the config.
@@ -107,12 +103,4 @@ func program(name string) string {
 		}
 	}
 	return name
-}
-
-// deref is the value that a setting has, if it has one.
-func deref(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }

@@ -14,7 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/internal/config"
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
 func (a *app) configCommand() *cobra.Command {
@@ -59,7 +61,7 @@ With -o json: {"ok","file","problems":[{"severity":"error|warning","file","line"
 
 func (a *app) configCheck(ctx context.Context) error {
 	c, err := a.loadConfig()
-	a.config = c
+	a.config = *c
 	err = c.Check(a.world(ctx), err)
 	bad, ok := errors.AsType[*config.Error](err)
 	if err != nil && !ok {
@@ -136,7 +138,7 @@ func (a *app) world(ctx context.Context) config.World {
 			return nil, errors.New(explain(err).message)
 		}
 		return &config.About{Input: p.Policy(name).Input.Type, Payload: p.Payload, Config: p.Config}, nil
-	}}
+	}, Validate: func(name string, settings []byte) error { return a.validate(ctx, name, settings) }}
 	if f, err := a.finder(pluginDirs{a.config.PluginDir}); err == nil {
 		places, _ := f.List() // what is not found is reported as unknown
 		for _, p := range places {
@@ -147,8 +149,26 @@ func (a *app) world(ctx context.Context) config.World {
 	return w
 }
 
-// kindsOfLedger are the names of the kinds that the ledger knows; none if it cannot be opened.
-func (a *app) kindsOfLedger(ctx context.Context) (names []string) {
+// validate has a plugin look at its config.
+func (a *app) validate(ctx context.Context, name string, with []byte) error {
+	place, err := a.place(name, pluginDirs{a.config.PluginDir})
+	if err != nil {
+		return err
+	}
+	err = pluginhost.Validate(ctx, pluginhost.Config{Spec: a.pluginSpec(place), Settings: with})
+	refused, ok := errors.AsType[*pluginhost.ConfigError](err)
+	if !ok {
+		return err
+	}
+	bad := &settings.Error{}
+	for _, p := range refused.Problems {
+		bad.Problems = append(bad.Problems, settings.Problem{Field: p.Field, Message: p.Message})
+	}
+	return bad
+}
+
+// kindsOfLedger are the kinds that the ledger knows, with their plugins; none if it cannot be opened.
+func (a *app) kindsOfLedger(ctx context.Context) map[string]string {
 	a.useLedger()
 	at, err := a.address()
 	if err != nil {
@@ -162,10 +182,11 @@ func (a *app) kindsOfLedger(ctx context.Context) (names []string) {
 	}
 	defer l.Close()
 	kinds, _ := l.Kinds(ctx) // as far as it is known
+	known := map[string]string{}
 	for _, k := range kinds {
-		names = append(names, k.Name)
+		known[k.Name] = k.Plugin
 	}
-	return names
+	return known
 }
 
 // worldTime is how long a check of the configuration waits for a ledger, which it can do without.
@@ -196,7 +217,7 @@ func (a *app) configPrint(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.config = c
+	a.config = *c
 	var rows []settingRow
 	for _, s := range c.Settings(a.world(ctx)) {
 		row := settingRow{s.Key, s.Value, s.Origin.String()}

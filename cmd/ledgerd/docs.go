@@ -93,7 +93,8 @@ stand here: fields may be added, none is renamed.
 ## Rules
 
 - Data goes to stdout, everything else to stderr.
-- A flag counts before its environment variable, that before the default. Policies of a kind live in the ledger.
+- A flag counts before its variable ` + "`LEDGERD_…`" + `, that before the [config file](config.md), that before what the ledger has of a
+  kind's policy, that before the default.
 - ` + "`-o json`" + ` is one object or array at the end; ` + "`-o jsonl`" + ` one object per line as it happens; ` + "`-o csv`" + ` one row. Names
   are in snake_case, times RFC 3339 in UTC with microseconds, durations numbers ending in ` + "`_ms`, `_s`" + ` or named seconds.
   Payloads and outputs are JSON if they are JSON, else ` + "`{\"base64\":\"…\"}`" + `. Tables show local time.
@@ -105,7 +106,7 @@ stand here: fields may be added, none is renamed.
 |---|---|
 | 0 | all that was asked for is so |
 | 1 | error: not found, violations found, a plugin that does not start |
-| 2 | usage: unknown kind, missing plugin, bad flag, malformed URL, an input that does not exist |
+| 2 | usage or config: unknown kind, a mistake in the config file, missing plugin, bad flag, malformed URL, an input that does not exist |
 | 3 | finished, not everything is done: dead, in doubt, waiting, held, bad lines |
 | 5 | temporary, try again: database unreachable or busy, disk full |
 | 9 | nothing to do or to show, with ` + "`--error-on-empty`" + ` |
@@ -116,7 +117,7 @@ stand here: fields may be added, none is renamed.
 
 ` + "`lock run`" + ` exits as its command does; ` + "`-E`" + ` gives it another code for 11.
 
-The ledger is what ` + "`--db`" + ` or ` + "`LEDGERD_DB`" + ` says (` + "`LEDGERD_DB_FILE`" + ` names a file that holds the URL), else
+The ledger is what ` + "`--db`" + `, ` + "`LEDGERD_DB`" + ` (` + "`LEDGERD_DB_FILE`" + ` names a file that holds the URL) or the config file says, else
 ` + "`$XDG_DATA_HOME/ledgerd/ledger.db`" + `. On Postgres ` + "`?search_path=NAME`" + ` in the URL names the schema. Only run, add, work, bench and
 db migrate make a ledger.
 

@@ -204,7 +204,7 @@ func (a *app) explainOpen(at address, err error) error {
 	case errors.Is(err, ledger.ErrSchema):
 		f.hint = strings.Replace(f.hint, migrateCommand, a.migrateCommand(), 1)
 	case errors.Is(err, ledger.ErrDenied) && at.url != "":
-		f.hint = prefixed("the URL is from ", a.dbSource) + "; better than a password there: PGPASSFILE, or a file that LEDGERD_DB_FILE names"
+		f.hint = prefixed("the URL is from ", a.dbSource) + "; better than a password there: PGPASSFILE, or a file that LEDGERD_DB_FILE, or db_file in the config, names"
 	}
 	return f
 }
@@ -238,6 +238,6 @@ func quoteForShell(word string) string {
 func (a *app) warnOfPassword() {
 	if a.dbSource == dbFlag && inputs.Redact(a.db) != a.db && !a.warned {
 		a.warned = true
-		fmt.Fprintln(a.stderr, "warning: the password in --db is visible to everybody on this machine (ps); put the URL into LEDGERD_DB, or into a file that LEDGERD_DB_FILE names")
+		fmt.Fprintln(a.stderr, "warning: the password in --db is visible to everybody on this machine (ps); put the URL into LEDGERD_DB, or into a file that LEDGERD_DB_FILE, or db_file in the config, names")
 	}
 }

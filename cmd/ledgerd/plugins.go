@@ -300,7 +300,10 @@ func (a *app) helpWithFields(cmd *cobra.Command, s *sourceFlags) {
 			plain(c, args)
 			return
 		}
-		p, err := a.findPlugin(c.Context(), firstOf(s.plugin, kinds[0]), s.dirs)
+		if c, err := a.loadConfig(); err == nil { // help works with a wrong one, too
+			a.config = *c
+		}
+		p, err := a.findPlugin(c.Context(), firstOf(s.plugin, a.config.PluginOf(kinds[0]), kinds[0]), s.dirs)
 		if err != nil {
 			plain(c, args)
 			a.tell(explain(err))

@@ -19,6 +19,7 @@ import (
 type machine struct {
 	t       testing.TB
 	program string
+	db      string // URL of the ledger
 	env     []string
 }
 
@@ -38,7 +39,7 @@ func onBoth(t *testing.T, test func(t *testing.T, m *machine)) {
 func newMachine(t *testing.T, db string) *machine {
 	t.Helper()
 	dir := t.TempDir()
-	m := &machine{t: t, program: filepath.Join(dir, "ledgerd"),
+	m := &machine{t: t, program: filepath.Join(dir, "ledgerd"), db: db,
 		env: append(os.Environ(), "LEDGERD_DB="+db, "HOME="+dir, "XDG_DATA_HOME="+filepath.Join(dir, "data"))}
 	link(t, m.program)
 	return m

@@ -118,7 +118,7 @@ func sameDatabase(a, b address) bool {
 // selection is the job as an INSERT … SELECT in the ledger's own database, if it can be one.
 func (j *job) selection() (ledger.Selection, bool) {
 	s := j.flags
-	if j.source.Query == nil || j.ledger == nil || s.again != "" || s.every != "" || s.zone != "" {
+	if j.source.Query == nil || j.ledger == nil || s.again != "" || s.every != "" || s.zone != "" || len(s.resource) > 0 {
 		return ledger.Selection{}, false
 	}
 	at, err := j.app.queryAddress(s)

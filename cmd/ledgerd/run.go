@@ -284,7 +284,7 @@ func (r *runner) over(ctx context.Context, added bool) (bool, error) {
 	if !added {
 		return false, nil
 	}
-	total, left, changed := r.tracker.standing()
+	total, left, changed := r.tracker.progress()
 	quiet := time.Since(changed)
 	if left > 0 && quiet < lookEvery { // busy
 		return false, nil

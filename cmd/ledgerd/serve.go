@@ -98,7 +98,7 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 	if err != nil {
 		return err
 	}
-	configs, err := s.sourceConfigs(ctx, a.config)
+	configs, err := s.sourceConfigs(ctx)
 	if err != nil {
 		return err
 	}
@@ -275,15 +275,15 @@ func (s *server) hearReload(ctx context.Context) {
 func (s *server) reload(ctx context.Context) {
 	next := *s.app
 	c, err := s.loadConfig()
-	next.config = c
+	next.config = *c
 	if err = c.Check(next.world(ctx), err); err != nil {
 		s.keepOld(err)
 		return
 	}
-	changes := config.Diff(s.config, c)
 	old := s.config
-	s.config = c
-	configs, err := s.sourceConfigs(ctx, c)
+	changes := config.Diff(&old, c)
+	s.config = *c
+	configs, err := s.sourceConfigs(ctx)
 	if err == nil {
 		err = s.introduceAll(ctx)
 	}
@@ -326,10 +326,10 @@ func (s *server) introduceAll(ctx context.Context) error {
 	return nil
 }
 
-// sourceConfigs are the sources of a config, with what their kinds say.
-func (s *server) sourceConfigs(ctx context.Context, c *config.Config) (all []source.Config, err error) {
+// sourceConfigs are the sources of the config, with what their kinds say.
+func (s *server) sourceConfigs(ctx context.Context) (all []source.Config, err error) {
 	host, _ := os.Hostname() // as agents give it
-	for _, spec := range c.Sources {
+	for _, spec := range s.config.Sources {
 		k, err := s.resolve(ctx, s.ledger.Ledger, spec.Kind, "", s.flags.work.dirs)
 		if err != nil {
 			return nil, err
@@ -337,7 +337,7 @@ func (s *server) sourceConfigs(ctx context.Context, c *config.Config) (all []sou
 		if err := k.introduce(ctx, s.ledger.Ledger); err != nil {
 			return nil, err
 		}
-		payload, err := c.SourcePayload(spec, k.schema)
+		payload, err := s.config.SourcePayload(spec, k.schema)
 		if err == nil {
 			payload, err = k.schema.Parse(payload, nil)
 		}

@@ -32,6 +32,7 @@ type shownItem struct {
 	Crashes     int          `json:"crashes"`
 	Losses      int          `json:"losses"`
 	Slot        int          `json:"slot"`
+	Resources   []string     `json:"resources"`
 	Payload     report.Bytes `json:"payload"`
 }
 
@@ -67,7 +68,7 @@ func (a *app) showCommand() *cobra.Command {
 
 With -o json: {"item":{…},"attempts":[{"attempt","round","agent","plugin","started_at","ended_at",
 "outcome","code","error","output","log"}],"why":{"id","state","code","text","since","until","next"}}.
-Codes of why: leased due backoff paused nobody behind next dead doubt done cancelled.`,
+Codes of why: leased due backoff paused resource nobody behind next dead doubt done cancelled.`,
 		Example: "  ledgerd show inbox/march/leads-03.csv\n  ledgerd show 17 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := a.open(cmd.Context())
@@ -97,7 +98,7 @@ func (a *app) show(ctx context.Context, l *ledger.Ledger, it ledger.Item) error 
 		return err
 	}
 	s := shown{Item: shownItem{itemRow: newItemRow(it), Fingerprint: it.Fingerprint, Every: it.Every, Zone: it.Zone, Source: it.Source,
-		Crashes: it.Crashes, Losses: it.Losses, Slot: it.Slot, Payload: []byte(inputs.Redact(string(it.Payload)))},
+		Crashes: it.Crashes, Losses: it.Losses, Slot: it.Slot, Resources: append([]string{}, it.Resources...), Payload: []byte(inputs.Redact(string(it.Payload)))},
 		Attempts: []attemptRow{},
 		Why:      whyRow{it.ID, why.State, why.Code, why.Text, report.Time(why.Since), report.Time(why.Until), why.Next}}
 	for _, at := range attempts {
@@ -132,6 +133,7 @@ func (a *app) showText(p *report.Printer, s shown) error {
 	field("state", fmt.Sprintf("%s, round %s, %s", it.State, it.Round, plural(it.Attempt, "attempt")))
 	field("every", strings.TrimSpace(it.Every+" "+it.Zone))
 	field("payload", brief(it.Payload))
+	field("needs", strings.Join(it.Resources, ", "))
 	field("added", p.Local(time.Time(it.Added))+prefixed(" from ", it.Source))
 	fmt.Fprintf(&b, "\n%s\n", report.Safe(s.Why.Text))
 	if s.Why.Next != "" {

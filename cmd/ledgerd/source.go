@@ -34,6 +34,7 @@ type sourceFlags struct {
 	key      string
 	rules    []inputs.Rule
 	priority int
+	resource []string
 	dryRun   bool
 	queryFlags
 	sampleFlags
@@ -58,6 +59,7 @@ func (s *sourceFlags) define(cmd *cobra.Command) {
 	f.Var(&rules{&s.rules, false}, "include", "also take files of folders with this name, or path below the folder")
 	f.Var(&rules{&s.rules, true}, "exclude", "leave them out; of several --include and --exclude the last that matches counts")
 	f.IntVar(&s.priority, "priority", 0, "-2 (first) to 2 (last)")
+	f.StringArrayVar(&s.resource, "resource", nil, "`name` that an item needs for itself while it is worked; {key} in it stands for the item's key, {FIELD} for a field of its payload; repeated")
 	f.BoolVar(&s.dryRun, "dry-run", false, "only say what would be added")
 	s.queryFlags.define(f)
 	s.sampleFlags.define(f)
@@ -87,7 +89,7 @@ func (k *kind) input() ledger.Input {
 
 // resolve finds out what is known of a kind. l is nil if there is no ledger yet.
 func (a *app) resolve(ctx context.Context, l *ledger.Ledger, name, pluginName string, dirs pluginDirs) (*kind, error) {
-	k := &kind{name: name}
+	k := &kind{name: name, config: a.config.Kind(name)}
 	if err := checkKind(name); err != nil {
 		return nil, err
 	}
@@ -98,15 +100,15 @@ func (a *app) resolve(ctx context.Context, l *ledger.Ledger, name, pluginName st
 		}
 		k.policy, k.known = policy, err == nil
 	}
-	if k.config = a.config.Kinds[name]; k.config == nil {
-		k.config = &config.Kind{}
-	}
-	wanted := firstOf(pluginName, deref(k.config.Plugin), k.policy.Plugin, name)
+	configured := a.config.PluginOf(name)
+	wanted := firstOf(pluginName, configured, k.policy.Plugin, name)
 	var err error
 	k.plugin, err = a.findPlugin(ctx, wanted, dirs)
 	switch {
 	case isNoPlugin(err) && pluginName != "":
 		return nil, a.noPlugin(ctx, pluginName, dirs)
+	case isNoPlugin(err) && !k.known && configured != "":
+		return nil, a.noPlugin(ctx, configured, dirs)
 	case isNoPlugin(err) && !k.known && k.config.Input == nil:
 		return nil, a.unknownKind(ctx, l, name, dirs)
 	case err != nil && !isNoPlugin(err):
@@ -147,25 +149,24 @@ func (a *app) source(k *kind, s sourceFlags, args []string) (*inputs.Source, err
 	if err != nil {
 		return nil, k.payloadError(err, s.set)
 	}
+	s = s.over(k.config)
 	src := &inputs.Source{
-		Template: ledger.NewItem{Kind: k.name, Scope: s.scope, Priority: int16(s.priority), Every: firstOf(s.every, k.config.Every), Zone: s.zone},
-		Input:    k.input(), Payload: payload, Args: args, From: s.from, CSV: s.csv, JSONL: s.jsonl, Key: s.key, Rules: s.rules,
+		Template:  ledger.NewItem{Kind: k.name, Scope: s.scope, Priority: int16(s.priority), Every: s.every, Zone: s.zone},
+		Resources: s.resource,
+		Input:     k.input(), Payload: payload, Args: args, From: s.from, CSV: s.csv, JSONL: s.jsonl, Key: s.key, Rules: s.rules,
 		Checksum: s.checksum, Stdin: a.stdin, Parse: k.schema.Parse, Fields: map[string]string{},
 		Validate: func(payload []byte) error {
 			return k.payloadError(k.schema.Validate(payload), s.set)
 		},
-	}
-	if s.every == "" && s.zone == "" {
-		src.Template.Zone = k.config.Zone
-	}
-	if !s.flags.Changed("priority") {
-		src.Template.Priority = int16(k.config.Priority)
 	}
 	for _, f := range k.schema.Fields() {
 		src.Fields[f.Name] = f.Type
 	}
 	if s.priority < ledger.MinPriority || s.priority > ledger.MaxPriority {
 		return nil, usage("bad_flag", "", "--priority %d: must be %d … %d", s.priority, ledger.MinPriority, ledger.MaxPriority)
+	}
+	if err := ledger.CheckItem(ledger.NewItem{Kind: k.name, Key: "-", Resources: s.resource}); err != nil {
+		return nil, usage("bad_flag", "", "--resource: %v", strings.TrimPrefix(err.Error(), "resources: "))
 	}
 	if s.again != "" {
 		d, err := ledger.ParseDuration(s.again)
@@ -187,6 +188,18 @@ func (a *app) source(k *kind, s sourceFlags, args []string) (*inputs.Source, err
 		src.Template.Source = s.mark(args, payload)
 	}
 	return src, nil
+}
+
+// over gives what was not typed the value that the config has for items of the kind.
+func (s sourceFlags) over(k *config.Kind) sourceFlags {
+	if s.every == "" && s.zone == "" {
+		s.zone = k.Zone
+	}
+	s.every = firstOf(s.every, k.Every)
+	if !s.flags.Changed("priority") {
+		s.priority = k.Priority
+	}
+	return s
 }
 
 // payloadError explains what is wrong with --set.

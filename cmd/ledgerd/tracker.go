@@ -22,6 +22,13 @@ const (
 	cancelled
 )
 
+// position is where an input stands, and whether it came to that end in this run: an input that had
+// ended when it was named did not, unless the report of the attempt that ended it comes later.
+type position struct {
+	mark
+	here bool
+}
+
 // tracker knows the inputs of a run and follows what becomes of them. Of each it keeps the id
 // and a mark, so that a run may have a million; the rest is asked of the ledger.
 //
@@ -29,7 +36,7 @@ const (
 // what ends is parked until it is known whose it is.
 type tracker struct {
 	mu      sync.Mutex
-	inputs  map[int64]mark
+	inputs  map[int64]position
 	counts  [cancelled + 1]int64 // inputs by mark
 	adding  bool
 	parked  []worker.Event
@@ -55,7 +62,7 @@ type tracker struct {
 }
 
 func newTracker() *tracker {
-	return &tracker{inputs: map[int64]mark{}, changed: time.Now(), verdicts: map[ledger.Verdict]int64{}, ended: map[ledger.Outcome]int64{},
+	return &tracker{inputs: map[int64]position{}, changed: time.Now(), verdicts: map[ledger.Verdict]int64{}, ended: map[ledger.Outcome]int64{},
 		emitted: map[string]int64{}, waits: map[int64]bool{}, strangers: map[int64][]ledger.Outcome{}, quiet: make(chan struct{}, 1)}
 }
 
@@ -77,7 +84,7 @@ func (t *tracker) endAdd(added []ledger.Added) {
 			continue
 		}
 		m := markOf(a.State, "")
-		t.inputs[a.ID] = m
+		t.inputs[a.ID] = position{mark: m}
 		t.counts[m]++
 		if m == doubt {
 			t.doubts = append(t.doubts, a.ID)
@@ -108,8 +115,8 @@ func (t *tracker) recognise(id int64, m mark) {
 			t.others.failed--
 		}
 	}
-	if len(outcomes) > 0 && m != open {
-		t.closed[m]++
+	if len(outcomes) > 0 {
+		t.move(id, m)
 	}
 }
 
@@ -140,7 +147,7 @@ func (t *tracker) take(e worker.Event) {
 	for _, n := range e.Result.Emit {
 		t.emitted[n.Kind]++
 	}
-	was, mine := t.inputs[e.Lease.ID]
+	_, mine := t.inputs[e.Lease.ID]
 	if !mine && t.strangers != nil {
 		t.strangers[e.Lease.ID] = append(t.strangers[e.Lease.ID], e.Recorded)
 	}
@@ -155,7 +162,7 @@ func (t *tracker) take(e worker.Event) {
 		if e.State == ledger.StateWaiting && e.Lease.Every != "" {
 			m = roundMark(e.Recorded.Completed(), e.Result.Final)
 		}
-		t.move(e.Lease.ID, was, m)
+		t.move(e.Lease.ID, m)
 		if m == dead || m == doubt {
 			t.failures.Add(e.Lease.ID, e.Lease.Key, e.Result.Code, e.Result.Error)
 		}
@@ -165,18 +172,17 @@ func (t *tracker) take(e worker.Event) {
 	}
 }
 
-// move notes where an input stands now. The caller holds mu.
-func (t *tracker) move(id int64, was, now mark) {
-	if was == now {
-		return
-	}
-	t.inputs[id] = now
-	t.counts[was]--
+// move notes where an input stands after something happened to it. The caller holds mu.
+func (t *tracker) move(id int64, now mark) {
+	was := t.inputs[id]
+	t.inputs[id] = position{now, now != open}
+	t.counts[was.mark]--
 	t.counts[now]++
-	if was == open {
+	if was.here {
+		t.closed[was.mark]--
+	}
+	if now != open {
 		t.closed[now]++
-	} else {
-		t.closed[was]--
 	}
 	if t.counts[open] == 0 {
 		select {
@@ -190,14 +196,14 @@ func (t *tracker) move(id int64, was, now mark) {
 func (t *tracker) settle(it ledger.Item) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	was := t.inputs[it.ID]
 	m := markOf(it.State, it.Outcome)
 	if recurs(it) {
 		m = roundMark(it.Outcome.Completed(), it.RoundFailed())
 	}
-	if was == open && m != open {
-		t.move(it.ID, was, m)
+	if t.inputs[it.ID].mark == open && m != open {
+		t.move(it.ID, m)
 		if recurs(it) && t.waits[it.ID] {
+			t.inputs[it.ID] = position{mark: m}
 			t.closed[m]--
 		}
 		if m == dead || m == doubt {
@@ -227,8 +233,8 @@ func (t *tracker) opens() []int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	ids := make([]int64, 0, t.counts[open])
-	for id, m := range t.inputs {
-		if m == open {
+	for id, s := range t.inputs {
+		if s.mark == open {
 			ids = append(ids, id)
 		}
 	}
@@ -236,8 +242,8 @@ func (t *tracker) opens() []int64 {
 	return ids
 }
 
-// standing of the inputs: how many there are, how many are open, and when something last happened.
-func (t *tracker) standing() (total, left int64, changed time.Time) {
+// progress of the inputs: how many there are, how many are open, and when something last happened.
+func (t *tracker) progress() (total, left int64, changed time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return int64(len(t.inputs)), t.counts[open], t.changed

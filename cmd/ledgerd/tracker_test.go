@@ -70,6 +70,22 @@ func TestTracker(t *testing.T) {
 	}
 }
 
+// TestTrackerNamedLate: an attempt of this run may end an input just before it is named, and its report
+// come afterwards. The input ended in this run all the same, and once.
+func TestTrackerNamedLate(t *testing.T) {
+	k := newTracker()
+	k.endAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateDone}, {ID: 2, Verdict: ledger.VerdictKnown, State: ledger.StateDead}})
+	if k.closed != ([len(k.closed)]int64{}) {
+		t.Errorf("ended here %v before a report came", k.closed)
+	}
+	k.observe(event(1, ledger.OutcomeDone, ledger.StateDone))
+	k.observe(event(1, ledger.OutcomeDone, ledger.StateDone)) // of another round
+	k.observe(event(2, ledger.OutcomeDone, ledger.StateDone)) // retried by somebody
+	if k.closed[done] != 2 || k.closed[dead] != 0 || k.counts[done] != 2 || k.counts[dead] != 0 {
+		t.Errorf("counts %v, closed %v", k.counts, k.closed)
+	}
+}
+
 // TestTrackerReopened: an input that is worked once more, because it changed while it was
 // worked, is open again until it ends.
 func TestTrackerReopened(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -45,6 +44,9 @@ func (d *decoder) check() {
 
 func (d *decoder) checkDatabase() {
 	c := d.config
+	if d.refused("db_file") {
+		return
+	}
 	if c.DBFile != "" {
 		text, err := readSecret(c.DBFile)
 		if err != nil {
@@ -129,8 +131,8 @@ func (d *decoder) checkKind(path, name string, k *Kind) {
 	if k.BackoffBase != nil && k.BackoffCap != nil && *k.BackoffCap > 0 && *k.BackoffBase > *k.BackoffCap {
 		d.fail(at("backoff_base"), faultf("is longer than backoff_cap, %s", FormatDuration(*k.BackoffCap)))
 	}
-	unlimited := func(r *Rate) bool { return r == nil || r.Count == 0 }
-	if k.Burst != nil && *k.Burst > 0 && unlimited(k.Rate) && unlimited(k.RatePerShardKey) {
+	unlimited := func(key string, r *Rate) bool { return (r == nil || r.Count == 0) && !d.refused(at(key)) }
+	if k.Burst != nil && *k.Burst > 0 && unlimited("rate", k.Rate) && unlimited("rate_per_shard_key", k.RatePerShardKey) {
 		d.fail(at("burst"), faultf("needs rate or rate_per_shard_key"))
 	}
 }
@@ -267,14 +269,13 @@ func (d *decoder) checkQuery(path string, s *Source) {
 	d.oneOf(path, s.Query != "", "query", s.QueryFile != "", "query_file")
 	d.oneOf(path, s.QueryDB != "", "query_db", s.QueryDBFile != "", "query_db_file")
 	if s.QueryFile != "" {
-		text, err := os.ReadFile(s.QueryFile)
+		text, err := read(s.QueryFile)
 		if err != nil {
-			d.fail(at("query_file"), faultf("%s: %v", s.QueryFile, cause(err)))
-			return
+			d.fail(at("query_file"), faultf("%s: %v", s.QueryFile, err))
 		}
 		s.Query = string(text)
 	}
-	if strings.TrimSpace(s.Query) == "" {
+	if strings.TrimSpace(s.Query) == "" && !d.refused(at("query_file")) && !d.refused(at("query")) {
 		d.fail(path, &fault{"there is no query", `query = "SELECT …", or query_file`})
 	}
 	if s.QueryDBFile != "" {

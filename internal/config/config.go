@@ -145,7 +145,7 @@ type Source struct {
 	// QueryDB is the URL of the database, also if it came from QueryDBFile; "" means the ledger's.
 	QueryDB     string `toml:"query_db" secret:"url" also:"db,database" doc:"query: URL of the database that is asked; default: the ledger's"`
 	QueryDBFile string `toml:"query_db_file" path:"yes" also:"db_file" doc:"query: file that holds this URL"`
-	Key         string `toml:"key" also:"column,id" doc:"query: column that is the key; default: the first"`
+	Key         string `toml:"key" also:"column,id" doc:"query: column that is the INPUT; default: key"`
 }
 
 // Plugin is how a plugin is started.
@@ -156,6 +156,22 @@ type Plugin struct {
 	MTLS    bool     `toml:"mtls" default:"true" also:"tls" doc:"whether the connection is encrypted; false only for languages that cannot do it"`
 	Env     []string `toml:"env" also:"environment,pass_env" doc:"names of environment variables that it gets, besides PATH, HOME, TMPDIR, LANG, TZ and those of certificates"`
 	Dir     string   `toml:"dir" path:"yes" also:"workdir,cwd,working_directory" doc:"its working directory; default: that of ledgerd"`
+}
+
+// Kind is what the configuration says of a kind; never nil.
+func (c *Config) Kind(name string) *Kind {
+	if k := c.Kinds[name]; k != nil {
+		return k
+	}
+	return &Kind{}
+}
+
+// PluginOf is the plugin that the configuration names for a kind; "" if it names none.
+func (c *Config) PluginOf(kind string) string {
+	if p := c.Kind(kind).Plugin; p != nil {
+		return *p
+	}
+	return ""
 }
 
 // Policy puts what the configuration says of a kind over what the ledger has. Input is left to the

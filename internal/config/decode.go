@@ -26,6 +26,11 @@ type fault struct{ message, hint string }
 
 func (f *fault) Error() string { return f.message }
 
+// refused tells whether the value of a key has been refused already.
+func (d *decoder) refused(path string) bool {
+	return slices.ContainsFunc(d.problems, func(p Problem) bool { return p.Key == path })
+}
+
 func faultf(format string, args ...any) *fault { return &fault{message: fmt.Sprintf(format, args...)} }
 
 // fail notes a problem of a key, at the place where its value is from.
@@ -240,7 +245,11 @@ func (k key) setFromText(into reflect.Value, value any, folder string) error {
 	default:
 		if k.oneOf != nil && !slices.Contains(k.oneOf, text) {
 			bad := faultf("must be one of %s, not %q", strings.Join(k.oneOf, ", "), text)
-			if near := settings.Suggest(text, k.oneOf); near != "" {
+			near := settings.Suggest(text, k.oneOf)
+			if i := slices.IndexFunc(k.oneOf, func(one string) bool { return strings.HasPrefix(text, one) }); near == "" && i >= 0 {
+				near = k.oneOf[i]
+			}
+			if near != "" {
 				bad.hint = fmt.Sprintf("did you mean %q?", near)
 			}
 			return bad

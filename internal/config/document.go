@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -30,7 +31,7 @@ type place struct {
 	length int // in characters
 }
 
-// maxSize of a config file: more is a mistake in the name of the file.
+// maxSize of a config file, and of those that it names: more is a mistake in the name of the file.
 const maxSize = 1 << 20
 
 // maxSyntax is how many lines that are no TOML are reported.
@@ -56,10 +57,8 @@ func parse(path string, text []byte) (*document, []Problem) {
 		}
 		line, column := bad.Position()
 		if line == last || line == last+1 || len(problems) == maxSyntax {
-			rest = head(rest, last)
-			if toml.Unmarshal(rest, &values) == nil {
-				d.values = values
-			}
+			problems[len(problems)-1].Hint = cmp.Or(problems[len(problems)-1].Hint, "is a bracket or a quote in a line above not closed?")
+			rest = d.before(rest, last)
 			break
 		}
 		problems = append(problems, d.syntax(line, column, bad))
@@ -68,6 +67,19 @@ func parse(path string, text []byte) (*document, []Problem) {
 	}
 	d.locate(rest)
 	return d, problems
+}
+
+// before reads what stands before a line, as far as it is TOML, and gives it.
+func (d *document) before(text []byte, line int) []byte {
+	for tries := 0; line > 1 && tries < maxSyntax; tries++ {
+		values := map[string]any{}
+		if text = head(text, line); toml.Unmarshal(text, &values) == nil {
+			d.values = values
+			return text
+		}
+		line--
+	}
+	return nil
 }
 
 // blank overwrites a line with spaces, which leaves the places of all others.

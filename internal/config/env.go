@@ -3,10 +3,11 @@ package config
 import (
 	"errors"
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
 const envPrefix = "LEDGERD_"
@@ -39,16 +40,32 @@ func (d *decoder) environment(environ []string) {
 		d.lay(k.name, k, reflect.ValueOf(c).Elem(), value, Origin{Env: EnvName(k.name)})
 	}
 	for _, name := range slices.Sorted(maps.Keys(set)) {
+		from := Origin{Env: envPrefix + name}
 		if rest, ok := strings.CutPrefix(name, "KINDS_"); ok {
-			d.kindVariable(rest, set[name], Origin{Env: envPrefix + name})
-		}
-		if rest, ok := strings.CutPrefix(name, "PLUGINS_"); ok {
+			d.kindVariable(rest, set[name], from)
+		} else if rest, ok := strings.CutPrefix(name, "PLUGINS_"); ok {
 			if c.Plugins == nil {
 				c.Plugins = map[string]*Plugin{}
 			}
-			layOne(d, "plugins", c.Plugins, rest, set[name], Origin{Env: envPrefix + name})
+			layOne(d, "plugins", c.Plugins, rest, set[name], from)
+		} else if near := suggestVariable(name); near != "" {
+			c.Warnings = append(c.Warnings, Problem{Env: from.Env, Message: "means nothing", Hint: "did you mean " + near + "?"})
 		}
 	}
+}
+
+// suggestVariable is the variable of a key that may have been meant by one that is none; others than
+// those of keys are not known here.
+func suggestVariable(name string) string {
+	var names []string
+	for _, k := range keys(reflect.TypeFor[Config]()) {
+		names = append(names, strings.ToUpper(k.name))
+	}
+	const cookie = "PLUGIN" // which go-plugin sets for plugins, and those who start ledgerd may pass on
+	if near := settings.Suggest(name, names); near != "" && name != cookie && !slices.Contains(names, name) {
+		return envPrefix + near
+	}
+	return ""
 }
 
 // flags lays the command line over everything.
@@ -142,9 +159,9 @@ func tableName(name string) string { return strings.ToLower(strings.ReplaceAll(n
 
 // readSecret reads a file that holds one value; the end of its line does not belong to it.
 func readSecret(path string) (string, error) {
-	text, err := os.ReadFile(path)
+	text, err := read(path)
 	if err != nil {
-		return "", faultf("%s: %v", path, cause(err))
+		return "", faultf("%s: %v", path, err)
 	}
 	return strings.TrimRight(string(text), "\r\n"), nil
 }

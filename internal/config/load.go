@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/ledgerd/ledgerd/internal/inputs"
@@ -69,7 +70,7 @@ func Load(o Options) (*Config, error) {
 	if o.Path != "" {
 		text, err := read(o.Path)
 		if err != nil {
-			return c, &Error{[]Problem{{File: o.Path, Message: err.Error()}}}
+			return c, &Error{[]Problem{{File: o.Path, Message: "cannot be read: " + err.Error()}}}
 		}
 		c.doc, d.problems = parse(o.Path, text)
 		d.table("", c.doc.values, reflect.ValueOf(c).Elem())
@@ -85,18 +86,19 @@ func Load(o Options) (*Config, error) {
 	return c, asError(d.problems)
 }
 
+// read gives the content of a file; the error does not name it.
 func read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot be read: %w", cause(err))
+		return nil, cause(err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxSize+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("cannot be read: %w", cause(err))
-	case len(text) > maxSize:
-		return nil, fmt.Errorf("has more than %d bytes; is it a config file?", maxSize)
+	if err != nil {
+		return nil, cause(err)
+	}
+	if len(text) > maxSize {
+		return nil, fmt.Errorf("has more than %d bytes; is it the right file?", maxSize)
 	}
 	return text, nil
 }
@@ -184,10 +186,21 @@ func (c *Config) secretPaths() []string {
 		holds(fmt.Sprintf("source[%d].query_db", i), s.QueryDB)
 	}
 	for name, k := range c.Kinds {
-		for field, value := range k.With {
-			text, isText := value.(string)
-			if isText && looksSecret(field) && !strings.HasSuffix(field, "_file") && !strings.HasPrefix(text, "file:/") {
-				paths = append(paths, joinPath(joinPath("kinds", name)+".with", field))
+		paths = append(paths, secretsIn(joinPath("kinds", name)+".with", k.With)...)
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// secretsIn are the keys of a table of a plugin that by their names hold a secret.
+func secretsIn(path string, table map[string]any) (paths []string) {
+	for field, value := range table {
+		switch v := value.(type) {
+		case map[string]any:
+			paths = append(paths, secretsIn(joinPath(path, field), v)...)
+		case string:
+			if looksSecret(field) && !strings.HasSuffix(field, "_file") && !strings.HasPrefix(v, "file:/") {
+				paths = append(paths, joinPath(path, field))
 			}
 		}
 	}

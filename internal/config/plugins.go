@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,8 +26,13 @@ type World struct {
 	// Describe asks a plugin what it is. The error is ErrNoPlugin if there is none, else why it does
 	// not start.
 	Describe func(plugin string) (*About, error)
-	// Names of the plugins that are found here, and of the kinds that the ledger knows.
-	Plugins, Kinds []string
+	// Validate has a plugin look at a whole config, secrets included, that fits its schema. What it
+	// refuses is a *settings.Error. nil means that only schemas are asked.
+	Validate func(plugin string, config []byte) error
+	// Plugins are the names of those that are found here.
+	Plugins []string
+	// Kinds that the ledger knows, each with the plugin that it names, if it names one.
+	Kinds map[string]string
 }
 
 // Check looks at what only plugins and the ledger know: whether every kind and plugin exists, and
@@ -86,29 +92,32 @@ func (x *plugged) unknown(what, name string, known []string, otherwise string) e
 
 // kinds are the names that a kind may have without being new.
 func (x *plugged) kinds() []string {
-	return slices.Concat(x.world.Plugins, x.world.Kinds, slices.Sorted(maps.Keys(x.config.Kinds)))
+	return slices.Concat(x.world.Plugins, slices.Sorted(maps.Keys(x.world.Kinds)), slices.Sorted(maps.Keys(x.config.Kinds)))
 }
 
 // pluginOf is the plugin that works a kind, and the key that says so, "" if none does.
-func (c *Config) pluginOf(kind string) (plugin, key string) {
-	if k := c.Kinds[kind]; k != nil && k.Plugin != nil && *k.Plugin != "" {
-		return *k.Plugin, joinPath("kinds", kind) + ".plugin"
+func (x *plugged) pluginOf(kind string) (plugin, key string) {
+	if plugin := x.config.PluginOf(kind); plugin != "" {
+		return plugin, joinPath("kinds", kind) + ".plugin"
 	}
-	return kind, ""
+	return cmp.Or(x.world.Kinds[kind], kind), ""
 }
+
+// ofLedger tells whether the ledger knows a kind.
+func (x *plugged) ofLedger(kind string) bool { _, known := x.world.Kinds[kind]; return known }
 
 func (x *plugged) kind(path, name string, k *Kind) {
 	if x.config.failed[path] || x.config.failed[path+".plugin"] || x.config.failed[path+".input"] {
 		return
 	}
-	plugin, key := x.config.pluginOf(name)
+	plugin, key := x.pluginOf(name)
 	about, err := x.ask(plugin)
 	switch {
 	case err != nil && key != "" && errors.Is(err, ErrNoPlugin):
 		x.fail(key, x.unknown("plugin", plugin, x.world.Plugins, "all plugins: ledgerd plugin ls"))
 	case err != nil && errors.Is(err, ErrNoPlugin):
-		if k.Input == nil && !slices.Contains(x.world.Kinds, name) {
-			x.fail(path, x.unknown("plugin or kind", name, slices.Concat(x.world.Plugins, x.world.Kinds), `a kind that people work says what it takes: input = "line"`))
+		if k.Input == nil && !x.ofLedger(name) {
+			x.fail(path, x.unknown("plugin or kind", name, slices.Concat(x.world.Plugins, slices.Collect(maps.Keys(x.world.Kinds))), `a kind that people work says what it takes: input = "line"`))
 		}
 	case err != nil && (key != "" || x.config.Plugins[plugin] == nil): // else it has been said
 		x.fail(path, faultf("%v", err))
@@ -117,9 +126,31 @@ func (x *plugged) kind(path, name string, k *Kind) {
 		x.join(err)
 		t := x.config.table(path+".with", about.Config)
 		t.secrets, t.whole = about.Config.Secrets(), true
-		_, err = t.read(k.With, k.with)
+		whole, err := t.read(k.With, k.with)
+		if err == nil && x.world.Validate != nil {
+			err = x.validate(t, plugin, whole)
+		}
 		x.join(err)
 	}
+}
+
+// validate asks the plugin itself.
+func (x *plugged) validate(t *settingsTable, plugin string, config []byte) error {
+	err := x.world.Validate(plugin, config)
+	refused, ok := errors.AsType[*settings.Error](err)
+	switch {
+	case ok:
+		for i, p := range refused.Problems { // a plugin may name the field in its words alone
+			field, message, found := strings.Cut(p.Message, ": ")
+			if p.Field == "" && found && slices.ContainsFunc(t.schema.Fields(), func(f settings.Field) bool { return f.Name == field }) {
+				refused.Problems[i].Field, refused.Problems[i].Message = field, message
+			}
+		}
+		t.explain(refused)
+	case err != nil:
+		t.fail("", err.Error())
+	}
+	return asError(t.problems)
 }
 
 func (x *plugged) join(err error) {
@@ -132,7 +163,7 @@ func (x *plugged) source(path string, s *Source) {
 	if s.Kind == "" || x.config.failed[path+".kind"] || x.config.failed[joinPath("kinds", s.Kind)+".plugin"] {
 		return
 	}
-	plugin, key := x.config.pluginOf(s.Kind)
+	plugin, key := x.pluginOf(s.Kind)
 	about, err := x.ask(plugin)
 	input := ""
 	switch k := x.config.Kinds[s.Kind]; {
@@ -141,7 +172,7 @@ func (x *plugged) source(path string, s *Source) {
 		_, err := x.config.table(fmt.Sprintf("source[%d].set", i), about.Payload).read(s.Set, nil)
 		x.join(err)
 		input = about.Input
-	case errors.Is(err, ErrNoPlugin) && key == "" && k == nil && !slices.Contains(x.world.Kinds, s.Kind):
+	case errors.Is(err, ErrNoPlugin) && key == "" && k == nil && !x.ofLedger(s.Kind):
 		x.fail(path+".kind", x.unknown("kind", s.Kind, x.kinds(), "all kinds: ledgerd plugin ls and ledgerd kind ls"))
 	case k == nil && !errors.Is(err, ErrNoPlugin) && x.config.Plugins[plugin] == nil:
 		x.fail(path+".kind", faultf("%v", err))
@@ -153,11 +184,13 @@ func (x *plugged) source(path string, s *Source) {
 	}
 }
 
-// secretOf tells whether a field of a plugin's config is a secret. What is not known is one.
+// secretOf tells whether a field of a plugin's config, in the form of the file or of a variable, is a
+// secret or may be one: what no plugin says anything of may be, and what has such a name.
 func (x *plugged) secretOf(kind, field string) bool {
-	plugin, _ := x.config.pluginOf(kind)
+	if strings.HasSuffix(field, "_file") {
+		return false
+	}
+	plugin, _ := x.pluginOf(kind)
 	about, err := x.ask(plugin)
-	return err != nil || slices.ContainsFunc(about.Config.Secrets(), func(s string) bool {
-		return s == field || strings.HasPrefix(s, field+".")
-	})
+	return err != nil || looksSecret(field) || slices.ContainsFunc(about.Config.Secrets(), func(s string) bool { return EnvName(s) == EnvName(field) })
 }

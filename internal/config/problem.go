@@ -86,14 +86,20 @@ func (e *Error) Error() string {
 	return strings.Join(texts, "\n")
 }
 
+// maxProblems are told; whoever has more has given the wrong file.
+const maxProblems = 100
+
 // asError sorts problems by their place; none are no error.
 func asError(problems []Problem) error {
 	if len(problems) == 0 {
 		return nil
 	}
 	slices.SortStableFunc(problems, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Env, b.Env))
 	})
+	if more := len(problems) - maxProblems; more > 0 {
+		problems = append(problems[:maxProblems], Problem{Message: fmt.Sprintf("and %d more", more)})
+	}
 	return &Error{problems}
 }
 

@@ -9,7 +9,7 @@ import (
 
 var (
 	secretName = regexp.MustCompile(`(?i)pass|pasw|pwd|secret|token|key|cred|auth`)
-	withTable  = regexp.MustCompile(`(^|\.)with(\.|\[|$)`)
+	withTable  = regexp.MustCompile(`(^|\.)with(\.|\[|$)|\.env\[`)
 )
 
 // looksSecret tells whether what has this name may be a secret, where no plugin says it.

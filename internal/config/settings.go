@@ -82,7 +82,7 @@ func (t *settingsTable) read(table map[string]any, environment []Assignment) (js
 	}
 	raw, err := json.Marshal(values)
 	if err != nil { // inf and nan, which JSON does not have
-		t.fail("", "holds a number that is none")
+		t.fail("", "nan and inf are no numbers of JSON")
 		return nil, asError(t.problems)
 	}
 	for _, a := range environment {
@@ -177,11 +177,15 @@ func (t *settingsTable) explain(err error) {
 		if p.Missing && !t.whole {
 			continue
 		}
-		if p.Missing && t.env[p.Field] == "" {
+		switch {
+		case p.Missing:
 			t.fail("", p.String())
-			continue
+		case p.Unknown:
+			_, rest, _ := strings.Cut(p.Message, "; ")
+			t.fail(p.Field, fmt.Sprintf("unknown field %q; %s", lastKey(p.Field), rest))
+		default:
+			t.fail(p.Field, p.Message)
 		}
-		t.fail(p.Field, p.Message)
 	}
 }
 
@@ -192,11 +196,11 @@ func (t *settingsTable) fail(field, message string) {
 		path += "." + field
 	}
 	top, _, _ := strings.Cut(field, "[")
+	message, hint, found := strings.Cut(message, "; ")
 	if env := t.env[top]; env != "" {
-		t.problems = append(t.problems, Problem{Env: env, Key: path, Message: message})
+		t.problems = append(t.problems, Problem{Env: env, Key: path, Message: message, Hint: hint})
 		return
 	}
-	message, hint, found := strings.Cut(message, "; ")
 	doc := t.config.doc
 	p := doc.problem(doc.at(path), "%s", message)
 	if p.Key = path; found {

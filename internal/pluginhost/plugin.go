@@ -182,7 +182,7 @@ func launch(ctx context.Context, c *Config) (*pluginproc.Proc, *setup, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := configure(ctx, p, c)
+	s, err := configure(ctx, p, c, false)
 	if err == nil {
 		return p, s, nil
 	}
@@ -199,7 +199,19 @@ func launch(ctx context.Context, c *Config) (*pluginproc.Proc, *setup, error) {
 	return nil, nil, errors.Join(err, p.Err())
 }
 
-func configure(ctx context.Context, p *pluginproc.Proc, c *Config) (*setup, error) {
+// Validate starts the plugin, has it look at a config without putting it to use, and stops it. Errors
+// are those of Start.
+func Validate(ctx context.Context, c Config) error {
+	p, err := pluginproc.Start(ctx, c.proc())
+	if err != nil {
+		return err
+	}
+	defer p.Kill()
+	_, err = configure(ctx, p, &c, true)
+	return err
+}
+
+func configure(ctx context.Context, p *pluginproc.Proc, c *Config, validateOnly bool) (*setup, error) {
 	d, err := describe(ctx, p, c.Place)
 	if err != nil {
 		return nil, err
@@ -208,6 +220,7 @@ func configure(ctx context.Context, p *pluginproc.Proc, c *Config) (*setup, erro
 	if err != nil {
 		return nil, err
 	}
+	s.request.ValidateOnly = validateOnly
 	problems, err := p.Configure(ctx, s.request)
 	if err == nil && len(problems) > 0 {
 		err = &ConfigError{d.Name, problems}

@@ -35,6 +35,8 @@ type Store struct {
 	locks   map[string]ledger.Lock
 	fence   int64 // of the newest lock
 	journal []ledger.JournalEntry
+
+	reserver ledger.Reserver // without its Item
 }
 
 // row is an item with all its attempts, oldest first. Rows are replaced, never changed, so
@@ -42,6 +44,7 @@ type Store struct {
 type row struct {
 	ledger.Record
 	attempts []ledger.Attempt
+	held     []string // resources, while it is leased
 }
 
 type beat struct {
@@ -110,31 +113,15 @@ func (s *Store) Claim(_ context.Context, g ledger.Grant) ([]ledger.Record, error
 	if s.kinds[g.Kind].Paused {
 		return out, nil
 	}
-	var ready []*row
-	for _, r := range s.rows {
-		if w := r.Work; w != nil && w.State == ledger.StateReady && r.Kind == g.Kind && (g.Shard.Count == 0 || r.Slot%g.Shard.Count == g.Shard.Index) {
-			ready = append(ready, r)
-		}
-	}
-	slices.SortFunc(ready, func(a, b *row) int {
-		return cmp.Or(cmp.Compare(a.Work.Priority, b.Work.Priority), a.Work.Due.Compare(b.Work.Due), cmp.Compare(a.ID, b.ID))
-	})
-	for i, r := range ready {
-		if len(out) == g.Limit || i > 0 && (r.Work.Alone || ready[0].Work.Alone) {
-			break
-		}
-		out = append(out, s.lease(r, func(w *ledger.Work) {
-			w.State, w.Attempt = ledger.StateLeased, w.Attempt+1
-			w.Agent, w.LockID, w.LeasedAt, w.ExpiresAt = g.Agent, g.LockID, now, now.Add(g.TTL)
-		}))
-	}
-	return out, nil
+	return append(out, s.claimReady(g, g.Limit-len(out), now)...), nil
 }
 
 // lease replaces a row's work and returns the record as it stands afterwards.
 func (s *Store) lease(r *row, edit func(*ledger.Work)) ledger.Record {
 	n, w := *r, *r.Work
-	edit(&w)
+	if edit(&w); r.Work.State != ledger.StateLeased && w.State == ledger.StateLeased {
+		n.held, w.PassedAt = r.Resources, time.Time{}
+	}
 	n.Work = &w
 	s.rows[r.ID] = &n
 	return s.record(&n)
@@ -156,7 +143,7 @@ func (s *Store) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Compl
 		var changes []ledger.Change
 		for _, e := range c {
 			r := s.held(e.LeaseRef)
-			if r == nil || r.Work.Reopen || r.Work.Cancel || slices.Contains(landed, e.ItemID) {
+			if r == nil || r.Work.Reopen || r.Work.Cancel || r.Work.Gated || slices.Contains(landed, e.ItemID) {
 				continue
 			}
 			w := r.Work

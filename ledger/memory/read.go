@@ -289,13 +289,13 @@ func (s *Store) Audit(_ context.Context, after int64, limit int) ([]ledger.Audit
 	var out []ledger.Audited
 	for _, r := range s.sorted() {
 		if r.ID > after && len(out) < limit {
-			out = append(out, ledger.Audited{Record: s.record(r), Attempts: slices.Clone(r.attempts)})
+			out = append(out, ledger.Audited{Record: s.record(r), Attempts: slices.Clone(r.attempts), Held: r.held})
 		}
 	}
 	return out, nil
 }
 
 // Orphans implements ledger.Store: a row holds its attempts and its work, so there are none.
-func (s *Store) Orphans(context.Context, int) (backlog, attempts []int64, err error) {
-	return nil, nil, nil
+func (s *Store) Orphans(context.Context, int) (ledger.Orphans, error) {
+	return ledger.Orphans{}, nil
 }

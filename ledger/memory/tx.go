@@ -169,14 +169,16 @@ func (t *tx) Apply(changes []ledger.Change) error {
 		}
 		n := *old
 		if c.Finish {
-			n.Work = nil
+			n.Work, n.held = nil, nil
 		}
 		if c.Work != nil {
 			w := *c.Work
 			if err := whole(&w); err != nil {
 				return fmt.Errorf("memory: item %d: %w", c.ID, err)
 			}
-			n.Work = &w
+			if n.Work = &w; w.State != ledger.StateLeased {
+				n.held = nil
+			}
 		}
 		if a := c.Attempt; a != nil {
 			done := *a
@@ -190,7 +192,7 @@ func (t *tx) Apply(changes []ledger.Change) error {
 			n.attempts = append(slices.Clone(n.attempts), done)
 		}
 		if i := c.Item; i != nil {
-			n.Fingerprint, n.Payload, n.Every, n.Zone, n.Epoch = i.Fingerprint, bytes.Clone(i.Payload), i.Every, i.Zone, i.Epoch
+			n.Fingerprint, n.Payload, n.Every, n.Zone, n.Resources, n.Epoch = i.Fingerprint, bytes.Clone(i.Payload), i.Every, i.Zone, i.Resources, i.Epoch
 		}
 		t.put(c.ID, &n)
 	}
@@ -206,6 +208,9 @@ func whole(w *ledger.Work) error {
 	}
 	if (w.Cancel || w.Reopen) && !leased && w.State != ledger.StateDoubt {
 		return fmt.Errorf("%s with cancel %v, reopen %v", w.State, w.Cancel, w.Reopen)
+	}
+	if !w.PassedAt.IsZero() && (w.State != ledger.StateReady || !w.Gated) {
+		return fmt.Errorf("%s, passed over since %s", w.State, w.PassedAt)
 	}
 	return nil
 }

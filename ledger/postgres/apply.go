@@ -11,7 +11,7 @@ import (
 
 // Apply implements ledger.Tx: one statement for each sort of change, not for each change.
 func (t *tx) Apply(changes []ledger.Change) error {
-	var finished, forgotten []int64
+	var finished, forgotten, freed []int64
 	var updated, inserted works
 	var ended attemptColumnsOf
 	var items itemChanges
@@ -20,6 +20,10 @@ func (t *tx) Apply(changes []ledger.Change) error {
 		have, ok := t.loaded[c.ID]
 		if !ok {
 			return fmt.Errorf("postgres: a change of item %d, which this transaction has not loaded", c.ID)
+		}
+		if have.holds && (c.Finish || c.Work != nil && c.Work.State != ledger.StateLeased) {
+			freed = append(freed, c.ID)
+			have.holds = false
 		}
 		if c.Forget {
 			forgotten = append(forgotten, c.ID)
@@ -50,20 +54,22 @@ func (t *tx) Apply(changes []ledger.Change) error {
 		}
 		t.loaded[c.ID] = have
 	}
-	return t.applyAll(finished, forgotten, &updated, &inserted, &ended, &items)
+	return t.applyAll(finished, freed, forgotten, &updated, &inserted, &ended, &items)
 }
 
-func (t *tx) applyAll(finished, forgotten []int64, updated, inserted *works, ended *attemptColumnsOf, items *itemChanges) error {
+func (t *tx) applyAll(finished, freed, forgotten []int64, updated, inserted *works, ended *attemptColumnsOf, items *itemChanges) error {
 	for _, c := range []struct {
 		n        int
 		template string
 		args     []any
 	}{
 		{len(finished), `DELETE FROM {{S}}.ledger_backlog WHERE item_id` + listed, []any{finished}},
-		{len(updated.id), updateWorks, updated.args()},
-		{len(inserted.id), insertWorks, inserted.args()},
-		{len(ended.id), insertAttempts, ended.args(t.stamp())},
+		{len(items.gated), markGatedItems, []any{items.gated}},
 		{len(items.id), updateItems, items.args()},
+		{len(updated.id), updateWorks, updated.args()}, // which looks at the resources of the items
+		{len(inserted.id), insertWorks, inserted.args()},
+		{len(freed), `DELETE FROM {{S}}.ledger_held WHERE item_id` + listed, []any{freed}},
+		{len(ended.id), insertAttempts, ended.args(t.stamp())},
 		{len(forgotten), `DELETE FROM {{S}}.ledger_backlog WHERE item_id` + listed, []any{forgotten}},
 		{len(forgotten), `DELETE FROM {{S}}.ledger_attempts WHERE item_id` + listed, []any{forgotten}},
 		{len(forgotten), `DELETE FROM {{S}}.ledger_items WHERE id` + listed, []any{forgotten}},
@@ -82,10 +88,11 @@ type works struct {
 	id, epoch, attempt                  []int64
 	state, priority, slot               []int16
 	failures, crashes, losses           []int32
-	alone, reopen, cancel               []bool
+	alone, reopen, cancel, gated        []bool
 	kind, agent                         []string
 	lockID                              []pgtype.UUID
 	due, leasedAt, startedAt, expiresAt []*time.Time
+	passedAt                            []*time.Time
 }
 
 func (c *works) add(id int64, of loaded, w *ledger.Work) {
@@ -95,28 +102,33 @@ func (c *works) add(id int64, of loaded, w *ledger.Work) {
 	c.alone, c.reopen, c.cancel = append(c.alone, w.Alone), append(c.reopen, w.Reopen), append(c.cancel, w.Cancel)
 	c.kind, c.agent, c.lockID = append(c.kind, of.kind), append(c.agent, w.Agent), append(c.lockID, pgUUID(w.LockID))
 	c.due, c.leasedAt = append(c.due, timeOrNull(w.Due)), append(c.leasedAt, timeOrNull(w.LeasedAt))
+	c.gated, c.passedAt = append(c.gated, w.Gated), append(c.passedAt, timeOrNull(w.PassedAt))
 	c.startedAt, c.expiresAt = append(c.startedAt, timeOrNull(w.StartedAt)), append(c.expiresAt, timeOrNull(w.ExpiresAt))
 }
 
 func (c *works) args() []any {
 	return []any{c.id, c.due, c.leasedAt, c.startedAt, c.expiresAt, c.lockID, c.attempt, c.epoch, c.state, c.priority,
-		c.slot, c.failures, c.crashes, c.losses, c.alone, c.reopen, c.cancel, c.kind, c.agent}
+		c.slot, c.failures, c.crashes, c.losses, c.alone, c.reopen, c.cancel, c.kind, c.agent, c.gated, c.passedAt}
 }
 
 var (
 	workTuple = unnest("bigint", "timestamptz", "timestamptz", "timestamptz", "timestamptz", "uuid", "bigint", "bigint", "smallint", "smallint",
-		"smallint", "int", "int", "int", "boolean", "boolean", "boolean", "text", "text") + `
- w(item_id, due_at, leased_at, started_at, expires_at, lock_id, attempt, epoch, state, priority, slot, failures, crashes, losses, alone, reopen, cancel, kind, locked_by)`
+		"smallint", "int", "int", "int", "boolean", "boolean", "boolean", "text", "text", "boolean", "timestamptz") + `
+ w(item_id, due_at, leased_at, started_at, expires_at, lock_id, attempt, epoch, state, priority, slot, failures, crashes, losses, alone, reopen, cancel, kind, locked_by, gated, passed_at)`
+
+	// gateOfWork is the gate of a row: that of its item, unless what is leased goes on without.
+	gateOfWork = `CASE WHEN w.gated THEN (SELECT least(cardinality(i.resources), 2) FROM {{S}}.ledger_items i WHERE i.id = w.item_id) ELSE 0 END`
 
 	updateWorks = `UPDATE {{S}}.ledger_backlog b SET due_at = w.due_at, leased_at = w.leased_at, started_at = w.started_at, expires_at = w.expires_at, lock_id = w.lock_id,
  attempt = w.attempt, epoch = w.epoch, state = w.state, priority = w.priority, failures = w.failures, crashes = w.crashes, losses = w.losses,
- alone = w.alone, reopen = w.reopen, cancel = w.cancel, locked_by = nullif(w.locked_by, '')
+ alone = w.alone, reopen = w.reopen, cancel = w.cancel, locked_by = nullif(w.locked_by, ''),
+ gate = ` + gateOfWork + `, passed_at = w.passed_at, blocked_on = NULL
  FROM ` + workTuple + ` WHERE b.item_id = w.item_id`
 
 	insertWorks = `INSERT INTO {{S}}.ledger_backlog (item_id, due_at, leased_at, started_at, expires_at, lock_id, attempt, epoch, state, priority, slot,
- failures, crashes, losses, alone, reopen, cancel, kind, locked_by)
+ failures, crashes, losses, alone, reopen, cancel, kind, locked_by, gate, passed_at)
  SELECT item_id, due_at, leased_at, started_at, expires_at, lock_id, attempt, epoch, state, priority, slot,
- failures, crashes, losses, alone, reopen, cancel, kind, nullif(locked_by, '') FROM ` + workTuple
+ failures, crashes, losses, alone, reopen, cancel, kind, nullif(locked_by, ''), ` + gateOfWork + `, passed_at FROM ` + workTuple
 )
 
 // attemptColumnsOf are rows of attempts by column.
@@ -152,17 +164,23 @@ const insertAttempts = `INSERT INTO {{S}}.ledger_attempts (item_id, leased_at, f
 type itemChanges struct {
 	id, epoch                []int64
 	fingerprint, every, zone []string
+	resources                []string // JSON
 	payload                  [][]byte
+	gated                    []int64 // those that need resources
 }
 
 func (c *itemChanges) add(id int64, i *ledger.ItemChange) {
 	c.id, c.epoch, c.fingerprint = append(c.id, id), append(c.epoch, i.Epoch), append(c.fingerprint, i.Fingerprint)
 	c.every, c.zone, c.payload = append(c.every, i.Every), append(c.zone, i.Zone), append(c.payload, i.Payload)
+	if c.resources = append(c.resources, jsonNames(i.Resources)); len(i.Resources) > 0 {
+		c.gated = append(c.gated, id)
+	}
 }
 
 func (c *itemChanges) args() []any {
-	return []any{c.id, c.epoch, c.fingerprint, c.every, c.zone, c.payload}
+	return []any{c.id, c.epoch, c.fingerprint, c.every, c.zone, c.payload, c.resources}
 }
 
-var updateItems = `UPDATE {{S}}.ledger_items i SET epoch = c.epoch, fingerprint = c.fingerprint, every = nullif(c.every, ''), zone = nullif(c.zone, ''), payload = c.payload
- FROM ` + unnest("bigint", "bigint", "text", "text", "text", "bytea") + ` c(id, epoch, fingerprint, every, zone, payload) WHERE i.id = c.id`
+var updateItems = `UPDATE {{S}}.ledger_items i SET epoch = c.epoch, fingerprint = c.fingerprint, every = nullif(c.every, ''), zone = nullif(c.zone, ''), payload = c.payload,
+ resources = ` + namesOf("c.resources") + `
+ FROM ` + unnest("bigint", "bigint", "text", "text", "text", "bytea", "text") + ` c(id, epoch, fingerprint, every, zone, payload, resources) WHERE i.id = c.id`

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -101,6 +102,40 @@ func BenchmarkDrainOutputs(b *testing.B) {
 		return ledger.Result{Outcome: ledger.OutcomeDone, Worker: "noop@1+0", Output: []byte(ls.Key)}
 	})
 	rate(b)
+}
+
+// BenchmarkDrainResources is BenchmarkDrain where each item needs one to three resources of so many, in
+// batches of 100.
+func BenchmarkDrainResources(b *testing.B) {
+	for _, names := range []int{10_000, 100} {
+		b.Run(fmt.Sprint(names), func(b *testing.B) {
+			l := newRig(b).Ledger
+			rnd := rand.New(rand.NewPCG(1, 2))
+			for from := 0; from < b.N; from += 5000 {
+				items := files(from, min(5000, b.N-from))
+				for i := range items {
+					for range 1 + rnd.IntN(3) {
+						items[i].Resources = append(items[i].Resources, fmt.Sprint("resource ", rnd.IntN(names)))
+					}
+				}
+				if _, err := l.Add(b.Context(), items...); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ResetTimer()
+			for left := int64(1); left > 0; { // a claim may find all that is left with others
+				drain(b, l, 2, 100, func(*ledger.Lease) ledger.Result {
+					return ledger.Result{Outcome: ledger.OutcomeDone, Worker: "noop@1+0"}
+				})
+				st, err := l.Standing(b.Context(), "noop")
+				if err != nil {
+					b.Fatal(err)
+				}
+				left = st.Ready
+			}
+			rate(b)
+		})
+	}
 }
 
 // BenchmarkDrainFailing ends every attempt by the rules: each item fails for good.

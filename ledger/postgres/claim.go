@@ -25,7 +25,7 @@ picked AS MATERIALIZED (
  SELECT x.item_id, x.alone FROM unnest($6::smallint[], $7::timestamptz[], $8::bigint[]) p(priority, due, id)
  CROSS JOIN LATERAL (
   SELECT item_id, alone FROM {{S}}.ledger_backlog
-  WHERE state = 1 AND kind = $1 AND priority = p.priority AND (due_at, item_id) >= (p.due, p.id){{SHARD}}
+  WHERE state = 1 AND gate = 0 AND kind = $1 AND priority = p.priority AND (due_at, item_id) >= (p.due, p.id){{SHARD}}
   ORDER BY due_at, item_id LIMIT {{LIMIT}} FOR UPDATE SKIP LOCKED) x
  WHERE NOT coalesce((SELECT paused FROM {{S}}.ledger_kinds WHERE kind = $1), false)
  LIMIT {{LIMIT}}),
@@ -39,7 +39,7 @@ c AS (
  RETURNING item_id, priority, due_at, epoch, attempt, failures, crashes, losses, alone, leased_at, expires_at)
 SELECT (SELECT n FROM cut), c.priority, c.due_at, c.epoch, c.attempt, c.failures, c.crashes, c.losses, c.alone, c.leased_at, c.expires_at,
  i.id, i.scope, i.key, i.fingerprint, i.payload, coalesce(i.shard_key, ''), i.slot, coalesce(i.every, ''), coalesce(i.zone, ''), coalesce(i.source, ''),
- i.epoch, i.base_attempt, i.created_at
+ i.epoch, i.base_attempt, i.created_at, coalesce((SELECT gated FROM {{S}}.ledger_kinds WHERE kind = $1), false)
 FROM c JOIN {{S}}.ledger_items i ON i.id = c.item_id`
 
 // A claim that resumes takes as many as its agent does not hold yet: this many.
@@ -66,7 +66,9 @@ var claimSQL = func() (variants [2][2]string) {
 type claim struct {
 	g      ledger.Grant
 	walks  [levels]*walk
-	picked int // rows before the cut
+	picked int       // rows that need no resources, before the cut
+	gated  bool      // the kind has items that need resources
+	now    time.Time // of the database, if the kind is not paused; zero: not known
 	out    []ledger.Record
 	works  []ledger.Work // of out, in one piece
 
@@ -83,7 +85,7 @@ func (s *Store) newClaim(g ledger.Grant) *claim {
 	r.Kind = g.Kind
 	c.dest = []any{&c.picked, &w.Priority, &w.Due, &w.Epoch, &w.Attempt, &w.Failures, &w.Crashes, &w.Losses, &w.Alone, &w.LeasedAt, &w.ExpiresAt,
 		&r.ID, &r.Scope, &r.Key, &r.Fingerprint, &r.Payload, &r.ShardKey, &r.Slot, &r.Every, &r.Zone, &r.Source,
-		&r.Epoch, &r.BaseAttempt, &r.CreatedAt}
+		&r.Epoch, &r.BaseAttempt, &r.CreatedAt, &c.gated}
 	return c
 }
 
@@ -154,10 +156,17 @@ func (c *claim) history(ss session) error {
 func (s *Store) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, error) {
 	var c *claim
 	var held []ledger.Record
-	err := s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		c = s.newClaim(g)
+	gated, err := s.isGated(ctx, g.Kind)
+	if err != nil {
+		return nil, err
+	}
+	more := false // there is more to look at
+	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		c, held = s.newClaim(g), nil
 		var err error
-		if g.Resume {
+		if gated {
+			held, more, err = s.claimGated(ctx, conn, c)
+		} else if g.Resume {
 			held, err = s.resume(ctx, conn, c)
 		} else {
 			template, args := c.statement()
@@ -165,7 +174,10 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, err
 		}
 		if err != nil {
 			s.positions.failed(c.walks[:]...)
-			return committing(err)
+			if !gated {
+				err = committing(err)
+			}
+			return err
 		}
 		// The claim is committed. How earlier attempts ended is for people to see: for want of it
 		// leases are not lost, and above all the claim is not repeated.
@@ -183,6 +195,10 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, err
 	})
 	s.remember(ctx, c, len(held))
 	out := c.out
+	learnt := s.gates.learn(g.Kind, c.gated) && !gated
+	if len(out) == 0 && len(held) == 0 && (more || learnt) {
+		return s.Claim(ctx, g)
+	}
 	if len(held) > 0 {
 		out = append(held, c.out...)
 	}
@@ -226,21 +242,27 @@ func (s *Store) resume(ctx context.Context, conn *pgx.Conn, c *claim) (held []le
 // remember moves the positions to where the claim came.
 func (s *Store) remember(ctx context.Context, c *claim, held int) {
 	wanted := c.g.Limit - held
-	f := found{all: c.picked < wanted && len(c.out) == c.picked} // not so when the list was cut
+	f := found{now: c.now}
 	var last [levels]place
+	plain := 0
 	for i := range c.out {
 		w := c.out[i].Work
+		if w.Gated { // of another index
+			continue
+		}
+		plain++
 		f.now = w.LeasedAt
 		level := w.Priority - ledger.MinPriority
 		last[level] = place{w.Due, c.out[i].ID}
 		f.last[level] = &last[level]
 	}
-	if len(c.out) == 0 && wanted > 0 && c.walks[0].whole {
+	f.all = c.picked < wanted && plain == c.picked // not so when the list was cut
+	if len(c.out) == 0 && wanted > 0 && c.walks[0].whole && f.now.IsZero() {
 		// Nothing ready, or paused. Ask for the time, so that the next claim need not go over
 		// the entries of all that was worked before this process began.
 		err := s.read(ctx, func(ss session) error {
-			return ss.query(`SELECT {{NOW}} WHERE NOT coalesce((SELECT paused FROM {{S}}.ledger_kinds WHERE kind = $1), false)`, []any{c.g.Kind},
-				func(scan scanner) error { return scan(&f.now) })
+			return ss.query(`SELECT {{NOW}}, coalesce(bool_or(gated), false) FROM {{S}}.ledger_kinds WHERE kind = $1 HAVING NOT coalesce(bool_or(paused), false)`, []any{c.g.Kind},
+				func(scan scanner) error { return scan(&f.now, &c.gated) })
 		})
 		if err != nil {
 			s.positions.failed(c.walks[:]...)

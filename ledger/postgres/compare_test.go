@@ -12,6 +12,8 @@ import (
 
 func TestCompare(t *testing.T) { storetest.Compare(t, places(t)) }
 
+func TestCompareResources(t *testing.T) { storetest.CompareResources(t, places(t)) }
+
 func FuzzCompare(f *testing.F) { storetest.FuzzCompare(f, places(f)) }
 
 func FuzzValues(f *testing.F) { storetest.FuzzValues(f, opener(f)) }
@@ -23,7 +25,11 @@ func places(t testing.TB) storetest.NewPlace {
 		schema := pgtest.Schema(t)
 		return storetest.Place{
 			Open: func() (ledger.Store, error) {
-				return postgres.Open(t.Context(), b.Pool, postgres.Options{Schema: schema, Now: now})
+				s, err := postgres.Open(t.Context(), b.Pool, postgres.Options{Schema: schema, Now: now})
+				if err == nil {
+					postgres.SweepAlways(s)
+				}
+				return s, err
 			},
 			Begin: func() (ledger.Conn, func(bool) error, error) {
 				tx, err := b.Begin(t.Context())

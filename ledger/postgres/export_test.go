@@ -10,6 +10,9 @@ import (
 // Pool is the pool of a store, for tests.
 func Pool(s *Store) *pgxpool.Pool { return s.pool }
 
+// SweepAlways makes claims look at all that waits for a resource that is free.
+func SweepAlways(s *Store) { s.gates.every, s.gates.wakes = 0, 1<<30 }
+
 // SessionSettings are what Connect has set: application_name, jit, the timeout of idle
 // transactions, and the size of the pool.
 func SessionSettings(t *testing.T, s *Store) string {

@@ -49,6 +49,9 @@ const minTrust = 100
 // Insert implements ledger.Tx.
 func (t *tx) Insert(items []ledger.Record) ([]int64, error) {
 	ids := make([]int64, len(items))
+	if err := t.markGated(items); err != nil {
+		return nil, err
+	}
 	for from := 0; from < len(items); {
 		to, size := from, 0
 		for to < len(items) && to-from < insertChunk && size < maxWaiting {
@@ -153,21 +156,21 @@ func insertTemplate(trust, alike bool) string {
 	}
 	template += ` RETURNING id, kind, scope, key`
 	if alike {
-		template = `WITH i AS (` + template + `, slot), b AS (` + queueAlike + `) SELECT id, kind, scope, key FROM i`
+		template = `WITH i AS (` + template + `, slot, resources), b AS (` + queueAlike + `) SELECT id, kind, scope, key FROM i`
 	}
 	return template
 }
 
-const (
+var (
 	// insertItems inserts items in the order of the arguments, which is that of its results, too.
-	insertItems = `INSERT INTO {{S}}.ledger_items (kind, scope, key, fingerprint, slot, shard_key, every, zone, payload, source, created_at)
- SELECT kind, coalesce(scope, ''), key, coalesce(fingerprint, ''), slot, nullif(shard_key, ''), nullif(every, ''), nullif(zone, ''), nullif(payload, ''), nullif(source, ''), coalesce($11::timestamptz, now())
- FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::text[], $7::text[], $8::text[], $9::bytea[], $10::text[])
-  WITH ORDINALITY u(kind, scope, key, fingerprint, slot, shard_key, every, zone, payload, source, o) ORDER BY o`
+	insertItems = `INSERT INTO {{S}}.ledger_items (kind, scope, key, fingerprint, slot, shard_key, every, zone, payload, source, resources, created_at)
+ SELECT kind, coalesce(scope, ''), key, coalesce(fingerprint, ''), slot, nullif(shard_key, ''), nullif(every, ''), nullif(zone, ''), nullif(payload, ''), nullif(source, ''), ` + namesOf("resources") + `, coalesce($12::timestamptz, now())
+ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::text[], $7::text[], $8::text[], $9::bytea[], $10::text[], $11::text[])
+  WITH ORDINALITY u(kind, scope, key, fingerprint, slot, shard_key, every, zone, payload, source, resources, o) ORDER BY o`
 
 	// queueAlike gives the new items i their rows of the backlog.
-	queueAlike = `INSERT INTO {{S}}.ledger_backlog (item_id, kind, slot, state, priority, due_at)
- SELECT id, kind, slot, $12::smallint, $13::smallint, coalesce($14::timestamptz, $11::timestamptz, now()) FROM i`
+	queueAlike = `INSERT INTO {{S}}.ledger_backlog (item_id, kind, slot, state, priority, due_at, gate)
+ SELECT id, kind, slot, $13::smallint, $14::smallint, coalesce($15::timestamptz, $12::timestamptz, now()), least(coalesce(cardinality(resources), 0), 2) FROM i`
 )
 
 // sameWork says whether the backlog rows of two new items differ in nothing but the item.
@@ -175,7 +178,7 @@ func sameWork(a, b *ledger.Work) bool {
 	return a.State == b.State && a.Priority == b.Priority && a.Due.Equal(b.Due)
 }
 
-// columnsOfItems are the first ten arguments of the insert. A column that is empty throughout is
+// columnsOfItems are the first eleven arguments of the insert. A column that is empty throughout is
 // NULL, which unnest fills up.
 func columnsOfItems(items []ledger.Record, which []int) []any {
 	column := func(of func(*ledger.Record) string) any {
@@ -195,6 +198,7 @@ func columnsOfItems(items []ledger.Record, which []int) []any {
 		column(func(r *ledger.Record) string { return r.Zone }),
 		itemColumn[[]byte]{items, which, func(r *ledger.Record) []byte { return r.Payload }},
 		column(func(r *ledger.Record) string { return r.Source }),
+		column(func(r *ledger.Record) string { return jsonNames(r.Resources) }),
 	}
 }
 
@@ -225,6 +229,7 @@ func (t *tx) queue(items []ledger.Record, ids []int64, n int) error {
 		state    = make([]int16, 0, n)
 		priority = make([]int16, 0, n)
 		slot     = make([]int16, 0, n)
+		gate     = make([]int16, 0, n)
 		due      = make([]*time.Time, 0, n)
 	)
 	for i := range items {
@@ -234,12 +239,13 @@ func (t *tx) queue(items []ledger.Record, ids []int64, n int) error {
 		r, w := &items[i], items[i].Work
 		id, kind, state = append(id, ids[i]), append(kind, r.Kind), append(state, stateCode(w.State))
 		priority, slot, due = append(priority, w.Priority), append(slot, int16(r.Slot)), append(due, timeOrNull(w.Due))
+		gate = append(gate, int16(min(len(r.Resources), 2)))
 	}
 	t.queuedAll(items, ids)
-	return t.later(`INSERT INTO {{S}}.ledger_backlog (item_id, kind, state, priority, slot, due_at)
- SELECT id, kind, state, priority, slot, coalesce(due, $7::timestamptz, now())
- FROM unnest($1::bigint[], $2::text[], $3::smallint[], $4::smallint[], $5::smallint[], $6::timestamptz[]) u(id, kind, state, priority, slot, due)`,
-		[]any{id, kind, state, priority, slot, due, t.stamp()}, nil)
+	return t.later(`INSERT INTO {{S}}.ledger_backlog (item_id, kind, state, priority, slot, due_at, gate)
+ SELECT id, kind, state, priority, slot, coalesce(due, $7::timestamptz, now()), gate
+ FROM unnest($1::bigint[], $2::text[], $3::smallint[], $4::smallint[], $5::smallint[], $6::timestamptz[], $8::smallint[]) u(id, kind, state, priority, slot, due, gate)`,
+		[]any{id, kind, state, priority, slot, due, t.stamp(), gate}, nil)
 }
 
 // queuedAll notes where the rows of the items will be found that have got an id.

@@ -44,6 +44,7 @@ type Store struct {
 	described *sync.Map
 	newness   newness
 	prunes    prunes
+	gates     gates
 
 	mu      sync.Mutex
 	closed  bool
@@ -76,7 +77,7 @@ func newStore(pool *pgxpool.Pool, o Options) (*Store, Options, error) {
 	if len(o.Schema) > maxSchema {
 		return nil, o, &ledger.InvalidError{Field: "schema", Reason: fmt.Sprintf("%d bytes, at most %d", len(o.Schema), maxSchema)}
 	}
-	s := &Store{pool: pool, name: ledgerName(pool.Config().ConnConfig), schema: quote(o.Schema), channel: channelPrefix + o.Schema, clock: o.Now, described: &sync.Map{}}
+	s := &Store{pool: pool, name: ledgerName(pool.Config().ConnConfig), schema: quote(o.Schema), channel: channelPrefix + o.Schema, clock: o.Now, described: &sync.Map{}, gates: gates{every: sweepEvery, wakes: wakes}}
 	if s.clock != nil {
 		s.described = nil // its SQL is another each time
 	}

@@ -114,7 +114,9 @@ func (s *Store) Kinds(ctx context.Context) ([]ledger.Kind, error) {
 const standingTemplate = `WITH clock AS MATERIALIZED (SELECT {{NOW}} AS now),
 due AS (SELECT count(*) AS n FROM (SELECT FROM {{S}}.ledger_backlog WHERE state = 0 AND kind = $1 AND due_at <= (SELECT now FROM clock) ORDER BY due_at, item_id LIMIT $2) x)
 SELECT (SELECT now FROM clock),
- least($2::bigint, (SELECT n FROM due) + (SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog WHERE state = 1 AND kind = $1 ORDER BY priority, due_at, item_id LIMIT $2) x)),
+ least($2::bigint, (SELECT n FROM due) + (SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog WHERE state = 1 AND gate = 0 AND kind = $1 ORDER BY priority, due_at, item_id LIMIT $2) x) +
+  (SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog WHERE state = 1 AND gate > 0 AND blocked_on IS NULL AND kind = $1 ORDER BY priority, due_at, item_id LIMIT $2) x) +
+  (SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog WHERE passed_at IS NOT NULL AND blocked_on IS NOT NULL AND kind = $1 ORDER BY gate, passed_at, item_id LIMIT $2) x)),
  (SELECT count(*) FROM {{S}}.ledger_backlog WHERE state = 2 AND kind = $1 AND (locked_by IN (SELECT agent FROM {{S}}.ledger_agents) OR expires_at <= (SELECT now FROM clock))),
  (SELECT count(*) FROM {{S}}.ledger_backlog WHERE state = 2 AND kind = $1 AND NOT (locked_by IN (SELECT agent FROM {{S}}.ledger_agents) OR expires_at <= (SELECT now FROM clock))),
  (SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog WHERE state = 0 AND kind = $1 AND due_at > (SELECT now FROM clock) ORDER BY due_at, item_id LIMIT $2) x),

@@ -14,9 +14,9 @@ import (
 // are i items, b backlog, a newest attempt, k kinds.
 const (
 	itemColumns = `i.id, i.kind, i.scope, i.key, i.fingerprint, i.payload, coalesce(i.shard_key, ''), i.slot, coalesce(i.every, ''), coalesce(i.zone, ''),
- coalesce(i.source, ''), i.epoch, i.base_attempt, i.created_at`
+ coalesce(i.source, ''), i.epoch, i.base_attempt, i.created_at, i.resources`
 	periodColumn = `CASE WHEN i.every IS NOT NULL THEN (SELECT max(p.period) FROM {{S}}.ledger_attempts p WHERE p.item_id = i.id AND p.outcome IN (0, 1)) END`
-	workColumns  = `b.state, b.priority, b.due_at, b.epoch, b.attempt, b.failures, b.crashes, b.losses, b.alone, b.reopen, b.cancel, b.locked_by, b.lock_id, b.leased_at, b.started_at, b.expires_at`
+	workColumns  = `b.state, b.priority, b.due_at, b.epoch, b.attempt, b.failures, b.crashes, b.losses, b.alone, b.reopen, b.cancel, b.locked_by, b.lock_id, b.leased_at, b.started_at, b.expires_at, b.gate, b.passed_at`
 	// lastColumns begin with the attempt, NULL when there is none.
 	lastColumns = `a.attempt, a.agent, a.lock_id, a.worker, a.epoch, a.period, a.leased_at, a.finished_at, a.outcome, a.final, a.code, a.error`
 	kindColumns = `k.kind, k.plugin, k.input, k.on_lost, k.max_failures, k.max_crashes, k.max_lost, k.backoff_base, k.backoff_cap, k.timeout, k.keep, k.paused, k.definition`
@@ -42,7 +42,7 @@ type itemRow struct {
 func (t *itemRow) dest() []any {
 	r := &t.r
 	return []any{&r.ID, &r.Kind, &r.Scope, &r.Key, &r.Fingerprint, &r.Payload, &r.ShardKey, &r.Slot, &r.Every, &r.Zone,
-		&r.Source, &r.Epoch, &r.BaseAttempt, &r.CreatedAt, &t.period}
+		&r.Source, &r.Epoch, &r.BaseAttempt, &r.CreatedAt, &r.Resources, &t.period}
 }
 
 func (t *itemRow) record() ledger.Record {
@@ -61,11 +61,13 @@ type workRow struct {
 	agent                          *string
 	lockID                         *uuid.UUID
 	leasedAt, startedAt, expiresAt *time.Time
+	gate                           *int16
+	passedAt                       *time.Time
 }
 
 func (t *workRow) dest() []any {
 	return []any{&t.state, &t.priority, &t.due, &t.epoch, &t.attempt, &t.failures, &t.crashes, &t.losses, &t.alone, &t.reopen, &t.cancel,
-		&t.agent, &t.lockID, &t.leasedAt, &t.startedAt, &t.expiresAt}
+		&t.agent, &t.lockID, &t.leasedAt, &t.startedAt, &t.expiresAt, &t.gate, &t.passedAt}
 }
 
 func (t *workRow) work() *ledger.Work {
@@ -74,7 +76,7 @@ func (t *workRow) work() *ledger.Work {
 	}
 	w := &ledger.Work{State: states[*t.state], Priority: *t.priority, Due: utc(t.due), Epoch: *t.epoch, Attempt: *t.attempt,
 		Failures: *t.failures, Crashes: *t.crashes, Losses: *t.losses, Alone: *t.alone, Reopen: *t.reopen, Cancel: *t.cancel,
-		LeasedAt: utc(t.leasedAt), StartedAt: utc(t.startedAt), ExpiresAt: utc(t.expiresAt)}
+		LeasedAt: utc(t.leasedAt), StartedAt: utc(t.startedAt), ExpiresAt: utc(t.expiresAt), Gated: *t.gate > 0, PassedAt: utc(t.passedAt)}
 	if t.agent != nil {
 		w.Agent = *t.agent
 	}

@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -182,6 +184,16 @@ func (s *Store) Audit(ctx context.Context, after int64, limit int) ([]ledger.Aud
 				}
 				return err
 			}},
+			{s.render(`SELECT h.item_id, h.resource FROM (SELECT id FROM {{S}}.ledger_items WHERE id > $1 ORDER BY id LIMIT $2) i
+ JOIN {{S}}.ledger_held h ON h.item_id = i.id ORDER BY h.resource`), []any{after, limit}, func(scan scanner) error {
+				var id int64
+				var name string
+				err := scan(&id, &name)
+				if i, known := slices.BinarySearchFunc(out, id, func(a ledger.Audited, id int64) int { return cmp.Compare(a.ID, id) }); known {
+					out[i].Held = append(out[i].Held, name)
+				}
+				return err
+			}},
 			{sql: commit},
 		}
 		o := &own{ctx: ctx, s: s, pipe: pipe{conn, s.described}, waiting: statements, begun: true}
@@ -195,15 +207,22 @@ func (s *Store) Audit(ctx context.Context, after int64, limit int) ([]ledger.Aud
 }
 
 // Orphans implements ledger.Store.
-func (s *Store) Orphans(ctx context.Context, limit int) (backlog, attempts []int64, err error) {
+func (s *Store) Orphans(ctx context.Context, limit int) (o ledger.Orphans, err error) {
 	id := func(scan scanner) (id int64, err error) {
 		err = scan(&id)
 		return id, err
 	}
-	backlog, err = collect(ctx, s, `SELECT b.item_id FROM {{S}}.ledger_backlog b WHERE NOT EXISTS (SELECT FROM {{S}}.ledger_items i WHERE i.id = b.item_id) LIMIT $1`, []any{limit}, id)
-	if err != nil {
-		return nil, nil, err
+	for _, c := range []struct {
+		ids  *[]int64
+		rows string
+	}{
+		{&o.Backlog, `{{S}}.ledger_backlog t WHERE NOT EXISTS (SELECT FROM {{S}}.ledger_items i WHERE i.id = t.item_id)`},
+		{&o.Attempts, `{{S}}.ledger_attempts t WHERE NOT EXISTS (SELECT FROM {{S}}.ledger_items i WHERE i.id = t.item_id)`},
+		{&o.Held, `{{S}}.ledger_held t WHERE NOT EXISTS (SELECT FROM {{S}}.ledger_backlog b WHERE b.item_id = t.item_id AND b.lock_id = t.lock_id)`},
+	} {
+		if *c.ids, err = collect(ctx, s, `SELECT DISTINCT t.item_id FROM `+c.rows+` LIMIT $1`, []any{limit}, id); err != nil {
+			return o, err
+		}
 	}
-	attempts, err = collect(ctx, s, `SELECT DISTINCT a.item_id FROM {{S}}.ledger_attempts a WHERE NOT EXISTS (SELECT FROM {{S}}.ledger_items i WHERE i.id = a.item_id) LIMIT $1`, []any{limit}, id)
-	return backlog, attempts, err
+	return o, nil
 }

@@ -24,13 +24,17 @@ type tx struct {
 	reset   []string                  // kinds that are no longer paused
 	locked  []string                  // names of locks that have a record, which is locked
 	ends    []func(committed bool)
+
+	freed []string // resources for which somebody may wait
+	woken func(kind string)
 }
 
 // loaded is what Apply must know of a record.
 type loaded struct {
-	kind string
-	slot int
-	work bool // it has a backlog row
+	kind  string
+	slot  int
+	work  bool // it has a backlog row
+	holds bool // resources, under a lease
 }
 
 func newTx(s *Store, session session) *tx {
@@ -182,7 +186,7 @@ func (t *tx) records(template string, args []any) ([]ledger.Record, error) {
 	})
 	for i := range out {
 		r := &out[i]
-		t.loaded[r.ID] = loaded{r.Kind, r.Slot, r.Work != nil}
+		t.loaded[r.ID] = loaded{r.Kind, r.Slot, r.Work != nil, r.Work != nil && r.Work.Gated && r.Work.State == ledger.StateLeased}
 	}
 	return out, err
 }

@@ -10,15 +10,17 @@ import (
 
 var (
 	upsertBacklog = newBulk(`INSERT INTO ledger_backlog (item_id, kind, slot, state, priority, due_at, epoch, attempt, failures, crashes, losses,
-  alone, reopen, cancel, locked_by, lock_id, leased_at, started_at, expires_at)
+  alone, reopen, cancel, locked_by, lock_id, leased_at, started_at, expires_at, gate, passed_at)
  SELECT i.id, i.kind, i.slot, v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9,
-  v.column10, v.column11, v.column12, v.column13, v.column14, v.column15, v.column16, v.column17 FROM (`, 17, `) v CROSS JOIN ledger_items i ON i.id = v.column1 WHERE true
+  v.column10, v.column11, v.column12, v.column13, v.column14, v.column15, v.column16, v.column17,
+  CASE WHEN v.column18 THEN `+gateOf+` ELSE 0 END, v.column19 FROM (`, 19, `) v CROSS JOIN ledger_items i ON i.id = v.column1 WHERE true
  ON CONFLICT (item_id) DO UPDATE SET state = excluded.state, priority = excluded.priority, due_at = excluded.due_at, epoch = excluded.epoch,
   attempt = excluded.attempt, failures = excluded.failures, crashes = excluded.crashes, losses = excluded.losses, alone = excluded.alone,
   reopen = excluded.reopen, cancel = excluded.cancel, locked_by = excluded.locked_by, lock_id = excluded.lock_id,
-  leased_at = excluded.leased_at, started_at = excluded.started_at, expires_at = excluded.expires_at`)
+  leased_at = excluded.leased_at, started_at = excluded.started_at, expires_at = excluded.expires_at,
+  gate = excluded.gate, passed_at = excluded.passed_at, blocked_on = NULL`)
 	insertAttempts = newBulk(`INSERT INTO ledger_attempts (`+attemptColumns+`)`, 16, ``)
-	updateItems    = newBulk(`UPDATE ledger_items SET fingerprint = v.column2, payload = v.column3, every = v.column4, zone = v.column5, epoch = v.column6 FROM (`, 6,
+	updateItems    = newBulk(`UPDATE ledger_items SET fingerprint = v.column2, payload = v.column3, every = v.column4, zone = v.column5, epoch = v.column6, resources = v.column7 FROM (`, 7,
 		`) v WHERE id = v.column1`)
 )
 
@@ -31,10 +33,13 @@ func (x *tx) Apply(changes []ledger.Change) error {
 	if err := x.begin(); err != nil {
 		return err
 	}
-	var finished, forgotten []int64
+	var finished, forgotten, freed []int64
 	var work, attempts, items []*ledger.Change
 	for i := range changes {
 		c := &changes[i]
+		if x.holders[c.ID] && (c.Finish || c.Work != nil && c.Work.State != ledger.StateLeased) {
+			freed = append(freed, c.ID)
+		}
 		if c.Forget {
 			forgotten = append(forgotten, c.ID)
 			continue
@@ -54,9 +59,10 @@ func (x *tx) Apply(changes []ledger.Change) error {
 	}
 	for _, step := range []func() error{
 		func() error { return remove(x.session, "ledger_backlog WHERE item_id", finished) },
-		func() error { return x.putWork(work) },
-		func() error { return x.putAttempts(attempts) },
+		func() error { return remove(x.session, "ledger_held WHERE item_id", freed) },
 		func() error { return x.putItems(items) },
+		func() error { return x.putWork(work) }, // which looks at the resources of the items
+		func() error { return x.putAttempts(attempts) },
 		func() error { return remove(x.session, "ledger_backlog WHERE item_id", forgotten) },
 		func() error { return remove(x.session, "ledger_attempts WHERE item_id", forgotten) },
 		func() error { return remove(x.session, "ledger_items WHERE id", forgotten) },
@@ -80,7 +86,7 @@ func (x *tx) putWork(changes []*ledger.Change) error {
 	return upsertBacklog.exec(x.session, len(changes), func(list []any, i int) []any {
 		w := changes[i].Work
 		return append(list, changes[i].ID, stateCode(w.State), w.Priority, w.Due, w.Epoch, w.Attempt, w.Failures, w.Crashes, w.Losses,
-			w.Alone, w.Reopen, w.Cancel, null(w.Agent), w.LockID, w.LeasedAt, w.StartedAt, w.ExpiresAt)
+			w.Alone, w.Reopen, w.Cancel, null(w.Agent), w.LockID, w.LeasedAt, w.StartedAt, w.ExpiresAt, w.Gated, w.PassedAt)
 	})
 }
 
@@ -105,11 +111,23 @@ func (x *tx) putAttempts(changes []*ledger.Change) error {
 }
 
 func (x *tx) putItems(changes []*ledger.Change) error {
+	var gated []int64
+	for _, c := range changes {
+		if len(c.Item.Resources) > 0 {
+			gated = append(gated, c.ID)
+		}
+	}
+	if len(gated) > 0 {
+		_, err := x.session.exec(`UPDATE ledger_kinds SET gated = 1 WHERE gated = 0 AND kind IN (SELECT kind FROM ledger_items WHERE id IN (SELECT value FROM json_each(?1)))`, array(gated))
+		if err != nil {
+			return err
+		}
+	}
 	return updateItems.exec(x.session, len(changes), func(list []any, i int) []any {
 		c := changes[i].Item
 		if c.Every != "" { // what is recurring from now on may be pruned otherwise
 			x.s.pruned.Clear()
 		}
-		return append(list, changes[i].ID, c.Fingerprint, c.Payload, null(c.Every), null(c.Zone), c.Epoch)
+		return append(list, changes[i].ID, c.Fingerprint, c.Payload, null(c.Every), null(c.Zone), c.Epoch, jsonNames(c.Resources))
 	})
 }

@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -62,6 +63,33 @@ func BenchmarkDrain(b *testing.B) {
 			fillWith(b, l, b.N)
 			b.ResetTimer()
 			drain(b, l, result)
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "items/s")
+		})
+	}
+}
+
+// BenchmarkDrainResources is BenchmarkDrain where each item needs one to three resources of so many, in
+// batches of 100 as there are so many to be had.
+func BenchmarkDrainResources(b *testing.B) {
+	for _, names := range []int{10_000, 100} {
+		b.Run(fmt.Sprint(names), func(b *testing.B) {
+			l := benchLedger(b)
+			rnd := rand.New(rand.NewPCG(1, 2))
+			for from := 0; from < b.N; from += 5000 {
+				items := itemsOf("noop", from, min(5000, b.N-from))
+				for i := range items {
+					for range 1 + rnd.IntN(3) {
+						items[i].Resources = append(items[i].Resources, fmt.Sprint("resource ", rnd.IntN(names)))
+					}
+				}
+				if _, err := l.Add(b.Context(), items...); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ResetTimer()
+			for n := 0; n < b.N; {
+				n += drain(b, l, ledger.Done(nil))
+			}
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "items/s")
 		})
 	}

@@ -11,7 +11,7 @@ const (
 	// ready selects what may be claimed of kind ?1, shard ?2 of ?3. The kind is not paused. By
 	// statistics of when all was ready, SQLite would look through the whole table for the first.
 	ready = ` FROM ledger_backlog b INDEXED BY ledger_backlog_ready CROSS JOIN ledger_items i ON i.id = b.item_id
- WHERE b.state = 1 AND b.kind = ?1 AND NOT coalesce((SELECT paused FROM ledger_kinds WHERE kind = ?1), 0) AND b.slot % ?3 = ?2`
+ WHERE b.state = 1 AND b.gate = 0 AND b.kind = ?1 AND NOT coalesce((SELECT paused FROM ledger_kinds WHERE kind = ?1), 0) AND b.slot % ?3 = ?2`
 	claimReady = `SELECT ` + readyColumns + ready + ` ORDER BY b.priority, b.due_at, b.item_id LIMIT ?4`
 	// resumable selects what agent ?2 holds of kind ?1. All that is leased is little.
 	resumable = ` FROM ledger_backlog b INDEXED BY ledger_backlog_leased CROSS JOIN ledger_items i ON i.id = b.item_id WHERE b.state = 2 AND b.kind = ?1 AND b.locked_by = ?2`
@@ -30,18 +30,30 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, err
 		if err == nil && !some && g.Resume {
 			some, err = exists(r, `SELECT 1`+resumable, g.Kind, g.Agent)
 		}
+		if err == nil && !some {
+			some, err = s.someGated(r, g.Kind)
+		}
 		return err
 	})
 	if err != nil || !some {
 		return nil, err
 	}
 	var recs []ledger.Record
-	err = s.write(ctx, true, func(t *turn) (err error) {
-		recs, err = claim(t, g)
-		return err
-	})
-	if err != nil {
-		return nil, err
+	for more := true; more && len(recs) == 0; {
+		err = s.write(ctx, true, func(t *turn) (err error) {
+			if more, err = exists(t, isGated, g.Kind); err != nil {
+				return err
+			}
+			if more {
+				recs, more, err = s.claimGated(t, g)
+			} else {
+				recs, err = claim(t, g)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
 	return recs, nil
 }

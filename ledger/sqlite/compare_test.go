@@ -11,6 +11,8 @@ import (
 
 func TestCompare(t *testing.T) { storetest.Compare(t, place) }
 
+func TestCompareResources(t *testing.T) { storetest.CompareResources(t, place) }
+
 func FuzzCompare(f *testing.F) { storetest.FuzzCompare(f, place) }
 
 func FuzzValues(f *testing.F) { storetest.FuzzValues(f, openWith) }
@@ -25,6 +27,7 @@ func place(t testing.TB, now func() time.Time) storetest.Place {
 			s, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: now})
 			if err == nil {
 				b.Attach(s)
+				sqlite.SweepAlways(s)
 			}
 			return s, err
 		},

@@ -164,8 +164,10 @@ func (w *workload) backlog() (rows int) {
 }
 
 // check runs the hot path.
-func (w *workload) check(t *testing.T) {
-	for _, c := range w.Calls() {
+func (w *workload) check(t *testing.T) { w.checkCalls(t, w.Calls()) }
+
+func (w *workload) checkCalls(t *testing.T, calls []storetest.Call) {
+	for _, c := range calls {
 		if c.Finished && !w.finished {
 			continue
 		}
@@ -287,7 +289,7 @@ func TestIdleShard(t *testing.T) {
 		w.Claim(ledger.Claim{Kind: kind, Shard: ledger.Shard{Index: 1, Count: 4}}, 0)
 		ran := w.ran()
 		steps := map[string]int{"k": 12*many + 50, "other": 50}[kind]
-		if len(ran) != 1 || len(w.faults(t, storetest.Call{Indexes: []string{storetest.IndexReady}}, ran[0], steps)) > 0 {
+		if len(ran) != 2 || ran[1].steps > 50 || len(w.faults(t, storetest.Call{Indexes: []string{storetest.IndexReady}}, ran[0], steps)) > 0 { // then whether there are items that need resources
 			t.Errorf("%s: %+v, at most %d steps", kind, ran, steps)
 		}
 	}

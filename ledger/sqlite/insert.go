@@ -6,13 +6,16 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-var insertItems = newBulk("INSERT INTO ledger_items (kind, scope, key, fingerprint, slot, shard_key, every, zone, payload, source, epoch, created_at)", 12,
+var insertItems = newBulk("INSERT INTO ledger_items (kind, scope, key, fingerprint, slot, shard_key, every, zone, payload, source, resources, epoch, created_at)", 13,
 	" ON CONFLICT (kind, scope, key) DO NOTHING")
 
 // Insert implements ledger.Tx. Ids of a statement without conflicts are consecutive; the
 // others are looked up.
 func (x *tx) Insert(items []ledger.Record) ([]int64, error) {
 	if err := x.begin(); err != nil {
+		return nil, err
+	}
+	if err := x.markGated(items); err != nil {
 		return nil, err
 	}
 	ids := make([]int64, len(items))
@@ -22,7 +25,7 @@ func (x *tx) Insert(items []ledger.Record) ([]int64, error) {
 	}
 	err = insertItems.chunks(len(items), func(list []any, i int) []any {
 		r := &items[i]
-		return append(list, r.Kind, r.Scope, r.Key, r.Fingerprint, r.Slot, null(r.ShardKey), null(r.Every), null(r.Zone), r.Payload, null(r.Source), r.Epoch, x.now)
+		return append(list, r.Kind, r.Scope, r.Key, r.Fingerprint, r.Slot, null(r.ShardKey), null(r.Every), null(r.Zone), r.Payload, null(r.Source), jsonNames(r.Resources), r.Epoch, x.now)
 	}, func(from, to int, text string, list []any) error {
 		r, err := x.session.exec(text, list...)
 		if err != nil || r.changes == 0 {
@@ -90,8 +93,8 @@ func (x *tx) enqueue(items []ledger.Record, ids []int64) error {
 			}
 			last = j
 		}
-		_, err := x.session.exec(`INSERT INTO ledger_backlog (item_id, kind, slot, state, priority, due_at, epoch)
- SELECT id, kind, slot, ?3, ?4, ?5, ?6 FROM ledger_items WHERE id BETWEEN ?1 AND ?2`,
+		_, err := x.session.exec(`INSERT INTO ledger_backlog (item_id, kind, slot, state, priority, due_at, epoch, gate)
+ SELECT id, kind, slot, ?3, ?4, ?5, ?6, `+gateOf+` FROM ledger_items WHERE id BETWEEN ?1 AND ?2`,
 			ids[i], ids[last], stateCode(w.State), w.Priority, due(w), w.Epoch)
 		if err != nil {
 			return err

@@ -40,6 +40,7 @@ type Store struct {
 	closing chan struct{}
 
 	pruned sync.Map // kind → moment up to which nothing is left to prune
+	sweeps sweeps
 }
 
 var _ ledger.Store = (*Store)(nil)
@@ -75,7 +76,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		}
 		return nil, explain(f.name, err)
 	}
-	s := &Store{file: f, closing: make(chan struct{}),
+	s := &Store{file: f, closing: make(chan struct{}), sweeps: sweeps{every: sweepEvery, wakes: wakes},
 		clock: func() time.Time { return clock().UTC().Truncate(time.Microsecond) }}
 	if err := s.connect(ctx, o); err != nil {
 		return nil, explain(f.name, err)

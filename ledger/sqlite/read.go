@@ -192,7 +192,9 @@ func (s *Store) Standing(ctx context.Context, kind string) (st ledger.Standing, 
 func standing(s session, kind string, now time.Time) (ledger.Standing, error) {
 	st := ledger.Standing{Now: now}
 	err := s.query(`SELECT
- (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 1 AND kind = ?1 LIMIT ?3)),
+ (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 1 AND gate = 0 AND kind = ?1 LIMIT ?3)) +
+ (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 1 AND gate > 0 AND blocked_on IS NULL AND kind = ?1 LIMIT ?3)) +
+ (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE passed_at IS NOT NULL AND blocked_on IS NOT NULL AND kind = ?1 LIMIT ?3)),
  (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 0 AND kind = ?1 AND due_at <= ?2 LIMIT ?3)),
  (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 0 AND kind = ?1 AND due_at > ?2 LIMIT ?3)),
  (SELECT min(due_at) FROM ledger_backlog WHERE state = 0 AND kind = ?1 AND due_at > ?2),
@@ -219,19 +221,24 @@ func (s *Store) Counts(ctx context.Context, since time.Time) ([]ledger.Counts, e
 	err := s.read(ctx, true, func(r session) error {
 		return r.query(`SELECT k.kind,
  (SELECT count(*) FROM ledger_backlog WHERE state = 0 AND kind = k.kind AND due_at > ?1),
- (SELECT count(*) FROM ledger_backlog WHERE state = 0 AND kind = k.kind AND due_at <= ?1) + (SELECT count(*) FROM ledger_backlog WHERE state = 1 AND kind = k.kind),
+ (SELECT count(*) FROM ledger_backlog WHERE state = 0 AND kind = k.kind AND due_at <= ?1) + (SELECT count(*) FROM ledger_backlog WHERE state = 1 AND gate = 0 AND kind = k.kind) +
+  (SELECT count(*) FROM ledger_backlog WHERE state = 1 AND gate > 0 AND blocked_on IS NULL AND kind = k.kind) + (SELECT count(*) FROM ledger_backlog WHERE passed_at IS NOT NULL AND blocked_on IS NOT NULL AND kind = k.kind),
  (SELECT count(*) FROM ledger_backlog WHERE state = 2 AND kind = k.kind),
  (SELECT count(*) FROM ledger_backlog WHERE state >= 3 AND state = 3 AND kind = k.kind),
  (SELECT count(*) FROM ledger_backlog WHERE state >= 3 AND state = 4 AND kind = k.kind),
  (SELECT min(due_at) FROM ledger_backlog WHERE state = 0 AND kind = k.kind AND due_at <= ?1),
- (SELECT min((SELECT min(due_at) FROM ledger_backlog WHERE state = 1 AND kind = k.kind AND priority = p.column1)) FROM (VALUES (-2), (-1), (0), (1), (2)) p),
+ (SELECT min((SELECT min(due_at) FROM ledger_backlog WHERE state = 1 AND gate = 0 AND kind = k.kind AND priority = p.column1)) FROM (VALUES (-2), (-1), (0), (1), (2)) p),
+ (SELECT min((SELECT min(due_at) FROM ledger_backlog WHERE state = 1 AND gate > 0 AND blocked_on IS NULL AND kind = k.kind AND priority = p.column1)) FROM (VALUES (-2), (-1), (0), (1), (2)) p),
+ (SELECT min(due_at) FROM ledger_backlog WHERE passed_at IS NOT NULL AND blocked_on IS NOT NULL AND kind = k.kind),
  (SELECT count(*) FROM ledger_attempts WHERE final = 1 AND kind = k.kind AND finished_at >= ?2 AND outcome IN (0, 1)),
  (SELECT count(*) FROM ledger_attempts WHERE outcome IN (2, 8) AND kind = k.kind AND finished_at >= ?2)
  FROM ledger_kinds k ORDER BY k.kind`, func(r row) error {
 			c := ledger.Counts{Kind: r.text(0), Waiting: r.int(1), Ready: r.int(2), Leased: r.int(3), Dead: r.int(4), Doubt: r.int(5),
-				OldestReady: r.time(6), Done: r.int(8), Failed: r.int(9)}
-			if t := r.time(7); !t.IsZero() && (c.OldestReady.IsZero() || t.Before(c.OldestReady)) {
-				c.OldestReady = t
+				OldestReady: r.time(6), Done: r.int(10), Failed: r.int(11)}
+			for i := 7; i < 10; i++ {
+				if t := r.time(i); !t.IsZero() && (c.OldestReady.IsZero() || t.Before(c.OldestReady)) {
+					c.OldestReady = t
+				}
 			}
 			all = append(all, c)
 			return nil
@@ -252,13 +259,17 @@ func (s *Store) Audit(ctx context.Context, after int64, limit int) (all []ledger
 		if err != nil {
 			return err
 		}
+		held, err := heldBy(r, recordIDs(recs))
+		if err != nil {
+			return err
+		}
 		all = make([]ledger.Audited, len(recs))
 		for i := range recs {
 			n := 0
 			for n < len(ended) && ended[n].ItemID == recs[i].ID {
 				n++
 			}
-			all[i].Record = recs[i]
+			all[i].Record, all[i].Held = recs[i], held[recs[i].ID]
 			if n > 0 {
 				all[i].Attempts = ended[:n:n]
 			}
@@ -270,19 +281,24 @@ func (s *Store) Audit(ctx context.Context, after int64, limit int) (all []ledger
 }
 
 // Orphans implements ledger.Store.
-func (s *Store) Orphans(ctx context.Context, limit int) (backlog, attempts []int64, err error) {
-	list := func(r session, table string) (ids []int64, err error) {
-		err = r.query(`SELECT DISTINCT item_id FROM `+table+` t WHERE NOT EXISTS (SELECT 1 FROM ledger_items i WHERE i.id = t.item_id) ORDER BY item_id LIMIT ?1`, func(r row) error {
+func (s *Store) Orphans(ctx context.Context, limit int) (o ledger.Orphans, err error) {
+	list := func(r session, rows string) (ids []int64, err error) {
+		err = r.query(`SELECT DISTINCT item_id FROM `+rows+` ORDER BY item_id LIMIT ?1`, func(r row) error {
 			ids = append(ids, r.int(0))
 			return nil
 		}, limit)
 		return ids, err
 	}
+	const noItem = ` t WHERE NOT EXISTS (SELECT 1 FROM ledger_items i WHERE i.id = t.item_id)`
 	err = s.read(ctx, true, func(r session) error {
-		if backlog, err = list(r, "ledger_backlog"); err == nil {
-			attempts, err = list(r, "ledger_attempts")
+		if o.Backlog, err = list(r, "ledger_backlog"+noItem); err != nil {
+			return err
 		}
+		if o.Attempts, err = list(r, "ledger_attempts"+noItem); err != nil {
+			return err
+		}
+		o.Held, err = list(r, `ledger_held t WHERE NOT EXISTS (SELECT 1 FROM ledger_backlog b WHERE b.item_id = t.item_id AND b.lock_id = t.lock_id)`)
 		return err
 	})
-	return backlog, attempts, err
+	return o, err
 }

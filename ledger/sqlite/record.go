@@ -26,11 +26,13 @@ func outcomeCode(o ledger.Outcome) int64 { return int64(slices.Index(outcomes, o
 const (
 	readyColumns = `i.id, i.kind, i.scope, i.key, i.fingerprint, i.payload, i.shard_key, i.slot, i.every, i.zone, i.source, i.epoch, i.base_attempt, i.created_at,
  b.priority, b.due_at, b.epoch, b.attempt, b.failures, b.crashes, b.losses, b.alone`
-	recordColumns = readyColumns + `, b.state, b.reopen, b.cancel, b.locked_by, b.lock_id, b.leased_at, b.started_at, b.expires_at`
+	recordColumns = readyColumns + `, b.state, b.reopen, b.cancel, b.locked_by, b.lock_id, b.leased_at, b.started_at, b.expires_at,
+ i.resources, b.gate, b.passed_at`
 )
 
 func scanRecord(r row) ledger.Record {
 	rec := scanReady(r)
+	rec.Resources = names(r, 30)
 	if r[22] == nil {
 		rec.Work = nil
 		return rec
@@ -38,6 +40,7 @@ func scanRecord(r row) ledger.Record {
 	w := rec.Work
 	w.State, w.Reopen, w.Cancel = states[r.int(22)], r.bool(23), r.bool(24)
 	w.Agent, w.LockID, w.LeasedAt, w.StartedAt, w.ExpiresAt = r.text(25), r.uuid(26), r.time(27), r.time(28), r.time(29)
+	w.Gated, w.PassedAt = r.int(31) > 0, r.time(32)
 	return rec
 }
 

@@ -68,6 +68,27 @@ func Checks(t *testing.T, db SQL) {
 		"locked_by": "'a'", "lock_id": db.UUID, "leased_at": db.Time, "started_at": db.Time, "expires_at": db.Time, "reopen": db.True, "cancel": db.True} {
 		try("backlog", ready, column, value, false)
 	}
+	gated := map[string]string{"item_id": "N", "kind": "'k'", "state": "1", "slot": "0", "due_at": db.Time, "gate": "2"}
+	for column, value := range map[string]string{"blocked_on": "'r'", "passed_at": db.Time} {
+		try("backlog", ready, column, value, false)
+		try("backlog", gated, column, value, true)
+	}
+	edge("backlog", gated, "blocked_on", ledger.MaxResource, db.Text)
+	try("backlog", gated, "blocked_on", "''", false)
+	try("backlog", gated, "gate", "3", false)
+	gated["blocked_on"] = "'r'"
+	for _, state := range []string{"0", "3", "4"} {
+		try("backlog", gated, "state", state, false)
+	}
+	held := map[string]string{"resource": "'r-N'", "item_id": "1", "lock_id": db.UUID, "since": db.Time}
+	try("held", held, "", "", true)
+	try("held", held, "resource", "'one'", true)
+	try("held", held, "resource", "'one'", false) // one holder at a time
+	edge("held", held, "resource", ledger.MaxResource, db.Text)
+	try("held", held, "lock_id", "NULL", false)
+	try("reserver", map[string]string{"item_id": "1", "kind": "'k'", "until": db.Time}, "one", "1", false) // there is one already
+	try("reserver", map[string]string{"item_id": "1", "kind": "'k'", "until": db.Time}, "one", "2", false)
+
 	leased := map[string]string{"item_id": "N", "kind": "'k'", "state": "2", "slot": "0", "due_at": db.Time, "locked_by": "'a'", "lock_id": db.UUID,
 		"leased_at": db.Time, "expires_at": db.Time}
 	try("backlog", leased, "", "", true)

@@ -18,7 +18,8 @@ import (
 
 // Place is a database for one ledger, empty at first.
 type Place struct {
-	// Open opens the ledger that is there. Compare closes it and opens it again.
+	// Open opens the ledger that is there. Compare closes it and opens it again. Each claim of the
+	// store looks at all that waits for a resource that is free, and not only now and then.
 	Open func() (ledger.Store, error)
 	// Begin begins a transaction of the caller's and says how it is ended.
 	Begin func() (conn ledger.Conn, end func(commit bool) error, err error)

@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -215,9 +216,24 @@ func (m *machine) items(t *rapid.T) {
 	})
 	same(t, "found", [2]ledger.Item{plainItem(found[0]), plainItem(found[1])})
 	same(t, "got and found", [2]ledger.Item{got[1], found[1]})
+	var holds [2][]ledger.Hold
+	for i, l := range m.l {
+		var err error
+		if holds[i], err = l.Holds(m.tb.Context(), "t", "r", "none", "s"); err != nil {
+			t.Fatal(err)
+		}
+		for k := range holds[i] {
+			holds[i][k].Agent += m.keyOf(i, holds[i][k].ItemID)
+			holds[i][k].ItemID = 0
+		}
+	}
+	alike(t, "holds", holds)
 	why := both(m, t, "why", func(i int, l *ledger.Ledger) (ledger.Reason, error) { return l.Why(m.tb.Context(), id(i)) })
 	for i := range why {
 		why[i].Next = "" // names the item by its id
+		if why[i].Code == "resource" {
+			why[i].Text, _, _ = strings.Cut(why[i].Text, " item ")
+		}
 	}
 	same(t, "why", why)
 	attempts := both(m, t, "attempts", func(i int, l *ledger.Ledger) ([]ledger.Attempt, error) { return l.Attempts(m.tb.Context(), id(i)) })

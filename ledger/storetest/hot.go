@@ -16,6 +16,10 @@ const (
 	IndexWaiting  = "ledger_backlog_waiting"
 	IndexLeased   = "ledger_backlog_leased"
 	IndexStuck    = "ledger_backlog_stuck"
+	IndexGated    = "ledger_backlog_gated"
+	IndexParked   = "ledger_backlog_parked"
+	IndexPassed   = "ledger_backlog_passed"
+	IndexHeld     = "ledger_held_item"
 	IndexFinal    = "ledger_attempts_final"
 	IndexFailed   = "ledger_attempts_failed"
 	IndexIdentity = "items by kind, scope and key"
@@ -239,11 +243,11 @@ func (w *Workload) tending() []Call {
 			_, err := w.Ledger.Agents(ctx)
 			w.ok(err)
 		}},
-		{Name: "standing", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck}, Counts: true, Run: func() {
+		{Name: "standing", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck, IndexGated, IndexPassed}, Counts: true, Run: func() {
 			_, err := w.Ledger.Standing(ctx, "k")
 			w.ok(err)
 		}},
-		{Name: "counts", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck, IndexFinal, IndexFailed}, Rows: 10 * w.Batch, Counts: true, Run: func() {
+		{Name: "counts", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck, IndexGated, IndexPassed, IndexFinal, IndexFailed}, Rows: 10 * w.Batch, Counts: true, Run: func() {
 			_, err := w.Ledger.Counts(ctx, since)
 			w.ok(err)
 		}},

@@ -40,11 +40,17 @@ func ParseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
+// longestWord is compared; the names of fields are shorter.
+const longestWord = 100
+
 // Suggest gives the known word that is closest to word, "" if none is close: at most a third
 // of its letters are wrong, or it begins with word. Letters put in, left out, replaced or
 // swapped with their neighbour count one each (optimal string alignment).
 func Suggest(word string, known []string) string {
 	best, least := "", max(1, len(word)/3)+1
+	if len(word) > longestWord {
+		return ""
+	}
 	for _, k := range known {
 		d := distance(strings.ToLower(word), strings.ToLower(k))
 		if len(word) >= 3 && strings.HasPrefix(k, word) {

@@ -1,0 +1,269 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestKeys: every key is described, has a name of its own, and its default and range can be read.
+func TestKeys(t *testing.T) {
+	for _, typ := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[Kind](), reflect.TypeFor[Source](), reflect.TypeFor[Plugin]()} {
+		withDefaults(typ) // panics on a bad one
+		all := keys(typ)
+		for _, k := range all {
+			if k.doc == "" && k.below() == nil {
+				t.Errorf("%s.%s says nothing", typ.Name(), k.name)
+			}
+			if k.scalar() == durationType && k.top == "" || k.scalar() != nil && k.scalar().Kind() == reflect.Int && k.top == "" {
+				t.Errorf("%s.%s has no range", typ.Name(), k.name)
+			}
+			for _, word := range k.also {
+				if _, known := find(all, word); known {
+					t.Errorf("%s.%s: %q is a key itself", typ.Name(), k.name, word)
+				}
+			}
+			if k.top != "" && k.scalar() == durationType {
+				for _, text := range []string{k.low, k.top} {
+					if err := k.setText(reflect.New(k.typ).Elem(), text, ""); err != nil {
+						t.Errorf("%s.%s: %v", typ.Name(), k.name, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestExample: the file that config init writes is right, also with everything in it commented in.
+func TestExample(t *testing.T) {
+	all := regexp.MustCompile(`(?m)^#(\[|[a-z0-9_]+ = )`).ReplaceAllString(Example, "$1")
+	all = regexp.MustCompile(`(?m)^db(_file)? = .*\n`).ReplaceAllString(all, "") // one of three
+	for name, text := range map[string]string{"as it is": Example, "commented in": all} {
+		c, err := Load(Options{Path: write(t, text)})
+		if err != nil || len(c.Warnings) > 0 {
+			t.Errorf("%s: %v %v", name, err, c.Warnings)
+		}
+		if name == "commented in" && (len(c.Sources) != 2 || c.Sources[0].MoveTo == "" || c.Plugins["thumbs"].SHA256 == "" || *c.Kinds["urlcheck"].MaxRunningPerShardKey != 2) {
+			t.Errorf("commented in:\n%s", all)
+		}
+		if name == "as it is" && len(Diff(c, must(Load(Options{Path: write(t, "[kinds.filecsv]\n[kinds.urlcheck]\n")})))) > 0 {
+			t.Error("it sets something")
+		}
+	}
+}
+
+func must(c *Config, err error) *Config {
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+func TestFind(t *testing.T) {
+	dir := t.TempDir()
+	user := filepath.Join(dir, "ledgerd", "ledgerd.toml")
+	env := map[string]string{"HOME": dir}
+	lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+	check := func(named, want string) {
+		t.Helper()
+		if got := Find(named, lookup); got != want && !(want == "" && got == SystemFile) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	check("", "")
+	env["XDG_CONFIG_HOME"] = dir
+	check("", "")
+	if err := os.Mkdir(filepath.Dir(user), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(user, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("", user)
+	env["LEDGERD_CONFIG"] = "/other"
+	check("", "/other")
+	check("/named", "/named")
+}
+
+// TestSecrets: a secret comes from wherever it is kept, is never shown, and a file that everybody
+// can read and that holds one is warned about.
+func TestSecrets(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(secret, []byte("hunter22\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mail, _ := world(t).Describe("mail")
+	for name, test := range map[string]struct {
+		text    string
+		environ []string
+		shown   string
+		warned  bool
+	}{
+		"in the file":         {text: `smtp.password = "hunter22"`, shown: Hidden, warned: true},
+		"file:":               {text: `smtp.password = "file:` + secret + `"`, shown: "file:" + secret},
+		"password_file":       {text: `smtp.password_file = "` + secret + `"`, shown: secret},
+		"variable":            {environ: []string{"LEDGERD_KINDS_MAIL_WITH_SMTP_PASSWORD=hunter22"}, shown: Hidden},
+		"variable over file":  {text: `smtp.password_file = "/none"`, environ: []string{"LEDGERD_KINDS_MAIL_WITH_SMTP_PASSWORD=hunter22"}, shown: Hidden},
+		"variable with _FILE": {environ: []string{"LEDGERD_KINDS_MAIL_WITH_SMTP_PASSWORD_FILE=" + secret}, shown: secret},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := write(t, "[kinds.mail.with]\nhost = \"h\"\n"+test.text)
+			if err := os.Chmod(path, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			c, err := Load(Options{Path: path, Environ: test.environ})
+			if err == nil {
+				err = c.Check(world(t), nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			config, err := c.With("mail", mail.Config)
+			if want := `{"host":"h","smtp":{"password":"hunter22"}}`; err != nil || string(config) != want {
+				t.Errorf("%s, %v", config, err)
+			}
+			shown := ""
+			for _, s := range c.Settings(world(t)) {
+				if strings.Contains(s.Key, "smtp") {
+					shown, _ = s.Value.(string)
+				}
+			}
+			if shown != test.shown || (len(c.Warnings) > 0) != test.warned {
+				t.Errorf("shown as %q, warnings %v", shown, c.Warnings)
+			}
+			for _, w := range c.Warnings {
+				if strings.Contains(w.String(), "hunter") {
+					t.Error(w)
+				}
+			}
+		})
+	}
+}
+
+// TestSourcePayload: a source's own settings count before those of its kind.
+func TestSourcePayload(t *testing.T) {
+	c := must(Load(Options{Path: write(t, `
+[kinds.urlcheck.set]
+method = "HEAD"
+accept = [200]
+[[source]]
+name = "a"
+type = "list"
+kind = "urlcheck"
+path = "l"
+set = { accept = [404] }
+[[source]]
+name = "b"
+type = "list"
+kind = "urlcheck"
+path = "l"
+`)}))
+	about, _ := world(t).Describe("urlcheck")
+	for i, want := range []string{`{"accept":[404],"method":"HEAD"}`, `{"accept":[200],"method":"HEAD"}`} {
+		got, err := c.SourcePayload(c.Sources[i], about.Payload)
+		if err != nil || string(got) != want {
+			t.Errorf("%s, %v", got, err)
+		}
+	}
+}
+
+// TestNext: intervals count from 1970, others are those of ledger.Every; it always goes on.
+func TestNext(t *testing.T) {
+	at := time.Date(2026, 3, 28, 12, 0, 7, 0, time.UTC)
+	for _, test := range []struct{ schedule, zone, want string }{
+		{"5s", "", "2026-03-28T12:00:10Z"},
+		{"1m", "", "2026-03-28T12:01:00Z"},
+		{"hour", "", "2026-03-28T13:00:00Z"},
+		{"day", "Europe/Berlin", "2026-03-28T23:00:00Z"},
+		{"30 2 * * *", "Europe/Berlin", "2026-03-29T01:00:00Z"}, // skipped by the clock change
+	} {
+		s := &Source{Schedule: test.schedule, Zone: test.zone}
+		if got := s.Next(at).Format(time.RFC3339); got != test.want {
+			t.Errorf("%s: %s, want %s", test.schedule, got, test.want)
+		}
+	}
+}
+
+func TestDiff(t *testing.T) {
+	before := must(Load(Options{Path: write(t, `
+db = "postgres://me:hunter2@h/db"
+lease = "1m"
+log_level = "info"
+[kinds.gone]
+[kinds.urlcheck]
+max_failures = 3
+concurrency = 4
+with = { token = "hunter2" }
+set = { accept = [200] }
+[[source]]
+name = "inbox"
+type = "folder"
+kind = "filecsv"
+path = "/in"
+[[source]]
+name = "old"
+type = "list"
+kind = "urlcheck"
+path = "/l"
+[plugins.a]
+command = ["/a"]
+`)}))
+	after := must(Load(Options{Path: write(t, `
+db = "postgres://me:hunter3@h/db"
+lease = "2m"
+log_level = "debug"
+[kinds.urlcheck]
+max_failures = 4
+keep = "7d"
+concurrency = 8
+with = { token = "hunter3" }
+set = { accept = [404] }
+[kinds.new]
+[[source]]
+name = "new"
+type = "list"
+kind = "urlcheck"
+path = "/l"
+[[source]]
+name = "inbox"
+type = "folder"
+kind = "filecsv"
+path = "/in2"
+exclude = ["x"]
+[plugins.a]
+command = ["/b"]
+`)}))
+	var got []string
+	for _, c := range Diff(before, after) {
+		got = append(got, c.String())
+	}
+	want := []string{
+		`db: what is not shown of it is different ("postgres://me:***@h/db") (needs a restart)`,
+		`lease: 1m → 2m (needs a restart)`,
+		`log_level: "info" → "debug"`,
+		`kinds.gone is gone`,
+		`kinds.new is new`,
+		`kinds.urlcheck.concurrency: 4 → 8 (needs a restart)`,
+		`kinds.urlcheck.max_failures: 3 → 4`,
+		`kinds.urlcheck.keep: not set → 7d`,
+		`kinds.urlcheck.set is different`,
+		`kinds.urlcheck.with is different (needs a restart)`,
+		`source.inbox.path: "/in" → "/in2"`,
+		`source.inbox.exclude: [] → ["x"]`,
+		`source.new is new`,
+		`source.old is gone`,
+		`plugins.a.command: ["/a"] → ["/b"] (needs a restart)`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if same := Diff(after, after); len(same) > 0 {
+		t.Error(same)
+	}
+}

@@ -1,0 +1,76 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// FuzzLoad: any file is either TOML and read completely, with a place for every key, or refused;
+// problems are in lines that there are, and a Config that was refused can be looked at.
+func FuzzLoad(f *testing.F) {
+	f.Add(whole)
+	f.Add(Example)
+	archive, err := txtar.ParseFile("testdata/mistakes.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range archive.Files {
+		f.Add(string(file.Data))
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, text string) {
+		path := filepath.Join(dir, fmt.Sprintf("%d.toml", os.Getpid()))
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Load(Options{Path: path})
+		var values map[string]any
+		isTOML := toml.Unmarshal([]byte(text), &values)
+		if isTOML != nil && err == nil {
+			t.Fatalf("taken, though it is no TOML: %v", isTOML)
+		}
+		if isTOML == nil {
+			everyKeyHasAPlace(t, c.doc, "", values)
+		}
+		err = c.Check(world(t), err)
+		lines := 1 + strings.Count(text, "\n")
+		if bad, ok := err.(*Error); ok {
+			for _, p := range bad.Problems {
+				if p.Line < 0 || p.Line > lines || p.Line > 0 && p.Column < 1 || p.Message == "" {
+					t.Errorf("%+v", p)
+				}
+			}
+		}
+		if err != nil && err.Error() == "" {
+			t.Error("an error without words")
+		}
+		c.Settings(world(t))
+		if changes := Diff(c, c); len(changes) > 0 {
+			t.Error(changes)
+		}
+	})
+}
+
+func everyKeyHasAPlace(t *testing.T, d *document, path string, value any) {
+	if _, known := d.places[path]; !known && path != "" {
+		t.Errorf("%s has no place", path)
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		for name, inner := range v {
+			everyKeyHasAPlace(t, d, joinPath(path, name), inner)
+		}
+	case []any:
+		for i, inner := range v {
+			if table, ok := inner.(map[string]any); ok && len(table) > 0 {
+				everyKeyHasAPlace(t, d, fmt.Sprintf("%s[%d]", path, i), inner)
+			}
+		}
+	}
+}

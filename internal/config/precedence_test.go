@@ -1,0 +1,163 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// someValue draws a value for a key, as text.
+func someValue(t *rapid.T, k key, label string) string {
+	n := rapid.IntRange(1, 1000).Draw(t, label)
+	switch typ := k.scalar(); {
+	case k.oneOf != nil:
+		return k.oneOf[n%len(k.oneOf)]
+	case typ == durationType:
+		return FormatDuration(time.Duration(5+n) * time.Second)
+	case typ == rateType:
+		return Rate{n, time.Minute}.String()
+	case typ == shardType:
+		return fmt.Sprintf("0/%d", n)
+	case typ.Kind() == reflect.Bool:
+		return strconv.FormatBool(n%2 == 0)
+	case typ.Kind() == reflect.Int && k.top == "2":
+		return strconv.Itoa(n%5 - 2)
+	case typ.Kind() == reflect.Int:
+		return strconv.Itoa(n)
+	case k.name == "db":
+		return fmt.Sprintf("postgres://host%d/work", n)
+	case k.name == "listen":
+		return fmt.Sprintf("127.0.0.1:%d", n)
+	case k.name == "every":
+		return fmt.Sprintf("%dm", n)
+	case k.name == "zone":
+		return []string{"UTC", "Europe/Berlin", "Asia/Tokyo"}[n%3]
+	case k.isPath:
+		return fmt.Sprintf("/srv/%d", n)
+	}
+	return fmt.Sprintf("name-%d", n)
+}
+
+// inFile is a value as TOML has it.
+func inFile(k key, text string) string {
+	if typ := k.scalar(); typ != durationType && (typ.Kind() == reflect.Bool || typ.Kind() == reflect.Int) {
+		return text
+	}
+	return strconv.Quote(text)
+}
+
+// TestPrecedence: of flag, variable and file the first that is there counts, for every key that holds
+// one value, and the origin is told.
+func TestPrecedence(t *testing.T) {
+	dir := t.TempDir()
+	tables := []struct {
+		prefix string
+		of     reflect.Type
+	}{{"", reflect.TypeFor[Config]()}, {"kinds.some-kind", reflect.TypeFor[Kind]()}, {"plugins.thumbs", reflect.TypeFor[Plugin]()}}
+	rapid.Check(t, func(t *rapid.T) {
+		table := rapid.SampledFrom(tables).Draw(t, "table")
+		text, environ, flags := "", []string{}, map[string]string{}
+		if table.prefix != "" {
+			text = "[" + table.prefix + "]\n"
+		}
+		type want struct{ value, origin string }
+		wanted := map[string]want{}
+		line := strings.Count(text, "\n")
+		path := filepath.Join(dir, "ledgerd.toml")
+		for _, k := range keys(table.of) {
+			if k.scalar() == nil || k.name == "db_file" {
+				continue
+			}
+			at := joinPath(table.prefix, k.name)
+			var w want
+			if rapid.Bool().Draw(t, "in file") {
+				w.value = someValue(t, k, "file")
+				text += fmt.Sprintf("%s = %s\n", k.name, inFile(k, w.value))
+				line++
+				w.origin = fmt.Sprintf("%s:%d", path, line)
+			}
+			if rapid.Bool().Draw(t, "in environment") {
+				w.value = someValue(t, k, "environment")
+				w.origin = EnvName(at)
+				environ = append(environ, w.origin+"="+w.value)
+			}
+			if table.prefix == "" && rapid.Bool().Draw(t, "flag") {
+				w.value = someValue(t, k, "flag")
+				w.origin = "--" + strings.ReplaceAll(k.name, "_", "-")
+				flags[k.name] = w.value
+			}
+			if w.origin != "" {
+				wanted[at] = w
+			}
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		// Keys that are wrong only together are refused, and are read all the same.
+		c, _ := Load(Options{Path: path, Environ: environ, Flags: flags})
+		got := map[string]want{}
+		for _, s := range c.Settings(World{}) {
+			if s.Origin != (Origin{}) {
+				got[s.Key] = want{fmt.Sprint(s.Value), s.Origin.String()}
+			}
+		}
+		if !reflect.DeepEqual(got, wanted) {
+			t.Fatalf("%s\n%v\n%v\n got %v\nwant %v", text, environ, flags, got, wanted)
+		}
+	})
+}
+
+// TestDatabaseFile: of db and db_file the one that counts first makes the other one void.
+func TestDatabaseFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "url")
+	if err := os.WriteFile(file, []byte("postgres://in-file/x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inFile := write(t, `db_file = "`+file+`"`)
+	plain := write(t, `db = "postgres://plain/x"`)
+	for name, test := range map[string]struct {
+		path, want string
+		environ    []string
+		flags      map[string]string
+	}{
+		"file":                    {path: inFile, want: "postgres://in-file/x"},
+		"variable over db":        {path: plain, want: "postgres://in-file/x", environ: []string{"LEDGERD_DB_FILE=" + file}},
+		"variable over db_file":   {path: inFile, want: "postgres://env/x", environ: []string{"LEDGERD_DB=postgres://env/x"}},
+		"flag over db_file":       {path: inFile, want: "postgres://flag/x", flags: map[string]string{"db": "postgres://flag/x"}},
+		"flag over both":          {path: inFile, want: "postgres://flag/x", environ: []string{"LEDGERD_DB=postgres://env/x"}, flags: map[string]string{"db": "postgres://flag/x"}},
+		"of variables the value":  {want: "postgres://env/x", environ: []string{"LEDGERD_DB=postgres://env/x", "LEDGERD_DB_FILE=/none"}},
+		"an empty one is nothing": {path: plain, want: "postgres://plain/x", environ: []string{"LEDGERD_DB="}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := Load(Options{Path: test.path, Environ: test.environ, Flags: test.flags})
+			if err != nil || c.DB != test.want {
+				t.Errorf("%s, %v", c.DB, err)
+			}
+		})
+	}
+}
+
+// TestPolicy: what the configuration says of a kind counts before what the ledger has, and what it
+// does not say stays.
+func TestPolicy(t *testing.T) {
+	c, err := Load(Options{Path: write(t, "[kinds.a]\nmax_failures = 0\nkeep = \"7d\"\npaused = false\non_lost = \"doubt\"\nplugin = \"a\""), Environ: []string{"LEDGERD_KINDS_A_KEEP=2d"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := ledger.Kind{Name: "a", Plugin: "b", MaxFailures: 9, MaxLost: 7, Paused: true, Timeout: time.Hour}
+	c.Kinds["a"].Policy(&have)
+	want := ledger.Kind{Name: "a", MaxLost: 7, Timeout: time.Hour, Keep: 48 * time.Hour, OnLost: ledger.OnLostDoubt}
+	if !reflect.DeepEqual(have, want) {
+		t.Errorf(" got %+v\nwant %+v", have, want)
+	}
+}

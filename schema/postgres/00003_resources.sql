@@ -1,0 +1,42 @@
+-- +goose Up
+-- Names that an item needs for itself while it is leased, sorted and distinct; NULL: none.
+ALTER TABLE ledger_items ADD COLUMN resources text[] COLLATE "C" CHECK (cardinality(resources) BETWEEN 1 AND 16);
+
+-- backlog.gate: 0 claimed freely; 1 needs one resource; 2 needs several.
+ALTER TABLE ledger_backlog
+  ADD COLUMN gate smallint NOT NULL DEFAULT 0 CHECK (gate BETWEEN 0 AND 2),
+  -- The resource for want of which a claim laid it aside: it is not looked at until that is free.
+  ADD COLUMN blocked_on text COLLATE "C" CHECK (blocked_on IS NULL OR (state = 1 AND gate > 0 AND octet_length(blocked_on) BETWEEN 1 AND 256)),
+  -- When a claim passed it over for the first time since it became ready.
+  ADD COLUMN passed_at timestamptz CHECK (passed_at IS NULL OR (state = 1 AND gate > 0));
+
+-- What needs resources never lies in the index of what is claimed freely.
+DROP INDEX ledger_backlog_ready;
+CREATE INDEX ledger_backlog_ready  ON ledger_backlog (kind, priority, due_at, item_id) WHERE state = 1 AND gate = 0;
+CREATE INDEX ledger_backlog_gated  ON ledger_backlog (kind, priority, due_at, item_id) WHERE state = 1 AND gate > 0 AND blocked_on IS NULL;
+CREATE INDEX ledger_backlog_parked ON ledger_backlog (blocked_on, kind, priority, due_at, item_id) WHERE blocked_on IS NOT NULL;
+CREATE INDEX ledger_backlog_passed ON ledger_backlog (kind, gate, passed_at, item_id) WHERE passed_at IS NOT NULL;
+
+-- Set for good with the first item of the kind that needs resources.
+ALTER TABLE ledger_kinds ADD COLUMN gated boolean NOT NULL DEFAULT false;
+
+-- What leased items hold. The primary key is the promise: one holder at a time.
+CREATE TABLE ledger_held (
+  resource text COLLATE "C" PRIMARY KEY CHECK (octet_length(resource) BETWEEN 1 AND 256),
+  item_id  bigint NOT NULL,
+  lock_id  uuid NOT NULL,
+  since    timestamptz NOT NULL
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX ledger_held_item ON ledger_held (item_id);
+
+-- The one item for which resources are kept free; item 0 is nobody.
+CREATE TABLE ledger_reserver (
+  one     smallint PRIMARY KEY CHECK (one = 1),
+  item_id bigint NOT NULL,
+  kind    text COLLATE "C" NOT NULL,
+  until   timestamptz NOT NULL
+);
+INSERT INTO ledger_reserver (one, item_id, kind, until) VALUES (1, 0, '', 'epoch');
+
+-- A program that does not know resources would claim such items without them.
+UPDATE ledger_meta SET v = '3' WHERE k = 'compatible_from';
