@@ -62,7 +62,7 @@ type Source struct {
 	// Settled says whether nobody writes a file of a folder any more. Nil: it is old enough, or has not
 	// changed at a second look.
 	Settled func(path string, info fs.FileInfo) bool
-	Stdin    io.Reader
+	Stdin   io.Reader
 
 	// Parse puts assignments "column=text" over an object, by the payload's schema.
 	Parse func(object []byte, assignments []string) (json.RawMessage, error)
