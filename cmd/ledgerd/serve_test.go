@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // site is a machine with a config file, for daemons.
@@ -350,4 +353,72 @@ settle = "0s"
 		}
 		s.run(exitOK, "db", "verify")
 	})
+}
+
+// TestServeTellsSystemd: ready, alive now and then, stopping.
+func TestServeTellsSystemd(t *testing.T) {
+	t.Parallel()
+	s := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")).site(base)
+	dir, err := os.MkdirTemp("", "ledgerd-") // the paths of sockets are short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "notify")
+	at, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.Close()
+	told := func(want string) {
+		t.Helper()
+		if err := at.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		for said, b := "", make([]byte, 100); said != want; {
+			n, err := at.Read(b)
+			if err != nil {
+				t.Fatalf("%s: %v", want, err)
+			}
+			said = string(b[:n])
+		}
+	}
+	s.env = append(s.env, "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC=200000")
+	p := s.daemon()
+	told("READY=1")
+	told("WATCHDOG=1")
+	told("WATCHDOG=1")
+	s.signal(p, syscall.SIGTERM)
+	told("STOPPING=1")
+	if code := s.exit(p); code != exitOK {
+		t.Errorf("exit %d\n%s", code, p.stderr.String())
+	}
+}
+
+// TestUnits: what the systemd units start is a command line of this program, and stops are as it expects.
+func TestUnits(t *testing.T) {
+	units, err := filepath.Glob("../../contrib/systemd/*.service")
+	if err != nil || len(units) != 2 {
+		t.Fatalf("%v, %v", units, err)
+	}
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "\nKillMode=mixed\n") {
+			t.Errorf("%s: no KillMode=mixed", unit)
+		}
+		line := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/ledgerd (.+)$`).FindStringSubmatch(string(text))
+		if line == nil {
+			t.Fatalf("%s starts no ledgerd", unit)
+		}
+		cmd, args, err := testApp(new(bytes.Buffer)).root().Find(strings.Fields(line[1]))
+		if err == nil {
+			err = cmd.ParseFlags(args)
+		}
+		if err != nil || !cmd.Runnable() || len(cmd.Flags().Args()) > 0 {
+			t.Errorf("%s: %s: %v", unit, line[1], err)
+		}
+	}
 }
