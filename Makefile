@@ -48,10 +48,10 @@ test: ## format check, vet and all tests, on SQLite and on a real Postgres (foun
 # These two take the Postgres that internal/pgtest finds.
 .PHONY: test-raced test-plain
 test-raced:
-	$(GO) test $(TESTFLAGS) $(if $(CAN_RACE),-race) $$($(GO) list ./... | grep -E '$(RACED)')
+	$(GO) test -timeout 20m $(TESTFLAGS) $(if $(CAN_RACE),-race) $$($(GO) list ./... | grep -E '$(RACED)')
 
 test-plain:
-	$(GO) test $(TESTFLAGS) $$($(GO) list ./... | grep -vE '$(RACED)')
+	$(GO) test -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -vE '$(RACED)')
 
 .PHONY: test-large
 test-large: ## the tests of what statements read, on tables of a million rows (some minutes)

@@ -33,11 +33,10 @@ func (a *app) configure(flags *pflag.FlagSet) error {
 			return err
 		}
 	}
-	c, err := a.loadConfig()
-	if err != nil {
+	var err error
+	if a.config, err = a.loadConfig(); err != nil {
 		return err
 	}
-	a.config = *c
 	a.useLedger()
 	flags.VisitAll(func(f *pflag.Flag) {
 		key := f.Annotations[configAnnotation]

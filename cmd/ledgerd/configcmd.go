@@ -61,7 +61,7 @@ With -o json: {"ok","file","problems":[{"severity":"error|warning","file","line"
 
 func (a *app) configCheck(ctx context.Context) error {
 	c, err := a.loadConfig()
-	a.config = *c
+	a.config = c
 	err = c.Check(a.world(ctx), err)
 	bad, ok := errors.AsType[*config.Error](err)
 	if err != nil && !ok {
@@ -156,10 +156,14 @@ func (a *app) validate(ctx context.Context, name string, with []byte) error {
 		return err
 	}
 	err = pluginhost.Validate(ctx, pluginhost.Config{Spec: a.pluginSpec(place), Settings: with})
-	refused, ok := errors.AsType[*pluginhost.ConfigError](err)
-	if !ok {
-		return err
+	if refused, ok := errors.AsType[*pluginhost.ConfigError](err); ok {
+		return settingProblems(refused)
 	}
+	return err
+}
+
+// settingProblems is what a plugin says against its config, as its schema would say it.
+func settingProblems(refused *pluginhost.ConfigError) *settings.Error {
 	bad := &settings.Error{}
 	for _, p := range refused.Problems {
 		bad.Problems = append(bad.Problems, settings.Problem{Field: p.Field, Message: p.Message})
@@ -217,7 +221,7 @@ func (a *app) configPrint(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.config = *c
+	a.config = c
 	var rows []settingRow
 	for _, s := range c.Settings(a.world(ctx)) {
 		row := settingRow{s.Key, s.Value, s.Origin.String()}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/emersion/go-smtp"
 
+	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -192,7 +193,7 @@ func TestKilledMailer(t *testing.T) {
 // holder is the program of somebody who claims mails in a program of their own: it claims a hundred,
 // begins seven, and says so. It never ends by itself.
 func holder() {
-	a := &app{interrupts: listen(), stdout: io.Discard, stderr: os.Stderr}
+	a := &app{interrupts: listen(), stdout: io.Discard, stderr: os.Stderr, config: &config.Config{}}
 	a.db = os.Getenv("LEDGERD_DB")
 	err := func() error {
 		l, err := a.open(context.Background())

@@ -72,7 +72,7 @@ type app struct {
 	global
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	config         config.Config
+	config         *config.Config
 	parsed         bool         // flags and arguments are in order, the command has begun
 	dbSource       string       // where the address of the ledger is from: "--db", "LEDGERD_DB" …
 	warned         bool         // of a password that others can see
@@ -86,7 +86,7 @@ const dbFlag = "--db"
 
 // run executes a command line and gives the exit code.
 func run(in *interrupts, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{interrupts: in, stdin: stdin, stdout: stdout, stderr: stderr}
+	a := &app{interrupts: in, stdin: stdin, stdout: stdout, stderr: stderr, config: &config.Config{}}
 	root := a.root()
 	a.early = earlyOutput(args)
 	root.SetArgs(args)

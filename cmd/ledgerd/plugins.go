@@ -180,6 +180,9 @@ func (a *app) startPlugin(ctx context.Context, k *kind, with []string, concurren
 	}
 	h, err := pluginhost.Start(ctx, pluginhost.Config{Spec: k.plugin.spec, Settings: config, Concurrency: a.concurrency(k.name, concurrency), Progress: now.set})
 	if refused, ok := errors.AsType[*pluginhost.ConfigError](err); ok {
+		if err := a.config.Refused(k.name, k.plugin.Config, settingProblems(refused)); err != nil {
+			return nil, err
+		}
 		return nil, usage("bad_setting", fmt.Sprintf("fields: ledgerd run %s --help", k.plugin.Name), "%s", refused.Error())
 	}
 	if err != nil {
@@ -301,7 +304,7 @@ func (a *app) helpWithFields(cmd *cobra.Command, s *sourceFlags) {
 			return
 		}
 		if c, err := a.loadConfig(); err == nil { // help works with a wrong one, too
-			a.config = *c
+			a.config = c
 		}
 		p, err := a.findPlugin(c.Context(), firstOf(s.plugin, a.config.PluginOf(kinds[0]), kinds[0]), s.dirs)
 		if err != nil {

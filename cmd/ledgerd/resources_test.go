@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
@@ -45,7 +46,7 @@ func TestKilledWorkersOfResources(t *testing.T) {
 			t.Errorf("%d of %d items were done", len(done), items)
 		}
 		m.run(exitOK, "db", "verify")
-		l, err := (&app{global: global{db: m.db}, dbSource: "LEDGERD_DB", stderr: io.Discard}).open(t.Context())
+		l, err := (&app{global: global{db: m.db}, dbSource: "LEDGERD_DB", stderr: io.Discard, config: &config.Config{}}).open(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

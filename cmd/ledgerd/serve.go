@@ -275,14 +275,14 @@ func (s *server) hearReload(ctx context.Context) {
 func (s *server) reload(ctx context.Context) {
 	next := *s.app
 	c, err := s.loadConfig()
-	next.config = *c
+	next.config = c
 	if err = c.Check(next.world(ctx), err); err != nil {
 		s.keepOld(err)
 		return
 	}
 	old := s.config
-	changes := config.Diff(&old, c)
-	s.config = *c
+	changes := config.Diff(old, c)
+	s.config = c
 	configs, err := s.sourceConfigs(ctx)
 	if err == nil {
 		err = s.introduceAll(ctx)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/report"
@@ -81,7 +82,7 @@ func TestExitCodes(t *testing.T) {
 }
 
 func testApp(out *bytes.Buffer) *app {
-	a := &app{interrupts: &interrupts{soft: context.Background(), hard: context.Background()}, stderr: out, stdout: out}
+	a := &app{interrupts: &interrupts{soft: context.Background(), hard: context.Background()}, stderr: out, stdout: out, config: &config.Config{}}
 	a.output = choice{value: "table"}
 	return a
 }
@@ -215,7 +216,7 @@ func TestMigrateCommand(t *testing.T) {
 		{"sqlite:été.db", dbFlag, "ledgerd db migrate --db 'sqlite:été.db'"},
 		{"postgres://ann:secret@h/d", dbFlag, "ledgerd db migrate with the same --db"},
 	} {
-		a := &app{dbSource: test.source}
+		a := &app{dbSource: test.source, config: &config.Config{}}
 		a.db = test.db
 		if got := a.migrateCommand(); got != test.want {
 			t.Errorf("%s: %s, want %s", test.db, got, test.want)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -86,7 +87,7 @@ func checkURL(db string) error {
 		}
 		return nil
 	}
-	return &fault{fmt.Sprintf("%q is not a database URL", inputs.Redact(db)), `an SQLite file is "sqlite:ledger.db", Postgres is "postgres://user@host/name"`}
+	return &fault{fmt.Sprintf("%q is not a database URL", safeURL(db)), `an SQLite file is "sqlite:ledger.db", Postgres is "postgres://user@host/name"`}
 }
 
 // localDB makes the path of an SQLite file absolute, if it is relative to the config file.
@@ -173,11 +174,21 @@ func rhythmFault(err error, text string) *fault {
 	return bad
 }
 
-// keysOfType are the keys of a source that only one type has.
+// keysOfType are the keys that not every source has, by its type.
 var keysOfType = map[string][]string{
 	"folder": {"path", "include", "exclude", "recursive", "settle", "finished", "move_to", "local"},
 	"list":   {"path", "url"},
 	"query":  {"query", "query_file", "query_db", "query_db_file", "key"},
+}
+
+// has tells whether a source of its type has a key.
+func (s *Source) has(key string) bool {
+	for _, names := range keysOfType {
+		if slices.Contains(names, key) {
+			return slices.Contains(keysOfType[s.Type], key)
+		}
+	}
+	return true
 }
 
 func (d *decoder) checkSource(path string, s *Source) {
@@ -195,9 +206,9 @@ func (d *decoder) checkSource(path string, s *Source) {
 		d.checkName(at("kind"), s.Kind)
 	}
 	if s.Type != "" {
-		for _, k := range []string{"path", "include", "exclude", "recursive", "settle", "finished", "move_to", "local", "url", "query", "query_file", "query_db", "query_db_file", "key"} {
-			if given(k) && !slices.Contains(keysOfType[s.Type], k) {
-				d.fail(at(k), faultf("a %s has no such key; it has %s", s.Type, strings.Join(keysOfType[s.Type], ", ")))
+		for _, k := range keys(reflect.TypeFor[Source]()) {
+			if given(k.name) && !s.has(k.name) {
+				d.fail(at(k.name), faultf("a %s has no such key; it has %s", s.Type, strings.Join(keysOfType[s.Type], ", ")))
 			}
 		}
 	}

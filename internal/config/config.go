@@ -28,7 +28,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Config is a whole configuration, with defaults filled in.
+// Config is a whole configuration, with defaults filled in. The zero Config says nothing.
 type Config struct {
 	// DB is the URL of the ledger, sqlite:PATH or postgres://…, whether it came from db, from the
 	// file that db_file names, or from the environment; "" means ledger.db in DataDir.

@@ -41,6 +41,7 @@ const maxSyntax = 20
 // others are found as well. A mistake in the line after one is taken for its consequence, as of a
 // bracket that is never closed: with it the reading ends.
 func parse(path string, text []byte) (*document, []Problem) {
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // which some editors put before UTF-8
 	d := &document{path: path, lines: strings.Split(string(text), "\n"), places: map[string]place{}, values: map[string]any{}}
 	rest := bytes.Clone(text)
 	var problems []Problem

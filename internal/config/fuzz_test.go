@@ -23,7 +23,7 @@ func FuzzLoad(f *testing.F) {
 	for _, file := range archive.Files {
 		f.Add(string(file.Data))
 	}
-	dir := f.TempDir()
+	dir, w := f.TempDir(), world(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		path := filepath.Join(dir, fmt.Sprintf("%d.toml", os.Getpid()))
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -38,7 +38,7 @@ func FuzzLoad(f *testing.F) {
 		if isTOML == nil {
 			everyKeyHasAPlace(t, c.doc, "", values)
 		}
-		err = c.Check(world(t), err)
+		err = c.Check(w, err)
 		lines := 1 + strings.Count(text, "\n")
 		if bad, ok := err.(*Error); ok {
 			for _, p := range bad.Problems {
@@ -50,7 +50,7 @@ func FuzzLoad(f *testing.F) {
 		if err != nil && err.Error() == "" {
 			t.Error("an error without words")
 		}
-		c.Settings(world(t))
+		c.Settings(w)
 		if changes := Diff(c, c); len(changes) > 0 {
 			t.Error(changes)
 		}

@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -70,5 +71,23 @@ func TestLoad(t *testing.T) {
 	}
 	if o := c.Origin("kinds.urlcheck.timeout").String(); o != path+":9" {
 		t.Errorf("timeout is from %s", o)
+	}
+}
+
+// TestEditors: files of all editors are read, and places are right in them.
+func TestEditors(t *testing.T) {
+	for name, text := range map[string]string{
+		"byte order mark":     "\ufefflease = \"2m\"\n",
+		"carriage returns":    "lease = \"2m\"\r\n",
+		"no line feed at end": "lease = \"2m\"",
+	} {
+		if c, err := Load(Options{Path: write(t, text)}); err != nil || c.Lease != 2*time.Minute {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, err := Load(Options{Path: write(t, "\ufeff# é\r\n\tlease = \"1s\" # é\r\n")})
+	bad, ok := err.(*Error)
+	if !ok || bad.Problems[0].Line != 2 || bad.Problems[0].Column != 2 || !strings.HasSuffix(bad.Error(), "    2 |     lease = \"1s\" # é\n      |     ^^^^^") {
+		t.Errorf("%v", err)
 	}
 }

@@ -50,7 +50,7 @@ func world(t testing.TB) World {
 
 // loadAll loads a file and checks it against the world, as config check does. What is in the
 // environment stands in lines "#env NAME=value" of the file.
-func loadAll(t testing.TB, path, text string) (*Config, error) {
+func loadAll(w World, path, text string) (*Config, error) {
 	o := Options{Path: path}
 	for line := range strings.Lines(text) {
 		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "#env "); ok {
@@ -58,7 +58,7 @@ func loadAll(t testing.TB, path, text string) (*Config, error) {
 		}
 	}
 	c, err := Load(o)
-	return c, c.Check(world(t), err)
+	return c, c.Check(w, err)
 }
 
 // TestMistakes: every kind of mistake is said in words that were read by a person, with the place of
@@ -86,7 +86,7 @@ func TestMistakes(t *testing.T) {
 			if err := os.WriteFile(path, f.Data, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			c, err := loadAll(t, path, string(f.Data))
+			c, err := loadAll(world(t), path, string(f.Data))
 			var b strings.Builder
 			for _, w := range c.Warnings {
 				fmt.Fprintln(&b, "warning:", w)

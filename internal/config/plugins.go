@@ -137,17 +137,9 @@ func (x *plugged) kind(path, name string, k *Kind) {
 // validate asks the plugin itself.
 func (x *plugged) validate(t *settingsTable, plugin string, config []byte) error {
 	err := x.world.Validate(plugin, config)
-	refused, ok := errors.AsType[*settings.Error](err)
-	switch {
-	case ok:
-		for i, p := range refused.Problems { // a plugin may name the field in its words alone
-			field, message, found := strings.Cut(p.Message, ": ")
-			if p.Field == "" && found && slices.ContainsFunc(t.schema.Fields(), func(f settings.Field) bool { return f.Name == field }) {
-				refused.Problems[i].Field, refused.Problems[i].Message = field, message
-			}
-		}
-		t.explain(refused)
-	case err != nil:
+	if refused, ok := errors.AsType[*settings.Error](err); ok {
+		t.explain(t.named(refused))
+	} else if err != nil {
 		t.fail("", err.Error())
 	}
 	return asError(t.problems)
@@ -192,5 +184,8 @@ func (x *plugged) secretOf(kind, field string) bool {
 	}
 	plugin, _ := x.pluginOf(kind)
 	about, err := x.ask(plugin)
-	return err != nil || looksSecret(field) || slices.ContainsFunc(about.Config.Secrets(), func(s string) bool { return EnvName(s) == EnvName(field) })
+	if err != nil || looksSecret(field) {
+		return true
+	}
+	return !slices.ContainsFunc(about.Config.Fields(), func(f settings.Field) bool { return EnvName(f.Name) == EnvName(field) && !f.Secret })
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -46,6 +45,7 @@ func (c *Config) Settings(w World) []Setting {
 
 // tableSettings are the keys of one table that hold no tables.
 func (c *Config) tableSettings(path string, table reflect.Value) (list []Setting) {
+	source, isSource := table.Addr().Interface().(*Source)
 	for _, k := range keys(table.Type()) {
 		at := joinPath(path, k.name)
 		v := table.Field(k.field)
@@ -55,7 +55,7 @@ func (c *Config) tableSettings(path string, table reflect.Value) (list []Setting
 			continue
 		case path != "" && !given && v.IsZero():
 			continue
-		case path != "" && !given && !hasKey(table.Interface(), k.name):
+		case isSource && !source.has(k.name):
 			continue
 		case !given && (at == "db" && c.DBFile != "" || path != "" && (k.name == "query" || k.name == "query_db")): // read from a file
 			continue
@@ -63,20 +63,6 @@ func (c *Config) tableSettings(path string, table reflect.Value) (list []Setting
 		list = append(list, Setting{at, written(k, v), origin})
 	}
 	return list
-}
-
-// hasKey tells whether a key means something in this table: a source has those of its type.
-func hasKey(table any, name string) bool {
-	s, isSource := table.(Source)
-	if !isSource {
-		return true
-	}
-	for of, names := range keysOfType {
-		if slices.Contains(names, name) && of == s.Type {
-			return true
-		}
-	}
-	return !slices.ContainsFunc(slices.Collect(maps.Values(keysOfType)), func(names []string) bool { return slices.Contains(names, name) })
 }
 
 // fieldSettings are the settings of a plugin, from the file and from variables.
@@ -130,7 +116,7 @@ func written(k key, v reflect.Value) any {
 		return fmt.Sprintf("%d/%d", value.Index, value.Count)
 	case string:
 		if k.secret == "url" {
-			return inputs.Redact(value)
+			return safeURL(value)
 		}
 		return value
 	case []string:

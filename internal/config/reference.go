@@ -26,7 +26,7 @@ func Reference() string {
 		{"[plugins.NAME]", "plugins.NAME.", reflect.TypeFor[Plugin]()},
 	} {
 		fmt.Fprintf(&b, "\n## %s\n\n%s", t.title, referenceText[t.title])
-		b.WriteString("| key | value | default | what it is | variable |\n|---|---|---|---|---|\n")
+		b.WriteString("| key | value | default | what it is | reload | variable |\n|---|---|---|---|---|---|\n")
 		for _, k := range keys(t.of) {
 			if k.below() != nil {
 				continue
@@ -35,7 +35,11 @@ func Reference() string {
 			if t.prefix != "-" && (k.scalar() != nil || t.prefix == "" && k.typ == stringsType) {
 				variable = "`" + EnvName(t.prefix+k.name) + "`"
 			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", k.name, cell(k.values()), cell(k.byDefault()), cell(k.doc), variable)
+			reload := "restart"
+			if k.live || t.prefix == "-" {
+				reload = "live"
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", k.name, cell(k.values()), cell(k.byDefault()), cell(k.doc), reload, variable)
 		}
 	}
 	b.WriteString("\n## An example\n\n`ledgerd config init` writes it.\n\n```toml\n" + Example + "```\n")
@@ -80,6 +84,8 @@ in one place what it works and where items come from.
 - The file is read strictly: what is unknown, misspelt, of the wrong type or out of range is refused, every mistake at once, each with
   its line. ` + "`ledgerd config check`" + ` does so without doing anything else; it also asks the plugins about their tables.
 - ` + "`ledgerd config print`" + ` shows what is effective and where each value is from; ` + "`ledgerd config init`" + ` writes a file to begin with.
+- SIGHUP makes ` + "`ledgerd serve`" + ` read the file again. One that is wrong is refused as a whole and the old one stays. What the tables call
+  live is taken over by the running daemon, and so are kinds and sources that come or go; the rest is said and waits for a restart.
 - Durations: ` + "`\"90s\"`, `\"1h30m\"`, `\"7d\"`, `\"2w\"`" + `. Rates: ` + "`\"100/s\"`, `\"30/m\"`, `\"5/10s\"`" + `. Paths, also of ` + "`sqlite:`" + `, are relative to the folder of
   the file; ` + "`~/`" + ` is the home directory.
 - Secrets are better in files of their own: ` + "`db_file`" + ` for the URL of the ledger; for a secret NAME of a plugin ` + "`NAME = \"file:/PATH\"`" + ` or

@@ -16,10 +16,7 @@ import (
 // over it, checked by the schema of the plugin's payload; nil if there is nothing. Required fields
 // may be missing. The error is an *Error.
 func (c *Config) Payload(kind string, schema *settings.Schema) (json.RawMessage, error) {
-	k := c.Kinds[kind]
-	if k == nil {
-		return nil, nil
-	}
+	k := c.Kind(kind)
 	return c.table(joinPath("kinds", kind)+".set", schema).read(k.Set, k.set)
 }
 
@@ -46,13 +43,27 @@ func (c *Config) SourcePayload(s *Source, schema *settings.Schema) (json.RawMess
 // (password = "file:/PATH", password_file = "PATH", LEDGERD_…_PASSWORD_FILE) is read. Required
 // fields may be missing: the command line may have them. The error is an *Error.
 func (c *Config) With(kind string, schema *settings.Schema) (json.RawMessage, error) {
-	k := c.Kinds[kind]
-	if k == nil {
-		return nil, nil
-	}
+	k := c.Kind(kind)
 	t := c.table(joinPath("kinds", kind)+".with", schema)
 	t.secrets = schema.Secrets()
 	return t.read(k.With, k.with)
+}
+
+// Refused puts what a plugin says against its config at the places that the values are from: an
+// *Error. It is nil if nothing of that is from the configuration.
+func (c *Config) Refused(kind string, schema *settings.Schema, bad *settings.Error) error {
+	if c.doc == nil { // the zero Config
+		return nil
+	}
+	t := c.table(joinPath("kinds", kind)+".with", schema)
+	t.secrets = schema.Secrets()
+	t.name(c.Kind(kind).with)
+	for _, p := range t.named(bad).Problems {
+		if _, inFile := c.doc.places[t.path+"."+p.Field]; inFile || t.env[p.Field] != "" {
+			t.fail(p.Field, p.Message)
+		}
+	}
+	return asError(t.problems)
 }
 
 // settingsTable is a table of settings of a plugin.
@@ -165,6 +176,18 @@ func (t *settingsTable) openSecret(values map[string]any, name string) {
 		value = "" // what is missing would be reported as well
 	}
 	table[last] = value
+}
+
+// named finds the field where a plugin names it in its words alone: "host: does not answer".
+func (t *settingsTable) named(bad *settings.Error) *settings.Error {
+	problems := slices.Clone(bad.Problems)
+	for i, p := range problems {
+		field, message, found := strings.Cut(p.Message, ": ")
+		if p.Field == "" && found && slices.ContainsFunc(t.schema.Fields(), func(f settings.Field) bool { return f.Name == field }) {
+			problems[i].Field, problems[i].Message = field, message
+		}
+	}
+	return &settings.Error{Problems: problems}
 }
 
 // explain puts what a schema says at the places of the fields.

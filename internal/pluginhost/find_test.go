@@ -22,7 +22,7 @@ func touch(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// The first folder wins; what it shadows is told.
+// What is configured wins, then the first folder; what it shadows is told.
 func TestFind(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	touch(t, first, "ledgerd-plugin-thumbs", "ledgerd-plugin-", "README")
@@ -31,8 +31,9 @@ func TestFind(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := Finder{
-		Folders: []Folder{{first, "--plugin-dir"}, {filepath.Join(first, "missing"), "data"}, {second, "beside ledgerd"}},
-		Bundled: []string{"filecsv", "urlcheck"}, Self: "/opt/ledgerd",
+		Configured: []Place{{Name: "feed", Path: "/opt/feed", Args: []string{"-v"}, Origin: "config"}},
+		Folders:    []Folder{{first, "--plugin-dir"}, {filepath.Join(first, "missing"), "data"}, {second, "beside ledgerd"}},
+		Bundled:    []string{"filecsv", "urlcheck"}, Self: "/opt/ledgerd",
 	}
 	bundled := func(name string) Place {
 		return Place{Name: name, Path: "/opt/ledgerd", Args: []string{name}, Origin: "bundled"}
@@ -41,7 +42,7 @@ func TestFind(t *testing.T) {
 		return Place{Name: name, Path: filepath.Join(dir, "ledgerd-plugin-"+name), Origin: origin, Shadows: shadows}
 	}
 	want := []Place{
-		in(second, "feed", "beside ledgerd"),
+		{Name: "feed", Path: "/opt/feed", Args: []string{"-v"}, Origin: "config", Shadows: []Place{in(second, "feed", "beside ledgerd")}},
 		in(second, "filecsv", "beside ledgerd", bundled("filecsv")),
 		in(first, "thumbs", "--plugin-dir", in(second, "thumbs", "beside ledgerd")),
 		bundled("urlcheck"),

@@ -70,6 +70,7 @@ func compare(t *testing.T, rt *rapid.T, place NewPlace) {
 		"transaction": m.transaction,
 		"act":         m.act,
 		"decide":      m.decide,
+		"token":       m.token,
 		"policy":      m.policy,
 		"define":      m.define,
 		"tick":        m.tick,

@@ -173,6 +173,9 @@ func (m *machine) filters(t *rapid.T) {
 	}
 	n := both(m, t, "count", func(_ int, l *ledger.Ledger) (int64, error) { return l.Count(m.tb.Context(), f) })
 	same(t, "count", n)
+	by := rapid.SampledFrom([]string{"kind", "scope", "n", "n.m"}).Draw(t, "groups by")
+	groups := both(m, t, "groups", func(_ int, l *ledger.Ledger) ([]ledger.Group, error) { return l.Groups(m.tb.Context(), f, by) })
+	alike(t, "groups by "+by, groups)
 	var listed [2][]ledger.Item
 	ids := m.ids(t)
 	after := rapid.IntRange(0, len(ids[0])).Draw(t, "after")
@@ -216,6 +219,10 @@ func (m *machine) items(t *rapid.T) {
 	})
 	same(t, "found", [2]ledger.Item{plainItem(found[0]), plainItem(found[1])})
 	same(t, "got and found", [2]ledger.Item{got[1], found[1]})
+	known := both(m, t, "known", func(i int, l *ledger.Ledger) ([]bool, error) {
+		return l.Known(m.tb.Context(), ledger.Identity{Kind: got[i].Kind, Scope: got[i].Scope, Key: got[i].Key}, ledger.Identity{Kind: "b", Key: "nobody's"})
+	})
+	same(t, "known", known)
 	var holds [2][]ledger.Hold
 	for i, l := range m.l {
 		var err error
@@ -243,6 +250,21 @@ func (m *machine) items(t *rapid.T) {
 		}
 	}
 	alike(t, "attempts", attempts)
+}
+
+// token compares the leases that tokens name: of claims that go on, have ended, and never were.
+func (m *machine) token(t *rapid.T) {
+	pair := m.some(t)[0]
+	got := both(m, t, "lease", func(i int, l *ledger.Ledger) (*ledger.Lease, error) {
+		return l.Lease(m.tb.Context(), pair[i].ID, pair[i].Attempt)
+	})
+	var told [2][]string
+	for i, ls := range got {
+		if ls != nil {
+			told[i] = append(claimed([]*ledger.Lease{ls}), ls.Agent, fmt.Sprint(ls.LockID == pair[i].LockID))
+		}
+	}
+	same(t, "lease", told)
 }
 
 // alike is same where nothing may be nil or empty.

@@ -14,6 +14,7 @@ import (
 // apart are methods that are not compared, and why.
 var apart = map[string]string{
 	"Subscribe": "hints may be missing; the case SubscribeHints is about them",
+	"AddSelect": "the store in memory has no tables to select from; Selects compares it with adding row by row",
 	"LockStore": "is the store itself, for package locks, whose calls are compared",
 }
 

@@ -1,0 +1,86 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+const withSecrets = `# a file with secrets
+db = "postgres://me:hunter2@host/work"
+lease = "1m"
+
+[kinds.mail]
+timeout = "1m"
+
+[kinds.mail.with]
+host = "h"
+smtp.password = "hunter2hunter2"
+
+[kinds.urlcheck]
+with = { allow_private = true, token = "hunter2" }
+
+[[source]]
+name = "users"
+type = "query"
+kind = "mail"
+query = "SELECT 1"
+query_db = "postgres://me:hunter2@other/work"
+`
+
+// TestNoSecretIsShown: however a file is damaged by one slip of the hand, no message, no setting and
+// no difference holds a secret.
+func TestNoSecretIsShown(t *testing.T) {
+	dir, w := t.TempDir(), world(t)
+	whole := must(Load(Options{Path: write(t, withSecrets)}))
+	var places []int // where a slip neither cuts the secret itself nor makes it a part of the name of the user
+	for i := range len(withSecrets) {
+		if from := strings.LastIndex(withSecrets[:i], "hunter2"); (from < 0 || i-from >= len("hunter2")) && !strings.HasPrefix(withSecrets[i:], ":hunter2") {
+			places = append(places, i)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		at := rapid.SampledFrom(places).Draw(t, "at")
+		text := withSecrets
+		switch rapid.SampledFrom([]string{"insert", "delete", "line gone", "line twice"}).Draw(t, "slip") {
+		case "insert":
+			text = text[:at] + rapid.SampledFrom(strings.Split("\" ' = [ ] { } # . , \\ \n x 1 -", " ")).Draw(t, "what") + text[at:]
+		case "delete":
+			if !strings.HasPrefix(text[at:], "hunter2") {
+				text = text[:at] + text[at+1:]
+			}
+		default:
+			lines := strings.SplitAfter(text, "\n")
+			i := at % len(lines)
+			if at%2 == 0 {
+				lines = slices.Delete(lines, i, i+1)
+			} else {
+				lines = slices.Insert(lines, i, lines[i])
+			}
+			text = strings.Join(lines, "")
+		}
+		path := filepath.Join(dir, "ledgerd.toml")
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		c, err := loadAll(w, path, text)
+		shown := fmt.Sprintln(err)
+		for _, p := range c.Warnings {
+			shown += p.String() + "\n"
+		}
+		for _, s := range c.Settings(w) {
+			shown += fmt.Sprintln(s.Key, s.Value)
+		}
+		for _, change := range Diff(whole, c) {
+			shown += change.String() + "\n"
+		}
+		if strings.Contains(shown, "hunter2") {
+			t.Fatalf("%s\nshows the secret:\n%s", text, shown)
+		}
+	})
+}
