@@ -56,6 +56,7 @@ test-plain:
 .PHONY: test-large
 test-large: ## the tests of what statements read, on tables of a million rows (some minutes)
 	LEDGERD_TEST_ROWS=1000000 $(GO) test -timeout 60m $(TESTFLAGS) ./ledger/postgres ./ledger/sqlite ./ledger/lockable -run 'TestPlans|TestHotPath|TestDeadEntries|TestIdleShard'
+	LEDGERD_TEST_ROWS=100000 $(GO) test -timeout 60m $(TESTFLAGS) ./examples/push -run TestThreePushes
 
 .PHONY: test-postgres18
 test-postgres18: $(PG18)/unpacked ## the tests that use Postgres, on Postgres 18 (from npm)
@@ -84,7 +85,7 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 
 .PHONY: model
 model: ## compare the stores with the one in memory over MODELCHECKS (2000) random histories each
-	$(WITHPOSTGRES) $(GO) test -run '^TestCompare$$' -timeout 0 ./ledger/memory ./ledger/sqlite ./ledger/postgres -rapid.checks=$(MODELCHECKS)
+	$(WITHPOSTGRES) $(GO) test -run '^TestCompare(Resources)?$$' -timeout 0 ./ledger/memory ./ledger/sqlite ./ledger/postgres -rapid.checks=$(MODELCHECKS)
 
 .PHONY: durability
 durability: ## let every write and every sync of the disk fail in turn, under SQLite (Linux, strace)

@@ -25,6 +25,7 @@
 //	internal/source      what fills a ledger: folders, lists, queries, each on its schedule
 //	internal/daemon      a worker that is left running: sources, health, metrics, systemd
 //	internal/pgtest      a real Postgres for tests
+//	internal/exampletest the programs of the examples, as their tests run them
 //	internal/failpoint   named moments at which the chaos harness kills a process
 //	internal/history     what processes asked of a ledger; internal/recorder writes it
 //	internal/historytest judges histories

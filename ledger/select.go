@@ -25,8 +25,9 @@ type Selection struct {
 	Query, Key string
 	// Fields make the payload, a JSON object with its names in order; without any there is none.
 	Fields []Field
-	// Sample, if it is not 0, is how many are added: the first in the order of [Rank] of those
-	// whose key is not known in the scope.
+	// Sample, if it is not 0, is how many items of Source, unless that is "", the scope is to have: those
+	// that it lacks are added, the first in the order of [Rank] of those whose key is not known there.
+	// So several that draw the same sample at once draw it once.
 	Sample int
 	Seed   string
 	// Try answers what would be added, and adds nothing.

@@ -101,11 +101,18 @@ func (d *adder) run(ctx context.Context) error {
 	}
 }
 
-// takeDrawn adds what was drawn, and for what others have added meanwhile the next ones.
+// takeDrawn adds what was drawn, and for what others have added meanwhile the next ones. Others may
+// draw the same sample: what it lacks is counted anew where somebody else has added something, so that
+// all go through the same inputs, in the same order, to the same end.
 func (d *adder) takeDrawn(ctx context.Context) error {
 	rest := d.draw.chosen()
-	for left := int64(d.draw.want); left > 0 && len(rest) > 0; left = int64(d.draw.want) - d.counts[ledger.VerdictAdded] {
-		n := min(int(left), batch, len(rest))
+	left, err := d.draw.missing(ctx)
+	if err != nil {
+		return err
+	}
+	for left > 0 && len(rest) > 0 {
+		n := min(left, batch, len(rest))
+		before := d.counts[ledger.VerdictAdded]
 		var names []string
 		var items []ledger.NewItem
 		for _, c := range rest[:n] {
@@ -115,6 +122,11 @@ func (d *adder) takeDrawn(ctx context.Context) error {
 			return err
 		}
 		rest = rest[n:]
+		if left -= n; int(d.counts[ledger.VerdictAdded]-before) < n {
+			if left, err = d.draw.missing(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	d.counts[ledger.VerdictKnown] += d.draw.known
 	return nil

@@ -14,6 +14,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -41,7 +42,7 @@ func places(t *testing.T) map[string]place {
 	must(err)
 	liteDB, err := sql.Open("sqlite", path)
 	must(err)
-	address := postgresURL(t)
+	address := pgtest.SchemaURL(t)
 	at, err := parseAddress(address, "test")
 	must(err)
 	pg, err := postgres.Connect(t.Context(), address, postgres.Options{Schema: at.schema})

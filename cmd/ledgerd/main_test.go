@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,7 +84,7 @@ func TestScripts(t *testing.T) {
 	t.Run("postgres", func(t *testing.T) {
 		testscript.Run(t, testscript.Params{Dir: "testdata/script", Setup: func(e *testscript.Env) error {
 			setUp(e)
-			e.Setenv("LEDGERD_DB", postgresURL(e.T().(testing.TB)))
+			e.Setenv("LEDGERD_DB", pgtest.SchemaURL(e.T().(testing.TB)))
 			return nil
 		}})
 	})
@@ -97,16 +96,4 @@ func TestScriptsOfOneBox(t *testing.T) {
 		setUp(e)
 		return nil
 	}})
-}
-
-// postgresURL is the address of an empty schema.
-func postgresURL(t testing.TB) string {
-	u, err := url.Parse(pgtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", pgtest.Schema(t))
-	u.RawQuery = q.Encode()
-	return u.String()
 }

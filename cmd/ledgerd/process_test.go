@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
 )
 
 // machine is a place where ledgerd is installed, with a ledger.
@@ -37,7 +39,7 @@ func onBothHere(t *testing.T, test func(t *testing.T, m *machine)) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		test(t, newMachine(t, postgresURL(t)))
+		test(t, newMachine(t, pgtest.SchemaURL(t)))
 	})
 }
 

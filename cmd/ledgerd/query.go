@@ -137,7 +137,7 @@ func (d *adder) runSelection(ctx context.Context, l *ledger.Ledger, sel ledger.S
 	defer cancel()
 	d.counts = map[ledger.Verdict]int64{}
 	if d.draw != nil {
-		sel.Sample, sel.Seed = d.draw.want, d.draw.seed
+		sel.Sample, sel.Seed = d.draw.size, d.draw.seed
 	}
 	for first := true; ; first = false {
 		got, err := l.AddSelect(ctx, sel)
@@ -165,10 +165,9 @@ func (d *adder) runSelection(ctx context.Context, l *ledger.Ledger, sel ledger.S
 		if d.draw == nil {
 			return nil
 		}
-		if d.draw.listed = got.Rows - got.BadRows; got.Added == 0 || got.Added == int64(sel.Sample) || sel.Try {
+		if d.draw.listed = got.Rows - got.BadRows; got.Added == 0 || d.counts[ledger.VerdictAdded] >= int64(d.draw.want) || sel.Try {
 			return nil
-		}
-		sel.Sample -= int(got.Added) // others have added some of them meanwhile: the next ones
+		} // others have added some of them meanwhile: the next ones
 	}
 }
 

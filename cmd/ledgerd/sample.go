@@ -60,6 +60,7 @@ type draw struct {
 	ledger *ledger.Ledger // nil: nothing is known
 	of     ledger.NewItem // kind and scope
 	seed   string
+	size   int // of the sample
 	want   int // still to be added
 	heap   drawn
 	in     map[string]bool // keys in the heap
@@ -69,13 +70,19 @@ type draw struct {
 
 // newDraw makes a draw of n inputs, less those of the same sample that are there already.
 func newDraw(ctx context.Context, l *ledger.Ledger, of ledger.NewItem, n int, seed string) (*draw, error) {
-	d := &draw{ledger: l, of: of, seed: seed, want: n, in: map[string]bool{}}
-	if l == nil {
-		return d, nil
-	}
-	have, err := l.Count(ctx, ledger.Filter{Kinds: []string{of.Kind}, Scopes: []string{of.Scope}, Sources: []string{of.Source}})
-	d.want = max(0, n-int(have))
+	d := &draw{ledger: l, of: of, seed: seed, size: n, in: map[string]bool{}}
+	var err error
+	d.want, err = d.missing(ctx)
 	return d, err
+}
+
+// missing is how many inputs the sample lacks now.
+func (d *draw) missing(ctx context.Context) (int, error) {
+	if d.ledger == nil {
+		return d.size, nil
+	}
+	have, err := d.ledger.Count(ctx, ledger.Filter{Kinds: []string{d.of.Kind}, Scopes: []string{d.of.Scope}, Sources: []string{d.of.Source}})
+	return max(0, d.size-int(have)), err
 }
 
 // spare is how many more are kept than are wanted, for those that others add meanwhile.

@@ -31,7 +31,7 @@ var pages = lockable.Table{Name: "page", LockedBy: "crawler", ExpiresAt: "until"
 
 func main() {
 	db := flag.String("db", "sqlite:pages.db", "`URL` of the database: sqlite:PATH or postgres://…")
-	fill := flag.Int("fill", 0, "make the table, with this many pages, and end")
+	fill := flag.Int("fill", 0, "make the table anew, with this many pages, and end")
 	name := flag.String("agent", fmt.Sprint("crawler-", os.Getpid()), "`name` of this crawler")
 	naive := flag.Bool("naive", false, "share them the wrong way: select, then mark")
 	flag.Parse()
@@ -124,6 +124,7 @@ func fetch(url string) int {
 func create(ctx context.Context, db ledger.Conn, n int) error {
 	until := map[string]string{"sqlite": "INTEGER", "postgres": "timestamptz"}[db.Dialect()]
 	for _, statement := range []string{
+		`DROP TABLE IF EXISTS page`,
 		`CREATE TABLE page (url text PRIMARY KEY, status int, crawler text, until ` + until + `, lock_id text)`,
 		`CREATE INDEX page_until ON page (until)`,
 	} {

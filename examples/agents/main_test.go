@@ -3,14 +3,12 @@ package main
 import (
 	"bufio"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/internal/exampletest"
 )
 
 // TestMain lets the test binary be the program, so that crawlers are processes of their own.
@@ -42,17 +40,7 @@ func onBoth(t *testing.T, n int, test func(t *testing.T, db string)) {
 		}
 		return db
 	}
-	t.Run("sqlite", func(t *testing.T) { test(t, fill(t, "sqlite:"+filepath.Join(t.TempDir(), "pages.db"))) })
-	t.Run("postgres", func(t *testing.T) {
-		u, err := url.Parse(pgtest.URL(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		q := u.Query()
-		q.Set("search_path", pgtest.Schema(t))
-		u.RawQuery = q.Encode()
-		test(t, fill(t, u.String()))
-	})
+	exampletest.Databases(t, func(t *testing.T, db string) { test(t, fill(t, db)) })
 }
 
 // crawlers runs four at once and counts how often each page was checked. The first is killed in the

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/exampletest"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -75,7 +76,7 @@ func TestOncePerDay(t *testing.T) {
 	} {
 		t.Run(tt.zone+" "+tt.times[1][:10], func(t *testing.T) {
 			t.Parallel()
-			databases(t, func(t *testing.T, address string) {
+			exampletest.Databases(t, func(t *testing.T, address string) {
 				t.Parallel()
 				zone, err := time.LoadLocation(tt.zone)
 				if err != nil {
@@ -122,20 +123,20 @@ func TestOncePerDay(t *testing.T) {
 // allAt has all machines start at a time, and returns what they said.
 func allAt(t *testing.T, address string, at time.Time, zone string) (said string) {
 	t.Helper()
-	crew := make([]*process, 2)
+	crew := make([]*exampletest.Program, 2)
 	for i := range crew {
-		crew[i] = start(t, exec.Command(os.Args[0], "daily", address, at.UTC().Format(time.RFC3339Nano), zone))
+		crew[i] = exampletest.Start(t, exec.Command(os.Args[0], "daily", address, at.UTC().Format(time.RFC3339Nano), zone))
 	}
 	for _, p := range crew {
-		p.next(t)
+		p.Next(t)
 	}
 	for _, p := range crew {
-		if _, err := fmt.Fprintln(p.in); err != nil {
+		if _, err := fmt.Fprintln(p.In); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, p := range crew {
-		said += p.end(t, 0)
+		said += p.End(t, 0)
 	}
 	return said
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/exampletest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/sdk"
 )
@@ -105,20 +106,16 @@ func noonZone() string {
 }
 
 // start starts ledgerd.
-func (m *machines) start(args ...string) *process {
+func (m *machines) start(args ...string) *exampletest.Program {
 	m.t.Helper()
-	path, err := program()
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	cmd := exec.Command(path, args...)
+	cmd := exec.Command(programs.Path(m.t, "ledgerd"), args...)
 	cmd.Dir = m.dir
 	cmd.Env = append(os.Environ(), "LEDGERD_DB="+m.address, "HOME="+m.dir, "XDG_DATA_HOME="+m.dir)
-	return start(m.t, cmd)
+	return exampletest.Start(m.t, cmd)
 }
 
 // cron is the line that every machine has in its table.
-func (m *machines) cron() *process {
+func (m *machines) cron() *exampletest.Program {
 	m.t.Helper()
 	return m.start(append([]string{"run", pluginName, "inbox", "--every", "day", "--zone", m.zone, "-o", "json"}, m.with()...)...)
 }
@@ -149,7 +146,7 @@ func (m *machines) begun(n int) {
 	m.t.Helper()
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
-	for late := time.After(patience); ; {
+	for late := time.After(exampletest.Patience); ; {
 		if _, by := m.noted("start"); len(by) == n {
 			return
 		}
@@ -175,11 +172,11 @@ type sum struct {
 }
 
 // ends waits for the end of runs, all of which must have seen every file done.
-func (m *machines) ends(files int, runs ...*process) {
+func (m *machines) ends(files int, runs ...*exampletest.Program) {
 	m.t.Helper()
 	for _, p := range runs {
 		var s sum
-		if text := p.end(m.t, 0); json.Unmarshal([]byte(text), &s) != nil || s.Inputs.Total != files || s.Inputs.Done != files {
+		if text := p.End(m.t, 0); json.Unmarshal([]byte(text), &s) != nil || s.Inputs.Total != files || s.Inputs.Done != files {
 			m.t.Errorf("a run ended with %s", text)
 		}
 	}
@@ -191,11 +188,11 @@ func (m *machines) ends(files int, runs ...*process) {
 func TestNight(t *testing.T) {
 	const files, nodes = 200, 4
 	t.Parallel()
-	databases(t, func(t *testing.T, address string) {
+	exampletest.Databases(t, func(t *testing.T, address string) {
 		t.Parallel()
 		m := newMachines(t, address, files)
 		m.dayBefore()
-		var runs []*process
+		var runs []*exampletest.Program
 		for range nodes {
 			runs = append(runs, m.cron())
 		}
@@ -224,7 +221,7 @@ func TestNight(t *testing.T) {
 			t.Errorf("%d files were begun, want %d: a second start on the same day works nothing", started, files)
 		}
 		m.completions(pluginName, 2)
-		m.start("db", "verify").end(t, 0)
+		m.start("db", "verify").End(t, 0)
 	})
 }
 
@@ -308,11 +305,11 @@ func (m *machines) completions(kind string, rounds int) (items int, ended map[le
 func TestFileCSV(t *testing.T) {
 	const files = 30
 	t.Parallel()
-	databases(t, func(t *testing.T, address string) {
+	exampletest.Databases(t, func(t *testing.T, address string) {
 		t.Parallel()
 		m := newMachines(t, address, files)
 		for range 2 {
-			var runs []*process
+			var runs []*exampletest.Program
 			for range 4 {
 				runs = append(runs, m.start("run", "filecsv", "./inbox", "--every", "day", "--zone", m.zone, "-o", "json"))
 			}
@@ -329,10 +326,10 @@ func TestFileCSV(t *testing.T) {
 func TestKilledMachine(t *testing.T) {
 	const files = 60
 	t.Parallel()
-	databases(t, func(t *testing.T, address string) {
+	exampletest.Databases(t, func(t *testing.T, address string) {
 		t.Parallel()
 		m := newMachines(t, address, files)
-		runs := []*process{m.cron(), m.cron()}
+		runs := []*exampletest.Program{m.cron(), m.cron()}
 		m.begun(2)
 		victim := m.start(append([]string{"work", "--kind", pluginName, "--lease", "5s"}, m.with()...)...)
 		m.begun(3)
@@ -347,6 +344,6 @@ func TestKilledMachine(t *testing.T) {
 		if _, ended := m.completions(pluginName, 1); ended[ledger.OutcomeLost] == 0 {
 			t.Error("the one that was killed held nothing")
 		}
-		m.start("db", "verify").end(t, 0)
+		m.start("db", "verify").End(t, 0)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/exampletest"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -25,18 +26,18 @@ type tally struct {
 func night(t *testing.T, address string, n, nodes, batch, files int) tally {
 	t.Helper()
 	prepare(t, address, n, files)
-	crew := make([]*process, nodes)
+	crew := make([]*exampletest.Program, nodes)
 	for i := range crew {
-		crew[i] = start(t, exec.Command(os.Args[0], "worker", strconv.Itoa(n), address, strconv.Itoa(batch)))
+		crew[i] = exampletest.Start(t, exec.Command(os.Args[0], "worker", strconv.Itoa(n), address, strconv.Itoa(batch)))
 	}
 	for _, step := range ways[n].steps {
 		for _, p := range crew {
-			if line, _ := p.next(t); line != "at "+step {
-				t.Fatalf("%s: %q in place of step %s\n%s", ways[n].name, line, step, p.stderr.String())
+			if line, _ := p.Next(t); line != "at "+step {
+				t.Fatalf("%s: %q in place of step %s\n%s", ways[n].name, line, step, p.Stderr.String())
 			}
 		}
 		for _, p := range crew {
-			if _, err := fmt.Fprintln(p.in); err != nil {
+			if _, err := fmt.Fprintln(p.In); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -44,7 +45,7 @@ func night(t *testing.T, address string, n, nodes, batch, files int) tally {
 	worked := map[string]int{}
 	sum := tally{shares: make([]int, nodes)}
 	for i, p := range crew {
-		for _, line := range strings.Split(strings.TrimSpace(p.end(t, 0)), "\n") {
+		for _, line := range strings.Split(strings.TrimSpace(p.End(t, 0)), "\n") {
 			switch what, id, _ := strings.Cut(line, " "); what {
 			case "file":
 				worked[id]++
@@ -118,7 +119,7 @@ func prepareOurs(t *testing.T, address string, files int) {
 func TestWays(t *testing.T) {
 	const files = 400
 	t.Parallel()
-	databases(t, func(t *testing.T, address string) {
+	exampletest.Databases(t, func(t *testing.T, address string) {
 		t.Parallel()
 		for n, way := range ways {
 			if way.fate == byChance || way.fate == onceByChance {
@@ -153,7 +154,7 @@ func TestWays(t *testing.T) {
 func TestUpdateWithLimit(t *testing.T) {
 	const files, nodes = 2000, 4
 	t.Parallel()
-	databases(t, func(t *testing.T, address string) {
+	exampletest.Databases(t, func(t *testing.T, address string) {
 		t.Parallel()
 		onPostgres := !strings.HasPrefix(address, "sqlite:")
 		for n, way := range ways {

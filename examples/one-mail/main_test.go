@@ -4,20 +4,14 @@
 package onemail
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"net/smtp"
-	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/internal/exampletest"
 )
 
 // The test binary is also the naive sender.
@@ -29,128 +23,27 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	code := m.Run()
-	if built != "" {
-		_ = os.RemoveAll(built)
-	}
-	os.Exit(code)
+	os.Exit(programs.Run(m))
 }
 
-// databases runs a test on both. The address is one that ledgerd takes for --db.
+// databases runs a test on both, at the same time.
 func databases(t *testing.T, test func(t *testing.T, address string)) {
 	t.Parallel()
-	t.Run("sqlite", func(t *testing.T) {
+	exampletest.Databases(t, func(t *testing.T, address string) {
 		t.Parallel()
-		test(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
-	})
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		u, err := url.Parse(pgtest.URL(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		q := u.Query()
-		q.Set("search_path", pgtest.Schema(t))
-		u.RawQuery = q.Encode()
-		test(t, u.String())
+		test(t, address)
 	})
 }
 
-// built is the folder of the programs, if there is one.
-var built string
-
-// programs builds ledgerd and the catcher, once for all tests, and returns their folder.
-var programs = sync.OnceValues(func() (dir string, err error) {
-	if built, err = os.MkdirTemp("", "ledgerd-one-mail-"); err != nil {
-		return "", err
-	}
-	build := exec.Command("go", "build", "-o", built+"/", "github.com/ledgerd/ledgerd/cmd/ledgerd", "./catcher")
-	if said, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%v: %w\n%s", build.Args, err, said)
-	}
-	return built, nil
-})
-
-// patience is how long a process is waited for: far more than it may need.
-const patience = 2 * time.Minute
-
-// process is a program that runs. Of what it says on stdout each line comes over a channel.
-type process struct {
-	*exec.Cmd
-	in     io.WriteCloser
-	lines  chan string // closed at its end
-	stderr strings.Builder
-}
-
-// start starts a program, which ends with the test at the latest.
-func start(t *testing.T, cmd *exec.Cmd) *process {
-	t.Helper()
-	p := &process{Cmd: cmd, lines: make(chan string, 10_000)}
-	cmd.Stderr = &p.stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	p.in = in
-	go func() {
-		for s := bufio.NewScanner(out); s.Scan(); {
-			p.lines <- s.Text()
-		}
-		_ = p.Wait() // ProcessState says it
-		close(p.lines)
-	}()
-	t.Cleanup(func() { p.kill() })
-	return p
-}
-
-// kill ends a process with SIGKILL, unless it has ended, and waits until it has.
-func (p *process) kill() {
-	_ = p.Process.Kill()
-	for range p.lines {
-	}
-}
-
-// next is the next line of a process, or false at its end.
-func (p *process) next(t *testing.T) (string, bool) {
-	t.Helper()
-	select {
-	case line, more := <-p.lines:
-		return line, more
-	case <-time.After(patience):
-		t.Fatalf("%v says and does nothing", p.Args)
-		return "", false
-	}
-}
-
-// end waits for the end of a process, which must be of one of these codes, and returns what else it said.
-func (p *process) end(t *testing.T, codes ...int) string {
-	t.Helper()
-	var said strings.Builder
-	for line, more := p.next(t); more; line, more = p.next(t) {
-		said.WriteString(line + "\n")
-	}
-	for _, code := range codes {
-		if p.ProcessState.ExitCode() == code {
-			return said.String()
-		}
-	}
-	t.Fatalf("%v: %s, want exit %d\n%s%s", p.Args, p.ProcessState, codes, said.String(), p.stderr.String())
-	return ""
-}
+// programs are ledgerd and the catcher.
+var programs = exampletest.Build("github.com/ledgerd/ledgerd/cmd/ledgerd", "./catcher")
 
 // received is a mail that the catcher has taken.
 type received struct{ to, subject, id string }
 
 // server is a catcher that runs.
 type server struct {
-	*process
+	*exampletest.Program
 	addr string
 	got  []received
 }
@@ -158,12 +51,8 @@ type server struct {
 // listen starts a catcher.
 func listen(t *testing.T, args ...string) *server {
 	t.Helper()
-	dir, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &server{process: start(t, exec.Command(filepath.Join(dir, "catcher"), append([]string{"-port", "0"}, args...)...))}
-	line, _ := s.next(t)
+	s := &server{Program: exampletest.Start(t, exec.Command(programs.Path(t, "catcher"), append([]string{"-port", "0"}, args...)...))}
+	line, _ := s.Next(t)
 	if _, s.addr, _ = strings.Cut(line, " on "); s.addr == "" {
 		t.Fatalf("the catcher says %q", line)
 	}
@@ -173,9 +62,9 @@ func listen(t *testing.T, args ...string) *server {
 // await waits for another mail.
 func (s *server) await(t *testing.T) {
 	t.Helper()
-	line, more := s.next(t)
+	line, more := s.Next(t)
 	if !more {
-		t.Fatalf("the catcher has ended: %s", s.stderr.String())
+		t.Fatalf("the catcher has ended: %s", s.Stderr.String())
 	}
 	s.note(t, line)
 }
@@ -207,7 +96,7 @@ func (s *server) note(t *testing.T, line string) {
 func (s *server) close(t *testing.T) []received {
 	t.Helper()
 	_ = s.Process.Kill()
-	for line, more := s.next(t); more; line, more = s.next(t) {
+	for line, more := s.Next(t); more; line, more = s.Next(t) {
 		s.note(t, line)
 	}
 	return s.got
@@ -223,14 +112,9 @@ func perUser(mails []received) map[string]int {
 }
 
 // ledgerd starts the program on a ledger.
-func ledgerd(t *testing.T, address string, args ...string) *process {
+func ledgerd(t *testing.T, address string, args ...string) *exampletest.Program {
 	t.Helper()
-	dir, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(filepath.Join(dir, "ledgerd"), args...)
-	home := filepath.Dir(dir)
-	cmd.Env = []string{"LEDGERD_DB=" + address, "HOME=" + home, "XDG_DATA_HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
-	return start(t, cmd)
+	cmd := exec.Command(programs.Path(t, "ledgerd"), args...)
+	cmd.Env = []string{"LEDGERD_DB=" + address, "HOME=" + t.TempDir(), "XDG_DATA_HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
+	return exampletest.Start(t, cmd)
 }

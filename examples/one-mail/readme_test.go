@@ -28,10 +28,7 @@ func TestReadme(t *testing.T) {
 	if len(sessions) != len(catchers) {
 		t.Fatalf("the README has %d sessions, want %d", len(sessions), len(catchers))
 	}
-	dir, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := programs.Dir(t)
 	home := t.TempDir()
 	for _, name := range []string{"job.sh", "users.csv"} {
 		content, err := os.ReadFile(name)

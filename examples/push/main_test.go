@@ -8,19 +8,16 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/internal/exampletest"
 	_ "github.com/ledgerd/ledgerd/ledger/sqlite" // the driver
 )
 
@@ -33,11 +30,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	code := m.Run()
-	if built != "" {
-		_ = os.RemoveAll(built)
-	}
-	os.Exit(code)
+	os.Exit(programs.Run(m))
 }
 
 // site is an application's database, with a ledger in it.
@@ -53,24 +46,13 @@ type site struct {
 // onBoth runs a test on both databases.
 func onBoth(t *testing.T, test func(t *testing.T, s *site)) {
 	t.Parallel()
-	t.Run("sqlite", func(t *testing.T) {
+	exampletest.Databases(t, func(t *testing.T, address string) {
 		t.Parallel()
-		path := filepath.Join(t.TempDir(), "site.db")
-		test(t, newSite(t, "sqlite:"+path, ""))
-	})
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		u, err := url.Parse(pgtest.URL(t))
-		if err != nil {
-			t.Fatal(err)
+		other := ""
+		if strings.HasPrefix(address, "postgres") {
+			other = address + "&application_name=lists"
 		}
-		q := u.Query()
-		q.Set("search_path", pgtest.Schema(t))
-		u.RawQuery = q.Encode()
-		address := u.String()
-		q.Set("application_name", "lists")
-		u.RawQuery = q.Encode()
-		test(t, newSite(t, address, u.String()))
+		test(t, newSite(t, address, other))
 	})
 }
 
@@ -118,32 +100,13 @@ func (s *site) file(name, text string) string {
 	return path
 }
 
-// built is the folder of the programs, if there is one.
-var built string
-
-// programs builds ledgerd and a mail server, once for all tests, and returns their folder.
-var programs = sync.OnceValues(func() (dir string, err error) {
-	if built, err = os.MkdirTemp("", "ledgerd-push-"); err != nil {
-		return "", err
-	}
-	build := exec.Command("go", "build", "-o", built+"/", "github.com/ledgerd/ledgerd/cmd/ledgerd", "github.com/ledgerd/ledgerd/examples/one-mail/catcher")
-	if said, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%v: %w\n%s", build.Args, err, said)
-	}
-	return built, nil
-})
-
-// patience is how long a process may take: far more than it needs.
-const patience = 2 * time.Minute
+// programs are ledgerd and a mail server.
+var programs = exampletest.Build("github.com/ledgerd/ledgerd/cmd/ledgerd", "github.com/ledgerd/ledgerd/examples/one-mail/catcher")
 
 // ledgerd is the program, ready to be started.
 func (s *site) ledgerd(ctx context.Context, args ...string) *exec.Cmd {
 	s.t.Helper()
-	dir, err := programs()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	cmd := exec.CommandContext(ctx, filepath.Join(dir, "ledgerd"), args...)
+	cmd := exec.CommandContext(ctx, programs.Path(s.t, "ledgerd"), args...)
 	cmd.Env = []string{"LEDGERD_DB=" + s.address, "HOME=" + s.home, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
 	return cmd
 }
@@ -157,7 +120,7 @@ func (s *site) run(code int, out any, args ...string) {
 
 func (s *site) runs(codes []int, out any, args ...string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), exampletest.Patience)
 	defer cancel()
 	cmd := s.ledgerd(ctx, append([]string{"-o", "json"}, args...)...)
 	var stdout, stderr bytes.Buffer

@@ -9,12 +9,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/internal/exampletest"
 )
 
 // naive is a job of the article: it picks a thousand of the list that have no mail of this push yet,
@@ -64,7 +67,7 @@ func TestNaive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), exampletest.Patience)
 		defer cancel()
 		var jobs []*exec.Cmd
 		var words []io.Writer
@@ -99,11 +102,15 @@ func TestNaive(t *testing.T) {
 	})
 }
 
-// In one database the lists are of people; what is done on top of that needs only some.
-const (
-	people = 100_000
-	some   = 20_000
-)
+// In one database the lists are of so many people; what is done on top of that needs only some.
+func peopleCount() int {
+	if n, err := strconv.Atoi(os.Getenv("LEDGERD_TEST_ROWS")); err == nil {
+		return n
+	}
+	return 30_000
+}
+
+const some = 10_000
 
 // peopled makes the users, and three lists of them, which overlap, name users twice, and together name
 // everybody. With apart the lists are in a database of their own.
@@ -135,7 +142,7 @@ func TestThreePushes(t *testing.T) {
 	for _, apart := range []bool{false, true} {
 		t.Run(map[bool]string{false: "in one database", true: "from another database"}[apart], func(t *testing.T) {
 			onBoth(t, func(t *testing.T, s *site) {
-				people := people
+				people := peopleCount()
 				if apart {
 					people = some
 				}
@@ -166,10 +173,27 @@ func TestThreePushes(t *testing.T) {
 				if n := s.number(`SELECT count(DISTINCT key) FROM ledger_items WHERE scope = 'at-once'`); n != people {
 					t.Errorf("%d different users, want %d", n, people)
 				}
-				s.killed(s.peopled(apart, some), some)
+				lists = s.peopled(apart, some)
+				s.sampledAtOnce(lists[0])
+				s.killed(lists, some)
 				s.run(0, nil, "db", "verify")
 			})
 		})
+	}
+}
+
+// sampledAtOnce has three processes draw the same sample at the same time: it is one sample.
+func (s *site) sampledAtOnce(list []string) {
+	s.t.Helper()
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			s.add(append([]string{"--scope", "one-sample", "--sample", "2000", "--seed", "1", "--set", "template=a"}, list...)...)
+		})
+	}
+	wg.Wait()
+	if d := cmp.Diff(map[string]int{"a": 2000}, s.byTemplate("one-sample")); d != "" {
+		s.t.Errorf("a sample drawn by three at once: -want +counted\n%s", d)
 	}
 }
 
@@ -184,8 +208,8 @@ func (s *site) killed(lists [3][]string, people int) {
 		args []string
 		want map[string]int
 	}{
-		{append(add("--sample", "3000", "--seed", "1", "--set", "template=a"), lists[0]...), map[string]int{"a": 3000}},
-		{append(add("--sample", "3000", "--seed", "1", "--set", "template=b"), lists[1]...), map[string]int{"a": 3000, "b": 3000}},
+		{append(add("--sample", "1500", "--seed", "1", "--set", "template=a"), lists[0]...), map[string]int{"a": 1500}},
+		{append(add("--sample", "1500", "--seed", "1", "--set", "template=b"), lists[1]...), map[string]int{"a": 1500, "b": 1500}},
 		{append(add("--set", "template=c"), lists[2]...), nil},
 	} {
 		for range 2 {
@@ -199,7 +223,7 @@ func (s *site) killed(lists [3][]string, people int) {
 		}
 	}
 	s.add(append(add("--set", "template=c"), lists[0]...)...)
-	if d := cmp.Diff(map[string]int{"a": 3000, "b": 3000, "c": people - 6000}, s.byTemplate("killed")); d != "" {
+	if d := cmp.Diff(map[string]int{"a": 1500, "b": 1500, "c": people - 3000}, s.byTemplate("killed")); d != "" {
 		s.t.Errorf("in the end: -want +counted\n%s", d)
 	}
 	if n := s.number(`SELECT count(DISTINCT key) FROM ledger_items WHERE scope = 'killed'`); n != people {
@@ -225,13 +249,9 @@ func TestSend(t *testing.T) {
 		if bad.Added != n-40 || len(bad.BadLines) != 2 || bad.Listed != n+1 {
 			t.Fatalf("%+v", bad)
 		}
-		dir, err := programs()
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), exampletest.Patience)
 		defer cancel()
-		box := exec.CommandContext(ctx, filepath.Join(dir, "catcher"), "-port", "0")
+		box := exec.CommandContext(ctx, programs.Path(t, "catcher"), "-port", "0")
 		out, err := box.StdoutPipe()
 		if err != nil || box.Start() != nil {
 			t.Fatal(err)

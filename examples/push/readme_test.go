@@ -22,10 +22,7 @@ func TestReadme(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dir, err := programs()
-		if err != nil {
-			t.Fatal(err)
-		}
+		dir := programs.Dir(t)
 		for statement := range strings.SplitSeq(string(users), ";\n") {
 			s.exec(statement)
 		}

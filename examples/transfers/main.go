@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,6 +56,12 @@ func run(ctx context.Context, command, url, way string, workers, n int) error {
 	case "open":
 		return b.open(ctx)
 	case "work":
+		if !slices.Contains([]string{"locks", "rows", "naive"}, way) {
+			return fmt.Errorf("-way is locks, rows or naive, not %q", way)
+		}
+		if way == "rows" && strings.HasPrefix(url, "sqlite:") {
+			return errors.New("-way rows is for Postgres: SQLite has no row locks, and one transaction at a time that writes")
+		}
 		return b.work(ctx, way, workers, n)
 	case "show":
 		return b.show(ctx)
@@ -140,7 +147,7 @@ func (b *bank) transfer(ctx context.Context, way string, from, to, cents int64) 
 			}
 			return move(ctx, tx, from, to, cents)
 		})
-	case "rows": // nobody does
+	default: // rows: nobody does
 		return b.tx.Run(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			if _, err := tx.ExecContext(ctx, "SELECT FROM account WHERE id = ANY($1) ORDER BY id FOR UPDATE", []int64{from, to}); err != nil {
 				return err
@@ -148,7 +155,6 @@ func (b *bank) transfer(ctx context.Context, way string, from, to, cents int64) 
 			return move(ctx, tx, from, to, cents)
 		})
 	}
-	return fmt.Errorf("no way is called %q", way)
 }
 
 // work makes n random transfers in each of some goroutines.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/url"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -24,14 +23,7 @@ func build(t *testing.T) string {
 
 func databases(t *testing.T) map[string]string {
 	t.Helper()
-	u, err := url.Parse(pgtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", pgtest.Schema(t))
-	u.RawQuery = q.Encode()
-	return map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "bank.db"), "postgres": u.String()}
+	return map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "bank.db"), "postgres": pgtest.SchemaURL(t)}
 }
 
 const conserved = "800.00 in all accounts, of 800.00; "

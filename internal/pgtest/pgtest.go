@@ -69,6 +69,19 @@ func Schema(t testing.TB) string {
 	return name
 }
 
+// SchemaURL is [URL] with a [Schema] of its own as the search path.
+func SchemaURL(t testing.TB) string {
+	t.Helper()
+	u, err := url.Parse(URL(t))
+	if err != nil {
+		t.Fatalf("pgtest: %s: %v", Env, err)
+	}
+	q := u.Query()
+	q.Set("search_path", Schema(t))
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
 // Database makes an empty database for this test alone and returns its URL. When the test ends
 // the database is dropped; sessions still open there are ended.
 func Database(t testing.TB) string {

@@ -118,6 +118,38 @@ func TestMistakes(t *testing.T) {
 	})
 }
 
+// TestOneSelect: a text that closes the parentheses around it and goes on runs nothing, and a semicolon
+// that is no code is none.
+func TestOneSelect(t *testing.T) {
+	onBoth(t, func(t *testing.T, name string, open opener) {
+		other := filepath.Join(t.TempDir(), "other.db")
+		evil := "PRAGMA query_only = 0; ATTACH 'file:" + other + "?mode=rwc' AS o; CREATE TABLE o.t (a)"
+		if name == "postgres" {
+			evil = "CREATE TABLE made_by_a_query (a int)"
+		}
+		for _, between := range []string{";", "-- '\n;", "/* ' */;", "AS \"'\" ; -- '\n"} {
+			q, err := open(t.Context(), "SELECT 1 AS a) "+between+evil+"; SELECT * FROM (SELECT 2 AS a")
+			if bad, ok := errors.AsType[*query.Error](err); !ok || name == "sqlite" && !strings.Contains(bad.Error(), "one SELECT") {
+				t.Errorf("%q: %v", between, err)
+			}
+			if err == nil {
+				q.Close()
+			}
+		}
+		if _, err := os.Stat(other); err == nil {
+			t.Error("a query has made a file")
+		}
+		q, err := open(t.Context(), "SELECT ';''' AS \";\" -- ;\n/* ; */")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		if d := cmp.Diff([][]any{{";'"}}, all(t, q)); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
 // TestEnds: a query without an end is ended by its ctx, and by its time.
 func TestEnds(t *testing.T) {
 	onBoth(t, func(t *testing.T, name string, open opener) {

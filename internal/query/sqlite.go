@@ -10,10 +10,10 @@ import (
 	"regexp"
 	"strings"
 
-	_ "github.com/ledgerd/ledgerd/ledger/sqlite" // the driver: two SQLite libraries in one process damage a file
+	"github.com/ledgerd/ledgerd/ledger/sqlite" // with its driver: two SQLite libraries in one process damage a file
 )
 
-type sqlite struct{ db *sql.DB }
+type sqliteFile struct{ db *sql.DB }
 
 // SQLite opens a file and prepares the query there. The file is opened for reading only.
 func SQLite(ctx context.Context, path, file, text string) (*Query, error) {
@@ -26,14 +26,17 @@ func SQLite(ctx context.Context, path, file, text string) (*Query, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	db.SetMaxOpenConns(1)
-	return open(ctx, file, text, &sqlite{db})
+	return open(ctx, file, text, &sqliteFile{db})
 }
 
-func (s *sqlite) close() error { return s.db.Close() }
+func (s *sqliteFile) close() error { return s.db.Close() }
 
 // describe asks for no row: SQLite tells the names of columns only of a query that runs. Around
 // the query there is another, so that it cannot be but one SELECT.
-func (s *sqlite) describe(ctx context.Context, text string) ([]Column, error) {
+func (s *sqliteFile) describe(ctx context.Context, text string) ([]Column, error) {
+	if !sqlite.OneStatement(text) {
+		return nil, &Error{Message: "must be one SELECT, and has a semicolon", Hint: "make a file of each SELECT"}
+	}
 	rows, err := s.db.QueryContext(ctx, "SELECT * FROM (\n"+text+"\n) LIMIT 0")
 	if err != nil {
 		return nil, near(text, err)
@@ -49,7 +52,7 @@ func (s *sqlite) describe(ctx context.Context, text string) ([]Column, error) {
 
 // rows reads each column as an expression: of a plain column the driver would make times and
 // booleans of values, by the type that the table declares.
-func (s *sqlite) rows(ctx context.Context, q *Query, row func(cells []any) bool) error {
+func (s *sqliteFile) rows(ctx context.Context, q *Query, row func(cells []any) bool) error {
 	list := make([]string, len(q.Columns))
 	for i, c := range q.Columns {
 		list[i] = `+"` + strings.ReplaceAll(c.Name, `"`, `""`) + `"`

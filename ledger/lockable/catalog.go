@@ -40,7 +40,7 @@ WHERE c.oid = to_regclass($1)`, []any{asked}, func(scan func(...any) error) erro
 		return nil, invalid("name", "%s is no table, so its rows cannot be locked; name the table that holds them", asked)
 	}
 	t := &table{name: quote(inSchema) + "." + quote(is), bare: quote(is)}
-	err = rows(ctx, db, `SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), format_type(b.oid, NULL), b.typname::text, b.typcategory::text,
+	err = rows(ctx, db, `SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), format_type(b.oid, -1), b.typname::text, b.typcategory::text,
  a.attnotnull, a.attgenerated <> '', CASE WHEN b.typname IN ('varchar', 'bpchar') AND a.atttypmod > 4 THEN a.atttypmod - 4 ELSE 0 END
 FROM pg_attribute a JOIN pg_type d ON d.oid = a.atttypid JOIN pg_type b ON b.oid = CASE d.typtype WHEN 'd' THEN d.typbasetype ELSE d.oid END
 WHERE a.attrelid = $1::bigint AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, []any{oid}, func(scan func(...any) error) error {

@@ -165,6 +165,51 @@ func TestHeld(t *testing.T) {
 }
 
 // TestTransactions: what a transaction claims and finishes takes effect with it.
+// parcel has a key, and a token, of a fixed length.
+type parcel struct {
+	Hub  string `db:"hub,key"`
+	Code string `db:"code,key"`
+}
+
+// TestFixedLength: a cast to a type without its length must not cut a value.
+func TestFixedLength(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		if !p.sqlite() {
+			p.do(`CREATE DOMAIN hub AS char(3)`)
+		}
+		p.do(`CREATE TABLE parcel (hub hub, code char(4), locked_by char(20), expires_at timestamptz, lock_id char(36), PRIMARY KEY (hub, code))`)
+		p.do(`INSERT INTO parcel (hub, code) VALUES ('ber', 'AB12'), ('ber', 'AB13'), ('bex', 'AB1')`)
+		depot := claimer[parcel](t, p, lockable.Table{Name: "parcel", LockID: "lock_id"})
+		got, err := depot.Claim(t.Context(), "ann", 3)
+		if err != nil || len(got) != 3 {
+			t.Fatal(got, err)
+		}
+		if len(got[0].LockID) != 36 {
+			t.Errorf("token %q", got[0].LockID)
+		}
+		if n, err := depot.Extend(t.Context(), "ann", got...); n != 3 || err != nil {
+			t.Error(n, err)
+		}
+		if err := depot.Finish(t.Context(), "ann", got[0], nil); err != nil {
+			t.Error(err)
+		}
+		// Handed on, and back to an agent of the same name.
+		p.expire("parcel", "expires_at", "code = 'AB13'")
+		for _, agent := range []string{"bob", "ann"} {
+			if _, err := depot.Claim(t.Context(), agent, 3); err != nil {
+				t.Fatal(err)
+			}
+			p.expire("parcel", "expires_at", "code = 'AB13' AND locked_by = 'bob'")
+		}
+		if err := depot.Finish(t.Context(), "ann", got[1], nil); !errors.Is(err, ledger.ErrLeaseLost) {
+			t.Errorf("a claim that was handed on: %v", err)
+		}
+		if n, err := depot.Release(t.Context(), "ann", got[2]); n != 1 || err != nil {
+			t.Error(n, err)
+		}
+	})
+}
+
 func TestTransactions(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		articles(p, 6)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,17 +110,10 @@ func empty(t testing.TB, scheme string) string {
 	if scheme == "sqlite" {
 		return "sqlite:" + filepath.Join(t.TempDir(), "own.db")
 	}
-	u, err := url.Parse(pgtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", pgtest.Schema(t))
-	u.RawQuery = q.Encode()
 	if scheme == "sql" {
-		return "sql:" + u.String()
+		return "sql:" + pgtest.SchemaURL(t)
 	}
-	return u.String()
+	return pgtest.SchemaURL(t)
 }
 
 // do runs statements that are written for Postgres: SQLite takes their types for its own.

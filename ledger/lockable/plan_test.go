@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -101,14 +100,7 @@ func TestPlansPostgres(t *testing.T) {
 		}
 		for _, state := range states {
 			t.Run(strings.TrimSpace(state+" "+kind), func(t *testing.T) {
-				u, err := url.Parse(pgtest.URL(t))
-				if err != nil {
-					t.Fatal(err)
-				}
-				q := u.Query()
-				q.Set("search_path", pgtest.Schema(t))
-				u.RawQuery = q.Encode()
-				pool, err := pgxpool.New(t.Context(), u.String())
+				pool, err := pgxpool.New(t.Context(), pgtest.SchemaURL(t))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -28,7 +28,7 @@ const (
 type column struct {
 	name      string
 	declared  string // its type, for errors
-	cast      string // Postgres: its type, to cast a parameter to
+	cast      string // Postgres: its type without a length, to cast a parameter to
 	class     class
 	expires   class // what it holds if it is the one for expires_at; other: it cannot be
 	notNull   bool

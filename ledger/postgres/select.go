@@ -244,7 +244,10 @@ b AS (INSERT INTO {{S}}.ledger_backlog (item_id, kind, slot, state, priority, du
  SELECT id, $1, slot, $5::smallint, $6::smallint, coalesce($7::timestamptz, $4::timestamptz, now()) FROM i)
 SELECT count(*) FROM i`
 
-	bySample = ` ORDER BY sha256(convert_to($8::text || ':' || f.key, 'UTF8')) LIMIT $9`
+	// One statement counts what is there of the sample and looks for what is not known, at one moment:
+	// of several that draw it at once each chooses the same, or what is left of it.
+	bySample = ` ORDER BY sha256(convert_to($8::text || ':' || f.key, 'UTF8'))
+ LIMIT greatest(0, $9::bigint - (SELECT count(*) FROM {{S}}.ledger_items o WHERE o.kind = $1 AND o.scope = $2 AND o.source = $3))`
 
 	// knownOfPicked counts the picked rows that are known, and those that differ; see ledger.Add.
 	knownOfPicked = `SELECT count(*), count(*) FILTER (WHERE p.payload IS NOT NULL AND convert_to(p.payload, 'UTF8') IS DISTINCT FROM i.payload

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -92,6 +93,15 @@ func (p *payloads) parse(arg driver.Value) ([]ledger.Field, error) {
 	return p.fields, nil
 }
 
+// notCode is what a semicolon may stand in: a string, a quoted name, a comment.
+var notCode = regexp.MustCompile("'[^']*'|\"[^\"]*\"|`[^`]*`|\\[[^\\]]*\\]|--[^\n]*|/\\*(?s:.*?)(?:\\*/|$)")
+
+// OneStatement says whether SQL is one statement, without a semicolon. The driver runs all that are in
+// a text, so one that is put between parentheses could close them and go on with another.
+func OneStatement(sql string) bool {
+	return !strings.ContainsAny(notCode.ReplaceAllString(sql, " "), ";\x00")
+}
+
 // Select implements ledger.Selecter. A connection of its own runs the query, which holds up
 // nobody, into a temporary table, and adds from there in steps that are as short as those of the
 // connection that writes: others take turns in between.
@@ -102,6 +112,9 @@ func (s *Store) Select(ctx context.Context, sel ledger.Selection) (out ledger.Se
 		return out, errClosed
 	}
 	x := &selection{Selection: sel, s: s, ctx: ctx, out: &out}
+	if !OneStatement(sel.Query) {
+		return out, &ledger.QueryError{Message: "must be one SELECT, and has a semicolon"}
+	}
 	if err = x.open(); err == nil {
 		err = errors.Join(x.run(), x.h.close())
 	}
@@ -219,7 +232,8 @@ func (x *selection) pick() error {
 
 const isKnown = `EXISTS (SELECT 1 FROM ledger_items i WHERE i.kind = ?1 AND i.scope = ?2 AND i.key = p.key)`
 
-// choose takes the sample.
+// choose takes the sample. One statement counts what is there of it and looks for what is not known: of
+// several that draw it at once each chooses the same, or what is left of it.
 func (x *selection) choose() (err error) {
 	if x.out.Known, err = x.number(`SELECT count(*) FROM temp.picked p WHERE `+good+` AND `+isKnown, x.Kind, x.Scope); err != nil {
 		return err
@@ -228,7 +242,8 @@ func (x *selection) choose() (err error) {
 		return err
 	}
 	_, err = x.exec(`INSERT INTO temp.chosen (key, payload) SELECT p.key, p.payload FROM (SELECT min(o), key, payload FROM temp.picked p WHERE `+good+` GROUP BY key) p
- WHERE NOT `+isKnown+` ORDER BY ledger_rank(?3, p.key) LIMIT ?4`, x.Kind, x.Scope, x.Seed, x.Sample)
+ WHERE NOT `+isKnown+` ORDER BY ledger_rank(?3, p.key)
+ LIMIT max(0, ?4 - (SELECT count(*) FROM ledger_items o WHERE o.kind = ?1 AND o.scope = ?2 AND o.source = ?5))`, x.Kind, x.Scope, x.Seed, x.Sample, x.Source)
 	return err
 }
 

@@ -2,8 +2,10 @@ package sqlite_test
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +31,22 @@ func TestSelects(t *testing.T) {
 			t.Fatalf("%s: %v", statement, err)
 		}
 	})
+}
+
+// TestSelectIsOne: a query that closes the parentheses around it and goes on changes nothing.
+func TestSelectIsOne(t *testing.T) {
+	l, _ := newLedger(t)
+	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "list", Key: "there"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := l.AddSelect(t.Context(), ledger.Selection{Kind: "list", Key: "i",
+		Query: `SELECT 1 AS i) q; DELETE FROM ledger_backlog; SELECT * FROM (SELECT 2 AS i`})
+	if bad, ok := errors.AsType[*ledger.QueryError](err); !ok || !strings.Contains(bad.Message, "one SELECT") {
+		t.Error(err)
+	}
+	if it, err := l.Find(t.Context(), "list", "", "there"); err != nil || it.State != ledger.StateReady {
+		t.Errorf("%+v %v", it, err)
+	}
 }
 
 // TestSelectLetsOthersWrite: a list is added in short steps, and others write in between.

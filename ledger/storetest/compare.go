@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -40,7 +41,20 @@ type NewPlace func(t testing.TB, now func() time.Time) Place
 // answers and the same rows after each. How much it runs is up to the flags -rapid.checks and
 // -rapid.steps.
 func Compare(t *testing.T, place NewPlace) {
+	few(t)
 	rapid.Check(t, func(rt *rapid.T) { compare(t, rt, place) })
+}
+
+// few lets a run of all tests do with fewer random histories than rapid takes by default; who wants
+// more says so (make model).
+func few(t *testing.T) {
+	checks := flag.Lookup("rapid.checks")
+	if given := checks.Value.String(); given == checks.DefValue {
+		if err := checks.Value.Set("25"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = checks.Value.Set(given) })
+	}
 }
 
 // FuzzCompare is Compare where go test -fuzz chooses the operations.

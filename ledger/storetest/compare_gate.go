@@ -13,6 +13,7 @@ import (
 // CompareResources is Compare where everything is about a few resources that many items need, so
 // that some are passed over for long, and become the reserver.
 func CompareResources(t *testing.T, place NewPlace) {
+	few(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newMachine(t, place)
 		defer func() { m.l[1].Close() }()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -172,6 +173,21 @@ func selectSamples(h *harness, exec func(string, ...any)) {
 	if string(worst[:]) >= string(best[:]) {
 		h.t.Errorf("an item was chosen with rank %x, another left out with %x", worst, best)
 	}
+	// With a source it is that of the scope: repeated it is completed.
+	of := ledger.Selection{Kind: "k", Scope: "one", Query: `SELECT n FROM people`, Key: "n", Sample: 30, Seed: "x", Source: "list"}
+	var wg sync.WaitGroup
+	added := make([]int64, 3)
+	for i := range added {
+		wg.Go(func() {
+			got, err := h.l.AddSelect(h.ctx, of)
+			h.ok(err)
+			added[i] = got.Added
+		})
+	}
+	wg.Wait()
+	equal(h.t, "30 drawn by three at once", added[0]+added[1]+added[2], 30)
+	of.Sample = 40
+	equal(h.t, "10 more", h.selected(of).Added, 10)
 	sel.Sample, sel.Try = 1000, true
 	equal(h.t, "the rest, tried", h.selected(sel), ledger.Selected{Rows: 100, Added: 59, Known: 36})
 	sel.Try = false

@@ -177,21 +177,15 @@ func newURL(t *testing.T, kind string) string {
 	if kind == "sqlite" {
 		return "file:" + filepath.Join(t.TempDir(), "bank.db") + "?_pragma=journal_mode(wal)&_pragma=busy_timeout(60000)"
 	}
-	u, err := url.Parse(pgtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", pgtest.Schema(t))
+	u := pgtest.SchemaURL(t)
 	var super string
 	if err := pgtest.Pool(t).QueryRow(t.Context(), "SHOW is_superuser").Scan(&super); err != nil {
 		t.Fatal(err)
 	}
 	if super == "on" {
-		q.Set("deadlock_timeout", "30ms")
+		u += "&deadlock_timeout=30ms"
 	}
-	u.RawQuery = q.Encode()
-	return u.String()
+	return u
 }
 
 // exec runs statements on the pool.
