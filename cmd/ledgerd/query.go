@@ -81,11 +81,11 @@ const sourceQueryTimeout = time.Hour
 
 // querySource opens the query of a source, in its own database or the ledger's.
 func (a *app) querySource(s *config.Source) func(context.Context) (*query.Query, error) {
+	at, err := a.address()
+	if s.QueryDB != "" {
+		at, err = parseAddress(s.QueryDB, "query_db")
+	}
 	return func(ctx context.Context) (*query.Query, error) {
-		at, err := a.address()
-		if s.QueryDB != "" {
-			at, err = parseAddress(s.QueryDB, "query_db")
-		}
 		if err != nil {
 			return nil, err
 		}
