@@ -115,13 +115,10 @@ func (c *crew) takeUp(ctx context.Context) (map[string]worker.Handler, error) {
 			c.mu.Unlock()
 		}
 	}
-	if len(handlers) > 0 {
-		c.hired++
-	}
 	return handlers, nil
 }
 
-// agentName is what the next worker is called: as the config says, with a number after the first one.
+// agentName is what the next worker is called: the name of the crew, with a number after the first one.
 func (c *crew) agentName() string {
 	switch {
 	case c.name == "":
@@ -319,6 +316,7 @@ func (c *crew) hire(handlers map[string]worker.Handler, agent ledger.Agent) (*sh
 	c.mu.Lock()
 	c.shifts = append(c.shifts, s)
 	c.mu.Unlock()
+	c.hired++
 	return s, nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,8 +91,8 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 		return err
 	}
 	s.crew = newCrew(a, l, flags.work)
-	s.crew.wanted, s.crew.name, s.crew.seen = s.kinds, a.config.Agent, s.attempt
-	s.name = s.crew.agentName()
+	s.name = cmp.Or(a.config.Agent, agentName())
+	s.crew.wanted, s.crew.name, s.crew.seen = s.kinds, s.name, s.attempt
 	defer s.crew.close()
 	s.measure()
 	handlers, err := s.crew.takeUp(ctx)

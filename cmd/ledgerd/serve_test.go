@@ -233,7 +233,7 @@ func TestServeReload(t *testing.T) {
 // TestServeStop: the first signal lets finish what runs, the second ends it now; nothing is lost by either.
 func TestServeStop(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
-		s := m.site(base)
+		s := m.site("agent = \"desk\"\n" + base)
 		begun := func() int { return len(lines(t, filepath.Join(s.dir, "effects"), "start")) }
 		till := filepath.Join(s.dir, "go")
 		p := s.daemon()
@@ -247,6 +247,10 @@ func TestServeStop(t *testing.T) {
 		s.write("go", "")
 		if code := s.exit(p); code != exitOK || s.done("effect") != 3 {
 			t.Errorf("exit %d, %d done\n%s", code, s.done("effect"), p.stderr.String())
+		}
+
+		if text := s.run(exitOK, "show", "a", "-o", "json"); !strings.Contains(text, `"agent": "desk"`) {
+			t.Errorf("not by the name of the config:\n%s", text)
 		}
 
 		if err := os.Remove(till); err != nil {
