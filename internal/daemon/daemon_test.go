@@ -7,12 +7,15 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/ledgerd/ledgerd/internal/config"
@@ -183,6 +186,35 @@ func TestSources(t *testing.T) {
 		}
 		if held, err := locks.New(l).Held(t.Context()); err != nil || len(held) > 0 {
 			t.Errorf("locks left: %v, %v", held, err)
+		}
+	})
+}
+
+// TestAlertsAndDashboard: the alert rules and the dashboard ask for metrics that there are.
+func TestAlertsAndDashboard(t *testing.T) {
+	onBoth(t, func(t *testing.T, l *ledger.Ledger) {
+		m := NewMetrics("1", l, State{Plugins: func() map[string]PluginState { return nil }, Sources: func() []source.Status { return nil }})
+		described := make(chan *prometheus.Desc, 1000)
+		m.registry.Describe(described)
+		close(described)
+		var all strings.Builder
+		for d := range described {
+			all.WriteString(d.String())
+		}
+		for _, file := range []string{"../../contrib/prometheus/alerts.yml", "../../contrib/grafana/ledgerd.json"} {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			names := regexp.MustCompile(`\bledger_[a-z_]+`).FindAllString(string(text), -1)
+			for _, name := range names {
+				if !strings.Contains(all.String(), `"`+strings.TrimSuffix(name, "_bucket")+`"`) {
+					t.Errorf("%s asks for %s", file, name)
+				}
+			}
+			if len(names) < 8 {
+				t.Errorf("%s asks for %d metrics only", file, len(names))
+			}
 		}
 	})
 }
