@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"context"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/ledgerd/ledgerd/internal/source"
 )
@@ -23,29 +25,28 @@ type running struct {
 	done   chan struct{}
 }
 
+// stopTime bounds how long a change of sources waits for those that are gone: a look at a dead file
+// server never ends. Its lock keeps the source from being looked at twice.
+const stopTime = 10 * time.Second
+
 // Set makes these sources the ones that are looked at, until ctx ends. One that has not changed goes
-// on; it waits for the others to stop. A source that was not there before is looked at at once.
+// on; for the others it waits until they have stopped, for ten seconds at most. A source that was not
+// there before is looked at at once. Only one goroutine at a time may call it.
 func (s *Sources) Set(ctx context.Context, all []source.Config) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running == nil {
-		s.running = map[string]*running{}
-	}
 	wanted := map[string]source.Config{}
 	for _, c := range all {
 		wanted[c.Spec.Name] = c
 	}
-	var ended []*running
-	for name, r := range s.running {
-		if c, stays := wanted[name]; !stays || !same(r.as, c) {
-			r.stop()
-			ended = append(ended, r)
-			delete(s.running, name)
+	stopping, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	for _, r := range s.drop(wanted) {
+		select {
+		case <-r.done:
+		case <-stopping.Done():
 		}
 	}
-	for _, r := range ended {
-		<-r.done
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for name, c := range wanted {
 		if s.running[name] != nil {
 			continue
@@ -61,6 +62,23 @@ func (s *Sources) Set(ctx context.Context, all []source.Config) {
 	}
 }
 
+// drop stops the sources that are not wanted as they are.
+func (s *Sources) drop(wanted map[string]source.Config) (ended []*running) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil {
+		s.running = map[string]*running{}
+	}
+	for name, r := range s.running {
+		if c, stays := wanted[name]; !stays || !same(r.as, c) {
+			r.stop()
+			ended = append(ended, r)
+			delete(s.running, name)
+		}
+	}
+	return ended
+}
+
 // same says whether two sources are configured alike.
 func same(a, b source.Config) bool {
 	return reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Template, b.Template) &&
@@ -70,8 +88,9 @@ func same(a, b source.Config) bool {
 // Wait returns when none is looked at any more, after ctx has ended.
 func (s *Sources) Wait() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.running {
+	all := slices.Collect(maps.Values(s.running))
+	s.mu.Unlock()
+	for _, r := range all {
 		<-r.done
 	}
 }
