@@ -24,6 +24,8 @@
 //	internal/pluginhost  many plugin processes, as handlers for ledger/worker
 //	internal/config      the config file, the environment and the flags, as one configuration
 //	internal/hostcheck   limits of this machine, for doctor
+//	internal/source      what fills a ledger: folders, lists, queries, each on its schedule
+//	internal/daemon      a worker that is left running: sources, health, metrics, systemd
 //	internal/pgtest      a real Postgres for tests
 //	internal/exampletest the programs of the examples, as their tests run them
 //	internal/failpoint   named moments at which the chaos harness kills a process

@@ -11,6 +11,7 @@ package main
 import (
 	"context"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -72,9 +73,11 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	config         *config.Config
-	parsed         bool   // flags and arguments are in order, the command has begun
-	dbSource       string // where the address of the ledger is from: "--db", "LEDGERD_DB" …
-	warned         bool   // of a password that others can see
+	parsed         bool         // flags and arguments are in order, the command has begun
+	dbSource       string       // where the address of the ledger is from: "--db", "LEDGERD_DB" …
+	warned         bool         // of a password that others can see
+	log            *slog.Logger // of the daemon; nil for commands, see logger
+	level          *slog.LevelVar
 	early          string // the value of -o, for errors in the rest of the command line
 }
 
@@ -137,7 +140,7 @@ fails, and can always say: done, waiting for what, or why not.`,
 	cobra.EnableCommandSorting = false
 	root.AddGroup(&cobra.Group{ID: groupWork, Title: "Work:"}, &cobra.Group{ID: groupLook, Title: "Look and decide:"},
 		&cobra.Group{ID: groupSetUp, Title: "Set up:"})
-	root.AddCommand(a.runCommand(), a.addCommand(), a.workCommand(), a.claimCommand(), a.finishCommand(), a.releaseCommand(), a.lockCommand(),
+	root.AddCommand(a.runCommand(), a.addCommand(), a.workCommand(), a.serveCommand(), a.claimCommand(), a.finishCommand(), a.releaseCommand(), a.lockCommand(),
 		a.lsCommand(), a.showCommand(), a.whyCommand(), a.statsCommand(), a.errorsCommand(), a.agentsCommand(), a.tailCommand(), a.waitCommand(), a.exportCommand(),
 		a.retryCommand(), a.cancelCommand(), a.pauseCommand(), a.resumeCommand(), a.kindCommand(), a.pruneCommand(), a.pluginCommand(), a.configCommand(),
 		a.dbCommand(), a.doctorCommand(), a.benchCommand(), a.versionCommand(), a.completionCommand(), docsCommand(root))

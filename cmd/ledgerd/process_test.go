@@ -28,6 +28,11 @@ type machine struct {
 // onBoth runs a test on both databases.
 func onBoth(t *testing.T, test func(t *testing.T, m *machine)) {
 	t.Parallel() // they mostly wait for leases to expire
+	onBothHere(t, test)
+}
+
+// onBothHere is onBoth for a test that is parallel already.
+func onBothHere(t *testing.T, test func(t *testing.T, m *machine)) {
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		test(t, newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")))

@@ -1,16 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/pflag"
 
+	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -47,13 +50,19 @@ func (a *app) openQuery(ctx context.Context, s sourceFlags) (*query.Query, error
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.queryTimeout.Duration)
+	return prepareQuery(ctx, at, s.fromQuery, text, s.queryTimeout.Duration)
+}
+
+// prepareQuery connects to the database of a query; file is its name, for messages.
+func prepareQuery(ctx context.Context, at address, file, text string, timeout time.Duration) (*query.Query, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var q *query.Query
+	var err error
 	if at.path != "" {
-		q, err = query.SQLite(ctx, at.path, s.fromQuery, text)
+		q, err = query.SQLite(ctx, at.path, file, text)
 	} else {
-		q, err = query.Postgres(ctx, at.url, s.fromQuery, text)
+		q, err = query.Postgres(ctx, at.url, file, text)
 	}
 	switch {
 	case errors.Is(err, query.ErrUnreachable) && errors.Is(err, os.ErrNotExist):
@@ -63,8 +72,26 @@ func (a *app) openQuery(ctx context.Context, s sourceFlags) (*query.Query, error
 	case err != nil:
 		return nil, queryError(err)
 	}
-	q.Timeout = s.queryTimeout.Duration
+	q.Timeout = timeout
 	return q, nil
+}
+
+// sourceQueryTimeout bounds a look at a source that is a query.
+const sourceQueryTimeout = time.Hour
+
+// querySource opens the query of a source, in its own database or the ledger's.
+func (a *app) querySource(s *config.Source) func(context.Context) (*query.Query, error) {
+	at, err := a.address()
+	if s.QueryDB != "" {
+		at, err = parseAddress(s.QueryDB, "query_db")
+	}
+	return func(ctx context.Context) (*query.Query, error) {
+		if err != nil {
+			return nil, err
+		}
+		text := strings.TrimRight(s.Query, " \t\r\n;")
+		return prepareQuery(ctx, at, cmp.Or(s.QueryFile, "source "+s.Name), text, sourceQueryTimeout)
+	}
 }
 
 // queryAddress is the database of the query.

@@ -2,18 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/worker"
@@ -96,25 +92,6 @@ type workSummary struct {
 	Exit      int                      `json:"exit"`
 }
 
-// crew is one call of work: the workers that it has started, one per set of kinds.
-type crew struct {
-	app    *app
-	flags  workFlags
-	ledger *opened
-	me     ledger.Agent // the worker that the kinds taken up now are for
-	now    nowAt
-
-	mu      sync.Mutex
-	hosts   map[string]*pluginhost.Host // by kind
-	workers []*worker.Worker
-	// elsewhere are the kinds that are not worked here, and why.
-	elsewhere map[string]string
-	outcomes  map[ledger.Outcome]int64
-	dead      int64
-	doubt     int64
-	failed    int64
-}
-
 func (a *app) work(ctx context.Context, flags workFlags) error {
 	if len(flags.with) > 0 && len(flags.kinds) != 1 {
 		return usage("bad_flag", "one --kind, and its settings; another kind is worked by another process", "--with goes with one --kind")
@@ -127,7 +104,7 @@ func (a *app) work(ctx context.Context, flags workFlags) error {
 		return err
 	}
 	defer l.Close()
-	c := &crew{app: a, flags: flags, ledger: l, hosts: map[string]*pluginhost.Host{}, elsewhere: map[string]string{}, outcomes: map[ledger.Outcome]int64{}}
+	c := newCrew(a, l, flags)
 	defer c.close()
 	began := time.Now()
 	if flags.maxDuration.Duration > 0 {
@@ -153,212 +130,6 @@ func (a *app) work(ctx context.Context, flags workFlags) error {
 		return err
 	}
 	return c.report(ctx, rep, began)
-}
-
-// takeUp finds the kinds to work that are not worked yet, starts their plugins and gives their handlers.
-func (c *crew) takeUp(ctx context.Context) (map[string]worker.Handler, error) {
-	names := c.flags.kinds
-	if len(names) == 0 {
-		kinds, err := c.ledger.Kinds(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, k := range kinds {
-			names = append(names, k.Name)
-		}
-	}
-	handlers := map[string]worker.Handler{}
-	c.me = asAgent(agentName())
-	for _, name := range names {
-		if c.hosts[name] != nil {
-			continue
-		}
-		h, err := c.takeUpKind(ctx, name)
-		switch {
-		case err != nil && (len(c.flags.kinds) > 0 || ctx.Err() != nil):
-			return nil, err
-		case err != nil:
-			c.leave(name, explain(err))
-		default:
-			handlers[name] = h
-			delete(c.elsewhere, name)
-		}
-	}
-	return handlers, nil
-}
-
-// leave notes a kind that is not worked here, and says so once. That people work one is no news.
-func (c *crew) leave(name string, why *failure) {
-	reason := strings.TrimPrefix(why.message, fmt.Sprintf("kind %q: ", name))
-	if why.code == noPluginCode {
-		reason = "no plugin"
-	} else if c.elsewhere[name] == "" {
-		c.app.logger().Warn("kind is not worked here", "kind", name, "error", reason)
-	}
-	c.elsewhere[name] = reason
-}
-
-// takeUpKind gives the host of a kind's plugin.
-func (c *crew) takeUpKind(ctx context.Context, name string) (*pluginhost.Host, error) {
-	a := c.app
-	k, err := a.resolve(ctx, c.ledger.Ledger, name, "", c.flags.dirs)
-	if err != nil {
-		return nil, err
-	}
-	if k.plugin == nil {
-		return nil, a.noPluginFor(ctx, k, c.flags.dirs, "plugins: ledgerd plugin ls")
-	}
-	h, err := a.startPlugin(ctx, k, c.flags.with, c.flags.concurrency, &c.now)
-	if err != nil {
-		return nil, err
-	}
-	if err := k.define(ctx, c.ledger.Ledger, c.me, h.Definition(), c.flags.with); err != nil {
-		h.Close(stopGrace)
-		return nil, err
-	}
-	c.me.Kinds[name] = h.Definition()
-	c.mu.Lock()
-	c.hosts[name] = h
-	c.mu.Unlock()
-	return h, nil
-}
-
-// newKindsEvery is how often work looks for kinds that have come to the ledger.
-const newKindsEvery = 2 * time.Second
-
-// run works until everything is done, or ctx ends.
-func (c *crew) run(ctx context.Context, handlers map[string]worker.Handler) (worker.Report, error) {
-	if c.flags.drain {
-		w, err := c.hire(handlers)
-		if err != nil {
-			return worker.Report{}, err
-		}
-		defer c.watchSignals(ctx)()
-		return w.Drain(ctx, c.flags.wait.Duration)
-	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	defer c.watchSignals(ctx)()
-	ended := make(chan error)
-	running := 0
-	start := func(handlers map[string]worker.Handler) error {
-		if len(handlers) == 0 && running > 0 { // without any, one worker keeps the ledger in order
-			return nil
-		}
-		w, err := c.hire(handlers)
-		if err == nil {
-			running++
-			go func() { ended <- w.Run(ctx) }()
-		}
-		return err
-	}
-	failed := start(handlers)
-	look := time.NewTicker(newKindsEvery)
-	defer look.Stop()
-	for failed == nil && ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case failed = <-ended: // nothing to be done any more, or --max-items
-			running--
-			stop()
-		case <-look.C:
-			if len(c.flags.kinds) > 0 || c.flags.maxItems > 0 {
-				continue
-			}
-			handlers, err := c.takeUp(ctx)
-			if err == nil {
-				failed = start(handlers)
-			} else if ctx.Err() == nil && !errors.Is(err, ledger.ErrUnavailable) {
-				failed = err
-			}
-		}
-	}
-	stop()
-	for ; running > 0; running-- {
-		failed = errors.Join(failed, <-ended)
-	}
-	return worker.Report{}, failed
-}
-
-// hire makes a worker for these kinds.
-func (c *crew) hire(handlers map[string]worker.Handler) (*worker.Worker, error) {
-	kinds := map[string]worker.KindConfig{}
-	for name := range handlers {
-		kinds[name] = worker.KindConfig{Definition: c.hosts[name].Definition(), Concurrency: c.app.concurrency(name, c.flags.concurrency)}
-	}
-	f := c.flags
-	w, err := worker.New(worker.Config{Ledger: c.ledger.Ledger, Handlers: handlers, Agent: c.me.Name, Version: programVersion(),
-		Concurrency: f.concurrency, Kinds: kinds, Lease: f.lease.Duration, Shard: f.shard.Shard, MaxItems: f.maxItems, Grace: max(f.grace.Duration, time.Millisecond),
-		GiveUp: f.giveUp(), Logger: c.app.logger(), Observe: c.observe})
-	if err != nil {
-		return nil, policyError(err)
-	}
-	c.mu.Lock()
-	c.workers = append(c.workers, w)
-	c.mu.Unlock()
-	return w, nil
-}
-
-// watchSignals says what a signal does, and makes the second one end the grace.
-func (c *crew) watchSignals(ctx context.Context) (stop func()) {
-	ended := make(chan struct{})
-	go func() {
-		select {
-		case <-c.app.soft.Done():
-			if c.app.got.Load() == int32(syscall.SIGINT) {
-				c.app.sayStopping()
-			}
-		case <-ended:
-			return
-		}
-		select {
-		case <-c.app.hard.Done():
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			for _, w := range c.workers {
-				w.StopNow()
-			}
-		case <-ended:
-		}
-	}()
-	return func() { close(ended) }
-}
-
-func (c *crew) observe(e worker.Event) {
-	observed(e)
-	if !e.Accepted() {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.outcomes[e.Recorded]++
-	switch {
-	case e.State == ledger.StateDead:
-		c.dead++
-	case e.State == ledger.StateDoubt:
-		c.doubt++
-	}
-	if e.Recorded == ledger.OutcomeFailed {
-		c.failed++
-	}
-}
-
-func (c *crew) progress() progress {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p := progress{Done: c.outcomes[ledger.OutcomeDone] + c.outcomes[ledger.OutcomeSkipped], Failed: c.dead + c.doubt, Failing: c.failed}
-	for _, n := range c.outcomes {
-		p.attempts += n
-	}
-	p.Ended = p.Done + p.Failed
-	p.Item = c.now.item()
-	return p
-}
-
-func (c *crew) close() {
-	for _, h := range c.hosts {
-		h.Close(stopGrace)
-	}
 }
 
 // countTime bounds how long the end of work waits for the counts of what is left.
@@ -397,7 +168,7 @@ func (c *crew) count(ctx context.Context, rep *worker.Report, began time.Time) e
 			return err
 		}
 		if st.Ready > 0 {
-			others = append(others, fmt.Sprintf("%s (%s)", name, report.Safe(c.elsewhere[name])))
+			others = append(others, fmt.Sprintf("%s (%s)", name, report.Safe(c.elsewhere[name].reason)))
 		}
 	}
 	if len(others) > 0 && !c.app.quiet {

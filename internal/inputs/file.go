@@ -82,9 +82,14 @@ func (s *Source) fileIdentity(name string) (key, fingerprint string, info fs.Fil
 	return key, fingerprint, info, nil
 }
 
+// Version is the fingerprint of a file as long as its content is not looked at.
+func Version(info fs.FileInfo) string {
+	return fmt.Sprintf("%d-%d", info.Size(), info.ModTime().UnixNano())
+}
+
 func (s *Source) fingerprint(name string, info fs.FileInfo) (string, error) {
 	if !s.Checksum {
-		return fmt.Sprintf("%d-%d", info.Size(), info.ModTime().UnixNano()), nil
+		return Version(info), nil
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -176,6 +181,8 @@ func (w *walk) child(path, rel string, d fs.DirEntry) bool {
 		return w.leave(path, "a link to something that does not exist")
 	case err != nil:
 		return w.leave(path, cause(err))
+	case info.IsDir() && w.Flat:
+		return true
 	case info.IsDir() && w.prunes(filepath.ToSlash(rel)):
 		return w.leave(path, Excluded)
 	case info.IsDir() && d.Type()&fs.ModeSymlink != 0:
@@ -267,6 +274,12 @@ func (w *walk) excluded(rel string) bool {
 
 // fresh takes a file, unless it is so young that it is looked at twice.
 func (w *walk) fresh(e entry) bool {
+	if w.Settled != nil {
+		if !w.Settled(e.path, e.info) {
+			return w.leave(e.path, Unsettled)
+		}
+		return w.take(e)
+	}
 	if time.Since(e.info.ModTime()) >= young {
 		return w.take(e)
 	}
@@ -308,7 +321,7 @@ func (w *walk) lookAgain() bool {
 				return false
 			}
 		case now.Size() != e.info.Size() || !now.ModTime().Equal(e.info.ModTime()):
-			if !w.leave(e.path, "still being written") {
+			if !w.leave(e.path, Unsettled) {
 				return false
 			}
 		case !w.take(e):

@@ -57,7 +57,12 @@ type Source struct {
 	Rules []Rule       // which files of folders are taken, after Input.Match
 	// Checksum makes the fingerprint of a file its SHA-256.
 	Checksum bool
-	Stdin    io.Reader
+	// Flat takes of folders only the files in the folder itself.
+	Flat bool
+	// Settled says whether nobody writes a file of a folder any more. Nil: it is old enough, or has not
+	// changed at a second look.
+	Settled func(path string, info fs.FileInfo) bool
+	Stdin   io.Reader
 
 	// Parse puts assignments "column=text" over an object, by the payload's schema.
 	Parse func(object []byte, assignments []string) (json.RawMessage, error)
@@ -80,6 +85,9 @@ type NotTaken struct {
 }
 
 func (e *NotTaken) Error() string { return e.Input + ": " + e.Reason }
+
+// Unsettled is the reason for files that are still being written.
+const Unsettled = "still being written"
 
 // NoMatch is the reason for files that no pattern takes.
 const NoMatch = "no match"

@@ -47,6 +47,7 @@ type Host struct {
 	starting bool
 	closed   bool
 	breaker  breaker
+	started  int // processes that were ready
 }
 
 // times are the bounds that the tests shorten.
@@ -105,6 +106,13 @@ func (h *Host) PID() int {
 		return s.proc.PID()
 	}
 	return 0
+}
+
+// Restarts is how many processes have followed the first one.
+func (h *Host) Restarts() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return max(0, h.started-1)
 }
 
 // Check has the plugin look whether what it depends on is there; the problem is what it says.
@@ -196,6 +204,7 @@ func (h *Host) adopt(p *pluginproc.Proc, setup *setup) error {
 		return nil
 	}
 	h.session, h.setup = s, setup
+	h.started++
 	h.ends.Go(s.tend)
 	h.ends.Go(s.feed)
 	return nil

@@ -223,12 +223,9 @@ func (m *machine) finishInTx(t *rapid.T) inTx {
 func (m *machine) transaction(t *rapid.T) {
 	var ops []inTx
 	for range rapid.IntRange(1, 2).Draw(t, "operations") {
-		switch what := rapid.IntRange(0, 5).Draw(t, "does"); {
-		case len(m.locks) > 0 && what == 0:
-			ops = append(ops, m.checkInTx(t))
-		case len(m.leases) > 0 && what%2 == 1:
+		if len(m.leases) > 0 && rapid.Bool().Draw(t, "finishes") {
 			ops = append(ops, m.finishInTx(t))
-		default:
+		} else {
 			ops = append(ops, m.addInTx(t))
 		}
 	}

@@ -1,0 +1,415 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/daemon"
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+// crew are the workers of one process, and the plugins that they work with. Kinds that are taken up
+// together are one shift: they have one worker.
+type crew struct {
+	app    *app
+	flags  workFlags
+	ledger *opened
+	me     ledger.Agent // the worker that the kinds taken up now are for
+	now    nowAt
+	// wanted are the kinds to work.
+	wanted func(context.Context) ([]string, error)
+	// strict: a kind that cannot be worked is an error.
+	strict bool
+	// finds: kinds that come to be wanted later are taken up as well, and others are let go.
+	finds bool
+	// seen gets every attempt that has ended; may be nil.
+	seen func(worker.Event)
+	// calls are run between two looks for kinds, by the goroutine that looks.
+	calls chan func()
+	name  string // of the first worker; "" means one that no other process has
+	hired int    // workers so far
+
+	mu     sync.Mutex
+	hosts  map[string]*pluginhost.Host // by kind
+	shifts []*shift
+	// elsewhere are the kinds that are not worked here, and why.
+	elsewhere map[string]absence
+	outcomes  map[ledger.Outcome]int64
+	dead      int64
+	doubt     int64
+	failed    int64
+}
+
+// shift is a worker and its kinds.
+type shift struct {
+	worker   *worker.Worker
+	handlers map[string]worker.Handler
+	agent    ledger.Agent
+	stop     context.CancelFunc
+	letGo    []string // kinds that it ends for; the others go on
+}
+
+func newCrew(a *app, l *opened, flags workFlags) *crew {
+	c := &crew{app: a, flags: flags, ledger: l, hosts: map[string]*pluginhost.Host{}, elsewhere: map[string]absence{}, outcomes: map[ledger.Outcome]int64{},
+		strict: len(flags.kinds) > 0, finds: len(flags.kinds) == 0 && flags.maxItems == 0, calls: make(chan func())}
+	c.wanted = func(ctx context.Context) ([]string, error) {
+		if len(flags.kinds) > 0 {
+			return flags.kinds, nil
+		}
+		return kindNames(ctx, l.Ledger)
+	}
+	return c
+}
+
+// kindNames are the kinds that a ledger knows.
+func kindNames(ctx context.Context, l *ledger.Ledger) (names []string, err error) {
+	kinds, err := l.Kinds(ctx)
+	for _, k := range kinds {
+		names = append(names, k.Name)
+	}
+	return names, err
+}
+
+// absence is why a kind is not worked here.
+type absence struct {
+	reason string
+	pause  time.Duration
+	again  time.Time // when it is tried once more
+}
+
+// longestAbsence bounds the time between two tries to take up a kind.
+const longestAbsence = time.Minute
+
+// takeUp finds the kinds to work that are not worked yet, starts their plugins and gives their handlers.
+func (c *crew) takeUp(ctx context.Context) (map[string]worker.Handler, error) {
+	names, err := c.wanted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	handlers := map[string]worker.Handler{}
+	c.me = asAgent(c.agentName())
+	now := time.Now()
+	for _, name := range names {
+		if c.hosts[name] != nil || now.Before(c.elsewhere[name].again) {
+			continue
+		}
+		h, err := c.takeUpKind(ctx, name)
+		switch {
+		case err != nil && (c.strict || ctx.Err() != nil || errors.Is(err, ledger.ErrUnavailable)):
+			return handlers, err
+		case err != nil:
+			c.leave(name, explain(err))
+		default:
+			handlers[name] = h
+			c.mu.Lock()
+			delete(c.elsewhere, name)
+			c.mu.Unlock()
+		}
+	}
+	return handlers, nil
+}
+
+// agentName is what the next worker is called: the name of the crew, with a number after the first one.
+func (c *crew) agentName() string {
+	switch {
+	case c.name == "":
+		return agentName()
+	case c.hired == 0:
+		return c.name
+	}
+	return fmt.Sprintf("%s/%d", c.name, c.hired+1)
+}
+
+// leave notes a kind that is not worked here, and says so once. That people work one is no news.
+func (c *crew) leave(name string, why *failure) {
+	reason := strings.TrimPrefix(why.message, fmt.Sprintf("kind %q: ", name))
+	before := c.elsewhere[name]
+	pause := min(max(2*before.pause, newKindsEvery), longestAbsence)
+	if why.code == noPluginCode {
+		reason, pause = "no plugin", 0
+	} else if before.reason == "" {
+		c.app.logger().Warn("kind is not worked here", "kind", name, "error", reason)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.elsewhere[name] = absence{reason, pause, time.Now().Add(pause)}
+}
+
+// takeUpKind gives the host of a kind's plugin.
+func (c *crew) takeUpKind(ctx context.Context, name string) (*pluginhost.Host, error) {
+	a := c.app
+	k, err := a.resolve(ctx, c.ledger.Ledger, name, "", c.flags.dirs)
+	if err != nil {
+		return nil, err
+	}
+	if k.plugin == nil {
+		return nil, a.noPluginFor(ctx, k, c.flags.dirs, "plugins: ledgerd plugin ls")
+	}
+	k.plugin.spec.Logger = k.plugin.spec.Logger.With("kind", name, "agent", c.me.Name)
+	h, err := a.startPlugin(ctx, k, c.flags.with, c.flags.concurrency, &c.now)
+	if err != nil {
+		return nil, err
+	}
+	if err := k.define(ctx, c.ledger.Ledger, c.me, h.Definition(), c.flags.with); err != nil {
+		h.Close(stopGrace)
+		return nil, err
+	}
+	c.me.Kinds[name] = h.Definition()
+	c.mu.Lock()
+	c.hosts[name] = h
+	c.mu.Unlock()
+	return h, nil
+}
+
+// newKindsEvery is how often work looks for kinds that have come to the ledger.
+const newKindsEvery = 2 * time.Second
+
+// run works until everything is done, or ctx ends.
+func (c *crew) run(ctx context.Context, handlers map[string]worker.Handler) (worker.Report, error) {
+	if c.flags.drain {
+		s, err := c.hire(handlers, c.me)
+		if err != nil {
+			return worker.Report{}, err
+		}
+		defer c.watchSignals(ctx)()
+		return s.worker.Drain(ctx, c.flags.wait.Duration)
+	}
+	defer c.watchSignals(ctx)()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	r := &rota{crew: c, ctx: ctx, ended: make(chan shiftEnd)}
+	failed := r.start(handlers, c.me)
+	look := time.NewTicker(newKindsEvery)
+	defer look.Stop()
+	for failed == nil && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case e := <-r.ended:
+			more := false
+			if more, failed = r.over(e); !more { // nothing to be done any more, or --max-items
+				stop()
+			}
+		case call := <-c.calls:
+			call()
+			failed = r.look()
+		case <-look.C:
+			if c.finds {
+				failed = r.look()
+			}
+		}
+	}
+	stop()
+	for ; r.running > 0; r.running-- {
+		failed = errors.Join(failed, (<-r.ended).err)
+	}
+	return worker.Report{}, failed
+}
+
+// rota says who works: the shifts of one call of run.
+type rota struct {
+	*crew
+	ctx     context.Context
+	ended   chan shiftEnd
+	running int
+}
+
+// shiftEnd is how a shift has ended.
+type shiftEnd struct {
+	shift *shift
+	err   error
+}
+
+func (r *rota) start(handlers map[string]worker.Handler, agent ledger.Agent) error {
+	if len(handlers) == 0 && r.running > 0 { // without any, one worker keeps the ledger in order
+		return nil
+	}
+	s, err := r.hire(handlers, agent)
+	if err != nil {
+		return err
+	}
+	var ctx context.Context
+	ctx, s.stop = context.WithCancel(r.ctx)
+	r.running++
+	go func() { r.ended <- shiftEnd{s, s.worker.Run(ctx)} }()
+	return nil
+}
+
+// look takes up the kinds that have come to be wanted, and lets those go that are not wanted any more.
+func (r *rota) look() error {
+	handlers, err := r.takeUp(r.ctx)
+	if started := r.start(handlers, r.me); started != nil {
+		return started
+	}
+	if err != nil && (r.ctx.Err() != nil || errors.Is(err, ledger.ErrUnavailable)) {
+		return nil // the next look will do
+	}
+	if err != nil || !r.finds {
+		return err
+	}
+	wanted, err := r.wanted(r.ctx)
+	if err != nil {
+		return nil // as above
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name := range r.elsewhere {
+		if !slices.Contains(wanted, name) {
+			delete(r.elsewhere, name)
+		}
+	}
+	for _, s := range r.shifts {
+		for name := range s.handlers {
+			if len(s.letGo) == 0 && !slices.Contains(wanted, name) {
+				s.letGo = slices.DeleteFunc(slices.Sorted(maps.Keys(s.handlers)), func(n string) bool { return slices.Contains(wanted, n) })
+				r.app.logger().Info("kinds are not to be worked any more", "kinds", s.letGo)
+				s.stop()
+			}
+		}
+	}
+	return nil
+}
+
+// over takes note of a shift that has ended; more says whether there is another one for its kinds.
+func (r *rota) over(e shiftEnd) (more bool, err error) {
+	r.running--
+	r.mu.Lock()
+	r.shifts = slices.DeleteFunc(r.shifts, func(s *shift) bool { return s == e.shift })
+	r.mu.Unlock()
+	if len(e.shift.letGo) == 0 || e.err != nil {
+		return false, e.err
+	}
+	for _, name := range e.shift.letGo {
+		r.mu.Lock()
+		h := r.hosts[name]
+		delete(r.hosts, name)
+		delete(e.shift.handlers, name)
+		delete(e.shift.agent.Kinds, name)
+		r.mu.Unlock()
+		h.Close(stopGrace)
+	}
+	return true, r.start(e.shift.handlers, e.shift.agent)
+}
+
+// hire makes a worker for these kinds.
+func (c *crew) hire(handlers map[string]worker.Handler, agent ledger.Agent) (*shift, error) {
+	kinds := map[string]worker.KindConfig{}
+	for name := range handlers {
+		kinds[name] = worker.KindConfig{Definition: c.hosts[name].Definition(), Concurrency: c.app.concurrency(name, c.flags.concurrency)}
+	}
+	f := c.flags
+	w, err := worker.New(worker.Config{Ledger: c.ledger.Ledger, Handlers: handlers, Agent: agent.Name, Version: programVersion(),
+		Concurrency: f.concurrency, Kinds: kinds, Lease: f.lease.Duration, Shard: f.shard.Shard, MaxItems: f.maxItems, Grace: max(f.grace.Duration, time.Millisecond),
+		GiveUp: f.giveUp(), Logger: c.app.logger(), Observe: c.observe})
+	if err != nil {
+		return nil, policyError(err)
+	}
+	s := &shift{worker: w, handlers: handlers, agent: agent}
+	c.mu.Lock()
+	c.shifts = append(c.shifts, s)
+	c.mu.Unlock()
+	c.hired++
+	return s, nil
+}
+
+// watchSignals says what a signal does, and makes the second one end the grace.
+func (c *crew) watchSignals(ctx context.Context) (stop func()) {
+	ended := make(chan struct{})
+	go func() {
+		select {
+		case <-c.app.soft.Done():
+			if c.app.got.Load() == int32(syscall.SIGINT) {
+				c.app.sayStopping()
+			}
+		case <-ended:
+			return
+		}
+		select {
+		case <-c.app.hard.Done():
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			for _, s := range c.shifts {
+				s.worker.StopNow()
+			}
+		case <-ended:
+		}
+	}()
+	return func() { close(ended) }
+}
+
+func (c *crew) observe(e worker.Event) {
+	observed(e)
+	if c.seen != nil {
+		c.seen(e)
+	}
+	if !e.Accepted() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.outcomes[e.Recorded]++
+	switch {
+	case e.State == ledger.StateDead:
+		c.dead++
+	case e.State == ledger.StateDoubt:
+		c.doubt++
+	}
+	if e.Recorded == ledger.OutcomeFailed {
+		c.failed++
+	}
+}
+
+func (c *crew) progress() progress {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := progress{Done: c.outcomes[ledger.OutcomeDone] + c.outcomes[ledger.OutcomeSkipped], Failed: c.dead + c.doubt, Failing: c.failed}
+	for _, n := range c.outcomes {
+		p.attempts += n
+	}
+	p.Ended = p.Done + p.Failed
+	p.Item = c.now.item()
+	return p
+}
+
+func (c *crew) close() {
+	for _, h := range c.hosts {
+		h.Close(stopGrace)
+	}
+}
+
+// problems says of each kind to work what keeps it from being worked, "" for nothing.
+func (c *crew) problems() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := map[string]string{}
+	for name, a := range c.elsewhere {
+		all[name] = a.reason
+	}
+	for name, h := range c.hosts {
+		all[name] = ""
+		if h.PID() == 0 {
+			all[name] = "the plugin is not running"
+		}
+	}
+	return all
+}
+
+// plugins says how the processes of plugins are, by kind.
+func (c *crew) plugins() map[string]daemon.PluginState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := map[string]daemon.PluginState{}
+	for name, h := range c.hosts {
+		pid := h.PID()
+		all[name] = daemon.PluginState{Up: pid != 0, Restarts: h.Restarts(), RSS: daemon.RSS(pid)}
+	}
+	return all
+}

@@ -1,0 +1,358 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/config"
+	"github.com/ledgerd/ledgerd/internal/daemon"
+	"github.com/ledgerd/ledgerd/internal/source"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/locks"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+// serveFlags are the flags of serve.
+type serveFlags struct {
+	work    workFlags
+	listen  string
+	migrate bool
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var s serveFlags
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Fill the ledger from the sources of the config and work it, until it is stopped", GroupID: groupWork, Args: arguments(0, 0),
+		Long: `Looks at the sources of the config, works the kinds that the config names (also those of its sources;
+every kind of the ledger if it names none), and answers /livez, /readyz and /metrics. Any number of
+daemons may serve one ledger; of a source that they all see one of them takes care.
+
+SIGTERM and Ctrl-C: claims nothing more, finishes what runs (see grace), exit 0; once more: stops now,
+exit 143 or 130. What was begun and not finished is worked again. SIGHUP: reads the config anew; if it
+is wrong it says so and goes on with the old one. It logs to stderr: text on a terminal, otherwise one
+JSON object per line. For systemd: docs/operations.md.`,
+		Example: "  ledgerd serve\n  ledgerd serve --config /etc/ledgerd/ledgerd.toml --migrate",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.serve(cmd.Context(), s)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&s.migrate, "migrate", false, "bring the schema of a ledger on Postgres up to date first; SQLite files are anyway")
+	f.StringVar(&s.listen, "listen", "", "`address` of /livez, /readyz and /metrics, host:port; with \"\": none")
+	s.work.dirs.define(f)
+	f.Var(&s.work.shard, "shard", "work only part i of n, from 0")
+	f.Var(&s.work.lease, "lease", "how long an item stays with a daemon that is not heard of, 5s to 24h")
+	f.Var(&s.work.grace, "grace", "how long what runs may go on once it is to stop")
+	for _, name := range []string{"listen", "shard", "lease", "grace"} {
+		fromConfig(f, name)
+	}
+	return cmd
+}
+
+// server is one call of serve.
+type server struct {
+	*app
+	flags   serveFlags
+	ledger  *opened
+	crew    *crew
+	sources daemon.Sources
+	metrics *daemon.Metrics
+	health  *daemon.Health
+	name    string // who holds the locks of sources
+	life    context.Context
+}
+
+func (a *app) serve(ctx context.Context, flags serveFlags) error {
+	a.log = a.daemonLogger()
+	if err := a.config.Check(a.world(ctx), nil); err != nil {
+		return err
+	}
+	l, err := a.openToServe(ctx, flags.migrate)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	s := &server{app: a, flags: flags, ledger: l, life: ctx}
+	at, err := s.listener(ctx)
+	if err != nil {
+		return err
+	}
+	s.crew = newCrew(a, l, flags.work)
+	s.name = cmp.Or(a.config.Agent, agentName())
+	s.crew.wanted, s.crew.name, s.crew.seen = s.kinds, s.name, s.attempt
+	defer s.crew.close()
+	s.measure()
+	handlers, err := s.crew.takeUp(ctx)
+	if err != nil {
+		return err
+	}
+	configs, err := s.sourceConfigs(ctx)
+	if err != nil {
+		return err
+	}
+	s.sources.Set(ctx, configs)
+	end := s.attend(ctx, at)
+	defer end()
+	a.log.Info("serving", "version", programVersion(), "pid", os.Getpid(), "agent", s.name, "kinds", slices.Sorted(maps.Keys(handlers)), "sources", len(configs))
+	_, err = s.crew.run(ctx, handlers)
+	s.rest()
+	if err == nil && a.hard.Err() != nil {
+		return status(128 + a.got.Load())
+	}
+	return err
+}
+
+// openToServe opens the ledger, or makes it, and says in the log which one.
+func (a *app) openToServe(ctx context.Context, migrate bool) (*opened, error) {
+	at, err := a.address()
+	if err != nil {
+		return nil, err
+	}
+	l, err := a.openAt(ctx, at, false)
+	isNew := errors.Is(err, ledger.ErrNoLedger)
+	switch {
+	case isNew:
+		l, err = a.openAt(ctx, at, true)
+	case errors.Is(err, ledger.ErrSchema) && migrate:
+		if err = a.migrate(ctx, at); err != nil {
+			return nil, a.explainOpen(at, err)
+		}
+		a.log.Info("the schema of the ledger was brought up to date", "ledger", at.String())
+		l, err = a.openAt(ctx, at, false)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.isNew = isNew
+	a.log.Info("ledger", "ledger", at.String(), "new", isNew, "config", a.config.File)
+	for _, w := range a.config.Warnings {
+		a.log.Warn(w.Message, "at", w.Where())
+	}
+	return l, nil
+}
+
+// listener takes the port; nil if none is wanted.
+func (s *server) listener(ctx context.Context) (net.Listener, error) {
+	if s.flags.listen == "" {
+		return nil, nil
+	}
+	at, err := new(net.ListenConfig).Listen(ctx, "tcp", s.flags.listen)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fail(exitTaken, "port", fmt.Sprintf("%s is in use by another program", s.flags.listen),
+			"another ledgerd on this machine? give each an address of its own: listen = \"127.0.0.1:7374\" or --listen; \"\" for none")
+	case errors.Is(err, syscall.EACCES):
+		return nil, fail(exitDenied, "port", fmt.Sprintf("%s: not allowed", s.flags.listen), "ports below 1024 are for root; take another one: --listen 127.0.0.1:7373")
+	case err != nil:
+		return nil, usage("port", "it must be an address of this machine, such as 127.0.0.1:7373", "cannot listen on %s: %v", s.flags.listen, err)
+	}
+	return at, nil
+}
+
+// kinds are the kinds to work: those that the config names, else those of the ledger.
+func (s *server) kinds(ctx context.Context) ([]string, error) {
+	names := slices.Collect(maps.Keys(s.config.Kinds))
+	for _, src := range s.config.Sources {
+		names = append(names, src.Kind)
+	}
+	if len(names) == 0 {
+		return kindNames(ctx, s.ledger.Ledger)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// measure makes what others are told.
+func (s *server) measure() {
+	state := daemon.State{Plugins: s.crew.plugins, Sources: s.sources.Status}
+	s.metrics = daemon.NewMetrics(programVersion(), s.ledger.Ledger, state)
+	s.health = &daemon.Health{Locks: locks.New(s.ledger.Ledger), Agent: s.name, Kinds: s.crew.problems, Sources: s.sources.Status, Metrics: s.metrics.Handler()}
+}
+
+// attempt takes note of an attempt that has ended.
+func (s *server) attempt(e worker.Event) {
+	s.metrics.Attempt(e)
+	level := slog.LevelDebug
+	switch {
+	case e.State == ledger.StateDead || e.State == ledger.StateDoubt:
+		level = slog.LevelWarn
+	case e.Recorded == ledger.OutcomeFailed || e.Recorded == ledger.OutcomeCrashed:
+		level = slog.LevelInfo
+	}
+	if !e.Accepted() || !s.log.Enabled(s.life, level) { // what was not accepted the worker has said
+		return
+	}
+	s.log.Log(s.life, level, "attempt ended", "kind", e.Lease.Kind, "item", e.Lease.ID, "attempt", e.Lease.Attempt, "agent", e.Lease.Agent,
+		"outcome", e.Recorded, "state", e.State, "code", e.Result.Code, "error", shorten(e.Result.Error), "ms", e.Worked.Milliseconds())
+}
+
+// shorten cuts what the log repeats of an error; the ledger has it as a whole.
+func shorten(text string) string {
+	const most = 500
+	if len(text) <= most {
+		return text
+	}
+	return text[:most] + "…"
+}
+
+// attend answers requests and signals until end is called.
+func (s *server) attend(ctx context.Context, at net.Listener) (end func()) {
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var all sync.WaitGroup
+	if at != nil {
+		s.log.Info("listening", "address", at.Addr().String(), "paths", "/livez /readyz /metrics")
+		all.Go(func() {
+			if err := s.health.Serve(life, at); err != nil {
+				s.log.Error("nobody can ask how this daemon is any more", "error", err)
+			}
+		})
+	}
+	all.Go(func() { daemon.Watchdog(life, s.log, s.health.Alive) })
+	all.Go(func() { s.hearReload(ctx) })
+	stopping := context.AfterFunc(ctx, func() {
+		s.health.Stop()
+		daemon.Notify(s.log, daemon.Stopping)
+		s.log.Info("stopping: finishing what runs", "grace", s.flags.work.grace.Duration.String())
+	})
+	daemon.Notify(s.log, daemon.Ready)
+	return func() {
+		stopping()
+		stop()
+		all.Wait()
+	}
+}
+
+// restTime bounds how long the end of the daemon waits for sources: a look at a dead file server never ends.
+const restTime = 5 * time.Second
+
+// rest waits for the sources to end.
+func (s *server) rest() {
+	rested := make(chan struct{})
+	go func() {
+		defer close(rested)
+		s.sources.Wait()
+	}()
+	select {
+	case <-rested:
+	case <-time.After(restTime):
+		s.log.Warn("a source does not end; its lock ends with its time")
+	case <-s.hard.Done():
+	}
+}
+
+// hearReload reads the config anew whenever SIGHUP comes.
+func (s *server) hearReload(ctx context.Context) {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hup:
+		}
+		select {
+		case s.crew.calls <- func() { s.reload(ctx) }:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reload takes over the config as it is now, or keeps the old one if it is wrong. The crew calls it.
+func (s *server) reload(ctx context.Context) {
+	next := *s.app
+	c, err := s.loadConfig()
+	next.config = c
+	if err = c.Check(next.world(ctx), err); err != nil {
+		s.keepOld(err)
+		return
+	}
+	old := s.config
+	changes := config.Diff(old, c)
+	s.config = c
+	configs, err := s.sourceConfigs(ctx)
+	if err == nil {
+		err = s.introduceAll(ctx)
+	}
+	if err != nil {
+		s.config = old
+		s.keepOld(err)
+		return
+	}
+	s.daemonLogger() // takes over the level
+	s.sources.Set(ctx, configs)
+	for _, change := range changes {
+		s.log.Info("config changed", "change", change.Text, "needs_restart", !change.Live)
+	}
+	s.log.Info("the config was read anew", "config", c.File, "changes", len(changes))
+}
+
+// keepOld says what is wrong with the new config.
+func (s *server) keepOld(err error) {
+	if bad, ok := errors.AsType[*config.Error](err); ok {
+		for _, p := range bad.Problems {
+			s.log.Error("config: "+p.Message, "at", p.Where(), "key", p.Key, "hint", p.Hint)
+		}
+	} else {
+		s.log.Error("config: "+explain(err).message, "hint", explain(err).hint)
+	}
+	s.log.Error("the new config is wrong: going on with the old one")
+}
+
+// introduceAll writes down what the config says of the policies of kinds.
+func (s *server) introduceAll(ctx context.Context) error {
+	for _, name := range slices.Sorted(maps.Keys(s.config.Kinds)) {
+		k, err := s.resolve(ctx, s.ledger.Ledger, name, "", s.flags.work.dirs)
+		if err == nil {
+			err = k.introduce(ctx, s.ledger.Ledger)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sourceConfigs are the sources of the config, with what their kinds say.
+func (s *server) sourceConfigs(ctx context.Context) (all []source.Config, err error) {
+	host, _ := os.Hostname() // as agents give it
+	for _, spec := range s.config.Sources {
+		k, err := s.resolve(ctx, s.ledger.Ledger, spec.Kind, "", s.flags.work.dirs)
+		if err != nil {
+			return nil, err
+		}
+		if err := k.introduce(ctx, s.ledger.Ledger); err != nil {
+			return nil, err
+		}
+		payload, err := s.config.SourcePayload(spec, k.schema)
+		if err == nil {
+			payload, err = k.schema.Parse(payload, nil)
+		}
+		if err != nil {
+			return nil, err
+		}
+		fields := map[string]string{}
+		for _, f := range k.schema.Fields() {
+			fields[f.Name] = f.Type
+		}
+		all = append(all, source.Config{Ledger: s.ledger.Ledger, Spec: spec, Input: k.input(), Payload: payload, Fields: fields,
+			Template: ledger.NewItem{Kind: spec.Kind, Scope: spec.Scope, Priority: int16(k.config.Priority), Every: k.config.Every, Zone: k.config.Zone},
+			Parse:    k.schema.Parse, Validate: k.schema.Validate, Query: s.querySource(spec), Host: host, Agent: s.name, TTL: s.flags.work.lease.Duration,
+			Log: s.log, Observe: s.metrics.Look})
+	}
+	return all, nil
+}

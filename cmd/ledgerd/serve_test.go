@@ -1,0 +1,428 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// site is a machine with a config file, for daemons.
+type site struct {
+	*machine
+	dir, config string
+}
+
+func (m *machine) site(config string) *site {
+	m.t.Helper()
+	s := &site{machine: m, dir: m.t.TempDir()}
+	s.config = filepath.Join(s.dir, "ledgerd.toml")
+	s.write("ledgerd.toml", config)
+	return s
+}
+
+// write writes a file of the site; DIR in a text is its folder.
+func (s *site) write(name, text string) {
+	s.t.Helper()
+	path := filepath.Join(s.dir, name)
+	if err := os.WriteFile(path+".part", []byte(strings.ReplaceAll(text, "DIR", s.dir)), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.Rename(path+".part", path); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// list writes a list of so many lines.
+func (s *site) list(name string, lines int) {
+	var b strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&b, "%s %d\n", name, i)
+	}
+	s.write(name, b.String())
+}
+
+// daemon starts one and waits until it serves.
+func (s *site) daemon(args ...string) *started {
+	s.t.Helper()
+	return s.serves(s.start(append([]string{"serve", "--config", s.config}, args...)...))
+}
+
+// serves waits until a daemon serves.
+func (s *site) serves(p *started) *started {
+	s.t.Helper()
+	s.until("it serves", func() bool {
+		select {
+		case <-p.done:
+			s.t.Fatalf("ledgerd serve ended\n%s", p.stderr.String())
+		default:
+		}
+		return strings.Contains(p.stderr.String(), `"msg":"serving"`)
+	})
+	return p
+}
+
+var addressForm = regexp.MustCompile(`"address":"([0-9.:]+)"`)
+
+// ask asks a daemon something.
+func (s *site) ask(p *started, path string) (code int, body string) {
+	s.t.Helper()
+	at := addressForm.FindStringSubmatch(p.stderr.String())
+	if at == nil {
+		s.t.Fatalf("no address in the log\n%s", p.stderr.String())
+	}
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Get("http://" + at[1] + path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
+}
+
+// looks says whether a daemon is the one that looks at a source.
+func (s *site) looks(p *started, source string) bool {
+	_, body := s.ask(p, "/metrics")
+	return strings.Contains(body, fmt.Sprintf("ledger_source_looking{source=%q} 1\n", source))
+}
+
+// done is how many items of a kind are done.
+func (s *site) done(kind string) int {
+	return strings.Count(s.run(exitOK, "ls", "--kind", kind, "--state", "done", "--limit", "10000", "-o", "jsonl", "-q"), "\n")
+}
+
+func (s *site) signal(p *started, sig syscall.Signal) {
+	s.t.Helper()
+	if err := p.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+const base = `
+listen = "127.0.0.1:0"
+lease = "5s"
+[kinds.effect.with]
+path = "DIR/effects"
+`
+
+// TestServeTogether: of four daemons the one that looks at the source is killed and another is frozen.
+// What comes to the sources after that is found and worked all the same, and each item is done once.
+func TestServeTogether(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		s := m.site(base + `
+[[source]]
+name = "orders"
+type = "list"
+kind = "effect"
+path = "DIR/orders"
+schedule = "1s"
+[[source]]
+name = "broken"
+type = "list"
+kind = "effect"
+path = "DIR/missing"
+schedule = "1s"
+`)
+		s.list("orders", 300)
+		team := []*started{s.daemon(), s.daemon(), s.daemon(), s.daemon()}
+		s.until("work has begun", func() bool { return s.done("effect") > 0 })
+		victim := -1
+		s.until("one looks", func() bool {
+			for i, p := range team {
+				if s.looks(p, "orders") {
+					victim = i
+				}
+			}
+			return victim >= 0
+		})
+		s.signal(team[victim], syscall.SIGKILL)
+		<-team[victim].done
+		frozen := team[(victim+1)%4]
+		s.signal(frozen, syscall.SIGSTOP)
+		s.list("orders", 600)
+		s.until("all are done", func() bool { return s.done("effect") == 600 })
+		s.signal(frozen, syscall.SIGCONT)
+		for i, p := range team {
+			if i == victim {
+				continue
+			}
+			s.signal(p, syscall.SIGTERM)
+			if code := s.exit(p); code != exitOK {
+				t.Errorf("exit %d\n%s", code, p.stderr.String())
+			}
+			itemLines(t, p)
+		}
+		if done := s.done("effect"); done != 600 {
+			t.Errorf("%d are done, want 600", done)
+		}
+		s.run(exitOK, "db", "verify")
+	})
+}
+
+// itemLines: every line about an item says which one, which attempt, and whose.
+func itemLines(t *testing.T, p *started) {
+	t.Helper()
+	for line := range strings.Lines(p.stderr.String()) {
+		var fields map[string]any
+		if err := json.Unmarshal([]byte(line), &fields); err != nil {
+			t.Errorf("no JSON: %s", line)
+		}
+		if _, about := fields["item"]; about && (fields["attempt"] == nil || fields["agent"] == nil) {
+			t.Errorf("about an item, without its attempt or agent: %s", line)
+		}
+	}
+}
+
+// TestServeReload: a config that is wrong changes nothing; a good one is taken over, and what changed is said.
+func TestServeReload(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		s := m.site(base)
+		s.list("orders", 3)
+		p := s.daemon()
+		s.write("ledgerd.toml", base+"[[source]]\nname = \"orders\"\ntype = \"list\"\nkind = \"efect\"\npath = \"DIR/orders\"\nlevel = 3\n")
+		s.signal(p, syscall.SIGHUP)
+		s.until("it says so", func() bool { return strings.Contains(p.stderr.String(), "going on with the old one") })
+		for _, want := range []string{"efect", "level", "did you mean", "ledgerd.toml:"} {
+			if !strings.Contains(p.stderr.String(), want) {
+				t.Errorf("%q is not in the log\n%s", want, p.stderr.String())
+			}
+		}
+		if code, body := s.ask(p, "/readyz"); code != http.StatusOK || strings.Contains(body, "orders") {
+			t.Errorf("%d %s", code, body)
+		}
+		s.write("ledgerd.toml", strings.Replace(base, `"5s"`, `"6s"`, 1)+"[[source]]\nname = \"orders\"\ntype = \"list\"\nkind = \"effect\"\npath = \"DIR/orders\"\n[kinds.filecsv]\nmax_failures = 3\n")
+		s.signal(p, syscall.SIGHUP)
+		s.until("the new source is worked", func() bool { return s.done("effect") == 3 })
+		s.until("it says what changed", func() bool { return strings.Contains(p.stderr.String(), "was read anew") })
+		for _, want := range []string{`"change":"source.orders is new","needs_restart":false`, `"change":"lease: 5s → 6s","needs_restart":true`} {
+			if !strings.Contains(p.stderr.String(), want) {
+				t.Errorf("%q is not in the log\n%s", want, p.stderr.String())
+			}
+		}
+		if text := s.run(exitOK, "kind", "ls", "-o", "json"); !strings.Contains(text, `"max_failures":3`) {
+			t.Errorf("the policy was not written:\n%s", text)
+		}
+		s.write("ledgerd.toml", strings.Replace(base, "[kinds.effect.with]\npath = \"DIR/effects\"", "[kinds.filecsv]", 1))
+		s.signal(p, syscall.SIGHUP)
+		s.until("a kind that is gone is let go", func() bool {
+			_, body := s.ask(p, "/readyz")
+			return !strings.Contains(body, `"effect"`) && strings.Contains(body, `"filecsv": ""`)
+		})
+		s.run(exitOK, "add", "effect", "more")
+		s.signal(p, syscall.SIGTERM)
+		if code := s.exit(p); code != exitOK || s.done("effect") != 3 {
+			t.Errorf("exit %d, %d done\n%s", code, s.done("effect"), p.stderr.String())
+		}
+	})
+}
+
+// TestServeStop: the first signal lets finish what runs, the second ends it now; nothing is lost by either.
+func TestServeStop(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		s := m.site("agent = \"desk\"\n" + base)
+		begun := func() int { return len(lines(t, filepath.Join(s.dir, "effects"), "start")) }
+		till := filepath.Join(s.dir, "go")
+		p := s.daemon()
+		s.run(exitOK, "add", "effect", "a", "b", "c", "--set", "till="+till)
+		s.until("all are begun", func() bool { return begun() == 3 })
+		s.signal(p, syscall.SIGTERM)
+		s.until("it says so", func() bool { return strings.Contains(p.stderr.String(), "finishing what runs") })
+		if code, body := s.ask(p, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "stopping") {
+			t.Errorf("%d %s", code, body)
+		}
+		s.write("go", "")
+		if code := s.exit(p); code != exitOK || s.done("effect") != 3 {
+			t.Errorf("exit %d, %d done\n%s", code, s.done("effect"), p.stderr.String())
+		}
+
+		if text := s.run(exitOK, "show", "a", "-o", "json"); !strings.Contains(text, `"agent": "desk"`) {
+			t.Errorf("not by the name of the config:\n%s", text)
+		}
+
+		if err := os.Remove(till); err != nil {
+			t.Fatal(err)
+		}
+		p = s.daemon()
+		s.run(exitOK, "add", "effect", "d", "e", "--set", "till="+till)
+		s.until("they are begun", func() bool { return begun() == 5 })
+		s.signal(p, syscall.SIGTERM)
+		s.until("it says so", func() bool { return strings.Contains(p.stderr.String(), "finishing what runs") })
+		s.signal(p, syscall.SIGTERM)
+		if code := s.exit(p); code != 143 {
+			t.Errorf("exit %d\n%s", code, p.stderr.String())
+		}
+		s.write("go", "")
+		p = s.daemon()
+		s.until("they are done", func() bool { return s.done("effect") == 5 })
+		s.signal(p, syscall.SIGINT)
+		if code := s.exit(p); code != exitOK {
+			t.Errorf("exit %d\n%s", code, p.stderr.String())
+		}
+		s.run(exitOK, "db", "verify")
+	})
+}
+
+// TestServePort: an address that is in use, and a config that is wrong, are clear errors.
+func TestServePort(t *testing.T) {
+	t.Parallel()
+	s := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")).site(base)
+	p := s.daemon()
+	at := addressForm.FindStringSubmatch(p.stderr.String())[1]
+	second := s.start("serve", "--config", s.config, "--listen", at)
+	if code := s.exit(second); code != exitTaken || !strings.Contains(second.stderr.String(), at+" is in use") || !strings.Contains(second.stderr.String(), "listen = ") {
+		t.Errorf("exit %d\n%s", code, second.stderr.String())
+	}
+	if code, body := s.ask(p, "/livez"); code != http.StatusOK || body != "ok\n" {
+		t.Errorf("%d %s", code, body)
+	}
+	s.write("ledgerd.toml", base+"[kinds.urlchek]\n")
+	wrong := s.start("serve", "--config", s.config)
+	if code := s.exit(wrong); code != exitUsage || !strings.Contains(wrong.stderr.String(), "urlcheck") {
+		t.Errorf("exit %d\n%s", code, wrong.stderr.String())
+	}
+}
+
+// TestServeUpgrade: two builds side by side on one ledger; the old one is stopped while both work and
+// files go on coming. Nothing is lost, nothing done twice.
+func TestServeUpgrade(t *testing.T) {
+	t.Parallel()
+	old := filepath.Join(t.TempDir(), "ledgerd")
+	build := exec.Command("go", "build", "-ldflags", "-X main.version=v0.0.1", "-o", old, ".")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		t.Fatal(err)
+	}
+	onBothHere(t, func(t *testing.T, m *machine) {
+		const files = 300
+		s := m.site(base[:strings.Index(base, "[")] + `
+[[source]]
+name = "inbox"
+type = "folder"
+kind = "filecsv"
+path = "DIR/inbox"
+schedule = "1s"
+settle = "0s"
+`)
+		if err := os.Mkdir(filepath.Join(s.dir, "inbox"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		come := func(from, to int) {
+			for i := from; i < to; i++ {
+				s.write(fmt.Sprintf("inbox/%d.csv", i), fmt.Sprintf("a,b\n%d,1\n", i))
+			}
+		}
+		come(0, files/3)
+		before := s.serves(s.launch(exec.Command(old, "serve", "--config", s.config)))
+		s.until("the old one works", func() bool { return s.done("filecsv") > 0 })
+		after := s.daemon()
+		come(files/3, 2*files/3)
+		s.signal(before, syscall.SIGTERM)
+		come(2*files/3, files)
+		if code := s.exit(before); code != exitOK {
+			t.Errorf("exit %d\n%s", code, before.stderr.String())
+		}
+		s.until("all are done", func() bool { return s.done("filecsv") == files })
+		s.signal(after, syscall.SIGTERM)
+		if code := s.exit(after); code != exitOK {
+			t.Errorf("exit %d\n%s", code, after.stderr.String())
+		}
+		if !strings.Contains(before.stderr.String(), `"version":"v0.0.1"`) || strings.Contains(after.stderr.String(), `"version":"v0.0.1"`) {
+			t.Error("these were not two builds")
+		}
+		for line := range strings.Lines(s.run(exitOK, "ls", "--kind", "filecsv", "--limit", "10000", "-o", "jsonl", "-q")) {
+			var row struct {
+				State   string
+				Attempt int
+			}
+			if err := json.Unmarshal([]byte(line), &row); err != nil {
+				t.Fatal(err)
+			}
+			if row.State != "done" || row.Attempt != 1 {
+				t.Errorf("%s", line)
+			}
+		}
+		s.run(exitOK, "db", "verify")
+	})
+}
+
+// TestServeTellsSystemd: ready, alive now and then, stopping.
+func TestServeTellsSystemd(t *testing.T) {
+	t.Parallel()
+	s := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")).site(base)
+	dir, err := os.MkdirTemp("", "ledgerd-") // the paths of sockets are short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "notify")
+	at, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.Close()
+	told := func(want string) {
+		t.Helper()
+		if err := at.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		for said, b := "", make([]byte, 100); said != want; {
+			n, err := at.Read(b)
+			if err != nil {
+				t.Fatalf("%s: %v", want, err)
+			}
+			said = string(b[:n])
+		}
+	}
+	s.env = append(s.env, "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC=200000")
+	p := s.daemon()
+	told("READY=1")
+	told("WATCHDOG=1")
+	told("WATCHDOG=1")
+	s.signal(p, syscall.SIGTERM)
+	told("STOPPING=1")
+	if code := s.exit(p); code != exitOK {
+		t.Errorf("exit %d\n%s", code, p.stderr.String())
+	}
+}
+
+// TestUnits: what the systemd units start is a command line of this program, and stops are as it expects.
+func TestUnits(t *testing.T) {
+	units, err := filepath.Glob("../../contrib/systemd/*.service")
+	if err != nil || len(units) != 2 {
+		t.Fatalf("%v, %v", units, err)
+	}
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "\nKillMode=mixed\n") {
+			t.Errorf("%s: no KillMode=mixed", unit)
+		}
+		line := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/ledgerd (.+)$`).FindStringSubmatch(string(text))
+		if line == nil {
+			t.Fatalf("%s starts no ledgerd", unit)
+		}
+		cmd, args, err := testApp(new(bytes.Buffer)).root().Find(strings.Fields(line[1]))
+		if err == nil {
+			err = cmd.ParseFlags(args)
+		}
+		if err != nil || !cmd.Runnable() || len(cmd.Flags().Args()) > 0 {
+			t.Errorf("%s: %s: %v", unit, line[1], err)
+		}
+	}
+}

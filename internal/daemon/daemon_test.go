@@ -1,0 +1,220 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/ledgerd/ledgerd/internal/config"
+	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/internal/source"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/locks"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// onBoth runs a test on both databases.
+func onBoth(t *testing.T, test func(t *testing.T, l *ledger.Ledger)) {
+	open := map[string]func() (ledger.Store, error){
+		"sqlite": func() (ledger.Store, error) {
+			return sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{})
+		},
+		"postgres": func() (ledger.Store, error) {
+			return postgres.Connect(t.Context(), pgtest.URL(t), postgres.Options{Schema: pgtest.Schema(t)})
+		},
+	}
+	for name, open := range open {
+		t.Run(name, func(t *testing.T) {
+			store, err := open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := ledger.New(store, ledger.Options{})
+			defer l.Close()
+			test(t, l)
+		})
+	}
+}
+
+// health is that of a daemon without kinds and sources.
+func health(l *ledger.Ledger) *Health {
+	state := State{Plugins: func() map[string]PluginState { return map[string]PluginState{"thumb": {Up: true, Restarts: 2}} },
+		Sources: func() []source.Status { return []source.Status{{Name: "inbox", Error: "away"}} }}
+	return &Health{Locks: locks.New(l), Agent: "me", Kinds: func() map[string]string { return map[string]string{"thumb": ""} },
+		Sources: state.Sources, Metrics: NewMetrics("1.2.3", l, state).Handler()}
+}
+
+func get(h *Health, path string) (int, string) {
+	w := httptest.NewRecorder()
+	h.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w.Code, w.Body.String()
+}
+
+// TestReady: ready while something can be written to the ledger, and until it stops.
+func TestReady(t *testing.T) {
+	onBoth(t, func(t *testing.T, l *ledger.Ledger) {
+		h := health(l)
+		if code, body := get(h, "/readyz"); code != http.StatusOK || !strings.Contains(body, `"ready": true`) || !strings.Contains(body, `"inbox"`) {
+			t.Errorf("%d %s", code, body)
+		}
+		if held, err := h.Locks.Held(t.Context()); err != nil || len(held) > 0 {
+			t.Errorf("left behind: %v, %v", held, err)
+		}
+		h.Stop()
+		if code, body := get(h, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "stopping") {
+			t.Errorf("%d %s", code, body)
+		}
+		h = health(l)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if code, body := get(h, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "nothing can be written to the ledger") {
+			t.Errorf("%d %s", code, body)
+		}
+		if code, body := get(h, "/livez"); code != http.StatusOK || body != "ok\n" {
+			t.Errorf("%d %s", code, body)
+		}
+		if code, body := get(h, "/metrics"); code != http.StatusOK || !strings.Contains(body, "ledger_up 0\n") {
+			t.Errorf("%d %s", code, body)
+		}
+	})
+}
+
+// TestMetrics: what they say, and that their labels are none that items or users could make up.
+func TestMetrics(t *testing.T) {
+	onBoth(t, func(t *testing.T, l *ledger.Ledger) {
+		m := NewMetrics("1.2.3", l, State{Plugins: func() map[string]PluginState { return map[string]PluginState{"thumb": {Restarts: 2, RSS: 5}} },
+			Sources: func() []source.Status { return []source.Status{{Name: "inbox", Looking: true}} }})
+		if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "thumb", Key: "secret key"}); err != nil {
+			t.Fatal(err)
+		}
+		lease := &ledger.Lease{Item: ledger.Item{Kind: "thumb", Key: "secret key"}}
+		m.Attempt(worker.Event{Lease: lease, Recorded: ledger.OutcomeFailed, State: ledger.StateWaiting, Worked: time.Second, Result: ledger.Result{Code: "secret"}})
+		m.Attempt(worker.Event{Lease: lease, Err: ledger.ErrLeaseLost})
+		m.Attempt(worker.Event{Lease: lease, Err: ledger.ErrUnavailable})
+		m.Look(source.Look{Source: "inbox", Found: 3, Verdicts: map[ledger.Verdict]int64{ledger.VerdictAdded: 3}, Finished: 1})
+		m.Look(source.Look{Source: "inbox", Err: errors.New("secret")})
+		_, body := get(&Health{Metrics: m.Handler()}, "/metrics")
+		for _, want := range []string{
+			`ledger_build_info{version="1.2.3"} 1`,
+			`ledger_items{kind="thumb",state="ready"} 1`,
+			`ledger_transitions_total{kind="thumb",outcome="failed",to="waiting"} 1`,
+			`ledger_fenced_writes_total{kind="thumb"} 1`,
+			`ledger_unrecorded_results_total{kind="thumb"} 1`,
+			`ledger_process_seconds_count{kind="thumb"} 1`,
+			`ledger_plugin_up{kind="thumb"} 0`,
+			`ledger_plugin_restarts_total{kind="thumb"} 2`,
+			`ledger_source_items_total{source="inbox",verdict="added"} 3`,
+			`ledger_source_looks_total{result="error",source="inbox"} 1`,
+			`ledger_source_up{source="inbox"} 1`,
+			`ledger_up 1`,
+		} {
+			if !strings.Contains(body, want+"\n") {
+				t.Errorf("missing: %s", want)
+			}
+		}
+		if strings.Contains(body, "secret") {
+			t.Error("what belongs to an item is in a metric")
+		}
+		families, err := m.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		few := []string{"kind", "state", "outcome", "to", "source", "result", "verdict", "version", "le", "quantile"}
+		for _, f := range families {
+			for _, metric := range f.Metric {
+				for _, label := range metric.Label {
+					if !slices.Contains(few, label.GetName()) {
+						t.Errorf("%s has the label %s", f.GetName(), label.GetName())
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestSources: what has changed is begun anew, what has not goes on, what is gone ends.
+func TestSources(t *testing.T) {
+	onBoth(t, func(t *testing.T, l *ledger.Ledger) {
+		looks := make(chan string, 100)
+		of := func(name, path string) source.Config {
+			return source.Config{Ledger: l, Spec: &config.Source{Name: name, Type: "list", Kind: "check", Path: path, Schedule: "7d"},
+				Template: ledger.NewItem{Kind: "check"}, Input: ledger.Input{Type: inputs.Line}, Agent: "me", TTL: time.Minute,
+				Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Observe: func(l source.Look) { looks <- l.Source }}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var s Sources
+		s.Set(ctx, []source.Config{of("same", "a"), of("other", "a"), of("gone", "a")})
+		for range 3 {
+			<-looks
+		}
+		s.Set(ctx, []source.Config{of("same", "a"), of("other", "b"), of("new", "a")})
+		again := []string{<-looks, <-looks}
+		slices.Sort(again)
+		if !slices.Equal(again, []string{"new", "other"}) {
+			t.Errorf("looked at: %v", again)
+		}
+		var names []string
+		for _, st := range s.Status() {
+			names = append(names, st.Name)
+		}
+		if !slices.Equal(names, []string{"new", "other", "same"}) {
+			t.Errorf("sources %v", names)
+		}
+		cancel()
+		s.Wait()
+		if len(looks) > 0 {
+			t.Errorf("one more look: %s", <-looks)
+		}
+		if held, err := locks.New(l).Held(t.Context()); err != nil || len(held) > 0 {
+			t.Errorf("locks left: %v, %v", held, err)
+		}
+	})
+}
+
+// TestAlertsAndDashboard: the alert rules and the dashboard ask for metrics that there are.
+func TestAlertsAndDashboard(t *testing.T) {
+	onBoth(t, func(t *testing.T, l *ledger.Ledger) {
+		m := NewMetrics("1", l, State{Plugins: func() map[string]PluginState { return nil }, Sources: func() []source.Status { return nil }})
+		described := make(chan *prometheus.Desc, 1000)
+		m.registry.Describe(described)
+		close(described)
+		var all strings.Builder
+		for d := range described {
+			all.WriteString(d.String())
+		}
+		for _, file := range []string{"../../contrib/prometheus/alerts.yml", "../../contrib/grafana/ledgerd.json"} {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			names := regexp.MustCompile(`\bledger_[a-z_]+`).FindAllString(string(text), -1)
+			for _, name := range names {
+				if !strings.Contains(all.String(), `"`+strings.TrimSuffix(name, "_bucket")+`"`) {
+					t.Errorf("%s asks for %s", file, name)
+				}
+			}
+			if len(names) < 8 {
+				t.Errorf("%s asks for %d metrics only", file, len(names))
+			}
+		}
+	})
+}

@@ -1,0 +1,213 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/ledgerd/ledgerd/internal/source"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+// Metrics counts what the daemon does, and asks the ledger how it stands when somebody wants to know.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	transitions *prometheus.CounterVec
+	fenced      *prometheus.CounterVec
+	unrecorded  *prometheus.CounterVec
+	waited      *prometheus.HistogramVec
+	worked      *prometheus.HistogramVec
+
+	looks    *prometheus.CounterVec
+	looked   *prometheus.HistogramVec
+	verdicts *prometheus.CounterVec
+	finished *prometheus.CounterVec
+	bad      *prometheus.CounterVec
+	young    *prometheus.GaugeVec
+	last     *prometheus.GaugeVec
+}
+
+// seconds are the bounds of histograms of times, from milliseconds to hours.
+var seconds = []float64{0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300, 1800, 7200}
+
+// NewMetrics makes the metrics of a process that works l. What is said by state is asked when somebody
+// wants to know; its parts may be nil.
+func NewMetrics(version string, l *ledger.Ledger, state State) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return register(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ledger_" + name, Help: help}, labels))
+	}
+	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		return register(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ledger_" + name, Help: help, Buckets: seconds}, labels))
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return register(m, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ledger_" + name, Help: help}, labels))
+	}
+	m.transitions = counter("transitions_total", "Attempts that ended here and were recorded, by the outcome as it was recorded and the state that the item came to.", "kind", "outcome", "to")
+	m.fenced = counter("fenced_writes_total", "Results of this process that the ledger refused, because the lease was lost.", "kind")
+	m.unrecorded = counter("unrecorded_results_total", "Results of this process that could not be recorded; their items are worked again.", "kind")
+	m.waited = histogram("wait_seconds", "Time from when an item was due to its start.", "kind")
+	m.worked = histogram("process_seconds", "Time from the start of an attempt to its end.", "kind")
+	m.looks = counter("source_looks_total", "Looks at a source by this process.", "source", "result")
+	m.looked = histogram("source_look_seconds", "Time that a look at a source took.", "source")
+	m.verdicts = counter("source_items_total", "Items that looks found, by what the ledger said of them.", "source", "verdict")
+	m.finished = counter("source_finished_files_total", "Finished files that were moved or deleted.", "source")
+	m.bad = counter("source_bad_lines_total", "Lines and rows that make no item; the same ones at every look.", "source")
+	m.young = gauge("source_young_files", "Files that were still being written at the last look.", "source")
+	m.last = gauge("source_last_success_timestamp_seconds", "When this process last looked at a source without an error.", "source")
+	build := gauge("build_info", "1, with the version of this program.", "version")
+	build.WithLabelValues(version).Set(1)
+	m.registry.MustRegister(&standing{ledger: l, state: state}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func register[C prometheus.Collector](m *Metrics, c C) C {
+	m.registry.MustRegister(c)
+	return c
+}
+
+// Handler answers with all metrics.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 20 * time.Second})
+}
+
+// Attempt counts an attempt that has ended.
+func (m *Metrics) Attempt(e worker.Event) {
+	kind := e.Lease.Kind
+	switch {
+	case e.Accepted():
+		m.transitions.WithLabelValues(kind, string(e.Recorded), string(e.State)).Inc()
+	case errors.Is(e.Err, ledger.ErrLeaseLost):
+		m.fenced.WithLabelValues(kind).Inc()
+	default:
+		m.unrecorded.WithLabelValues(kind).Inc()
+	}
+	if e.Worked > 0 {
+		m.waited.WithLabelValues(kind).Observe(e.Waited.Seconds())
+		m.worked.WithLabelValues(kind).Observe(e.Worked.Seconds())
+	}
+}
+
+// Look counts a look at a source.
+func (m *Metrics) Look(l source.Look) {
+	result := "ok"
+	if l.Err != nil {
+		result = "error"
+	} else {
+		m.last.WithLabelValues(l.Source).SetToCurrentTime()
+	}
+	m.looks.WithLabelValues(l.Source, result).Inc()
+	m.looked.WithLabelValues(l.Source).Observe(l.Took.Seconds())
+	for v, n := range l.Verdicts {
+		m.verdicts.WithLabelValues(l.Source, string(v)).Add(float64(n))
+	}
+	m.finished.WithLabelValues(l.Source).Add(float64(l.Finished))
+	m.bad.WithLabelValues(l.Source).Add(float64(l.Bad))
+	m.young.WithLabelValues(l.Source).Set(float64(l.Young))
+}
+
+// PluginState is how the process of a plugin is.
+type PluginState struct {
+	Up       bool
+	Restarts int
+	RSS      int64 // bytes; 0 where it is not known
+}
+
+// State is what the rest of the daemon says of itself.
+type State struct {
+	Plugins func() map[string]PluginState // by kind
+	Sources func() []source.Status
+}
+
+var (
+	itemsDesc    = prometheus.NewDesc("ledger_items", "Unfinished items of the whole ledger.", []string{"kind", "state"}, nil)
+	oldestDesc   = prometheus.NewDesc("ledger_oldest_ready_age_seconds", "How long the longest ready item of a kind has been due; 0 if none is ready.", []string{"kind"}, nil)
+	upDesc       = prometheus.NewDesc("ledger_up", "Whether the ledger answered, for this page.", nil, nil)
+	pluginDesc   = prometheus.NewDesc("ledger_plugin_up", "Whether the process of the kind's plugin runs.", []string{"kind"}, nil)
+	restartDesc  = prometheus.NewDesc("ledger_plugin_restarts_total", "Starts of the process of the kind's plugin after its first one.", []string{"kind"}, nil)
+	rssDesc      = prometheus.NewDesc("ledger_plugin_rss_bytes", "Memory of the process of the kind's plugin.", []string{"kind"}, nil)
+	sourceDesc   = prometheus.NewDesc("ledger_source_up", "1: the last look at the source was good, or another daemon looks; 0: it failed.", []string{"source"}, nil)
+	sourceIsDesc = prometheus.NewDesc("ledger_source_looking", "Whether this process is the one that looks at the source.", []string{"source"}, nil)
+)
+
+// standing asks the ledger how it stands, at most every few seconds.
+type standing struct {
+	ledger *ledger.Ledger
+	state  State
+
+	mu     sync.Mutex
+	asked  time.Time
+	counts []ledger.Counts
+	err    error
+}
+
+const (
+	askEvery = 5 * time.Second
+	askTime  = 5 * time.Second
+)
+
+// Describe implements prometheus.Collector.
+func (s *standing) Describe(c chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{itemsDesc, oldestDesc, upDesc, pluginDesc, restartDesc, rssDesc, sourceDesc, sourceIsDesc} {
+		c <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s *standing) Collect(c chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	now := time.Now()
+	counts, err := s.ask(now)
+	gauge(upDesc, number(err == nil))
+	for _, k := range counts {
+		for state, n := range map[ledger.State]int64{ledger.StateWaiting: k.Waiting, ledger.StateReady: k.Ready, ledger.StateLeased: k.Leased, ledger.StateDead: k.Dead, ledger.StateDoubt: k.Doubt} {
+			gauge(itemsDesc, float64(n), k.Kind, string(state))
+		}
+		age := 0.0
+		if !k.OldestReady.IsZero() {
+			age = max(0, now.Sub(k.OldestReady).Seconds())
+		}
+		gauge(oldestDesc, age, k.Kind)
+	}
+	for kind, p := range s.state.Plugins() {
+		gauge(pluginDesc, number(p.Up), kind)
+		c <- prometheus.MustNewConstMetric(restartDesc, prometheus.CounterValue, float64(p.Restarts), kind)
+		if p.RSS > 0 {
+			gauge(rssDesc, float64(p.RSS), kind)
+		}
+	}
+	for _, st := range s.state.Sources() {
+		gauge(sourceDesc, number(st.Error == ""), st.Name)
+		gauge(sourceIsDesc, number(st.Looking), st.Name)
+	}
+}
+
+func number(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// ask counts what is in the ledger; an answer counts for a while, whoever asks.
+func (s *standing) ask(now time.Time) ([]ledger.Counts, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.asked) >= askEvery {
+		ctx, cancel := context.WithTimeout(context.Background(), askTime)
+		defer cancel()
+		s.counts, s.err = s.ledger.Counts(ctx, now) // of what has ended none is asked for
+		s.asked = time.Now()
+	}
+	return s.counts, s.err
+}

@@ -1,0 +1,137 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// folder adds the files of the folder, and puts away those that are done.
+func (s *Source) folder(ctx context.Context, src *inputs.Source, l *Look) error {
+	info, err := os.Stat(s.spec.Path)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a folder", s.spec.Path)
+	}
+	if s.spec.Local {
+		if err := s.alone(ctx); err != nil {
+			return err
+		}
+	}
+	for _, p := range []struct {
+		exclude  bool
+		patterns []string
+	}{{false, s.spec.Include}, {true, s.spec.Exclude}} {
+		for _, pattern := range p.patterns {
+			rule, err := inputs.ParseRule(p.exclude, pattern)
+			if err != nil {
+				return err
+			}
+			src.Rules = append(src.Rules, rule)
+		}
+	}
+	src.Args, src.Flat = []string{s.spec.Path}, !s.spec.Recursive
+	s.settling.begin()
+	src.Settled = s.settling.settled
+	var each func(inputs.Found, ledger.Added)
+	if s.spec.Finished != "keep" {
+		each = func(f inputs.Found, a ledger.Added) { s.finish(f, a, l) }
+	}
+	err = s.take(ctx, src, l, each)
+	l.Young = s.settling.end()
+	return err
+}
+
+// finish puts a file away if its item is done in the version that was just seen.
+func (s *Source) finish(f inputs.Found, a ledger.Added, l *Look) {
+	if a.State != ledger.StateDone || a.Verdict != ledger.VerdictKnown && a.Verdict != ledger.VerdictDiffers {
+		return
+	}
+	to := ""
+	if s.spec.Finished == "move" {
+		rel, err := filepath.Rel(s.spec.Path, f.Input)
+		if err != nil {
+			rel = filepath.Base(f.Input)
+		}
+		to = filepath.Join(s.spec.MoveTo, rel)
+	}
+	done, err := putAway(f.Input, f.Item.Fingerprint, to)
+	switch {
+	case err != nil && l.Err == nil:
+		l.Err = fmt.Errorf("a finished file cannot be put away: %w", err)
+	case done:
+		l.Finished++
+		s.log.Debug("put away", "input", f.Input, "to", to)
+	}
+}
+
+// alone refuses a kind that is worked on other machines, too, which do not see the folder.
+func (s *Source) alone(ctx context.Context) error {
+	agents, err := s.config.Ledger.Agents(ctx)
+	if err != nil {
+		return err
+	}
+	for _, a := range agents {
+		if _, works := a.Kinds[s.config.Template.Kind]; works && a.Host != s.config.Host {
+			return fmt.Errorf("kind %q is worked on %s as well, which does not see %s; give the folder a kind of its own", s.config.Template.Kind, a.Host, s.spec.Path)
+		}
+	}
+	return nil
+}
+
+// settling remembers the files that may still be being written, from look to look.
+type settling struct {
+	settle time.Duration
+	now    func() time.Time
+	seen   map[string]sighting
+	next   map[string]sighting // of the look under way
+	young  int
+}
+
+// sighting is a version of a file, and when it was first seen.
+type sighting struct {
+	version string
+	since   time.Time
+}
+
+func newSettling(settle time.Duration) *settling {
+	return &settling{settle: settle, now: time.Now, next: map[string]sighting{}}
+}
+
+func (s *settling) begin() {
+	s.seen, s.next, s.young = s.next, map[string]sighting{}, 0
+}
+
+// end says how many files of the look were too young.
+func (s *settling) end() int { return s.young }
+
+// settled implements inputs.Source.Settled.
+func (s *settling) settled(path string, info fs.FileInfo) bool {
+	now := s.now()
+	if s.settle == 0 {
+		return true
+	}
+	before, known := s.seen[path]
+	if !known && now.Sub(info.ModTime()) >= s.settle {
+		return true
+	}
+	version := inputs.Version(info)
+	if !known || before.version != version {
+		before = sighting{version, now}
+	}
+	if old := now.Sub(before.since) >= s.settle; old && now.Sub(info.ModTime()) >= s.settle {
+		return true // and may be forgotten
+	} else if s.next[path] = before; !old {
+		s.young++
+		return false
+	}
+	return true
+}

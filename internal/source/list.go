@@ -1,0 +1,68 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/query"
+)
+
+const (
+	// fetchTime bounds how long a list of a URL may take to come.
+	fetchTime = 5 * time.Minute
+	// maxList bounds its size, in bytes.
+	maxList = 256 << 20
+)
+
+// list adds the lines of the file, or of what the URL gives.
+func (s *Source) list(ctx context.Context, src *inputs.Source, l *Look) error {
+	if s.spec.URL == "" {
+		src.From = s.spec.Path
+		return s.take(ctx, src, l, nil)
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.spec.URL, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("User-Agent", "ledgerd")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", inputs.Redact(s.spec.URL), res.Status)
+	}
+	body := &io.LimitedReader{R: res.Body, N: maxList + 1}
+	src.From, src.Stdin = inputs.Stdin, body
+	err = s.take(ctx, src, l, nil)
+	if body.N == 0 && err == nil {
+		err = fmt.Errorf("%s has more than %d bytes; the rest was not read", inputs.Redact(s.spec.URL), maxList)
+	}
+	return err
+}
+
+// query adds the rows of the query.
+func (s *Source) query(ctx context.Context, src *inputs.Source, l *Look) error {
+	q, err := s.config.Query(ctx)
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	src.Query, src.Key = q, s.spec.Key
+	byName := func(c query.Column) bool { return c.Name == inputs.DefaultKey }
+	if src.Key == "" && len(q.Columns) > 0 && !slices.ContainsFunc(q.Columns, byName) {
+		src.Key = q.Columns[0].Name
+	}
+	if err := src.CheckQuery(); err != nil {
+		return err
+	}
+	return s.take(ctx, src, l, nil)
+}

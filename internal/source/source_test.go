@@ -1,0 +1,364 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/internal/config"
+	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/query"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+type states = map[string]ledger.State
+
+func folder(root string) config.Source {
+	return config.Source{Name: "inbox", Type: "folder", Path: root, Schedule: "1s", Recursive: true, Settle: 200 * time.Millisecond, Finished: "keep"}
+}
+
+// TestFolder: files that are copied in slowly, renamed, replaced and removed, in a folder that is watched.
+func TestFolder(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		root := t.TempDir()
+		in := func(name string) string { return filepath.Join(root, name) }
+		write(t, in("old.csv"), "1")
+		write(t, in("deep/er.csv"), "1")
+		write(t, in("no.txt"), "1")
+		write(t, in("half.csv.part"), "1")
+		const pieces = 10
+		ahead := time.Now().Add(time.Hour) // the clock of the file server; so only changes tell that it is being written
+		var slow atomic.Int32
+		s := p.start(t, folder(root), func(c *Config) {
+			told := c.Observe
+			c.Observe = func(l Look) { // a piece after every look
+				if n := slow.Load(); n > 0 && n < pieces {
+					if l.Verdicts[ledger.VerdictAdded] > 0 {
+						t.Errorf("taken while it was being written: %+v", l)
+					}
+					extend(t, in("slow.csv"), ahead)
+					slow.Add(1)
+				}
+				told(l)
+			}
+		})
+		s.until("what was there is added", func(l Look) bool { return l.Verdicts[ledger.VerdictAdded] == 2 })
+		extend(t, in("slow.part"), ahead)
+		if err := os.Rename(in("slow.part"), in("slow.csv")); err != nil {
+			t.Fatal(err)
+		}
+		slow.Store(1)
+		s.until("it is seen", func(l Look) bool { return l.Young == 1 })
+		s.until("it is taken when it is whole", func(l Look) bool { return l.Verdicts[ledger.VerdictAdded] == 1 && l.Young == 0 })
+		it, err := p.Find(t.Context(), "check", "", in("slow.csv"))
+		if err != nil || !strings.HasPrefix(it.Fingerprint, "60-") || it.Source != "inbox" {
+			t.Errorf("%+v, %v; want 60 bytes of source inbox", it, err)
+		}
+
+		if err := os.Rename(in("half.csv.part"), in("half.csv")); err != nil {
+			t.Fatal(err)
+		}
+		s.until("a file that got its name is added", func(l Look) bool { return l.Verdicts[ledger.VerdictAdded] == 1 })
+		if err := os.Remove(in("old.csv")); err != nil {
+			t.Fatal(err)
+		}
+		write(t, in("new"), "22")
+		if err := os.Rename(in("new"), in("half.csv")); err != nil {
+			t.Fatal(err)
+		}
+		s.until("a file that was replaced is another version", func(l Look) bool { return l.Verdicts[ledger.VerdictChanged] == 1 })
+		s.until("nothing more", func(l Look) bool { return l.Found == 3 && l.Verdicts[ledger.VerdictKnown] == 3 })
+		want := states{"old.csv": "ready", "deep/er.csv": "ready", "slow.csv": "ready", "half.csv": "ready"}
+		if diff := cmp.Diff(want, p.states(t, root)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestFolderRules: include, exclude, and only the folder itself.
+func TestFolderRules(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		root := t.TempDir()
+		for _, name := range []string{"a.csv", "b.dat", "tmp/c.csv", "deep/d.csv"} {
+			write(t, filepath.Join(root, name), "1")
+		}
+		spec := folder(root)
+		spec.Include, spec.Exclude = []string{"*.dat"}, []string{"tmp"}
+		p.start(t, spec).look()
+		if diff := cmp.Diff(states{"a.csv": "ready", "b.dat": "ready", "deep/d.csv": "ready"}, p.states(t, root)); diff != "" {
+			t.Error(diff)
+		}
+		flat := folder(filepath.Join(root, "deep"))
+		flat.Name, flat.Path, flat.Recursive = "flat", root, false
+		if l := p.start(t, flat).look(); l.Found != 1 {
+			t.Errorf("%+v, want the one file of the folder itself", l)
+		}
+	})
+}
+
+// TestHints: with a schedule that is far away a new file, and one in a new folder, are seen all the same.
+func TestHints(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		root := t.TempDir()
+		spec := folder(root)
+		spec.Schedule = "7d"
+		s := p.start(t, spec)
+		s.look()
+		write(t, filepath.Join(root, "a.csv"), "1")
+		s.until("it is added", func(l Look) bool { return l.Verdicts[ledger.VerdictAdded] == 1 })
+		write(t, filepath.Join(root, "x/y/b.csv"), "1")
+		s.until("it is added, too", func(l Look) bool { return l.Verdicts[ledger.VerdictAdded] == 1 })
+	})
+}
+
+// TestFinished: files are put away once their items are done, in the version that was done.
+func TestFinished(t *testing.T) {
+	for _, what := range []string{"move", "delete"} {
+		t.Run(what, func(t *testing.T) {
+			onBoth(t, func(t *testing.T, p place) {
+				root, away := t.TempDir(), filepath.Join(t.TempDir(), "away")
+				in := func(name string) string { return filepath.Join(root, name) }
+				write(t, in("deep/good.csv"), "good")
+				write(t, in("changed.csv"), "old")
+				spec := folder(root)
+				spec.Finished = what
+				if what == "move" {
+					spec.MoveTo = away
+					write(t, filepath.Join(away, "deep/good.csv"), "there already")
+				}
+				s := p.start(t, spec)
+				s.look()
+				write(t, in("changed.csv"), "newer") // the worker has seen the old one
+				p.work(t, ledger.Done(nil))
+				s.until("the done one is put away", func(l Look) bool { return l.Finished == 1 })
+				if exists(in("deep/good.csv")) || !exists(in("changed.csv")) {
+					t.Error("the wrong file was put away")
+				}
+				p.work(t, ledger.Permanent(fmt.Errorf("bad")))
+				if l := s.look(); l.Finished != 0 || !exists(in("changed.csv")) {
+					t.Errorf("a file of a dead item was put away: %+v", l)
+				}
+				if what == "move" {
+					text, err := os.ReadFile(filepath.Join(away, "deep/good.csv.1"))
+					if string(text) != "good" {
+						t.Errorf("moved: %q, %v", text, err)
+					}
+				}
+				if diff := cmp.Diff(states{"deep/good.csv": "done", "changed.csv": "dead"}, p.states(t, root)); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// TestOneLooks: of two daemons one looks at a source, and the other takes over from it.
+func TestOneLooks(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		root := t.TempDir()
+		write(t, filepath.Join(root, "a.csv"), "1")
+		first := p.start(t, folder(root))
+		first.look()
+		second := p.start(t, folder(root), func(c *Config) { c.Agent = "other" })
+		for range 3 {
+			select {
+			case <-first.looks:
+			case <-second.looks:
+				t.Fatal("both look")
+			}
+		}
+		first.stop()
+		second.look()
+		if st := second.Status(); !st.Looking || st.Holder != "" {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// TestFailing: a source that fails says so, is tried again, and is well again.
+func TestFailing(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		root := filepath.Join(t.TempDir(), "comes later")
+		s := p.start(t, folder(root))
+		s.look()
+		if l := s.look(); l.Err == nil || !strings.Contains(s.Status().Error, "no such file") {
+			t.Fatalf("%+v, %+v", l, s.Status())
+		}
+		write(t, filepath.Join(root, "a.csv"), "1")
+		s.until("it is well again", func(l Look) bool { return l.Err == nil && l.Found == 1 })
+		s.until("which it says", func(Look) bool { return s.Status().Error == "" })
+	})
+}
+
+// TestURLList: a list that a URL gives, its bad lines, and a server that fails.
+func TestURLList(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		var broken atomic.Bool
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if broken.Load() {
+				http.Error(w, "no", http.StatusInternalServerError)
+				return
+			}
+			fmt.Fprint(w, "# links\nhttps://a.example/\nnot a url\nhttps://b.example/x\n")
+		}))
+		defer server.Close()
+		defer http.DefaultClient.CloseIdleConnections()
+		address := strings.Replace(server.URL, "http://", "http://me:secret@", 1)
+		s := p.start(t, config.Source{Name: "links", Type: "list", URL: address, Schedule: "1s"})
+		if l := s.look(); l.Err != nil || l.Verdicts[ledger.VerdictAdded] != 2 || l.Bad != 1 {
+			t.Fatalf("%+v", l)
+		}
+		it, err := p.Find(t.Context(), "check", "", "https://b.example/x")
+		if err != nil || it.Source != "links:4" {
+			t.Errorf("source %q, %v; want links:4", it.Source, err)
+		}
+		broken.Store(true)
+		s.until("the server fails", func(l Look) bool { return l.Err != nil })
+		s.look() // then the status is of the one before
+		if text := s.Status().Error; !strings.Contains(text, "500") || strings.Contains(text, "secret") {
+			t.Errorf("error %q", text)
+		}
+	})
+}
+
+// TestFileList: a list in a file that grows.
+func TestFileList(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		path := filepath.Join(t.TempDir(), "links.txt")
+		write(t, path, "https://a.example/\n")
+		s := p.start(t, config.Source{Name: "links", Type: "list", Path: path, Schedule: "1s"})
+		s.look()
+		write(t, path, "https://a.example/\nhttps://b.example/\n")
+		l := s.until("the new line is added", func(l Look) bool { return l.Verdicts[ledger.VerdictAdded] == 1 })
+		if l.Verdicts[ledger.VerdictKnown] != 1 {
+			t.Errorf("%+v", l)
+		}
+	})
+}
+
+// TestQuery: rows become items; the column is the one that is named, else "key", else the first.
+func TestQuery(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		for i, c := range []struct{ key, text string }{
+			{"", "SELECT 'https://a.example/0' AS link"},
+			{"", "SELECT 'x' AS other, 'https://a.example/1' AS key"},
+			{"link", "SELECT 'x' AS other, 'https://a.example/2' AS link"},
+		} {
+			spec := config.Source{Name: fmt.Sprint("rows-", i), Type: "query", Query: c.text, Key: c.key, Schedule: "hour"}
+			l := p.start(t, spec, func(conf *Config) {
+				conf.Query = func(ctx context.Context) (*query.Query, error) { return p.query(ctx, c.text) }
+			}).look()
+			if _, err := p.Find(t.Context(), "check", "", fmt.Sprint("https://a.example/", i)); l.Err != nil || err != nil {
+				t.Errorf("%s: %+v, %v", c.text, l, err)
+			}
+		}
+	})
+}
+
+// TestLocal: a folder that only this machine sees adds nothing to a kind that others work as well.
+func TestLocal(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		root := t.TempDir()
+		write(t, filepath.Join(root, "a.csv"), "1")
+		other := ledger.Agent{Name: "there/1", Host: "there", PID: 1, Kinds: map[string]string{"check": "check@1"}}
+		if err := p.Beat(t.Context(), other, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		spec := folder(root)
+		spec.Local = true
+		s := p.start(t, spec)
+		if l := s.look(); l.Err == nil || !strings.Contains(l.Err.Error(), `kind "check" is worked on there as well`) || l.Found != 0 {
+			t.Fatalf("%+v", l)
+		}
+		if err := p.Beat(t.Context(), other, 0); err != nil {
+			t.Fatal(err)
+		}
+		s.until("the other one is gone", func(l Look) bool { return l.Err == nil && l.Found == 1 })
+	})
+}
+
+// TestSettling: when a file is taken, by two clocks.
+func TestSettling(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.csv")
+	now := time.Now()
+	s := newSettling(10 * time.Second)
+	s.now = func() time.Time { return now }
+	for i, step := range []struct {
+		passes  time.Duration // since the step before
+		changed time.Duration // the file, from now; 0: it stays
+		want    bool
+	}{
+		{0, -11 * time.Second, true}, // old at the first sight
+		{time.Second, -time.Second, false},
+		{5 * time.Second, 0, false},
+		{5 * time.Second, 0, true},
+		{time.Second, time.Hour, false}, // by a clock that is ahead
+		{9 * time.Second, 0, false},
+		{time.Second, 0, true},
+		{time.Second, 0, true},                  // and it stays settled
+		{time.Second, -11 * time.Second, false}, // another version, though an old one
+		{11 * time.Second, 0, true},
+	} {
+		now = now.Add(step.passes)
+		if step.changed != 0 {
+			write(t, path, "x")
+			at := now.Add(step.changed)
+			if err := os.Chtimes(path, at, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.begin()
+		if got := s.settled(path, info); got != step.want || s.end() != map[bool]int{false: 1}[step.want] {
+			t.Errorf("step %d: settled %v, %d young", i, got, s.end())
+		}
+	}
+}
+
+// TestPutAway: another version of a file stays where it is.
+func TestPutAway(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.csv")
+	write(t, path, "1")
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := inputs.Version(info)
+	write(t, path, "22")
+	for _, to := range []string{"", path + ".away"} {
+		if done, err := putAway(path, version, to); done || err != nil || !exists(path) {
+			t.Errorf("to %q: %v, %v", to, done, err)
+		}
+	}
+	if info, err = os.Stat(path); err != nil {
+		t.Fatal(err)
+	}
+	wall := filepath.Join(t.TempDir(), "wall")
+	write(t, wall, "")
+	blocked := filepath.Join(wall, "a.csv")
+	if done, err := putAway(path, inputs.Version(info), blocked); done || err == nil || !exists(path) {
+		t.Errorf("a place that cannot be: %v, %v", done, err)
+	}
+	to := filepath.Join(t.TempDir(), "copy.csv")
+	if err := carry(path, to); err != nil || exists(path) {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(to); string(text) != "22" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+	if done, err := putAway(path, version, ""); done || err != nil {
+		t.Errorf("of a file that is gone: %v, %v", done, err)
+	}
+}

@@ -1,0 +1,78 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// batch is how many items are added in one transaction.
+const batch = 1000
+
+// mostNamed is how many bad lines of a look are named in the log.
+const mostNamed = 5
+
+// take adds all that an inputs.Source holds. each may be nil.
+func (s *Source) take(ctx context.Context, src *inputs.Source, l *Look, each func(inputs.Found, ledger.Added)) error {
+	var found []inputs.Found
+	flush := func() error {
+		if len(found) == 0 {
+			return nil
+		}
+		items := make([]ledger.NewItem, len(found))
+		for i := range found {
+			items[i] = found[i].Item
+		}
+		added, err := s.config.Ledger.Add(ctx, items...)
+		if err != nil {
+			return err
+		}
+		for i, a := range added {
+			l.Found++
+			l.Verdicts[a.Verdict]++
+			if each != nil {
+				each(found[i], a)
+			}
+		}
+		found = found[:0]
+		return nil
+	}
+	for f, err := range src.Items(ctx) {
+		if err == nil {
+			f.Item.Source = s.origin(f.Item.Source)
+			if found = append(found, f); len(found) == batch {
+				err = flush()
+			}
+		}
+		if err := s.pass(err, l); err != nil {
+			return errors.Join(err, flush()) // what was found before it is taken all the same
+		}
+	}
+	return flush()
+}
+
+// pass takes note of what makes no item and does not end the look.
+func (s *Source) pass(err error, l *Look) error {
+	if left, ok := errors.AsType[*inputs.NotTaken](err); ok {
+		s.log.Debug("not taken", "input", left.Input, "reason", left.Reason)
+		return nil
+	}
+	if bad, ok := errors.AsType[*inputs.BadLine](err); ok {
+		if l.Bad++; l.Bad <= mostNamed {
+			s.log.Warn("a line of the source makes no item", "line", bad.Line, "reason", inputs.Redact(bad.Reason))
+		}
+		return nil
+	}
+	return err
+}
+
+// origin is what an item says of where it came from: the source, and the line of a list.
+func (s *Source) origin(of string) string {
+	if i := strings.LastIndexByte(of, ':'); i >= 0 && s.spec.Type == "list" {
+		return s.spec.Name + of[i:]
+	}
+	return s.spec.Name
+}

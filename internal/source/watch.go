@@ -1,0 +1,128 @@
+package source
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// mostWatched bounds how many folders are watched; the others are looked at by the schedule.
+const mostWatched = 10_000
+
+// hints are notes of the operating system that something in a folder has changed.
+type hints struct {
+	c chan struct{} // holds one
+
+	root      string
+	recursive bool
+	log       *slog.Logger
+	watcher   *fsnotify.Watcher // nil: there are no hints
+	done      chan struct{}
+
+	mu       sync.Mutex
+	watched  int  // about as many
+	complete bool // all folders are watched
+}
+
+// watch begins to listen. Where that is not possible there are no hints: the schedule counts.
+func watch(root string, recursive bool, log *slog.Logger) *hints {
+	h := &hints{c: make(chan struct{}, 1), root: root, recursive: recursive, log: log, complete: true, done: make(chan struct{})}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		h.partly(err)
+		close(h.done)
+		return h
+	}
+	h.watcher = watcher
+	go h.listen()
+	return h
+}
+
+// begin sees to it that the folder is listened to, which may have come, or come back, in the meantime.
+func (h *hints) begin() {
+	if h.watcher != nil && !slices.Contains(h.watcher.WatchList(), h.root) {
+		h.add(h.root)
+	}
+}
+
+// partly says once that the schedule has to make up for hints.
+func (h *hints) partly(err error) {
+	if h.complete {
+		h.complete = false
+		h.log.Warn("changes are not noticed at once everywhere: there the schedule counts", "error", err)
+	}
+}
+
+// add listens to a folder, and to those in it.
+func (h *hints) add(root string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil: // the look will say so
+			return nil
+		case !d.IsDir():
+			return nil
+		case path != root && (!h.recursive || strings.HasPrefix(d.Name(), ".")):
+			return fs.SkipDir
+		}
+		if h.watched >= mostWatched { // those that are gone do not count
+			if h.watched = len(h.watcher.WatchList()); h.watched >= mostWatched {
+				h.partly(errors.New("too many folders"))
+				return fs.SkipAll
+			}
+		}
+		if err := h.watcher.Add(path); err != nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				h.partly(err)
+			}
+			return nil
+		}
+		h.watched++
+		return nil
+	})
+}
+
+func (h *hints) listen() {
+	defer close(h.done)
+	for {
+		select {
+		case e, ok := <-h.watcher.Events:
+			if !ok {
+				return
+			}
+			if e.Op == fsnotify.Chmod || strings.HasPrefix(filepath.Base(e.Name), asidePrefix) {
+				continue
+			}
+			if e.Has(fsnotify.Create) && h.recursive {
+				h.add(e.Name)
+			}
+			h.hint()
+		case _, ok := <-h.watcher.Errors:
+			if !ok {
+				return
+			}
+			h.hint() // notes were lost
+		}
+	}
+}
+
+func (h *hints) hint() {
+	select {
+	case h.c <- struct{}{}:
+	default:
+	}
+}
+
+func (h *hints) close() {
+	if h.watcher != nil {
+		_ = h.watcher.Close() // nothing is lost with it
+	}
+	<-h.done
+}
