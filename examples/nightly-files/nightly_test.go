@@ -186,7 +186,7 @@ func (m *machines) ends(files int, runs ...*exampletest.Program) {
 // everything was done the day before. Each file is worked once, all take their share, and when they
 // are started once more there is nothing to do.
 func TestNight(t *testing.T) {
-	const files, nodes = 200, 4
+	const files, nodes = 500, 4 // so many that what lies in buffers, half a second of work, is little
 	t.Parallel()
 	exampletest.Databases(t, func(t *testing.T, address string) {
 		t.Parallel()

@@ -464,7 +464,7 @@ func TestHangingLinksAmongMany(t *testing.T) {
 			last = max(last, <-took)
 		}
 		// 3 s of hanging, then 2 at a time of 5 ms: 1.3 s.
-		if last > 15*time.Second {
+		if last > time.Minute { // waits are drawn: rarely 20 s
 			t.Errorf("%d links took %s", links, last)
 		}
 	})
