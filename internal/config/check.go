@@ -110,13 +110,19 @@ func (d *decoder) checkListen() {
 		return
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		p := c.doc.problem(c.doc.at("listen"), "others on the network can read /metrics, which asks for no password")
-		if from := c.origins["listen"]; from.File == "" {
-			p = problemFrom(from, "listen", faultf("%s", p.Message))
-		}
-		p.Key = "listen"
-		c.Warnings = append(c.Warnings, p)
+		d.warn("listen", "others on the network can read /metrics, which asks for no password")
 	}
+}
+
+// warn says what is allowed, and not what was meant.
+func (d *decoder) warn(path, message string) {
+	c := d.config
+	p := c.doc.problem(c.doc.at(path), "%s", message)
+	if from := c.origins[path]; from.File == "" {
+		p = problemFrom(from, path, faultf("%s", message))
+	}
+	p.Key = path
+	c.Warnings = append(c.Warnings, p)
 }
 
 func (d *decoder) checkKind(path, name string, k *Kind) {
@@ -131,6 +137,17 @@ func (d *decoder) checkKind(path, name string, k *Kind) {
 	d.checkEvery(path, "every", k.Every, k.Zone)
 	if k.BackoffBase != nil && k.BackoffCap != nil && *k.BackoffCap > 0 && *k.BackoffBase > *k.BackoffCap {
 		d.fail(at("backoff_base"), faultf("is longer than backoff_cap, %s", FormatDuration(*k.BackoffCap)))
+	}
+	for _, limit := range []struct {
+		key   string
+		given bool
+	}{
+		{"max_running", k.MaxRunning != nil && *k.MaxRunning > 0}, {"max_running_per_shard_key", k.MaxRunningPerShardKey != nil && *k.MaxRunningPerShardKey > 0},
+		{"rate", k.Rate != nil && k.Rate.Count > 0}, {"rate_per_shard_key", k.RatePerShardKey != nil && k.RatePerShardKey.Count > 0},
+	} {
+		if limit.given {
+			d.warn(at(limit.key), "this version reads the limit and does not keep it")
+		}
 	}
 	unlimited := func(key string, r *Rate) bool { return (r == nil || r.Count == 0) && !d.refused(at(key)) }
 	if k.Burst != nil && *k.Burst > 0 && unlimited("rate", k.Rate) && unlimited("rate_per_shard_key", k.RatePerShardKey) {

@@ -90,11 +90,11 @@ type Kind struct {
 	BackoffBase *time.Duration `toml:"backoff_base" range:"0s … 3650d" live:"yes" also:"backoff,retry_delay,delay" doc:"before attempt n+1 an item waits for a random time up to base·2ⁿ; 0s: 1s"`
 	BackoffCap  *time.Duration `toml:"backoff_cap" range:"0s … 3650d" live:"yes" also:"backoff_max,max_backoff,max_delay" doc:"and at most for this; 0s: 10m"`
 	OnLost      *string        `toml:"on_lost" oneof:"repeat|doubt" live:"yes" also:"lost" doc:"what an attempt without a report means: it is repeated, or in doubt until a person decides"`
-	Keep        *time.Duration `toml:"keep" range:"0s … 3650d" live:"yes" also:"retention,keep_done,ttl" doc:"how long payload, output and attempts of finished items stay; 0s: for ever"`
+	Keep        *time.Duration `toml:"keep" range:"0s … 3650d" live:"yes" also:"retention,keep_done,ttl" doc:"how long payload, output and attempts stay of what is done or cancelled, or \"forever\"; 0s: 30d"`
 	Paused      *bool          `toml:"paused" live:"yes" also:"pause,enabled,disabled" doc:"whether it is not to be worked, by nobody"`
 
-	// The limits hold for all machines together.
-	MaxRunning            *int  `toml:"max_running" range:"0 … 100000" live:"yes" also:"limit,max_concurrency,max_parallel,global_concurrency" doc:"items that are leased at a time, on all machines together; 0: no limit"`
+	// The limits are to hold for all machines together. Nothing keeps them yet, which checking warns of.
+	MaxRunning            *int  `toml:"max_running" range:"0 … 100000" live:"yes" also:"limit,max_concurrency,max_parallel,global_concurrency" doc:"items that are leased at a time, on all machines together; 0: no limit. Like the four that follow it is read and not kept yet"`
 	MaxRunningPerShardKey *int  `toml:"max_running_per_shard_key" range:"0 … 100000" live:"yes" also:"max_running_per_key,per_host,max_per_host" doc:"the same for each shard key: of a URL its host; 0: no limit"`
 	Rate                  *Rate `toml:"rate" live:"yes" also:"rate_limit,throttle,rps" doc:"items that are begun in a time, on all machines together: \"100/s\", \"30/m\", \"5/10s\"; \"0\": no limit"`
 	RatePerShardKey       *Rate `toml:"rate_per_shard_key" live:"yes" also:"rate_per_key,rate_per_host" doc:"the same for each shard key"`

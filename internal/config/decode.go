@@ -218,6 +218,10 @@ func (k key) setFromText(into reflect.Value, value any, folder string) error {
 	}
 	switch k.typ {
 	case durationType:
+		if k.name == "keep" && text == forever {
+			into.SetInt(int64(ledger.KeepForever))
+			break
+		}
 		d, err := ledger.ParseDuration(text)
 		low, _ := ledger.ParseDuration(k.low)
 		top, _ := ledger.ParseDuration(k.top)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // write makes a config file and gives its path.
@@ -89,5 +91,20 @@ func TestEditors(t *testing.T) {
 	bad, ok := err.(*Error)
 	if !ok || bad.Problems[0].Line != 2 || bad.Problems[0].Column != 2 || !strings.HasSuffix(bad.Error(), "    2 |     lease = \"1s\" # é\n      |     ^^^^^") {
 		t.Errorf("%v", err)
+	}
+}
+
+// What is kept for ever, and limits that are written down and not kept yet.
+func TestForeverAndLimits(t *testing.T) {
+	path := write(t, "[kinds.a]\nkeep = \"forever\"\nrate = \"5/s\"\nmax_running = 0")
+	c, err := Load(Options{Path: path})
+	if err != nil || *c.Kinds["a"].Keep != ledger.KeepForever || FormatDuration(*c.Kinds["a"].Keep) != "forever" {
+		t.Errorf("%v, %+v", err, c.Kinds["a"])
+	}
+	if len(c.Warnings) != 1 || c.Warnings[0].Line != 3 || c.Warnings[0].Key != "kinds.a.rate" {
+		t.Errorf("warnings: %v", c.Warnings)
+	}
+	if _, err := Load(Options{Path: write(t, "lease = \"forever\"")}); err == nil {
+		t.Error("a lease for ever")
 	}
 }

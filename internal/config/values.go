@@ -51,9 +51,15 @@ func ParseShard(text string) (ledger.Shard, error) {
 	return ledger.Shard{Index: index, Count: count}, nil
 }
 
+// forever is how long things are kept of which nothing is removed.
+const forever = "forever"
+
 // FormatDuration writes a duration as people do: "1m", not "1m0s", and "30d", not "720h0m0s".
 func FormatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
+	if d == ledger.KeepForever {
+		return forever
+	}
 	if d >= day && d%day == 0 {
 		return strconv.Itoa(int(d/day)) + "d"
 	}
