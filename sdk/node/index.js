@@ -5,6 +5,7 @@
  */
 const { Service } = require('./service.js')
 const { serve } = require('./process.js')
+const { attempt } = require('./attempt.js')
 const outcome = require('./outcome.js')
 
 /**
@@ -50,4 +51,6 @@ const outcome = require('./outcome.js')
 function run(plugin) { serve(new Service(plugin)) }
 
 const { failed, permanent, retryAfter, snooze, skip, doubt, CANCELLED, LEASE_LOST, STOPPING, TIMED_OUT } = outcome
-module.exports = { run, failed, permanent, retryAfter, snooze, skip, doubt, CANCELLED, LEASE_LOST, STOPPING, TIMED_OUT }
+module.exports = {
+  run, attempt, failed, permanent, retryAfter, snooze, skip, doubt, CANCELLED, LEASE_LOST, STOPPING, TIMED_OUT
+}

@@ -66,7 +66,7 @@ class Service {
       return { problems: [{ field: '', message: clean(err?.message ?? err, MAX_ERROR) }] }
     }
     if (request.concurrency > 0) this.concurrency = request.concurrency
-    this.progressMs = Number(request.progress_ms) || PROGRESS_MS
+    this.progressMs = Number(request.progress_ms ?? 0) || PROGRESS_MS
     return { problems }
   }
 
