@@ -124,7 +124,9 @@ func TestActs(t *testing.T) {
 			t.Errorf("%s: %v", do, r)
 		}
 	}
-	h.until("a line on stderr", func() bool { return strings.Contains(strings.Join(h.lines, "\n"), "stdout is no longer the handshake's") })
+	h.until("a line on stderr", func() bool {
+		return strings.Contains(strings.Join(h.lines, "\n"), "stdout is no longer the handshake's")
+	})
 	if left := h.Stop(t.Context(), time.Second); len(left) > 0 || !h.State().Success() {
 		t.Errorf("unfinished %v, %v", left, h.State())
 	}
