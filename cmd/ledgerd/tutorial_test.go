@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"go/format"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -100,4 +101,33 @@ func steadied(s string) string {
 		s = regexp.MustCompile(pattern).ReplaceAllString(s, with)
 	}
 	return timeless(s)
+}
+
+// TestGuide compiles the code of docs/plugins/guide.md: its blocks are one program.
+func TestGuide(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/plugins/guide.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var program strings.Builder
+	for _, block := range regexp.MustCompile("(?ms)^```go\n(.*?)^```\n").FindAllStringSubmatch(string(text), -1) {
+		program.WriteString(block[1] + "\n")
+	}
+	formatted, err := format.Source([]byte(program.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.TrimSpace(string(formatted)), strings.TrimSpace(program.String())); diff != "" {
+		t.Error("not formatted: -gofmt +guide\n", diff)
+	}
+	file := filepath.Join(t.TempDir(), "guide.go")
+	if err := os.WriteFile(file, formatted, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	vet := exec.Command("go", "vet", file)
+	vet.Dir = "../.."
+	if out, err := vet.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
