@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
@@ -24,6 +25,7 @@ import (
 
 // TestUnits runs the SDK's own tests, which need no ledgerd.
 func TestUnits(t *testing.T) {
+	t.Parallel()
 	if out, err := exec.Command("node", "--test").CombinedOutput(); err != nil {
 		t.Errorf("node --test: %v\n%s", err, out)
 	}
@@ -56,27 +58,50 @@ func TestFiles(t *testing.T) {
 
 // TestConformance runs what "ledgerd plugin check" runs, most of it over TLS.
 func TestConformance(t *testing.T) {
-	example, err := filepath.Abs("../../examples/plugin-node/ledgerd-plugin-jsonl")
+	target := conformance.Target{Spec: acts()}
+	for _, check := range conformance.Checks(target) {
+		t.Run(check.Name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			if err := check.Run(ctx, target); err != nil {
+				t.Errorf("a plugin %s: %v", check.About, err)
+			}
+		})
+	}
+}
+
+func TestExample(t *testing.T) {
+	t.Parallel()
+	path, err := filepath.Abs("../../examples/plugin-node/ledgerd-plugin-jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, spec := range map[string]pluginproc.Spec{"acts": acts(), "example": {Path: example}} {
-		target := conformance.Target{Spec: spec}
-		for _, check := range conformance.Checks(target) {
-			t.Run(name+"/"+check.Name, func(t *testing.T) {
-				t.Parallel()
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
-				defer cancel()
-				if err := check.Run(ctx, target); err != nil {
-					t.Errorf("a plugin %s: %v", check.About, err)
-				}
-			})
+	h := start(t, pluginproc.Spec{Path: path}, &wire.ConfigureRequest{Config: []byte(`{"max_bad":1}`)})
+	for id, test := range []struct{ lines, code, error, output string }{
+		{"{\"a\":1}\n\n{\"a\":2,\"b\":3}\n", "", "", `{"lines":3,"fields":{"a":2,"b":1}}`},
+		{"{\"b\":1}\n", "bad_line", "1 of 1 lines: line 1 has no a", `{"lines":1,"bad":1}`},
+		{"{\n{\n{\n", "bad_line", "2 of 2 lines: line 1: ", `{"lines":2,"bad":2}`},
+	} {
+		file := filepath.Join(t.TempDir(), "a.jsonl")
+		if err := os.WriteFile(file, []byte(test.lines), 0o600); err != nil {
+			t.Fatal(err)
 		}
+		h.sendItem(&wire.Item{Id: int64(id), Payload: []byte(`{"path":"` + file + `","required":["a"]}`)})
+		r := h.result(int64(id))
+		if r.Code != test.code || !strings.HasPrefix(r.Error, test.error) || string(r.Output) != test.output || r.Final != (test.code != "") {
+			t.Errorf("%q: %v", test.lines, r)
+		}
+	}
+	h.sendItem(&wire.Item{Id: 99, Payload: []byte(`{"path":"/no/such/file"}`)})
+	if r := h.result(99); r.Code != "enoent" || r.Final {
+		t.Error(r)
 	}
 }
 
 // TestActs is what becomes of what a function returns and throws.
 func TestActs(t *testing.T) {
+	t.Parallel()
 	child := &wire.Child{Kind: "entry", Scope: "acts/10", Key: "one", Fingerprint: "f", Payload: []byte(`{"n":1}`), DueUs: 1795132800000000, Priority: -1}
 	const (
 		done   = wire.Result_OUTCOME_DONE
@@ -135,6 +160,7 @@ func TestActs(t *testing.T) {
 
 // An exception of which nobody knows when it came is no report where effects must not be repeated.
 func TestDoubtful(t *testing.T) {
+	t.Parallel()
 	h := start(t, acts("doubt"), &wire.ConfigureRequest{})
 	for id, test := range []struct {
 		do     string
@@ -150,11 +176,14 @@ func TestDoubtful(t *testing.T) {
 	}
 }
 
-// The item arrives as it was sent.
+// The item arrives as it was sent; what a newer ledgerd adds to it is ignored.
 func TestItem(t *testing.T) {
+	t.Parallel()
 	h := start(t, acts(), &wire.ConfigureRequest{})
 	const id = 1<<62 + 1 // JavaScript's numbers are not made for it
-	h.send(id, "echo", "you")
+	it := &wire.Item{Id: id, Payload: []byte(`{"do":"echo","name":"you"}`)}
+	it.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), "from the future"))
+	h.sendItem(it)
 	want := `{"id":"4611686018427387905","kind":"acts","scope":"s","key":"key4611686018427387905","attempt":1,` +
 		`"idempotencyKey":"once","payload":{"do":"echo","name":"you"}}`
 	if got := string(h.result(id).Output); got != want {
@@ -163,6 +192,7 @@ func TestItem(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
+	t.Parallel()
 	p, err := pluginproc.Start(t.Context(), acts())
 	if err != nil {
 		t.Fatal(err)
@@ -202,6 +232,7 @@ func TestConfig(t *testing.T) {
 
 // Reports leave at once, and then the newest when it is time.
 func TestProgress(t *testing.T) {
+	t.Parallel()
 	for every, want := range map[int64][]int64{-1: {1, 2, 3, 4, 5}, 10: {1, 5}, 3_600_000: {1}} {
 		h := start(t, acts(), &wire.ConfigureRequest{ProgressMs: every})
 		h.send(1, "count", "")
@@ -219,6 +250,7 @@ func TestProgress(t *testing.T) {
 
 // Work that is told to end gives its reason, whether it has begun or not.
 func TestCancel(t *testing.T) {
+	t.Parallel()
 	h := start(t, acts(), &wire.ConfigureRequest{})
 	began := signs(t)
 	reasons := map[wire.Cancel_Reason]*wire.Result{
@@ -251,6 +283,7 @@ func TestCancel(t *testing.T) {
 
 // What was begun is finished or named, what was not is handed back; the process ends either way.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	h := start(t, acts(), &wire.ConfigureRequest{})
 	began := signs(t)
 	h.send(1, "wait", began)
@@ -270,24 +303,42 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// SIGTERM is what a service manager sends to everybody: what was begun is finished.
+// SIGTERM is what a service manager sends to everybody: what was begun is finished, the rest handed back,
+// and at a second one it is stopped.
 func TestTerminate(t *testing.T) {
+	t.Parallel()
 	h := start(t, acts(), &wire.ConfigureRequest{})
 	began := signs(t)
 	h.send(1, "wait", began)
 	awaitSigns(t, began, 1)
-	for range 2 { // at the second one it is stopped
+	terminate := func() {
 		if err := syscall.Kill(h.PID(), syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		h.until("credits", func() bool { return true })
 	}
-	h.stream.Cancel(1, 1, wire.Cancel_REASON_CANCELLED)
-	h.result(1)
+	terminate()
+	for id := int64(2); ; id++ { // until it has heard of it
+		h.send(id, "nothing", "")
+		if h.result(id).Outcome == wire.Result_OUTCOME_RELEASED {
+			break
+		}
+	}
+	h.mu.Lock()
+	if h.results[1] != nil {
+		t.Error("what was begun has ended:", h.results[1])
+	}
+	h.mu.Unlock()
+	terminate()
+	if r := h.result(1); r.Outcome != wire.Result_OUTCOME_RELEASED {
+		t.Error(r)
+	}
 	select {
 	case <-h.Done():
 	case <-time.After(patience):
 		t.Fatal("it lives on after SIGTERM")
+	}
+	if !h.State().Success() {
+		t.Error(h.State())
 	}
 }
 
@@ -315,6 +366,7 @@ func beHost(signs string) {
 
 // A host that dies takes the plugin along, also one that is at work and listens to nobody.
 func TestHostIsKilled(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
