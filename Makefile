@@ -61,7 +61,7 @@ node-packages: sdk/node/node_modules/.package-lock.json ## get the packages of t
 
 sdk/node/node_modules/.package-lock.json: sdk/node/package-lock.json
 	@command -v npm >/dev/null || { echo "npm is needed to get the packages of sdk/node: install Node 18 or later, with npm" >&2; exit 1; }
-	cd sdk/node && npm ci --loglevel=error
+	cd sdk/node && npm ci --no-audit --no-fund --loglevel=error
 
 .PHONY: test-large
 test-large: ## the tests of what statements read, on tables of a million rows (some minutes)

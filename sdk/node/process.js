@@ -70,9 +70,8 @@ function serve(service) {
 
 /** A program that the plugin starts, perhaps ledgerd, is no plugin. */
 function forget(env) {
-  for (const name of Object.keys(env)) {
-    if (name === 'LEDGERD_PLUGIN' || name.startsWith('PLUGIN_')) delete env[name]
-  }
+  for (const name of ['LEDGERD_PLUGIN', 'PLUGIN_PROTOCOL_VERSIONS', 'PLUGIN_CLIENT_CERT', 'PLUGIN_MIN_PORT', 'PLUGIN_MAX_PORT',
+    'PLUGIN_UNIX_SOCKET_DIR', 'PLUGIN_UNIX_SOCKET_GROUP', 'PLUGIN_MULTIPLEX_GRPC']) delete env[name]
 }
 
 /** Ends the process with ledgerd, which holds the other end of stdin, or when it is told to. */

@@ -18,7 +18,7 @@ class Service {
   constructor(plugin) {
     if (!/^[a-z0-9][a-z0-9-]{0,63}$/.test(plugin.name)) throw new Error(`the plugin's name ${plugin.name} is not [a-z0-9][a-z0-9-]{0,63}`)
     this.plugin = plugin
-    this.concurrency = plugin.concurrency ?? CONCURRENCY
+    this.concurrency = plugin.concurrency ?? CONCURRENCY // Configure may say otherwise
     this.config = new Settings(plugin.config)
     this.payload = new Settings(plugin.payload)
     this.opened = null // {config, state}, once it is configured
@@ -45,7 +45,7 @@ class Service {
     return {
       name: p.name, version: p.version, doc: p.doc ?? '', sdk: 'node/' + version, match: p.match ?? [], emits: p.emits ?? [],
       on_lost: p.onLost === 'doubt' ? 'ON_LOST_DOUBT' : 'ON_LOST_REPEAT', timeout_ms: p.timeoutMs ?? 0,
-      max_failures: p.maxFailures ?? 0, concurrency: this.concurrency,
+      max_failures: p.maxFailures ?? 0, concurrency: p.concurrency ?? CONCURRENCY,
       config_schema: bytes(this.config.schema), input_schema: bytes(this.payload.schema), output_schema: bytes(p.output ?? {}),
       input: p.input ?? null, secrets: this.config.secrets(),
       examples: (p.examples ?? []).map((e) => ({

@@ -31,7 +31,7 @@ class Settings {
   read(json, secrets = {}) {
     let value
     try {
-      value = json.length === 0 ? {} : JSON.parse(json)
+      value = json.length === 0 ? {} : JSON.parse(String(json))
     } catch (err) {
       return { value: {}, problems: [{ field: '', message: 'not JSON: ' + err.message }] }
     }

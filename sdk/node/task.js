@@ -83,7 +83,7 @@ class Task {
         this.reported = Date.now()
         this.report(this.held)
         this.held = null
-      }, wait)
+      }, Math.min(wait, LONGEST_TIMER))
     }
     this.held = report
   }

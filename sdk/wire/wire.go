@@ -5,7 +5,8 @@
 // # Handshake
 //
 // A plugin is a program that speaks gRPC over a Unix socket and is started by ledgerd, by
-// the rules of hashicorp/go-plugin. In any language:
+// the rules of hashicorp/go-plugin. In any language, and in short (docs/plugins/any-language.md
+// has all of it, with the rules of the stream):
 //
 //  1. If the environment variable [CookieKey] is not [CookieValue], nobody started it as a
 //     plugin: tell the person so on stderr and exit with 1.
