@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "these tests need Node 18 or later: install it, then run make node-packages")
 		os.Exit(1)
 	}
-	if _, err := os.Stat("node_modules/@grpc/grpc-js"); err != nil {
+	if _, err := os.Stat("node_modules/.package-lock.json"); err != nil {
 		fmt.Fprintln(os.Stderr, "these tests need the packages of package-lock.json: run make node-packages")
 		os.Exit(1)
 	}

@@ -33,7 +33,7 @@ func Languages() []string { return []string{"go", "node", "sh"} }
 // CheckName says what is wrong with the name of a plugin.
 func CheckName(name string) error {
 	if !wire.NameForm.MatchString(name) {
-		return fmt.Errorf("the name of a plugin has small letters, digits and -, begins with none, and is at most 64 long: %q", name)
+		return fmt.Errorf("%q is no name for a plugin: small letters, digits and -, at most 64 of them, and no - in front", name)
 	}
 	return nil
 }

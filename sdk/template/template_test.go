@@ -12,7 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/sdk/template"
+	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
 // made is a folder with a new plugin.
@@ -105,6 +107,14 @@ func TestNode(t *testing.T) {
 		t.Error(out)
 	}
 	run(t, dir, nil, "npm", "ls", "--all") // fails if package.json, its lock and what is installed differ
+	p, err := pluginproc.Start(t.Context(), pluginproc.Spec{Path: filepath.Join(dir, "ledgerd-plugin-word-count")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Kill()
+	if d, err := p.Describe(t.Context(), &wire.DescribeRequest{}); err != nil || d.Name != "word-count" || d.Sdk != "node/0.1.0" {
+		t.Error(d, err)
+	}
 	help := exec.Command("./ledgerd-plugin-word-count")
 	help.Dir = dir
 	if out, err := help.CombinedOutput(); err == nil || !strings.Contains(string(out), "word-count 0.1.0 is a plugin of ledgerd") {
