@@ -113,9 +113,8 @@ func (p *Proc) config(spec *Spec, timeout time.Duration) *plugin.ClientConfig {
 		SyncStderr: newOutput("stderr", p.log.line, nil),
 		// Off, not merely quiet: otherwise it parses what the plugin writes, and panics on some of it.
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off}),
-		GRPCDialOptions: []grpc.DialOption{
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage)),
-		},
+		GRPCDialOptions: append(traced(spec.Trace),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage))),
 	}
 }
 

@@ -1,0 +1,163 @@
+package conformance
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// versions are what a newer host may offer.
+const versions = "1,99"
+
+// answerBound is for a server to say something to a new client, or to turn it away.
+const answerBound = time.Second
+
+// raw is a plugin that was started by hand, as far as the handshake: package pluginproc sees to
+// it that ledgerd never meets what is tried here.
+type raw struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *bufio.Reader
+	stderr strings.Builder
+	dir    string
+	line   string // the first on stdout
+}
+
+// startRaw starts a plugin and reads its handshake. The client's certificate is PEM, "" for none.
+func (t Target) startRaw(ctx context.Context, cert string) (*raw, error) {
+	dir, err := os.MkdirTemp(t.Spec.SocketDir, "ledgerd-check")
+	if err != nil {
+		return nil, err
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return nil, err
+	}
+	p := &raw{cmd: exec.CommandContext(ctx, t.Spec.Path, t.Spec.Args...), dir: dir}
+	p.cmd.Dir = t.Spec.Dir
+	p.cmd.Env = append(t.Spec.Environ(), wire.CookieKey+"="+wire.CookieValue,
+		"PLUGIN_PROTOCOL_VERSIONS="+versions, "PLUGIN_UNIX_SOCKET_DIR="+dir, "PLUGIN_MIN_PORT=10000", "PLUGIN_MAX_PORT=25000")
+	if cert != "" {
+		p.cmd.Env = append(p.cmd.Env, "PLUGIN_CLIENT_CERT="+cert)
+	}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.Cancel = func() error { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
+	p.cmd.Stderr = &p.stderr
+	p.cmd.WaitDelay = time.Second // somebody may have inherited its outputs
+	stdout, err := p.cmd.StdoutPipe()
+	if err == nil {
+		p.stdin, err = p.cmd.StdinPipe()
+	}
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	p.stdout = bufio.NewReader(stdout)
+	line, err := p.stdout.ReadString('\n')
+	if err != nil {
+		p.kill()
+		return nil, fmt.Errorf("it ends after %q on stdout\n  stderr: %s", line, tail(p.stderr.String()))
+	}
+	p.line = strings.TrimSuffix(line, "\n")
+	return p, nil
+}
+
+// hangUp ends stdin and gives what else the plugin writes to stdout until it ends.
+func (p *raw) hangUp(bound time.Duration) string {
+	_ = p.stdin.Close() // it is there until kill
+	late := time.AfterFunc(bound, func() { _ = p.cmd.Cancel() })
+	defer late.Stop()
+	more, _ := io.ReadAll(io.LimitReader(p.stdout, 1000)) // to its end, whatever that is
+	return string(more)
+}
+
+func (p *raw) kill() {
+	_ = p.cmd.Cancel() // it may have ended
+	_ = p.cmd.Wait()   // by a signal
+	_ = os.RemoveAll(p.dir)
+}
+
+// certificate is one that signed itself, as both sides of a plugin have.
+type certificate struct {
+	pem  string
+	pair tls.Certificate
+}
+
+func newCertificate() (*certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: "localhost", Organization: []string{"ledgerd"}}, DNSNames: []string{"localhost"}, SerialNumber: serial,
+		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment | x509.KeyUsageKeyAgreement | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		IsCA:        true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	return &certificate{
+		pem:  string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		pair: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
+	}, nil
+}
+
+func serverCertificate(field string) (*x509.Certificate, error) {
+	der, err := base64.RawStdEncoding.DecodeString(field)
+	if err != nil {
+		return nil, err
+	}
+	return x509.ParseCertificate(der)
+}
+
+// dial connects as a client with a certificate, or none, and returns nil if the server speaks
+// to it: the first message of HTTP/2 is the server's.
+func dial(ctx context.Context, path string, server *x509.Certificate, client *certificate, bound time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost", NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
+	config.RootCAs.AddCert(server)
+	if client != nil {
+		config.Certificates = []tls.Certificate{client.pair}
+	}
+	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "unix", path)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(deadline) // of an open connection
+	}
+	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); err != nil {
+		return err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	return err
+}
