@@ -89,7 +89,7 @@ func describe(ctx context.Context, p *pluginproc.Proc, place Place) (*Descriptio
 	if err != nil {
 		return nil, fmt.Errorf("plugin %s (%s) does not say what it is: %w", place.Name, place.Path, err)
 	}
-	if r.Name != place.Name {
+	if place.Name != "" && r.Name != place.Name {
 		return nil, fmt.Errorf("plugin %s (%s) calls itself %q; rename the program or the plugin", place.Name, place.Path, r.Name)
 	}
 	d := &Description{Name: r.Name, Version: r.Version, Doc: r.Doc, SDK: r.Sdk, Emits: r.Emits, Secrets: r.Secrets, Examples: r.Examples,

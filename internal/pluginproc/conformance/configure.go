@@ -94,7 +94,7 @@ func checkValidateOnly(ctx context.Context, t Target) error {
 		bad := strings.Contains(c.config, noSuchField)
 		problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: []byte(c.config), Secrets: t.Secrets, ValidateOnly: c.only})
 		if !bad && (err != nil || len(problems) > 0) {
-			return fmt.Errorf("after calls with validate_only, Configure (validate_only=%t) of the same config fails: %s %v", c.only, texts(problems), err)
+			return fmt.Errorf("after calls with validate_only, Configure (validate_only=%t) of the same config fails: %s", c.only, answer(problems, err))
 		}
 	}
 	return nil

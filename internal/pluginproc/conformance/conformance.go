@@ -130,11 +130,11 @@ func Checks(t Target) []Check {
 
 // Groups of checks, in the order of a plugin's life.
 const (
-	groupStart     = "start"
-	groupDescribe  = "describe"
-	groupConfigure = "configure"
-	groupProcess   = "process"
-	groupLife      = "life"
+	GroupStart     = "start"
+	GroupDescribe  = "describe"
+	GroupConfigure = "configure"
+	GroupProcess   = "process"
+	GroupLife      = "life"
 )
 
 // Checks that not every target has.
@@ -144,83 +144,83 @@ const (
 )
 
 var all = []Check{
-	{Name: byHand, Group: groupStart, run: checkByHand,
+	{Name: byHand, Group: GroupStart, run: checkByHand,
 		About:  "tells people who start it what it is, on stderr, and exits with 1",
 		Advice: "before anything else: if the variable LEDGERD_PLUGIN is not set, write a line to stderr and exit with 1"},
-	{Name: "handshake", Group: groupStart, run: checkHandshake,
+	{Name: "handshake", Group: GroupStart, run: checkHandshake,
 		About:  "writes one line to stdout, 1|1|unix|PATH|grpc|, with a socket in PLUGIN_UNIX_SOCKET_DIR, and nothing else",
 		Advice: "compare with the handshake in docs/plugins/any-language.md; print everything else to stderr"},
-	{Name: overTLS, Group: groupStart, run: checkTLS,
+	{Name: overTLS, Group: GroupStart, run: checkTLS,
 		About:  "given PLUGIN_CLIENT_CERT, serves TLS and lets nobody in but that client",
 		Advice: "require and verify the client's certificate, and trust that of PLUGIN_CLIENT_CERT only; where the language cannot, set mtls = false for the plugin"},
-	{Name: "plain", Group: groupStart, run: checkPlain,
+	{Name: "plain", Group: GroupStart, run: checkPlain,
 		About:  "serves without TLS if PLUGIN_CLIENT_CERT is not set",
 		Advice: "leave the last field of the handshake line empty then, and serve without TLS"},
 
-	{Name: "describe", Group: groupDescribe, run: checkDescribe,
+	{Name: "describe", Group: GroupDescribe, run: checkDescribe,
 		About:  "says what it is, the same every time and in every process",
 		Advice: "make the answer of Describe from constants: no times, no counters, no order of a map"},
-	{Name: "schemas", Group: groupDescribe, run: checkSchemas,
+	{Name: "schemas", Group: GroupDescribe, run: checkSchemas,
 		About:  "describes config, payload and output with schemas that mean something",
 		Advice: "see what Describe says: ledgerd plugin run --trace shows it"},
-	{Name: "described examples", Group: groupDescribe, run: checkDescribedExamples,
+	{Name: "described examples", Group: GroupDescribe, run: checkDescribedExamples,
 		About:  "has examples that fit its own schemas",
 		Advice: "correct the example or the schema"},
 
-	{Name: "config", Group: groupConfigure, run: checkConfig,
+	{Name: "config", Group: GroupConfigure, run: checkConfig,
 		About:  "accepts its config, and answers CheckHealth then",
 		Advice: "give it the config that it needs with --with; a config without any field should do if that is possible"},
-	{Name: "refusals", Group: groupConfigure, run: checkRefusals,
+	{Name: "refusals", Group: GroupConfigure, run: checkRefusals,
 		About:  "refuses a config that does not fit and names the field",
 		Advice: "validate the config against the schema of Describe and answer with a Problem for each field that is wrong or unknown"},
-	{Name: "validate only", Group: groupConfigure, run: checkValidateOnly,
+	{Name: "validate only", Group: GroupConfigure, run: checkValidateOnly,
 		About:  "is not changed by a config that it was only to validate",
 		Advice: "with validate_only, check the config, and neither keep nor open anything"},
-	{Name: "secrets", Group: groupConfigure, run: checkSecrets,
+	{Name: "secrets", Group: GroupConfigure, run: checkSecrets,
 		About:  "keeps secrets to itself",
 		Advice: "take secrets out of what is logged, and out of texts of errors"},
 
-	{Name: "examples", Group: groupProcess, run: checkExamples,
+	{Name: "examples", Group: GroupProcess, run: checkExamples,
 		About:  "gives what its examples say",
 		Advice: "correct the example, or what the plugin makes of it"},
-	{Name: "results", Group: groupProcess, run: checkResults,
+	{Name: "results", Group: GroupProcess, run: checkResults,
 		About:  "sends results and reports that ledgerd can keep",
 		Advice: "see the comments of Result in the protocol, sdk/wire/plugin.proto"},
-	{Name: "payload", Group: groupProcess, run: checkPayload,
+	{Name: "payload", Group: GroupProcess, run: checkPayload,
 		About:  "fails items whose payload does not fit, for good, with code payload, and lives on",
 		Advice: "validate the payload against the schema of Describe before anything else"},
-	{Name: "large", Group: groupProcess, run: checkLarge,
+	{Name: "large", Group: GroupProcess, run: checkLarge,
 		About:  "takes a payload of 1 MiB",
 		Advice: "raise the limit of a received message to 16 MiB: many libraries have 4 MiB or less"},
-	{Name: "unknown fields", Group: groupProcess, run: checkUnknownFields,
+	{Name: "unknown fields", Group: GroupProcess, run: checkUnknownFields,
 		About:  "ignores fields and values of a newer protocol",
 		Advice: "ignore fields and enum values that are not known, as the protocol buffers of all languages do by default"},
-	{Name: "many", Group: groupProcess, run: checkMany,
+	{Name: "many", Group: GroupProcess, run: checkMany,
 		About:  "gives each of 1,000 items exactly one result and grants credits again",
 		Advice: "send one result for each item, with its id, attempt and lock_id, and a credit for each item that is over"},
-	{Name: "again", Group: groupProcess, run: checkAgain,
+	{Name: "again", Group: GroupProcess, run: checkAgain,
 		About:  "can do an item that was done before: the report may have been lost",
 		Advice: "make the work repeatable, or find out by the idempotency key that it was done, and answer SKIPPED"},
-	{Name: "cancel", Group: groupProcess, run: checkCancel,
+	{Name: "cancel", Group: GroupProcess, run: checkCancel,
 		About:  "takes no notice of cancels of items that it does not have",
 		Advice: "look the item up by id and attempt; where there is none, the result is on its way and no second one is due"},
-	{Name: "cancel in work", Group: groupProcess, run: checkCancelInWork, Timed: true,
+	{Name: "cancel in work", Group: GroupProcess, run: checkCancelInWork, Timed: true,
 		About:  "ends an item that is cancelled within 2 s, and does not call it a failure",
 		Advice: "pass the item's context to everything that waits, and return its error"},
-	{Name: "timeout", Group: groupProcess, run: checkTimeout, Timed: true,
+	{Name: "timeout", Group: GroupProcess, run: checkTimeout, Timed: true,
 		About:  "ends an item within 2 s of its timeout",
 		Advice: "count timeout_ms from the begin of the work, and answer FAILED with ENDING_TIMED_OUT"},
 
-	{Name: "drain", Group: groupLife, run: checkDrain, Timed: true,
+	{Name: "drain", Group: GroupLife, run: checkDrain, Timed: true,
 		About:  "that has nothing to do ends within 3 s when it is told to",
 		Advice: "answer Drain, end the stream when the host has, and exit with 0 at Shutdown, or when stdin ends"},
-	{Name: "drain in work", Group: groupLife, run: checkDrainInWork,
+	{Name: "drain in work", Group: GroupLife, run: checkDrainInWork,
 		About:  "that is told to end gives each item that it has a result, or names it as unfinished",
 		Advice: "answer Drain when every item has its result: RELEASED for what was not begun or not finished"},
-	{Name: "orphan", Group: groupLife, run: checkOrphan, Timed: true,
+	{Name: "orphan", Group: GroupLife, run: checkOrphan, Timed: true,
 		About:  "is gone within 3 s when ledgerd is",
 		Advice: "read stdin in a thread of its own, and exit when it ends"},
-	{Name: "steady", Group: groupLife, run: checkSteady, Timed: true,
+	{Name: "steady", Group: GroupLife, run: checkSteady, Timed: true,
 		About:  "does not grow: after 1,000 items it has no more files open, and hardly more memory",
 		Advice: "close what is opened for an item, and keep nothing of it"},
 }

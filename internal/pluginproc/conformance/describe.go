@@ -122,7 +122,7 @@ func checkDescribedExamples(ctx context.Context, t Target) error {
 	}
 	defer s.Kill()
 	if len(s.d.Examples) == 0 {
-		return notChecked("the plugin has no examples")
+		return errNoExamples
 	}
 	input, err := settings.Compile(s.d.InputSchema)
 	if err != nil {

@@ -218,7 +218,7 @@ func checkUnknownFields(ctx context.Context, t Target) error {
 		return fmt.Errorf("the call Describe: %w", err)
 	}
 	if problems, err := s.Configure(ctx, configure); err != nil || len(problems) > 0 {
-		return fmt.Errorf("the call Configure: %s %v", texts(problems), err)
+		return fmt.Errorf("the call Configure: %s", answer(problems, err))
 	}
 	if err := s.openStream(); err != nil {
 		return err

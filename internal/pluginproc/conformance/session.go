@@ -77,12 +77,14 @@ func (s *session) openStream() (err error) {
 	return nil
 }
 
+var errNoExamples = notChecked("the plugin has no examples, so nobody knows what it should do; add some to what Describe says")
+
 // withExamples is open for checks that need examples.
 func (t Target) withExamples(ctx context.Context) (*session, error) {
 	s, err := t.open(ctx)
 	if err == nil && len(s.d.Examples) == 0 {
 		s.Kill()
-		return nil, notChecked("the plugin has no examples")
+		return nil, errNoExamples
 	}
 	return s, err
 }
@@ -92,6 +94,14 @@ func orEmpty(config []byte) string {
 		return "{}"
 	}
 	return string(config)
+}
+
+// answer is what Configure says, in words.
+func answer(problems []*wire.Problem, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return texts(problems)
 }
 
 func texts(problems []*wire.Problem) string {
