@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -57,6 +58,7 @@ const (
 	orphanBound = 3 * time.Second // for a plugin to go when ledgerd has
 	slack       = 5               // for slow machines, times the bound
 	stopGrace   = 5 * time.Second
+	slowTime    = time.Second // of SlowAck
 )
 
 // New starts the plugin and stops it when the test ends; a config that the plugin refuses
@@ -188,9 +190,13 @@ func (h *Host) item(t Task) (*wire.Item, error) {
 	if key == "" {
 		key = fmt.Sprint(id)
 	}
+	timeout := h.d.TimeoutMs
+	if t.Timeout > 0 {
+		timeout = max(1, t.Timeout.Milliseconds())
+	}
 	return &wire.Item{
 		Id: id, Attempt: max(t.Attempt, 1), Kind: h.d.Name, Key: key, IdempotencyKey: fmt.Sprintf("%s//%s/1", h.d.Name, key),
-		Payload: payload, LockId: fmt.Appendf(nil, "lock-%d", id), TimeoutMs: h.d.TimeoutMs,
+		Payload: payload, LockId: fmt.Appendf(nil, "lock-%d", id), TimeoutMs: timeout,
 	}, nil
 }
 
@@ -271,7 +277,7 @@ func (h *Host) strike(p plugin, stream *pluginproc.Stream, d *delivery) (r Resul
 		r := h.crashed(d, nil)
 		r.Outcome = "lost"
 		return r, true
-	case None, Deliver2:
+	case None, Deliver2, SlowAck: // they are no matter of the moment
 	}
 	return Result{}, false
 }
@@ -295,8 +301,31 @@ func (h *Host) crashed(d *delivery, end error) Result {
 	return r
 }
 
+// dawdle takes nothing from the plugin for a while. It is called on the stream's behalf.
+func (h *Host) dawdle() {
+	late := time.NewTimer(slowTime)
+	defer late.Stop()
+	select {
+	case <-late.C:
+	case <-h.t.Context().Done(): // the test is over
+	}
+}
+
+// slow says whether one of the items is one whose result is taken late.
+func (h *Host) slow(results []*wire.Result) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(results, func(r *wire.Result) bool {
+		d := h.tasks[r.Id]
+		return d != nil && d.task.Fault == SlowAck && d.task.AtProgress == 0
+	})
+}
+
 // settle takes results from the stream.
 func (h *Host) settle(results []*wire.Result) {
+	if h.slow(results) {
+		h.dawdle()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, r := range results {
@@ -312,6 +341,13 @@ func (h *Host) settle(results []*wire.Result) {
 
 // progress takes reports from the stream.
 func (h *Host) progress(reports []*wire.Progress) {
+	if h.note(reports) {
+		h.dawdle()
+	}
+}
+
+// note takes note of reports, and says whether the next ones are to be taken late.
+func (h *Host) note(reports []*wire.Progress) (slow bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range reports {
@@ -322,8 +358,10 @@ func (h *Host) progress(reports []*wire.Progress) {
 		d.progress = append(d.progress, Progress{p.Done, p.Total, p.Unit})
 		if d.task.Fault != None && len(d.progress) == d.task.AtProgress {
 			close(d.strike)
+			slow = slow || d.task.Fault == SlowAck
 		}
 	}
+	return slow
 }
 
 func (h *Host) resultOf(d *delivery, w *wire.Result) Result {
