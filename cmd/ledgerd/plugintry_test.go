@@ -1,19 +1,20 @@
 package main
 
 import (
+	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/pluginproc/conformance"
+	"github.com/ledgerd/ledgerd/sdk"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 	"github.com/ledgerd/ledgerd/sdk/wire"
-
-	"github.com/ledgerd/ledgerd/internal/pluginproc"
-	"github.com/ledgerd/ledgerd/sdk"
 )
 
 // needed is the config without which a bundled plugin does not start.
@@ -65,5 +66,23 @@ func TestInterruptedTrial(t *testing.T) {
 	}
 	if !strings.HasPrefix(p.stdout.String(), "outcome  cancelled ") || !strings.Contains(p.stderr.String(), "cancelling the item") {
 		t.Errorf("%s%s", p.stdout.String(), p.stderr.String())
+	}
+}
+
+// TestChecksInGuide: the author's guide lists every check.
+func TestChecksInGuide(t *testing.T) {
+	text, err := os.ReadFile("../../docs/plugins/testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range conformance.Checks(conformance.Target{}) {
+		name := c.Name
+		if c.Timed {
+			name += " ⏱"
+		}
+		row := fmt.Sprintf("| %s | %s | %s |\n", c.Group, name, strings.ReplaceAll(c.About, "|", `\|`))
+		if !strings.Contains(string(text), row) {
+			t.Errorf("not in docs/plugins/testing.md: %s", row)
+		}
 	}
 }
