@@ -141,7 +141,7 @@ func (s *session) outputAtEnd() string {
 	s.Kill()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.output.String()
+	return s.output.text.String()
 }
 
 // checkOwnSecrets looks for the secrets that are really in use, in what is said of items.

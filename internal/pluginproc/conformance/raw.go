@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -36,7 +37,7 @@ type raw struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stdout *bufio.Reader
-	stderr strings.Builder
+	stderr capped
 	dir    string
 	line   string // the first on stdout
 }
@@ -50,17 +51,13 @@ func (t Target) startRaw(ctx context.Context, cert string) (*raw, error) {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return nil, err
 	}
-	p := &raw{cmd: exec.CommandContext(ctx, t.Spec.Path, t.Spec.Args...), dir: dir}
-	p.cmd.Dir = t.Spec.Dir
+	p := &raw{cmd: t.command(ctx), dir: dir}
 	p.cmd.Env = append(t.Spec.Environ(), wire.CookieKey+"="+wire.CookieValue,
 		"PLUGIN_PROTOCOL_VERSIONS="+versions, "PLUGIN_UNIX_SOCKET_DIR="+dir, "PLUGIN_MIN_PORT=10000", "PLUGIN_MAX_PORT=25000")
 	if cert != "" {
 		p.cmd.Env = append(p.cmd.Env, "PLUGIN_CLIENT_CERT="+cert)
 	}
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	p.cmd.Cancel = func() error { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
 	p.cmd.Stderr = &p.stderr
-	p.cmd.WaitDelay = time.Second // somebody may have inherited its outputs
 	stdout, err := p.cmd.StdoutPipe()
 	if err == nil {
 		p.stdin, err = p.cmd.StdinPipe()
@@ -72,15 +69,49 @@ func (t Target) startRaw(ctx context.Context, cert string) (*raw, error) {
 		_ = os.RemoveAll(dir)
 		return nil, err
 	}
-	p.stdout = bufio.NewReader(stdout)
-	line, err := p.stdout.ReadString('\n')
+	p.stdout = bufio.NewReaderSize(stdout, lineMax)
+	line, err := p.stdout.ReadSlice('\n')
+	p.line = strings.TrimSuffix(string(line), "\n")
 	if err != nil {
 		p.kill()
-		return nil, fmt.Errorf("it ends after %q on stdout\n  stderr: %s", line, tail(p.stderr.String()))
+		return nil, fmt.Errorf("it writes %q to stdout and no line%s", cut(p.line), p.stderr.quoted())
 	}
-	p.line = strings.TrimSuffix(line, "\n")
 	return p, nil
 }
+
+const (
+	lineMax     = 16 << 10        // bytes of a handshake: a certificate is about 1 KiB
+	cappedMax   = 64 << 10        // bytes that are kept of an output
+	byHandBound = 2 * time.Second // for a program to say that it is a plugin
+)
+
+// command is the program, not started yet. With ctx it ends, and all that it has started.
+func (t Target) command(ctx context.Context) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, t.Spec.Path, t.Spec.Args...)
+	cmd.Dir = t.Spec.Dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second // somebody may have inherited its outputs
+	return cmd
+}
+
+// capped keeps the first part of an output, however much comes.
+type capped struct{ text bytes.Buffer }
+
+func (c *capped) Write(p []byte) (int, error) {
+	c.text.Write(p[:min(len(p), cappedMax-c.text.Len())])
+	return len(p), nil
+}
+
+// quoted is what was written, below an error.
+func (c *capped) quoted() string {
+	if c.text.Len() == 0 {
+		return ""
+	}
+	return "\n  stderr: " + tail(c.text.String())
+}
+
+func cut(text string) string { return text[:min(len(text), 200)] }
 
 // hangUp ends stdin and gives what else the plugin writes to stdout until it ends.
 func (p *raw) hangUp(bound time.Duration) string {

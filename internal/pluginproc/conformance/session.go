@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,7 +23,7 @@ type session struct {
 	arrived  chan struct{} // closed and replaced when results arrive
 	results  map[int64][]*wire.Result
 	progress []*wire.Progress
-	output   bytes.Buffer
+	output   capped
 }
 
 func (t Target) start(ctx context.Context) (*session, error) {

@@ -1,13 +1,11 @@
 package conformance
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -15,10 +13,11 @@ import (
 )
 
 func checkByHand(ctx context.Context, t Target) error {
-	cmd := exec.CommandContext(ctx, t.Spec.Path, t.Spec.Args...)
-	cmd.Dir = t.Spec.Dir
+	ctx, cancel := context.WithTimeoutCause(ctx, t.bound(byHandBound), fmt.Errorf("%v have passed", t.bound(byHandBound)))
+	defer cancel()
+	cmd := t.command(ctx)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
-	var stdout, stderr bytes.Buffer
+	var stdout, stderr capped
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
 	switch {
@@ -28,9 +27,9 @@ func checkByHand(ctx context.Context, t Target) error {
 		return err
 	case cmd.ProcessState.ExitCode() != 1:
 		return fmt.Errorf("started without the cookie it exits with %d, not 1", cmd.ProcessState.ExitCode())
-	case stdout.Len() > 0:
-		return fmt.Errorf("started without the cookie it writes %q to stdout", stdout.String())
-	case stderr.Len() == 0:
+	case stdout.text.Len() > 0:
+		return fmt.Errorf("started without the cookie it writes %q to stdout", tail(stdout.text.String()))
+	case stderr.text.Len() == 0:
 		return errors.New("started without the cookie it says nothing on stderr")
 	}
 	return nil
