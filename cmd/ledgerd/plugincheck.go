@@ -88,7 +88,7 @@ func (a *app) pluginCheck(ctx context.Context, name string, t author, quick bool
 		return err
 	}
 	var rows []checkRow
-	stopped := ""
+	stopped, timedOut := "", 0
 	for _, c := range conformance.Checks(target) {
 		row, err := checked(ctx, c, target)
 		if err != nil {
@@ -98,8 +98,16 @@ func (a *app) pluginCheck(ctx context.Context, name string, t author, quick bool
 		if err := out.Write(row.checkRow); err != nil {
 			return err
 		}
-		if row.neverStarts {
+		if row.timedOut {
+			timedOut++
+		}
+		switch {
+		case row.neverStarts:
 			stopped = "it does not start, so nothing else can be checked"
+		case timedOut == maxTimedOut:
+			stopped = fmt.Sprintf("%d checks have run out of time, so nothing else was checked", timedOut)
+		}
+		if stopped != "" {
 			break
 		}
 	}
@@ -120,10 +128,14 @@ func (a *app) pluginCheck(ctx context.Context, name string, t author, quick bool
 	return nil
 }
 
+// maxTimedOut is after how many checks without an answer there is no point in waiting for more.
+const maxTimedOut = 3
+
 // verdict is a row, and whether there is a point in going on.
 type verdict struct {
 	checkRow
 	neverStarts bool
+	timedOut    bool
 }
 
 // checked makes one check; the error is that of ctx.
@@ -135,7 +147,7 @@ func checked(ctx context.Context, c conformance.Check, target conformance.Target
 	switch f, ok := errors.AsType[*conformance.Failure](err); {
 	case ok:
 		v.Result, v.OK = checkFailed, false
-		v.Error, v.Expected, v.Do = f.Happened, f.Expected, f.Do
+		v.Error, v.Expected, v.Do, v.timedOut = f.Happened, f.Expected, f.Do, f.TimedOut
 		_, refused := errors.AsType[*pluginproc.StartError](err)
 		v.neverStarts = refused && c.Group != conformance.GroupStart // those start it in other ways
 	case errors.Is(err, conformance.ErrNotChecked):

@@ -49,6 +49,7 @@ type Failure struct {
 	Expected string
 	Happened string
 	Do       string // what to do about it
+	TimedOut bool   // the check came to Target.Limit
 	Err      error  // the cause, where there is one
 }
 
@@ -86,7 +87,7 @@ func (c Check) Run(ctx context.Context, t Target) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	f := &Failure{Happened: err.Error(), Err: err}
+	f := &Failure{Happened: err.Error(), TimedOut: bounded.Err() != nil, Err: err}
 	if own, ok := errors.AsType[*Failure](err); ok {
 		f.Expected, f.Do = own.Expected, own.Do
 		if own != err { // something was said before it

@@ -136,6 +136,9 @@ func TestDefects(t *testing.T) {
 			if !ok || !strings.Contains(f.Happened, p.want) {
 				t.Fatalf("%v, want %s", err, p.want)
 			}
+			if f.TimedOut != (p.impatient && p.check == "many") {
+				t.Errorf("timed out: %t", f.TimedOut)
+			}
 			if f.Expected == "" || f.Do == "" {
 				t.Errorf("it does not say what was expected and what to do: %+v", f)
 			}
