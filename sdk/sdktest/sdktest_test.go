@@ -233,18 +233,26 @@ func TestTimeout(t *testing.T) {
 
 // While ledgerd takes nothing, the plugin goes on and loses nothing.
 func TestSlowAck(t *testing.T) {
-	bothWays(t, func(t *testing.T, inProcess bool) {
-		h := host(t, sdktest.Options{InProcess: inProcess})
-		began := time.Now()
-		r := h.Run(sdktest.Task{Payload: in{Do: "greet"}, Fault: sdktest.SlowAck})
-		if took := time.Since(began); r.Outcome != "done" || took < time.Second {
-			t.Errorf("%+v after %v", r, took)
-		}
-		r = h.Run(sdktest.Task{Payload: in{Do: "count"}, Fault: sdktest.SlowAck, AtProgress: 2, Timeout: 10 * time.Millisecond})
-		if r.Code != "timeout" || len(r.Progress) != 5 {
-			t.Errorf("%+v", r)
-		}
-	})
+	tests := map[string]struct {
+		inProcess bool
+		task      sdktest.Task
+		code      string
+		reports   int
+	}{
+		"the result": {true, sdktest.Task{Payload: in{Do: "greet"}}, "", 0},
+		"progress":   {false, sdktest.Task{Payload: in{Do: "count"}, AtProgress: 2, Timeout: 10 * time.Millisecond}, "timeout", 5},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := host(t, sdktest.Options{InProcess: test.inProcess})
+			test.task.Fault = sdktest.SlowAck
+			began := time.Now()
+			r := h.Run(test.task)
+			if took := time.Since(began); took < time.Second || r.Code != test.code || len(r.Progress) != test.reports {
+				t.Errorf("%+v after %v", r, took)
+			}
+		})
+	}
 }
 
 func TestGolden(t *testing.T) { sdktest.Golden(t, worker()) }
