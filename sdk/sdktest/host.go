@@ -108,9 +108,13 @@ func (h *Host) start() {
 		h.t.Fatal(err)
 	}
 	problems, err := p.Configure(ctx, &wire.ConfigureRequest{Config: h.config, Secrets: h.options.Secrets, ProgressMs: -1})
-	if err != nil || len(problems) > 0 {
+	if err != nil {
 		p.Kill()
-		h.t.Fatalf("the plugin refuses the config %s: %s %v", h.config, texts(problems), err)
+		h.t.Fatalf("the plugin fails while it is configured with %s: %v", h.config, err)
+	}
+	if len(problems) > 0 {
+		p.Kill()
+		h.t.Fatalf("the plugin refuses the config %s: %s\ngive it what it needs in Options.Config and Options.Secrets", h.config, texts(problems))
 	}
 	stream, err := p.Open(pluginproc.Events{Results: h.settle, Progress: h.progress})
 	if err != nil {
@@ -245,7 +249,7 @@ func (h *Host) deliver(t Task, it *wire.Item) Result {
 			h.forget(p)
 			return h.crashed(d, p.Err())
 		case <-ctx.Done():
-			h.t.Fatalf("no result of item %q within %v", it.Key, resultBound)
+			h.t.Fatalf("no result of item %q within %v: does the function wait for something that does not come, or not look at its context?", it.Key, resultBound)
 		}
 	}
 }

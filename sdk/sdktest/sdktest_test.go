@@ -199,6 +199,9 @@ func TestMisuse(t *testing.T) {
 		{"bad config", "greeting: must not be empty", func(t testing.TB) {
 			sdktest.New(t, worker(), sdktest.Options{Config: map[string]any{"greeting": ""}})
 		}},
+		{"bad config, in words", "the plugin refuses the config {\"greeting\":\"\"}: greeting: must not be empty\ngive it what it needs in Options.Config", func(t testing.TB) {
+			sdktest.New(t, worker(), sdktest.Options{InProcess: true, Config: map[string]any{"greeting": ""}})
+		}},
 		{"no such secret", "greeting: is not a secret", func(t testing.TB) {
 			sdktest.New(t, worker(), sdktest.Options{Secrets: map[string]string{"greeting": "x"}})
 		}},
