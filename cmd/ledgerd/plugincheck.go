@@ -224,12 +224,6 @@ func (a *app) pluginAt(ctx context.Context, name string, t author) (*plugin, err
 	return p, nil
 }
 
-// procSpec is how the plugin's process is started.
-func (p *plugin) procSpec() pluginproc.Spec {
-	s := p.spec
-	return pluginproc.Spec{Path: s.Place.Path, Args: s.Place.Args, SHA256: s.SHA256, NoMTLS: s.NoMTLS, Env: s.Env, Dir: s.Dir}
-}
-
 // checkTarget is the plugin to check. One that does not even say what it is is a target, too: the
 // checks say why. What is bundled is no program of its own that a person could start.
 func (a *app) checkTarget(ctx context.Context, name string, t author) (conformance.Target, error) {
@@ -237,7 +231,7 @@ func (a *app) checkTarget(ctx context.Context, name string, t author) (conforman
 	if p == nil || err != nil && len(t.with) > 0 || ctx.Err() != nil {
 		return conformance.Target{}, err
 	}
-	target := conformance.Target{Spec: p.procSpec(), Embedded: p.spec.Place.Origin == "bundled"}
+	target := conformance.Target{Spec: p.spec.Proc(), Embedded: p.spec.Place.Origin == "bundled"}
 	target.Spec.OnLog = func(source, line string) { a.logger().Debug(line, "plugin", name, "from", source) }
 	if p.Description == nil {
 		return target, nil

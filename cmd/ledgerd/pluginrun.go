@@ -148,7 +148,7 @@ const overrun = 5 * time.Second
 
 // run works the item. A crash is a result, too.
 func (t *trial) run(ctx, hard context.Context, p *plugin, req *wire.ConfigureRequest, trace bool) (*wire.Result, error) {
-	spec := p.procSpec()
+	spec := p.spec.Proc()
 	spec.OnLog = func(source, line string) {
 		if !t.quiet {
 			t.say("%s: %s", source, line)

@@ -64,6 +64,21 @@ func greet(ctx context.Context, cfg *config, it sdk.Item[in]) (string, error) {
 	return cfg.Greeting + " " + it.Payload.Name, it.Emit(sdk.Child{Kind: "greeting", Key: it.Payload.Name})
 }
 
+// anything is a plugin that takes any object, and does not bear more work than its example.
+func anything() *sdk.Plugin {
+	type config struct {
+		More map[string]any `json:"more"`
+	}
+	p := sdk.New("anything", "0.1.0", func(_ context.Context, _ *config, it sdk.Item[map[string]any]) (int, error) {
+		if len(it.Payload) != 2 {
+			os.Exit(7)
+		}
+		return len(it.Payload), nil
+	})
+	p.Examples = []sdk.Example{{Payload: map[string]any{"a": 1, "b": "two"}, Output: 2}}
+	return p
+}
+
 // defective is a plugin in which one thing is wrong.
 type defective struct {
 	wire.PluginServer

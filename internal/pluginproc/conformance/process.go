@@ -19,8 +19,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// badPayload fits no plugin: nothing is done for it.
-const badPayload = `{"` + noSuchField + `":true}`
+// badPayload fits no plugin, not even one that takes any field: nothing is done for it.
+const badPayload = `{"` + noSuchField + `":`
 
 func checkExamples(ctx context.Context, t Target) error {
 	s, err := t.withExamples(ctx)
@@ -166,7 +166,14 @@ func checkPayload(ctx context.Context, t Target) error {
 		return err
 	}
 	defer s.Kill()
-	for _, payload := range []string{badPayload, `[1]`, `not JSON`} {
+	schema, err := settings.Compile(s.d.InputSchema)
+	if err != nil {
+		return notChecked("the schema of the payload cannot be read")
+	}
+	for _, payload := range []string{`{"` + noSuchField + `":true}`, `[1]`, badPayload} {
+		if schema.Validate([]byte(payload)) == nil {
+			continue // it takes any field
+		}
 		it := s.item(payload)
 		if err := s.work(ctx, it); err != nil {
 			return fmt.Errorf("payload %s: %w", payload, err)
@@ -188,9 +195,7 @@ func checkLarge(ctx context.Context, t Target) error {
 		return err
 	}
 	defer s.Kill()
-	const around = `{"` + noSuchField + `":""}`
-	text := strings.Repeat("x", wire.MaxPayload-len(around))
-	it := s.item(`{"` + noSuchField + `":"` + text + `"}`)
+	it := s.item(badPayload + strings.Repeat(" ", wire.MaxPayload-len(badPayload)))
 	if err := s.work(ctx, it); err != nil {
 		return fmt.Errorf("a payload of 1 MiB: %w", err)
 	}
