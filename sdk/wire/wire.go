@@ -43,6 +43,9 @@ const Version = 1
 // Service is the name under which go-plugin knows the protocol.
 const Service = "ledgerd"
 
+// FeaturePrevious is the feature of a plugin that asks for Item.previous.
+const FeaturePrevious = "previous"
+
 // Limits of what travels. They are the ledger's where it has one too; what is beyond them is
 // refused or cut on the plugin's side, so that it never ends the stream.
 const (
