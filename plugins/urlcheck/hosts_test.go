@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
 
 // village is a network in memory, so that a whole list can be checked on a clock that only
@@ -285,8 +287,8 @@ func TestRetryAfter(t *testing.T) {
 		}, func(t *testing.T, c *checker) {
 			header = tt.header()
 			_, err := c.check(t.Context(), fine("http://a.test/1"))
-			f, ok := errors.AsType[*failure](err)
-			if !ok || f.code != fmt.Sprintf("http_%d", tt.status) || f.after != tt.after {
+			f, ok := errors.AsType[*web.Failure](err)
+			if !ok || f.Code != fmt.Sprintf("http_%d", tt.status) || f.After != tt.after {
 				t.Fatalf("%d %q: got %+v, want to wait %s", tt.status, header, err, tt.after)
 			}
 			before := requests
