@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/plugins/feed"
 	"github.com/ledgerd/ledgerd/plugins/filecsv"
 	"github.com/ledgerd/ledgerd/plugins/mail"
 	"github.com/ledgerd/ledgerd/plugins/urlcheck"
@@ -26,6 +27,7 @@ import (
 // bundled are the plugins that are linked into this program. They run as processes of their
 // own: ledgerd starts itself, with the plugin's name as its argument.
 var bundled = map[string]func() *sdk.Plugin{
+	"feed":      feed.Plugin,
 	"filecsv":   filecsv.Plugin,
 	"mail":      mail.Plugin,
 	"urlcheck":  urlcheck.Plugin,

@@ -1,0 +1,2 @@
+// Package feed is the plugin that reads feeds.
+package feed

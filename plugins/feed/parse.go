@@ -1,0 +1,247 @@
+package feed
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mmcdole/gofeed"
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/charset"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/web"
+)
+
+// What a feed may consist of. The parser makes objects of elements, many times as large as their
+// text, and goes down into them by calling itself: so they are counted before it sees them.
+const (
+	maxParts = 500_000 // elements, texts and comments of XML; objects and lists of JSON
+	maxDepth = 100     // elements or objects inside of each other; feeds have about 10
+)
+
+var errTooMuch = errors.New("is not like a feed")
+
+// parse reads a feed. The note says what was wrong and could be put right. Errors: *web.Failure.
+func parse(ctx context.Context, body []byte, contentType string, turn *semaphore.Weighted) (f *gofeed.Feed, note string, err error) {
+	if err := turn.Acquire(ctx, 1); err != nil {
+		return nil, "", web.Transient("timeout", errors.New("no time was left to take the feed apart"))
+	}
+	defer turn.Release(1)
+	text, note, err := toUTF8(body, contentType)
+	if err != nil {
+		return nil, "", web.Permanent("bad_charset", err)
+	}
+	text = bytes.TrimSpace(text)
+	whole := text
+	switch {
+	case len(text) == 0:
+		return nil, "", web.Permanent("not_a_feed", errors.New("the server's answer is empty"))
+	case text[0] == '{':
+		err = surveyJSON(ctx, text)
+	case text[0] == '<':
+		text = bytes.Map(inXML, text)
+		whole = text
+		text, err = surveyXML(ctx, text)
+	default:
+		return nil, "", notAFeed(text, contentType)
+	}
+	if err == nil {
+		f, err = gofeed.NewParser().Parse(&patient{ctx, bytes.NewReader(text)})
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, "", web.Transient("timeout", errors.New("the feed was not taken apart within the deadline"))
+	case errors.Is(err, errTooMuch):
+		return nil, "", web.Permanent("too_large", err)
+	case errors.Is(err, gofeed.ErrFeedTypeNotDetected):
+		return nil, "", notAFeed(whole, contentType)
+	case err != nil:
+		return nil, "", web.Permanent("bad_feed", fmt.Errorf("cannot be read as a feed: %w", err))
+	case f.FeedType == "json" && !strings.Contains(f.FeedVersion, "jsonfeed.org"):
+		return nil, "", web.Permanent("not_a_feed", errors.New(`this is JSON, but no JSON Feed: "version" is missing`))
+	}
+	f.FeedVersion = f.FeedVersion[strings.LastIndexByte(f.FeedVersion, '/')+1:]
+	return f, note, nil
+}
+
+// patient lets a parser go on as long as the deadline is not over.
+type patient struct {
+	ctx  context.Context
+	text *bytes.Reader
+}
+
+func (p *patient) Read(b []byte) (int, error) {
+	if err := p.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return p.text.Read(b[:min(len(b), 4<<10)])
+}
+
+var (
+	declared = regexp.MustCompile(`^\s*<\?xml[^>]*?\bencoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']`)
+	bom      = []byte("\ufeff")
+)
+
+// toUTF8 gives the text of a body: a byte order mark decides, then what the document says of itself,
+// then what the server says. What says nothing and is not UTF-8 is read as browsers do.
+func toUTF8(body []byte, contentType string) (text []byte, note string, err error) {
+	label := ""
+	switch {
+	case bytes.HasPrefix(body, bom):
+		body, label = body[len(bom):], "utf-8"
+	case bytes.HasPrefix(body, []byte("\xff\xfe")), bytes.HasPrefix(body, []byte("<\x00")):
+		label = "utf-16le"
+	case bytes.HasPrefix(body, []byte("\xfe\xff")), bytes.HasPrefix(body, []byte("\x00<")):
+		label = "utf-16be"
+	default:
+		if m := declared.FindSubmatch(body[:min(len(body), 1<<10)]); m != nil {
+			label = string(m[1])
+		} else if _, params, err := mime.ParseMediaType(contentType); err == nil {
+			label = params["charset"]
+		}
+	}
+	if label == "" && !utf8.Valid(body) {
+		label = "windows-1252"
+	}
+	encoding, name := charset.Lookup(label)
+	switch {
+	case label == "" || name == "utf-8":
+		if !utf8.Valid(body) {
+			note = "not all of it is UTF-8, as it says it is"
+		}
+		return bytes.ToValidUTF8(body, []byte("\ufffd")), note, nil
+	case encoding == nil && utf8.Valid(body):
+		return body, fmt.Sprintf("it says that its character set is %q, which nobody knows; read as UTF-8", label), nil
+	case encoding == nil:
+		return nil, "", fmt.Errorf("its character set is %q, which is not known here", label)
+	}
+	text, err = encoding.NewDecoder().Bytes(body)
+	return bytes.TrimPrefix(text, bom), "", err
+}
+
+// inXML drops what XML cannot hold, and some feeds do.
+func inXML(r rune) rune {
+	if r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == '\ufffe' || r == '\uffff' {
+		return -1
+	}
+	return r
+}
+
+// roots are the elements that feeds are.
+var roots = map[string]bool{"rss": true, "rdf": true, "feed": true}
+
+// surveyXML counts what there is to parse, and cuts off what comes before the first element and after
+// its end: declarations of entities among it, of which none is ever followed.
+func surveyXML(ctx context.Context, text []byte) ([]byte, error) {
+	d := xml.NewDecoder(bytes.NewReader(text))
+	d.Strict = false // like the parser's
+	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }
+	root, depth := int64(-1), 0
+	for parts := 0; ; parts++ {
+		if parts%1000 == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		at := d.InputOffset()
+		token, err := d.Token()
+		if err != nil && root < 0 {
+			err = gofeed.ErrFeedTypeNotDetected
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch token := token.(type) {
+		case xml.StartElement:
+			depth++
+			parts += len(token.Attr)
+			if root < 0 && !roots[strings.ToLower(token.Name.Local)] {
+				return nil, gofeed.ErrFeedTypeNotDetected
+			}
+			if root < 0 {
+				root = at
+			}
+		case xml.EndElement:
+			if depth--; depth == 0 {
+				return text[root:d.InputOffset()], nil
+			}
+		}
+		if depth > maxDepth {
+			return nil, fmt.Errorf("it %w: it has elements inside of more than %d others", errTooMuch, maxDepth)
+		}
+		if parts > maxParts {
+			return nil, fmt.Errorf("it %w: it has more than %d parts", errTooMuch, maxParts)
+		}
+	}
+}
+
+// surveyJSON counts what there is to parse.
+func surveyJSON(ctx context.Context, text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	for n, parts, depth := 0, 0, 0; ; n++ {
+		if n%1000 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		token, err := d.Token()
+		if err != nil {
+			return err
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			parts++
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			if depth--; depth == 0 {
+				return nil
+			}
+		}
+		if depth > maxDepth {
+			return fmt.Errorf("it %w: it has objects inside of more than %d others", errTooMuch, maxDepth)
+		}
+		if parts > maxParts {
+			return fmt.Errorf("it %w: it has more than %d parts", errTooMuch, maxParts)
+		}
+	}
+}
+
+// notAFeed says what came instead, and where the feed is if a web page says so.
+func notAFeed(text []byte, contentType string) error {
+	said, _, _ := mime.ParseMediaType(contentType)
+	err := fmt.Errorf("this is no feed: the server says it is %.60q", said)
+	if at := linkedFeed(text); at != "" {
+		err = fmt.Errorf("this is a web page; its feed is at %.300s", at)
+	}
+	return web.Permanent("not_a_feed", err)
+}
+
+// linkedFeed is the feed that a web page names in its head, as it names it.
+func linkedFeed(page []byte) string {
+	z := html.NewTokenizer(bytes.NewReader(page[:min(len(page), 256<<10)]))
+	for {
+		switch z.Next() {
+		case html.ErrorToken:
+			return ""
+		case html.StartTagToken, html.SelfClosingTagToken:
+			token := z.Token()
+			if token.Data != "link" {
+				continue
+			}
+			attr := map[string]string{}
+			for _, a := range token.Attr {
+				attr[a.Key] = a.Val
+			}
+			if strings.EqualFold(attr["rel"], "alternate") && feedTypes.MatchString(attr["type"]) {
+				return attr["href"]
+			}
+		}
+	}
+}
+
+var feedTypes = regexp.MustCompile(`(?i)^application/(rss\+xml|atom\+xml|feed\+json)$`)
