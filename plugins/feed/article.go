@@ -5,14 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/mmcdole/gofeed"
 
-	"github.com/ledgerd/ledgerd/plugins/internal/web"
 	"github.com/ledgerd/ledgerd/sdk"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -120,24 +118,20 @@ func some[T any](list []T, text func(T) string) (out []string) {
 
 // fit makes the items that are emitted. If they are too much for one attempt, those that are larger
 // than their share lose their texts: better than to lose the article.
-func fit(articles []Article) ([]sdk.Child, error) {
-	if len(articles) > wire.MaxEmit {
-		return nil, web.Permanent("too_large", fmt.Errorf("it has %d entries, at most %d can be taken", len(articles), wire.MaxEmit))
-	}
+func fit(articles []Article) []sdk.Child {
 	children, total := make([]sdk.Child, len(articles)), 0
 	for i := range articles {
 		var size int
-		if children[i], size = child(articles[i], maxArticle); size > 0 {
-			total += size
-		}
+		children[i], size = child(articles[i], maxArticle)
+		total += size
 	}
 	if total <= wire.MaxEmitBytes {
-		return children, nil
+		return children
 	}
 	for i := range articles {
 		children[i], _ = child(articles[i], wire.MaxEmitBytes/len(articles))
 	}
-	return children, nil
+	return children
 }
 
 const maxArticle = wire.MaxPayload / 2 // bytes of an item that is emitted; texts beyond are left out

@@ -19,16 +19,35 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
+	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
 // What a feed may consist of. The parser makes objects of elements, many times as large as their
 // text, and goes down into them by calling itself: so they are counted before it sees them.
 const (
-	maxParts = 500_000 // elements, texts and comments of XML; objects and lists of JSON
-	maxDepth = 100     // elements or objects inside of each other; feeds have about 10
+	maxEntries = wire.MaxEmit
+	maxParts   = 500_000 // elements, texts and comments of XML; objects and lists of JSON
+	maxDepth   = 100     // elements or objects inside of each other; feeds have about 10
 )
 
 var errTooMuch = errors.New("is not like a feed")
+
+// survey counts what there is to parse.
+type survey struct{ entries, parts, depth int }
+
+func (s *survey) check(ctx context.Context) error {
+	switch {
+	case s.depth > maxDepth:
+		return fmt.Errorf("it %w: it has elements inside of more than %d others", errTooMuch, maxDepth)
+	case s.parts > maxParts:
+		return fmt.Errorf("it %w: it has more than %d parts", errTooMuch, maxParts)
+	case s.entries > maxEntries:
+		return fmt.Errorf("it %w: it has more than %d entries", errTooMuch, maxEntries)
+	case s.parts%1000 == 0:
+		return ctx.Err()
+	}
+	return nil
+}
 
 // parse reads a feed. The note says what was wrong and could be put right. Errors: *web.Failure.
 func parse(ctx context.Context, body []byte, contentType string, turn *semaphore.Weighted) (f *gofeed.Feed, note string, err error) {
@@ -66,7 +85,7 @@ func parse(ctx context.Context, body []byte, contentType string, turn *semaphore
 		return nil, "", notAFeed(whole, contentType)
 	case err != nil:
 		return nil, "", web.Permanent("bad_feed", fmt.Errorf("cannot be read as a feed: %w", err))
-	case f.FeedType == "json" && !strings.Contains(f.FeedVersion, "jsonfeed.org"):
+	case f.FeedType == "json" && !strings.Contains(f.FeedVersion, "jsonfeed.org") && len(f.Items) == 0:
 		return nil, "", web.Permanent("not_a_feed", errors.New(`this is JSON, but no JSON Feed: "version" is missing`))
 	}
 	f.FeedVersion = f.FeedVersion[strings.LastIndexByte(f.FeedVersion, '/')+1:]
@@ -139,17 +158,14 @@ func inXML(r rune) rune {
 // roots are the elements that feeds are.
 var roots = map[string]bool{"rss": true, "rdf": true, "feed": true}
 
-// surveyXML counts what there is to parse, and cuts off what comes before the first element and after
-// its end: declarations of entities among it, of which none is ever followed.
+// surveyXML looks through XML, and cuts off what comes before the first element and after its end:
+// declarations of entities among it, of which none is ever followed.
 func surveyXML(ctx context.Context, text []byte) ([]byte, error) {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	d.Strict = false // like the parser's
 	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }
-	root, depth := int64(-1), 0
-	for parts := 0; ; parts++ {
-		if parts%1000 == 0 && ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
+	root := int64(-1)
+	for s := (survey{}); ; s.parts++ {
 		at := d.InputOffset()
 		token, err := d.Token()
 		if err != nil && root < 0 {
@@ -160,53 +176,49 @@ func surveyXML(ctx context.Context, text []byte) ([]byte, error) {
 		}
 		switch token := token.(type) {
 		case xml.StartElement:
-			depth++
-			parts += len(token.Attr)
-			if root < 0 && !roots[strings.ToLower(token.Name.Local)] {
+			name := strings.ToLower(token.Name.Local)
+			if root < 0 && !roots[name] {
 				return nil, gofeed.ErrFeedTypeNotDetected
 			}
 			if root < 0 {
 				root = at
 			}
+			if name == "item" || name == "entry" {
+				s.entries++
+			}
+			s.depth++
+			s.parts += len(token.Attr)
 		case xml.EndElement:
-			if depth--; depth == 0 {
+			if s.depth--; s.depth == 0 {
 				return text[root:d.InputOffset()], nil
 			}
 		}
-		if depth > maxDepth {
-			return nil, fmt.Errorf("it %w: it has elements inside of more than %d others", errTooMuch, maxDepth)
-		}
-		if parts > maxParts {
-			return nil, fmt.Errorf("it %w: it has more than %d parts", errTooMuch, maxParts)
+		if err := s.check(ctx); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// surveyJSON counts what there is to parse.
+// surveyJSON looks through JSON.
 func surveyJSON(ctx context.Context, text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
-	for n, parts, depth := 0, 0, 0; ; n++ {
-		if n%1000 == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
+	for s := (survey{}); ; s.parts++ {
 		token, err := d.Token()
 		if err != nil {
 			return err
 		}
 		switch token {
 		case json.Delim('{'), json.Delim('['):
-			parts++
-			depth++
+			if s.depth++; s.depth == 3 && token == json.Delim('{') { // an object in a list of the feed
+				s.entries++
+			}
 		case json.Delim('}'), json.Delim(']'):
-			if depth--; depth == 0 {
+			if s.depth--; s.depth == 0 {
 				return nil
 			}
 		}
-		if depth > maxDepth {
-			return fmt.Errorf("it %w: it has objects inside of more than %d others", errTooMuch, maxDepth)
-		}
-		if parts > maxParts {
-			return fmt.Errorf("it %w: it has more than %d parts", errTooMuch, maxParts)
+		if err := s.check(ctx); err != nil {
+			return err
 		}
 	}
 }

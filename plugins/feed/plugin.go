@@ -122,11 +122,7 @@ func read(ctx context.Context, cfg *Config, it sdk.Item[In], before Out) (Out, e
 	out.Format, out.Title, out.Note = f.FeedType+" "+f.FeedVersion, clip(f.Title, maxText), note
 	articles := articlesOf(f, it.Payload.URL)
 	out.Entries = len(articles)
-	children, err := fit(articles)
-	if err != nil {
-		return out, err
-	}
-	for _, c := range children {
+	for _, c := range fit(articles) {
 		if err := it.Emit(c); err != nil {
 			return out, web.Permanent("too_large", err)
 		}
