@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"slices"
 	"strings"
 	"time"
 
@@ -45,8 +44,7 @@ type File struct {
 	Type string `json:"type,omitempty"`
 }
 
-// articlesOf are the entries of a feed, the last of the document first: that is the oldest one
-// nearly always. Of entries with the same id the first of the document counts.
+// articlesOf are the entries of a feed. Of entries with the same id the first of the document counts.
 func articlesOf(f *gofeed.Feed, from string) []Article {
 	seen := map[string]bool{}
 	var all []Article
@@ -66,7 +64,6 @@ func articlesOf(f *gofeed.Feed, from string) []Article {
 			all = append(all, a)
 		}
 	}
-	slices.Reverse(all)
 	return all
 }
 

@@ -13,7 +13,7 @@
 // whatever becomes of the article. An entry that was changed later is not taken again. The article is
 // added in the transaction that records the round: there is no moment at which one is done and the
 // other is not. Articles are worked by people (ledgerd claim article) or by a plugin of that name. On
-// the first round all that the feed has is new; what is last in the document is the first article.
+// the first round all that the feed has is new.
 //
 // A feed is read again when its item recurs (--every 1h). Then the server is asked only for what has
 // changed: what it said of its version (ETag, Last-Modified) is sent back to the URL that said it, and

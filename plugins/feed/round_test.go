@@ -16,7 +16,7 @@ import (
 
 // A feed is read, and its next round asks only for what has changed.
 func TestRounds(t *testing.T) {
-	text, version := rss(entry("2", "Two"), entry("1", "One")), `"v1"`
+	text, version := rss(entry("1", "One"), entry("2", "Two")), `"v1"`
 	var asked []string
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.Header.Get("If-None-Match")+"|"+r.Header.Get("If-Modified-Since"))
@@ -49,7 +49,7 @@ func TestRounds(t *testing.T) {
 		t.Errorf("unchanged: %+v\n(-want +got):\n%s", second, diff)
 	}
 
-	text, version = rss(entry("3", "Three"), entry("2", "Two, changed"), entry("1", "One")), `"v2"`
+	text, version = rss(entry("1", "One"), entry("2", "Two, changed"), entry("3", "Three")), `"v2"`
 	third := h.Run(sdktest.Task{Payload: In{URL: url}, Previous: sdktest.Decode[Out](t, second)})
 	if third.Outcome != "done" || keys(third) != "1 2 3" || sdktest.Decode[Out](t, third).ETag != `"v2"` {
 		t.Errorf("changed: %+v", third)
