@@ -19,6 +19,7 @@
 //	sdk/wire             the protocol and the handshake
 //	sdk/sdktest          the author's test kit
 //	plugins/NAME         the plugins that come with ledgerd
+//	plugins/internal/web what those have in common that ask servers of strangers
 //
 //	internal/pluginproc  one plugin process: start, stream, stop; knows sdk/wire only
 //	internal/pluginhost  many plugin processes, as handlers for ledger/worker
