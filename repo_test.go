@@ -287,14 +287,15 @@ func TestNoNotesToOneself(t *testing.T) {
 // sleepers may call time.Sleep in tests, each for its reason. A test never sleeps to wait for
 // something: it waits on a channel, on a process's end, or polls with a deadline.
 var sleepers = map[string]string{
-	"internal/chaostest/faults.go":     "how long a fault lasts",
-	"internal/pluginproc/acts_test.go": "the work that a plugin does",
-	"ledger/locks/keeper_test.go":      "the time of synctest's bubbles, and no other",
-	"ledger/sqlite/writer_test.go":     "polls the writer's queue with a deadline; in one test a wait is what is tested",
-	"ledger/worker/rig_test.go":        "the time of synctest's bubbles, and no other",
-	"plugins/urlcheck/hosts_test.go":   "the time of synctest's bubbles, and no other",
-	"sdk/batch_test.go":                "the time of synctest's bubbles, and no other",
-	"sdk/stream_test.go":               "the time of synctest's bubbles, and no other",
+	"internal/chaostest/faults.go":       "how long a fault lasts",
+	"internal/pluginproc/acts_test.go":   "the work that a plugin does",
+	"ledger/locks/keeper_test.go":        "the time of synctest's bubbles, and no other",
+	"ledger/sqlite/writer_test.go":       "polls the writer's queue with a deadline; in one test a wait is what is tested",
+	"ledger/worker/rig_test.go":          "the time of synctest's bubbles, and no other",
+	"plugins/internal/web/hosts_test.go": "the time of synctest's bubbles, and no other",
+	"plugins/urlcheck/hosts_test.go":     "the time of synctest's bubbles, and no other",
+	"sdk/batch_test.go":                  "the time of synctest's bubbles, and no other",
+	"sdk/stream_test.go":                 "the time of synctest's bubbles, and no other",
 }
 
 func TestTestsDoNotSleep(t *testing.T) {

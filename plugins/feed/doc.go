@@ -25,6 +25,10 @@
 // asked first from then on, once a feed was read there; when it fails for good there, the URL that
 // was given is asked again. URLs with a password are not remembered.
 //
+// A host, which is a name with a port, is asked for few feeds at a time, and for none until a Retry-After of
+// it is over. A feed whose turn is not within a second is snoozed. Limits hold for the process; with
+// --shard all feeds of a host are in one.
+//
 // # Payload: what is to be done (--set)
 //
 //	url  the feed, http or https. A user and password in it are sent as Basic authorization
@@ -33,6 +37,7 @@
 //
 //	allow_private  also read feeds at private, loopback and other special addresses; default
 //	               false. The rules are those of the plugin urlcheck
+//	per_host       feeds at a time per host; 1 to 1000, default 2
 //	deadline       for one feed, redirects and reading included; 100ms to 10m, default 1m
 //	max_body       bytes that a feed may have, unpacked; 1 KiB to 64 MiB, default 8388608
 //	proxy          URL of a proxy: http, https or socks5; default none. The environment

@@ -33,6 +33,7 @@ type fetcher struct {
 	reach     web.Reach
 	transport *http.Transport
 	dialer    *net.Dialer
+	hosts     *web.Hosts
 	parsing   *semaphore.Weighted // feeds that are taken apart at a time: each takes many times its size
 }
 
@@ -43,7 +44,8 @@ func newFetcher(cfg *Config) (*fetcher, error) {
 	}
 	f := &fetcher{
 		cfg:     *cfg,
-		reach:   web.Reach{AllowPrivate: cfg.AllowPrivate, Proxy: proxy, Deadline: cfg.Deadline, PerHost: 2},
+		reach:   web.Reach{AllowPrivate: cfg.AllowPrivate, Proxy: proxy, Deadline: cfg.Deadline, PerHost: cfg.PerHost},
+		hosts:   web.NewHosts(cfg.PerHost, 0),
 		parsing: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))),
 	}
 	f.transport, f.dialer = f.reach.Transport()
@@ -64,7 +66,7 @@ func (a *answer) unchanged(before Out) bool {
 }
 
 // fetch asks for a feed: first where it has moved for good, if that is known, and if that is no
-// good any more where it was given. Errors: *web.Failure.
+// good any more where it was given. Errors: *web.Failure, and *web.Busy if it is not its turn.
 func (f *fetcher) fetch(ctx context.Context, given string, before Out) (*answer, error) {
 	first, err := web.ParseURL(&url.URL{}, given)
 	if err != nil {
@@ -88,16 +90,29 @@ func (f *fetcher) fetch(ctx context.Context, given string, before Out) (*answer,
 func (f *fetcher) follow(ctx context.Context, u *url.URL, before Out) (*answer, error) {
 	a := &answer{}
 	path, forGood := web.Path{}, u.User == nil // a password is not written into an output
+	var seat *web.Seat
+	defer func() { seat.Leave() }()
 	for {
 		a.out.FinalURL = u.Redacted()
-		res, err := f.ask(ctx, u, before)
+		err := f.reach.Judge(u)
+		if err == nil {
+			seat, err = f.hosts.Move(ctx, seat, web.Authority(u))
+		}
+		if err != nil {
+			return a, tooLate(ctx, err)
+		}
+		res, err := f.ask(ctx, u, seat, before)
 		if err != nil {
 			return a, err
 		}
 		a.out.Status = res.StatusCode
 		if !web.IsRedirect(res.StatusCode) {
 			defer res.Body.Close()
-			return a, f.take(ctx, a, res, before)
+			err := f.take(ctx, a, res, before)
+			if fail, ok := errors.AsType[*web.Failure](err); ok {
+				seat.CloseFor(fail.After)
+			}
+			return a, err
 		}
 		res.Body.Close()
 		if u, err = path.Follow(u, res); err != nil {
@@ -111,9 +126,9 @@ func (f *fetcher) follow(ctx context.Context, u *url.URL, before Out) (*answer, 
 }
 
 // ask sends one request. What was remembered of an answer is told to the URL that gave it.
-func (f *fetcher) ask(ctx context.Context, u *url.URL, before Out) (*http.Response, error) {
-	if err := f.reach.Judge(u); err != nil {
-		return nil, err
+func (f *fetcher) ask(ctx context.Context, u *url.URL, seat *web.Seat, before Out) (*http.Response, error) {
+	if err := seat.Turn(ctx); err != nil {
+		return nil, tooLate(ctx, err)
 	}
 	var noHandshake atomic.Bool
 	req := (&http.Request{Method: http.MethodGet, URL: u, Header: http.Header{
@@ -141,6 +156,14 @@ func setIf(h http.Header, name, value string) {
 	if value != "" {
 		h.Set(name, value)
 	}
+}
+
+// tooLate tells a deadline that was over while it was not the feed's turn from other errors.
+func tooLate(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return broken(ctx, err, false)
+	}
+	return err
 }
 
 // broken is the failure of a request or of a body that broke off.

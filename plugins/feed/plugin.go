@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -27,6 +28,7 @@ Addresses that are not public are refused unless ` + "`allow_private`" + ` is se
 // Config is what this machine allows; the package comment has the whole story.
 type Config struct {
 	AllowPrivate bool          `json:"allow_private" default:"false" doc:"also read feeds at private, loopback and other special addresses"`
+	PerHost      int           `json:"per_host" default:"2" schema:"min=1,max=1000" doc:"feeds at a time per host"`
 	Deadline     time.Duration `json:"deadline" default:"1m" doc:"for one feed, redirects and reading included; 100ms to 10m"`
 	MaxBody      int64         `json:"max_body" default:"8388608" schema:"min=1024,max=67108864" doc:"bytes that a feed may have, unpacked"`
 	Proxy        string        `json:"proxy" default:"" doc:"URL of a proxy: http, https or socks5; the environment is never looked at"`
@@ -97,6 +99,9 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, cfg.Deadline, web.ErrDeadline)
 	defer cancel()
 	out, err := read(limited, cfg, it, before)
+	if b, ok := errors.AsType[*web.Busy](err); ok {
+		return Out{}, sdk.Snooze(b.Wait, b.Error())
+	}
 	if ctx.Err() != nil {
 		return out, context.Cause(ctx)
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -153,7 +154,6 @@ func TestPasswordIsNotRemembered(t *testing.T) {
 
 // What a server answers instead of a feed, and what becomes of it.
 func TestAnswers(t *testing.T) {
-	h := reader(t)
 	for _, tt := range []struct {
 		name    string
 		answer  http.HandlerFunc
@@ -183,10 +183,11 @@ func TestAnswers(t *testing.T) {
 			fmt.Fprint(w, "x")
 		}, "bad_encoding", true, 0, "br"},
 		{"nowhere", status(301, ""), "bad_redirect", true, 0, "Location"},
+		{"from one to the next", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", http.StatusFound) }, "too_many_redirects", true, 0, "10"},
 		{"in a circle", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) }, "redirect_loop", true, 0, "/x"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := h.Run(sdktest.Task{Payload: In{URL: serve(t, tt.answer)}})
+			r := reader(t).Run(sdktest.Task{Payload: In{URL: serve(t, tt.answer)}})
 			if r.Outcome != "failed" || r.Code != tt.code || r.Final != tt.final || r.Delay != tt.delay || !strings.Contains(r.Error, tt.mention) {
 				t.Errorf("got %+v, want %s, final %v, after %s, with %q", r, tt.code, tt.final, tt.delay, tt.mention)
 			}
@@ -227,5 +228,57 @@ func TestPrivateAddresses(t *testing.T) {
 		if r := h.Run(sdktest.Task{Payload: json.RawMessage(fmt.Sprintf(`{"url":%q}`, url))}); r.Code != "bad_url" || !r.Final {
 			t.Errorf("%s: %+v", url, r)
 		}
+	}
+}
+
+// A host that wants to be left alone is, by all feeds that it has, and few of them are read at a time.
+func TestPoliteness(t *testing.T) {
+	var mu sync.Mutex
+	now, most, refused := 0, 0, 0
+	hold := make(chan struct{})
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		now++
+		most = max(most, now)
+		mu.Unlock()
+		defer func() {
+			mu.Lock()
+			now--
+			mu.Unlock()
+		}()
+		if r.URL.Path == "/enough" {
+			refused++
+			status(429, "3600")(w, r)
+			return
+		}
+		<-hold
+		fmt.Fprint(w, rss(entry("1", "One")))
+	})
+	h := reader(t)
+	var wg sync.WaitGroup
+	results := make(chan sdktest.Result, 8)
+	for i := range 8 {
+		wg.Go(func() { results <- h.Run(sdktest.Task{Payload: In{URL: fmt.Sprint(url, "/", i)}}) })
+	}
+	for range 6 { // those that it is not the turn of come again
+		if r := <-results; r.Outcome != "snoozed" || r.Delay <= 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+	close(hold)
+	wg.Wait()
+	for range 2 {
+		if r := <-results; r.Outcome != "done" {
+			t.Errorf("%+v", r)
+		}
+	}
+	if most != 2 {
+		t.Errorf("%d at a time", most)
+	}
+	if r := h.Run(sdktest.Task{Payload: In{URL: url + "/enough"}}); r.Code != "http_429" || r.Delay != time.Hour {
+		t.Errorf("%+v", r)
+	}
+	if r := h.Run(sdktest.Task{Payload: In{URL: url + "/enough"}}); r.Outcome != "snoozed" || r.Delay < 59*time.Minute || refused != 1 {
+		t.Errorf("another one: %+v, asked %d times", r, refused)
 	}
 }

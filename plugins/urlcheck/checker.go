@@ -33,7 +33,7 @@ type checker struct {
 	reach     web.Reach
 	dialer    *net.Dialer
 	transport *http.Transport
-	hosts     *hosts
+	hosts     *web.Hosts
 }
 
 func newChecker(cfg *Config) (*checker, error) {
@@ -44,17 +44,17 @@ func newChecker(cfg *Config) (*checker, error) {
 	c := &checker{
 		cfg:   *cfg,
 		reach: web.Reach{AllowPrivate: cfg.AllowPrivate, Proxy: proxy, Deadline: cfg.Deadline, PerHost: cfg.PerHost},
-		hosts: newHosts(cfg.PerHost, cfg.Interval),
+		hosts: web.NewHosts(cfg.PerHost, cfg.Interval),
 	}
 	c.transport, c.dialer = c.reach.Transport()
 	return c, nil
 }
 
 // check checks one URL. The output is good whatever the error, which is nil if the URL was
-// accepted, *web.Failure if not, *busy if it was not its turn, else the cause with which ctx ended.
+// accepted, *web.Failure if not, *web.Busy if it was not its turn, else the cause with which ctx ended.
 func (c *checker) check(ctx context.Context, in In) (Out, error) {
 	v := &visit{checker: c, left: c.cfg.Deadline}
-	defer v.leave()
+	defer func() { v.seat.Leave() }()
 	err := v.follow(ctx, in)
 	return v.out, err
 }
@@ -64,7 +64,7 @@ type visit struct {
 	*checker
 	accept []statusRange
 	left   time.Duration // of the deadline
-	seat   *seat         // at the host that is asked
+	seat   *web.Seat     // at the host that is asked
 	path   web.Path
 	out    Out
 }
@@ -89,7 +89,7 @@ func (v *visit) follow(ctx context.Context, in In) error {
 			return nil
 		case !web.IsRedirect(res.StatusCode):
 			f := web.NotAccepted(res, maxRetryAfter)
-			v.seat.closeFor(f.After)
+			v.seat.CloseFor(f.After)
 			return f
 		}
 		if u, err = v.redirect(u, res); err != nil {
@@ -109,10 +109,11 @@ func (v *visit) redirect(u *url.URL, res *http.Response) (*url.URL, error) {
 
 // ask asks for u with HEAD and, if that does not settle it, with GET.
 func (v *visit) ask(ctx context.Context, u *url.URL) (*http.Response, error) {
-	if err := v.reach.Judge(u); err != nil {
-		return nil, err
+	err := v.reach.Judge(u)
+	if err == nil {
+		v.seat, err = v.hosts.Move(ctx, v.seat, web.Authority(u))
 	}
-	if err := v.enter(ctx, web.Authority(u)); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	res, connected, err := v.request(ctx, http.MethodHead, u, v.cfg.Deadline/3)
@@ -131,7 +132,7 @@ func (v *visit) ask(ctx context.Context, u *url.URL) (*http.Response, error) {
 // request makes one request, without following redirects, and gives it limit from when it has a
 // connection. Connected says whether it had one.
 func (v *visit) request(ctx context.Context, method string, u *url.URL, limit time.Duration) (res *http.Response, connected bool, err error) {
-	if err := v.seat.turn(ctx); err != nil {
+	if err := v.seat.Turn(ctx); err != nil {
 		return nil, false, err
 	}
 	began := time.Now()
@@ -210,23 +211,6 @@ func (v *visit) drain(res *http.Response) {
 		v.out.Note = fmt.Sprintf("body read up to %d bytes only: over max_body", v.cfg.MaxBody)
 	case res.ContentLength < 0:
 		v.out.ContentLength = &n
-	}
-}
-
-// enter takes a place at the host, unless the visit has it already.
-func (v *visit) enter(ctx context.Context, name string) (err error) {
-	if v.seat != nil && v.seat.name == name {
-		return nil
-	}
-	v.leave()
-	v.seat, err = v.hosts.enter(ctx, name)
-	return err
-}
-
-func (v *visit) leave() {
-	if v.seat != nil {
-		v.seat.leave()
-		v.seat = nil
 	}
 }
 

@@ -366,7 +366,7 @@ func TestCancel(t *testing.T) {
 	for range 3 { // one is answered late, the others wait for their turn
 		wg.Go(func() {
 			if _, err := c.check(ctx, fine(srv.URL)); !errors.Is(err, why) {
-				if _, isBusy := errors.AsType[*busy](err); !isBusy {
+				if _, isBusy := errors.AsType[*web.Busy](err); !isBusy {
 					t.Errorf("got %v, want the cause", err)
 				}
 			}

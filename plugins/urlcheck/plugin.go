@@ -117,8 +117,8 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 
 // report puts the outcome of a check into the words of the SDK.
 func report(err error) error {
-	if b, ok := errors.AsType[*busy](err); ok {
-		return sdk.Snooze(b.wait, b.Error())
+	if b, ok := errors.AsType[*web.Busy](err); ok {
+		return sdk.Snooze(b.Wait, b.Error())
 	}
 	return web.Report(err)
 }
