@@ -11,11 +11,9 @@ import (
 	"mime"
 	"regexp"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/mmcdole/gofeed"
 	"golang.org/x/net/html"
-	"golang.org/x/net/html/charset"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
@@ -55,7 +53,7 @@ func parse(ctx context.Context, body []byte, contentType string, turn *semaphore
 		return nil, "", web.Transient("timeout", errors.New("no time was left to take the feed apart"))
 	}
 	defer turn.Release(1)
-	text, note, err := toUTF8(body, contentType)
+	text, note, err := web.Text(body, contentType)
 	if err != nil {
 		return nil, "", web.Permanent("bad_charset", err)
 	}
@@ -103,48 +101,6 @@ func (p *patient) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	return p.text.Read(b[:min(len(b), 4<<10)])
-}
-
-var (
-	declared = regexp.MustCompile(`^\s*<\?xml[^>]*?\bencoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']`)
-	bom      = []byte("\ufeff")
-)
-
-// toUTF8 gives the text of a body: a byte order mark decides, then what the document says of itself,
-// then what the server says. What says nothing and is not UTF-8 is read as browsers do.
-func toUTF8(body []byte, contentType string) (text []byte, note string, err error) {
-	label := ""
-	switch {
-	case bytes.HasPrefix(body, bom):
-		body, label = body[len(bom):], "utf-8"
-	case bytes.HasPrefix(body, []byte("\xff\xfe")), bytes.HasPrefix(body, []byte("<\x00")):
-		label = "utf-16le"
-	case bytes.HasPrefix(body, []byte("\xfe\xff")), bytes.HasPrefix(body, []byte("\x00<")):
-		label = "utf-16be"
-	default:
-		if m := declared.FindSubmatch(body[:min(len(body), 1<<10)]); m != nil {
-			label = string(m[1])
-		} else if _, params, err := mime.ParseMediaType(contentType); err == nil {
-			label = params["charset"]
-		}
-	}
-	if label == "" && !utf8.Valid(body) {
-		label = "windows-1252"
-	}
-	encoding, name := charset.Lookup(label)
-	switch {
-	case label == "" || name == "utf-8":
-		if !utf8.Valid(body) {
-			note = "not all of it is UTF-8, as it says it is"
-		}
-		return bytes.ToValidUTF8(body, []byte("\ufffd")), note, nil
-	case encoding == nil && utf8.Valid(body):
-		return body, fmt.Sprintf("it says that its character set is %q, which nobody knows; read as UTF-8", label), nil
-	case encoding == nil:
-		return nil, "", fmt.Errorf("its character set is %q, which is not known here", label)
-	}
-	text, err = encoding.NewDecoder().Bytes(body)
-	return bytes.TrimPrefix(text, bom), "", err
 }
 
 // inXML drops what XML cannot hold, and some feeds do.
