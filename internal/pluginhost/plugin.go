@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,6 +55,7 @@ type Description struct {
 	Config                  *settings.Schema
 	Output                  *settings.Schema
 	Examples                []*wire.Example
+	previous                bool // items bring what their last completed round put out
 	policy                  ledger.Kind
 	calls, batch            int // of its function at a time; items of a call
 	wait                    time.Duration
@@ -97,6 +99,7 @@ func describe(ctx context.Context, p *pluginproc.Proc, place Place) (*Descriptio
 		calls: max(1, int(r.Concurrency)), batch: max(1, int(r.MaxBatch)), wait: time.Duration(r.MaxWaitMs) * time.Millisecond,
 		policy: ledger.Kind{MaxFailures: int(r.MaxFailures), Timeout: time.Duration(r.TimeoutMs) * time.Millisecond, Input: ledger.Input{Type: "line"}}}
 	d.Concurrency = d.calls * d.batch
+	d.previous = slices.Contains(r.Features, wire.FeaturePrevious)
 	if r.OnLost == wire.OnLost_ON_LOST_DOUBT {
 		d.policy.OnLost = ledger.OnLostDoubt
 	}

@@ -198,8 +198,15 @@ func (h *Host) item(t Task) (*wire.Item, error) {
 	if t.Timeout > 0 {
 		timeout = max(1, t.Timeout.Milliseconds())
 	}
+	var previous []byte
+	if t.Previous != nil && slices.Contains(h.d.Features, wire.FeaturePrevious) {
+		if previous, err = json.Marshal(t.Previous); err != nil {
+			return nil, fmt.Errorf("previous: %w", err)
+		}
+	}
 	return &wire.Item{
-		Id: id, Attempt: max(t.Attempt, 1), Kind: h.d.Name, Key: key, IdempotencyKey: fmt.Sprintf("%s//%s/1", h.d.Name, key),
+		Previous: previous,
+		Id:       id, Attempt: max(t.Attempt, 1), Kind: h.d.Name, Key: key, IdempotencyKey: fmt.Sprintf("%s//%s/1", h.d.Name, key),
 		Payload: payload, LockId: fmt.Appendf(nil, "lock-%d", id), TimeoutMs: timeout,
 	}, nil
 }

@@ -3,6 +3,7 @@ package sdktest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,7 +33,7 @@ type in struct {
 
 func worker() *sdk.Plugin {
 	p := sdk.New("worker", "0.1.0", work)
-	p.Emits = []string{"article"}
+	p.Emits, p.Previous = []string{"article"}, true
 	p.Examples = []sdk.Example{{Payload: in{Do: "greet"}, Output: "HELLO"}, {Doc: "no output", Payload: in{Do: "emit"}}}
 	return p
 }
@@ -61,6 +62,10 @@ func work(ctx context.Context, cfg *config, it sdk.Item[in]) (string, error) {
 		return "", ctx.Err()
 	case "exit":
 		os.Exit(4)
+	case "again":
+		var before string
+		found, err := it.Previous(&before)
+		return fmt.Sprint(before, "+", found), err
 	case "once":
 		return once(cfg.Journal, it.IdempotencyKey)
 	}
@@ -269,7 +274,7 @@ func TestGoldenDiffers(t *testing.T) {
 		plugin *sdk.Plugin
 		want   string
 	}{
-		"changed": {changed, "what plugin worker says of itself has changed, first in line 5 of testdata/worker.describe.json:\n" +
+		"changed": {changed, "what plugin worker says of itself has changed, first in line 8 of testdata/worker.describe.json:\n" +
 			"  was: \"article\"\n  is:  \"photo\"\nif that is meant: go test -update"},
 		"new": {unknown, "there is no testdata/unknown.describe.json yet: go test -update writes it"},
 	}
@@ -279,5 +284,24 @@ func TestGoldenDiffers(t *testing.T) {
 				t.Errorf("fails with\n%s\nwant\n%s", got, test.want)
 			}
 		})
+	}
+}
+
+// A task may bring what the last completed round put out, in a process and in the test's own.
+func TestPrevious(t *testing.T) {
+	for _, inProcess := range []bool{false, true} {
+		h := sdktest.New(t, worker(), sdktest.Options{InProcess: inProcess})
+		for _, c := range []struct {
+			previous any
+			want     string
+		}{{nil, `"+false"`}, {"before", `"before+true"`}} {
+			if r := h.Run(sdktest.Task{Payload: in{Do: "again"}, Previous: c.previous}); string(r.Output) != c.want {
+				t.Errorf("after %v: %s, %s", c.previous, r.Output, r.Error)
+			}
+		}
+		r := h.Run(sdktest.Task{Payload: in{Do: "again"}, Previous: []int{1}})
+		if r.Outcome != "failed" || !strings.Contains(r.Error, "previous output") {
+			t.Errorf("an output of another shape: %+v", r)
+		}
 	}
 }
