@@ -18,6 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/plugins/filecsv"
 	"github.com/ledgerd/ledgerd/plugins/mail"
+	"github.com/ledgerd/ledgerd/plugins/photo"
 	"github.com/ledgerd/ledgerd/plugins/urlcheck"
 	"github.com/ledgerd/ledgerd/sdk"
 	"github.com/ledgerd/ledgerd/sdk/settings"
@@ -28,6 +29,7 @@ import (
 var bundled = map[string]func() *sdk.Plugin{
 	"filecsv":   filecsv.Plugin,
 	"mail":      mail.Plugin,
+	"photo":     photo.Plugin,
 	"urlcheck":  urlcheck.Plugin,
 	benchPlugin: benchNothing,
 }

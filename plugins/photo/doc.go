@@ -1,0 +1,2 @@
+// Package photo is the plugin that makes smaller pictures and thumbnails of photos.
+package photo
