@@ -100,32 +100,40 @@ func tryAgain(code, format string, args ...any) error {
 }
 
 // work is the plugin's function.
-func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (out Out, err error) {
-	sizes := parseSizes(it.Payload)
-	src, err := open(ctx, it.Payload.Path, cfg)
+func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
+	out, err := resize(ctx, cfg, it.Payload, it.Attempt, func(read, size int64) { it.Progress(read, size, "bytes") })
+	if out.Animated {
+		it.Log.Info("the picture is animated; its first frame was taken")
+	}
+	if out.Profile == "dropped" {
+		it.Log.Warn("the picture has a colour profile, which was left out; see the setting metadata=icc")
+	}
+	return out, err
+}
+
+// resize makes of a picture what is not there yet.
+func resize(ctx context.Context, cfg *Config, in In, attempt int64, progress func(read, size int64)) (out Out, err error) {
+	src, err := open(ctx, cfg, in.Path, progress)
 	if err != nil {
 		return out, err
 	}
 	defer src.file.Close()
-	src.progress = func(read int64) { it.Progress(read, src.info.Size(), "bytes") }
 	out = Out{Format: src.format.name, Bytes: src.info.Size()}
-	t, err := openTarget(ctx, cfg.OutDir, src, it)
+	t, err := openTarget(src, cfg.OutDir, in, attempt)
 	if err != nil {
 		return out, err
 	}
 	defer t.root.Close()
-	missing := 0
-	for _, s := range sizes {
-		f := File{Size: s.name, Path: filepath.Join(cfg.OutDir, t.names[s.name])}
-		if f.UpToDate, err = t.upToDate(t.names[s.name]); err != nil {
+	missing := false
+	for i, s := range t.sizes {
+		f := File{Size: s.name, Path: filepath.Join(cfg.OutDir, t.names[i])}
+		if f.UpToDate, err = t.upToDate(t.names[i]); err != nil {
 			return out, err
 		}
-		if !f.UpToDate {
-			missing++
-		}
+		missing = missing || !f.UpToDate
 		out.Files = append(out.Files, f)
 	}
-	if missing == 0 {
+	if !missing {
 		return out, sdk.Skip("all files are up to date")
 	}
 	need := min(src.memory(), cfg.Memory)
@@ -133,21 +141,12 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (out Out, err error
 		return out, context.Cause(ctx)
 	}
 	defer cfg.room.Release(need)
-	if err := convert(src, t, sizes, &out); err != nil {
-		return out, err
-	}
-	if out.Animated {
-		it.Log.Info("the picture is animated; its first frame was taken")
-	}
-	if out.Profile == "dropped" {
-		it.Log.Warn("the picture has a colour profile, which was left out; --set metadata=icc keeps it")
-	}
-	return out, nil
+	return out, convert(src, t, &out)
 }
 
 // convert decodes a picture and writes the files that are not up to date. All sizes are made, as
 // small ones are made of larger ones: a file is the same whichever others are there.
-func convert(src *source, t *target, sizes []size, out *Out) error {
+func convert(src *source, t *target, out *Out) error {
 	turn, profile := src.metadata()
 	pic, err := src.decode(out)
 	if err != nil {
@@ -161,22 +160,11 @@ func convert(src *source, t *target, sizes []size, out *Out) error {
 		out.Profile, profile = "dropped", nil
 	}
 	out.Width, out.Height = turned(pic.w, pic.h, turn)
-	return pic.each(src.ctx, sizes, turn, func(i int, scaled *raster) error {
+	return pic.each(src.ctx, t.sizes, turn, func(i int, scaled *raster) error {
 		f := &out.Files[i]
-		scaled = scaled.turn(turn)
-		f.Width, f.Height = scaled.w, scaled.h
-		if f.UpToDate {
+		if f.Width, f.Height = turned(scaled.w, scaled.h, turn); f.UpToDate {
 			return nil
 		}
-		return t.write(t.names[f.Size], scaled, profile)
+		return t.write(t.names[i], scaled.turn(turn), profile)
 	})
-}
-
-// unchanged reports an error if the file is not what it was when it was opened.
-func (s *source) unchanged() error {
-	now, err := os.Stat(s.file.Name())
-	if err == nil && os.SameFile(s.info, now) && now.Size() == s.info.Size() && now.ModTime().Equal(s.info.ModTime()) {
-		return nil
-	}
-	return tryAgain("changed_while_reading", "the file changed while it was read")
 }

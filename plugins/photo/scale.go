@@ -114,7 +114,7 @@ func (r *raster) each(ctx context.Context, sizes []size, turn int, use func(i in
 	for _, j := range jobs {
 		from, part := r, j.part
 		for _, smaller := range whole {
-			p := image.Rect(j.part.Min.X*smaller.w/r.w, j.part.Min.Y*smaller.h/r.h, ceil(j.part.Max.X*smaller.w, r.w), ceil(j.part.Max.Y*smaller.h, r.h))
+			p := project(j.part, image.Pt(r.w, r.h), image.Pt(smaller.w, smaller.h))
 			if p.Dx() >= 2*j.to.X && p.Dy() >= 2*j.to.Y {
 				from, part = smaller, p
 			}
@@ -133,15 +133,22 @@ func (r *raster) each(ctx context.Context, sizes []size, turn int, use func(i in
 	return nil
 }
 
-func ceil(a, b int) int { return (a + b - 1) / b }
+// project finds the part of a picture in another one that shows the same and has another size.
+func project(part image.Rectangle, from, to image.Point) image.Rectangle {
+	line := func(a, b, from, to int) (int, int) {
+		a = min((a*to+from/2)/from, to-1)
+		return a, max(a+1, (b*to+from/2)/from)
+	}
+	part.Min.X, part.Max.X = line(part.Min.X, part.Max.X, from.X, to.X)
+	part.Min.Y, part.Max.Y = line(part.Min.Y, part.Max.Y, from.Y, to.Y)
+	return part
+}
 
 // scale makes a picture of a part of it; its planes all have the same size.
 func (r *raster) scale(ctx context.Context, part image.Rectangle, to image.Point) (*raster, error) {
 	scaled := &raster{w: to.X, h: to.Y}
 	for _, p := range r.planes {
-		w, h := p.Bounds().Dx(), p.Bounds().Dy()
-		of := image.Rect(part.Min.X*w/r.w, part.Min.Y*h/r.h, ceil(part.Max.X*w, r.w), ceil(part.Max.Y*h, r.h))
-		plane, err := scalePlane(ctx, p, of, to)
+		plane, err := scalePlane(ctx, p, project(part, image.Pt(r.w, r.h), p.Bounds().Max), to)
 		if err != nil {
 			return nil, err
 		}

@@ -65,7 +65,7 @@ type source struct {
 	ctx      context.Context
 	file     *os.File
 	info     fs.FileInfo
-	progress func(read int64)
+	progress func(read, size int64)
 	format   format
 	w, h     int // as the header says
 
@@ -76,7 +76,7 @@ type source struct {
 }
 
 // open opens a picture and reads its header.
-func open(ctx context.Context, path string, cfg *Config) (*source, error) {
+func open(ctx context.Context, cfg *Config, path string, progress func(read, size int64)) (*source, error) {
 	info, err := os.Stat(path) // first: opening some devices is an act in itself
 	if err == nil && !info.Mode().IsRegular() {
 		return nil, refuse("not_a_file", "it is no regular file")
@@ -93,7 +93,7 @@ func open(ctx context.Context, path string, cfg *Config) (*source, error) {
 	case err != nil:
 		return nil, tryAgain("cannot_read", "cannot open the file: %w", err)
 	}
-	s := &source{ctx: ctx, file: f, info: info, progress: func(int64) {}}
+	s := &source{ctx: ctx, file: f, info: info, progress: progress}
 	if err := s.header(cfg); err != nil {
 		f.Close()
 		return nil, err
@@ -180,7 +180,7 @@ func (s *source) pread(p []byte, at int64) (int, error) {
 		return 0, context.Cause(s.ctx)
 	}
 	n, err := s.file.ReadAt(p, at)
-	s.progress(at + int64(n))
+	s.progress(at+int64(n), s.info.Size())
 	if err != nil && err != io.EOF {
 		s.failed = tryAgain("cannot_read", "%w", err)
 	}
@@ -255,4 +255,13 @@ func moreFrames(r io.ByteReader) bool {
 		}
 	}
 	return block == ','
+}
+
+// unchanged reports an error if the file is not what it was when it was opened.
+func (s *source) unchanged() error {
+	now, err := os.Stat(s.file.Name())
+	if err == nil && os.SameFile(s.info, now) && now.Size() == s.info.Size() && now.ModTime().Equal(s.info.ModTime()) {
+		return nil
+	}
+	return tryAgain("changed_while_reading", "the file changed while it was read")
 }

@@ -21,8 +21,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-
-	"github.com/ledgerd/ledgerd/sdk"
 )
 
 // target is where the files of one picture go.
@@ -34,42 +32,40 @@ type target struct {
 	root    *os.Root // out_dir; a name cannot lead out of it
 	in      In
 	attempt int64
-	names   map[string]string // by name of the size
-	item    string            // hash of the picture's path
-	note    []byte            // as it stands in a file
-	ours    int               // so much of the note is the same for everything that was made of this picture
+	sizes   []size
+	names   []string // of the files, with slashes, below out_dir
+	item    string   // hash of the picture's path
+	note    []byte   // as it stands in a file
+	ours    int      // so much of the note is the same for everything that was made of this picture
 }
 
 // noteBegins is how every note begins; the number is raised when the same settings make other pixels.
 const noteBegins = "ledgerd photo 1 "
 
 // openTarget names the files and makes their note.
-func openTarget(ctx context.Context, dir string, src *source, it sdk.Item[In]) (*target, error) {
-	t := &target{ctx: ctx, in: it.Payload, attempt: it.Attempt, names: map[string]string{}}
-	sum := sha256.Sum256([]byte(it.Payload.Path))
-	t.item = hex.EncodeToString(sum[:8])
-	taken := map[string]string{}
-	for _, s := range parseSizes(it.Payload) {
+func openTarget(src *source, dir string, in In, attempt int64) (*target, error) {
+	sum := sha256.Sum256([]byte(in.Path))
+	t := &target{ctx: src.ctx, in: in, attempt: attempt, sizes: parseSizes(in), item: hex.EncodeToString(sum[:8])}
+	for _, s := range t.sizes {
 		name, err := t.name(s)
 		if err != nil {
 			return nil, err
 		}
-		if other, ok := taken[name]; ok {
-			return nil, refuse("bad_name", "the sizes %s and %s would both be the file %s; put {size} into name", other, s.name, name)
+		if slices.Contains(t.names, name) {
+			return nil, refuse("bad_name", "two sizes would be the same file, %s; put {size} into name, and give each size a name of its own", name)
 		}
-		taken[name], t.names[s.name] = s.name, name
+		t.names = append(t.names, name)
 	}
 	content, err := src.sum()
 	if err != nil {
 		return nil, err
 	}
-	settings := it.Payload
-	settings.Path, settings.Name = "", ""
-	text, err := json.Marshal(settings)
+	in.Path, in.Name = "", ""
+	settings, err := json.Marshal(in)
 	if err != nil {
 		return nil, err
 	}
-	sum = sha256.Sum256(append(text, content...))
+	sum = sha256.Sum256(append(settings, content...))
 	t.setNote(noteBegins+t.item+" ", hex.EncodeToString(sum[:16]))
 	if t.root, err = os.OpenRoot(dir); err != nil {
 		return nil, tryAgain("cannot_write", "out_dir: %w", err)
