@@ -17,7 +17,28 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
-func TestMain(m *testing.M) { sdktest.Main(m, Plugin()) }
+// The test binary is also the plugin's process, and a program that resizes one picture: TestKilled.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == "resize" {
+		c := &Config{OutDir: os.Args[3], MaxBytes: 1 << 30, MaxPixels: 1 << 30, Memory: 1 << 30}
+		err := c.Open(context.Background())
+		if err == nil {
+			_, err = do(context.Background(), c, killedPayload(os.Args[2]))
+		}
+		if err != nil {
+			panic(err)
+		}
+		return
+	}
+	sdktest.Main(m, Plugin())
+}
+
+// killedPayload makes files that take a while.
+func killedPayload(path string) In {
+	in := plain(path, "large=1400x1400", "medium=900x900", "small=500x500")
+	in.Format = "png"
+	return in
+}
 
 // payload is one as the command line makes it: only what was set.
 type payload map[string]any

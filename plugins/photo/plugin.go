@@ -2,6 +2,7 @@ package photo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -89,14 +90,21 @@ func Plugin() *sdk.Plugin {
 	return p
 }
 
+// failure says why a picture could not be worked, and whether that may be otherwise the next time.
+type failure struct {
+	error
+	code  string
+	again bool
+}
+
 // refuse is a failure that lasts until somebody changes the picture or the item.
 func refuse(code, format string, args ...any) error {
-	return sdk.Permanent(sdk.Code(code, fmt.Errorf(format, args...)))
+	return &failure{fmt.Errorf(format, args...), code, false}
 }
 
 // tryAgain is a failure that may be gone the next time.
 func tryAgain(code, format string, args ...any) error {
-	return sdk.Code(code, fmt.Errorf(format, args...))
+	return &failure{fmt.Errorf(format, args...), code, true}
 }
 
 // work is the plugin's function.
@@ -107,6 +115,11 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 	}
 	if out.Profile == "dropped" {
 		it.Log.Warn("the picture has a colour profile, which was left out; see the setting metadata=icc")
+	}
+	if f, ok := errors.AsType[*failure](err); ok {
+		if err = sdk.Code(f.code, f.error); !f.again {
+			err = sdk.Permanent(err)
+		}
 	}
 	return out, err
 }
@@ -136,7 +149,7 @@ func resize(ctx context.Context, cfg *Config, in In, attempt int64, progress fun
 	if !missing {
 		return out, sdk.Skip("all files are up to date")
 	}
-	need := min(src.memory(), cfg.Memory)
+	need := min(src.memory(t.sizes), cfg.Memory)
 	if err := cfg.room.Acquire(ctx, need); err != nil {
 		return out, context.Cause(ctx)
 	}
@@ -160,11 +173,15 @@ func convert(src *source, t *target, out *Out) error {
 		out.Profile, profile = "dropped", nil
 	}
 	out.Width, out.Height = turned(pic.w, pic.h, turn)
-	return pic.each(src.ctx, t.sizes, turn, func(i int, scaled *raster) error {
+	err = pic.each(src.ctx, t.sizes, turn, func(i int, scaled *raster) error {
 		f := &out.Files[i]
 		if f.Width, f.Height = turned(scaled.w, scaled.h, turn); f.UpToDate {
 			return nil
 		}
 		return t.write(t.names[i], scaled.turn(turn), profile)
 	})
+	if err != nil {
+		return err
+	}
+	return t.settle()
 }

@@ -92,9 +92,9 @@ func (s size) of(w, h int) (part image.Rectangle, to image.Point) {
 	return image.Rectangle{from, from.Add(cut)}, to
 }
 
-// each makes every size of a picture and hands it to use, the largest first. A size is made of the
-// smallest of the larger ones that show the whole picture and have at least twice its pixels each
-// way: that takes a fraction of the time, and nobody sees it.
+// each makes every size of a picture and hands it to use, the largest first. A size is made of the one
+// before that shows the whole picture, if that has at least twice its pixels each way: that takes a
+// fraction of the time, and nobody sees it.
 func (r *raster) each(ctx context.Context, sizes []size, turn int, use func(i int, scaled *raster) error) error {
 	type job struct {
 		i    int
@@ -103,31 +103,26 @@ func (r *raster) each(ctx context.Context, sizes []size, turn int, use func(i in
 	}
 	var jobs []job
 	for i, s := range sizes {
-		if turn >= 5 { // the picture lies on its side
-			s.w, s.h = s.h, s.w
-		}
+		s.w, s.h = turned(s.w, s.h, turn) // of a picture that lies on its side
 		part, to := s.of(r.w, r.h)
 		jobs = append(jobs, job{i, part, to})
 	}
 	slices.SortStableFunc(jobs, func(a, b job) int { return cmp.Compare(b.to.X*b.to.Y, a.to.X*a.to.Y) })
-	whole := []*raster{r}
+	smaller := r
 	for _, j := range jobs {
-		from, part := r, j.part
-		for _, smaller := range whole {
-			p := project(j.part, image.Pt(r.w, r.h), image.Pt(smaller.w, smaller.h))
-			if p.Dx() >= 2*j.to.X && p.Dy() >= 2*j.to.Y {
-				from, part = smaller, p
-			}
+		from, part := smaller, project(j.part, image.Pt(r.w, r.h), image.Pt(smaller.w, smaller.h))
+		if part.Dx() < 2*j.to.X || part.Dy() < 2*j.to.Y {
+			from, part = r, j.part
 		}
 		scaled, err := from.scale(ctx, part, j.to)
+		if err == nil {
+			err = use(j.i, scaled)
+		}
 		if err != nil {
 			return err
 		}
 		if j.part.Dx() == r.w && j.part.Dy() == r.h {
-			whole = append(whole, scaled)
-		}
-		if err := use(j.i, scaled); err != nil {
-			return err
+			smaller = scaled
 		}
 	}
 	return nil

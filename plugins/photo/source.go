@@ -19,6 +19,8 @@ import (
 	"golang.org/x/image/bmp"
 	"golang.org/x/image/tiff"
 	"golang.org/x/image/webp"
+
+	"github.com/ledgerd/ledgerd/sdk"
 )
 
 // format is a kind of file, known by how it begins ("?" is any byte). One without functions is
@@ -109,7 +111,7 @@ func (s *source) header(cfg *Config) error {
 	if s.info.Size() > cfg.MaxBytes {
 		return refuse("too_large", "the file has %d bytes, allowed are %d", s.info.Size(), cfg.MaxBytes)
 	}
-	head := make([]byte, 16)
+	head := make([]byte, 80)
 	n, err := s.ReadAt(head, 0)
 	if err != nil && err != io.EOF {
 		return s.failure(err)
@@ -126,6 +128,9 @@ func (s *source) header(cfg *Config) error {
 	case s.format.decode == nil:
 		return refuse("unsupported_format", "%s is not read; JPEG, PNG, GIF, WebP, TIFF and BMP are", s.format.name)
 	}
+	if bytes.Contains(head[:n], []byte(noteBegins)) {
+		return sdk.Skip("it was made by this plugin")
+	}
 	c, err := s.format.config(s.reader())
 	if err != nil {
 		return s.failure(err)
@@ -139,14 +144,19 @@ func (s *source) header(cfg *Config) error {
 	return nil
 }
 
-// memory is how many bytes the picture may take while it is worked: a progressive JPEG without
-// subsampling, or a PNG of 16 bits, takes 16 a pixel; a TIFF of one strip is unpacked besides.
-func (s *source) memory() int64 {
-	perPixel := int64(16)
+// memory is how many bytes the picture may take while these sizes are made of it. Decoded and while
+// it is decoded, a progressive JPEG without subsampling and a PNG of 16 bits have up to 16 a pixel, and
+// a TIFF of one strip is unpacked besides; of the sizes there are two at a time, one of them half
+// scaled, turned, and ready to be encoded.
+func (s *source) memory(sizes []size) int64 {
+	pixels, perPixel, largest := int64(s.w)*int64(s.h), int64(16), int64(0)
 	if s.format.name == "tiff" {
 		perPixel = 32
 	}
-	return int64(s.w)*int64(s.h)*perPixel + 32<<20
+	for _, size := range sizes {
+		largest = max(largest, min(pixels, int64(size.w)*int64(size.h)))
+	}
+	return pixels*perPixel + largest*20 + 8<<20
 }
 
 // reader begins at the start of the file.

@@ -203,14 +203,27 @@ func (t *target) publish(temp, name string) error {
 			return err
 		}
 	}
-	if err = t.root.Rename(temp, name); err != nil { // of a link to the same file it does nothing
-		return err
+	return t.root.Rename(temp, name) // of a link to the same file it does nothing
+}
+
+// settle waits until the disk has the names of the files, too.
+func (t *target) settle() error {
+	done := map[string]bool{}
+	for _, name := range t.names {
+		folder := path.Dir(name)
+		if done[folder] {
+			continue
+		}
+		done[folder] = true
+		dir, err := t.root.Open(folder)
+		if err == nil {
+			err = errors.Join(dir.Sync(), dir.Close())
+		}
+		if err != nil {
+			return tryAgain("cannot_write", "%w", err)
+		}
 	}
-	dir, err := t.root.Open(path.Dir(name))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return nil
 }
 
 // encode writes a picture, its note and its profile.
