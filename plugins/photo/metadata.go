@@ -35,16 +35,14 @@ func (s *source) metadata() (turn int, profile []byte) {
 			if part := after("ICC_PROFILE\x00", data); part != data && len(profile) <= maxProfile { // number and count, in order
 				profile = append(profile, read(io.NewSectionReader(part, 2, part.Size()))...)
 			}
-		case "iCCP":
-			_, packed, _ := bytes.Cut(read(data), []byte{0})
-			if z, err := zlib.NewReader(bytes.NewReader(packed[min(1, len(packed)):])); err == nil && profile == nil {
-				profile = read(z)
-			}
-		case "ICCP":
+		case "iCCP", "ICCP":
 			if profile == nil {
 				profile = read(data)
 			}
 		}
+	}
+	if s.format.name == "png" {
+		profile = unpack(profile)
 	}
 	if len(profile) < 128 || len(profile) > maxProfile || string(profile[36:40]) != "acsp" {
 		profile = nil
@@ -99,6 +97,16 @@ func read(r io.Reader) []byte {
 		return nil
 	}
 	return b
+}
+
+// unpack is the profile in the iCCP of a PNG: a name, a zero, the method (there is one), and packed data.
+func unpack(chunk []byte) []byte {
+	_, packed, _ := bytes.Cut(chunk, []byte{0})
+	z, err := zlib.NewReader(bytes.NewReader(packed[min(1, len(packed)):]))
+	if err != nil {
+		return nil
+	}
+	return read(z)
 }
 
 // readTIFF looks into the first directory of a TIFF, which Exif is, too. A turn of 0 means that it is
