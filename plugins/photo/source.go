@@ -214,7 +214,7 @@ func (s *source) failure(err error) error {
 	case badJPEG, badPNG, badTIFF, errors.Is(err, bmp.ErrUnsupported):
 		return refuse("unsupported_format", "a %s of a sort that is not read: %w", s.format.name, err)
 	case s.ended, errors.Is(err, io.ErrUnexpectedEOF):
-		return refuse("truncated", "the file ends in the middle of the picture: %w", err)
+		return refuse("truncated", "the file ends in the middle of the picture")
 	}
 	return refuse("damaged", "not a proper %s: %w", s.format.name, err)
 }
