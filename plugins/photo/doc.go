@@ -12,7 +12,7 @@
 // animated WebP is not read, nor are HEIC, AVIF, JPEG XL and raw files.
 //
 // The header is read before anything is decoded: what has more than max_pixels or max_bytes is refused,
-// and so is a JPEG of more than 100 scans.
+// and so are a picture of more than 65,535 pixels a side and a JPEG of more than 100 scans.
 //
 // # What it makes
 //
@@ -48,7 +48,7 @@
 //
 // # Memory
 //
-// A picture counts for 16 bytes a pixel (TIFF: 32), 20 a pixel of its largest size, and 8 MiB; it takes
+// A picture counts for 16 bytes a pixel (TIFF: 32), 20 a pixel of its largest size, and 8 to 75 MiB; it takes
 // less, a usual JPEG a quarter of that. Pictures start as long as they all fit into the config's memory, and
 // one that does not fit at all is worked alone. One picture a core is worked at a time.
 //

@@ -10,6 +10,7 @@ import (
 	"image/color"
 	"image/gif"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,11 +87,15 @@ func TestBombs(t *testing.T) {
 	for range 2000 {
 		manyProfiles = append(manyProfiles, profile...)
 	}
+	trailer := make([]byte, 16<<20)
+	random := rand.NewChaCha8([32]byte{})
+	_, _ = random.Read(trailer) // never fails
 	for name, tt := range map[string]struct {
 		content []byte
 		code    string // "" is done
 	}{
 		"PNG, huge":           {append(pngHeader(100_000, 100_000), pngChunk("IDAT", large)...), "too_large"},
+		"PNG, long":           {append(pngHeader(1, 60_000_000), pngChunk("IDAT", large)...), "too_large"},
 		"PNG, more than rows": {slices.Concat(pngHeader(10, 10), pngChunk("IDAT", large), pngChunk("IEND", nil)), "damaged"},
 		"PNG, profile":        {slices.Concat(picture[:33], pngChunk("iCCP", append([]byte("x\x00\x00"), large...)), picture[33:]), ""},
 		"PNG, profiles":       {append(manyProfiles, picture[33:]...), ""},
@@ -101,6 +106,7 @@ func TestBombs(t *testing.T) {
 		"GIF, frames":         {animation.Bytes(), ""},
 		"BMP, huge":           {wideBMP, "too_large"},
 		"WebP, huge":          {webp, "too_large"},
+		"JPEG, long trailer":  {append(bytes.Clone(jpegs), trailer...), ""}, // of a phone, which has a film in it
 		"TIFF, strip":         {packedTIFF(10, 10, 10, 10, large), ""},
 		"TIFF, tile":          {packedTIFF(10, 10, 60_000, 60_000, large), "damaged"},
 		"TIFF, huge":          {packedTIFF(100_000, 100_000, 100_000, 100_000, large), "too_large"},
@@ -236,7 +242,7 @@ func TestKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := save(t, t.TempDir(), "a.jpg", scene(1400, 1000, 3))
+	path := save(t, t.TempDir(), "a.jpg", scene(1000, 800, 3))
 	whole := config(t)
 	if _, err := do(t.Context(), whole, killedPayload(path)); err != nil {
 		t.Fatal(err)
@@ -286,7 +292,7 @@ func TestKilled(t *testing.T) {
 
 // TestStops: work ends soon after its context, at any point, and says why.
 func TestStops(t *testing.T) {
-	in := killedPayload(save(t, t.TempDir(), "a.jpg", scene(1400, 1000, 3)))
+	in := killedPayload(save(t, t.TempDir(), "a.jpg", scene(1000, 800, 3)))
 	cause := errors.New("lease lost")
 	for _, after := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond} {
 		c := config(t)

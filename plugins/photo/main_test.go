@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 // killedPayload makes files that take a while.
 func killedPayload(path string) In {
-	in := plain(path, "large=1400x1400", "medium=900x900", "small=500x500")
+	in := plain(path, "large=1000x1000", "medium=800x800", "small=500x500")
 	in.Format = "png"
 	return in
 }

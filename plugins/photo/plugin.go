@@ -137,6 +137,7 @@ func resize(ctx context.Context, cfg *Config, in In, attempt int64, progress fun
 		return out, err
 	}
 	defer t.root.Close()
+	var files []File
 	missing := false
 	for i, s := range t.sizes {
 		f := File{Size: s.name, Path: filepath.Join(cfg.OutDir, t.names[i])}
@@ -144,9 +145,10 @@ func resize(ctx context.Context, cfg *Config, in In, attempt int64, progress fun
 			return out, err
 		}
 		missing = missing || !f.UpToDate
-		out.Files = append(out.Files, f)
+		files = append(files, f)
 	}
 	if !missing {
+		out.Files = files
 		return out, sdk.Skip("all files are up to date")
 	}
 	need := min(src.memory(t.sizes), cfg.Memory)
@@ -154,12 +156,16 @@ func resize(ctx context.Context, cfg *Config, in In, attempt int64, progress fun
 		return out, context.Cause(ctx)
 	}
 	defer cfg.room.Release(need)
-	return out, convert(src, t, &out)
+	if err := convert(src, t, files, &out); err != nil {
+		return out, err
+	}
+	out.Files = files
+	return out, nil
 }
 
 // convert decodes a picture and writes the files that are not up to date. All sizes are made, as
 // small ones are made of larger ones: a file is the same whichever others are there.
-func convert(src *source, t *target, out *Out) error {
+func convert(src *source, t *target, files []File, out *Out) error {
 	turn, profile := src.metadata()
 	pic, err := src.decode(out)
 	if err != nil {
@@ -174,7 +180,7 @@ func convert(src *source, t *target, out *Out) error {
 	}
 	out.Width, out.Height = turned(pic.w, pic.h, turn)
 	err = pic.each(src.ctx, t.sizes, turn, func(i int, scaled *raster) error {
-		f := &out.Files[i]
+		f := &files[i]
 		if f.Width, f.Height = turned(scaled.w, scaled.h, turn); f.UpToDate {
 			return nil
 		}

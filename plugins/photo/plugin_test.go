@@ -50,6 +50,7 @@ func TestProcess(t *testing.T) {
 		"empty":         {payload{"path": put(t, dir, "empty.jpg", nil)}, "failed", "not_an_image", true},
 		"HEIC":          {payload{"path": put(t, dir, "a.heic", []byte("\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic"))}, "failed", "unsupported_format", true},
 		"12 bits":       {payload{"path": put(t, dir, "12.jpg", bytes.Replace(get(t, good), []byte("\xff\xc0\x00\x11\x08"), []byte("\xff\xc0\x00\x11\x0c"), 1))}, "failed", "unsupported_format", true},
+		"animation":     {payload{"path": put(t, dir, "a.webp", []byte("RIFF\x1a\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x02\x00\x00\x00\x09\x00\x00\x09\x00\x00"))}, "failed", "unsupported_format", true},
 		"cut":           {payload{"path": put(t, dir, "cut.jpg", get(t, good)[:9000])}, "failed", "truncated", true},
 		"many pixels":   {payload{"path": put(t, dir, "large.png", pngHeader(1001, 1000))}, "failed", "too_large", true},
 		"many bytes":    {payload{"path": put(t, dir, "long.jpg", append(get(t, good), make([]byte, 1<<20)...))}, "failed", "too_large", true},

@@ -62,6 +62,9 @@ func (f format) begins(head []byte) bool {
 // and makes the decoder go over the whole picture.
 const maxScans = 100
 
+// maxSide of a picture, in pixels, is that of a JPEG. The scaler takes memory by side and not by area.
+const maxSide = 65_535
+
 // source is a picture file. Reading it ends when ctx does.
 type source struct {
 	ctx      context.Context
@@ -131,6 +134,9 @@ func (s *source) header(cfg *Config) error {
 	if bytes.Contains(head[:n], []byte(noteBegins)) {
 		return sdk.Skip("it was made by this plugin")
 	}
+	if s.format.name == "webp" && n > 20 && string(head[12:16]) == "VP8X" && head[20]&2 != 0 {
+		return refuse("unsupported_format", "it is an animated WebP")
+	}
 	c, err := s.format.config(s.reader())
 	if err != nil {
 		return s.failure(err)
@@ -138,8 +144,8 @@ func (s *source) header(cfg *Config) error {
 	if s.w, s.h = c.Width, c.Height; s.w < 1 || s.h < 1 {
 		return refuse("damaged", "it says that it is %d by %d pixels", s.w, s.h)
 	}
-	if int64(s.w)*int64(s.h) > cfg.MaxPixels {
-		return refuse("too_large", "it is %d by %d pixels, allowed are %d in all", s.w, s.h, cfg.MaxPixels)
+	if max(s.w, s.h) > maxSide || int64(s.w)*int64(s.h) > cfg.MaxPixels {
+		return refuse("too_large", "it is %d by %d pixels, allowed are %d in all and %d a side", s.w, s.h, cfg.MaxPixels, maxSide)
 	}
 	return nil
 }
@@ -147,7 +153,7 @@ func (s *source) header(cfg *Config) error {
 // memory is how many bytes the picture may take while these sizes are made of it. Decoded and while
 // it is decoded, a progressive JPEG without subsampling and a PNG of 16 bits have up to 16 a pixel, and
 // a TIFF of one strip is unpacked besides; of the sizes there are two at a time, one of them half
-// scaled, turned, and ready to be encoded.
+// scaled, turned, and ready to be encoded; a band of the scaler takes 512 a row or column.
 func (s *source) memory(sizes []size) int64 {
 	pixels, perPixel, largest := int64(s.w)*int64(s.h), int64(16), int64(0)
 	if s.format.name == "tiff" {
@@ -156,7 +162,7 @@ func (s *source) memory(sizes []size) int64 {
 	for _, size := range sizes {
 		largest = max(largest, min(pixels, int64(size.w)*int64(size.h)))
 	}
-	return pixels*perPixel + largest*20 + 8<<20
+	return pixels*perPixel + largest*20 + int64(s.w+s.h)*512 + 8<<20
 }
 
 // reader begins at the start of the file.
@@ -169,34 +175,30 @@ func (s *source) reader() io.Reader {
 }
 
 func (s *source) Read(p []byte) (int, error) {
-	n, err := s.pread(p, s.at)
-	s.at += int64(n)
-	if n > 0 {
-		return n, nil
+	if p = p[:min(int64(len(p)), s.info.Size()-s.at)]; len(p) == 0 {
+		s.ended = true
+		return 0, io.EOF
 	}
-	s.ended = s.ended || err == io.EOF
-	return 0, err
-}
-
-// ReadAt is what the decoder of TIFF uses.
-func (s *source) ReadAt(p []byte, at int64) (int, error) {
-	n, err := s.pread(p, at)
-	s.ended = s.ended || err == io.EOF
+	n, err := s.ReadAt(p, s.at)
+	s.at += int64(n)
+	if s.scans += bytes.Count(p[:n], []byte{0xff, 0xda}); s.scans > maxScans && s.format.name == "jpeg" {
+		s.failed = refuse("too_large", "it is a JPEG of more than %d scans", maxScans)
+		return 0, s.failed
+	}
 	return n, err
 }
 
-func (s *source) pread(p []byte, at int64) (int, error) {
+// ReadAt is what everything is read with.
+func (s *source) ReadAt(p []byte, at int64) (int, error) {
 	if s.ctx.Err() != nil {
 		return 0, context.Cause(s.ctx)
 	}
 	n, err := s.file.ReadAt(p, at)
 	s.progress(at+int64(n), s.info.Size())
-	if err != nil && err != io.EOF {
+	if err == io.EOF {
+		s.ended = true
+	} else if err != nil {
 		s.failed = tryAgain("cannot_read", "%w", err)
-	}
-	if s.scans += bytes.Count(p[:n], []byte{0xff, 0xda}); s.scans > maxScans && s.format.name == "jpeg" {
-		s.failed = refuse("too_large", "it is a JPEG of more than %d scans", maxScans)
-		return 0, s.failed
 	}
 	return n, err
 }
@@ -211,6 +213,8 @@ func (s *source) failure(err error) error {
 		return context.Cause(s.ctx)
 	case s.failed != nil:
 		return s.failed
+	case s.unchanged() != nil:
+		return s.unchanged()
 	case badJPEG, badPNG, badTIFF, errors.Is(err, bmp.ErrUnsupported):
 		return refuse("unsupported_format", "a %s of a sort that is not read: %w", s.format.name, err)
 	case s.ended, errors.Is(err, io.ErrUnexpectedEOF):
@@ -222,7 +226,7 @@ func (s *source) failure(err error) error {
 // sum is the SHA-256 of the file.
 func (s *source) sum() ([]byte, error) {
 	sum := sha256.New()
-	if _, err := io.Copy(sum, s.reader()); err != nil {
+	if _, err := io.Copy(sum, io.NewSectionReader(s, 0, s.info.Size())); err != nil {
 		return nil, s.failure(err)
 	}
 	return sum.Sum(nil), nil

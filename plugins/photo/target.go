@@ -39,8 +39,10 @@ type target struct {
 	ours    int      // so much of the note is the same for everything that was made of this picture
 }
 
-// noteBegins is how every note begins; the number is raised when the same settings make other pixels.
-const noteBegins = "ledgerd photo 1 "
+const (
+	noteBegins = "ledgerd photo " // every note
+	edition    = "1"              // another one when the same settings make other pixels
+)
 
 // openTarget names the files and makes their note.
 func openTarget(src *source, dir string, in In, attempt int64) (*target, error) {
@@ -65,7 +67,7 @@ func openTarget(src *source, dir string, in In, attempt int64) (*target, error) 
 	if err != nil {
 		return nil, err
 	}
-	sum = sha256.Sum256(append(settings, content...))
+	sum = sha256.Sum256(slices.Concat([]byte(edition), settings, content))
 	t.setNote(noteBegins+t.item+" ", hex.EncodeToString(sum[:16]))
 	if t.root, err = os.OpenRoot(dir); err != nil {
 		return nil, tryAgain("cannot_write", "out_dir: %w", err)
@@ -206,21 +208,19 @@ func (t *target) publish(temp, name string) error {
 	return t.root.Rename(temp, name) // of a link to the same file it does nothing
 }
 
-// settle waits until the disk has the names of the files, too.
+// settle waits until the disk has the names of the files, too, and those of their folders.
 func (t *target) settle() error {
 	done := map[string]bool{}
 	for _, name := range t.names {
-		folder := path.Dir(name)
-		if done[folder] {
-			continue
-		}
-		done[folder] = true
-		dir, err := t.root.Open(folder)
-		if err == nil {
-			err = errors.Join(dir.Sync(), dir.Close())
-		}
-		if err != nil {
-			return tryAgain("cannot_write", "%w", err)
+		for folder := path.Dir(name); !done[folder]; folder = path.Dir(folder) {
+			done[folder] = true
+			dir, err := t.root.Open(folder)
+			if err == nil {
+				err = errors.Join(dir.Sync(), dir.Close())
+			}
+			if err != nil {
+				return tryAgain("cannot_write", "%w", err)
+			}
 		}
 	}
 	return nil
