@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"golang.org/x/image/bmp"
 )
 
@@ -292,6 +293,7 @@ func TestKilled(t *testing.T) {
 
 // TestStops: work ends soon after its context, at any point, and says why.
 func TestStops(t *testing.T) {
+	t.Cleanup(func() { goleak.VerifyNone(t) })
 	in := killedPayload(save(t, t.TempDir(), "a.jpg", scene(1000, 800, 3)))
 	cause := errors.New("lease lost")
 	for _, after := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond} {

@@ -181,6 +181,7 @@ func (s *source) Read(p []byte) (int, error) {
 	}
 	n, err := s.ReadAt(p, s.at)
 	s.at += int64(n)
+	s.progress(s.at, s.info.Size())
 	if s.scans += bytes.Count(p[:n], []byte{0xff, 0xda}); s.scans > maxScans && s.format.name == "jpeg" {
 		s.failed = refuse("too_large", "it is a JPEG of more than %d scans", maxScans)
 		return 0, s.failed
@@ -188,13 +189,12 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadAt is what everything is read with.
+// ReadAt reads for Read, for the decoder of TIFF, and for what looks into metadata.
 func (s *source) ReadAt(p []byte, at int64) (int, error) {
 	if s.ctx.Err() != nil {
 		return 0, context.Cause(s.ctx)
 	}
 	n, err := s.file.ReadAt(p, at)
-	s.progress(at+int64(n), s.info.Size())
 	if err == io.EOF {
 		s.ended = true
 	} else if err != nil {
