@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -32,14 +33,15 @@ const (
 func (s *suite) photo() measure.Scenario {
 	var dir, convert string
 	n := max(photoScenes, int(24*s.scale))
-	timed := func(work func(ctx context.Context, out string) error) func(context.Context) (measure.Sample, error) {
+	timed := func(work func(ctx context.Context, out string) (cpu time.Duration, err error)) func(context.Context) (measure.Sample, error) {
 		return func(ctx context.Context) (measure.Sample, error) {
 			out, err := os.MkdirTemp(dir, "out-")
 			if err != nil {
 				return nil, err
 			}
 			began := time.Now()
-			if err := work(ctx, out); err != nil {
+			cpu, err := work(ctx, out)
+			if err != nil {
 				return nil, err
 			}
 			rate := float64(n*photoWidth*photoHeight) / 1e6 / time.Since(began).Seconds()
@@ -47,34 +49,41 @@ func (s *suite) photo() measure.Scenario {
 			if err == nil && len(made) != 3*n {
 				err = fmt.Errorf("made %d files, want %d", len(made), 3*n)
 			}
-			return measure.Sample{"made": rate}, errors.Join(err, os.RemoveAll(out))
+			return measure.Sample{"made": rate, "cpu": cpu.Seconds() * 1000 / float64(n)}, errors.Join(err, os.RemoveAll(out))
 		}
 	}
-	magick := func(options ...string) func(context.Context, string) error {
-		return func(ctx context.Context, out string) error {
+	run := func(ctx context.Context, program string, args ...string) (cpu time.Duration, err error) {
+		cmd := exec.CommandContext(ctx, program, args...)
+		cmd.Env = append(os.Environ(), "MAGICK_THREAD_LIMIT=1") // there is a process for each core
+		if said, err := cmd.CombinedOutput(); err != nil {
+			return 0, fmt.Errorf("%v: %w\n%s", cmd.Args, err, said)
+		}
+		return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
+	}
+	magick := func(options ...string) func(context.Context, string) (time.Duration, error) {
+		return func(ctx context.Context, out string) (time.Duration, error) {
+			var cpu atomic.Int64
 			group, ctx := errgroup.WithContext(ctx)
 			group.SetLimit(runtime.NumCPU())
 			for i := range n {
 				group.Go(func() error {
 					stem := filepath.Join(out, fmt.Sprint(i))
-					args := append(options[:len(options):len(options)], filepath.Join(dir, "in", fmt.Sprintf("%d.jpg", i)), "-auto-orient", "-strip", "-filter", "Catrom", "-quality", "85",
+					took, err := run(ctx, convert, append(options[:len(options):len(options)], filepath.Join(dir, "in", fmt.Sprintf("%d.jpg", i)),
+						"-auto-orient", "-strip", "-filter", "Catrom", "-quality", "85",
 						"-resize", "1600x1600>", "-write", stem+"-large.jpg", "-resize", "800x800>", "-write", stem+"-medium.jpg",
-						"-resize", "200x200^", "-gravity", "center", "-extent", "200x200", stem+"-thumb.jpg")
-					cmd := exec.CommandContext(ctx, convert, args...)
-					cmd.Env = append(os.Environ(), "MAGICK_THREAD_LIMIT=1") // there is a process for each core
-					if said, err := cmd.CombinedOutput(); err != nil {
-						return fmt.Errorf("%v: %w\n%s", cmd.Args, err, said)
-					}
-					return nil
+						"-resize", "200x200^", "-gravity", "center", "-extent", "200x200", stem+"-thumb.jpg")...)
+					cpu.Add(int64(took))
+					return err
 				})
 			}
-			return group.Wait()
+			err := group.Wait()
+			return time.Duration(cpu.Load()), err
 		}
 	}
 	return measure.Scenario{
 		Name: "photo", Title: "photos", OneIn: 2,
-		About:   fmt.Sprintf("%d JPEGs of 12 megapixels become 1600 × 1600, 800 × 800 and 200 × 200, the last filled: `ledgerd run photo` with a new ledger on SQLite, which also waits for the disk with every file, and ImageMagick with the same kernel, a process a photo and one for each core.", n),
-		Metrics: []measure.Metric{{Name: "made", Unit: "MP/s"}},
+		About:   fmt.Sprintf("%d JPEGs of 12 megapixels become 1600 × 1600, 800 × 800 and 200 × 200, the last filled: `ledgerd run photo` with a new ledger on SQLite, which also waits for the disk with every file, and ImageMagick with the same kernel, a process a photo and one for each core. cpu is for each photo.", n),
+		Metrics: []measure.Metric{{Name: "made", Unit: "MP/s"}, {Name: "cpu", Unit: "ms"}},
 		Prepare: func(ctx context.Context) (func() error, error) {
 			var err error
 			if dir, err = os.MkdirTemp(s.Dir, "photo-"); err != nil {
@@ -87,12 +96,8 @@ func (s *suite) photo() measure.Scenario {
 			return remove, drawPhotos(filepath.Join(dir, "in"), n)
 		},
 		Sides: []measure.Side{
-			{Name: "ledgerd", Run: timed(func(ctx context.Context, out string) error {
-				cmd := exec.CommandContext(ctx, filepath.Join(s.Programs, "ledgerd"), "run", "photo", filepath.Join(dir, "in"), "--db", "sqlite:"+filepath.Join(out, "ledger.db"), "--with", "out_dir="+out, "-q")
-				if said, err := cmd.CombinedOutput(); err != nil {
-					return fmt.Errorf("%w\n%s", err, said)
-				}
-				return nil
+			{Name: "ledgerd", Run: timed(func(ctx context.Context, out string) (time.Duration, error) {
+				return run(ctx, filepath.Join(s.Programs, "ledgerd"), "run", "photo", filepath.Join(dir, "in"), "--db", "sqlite:"+filepath.Join(out, "ledger.db"), "--with", "out_dir="+out, "-q")
 			})},
 			{Name: "ImageMagick", Run: timed(magick())},
 			{Name: "ImageMagick, jpeg:size", Run: timed(magick("-define", "jpeg:size=3200x3200"))},
