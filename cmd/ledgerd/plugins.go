@@ -124,7 +124,9 @@ func (a *app) place(name string, dirs pluginDirs) (pluginhost.Place, error) {
 // pluginError explains a plugin that does not start, and says how to look into it.
 func pluginError(at pluginhost.Place, err error) error {
 	f := explain(err)
-	f.message = strings.Replace(f.message, "plugin "+at.Path+" ", fmt.Sprintf("plugin %s (%s) ", at.Name, at.Path), 1)
+	if at.Name != "" {
+		f.message = strings.Replace(f.message, "plugin "+at.Path+" ", fmt.Sprintf("plugin %s (%s) ", at.Name, at.Path), 1)
+	}
 	if f.exit == exitError && at.Origin != "bundled" {
 		f.hint = strings.TrimPrefix(f.hint+"\ntry: ledgerd plugin check "+at.Path, "\n")
 	}
@@ -378,7 +380,8 @@ type pluginRow struct {
 }
 
 func (a *app) pluginCommand() *cobra.Command {
-	return group(groupSetUp, "plugin", "List, check and make plugins", a.pluginLsCommand(), a.pluginCheckCommand(), a.pluginNewCommand())
+	return group(groupSetUp, "plugin", "Make, try, check and list plugins", a.pluginNewCommand(), a.pluginRunCommand(), a.pluginCheckCommand(),
+		a.pluginLsCommand())
 }
 
 func (a *app) pluginLsCommand() *cobra.Command {

@@ -34,7 +34,8 @@ type Spec struct {
 	Logger    *slog.Logger // nil means slog.Default(); gets what the plugin writes to stderr and stdout
 }
 
-func (s *Spec) proc() pluginproc.Spec {
+// Proc is how one process of the plugin is started.
+func (s *Spec) Proc() pluginproc.Spec {
 	log := s.Logger
 	if log == nil {
 		log = slog.Default()
@@ -76,7 +77,7 @@ func (d *Description) Summary() string {
 
 // Describe starts the plugin, asks it what it is and stops it.
 func Describe(ctx context.Context, s Spec) (*Description, error) {
-	p, err := pluginproc.Start(ctx, s.proc())
+	p, err := pluginproc.Start(ctx, s.Proc())
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func describe(ctx context.Context, p *pluginproc.Proc, place Place) (*Descriptio
 	if err != nil {
 		return nil, fmt.Errorf("plugin %s (%s) does not say what it is: %w", place.Name, place.Path, err)
 	}
-	if r.Name != place.Name {
+	if place.Name != "" && r.Name != place.Name {
 		return nil, fmt.Errorf("plugin %s (%s) calls itself %q; rename the program or the plugin", place.Name, place.Path, r.Name)
 	}
 	d := &Description{Name: r.Name, Version: r.Version, Doc: r.Doc, SDK: r.Sdk, Emits: r.Emits, Secrets: r.Secrets, Examples: r.Examples,
@@ -178,7 +179,7 @@ const setupTime = time.Minute
 func launch(ctx context.Context, c *Config) (*pluginproc.Proc, *setup, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, setupTime, fmt.Errorf("plugin %s was not ready within %s", c.Place.Name, setupTime))
 	defer cancel()
-	p, err := pluginproc.Start(ctx, c.proc())
+	p, err := pluginproc.Start(ctx, c.Proc())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -202,7 +203,7 @@ func launch(ctx context.Context, c *Config) (*pluginproc.Proc, *setup, error) {
 // Validate starts the plugin, has it look at a config without putting it to use, and stops it. Errors
 // are those of Start.
 func Validate(ctx context.Context, c Config) error {
-	p, err := pluginproc.Start(ctx, c.proc())
+	p, err := pluginproc.Start(ctx, c.Proc())
 	if err != nil {
 		return err
 	}
