@@ -12,8 +12,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/sdk"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
@@ -30,7 +32,10 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	sdktest.Main(m, Plugin())
+	p := Plugin()
+	_, here, _, _ := runtime.Caller(0)
+	p.Examples = []sdk.Example{{Doc: "a picture of 8 by 8 pixels", Payload: payload{"path": filepath.Join(filepath.Dir(here), "testdata", "one.png")}}}
+	sdktest.Main(m, p)
 }
 
 // killedPayload makes files that take a while.
