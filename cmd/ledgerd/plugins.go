@@ -19,6 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/feed"
 	"github.com/ledgerd/ledgerd/plugins/filecsv"
 	"github.com/ledgerd/ledgerd/plugins/mail"
+	"github.com/ledgerd/ledgerd/plugins/photo"
 	"github.com/ledgerd/ledgerd/plugins/urlcheck"
 	"github.com/ledgerd/ledgerd/sdk"
 	"github.com/ledgerd/ledgerd/sdk/settings"
@@ -30,6 +31,7 @@ var bundled = map[string]func() *sdk.Plugin{
 	"feed":      feed.Plugin,
 	"filecsv":   filecsv.Plugin,
 	"mail":      mail.Plugin,
+	"photo":     photo.Plugin,
 	"urlcheck":  urlcheck.Plugin,
 	benchPlugin: benchNothing,
 }

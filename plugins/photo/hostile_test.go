@@ -1,0 +1,356 @@
+package photo
+
+import (
+	"bytes"
+	"compress/zlib"
+	"context"
+	"encoding/binary"
+	"errors"
+	"image"
+	"image/color"
+	"image/gif"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/image/bmp"
+)
+
+// zeros are n zero bytes, packed.
+func zeros(t testing.TB, n int) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z, err := zlib.NewWriterLevel(&b, zlib.BestSpeed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n >> 20 {
+		if _, err := z.Write(make([]byte, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// scans is a progressive JPEG that goes over its picture n times more.
+func scans(t testing.TB, n int) []byte {
+	t.Helper()
+	content := get(t, filepath.Join(goroot(t), "src/image/testdata/video-001.progressive.jpeg"))
+	from := bytes.Index(content, []byte("\xff\xda"))
+	to := from + 2 + bytes.Index(content[from+2:], []byte("\xff\xc4"))
+	return slices.Concat(content[:to], bytes.Repeat(content[from:to], n), content[to:])
+}
+
+func goroot(t testing.TB) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// TestBombs: what claims to be huge, or becomes it when it is unpacked, ends soon and takes little memory.
+func TestBombs(t *testing.T) {
+	dir := t.TempDir()
+	large := zeros(t, 128<<20)
+	picture := get(t, save(t, dir, "a.png", image.NewGray(image.Rect(0, 0, 10, 10))))
+	jpegs := get(t, save(t, dir, "a.jpg", scene(16, 16, 1)))
+	hugeJPEG := bytes.Clone(jpegs)
+	copy(hugeJPEG[bytes.Index(jpegs, []byte("\xff\xc0"))+5:], "\xff\xff\xff\xff")
+	var animation, wide bytes.Buffer
+	frames := &gif.GIF{}
+	for range 2000 {
+		frames.Image = append(frames.Image, image.NewPaletted(image.Rect(0, 0, 50, 50), color.Palette{color.Black}))
+		frames.Delay = append(frames.Delay, 1)
+	}
+	if err := errors.Join(gif.EncodeAll(&animation, frames), bmp.Encode(&wide, image.NewGray(image.Rect(0, 0, 10, 10)))); err != nil {
+		t.Fatal(err)
+	}
+	wideGIF, wideBMP := bytes.Clone(animation.Bytes()), wide.Bytes()
+	copy(wideGIF[6:], "\xff\xff\xff\xff")
+	binary.LittleEndian.PutUint32(wideBMP[18:], 1<<20)
+	binary.LittleEndian.PutUint32(wideBMP[22:], 1<<20)
+	webp := append([]byte("RIFF\x1a\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00"), 0, 0, 0, 0, 0xff, 0x3f, 0, 0xff, 0x3f, 0, 0, 0, 0, 0)
+	manyProfiles := bytes.Clone(picture[:33])
+	profile := pngChunk("iCCP", append([]byte("x\x00\x00"), zlibOf(iccProfile("RGB ", 3<<20))...))
+	for range 2000 {
+		manyProfiles = append(manyProfiles, profile...)
+	}
+	trailer := make([]byte, 16<<20)
+	random := rand.NewChaCha8([32]byte{})
+	_, _ = random.Read(trailer) // never fails
+	for name, tt := range map[string]struct {
+		content []byte
+		code    string // "" is done
+	}{
+		"PNG, huge":           {append(pngHeader(100_000, 100_000), pngChunk("IDAT", large)...), "too_large"},
+		"PNG, long":           {append(pngHeader(1, 60_000_000), pngChunk("IDAT", large)...), "too_large"},
+		"PNG, more than rows": {slices.Concat(pngHeader(10, 10), pngChunk("IDAT", large), pngChunk("IEND", nil)), "damaged"},
+		"PNG, profile":        {slices.Concat(picture[:33], pngChunk("iCCP", append([]byte("x\x00\x00"), large...)), picture[33:]), ""},
+		"PNG, profiles":       {append(manyProfiles, picture[33:]...), ""},
+		"JPEG, huge":          {hugeJPEG, "too_large"},
+		"JPEG, scans":         {scans(t, 20_000), "too_large"},
+		"JPEG, some scans":    {scans(t, 50), ""},
+		"GIF, huge":           {wideGIF, "too_large"},
+		"GIF, frames":         {animation.Bytes(), ""},
+		"BMP, huge":           {wideBMP, "too_large"},
+		"WebP, huge":          {webp, "too_large"},
+		"JPEG, long trailer":  {append(bytes.Clone(jpegs), trailer...), ""}, // of a phone, which has a film in it
+		"TIFF, strip":         {packedTIFF(10, 10, 10, 10, large), ""},
+		"TIFF, tile":          {packedTIFF(10, 10, 60_000, 60_000, large), "damaged"},
+		"TIFF, huge":          {packedTIFF(100_000, 100_000, 100_000, 100_000, large), "too_large"},
+	} {
+		c, in := config(t), plain(put(t, dir, "bomb", tt.content), "a=64x64")
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		began := time.Now()
+		out, err := do(t.Context(), c, in)
+		took := time.Since(began)
+		runtime.ReadMemStats(&after)
+		if got := codeOf(err); got != tt.code {
+			t.Errorf("%s: %q, want %q: %v", name, got, tt.code, err)
+		}
+		if mib := (after.TotalAlloc - before.TotalAlloc) >> 20; mib > 64 || took > 5*time.Second {
+			t.Errorf("%s: takes %d MiB and %s", name, mib, took)
+		}
+		if out.Animated != (name == "GIF, frames") {
+			t.Errorf("%s: animated is %v", name, out.Animated)
+		}
+	}
+}
+
+func zlibOf(content []byte) []byte {
+	var b bytes.Buffer
+	z := zlib.NewWriter(&b)
+	_, _ = z.Write(content) // into memory
+	_ = z.Close()
+	return b.Bytes()
+}
+
+// packedTIFF is a gray TIFF of w by h pixels of one tile, whose size may be another.
+func packedTIFF(w, h, tileW, tileH uint32, packed []byte) []byte {
+	le := binary.LittleEndian
+	entries := [][2]uint32{{256, w}, {257, h}, {258, 8}, {259, 8}, {262, 1}, {322, tileW}, {323, tileH}, {324, 0}, {325, uint32(len(packed))}}
+	b := le.AppendUint16(le.AppendUint32([]byte("II*\x00"), 8), uint16(len(entries)))
+	for _, e := range entries {
+		if e[0] == 324 {
+			e[1] = uint32(8 + 2 + 12*len(entries) + 4)
+		}
+		b = le.AppendUint32(le.AppendUint32(le.AppendUint16(le.AppendUint16(b, uint16(e[0])), 4), 1), e[1])
+	}
+	return append(le.AppendUint32(b, 0), packed...)
+}
+
+// codeOf is the code that ledgerd would record.
+func codeOf(err error) string {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f.code
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// TestCut: a picture that ends early is truncated or damaged, never done and never a panic, wherever it was cut.
+func TestCut(t *testing.T) {
+	dir, c := t.TempDir(), config(t)
+	for name, path := range sampled(t) {
+		content := get(t, path)
+		for _, part := range []float64{0.1, 0.3, 0.5, 0.8} {
+			_, err := do(t.Context(), c, plain(put(t, dir, "cut", content[:int(part*float64(len(content)))]), "a=20x20"))
+			if code := codeOf(err); code != "truncated" {
+				t.Errorf("%s, cut at %.1f: %q %v", name, part, code, err)
+			}
+		}
+	}
+}
+
+// sampled is a picture of every format, out of Go's and x/image's own tests.
+func sampled(t testing.TB) map[string]string {
+	t.Helper()
+	std, extra := filepath.Join(goroot(t), "src/image/testdata"), ximage(t)
+	return map[string]string{
+		"jpeg": filepath.Join(std, "video-001.jpeg"), "progressive jpeg": filepath.Join(std, "video-001.progressive.jpeg"),
+		"png": filepath.Join(std, "video-001.png"), "gif": filepath.Join(std, "video-001.gif"),
+		"webp": filepath.Join(extra, "video-001.lossy.webp"), "lossless webp": filepath.Join(extra, "yellow_rose.lossless.webp"),
+		"tiff": filepath.Join(extra, "video-001.tiff"), "bmp": filepath.Join(extra, "video-001.bmp"),
+	}
+}
+
+func ximage(t testing.TB) string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "golang.org/x/image").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(strings.TrimSpace(string(out)), "testdata")
+}
+
+// TestPublicPictures works every picture of Go's and x/image's own tests; what they show is compared with
+// the reference.
+func TestPublicPictures(t *testing.T) {
+	bad := map[string]string{"invalid-palette-ref.tiff": "damaged", "large-huffman-index.lossless.webp.bz2": "not_an_image"}
+	c, n := config(t), 0
+	for _, dir := range []string{filepath.Join(goroot(t), "src/image/testdata"), ximage(t)} {
+		files, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			in := plain(filepath.Join(dir, f.Name()), "a=64x64")
+			in.Format, in.Name = "png", "{hash}.{ext}"
+			out, err := do(t.Context(), c, in)
+			n++
+			if code := codeOf(err); code != bad[f.Name()] {
+				t.Errorf("%s: %q %v", f.Name(), code, err)
+			}
+			if err != nil {
+				continue
+			}
+			from, got := load(t, in.Path), load(t, out.Files[0].Path)
+			w, h := got.Bounds().Dx(), got.Bounds().Dy()
+			if o, ok := from.(interface{ Opaque() bool }); w < 16 || h < 16 || ok && !o.Opaque() {
+				continue
+			}
+			b := from.Bounds()
+			if s := ssim(reference(from, 0, 0, float64(b.Dx()), float64(b.Dy()), w, h), got, w, h); s < 0.98 {
+				t.Errorf("%s: SSIM %.4f to the reference, want 0.98", f.Name(), s)
+			}
+		}
+	}
+	if n < 100 {
+		t.Errorf("there are only %d pictures", n)
+	}
+}
+
+// TestKilled: whenever the plugin dies, under the names of its files there is nothing or all of them, and
+// the next attempt leaves nothing of the one before.
+func TestKilled(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := save(t, t.TempDir(), "a.jpg", scene(1000, 800, 3))
+	whole := config(t)
+	if _, err := do(t.Context(), whole, killedPayload(path)); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 2 {
+		c := config(t)
+		cmd := exec.Command(self, "resize", path, c.OutDir)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		tick := time.NewTicker(time.Millisecond)
+		for temps := []string(nil); len(temps) == 0; <-tick.C { // until it writes the first, second … file
+			temps, err = filepath.Glob(filepath.Join(c.OutDir, ".*.png.1.tmp"))
+			done, _ := filepath.Glob(filepath.Join(c.OutDir, "*.png"))
+			if err != nil || len(done) == 3 {
+				t.Fatalf("it has ended before it was killed: %v", err)
+			}
+			if len(done) < round {
+				temps = nil
+			}
+		}
+		tick.Stop()
+		_ = cmd.Process.Kill() // Wait says whether it was
+		if err := cmd.Wait(); err == nil {
+			t.Fatal("it has ended before it was killed")
+		}
+		in := killedPayload(path)
+		for i, s := range []string{"large", "medium", "small"} {
+			name := "a-" + s + ".png"
+			content, err := os.ReadFile(filepath.Join(c.OutDir, name))
+			if err == nil && !bytes.Equal(content, get(t, filepath.Join(whole.OutDir, name))) {
+				t.Errorf("%s is half a file", name)
+			}
+			if i >= round+1 && err == nil {
+				t.Errorf("%s is there before its turn", name)
+			}
+		}
+		if _, err := resize(t.Context(), c, in, 2, func(int64, int64) {}); err != nil {
+			t.Fatal(err)
+		}
+		entries, err := os.ReadDir(c.OutDir)
+		if err != nil || len(entries) != 3 {
+			t.Errorf("%d files after the next attempt: %v", len(entries), err)
+		}
+	}
+}
+
+// TestStops: work ends soon after its context, at any point, and says why.
+func TestStops(t *testing.T) {
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	in := killedPayload(save(t, t.TempDir(), "a.jpg", scene(1000, 800, 3)))
+	cause := errors.New("lease lost")
+	for _, after := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond} {
+		c := config(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		stop := time.AfterFunc(after, func() { cancel(cause) })
+		_, err := do(ctx, c, in)
+		stop.Stop()
+		if !errors.Is(err, cause) {
+			t.Errorf("after %s: %v", after, err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(c.OutDir, ".*")); len(left) > 0 {
+			t.Errorf("after %s: %v is left", after, left)
+		}
+		cancel(nil)
+	}
+}
+
+// FuzzPicture: whatever the bytes, everything but the writing ends with a code of its own or done, without
+// a panic.
+func FuzzPicture(f *testing.F) {
+	for _, path := range sampled(f) {
+		f.Add(get(f, path))
+	}
+	j := get(f, save(f, f.TempDir(), "a.jpg", scene(20, 10, 1)))
+	f.Add(withSegment(j, exif(binary.LittleEndian, 6), jpegSegment(0xe2, append([]byte("ICC_PROFILE\x00\x01\x01"), iccProfile("RGB ", 200)...))))
+	f.Add(tiffOf(scene(20, 10, 1), 8))
+	f.Add(slices.Concat(pngHeader(1, 1), pngChunk("eXIf", exifTIFF(binary.BigEndian, 3)), pngChunk("iCCP", []byte("a\x00\x00"))))
+	c := config(f)
+	c.MaxBytes, c.MaxPixels = 1<<20, 1<<14
+	path := filepath.Join(f.TempDir(), "a")
+	codes := []string{"", "not_an_image", "unsupported_format", "damaged", "truncated", "too_large", "it was made by this plugin"}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := func() error {
+			src, err := open(t.Context(), c, path, func(int64, int64) {})
+			if err != nil {
+				return err
+			}
+			defer src.file.Close()
+			turn, profile := src.metadata()
+			pic, err := src.decode(&Out{})
+			if err != nil {
+				return err
+			}
+			to := &target{ctx: t.Context(), in: plain(path)}
+			if profile != nil {
+				fits(profile, pic)
+			}
+			return pic.each(t.Context(), parseSizes(plain(path, "a=20x20", "b=8x8:fill", "c=5x5:crop")), turn, func(_ int, scaled *raster) error {
+				return to.encode(io.Discard, scaled.turn(turn), profile)
+			})
+		}()
+		if !slices.Contains(codes, codeOf(err)) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,176 @@
+package photo
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"image/png"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/sdk"
+	"github.com/ledgerd/ledgerd/sdk/sdktest"
+)
+
+// The test binary is also the plugin's process, and a program that resizes one picture: TestKilled.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == "resize" {
+		c := &Config{OutDir: os.Args[3], MaxBytes: 1 << 30, MaxPixels: 1 << 30, Memory: 1 << 30}
+		err := c.Open(context.Background())
+		if err == nil {
+			_, err = do(context.Background(), c, killedPayload(os.Args[2]))
+		}
+		if err != nil {
+			panic(err)
+		}
+		return
+	}
+	p := Plugin()
+	_, here, _, _ := runtime.Caller(0)
+	p.Examples = []sdk.Example{{Doc: "a picture of 8 by 8 pixels", Payload: payload{"path": filepath.Join(filepath.Dir(here), "testdata", "one.png")}}}
+	sdktest.Main(m, p)
+}
+
+// killedPayload makes files that take a while.
+func killedPayload(path string) In {
+	in := plain(path, "large=1000x1000", "medium=800x800", "small=500x500")
+	in.Format = "png"
+	return in
+}
+
+// payload is one as the command line makes it: only what was set.
+type payload map[string]any
+
+// plain is the payload with the defaults that the SDK fills in, of these sizes.
+func plain(path string, sizes ...string) In {
+	return In{Path: path, Sizes: sizes, Mode: "fit", Format: "jpeg", Quality: 85, Metadata: "strip", Name: "{stem}-{size}.{ext}"}
+}
+
+// config is one with the defaults that the SDK fills in.
+func config(t testing.TB) *Config {
+	t.Helper()
+	c := &Config{OutDir: t.TempDir(), MaxBytes: 256 << 20, MaxPixels: 100_000_000, Memory: 2 << 30}
+	if err := c.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// do works a picture in this process, without the SDK.
+func do(ctx context.Context, c *Config, in In) (Out, error) {
+	return resize(ctx, c, in, 1, func(int64, int64) {})
+}
+
+// scene is like a photo: large shapes with edges, gradients, fine patterns and noise.
+func scene(w, h int, seed uint64) *image.RGBA {
+	r := rand.New(rand.NewPCG(seed, 1))
+	m := image.NewRGBA(image.Rect(0, 0, w, h))
+	type disc struct{ x, y, r, red, green, blue float64 }
+	discs := make([]disc, 12)
+	for i := range discs {
+		discs[i] = disc{r.Float64() * float64(w), r.Float64() * float64(h), (0.05 + 0.2*r.Float64()) * float64(min(w, h)), r.Float64() * 255, r.Float64() * 255, r.Float64() * 255}
+	}
+	clamp := func(v float64) uint8 { return uint8(max(0, min(255, v))) }
+	for y := range h {
+		for x := range w {
+			fx, fy := float64(x), float64(y)
+			red, green, blue := 255*fx/float64(w), 255*fy/float64(h), 128+90*math.Sin(fx/41+math.Sin(fy/67))
+			for _, d := range discs {
+				if math.Hypot(fx-d.x, fy-d.y) < d.r {
+					red, green, blue = d.red, d.green, d.blue
+				}
+			}
+			fine := 25*math.Sin(fx/5)*math.Sin(fy/7) + 6*r.NormFloat64()
+			m.SetRGBA(x, y, color.RGBA{clamp(red + fine), clamp(green + fine), clamp(blue + fine), 255})
+		}
+	}
+	return m
+}
+
+// save writes a picture below dir, as the JPEG or PNG that its name says.
+func save(t testing.TB, dir, name string, m image.Image) string {
+	t.Helper()
+	var b bytes.Buffer
+	err := png.Encode(&b, m)
+	if filepath.Ext(name) == ".jpg" {
+		b.Reset()
+		err = jpeg.Encode(&b, m, &jpeg.Options{Quality: 95})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return put(t, dir, name, b.Bytes())
+}
+
+func put(t testing.TB, dir, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func get(t testing.TB, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// load decodes a file that the plugin has written.
+func load(t testing.TB, path string) image.Image {
+	t.Helper()
+	m, _, err := image.Decode(bytes.NewReader(get(t, path)))
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return m
+}
+
+// exif is a segment of a JPEG that says how it is to be turned, and whose GPS position is secret.
+func exif(order binary.AppendByteOrder, turn uint16) []byte {
+	return jpegSegment(0xe1, append([]byte("Exif\x00\x00"), exifTIFF(order, turn)...))
+}
+
+func exifTIFF(order binary.AppendByteOrder, turn uint16) []byte {
+	b := []byte("II*\x00")
+	if order.String() == binary.BigEndian.String() {
+		b = []byte("MM\x00*")
+	}
+	entry := func(tag, kind uint16, count uint32) {
+		b = order.AppendUint32(order.AppendUint16(order.AppendUint16(b, tag), kind), count)
+	}
+	b = order.AppendUint16(order.AppendUint32(b, 8), 2)
+	entry(0x010e, 2, 16) // a description, which follows the directory
+	b = order.AppendUint32(b, 8+2+2*12+4)
+	entry(tagOrientation, 3, 1)
+	b = order.AppendUint16(order.AppendUint16(b, turn), 0)
+	return append(order.AppendUint32(b, 0), "secret-location\x00"...)
+}
+
+// withSegment puts something behind the first two bytes of a JPEG.
+func withSegment(content []byte, segments ...[]byte) []byte {
+	all := bytes.Clone(content[:2])
+	for _, s := range segments {
+		all = append(all, s...)
+	}
+	return append(all, content[2:]...)
+}
+
+// iccProfile is something that begins as a colour profile does.
+func iccProfile(space string, size int) []byte {
+	p := bytes.Repeat([]byte("profile "), size/8+1)[:size]
+	copy(p[16:], space)
+	copy(p[36:], "acsp")
+	return p
+}

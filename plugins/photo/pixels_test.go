@@ -1,0 +1,270 @@
+package photo
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/jpeg"
+	"image/png"
+	"math"
+	"path/filepath"
+	"testing"
+)
+
+// reference scales a part of a picture to w by h pixels in float64, with the Lanczos kernel of three
+// lobes: another kernel and other code than the plugin's. The part may begin between pixels.
+func reference(m image.Image, x0, y0, pw, ph float64, w, h int) []float64 {
+	b := m.Bounds()
+	luma := make([]float64, b.Dx()*b.Dy())
+	for y := range b.Dy() {
+		for x := range b.Dx() {
+			luma[y*b.Dx()+x] = brightness(m.At(b.Min.X+x, b.Min.Y+y))
+		}
+	}
+	narrow := lanczos(luma, b.Dx(), x0, pw, w)
+	return lanczos(narrow, b.Dy(), y0, ph, h)
+}
+
+// lanczos scales the rows of a plane, each of which has size pixels, from start on to n pixels. What it
+// returns lies on its side: done twice, it is upright again.
+func lanczos(from []float64, size int, start, length float64, n int) []float64 {
+	scale := length / float64(n)
+	wide := max(1, scale)
+	sinc := func(t float64) float64 {
+		if t == 0 {
+			return 1
+		}
+		return math.Sin(math.Pi*t) / (math.Pi * t)
+	}
+	rows := len(from) / size
+	to := make([]float64, n*rows)
+	for i := range n {
+		center := start + (float64(i)+0.5)*scale - 0.5
+		first := max(0, int(math.Ceil(center-3*wide)))
+		var weights []float64
+		sum := 0.0
+		for j := first; j < size && float64(j) < center+3*wide; j++ {
+			t := (float64(j) - center) / wide
+			weights = append(weights, sinc(t)*sinc(t/3))
+			sum += sinc(t) * sinc(t/3)
+		}
+		for row := range rows {
+			v := 0.0
+			for k, p := range from[row*size+first:][:len(weights)] {
+				v += p * weights[k]
+			}
+			to[i*rows+row] = max(0, min(255, v/sum))
+		}
+	}
+	return to
+}
+
+func brightness(c color.Color) float64 {
+	r, g, b, _ := c.RGBA()
+	return (0.299*float64(r) + 0.587*float64(g) + 0.114*float64(b)) / 257
+}
+
+// ssim is the mean structural similarity of brightness (Wang et al. 2004), over windows of 8 by 8.
+func ssim(a []float64, m image.Image, w, h int) float64 {
+	b := make([]float64, w*h)
+	for y := range h {
+		for x := range w {
+			b[y*w+x] = brightness(m.At(x, y))
+		}
+	}
+	const c1, c2, side = (0.01 * 255) * (0.01 * 255), (0.03 * 255) * (0.03 * 255), 8
+	total, windows := 0.0, 0.0
+	for y := 0; y+side <= h; y += 2 {
+		for x := 0; x+side <= w; x += 2 {
+			var sa, sb, saa, sbb, sab float64
+			for j := range side {
+				for i := range side {
+					p, q := a[(y+j)*w+x+i], b[(y+j)*w+x+i]
+					sa, sb, saa, sbb, sab = sa+p, sb+q, saa+p*p, sbb+q*q, sab+p*q
+				}
+			}
+			const n = side * side
+			ma, mb := sa/n, sb/n
+			va, vb, cov := saa/n-ma*ma, sbb/n-mb*mb, sab/n-ma*mb
+			total += (2*ma*mb + c1) * (2*cov + c2) / ((ma*ma + mb*mb + c1) * (va + vb + c2))
+			windows++
+		}
+	}
+	return total / windows
+}
+
+// TestSimilar: what is made is what a better and slower scaler makes, in all modes, of large, small and
+// odd pictures, of those in planes and those in pixels, also where a size is made of a larger one.
+func TestSimilar(t *testing.T) {
+	dir := t.TempDir()
+	sizes := []string{"large=320x320", "small=75x75", "wide=200x60:fill", "tall=60x201:fill", "piece=222x111:crop", "icon=48x48:fill"}
+	for i, in := range []image.Point{{703, 501}, {450, 650}, {321, 240}} {
+		original := scene(in.X, in.Y, uint64(i))
+		for _, name := range []string{"a.jpg", "a.png"} {
+			c := config(t)
+			path := save(t, dir, fmt.Sprint(i, name), original)
+			payload := plain(path, sizes...)
+			payload.Format, payload.Quality = "png", 100
+			out, err := do(t.Context(), c, payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			from := load(t, path) // a JPEG is not quite what was put into it
+			for k, f := range out.Files {
+				s := parseSizes(payload)[k]
+				part, to := s.of(in.X, in.Y)
+				if f.Width != to.X || f.Height != to.Y {
+					t.Errorf("%s %s: %d by %d, want %v", path, f.Size, f.Width, f.Height, to)
+				}
+				want := reference(from, float64(part.Min.X), float64(part.Min.Y), float64(part.Dx()), float64(part.Dy()), to.X, to.Y)
+				got := ssim(want, load(t, f.Path), to.X, to.Y)
+				t.Logf("%v of %s, %-6s %v: %.4f", in, name, f.Size, to, got)
+				if got < 0.98 {
+					t.Errorf("%v of %s, %s: SSIM %.4f to the reference, want 0.98", in, name, f.Size, got)
+				}
+			}
+		}
+	}
+}
+
+// TestSSIM: the measure tells pictures apart, so that the test above says something.
+func TestSSIM(t *testing.T) {
+	m := scene(400, 300, 7)
+	same := reference(m, 0, 0, 400, 300, 400, 300)
+	if got := ssim(same, m, 400, 300); got < 0.9999 {
+		t.Errorf("of a picture with itself: %f", got)
+	}
+	rough := image.NewRGBA(image.Rect(0, 0, 100, 75)) // every fourth pixel
+	for y := range 75 {
+		for x := range 100 {
+			rough.Set(x, y, m.At(4*x+2, 4*y+2))
+		}
+	}
+	if got := ssim(reference(m, 0, 0, 400, 300, 100, 75), rough, 100, 75); got > 0.97 {
+		t.Errorf("of a picture with one that was scaled badly: %f", got)
+	}
+	if got := ssim(reference(m, 2, 2, 396, 296, 100, 75), load(t, save(t, t.TempDir(), "x.png", rough)), 100, 75); got > 0.97 {
+		t.Errorf("of a picture with one that was moved: %f", got)
+	}
+}
+
+func TestBoxes(t *testing.T) {
+	for _, tt := range []struct {
+		size string
+		w, h int
+		part image.Rectangle
+		to   image.Point
+	}{
+		{"a=100x100", 400, 200, image.Rect(0, 0, 400, 200), image.Pt(100, 50)},
+		{"a=100x100", 200, 400, image.Rect(0, 0, 200, 400), image.Pt(50, 100)},
+		{"a=100x100", 90, 80, image.Rect(0, 0, 90, 80), image.Pt(90, 80)},
+		{"a=100x100", 90, 200, image.Rect(0, 0, 90, 200), image.Pt(45, 100)},
+		{"a=100x100", 50_000, 1, image.Rect(0, 0, 50_000, 1), image.Pt(100, 1)},
+		{"a=100x100:fill", 400, 200, image.Rect(100, 0, 300, 200), image.Pt(100, 100)},
+		{"a=100x50:fill", 400, 400, image.Rect(0, 100, 400, 300), image.Pt(100, 50)},
+		{"a=200x200:fill", 300, 100, image.Rect(100, 0, 200, 100), image.Pt(100, 100)},
+		{"a=100x100:fill", 1, 50_000, image.Rect(0, 24_999, 1, 25_000), image.Pt(1, 1)},
+		{"a=100x100:crop", 400, 50, image.Rect(150, 0, 250, 50), image.Pt(100, 50)},
+	} {
+		s := parseSizes(plain("", tt.size))[0]
+		if part, to := s.of(tt.w, tt.h); part != tt.part || to != tt.to {
+			t.Errorf("%s of %d by %d: %v as %v, want %v as %v", tt.size, tt.w, tt.h, part, to, tt.part, tt.to)
+		}
+	}
+}
+
+// corners are the colours of the corners of a picture that is not turned, clockwise from the top left.
+var corners = []color.RGBA{{230, 20, 20, 255}, {20, 230, 20, 255}, {20, 20, 230, 255}, {230, 230, 20, 255}}
+
+func cornered(w, h int) *image.RGBA {
+	m := image.NewRGBA(image.Rect(0, 0, w, h))
+	for i, c := range corners {
+		x, y := []int{0, w / 2, w / 2, 0}[i], []int{0, 0, h / 2, h / 2}[i]
+		draw.Draw(m, image.Rect(x, y, x+(w+1)/2, y+(h+1)/2), image.NewUniform(c), image.Point{}, draw.Src)
+	}
+	return m
+}
+
+// TestTurns proves each number of EXIF on pixels: where the four corners come to lie. The table is EXIF's
+// definition: what row 0 and column 0 of the file show.
+func TestTurns(t *testing.T) {
+	where := map[uint16][4]int{ // which corner of the file is to be seen at the top left, top right, bottom right, bottom left
+		1: {0, 1, 2, 3}, 2: {1, 0, 3, 2}, 3: {2, 3, 0, 1}, 4: {3, 2, 1, 0},
+		5: {0, 3, 2, 1}, 6: {3, 0, 1, 2}, 7: {2, 1, 0, 3}, 8: {1, 2, 3, 0},
+	}
+	dir, c := t.TempDir(), config(t)
+	pixels := cornered(64, 48)
+	var plainJPEG, plainPNG bytes.Buffer
+	if err := jpeg.Encode(&plainJPEG, pixels, &jpeg.Options{Quality: 100}); err != nil {
+		t.Fatal(err)
+	}
+	if err := png.Encode(&plainPNG, pixels); err != nil {
+		t.Fatal(err)
+	}
+	for turn, want := range where {
+		for name, content := range map[string][]byte{
+			"little.jpg": withSegment(plainJPEG.Bytes(), exif(binary.LittleEndian, turn)),
+			"big.jpg":    withSegment(plainJPEG.Bytes(), jpegSegment(0xe1, []byte("http://ns.adobe.com/xap/1.0/\x00<x/>")), exif(binary.BigEndian, turn)),
+			"c.png":      bytes.Join([][]byte{plainPNG.Bytes()[:33], pngChunk("eXIf", exifTIFF(binary.BigEndian, turn)), plainPNG.Bytes()[33:]}, nil),
+			"d.tiff":     tiffOf(pixels, turn),
+		} {
+			in := plain(put(t, dir, fmt.Sprint(turn, name), content), "a=32x32", "b=20x10:fill")
+			in.Quality = 100
+			out, err := do(t.Context(), c, in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, h := 32, 24
+			if turn >= 5 {
+				w, h = h, w
+			}
+			if f := out.Files[0]; f.Width != w || f.Height != h || out.Width != 2*w || out.Height != 2*h || out.Files[1].Width != 20 || out.Files[1].Height != 10 {
+				t.Errorf("%d %s: %+v", turn, name, out)
+			}
+			for _, f := range out.Files {
+				m := load(t, f.Path)
+				for i, from := range want {
+					x, y := []int{3, f.Width - 4, f.Width - 4, 3}[i], []int{3, 3, f.Height - 4, f.Height - 4}[i]
+					r, g, b, _ := m.At(x, y).RGBA()
+					wr, wg, wb, _ := corners[from].RGBA()
+					if far(r, wr) || far(g, wg) || far(b, wb) {
+						t.Errorf("%d %s: at %d, %d of %s is %v, want %v", turn, name, x, y, filepath.Base(f.Path), m.At(x, y), corners[from])
+					}
+				}
+			}
+		}
+	}
+}
+
+func far(a, b uint32) bool { return max(a, b)-min(a, b) > 40<<8 }
+
+// tiffOf is an uncompressed TIFF that says how it is to be turned.
+func tiffOf(m *image.RGBA, turn uint16) []byte {
+	w, h := uint32(m.Rect.Dx()), uint32(m.Rect.Dy())
+	b := []byte("II*\x00")
+	le := binary.LittleEndian
+	entries := [][3]uint32{{256, 4, w}, {257, 4, h}, {258, 3, 8}, {259, 3, 1}, {262, 3, 2}, {273, 4, 0}, {274, 3, uint32(turn)}, {277, 3, 3}, {278, 4, h}, {279, 4, w * h * 3}}
+	pixelsAt := 8 + 2 + 12*uint32(len(entries)) + 4 + 6
+	b = le.AppendUint16(le.AppendUint32(b, 8), uint16(len(entries)))
+	for _, e := range entries {
+		count, value := uint32(1), e[2]
+		switch e[0] {
+		case 258: // bits of each of three samples
+			count, value = 3, pixelsAt-6
+		case 273:
+			value = pixelsAt
+		}
+		b = le.AppendUint32(le.AppendUint32(le.AppendUint16(le.AppendUint16(b, uint16(e[0])), uint16(e[1])), count), value)
+	}
+	b = le.AppendUint32(b, 0)
+	for range 3 {
+		b = le.AppendUint16(b, 8)
+	}
+	for i := 0; i < len(m.Pix); i += 4 {
+		b = append(b, m.Pix[i:i+3]...)
+	}
+	return b
+}

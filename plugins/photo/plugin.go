@@ -1,0 +1,193 @@
+package photo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/ledgerd/ledgerd/sdk"
+)
+
+const doc = `Makes smaller pictures and thumbnails of photos.
+
+    ledgerd run photo ./pictures --with out_dir=/srv/thumbs
+    ledgerd run photo ./pictures --with out_dir=/srv/thumbs --set sizes=big=2048x2048,icon=64x64:fill
+    ledgerd run photo a.png --with out_dir=/srv/thumbs --set format=png --set name='{size}/{stem}.{ext}'
+
+Takes JPEG, PNG, GIF, WebP, TIFF and BMP, turns them as EXIF says, leaves out all metadata, and
+writes JPEG or PNG. A picture is never enlarged. Files that are up to date are left alone, and a file
+that this plugin has not made of the same picture is never written over.
+`
+
+// In is the payload: what is to be made of a picture.
+type In struct {
+	Path     string   `json:"path" input:"file" doc:"the picture"`
+	Sizes    []string `json:"sizes" default:"[\"large=1600x1600\",\"medium=800x800\",\"thumb=200x200:fill\"]" schema:"minItems=1,maxItems=20,pattern=^[A-Za-z0-9_-]{1,32}=[1-9][0-9]{0,4}x[1-9][0-9]{0,4}(:(fit|fill|crop))?$" doc:"NAME=WIDTHxHEIGHT or NAME=WIDTHxHEIGHT:MODE, in pixels"`
+	Mode     string   `json:"mode" default:"fit" schema:"enum=fit|fill|crop" doc:"of sizes that name none: the whole picture, no larger than the size (fit); the size filled, what stands over cut off (fill); the size cut out of the middle, not scaled (crop)"`
+	Format   string   `json:"format" default:"jpeg" schema:"enum=jpeg|png" doc:"what to write; in a JPEG, what is transparent becomes white"`
+	Quality  int      `json:"quality" default:"85" schema:"min=1,max=100" doc:"of a JPEG"`
+	Metadata string   `json:"metadata" default:"strip" schema:"enum=strip|icc" doc:"strip leaves out everything; icc keeps the colour profile and nothing else"`
+	Name     string   `json:"name" default:"{stem}-{size}.{ext}" schema:"minLength=1,maxLength=500" doc:"file below out_dir, of {stem} {size} {ext} {folder} {hash}"`
+}
+
+// Out is the output: what the picture is, and what was made of it.
+type Out struct {
+	Format   string `json:"format,omitempty" doc:"jpeg, png, gif, webp, tiff or bmp"`
+	Width    int    `json:"width,omitempty" doc:"pixels, the picture the right way up"`
+	Height   int    `json:"height,omitempty" doc:"pixels"`
+	Bytes    int64  `json:"bytes,omitempty" doc:"of the file"`
+	Animated bool   `json:"animated,omitempty" doc:"it is a GIF of several pictures; the first was taken"`
+	Profile  string `json:"profile,omitempty" schema:"enum=kept|dropped" doc:"what became of its colour profile; none: it has none"`
+	Files    []File `json:"files,omitempty" doc:"one for each of the sizes"`
+}
+
+// File is a file that was made.
+type File struct {
+	Size     string `json:"size" doc:"name of the size"`
+	Path     string `json:"path" doc:"absolute path"`
+	Width    int    `json:"width,omitempty" doc:"pixels; none if the picture was not looked into"`
+	Height   int    `json:"height,omitempty" doc:"pixels"`
+	UpToDate bool   `json:"up_to_date,omitempty" doc:"it was there, made of the same picture by the same settings"`
+}
+
+// Config is what this machine allows.
+type Config struct {
+	OutDir    string `json:"out_dir" schema:"required" doc:"folder that everything is written to, made if it is not there; an absolute path"`
+	MaxBytes  int64  `json:"max_bytes" default:"268435456" schema:"min=1" doc:"largest file that is read, in bytes"`
+	MaxPixels int64  `json:"max_pixels" default:"100000000" schema:"min=1" doc:"largest picture that is decoded, in pixels"`
+	Memory    int64  `json:"memory" default:"2147483648" schema:"min=1" doc:"for all pictures that are worked at the same time, in bytes; one that may need more is worked alone"`
+
+	room *semaphore.Weighted // of Memory
+}
+
+// Validate refuses a folder that depends on where the plugin was started.
+func (c *Config) Validate() error {
+	if !filepath.IsAbs(c.OutDir) {
+		return fmt.Errorf("out_dir: %q is not an absolute path", c.OutDir)
+	}
+	return nil
+}
+
+// Open makes the folder.
+func (c *Config) Open(context.Context) error {
+	c.room = semaphore.NewWeighted(c.Memory)
+	return os.MkdirAll(c.OutDir, 0o755)
+}
+
+// Plugin returns the plugin.
+func Plugin() *sdk.Plugin {
+	p := sdk.New("photo", "0.1.0", work)
+	p.Doc = doc
+	p.Timeout = 10 * time.Minute
+	for _, ext := range []string{"jpg", "jpeg", "png", "gif", "webp", "tif", "tiff", "bmp"} {
+		p.Match = append(p.Match, "*."+ext)
+	}
+	return p
+}
+
+// failure says why a picture could not be worked, and whether that may be otherwise the next time.
+type failure struct {
+	error
+	code  string
+	again bool
+}
+
+// refuse is a failure that lasts until somebody changes the picture or the item.
+func refuse(code, format string, args ...any) error {
+	return &failure{fmt.Errorf(format, args...), code, false}
+}
+
+// tryAgain is a failure that may be gone the next time.
+func tryAgain(code, format string, args ...any) error {
+	return &failure{fmt.Errorf(format, args...), code, true}
+}
+
+// work is the plugin's function.
+func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
+	out, err := resize(ctx, cfg, it.Payload, it.Attempt, func(read, size int64) { it.Progress(read, size, "bytes") })
+	if out.Animated {
+		it.Log.Info("the picture is animated; its first frame was taken")
+	}
+	if out.Profile == "dropped" {
+		it.Log.Warn("the picture has a colour profile, which was left out; see the setting metadata=icc")
+	}
+	if f, ok := errors.AsType[*failure](err); ok {
+		if err = sdk.Code(f.code, f.error); !f.again {
+			err = sdk.Permanent(err)
+		}
+	}
+	return out, err
+}
+
+// resize makes of a picture what is not there yet.
+func resize(ctx context.Context, cfg *Config, in In, attempt int64, progress func(read, size int64)) (out Out, err error) {
+	src, err := open(ctx, cfg, in.Path, progress)
+	if err != nil {
+		return out, err
+	}
+	defer src.file.Close()
+	out = Out{Format: src.format.name, Bytes: src.info.Size()}
+	t, err := openTarget(src, cfg.OutDir, in, attempt)
+	if err != nil {
+		return out, err
+	}
+	defer t.root.Close()
+	var files []File
+	missing := false
+	for i, s := range t.sizes {
+		f := File{Size: s.name, Path: filepath.Join(cfg.OutDir, t.names[i])}
+		if f.UpToDate, err = t.upToDate(t.names[i]); err != nil {
+			return out, err
+		}
+		missing = missing || !f.UpToDate
+		files = append(files, f)
+	}
+	if !missing {
+		out.Files = files
+		return out, sdk.Skip("all files are up to date")
+	}
+	need := min(src.memory(t.sizes), cfg.Memory)
+	if err := cfg.room.Acquire(ctx, need); err != nil {
+		return out, context.Cause(ctx)
+	}
+	defer cfg.room.Release(need)
+	if err := convert(src, t, files, &out); err != nil {
+		return out, err
+	}
+	out.Files = files
+	return out, nil
+}
+
+// convert decodes a picture and writes the files that are not up to date. All sizes are made, as
+// small ones are made of larger ones: a file is the same whichever others are there.
+func convert(src *source, t *target, files []File, out *Out) error {
+	turn, profile := src.metadata()
+	pic, err := src.decode(out)
+	if err != nil {
+		return err
+	}
+	switch {
+	case profile == nil:
+	case t.in.Metadata == "icc" && fits(profile, pic):
+		out.Profile = "kept"
+	default:
+		out.Profile, profile = "dropped", nil
+	}
+	out.Width, out.Height = turned(pic.w, pic.h, turn)
+	err = pic.each(src.ctx, t.sizes, turn, func(i int, scaled *raster) error {
+		f := &files[i]
+		if f.Width, f.Height = turned(scaled.w, scaled.h, turn); f.UpToDate {
+			return nil
+		}
+		return t.write(t.names[i], scaled.turn(turn), profile)
+	})
+	if err != nil {
+		return err
+	}
+	return t.settle()
+}

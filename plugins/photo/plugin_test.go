@@ -1,0 +1,298 @@
+package photo
+
+import (
+	"bytes"
+	"encoding/binary"
+	"image"
+	"image/color"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/sdk/sdktest"
+)
+
+func TestConformance(t *testing.T) {
+	sdktest.Conformance(t, Plugin(), sdktest.Options{Config: map[string]any{"out_dir": t.TempDir()}})
+}
+
+// TestProcess works pictures in the process that ledgerd would start.
+func TestProcess(t *testing.T) {
+	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "made", "here")
+	h := sdktest.New(t, Plugin(), sdktest.Options{Config: map[string]any{"out_dir": out, "max_bytes": 1 << 20, "max_pixels": 1_000_000}})
+	good := save(t, dir, "good.jpg", scene(400, 300, 1))
+	fifo := filepath.Join(dir, "pipe.jpg")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	put(t, out, "good-mine.jpg", []byte("a file of somebody else"))
+	put(t, out, "file", nil)
+	if err := os.Mkdir(filepath.Join(out, "good-dir.jpg"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		set     payload
+		outcome string
+		code    string
+		final   bool
+	}{
+		"good":          {payload{"path": good}, "done", "", false},
+		"gone":          {payload{"path": filepath.Join(dir, "gone.jpg")}, "failed", "not_found", true},
+		"folder":        {payload{"path": dir}, "failed", "not_a_file", true},
+		"pipe":          {payload{"path": fifo}, "failed", "not_a_file", true},
+		"text":          {payload{"path": put(t, dir, "text.jpg", []byte("not a picture"))}, "failed", "not_an_image", true},
+		"empty":         {payload{"path": put(t, dir, "empty.jpg", nil)}, "failed", "not_an_image", true},
+		"HEIC":          {payload{"path": put(t, dir, "a.heic", []byte("\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic"))}, "failed", "unsupported_format", true},
+		"12 bits":       {payload{"path": put(t, dir, "12.jpg", bytes.Replace(get(t, good), []byte("\xff\xc0\x00\x11\x08"), []byte("\xff\xc0\x00\x11\x0c"), 1))}, "failed", "unsupported_format", true},
+		"animation":     {payload{"path": put(t, dir, "a.webp", []byte("RIFF\x1a\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x02\x00\x00\x00\x09\x00\x00\x09\x00\x00"))}, "failed", "unsupported_format", true},
+		"cut":           {payload{"path": put(t, dir, "cut.jpg", get(t, good)[:9000])}, "failed", "truncated", true},
+		"many pixels":   {payload{"path": put(t, dir, "large.png", pngHeader(1001, 1000))}, "failed", "too_large", true},
+		"many bytes":    {payload{"path": put(t, dir, "long.jpg", append(get(t, good), make([]byte, 1<<20)...))}, "failed", "too_large", true},
+		"name up":       {payload{"path": good, "name": "../{stem}-{size}.{ext}"}, "failed", "bad_name", true},
+		"name absolute": {payload{"path": good, "name": "/tmp/{stem}-{size}.{ext}"}, "failed", "bad_name", true},
+		"name brace":    {payload{"path": good, "name": "{stem}-{size}-{date}.{ext}"}, "failed", "bad_name", true},
+		"name twice":    {payload{"path": good, "name": "{stem}.{ext}"}, "failed", "bad_name", true},
+		"name long":     {payload{"path": good, "name": strings.Repeat("x", 200) + "{size}"}, "failed", "bad_name", true},
+		"taken":         {payload{"path": good, "sizes": []string{"mine=9x9"}}, "failed", "name_taken", true},
+		"taken, folder": {payload{"path": good, "sizes": []string{"dir=9x9"}}, "failed", "name_taken", true},
+		"no folder":     {payload{"path": good, "name": "file/{size}.{ext}"}, "failed", "cannot_write", false},
+		"no size":       {payload{"path": good, "sizes": []string{"large"}}, "failed", "payload", true},
+		"no pixels":     {payload{"path": good, "sizes": []string{"large=0x10"}}, "failed", "payload", true},
+		"no quality":    {payload{"path": good, "quality": 101}, "failed", "payload", true},
+	} {
+		r := h.Run(sdktest.Task{Payload: tt.set})
+		if r.Outcome != tt.outcome || r.Code != tt.code || r.Final != tt.final {
+			t.Errorf("%s: %s %s (%s), final %v; want %s %s, final %v", name, r.Outcome, r.Code, r.Error, r.Final, tt.outcome, tt.code, tt.final)
+		}
+		if tt.outcome == "done" && len(r.Progress) == 0 {
+			t.Errorf("%s: no progress", name)
+		}
+	}
+	if got := string(get(t, filepath.Join(out, "good-mine.jpg"))); got != "a file of somebody else" {
+		t.Errorf("a file of somebody else is now %q", got)
+	}
+	if r := h.Run(sdktest.Task{Payload: payload{"path": good}}); r.Outcome != "skipped" {
+		t.Errorf("done once more: %+v", r)
+	}
+	if r := h.Run(sdktest.Task{Payload: payload{"path": save(t, dir, "big.jpg", scene(1000, 900, 1)), "quality": 84}, Fault: sdktest.Cancel}); r.Outcome != "cancelled" {
+		t.Errorf("cancelled: %+v", r)
+	}
+}
+
+// pngHeader begins a PNG and says how large it would be.
+func pngHeader(w, h uint32) []byte {
+	header := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, w), h)
+	return append([]byte("\x89PNG\r\n\x1a\n"), pngChunk("IHDR", append(header, 8, 0, 0, 0, 0))...)
+}
+
+// TestConfigIsChecked: a folder that depends on where the plugin was started is refused.
+func TestConfigIsChecked(t *testing.T) {
+	if err := (&Config{OutDir: "thumbs"}).Validate(); err == nil || !strings.Contains(err.Error(), "out_dir") {
+		t.Errorf("a relative out_dir: %v", err)
+	}
+}
+
+// isSkip says whether the item is done because there was nothing to do.
+func isSkip(err error) bool { return err != nil && strings.Contains(err.Error(), "up to date") }
+
+// TestUpToDate: what is made by the same settings of the same pixels is left alone, whatever its time,
+// and everything else of this picture is made anew.
+func TestUpToDate(t *testing.T) {
+	dir, c := t.TempDir(), config(t)
+	in := plain(save(t, dir, "a.jpg", scene(300, 200, 1)), "large=100x100", "small=20x20:fill")
+	run := func(want string) Out {
+		t.Helper()
+		out, err := do(t.Context(), c, in)
+		got := ""
+		for _, f := range out.Files {
+			if f.UpToDate {
+				got += "-"
+			} else {
+				got += "+"
+			}
+		}
+		if err != nil && !isSkip(err) || got != want || isSkip(err) != (want == "--") {
+			t.Errorf("made %s, want %s: %v", got, want, err)
+		}
+		return out
+	}
+	out := run("++")
+	content := [][]byte{get(t, out.Files[0].Path), get(t, out.Files[1].Path)}
+	run("--")
+	if err := os.Chtimes(in.Path, time.Unix(1, 0), time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	run("--") // the same pixels
+	if err := os.Remove(out.Files[1].Path); err != nil {
+		t.Fatal(err)
+	}
+	run("-+")
+	if !bytes.Equal(get(t, out.Files[1].Path), content[1]) {
+		t.Error("made alone, a file is another one")
+	}
+	in.Quality = 50
+	run("++")
+	run("--")
+	in.Quality = 85
+	run("++")
+	save(t, dir, "a.jpg", scene(300, 200, 2))
+	run("++")
+	save(t, dir, "a.jpg", scene(300, 200, 1))
+	run("++")
+	if !bytes.Equal(get(t, out.Files[0].Path), content[0]) {
+		t.Error("made again of the same pixels by the same settings, a file is another one")
+	}
+	for i, name := range []string{"{folder}/{size}/{stem}.{ext}", "{hash}.{size}"} {
+		in.Name = name
+		if f := run("++").Files[0]; !bytes.Equal(get(t, f.Path), content[0]) || strings.Contains(f.Path, "{") || (i == 0) != strings.HasSuffix(f.Path, filepath.Base(dir)+"/large/a.jpg") {
+			t.Errorf("%s is %s", name, f.Path)
+		}
+	}
+	// The same picture under another path is another picture, and what was made is no original.
+	in.Name = "{stem}-{size}.{ext}"
+	in.Path = save(t, t.TempDir(), "a.jpg", scene(300, 200, 1))
+	if _, err := do(t.Context(), c, in); err == nil || !strings.Contains(err.Error(), "not made of this picture") {
+		t.Errorf("another picture of that name: %v", err)
+	}
+	in.Path = out.Files[0].Path
+	if out, err := do(t.Context(), c, in); err == nil || !strings.Contains(err.Error(), "made by this plugin") || out.Files != nil {
+		t.Errorf("what was made is made smaller: %v", err)
+	}
+}
+
+// TestStripped: nothing of the metadata is left but, if asked for, a profile that is about these colours.
+func TestStripped(t *testing.T) {
+	dir := t.TempDir()
+	big := iccProfile("RGB ", 150_000) // does not fit into a segment
+	jpegs := get(t, save(t, dir, "a.jpg", scene(60, 40, 1)))
+	withICC := func(parts ...[]byte) (segments [][]byte) {
+		for i, p := range parts {
+			segments = append(segments, jpegSegment(0xe2, append([]byte{'I', 'C', 'C', '_', 'P', 'R', 'O', 'F', 'I', 'L', 'E', 0, byte(i + 1), byte(len(parts))}, p...)))
+		}
+		return append(segments, exif(binary.BigEndian, 1), jpegSegment(0xfe, []byte("secret-comment")))
+	}
+	for name, tt := range map[string]struct {
+		segments [][]byte
+		profile  []byte
+	}{
+		"small":   {withICC(iccProfile("RGB ", 500)), iccProfile("RGB ", 500)},
+		"parts":   {withICC(big[:60_000], big[60_000:120_000], big[120_000:]), big},
+		"cmyk":    {withICC(iccProfile("CMYK", 500)), nil},
+		"no icc":  {withICC(bytes.Repeat([]byte("x"), 500)), nil},
+		"nothing": {withICC(), nil},
+	} {
+		path := put(t, dir, strings.ReplaceAll(name, " ", "")+".jpg", withSegment(jpegs, tt.segments...))
+		for _, format := range []string{"jpeg", "png"} {
+			for _, metadata := range []string{"strip", "icc"} {
+				in := plain(path, "x=30x30")
+				in.Format, in.Metadata = format, metadata
+				out, err := do(t.Context(), config(t), in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				content := get(t, out.Files[0].Path)
+				if bytes.Contains(content, []byte("secret")) {
+					t.Errorf("%s, %s, %s: there are secrets in it", name, format, metadata)
+				}
+				// Read as an input would be, what the plugin has written says what it has.
+				f, err := os.Open(out.Files[0].Path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				info, err := f.Stat()
+				if err != nil {
+					t.Fatal(err)
+				}
+				kept := &source{ctx: t.Context(), file: f, info: info, progress: func(int64, int64) {}, format: formats[map[string]int{"jpeg": 0, "png": 1}[format]]}
+				want := tt.profile
+				if metadata == "strip" {
+					want = nil
+				}
+				_, got := kept.metadata()
+				f.Close()
+				if !bytes.Equal(got, want) || (out.Profile == "kept") != (want != nil) {
+					t.Errorf("%s, %s, %s: a profile of %d bytes (%s), want %d", name, format, metadata, len(got), out.Profile, len(want))
+				}
+				if format == "png" {
+					load(t, out.Files[0].Path) // the sums of its chunks are right
+				}
+			}
+		}
+	}
+}
+
+// TestTransparent: PNG keeps what is transparent, in a JPEG it is white; gray stays gray.
+func TestTransparent(t *testing.T) {
+	dir, c := t.TempDir(), config(t)
+	m := image.NewNRGBA(image.Rect(0, 0, 40, 40))
+	for i := range m.Pix {
+		m.Pix[i] = []byte{200, 0, 0, 0}[i%4]
+		if i < len(m.Pix)/2 && i%4 == 3 {
+			m.Pix[i] = 255
+		}
+	}
+	for format, bottom := range map[string]color.NRGBA{"png": {0, 0, 0, 0}, "jpeg": {255, 255, 255, 255}} {
+		in := plain(save(t, dir, "half.png", m), "x=20x20")
+		in.Format = format
+		out, err := do(t.Context(), c, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := load(t, out.Files[0].Path)
+		for y, want := range map[int]color.NRGBA{3: {200, 0, 0, 255}, 17: bottom} {
+			c := color.NRGBAModel.Convert(got.At(10, y)).(color.NRGBA)
+			if d := cmp.Diff(want, c, cmp.Comparer(func(a, b uint8) bool { return max(a, b)-min(a, b) < 4 })); d != "" {
+				t.Errorf("%s, line %d: %s", format, y, d)
+			}
+		}
+	}
+	gray := image.NewGray(image.Rect(0, 0, 40, 40))
+	out, err := do(t.Context(), c, plain(save(t, dir, "gray.png", gray), "x=20x20"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := load(t, out.Files[0].Path); m.ColorModel() != color.GrayModel {
+		t.Errorf("gray became %T", m)
+	}
+}
+
+// TestMemory: all that is allocated in the course of a picture is less than what it counts for when it
+// waits for its turn; so is what is in use at any time.
+func TestMemory(t *testing.T) {
+	dir, c := t.TempDir(), config(t)
+	small := scene(900, 600, 1)
+	deep := image.NewNRGBA64(small.Rect)
+	for i := range deep.Pix {
+		deep.Pix[i] = small.Pix[i/2]
+	}
+	turnedJPEG := put(t, dir, "turned.jpg", withSegment(get(t, save(t, dir, "plain.jpg", small)), exif(binary.BigEndian, 6)))
+	for _, path := range []string{turnedJPEG, save(t, dir, "a.png", small), save(t, dir, "deep.png", deep), put(t, dir, "b.tiff", tiffOf(small, 7))} {
+		for format, sizes := range map[string][]string{"png": {"whole=9999x9999"}, "jpeg": {"large=700x700", "medium=300x300", "thumb=90x90:fill"}} {
+			in := plain(path, sizes...)
+			in.Format = format
+			src, err := open(t.Context(), c, path, func(int64, int64) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			src.file.Close()
+			most := src.memory(parseSizes(in))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			if _, err := do(t.Context(), c, in); err != nil {
+				t.Fatal(err)
+			}
+			runtime.ReadMemStats(&after)
+			got := int64(after.TotalAlloc - before.TotalAlloc)
+			t.Logf("%s, %s as %s: %d MiB of %d", filepath.Base(path), sizes[0], format, got>>20, most>>20)
+			if got > most {
+				t.Errorf("%s, %s as %s: allocates %d bytes, counts for %d", filepath.Base(path), sizes[0], format, got, most)
+			}
+		}
+	}
+}
