@@ -1,7 +1,9 @@
 package filecsv
 
 import (
+	"bytes"
 	"database/sql"
+	"encoding/csv"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
@@ -246,4 +249,48 @@ func TestLoadNeedsADatabase(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
+}
+
+// Whatever the header and the values, they are in the table as they are in the file.
+func TestLoadAnyText(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h := loading(t, url)
+		tables, dir := 0, t.TempDir()
+		text := rapid.StringOf(rapid.OneOf(rapid.SampledFrom([]rune("\\\"'\t\n\r,;|{}$?:%-N.\u00a0 ")), rapid.Rune().Filter(func(r rune) bool { return r != 0 && r != '\ufeff' })))
+		name := rapid.Custom(func(t *rapid.T) string {
+			return string(trim([]byte(text.Filter(func(s string) bool { return len(trim([]byte(s))) > 0 && len(s) <= 60 }).Draw(t, "name"))))
+		})
+		rapid.Check(t, func(rt *rapid.T) {
+			header := rapid.SliceOfNDistinct(name, 2, 4, strings.ToLower).Draw(rt, "header")
+			rows := rapid.SliceOfN(rapid.SliceOfN(text, len(header), len(header)), 1, 5).Draw(rt, "rows")
+			var file bytes.Buffer
+			w := csv.NewWriter(&file)
+			if err := w.WriteAll(append([][]string{header}, rows...)); err != nil {
+				rt.Fatal(err)
+			}
+			tables++
+			path := filepath.Join(dir, fmt.Sprintf("%d.csv", tables))
+			if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
+				rt.Fatal(err)
+			}
+			table := fmt.Sprintf("t%d", tables)
+			r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": table, "header": "yes", "delimiter": ","}})
+			if r.Outcome != "done" {
+				rt.Fatalf("%s %s %s", r.Outcome, r.Code, r.Error)
+			}
+			var want []string
+			for _, row := range rows {
+				texts := make([]string, len(row))
+				for i, v := range row {
+					if texts[i] = string(trim([]byte(v))); texts[i] == "" {
+						texts[i] = "NULL"
+					}
+				}
+				want = append(want, strings.Join(texts, "|"))
+			}
+			if diff := cmp.Diff(want, query(t, db, "SELECT * FROM "+table)); diff != "" {
+				rt.Errorf("-want +got\n%s", diff)
+			}
+		})
+	})
 }
