@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -86,5 +87,26 @@ func TestTimeout(t *testing.T) {
 	}
 	if left := p.processes(t); len(left) > 0 {
 		t.Errorf("there are still %q", left)
+	}
+}
+
+// A worker that is told to stop hands back what it was at, and leaves nothing running.
+func TestStopped(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), false)
+	notes := filepath.Join(p.dir, "converted")
+	p.configure(t, "with.env.SLOW = "+toml(filepath.Join(p.dir, "slow")), "with.env.CONVERTED = "+toml(notes))
+	p.do(t, "./clips.sh && rm clips/broken.avi clips/street.avi && touch slow && ledgerd --config video.toml add video clips")
+	worker := p.start(t, "work", "--kind", "video", "--grace", "0s")
+	await(t, "it is begun", func() bool { return len(converted(t, notes)) == 1 })
+	if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	worker.End(t, 143)
+	if left := p.processes(t); len(left) > 0 {
+		t.Errorf("there are still %q", left)
+	}
+	if got := p.do(t, "ledgerd -q ls --columns state,attempt,failures"); got != "STATE  ATTEMPT  FAILURES\nready  1        0\n" {
+		t.Errorf("%s\n%s", got, worker.Stderr.String())
 	}
 }

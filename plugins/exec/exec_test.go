@@ -35,6 +35,7 @@ func TestEnds(t *testing.T) {
 		{"echo one; echo; echo ' two '; echo", nil, "done", "", false, 0, `"two"`, ""},
 		{`printf '{"a":\n 1.50}\n'`, nil, "done", "", false, 0, `{"a":1.50}`, ""},
 		{`echo working; echo '{"a":1}'`, nil, "done", "", false, 0, `{"a":1}`, ""},
+		{`printf '"no \377 text"'`, nil, "done", "", false, 0, `"no � text"`, ""},
 		{`printf 'no \377 text'`, nil, "done", "", false, 0, `"no � text"`, ""},
 		{"echo half; echo broken >&2; exit 1", nil, "failed", "exit_1", false, 0, `"half"`, "exited with 1: broken"},
 		{"exit 75", nil, "failed", "exit_75", false, 0, "", "exited with 75"},

@@ -86,10 +86,11 @@ func (o *result) line(line []byte, cut bool) {
 
 // json is the result: all there is if that is JSON, else the last line. hide takes secrets out.
 func (o *result) json(hide *strings.Replacer) (json.RawMessage, error) {
-	if whole := []byte(hide.Replace(string(o.whole))); !o.much && json.Valid(whole) {
+	text := func(raw []byte) string { return strings.ToValidUTF8(hide.Replace(string(raw)), "\uFFFD") }
+	if whole := []byte(text(o.whole)); !o.much && json.Valid(whole) {
 		return whole, nil
 	}
-	last := hide.Replace(string(o.last))
+	last := text(o.last)
 	switch {
 	case o.cut:
 		return nil, refuse("output", "the result has more than %d bytes; write it to a file and say its name", maxResult)
@@ -98,5 +99,5 @@ func (o *result) json(hide *strings.Replacer) (json.RawMessage, error) {
 	case json.Valid([]byte(last)):
 		return json.RawMessage(last), nil
 	}
-	return json.Marshal(strings.ToValidUTF8(last, "\uFFFD"))
+	return json.Marshal(last)
 }

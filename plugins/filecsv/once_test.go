@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/plugins/filecsv/load"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
@@ -202,4 +203,45 @@ func TestLoadLetsGo(t *testing.T) {
 		}
 		exec(t, db, "CREATE INDEX i ON people (id)", "DROP TABLE people") // needs the locks
 	})
+}
+
+// A COMMIT whose answer is lost has loaded or it has not; the next attempt finds out which.
+func TestLoadCommitCut(t *testing.T) {
+	for name, where := range map[string]int32{"landed": pgtest.CutLanded, "before": pgtest.CutBefore} {
+		t.Run(name, func(t *testing.T) {
+			direct := pgtest.SchemaURL(t)
+			cutter := pgtest.NewCutter(t)
+			_, parameters, _ := strings.Cut(direct, "?")
+			database, err := load.Open(cutter.URL[:strings.IndexByte(cutter.URL+"?", '?')] + "?" + parameters)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer database.Close()
+			db := open(t, "pgx", direct)
+			r := &rig{database, "filecsv/1/1"}
+			l, err := r.begin(t, 1) // makes the tables
+			if err != nil {
+				t.Fatal(err)
+			}
+			fill(t, l, 10)
+			cutter.Cut(where)
+			_, err = l.Commit(t.Context(), "same")
+			if e, _ := err.(*load.Error); e == nil || e.Code != "database" || !e.Again {
+				t.Errorf("%v, want one that is tried again", err)
+			}
+			l.Close()
+			if l, err = r.begin(t, 2); err != nil {
+				t.Fatal(err)
+			}
+			fill(t, l, 10)
+			done, err := l.Commit(t.Context(), "same")
+			if err != nil || done.Rows != 10 || done.Already != (where == pgtest.CutLanded) {
+				t.Errorf("%+v, %v", done, err)
+			}
+			l.Close()
+			if got := query(t, db, "SELECT count(*) FROM t"); got[0] != "10" {
+				t.Errorf("%s rows, want 10", got)
+			}
+		})
+	}
 }
