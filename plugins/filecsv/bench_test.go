@@ -105,16 +105,7 @@ func readAll(src io.Reader) {
 // BenchmarkLoad loads files into a new table of either database, after only checking them. What the
 // whole plugin has in memory at most must not grow with the file.
 func BenchmarkLoad(b *testing.B) {
-	sqlite, err := load.Open("sqlite:" + filepath.Join(b.TempDir(), "tables.db"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer sqlite.Close()
-	postgres, err := load.Open(pgtest.SchemaURL(b))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer postgres.Close()
+	sqlite, postgres := tables(b, "sqlite:"+filepath.Join(b.TempDir(), "tables.db")), tables(b, pgtest.SchemaURL(b))
 	for _, rows := range []int{100_000, 1_000_000} {
 		path := filepath.Join(b.TempDir(), "people.csv")
 		if err := os.WriteFile(path, people(rows, false), 0o600); err != nil {

@@ -38,8 +38,9 @@
 //
 // # Loading into a table
 //
-//	ledgerd run filecsv ./inbox --set table=people --with database=file:/etc/ledgerd/people.url
-//	ledgerd run filecsv ./inbox --set table=people --set into.E-Mail=email --set into.Name=name …
+//	ledgerd run filecsv ./inbox --set table=people --with database=sqlite:/srv/people.db
+//	ledgerd run filecsv ./inbox --set table=people --set into.E-Mail=email --set into.Name=name \
+//	    --with database=postgres://app@db1/people --with password=file:/run/secrets/db1
 //
 // With a table the rows also go into a database, sqlite:PATH or postgres://user@host/name: all rows of
 // a file or none, in one transaction together with a marker that says which item they are of. So a file
@@ -63,7 +64,9 @@
 // old ones: a table has no memory of which rows are whose. Two ledgers that load into one database
 // must call the work by different names.
 //
-// While a file is loaded into SQLite nobody else writes to that database; never load into a ledger.
+// While a file is loaded into SQLite nobody else writes to that database, and loads of other processes
+// are put off; never load into a ledger. The payload names the table: whoever may add items can write
+// to every table that the database's user may write to, so let that be one for loads alone.
 //
 // # Payload, config, output
 //
@@ -89,7 +92,7 @@
 //
 //	changed_while_reading               size, time or inode changed while the file was read
 //	cannot_read temp_file reject_file   the disk says no
-//	database                            it is away, locked or full
+//	database                            it is away or full
 package filecsv
 
 import (
@@ -99,6 +102,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/ledgerd/ledgerd/plugins/filecsv/load"
 	"github.com/ledgerd/ledgerd/sdk"
@@ -182,7 +186,8 @@ func (b BadRow) text() string {
 type Config struct {
 	RejectDir string `json:"reject_dir" doc:"folder for the files of bad rows, made if it is not there; an absolute path; empty: none are written"`
 	MaxBytes  int64  `json:"max_bytes" default:"17179869184" schema:"min=1" doc:"longest text that is read from one file, unpacked, in bytes"`
-	Database  string `json:"database" secret:"true" doc:"where tables are: sqlite:PATH or postgres://user@host/name"`
+	Database  string `json:"database" doc:"where tables are: sqlite:PATH or postgres://user@host/name"`
+	Password  string `json:"password" secret:"true" doc:"of the database's user"`
 
 	tables *load.Database
 }
@@ -198,7 +203,7 @@ func (c *Config) Validate() error {
 // Open makes the folder for rejects, and gets ready to load. It connects with the first load.
 func (c *Config) Open(context.Context) (err error) {
 	if c.Database != "" {
-		if c.tables, err = load.Open(c.Database); err != nil {
+		if c.tables, err = load.Open(c.Database, c.Password); err != nil {
 			return fmt.Errorf("database: %w", err)
 		}
 	}
@@ -278,12 +283,17 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 	return out, outcome(err)
 }
 
+const busyDelay = 10 * time.Second
+
 // outcome tells the SDK what kind of failure err is.
 func outcome(err error) error {
 	code, again := "", false
 	if f := (*failure)(nil); errors.As(err, &f) {
 		code, again = f.code, f.again
 	} else if l := (*load.Error)(nil); errors.As(err, &l) {
+		if l.Code == load.Busy { // for as long as a large file takes
+			return sdk.Snooze(busyDelay, l.Text)
+		}
 		code, again = l.Code, l.Again
 	} else {
 		return err

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/csv"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/plugins/filecsv/load"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
@@ -46,9 +48,36 @@ func open(t testing.TB, driver, source string) *sql.DB {
 }
 
 // loading is a plugin's process that loads into a database.
-func loading(t testing.TB, url string) *sdktest.Host {
+func loading(t testing.TB, address string) *sdktest.Host {
 	t.Helper()
-	return sdktest.New(t, Plugin(), sdktest.Options{Secrets: map[string]string{"database": url}})
+	bare, password := apart(t, address)
+	return sdktest.New(t, Plugin(), sdktest.Options{Config: Config{Database: bare}, Secrets: map[string]string{"password": password}})
+}
+
+// apart takes the password out of a URL.
+func apart(t testing.TB, address string) (bare, password string) {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.User == nil {
+		return address, ""
+	}
+	password, _ = u.User.Password()
+	u.User = url.User(u.User.Username())
+	return u.String(), password
+}
+
+// tables is a database as the plugin opens it.
+func tables(t testing.TB, address string) *load.Database {
+	t.Helper()
+	d, err := load.Open(apart(t, address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() }) // tests look at what it does, not at how it ends
+	return d
 }
 
 // csvFile writes a file.
@@ -174,8 +203,8 @@ func TestLoadIntoATableThatIsThere(t *testing.T) {
 			code, text string
 			final      bool
 		}{
-			{payload{"table": "users"}, "columns", `table users has no column "Year", "born in"; it has id, Mail, born, source, born_in: say which column goes where with columns`, true},
-			{payload{"table": "users", "into": map[string]string{"nope": "id"}}, "missing_column", `columns: the file has no column "nope"`, true},
+			{payload{"table": "users"}, "columns", `table users has no column "Year", "born in"; it has id, Mail, born, source, born_in: say which column goes where with --set into`, true},
+			{payload{"table": "users", "into": map[string]string{"nope": "id"}}, "missing_column", `into: the file has no column "nope"`, true},
 			{payload{"table": "users", "into": map[string]string{"MAIL": "mail", "ID": "MAIL"}}, "columns", `would both go into column "Mail"`, true},
 			{payload{"table": "users", "into": map[string]string{"ID": "id"}}, "constraint", "", true},
 			{payload{"table": "no.such.table"}, "bad_table", "", true},
@@ -243,7 +272,7 @@ func TestLoadNeedsADatabase(t *testing.T) {
 	if r.Code != "database" || r.Final || strings.Contains(fmt.Sprint(r), "hunter22") {
 		t.Errorf("%+v", r)
 	}
-	for _, url := range []string{"sqlite:relative.db", "mysql://app:hunter22@host/x", "postgres://app:hunter22@host:port:5/x", "hunter22"} {
+	for _, url := range []string{"sqlite:relative.db", "mysql://app:hunter22@host/x", "postgres://app:hunter22@host:port:5/x", "hunter22", "postgres://app@host/x?password=hunter22"} {
 		err := (&Config{Database: url}).Open(t.Context())
 		if err == nil || !strings.HasPrefix(err.Error(), "database: ") || strings.Contains(err.Error(), "hunter22") {
 			t.Errorf("%s: %v", url, err)

@@ -90,12 +90,7 @@ func wantCode(t *testing.T, err error, code string) {
 // (Postgres; on SQLite the later one waits for it) or afterwards.
 func TestLoadStale(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
-		database, err := load.Open(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer database.Close()
-		r := &rig{database, "filecsv/1/1"}
+		r := &rig{tables(t, url), "filecsv/1/1"}
 		if !strings.HasPrefix(url, "sqlite:") {
 			stale, err := r.begin(t, 1)
 			if err != nil {
@@ -124,7 +119,7 @@ func TestLoadStale(t *testing.T) {
 			}
 			current.Close()
 		}
-		_, err = r.begin(t, 1)
+		_, err := r.begin(t, 1)
 		wantCode(t, err, "stale")
 
 		// A later attempt finds what is there.
@@ -189,6 +184,21 @@ func TestLoadManyAtOnce(t *testing.T) {
 	})
 }
 
+// Who finds somebody else at work on the file of SQLite comes again, and has not failed.
+func TestLoadBusy(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tables.db")
+	db := open(t, "sqlite", file)
+	db.SetMaxOpenConns(1)
+	exec(t, db, "BEGIN IMMEDIATE")
+	h := loading(t, "sqlite:"+file)
+	task := sdktest.Task{Payload: payload{"path": csvFile(t, "a\n1\n"), "table": "t"}}
+	if r := h.Run(task); r.Outcome != "snoozed" || r.Delay != busyDelay {
+		t.Errorf("%+v", r)
+	}
+	exec(t, db, "COMMIT")
+	outOf(t, h.Run(task))
+}
+
 // A load that is stopped lets go of the table.
 func TestLoadLetsGo(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
@@ -212,13 +222,8 @@ func TestLoadCommitCut(t *testing.T) {
 			direct := pgtest.SchemaURL(t)
 			cutter := pgtest.NewCutter(t)
 			_, parameters, _ := strings.Cut(direct, "?")
-			database, err := load.Open(cutter.URL[:strings.IndexByte(cutter.URL+"?", '?')] + "?" + parameters)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer database.Close()
+			r := &rig{tables(t, cutter.URL[:strings.IndexByte(cutter.URL+"?", '?')]+"?"+parameters), "filecsv/1/1"}
 			db := open(t, "pgx", direct)
-			r := &rig{database, "filecsv/1/1"}
 			l, err := r.begin(t, 1) // makes the tables
 			if err != nil {
 				t.Fatal(err)

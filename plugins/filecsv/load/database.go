@@ -31,8 +31,8 @@ type Database struct {
 }
 
 // Open prepares a database by its URL, sqlite:PATH or postgres://…, and does not connect yet. The
-// error does not show the URL, which may have a password in it.
-func Open(address string) (*Database, error) {
+// password, "" for none, is given apart; the error shows neither.
+func Open(address, password string) (*Database, error) {
 	if path, ok := strings.CutPrefix(address, "sqlite:"); ok {
 		if !filepath.IsAbs(path) {
 			return nil, errors.New("sqlite: must be followed by an absolute path")
@@ -43,7 +43,10 @@ func Open(address string) (*Database, error) {
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		return nil, errors.New("must be sqlite:PATH or postgres://user@host/name")
 	}
-	return openPostgres(address)
+	if _, within := u.User.Password(); within || u.Query().Has("password") {
+		return nil, errors.New("has a password in it, which others can see there: --with password=file:/PATH")
+	}
+	return openPostgres(address, password)
 }
 
 // Check connects.
@@ -64,6 +67,9 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Text }
 func (e *Error) Unwrap() error { return e.err }
+
+// Busy is the code of an Error that says only that somebody else is writing.
+const Busy = "busy"
 
 // explain makes an Error of one of the driver's. What is no answer of the database may be gone the
 // next time: it is away, or ctx has ended.
@@ -112,9 +118,9 @@ func (d *Database) checkNames(columns []Column) error {
 		other, twice := seen[name]
 		switch {
 		case twice:
-			return &Error{Code: "columns", Text: fmt.Sprintf("columns %q and %q would be one column of the table: give one of them another name with columns", shown(other), shown(c.Name))}
+			return &Error{Code: "columns", Text: fmt.Sprintf("columns %q and %q would be one column of the table: give one of them another name with --set into", shown(other), shown(c.Name))}
 		case len(c.Name) > d.maxName:
-			return &Error{Code: "columns", Text: fmt.Sprintf("column %q is too long for a name in this database, which may have %d bytes: give it another with columns", shown(c.Name), d.maxName)}
+			return &Error{Code: "columns", Text: fmt.Sprintf("column %q is too long for a name in this database, which may have %d bytes: give it another with --set into", shown(c.Name), d.maxName)}
 		}
 		seen[name] = c.Name
 	}

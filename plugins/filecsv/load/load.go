@@ -258,7 +258,7 @@ func (l *Load) unmapped() error {
 	}
 	for name := range l.job.Map {
 		if !there[name] {
-			return &Error{Code: "missing_column", Text: fmt.Sprintf("columns: the file has no column %q", shown(name))}
+			return &Error{Code: "missing_column", Text: fmt.Sprintf("into: the file has no column %q", shown(name))}
 		}
 	}
 	return &Error{Code: "missing_column", Text: "the file has no columns to load"}
@@ -283,13 +283,13 @@ func match(table string, wanted []Column, have []string) ([]string, error) {
 		case found == "":
 			missing = append(missing, fmt.Sprintf("%q", shown(w.Name)))
 		case twice:
-			return nil, &Error{Code: "columns", Text: fmt.Sprintf("the columns %q and %q of the file would both go into column %q of the table: say which with columns", shown(other), shown(w.Name), shown(found))}
+			return nil, &Error{Code: "columns", Text: fmt.Sprintf("the columns %q and %q of the file would both go into column %q of the table: say which one with --set into", shown(other), shown(w.Name), shown(found))}
 		}
 		taken[found] = w.Name
 		names = append(names, found)
 	}
 	if len(missing) > 0 {
-		return nil, &Error{Code: "columns", Text: fmt.Sprintf("table %s has no column %s; it has %s: say which column goes where with columns, such as --set columns.FILE_COLUMN=TABLE_COLUMN",
+		return nil, &Error{Code: "columns", Text: fmt.Sprintf("table %s has no column %s; it has %s: say which column goes where with --set into.COLUMN_OF_THE_FILE=COLUMN_OF_THE_TABLE",
 			table, list(missing), list(have))}
 	}
 	return names, nil

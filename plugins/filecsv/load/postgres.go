@@ -13,10 +13,13 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-func openPostgres(address string) (*Database, error) {
+func openPostgres(address, password string) (*Database, error) {
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
 		return nil, errors.New("the URL of Postgres makes no sense")
+	}
+	if password != "" {
+		config.Password = password
 	}
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "ledgerd filecsv"

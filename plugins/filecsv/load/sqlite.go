@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	busyTime  = "5000" // milliseconds that a load waits for another one to end, before it is tried again
+	busyTime  = "2000" // milliseconds that a load waits for another one to end, before it is put off
 	maxParams = 32766  // of a statement
 	maxBatch  = 100    // rows of a statement
 )
@@ -50,6 +50,8 @@ func sqliteReason(err error) (code string, again, known bool) {
 		return "", false, false
 	}
 	switch e.Code() & 0xff {
+	case 5, 6: // SQLITE_BUSY, SQLITE_LOCKED
+		return Busy, true, true
 	case 1: // SQLITE_ERROR: the statement makes no sense there
 		return "bad_table", false, true
 	case 18, 20: // SQLITE_TOOBIG, SQLITE_MISMATCH
