@@ -191,7 +191,7 @@ func TestFloods(t *testing.T) {
 func TestSecretsAreHidden(t *testing.T) {
 	h := sdktest.New(t, Plugin(), sdktest.Options{
 		Config:  map[string]any{"command": shell(`echo "token $TOKEN, pin $PIN"; echo "bad $TOKEN" >&2; exit 1`)},
-		Secrets: map[string]string{"secret_env": "# of the service\nTOKEN=hunter22=x y\n\nPIN=12\r\n"},
+		Secrets: map[string]string{"secret_env": "# of the service\nUSER_NAME=hunter\nTOKEN=hunter22=x y\n\nPIN=12\r\n"},
 	})
 	r := h.Run(sdktest.Task{Key: "k"})
 	if want := "exited with 1: bad ***"; r.Error != want || string(r.Output) != `"token ***, pin 12"` {

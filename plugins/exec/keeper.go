@@ -1,8 +1,10 @@
 package exec
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	osexec "os/exec"
 	"sync"
@@ -49,6 +51,17 @@ func startKeeper() (*keeper, error) {
 		return nil, fmt.Errorf("the shell that cleans up cannot be started: %w", err)
 	}
 	return k, nil
+}
+
+// temporary makes an empty folder. What cleans up /tmp may have taken ours, which nobody has used for days.
+func (k *keeper) temporary() (string, error) {
+	name, err := os.MkdirTemp(k.folder, "item-")
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.Mkdir(k.folder, 0o700); err == nil || errors.Is(err, fs.ErrExist) {
+			name, err = os.MkdirTemp(k.folder, "item-")
+		}
+	}
+	return name, err
 }
 
 // add notes a process group that is to be killed with us, del one that has ended.

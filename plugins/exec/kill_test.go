@@ -95,9 +95,16 @@ func TestKeeper(t *testing.T) {
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 		return cmd
 	}
-	t.Setenv("TMPDIR", filepath.Join(t.TempDir()))
+	t.Setenv("TMPDIR", t.TempDir())
 	k, err := startKeeper()
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(k.folder); err != nil { // as those do who clean up
+		t.Fatal(err)
+	}
+	tmp, err := k.temporary()
+	if err != nil || os.WriteFile(filepath.Join(tmp, "file"), nil, 0o400) != nil {
 		t.Fatal(err)
 	}
 	var all []*osexec.Cmd
@@ -118,9 +125,6 @@ func TestKeeper(t *testing.T) {
 		if err := k.cmd.Process.Signal(s); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := os.WriteFile(filepath.Join(k.folder, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
 	}
 	if err := k.close(); err != nil {
 		t.Error(err)

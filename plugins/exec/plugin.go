@@ -104,7 +104,7 @@ func (c *Config) environment() error {
 		}
 		env = append(env, line)
 		if len(v) >= minHidden {
-			hidden = append(hidden, v, "***")
+			hidden = append(hidden, v)
 		}
 	}
 	for _, set := range env {
@@ -112,7 +112,12 @@ func (c *Config) environment() error {
 			return fmt.Errorf("env.%s: is set for every item", name)
 		}
 	}
-	c.env, c.hide = env, strings.NewReplacer(hidden...)
+	slices.SortFunc(hidden, func(a, b string) int { return len(b) - len(a) }) // one may begin with another
+	var pairs []string
+	for _, v := range hidden {
+		pairs = append(pairs, v, "***")
+	}
+	c.env, c.hide = env, strings.NewReplacer(pairs...)
 	return nil
 }
 
@@ -159,7 +164,7 @@ func Plugin() *sdk.Plugin {
 func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (json.RawMessage, error) {
 	r := &run{cfg: cfg, item: it}
 	var err error
-	if r.tmp, err = os.MkdirTemp(cfg.keeper.folder, "item-"); err != nil {
+	if r.tmp, err = cfg.keeper.temporary(); err != nil {
 		return nil, sdk.Code("start", err)
 	}
 	defer func() {
@@ -178,7 +183,7 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (json.RawMessage, e
 // says: a script may well end with 0 when it is interrupted.
 func (r *run) judge(ctx context.Context, end ending) (json.RawMessage, error) {
 	if end.stopped {
-		return nil, context.Cause(ctx)
+		return nil, fmt.Errorf("%w%s", context.Cause(ctx), r.lastWords())
 	}
 	c := r.cfg
 	result, err := r.out.json(c.hide)
@@ -197,9 +202,11 @@ func (r *run) judge(ctx context.Context, end ending) (json.RawMessage, error) {
 }
 
 // why is how the command ended, and the last it said about it.
-func (r *run) why(end ending) string {
+func (r *run) why(end ending) string { return end.String() + r.lastWords() }
+
+func (r *run) lastWords() string {
 	if r.last == "" {
-		return end.String()
+		return ""
 	}
-	return end.String() + ": " + r.last
+	return ": " + r.last
 }
