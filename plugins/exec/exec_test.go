@@ -255,7 +255,7 @@ func TestNobodyReads(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "pids")
 	began := time.Now()
-	r := one(t, `setsid sh -c 'echo $$ > "$1"; exec sleep 600' sh `+file+` & while ! [ -s `+file+` ]; do sleep 0.01; done; echo done`)
+	r := one(t, `perl -e 'setpgrp; exec "sh", "-c", "echo \$\$ > \"\$1\"; exec sleep 600", "sh", @ARGV' `+file+` & while ! [ -s `+file+` ]; do sleep 0.01; done; echo done`)
 	if r.Outcome != "done" || string(r.Output) != `"done"` || time.Since(began) > patience {
 		t.Errorf("%+v after %v", r, time.Since(began))
 	}
