@@ -84,6 +84,11 @@ $(PG18)/unpacked:
 	rm $(PG18)/*.tgz
 	touch $@
 
+.PHONY: test-video
+test-video: ## the example examples/video with ffmpeg, which is installed if it is not there (55 MB)
+	$(ENSURE) ffmpeg
+	LEDGERD_TEST_FFMPEG=1 $(GO) test $(TESTFLAGS) ./examples/video
+
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (30s)
 	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -rn 1 dirname | sort -u | while read -r dir; do \

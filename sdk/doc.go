@@ -25,7 +25,9 @@
 // every daemon does the same. The config belongs to the machine: limits, permissions,
 // endpoints, secrets. Whatever changes the result belongs in the payload.
 //
-// Both are structs of the plugin's own. What is absent gets its default; what does not fit is
+// Both are structs of the plugin's own; a payload that may have any fields is a map with string keys.
+// Where no field of it is the input (see below), whoever makes the kind says what INPUT is
+// (--input), and the plugin finds it in Item.Key. What is absent gets its default; what does not fit is
 // refused with the name of the field before the function sees it: a config when ledgerd
 // starts the plugin, a payload as an attempt that failed for good with code "payload".
 //

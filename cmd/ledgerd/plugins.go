@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/plugins/exec"
 	"github.com/ledgerd/ledgerd/plugins/feed"
 	"github.com/ledgerd/ledgerd/plugins/filecsv"
 	"github.com/ledgerd/ledgerd/plugins/mail"
@@ -28,6 +29,7 @@ import (
 // bundled are the plugins that are linked into this program. They run as processes of their
 // own: ledgerd starts itself, with the plugin's name as its argument.
 var bundled = map[string]func() *sdk.Plugin{
+	"exec":      exec.Plugin,
 	"feed":      feed.Plugin,
 	"filecsv":   filecsv.Plugin,
 	"mail":      mail.Plugin,
@@ -421,7 +423,7 @@ func (a *app) pluginLs(ctx context.Context, dirs pluginDirs) error {
 		if err != nil {
 			row.Error = explain(err).message
 		} else {
-			row.Version, row.Summary, row.Input = p.Version, p.Summary(), p.Policy(p.Name).Input.Type
+			row.Version, row.Summary, row.Input = p.Version, p.Summary(), firstOf(p.Policy(p.Name).Input.Type, "any")
 			found = append(found, p)
 		}
 		rows = append(rows, row)

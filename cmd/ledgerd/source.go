@@ -21,6 +21,7 @@ import (
 type sourceFlags struct {
 	flags    *pflag.FlagSet
 	plugin   string
+	input    choice
 	dirs     pluginDirs
 	set      []string
 	scope    string
@@ -44,6 +45,8 @@ func (s *sourceFlags) define(cmd *cobra.Command) {
 	f := cmd.Flags()
 	s.flags = f
 	f.StringVar(&s.plugin, "plugin", "", "`name` of the plugin that works the kind, where it is not the one of the same name")
+	s.input.of = []string{inputs.File, inputs.URL, inputs.Line}
+	f.Var(&s.input, "input", "what INPUT is, where the plugin takes any (exec) or there is none; kept with the kind")
 	s.dirs.define(f)
 	f.StringArrayVar(&s.set, "set", nil, "`NAME=VALUE` (or NAME:=JSON) of the payload: what is to be done; repeated")
 	f.StringVar(&s.scope, "scope", "", "`name` of the space within which a key is worked once: a campaign, a push")
@@ -73,19 +76,37 @@ type kind struct {
 	config *config.Kind // what the config says of it; not nil
 	plugin *plugin      // that works it here; nil if there is none
 	schema *settings.Schema
+	asked  string // what INPUT is, by --input
 }
 
 // input is how inputs of the kind are made into items: the plugin knows best.
 func (k *kind) input() ledger.Input {
-	if k.plugin != nil {
+	if !k.takesAny() {
 		return k.plugin.Policy(k.name).Input
 	}
 	input := k.policy.Input
 	if k.config.Input != nil {
 		input.Type = *k.config.Input
 	}
+	input.Type = firstOf(k.asked, input.Type)
 	return input
 }
+
+// takesAny tells whether no plugin says what INPUT is.
+func (k *kind) takesAny() bool { return k.plugin == nil || k.plugin.Policy(k.name).Input.Type == "" }
+
+// ask has INPUT be what --input says, if nobody knows better.
+func (k *kind) ask(input string) error {
+	if input != "" && !k.takesAny() {
+		if says := k.plugin.Policy(k.name).Input.Type; says != input {
+			return usage("bad_flag", "", "--input %s: the plugin %s takes %s", input, k.plugin.Name, inputNames[says])
+		}
+	}
+	k.asked = input
+	return nil
+}
+
+var inputNames = map[string]string{"file": "files", "url": "URLs", "line": "lines of text"}
 
 // resolve finds out what is known of a kind. l is nil if there is no ledger yet.
 func (a *app) resolve(ctx context.Context, l *ledger.Ledger, name, pluginName string, dirs pluginDirs) (*kind, error) {
@@ -306,6 +327,9 @@ func (a *app) prepare(ctx context.Context, s sourceFlags, name string, args []st
 	if j.kind, err = a.resolve(ctx, known, name, s.plugin, s.dirs); err != nil {
 		return nil, err
 	}
+	if err = j.kind.ask(s.input.value); err != nil {
+		return nil, err
+	}
 	if j.source, err = a.source(j.kind, s, args); err != nil {
 		return nil, err
 	}
@@ -339,7 +363,7 @@ func (k *kind) introduce(ctx context.Context, l *ledger.Ledger) error {
 		if (!known || untouched(*have)) && k.plugin != nil { // it may be known since just now
 			*have = k.plugin.Policy(k.name)
 		}
-		if k.plugin == nil {
+		if k.takesAny() {
 			have.Input = k.input()
 		}
 		k.config.Policy(have)
@@ -371,8 +395,7 @@ func (k *kind) define(ctx context.Context, l *ledger.Ledger, me ledger.Agent, de
 		return conflict(err, definition, with)
 	}
 	return k.edit(ctx, l, func(have *ledger.Kind, _ bool) {
-		says := k.plugin.Policy(k.name)
-		have.Input, have.Plugin = says.Input, says.Plugin
+		have.Input, have.Plugin = k.input(), k.plugin.Policy(k.name).Plugin
 	})
 }
 

@@ -79,7 +79,7 @@ type Kind struct {
 	// Plugin that works the kind; nil or "" means the one of the same name, or people.
 	Plugin *string `toml:"plugin" doc:"plugin that works it; default: the one of the same name, or people"`
 	// Input is "file", "url" or "line"; nil means what the plugin says.
-	Input *string `toml:"input" oneof:"file|url|line" doc:"what an input of it is, for a kind that people work; else its plugin says"`
+	Input *string `toml:"input" oneof:"file|url|line" doc:"what an input of it is, for a kind that people work or whose plugin takes any (exec); else its plugin says"`
 	// Concurrency is items at a time on this machine; 0 means Config.Concurrency.
 	Concurrency int `toml:"concurrency" default:"0" range:"0 … 100000" also:"workers,slots,threads,jobs,parallel" doc:"items at a time on this machine; 0: as at the top, else as the plugin says"`
 

@@ -163,7 +163,9 @@ func (x *plugged) source(path string, s *Source) {
 		i := slices.Index(x.config.Sources, s)
 		_, err := x.config.table(fmt.Sprintf("source[%d].set", i), about.Payload).read(s.Set, nil)
 		x.join(err)
-		input = about.Input
+		if input = about.Input; input == "" && k != nil && k.Input != nil {
+			input = *k.Input
+		}
 	case errors.Is(err, ErrNoPlugin) && key == "" && k == nil && !x.ofLedger(s.Kind):
 		x.fail(path+".kind", x.unknown("kind", s.Kind, x.kinds(), "all kinds: ledgerd plugin ls and ledgerd kind ls"))
 	case k == nil && !errors.Is(err, ErrNoPlugin) && x.config.Plugins[plugin] == nil:

@@ -61,7 +61,8 @@ type Description struct {
 	wait                    time.Duration
 }
 
-// Policy is the default policy of a kind of that name that the plugin works.
+// Policy is the default policy of a kind of that name that the plugin works. Its Input has no type
+// if the plugin does not say what INPUT is: whoever makes the kind does.
 func (d *Description) Policy(kind string) ledger.Kind {
 	k := d.policy
 	k.Name = kind
@@ -97,7 +98,7 @@ func describe(ctx context.Context, p *pluginproc.Proc, place Place) (*Descriptio
 	}
 	d := &Description{Name: r.Name, Version: r.Version, Doc: r.Doc, SDK: r.Sdk, Emits: r.Emits, Secrets: r.Secrets, Examples: r.Examples,
 		calls: max(1, int(r.Concurrency)), batch: max(1, int(r.MaxBatch)), wait: time.Duration(r.MaxWaitMs) * time.Millisecond,
-		policy: ledger.Kind{MaxFailures: int(r.MaxFailures), Timeout: time.Duration(r.TimeoutMs) * time.Millisecond, Input: ledger.Input{Type: "line"}}}
+		policy: ledger.Kind{MaxFailures: int(r.MaxFailures), Timeout: time.Duration(r.TimeoutMs) * time.Millisecond}}
 	d.Concurrency = d.calls * d.batch
 	d.previous = slices.Contains(r.Features, wire.FeaturePrevious)
 	if r.OnLost == wire.OnLost_ON_LOST_DOUBT {

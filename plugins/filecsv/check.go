@@ -35,6 +35,12 @@ type check struct {
 var delimiters = map[string]byte{"auto": 0, "tab": '\t', "\\t": '\t'}
 
 func newRules(in In) (*rules, error) {
+	if in.Table == "" && len(in.Into) > 0 {
+		return nil, refuse("bad_check", "into: there is no table")
+	}
+	if in.Table != "" && len(in.Unique) > 0 && in.allowed() != 0 {
+		return nil, refuse("bad_check", "unique: which rows repeat a value is known only when they are loaded; with a table, max_bad_rows must be 0")
+	}
 	r := &rules{in: in, quote: '"', nulls: map[string]bool{}, types: map[string]rule{}}
 	var known bool
 	if r.delim, known = delimiters[in.Delimiter]; !known {

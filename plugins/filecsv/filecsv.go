@@ -36,6 +36,38 @@
 // Unique columns take 24 bytes of memory per value, up to 5 million values in each; what goes
 // beyond is sorted in a temporary file.
 //
+// # Loading into a table
+//
+//	ledgerd run filecsv ./inbox --set table=people --with database=sqlite:/srv/people.db
+//	ledgerd run filecsv ./inbox --set table=people --set into.E-Mail=email --set into.Name=name \
+//	    --with database=postgres://app@db1/people --with password=file:/run/secrets/db1
+//
+// With a table the rows also go into a database, sqlite:PATH or postgres://user@host/name: all rows of
+// a file or none, in one transaction together with a marker that says which item they are of. So a file
+// whose attempt is killed, at whatever moment, is loaded once all the same: the next attempt
+// finds nothing, or it finds the marker and reports what was loaded. An attempt that was taken for
+// dead and comes back is refused. The markers are in the table ledgerd_loads, beside the others; leave
+// them there.
+//
+// A table that is not there is made, with the names of the header and columns of text; types makes
+// them bigint (int), numeric (decimal; SQLite keeps 15 digits), boolean (bool, in SQLite 1 and 0) and
+// timestamptz (date; a date if date_formats has no time; in SQLite text). Into one that is there, values
+// go by the names of the columns, which may differ in case; it may have columns that the file
+// does not have. Dates are written as 2026-11-20, or all as 2026-11-20 10:00:00Z if date_formats has a time (UTC, where
+// they name no zone), truths as 1 and 0, other
+// values as they are; what is null is NULL.
+//
+// One bad row and nothing is loaded, unless max_bad_rows says how many may be left out (-1: any number;
+// then nothing can be unique). What the database itself refuses always refuses the whole file.
+//
+// A file that has changed since is worked again, and all of its rows are loaded once more beside the
+// old ones: a table has no memory of which rows are whose. Two ledgers that load into one database
+// must call the work by different names.
+//
+// While a file is loaded into SQLite nobody else writes to that database, and loads of other processes
+// are put off; never load into a ledger. The payload names the table: whoever may add items can write
+// to every table that the database's user may write to, so let that be one for loads alone.
+//
 // # Payload, config, output
 //
 // They are [In], [Config] and [Out]; "ledgerd run filecsv --help" shows their fields.
@@ -52,11 +84,15 @@
 //	unterminated_quote                  with the line on which the quote opened
 //	field_too_long record_too_long too_many_columns too_big
 //	bad_check                           the payload does not make sense
+//	no_database bad_table columns       nowhere to load to; no such table can be; the header does not fit the table
+//	bad_value constraint forbidden      the database does not take a value or a row, or not from us
+//	stale loaded_otherwise              a later attempt has loaded already; this round was loaded with other content
 //
 // These may be gone the next time, and are tried again:
 //
 //	changed_while_reading               size, time or inode changed while the file was read
 //	cannot_read temp_file reject_file   the disk says no
+//	database                            it is away or full
 package filecsv
 
 import (
@@ -66,7 +102,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
+	"github.com/ledgerd/ledgerd/plugins/filecsv/load"
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
@@ -87,7 +125,10 @@ type In struct {
 	NotNull    []string          `json:"not_null" doc:"columns that must have a value in every row"`
 	Types      map[string]string `json:"types" doc:"type by column: int, decimal, date, bool, email, regexp:PATTERN (of the whole value) or enum:A|B|C"`
 	Unique     []string          `json:"unique" doc:"columns whose values must differ"`
-	MaxBadRows int64             `json:"max_bad_rows" default:"-1" schema:"min=-1" doc:"with more bad rows the file has failed; -1: any number is fine"`
+	MaxBadRows *int64            `json:"max_bad_rows" schema:"min=-1" doc:"with more bad rows the file has failed, -1: any number is fine; default -1, with a table 0"`
+
+	Table string            `json:"table" schema:"maxLength=127" doc:"load the rows into this table, NAME or SCHEMA.NAME, made if it is not there; config database says where"`
+	Into  map[string]string `json:"into" doc:"column of the table by column of the file; others are not loaded. None: all, by their names"`
 }
 
 // Out is the output: what is in a file.
@@ -103,7 +144,17 @@ type Out struct {
 	SHA256      string   `json:"sha256,omitempty" doc:"of the file, if it was read to its end"`
 	Samples     []BadRow `json:"samples,omitempty" doc:"the first ten bad rows, those with repeated values after all others"`
 	Rejects     string   `json:"rejects,omitempty" doc:"path of the reject file, if there is one"`
+	Load        *Loaded  `json:"load,omitempty" doc:"what was loaded into a table"`
 	DurationMS  int64    `json:"duration_ms" doc:"milliseconds"`
+}
+
+// Loaded is what is in a table of a database.
+type Loaded struct {
+	Table   string `json:"table" doc:"its name"`
+	Rows    int64  `json:"rows" doc:"of the file that are in it"`
+	Created bool   `json:"created,omitempty" doc:"it was made for them"`
+	Already bool   `json:"already,omitempty" doc:"an earlier attempt had loaded them"`
+	Attempt int64  `json:"attempt" doc:"which attempt has loaded them"`
 }
 
 // Column describes the values of one column in the rows that are not bad, rows with repeated
@@ -135,6 +186,10 @@ func (b BadRow) text() string {
 type Config struct {
 	RejectDir string `json:"reject_dir" doc:"folder for the files of bad rows, made if it is not there; an absolute path; empty: none are written"`
 	MaxBytes  int64  `json:"max_bytes" default:"17179869184" schema:"min=1" doc:"longest text that is read from one file, unpacked, in bytes"`
+	Database  string `json:"database" doc:"where tables are: sqlite:PATH or postgres://user@host/name"`
+	Password  string `json:"password" secret:"true" doc:"of the database's user"`
+
+	tables *load.Database
 }
 
 // Validate refuses a folder that depends on where the plugin was started.
@@ -145,12 +200,33 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Open makes the folder for rejects.
-func (c *Config) Open(context.Context) error {
+// Open makes the folder for rejects, and gets ready to load. It connects with the first load.
+func (c *Config) Open(context.Context) (err error) {
+	if c.Database != "" {
+		if c.tables, err = load.Open(c.Database, c.Password); err != nil {
+			return fmt.Errorf("database: %w", err)
+		}
+	}
 	if c.RejectDir == "" {
 		return nil
 	}
 	return os.MkdirAll(c.RejectDir, 0o700)
+}
+
+// Check tells whether the database answers.
+func (c *Config) Check(ctx context.Context) error {
+	if c.tables == nil {
+		return nil
+	}
+	return c.tables.Check(ctx)
+}
+
+// Close closes the connections.
+func (c *Config) Close() error {
+	if c.tables == nil {
+		return nil
+	}
+	return c.tables.Close()
 }
 
 // Plugin returns the plugin.
@@ -196,17 +272,33 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 		defer r.close()
 		o.rejects = r
 	}
+	if it.Payload.Table != "" {
+		if cfg.tables == nil {
+			return Out{}, outcome(refuse("no_database", "table: this machine has no database to load into; where it may: --with database=…"))
+		}
+		o.loader = newLoader(cfg.tables, it)
+		defer o.loader.close()
+	}
 	out, err := scanFile(ctx, it.Payload.Path, it.Payload, o)
 	return out, outcome(err)
 }
 
+const busyDelay = 10 * time.Second
+
 // outcome tells the SDK what kind of failure err is.
 func outcome(err error) error {
-	var f *failure
-	if !errors.As(err, &f) {
+	code, again := "", false
+	if f := (*failure)(nil); errors.As(err, &f) {
+		code, again = f.code, f.again
+	} else if l := (*load.Error)(nil); errors.As(err, &l) {
+		if l.Code == load.Busy { // for as long as a large file takes
+			return sdk.Snooze(busyDelay, l.Text)
+		}
+		code, again = l.Code, l.Again
+	} else {
 		return err
 	}
-	if err = sdk.Code(f.code, err); f.again {
+	if err = sdk.Code(code, err); again {
 		return err
 	}
 	return sdk.Permanent(err)

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { sdktest.Main(m, Plugin()) }
 // plain is the payload with the defaults that the SDK fills in.
 func plain() In {
 	return In{
-		Delimiter: "auto", Encoding: "auto", Header: "auto", Quotes: "yes", MaxBadRows: -1,
+		Delimiter: "auto", Encoding: "auto", Header: "auto", Quotes: "yes",
 		DateFormats: []string{"YYYY-MM-DD", "YYYY-MM-DD hh:mm:ss", "YYYY-MM-DDThh:mm:ssZ"},
 	}
 }
@@ -119,7 +119,7 @@ func TestProcessRejects(t *testing.T) {
 func TestProcessFaults(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(t.TempDir(), "long.csv")
-	text := people(100_000, false)
+	text := people(300_000, false)         // long enough to be struck in the middle
 	end := bytes.IndexByte(text, '\n') + 1 // of the header
 	write(t, path, string(slices.Concat(text[:end], []byte("ragged\n"), text[end:])))
 	h := sdktest.New(t, Plugin(), sdktest.Options{Config: map[string]any{"reject_dir": dir}})
@@ -139,7 +139,7 @@ func TestProcessFaults(t *testing.T) {
 	}
 	r := h.Run(sdktest.Task{Payload: payload{"path": path}, Attempt: 2})
 	out := sdktest.Decode[Out](t, r)
-	if r.Outcome != "done" || out.Rows != 100_001 || out.BadRows != 1 {
+	if r.Outcome != "done" || out.Rows != 300_001 || out.BadRows != 1 {
 		t.Errorf("%s %s, %d rows, %d bad", r.Outcome, r.Error, out.Rows, out.BadRows)
 	}
 	if files := rejectsOf(t, dir); len(files) != 1 || files[filepath.Base(out.Rejects)] == "" {

@@ -46,7 +46,7 @@ func TestRejects(t *testing.T) {
 	in := plain()
 	in.Types = map[string]string{"id": "int"}
 	in.Unique = []string{"name"}
-	in.MaxBadRows = 2
+	in.MaxBadRows = new(int64(2))
 
 	write(t, path, "id,name\n1,Anna\nx,Bo\n2\n3,\"An\"na\n4,Anna\n5,Eve\n6,\"Anna\"\n")
 	g := attempt(t, rejects, path, in, 1)

@@ -23,6 +23,7 @@ type options struct {
 	maxBytes  int64  // of text, unpacked
 	spillRows int    // values of a unique column in memory
 	rejects   *rejects
+	loader    *loader          // nil: nothing is loaded
 	progress  func(read int64) // of the file, not unpacked
 }
 
@@ -52,6 +53,10 @@ func scanFile(ctx context.Context, path string, in In, o options) (Out, error) {
 		return out, commitErr
 	}
 	out.Rejects = rejects
+	if err != nil || o.loader == nil {
+		return out, err
+	}
+	out.Load, err = o.loader.commit(ctx, out.SHA256)
 	return out, err
 }
 
@@ -108,6 +113,11 @@ func (s *scanner) run() (err error) {
 	for _, c := range s.rules.uniqueColumns(names) {
 		s.uniques = append(s.uniques, unique{c, sorter{limit: s.spillRows}})
 	}
+	if s.loader != nil {
+		if err := s.loader.begin(s.ctx, s.rules, names); err != nil {
+			return err
+		}
+	}
 	if err := s.rows(); err != nil {
 		return err
 	}
@@ -115,7 +125,7 @@ func (s *scanner) run() (err error) {
 	if err := s.duplicates(); err != nil {
 		return err
 	}
-	if allowed := s.rules.in.MaxBadRows; allowed >= 0 && s.out.BadRows > allowed {
+	if allowed := s.rules.in.allowed(); allowed >= 0 && s.out.BadRows > allowed {
 		first := s.out.Samples[0]
 		return refuse(tooManyBadRows, "%s bad rows, %s allowed; one is line %d: %s",
 			humanize.Comma(s.out.BadRows), humanize.Comma(allowed), first.Line, first.text())
@@ -162,6 +172,12 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 			return s.bad(BadRow{line, s.columns[c.column].name, reason}, fields)
 		}
 	}
+	if s.loader != nil {
+		if b, err := s.loader.add(s.ctx, fields); err != nil || b.Reason != "" {
+			b.Line = line
+			return errors.Join(err, s.bad(b, fields))
+		}
+	}
 	for i := range s.uniques {
 		u := &s.uniques[i]
 		if v := trim(fields[u.column]); !s.rules.isNull(v) {
@@ -184,6 +200,9 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 // bad counts a bad row and keeps it for people.
 func (s *scanner) bad(b BadRow, fields [][]byte) error {
 	s.out.BadRows++
+	if allowed := s.rules.in.allowed(); s.loader != nil && allowed >= 0 && s.out.BadRows > allowed {
+		s.loader.close() // it is not to be; others may go on
+	}
 	if len(s.out.Samples) < maxSamples {
 		s.out.Samples = append(s.out.Samples, BadRow{b.Line, shown(b.Column), b.Reason})
 	}

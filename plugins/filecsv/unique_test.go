@@ -74,7 +74,7 @@ func TestUnique(t *testing.T) {
 
 		in := plain()
 		in.Unique = []string{"two", "one"}
-		in.MaxBadRows = 1000
+		in.MaxBadRows = new(int64(1000))
 		o := plainOptions()
 		o.spillRows = limit
 		out, err := scan(t.Context(), bytes.NewReader(text.Bytes()), in, o)
@@ -117,7 +117,7 @@ func TestManyDuplicates(t *testing.T) {
 	text := "id\n" + strings.Repeat("same\n", rows)
 	in := plain()
 	in.Unique = []string{"id"}
-	in.MaxBadRows = 100
+	in.MaxBadRows = new(int64(100))
 	o := plainOptions()
 	o.spillRows = 1000
 	out, err := scan(t.Context(), strings.NewReader(text), in, o)

@@ -1,0 +1,111 @@
+// Package exec is the plugin that runs a command for every item: a program, or a script in any
+// language.
+//
+//	ledgerd run gzip --plugin exec --input file --with command=gzip,-kf,--,{key} ./inbox
+//	ledgerd run thumbs --plugin exec --input file --set width=320 \
+//	    --with command:='["convert", "-resize", "{width}x", "--", "{key}", "/srv/thumbs/{stem}.png"]' ./photos
+//
+// Give every line of work a name of its own: the command belongs to the name, and a name that is
+// worked with one command is refused to whoever comes with another while items are left.
+//
+// # Input
+//
+// What INPUT is says --input, once: file, url or line (the default). It is kept in the ledger with
+// the name. "ledgerd kind set NAME --plugin exec --input file" and input = "file" in the config do
+// the same.
+//
+// # Payload: what is to be done (--set)
+//
+// Any fields; the command says which it wants.
+//
+// # Config: what this machine has (--with)
+//
+//	command     the program and its arguments, a list. The first is found in PATH, or is a path;
+//	            it has no placeholders: no payload chooses a program
+//	dir         the working directory; default the one in which ledgerd runs
+//	env         further variables of its environment: --with env.MODEL=small
+//	secret_env  secret; further variables, NAME=VALUE on a line each; give it as file:/PATH
+//	done        exit codes that mean done; default 0
+//	permanent   exit codes that mean that trying again cannot help; default 64,65,66,77,78
+//	snooze      exit codes that mean "come again", which is no failure; default none
+//	snooze_for  when to come again; default 1m
+//	grace       from SIGTERM to SIGKILL; 0s to 4s, default 2s
+//
+// # Arguments
+//
+// There is no shell. Each argument of the command may have placeholders in it, and what is put in
+// their place stays one argument, with whatever blanks, quotes and stars there are in it:
+//
+//	{key}               the item's key: a file's absolute path, a URL, a line
+//	{dir} {base} {stem} of a key that is a path: /in/a.b.mov has /in, a.b.mov and a.b
+//	{tmp}               an empty folder of this attempt's own, removed when it ends
+//	{id} {attempt} {kind} {scope} {idempotency_key}  of the item
+//	{NAME} {NAME.NAME}  a field of the payload: text, a number, true or false
+//
+// {{ and }} stand for braces. A payload's field that has one of the names above is reached as
+// {payload.NAME}.
+//
+// An argument that begins with a placeholder must not come to begin with a dash, for then the item
+// would choose an option: such an item is dead. Behind an argument "--" it may, since there programs
+// that keep to the custom take no options.
+//
+// # What the command gets
+//
+// The item, on stdin, as one line of JSON; programs that read keys from there must be told not to
+// (ffmpeg -nostdin):
+//
+//	{"id":17,"kind":"gzip","scope":"","key":"/in/a","attempt":1,"idempotency_key":"…","payload":{}}
+//
+// Of ledgerd's environment no more than PATH, HOME, LANG and TZ; TMPDIR, which is {tmp}; and
+//
+//	LEDGERD_ITEM LEDGERD_ATTEMPT LEDGERD_KIND LEDGERD_SCOPE LEDGERD_KEY LEDGERD_IDEMPOTENCY_KEY
+//
+// LEDGERD_ATTEMPT only grows, whoever works the item: a store that refuses a smaller number than it
+// has seen is safe from an attempt that lives on after its lease. LEDGERD_IDEMPOTENCY_KEY stays the
+// same for all attempts: hand it to services that drop what they have had already.
+//
+// # What it says
+//
+// The result is what it writes to stdout: all of it if that is JSON, else its last line that is not
+// empty, as JSON if it is JSON and as text if not. A result has at most 64 KiB; of more output only
+// the last line counts.
+//
+// A line on stdout or stderr that is
+//
+//	progress 40/100 frames
+//
+// is no output but says how far it is; "/100" and "frames" may be left out.
+//
+// Other lines on stderr go into the attempt's log, of which the last 16 KiB are kept (ledgerd show);
+// the last of them is the error of a command that fails. Values of secret_env (of 4 bytes or more) are shown as "***".
+//
+// # How it ends
+//
+// An exit code is done, permanent or snooze as the config says, and any other (75, "try again", of
+// sysexits.h among them) is a failed attempt, which the kind's policy tries again. So is an end by a
+// signal that did not come from here. The codes are exit_1, exit_2 …, signal_9.
+//
+// When the item is to end (its timeout is over, it is cancelled, its lease is lost, ledgerd stops)
+// the command and all it has started get SIGTERM, after grace SIGKILL. What is left of them when the
+// command itself has ended is killed too: an item whose attempt has ended is worked by nobody. If
+// ledgerd or this plugin is killed so are they, and {tmp} is removed, by a shell that waits beside
+// the plugin for nothing else. None of this reaches a process that has left for a process group of
+// its own (setsid, a daemon).
+//
+// A command may be started again for the same item, since whoever ran it may have died before
+// saying so: make it repeatable (write to a name in {tmp}'s place and rename it), or hand the
+// idempotency key on, or have a person decide (ledgerd kind set NAME --on-lost doubt).
+//
+// # Codes
+//
+//	exit_N     it ended with N
+//	signal_N   it was ended by signal N
+//	start      it could not be started, now
+//
+// Dead at once:
+//
+//	field      the payload does not have a field that the command wants, or it is a list or an object
+//	option     an argument would begin with a dash
+//	output     it is done, and its result is too large
+//	argument   an argument has a NUL byte, or all together are too long for the system
+package exec

@@ -1,0 +1,103 @@
+package exec
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+const (
+	maxResult = 64 << 10 // bytes
+	maxLogged = 4 << 10  // bytes of a line that goes into the log
+)
+
+// progress is a line that says how far the command is.
+var progress = regexp.MustCompile(`^progress ([0-9]{1,18})(?:/([0-9]{1,18}))?(?: (\S{1,32}))?$`)
+
+// read takes all that a command writes, whatever comes and however fast, and hands on its lines,
+// without progress and blank ones. Of a line that is longer than a result may be that much is handed
+// on, and that it is cut. A carriage return ends a line, too: programs draw over their lines with it.
+func (r *run) read(from io.Reader, take func(line []byte, cut bool)) {
+	lines := bufio.NewReaderSize(from, maxResult)
+	line, cut := make([]byte, 0, 256), false
+	for {
+		chunk, err := lines.ReadSlice('\n')
+		for len(chunk) > 0 {
+			part, rest, ended := chunk, []byte(nil), false
+			if i := bytes.IndexAny(chunk, "\r\n"); i >= 0 {
+				part, rest, ended = chunk[:i], chunk[i+1:], true
+			}
+			room := min(len(part), maxResult-len(line))
+			line, cut = append(line, part[:room]...), cut || room < len(part)
+			if ended {
+				r.take(line, cut, take)
+				line, cut = line[:0], false
+			}
+			chunk = rest
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) { // the end, or closed by us
+			r.take(line, cut, take)
+			return
+		}
+	}
+}
+
+func (r *run) take(line []byte, cut bool, take func([]byte, bool)) {
+	if line = bytes.TrimSpace(line); len(line) == 0 {
+		return
+	}
+	if bytes.HasPrefix(line, []byte("progress ")) {
+		if m := progress.FindSubmatch(line); m != nil {
+			done, _ := strconv.ParseInt(string(m[1]), 10, 64) // the form says that it fits
+			total, _ := strconv.ParseInt("0"+string(m[2]), 10, 64)
+			r.item.Progress(done, total, string(m[3]))
+			return
+		}
+	}
+	take(line, cut)
+}
+
+// logged takes a line of stderr.
+func (r *run) logged(line []byte, _ bool) {
+	text := r.cfg.hide.Replace(string(line))
+	r.last = strings.ToValidUTF8(text[:min(len(text), maxLogged)], "\uFFFD")
+	r.item.Log.Info(r.last)
+}
+
+// result takes the lines of stdout.
+type result struct {
+	whole []byte // as long as it may be the result
+	much  bool   // there was more
+	last  []byte
+	cut   bool // last is not all of the line
+}
+
+func (o *result) line(line []byte, cut bool) {
+	o.last, o.cut = append(o.last[:0], line...), cut
+	if o.much = o.much || len(o.whole)+len(line) >= maxResult; !o.much {
+		o.whole = append(append(o.whole, line...), '\n')
+	}
+}
+
+// json is the result: all there is if that is JSON, else the last line. hide takes secrets out.
+func (o *result) json(hide *strings.Replacer) (json.RawMessage, error) {
+	text := func(raw []byte) string { return strings.ToValidUTF8(hide.Replace(string(raw)), "\uFFFD") }
+	if whole := []byte(text(o.whole)); !o.much && json.Valid(whole) {
+		return whole, nil
+	}
+	last := text(o.last)
+	switch {
+	case o.cut:
+		return nil, refuse("output", "the result has more than %d bytes; write it to a file and say its name", maxResult)
+	case last == "":
+		return nil, nil
+	case json.Valid([]byte(last)):
+		return json.RawMessage(last), nil
+	}
+	return json.Marshal(last)
+}

@@ -1,0 +1,212 @@
+package exec
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ledgerd/ledgerd/sdk"
+)
+
+const doc = `Runs a command for every item: a program, or a script in any language.
+
+    ledgerd run gzip --plugin exec --input file --with command=gzip,-kf,--,{key} ./inbox
+
+{key} is the INPUT and {NAME} a field of the payload; there is no shell. The item is on stdin as JSON.
+The last line on stdout is the result, lines such as "progress 40/100 frames" are progress. Exit code 0 is
+done, 64, 65, 66, 77 and 78 are failed for good, others are tried again.
+`
+
+// Config is what this machine runs; the package comment has the whole story.
+type Config struct {
+	Command   []string          `json:"command" schema:"required,minItems=1,maxItems=1000,maxLength=10000" doc:"the program and its arguments; {key} and {FIELD} in them are filled in"`
+	Dir       string            `json:"dir" default:"" doc:"the working directory; none means ledgerd's"`
+	Env       map[string]string `json:"env" doc:"further variables of its environment: env.NAME=VALUE"`
+	SecretEnv string            `json:"secret_env" secret:"true" doc:"further variables, NAME=VALUE on a line each"`
+	Done      []int             `json:"done" default:"[0]" schema:"min=0,max=255" doc:"exit codes that mean done"`
+	Permanent []int             `json:"permanent" default:"[64,65,66,77,78]" schema:"min=0,max=255" doc:"exit codes that mean that trying again cannot help"`
+	Snooze    []int             `json:"snooze" default:"[]" schema:"min=0,max=255" doc:"exit codes that mean to come again later, which is no failure"`
+	SnoozeFor time.Duration     `json:"snooze_for" default:"1m" doc:"when to come again; 1s to 30d"`
+	Grace     time.Duration     `json:"grace" default:"2s" doc:"from SIGTERM to SIGKILL; 0s to 4s"`
+
+	argv   []template
+	env    []string
+	hide   *strings.Replacer // of secret values
+	keeper *keeper
+}
+
+// In is the payload: what the command wants.
+type In map[string]json.RawMessage
+
+// passedOn are the variables that a command gets of the plugin's environment, which is itself an
+// allow-list.
+var passedOn = []string{"PATH", "HOME", "LANG", "TZ"}
+
+// minHidden is the length of a secret value from which on it is hidden: "1" would hide every one.
+const minHidden = 4 // bytes
+
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// Validate refuses what cannot work, before the first item.
+func (c *Config) Validate() (err error) {
+	if c.argv, err = parseCommand(c.Command); err != nil {
+		return err
+	}
+	for _, codes := range []struct {
+		name string
+		list []int
+	}{{"permanent", c.Permanent}, {"snooze", c.Snooze}} {
+		for _, code := range codes.list {
+			if slices.Contains(c.Done, code) || codes.name == "snooze" && slices.Contains(c.Permanent, code) {
+				return fmt.Errorf("%s: exit code %d has another meaning already", codes.name, code)
+			}
+		}
+	}
+	switch {
+	case c.SnoozeFor < time.Second || c.SnoozeFor > 30*24*time.Hour:
+		return fmt.Errorf("snooze_for: %s is not between 1s and 30d", c.SnoozeFor)
+	case c.Grace < 0 || c.Grace > 4*time.Second: // ledgerd ends a plugin that takes 5 s to stop an item
+		return fmt.Errorf("grace: %s is not between 0s and 4s", c.Grace)
+	}
+	return c.environment()
+}
+
+// environment puts together what all commands get.
+func (c *Config) environment() error {
+	var env, hidden []string
+	for _, name := range passedOn {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	for name, v := range c.Env {
+		if !variable.MatchString(name) || strings.Contains(v, "\x00") {
+			return fmt.Errorf("env.%s: is no variable", name)
+		}
+		env = append(env, name+"="+v)
+	}
+	for i, line := range strings.Split(c.SecretEnv, "\n") {
+		line = strings.TrimSuffix(line, "\r")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		name, v, found := strings.Cut(line, "=")
+		if !found || !variable.MatchString(name) || strings.Contains(v, "\x00") {
+			return fmt.Errorf("secret_env: line %d is not NAME=VALUE", i+1)
+		}
+		env = append(env, line)
+		if len(v) >= minHidden {
+			hidden = append(hidden, v)
+		}
+	}
+	for _, set := range env {
+		if name, _, _ := strings.Cut(set, "="); name == "TMPDIR" || strings.HasPrefix(name, "LEDGERD_") {
+			return fmt.Errorf("env.%s: is set for every item", name)
+		}
+	}
+	slices.SortFunc(hidden, func(a, b string) int { return len(b) - len(a) }) // one may begin with another
+	var pairs []string
+	for _, v := range hidden {
+		pairs = append(pairs, v, "***")
+	}
+	c.env, c.hide = env, strings.NewReplacer(pairs...)
+	return nil
+}
+
+// Open finds the program and gets ready to clean up.
+func (c *Config) Open(context.Context) (err error) {
+	if info, err := os.Stat(c.Dir); c.Dir != "" && (err != nil || !info.IsDir()) {
+		return fmt.Errorf("dir: %s is no folder", c.Dir)
+	}
+	if err := c.Check(context.Background()); err != nil {
+		return err
+	}
+	c.keeper, err = startKeeper()
+	return err
+}
+
+// Check tells whether the program is there.
+func (c *Config) Check(context.Context) error {
+	name := c.Command[0]
+	if strings.Contains(name, "/") && !filepath.IsAbs(name) {
+		name = filepath.Join(c.Dir, name)
+		if !filepath.IsAbs(name) {
+			name = "./" + name
+		}
+	}
+	if _, err := osexec.LookPath(name); err != nil {
+		if e := (*osexec.Error)(nil); errors.As(err, &e) {
+			err = e.Err
+		}
+		return fmt.Errorf("command[0]: %s: %w", name, err)
+	}
+	return nil
+}
+
+// Close ends what is still running.
+func (c *Config) Close() error { return c.keeper.close() }
+
+// Plugin is the exec plugin.
+func Plugin() *sdk.Plugin {
+	p := sdk.New("exec", "0.1.0", work)
+	p.Doc = doc
+	return p
+}
+
+func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (json.RawMessage, error) {
+	r := &run{cfg: cfg, item: it}
+	var err error
+	if r.tmp, err = cfg.keeper.temporary(); err != nil {
+		return nil, sdk.Code("start", err)
+	}
+	defer func() {
+		if err := os.RemoveAll(r.tmp); err != nil {
+			it.Log.Warn("the folder for temporary files is not removed", "error", err)
+		}
+	}()
+	end, err := r.command(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.judge(ctx, end)
+}
+
+// judge says what an end means. A command that was told to end has not done its work, whatever it
+// says: a script may well end with 0 when it is interrupted.
+func (r *run) judge(ctx context.Context, end ending) (json.RawMessage, error) {
+	if end.stopped {
+		return nil, fmt.Errorf("%w%s", context.Cause(ctx), r.lastWords())
+	}
+	c := r.cfg
+	result, err := r.out.json(c.hide)
+	failure := sdk.Code(end.name(), errors.New(r.why(end)))
+	switch {
+	case end.signal != 0:
+		return result, failure
+	case slices.Contains(c.Done, end.code):
+		return result, err
+	case slices.Contains(c.Snooze, end.code):
+		return result, sdk.Snooze(c.SnoozeFor, r.why(end))
+	case slices.Contains(c.Permanent, end.code):
+		return result, sdk.Permanent(failure)
+	}
+	return result, failure
+}
+
+// why is how the command ended, and the last it said about it.
+func (r *run) why(end ending) string { return end.String() + r.lastWords() }
+
+func (r *run) lastWords() string {
+	if r.last == "" {
+		return ""
+	}
+	return ": " + r.last
+}

@@ -1,0 +1,243 @@
+package exec
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	osexec "os/exec"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ledgerd/ledgerd/sdk"
+)
+
+// run is one attempt.
+type run struct {
+	cfg  *Config
+	item sdk.Item[In]
+	tmp  string
+	out  result
+	last string // line on stderr
+}
+
+// ending is how a command ended.
+type ending struct {
+	code, signal int
+	stopped      bool // because it was told to
+}
+
+func (e ending) name() string {
+	if e.signal != 0 {
+		return "signal_" + strconv.Itoa(e.signal)
+	}
+	return "exit_" + strconv.Itoa(e.code)
+}
+
+func (e ending) String() string {
+	if e.signal != 0 {
+		return fmt.Sprintf("ended by signal %d (%v)", e.signal, syscall.Signal(e.signal))
+	}
+	return fmt.Sprintf("exited with %d", e.code)
+}
+
+// command runs the command until it, and all that it has started, has ended.
+func (r *run) command(ctx context.Context) (ending, error) {
+	cmd, err := r.prepare()
+	if err != nil {
+		return ending{}, err
+	}
+	pipes, err := r.connect(cmd)
+	if err != nil {
+		return ending{}, sdk.Code("start", err)
+	}
+	started, ended := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer lockThread()()
+		err := cmd.Start()
+		if started <- err; err == nil {
+			_ = cmd.Wait() // how it ended is in its state
+		}
+		close(ended)
+	}()
+	if err = <-started; err != nil {
+		pipes.abandon()
+		return ending{}, startError(err)
+	}
+	pipes.started()
+	group := cmd.Process.Pid
+	if err := r.cfg.keeper.add(group); err != nil {
+		kill(group, syscall.SIGKILL)
+		<-ended
+		pipes.close()
+		return ending{}, sdk.Code("start", err)
+	}
+	stopped := false
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		stopped = true
+		r.terminate(group, ended)
+	}
+	kill(group, syscall.SIGKILL) // what is left of it
+	<-ended
+	pipes.close()
+	err = r.cfg.keeper.del(group)
+	return endingOf(cmd, stopped), err
+}
+
+// groupPoll is how often it is looked whether a process group is gone, which nothing tells.
+const groupPoll = 20 * time.Millisecond
+
+// terminate asks a process group to end, and returns when all of it has, or the grace is over.
+func (r *run) terminate(group int, ended <-chan struct{}) {
+	kill(group, syscall.SIGTERM)
+	kill(group, syscall.SIGCONT) // one that is stopped would not see it
+	late := time.NewTimer(r.cfg.Grace)
+	defer late.Stop()
+	look := time.NewTicker(groupPoll)
+	defer look.Stop()
+	for {
+		select {
+		case <-late.C:
+			return
+		case <-look.C:
+			select {
+			case <-ended: // until then there is somebody
+				if !kill(group, 0) {
+					return
+				}
+			default:
+			}
+		}
+	}
+}
+
+// kill sends a signal to a process group, and says whether there was anybody to get it.
+func kill(group int, s syscall.Signal) bool {
+	return !errors.Is(syscall.Kill(-group, s), syscall.ESRCH)
+}
+
+func endingOf(cmd *osexec.Cmd, stopped bool) ending {
+	e := ending{code: cmd.ProcessState.ExitCode(), stopped: stopped}
+	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		e.signal = int(ws.Signal())
+	}
+	return e
+}
+
+// startError says whether another attempt can start what this one could not.
+func startError(err error) error {
+	if errors.Is(err, syscall.E2BIG) {
+		return refuse("argument", "the arguments are too long for the system: %w", err)
+	}
+	return sdk.Code("start", err)
+}
+
+// prepare makes the command of the item.
+func (r *run) prepare() (*osexec.Cmd, error) {
+	argv := make([]string, len(r.cfg.argv))
+	for i, t := range r.cfg.argv {
+		var err error
+		if argv[i], err = t.fill(r.value); err != nil {
+			return nil, err
+		}
+	}
+	it := r.item
+	cmd := osexec.Command(argv[0], argv[1:]...)
+	cmd.Dir = r.cfg.Dir
+	cmd.Env = append(slices.Clip(r.cfg.env),
+		"TMPDIR="+r.tmp,
+		"LEDGERD_ITEM="+strconv.FormatInt(it.ID, 10),
+		"LEDGERD_ATTEMPT="+strconv.FormatInt(it.Attempt, 10),
+		"LEDGERD_KIND="+it.Kind,
+		"LEDGERD_SCOPE="+it.Scope,
+		"LEDGERD_KEY="+it.Key,
+		"LEDGERD_IDEMPOTENCY_KEY="+it.IdempotencyKey)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	dieWithParent(cmd.SysProcAttr)
+	return cmd, nil
+}
+
+// told is what the command reads about its item.
+type told struct {
+	ID             int64  `json:"id"`
+	Kind           string `json:"kind"`
+	Scope          string `json:"scope"`
+	Key            string `json:"key"`
+	Attempt        int64  `json:"attempt"`
+	IdempotencyKey string `json:"idempotency_key"`
+	Payload        In     `json:"payload"`
+}
+
+// pipes are our and the command's ends of its stdin, stdout and stderr.
+type pipes struct {
+	ours, theirs []*os.File
+	talk         sync.WaitGroup // about what is read from and written to ours
+	talks        []func()
+}
+
+// outputTime is how long output is read after the end of a command: a process that has left the
+// group may hold the pipes open for ever.
+const outputTime = time.Second
+
+func (r *run) connect(cmd *osexec.Cmd) (*pipes, error) {
+	it := r.item
+	item, err := json.Marshal(told{it.ID, it.Kind, it.Scope, it.Key, it.Attempt, it.IdempotencyKey, it.Payload})
+	if err != nil {
+		return nil, err
+	}
+	inR, inW, err1 := os.Pipe()
+	outR, outW, err2 := os.Pipe()
+	errR, errW, err3 := os.Pipe()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
+	p := &pipes{ours: []*os.File{inW, outR, errR}, theirs: []*os.File{inR, outW, errW}}
+	if err := errors.Join(err1, err2, err3); err != nil {
+		p.abandon()
+		return nil, err
+	}
+	p.talks = []func(){
+		func() {
+			_, _ = io.Copy(inW, bytes.NewReader(append(item, '\n'))) // it need not read
+			_ = inW.Close()
+		},
+		func() { r.read(outR, r.out.line) },
+		func() { r.read(errR, r.logged) },
+	}
+	return p, nil
+}
+
+// started begins to talk with the command.
+func (p *pipes) started() {
+	closeAll(p.theirs)
+	for _, talk := range p.talks {
+		p.talk.Go(talk)
+	}
+}
+
+// close reads what there still is to be read.
+func (p *pipes) close() {
+	_ = p.ours[0].Close()
+	late := time.AfterFunc(outputTime, func() { closeAll(p.ours) })
+	p.talk.Wait()
+	late.Stop()
+	closeAll(p.ours)
+}
+
+// abandon is for a command that was not started.
+func (p *pipes) abandon() {
+	closeAll(p.theirs)
+	closeAll(p.ours)
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close() // nil and closed are errors, too
+	}
+}

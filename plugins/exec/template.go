@@ -1,0 +1,142 @@
+package exec
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/sdk"
+)
+
+// template is one argument of a command: text and names, in turns, beginning and ending with text
+// that may be empty.
+type template struct {
+	text, names []string
+	free        bool // what is put in may make it begin with a dash
+}
+
+var placeholder = regexp.MustCompile(`\{\{|\}\}|\{[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z_][A-Za-z0-9_-]*)*\}|[{}]`)
+
+// parseCommand reads a command. Its first word has no placeholders.
+func parseCommand(words []string) ([]template, error) {
+	all := make([]template, len(words))
+	ended := false // the options have
+	for i, word := range words {
+		t, err := parseTemplate(word)
+		if err != nil {
+			return nil, fmt.Errorf("command[%d]: %w", i, err)
+		}
+		t.free = ended
+		ended = ended || word == "--"
+		all[i] = t
+	}
+	if len(all[0].names) > 0 {
+		return nil, errors.New("command[0]: is a program's name, and has no placeholders")
+	}
+	return all, nil
+}
+
+func parseTemplate(word string) (template, error) {
+	t := template{text: []string{""}}
+	literal := func(s string) { t.text[len(t.text)-1] += s }
+	at := 0
+	for _, m := range placeholder.FindAllStringIndex(word, -1) {
+		literal(word[at:m[0]])
+		at = m[1]
+		switch found := word[m[0]:m[1]]; found {
+		case "{{", "}}":
+			literal(found[:1])
+		case "{", "}":
+			return t, fmt.Errorf("%q has a brace that is no placeholder such as {key}; write %s for a brace", word, found+found)
+		default:
+			t.names, t.text = append(t.names, found[1:len(found)-1]), append(t.text, "")
+		}
+	}
+	literal(word[at:])
+	if strings.Contains(word, "\x00") {
+		return t, errors.New("has a NUL byte")
+	}
+	return t, nil
+}
+
+// fill puts in what the names stand for.
+func (t template) fill(value func(name string) (string, error)) (string, error) {
+	var b strings.Builder
+	b.WriteString(t.text[0])
+	for i, name := range t.names {
+		v, err := value(name)
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(v)
+		b.WriteString(t.text[i+1])
+	}
+	arg := b.String()
+	switch {
+	case strings.Contains(arg, "\x00"):
+		return "", refuse("argument", "{%s} has a NUL byte", strings.Join(t.names, "}, {"))
+	case !t.free && t.text[0] == "" && len(t.names) > 0 && strings.HasPrefix(arg, "-"):
+		return "", refuse("option", "{%s} is %.100q, which the command would take for an option; it is refused unless an argument \"--\" comes before it", t.names[0], arg)
+	}
+	return arg, nil
+}
+
+// refuse is the end of an item that no attempt can work.
+func refuse(code, format string, args ...any) error {
+	return sdk.Permanent(sdk.Code(code, fmt.Errorf(format, args...)))
+}
+
+// value is what a placeholder stands for.
+func (r *run) value(name string) (string, error) {
+	it := r.item
+	switch name {
+	case "key":
+		return it.Key, nil
+	case "dir":
+		return filepath.Dir(it.Key), nil
+	case "base":
+		return filepath.Base(it.Key), nil
+	case "stem":
+		base := filepath.Base(it.Key)
+		return strings.TrimSuffix(base, filepath.Ext(base)), nil
+	case "tmp":
+		return r.tmp, nil
+	case "id":
+		return strconv.FormatInt(it.ID, 10), nil
+	case "attempt":
+		return strconv.FormatInt(it.Attempt, 10), nil
+	case "kind":
+		return it.Kind, nil
+	case "scope":
+		return it.Scope, nil
+	case "idempotency_key":
+		return it.IdempotencyKey, nil
+	}
+	return field(it.Payload, strings.TrimPrefix(name, "payload."))
+}
+
+// field is a field of the payload as text; a number is as it was written.
+func field(payload In, name string) (string, error) {
+	var raw json.RawMessage
+	fields := map[string]json.RawMessage(payload)
+	for part := range strings.SplitSeq(name, ".") {
+		next, ok := fields[part]
+		if !ok {
+			return "", refuse("field", "the payload has no field %s; set it with --set %s=…", name, name)
+		}
+		raw, fields = next, nil
+		_ = json.Unmarshal(raw, &fields) // no object has no fields
+	}
+	var text string
+	switch {
+	case json.Unmarshal(raw, &text) == nil && raw[0] == '"':
+		return text, nil
+	case strings.ContainsRune(`{[n`, rune(raw[0])):
+		return "", refuse("field", "the payload's field %s is not text, a number, true or false; the command can read it from its stdin", name)
+	}
+	return string(raw), nil
+}

@@ -1,0 +1,250 @@
+package load
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Database is where tables are. It differs by its SQL only.
+type Database struct {
+	db *sql.DB
+
+	begin         string
+	oneWriter     bool   // begin waits until nobody else writes; there are no schemas
+	lockItem      string // waits until nobody else marks the item; "" if begin has done it
+	insertMarker  string
+	selectMarkers string
+	makeMarkers   string
+	lockMaking    string // waits until nobody else makes a table
+	selectColumns string
+	types         map[Type]string
+	foldsNames    bool // columns whose names differ in case are the same
+	maxName       int  // bytes
+	newSink       func(ctx context.Context, conn *sql.Conn, table string, columns []string) (sink, error)
+	reason        func(err error) (code string, again, known bool)
+}
+
+// Open prepares a database by its URL, sqlite:PATH or postgres://…, and does not connect yet. The
+// password, "" for none, is given apart; the error shows neither.
+func Open(address, password string) (*Database, error) {
+	if path, ok := strings.CutPrefix(address, "sqlite:"); ok {
+		if !filepath.IsAbs(path) {
+			return nil, errors.New("sqlite: must be followed by an absolute path")
+		}
+		return openSQLite(path)
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return nil, errors.New("must be sqlite:PATH or postgres://user@host/name")
+	}
+	if _, within := u.User.Password(); within || u.Query().Has("password") {
+		return nil, errors.New("has a password in it, which others can see there: --with password=file:/PATH")
+	}
+	return openPostgres(address, password)
+}
+
+// Check connects.
+func (d *Database) Check(ctx context.Context) error {
+	return d.explain("connect", d.db.PingContext(ctx))
+}
+
+// Close closes all connections.
+func (d *Database) Close() error { return d.db.Close() }
+
+// Error says why a load failed.
+type Error struct {
+	Code  string
+	Text  string
+	Again bool // it may be gone the next time
+	err   error
+}
+
+func (e *Error) Error() string { return e.Text }
+func (e *Error) Unwrap() error { return e.err }
+
+// Busy is the code of an Error that says only that somebody else is writing.
+const Busy = "busy"
+
+// explain makes an Error of one of the driver's. What is no answer of the database may be gone the
+// next time: it is away, or ctx has ended.
+func (d *Database) explain(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if e := (*Error)(nil); errors.As(err, &e) {
+		return err
+	}
+	code, again, known := d.reason(err)
+	if !known {
+		code, again = "database", true
+	}
+	return &Error{Code: code, Again: again, Text: fmt.Sprintf("%s: %.1000s", doing, err), err: err}
+}
+
+var tableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$`)
+
+// checkTable refuses what is no name, and tables that are not for files.
+func (d *Database) checkTable(name string) error {
+	if d.oneWriter && strings.Contains(name, ".") {
+		return &Error{Code: "bad_table", Text: fmt.Sprintf("table: %q has a dot in it, and SQLite has no schemas", shown(name))}
+	}
+	if !tableForm.MatchString(name) {
+		return &Error{Code: "bad_table", Text: fmt.Sprintf("table: %q is not NAME or SCHEMA.NAME of letters, digits and _", shown(name))}
+	}
+	for _, part := range strings.Split(strings.ToLower(name), ".") {
+		for _, reserved := range []string{"ledger_", "ledgerd_", "sqlite_", "pg_", "information_schema"} {
+			if strings.HasPrefix(part, reserved) {
+				return &Error{Code: "bad_table", Text: fmt.Sprintf("table: %s is none to load files into", name)}
+			}
+		}
+	}
+	return nil
+}
+
+// checkNames refuses names that a table cannot have, or not beside each other.
+func (d *Database) checkNames(columns []Column) error {
+	seen := map[string]string{}
+	for _, c := range columns {
+		name := c.Name
+		if d.foldsNames {
+			name = strings.ToLower(name)
+		}
+		other, twice := seen[name]
+		switch {
+		case twice:
+			return &Error{Code: "columns", Text: fmt.Sprintf("columns %q and %q would be one column of the table: give one of them another name with --set into", shown(other), shown(c.Name))}
+		case len(c.Name) > d.maxName:
+			return &Error{Code: "columns", Text: fmt.Sprintf("column %q is too long for a name in this database, which may have %d bytes: give it another with --set into", shown(c.Name), d.maxName)}
+		}
+		seen[name] = c.Name
+	}
+	return nil
+}
+
+func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+func quoteTable(table string) string {
+	parts := strings.Split(table, ".")
+	for i, p := range parts {
+		parts[i] = quote(p)
+	}
+	return strings.Join(parts, ".")
+}
+
+func quoteAll(names []string) string {
+	quoted := make([]string, len(names))
+	for i, n := range names {
+		quoted[i] = quote(n)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// prepare makes the table of the markers.
+func (d *Database) prepare(ctx context.Context, conn *sql.Conn) error {
+	if d.oneWriter {
+		ledger, err := d.columns(ctx, conn, "ledger_items")
+		if err != nil {
+			return err
+		}
+		if len(ledger) > 0 {
+			return &Error{Code: "no_database", Text: "this file is a ledger, which could not work during a load: load into another file"}
+		}
+	}
+	have, err := d.columns(ctx, conn, "ledgerd_loads")
+	if err != nil || len(have) > 0 {
+		return err
+	}
+	return d.making(ctx, conn, d.makeMarkers)
+}
+
+// create makes a table, unless somebody has been quicker.
+func (d *Database) create(ctx context.Context, conn *sql.Conn, table string, columns []Column) error {
+	parts := make([]string, len(columns))
+	for i, c := range columns {
+		parts[i] = quote(c.Name) + " " + d.types[c.Type]
+	}
+	return d.making(ctx, conn, "CREATE TABLE IF NOT EXISTS "+quoteTable(table)+" ("+strings.Join(parts, ", ")+")")
+}
+
+// making runs a statement that makes a table, in a transaction of its own and one after the other:
+// IF NOT EXISTS alone does not keep two from making it at the same time.
+func (d *Database) making(ctx context.Context, conn *sql.Conn, statement string) error {
+	_, err := conn.ExecContext(ctx, d.begin)
+	if err == nil && d.lockMaking != "" {
+		_, err = conn.ExecContext(ctx, d.lockMaking)
+	}
+	if err == nil {
+		_, err = conn.ExecContext(ctx, statement)
+	}
+	if err == nil {
+		_, err = conn.ExecContext(ctx, "COMMIT")
+	}
+	if err != nil {
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") // there may be nothing to roll back
+		return d.explain("making the table", err)
+	}
+	return nil
+}
+
+// columns are the names of a table's columns, none if it is not there.
+func (d *Database) columns(ctx context.Context, conn *sql.Conn, table string) (names []string, err error) {
+	rows, err := conn.QueryContext(ctx, d.selectColumns, quoteTable(table))
+	if err != nil {
+		return nil, d.explain("looking at the table", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, d.explain("looking at the table", err)
+		}
+		names = append(names, name)
+	}
+	return names, d.explain("looking at the table", rows.Err())
+}
+
+// marker is the one of the item's round, nil if there is none. An attempt that is older than one
+// that has loaded is refused.
+func (d *Database) marker(ctx context.Context, conn *sql.Conn, item Item) (found *marker, err error) {
+	rows, err := conn.QueryContext(ctx, d.selectMarkers, item.identity(), item.Round, item.Attempt)
+	if err != nil {
+		return nil, d.explain("looking for an earlier load", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var m marker
+		if err := rows.Scan(&m.round, &m.attempt, &m.target, &m.rows, &m.digest); err != nil {
+			return nil, d.explain("looking for an earlier load", err)
+		}
+		if m.attempt > item.Attempt {
+			return nil, &Error{Code: "stale", Text: fmt.Sprintf(
+				"attempt %d of this item has loaded already, and this is attempt %d: it was taken for dead; if the ledger is a new one, give the kind another name",
+				m.attempt, item.Attempt)}
+		}
+		found = &m
+	}
+	return found, d.explain("looking for an earlier load", rows.Err())
+}
+
+// shown is a name, cut if it is long.
+func shown(s string) string {
+	if len(s) > 100 {
+		return strings.ToValidUTF8(s[:100], "") + "…"
+	}
+	return s
+}
+
+// list is names for people, not too many.
+func list(names []string) string {
+	const most = 20
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}

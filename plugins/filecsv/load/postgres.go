@@ -1,0 +1,174 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+func openPostgres(address, password string) (*Database, error) {
+	config, err := pgx.ParseConfig(address)
+	if err != nil {
+		return nil, errors.New("the URL of Postgres makes no sense")
+	}
+	if password != "" {
+		config.Password = password
+	}
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "ledgerd filecsv"
+	}
+	config.RuntimeParams["timezone"] = "UTC"            // of times without a zone
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec // goes through poolers, too
+	return &Database{
+		db:    stdlib.OpenDB(*config),
+		begin: "BEGIN ISOLATION LEVEL READ COMMITTED", // what is read after the lock is what has been committed
+		makeMarkers: `CREATE TABLE IF NOT EXISTS ledgerd_loads (
+			identity text NOT NULL, round text NOT NULL, kind text NOT NULL, scope text NOT NULL, item_key text NOT NULL,
+			attempt bigint NOT NULL, target text NOT NULL, row_count bigint NOT NULL, sha256 text NOT NULL,
+			loaded_at timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (identity, round))`,
+		lockMaking: "SELECT pg_advisory_xact_lock(hashtextextended('ledgerd_loads', 0))",
+		lockItem:   "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))",
+		insertMarker: `INSERT INTO ledgerd_loads (identity, round, kind, scope, item_key, attempt, target, row_count, sha256)
+			VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::bigint, $7::text, $8::bigint, $9::text)`,
+		selectMarkers: `SELECT round, attempt, target, row_count, sha256 FROM ledgerd_loads
+			WHERE identity = $1::text AND (round = $2::text OR attempt > $3::bigint) ORDER BY attempt`,
+		selectColumns: `SELECT attname FROM pg_catalog.pg_attribute
+			WHERE attrelid = to_regclass($1::text) AND attnum > 0 AND NOT attisdropped ORDER BY attnum`,
+		types:   map[Type]string{Text: "text", Int: "bigint", Decimal: "numeric", Bool: "boolean", Date: "date", Time: "timestamptz"},
+		maxName: 63,
+		newSink: newCopier,
+		reason:  postgresReason,
+	}, nil
+}
+
+// postgresReason says what an answer of Postgres means, by its class.
+func postgresReason(err error) (code string, again, known bool) {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		return "", false, false
+	}
+	switch {
+	case strings.HasPrefix(e.Code, "22"):
+		return "bad_value", false, true
+	case strings.HasPrefix(e.Code, "23"):
+		return "constraint", false, true
+	case e.Code == "42501":
+		return "forbidden", false, true
+	case strings.HasPrefix(e.Code, "42"), strings.HasPrefix(e.Code, "54"), strings.HasPrefix(e.Code, "3F"):
+		return "bad_table", false, true
+	}
+	return "database", true, true
+}
+
+// copier sends rows by COPY, in its text form: the server reads each value by the type of its column.
+type copier struct {
+	pipe *io.PipeWriter
+	out  *bufio.Writer
+	done chan error
+}
+
+func newCopier(ctx context.Context, conn *sql.Conn, table string, columns []string) (sink, error) {
+	r, w := io.Pipe()
+	c := &copier{pipe: w, out: bufio.NewWriterSize(w, 64<<10), done: make(chan error, 1)}
+	statement := "COPY " + table + " (" + quoteAll(columns) + ") FROM STDIN"
+	go func() {
+		err := conn.Raw(func(raw any) error {
+			_, err := raw.(*stdlib.Conn).Conn().PgConn().CopyFrom(ctx, r, statement)
+			return err
+		})
+		if err = whereOf(err); err == nil {
+			err = io.ErrClosedPipe // nobody writes any more
+		} else {
+			c.done <- err
+		}
+		_ = r.CloseWithError(err)
+		close(c.done)
+	}()
+	return c, nil
+}
+
+// whereOf adds to an error of COPY which row and value it is about.
+func whereOf(err error) error {
+	if e := (*pgconn.PgError)(nil); errors.As(err, &e) && e.Where != "" {
+		return &placed{err, e.Where}
+	}
+	return err
+}
+
+type placed struct {
+	error
+	where string
+}
+
+func (p *placed) Error() string { return p.error.Error() + "; " + p.where }
+func (p *placed) Unwrap() error { return p.error }
+
+func (c *copier) add(_ context.Context, values [][]byte) error {
+	for i, v := range values {
+		if i > 0 {
+			c.out.WriteByte('\t')
+		}
+		if v == nil {
+			c.out.WriteString(`\N`)
+			continue
+		}
+		c.text(v)
+	}
+	return c.failed(c.out.WriteByte('\n')) // says also what went wrong before
+}
+
+// text writes a value; what has a meaning to COPY is escaped.
+func (c *copier) text(v []byte) {
+	from := 0
+	for i, b := range v {
+		var escape string
+		switch b {
+		case '\\':
+			escape = `\\`
+		case '\t':
+			escape = `\t`
+		case '\n':
+			escape = `\n`
+		case '\r':
+			escape = `\r`
+		default:
+			continue
+		}
+		c.out.Write(v[from:i])
+		c.out.WriteString(escape)
+		from = i + 1
+	}
+	c.out.Write(v[from:])
+}
+
+// failed gives the reason for an error of the pipe, which is what COPY has said.
+func (c *copier) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	if reason, more := <-c.done; more {
+		return reason
+	}
+	return err
+}
+
+func (c *copier) end(context.Context) error {
+	if err := c.failed(c.out.Flush()); err != nil {
+		return err
+	}
+	_ = c.pipe.Close() // never fails
+	return <-c.done
+}
+
+func (c *copier) abandon() {
+	_ = c.pipe.CloseWithError(errors.New("abandoned"))
+	for range c.done {
+	}
+}

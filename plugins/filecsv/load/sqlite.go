@@ -1,0 +1,125 @@
+package load
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/url"
+	"strings"
+
+	"modernc.org/sqlite"
+)
+
+const (
+	busyTime  = "2000" // milliseconds that a load waits for another one to end, before it is put off
+	maxParams = 32766  // of a statement
+	maxBatch  = 100    // rows of a statement
+)
+
+func openSQLite(path string) (*Database, error) {
+	q := url.Values{"_pragma": {"busy_timeout(" + busyTime + ")"}}
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1) // they would only wait for each other, and not in turn
+	return &Database{
+		db:        db,
+		begin:     "BEGIN IMMEDIATE",
+		oneWriter: true,
+		makeMarkers: `CREATE TABLE IF NOT EXISTS ledgerd_loads (
+			identity TEXT NOT NULL, round TEXT NOT NULL, kind TEXT NOT NULL, scope TEXT NOT NULL, item_key TEXT NOT NULL,
+			attempt INTEGER NOT NULL, target TEXT NOT NULL, row_count INTEGER NOT NULL, sha256 TEXT NOT NULL,
+			loaded_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%fZ', 'now')), PRIMARY KEY (identity, round)) STRICT`,
+		insertMarker: `INSERT INTO ledgerd_loads (identity, round, kind, scope, item_key, attempt, target, row_count, sha256) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		selectMarkers: `SELECT round, attempt, target, row_count, sha256 FROM ledgerd_loads
+			WHERE identity = ? AND (round = ? OR attempt > ?) ORDER BY attempt`,
+		selectColumns: `SELECT name FROM pragma_table_info(replace(?, '"', ''))`,
+		types:         map[Type]string{Text: "TEXT", Int: "INTEGER", Decimal: "NUMERIC", Bool: "INTEGER", Date: "TEXT", Time: "TEXT"},
+		foldsNames:    true,
+		maxName:       1 << 20,
+		newSink:       newInserter,
+		reason:        sqliteReason,
+	}, nil
+}
+
+// sqliteReason says what an answer of SQLite means, by its primary code.
+func sqliteReason(err error) (code string, again, known bool) {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return "", false, false
+	}
+	switch e.Code() & 0xff {
+	case 5, 6: // SQLITE_BUSY, SQLITE_LOCKED
+		return Busy, true, true
+	case 1: // SQLITE_ERROR: the statement makes no sense there
+		return "bad_table", false, true
+	case 18, 20: // SQLITE_TOOBIG, SQLITE_MISMATCH
+		return "bad_value", false, true
+	case 19: // SQLITE_CONSTRAINT
+		return "constraint", false, true
+	case 8, 23: // SQLITE_READONLY, SQLITE_AUTH
+		return "forbidden", false, true
+	case 26: // SQLITE_NOTADB
+		return "no_database", false, true
+	}
+	return "database", true, true
+}
+
+// inserter inserts rows, several with one statement. A value is text, of which SQLite makes what the
+// column is declared as, if that loses nothing.
+type inserter struct {
+	many, one *sql.Stmt
+	width     int
+	most      int // rows of many
+	args      []any
+}
+
+func newInserter(ctx context.Context, conn *sql.Conn, table string, columns []string) (sink, error) {
+	in := &inserter{width: len(columns), most: max(1, min(maxBatch, maxParams/len(columns)))}
+	row := "(?" + strings.Repeat(", ?", len(columns)-1) + ")"
+	insert := "INSERT INTO " + table + " (" + quoteAll(columns) + ") VALUES " + row
+	var err error
+	if in.one, err = conn.PrepareContext(ctx, insert); err == nil {
+		in.many, err = conn.PrepareContext(ctx, insert+strings.Repeat(", "+row, in.most-1))
+	}
+	if err != nil {
+		in.abandon()
+		return nil, err
+	}
+	return in, nil
+}
+
+func (in *inserter) add(ctx context.Context, values [][]byte) error {
+	for _, v := range values {
+		if v == nil {
+			in.args = append(in.args, nil)
+		} else {
+			in.args = append(in.args, string(v))
+		}
+	}
+	if len(in.args) < in.most*in.width {
+		return nil
+	}
+	_, err := in.many.ExecContext(ctx, in.args...)
+	in.args = in.args[:0]
+	return err
+}
+
+// end inserts what is left, row by row.
+func (in *inserter) end(ctx context.Context) error {
+	for ; len(in.args) > 0; in.args = in.args[in.width:] {
+		if _, err := in.one.ExecContext(ctx, in.args[:in.width]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (in *inserter) abandon() {
+	for _, s := range []*sql.Stmt{in.one, in.many} {
+		if s != nil {
+			_ = s.Close() // nothing depends on it
+		}
+	}
+}

@@ -1,0 +1,325 @@
+package filecsv
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/csv"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/plugins/filecsv/load"
+	"github.com/ledgerd/ledgerd/sdk/sdktest"
+)
+
+// databases runs a test on both. url is for the plugin's config.
+func databases(t *testing.T, test func(t *testing.T, url string, db *sql.DB)) {
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "tables.db")
+		test(t, "sqlite:"+path, open(t, "sqlite", path+"?_pragma=busy_timeout(10000)"))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		url := pgtest.SchemaURL(t)
+		test(t, url, open(t, "pgx", url))
+	})
+}
+
+func open(t testing.TB, driver, source string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(driver, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+// loading is a plugin's process that loads into a database.
+func loading(t testing.TB, address string) *sdktest.Host {
+	t.Helper()
+	bare, password := apart(t, address)
+	return sdktest.New(t, Plugin(), sdktest.Options{Config: Config{Database: bare}, Secrets: map[string]string{"password": password}})
+}
+
+// apart takes the password out of a URL.
+func apart(t testing.TB, address string) (bare, password string) {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.User == nil {
+		return address, ""
+	}
+	password, _ = u.User.Password()
+	u.User = url.User(u.User.Username())
+	return u.String(), password
+}
+
+// tables is a database as the plugin opens it.
+func tables(t testing.TB, address string) *load.Database {
+	t.Helper()
+	d, err := load.Open(apart(t, address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() }) // tests look at what it does, not at how it ends
+	return d
+}
+
+// csvFile writes a file.
+func csvFile(t testing.TB, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "in.csv")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// query gives rows as text, "|" between the values and NULL where there is none.
+func query(t testing.TB, db *sql.DB, statement string) (all []string) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), statement)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		values, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			t.Fatal(err)
+		}
+		texts := make([]string, len(columns))
+		for i, v := range values {
+			texts[i] = v.String
+			if !v.Valid {
+				texts[i] = "NULL"
+			}
+		}
+		all = append(all, strings.Join(texts, "|"))
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func exec(t testing.TB, db *sql.DB, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		if _, err := db.ExecContext(t.Context(), s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+// outOf is the output of a task that must be done.
+func outOf(t testing.TB, r sdktest.Result) Out {
+	t.Helper()
+	if r.Outcome != "done" {
+		t.Fatalf("%s %s %s", r.Outcome, r.Code, r.Error)
+	}
+	return sdktest.Decode[Out](t, r)
+}
+
+func TestLoadMakesTheTable(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h := loading(t, url)
+		path := csvFile(t, "id,\"na\"\"me; DROP TABLE people\",x\\y,joined,ok,balance,select\n"+
+			"+1,\"a\tb\nc\\.\",\\N,1.2.2026,yes,1.50,'x'\n2,\"\",\\,,NO,-3,\"--\"\n")
+		r := h.Run(sdktest.Task{Payload: payload{
+			"path": path, "table": "people", "date_formats": []string{"D.M.YYYY"},
+			"types": map[string]string{"id": "int", "joined": "date", "ok": "bool", "balance": "decimal"},
+		}})
+		want := &Loaded{Table: "people", Rows: 2, Created: true, Attempt: 1}
+		if diff := cmp.Diff(want, outOf(t, r).Load); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+		got := query(t, db, `SELECT id + 0, "na""me; DROP TABLE people", "x\y", CAST(joined AS text), CAST(ok AS integer), CAST(balance AS text), "select" FROM people ORDER BY id`)
+		rows := []string{"1|a\tb\nc\\.|\\N|2026-02-01|1|1.50|'x'", `2|NULL|\|NULL|0|-3|--`}
+		if strings.HasPrefix(url, "sqlite:") { // it makes a number of 1.50
+			rows[0] = strings.Replace(rows[0], "1.50", "1.5", 1)
+		}
+		if diff := cmp.Diff(rows, got); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+		if got := query(t, db, "SELECT kind, item_key, attempt, target, row_count FROM ledgerd_loads"); len(got) != 1 || got[0] != "filecsv|"+path+"|1|people|2" {
+			t.Errorf("markers %q", got)
+		}
+	})
+}
+
+func TestLoadTypes(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h := loading(t, url)
+		r := h.Run(sdktest.Task{Payload: payload{
+			"path":  csvFile(t, "a,at\n9223372036854775807,2026-01-02\n-9223372036854775808,2026-01-02T03:04:05+02:00\n,2026-01-02 03:04:05\n"),
+			"table": "t", "types": map[string]string{"a": "int", "at": "date"},
+		}})
+		outOf(t, r)
+		statement := "SELECT a, at FROM t"
+		if !strings.HasPrefix(url, "sqlite:") {
+			statement = `SELECT a, to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') FROM t`
+		}
+		want := []string{"9223372036854775807|2026-01-02 00:00:00Z", "-9223372036854775808|2026-01-02 01:04:05Z", "NULL|2026-01-02 03:04:05Z"}
+		if diff := cmp.Diff(want, query(t, db, statement)); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+		r = h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "a\n9223372036854775808\n"), "table": "t", "types": map[string]string{"a": "int"}}})
+		if r.Code != tooManyBadRows || !strings.Contains(r.Error, `line 2: column "a": does not fit into 64 bits: "9223372036854775808"`) {
+			t.Errorf("%s %s", r.Code, r.Error)
+		}
+	})
+}
+
+func TestLoadIntoATableThatIsThere(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h := loading(t, url)
+		exec(t, db, `CREATE TABLE users (id integer PRIMARY KEY, "Mail" text NOT NULL, born date, source text DEFAULT 'file', born_in text)`)
+		path := csvFile(t, "MAIL,ID,Year,born in\na@example.com,1,2001-01-01,Rome\n")
+		for _, tt := range []struct {
+			set        payload
+			code, text string
+			final      bool
+		}{
+			{payload{"table": "users"}, "columns", `table users has no column "Year", "born in"; it has id, Mail, born, source, born_in: say which column goes where with --set into`, true},
+			{payload{"table": "users", "into": map[string]string{"nope": "id"}}, "missing_column", `into: the file has no column "nope"`, true},
+			{payload{"table": "users", "into": map[string]string{"MAIL": "mail", "ID": "MAIL"}}, "columns", `would both go into column "Mail"`, true},
+			{payload{"table": "users", "into": map[string]string{"ID": "id"}}, "constraint", "", true},
+			{payload{"table": "no.such.table"}, "bad_table", "", true},
+			{payload{"table": `x"; DROP TABLE users; --`}, "bad_table", "letters, digits and _", true},
+			{payload{"table": "ledgerd_loads"}, "bad_table", "none to load files into", true},
+			{payload{"into": map[string]string{"ID": "id"}}, "bad_check", "into: there is no table", true},
+			{payload{"table": "users", "unique": []string{"ID"}, "max_bad_rows": -1}, "bad_check", "max_bad_rows must be 0", true},
+		} {
+			tt.set["path"] = path
+			r := h.Run(sdktest.Task{Payload: tt.set})
+			if r.Outcome != "failed" || r.Code != tt.code || r.Final != tt.final || !strings.Contains(r.Error, tt.text) {
+				t.Errorf("%v: %s %s %s, final %v", tt.set, r.Outcome, r.Code, r.Error, r.Final)
+			}
+		}
+		set := payload{"path": path, "table": "users", "into": map[string]string{"MAIL": "Mail", "ID": "id", "Year": "born", "born in": "born_in"}}
+		if out := outOf(t, h.Run(sdktest.Task{Payload: set})); out.Load.Rows != 1 || out.Load.Created {
+			t.Errorf("%+v", out.Load)
+		}
+		want := []string{"1|a@example.com|2001-01-01|file|Rome"}
+		if diff := cmp.Diff(want, query(t, db, `SELECT id, "Mail", CAST(born AS text), source, born_in FROM users`)); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+		// The database refuses a row that the checks have let through: nothing of the file is loaded.
+		r := h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "id,mail\n7,b@example.com\n8,\n"), "table": "users"}})
+		if r.Code != "constraint" || !r.Final || len(query(t, db, "SELECT id FROM users")) != 1 {
+			t.Errorf("%s %s, then there are %q", r.Code, r.Error, query(t, db, "SELECT id FROM users"))
+		}
+	})
+}
+
+func TestLoadBadRows(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h := loading(t, url)
+		path := csvFile(t, "a,b\n1,2\nx\n3,4\n")
+		r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}})
+		if r.Code != tooManyBadRows || !r.Final || len(query(t, db, "SELECT a FROM t")) != 0 {
+			t.Errorf("%s %s", r.Code, r.Error)
+		}
+		if out := sdktest.Decode[Out](t, r); out.Rows != 3 || out.BadRows != 1 || out.Load != nil {
+			t.Errorf("the output of what is refused: %+v", out)
+		}
+		out := outOf(t, h.Run(sdktest.Task{Payload: payload{"path": path, "table": "t", "max_bad_rows": -1}}))
+		if got := query(t, db, "SELECT a, b FROM t ORDER BY a"); out.Load.Rows != 2 || fmt.Sprint(got) != "[1|2 3|4]" {
+			t.Errorf("%+v, %q", out.Load, got)
+		}
+		r = h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "a,b\n1,2\n1,3\n"), "table": "t", "unique": []string{"a"}}})
+		if r.Code != tooManyBadRows || len(query(t, db, "SELECT a FROM t")) != 2 {
+			t.Errorf("a repeated value: %s %s", r.Code, r.Error)
+		}
+	})
+}
+
+func TestLoadNeedsADatabase(t *testing.T) {
+	path := csvFile(t, "a\n1\n")
+	if r := loading(t, "").Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}}); r.Code != "no_database" || !r.Final {
+		t.Errorf("%s %s", r.Code, r.Error)
+	}
+	file := filepath.Join(t.TempDir(), "ledger.db")
+	exec(t, open(t, "sqlite", file), "CREATE TABLE ledger_items (id integer)")
+	if r := loading(t, "sqlite:"+file).Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}}); r.Code != "no_database" || !r.Final {
+		t.Errorf("%s %s", r.Code, r.Error)
+	}
+	// Nobody is there: it is tried again, and the password is not shown.
+	r := loading(t, "postgres://app:hunter22@127.0.0.1:1/x").Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}})
+	if r.Code != "database" || r.Final || strings.Contains(fmt.Sprint(r), "hunter22") {
+		t.Errorf("%+v", r)
+	}
+	for _, url := range []string{"sqlite:relative.db", "mysql://app:hunter22@host/x", "postgres://app:hunter22@host:port:5/x", "hunter22", "postgres://app@host/x?password=hunter22"} {
+		err := (&Config{Database: url}).Open(t.Context())
+		if err == nil || !strings.HasPrefix(err.Error(), "database: ") || strings.Contains(err.Error(), "hunter22") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// Whatever the header and the values, they are in the table as they are in the file.
+func TestLoadAnyText(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h := loading(t, url)
+		tables, dir := 0, t.TempDir()
+		text := rapid.StringOf(rapid.OneOf(rapid.SampledFrom([]rune("\\\"'\t\n\r,;|{}$?:%-N.\u00a0 ")), rapid.Rune().Filter(func(r rune) bool { return r != 0 && r != '\ufeff' })))
+		name := rapid.Custom(func(t *rapid.T) string {
+			return string(trim([]byte(text.Filter(func(s string) bool { return len(trim([]byte(s))) > 0 && len(s) <= 60 }).Draw(t, "name"))))
+		})
+		rapid.Check(t, func(rt *rapid.T) {
+			header := rapid.SliceOfNDistinct(name, 2, 4, strings.ToLower).Draw(rt, "header")
+			rows := rapid.SliceOfN(rapid.SliceOfN(text, len(header), len(header)), 1, 5).Draw(rt, "rows")
+			var file bytes.Buffer
+			w := csv.NewWriter(&file)
+			if err := w.WriteAll(append([][]string{header}, rows...)); err != nil {
+				rt.Fatal(err)
+			}
+			tables++
+			path := filepath.Join(dir, fmt.Sprintf("%d.csv", tables))
+			if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
+				rt.Fatal(err)
+			}
+			table := fmt.Sprintf("t%d", tables)
+			r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": table, "header": "yes", "delimiter": ","}})
+			if r.Outcome != "done" {
+				rt.Fatalf("%s %s %s", r.Outcome, r.Code, r.Error)
+			}
+			var want []string
+			for _, row := range rows {
+				texts := make([]string, len(row))
+				for i, v := range row {
+					if texts[i] = string(trim([]byte(v))); texts[i] == "" {
+						texts[i] = "NULL"
+					}
+				}
+				want = append(want, strings.Join(texts, "|"))
+			}
+			if diff := cmp.Diff(want, query(t, db, "SELECT * FROM "+table)); diff != "" {
+				rt.Errorf("-want +got\n%s", diff)
+			}
+		})
+	})
+}

@@ -1,0 +1,145 @@
+package filecsv
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ledgerd/ledgerd/plugins/filecsv/load"
+	"github.com/ledgerd/ledgerd/sdk"
+)
+
+// allowed is how many bad rows a file may have, -1 for any number.
+func (in In) allowed() int64 {
+	switch {
+	case in.MaxBadRows != nil:
+		return *in.MaxBadRows
+	case in.Table != "":
+		return 0
+	}
+	return -1
+}
+
+// loader loads the good rows of a file into a table.
+type loader struct {
+	database *load.Database
+	job      load.Job
+	rules    *rules
+	load     *load.Load // nil before begin and after close
+	names    []string
+	convert  []conversion // by column; nil: as it is
+	row      [][]byte
+}
+
+// conversion writes a value, which is of its column's type, as databases read it; or says why not.
+type conversion func(v []byte) (written []byte, reason string)
+
+func newLoader(d *load.Database, it sdk.Item[In]) *loader {
+	return &loader{database: d, job: load.Job{
+		Item:  load.Item{Kind: it.Kind, Scope: it.Scope, Key: it.Key, Round: it.IdempotencyKey, Attempt: it.Attempt},
+		Table: it.Payload.Table, Map: it.Payload.Into,
+	}}
+}
+
+// begin begins to load a file with these columns.
+func (l *loader) begin(ctx context.Context, r *rules, names []string) (err error) {
+	l.rules, l.names = r, names
+	l.convert, l.row = make([]conversion, len(names)), make([][]byte, len(names))
+	for i, name := range names {
+		c := load.Column{Name: name}
+		switch r.in.Types[name] {
+		case "int":
+			c.Type, l.convert[i] = load.Int, wholeNumber
+		case "decimal":
+			c.Type = load.Decimal
+		case "bool":
+			c.Type, l.convert[i] = load.Bool, oneOrZero
+		case "date":
+			c.Type, l.convert[i] = load.Date, r.isoDate(time.DateOnly)
+			if r.hasTime() {
+				c.Type, l.convert[i] = load.Time, r.isoDate("2006-01-02 15:04:05.999999Z07:00")
+			}
+		}
+		l.job.Columns = append(l.job.Columns, c)
+	}
+	l.load, err = l.database.Begin(ctx, l.job)
+	return err
+}
+
+// add loads a row, or says why it is bad.
+func (l *loader) add(ctx context.Context, fields [][]byte) (BadRow, error) {
+	if l.load == nil {
+		return BadRow{}, nil
+	}
+	for i, f := range fields {
+		v := trim(f)
+		switch convert := l.convert[i]; {
+		case l.rules.isNull(v):
+			v = nil
+		case convert != nil:
+			var reason string
+			if v, reason = convert(v); reason != "" {
+				return BadRow{Column: l.names[i], Reason: reason}, nil
+			}
+		}
+		l.row[i] = v
+	}
+	return BadRow{}, l.load.Add(ctx, l.row)
+}
+
+func (l *loader) commit(ctx context.Context, digest string) (*Loaded, error) {
+	done, err := l.load.Commit(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	return &Loaded{Table: done.Table, Rows: done.Rows, Created: done.Created, Already: done.Already, Attempt: done.Attempt}, nil
+}
+
+// close undoes what was not committed.
+func (l *loader) close() {
+	if l.load != nil {
+		l.load.Close()
+		l.load = nil
+	}
+}
+
+func wholeNumber(v []byte) ([]byte, string) {
+	if len(v) > 18 {
+		if _, err := strconv.ParseInt(string(v), 10, 64); err != nil {
+			return nil, "does not fit into 64 bits: " + strconv.Quote(shown(string(v)))
+		}
+	}
+	return v, ""
+}
+
+func oneOrZero(v []byte) ([]byte, string) {
+	switch strings.ToLower(string(v)) {
+	case "true", "yes", "t", "y", "1", "on":
+		return []byte("1"), ""
+	}
+	return []byte("0"), ""
+}
+
+// hasTime tells whether dates may have a time of day.
+func (f dateFormats) hasTime() bool {
+	for _, layout := range f {
+		if strings.Contains(layout, "15") {
+			return true
+		}
+	}
+	return false
+}
+
+// isoDate writes a date as 2006-01-02, or all as 2006-01-02 15:04:05Z if some may have a time of day. One
+// without a zone is taken for UTC.
+func (f dateFormats) isoDate(layout string) conversion {
+	return func(v []byte) ([]byte, string) {
+		for _, from := range f {
+			if t, err := time.Parse(from, string(v)); err == nil {
+				return t.UTC().AppendFormat(nil, layout), ""
+			}
+		}
+		return v, "" // not reached: the check has read it
+	}
+}

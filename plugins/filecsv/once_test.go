@@ -1,0 +1,252 @@
+package filecsv
+
+import (
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/plugins/filecsv/load"
+	"github.com/ledgerd/ledgerd/sdk/sdktest"
+)
+
+// Whoever kills a load, and whenever: the next attempt loads the file, once.
+func TestLoadKilled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "people.csv")
+	if err := os.WriteFile(path, people(200_000, false), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h := loading(t, url)
+		for attempt, fault := range []sdktest.Fault{sdktest.KillPlugin, sdktest.KillHost, sdktest.Cancel} {
+			r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "people"}, Key: path, Attempt: int64(attempt + 1), Fault: fault, AtProgress: 20})
+			if r.Outcome == "done" {
+				t.Fatalf("attempt %d was not struck: %+v", attempt+1, r)
+			}
+			if got := query(t, db, "SELECT count(*) FROM people"); got[0] != "0" {
+				t.Errorf("attempt %d was %s and has left %s rows", attempt+1, r.Outcome, got[0])
+			}
+		}
+		for attempt := int64(4); attempt <= 5; attempt++ {
+			out := outOf(t, h.Run(sdktest.Task{Payload: payload{"path": path, "table": "people"}, Key: path, Attempt: attempt}))
+			want := &Loaded{Table: "people", Rows: 200_000, Already: attempt == 5, Attempt: 4}
+			if diff := cmp.Diff(want, out.Load); diff != "" || out.Rows != 200_000 {
+				t.Errorf("attempt %d: -want +got\n%s", attempt, diff)
+			}
+			if got := query(t, db, "SELECT count(*), count(DISTINCT id) FROM people"); got[0] != "200000|200000" {
+				t.Errorf("after attempt %d there are %s rows", attempt, got)
+			}
+		}
+		if got := query(t, db, "SELECT attempt, row_count FROM ledgerd_loads"); fmt.Sprint(got) != "[4|200000]" {
+			t.Errorf("markers %q", got)
+		}
+	})
+}
+
+// rig is attempts at one item, in one process and by hand.
+type rig struct {
+	database *load.Database
+	round    string
+}
+
+func (r *rig) begin(t *testing.T, attempt int64) (*load.Load, error) {
+	t.Helper()
+	l, err := r.database.Begin(t.Context(), load.Job{
+		Item:    load.Item{Kind: "filecsv", Key: "/in/a.csv", Round: r.round, Attempt: attempt},
+		Table:   "t",
+		Columns: []load.Column{{Name: "a"}},
+	})
+	if err == nil {
+		t.Cleanup(l.Close)
+	}
+	return l, err
+}
+
+// fill loads some rows without committing.
+func fill(t *testing.T, l *load.Load, rows int) {
+	t.Helper()
+	for i := range rows {
+		if err := l.Add(t.Context(), [][]byte{fmt.Append(nil, i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func wantCode(t *testing.T, err error, code string) {
+	t.Helper()
+	var e *load.Error
+	if e, _ = err.(*load.Error); e == nil || e.Code != code {
+		t.Errorf("%v, want code %s", err, code)
+	}
+}
+
+// An attempt that is stale finds out whether it comes before a later one has committed, meanwhile
+// (Postgres; on SQLite the later one waits for it) or afterwards.
+func TestLoadStale(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		r := &rig{tables(t, url), "filecsv/1/1"}
+		if !strings.HasPrefix(url, "sqlite:") {
+			stale, err := r.begin(t, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fill(t, stale, 10)
+			current, err := r.begin(t, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fill(t, current, 10)
+			if _, err := current.Commit(t.Context(), "same"); err != nil {
+				t.Fatal(err)
+			}
+			_, err = stale.Commit(t.Context(), "same")
+			wantCode(t, err, "stale")
+			stale.Close()
+		} else {
+			current, err := r.begin(t, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fill(t, current, 10)
+			if _, err := current.Commit(t.Context(), "same"); err != nil {
+				t.Fatal(err)
+			}
+			current.Close()
+		}
+		_, err := r.begin(t, 1)
+		wantCode(t, err, "stale")
+
+		// A later attempt finds what is there.
+		l, err := r.begin(t, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill(t, l, 10)
+		done, err := l.Commit(t.Context(), "same")
+		if want := (load.Done{Table: "t", Rows: 10, Already: true, Attempt: 2}); err != nil || done != want {
+			t.Errorf("%+v, %v; want %+v", done, err, want)
+		}
+		l.Close()
+		// Of another content it says so.
+		l, err = r.begin(t, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = l.Commit(t.Context(), "other")
+		wantCode(t, err, "loaded_otherwise")
+		l.Close()
+		if got := query(t, db, "SELECT count(*) FROM t"); got[0] != "10" {
+			t.Errorf("%s rows, want 10", got)
+		}
+		// The next round is loaded, and what is left of the one before is stale.
+		r.round = "filecsv/1/2"
+		if l, err = r.begin(t, 5); err != nil {
+			t.Fatal(err)
+		}
+		fill(t, l, 7)
+		if _, err := l.Commit(t.Context(), "other"); err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		r.round = "filecsv/1/1"
+		_, err = r.begin(t, 4)
+		wantCode(t, err, "stale")
+		if got := query(t, db, "SELECT count(*) FROM t"); got[0] != "17" {
+			t.Errorf("%s rows, want 17", got)
+		}
+	})
+}
+
+// Many files go into one table that is not there yet, at the same time.
+func TestLoadManyAtOnce(t *testing.T) {
+	const files = 12
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h := loading(t, url)
+		results := make(chan sdktest.Result)
+		for i := range files {
+			path := csvFile(t, fmt.Sprintf("a,b\n%d,x\n%d,y\n", i, i))
+			go func() { results <- h.Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}}) }()
+		}
+		for range files {
+			if r := <-results; r.Outcome != "done" {
+				t.Errorf("%s %s %s", r.Outcome, r.Code, r.Error)
+			}
+		}
+		if got := query(t, db, "SELECT count(*), count(DISTINCT a) FROM t"); got[0] != fmt.Sprintf("%d|%d", 2*files, files) {
+			t.Errorf("rows %s", got)
+		}
+	})
+}
+
+// Who finds somebody else at work on the file of SQLite comes again, and has not failed.
+func TestLoadBusy(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tables.db")
+	db := open(t, "sqlite", file)
+	db.SetMaxOpenConns(1)
+	exec(t, db, "BEGIN IMMEDIATE")
+	h := loading(t, "sqlite:"+file)
+	task := sdktest.Task{Payload: payload{"path": csvFile(t, "a\n1\n"), "table": "t"}}
+	if r := h.Run(task); r.Outcome != "snoozed" || r.Delay != busyDelay {
+		t.Errorf("%+v", r)
+	}
+	exec(t, db, "COMMIT")
+	outOf(t, h.Run(task))
+}
+
+// A load that is stopped lets go of the table.
+func TestLoadLetsGo(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		path := filepath.Join(t.TempDir(), "people.csv")
+		if err := os.WriteFile(path, people(300_000, false), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h := loading(t, url)
+		began := time.Now()
+		if r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "people"}, Fault: sdktest.LoseLease, AtProgress: 5}); r.Outcome != "released" || time.Since(began) > 15*time.Second {
+			t.Errorf("%+v after %v", r, time.Since(began))
+		}
+		exec(t, db, "CREATE INDEX i ON people (id)", "DROP TABLE people") // needs the locks
+	})
+}
+
+// A COMMIT whose answer is lost has loaded or it has not; the next attempt finds out which.
+func TestLoadCommitCut(t *testing.T) {
+	for name, where := range map[string]int32{"landed": pgtest.CutLanded, "before": pgtest.CutBefore} {
+		t.Run(name, func(t *testing.T) {
+			direct := pgtest.SchemaURL(t)
+			cutter := pgtest.NewCutter(t)
+			_, parameters, _ := strings.Cut(direct, "?")
+			r := &rig{tables(t, cutter.URL[:strings.IndexByte(cutter.URL+"?", '?')]+"?"+parameters), "filecsv/1/1"}
+			db := open(t, "pgx", direct)
+			l, err := r.begin(t, 1) // makes the tables
+			if err != nil {
+				t.Fatal(err)
+			}
+			fill(t, l, 10)
+			cutter.Cut(where)
+			_, err = l.Commit(t.Context(), "same")
+			if e, _ := err.(*load.Error); e == nil || e.Code != "database" || !e.Again {
+				t.Errorf("%v, want one that is tried again", err)
+			}
+			l.Close()
+			if l, err = r.begin(t, 2); err != nil {
+				t.Fatal(err)
+			}
+			fill(t, l, 10)
+			done, err := l.Commit(t.Context(), "same")
+			if err != nil || done.Rows != 10 || done.Already != (where == pgtest.CutLanded) {
+				t.Errorf("%+v, %v", done, err)
+			}
+			l.Close()
+			if got := query(t, db, "SELECT count(*) FROM t"); got[0] != "10" {
+				t.Errorf("%s rows, want 10", got)
+			}
+		})
+	}
+}
