@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 		"ledgerd": main, "exits": exits, "steady": steady, "holder": holder,
 		// A program beside ledgerd, as somebody else would make it.
 		"ledgerd-plugin-hello": func() { sdk.Main(hello()) },
+		"hello-next":           func() { sdk.Main(helloNext()) },
 	})
 }
 

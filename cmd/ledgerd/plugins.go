@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
-	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/internal/pluginstore"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/plugins/filecsv"
 	"github.com/ledgerd/ledgerd/plugins/mail"
@@ -75,8 +75,8 @@ func (a *app) finder(d pluginDirs) (*pluginhost.Finder, error) {
 		}
 		f.Folders = append(f.Folders, pluginhost.Folder{Path: abs, Origin: "--plugin-dir"})
 	}
-	if data, err := a.dataDir(); err == nil {
-		f.Folders = append(f.Folders, pluginhost.Folder{Path: filepath.Join(data, "plugins"), Origin: "data"})
+	if store, err := a.plugins(); err == nil {
+		f.Folders = append(f.Folders, pluginhost.Folder{Path: store.Dir, Origin: "data"})
 	}
 	f.Folders = append(f.Folders, pluginhost.Folder{Path: filepath.Dir(self), Origin: "beside ledgerd"})
 	for name := range bundled {
@@ -363,77 +363,15 @@ func fieldRow(flag string, f settings.Field) []string {
 	return []string{flag + " " + f.Name + "=…", kind, text}
 }
 
-// pluginRow is what plugin ls prints.
-type pluginRow struct {
-	Name    string   `json:"name"`
-	Version string   `json:"version"`
-	Origin  string   `json:"origin"`
-	Path    string   `json:"path"`
-	Shadows []string `json:"shadows"`
-	Input   string   `json:"input"`
-	Summary string   `json:"summary"`
-	Error   string   `json:"error"`
-}
-
-func (a *app) pluginCommand() *cobra.Command {
-	return group(groupSetUp, "plugin", "List and check plugins", a.pluginLsCommand(), a.pluginCheckCommand())
-}
-
-func (a *app) pluginLsCommand() *cobra.Command {
-	var dirs pluginDirs
-	cmd := &cobra.Command{
-		Use: "ls", Short: "List the plugins that are found here, and what shadows what", Args: arguments(0, 0),
-		Long: `Lists plugins: programs ledgerd-plugin-NAME in the folders of --plugin-dir, in plugins/ of the data
-directory, beside ledgerd, and the bundled ones; the first of a name counts. With -v also what
---set and --with take. Fields: name, version, origin, path, shadows, input, summary, error.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.pluginLs(cmd.Context(), dirs)
-		},
-	}
-	dirs.define(cmd.Flags())
-	return cmd
-}
-
-func (a *app) pluginLs(ctx context.Context, dirs pluginDirs) error {
-	f, err := a.finder(dirs)
-	if err != nil {
-		return err
-	}
-	places, err := f.List()
-	if err != nil {
-		return err
-	}
-	var rows []pluginRow
-	var found []*plugin
-	for _, place := range places {
-		row := pluginRow{Name: place.Name, Origin: place.Origin, Path: place.Path, Shadows: []string{}}
-		for _, s := range place.Shadows {
-			row.Shadows = append(row.Shadows, s.Origin+" "+s.Path)
-		}
-		p, err := a.findPlugin(ctx, place.Name, dirs)
-		if err != nil {
-			row.Error = explain(err).message
-		} else {
-			row.Version, row.Summary, row.Input = p.Version, p.Summary(), p.Policy(p.Name).Input.Type
-			found = append(found, p)
-		}
-		rows = append(rows, row)
-	}
-	p := a.printer()
-	if _, err := report.List(p, each(rows), "name", "version", "origin", "shadows", "input", "summary", "error"); err != nil {
-		return err
-	}
-	for _, pl := range found {
-		if p.Format != report.Table || !a.verbose {
-			break
-		}
-		fmt.Fprintf(a.stdout, "\n%s %s\n", pl.Name, pl.Version)
-		if err := a.showFields(pl); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // isNoPlugin tells a plugin that is not there from one that does not start.
 func isNoPlugin(err error) bool { return errors.Is(err, pluginhost.ErrNotFound) }
+
+func (a *app) pluginCommand() *cobra.Command {
+	return group(groupSetUp, "plugin", "Add, list, check and remove plugins", a.pluginAddCommand(), a.pluginLsCommand(), a.pluginRmCommand(), a.pluginCheckCommand())
+}
+
+// plugins is where plugins of this user are added.
+func (a *app) plugins() (pluginstore.Store, error) {
+	data, err := a.dataDir()
+	return pluginstore.Store{Dir: filepath.Join(data, "plugins")}, err
+}

@@ -45,17 +45,19 @@ func (s *Spec) proc() pluginproc.Spec {
 
 // Description is what a plugin says of itself.
 type Description struct {
-	Name, Version, Doc, SDK string
-	Emits                   []string
-	Secrets                 []string
-	Concurrency             int // items at a time
-	Payload                 *settings.Schema
-	Config                  *settings.Schema
-	Output                  *settings.Schema
-	Examples                []*wire.Example
-	policy                  ledger.Kind
-	calls, batch            int // of its function at a time; items of a call
-	wait                    time.Duration
+	Name              string // of its place, else as it calls itself
+	Calls             string // as it calls itself
+	Version, Doc, SDK string
+	Emits             []string
+	Secrets           []string
+	Concurrency       int // items at a time
+	Payload           *settings.Schema
+	Config            *settings.Schema
+	Output            *settings.Schema
+	Examples          []*wire.Example
+	policy            ledger.Kind
+	calls, batch      int // of its function at a time; items of a call
+	wait              time.Duration
 }
 
 // Policy is the default policy of a kind of that name that the plugin works.
@@ -74,7 +76,8 @@ func (d *Description) Summary() string {
 	return strings.TrimLeft(line, "# ")
 }
 
-// Describe starts the plugin, asks it what it is and stops it.
+// Describe starts the plugin, asks it what it is and stops it. A place without a name is one of which
+// it is not known yet.
 func Describe(ctx context.Context, s Spec) (*Description, error) {
 	p, err := pluginproc.Start(ctx, s.proc())
 	if err != nil {
@@ -89,10 +92,10 @@ func describe(ctx context.Context, p *pluginproc.Proc, place Place) (*Descriptio
 	if err != nil {
 		return nil, fmt.Errorf("plugin %s (%s) does not say what it is: %w", place.Name, place.Path, err)
 	}
-	if r.Name != place.Name {
+	if calls := cmp.Or(place.Calls, place.Name); calls != "" && r.Name != calls {
 		return nil, fmt.Errorf("plugin %s (%s) calls itself %q; rename the program or the plugin", place.Name, place.Path, r.Name)
 	}
-	d := &Description{Name: r.Name, Version: r.Version, Doc: r.Doc, SDK: r.Sdk, Emits: r.Emits, Secrets: r.Secrets, Examples: r.Examples,
+	d := &Description{Name: cmp.Or(place.Name, r.Name), Calls: r.Name, Version: r.Version, Doc: r.Doc, SDK: r.Sdk, Emits: r.Emits, Secrets: r.Secrets, Examples: r.Examples,
 		calls: max(1, int(r.Concurrency)), batch: max(1, int(r.MaxBatch)), wait: time.Duration(r.MaxWaitMs) * time.Millisecond,
 		policy: ledger.Kind{MaxFailures: int(r.MaxFailures), Timeout: time.Duration(r.TimeoutMs) * time.Millisecond, Input: ledger.Input{Type: "line"}}}
 	d.Concurrency = d.calls * d.batch
