@@ -41,6 +41,10 @@ type crew struct {
 	mu     sync.Mutex
 	hosts  map[string]*pluginhost.Host // by kind
 	shifts []*shift
+	// upgrades are versions of plugins that could not take over, by kind; renewed is called after some
+	// have, and may be nil.
+	upgrades map[string]upgrade
+	renewed  func(ctx context.Context)
 	// elsewhere are the kinds that are not worked here, and why.
 	elsewhere map[string]absence
 	outcomes  map[ledger.Outcome]int64
@@ -59,7 +63,7 @@ type shift struct {
 }
 
 func newCrew(a *app, l *opened, flags workFlags) *crew {
-	c := &crew{app: a, flags: flags, ledger: l, hosts: map[string]*pluginhost.Host{}, elsewhere: map[string]absence{}, outcomes: map[ledger.Outcome]int64{},
+	c := &crew{app: a, flags: flags, ledger: l, hosts: map[string]*pluginhost.Host{}, elsewhere: map[string]absence{}, upgrades: map[string]upgrade{}, outcomes: map[ledger.Outcome]int64{},
 		strict: len(flags.kinds) > 0, finds: len(flags.kinds) == 0 && flags.maxItems == 0, calls: make(chan func())}
 	c.wanted = func(ctx context.Context) ([]string, error) {
 		if len(flags.kinds) > 0 {
@@ -200,8 +204,10 @@ func (c *crew) run(ctx context.Context, handlers map[string]worker.Handler) (wor
 			}
 		case call := <-c.calls:
 			call()
+			c.upgradeAll(ctx)
 			failed = r.look()
 		case <-look.C:
+			c.upgradeAll(ctx)
 			if c.finds {
 				failed = r.look()
 			}
@@ -303,7 +309,7 @@ func (r *rota) over(e shiftEnd) (more bool, err error) {
 func (c *crew) hire(handlers map[string]worker.Handler, agent ledger.Agent) (*shift, error) {
 	kinds := map[string]worker.KindConfig{}
 	for name := range handlers {
-		kinds[name] = worker.KindConfig{Definition: c.hosts[name].Definition(), Concurrency: c.app.concurrency(name, c.flags.concurrency)}
+		kinds[name] = worker.KindConfig{Concurrency: c.app.concurrency(name, c.flags.concurrency)}
 	}
 	f := c.flags
 	w, err := worker.New(worker.Config{Ledger: c.ledger.Ledger, Handlers: handlers, Agent: agent.Name, Version: programVersion(),

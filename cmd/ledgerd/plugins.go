@@ -174,21 +174,32 @@ func (a *app) pluginConfig(kind string, p *plugin, with []string) ([]byte, error
 // startPlugin starts the plugin of a kind, with its config. now gets what the plugin says of the
 // items that it has; nil means that nobody wants to know.
 func (a *app) startPlugin(ctx context.Context, k *kind, with []string, concurrency int, now *nowAt) (*pluginhost.Host, error) {
-	config, err := a.pluginConfig(k.name, k.plugin, with)
+	c, err := a.hostConfig(k, with, concurrency, now)
 	if err != nil {
 		return nil, err
 	}
-	h, err := pluginhost.Start(ctx, pluginhost.Config{Spec: k.plugin.spec, Settings: config, Concurrency: a.concurrency(k.name, concurrency), Progress: now.set})
+	h, err := pluginhost.Start(ctx, c)
+	return h, a.startError(k, err)
+}
+
+// hostConfig is how the plugin of a kind is started, see startPlugin.
+func (a *app) hostConfig(k *kind, with []string, concurrency int, now *nowAt) (pluginhost.Config, error) {
+	config, err := a.pluginConfig(k.name, k.plugin, with)
+	return pluginhost.Config{Spec: k.plugin.spec, Settings: config, Concurrency: a.concurrency(k.name, concurrency), Progress: now.set}, err
+}
+
+// startError explains why the plugin of a kind was not started.
+func (a *app) startError(k *kind, err error) error {
 	if refused, ok := errors.AsType[*pluginhost.ConfigError](err); ok {
 		if err := a.config.Refused(k.name, k.plugin.Config, settingProblems(refused)); err != nil {
-			return nil, err
+			return err
 		}
-		return nil, usage("bad_setting", fmt.Sprintf("fields: ledgerd run %s --help", k.plugin.Name), "%s", refused.Error())
+		return usage("bad_setting", fmt.Sprintf("fields: ledgerd run %s --help", k.plugin.Name), "%s", refused.Error())
 	}
 	if err != nil {
-		return nil, pluginError(k.plugin.spec.Place, err)
+		return pluginError(k.plugin.spec.Place, err)
 	}
-	return h, nil
+	return nil
 }
 
 // stopGrace is how long the process of a plugin may take to end once nothing is in its hands.

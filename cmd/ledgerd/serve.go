@@ -92,7 +92,7 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 	}
 	s.crew = newCrew(a, l, flags.work)
 	s.name = cmp.Or(a.config.Agent, agentName())
-	s.crew.wanted, s.crew.name, s.crew.seen = s.kinds, s.name, s.attempt
+	s.crew.wanted, s.crew.name, s.crew.seen, s.crew.renewed = s.kinds, s.name, s.attempt, s.renewSources
 	defer s.crew.close()
 	s.measure()
 	handlers, err := s.crew.takeUp(ctx)
@@ -311,6 +311,16 @@ func (s *server) keepOld(err error) {
 		s.log.Error("config: "+explain(err).message, "hint", explain(err).hint)
 	}
 	s.log.Error("the new config is wrong: going on with the old one")
+}
+
+// renewSources has the sources take inputs as the plugins take them by now.
+func (s *server) renewSources(ctx context.Context) {
+	configs, err := s.sourceConfigs(ctx)
+	if err != nil {
+		s.log.Error("sources go on as they were: "+explain(err).message, "hint", explain(err).hint)
+		return
+	}
+	s.sources.Set(ctx, configs)
 }
 
 // introduceAll writes down what the config says of the policies of kinds.

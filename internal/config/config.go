@@ -151,11 +151,11 @@ type Source struct {
 // Plugin is how a plugin is started.
 type Plugin struct {
 	// Command is the program, absolute unless it is looked for in PATH, and its arguments.
-	Command []string `toml:"command" also:"cmd,path,exec" doc:"program and its arguments; default: ledgerd-plugin-NAME where plugins are looked for"`
-	SHA256  string   `toml:"sha256" also:"checksum,sha,hash" doc:"of the program, in hex, checked before every start"`
-	MTLS    bool     `toml:"mtls" default:"true" also:"tls" doc:"whether the connection is encrypted; false only for languages that cannot do it"`
-	Env     []string `toml:"env" also:"environment,pass_env" doc:"names of environment variables that it gets, besides PATH, HOME, TMPDIR, LANG, TZ and those of certificates"`
-	Dir     string   `toml:"dir" path:"yes" also:"workdir,cwd,working_directory" doc:"its working directory; default: that of ledgerd"`
+	Command []string `toml:"command" live:"yes" also:"cmd,path,exec" doc:"program and its arguments; default: ledgerd-plugin-NAME where plugins are looked for"`
+	SHA256  string   `toml:"sha256" live:"yes" also:"checksum,sha,hash" doc:"of the program, in hex, checked before every start"`
+	MTLS    bool     `toml:"mtls" default:"true" live:"yes" also:"tls" doc:"whether the connection is encrypted; false only for languages that cannot do it"`
+	Env     []string `toml:"env" live:"yes" also:"environment,pass_env" doc:"names of environment variables that it gets, besides PATH, HOME, TMPDIR, LANG, TZ and those of certificates"`
+	Dir     string   `toml:"dir" path:"yes" live:"yes" also:"workdir,cwd,working_directory" doc:"its working directory; default: that of ledgerd"`
 }
 
 // Kind is what the configuration says of a kind; never nil.

@@ -258,7 +258,7 @@ command = ["/b"]
 		`source.inbox.exclude: [] → ["x"]`,
 		`source.new is new`,
 		`source.old is gone`,
-		`plugins.a.command: ["/a"] → ["/b"] (needs a restart)`,
+		`plugins.a.command: ["/a"] → ["/b"]`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

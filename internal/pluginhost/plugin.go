@@ -5,9 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"time"
 
@@ -117,11 +119,41 @@ func describe(ctx context.Context, p *pluginproc.Proc, place Place) (*Descriptio
 	return d, nil
 }
 
-// Definition names a plugin and the config that it works with: "urlcheck@0.1.0+3fa9c1". The
-// digest is of the config with all defaults, without secrets.
-func (d *Description) definition(config []byte) string {
-	sum := sha256.Sum256(config)
-	return fmt.Sprintf("%s@%s+%s", d.Name, d.Version, hex.EncodeToString(sum[:3]))
+// definition names a plugin and the config that it works with: "urlcheck@0.1.0+3fa9c1". The digest is
+// of what the config has, without secrets, that is not the default: a version with a setting more works
+// as the one before, and what is given as it is anyway says nothing.
+func (d *Description) definition(config []byte) (string, error) {
+	defaults, err := d.Config.Fill([]byte("{}"))
+	if err != nil {
+		return "", err
+	}
+	var given, usual any
+	if err := errors.Join(json.Unmarshal(config, &given), json.Unmarshal(defaults, &usual)); err != nil {
+		return "", err
+	}
+	own, err := json.Marshal(beyond(given, usual)) // in the order of the names
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(own)
+	return fmt.Sprintf("%s@%s+%s", d.Name, d.Version, hex.EncodeToString(sum[:3])), nil
+}
+
+// beyond is what an object has that another one has not; of objects in it the same. Of other values it
+// is the value.
+func beyond(given, usual any) any {
+	a, isObject := given.(map[string]any)
+	b, areBoth := usual.(map[string]any)
+	if !isObject || !areBoth {
+		return given
+	}
+	own := map[string]any{}
+	for name, value := range a {
+		if before, has := b[name]; !has || !reflect.DeepEqual(value, before) {
+			own[name] = beyond(value, before)
+		}
+	}
+	return own
 }
 
 // ConfigError says which settings of the config the plugin refuses.
@@ -167,8 +199,12 @@ func (d *Description) configure(c *Config) (*setup, error) {
 	if err != nil {
 		return nil, err
 	}
+	definition, err := d.definition(rest)
+	if err != nil {
+		return nil, err
+	}
 	return &setup{
-		about: d, definition: d.definition(rest),
+		about: d, definition: definition,
 		request: &wire.ConfigureRequest{Config: rest, Secrets: secrets, Concurrency: int32(c.Concurrency)},
 		places:  cmp.Or(c.Concurrency, d.calls) * d.batch, wait: d.wait,
 	}, nil

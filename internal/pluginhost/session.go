@@ -148,7 +148,7 @@ func (s *session) results(all []*wire.Result) {
 	h.mu.Lock()
 	for i, r := range all {
 		tasks[i] = s.take(taskKey{r.Id, r.Attempt})
-		if tasks[i] != nil && r.Outcome != wire.Result_OUTCOME_RELEASED {
+		if tasks[i] != nil && h.session == s && r.Outcome != wire.Result_OUTCOME_RELEASED {
 			h.breaker.worked()
 		}
 	}
@@ -188,7 +188,10 @@ func (s *session) tend() {
 	h := s.host
 	why := s.watch()
 	h.mu.Lock()
-	h.session = nil // nothing more for it
+	current := h.session == s
+	if current {
+		h.session = nil // nothing more for it
+	}
 	h.mu.Unlock()
 	if why != nil {
 		h.log.Error("the process of the plugin is killed", "error", why)
@@ -204,7 +207,7 @@ func (s *session) tend() {
 	}
 	clear(s.tasks)
 	crash, crashed := errors.AsType[*pluginproc.CrashError](why)
-	if crashed || errors.Is(why, errFrozen) {
+	if current && (crashed || errors.Is(why, errFrozen)) {
 		h.crashed()
 	}
 	h.mu.Unlock()
