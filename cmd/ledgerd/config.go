@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
 )
 
 const (
@@ -85,6 +86,7 @@ func (a *app) pluginSpec(place pluginhost.Place) pluginhost.Spec {
 	if p == nil {
 		return s
 	}
+	s.Limits = pluginproc.Limits{Memory: int64(p.Memory), CPU: p.CPU, OpenFiles: p.OpenFiles, Processes: p.Processes}
 	s.SHA256, s.NoMTLS, s.Dir = cmp.Or(p.SHA256, s.SHA256), !p.MTLS, p.Dir
 	for _, name := range p.Env {
 		if value, ok := os.LookupEnv(name); ok {

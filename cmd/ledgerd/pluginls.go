@@ -135,6 +135,9 @@ func (p *plugin) provenance(row pluginRow) [][]string {
 	} else {
 		lines = append(lines, []string{"sha256", row.SHA256 + ", checked before every start"})
 	}
+	for _, limit := range p.spec.Limits.InForce() {
+		lines = append(lines, []string{"limit", limit})
+	}
 	for _, o := range row.Others {
 		lines = append(lines, []string{"beside it", fmt.Sprintf("%s, sha256 %s; back to it: ledgerd plugin add %s", report.Safe(o.Version), o.SHA256, quoteForShell(o.Path))})
 	}

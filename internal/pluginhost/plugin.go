@@ -26,7 +26,8 @@ import (
 type Spec struct {
 	Place  Place
 	SHA256 string // of the program, checked before every start; "" means not checked
-	NoMTLS bool   // for plugins in languages that cannot do it
+	Limits pluginproc.Limits
+	NoMTLS bool // for plugins in languages that cannot do it
 	// Env is what its environment has besides the allow-list, as "NAME=value". Dir is its working
 	// directory; "" means the host's.
 	Env []string
@@ -41,7 +42,7 @@ func (s *Spec) proc() pluginproc.Spec {
 	if log == nil {
 		log = slog.Default()
 	}
-	return pluginproc.Spec{Path: s.Place.Path, Args: s.Place.Args, SHA256: s.SHA256, NoMTLS: s.NoMTLS, Env: s.Env, Dir: s.Dir, SocketDir: s.SocketDir,
+	return pluginproc.Spec{Path: s.Place.Path, Args: s.Place.Args, SHA256: s.SHA256, Limits: s.Limits, NoMTLS: s.NoMTLS, Env: s.Env, Dir: s.Dir, SocketDir: s.SocketDir,
 		OnLog: func(source, line string) { log.Info(line, "plugin", s.Place.Name, "from", source) }}
 }
 
