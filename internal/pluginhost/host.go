@@ -65,6 +65,13 @@ var defaultTimes = times{
 	healthEvery: 10 * time.Second, healthWait: 5 * time.Second, healthMisses: 3,
 }
 
+// Bounds of what a process may have in hand, whatever it says that it takes: each item is leased, and
+// in memory here.
+const (
+	mostInHand = 10_000  // by its credits
+	mostPlaces = 100_000 // by its concurrency, which the config can set as high
+)
+
 const startAgain = 100 * time.Millisecond // between two looks at a process that is starting
 
 var (
@@ -156,8 +163,7 @@ func (h *Host) Limit() (int, time.Time) {
 	if h.session == nil {
 		return 0, h.restart(time.Now())
 	}
-	// Credits come and go; as many as its places it always takes.
-	n := max(len(h.session.tasks)+h.session.stream.Credits(), h.session.setup.places)
+	n := mostOf(len(h.session.tasks), h.session.stream.Credits(), h.session.setup.places)
 	if h.policy.OnLost == ledger.OnLostDoubt {
 		n = min(n, h.session.setup.places)
 	}
@@ -165,6 +171,11 @@ func (h *Host) Limit() (int, time.Time) {
 		n = min(n, 1)
 	}
 	return n, time.Time{}
+}
+
+// mostOf is how many items a process takes. Credits come and go; as many as its places it always takes.
+func mostOf(inHand, credits, places int) int {
+	return max(min(inHand+credits, mostInHand), min(places, mostPlaces))
 }
 
 // restart starts a process if it is time to, and says when to look again. The caller holds mu.

@@ -31,7 +31,13 @@ type session struct {
 	unsent  []*task // in order, for want of credits; those that have ended are still among them
 	waiting []*task // sent and not begun, the same way
 	begun   int     // those that have begun for certain, and not ended
+
+	strays int // results for items that it does not have; of the stream's reader
 }
+
+// said tells whether the n-th of many things that are alike is said: the first ten, and then ever
+// more seldom. A plugin may send millions.
+func said(n int) bool { return n <= 10 || n&(n-1) == 0 }
 
 type taskKey struct{ id, attempt int64 }
 
@@ -156,8 +162,10 @@ func (s *session) results(all []*wire.Result) {
 	for i, r := range all {
 		if t := tasks[i]; t != nil {
 			s.end(t, s.setup.result(r, t))
-		} else {
-			h.log.Warn("the plugin reports on an item that it does not have", "item", r.Id, "attempt", r.Attempt)
+			continue
+		}
+		if s.strays++; said(s.strays) {
+			h.log.Warn("the plugin reports on an item that it does not have", "item", r.Id, "attempt", r.Attempt, "times", s.strays)
 		}
 	}
 }
