@@ -231,8 +231,8 @@ var fates = map[string]fate{
 	"code":           {"failed", "", ""},
 	"emit":           {"failed", "emit_refused", `kind "hostile", which it does not declare`},
 	"emit-bad":       {"failed", "", ""},
-	"fork":           {"crashed", "crashed", "its limit is 40"},
-	"grow":           {"crashed", "crashed", "its limit is 300 MiB"},
+	"fork":           {"crashed", "crashed", "40 are allowed"},
+	"grow":           {"crashed", "crashed", "300 MiB are allowed"},
 	"leak":           {"failed", "leak", "too many open files"},
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 )
 
 // Limits of what a plugin may take, with the processes that it starts and that stay in its process
@@ -37,7 +38,7 @@ func (l Limits) InForce() (lines []string) {
 		what, how string
 	}{
 		{l.Memory > 0, "memory " + humanize.IBytes(uint64(max(0, l.Memory))), fmt.Sprintf("looked at every %s, ended if it has more; GOMEMLIMIT at nine tenths", watchEvery)},
-		{l.CPU > 0, fmt.Sprintf("%d cores", l.CPU), "processor affinity"},
+		{l.CPU > 0, english.Plural(l.CPU, "core", ""), "processor affinity"},
 		{l.OpenFiles > 0, fmt.Sprintf("%d open files", l.OpenFiles), "RLIMIT_NOFILE, of each process"},
 		{l.Processes > 0, fmt.Sprintf("%d processes", l.Processes), fmt.Sprintf("counted every %s, ended if there are more", 4*watchEvery)},
 	} {
@@ -66,9 +67,9 @@ func (l Limits) env(env []string) []string {
 func (l Limits) check(memory int64, processes int) error {
 	switch {
 	case l.Memory > 0 && memory > l.Memory:
-		return fmt.Errorf("memory: %s, its limit is %s: %w", humanize.IBytes(uint64(memory)), humanize.IBytes(uint64(l.Memory)), ErrLimit)
+		return fmt.Errorf("%w: %s of memory, %s are allowed", ErrLimit, humanize.IBytes(uint64(memory)), humanize.IBytes(uint64(l.Memory)))
 	case l.Processes > 0 && processes > l.Processes:
-		return fmt.Errorf("processes: %d, its limit is %d: %w", processes, l.Processes, ErrLimit)
+		return fmt.Errorf("%w: %d processes, %d are allowed", ErrLimit, processes, l.Processes)
 	}
 	return nil
 }

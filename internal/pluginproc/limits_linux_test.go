@@ -86,7 +86,7 @@ func TestMemoryLimit(t *testing.T) {
 	}
 	h.send(2, "memory 200")
 	c := h.crash()
-	if !errors.Is(c, pluginproc.ErrLimit) || !strings.Contains(c.Error(), "memory: ") || !strings.Contains(c.Error(), "its limit is 150 MiB") {
+	if !errors.Is(c, pluginproc.ErrLimit) || !strings.Contains(c.Error(), "of memory, 150 MiB are allowed") {
 		t.Errorf("%v", c)
 	}
 }
@@ -98,7 +98,7 @@ func TestProcessLimit(t *testing.T) {
 	h.taken(1)
 	h.send(2, "processes 20")
 	c := h.crash()
-	if !errors.Is(c, pluginproc.ErrLimit) || !strings.Contains(c.Error(), "its limit is 4") {
+	if !errors.Is(c, pluginproc.ErrLimit) || !strings.Contains(c.Error(), "processes, 4 are allowed") {
 		t.Errorf("%v", c)
 	}
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -158,7 +158,7 @@ func TestMemoryLimitAtStart(t *testing.T) {
 	spec := self(t, "obese")
 	spec.Limits.Memory = 100 << 20
 	_, err := pluginproc.Start(t.Context(), spec)
-	if se := (*pluginproc.StartError)(nil); !errors.As(err, &se) || !errors.Is(err, pluginproc.ErrLimit) || !strings.Contains(err.Error(), "its limit is 100 MiB") {
+	if se := (*pluginproc.StartError)(nil); !errors.As(err, &se) || !errors.Is(err, pluginproc.ErrLimit) || !strings.Contains(err.Error(), "100 MiB are allowed") {
 		t.Errorf("%v", err)
 	}
 }
