@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -92,6 +93,7 @@ func (a *app) pluginAdd(ctx context.Context, file string, flags pluginAddFlags) 
 	v := pluginstore.Version{Name: about.Name, Calls: about.Calls, SHA256: sum, Origin: pluginstore.Origin{Version: about.Version, From: from, AddedAt: time.Now().UTC()}}
 	now, err := a.compareAdded(ctx, v, about)
 	if err == nil && now.Added {
+		now.Changes = append(now.Changes, a.misfits(ctx, copied, v, about)...)
 		err = a.confirmAdded(now)
 	}
 	if err != nil {
@@ -201,13 +203,36 @@ func (a *app) compareAdded(ctx context.Context, v pluginstore.Version, about *pl
 	return now, nil
 }
 
+// misfits are kinds whose config, as it is on this machine, the plugin does not take.
+func (a *app) misfits(ctx context.Context, copied string, v pluginstore.Version, about *pluginhost.Description) (all []pluginhost.Change) {
+	for _, kind := range slices.Sorted(maps.Keys(a.config.Kinds)) {
+		if firstOf(a.config.PluginOf(kind), kind) != v.Name {
+			continue
+		}
+		with, err := a.pluginConfig(kind, &plugin{Description: about}, nil)
+		if err == nil {
+			place := pluginhost.Place{Name: v.Name, Calls: v.Calls, Path: copied, SHA256: v.SHA256}
+			err = pluginhost.Validate(ctx, pluginhost.Config{Spec: a.pluginSpec(place), Settings: with})
+		}
+		if err != nil {
+			line, _, _ := strings.Cut(explain(err).message, "\n")
+			all = append(all, pluginhost.Change{Part: "kind", Name: kind, What: "its config does not fit: " + line})
+		}
+	}
+	return all
+}
+
 // confirmAdded asks whether what is different is wanted.
 func (a *app) confirmAdded(now addedPlugin) error {
 	if len(now.Changes) == 0 {
 		return nil
 	}
 	if !a.quiet || !a.yes {
-		fmt.Fprintf(a.stderr, "%s %s is not like %s:\n", now.Name, report.Safe(now.Version), report.Safe(firstOf(now.Replaces.Version, "the one before")))
+		before := "what is expected"
+		if now.Replaces != nil {
+			before = firstOf(now.Replaces.Version, "the one before")
+		}
+		fmt.Fprintf(a.stderr, "%s %s is not like %s:\n", now.Name, report.Safe(now.Version), report.Safe(before))
 		for _, c := range now.Changes {
 			fmt.Fprintln(a.stderr, "  "+report.Safe(c.String()))
 		}

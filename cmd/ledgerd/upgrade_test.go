@@ -111,10 +111,17 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("%d effects", len(effects("done")))
 		}
 
+		// Started in another way, by the config: another process takes over.
+		s.write("ledgerd.toml", strings.ReplaceAll(base, "kinds.effect", "kinds.stage")+"[plugins.stage]\nopen_files = 64\n")
+		s.signal(p, syscall.SIGHUP)
+		s.until("another process has taken over", func() bool { return strings.Count(p.stderr.String(), "has taken over") == 2 })
+
 		// The same version with a config that it refuses: the one that works goes on.
 		s.write("ledgerd.toml", strings.ReplaceAll(base, "kinds.effect", "kinds.stage")+"broken = true\n")
 		s.signal(p, syscall.SIGHUP)
-		s.until("the config is read", func() bool { return strings.Contains(p.stderr.String(), "was read anew") })
+		s.until("the config is read", func() bool {
+			return strings.Contains(p.stderr.String(), "broken") || strings.Count(p.stderr.String(), "was read anew") == 3
+		})
 		s.run(exitOK, "plugin", "add", s.stage("3"), "-y")
 		s.until("it says so", func() bool { return strings.Contains(p.stderr.String(), "going on with the old one") })
 		if !strings.Contains(p.stderr.String(), "the model of version 3 is not there") {

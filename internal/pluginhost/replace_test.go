@@ -64,6 +64,34 @@ func TestReplace(t *testing.T) {
 	r.waitFor("the first process is gone", func() bool { return errors.Is(syscall.Kill(before, 0), syscall.ESRCH) })
 }
 
+// The old process dies while it finishes: what it had has crashed and is done by the new one, which
+// works on, and is not blamed.
+func TestReplaceOldDies(t *testing.T) {
+	r := newRig(t, defaultTimes, ledger.Kind{Backoff: ledger.Backoff{Base: time.Millisecond, Cap: time.Millisecond}})
+	ids := r.addMany(4, "gate")
+	wait := r.draining()
+	r.waitBegun(4)
+	old := r.host.PID()
+	if err := r.host.Replace(t.Context(), r.next(t, "new"), time.Minute, admitted); err != nil {
+		t.Fatal(err)
+	}
+	now := r.host.PID()
+	if err := syscall.Kill(old, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	wait()
+	r.want(ledger.StateDone, "", ids...)
+	for _, id := range ids {
+		if as := r.attempts(id); len(as) != 2 || as[0].Outcome != ledger.OutcomeCrashed || string(as[1].Output) != `"new"` {
+			t.Errorf("item %d: %+v", id, as)
+		}
+	}
+	if r.host.PID() != now || len(r.host.breaker.crashes) != 0 || r.host.Restarts() != 0 {
+		t.Errorf("process %d after %d, %d crashes, %d restarts", r.host.PID(), now, len(r.host.breaker.crashes), r.host.Restarts())
+	}
+}
+
 // What cannot take over changes nothing.
 func TestReplaceRefused(t *testing.T) {
 	r := newRig(t, defaultTimes, ledger.Kind{})
