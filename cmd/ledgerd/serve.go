@@ -42,7 +42,8 @@ daemons may serve one ledger; of a source that they all see one of them takes ca
 
 SIGTERM and Ctrl-C: claims nothing more, finishes what runs (see grace), exit 0; once more: stops now,
 exit 143 or 130. What was begun and not finished is worked again. SIGHUP: reads the config anew; if it
-is wrong it says so and goes on with the old one. It logs to stderr: text on a terminal, otherwise one
+is wrong it says so and goes on with the old one. A plugin that is added (ledgerd plugin add) takes over
+while the daemon runs. It logs to stderr: text on a terminal, otherwise one
 JSON object per line. For systemd: docs/operations.md.`,
 		Example: "  ledgerd serve\n  ledgerd serve --config /etc/ledgerd/ledgerd.toml --migrate",
 		RunE: func(cmd *cobra.Command, _ []string) error {
