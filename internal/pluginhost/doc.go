@@ -30,7 +30,6 @@
 // # Goroutines
 //
 // Three per process: one that waits for its end and sees to overdue items, one that asks for its
-// health, one that sends what has to wait for credits; one more while a process is started, and one while a replaced one
-// finishes. The
-// rest are package pluginproc's. All have ended when Close returns.
+// health, one that sends what has to wait for credits; one more while a process is started, and one
+// while a replaced one finishes. The rest are package pluginproc's. All have ended when Close returns.
 package pluginhost
