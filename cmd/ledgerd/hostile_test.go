@@ -53,7 +53,7 @@ func (h *hostile) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.Client
 }
 
 func (h *hostile) Describe(context.Context, *wire.DescribeRequest) (*wire.DescribeResponse, error) {
-	return &wire.DescribeResponse{Name: "hostile", Version: "0.1.0", Concurrency: 8, MaxFailures: 5, TimeoutMs: 500, Emits: []string{"note"},
+	return &wire.DescribeResponse{Name: "hostile", Version: "0.1.0", Concurrency: 8, MaxFailures: 20, TimeoutMs: 2000, Emits: []string{"note"},
 		InputSchema:  []byte(`{"type":"object","properties":{"text":{"type":"string"}}}`),
 		ConfigSchema: []byte(`{"type":"object"}`), OutputSchema: []byte(`{}`), Input: &wire.Input{Field: "text", Type: "line"}}, nil
 }
@@ -202,15 +202,12 @@ var hostileActs = map[string]func(h *hostile, it *wire.Item, r *wire.Result) boo
 				r.Outcome, r.Code, r.Error = wire.Result_OUTCOME_FAILED, "leak", err.Error()
 				return true
 			}
-			leaks = append(leaks, f)
+			defer f.Close() // the others must be able to misbehave in this process, too
 		}
 	},
 }
 
-var (
-	hoard [][]byte
-	leaks []*os.File
-)
+var hoard [][]byte
 
 // fate is what the ledger shows of an item that misbehaved once: how its first attempt ended, and
 // words of its error. "": done at the first attempt, as if nothing had been.

@@ -81,7 +81,8 @@ func TestUpgrade(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		s := m.site(strings.ReplaceAll(base, "kinds.effect", "kinds.stage"))
 		s.run(exitOK, "plugin", "add", s.stage("1"))
-		s.list("quick", 800)
+		s.list("quick", 600)
+		s.list("more", 200)
 		p := s.daemon()
 		s.run(exitOK, "add", "stage", "slow a", "slow b", "--set", "till="+filepath.Join(s.dir, "go"))
 		effects := func(word string) map[string]int { return lines(t, filepath.Join(s.dir, "effects"), word) }
@@ -91,6 +92,7 @@ func TestUpgrade(t *testing.T) {
 		s.run(exitOK, "plugin", "add", s.stage("2"), "-y")
 		s.signal(p, syscall.SIGHUP) // looks at once
 		s.until("the other version has taken over", func() bool { return strings.Contains(p.stderr.String(), "has taken over") })
+		s.run(exitOK, "add", "stage", "--from", filepath.Join(s.dir, "more"), "--set", "ms=2")      // however quick the old one was
 		s.until("all but the slow ones are done", func() bool { return s.done("stage") >= 800-16 }) // of their batches nothing else has begun
 		s.write("go", "")
 		s.until("all are done", func() bool { return s.done("stage") == 802 })
