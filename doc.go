@@ -25,6 +25,7 @@
 //
 //	internal/pluginproc  one plugin process: start, stream, stop; knows sdk/wire only
 //	internal/pluginhost  many plugin processes, as handlers for ledger/worker
+//	internal/pluginstore the programs of plugins that were added to a machine
 //	internal/config      the config file, the environment and the flags, as one configuration
 //	internal/hostcheck   limits of this machine, for doctor
 //	internal/source      what fills a ledger: folders, lists, queries, each on its schedule

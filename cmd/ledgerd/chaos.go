@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -157,6 +158,27 @@ func misbehave(ctx context.Context, how string, it sdk.Item[chaosIn]) error {
 			return err
 		}
 		os.Exit(4)
+	case "escape": // a process in a session of its own, which outlives it
+		c := exec.Command("sleep", "10")
+		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := c.Start(); err != nil {
+			return err
+		}
+		os.Exit(5)
+	case "fork", "grow", "leak":
+		return glut(ctx, how)
+	case "flood-log":
+		for i := range 50_000 {
+			it.Log.Info("noted", "line", i)
+		}
+	case "flood-progress":
+		for i := range int64(500_000) {
+			it.Progress(i, -i, "lines")
+		}
+	case "emit-undeclared":
+		return it.Emit(sdk.Child{Kind: "mail", Key: "to everybody"})
+	case "emit-huge":
+		return it.Emit(sdk.Child{Kind: "chaos", Key: "huge", Payload: strings.Repeat("x", 2<<20)})
 	case "kill-host": // after its effect, before its report
 		_ = syscall.Kill(os.Getppid(), syscall.SIGKILL)
 		select {}
@@ -164,4 +186,36 @@ func misbehave(ctx context.Context, how string, it sdk.Item[chaosIn]) error {
 		return sdk.Permanent(fmt.Errorf("how: %q is not known", how))
 	}
 	return nil
+}
+
+// taken is never given back.
+var (
+	takenMemory [][]byte
+	takenFiles  []*os.File
+)
+
+// glut takes more than the campaign lets a plugin have.
+func glut(ctx context.Context, what string) error {
+	switch what {
+	case "fork":
+		for range 100 {
+			if err := exec.Command("sleep", "60").Start(); err != nil {
+				return err
+			}
+		}
+	case "leak":
+		for {
+			f, err := os.Open(os.DevNull)
+			if err != nil {
+				return sdk.Code("leak", err)
+			}
+			takenFiles = append(takenFiles, f)
+		}
+	case "grow":
+		for range 30 {
+			takenMemory = append(takenMemory, bytes.Repeat([]byte("z"), 16<<20))
+		}
+	}
+	<-ctx.Done() // or before
+	return context.Cause(ctx)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
 )
 
 const (
@@ -80,12 +81,13 @@ func (a *app) concurrency(kind string, typed int) int {
 
 // pluginSpec is how the plugin at a place is started, by the config.
 func (a *app) pluginSpec(place pluginhost.Place) pluginhost.Spec {
-	s := pluginhost.Spec{Place: place, Logger: a.logger()}
+	s := pluginhost.Spec{Place: place, SHA256: place.SHA256, Logger: a.logger()}
 	p := a.config.Plugins[place.Name]
 	if p == nil {
 		return s
 	}
-	s.SHA256, s.NoMTLS, s.Dir = p.SHA256, !p.MTLS, p.Dir
+	s.Limits = pluginproc.Limits{Memory: int64(p.Memory), CPU: p.CPU, OpenFiles: p.OpenFiles, Processes: p.Processes}
+	s.SHA256, s.NoMTLS, s.Dir = cmp.Or(p.SHA256, s.SHA256), !p.MTLS, p.Dir
 	for _, name := range p.Env {
 		if value, ok := os.LookupEnv(name); ok {
 			s.Env = append(s.Env, name+"="+value)

@@ -41,6 +41,10 @@ type crew struct {
 	mu     sync.Mutex
 	hosts  map[string]*pluginhost.Host // by kind
 	shifts []*shift
+	// upgrades are versions of plugins that could not take over, by kind; renewed is called after some
+	// have, and may be nil.
+	upgrades map[string]upgrade
+	renewed  func(ctx context.Context)
 	// elsewhere are the kinds that are not worked here, and why.
 	elsewhere map[string]absence
 	outcomes  map[ledger.Outcome]int64
@@ -59,7 +63,7 @@ type shift struct {
 }
 
 func newCrew(a *app, l *opened, flags workFlags) *crew {
-	c := &crew{app: a, flags: flags, ledger: l, hosts: map[string]*pluginhost.Host{}, elsewhere: map[string]absence{}, outcomes: map[ledger.Outcome]int64{},
+	c := &crew{app: a, flags: flags, ledger: l, hosts: map[string]*pluginhost.Host{}, elsewhere: map[string]absence{}, upgrades: map[string]upgrade{}, outcomes: map[ledger.Outcome]int64{},
 		strict: len(flags.kinds) > 0, finds: len(flags.kinds) == 0 && flags.maxItems == 0, calls: make(chan func())}
 	c.wanted = func(ctx context.Context) ([]string, error) {
 		if len(flags.kinds) > 0 {
@@ -155,7 +159,7 @@ func (c *crew) takeUpKind(ctx context.Context, name string) (*pluginhost.Host, e
 		return nil, a.noPluginFor(ctx, k, c.flags.dirs, "plugins: ledgerd plugin ls")
 	}
 	k.plugin.spec.Logger = k.plugin.spec.Logger.With("kind", name, "agent", c.me.Name)
-	h, err := a.startPlugin(ctx, k, c.flags.with, pluginhost.Config{Concurrency: c.flags.concurrency, Progress: c.now.set, LastOutput: c.ledger.LastOutput})
+	h, err := a.startPlugin(ctx, k, c.flags.with, c.hostConfig())
 	if err != nil {
 		return nil, err
 	}
@@ -172,6 +176,11 @@ func (c *crew) takeUpKind(ctx context.Context, name string) (*pluginhost.Host, e
 
 // newKindsEvery is how often work looks for kinds that have come to the ledger.
 const newKindsEvery = 2 * time.Second
+
+// hostConfig is what the processes of its plugins have of the crew, see app.hostConfig.
+func (c *crew) hostConfig() pluginhost.Config {
+	return pluginhost.Config{Concurrency: c.flags.concurrency, Progress: c.now.set, LastOutput: c.ledger.LastOutput}
+}
 
 // run works until everything is done, or ctx ends.
 func (c *crew) run(ctx context.Context, handlers map[string]worker.Handler) (worker.Report, error) {
@@ -200,8 +209,10 @@ func (c *crew) run(ctx context.Context, handlers map[string]worker.Handler) (wor
 			}
 		case call := <-c.calls:
 			call()
+			c.upgradeAll(ctx)
 			failed = r.look()
 		case <-look.C:
+			c.upgradeAll(ctx)
 			if c.finds {
 				failed = r.look()
 			}
@@ -303,7 +314,7 @@ func (r *rota) over(e shiftEnd) (more bool, err error) {
 func (c *crew) hire(handlers map[string]worker.Handler, agent ledger.Agent) (*shift, error) {
 	kinds := map[string]worker.KindConfig{}
 	for name := range handlers {
-		kinds[name] = worker.KindConfig{Definition: c.hosts[name].Definition(), Concurrency: c.app.concurrency(name, c.flags.concurrency)}
+		kinds[name] = worker.KindConfig{Concurrency: c.app.concurrency(name, c.flags.concurrency)}
 	}
 	f := c.flags
 	w, err := worker.New(worker.Config{Ledger: c.ledger.Ledger, Handlers: handlers, Agent: agent.Name, Version: programVersion(),

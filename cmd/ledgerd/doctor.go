@@ -234,6 +234,11 @@ func (a *app) examinePlugins(ctx context.Context, dirs pluginDirs) (all []ledger
 				continue
 			}
 			all = append(all, ledger.Fine("plugin", fmt.Sprintf("%s %s (%s) answers after %s", place.Name, p.Version, place.Origin, time.Since(began).Round(time.Millisecond))))
+			if limits := strings.Join(p.spec.Limits.InForce(), "; "); limits != "" && pluginproc.LimitsKept {
+				all = append(all, ledger.Fine("limits", place.Name+": "+limits))
+			} else if limits != "" {
+				all = append(all, ledger.Warning("limits", place.Name+": "+limits, "it may take what it likes", "have the system limit ledgerd as a whole, or run it on Linux"))
+			}
 		}
 	}
 	if err != nil {

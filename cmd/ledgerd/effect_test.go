@@ -69,6 +69,24 @@ func hello() *sdk.Plugin {
 	return p
 }
 
+// helloNext is a later version of it, which is not like it.
+func helloNext() *sdk.Plugin {
+	type config struct {
+		Suffix string `json:"suffix" default:"!!" doc:"appended to every greeting"`
+		Prefix string `json:"prefix" default:"hello " doc:"what comes first"`
+	}
+	type in struct {
+		Name string `json:"name" input:"line" doc:"whom to greet"`
+		Loud string `json:"loud" default:"no" doc:"how loud"`
+	}
+	p := sdk.New("hello", "1.3.0", func(_ context.Context, cfg *config, it sdk.Item[in]) (string, error) {
+		return cfg.Prefix + it.Payload.Name + cfg.Suffix, nil
+	})
+	p.Doc = "Greets."
+	p.Emits = []string{"letter"}
+	return p
+}
+
 func (c *effectConfig) note(line string) error {
 	if c.Path == "" {
 		return nil

@@ -24,6 +24,11 @@ func TestMain(m *testing.M) {
 		"ledgerd": main, "exits": exits, "steady": steady, "holder": holder,
 		// A program beside ledgerd, as somebody else would make it.
 		"ledgerd-plugin-hello": func() { sdk.Main(hello()) },
+		"hello-next":           func() { sdk.Main(helloNext()) },
+		"hostile":              serveHostile,
+		"stage-1":              func() { sdk.Main(stage("1.0.0")) },
+		"stage-2":              func() { sdk.Main(stage("2.0.0")) },
+		"stage-3":              func() { sdk.Main(stage("3.0.0")) },
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
-	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/internal/pluginstore"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/plugins/exec"
 	"github.com/ledgerd/ledgerd/plugins/feed"
@@ -81,8 +81,8 @@ func (a *app) finder(d pluginDirs) (*pluginhost.Finder, error) {
 		}
 		f.Folders = append(f.Folders, pluginhost.Folder{Path: abs, Origin: "--plugin-dir"})
 	}
-	if data, err := a.dataDir(); err == nil {
-		f.Folders = append(f.Folders, pluginhost.Folder{Path: filepath.Join(data, "plugins"), Origin: "data"})
+	if store, err := a.plugins(); err == nil {
+		f.Folders = append(f.Folders, pluginhost.Folder{Path: store.Dir, Origin: "data"})
 	}
 	f.Folders = append(f.Folders, pluginhost.Folder{Path: filepath.Dir(self), Origin: "beside ledgerd"})
 	for name := range bundled {
@@ -181,22 +181,33 @@ func (a *app) pluginConfig(kind string, p *plugin, with []string) ([]byte, error
 
 // startPlugin starts the plugin of a kind, with its config; c says the rest.
 func (a *app) startPlugin(ctx context.Context, k *kind, with []string, c pluginhost.Config) (*pluginhost.Host, error) {
-	var err error
-	if c.Settings, err = a.pluginConfig(k.name, k.plugin, with); err != nil {
+	c, err := a.hostConfig(k, with, c)
+	if err != nil {
 		return nil, err
 	}
-	c.Spec, c.Concurrency = k.plugin.spec, a.concurrency(k.name, c.Concurrency)
 	h, err := pluginhost.Start(ctx, c)
+	return h, a.startError(k, err)
+}
+
+// hostConfig completes how the plugin of a kind is started.
+func (a *app) hostConfig(k *kind, with []string, c pluginhost.Config) (_ pluginhost.Config, err error) {
+	c.Settings, err = a.pluginConfig(k.name, k.plugin, with)
+	c.Spec, c.Concurrency = k.plugin.spec, a.concurrency(k.name, c.Concurrency)
+	return c, err
+}
+
+// startError explains why the plugin of a kind was not started.
+func (a *app) startError(k *kind, err error) error {
 	if refused, ok := errors.AsType[*pluginhost.ConfigError](err); ok {
 		if err := a.config.Refused(k.name, k.plugin.Config, settingProblems(refused)); err != nil {
-			return nil, err
+			return err
 		}
-		return nil, usage("bad_setting", fmt.Sprintf("fields: ledgerd run %s --help", k.plugin.Name), "%s", refused.Error())
+		return usage("bad_setting", fmt.Sprintf("fields: ledgerd run %s --help", k.plugin.Name), "%s", refused.Error())
 	}
 	if err != nil {
-		return nil, pluginError(k.plugin.spec.Place, err)
+		return pluginError(k.plugin.spec.Place, err)
 	}
-	return h, nil
+	return nil
 }
 
 // stopGrace is how long the process of a plugin may take to end once nothing is in its hands.
@@ -371,78 +382,16 @@ func fieldRow(flag string, f settings.Field) []string {
 	return []string{flag + " " + f.Name + "=…", kind, text}
 }
 
-// pluginRow is what plugin ls prints.
-type pluginRow struct {
-	Name    string   `json:"name"`
-	Version string   `json:"version"`
-	Origin  string   `json:"origin"`
-	Path    string   `json:"path"`
-	Shadows []string `json:"shadows"`
-	Input   string   `json:"input"`
-	Summary string   `json:"summary"`
-	Error   string   `json:"error"`
-}
-
-func (a *app) pluginCommand() *cobra.Command {
-	return group(groupSetUp, "plugin", "Make, try, check and list plugins", a.pluginNewCommand(), a.pluginRunCommand(), a.pluginCheckCommand(),
-		a.pluginLsCommand())
-}
-
-func (a *app) pluginLsCommand() *cobra.Command {
-	var dirs pluginDirs
-	cmd := &cobra.Command{
-		Use: "ls", Short: "List the plugins that are found here, and what shadows what", Args: arguments(0, 0),
-		Long: `Lists plugins: programs ledgerd-plugin-NAME in the folders of --plugin-dir, in plugins/ of the data
-directory, beside ledgerd, and the bundled ones; the first of a name counts. With -v also what
---set and --with take. Fields: name, version, origin, path, shadows, input, summary, error.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.pluginLs(cmd.Context(), dirs)
-		},
-	}
-	dirs.define(cmd.Flags())
-	return cmd
-}
-
-func (a *app) pluginLs(ctx context.Context, dirs pluginDirs) error {
-	f, err := a.finder(dirs)
-	if err != nil {
-		return err
-	}
-	places, err := f.List()
-	if err != nil {
-		return err
-	}
-	var rows []pluginRow
-	var found []*plugin
-	for _, place := range places {
-		row := pluginRow{Name: place.Name, Origin: place.Origin, Path: place.Path, Shadows: []string{}}
-		for _, s := range place.Shadows {
-			row.Shadows = append(row.Shadows, s.Origin+" "+s.Path)
-		}
-		p, err := a.findPlugin(ctx, place.Name, dirs)
-		if err != nil {
-			row.Error = explain(err).message
-		} else {
-			row.Version, row.Summary, row.Input = p.Version, p.Summary(), firstOf(p.Policy(p.Name).Input.Type, "any")
-			found = append(found, p)
-		}
-		rows = append(rows, row)
-	}
-	p := a.printer()
-	if _, err := report.List(p, each(rows), "name", "version", "origin", "shadows", "input", "summary", "error"); err != nil {
-		return err
-	}
-	for _, pl := range found {
-		if p.Format != report.Table || !a.verbose {
-			break
-		}
-		fmt.Fprintf(a.stdout, "\n%s %s\n", pl.Name, pl.Version)
-		if err := a.showFields(pl); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // isNoPlugin tells a plugin that is not there from one that does not start.
 func isNoPlugin(err error) bool { return errors.Is(err, pluginhost.ErrNotFound) }
+
+func (a *app) pluginCommand() *cobra.Command {
+	return group(groupSetUp, "plugin", "Make, try, check, add, list and remove plugins", a.pluginNewCommand(), a.pluginRunCommand(), a.pluginCheckCommand(),
+		a.pluginAddCommand(), a.pluginLsCommand(), a.pluginRmCommand())
+}
+
+// plugins is where plugins of this user are added.
+func (a *app) plugins() (pluginstore.Store, error) {
+	data, err := a.dataDir()
+	return pluginstore.Store{Dir: filepath.Join(data, "plugins")}, err
+}

@@ -168,7 +168,7 @@ func (r *runner) work(ctx context.Context) error {
 	r.worker, err = worker.New(worker.Config{
 		Ledger: r.ledger.Ledger, Handlers: map[string]worker.Handler{r.kind.name: r.host}, GiveUp: giveUpAfter, Agent: r.agent, Version: programVersion(),
 		Concurrency: r.app.concurrency(r.kind.name, r.flags.concurrency), Shard: r.flags.shard.Shard, Grace: runGrace, Logger: r.app.logger(), Observe: r.tracker.observe,
-		Kinds: map[string]worker.KindConfig{r.kind.name: {Timeout: r.flags.timeout.Duration, Definition: r.host.Definition()}},
+		Kinds: map[string]worker.KindConfig{r.kind.name: {Timeout: r.flags.timeout.Duration}},
 	})
 	if err != nil {
 		return err

@@ -42,7 +42,8 @@ daemons may serve one ledger; of a source that they all see one of them takes ca
 
 SIGTERM and Ctrl-C: claims nothing more, finishes what runs (see grace), exit 0; once more: stops now,
 exit 143 or 130. What was begun and not finished is worked again. SIGHUP: reads the config anew; if it
-is wrong it says so and goes on with the old one. It logs to stderr: text on a terminal, otherwise one
+is wrong it says so and goes on with the old one. A plugin that is added (ledgerd plugin add) takes over
+while the daemon runs. It logs to stderr: text on a terminal, otherwise one
 JSON object per line. For systemd: docs/operations.md.`,
 		Example: "  ledgerd serve\n  ledgerd serve --config /etc/ledgerd/ledgerd.toml --migrate",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -92,7 +93,7 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 	}
 	s.crew = newCrew(a, l, flags.work)
 	s.name = cmp.Or(a.config.Agent, agentName())
-	s.crew.wanted, s.crew.name, s.crew.seen = s.kinds, s.name, s.attempt
+	s.crew.wanted, s.crew.name, s.crew.seen, s.crew.renewed = s.kinds, s.name, s.attempt, s.renewSources
 	defer s.crew.close()
 	s.measure()
 	handlers, err := s.crew.takeUp(ctx)
@@ -311,6 +312,16 @@ func (s *server) keepOld(err error) {
 		s.log.Error("config: "+explain(err).message, "hint", explain(err).hint)
 	}
 	s.log.Error("the new config is wrong: going on with the old one")
+}
+
+// renewSources has the sources take inputs as the plugins take them by now.
+func (s *server) renewSources(ctx context.Context) {
+	configs, err := s.sourceConfigs(ctx)
+	if err != nil {
+		s.log.Error("sources go on as they were: "+explain(err).message, "hint", explain(err).hint)
+		return
+	}
+	s.sources.Set(ctx, configs)
 }
 
 // introduceAll writes down what the config says of the policies of kinds.

@@ -35,6 +35,8 @@ func (r *run) command(slot int, env []string, args ...string) (*exec.Cmd, error)
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "XDG_DATA_HOME=" + r.dir, "TMPDIR=" + os.TempDir(),
 		"LEDGERD_DB=" + r.address, history.Env + "=" + record,
+		// Far more than a plugin needs that behaves.
+		"LEDGERD_PLUGINS_CHAOS_MEMORY=384MiB", "LEDGERD_PLUGINS_CHAOS_PROCESSES=32", "LEDGERD_PLUGINS_CHAOS_OPEN_FILES=256",
 	}, env...)
 	log, err := os.OpenFile(r.path(fmt.Sprintf("log-%d", slot)), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

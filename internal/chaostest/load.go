@@ -22,7 +22,7 @@ type payload struct {
 }
 
 // Modes are the ways in which plugins misbehave, beyond answering that something failed.
-var Modes = []string{"panic", "exit", "crash", "kill", "freeze", "hang", "slow", "flood-stderr", "long-line", "hclog", "grandchild", "kill-host", "kill-host-before"}
+var Modes = []string{"panic", "exit", "crash", "kill", "freeze", "hang", "slow", "flood-stderr", "long-line", "hclog", "grandchild", "escape", "fork", "grow", "leak", "flood-log", "flood-progress", "emit-undeclared", "emit-huge", "kill-host", "kill-host-before"}
 
 // modePrefix tells modes from faults where both are counted.
 const modePrefix = "plugin "

@@ -335,6 +335,12 @@ var (
 	envNameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
+// What a plugin needs to start at all.
+const (
+	leastFiles  = 16
+	leastMemory = Size(8 << 20)
+)
+
 func (d *decoder) checkPlugin(path, name string, p *Plugin) {
 	at := func(key string) string { return path + "." + key }
 	d.checkName(path, name)
@@ -349,6 +355,12 @@ func (d *decoder) checkPlugin(path, name string, p *Plugin) {
 			}
 			d.fail(fmt.Sprintf("%s[%d]", at("env"), i), bad)
 		}
+	}
+	if p.OpenFiles > 0 && p.OpenFiles < leastFiles {
+		d.fail(at("open_files"), faultf("must be 0 or at least %d, not %d: the connection to ledgerd is among them", leastFiles, p.OpenFiles))
+	}
+	if p.Memory > 0 && p.Memory < leastMemory {
+		d.fail(at("memory"), faultf("must be 0 or at least %s, not %s: no plugin starts with less", leastMemory, p.Memory))
 	}
 	if p.Command != nil && len(p.Command) == 0 {
 		d.fail(at("command"), faultf("is empty"))

@@ -151,11 +151,18 @@ type Source struct {
 // Plugin is how a plugin is started.
 type Plugin struct {
 	// Command is the program, absolute unless it is looked for in PATH, and its arguments.
-	Command []string `toml:"command" also:"cmd,path,exec" doc:"program and its arguments; default: ledgerd-plugin-NAME where plugins are looked for"`
-	SHA256  string   `toml:"sha256" also:"checksum,sha,hash" doc:"of the program, in hex, checked before every start"`
-	MTLS    bool     `toml:"mtls" default:"true" also:"tls" doc:"whether the connection is encrypted; false only for languages that cannot do it"`
-	Env     []string `toml:"env" also:"environment,pass_env" doc:"names of environment variables that it gets, besides PATH, HOME, TMPDIR, LANG, TZ and those of certificates"`
-	Dir     string   `toml:"dir" path:"yes" also:"workdir,cwd,working_directory" doc:"its working directory; default: that of ledgerd"`
+	Command []string `toml:"command" live:"yes" also:"cmd,path,exec" doc:"program and its arguments; default: ledgerd-plugin-NAME where plugins are looked for"`
+	SHA256  string   `toml:"sha256" live:"yes" also:"checksum,sha,hash" doc:"of the program, in hex, checked before every start"`
+	MTLS    bool     `toml:"mtls" default:"true" live:"yes" also:"tls" doc:"whether the connection is encrypted; false only for languages that cannot do it"`
+	Env     []string `toml:"env" live:"yes" also:"environment,pass_env" doc:"names of environment variables that it gets, besides PATH, HOME, TMPDIR, LANG, TZ and those of certificates"`
+	Dir     string   `toml:"dir" path:"yes" live:"yes" also:"workdir,cwd,working_directory" doc:"its working directory; default: that of ledgerd"`
+
+	// The limits are of its process and those that it starts, together; 0 is no limit. How they are kept,
+	// and where they are not, is said by doctor and plugin ls -v; see docs/plugins/security.md.
+	Memory    Size `toml:"memory" default:"0" live:"yes" also:"max_memory,memory_limit,mem,ram" doc:"memory that it may have (\"512MiB\"), with the processes that it starts; beyond that it is ended, which is a crash. \"0\": no limit. Like the three that follow it is kept on Linux only"`
+	CPU       int  `toml:"cpu" default:"0" range:"0 … 4096" live:"yes" also:"cpus,cores,max_cpu,cpu_limit" doc:"cores that it may run on; 0: all that ledgerd may"`
+	OpenFiles int  `toml:"open_files" default:"0" range:"0 … 1048576" live:"yes" also:"max_open_files,nofile,files,file_descriptors" doc:"files and connections that it may have open, at least 16, each of its processes; 0: as many as ledgerd"`
+	Processes int  `toml:"processes" default:"0" range:"0 … 100000" live:"yes" also:"max_processes,nproc,pids" doc:"processes that it may have, itself included; with more it is ended, which is a crash. 0: no limit"`
 }
 
 // Kind is what the configuration says of a kind; never nil.

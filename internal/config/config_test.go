@@ -265,12 +265,29 @@ command = ["/b"]
 		`source.inbox.exclude: [] → ["x"]`,
 		`source.new is new`,
 		`source.old is gone`,
-		`plugins.a.command: ["/a"] → ["/b"] (needs a restart)`,
+		`plugins.a.command: ["/a"] → ["/b"]`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	if same := Diff(after, after); len(same) > 0 {
 		t.Error(same)
+	}
+}
+
+func TestSize(t *testing.T) {
+	for text, want := range map[string]Size{"512MiB": 512 << 20, "2GB": 2e9, "1048576": 1 << 20, "0": 0, "1.5 GiB": 3 << 29, "512mib": 512 << 20} {
+		got, err := ParseSize(text)
+		if err != nil || got != want {
+			t.Errorf("%s: %d, %v", text, got, err)
+		}
+		if again, err := ParseSize(got.String()); err != nil || again != got {
+			t.Errorf("%s is written %s: %d, %v", text, got, again, err)
+		}
+	}
+	for _, text := range []string{"", "much", "-1", "1EiB5", "2000000TB"} {
+		if got, err := ParseSize(text); err == nil {
+			t.Errorf("%q: %d", text, got)
+		}
 	}
 }

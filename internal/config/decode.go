@@ -139,7 +139,7 @@ func (k key) setText(into reflect.Value, text, folder string) error {
 			list = append(list, part)
 		}
 		value = list
-	case t == durationType, t == rateType, t == shardType:
+	case t == durationType, t == rateType, t == shardType, t == sizeType:
 	case t.Kind() == reflect.Int:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
@@ -240,6 +240,12 @@ func (k key) setFromText(into reflect.Value, value any, folder string) error {
 			return faultf("%v", err)
 		}
 		into.Set(reflect.ValueOf(r))
+	case sizeType:
+		s, err := ParseSize(text)
+		if err != nil {
+			return faultf("%v", err)
+		}
+		into.Set(reflect.ValueOf(s))
 	case shardType:
 		s, err := ParseShard(text)
 		if err != nil {

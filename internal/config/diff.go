@@ -26,9 +26,9 @@ func (c Change) String() string {
 	return c.Text + " (needs a restart)"
 }
 
-// Diff says what is different in the new configuration, by key. Policy, limits, payload, sources and
-// kinds that come or go can be applied live; what concerns the daemon as a whole, and how a plugin
-// is started, needs a restart. A secret in a file is compared by the name of the file.
+// Diff says what is different in the new configuration, by key. Policy, limits, payload, sources, how
+// plugins are started, and kinds that come or go can be applied live; what concerns the daemon as a
+// whole, and the config of plugins, needs a restart. A secret in a file is compared by the name of the file.
 func Diff(before, after *Config) []Change {
 	d := differ{}
 	d.keys("", reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem(), false)
@@ -50,7 +50,7 @@ func Diff(before, after *Config) []Change {
 	}
 	for _, name := range names(before.Plugins, after.Plugins) {
 		path := joinPath("plugins", name)
-		if a, b := before.Plugins[name], after.Plugins[name]; d.both(path, a, b, false) {
+		if a, b := before.Plugins[name], after.Plugins[name]; d.both(path, a, b, true) {
 			d.keys(path, reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), false)
 		}
 	}

@@ -85,6 +85,7 @@ func suggest(all []key, name string) string {
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	rateType     = reflect.TypeFor[Rate]()
+	sizeType     = reflect.TypeFor[Size]()
 	shardType    = reflect.TypeFor[ledger.Shard]()
 	stringsType  = reflect.TypeFor[[]string]()
 	anyMapType   = reflect.TypeFor[map[string]any]()
@@ -97,7 +98,7 @@ func (k key) scalar() reflect.Type {
 		t = t.Elem()
 	}
 	switch {
-	case t == rateType, t == shardType:
+	case t == rateType, t == shardType, t == sizeType:
 		return t
 	case t.Kind() == reflect.Map, t.Kind() == reflect.Slice:
 		return nil
@@ -128,6 +129,8 @@ func (k key) typeName() string {
 		return "duration"
 	case t == rateType:
 		return "rate"
+	case t == sizeType:
+		return "size"
 	case t.Kind() == reflect.Int:
 		return "whole number"
 	case t.Kind() == reflect.Bool:

@@ -25,6 +25,10 @@ func someValue(t *rapid.T, k key, label string) string {
 		return FormatDuration(time.Duration(5+n) * time.Second)
 	case typ == rateType:
 		return Rate{n, time.Minute}.String()
+	case typ == sizeType:
+		return (Size(8+n) << 20).String()
+	case k.name == "open_files":
+		return strconv.Itoa(leastFiles + n)
 	case typ == shardType:
 		return fmt.Sprintf("0/%d", n)
 	case typ.Kind() == reflect.Bool:

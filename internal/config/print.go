@@ -109,6 +109,8 @@ func written(k key, v reflect.Value) any {
 		return FormatDuration(value)
 	case Rate:
 		return value.String()
+	case Size:
+		return value.String()
 	case ledger.Shard:
 		if value.Count == 0 {
 			return ""

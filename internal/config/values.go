@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -38,6 +40,28 @@ func (r Rate) String() string {
 		return "0"
 	}
 	return fmt.Sprintf("%d/%s", r.Count, strings.TrimPrefix(FormatDuration(r.Per), "1"))
+}
+
+// Size is a number of bytes; 0 is no limit.
+type Size int64
+
+// ParseSize reads "512MiB", "2GB", "1048576", and "0" for no limit.
+func ParseSize(text string) (Size, error) {
+	n, err := humanize.ParseBytes(text)
+	if err != nil || n > 1<<60 {
+		return 0, fmt.Errorf("must be a size such as \"512MiB\" or \"2GB\", not %q", text)
+	}
+	return Size(n), nil
+}
+
+// String is the size as one writes it.
+func (s Size) String() string {
+	for i, unit := range []string{"GiB", "MiB", "KiB"} {
+		if whole := Size(1) << (30 - 10*i); s > 0 && s%whole == 0 {
+			return strconv.FormatInt(int64(s/whole), 10) + unit
+		}
+	}
+	return strconv.FormatInt(int64(s), 10)
 }
 
 // ParseShard reads "i/n", from 0.

@@ -82,7 +82,7 @@ func (s *Sources) drop(wanted map[string]source.Config) (ended []*running) {
 // same says whether two sources are configured alike.
 func same(a, b source.Config) bool {
 	return reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Template, b.Template) &&
-		reflect.DeepEqual(a.Input, b.Input) && string(a.Payload) == string(b.Payload)
+		reflect.DeepEqual(a.Input, b.Input) && reflect.DeepEqual(a.Fields, b.Fields) && string(a.Payload) == string(b.Payload)
 }
 
 // Wait returns when none is looked at any more, after ctx has ended.

@@ -8,10 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-)
 
-// prefix of the programs of plugins.
-const prefix = "ledgerd-plugin-"
+	"github.com/ledgerd/ledgerd/internal/pluginstore"
+)
 
 // Place is where a plugin's program is.
 type Place struct {
@@ -20,6 +19,15 @@ type Place struct {
 	Args    []string
 	Origin  string  // "config", "--plugin-dir", "data", "beside ledgerd" or "bundled"
 	Shadows []Place // the same plugin at places that are looked at later
+	// Calls is what the plugin calls itself, where that is not Name. SHA256 is the checksum under which
+	// the program was added, "" if it was not; Added is what was noted then.
+	Calls, SHA256 string
+	Added         pluginstore.Origin
+}
+
+// Same says whether the program at another place is the same one.
+func (p Place) Same(as Place) bool {
+	return p.Path == as.Path && p.SHA256 == as.SHA256 && slices.Equal(p.Args, as.Args)
 }
 
 // Finder looks for plugins: among those whose place is configured, in the folders in their order,
@@ -35,6 +43,19 @@ type Finder struct {
 
 // Folder is a folder with plugins. One that does not exist is as good as empty.
 type Folder struct{ Path, Origin string }
+
+// place is the plugin of a name in a folder. Of one that was added it is the program that the link
+// led to when it was looked at: whoever changes the link starts another program, not this one.
+func (f Folder) place(name string) Place {
+	p := Place{Name: name, Path: filepath.Join(f.Path, pluginstore.Prefix+name), Origin: f.Origin}
+	if v, ok := pluginstore.Read(p.Path); ok {
+		p.Path, p.SHA256, p.Added = v.Path, v.SHA256, v.Origin
+		if v.Calls != name {
+			p.Calls = v.Calls
+		}
+	}
+	return p
+}
 
 // ErrNotFound says that there is no plugin of that name.
 var ErrNotFound = errors.New("no such plugin")
@@ -72,8 +93,8 @@ func (f *Finder) List() ([]Place, error) {
 			return nil, fmt.Errorf("plugins in %s: %w", folder.Path, err)
 		}
 		for _, e := range entries {
-			if name, ok := strings.CutPrefix(e.Name(), prefix); ok && name != "" && !e.IsDir() {
-				add(Place{Name: name, Path: filepath.Join(folder.Path, e.Name()), Origin: folder.Origin})
+			if name, ok := strings.CutPrefix(e.Name(), pluginstore.Prefix); ok && name != "" && !e.IsDir() {
+				add(folder.place(name))
 			}
 		}
 	}

@@ -47,7 +47,7 @@ func FuzzReplies(f *testing.F) {
 		if err != nil || len(leases) != n {
 			t.Fatal(len(leases), err)
 		}
-		h := &Host{log: slog.New(slog.DiscardHandler), times: defaultTimes, config: Config{Progress: func(Progress) {}}}
+		h := &Host{log: slog.New(slog.DiscardHandler), times: defaultTimes, config: &Config{Progress: func(Progress) {}}}
 		s := &session{host: h, tasks: map[taskKey]*task{}, setup: &setup{about: &Description{Emits: []string{"child"}}, definition: "p@1.0.0+abcdef", places: 2}}
 		settled := map[int64]int{}
 		for _, lease := range leases {

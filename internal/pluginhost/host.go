@@ -36,21 +36,22 @@ type Progress struct {
 
 // Host works the items of one kind with one plugin. It is a worker.Governor.
 type Host struct {
-	config Config
-	log    *slog.Logger
-	times  times
-	life   context.Context // of starts
-	end    context.CancelFunc
-	ends   sync.WaitGroup
+	log   *slog.Logger
+	times times
+	life  context.Context // of starts
+	end   context.CancelFunc
+	ends  sync.WaitGroup
 
 	mu       sync.Mutex
-	setup    *setup // of the newest process
+	config   *Config // what is started; Replace puts another one here
+	setup    *setup  // of the newest process
 	policy   ledger.Kind
 	session  *session // nil while no process is ready
 	starting bool
 	closed   bool
 	breaker  breaker
-	started  int // processes that were ready
+	started  int // processes of this config that were ready
+	restarts int
 }
 
 // times are the bounds that the tests shorten.
@@ -67,20 +68,30 @@ var defaultTimes = times{
 	healthEvery: 10 * time.Second, healthWait: 5 * time.Second, healthMisses: 3,
 }
 
+// Bounds of what a process may have in hand, whatever it says that it takes: each item is leased, and
+// in memory here.
+const (
+	mostInHand = 10_000  // by its credits
+	mostPlaces = 100_000 // by its concurrency, which the config can set as high
+)
+
 const startAgain = 100 * time.Millisecond // between two looks at a process that is starting
 
-var _ worker.Governor = (*Host)(nil)
+var (
+	_ worker.Governor = (*Host)(nil)
+	_ worker.Defined  = (*Host)(nil)
+)
 
 // Start starts the plugin and gives it its config. Errors: *pluginproc.StartError,
 // *settings.Error and *ConfigError for settings that do not fit.
 func Start(ctx context.Context, c Config) (*Host, error) { return start(ctx, c, defaultTimes) }
 
 func start(ctx context.Context, c Config, t times) (*Host, error) {
-	h := &Host{config: c, log: cmp.Or(c.Logger, slog.Default()).With("plugin", c.Place.Name), times: t}
+	h := &Host{config: &c, log: cmp.Or(c.Logger, slog.Default()).With("plugin", c.Place.Name), times: t}
 	h.life, h.end = context.WithCancel(context.WithoutCancel(ctx))
-	p, s, err := launch(ctx, &h.config)
+	p, s, err := launch(ctx, &c)
 	if err == nil {
-		err = h.adopt(p, s)
+		err = h.adopt(&c, p, s)
 	}
 	if err != nil {
 		h.end()
@@ -96,7 +107,14 @@ func (h *Host) About() *Description {
 	return h.setup.about
 }
 
-// Definition names the plugin and its config, without secrets; see ledger.Kind.
+// Spec says what is started, and how.
+func (h *Host) Spec() Spec {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.config.Spec
+}
+
+// Definition implements worker.Defined: it names the plugin and its config, without secrets.
 func (h *Host) Definition() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -111,11 +129,11 @@ func (h *Host) PID() int {
 	return 0
 }
 
-// Restarts is how many processes have followed the first one.
+// Restarts is how many processes have followed one that ended unasked.
 func (h *Host) Restarts() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return max(0, h.started-1)
+	return h.restarts
 }
 
 // Check has the plugin look whether what it depends on is there; the problem is what it says.
@@ -148,8 +166,7 @@ func (h *Host) Limit() (int, time.Time) {
 	if h.session == nil {
 		return 0, h.restart(time.Now())
 	}
-	// Credits come and go; as many as its places it always takes.
-	n := max(len(h.session.tasks)+h.session.stream.Credits(), h.session.setup.places)
+	n := mostOf(len(h.session.tasks), h.session.stream.Credits(), h.session.setup.places)
 	if h.policy.OnLost == ledger.OnLostDoubt {
 		n = min(n, h.session.setup.places)
 	}
@@ -159,6 +176,11 @@ func (h *Host) Limit() (int, time.Time) {
 	return n, time.Time{}
 }
 
+// mostOf is how many items a process takes. Credits come and go; as many as its places it always takes.
+func mostOf(inHand, credits, places int) int {
+	return max(min(inHand+credits, mostInHand), min(places, mostPlaces))
+}
+
 // restart starts a process if it is time to, and says when to look again. The caller holds mu.
 func (h *Host) restart(now time.Time) time.Time {
 	if h.closed || now.Before(h.breaker.next) {
@@ -166,15 +188,16 @@ func (h *Host) restart(now time.Time) time.Time {
 	}
 	if !h.starting {
 		h.starting = true
+		config := h.config
 		h.ends.Go(func() {
-			p, s, err := launch(h.life, &h.config)
+			p, s, err := launch(h.life, config)
 			if err == nil {
-				err = h.adopt(p, s)
+				err = h.adopt(config, p, s)
 			}
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.starting = false
-			if err != nil && !h.closed {
+			if err != nil && !h.closed && h.config == config {
 				h.log.Error("the plugin does not start again", "error", err)
 				h.crashed()
 			}
@@ -190,27 +213,43 @@ func (h *Host) crashed() {
 	}
 }
 
-// adopt opens the stream of a configured process and makes it the one that works. If it
-// cannot the process is gone.
-func (h *Host) adopt(p *pluginproc.Proc, setup *setup) error {
+// adopt opens the stream of a configured process and makes it the one that works, unless another one
+// is wanted by now. If it cannot the process is gone.
+func (h *Host) adopt(config *Config, p *pluginproc.Proc, setup *setup) error {
+	s, err := h.open(p, setup)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed || h.config != config {
+		h.ends.Go(p.Kill)
+		return nil
+	}
+	h.begin(s)
+	if h.started++; h.started > 1 {
+		h.restarts++
+	}
+	return nil
+}
+
+// open opens the stream of a configured process. If it cannot the process is gone.
+func (h *Host) open(p *pluginproc.Proc, setup *setup) (*session, error) {
 	s := &session{host: h, proc: p, setup: setup, tasks: map[taskKey]*task{}, more: make(chan struct{}, 1)}
 	stream, err := p.Open(pluginproc.Events{Results: s.results, Progress: s.progress})
 	if err != nil {
 		p.Kill()
-		return err
+		return nil, err
 	}
 	s.stream = stream
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
-		h.ends.Go(p.Kill)
-		return nil
-	}
-	h.session, h.setup = s, setup
-	h.started++
+	return s, nil
+}
+
+// begin makes a session the one that works. The caller holds mu.
+func (h *Host) begin(s *session) {
+	h.session, h.setup = s, s.setup
 	h.ends.Go(s.tend)
 	h.ends.Go(s.feed)
-	return nil
 }
 
 // Handle implements worker.Handler.

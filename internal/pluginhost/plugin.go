@@ -5,9 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +27,8 @@ import (
 type Spec struct {
 	Place  Place
 	SHA256 string // of the program, checked before every start; "" means not checked
-	NoMTLS bool   // for plugins in languages that cannot do it
+	Limits pluginproc.Limits
+	NoMTLS bool // for plugins in languages that cannot do it
 	// Env is what its environment has besides the allow-list, as "NAME=value". Dir is its working
 	// directory; "" means the host's.
 	Env []string
@@ -41,24 +44,26 @@ func (s *Spec) Proc() pluginproc.Spec {
 	if log == nil {
 		log = slog.Default()
 	}
-	return pluginproc.Spec{Path: s.Place.Path, Args: s.Place.Args, SHA256: s.SHA256, NoMTLS: s.NoMTLS, Env: s.Env, Dir: s.Dir, SocketDir: s.SocketDir,
+	return pluginproc.Spec{Path: s.Place.Path, Args: s.Place.Args, SHA256: s.SHA256, Limits: s.Limits, NoMTLS: s.NoMTLS, Env: s.Env, Dir: s.Dir, SocketDir: s.SocketDir,
 		OnLog: func(source, line string) { log.Info(line, "plugin", s.Place.Name, "from", source) }}
 }
 
 // Description is what a plugin says of itself.
 type Description struct {
-	Name, Version, Doc, SDK string
-	Emits                   []string
-	Secrets                 []string
-	Concurrency             int // items at a time
-	Payload                 *settings.Schema
-	Config                  *settings.Schema
-	Output                  *settings.Schema
-	Examples                []*wire.Example
-	previous                bool // items bring what their last completed round put out
-	policy                  ledger.Kind
-	calls, batch            int // of its function at a time; items of a call
-	wait                    time.Duration
+	Name              string // of its place, else as it calls itself
+	Calls             string // as it calls itself
+	Version, Doc, SDK string
+	Emits             []string
+	Secrets           []string
+	Concurrency       int // items at a time
+	Payload           *settings.Schema
+	Config            *settings.Schema
+	Output            *settings.Schema
+	Examples          []*wire.Example
+	previous          bool // items bring what their last completed round put out
+	policy            ledger.Kind
+	calls, batch      int // of its function at a time; items of a call
+	wait              time.Duration
 }
 
 // Policy is the default policy of a kind of that name that the plugin works. Its Input has no type
@@ -78,7 +83,8 @@ func (d *Description) Summary() string {
 	return strings.TrimLeft(line, "# ")
 }
 
-// Describe starts the plugin, asks it what it is and stops it.
+// Describe starts the plugin, asks it what it is and stops it. A place without a name is one of which
+// it is not known yet.
 func Describe(ctx context.Context, s Spec) (*Description, error) {
 	p, err := pluginproc.Start(ctx, s.Proc())
 	if err != nil {
@@ -93,10 +99,10 @@ func describe(ctx context.Context, p *pluginproc.Proc, place Place) (*Descriptio
 	if err != nil {
 		return nil, fmt.Errorf("plugin %s (%s) does not say what it is: %w", place.Name, place.Path, err)
 	}
-	if place.Name != "" && r.Name != place.Name {
+	if calls := cmp.Or(place.Calls, place.Name); calls != "" && r.Name != calls {
 		return nil, fmt.Errorf("plugin %s (%s) calls itself %q; rename the program or the plugin", place.Name, place.Path, r.Name)
 	}
-	d := &Description{Name: r.Name, Version: r.Version, Doc: r.Doc, SDK: r.Sdk, Emits: r.Emits, Secrets: r.Secrets, Examples: r.Examples,
+	d := &Description{Name: cmp.Or(place.Name, r.Name), Calls: r.Name, Version: r.Version, Doc: r.Doc, SDK: r.Sdk, Emits: r.Emits, Secrets: r.Secrets, Examples: r.Examples,
 		calls: max(1, int(r.Concurrency)), batch: max(1, int(r.MaxBatch)), wait: time.Duration(r.MaxWaitMs) * time.Millisecond,
 		policy: ledger.Kind{MaxFailures: int(r.MaxFailures), Timeout: time.Duration(r.TimeoutMs) * time.Millisecond}}
 	d.Concurrency = d.calls * d.batch
@@ -119,11 +125,41 @@ func describe(ctx context.Context, p *pluginproc.Proc, place Place) (*Descriptio
 	return d, nil
 }
 
-// Definition names a plugin and the config that it works with: "urlcheck@0.1.0+3fa9c1". The
-// digest is of the config with all defaults, without secrets.
-func (d *Description) definition(config []byte) string {
-	sum := sha256.Sum256(config)
-	return fmt.Sprintf("%s@%s+%s", d.Name, d.Version, hex.EncodeToString(sum[:3]))
+// definition names a plugin and the config that it works with: "urlcheck@0.1.0+3fa9c1". The digest is
+// of what the config has, without secrets, that is not the default: a version with a setting more works
+// as the one before, and what is given as it is anyway says nothing.
+func (d *Description) definition(config []byte) (string, error) {
+	defaults, err := d.Config.Fill([]byte("{}"))
+	if err != nil {
+		return "", err
+	}
+	var given, usual any
+	if err := errors.Join(json.Unmarshal(config, &given), json.Unmarshal(defaults, &usual)); err != nil {
+		return "", err
+	}
+	own, err := json.Marshal(beyond(given, usual)) // in the order of the names
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(own)
+	return fmt.Sprintf("%s@%s+%s", d.Name, d.Version, hex.EncodeToString(sum[:3])), nil
+}
+
+// beyond is what an object has that another one has not; of objects in it the same. Of other values it
+// is the value.
+func beyond(given, usual any) any {
+	a, isObject := given.(map[string]any)
+	b, areBoth := usual.(map[string]any)
+	if !isObject || !areBoth {
+		return given
+	}
+	own := map[string]any{}
+	for name, value := range a {
+		if before, has := b[name]; !has || !reflect.DeepEqual(value, before) {
+			own[name] = beyond(value, before)
+		}
+	}
+	return own
 }
 
 // ConfigError says which settings of the config the plugin refuses.
@@ -169,8 +205,12 @@ func (d *Description) configure(c *Config) (*setup, error) {
 	if err != nil {
 		return nil, err
 	}
+	definition, err := d.definition(rest)
+	if err != nil {
+		return nil, err
+	}
 	return &setup{
-		about: d, definition: d.definition(rest),
+		about: d, definition: definition,
 		request: &wire.ConfigureRequest{Config: rest, Secrets: secrets, Concurrency: int32(c.Concurrency)},
 		places:  cmp.Or(c.Concurrency, d.calls) * d.batch, wait: d.wait,
 	}, nil

@@ -31,7 +31,13 @@ type session struct {
 	unsent  []*task // in order, for want of credits; those that have ended are still among them
 	waiting []*task // sent and not begun, the same way
 	begun   int     // those that have begun for certain, and not ended
+
+	strays int // results for items that it does not have; of the stream's reader
 }
+
+// said tells whether the n-th of many things that are alike is said: the first ten, and then ever
+// more seldom. A plugin may send millions.
+func said(n int) bool { return n <= 10 || n&(n-1) == 0 }
 
 type taskKey struct{ id, attempt int64 }
 
@@ -150,7 +156,7 @@ func (s *session) results(all []*wire.Result) {
 	h.mu.Lock()
 	for i, r := range all {
 		tasks[i] = s.take(taskKey{r.Id, r.Attempt})
-		if tasks[i] != nil && r.Outcome != wire.Result_OUTCOME_RELEASED {
+		if tasks[i] != nil && h.session == s && r.Outcome != wire.Result_OUTCOME_RELEASED {
 			h.breaker.worked()
 		}
 	}
@@ -158,8 +164,10 @@ func (s *session) results(all []*wire.Result) {
 	for i, r := range all {
 		if t := tasks[i]; t != nil {
 			s.end(t, s.setup.result(r, t))
-		} else {
-			h.log.Warn("the plugin reports on an item that it does not have", "item", r.Id, "attempt", r.Attempt)
+			continue
+		}
+		if s.strays++; said(s.strays) {
+			h.log.Warn("the plugin reports on an item that it does not have", "item", r.Id, "attempt", r.Attempt, "times", s.strays)
 		}
 	}
 }
@@ -190,7 +198,10 @@ func (s *session) tend() {
 	h := s.host
 	why := s.watch()
 	h.mu.Lock()
-	h.session = nil // nothing more for it
+	current := h.session == s
+	if current {
+		h.session = nil // nothing more for it
+	}
 	h.mu.Unlock()
 	if why != nil {
 		h.log.Error("the process of the plugin is killed", "error", why)
@@ -206,7 +217,7 @@ func (s *session) tend() {
 	}
 	clear(s.tasks)
 	crash, crashed := errors.AsType[*pluginproc.CrashError](why)
-	if crashed || errors.Is(why, errFrozen) {
+	if current && (crashed || errors.Is(why, errFrozen)) {
 		h.crashed()
 	}
 	h.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,35 @@ func TestDelay(t *testing.T) {
 	} {
 		if got := delay(ms); got != want {
 			t.Errorf("delay(%d) = %s, want %s", ms, got, want)
+		}
+	}
+}
+
+// A plugin that sends such results without end fills no log.
+func TestStrayFlood(t *testing.T) {
+	s, settled, log := inHand(4, 0, 1)
+	flood := make([]*wire.Result, 100_000)
+	for i := range flood {
+		flood[i] = result(int64(1000 + i))
+	}
+	s.results(flood)
+	s.results([]*wire.Result{result(1)})
+	if settled[1].Outcome != ledger.OutcomeDone {
+		t.Errorf("settled %+v", settled)
+	}
+	if n := strings.Count(log.String(), "\n"); n < 1 || n > 40 || s.strays != 100_000 {
+		t.Errorf("%d lines about %d results", n, s.strays)
+	}
+}
+
+// What a plugin says that it takes is believed up to a bound: all of it would be leased and held here.
+func TestMostInHand(t *testing.T) {
+	for _, tt := range []struct{ inHand, credits, places, want int }{
+		{4, 8, 4, 12}, {0, 0, 4, 4}, {2048, 2048, 8, 4096}, {9_000, 3 * math.MaxInt32, 8, mostInHand},
+		{0, 0, 50_000, 50_000}, {0, math.MaxInt32, 1 << 62, mostPlaces},
+	} {
+		if got := mostOf(tt.inHand, tt.credits, tt.places); got != tt.want {
+			t.Errorf("%+v: %d", tt, got)
 		}
 	}
 }

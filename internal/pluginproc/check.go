@@ -26,7 +26,7 @@ func (s *Spec) check() error {
 	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
 		return notExecutable(path, nil)
 	}
-	if err := checkWritable(path); err != nil {
+	if err := CheckWritable(path); err != nil {
 		return err
 	}
 	if s.SHA256 == "" {
@@ -70,12 +70,13 @@ func checkSum(path, want string) error {
 	return nil
 }
 
-// checkWritable refuses a program that others may replace: itself or any directory above it
+// CheckWritable refuses a program that others may replace: itself or any directory above it
 // is writable by others. In a sticky directory, such as /tmp, others may add files but not
 // replace ours or root's. Our own program is not asked: who can replace that needs no plugin.
+// path is absolute and leads over no links; the error is a *StartError.
 //
 // What we ourselves may replace between check and start is not guarded against.
-func checkWritable(path string) error {
+func CheckWritable(path string) error {
 	if self, err := os.Executable(); err == nil && sameFile(self, path) {
 		return nil
 	}
@@ -95,7 +96,7 @@ func checkWritable(path string) error {
 	}
 }
 
-// checkOpen is checkWritable of one file or directory; below is what it holds of the path.
+// checkOpen is CheckWritable of one file or directory; below is what it holds of the path.
 func checkOpen(at string, info, below fs.FileInfo) error {
 	open := info.Mode().Perm()&0o002 != 0
 	sticky := info.Mode()&fs.ModeSticky != 0

@@ -23,6 +23,6 @@
 // # Goroutines of a process
 //
 // One starts the process and waits for it, on an OS thread of its own (see run); two read
-// stdout and stderr; after Open one writes to and one reads from the stream. The rest are
+// stdout and stderr; one looks at what it takes, if that has limits; after Open one writes to and one reads from the stream. The rest are
 // go-plugin's and gRPC's. All end when Done is closed, or within Stop's bound after it.
 package pluginproc

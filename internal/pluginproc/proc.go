@@ -163,6 +163,9 @@ func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, err error) erro
 	if p.os.number() == 0 {
 		return explainStart(spec.Path, err)
 	}
+	if over := p.os.exceeded(); over != nil {
+		return &StartError{Step: StepStart, Err: over, Problem: over.Error(), Hint: "its limits are in the config: [plugins.NAME]", Stderr: p.os.tail.last(5)}
+	}
 	if bad := p.os.handshake(); bad != nil {
 		bad.Stderr = p.os.tail.last(5)
 		return bad
@@ -210,6 +213,9 @@ func (p *Proc) watch() {
 	p.log.close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if over := p.os.exceeded(); over != nil && p.fault == nil {
+		p.fault = over
+	}
 	if p.fault != nil || !p.killed && !(p.stopping && p.os.state.Success()) {
 		p.err = p.crash()
 	}

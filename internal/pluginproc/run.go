@@ -21,6 +21,7 @@ import (
 // runner.Runner, and gives go-plugin no more than the handshake line.
 type process struct {
 	cmd    *exec.Cmd
+	limits Limits
 	stdin  *os.File   // the plugin ends when this closes, also because we died
 	stdout *os.File   // our ends
 	stderr *os.File   //
@@ -39,6 +40,7 @@ type process struct {
 	state  *os.ProcessState // nil until it is reaped
 	doomed bool             // killed by us, perhaps before it was started
 	bad    *StartError      // what is wrong with its handshake
+	over   error            // what it had too much of
 }
 
 // exitRead is how long output is read after the end of the process: a grandchild that left
@@ -46,7 +48,7 @@ type process struct {
 const exitRead = time.Second
 
 func newProcess(spec *Spec, log *log) (*process, error) {
-	p := &process{cmd: exec.Command(spec.Path, spec.Args...), tail: new(tail), exited: make(chan struct{})}
+	p := &process{cmd: exec.Command(spec.Path, spec.Args...), limits: spec.Limits, tail: new(tail), exited: make(chan struct{})}
 	p.out = newOutput("stdout", log.line, nil)
 	p.err = newOutput("stderr", log.line, p.tail)
 	p.lineR, p.lineW = io.Pipe()
@@ -92,7 +94,7 @@ func (p *process) Start(context.Context) error {
 // sends the signal of dieWithParent when the thread that started the process ends.
 func (p *process) run(started chan<- error) {
 	defer lockThread()()
-	err := p.cmd.Start()
+	err := p.launch()
 	closeAll(p.theirs...)
 	if err != nil {
 		p.close()
@@ -102,6 +104,9 @@ func (p *process) run(started chan<- error) {
 	}
 	p.born()
 	started <- nil
+	if p.limits.watched() {
+		go p.keepLimits(p.limits)
+	}
 	read := make(chan struct{}, 2)
 	go func() { p.readStdout(); read <- struct{}{} }()
 	go func() { p.err.drain(p.stderr); read <- struct{}{} }()
@@ -114,6 +119,24 @@ func (p *process) run(started chan<- error) {
 	late.Stop()
 	p.close()
 	close(p.exited)
+}
+
+// launch starts the program under its limits. One that cannot be limited does not run.
+func (p *process) launch() error {
+	undo, err := pin(p.limits.CPU)
+	if err != nil {
+		return err
+	}
+	defer undo()
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	if err := limitFiles(p.cmd.Process.Pid, p.limits.OpenFiles); err != nil {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait() // killed
+		return err
+	}
+	return nil
 }
 
 func (p *process) born() {

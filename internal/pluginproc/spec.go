@@ -20,6 +20,8 @@ type Spec struct {
 	Dir string
 	// SHA256 of the program in hex, checked before the start; "" means not checked.
 	SHA256 string
+	// Limits of what its processes may take.
+	Limits Limits
 	// NoMTLS leaves the connection without TLS, for plugins in languages that cannot do it.
 	// The socket's directory keeps other users out all the same.
 	NoMTLS bool
@@ -71,5 +73,5 @@ func (s *Spec) Environ() []string {
 			env = append(env, name+"="+v)
 		}
 	}
-	return append(env, s.Env...)
+	return s.Limits.env(append(env, s.Env...))
 }

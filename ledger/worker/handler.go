@@ -33,6 +33,13 @@ type Governor interface {
 	Limit() (n int, until time.Time)
 }
 
+// Defined is a Handler that says itself what works the kind, see ledger.Kind: it may come to be
+// another version while the worker runs. KindConfig.Definition is not asked then.
+type Defined interface {
+	Handler
+	Definition() string
+}
+
 // Causes with which a handler's context ends, besides context.DeadlineExceeded for its timeout
 // and ledger.ErrLeaseLost. A failure that is reported after ErrStopping or ErrLeaseLost is
 // taken for the interruption that it probably is: the item is released.

@@ -89,6 +89,9 @@ func (w *Worker) agent() ledger.Agent {
 	kinds := make(map[string]string, len(w.lanes))
 	for _, l := range w.lanes {
 		kinds[l.kind] = l.config.Definition
+		if d, ok := l.handler.(Defined); ok {
+			kinds[l.kind] = d.Definition()
+		}
 	}
 	return ledger.Agent{Name: w.config.Agent, Host: host, PID: os.Getpid(), Version: w.config.Version, Kinds: kinds,
 		Shard: w.config.Shard, Skew: w.clock.skew()}

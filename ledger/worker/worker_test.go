@@ -99,6 +99,33 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
+// changing is a handler that comes to be another version.
+type changing struct {
+	Func
+	definition atomic.Pointer[string]
+}
+
+func (c *changing) Definition() string { return *c.definition.Load() }
+
+// What works a kind may change while the worker runs: then others are told what it is now.
+func TestHeartbeatOfDefined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		h := &changing{Func: done}
+		for _, definition := range []string{"thumbs@1.0.0+abcdef", "thumbs@1.1.0+abcdef"} {
+			h.definition.Store(&definition)
+			if definition == "thumbs@1.0.0+abcdef" {
+				defer r.run(r.worker(h, func(c *Config) { c.Kinds = map[string]KindConfig{"k": {Definition: "not asked"}} }))()
+			}
+			elapse(time.Minute)
+			agents, err := r.Agents(t.Context())
+			if err != nil || len(agents) != 1 || agents[0].Kinds["k"] != definition {
+				t.Errorf("agents %+v, %v; want %s", agents, err, definition)
+			}
+		}
+	})
+}
+
 // The worker waits for a ledger that is away when it starts.
 func TestStartWhileLedgerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,334 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// hostile is a plugin that keeps to no rule: it speaks the protocol itself, and lies.
+type hostile struct {
+	wire.UnimplementedPluginServer
+	goplugin.NetRPCUnsupportedPlugin
+
+	mu   sync.Mutex // of sending
+	rpc  wire.Plugin_ProcessServer
+	mine sync.Map // ids that this process has in hand
+}
+
+func serveHostile() {
+	goplugin.Serve(&goplugin.ServeConfig{
+		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
+		VersionedPlugins: map[int]goplugin.PluginSet{wire.Version: {wire.Service: &hostile{}}},
+		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
+			return grpc.NewServer(append(opts, grpc.MaxSendMsgSize(math.MaxInt32), grpc.MaxRecvMsgSize(wire.MaxMessage))...)
+		},
+	})
+}
+
+func (h *hostile) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
+	wire.RegisterPluginServer(s, h)
+	return nil
+}
+
+func (h *hostile) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+	return nil, errors.New("no client")
+}
+
+func (h *hostile) Describe(context.Context, *wire.DescribeRequest) (*wire.DescribeResponse, error) {
+	return &wire.DescribeResponse{Name: "hostile", Version: "0.1.0", Concurrency: 8, MaxFailures: 20, TimeoutMs: 2000, Emits: []string{"note"},
+		InputSchema:  []byte(`{"type":"object","properties":{"text":{"type":"string"}}}`),
+		ConfigSchema: []byte(`{"type":"object"}`), OutputSchema: []byte(`{}`), Input: &wire.Input{Field: "text", Type: "line"}}, nil
+}
+
+func (h *hostile) Configure(context.Context, *wire.ConfigureRequest) (*wire.ConfigureResponse, error) {
+	return &wire.ConfigureResponse{}, nil
+}
+
+func (h *hostile) CheckHealth(context.Context, *wire.CheckHealthRequest) (*wire.CheckHealthResponse, error) {
+	return &wire.CheckHealthResponse{}, nil
+}
+
+// Drain says that all is well, and drains nothing.
+func (h *hostile) Drain(context.Context, *wire.DrainRequest) (*wire.DrainResponse, error) {
+	return &wire.DrainResponse{Unfinished: []int64{-1, math.MaxInt64}}, nil
+}
+
+func (h *hostile) send(m *wire.PluginMessage) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_ = h.rpc.Send(m)
+}
+
+// Process takes no notice of cancellations.
+func (h *hostile) Process(rpc wire.Plugin_ProcessServer) error {
+	h.rpc = rpc
+	h.send(&wire.PluginMessage{Credits: 16})
+	for {
+		m, err := rpc.Recv()
+		if err != nil {
+			return err
+		}
+		for _, it := range m.Items {
+			h.mine.Store(it.Id, true)
+		}
+		for _, it := range m.Items {
+			go h.work(it)
+		}
+	}
+}
+
+// work misbehaves once, as the key of its item says; a mark in its folder says that it has.
+func (h *hostile) work(it *wire.Item) {
+	t := time.NewTimer(5 * time.Millisecond)
+	<-t.C
+	do, _, _ := strings.Cut(it.Key, " ")
+	r := &wire.Result{Id: it.Id, Attempt: it.Attempt, LockId: it.LockId, Outcome: wire.Result_OUTCOME_DONE, Output: []byte(`"fine"`)}
+	if misbehave := hostileActs[do]; misbehave != nil && os.Mkdir("did "+do, 0o700) == nil && !misbehave(h, it, r) {
+		return
+	}
+	h.mine.Delete(it.Id)
+	h.send(&wire.PluginMessage{Credits: 1, Results: []*wire.Result{r}})
+}
+
+// hostileActs are what happens before the result r is sent; false: it is not sent.
+var hostileActs = map[string]func(h *hostile, it *wire.Item, r *wire.Result) bool{
+	"crash": func(*hostile, *wire.Item, *wire.Result) bool { os.Exit(3); return false },
+	"hang":  func(*hostile, *wire.Item, *wire.Result) bool { return false }, // and takes no notice of its timeout
+	"flood-stderr": func(*hostile, *wire.Item, *wire.Result) bool {
+		line := append(bytes.Repeat([]byte("x"), 1<<10), '\n')
+		for range 10_000 {
+			os.Stderr.Write(line)
+		}
+		return true
+	},
+	"flood-stdout": func(*hostile, *wire.Item, *wire.Result) bool {
+		_, err := syscall.Write(1, bytes.Repeat([]byte("y"), 4<<20)) // one line
+		return err == nil
+	},
+	"flood-progress": func(h *hostile, it *wire.Item, _ *wire.Result) bool {
+		m := &wire.PluginMessage{Progress: make([]*wire.Progress, 10_000)}
+		for i := range m.Progress {
+			m.Progress[i] = &wire.Progress{Id: it.Id + int64(i%3), Attempt: it.Attempt, Done: int64(-i), Total: math.MinInt64, Unit: "\x1b[31m"}
+		}
+		for range 20 {
+			h.send(m)
+		}
+		return true
+	},
+	// For items that were never given, that others have or have done, and for other attempts. What lies in
+	// its own hands a plugin can say anything of; that of which it has not read yet is among the newest.
+	"lie-others": func(h *hostile, it *wire.Item, _ *wire.Result) bool {
+		m := &wire.PluginMessage{}
+		steal := func(id, attempt int64) {
+			if _, mine := h.mine.Load(id); !mine {
+				m.Results = append(m.Results, &wire.Result{Id: id, Attempt: attempt, LockId: it.LockId, Outcome: wire.Result_OUTCOME_DONE, Output: []byte(`"stolen"`)})
+			}
+		}
+		for id := int64(-5); id < it.Id+2000; id++ {
+			steal(id, 77)
+			if id < it.Id-60 {
+				steal(id, 1)
+			}
+			steal(1_000_000+id, 1)
+		}
+		m.Results = append(m.Results, &wire.Result{Id: it.Id, Attempt: it.Attempt + 1, Outcome: wire.Result_OUTCOME_DONE, Output: []byte(`"stolen"`)},
+			&wire.Result{Id: it.Id, Attempt: -1, Outcome: wire.Result_OUTCOME_DONE, Output: []byte(`"stolen"`)})
+		h.send(m)
+		return true
+	},
+	"lie-twice": func(h *hostile, it *wire.Item, r *wire.Result) bool {
+		second := &wire.Result{Id: it.Id, Attempt: it.Attempt, LockId: it.LockId, Outcome: wire.Result_OUTCOME_FAILED, Final: true, Code: "second", Output: []byte(`"second"`)}
+		h.send(&wire.PluginMessage{Results: []*wire.Result{r, second, second}})
+		r.Id = 1 << 40
+		return true
+	},
+	"credits": func(h *hostile, _ *wire.Item, _ *wire.Result) bool {
+		for range 3 {
+			h.send(&wire.PluginMessage{Credits: math.MaxInt32})
+		}
+		return true
+	},
+	"huge-output": func(_ *hostile, _ *wire.Item, r *wire.Result) bool {
+		r.Output, r.Log, r.Error = bytes.Repeat([]byte("7"), 2<<20), strings.Repeat("log\x00\n", 1<<18), strings.Repeat("e", 1<<20)
+		return true
+	},
+	"huge-message": func(_ *hostile, _ *wire.Item, r *wire.Result) bool { r.Output = make([]byte, 17<<20); return true },
+	"outcome":      func(_ *hostile, _ *wire.Item, r *wire.Result) bool { r.Outcome = 99; return true },
+	"code": func(_ *hostile, _ *wire.Item, r *wire.Result) bool {
+		r.Outcome, r.Code, r.Output = wire.Result_OUTCOME_FAILED, "NO\nGOOD", []byte{0xff, 0}
+		return true
+	},
+	"emit": func(_ *hostile, _ *wire.Item, r *wire.Result) bool {
+		r.Emit = []*wire.Child{{Kind: "hostile", Key: "stolen"}}
+		return true
+	},
+	"emit-bad": func(_ *hostile, _ *wire.Item, r *wire.Result) bool {
+		r.Emit = []*wire.Child{{Kind: "note", Key: "", Priority: math.MaxInt32, DueUs: math.MinInt64}}
+		return true
+	},
+	"fork": func(*hostile, *wire.Item, *wire.Result) bool {
+		for range 60 {
+			_ = exec.Command("sleep", "600").Start()
+		}
+		return false
+	},
+	"grow": func(*hostile, *wire.Item, *wire.Result) bool {
+		for {
+			hoard = append(hoard, bytes.Repeat([]byte("z"), 16<<20))
+		}
+	},
+	"leak": func(_ *hostile, _ *wire.Item, r *wire.Result) bool {
+		for {
+			f, err := os.Open(os.DevNull)
+			if err != nil {
+				r.Outcome, r.Code, r.Error = wire.Result_OUTCOME_FAILED, "leak", err.Error()
+				return true
+			}
+			defer f.Close() // the others must be able to misbehave in this process, too
+		}
+	},
+}
+
+var hoard [][]byte
+
+// fate is what the ledger shows of an item that misbehaved once: how its first attempt ended, and
+// words of its error. "": done at the first attempt, as if nothing had been.
+type fate struct{ outcome, code, text string }
+
+var fates = map[string]fate{
+	"crash":          {"crashed", "crashed", "exited with 3"},
+	"hang":           {"failed", "timeout", "did not end within"},
+	"flood-stderr":   {"done", "", ""},
+	"flood-stdout":   {"done", "", ""},
+	"flood-progress": {"done", "", ""},
+	"lie-others":     {"done", "", ""},
+	"lie-twice":      {"done", "", ""},
+	"credits":        {"done", "", ""},
+	"huge-output":    {"failed", "", "output"},
+	"huge-message":   {"crashed", "crashed", "result too large"},
+	"outcome":        {"failed", "bad_result", "outcome 99"},
+	"code":           {"failed", "", ""},
+	"emit":           {"failed", "emit_refused", `kind "hostile", which it does not declare`},
+	"emit-bad":       {"failed", "", ""},
+	"fork":           {"crashed", "crashed", "40 are allowed"},
+	"grow":           {"crashed", "crashed", "300 MiB are allowed"},
+	"leak":           {"failed", "leak", "too many open files"},
+}
+
+// TestHostile: two daemons work a hostile plugin under load. Whatever it does, the daemons live, the
+// ledger is sound, each item that misbehaves ends as it should, and its neighbours are done.
+func TestHostile(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		s := m.site("lease = \"5s\"\nlisten = \"\"\n[kinds.hostile]\nbackoff_base = \"10ms\"\nbackoff_cap = \"10ms\"\nmax_crashes = 10\n" +
+			"[plugins.hostile]\ncommand = [\"DIR/hostile\"]\ndir = \"DIR\"\nmemory = \"300MiB\"\nprocesses = 40\nopen_files = 128\n")
+		link(t, filepath.Join(s.dir, "hostile"))
+		team := []*started{s.daemon(), s.daemon()}
+		var together, alone []string // those that end their process would have each other end otherwise
+		for mode := range hostileActs {
+			if fates[mode].outcome == "crashed" {
+				alone = append(alone, mode)
+			} else {
+				together = append(together, mode)
+			}
+		}
+		added := s.addHostile(600, together...)
+		for _, mode := range alone {
+			s.untilEnded()
+			added += s.addHostile(60, mode)
+		}
+		s.untilEnded()
+		for _, p := range team {
+			s.signal(p, syscall.SIGTERM)
+		}
+		for _, p := range team {
+			if code := s.exit(p); code != exitOK {
+				t.Errorf("exit %d\n%s", code, p.stderr.String())
+			}
+			if n := len(p.stderr.String()); n > 8<<20 {
+				t.Errorf("%d bytes of log", n)
+			}
+		}
+		for _, mode := range slices.Concat(together, alone) {
+			hadFate(t, s, mode)
+		}
+		if n := strings.Count(s.run(exitOK, "ls", "--where", "kind:hostile state:done key:neighbour*", "--limit", "10000", "-o", "jsonl"), "\n"); n != added {
+			t.Errorf("%d of %d neighbours are done", n, added)
+		}
+		if all := s.run(exitOK, "export", "--kind", "hostile", "-o", "jsonl"); strings.Contains(all, "stolen") || strings.Contains(all, `"second"`) {
+			t.Error("a lie is in the ledger")
+		}
+		s.run(exitOK, "db", "verify")
+	})
+}
+
+// addHostile adds items that misbehave among so many that do not.
+func (s *site) addHostile(neighbours int, modes ...string) int {
+	var list strings.Builder
+	wave := modes[0]
+	for i := range neighbours {
+		if i%30 == 10 && len(modes) > 0 {
+			fmt.Fprintln(&list, modes[0])
+			modes = modes[1:]
+		}
+		fmt.Fprintln(&list, "neighbour of", wave, i)
+	}
+	if len(modes) > 0 {
+		s.t.Fatal("more neighbours are needed")
+	}
+	s.write("list", list.String())
+	s.run(exitOK, "--config", s.config, "add", "hostile", "--from", filepath.Join(s.dir, "list"))
+	return neighbours
+}
+
+// untilEnded waits until every item has come to an end.
+func (s *site) untilEnded() {
+	s.t.Helper()
+	s.until("all have ended", func() bool {
+		return s.run(exitOK, "ls", "--state", "ready,waiting,leased", "--limit", "1", "-o", "jsonl", "-q") == ""
+	})
+}
+
+// hadFate checks how an item that misbehaved ended.
+func hadFate(t *testing.T, s *site, mode string) {
+	t.Helper()
+	var shown struct {
+		Item     struct{ State string }
+		Attempts []struct {
+			Outcome, Code, Error string
+			Output               json.RawMessage
+		}
+	}
+	if err := json.Unmarshal([]byte(s.run(exitOK, "show", mode, "-o", "json")), &shown); err != nil {
+		t.Fatal(err)
+	}
+	want := fates[mode]
+	if want.outcome != "failed" && shown.Item.State != "done" {
+		t.Errorf("%s is %s", mode, shown.Item.State)
+	}
+	if !slices.ContainsFunc(shown.Attempts, func(a struct {
+		Outcome, Code, Error string
+		Output               json.RawMessage
+	}) bool {
+		return a.Outcome == want.outcome && (want.code == "" || a.Code == want.code) && strings.Contains(a.Error, want.text)
+	}) {
+		t.Errorf("%s: attempts %.2000s, want %+v", mode, fmt.Sprint(shown.Attempts), want)
+	}
+}

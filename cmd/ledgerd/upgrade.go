@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// leastDrain is how long the process of a plugin that was replaced may go on with what it has begun;
+// it is longer if the grace of the program is.
+const leastDrain = time.Minute
+
+// upgrade is a version of a plugin that could not take over, and when it is tried again.
+type upgrade struct {
+	spec   pluginhost.Spec
+	absent absence
+}
+
+// upgradeAll has plugins that are found elsewhere by now, or are to be started in another way, take over
+// from those that work. What cannot take over is said once, and tried again later; the old one goes on.
+func (c *crew) upgradeAll(ctx context.Context) {
+	finder, err := c.app.finder(c.flags.dirs)
+	if err != nil {
+		return
+	}
+	renewed := false
+	for _, name := range slices.Sorted(maps.Keys(c.hosts)) {
+		h := c.hosts[name]
+		place, err := finder.Find(h.Spec().Place.Name)
+		if err != nil { // it was removed: what runs goes on
+			continue
+		}
+		spec := c.app.pluginSpec(place)
+		failed, again := c.upgrades[name]
+		if spec.Same(h.Spec()) || again && failed.spec.Same(spec) && time.Now().Before(failed.absent.again) {
+			continue
+		}
+		before := h.Definition()
+		if err := c.upgradeKind(ctx, name, h); err != nil {
+			if ctx.Err() == nil {
+				c.keepVersion(name, before, upgrade{spec: spec, absent: failed.absent}, explain(err))
+			}
+			continue
+		}
+		delete(c.upgrades, name)
+		renewed = true
+		c.app.logger().Info("another version of the plugin has taken over; what the old one has begun it finishes", "kind", name,
+			"before", before, "now", h.Definition(), "path", place.Path, "sha256", spec.SHA256)
+	}
+	if renewed && c.renewed != nil {
+		c.renewed(ctx)
+	}
+}
+
+// upgradeKind has what is found now take over from the plugin of a kind.
+func (c *crew) upgradeKind(ctx context.Context, name string, h *pluginhost.Host) error {
+	a := c.app
+	k, err := a.resolve(ctx, c.ledger.Ledger, name, "", c.flags.dirs)
+	if err != nil {
+		return err
+	}
+	if k.plugin == nil {
+		return a.noPluginFor(ctx, k, c.flags.dirs, "plugins: ledgerd plugin ls")
+	}
+	me := c.agentOf(name)
+	k.plugin.spec.Logger = k.plugin.spec.Logger.With("kind", name, "agent", me.Name)
+	config, err := a.hostConfig(k, c.flags.with, c.hostConfig())
+	if err != nil {
+		return err
+	}
+	err = h.Replace(ctx, config, max(leastDrain, c.flags.grace.Duration), func(definition string) error {
+		return k.define(ctx, c.ledger.Ledger, me, definition, c.flags.with)
+	})
+	if err != nil {
+		return a.startError(k, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	me.Kinds[name] = h.Definition()
+	return nil
+}
+
+// agentOf is the worker that works a kind.
+func (c *crew) agentOf(kind string) ledger.Agent {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.shifts {
+		if s.handlers[kind] != nil {
+			return s.agent
+		}
+	}
+	return c.me
+}
+
+// keepVersion notes a version that could not take over, and says so once.
+func (c *crew) keepVersion(name, before string, u upgrade, why *failure) {
+	pause, said := min(max(2*u.absent.pause, newKindsEvery), longestAbsence), u.absent.reason
+	if last, again := c.upgrades[name]; !again || !last.spec.Same(u.spec) {
+		pause, said = newKindsEvery, ""
+	}
+	if said != why.message {
+		c.app.logger().Error("the new version of the plugin cannot take over: going on with the old one", "kind", name,
+			"now", before, "path", u.spec.Place.Path, "error", why.message, "hint", why.hint)
+	}
+	u.absent = absence{why.message, pause, time.Now().Add(pause)}
+	c.upgrades[name] = u
+}

@@ -1,0 +1,59 @@
+package pluginhost
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+)
+
+// errClosed is what Replace returns of a host that has been closed meanwhile.
+var errClosed = errors.New("the plugin was stopped meanwhile")
+
+// Replace has another program, or the same one started in another way, work from now on: it is started
+// and configured, admit is asked for its definition, and then new items go to it, also those that the
+// process of before has not got yet. That one hands back what it has not begun, and gets grace to end
+// the rest; what has not ended then is told to, and what does not end is treated as at every stop.
+// Until it is gone items are worked by both; each has one result, with the definition of its process.
+//
+// With an error nothing has changed: errors are those of Start, and admit's.
+func (h *Host) Replace(ctx context.Context, c Config, grace time.Duration, admit func(definition string) error) error {
+	p, setup, err := launch(ctx, &c)
+	if err != nil {
+		return err
+	}
+	if err := admit(setup.definition); err != nil {
+		p.Kill()
+		return err
+	}
+	s, err := h.open(p, setup)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		h.ends.Go(p.Kill)
+		return errClosed
+	}
+	old := h.session
+	h.config, h.breaker, h.started = &c, breaker{}, 1
+	h.begin(s)
+	if old != nil {
+		for _, t := range old.unsent {
+			if !t.over {
+				delete(old.tasks, t.key)
+				s.add(t)
+			}
+		}
+		old.unsent = nil
+		h.ends.Go(func() { old.proc.Stop(h.life, grace) })
+	}
+	return nil
+}
+
+// Same says whether a plugin is started in the same way.
+func (s Spec) Same(as Spec) bool {
+	return s.Place.Same(as.Place) && s.SHA256 == as.SHA256 && s.Limits == as.Limits && s.NoMTLS == as.NoMTLS && s.Dir == as.Dir &&
+		s.SocketDir == as.SocketDir && slices.Equal(s.Env, as.Env)
+}

@@ -1,0 +1,96 @@
+package pluginproc
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const limitsKept = true
+
+// pin has what the calling thread starts run on no more than so many of the cores that the thread may
+// run on itself, until undo is called. 0 is all.
+func pin(cores int) (undo func(), err error) {
+	var have, want unix.CPUSet
+	if cores <= 0 {
+		return func() {}, nil
+	}
+	if err := unix.SchedGetaffinity(0, &have); err != nil {
+		return nil, fmt.Errorf("its cores cannot be limited: %w", err)
+	}
+	var all []int
+	for i := range len(have) * 64 {
+		if have.IsSet(i) {
+			all = append(all, i)
+		}
+	}
+	first := rand.IntN(max(1, len(all))) // not all plugins on the same ones
+	for i := range min(cores, len(all)) {
+		want.Set(all[(first+i)%len(all)])
+	}
+	if err := unix.SchedSetaffinity(0, &want); err != nil {
+		return nil, fmt.Errorf("its cores cannot be limited: %w", err)
+	}
+	return func() { _ = unix.SchedSetaffinity(0, &have) }, nil
+}
+
+// limitFiles bounds what a process may have open, and those that it starts from now on.
+func limitFiles(pid, files int) error {
+	if files <= 0 {
+		return nil
+	}
+	var have unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &have); err != nil {
+		return fmt.Errorf("its open files cannot be limited: %w", err)
+	}
+	most := min(uint64(files), have.Max)
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: most, Max: most}, nil); err != nil {
+		return fmt.Errorf("its open files cannot be limited: %w", err)
+	}
+	return nil
+}
+
+// group are the processes of a process group.
+func group(id int) (pids []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*") // only a bad pattern fails
+	for _, dir := range all {
+		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+		if err != nil {
+			continue // it has ended
+		}
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // state, parent, group …
+		if len(fields) < 3 || fields[0] == "Z" || fields[2] != strconv.Itoa(id) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// memoryOf are the bytes that processes have in memory and in swap; what they share counts for each.
+func memoryOf(pids []int) (sum int64) {
+	for _, pid := range pids {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			continue
+		}
+		for s := bufio.NewScanner(bytes.NewReader(status)); s.Scan(); {
+			name, value, _ := strings.Cut(s.Text(), ":")
+			if name != "VmRSS" && name != "VmSwap" {
+				continue
+			}
+			kilobytes, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+			sum += kilobytes << 10
+		}
+	}
+	return sum
+}

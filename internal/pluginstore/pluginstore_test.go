@@ -1,0 +1,215 @@
+package pluginstore
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestMain lets the test binary be a program that adds versions until it is killed.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == "adder" {
+		for i := 0; ; i++ {
+			program := filepath.Join(os.Args[3], fmt.Sprint("version", i%3))
+			if _, err := add(Store{os.Args[2]}, "thumbs", program); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// add is what ledgerd plugin add does with a store.
+func add(s Store, name, file string) (v Version, err error) {
+	c, err := s.Begin(context.Background())
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, c.End()) }()
+	copied, sum, err := c.Copy(file)
+	if err != nil {
+		return v, err
+	}
+	return c.Use(copied, Version{Name: name, Calls: "thumbs", SHA256: sum, Origin: Origin{Version: filepath.Base(file), From: file, AddedAt: time.Now().UTC()}})
+}
+
+func programs(t *testing.T, n int) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for i := range n {
+		content := bytes.Repeat(fmt.Append(nil, "program ", i, "\n"), 10_000)
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("version", i)), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// sound checks what everybody relies on: the link leads to a program that is what its folder says.
+func sound(t *testing.T, s Store) Version {
+	t.Helper()
+	v, ok := Read(s.link("thumbs"))
+	if !ok {
+		t.Fatal("nothing is current")
+	}
+	content, err := os.ReadFile(v.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != v.SHA256 {
+		t.Fatalf("%s has another content", v.Path)
+	}
+	if v.Version == "" || v.AddedAt.IsZero() {
+		t.Fatalf("where it is from is not known: %+v", v)
+	}
+	return v
+}
+
+func TestVersions(t *testing.T) {
+	s := Store{filepath.Join(t.TempDir(), "data", "plugins")}
+	dir := programs(t, 2)
+	if all, err := s.Versions("thumbs"); err != nil || len(all) != 0 {
+		t.Fatalf("of no store: %v, %v", all, err)
+	}
+	first, err := add(s, "thumbs", filepath.Join(dir, "version0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := add(s, "thumbs", filepath.Join(dir, "version1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(second, sound(t, s)); diff != "" {
+		t.Errorf("current (-added +read):\n%s", diff)
+	}
+	if first, err = add(s, "thumbs", first.Path); err != nil { // from the store itself: the way back
+		t.Fatal(err)
+	}
+	second.Current = false
+	all, err := s.Versions("thumbs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]Version{first, second}, all); diff != "" {
+		t.Errorf("versions (-want +got):\n%s", diff)
+	}
+	info, err := os.Stat(first.Path)
+	if err != nil || info.Mode().Perm()&0o222 != 0 || info.Mode().Perm()&0o111 == 0 {
+		t.Errorf("%v, %v: want a program that nobody writes to", info.Mode(), err)
+	}
+	c, err := s.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.End()
+	if err := c.RemoveVersion(first); !errors.Is(err, ErrCurrent) {
+		t.Errorf("removed what is current: %v", err)
+	}
+	if err := errors.Join(c.RemoveVersion(second), c.Remove("thumbs")); err != nil {
+		t.Error(err)
+	}
+	if err := c.Remove("thumbs"); !errors.Is(err, ErrNone) {
+		t.Errorf("removed twice: %v", err)
+	}
+	busy, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := s.Begin(busy); !errors.Is(err, ErrBusy) {
+		t.Errorf("two change it at once: %v", err)
+	}
+}
+
+// Only links of the store's own making are read: what they lead to is started.
+func TestReadForeignLinks(t *testing.T) {
+	dir := t.TempDir()
+	sum := hex.EncodeToString(make([]byte, 32))
+	for _, target := range []string{"/bin/sh", "thumbs/" + sum, "thumbs/short/ledgerd-plugin-thumbs", "other/" + sum + "/ledgerd-plugin-thumbs",
+		"../" + sum + "/ledgerd-plugin-thumbs", "thumbs/" + sum + "/thumbs", "thumbs/" + sum + "/../ledgerd-plugin-thumbs"} {
+		link := filepath.Join(dir, "ledgerd-plugin-thumbs")
+		if err := os.Symlink(target, link); err != nil {
+			t.Fatal(err)
+		}
+		if v, ok := Read(link); ok {
+			t.Errorf("%s was read as %+v", target, v)
+		}
+		if err := os.Remove(link); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestByHand(t *testing.T) {
+	s := Store{t.TempDir()}
+	byHand := s.link("thumbs")
+	if err := os.WriteFile(byHand, []byte("mine"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := add(s, "thumbs", filepath.Join(programs(t, 1), "version0")); !errors.Is(err, ErrTaken) {
+		t.Errorf("error %v", err)
+	}
+	if content, err := os.ReadFile(byHand); err != nil || string(content) != "mine" {
+		t.Errorf("%q, %v", content, err)
+	}
+}
+
+// Programs that add at the same time, and are killed at any moment, leave one whole version current,
+// and nothing that keeps the next one from going on.
+func TestKilledAdders(t *testing.T) {
+	s := Store{filepath.Join(t.TempDir(), "plugins")}
+	dir := programs(t, 3)
+	if _, err := add(s, "thumbs", filepath.Join(dir, "version0")); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for range 15 {
+		var all sync.WaitGroup
+		for range 3 {
+			var said bytes.Buffer
+			p := exec.Command(self, "adder", s.Dir, dir)
+			p.Stderr = &said
+			if err := p.Start(); err != nil {
+				t.Fatal(err)
+			}
+			late := time.AfterFunc(time.Duration(20+rand.IntN(80))*time.Millisecond, func() { _ = p.Process.Kill() })
+			all.Go(func() {
+				_ = p.Wait() // it was killed
+				if late.Stop(); said.Len() > 0 {
+					t.Errorf("it ended by itself: %s", said.String())
+				}
+			})
+		}
+		for range 100 { // whoever looks meanwhile sees a whole one, too
+			seen[sound(t, s).Version] = true
+		}
+		all.Wait()
+	}
+	if len(seen) < 2 {
+		t.Errorf("seen only %v", seen)
+	}
+	if _, err := add(s, "thumbs", filepath.Join(dir, "version2")); err != nil {
+		t.Fatal(err)
+	}
+	if v := sound(t, s); v.Version != "version2" {
+		t.Errorf("%s is current", v.Version)
+	}
+	left, err := filepath.Glob(filepath.Join(s.Dir, ".*"))
+	if err != nil || len(left) != 1 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
