@@ -303,8 +303,8 @@ func (s *Store) Orphans(ctx context.Context, limit int) (o ledger.Orphans, err e
 		if o.Beyond, err = list(r, beyondLimits); err != nil {
 			return err
 		}
-		o.Misfiled, err = list(r, `(SELECT b.item_id FROM ledger_backlog b JOIN ledger_items i ON i.id = b.item_id JOIN ledger_kinds k ON k.kind = b.kind
- WHERE b.limit_key IS NOT NULL AND (k.laned = 0 OR b.limit_key NOT IN ('', coalesce(i.shard_key, i.key))))`)
+		o.Misfiled, err = list(r, `ledger_backlog t JOIN ledger_items i ON i.id = t.item_id JOIN ledger_kinds k ON k.kind = t.kind
+ WHERE t.limit_key IS NOT NULL AND (k.laned = 0 OR t.limit_key NOT IN ('', coalesce(i.shard_key, i.key)))`)
 		return err
 	})
 	return o, err

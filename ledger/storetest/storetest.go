@@ -121,6 +121,18 @@ func Run(t *testing.T, open Open) {
 		{"ReserverIsPaused", reserverIsPaused},
 		{"ReserverIsForgotten", reserverIsForgotten},
 		{"ReserversTakeTurns", reserversTakeTurns},
+		{"LimitsRunning", limitsRunning},
+		{"LimitsAreFreed", limitsAreFreed},
+		{"LimitsPerShardKey", limitsPerShardKey},
+		{"LimitsTakeTurns", limitsTakeTurns},
+		{"LimitsRate", limitsRate},
+		{"LimitsRatePerShardKey", limitsRatePerShardKey},
+		{"LimitsComeAndGo", limitsComeAndGo},
+		{"LimitsOrResources", limitsOrResources},
+		{"LimitsAreChecked", limitsAreChecked},
+		{"LimitsClaimAlone", limitsClaimAlone},
+		{"LimitsResume", limitsResume},
+		{"LimitsAreExplained", limitsAreExplained},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHarness(t, open)
@@ -134,6 +146,7 @@ func Run(t *testing.T, open Open) {
 	t.Run("ConcurrentResume", func(t *testing.T) { concurrentResume(t, open) })
 	t.Run("ConcurrentResources", func(t *testing.T) { concurrentResources(t, open) })
 	t.Run("ConcurrentSets", func(t *testing.T) { concurrentSets(t, open) })
+	t.Run("ConcurrentLimits", func(t *testing.T) { concurrentLimits(t, open) })
 }
 
 // clock is a database clock that a test sets.
