@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -48,7 +49,7 @@ func (l Limits) Any() bool { return l.MaxRunning > 0 || l.Rate.Count > 0 || l.By
 // ByKey says whether there is a limit for each shard key.
 func (l Limits) ByKey() bool { return l.MaxRunningPerShardKey > 0 || l.RatePerShardKey.Count > 0 }
 
-// String lists the limits: "max_running 10, rate 5 per 1s".
+// String lists the limits: "max_running 10, rate 5/s".
 func (l Limits) String() string {
 	var list []string
 	for _, n := range []struct {
@@ -73,8 +74,47 @@ func (l Limits) String() string {
 	return strings.Join(list, ", ")
 }
 
-// String is "5 per 1s".
-func (r Rate) String() string { return fmt.Sprintf("%d per %s", r.Count, r.Per) }
+// ParseRate reads "100/s", "30/m", "1000/h", "50/d", "5/10s", and "0" for no limit.
+func ParseRate(text string) (Rate, error) {
+	if text == "0" {
+		return Rate{}, nil
+	}
+	count, per, _ := strings.Cut(text, "/")
+	n, err := strconv.Atoi(strings.TrimSpace(count))
+	if per = strings.TrimSpace(per); per != "" && per[0] > '9' {
+		per = "1" + per
+	}
+	d, perErr := ParseDuration(per)
+	if r := (Rate{n, d}); err == nil && perErr == nil && r.inRange() {
+		return r, nil
+	}
+	return Rate{}, fmt.Errorf("must be a number of items in a time such as \"100/s\", \"30/m\" or \"5/10s\", not %q", text)
+}
+
+func (r Rate) inRange() bool {
+	return r.Count >= 1 && r.Count <= maxRateCount && r.Per >= minRatePer && r.Per <= maxRatePer && r.Per%time.Microsecond == 0
+}
+
+// String is the rate as one writes it: "5/s", "30/10m".
+func (r Rate) String() string {
+	if r.Count == 0 {
+		return "0"
+	}
+	per := r.Per.String()
+	for _, zero := range []string{"0s", "0m"} { // 10m0s is 10m
+		if short := strings.TrimSuffix(per, zero); short != per && short != "" && short[len(short)-1] > '9' {
+			per = short
+		}
+	}
+	const day = 24 * time.Hour
+	if r.Per%day == 0 {
+		per = fmt.Sprintf("%dd", r.Per/day)
+	}
+	if len(per) == 2 {
+		per = strings.TrimPrefix(per, "1")
+	}
+	return fmt.Sprintf("%d/%s", r.Count, per)
+}
 
 // interval between two grants, rounded up: never more than the rate.
 func (r Rate) interval() time.Duration {
@@ -327,7 +367,7 @@ func (r *Record) whyHeldBack(w Reason, k Kind, c Crowding) Reason {
 		if n, until := rate.rate.allows(c.Now, rate.lane.Next, limits.Burst); n == 0 && until > wait {
 			wait = until
 			held.Until = c.Now.Add(until)
-			held.Text = fmt.Sprintf("It is ready, but no more than %s may begin of %s; the next one may at %s.", rate.rate, rate.of, held.Until.Local().Format("2006-01-02 15:04:05.000"))
+			held.Text = fmt.Sprintf("It is ready, but the rate of %s is %s; the next one may begin at %s.", rate.of, rate.rate, held.Until.Local().Format("2006-01-02 15:04:05.000"))
 			held.Next = fmt.Sprintf("ledgerd kind set %s --%s RATE", k.Name, rate.flag)
 		}
 	}

@@ -40,6 +40,9 @@ func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *
 		if want.OnLost == OnLostRepeat { // is the default, which the databases keep as nothing
 			want.OnLost = ""
 		}
+		if l := &want.Limits; l.Rate.Count == 0 && l.RatePerShardKey.Count == 0 && l.Burst == have.Limits.Burst {
+			l.Burst = 0 // it goes with the last rate
+		}
 		stored = want
 		c := checker{}
 		if c.policy(want); c.err != nil {

@@ -276,8 +276,8 @@ func (c *checker) limits(l Limits) {
 	}{{"rate", l.Rate}, {"rate_per_shard_key", l.RatePerShardKey}} {
 		switch v := r.value; {
 		case v == Rate{}:
-		case v.Count < 1 || v.Count > maxRateCount || v.Per < minRatePer || v.Per > maxRatePer || v.Per%time.Microsecond != 0:
-			c.fail(r.field, "%s, must be 1 … 1,000,000 items in 1ms … 366 days, in whole microseconds", v.String())
+		case !v.inRange():
+			c.fail(r.field, "%d in %s, must be 1 … 1,000,000 items in 1ms … 366d, in whole microseconds", v.Count, v.Per.String())
 		case l.Burst > 1 && time.Duration(l.Burst) > maxBurstTime/v.interval():
 			c.fail("burst", "%d at a rate of %s, must be at most what ten years bring", l.Burst, v.String())
 		}

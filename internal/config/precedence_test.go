@@ -24,7 +24,7 @@ func someValue(t *rapid.T, k key, label string) string {
 	case typ == durationType:
 		return FormatDuration(time.Duration(5+n) * time.Second)
 	case typ == rateType:
-		return Rate{n, time.Minute}.String()
+		return ledger.Rate{Count: n, Per: time.Minute}.String()
 	case typ == shardType:
 		return fmt.Sprintf("0/%d", n)
 	case typ.Kind() == reflect.Bool:

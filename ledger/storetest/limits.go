@@ -317,7 +317,7 @@ func limitsAreChecked(t *testing.T, h *harness) {
 	k, err := h.l.Kind(h.ctx, "k")
 	h.ok(err)
 	equal(t, "limits", k.Limits, want)
-	equal(t, "as text", want.String(), "max_running 100000, max_running_per_shard_key 1, burst 100000, rate 1000000 per 8784h0m0s, rate_per_shard_key 1 per 1s")
+	equal(t, "as text", want.String(), "max_running 100000, max_running_per_shard_key 1, burst 100000, rate 1000000/366d, rate_per_shard_key 1/s")
 }
 
 func limitsClaimAlone(t *testing.T, h *harness) {
@@ -380,11 +380,11 @@ func limitsAreExplained(t *testing.T, h *harness) {
 	why("b2", "max_running", "3 items of kind k are leased and no more than 3 may be")
 	h.limit(ledger.Limits{Rate: ledger.Rate{Count: 1, Per: time.Minute}})
 	h.within(9, "a3", none)
-	why("b2", "rate", "no more than 1 per 1m0s may begin of kind k")
+	why("b2", "rate", "the rate of kind k is 1/m")
 	h.limit(ledger.Limits{RatePerShardKey: ledger.Rate{Count: 1, Per: time.Minute}})
 	h.clock.advance(time.Minute)
 	h.within(9, "a4 b2", none)
-	why("b3", "rate", "of kind k for its shard key b; the next one may at "+h.clock.now().Add(time.Minute).Local().Format("2006-01-02 15:04:05"))
+	why("b3", "rate", "the rate of kind k for its shard key b is 1/m; the next one may begin at "+h.clock.now().Add(time.Minute).Local().Format("2006-01-02 15:04:05"))
 }
 
 // concurrentLimits lets many claimers work items under limits by the database's own clock: at no
