@@ -145,9 +145,10 @@ SELECT c.priority, c.due_at, c.epoch, c.attempt, c.failures, c.crashes, c.losses
 // ownSettings: nobody must wait for long for a process that stands still between the round trips. And
 // every statement that goes over rows has the order of an index. On statistics of when there were no
 // limits the planner believes that one row has a limit_key, and would rather sort what it finds in the
-// whole table, for each key anew.
+// whole table, for each key anew. What it must not do it takes for so dear that it would have all
+// compiled.
 const ownSettings = `SELECT set_config('idle_in_transaction_session_timeout', '10s', true), set_config('enable_sort', 'off', true),
- set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)`
+ set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true)`
 
 // filing are the statements that file what is ready of a kind.
 func filing(l ledger.Limits) []string {
