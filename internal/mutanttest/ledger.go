@@ -9,7 +9,7 @@ import (
 // mutants are all planted bugs. Some that others have had cannot be planted, as ledgerd has nothing in which they could
 // be: limits per key (counted by the statement that locks; count-while-locking is what comes closest), maps of shards
 // (cached), and a feed of changes (paged by id, which late commits get behind; position-for-ever comes closest).
-var mutants = slices.Concat(inRules, inGate, inSQLite, inPostgres, inWorker, inTxn, inLocks)
+var mutants = slices.Concat(inRules, inGate, inLimits, inSQLite, inPostgres, inWorker, inTxn, inLocks)
 
 // inRules are bugs of package ledger: of what becomes of an item.
 var inRules = []mutant{
