@@ -22,12 +22,15 @@ import (
 // clock; nil leaves it alone.
 type Open func(t testing.TB, now func() time.Time) ledger.Store
 
+// storeCase is a test of one thing, on a ledger of its own.
+type storeCase struct {
+	name string
+	fn   func(t *testing.T, h *harness)
+}
+
 // Run runs the suite.
 func Run(t *testing.T, open Open) {
-	for _, c := range []struct {
-		name string
-		fn   func(t *testing.T, h *harness)
-	}{
+	for _, c := range append(limitCases, []storeCase{
 		{"AddAnswersPerItem", addAnswersPerItem},
 		{"TryLeavesNoTrace", tryLeavesNoTrace},
 		{"AddTable", addTable},
@@ -121,19 +124,7 @@ func Run(t *testing.T, open Open) {
 		{"ReserverIsPaused", reserverIsPaused},
 		{"ReserverIsForgotten", reserverIsForgotten},
 		{"ReserversTakeTurns", reserversTakeTurns},
-		{"LimitsRunning", limitsRunning},
-		{"LimitsAreFreed", limitsAreFreed},
-		{"LimitsPerShardKey", limitsPerShardKey},
-		{"LimitsTakeTurns", limitsTakeTurns},
-		{"LimitsRate", limitsRate},
-		{"LimitsRatePerShardKey", limitsRatePerShardKey},
-		{"LimitsComeAndGo", limitsComeAndGo},
-		{"LimitsOrResources", limitsOrResources},
-		{"LimitsAreChecked", limitsAreChecked},
-		{"LimitsClaimAlone", limitsClaimAlone},
-		{"LimitsResume", limitsResume},
-		{"LimitsAreExplained", limitsAreExplained},
-	} {
+	}...) {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHarness(t, open)
 			c.fn(t, h)
