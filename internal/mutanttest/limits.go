@@ -27,7 +27,9 @@ var inLimits = []mutant{
 		name: "limit-forgotten",
 		bug:  "an item that is to be cancelled while it is leased no longer counts as running",
 		patches: []patch{{
-			"ledger/postgres/apply.go", "limit_key = CASE WHEN w.state = 2 THEN b.limit_key END", "limit_key = CASE WHEN w.state = 1 THEN b.limit_key END",
+			"ledger/postgres/apply.go", "limit_key = CASE WHEN w.state = 2 THEN b.limit_key END", "limit_key = NULL",
+		}, {
+			"ledger/postgres/apply.go", "CASE WHEN w.state = 2 AND b.limit_key IS NOT NULL THEN b.gate ELSE", "CASE WHEN false THEN b.gate ELSE",
 		}},
 		caught: []detector{tests{"ledger/postgres", "TestStore/LimitsAreFreed", "claimed"}},
 	},
