@@ -341,7 +341,7 @@ func gateKinds(tx Tx, items []NewItem) error {
 	return &InvalidError{Index: i, Field: "resources", Reason: "kind " + items[i].Kind + " has limits, so its items cannot need resources; they belong into another kind"}
 }
 
-// whyHeldBack explains an item that is ready, of a kind with limits that some agents work.
+// whyHeldBack explains an item that is ready, of a kind with limits; w says what else there is to say.
 func (r *Record) whyHeldBack(w Reason, k Kind, c Crowding) Reason {
 	limits := k.Limits
 	key := orDefault(r.ShardKey, r.Key)

@@ -145,7 +145,7 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 		}
 		w = r.whyPassed(w, holds)
 	}
-	if w.Code == "behind" && policy.Limits.Any() {
+	if (w.Code == "behind" || w.Code == "nobody") && policy.Limits.Any() {
 		c, err := l.store.Crowding(ctx, it.Kind, orDefault(r.ShardKey, r.Key))
 		if err != nil {
 			return Reason{}, err
