@@ -89,6 +89,9 @@ func (l *Ledger) addIn(tx Tx, items []NewItem) ([]Added, error) {
 	if err := l.ensureKinds(tx, items); err != nil {
 		return nil, err
 	}
+	if err := gateKinds(tx, items); err != nil {
+		return nil, err
+	}
 	added := make([]Added, len(items))
 	// Everybody locks in one order, so that two adds of the same keys never deadlock.
 	order := make([]int, len(items))

@@ -42,6 +42,8 @@ type Lease struct {
 
 	called time.Time // monotonic: when the granting call started
 	ttl    time.Duration
+
+	limited bool // its kind has limits: others wait for its end
 }
 
 // Token is "<id>.<attempt>", the form that the command line prints and accepts.

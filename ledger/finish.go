@@ -82,6 +82,9 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending) []error {
 		}
 	}
 	if len(pending) == 0 {
+		if conn == nil {
+			l.announce(limitedKinds(e))
+		}
 		return errs
 	}
 	general := make([]int, 0, len(pending))
@@ -92,7 +95,7 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending) []error {
 	}
 	var kinds []string
 	err := l.store.Update(ctx, conn, func(tx Tx) error {
-		kinds = nil
+		kinds = limitedKinds(e)
 		return l.settleIn(tx, e, results, general, errs, conn != nil, &kinds)
 	})
 	if err != nil {
@@ -102,6 +105,16 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending) []error {
 		l.announce(kinds)
 	}
 	return errs
+}
+
+// limitedKinds are the kinds that have limits, of leases: others may have their places.
+func limitedKinds(e []Ending) (kinds []string) {
+	for i := range e {
+		if ls := e[i].Lease; ls.limited && !slices.Contains(kinds, ls.Kind) {
+			kinds = append(kinds, ls.Kind)
+		}
+	}
+	return kinds
 }
 
 func (l *Ledger) failPending(errs []error, pending map[LeaseRef]int, err error) []error {

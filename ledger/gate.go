@@ -196,6 +196,11 @@ func applyFreeing(tx Tx, recs []Record, changes []Change, kinds *[]string) error
 	if err := tx.Apply(changes); err != nil {
 		return err
 	}
+	for i := range recs {
+		if w := recs[i].Work; w != nil && w.State == StateLeased && recs[i].Policy.Limits.Any() && !slices.Contains(*kinds, recs[i].Kind) {
+			*kinds = append(*kinds, recs[i].Kind)
+		}
+	}
 	if names := freed(recs, changes); len(names) > 0 {
 		return tx.Wake(names, func(kind string) { *kinds = append(*kinds, kind) })
 	}

@@ -26,6 +26,8 @@ type Kind struct {
 	Backoff Backoff
 	// Timeout of one attempt; 0 means none but the lease's renewal.
 	Timeout time.Duration
+	// Limits of how many items are leased, and how fast, by all processes together.
+	Limits Limits
 	// Keep is how long payload, output and attempts of finished items stay: those that are done or
 	// cancelled. 0 means 30 days, KeepForever for ever. The item's identity stays in any case, and so
 	// does the newest attempt, emptied; and all of what is dead or in doubt.

@@ -50,29 +50,45 @@ func (l *Ledger) Close() error { return l.store.Close() }
 // means that at some instant of the call nothing of the kind was claimable. Fewer than Limit
 // does not: others may have been at the same rows.
 func (l *Ledger) Claim(ctx context.Context, c Claim) ([]*Lease, error) {
+	leases, _, err := l.ClaimWithin(ctx, c)
+	return leases, err
+}
+
+// HeldBack says what the limits of a kind kept from being claimed.
+type HeldBack struct {
+	// Wait is after how long a rate lets the next of what is ready be claimed, as far as the claim has
+	// looked; 0: none is held back by a rate.
+	Wait time.Duration
+	// Full says that something is ready for which as many run as may.
+	Full bool
+}
+
+// ClaimWithin is Claim, and says what the limits of the kind hold back.
+func (l *Ledger) ClaimWithin(ctx context.Context, c Claim) ([]*Lease, HeldBack, error) {
 	c.TTL = orDefault(c.TTL, time.Minute)
 	v := checker{}
 	if v.claim(c); v.err != nil {
-		return nil, v.err
+		return nil, HeldBack{}, v.err
 	}
 	lockID, err := uuid.NewV7() // rising ids keep indexes of them compact
 	if err != nil {
-		return nil, err
+		return nil, HeldBack{}, err
 	}
 	called := time.Now()
-	recs, err := l.store.Claim(ctx, Grant{c, lockID})
+	got, err := l.store.Claim(ctx, Grant{c, lockID})
 	if err != nil {
-		return nil, err
+		return nil, HeldBack{}, err
 	}
+	recs := got.Records
 	leases := make([]*Lease, len(recs))
 	block := make([]Lease, len(recs))
 	for i := range recs {
 		r := &recs[i]
 		block[i] = Lease{Item: r.Item(r.Work.LeasedAt), Agent: r.Work.Agent, LockID: r.Work.LockID, StartedAt: r.Work.LeasedAt,
-			ExpiresAt: r.Work.ExpiresAt, Alone: r.Work.Alone, Resumed: r.Work.LockID != lockID, called: called, ttl: c.TTL}
+			ExpiresAt: r.Work.ExpiresAt, Alone: r.Work.Alone, Resumed: r.Work.LockID != lockID, called: called, ttl: c.TTL, limited: got.Limited}
 		leases[i] = &block[i]
 	}
-	return leases, nil
+	return leases, got.HeldBack, nil
 }
 
 // Renew extends leases to ttl from now and returns one error per lease: nil, ErrLeaseLost,

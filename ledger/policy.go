@@ -40,6 +40,9 @@ func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *
 		if want.OnLost == OnLostRepeat { // is the default, which the databases keep as nothing
 			want.OnLost = ""
 		}
+		if l := &want.Limits; l.Rate.Count == 0 && l.RatePerShardKey.Count == 0 && l.Burst == have.Limits.Burst {
+			l.Burst = 0 // it goes with the last rate
+		}
 		stored = want
 		c := checker{}
 		if c.policy(want); c.err != nil {
@@ -48,6 +51,15 @@ func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *
 		changed := difference(have, want)
 		if changed == "" {
 			return nil
+		}
+		if want.Limits.Any() && !have.Limits.Any() {
+			gated, err := tx.Gated(name)
+			if err != nil {
+				return err
+			}
+			if gated {
+				return &InvalidError{Field: limitField(want.Limits), Reason: "kind " + name + " has had items that need resources; work under limits belongs into another kind"}
+			}
 		}
 		if err := tx.PutKind(want); err != nil {
 			return err

@@ -152,7 +152,15 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 		}
 		w = r.whyPassed(w, holds)
 	}
+	if (w.Code == "behind" || w.Code == "nobody") && policy.Limits.Any() {
+		c, err := l.store.Crowding(ctx, it.Kind, orDefault(r.ShardKey, r.Key))
+		if err != nil {
+			return Reason{}, err
+		}
+		w = r.whyHeldBack(w, policy, c)
+	}
 	if w.Code == "behind" {
+		r.Policy = policy
 		ahead, err := l.store.Ahead(ctx, r, StandingCap)
 		if err != nil {
 			return Reason{}, err

@@ -30,7 +30,13 @@ type Store interface {
 	// Which items it takes of those that need resources is said by Grant.Pick, of all that is ready
 	// of the kind. A store may lay aside what was passed over for want of a resource, and look at it
 	// again once that is free, or a second after that at the latest.
-	Claim(ctx context.Context, g Grant) ([]Record, error)
+	//
+	// Of a kind with limits it takes what Kind.Admit grants, one claim at a time in all processes; of
+	// those limits, how much is leased, and when, it reads what is committed before it began.
+	Claim(ctx context.Context, g Grant) (Claimed, error)
+
+	// Crowding says how the limits of a kind stand, in all and for a shard key, and the time.
+	Crowding(ctx context.Context, kind, key string) (Crowding, error)
 
 	// Complete ends leases as done or skipped and returns the ids of those that it did: items that
 	// are not recurring, hold no resources, are not to be reopened nor to be cancelled, and whose lock_id
@@ -64,7 +70,8 @@ type Store interface {
 	// by indexes, however many attempts there are. Round is left to the ledger.
 	Ended(ctx context.Context, q EndedQuery) ([]Ended, error)
 	// Ahead counts the ready items of the record's kind that a claim takes before it, up to limit; of
-	// those that need no resources, since nobody knows when the others get theirs.
+	// those that need no resources, since nobody knows when the others get theirs, and if Policy has
+	// limits by shard key, of those of its shard key.
 	Ahead(ctx context.Context, r *Record, limit int) (int64, error)
 	// Known says of each identity whether there is an item of it.
 	Known(ctx context.Context, keys []Identity) ([]bool, error)
@@ -153,8 +160,14 @@ type Tx interface {
 	// Kind locks and returns the policy of a kind, having given it a row if it had none: known is
 	// false then.
 	Kind(name string) (k Kind, known bool, err error)
-	// PutKind writes the policy of a kind.
+	// PutKind writes the policy of a kind. With limits, no claim of it is under way then that does not
+	// know them, but for those that began when it had none.
 	PutKind(k Kind) error
+	// Gate notes that these kinds have items that need resources, and keeps them from getting limits
+	// until the transaction ends; of those that have limits it does not, and returns them.
+	Gate(kinds []string) (limited []string, err error)
+	// Gated says whether a kind has ever had items that need resources.
+	Gated(kind string) (bool, error)
 	// Standing and Agents as in Store.
 	Standing(kind string) (Standing, error)
 	Agents() ([]Agent, error)
@@ -201,7 +214,7 @@ type Record struct {
 
 	Work   *Work    // its row in the backlog; nil when the item is finished
 	Last   *Attempt // its newest ended attempt, without log and output; nil when there is none
-	Policy Kind     // of its kind; only in records that a Tx loaded
+	Policy Kind     // of its kind; only in records that a Tx loaded, and for Store.Ahead
 }
 
 // Work is the backlog row of an unfinished item.
@@ -252,6 +265,19 @@ type ItemChange struct {
 type Grant struct {
 	Claim
 	LockID uuid.UUID
+}
+
+// Claimed is what a claim leased.
+type Claimed struct {
+	Records []Record
+	Limited bool // the kind has limits
+	HeldBack
+}
+
+// Crowding is how the limits of a kind stand at a moment of the database's clock.
+type Crowding struct {
+	Now        time.Time
+	Whole, Key Lane
 }
 
 // LeaseRef names a lease in a write.
@@ -322,8 +348,9 @@ type Audited struct {
 }
 
 // Orphans are ids of items: of rows of the backlog and attempts without an item, and of resources
-// that are held by none of the leased ones.
-type Orphans struct{ Backlog, Attempts, Held []int64 }
+// that are held by none of the leased ones. Beyond is what is leased beyond a limit, of what was leased
+// since the limits of its kind were set. Misfiled is what is kept under a limit that is not its own.
+type Orphans struct{ Backlog, Attempts, Held, Beyond, Misfiled []int64 }
 
 // JournalEntry is one act of an operator, or of a program that wrote a policy.
 type JournalEntry struct {

@@ -243,9 +243,46 @@ func (c *checker) policy(k Kind) {
 			c.fail(d.field, "%s, must be 0 … %s, in whole microseconds", d.value.String(), MaxDelay.String())
 		}
 	}
+	c.limits(k.Limits)
 	c.text("definition", k.Definition, MaxWorker)
 	if b, err := json.Marshal(k.Input); err != nil || len(b) > maxInput {
 		c.fail("input", "%d bytes as JSON, at most %d", len(b), maxInput)
 	}
 	c.text("input", k.Input.Field+k.Input.Modified+k.Input.Owner+strings.Join(k.Input.Match, ""), maxInput)
+}
+
+// Bounds of limits. With the longest of them Burst grants are maxBurstTime of a rate, which a clock
+// in nanoseconds can add to a time.
+const (
+	maxLimit     = 100_000
+	maxRateCount = 1_000_000
+	maxRatePer   = 366 * 24 * time.Hour
+	minRatePer   = time.Millisecond
+	maxBurstTime = 10 * maxRatePer
+)
+
+func (c *checker) limits(l Limits) {
+	for _, n := range []struct {
+		field string
+		value int
+	}{{"max_running", l.MaxRunning}, {"max_running_per_shard_key", l.MaxRunningPerShardKey}, {"burst", l.Burst}} {
+		if n.value < 0 || n.value > maxLimit {
+			c.fail(n.field, "%d, must be 0 … 100,000", n.value)
+		}
+	}
+	for _, r := range []struct {
+		field string
+		value Rate
+	}{{"rate", l.Rate}, {"rate_per_shard_key", l.RatePerShardKey}} {
+		switch v := r.value; {
+		case v == Rate{}:
+		case !v.inRange():
+			c.fail(r.field, "%d in %s, must be 1 … 1,000,000 items in 1ms … 366d, in whole microseconds", v.Count, v.Per.String())
+		case l.Burst > 1 && time.Duration(l.Burst) > maxBurstTime/v.interval():
+			c.fail("burst", "%d at a rate of %s, must be at most what ten years bring", l.Burst, v.String())
+		}
+	}
+	if l.Burst > 0 && l.Rate.Count == 0 && l.RatePerShardKey.Count == 0 {
+		c.fail("burst", "%d, needs rate or rate_per_shard_key", l.Burst)
+	}
 }

@@ -24,6 +24,7 @@ var VerifyRules = []struct{ Name, Text string }{
 	{"state", "a row of the backlog is whole: leased with holder, token and expiry, or without all of them"},
 	{"slot", "the hash slot is that of the shard key"},
 	{"resources", "an item that needs resources holds exactly them while it is leased, and only then"},
+	{"limits", "no more is leased of a kind, or a shard key, than its limits allow, but for what was leased before they were set"},
 	{"orphan", "every row of the backlog and every attempt belongs to an item"},
 }
 
@@ -56,12 +57,15 @@ func (l *Ledger) Verify(ctx context.Context) iter.Seq2[Violation, error] {
 			return
 		}
 		for _, o := range []struct {
+			rule string
 			ids  []int64
 			text string
-		}{{orphans.Backlog, "a row of the backlog without an item"}, {orphans.Attempts, "attempts without an item"},
-			{orphans.Held, "a resource is held under a lease that is not in force"}} {
+		}{{"orphan", orphans.Backlog, "a row of the backlog without an item"}, {"orphan", orphans.Attempts, "attempts without an item"},
+			{"orphan", orphans.Held, "a resource is held under a lease that is not in force"},
+			{"limits", orphans.Beyond, "it is leased beyond a limit of its kind"},
+			{"limits", orphans.Misfiled, "it is counted under a shard key that is not its own, or under limits that its kind has never had"}} {
 			for _, id := range o.ids {
-				if !yield(Violation{"orphan", id, o.text}, nil) {
+				if !yield(Violation{o.rule, id, o.text}, nil) {
 					return
 				}
 			}

@@ -141,6 +141,21 @@ func (d *duration) Set(s string) (err error) {
 	return err
 }
 
+// rateFlag is a flag "100/s".
+type rateFlag struct{ ledger.Rate }
+
+func (r *rateFlag) Type() string { return "rate" }
+func (r *rateFlag) String() string {
+	if r.Count == 0 {
+		return "" // then help shows no default
+	}
+	return r.Rate.String()
+}
+func (r *rateFlag) Set(s string) (err error) {
+	r.Rate, err = ledger.ParseRate(s)
+	return err
+}
+
 // retention is a duration, or "forever".
 type retention struct{ duration }
 

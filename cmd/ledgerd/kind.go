@@ -27,6 +27,12 @@ type kindRow struct {
 	BackoffCap  float64  `json:"backoff_cap_s"`
 	Timeout     float64  `json:"timeout_s"`
 	Keep        *float64 `json:"keep_s"`
+	MaxRunning  int      `json:"max_running"`
+	PerKey      int      `json:"max_running_per_shard_key"`
+	Rate        string   `json:"rate"`
+	RatePerKey  string   `json:"rate_per_shard_key"`
+	Burst       int      `json:"burst"`
+	Limits      string   `json:"limits"`
 	Paused      bool     `json:"paused"`
 	Definition  string   `json:"definition"`
 }
@@ -41,7 +47,11 @@ func newKindRow(k ledger.Kind) kindRow {
 	row := kindRow{Kind: k.Name, Plugin: k.Plugin, Input: k.Input.Type, InputField: k.Input.Field, Match: k.Input.Match, OnLost: string(k.OnLost),
 		MaxFailures: or(k.MaxFailures, ledger.DefaultMaxFailures), MaxCrashes: or(k.MaxCrashes, ledger.DefaultMaxCrashes), MaxLost: or(k.MaxLost, ledger.DefaultMaxLost),
 		BackoffBase: k.Backoff.Base.Seconds(), BackoffCap: k.Backoff.Cap.Seconds(), Timeout: k.Timeout.Seconds(),
+		MaxRunning: k.Limits.MaxRunning, PerKey: k.Limits.MaxRunningPerShardKey, Rate: k.Limits.Rate.String(), RatePerKey: k.Limits.RatePerShardKey.String(), Burst: k.Limits.Burst,
 		Paused: k.Paused, Definition: k.Definition}
+	if k.Limits.Any() {
+		row.Limits = k.Limits.String()
+	}
 	if row.OnLost == "" {
 		row.OnLost = string(ledger.OnLostRepeat)
 	}
@@ -69,7 +79,9 @@ func (a *app) kindLsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the kinds of this ledger", Args: arguments(0, 0),
 		Long: `Lists kinds and how they are treated. Fields: kind, plugin, input, input_field, match, on_lost,
-max_failures, max_crashes, max_lost, backoff_base_s, backoff_cap_s, timeout_s, keep_s (null: for ever), paused, definition.`,
+max_failures, max_crashes, max_lost, backoff_base_s, backoff_cap_s, timeout_s, keep_s (null: for ever), paused, definition,
+and the limits, of which 0 is none: max_running, max_running_per_shard_key, rate, rate_per_shard_key, burst,
+and all of them in words: limits.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := a.open(cmd.Context())
 			if err != nil {
@@ -84,7 +96,7 @@ max_failures, max_crashes, max_lost, backoff_base_s, backoff_cap_s, timeout_s, k
 			for i, k := range kinds {
 				rows[i] = newKindRow(k)
 			}
-			n, err := report.List(a.printer(), each(rows), "kind", "plugin", "input", "on_lost", "max_failures", "paused", "definition")
+			n, err := report.List(a.printer(), each(rows), "kind", "plugin", "input", "on_lost", "max_failures", "limits", "paused", "definition")
 			if err == nil && n == 0 && a.errorOnEmpty {
 				return status(exitEmpty)
 			}
@@ -101,6 +113,8 @@ type policy struct {
 	maxFailures, maxCrashes, lost int
 	base, limit, timeout          duration
 	keep                          retention
+	running, perKey, burst        int
+	rate, ratePerKey              rateFlag
 	paused                        bool
 }
 
@@ -109,8 +123,13 @@ func (a *app) kindSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "set KIND", Short: "Set how a kind is treated; the way in which a kind worked by people comes to be", Args: arguments(1, 1),
 		Long: `Sets what is given and leaves the rest. The policy is kept in the ledger, so all who work it
-treat an item alike. Prints the policy as kind ls does.`,
-		Example: "  ledgerd kind set article --input url --max-failures 3\n  ledgerd kind set mail --on-lost doubt --keep 90d",
+treat an item alike. Prints the policy as kind ls does.
+
+The limits hold for all who work the kind together. Leased is what somebody has claimed, persons too.
+A limit that is set or lowered takes nothing back: what is leased stays so. Items of a kind with
+limits cannot need resources as well. Bound of a rate: in any time, burst + time × rate items are
+begun at most; one of more than some ten items a second needs a burst of a tenth of it.`,
+		Example: "  ledgerd kind set urlcheck --max-running-per-shard-key 2 --rate 50/s --burst 10\n  ledgerd kind set article --input url --max-failures 3\n  ledgerd kind set mail --on-lost doubt --keep 90d",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.kindSet(cmd.Context(), cmd.Flags(), args[0], p)
 		},
@@ -128,6 +147,11 @@ treat an item alike. Prints the policy as kind ls does.`,
 	f.Var(&p.limit, "backoff-cap", "… and at most for this (0: 10m)")
 	f.Var(&p.timeout, "timeout", "of one attempt (0: none)")
 	f.Var(&p.keep, "keep", "how long payload, output and attempts of items stay that are done or cancelled (0: 30d), or forever")
+	f.IntVar(&p.running, "max-running", 0, "items that are leased at a time, by all together (0: no limit)")
+	f.IntVar(&p.perKey, "max-running-per-shard-key", 0, "the same for each shard key: of a URL its host")
+	f.Var(&p.rate, "rate", "items that are begun in a time, by all together: 100/s, 30/m, 5/10s (0: no limit)")
+	f.Var(&p.ratePerKey, "rate-per-shard-key", "the same for each shard key")
+	f.IntVar(&p.burst, "burst", 0, "how many may be begun at once after a pause, for both rates (0: 1)")
 	f.BoolVar(&p.paused, "paused", false, "whether it is not to be worked")
 	return cmd
 }
@@ -155,7 +179,13 @@ func (a *app) kindSet(ctx context.Context, f *pflag.FlagSet, name string, p poli
 			"backoff-cap":  func() { k.Backoff.Cap = p.limit.Duration },
 			"timeout":      func() { k.Timeout = p.timeout.Duration },
 			"keep":         func() { k.Keep = p.keep.Duration },
+			"max-running":  func() { k.Limits.MaxRunning = p.running },
+			"rate":         func() { k.Limits.Rate = p.rate.Rate },
+			"burst":        func() { k.Limits.Burst = p.burst },
 			"paused":       func() { k.Paused = p.paused },
+
+			"max-running-per-shard-key": func() { k.Limits.MaxRunningPerShardKey = p.perKey },
+			"rate-per-shard-key":        func() { k.Limits.RatePerShardKey = p.ratePerKey.Rate },
 		}
 		f.Visit(func(fl *pflag.Flag) {
 			if do := set[fl.Name]; do != nil {
@@ -170,7 +200,7 @@ func (a *app) kindSet(ctx context.Context, f *pflag.FlagSet, name string, p poli
 	if printer.Format == report.JSON {
 		return printer.Object(newKindRow(stored))
 	}
-	_, err = report.List(printer, each([]kindRow{newKindRow(stored)}), "kind", "plugin", "input", "on_lost", "max_failures", "paused", "definition")
+	_, err = report.List(printer, each([]kindRow{newKindRow(stored)}), "kind", "plugin", "input", "on_lost", "max_failures", "limits", "paused", "definition")
 	return err
 }
 

@@ -204,7 +204,7 @@ func TestServeReload(t *testing.T) {
 		if code, body := s.ask(p, "/readyz"); code != http.StatusOK || strings.Contains(body, "orders") {
 			t.Errorf("%d %s", code, body)
 		}
-		s.write("ledgerd.toml", strings.Replace(base, `"5s"`, `"6s"`, 1)+"[[source]]\nname = \"orders\"\ntype = \"list\"\nkind = \"effect\"\npath = \"DIR/orders\"\n[kinds.filecsv]\nmax_failures = 3\n")
+		s.write("ledgerd.toml", strings.Replace(base, `"5s"`, `"6s"`, 1)+"[[source]]\nname = \"orders\"\ntype = \"list\"\nkind = \"effect\"\npath = \"DIR/orders\"\n[kinds.filecsv]\nmax_failures = 3\nrate = \"5/s\"\n")
 		s.signal(p, syscall.SIGHUP)
 		s.until("the new source is worked", func() bool { return s.done("effect") == 3 })
 		s.until("it says what changed", func() bool { return strings.Contains(p.stderr.String(), "was read anew") })
@@ -213,7 +213,7 @@ func TestServeReload(t *testing.T) {
 				t.Errorf("%q is not in the log\n%s", want, p.stderr.String())
 			}
 		}
-		if text := s.run(exitOK, "kind", "ls", "-o", "json"); !strings.Contains(text, `"max_failures":3`) {
+		if text := s.run(exitOK, "kind", "ls", "-o", "json"); !strings.Contains(text, `"max_failures":3`) || !strings.Contains(text, `"rate":"5/s"`) {
 			t.Errorf("the policy was not written:\n%s", text)
 		}
 		s.write("ledgerd.toml", strings.Replace(base, "[kinds.effect.with]\npath = \"DIR/effects\"", "[kinds.filecsv]", 1))

@@ -138,18 +138,7 @@ func (d *decoder) checkKind(path, name string, k *Kind) {
 	if k.BackoffBase != nil && k.BackoffCap != nil && *k.BackoffCap > 0 && *k.BackoffBase > *k.BackoffCap {
 		d.fail(at("backoff_base"), faultf("is longer than backoff_cap, %s", FormatDuration(*k.BackoffCap)))
 	}
-	for _, limit := range []struct {
-		key   string
-		given bool
-	}{
-		{"max_running", k.MaxRunning != nil && *k.MaxRunning > 0}, {"max_running_per_shard_key", k.MaxRunningPerShardKey != nil && *k.MaxRunningPerShardKey > 0},
-		{"rate", k.Rate != nil && k.Rate.Count > 0}, {"rate_per_shard_key", k.RatePerShardKey != nil && k.RatePerShardKey.Count > 0},
-	} {
-		if limit.given {
-			d.warn(at(limit.key), "this version reads the limit and does not keep it")
-		}
-	}
-	unlimited := func(key string, r *Rate) bool { return (r == nil || r.Count == 0) && !d.refused(at(key)) }
+	unlimited := func(key string, r *ledger.Rate) bool { return (r == nil || r.Count == 0) && !d.refused(at(key)) }
 	if k.Burst != nil && *k.Burst > 0 && unlimited("rate", k.Rate) && unlimited("rate_per_shard_key", k.RatePerShardKey) {
 		d.fail(at("burst"), faultf("needs rate or rate_per_shard_key"))
 	}

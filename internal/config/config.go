@@ -93,12 +93,12 @@ type Kind struct {
 	Keep        *time.Duration `toml:"keep" range:"0s … 3650d" live:"yes" also:"retention,keep_done,ttl" doc:"how long payload, output and attempts stay of what is done or cancelled, or \"forever\"; 0s: 30d"`
 	Paused      *bool          `toml:"paused" live:"yes" also:"pause,enabled,disabled" doc:"whether it is not to be worked, by nobody"`
 
-	// The limits are to hold for all machines together. Nothing keeps them yet, which checking warns of.
-	MaxRunning            *int  `toml:"max_running" range:"0 … 100000" live:"yes" also:"limit,max_concurrency,max_parallel,global_concurrency" doc:"items that are leased at a time, on all machines together; 0: no limit. Like the four that follow it is read and not kept yet"`
-	MaxRunningPerShardKey *int  `toml:"max_running_per_shard_key" range:"0 … 100000" live:"yes" also:"max_running_per_key,per_host,max_per_host" doc:"the same for each shard key: of a URL its host; 0: no limit"`
-	Rate                  *Rate `toml:"rate" live:"yes" also:"rate_limit,throttle,rps" doc:"items that are begun in a time, on all machines together: \"100/s\", \"30/m\", \"5/10s\"; \"0\": no limit"`
-	RatePerShardKey       *Rate `toml:"rate_per_shard_key" live:"yes" also:"rate_per_key,rate_per_host" doc:"the same for each shard key"`
-	Burst                 *int  `toml:"burst" range:"0 … 100000" live:"yes" doc:"how many may be begun at once after a pause, beyond the rate; 0: one. For rate_per_shard_key as well"`
+	// The limits hold for all machines together.
+	MaxRunning            *int         `toml:"max_running" range:"0 … 100000" live:"yes" also:"limit,max_concurrency,max_parallel,global_concurrency" doc:"items that are leased at a time, on all machines together; 0: no limit"`
+	MaxRunningPerShardKey *int         `toml:"max_running_per_shard_key" range:"0 … 100000" live:"yes" also:"max_running_per_key,per_host,max_per_host" doc:"the same for each shard key: of a URL its host; 0: no limit"`
+	Rate                  *ledger.Rate `toml:"rate" live:"yes" also:"rate_limit,throttle,rps" doc:"items that are begun in a time, on all machines together: \"100/s\", \"30/m\", \"5/10s\"; \"0\": no limit"`
+	RatePerShardKey       *ledger.Rate `toml:"rate_per_shard_key" live:"yes" also:"rate_per_key,rate_per_host" doc:"the same for each shard key"`
+	Burst                 *int         `toml:"burst" range:"0 … 100000" live:"yes" doc:"how many may be begun at once after a pause, for both rates; 0: one. For a rate above some ten a second give it a tenth of that"`
 
 	// Every, Zone and Priority are given to items that are added here and do not say them themselves.
 	Every    string `toml:"every" live:"yes" also:"recurring,repeat,interval,schedule,cron" doc:"makes new items recurring, in this rhythm: hour, day, week, a duration (36h) or five cron fields"`
@@ -191,6 +191,11 @@ func (k *Kind) Policy(have *ledger.Kind) {
 	put(&have.MaxLost, k.MaxLost)
 	put(&have.Backoff.Base, k.BackoffBase)
 	put(&have.Backoff.Cap, k.BackoffCap)
+	put(&have.Limits.MaxRunning, k.MaxRunning)
+	put(&have.Limits.MaxRunningPerShardKey, k.MaxRunningPerShardKey)
+	put(&have.Limits.Rate, k.Rate)
+	put(&have.Limits.RatePerShardKey, k.RatePerShardKey)
+	put(&have.Limits.Burst, k.Burst)
 	put(&have.Keep, k.Keep)
 	put(&have.Paused, k.Paused)
 	if k.OnLost != nil {

@@ -235,7 +235,7 @@ func (k key) setFromText(into reflect.Value, value any, folder string) error {
 		}
 		into.SetInt(int64(d))
 	case rateType:
-		r, err := ParseRate(text)
+		r, err := ledger.ParseRate(text)
 		if err != nil {
 			return faultf("%v", err)
 		}

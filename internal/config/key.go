@@ -84,7 +84,7 @@ func suggest(all []key, name string) string {
 
 var (
 	durationType = reflect.TypeFor[time.Duration]()
-	rateType     = reflect.TypeFor[Rate]()
+	rateType     = reflect.TypeFor[ledger.Rate]()
 	sizeType     = reflect.TypeFor[Size]()
 	shardType    = reflect.TypeFor[ledger.Shard]()
 	stringsType  = reflect.TypeFor[[]string]()

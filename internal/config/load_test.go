@@ -62,7 +62,7 @@ func TestLoad(t *testing.T) {
 	if c.DB != "sqlite:"+dir+"/work.db" || c.Lease != 2*time.Minute || c.Grace != 30*time.Second || c.Shard.Count != 4 || c.PluginDir[0] != dir+"/plugins" {
 		t.Errorf("%+v", c)
 	}
-	if k.Concurrency != 8 || *k.Timeout != 30*time.Second || *k.Keep != 30*24*time.Hour || *k.Rate != (Rate{100, time.Second}) || *k.Paused || k.MaxFailures != nil {
+	if k.Concurrency != 8 || *k.Timeout != 30*time.Second || *k.Keep != 30*24*time.Hour || *k.Rate != (ledger.Rate{Count: 100, Per: time.Second}) || *k.Paused || k.MaxFailures != nil {
 		t.Errorf("%+v", k)
 	}
 	if s.Path != dir+"/inbox" || !s.Recursive || s.Settle != 2*time.Second || s.MoveTo != filepath.Join(dir, "../done") {
@@ -94,17 +94,34 @@ func TestEditors(t *testing.T) {
 	}
 }
 
-// What is kept for ever, and limits that are written down and not kept yet.
-func TestForeverAndLimits(t *testing.T) {
-	path := write(t, "[kinds.a]\nkeep = \"forever\"\nrate = \"5/s\"\nmax_running = 0")
+func TestForever(t *testing.T) {
+	path := write(t, "[kinds.a]\nkeep = \"forever\"")
 	c, err := Load(Options{Path: path})
 	if err != nil || *c.Kinds["a"].Keep != ledger.KeepForever || FormatDuration(*c.Kinds["a"].Keep) != "forever" {
 		t.Errorf("%v, %+v", err, c.Kinds["a"])
 	}
-	if len(c.Warnings) != 1 || c.Warnings[0].Line != 3 || c.Warnings[0].Key != "kinds.a.rate" {
-		t.Errorf("warnings: %v", c.Warnings)
-	}
 	if _, err := Load(Options{Path: write(t, "lease = \"forever\"")}); err == nil {
 		t.Error("a lease for ever")
+	}
+}
+
+// Limits are put over those that the ledger has, one by one.
+func TestPolicyOfLimits(t *testing.T) {
+	for text, want := range map[string]ledger.Limits{
+		"max_running = 3":                              {MaxRunning: 3, MaxRunningPerShardKey: 2, Rate: ledger.Rate{Count: 5, Per: time.Second}, Burst: 4},
+		"rate = \"0\"\nmax_running = 0":                {MaxRunningPerShardKey: 2, Burst: 4},
+		"rate_per_shard_key = \"30/m\"":                {MaxRunning: 1, MaxRunningPerShardKey: 2, Rate: ledger.Rate{Count: 5, Per: time.Second}, RatePerShardKey: ledger.Rate{Count: 30, Per: time.Minute}, Burst: 4},
+		"rate = \"7/10s\"\nburst = 9":                  {MaxRunning: 1, MaxRunningPerShardKey: 2, Rate: ledger.Rate{Count: 7, Per: 10 * time.Second}, Burst: 9},
+		"max_running_per_shard_key = 0\npaused = true": {MaxRunning: 1, Rate: ledger.Rate{Count: 5, Per: time.Second}, Burst: 4},
+	} {
+		c, err := Load(Options{Path: write(t, "[kinds.a]\n"+text)})
+		if err != nil || len(c.Warnings) > 0 {
+			t.Errorf("%s: %v, %v", text, err, c.Warnings)
+			continue
+		}
+		k := ledger.Kind{Name: "a", Limits: ledger.Limits{MaxRunning: 1, MaxRunningPerShardKey: 2, Rate: ledger.Rate{Count: 5, Per: time.Second}, Burst: 4}}
+		if c.Kinds["a"].Policy(&k); k.Limits != want {
+			t.Errorf("%s: %v, want %v", text, k.Limits, want)
+		}
 	}
 }

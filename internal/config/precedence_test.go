@@ -24,7 +24,7 @@ func someValue(t *rapid.T, k key, label string) string {
 	case typ == durationType:
 		return FormatDuration(time.Duration(5+n) * time.Second)
 	case typ == rateType:
-		return Rate{n, time.Minute}.String()
+		return ledger.Rate{Count: n, Per: time.Minute}.String()
 	case typ == sizeType:
 		return (Size(8+n) << 20).String()
 	case k.name == "open_files":

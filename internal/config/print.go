@@ -107,7 +107,7 @@ func written(k key, v reflect.Value) any {
 	switch value := v.Interface().(type) {
 	case time.Duration:
 		return FormatDuration(value)
-	case Rate:
+	case ledger.Rate:
 		return value.String()
 	case Size:
 		return value.String()

@@ -11,37 +11,6 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Rate is a number of items in a time; the zero value is no limit.
-type Rate struct {
-	Count int
-	Per   time.Duration
-}
-
-// ParseRate reads "100/s", "30/m", "1000/h", "50/d", "5/10s", and "0" for no limit.
-func ParseRate(text string) (Rate, error) {
-	if text == "0" {
-		return Rate{}, nil
-	}
-	count, per, _ := strings.Cut(text, "/")
-	n, err := strconv.Atoi(strings.TrimSpace(count))
-	if per = strings.TrimSpace(per); per != "" && per[0] > '9' {
-		per = "1" + per
-	}
-	d, perErr := ledger.ParseDuration(per)
-	if err != nil || perErr != nil || n < 1 || n > 1_000_000 || d < time.Millisecond {
-		return Rate{}, fmt.Errorf("must be a number of items in a time such as \"100/s\", \"30/m\" or \"5/10s\", not %q", text)
-	}
-	return Rate{n, d}, nil
-}
-
-// String is the rate as one writes it.
-func (r Rate) String() string {
-	if r.Count == 0 {
-		return "0"
-	}
-	return fmt.Sprintf("%d/%s", r.Count, strings.TrimPrefix(FormatDuration(r.Per), "1"))
-}
-
 // Size is a number of bytes; 0 is no limit.
 type Size int64
 

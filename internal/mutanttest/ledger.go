@@ -9,7 +9,7 @@ import (
 // mutants are all planted bugs. Some that others have had cannot be planted, as ledgerd has nothing in which they could
 // be: limits per key (counted by the statement that locks; count-while-locking is what comes closest), maps of shards
 // (cached), and a feed of changes (paged by id, which late commits get behind; position-for-ever comes closest).
-var mutants = slices.Concat(inRules, inGate, inSQLite, inPostgres, inWorker, inTxn, inLocks)
+var mutants = slices.Concat(inRules, inGate, inLimits, inSQLite, inPostgres, inWorker, inTxn, inLocks)
 
 // inRules are bugs of package ledger: of what becomes of an item.
 var inRules = []mutant{
@@ -68,7 +68,7 @@ var inRules = []mutant{
 		bug:  "tokens of claims are counted from 1 in every process",
 		patches: []patch{{
 			"ledger/ledger.go",
-			"lockID, err := uuid.NewV7() // rising ids keep indexes of them compact\n\tif err != nil {\n\t\treturn nil, err\n\t}\n",
+			"lockID, err := uuid.NewV7() // rising ids keep indexes of them compact\n\tif err != nil {\n\t\treturn nil, HeldBack{}, err\n\t}\n",
 			"lockID := uuid.UUID{15: byte(claims.Add(1)), 14: byte(claims.Load() >> 8)}\n",
 		}, {
 			"ledger/ledger.go", "// Close waits for running calls and closes the store.\n", "var claims atomic.Int64\n\n",

@@ -76,7 +76,9 @@ var inSQLite = []mutant{
 		}, {
 			"ledger/sqlite/claim.go", "\tsome := false\n", "\tsome := false\n\tvar picked []ledger.Record\n",
 		}, {
-			"ledger/sqlite/claim.go", "recs, err = claim(t, g)", "recs, err = claim(t, g, picked)",
+			"ledger/sqlite/claim.go", "got.Records, err = claim(t, g)", "got.Records, err = claim(t, g, picked)",
+		}, {
+			"ledger/sqlite/limit.go", "got.Records, err = claim(t, g)", "got.Records, err = claim(t, g, nil)",
 		}, {
 			"ledger/sqlite/claim.go", "func claim(t *turn, g ledger.Grant) ", "func claim(t *turn, g ledger.Grant, fresh []ledger.Record) ",
 		}, {

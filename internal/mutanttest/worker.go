@@ -19,7 +19,7 @@ var inWorker = []mutant{
 		name: "drain-looks-once",
 		bug:  "a drain of several kinds looks at each of them once",
 		patches: []patch{{
-			"ledger/worker/drain.go", "len(w.lanes) == 1 && !w.sharded() {", "!w.sharded() {",
+			"ledger/worker/drain.go", "len(w.lanes) == 1 && !w.sharded() && first[0].Ready == 0 {", "!w.sharded() && first[0].Ready == 0 {",
 		}},
 		caught: []detector{tests{"ledger/worker", "TestQuietLooksTwice", "quiet though an attempt ended"}},
 	},
@@ -39,7 +39,7 @@ var inWorker = []mutant{
 		bug:    "an idle worker waits for a notification and never looks by itself",
 		origin: "Oban 1499",
 		patches: []patch{{
-			"ledger/worker/claim.go", "wait(ctx, l.hint, jitter(l.worker.config.Poll))", "wait(ctx, l.hint, 0)",
+			"ledger/worker/claim.go", "most = jitter(l.worker.config.Poll)", "most = 0",
 		}},
 		caught: []detector{tests{"ledger/worker", "TestHints", "at most a poll"}},
 	},

@@ -48,16 +48,17 @@ func (c call) end(err error, items []history.Item) {
 }
 
 // Claim implements ledger.Store.
-func (r *Recorder) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, error) {
+func (r *Recorder) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, error) {
 	k := r.begin(history.Line{Op: history.OpClaim, Agent: g.Agent, Lock: g.LockID.String(), TTL: g.TTL})
-	recs, err := r.Store.Claim(ctx, g)
+	got, err := r.Store.Claim(ctx, g)
+	recs := got.Records
 	items := make([]history.Item, len(recs))
 	for i := range recs {
 		w := recs[i].Work
 		items[i] = history.Item{ID: recs[i].ID, Lock: w.LockID.String(), Attempt: w.Attempt, Now: micro(w.LeasedAt), Until: micro(w.ExpiresAt), Due: micro(w.Due)}
 	}
 	k.end(err, items)
-	return recs, err
+	return got, err
 }
 
 // Complete implements ledger.Store.

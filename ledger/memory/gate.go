@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -24,14 +23,9 @@ func (s *Store) claimReady(g ledger.Grant, limit int, now time.Time) (out []ledg
 	slices.SortFunc(ready, ledger.CompareCandidates)
 	p := g.Pick(now, limit, ready, s.reservation(holders))
 	for _, id := range p.Granted {
-		out = append(out, s.lease(s.rows[id], func(w *ledger.Work) {
-			w.State, w.Attempt = ledger.StateLeased, w.Attempt+1
-			w.Agent, w.LockID, w.LeasedAt, w.ExpiresAt = g.Agent, g.LockID, now, now.Add(g.TTL)
-		}))
+		out = append(out, s.grant(id, g, now))
 	}
-	slices.SortFunc(out, func(a, b ledger.Record) int { // the reserver was looked at first
-		return cmp.Or(cmp.Compare(a.Work.Priority, b.Work.Priority), a.Work.Due.Compare(b.Work.Due), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(out, compareRecords) // the reserver was looked at first
 	for _, park := range p.Parked {
 		s.lease(s.rows[park.ItemID], func(w *ledger.Work) { w.PassedAt = park.Since })
 	}

@@ -38,6 +38,11 @@ type Store struct {
 	journal []ledger.JournalEntry
 
 	reserver ledger.Reserver // without its Item
+
+	gated   map[string]bool      // kinds that have had items that need resources
+	limited map[string]time.Time // since when kinds have the limits that they have
+	rates   map[lane]time.Time   // Next of ledger.Lane
+	turns   map[turn]string      // behind which shard key the next claim begins
 }
 
 // row is an item with all its attempts, oldest first. Rows are replaced, never changed, so
@@ -58,7 +63,8 @@ var _ ledger.Store = (*Store)(nil)
 // New makes an empty store.
 func New(o Options) *Store {
 	s := &Store{clock: o.Now, rows: map[int64]*row{}, byKey: map[ledger.Identity]int64{},
-		kinds: map[string]ledger.Kind{}, agents: map[string]beat{}, tallies: map[span]ledger.MinuteTally{}, locks: map[string]ledger.Lock{}}
+		kinds: map[string]ledger.Kind{}, agents: map[string]beat{}, tallies: map[span]ledger.MinuteTally{}, locks: map[string]ledger.Lock{},
+		gated: map[string]bool{}, limited: map[string]time.Time{}, rates: map[lane]time.Time{}, turns: map[turn]string{}}
 	if s.clock == nil {
 		s.clock = time.Now
 	}
@@ -99,7 +105,7 @@ func (s *Store) sorted() []*row {
 }
 
 // Claim implements ledger.Store.
-func (s *Store) Claim(_ context.Context, g ledger.Grant) ([]ledger.Record, error) {
+func (s *Store) Claim(_ context.Context, g ledger.Grant) (ledger.Claimed, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -111,10 +117,14 @@ func (s *Store) Claim(_ context.Context, g ledger.Grant) ([]ledger.Record, error
 			}
 		}
 	}
-	if s.kinds[g.Kind].Paused {
-		return out, nil
+	k := s.kinds[g.Kind]
+	switch {
+	case k.Paused:
+		return ledger.Claimed{Records: out, Limited: k.Limits.Any()}, nil
+	case k.Limits.Any():
+		return s.claimLimited(g, k, out, now)
 	}
-	return append(out, s.claimReady(g, g.Limit-len(out), now)...), nil
+	return ledger.Claimed{Records: append(out, s.claimReady(g, g.Limit-len(out), now)...)}, nil
 }
 
 // lease replaces a row's work and returns the record as it stands afterwards.

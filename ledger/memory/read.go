@@ -308,8 +308,3 @@ func (s *Store) Audit(_ context.Context, after int64, limit int) ([]ledger.Audit
 	}
 	return out, nil
 }
-
-// Orphans implements ledger.Store: a row holds its attempts and its work, so there are none.
-func (s *Store) Orphans(context.Context, int) (ledger.Orphans, error) {
-	return ledger.Orphans{}, nil
-}

@@ -21,11 +21,14 @@ type tx struct {
 	rows    map[int64]*row // before this transaction; nil: there was none
 	kinds   map[string]ledger.Kind
 	locks   map[string]ledger.Lock
+	gated   map[string]bool
+	limited map[string]time.Time
 	journal int
 }
 
 func (s *Store) begin() *tx {
-	return &tx{s: s, now: s.now(), kinds: maps.Clone(s.kinds), locks: maps.Clone(s.locks), journal: len(s.journal), rows: map[int64]*row{}}
+	return &tx{s: s, now: s.now(), kinds: maps.Clone(s.kinds), locks: maps.Clone(s.locks),
+		gated: maps.Clone(s.gated), limited: maps.Clone(s.limited), journal: len(s.journal), rows: map[int64]*row{}}
 }
 
 // Tx is a transaction of the caller's, for AddTx and FinishTx. It holds no rows but the ledger's.
@@ -72,7 +75,7 @@ func (t *tx) undo() {
 			s.byKey[old.Identity] = id
 		}
 	}
-	s.kinds, s.locks, s.journal = t.kinds, t.locks, s.journal[:t.journal]
+	s.kinds, s.locks, s.gated, s.limited, s.journal = t.kinds, t.locks, t.gated, t.limited, s.journal[:t.journal]
 }
 
 // put replaces a row.
@@ -234,6 +237,9 @@ func (t *tx) Kind(name string) (ledger.Kind, bool, error) {
 }
 
 func (t *tx) PutKind(k ledger.Kind) error {
+	if t.s.kinds[k.Name].Limits != k.Limits {
+		t.s.limited[k.Name] = t.now
+	}
 	t.s.kinds[k.Name] = k
 	return nil
 }

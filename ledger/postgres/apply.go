@@ -122,7 +122,8 @@ var (
 	updateWorks = `UPDATE {{S}}.ledger_backlog b SET due_at = w.due_at, leased_at = w.leased_at, started_at = w.started_at, expires_at = w.expires_at, lock_id = w.lock_id,
  attempt = w.attempt, epoch = w.epoch, state = w.state, priority = w.priority, failures = w.failures, crashes = w.crashes, losses = w.losses,
  alone = w.alone, reopen = w.reopen, cancel = w.cancel, locked_by = nullif(w.locked_by, ''),
- gate = ` + gateOfWork + `, passed_at = w.passed_at, blocked_on = NULL
+ gate = CASE WHEN w.state = 2 AND b.limit_key IS NOT NULL THEN b.gate ELSE ` + gateOfWork + ` END, limit_key = CASE WHEN w.state = 2 THEN b.limit_key END,
+ passed_at = w.passed_at, blocked_on = NULL
  FROM ` + workTuple + ` WHERE b.item_id = w.item_id`
 
 	insertWorks = `INSERT INTO {{S}}.ledger_backlog (item_id, due_at, leased_at, started_at, expires_at, lock_id, attempt, epoch, state, priority, slot,

@@ -27,7 +27,7 @@ picked AS MATERIALIZED (
   SELECT item_id, alone FROM {{S}}.ledger_backlog
   WHERE state = 1 AND gate = 0 AND kind = $1 AND priority = p.priority AND (due_at, item_id) >= (p.due, p.id){{SHARD}}
   ORDER BY due_at, item_id LIMIT {{LIMIT}} FOR UPDATE SKIP LOCKED) x
- WHERE NOT coalesce((SELECT paused FROM {{S}}.ledger_kinds WHERE kind = $1), false)
+ WHERE NOT coalesce((SELECT paused OR limits <> '' FROM {{S}}.ledger_kinds WHERE kind = $1), false)
  LIMIT {{LIMIT}}),
 cut AS MATERIALIZED (
  SELECT ids[:greatest(1, coalesce(array_position(suspects, true) - 1, $5::int))] AS ids, cardinality(ids) AS n
@@ -68,6 +68,7 @@ type claim struct {
 	walks  [levels]*walk
 	picked int       // rows that need no resources, before the cut
 	gated  bool      // the kind has items that need resources
+	laned  bool      // it has or had limits
 	now    time.Time // of the database, if the kind is not paused; zero: not known
 	out    []ledger.Record
 	works  []ledger.Work // of out, in one piece
@@ -79,8 +80,14 @@ type claim struct {
 }
 
 func (s *Store) newClaim(g ledger.Grant) *claim {
-	c := &claim{g: g, walks: s.positions.claims(backlogPart{g.Kind, g.Shard}),
-		work: ledger.Work{State: ledger.StateLeased, Agent: g.Agent, LockID: g.LockID}}
+	c := blankClaim(g)
+	c.walks = s.positions.claims(backlogPart{g.Kind, g.Shard})
+	return c
+}
+
+// blankClaim is one without walks.
+func blankClaim(g ledger.Grant) *claim {
+	c := &claim{g: g, work: ledger.Work{State: ledger.StateLeased, Agent: g.Agent, LockID: g.LockID}}
 	w, r := &c.work, &c.item.r
 	r.Kind = g.Kind
 	c.dest = []any{&c.picked, &w.Priority, &w.Due, &w.Epoch, &w.Attempt, &w.Failures, &w.Crashes, &w.Losses, &w.Alone, &w.LeasedAt, &w.ExpiresAt,
@@ -153,13 +160,18 @@ func (c *claim) history(ss session) error {
 }
 
 // Claim implements ledger.Store.
-func (s *Store) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, error) {
+func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, error) {
+	gated, laned, err := s.gatesOf(ctx, g.Kind)
+	if err != nil {
+		return ledger.Claimed{}, err
+	}
+	if laned {
+		if got, err := s.claimLaned(ctx, g); err != nil || got.Limited {
+			return got, err
+		}
+	}
 	var c *claim
 	var held []ledger.Record
-	gated, err := s.isGated(ctx, g.Kind)
-	if err != nil {
-		return nil, err
-	}
 	more := false // there is more to look at
 	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		c, held = s.newClaim(g), nil
@@ -185,27 +197,32 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, err
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return ledger.Claimed{}, err
 	}
+	out := c.records()
+	s.remember(ctx, c, len(held))
+	learnt := s.gates.learn(g.Kind, c.gated, c.laned) && (!gated && c.gated || !laned && c.laned)
+	if len(out) == 0 && len(held) == 0 && (more || learnt) {
+		return s.Claim(ctx, g)
+	}
+	if len(held) > 0 {
+		out = append(held, out...)
+	}
+	if len(out) > g.Limit { // cannot be; if it is, nobody must work on it
+		return ledger.Claimed{}, fmt.Errorf("postgres: a claim of %d leased %d items", g.Limit, len(out))
+	}
+	return ledger.Claimed{Records: out}, nil
+}
+
+// records are what the claim leased, in the order of claims.
+func (c *claim) records() []ledger.Record {
 	for i := range c.out {
 		c.out[i].Work = &c.works[i]
 	}
 	slices.SortFunc(c.out, func(a, b ledger.Record) int {
 		return cmp.Or(cmp.Compare(a.Work.Priority, b.Work.Priority), a.Work.Due.Compare(b.Work.Due), cmp.Compare(a.ID, b.ID))
 	})
-	s.remember(ctx, c, len(held))
-	out := c.out
-	learnt := s.gates.learn(g.Kind, c.gated) && !gated
-	if len(out) == 0 && len(held) == 0 && (more || learnt) {
-		return s.Claim(ctx, g)
-	}
-	if len(held) > 0 {
-		out = append(held, c.out...)
-	}
-	if len(out) > g.Limit { // cannot be; if it is, nobody must work on it
-		return nil, fmt.Errorf("postgres: a claim of %d leased %d items", g.Limit, len(out))
-	}
-	return out, nil
+	return c.out
 }
 
 // resumeTemplate moves the expiry of what an agent holds. A claim of the same agent from
@@ -261,8 +278,8 @@ func (s *Store) remember(ctx context.Context, c *claim, held int) {
 		// Nothing ready, or paused. Ask for the time, so that the next claim need not go over
 		// the entries of all that was worked before this process began.
 		err := s.read(ctx, func(ss session) error {
-			return ss.query(`SELECT {{NOW}}, coalesce(bool_or(gated), false) FROM {{S}}.ledger_kinds WHERE kind = $1 HAVING NOT coalesce(bool_or(paused), false)`, []any{c.g.Kind},
-				func(scan scanner) error { return scan(&f.now, &c.gated) })
+			return ss.query(`SELECT {{NOW}}, coalesce(bool_or(gated), false), coalesce(bool_or(laned), false) FROM {{S}}.ledger_kinds WHERE kind = $1 HAVING NOT coalesce(bool_or(paused), false)`, []any{c.g.Kind},
+				func(scan scanner) error { return scan(&f.now, &c.gated, &c.laned) })
 		})
 		if err != nil {
 			s.positions.failed(c.walks[:]...)

@@ -14,6 +14,8 @@ func TestCompare(t *testing.T) { storetest.Compare(t, places(t)) }
 
 func TestCompareResources(t *testing.T) { storetest.CompareResources(t, places(t)) }
 
+func TestCompareLimits(t *testing.T) { storetest.CompareLimits(t, places(t)) }
+
 func FuzzCompare(f *testing.F) { storetest.FuzzCompare(f, places(f)) }
 
 func FuzzValues(f *testing.F) { storetest.FuzzValues(f, opener(f)) }

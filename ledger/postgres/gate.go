@@ -35,35 +35,41 @@ const (
 	sweepEvery, sweepShare = time.Second, 20
 )
 
-// gates is what a process knows of kinds with items that need resources.
+// gates is what a process knows of kinds whose items are not claimed freely.
 type gates struct {
 	every time.Duration // sweepEvery, but in tests
 	wakes int           // likewise
 
 	mu    sync.Mutex
-	gated map[string]bool // kinds; false is looked up again by every claim
-	last  time.Time       // when it swept, by its own clock or that of a test
+	kinds map[string]kindGates
+	last  time.Time // when it swept, by its own clock or that of a test
 	rest  time.Duration
 }
 
-// learn takes note of whether a kind has such items, and returns it.
-func (g *gates) learn(kind string, gated bool) bool {
+// kindGates says whether a kind has items that need resources, and whether it has or had limits. What
+// is false is looked up again by every claim.
+type kindGates struct{ gated, laned bool }
+
+// learn takes note of what was seen of a kind. It says whether it has any of both.
+func (g *gates) learn(kind string, gated, laned bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.gated == nil {
-		g.gated = map[string]bool{}
+	if g.kinds == nil {
+		g.kinds = map[string]kindGates{}
 	}
-	if known, ok := g.gated[kind]; !ok || gated && !known {
-		g.gated[kind] = gated
+	have, ok := g.kinds[kind]
+	if now := (kindGates{have.gated || gated, have.laned || laned}); !ok || now != have {
+		have = now
+		g.kinds[kind] = now
 	}
-	return g.gated[kind]
+	return have.gated || have.laned
 }
 
-func (g *gates) known(kind string) (gated, known bool) {
+func (g *gates) known(kind string) (have kindGates, known bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	gated, known = g.gated[kind]
-	return gated, known
+	have, known = g.kinds[kind]
+	return have, known
 }
 
 func (g *gates) due(now time.Time) bool {
@@ -78,20 +84,22 @@ func (g *gates) swept(now time.Time, took time.Duration) {
 	g.last, g.rest = now, max(g.every, sweepShare*took)
 }
 
-// isGated says whether a claim of the kind has to look for items that need resources. A process asks
-// once; later every claim that finds something tells, and one that finds nothing once a second.
-func (s *Store) isGated(ctx context.Context, kind string) (bool, error) {
-	if gated, known := s.gates.known(kind); known {
-		return gated, nil
+// gatesOf says whether a claim of the kind has to look for items that need resources, and whether there
+// may be limits. A process asks once; later every claim that finds something tells of the one, and one
+// that finds nothing of both once a second.
+func (s *Store) gatesOf(ctx context.Context, kind string) (gated, laned bool, err error) {
+	if have, known := s.gates.known(kind); known {
+		return have.gated, have.laned, nil
 	}
-	gated := false
-	err := s.read(ctx, func(ss session) error {
-		return ss.query(`SELECT gated FROM {{S}}.ledger_kinds WHERE kind = $1`, []any{kind}, func(scan scanner) error { return scan(&gated) })
+	err = s.read(ctx, func(ss session) error {
+		return ss.query(`SELECT gated, laned FROM {{S}}.ledger_kinds WHERE kind = $1`, []any{kind}, func(scan scanner) error { return scan(&gated, &laned) })
 	})
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
-	return s.gates.learn(kind, gated), nil
+	s.gates.learn(kind, gated, laned)
+	have, _ := s.gates.known(kind)
+	return have.gated, have.laned, nil
 }
 
 // jsonNames is a list of names as an element of an array of a statement; there are no arrays of
@@ -145,7 +153,7 @@ func (t *tx) markGated(items []ledger.Record) error {
 	slices.Sort(kinds)
 	kinds = slices.Compact(kinds)
 	for _, k := range kinds {
-		t.s.gates.learn(k, true)
+		t.s.gates.learn(k, true, false)
 	}
 	return t.later(`UPDATE {{S}}.ledger_kinds SET gated = true WHERE NOT gated AND kind = ANY($1)`, []any{kinds}, nil)
 }

@@ -143,6 +143,7 @@ func everything(ctx context.Context, s *postgres.Store) error {
 	do(err)
 	do(l.Beat(ctx, ledger.Agent{Name: kind}, 0))
 	do(withResources(ctx, l, kind+"-gated"))
+	do(withLimits(ctx, l, kind+"-limited"))
 	m := locks.New(l)
 	do(m.Do(ctx, kind, locks.Options{}, func(context.Context, *locks.Lock) error { return nil }))
 	_, err = m.ForceRelease(ctx, "ann", kind)
@@ -168,6 +169,28 @@ func withResources(ctx context.Context, l *ledger.Ledger, kind string) error {
 			held = append(held, leases...)
 		}
 		for _, ls := range held {
+			if err := l.Finish(ctx, ledger.Ending{Lease: ls, Result: ledger.Done(nil)})[0]; err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// withLimits works items under limits.
+func withLimits(ctx context.Context, l *ledger.Ledger, kind string) error {
+	if err := l.SetKind(ctx, "ann", ledger.Kind{Name: kind, Limits: ledger.Limits{MaxRunning: 1, Rate: ledger.Rate{Count: 100_000, Per: time.Second}}}); err != nil {
+		return err
+	}
+	if _, err := l.Add(ctx, ledger.NewItem{Kind: kind, Key: "a"}, ledger.NewItem{Kind: kind, Key: "b"}); err != nil {
+		return err
+	}
+	for range 2 {
+		leases, err := l.Claim(ctx, ledger.Claim{Kind: kind, Agent: "a", Limit: 10})
+		if err != nil {
+			return err
+		}
+		for _, ls := range leases {
 			if err := l.Finish(ctx, ledger.Ending{Lease: ls, Result: ledger.Done(nil)})[0]; err != nil {
 				return err
 			}

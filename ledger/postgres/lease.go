@@ -20,7 +20,7 @@ var (
 	// $3 outcome and $4 worker of all of them.
 	completePlain = `WITH d AS (
  DELETE FROM {{S}}.ledger_backlog b USING ` + unnest("bigint", "uuid") + ` f(item_id, lock_id)
- WHERE b.item_id = f.item_id AND b.lock_id = f.lock_id AND NOT b.reopen AND NOT b.cancel AND b.gate = 0
+ WHERE b.item_id = f.item_id AND b.lock_id = f.lock_id AND NOT b.reopen AND NOT b.cancel AND (b.gate = 0 OR b.limit_key IS NOT NULL)
  RETURNING b.item_id, b.leased_at, b.attempt, b.epoch, b.lock_id, b.kind, b.locked_by)
 INSERT INTO {{S}}.ledger_attempts (item_id, leased_at, finished_at, attempt, epoch, outcome, final, lock_id, kind, agent, worker)
 SELECT item_id, leased_at, (SELECT {{NOW}}), attempt, epoch, $3, true, lock_id, kind, locked_by, nullif($4, '') FROM d RETURNING item_id`
@@ -29,7 +29,7 @@ SELECT item_id, leased_at, (SELECT {{NOW}}), attempt, epoch, $3, true, lock_id, 
 	completeFull = `WITH d AS (
  DELETE FROM {{S}}.ledger_backlog b
  USING ` + unnest("bigint", "uuid", "smallint", "text", "text", "text", "text", "bytea") + ` f(item_id, lock_id, outcome, worker, code, error, log, output)
- WHERE b.item_id = f.item_id AND b.lock_id = f.lock_id AND NOT b.reopen AND NOT b.cancel AND b.gate = 0
+ WHERE b.item_id = f.item_id AND b.lock_id = f.lock_id AND NOT b.reopen AND NOT b.cancel AND (b.gate = 0 OR b.limit_key IS NOT NULL)
  RETURNING b.item_id, b.leased_at, b.attempt, b.epoch, b.lock_id, b.kind, b.locked_by, f.outcome, f.worker, f.code, f.error, f.log, f.output)
 INSERT INTO {{S}}.ledger_attempts (item_id, leased_at, finished_at, attempt, epoch, outcome, final, lock_id, kind, agent, worker, code, error, log, output)
 SELECT item_id, leased_at, (SELECT {{NOW}}), attempt, epoch, outcome, true, lock_id, kind, locked_by, nullif(worker, ''), nullif(code, ''), nullif(error, ''), nullif(log, ''), nullif(output, '')

@@ -48,6 +48,7 @@ type Store struct {
 	newness   newness
 	prunes    prunes
 	gates     gates
+	lanes     laneKeeper
 
 	mu      sync.Mutex
 	closed  bool

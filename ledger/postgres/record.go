@@ -16,10 +16,11 @@ const (
 	itemColumns = `i.id, i.kind, i.scope, i.key, i.fingerprint, i.payload, coalesce(i.shard_key, ''), i.slot, coalesce(i.every, ''), coalesce(i.zone, ''),
  coalesce(i.source, ''), i.epoch, i.base_attempt, i.created_at, coalesce(array_to_json(i.resources)::text, '')` // database/sql has no arrays
 	periodColumn = `CASE WHEN i.every IS NOT NULL THEN (SELECT max(p.period) FROM {{S}}.ledger_attempts p WHERE p.item_id = i.id AND p.outcome IN (0, 1)) END`
-	workColumns  = `b.state, b.priority, b.due_at, b.epoch, b.attempt, b.failures, b.crashes, b.losses, b.alone, b.reopen, b.cancel, b.locked_by, b.lock_id, b.leased_at, b.started_at, b.expires_at, b.gate, b.passed_at`
+	workColumns  = `b.state, b.priority, b.due_at, b.epoch, b.attempt, b.failures, b.crashes, b.losses, b.alone, b.reopen, b.cancel, b.locked_by, b.lock_id, b.leased_at, b.started_at, b.expires_at,
+ CASE WHEN b.limit_key IS NULL THEN b.gate ELSE 0::smallint END, b.passed_at`
 	// lastColumns begin with the attempt, NULL when there is none.
 	lastColumns = `a.attempt, a.agent, a.lock_id, a.worker, a.epoch, a.period, a.leased_at, a.finished_at, a.outcome, a.final, a.code, a.error`
-	kindColumns = `k.kind, k.plugin, k.input, k.on_lost, k.max_failures, k.max_crashes, k.max_lost, k.backoff_base, k.backoff_cap, k.timeout, k.keep, k.paused, k.definition`
+	kindColumns = `k.kind, k.plugin, k.input, k.on_lost, k.max_failures, k.max_crashes, k.max_lost, k.backoff_base, k.backoff_cap, k.timeout, k.keep, k.paused, k.definition, k.limits`
 
 	recordColumns = itemColumns + `, ` + periodColumn + `, ` + workColumns + `, ` + lastColumns
 
@@ -125,25 +126,28 @@ func text(s *string) string {
 // kindRow takes kindColumns.
 type kindRow struct {
 	k                          ledger.Kind
-	input                      string
+	input, limits              string
 	onLost                     int16
 	base, limit, timeout, keep int64 // µs
 }
 
 func (t *kindRow) dest() []any {
 	k := &t.k
-	return []any{&k.Name, &k.Plugin, &t.input, &t.onLost, &k.MaxFailures, &k.MaxCrashes, &k.MaxLost, &t.base, &t.limit, &t.timeout, &t.keep, &k.Paused, &k.Definition}
+	return []any{&k.Name, &k.Plugin, &t.input, &t.onLost, &k.MaxFailures, &k.MaxCrashes, &k.MaxLost, &t.base, &t.limit, &t.timeout, &t.keep, &k.Paused, &k.Definition, &t.limits}
 }
 
 func (t *kindRow) kind() (ledger.Kind, error) {
 	k := t.k
-	k.Input = ledger.Input{}
+	k.Input, k.Limits = ledger.Input{}, ledger.Limits{}
 	if t.onLost == 1 {
 		k.OnLost = ledger.OnLostDoubt
 	}
 	k.Backoff = ledger.Backoff{Base: time.Duration(t.base) * time.Microsecond, Cap: time.Duration(t.limit) * time.Microsecond}
 	k.Timeout, k.Keep = time.Duration(t.timeout)*time.Microsecond, time.Duration(t.keep)*time.Microsecond
 	err := json.Unmarshal([]byte(t.input), &k.Input)
+	if err == nil && t.limits != "" {
+		err = json.Unmarshal([]byte(t.limits), &k.Limits)
+	}
 	return k, err
 }
 

@@ -220,6 +220,9 @@ func (s *Store) Orphans(ctx context.Context, limit int) (o ledger.Orphans, err e
 		{&o.Backlog, `{{S}}.ledger_backlog t WHERE NOT EXISTS (SELECT FROM {{S}}.ledger_items i WHERE i.id = t.item_id)`},
 		{&o.Attempts, `{{S}}.ledger_attempts t WHERE NOT EXISTS (SELECT FROM {{S}}.ledger_items i WHERE i.id = t.item_id)`},
 		{&o.Held, `{{S}}.ledger_held t WHERE NOT EXISTS (SELECT FROM {{S}}.ledger_backlog b WHERE b.item_id = t.item_id AND b.lock_id = t.lock_id)`},
+		{&o.Beyond, beyondLimits},
+		{&o.Misfiled, `(SELECT b.item_id FROM {{S}}.ledger_backlog b JOIN {{S}}.ledger_items i ON i.id = b.item_id JOIN {{S}}.ledger_kinds k ON k.kind = b.kind
+ WHERE b.limit_key IS NOT NULL AND (NOT k.laned OR b.limit_key NOT IN ('', coalesce(i.shard_key, i.key)))) t`},
 	} {
 		if *c.ids, err = collect(ctx, s, `SELECT DISTINCT t.item_id FROM `+c.rows+` LIMIT $1`, []any{limit}, id); err != nil {
 			return o, err
@@ -227,3 +230,11 @@ func (s *Store) Orphans(ctx context.Context, limit int) (o ledger.Orphans, err e
 	}
 	return o, nil
 }
+
+// beyondLimits is what is leased beyond the limits of its kind, the newest of what was leased since they are what they are.
+const beyondLimits = `(SELECT item_id, limits::json AS limits, row_number() OVER (PARTITION BY kind ORDER BY leased_at, item_id) AS of_kind,
+  row_number() OVER (PARTITION BY kind, shard_key ORDER BY leased_at, item_id) AS of_key
+ FROM (SELECT b.item_id, b.kind, b.leased_at, k.limits, coalesce(i.shard_key, i.key) AS shard_key
+  FROM {{S}}.ledger_backlog b JOIN {{S}}.ledger_kinds k ON k.kind = b.kind JOIN {{S}}.ledger_items i ON i.id = b.item_id
+  WHERE b.lock_id IS NOT NULL AND b.limit_key IS NOT NULL AND b.gate = 1 AND k.limits <> '') l) t
+ WHERE t.of_kind > (t.limits->>'max_running')::int OR t.of_key > (t.limits->>'max_running_per_shard_key')::int`

@@ -229,6 +229,10 @@ func (t *tx) PutKind(k ledger.Kind) error {
 	if err != nil {
 		return err
 	}
+	limits, err := jsonLimits(k.Limits)
+	if err != nil {
+		return err
+	}
 	if !k.Paused {
 		t.reset = append(t.reset, k.Name)
 	}
@@ -236,10 +240,24 @@ func (t *tx) PutKind(k ledger.Kind) error {
 	if k.OnLost == ledger.OnLostDoubt {
 		onLost = 1
 	}
-	return t.later(`UPDATE {{S}}.ledger_kinds SET plugin = $2, input = $3, on_lost = $4, max_failures = $5, max_crashes = $6, max_lost = $7,
- backoff_base = $8, backoff_cap = $9, timeout = $10, keep = $11, paused = $12, definition = $13 WHERE kind = $1`,
+	if k.Limits.Any() {
+		if err := t.later("SELECT pg_advisory_xact_lock($1)", []any{t.s.limitLock(k.Name)}, nil); err != nil {
+			return err
+		}
+		t.ends = append(t.ends, func(bool) { t.s.gates.learn(k.Name, false, true) })
+	}
+	changed := false
+	err = t.query(`WITH old AS MATERIALIZED (SELECT limits FROM {{S}}.ledger_kinds WHERE kind = $1)
+UPDATE {{S}}.ledger_kinds SET plugin = $2, input = $3, on_lost = $4, max_failures = $5, max_crashes = $6, max_lost = $7,
+ backoff_base = $8, backoff_cap = $9, timeout = $10, keep = $11, paused = $12, definition = $13, limits = $14, laned = laned OR $14 <> '' WHERE kind = $1
+ RETURNING limits <> (SELECT limits FROM old)`,
 		[]any{k.Name, k.Plugin, string(input), onLost, k.MaxFailures, k.MaxCrashes, k.MaxLost,
-			k.Backoff.Base.Microseconds(), k.Backoff.Cap.Microseconds(), k.Timeout.Microseconds(), k.Keep.Microseconds(), k.Paused, k.Definition}, nil)
+			k.Backoff.Base.Microseconds(), k.Backoff.Cap.Microseconds(), k.Timeout.Microseconds(), k.Keep.Microseconds(), k.Paused, k.Definition, limits},
+		func(scan scanner) error { return scan(&changed) })
+	if err != nil || !changed || !k.Limits.Any() {
+		return err
+	}
+	return t.later(counting(k.Limits, true), []any{k.Name}, nil)
 }
 
 // Journal implements ledger.Tx.

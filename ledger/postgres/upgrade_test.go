@@ -14,21 +14,36 @@ import (
 	"github.com/ledgerd/ledgerd/schema"
 )
 
-// A ledger of schema 1, with work in it, is refused until it is brought up to date, and goes on as
-// it is.
+// A ledger of an older schema, with work in it, is refused until it is brought up to date, and goes
+// on as it is.
 func TestUpgrade(t *testing.T) {
-	const first = "00001_ledger.sql"
+	for _, newest := range []string{"00001_ledger.sql", "00005_tallies.sql"} {
+		t.Run(newest, func(t *testing.T) { upgrade(t, newest) })
+	}
+}
+
+func upgrade(t *testing.T, newest string) {
 	target := pgtest.Database(t)
-	text, err := fs.ReadFile(schema.Postgres, "postgres/"+first)
+	old := fstest.MapFS{}
+	files, err := fs.ReadDir(schema.Postgres, "postgres")
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range files {
+		if f.Name() <= newest {
+			text, err := fs.ReadFile(schema.Postgres, "postgres/"+f.Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			old[f.Name()] = &fstest.MapFile{Data: text}
+		}
 	}
 	db, err := sql.Open("pgx", target)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	p, err := goose.NewProvider(goose.DialectPostgres, db, fstest.MapFS{first: {Data: text}}, goose.WithTableName(schema.Table), goose.WithDisableGlobalRegistry(true))
+	p, err := goose.NewProvider(goose.DialectPostgres, db, old, goose.WithTableName(schema.Table), goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +73,9 @@ func TestUpgrade(t *testing.T) {
 	}
 	if ls, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 10}); len(ls) != 3 || err != nil {
 		t.Fatalf("%d leases, %v", len(ls), err)
+	}
+	if err := l.SetKind(t.Context(), "a", ledger.Kind{Name: "limited", Limits: ledger.Limits{MaxRunning: 1}}); err != nil {
+		t.Fatal(err)
 	}
 	for v, err := range l.Verify(t.Context()) {
 		t.Error(v, err)

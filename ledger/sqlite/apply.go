@@ -18,7 +18,8 @@ var (
   attempt = excluded.attempt, failures = excluded.failures, crashes = excluded.crashes, losses = excluded.losses, alone = excluded.alone,
   reopen = excluded.reopen, cancel = excluded.cancel, locked_by = excluded.locked_by, lock_id = excluded.lock_id,
   leased_at = excluded.leased_at, started_at = excluded.started_at, expires_at = excluded.expires_at,
-  gate = excluded.gate, passed_at = excluded.passed_at, blocked_on = NULL`)
+  gate = iif(excluded.state = 2 AND limit_key IS NOT NULL, gate, excluded.gate), limit_key = iif(excluded.state = 2, limit_key, NULL),
+  passed_at = excluded.passed_at, blocked_on = NULL`)
 	insertAttempts = newBulk(`INSERT INTO ledger_attempts (`+attemptColumns+`)`, 16, ``)
 	updateItems    = newBulk(`UPDATE ledger_items SET fingerprint = v.column2, payload = v.column3, every = v.column4, zone = v.column5, epoch = v.column6, resources = v.column7 FROM (`, 7,
 		`) v WHERE id = v.column1`)

@@ -22,40 +22,50 @@ func shard(g ledger.Grant) (index, count int) { return g.Shard.Index, max(g.Shar
 
 // Claim implements ledger.Store. It looks on a connection that reads whether there is anything,
 // so that a claim in vain does not take the write lock.
-func (s *Store) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, error) {
+func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, error) {
 	index, count := shard(g)
 	some := false
+	var got ledger.Claimed
 	err := s.read(ctx, false, func(r session) (err error) {
 		some, err = exists(r, `SELECT 1`+ready, g.Kind, index, count)
 		if err == nil && !some && g.Resume {
 			some, err = exists(r, `SELECT 1`+resumable, g.Kind, g.Agent)
 		}
-		if err == nil && !some {
+		if err != nil || some {
+			return err
+		}
+		gated, laned, err := gatesOf(r, g.Kind)
+		if err == nil && laned {
+			some, got, err = s.someLaned(r, g)
+		}
+		if err == nil && !some && gated {
 			some, err = s.someGated(r, g.Kind)
 		}
 		return err
 	})
 	if err != nil || !some {
-		return nil, err
+		return got, err
 	}
-	var recs []ledger.Record
-	for more := true; more && len(recs) == 0; {
-		err = s.write(ctx, true, func(t *turn) (err error) {
-			if more, err = exists(t, isGated, g.Kind); err != nil {
-				return err
-			}
-			if more {
-				recs, more, err = s.claimGated(t, g)
-			} else {
-				recs, err = claim(t, g)
+	for more := true; more && len(got.Records) == 0; {
+		err = s.write(ctx, true, func(t *turn) error {
+			gated, laned, err := gatesOf(t, g.Kind)
+			got, more = ledger.Claimed{}, false
+			switch {
+			case err != nil:
+			case laned:
+				got, more, err = s.claimLaned(t, g, gated)
+			case gated:
+				got.Records, more, err = s.claimGated(t, g)
+			default:
+				got.Records, err = claim(t, g)
 			}
 			return err
 		})
 		if err != nil {
-			return nil, err
+			return ledger.Claimed{}, err
 		}
 	}
-	return recs, nil
+	return got, nil
 }
 
 // claim leases items within a transaction.

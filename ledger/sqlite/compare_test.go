@@ -13,6 +13,8 @@ func TestCompare(t *testing.T) { storetest.Compare(t, place) }
 
 func TestCompareResources(t *testing.T) { storetest.CompareResources(t, place) }
 
+func TestCompareLimits(t *testing.T) { storetest.CompareLimits(t, place) }
+
 func FuzzCompare(f *testing.F) { storetest.FuzzCompare(f, place) }
 
 func FuzzValues(f *testing.F) { storetest.FuzzValues(f, openWith) }

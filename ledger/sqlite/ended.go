@@ -63,6 +63,9 @@ func excludes(f ledger.Filter, kind string) bool {
 
 // Ahead implements ledger.Store.
 func (s *Store) Ahead(ctx context.Context, r *ledger.Record, limit int) (n int64, err error) {
+	if r.Policy.Limits.Any() {
+		return s.ahead(ctx, r, limit)
+	}
 	err = s.read(ctx, false, func(ss session) error {
 		return ss.query(`SELECT count(*) FROM (SELECT 1 FROM ledger_backlog INDEXED BY ledger_backlog_ready
  WHERE state = 1 AND gate = 0 AND kind = ?1 AND (priority, due_at, item_id) < (?2, ?3, ?4) LIMIT ?5)`, func(r row) error {

@@ -21,11 +21,11 @@ const (
 	completed = `INSERT INTO ledger_attempts (item_id, attempt, epoch, kind, final, leased_at, agent, lock_id, finished_at, outcome, worker, code, error, log, output)
  SELECT b.item_id, b.attempt, b.epoch, b.kind, 1, b.leased_at, b.locked_by, b.lock_id, `
 	completePlain = completed + `?3, ?4, ?5, NULL, NULL, NULL, NULL FROM ledger_backlog b
- WHERE b.item_id IN (SELECT value FROM json_each(?1)) AND b.lock_id = ?2 AND b.reopen = 0 AND b.cancel = 0 AND b.gate = 0 RETURNING item_id`
+ WHERE b.item_id IN (SELECT value FROM json_each(?1)) AND b.lock_id = ?2 AND b.reopen = 0 AND b.cancel = 0 AND (b.gate = 0 OR b.limit_key IS NOT NULL) RETURNING item_id`
 )
 
 var completeFull = newBulk(completed+`v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9 FROM (`, 9,
-	`) v CROSS JOIN ledger_backlog b ON b.item_id = v.column1 WHERE b.lock_id = v.column2 AND b.reopen = 0 AND b.cancel = 0 AND b.gate = 0 RETURNING item_id`)
+	`) v CROSS JOIN ledger_backlog b ON b.item_id = v.column1 WHERE b.lock_id = v.column2 AND b.reopen = 0 AND b.cancel = 0 AND (b.gate = 0 OR b.limit_key IS NOT NULL) RETURNING item_id`)
 
 // Complete implements ledger.Store.
 func (s *Store) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Completion) (landed []int64, err error) {

@@ -28,8 +28,6 @@ const (
 // gateOf is the gate of an item by its resources.
 const gateOf = `min(coalesce(json_array_length(resources), 0), 2)`
 
-const isGated = `SELECT 1 FROM ledger_kinds WHERE kind = ?1 AND gated = 1 AND paused = 0`
-
 const (
 	freeOf         = ` FROM ledger_backlog b INDEXED BY ledger_backlog_ready WHERE b.state = 1 AND b.gate = 0`
 	gatedOf        = ` FROM ledger_backlog b INDEXED BY ledger_backlog_gated CROSS JOIN ledger_items i ON i.id = b.item_id WHERE b.state = 1 AND b.gate > 0 AND b.blocked_on IS NULL`
@@ -95,12 +93,9 @@ func scanGated(r row) ledger.Candidate {
 	return c
 }
 
-// someGated says whether a claim of the kind may find an item that needs resources.
+// someGated says whether a claim of a kind that has items that need resources, and is not paused, may
+// find one.
 func (s *Store) someGated(r session, kind string) (bool, error) {
-	gated, err := exists(r, isGated, kind)
-	if err != nil || !gated {
-		return false, err
-	}
 	for _, q := range []string{
 		`SELECT 1 FROM ledger_backlog WHERE state = 1 AND gate > 0 AND blocked_on IS NULL AND kind = ?1`,
 		`SELECT 1 FROM ledger_reserver WHERE item_id > 0 AND kind = ?1`,
@@ -136,9 +131,7 @@ func (s *Store) claimGated(t *turn, g ledger.Grant) (recs []ledger.Record, more 
 	}
 	slices.Sort(p.Granted)
 	recs, err = load(t, p.Granted)
-	slices.SortFunc(recs, func(a, b ledger.Record) int {
-		return cmp.Or(cmp.Compare(a.Work.Priority, b.Work.Priority), a.Work.Due.Compare(b.Work.Due), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(recs, compareClaimed)
 	return append(held, recs...), false, err
 }
 
@@ -188,14 +181,20 @@ var (
 	park       = newBulk(`UPDATE ledger_backlog SET blocked_on = v.column2, passed_at = v.column3 FROM (`, 3, `) v WHERE item_id = v.column1`)
 )
 
+// stamp leases items.
+func (s *Store) stamp(t *turn, g ledger.Grant, ids []int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := t.exec(`UPDATE ledger_backlog SET state = 2, attempt = attempt + 1, locked_by = ?2, lock_id = ?3, leased_at = ?4, expires_at = ?5, blocked_on = NULL, passed_at = NULL
+ WHERE item_id IN (SELECT value FROM json_each(?1))`, array(ids), g.Agent, g.LockID, t.now, t.now.Add(g.TTL))
+	return err
+}
+
 // book writes what a claim chose.
 func (s *Store) book(t *turn, g ledger.Grant, p ledger.Pick) error {
-	if len(p.Granted) > 0 {
-		_, err := t.exec(`UPDATE ledger_backlog SET state = 2, attempt = attempt + 1, locked_by = ?2, lock_id = ?3, leased_at = ?4, expires_at = ?5, blocked_on = NULL, passed_at = NULL
- WHERE item_id IN (SELECT value FROM json_each(?1))`, array(p.Granted), g.Agent, g.LockID, t.now, t.now.Add(g.TTL))
-		if err != nil {
-			return err
-		}
+	if err := s.stamp(t, g, p.Granted); err != nil {
+		return err
 	}
 	err := insertHeld.exec(t, len(p.Taken), func(list []any, i int) []any {
 		return append(list, p.Taken[i].Resource, p.Taken[i].ItemID, g.LockID, t.now)

@@ -44,6 +44,10 @@ type Store struct {
 
 	pruned sync.Map // kind → moment up to which nothing is left to prune
 	sweeps sweeps
+
+	laneSweeps sweeps // of rates that have not been used lately
+	turnsMu    sync.Mutex
+	turns      turns
 }
 
 var _ ledger.Store = (*Store)(nil)
@@ -79,7 +83,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		}
 		return nil, explain(f.name, err)
 	}
-	s := &Store{file: f, closing: make(chan struct{}), sweeps: sweeps{every: sweepEvery, wakes: wakes},
+	s := &Store{file: f, closing: make(chan struct{}), sweeps: sweeps{every: sweepEvery, wakes: wakes}, laneSweeps: sweeps{every: sweepEvery},
 		clock: func() time.Time { return clock().UTC().Truncate(time.Microsecond) }}
 	if err := s.connect(ctx, o); err != nil {
 		return nil, explain(f.name, err)

@@ -308,8 +308,22 @@ func (s *Store) Orphans(ctx context.Context, limit int) (o ledger.Orphans, err e
 		if o.Attempts, err = list(r, "ledger_attempts"+noItem); err != nil {
 			return err
 		}
-		o.Held, err = list(r, `ledger_held t WHERE NOT EXISTS (SELECT 1 FROM ledger_backlog b WHERE b.item_id = t.item_id AND b.lock_id = t.lock_id)`)
+		if o.Held, err = list(r, `ledger_held t WHERE NOT EXISTS (SELECT 1 FROM ledger_backlog b WHERE b.item_id = t.item_id AND b.lock_id = t.lock_id)`); err != nil {
+			return err
+		}
+		if o.Beyond, err = list(r, beyondLimits); err != nil {
+			return err
+		}
+		o.Misfiled, err = list(r, `ledger_backlog t JOIN ledger_items i ON i.id = t.item_id JOIN ledger_kinds k ON k.kind = t.kind
+ WHERE t.limit_key IS NOT NULL AND (k.laned = 0 OR t.limit_key NOT IN ('', coalesce(i.shard_key, i.key)))`)
 		return err
 	})
 	return o, err
 }
+
+// beyondLimits is what is leased beyond the limits of its kind, the newest of what was leased since they are what they are.
+const beyondLimits = `(SELECT item_id, kind, limits, row_number() OVER (PARTITION BY kind ORDER BY leased_at, item_id) AS of_kind,
+  row_number() OVER (PARTITION BY kind, shard_key ORDER BY leased_at, item_id) AS of_key
+ FROM (SELECT b.item_id, b.kind, b.leased_at, k.limits, coalesce(i.shard_key, i.key) AS shard_key
+  FROM ledger_backlog b JOIN ledger_kinds k ON k.kind = b.kind JOIN ledger_items i ON i.id = b.item_id WHERE b.state = 2 AND b.gate = 1 AND b.limit_key IS NOT NULL AND k.limits <> ''))
+ WHERE of_kind > json_extract(limits, '$.max_running') OR of_key > json_extract(limits, '$.max_running_per_shard_key')`

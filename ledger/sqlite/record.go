@@ -27,7 +27,7 @@ const (
 	readyColumns = `i.id, i.kind, i.scope, i.key, i.fingerprint, i.payload, i.shard_key, i.slot, i.every, i.zone, i.source, i.epoch, i.base_attempt, i.created_at,
  b.priority, b.due_at, b.epoch, b.attempt, b.failures, b.crashes, b.losses, b.alone`
 	recordColumns = readyColumns + `, b.state, b.reopen, b.cancel, b.locked_by, b.lock_id, b.leased_at, b.started_at, b.expires_at,
- i.resources, b.gate, b.passed_at`
+ i.resources, iif(b.limit_key IS NULL, b.gate, 0), b.passed_at`
 )
 
 func scanRecord(r row) ledger.Record {
@@ -141,7 +141,7 @@ func attempts(s session, ids []int64) ([]ledger.Attempt, error) {
 	return all, err
 }
 
-const kindColumns = `kind, plugin, input, on_lost, max_failures, max_crashes, max_lost, backoff_base, backoff_cap, timeout, keep, paused, definition`
+const kindColumns = `kind, plugin, input, on_lost, max_failures, max_crashes, max_lost, backoff_base, backoff_cap, timeout, keep, paused, definition, limits`
 
 func scanKind(r row) (ledger.Kind, error) {
 	k := ledger.Kind{Name: r.text(0), Plugin: r.text(1), MaxFailures: int(r.int(4)), MaxCrashes: int(r.int(5)), MaxLost: int(r.int(6)),
@@ -151,6 +151,11 @@ func scanKind(r row) (ledger.Kind, error) {
 	}
 	if err := json.Unmarshal([]byte(r.text(2)), &k.Input); err != nil {
 		return k, fmt.Errorf("sqlite: input of kind %s: %w", k.Name, err)
+	}
+	if limits := r.text(13); limits != "" {
+		if err := json.Unmarshal([]byte(limits), &k.Limits); err != nil {
+			return k, fmt.Errorf("sqlite: limits of kind %s: %w", k.Name, err)
+		}
 	}
 	return k, nil
 }

@@ -244,7 +244,7 @@ func TestOrderInTick(t *testing.T) {
 		t.Fatal(err)
 	}
 	release := hold(t, s)
-	var claimed []ledger.Record
+	var claimed ledger.Claimed
 	var wg sync.WaitGroup
 	var claimErr, putErr error
 	wg.Go(func() {
@@ -255,8 +255,8 @@ func TestOrderInTick(t *testing.T) {
 	lines(t, s, 2)
 	release()
 	wg.Wait()
-	if claimErr != nil || putErr != nil || len(claimed) != 2 {
-		t.Errorf("claimed %d items, want 2; %v, %v", len(claimed), claimErr, putErr)
+	if claimErr != nil || putErr != nil || len(claimed.Records) != 2 {
+		t.Errorf("claimed %d items, want 2; %v, %v", len(claimed.Records), claimErr, putErr)
 	}
 }
 

@@ -100,7 +100,7 @@ func (m *machine) policy(t *rapid.T) {
 	}
 	k := ledger.Kind{Name: name, OnLost: rapid.SampledFrom([]ledger.OnLost{"", ledger.OnLostRepeat, ledger.OnLostDoubt}).Draw(t, "on lost"),
 		MaxFailures: rapid.IntRange(0, 3).Draw(t, "max failures"), MaxLost: rapid.IntRange(0, 4).Draw(t, "max lost"), MaxCrashes: rapid.IntRange(0, 2).Draw(t, "max crashes"), Paused: rapid.IntRange(0, 5).Draw(t, "paused") == 0,
-		Keep: time.Duration(rapid.IntRange(0, 2).Draw(t, "keep")) * time.Minute}
+		Keep: time.Duration(rapid.IntRange(0, 2).Draw(t, "keep")) * time.Minute, Limits: ledger.Limits{MaxRunning: rapid.SampledFrom([]int{0, 0, 0, 2}).Draw(t, "max running")}}
 	both(m, t, "policy", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.SetKind(m.tb.Context(), "op", k) })
 }
 

@@ -20,6 +20,8 @@ const (
 	IndexParked   = "ledger_backlog_parked"
 	IndexPassed   = "ledger_backlog_passed"
 	IndexHeld     = "ledger_held_item"
+	IndexLanes    = "ledger_backlog_lanes"
+	IndexRunning  = "ledger_backlog_running"
 	IndexFinal    = "ledger_attempts_final"
 	IndexFailed   = "ledger_attempts_failed"
 	IndexRest     = "ledger_attempts_rest"

@@ -22,12 +22,15 @@ import (
 // clock; nil leaves it alone.
 type Open func(t testing.TB, now func() time.Time) ledger.Store
 
+// storeCase is a test of one thing, on a ledger of its own.
+type storeCase struct {
+	name string
+	fn   func(t *testing.T, h *harness)
+}
+
 // Run runs the suite.
 func Run(t *testing.T, open Open) {
-	for _, c := range []struct {
-		name string
-		fn   func(t *testing.T, h *harness)
-	}{
+	for _, c := range append(limitCases, []storeCase{
 		{"AddAnswersPerItem", addAnswersPerItem},
 		{"TryLeavesNoTrace", tryLeavesNoTrace},
 		{"AddTable", addTable},
@@ -122,7 +125,7 @@ func Run(t *testing.T, open Open) {
 		{"ReserverIsPaused", reserverIsPaused},
 		{"ReserverIsForgotten", reserverIsForgotten},
 		{"ReserversTakeTurns", reserversTakeTurns},
-	} {
+	}...) {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHarness(t, open)
 			c.fn(t, h)
@@ -135,6 +138,7 @@ func Run(t *testing.T, open Open) {
 	t.Run("ConcurrentResume", func(t *testing.T) { concurrentResume(t, open) })
 	t.Run("ConcurrentResources", func(t *testing.T) { concurrentResources(t, open) })
 	t.Run("ConcurrentSets", func(t *testing.T) { concurrentSets(t, open) })
+	t.Run("ConcurrentLimits", func(t *testing.T) { concurrentLimits(t, open) })
 }
 
 // clock is a database clock that a test sets.

@@ -35,7 +35,7 @@ func (l *lane) claimLoop(ctx context.Context) {
 			l.waitForRoom(ctx, limit, until.Sub(now))
 			continue
 		}
-		got, err := l.claim(n)
+		got, held, err := l.claim(n)
 		w.quota.took(n, got)
 		if w.failed("claim", err) {
 			sleep(ctx, away.next())
@@ -43,7 +43,7 @@ func (l *lane) claimLoop(ctx context.Context) {
 		}
 		away = 0
 		if got == 0 {
-			l.waitForHint(ctx, empty)
+			l.waitForHint(ctx, empty, held)
 		}
 		empty = got == 0
 	}
@@ -66,17 +66,21 @@ func (l *lane) waitForRoom(ctx context.Context, limit int, until time.Duration) 
 }
 
 // waitForHint waits after a claim that found nothing: there may be nothing, or others were at
-// the same rows, so that it looks once more soon and then idles.
-func (l *lane) waitForHint(ctx context.Context, again bool) {
+// the same rows, so that it looks once more soon and then idles. What a rate holds back is claimed
+// when it may be.
+func (l *lane) waitForHint(ctx context.Context, again bool, held ledger.HeldBack) {
 	l.mu.Lock()
 	l.dry = true
 	l.mu.Unlock()
 	signal(l.worker.look)
-	if again {
-		wait(ctx, l.hint, jitter(l.worker.config.Poll))
-	} else {
-		wait(ctx, l.hint, lookAgain)
+	most := lookAgain
+	if again || held.Full || held.Wait > 0 {
+		most = jitter(l.worker.config.Poll)
 	}
+	if held.Wait > 0 {
+		most = min(most, max(held.Wait, time.Millisecond))
+	}
+	wait(ctx, l.hint, most)
 }
 
 // hinted says that items of the kind may have become ready.
@@ -88,11 +92,14 @@ func (l *lane) hinted() {
 }
 
 // claim claims up to n items and puts them into the buffer.
-func (l *lane) claim(n int) (int, error) {
+func (l *lane) claim(n int) (int, ledger.HeldBack, error) {
 	w := l.worker
-	leases, err := w.config.Ledger.Claim(w.life, ledger.Claim{Kind: l.kind, Agent: w.config.Agent, Limit: n, TTL: w.config.Lease, Shard: w.config.Shard})
+	leases, held, err := w.config.Ledger.ClaimWithin(w.life, ledger.Claim{Kind: l.kind, Agent: w.config.Agent, Limit: n, TTL: w.config.Lease, Shard: w.config.Shard})
 	if err != nil || len(leases) == 0 {
-		return 0, err
+		l.mu.Lock()
+		l.heldBack(held)
+		l.mu.Unlock()
+		return 0, held, err
 	}
 	now := time.Now()
 	w.clock.set(leases[0].StartedAt, now)
@@ -116,14 +123,14 @@ func (l *lane) claim(n int) (int, error) {
 	} else {
 		l.push(l.start(tasks))
 	}
-	return len(leases), nil
+	return len(leases), held, nil
 }
 
 // probe claims one item, for who asks whether there is any.
 func (l *lane) probe() (got int, err error) {
 	n := l.worker.quota.take(1)
 	if n == 1 {
-		got, err = l.claim(1)
+		got, _, err = l.claim(1)
 	}
 	l.worker.quota.took(n, got)
 	return got, err

@@ -98,21 +98,22 @@ type quick struct {
 	ready []ledger.Record
 }
 
-func (s *quick) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, error) {
+func (s *quick) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.ready) == 0 {
 		many := g
 		many.Limit = 30_000
-		var err error
-		if s.ready, err = s.Store.Claim(ctx, many); err != nil {
-			return nil, err
+		got, err := s.Store.Claim(ctx, many)
+		if err != nil {
+			return got, err
 		}
+		s.ready = got.Records
 	}
 	n := min(g.Limit, len(s.ready))
 	recs := s.ready[:n:n]
 	s.ready = s.ready[n:]
-	return recs, nil
+	return ledger.Claimed{Records: recs}, nil
 }
 
 // What lies in the buffer too long because items have become slow is handed back.

@@ -16,7 +16,7 @@ type Report struct {
 	Doubt    int64                    // … in doubt
 	// Left in the ledger for the kinds worked, whatever the shard; beyond ledger.StandingCap the
 	// first two are the cap.
-	Ready   int64     // to be claimed: by other shards, or their kind is paused, or Drain was ended
+	Ready   int64     // to be claimed: by other shards, or their kind is paused or held back by limits, or Drain was ended
 	Waiting int64     // due later
 	Held    int64     // leased by others
 	NextDue time.Time // of what is left; zero if nothing
@@ -27,6 +27,8 @@ type Report struct {
 // program or due within patience. What other programs hold is waited for, however long, since it
 // may come back: they finish it, or their leases expire. Leases of persons are not waited for, nor
 // is a kind that is paused, or whose handler takes nothing for longer than patience and a minute.
+// What limits of its kind hold back is waited for as what is due later: by a rate, if the next may be
+// claimed within patience; for want of a place, unless people have all places.
 // Drain ends early, as Run does, when ctx ends.
 func (w *Worker) Drain(ctx context.Context, patience time.Duration) (Report, error) {
 	var left []ledger.Standing
@@ -70,17 +72,18 @@ func (w *Worker) untilQuiet(ctx context.Context, patience time.Duration) []ledge
 // snapshot. With several kinds an item could be seen in none of them: worked in one before that is
 // looked at, it may emit another into a kind that was looked at before. So all are looked at
 // twice, and no attempt may have ended since the first look. Standings know no shards; what is
-// ready of one's own shard is asked by claiming, between the two looks.
+// ready of one's own shard is asked by claiming, between the two looks, and so is what is held back
+// by limits: the places may have become free since.
 func (w *Worker) quiet(ctx context.Context, patience time.Duration) ([]ledger.Standing, error) {
 	first, err := w.standings(ctx)
 	if err != nil || !w.allQuiet(first, patience) {
 		return nil, err
 	}
-	if len(w.lanes) == 0 || len(w.lanes) == 1 && !w.sharded() {
+	if len(w.lanes) == 0 || len(w.lanes) == 1 && !w.sharded() && first[0].Ready == 0 {
 		return first, nil
 	}
-	for _, l := range w.lanes {
-		if !w.sharded() || l.paused(patience) {
+	for i, l := range w.lanes {
+		if !w.sharded() && first[i].Ready == 0 || l.paused(patience) {
 			continue
 		}
 		if got, err := l.probe(); got > 0 || err != nil {
@@ -121,7 +124,7 @@ func (w *Worker) sharded() bool { return w.config.Shard.Count > 1 }
 func (w *Worker) allQuiet(all []ledger.Standing, patience time.Duration) bool {
 	for i, l := range w.lanes {
 		s := all[i]
-		soon := s.Ready > 0 && !w.sharded() || !s.NextDue.IsZero() && !s.NextDue.After(s.Now.Add(patience))
+		soon := s.Ready > 0 && !w.sharded() && !l.kept(patience) || !s.NextDue.IsZero() && !s.NextDue.After(s.Now.Add(patience))
 		if s.Held > 0 || soon && !l.paused(patience) {
 			return false
 		}
@@ -139,6 +142,17 @@ func (l *lane) paused(patience time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.policy.Paused || limit == 0 && time.Until(until) > max(patience, handlerPatience)
+}
+
+// kept says whether limits keep what is ready for longer than one should wait, if no program has any of
+// the kind.
+func (l *lane) kept(patience time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.heldUntil.IsZero() {
+		return time.Until(l.heldUntil) > patience
+	}
+	return l.full
 }
 
 // tally counts what one Run or Drain did.

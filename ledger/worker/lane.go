@@ -32,6 +32,10 @@ type lane struct {
 	stopping bool // what comes is handed back
 	dry      bool // the newest claim found nothing, and nobody said that there is more
 	pace     pace
+
+	// Of the newest claim that found nothing; see ledger.HeldBack.
+	full      bool
+	heldUntil time.Time
 }
 
 func newLane(w *Worker, kind string, h Handler, c KindConfig) *lane {
@@ -66,11 +70,19 @@ func (l *lane) limit() (int, time.Time) {
 // doubtful says whether items of the kind must not be begun twice. The caller holds mu.
 func (l *lane) doubtful() bool { return l.policy.OnLost == ledger.OnLostDoubt }
 
+// heldBack takes note of what limits hold back. The caller holds mu.
+func (l *lane) heldBack(held ledger.HeldBack) {
+	l.full, l.heldUntil = held.Full, time.Time{}
+	if held.Wait > 0 {
+		l.heldUntil = time.Now().Add(held.Wait)
+	}
+}
+
 // wanted is how many items to claim now; none while a claim would bring too few to be worth it.
 // The caller holds mu.
 func (l *lane) wanted(limit int) int {
 	ahead := 0
-	if !l.doubtful() {
+	if !l.doubtful() && !l.policy.Limits.Any() { // what lies in the buffer counts as running
 		ahead = l.pace.ahead()
 	}
 	n := limit - l.running + ahead - len(l.buffer)

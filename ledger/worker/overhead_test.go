@@ -17,10 +17,10 @@ type endless struct {
 	over         chan struct{}
 }
 
-func (s *endless) Claim(_ context.Context, g ledger.Grant) ([]ledger.Record, error) {
+func (s *endless) Claim(_ context.Context, g ledger.Grant) (ledger.Claimed, error) {
 	n := min(int64(g.Limit), s.most-s.next.Load())
 	if n <= 0 {
-		return nil, nil
+		return ledger.Claimed{}, nil
 	}
 	first := s.next.Add(n) - n
 	now := time.Now()
@@ -30,7 +30,7 @@ func (s *endless) Claim(_ context.Context, g ledger.Grant) ([]ledger.Record, err
 		works[i] = ledger.Work{State: ledger.StateLeased, Due: now, Attempt: 1, Agent: g.Agent, LockID: g.LockID, LeasedAt: now, ExpiresAt: now.Add(g.TTL)}
 		recs[i] = ledger.Record{ID: first + int64(i) + 1, Identity: ledger.Identity{Kind: g.Kind, Key: "k"}, Epoch: 1, Work: &works[i]}
 	}
-	return recs, nil
+	return ledger.Claimed{Records: recs}, nil
 }
 
 func (s *endless) Complete(_ context.Context, _ ledger.Conn, c []ledger.Completion) ([]int64, error) {

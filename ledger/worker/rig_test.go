@@ -60,9 +60,9 @@ func (s *spy) called(call string) error {
 	return s.fail(call)
 }
 
-func (s *spy) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, error) {
+func (s *spy) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, error) {
 	if err := s.called("claim"); err != nil {
-		return nil, err
+		return ledger.Claimed{}, err
 	}
 	s.mu.Lock()
 	s.limits = append(s.limits, g.Limit)

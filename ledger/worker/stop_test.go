@@ -246,10 +246,10 @@ type slowClaims struct {
 	took time.Duration
 }
 
-func (s *slowClaims) Claim(ctx context.Context, g ledger.Grant) ([]ledger.Record, error) {
-	recs, err := s.Store.Claim(ctx, g)
+func (s *slowClaims) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, error) {
+	got, err := s.Store.Claim(ctx, g)
 	elapse(s.took)
-	return recs, err
+	return got, err
 }
 
 func TestWorkerIsRunOnce(t *testing.T) {

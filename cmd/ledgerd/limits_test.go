@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// shardKeys lists items "h0 1", "h1 2" … of five shard keys; every database takes it.
+const shardKeys = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60)
+SELECT 'h' || (i % 5) || ' ' || i AS key, 'h' || (i % 5) AS shard_key FROM n`
+
+// TestLimitedWork: several worker processes together never have more than two items of a shard key in
+// work, and do all of it.
+func TestLimitedWork(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		dir := t.TempDir()
+		effects, list := filepath.Join(dir, "effects"), filepath.Join(dir, "list.sql")
+		if err := os.WriteFile(list, []byte(shardKeys), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m.run(exitOK, "db", "migrate")
+		m.run(exitOK, "kind", "set", "effect", "--max-running-per-shard-key", "2")
+		m.run(exitOK, "add", "effect", "--from-query", list, "--set", "ms=60")
+		var workers []*started
+		for range 3 {
+			workers = append(workers, m.start("work", "--kind", "effect", "--with", "path="+effects, "-j", "6", "--drain"))
+		}
+		for _, w := range workers {
+			if code := m.exit(w); code != exitOK {
+				t.Errorf("exit %d\n%s", code, w.stderr.String())
+			}
+		}
+		if n := len(lines(t, effects, "done")); n != 60 {
+			t.Errorf("%d of 60 are done", n)
+		}
+		text, err := os.ReadFile(effects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		running, most := map[string]int{}, 0
+		for line := range strings.Lines(string(text)) {
+			var what, key string
+			var n int
+			if _, err := fmt.Sscan(line, &what, &key, &n); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			running[key] += map[string]int{"start": 1, "done": -1}[what]
+			if most = max(most, running[key]); running[key] > 2 {
+				t.Fatalf("%d of %s at a time", running[key], key)
+			}
+		}
+		if most != 2 {
+			t.Errorf("never more than %d of a shard key at a time", most)
+		}
+		m.run(exitOK, "db", "verify")
+	})
+}

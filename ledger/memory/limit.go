@@ -1,0 +1,148 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// lane is where a rate is kept; the key "" is the kind in all.
+type lane struct{ kind, key string }
+
+// turn is whose turn it is among the shard keys, of claims of a kind and shard.
+type turn struct {
+	kind  string
+	shard ledger.Shard
+}
+
+// claimLimited claims of a kind with limits; held is what the agent holds already.
+func (s *Store) claimLimited(g ledger.Grant, k ledger.Kind, held []ledger.Record, now time.Time) (ledger.Claimed, error) {
+	at := turn{g.Kind, g.Shard}
+	a := k.Admit(now, s.lane(g.Kind, ""), g.Limit-len(held))
+	next, err := a.Walk(s.turns[at], lanes{s, g, k.Limits.ByKey()})
+	if err != nil {
+		return ledger.Claimed{}, err
+	}
+	s.turns[at] = next
+	for _, l := range a.Moved {
+		s.rates[lane{g.Kind, l.Key}] = l.Next.UTC()
+	}
+	var out []ledger.Record
+	for _, id := range a.Granted {
+		out = append(out, s.grant(id, g, now))
+	}
+	slices.SortFunc(out, compareRecords)
+	return ledger.Claimed{Records: append(held, out...), Limited: true, HeldBack: a.HeldBack}, nil
+}
+
+func (s *Store) grant(id int64, g ledger.Grant, now time.Time) ledger.Record {
+	return s.lease(s.rows[id], func(w *ledger.Work) {
+		w.State, w.Attempt = ledger.StateLeased, w.Attempt+1
+		w.Agent, w.LockID, w.LeasedAt, w.ExpiresAt = g.Agent, g.LockID, now, now.Add(g.TTL)
+	})
+}
+
+func compareRecords(a, b ledger.Record) int {
+	return cmp.Or(cmp.Compare(a.Work.Priority, b.Work.Priority), a.Work.Due.Compare(b.Work.Due), cmp.Compare(a.ID, b.ID))
+}
+
+// shardKey is what limits by shard key go by.
+func (r *row) shardKey() string { return cmp.Or(r.ShardKey, r.Key) }
+
+// lane is how a kind stands, in all or for a shard key.
+func (s *Store) lane(kind, key string) ledger.Lane {
+	l := ledger.Lane{Key: key, Next: s.rates[lane{kind, key}]}
+	for _, r := range s.rows {
+		if r.Work != nil && r.Work.State == ledger.StateLeased && r.Kind == kind && (key == "" || r.shardKey() == key) {
+			l.Running++
+		}
+	}
+	return l
+}
+
+// lanes are the ledger.Lanes of a claim.
+type lanes struct {
+	s     *Store
+	g     ledger.Grant
+	byKey bool
+}
+
+// ready are the rows of a lane that the claim may take; those of all lanes for "".
+func (l lanes) ready(key string) (rows []*row) {
+	for _, r := range l.s.rows {
+		if r.Work != nil && r.Work.State == ledger.StateReady && r.Kind == l.g.Kind && (key == "" || r.shardKey() == key) &&
+			(l.g.Shard.Count == 0 || r.Slot%l.g.Shard.Count == l.g.Shard.Index) {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// Next implements ledger.Lanes.
+func (l lanes) Next(after string) (ledger.Lane, bool, error) {
+	key, some := "", false
+	for _, r := range l.ready("") {
+		if k := r.shardKey(); k > after && (!some || k < key) {
+			key, some = k, true
+		}
+	}
+	return l.s.lane(l.g.Kind, key), some, nil
+}
+
+// Ready implements ledger.Lanes.
+func (l lanes) Ready(key string, n int) (out []ledger.Candidate, _ error) {
+	for _, r := range l.ready(key) {
+		out = append(out, r.candidate(nil))
+	}
+	slices.SortFunc(out, ledger.CompareCandidates)
+	return out[:min(n, len(out))], nil
+}
+
+// Crowding implements ledger.Store.
+func (s *Store) Crowding(_ context.Context, kind, key string) (ledger.Crowding, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return ledger.Crowding{Now: s.now(), Whole: s.lane(kind, ""), Key: s.lane(kind, key)}, nil
+}
+
+// Gate implements ledger.Tx.
+func (t *tx) Gate(kinds []string) (limited []string, _ error) {
+	for _, k := range kinds {
+		if t.s.kinds[k].Limits.Any() {
+			limited = append(limited, k)
+		} else {
+			t.s.gated[k] = true
+		}
+	}
+	return limited, nil
+}
+
+// Gated implements ledger.Tx.
+func (t *tx) Gated(kind string) (bool, error) { return t.s.gated[kind], nil }
+
+// Orphans implements ledger.Store: a row holds its attempts and its work, so nothing belongs to nothing.
+func (s *Store) Orphans(_ context.Context, limit int) (o ledger.Orphans, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var leased []*row
+	for _, r := range s.sorted() {
+		if r.Work != nil && r.Work.State == ledger.StateLeased && s.kinds[r.Kind].Limits.Any() && r.Work.LeasedAt.After(s.limited[r.Kind]) {
+			leased = append(leased, r)
+		}
+	}
+	slices.SortStableFunc(leased, func(a, b *row) int { return a.Work.LeasedAt.Compare(b.Work.LeasedAt) })
+	running := map[lane]int{}
+	for _, r := range leased {
+		whole, key, limits := lane{r.Kind, ""}, lane{r.Kind, r.shardKey()}, s.kinds[r.Kind].Limits
+		running[whole]++
+		running[key]++
+		above := func(l lane, most int) bool { return most > 0 && running[l] > most }
+		if (above(whole, limits.MaxRunning) || above(key, limits.MaxRunningPerShardKey)) && len(o.Beyond) < limit {
+			o.Beyond = append(o.Beyond, r.ID)
+		}
+	}
+	return o, nil
+}

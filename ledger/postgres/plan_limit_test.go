@@ -1,0 +1,51 @@
+package postgres
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger/storetest"
+)
+
+// fillLimited adds n items of kind l that its limits hold back: of a hundred shard keys, the rate of
+// which is used up for an hour.
+func (w *workload) fillLimited(n int) {
+	w.T.Helper()
+	limits, err := jsonLimits(storetest.LimitsOfCalls)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	w.exec(w.T, `INSERT INTO {{S}}.ledger_kinds (kind, limits, laned) VALUES ('l', $1, true) ON CONFLICT DO NOTHING`, limits)
+	w.exec(w.T, `INSERT INTO {{S}}.ledger_lanes (kind, limit_key, next_at) SELECT 'l', 'busy ' || n, now() + interval '10 hours' FROM generate_series(0, 99) n ON CONFLICT DO NOTHING`)
+	w.exec(w.T, `WITH i AS (
+ INSERT INTO {{S}}.ledger_items (kind, key, slot, shard_key, created_at)
+ SELECT 'l', 'l' || n, 0, 'busy ' || n % 100, now() FROM generate_series(1, $1::int) n RETURNING id, slot, shard_key)
+INSERT INTO {{S}}.ledger_backlog (item_id, kind, state, slot, due_at, gate, limit_key)
+SELECT id, 'l', 1, slot, now() + id * interval '1 ms', 1, shard_key FROM i`, n)
+}
+
+// The hot path of kinds with limits, and that of others beside them, whatever is held back.
+func TestPlansOfLimits(t *testing.T) {
+	url := planServer(t)
+	for i, c := range []struct {
+		name    string
+		prepare func(*workload)
+	}{
+		{"all alone", func(*workload) {}},
+		{"many not filed", func(w *workload) {
+			w.fill(many/8, 1)
+			w.exec(w.T, `UPDATE {{S}}.ledger_backlog SET kind = 'l'`)
+			w.analyze()
+		}},
+		{"held back since the last ANALYZE", func(w *workload) { w.fill(many/8, 1); w.analyze(); w.fillLimited(many / 8) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorkload(t, watch(t, embedder(t, url), fmt.Sprint("limited", i)), 100)
+			start := time.Now()
+			c.prepare(w)
+			t.Logf("prepared in %v", time.Since(start))
+			w.checkCalls(t, w.LimitedCalls(), false)
+		})
+	}
+}

@@ -1,0 +1,399 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+var limitCases = []storeCase{
+	{"LimitsRunning", limitsRunning},
+	{"LimitsAreFreed", limitsAreFreed},
+	{"LimitsPerShardKey", limitsPerShardKey},
+	{"LimitsTakeTurns", limitsTakeTurns},
+	{"LimitsRate", limitsRate},
+	{"LimitsRatePerShardKey", limitsRatePerShardKey},
+	{"LimitsComeAndGo", limitsComeAndGo},
+	{"LimitsOrResources", limitsOrResources},
+	{"LimitsAreChecked", limitsAreChecked},
+	{"LimitsClaimAlone", limitsClaimAlone},
+	{"LimitsResume", limitsResume},
+	{"LimitsAreExplained", limitsAreExplained},
+}
+
+// limit gives kind "k" limits.
+func (h *harness) limit(l ledger.Limits) {
+	h.t.Helper()
+	h.policy(ledger.Kind{Name: "k", MaxLost: 1000, MaxCrashes: 1000, Backoff: ledger.Backoff{Base: time.Hour, Cap: time.Hour}, Limits: l})
+}
+
+// of adds items of kind "k" with a shard key; they are named by it and a number.
+func (h *harness) of(shardKey string, n int) {
+	h.t.Helper()
+	items := make([]ledger.NewItem, n)
+	for i := range items {
+		items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprintf("%s%d", shardKey, i+1), ShardKey: shardKey}
+	}
+	h.add(items...)
+}
+
+// within claims, and checks what came, or if nothing did, what is held back.
+func (h *harness) within(n int, want string, held ledger.HeldBack) []*ledger.Lease {
+	h.t.Helper()
+	ls, got, err := h.l.ClaimWithin(h.ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: n})
+	h.ok(err)
+	equal(h.t, "claimed", strings.Join(keys(ls), " "), want)
+	if want == "" {
+		equal(h.t, "held back", got, held)
+	}
+	return ls
+}
+
+var none, full = ledger.HeldBack{}, ledger.HeldBack{Full: true}
+
+func limitsRunning(t *testing.T, h *harness) {
+	h.limit(ledger.Limits{MaxRunning: 3})
+	h.of("x", 9)
+	first := h.within(2, "x1 x2", none)
+	h.within(10, "x3", none)
+	h.within(10, "", full)
+	h.end(first[0], ledger.Done(nil))
+	h.within(10, "x4", none)
+	h.add(ledger.NewItem{Kind: "k", Key: "urgent", Priority: -1})
+	h.end(first[1], ledger.Done([]byte("{}")))
+	h.within(10, "urgent", none)
+	h.within(10, "", full)
+	h.limit(ledger.Limits{MaxRunning: 5})
+	h.within(1, "x5", none)
+	h.within(9, "x6", none)
+	h.limit(ledger.Limits{MaxRunning: 1}) // takes nothing back
+	h.within(9, "", full)
+	h.limit(ledger.Limits{})
+	h.within(9, "x7 x8 x9", none)
+	h.within(9, "", none)
+	h.limit(ledger.Limits{MaxRunning: 3})
+	h.within(9, "", none) // nothing is ready
+}
+
+// Whatever ends a lease frees its place.
+func limitsAreFreed(t *testing.T, h *harness) {
+	finish := func(r ledger.Result) func(*ledger.Lease) { return func(ls *ledger.Lease) { h.end(ls, r) } }
+	for i, c := range []struct {
+		name string
+		end  func(*ledger.Lease)
+	}{
+		{"done", finish(ledger.Done(nil))},
+		{"done with a child", finish(ledger.Done(nil, ledger.NewItem{Kind: "other", Key: "child"}))},
+		{"skipped", finish(ledger.Skip("nothing"))},
+		{"failed", finish(ledger.Fail(errTest))},
+		{"permanent", finish(ledger.Permanent(errTest))},
+		{"snoozed", finish(ledger.Snooze(time.Hour, ""))},
+		{"doubt", finish(ledger.Doubt(errTest))},
+		{"crashed", finish(ledger.Crashed("x"))},
+		{"released", finish(ledger.Release())},
+		{"expired", func(*ledger.Lease) { h.pass(2 * time.Minute) }},
+		{"released by force", func(ls *ledger.Lease) {
+			_, err := h.l.ForceRelease(h.ctx, "op", ledger.IDs(ls.ID))
+			h.ok(err)
+		}},
+		{"cancelled", func(ls *ledger.Lease) {
+			_, err := h.l.Cancel(h.ctx, "op", ledger.IDs(ls.ID))
+			h.ok(err)
+			h.within(10, "", full)
+			h.end(ls, ledger.Fail(errTest))
+		}},
+		{"of an older version", func(ls *ledger.Lease) {
+			h.add(ledger.NewItem{Kind: "k", Key: ls.Key, Fingerprint: "2"})
+			h.within(10, "", full)
+			h.end(ls, ledger.Done(nil))
+		}},
+	} {
+		for _, limits := range []ledger.Limits{{MaxRunning: 1}, {MaxRunningPerShardKey: 1}} {
+			h.limit(limits)
+			key := fmt.Sprint(c.name, i, limits.MaxRunning)
+			h.add(ledger.NewItem{Kind: "k", Key: key + " first", ShardKey: "s", Fingerprint: "1"})
+			ls := h.take("k")
+			h.add(ledger.NewItem{Kind: "k", Key: key + " second", ShardKey: "s", Priority: -2})
+			h.within(10, "", full)
+			h.ok(errors.Join(h.l.Renew(h.ctx, time.Minute, ls)...))
+			h.ok(errors.Join(h.l.Start(h.ctx, time.Minute, ls)...))
+			h.within(10, "", full)
+			c.end(ls)
+			h.verify()
+			h.end(h.within(10, key+" second", none)[0], ledger.Done(nil))
+			_, err := h.l.Cancel(h.ctx, "op", ledger.Filter{Kinds: []string{"k"}, States: []ledger.State{ledger.StateReady, ledger.StateWaiting, ledger.StateDead, ledger.StateDoubt}})
+			h.ok(err)
+		}
+	}
+}
+
+func limitsPerShardKey(t *testing.T, h *harness) {
+	h.limit(ledger.Limits{MaxRunningPerShardKey: 2})
+	h.of("b", 4)
+	h.of("a", 4)
+	h.add(ledger.NewItem{Kind: "k", Key: "c"}, ledger.NewItem{Kind: "k", Key: "a0", ShardKey: "a", Priority: -1}, ledger.NewItem{Kind: "k", Key: "é", Priority: 2})
+	ls := h.within(10, "a0 b1 b2 a1 c é", none)
+	h.within(10, "", full)
+	h.end(ls[2], ledger.Done(nil)) // b2
+	h.within(10, "b3", none)
+	h.end(ls[0], ledger.Done(nil)) // a0
+	h.end(ls[3], ledger.Done(nil)) // a1
+	h.add(ledger.NewItem{Kind: "k", Key: "a9", ShardKey: "a", Priority: -2})
+	h.within(10, "a9 a2", none)
+	h.limit(ledger.Limits{MaxRunningPerShardKey: 2, MaxRunning: 7}) // 6 are leased
+	h.of("d", 3)
+	h.within(10, "d1", none)
+	h.within(10, "", full)
+}
+
+// Keys take turns, so that none waits for ever.
+func limitsTakeTurns(t *testing.T, h *harness) {
+	h.limit(ledger.Limits{MaxRunningPerShardKey: 100})
+	for _, key := range []string{"a", "b", "c"} {
+		h.of(key, 4)
+	}
+	for _, want := range []string{"a1", "b1", "c1", "a2", "b2"} {
+		h.within(1, want, none)
+	}
+	h.within(4, "a3 c2 c3 c4", none)
+	h.within(3, "a4 b3 b4", none)
+	// Another shard has turns of its own, and sees nobody else's keys.
+	h.limit(ledger.Limits{MaxRunningPerShardKey: 1})
+	for i := range 8 {
+		h.of(fmt.Sprint("s", i), 2)
+	}
+	seen := 0
+	for part := range 2 {
+		shard := ledger.Shard{Index: part, Count: 2}
+		ls, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: "b", Limit: 100, Shard: shard})
+		h.ok(err)
+		for _, ls := range ls {
+			if seen++; ls.Slot%2 != part {
+				t.Errorf("shard %d got %s, slot %d", part, ls.Key, ls.Slot)
+			}
+		}
+	}
+	equal(t, "of eight keys", seen, 8)
+}
+
+func limitsRate(t *testing.T, h *harness) {
+	h.limit(ledger.Limits{Rate: ledger.Rate{Count: 2, Per: time.Second}})
+	h.of("x", 9)
+	held := func(d time.Duration) ledger.HeldBack { return ledger.HeldBack{Wait: d} }
+	h.within(10, "x1", none)
+	h.within(10, "", held(500*time.Millisecond))
+	h.clock.advance(499 * time.Millisecond)
+	h.within(10, "", held(time.Millisecond))
+	h.clock.advance(time.Millisecond)
+	ls := h.within(10, "x2", none)
+	h.end(ls[0], ledger.Release()) // gives nothing back of the rate
+	h.within(10, "", held(500*time.Millisecond))
+	h.clock.advance(time.Hour)
+	h.within(10, "x2", none)
+	h.limit(ledger.Limits{Rate: ledger.Rate{Count: 2, Per: time.Second}, Burst: 3})
+	h.clock.advance(time.Hour)
+	h.within(2, "x3 x4", none)
+	h.within(2, "x5", none)
+	h.within(2, "", held(500*time.Millisecond))
+	h.clock.advance(time.Second)
+	h.within(9, "x6 x7", none)
+	h.clock.advance(-time.Hour) // set back: the rate goes on all the same
+	h.within(9, "", held(500*time.Millisecond))
+	h.clock.advance(500 * time.Millisecond)
+	h.within(9, "", held(500*time.Millisecond))
+	h.limit(ledger.Limits{Rate: ledger.Rate{Count: 1, Per: time.Hour}, MaxRunning: 1})
+	h.within(9, "", full)
+	h.limit(ledger.Limits{})
+	h.within(1, "x8", none)
+}
+
+func limitsRatePerShardKey(t *testing.T, h *harness) {
+	h.limit(ledger.Limits{RatePerShardKey: ledger.Rate{Count: 1, Per: time.Second}, Burst: 2, Rate: ledger.Rate{Count: 100, Per: 10 * time.Second}})
+	h.of("a", 9)
+	h.of("b", 1)
+	h.within(1, "a1", none)
+	h.clock.advance(time.Second / 2)
+	h.within(9, "a2 b1", none)
+	h.clock.advance(time.Second / 4)
+	h.within(9, "", ledger.HeldBack{Wait: time.Second / 4})
+	h.clock.advance(time.Second / 4)
+	h.within(9, "a3", none)
+	h.of("c", 9)
+	h.clock.advance(time.Second / 4)
+	h.within(9, "c1 c2", none)
+	h.clock.advance(time.Hour)
+	h.within(9, "a4 a5", none)
+	h.within(9, "", ledger.HeldBack{Wait: time.Second / 10})
+}
+
+// A limit that comes holds for what is there already, and one that goes lets it free again.
+func limitsComeAndGo(t *testing.T, h *harness) {
+	const n = 2500 // more than one piece
+	items := make([]ledger.NewItem, n)
+	for i := range items {
+		items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprintf("%05d", i), ShardKey: fmt.Sprint(i % 5)}
+	}
+	h.add(items...)
+	equal(t, "before", len(h.claim("k", 20)), 20)
+	perKey := map[string]int{}
+	count := func(ls []*ledger.Lease) int {
+		for _, ls := range ls {
+			perKey[ls.ShardKey]++
+		}
+		return len(ls)
+	}
+	h.limit(ledger.Limits{MaxRunningPerShardKey: 6})
+	equal(t, "4 of each key are leased", count(h.claim("k", 1000)), 10)
+	equal(t, "each key", perKey, map[string]int{"0": 2, "1": 2, "2": 2, "3": 2, "4": 2})
+	h.limit(ledger.Limits{MaxRunning: 40})
+	equal(t, "30 are leased", len(h.claim("k", 1000)), 10)
+	h.limit(ledger.Limits{MaxRunning: 45, MaxRunningPerShardKey: 100})
+	equal(t, "40 are leased", len(h.claim("k", 1000)), 5)
+	h.limit(ledger.Limits{Rate: ledger.Rate{Count: 1, Per: time.Second}, Burst: 7})
+	equal(t, "at once", len(h.claim("k", 1000)), 7)
+	counts, err := h.l.Counts(h.ctx, start)
+	h.ok(err)
+	i := slices.IndexFunc(counts, func(c ledger.Counts) bool { return c.Kind == "k" })
+	equal(t, "leased and ready", [2]int64{counts[i].Leased, counts[i].Ready}, [2]int64{52, n - 52})
+	st, err := h.l.Standing(h.ctx, "k")
+	h.ok(err)
+	equal(t, "standing", st.Ready, n-52)
+	h.limit(ledger.Limits{})
+	equal(t, "free", len(h.claim("k", 1000)), 1000)
+	h.clock.advance(2 * time.Second)
+	left := 0
+	for range 5 {
+		left += len(h.claim("k", 1000))
+	}
+	equal(t, "the rest", left, n-1052)
+}
+
+// An item waits for resources or for limits: a kind has the one or the other.
+func limitsOrResources(t *testing.T, h *harness) {
+	h.limit(ledger.Limits{MaxRunning: 1})
+	_, err := h.l.Add(h.ctx, ledger.NewItem{Kind: "other", Key: "1"}, ledger.NewItem{Kind: "k", Key: "1", Resources: []string{"r"}})
+	var invalid *ledger.InvalidError
+	if !errors.As(err, &invalid) || invalid.Index != 1 || invalid.Field != "resources" || !strings.Contains(invalid.Reason, "k has limits") {
+		t.Errorf("resources in a kind with limits: %v", err)
+	}
+	h.add(ledger.NewItem{Kind: "k", Key: "2"})
+	if _, err := h.l.Add(h.ctx, ledger.NewItem{Kind: "k", Key: "2", Fingerprint: "1", Resources: []string{"r"}}); !errors.Is(err, ledger.ErrInvalid) {
+		t.Errorf("resources for a known item: %v", err)
+	}
+	parent := h.take("k")
+	err = h.finish(parent, ledger.Done(nil, ledger.NewItem{Kind: "k", Key: "child", Resources: []string{"r"}}))
+	if h.is(err, ledger.ErrInvalid); h.item(parent.ID).State != ledger.StateLeased {
+		t.Error("the parent of a child that was refused has ended")
+	}
+	h.end(parent, ledger.Done(nil))
+	h.add(ledger.NewItem{Kind: "other", Key: "1", Resources: []string{"r"}})
+	err = h.l.SetKind(h.ctx, "op", ledger.Kind{Name: "other", Limits: ledger.Limits{RatePerShardKey: ledger.Rate{Count: 1, Per: time.Second}}})
+	if !errors.As(err, &invalid) || invalid.Field != "rate_per_shard_key" || !strings.Contains(invalid.Reason, "resources") {
+		t.Errorf("limits for a kind with resources: %v", err)
+	}
+	h.limit(ledger.Limits{})
+	h.add(ledger.NewItem{Kind: "k", Key: "3"})
+	h.needs("4", "s")
+	equal(t, "claimed", len(h.claim("k", 10)), 2)
+}
+
+func limitsAreChecked(t *testing.T, h *harness) {
+	second := ledger.Rate{Count: 1, Per: time.Second}
+	for field, bad := range map[string]ledger.Limits{
+		"max_running":               {MaxRunning: -1},
+		"max_running_per_shard_key": {MaxRunningPerShardKey: 100_001},
+		"rate":                      {Rate: ledger.Rate{Count: 1}},
+		"rate_per_shard_key":        {RatePerShardKey: ledger.Rate{Count: -1, Per: time.Second}},
+		"burst":                     {Burst: 2},
+	} {
+		err := h.l.SetKind(h.ctx, "op", ledger.Kind{Name: "k", Limits: bad})
+		var invalid *ledger.InvalidError
+		if !errors.As(err, &invalid) || invalid.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	for _, bad := range []ledger.Limits{
+		{Rate: ledger.Rate{Count: 1, Per: 367 * 24 * time.Hour}}, {Rate: ledger.Rate{Count: 1, Per: time.Microsecond}}, {Rate: ledger.Rate{Count: 1_000_001, Per: time.Second}},
+		{Rate: ledger.Rate{Count: 1, Per: 24 * time.Hour}, Burst: 100_000}, {MaxRunning: 1, Burst: 1}, {Rate: second, Burst: -1},
+	} {
+		h.is(h.l.SetKind(h.ctx, "op", ledger.Kind{Name: "k", Limits: bad}), ledger.ErrInvalid)
+	}
+	want := ledger.Limits{MaxRunning: 100_000, MaxRunningPerShardKey: 1, Rate: ledger.Rate{Count: 1_000_000, Per: 366 * 24 * time.Hour}, RatePerShardKey: second, Burst: 100_000}
+	h.limit(want)
+	k, err := h.l.Kind(h.ctx, "k")
+	h.ok(err)
+	equal(t, "limits", k.Limits, want)
+	equal(t, "as text", want.String(), "max_running 100000, max_running_per_shard_key 1, burst 100000, rate 1000000/366d, rate_per_shard_key 1/s")
+}
+
+func limitsClaimAlone(t *testing.T, h *harness) {
+	h.limit(ledger.Limits{MaxRunningPerShardKey: 2})
+	h.of("b", 1)
+	for range 2 { // it is suspected
+		h.end(h.take("k"), ledger.Crashed("x"))
+		h.pass(2 * time.Hour)
+	}
+	h.of("a", 3)
+	h.of("c", 1)
+	h.within(9, "a1 a2 c1", none) // the last turn was b's
+	if ls := h.within(9, "b1", none); !ls[0].Alone {
+		t.Error("it is not alone")
+	}
+	h.within(9, "", full)
+}
+
+// Who comes back gets what they hold, and no more than the limit in all.
+func limitsResume(t *testing.T, h *harness) {
+	h.limit(ledger.Limits{MaxRunning: 3})
+	h.of("x", 9)
+	resume := func(agent string, n, want int) {
+		t.Helper()
+		ls, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: agent, Limit: n, Resume: true})
+		h.ok(err)
+		equal(t, "leases of "+agent, len(ls), want)
+	}
+	resume("ann", 2, 2)
+	resume("ann", 2, 2)
+	resume("bob", 5, 1)
+	resume("ann", 5, 2)
+	resume("cay", 5, 0)
+	h.policy(ledger.Kind{Name: "k", Paused: true, Limits: ledger.Limits{MaxRunning: 9}})
+	resume("ann", 5, 2)
+	resume("cay", 5, 0)
+}
+
+func limitsAreExplained(t *testing.T, h *harness) {
+	h.limit(ledger.Limits{MaxRunning: 3, MaxRunningPerShardKey: 2})
+	h.of("a", 4)
+	h.of("b", 4)
+	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "w", Kinds: map[string]string{"k": ""}}, time.Hour))
+	why := func(key, code, text string) {
+		t.Helper()
+		found, err := h.l.Find(h.ctx, "k", "", key)
+		h.ok(err)
+		w, err := h.l.Why(h.ctx, found.ID)
+		h.ok(err)
+		if w.Code != code || !strings.Contains(w.Text, text) {
+			t.Errorf("%s: %s: %s", key, w.Code, w.Text)
+		}
+	}
+	why("a1", "behind", "the next of its kind")
+	why("a3", "behind", "behind 2 others")
+	h.within(2, "a1 a2", none)
+	why("a3", "max_running", "2 items of kind k are leased for its shard key a and no more than 2 may be")
+	why("b2", "behind", "behind 1 other")
+	h.within(9, "b1", none)
+	why("b2", "max_running", "3 items of kind k are leased and no more than 3 may be")
+	h.limit(ledger.Limits{Rate: ledger.Rate{Count: 1, Per: time.Minute}})
+	h.within(9, "a3", none)
+	why("b2", "rate", "the rate of kind k is 1/m")
+	h.limit(ledger.Limits{RatePerShardKey: ledger.Rate{Count: 1, Per: time.Minute}})
+	h.clock.advance(time.Minute)
+	h.within(9, "a4 b2", none)
+	why("b3", "rate", "the rate of kind k for its shard key b is 1/m; the next one may begin at "+h.clock.now().Add(time.Minute).Local().Format("2006-01-02 15:04:05"))
+}

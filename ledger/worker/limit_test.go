@@ -1,0 +1,118 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// What a rate holds back begins when it may, and nobody polls in between.
+func TestRateIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.policy(ledger.Kind{Limits: ledger.Limits{Rate: ledger.Rate{Count: 5, Per: time.Second}}})
+		r.addMany(21)
+		began := time.Now()
+		var mu sync.Mutex
+		var at []time.Duration
+		r.drain(Func(func(context.Context, *ledger.Lease) ledger.Result {
+			mu.Lock()
+			defer mu.Unlock()
+			at = append(at, time.Since(began))
+			return ledger.Done(nil)
+		}))
+		for i, d := range at {
+			if late := d - time.Duration(i)*200*time.Millisecond; late < 0 || late > 10*time.Millisecond {
+				t.Errorf("item %d began after %s", i, d)
+			}
+		}
+		if n := r.store.calls["claim"]; len(at) != 21 || n > 3*21 {
+			t.Errorf("%d items, %d claims", len(at), n)
+		}
+	})
+}
+
+// A rate that lets the next item begin within the patience is waited for, a slower one is not.
+func TestDrainUnderRate(t *testing.T) {
+	for _, tt := range []struct {
+		per  time.Duration
+		done int64
+	}{{30 * time.Second, 4}, {2 * time.Minute, 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.policy(ledger.Kind{Limits: ledger.Limits{Rate: ledger.Rate{Count: 1, Per: tt.per}}})
+			r.addMany(4)
+			rep := r.drain(Func(done)) // with a minute's patience
+			if rep.Outcomes[ledger.OutcomeDone] != tt.done || rep.Ready != 4-tt.done {
+				t.Errorf("one in %s: %+v", tt.per, rep)
+			}
+		})
+	}
+}
+
+// Places that programs have are waited for, those that only people have are not.
+func TestDrainUnderMaxRunning(t *testing.T) {
+	for _, program := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.policy(ledger.Kind{Limits: ledger.Limits{MaxRunning: 1}})
+			r.addMany(3)
+			if program {
+				if err := r.Beat(t.Context(), ledger.Agent{Name: "other"}, time.Hour); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ls, err := r.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "other", Limit: 1, TTL: time.Hour})
+			if err != nil || len(ls) != 1 {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			go func() {
+				elapse(10 * time.Minute)
+				if err := r.Finish(t.Context(), ledger.Ending{Lease: ls[0], Result: ledger.Done(nil)})[0]; err != nil {
+					t.Error(err)
+				}
+			}()
+			rep := r.drain(Func(done))
+			want, took := int64(2), time.Since(began)
+			if !program {
+				want = 0
+			}
+			if rep.Outcomes[ledger.OutcomeDone] != want || program != (took >= 10*time.Minute) {
+				t.Errorf("held by a program: %v: after %s %+v", program, took, rep)
+			}
+			elapse(11 * time.Minute)
+		})
+	}
+}
+
+// Under limits a worker claims no more than can begin, since what waits in its hands keeps places from
+// others; and a place that becomes free is used at once.
+func TestNothingIsClaimedAheadUnderLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.policy(ledger.Kind{Limits: ledger.Limits{MaxRunningPerShardKey: 1}})
+		var items []ledger.NewItem
+		for i := range 40 {
+			items = append(items, ledger.NewItem{Key: fmt.Sprint(i), ShardKey: fmt.Sprint(i % 2)})
+		}
+		r.add(items...)
+		began := time.Now()
+		rep := r.drain(Func(func(context.Context, *ledger.Lease) ledger.Result {
+			elapse(time.Second)
+			return ledger.Done(nil)
+		}), func(c *Config) { c.Concurrency = 4 })
+		if most := slices.Max(r.store.limits); rep.Outcomes[ledger.OutcomeDone] != 40 || most > 4 {
+			t.Errorf("%d at once asked for, %+v", most, rep)
+		}
+		if took := time.Since(began); took > 21*time.Second {
+			t.Errorf("two at a time, a second each: took %s", took)
+		}
+	})
+}
