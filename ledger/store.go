@@ -301,15 +301,18 @@ type Counts struct {
 
 // Agent is a program that claims.
 type Agent struct {
-	Name      string
-	Host      string
-	PID       int
-	Version   string
-	Kinds     map[string]string // that it works now → their definition
-	Shard     Shard             // that it claims; the zero one is all
-	Skew      time.Duration     // how far its clock is ahead of the database's, in whole microseconds
-	StartedAt time.Time         // of the program, by the database's clock at its first beat
-	SeenAt    time.Time         // newest beat
+	Name    string
+	Host    string
+	PID     int
+	Version string
+	Kinds   map[string]string // that it works now → their definition
+	// Stalled are those of them to which it gives nothing until that time of the database's clock,
+	// because what works them crashes again and again.
+	Stalled   map[string]time.Time
+	Shard     Shard         // that it claims; the zero one is all
+	Skew      time.Duration // how far its clock is ahead of the database's, in whole microseconds
+	StartedAt time.Time     // of the program, by the database's clock at its first beat
+	SeenAt    time.Time     // newest beat
 }
 
 // Audited is a record with its attempts, oldest first, and the resources that it holds, sorted.

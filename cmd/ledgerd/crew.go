@@ -398,6 +398,9 @@ func (c *crew) problems() map[string]string {
 		if h.PID() == 0 {
 			all[name] = "the plugin is not running"
 		}
+		if until := h.Stalled(); !until.IsZero() {
+			all[name] = "the plugin crashes again and again; nothing is given to it until " + until.UTC().Format(time.RFC3339)
+		}
 	}
 	return all
 }

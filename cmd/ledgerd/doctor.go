@@ -122,7 +122,21 @@ func (a *app) examineWork(ctx context.Context, at address) ([]ledger.Finding, er
 		return nil, err
 	}
 	holders, err := examineHolders(ctx, l, agents)
-	return append(append(holders, unworked(counts, agents)...), decisions(counts)), err
+	all := append(holders, unworked(counts, agents)...)
+	all = append(all, stalled(agents)...)
+	return append(all, decisions(counts)), err
+}
+
+// stalled are kinds whose plugin crashes again and again.
+func stalled(live []ledger.Agent) (all []ledger.Finding) {
+	for _, g := range live {
+		for _, kind := range stalledKinds(g, time.Now().Add(-g.Skew)) {
+			all = append(all, ledger.Warning("breaker", fmt.Sprintf("the plugin of kind %s crashes again and again on %s", kind, g.Name),
+				fmt.Sprintf("nothing is given to it until %s, then one item to try", g.Stalled[kind].Local().Format("2006-01-02 15:04:05")),
+				fmt.Sprintf("ledgerd errors --where kind:%s says how it ends; ledgerd plugin check PLUGIN tries it", kind)))
+		}
+	}
+	return all
 }
 
 // mostHeld is how many leases are looked at.

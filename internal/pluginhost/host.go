@@ -156,6 +156,13 @@ func (h *Host) Limit() (int, time.Time) {
 	return n, time.Time{}
 }
 
+// Stalled implements worker.Governor: until when the breaker is open.
+func (h *Host) Stalled() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.breaker.open(time.Now())
+}
+
 // restart starts a process if it is time to, and says when to look again. The caller holds mu.
 func (h *Host) restart(now time.Time) time.Time {
 	if h.closed || now.Before(h.breaker.next) {

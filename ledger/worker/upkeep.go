@@ -86,11 +86,17 @@ func (w *Worker) beat(ctx context.Context) error {
 
 func (w *Worker) agent() ledger.Agent {
 	host, _ := os.Hostname() // "" says that it is not known
-	kinds := make(map[string]string, len(w.lanes))
+	kinds, stalled := make(map[string]string, len(w.lanes)), map[string]time.Time{}
 	for _, l := range w.lanes {
 		kinds[l.kind] = l.config.Definition
+		if l.governor == nil {
+			continue
+		}
+		if until := l.governor.Stalled(); !until.IsZero() {
+			stalled[l.kind] = w.clock.there(until)
+		}
 	}
-	return ledger.Agent{Name: w.config.Agent, Host: host, PID: os.Getpid(), Version: w.config.Version, Kinds: kinds,
+	return ledger.Agent{Name: w.config.Agent, Host: host, PID: os.Getpid(), Version: w.config.Version, Kinds: kinds, Stalled: stalled,
 		Shard: w.config.Shard, Skew: w.clock.skew()}
 }
 
