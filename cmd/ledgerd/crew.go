@@ -33,6 +33,8 @@ type crew struct {
 	finds bool
 	// seen gets every attempt that has ended; may be nil.
 	seen func(worker.Event)
+	// meter of the workers; may be nil.
+	meter worker.Meter
 	// calls are run between two looks for kinds, by the goroutine that looks.
 	calls chan func()
 	name  string // of the first worker; "" means one that no other process has
@@ -308,7 +310,7 @@ func (c *crew) hire(handlers map[string]worker.Handler, agent ledger.Agent) (*sh
 	f := c.flags
 	w, err := worker.New(worker.Config{Ledger: c.ledger.Ledger, Handlers: handlers, Agent: agent.Name, Version: programVersion(),
 		Concurrency: f.concurrency, Kinds: kinds, Lease: f.lease.Duration, Shard: f.shard.Shard, MaxItems: f.maxItems, Grace: max(f.grace.Duration, time.Millisecond),
-		GiveUp: f.giveUp(), Logger: c.app.logger(), Observe: c.observe})
+		GiveUp: f.giveUp(), Logger: c.app.logger(), Observe: c.observe, Meter: c.meter})
 	if err != nil {
 		return nil, policyError(err)
 	}

@@ -42,6 +42,9 @@ func (w *Worker) expireLoop(life context.Context) {
 	for sleep(life, jitter(expireEvery)) {
 		for full := true; full && !w.outage.recent(w.config.Lease); {
 			n, err := w.config.Ledger.Expire(life, expireMost)
+			if m := w.config.Meter; m != nil && n > 0 {
+				m.Expired(n)
+			}
 			full = !w.failed("expire", err) && n == expireMost
 		}
 	}
