@@ -37,6 +37,10 @@ help: ## show this list
 build: ## build bin/ledgerd, static, with the version that git describes
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ledgerd ./cmd/ledgerd
 
+.PHONY: man
+man: build ## write the manual pages to bin/man/man1 (read one: man -M bin/man ledgerd-run)
+	bin/ledgerd man bin/man/man1
+
 .PHONY: test
 test: ## format check, vet and all tests, on SQLite and on a real Postgres (found or installed)
 	@unformatted=$$(gofmt -l .) && [ -z "$$unformatted" ] || { echo "not formatted, run gofmt -w: $$unformatted" >&2; exit 1; }
