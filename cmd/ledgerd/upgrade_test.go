@@ -1,0 +1,236 @@
+package main
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/fstest"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	_ "modernc.org/sqlite"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/schema"
+)
+
+// nextRelease builds the release that may come after this one: another version, and one more migration, which
+// only adds, as all within a release series do. Nothing has been released before this one, so that in
+// these tests it is this one that is old. The compiler is given the other files; those here stay as they are.
+func nextRelease(t *testing.T) (program string) {
+	t.Helper()
+	dir := t.TempDir()
+	root, err := filepath.Abs("../../schema")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "schema.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	this, next := fmt.Sprintf("const Version = %d\n", schema.Version), fmt.Sprintf("const Version = %d\n", schema.Version+1)
+	if strings.Count(string(text), this) != 1 {
+		t.Fatalf("schema.go does not say %q", this)
+	}
+	migration := fmt.Sprintf("%05d_next.sql", schema.Version+1)
+	const adds = "-- +goose Up\nALTER TABLE ledger_items ADD COLUMN next text;\nALTER TABLE ledger_backlog ADD COLUMN next text;\nALTER TABLE ledger_attempts ADD COLUMN next text;\n"
+	replace := map[string]string{}
+	for target, content := range map[string]string{"schema.go": strings.Replace(string(text), this, next, 1),
+		filepath.Join("sqlite", migration): adds, filepath.Join("postgres", migration): adds} {
+		file := filepath.Join(dir, strings.ReplaceAll(target, string(filepath.Separator), "-"))
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[filepath.Join(root, target)] = file
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, list, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program = filepath.Join(dir, "ledgerd")
+	build := exec.Command("go", "build", "-overlay", overlay, "-ldflags", "-X main.version=v99.0.0", "-o", program, ".")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+// database is the machine's database, past the ledger.
+func (m *machine) database() *sql.DB {
+	m.t.Helper()
+	driver, at := "pgx", m.db
+	if path, ok := strings.CutPrefix(m.db, "sqlite:"); ok {
+		driver, at = "sqlite", "file:"+path+"?_pragma=busy_timeout(10000)"
+	}
+	db, err := sql.Open(driver, at)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func (m *machine) onSQLite() bool { return strings.HasPrefix(m.db, "sqlite:") }
+
+const inbox = `
+[[source]]
+name = "inbox"
+type = "folder"
+kind = "filecsv"
+path = "DIR/inbox"
+schedule = "1s"
+settle = "0s"
+`
+
+// TestServeUpgrade: two builds side by side on one ledger, of which the newer one migrates it. The old one
+// goes on, is started again, and is stopped for good while files go on coming. Nothing is lost, nothing
+// done twice. Once the ledger says that it is not for old programs any more, those leave it alone.
+func TestServeUpgrade(t *testing.T) {
+	t.Parallel()
+	next := nextRelease(t)
+	onBothHere(t, func(t *testing.T, m *machine) {
+		const files = 400
+		s := m.site(base[:strings.Index(base, "[")] + inbox)
+		if err := os.Mkdir(filepath.Join(s.dir, "inbox"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		come := func(from, to int) {
+			for i := from; i < to; i++ {
+				s.write(fmt.Sprintf("inbox/%d.csv", i), fmt.Sprintf("a,b\n%d,1\n", i))
+			}
+		}
+		end := func(p *started) {
+			t.Helper()
+			s.signal(p, syscall.SIGTERM)
+			if code := s.exit(p); code != exitOK {
+				t.Errorf("exit %d\n%s", code, p.stderr.String())
+			}
+		}
+		come(0, files/4)
+		old := s.daemon()
+		s.until("the old one works", func() bool { return s.done("filecsv") > 0 })
+		if !m.onSQLite() { // files are migrated when they are opened
+			refused := s.launch(exec.Command(next, "serve", "--config", s.config))
+			if code := s.exit(refused); code != exitNoLedger || !strings.Contains(refused.stderr.String(), "ledgerd db migrate") {
+				t.Errorf("exit %d\n%s", code, refused.stderr.String())
+			}
+		}
+		newer := s.serves(s.launch(exec.Command(next, "serve", "--config", s.config, "--migrate")))
+		come(files/4, files/2)
+		again := s.daemon() // as when the new one is not liked
+		end(old)
+		come(files/2, 3*files/4)
+		s.until("most are done", func() bool { return s.done("filecsv") > files/2 })
+		end(again)
+		come(3*files/4, files)
+		s.until("all are done", func() bool { return s.done("filecsv") == files })
+		if status := s.run(exitOK, "db", "status", "-o", "json"); !strings.Contains(status, fmt.Sprintf(`"schema": %d,`, schema.Version+1)) {
+			t.Errorf("not migrated: %s", status)
+		}
+		if !strings.Contains(newer.stderr.String(), `"version":"v99.0.0"`) || strings.Contains(old.stderr.String(), "v99.0.0") {
+			t.Error("these were not two builds")
+		}
+		// What was claimed and not begun is given back at a stop; else each was worked once.
+		ended, err := m.ledger().Ended(t.Context(), ledger.EndedQuery{Limit: ledger.MaxBatch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		completions := 0
+		for _, e := range ended {
+			switch e.Outcome {
+			case ledger.OutcomeDone:
+				completions++
+			case ledger.OutcomeReleased:
+			default:
+				t.Errorf("%s ended as %s: %s", e.Key, e.Outcome, e.Error)
+			}
+		}
+		if completions != files || len(ended) == ledger.MaxBatch {
+			t.Errorf("%d completions of %d files, in %d attempts", completions, files, len(ended))
+		}
+		s.run(exitOK, "db", "verify")
+
+		if _, err := m.database().Exec(fmt.Sprintf("UPDATE ledger_meta SET v = '%d' WHERE k = 'compatible_from'", schema.Version+1)); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"ls"}, {"add", "filecsv", filepath.Join(s.dir, "inbox")}, {"work", "--drain"}, {"serve", "--migrate", "--config", s.config}, {"db", "migrate"}, {"db", "verify"}} {
+			p := s.start(args...)
+			if code := s.exit(p); code != exitNoLedger || !strings.Contains(p.stderr.String(), "upgrade ledgerd on this machine") {
+				t.Errorf("%s: exit %d\n%s", args, code, p.stderr.String())
+			}
+		}
+		come(files, files+1)
+		verify := func() int { return s.exit(s.launch(exec.Command(next, "db", "verify"))) }
+		s.until("the new one goes on", func() bool {
+			p := s.launch(exec.Command(next, "ls", "--state", "done", "--limit", "10000", "-o", "jsonl", "-q"))
+			return s.exit(p) == exitOK && strings.Count(p.stdout.String(), "\n") == files+1
+		})
+		end(newer)
+		if code := verify(); code != exitOK {
+			t.Errorf("db verify: exit %d", code)
+		}
+	})
+}
+
+// TestServeMigrate: a ledger of the first schema, with work in it, is brought up to date by a daemon that is
+// told to, and worked. One that is not told leaves it as it is, on Postgres, and says what to do.
+func TestServeMigrate(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		const first = "00001_ledger.sql"
+		folder, dialect, files := "postgres", goose.DialectPostgres, fs.FS(schema.Postgres)
+		if m.onSQLite() {
+			folder, dialect, files = "sqlite", goose.DialectSQLite3, schema.SQLite
+		}
+		text, err := fs.ReadFile(files, folder+"/"+first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db := m.database()
+		p, err := goose.NewProvider(dialect, db, fstest.MapFS{first: {Data: text}}, goose.WithTableName(schema.Table), goose.WithDisableGlobalRegistry(true))
+		if err == nil {
+			_, err = p.Up(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, statement := range []string{"INSERT INTO ledger_kinds (kind) VALUES ('effect')",
+			"INSERT INTO ledger_items (kind, key, slot, created_at, payload) VALUES ('effect', 'old', SLOT, TIME, BYTES)",
+			"INSERT INTO ledger_backlog (item_id, kind, state, slot, due_at) VALUES (1, 'effect', 1, SLOT, TIME)"} {
+			now, payload := "now()", `convert_to('{"text":"old"}', 'UTF8')`
+			if m.onSQLite() {
+				now, payload = "1", `CAST('{"text":"old"}' AS BLOB)`
+			}
+			if _, err := db.Exec(strings.NewReplacer("TIME", now, "BYTES", payload, "SLOT", "928").Replace(statement)); err != nil {
+				t.Fatalf("%s: %v", statement, err)
+			}
+		}
+		s := m.site(base)
+		if !m.onSQLite() {
+			for range 2 {
+				refused := s.start("serve", "--config", s.config)
+				if code := s.exit(refused); code != exitNoLedger || !strings.Contains(refused.stderr.String(), "has schema 1,") {
+					t.Errorf("exit %d\n%s", code, refused.stderr.String())
+				}
+			}
+		}
+		daemon := s.daemon("--migrate")
+		s.until("it is worked", func() bool { return s.done("effect") == 1 })
+		s.signal(daemon, syscall.SIGTERM)
+		if code := s.exit(daemon); code != exitOK {
+			t.Errorf("exit %d\n%s", code, daemon.stderr.String())
+		}
+		s.run(exitOK, "db", "verify")
+	})
+}
