@@ -149,22 +149,26 @@ func stall(t *testing.T, l *ledger.Ledger, agent, kind string) {
 	beat(t, l, ledger.Agent{Name: agent, Kinds: map[string]string{kind: "x@1+a"}, Stalled: map[string]time.Time{kind: time.Now().Add(5 * time.Minute)}})
 }
 
-// TestBreakerIsTold: agents and doctor say of which agent a plugin crashes again and again.
+// TestBreakerIsTold: agents and doctor say of which agent a plugin crashes again and again, and doctor whose
+// clock is off.
 func TestBreakerIsTold(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		l := m.ledger()
 		stall(t, l, "host/7/b", "broken")
 		beat(t, l, ledger.Agent{Name: "host/7/c", Kinds: map[string]string{"broken": ""}, Stalled: map[string]time.Time{"broken": time.Now().Add(-time.Minute)}})
+		beat(t, l, ledger.Agent{Name: "late/1/d", Skew: -3500 * time.Millisecond})
 		var agents []struct{ Stalled []string }
 		if err := json.Unmarshal([]byte(m.run(exitOK, "agents", "-o", "json")), &agents); err != nil {
 			t.Fatal(err)
 		}
-		if len(agents) != 2 || !slices.Equal(agents[0].Stalled, []string{"broken"}) || len(agents[1].Stalled) != 0 {
+		if len(agents) != 3 || !slices.Equal(agents[0].Stalled, []string{"broken"}) || len(agents[1].Stalled) != 0 {
 			t.Errorf("%+v", agents)
 		}
 		doctor := m.start("doctor")
 		m.exit(doctor) // a Postgres for tests does not wait for its disk
 		if out := doctor.stdout.String(); strings.Count(out, "crashes again and again") != 1 || !strings.Contains(out, "the plugin of kind broken crashes again and again on host/7/b\n") {
+			t.Error(out)
+		} else if !strings.Contains(out, "late/1/d: its clock is 3.5s behind the database's") || strings.Count(out, "its clock is ") != 1 {
 			t.Error(out)
 		}
 	})
