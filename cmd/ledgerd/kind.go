@@ -42,6 +42,9 @@ func newKindRow(k ledger.Kind) kindRow {
 		MaxFailures: or(k.MaxFailures, ledger.DefaultMaxFailures), MaxCrashes: or(k.MaxCrashes, ledger.DefaultMaxCrashes), MaxLost: or(k.MaxLost, ledger.DefaultMaxLost),
 		BackoffBase: k.Backoff.Base.Seconds(), BackoffCap: k.Backoff.Cap.Seconds(), Timeout: k.Timeout.Seconds(),
 		Paused: k.Paused, Definition: k.Definition}
+	if row.Match == nil {
+		row.Match = []string{}
+	}
 	if row.OnLost == "" {
 		row.OnLost = string(ledger.OnLostRepeat)
 	}

@@ -136,7 +136,7 @@ func TestWhyInEverySituation(t *testing.T) {
 	})
 }
 
-func beat(t *testing.T, l *ledger.Ledger, a ledger.Agent) {
+func beat(t testing.TB, l *ledger.Ledger, a ledger.Agent) {
 	t.Helper()
 	if err := l.Beat(t.Context(), a, 10*time.Minute); err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func beat(t *testing.T, l *ledger.Ledger, a ledger.Agent) {
 }
 
 // stall lets an agent say that the plugin of a kind crashes again and again.
-func stall(t *testing.T, l *ledger.Ledger, agent, kind string) {
+func stall(t testing.TB, l *ledger.Ledger, agent, kind string) {
 	t.Helper()
 	beat(t, l, ledger.Agent{Name: agent, Kinds: map[string]string{kind: "x@1+a"}, Stalled: map[string]time.Time{kind: time.Now().Add(5 * time.Minute)}})
 }
