@@ -100,7 +100,8 @@ type Store interface {
 	FoldTallies(ctx context.Context, minutes, hours time.Time) error
 
 	// Prune removes, of up to limit items of the kind whose newest attempt is final and ended
-	// before the given time, payload, output, log and error, and all attempts but the newest;
+	// before the given time, output, log and error, and all attempts but the newest, and empties their
+	// payloads where they have one;
 	// of recurring items, the attempts before the newest completion, which is what says that its
 	// period is done. It returns how many items.
 	Prune(ctx context.Context, kind string, before time.Time, limit int) (int, error)
@@ -186,7 +187,7 @@ type Record struct {
 	ID int64
 	Identity
 	Fingerprint string
-	Payload     []byte // nil: none, or pruned
+	Payload     []byte // nil: none; empty, and not nil: it was pruned
 	ShardKey    string // "" means Key
 	Slot        int
 	Every, Zone string

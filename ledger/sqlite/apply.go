@@ -20,7 +20,7 @@ var (
   leased_at = excluded.leased_at, started_at = excluded.started_at, expires_at = excluded.expires_at,
   gate = excluded.gate, passed_at = excluded.passed_at, blocked_on = NULL`)
 	insertAttempts = newBulk(`INSERT INTO ledger_attempts (`+attemptColumns+`)`, 16, ``)
-	updateItems    = newBulk(`UPDATE ledger_items SET fingerprint = v.column2, payload = v.column3, every = v.column4, zone = v.column5, epoch = v.column6, resources = v.column7 FROM (`, 7,
+	updateItems    = newBulk(`UPDATE ledger_items SET fingerprint = v.column2, payload = CAST(v.column3 AS BLOB), every = v.column4, zone = v.column5, epoch = v.column6, resources = v.column7 FROM (`, 7,
 		`) v WHERE id = v.column1`)
 )
 
@@ -128,6 +128,6 @@ func (x *tx) putItems(changes []*ledger.Change) error {
 		if c.Every != "" { // what is recurring from now on may be pruned otherwise
 			x.s.pruned.Clear()
 		}
-		return append(list, changes[i].ID, c.Fingerprint, c.Payload, null(c.Every), null(c.Zone), c.Epoch, jsonNames(c.Resources))
+		return append(list, changes[i].ID, c.Fingerprint, blob(c.Payload), null(c.Every), null(c.Zone), c.Epoch, jsonNames(c.Resources))
 	})
 }
