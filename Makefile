@@ -61,6 +61,7 @@ test-plain:
 test-large: ## the tests of what statements read, on tables of a million rows (some minutes)
 	LEDGERD_TEST_ROWS=1000000 $(GO) test -timeout 60m $(TESTFLAGS) ./ledger/postgres ./ledger/sqlite ./ledger/lockable -run 'TestPlans|TestHotPath|TestDeadEntries|TestIdleShard'
 	LEDGERD_TEST_ROWS=100000 $(GO) test -timeout 60m $(TESTFLAGS) ./examples/push -run TestThreePushes
+	LEDGERD_TEST_ROWS=200000 $(GO) test -timeout 60m $(TESTFLAGS) ./cmd/ledgerd -run TestMemoryIsBounded
 
 .PHONY: test-postgres18
 test-postgres18: $(PG18)/unpacked ## the tests that use Postgres, on Postgres 18 (from npm)
