@@ -387,6 +387,17 @@ func (c *crew) close() {
 	}
 }
 
+// emits are the kinds that the plugin of a kind that is worked here adds items of.
+func (c *crew) emits(kind string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.hosts[kind]
+	if h == nil {
+		return nil
+	}
+	return h.About().Emits
+}
+
 // problems says of each kind to work what keeps it from being worked, "" for nothing.
 func (c *crew) problems() map[string]string {
 	c.mu.Lock()

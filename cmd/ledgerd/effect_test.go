@@ -115,7 +115,7 @@ func (in effectIn) end(it sdk.Item[effectIn]) error {
 	case "exit":
 		os.Exit(3)
 	case "emit":
-		return it.Emit(sdk.Child{Kind: "note", Key: "child of " + in.Text})
+		return it.Emit(sdk.Child{Kind: "note", Key: "child of " + in.Text, Payload: map[string]string{"text": in.Text}})
 	}
 	return nil
 }

@@ -229,6 +229,28 @@ func TestServeReload(t *testing.T) {
 	})
 }
 
+// TestServeEmitted: kinds that the plugins of a daemon emit are worked without being named, and what these emit;
+// others of the ledger are not.
+func TestServeEmitted(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		s := m.site(base)
+		s.run(exitOK, "db", "migrate")
+		s.run(exitOK, "kind", "set", "other", "--plugin", "effect")
+		s.run(exitOK, "kind", "set", "note", "--plugin", "effect")
+		s.run(exitOK, "add", "other", "x")
+		p := s.daemon()
+		s.run(exitOK, "add", "effect", "a", "--set", "how=emit")
+		s.until("what was emitted is done", func() bool { return s.done("note") > 0 })
+		if _, body := s.ask(p, "/readyz"); !strings.Contains(body, `"note": ""`) || strings.Contains(body, `"other"`) {
+			t.Error(body)
+		}
+		s.signal(p, syscall.SIGTERM)
+		if code := s.exit(p); code != exitOK || s.done("effect") != 1 || s.done("other") != 0 {
+			t.Errorf("exit %d\n%s", code, p.stderr.String())
+		}
+	})
+}
+
 // TestServeStop: the first signal lets finish what runs, the second ends it now; nothing is lost by either.
 func TestServeStop(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
