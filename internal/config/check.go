@@ -258,13 +258,16 @@ func (d *decoder) checkSchedule(path string, s *Source) {
 			s.Schedule = "1m"
 		}
 	}
-	if interval, err := ledger.ParseDuration(s.Schedule); err == nil && interval >= minInterval && s.Zone == "" {
-		return
-	} else if err == nil && interval < minInterval {
+	interval, err := ledger.ParseDuration(s.Schedule)
+	short := err == nil && interval < ledger.MinEvery // as Next has it; no rhythm of items is that short
+	switch {
+	case !short:
+		d.checkEvery(path, "schedule", s.Schedule, s.Zone)
+	case interval < minInterval:
 		d.fail(path+".schedule", faultf("must be at least %s, not %s", FormatDuration(minInterval), s.Schedule))
-		return
+	default:
+		d.checkEvery(path, "schedule", FormatDuration(ledger.MinEvery), s.Zone)
 	}
-	d.checkEvery(path, "schedule", s.Schedule, s.Zone)
 }
 
 func (d *decoder) checkFolder(path string, s *Source) {

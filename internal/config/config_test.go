@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -178,11 +179,17 @@ func TestNext(t *testing.T) {
 	at := time.Date(2026, 3, 28, 12, 0, 7, 0, time.UTC)
 	for _, test := range []struct{ schedule, zone, want string }{
 		{"5s", "", "2026-03-28T12:00:10Z"},
+		{"5s", "Europe/Berlin", "2026-03-28T12:00:10Z"},
 		{"1m", "", "2026-03-28T12:01:00Z"},
 		{"hour", "", "2026-03-28T13:00:00Z"},
 		{"day", "Europe/Berlin", "2026-03-28T23:00:00Z"},
 		{"30 2 * * *", "Europe/Berlin", "2026-03-29T01:00:00Z"}, // skipped by the clock change
 	} {
+		_, err := Load(Options{Path: write(t, fmt.Sprintf("[[source]]\nname = \"a\"\ntype = \"folder\"\nkind = \"b\"\npath = \"/c\"\nschedule = %q\nzone = %q\n",
+			test.schedule, test.zone))})
+		if err != nil {
+			t.Errorf("%s in zone %q is refused: %v", test.schedule, test.zone, err)
+		}
 		s := &Source{Schedule: test.schedule, Zone: test.zone}
 		if got := s.Next(at).Format(time.RFC3339); got != test.want {
 			t.Errorf("%s: %s, want %s", test.schedule, got, test.want)

@@ -58,10 +58,10 @@ type Look struct {
 type Status struct {
 	Name    string    `json:"name"`
 	Type    string    `json:"type"`
-	Looking bool      `json:"looking"` // this process looks at it
-	Holder  string    `json:"holder"`  // who else does
-	Looked  time.Time `json:"looked"`  // end of the last look; zero: none yet
-	Next    time.Time `json:"next"`
+	Looking bool      `json:"looking"`         // this process looks at it
+	Holder  string    `json:"holder"`          // who else does
+	Looked  time.Time `json:"looked,omitzero"` // end of the last look; zero: none yet
+	Next    time.Time `json:"next,omitzero"`
 	Error   string    `json:"error"`
 }
 
