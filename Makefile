@@ -41,12 +41,14 @@ build: ## build bin/ledgerd, static, with the version that git describes
 man: build ## write the manual pages to bin/man/man1 (read one: man -M bin/man ledgerd-run)
 	bin/ledgerd man bin/man/man1
 
+# Where packages for Node cannot be had, the tests that need them fail and say so, and the others run.
 .PHONY: test
 test: ## format check, vet and all tests, on SQLite and on a real Postgres (found or installed)
 	@unformatted=$$(gofmt -l .) && [ -z "$$unformatted" ] || { echo "not formatted, run gofmt -w: $$unformatted" >&2; exit 1; }
 	$(GO) build ./...
 	$(GO) vet ./...
 	$(ENSURE) strace pgbouncer
+	-$(ENSURE) npm && $(MAKE) --no-print-directory node-packages
 	$(WITHPOSTGRES) $(MAKE) --no-print-directory --keep-going test-raced test-plain
 
 # These two take the Postgres that internal/pgtest finds.
@@ -56,6 +58,14 @@ test-raced:
 
 test-plain:
 	$(GO) test -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -vE '$(RACED)')
+
+# What sdk/node/package-lock.json names, each with its checksum; npm writes the mark itself.
+.PHONY: node-packages
+node-packages: sdk/node/node_modules/.package-lock.json ## get the packages of the SDK for Node, which its tests need
+
+sdk/node/node_modules/.package-lock.json: sdk/node/package-lock.json
+	@command -v npm >/dev/null || { echo "npm is needed to get the packages of sdk/node: install Node 18 or later, with npm" >&2; exit 1; }
+	cd sdk/node && npm ci --no-audit --no-fund --loglevel=error
 
 .PHONY: test-large
 test-large: ## the tests of what statements read, on tables of a million rows (some minutes)

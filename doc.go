@@ -18,6 +18,8 @@
 //	sdk                  what the author of a plugin sees
 //	sdk/wire             the protocol and the handshake
 //	sdk/sdktest          the author's test kit
+//	sdk/node             the SDK for plugins in JavaScript
+//	sdk/template         the plugins that "ledgerd plugin new" begins with
 //	plugins/NAME         the plugins that come with ledgerd
 //
 //	internal/pluginproc  one plugin process: start, stream, stop; knows sdk/wire only

@@ -150,10 +150,7 @@ func (p *Plugin) batch() (items int, wait time.Duration) {
 	return items, wait
 }
 
-var (
-	nameForm    = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`)
-	versionForm = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
-)
+var versionForm = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
 // describe says what the plugin is, or what is wrong with its fields.
 func (p *Plugin) describe() (*wire.DescribeResponse, error) {
@@ -170,7 +167,7 @@ func (p *Plugin) describe() (*wire.DescribeResponse, error) {
 		d.MaxBatch, d.MaxWaitMs = int32(items), milliseconds(wait)
 	}
 	switch {
-	case !nameForm.MatchString(p.Name):
+	case !wire.NameForm.MatchString(p.Name):
 		return nil, fmt.Errorf("plugin %q: the name must be [a-z0-9][a-z0-9-]{0,63}", p.Name)
 	case !versionForm.MatchString(p.Version):
 		return nil, fmt.Errorf("plugin %s: version %q is not a semantic version such as 1.2.3", p.Name, p.Version)
@@ -180,7 +177,7 @@ func (p *Plugin) describe() (*wire.DescribeResponse, error) {
 		return nil, fmt.Errorf("plugin %s: a number is negative", p.Name)
 	}
 	for _, kind := range p.Emits {
-		if !nameForm.MatchString(kind) {
+		if !wire.NameForm.MatchString(kind) {
 			return nil, fmt.Errorf("plugin %s: Emits: %q is not the name of a kind", p.Name, kind)
 		}
 	}

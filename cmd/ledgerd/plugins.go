@@ -376,7 +376,7 @@ type pluginRow struct {
 }
 
 func (a *app) pluginCommand() *cobra.Command {
-	return group(groupSetUp, "plugin", "List and check plugins", a.pluginLsCommand(), a.pluginCheckCommand())
+	return group(groupSetUp, "plugin", "List, check and make plugins", a.pluginLsCommand(), a.pluginCheckCommand(), a.pluginNewCommand())
 }
 
 func (a *app) pluginLsCommand() *cobra.Command {

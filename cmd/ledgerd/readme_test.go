@@ -20,28 +20,36 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, rest, found := strings.Cut(string(readme), "```console\n")
-	session, _, closed := strings.Cut(rest, "```\n")
+	commands, _, closed := strings.Cut(rest, "```\n")
 	if !found || !closed {
 		t.Fatal("the README has no session")
 	}
 	home := t.TempDir()
 	m := newMachine(t, "")
 	copyInbox(t, filepath.Join(home, "inbox"))
+	got := session(t, commands, home, []string{"HOME=" + home, "PATH=" + filepath.Dir(m.program) + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()})
+	if diff := cmp.Diff(timeless(commands), timeless(got)); diff != "" {
+		t.Errorf("-README +printed\n%s", diff)
+	}
+}
+
+// session runs the commands of a page, the lines that begin with "$ ", one after the other in one shell's
+// folders, and returns them with what each prints.
+func session(t *testing.T, page, home string, env []string) string {
+	t.Helper()
 	var got strings.Builder
-	for _, line := range strings.Split(session, "\n") {
+	place := filepath.Join(home, ".place") // where the last command has left the shell
+	for line := range strings.Lines(page) {
 		command, ok := strings.CutPrefix(line, "$ ")
 		if !ok {
 			continue
 		}
-		sh := exec.Command("sh", "-c", command)
-		sh.Dir = home
-		sh.Env = []string{"HOME=" + home, "PATH=" + filepath.Dir(m.program) + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
+		sh := exec.Command("sh", "-c", "cd \"$(cat "+place+" 2>/dev/null)\"\n"+command+"pwd >"+place)
+		sh.Dir, sh.Env = home, env
 		out, _ := sh.CombinedOutput() // what the code was stands in the output
-		got.WriteString("$ " + command + "\n" + string(out))
+		got.WriteString("$ " + command + string(out))
 	}
-	if diff := cmp.Diff(timeless(session), timeless(got.String())); diff != "" {
-		t.Errorf("-README +printed\n%s", diff)
-	}
+	return got.String()
 }
 
 // timeless is text in which every duration is the same.

@@ -5,7 +5,8 @@
 // # Handshake
 //
 // A plugin is a program that speaks gRPC over a Unix socket and is started by ledgerd, by
-// the rules of hashicorp/go-plugin. In any language:
+// the rules of hashicorp/go-plugin. In any language, and in short (docs/plugins/any-language.md
+// has all of it, with the rules of the stream):
 //
 //  1. If the environment variable [CookieKey] is not [CookieValue], nobody started it as a
 //     plugin: tell the person so on stderr and exit with 1.
@@ -29,6 +30,8 @@
 // sides gather what they have and flush when there is nothing more to do.
 package wire
 
+import "regexp"
+
 //go:generate sh generate.sh
 
 // The cookie tells a program that it was started as a plugin. It is no secret.
@@ -42,6 +45,9 @@ const Version = 1
 
 // Service is the name under which go-plugin knows the protocol.
 const Service = "ledgerd"
+
+// NameForm is the form of the names of plugins and kinds.
+var NameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`)
 
 // Limits of what travels. They are the ledger's where it has one too; what is beyond them is
 // refused or cut on the plugin's side, so that it never ends the stream.

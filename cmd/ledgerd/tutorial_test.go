@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"go/format"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestTutorial does what docs/plugins/tutorial.md says, in the home of somebody who has Go and ledgerd
+// and never made a plugin, and compares what is printed. Where theirs fetches the SDK this takes the
+// one that is here; the plugin's go.mod is therefore beside it and not in it.
+func TestTutorial(t *testing.T) {
+	t.Parallel() // it mostly waits for the go command
+	const file = "../../docs/plugins/tutorial.md"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	m := newMachine(t, "")
+	env := append(goOf(t, home, "ledgerd-plugin-words"),
+		"HOME="+home, "PATH="+filepath.Dir(m.program)+":"+os.Getenv("PATH"), "TMPDIR="+os.TempDir(), "TZ=UTC")
+	got := regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```\n").ReplaceAllStringFunc(string(text), func(block string) string {
+		language, body, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(block, "```"), "```\n"), "\n")
+		switch language {
+		case "console":
+			return "```console\n" + session(t, body, home, env) + "```\n"
+		case "diff":
+			patch(t, body, filepath.Join(home, "ledgerd-plugin-words"))
+		}
+		return block
+	})
+	if diff := cmp.Diff(steadied(string(text)), steadied(got)); diff != "" {
+		t.Errorf("-%s +what happens\n%s", file, diff)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(strings.ReplaceAll(got, home, "/home/you")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// goOf is an environment in which the go command takes the SDK from this tree for a plugin's module.
+func goOf(t *testing.T, home, module string) []string {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(home, "plugin.sum"), sums, 0o600)
+	}
+	mod := fmt.Sprintf("module example.com/%s\n\ngo 1.26.0\n\nreplace github.com/ledgerd/ledgerd => %s\n", module, root)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(home, "plugin.mod"), []byte(mod), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"GOFLAGS=-buildvcs=false -modfile=" + filepath.Join(home, "plugin.mod")}
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB", "GOTOOLCHAIN"} {
+		value, err := exec.Command("go", "env", name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		env = append(env, name+"="+strings.TrimSpace(string(value)))
+	}
+	return env
+}
+
+// patch changes files as a person would who reads the difference.
+func patch(t *testing.T, diff, dir string) {
+	t.Helper()
+	git := exec.Command("git", "apply", "-")
+	git.Dir, git.Stdin = dir, strings.NewReader(diff)
+	git.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
+	if out, err := git.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s\n%s", err, diff, out)
+	}
+}
+
+// steadied is text in which what differs from run to run is the same.
+func steadied(s string) string {
+	for pattern, with := range map[string]string{
+		`[0-9]+\.[0-9]{3}s\b`:                  "0.100s",
+		`took [0-9]+\.[0-9] s\b`:               "took 0.1 s",
+		`\(cached\)`:                           "0.100s",
+		`[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}`: "TIME",
+		`by \S+/[0-9]+/[0-9a-f]{6}`:            "by AGENT",
+		`\+[0-9a-f]{6}\b`:                      "+DIGEST",
+		`/\S*/ledgerd-plugin-words/`:           "HOME/ledgerd-plugin-words/",
+	} {
+		s = regexp.MustCompile(pattern).ReplaceAllString(s, with)
+	}
+	return timeless(s)
+}
+
+// TestGuide compiles the code of docs/plugins/guide.md: its blocks are one program.
+func TestGuide(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/plugins/guide.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var program strings.Builder
+	for _, block := range regexp.MustCompile("(?ms)^```go\n(.*?)^```\n").FindAllStringSubmatch(string(text), -1) {
+		program.WriteString(block[1] + "\n")
+	}
+	formatted, err := format.Source([]byte(program.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.TrimSpace(string(formatted)), strings.TrimSpace(program.String())); diff != "" {
+		t.Error("not formatted: -gofmt +guide\n", diff)
+	}
+	file := filepath.Join(t.TempDir(), "guide.go")
+	if err := os.WriteFile(file, formatted, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	vet := exec.Command("go", "vet", file)
+	vet.Dir = "../.."
+	if out, err := vet.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

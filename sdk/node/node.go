@@ -1,0 +1,27 @@
+// Package node holds the SDK for plugins in JavaScript, which is the files beside this one: README.md
+// says how it is used. The package gives them to whoever makes a plugin's folder (see package
+// template): a plugin takes the SDK along.
+package node
+
+import "embed"
+
+//go:generate cp ../wire/plugin.proto plugin.proto
+
+// Files is the SDK, without its tests.
+//
+//go:embed *.js plugin.proto README.md
+var Files embed.FS
+
+// Package and Lock are package.json and package-lock.json: which packages the SDK needs, in their exact
+// versions.
+var (
+	//go:embed package.json
+	Package []byte
+	//go:embed package-lock.json
+	Lock []byte
+)
+
+// Npmrc is what npm has to know of the folder.
+//
+//go:embed .npmrc
+var Npmrc []byte

@@ -1,0 +1,109 @@
+'use strict'
+/*
+ * What becomes of an attempt: a value that was returned is its output, whatever was thrown says how it
+ * ended. Limits are those of the protocol; what is beyond them is cut here, so that it never ends the
+ * stream.
+ */
+
+const MAX_OUTPUT = 1 << 20 // bytes
+const MAX_ERROR = 8 << 10 // bytes
+const MAX_CODE = 64
+
+/** Whether an error has a class of its own. That of an abort only says that there was one. */
+const hasCode = (err) => typeof err?.code === 'string' && err.name !== 'AbortError'
+
+/** An error that says what becomes of the item. */
+class Outcome extends Error {
+  constructor(cause, result) {
+    super(cause instanceof Error ? cause.message : String(cause), { cause })
+    this.result = result
+    if (hasCode(cause)) this.code = cause.code
+    if (cause?.output !== undefined) this.output = cause.output
+  }
+}
+
+/** A failed attempt; the kind's policy says whether and when it is tried again. */
+const failed = (err) => new Outcome(err, { outcome: 'OUTCOME_FAILED' })
+/** Trying again cannot help. */
+const permanent = (err) => new Outcome(err, { outcome: 'OUTCOME_FAILED', final: true })
+/** Not to be tried again before ms milliseconds have passed. */
+const retryAfter = (ms, err) => new Outcome(err, { outcome: 'OUTCOME_FAILED', delay_ms: Math.max(0, Math.ceil(ms)) })
+/** Asks for the item again after ms milliseconds; it is not a failure. */
+const snooze = (ms, why) => new Outcome(why, { outcome: 'OUTCOME_SNOOZED', delay_ms: Math.max(0, Math.ceil(ms)) })
+/** Completes the item: there was nothing to do. */
+const skip = (why) => new Outcome(why, { outcome: 'OUTCOME_SKIPPED' })
+/** The effect may or may not have happened: a person decides. */
+const doubt = (err) => new Outcome(err, { outcome: 'OUTCOME_UNKNOWN' })
+
+/** What an item's signal is aborted with (signal.reason). */
+const CANCELLED = new Error('item was cancelled')
+const LEASE_LOST = new Error('lease lost: somebody else works on the item by now')
+const STOPPING = new Error('ledgerd is stopping')
+const TIMED_OUT = new Error('the time for the attempt is over')
+
+const reasons = { REASON_LEASE_LOST: LEASE_LOST, REASON_STOPPING: STOPPING, REASON_TIMEOUT: TIMED_OUT }
+
+/** What a cancel of the host means to the function. */
+const reasonOf = (name) => reasons[name] ?? CANCELLED
+
+/** Text that ledgers keep: valid Unicode, without NUL, cut to n bytes but not within a letter. */
+function clean(text, n) {
+  const bytes = Buffer.from(String(text).replaceAll('\0', '\uFFFD'))
+  if (bytes.length <= n) return bytes.toString()
+  let end = n
+  while ((bytes[end] & 0xc0) === 0x80) end--
+  return bytes.subarray(0, end).toString()
+}
+
+/** The class of an error: small letters, digits and _. */
+const cleanCode = (code) => clean(code, MAX_CODE).toLowerCase().replace(/[^a-z0-9_]/g, '_') || '_'
+
+/** How an attempt that was told to end has ended. */
+function stopped(reason) {
+  switch (reason) {
+    case CANCELLED: return { outcome: 'OUTCOME_CANCELLED' }
+    case LEASE_LOST:
+    case STOPPING: return { outcome: 'OUTCOME_RELEASED' }
+    default: return { outcome: 'OUTCOME_FAILED', ending: 'ENDING_TIMED_OUT', code: 'timeout' }
+  }
+}
+
+/** The result of a function that returned. */
+function returned(value) {
+  try {
+    return { outcome: 'OUTCOME_DONE', output: outputOf(value) }
+  } catch (err) {
+    return { outcome: 'OUTCOME_FAILED', final: true, code: 'output', error: err.message }
+  }
+}
+
+function outputOf(value) {
+  const output = Buffer.from(JSON.stringify(value ?? undefined) ?? '')
+  if (output.length > MAX_OUTPUT) {
+    throw new Error(`result too large: output has ${output.length} bytes, at most ${MAX_OUTPUT}; write it to a file and return its path`)
+  }
+  return output
+}
+
+/**
+ * The result of a function that threw. Where effects must not be repeated (doubtful), an error of
+ * unknown origin says nothing about the effect: it ends the attempt without a report.
+ */
+function thrown(err, signal, doubtful) {
+  const result = { error: clean(err?.message ?? err, MAX_ERROR) }
+  if (hasCode(err)) result.code = cleanCode(err.code)
+  try {
+    result.output = outputOf(err?.output)
+  } catch {
+    // The error is worth more than what it carries.
+  }
+  if (err instanceof Outcome) return { ...result, ...err.result }
+  if (signal.aborted) return { ...stopped(signal.reason), ...result }
+  if (doubtful) return { ...result, outcome: 'OUTCOME_FAILED', ending: 'ENDING_PANICKED', code: 'panic' }
+  return { ...result, outcome: 'OUTCOME_FAILED' }
+}
+
+module.exports = {
+  failed, permanent, retryAfter, snooze, skip, doubt, clean,
+  reasonOf, stopped, returned, thrown, CANCELLED, LEASE_LOST, STOPPING, TIMED_OUT
+}

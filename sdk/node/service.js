@@ -1,0 +1,123 @@
+'use strict'
+/* The calls of the protocol: what the plugin is, its config, the stream, the end. */
+const grpc = require('@grpc/grpc-js')
+const { Settings } = require('./settings.js')
+const { Session } = require('./session.js')
+const { clean, returned, thrown } = require('./outcome.js')
+const { version } = require('./package.json')
+
+const MAX_ERROR = 8 << 10 // bytes
+const CONCURRENCY = 8
+const PROGRESS_MS = 1000
+
+const refusal = (message) => ({ code: grpc.status.FAILED_PRECONDITION, message })
+const bytes = (value) => Buffer.from(JSON.stringify(value))
+
+class Service {
+  /** @param {import('./index.js').Plugin} plugin */
+  constructor(plugin) {
+    if (!/^[a-z0-9][a-z0-9-]{0,63}$/.test(plugin.name)) throw new Error(`the plugin's name ${plugin.name} is not [a-z0-9][a-z0-9-]{0,63}`)
+    this.plugin = plugin
+    this.concurrency = plugin.concurrency ?? CONCURRENCY // Configure may say otherwise
+    this.config = new Settings(plugin.config)
+    this.payload = new Settings(plugin.payload)
+    this.opened = null // {config, state}, once it is configured
+    this.session = null
+  }
+
+  /** The handlers, by the protocol's names. */
+  handlers() {
+    const answer = (method) => (call, reply) => {
+      Promise.resolve(method.call(this, call.request)).then((response) => reply(null, response), (err) =>
+        reply(err.code === grpc.status.FAILED_PRECONDITION ? err : { code: grpc.status.INTERNAL, message: String(err?.stack ?? err) }))
+    }
+    return {
+      Describe: answer(this.describe),
+      Configure: answer(this.configure),
+      CheckHealth: answer(this.checkHealth),
+      Drain: answer(this.drain),
+      Process: (call) => this.process(call)
+    }
+  }
+
+  describe() {
+    const p = this.plugin
+    return {
+      name: p.name, version: p.version, doc: p.doc ?? '', sdk: 'node/' + version, match: p.match ?? [], emits: p.emits ?? [],
+      on_lost: p.onLost === 'doubt' ? 'ON_LOST_DOUBT' : 'ON_LOST_REPEAT', timeout_ms: p.timeoutMs ?? 0,
+      max_failures: p.maxFailures ?? 0, concurrency: p.concurrency ?? CONCURRENCY,
+      config_schema: bytes(this.config.schema), input_schema: bytes(this.payload.schema), output_schema: bytes(p.output ?? {}),
+      input: p.input ?? null, secrets: this.config.secrets(),
+      examples: (p.examples ?? []).map((e) => ({
+        doc: e.doc ?? '', payload: bytes(e.payload), output: e.output === undefined ? Buffer.alloc(0) : bytes(e.output)
+      }))
+    }
+  }
+
+  async configure(request) {
+    if (this.opened && !request.validate_only) throw refusal('configured already: another config takes another process')
+    const { value: config, problems } = this.config.read(request.config, request.secrets)
+    if (problems.length > 0) return { problems }
+    try {
+      await this.plugin.validate?.(config)
+      if (request.validate_only) return { problems }
+      this.opened = { config, state: await this.plugin.open?.(config) }
+    } catch (err) {
+      return { problems: [{ field: '', message: clean(err?.message ?? err, MAX_ERROR) }] }
+    }
+    if (request.concurrency > 0) this.concurrency = request.concurrency
+    this.progressMs = Number(request.progress_ms ?? 0) || PROGRESS_MS
+    return { problems }
+  }
+
+  process(call) {
+    if (!this.opened || this.session) return call.emit('error', refusal('Process is called once, after Configure'))
+    this.session = new Session(this.plugin, (task) => this.work(task), this)
+    this.session.serve(call)
+  }
+
+  /** Works a task. It never throws. */
+  async work(task) {
+    const { value, problems } = this.payload.read(task.wire.payload)
+    if (problems.length > 0) {
+      const error = 'payload: ' + problems.map((p) => (p.field ? `${p.field}: ` : '') + p.message).join('; ')
+      return { outcome: 'OUTCOME_FAILED', final: true, code: 'payload', error: clean(error, MAX_ERROR) }
+    }
+    const { signal } = task.abort
+    try {
+      return returned(await this.plugin.work(task.item(value), { ...this.opened, signal }))
+    } catch (err) {
+      return thrown(err, signal, this.plugin.onLost === 'doubt')
+    }
+  }
+
+  async checkHealth() {
+    if (!this.opened) throw refusal('not configured yet')
+    try {
+      await this.plugin.check?.(this.opened.config, this.opened.state)
+      return { problem: '' }
+    } catch (err) {
+      return { problem: clean(err?.message ?? err, MAX_ERROR) }
+    }
+  }
+
+  async drain(request) {
+    const unfinished = await this.session?.drain(Number(request.grace_ms)) ?? []
+    await this.close()
+    return { unfinished }
+  }
+
+  /** Closes what open has opened, once. */
+  async close() {
+    const opened = this.opened
+    if (!opened || this.closed) return
+    this.closed = true
+    try {
+      await this.plugin.close?.(opened.config, opened.state)
+    } catch (err) {
+      console.error('close:', err)
+    }
+  }
+}
+
+module.exports = { Service }

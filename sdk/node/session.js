@@ -1,0 +1,168 @@
+'use strict'
+/*
+ * The one stream of a process: a queue of items, as many calls of the function as the concurrency, and
+ * messages to the host that hold whatever has gathered since the last one. Credits say how many items
+ * the host may send beyond those that are here.
+ */
+const { Task } = require('./task.js')
+const { reasonOf, stopped, STOPPING } = require('./outcome.js')
+
+const STOP_TIME = 1000 // ms, for functions that were told to stop
+const MESSAGE_MAX = 1 << 20 // bytes of results in a message, by and large
+
+const nameOf = ({ id, attempt }) => `${id}/${attempt}`
+
+class Session {
+  /**
+   * @param plugin what the author gave
+   * @param run works a task: async (task) => result
+   * @param {{concurrency: number, progressMs: number}} limits progressMs: least time between two reports; -1: each
+   */
+  constructor(plugin, run, { concurrency, progressMs }) {
+    this.plugin = plugin
+    this.run = run
+    this.concurrency = concurrency
+    this.progressMs = progressMs
+    // Where effects must not be repeated, nothing lies in a queue whose process may die.
+    this.window = plugin.onLost === 'doubt' ? concurrency : 2 * concurrency
+    this.queue = []
+    this.running = new Map()
+    this.results = []
+    this.reports = []
+    this.granted = 0 // credits in the host's hand, and items here
+    this.draining = false
+    this.ended = false
+    this.sending = false
+    this.woken = false
+    this.idle = [] // who waits for it
+  }
+
+  /** Works the stream until the host ends it. */
+  serve(call) {
+    this.call = call
+    call.on('data', (message) => {
+      this.take(message.items)
+      for (const c of message.cancels) this.cancel(c)
+    })
+    call.on('end', () => this.whenIdle().then(() => { this.end(); call.end() }))
+    call.on('cancelled', () => { this.end(); this.stopRunning(STOPPING) })
+    call.on('error', () => {}) // of a connection that broke: cancelled says it, too
+    this.wake() // the first credits
+  }
+
+  end() {
+    this.ended = true
+    this.tellIdle()
+  }
+
+  take(items) {
+    if (this.draining) return items.forEach((it) => this.handBack(it))
+    this.queue.push(...items)
+    this.next()
+  }
+
+  handBack(it, result = { outcome: 'OUTCOME_RELEASED' }) {
+    this.add({ ...result, id: it.id, attempt: it.attempt, lock_id: it.lock_id })
+  }
+
+  /** Starts what may be started. */
+  next() {
+    while (this.queue.length > 0 && this.running.size < this.concurrency) {
+      const task = new Task(this.queue.shift(), this.plugin.emits ?? [], this.progressMs, (report) => {
+        this.reports.push(report)
+        this.wake()
+      })
+      this.running.set(nameOf(task.wire), task)
+      this.run(task).then((result) => {
+        this.running.delete(nameOf(task.wire))
+        this.add(task.settle(result))
+        this.next()
+      })
+    }
+  }
+
+  /** Ends an item, begun or not. One that is not here has its result on the way. */
+  cancel(c) {
+    const reason = reasonOf(c.reason)
+    const task = this.running.get(nameOf(c))
+    if (task) return task.stop(reason)
+    const at = this.queue.findIndex((it) => nameOf(it) === nameOf(c))
+    if (at >= 0) this.handBack(this.queue.splice(at, 1)[0], stopped(reason))
+  }
+
+  stopRunning(reason) {
+    for (const task of this.running.values()) task.stop(reason)
+  }
+
+  add(result) {
+    this.results.push(result)
+    this.granted--
+    this.wake()
+  }
+
+  /** Sends, once what is being done at the moment is done. */
+  wake() {
+    if (this.woken || this.sending) return
+    this.woken = true
+    setImmediate(() => this.send())
+  }
+
+  send() {
+    this.woken = false
+    if (this.ended) return
+    const message = { credits: 0, results: [], progress: this.reports.splice(0) }
+    for (let size = 0; this.results.length > 0 && size < MESSAGE_MAX;) {
+      const result = this.results.shift()
+      size += sizeOf(result)
+      message.results.push(result)
+    }
+    if (!this.draining) {
+      message.credits = Math.max(0, this.window - this.granted)
+      this.granted += message.credits
+    }
+    if (message.credits + message.results.length + message.progress.length === 0) return this.tellIdle()
+    this.sending = true
+    this.call.write(message, () => { // it has left, or the stream has ended
+      this.sending = false
+      this.send()
+    })
+  }
+
+  isIdle() {
+    return this.ended || (this.running.size === 0 && this.queue.length === 0 && this.results.length === 0 && !this.sending)
+  }
+
+  tellIdle() {
+    if (this.isIdle()) this.idle.splice(0).forEach((tell) => tell())
+  }
+
+  /** Waits until nothing is in work or on its way, at most ms milliseconds. */
+  whenIdle(ms) {
+    if (this.isIdle()) return Promise.resolve()
+    return new Promise((resolve) => {
+      this.idle.push(resolve)
+      if (ms !== undefined) setTimeout(resolve, Math.min(ms, 2 ** 31 - 1)).unref()
+    })
+  }
+
+  /**
+   * Hands back what was not begun, gives what was begun its grace and then stops it. All results have
+   * been sent when it returns, but those of the items whose ids it returns.
+   */
+  async drain(graceMs) {
+    this.draining = true
+    this.queue.splice(0).forEach((it) => this.handBack(it))
+    await this.whenIdle(graceMs)
+    this.stopRunning(STOPPING)
+    await this.whenIdle(STOP_TIME)
+    return [...this.running.values()].map((task) => task.wire.id)
+  }
+}
+
+/** About how many bytes a result takes. */
+function sizeOf(r) {
+  const emitted = (r.emit ?? []).reduce((sum, c) => sum + c.payload.length + c.key.length + 64, 0)
+  return (r.output?.length ?? 0) + (r.log?.length ?? 0) + (r.error?.length ?? 0) + emitted
+}
+
+module.exports = { Session }

@@ -1,0 +1,155 @@
+// Package template makes the beginning of a plugin: a folder with a plugin that works, its tests and what
+// to do next. What it writes are the files in the folders beside this one, with the plugin's name in
+// place of "sample". They are not text with gaps but programs, with tests of their own.
+package template
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/sdk/node"
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+//go:embed all:ledgerd-plugin-sample all:node sh
+var files embed.FS
+
+// sample is the name that the templates have.
+const sample = "sample"
+
+// languages are the folders of the templates.
+var languages = map[string]string{"go": "ledgerd-plugin-sample", "node": "node", "sh": "sh"}
+
+// Languages lists what Write knows.
+func Languages() []string { return []string{"go", "node", "sh"} }
+
+// CheckName says what is wrong with the name of a plugin.
+func CheckName(name string) error {
+	if !wire.NameForm.MatchString(name) {
+		return fmt.Errorf("%q is no name for a plugin: small letters, digits and -, at most 64 of them, and no - in front", name)
+	}
+	return nil
+}
+
+// Next is what to do in the folder that Write has made.
+func Next(name, language string) []string {
+	program := "./ledgerd-plugin-" + name
+	run := "ledgerd run " + name + " --plugin-dir . README.md"
+	switch language {
+	case "go":
+		return []string{"go mod tidy", "go test ./...", "go build", "ledgerd plugin check " + program, run}
+	case "node":
+		return []string{"npm ci", "node --test", "ledgerd plugin check " + program, run}
+	default:
+		return []string{"sh test.sh", "ledgerd --config ledgerd.toml run " + name + " README.md"}
+	}
+}
+
+// Write makes the folder dir, which must not exist, and returns the names of the files in it. version is
+// that of ledgerd's module, for a plugin in Go; one that is no release means the newest there is.
+func Write(dir, name, language, version string) ([]string, error) {
+	folder, known := languages[language]
+	if !known {
+		return nil, fmt.Errorf("no template for %q", language)
+	}
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	made := map[string][]byte{}
+	if err := collect(made, files, folder, ""); err != nil {
+		return nil, err
+	}
+	switch language {
+	case "go":
+		made["go.mod"] = goMod(version)
+	case "node":
+		if err := collect(made, node.Files, ".", "ledgerd"); err != nil {
+			return nil, err
+		}
+		made["package.json"], made["package-lock.json"], made[".npmrc"] = forPlugin(node.Package), forPlugin(node.Lock), node.Npmrc
+		made["ledgerd/package.json"] = node.Package
+	case "sh":
+		made["ledgerd.toml"] = bytes.ReplaceAll(made["ledgerd.toml"], []byte("DIR"), []byte(quoted.Replace(absolute)))
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	names, err := write(dir, name, made)
+	if err != nil {
+		_ = os.RemoveAll(dir) // nobody else's: we have just made it
+	}
+	return names, err
+}
+
+// collect reads the files of a folder, by their names below another.
+func collect(into map[string][]byte, from fs.FS, folder, below string) error {
+	return fs.WalkDir(from, folder, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rest, err := filepath.Rel(folder, name)
+		if err != nil {
+			return err
+		}
+		into[filepath.ToSlash(filepath.Join(below, rest))], err = fs.ReadFile(from, name)
+		return err
+	})
+}
+
+func write(dir, name string, made map[string][]byte) (names []string, err error) {
+	for at, text := range made {
+		if !strings.HasPrefix(at, "ledgerd/") { // the SDK is the same for all
+			at = strings.ReplaceAll(at, sample, name)
+			text = bytes.ReplaceAll(text, []byte(sample), []byte(name))
+		}
+		path := filepath.Join(dir, filepath.FromSlash(at))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return nil, err
+		}
+		mode := fs.FileMode(0o644)
+		if bytes.HasPrefix(text, []byte("#!")) {
+			mode = 0o755
+		}
+		if err := os.WriteFile(path, text, mode); err != nil {
+			return nil, err
+		}
+		names = append(names, at)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// quoted is a path as it stands in a string of TOML.
+var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+// release is a version that others can fetch: not one with changes of its own.
+var release = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(0\.)?\d{14}-[0-9a-f]{12})?$`)
+
+// goVersion is the oldest Go that builds the SDK.
+const goVersion = "1.26.0"
+
+func goMod(version string) []byte {
+	text := fmt.Sprintf("module example.com/ledgerd-plugin-%s\n\ngo %s\n", sample, goVersion)
+	if release.MatchString(version) {
+		text += "\nrequire github.com/ledgerd/ledgerd " + version + "\n"
+	}
+	return []byte(text)
+}
+
+// forPlugin is the SDK's package.json, or its lock, as a plugin's own.
+func forPlugin(text []byte) []byte {
+	text = bytes.ReplaceAll(text, []byte(`"ledgerd-plugin"`), []byte(`"ledgerd-plugin-`+sample+`"`))
+	text = bytes.Replace(text, []byte("  \"description\": \"Write plugins of ledgerd in JavaScript\",\n"), nil, 1)
+	return bytes.Replace(text, []byte("  \"main\": \"index.js\",\n"), nil, 1)
+}

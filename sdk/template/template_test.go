@@ -1,0 +1,176 @@
+package template_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
+	"github.com/ledgerd/ledgerd/sdk/template"
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// made is a folder with a new plugin.
+func made(t *testing.T, name, language, version string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "ledgerd-plugin-"+name)
+	files, err := template.Write(dir, name, language, version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var there []string
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if rest, _ := filepath.Rel(dir, path); !strings.HasPrefix(rest, "ledgerd/") && strings.Contains(rest+string(text), "sample") {
+			t.Errorf("%s still has the template's name", rest)
+		}
+		there = append(there, strings.TrimPrefix(path, dir+"/"))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(there) != len(files) {
+		t.Errorf("Write says %v, there are %v", files, there)
+	}
+	return dir
+}
+
+// run runs a command in a folder.
+func run(t *testing.T, dir string, env []string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// TestGo: the tutorial's test builds a plugin in Go and tests it; here is what it is made of.
+func TestGo(t *testing.T) {
+	for version, want := range map[string]string{
+		"v0.3.1":                               "v0.3.1",
+		"v0.3.2-0.20261120101112-0123456789ab": "v0.3.2-0.20261120101112-0123456789ab",
+		"v0.3.1-4-g0123456":                    "", // nobody can fetch it
+		"(devel)":                              "",
+	} {
+		var mod struct {
+			Go      string
+			Require []struct{ Path, Version string }
+		}
+		dir := made(t, "word-count", "go", version)
+		if err := json.Unmarshal([]byte(run(t, dir, nil, "go", "mod", "edit", "-json")), &mod); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if len(mod.Require) == 1 && mod.Require[0].Path == "github.com/ledgerd/ledgerd" {
+			got = mod.Require[0].Version
+		}
+		if got != want || len(mod.Require) > 1 {
+			t.Errorf("version %s: requires %v", version, mod.Require)
+		}
+		ours, err := os.ReadFile("../../go.mod")
+		if err != nil || !strings.Contains(string(ours), "\ngo "+mod.Go+"\n") {
+			t.Errorf("it is for Go %s, and the SDK is not (%v)", mod.Go, err)
+		}
+		if out := run(t, dir, nil, "gofmt", "-l", "."); out != "" {
+			t.Errorf("not formatted: %s", out)
+		}
+	}
+}
+
+func TestNode(t *testing.T) {
+	dir := made(t, "word-count", "node", "")
+	packages, err := filepath.Abs("../node/node_modules")
+	if err == nil {
+		_, err = os.Stat(packages)
+	}
+	if err == nil {
+		err = os.Symlink(packages, filepath.Join(dir, "node_modules"))
+	}
+	if err != nil {
+		t.Fatal("run make node-packages: ", err)
+	}
+	if out := run(t, dir, nil, "node", "--test"); !strings.Contains(out, "pass 2") {
+		t.Error(out)
+	}
+	run(t, dir, nil, "npm", "ls", "--all") // fails if package.json, its lock and what is installed differ
+	p, err := pluginproc.Start(t.Context(), pluginproc.Spec{Path: filepath.Join(dir, "ledgerd-plugin-word-count")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Kill()
+	if d, err := p.Describe(t.Context(), &wire.DescribeRequest{}); err != nil || d.Name != "word-count" || d.Sdk != "node/0.1.0" {
+		t.Error(d, err)
+	}
+	help := exec.Command("./ledgerd-plugin-word-count")
+	help.Dir = dir
+	if out, err := help.CombinedOutput(); err == nil || !strings.Contains(string(out), "word-count 0.1.0 is a plugin of ledgerd") {
+		t.Errorf("by hand: %v %s", err, out)
+	}
+}
+
+func TestScript(t *testing.T) {
+	if out := run(t, made(t, "word-count", "sh", ""), nil, "sh", "test.sh"); out != "ok\n" {
+		t.Error(out)
+	}
+}
+
+// What is there is left alone, and what was begun is taken away.
+func TestWriteRefuses(t *testing.T) {
+	dir := t.TempDir()
+	mine := filepath.Join(dir, "mine")
+	if err := os.WriteFile(mine, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ dir, name, language string }{
+		{dir, "words", "go"}, {mine, "words", "go"}, {dir + "/new", "Words", "go"}, {dir + "/new", "../words", "go"},
+		{dir + "/new", "", "sh"}, {dir + "/new", "words", "cobol"}, {dir + "/none/new", "words", "go"},
+	} {
+		if files, err := template.Write(test.dir, test.name, test.language, ""); err == nil {
+			t.Errorf("%v: wrote %v", test, files)
+		} else if exists := test.language == "go" && test.name == "words" && !strings.HasSuffix(test.dir, "new"); exists != errors.Is(err, fs.ErrExist) {
+			t.Errorf("%v: %v", test, err)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if diff := cmp.Diff([]string{"mine"}, names); diff != "" {
+		t.Error("-want +there\n" + diff)
+	}
+}
+
+// TestPluginIsLean: who writes a plugin gets the SDK and its transport, no database and no ledger.
+func TestPluginIsLean(t *testing.T) {
+	for _, flags := range [][]string{nil, {"-test"}} {
+		args := append(append([]string{"go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}"}, flags...), "./ledgerd-plugin-sample")
+		for line := range strings.Lines(run(t, ".", nil, args...)) {
+			for _, no := range []string{"jackc", "sqlite", "modernc.org", "goose", "ledgerd/ledger/", "ledgerd/schema", "ledgerd/plugins"} {
+				if strings.Contains(line, no) {
+					t.Errorf("a plugin would be built with %s", line)
+				}
+			}
+		}
+	}
+	if deps := run(t, ".", nil, "go", "list", "-deps", "./ledgerd-plugin-sample"); !strings.Contains(deps, "google.golang.org/grpc\n") {
+		t.Error("the list of what a plugin is built with is not one:", deps)
+	}
+}
