@@ -59,6 +59,13 @@ func (l *Ledger) Attempts(ctx context.Context, id int64) ([]Attempt, error) {
 	return attempts, err
 }
 
+// LastOutput is what the newest completed round of an item has put out: of a recurring item mostly
+// that of the period before. It is nil if no round was completed, the last one had no output, or
+// it was pruned. An item that is not known has none.
+func (l *Ledger) LastOutput(ctx context.Context, id int64) ([]byte, error) {
+	return l.store.LastOutput(ctx, id)
+}
+
 // List yields the items that match and have an id above after, in id order, reading in pages.
 func (l *Ledger) List(ctx context.Context, f Filter, after int64) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {

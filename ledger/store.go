@@ -73,6 +73,8 @@ type Store interface {
 	Tally(ctx context.Context, f Filter, column string, each func(Tally) error) error
 	// Attempts returns the ended attempts of an item, oldest first.
 	Attempts(ctx context.Context, id int64) ([]Attempt, error)
+	// LastOutput is the output of the newest attempt of an item that completed a round; nil without one.
+	LastOutput(ctx context.Context, id int64) ([]byte, error)
 	// Kinds returns all kinds, by name.
 	Kinds(ctx context.Context) ([]Kind, error)
 	// Holds returns which of these resources are not free, by resource.

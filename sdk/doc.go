@@ -76,6 +76,11 @@
 // before the report. Make the work repeatable, or hand IdempotencyKey to who receives it, or
 // set OnLost to OnLostDoubt.
 //
+// # Memory
+//
+// What one round has to tell the next, such as how far it came, belongs into the output: with
+// Plugin.Previous set, Item.Previous gives the output of the last completed round.
+//
 // # Process
 //
 // Print what you like to stderr: its end is kept should the process die. What belongs to an

@@ -3,12 +3,22 @@ package sdk
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/ledgerd/ledgerd/sdk/settings"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// reference is the plugin's documentation in Markdown.
+// Reference is the plugin's documentation in Markdown, made of what it says of itself: what the
+// command doc prints.
+func Reference(p *Plugin) (string, error) {
+	d, err := p.describe()
+	if err != nil {
+		return "", err
+	}
+	return reference(p, d), nil
+}
+
 func reference(p *Plugin, d *wire.DescribeResponse) string {
 	config, input, output := p.run.shapes()
 	var b strings.Builder
@@ -17,7 +27,11 @@ func reference(p *Plugin, d *wire.DescribeResponse) string {
 		fmt.Fprintf(&b, "%s\n\n", strings.TrimSpace(d.Doc))
 	}
 	if d.Input != nil {
-		fmt.Fprintf(&b, "INPUT is a %s and becomes the payload's `%s`.", d.Input.Type, d.Input.Field)
+		kind := d.Input.Type
+		if kind == "url" {
+			kind = "URL"
+		}
+		fmt.Fprintf(&b, "INPUT is a %s and becomes the payload's `%s`.", kind, d.Input.Field)
 		if len(d.Match) > 0 {
 			fmt.Fprintf(&b, " Of a folder it takes `%s`.", strings.Join(d.Match, "` `"))
 		}
@@ -33,6 +47,12 @@ func reference(p *Plugin, d *wire.DescribeResponse) string {
 	table(&b, "Output", output.schema.Fields(), false)
 	if len(d.Emits) > 0 {
 		fmt.Fprintf(&b, "Emits items of the kinds `%s`.\n\n", strings.Join(d.Emits, "` `"))
+	}
+	if d.TimeoutMs > 0 {
+		fmt.Fprintf(&b, "An attempt may take %v.\n\n", time.Duration(d.TimeoutMs)*time.Millisecond)
+	}
+	if d.MaxFailures > 0 {
+		fmt.Fprintf(&b, "After %d failed attempts an item is dead.\n\n", d.MaxFailures)
 	}
 	if d.OnLost == wire.OnLost_ON_LOST_DOUBT {
 		b.WriteString("An attempt that ended without a report is in doubt: a person decides.\n\n")

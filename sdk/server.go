@@ -162,6 +162,9 @@ func (p *Plugin) describe() (*wire.DescribeResponse, error) {
 		ConfigSchema: config.json, InputSchema: input.json, OutputSchema: output.json,
 		Input: input.input, Secrets: config.schema.Secrets(),
 	}
+	if p.Previous {
+		d.Features = []string{wire.FeaturePrevious}
+	}
 	if p.run.batched() {
 		items, wait := p.batch()
 		d.MaxBatch, d.MaxWaitMs = int32(items), milliseconds(wait)

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/worker"
@@ -208,7 +209,7 @@ func (m *measurement) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h, err := m.app.startPlugin(ctx, k, nil, 0, nil)
+	h, err := m.app.startPlugin(ctx, k, nil, pluginhost.Config{})
 	if err != nil {
 		return err
 	}

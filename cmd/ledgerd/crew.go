@@ -157,7 +157,7 @@ func (c *crew) takeUpKind(ctx context.Context, name string) (*pluginhost.Host, e
 		return nil, a.noPluginFor(ctx, k, c.flags.dirs, "plugins: ledgerd plugin ls")
 	}
 	k.plugin.spec.Logger = k.plugin.spec.Logger.With("kind", name, "agent", c.me.Name)
-	h, err := a.startPlugin(ctx, k, c.flags.with, c.flags.concurrency, &c.now)
+	h, err := a.startPlugin(ctx, k, c.flags.with, pluginhost.Config{Concurrency: c.flags.concurrency, Progress: c.now.set, LastOutput: c.ledger.LastOutput})
 	if err != nil {
 		return nil, err
 	}

@@ -3,26 +3,36 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/internal/config"
+	"github.com/ledgerd/ledgerd/sdk"
 )
 
 //go:generate sh -c "go run . docs > ../../docs/cli.md"
 //go:generate sh -c "go run . docs config > ../../docs/config.md"
+//go:generate go run . docs plugins ../../docs/plugins/reference
 
 // docsCommand writes docs/cli.md: every command as its help has it, and what scripts rely on.
 func docsCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
-		Use: "docs [config]", Short: "Print the reference of the command line, or of the config file, as Markdown", Hidden: true, GroupID: groupSetUp, Args: arguments(0, 1),
+		Use: "docs [config | plugins DIR]", Short: "Print the reference of the command line or of the config file as Markdown, or write those of the bundled plugins", Hidden: true,
+		GroupID: groupSetUp, Args: arguments(0, 2),
 		Annotations: map[string]string{withoutConfig: "yes"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
+			switch {
+			case len(args) == 1 && args[0] == "config":
 				_, err := io.WriteString(cmd.OutOrStdout(), config.Reference())
 				return err
+			case len(args) == 2 && args[0] == "plugins":
+				return writePluginReferences(args[1])
+			case len(args) > 0:
+				return usage("usage", "", "docs, docs config, or docs plugins DIR")
 			}
 			var b strings.Builder
 			b.WriteString(docsHead)
@@ -36,6 +46,41 @@ func docsCommand(root *cobra.Command) *cobra.Command {
 			return err
 		},
 	}
+}
+
+// pluginReferences are the references of the bundled plugins, by the name of the file.
+func pluginReferences() (map[string]string, error) {
+	files := map[string]string{}
+	for name, plugin := range bundled {
+		if name == benchPlugin {
+			continue
+		}
+		text, err := sdk.Reference(plugin())
+		if err != nil {
+			return nil, err
+		}
+		files[name+".md"] = generatedMark + text
+	}
+	return files, nil
+}
+
+// generatedMark is the first line of a file that nobody should edit; Markdown does not show it.
+const generatedMark = "<!-- Generated from the program by make generate. -->\n\n"
+
+func writePluginReferences(dir string) error {
+	files, err := pluginReferences()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func docsOf(b *strings.Builder, c *cobra.Command) {

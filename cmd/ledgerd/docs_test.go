@@ -38,6 +38,36 @@ func testDocs(t *testing.T, file string, args ...string) {
 	}
 }
 
+// TestPluginReferences: docs/plugins/reference has what each bundled plugin says of itself, and
+// nothing of plugins that are no more.
+func TestPluginReferences(t *testing.T) {
+	const dir = "../../docs/plugins/reference"
+	want, err := pluginReferences()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, own := range []string{"effect.md", "poison.md"} { // of these tests
+		delete(want, own)
+	}
+	for name, text := range want {
+		have, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Errorf("run: go generate ./cmd/ledgerd: %v", err)
+		} else if diff := cmp.Diff(text, string(have)); diff != "" {
+			t.Errorf("%s: run: go generate ./cmd/ledgerd\n%s", name, diff)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if want[e.Name()] == "" {
+			t.Errorf("%s is about no bundled plugin: remove it", e.Name())
+		}
+	}
+}
+
 // TestCommandsExplainThemselves: every command has a summary, a place in the help, and flags
 // that say what they do.
 func TestCommandsExplainThemselves(t *testing.T) {

@@ -20,7 +20,7 @@ type effectConfig struct {
 
 type effectIn struct {
 	Text string `json:"text" input:"line" doc:"what to do"`
-	How  string `json:"how" default:"done" schema:"enum=done|skip|error|permanent|doubt|snooze|panic|exit|emit" doc:"how it ends"`
+	How  string `json:"how" default:"done" schema:"enum=done|skip|error|permanent|doubt|snooze|panic|exit|emit|hello" doc:"how it ends"`
 	MS   int    `json:"ms" schema:"min=0" doc:"how long it takes, milliseconds"`
 	Till string `json:"till" doc:"file whose appearance ends the work"`
 }
@@ -47,7 +47,7 @@ func effect() *sdk.Plugin {
 		return out, cfg.note("done " + it.Key)
 	})
 	p.Doc = "Does what a test says."
-	p.Emits = []string{"note"}
+	p.Emits = []string{"note", "hello"}
 	p.Concurrency = 8
 	return p
 }
@@ -65,6 +65,7 @@ func hello() *sdk.Plugin {
 		return "hello " + it.Payload.Name + cfg.Suffix, nil
 	})
 	p.Doc = "Greets."
+	p.MaxFailures, p.OnLost = 7, sdk.OnLostDoubt
 	return p
 }
 
@@ -114,6 +115,8 @@ func (in effectIn) end(it sdk.Item[effectIn]) error {
 		panic("as told")
 	case "exit":
 		os.Exit(3)
+	case "hello":
+		return it.Emit(sdk.Child{Kind: "hello", Key: in.Text, Payload: map[string]string{"name": in.Text}})
 	case "emit":
 		return it.Emit(sdk.Child{Kind: "note", Key: "child of " + in.Text, Payload: map[string]string{"text": in.Text}})
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/plugins/feed"
 	"github.com/ledgerd/ledgerd/plugins/filecsv"
 	"github.com/ledgerd/ledgerd/plugins/mail"
 	"github.com/ledgerd/ledgerd/plugins/urlcheck"
@@ -26,6 +27,7 @@ import (
 // bundled are the plugins that are linked into this program. They run as processes of their
 // own: ledgerd starts itself, with the plugin's name as its argument.
 var bundled = map[string]func() *sdk.Plugin{
+	"feed":      feed.Plugin,
 	"filecsv":   filecsv.Plugin,
 	"mail":      mail.Plugin,
 	"urlcheck":  urlcheck.Plugin,
@@ -122,7 +124,9 @@ func (a *app) place(name string, dirs pluginDirs) (pluginhost.Place, error) {
 // pluginError explains a plugin that does not start, and says how to look into it.
 func pluginError(at pluginhost.Place, err error) error {
 	f := explain(err)
-	f.message = strings.Replace(f.message, "plugin "+at.Path+" ", fmt.Sprintf("plugin %s (%s) ", at.Name, at.Path), 1)
+	if at.Name != "" {
+		f.message = strings.Replace(f.message, "plugin "+at.Path+" ", fmt.Sprintf("plugin %s (%s) ", at.Name, at.Path), 1)
+	}
 	if f.exit == exitError && at.Origin != "bundled" {
 		f.hint = strings.TrimPrefix(f.hint+"\ntry: ledgerd plugin check "+at.Path, "\n")
 	}
@@ -171,14 +175,14 @@ func (a *app) pluginConfig(kind string, p *plugin, with []string) ([]byte, error
 	return config, settingError(err, p.Name, of, other)
 }
 
-// startPlugin starts the plugin of a kind, with its config. now gets what the plugin says of the
-// items that it has; nil means that nobody wants to know.
-func (a *app) startPlugin(ctx context.Context, k *kind, with []string, concurrency int, now *nowAt) (*pluginhost.Host, error) {
-	config, err := a.pluginConfig(k.name, k.plugin, with)
-	if err != nil {
+// startPlugin starts the plugin of a kind, with its config; c says the rest.
+func (a *app) startPlugin(ctx context.Context, k *kind, with []string, c pluginhost.Config) (*pluginhost.Host, error) {
+	var err error
+	if c.Settings, err = a.pluginConfig(k.name, k.plugin, with); err != nil {
 		return nil, err
 	}
-	h, err := pluginhost.Start(ctx, pluginhost.Config{Spec: k.plugin.spec, Settings: config, Concurrency: a.concurrency(k.name, concurrency), Progress: now.set})
+	c.Spec, c.Concurrency = k.plugin.spec, a.concurrency(k.name, c.Concurrency)
+	h, err := pluginhost.Start(ctx, c)
 	if refused, ok := errors.AsType[*pluginhost.ConfigError](err); ok {
 		if err := a.config.Refused(k.name, k.plugin.Config, settingProblems(refused)); err != nil {
 			return nil, err
@@ -376,7 +380,8 @@ type pluginRow struct {
 }
 
 func (a *app) pluginCommand() *cobra.Command {
-	return group(groupSetUp, "plugin", "List, check and make plugins", a.pluginLsCommand(), a.pluginCheckCommand(), a.pluginNewCommand())
+	return group(groupSetUp, "plugin", "Make, try, check and list plugins", a.pluginNewCommand(), a.pluginRunCommand(), a.pluginCheckCommand(),
+		a.pluginLsCommand())
 }
 
 func (a *app) pluginLsCommand() *cobra.Command {

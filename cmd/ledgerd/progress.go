@@ -59,9 +59,6 @@ type nowAt struct {
 const lately = 5 * time.Second
 
 func (n *nowAt) set(p pluginhost.Progress) {
-	if n == nil {
-		return
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.last, n.at = itemProgress{p.ItemID, p.Key, p.Done, p.Total, p.Unit}, time.Now()

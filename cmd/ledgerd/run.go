@@ -122,7 +122,8 @@ func (a *app) runKind(ctx context.Context, flags runFlags, name string, args []s
 		if flags.dryRun {
 			return nil
 		}
-		h, err := a.startPlugin(ctx, k, flags.with, flags.concurrency, &r.now)
+		h, err := a.startPlugin(ctx, k, flags.with, pluginhost.Config{Concurrency: flags.concurrency, Progress: r.now.set,
+			LastOutput: func(ctx context.Context, id int64) ([]byte, error) { return r.ledger.LastOutput(ctx, id) }}) // it may not be there yet
 		r.host = h
 		return err
 	})

@@ -336,7 +336,7 @@ func (a *app) prepare(ctx context.Context, s sourceFlags, name string, args []st
 // writes down what the config says of its policy.
 func (k *kind) introduce(ctx context.Context, l *ledger.Ledger) error {
 	configured := func(have *ledger.Kind, known bool) {
-		if !known && k.plugin != nil { // or somebody has just been quicker
+		if (!known || untouched(*have)) && k.plugin != nil { // it may be known since just now
 			*have = k.plugin.Policy(k.name)
 		}
 		if k.plugin == nil {
@@ -350,6 +350,15 @@ func (k *kind) introduce(ctx context.Context, l *ledger.Ledger) error {
 		}
 	}
 	return k.edit(ctx, l, configured)
+}
+
+// untouched says of a kind that it is known only because an item of it was emitted, or added by another
+// program: nobody has said how it is treated, so the defaults of its plugin count.
+func untouched(k ledger.Kind) bool {
+	if k.OnLost == ledger.OnLostRepeat {
+		k.OnLost = ""
+	}
+	return reflect.DeepEqual(k, ledger.Kind{Name: k.Name})
 }
 
 // define states which plugin works the kind from now on, with which settings, and takes over

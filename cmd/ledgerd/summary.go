@@ -169,7 +169,11 @@ func (r *runner) tell(p *report.Printer, s *summary) error {
 		fmt.Fprintf(p.Out, "other items of %s, from before: done %s   failed %s\n", s.Kind, report.Count(s.Others.Done), report.Count(s.Others.Failed))
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.Emitted)) {
-		fmt.Fprintf(p.Out, "new items: %s %s   work them: ledgerd work --drain --kind %s\n", report.Count(s.Emitted[k]), k, k)
+		next := "work them: ledgerd work --drain --kind " + k
+		if _, err := r.app.place(k, r.flags.dirs); err != nil && r.app.config.PluginOf(k) == "" {
+			next = "take them: ledgerd claim " + k + " --agent YOU"
+		}
+		fmt.Fprintf(p.Out, "emitted: %s %s, known ones included   %s\n", report.Count(s.Emitted[k]), k, next)
 	}
 	return r.tellNext(p, s, interrupted)
 }

@@ -20,3 +20,7 @@ func TestGreet(t *testing.T) {
 func TestConformance(t *testing.T) {
 	sdktest.Conformance(t, sdk.New("hello", "0.1.0", greet))
 }
+
+func TestDescription(t *testing.T) {
+	sdktest.Golden(t, sdk.New("hello", "0.1.0", greet))
+}

@@ -13,14 +13,15 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// item is a lease as the plugin gets it.
-func item(l *ledger.Lease, timeout time.Duration) *wire.Item {
+// item is a task as the plugin gets it.
+func item(t *task) *wire.Item {
+	l := t.lease
 	payload := l.Payload
 	if payload == nil {
 		payload = []byte("{}")
 	}
 	return &wire.Item{Id: l.ID, Attempt: l.Attempt, Kind: l.Kind, Scope: l.Scope, Key: l.Key, IdempotencyKey: l.IdempotencyKey(),
-		Payload: payload, LockId: l.LockID[:], TimeoutMs: timeout.Milliseconds()}
+		Payload: payload, LockId: l.LockID[:], TimeoutMs: t.timeout.Milliseconds(), Previous: t.previous}
 }
 
 // result is what the plugin reported, as the ledger gets it.

@@ -15,7 +15,7 @@ const prefix = "ledgerd-plugin-"
 
 // Place is where a plugin's program is.
 type Place struct {
-	Name    string
+	Name    string // "" if it is whatever the program calls itself
 	Path    string
 	Args    []string
 	Origin  string  // "config", "--plugin-dir", "data", "beside ledgerd" or "bundled"

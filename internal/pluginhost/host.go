@@ -21,6 +21,9 @@ type Config struct {
 	Concurrency int
 	// Progress gets what the plugin says of items that it has; it must not block.
 	Progress func(Progress)
+	// LastOutput reads what the last completed round of an item has put out, for plugins that ask for
+	// it; see ledger.Ledger. Nil: they get none.
+	LastOutput func(ctx context.Context, id int64) ([]byte, error)
 }
 
 // Progress of one item.
@@ -219,14 +222,44 @@ func (h *Host) adopt(p *pluginproc.Proc, setup *setup) error {
 
 // Handle implements worker.Handler.
 func (h *Host) Handle(ctx context.Context, lease *ledger.Lease, settle func(ledger.Result)) {
+	t := &task{key: taskKey{lease.ID, lease.Attempt}, ctx: ctx, lease: lease, settle: settle}
+	h.mu.Lock()
+	remembers := !h.closed && h.setup.about.previous && h.config.LastOutput != nil && lease.Attempt > 1
+	if remembers {
+		h.ends.Go(func() { h.remember(t) })
+	}
+	h.mu.Unlock()
+	if !remembers {
+		h.hand(t)
+	}
+}
+
+const lookBack = 10 * time.Second // for reading what an item has put out before
+
+// remember hands an item on with what its last completed round has put out.
+func (h *Host) remember(t *task) {
+	ctx, cancel := context.WithTimeout(t.ctx, lookBack)
+	defer cancel()
+	var err error
+	if t.previous, err = h.config.LastOutput(ctx, t.lease.ID); err != nil {
+		h.log.Warn("what an item has put out before cannot be read: it is handed back", "item", t.lease.ID, "error", err)
+		t.settle(ledger.Release())
+		return
+	}
+	h.hand(t)
+}
+
+// hand hands an item to the process, or back if there is none.
+func (h *Host) hand(t *task) {
 	h.mu.Lock()
 	s := h.session
 	if s != nil {
-		s.add(&task{key: taskKey{lease.ID, lease.Attempt}, ctx: ctx, lease: lease, settle: settle, timeout: h.policy.Timeout})
+		t.timeout = h.policy.Timeout
+		s.add(t)
 	}
 	h.mu.Unlock()
 	if s == nil {
-		settle(ledger.Release())
+		t.settle(ledger.Release())
 	}
 }
 

@@ -74,6 +74,35 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// What a round has put out the next one gets; while that cannot be read the item is handed back.
+func TestPrevious(t *testing.T) {
+	r := newRig(t, defaultTimes, ledger.Kind{})
+	round := func() {
+		t.Helper()
+		_, err := r.Add(t.Context(), ledger.NewItem{Kind: "actor", Key: "x", Payload: ledger.JSON(in{Do: "again"}), Again: ledger.Again{DoneBefore: time.Now().Add(time.Hour)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.drain()
+	}
+	round()
+	r.away.Store(2)
+	round()
+	round()
+	it, err := r.Find(t.Context(), "actor", "", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ended []string
+	for _, a := range r.attempts(it.ID) {
+		ended = append(ended, fmt.Sprintf("%s %s", a.Outcome, a.Output))
+	}
+	want := []string{`done "+false"`, "released ", "released ", `done "+false+true"`, `done "+false+true+true"`}
+	if diff := cmp.Diff(want, ended); diff != "" {
+		t.Errorf("attempts (-want +got):\n%s", diff)
+	}
+}
+
 // An item that kills its process is found; its neighbours are done, and none of them is blamed
 // for long.
 func TestPoisonItem(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +35,8 @@ type Spec struct {
 	Logger    *slog.Logger // nil means slog.Default(); gets what the plugin writes to stderr and stdout
 }
 
-func (s *Spec) proc() pluginproc.Spec {
+// Proc is how one process of the plugin is started.
+func (s *Spec) Proc() pluginproc.Spec {
 	log := s.Logger
 	if log == nil {
 		log = slog.Default()
@@ -53,6 +55,7 @@ type Description struct {
 	Config                  *settings.Schema
 	Output                  *settings.Schema
 	Examples                []*wire.Example
+	previous                bool // items bring what their last completed round put out
 	policy                  ledger.Kind
 	calls, batch            int // of its function at a time; items of a call
 	wait                    time.Duration
@@ -76,7 +79,7 @@ func (d *Description) Summary() string {
 
 // Describe starts the plugin, asks it what it is and stops it.
 func Describe(ctx context.Context, s Spec) (*Description, error) {
-	p, err := pluginproc.Start(ctx, s.proc())
+	p, err := pluginproc.Start(ctx, s.Proc())
 	if err != nil {
 		return nil, err
 	}
@@ -89,13 +92,14 @@ func describe(ctx context.Context, p *pluginproc.Proc, place Place) (*Descriptio
 	if err != nil {
 		return nil, fmt.Errorf("plugin %s (%s) does not say what it is: %w", place.Name, place.Path, err)
 	}
-	if r.Name != place.Name {
+	if place.Name != "" && r.Name != place.Name {
 		return nil, fmt.Errorf("plugin %s (%s) calls itself %q; rename the program or the plugin", place.Name, place.Path, r.Name)
 	}
 	d := &Description{Name: r.Name, Version: r.Version, Doc: r.Doc, SDK: r.Sdk, Emits: r.Emits, Secrets: r.Secrets, Examples: r.Examples,
 		calls: max(1, int(r.Concurrency)), batch: max(1, int(r.MaxBatch)), wait: time.Duration(r.MaxWaitMs) * time.Millisecond,
 		policy: ledger.Kind{MaxFailures: int(r.MaxFailures), Timeout: time.Duration(r.TimeoutMs) * time.Millisecond, Input: ledger.Input{Type: "line"}}}
 	d.Concurrency = d.calls * d.batch
+	d.previous = slices.Contains(r.Features, wire.FeaturePrevious)
 	if r.OnLost == wire.OnLost_ON_LOST_DOUBT {
 		d.policy.OnLost = ledger.OnLostDoubt
 	}
@@ -178,7 +182,7 @@ const setupTime = time.Minute
 func launch(ctx context.Context, c *Config) (*pluginproc.Proc, *setup, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, setupTime, fmt.Errorf("plugin %s was not ready within %s", c.Place.Name, setupTime))
 	defer cancel()
-	p, err := pluginproc.Start(ctx, c.proc())
+	p, err := pluginproc.Start(ctx, c.Proc())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -202,7 +206,7 @@ func launch(ctx context.Context, c *Config) (*pluginproc.Proc, *setup, error) {
 // Validate starts the plugin, has it look at a config without putting it to use, and stops it. Errors
 // are those of Start.
 func Validate(ctx context.Context, c Config) error {
-	p, err := pluginproc.Start(ctx, c.proc())
+	p, err := pluginproc.Start(ctx, c.Proc())
 	if err != nil {
 		return err
 	}

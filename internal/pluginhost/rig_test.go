@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,6 +107,10 @@ func act(ctx context.Context, cfg *config, it sdk.Item[in]) (string, error) {
 		return "", sdk.RetryAfter(time.Hour, errors.New("not now"))
 	case "fail":
 		return "half", sdk.Permanent(sdk.Code("no_way", errors.New("cannot be done")))
+	case "again":
+		var before string
+		found, err := it.Previous(&before)
+		return fmt.Sprint(before, "+", found), err
 	case "emit":
 		return "ok", it.Emit(sdk.Child{Kind: "child", Key: "c"})
 	case "environ":
@@ -120,7 +125,7 @@ func act(ctx context.Context, cfg *config, it sdk.Item[in]) (string, error) {
 
 func actor() *sdk.Plugin {
 	p := sdk.New("actor", "1.0.0", act)
-	p.Concurrency, p.Emits = 4, []string{"child"}
+	p.Concurrency, p.Emits, p.Previous = 4, []string{"child"}, true
 	return p
 }
 
@@ -152,6 +157,7 @@ type rig struct {
 	dir  string // where the plugin leaves a file per item that has begun
 	log  *logBuffer
 	said chan Progress
+	away atomic.Int32 // how often the output of a round before cannot be read
 }
 
 func newRig(t *testing.T, times times, policy ledger.Kind) *rig {
@@ -168,6 +174,12 @@ func newRig(t *testing.T, times times, policy ledger.Kind) *rig {
 		Spec:     Spec{Place: place(t), Logger: slog.New(slog.NewTextHandler(r.log, nil))},
 		Settings: ledger.JSON(map[string]any{"dir": r.dir}),
 		Progress: func(p Progress) { r.said <- p },
+		LastOutput: func(ctx context.Context, id int64) ([]byte, error) {
+			if r.away.Add(-1) >= 0 {
+				return nil, ledger.ErrUnavailable
+			}
+			return r.LastOutput(ctx, id)
+		},
 	}
 	var err error
 	if r.host, err = start(t.Context(), c, times); err != nil {

@@ -42,6 +42,8 @@ type task struct {
 	lease  *ledger.Lease
 	settle func(ledger.Result)
 
+	previous []byte // output of the item's last completed round, if the plugin asks for it
+
 	timeout  time.Duration
 	sent     bool
 	begun    bool
@@ -67,7 +69,7 @@ func (s *session) send() {
 		s.unsent[0] = nil
 		s.unsent = s.unsent[1:]
 		if !t.over {
-			items, tasks = append(items, item(t.lease, t.timeout)), append(tasks, t)
+			items, tasks = append(items, item(t)), append(tasks, t)
 		}
 	}
 	if len(items) > 0 && s.stream.Send(items) != nil {

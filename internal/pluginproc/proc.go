@@ -113,9 +113,22 @@ func (p *Proc) config(spec *Spec, timeout time.Duration) *plugin.ClientConfig {
 		SyncStderr: newOutput("stderr", p.log.line, nil),
 		// Off, not merely quiet: otherwise it parses what the plugin writes, and panics on some of it.
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off}),
-		GRPCDialOptions: []grpc.DialOption{
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage)),
-		},
+		GRPCDialOptions: append(traced(p.untilExit(spec.Trace)),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage))),
+	}
+}
+
+// untilExit keeps to itself what go-plugin says to a process that has ended.
+func (p *Proc) untilExit(trace func(Message)) func(Message) {
+	if trace == nil {
+		return nil
+	}
+	return func(m Message) {
+		select {
+		case <-p.os.exited:
+		default:
+			trace(m)
+		}
 	}
 }
 

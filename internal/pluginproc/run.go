@@ -51,7 +51,7 @@ func newProcess(spec *Spec, log *log) (*process, error) {
 	p.err = newOutput("stderr", log.line, p.tail)
 	p.lineR, p.lineW = io.Pipe()
 	p.cmd.Dir = spec.Dir
-	p.cmd.Env = spec.env()
+	p.cmd.Env = spec.Environ()
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(p.cmd.SysProcAttr)
 

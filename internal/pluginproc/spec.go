@@ -3,6 +3,8 @@ package pluginproc
 import (
 	"os"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 )
 
 // Spec says which program to start and how.
@@ -30,6 +32,17 @@ type Spec struct {
 	// (see MaxLine, LogRate). source is "stderr" or "stdout". It is called one line at a time,
 	// not after Done, and must not block.
 	OnLog func(source, line string)
+	// Trace gets every message to and from the plugin; nil means that nobody wants to know. It is
+	// called from several goroutines and must not change the message nor keep it.
+	Trace func(Message)
+}
+
+// Message is one message of a connection.
+type Message struct {
+	Sent   bool   // to the plugin
+	Method string // "/ledgerd.plugin.v1.Plugin/Process"
+	Body   proto.Message
+	Err    error // instead of Body: how a call, or the plugin's side of a stream, ended
 }
 
 // Bounds of what is taken from a plugin's output.
@@ -50,7 +63,8 @@ const (
 // whom a plugin talks to, which is config. No other: they may hold passwords.
 var passedOn = []string{"PATH", "HOME", "TMPDIR", "LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 
-func (s *Spec) env() []string {
+// Environ is the whole environment of the plugin, but for what the handshake adds.
+func (s *Spec) Environ() []string {
 	var env []string
 	for _, name := range passedOn {
 		if v, ok := os.LookupEnv(name); ok {

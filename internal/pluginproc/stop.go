@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -39,7 +40,7 @@ func (p *Proc) Stop(ctx context.Context, grace time.Duration) (unfinished []int6
 			stream.Close()
 			p.wait(drain, stream.Ended(), drainSlack)
 		}
-		go p.client.Kill() // asks it to leave; blocks for ever if it is frozen, until we kill it
+		p.askToLeave(ctx)
 		p.wait(ctx, p.done, exitWait)
 	case status.Code(err) == codes.Unavailable:
 		p.wait(ctx, p.done, exitRead) // it is dying by itself, most likely: that is to be seen
@@ -50,6 +51,21 @@ func (p *Proc) Stop(ctx context.Context, grace time.Duration) (unfinished []int6
 	}
 	p.Kill()
 	return res.GetUnfinished()
+}
+
+// askToLeave is go-plugin's way to tell a plugin that it is over. One that does not know it is
+// told by the end of its stdin.
+func (p *Proc) askToLeave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, exitWait)
+	defer cancel()
+	err := p.conn.Invoke(ctx, "/plugin.GRPCController/Shutdown", new(emptypb.Empty), new(emptypb.Empty))
+	if status.Code(err) != codes.Unimplemented {
+		return // it leaves, or has left before it could answer, or is frozen
+	}
+	p.mu.Lock()
+	p.killed = p.killed || p.os.ended() == "" // whatever it exits with then
+	p.mu.Unlock()
+	_ = p.os.stdin.Close()
 }
 
 // Kill ends the process and its group at once and returns when it is gone. It does nothing to

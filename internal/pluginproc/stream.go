@@ -189,7 +189,7 @@ func (s *Stream) write() {
 func portion(items []*wire.Item) int {
 	size := 0
 	for i, it := range items {
-		size += len(it.Payload) + len(it.Key) + len(it.Scope) + len(it.IdempotencyKey)
+		size += len(it.Payload) + len(it.Previous) + len(it.Key) + len(it.Scope) + len(it.IdempotencyKey)
 		if i == batchItems || i > 0 && size > batchBytes {
 			return i
 		}

@@ -61,6 +61,20 @@ func (s *Store) Attempts(_ context.Context, id int64) ([]ledger.Attempt, error) 
 	return nil, nil
 }
 
+// LastOutput implements ledger.Store.
+func (s *Store) LastOutput(_ context.Context, id int64) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.rows[id]; r != nil {
+		for _, a := range slices.Backward(r.attempts) {
+			if a.Outcome.Completed() {
+				return slices.Clone(a.Output), nil
+			}
+		}
+	}
+	return nil, nil
+}
+
 // Kinds implements ledger.Store.
 func (s *Store) Kinds(context.Context) ([]ledger.Kind, error) {
 	s.mu.Lock()

@@ -99,6 +99,15 @@ func attempts(ss session, id int64) ([]ledger.Attempt, error) {
 	return collectIn(ss, `SELECT `+attemptColumns+` FROM {{S}}.ledger_attempts a WHERE a.item_id = $1 ORDER BY a.attempt`, []any{id}, attemptRows())
 }
 
+// LastOutput implements ledger.Store.
+func (s *Store) LastOutput(ctx context.Context, id int64) (out []byte, err error) {
+	err = s.read(ctx, func(ss session) error {
+		return ss.query(`SELECT a.output FROM {{S}}.ledger_attempts a WHERE a.item_id = $1 AND a.outcome IN (0, 1) ORDER BY a.attempt DESC LIMIT 1`,
+			[]any{id}, func(scan scanner) error { return scan(&out) })
+	})
+	return out, err
+}
+
 // Kinds implements ledger.Store.
 func (s *Store) Kinds(ctx context.Context) ([]ledger.Kind, error) {
 	return collect(ctx, s, `SELECT `+kindColumns+` FROM {{S}}.ledger_kinds k ORDER BY k.kind`, nil, func(scan scanner) (ledger.Kind, error) {

@@ -94,6 +94,8 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 	ok(err)
 	_, err = l.Attempts(ctx, leases[3].ID)
 	ok(err)
+	_, err = l.LastOutput(ctx, leases[3].ID)
+	ok(err)
 	_, err = l.Find(ctx, "k", "", "3")
 	ok(err)
 	for _, f := range []ledger.Filter{

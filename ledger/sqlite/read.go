@@ -168,6 +168,17 @@ func (s *Store) Attempts(ctx context.Context, id int64) (all []ledger.Attempt, e
 	return all, err
 }
 
+// LastOutput implements ledger.Store.
+func (s *Store) LastOutput(ctx context.Context, id int64) (out []byte, err error) {
+	err = s.read(ctx, false, func(r session) error {
+		return r.query(`SELECT output FROM ledger_attempts WHERE item_id = ?1 AND outcome IN (0, 1) ORDER BY attempt DESC LIMIT 1`, func(r row) error {
+			out = r.bytes(0)
+			return nil
+		}, id)
+	})
+	return out, err
+}
+
 // Kinds implements ledger.Store.
 func (s *Store) Kinds(ctx context.Context) (all []ledger.Kind, err error) {
 	err = s.read(ctx, false, func(r session) (err error) {

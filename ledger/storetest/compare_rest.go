@@ -261,6 +261,8 @@ func (m *machine) items(t *rapid.T) {
 		}
 	}
 	alike(t, "attempts", attempts)
+	outputs := both(m, t, "last output", func(i int, l *ledger.Ledger) ([]byte, error) { return l.LastOutput(m.tb.Context(), id(i)) })
+	alike(t, "last output", outputs)
 }
 
 // token compares the leases that tokens name: of claims that go on, have ended, and never were.

@@ -288,6 +288,8 @@ func (w *Workload) tending() []Call {
 			w.ok(err)
 			_, err = w.Ledger.Attempts(ctx, it.ID)
 			w.ok(err)
+			_, err = w.Ledger.LastOutput(ctx, it.ID)
+			w.ok(err)
 		}},
 		{Name: "prune", Indexes: []string{IndexFinal}, Rows: 5 * w.Batch, Before: func() {
 			w.Settle()

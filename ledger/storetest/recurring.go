@@ -185,3 +185,35 @@ func recurringClockBack(t *testing.T, h *harness) {
 	h.end(ls, ledger.Done(nil))
 	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeDone})
 }
+
+// lastOutput is that of the newest completed round, whatever failed since, also after pruning.
+func lastOutput(t *testing.T, h *harness) {
+	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Every: "day"})[0].ID
+	is := func(want string) {
+		t.Helper()
+		out, err := h.l.LastOutput(h.ctx, id)
+		h.ok(err)
+		equal(t, "last output", string(out), want)
+	}
+	is("")
+	h.end(h.take("k"), ledger.Done([]byte("one")))
+	is("one")
+	h.pass(24 * time.Hour)
+	is("one")
+	h.end(h.take("k"), ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Output: []byte("broken")})
+	is("one")
+	h.pass(24 * time.Hour)
+	h.end(h.take("k"), ledger.Result{Outcome: ledger.OutcomeSkipped, Output: []byte("two")})
+	is("two")
+	h.policy(ledger.Kind{Name: "k", Keep: time.Hour})
+	h.pass(2 * time.Hour)
+	_, err := h.l.Prune(h.ctx, 100)
+	h.ok(err)
+	is("two")
+	h.pass(24 * time.Hour)
+	h.end(h.take("k"), ledger.Done(nil))
+	is("")
+	out, err := h.l.LastOutput(h.ctx, id+1)
+	h.ok(err)
+	equal(t, "of an unknown item", out, nil)
+}

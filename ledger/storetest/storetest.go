@@ -96,6 +96,7 @@ func Run(t *testing.T, open Open) {
 		{"Recent", recent},
 		{"CountsByKind", countsByKind},
 		{"Ended", ended},
+		{"LastOutput", lastOutput},
 		{"Tallies", tallies},
 		{"Stats", stats},
 		{"LeasedBy", leasedBy},

@@ -8,21 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	htmltemplate "html/template"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
-	texttemplate "text/template"
 
 	gomail "github.com/wneessen/go-mail"
 )
 
-const (
-	maxTemplate = 1 << 20  // bytes of a file
-	maxPart     = 10 << 20 // bytes of what a template makes
-	maxSubject  = 900      // bytes; a line of a header has at most 998
-)
+const maxSubject = 900 // bytes; a line of a header has at most 998
 
 // message is a mail, ready to be sent.
 type message struct {
@@ -44,6 +34,10 @@ func compose(ctx context.Context, cfg *Config, in In, key string) (*message, err
 	if err != nil {
 		return nil, err
 	}
+	files, err := attached(cfg, in.Attach)
+	if err != nil {
+		return nil, err
+	}
 	m := &message{from: cfg.from, to: to, id: messageID(key, in, cfg.from)}
 	msg := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
 	msg.FromMailAddress(&m.from.Address)
@@ -59,6 +53,9 @@ func compose(ctx context.Context, cfg *Config, in In, key string) (*message, err
 	default:
 		msg.SetBodyString(gomail.TypeTextPlain, p.text)
 		msg.AddAlternativeString(gomail.TypeTextHTML, p.html)
+	}
+	for _, f := range files {
+		msg.AttachReadSeeker(f.name, bytes.NewReader(f.content))
 	}
 	var content bytes.Buffer
 	if _, err := msg.WriteTo(&content); err != nil {
@@ -104,109 +101,4 @@ func words(ctx context.Context, folder string, in In) (parts, error) {
 		return p, permanent("bad_mail", fmt.Errorf("subject: %w", err))
 	}
 	return p, nil
-}
-
-// fill makes the words of a mail from the files NAME.subject, NAME.txt and NAME.html.
-func fill(ctx context.Context, folder string, in In) (parts, error) {
-	if folder == "" {
-		return parts{}, transient("template", errors.New("template: this machine has no folder of templates: --with templates=/PATH"))
-	}
-	p := parts{subject: in.Subject}
-	found := false
-	for _, part := range []struct {
-		ending string
-		to     *string
-		parse  func(name, text string) (executer, error)
-	}{{"subject", &p.subject, parseText}, {"txt", &p.text, parseText}, {"html", &p.html, parseHTML}} {
-		if part.ending == "subject" && in.Subject != "" {
-			continue
-		}
-		name := in.Template + "." + part.ending
-		text, err := readTemplate(filepath.Join(folder, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return p, transient("template", fmt.Errorf("template %s: %w", name, err))
-		}
-		t, err := part.parse(name, text)
-		if err != nil {
-			return p, transient("template", err)
-		}
-		found = found || part.ending != "subject"
-		out := limited{ctx: ctx, left: maxPart}
-		if err := t.Execute(&out, map[string]any(in.Data)); err != nil {
-			if ctx.Err() != nil {
-				return p, transient("template", context.Cause(ctx))
-			}
-			return p, permanent("template", err)
-		}
-		*part.to = out.String()
-	}
-	if !found {
-		return p, transient("template", fmt.Errorf("template: neither %s.txt nor %[1]s.html is in %s", in.Template, folder))
-	}
-	return p, nil
-}
-
-type executer interface {
-	Execute(w io.Writer, data any) error
-}
-
-// A field that the data do not have is an error: a mail to "Dear <no value>" helps nobody.
-const strict = "missingkey=error"
-
-func parseText(name, text string) (executer, error) {
-	return texttemplate.New(name).Option(strict).Parse(text)
-}
-
-func parseHTML(name, text string) (executer, error) {
-	return htmltemplate.New(name).Option(strict).Parse(text)
-}
-
-func readTemplate(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxTemplate+1))
-	if len(text) > maxTemplate {
-		return "", fmt.Errorf("has more than %d bytes", maxTemplate)
-	}
-	return string(text), err
-}
-
-// limited takes what a template writes, up to a size and as long as the item may go on.
-type limited struct {
-	bytes.Buffer
-	ctx  context.Context
-	left int
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	if l.left -= len(p); l.left < 0 {
-		return 0, fmt.Errorf("makes more than %d bytes", maxPart)
-	}
-	if err := l.ctx.Err(); err != nil {
-		return 0, context.Cause(l.ctx)
-	}
-	return l.Buffer.Write(p)
-}
-
-// checkFolder refuses a folder of templates that is none.
-func checkFolder(path string) error {
-	if path == "" {
-		return nil
-	}
-	info, err := os.Stat(path)
-	switch {
-	case !filepath.IsAbs(path):
-		return fmt.Errorf("templates: %q is not an absolute path", path)
-	case err != nil:
-		return fmt.Errorf("templates: %w", err)
-	case !info.IsDir():
-		return fmt.Errorf("templates: %s is not a folder", path)
-	}
-	return nil
 }

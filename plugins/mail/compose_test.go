@@ -259,6 +259,15 @@ func TestValidate(t *testing.T) {
 		{func(c *Config) { c.ReplyTimeout = 2 * time.Hour }, "reply_timeout"},
 		{func(c *Config) { c.Templates = "templates" }, "templates"},
 		{func(c *Config) { c.Templates = "/does/not/exist" }, "templates"},
+		{func(c *Config) { c.Attachments = "files" }, "attachments"},
+		{func(c *Config) { c.Attachments = "/does/not/exist" }, "attachments"},
+		{func(c *Config) { c.Maildir = "/tmp/box" }, "maildir"},
+		{func(c *Config) { c.Maildir, c.Server = "box", "" }, "maildir"},
+		{func(c *Config) { c.Maildir, c.Server = "/tmp/box", "" }, ""},
+		{func(c *Config) { c.Server = "" }, "server"},
+		{func(c *Config) {
+			c.User, c.Password, c.Server, c.TLS = "news", "secret", "smtp.example.com:25", "opportunistic"
+		}, "tls"},
 	} {
 		cfg := defaults("127.0.0.1:25")
 		tt.change(&cfg)
@@ -288,7 +297,7 @@ func TestManual(t *testing.T) {
 		}
 	}
 	codes := map[string]bool{}
-	for _, f := range []string{"plugin.go", "compose.go", "connection.go", "send.go"} {
+	for _, f := range []string{"plugin.go", "compose.go", "template.go", "attach.go", "maildir.go", "connection.go", "send.go"} {
 		source, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)

@@ -41,6 +41,8 @@ func newSender(cfg *Config) (*sender, error) {
 		return nil, err
 	}
 	s := &sender{cfg: cfg, host: host, tls: &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}}
+	// Who can take away the offer of TLS needs no false certificate: it helps against listeners only.
+	s.tls.InsecureSkipVerify = cfg.TLS == "opportunistic"
 	if cfg.CAFile == "" {
 		return s, nil
 	}
@@ -187,10 +189,11 @@ func (s *sender) greet(c *connection) (err error) {
 	if err := c.Hello(helloName()); err != nil {
 		return transient("connect", fmt.Errorf("EHLO: %w", err))
 	}
-	if s.cfg.TLS == "starttls" {
-		if offered, _ := c.Extension("STARTTLS"); !offered {
-			return transient("tls", errors.New("the server does not offer STARTTLS; nothing is sent in the clear unless you say tls=none"))
-		}
+	offered, _ := c.Extension("STARTTLS")
+	switch {
+	case s.cfg.TLS == "starttls" && !offered:
+		return transient("tls", errors.New("the server does not offer STARTTLS; nothing is sent in the clear unless you say tls=none"))
+	case s.cfg.TLS == "starttls", s.cfg.TLS == "opportunistic" && offered:
 		if err := c.StartTLS(s.tls); err != nil {
 			return transient("tls", err)
 		}
@@ -220,8 +223,8 @@ func (s *sender) logIn(c *connection) error {
 		auth smtp.Auth
 	}{
 		{"SCRAM-SHA-256", smtp.ScramSHA256Auth(user, password)},
-		{"PLAIN", smtp.PlainAuth("", user, password, s.host, s.cfg.TLS == "none")},
-		{"LOGIN", smtp.LoginAuth(user, password, s.host, s.cfg.TLS == "none")},
+		{"PLAIN", smtp.PlainAuth("", user, password, s.host, s.cfg.mayBeClear())},
+		{"LOGIN", smtp.LoginAuth(user, password, s.host, s.cfg.mayBeClear())},
 		{"CRAM-MD5", smtp.CRAMMD5Auth(user, password)},
 	} {
 		if !offers(offered, m.name) {

@@ -16,17 +16,24 @@
 //	html      the text as HTML, as it stands; with text as well a reader's program chooses
 //	template  name of a template, instead of text and html
 //	data      what the template's fields say: --set data.name=Ann, or a column data.name
+//	attach    files to attach, paths below the folder of attachments: --set attach=a.pdf,b/c.png; at
+//	          most 20
 //
 // # Config: what this machine has (--with)
 //
 //	server         host:port
 //	from           the sender, "news@example.com" or "Example News <news@example.com>"
-//	tls            starttls (default), tls from the first byte, or none. Certificates are
-//	               checked, and nothing is sent in the clear unless it says none
+//	tls            starttls (default), tls from the first byte, opportunistic, or none. With the
+//	               first two certificates are checked and nothing is sent in the clear.
+//	               opportunistic takes STARTTLS if it is offered, whoever offers it: that helps
+//	               against who only listens
 //	ca_file        certificates (PEM) to trust instead of the system's
-//	user           to log in with; default none. With tls=none only to a loopback address
+//	user           to log in with; default none. Only to a loopback address with tls=none or opportunistic
 //	password       secret; give it as file:/PATH
 //	templates      folder of templates, an absolute path
+//	attachments    folder of files that may be attached, an absolute path
+//	max_attach     bytes of all attachments of a mail; up to 104857600, default 10485760
+//	maildir        folder that gets the mails instead of a server, an absolute path
 //	timeout        for connecting, and again for a mail up to its last byte; 1s to 1h, default 1m
 //	reply_timeout  for the answer to a whole mail; 1s to 1h, default 10m, as RFC 5321 asks for
 //
@@ -38,11 +45,26 @@
 // that data does not have is an error. The files are read anew for every mail; text and html of the
 // payload are never read as templates.
 //
+// # Attachments
+//
+// A path names a regular file below the folder of attachments; one that leads out of it, through a
+// symbolic link too, is refused. The type is told from the ending. The files are read anew at every
+// attempt, so leave them there, as they are, until the mail is done.
+//
+// # Trying out
+//
+// With maildir and no server the mails are written into a folder, one file each, that mail programs read
+// as a Maildir. All else is as it would be, also in the ledger, where they are done: use a ledger of
+// its own.
+//
+//	ledgerd run mail --db sqlite:/tmp/try.db --csv users.csv --key id --set template=spring \
+//	    --with from=news@example.com --with templates=/srv/mails --with maildir=/tmp/try
+//
 // # Output
 //
 //	message_id  the mail's Message-ID, without its angle brackets
 //	bytes       size of the mail
-//	reply       what the server answered to it
+//	reply       what the server answered to it, or the file of a maildir
 //
 // # What is known of a mail
 //
@@ -67,13 +89,15 @@
 // Tried again after 5 s, then three times as long each time, up to half an hour; dead after ten
 // failures, which is about two hours (ledgerd kind set mail --max-failures):
 //
-//	connect   no connection, or no greeting on it
-//	tls       no agreement on TLS, or the server does not offer STARTTLS
-//	auth      the server does not let the user in
-//	timeout   no answer within timeout, before the mail had ended
-//	broken    the connection broke before the mail had ended
-//	template  a template is missing or cannot be read: another machine may have it
-//	smtp_4xx  the server refuses the mail for now, by number, such as smtp_451
+//	connect     no connection, or no greeting on it
+//	tls         no agreement on TLS, or the server does not offer STARTTLS
+//	auth        the server does not let the user in
+//	timeout     no answer within timeout, before the mail had ended
+//	broken      the connection broke before the mail had ended
+//	template    a template is missing or cannot be read: another machine may have it
+//	attachment  so is a file to attach
+//	maildir     the folder cannot be written to
+//	smtp_4xx    the server refuses the mail for now, by number, such as smtp_451
 //
 // Dead at once:
 //
@@ -81,6 +105,7 @@
 //	bad_address  to is no address, or one that could end a command or a header
 //	bad_mail     there is no text or no subject, or what is there cannot be sent
 //	template     data does not have what the template asks for, or it makes more than 10 MiB
+//	attachment   what is to be attached is no file below the folder, or more than max_attach
 //
 // In doubt:
 //

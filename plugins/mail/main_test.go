@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,6 +57,8 @@ type mailbox struct {
 	mu       sync.Mutex
 	mails    []got
 	sessions int
+
+	encrypted atomic.Bool // the newest mail came over TLS
 }
 
 // implicit is the domain of a server with TLS from the first byte.
@@ -68,11 +71,11 @@ func serverTLS(cert tls.Certificate) *tls.Config {
 // listen starts the server. config, if there is one, changes it before.
 func (b *mailbox) listen(t testing.TB, config func(*smtp.Server)) {
 	t.Helper()
-	srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) {
+	srv := smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.sessions++
-		return &session{box: b}, nil
+		return &session{box: b, conn: c}, nil
 	}))
 	srv.Domain = "box.test"
 	srv.ErrorLog = log.New(io.Discard, "", 0)
@@ -114,6 +117,7 @@ func (b *mailbox) connections() int {
 // session is one connection to the server.
 type session struct {
 	box  *mailbox
+	conn *smtp.Conn
 	mail got
 	in   bool
 }
@@ -139,6 +143,8 @@ func (s *session) Mail(from string, _ *smtp.MailOptions) error {
 	if s.box.login != "" && !s.in {
 		return smtp.ErrAuthRequired
 	}
+	_, encrypted := s.conn.TLSConnectionState()
+	s.box.encrypted.Store(encrypted)
 	s.mail = got{from: from}
 	return answer(s.box.atMail, from)
 }

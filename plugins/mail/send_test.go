@@ -376,6 +376,8 @@ func TestTLS(t *testing.T) {
 		{"starttls of a stranger", "starttls", otherCA, secure("box.test"), "tls"},
 		{"tls of a stranger", "tls", otherCA, secure(implicit), "tls"},
 		{"starttls not offered", "starttls", ca, nil, "tls"},
+		{"opportunistic, offered by a stranger", "opportunistic", otherCA, secure("box.test"), ""},
+		{"opportunistic, not offered", "opportunistic", ca, nil, ""},
 		{"tls not offered", "tls", ca, nil, "tls"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -390,6 +392,9 @@ func TestTLS(t *testing.T) {
 			}
 			if n := len(box.taken()); (n == 1) != (tt.code == "") {
 				t.Errorf("%d mails were taken", n)
+			}
+			if encrypted := box.encrypted.Load(); tt.code == "" && encrypted != (tt.server != nil) {
+				t.Errorf("encrypted: %v", encrypted)
 			}
 		})
 	}

@@ -7,12 +7,13 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
 
 // watch puts a second guard behind a checker's own: what its own lets through is noted and
@@ -143,7 +144,7 @@ func TestPrivateSpellings(t *testing.T) {
 		t.Errorf("%d spellings, want 60", n)
 	}
 	_, err := c.check(t.Context(), fine("http://10.0.0.1/"))
-	if f, ok := errors.AsType[*failure](err); !ok || f.retry || !strings.Contains(f.Error(), "--with allow_private=true") {
+	if f, ok := errors.AsType[*web.Failure](err); !ok || f.Retry || !strings.Contains(f.Error(), "--with allow_private=true") {
 		t.Errorf("got %v, want a permanent failure that names the fix", err)
 	}
 }
@@ -167,7 +168,7 @@ func TestPublicSpellings(t *testing.T) {
 		}
 	}
 	for _, a := range []string{"2606:4700::1111", "2a00:1450::1", "64:ff9b::8.8.8.8", "::ffff:1.1.1.1", "2001:4860:4860::8888"} {
-		if !public(netip.MustParseAddr(a)) {
+		if !web.Public(netip.MustParseAddr(a)) {
 			t.Errorf("%s is not public, want public", a)
 		}
 	}
@@ -266,40 +267,6 @@ func TestProxy(t *testing.T) {
 	proxy.Close()
 	if _, err := c.check(t.Context(), fine("http://example.test/b")); code(err) != "proxy" {
 		t.Errorf("without its proxy: got %v, want proxy", err)
-	}
-}
-
-func TestParseURL(t *testing.T) {
-	for _, tt := range []struct{ base, ref, want, err string }{
-		{"", "https://Example.COM", "https://example.com", ""},
-		{"", "http://example.com:8080/a%20b?q=1#frag", "http://example.com:8080/a%20b?q=1", ""},
-		{"", "https://bücher.example/ä", "https://xn--bcher-kva.example/%C3%A4", ""},
-		{"", "http://[2606:4700::1]:81/", "http://[2606:4700::1]:81/", ""},
-		{"", "http://a_b.example/", "http://a_b.example/", ""},
-		{"", "http://1.2.3.4.example/", "http://1.2.3.4.example/", ""},
-		{"http://a.example/x/y", "../z", "http://a.example/z", ""},
-		{"http://a.example/x", "//b.example", "http://b.example", ""},
-		{"http://u:p@a.example/x", "/y", "http://u:p@a.example/y", ""},
-		{"http://u:p@a.example/x", "http://b.example/y", "http://b.example/y", ""},
-		{"", "example.com/a", "", "write https://"},
-		{"", "mailto:a@example.com", "", "only http and https"},
-		{"", "http://u:secret@exa mple/", "", "invalid character"},
-		{"", "http://a.example:port/", "", "invalid port"},
-		{"", "http://a.example:65536/", "", "between 1 and 65535"},
-		{"", "http://xn--\u00fc.example/", "", "not an international domain name"},
-		{"", "http://a.example/" + strings.Repeat("a", maxURL), "", "longer than 8192 bytes"},
-	} {
-		base := &url.URL{}
-		if tt.base != "" {
-			base, _ = url.Parse(tt.base)
-		}
-		got, err := parseURL(base, tt.ref)
-		switch {
-		case tt.err == "" && (err != nil || got.String() != tt.want):
-			t.Errorf("%.60s: got %v, %v, want %s", tt.ref, got, err, tt.want)
-		case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "secret")):
-			t.Errorf("%.60s: got %v, %v, want an error with %q", tt.ref, got, err, tt.err)
-		}
 	}
 }
 

@@ -12,73 +12,49 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
 
 const (
-	maxRedirects   = 10
-	maxHeader      = 256 << 10        // bytes of a response's headers
-	connectTimeout = 10 * time.Second // for a connection, and again for TLS on it
-	maxText        = 200              // bytes of what a server writes into the output
+	maxText       = 200 // bytes of what a server writes into the output
+	maxRetryAfter = time.Hour
 )
 
 // checker checks URLs. It is safe for concurrent use.
 type checker struct {
 	cfg       Config
-	proxied   bool
+	reach     web.Reach
 	dialer    *net.Dialer
 	transport *http.Transport
-	hosts     *hosts
+	hosts     *web.Hosts
 }
 
 func newChecker(cfg *Config) (*checker, error) {
-	proxy, err := cfg.proxyURL()
+	proxy, err := web.ParseProxy(cfg.Proxy)
 	if err != nil {
 		return nil, err
 	}
 	c := &checker{
-		cfg:     *cfg,
-		proxied: proxy != nil,
-		dialer:  &net.Dialer{Timeout: min(connectTimeout, cfg.Deadline)},
-		hosts:   newHosts(cfg.PerHost, cfg.Interval),
+		cfg:   *cfg,
+		reach: web.Reach{AllowPrivate: cfg.AllowPrivate, Proxy: proxy, Deadline: cfg.Deadline, PerHost: cfg.PerHost},
+		hosts: web.NewHosts(cfg.PerHost, cfg.Interval),
 	}
-	if !cfg.AllowPrivate && !c.proxied { // a proxy itself is where the operator put it
-		c.dialer.Control = refusePrivate
-	}
-	c.transport = &http.Transport{
-		DialContext:            c.dialer.DialContext,
-		TLSClientConfig:        &tls.Config{},
-		TLSHandshakeTimeout:    min(connectTimeout, cfg.Deadline),
-		ForceAttemptHTTP2:      true,
-		DisableCompression:     true, // nothing is unpacked, so nothing can blow up
-		MaxResponseHeaderBytes: maxHeader,
-		MaxIdleConns:           256,
-		MaxIdleConnsPerHost:    cfg.PerHost,
-		IdleConnTimeout:        15 * time.Second,
-	}
-	if c.proxied {
-		c.transport.Proxy = http.ProxyURL(proxy)
-		c.transport.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, res *http.Response) error {
-			if res.StatusCode == http.StatusOK {
-				return nil
-			}
-			return transient("proxy", fmt.Errorf("the proxy answers %s", res.Status))
-		}
-	}
+	c.transport, c.dialer = c.reach.Transport()
 	return c, nil
 }
 
 // check checks one URL. The output is good whatever the error, which is nil if the URL was
-// accepted, *failure if not, *busy if it was not its turn, else the cause with which ctx ended.
+// accepted, *web.Failure if not, *web.Busy if it was not its turn, else the cause with which ctx ended.
 func (c *checker) check(ctx context.Context, in In) (Out, error) {
 	v := &visit{checker: c, left: c.cfg.Deadline}
-	defer v.leave()
+	defer func() { v.seat.Leave() }()
 	err := v.follow(ctx, in)
 	return v.out, err
 }
@@ -88,7 +64,8 @@ type visit struct {
 	*checker
 	accept []statusRange
 	left   time.Duration // of the deadline
-	seat   *seat         // at the host that is asked
+	seat   *web.Seat     // at the host that is asked
+	path   web.Path
 	out    Out
 }
 
@@ -96,11 +73,11 @@ type visit struct {
 func (v *visit) follow(ctx context.Context, in In) error {
 	var err error
 	if v.accept, err = parseAccept(in.Accept); err != nil {
-		return permanent("bad_accept", err)
+		return web.Permanent("bad_accept", err)
 	}
-	u, err := parseURL(&url.URL{}, in.URL)
+	u, err := web.ParseURL(&url.URL{}, in.URL)
 	if err != nil {
-		return permanent("bad_url", err)
+		return web.Permanent("bad_url", err)
 	}
 	for {
 		v.out = Out{FinalURL: u.Redacted(), Redirects: v.out.Redirects}
@@ -110,9 +87,9 @@ func (v *visit) follow(ctx context.Context, in In) error {
 			return err
 		case v.accepted(res):
 			return nil
-		case !isRedirect(res):
-			f := notAccepted(res)
-			v.seat.closeFor(f.after)
+		case !web.IsRedirect(res.StatusCode):
+			f := web.NotAccepted(res, maxRetryAfter)
+			v.seat.CloseFor(f.After)
 			return f
 		}
 		if u, err = v.redirect(u, res); err != nil {
@@ -123,42 +100,29 @@ func (v *visit) follow(ctx context.Context, in In) error {
 
 // redirect is where res leads to from u.
 func (v *visit) redirect(u *url.URL, res *http.Response) (*url.URL, error) {
-	location := res.Header.Get("Location")
-	if location == "" {
-		return nil, permanent("bad_redirect", fmt.Errorf("status %d without a Location", res.StatusCode))
+	to, err := v.path.Follow(u, res)
+	if len(v.path) > len(v.out.Redirects) {
+		v.out.Redirects = append(v.out.Redirects, Hop{URL: u.Redacted(), Status: res.StatusCode})
 	}
-	to, err := parseURL(u, location)
-	if err != nil {
-		return nil, permanent("bad_redirect", fmt.Errorf("redirect to %.100q: %w", location, err))
-	}
-	v.out.Redirects = append(v.out.Redirects, Hop{URL: u.Redacted(), Status: res.StatusCode})
-	back := to.Redacted()
-	if slices.ContainsFunc(v.out.Redirects, func(h Hop) bool { return h.URL == back }) {
-		return nil, permanent("redirect_loop", fmt.Errorf("redirect loop: %s leads back to %s", u.Redacted(), back))
-	}
-	if len(v.out.Redirects) > maxRedirects {
-		return nil, permanent("too_many_redirects", fmt.Errorf("more than %d redirects", maxRedirects))
-	}
-	return to, nil
+	return to, err
 }
 
 // ask asks for u with HEAD and, if that does not settle it, with GET.
 func (v *visit) ask(ctx context.Context, u *url.URL) (*http.Response, error) {
-	if v.proxied && !v.cfg.AllowPrivate { // the proxy dials, so here is the last place to judge
-		if addr, err := netip.ParseAddr(u.Hostname()); err == nil && !public(addr) {
-			return nil, permanent("private_address", &privateError{addr: u.Host})
-		}
+	err := v.reach.Judge(u)
+	if err == nil {
+		v.seat, err = v.hosts.Move(ctx, v.seat, web.Authority(u))
 	}
-	if err := v.enter(ctx, authority(u)); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	res, connected, err := v.request(ctx, http.MethodHead, u, v.cfg.Deadline/3)
 	switch {
 	case err != nil && (!connected || ctx.Err() != nil):
 		return nil, err
-	case err == nil && (v.accepted(res) || isRedirect(res)):
+	case err == nil && (v.accepted(res) || web.IsRedirect(res.StatusCode)):
 		return res, nil
-	case err == nil && (res.StatusCode == http.StatusTooManyRequests || retryAfter(res.Header) > 0):
+	case err == nil && (res.StatusCode == http.StatusTooManyRequests || web.RetryAfter(res.Header, maxRetryAfter) > 0):
 		return res, nil
 	}
 	res, _, err = v.request(ctx, http.MethodGet, u, v.left)
@@ -168,7 +132,7 @@ func (v *visit) ask(ctx context.Context, u *url.URL) (*http.Response, error) {
 // request makes one request, without following redirects, and gives it limit from when it has a
 // connection. Connected says whether it had one.
 func (v *visit) request(ctx context.Context, method string, u *url.URL, limit time.Duration) (res *http.Response, connected bool, err error) {
-	if err := v.seat.turn(ctx); err != nil {
+	if err := v.seat.Turn(ctx); err != nil {
 		return nil, false, err
 	}
 	began := time.Now()
@@ -176,7 +140,7 @@ func (v *visit) request(ctx context.Context, method string, u *url.URL, limit ti
 	defer func() { v.left = time.Until(end) }()
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	timer := time.AfterFunc(v.left, func() { cancel(errDeadline) })
+	timer := time.AfterFunc(v.left, func() { cancel(web.ErrDeadline) })
 	defer timer.Stop()
 	var gotConn, noHandshake atomic.Bool
 	req := (&http.Request{Method: method, URL: u, Header: http.Header{
@@ -205,12 +169,12 @@ func (v *visit) request(ctx context.Context, method string, u *url.URL, limit ti
 		return nil, true, context.Cause(ctx)
 	case err != nil:
 		if limited.Err() != nil {
-			err = errDeadline
+			err = web.ErrDeadline
 		}
 		if cert, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 			v.out.TLS = describe(cert.UnverifiedCertificates)
 		}
-		return nil, gotConn.Load(), classify(err, noHandshake.Load())
+		return nil, gotConn.Load(), web.Classify(err, noHandshake.Load())
 	}
 	return res, true, nil
 }
@@ -232,7 +196,7 @@ func (v *visit) record(res *http.Response) {
 // connection, which knows no deadline.
 func (v *visit) drain(res *http.Response) {
 	defer res.Body.Close()
-	if res.Request.Method == http.MethodHead || res.StatusCode == http.StatusSwitchingProtocols || isRedirect(res) && !v.accepted(res) {
+	if res.Request.Method == http.MethodHead || res.StatusCode == http.StatusSwitchingProtocols || web.IsRedirect(res.StatusCode) && !v.accepted(res) {
 		return
 	}
 	if res.ContentLength > v.cfg.MaxBody {
@@ -250,36 +214,10 @@ func (v *visit) drain(res *http.Response) {
 	}
 }
 
-// enter takes a place at the host, unless the visit has it already.
-func (v *visit) enter(ctx context.Context, name string) (err error) {
-	if v.seat != nil && v.seat.name == name {
-		return nil
-	}
-	v.leave()
-	v.seat, err = v.hosts.enter(ctx, name)
-	return err
-}
-
-func (v *visit) leave() {
-	if v.seat != nil {
-		v.seat.leave()
-		v.seat = nil
-	}
-}
-
 func (v *visit) accepted(res *http.Response) bool {
 	return slices.ContainsFunc(v.accept, func(r statusRange) bool {
 		return r.low <= res.StatusCode && res.StatusCode <= r.high
 	})
-}
-
-func isRedirect(res *http.Response) bool {
-	switch res.StatusCode {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
-		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return true
-	}
-	return false
 }
 
 // statusRange is a range of status codes, both ends included.

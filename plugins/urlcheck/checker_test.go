@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
 
 func TestStatus(t *testing.T) {
@@ -70,8 +72,8 @@ func TestStatus(t *testing.T) {
 			in.Accept = strings.Split(tt.accept, ",")
 		}
 		out, err := c.check(t.Context(), in)
-		f, _ := errors.AsType[*failure](err)
-		if code(err) != tt.code || f != nil && f.retry != tt.retry {
+		f, _ := errors.AsType[*web.Failure](err)
+		if code(err) != tt.code || f != nil && f.Retry != tt.retry {
 			t.Errorf("%d, accept %q: got %q (%+v), want %q, retry %v", tt.status, tt.accept, code(err), f, tt.code, tt.retry)
 		}
 		if tt.code != "bad_accept" && out.Status != tt.status {
@@ -181,7 +183,7 @@ func TestRedirects(t *testing.T) {
 			w.Header().Set("Location", r.URL.RawQuery)
 			w.WriteHeader(http.StatusMovedPermanently)
 		case p == "/long":
-			http.Redirect(w, r, "/"+strings.Repeat("a", maxURL), http.StatusFound)
+			http.Redirect(w, r, "/"+strings.Repeat("a", web.MaxURL), http.StatusFound)
 		case p == "/none":
 			w.WriteHeader(http.StatusFound)
 		default:
@@ -229,7 +231,7 @@ func TestRedirects(t *testing.T) {
 		if code(err) != tt.code || len(out.Redirects) != tt.hops || err != nil && !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: got %v after %d hops, want %q after %d, with %q", tt.path, err, len(out.Redirects), tt.code, tt.hops, tt.says)
 		}
-		if f, ok := errors.AsType[*failure](err); ok && f.retry {
+		if f, ok := errors.AsType[*web.Failure](err); ok && f.Retry {
 			t.Errorf("%s: would be tried again", tt.path)
 		}
 	}
@@ -268,7 +270,7 @@ func TestTLS(t *testing.T) {
 		if code(err) != tt.code {
 			t.Errorf("%s: got %q (%v), want %q", tt.name, code(err), err, tt.code)
 		}
-		if f, ok := errors.AsType[*failure](err); ok && f.retry {
+		if f, ok := errors.AsType[*web.Failure](err); ok && f.Retry {
 			t.Errorf("%s: would be tried again", tt.name)
 		}
 		if tt.days == 0 {
@@ -336,7 +338,7 @@ func TestNoAnswer(t *testing.T) {
 		c := open(t, defaults())
 		c.dialer.Resolver = tt.resolver
 		_, err := c.check(t.Context(), fine(tt.url))
-		if f, ok := errors.AsType[*failure](err); !ok || f.code != tt.code || f.retry != tt.retry {
+		if f, ok := errors.AsType[*web.Failure](err); !ok || f.Code != tt.code || f.Retry != tt.retry {
 			t.Errorf("%s: got %q (%v), want %q, retry %v", tt.url, code(err), err, tt.code, tt.retry)
 		}
 	}
@@ -364,7 +366,7 @@ func TestCancel(t *testing.T) {
 	for range 3 { // one is answered late, the others wait for their turn
 		wg.Go(func() {
 			if _, err := c.check(ctx, fine(srv.URL)); !errors.Is(err, why) {
-				if _, isBusy := errors.AsType[*busy](err); !isBusy {
+				if _, isBusy := errors.AsType[*web.Busy](err); !isBusy {
 					t.Errorf("got %v, want the cause", err)
 				}
 			}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
 
 // village is a network in memory, so that a whole list can be checked on a clock that only
@@ -124,14 +126,14 @@ func workList(t *testing.T, c *checker, places int, urls []string) (snoozes int)
 				_, err := c.check(t.Context(), fine(it.url))
 				mu.Lock()
 				running--
-				b, isBusy := errors.AsType[*busy](err)
+				b, isBusy := errors.AsType[*web.Busy](err)
 				switch {
 				case isBusy:
-					if b.wait <= 0 || b.wait > maxSnooze+time.Minute {
-						t.Errorf("%s: snoozed for %s", it.url, b.wait)
+					if b.Wait <= 0 || b.Wait > web.MaxSnooze+time.Minute {
+						t.Errorf("%s: snoozed for %s", it.url, b.Wait)
 					}
 					snoozes++
-					backlog = append(backlog, item{it.url, time.Now().Add(b.wait)})
+					backlog = append(backlog, item{it.url, time.Now().Add(b.Wait)})
 				case err != nil:
 					t.Errorf("%s: %v", it.url, err)
 				}
@@ -285,14 +287,14 @@ func TestRetryAfter(t *testing.T) {
 		}, func(t *testing.T, c *checker) {
 			header = tt.header()
 			_, err := c.check(t.Context(), fine("http://a.test/1"))
-			f, ok := errors.AsType[*failure](err)
-			if !ok || f.code != fmt.Sprintf("http_%d", tt.status) || f.after != tt.after {
+			f, ok := errors.AsType[*web.Failure](err)
+			if !ok || f.Code != fmt.Sprintf("http_%d", tt.status) || f.After != tt.after {
 				t.Fatalf("%d %q: got %+v, want to wait %s", tt.status, header, err, tt.after)
 			}
 			before := requests
 			_, err = c.check(t.Context(), fine("http://a.test/2"))
-			b, isBusy := errors.AsType[*busy](err)
-			if wantBusy := tt.after > patience; isBusy != wantBusy || isBusy && (b.wait < tt.after || requests != before) {
+			b, isBusy := errors.AsType[*web.Busy](err)
+			if wantBusy := tt.after > web.Patience; isBusy != wantBusy || isBusy && (b.Wait < tt.after || requests != before) {
 				t.Errorf("%d %q: the next URL of the host got %v after %d requests", tt.status, header, err, requests-before)
 			}
 			if _, err := c.check(t.Context(), fine("http://other.test/")); err != nil {
@@ -346,126 +348,6 @@ func TestDeadlineOverRedirects(t *testing.T) {
 		out, err := c.check(t.Context(), fine("http://a.test/"))
 		if took := time.Since(began); code(err) != "timeout" || took != 30*time.Second || len(out.Redirects) != 4 {
 			t.Errorf("got %q after %s and %d hops, want timeout after 30s and 4", code(err), took, len(out.Redirects))
-		}
-	})
-}
-
-func TestSnoozesAreSpread(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hs := newHosts(2, time.Second)
-		seat, err := hs.enter(t.Context(), "a.test:80")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := seat.turn(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		seat.closeFor(time.Minute)
-		seat.leave()
-		last := time.Minute - time.Second
-		for i := range 1000 {
-			_, err := hs.enter(t.Context(), "a.test:80")
-			b, ok := errors.AsType[*busy](err)
-			switch {
-			case !ok:
-				t.Fatalf("enter %d: %v", i, err)
-			case i < 60 && b.wait != last+time.Second:
-				t.Fatalf("snooze %d is for %s, the one before for %s: want a second more", i, b.wait, last)
-			case b.wait > maxSnooze+time.Minute:
-				t.Fatalf("snooze %d is for %s", i, b.wait)
-			}
-			last = b.wait
-		}
-	})
-}
-
-func TestIdleHostsAreForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hs := newHosts(2, time.Second)
-		held, err := hs.enter(t.Context(), "held.test:80")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range 20_000 {
-			seat, err := hs.enter(t.Context(), fmt.Sprintf("%d.test:80", i))
-			if err != nil {
-				t.Fatal(err)
-			}
-			seat.leave()
-			time.Sleep(time.Millisecond)
-		}
-		if n := len(hs.byName); n > 5000 {
-			t.Errorf("%d hosts are remembered", n)
-		}
-		if hs.byName["held.test:80"] != held.host {
-			t.Error("a host with a check under way was forgotten")
-		}
-		held.leave()
-	})
-}
-
-// Waiting for a place ends with the context's cause, and the place goes to somebody else.
-func TestWaitingIsCancelled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hs := newHosts(1, 0)
-		first, err := hs.enter(t.Context(), "a.test:80")
-		if err != nil {
-			t.Fatal(err)
-		}
-		why := errors.New("not wanted any more")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		got := make(chan error)
-		go func() {
-			_, err := hs.enter(ctx, "a.test:80")
-			got <- err
-		}()
-		synctest.Wait()
-		cancel(why)
-		if err := <-got; !errors.Is(err, why) {
-			t.Errorf("got %v, want the cause", err)
-		}
-		first.leave()
-		next, err := hs.enter(t.Context(), "a.test:80")
-		if err != nil {
-			t.Fatal(err)
-		}
-		next.leave()
-	})
-}
-
-// A few links that hang do not put off the many others of their host by more than they hang.
-func TestHangingLinksAmongMany(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hs := newHosts(2, 0)
-		took := make(chan time.Duration)
-		began := time.Now()
-		const links = 500
-		for i := range links {
-			go func() {
-				hold := 5 * time.Millisecond
-				if i < 2 {
-					hold = 3 * time.Second
-				}
-				for {
-					seat, err := hs.enter(t.Context(), "a.test:80")
-					if b, ok := errors.AsType[*busy](err); ok {
-						time.Sleep(b.wait)
-						continue
-					}
-					time.Sleep(hold)
-					seat.leave()
-					took <- time.Since(began)
-					return
-				}
-			}()
-		}
-		var last time.Duration
-		for range links {
-			last = max(last, <-took)
-		}
-		// 3 s of hanging, then 2 at a time of 5 ms: 1.3 s.
-		if last > time.Minute { // waits are drawn: rarely 20 s
-			t.Errorf("%d links took %s", links, last)
 		}
 	})
 }

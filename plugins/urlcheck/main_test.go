@@ -24,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/web"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
@@ -70,8 +71,8 @@ func fine(url string, accept ...string) In {
 
 // code is the class of a check's error: "" if the URL was accepted.
 func code(err error) string {
-	if f, ok := errors.AsType[*failure](err); ok {
-		return f.code
+	if f, ok := errors.AsType[*web.Failure](err); ok {
+		return f.Code
 	}
 	if err != nil {
 		return "not a failure: " + err.Error()

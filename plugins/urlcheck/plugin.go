@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net/url"
-	"slices"
 	"time"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/web"
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
@@ -82,20 +81,8 @@ func (c *Config) Validate() error {
 	case c.Deadline < 100*time.Millisecond || c.Deadline > 10*time.Minute:
 		return fmt.Errorf("deadline: %s is not between 100ms and 10m", c.Deadline)
 	}
-	_, err := c.proxyURL()
+	_, err := web.ParseProxy(c.Proxy)
 	return err
-}
-
-// proxyURL is nil without a proxy.
-func (c *Config) proxyURL() (*url.URL, error) {
-	if c.Proxy == "" {
-		return nil, nil
-	}
-	u, err := url.Parse(c.Proxy)
-	if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) {
-		return nil, errors.New("proxy: not a URL like http://proxy.example:3128 (http, https or socks5)")
-	}
-	return u, nil
 }
 
 // Open makes the pool of connections that all items share. net/http tells the standard logger
@@ -130,19 +117,8 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 
 // report puts the outcome of a check into the words of the SDK.
 func report(err error) error {
-	if b, ok := errors.AsType[*busy](err); ok {
-		return sdk.Snooze(b.wait, b.Error())
+	if b, ok := errors.AsType[*web.Busy](err); ok {
+		return sdk.Snooze(b.Wait, b.Error())
 	}
-	f, ok := errors.AsType[*failure](err)
-	if !ok {
-		return err
-	}
-	coded := sdk.Code(f.code, f)
-	switch {
-	case !f.retry:
-		return sdk.Permanent(coded)
-	case f.after > 0:
-		return sdk.RetryAfter(f.after, coded)
-	}
-	return coded
+	return web.Report(err)
 }

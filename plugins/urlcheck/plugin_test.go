@@ -29,8 +29,12 @@ func TestManual(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	shared, err := filepath.Glob("../internal/web/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
 	codes := map[string]bool{}
-	for _, f := range files {
+	for _, f := range append(files, shared...) {
 		source, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)
@@ -38,7 +42,7 @@ func TestManual(t *testing.T) {
 		if strings.HasSuffix(f, "_test.go") {
 			continue
 		}
-		for _, m := range regexp.MustCompile(`(?:permanent|transient|return)(?:\(| )"([a-z_]+)"`).FindAllStringSubmatch(string(source), -1) {
+		for _, m := range regexp.MustCompile(`(?:Permanent|Transient|return)(?:\(| )"([a-z_]+)"`).FindAllStringSubmatch(string(source), -1) {
 			codes[m[1]] = true
 		}
 	}

@@ -21,6 +21,7 @@ const outcome = require('./outcome.js')
  *   payload that the command line fills; of a file also those for when it was last changed and whose it is
  * @property {string[]} [match] globs over base names, for folders of files
  * @property {string[]} [emits] kinds that may be emitted
+ * @property {boolean} [previous] whether items bring the output of their last completed round
  * @property {'repeat'|'doubt'} [onLost] what happens to an item whose attempt ended without a report
  * @property {number} [concurrency] calls of work at a time; 8 if absent
  * @property {number} [timeoutMs] for one attempt; none if absent
@@ -39,6 +40,7 @@ const outcome = require('./outcome.js')
  * @property {string} key
  * @property {number} attempt from 1; never used again for this item, so also its fencing number
  * @property {string} idempotencyKey the same for every attempt of one round
+ * @property {*} previous output of the last completed round, if asked for and there is one
  * @property {any} payload checked, with its defaults
  * @property {(message: string, fields?: object) => void} log kept with the attempt, the last 16 KiB
  * @property {(done: number, total?: number, unit?: string) => void} progress passed on at most once a second

@@ -186,11 +186,11 @@ func TestItem(t *testing.T) {
 	t.Parallel()
 	h := start(t, acts(), &wire.ConfigureRequest{})
 	const id = 1<<62 + 1 // JavaScript's numbers are not made for it
-	it := &wire.Item{Id: id, Payload: []byte(`{"do":"echo","name":"you"}`)}
+	it := &wire.Item{Id: id, Payload: []byte(`{"do":"echo","name":"you"}`), Previous: []byte(`{"seen":3}`)}
 	it.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), "from the future"))
 	h.sendItem(it)
 	want := `{"id":"4611686018427387905","kind":"acts","scope":"s","key":"key4611686018427387905","attempt":1,` +
-		`"idempotencyKey":"once","payload":{"do":"echo","name":"you"}}`
+		`"idempotencyKey":"once","payload":{"do":"echo","name":"you"},"previous":{"seen":3}}`
 	if got := string(h.result(id).Output); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

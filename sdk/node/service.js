@@ -43,7 +43,7 @@ class Service {
   describe() {
     const p = this.plugin
     return {
-      name: p.name, version: p.version, doc: p.doc ?? '', sdk: 'node/' + version, match: p.match ?? [], emits: p.emits ?? [],
+      name: p.name, version: p.version, doc: p.doc ?? '', sdk: 'node/' + version, features: p.previous ? ['previous'] : [], match: p.match ?? [], emits: p.emits ?? [],
       on_lost: p.onLost === 'doubt' ? 'ON_LOST_DOUBT' : 'ON_LOST_REPEAT', timeout_ms: p.timeoutMs ?? 0,
       max_failures: p.maxFailures ?? 0, concurrency: p.concurrency ?? CONCURRENCY,
       config_schema: bytes(this.config.schema), input_schema: bytes(this.payload.schema), output_schema: bytes(p.output ?? {}),

@@ -50,9 +50,10 @@ class Task {
   /** The item as the function gets it. @param payload decoded and checked */
   item(payload) {
     const w = this.wire
+    const previous = w.previous?.length > 0 ? JSON.parse(w.previous) : undefined
     return {
       id: w.id, kind: w.kind, scope: w.scope, key: w.key, attempt: Number(w.attempt),
-      idempotencyKey: w.idempotency_key, payload,
+      idempotencyKey: w.idempotency_key, payload, previous,
       log: (message, fields) => this.log(message, fields),
       progress: (done, total, unit) => this.progress(done, total, unit),
       emit: (child) => this.emit(child)

@@ -1,7 +1,7 @@
 package sdktest_test
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"testing"
@@ -14,6 +14,19 @@ type failing struct {
 	done chan struct{}
 }
 
+// failureOf is what a test that must fail says.
+func failureOf(t testing.TB, test func(testing.TB)) string {
+	fake := &failing{TB: t, done: make(chan struct{})}
+	go func() {
+		defer close(fake.done)
+		test(fake)
+	}()
+	<-fake.done
+	return fake.text
+}
+
+func (f *failing) Errorf(format string, args ...any) { f.text = fmt.Sprintf(format, args...) }
+
 func (f *failing) Fatal(args ...any) {
 	f.text = fmt.Sprint(args...)
 	runtime.Goexit()
@@ -24,4 +37,4 @@ func (f *failing) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-func json(text string) stdjson.RawMessage { return stdjson.RawMessage(text) }
+func raw(text string) json.RawMessage { return json.RawMessage(text) }

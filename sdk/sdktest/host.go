@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -57,6 +58,7 @@ const (
 	orphanBound = 3 * time.Second // for a plugin to go when ledgerd has
 	slack       = 5               // for slow machines, times the bound
 	stopGrace   = 5 * time.Second
+	slowTime    = time.Second // of SlowAck
 )
 
 // New starts the plugin and stops it when the test ends; a config that the plugin refuses
@@ -106,9 +108,13 @@ func (h *Host) start() {
 		h.t.Fatal(err)
 	}
 	problems, err := p.Configure(ctx, &wire.ConfigureRequest{Config: h.config, Secrets: h.options.Secrets, ProgressMs: -1})
-	if err != nil || len(problems) > 0 {
+	if err != nil {
 		p.Kill()
-		h.t.Fatalf("the plugin refuses the config %s: %s %v", h.config, texts(problems), err)
+		h.t.Fatalf("the plugin fails while it is configured with %s: %v", h.config, err)
+	}
+	if len(problems) > 0 {
+		p.Kill()
+		h.t.Fatalf("the plugin refuses the config %s: %s\ngive it what it needs in Options.Config and Options.Secrets", h.config, texts(problems))
 	}
 	stream, err := p.Open(pluginproc.Events{Results: h.settle, Progress: h.progress})
 	if err != nil {
@@ -188,9 +194,20 @@ func (h *Host) item(t Task) (*wire.Item, error) {
 	if key == "" {
 		key = fmt.Sprint(id)
 	}
+	timeout := h.d.TimeoutMs
+	if t.Timeout > 0 {
+		timeout = max(1, t.Timeout.Milliseconds())
+	}
+	var previous []byte
+	if t.Previous != nil && slices.Contains(h.d.Features, wire.FeaturePrevious) {
+		if previous, err = json.Marshal(t.Previous); err != nil {
+			return nil, fmt.Errorf("previous: %w", err)
+		}
+	}
 	return &wire.Item{
-		Id: id, Attempt: max(t.Attempt, 1), Kind: h.d.Name, Key: key, IdempotencyKey: fmt.Sprintf("%s//%s/1", h.d.Name, key),
-		Payload: payload, LockId: fmt.Appendf(nil, "lock-%d", id), TimeoutMs: h.d.TimeoutMs,
+		Previous: previous,
+		Id:       id, Attempt: max(t.Attempt, 1), Kind: h.d.Name, Key: key, IdempotencyKey: fmt.Sprintf("%s//%s/1", h.d.Name, key),
+		Payload: payload, LockId: fmt.Appendf(nil, "lock-%d", id), TimeoutMs: timeout,
 	}, nil
 }
 
@@ -239,7 +256,7 @@ func (h *Host) deliver(t Task, it *wire.Item) Result {
 			h.forget(p)
 			return h.crashed(d, p.Err())
 		case <-ctx.Done():
-			h.t.Fatalf("no result of item %q within %v", it.Key, resultBound)
+			h.t.Fatalf("no result of item %q within %v: does the function wait for something that does not come, or not look at its context?", it.Key, resultBound)
 		}
 	}
 }
@@ -271,7 +288,7 @@ func (h *Host) strike(p plugin, stream *pluginproc.Stream, d *delivery) (r Resul
 		r := h.crashed(d, nil)
 		r.Outcome = "lost"
 		return r, true
-	case None, Deliver2:
+	case None, Deliver2, SlowAck: // they are no matter of the moment
 	}
 	return Result{}, false
 }
@@ -295,8 +312,31 @@ func (h *Host) crashed(d *delivery, end error) Result {
 	return r
 }
 
+// dawdle takes nothing from the plugin for a while. It is called on the stream's behalf.
+func (h *Host) dawdle() {
+	late := time.NewTimer(slowTime)
+	defer late.Stop()
+	select {
+	case <-late.C:
+	case <-h.t.Context().Done(): // the test is over
+	}
+}
+
+// slow says whether one of the items is one whose result is taken late.
+func (h *Host) slow(results []*wire.Result) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(results, func(r *wire.Result) bool {
+		d := h.tasks[r.Id]
+		return d != nil && d.task.Fault == SlowAck && d.task.AtProgress == 0
+	})
+}
+
 // settle takes results from the stream.
 func (h *Host) settle(results []*wire.Result) {
+	if h.slow(results) {
+		h.dawdle()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, r := range results {
@@ -312,6 +352,13 @@ func (h *Host) settle(results []*wire.Result) {
 
 // progress takes reports from the stream.
 func (h *Host) progress(reports []*wire.Progress) {
+	if h.note(reports) {
+		h.dawdle()
+	}
+}
+
+// note takes note of reports, and says whether the next ones are to be taken late.
+func (h *Host) note(reports []*wire.Progress) (slow bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range reports {
@@ -322,8 +369,10 @@ func (h *Host) progress(reports []*wire.Progress) {
 		d.progress = append(d.progress, Progress{p.Done, p.Total, p.Unit})
 		if d.task.Fault != None && len(d.progress) == d.task.AtProgress {
 			close(d.strike)
+			slow = slow || d.task.Fault == SlowAck
 		}
 	}
+	return slow
 }
 
 func (h *Host) resultOf(d *delivery, w *wire.Result) Result {

@@ -3,6 +3,7 @@ package sdktest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,7 +33,7 @@ type in struct {
 
 func worker() *sdk.Plugin {
 	p := sdk.New("worker", "0.1.0", work)
-	p.Emits = []string{"article"}
+	p.Emits, p.Previous = []string{"article"}, true
 	p.Examples = []sdk.Example{{Payload: in{Do: "greet"}, Output: "HELLO"}, {Doc: "no output", Payload: in{Do: "emit"}}}
 	return p
 }
@@ -61,6 +62,10 @@ func work(ctx context.Context, cfg *config, it sdk.Item[in]) (string, error) {
 		return "", ctx.Err()
 	case "exit":
 		os.Exit(4)
+	case "again":
+		var before string
+		found, err := it.Previous(&before)
+		return fmt.Sprint(before, "+", found), err
 	case "once":
 		return once(cfg.Journal, it.IdempotencyKey)
 	}
@@ -108,7 +113,7 @@ func TestRun(t *testing.T) {
 		}
 		r = h.Run(sdktest.Task{Payload: in{Do: "emit"}})
 		want := []sdk.Child{{
-			Kind: "article", Scope: "worker/4", Key: "one", Payload: json(`[1]`), Fingerprint: "f", Priority: 1,
+			Kind: "article", Scope: "worker/4", Key: "one", Payload: raw(`[1]`), Fingerprint: "f", Priority: 1,
 			Due: time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC),
 		}}
 		if diff := cmp.Diff(want, r.Emitted); diff != "" {
@@ -199,6 +204,9 @@ func TestMisuse(t *testing.T) {
 		{"bad config", "greeting: must not be empty", func(t testing.TB) {
 			sdktest.New(t, worker(), sdktest.Options{Config: map[string]any{"greeting": ""}})
 		}},
+		{"bad config, in words", "the plugin refuses the config {\"greeting\":\"\"}: greeting: must not be empty\ngive it what it needs in Options.Config", func(t testing.TB) {
+			sdktest.New(t, worker(), sdktest.Options{InProcess: true, Config: map[string]any{"greeting": ""}})
+		}},
 		{"no such secret", "greeting: is not a secret", func(t testing.TB) {
 			sdktest.New(t, worker(), sdktest.Options{Secrets: map[string]string{"greeting": "x"}})
 		}},
@@ -212,17 +220,88 @@ func TestMisuse(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			fake := &failing{TB: t, done: make(chan struct{})}
-			go func() {
-				defer close(fake.done)
-				test.run(fake)
-			}()
-			<-fake.done
-			if !strings.Contains(fake.text, test.want) {
-				t.Errorf("fails with %q, want %q", fake.text, test.want)
+			if got := failureOf(t, test.run); !strings.Contains(got, test.want) {
+				t.Errorf("fails with %q, want %q", got, test.want)
 			}
 		})
 	}
 }
 
 func TestConformance(t *testing.T) { sdktest.Conformance(t, worker()) }
+
+func TestTimeout(t *testing.T) {
+	bothWays(t, func(t *testing.T, inProcess bool) {
+		h := host(t, sdktest.Options{InProcess: inProcess})
+		r := h.Run(sdktest.Task{Payload: in{Do: "wait"}, Timeout: time.Millisecond})
+		if r.Outcome != "failed" || r.Code != "timeout" {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// While ledgerd takes nothing, the plugin goes on and loses nothing.
+func TestSlowAck(t *testing.T) {
+	tests := map[string]struct {
+		inProcess bool
+		task      sdktest.Task
+		code      string
+		reports   int
+	}{
+		"the result": {true, sdktest.Task{Payload: in{Do: "greet"}}, "", 0},
+		"progress":   {false, sdktest.Task{Payload: in{Do: "count"}, AtProgress: 2, Timeout: 10 * time.Millisecond}, "timeout", 5},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := host(t, sdktest.Options{InProcess: test.inProcess})
+			test.task.Fault = sdktest.SlowAck
+			began := time.Now()
+			r := h.Run(test.task)
+			if took := time.Since(began); took < time.Second || r.Code != test.code || len(r.Progress) != test.reports {
+				t.Errorf("%+v after %v", r, took)
+			}
+		})
+	}
+}
+
+func TestGolden(t *testing.T) { sdktest.Golden(t, worker()) }
+
+// A change of what the plugin says of itself is seen, and what to do about it is said.
+func TestGoldenDiffers(t *testing.T) {
+	changed := worker()
+	changed.Emits = []string{"photo"}
+	unknown := sdk.New("unknown", "0.1.0", work)
+	tests := map[string]struct {
+		plugin *sdk.Plugin
+		want   string
+	}{
+		"changed": {changed, "what plugin worker says of itself has changed, first in line 8 of testdata/worker.describe.json:\n" +
+			"  was: \"article\"\n  is:  \"photo\"\nif that is meant: go test -update"},
+		"new": {unknown, "there is no testdata/unknown.describe.json yet: go test -update writes it"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := failureOf(t, func(t testing.TB) { sdktest.Golden(t, test.plugin) }); got != test.want {
+				t.Errorf("fails with\n%s\nwant\n%s", got, test.want)
+			}
+		})
+	}
+}
+
+// A task may bring what the last completed round put out, in a process and in the test's own.
+func TestPrevious(t *testing.T) {
+	for _, inProcess := range []bool{false, true} {
+		h := sdktest.New(t, worker(), sdktest.Options{InProcess: inProcess})
+		for _, c := range []struct {
+			previous any
+			want     string
+		}{{nil, `"+false"`}, {"before", `"before+true"`}} {
+			if r := h.Run(sdktest.Task{Payload: in{Do: "again"}, Previous: c.previous}); string(r.Output) != c.want {
+				t.Errorf("after %v: %s, %s", c.previous, r.Output, r.Error)
+			}
+		}
+		r := h.Run(sdktest.Task{Payload: in{Do: "again"}, Previous: []int{1}})
+		if r.Outcome != "failed" || !strings.Contains(r.Error, "previous output") {
+			t.Errorf("an output of another shape: %+v", r)
+		}
+	}
+}

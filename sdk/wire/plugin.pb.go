@@ -297,11 +297,11 @@ func (x *DescribeRequest) GetHostFeatures() []string {
 
 type DescribeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`       // [a-z0-9][a-z0-9-]{0,63}
-	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"` // semantic version
-	Doc           string                 `protobuf:"bytes,3,opt,name=doc,proto3" json:"doc,omitempty"`         // Markdown; the first line is the summary
-	Sdk           string                 `protobuf:"bytes,4,opt,name=sdk,proto3" json:"sdk,omitempty"`         // "go/0.1.0"
-	Features      []string               `protobuf:"bytes,5,rep,name=features,proto3" json:"features,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                                                   // [a-z0-9][a-z0-9-]{0,63}
+	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`                                             // semantic version
+	Doc           string                 `protobuf:"bytes,3,opt,name=doc,proto3" json:"doc,omitempty"`                                                     // Markdown; the first line is the summary
+	Sdk           string                 `protobuf:"bytes,4,opt,name=sdk,proto3" json:"sdk,omitempty"`                                                     // "go/0.1.0"
+	Features      []string               `protobuf:"bytes,5,rep,name=features,proto3" json:"features,omitempty"`                                           // "previous": items bring what their last completed round put out
 	Match         []string               `protobuf:"bytes,10,rep,name=match,proto3" json:"match,omitempty"`                                                // globs over base names, for folders of files
 	Emits         []string               `protobuf:"bytes,11,rep,name=emits,proto3" json:"emits,omitempty"`                                                // kinds that results may emit
 	OnLost        OnLost                 `protobuf:"varint,12,opt,name=on_lost,json=onLost,proto3,enum=ledgerd.plugin.v1.OnLost" json:"on_lost,omitempty"` // defaults of the kind's policy from here …
@@ -850,6 +850,7 @@ type Item struct {
 	Payload        []byte                 `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
 	LockId         []byte                 `protobuf:"bytes,8,opt,name=lock_id,json=lockId,proto3" json:"lock_id,omitempty"`           // token of the lease; the result gives it back
 	TimeoutMs      int64                  `protobuf:"varint,9,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // for the work, from its beginning; 0: none
+	Previous       []byte                 `protobuf:"bytes,10,opt,name=previous,proto3" json:"previous,omitempty"`                    // with the feature "previous": output of the last completed round; empty: none
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -945,6 +946,13 @@ func (x *Item) GetTimeoutMs() int64 {
 		return x.TimeoutMs
 	}
 	return 0
+}
+
+func (x *Item) GetPrevious() []byte {
+	if x != nil {
+		return x.Previous
+	}
+	return nil
 }
 
 type Cancel struct {
@@ -1595,7 +1603,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"q\n" +
 	"\vHostMessage\x12-\n" +
 	"\x05items\x18\x01 \x03(\v2\x17.ledgerd.plugin.v1.ItemR\x05items\x123\n" +
-	"\acancels\x18\x02 \x03(\v2\x19.ledgerd.plugin.v1.CancelR\acancels\"\xe7\x01\n" +
+	"\acancels\x18\x02 \x03(\v2\x19.ledgerd.plugin.v1.CancelR\acancels\"\x83\x02\n" +
 	"\x04Item\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x03R\aattempt\x12\x12\n" +
@@ -1606,7 +1614,9 @@ const file_plugin_proto_rawDesc = "" +
 	"\apayload\x18\a \x01(\fR\apayload\x12\x17\n" +
 	"\alock_id\x18\b \x01(\fR\x06lockId\x12\x1d\n" +
 	"\n" +
-	"timeout_ms\x18\t \x01(\x03R\ttimeoutMs\"\xe4\x01\n" +
+	"timeout_ms\x18\t \x01(\x03R\ttimeoutMs\x12\x1a\n" +
+	"\bprevious\x18\n" +
+	" \x01(\fR\bprevious\"\xe4\x01\n" +
 	"\x06Cancel\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x03R\aattempt\x128\n" +

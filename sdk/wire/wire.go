@@ -49,6 +49,9 @@ const Service = "ledgerd"
 // NameForm is the form of the names of plugins and kinds.
 var NameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`)
 
+// FeaturePrevious is the feature of a plugin that asks for Item.previous.
+const FeaturePrevious = "previous"
+
 // Limits of what travels. They are the ledger's where it has one too; what is beyond them is
 // refused or cut on the plugin's side, so that it never ends the stream.
 const (

@@ -36,7 +36,7 @@ func TestPageForAnyLanguage(t *testing.T) {
 			must = append(must, "`"+strings.TrimPrefix(string(e.values.Get(i).Name()), e.prefix)+"`")
 		}
 	}
-	for _, name := range []protoreflect.Name{"ConfigureRequest", "Result", "DrainRequest", "DescribeResponse"} {
+	for _, name := range []protoreflect.Name{"ConfigureRequest", "Item", "Result", "DrainRequest", "DescribeResponse"} {
 		fields := file.Messages().ByName(name).Fields()
 		for i := range fields.Len() {
 			must = append(must, string(fields.Get(i).Name()))

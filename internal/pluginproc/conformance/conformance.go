@@ -1,21 +1,20 @@
 // Package conformance checks how a plugin's process behaves: what "ledgerd plugin check" runs
 // on a program and sdktest.Conformance on an author's own. It knows the protocol only, so it
-// judges plugins in any language.
+// judges plugins in any language, and asks for nothing that ledgerd does not rely on.
 //
-// Each check starts processes of its own and says in one error what is wrong. Times that the
-// protocol promises are asserted with five times the bound.
+// Each check starts processes of its own and says in one error what was expected, what happened
+// and what to do. What a plugin does for its items is known from its examples only: a plugin
+// without examples is checked with payloads that do not fit, and checks that need more say that
+// they were not made. Times that the protocol promises are asserted with five times the bound.
 package conformance
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
-	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
 // Target is the plugin under check.
@@ -26,167 +25,212 @@ type Target struct {
 	// Embedded says that the program is something else, too, such as a test binary: how it
 	// behaves when it is run by hand is not asked.
 	Embedded bool
+	// Quick leaves out the checks of times, for machines on which times mean nothing.
+	Quick bool
+	// Limit of a check; 0 means a minute.
+	Limit time.Duration
+	// Slack is how many times the promised bound something may take; 0 means 5.
+	Slack float64
 }
 
 // Check is one thing to be checked.
 type Check struct {
-	Name  string
-	About string // what must be so
-	Run   func(ctx context.Context, t Target) error
+	Name   string
+	Group  string // start, describe, configure, process or life
+	About  string // what must be so: "a plugin …"
+	Advice string // what to do if it is not, where the check has nothing better to say
+	Timed  bool   // Quick leaves it out
+
+	run func(ctx context.Context, t Target) error
+}
+
+// Failure is what a check found.
+type Failure struct {
+	Expected string
+	Happened string
+	Do       string // what to do about it
+	TimedOut bool   // the check came to Target.Limit
+	Err      error  // the cause, where there is one
+}
+
+// Error is a line of what happened and, below it, what was expected and what to do.
+func (f *Failure) Error() string {
+	return fmt.Sprintf("%s\n  expected: %s\n  do: %s", f.Happened, f.Expected, f.Do)
+}
+
+// Unwrap returns the cause.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// ErrNotChecked is wrapped by the error of a check that could not be made: nothing is known to
+// be wrong.
+var ErrNotChecked = errors.New("not checked")
+
+func notChecked(why string) error { return fmt.Errorf("%w: %s", ErrNotChecked, why) }
+
+// differs is a failure with an expectation and an advice of its own; "" means the check's.
+func differs(expected, do, format string, args ...any) error {
+	return &Failure{Expected: expected, Do: do, Happened: fmt.Sprintf(format, args...)}
+}
+
+// Run makes the check. The error is nil, wraps ErrNotChecked, is that of ctx, or is a *Failure.
+func (c Check) Run(ctx context.Context, t Target) error {
+	limit := t.Limit
+	if limit == 0 {
+		limit = time.Minute
+	}
+	bounded, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%v have passed", limit))
+	defer cancel()
+	err := c.run(bounded, t)
+	if err == nil || errors.Is(err, ErrNotChecked) {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	f := &Failure{Happened: err.Error(), TimedOut: bounded.Err() != nil, Err: err}
+	if own, ok := errors.AsType[*Failure](err); ok {
+		f.Expected, f.Do = own.Expected, own.Do
+		if own != err { // something was said before it
+			f.Happened = withoutAdvice(err, own)
+		} else {
+			f.Happened = own.Happened
+		}
+	}
+	if f.Expected == "" {
+		f.Expected = "a plugin " + c.About
+	}
+	if f.Do == "" {
+		f.Do = c.Advice
+	}
+	return f
+}
+
+// withoutAdvice is the text of an error around a failure.
+func withoutAdvice(err error, f *Failure) string {
+	text, inner := err.Error(), f.Error()
+	if len(text) >= len(inner) && text[len(text)-len(inner):] == inner {
+		return text[:len(text)-len(inner)] + f.Happened
+	}
+	return text
 }
 
 // Checks lists the checks that make sense for a target.
 func Checks(t Target) []Check {
-	checks := []Check{
-		{"describe", "says what it is, the same every time, and sensibly", checkDescribe},
-		{"plain", "also serves without TLS", checkPlain},
-		{"config", "accepts its config, and names each field that does not fit", checkConfig},
-		{"secrets", "keeps secrets to itself", checkSecrets},
-		{"examples", "gives what its examples say", checkExamples},
-		{"payload", "fails items whose payload does not fit, for good, and lives on", checkPayload},
-		{"many", "gives each of many items one result", checkMany},
-		{"cancel", "takes no notice of cancels of items it does not have", checkCancel},
-		{"drain", "ends when it is told to", checkDrain},
-		{"orphan", "ends when ledgerd is gone", checkOrphan},
-	}
-	if !t.Embedded {
-		checks = append([]Check{{"by hand", "tells people who start it what it is", checkByHand}}, checks...)
+	var checks []Check
+	for _, c := range all {
+		switch {
+		case c.Name == byHand && t.Embedded:
+		case c.Name == overTLS && t.Spec.NoMTLS: // it is known not to
+		case c.Timed && t.Quick:
+		default:
+			checks = append(checks, c)
+		}
 	}
 	return checks
 }
 
+// Groups of checks, in the order of a plugin's life.
 const (
-	orphanBound = 3 * time.Second
-	drainBound  = 3 * time.Second
-	slack       = 5
+	GroupStart     = "start"
+	GroupDescribe  = "describe"
+	GroupConfigure = "configure"
+	GroupProcess   = "process"
+	GroupLife      = "life"
 )
 
-// session is a started plugin and what came from it.
-type session struct {
-	*pluginproc.Proc
-	d      *wire.DescribeResponse
-	stream *pluginproc.Stream
+// Checks that not every target has.
+const (
+	byHand  = "by hand"
+	overTLS = "tls"
+)
 
-	mu      sync.Mutex
-	arrived chan struct{} // closed and replaced when results arrive
-	results map[int64][]*wire.Result
-	output  bytes.Buffer
+var all = []Check{
+	{Name: byHand, Group: GroupStart, run: checkByHand,
+		About:  "tells people who start it what it is, on stderr, and exits with 1",
+		Advice: "before anything else: if the variable LEDGERD_PLUGIN is not set, write a line to stderr and exit with 1"},
+	{Name: "handshake", Group: GroupStart, run: checkHandshake,
+		About:  "writes one line to stdout, 1|1|unix|PATH|grpc|, with a socket in PLUGIN_UNIX_SOCKET_DIR, and nothing else",
+		Advice: "compare with the handshake in docs/plugins/any-language.md; print everything else to stderr"},
+	{Name: overTLS, Group: GroupStart, run: checkTLS,
+		About:  "given PLUGIN_CLIENT_CERT, serves TLS and lets nobody in but that client",
+		Advice: "require and verify the client's certificate, and trust that of PLUGIN_CLIENT_CERT only; where the language cannot, set mtls = false for the plugin"},
+	{Name: "plain", Group: GroupStart, run: checkPlain,
+		About:  "serves without TLS if PLUGIN_CLIENT_CERT is not set",
+		Advice: "leave the last field of the handshake line empty then, and serve without TLS"},
+
+	{Name: "describe", Group: GroupDescribe, run: checkDescribe,
+		About:  "says what it is, the same every time and in every process",
+		Advice: "make the answer of Describe from constants: no times, no counters, no order of a map"},
+	{Name: "schemas", Group: GroupDescribe, run: checkSchemas,
+		About:  "describes config, payload and output with schemas that mean something",
+		Advice: "see what Describe says: ledgerd plugin run --trace shows it"},
+	{Name: "described examples", Group: GroupDescribe, run: checkDescribedExamples,
+		About:  "has examples that fit its own schemas",
+		Advice: "correct the example or the schema"},
+
+	{Name: "config", Group: GroupConfigure, run: checkConfig,
+		About:  "accepts its config, and answers CheckHealth then",
+		Advice: "give it the config that it needs with --with; a config without any field should do if that is possible"},
+	{Name: "refusals", Group: GroupConfigure, run: checkRefusals,
+		About:  "refuses a config that does not fit and names the field",
+		Advice: "validate the config against the schema of Describe and answer with a Problem for each field that is wrong or unknown"},
+	{Name: "validate only", Group: GroupConfigure, run: checkValidateOnly,
+		About:  "is not changed by a config that it was only to validate",
+		Advice: "with validate_only, check the config, and neither keep nor open anything"},
+	{Name: "secrets", Group: GroupConfigure, run: checkSecrets,
+		About:  "keeps secrets to itself",
+		Advice: "take secrets out of what is logged, and out of texts of errors"},
+
+	{Name: "examples", Group: GroupProcess, run: checkExamples,
+		About:  "gives what its examples say",
+		Advice: "correct the example, or what the plugin makes of it"},
+	{Name: "results", Group: GroupProcess, run: checkResults,
+		About:  "sends results and reports that ledgerd can keep",
+		Advice: "see the comments of Result in the protocol, sdk/wire/plugin.proto"},
+	{Name: "payload", Group: GroupProcess, run: checkPayload,
+		About:  "fails items whose payload does not fit, for good, with code payload, and lives on",
+		Advice: "validate the payload against the schema of Describe before anything else"},
+	{Name: "large", Group: GroupProcess, run: checkLarge,
+		About:  "takes a payload of 1 MiB",
+		Advice: "raise the limit of a received message to 16 MiB: many libraries have 4 MiB or less"},
+	{Name: "unknown fields", Group: GroupProcess, run: checkUnknownFields,
+		About:  "ignores fields and values of a newer protocol",
+		Advice: "ignore fields and enum values that are not known, as the protocol buffers of all languages do by default"},
+	{Name: "many", Group: GroupProcess, run: checkMany,
+		About:  "gives each of 1,000 items exactly one result and grants credits again",
+		Advice: "send one result for each item, with its id, attempt and lock_id, and a credit for each item that is over"},
+	{Name: "again", Group: GroupProcess, run: checkAgain,
+		About:  "can do an item that was done before: the report may have been lost",
+		Advice: "make the work repeatable, or find out by the idempotency key that it was done, and answer SKIPPED"},
+	{Name: "cancel", Group: GroupProcess, run: checkCancel,
+		About:  "takes no notice of cancels of items that it does not have",
+		Advice: "look the item up by id and attempt; where there is none, the result is on its way and no second one is due"},
+	{Name: "cancel in work", Group: GroupProcess, run: checkCancelInWork, Timed: true,
+		About:  "ends an item that is cancelled within 2 s, and does not call it a failure",
+		Advice: "pass the item's context to everything that waits, and return its error"},
+	{Name: "timeout", Group: GroupProcess, run: checkTimeout, Timed: true,
+		About:  "ends an item within 2 s of its timeout",
+		Advice: "count timeout_ms from the begin of the work, and answer FAILED with ENDING_TIMED_OUT"},
+
+	{Name: "drain", Group: GroupLife, run: checkDrain, Timed: true,
+		About:  "that has nothing to do ends within 3 s when it is told to",
+		Advice: "answer Drain, end the stream when the host has, and exit with 0 at Shutdown, or when stdin ends"},
+	{Name: "drain in work", Group: GroupLife, run: checkDrainInWork,
+		About:  "that is told to end gives each item that it has a result, or names it as unfinished",
+		Advice: "answer Drain when every item has its result: RELEASED for what was not begun or not finished"},
+	{Name: "orphan", Group: GroupLife, run: checkOrphan, Timed: true,
+		About:  "is gone within 3 s when ledgerd is",
+		Advice: "read stdin in a thread of its own, and exit when it ends"},
+	{Name: "steady", Group: GroupLife, run: checkSteady, Timed: true,
+		About:  "does not grow: after 1,000 items it has no more files open, and hardly more memory",
+		Advice: "close what is opened for an item, and keep nothing of it"},
 }
 
-func (t Target) start(ctx context.Context) (*session, error) {
-	s := &session{arrived: make(chan struct{}), results: map[int64][]*wire.Result{}}
-	spec := t.Spec
-	spec.OnLog = func(source, line string) {
-		s.mu.Lock()
-		fmt.Fprintln(&s.output, line)
-		s.mu.Unlock()
-		if t.Spec.OnLog != nil {
-			t.Spec.OnLog(source, line)
-		}
+// bound is a time that the protocol promises, with slack.
+func (t Target) bound(promised time.Duration) time.Duration {
+	slack := t.Slack
+	if slack == 0 {
+		slack = 5
 	}
-	var err error
-	if s.Proc, err = pluginproc.Start(ctx, spec); err != nil {
-		return nil, err
-	}
-	if s.d, err = s.Describe(ctx, &wire.DescribeRequest{}); err != nil {
-		s.Kill()
-		return nil, fmt.Errorf("the call Describe: %w", err)
-	}
-	return s, nil
-}
-
-// open starts a plugin that is ready for items.
-func (t Target) open(ctx context.Context) (*session, error) {
-	s, err := t.start(ctx)
-	if err != nil {
-		return nil, err
-	}
-	problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: t.Config, Secrets: t.Secrets})
-	if err == nil && len(problems) > 0 {
-		err = fmt.Errorf("refused: %v", problems)
-	}
-	if err != nil {
-		s.Kill()
-		return nil, fmt.Errorf("the call Configure: %w", err)
-	}
-	if s.stream, err = s.Open(pluginproc.Events{Results: s.take}); err != nil {
-		s.Kill()
-		return nil, fmt.Errorf("the call Process: %w", err)
-	}
-	return s, nil
-}
-
-func (s *session) take(results []*wire.Result) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range results {
-		s.results[r.Id] = append(s.results[r.Id], r)
-	}
-	close(s.arrived)
-	s.arrived = make(chan struct{})
-}
-
-// work sends items as the credits allow and waits until each has a result.
-func (s *session) work(ctx context.Context, items ...*wire.Item) error {
-	for rest := items; len(rest) > 0; {
-		n, err := s.stream.WaitCredits(ctx)
-		if err != nil {
-			return fmt.Errorf("it grants no credits: %w", s.why(err))
-		}
-		n = min(n, len(rest))
-		if err := s.stream.Send(rest[:n]); err != nil {
-			return s.why(err)
-		}
-		rest = rest[n:]
-	}
-	for {
-		s.mu.Lock()
-		missing := 0
-		for _, it := range items {
-			if len(s.results[it.Id]) == 0 {
-				missing++
-			}
-		}
-		arrived := s.arrived
-		s.mu.Unlock()
-		if missing == 0 {
-			return nil
-		}
-		select {
-		case <-arrived:
-		case <-s.Done():
-			return fmt.Errorf("%d of %d items have no result: %w", missing, len(items), s.why(pluginproc.ErrEnded))
-		case <-ctx.Done():
-			return fmt.Errorf("%d of %d items have no result: %w", missing, len(items), context.Cause(ctx))
-		}
-	}
-}
-
-// why prefers how the process ended to that it ended.
-func (s *session) why(err error) error {
-	if !errors.Is(err, pluginproc.ErrEnded) {
-		return err
-	}
-	<-s.Done()
-	if end := s.Err(); end != nil {
-		return end
-	}
-	return err
-}
-
-// result is the one result of an item that was worked.
-func (s *session) result(id int64) (*wire.Result, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := len(s.results[id]); n != 1 {
-		return nil, fmt.Errorf("item %d has %d results", id, n)
-	}
-	return s.results[id][0], nil
-}
-
-func (s *session) item(id int64, payload string) *wire.Item {
-	return &wire.Item{
-		Id: id, Attempt: 1, Kind: s.d.Name, Key: fmt.Sprint(id), IdempotencyKey: fmt.Sprintf("%s//%d/1", s.d.Name, id),
-		Payload: []byte(payload), LockId: fmt.Appendf(nil, "lock of %d", id),
-	}
+	return time.Duration(float64(promised) * slack)
 }

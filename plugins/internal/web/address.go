@@ -1,4 +1,4 @@
-package urlcheck
+package web
 
 import (
 	"errors"
@@ -15,12 +15,13 @@ import (
 	"golang.org/x/net/idna"
 )
 
-const maxURL = 8 << 10 // bytes
+// MaxURL is the most bytes that a URL may have.
+const MaxURL = 8 << 10
 
-// parseURL reads a URL that can be checked; base is what a redirect may be relative to.
-func parseURL(base *url.URL, ref string) (*url.URL, error) {
-	if len(ref) > maxURL {
-		return nil, fmt.Errorf("longer than %d bytes", maxURL)
+// ParseURL reads a URL that can be checked; base is what a redirect may be relative to.
+func ParseURL(base *url.URL, ref string) (*url.URL, error) {
+	if len(ref) > MaxURL {
+		return nil, fmt.Errorf("longer than %d bytes", MaxURL)
 	}
 	u, err := base.Parse(strings.TrimSpace(ref))
 	if err != nil {
@@ -33,7 +34,7 @@ func parseURL(base *url.URL, ref string) (*url.URL, error) {
 	case u.Scheme == "":
 		return nil, errors.New("no scheme: write https://…")
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, fmt.Errorf("scheme %.40q: only http and https can be checked", u.Scheme)
+		return nil, fmt.Errorf("scheme %.40q: only http and https are understood", u.Scheme)
 	case u.Hostname() == "":
 		return nil, errors.New("no host")
 	}
@@ -75,8 +76,8 @@ func hostname(name string) (string, error) {
 	return name, nil
 }
 
-// authority names the host for politeness: with its port, also if that is the default.
-func authority(u *url.URL) string {
+// Authority names the host for politeness: with its port, also if that is the default.
+func Authority(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
@@ -107,9 +108,9 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// public says whether everybody may reach the address. IPv4 inside IPv6, mapped or for NAT64,
+// Public says whether everybody may reach the address. IPv4 inside IPv6, mapped or for NAT64,
 // counts as the IPv4 address.
-func public(a netip.Addr) bool {
+func Public(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	if nat64.Contains(a) {
 		b := a.As16()
@@ -121,17 +122,17 @@ func public(a netip.Addr) bool {
 	return !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// privateError says that addr was not dialled.
-type privateError struct{ addr string }
+// PrivateError says that addr was not dialled.
+type PrivateError struct{ Addr string }
 
-func (e *privateError) Error() string {
-	return fmt.Sprintf("%s is not a public address; to check such links use --with allow_private=true", e.addr)
+func (e *PrivateError) Error() string {
+	return fmt.Sprintf("%s is not a public address; to ask there use --with allow_private=true", e.Addr)
 }
 
-// refusePrivate is a net.Dialer's Control: it sees the address that is about to be dialled.
-func refusePrivate(_, address string, _ syscall.RawConn) error {
-	if ap, err := netip.ParseAddrPort(address); err != nil || !public(ap.Addr()) {
-		return &privateError{addr: address}
+// RefusePrivate is a net.Dialer's Control: it sees the address that is about to be dialled.
+func RefusePrivate(_, address string, _ syscall.RawConn) error {
+	if ap, err := netip.ParseAddrPort(address); err != nil || !Public(ap.Addr()) {
+		return &PrivateError{Addr: address}
 	}
 	return nil
 }

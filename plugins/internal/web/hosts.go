@@ -1,4 +1,4 @@
-package urlcheck
+package web
 
 import (
 	"context"
@@ -9,17 +9,19 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
+// A check that is likely to wait for longer than Patience is snoozed, for MaxSnooze more than it must: a
+// host's pace may change, so no promise reaches further.
 const (
-	patience  = time.Second // a check that is likely to wait longer is snoozed
-	maxSnooze = time.Minute // a host's pace may change, so no promise reaches further
+	Patience  = time.Second
+	MaxSnooze = time.Minute
 )
 
 // usualHold is how long a check may keep its place at a host of which little is known.
 const usualHold = 100 * time.Millisecond
 
-// hosts keeps the process polite: at most limit checks at a time per host, and at least
+// Hosts keeps the process polite: at most limit checks at a time per host, and at least
 // interval between two requests to it.
-type hosts struct {
+type Hosts struct {
 	limit    int
 	interval time.Duration
 
@@ -37,39 +39,40 @@ type host struct {
 	moved            time.Time     // when a place was last taken or given back
 }
 
-// seat is a place at a host, held by one check.
-type seat struct {
-	of    *hosts
+// Seat is a place at a host, held by one check.
+type Seat struct {
+	of    *Hosts
 	host  *host
 	name  string
 	since time.Time
 }
 
-// busy says that a check had better come again after wait.
-type busy struct {
+// Busy says that a check had better come again after Wait.
+type Busy struct {
 	name string
-	wait time.Duration
+	Wait time.Duration
 }
 
-func (b *busy) Error() string { return fmt.Sprintf("waits for its turn at %s", b.name) }
+func (b *Busy) Error() string { return fmt.Sprintf("waits for its turn at %s", b.name) }
 
-func newHosts(limit int, interval time.Duration) *hosts {
-	return &hosts{limit: limit, interval: interval, byName: map[string]*host{}, sweep: 1024}
+// NewHosts lets limit checks at a time go to each host, with interval between two requests; limit is 1 or more.
+func NewHosts(limit int, interval time.Duration) *Hosts {
+	return &Hosts{limit: limit, interval: interval, byName: map[string]*host{}, sweep: 1024}
 }
 
-// enter takes a place at the host, waiting up to patience for it. The error is *busy, or the
+// Enter takes a place at the host, waiting up to Patience for it. The error is *Busy, or the
 // cause with which ctx ended.
-func (hs *hosts) enter(ctx context.Context, name string) (*seat, error) {
+func (hs *Hosts) Enter(ctx context.Context, name string) (*Seat, error) {
 	hs.mu.Lock()
 	h, now := hs.get(name), time.Now()
-	if hs.expected(h, now) > patience {
+	if hs.expected(h, now) > Patience {
 		defer hs.mu.Unlock()
 		return nil, hs.snooze(h, name, now)
 	}
 	h.waiting++
 	hs.mu.Unlock()
 
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	err := h.places.Acquire(limited, 1)
 
@@ -81,16 +84,25 @@ func (hs *hosts) enter(ctx context.Context, name string) (*seat, error) {
 	case err == nil:
 		h.running++
 		h.moved = now
-		return &seat{of: hs, host: h, name: name, since: now}, nil
+		return &Seat{of: hs, host: h, name: name, since: now}, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
 	return nil, hs.snooze(h, name, now)
 }
 
+// Move is Enter for who may have a seat: one at that host is kept, another one left.
+func (hs *Hosts) Move(ctx context.Context, from *Seat, name string) (*Seat, error) {
+	if from != nil && from.name == name {
+		return from, nil
+	}
+	from.Leave()
+	return hs.Enter(ctx, name)
+}
+
 // get finds the host or makes it, and now and then forgets those of which there is nothing
 // to remember.
-func (hs *hosts) get(name string) *host {
+func (hs *Hosts) get(name string) *host {
 	if h := hs.byName[name]; h != nil {
 		return h
 	}
@@ -109,13 +121,13 @@ func (hs *hosts) get(name string) *host {
 }
 
 // pace is the time from one check's start at h to the next one's while its places are taken.
-func (hs *hosts) pace(h *host) time.Duration {
+func (hs *Hosts) pace(h *host) time.Duration {
 	return max(h.hold/time.Duration(hs.limit), hs.interval)
 }
 
 // stalled is how long no check at h has come to an end, while all its places are taken. That
 // says nothing of the pace behind the stall, so it puts off, but does not spread, what waits.
-func (hs *hosts) stalled(h *host, now time.Time) time.Duration {
+func (hs *Hosts) stalled(h *host, now time.Time) time.Duration {
 	if h.running < hs.limit {
 		return 0
 	}
@@ -123,21 +135,21 @@ func (hs *hosts) stalled(h *host, now time.Time) time.Duration {
 }
 
 // expected is how long a check that comes now is likely to wait.
-func (hs *hosts) expected(h *host, now time.Time) time.Duration {
+func (hs *Hosts) expected(h *host, now time.Time) time.Duration {
 	places := time.Duration(max(0, h.running+h.waiting+1-hs.limit)) * hs.pace(h)
 	turns := h.next.Sub(now) + time.Duration(h.waiting)*hs.interval
 	return max(places, turns)
 }
 
 // snooze promises a turn after everybody to whom one was promised before.
-func (hs *hosts) snooze(h *host, name string, now time.Time) *busy {
-	from := later(now.Add(max(patience, hs.stalled(h, now))), h.next)
+func (hs *Hosts) snooze(h *host, name string, now time.Time) *Busy {
+	from := later(now.Add(max(Patience, hs.stalled(h, now))), h.next)
 	due := later(h.promised.Add(hs.pace(h)), from)
-	if limit := from.Add(maxSnooze); due.After(limit) {
+	if limit := from.Add(MaxSnooze); due.After(limit) {
 		due = limit
 	}
 	h.promised = due
-	return &busy{name: name, wait: due.Sub(now)}
+	return &Busy{name: name, Wait: due.Sub(now)}
 }
 
 func later(a, b time.Time) time.Time {
@@ -147,14 +159,14 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// turn waits until the next request to the host may start. The error is *busy if that is far
+// Turn waits until the next request to the host may start. The error is *Busy if that is far
 // off because the host was closed, or the cause with which ctx ended.
-func (s *seat) turn(ctx context.Context) error {
+func (s *Seat) Turn(ctx context.Context) error {
 	hs, h := s.of, s.host
 	hs.mu.Lock()
 	now := time.Now()
 	start := later(now, h.next)
-	if start.Sub(now) > patience+time.Duration(hs.limit)*hs.interval { // more than the others here can cause
+	if start.Sub(now) > Patience+time.Duration(hs.limit)*hs.interval { // more than the others here can cause
 		defer hs.mu.Unlock()
 		return hs.snooze(h, s.name, now)
 	}
@@ -170,15 +182,18 @@ func (s *seat) turn(ctx context.Context) error {
 	}
 }
 
-// closeFor keeps every check away from the host for d.
-func (s *seat) closeFor(d time.Duration) {
+// CloseFor keeps every check away from the host for d.
+func (s *Seat) CloseFor(d time.Duration) {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
 	s.host.next = later(s.host.next, time.Now().Add(d))
 }
 
-// leave gives the place back.
-func (s *seat) leave() {
+// Leave gives the place back. No seat is left easily.
+func (s *Seat) Leave() {
+	if s == nil {
+		return
+	}
 	hs, h := s.of, s.host
 	hs.mu.Lock()
 	h.running--

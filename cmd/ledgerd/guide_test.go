@@ -1,0 +1,71 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestAuthorsGuide runs the sessions of docs/plugins/testing.md as they stand there and compares
+// what is printed.
+func TestAuthorsGuide(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/plugins/testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions := regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(sessions) != 3 {
+		t.Fatalf("the guide has %d sessions", len(sessions))
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/report.csv" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write(make([]byte, 1897)) // the client may go away
+	}))
+	defer server.Close()
+	home := t.TempDir()
+	link(t, filepath.Join(home, "ledgerd"))
+	// What stands in the guide, and what it is here.
+	places := []string{"http://localhost:8000", server.URL, "dir=/tmp", "dir=" + home, `"/tmp/`, `"` + home + "/", "-o ledgerd", "-o " + home + "/ledgerd"}
+	here := strings.NewReplacer(places...)
+	for i := 0; i < len(places); i += 2 {
+		places[i], places[i+1] = places[i+1], places[i]
+	}
+	there := strings.NewReplacer(places...)
+	for _, session := range sessions {
+		var got strings.Builder
+		for line := range strings.Lines(session[1]) {
+			command, ok := strings.CutPrefix(line, "$ ")
+			if !ok {
+				continue
+			}
+			sh := exec.Command("sh", "-c", here.Replace(command))
+			sh.Dir = home
+			if strings.HasPrefix(command, "go ") {
+				sh.Dir = "../../examples/fetch"
+			}
+			sh.Env = append(os.Environ(), "PATH="+home+":"+os.Getenv("PATH"), "XDG_DATA_HOME="+filepath.Join(home, "data"), "XDG_CONFIG_HOME="+filepath.Join(home, "config"))
+			out, _ := sh.CombinedOutput() // whether it is right stands in the output
+			got.WriteString(line + there.Replace(string(out)))
+		}
+		if diff := cmp.Diff(timesAway(session[1]), timesAway(got.String())); diff != "" {
+			t.Errorf("-guide +printed\n%s", diff)
+		}
+	}
+}
+
+// timesAway is a text without times, and without what is only said if there is time.
+func timesAway(text string) string {
+	text = regexp.MustCompile(`[0-9.]+ ms|time="[0-9.]+"`).ReplaceAllString(text, "TIME")
+	return regexp.MustCompile(`(progress: .*\n)+`).ReplaceAllString(text, "progress\n")
+}

@@ -1,0 +1,369 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// trialFlags are what plugin run takes besides the plugin and INPUT.
+type trialFlags struct {
+	author
+	set     []string
+	attempt int64
+	timeout time.Duration
+	trace   bool
+}
+
+func (a *app) pluginRunCommand() *cobra.Command {
+	var t trialFlags
+	cmd := &cobra.Command{
+		Use: "run NAME|PATH INPUT", Short: "Work one item with a plugin, without a ledger", Args: arguments(2, 2),
+		Long: `Starts the plugin as ledgerd would, hands it INPUT as one item, and shows what it says meanwhile, what it
+emits and what comes out. Nothing is kept. Ctrl-C cancels the item; a second one ends the plugin. Exit 0
+if the item is done or skipped, else 3.
+Fields: {"plugin","version","key","payload","attempt","outcome","ending","final","delay_ms","code","error","output","emitted":
+[{"kind","scope","key","fingerprint","payload","due","priority"}],"progress":[{"done","total","unit"}],"log","ms"}; outcome is
+done, skipped, failed, snoozed, unknown, released, cancelled or crashed; ending returned, panicked or timed_out.`,
+		Example: "  ledgerd plugin run ./ledgerd-plugin-thumbs photo.jpg --set width=100\n  ledgerd plugin run urlcheck https://example.com/ --trace",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.pluginRun(cmd, args[0], args[1], t)
+		},
+	}
+	f := cmd.Flags()
+	t.define(f)
+	f.StringArrayVar(&t.set, "set", nil, "`NAME=VALUE` (or NAME:=JSON) of the payload; repeated")
+	f.Int64Var(&t.attempt, "attempt", 1, "`number` of the attempt; the idempotency key is the same for all of them")
+	f.DurationVar(&t.timeout, "timeout", 0, "time `limit` of the attempt (default: the plugin's own)")
+	f.BoolVar(&t.trace, "trace", false, "show every message to and from the plugin on stderr, without secrets")
+	return cmd
+}
+
+func (a *app) pluginRun(cmd *cobra.Command, name, input string, f trialFlags) error {
+	ctx := cmd.Context()
+	if f.attempt < 1 || f.timeout < 0 {
+		return usage("bad_flag", "", "--attempt %d --timeout %v: attempts count from 1, and a time limit is not negative", f.attempt, f.timeout)
+	}
+	if a.printer().Format == report.CSV {
+		return usage("bad_flag", "", "plugin run has more than rows: -o table, json or jsonl")
+	}
+	p, err := a.pluginAt(ctx, name, f.author)
+	if err != nil {
+		return err
+	}
+	item, err := a.oneItem(cmd, p, input, f)
+	if err != nil {
+		return err
+	}
+	config, err := a.pluginConfig(p.Name, p, f.with)
+	if err != nil {
+		return err
+	}
+	req := &wire.ConfigureRequest{Concurrency: 1, ProgressMs: 100}
+	if req.Config, req.Secrets, err = p.Config.Split(config); err != nil {
+		return err
+	}
+	t := &trial{commentary: newCommentary(a.stderr, req.Secrets), quiet: a.quiet, item: item, result: make(chan *wire.Result, 1)}
+	res, err := t.run(ctx, a.hard, p, req, f.trace)
+	if err != nil {
+		return err
+	}
+	if err := a.showTrial(p, t, res); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if res.Outcome != wire.Result_OUTCOME_DONE && res.Outcome != wire.Result_OUTCOME_SKIPPED {
+		return status(exitUnfinished)
+	}
+	return nil
+}
+
+// oneItem makes the item of INPUT, as run would.
+func (a *app) oneItem(cmd *cobra.Command, p *plugin, input string, f trialFlags) (*wire.Item, error) {
+	k := &kind{name: p.Name, config: a.config.Kind(p.Name), plugin: p, schema: p.Payload}
+	source, err := a.source(k, sourceFlags{flags: cmd.Flags(), set: f.set}, []string{input})
+	if err != nil {
+		return nil, err
+	}
+	if err := source.Check(); err != nil {
+		return nil, err
+	}
+	var found []ledger.NewItem
+	for one, err := range source.Items(cmd.Context()) {
+		if left, ok := errors.AsType[*inputs.NotTaken](err); ok {
+			return nil, usage("bad_input", "name a file itself to take it anyway", "%s: %s", left.Input, left.Reason)
+		}
+		if bad, ok := errors.AsType[*inputs.BadLine](err); ok {
+			return nil, usage("bad_input", "", "%s:%d: %s", bad.File, bad.Line, bad.Reason)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if found = append(found, one.Item); len(found) > 1 {
+			return nil, usage("bad_input", "name one file, URL or line; many: ledgerd run "+p.Name, "%s holds more than one item", input)
+		}
+	}
+	if len(found) == 0 {
+		return nil, usage("bad_input", "", "%s holds no item", input)
+	}
+	n := found[0]
+	timeout := p.Policy(p.Name).Timeout
+	if f.timeout > 0 {
+		timeout = f.timeout
+	}
+	const id = 1
+	return &wire.Item{
+		Id: id, Attempt: f.attempt, Kind: p.Name, Key: n.Key, IdempotencyKey: fmt.Sprintf("%s//%s/1", p.Name, n.Key),
+		Payload: n.Payload, LockId: []byte("trial"), TimeoutMs: timeout.Milliseconds(),
+	}, nil
+}
+
+// trial is one item on its way through a plugin.
+type trial struct {
+	*commentary
+	quiet    bool
+	item     *wire.Item
+	result   chan *wire.Result // holds one
+	progress []*wire.Progress
+	took     time.Duration
+}
+
+// overrun is how long an item may go on after its time limit, or after it was cancelled, until its
+// process is ended, as in ledgerd.
+const overrun = 5 * time.Second
+
+// run works the item. A crash is a result, too.
+func (t *trial) run(ctx, hard context.Context, p *plugin, req *wire.ConfigureRequest, trace bool) (*wire.Result, error) {
+	spec := p.spec.Proc()
+	spec.OnLog = func(source, line string) {
+		if !t.quiet {
+			t.say("%s: %s", source, line)
+		}
+	}
+	if trace {
+		spec.Trace = t.message
+	}
+	proc, err := pluginproc.Start(ctx, spec)
+	if err != nil {
+		return nil, pluginError(p.spec.Place, err)
+	}
+	defer proc.Kill()
+	defer context.AfterFunc(hard, proc.Kill)()
+	if _, err := proc.Describe(ctx, &wire.DescribeRequest{}); err != nil {
+		return nil, err
+	}
+	problems, err := proc.Configure(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	if len(problems) > 0 {
+		var lines []string
+		for _, pr := range problems {
+			lines = append(lines, p.Name+": "+strings.TrimPrefix(pr.Field+": "+pr.Message, ": "))
+		}
+		return nil, usage("bad_setting", fmt.Sprintf("fields: ledgerd run %s --help", p.Name), "%s", t.hide(strings.Join(lines, "\n")))
+	}
+	stream, err := proc.Open(pluginproc.Events{Results: t.settle, Progress: t.report})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := stream.WaitCredits(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("plugin %s takes no item: %w", p.Name, err), proc.Err())
+	}
+	began := time.Now()
+	if err := stream.Send([]*wire.Item{t.item}); err != nil {
+		return nil, err
+	}
+	res := t.await(ctx, proc, stream)
+	t.took = time.Since(began)
+	proc.Stop(hard, stopGrace)
+	return res, nil
+}
+
+// await waits for the result, cancels the item when the person is tired of it, and ends a process
+// that does not listen.
+func (t *trial) await(ctx context.Context, proc *pluginproc.Proc, stream *pluginproc.Stream) *wire.Result {
+	cancelled, limit := ctx.Done(), (<-chan time.Time)(nil)
+	ended := ""
+	if ms := t.item.TimeoutMs; ms > 0 {
+		limit = time.After(time.Duration(ms)*time.Millisecond + overrun)
+		ended = fmt.Sprintf("it did not end within %v after its time limit", overrun)
+	}
+	for {
+		select {
+		case r := <-t.result:
+			return r
+		case <-cancelled:
+			t.say("cancelling the item; again: ending the plugin")
+			cancelled = nil
+			stream.Cancel(t.item.Id, t.item.Attempt, wire.Cancel_REASON_CANCELLED)
+			limit, ended = time.After(overrun), fmt.Sprintf("it did not end within %v after it was cancelled", overrun)
+		case <-limit:
+			proc.Kill()
+			return crashed(ended, "")
+		case <-proc.Done():
+			select {
+			case r := <-t.result: // its last
+				return r
+			default:
+			}
+			if end, ok := errors.AsType[*pluginproc.CrashError](proc.Err()); ok {
+				return crashed(end.Error(), end.Stderr)
+			}
+			return crashed("the plugin was ended", "")
+		}
+	}
+}
+
+// outcomeCrashed is what becomes of an item whose process has ended, which no plugin can report.
+const outcomeCrashed = wire.Result_Outcome(-1)
+
+func crashed(why, stderr string) *wire.Result {
+	return &wire.Result{Outcome: outcomeCrashed, Error: why, Log: stderr}
+}
+
+// settle takes the result.
+func (t *trial) settle(results []*wire.Result) {
+	for _, r := range results {
+		if r.Id != t.item.Id || r.Attempt != t.item.Attempt {
+			t.say("the plugin sent a result of item %d, attempt %d, which it does not have", r.Id, r.Attempt)
+			continue
+		}
+		select {
+		case t.result <- r:
+		default:
+			t.say("the plugin sent a second result: %s", pluginproc.JSON(r))
+		}
+	}
+}
+
+// report takes what the plugin says of how far it is.
+func (t *trial) report(reports []*wire.Progress) {
+	t.mu.Lock()
+	t.progress = append(t.progress, reports...)
+	if over := len(t.progress) - maxReports; over > 0 {
+		t.progress = slices.Delete(t.progress, 0, over)
+	}
+	t.mu.Unlock()
+	for _, p := range reports {
+		switch {
+		case t.quiet:
+		case p.Total > 0:
+			t.say("progress: %s of %s %s", report.Count(p.Done), report.Count(p.Total), p.Unit)
+		default:
+			t.say("progress: %s %s", report.Count(p.Done), p.Unit)
+		}
+	}
+}
+
+// maxReports is how many reports of progress are kept, the last ones.
+const maxReports = 100
+
+// trialRow is what plugin run prints for programs.
+type trialRow struct {
+	Plugin   string          `json:"plugin"`
+	Version  string          `json:"version"`
+	Key      string          `json:"key"`
+	Payload  report.Bytes    `json:"payload"`
+	Attempt  int64           `json:"attempt"`
+	Outcome  string          `json:"outcome"`
+	Ending   string          `json:"ending"`
+	Final    bool            `json:"final"`
+	DelayMS  int64           `json:"delay_ms"`
+	Code     string          `json:"code"`
+	Error    string          `json:"error"`
+	Output   report.Bytes    `json:"output"`
+	Emitted  []trialChild    `json:"emitted"`
+	Progress []trialProgress `json:"progress"`
+	Log      string          `json:"log"`
+	MS       float64         `json:"ms"`
+}
+
+type trialChild struct {
+	Kind        string       `json:"kind"`
+	Scope       string       `json:"scope"`
+	Key         string       `json:"key"`
+	Fingerprint string       `json:"fingerprint"`
+	Payload     report.Bytes `json:"payload"`
+	Due         report.Time  `json:"due"`
+	Priority    int32        `json:"priority"`
+}
+
+type trialProgress struct {
+	Done  int64  `json:"done"`
+	Total int64  `json:"total"`
+	Unit  string `json:"unit"`
+}
+
+func (a *app) showTrial(p *plugin, t *trial, r *wire.Result) error {
+	row := trialRow{
+		Plugin: p.Name, Version: p.Version, Key: t.item.Key, Payload: t.item.Payload, Attempt: t.item.Attempt,
+		Outcome: strings.ToLower(strings.TrimPrefix(r.Outcome.String(), "OUTCOME_")), Ending: strings.ToLower(strings.TrimPrefix(r.Ending.String(), "ENDING_")),
+		Final: r.Final, DelayMS: r.DelayMs, Code: r.Code, Error: t.hide(r.Error), Output: r.Output, Log: t.hide(r.Log),
+		Emitted: []trialChild{}, Progress: []trialProgress{}, MS: float64(t.took.Microseconds()) / 1000,
+	}
+	if r.Outcome == outcomeCrashed {
+		row.Outcome, row.Ending = "crashed", ""
+	}
+	for _, c := range r.Emit {
+		child := trialChild{c.Kind, c.Scope, c.Key, c.Fingerprint, c.Payload, report.Time{}, c.Priority}
+		if c.DueUs != 0 {
+			child.Due = report.Time(time.UnixMicro(c.DueUs))
+		}
+		row.Emitted = append(row.Emitted, child)
+	}
+	for _, pr := range t.progress {
+		row.Progress = append(row.Progress, trialProgress{pr.Done, pr.Total, pr.Unit})
+	}
+	if out := a.printer(); out.Format != report.Table {
+		return out.Object(row)
+	}
+	return a.showTrialText(row)
+}
+
+// showTrialText is the result for people.
+func (a *app) showTrialText(row trialRow) error {
+	var b strings.Builder
+	field := func(name, value string) {
+		for line := range strings.SplitSeq(strings.TrimRight(value, "\n"), "\n") {
+			if line != "" {
+				fmt.Fprintf(&b, "%-8s %s\n", name, report.Safe(line))
+				name = ""
+			}
+		}
+	}
+	outcome := row.Outcome
+	if row.Final {
+		outcome += " for good"
+	}
+	if row.DelayMS > 0 {
+		outcome += fmt.Sprintf(", again after %v", time.Duration(row.DelayMS)*time.Millisecond)
+	}
+	if row.Ending != "" && row.Ending != "returned" {
+		outcome += " (" + strings.ReplaceAll(row.Ending, "_", " ") + ")"
+	}
+	field("outcome", fmt.Sprintf("%s   %.1f ms   %s@%s", outcome, row.MS, row.Plugin, row.Version))
+	field("key", row.Key)
+	field("error", strings.TrimPrefix(row.Code+": "+row.Error, ": "))
+	field("output", brief(row.Output))
+	for _, c := range row.Emitted {
+		field("emitted", fmt.Sprintf("%s %s %s", c.Kind, c.Key, brief(c.Payload)))
+	}
+	field("log", row.Log)
+	_, err := io.WriteString(a.stdout, b.String())
+	return err
+}

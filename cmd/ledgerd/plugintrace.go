@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// commentary tells a person what happens between ledgerd and a plugin, line by line and from
+// any goroutine, and no secrets.
+type commentary struct {
+	mu      sync.Mutex
+	out     io.Writer
+	began   time.Time
+	secrets *strings.Replacer
+}
+
+// hidden stands for what must not be seen.
+const hidden = "•••"
+
+// newCommentary hides the values of secrets. Very short ones are hidden only where they are
+// given as secrets: they are parts of all kinds of words.
+func newCommentary(out io.Writer, secrets map[string]string) *commentary {
+	const shortest = 4
+	var pairs []string
+	for _, value := range secrets {
+		if len(value) >= shortest {
+			pairs = append(pairs, value, hidden, inJSON(value), hidden)
+		}
+	}
+	return &commentary{out: out, began: time.Now(), secrets: strings.NewReplacer(pairs...)}
+}
+
+// inJSON is a text as it stands in JSON, without the quotes.
+func inJSON(text string) string {
+	quoted := pluginproc.JSON(&wire.Problem{Message: text})
+	quoted = bytes.TrimPrefix(quoted, []byte(`{"message":"`))
+	return string(bytes.TrimSuffix(quoted, []byte(`"}`)))
+}
+
+func (c *commentary) say(format string, args ...any) {
+	text := report.Safe(inputs.Redact(c.secrets.Replace(fmt.Sprintf(format, args...))))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintln(c.out, text)
+}
+
+// hide is a text without the secrets.
+func (c *commentary) hide(text string) string { return c.secrets.Replace(text) }
+
+// message tells of one message: when, which way, of which call, and what is in it.
+func (c *commentary) message(m pluginproc.Message) {
+	arrow := "←"
+	if m.Sent {
+		arrow = "→"
+	}
+	// "/ledgerd.plugin.v1.Plugin/Process" is Plugin.Process.
+	service, method, _ := strings.Cut(strings.TrimPrefix(m.Method, "/"), "/")
+	name := service[strings.LastIndex(service, ".")+1:] + "." + method
+	content := ""
+	switch {
+	case m.Err == io.EOF:
+		content = "(end of the stream)"
+	case m.Err != nil:
+		content = "(" + grpcstatus.Convert(m.Err).Code().String() + ": " + grpcstatus.Convert(m.Err).Message() + ")"
+	default:
+		content = string(pluginproc.JSON(withoutSecrets(m.Body)))
+	}
+	at := float64(time.Since(c.began).Microseconds()) / 1000
+	c.say("%9.1f ms %s %s %s", at, arrow, name, content)
+}
+
+// withoutSecrets is a message in which the values of secrets are hidden.
+func withoutSecrets(m proto.Message) proto.Message {
+	configure, ok := m.(*wire.ConfigureRequest)
+	if !ok || len(configure.Secrets) == 0 {
+		return m
+	}
+	configure = proto.CloneOf(configure)
+	for name := range configure.Secrets {
+		configure.Secrets[name] = hidden
+	}
+	return configure
+}

@@ -1,0 +1,175 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// Times that the protocol promises.
+const (
+	orphanBound = 3 * time.Second
+	drainBound  = 3 * time.Second
+	stopBound   = 2 * time.Second // for an item that was told to end
+)
+
+func checkDrain(ctx context.Context, t Target) error {
+	s, err := t.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Kill()
+	began := time.Now()
+	s.Stop(ctx, 0)
+	if ws, ok := s.State().Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return fmt.Errorf("it had to be ended with signal %d (%v)", int(ws.Signal()), ws.Signal())
+	}
+	if s.Err() != nil {
+		return fmt.Errorf("it did not exit with 0: %w", s.Err())
+	}
+	if took := time.Since(began); took > t.bound(drainBound) {
+		return fmt.Errorf("it was gone after %v", took)
+	}
+	return nil
+}
+
+func checkDrainInWork(ctx context.Context, t Target) error {
+	s, err := t.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Kill()
+	const most = 100 // items in its hands
+	var items []*wire.Item
+	for n, err := s.stream.WaitCredits(ctx); len(items) < min(n, most); {
+		if err != nil {
+			return s.why(err)
+		}
+		if k := len(s.d.Examples); k > 0 {
+			items = append(items, s.example(s.d.Examples[len(items)%k]))
+		} else {
+			items = append(items, s.item(badPayload))
+		}
+	}
+	if err := s.send(ctx, items...); err != nil {
+		return err
+	}
+	unfinished := map[int64]bool{}
+	for _, id := range s.Stop(ctx, 0) {
+		unfinished[id] = true
+	}
+	for _, it := range items {
+		if unfinished[it.Id] && len(s.results[it.Id]) == 0 {
+			continue
+		}
+		r, err := s.result(it.Id)
+		if err != nil {
+			return err
+		}
+		if r.Outcome == wire.Result_OUTCOME_UNSPECIFIED {
+			return fmt.Errorf("item %d has a result without an outcome", it.Id)
+		}
+	}
+	return nil
+}
+
+func checkOrphan(ctx context.Context, t Target) error {
+	s, err := t.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Kill()
+	s.HangUp()
+	late := time.NewTimer(t.bound(orphanBound))
+	defer late.Stop()
+	select {
+	case <-s.Done():
+		return nil
+	case <-late.C:
+		return errors.New("it lives on after the end of stdin")
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Bounds of growth. A runtime with a garbage collector takes more memory for a while.
+const (
+	steadyItems  = 1000
+	steadyTime   = 2 * time.Second // or as many items as fit into it
+	steadyRound  = 100
+	steadyFiles  = 10
+	steadyMemory = 64 << 20 // bytes
+)
+
+func checkSteady(ctx context.Context, t Target) error {
+	s, err := t.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Kill()
+	if _, err := footprint(s.PID()); err != nil {
+		return notChecked("this system does not say how much memory and how many files a process has")
+	}
+	var before usage
+	began := time.Now()
+	for n := 0; n < 2*steadyRound || n < steadyItems && time.Since(began) < steadyTime; n += steadyRound {
+		var items []*wire.Item
+		for i := range steadyRound {
+			if k := len(s.d.Examples); k > 0 && i%10 != 0 {
+				items = append(items, s.example(s.d.Examples[i%k]))
+			} else {
+				items = append(items, s.item(badPayload))
+			}
+		}
+		if err := s.work(ctx, items...); err != nil {
+			return err
+		}
+		if n == 0 { // it is warm now
+			if before, err = footprint(s.PID()); err != nil {
+				return err
+			}
+		}
+	}
+	after, err := footprint(s.PID())
+	if err != nil {
+		return err
+	}
+	if grown := after.files - before.files; grown > steadyFiles {
+		return fmt.Errorf("it has %d more files open than after the first %d items", grown, steadyRound)
+	}
+	if grown := after.memory - before.memory; grown > steadyMemory {
+		return fmt.Errorf("it has %d MiB more memory than after the first %d items", grown>>20, steadyRound)
+	}
+	return nil
+}
+
+// usage is what a process has.
+type usage struct {
+	files  int
+	memory int64 // bytes that are resident
+}
+
+// footprint asks the system for the usage of a process; only Linux tells.
+func footprint(pid int) (usage, error) {
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return usage{}, err
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return usage{}, err
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return usage{}, fmt.Errorf("statm: %q", text)
+	}
+	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	return usage{len(files), pages * int64(os.Getpagesize())}, err
+}

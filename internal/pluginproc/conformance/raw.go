@@ -1,0 +1,194 @@
+package conformance
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// versions are what a newer host may offer.
+const versions = "1,99"
+
+// answerBound is for a server to say something to a new client, or to turn it away.
+const answerBound = time.Second
+
+// raw is a plugin that was started by hand, as far as the handshake: package pluginproc sees to
+// it that ledgerd never meets what is tried here.
+type raw struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *bufio.Reader
+	stderr capped
+	dir    string
+	line   string // the first on stdout
+}
+
+// startRaw starts a plugin and reads its handshake. The client's certificate is PEM, "" for none.
+func (t Target) startRaw(ctx context.Context, cert string) (*raw, error) {
+	dir, err := os.MkdirTemp(t.Spec.SocketDir, "ledgerd-check")
+	if err != nil {
+		return nil, err
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return nil, err
+	}
+	p := &raw{cmd: t.command(ctx), dir: dir}
+	p.cmd.Env = append(t.Spec.Environ(), wire.CookieKey+"="+wire.CookieValue,
+		"PLUGIN_PROTOCOL_VERSIONS="+versions, "PLUGIN_UNIX_SOCKET_DIR="+dir, "PLUGIN_MIN_PORT=10000", "PLUGIN_MAX_PORT=25000")
+	if cert != "" {
+		p.cmd.Env = append(p.cmd.Env, "PLUGIN_CLIENT_CERT="+cert)
+	}
+	p.cmd.Stderr = &p.stderr
+	stdout, err := p.cmd.StdoutPipe()
+	if err == nil {
+		p.stdin, err = p.cmd.StdinPipe()
+	}
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	p.stdout = bufio.NewReaderSize(stdout, lineMax)
+	line, err := p.stdout.ReadSlice('\n')
+	p.line = strings.TrimSuffix(string(line), "\n")
+	if err != nil {
+		p.kill()
+		return nil, fmt.Errorf("it writes %q to stdout and no line%s", cut(p.line), p.stderr.quoted())
+	}
+	return p, nil
+}
+
+const (
+	lineMax     = 16 << 10        // bytes of a handshake: a certificate is about 1 KiB
+	cappedMax   = 64 << 10        // bytes that are kept of an output
+	byHandBound = 2 * time.Second // for a program to say that it is a plugin
+)
+
+// command is the program, not started yet. With ctx it ends, and all that it has started.
+func (t Target) command(ctx context.Context) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, t.Spec.Path, t.Spec.Args...)
+	cmd.Dir = t.Spec.Dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second // somebody may have inherited its outputs
+	return cmd
+}
+
+// capped keeps the first part of an output, however much comes.
+type capped struct{ text bytes.Buffer }
+
+func (c *capped) Write(p []byte) (int, error) {
+	c.text.Write(p[:min(len(p), cappedMax-c.text.Len())])
+	return len(p), nil
+}
+
+// quoted is what was written, below an error.
+func (c *capped) quoted() string {
+	if c.text.Len() == 0 {
+		return ""
+	}
+	return "\n  stderr: " + tail(c.text.String())
+}
+
+func cut(text string) string { return text[:min(len(text), 200)] }
+
+// hangUp ends stdin and gives what else the plugin writes to stdout until it ends.
+func (p *raw) hangUp(bound time.Duration) string {
+	_ = p.stdin.Close() // it is there until kill
+	late := time.AfterFunc(bound, func() { _ = p.cmd.Cancel() })
+	defer late.Stop()
+	more, _ := io.ReadAll(io.LimitReader(p.stdout, 1000)) // to its end, whatever that is
+	return string(more)
+}
+
+func (p *raw) kill() {
+	_ = p.cmd.Cancel() // it may have ended
+	_ = p.cmd.Wait()   // by a signal
+	_ = os.RemoveAll(p.dir)
+}
+
+// certificate is one that signed itself, as both sides of a plugin have.
+type certificate struct {
+	pem  string
+	pair tls.Certificate
+}
+
+func newCertificate() (*certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: "localhost", Organization: []string{"ledgerd"}}, DNSNames: []string{"localhost"}, SerialNumber: serial,
+		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment | x509.KeyUsageKeyAgreement | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		IsCA:        true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	return &certificate{
+		pem:  string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		pair: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
+	}, nil
+}
+
+func serverCertificate(field string) (*x509.Certificate, error) {
+	der, err := base64.RawStdEncoding.DecodeString(field)
+	if err != nil {
+		return nil, err
+	}
+	return x509.ParseCertificate(der)
+}
+
+// dial connects as a client with a certificate, or none, and returns nil if the server speaks
+// to it: the first message of HTTP/2 is the server's.
+func dial(ctx context.Context, path string, server *x509.Certificate, client *certificate, bound time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost", NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
+	config.RootCAs.AddCert(server)
+	if client != nil {
+		config.Certificates = []tls.Certificate{client.pair}
+	}
+	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "unix", path)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(deadline) // of an open connection
+	}
+	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); err != nil {
+		return err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	return err
+}

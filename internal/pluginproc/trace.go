@@ -1,0 +1,143 @@
+package pluginproc
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"unicode/utf8"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// traced makes a connection tell what travels on it.
+func traced(trace func(Message)) []grpc.DialOption {
+	if trace == nil {
+		return nil
+	}
+	tell := func(sent bool, method string, body any, err error) {
+		m, _ := body.(proto.Message)
+		if err != nil {
+			m = nil
+		}
+		trace(Message{Sent: sent, Method: method, Body: m, Err: err})
+	}
+	return []grpc.DialOption{
+		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, c *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			tell(true, method, req, nil)
+			err := next(ctx, method, req, reply, c, opts...)
+			tell(false, method, reply, err)
+			return err
+		}),
+		grpc.WithStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			s, err := next(ctx, d, c, method, opts...)
+			if err != nil {
+				tell(false, method, nil, err)
+				return nil, err
+			}
+			return &tracedStream{ClientStream: s, method: method, tell: tell}, nil
+		}),
+	}
+}
+
+// tracedStream tells what travels on a stream.
+type tracedStream struct {
+	grpc.ClientStream
+	method string
+	tell   func(sent bool, method string, body any, err error)
+}
+
+func (s *tracedStream) SendMsg(m any) error {
+	s.tell(true, s.method, m, nil)
+	return s.ClientStream.SendMsg(m)
+}
+
+func (s *tracedStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	s.tell(false, s.method, m, err)
+	return err
+}
+
+// JSON is a message of the protocol for people: fields by their names in the order of the
+// protocol, those that are not set left out, bytes as what they hold: JSON, text, or base64.
+func JSON(m proto.Message) []byte {
+	var b bytes.Buffer
+	writeMessage(&b, m.ProtoReflect())
+	return b.Bytes()
+}
+
+func writeMessage(b *bytes.Buffer, m protoreflect.Message) {
+	b.WriteByte('{')
+	first := true
+	for i := range m.Descriptor().Fields().Len() {
+		f := m.Descriptor().Fields().Get(i)
+		if !m.Has(f) {
+			continue
+		}
+		if !first {
+			b.WriteByte(',')
+		}
+		first = false
+		writeValue(b, string(f.Name()))
+		b.WriteByte(':')
+		writeField(b, f, m.Get(f))
+	}
+	b.WriteByte('}')
+}
+
+func writeField(b *bytes.Buffer, f protoreflect.FieldDescriptor, v protoreflect.Value) {
+	switch {
+	case f.IsMap(): // of text to text: the protocol has no other
+		texts := map[string]string{}
+		v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+			texts[k.String()] = v.String()
+			return true
+		})
+		writeValue(b, texts)
+	case f.IsList():
+		b.WriteByte('[')
+		for i := range v.List().Len() {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			writeOne(b, f, v.List().Get(i))
+		}
+		b.WriteByte(']')
+	default:
+		writeOne(b, f, v)
+	}
+}
+
+func writeOne(b *bytes.Buffer, f protoreflect.FieldDescriptor, v protoreflect.Value) {
+	switch f.Kind() {
+	case protoreflect.MessageKind:
+		writeMessage(b, v.Message())
+	case protoreflect.EnumKind:
+		if e := f.Enum().Values().ByNumber(v.Enum()); e != nil {
+			writeValue(b, string(e.Name()))
+		} else {
+			writeValue(b, int32(v.Enum()))
+		}
+	case protoreflect.BytesKind:
+		switch raw := v.Bytes(); {
+		case json.Valid(raw):
+			_ = json.Compact(b, raw) // it is valid
+		case utf8.Valid(raw):
+			writeValue(b, string(raw))
+		default:
+			writeValue(b, map[string]string{"base64": base64.StdEncoding.EncodeToString(raw)})
+		}
+	default:
+		writeValue(b, v.Interface())
+	}
+}
+
+// writeValue writes text, a number, a truth value or a map of text: all of them are JSON.
+func writeValue(b *bytes.Buffer, v any) {
+	e := json.NewEncoder(b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v)
+	b.Truncate(b.Len() - 1) // the end of the line
+}

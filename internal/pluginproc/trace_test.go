@@ -1,0 +1,77 @@
+package pluginproc_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+func TestJSON(t *testing.T) {
+	tests := []struct {
+		message proto.Message
+		want    string
+	}{
+		{&wire.ConfigureRequest{Config: []byte("{ \"a\": 1 }"), Secrets: map[string]string{"b": "x", "a": "<y>"}, ProgressMs: -1},
+			`{"config":{"a":1},"secrets":{"a":"<y>","b":"x"},"progress_ms":-1}`},
+		{&wire.HostMessage{
+			Items:   []*wire.Item{{Id: 1, Payload: []byte("no JSON"), LockId: []byte{0xff, 0}}, {Id: 2}},
+			Cancels: []*wire.Cancel{{Id: 1, Reason: 99}, {Reason: wire.Cancel_REASON_STOPPING}},
+		}, `{"items":[{"id":1,"payload":"no JSON","lock_id":{"base64":"/wA="}},{"id":2}],"cancels":[{"id":1,"reason":99},{"reason":"REASON_STOPPING"}]}`},
+		{&wire.PluginMessage{}, `{}`},
+	}
+	for _, test := range tests {
+		got := pluginproc.JSON(test.message)
+		if string(got) != test.want {
+			t.Errorf("%s\nwant\n%s", got, test.want)
+		}
+	}
+}
+
+// Whatever is in a message, it is JSON.
+func TestJSONIsJSON(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &wire.Result{
+			Id: rapid.Int64().Draw(t, "id"), LockId: rapid.SliceOf(rapid.Byte()).Draw(t, "lock"), Error: rapid.String().Draw(t, "error"),
+			Outcome: wire.Result_Outcome(rapid.Int32().Draw(t, "outcome")), Output: []byte(rapid.StringMatching(`[{}"0-9a\[\],: ]*`).Draw(t, "output")),
+		}
+		if text := pluginproc.JSON(m); !json.Valid(text) {
+			t.Fatalf("%s", text)
+		}
+	})
+}
+
+// Everything that travels is told, in order, until the process has ended.
+func TestTrace(t *testing.T) {
+	spec := self(t, "actor")
+	var mu sync.Mutex
+	var told []string
+	spec.Trace = func(m pluginproc.Message) {
+		arrow := "<"
+		if m.Sent {
+			arrow = ">"
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if name, ours := strings.CutPrefix(m.Method, "/ledgerd.plugin.v1.Plugin/"); ours && m.Err == nil {
+			told = append(told, arrow+name)
+		}
+	}
+	h := start(t, spec, `{}`)
+	h.send(1, "greet")
+	h.result(1)
+	h.Stop(t.Context(), 0)
+	mu.Lock()
+	defer mu.Unlock()
+	want := []string{">Configure", "<Configure", "<Process", ">Process", "<Process", ">Drain", "<Drain"}
+	if told = slices.Compact(told); !slices.Equal(told, want) {
+		t.Errorf("%q, want %q", told, want)
+	}
+}

@@ -1,0 +1,115 @@
+// Package feed is the plugin that reads feeds and makes an item of every new entry.
+//
+//	ledgerd run feed https://example.com/blog.xml
+//	ledgerd add feed feeds.txt --every 1h
+//	ledgerd claim article --agent ann --limit 5
+//
+// # What a round does
+//
+// The feed (RSS 0.9 to 2.0, Atom 0.3 and 1.0, JSON Feed 1.0 and 1.1) is asked for with GET, and every
+// entry is emitted as an item of kind article in the scope feed/ID, ID being the feed's item. The key
+// is the entry's own id (guid, id); without one its link; without a link the hash of all that it says.
+// So an entry becomes an article once for ever, however often the feed is read, wherever it moves and
+// whatever becomes of the article. An entry that was changed later is not taken again. The article is
+// added in the transaction that records the round: there is no moment at which one is done and the
+// other is not. Articles are worked by people (ledgerd claim article) or by a plugin of that name. On
+// the first round all that the feed has is new.
+//
+// A feed is read again when its item recurs (--every 1h). Then the server is asked only for what has
+// changed: what it said of its version (ETag, Last-Modified) is sent back to the URL that said it, and
+// a feed that is the same byte for byte is left alone too. Such a round is skipped. What is known of a
+// feed is the output of its last completed round: on whichever machine the next one is, it has it, and
+// where a round failed, nothing of it is believed.
+//
+// Redirects are followed, at most 10. Where only 301 and 308 lead to is remembered as moved_to and
+// asked first from then on, once a feed was read there; when it fails for good there, the URL that
+// was given is asked again. URLs with a password are not remembered.
+//
+// A host, which is a name with a port, is asked for few feeds at a time, and for none until a Retry-After of
+// it is over. A feed whose turn is not within a second is snoozed. Limits hold for the process; with
+// --shard all feeds of a host are in one.
+//
+// # Payload: what is to be done (--set)
+//
+//	url  the feed, http or https. A user and password in it are sent as Basic authorization
+//
+// # Config: what this machine allows (--with)
+//
+//	allow_private  also read feeds at private, loopback and other special addresses; default
+//	               false. The rules are those of the plugin urlcheck
+//	per_host       feeds at a time per host; 1 to 1000, default 2
+//	deadline       for one feed, redirects and reading included; 100ms to 10m, default 1m
+//	max_body       bytes that a feed may have, unpacked; 1 KiB to 64 MiB, default 8388608
+//	proxy          URL of a proxy: http, https or socks5; default none. The environment
+//	               (HTTP_PROXY) is never looked at
+//	user_agent     sent with every request
+//
+// # Output
+//
+// The output is there for failed rounds, too, as far as they came.
+//
+//	status         of the answer: 200, or 304 if nothing has changed
+//	final_url      the URL that answered, after redirects; passwords are hidden
+//	moved_to       where the feed has moved for good
+//	etag           version of what was read, in the server's words
+//	last_modified  the same as a date
+//	digest         SHA-256 of what was read
+//	format         such as "rss 2.0", "atom 1.0" or "json 1.1"
+//	title          of the feed
+//	entries        that it had when it was last read
+//	bytes          that were read, unpacked
+//	note           what was odd and did not matter
+//
+// # The article's payload
+//
+//	feed, feed_title    where it is from
+//	id, link, title     of the entry
+//	authors, tags       lists of names
+//	published, updated  RFC 3339, in UTC
+//	summary, content    as the feed has them, often HTML. Strangers wrote it: clean it
+//	                    before a browser shows it
+//	files               url and type of what it brings along
+//	cut                 true: texts were left out, since an article may have 512 KiB and all
+//	                    of one round together 8 MiB; the link has the rest
+//
+// # Codes
+//
+// Tried again within the round by the policy of the kind, because that can help:
+//
+//	dns          the name could not be looked up just now
+//	timeout      the deadline was over
+//	refused      nobody listens there
+//	reset        the connection ended before the feed did
+//	unreachable  no route to the host or network
+//	network      another error of this machine's network, such as no free port
+//	proxy        the proxy refuses or cannot be reached
+//	http_5xx     by number, such as http_503; also http_408, http_425 and http_429.
+//	             Retry-After, seconds or a date, is honoured up to a day, past the next round
+//
+// Failed for good, until the next round of a feed that recurs:
+//
+//	http_NNN            any other status, such as http_404. http_410 is a server that wants
+//	                    nobody to ask again: ledgerd cancel
+//	not_a_feed          something else is there; of a web page the error names its feed
+//	bad_feed            a feed that cannot be read; the error says where
+//	bad_charset         a character set that is not known
+//	bad_encoding        packed in a way that was not asked for
+//	too_large           over max_body, 10,000 entries, 500,000 parts or a depth of 100
+//	no_such_host        the name does not exist
+//	tls_expired         the certificate has expired or is not valid yet
+//	tls_hostname        the certificate is for other names
+//	tls_untrusted       nobody trusted here has signed it
+//	tls                 any other failure to agree on TLS
+//	too_many_redirects  more than 10
+//	redirect_loop       a redirect leads back to where it came from
+//	bad_redirect        a redirect to nowhere, or to something that is not http or https
+//	private_address     an address that is not public; see allow_private
+//	bad_url             not a URL that can be asked for
+//	bad_response        what came was not HTTP, or had more than 256 KiB of headers
+//
+// # Hostile feeds
+//
+// A body counts as it is unpacked, so a small one that unpacks to gigabytes ends at max_body. Document
+// type declarations are cut off before parsing and entities never followed, nor is any URL in a feed.
+// The parser sees no document before its parts and their depth were counted, and stops at the deadline.
+package feed

@@ -1,0 +1,219 @@
+package feed
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/web"
+)
+
+const (
+	maxRetryAfter = 24 * time.Hour // servers with many readers ask for as much
+	maxValidator  = 1 << 10        // bytes of an ETag that are remembered
+)
+
+// fetcher asks for feeds. It is safe for concurrent use.
+type fetcher struct {
+	cfg       Config
+	reach     web.Reach
+	transport *http.Transport
+	dialer    *net.Dialer
+	hosts     *web.Hosts
+	parsing   *semaphore.Weighted // feeds that are taken apart at a time: each takes many times its size
+}
+
+func newFetcher(cfg *Config) (*fetcher, error) {
+	proxy, err := web.ParseProxy(cfg.Proxy)
+	if err != nil {
+		return nil, err
+	}
+	f := &fetcher{
+		cfg:     *cfg,
+		reach:   web.Reach{AllowPrivate: cfg.AllowPrivate, Proxy: proxy, Deadline: cfg.Deadline, PerHost: cfg.PerHost},
+		hosts:   web.NewHosts(cfg.PerHost, 0),
+		parsing: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))),
+	}
+	f.transport, f.dialer = f.reach.Transport()
+	f.transport.DisableCompression = false // what is unpacked counts against max_body
+	return f, nil
+}
+
+// answer is what a server had to say.
+type answer struct {
+	out         Out // as far as it is known without reading the feed
+	contentType string
+	body        []byte // nil if nothing has changed
+}
+
+// unchanged says whether the feed is what it was before.
+func (a *answer) unchanged(before Out) bool {
+	return a.out.Status == http.StatusNotModified || a.out.Digest == before.Digest
+}
+
+// fetch asks for a feed: first where it has moved for good, if that is known, and if that is no
+// good any more where it was given. Errors: *web.Failure, and *web.Busy if it is not its turn.
+func (f *fetcher) fetch(ctx context.Context, given string, before Out) (*answer, error) {
+	first, err := web.ParseURL(&url.URL{}, given)
+	if err != nil {
+		return &answer{}, web.Permanent("bad_url", err)
+	}
+	if before.MovedTo != "" {
+		if moved, err := web.ParseURL(&url.URL{}, before.MovedTo); err == nil {
+			a, err := f.follow(ctx, moved, before)
+			if err == nil && a.out.MovedTo == "" {
+				a.out.MovedTo = before.MovedTo
+			}
+			if fail, ok := errors.AsType[*web.Failure](err); !ok || fail.Retry {
+				return a, err
+			}
+		}
+	}
+	return f.follow(ctx, first, before)
+}
+
+// follow asks for u and for what it redirects to.
+func (f *fetcher) follow(ctx context.Context, u *url.URL, before Out) (*answer, error) {
+	a := &answer{}
+	path, forGood := web.Path{}, u.User == nil // a password is not written into an output
+	var seat *web.Seat
+	defer func() { seat.Leave() }()
+	for {
+		a.out.FinalURL = u.Redacted()
+		err := f.reach.Judge(u)
+		if err == nil {
+			seat, err = f.hosts.Move(ctx, seat, web.Authority(u))
+		}
+		if err != nil {
+			return a, tooLate(ctx, err)
+		}
+		res, err := f.ask(ctx, u, seat, before)
+		if err != nil {
+			return a, err
+		}
+		a.out.Status = res.StatusCode
+		if !web.IsRedirect(res.StatusCode) {
+			defer res.Body.Close()
+			err := f.take(ctx, a, res, before)
+			if fail, ok := errors.AsType[*web.Failure](err); ok {
+				seat.CloseFor(fail.After)
+			}
+			return a, err
+		}
+		res.Body.Close()
+		if u, err = path.Follow(u, res); err != nil {
+			return a, err
+		}
+		forGood = forGood && u.User == nil && (res.StatusCode == http.StatusMovedPermanently || res.StatusCode == http.StatusPermanentRedirect)
+		if forGood {
+			a.out.MovedTo = u.String()
+		}
+	}
+}
+
+// ask sends one request. What was remembered of an answer is told to the URL that gave it.
+func (f *fetcher) ask(ctx context.Context, u *url.URL, seat *web.Seat, before Out) (*http.Response, error) {
+	if err := seat.Turn(ctx); err != nil {
+		return nil, tooLate(ctx, err)
+	}
+	var noHandshake atomic.Bool
+	req := (&http.Request{Method: http.MethodGet, URL: u, Header: http.Header{
+		"User-Agent": {f.cfg.UserAgent},
+		"Accept":     {"application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, */*;q=0.5"},
+	}}).WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { noHandshake.Store(err != nil) },
+	}))
+	if u.User != nil {
+		password, _ := u.User.Password()
+		req.SetBasicAuth(u.User.Username(), password)
+	}
+	if before.FinalURL == u.Redacted() {
+		setIf(req.Header, "If-None-Match", before.ETag)
+		setIf(req.Header, "If-Modified-Since", before.LastModified)
+	}
+	res, err := f.transport.RoundTrip(req)
+	if err != nil {
+		return nil, broken(ctx, err, noHandshake.Load())
+	}
+	return res, nil
+}
+
+func setIf(h http.Header, name, value string) {
+	if value != "" {
+		h.Set(name, value)
+	}
+}
+
+// tooLate tells a deadline that was over while it was not the feed's turn from other errors.
+func tooLate(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return broken(ctx, err, false)
+	}
+	return err
+}
+
+// broken is the failure of a request or of a body that broke off.
+func broken(ctx context.Context, err error, inHandshake bool) *web.Failure {
+	if ctx.Err() != nil {
+		err = web.ErrDeadline // or the item is to end, which work looks at
+	}
+	return web.Classify(err, inHandshake)
+}
+
+// take reads the answer that is no redirect.
+func (f *fetcher) take(ctx context.Context, a *answer, res *http.Response, before Out) error {
+	switch {
+	case res.StatusCode == http.StatusNotModified && (res.Request.Header.Get("If-None-Match") != "" || res.Request.Header.Get("If-Modified-Since") != ""):
+		a.out.ETag, a.out.LastModified = before.ETag, before.LastModified
+		return nil
+	case res.StatusCode == http.StatusGone:
+		return web.Permanent("http_410", errors.New("status 410: the feed is gone for good, and its server wants nobody to ask again: ledgerd cancel stops that"))
+	case res.StatusCode != http.StatusOK:
+		return web.NotAccepted(res, maxRetryAfter)
+	case res.Header.Get("Content-Encoding") != "":
+		return web.Permanent("bad_encoding", fmt.Errorf("the server packs it as %.40q, which it was not asked to", res.Header.Get("Content-Encoding")))
+	case res.ContentLength > f.cfg.MaxBody:
+		return f.tooLarge()
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, f.cfg.MaxBody+1))
+	switch {
+	case err != nil:
+		return broken(ctx, fmt.Errorf("it broke off after %d bytes: %w", len(body), err), false)
+	case int64(len(body)) > f.cfg.MaxBody:
+		return f.tooLarge()
+	}
+	sum := sha256.Sum256(body)
+	a.body, a.contentType = body, res.Header.Get("Content-Type")
+	a.out.Bytes, a.out.Digest = len(body), hex.EncodeToString(sum[:])
+	a.out.ETag, a.out.LastModified = validator(res.Header.Get("ETag")), validator(res.Header.Get("Last-Modified"))
+	return nil
+}
+
+func (f *fetcher) tooLarge() error {
+	return web.Permanent("too_large", fmt.Errorf("the feed has more than max_body, %d bytes", f.cfg.MaxBody))
+}
+
+// validator is a header that can be kept and sent back as it came.
+func validator(value string) string {
+	if len(value) > maxValidator || strings.ToValidUTF8(value, "") != value {
+		return ""
+	}
+	return value
+}
+
+// clip shortens what a stranger wrote.
+func clip(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }

@@ -1,0 +1,122 @@
+package feed
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/sdk/sdktest"
+)
+
+// forever sends s again and again until the other side has had enough.
+func forever(conn net.Conn, head, s string) {
+	for _, err := conn.Write([]byte(head)); err == nil; {
+		_, err = conn.Write([]byte(s))
+	}
+}
+
+const okHead = "HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\n\r\n"
+
+// A hostile server or feed costs no more than the deadline, and no more memory than some times
+// max_body.
+func TestHostile(t *testing.T) {
+	long := strings.Repeat("<item><a/><b/><c/><d/></item>", 5_000)
+	item := func(inner string) string { return rss("<item><guid>1</guid>" + inner + "</item>") }
+	for _, tt := range []struct {
+		name string
+		url  func(t *testing.T) string
+		code string // "" means that the feed is read
+		says string
+	}{
+		{"never answers", talking(func(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)) }), "timeout", ""},
+		{"endless headers", talking(func(conn net.Conn) { forever(conn, "HTTP/1.1 200 OK\r\n", "X-A: "+strings.Repeat("a", 1000)+"\r\n") }), "bad_response", ""},
+		{"endless body", talking(func(conn net.Conn) { forever(conn, okHead+"<rss>", strings.Repeat("<item>x</item>", 1000)) }), "too_large", "max_body"},
+		{"slow body", talking(func(conn net.Conn) {
+			_, _ = conn.Write([]byte(okHead + "<rss>"))
+			_, _ = conn.Read(make([]byte, 1))
+		}), "timeout", ""},
+		{"says how large it is", talking(func(conn net.Conn) {
+			_, _ = conn.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n<rss>"))
+		}), "too_large", "max_body"},
+		{"breaks off", talking(func(conn net.Conn) {
+			_, _ = conn.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n<rss>"))
+		}), "reset", "after 5 bytes"},
+		{"no HTTP", talking(func(conn net.Conn) { _, _ = conn.Write([]byte("220 mail.example ESMTP\r\n")) }), "bad_response", ""},
+		{"a gzip bomb", handling(func(w http.ResponseWriter, _ *http.Request) { gzipped(w, strings.Repeat(" ", 1<<20), 1000) }), "too_large", "max_body"},
+		{"a good gzip", handling(func(w http.ResponseWriter, _ *http.Request) { gzipped(w, rss(entry("1", "One")), 1) }), "", ""},
+		{"no gzip", handling(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			fmt.Fprint(w, rss(entry("1", "One")))
+		}), "bad_response", "gzip"},
+		{"a billion laughs", body(`<?xml version="1.0"?><!DOCTYPE rss [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;&b;">]>` +
+			strings.TrimPrefix(item("<title>&c;</title>"), `<?xml version="1.0"?>`)), "", ""},
+		{"a file of this machine", body(`<!DOCTYPE rss [<!ENTITY a SYSTEM "file:///etc/passwd">]>` + strings.TrimPrefix(item("<title>&a;</title>"), `<?xml version="1.0"?>`)), "", ""},
+		{"depth", body(item(strings.Repeat("<a:a>", 300_000))), "too_large", "inside of more than 100"},
+		{"depth in JSON", body(`{"version":"https://jsonfeed.org/version/1","x":` + strings.Repeat("[", 300_000)), "too_large", "inside of more than 100"},
+		{"entries", body(rss(long)), "", ""},
+		{"more entries", body(rss(long + long + long)), "too_large", "entries"},
+		{"objects", body(`{"version":"https://jsonfeed.org/version/1","items":[` + strings.Repeat("{},", 600_000) + "{}]}"), "too_large", "entries"},
+		{"elements", body(item(strings.Repeat("<a/>", 300_000))), "too_large", "parts"},
+		{"attributes", body("<rss" + strings.Repeat(" a='1'", 600_000) + "></rss>"), "too_large", "parts"},
+		{"texts without end", body(item("<a:a>" + strings.Repeat("0123456789<!---->", 200_000) + "</a:a>")), "?", ""},
+		{"one word", body(rss(entry("1", strings.Repeat("x", 1<<20)))), "", ""},
+		{"what XML cannot hold", body(rss(entry("1", "a\x00\x01\x1b\ufffeb"))), "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			deadline := time.Minute
+			switch tt.code {
+			case "timeout":
+				deadline = 300 * time.Millisecond
+			case "?":
+				deadline = time.Second
+			}
+			h := reader(t, func(c *Config) { c.Deadline, c.MaxBody = deadline, 4<<20 })
+			url := tt.url(t)
+			began := time.Now()
+			r := h.Run(sdktest.Task{Payload: In{URL: url}})
+			if took := time.Since(began); took > 5*deadline {
+				t.Errorf("took %s", took)
+			}
+			if tt.code == "?" { // it is read or given up, by how fast this machine is
+				return
+			}
+			if r.Code != tt.code || !strings.Contains(r.Error, tt.says) || (tt.code == "") != (r.Outcome == "done") {
+				t.Fatalf("got %s %s %q, want %s with %q", r.Outcome, r.Code, r.Error, tt.code, tt.says)
+			}
+			for _, a := range articles(t, r) {
+				if strings.Contains(a.Title, "root:") || strings.Contains(a.Title, "haha") || strings.ContainsRune(a.Title, 0) || len(a.Title) > maxText {
+					t.Errorf("title %q", a.Title)
+				}
+			}
+		})
+	}
+	t.Cleanup(func() { // when all have ended
+		var m runtime.MemStats
+		if runtime.ReadMemStats(&m); m.Sys > 1<<30 {
+			t.Errorf("took %d MiB", m.Sys>>20)
+		}
+	})
+}
+
+func talking(talk func(net.Conn)) func(*testing.T) string {
+	return func(t *testing.T) string { return raw(t, talk) }
+}
+
+func handling(h http.HandlerFunc) func(*testing.T) string {
+	return func(t *testing.T) string { return serve(t, h) }
+}
+
+func body(text string) func(*testing.T) string { return handling(say("application/xml", text)) }
+
+// An item that is to end does not wait for its server.
+func TestCancel(t *testing.T) {
+	url := raw(t, func(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)) })
+	if r := reader(t).Run(sdktest.Task{Payload: In{URL: url}, Fault: sdktest.Cancel}); r.Outcome != "cancelled" {
+		t.Errorf("%+v", r)
+	}
+}

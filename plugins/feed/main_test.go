@@ -1,0 +1,117 @@
+package feed
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/sdk/sdktest"
+)
+
+func TestMain(m *testing.M) { sdktest.Main(m, Plugin()) }
+
+// reader runs the plugin in the test's process against servers on loopback.
+func reader(t testing.TB, change ...func(*Config)) *sdktest.Host {
+	t.Helper()
+	cfg := Config{AllowPrivate: true}
+	for _, c := range change {
+		c(&cfg)
+	}
+	return sdktest.New(t, Plugin(), sdktest.Options{Config: cfg, InProcess: true})
+}
+
+func serve(t testing.TB, h http.HandlerFunc) string {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// raw is a server that reads the head of a request and then says what talk says.
+func raw(t testing.TB, talk func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var open []net.Conn
+	wg.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			open = append(open, conn)
+			mu.Unlock()
+			wg.Go(func() {
+				defer conn.Close()
+				if _, err := conn.Read(make([]byte, 4<<10)); err == nil {
+					talk(conn)
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		mu.Lock()
+		for _, c := range open {
+			c.Close()
+		}
+		mu.Unlock()
+		wg.Wait()
+	})
+	return "http://" + l.Addr().String()
+}
+
+// rss is a feed with these items.
+func rss(items ...string) string {
+	return `<?xml version="1.0"?><rss version="2.0"><channel><title>A feed</title>` + strings.Join(items, "\n") + `</channel></rss>`
+}
+
+func entry(guid, title string) string {
+	return fmt.Sprintf("<item><guid>%s</guid><title>%s</title><link>http://a.example/%[1]s</link></item>", guid, title)
+}
+
+func gzipped(w http.ResponseWriter, text string, times int) {
+	w.Header().Set("Content-Encoding", "gzip")
+	z := gzip.NewWriter(w)
+	for range times {
+		if _, err := z.Write([]byte(text)); err != nil {
+			return // it was enough
+		}
+	}
+	_ = z.Close() // as above
+}
+
+// articles are what a result emitted.
+func articles(t testing.TB, r sdktest.Result) []Article {
+	t.Helper()
+	all := make([]Article, len(r.Emitted))
+	for i, c := range r.Emitted {
+		if c.Kind != "article" {
+			t.Errorf("emitted %+v", c)
+		}
+		if err := json.Unmarshal(c.Payload.(json.RawMessage), &all[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// keys are the keys of what a result emitted, in order.
+func keys(r sdktest.Result) string {
+	var all []string
+	for _, c := range r.Emitted {
+		all = append(all, c.Key)
+	}
+	return strings.Join(all, " ")
+}

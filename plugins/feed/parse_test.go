@@ -1,0 +1,217 @@
+package feed
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/build"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/japanese"
+	"golang.org/x/text/encoding/unicode"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/web"
+	"github.com/ledgerd/ledgerd/sdk/sdktest"
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// Every feed of the parser's own tests is read, but for those that are meant to be broken, and its
+// entries make items that can be emitted.
+func TestParsersOwnFeeds(t *testing.T) {
+	pkg, err := build.Import("github.com/mmcdole/gofeed", ".", build.FindOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := map[string]string{}
+	read, entries := 0, 0
+	err = filepath.WalkDir(filepath.Join(pkg.Dir, "testdata", "parser"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) == ".json" && filepath.Base(filepath.Dir(path)) != "universal" {
+			return err // the JSON files beside XML are what is expected of it
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		f, _, err := parse(t.Context(), text, "", semaphore.NewWeighted(1))
+		if err != nil {
+			fail, _ := errors.AsType[*web.Failure](err)
+			refused[filepath.Base(path)] = fail.Code
+			return nil
+		}
+		read++
+		children := fit(articlesOf(f, "http://a.example/"))
+		entries += len(children)
+		for _, c := range children {
+			if c.Key == "" || len(c.Key) > wire.MaxKey || !json.Valid(c.Payload.(json.RawMessage)) {
+				t.Errorf("%s: %+v", path, c)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"empty_feed.xml": "not_a_feed", "unknown_feed.xml": "not_a_feed", "invalid.json": "bad_feed"}
+	if d := cmp.Diff(want, refused); d != "" {
+		t.Errorf("refused (-want +got):\n%s", d)
+	}
+	if read < 440 || entries < 220 {
+		t.Errorf("read %d feeds with %d entries", read, entries)
+	}
+}
+
+// Texts come out right in whatever character set they are sent and announced.
+func TestCharsets(t *testing.T) {
+	const said, japan = "Grüße – 5 €", "日本"
+	feed := func(declared, title string) string {
+		return `<?xml version="1.0"` + declared + `?>` + strings.SplitAfterN(rss(entry("1", title)), "?>", 2)[1]
+	}
+	encode := func(e interface{ Bytes([]byte) ([]byte, error) }, s string) string {
+		b, err := e.Bytes([]byte(s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	latin := charmap.Windows1252.NewEncoder()
+	h := reader(t)
+	for _, tt := range []struct {
+		name, contentType, text, want, note string
+	}{
+		{"UTF-8 that says nothing", "text/xml", feed("", said), said, ""},
+		{"with a mark", "text/xml", "\ufeff" + feed("", said), said, ""},
+		{"said in the document", "text/xml", encode(latin, feed(` encoding="windows-1252"`, said)), said, ""},
+		{"said by the server", "text/xml; charset=windows-1252", encode(latin, feed("", said)), said, ""},
+		{"the document knows better", "text/xml; charset=iso-8859-1", feed(` encoding="utf-8"`, said), said, ""},
+		{"nobody says it", "text/xml", encode(latin, feed("", said)), said, ""},
+		{"a lie", "text/xml", encode(latin, feed(` encoding="utf-8"`, "Gr\u00fc")), "Gr\ufffd", "not all of it is UTF-8"},
+		{"a name of its own", "text/xml", feed(` encoding="my-utf8"`, said), said, "my-utf8"},
+		{"UTF-16 with a mark", "text/xml", encode(unicode.UTF16(unicode.BigEndian, unicode.UseBOM).NewEncoder(), feed(` encoding="utf-16"`, said)), said, ""},
+		{"UTF-16 without", "text/xml", encode(unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM).NewEncoder(), feed("", said)), said, ""},
+		{"seven bits", "text/xml", encode(japanese.ISO2022JP.NewEncoder(), feed(` encoding="iso-2022-jp"`, japan)), japan, ""},
+		{"JSON", "application/feed+json", "\ufeff" + `{"version":"https://jsonfeed.org/version/1.1","items":[{"id":7,"title":"` + said + `"}]}`, said, ""},
+	} {
+		r := h.Run(sdktest.Task{Payload: In{URL: serve(t, say(tt.contentType, tt.text))}})
+		got := articles(t, r)
+		if len(got) != 1 || got[0].Title != tt.want || !strings.Contains(sdktest.Decode[Out](t, r).Note, tt.note) {
+			t.Errorf("%s: %s %q, articles %+v, want %q", tt.name, r.Outcome, r.Error, got, tt.want)
+		}
+	}
+}
+
+// An entry is known by its id, else its link, else all that it says.
+func TestIdentity(t *testing.T) {
+	h := reader(t)
+	get := func(items ...string) []string {
+		r := h.Run(sdktest.Task{Payload: In{URL: serve(t, say("text/xml", rss(items...)))}})
+		if r.Outcome != "done" {
+			t.Fatalf("%+v", r)
+		}
+		return strings.Fields(keys(r))
+	}
+	long := "http://a.example/" + strings.Repeat("x", wire.MaxKey)
+	for _, tt := range []struct{ item, want string }{
+		{"<item><guid> id </guid><link>http://a.example/</link></item>", "id"},
+		{"<item><link>http://a.example/</link><title>a</title></item>", "http://a.example/"},
+		{"<item><guid> </guid><link>http://a.example/</link></item>", "http://a.example/"},
+		{"<item><title>only this</title></item>", "sha256:"},
+		{"<item><guid>" + long + "</guid></item>", "sha256:"},
+	} {
+		got, again := get(tt.item), get(tt.item, "<item><guid>other</guid></item>")
+		if len(got) != 1 || !strings.HasPrefix(got[0], tt.want) || again[0] != got[0] {
+			t.Errorf("%.60s: got %q and %q, want %s", tt.item, got, again, tt.want)
+		}
+	}
+	if got := get("<item><title>a</title></item>", "<item><title>b</title></item>"); len(got) != 2 || got[0] == got[1] {
+		t.Errorf("two entries without ids: %q", got)
+	}
+	r := h.Run(sdktest.Task{Payload: In{URL: serve(t, say("", rss(entry("1", "new"), entry("1", "old"))))}})
+	if got := articles(t, r); len(got) != 1 || got[0].Title != "new" {
+		t.Errorf("the same id twice: %+v", got)
+	}
+}
+
+// What is in an article, by format.
+func TestArticles(t *testing.T) {
+	h := reader(t)
+	for _, tt := range []struct{ text, want string }{
+		{`<feed xmlns="http://www.w3.org/2005/Atom"><title>F</title><entry><id>tag:1</id><title>T</title><link href="http://a.example/1"/>
+<published>2026-11-20T09:00:00+01:00</published><updated>2026-11-20T10:00:00+01:00</updated><author><name>Ann</name></author><category term="news"/>
+<summary>S</summary><content type="html">&lt;b>C&lt;/b></content></entry></feed>`,
+			`{"feed":"URL","feed_title":"F","id":"tag:1","link":"http://a.example/1","title":"T","authors":["Ann"],"tags":["news"],"published":"2026-11-20T08:00:00Z","updated":"2026-11-20T09:00:00Z","summary":"S","content":"\u003cb\u003eC\u003c/b\u003e"}`},
+		{`<rss version="2.0"><channel><title>F</title><item><guid>1</guid><title>T</title><pubDate>Fri, 20 Nov 2026 08:00:00 GMT</pubDate>
+<enclosure url="http://a.example/1.mp3" type="audio/mpeg" length="1"/></item></channel></rss>`,
+			`{"feed":"URL","feed_title":"F","id":"1","title":"T","published":"2026-11-20T08:00:00Z","files":[{"url":"http://a.example/1.mp3","type":"audio/mpeg"}]}`},
+		{`{"version":"https://jsonfeed.org/version/1","title":"F","items":[{"id":"1","url":"http://a.example/1","content_text":"C"}]}`,
+			`{"feed":"URL","feed_title":"F","id":"1","link":"http://a.example/1","content":"C"}`},
+	} {
+		url := serve(t, say("", tt.text))
+		r := h.Run(sdktest.Task{Payload: In{URL: url}})
+		if len(r.Emitted) != 1 {
+			t.Fatalf("%+v", r)
+		}
+		if d := cmp.Diff(strings.ReplaceAll(tt.want, "URL", url), string(r.Emitted[0].Payload.(json.RawMessage))); d != "" {
+			t.Errorf("article (-want +got):\n%s", d)
+		}
+	}
+}
+
+// More than one attempt may emit loses texts, and no article.
+func TestMuchText(t *testing.T) {
+	var items []string
+	for i := range 40 {
+		items = append(items, fmt.Sprintf("<item><guid>%d</guid><title>T</title><description>%s</description></item>", i, strings.Repeat("x", 450_000*(i%2))))
+	}
+	h := reader(t, func(c *Config) { c.MaxBody = 64 << 20 })
+	r := h.Run(sdktest.Task{Payload: In{URL: serve(t, say("", rss(items...)))}})
+	for i, a := range articles(t, r) {
+		if a.ID != fmt.Sprint(i) || a.Cut != (i%2 == 1) || a.Cut != (a.Summary == "" && i%2 == 1) {
+			t.Errorf("article %d: id %s, %d bytes, cut %v", i, a.ID, len(a.Summary), a.Cut)
+		}
+	}
+	if len(r.Emitted) != 40 {
+		t.Errorf("%d articles: %s %s", len(r.Emitted), r.Code, r.Error)
+	}
+	r = h.Run(sdktest.Task{Payload: In{URL: serve(t, say("", rss(entry("one", "more")+manyEntries(wire.MaxEmit))))}})
+	if r.Code != "too_large" || !strings.Contains(r.Error, "more than 10000 entries") {
+		t.Errorf("%s %q", r.Code, r.Error)
+	}
+	r = h.Run(sdktest.Task{Payload: In{URL: serve(t, say("", rss(manyEntries(wire.MaxEmit))))}})
+	if len(r.Emitted) != wire.MaxEmit {
+		t.Errorf("%d articles: %s %s", len(r.Emitted), r.Code, r.Error)
+	}
+}
+
+func manyEntries(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(entry(fmt.Sprintf("e%d", i), strings.Repeat("long ", 5)))
+	}
+	return b.String()
+}
+
+// No feed makes the parser panic, or an article that cannot be emitted.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(rss(entry("1", "One"))))
+	f.Add([]byte(`{"version":"https://jsonfeed.org/version/1","items":[{"id":1}]}`))
+	f.Add([]byte(`<feed xmlns="http://www.w3.org/2005/Atom"><entry><id>1</id><content type="xhtml"><div>x</div></content></entry></feed>`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		feed, _, err := parse(t.Context(), bytes.Clone(text), "", semaphore.NewWeighted(1))
+		if err != nil {
+			return
+		}
+		for _, c := range fit(articlesOf(feed, "http://a.example/")) {
+			if c.Key == "" || len(c.Key) > wire.MaxKey || strings.ContainsRune(c.Key, 0) || !json.Valid(c.Payload.(json.RawMessage)) {
+				t.Errorf("%+v", c)
+			}
+		}
+	})
+}

@@ -1,0 +1,41 @@
+package web
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+)
+
+func TestParseURL(t *testing.T) {
+	for _, tt := range []struct{ base, ref, want, err string }{
+		{"", "https://Example.COM", "https://example.com", ""},
+		{"", "http://example.com:8080/a%20b?q=1#frag", "http://example.com:8080/a%20b?q=1", ""},
+		{"", "https://bücher.example/ä", "https://xn--bcher-kva.example/%C3%A4", ""},
+		{"", "http://[2606:4700::1]:81/", "http://[2606:4700::1]:81/", ""},
+		{"", "http://a_b.example/", "http://a_b.example/", ""},
+		{"", "http://1.2.3.4.example/", "http://1.2.3.4.example/", ""},
+		{"http://a.example/x/y", "../z", "http://a.example/z", ""},
+		{"http://a.example/x", "//b.example", "http://b.example", ""},
+		{"http://u:p@a.example/x", "/y", "http://u:p@a.example/y", ""},
+		{"http://u:p@a.example/x", "http://b.example/y", "http://b.example/y", ""},
+		{"", "example.com/a", "", "write https://"},
+		{"", "mailto:a@example.com", "", "only http and https"},
+		{"", "http://u:secret@exa mple/", "", "invalid character"},
+		{"", "http://a.example:port/", "", "invalid port"},
+		{"", "http://a.example:65536/", "", "between 1 and 65535"},
+		{"", "http://xn--\u00fc.example/", "", "not an international domain name"},
+		{"", "http://a.example/" + strings.Repeat("a", MaxURL), "", "longer than 8192 bytes"},
+	} {
+		base := &url.URL{}
+		if tt.base != "" {
+			base, _ = url.Parse(tt.base)
+		}
+		got, err := ParseURL(base, tt.ref)
+		switch {
+		case tt.err == "" && (err != nil || got.String() != tt.want):
+			t.Errorf("%.60s: got %v, %v, want %s", tt.ref, got, err, tt.want)
+		case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "secret")):
+			t.Errorf("%.60s: got %v, %v, want an error with %q", tt.ref, got, err, tt.err)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package mail
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// file is an attachment.
+type file struct {
+	name    string
+	content []byte
+}
+
+// attached reads the attachments of a mail. A path names a file below the folder of the config; what leads
+// out of it, a symbolic link included, is refused. The error is a *failure.
+func attached(cfg *Config, paths []string) ([]file, error) {
+	if len(paths) == 0 {
+		return nil, nil
+	}
+	if cfg.Attachments == "" {
+		return nil, transient("attachment", errors.New("attach: this machine has no folder of attachments: --with attachments=/PATH"))
+	}
+	root, err := os.OpenRoot(cfg.Attachments)
+	if err != nil {
+		return nil, transient("attachment", fmt.Errorf("attachments: %w", err))
+	}
+	defer root.Close()
+	files, left := make([]file, len(paths)), cfg.MaxAttach
+	for i, path := range paths {
+		if err := oneLine(path); err != nil || !filepath.IsLocal(path) {
+			return nil, permanent("attachment", fmt.Errorf("attach: %.200q is not a path below the folder of attachments", path))
+		}
+		content, err := readFile(root, path, left)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+			return nil, transient("attachment", fmt.Errorf("attach: %w", err)) // it may come, or another machine may have it
+		case err != nil:
+			return nil, permanent("attachment", fmt.Errorf("attach: %s: %w", path, err))
+		case int64(len(content)) > left:
+			return nil, permanent("attachment", fmt.Errorf("attach: with %s it is more than max_attach, %d bytes", path, cfg.MaxAttach))
+		}
+		left -= int64(len(content))
+		files[i] = file{filepath.Base(path), content}
+	}
+	return files, nil
+}
+
+// readFile reads a regular file, a byte more than so many at most.
+func readFile(root *os.Root, path string, most int64) ([]byte, error) {
+	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // nobody may ever write to a pipe
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(errors.New("is not a regular file"), err)
+	}
+	return io.ReadAll(io.LimitReader(f, most+1))
+}
+
+// checkFolder refuses a folder that is none.
+func checkFolder(field, path string) error {
+	if path == "" {
+		return nil
+	}
+	info, err := os.Stat(path)
+	switch {
+	case !filepath.IsAbs(path):
+		return fmt.Errorf("%s: %q is not an absolute path", field, path)
+	case err != nil:
+		return fmt.Errorf("%s: %w", field, err)
+	case !info.IsDir():
+		return fmt.Errorf("%s: %s is not a folder", field, path)
+	}
+	return nil
+}

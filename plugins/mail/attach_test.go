@@ -1,0 +1,182 @@
+package mail
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	netmail "net/mail"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// attachments reads what is attached to a mail: contents by name.
+func attachments(t *testing.T, content []byte) map[string]string {
+	t.Helper()
+	m, err := netmail.ReadMessage(bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, params, err := mime.ParseMediaType(m.Header.Get("Content-Type"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for parts := multipart.NewReader(m.Body, params["boundary"]); ; {
+		p, err := parts.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		disposition, params, _ := mime.ParseMediaType(p.Header.Get("Content-Disposition"))
+		if disposition != "attachment" {
+			continue
+		}
+		text, err := io.ReadAll(base64.NewDecoder(base64.StdEncoding, p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, err := new(mime.WordDecoder).DecodeHeader(params["filename"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[name] = string(text)
+	}
+}
+
+func TestAttach(t *testing.T) {
+	dir := folder(t, map[string]string{"a.pdf": "%PDF", "Grüße.txt": "hi", "empty": "", "large": strings.Repeat("x", 101),
+		"a\"b;c.txt": "q", "line\r\nBcc: eve@example.com.txt": "x"})
+	if err := os.MkdirAll(filepath.Join(dir, "sub", "folder"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{
+		os.WriteFile(filepath.Join(dir, "sub", "b.txt"), []byte("b"), 0o600),
+		os.WriteFile(filepath.Join(dir, "..", "secret"), []byte("secret"), 0o600),
+		os.Symlink("../secret", filepath.Join(dir, "out")),
+		os.Symlink("a.pdf", filepath.Join(dir, "in.pdf")),
+		syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := defaults("127.0.0.1:9")
+	cfg.Attachments, cfg.MaxAttach = dir, 100
+	for _, tt := range []struct {
+		name  string
+		paths []string
+		want  map[string]string
+		fate  fate
+		err   string
+	}{
+		{"two", []string{"a.pdf", "sub/b.txt"}, map[string]string{"a.pdf": "%PDF", "b.txt": "b"}, 0, ""},
+		{"not ASCII", []string{"Grüße.txt"}, map[string]string{"Grüße.txt": "hi"}, 0, ""},
+		{"a name with quotes", []string{`a"b;c.txt`}, map[string]string{"a_b;c.txt": "q"}, 0, ""},
+		{"an empty one", []string{"empty"}, map[string]string{"empty": ""}, 0, ""},
+		{"a link inside", []string{"in.pdf"}, map[string]string{"in.pdf": "%PDF"}, 0, ""},
+		{"a header in a name", []string{"line\r\nBcc: eve@example.com.txt"}, nil, never, "not a path below"},
+		{"outside", []string{"../secret"}, nil, never, "not a path below"},
+		{"absolute", []string{filepath.Join(dir, "a.pdf")}, nil, never, "not a path below"},
+		{"a link that leads out", []string{"out"}, nil, never, "escapes"},
+		{"a folder", []string{"sub/folder"}, nil, never, "not a regular file"},
+		{"a pipe", []string{"pipe"}, nil, never, "not a regular file"},
+		{"too large", []string{"large"}, nil, never, "more than max_attach, 100 bytes"},
+		{"too large together", []string{"a.pdf", "in.pdf", "sub/b.txt", "large"}, nil, never, "max_attach"},
+		{"not there", []string{"later.pdf"}, nil, again, "no such file"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := hello("ann@example.com")
+			in.Attach = tt.paths
+			m, err := compose(t.Context(), &cfg, in, "mail//x/1")
+			if tt.err != "" {
+				if f, code := end(err); err == nil || f != tt.fate || code != "attachment" || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("got %v %s %v, want %v with %q", f, code, err, tt.fate, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tt.want, attachments(t, m.content)); d != "" {
+				t.Errorf("attached (-want +got):\n%s", d)
+			}
+			for line := range bytes.SplitSeq(m.content, []byte("\r\n")) {
+				if len(line) > 998 || !isASCII(line) || bytes.HasPrefix(line, []byte("Bcc")) {
+					t.Errorf("line %q", line)
+				}
+			}
+		})
+	}
+	cfg.Attachments = ""
+	in := hello("ann@example.com")
+	without, err := compose(t.Context(), &cfg, in, "mail//x/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Attach = []string{"a.pdf"}
+	if f, code := end(errorOf(compose(t.Context(), &cfg, in, "mail//x/1"))); f != again || code != "attachment" {
+		t.Errorf("without a folder: %v %s", f, code)
+	}
+	cfg.Attachments = dir
+	with, err := compose(t.Context(), &cfg, in, "mail//x/1")
+	if err != nil || with.id == without.id {
+		t.Errorf("what is attached makes no other mail: %v", err)
+	}
+}
+
+func errorOf(_ *message, err error) error { return err }
+
+// Without attachments a mail has the Message-ID that it always had.
+func TestMessageIDStays(t *testing.T) {
+	cfg := defaults("127.0.0.1:9")
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	got := messageID("mail/1/1", In{To: "ann@example.com", Subject: "Hi", Text: "x", Data: Data{"n": "1"}}, cfg.from)
+	if want := "df0f0eb722d36f3f49e9fe36f11dc330@example.com"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestMaildir: mails are written into a folder, each once, however often it is tried.
+func TestMaildir(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "try")
+	cfg := defaults("")
+	cfg.Maildir = dir
+	c := open(t, cfg)
+	if err := c.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for i := range 4 {
+		out, err := post(t.Context(), c, hello(fmt.Sprintf("ann%d@example.com", i%2)))
+		if err != nil || !strings.HasPrefix(out.Reply, filepath.Join(dir, "new")+"/") {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		text, err := os.ReadFile(out.Reply)
+		if err != nil || !bytes.Contains(text, []byte("Message-ID: <"+out.MessageID+">\r\n")) || !bytes.Contains(text, []byte("Good morning")) {
+			t.Errorf("%v\n%s", err, text)
+		}
+	}
+	for sub, want := range map[string]int{"new": 2, "tmp": 0, "cur": 0} {
+		if files, err := os.ReadDir(filepath.Join(dir, sub)); err != nil || len(files) != want {
+			t.Errorf("%s has %d files, want %d: %v", sub, len(files), want, err)
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if f, code := end(errOf(post(t.Context(), c, hello("ann@example.com")))); f != again || code != "maildir" {
+		t.Errorf("without its folder: %v %s", f, code)
+	}
+}

@@ -1,0 +1,43 @@
+package mail
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maildir is a folder that gets mails in the place of a server, in the form that mail programs read. The
+// name of a mail is that of its Message-ID, so one that is written twice is there once.
+type maildir struct{ path string }
+
+// make makes the folder.
+func (d maildir) make() error {
+	for _, sub := range []string{"tmp", "new", "cur"} {
+		if err := os.MkdirAll(filepath.Join(d.path, sub), 0o700); err != nil {
+			return fmt.Errorf("maildir: %w", err)
+		}
+	}
+	return nil
+}
+
+// deliver writes a mail, in full or not at all, and says where. The error is a *failure.
+func (d maildir) deliver(m *message) (where string, err error) {
+	name, _, _ := strings.Cut(m.id, "@")
+	where = filepath.Join(d.path, "new", name)
+	tmp, err := os.CreateTemp(filepath.Join(d.path, "tmp"), name)
+	if err != nil {
+		return "", transient("maildir", err)
+	}
+	_, err = tmp.Write(m.content)
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), where)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name()) // what stays in tmp nobody reads
+		return "", transient("maildir", err)
+	}
+	return where, nil
+}

@@ -1,0 +1,108 @@
+package mail
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// conversation is a server that takes a mail, but for one step, at which it does something else. It
+// says how far the client came.
+func conversation(t *testing.T, at string, act string, taken chan<- bool) string {
+	return raw(t, func(c net.Conn) {
+		r, refused := bufio.NewReader(c), false
+		step := func(name, answer string) bool {
+			if name != at {
+				_, err := io.WriteString(c, answer)
+				return err == nil
+			}
+			switch act {
+			case "drop":
+			case "stall":
+				_, _ = io.Copy(io.Discard, c)
+			default:
+				_, err := io.WriteString(c, act+" no\r\n")
+				refused = true
+				return err == nil && name != "greeting"
+			}
+			return false
+		}
+		ok := step("greeting", greeting)
+		for ok {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				return
+			}
+			word, _, _ := strings.Cut(strings.TrimSpace(strings.ToUpper(line)), " ")
+			switch word {
+			case "EHLO", "HELO":
+				ok = step("EHLO", "250-raw.test\r\n250 AUTH PLAIN\r\n")
+			case "AUTH":
+				ok = step(word, "235 in\r\n")
+			case "DATA":
+				if ok = step(word, "354 go on\r\n"); !ok || refused {
+					continue
+				}
+				if !toEnd(r) {
+					return
+				}
+				if ok = step("end", "250 taken\r\n"); ok && !refused {
+					taken <- true
+				}
+			default: // MAIL, RCPT, QUIT
+				ok = step(word, "250 ok\r\n")
+			}
+		}
+	})
+}
+
+// TestEveryStep: at each step of the conversation the server says no for now or for good, hangs up or falls
+// silent; what becomes of the mail is known but when it was silent at the end.
+func TestEveryStep(t *testing.T) {
+	leakFree(t)
+	for _, step := range []string{"greeting", "EHLO", "AUTH", "MAIL", "RCPT", "DATA", "end"} {
+		for _, act := range []string{"421", "454", "550", "554", "drop", "stall", ""} {
+			want, code := again, map[string]string{"greeting": "connect", "EHLO": "connect", "AUTH": "auth"}[step]
+			switch {
+			case act == "":
+				want, code = sent, ""
+			case act == "stall" && step != "end":
+				code = "timeout"
+			case code != "":
+			case act == "drop" && step != "end":
+				code = "broken"
+			case act == "drop" || act == "stall":
+				want, code = doubt, "no_answer"
+			default:
+				code = "smtp_" + act
+				if act[0] == '5' {
+					want = never
+				}
+			}
+			t.Run(fmt.Sprint(step, " ", act), func(t *testing.T) {
+				t.Parallel()
+				taken := make(chan bool, 1)
+				at := step
+				if act == "" {
+					at = "no step"
+				}
+				c := defaults(conversation(t, at, act, taken))
+				c.User, c.Password, c.Timeout = "news", "secret", 10*time.Second
+				if act == "stall" {
+					c.Timeout, c.ReplyTimeout = time.Second, time.Second
+				}
+				_, err := post(t.Context(), open(t, c), hello("ann@example.com"))
+				if f, got := end(err); f != want || got != code || err != nil && strings.Contains(err.Error(), "secret") {
+					t.Errorf("got %v %q, want %v %q: %v", f, got, want, code, err)
+				}
+				if len(taken) == 1 != (want == sent) {
+					t.Errorf("taken: %v", len(taken) == 1)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package sdktest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
+	"github.com/ledgerd/ledgerd/sdk"
+)
+
+const updateFlag = "update"
+
+// Golden compares what the plugin says of itself (its schemas, defaults, kinds, examples) with
+// testdata/NAME.describe.json: what users, configs and stored items rely on does not change by
+// chance. After a change that is meant, go test -update writes the file anew. What differs from
+// machine to machine, or with the SDK, is left out.
+func Golden(t testing.TB, p *sdk.Plugin) {
+	t.Helper()
+	d, err := describe(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Sdk = ""
+	if p.Concurrency == 0 { // one per CPU
+		d.Concurrency = 0
+	}
+	var have bytes.Buffer
+	if err := json.Indent(&have, pluginproc.JSON(d), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	have.WriteByte('\n')
+	file := filepath.Join("testdata", p.Name+".describe.json")
+	if f := flag.Lookup(updateFlag); f != nil && f.Value.String() == "true" {
+		err := errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile(file, have.Bytes(), 0o644))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		t.Fatalf("there is no %s yet: go test -update writes it", file)
+	case err != nil:
+		t.Fatal(err)
+	}
+	if line, before, now := firstDifference(string(want), have.String()); line > 0 {
+		t.Errorf("what plugin %s says of itself has changed, first in line %d of %s:\n  was: %s\n  is:  %s\nif that is meant: go test -update", p.Name, line, file, before, now)
+	}
+}
+
+// firstDifference is the number of the first line that differs, from 1, and what it is in both
+// texts; 0 if they are equal.
+func firstDifference(a, b string) (line int, inA, inB string) {
+	if a == b {
+		return 0, "", ""
+	}
+	as, bs := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range max(len(as), len(bs)) {
+		inA, inB = "(nothing)", "(nothing)"
+		if i < len(as) {
+			inA = strings.TrimSpace(as[i])
+		}
+		if i < len(bs) {
+			inB = strings.TrimSpace(bs[i])
+		}
+		if i >= len(as) || i >= len(bs) || as[i] != bs[i] {
+			return i + 1, inA, inB
+		}
+	}
+	return 0, "", ""
+}
