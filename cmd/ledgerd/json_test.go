@@ -200,7 +200,7 @@ func (r *tour) walk() {
 	r.do(exitOK, "db verify")
 	if r.onSQLite() { // of what does not depend on it once is enough
 		for _, args := range [][]string{{"config check"}, {"config print"}, {"config init", "--config", filepath.Join(dir, "new.toml")}, {"plugin ls"},
-			{"plugin check", "filecsv"}, {"plugin new", "thumbs", "--dir", filepath.Join(dir, "thumbs")}, {"version"}, {"bench", "--items", "50", "--through", "none"}} {
+			{"plugin check", "filecsv"}, {"plugin new", "thumbs", "--dir", filepath.Join(dir, "thumbs")}, {"plugin run", "effect", "thing", "--set", "how=emit"}, {"version"}, {"bench", "--items", "50", "--through", "none"}} {
 			r.do(exitOK, args[0], args[1:]...)
 		}
 		r.do(exitUsage, "config check", "--config", filepath.Join(dir, "wrong.toml"))
