@@ -37,6 +37,10 @@ help: ## show this list
 build: ## build bin/ledgerd, static, with the version that git describes
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ledgerd ./cmd/ledgerd
 
+.PHONY: man
+man: build ## write the manual pages to bin/man/man1 (read one: man -M bin/man ledgerd-run)
+	bin/ledgerd man bin/man/man1
+
 # Where packages for Node cannot be had, the tests that need them fail and say so, and the others run.
 .PHONY: test
 test: ## format check, vet and all tests, on SQLite and on a real Postgres (found or installed)
@@ -67,6 +71,7 @@ sdk/node/node_modules/.package-lock.json: sdk/node/package-lock.json
 test-large: ## the tests of what statements read, on tables of a million rows (some minutes)
 	LEDGERD_TEST_ROWS=1000000 $(GO) test -timeout 60m $(TESTFLAGS) ./ledger/postgres ./ledger/sqlite ./ledger/lockable -run 'TestPlans|TestHotPath|TestDeadEntries|TestIdleShard'
 	LEDGERD_TEST_ROWS=100000 $(GO) test -timeout 60m $(TESTFLAGS) ./examples/push -run TestThreePushes
+	LEDGERD_TEST_ROWS=200000 $(GO) test -timeout 60m $(TESTFLAGS) ./cmd/ledgerd -run TestMemoryIsBounded
 
 .PHONY: test-postgres18
 test-postgres18: $(PG18)/unpacked ## the tests that use Postgres, on Postgres 18 (from npm)

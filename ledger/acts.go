@@ -98,10 +98,11 @@ func (l *Ledger) Retry(ctx context.Context, actor string, f Filter) (int64, erro
 }
 
 // Reopen makes completed and cancelled items ready once more: the work is done again, in a new
-// round. Items whose payload was pruned have none any more.
+// round. Items whose payload was pruned are left as they are: nothing says any more what is to be done. Add
+// brings one in again, with [Again].
 func (l *Ledger) Reopen(ctx context.Context, actor string, f Filter) (int64, error) {
 	return l.act(ctx, "reopen", actor, f, func(r *Record, now time.Time) *Change {
-		if r.Work != nil {
+		if r.Work != nil || r.pruned() {
 			return nil
 		}
 		return &Change{ID: r.ID, Work: r.fresh(r.Epoch+1, now),

@@ -226,7 +226,7 @@ func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
 		return VerdictKnown, nil
 	}
 	verdict := VerdictKnown
-	if len(n.Payload) > 0 && !bytes.Equal(n.Payload, r.Payload) && (r.Payload != nil || r.Work != nil) {
+	if len(n.Payload) > 0 && !bytes.Equal(n.Payload, r.Payload) && (len(r.Payload) > 0 || r.Work != nil) {
 		verdict = VerdictDiffers // a finished item without a payload may have been pruned
 	}
 	if r.Fingerprint == "" && n.Fingerprint != "" { // the version is told for the first time
@@ -328,6 +328,9 @@ func itemChange(r *Record, n *NewItem, epoch int64) *ItemChange {
 		Resources: sortedResources(n.Resources), Epoch: epoch}
 	if len(n.Payload) == 0 {
 		c.Payload = r.Payload
+		if r.pruned() { // from now on it has none
+			c.Payload = nil
+		}
 	}
 	if len(n.Resources) == 0 {
 		c.Resources = r.Resources

@@ -141,7 +141,8 @@ type Item struct {
 	Scope       string
 	Key         string
 	Fingerprint string
-	Payload     []byte // nil once retention has removed it
+	Payload     []byte // nil: it has none
+	Pruned      bool   // it had one, which was removed
 	ShardKey    string // "" means Key
 	Slot        int    // 0 … Slots-1
 	Priority    int16

@@ -199,6 +199,14 @@ func (l *Ledger) Beat(ctx context.Context, a Agent, ttl time.Duration) error {
 		c.kind(kind)
 		c.text("definition", definition, MaxWorker)
 	}
+	stalled := make(map[string]time.Time, len(a.Stalled))
+	for kind, until := range a.Stalled {
+		if _, works := a.Kinds[kind]; !works {
+			c.fail("stalled", "%q is none of the agent's kinds", kind)
+		}
+		stalled[kind] = until.UTC().Truncate(time.Microsecond)
+	}
+	a.Stalled = stalled
 	if len(a.Kinds)*(MaxKind+MaxWorker) > maxKinds {
 		c.fail("kinds", "%d, too many", len(a.Kinds))
 	}

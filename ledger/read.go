@@ -123,7 +123,7 @@ func (l *Ledger) Standing(ctx context.Context, kind string) (Standing, error) {
 // Reason is why an item is where it is.
 type Reason struct {
 	State State
-	Code  string // leased, due, backoff, paused, resource, nobody, shard, behind, next, dead, doubt, done, cancelled
+	Code  string // leased, due, backoff, paused, resource, nobody, shard, breaker, behind, next, dead, doubt, done, cancelled
 	Text  string // one sentence
 	Since time.Time
 	Until time.Time // zero when nobody can know
@@ -165,20 +165,19 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 		if err != nil {
 			return Reason{}, err
 		}
-		w.Text = behind(it, agents, ahead)
+		w.Text = behind(it, agents, now, ahead)
 	}
 	w.State = it.State
 	return w, nil
 }
 
 func (r *Record) why(it Item, now time.Time, policy Kind, agents []Agent) Reason {
-	when := func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 	retry := fmt.Sprintf("ledgerd retry %d", it.ID)
 	switch it.State {
 	case StateDone:
-		return Reason{Code: "done", Text: fmt.Sprintf("It was done in attempt %d at %s.", it.Attempt, when(it.EndedAt)), Since: it.EndedAt}
+		return Reason{Code: "done", Text: fmt.Sprintf("It was done in attempt %d at %s.", it.Attempt, local(it.EndedAt)), Since: it.EndedAt}
 	case StateCancelled:
-		return Reason{Code: "cancelled", Text: fmt.Sprintf("It was cancelled at %s.", when(it.EndedAt)), Since: it.EndedAt, Next: retry + " --again"}
+		return Reason{Code: "cancelled", Text: fmt.Sprintf("It was cancelled at %s.", local(it.EndedAt)), Since: it.EndedAt, Next: retry + " --again"}
 	case StateDead:
 		return Reason{Code: "dead", Text: fmt.Sprintf("It is dead after %s; the last attempt said: %s", troubles(it), orDefault(it.Error, it.Code)), Since: it.EndedAt, Next: retry}
 	case StateDoubt:
@@ -186,16 +185,16 @@ func (r *Record) why(it Item, now time.Time, policy Kind, agents []Agent) Reason
 			Since: it.EndedAt, Next: fmt.Sprintf("%s, ledgerd finish %d --agent YOU, or ledgerd cancel %d", retry, it.ID, it.ID)}
 	case StateLeased:
 		if !it.ExpiresAt.After(now) {
-			return Reason{Code: "leased", Text: fmt.Sprintf("%s had it (attempt %d), but its lease ended at %s; the next worker takes it back.", it.Agent, it.Attempt, when(it.ExpiresAt)),
+			return Reason{Code: "leased", Text: fmt.Sprintf("%s had it (attempt %d), but its lease ended at %s; the next worker takes it back.", it.Agent, it.Attempt, local(it.ExpiresAt)),
 				Since: r.Work.LeasedAt, Until: it.ExpiresAt, Next: "ledgerd work"}
 		}
-		text := fmt.Sprintf("%s works on it (attempt %d) since %s; the lease ends at %s unless renewed.", it.Agent, it.Attempt, when(r.Work.LeasedAt), when(it.ExpiresAt))
+		text := fmt.Sprintf("%s works on it (attempt %d) since %s; the lease ends at %s unless renewed.", it.Agent, it.Attempt, local(r.Work.LeasedAt), local(it.ExpiresAt))
 		if r.Work.Cancel {
 			text += " It was asked to stop."
 		}
 		return Reason{Code: "leased", Text: text, Since: r.Work.LeasedAt, Until: it.ExpiresAt}
 	}
-	return r.whyQueued(it, policy, agents, when, retry)
+	return r.whyQueued(it, policy, agents, now, retry)
 }
 
 // whyPassed explains a ready item that needs resources, which others may have.
@@ -232,25 +231,25 @@ func troubles(it Item) string {
 }
 
 // whyQueued explains an item that is waiting or ready.
-func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, when func(time.Time) string, retry string) Reason {
+func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, now time.Time, retry string) Reason {
 	if policy.Paused {
 		return Reason{Code: "paused", Text: fmt.Sprintf("Its kind %s is paused.", it.Kind), Next: "ledgerd resume " + it.Kind}
 	}
 	if it.State == StateWaiting {
 		switch {
 		case it.Failures+it.Crashes > 0:
-			return Reason{Code: "backoff", Text: fmt.Sprintf("Attempt %d failed (%s); it is tried again at %s.", it.Attempt, orDefault(it.Code, it.Error), when(it.Due)),
+			return Reason{Code: "backoff", Text: fmt.Sprintf("Attempt %d failed (%s); it is tried again at %s.", it.Attempt, orDefault(it.Code, it.Error), local(it.Due)),
 				Since: it.EndedAt, Until: it.Due, Next: retry}
 		case it.RoundFailed():
-			return Reason{Code: "next", Text: fmt.Sprintf("Attempt %d failed for good (%s); its next round %s begins at %s.", it.Attempt, orDefault(it.Code, it.Error), it.Round, when(it.Due)),
+			return Reason{Code: "next", Text: fmt.Sprintf("Attempt %d failed for good (%s); its next round %s begins at %s.", it.Attempt, orDefault(it.Code, it.Error), it.Round, local(it.Due)),
 				Since: it.EndedAt, Until: it.Due, Next: retry}
 		case it.Every != "":
-			return Reason{Code: "next", Text: fmt.Sprintf("It recurs (every %s); its round %s begins at %s.", it.Every, it.Round, when(it.Due)), Until: it.Due}
+			return Reason{Code: "next", Text: fmt.Sprintf("It recurs (every %s); its round %s begins at %s.", it.Every, it.Round, local(it.Due)), Until: it.Due}
 		}
-		return Reason{Code: "due", Text: fmt.Sprintf("It is due at %s.", when(it.Due)), Until: it.Due}
+		return Reason{Code: "due", Text: fmt.Sprintf("It is due at %s.", local(it.Due)), Until: it.Due}
 	}
 	if workers := working(it.Kind, agents); len(workers) > 0 {
-		return r.whyReady(it, workers)
+		return r.whyReady(it, workers, now)
 	}
 	nobody := Reason{Code: "nobody", Text: fmt.Sprintf("It is ready, and nobody works kind %s now.", it.Kind), Since: it.Due}
 	if policy.Definition != "" { // a plugin has worked it before: it is not a kind for people

@@ -32,6 +32,9 @@ func (r *Record) attempt() int64 {
 	return r.BaseAttempt
 }
 
+// pruned says whether the item had a payload that was removed.
+func (r *Record) pruned() bool { return r.Payload != nil && len(r.Payload) == 0 }
+
 // Item is the record as people see it, at a moment of the database's clock: what waits though
 // its time has come is ready, whoever gets to write that down first.
 func (r *Record) Item(now time.Time) Item {
@@ -45,6 +48,9 @@ func (r *Record) Item(now time.Time) Item {
 		if w.State == StateWaiting && !w.Due.After(now) {
 			it.State = StateReady
 		}
+	}
+	if it.Pruned = r.pruned(); it.Pruned {
+		it.Payload = nil
 	}
 	if a := r.Last; a != nil {
 		it.Outcome, it.Code, it.Error, it.EndedAt = a.Outcome, a.Code, a.Error, a.FinishedAt

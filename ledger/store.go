@@ -109,7 +109,8 @@ type Store interface {
 	FoldTallies(ctx context.Context, minutes, hours time.Time) error
 
 	// Prune removes, of up to limit items of the kind whose newest attempt is final and ended
-	// before the given time, payload, output, log and error, and all attempts but the newest;
+	// before the given time, output, log and error, and all attempts but the newest, and empties their
+	// payloads where they have one;
 	// of recurring items, the attempts before the newest completion, which is what says that its
 	// period is done. It returns how many items.
 	Prune(ctx context.Context, kind string, before time.Time, limit int) (int, error)
@@ -201,7 +202,7 @@ type Record struct {
 	ID int64
 	Identity
 	Fingerprint string
-	Payload     []byte // nil: none, or pruned
+	Payload     []byte // nil: none; empty, and not nil: it was pruned
 	ShardKey    string // "" means Key
 	Slot        int
 	Every, Zone string
@@ -329,15 +330,18 @@ type Counts struct {
 
 // Agent is a program that claims.
 type Agent struct {
-	Name      string
-	Host      string
-	PID       int
-	Version   string
-	Kinds     map[string]string // that it works now → their definition
-	Shard     Shard             // that it claims; the zero one is all
-	Skew      time.Duration     // how far its clock is ahead of the database's, in whole microseconds
-	StartedAt time.Time         // of the program, by the database's clock at its first beat
-	SeenAt    time.Time         // newest beat
+	Name    string
+	Host    string
+	PID     int
+	Version string
+	Kinds   map[string]string // that it works now → their definition
+	// Stalled are those of them to which it gives nothing until that time of the database's clock,
+	// because what works them crashes again and again.
+	Stalled   map[string]time.Time
+	Shard     Shard         // that it claims; the zero one is all
+	Skew      time.Duration // how far its clock is ahead of the database's, in whole microseconds
+	StartedAt time.Time     // of the program, by the database's clock at its first beat
+	SeenAt    time.Time     // newest beat
 }
 
 // Audited is a record with its attempts, oldest first, and the resources that it holds, sorted.

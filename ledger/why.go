@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // working are the agents that work a kind.
@@ -18,13 +19,24 @@ func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Count) }
 func (s Shard) covers(slot int) bool { return s.Count == 0 || slot%s.Count == s.Index }
 
 // whyReady explains an item that is ready, of a kind that some agents work.
-func (r *Record) whyReady(it Item, workers []Agent) Reason {
-	var shards []string
+func (r *Record) whyReady(it Item, workers []Agent, now time.Time) Reason {
+	var shards, stalled []string
+	var until time.Time // when the first of those stalled tries again
 	for _, a := range workers {
-		if a.Shard.covers(it.Slot) {
-			return Reason{Code: "behind", Since: it.Due}
-		}
 		shards = append(shards, a.Shard.String())
+		again := a.Stalled[it.Kind]
+		switch {
+		case !a.Shard.covers(it.Slot):
+			continue
+		case !again.After(now):
+			return Reason{Code: "behind", Since: it.Due}
+		case until.IsZero() || again.Before(until):
+			until = again
+		}
+		stalled = append(stalled, a.Name)
+	}
+	if len(stalled) > 0 {
+		return whyStalled(it, stalled, until)
 	}
 	slices.Sort(shards)
 	mine := Shard{Index: it.Slot % workers[0].Shard.Count, Count: workers[0].Shard.Count}
@@ -33,9 +45,22 @@ func (r *Record) whyReady(it Item, workers []Agent) Reason {
 		Next: fmt.Sprintf("ledgerd work --kind %s --shard %s", it.Kind, mine)}
 }
 
+// whyStalled explains an item that is ready, while its plugin crashes again and again wherever it is worked.
+func whyStalled(it Item, agents []string, until time.Time) Reason {
+	who := agents[0]
+	if n := len(agents); n > 1 {
+		who = fmt.Sprintf("%s and %d more", who, n-1)
+	}
+	return Reason{Code: "breaker", Since: it.Due, Until: until, Next: "ledgerd errors --where kind:" + it.Kind,
+		Text: fmt.Sprintf("It is ready, but the plugin of kind %s crashes again and again where it is worked (%s); it is tried again at %s.", it.Kind, who, local(until))}
+}
+
+// local is a time as sentences have it.
+func local(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+
 // behind says who comes to an item, and after what.
-func behind(it Item, agents []Agent, ahead int64) string {
-	workers := slices.DeleteFunc(working(it.Kind, agents), func(a Agent) bool { return !a.Shard.covers(it.Slot) })
+func behind(it Item, agents []Agent, now time.Time, ahead int64) string {
+	workers := slices.DeleteFunc(working(it.Kind, agents), func(a Agent) bool { return !a.Shard.covers(it.Slot) || a.Stalled[it.Kind].After(now) })
 	if len(workers) == 0 { // they have just gone
 		return "It is ready."
 	}

@@ -18,7 +18,7 @@ var (
 )
 
 // Version is the number of the newest migration.
-const Version = 6
+const Version = 7
 
 // Table is goose's version table.
 const Table = "ledger_migrations"

@@ -28,6 +28,8 @@ type change struct {
 	apply func(ctx context.Context, l *ledger.Ledger, f ledger.Filter) (int64, error)
 	// only says which items of the state are meant, for a dry run; nil means all.
 	only func(it ledger.Item) bool
+	// barred says of the others, if it is not "", why they cannot be changed.
+	barred string
 }
 
 // acted is what act prints.
@@ -62,12 +64,12 @@ func (a *app) retryCommand() *cobra.Command {
 			if again {
 				reopen := change{apply: func(ctx context.Context, l *ledger.Ledger, f ledger.Filter) (int64, error) {
 					return l.Reopen(ctx, actor(), f)
-				}}
+				}, only: func(it ledger.Item) bool { return !it.Pruned }, barred: "nothing says any more what is to be done with them: their payload was pruned; bring them in again: ledgerd add KIND INPUT --again"}
 				x.on[ledger.StateDone], x.on[ledger.StateCancelled] = reopen, reopen
 			}
 			return x
 		})
-	cmd.Flags().BoolVar(&again, "again", false, "also items that are done or cancelled, in a new round")
+	cmd.Flags().BoolVar(&again, "again", false, "also items that are done or cancelled, in a new round; not those of which the payload was pruned")
 	return cmd
 }
 
@@ -191,6 +193,14 @@ func (a *app) act(ctx context.Context, x act, f filter, args []string, dryRun bo
 		}
 	}
 	res.Matched += surplus // that came after the count
+	for _, state := range ledger.States {
+		if s := counts[state]; s.matched > s.would && x.on[state].barred != "" {
+			x.hint = x.on[state].barred
+			if len(args) == 0 && !a.quiet {
+				fmt.Fprintf(a.stderr, "%s %s not changed: %s\n", plural(s.matched-s.would, "item"), state, x.hint)
+			}
+		}
+	}
 	return a.reportAct(x, res, len(args) > 0)
 }
 

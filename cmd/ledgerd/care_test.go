@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -42,12 +44,33 @@ func list(t testing.TB, n int) string {
 	return path
 }
 
+// paused are the kinds of a ledger that are.
+func (m *machine) paused(db string) (names []string) {
+	m.t.Helper()
+	var kinds []struct {
+		Kind   string
+		Paused bool
+	}
+	if err := json.Unmarshal([]byte(m.run(exitOK, "kind", "ls", "-o", "json", "--db", db)), &kinds); err != nil {
+		m.t.Fatal(err)
+	}
+	for _, k := range kinds {
+		if k.Paused {
+			names = append(names, k.Kind)
+		}
+	}
+	return names
+}
+
 // A ledger moves to the other database once nobody works it, and all commands find there what they
 // found before.
 func TestCopyToTheOtherDatabase(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		till, to := filepath.Join(t.TempDir(), "go"), m.other()
 		m.run(exitUnfinished, "run", "effect", "bad", "--set", "how=permanent")
+		m.run(exitOK, "kind", "set", "people")
+		m.run(exitOK, "kind", "set", "halted")
+		m.run(exitOK, "pause", "halted")
 		busy := m.start("run", "effect", "long", "--set", "till="+till)
 		m.until("it is begun", func() bool { return strings.Contains(m.run(exitOK, "ls", "--columns", "state"), "leased") })
 		early := m.start("db", "copy", "--to", to)
@@ -56,7 +79,22 @@ func TestCopyToTheOtherDatabase(t *testing.T) {
 			t.Errorf("while a worker is there: exit %d\n%s", code, early.stderr.String())
 		}
 		m.run(exitNoLedger, "ls", "--db", to)
+		if late := m.start("db", "copy", "--to", to, "--wait", "1s"); m.exit(late) != exitTaken || !strings.Contains(late.stderr.String(), "paused for the copy: effect, people; ") {
+			t.Errorf("in vain: %s", late.stderr.String())
+		}
+		if got := m.paused(m.db); !slices.Equal(got, []string{"halted"}) {
+			t.Errorf("paused after a copy that did not come about: %s", got)
+		}
+		stopped := m.start("db", "copy", "--to", to, "--wait", "5m")
+		m.until("it waits", func() bool { return slices.Equal(m.paused(m.db), []string{"effect", "halted", "people"}) })
+		if err := stopped.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if code, got := m.exit(stopped), m.paused(m.db); code != 143 || !slices.Equal(got, []string{"halted"}) {
+			t.Errorf("after a copy that was stopped: exit %d, paused: %s", code, got)
+		}
 		waiting := m.start("db", "copy", "--to", to, "--wait", "5m", "-o", "json")
+		m.until("it waits", func() bool { return len(m.paused(m.db)) == 3 })
 		if err := os.WriteFile(till, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -70,6 +108,10 @@ func TestCopyToTheOtherDatabase(t *testing.T) {
 		if err := json.Unmarshal([]byte(waiting.stdout.String()), &res); err != nil || res.Rows < 5 || len(res.Tables) == 0 {
 			t.Errorf("%v\n%s", err, waiting.stdout.String())
 		}
+		if here, there := m.paused(m.db), m.paused(to); len(here) != 3 || !slices.Equal(there, []string{"halted"}) {
+			t.Errorf("paused in the source: %s, in the copy: %s", here, there)
+		}
+		m.run(exitOK, "resume", "effect", "people")
 		for _, args := range [][]string{{"ls", "-o", "csv"}, {"show", "bad", "-o", "json"}, {"kind", "ls", "-o", "json"}} {
 			here, there := m.run(exitOK, args...), m.run(exitOK, append(args, "--db", to)...)
 			if here != there {

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
-	"os"
+	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -17,38 +20,77 @@ const (
 	completeMost = 50          // items offered
 )
 
-// completeAll adds to commands what shells can offer: kinds, states, items of the ledger.
+// completeAll adds to commands what shells can offer: kinds, states, items of the ledger, plugins of this
+// machine, and the values of flags that have few.
 func (a *app) completeAll(root *cobra.Command) {
-	for _, cmd := range root.Commands() {
-		for name, offer := range map[string]func(context.Context, *ledger.Ledger, string) []string{"kind": kindsFor, "state": statesFor, "agent": agentsFor, "where": termsFor} {
-			if cmd.Flags().Lookup(name) != nil {
+	completeChoices(root, root.PersistentFlags())
+	var visit func(*cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		plugins := a.pluginsFor(cmd)
+		flags := map[string]offer{"kind": kindsFor, "state": statesFor, "scope": scopesFor, "agent": agentsFor, "where": termsFor, "plugin": plugins}
+		completeChoices(cmd, cmd.LocalNonPersistentFlags())
+		for name, offer := range flags {
+			if f := cmd.LocalNonPersistentFlags().Lookup(name); f != nil {
+				if _, list := f.Value.(pflag.SliceValue); list && name != "where" {
+					offer = lastOf(offer)
+				}
 				_ = cmd.RegisterFlagCompletionFunc(name, a.complete(offer)) // it has the flag, and none before
 			}
 		}
 		switch _, args, _ := strings.Cut(cmd.Use, " "); {
 		case strings.Contains(args, "ID|KEY"):
 			cmd.ValidArgsFunction = a.complete(itemsFor)
-		case strings.HasPrefix(args, "KIND…"):
+		case strings.HasPrefix(args, "KIND INPUT…"):
+			cmd.ValidArgsFunction = a.completeInputs
+		case strings.HasPrefix(args, "KIND"):
 			cmd.ValidArgsFunction = a.complete(kindsFor)
-		}
-		if cmd.Name() == "kind" {
-			for _, below := range cmd.Commands() {
-				if below.Name() == "set" {
-					below.ValidArgsFunction = a.complete(kindsFor)
-				}
+		case strings.HasPrefix(args, "NAME|PATH"): // files, too
+			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+				names, _ := a.complete(plugins)(cmd, args, typed)
+				return names, cobra.ShellCompDirectiveDefault
 			}
 		}
+		for _, below := range cmd.Commands() {
+			visit(below)
+		}
+	}
+	visit(root)
+}
+
+// completeChoices offers the values of flags that have few.
+func completeChoices(cmd *cobra.Command, flags *pflag.FlagSet) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if c, ok := f.Value.(*choice); ok {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(c.of, cobra.ShellCompDirectiveNoFileComp)) // as above
+		}
+	})
+}
+
+// offer says what may be typed; the ledger is nil where there is none, or it does not answer.
+type offer func(ctx context.Context, l *ledger.Ledger, typed string) []string
+
+// lastOf completes the last element of a list with commas.
+func lastOf(offer offer) offer {
+	return func(ctx context.Context, l *ledger.Ledger, typed string) (words []string) {
+		i := strings.LastIndexByte(typed, ',') + 1
+		for _, word := range offer(ctx, l, typed[i:]) {
+			words = append(words, typed[:i]+word)
+		}
+		return words
 	}
 }
 
-// complete asks the ledger, quietly and not for long. Where there is none, nothing is offered but
-// what is known without it.
-func (a *app) complete(offer func(context.Context, *ledger.Ledger, string) []string) cobra.CompletionFunc {
+// complete asks the ledger that the command would use, quietly and not for long. Where there is none,
+// nothing is offered but what is known without it.
+func (a *app) complete(offer offer) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(a.soft), completeTime)
 		defer cancel()
 		var l *ledger.Ledger
-		if err := fromEnvironment(cmd.Flags(), os.LookupEnv); err == nil {
+		stderr := a.stderr
+		a.stderr = io.Discard // a shell shows it in the middle of the line
+		defer func() { a.stderr = stderr }()
+		if a.settleEnvironment(cmd.Flags()) == nil && a.configure(cmd.Flags()) == nil {
 			if at, err := a.address(); err == nil {
 				if o, err := a.openAt(ctx, at, false); err == nil {
 					defer o.Close()
@@ -64,6 +106,59 @@ func (a *app) complete(offer func(context.Context, *ledger.Ledger, string) []str
 		}
 		return fits, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// completeInputs offers kinds, of the ledger and of the plugins here, then files.
+func (a *app) completeInputs(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return a.complete(func(ctx context.Context, l *ledger.Ledger, typed string) []string {
+		names := append(kindsFor(ctx, l, typed), a.pluginsFor(cmd)(ctx, l, typed)...)
+		slices.Sort(names)
+		return slices.Compact(names)
+	})(cmd, args, typed)
+}
+
+// pluginsFor are the plugins that a command would find.
+func (a *app) pluginsFor(cmd *cobra.Command) offer {
+	return func(context.Context, *ledger.Ledger, string) (names []string) {
+		dirs := pluginDirs{list: a.config.PluginDir}
+		if typed, err := cmd.Flags().GetStringSlice("plugin-dir"); err == nil { // also from the config
+			dirs.list = typed
+		}
+		f, err := a.finder(dirs)
+		if err != nil {
+			return nil
+		}
+		places, _ := f.List() // a shell is offered what there is
+		for _, p := range places {
+			names = append(names, p.Name)
+		}
+		return names
+	}
+}
+
+// scopesFor are scopes of what ended last and of what was added first: all of them could not be had in
+// the time that a shell waits.
+func scopesFor(ctx context.Context, l *ledger.Ledger, _ string) []string {
+	if l == nil {
+		return nil
+	}
+	found := map[string]bool{}
+	last, _ := l.Recent(ctx, ledger.Filter{}, ledger.MaxBatch)
+	for _, e := range last {
+		found[e.Scope] = true
+	}
+	n := 0
+	for it, err := range l.List(ctx, ledger.Filter{}, 0) {
+		if n++; err != nil || n > ledger.MaxBatch {
+			break
+		}
+		found[it.Scope] = true
+	}
+	delete(found, "")
+	return slices.Sorted(maps.Keys(found))
 }
 
 func kindsFor(ctx context.Context, l *ledger.Ledger, _ string) (names []string) {
@@ -132,6 +227,8 @@ func termsFor(ctx context.Context, l *ledger.Ledger, typed string) (words []stri
 		values = statesFor(ctx, l, "")
 	case "agent":
 		values = agentsFor(ctx, l, "")
+	case "scope":
+		values = scopesFor(ctx, l, "")
 	default:
 		for _, n := range ledger.FilterNames {
 			words = append(words, before+n)

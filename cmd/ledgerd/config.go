@@ -27,6 +27,15 @@ func fromConfig(f *pflag.FlagSet, name string) {
 	f.Lookup(name).Annotations[configAnnotation] = []string{strings.ReplaceAll(name, "-", "_")}
 }
 
+// settleEnvironment takes note of where the address of the ledger is from, and gives the flags that are not
+// on the command line what the environment says.
+func (a *app) settleEnvironment(flags *pflag.FlagSet) error {
+	if flags.Changed("db") {
+		a.dbSource = dbFlag
+	}
+	return fromEnvironment(flags, os.LookupEnv)
+}
+
 // configure loads the config and gives the flags that are not on the command line what it says.
 func (a *app) configure(flags *pflag.FlagSet) error {
 	if a.dbSource == dbFlag { // its own words for what is wrong with it

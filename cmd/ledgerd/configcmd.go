@@ -250,7 +250,9 @@ func (a *app) configInitCommand() *cobra.Command {
 		Use: "init", Short: "Write a commented config file to begin with", Args: arguments(0, 0),
 		Annotations: map[string]string{withoutConfig: "yes"},
 		Long: `Writes the file that --config names, else the one of the user, $XDG_CONFIG_HOME/ledgerd/ledgerd.toml.
-What it says is the default, or commented out. A file that is there is left alone.`,
+What it says is the default, or commented out. A file that is there is left alone.
+
+With -o json: {"file"}.`,
 		Example: "  ledgerd config init\n  ledgerd config init --config /etc/ledgerd/ledgerd.toml",
 		RunE: func(*cobra.Command, []string) error {
 			return a.configInit()
@@ -273,8 +275,9 @@ func (a *app) configInit() error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(a.stdout, path)
-	return err
+	return one(a, struct {
+		File string `json:"file"`
+	}{path}, path)
 }
 
 // writeNew writes a file that must not exist, for its owner alone: it may come to hold a secret.

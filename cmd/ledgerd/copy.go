@@ -43,8 +43,10 @@ func (a *app) dbCopyCommand() *cobra.Command {
 their ids, history, policies, the journal. The target is made if there is none.
 
 The source must be quiet: no program works it (ledgerd work, run), nothing is leased, no lock is held.
-Else the command says who is at it and ends with 11; with --wait it looks again for that long. The source
-is not changed. The target is marked first, and until the copy is complete every other command refuses it
+Else the command says who is at it and ends with 11. With --wait it pauses all kinds of the source, so
+that nothing more is claimed, and looks again for that long. If the copy does not come about, the kinds it
+had paused are resumed; if it does, they stay paused in the source and are resumed in the target. Without
+--wait the source is not changed. The target is marked first, and until the copy is complete every other command refuses it
 (exit 10). A copy that was interrupted goes on where it was when the same command is run again. At the
 end the rows of both sides are counted and compared by checksums, and a source that was changed meanwhile
 is noticed (exit 5; run it again). A target that holds anything else is refused (exit 2).
@@ -62,7 +64,7 @@ With -o json: {"from","to","tables":[{"table","rows","copied","sum"}],"rows","se
 	}
 	cmd.Flags().StringVar(&from, "from", "", "`URL` of the ledger to copy (default: the one of --db)")
 	cmd.Flags().StringVar(&to, "to", "", "`URL` of the empty ledger, or of where to make it")
-	cmd.Flags().Var(&wait, "wait", "how long to wait for the source to be quiet")
+	cmd.Flags().Var(&wait, "wait", "pause all kinds of the source, and wait so long for it to be quiet")
 	fromEnv(cmd.Flags(), "from")
 	fromEnv(cmd.Flags(), "to")
 	return cmd
@@ -99,16 +101,20 @@ func (a *app) dbCopy(ctx context.Context, from, to string, wait time.Duration) e
 		return err
 	}
 	defer l.Close()
-	if err := a.mustBeQuiet(ctx, l, wait); err != nil {
-		return err
+	var paused []string
+	if wait > 0 {
+		paused, err = a.pauseAll(ctx, l)
 	}
-	into, err := a.openTarget(ctx, target)
-	if err != nil {
-		return err
+	var all []tables.Copied
+	if err == nil {
+		if err = a.mustBeQuiet(ctx, l, wait); err == nil {
+			all, err = a.copyTables(ctx, l, target, paused)
+		}
 	}
-	defer into.Close()
-	all, err := tables.Copy(ctx, l.store.(tables.Store), into.(tables.Store), tables.Options{Progress: a.copyProgress()})
 	if err != nil {
+		if still := a.resumeAll(ctx, l.Ledger, paused); still != nil {
+			fmt.Fprintf(a.stderr, "warning: %v\n", still)
+		}
 		return err
 	}
 	if err := a.mustBeQuiet(ctx, l, 0); err != nil { // who began after the comparison works on a ledger that nobody copies any more
@@ -126,9 +132,58 @@ func (a *app) dbCopy(ctx context.Context, from, to string, wait time.Duration) e
 	if _, err := report.List(p, each(res.Tables), "table", "rows", "copied"); err != nil || p.Format == report.CSV {
 		return err
 	}
-	_, err = fmt.Fprintf(a.stdout, "ok: %s in %s, the same on both sides; %s was not changed: work only one of the two\n",
-		plural(res.Rows, "row"), seconds(time.Since(began)), source.brief())
+	after := "was not changed"
+	if len(paused) > 0 {
+		after = "stays paused"
+	}
+	_, err = fmt.Fprintf(a.stdout, "ok: %s in %s, the same on both sides; %s %s: work only one of the two\n",
+		plural(res.Rows, "row"), seconds(time.Since(began)), source.brief(), after)
 	return err
+}
+
+// copyTables copies all of a ledger that is quiet. Kinds that were paused for it are not in the target.
+func (a *app) copyTables(ctx context.Context, l *opened, target address, paused []string) ([]tables.Copied, error) {
+	into, err := a.openTarget(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	defer into.Close()
+	all, err := tables.Copy(ctx, l.store.(tables.Store), into.(tables.Store), tables.Options{Progress: a.copyProgress()})
+	if err != nil {
+		return nil, err
+	}
+	return all, a.resumeAll(ctx, ledger.New(into, ledger.Options{Logger: a.logger()}), paused)
+}
+
+// pauseAll pauses the kinds that are not, and returns them, also beside an error.
+func (a *app) pauseAll(ctx context.Context, l *opened) (paused []string, err error) {
+	all, err := l.Kinds(ctx)
+	for _, k := range all {
+		if k.Paused || err != nil {
+			continue
+		}
+		if _, err = l.EditKind(ctx, actor(), k.Name, func(k *ledger.Kind, _ bool) { k.Paused = true }); err == nil {
+			paused = append(paused, k.Name)
+		}
+	}
+	if len(paused) > 0 && !a.quiet {
+		fmt.Fprintf(a.stderr, "paused for the copy: %s; should this be killed: ledgerd resume %s\n", strings.Join(paused, ", "), strings.Join(paused, " "))
+	}
+	return paused, err
+}
+
+// resumeTime bounds how long kinds are tried to be resumed, also once the command is to end.
+const resumeTime = 10 * time.Second
+
+func (a *app) resumeAll(ctx context.Context, l *ledger.Ledger, paused []string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resumeTime)
+	defer cancel()
+	for i, kind := range paused {
+		if _, err := l.EditKind(ctx, actor(), kind, func(k *ledger.Kind, _ bool) { k.Paused = false }); err != nil {
+			return fmt.Errorf("these kinds are still paused, resume them (ledgerd resume): %s: %w", strings.Join(paused[i:], ", "), err)
+		}
+	}
+	return nil
 }
 
 // mustBeQuiet fails with who is at work on a ledger.
@@ -136,7 +191,7 @@ func (a *app) mustBeQuiet(ctx context.Context, l *opened, wait time.Duration) er
 	err := tables.WaitQuiet(ctx, l.Ledger, wait)
 	if _, busy := errors.AsType[*tables.BusyError](err); busy {
 		return fail(exitTaken, "busy", fmt.Sprintf("%s is not quiet: %v", l.address.brief(), err),
-			"stop those programs, have people finish or give back what they hold (ledgerd ls --state leased), then run it again; --wait 10m waits for it")
+			"stop those programs, have people finish or give back what they hold (ledgerd ls --state leased), then run it again; --wait 10m pauses all kinds and waits for it")
 	}
 	return err
 }

@@ -33,6 +33,8 @@ type crew struct {
 	finds bool
 	// seen gets every attempt that has ended; may be nil.
 	seen func(worker.Event)
+	// meter of the workers; may be nil.
+	meter worker.Meter
 	// calls are run between two looks for kinds, by the goroutine that looks.
 	calls chan func()
 	name  string // of the first worker; "" means one that no other process has
@@ -319,7 +321,7 @@ func (c *crew) hire(handlers map[string]worker.Handler, agent ledger.Agent) (*sh
 	f := c.flags
 	w, err := worker.New(worker.Config{Ledger: c.ledger.Ledger, Handlers: handlers, Agent: agent.Name, Version: programVersion(),
 		Concurrency: f.concurrency, Kinds: kinds, Lease: f.lease.Duration, Shard: f.shard.Shard, MaxItems: f.maxItems, Grace: max(f.grace.Duration, time.Millisecond),
-		GiveUp: f.giveUp(), Logger: c.app.logger(), Observe: c.observe})
+		GiveUp: f.giveUp(), Logger: c.app.logger(), Observe: c.observe, Meter: c.meter})
 	if err != nil {
 		return nil, policyError(err)
 	}
@@ -396,6 +398,17 @@ func (c *crew) close() {
 	}
 }
 
+// emits are the kinds that the plugin of a kind that is worked here adds items of.
+func (c *crew) emits(kind string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.hosts[kind]
+	if h == nil {
+		return nil
+	}
+	return h.About().Emits
+}
+
 // problems says of each kind to work what keeps it from being worked, "" for nothing.
 func (c *crew) problems() map[string]string {
 	c.mu.Lock()
@@ -408,6 +421,9 @@ func (c *crew) problems() map[string]string {
 		all[name] = ""
 		if h.PID() == 0 {
 			all[name] = "the plugin is not running"
+		}
+		if until := h.Stalled(); !until.IsZero() {
+			all[name] = "the plugin crashes again and again; nothing is given to it until " + until.UTC().Format(time.RFC3339)
 		}
 	}
 	return all

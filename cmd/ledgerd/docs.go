@@ -135,7 +135,10 @@ const docsHead = `# The command line
 Generated from the program by ` + "`make generate`" + `. Scripts may rely on commands, flags, fields and exit codes that
 stand here: fields may be added, none is renamed.
 
-## Rules
+` + docsRules
+
+// docsRules is what holds for all commands.
+const docsRules = `## Rules
 
 - Data goes to stdout, everything else to stderr.
 - A flag counts before its variable ` + "`LEDGERD_…`" + `, that before the [config file](config.md), that before what the ledger has of a

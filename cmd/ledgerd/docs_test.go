@@ -96,6 +96,47 @@ func TestCommandsExplainThemselves(t *testing.T) {
 	}
 }
 
+// TestMan: every command has its page, and what is printed is the first of them.
+func TestMan(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1795000000")
+	dir := filepath.Join(t.TempDir(), "share", "man1")
+	var out bytes.Buffer
+	for _, args := range [][]string{{"man", dir}, {"man"}} {
+		if code := run(testApp(&out).interrupts, args, strings.NewReader(""), &out, &out); code != exitOK {
+			t.Fatalf("%s: exit %d: %s", args, code, out.String())
+		}
+	}
+	pages := 0
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		name := strings.ReplaceAll(c.CommandPath(), " ", "-")
+		text, err := os.ReadFile(filepath.Join(dir, name+".1"))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, want := range []string{`"` + strings.ToUpper(name) + `" "1" "Nov 2026"`, name + " - ", ".SH SYNOPSIS", ".SH SEE ALSO"} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s: no %s", name, want)
+			}
+		}
+		if pages++; pages == 1 && (string(text) != out.String() || !strings.Contains(out.String(), "somebody else has it")) {
+			t.Errorf("printed is another page:\n%s", cmp.Diff(string(text), out.String()))
+		}
+		for _, below := range c.Commands() {
+			if below.IsAvailableCommand() {
+				visit(below)
+			}
+		}
+	}
+	visit(testApp(&out).root())
+	if files, err := os.ReadDir(dir); err != nil || len(files) != pages {
+		t.Errorf("%d files for %d commands, %v", len(files), pages, err)
+	}
+	if code := run(testApp(&out).interrupts, []string{"man", filepath.Join(dir, "ledgerd.1")}, strings.NewReader(""), &out, &out); code != exitUsage {
+		t.Errorf("into a file: exit %d", code)
+	}
+}
+
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		var out bytes.Buffer

@@ -37,8 +37,9 @@ func (a *app) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Say what is wrong with the ledger, its database, this machine or a plugin; exit 1 if something is", GroupID: groupSetUp, Args: arguments(0, 0),
 		Long: `Looks at the ledger and its database (schema, durability, disk, clocks, long transactions, vacuum,
-rights, notifications), at this machine (limits, plugins without a host), starts each plugin and asks
-it what it is, and looks for leases of programs that are gone and for items that a person must decide.
+rights, notifications), at this machine (limits, the port of its daemon, plugins without a host), starts each plugin and asks
+it what it is, and looks for programs whose clock is off, leases of programs that are gone, kinds that
+nobody works or whose plugin crashes again and again, and items that a person must decide.
 Of all that is not fine it says why that matters and what to do. It changes nothing.
 
 Each finding is ok, a warning (works, but may not for long, or slower) or a problem (exit 1).
@@ -74,6 +75,7 @@ func (a *app) diagnose(ctx context.Context, at address, dirs pluginDirs) []ledge
 		all = append(all, found...)
 	}
 	all = append(all, hostcheck.Examine()...)
+	all = append(all, hostcheck.Port(ctx, a.config.Listen)...)
 	all = append(all, a.examinePlugins(ctx, dirs)...)
 	return append(all, orphans())
 }
@@ -122,7 +124,41 @@ func (a *app) examineWork(ctx context.Context, at address) ([]ledger.Finding, er
 		return nil, err
 	}
 	holders, err := examineHolders(ctx, l, agents)
-	return append(append(holders, unworked(counts, agents)...), decisions(counts)), err
+	all := append(holders, unworked(counts, agents)...)
+	all = append(all, stalled(agents)...)
+	all = append(all, skewed(agents)...)
+	return append(all, decisions(counts)), err
+}
+
+// mostSkew is how far the clock of a machine may be off before it is worth a word.
+const mostSkew = 2 * time.Second
+
+// skewed are programs on machines whose clock is off.
+func skewed(live []ledger.Agent) (all []ledger.Finding) {
+	for _, g := range live {
+		if g.Skew.Abs() <= mostSkew {
+			continue
+		}
+		way := "ahead of"
+		if g.Skew < 0 {
+			way = "behind"
+		}
+		all = append(all, ledger.Warning("clock", fmt.Sprintf("%s: its clock is %s %s the database's", g.Name, g.Skew.Abs().Round(10*time.Millisecond), way),
+			"leases do not depend on it; times in its logs, and of its schedules, do", "keep it in step (timedatectl, chrony)"))
+	}
+	return all
+}
+
+// stalled are kinds whose plugin crashes again and again.
+func stalled(live []ledger.Agent) (all []ledger.Finding) {
+	for _, g := range live {
+		for _, kind := range stalledKinds(g, time.Now().Add(-g.Skew)) {
+			all = append(all, ledger.Warning("breaker", fmt.Sprintf("the plugin of kind %s crashes again and again on %s", kind, g.Name),
+				fmt.Sprintf("nothing is given to it until %s, then one item to try", g.Stalled[kind].Local().Format("2006-01-02 15:04:05")),
+				fmt.Sprintf("ledgerd errors --where kind:%s says how it ends; ledgerd plugin check PLUGIN tries it", kind)))
+		}
+	}
+	return all
 }
 
 // mostHeld is how many leases are looked at.

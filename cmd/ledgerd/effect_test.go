@@ -136,7 +136,7 @@ func (in effectIn) end(it sdk.Item[effectIn]) error {
 	case "hello":
 		return it.Emit(sdk.Child{Kind: "hello", Key: in.Text, Payload: map[string]string{"name": in.Text}})
 	case "emit":
-		return it.Emit(sdk.Child{Kind: "note", Key: "child of " + in.Text})
+		return it.Emit(sdk.Child{Kind: "note", Key: "child of " + in.Text, Payload: map[string]string{"text": in.Text}})
 	}
 	return nil
 }

@@ -52,6 +52,9 @@ func newKindRow(k ledger.Kind) kindRow {
 	if k.Limits.Any() {
 		row.Limits = k.Limits.String()
 	}
+	if row.Match == nil {
+		row.Match = []string{}
+	}
 	if row.OnLost == "" {
 		row.OnLost = string(ledger.OnLostRepeat)
 	}

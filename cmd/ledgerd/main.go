@@ -114,10 +114,7 @@ fails, and can always say: done, waiting for what, or why not.`,
 			return err
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("db") {
-				a.dbSource = dbFlag
-			}
-			if err := fromEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
+			if err := a.settleEnvironment(cmd.Flags()); err != nil {
 				return err
 			}
 			a.parsed = true
@@ -143,7 +140,7 @@ fails, and can always say: done, waiting for what, or why not.`,
 	root.AddCommand(a.runCommand(), a.addCommand(), a.workCommand(), a.serveCommand(), a.claimCommand(), a.finishCommand(), a.releaseCommand(), a.lockCommand(),
 		a.lsCommand(), a.showCommand(), a.whyCommand(), a.statsCommand(), a.errorsCommand(), a.agentsCommand(), a.tailCommand(), a.waitCommand(), a.exportCommand(),
 		a.retryCommand(), a.cancelCommand(), a.pauseCommand(), a.resumeCommand(), a.kindCommand(), a.pruneCommand(), a.pluginCommand(), a.configCommand(),
-		a.dbCommand(), a.doctorCommand(), a.benchCommand(), a.versionCommand(), a.completionCommand(), docsCommand(root))
+		a.dbCommand(), a.doctorCommand(), a.benchCommand(), a.versionCommand(), a.completionCommand(), a.manCommand(), docsCommand(root))
 	a.completeAll(root)
 	return root
 }

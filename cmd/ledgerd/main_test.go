@@ -21,7 +21,7 @@ import (
 // starts itself as the process of a bundled plugin, as the real one does.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"ledgerd": main, "exits": exits, "steady": steady, "holder": holder,
+		"ledgerd": main, "exits": exits, "steady": steady, "holder": holder, "peak": peak,
 		// A program beside ledgerd, as somebody else would make it.
 		"ledgerd-plugin-hello": func() { sdk.Main(hello()) },
 		"hello-next":           func() { sdk.Main(helloNext()) },

@@ -36,8 +36,8 @@ func (a *app) serveCommand() *cobra.Command {
 	var s serveFlags
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Fill the ledger from the sources of the config and work it, until it is stopped", GroupID: groupWork, Args: arguments(0, 0),
-		Long: `Looks at the sources of the config, works the kinds that the config names (also those of its sources;
-every kind of the ledger if it names none), and answers /livez, /readyz and /metrics. Any number of
+		Long: `Looks at the sources of the config, works the kinds that the config names (also those of its sources,
+and those that their plugins emit; every kind of the ledger if it names none), and answers /livez, /readyz and /metrics. Any number of
 daemons may serve one ledger; of a source that they all see one of them takes care.
 
 SIGTERM and Ctrl-C: claims nothing more, finishes what runs (see grace), exit 0; once more: stops now,
@@ -163,14 +163,26 @@ func (s *server) listener(ctx context.Context) (net.Listener, error) {
 	return at, nil
 }
 
-// kinds are the kinds to work: those that the config names, else those of the ledger.
+// kinds are the kinds to work: those that the config names and what their plugins emit, as far as the ledger
+// knows it; without any, all of the ledger.
 func (s *server) kinds(ctx context.Context) ([]string, error) {
+	known, err := kindNames(ctx, s.ledger.Ledger)
+	if err != nil {
+		return nil, err
+	}
 	names := slices.Collect(maps.Keys(s.config.Kinds))
 	for _, src := range s.config.Sources {
 		names = append(names, src.Kind)
 	}
 	if len(names) == 0 {
-		return kindNames(ctx, s.ledger.Ledger)
+		return known, nil
+	}
+	for i := 0; i < len(names); i++ { // also what comes of what was emitted
+		for _, emitted := range s.crew.emits(names[i]) {
+			if slices.Contains(known, emitted) && !slices.Contains(names, emitted) {
+				names = append(names, emitted)
+			}
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
@@ -178,8 +190,9 @@ func (s *server) kinds(ctx context.Context) ([]string, error) {
 
 // measure makes what others are told.
 func (s *server) measure() {
-	state := daemon.State{Plugins: s.crew.plugins, Sources: s.sources.Status}
+	state := daemon.State{Plugins: s.crew.plugins, Sources: s.sources.Status, Busy: s.ledger.store.(interface{ Busy() int64 }).Busy}
 	s.metrics = daemon.NewMetrics(programVersion(), s.ledger.Ledger, state)
+	s.crew.meter = s.metrics
 	s.health = &daemon.Health{Locks: locks.New(s.ledger.Ledger), Agent: s.name, Kinds: s.crew.problems, Sources: s.sources.Status, Metrics: s.metrics.Handler()}
 }
 

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -230,6 +229,28 @@ func TestServeReload(t *testing.T) {
 	})
 }
 
+// TestServeEmitted: kinds that the plugins of a daemon emit are worked without being named, and what these emit;
+// others of the ledger are not.
+func TestServeEmitted(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		s := m.site(base)
+		s.run(exitOK, "db", "migrate")
+		s.run(exitOK, "kind", "set", "other", "--plugin", "effect")
+		s.run(exitOK, "kind", "set", "note", "--plugin", "effect")
+		s.run(exitOK, "add", "other", "x")
+		p := s.daemon()
+		s.run(exitOK, "add", "effect", "a", "--set", "how=emit")
+		s.until("what was emitted is done", func() bool { return s.done("note") > 0 })
+		if _, body := s.ask(p, "/readyz"); !strings.Contains(body, `"note": ""`) || strings.Contains(body, `"other"`) {
+			t.Error(body)
+		}
+		s.signal(p, syscall.SIGTERM)
+		if code := s.exit(p); code != exitOK || s.done("effect") != 1 || s.done("other") != 0 {
+			t.Errorf("exit %d\n%s", code, p.stderr.String())
+		}
+	})
+}
+
 // TestServeStop: the first signal lets finish what runs, the second ends it now; nothing is lost by either.
 func TestServeStop(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
@@ -294,69 +315,6 @@ func TestServePort(t *testing.T) {
 	if code := s.exit(wrong); code != exitUsage || !strings.Contains(wrong.stderr.String(), "urlcheck") {
 		t.Errorf("exit %d\n%s", code, wrong.stderr.String())
 	}
-}
-
-// TestServeUpgrade: two builds side by side on one ledger; the old one is stopped while both work and
-// files go on coming. Nothing is lost, nothing done twice.
-func TestServeUpgrade(t *testing.T) {
-	t.Parallel()
-	old := filepath.Join(t.TempDir(), "ledgerd")
-	build := exec.Command("go", "build", "-ldflags", "-X main.version=v0.0.1", "-o", old, ".")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		t.Fatal(err)
-	}
-	onBothHere(t, func(t *testing.T, m *machine) {
-		const files = 300
-		s := m.site(base[:strings.Index(base, "[")] + `
-[[source]]
-name = "inbox"
-type = "folder"
-kind = "filecsv"
-path = "DIR/inbox"
-schedule = "1s"
-settle = "0s"
-`)
-		if err := os.Mkdir(filepath.Join(s.dir, "inbox"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		come := func(from, to int) {
-			for i := from; i < to; i++ {
-				s.write(fmt.Sprintf("inbox/%d.csv", i), fmt.Sprintf("a,b\n%d,1\n", i))
-			}
-		}
-		come(0, files/3)
-		before := s.serves(s.launch(exec.Command(old, "serve", "--config", s.config)))
-		s.until("the old one works", func() bool { return s.done("filecsv") > 0 })
-		after := s.daemon()
-		come(files/3, 2*files/3)
-		s.signal(before, syscall.SIGTERM)
-		come(2*files/3, files)
-		if code := s.exit(before); code != exitOK {
-			t.Errorf("exit %d\n%s", code, before.stderr.String())
-		}
-		s.until("all are done", func() bool { return s.done("filecsv") == files })
-		s.signal(after, syscall.SIGTERM)
-		if code := s.exit(after); code != exitOK {
-			t.Errorf("exit %d\n%s", code, after.stderr.String())
-		}
-		if !strings.Contains(before.stderr.String(), `"version":"v0.0.1"`) || strings.Contains(after.stderr.String(), `"version":"v0.0.1"`) {
-			t.Error("these were not two builds")
-		}
-		for line := range strings.Lines(s.run(exitOK, "ls", "--kind", "filecsv", "--limit", "10000", "-o", "jsonl", "-q")) {
-			var row struct {
-				State   string
-				Attempt int
-			}
-			if err := json.Unmarshal([]byte(line), &row); err != nil {
-				t.Fatal(err)
-			}
-			if row.State != "done" || row.Attempt != 1 {
-				t.Errorf("%s", line)
-			}
-		}
-		s.run(exitOK, "db", "verify")
-	})
 }
 
 // TestServeTellsSystemd: ready, alive now and then, stopping.

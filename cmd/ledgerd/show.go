@@ -33,6 +33,7 @@ type shownItem struct {
 	Losses      int          `json:"losses"`
 	Slot        int          `json:"slot"`
 	Resources   []string     `json:"resources"`
+	Pruned      bool         `json:"pruned"` // the payload was removed
 	Payload     report.Bytes `json:"payload"`
 }
 
@@ -88,7 +89,7 @@ func (a *app) show(ctx context.Context, l *ledger.Ledger, it ledger.Item) error 
 		return err
 	}
 	s := shown{Item: shownItem{itemRow: newItemRow(it), Fingerprint: it.Fingerprint, Every: it.Every, Zone: it.Zone, Source: it.Source,
-		Crashes: it.Crashes, Losses: it.Losses, Slot: it.Slot, Resources: append([]string{}, it.Resources...), Payload: []byte(inputs.Redact(string(it.Payload)))},
+		Crashes: it.Crashes, Losses: it.Losses, Slot: it.Slot, Resources: append([]string{}, it.Resources...), Pruned: it.Pruned, Payload: []byte(inputs.Redact(string(it.Payload)))},
 		Attempts: []attemptRow{},
 		Why:      newWhyRow(it.ID, why)}
 	for _, at := range attempts {
@@ -122,6 +123,9 @@ func (a *app) showText(p *report.Printer, s shown) error {
 	field("scope", it.Scope)
 	field("state", fmt.Sprintf("%s, round %s, %s", it.State, it.Round, plural(it.Attempt, "attempt")))
 	field("every", strings.TrimSpace(it.Every+" "+it.Zone))
+	if it.Pruned {
+		field("payload", "pruned")
+	}
 	field("payload", brief(it.Payload))
 	field("needs", strings.Join(it.Resources, ", "))
 	field("added", p.Local(time.Time(it.Added))+prefixed(" from ", it.Source))

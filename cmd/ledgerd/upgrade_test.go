@@ -1,168 +1,236 @@
 package main
 
 import (
-	"context"
+	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/fstest"
 
-	"github.com/ledgerd/ledgerd/sdk"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	_ "modernc.org/sqlite"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/schema"
 )
 
-// stageConfig is the config of a plugin of which version 3 cannot be put to use.
-type stageConfig struct {
-	effectConfig
-	Broken bool `json:"broken" default:"false" doc:"whether it does not open"`
-}
-
-func (c *stageConfig) Open(context.Context) error {
-	if c.Broken {
-		return errors.New("the model of version 3 is not there")
+// nextRelease builds the release that may come after this one: another version, and one more migration, which
+// only adds, as all within a release series do. Nothing has been released before this one, so that in
+// these tests it is this one that is old. The compiler is given the other files; those here stay as they are.
+func nextRelease(t *testing.T) (program string) {
+	t.Helper()
+	dir := t.TempDir()
+	root, err := filepath.Abs("../../schema")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return nil
-}
-
-// stage is a plugin that comes in versions; it works in batches.
-func stage(version string) *sdk.Plugin {
-	p := sdk.NewBatch("stage", version, func(ctx context.Context, cfg *stageConfig, b *sdk.Batch[effectIn, string]) error {
-		for i, it := range b.Items {
-			err := cfg.note("start " + it.Key)
-			if err == nil {
-				err = it.Payload.wait(ctx)
-			}
-			if err == nil {
-				err = cfg.note("done " + it.Key)
-			}
-			b.Settle(i, version, err)
-		}
-		return nil
-	})
-	p.Doc = "Does what a test says."
-	p.Concurrency, p.MaxBatch = 4, 8
-	return p
-}
-
-// program makes a file that is a version of the plugin.
-func (s *site) stage(version string) (file string) {
-	s.t.Helper()
-	program := filepath.Join(s.dir, "stage-"+version)
-	if _, err := os.Stat(program); err != nil {
-		link(s.t, program)
+	text, err := os.ReadFile(filepath.Join(root, "schema.go"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	s.write("ledgerd-plugin-stage-"+version, "#!/bin/sh\nexec "+program+"\n")
-	return filepath.Join(s.dir, "ledgerd-plugin-stage-"+version)
-}
-
-// attemptsOf are the attempts of all items of a kind.
-func (s *site) attemptsOf(kind string) (all []stageAttempt) {
-	s.t.Helper()
-	for line := range strings.Lines(s.run(exitOK, "tail", "--kind", kind, "-n", "10000", "--limit", fmt.Sprint(s.done(kind)), "-o", "jsonl")) {
-		var a stageAttempt
-		if err := json.Unmarshal([]byte(line), &a); err != nil {
-			s.t.Fatal(err)
-		}
-		if a.Outcome != "" {
-			all = append(all, a)
-		}
+	this, next := fmt.Sprintf("const Version = %d\n", schema.Version), fmt.Sprintf("const Version = %d\n", schema.Version+1)
+	if strings.Count(string(text), this) != 1 {
+		t.Fatalf("schema.go does not say %q", this)
 	}
-	return all
+	migration := fmt.Sprintf("%05d_next.sql", schema.Version+1)
+	const adds = "-- +goose Up\nALTER TABLE ledger_items ADD COLUMN next text;\nALTER TABLE ledger_backlog ADD COLUMN next text;\nALTER TABLE ledger_attempts ADD COLUMN next text;\n"
+	replace := map[string]string{}
+	for target, content := range map[string]string{"schema.go": strings.Replace(string(text), this, next, 1),
+		filepath.Join("sqlite", migration): adds, filepath.Join("postgres", migration): adds} {
+		file := filepath.Join(dir, strings.ReplaceAll(target, string(filepath.Separator), "-"))
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[filepath.Join(root, target)] = file
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, list, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program = filepath.Join(dir, "ledgerd")
+	build := exec.Command("go", "build", "-overlay", overlay, "-ldflags", "-X main.version=v99.0.0", "-o", program, ".")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		t.Fatal(err)
+	}
+	return program
 }
 
-type stageAttempt struct{ Key, Outcome, Plugin string }
+// database is the machine's database, past the ledger.
+func (m *machine) database() *sql.DB {
+	m.t.Helper()
+	driver, at := "pgx", m.db
+	if path, ok := strings.CutPrefix(m.db, "sqlite:"); ok {
+		driver, at = "sqlite", "file:"+path+"?_pragma=busy_timeout(10000)"
+	}
+	db, err := sql.Open(driver, at)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { db.Close() })
+	return db
+}
 
-// TestUpgrade: under load a plugin is replaced by another version, with batches in hand. Nothing is
-// lost, nothing is done twice, each result says by which version; one that cannot take over does not.
-func TestUpgrade(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
-		s := m.site(strings.ReplaceAll(base, "kinds.effect", "kinds.stage"))
-		s.run(exitOK, "plugin", "add", s.stage("1"))
-		s.list("quick", 600)
-		s.list("more", 200)
-		p := s.daemon()
-		s.run(exitOK, "add", "stage", "slow a", "slow b", "--set", "till="+filepath.Join(s.dir, "go"))
-		effects := func(word string) map[string]int { return lines(t, filepath.Join(s.dir, "effects"), word) }
-		s.until("the slow ones are begun", func() bool { return effects("start")["slow a"]+effects("start")["slow b"] >= 1 })
-		s.run(exitOK, "add", "stage", "--from", filepath.Join(s.dir, "quick"), "--set", "ms=2")
-		s.until("there is load", func() bool { return len(effects("done")) > 50 })
-		s.run(exitOK, "plugin", "add", s.stage("2"), "-y")
-		s.signal(p, syscall.SIGHUP) // looks at once
-		s.until("the other version has taken over", func() bool { return strings.Contains(p.stderr.String(), "has taken over") })
-		s.run(exitOK, "add", "stage", "--from", filepath.Join(s.dir, "more"), "--set", "ms=2")      // however quick the old one was
-		s.until("all but the slow ones are done", func() bool { return s.done("stage") >= 800-16 }) // of their batches nothing else has begun
-		s.write("go", "")
-		s.until("all are done", func() bool { return s.done("stage") == 802 })
-		for key, n := range effects("done") {
-			if n != 1 {
-				t.Errorf("%s was done %d times", key, n)
+func (m *machine) onSQLite() bool { return strings.HasPrefix(m.db, "sqlite:") }
+
+const inbox = `
+[[source]]
+name = "inbox"
+type = "folder"
+kind = "filecsv"
+path = "DIR/inbox"
+schedule = "1s"
+settle = "0s"
+`
+
+// TestServeUpgrade: two builds side by side on one ledger, of which the newer one migrates it. The old one
+// goes on, is started again, and is stopped for good while files go on coming. Nothing is lost, nothing
+// done twice. Once the ledger says that it is not for old programs any more, those leave it alone.
+func TestServeUpgrade(t *testing.T) {
+	t.Parallel()
+	next := nextRelease(t)
+	onBothHere(t, func(t *testing.T, m *machine) {
+		const files = 400
+		s := m.site(base[:strings.Index(base, "[")] + inbox)
+		if err := os.Mkdir(filepath.Join(s.dir, "inbox"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		come := func(from, to int) {
+			for i := from; i < to; i++ {
+				s.write(fmt.Sprintf("inbox/%d.csv", i), fmt.Sprintf("a,b\n%d,1\n", i))
 			}
 		}
-		by := map[string]int{}
-		for _, a := range s.attemptsOf("stage") {
-			version, _, _ := strings.Cut(a.Plugin, "+")
-			by[version]++
+		end := func(p *started) {
+			t.Helper()
+			s.signal(p, syscall.SIGTERM)
+			if code := s.exit(p); code != exitOK {
+				t.Errorf("exit %d\n%s", code, p.stderr.String())
+			}
 		}
-		if by["stage@1.0.0"] < 50 || by["stage@2.0.0"] < 50 || by["stage@1.0.0"]+by["stage@2.0.0"] < 802 {
-			t.Errorf("done by %v", by)
+		come(0, files/4)
+		old := s.daemon()
+		s.until("the old one works", func() bool { return s.done("filecsv") > 0 })
+		if !m.onSQLite() { // files are migrated when they are opened
+			refused := s.launch(exec.Command(next, "serve", "--config", s.config))
+			if code := s.exit(refused); code != exitNoLedger || !strings.Contains(refused.stderr.String(), "ledgerd db migrate") {
+				t.Errorf("exit %d\n%s", code, refused.stderr.String())
+			}
 		}
-		if len(effects("done")) != 802 {
-			t.Errorf("%d effects", len(effects("done")))
+		newer := s.serves(s.launch(exec.Command(next, "serve", "--config", s.config, "--migrate")))
+		come(files/4, files/2)
+		again := s.daemon() // as when the new one is not liked
+		end(old)
+		come(files/2, 3*files/4)
+		s.until("most are done", func() bool { return s.done("filecsv") > files/2 })
+		end(again)
+		come(3*files/4, files)
+		s.until("all are done", func() bool { return s.done("filecsv") == files })
+		if status := s.run(exitOK, "db", "status", "-o", "json"); !strings.Contains(status, fmt.Sprintf(`"schema": %d,`, schema.Version+1)) {
+			t.Errorf("not migrated: %s", status)
 		}
+		if !strings.Contains(newer.stderr.String(), `"version":"v99.0.0"`) || strings.Contains(old.stderr.String(), "v99.0.0") {
+			t.Error("these were not two builds")
+		}
+		// What was claimed and not begun is given back at a stop; else each was worked once.
+		ended, err := m.ledger().Ended(t.Context(), ledger.EndedQuery{Limit: ledger.MaxBatch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		completions := 0
+		for _, e := range ended {
+			switch e.Outcome {
+			case ledger.OutcomeDone:
+				completions++
+			case ledger.OutcomeReleased:
+			default:
+				t.Errorf("%s ended as %s: %s", e.Key, e.Outcome, e.Error)
+			}
+		}
+		if completions != files || len(ended) == ledger.MaxBatch {
+			t.Errorf("%d completions of %d files, in %d attempts", completions, files, len(ended))
+		}
+		s.run(exitOK, "db", "verify")
 
-		// Started in another way, by the config: another process takes over.
-		s.write("ledgerd.toml", strings.ReplaceAll(base, "kinds.effect", "kinds.stage")+"[plugins.stage]\nopen_files = 64\n")
-		s.signal(p, syscall.SIGHUP)
-		s.until("another process has taken over", func() bool { return strings.Count(p.stderr.String(), "has taken over") == 2 })
-
-		// The same version with a config that it refuses: the one that works goes on.
-		s.write("ledgerd.toml", strings.ReplaceAll(base, "kinds.effect", "kinds.stage")+"broken = true\n")
-		s.signal(p, syscall.SIGHUP)
-		s.until("the config is read", func() bool {
-			return strings.Contains(p.stderr.String(), "broken") || strings.Count(p.stderr.String(), "was read anew") == 3
+		if _, err := m.database().Exec(fmt.Sprintf("UPDATE ledger_meta SET v = '%d' WHERE k = 'compatible_from'", schema.Version+1)); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"ls"}, {"add", "filecsv", filepath.Join(s.dir, "inbox")}, {"work", "--drain"}, {"serve", "--migrate", "--config", s.config}, {"db", "migrate"}, {"db", "verify"}} {
+			p := s.start(args...)
+			if code := s.exit(p); code != exitNoLedger || !strings.Contains(p.stderr.String(), "upgrade ledgerd on this machine") {
+				t.Errorf("%s: exit %d\n%s", args, code, p.stderr.String())
+			}
+		}
+		come(files, files+1)
+		verify := func() int { return s.exit(s.launch(exec.Command(next, "db", "verify"))) }
+		s.until("the new one goes on", func() bool {
+			p := s.launch(exec.Command(next, "ls", "--state", "done", "--limit", "10000", "-o", "jsonl", "-q"))
+			return s.exit(p) == exitOK && strings.Count(p.stdout.String(), "\n") == files+1
 		})
-		s.run(exitOK, "plugin", "add", s.stage("3"), "-y")
-		s.until("it says so", func() bool { return strings.Contains(p.stderr.String(), "going on with the old one") })
-		if !strings.Contains(p.stderr.String(), "the model of version 3 is not there") {
-			t.Errorf("why is not said\n%s", p.stderr.String())
+		end(newer)
+		if code := verify(); code != exitOK {
+			t.Errorf("db verify: exit %d", code)
 		}
-		s.run(exitOK, "add", "stage", "later")
-		s.until("it is done", func() bool { return s.done("stage") == 803 })
-		if text := s.run(exitOK, "show", "later", "-o", "json"); !strings.Contains(text, `"plugin": "stage@2.0.0+`) {
-			t.Errorf("not by the old one:\n%s", text)
+	})
+}
+
+// TestServeMigrate: a ledger of the first schema, with work in it, is brought up to date by a daemon that is
+// told to, and worked. One that is not told leaves it as it is, on Postgres, and says what to do.
+func TestServeMigrate(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		const first = "00001_ledger.sql"
+		folder, dialect, files := "postgres", goose.DialectPostgres, fs.FS(schema.Postgres)
+		if m.onSQLite() {
+			folder, dialect, files = "sqlite", goose.DialectSQLite3, schema.SQLite
 		}
-		s.signal(p, syscall.SIGTERM)
-		if code := s.exit(p); code != exitOK {
-			t.Errorf("exit %d\n%s", code, p.stderr.String())
+		text, err := fs.ReadFile(files, folder+"/"+first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db := m.database()
+		p, err := goose.NewProvider(dialect, db, fstest.MapFS{first: {Data: text}}, goose.WithTableName(schema.Table), goose.WithDisableGlobalRegistry(true))
+		if err == nil {
+			_, err = p.Up(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, statement := range []string{"INSERT INTO ledger_kinds (kind) VALUES ('effect')",
+			"INSERT INTO ledger_items (kind, key, slot, created_at, payload) VALUES ('effect', 'old', SLOT, TIME, BYTES)",
+			"INSERT INTO ledger_backlog (item_id, kind, state, slot, due_at) VALUES (1, 'effect', 1, SLOT, TIME)"} {
+			now, payload := "now()", `convert_to('{"text":"old"}', 'UTF8')`
+			if m.onSQLite() {
+				now, payload = "1", `CAST('{"text":"old"}' AS BLOB)`
+			}
+			if _, err := db.Exec(strings.NewReplacer("TIME", now, "BYTES", payload, "SLOT", "928").Replace(statement)); err != nil {
+				t.Fatalf("%s: %v", statement, err)
+			}
+		}
+		s := m.site(base)
+		if !m.onSQLite() {
+			for range 2 {
+				refused := s.start("serve", "--config", s.config)
+				if code := s.exit(refused); code != exitNoLedger || !strings.Contains(refused.stderr.String(), "has schema 1,") {
+					t.Errorf("exit %d\n%s", code, refused.stderr.String())
+				}
+			}
+		}
+		daemon := s.daemon("--migrate")
+		s.until("it is worked", func() bool { return s.done("effect") == 1 })
+		s.signal(daemon, syscall.SIGTERM)
+		if code := s.exit(daemon); code != exitOK {
+			t.Errorf("exit %d\n%s", code, daemon.stderr.String())
 		}
 		s.run(exitOK, "db", "verify")
 	})
-}
-
-// TestUpgradeWork: work takes up another version, too; and one that is in use is not removed.
-func TestUpgradeWork(t *testing.T) {
-	t.Parallel()
-	s := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")).site("")
-	s.run(exitOK, "plugin", "add", s.stage("1"))
-	s.run(exitOK, "add", "stage", "first")
-	p := s.start("work", "--kind", "stage", "-v")
-	s.until("it is done", func() bool { return s.done("stage") == 1 })
-	s.run(exitTaken, "plugin", "rm", "stage")
-	s.run(exitOK, "plugin", "add", s.stage("2"))
-	s.until("the other version has taken over", func() bool { return strings.Contains(p.stderr.String(), "has taken over") })
-	s.run(exitTaken, "plugin", "rm", "stage")
-	s.run(exitOK, "plugin", "rm", "stage@1.0.0")
-	s.run(exitOK, "add", "stage", "second")
-	s.until("it is done", func() bool { return s.done("stage") == 2 })
-	s.signal(p, syscall.SIGTERM)
-	if code := s.exit(p); code != 128+int(syscall.SIGTERM) {
-		t.Errorf("exit %d\n%s", code, p.stderr.String())
-	}
-	if text := s.run(exitOK, "show", "second", "-o", "json"); !strings.Contains(text, `"plugin": "stage@2.0.0+`) {
-		t.Errorf("by another one:\n%s", text)
-	}
-	s.run(exitOK, "plugin", "rm", "stage")
 }

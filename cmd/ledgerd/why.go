@@ -43,8 +43,9 @@ would help, if one would.
 With -o json: {"id","state","code","text","since","until","next"}. Codes: leased (somebody works on
 it), due (later), backoff (it failed and is tried again), next (it recurs), paused (its kind is),
 resource (another item holds what it needs), max_running, rate (limits of its kind), shard (nobody
-works its part), nobody (works its kind), no_plugin (nobody does, and the plugin is not here),
-behind (others come first), dead, doubt, done, cancelled.`,
+works its part), nobody (works its kind), no_plugin (nobody does, and the plugin is not here), breaker (its plugin
+crashes again and again wherever its kind is worked, so nothing is given to it for a while), behind
+(others come first), dead, doubt, done, cancelled.`,
 		Example: "  ledgerd why inbox/march/leads-03.csv\n  ledgerd why 17 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := a.open(cmd.Context())

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -203,6 +204,22 @@ func bound(text string) int64 {
 
 func (k key) span() string { return k.low + " … " + k.top }
 
+// spelled are durations as people say them.
+var spelled = regexp.MustCompile(`(?i)^\s*(\d+)\s*(s|m|h|d|w)(?:(?:ec|econd|in|inute|r|our|ay|eek)s?)?\s*$`)
+
+// noDuration is what is wrong with a text that is none, and what it may have been meant for.
+func (k key) noDuration(text string) error {
+	also := ""
+	if k.name == "keep" {
+		also = fmt.Sprintf(", or %q", forever)
+	}
+	bad := faultf("must be a duration such as \"90s\", \"36h\" or \"7d\"%s, not %q", also, text)
+	if m := spelled.FindStringSubmatch(text); m != nil {
+		bad.hint = fmt.Sprintf("did you mean %q?", m[1]+strings.ToLower(m[2]))
+	}
+	return bad
+}
+
 // setFromText reads what TOML has as text.
 func (k key) setFromText(into reflect.Value, value any, folder string) error {
 	text, ok := value.(string)
@@ -227,7 +244,7 @@ func (k key) setFromText(into reflect.Value, value any, folder string) error {
 		top, _ := ledger.ParseDuration(k.top)
 		switch {
 		case err != nil:
-			return faultf("must be a duration such as \"90s\", \"36h\" or \"7d\", not %q", text)
+			return k.noDuration(text)
 		case d < low || d > top:
 			return faultf("must be %s, not %s", k.span(), text)
 		case d%time.Microsecond != 0:

@@ -57,7 +57,7 @@ func onBoth(t *testing.T, test func(t *testing.T, l *ledger.Ledger)) {
 // health is that of a daemon without kinds and sources.
 func health(l *ledger.Ledger) *Health {
 	state := State{Plugins: func() map[string]PluginState { return map[string]PluginState{"thumb": {Up: true, Restarts: 2}} },
-		Sources: func() []source.Status { return []source.Status{{Name: "inbox", Error: "away"}} }}
+		Sources: func() []source.Status { return []source.Status{{Name: "inbox", Error: "away"}} }, Busy: func() int64 { return 0 }}
 	return &Health{Locks: locks.New(l), Agent: "me", Kinds: func() map[string]string { return map[string]string{"thumb": ""} },
 		Sources: state.Sources, Metrics: NewMetrics("1.2.3", l, state).Handler()}
 }
@@ -102,7 +102,7 @@ func TestReady(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *ledger.Ledger) {
 		m := NewMetrics("1.2.3", l, State{Plugins: func() map[string]PluginState { return map[string]PluginState{"thumb": {Restarts: 2, RSS: 5}} },
-			Sources: func() []source.Status { return []source.Status{{Name: "inbox", Looking: true}} }})
+			Sources: func() []source.Status { return []source.Status{{Name: "inbox", Looking: true}} }, Busy: func() int64 { return 7 }})
 		if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "thumb", Key: "secret key"}); err != nil {
 			t.Fatal(err)
 		}
@@ -112,6 +112,8 @@ func TestMetrics(t *testing.T) {
 		m.Attempt(worker.Event{Lease: lease, Err: ledger.ErrUnavailable})
 		m.Look(source.Look{Source: "inbox", Found: 3, Verdicts: map[ledger.Verdict]int64{ledger.VerdictAdded: 3}, Finished: 1})
 		m.Look(source.Look{Source: "inbox", Err: errors.New("secret")})
+		m.Claimed("thumb", 0, 3*time.Millisecond)
+		m.Expired(4)
 		_, body := get(&Health{Metrics: m.Handler()}, "/metrics")
 		for _, want := range []string{
 			`ledger_build_info{version="1.2.3"} 1`,
@@ -126,6 +128,9 @@ func TestMetrics(t *testing.T) {
 			`ledger_source_looks_total{result="error",source="inbox"} 1`,
 			`ledger_source_up{source="inbox"} 1`,
 			`ledger_up 1`,
+			`ledger_claim_seconds_bucket{kind="thumb",le="0.005"} 1`,
+			`ledger_leases_expired_total 4`,
+			`ledger_db_busy_total 7`,
 		} {
 			if !strings.Contains(body, want+"\n") {
 				t.Errorf("missing: %s", want)

@@ -23,6 +23,8 @@ type Metrics struct {
 	transitions *prometheus.CounterVec
 	fenced      *prometheus.CounterVec
 	unrecorded  *prometheus.CounterVec
+	expired     prometheus.Counter
+	claimed     *prometheus.HistogramVec
 	waited      *prometheus.HistogramVec
 	worked      *prometheus.HistogramVec
 
@@ -39,7 +41,7 @@ type Metrics struct {
 var seconds = []float64{0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300, 1800, 7200}
 
 // NewMetrics makes the metrics of a process that works l. What is said by state is asked when somebody
-// wants to know; its parts may be nil.
+// wants to know.
 func NewMetrics(version string, l *ledger.Ledger, state State) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -54,6 +56,8 @@ func NewMetrics(version string, l *ledger.Ledger, state State) *Metrics {
 	m.transitions = counter("transitions_total", "Attempts that ended here and were recorded, by the outcome as it was recorded and the state that the item came to.", "kind", "outcome", "to")
 	m.fenced = counter("fenced_writes_total", "Results of this process that the ledger refused, because the lease was lost.", "kind")
 	m.unrecorded = counter("unrecorded_results_total", "Results of this process that could not be recorded; their items are worked again.", "kind")
+	m.expired = register(m, prometheus.NewCounter(prometheus.CounterOpts{Name: "ledger_leases_expired_total", Help: "Leases that this process took from holders, here or elsewhere, that had not renewed them in time."}))
+	m.claimed = histogram("claim_seconds", "Time that the ledger took to answer a claim.", "kind")
 	m.waited = histogram("wait_seconds", "Time from when an item was due to its start.", "kind")
 	m.worked = histogram("process_seconds", "Time from the start of an attempt to its end.", "kind")
 	m.looks = counter("source_looks_total", "Looks at a source by this process.", "source", "result")
@@ -96,6 +100,14 @@ func (m *Metrics) Attempt(e worker.Event) {
 	}
 }
 
+// Claimed implements worker.Meter.
+func (m *Metrics) Claimed(kind string, _ int, took time.Duration) {
+	m.claimed.WithLabelValues(kind).Observe(took.Seconds())
+}
+
+// Expired implements worker.Meter.
+func (m *Metrics) Expired(leases int) { m.expired.Add(float64(leases)) }
+
 // Look counts a look at a source.
 func (m *Metrics) Look(l source.Look) {
 	result := "ok"
@@ -125,6 +137,7 @@ type PluginState struct {
 type State struct {
 	Plugins func() map[string]PluginState // by kind
 	Sources func() []source.Status
+	Busy    func() int64 // of the store
 }
 
 var (
@@ -134,6 +147,7 @@ var (
 	pluginDesc   = prometheus.NewDesc("ledger_plugin_up", "Whether the process of the kind's plugin runs.", []string{"kind"}, nil)
 	restartDesc  = prometheus.NewDesc("ledger_plugin_restarts_total", "Starts of the process of the kind's plugin after its first one.", []string{"kind"}, nil)
 	rssDesc      = prometheus.NewDesc("ledger_plugin_rss_bytes", "Memory of the process of the kind's plugin.", []string{"kind"}, nil)
+	busyDesc     = prometheus.NewDesc("ledger_db_busy_total", "How often others were in the way: on SQLite waits for the write lock, on Postgres transactions that were undone, or cut off, and run again.", nil, nil)
 	sourceDesc   = prometheus.NewDesc("ledger_source_up", "1: the last look at the source was good, or another daemon looks; 0: it failed.", []string{"source"}, nil)
 	sourceIsDesc = prometheus.NewDesc("ledger_source_looking", "Whether this process is the one that looks at the source.", []string{"source"}, nil)
 )
@@ -156,7 +170,7 @@ const (
 
 // Describe implements prometheus.Collector.
 func (s *standing) Describe(c chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{itemsDesc, oldestDesc, upDesc, pluginDesc, restartDesc, rssDesc, sourceDesc, sourceIsDesc} {
+	for _, d := range []*prometheus.Desc{itemsDesc, oldestDesc, upDesc, pluginDesc, restartDesc, rssDesc, busyDesc, sourceDesc, sourceIsDesc} {
 		c <- d
 	}
 }
@@ -186,6 +200,7 @@ func (s *standing) Collect(c chan<- prometheus.Metric) {
 			gauge(rssDesc, float64(p.RSS), kind)
 		}
 	}
+	c <- prometheus.MustNewConstMetric(busyDesc, prometheus.CounterValue, float64(s.state.Busy()))
 	for _, st := range s.state.Sources() {
 		gauge(sourceDesc, number(st.Error == ""), st.Name)
 		gauge(sourceIsDesc, number(st.Looking), st.Name)

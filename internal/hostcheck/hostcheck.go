@@ -1,5 +1,5 @@
 // Package hostcheck looks at what a worker needs of the machine that it runs on: how many files it may
-// open and how many folders it may watch. It only reads, and what it takes to try something it gives
+// open, how many folders it may watch, and the port of a daemon. It only reads, and what it takes to try something it gives
 // back at once.
 package hostcheck
 

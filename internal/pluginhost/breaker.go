@@ -41,5 +41,13 @@ func (b *breaker) crashed(now time.Time) (opened bool) {
 	return false
 }
 
+// open is until when nothing is started because of too many crashes; zero if it is not so.
+func (b *breaker) open(now time.Time) time.Time {
+	if b.probing && now.Before(b.next) {
+		return b.next
+	}
+	return time.Time{}
+}
+
 // worked takes note of an item that the process has brought to an end.
 func (b *breaker) worked() { b.probing = false }

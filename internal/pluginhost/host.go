@@ -181,6 +181,13 @@ func mostOf(inHand, credits, places int) int {
 	return max(min(inHand+credits, mostInHand), min(places, mostPlaces))
 }
 
+// Stalled implements worker.Governor: until when the breaker is open.
+func (h *Host) Stalled() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.breaker.open(time.Now())
+}
+
 // restart starts a process if it is time to, and says when to look again. The caller holds mu.
 func (h *Host) restart(now time.Time) time.Time {
 	if h.closed || now.Before(h.breaker.next) {

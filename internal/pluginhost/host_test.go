@@ -331,6 +331,9 @@ func TestBreakerOpens(t *testing.T) {
 	if pause := time.Until(until); n != 0 || pause < 4*time.Minute || pause > 5*time.Minute {
 		t.Errorf("limit %d for %s", n, pause)
 	}
+	if stalled := r.host.Stalled(); !stalled.Equal(until) {
+		t.Errorf("stalled until %s, want %s", stalled, until)
+	}
 	for _, id := range ids {
 		if it := r.item(id); it.State != ledger.StateReady || it.Failures != 0 {
 			t.Errorf("item %d is %s with %d failures", id, it.State, it.Failures)
@@ -343,6 +346,9 @@ func TestBreakerOpens(t *testing.T) {
 	r.waitFor("a process for the probe", func() bool { n, _ := r.host.Limit(); return n > 0 })
 	if n, _ := r.host.Limit(); n != 1 {
 		t.Errorf("limit %d for the probe, want 1", n)
+	}
+	if stalled := r.host.Stalled(); !stalled.IsZero() {
+		t.Errorf("stalled until %s while a probe may be made", stalled)
 	}
 	if _, err := r.Cancel(t.Context(), "test", ledger.IDs(ids...)); err != nil {
 		t.Fatal(err)

@@ -271,11 +271,14 @@ func (s *Store) Prune(_ context.Context, kind string, before time.Time, limit in
 func pruneFinished(r *row, before time.Time) bool {
 	last := r.attempts[len(r.attempts)-1]
 	if r.Work != nil || !last.Final || !last.FinishedAt.Before(before) ||
-		r.Payload == nil && len(r.attempts) == 1 && last.Output == nil && last.Log == "" && last.Error == "" {
+		len(r.Payload) == 0 && len(r.attempts) == 1 && last.Output == nil && last.Log == "" && last.Error == "" {
 		return false
 	}
 	last.Output, last.Log, last.Error = nil, "", ""
-	r.Payload, r.attempts, r.BaseAttempt = nil, []ledger.Attempt{last}, last.Attempt-1
+	if r.Payload != nil {
+		r.Payload = []byte{}
+	}
+	r.attempts, r.BaseAttempt = []ledger.Attempt{last}, last.Attempt-1
 	return true
 }
 

@@ -172,6 +172,9 @@ func TestUndoneAnywhere(t *testing.T) {
 			}
 		}
 	}
+	if n := s.Busy(); n < 1 || n > 16 {
+		t.Errorf("busy %d times, of 16 faults that struck where there were as many round trips", n)
+	}
 }
 
 // A rule that goes on after a statement failed writes nothing, whether its transaction had begun by

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -49,6 +50,7 @@ type Store struct {
 	prunes    prunes
 	gates     gates
 	lanes     laneKeeper
+	repeated  atomic.Int64 // transactions
 
 	mu      sync.Mutex
 	closed  bool
@@ -99,6 +101,10 @@ func (s *Store) enter() (leave func(), err error) {
 	s.running.Add(1)
 	return s.running.Done, nil
 }
+
+// Busy is how often, since the ledger was opened here, a transaction was run once more because the server
+// had undone it (deadlock, serialization) or the connection was lost before it was committed.
+func (s *Store) Busy() int64 { return s.repeated.Load() }
 
 // Close implements ledger.Store: it ends Watch, waits for running calls, and closes the pool if
 // Connect made it.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 
@@ -184,16 +185,16 @@ func (s *Store) Agents(ctx context.Context) (out []ledger.Agent, err error) {
 }
 
 func agents(ss session) ([]ledger.Agent, error) {
-	return collectIn(ss, `SELECT agent, host, pid, version, kinds, started_at, seen_at, shard_index, shard_count, clock_skew FROM {{S}}.ledger_agents WHERE expires_at > (SELECT {{NOW}}) ORDER BY agent`, nil,
+	return collectIn(ss, `SELECT agent, host, pid, version, kinds, started_at, seen_at, shard_index, shard_count, clock_skew, stalled FROM {{S}}.ledger_agents WHERE expires_at > (SELECT {{NOW}}) ORDER BY agent`, nil,
 		func(scan scanner) (ledger.Agent, error) {
 			var a ledger.Agent
-			var kinds string
+			var kinds, stalled string
 			var skew int64
-			if err := scan(&a.Name, &a.Host, &a.PID, &a.Version, &kinds, &a.StartedAt, &a.SeenAt, &a.Shard.Index, &a.Shard.Count, &skew); err != nil {
+			if err := scan(&a.Name, &a.Host, &a.PID, &a.Version, &kinds, &a.StartedAt, &a.SeenAt, &a.Shard.Index, &a.Shard.Count, &skew, &stalled); err != nil {
 				return a, err
 			}
 			a.Skew = time.Duration(skew) * time.Microsecond
 			a.StartedAt, a.SeenAt = a.StartedAt.UTC(), a.SeenAt.UTC()
-			return a, json.Unmarshal([]byte(kinds), &a.Kinds)
+			return a, errors.Join(json.Unmarshal([]byte(kinds), &a.Kinds), json.Unmarshal([]byte(stalled), &a.Stalled))
 		})
 }

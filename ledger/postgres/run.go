@@ -35,6 +35,7 @@ func (s *Store) run(ctx context.Context, op func(context.Context, *pgx.Conn) err
 		if err == nil || try == tries || ctx.Err() != nil || !(rolledBack(err) || isRepeatable(err) || errors.As(err, new(misplacedTrust))) {
 			return explain(ctx, s.name, err)
 		}
+		s.repeated.Add(1)
 		// Full jitter: those who met must not meet again.
 		pause(ctx, time.Duration(rand.Int64N(int64(time.Millisecond)<<min(try, 7))))
 	}

@@ -251,7 +251,7 @@ SELECT count(*) FROM i`
 
 	// knownOfPicked counts the picked rows that are known, and those that differ; see ledger.Add.
 	knownOfPicked = `SELECT count(*), count(*) FILTER (WHERE p.payload IS NOT NULL AND convert_to(p.payload, 'UTF8') IS DISTINCT FROM i.payload
- AND (i.payload IS NOT NULL OR b.item_id IS NOT NULL) AND b.state IS DISTINCT FROM 4)
+ AND (octet_length(i.payload) > 0 OR b.item_id IS NOT NULL) AND b.state IS DISTINCT FROM 4)
  FROM pg_temp.ledger_picked p JOIN {{S}}.ledger_items i ON i.kind = $1 AND i.scope = $2 AND i.key = p.key LEFT JOIN {{S}}.ledger_backlog b ON b.item_id = i.id
  WHERE {{ITEM}}`
 )

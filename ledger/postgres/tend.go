@@ -24,12 +24,16 @@ func (s *Store) Beat(ctx context.Context, a ledger.Agent, ttl time.Duration) err
 	if err != nil {
 		return err
 	}
+	stalled, err := json.Marshal(a.Stalled)
+	if err != nil {
+		return err
+	}
 	err = s.write(ctx, func(ss session) error {
-		return ss.query(`INSERT INTO {{S}}.ledger_agents AS a (agent, host, pid, version, kinds, started_at, seen_at, expires_at, shard_index, shard_count, clock_skew)
- SELECT $1, $2, $3, $4, $5, t.now, t.now, t.now + $6::interval, $7, $8, $9 FROM (SELECT {{NOW}} AS now) t
+		return ss.query(`INSERT INTO {{S}}.ledger_agents AS a (agent, host, pid, version, kinds, started_at, seen_at, expires_at, shard_index, shard_count, clock_skew, stalled)
+ SELECT $1, $2, $3, $4, $5, t.now, t.now, t.now + $6::interval, $7, $8, $9, $10 FROM (SELECT {{NOW}} AS now) t
  ON CONFLICT (agent) DO UPDATE SET host = excluded.host, pid = excluded.pid, version = excluded.version, kinds = excluded.kinds, seen_at = excluded.seen_at, expires_at = excluded.expires_at,
- shard_index = excluded.shard_index, shard_count = excluded.shard_count, clock_skew = excluded.clock_skew`,
-			[]any{a.Name, a.Host, a.PID, a.Version, string(kinds), ttl, a.Shard.Index, a.Shard.Count, a.Skew.Microseconds()}, nil)
+ shard_index = excluded.shard_index, shard_count = excluded.shard_count, clock_skew = excluded.clock_skew, stalled = excluded.stalled`,
+			[]any{a.Name, a.Host, a.PID, a.Version, string(kinds), ttl, a.Shard.Index, a.Shard.Count, a.Skew.Microseconds(), string(stalled)}, nil)
 	})
 	if err != nil {
 		return err
@@ -102,7 +106,7 @@ const pruneFind = `WITH picked AS MATERIALIZED (
  WHERE f.final AND f.kind = $1 AND f.finished_at >= $2 AND f.finished_at < $3 AND coalesce(
   f.attempt = (SELECT n.attempt ` + pruneKeeps + `)
   AND (EXISTS (SELECT FROM {{S}}.ledger_attempts e WHERE e.item_id = f.item_id AND e.attempt < f.attempt)
-   OR i.every IS NULL AND num_nonnulls(i.payload, f.output, f.log, f.error) > 0)
+   OR i.every IS NULL AND num_nonnulls(nullif(i.payload, ''), f.output, f.log, f.error) > 0)
   AND (i.every IS NOT NULL OR (SELECT b.item_id FROM {{S}}.ledger_backlog b WHERE b.item_id = i.id) IS NULL), false)
  ORDER BY f.finished_at LIMIT $4),
 locked AS MATERIALIZED (
@@ -117,7 +121,7 @@ const prune = `WITH p AS MATERIALIZED (
   AND (i.every IS NOT NULL OR (SELECT b.item_id FROM {{S}}.ledger_backlog b WHERE b.item_id = i.id) IS NULL)),
 d AS (DELETE FROM {{S}}.ledger_attempts a USING p WHERE a.item_id = p.id AND a.attempt < p.keep),
 e AS (UPDATE {{S}}.ledger_attempts a SET output = NULL, log = NULL, error = NULL FROM p WHERE p.finished AND a.item_id = p.id AND a.attempt = p.keep),
-u AS (UPDATE {{S}}.ledger_items i SET base_attempt = p.keep - 1, payload = CASE WHEN p.finished THEN NULL ELSE i.payload END FROM p WHERE i.id = p.id RETURNING i.id)
+u AS (UPDATE {{S}}.ledger_items i SET base_attempt = p.keep - 1, payload = CASE WHEN p.finished AND i.payload IS NOT NULL THEN '' ELSE i.payload END FROM p WHERE i.id = p.id RETURNING i.id)
 SELECT count(*) FROM u`
 
 // Prune implements ledger.Store.

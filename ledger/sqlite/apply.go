@@ -21,7 +21,7 @@ var (
   gate = iif(excluded.state = 2 AND limit_key IS NOT NULL, gate, excluded.gate), limit_key = iif(excluded.state = 2, limit_key, NULL),
   passed_at = excluded.passed_at, blocked_on = NULL`)
 	insertAttempts = newBulk(`INSERT INTO ledger_attempts (`+attemptColumns+`)`, 16, ``)
-	updateItems    = newBulk(`UPDATE ledger_items SET fingerprint = v.column2, payload = v.column3, every = v.column4, zone = v.column5, epoch = v.column6, resources = v.column7 FROM (`, 7,
+	updateItems    = newBulk(`UPDATE ledger_items SET fingerprint = v.column2, payload = CAST(v.column3 AS BLOB), every = v.column4, zone = v.column5, epoch = v.column6, resources = v.column7 FROM (`, 7,
 		`) v WHERE id = v.column1`)
 )
 
@@ -129,6 +129,6 @@ func (x *tx) putItems(changes []*ledger.Change) error {
 		if c.Every != "" { // what is recurring from now on may be pruned otherwise
 			x.s.pruned.Clear()
 		}
-		return append(list, changes[i].ID, c.Fingerprint, c.Payload, null(c.Every), null(c.Zone), c.Epoch, jsonNames(c.Resources))
+		return append(list, changes[i].ID, c.Fingerprint, blob(c.Payload), null(c.Every), null(c.Zone), c.Epoch, jsonNames(c.Resources))
 	})
 }

@@ -183,6 +183,14 @@ func null(s string) any {
 	return s
 }
 
+// blob is bytes of which empty ones are not to become NULL: the statement casts them.
+func blob(b []byte) any {
+	if b != nil && len(b) == 0 {
+		return ""
+	}
+	return b
+}
+
 // row is a row of a result. The tables are STRICT, so a value is of its column's type or NULL,
 // which is the zero value.
 type row []driver.Value
@@ -200,7 +208,10 @@ func (r row) text(i int) string {
 }
 
 func (r row) bytes(i int) []byte {
-	v, _ := r[i].([]byte)
+	v, ok := r[i].([]byte)
+	if ok && v == nil { // the driver's form of bytes that are empty
+		v = []byte{}
+	}
 	return v
 }
 

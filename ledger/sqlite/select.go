@@ -248,7 +248,7 @@ func (x *selection) choose() (err error) {
 }
 
 // differing is the condition that a picked row p is known as i with another payload; see ledger.Add.
-const differing = `p.payload IS NOT NULL AND p.payload IS NOT i.payload AND (i.payload IS NOT NULL OR b.item_id IS NOT NULL) AND b.state IS NOT 4`
+const differing = `p.payload IS NOT NULL AND p.payload IS NOT i.payload AND (coalesce(octet_length(i.payload), 0) > 0 OR b.item_id IS NOT NULL) AND b.state IS NOT 4`
 
 // try counts what would be done. Of rows with the same new key the first would be added.
 func (x *selection) try(from string) error {

@@ -58,6 +58,7 @@ type writer struct {
 
 	watchers watchers
 	spare    atomic.Int64 // expired leases are left alone until then, counted from birth
+	waits    atomic.Int64 // for the write lock, so far
 
 	stop, stopped chan struct{}
 }
@@ -177,6 +178,9 @@ func (w *writer) begin() (waited bool, err error) {
 		if !busy(err) {
 			w.exec("ROLLBACK") // should an earlier one have failed
 			return waited, err
+		}
+		if !waited {
+			w.waits.Add(1)
 		}
 		waited = true
 		p.pause()

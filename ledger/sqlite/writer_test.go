@@ -268,6 +268,11 @@ func TestCancel(t *testing.T) {
 	result := make(chan error)
 	go func() { result <- put(s, ctx, "waits", nil) }()
 	lines(t, s, 1)
+	for deadline := time.Now().Add(10 * time.Second); s.Busy() != 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("busy %d times, want 1", s.Busy())
+		}
+	}
 	cancel()
 	if err := <-result; !errors.Is(err, context.Canceled) {
 		t.Errorf("while it waits: %v", err)

@@ -153,6 +153,49 @@ func pruneKeepsIdentity(t *testing.T, h *harness) {
 	}
 }
 
+// reopenPruned: what was pruned cannot be reopened, since nothing says any more what is to be done; what never
+// had a payload can. Add brings it in again.
+func reopenPruned(t *testing.T, h *harness) {
+	with := h.add(ledger.NewItem{Kind: "k", Key: "with", Payload: []byte("p")})[0].ID
+	h.end(h.take("k"), ledger.Done([]byte("o")))
+	told := h.add(ledger.NewItem{Kind: "k", Key: "told", Payload: []byte("p")})[0].ID
+	h.end(h.take("k"), ledger.Done(nil))
+	bare := h.one("bare")
+	h.end(h.take("k"), ledger.Done([]byte("o")))
+	reopen := func(want int64, ids ...int64) {
+		t.Helper()
+		n, err := h.l.Reopen(h.ctx, "op", ledger.IDs(ids...))
+		h.ok(err)
+		equal(t, "reopened", n, want)
+	}
+	h.clock.advance(time.Hour)
+	n, err := h.l.PruneOlder(h.ctx, "op", time.Minute)
+	h.ok(err)
+	equal(t, "pruned", n, 3)
+	// Its version is told for the first time: that brings no payload.
+	equal(t, "known", h.add(ledger.NewItem{Kind: "k", Key: "told", Fingerprint: "1"})[0].Verdict, ledger.VerdictKnown)
+	reopen(0, with, told)
+	if it := h.state(with, ledger.StateDone); !it.Pruned || it.Payload != nil || it.Attempt != 1 {
+		t.Fatalf("%+v", it)
+	}
+	if it := h.state(bare, ledger.StateDone); it.Pruned {
+		t.Fatalf("%+v", it)
+	}
+	reopen(1, bare)
+	if ls := h.take("k"); ls.ID != bare || ls.Payload != nil {
+		t.Fatalf("%+v", ls.Item)
+	}
+	again := ledger.Again{DoneBefore: h.clock.now()}
+	equal(t, "again", h.add(ledger.NewItem{Kind: "k", Key: "with", Payload: []byte("p"), Again: again})[0].Verdict, ledger.VerdictReopened)
+	if ls := h.take("k"); ls.ID != with || string(ls.Payload) != "p" || ls.Pruned {
+		t.Fatalf("%+v", ls.Item)
+	}
+	equal(t, "again", h.add(ledger.NewItem{Kind: "k", Key: "told", Again: again})[0].Verdict, ledger.VerdictReopened)
+	if ls := h.take("k"); ls.ID != told || ls.Payload != nil || ls.Pruned {
+		t.Fatalf("%+v", ls.Item)
+	}
+}
+
 func pruneRecurring(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", Keep: 36 * time.Hour})
 	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Payload: []byte("p"), Every: "day"})[0].ID

@@ -120,7 +120,12 @@ func works(t *rapid.T) map[string]string {
 
 func (m *machine) beat(t *rapid.T) {
 	ttl := time.Duration(rapid.IntRange(0, 100).Draw(t, "ttl")) * time.Second
-	a := ledger.Agent{Name: agentNames.Draw(t, "agent"), Host: "h", PID: 7, Version: "v", Kinds: works(t)}
+	a := ledger.Agent{Name: agentNames.Draw(t, "agent"), Host: "h", PID: 7, Version: "v", Kinds: works(t), Stalled: map[string]time.Time{}}
+	for kind := range a.Kinds {
+		if rapid.Bool().Draw(t, "stalled") {
+			a.Stalled[kind] = m.clock.now().Add(time.Minute)
+		}
+	}
 	both(m, t, "beat", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.Beat(m.tb.Context(), a, ttl) })
 }
 

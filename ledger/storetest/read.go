@@ -34,7 +34,7 @@ func standing(t *testing.T, h *harness) {
 
 func agents(t *testing.T, h *harness) {
 	a := ledger.Agent{Name: "host/1/x", Host: "host", PID: 1, Version: "v1", Kinds: map[string]string{"k": "p@1+a"},
-		Shard: ledger.Shard{Index: 1, Count: 4}, Skew: -3 * time.Millisecond}
+		Shard: ledger.Shard{Index: 1, Count: 4}, Skew: -3 * time.Millisecond, Stalled: map[string]time.Time{"k": start.Add(5 * time.Minute)}}
 	h.ok(h.l.Beat(h.ctx, a, time.Minute))
 	h.clock.advance(30 * time.Second)
 	a.Kinds["j"] = "q@1+b"
@@ -50,6 +50,8 @@ func agents(t *testing.T, h *harness) {
 	h.ok(err)
 	equal(t, "agents", len(got), 0)
 	h.is(h.l.Beat(h.ctx, ledger.Agent{}, time.Minute), ledger.ErrInvalid)
+	a.Stalled = map[string]time.Time{"none of its kinds": start}
+	h.is(h.l.Beat(h.ctx, a, time.Minute), ledger.ErrInvalid)
 }
 
 func filters(t *testing.T, h *harness) {
@@ -213,6 +215,12 @@ func whySentences(t *testing.T, h *harness) {
 	elsewhere.Shard.Index = slot % 4
 	h.ok(h.l.Beat(h.ctx, elsewhere, time.Minute))
 	why(id, "behind", "the next of its kind; shard works this kind")
+	elsewhere.Stalled = map[string]time.Time{"k": start.Add(5 * time.Minute)}
+	h.ok(h.l.Beat(h.ctx, elsewhere, time.Minute))
+	why(id, "breaker", "the plugin of kind k crashes again and again where it is worked (shard); it is tried again at")
+	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "sound", Kinds: map[string]string{"k": ""}}, time.Minute))
+	why(id, "behind", "the next of its kind; sound works this kind")
+	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "sound"}, 0))
 	h.ok(h.l.Beat(h.ctx, elsewhere, 0))
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Kinds: map[string]string{"k": ""}}, time.Minute))
 	why(id, "behind", "a works this kind")

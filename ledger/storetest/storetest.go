@@ -84,6 +84,7 @@ func Run(t *testing.T, open Open) {
 		{"RecurringRetried", recurringRetried},
 		{"RecurringOncePerPeriod", recurringOncePerPeriod},
 		{"PruneKeepsIdentity", pruneKeepsIdentity},
+		{"ReopenPruned", reopenPruned},
 		{"PruneRecurring", pruneRecurring},
 		{"PruneClockBack", pruneClockBack},
 		{"PruneByDefault", pruneByDefault},

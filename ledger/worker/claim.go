@@ -94,14 +94,18 @@ func (l *lane) hinted() {
 // claim claims up to n items and puts them into the buffer.
 func (l *lane) claim(n int) (int, ledger.HeldBack, error) {
 	w := l.worker
+	asked := time.Now()
 	leases, held, err := w.config.Ledger.ClaimWithin(w.life, ledger.Claim{Kind: l.kind, Agent: w.config.Agent, Limit: n, TTL: w.config.Lease, Shard: w.config.Shard})
+	now := time.Now()
+	if m := w.config.Meter; m != nil && err == nil {
+		m.Claimed(l.kind, len(leases), now.Sub(asked))
+	}
 	if err != nil || len(leases) == 0 {
 		l.mu.Lock()
 		l.heldBack(held)
 		l.mu.Unlock()
 		return 0, held, err
 	}
-	now := time.Now()
 	w.clock.set(leases[0].StartedAt, now)
 	block := make([]task, len(leases))
 	tasks := make([]*task, len(leases))

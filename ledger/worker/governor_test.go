@@ -21,6 +21,7 @@ type governor struct {
 	mu       sync.Mutex
 	limit    int
 	until    time.Time
+	stalled  time.Time
 	policies []ledger.Kind
 }
 
@@ -42,6 +43,12 @@ func (g *governor) Limit() (int, time.Time) {
 		return 0, g.until
 	}
 	return g.limit, time.Time{}
+}
+
+func (g *governor) Stalled() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.stalled
 }
 
 func (g *governor) set(limit int, until time.Time) {

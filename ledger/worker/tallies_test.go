@@ -68,6 +68,34 @@ func TestTallies(t *testing.T) {
 	})
 }
 
+// A worker says of which kinds nothing is worked because their plugin crashes, by the database's clock.
+func TestAgentTellsStalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		g := &governor{Func: second, stalled: time.Now().Add(time.Minute)}
+		w := r.worker(g)
+		w.life, w.base = t.Context(), t.Context()
+		w.clock.set(time.Now(), time.Now().Add(3*time.Second))
+		stalled := func() map[string]time.Time {
+			if err := w.beat(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			agents, err := r.Agents(t.Context())
+			if err != nil || len(agents) != 1 {
+				t.Fatal(agents, err)
+			}
+			return agents[0].Stalled
+		}
+		if got := stalled(); len(got) != 1 || !got["k"].Equal(g.stalled.Add(-3*time.Second)) {
+			t.Errorf("%v, want %s, 3 s earlier", got, g.stalled)
+		}
+		g.stalled = time.Time{}
+		if got := stalled(); len(got) != 0 {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
 // A worker says which shard it claims and how far its clock is off.
 func TestAgentTellsShardAndSkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -59,7 +59,10 @@ type clock struct{ offset atomic.Int64 }
 
 func (c *clock) set(there, here time.Time) { c.offset.Store(int64(there.Sub(here))) }
 
-func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }
+func (c *clock) now() time.Time { return c.there(time.Now()) }
+
+// there is a time of this machine by the database's clock.
+func (c *clock) there(here time.Time) time.Time { return here.Add(time.Duration(c.offset.Load())) }
 
 // skew is how far the clock of this machine is ahead of the database's; 0 until it is known.
 func (c *clock) skew() time.Duration {

@@ -42,6 +42,9 @@ func (w *Worker) expireLoop(life context.Context) {
 	for sleep(life, jitter(expireEvery)) {
 		for full := true; full && !w.outage.recent(w.config.Lease); {
 			n, err := w.config.Ledger.Expire(life, expireMost)
+			if m := w.config.Meter; m != nil && n > 0 {
+				m.Expired(n)
+			}
 			full = !w.failed("expire", err) && n == expireMost
 		}
 	}
@@ -86,14 +89,20 @@ func (w *Worker) beat(ctx context.Context) error {
 
 func (w *Worker) agent() ledger.Agent {
 	host, _ := os.Hostname() // "" says that it is not known
-	kinds := make(map[string]string, len(w.lanes))
+	kinds, stalled := make(map[string]string, len(w.lanes)), map[string]time.Time{}
 	for _, l := range w.lanes {
 		kinds[l.kind] = l.config.Definition
 		if d, ok := l.handler.(Defined); ok {
 			kinds[l.kind] = d.Definition()
 		}
+		if l.governor == nil {
+			continue
+		}
+		if until := l.governor.Stalled(); !until.IsZero() {
+			stalled[l.kind] = w.clock.there(until)
+		}
 	}
-	return ledger.Agent{Name: w.config.Agent, Host: host, PID: os.Getpid(), Version: w.config.Version, Kinds: kinds,
+	return ledger.Agent{Name: w.config.Agent, Host: host, PID: os.Getpid(), Version: w.config.Version, Kinds: kinds, Stalled: stalled,
 		Shard: w.config.Shard, Skew: w.clock.skew()}
 }
 

@@ -49,6 +49,17 @@ type Config struct {
 	Logger *slog.Logger // nil means slog.Default()
 	// Observe is called for every ended attempt, from many goroutines; it must not block.
 	Observe func(Event)
+	// Meter gets what the worker does besides attempts; may be nil.
+	Meter Meter
+}
+
+// Meter measures a worker. Its methods are called from many goroutines and must not block.
+type Meter interface {
+	// Claimed is called after each claim that the ledger answered, also with no item.
+	Claimed(kind string, items int, took time.Duration)
+	// Expired is called after leases were taken from holders that had not renewed them in time, of all
+	// kinds and whoever held them.
+	Expired(leases int)
 }
 
 // KindConfig is what Config says of one kind.

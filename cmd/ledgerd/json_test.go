@@ -1,0 +1,314 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// without are commands that have nothing to say in JSON, and why.
+var without = map[string]string{
+	"serve": "runs until it is stopped, and logs", "lock run": "its output is that of the command that it runs",
+	"completion": "a script for a shell", "man": "a manual page", "docs": "Markdown", "help": "for people",
+}
+
+// tour runs commands with -o json, and collects the shape of what they print: path in it → types.
+type tour struct {
+	*machine
+	shapes map[string]map[string]map[string]bool // command → path → types
+}
+
+// do runs a command, given as its name and arguments, and returns what it printed.
+func (r *tour) do(exit int, command string, args ...string) any {
+	r.t.Helper()
+	return r.decode(command, "json", exit, args)[0]
+}
+
+// decode runs a command and reads its values: one of json, any number of jsonl.
+func (r *tour) decode(command, format string, exit int, args []string) (values []any) {
+	r.t.Helper()
+	return r.read(command, format, r.run(exit, append(strings.Fields(command), append([]string{"-o", format, "-y"}, args...)...)...))
+}
+
+// read reads what a command printed.
+func (r *tour) read(command, format, text string) (values []any) {
+	r.t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	for {
+		var v any
+		err := d.Decode(&v)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			r.t.Fatalf("%s -o %s: %v", command, format, err)
+		}
+		values = append(values, v)
+		r.note(command, "", "", v)
+	}
+	if format == "json" && len(values) != 1 {
+		r.t.Fatalf("%s: %d values, not one", command, len(values))
+	}
+	return values
+}
+
+var (
+	snakeCase   = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+	someTime    = regexp.MustCompile(`^\d{4}-\d\d-\d\d[T ]\d\d:\d\d`)
+	timeForm    = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$`)
+	goDuration  = regexp.MustCompile(`^-?(\d+(\.\d+)?(ns|µs|us|ms|s|m|h))+$`)
+	aboutTime   = regexp.MustCompile(`(^|_)(seconds|timeout|delay|lease|grace|wait|age|duration|latency|skew|elapsed|took|eta|keep|backoff)(_|$)`)
+	numericUnit = regexp.MustCompile(`(_us|_ms|_s|_1h|_1m|seconds|per_second)$`)
+	// others are objects whose keys are the users', or states and outcomes.
+	others = []string{"payload", "output", "unchanged", "emitted", "outcomes"}
+	// typed are values that are shown as they are typed in the config file.
+	typed = []string{"config print"}
+)
+
+// note checks a value and takes note of its shape.
+func (r *tour) note(command, path, key string, v any) {
+	r.t.Helper()
+	kind := "null"
+	switch v := v.(type) {
+	case map[string]any:
+		kind = "object"
+		for k, below := range v {
+			if slices.Contains(others, key) {
+				break
+			}
+			if !snakeCase.MatchString(k) {
+				r.t.Errorf("%s: the key %q is not in snake_case", command, path+"."+k)
+			}
+			if _, number := below.(json.Number); number && aboutTime.MatchString(k) && !numericUnit.MatchString(k) {
+				r.t.Errorf("%s: %s is a number without a unit", command, path+"."+k)
+			}
+			r.note(command, path+"."+k, k, below)
+		}
+	case []any:
+		kind = "array"
+		for _, below := range v {
+			r.note(command, path+"[]", "", below)
+		}
+	case string:
+		kind = "string"
+		switch {
+		case someTime.MatchString(v) && !timeForm.MatchString(v):
+			r.t.Errorf("%s: %s is the time %q", command, path, v)
+		case goDuration.MatchString(v) && !slices.Contains(typed, command):
+			r.t.Errorf("%s: %s is the duration %q", command, path, v)
+		case timeForm.MatchString(v):
+			kind = "time"
+		}
+	case json.Number:
+		kind = "number"
+	case bool:
+		kind = "bool"
+	}
+	if r.shapes[command] == nil {
+		r.shapes[command] = map[string]map[string]bool{}
+	}
+	if r.shapes[command][path] == nil {
+		r.shapes[command][path] = map[string]bool{}
+	}
+	r.shapes[command][path][kind] = true
+}
+
+// TestJSON: each command prints one JSON value with -o json, with keys in snake_case, times and durations in
+// their one form, and the fields that testdata/json.golden has: scripts rely on them.
+func TestJSON(t *testing.T) {
+	shapes := map[string]map[string]map[string]bool{}
+	// One after the other: they fill one map.
+	t.Run("sqlite", func(t *testing.T) {
+		(&tour{newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")), shapes}).walk()
+	})
+	t.Run("postgres", func(t *testing.T) { (&tour{newMachine(t, pgtest.SchemaURL(t)), shapes}).walk() })
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		name := strings.TrimPrefix(c.CommandPath(), "ledgerd ")
+		if c.RunE != nil && shapes[name] == nil && without[name] == "" && !c.HasSubCommands() {
+			t.Errorf("what %s prints with -o json is looked at by nobody", name)
+		}
+		for _, below := range c.Commands() {
+			visit(below)
+		}
+	}
+	for _, c := range testApp(new(bytes.Buffer)).root().Commands() {
+		visit(c)
+	}
+	var got strings.Builder
+	got.WriteString("# What commands print with -o json, as path and types; tail: a line of -o jsonl.\n")
+	for _, command := range slices.Sorted(maps.Keys(shapes)) {
+		fmt.Fprintf(&got, "\n%s\n", command)
+		for _, path := range slices.Sorted(maps.Keys(shapes[command])) {
+			fmt.Fprintf(&got, "  %-40s %s\n", path, strings.Join(slices.Sorted(maps.Keys(shapes[command][path])), "|"))
+		}
+	}
+	const file = "testdata/json.golden"
+	if *update {
+		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("fields may be added, and none taken away or renamed (-update writes the file anew):\n%s", diff)
+	}
+}
+
+// walk goes through all commands.
+func (r *tour) walk() {
+	t := r.t
+	dir := t.TempDir()
+	r.env = append(r.env, "LEDGERD_LISTEN=127.0.0.1:0", "XDG_CONFIG_HOME="+dir)
+	for name, text := range map[string]string{"a.csv": "a,email\n1,2\n", "bad.csv": "a,b\n1,2\n", "half.part": "", "wrong.toml": "leese = \"1m\"\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good, bad := filepath.Join(dir, "a.csv"), filepath.Join(dir, "bad.csv")
+	r.do(exitOK, "db migrate")
+	r.do(exitOK, "db status")
+	r.do(exitOK, "kind set", "page", "--input", "line", "--keep", "forever", "--timeout", "90s")
+	r.do(exitUnfinished, "run", "filecsv", good, bad, filepath.Join(dir, "half.part"), "--set", "required=email")
+	r.decode("run", "jsonl", exitUnfinished, []string{"filecsv", bad, "--again", "--set", "required=email"})
+	r.do(exitOK, "add", "page", "one", "two", "three", "four", "five", "--resource", "desk")
+	r.do(exitOK, "add", "page", "later", "--due", "2h")
+	r.do(exitOK, "add", "page", "free", "--scope", "spring")
+	r.do(exitOK, "work", "--drain", "--kind", "filecsv")
+	r.walkClaims()
+	r.walkQuestions(good, bad)
+	r.walkActs()
+	r.do(exitOK, "db verify")
+	if r.onSQLite() { // of what does not depend on it once is enough
+		for _, args := range [][]string{{"config check"}, {"config print"}, {"config init", "--config", filepath.Join(dir, "new.toml")}, {"plugin ls"},
+			{"plugin check", "filecsv"}, {"plugin new", "thumbs", "--dir", filepath.Join(dir, "thumbs")}, {"plugin run", "effect", "thing", "--set", "how=emit"}, {"version"}, {"bench", "--items", "50", "--through", "none"}} {
+			r.do(exitOK, args[0], args[1:]...)
+		}
+		r.do(exitUsage, "config check", "--config", filepath.Join(dir, "wrong.toml"))
+	}
+	r.doctor()
+	r.do(exitOK, "db copy", "--to", r.other())
+	backup := r.start("db", "backup", filepath.Join(dir, "kept.db"), "-o", "json")
+	code := r.exit(backup)
+	if r.onSQLite() {
+		if code != exitOK {
+			t.Fatalf("exit %d\n%s", code, backup.stderr.String())
+		}
+		r.read("db backup", "json", backup.stdout.String())
+	} else {
+		r.refusal("db backup", exitUsage, backup)
+	}
+	r.refusal("tail", exitUsage, r.start("tail", "-o", "json"))
+	r.refusal("show", exitError, r.start("show", "nothing", "-o", "json"))
+	r.refusal("ls", exitUsage, r.start("ls", "--state", "daed", "-o", "json"))
+}
+
+// refusal checks the form of an error.
+func (r *tour) refusal(command string, want int, p *started) {
+	r.t.Helper()
+	code := r.exit(p)
+	said := strings.Split(strings.TrimSpace(p.stderr.String()), "\n")
+	var v struct {
+		Error struct{ Code, Message, Hint string }
+		Exit  int
+	}
+	if err := json.Unmarshal([]byte(said[len(said)-1]), &v); err != nil || code != want || v.Exit != want || v.Error.Code == "" || v.Error.Message == "" {
+		r.t.Errorf("%s: exit %d, %v\n%s", command, code, err, p.stderr.String())
+	}
+}
+
+// walkClaims claims, finishes and releases.
+func (r *tour) walkClaims() {
+	token := func(claimed any) string {
+		r.t.Helper()
+		rows := claimed.([]any)
+		if len(rows) != 1 {
+			r.t.Fatalf("claimed: %v", rows)
+		}
+		return rows[0].(map[string]any)["token"].(string)
+	}
+	r.do(exitOK, "claim", "page", "--agent", "ann", "--lease", "90s")
+	first := token(r.do(exitOK, "claim", "page", "--agent", "ann"))
+	r.do(exitOK, "agents")
+	r.do(exitOK, "ls")
+	r.do(exitOK, "show", "one")
+	finish := func(exit int, args ...string) { // its -o is not short for --output
+		r.t.Helper()
+		r.do(exit, "finish", args...)
+	}
+	finish(exitOK, first)
+	finish(exitTaken, "1.77")
+	second := token(r.do(exitOK, "claim", "page", "--agent", "ann"))
+	r.do(exitOK, "release", second)
+	doubt := token(r.do(exitOK, "claim", "page", "--agent", "ann"))
+	finish(exitOK, doubt, "--outcome", "permanent", "--code", "short", "--error", "too short")
+}
+
+// walkQuestions asks.
+func (r *tour) walkQuestions(good, bad string) {
+	l := r.ledger()
+	beat(r.t, l, ledger.Agent{Name: "host/7/a", Host: "host", PID: 7, Version: "1", Kinds: map[string]string{"page": "x@1+a"},
+		Stalled: map[string]time.Time{"page": time.Now().Add(time.Minute)}, Shard: ledger.Shard{Index: 1, Count: 2}})
+	r.do(exitOK, "agents")
+	beat(r.t, l, ledger.Agent{Name: "host/7/a", Kinds: map[string]string{}})
+	if err := l.Beat(r.t.Context(), ledger.Agent{Name: "host/7/a"}, 0); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, key := range []string{good, bad, "later", "two"} {
+		r.do(exitOK, "show", key)
+		r.do(exitOK, "why", key)
+	}
+	for _, args := range [][]string{{"ls"}, {"export"}, {"stats"}, {"stats", "--by", "kind"}, {"errors"}, {"kind ls"}, {"lock ls"}} {
+		r.do(exitOK, args[0], args[1:]...)
+	}
+	r.do(exitOK, "wait", good)
+	r.do(exitTemporary, "wait", "later", "--timeout", "20ms")
+	r.decode("tail", "jsonl", exitOK, []string{"-n", "2", "--limit", "2"})
+}
+
+// walkActs changes something.
+func (r *tour) walkActs() {
+	r.do(exitOK, "pause", "page")
+	r.do(exitOK, "resume", "page")
+	r.do(exitOK, "retry", "--where", "state:dead kind:page")
+	r.do(exitOK, "cancel", "--where", "kind:page state:ready", "--dry-run")
+	r.do(exitOK, "cancel", "free", "--scope", "spring")
+	r.do(exitOK, "prune", "--older", "0s", "--kind", "filecsv")
+	r.do(exitOK, "prune", "--scope", "spring")
+	held := r.start("lock", "run", "nightly", "--", "sleep", "60")
+	r.until("the lock is held", func() bool { return strings.Contains(r.run(exitOK, "lock", "ls"), "nightly") })
+	r.do(exitOK, "lock ls")
+	r.do(exitOK, "lock release", "nightly")
+	_ = held.Process.Kill()
+	<-held.done
+}
+
+// doctor ends with 1 where a Postgres does not wait for its disk.
+func (r *tour) doctor() {
+	r.t.Helper()
+	p := r.start("doctor", "-o", "json")
+	code := r.exit(p)
+	if code > exitError {
+		r.t.Fatalf("doctor: exit %d\n%s", code, p.stderr.String())
+	}
+	r.read("doctor", "json", p.stdout.String())
+}

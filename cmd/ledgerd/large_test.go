@@ -1,0 +1,165 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// fail adds items with a payload of a size, to a kind of their own, and has each fail for good.
+func (m *machine) fail(kind string, items, size int) {
+	m.t.Helper()
+	l := m.ledger()
+	payload, text := ledger.JSON(strings.Repeat("p", size)), strings.Repeat("e", size)
+	for from := 0; from < items; from += 1000 {
+		n := min(1000, items-from)
+		batch, ends := make([]ledger.NewItem, n), make([]ledger.Ending, n)
+		for i := range batch {
+			batch[i] = ledger.NewItem{Kind: kind, Key: fmt.Sprint("item ", from+i), Payload: payload}
+		}
+		if _, err := l.Add(m.t.Context(), batch...); err != nil {
+			m.t.Fatal(err)
+		}
+		leases, err := l.Claim(m.t.Context(), ledger.Claim{Kind: kind, Agent: "test", Limit: n})
+		if err != nil || len(leases) != n {
+			m.t.Fatalf("%d leases, %v", len(leases), err)
+		}
+		for i, ls := range leases {
+			ends[i] = ledger.Ending{Lease: ls, Result: ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: fmt.Sprint("code_", i%7), Error: text}}
+		}
+		for _, err := range l.Finish(m.t.Context(), ends...) {
+			if err != nil {
+				m.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// measured is what the program peak says of a command.
+type measured struct{ KiB, Bytes int }
+
+// peak is the program of a test that runs a command and says how much memory it took at most and how much it
+// printed. A process counts as its own what its parent had when it was started: the test has much, this little.
+func peak() {
+	cmd := exec.Command(os.Args[1], os.Args[2:]...)
+	var printed counter
+	cmd.Stdout, cmd.Stderr = &printed, os.Stderr
+	if err := cmd.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	rss := int(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)
+	if runtime.GOOS == "darwin" { // bytes there
+		rss /= 1024
+	}
+	_ = json.NewEncoder(os.Stdout).Encode(measured{rss, int(printed)})
+}
+
+// counter counts what is written to it.
+type counter int
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+// peak measures a command.
+func (m *machine) peak(args ...string) (got measured) {
+	m.t.Helper()
+	program := filepath.Join(filepath.Dir(m.program), "peak")
+	if _, err := os.Stat(program); err != nil {
+		link(m.t, program)
+	}
+	cmd := exec.Command(program, append([]string{m.program}, args...)...)
+	cmd.Env = append(m.env, "GOGC=10") // little is garbage: what is taken is needed
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(out, &got)
+	}
+	if err != nil {
+		m.t.Fatalf("%s: %v", args, err)
+	}
+	return got
+}
+
+// TestMemoryIsBounded: what export and errors need does not grow with the ledger. In make test-large the ledger
+// has 200,000 items, also on Postgres.
+func TestMemoryIsBounded(t *testing.T) {
+	const usual = 4 << 10
+	size, few, many := usual, 2_000, 8_000 // with the few all caches are full
+	if n, err := strconv.Atoi(os.Getenv("LEDGERD_TEST_ROWS")); err == nil {
+		size, few, many = 1<<10, 8_000, n
+	}
+	t.Parallel()
+	dbs := map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")}
+	if size != usual {
+		dbs["postgres"] = pgtest.SchemaURL(t)
+	}
+	for name, db := range dbs {
+		t.Run(name, func(t *testing.T) { memoryIsBounded(t, newMachine(t, db), size, few, many) })
+	}
+}
+
+func memoryIsBounded(t *testing.T, m *machine, size, few, many int) {
+	m.fail("few", few, size)
+	m.fail("many", many, size)
+	for _, command := range [][]string{{"export", "-o", "jsonl", "-q"}, {"export", "-o", "json", "-q"}, {"errors", "-o", "json", "-q"}} {
+		small, large := m.peak(append(command, "--where", "kind:few")...), m.peak(append(command, "--where", "kind:many")...)
+		if command[0] == "export" && large.Bytes < many*2*size {
+			t.Errorf("%s: %d bytes of %d items", command, large.Bytes, many)
+		}
+		t.Logf("%s: %d KiB for %d items, %d KiB for %d items with %d KiB", command, small.KiB, few, large.KiB, many, many*2*size/1024)
+		if held := large.KiB - small.KiB; held > (many-few)*2*size/1024/3 || held > small.KiB {
+			t.Errorf("%s: %d KiB for %d items, %d KiB for %d", command, small.KiB, few, large.KiB, many)
+		}
+	}
+}
+
+// TestInterruptedRetry: a bulk act that was killed in the middle has done whole pages, each of which is in the
+// journal; the same command does the rest, and nothing twice.
+func TestInterruptedRetry(t *testing.T) {
+	const items = 10_000
+	onBoth(t, func(t *testing.T, m *machine) {
+		m.fail("k", items, 10)
+		db := m.database()
+		journalled := func() (pages, changed int) {
+			t.Helper()
+			err := db.QueryRowContext(t.Context(), "SELECT count(*), coalesce(sum(changed), 0) FROM ledger_journal WHERE action = 'retry'").Scan(&pages, &changed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pages, changed
+		}
+		retry := []string{"retry", "--where", "state:dead kind:k", "-y", "-o", "json"}
+		p := m.start(retry...)
+		m.until("some are done", func() bool { pages, _ := journalled(); return pages > 1 })
+		_ = p.Process.Kill()
+		<-p.done
+		_, before := journalled()
+		var res acted
+		if err := json.Unmarshal([]byte(m.run(exitOK, retry...)), &res); err != nil {
+			t.Fatal(err)
+		}
+		if before == 0 || before >= items || int(res.Changed) != items-before || int(res.Matched) != items-before {
+			t.Errorf("%d before it was killed, then %+v, of %d", before, res, items)
+		}
+		if _, changed := journalled(); changed != items {
+			t.Errorf("the journal has %d changes of %d items", changed, items)
+		}
+		if ready := strings.Count(m.run(exitOK, "ls", "--where", "state:ready kind:k", "--limit", "20000", "--columns", "id", "-o", "csv"), "\n") - 1; ready != items {
+			t.Errorf("%d are ready", ready)
+		}
+		m.run(exitOK, "db", "verify")
+	})
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/sdk"
+)
+
+// stageConfig is the config of a plugin of which version 3 cannot be put to use.
+type stageConfig struct {
+	effectConfig
+	Broken bool `json:"broken" default:"false" doc:"whether it does not open"`
+}
+
+func (c *stageConfig) Open(context.Context) error {
+	if c.Broken {
+		return errors.New("the model of version 3 is not there")
+	}
+	return nil
+}
+
+// stage is a plugin that comes in versions; it works in batches.
+func stage(version string) *sdk.Plugin {
+	p := sdk.NewBatch("stage", version, func(ctx context.Context, cfg *stageConfig, b *sdk.Batch[effectIn, string]) error {
+		for i, it := range b.Items {
+			err := cfg.note("start " + it.Key)
+			if err == nil {
+				err = it.Payload.wait(ctx)
+			}
+			if err == nil {
+				err = cfg.note("done " + it.Key)
+			}
+			b.Settle(i, version, err)
+		}
+		return nil
+	})
+	p.Doc = "Does what a test says."
+	p.Concurrency, p.MaxBatch = 4, 8
+	return p
+}
+
+// program makes a file that is a version of the plugin.
+func (s *site) stage(version string) (file string) {
+	s.t.Helper()
+	program := filepath.Join(s.dir, "stage-"+version)
+	if _, err := os.Stat(program); err != nil {
+		link(s.t, program)
+	}
+	s.write("ledgerd-plugin-stage-"+version, "#!/bin/sh\nexec "+program+"\n")
+	return filepath.Join(s.dir, "ledgerd-plugin-stage-"+version)
+}
+
+// attemptsOf are the attempts of all items of a kind.
+func (s *site) attemptsOf(kind string) (all []stageAttempt) {
+	s.t.Helper()
+	for line := range strings.Lines(s.run(exitOK, "tail", "--kind", kind, "-n", "10000", "--limit", fmt.Sprint(s.done(kind)), "-o", "jsonl")) {
+		var a stageAttempt
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
+			s.t.Fatal(err)
+		}
+		if a.Outcome != "" {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+type stageAttempt struct{ Key, Outcome, Plugin string }
+
+// TestUpgrade: under load a plugin is replaced by another version, with batches in hand. Nothing is
+// lost, nothing is done twice, each result says by which version; one that cannot take over does not.
+func TestUpgrade(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		s := m.site(strings.ReplaceAll(base, "kinds.effect", "kinds.stage"))
+		s.run(exitOK, "plugin", "add", s.stage("1"))
+		s.list("quick", 600)
+		s.list("more", 200)
+		p := s.daemon()
+		s.run(exitOK, "add", "stage", "slow a", "slow b", "--set", "till="+filepath.Join(s.dir, "go"))
+		effects := func(word string) map[string]int { return lines(t, filepath.Join(s.dir, "effects"), word) }
+		s.until("the slow ones are begun", func() bool { return effects("start")["slow a"]+effects("start")["slow b"] >= 1 })
+		s.run(exitOK, "add", "stage", "--from", filepath.Join(s.dir, "quick"), "--set", "ms=2")
+		s.until("there is load", func() bool { return len(effects("done")) > 50 })
+		s.run(exitOK, "plugin", "add", s.stage("2"), "-y")
+		s.signal(p, syscall.SIGHUP) // looks at once
+		s.until("the other version has taken over", func() bool { return strings.Contains(p.stderr.String(), "has taken over") })
+		s.run(exitOK, "add", "stage", "--from", filepath.Join(s.dir, "more"), "--set", "ms=2")      // however quick the old one was
+		s.until("all but the slow ones are done", func() bool { return s.done("stage") >= 800-16 }) // of their batches nothing else has begun
+		s.write("go", "")
+		s.until("all are done", func() bool { return s.done("stage") == 802 })
+		for key, n := range effects("done") {
+			if n != 1 {
+				t.Errorf("%s was done %d times", key, n)
+			}
+		}
+		by := map[string]int{}
+		for _, a := range s.attemptsOf("stage") {
+			version, _, _ := strings.Cut(a.Plugin, "+")
+			by[version]++
+		}
+		if by["stage@1.0.0"] < 50 || by["stage@2.0.0"] < 50 || by["stage@1.0.0"]+by["stage@2.0.0"] < 802 {
+			t.Errorf("done by %v", by)
+		}
+		if len(effects("done")) != 802 {
+			t.Errorf("%d effects", len(effects("done")))
+		}
+
+		// Started in another way, by the config: another process takes over.
+		s.write("ledgerd.toml", strings.ReplaceAll(base, "kinds.effect", "kinds.stage")+"[plugins.stage]\nopen_files = 64\n")
+		s.signal(p, syscall.SIGHUP)
+		s.until("another process has taken over", func() bool { return strings.Count(p.stderr.String(), "has taken over") == 2 })
+
+		// The same version with a config that it refuses: the one that works goes on.
+		s.write("ledgerd.toml", strings.ReplaceAll(base, "kinds.effect", "kinds.stage")+"broken = true\n")
+		s.signal(p, syscall.SIGHUP)
+		s.until("the config is read", func() bool {
+			return strings.Contains(p.stderr.String(), "broken") || strings.Count(p.stderr.String(), "was read anew") == 3
+		})
+		s.run(exitOK, "plugin", "add", s.stage("3"), "-y")
+		s.until("it says so", func() bool { return strings.Contains(p.stderr.String(), "going on with the old one") })
+		if !strings.Contains(p.stderr.String(), "the model of version 3 is not there") {
+			t.Errorf("why is not said\n%s", p.stderr.String())
+		}
+		s.run(exitOK, "add", "stage", "later")
+		s.until("it is done", func() bool { return s.done("stage") == 803 })
+		if text := s.run(exitOK, "show", "later", "-o", "json"); !strings.Contains(text, `"plugin": "stage@2.0.0+`) {
+			t.Errorf("not by the old one:\n%s", text)
+		}
+		s.signal(p, syscall.SIGTERM)
+		if code := s.exit(p); code != exitOK {
+			t.Errorf("exit %d\n%s", code, p.stderr.String())
+		}
+		s.run(exitOK, "db", "verify")
+	})
+}
+
+// TestUpgradeWork: work takes up another version, too; and one that is in use is not removed.
+func TestUpgradeWork(t *testing.T) {
+	t.Parallel()
+	s := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")).site("")
+	s.run(exitOK, "plugin", "add", s.stage("1"))
+	s.run(exitOK, "add", "stage", "first")
+	p := s.start("work", "--kind", "stage", "-v")
+	s.until("it is done", func() bool { return s.done("stage") == 1 })
+	s.run(exitTaken, "plugin", "rm", "stage")
+	s.run(exitOK, "plugin", "add", s.stage("2"))
+	s.until("the other version has taken over", func() bool { return strings.Contains(p.stderr.String(), "has taken over") })
+	s.run(exitTaken, "plugin", "rm", "stage")
+	s.run(exitOK, "plugin", "rm", "stage@1.0.0")
+	s.run(exitOK, "add", "stage", "second")
+	s.until("it is done", func() bool { return s.done("stage") == 2 })
+	s.signal(p, syscall.SIGTERM)
+	if code := s.exit(p); code != 128+int(syscall.SIGTERM) {
+		t.Errorf("exit %d\n%s", code, p.stderr.String())
+	}
+	if text := s.run(exitOK, "show", "second", "-o", "json"); !strings.Contains(text, `"plugin": "stage@2.0.0+`) {
+		t.Errorf("by another one:\n%s", text)
+	}
+	s.run(exitOK, "plugin", "rm", "stage")
+}

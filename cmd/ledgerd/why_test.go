@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// ledger is the machine's ledger, made if there is none, open in this process.
+func (m *machine) ledger() *ledger.Ledger {
+	m.t.Helper()
+	var out bytes.Buffer
+	at, err := parseAddress(m.db, "test")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	l, err := testApp(&out).openAt(m.t.Context(), at, true)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { l.Close() })
+	return l.Ledger
+}
+
+// situation is an item and what is said of it.
+type situation struct {
+	code, text, next string
+	key              string
+}
+
+// TestWhyInEverySituation: for each code there is a way to come to it, a sentence that names what is
+// to be named, and, where something would help, the command.
+func TestWhyInEverySituation(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		l := m.ledger()
+		all := []situation{
+			{"due", "It is due at ", "", "later"},
+			{"next", "It recurs (every day); its round ", "", "daily"},
+			{"paused", "Its kind held is paused.", "ledgerd resume held", "stopped"},
+			{"leased", "ann works on it (attempt 1) since ", "", "taken"},
+			{"resource", "It waits for resource desk, held by item ", "ledgerd show ", "waits"},
+			{"backoff", "Attempt 1 failed (slow); it is tried again at ", "ledgerd retry ", "tried"},
+			{"dead", "It is dead after 1 failure; the last attempt said: no such page", "ledgerd retry ", "hopeless"},
+			{"doubt", "Attempt 1 may or may not have taken effect (unknown); a person decides.", "ledgerd retry ", "unsure"},
+			{"done", "It was done in attempt 1 at ", "", "finished"},
+			{"cancelled", "It was cancelled at ", " --again", "withdrawn"},
+			{"nobody", "It is ready, and nobody works kind people now.", "", "page 1"},
+			{"no_plugin", "its plugin vanished is not on this machine", "ledgerd plugin ls", "lost"},
+			{"shard", "but nobody works its shard ", "ledgerd work --kind parts --shard ", "part"},
+			{"breaker", "the plugin of kind broken crashes again and again where it is worked (host/7/b)", "ledgerd errors --where kind:broken", "crash"},
+			{"behind", "It is ready, behind 1 other of its kind; host/7/a works this kind.", "", "second"},
+		}
+		m.run(exitOK, "kind", "set", "page")
+		m.run(exitOK, "kind", "set", "held")
+		m.run(exitOK, "kind", "set", "people")
+		m.run(exitOK, "kind", "set", "gone", "--plugin", "vanished")
+		add := func(kind string, keys ...string) {
+			t.Helper()
+			m.run(exitOK, append([]string{"add", kind, "-q"}, keys...)...)
+		}
+		take := func(key string) *ledger.Lease {
+			t.Helper()
+			add("page", key)
+			leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "page", Agent: "ann", Limit: 1, TTL: time.Hour})
+			if err != nil || len(leases) != 1 || leases[0].Key != key {
+				t.Fatalf("%v, %v", leases, err)
+			}
+			return leases[0]
+		}
+		end := func(key string, res ledger.Result) {
+			t.Helper()
+			if errs := l.Finish(t.Context(), ledger.Ending{Lease: take(key), Result: res}); errs[0] != nil {
+				t.Fatal(errs[0])
+			}
+		}
+		end("tried", ledger.Result{Outcome: ledger.OutcomeFailed, Code: "slow", Error: "took too long", Delay: time.Hour})
+		end("hopeless", ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: "http_404", Error: "no such page"})
+		end("unsure", ledger.Result{Outcome: ledger.OutcomeUnknown, Error: "the printer went away"})
+		end("finished", ledger.Done(nil))
+		add("page", "withdrawn")
+		m.run(exitOK, "cancel", "withdrawn")
+		add("page", "taken", "--resource", "desk")
+		m.until("it is had, by a process that has not heard of resources before", func() bool {
+			held, err := l.Claim(t.Context(), ledger.Claim{Kind: "page", Agent: "ann", Limit: 1, TTL: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(held) == 1
+		})
+		add("page", "waits", "--resource", "desk")
+		add("page", "later", "--due", "2h")
+		add("page", "daily", "--every", "day", "--due", "2h")
+		add("held", "stopped")
+		m.run(exitOK, "pause", "held")
+		add("people", "page 1")
+		add("gone", "lost")
+		for _, it := range []ledger.NewItem{{Kind: "parts", Key: "part"}, {Kind: "broken", Key: "crash"}, {Kind: "busy", Key: "first"}, {Kind: "busy", Key: "second"}} {
+			if _, err := l.Add(t.Context(), it); err != nil {
+				t.Fatal(err)
+			}
+		}
+		part, err := l.Find(t.Context(), "parts", "", "part")
+		if err != nil {
+			t.Fatal(err)
+		}
+		beat(t, l, ledger.Agent{Name: "host/7/a", Kinds: map[string]string{"busy": "x@1+a"}})
+		beat(t, l, ledger.Agent{Name: "host/7/c", Kinds: map[string]string{"parts": "x@1+a"}, Shard: ledger.Shard{Index: (part.Slot + 1) % 2, Count: 2}})
+		stall(t, l, "host/7/b", "broken")
+
+		codes := map[string]bool{}
+		for _, s := range all {
+			var got struct{ Code, Text, Next string }
+			if err := json.Unmarshal([]byte(m.run(exitOK, "why", s.key, "-o", "json")), &got); err != nil {
+				t.Fatal(err)
+			}
+			if got.Code != s.code || !strings.Contains(got.Text, s.text) || (got.Next == "") != (s.next == "") || !strings.Contains(got.Next, s.next) {
+				t.Errorf("%s: %s %q next: %q, want %s %q next: %q", s.key, got.Code, got.Text, got.Next, s.code, s.text, s.next)
+			}
+			if out := m.run(exitOK, "why", s.key); !strings.HasPrefix(out, got.Text+"\n") {
+				t.Errorf("for people: %q", out)
+			}
+			codes[s.code] = true
+		}
+		help := m.run(exitOK, "why", "--help")
+		for _, code := range slices.Sorted(maps.Keys(codes)) {
+			if !strings.Contains(help, code) {
+				t.Errorf("the help does not know %s", code)
+			}
+		}
+	})
+}
+
+func beat(t testing.TB, l *ledger.Ledger, a ledger.Agent) {
+	t.Helper()
+	if err := l.Beat(t.Context(), a, 10*time.Minute); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stall lets an agent say that the plugin of a kind crashes again and again.
+func stall(t testing.TB, l *ledger.Ledger, agent, kind string) {
+	t.Helper()
+	beat(t, l, ledger.Agent{Name: agent, Kinds: map[string]string{kind: "x@1+a"}, Stalled: map[string]time.Time{kind: time.Now().Add(5 * time.Minute)}})
+}
+
+// TestBreakerIsTold: agents and doctor say of which agent a plugin crashes again and again, and doctor whose
+// clock is off.
+func TestBreakerIsTold(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		l := m.ledger()
+		stall(t, l, "host/7/b", "broken")
+		beat(t, l, ledger.Agent{Name: "host/7/c", Kinds: map[string]string{"broken": ""}, Stalled: map[string]time.Time{"broken": time.Now().Add(-time.Minute)}})
+		beat(t, l, ledger.Agent{Name: "late/1/d", Skew: -3500 * time.Millisecond})
+		var agents []struct{ Stalled []string }
+		if err := json.Unmarshal([]byte(m.run(exitOK, "agents", "-o", "json")), &agents); err != nil {
+			t.Fatal(err)
+		}
+		if len(agents) != 3 || !slices.Equal(agents[0].Stalled, []string{"broken"}) || len(agents[1].Stalled) != 0 {
+			t.Errorf("%+v", agents)
+		}
+		doctor := m.start("doctor")
+		m.exit(doctor) // a Postgres for tests does not wait for its disk
+		if out := doctor.stdout.String(); strings.Count(out, "crashes again and again") != 1 || !strings.Contains(out, "the plugin of kind broken crashes again and again on host/7/b\n") {
+			t.Error(out)
+		} else if !strings.Contains(out, "late/1/d: its clock is 3.5s behind the database's") || strings.Count(out, "its clock is ") != 1 {
+			t.Error(out)
+		}
+	})
+}
