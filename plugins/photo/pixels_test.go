@@ -114,7 +114,7 @@ func TestSimilar(t *testing.T) {
 			}
 			from := load(t, path) // a JPEG is not quite what was put into it
 			for k, f := range out.Files {
-				s := parseSizes(payload)[k]
+				s := parseSizes(payload.Sizes)[k]
 				part, to := s.of(in.X, in.Y)
 				if f.Width != to.X || f.Height != to.Y {
 					t.Errorf("%s %s: %d by %d, want %v", path, f.Size, f.Width, f.Height, to)
@@ -169,7 +169,7 @@ func TestBoxes(t *testing.T) {
 		{"a=100x100:fill", 1, 50_000, image.Rect(0, 24_999, 1, 25_000), image.Pt(1, 1)},
 		{"a=100x100:crop", 400, 50, image.Rect(150, 0, 250, 50), image.Pt(100, 50)},
 	} {
-		s := parseSizes(plain("", tt.size))[0]
+		s := parseSizes([]string{tt.size})[0]
 		if part, to := s.of(tt.w, tt.h); part != tt.part || to != tt.to {
 			t.Errorf("%s of %d by %d: %v as %v, want %v as %v", tt.size, tt.w, tt.h, part, to, tt.part, tt.to)
 		}
