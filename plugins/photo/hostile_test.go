@@ -135,7 +135,7 @@ func packedTIFF(w, h, tileW, tileH uint32, packed []byte) []byte {
 
 // saying is what errors say, by their codes.
 var saying = map[string]string{
-	"not_an_image": "it is no JPEG", "damaged": "damaged, or", "truncated": "ends in the middle", "too_large": "allowed are",
+	"not_an_image": "it is no JPEG", "damaged": "damaged", "truncated": "ends in the middle", "too_large": "allowed are",
 	"": "it was made by this plugin", // and no error at all
 }
 
@@ -323,6 +323,7 @@ func FuzzPicture(f *testing.F) {
 	j := get(f, save(f, f.TempDir(), "a.jpg", scene(20, 10, 1)))
 	f.Add(withSegment(j, exif(binary.LittleEndian, 6)))
 	f.Add(tiffOf(scene(20, 10, 1), 8))
+	f.Add([]byte("RIFF\xba000WEBPVP8 0000100")) // of 0 by 0 pixels
 	f.Add(slices.Concat(pngHeader(1, 1), pngChunk("eXIf", exifTIFF(binary.BigEndian, 3))))
 	c := config(f)
 	c.MaxBytes, c.MaxPixels = 1<<20, 1<<14

@@ -69,7 +69,7 @@ func (s *source) header(ctx context.Context, cfg *Config) error {
 		return r.failure(err)
 	}
 	if c.Width < 1 || c.Height < 1 {
-		return refuse("damaged", "it says that it is %d by %d pixels", c.Width, c.Height)
+		return refuse("damaged", "damaged: it says that it is %d by %d pixels", c.Width, c.Height)
 	}
 	if max(c.Width, c.Height) > maxSide || int64(c.Width)*int64(c.Height) > cfg.MaxPixels {
 		return refuse("too_large", "it is %d by %d pixels, allowed are %d in all and %d a side", c.Width, c.Height, cfg.MaxPixels, maxSide)
