@@ -131,8 +131,7 @@ func (r Rate) allows(now, next time.Time, burst int) (n int, wait time.Duration)
 	return int(room / t), 0
 }
 
-// ahead is how far next is ahead of the clock. It cannot be by more than the burst, unless the clock
-// was set back or the rate was another.
+// ahead is how far next is ahead of the clock, or may be; see Admission.settle.
 func (r Rate) ahead(now, next time.Time, burst int) time.Duration {
 	return min(max(next.Sub(now), 0), time.Duration(max(burst, 1))*r.interval())
 }
@@ -181,10 +180,23 @@ func (k Kind) Admit(now time.Time, whole Lane, limit int) *Admission {
 		a.full = n <= whole.Running
 	}
 	if r := k.Limits.Rate; r.Count > 0 {
-		n, wait := r.allows(now, whole.Next, k.Limits.Burst)
+		a.whole = a.settle(r, whole)
+		n, wait := r.allows(now, a.whole.Next, k.Limits.Burst)
 		a.room, a.held = min(a.room, n), wait
 	}
 	return a
+}
+
+// settle brings back a Next that is further ahead than the burst allows: the clock was set back, or it
+// is of a slower rate or a greater burst. The next grant comes after an interval then, and not when the
+// clock has caught up.
+func (a *Admission) settle(r Rate, l Lane) Lane {
+	n := max(a.limits.Burst, 1)
+	if furthest := r.after(a.now, time.Time{}, n, n); l.Next.After(furthest) {
+		l.Next = furthest
+		a.Moved = append(a.Moved, l)
+	}
+	return l
 }
 
 // Room is how many more may be granted in all. A claim that has granted nothing though there is room
@@ -198,6 +210,7 @@ func (a *Admission) allowed(l Lane) int {
 		n, full = min(n, max(0, most-l.Running)), full || most <= l.Running
 	}
 	if r := a.limits.RatePerShardKey; r.Count > 0 {
+		l = a.settle(r, l)
 		free, held := r.allows(a.now, l.Next, a.limits.Burst)
 		n, wait = min(n, free), max(wait, held)
 	}
