@@ -304,6 +304,8 @@ func (c *limitedClaim) file(look bool) error {
 		if err := c.later(counting(limits, false), []any{c.g.Kind}, nil); err != nil {
 			return err
 		}
+	}
+	if look {
 		if err := c.later(`DELETE FROM {{S}}.ledger_lanes WHERE kind = $1 AND next_at <= (SELECT {{NOW}})`, []any{c.g.Kind}, nil); err != nil {
 			return err
 		}
