@@ -354,17 +354,24 @@ func gateKinds(tx Tx, items []NewItem) error {
 	return &InvalidError{Index: i, Field: "resources", Reason: "kind " + items[i].Kind + " has limits, so its items cannot need resources; they belong into another kind"}
 }
 
+func itemsAre(n int, kind string) string {
+	if n == 1 {
+		return "1 item of kind " + kind + " is"
+	}
+	return fmt.Sprintf("%d items of kind %s are", n, kind)
+}
+
 // whyHeldBack explains an item that is ready, of a kind with limits; w says what else there is to say.
 func (r *Record) whyHeldBack(w Reason, k Kind, c Crowding) Reason {
 	limits := k.Limits
 	key := orDefault(r.ShardKey, r.Key)
 	if n := limits.MaxRunning; n > 0 && c.Whole.Running >= n {
 		return Reason{Code: "max_running", Since: w.Since, Next: fmt.Sprintf("ledgerd kind set %s --max-running N", k.Name),
-			Text: fmt.Sprintf("It is ready, but %d items of kind %s are leased and no more than %d may be.", c.Whole.Running, k.Name, n)}
+			Text: fmt.Sprintf("It is ready, but %s leased and no more than %d may be.", itemsAre(c.Whole.Running, k.Name), n)}
 	}
 	if n := limits.MaxRunningPerShardKey; n > 0 && c.Key.Running >= n {
 		return Reason{Code: "max_running", Since: w.Since, Next: fmt.Sprintf("ledgerd kind set %s --max-running-per-shard-key N", k.Name),
-			Text: fmt.Sprintf("It is ready, but %d items of kind %s are leased for its shard key %s and no more than %d may be.", c.Key.Running, k.Name, key, n)}
+			Text: fmt.Sprintf("It is ready, but %s leased for its shard key %s and no more than %d may be.", itemsAre(c.Key.Running, k.Name), key, n)}
 	}
 	var wait time.Duration
 	held := Reason{Code: "rate", Since: w.Since}
