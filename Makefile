@@ -140,7 +140,7 @@ soak: ## 30 minutes of steady work on both databases: nothing may grow
 
 .PHONY: demo
 demo: build ## build, then work a sample inbox with the embedded SQLite ledger
-	@./examples/demo.sh
+	@PATH="$(CURDIR)/bin:$$PATH" ./examples/demo.sh
 
 # Commits wait for the disk, on both sides of every comparison; the rest is what a machine of a few
 # GiB is usually given.

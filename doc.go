@@ -28,6 +28,8 @@
 //	internal/pluginstore the programs of plugins that were added to a machine
 //	internal/config      the config file, the environment and the flags, as one configuration
 //	internal/hostcheck   limits of this machine, for doctor
+//	internal/inputs      what people type and list, made into items; internal/query reads lists
+//	internal/report      answers as tables, CSV and JSON
 //	internal/source      what fills a ledger: folders, lists, queries, each on its schedule
 //	internal/daemon      a worker that is left running: sources, health, metrics, systemd
 //	internal/pgtest      a real Postgres for tests

@@ -1,14 +1,17 @@
 #!/bin/sh
 # The main job on a sample inbox: what `make demo` shows. Everything it writes goes into a
-# temporary folder. A command that ends with another exit code than 0 is part of the show.
+# temporary folder; ledgerd is the one in PATH. A command that ends with another exit code than 0 is part
+# of the show.
 set -eu
 cd "$(dirname "$0")/.."
 
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-export XDG_DATA_HOME="$tmp/data"
+# Neither a config file nor variables of who looks on lead it to another ledger.
+for name in $(env | sed -n 's/^\(LEDGERD_[A-Z_0-9]*\)=.*/\1/p'); do unset "$name"; done
+export LEDGERD_CONFIG="$tmp/demo.toml" XDG_DATA_HOME="$tmp/data"
+: >"$LEDGERD_CONFIG"
 cp -R examples/inbox "$tmp/inbox"
-PATH="$PWD/bin:$PATH"
 cd "$tmp"
 
 say() { printf '\n# %s\n' "$*"; }

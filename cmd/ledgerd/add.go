@@ -330,7 +330,7 @@ with -o jsonl and csv a row for each input: input, id, verdict, state.`,
 		},
 	}
 	s.define(cmd)
-	cmd.Flags().StringVar(&due, "due", "", "not before: a duration (2h) or a time (2026-11-20T10:00:00Z)")
+	cmd.Flags().StringVar(&due, "due", "", "not before this `time`: a duration (2h) or 2026-11-20T10:00:00Z")
 	return cmd
 }
 

@@ -65,8 +65,8 @@ With -o json: {"items","through","clients","database","durability","cores","add_
 			return a.bench(cmd.Context(), b)
 		},
 	}
-	cmd.Flags().IntVar(&b.items, "items", 100_000, "how many items")
-	cmd.Flags().IntVar(&b.clients, "clients", 1, "how many add and drain at the same time")
+	cmd.Flags().IntVar(&b.items, "items", 100_000, "`number` of items")
+	cmd.Flags().IntVar(&b.clients, "clients", 1, "`number` of those that add and drain at the same time")
 	cmd.Flags().Var(&b.through, "through", "what works the items: none, a function in this process; plugin, a plugin's process")
 	return cmd
 }

@@ -120,7 +120,7 @@ func docsFlags(b *strings.Builder, flags *pflag.FlagSet) {
 		if value != "" {
 			name += " " + value
 		}
-		if d := f.DefValue; d != "" && d != "false" && d != "0" && d != "[]" {
+		if d := f.DefValue; d != "" && d != "false" && d != "0" && d != "0s" && d != "[]" {
 			text += "; default " + f.DefValue
 		}
 		if env := f.Annotations[envAnnotation]; len(env) > 0 {
@@ -166,7 +166,7 @@ const docsRules = `## Rules
 ` + "`lock run`" + ` exits as its command does; ` + "`-E`" + ` gives it another code for 11.
 
 The ledger is what ` + "`--db`" + `, ` + "`LEDGERD_DB`" + ` (` + "`LEDGERD_DB_FILE`" + ` names a file that holds the URL) or the config file says, else
-` + "`$XDG_DATA_HOME/ledgerd/ledger.db`" + `. On Postgres ` + "`?search_path=NAME`" + ` in the URL names the schema. Only run, add, work, bench,
+` + "`$XDG_DATA_HOME/ledgerd/ledger.db`" + `. On Postgres ` + "`?search_path=NAME`" + ` in the URL names the schema. Only run, add, work, serve, bench,
 db migrate and db copy make a ledger.
 
 `

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,15 +85,16 @@ func TestCommandsExplainThemselves(t *testing.T) {
 			if f.Usage == "" {
 				t.Errorf("%s --%s: says nothing", c.CommandPath(), f.Name)
 			}
+			if value, _ := pflag.UnquoteUsage(f); slices.Contains([]string{"string", "strings", "int", "uint", "value"}, value) {
+				t.Errorf("%s --%s %s: that is a type of Go's, and no word for what it takes", c.CommandPath(), f.Name, value)
+			}
 		})
 		for _, below := range c.Commands() {
 			visit(below, false)
 		}
 	}
 	for _, c := range testApp(&out).root().Commands() {
-		if c.Name() != "help" {
-			visit(c, true)
-		}
+		visit(c, true)
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -125,8 +126,9 @@ func (a *app) kindSetCommand() *cobra.Command {
 	p := policy{onLost: choice{of: []string{string(ledger.OnLostRepeat), string(ledger.OnLostDoubt)}}}
 	cmd := &cobra.Command{
 		Use: "set KIND", Short: "Set how a kind is treated; the way in which a kind worked by people comes to be", Args: arguments(1, 1),
-		Long: `Sets what is given and leaves the rest. The policy is kept in the ledger, so all who work it
-treat an item alike. Prints the policy as kind ls does.
+		Long: `Sets what is given and leaves the rest. Of a kind of which nothing was set before, the rest is as its
+plugin wants it, if that is here. The policy is kept in the ledger, so all who work it treat an item
+alike. Prints the policy as kind ls does.
 
 The limits hold for all who work the kind together. Leased is what somebody has claimed, persons too.
 A limit that is set or lowered takes nothing back: what is leased stays so. Items of a kind with
@@ -138,23 +140,23 @@ begun at most; one of more than some ten items a second needs a burst of a tenth
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&p.plugin, "plugin", "", "plugin that works it; \"\" is the one of the same name, or people")
-	f.StringVar(&p.input, "input", "", "what INPUT is: file, url or line")
-	f.StringVar(&p.field, "input-field", "", "field of the payload that takes INPUT")
-	f.StringSliceVar(&p.match, "match", nil, "which files of a folder are taken: globs over names")
+	f.StringVar(&p.plugin, "plugin", "", "`plugin` that works it; \"\" is the one of the same name, or people")
+	f.StringVar(&p.input, "input", "", "what INPUT is: `file|url|line`")
+	f.StringVar(&p.field, "input-field", "", "`field` of the payload that takes INPUT")
+	f.StringSliceVar(&p.match, "match", nil, "which files of a folder are taken: `globs` over names")
 	f.Var(&p.onLost, "on-lost", "what an attempt without a report means: it is repeated, or in doubt until a person decides")
-	f.IntVar(&p.maxFailures, "max-failures", 0, "failed attempts after which an item is dead (0: 5)")
-	f.IntVar(&p.maxCrashes, "max-crashes", 0, "crashes of its process after which an item is dead (0: 3)")
-	f.IntVar(&p.lost, "max-lost", 0, "expired leases in a row after which an item is dead (0: 10)")
+	f.IntVar(&p.maxFailures, "max-failures", 0, "`number` of failed attempts after which an item is dead (0: 5)")
+	f.IntVar(&p.maxCrashes, "max-crashes", 0, "`number` of crashes of its process after which an item is dead (0: 3)")
+	f.IntVar(&p.lost, "max-lost", 0, "`number` of expired leases in a row after which an item is dead (0: 10)")
 	f.Var(&p.base, "backoff-base", "before attempt n+1 an item waits for a random time up to base·2ⁿ (0: 1s) …")
 	f.Var(&p.limit, "backoff-cap", "… and at most for this (0: 10m)")
 	f.Var(&p.timeout, "timeout", "of one attempt (0: none)")
 	f.Var(&p.keep, "keep", "how long payload, output and attempts of items stay that are done or cancelled (0: 30d), or forever")
-	f.IntVar(&p.running, "max-running", 0, "items that are leased at a time, by all together (0: no limit)")
-	f.IntVar(&p.perKey, "max-running-per-shard-key", 0, "the same for each shard key: of a URL its host")
+	f.IntVar(&p.running, "max-running", 0, "`number` of items that are leased at a time, by all together (0: no limit)")
+	f.IntVar(&p.perKey, "max-running-per-shard-key", 0, "the same `number` for each shard key: of a URL its host")
 	f.Var(&p.rate, "rate", "items that are begun in a time, by all together: 100/s, 30/m, 5/10s (0: no limit)")
 	f.Var(&p.ratePerKey, "rate-per-shard-key", "the same for each shard key")
-	f.IntVar(&p.burst, "burst", 0, "how many may be begun at once after a pause, for both rates (0: 1)")
+	f.IntVar(&p.burst, "burst", 0, "`number` of items that may be begun at once after a pause, for both rates (0: 1)")
 	f.BoolVar(&p.paused, "paused", false, "whether it is not to be worked")
 	return cmd
 }
@@ -168,7 +170,19 @@ func (a *app) kindSet(ctx context.Context, f *pflag.FlagSet, name string, p poli
 		return err
 	}
 	defer l.Close()
+	have, err := l.Kind(ctx, name)
+	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return err
+	}
+	var worker *plugin
+	if untouched(have) {
+		worker, err = a.findPlugin(ctx, firstOf(p.plugin, a.config.PluginOf(name), name), pluginDirs{list: a.config.PluginDir})
+		if err != nil && !isNoPlugin(err) {
+			return err
+		}
+	}
 	stored, err := l.EditKind(ctx, actor(), name, func(k *ledger.Kind, _ bool) {
+		*k = worker.defaults(name, *k)
 		set := map[string]func(){
 			"plugin":       func() { k.Plugin = p.plugin },
 			"input":        func() { k.Input.Type = p.input },

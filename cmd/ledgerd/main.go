@@ -127,7 +127,7 @@ fails, and can always say: done, waiting for what, or why not.`,
 	}
 	a.global.define(root.PersistentFlags())
 	root.SetFlagErrorFunc(flagError)
-	root.SetHelpCommand(&cobra.Command{Use: "help", Hidden: true, GroupID: groupSetUp, RunE: func(cmd *cobra.Command, args []string) error {
+	root.SetHelpCommand(&cobra.Command{Use: "help", Short: "Say how a command is used, as --help does", Hidden: true, GroupID: groupSetUp, RunE: func(cmd *cobra.Command, args []string) error {
 		about, _, err := root.Find(args)
 		if err != nil {
 			return err

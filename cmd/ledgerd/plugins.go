@@ -331,7 +331,7 @@ func (a *app) helpWithFields(cmd *cobra.Command, s *sourceFlags) {
 			a.tell(explain(err))
 			return
 		}
-		c.Long = p.about()
+		c.Use, c.Long, c.Example = strings.Replace(c.Use, "KIND", kinds[0], 1), p.about(), "" // its text has its own
 		plain(c, args)
 		_ = a.showFields(p)
 	})

@@ -33,6 +33,28 @@ func TestReadme(t *testing.T) {
 	}
 }
 
+// TestDemo: the demo shows what it is to show, in a ledger of its own, whatever ledger somebody works with.
+func TestDemo(t *testing.T) {
+	home := t.TempDir()
+	m := newMachine(t, "")
+	config := filepath.Join(home, ".config", "ledgerd", "ledgerd.toml")
+	if err := os.MkdirAll(filepath.Dir(config), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, []byte("db = \"sqlite:"+home+"/configured.db\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	demo := exec.Command("../../examples/demo.sh")
+	demo.Env = []string{"HOME=" + home, "PATH=" + filepath.Dir(m.program) + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "LEDGERD_DB=sqlite:" + home + "/mine.db"}
+	out, err := demo.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "added 0   changed 1   reopened 2   known 9") || !strings.Contains(string(out), "ok: 13 items") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if ledgers, err := filepath.Glob(filepath.Join(home, "*.db")); err != nil || len(ledgers) > 0 {
+		t.Errorf("the demo has used %q, %v", ledgers, err)
+	}
+}
+
 // session runs the commands of a page, the lines that begin with "$ ", one after the other in one shell's
 // folders, and returns them with what each prints.
 func session(t *testing.T, page, home string, env []string) string {

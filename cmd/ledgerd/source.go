@@ -61,7 +61,7 @@ func (s *sourceFlags) define(cmd *cobra.Command) {
 	f.StringVar(&s.key, "key", "", "`column` of the table or query that is the INPUT")
 	f.Var(&rules{&s.rules, false}, "include", "also take files of folders with this name, or path below the folder")
 	f.Var(&rules{&s.rules, true}, "exclude", "leave them out; of several --include and --exclude the last that matches counts")
-	f.IntVar(&s.priority, "priority", 0, "-2 (first) to 2 (last)")
+	f.IntVar(&s.priority, "priority", 0, "`number` from -2 (first) to 2 (last)")
 	f.StringArrayVar(&s.resource, "resource", nil, "`name` that an item needs for itself while it is worked; {key} in it stands for the item's key, {FIELD} for a field of its payload; repeated")
 	f.BoolVar(&s.dryRun, "dry-run", false, "only say what would be added")
 	s.queryFlags.define(f)
@@ -359,10 +359,8 @@ func (a *app) prepare(ctx context.Context, s sourceFlags, name string, args []st
 // introduce makes a kind that is new to the ledger known there, with its plugin's defaults, and
 // writes down what the config says of its policy.
 func (k *kind) introduce(ctx context.Context, l *ledger.Ledger) error {
-	configured := func(have *ledger.Kind, known bool) {
-		if (!known || untouched(*have)) && k.plugin != nil { // it may be known since just now
-			*have = k.plugin.Policy(k.name)
-		}
+	configured := func(have *ledger.Kind, _ bool) {
+		*have = k.plugin.defaults(k.name, *have) // somebody may have set it just now
 		if k.takesAny() {
 			have.Input = k.input()
 		}
@@ -376,13 +374,24 @@ func (k *kind) introduce(ctx context.Context, l *ledger.Ledger) error {
 	return k.edit(ctx, l, configured)
 }
 
-// untouched says of a kind that it is known only because an item of it was emitted, or added by another
-// program: nobody has said how it is treated, so the defaults of its plugin count.
+// untouched says of a kind that it is new, or known only because an item of it was emitted, or added by
+// another program, or because it was paused: nobody has said how it is treated.
 func untouched(k ledger.Kind) bool {
 	if k.OnLost == ledger.OnLostRepeat {
 		k.OnLost = ""
 	}
-	return reflect.DeepEqual(k, ledger.Kind{Name: k.Name})
+	return reflect.DeepEqual(k, ledger.Kind{Name: k.Name, Paused: k.Paused})
+}
+
+// defaults is the policy of a kind with the plugin's defaults if it is untouched. A plugin that is not
+// here (nil) has none.
+func (p *plugin) defaults(kind string, have ledger.Kind) ledger.Kind {
+	if p == nil || !untouched(have) {
+		return have
+	}
+	policy := p.Policy(kind)
+	policy.Paused = have.Paused
+	return policy
 }
 
 // define states which plugin works the kind from now on, with which settings, and takes over

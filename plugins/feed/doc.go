@@ -26,8 +26,8 @@
 // was given is asked again. URLs with a password are not remembered.
 //
 // A host, which is a name with a port, is asked for few feeds at a time, and for none until a Retry-After of
-// it is over. A feed whose turn is not within a second is snoozed. Limits hold for the process; with
-// --shard all feeds of a host are in one.
+// it is over. A feed whose turn is not within a second is snoozed. That holds for the process; for all
+// machines together set limits of the kind (ledgerd kind set feed --max-running-per-shard-key 2).
 //
 // # Payload: what is to be done (--set)
 //

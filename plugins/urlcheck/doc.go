@@ -94,8 +94,9 @@
 //
 // # Politeness
 //
-// A host is a name with a port. Limits hold for all items of the process; several processes
-// have a limit each, so on several machines use --shard: all URLs of a host are in one shard.
+// A host is a name with a port. per_host and interval hold for all items of the process; several
+// processes have a limit each. What all machines together may do says the kind: "ledgerd kind set
+// urlcheck --max-running-per-shard-key 2 --rate-per-shard-key 1/s", the shard key being the host.
 // A check keeps its place at the host while it stays there, from HEAD to GET and from one
 // redirect to the next. 429 and Retry-After close the host for all its URLs until then.
 //
