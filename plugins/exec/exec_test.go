@@ -175,6 +175,7 @@ func TestFloods(t *testing.T) {
 		{"one line that fails", `head -c 20000000 /dev/zero | tr '\0' x; exit 75`, "failed", "exit_75", ""},
 		{"long lines on stderr", `head -c 20000000 /dev/zero | tr '\0' x >&2; echo end`, "done", "", `"end"`},
 		{"bytes", `head -c 20000000 /dev/urandom; echo; echo end`, "done", "", `"end"`},
+		{"progress", `yes 'progress 1/100 frames' | head -c 2000000; printf 'progress 2/100 \377\n'; echo end`, "done", "", `"end"`},
 		{"JSON that is long", `printf '["'; head -c 60000 /dev/zero | tr '\0' x; printf '"]'`, "done", "", `["` + strings.Repeat("x", 60000) + `"]`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -249,6 +250,7 @@ func (d *duration) UnmarshalJSON(raw []byte) error {
 
 // A command that reads nothing and one whose output somebody else holds do not hold anything up.
 func TestNobodyReads(t *testing.T) {
+	t.Parallel()
 	h := host(t, shell(`exit 0`))
 	if r := h.Run(sdktest.Task{Key: "k", Payload: map[string]any{"x": strings.Repeat("x", 900_000)}}); r.Outcome != "done" {
 		t.Errorf("%+v", r)

@@ -168,7 +168,7 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (json.RawMessage, e
 		return nil, sdk.Code("start", err)
 	}
 	defer func() {
-		if err := os.RemoveAll(r.tmp); err != nil {
+		if err := removeAll(r.tmp); err != nil {
 			it.Log.Warn("the folder for temporary files is not removed", "error", err)
 		}
 	}()

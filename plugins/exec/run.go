@@ -1,7 +1,6 @@
 package exec
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,24 +52,23 @@ func (r *run) command(ctx context.Context) (ending, error) {
 	if err != nil {
 		return ending{}, err
 	}
-	pipes, err := r.connect(cmd)
+	pipes, err := connect(cmd)
 	if err != nil {
 		return ending{}, sdk.Code("start", err)
 	}
 	started, ended := make(chan error, 1), make(chan struct{})
+	var state *os.ProcessState
 	go func() {
 		defer lockThread()()
-		err := cmd.Start()
+		err := cmd.Start() // closes the pipes if it fails
 		if started <- err; err == nil {
-			_ = cmd.Wait() // how it ended is in its state
+			state, _ = cmd.Process.Wait() // not cmd.Wait, which would close the pipes
 		}
 		close(ended)
 	}()
 	if err = <-started; err != nil {
-		pipes.abandon()
 		return ending{}, startError(err)
 	}
-	pipes.started()
 	group := cmd.Process.Pid
 	if err := r.cfg.keeper.add(group); err != nil {
 		kill(group, syscall.SIGKILL)
@@ -78,6 +76,7 @@ func (r *run) command(ctx context.Context) (ending, error) {
 		pipes.close()
 		return ending{}, sdk.Code("start", err)
 	}
+	pipes.talk(r)
 	stopped := false
 	select {
 	case <-ended:
@@ -87,9 +86,9 @@ func (r *run) command(ctx context.Context) (ending, error) {
 	}
 	kill(group, syscall.SIGKILL) // what is left of it
 	<-ended
-	pipes.close()
-	err = r.cfg.keeper.del(group)
-	return endingOf(cmd, stopped), err
+	pipes.finish()
+	r.cfg.keeper.del(group)
+	return endingOf(state, stopped), nil
 }
 
 // groupPoll is how often it is looked whether a process group is gone, which nothing tells.
@@ -124,9 +123,9 @@ func kill(group int, s syscall.Signal) bool {
 	return !errors.Is(syscall.Kill(-group, s), syscall.ESRCH)
 }
 
-func endingOf(cmd *osexec.Cmd, stopped bool) ending {
-	e := ending{code: cmd.ProcessState.ExitCode(), stopped: stopped}
-	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+func endingOf(state *os.ProcessState, stopped bool) ending {
+	e := ending{code: state.ExitCode(), stopped: stopped}
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		e.signal = int(ws.Signal())
 	}
 	return e
@@ -176,68 +175,48 @@ type told struct {
 	Payload        In     `json:"payload"`
 }
 
-// pipes are our and the command's ends of its stdin, stdout and stderr.
+// pipes are our ends of a command's stdin, stdout and stderr.
 type pipes struct {
-	ours, theirs []*os.File
-	talk         sync.WaitGroup // about what is read from and written to ours
-	talks        []func()
+	stdin          io.WriteCloser
+	stdout, stderr io.ReadCloser
+	talks          sync.WaitGroup
+}
+
+func connect(cmd *osexec.Cmd) (*pipes, error) {
+	var p pipes
+	var err1, err2, err3 error
+	p.stdin, err1 = cmd.StdinPipe()
+	p.stdout, err2 = cmd.StdoutPipe()
+	p.stderr, err3 = cmd.StderrPipe()
+	return &p, errors.Join(err1, err2, err3)
+}
+
+// talk begins to tell the command its item and to hear what it says.
+func (p *pipes) talk(r *run) {
+	it := r.item
+	p.talks.Go(func() {
+		_ = json.NewEncoder(p.stdin).Encode(told{it.ID, it.Kind, it.Scope, it.Key, it.Attempt, it.IdempotencyKey, it.Payload}) // it need not read
+		_ = p.stdin.Close()
+	})
+	p.talks.Go(func() { r.read(p.stdout, r.out.line) })
+	p.talks.Go(func() { r.read(p.stderr, r.logged) })
 }
 
 // outputTime is how long output is read after the end of a command: a process that has left the
 // group may hold the pipes open for ever.
 const outputTime = time.Second
 
-func (r *run) connect(cmd *osexec.Cmd) (*pipes, error) {
-	it := r.item
-	item, err := json.Marshal(told{it.ID, it.Kind, it.Scope, it.Key, it.Attempt, it.IdempotencyKey, it.Payload})
-	if err != nil {
-		return nil, err
-	}
-	inR, inW, err1 := os.Pipe()
-	outR, outW, err2 := os.Pipe()
-	errR, errW, err3 := os.Pipe()
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
-	p := &pipes{ours: []*os.File{inW, outR, errR}, theirs: []*os.File{inR, outW, errW}}
-	if err := errors.Join(err1, err2, err3); err != nil {
-		p.abandon()
-		return nil, err
-	}
-	p.talks = []func(){
-		func() {
-			_, _ = io.Copy(inW, bytes.NewReader(append(item, '\n'))) // it need not read
-			_ = inW.Close()
-		},
-		func() { r.read(outR, r.out.line) },
-		func() { r.read(errR, r.logged) },
-	}
-	return p, nil
-}
-
-// started begins to talk with the command.
-func (p *pipes) started() {
-	closeAll(p.theirs)
-	for _, talk := range p.talks {
-		p.talk.Go(talk)
-	}
-}
-
-// close reads what there still is to be read.
-func (p *pipes) close() {
-	_ = p.ours[0].Close()
-	late := time.AfterFunc(outputTime, func() { closeAll(p.ours) })
-	p.talk.Wait()
+// finish hears what there still is to be heard.
+func (p *pipes) finish() {
+	_ = p.stdin.Close()
+	late := time.AfterFunc(outputTime, p.close)
+	p.talks.Wait()
 	late.Stop()
-	closeAll(p.ours)
+	p.close()
 }
 
-// abandon is for a command that was not started.
-func (p *pipes) abandon() {
-	closeAll(p.theirs)
-	closeAll(p.ours)
-}
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		_ = f.Close() // nil and closed are errors, too
+func (p *pipes) close() {
+	for _, end := range []io.Closer{p.stdin, p.stdout, p.stderr} {
+		_ = end.Close() // twice is an error, too
 	}
 }
