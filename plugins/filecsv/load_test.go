@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -189,6 +190,19 @@ func TestLoadTypes(t *testing.T) {
 		r = h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "a\n9223372036854775808\n"), "table": "t", "types": map[string]string{"a": "int"}}})
 		if r.Code != tooManyBadRows || !strings.Contains(r.Error, `line 2: column "a": does not fit into 64 bits: "9223372036854775808"`) {
 			t.Errorf("%s %s", r.Code, r.Error)
+		}
+	})
+}
+
+// A day in a zone, as XML writes it, is no time of day.
+func TestLoadDayWithZone(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		outOf(t, loading(t, url).Run(sdktest.Task{Payload: payload{
+			"path":  csvFile(t, "day\n2026-11-20+05:00\n2026-11-20-05:00\n2026-11-20Z\n"),
+			"table": "t", "types": map[string]string{"day": "date"}, "date_formats": []string{"YYYY-MM-DDZ"},
+		}}))
+		if got := query(t, db, "SELECT CAST(day AS text) FROM t"); !slices.Equal(got, []string{"2026-11-20", "2026-11-20", "2026-11-20"}) {
+			t.Errorf("days %q", got)
 		}
 	})
 }
