@@ -207,6 +207,20 @@ func TestLoadDayWithZone(t *testing.T) {
 	})
 }
 
+// Nothing is made for a column that could have no name.
+func TestLoadColumnWithoutName(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h, path := loading(t, url), csvFile(t, "a\n1\n")
+		for _, name := range []string{"", "x\x00y"} {
+			r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "t", "into": map[string]string{"a": name}}})
+			if r.Code != "columns" || !r.Final || !strings.Contains(r.Error, "is no name for a column") {
+				t.Errorf("%q: %s %v %s", name, r.Code, r.Final, r.Error)
+			}
+		}
+		outOf(t, h.Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}}))
+	})
+}
+
 func TestLoadIntoATableThatIsThere(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
