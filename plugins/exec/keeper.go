@@ -74,13 +74,10 @@ func (k *keeper) start() error {
 
 // temporary makes an empty folder. What cleans up /tmp may have taken ours, which nobody has used for days.
 func (k *keeper) temporary() (string, error) {
-	name, err := os.MkdirTemp(k.folder, "item-")
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.Mkdir(k.folder, 0o700); err == nil || errors.Is(err, fs.ErrExist) {
-			name, err = os.MkdirTemp(k.folder, "item-")
-		}
+	if err := os.MkdirAll(k.folder, 0o700); err != nil {
+		return "", err
 	}
-	return name, err
+	return os.MkdirTemp(k.folder, "item-")
 }
 
 // add notes a process group that is to be killed with us.

@@ -185,25 +185,21 @@ func (r *run) judge(ctx context.Context, end ending) (json.RawMessage, error) {
 	if end.stopped {
 		return nil, fmt.Errorf("%w%s", context.Cause(ctx), r.lastWords())
 	}
-	c := r.cfg
+	c, why := r.cfg, end.text+r.lastWords()
 	result, err := r.out.json(c.hide)
-	failure := sdk.Code(end.name(), errors.New(r.why(end)))
+	failure := sdk.Code(end.name, errors.New(why))
 	switch {
-	case end.signal != 0:
-		return result, failure
 	case slices.Contains(c.Done, end.code):
 		return result, err
 	case slices.Contains(c.Snooze, end.code):
-		return result, sdk.Snooze(c.SnoozeFor, r.why(end))
+		return result, sdk.Snooze(c.SnoozeFor, why)
 	case slices.Contains(c.Permanent, end.code):
 		return result, sdk.Permanent(failure)
 	}
 	return result, failure
 }
 
-// why is how the command ended, and the last it said about it.
-func (r *run) why(end ending) string { return end.String() + r.lastWords() }
-
+// lastWords are the last that the command said about it.
 func (r *run) lastWords() string {
 	if r.last == "" {
 		return ""

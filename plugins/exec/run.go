@@ -28,22 +28,18 @@ type run struct {
 
 // ending is how a command ended.
 type ending struct {
-	code, signal int
-	stopped      bool // because it was told to
+	code       int // -1 for a signal
+	name, text string
+	stopped    bool // because it was told to
 }
 
-func (e ending) name() string {
-	if e.signal != 0 {
-		return "signal_" + strconv.Itoa(e.signal)
+func endingOf(state *os.ProcessState, stopped bool) ending {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		n := status.Signal()
+		return ending{-1, fmt.Sprintf("signal_%d", int(n)), fmt.Sprintf("ended by signal %d (%v)", int(n), n), stopped}
 	}
-	return "exit_" + strconv.Itoa(e.code)
-}
-
-func (e ending) String() string {
-	if e.signal != 0 {
-		return fmt.Sprintf("ended by signal %d (%v)", e.signal, syscall.Signal(e.signal))
-	}
-	return fmt.Sprintf("exited with %d", e.code)
+	code := state.ExitCode()
+	return ending{code, fmt.Sprintf("exit_%d", code), fmt.Sprintf("exited with %d", code), stopped}
 }
 
 // command runs the command until it, and all that it has started, has ended.
@@ -56,19 +52,16 @@ func (r *run) command(ctx context.Context) (ending, error) {
 	if err != nil {
 		return ending{}, sdk.Code("start", err)
 	}
-	started, ended := make(chan error, 1), make(chan struct{})
-	var state *os.ProcessState
-	go func() {
-		defer lockThread()()
-		err := cmd.Start() // closes the pipes if it fails
-		if started <- err; err == nil {
-			state, _ = cmd.Process.Wait() // not cmd.Wait, which would close the pipes
-		}
-		close(ended)
-	}()
-	if err = <-started; err != nil {
+	defer dieTogether(cmd)()
+	if err := cmd.Start(); err != nil { // which closes the pipes
 		return ending{}, startError(err)
 	}
+	var state *os.ProcessState
+	ended := make(chan struct{})
+	go func() {
+		state, _ = cmd.Process.Wait() // not cmd.Wait, which would close the pipes
+		close(ended)
+	}()
 	group := cmd.Process.Pid
 	if err := r.cfg.keeper.add(group); err != nil {
 		kill(group, syscall.SIGKILL)
@@ -82,7 +75,7 @@ func (r *run) command(ctx context.Context) (ending, error) {
 	case <-ended:
 	case <-ctx.Done():
 		stopped = true
-		r.terminate(group, ended)
+		r.terminate(group)
 	}
 	kill(group, syscall.SIGKILL) // what is left of it
 	<-ended
@@ -95,25 +88,18 @@ func (r *run) command(ctx context.Context) (ending, error) {
 const groupPoll = 20 * time.Millisecond
 
 // terminate asks a process group to end, and returns when all of it has, or the grace is over.
-func (r *run) terminate(group int, ended <-chan struct{}) {
+func (r *run) terminate(group int) {
 	kill(group, syscall.SIGTERM)
 	kill(group, syscall.SIGCONT) // one that is stopped would not see it
 	late := time.NewTimer(r.cfg.Grace)
 	defer late.Stop()
 	look := time.NewTicker(groupPoll)
 	defer look.Stop()
-	for {
+	for kill(group, 0) { // until the command has been waited for there is somebody
 		select {
 		case <-late.C:
 			return
 		case <-look.C:
-			select {
-			case <-ended: // until then there is somebody
-				if !kill(group, 0) {
-					return
-				}
-			default:
-			}
 		}
 	}
 }
@@ -121,14 +107,6 @@ func (r *run) terminate(group int, ended <-chan struct{}) {
 // kill sends a signal to a process group, and says whether there was anybody to get it.
 func kill(group int, s syscall.Signal) bool {
 	return !errors.Is(syscall.Kill(-group, s), syscall.ESRCH)
-}
-
-func endingOf(state *os.ProcessState, stopped bool) ending {
-	e := ending{code: state.ExitCode(), stopped: stopped}
-	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		e.signal = int(ws.Signal())
-	}
-	return e
 }
 
 // startError says whether another attempt can start what this one could not.
@@ -160,7 +138,6 @@ func (r *run) prepare() (*osexec.Cmd, error) {
 		"LEDGERD_KEY="+it.Key,
 		"LEDGERD_IDEMPOTENCY_KEY="+it.IdempotencyKey)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	dieWithParent(cmd.SysProcAttr)
 	return cmd, nil
 }
 
