@@ -203,6 +203,31 @@ func TestSecretsAreHidden(t *testing.T) {
 	}
 }
 
+func TestSecretsAreHiddenInJSON(t *testing.T) {
+	h := sdktest.New(t, Plugin(), sdktest.Options{
+		Config:  map[string]any{"command": shell(`printf '%s' '{"token":"hun\"ter\\22"}'`)},
+		Secrets: map[string]string{"secret_env": `TOKEN=hun"ter\22`},
+	})
+	if r := h.Run(sdktest.Task{Key: "k"}); string(r.Output) != `{"token":"***"}` {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A program's name has no placeholders, but it may have braces.
+func TestBracesInTheProgramsName(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "{key}")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/bin/echo", filepath.Join(dir, "echo")); err != nil {
+		t.Fatal(err)
+	}
+	command := []string{strings.NewReplacer("{", "{{", "}", "}}").Replace(dir) + "/echo", "{key}"}
+	if r := host(t, command).Run(sdktest.Task{Key: "k"}); string(r.Output) != `"k"` {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestBadConfig(t *testing.T) {
 	for _, tt := range []struct{ config, want string }{
 		{`{"command":["{key}"]}`, "command[0]: is a program's name, and has no placeholders"},

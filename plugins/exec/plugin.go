@@ -53,6 +53,9 @@ var passedOn = []string{"PATH", "HOME", "LANG", "TZ"}
 // minHidden is the length of a secret value from which on it is hidden: "1" would hide every one.
 const minHidden = 4 // bytes
 
+// inJSON writes a value as it stands in JSON.
+var inJSON = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate refuses what cannot work, before the first item.
@@ -104,7 +107,7 @@ func (c *Config) environment() error {
 		}
 		env = append(env, line)
 		if len(v) >= minHidden {
-			hidden = append(hidden, v)
+			hidden = append(hidden, v, inJSON.Replace(v))
 		}
 	}
 	for _, set := range env {
@@ -135,7 +138,7 @@ func (c *Config) Open(context.Context) (err error) {
 
 // Check tells whether the program is there.
 func (c *Config) Check(context.Context) error {
-	name := c.Command[0]
+	name := c.argv[0].text[0] // it has no placeholders
 	if strings.Contains(name, "/") && !filepath.IsAbs(name) {
 		name = filepath.Join(c.Dir, name)
 		if !filepath.IsAbs(name) {
