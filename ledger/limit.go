@@ -131,8 +131,7 @@ func (r Rate) allows(now, next time.Time, burst int) (n int, wait time.Duration)
 	return int(room / t), 0
 }
 
-// ahead is how far next is ahead of the clock. It cannot be by more than the burst, unless the clock
-// was set back or the rate was another.
+// ahead is how far next is ahead of the clock, or may be; see Admission.settle.
 func (r Rate) ahead(now, next time.Time, burst int) time.Duration {
 	return min(max(next.Sub(now), 0), time.Duration(max(burst, 1))*r.interval())
 }
@@ -181,10 +180,23 @@ func (k Kind) Admit(now time.Time, whole Lane, limit int) *Admission {
 		a.full = n <= whole.Running
 	}
 	if r := k.Limits.Rate; r.Count > 0 {
-		n, wait := r.allows(now, whole.Next, k.Limits.Burst)
+		a.whole = a.settle(r, whole)
+		n, wait := r.allows(now, a.whole.Next, k.Limits.Burst)
 		a.room, a.held = min(a.room, n), wait
 	}
 	return a
+}
+
+// settle brings back a Next that is further ahead than the burst allows: the clock was set back, or it
+// is of a slower rate or a greater burst. The next grant comes after an interval then, and not when the
+// clock has caught up.
+func (a *Admission) settle(r Rate, l Lane) Lane {
+	n := max(a.limits.Burst, 1)
+	if furthest := r.after(a.now, time.Time{}, n, n); l.Next.After(furthest) {
+		l.Next = furthest
+		a.Moved = append(a.Moved, l)
+	}
+	return l
 }
 
 // Room is how many more may be granted in all. A claim that has granted nothing though there is room
@@ -198,6 +210,7 @@ func (a *Admission) allowed(l Lane) int {
 		n, full = min(n, max(0, most-l.Running)), full || most <= l.Running
 	}
 	if r := a.limits.RatePerShardKey; r.Count > 0 {
+		l = a.settle(r, l)
 		free, held := r.allows(a.now, l.Next, a.limits.Burst)
 		n, wait = min(n, free), max(wait, held)
 	}
@@ -341,17 +354,24 @@ func gateKinds(tx Tx, items []NewItem) error {
 	return &InvalidError{Index: i, Field: "resources", Reason: "kind " + items[i].Kind + " has limits, so its items cannot need resources; they belong into another kind"}
 }
 
+func itemsAre(n int, kind string) string {
+	if n == 1 {
+		return "1 item of kind " + kind + " is"
+	}
+	return fmt.Sprintf("%d items of kind %s are", n, kind)
+}
+
 // whyHeldBack explains an item that is ready, of a kind with limits; w says what else there is to say.
 func (r *Record) whyHeldBack(w Reason, k Kind, c Crowding) Reason {
 	limits := k.Limits
 	key := orDefault(r.ShardKey, r.Key)
 	if n := limits.MaxRunning; n > 0 && c.Whole.Running >= n {
 		return Reason{Code: "max_running", Since: w.Since, Next: fmt.Sprintf("ledgerd kind set %s --max-running N", k.Name),
-			Text: fmt.Sprintf("It is ready, but %d items of kind %s are leased and no more than %d may be.", c.Whole.Running, k.Name, n)}
+			Text: fmt.Sprintf("It is ready, but %s leased and no more than %d may be.", itemsAre(c.Whole.Running, k.Name), n)}
 	}
 	if n := limits.MaxRunningPerShardKey; n > 0 && c.Key.Running >= n {
 		return Reason{Code: "max_running", Since: w.Since, Next: fmt.Sprintf("ledgerd kind set %s --max-running-per-shard-key N", k.Name),
-			Text: fmt.Sprintf("It is ready, but %d items of kind %s are leased for its shard key %s and no more than %d may be.", c.Key.Running, k.Name, key, n)}
+			Text: fmt.Sprintf("It is ready, but %s leased for its shard key %s and no more than %d may be.", itemsAre(c.Key.Running, k.Name), key, n)}
 	}
 	var wait time.Duration
 	held := Reason{Code: "rate", Since: w.Since}

@@ -54,6 +54,10 @@ func TestWhyInEverySituation(t *testing.T) {
 			{"no_plugin", "its plugin vanished is not on this machine", "ledgerd plugin ls", "lost"},
 			{"shard", "but nobody works its shard ", "ledgerd work --kind parts --shard ", "part"},
 			{"breaker", "the plugin of kind broken crashes again and again where it is worked (host/7/b)", "ledgerd errors --where kind:broken", "crash"},
+			{"max_running", "It is ready, but 1 item of kind few is leased and no more than 1 may be.", "ledgerd kind set few --max-running N", "crowded"},
+			{"max_running", "but 1 item of kind desks is leased for its shard key desk-1 and no more than 1 may be.", "ledgerd kind set desks --max-running-per-shard-key N", "in line"},
+			{"rate", "It is ready, but the rate of kind slow is 1/h; the next one may begin at ", "ledgerd kind set slow --rate RATE", "slowed"},
+			{"rate", "the rate of kind hosts for its shard key host-1 is 1/h; the next one may begin at ", "ledgerd kind set hosts --rate-per-shard-key RATE", "polite"},
 			{"behind", "It is ready, behind 1 other of its kind; host/7/a works this kind.", "", "second"},
 		}
 		m.run(exitOK, "kind", "set", "page")
@@ -109,6 +113,22 @@ func TestWhyInEverySituation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		limited := map[string]string{}
+		for _, k := range []struct{ kind, limit, value, shardKey, key string }{
+			{"few", "--max-running", "1", "", "crowded"}, {"desks", "--max-running-per-shard-key", "1", "desk-1", "in line"},
+			{"slow", "--rate", "1/h", "", "slowed"}, {"hosts", "--rate-per-shard-key", "1/h", "host-1", "polite"},
+		} {
+			limited[k.kind] = "x@1+a"
+			m.run(exitOK, "kind", "set", k.kind, k.limit, k.value)
+			first := ledger.NewItem{Kind: k.kind, Key: k.key + " first", ShardKey: k.shardKey, Priority: -1}
+			if _, err := l.Add(t.Context(), first, ledger.NewItem{Kind: k.kind, Key: k.key, ShardKey: k.shardKey}); err != nil {
+				t.Fatal(err)
+			}
+			if leases, err := l.Claim(t.Context(), ledger.Claim{Kind: k.kind, Agent: "ann", Limit: 2, TTL: time.Hour}); len(leases) != 1 || err != nil {
+				t.Fatalf("%s: %v, %v", k.kind, leases, err)
+			}
+		}
+		beat(t, l, ledger.Agent{Name: "host/7/l", Kinds: limited})
 		beat(t, l, ledger.Agent{Name: "host/7/a", Kinds: map[string]string{"busy": "x@1+a"}})
 		beat(t, l, ledger.Agent{Name: "host/7/c", Kinds: map[string]string{"parts": "x@1+a"}, Shard: ledger.Shard{Index: (part.Slot + 1) % 2, Count: 2}})
 		stall(t, l, "host/7/b", "broken")

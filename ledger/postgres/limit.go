@@ -213,6 +213,7 @@ type limitedClaim struct {
 	whole     ledger.Lane
 	admission *ledger.Admission
 	read      []readLane // ahead
+	lanes     int        // that the newest statement read
 	ended     bool       // there are none after those that are read
 }
 
@@ -304,6 +305,8 @@ func (c *limitedClaim) file(look bool) error {
 		if err := c.later(counting(limits, false), []any{c.g.Kind}, nil); err != nil {
 			return err
 		}
+	}
+	if look {
 		if err := c.later(`DELETE FROM {{S}}.ledger_lanes WHERE kind = $1 AND next_at <= (SELECT {{NOW}})`, []any{c.g.Kind}, nil); err != nil {
 			return err
 		}
@@ -349,10 +352,11 @@ func (c *limitedClaim) readLanes(after *string) error {
 	if limits.RatePerShardKey.Count > 0 {
 		most = min(most, max(limits.Burst, 1))
 	}
-	lanes := min(max(lanesRead/max(most, 1), 10), lanesRead)
+	// As many as are enough if most of them have room, and ever more while they have none.
+	c.lanes = min(max(4*c.lanes, 2*c.admission.Room(), 10), max(lanesRead/max(most, 1), 10))
 	shards, mine := max(c.g.Shard.Count, 1), false
 	seen := 0
-	err := c.query(readLanes, []any{c.g.Kind, *after, lanes, limits.MaxRunningPerShardKey, most, shards, c.g.Shard.Index}, func(scan scanner) error {
+	err := c.query(readLanes, []any{c.g.Kind, *after, c.lanes, limits.MaxRunningPerShardKey, most, shards, c.g.Shard.Index}, func(scan scanner) error {
 		var l ledger.Lane
 		var next, due *time.Time
 		var id *int64
@@ -378,7 +382,7 @@ func (c *limitedClaim) readLanes(after *string) error {
 		}
 		return nil
 	})
-	c.ended = seen < lanes
+	c.ended = seen < c.lanes
 	return err
 }
 

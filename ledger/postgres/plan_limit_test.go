@@ -9,7 +9,7 @@ import (
 )
 
 // fillLimited adds n items of kind l that its limits hold back: of a hundred shard keys, the rate of
-// which is used up for an hour.
+// which is used up with all of the burst.
 func (w *workload) fillLimited(n int) {
 	w.T.Helper()
 	limits, err := jsonLimits(storetest.LimitsOfCalls)
@@ -17,7 +17,7 @@ func (w *workload) fillLimited(n int) {
 		w.T.Fatal(err)
 	}
 	w.exec(w.T, `INSERT INTO {{S}}.ledger_kinds (kind, limits, laned) VALUES ('l', $1, true) ON CONFLICT DO NOTHING`, limits)
-	w.exec(w.T, `INSERT INTO {{S}}.ledger_lanes (kind, limit_key, next_at) SELECT 'l', 'busy ' || n, now() + interval '10 hours' FROM generate_series(0, 99) n ON CONFLICT DO NOTHING`)
+	w.exec(w.T, `INSERT INTO {{S}}.ledger_lanes (kind, limit_key, next_at) SELECT 'l', 'busy ' || n, now() + interval '10000 hours' FROM generate_series(0, 99) n ON CONFLICT DO NOTHING`)
 	w.exec(w.T, `WITH i AS (
  INSERT INTO {{S}}.ledger_items (kind, key, slot, shard_key, created_at)
  SELECT 'l', 'l' || n, 0, 'busy ' || n % 100, now() FROM generate_series(1, $1::int) n RETURNING id, slot, shard_key)

@@ -18,7 +18,7 @@ func (w *workload) fillLimited(n int) {
 	now := time.Now()
 	w.exec(`INSERT INTO ledger_kinds (kind, limits, laned) VALUES ('l', ?1, 1) ON CONFLICT DO NOTHING`, limits)
 	w.exec(`INSERT INTO ledger_lanes (kind, limit_key, next_at) WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 99)
- SELECT 'l', 'busy ' || i, ?1 FROM n WHERE true ON CONFLICT DO NOTHING`, now.Add(10*time.Hour))
+ SELECT 'l', 'busy ' || i, ?1 FROM n WHERE true ON CONFLICT DO NOTHING`, now.Add(10_000*time.Hour))
 	w.exec(`INSERT INTO ledger_items (kind, key, slot, shard_key, created_at)
  WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
  SELECT 'l', 'l' || i, 0, 'busy ' || (i % 100), ?2 FROM n`, n, now)

@@ -88,12 +88,15 @@ func (s *Store) someLaned(r session, g ledger.Grant) (some bool, held ledger.Cla
 	if some, err = exists(r, wrong, g.Kind); err != nil || some || !held.Limited {
 		return some, held, err
 	}
-	a, _, err := s.admit(r, g, k, 1, s.clock())
+	a, next, err := s.admit(r, g, k, 1, s.clock())
 	if err != nil {
 		return false, held, err
 	}
+	if some = len(a.Granted) > 0 || len(a.Moved) > 0; !some { // there may be more keys than one claim looks at
+		s.setTurn(g, next)
+	}
 	held.HeldBack = a.HeldBack
-	return len(a.Granted) > 0, held, nil
+	return some, held, nil
 }
 
 // claimLaned claims of a kind that has or had limits. If it leased nothing, more says whether there is
@@ -105,6 +108,9 @@ func (s *Store) claimLaned(t *turn, g ledger.Grant, gated bool) (got ledger.Clai
 	}
 	limited := k.Limits.Any()
 	n, room := int64(0), 1
+	if err := s.sweepLanes(t); err != nil {
+		return got, false, err
+	}
 	if !k.Paused {
 		if n, err = fileReady(t, k); err != nil {
 			return got, false, err
@@ -119,6 +125,17 @@ func (s *Store) claimLaned(t *turn, g ledger.Grant, gated bool) (got ledger.Clai
 		got.Records, err = claim(t, g)
 	}
 	return got, more || n == filed && room > 0, err
+}
+
+// sweepLanes forgets now and then what rates have not been used lately, of all kinds.
+func (s *Store) sweepLanes(t *turn) error {
+	if !s.laneSweeps.due(t.now) {
+		return nil
+	}
+	start := time.Now()
+	_, err := t.exec(`DELETE FROM ledger_lanes WHERE next_at <= ?1`, t.now)
+	s.laneSweeps.took(t.now, time.Since(start))
+	return err
 }
 
 // fileReady files what a claim is to come upon, and says how many rows.
@@ -172,11 +189,6 @@ func (s *Store) claimLimited(t *turn, g ledger.Grant, k ledger.Kind) (got ledger
 	slices.SortFunc(fresh, compareClaimed)
 	got.Records = append(got.Records, fresh...)
 	s.setTurn(g, next)
-	if err == nil && len(a.Moved) > 0 && s.laneSweeps.due(t.now) {
-		start := time.Now()
-		_, err = t.exec(`DELETE FROM ledger_lanes WHERE kind = ?1 AND next_at <= ?2`, g.Kind, t.now)
-		s.laneSweeps.took(t.now, time.Since(start))
-	}
 	return got, a.Room(), err
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // LimitsOfCalls are those of kind l.
-var LimitsOfCalls = ledger.Limits{MaxRunning: 100_000, MaxRunningPerShardKey: 1, RatePerShardKey: ledger.Rate{Count: 1, Per: time.Second}, Rate: ledger.Rate{Count: 1_000_000, Per: time.Second}, Burst: 10_000}
+var LimitsOfCalls = ledger.Limits{MaxRunning: 100_000, MaxRunningPerShardKey: 1, RatePerShardKey: ledger.Rate{Count: 1, Per: time.Hour}, Rate: ledger.Rate{Count: 1_000_000, Per: time.Second}, Burst: 10_000}
 
 // LimitedCalls are the hot path of kind l, which has limits and may have many items that they hold back:
 // in an order in which each finds what it needs.

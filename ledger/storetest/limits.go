@@ -17,6 +17,7 @@ var limitCases = []storeCase{
 	{"LimitsPerShardKey", limitsPerShardKey},
 	{"LimitsTakeTurns", limitsTakeTurns},
 	{"LimitsRate", limitsRate},
+	{"LimitsRateGoesOn", limitsRateGoesOn},
 	{"LimitsRatePerShardKey", limitsRatePerShardKey},
 	{"LimitsComeAndGo", limitsComeAndGo},
 	{"LimitsOrResources", limitsOrResources},
@@ -202,14 +203,47 @@ func limitsRate(t *testing.T, h *harness) {
 	h.within(2, "", held(500*time.Millisecond))
 	h.clock.advance(time.Second)
 	h.within(9, "x6 x7", none)
-	h.clock.advance(-time.Hour) // set back: the rate goes on all the same
-	h.within(9, "", held(500*time.Millisecond))
-	h.clock.advance(500 * time.Millisecond)
-	h.within(9, "", held(500*time.Millisecond))
 	h.limit(ledger.Limits{Rate: ledger.Rate{Count: 1, Per: time.Hour}, MaxRunning: 1})
 	h.within(9, "", full)
 	h.limit(ledger.Limits{})
 	h.within(1, "x8", none)
+}
+
+// A rate goes on after an interval, whatever it was before and however far the clock is set back.
+func limitsRateGoesOn(t *testing.T, h *harness) {
+	day, second := ledger.Rate{Count: 1, Per: 24 * time.Hour}, ledger.Rate{Count: 1, Per: time.Second}
+	for i, of := range []func(r ledger.Rate, burst int) ledger.Limits{
+		func(r ledger.Rate, burst int) ledger.Limits { return ledger.Limits{Rate: r, Burst: burst} },
+		func(r ledger.Rate, burst int) ledger.Limits { return ledger.Limits{RatePerShardKey: r, Burst: burst} },
+	} {
+		x, n := string("xy"[i]), 0
+		next := func() { // after a second, and no sooner
+			t.Helper()
+			n++
+			h.within(9, "", ledger.HeldBack{Wait: time.Second})
+			h.clock.advance(time.Second - time.Microsecond)
+			h.within(9, "", ledger.HeldBack{Wait: time.Microsecond})
+			h.clock.advance(time.Microsecond)
+			h.within(9, fmt.Sprint(x, n), none)
+		}
+		h.limit(of(day, 0))
+		h.of(x, 9)
+		n++
+		h.within(9, x+"1", none)
+		h.limit(of(second, 0)) // faster
+		next()
+		h.clock.advance(-time.Hour)
+		next()
+		next()
+		h.limit(of(second, 3))
+		h.clock.advance(time.Hour)
+		n += 3
+		h.within(9, fmt.Sprintf("%[1]s5 %[1]s6 %[1]s7", x), none)
+		h.limit(of(second, 0)) // a lower burst
+		next()
+		next()
+		h.limit(ledger.Limits{})
+	}
 }
 
 func limitsRatePerShardKey(t *testing.T, h *harness) {

@@ -1,0 +1,53 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+)
+
+// What is kept of rates goes when it says no more, also of a kind that has no limits any more.
+func TestRatesAreForgotten(t *testing.T) {
+	pool, schema, now := pgtest.Pool(t), pgtest.Schema(t), time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	s, err := postgres.Open(t.Context(), pool, postgres.Options{Schema: schema, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l := ledger.New(s, ledger.Options{})
+	set := func(limits ledger.Limits) {
+		t.Helper()
+		if err := l.SetKind(t.Context(), "test", ledger.Kind{Name: "k", Limits: limits}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	work := func(key string) {
+		t.Helper()
+		if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}); err != nil {
+			t.Fatal(err)
+		}
+		if leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1}); len(leases) != 1 || err != nil {
+			t.Fatal(len(leases), err)
+		}
+	}
+	kept := func(want int) {
+		t.Helper()
+		var n int
+		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM `+schema+`.ledger_lanes`).Scan(&n); n != want || err != nil {
+			t.Errorf("%d rates are kept, want %d: %v", n, want, err)
+		}
+	}
+	set(ledger.Limits{RatePerShardKey: ledger.Rate{Count: 1, Per: time.Second}})
+	for i := range 10 {
+		work(fmt.Sprint(i))
+		now = now.Add(10 * time.Second)
+	}
+	kept(1)
+	set(ledger.Limits{})
+	work("without limits")
+	kept(0)
+}
