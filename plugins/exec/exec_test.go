@@ -175,6 +175,7 @@ func TestFloods(t *testing.T) {
 		{"one line that fails", `head -c 20000000 /dev/zero | tr '\0' x; exit 75`, "failed", "exit_75", ""},
 		{"long lines on stderr", `head -c 20000000 /dev/zero | tr '\0' x >&2; echo end`, "done", "", `"end"`},
 		{"bytes", `head -c 20000000 /dev/urandom; echo; echo end`, "done", "", `"end"`},
+		{"progress", `yes 'progress 1/100 frames' | head -c 2000000; printf 'progress 2/100 \377\n'; echo end`, "done", "", `"end"`},
 		{"JSON that is long", `printf '["'; head -c 60000 /dev/zero | tr '\0' x; printf '"]'`, "done", "", `["` + strings.Repeat("x", 60000) + `"]`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -199,6 +200,31 @@ func TestSecretsAreHidden(t *testing.T) {
 	}
 	if all := fmt.Sprint(r); strings.Contains(all, "hunter22") {
 		t.Errorf("the secret is in %s", all)
+	}
+}
+
+func TestSecretsAreHiddenInJSON(t *testing.T) {
+	h := sdktest.New(t, Plugin(), sdktest.Options{
+		Config:  map[string]any{"command": shell(`printf '%s' '{"token":"hun\"ter\\22"}'`)},
+		Secrets: map[string]string{"secret_env": `TOKEN=hun"ter\22`},
+	})
+	if r := h.Run(sdktest.Task{Key: "k"}); string(r.Output) != `{"token":"***"}` {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A program's name has no placeholders, but it may have braces.
+func TestBracesInTheProgramsName(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "{key}")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/bin/echo", filepath.Join(dir, "echo")); err != nil {
+		t.Fatal(err)
+	}
+	command := []string{strings.NewReplacer("{", "{{", "}", "}}").Replace(dir) + "/echo", "{key}"}
+	if r := host(t, command).Run(sdktest.Task{Key: "k"}); string(r.Output) != `"k"` {
+		t.Errorf("%+v", r)
 	}
 }
 
@@ -249,6 +275,7 @@ func (d *duration) UnmarshalJSON(raw []byte) error {
 
 // A command that reads nothing and one whose output somebody else holds do not hold anything up.
 func TestNobodyReads(t *testing.T) {
+	t.Parallel()
 	h := host(t, shell(`exit 0`))
 	if r := h.Run(sdktest.Task{Key: "k", Payload: map[string]any{"x": strings.Repeat("x", 900_000)}}); r.Outcome != "done" {
 		t.Errorf("%+v", r)

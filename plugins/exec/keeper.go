@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	osexec "os/exec"
+	"path/filepath"
 	"sync"
 	"syscall"
 )
@@ -14,12 +15,14 @@ import (
 // keeper cleans up after a plugin that was killed: a shell beside it, in a session of its own so that
 // what ends the plugin does not end it, which is told the process groups of all commands. When its
 // stdin ends, because the plugin has, it kills those that are left and removes the folder.
+// If it is killed itself, another one takes its place.
 type keeper struct {
 	folder string // for what is temporary
-	cmd    *osexec.Cmd
 
-	mu    sync.Mutex
-	stdin io.WriteCloser
+	mu     sync.Mutex
+	groups map[int]bool
+	cmd    *osexec.Cmd
+	stdin  io.WriteCloser
 }
 
 const keeperScript = `
@@ -32,7 +35,7 @@ while read -r op group; do
 	esac
 done
 for group in $groups; do kill -s KILL -- "-$group"; done
-rm -rf -- "$1"
+rm -rf -- "$1" 2>/dev/null || { chmod -R u+rwX -- "$1"; rm -rf -- "$1"; }
 `
 
 func startKeeper() (*keeper, error) {
@@ -40,41 +43,66 @@ func startKeeper() (*keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &keeper{folder: folder, cmd: osexec.Command("/bin/sh", "-c", keeperScript, "ledgerd-exec-keeper", folder)}
-	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	k.cmd.Env = []string{"PATH=/usr/bin:/bin"}
-	if k.stdin, err = k.cmd.StdinPipe(); err == nil {
-		err = k.cmd.Start()
-	}
-	if err != nil {
+	k := &keeper{folder: folder, groups: map[int]bool{}}
+	if err := k.start(); err != nil {
 		_ = os.RemoveAll(folder)
-		return nil, fmt.Errorf("the shell that cleans up cannot be started: %w", err)
+		return nil, err
 	}
 	return k, nil
 }
 
-// temporary makes an empty folder. What cleans up /tmp may have taken ours, which nobody has used for days.
-func (k *keeper) temporary() (string, error) {
-	name, err := os.MkdirTemp(k.folder, "item-")
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.Mkdir(k.folder, 0o700); err == nil || errors.Is(err, fs.ErrExist) {
-			name, err = os.MkdirTemp(k.folder, "item-")
+// start starts the shell and tells it what there is.
+func (k *keeper) start() error {
+	cmd := osexec.Command("/bin/sh", "-c", keeperScript, "ledgerd-exec-keeper", k.folder)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	stdin, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return fmt.Errorf("the shell that cleans up cannot be started: %w", err)
+	}
+	k.cmd, k.stdin = cmd, stdin
+	for group := range k.groups {
+		if _, err := fmt.Fprintln(stdin, "add", group); err != nil {
+			return fmt.Errorf("the shell that cleans up is gone: %w", err)
 		}
 	}
-	return name, err
+	return nil
 }
 
-// add notes a process group that is to be killed with us, del one that has ended.
-func (k *keeper) add(group int) error { return k.tell("add", group) }
-func (k *keeper) del(group int) error { return k.tell("del", group) }
+// temporary makes an empty folder. What cleans up /tmp may have taken ours, which nobody has used for days.
+func (k *keeper) temporary() (string, error) {
+	if err := os.MkdirAll(k.folder, 0o700); err != nil {
+		return "", err
+	}
+	return os.MkdirTemp(k.folder, "item-")
+}
 
-func (k *keeper) tell(op string, group int) error {
+// add notes a process group that is to be killed with us.
+func (k *keeper) add(group int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, err := fmt.Fprintln(k.stdin, op, group); err != nil {
-		return fmt.Errorf("the shell that cleans up is gone: %w", err)
+	k.groups[group] = true
+	if _, err := fmt.Fprintln(k.stdin, "add", group); err == nil {
+		return nil
+	}
+	_ = k.stdin.Close()
+	_ = k.cmd.Wait() // nobody reads what we write: it has ended
+	if err := k.start(); err != nil {
+		delete(k.groups, group)
+		return err
 	}
 	return nil
+}
+
+// del forgets one that has ended. A shell that is gone knows of none; the next add tells.
+func (k *keeper) del(group int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.groups, group)
+	_, _ = fmt.Fprintln(k.stdin, "del", group)
 }
 
 // close ends it, and with it what was temporary.
@@ -82,5 +110,19 @@ func (k *keeper) close() error {
 	k.mu.Lock()
 	_ = k.stdin.Close() // it ends at that
 	k.mu.Unlock()
-	return k.cmd.Wait()
+	return errors.Join(k.cmd.Wait(), removeAll(k.folder))
+}
+
+// removeAll removes a folder, with folders in it that nobody may write to.
+func removeAll(folder string) error {
+	if os.RemoveAll(folder) == nil {
+		return nil
+	}
+	_ = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			return os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	return os.RemoveAll(folder)
 }

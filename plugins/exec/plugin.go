@@ -53,6 +53,9 @@ var passedOn = []string{"PATH", "HOME", "LANG", "TZ"}
 // minHidden is the length of a secret value from which on it is hidden: "1" would hide every one.
 const minHidden = 4 // bytes
 
+// inJSON writes a value as it stands in JSON.
+var inJSON = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate refuses what cannot work, before the first item.
@@ -104,7 +107,7 @@ func (c *Config) environment() error {
 		}
 		env = append(env, line)
 		if len(v) >= minHidden {
-			hidden = append(hidden, v)
+			hidden = append(hidden, v, inJSON.Replace(v))
 		}
 	}
 	for _, set := range env {
@@ -135,7 +138,7 @@ func (c *Config) Open(context.Context) (err error) {
 
 // Check tells whether the program is there.
 func (c *Config) Check(context.Context) error {
-	name := c.Command[0]
+	name := c.argv[0].text[0] // it has no placeholders
 	if strings.Contains(name, "/") && !filepath.IsAbs(name) {
 		name = filepath.Join(c.Dir, name)
 		if !filepath.IsAbs(name) {
@@ -168,7 +171,7 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (json.RawMessage, e
 		return nil, sdk.Code("start", err)
 	}
 	defer func() {
-		if err := os.RemoveAll(r.tmp); err != nil {
+		if err := removeAll(r.tmp); err != nil {
 			it.Log.Warn("the folder for temporary files is not removed", "error", err)
 		}
 	}()
@@ -185,25 +188,21 @@ func (r *run) judge(ctx context.Context, end ending) (json.RawMessage, error) {
 	if end.stopped {
 		return nil, fmt.Errorf("%w%s", context.Cause(ctx), r.lastWords())
 	}
-	c := r.cfg
+	c, why := r.cfg, end.text+r.lastWords()
 	result, err := r.out.json(c.hide)
-	failure := sdk.Code(end.name(), errors.New(r.why(end)))
+	failure := sdk.Code(end.name, errors.New(why))
 	switch {
-	case end.signal != 0:
-		return result, failure
 	case slices.Contains(c.Done, end.code):
 		return result, err
 	case slices.Contains(c.Snooze, end.code):
-		return result, sdk.Snooze(c.SnoozeFor, r.why(end))
+		return result, sdk.Snooze(c.SnoozeFor, why)
 	case slices.Contains(c.Permanent, end.code):
 		return result, sdk.Permanent(failure)
 	}
 	return result, failure
 }
 
-// why is how the command ended, and the last it said about it.
-func (r *run) why(end ending) string { return end.String() + r.lastWords() }
-
+// lastWords are the last that the command said about it.
 func (r *run) lastWords() string {
 	if r.last == "" {
 		return ""

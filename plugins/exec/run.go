@@ -1,7 +1,6 @@
 package exec
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,22 +28,18 @@ type run struct {
 
 // ending is how a command ended.
 type ending struct {
-	code, signal int
-	stopped      bool // because it was told to
+	code       int // -1 for a signal
+	name, text string
+	stopped    bool // because it was told to
 }
 
-func (e ending) name() string {
-	if e.signal != 0 {
-		return "signal_" + strconv.Itoa(e.signal)
+func endingOf(state *os.ProcessState, stopped bool) ending {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		n := status.Signal()
+		return ending{-1, fmt.Sprintf("signal_%d", int(n)), fmt.Sprintf("ended by signal %d (%v)", int(n), n), stopped}
 	}
-	return "exit_" + strconv.Itoa(e.code)
-}
-
-func (e ending) String() string {
-	if e.signal != 0 {
-		return fmt.Sprintf("ended by signal %d (%v)", e.signal, syscall.Signal(e.signal))
-	}
-	return fmt.Sprintf("exited with %d", e.code)
+	code := state.ExitCode()
+	return ending{code, fmt.Sprintf("exit_%d", code), fmt.Sprintf("exited with %d", code), stopped}
 }
 
 // command runs the command until it, and all that it has started, has ended.
@@ -53,24 +48,20 @@ func (r *run) command(ctx context.Context) (ending, error) {
 	if err != nil {
 		return ending{}, err
 	}
-	pipes, err := r.connect(cmd)
+	pipes, err := connect(cmd)
 	if err != nil {
 		return ending{}, sdk.Code("start", err)
 	}
-	started, ended := make(chan error, 1), make(chan struct{})
-	go func() {
-		defer lockThread()()
-		err := cmd.Start()
-		if started <- err; err == nil {
-			_ = cmd.Wait() // how it ended is in its state
-		}
-		close(ended)
-	}()
-	if err = <-started; err != nil {
-		pipes.abandon()
+	defer dieTogether(cmd)()
+	if err := cmd.Start(); err != nil { // which closes the pipes
 		return ending{}, startError(err)
 	}
-	pipes.started()
+	var state *os.ProcessState
+	ended := make(chan struct{})
+	go func() {
+		state, _ = cmd.Process.Wait() // not cmd.Wait, which would close the pipes
+		close(ended)
+	}()
 	group := cmd.Process.Pid
 	if err := r.cfg.keeper.add(group); err != nil {
 		kill(group, syscall.SIGKILL)
@@ -78,43 +69,37 @@ func (r *run) command(ctx context.Context) (ending, error) {
 		pipes.close()
 		return ending{}, sdk.Code("start", err)
 	}
+	pipes.talk(r)
 	stopped := false
 	select {
 	case <-ended:
 	case <-ctx.Done():
 		stopped = true
-		r.terminate(group, ended)
+		r.terminate(group)
 	}
 	kill(group, syscall.SIGKILL) // what is left of it
 	<-ended
-	pipes.close()
-	err = r.cfg.keeper.del(group)
-	return endingOf(cmd, stopped), err
+	pipes.finish()
+	r.cfg.keeper.del(group)
+	return endingOf(state, stopped), nil
 }
 
 // groupPoll is how often it is looked whether a process group is gone, which nothing tells.
 const groupPoll = 20 * time.Millisecond
 
 // terminate asks a process group to end, and returns when all of it has, or the grace is over.
-func (r *run) terminate(group int, ended <-chan struct{}) {
+func (r *run) terminate(group int) {
 	kill(group, syscall.SIGTERM)
 	kill(group, syscall.SIGCONT) // one that is stopped would not see it
 	late := time.NewTimer(r.cfg.Grace)
 	defer late.Stop()
 	look := time.NewTicker(groupPoll)
 	defer look.Stop()
-	for {
+	for kill(group, 0) { // until the command has been waited for there is somebody
 		select {
 		case <-late.C:
 			return
 		case <-look.C:
-			select {
-			case <-ended: // until then there is somebody
-				if !kill(group, 0) {
-					return
-				}
-			default:
-			}
 		}
 	}
 }
@@ -122,14 +107,6 @@ func (r *run) terminate(group int, ended <-chan struct{}) {
 // kill sends a signal to a process group, and says whether there was anybody to get it.
 func kill(group int, s syscall.Signal) bool {
 	return !errors.Is(syscall.Kill(-group, s), syscall.ESRCH)
-}
-
-func endingOf(cmd *osexec.Cmd, stopped bool) ending {
-	e := ending{code: cmd.ProcessState.ExitCode(), stopped: stopped}
-	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		e.signal = int(ws.Signal())
-	}
-	return e
 }
 
 // startError says whether another attempt can start what this one could not.
@@ -161,7 +138,6 @@ func (r *run) prepare() (*osexec.Cmd, error) {
 		"LEDGERD_KEY="+it.Key,
 		"LEDGERD_IDEMPOTENCY_KEY="+it.IdempotencyKey)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	dieWithParent(cmd.SysProcAttr)
 	return cmd, nil
 }
 
@@ -176,68 +152,48 @@ type told struct {
 	Payload        In     `json:"payload"`
 }
 
-// pipes are our and the command's ends of its stdin, stdout and stderr.
+// pipes are our ends of a command's stdin, stdout and stderr.
 type pipes struct {
-	ours, theirs []*os.File
-	talk         sync.WaitGroup // about what is read from and written to ours
-	talks        []func()
+	stdin          io.WriteCloser
+	stdout, stderr io.ReadCloser
+	talks          sync.WaitGroup
+}
+
+func connect(cmd *osexec.Cmd) (*pipes, error) {
+	var p pipes
+	var err1, err2, err3 error
+	p.stdin, err1 = cmd.StdinPipe()
+	p.stdout, err2 = cmd.StdoutPipe()
+	p.stderr, err3 = cmd.StderrPipe()
+	return &p, errors.Join(err1, err2, err3)
+}
+
+// talk begins to tell the command its item and to hear what it says.
+func (p *pipes) talk(r *run) {
+	it := r.item
+	p.talks.Go(func() {
+		_ = json.NewEncoder(p.stdin).Encode(told{it.ID, it.Kind, it.Scope, it.Key, it.Attempt, it.IdempotencyKey, it.Payload}) // it need not read
+		_ = p.stdin.Close()
+	})
+	p.talks.Go(func() { r.read(p.stdout, r.out.line) })
+	p.talks.Go(func() { r.read(p.stderr, r.logged) })
 }
 
 // outputTime is how long output is read after the end of a command: a process that has left the
 // group may hold the pipes open for ever.
 const outputTime = time.Second
 
-func (r *run) connect(cmd *osexec.Cmd) (*pipes, error) {
-	it := r.item
-	item, err := json.Marshal(told{it.ID, it.Kind, it.Scope, it.Key, it.Attempt, it.IdempotencyKey, it.Payload})
-	if err != nil {
-		return nil, err
-	}
-	inR, inW, err1 := os.Pipe()
-	outR, outW, err2 := os.Pipe()
-	errR, errW, err3 := os.Pipe()
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
-	p := &pipes{ours: []*os.File{inW, outR, errR}, theirs: []*os.File{inR, outW, errW}}
-	if err := errors.Join(err1, err2, err3); err != nil {
-		p.abandon()
-		return nil, err
-	}
-	p.talks = []func(){
-		func() {
-			_, _ = io.Copy(inW, bytes.NewReader(append(item, '\n'))) // it need not read
-			_ = inW.Close()
-		},
-		func() { r.read(outR, r.out.line) },
-		func() { r.read(errR, r.logged) },
-	}
-	return p, nil
-}
-
-// started begins to talk with the command.
-func (p *pipes) started() {
-	closeAll(p.theirs)
-	for _, talk := range p.talks {
-		p.talk.Go(talk)
-	}
-}
-
-// close reads what there still is to be read.
-func (p *pipes) close() {
-	_ = p.ours[0].Close()
-	late := time.AfterFunc(outputTime, func() { closeAll(p.ours) })
-	p.talk.Wait()
+// finish hears what there still is to be heard.
+func (p *pipes) finish() {
+	_ = p.stdin.Close()
+	late := time.AfterFunc(outputTime, p.close)
+	p.talks.Wait()
 	late.Stop()
-	closeAll(p.ours)
+	p.close()
 }
 
-// abandon is for a command that was not started.
-func (p *pipes) abandon() {
-	closeAll(p.theirs)
-	closeAll(p.ours)
-}
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		_ = f.Close() // nil and closed are errors, too
+func (p *pipes) close() {
+	for _, end := range []io.Closer{p.stdin, p.stdout, p.stderr} {
+		_ = end.Close() // twice is an error, too
 	}
 }

@@ -92,29 +92,14 @@ func refuse(code, format string, args ...any) error {
 
 // value is what a placeholder stands for.
 func (r *run) value(name string) (string, error) {
-	it := r.item
-	switch name {
-	case "key":
-		return it.Key, nil
-	case "dir":
-		return filepath.Dir(it.Key), nil
-	case "base":
-		return filepath.Base(it.Key), nil
-	case "stem":
-		base := filepath.Base(it.Key)
-		return strings.TrimSuffix(base, filepath.Ext(base)), nil
-	case "tmp":
-		return r.tmp, nil
-	case "id":
-		return strconv.FormatInt(it.ID, 10), nil
-	case "attempt":
-		return strconv.FormatInt(it.Attempt, 10), nil
-	case "kind":
-		return it.Kind, nil
-	case "scope":
-		return it.Scope, nil
-	case "idempotency_key":
-		return it.IdempotencyKey, nil
+	it, base := r.item, filepath.Base(r.item.Key)
+	known := map[string]string{
+		"key": it.Key, "dir": filepath.Dir(it.Key), "base": base, "stem": strings.TrimSuffix(base, filepath.Ext(base)),
+		"tmp": r.tmp, "id": strconv.FormatInt(it.ID, 10), "attempt": strconv.FormatInt(it.Attempt, 10),
+		"kind": it.Kind, "scope": it.Scope, "idempotency_key": it.IdempotencyKey,
+	}
+	if v, ok := known[name]; ok {
+		return v, nil
 	}
 	return field(it.Payload, strings.TrimPrefix(name, "payload."))
 }

@@ -1,17 +1,16 @@
 package exec
 
 import (
+	osexec "os/exec"
 	"runtime"
 	"syscall"
 )
 
-// dieWithParent has the kernel kill a command when the plugin dies: a belt beside the keeper, for a
-// command that it has not been told of yet.
-func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
-
-// lockThread keeps the calling goroutine on its OS thread, which the kernel takes for the parent,
-// until the function it returns is called.
-func lockThread() (unlock func()) {
+// dieTogether has the kernel kill a command when the plugin dies: a belt beside the keeper, for one
+// that it has not been told of yet. The parent is, to the kernel, the OS thread that starts the
+// command, so the caller keeps it until it calls the function that is returned.
+func dieTogether(cmd *osexec.Cmd) (unlock func()) {
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	runtime.LockOSThread()
 	return runtime.UnlockOSThread
 }

@@ -2,10 +2,7 @@
 
 package exec
 
-import "syscall"
+import osexec "os/exec"
 
 // Only Linux tells children of their parent's death; elsewhere the keeper does it alone.
-
-func dieWithParent(*syscall.SysProcAttr) {}
-
-func lockThread() (unlock func()) { return func() {} }
+func dieTogether(*osexec.Cmd) (unlock func()) { return func() {} }

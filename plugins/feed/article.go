@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"net/url"
 	"strings"
 	"time"
 
@@ -45,18 +46,19 @@ type File struct {
 }
 
 // articlesOf are the entries of a feed. Of entries with the same id the first of the document counts.
-func articlesOf(f *gofeed.Feed, from string) []Article {
+// at is where the document is from, which links may be relative to.
+func articlesOf(f *gofeed.Feed, from string, at *url.URL) []Article {
 	seen := map[string]bool{}
 	var all []Article
 	for _, e := range f.Items {
 		a := Article{
-			Feed: from, FeedTitle: clip(f.Title, maxText), ID: idOf(e), Link: link(e.Link), Title: clip(e.Title, maxText),
+			Feed: from, FeedTitle: clip(f.Title, maxText), ID: idOf(e), Link: link(at, e.Link), Title: clip(e.Title, maxText),
 			Published: utc(e.PublishedParsed), Updated: utc(e.UpdatedParsed), Summary: e.Description, Content: e.Content,
 			Tags: some(e.Categories, func(s string) string { return s }), Authors: some(e.Authors, nameOf),
 		}
 		for _, file := range e.Enclosures[:min(len(e.Enclosures), maxList)] {
-			if at := link(file.URL); at != "" {
-				a.Files = append(a.Files, File{at, clip(file.Type, 100)})
+			if to := link(at, file.URL); to != "" {
+				a.Files = append(a.Files, File{to, clip(file.Type, 100)})
 			}
 		}
 		if !seen[a.ID] {
@@ -81,9 +83,13 @@ func idOf(e *gofeed.Item) string {
 	return id
 }
 
-// link is a URL as it stands; one that is longer than any server takes is none.
-func link(s string) string {
-	if s = strings.TrimSpace(s); len(s) > wire.MaxKey {
+// link is a URL as it stands, unless it is relative; one that is longer than any server takes is none.
+func link(at *url.URL, s string) string {
+	s = strings.TrimSpace(s)
+	if to, err := url.Parse(s); err == nil && s != "" && !to.IsAbs() {
+		s = at.ResolveReference(to).String()
+	}
+	if len(s) > wire.MaxKey {
 		return ""
 	}
 	return s

@@ -63,7 +63,7 @@
 // # The article's payload
 //
 //	feed, feed_title    where it is from
-//	id, link, title     of the entry
+//	id, link, title     of the entry; a relative link is completed by final_url
 //	authors, tags       lists of names
 //	published, updated  RFC 3339, in UTC
 //	summary, content    as the feed has them, often HTML. Strangers wrote it: clean it

@@ -57,7 +57,8 @@ func newFetcher(cfg *Config) (*fetcher, error) {
 type answer struct {
 	out         Out // as far as it is known without reading the feed
 	contentType string
-	body        []byte // nil if nothing has changed
+	body        []byte   // nil if nothing has changed
+	at          *url.URL // where it is from, without a password
 }
 
 // unchanged says whether the feed is what it was before.
@@ -198,6 +199,8 @@ func (f *fetcher) take(ctx context.Context, a *answer, res *http.Response, befor
 	}
 	sum := sha256.Sum256(body)
 	a.body, a.contentType = body, res.Header.Get("Content-Type")
+	at := *res.Request.URL
+	at.User, a.at = nil, &at
 	a.out.Bytes, a.out.Digest = len(body), hex.EncodeToString(sum[:])
 	a.out.ETag, a.out.LastModified = validator(res.Header.Get("ETag")), validator(res.Header.Get("Last-Modified"))
 	return nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"go/build"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,7 +48,7 @@ func TestParsersOwnFeeds(t *testing.T) {
 			return nil
 		}
 		read++
-		children := fit(articlesOf(f, "http://a.example/"))
+		children := fit(articlesOf(f, "http://a.example/", &url.URL{}))
 		entries += len(children)
 		for _, c := range children {
 			if c.Key == "" || len(c.Key) > wire.MaxKey || !json.Valid(c.Payload.(json.RawMessage)) {
@@ -150,6 +151,8 @@ func TestArticles(t *testing.T) {
 		{`<rss version="2.0"><channel><title>F</title><item><guid>1</guid><title>T</title><pubDate>Fri, 20 Nov 2026 08:00:00 GMT</pubDate>
 <enclosure url="http://a.example/1.mp3" type="audio/mpeg" length="1"/></item></channel></rss>`,
 			`{"feed":"URL","feed_title":"F","id":"1","title":"T","published":"2026-11-20T08:00:00Z","files":[{"url":"http://a.example/1.mp3","type":"audio/mpeg"}]}`},
+		{`<rss version="2.0"><channel><title>F</title><item><guid>1</guid><link>/posts/1?a=b</link><enclosure url="1.mp3" type="audio/mpeg"/></item></channel></rss>`,
+			`{"feed":"URL","feed_title":"F","id":"1","link":"URL/posts/1?a=b","files":[{"url":"URL/1.mp3","type":"audio/mpeg"}]}`},
 		{`{"version":"https://jsonfeed.org/version/1","title":"F","items":[{"id":"1","url":"http://a.example/1","content_text":"C"}]}`,
 			`{"feed":"URL","feed_title":"F","id":"1","link":"http://a.example/1","content":"C"}`},
 	} {
@@ -208,7 +211,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, c := range fit(articlesOf(feed, "http://a.example/")) {
+		for _, c := range fit(articlesOf(feed, "http://a.example/", &url.URL{})) {
 			if c.Key == "" || len(c.Key) > wire.MaxKey || strings.ContainsRune(c.Key, 0) || !json.Valid(c.Payload.(json.RawMessage)) {
 				t.Errorf("%+v", c)
 			}

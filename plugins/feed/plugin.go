@@ -125,7 +125,7 @@ func read(ctx context.Context, cfg *Config, it sdk.Item[In], before Out) (Out, e
 	}
 	out := a.out
 	out.Format, out.Title, out.Note = f.FeedType+" "+f.FeedVersion, clip(f.Title, maxText), note
-	articles := articlesOf(f, it.Payload.URL)
+	articles := articlesOf(f, it.Payload.URL, a.at)
 	out.Entries = len(articles)
 	for _, c := range fit(articles) {
 		if err := it.Emit(c); err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -190,6 +191,33 @@ func TestLoadTypes(t *testing.T) {
 		if r.Code != tooManyBadRows || !strings.Contains(r.Error, `line 2: column "a": does not fit into 64 bits: "9223372036854775808"`) {
 			t.Errorf("%s %s", r.Code, r.Error)
 		}
+	})
+}
+
+// A day in a zone, as XML writes it, is no time of day.
+func TestLoadDayWithZone(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		outOf(t, loading(t, url).Run(sdktest.Task{Payload: payload{
+			"path":  csvFile(t, "day\n2026-11-20+05:00\n2026-11-20-05:00\n2026-11-20Z\n"),
+			"table": "t", "types": map[string]string{"day": "date"}, "date_formats": []string{"YYYY-MM-DDZ"},
+		}}))
+		if got := query(t, db, "SELECT CAST(day AS text) FROM t"); !slices.Equal(got, []string{"2026-11-20", "2026-11-20", "2026-11-20"}) {
+			t.Errorf("days %q", got)
+		}
+	})
+}
+
+// Nothing is made for a column that could have no name.
+func TestLoadColumnWithoutName(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h, path := loading(t, url), csvFile(t, "a\n1\n")
+		for _, name := range []string{"", "x\x00y"} {
+			r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "t", "into": map[string]string{"a": name}}})
+			if r.Code != "columns" || !r.Final || !strings.Contains(r.Error, "is no name for a column") {
+				t.Errorf("%q: %s %v %s", name, r.Code, r.Final, r.Error)
+			}
+		}
+		outOf(t, h.Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}}))
 	})
 }
 

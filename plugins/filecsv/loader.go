@@ -132,12 +132,15 @@ func (f dateFormats) hasTime() bool {
 }
 
 // isoDate writes a date as 2006-01-02, or all as 2006-01-02 15:04:05Z if some may have a time of day. One
-// without a zone is taken for UTC.
+// without a zone is taken for UTC. A day stays the day that it is, whatever its zone.
 func (f dateFormats) isoDate(layout string) conversion {
 	return func(v []byte) ([]byte, string) {
 		for _, from := range f {
 			if t, err := time.Parse(from, string(v)); err == nil {
-				return t.UTC().AppendFormat(nil, layout), ""
+				if layout != time.DateOnly {
+					t = t.UTC()
+				}
+				return t.AppendFormat(nil, layout), ""
 			}
 		}
 		return v, "" // not reached: the check has read it

@@ -36,8 +36,8 @@ func parseAddress(text string) (address, error) {
 		return address{}, errors.New("has control characters")
 	case strings.ContainsFunc(local, func(r rune) bool { return r >= utf8.RuneSelf }):
 		return address{}, errors.New("has letters other than ASCII before the @")
-	case strings.ContainsAny(local, " <>\"\\"):
-		return address{}, errors.New("has blanks, quotes or angle brackets before the @")
+	case strings.ContainsAny(local, " <>\"\\()[],:;@"): // what only quotes make a part of it, and RCPT gets no quotes
+		return address{}, errors.New("has blanks, quotes, brackets or one of , : ; @ before the @")
 	case len(local) > 64:
 		return address{}, errors.New("has more than 64 bytes before the @")
 	case strings.HasPrefix(domain, "["):

@@ -253,6 +253,9 @@ func defaults(server string) Config {
 	return Config{Server: server, From: "Example News <news@example.com>", TLS: "none", Timeout: time.Minute, ReplyTimeout: 10 * time.Minute}
 }
 
+// short is a timeout for who waits in vain. It is below what a config may have: set it after open.
+const short = 250 * time.Millisecond
+
 // open makes a config ready, until the test ends.
 func open(t testing.TB, cfg Config) *Config {
 	t.Helper()

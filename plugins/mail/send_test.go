@@ -181,16 +181,17 @@ func TestBreaks(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := defaults(raw(t, tt.talk))
-			c.Timeout, c.ReplyTimeout = time.Second, time.Second
-			in := tt.in
+			cfg, in := open(t, c), tt.in
 			if in.To == "" {
-				c.Timeout = 10 * time.Second
 				in = hello("ann@example.com")
 			}
-			if tt.code == "timeout" {
-				c.Timeout = time.Second
+			switch tt.code {
+			case "timeout":
+				cfg.Timeout = short
+			case "no_answer":
+				cfg.ReplyTimeout = short
 			}
-			_, err := post(t.Context(), open(t, c), in)
+			_, err := post(t.Context(), cfg, in)
 			if tt.name == "reads no further" {
 				close(hold)
 			}

@@ -50,9 +50,10 @@ func conversation(t *testing.T, at string, act string, taken chan<- bool) string
 				if !toEnd(r) {
 					return
 				}
-				if ok = step("end", "250 taken\r\n"); ok && !refused {
-					taken <- true
+				if at != "end" {
+					taken <- true // before the client hears of it
 				}
+				ok = step("end", "250 taken\r\n")
 			default: // MAIL, RCPT, QUIT
 				ok = step(word, "250 ok\r\n")
 			}
@@ -92,10 +93,14 @@ func TestEveryStep(t *testing.T) {
 				}
 				c := defaults(conversation(t, at, act, taken))
 				c.User, c.Password, c.Timeout = "news", "secret", 10*time.Second
-				if act == "stall" {
-					c.Timeout, c.ReplyTimeout = time.Second, time.Second
+				cfg := open(t, c)
+				switch {
+				case act == "stall" && step == "end":
+					cfg.ReplyTimeout = short
+				case act == "stall":
+					cfg.Timeout = short
 				}
-				_, err := post(t.Context(), open(t, c), hello("ann@example.com"))
+				_, err := post(t.Context(), cfg, hello("ann@example.com"))
 				if f, got := end(err); f != want || got != code || err != nil && strings.Contains(err.Error(), "secret") {
 					t.Errorf("got %v %q, want %v %q: %v", f, got, want, code, err)
 				}

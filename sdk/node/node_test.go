@@ -121,11 +121,12 @@ func TestActs(t *testing.T) {
 		{"later", &wire.Result{Outcome: failed, DelayMs: 1501, Error: "busy"}, ""},
 		{"snooze", &wire.Result{Outcome: wire.Result_OUTCOME_SNOOZED, DelayMs: 60_000, Error: "not yet"}, ""},
 		{"skip", &wire.Result{Outcome: wire.Result_OUTCOME_SKIPPED, Error: "nothing to do", Emit: []*wire.Child{{Kind: "entry", Scope: "acts/9", Key: "skipped"}}}, ""},
-		{"emit", &wire.Result{Outcome: done, Emit: []*wire.Child{child}}, `emit entry "x": priority 3 is not between -2 and 2`},
+		{"emit", &wire.Result{Outcome: done, Emit: []*wire.Child{child}}, `must not hold half a letter|due is no time|emit entry "x": priority 3 is not between -2 and 2`},
 		{"emitThenFail", &wire.Result{Outcome: failed, Error: "no"}, ""},
 		{"doubt", &wire.Result{Outcome: wire.Result_OUTCOME_UNKNOWN, Error: "the line broke"}, ""},
 		{"bug", &wire.Result{Outcome: failed, Error: "Cannot read properties of undefined (reading 'x')"}, ""},
 		{"text", &wire.Result{Outcome: failed, Error: "only text"}, ""},
+		{"noText", &wire.Result{Outcome: failed, Error: "object"}, ""},
 		{"env", &wire.Result{Outcome: done, Output: []byte(`["PLUGIN_MODEL"]`)}, ""},
 		{"log", &wire.Result{Outcome: done}, "line i=2999\n"},
 	}
@@ -136,8 +137,10 @@ func TestActs(t *testing.T) {
 		id := int64(i + 1)
 		h.send(id, test.do, "you")
 		got := h.result(id)
-		if !strings.Contains(got.Log, test.log) || len(got.Log) > wire.MaxLog {
-			t.Errorf("%s: its log, of %d bytes, is %q", test.do, len(got.Log), got.Log)
+		for said := range strings.SplitSeq(test.log, "|") {
+			if !strings.Contains(got.Log, said) || len(got.Log) > wire.MaxLog {
+				t.Errorf("%s: its log, of %d bytes, is %q", test.do, len(got.Log), got.Log)
+			}
 		}
 		got.Log = ""
 		test.want.Id, test.want.Attempt, test.want.LockId = id, 1, []byte("lock")
@@ -145,14 +148,15 @@ func TestActs(t *testing.T) {
 			t.Errorf("%s: -want +got\n%s", test.do, diff)
 		}
 	}
-	for id, do := range map[int64]string{101: "circle", 102: "huge"} {
+	for id, do := range map[int64]string{101: "circle", 102: "huge", 103: "noMessage"} {
 		h.send(id, do, "you")
-		if r := h.result(id); r.Outcome != failed || !r.Final || r.Code != "output" {
+		if r := h.result(id); r.Outcome != failed || !r.Final || r.Code != "output" || len(r.Error) > wire.MaxError {
 			t.Errorf("%s: %v", do, r)
 		}
 	}
 	h.until("a line on stderr", func() bool {
-		return strings.Contains(strings.Join(h.lines, "\n"), "stdout is no longer the handshake's")
+		said := strings.Join(h.lines, "\n")
+		return strings.Contains(said, "stdout is no longer the handshake's") && strings.Contains(said, "modules may speak")
 	})
 	if left := h.Stop(t.Context(), time.Second); len(left) > 0 || !h.State().Success() {
 		t.Errorf("unfinished %v, %v", left, h.State())

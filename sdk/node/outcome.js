@@ -15,7 +15,7 @@ const hasCode = (err) => typeof err?.code === 'string' && err.name !== 'AbortErr
 /** An error that says what becomes of the item. */
 class Outcome extends Error {
   constructor(cause, result) {
-    super(cause instanceof Error ? cause.message : String(cause), { cause })
+    super(cause instanceof Error ? cause.message : textOf(cause), { cause })
     this.result = result
     if (hasCode(cause)) this.code = cause.code
     if (cause?.output !== undefined) this.output = cause.output
@@ -46,9 +46,18 @@ const reasons = { REASON_LEASE_LOST: LEASE_LOST, REASON_STOPPING: STOPPING, REAS
 /** What a cancel of the host means to the function. */
 const reasonOf = (name) => reasons[name] ?? CANCELLED
 
+/** Anything as text, also what refuses to be one. */
+function textOf(value) {
+  try {
+    return String(value)
+  } catch {
+    return typeof value
+  }
+}
+
 /** Text that ledgers keep: valid Unicode, without NUL, cut to n bytes but not within a letter. */
 function clean(text, n) {
-  const bytes = Buffer.from(String(text).replaceAll('\0', '\uFFFD'))
+  const bytes = Buffer.from(textOf(text).replaceAll('\0', '\uFFFD'))
   if (bytes.length <= n) return bytes.toString()
   let end = n
   while ((bytes[end] & 0xc0) === 0x80) end--
@@ -73,7 +82,7 @@ function returned(value) {
   try {
     return { outcome: 'OUTCOME_DONE', output: outputOf(value) }
   } catch (err) {
-    return { outcome: 'OUTCOME_FAILED', final: true, code: 'output', error: err.message }
+    return { outcome: 'OUTCOME_FAILED', final: true, code: 'output', error: clean(err?.message ?? err, MAX_ERROR) }
   }
 }
 

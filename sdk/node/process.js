@@ -17,6 +17,9 @@ const FLUSH_TIME = 500 // ms for the last answer to leave
 const proto = grpc.loadPackageDefinition(loader.loadSync(path.join(__dirname, 'plugin.proto'),
   { keepCase: true, longs: String, enums: String, defaults: true }))
 
+// 7: stdout is for the handshake alone, which what the plugin's modules say as they are loaded would spoil.
+if (process.env.LEDGERD_PLUGIN === COOKIE) process.stdout.write = process.stderr.write.bind(process.stderr)
+
 /** A call whose request does not matter and whose answer is always the same. */
 function fixed(name, answer) {
   const asIs = (bytes) => bytes
@@ -40,7 +43,6 @@ function serve(service) {
   if (!(env.PLUGIN_PROTOCOL_VERSIONS ?? VERSION).split(',').includes(VERSION)) { // 2
     fail(`${name} speaks protocol ${VERSION}, this ledgerd speaks ${env.PLUGIN_PROTOCOL_VERSIONS}`)
   }
-  process.stdout.write = process.stderr.write.bind(process.stderr) // 7: stdout is for the handshake alone
   const socket = path.join(fs.mkdtempSync(path.join(env.PLUGIN_UNIX_SOCKET_DIR ?? os.tmpdir(), 'node')), 's') // 3
   let credentials = grpc.ServerCredentials.createInsecure()
   let certificate = ''

@@ -11,6 +11,15 @@ const MAX_EMIT_BYTES = 8 << 20
 const MAX_UNIT = 64 // bytes
 const LONGEST_TIMER = 2 ** 31 - 1 // ms; what is longer, Node would fire at once
 
+/** A field of the log: no value is worth an attempt. */
+function shown(value) {
+  try {
+    return typeof value === 'string' ? value : JSON.stringify(value)
+  } catch { // a circle, a BigInt
+    return clean(value, MAX_LOG)
+  }
+}
+
 class Task {
   /**
    * @param wire the protocol's Item
@@ -61,8 +70,8 @@ class Task {
   }
 
   log(message, fields = {}) {
-    const extra = Object.entries(fields).map(([k, v]) => ` ${k}=${typeof v === 'string' ? v : JSON.stringify(v)}`)
-    const line = clean(`${new Date().toISOString()} ${message}${extra.join('')}`, MAX_LOG - 1) + '\n'
+    const extra = Object.entries(fields ?? {}).map(([k, v]) => ` ${k}=${shown(v)}`)
+    const line = clean(`${new Date().toISOString()} ${clean(message, MAX_LOG)}${extra.join('')}`, MAX_LOG - 1) + '\n'
     this.lines.push(line)
     this.logged += Buffer.byteLength(line)
     while (this.logged > MAX_LOG) this.logged -= Buffer.byteLength(this.lines.shift())
@@ -96,13 +105,16 @@ class Task {
       payload: payload === undefined ? Buffer.alloc(0) : Buffer.from(JSON.stringify(payload)),
       due_us: due === undefined ? 0 : due.getTime() * 1000
     }
-    const size = child.payload.length + Buffer.byteLength(child.key + child.scope + child.fingerprint) + 64
+    const names = child.key + child.scope + child.fingerprint
+    const size = child.payload.length + Buffer.byteLength(names) + 64
     const problem = this.settled ? 'the attempt has ended'
       : !this.emits.includes(kind) ? 'the plugin does not declare this kind; add it to emits'
       : child.key === '' ? 'key is empty'
       : Buffer.byteLength(child.key) > MAX_KEY ? `key has more than ${MAX_KEY} bytes`
       : Buffer.byteLength(child.scope) > MAX_SCOPE ? `scope has more than ${MAX_SCOPE} bytes`
-      : /\0/.test(child.key + child.scope + child.fingerprint) ? 'key, scope and fingerprint must not hold NUL'
+      : /\0/.test(names) ? 'key, scope and fingerprint must not hold NUL'
+      : /\p{Surrogate}/u.test(names) ? 'key, scope and fingerprint must not hold half a letter'
+      : Number.isNaN(child.due_us) ? 'due is no time'
       : child.payload.length > MAX_PAYLOAD ? `payload has more than ${MAX_PAYLOAD} bytes`
       : !(Number.isInteger(priority) && Math.abs(priority) <= 2) ? `priority ${priority} is not between -2 and 2`
       : this.children.length === MAX_EMIT ? `an attempt may emit ${MAX_EMIT} items`

@@ -113,6 +113,9 @@ func write(dir, name string, made map[string][]byte) (names []string, err error)
 			at = strings.ReplaceAll(at, sample, name)
 			text = bytes.ReplaceAll(text, []byte(sample), []byte(name))
 		}
+		if slices.Contains(names, at) {
+			return nil, fmt.Errorf("%q is no name for this plugin: there would be two files %s in it", name, at)
+		}
 		path := filepath.Join(dir, filepath.FromSlash(at))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return nil, err
@@ -130,8 +133,8 @@ func write(dir, name string, made map[string][]byte) (names []string, err error)
 	return names, nil
 }
 
-// quoted is a path as it stands in a string of TOML.
-var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+// quoted is a path as it stands in a string of TOML that is a command's argument.
+var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "{", "{{", "}", "}}")
 
 // release is a version that others can fetch: not one with changes of its own.
 var release = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(0\.)?\d{14}-[0-9a-f]{12})?$`)

@@ -128,6 +128,18 @@ func TestScript(t *testing.T) {
 	}
 }
 
+// A folder may have a name that means something in a config or a command.
+func TestScriptInAnOddFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), `{a}"\b`)
+	if _, err := template.Write(dir, "words", "sh", ""); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "ledgerd.toml"))
+	if err != nil || !strings.Contains(string(text), `{{a}}\"\\b/words.sh", "{key}"]`) {
+		t.Errorf("%s %v", text, err)
+	}
+}
+
 // What is there is left alone, and what was begun is taken away.
 func TestWriteRefuses(t *testing.T) {
 	dir := t.TempDir()
@@ -137,7 +149,7 @@ func TestWriteRefuses(t *testing.T) {
 	}
 	for _, test := range []struct{ dir, name, language string }{
 		{dir, "words", "go"}, {mine, "words", "go"}, {dir + "/new", "Words", "go"}, {dir + "/new", "../words", "go"},
-		{dir + "/new", "", "sh"}, {dir + "/new", "words", "cobol"}, {dir + "/none/new", "words", "go"},
+		{dir + "/new", "", "sh"}, {dir + "/new", "test", "sh"}, {dir + "/new", "words", "cobol"}, {dir + "/none/new", "words", "go"},
 	} {
 		if files, err := template.Write(test.dir, test.name, test.language, ""); err == nil {
 			t.Errorf("%v: wrote %v", test, files)

@@ -117,6 +117,8 @@ func (d *Database) checkNames(columns []Column) error {
 		}
 		other, twice := seen[name]
 		switch {
+		case name == "" || strings.Contains(name, "\x00"):
+			return &Error{Code: "columns", Text: fmt.Sprintf("%q is no name for a column of the table: give it another with --set into", shown(c.Name))}
 		case twice:
 			return &Error{Code: "columns", Text: fmt.Sprintf("columns %q and %q would be one column of the table: give one of them another name with --set into", shown(other), shown(c.Name))}
 		case len(c.Name) > d.maxName:
