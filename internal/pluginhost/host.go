@@ -263,9 +263,10 @@ func (h *Host) begin(s *session) {
 func (h *Host) Handle(ctx context.Context, lease *ledger.Lease, settle func(ledger.Result)) {
 	t := &task{key: taskKey{lease.ID, lease.Attempt}, ctx: ctx, lease: lease, settle: settle}
 	h.mu.Lock()
-	remembers := !h.closed && h.setup.about.previous && h.config.LastOutput != nil && lease.Attempt > 1
+	read := h.config.LastOutput
+	remembers := !h.closed && h.setup.about.previous && read != nil && lease.Attempt > 1
 	if remembers {
-		h.ends.Go(func() { h.remember(t) })
+		h.ends.Go(func() { h.remember(t, read) })
 	}
 	h.mu.Unlock()
 	if !remembers {
@@ -276,11 +277,11 @@ func (h *Host) Handle(ctx context.Context, lease *ledger.Lease, settle func(ledg
 const lookBack = 10 * time.Second // for reading what an item has put out before
 
 // remember hands an item on with what its last completed round has put out.
-func (h *Host) remember(t *task) {
+func (h *Host) remember(t *task, read func(context.Context, int64) ([]byte, error)) {
 	ctx, cancel := context.WithTimeout(t.ctx, lookBack)
 	defer cancel()
 	var err error
-	if t.previous, err = h.config.LastOutput(ctx, t.lease.ID); err != nil {
+	if t.previous, err = read(ctx, t.lease.ID); err != nil {
 		h.log.Warn("what an item has put out before cannot be read: it is handed back", "item", t.lease.ID, "error", err)
 		t.settle(ledger.Release())
 		return

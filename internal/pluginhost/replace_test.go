@@ -10,6 +10,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/sdk/settings"
+	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
 // next is the config of another version: its answers are different.
@@ -156,6 +157,29 @@ func TestReplaceCrashing(t *testing.T) {
 	r.want(ledger.StateDone, "", poison)
 }
 
+// What the process of before says of its items while it is replaced is taken; for the race detector.
+func TestReplaceDuringProgress(t *testing.T) {
+	r := newRig(t, defaultTimes, ledger.Kind{})
+	s, stop, stopped := r.host.current(), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				s.progress([]*wire.Progress{{Id: 1, Attempt: 1}})
+			}
+		}
+	}()
+	err := r.host.Replace(t.Context(), r.next(t, "new"), time.Minute, admitted)
+	close(stop)
+	<-stopped
+	if err != nil || r.host.current() == s {
+		t.Errorf("not replaced: %v", err)
+	}
+}
+
 // A host that was closed takes over nothing, and leaves no process.
 func TestReplaceClosed(t *testing.T) {
 	r := newRig(t, defaultTimes, ledger.Kind{})
@@ -164,7 +188,6 @@ func TestReplaceClosed(t *testing.T) {
 	if !errors.Is(err, errClosed) {
 		t.Errorf("error %v", err)
 	}
-	r.host.ends.Wait()
 }
 
 // Another version with the same settings works the same kind, also if it has more of them; with
