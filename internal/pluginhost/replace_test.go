@@ -191,7 +191,8 @@ func TestReplaceClosed(t *testing.T) {
 }
 
 // Another version with the same settings works the same kind, also if it has more of them; with
-// other settings, or if what was not set means something else now, it does not.
+// other settings, or if what was set to the default is none any more, it does not. What is not set is
+// as each version has it: that a default is another one plugin add says, and asks.
 func TestDefinitionOfVersions(t *testing.T) {
 	definition := func(version, fields, config string) string {
 		schema, err := settings.Compile([]byte(`{"type":"object","properties":{` + fields + `}}`))
@@ -202,7 +203,7 @@ func TestDefinitionOfVersions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, digest, _ := strings.Cut(s.definition, "+")
+		_, _, digest := ledger.SplitDefinition(s.definition)
 		return digest
 	}
 	const quality = `"quality":{"type":"integer","default":80},"box":{"type":"object","properties":{"w":{"type":"integer","default":1}}}`
@@ -219,6 +220,7 @@ func TestDefinitionOfVersions(t *testing.T) {
 		{more, `{"quality":81}`, false},
 		{more, `{"box":{"w":2}}`, false},
 		{strings.Replace(quality, "80", "90", 1), `{"quality":80}`, false},
+		{strings.Replace(quality, "80", "90", 1), `{}`, true},
 	} {
 		if got := definition("1.1.0", tt.fields, tt.config); (got == plain) != tt.same {
 			t.Errorf("%s with %s: %s beside %s", tt.fields, tt.config, got, plain)
