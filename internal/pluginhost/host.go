@@ -263,15 +263,19 @@ func (h *Host) begin(s *session) {
 func (h *Host) Handle(ctx context.Context, lease *ledger.Lease, settle func(ledger.Result)) {
 	t := &task{key: taskKey{lease.ID, lease.Attempt}, ctx: ctx, lease: lease, settle: settle}
 	h.mu.Lock()
-	read := h.config.LastOutput
-	remembers := !h.closed && h.setup.about.previous && read != nil && lease.Attempt > 1
-	if remembers {
+	remembers := !h.closed && h.remembers(lease)
+	if read := h.config.LastOutput; remembers {
 		h.ends.Go(func() { h.remember(t, read) })
 	}
 	h.mu.Unlock()
 	if !remembers {
 		h.hand(t)
 	}
+}
+
+// remembers says whether the plugin asks for what an item has put out before. The caller holds mu.
+func (h *Host) remembers(lease *ledger.Lease) bool {
+	return h.setup.about.previous && h.config.LastOutput != nil && lease.Attempt > 1
 }
 
 const lookBack = 10 * time.Second // for reading what an item has put out before

@@ -50,8 +50,13 @@ func (h *Host) switchTo(c *Config, s *session, grace time.Duration) bool {
 	h.begin(s)
 	if old != nil {
 		for _, t := range old.unsent {
-			if !t.over {
-				delete(old.tasks, t.key)
+			if t.over {
+				continue
+			}
+			delete(old.tasks, t.key)
+			if !old.setup.about.previous && h.remembers(t.lease) { // the one of before did not ask for it
+				h.ends.Go(func() { h.remember(t, c.LastOutput) })
+			} else {
 				s.add(t)
 			}
 		}

@@ -1,6 +1,7 @@
 package pluginhost
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -177,6 +178,40 @@ func TestReplaceDuringProgress(t *testing.T) {
 	<-stopped
 	if err != nil || r.host.current() == s {
 		t.Errorf("not replaced: %v", err)
+	}
+}
+
+// An item that the process of before had not got yet brings what the new one asks for, and the old one
+// did not.
+func TestReplaceRemembers(t *testing.T) {
+	r := newRig(t, defaultTimes, ledger.Kind{})
+	c := r.next(t, "new")
+	c.LastOutput = func(context.Context, int64) ([]byte, error) { return []byte(`"before"`), nil }
+	old := r.host.current()
+	settled := make(chan ledger.Result, 1)
+	waits := &task{key: taskKey{1, 2}, ctx: t.Context(), settle: func(res ledger.Result) { settled <- res },
+		lease: &ledger.Lease{Item: ledger.Item{ID: 1, Attempt: 2, Kind: "actor", Key: "again", Payload: []byte(`{"do":"again"}`)}}}
+	r.host.mu.Lock()
+	old.setup.about.previous = false
+	old.tasks[waits.key], old.unsent = waits, []*task{waits} // as if it had no credits
+	r.host.mu.Unlock()
+	if err := r.host.Replace(t.Context(), c, time.Minute, admitted); err != nil {
+		t.Fatal(err)
+	}
+	if res := <-settled; string(res.Output) != `"before+true"` {
+		t.Errorf("%+v", res)
+	}
+}
+
+// Every result and heartbeat has the version: one that a ledger does not take is refused with the plugin.
+func TestCheckVersion(t *testing.T) {
+	for version, fine := range map[string]bool{
+		"": true, "1.0.0-rc.1+build.7": true, "one of ours": true, strings.Repeat("1", longestVersion): true,
+		strings.Repeat("1", longestVersion+1): false, "1\x00": false, "1\n2": false, "\xff": false,
+	} {
+		if err := checkVersion(version); (err == nil) != fine {
+			t.Errorf("%q: %v", version, err)
+		}
 	}
 }
 
