@@ -199,8 +199,14 @@ func (r *tour) walk() {
 	r.walkActs()
 	r.do(exitOK, "db verify")
 	if r.onSQLite() { // of what does not depend on it once is enough
-		for _, args := range [][]string{{"config check"}, {"config print"}, {"config init", "--config", filepath.Join(dir, "new.toml")}, {"plugin ls"},
-			{"plugin check", "filecsv"}, {"plugin new", "thumbs", "--dir", filepath.Join(dir, "thumbs")}, {"plugin run", "effect", "thing", "--set", "how=emit"}, {"version"}, {"bench", "--items", "50", "--through", "none"}} {
+		hello := filepath.Join(dir, "ledgerd-plugin-hello")
+		link(t, hello)
+		script := filepath.Join(dir, "hello") // the test's own program goes by its name
+		if err := os.WriteFile(script, []byte("#!/bin/sh\nexec "+hello+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"plugin add", script}, {"config check"}, {"config print"}, {"config init", "--config", filepath.Join(dir, "new.toml")}, {"plugin ls"},
+			{"plugin rm", "hello"}, {"plugin check", "filecsv"}, {"plugin new", "thumbs", "--dir", filepath.Join(dir, "thumbs")}, {"plugin run", "effect", "thing", "--set", "how=emit"}, {"version"}, {"bench", "--items", "50", "--through", "none"}} {
 			r.do(exitOK, args[0], args[1:]...)
 		}
 		r.do(exitUsage, "config check", "--config", filepath.Join(dir, "wrong.toml"))

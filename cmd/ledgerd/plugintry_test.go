@@ -17,9 +17,11 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// needed is the config without which a bundled plugin does not start.
+// needed is the config without which a bundled plugin does not start; DIR is a folder of the test's.
 var needed = map[string][]string{
-	"mail": {"server=127.0.0.1:25", "from=reports@example.com"},
+	"exec":  {"command=cat"},
+	"photo": {"out_dir=DIR"},
+	"mail":  {"server=127.0.0.1:25", "from=reports@example.com"},
 }
 
 // TestBundledPluginsConform: every plugin that is linked in passes every check.
@@ -40,7 +42,11 @@ func TestBundledPluginsConform(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			config, err := schema.Parse(nil, needed[name])
+			var with []string
+			for _, setting := range needed[name] {
+				with = append(with, strings.Replace(setting, "DIR", t.TempDir(), 1))
+			}
+			config, err := schema.Parse(nil, with)
 			if err != nil {
 				t.Fatal(err)
 			}

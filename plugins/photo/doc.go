@@ -3,22 +3,23 @@
 //	ledgerd run photo ./pictures --with out_dir=/srv/thumbs
 //	ledgerd run photo ./pictures --with out_dir=/srv/thumbs --set sizes=big=2048x2048,icon=64x64:fill
 //	ledgerd run photo ./pictures --with out_dir=/srv/thumbs --set name='{folder}/{stem}-{size}.{ext}'
-//	ledgerd run photo logo.png --with out_dir=/srv/thumbs --set format=png --set metadata=icc
+//	ledgerd run photo logo.png --with out_dir=/srv/thumbs --set format=png
 //
 // # What it reads
 //
 // JPEG, PNG, GIF, WebP, TIFF and BMP; a file is known by how it begins, not by its name. From a
-// folder it takes files of these names. Of an animated GIF it takes the first frame, and says so; an
-// animated WebP is not read, nor are HEIC, AVIF, JPEG XL and raw files.
+// folder it takes files of these names. Of an animated GIF it takes the first frame; an animated WebP is
+// not read, nor are HEIC, AVIF, JPEG XL and raw files.
 //
 // The header is read before anything is decoded: what has more than max_pixels or max_bytes is refused,
-// and so are a picture of more than 65,535 pixels a side and a JPEG of more than 100 scans.
+// and so is a picture of more than 65,535 pixels a side. What keeps a decoder busy all the same, as a
+// JPEG of thousands of scans does, ends with the time of the attempt.
 //
 // # What it makes
 //
 // One JPEG or PNG for each of sizes, NAME=WIDTHxHEIGHT or NAME=WIDTHxHEIGHT:MODE:
 //
-//	fit   the whole picture, no larger than the size (default; mode sets another one)
+//	fit   the whole picture, no larger than the size (default)
 //	fill  the size filled, what stands over cut off evenly
 //	crop  the size cut out of the middle, not scaled
 //
@@ -26,9 +27,8 @@
 // size (fill). It is turned the right way up as EXIF says. What is transparent becomes white in a JPEG. 16
 // bits become 8.
 //
-// Nothing of the metadata is left: no place, no camera, no comments. metadata=icc keeps the colour
-// profile, if it is about colours that are left (a picture in CMYK becomes RGB); without it colours
-// of a wide gamut look paler, and the output says "dropped".
+// Nothing of the metadata is left: no place, no camera, no comments, and no colour profile: colours of a
+// wide gamut look paler.
 //
 // Scaling is golang.org/x/image's kernel of Catmull and Rom, over the values as they are stored
 // (gamma-encoded), as nearly all programs do. A size may be made of a larger one that has at least
@@ -41,19 +41,20 @@
 // last folder of the path), {hash} (16 digits, of the whole path). Nothing is written elsewhere.
 //
 // A file appears under its name when it is complete and on the disk. It begins with a comment that says, as
-// hashes, of which path, pixels and settings it was made. A file whose comment says the same is up to
-// date and left alone, whatever its time; if all are, the item is skipped. A file that was not
-// made of this picture is never written over, which also tells two pictures whose name is the same; and
-// what this plugin has made is not made smaller once more when it lies in a folder of pictures.
+// hashes, of which path, content and settings it was made. A file whose comment says the same is up to
+// date and left alone, whatever its time; if all are, the item is skipped. A file that was not made of
+// this picture is never written over, also when two pictures of the same name are worked at the same time;
+// and what this plugin has made is not made smaller once more when it lies in a folder of pictures.
 //
 // # Memory
 //
-// A picture counts for 16 bytes a pixel (TIFF: 32), 20 a pixel of its largest size, and 8 to 75 MiB; it takes
-// less, a usual JPEG a quarter of that. Pictures start as long as they all fit into the config's memory, and
-// one that does not fit at all is worked alone. One picture a core is worked at a time.
+// A file is read as a whole, so that what is hashed is what is decoded. A picture counts for its file, 16
+// bytes a pixel (TIFF: 32), 20 a pixel of its largest size, and 8 to 75 MiB; it takes less, a usual JPEG a
+// quarter of that. Pictures start as long as they all fit into the config's memory, and one that does not
+// fit at all is worked alone. One picture a core is worked at a time.
 //
-// A picture is given up soon after its lease was lost or ledgerd stops, except in the middle of what one
-// call of a decoder does without reading: seconds, with 100 megapixels of WebP.
+// A picture is given up soon after its lease was lost or ledgerd stops, except while its file is read, and
+// in the middle of what one call of a decoder does without reading: seconds, with 100 megapixels of WebP.
 //
 // # Payload, config, output
 //
@@ -63,15 +64,14 @@
 //
 // These last until the file or the payload is another, and are not tried again:
 //
-//	not_found permission not_a_file  there is no such file; it may not be read; it is a directory, pipe, device
-//	not_an_image unsupported_format  of no known format; of one that is not read, or a sort of it
-//	truncated damaged                it ends early; it is not what its format asks for
-//	too_large                        more bytes, pixels or scans than allowed
-//	bad_name                         name gives no file below out_dir, or two sizes the same
-//	name_taken                       the file is there and was not made of this picture
+//	not_found not_a_file  there is no such file; it is a directory, pipe, device
+//	not_an_image          it is of no format that is read
+//	truncated damaged     it ends early; it is not what its format asks for, or a sort of it that is not read
+//	too_large             more bytes or pixels than allowed
+//	bad_name              name gives no file below out_dir, or two sizes the same
+//	name_taken            the file is there and was not made of this picture
 //
 // These may be gone the next time, and are tried again:
 //
-//	changed_while_reading            size, time or inode changed while the file was read
-//	cannot_read cannot_write         the disk says no
+//	cannot_read cannot_write  the system says no
 package photo

@@ -65,7 +65,6 @@ func goroot(t testing.TB) string {
 func TestBombs(t *testing.T) {
 	dir := t.TempDir()
 	large := zeros(t, 128<<20)
-	picture := get(t, save(t, dir, "a.png", image.NewGray(image.Rect(0, 0, 10, 10))))
 	jpegs := get(t, save(t, dir, "a.jpg", scene(16, 16, 1)))
 	hugeJPEG := bytes.Clone(jpegs)
 	copy(hugeJPEG[bytes.Index(jpegs, []byte("\xff\xc0"))+5:], "\xff\xff\xff\xff")
@@ -83,11 +82,6 @@ func TestBombs(t *testing.T) {
 	binary.LittleEndian.PutUint32(wideBMP[18:], 1<<20)
 	binary.LittleEndian.PutUint32(wideBMP[22:], 1<<20)
 	webp := append([]byte("RIFF\x1a\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00"), 0, 0, 0, 0, 0xff, 0x3f, 0, 0xff, 0x3f, 0, 0, 0, 0, 0)
-	manyProfiles := bytes.Clone(picture[:33])
-	profile := pngChunk("iCCP", append([]byte("x\x00\x00"), zlibOf(iccProfile("RGB ", 3<<20))...))
-	for range 2000 {
-		manyProfiles = append(manyProfiles, profile...)
-	}
 	trailer := make([]byte, 16<<20)
 	random := rand.NewChaCha8([32]byte{})
 	_, _ = random.Read(trailer) // never fails
@@ -98,10 +92,7 @@ func TestBombs(t *testing.T) {
 		"PNG, huge":           {append(pngHeader(100_000, 100_000), pngChunk("IDAT", large)...), "too_large"},
 		"PNG, long":           {append(pngHeader(1, 60_000_000), pngChunk("IDAT", large)...), "too_large"},
 		"PNG, more than rows": {slices.Concat(pngHeader(10, 10), pngChunk("IDAT", large), pngChunk("IEND", nil)), "damaged"},
-		"PNG, profile":        {slices.Concat(picture[:33], pngChunk("iCCP", append([]byte("x\x00\x00"), large...)), picture[33:]), ""},
-		"PNG, profiles":       {append(manyProfiles, picture[33:]...), ""},
 		"JPEG, huge":          {hugeJPEG, "too_large"},
-		"JPEG, scans":         {scans(t, 20_000), "too_large"},
 		"JPEG, some scans":    {scans(t, 50), ""},
 		"GIF, huge":           {wideGIF, "too_large"},
 		"GIF, frames":         {animation.Bytes(), ""},
@@ -116,7 +107,7 @@ func TestBombs(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		began := time.Now()
-		out, err := do(t.Context(), c, in)
+		_, err := do(t.Context(), c, in)
 		took := time.Since(began)
 		runtime.ReadMemStats(&after)
 		if got := codeOf(err); got != tt.code {
@@ -125,18 +116,7 @@ func TestBombs(t *testing.T) {
 		if mib := (after.TotalAlloc - before.TotalAlloc) >> 20; mib > 64 || took > 5*time.Second {
 			t.Errorf("%s: takes %d MiB and %s", name, mib, took)
 		}
-		if out.Animated != (name == "GIF, frames") {
-			t.Errorf("%s: animated is %v", name, out.Animated)
-		}
 	}
-}
-
-func zlibOf(content []byte) []byte {
-	var b bytes.Buffer
-	z := zlib.NewWriter(&b)
-	_, _ = z.Write(content) // into memory
-	_ = z.Close()
-	return b.Bytes()
 }
 
 // packedTIFF is a gray TIFF of w by h pixels of one tile, whose size may be another.
@@ -153,15 +133,37 @@ func packedTIFF(w, h, tileW, tileH uint32, packed []byte) []byte {
 	return append(le.AppendUint32(b, 0), packed...)
 }
 
+// saying is what errors say, by their codes.
+var saying = map[string]string{
+	"not_an_image": "it is no JPEG", "damaged": "damaged", "truncated": "ends in the middle", "too_large": "allowed are",
+	"": "it was made by this plugin", // and no error at all
+}
+
 // codeOf is the code that ledgerd would record.
 func codeOf(err error) string {
-	if f, ok := errors.AsType[*failure](err); ok {
-		return f.code
+	if err == nil {
+		return ""
 	}
-	if err != nil {
-		return err.Error()
+	for code, text := range saying {
+		if strings.Contains(err.Error(), text) {
+			return code
+		}
 	}
-	return ""
+	return err.Error()
+}
+
+// TestScans: a small JPEG may keep the decoder busy for long, until its time is up.
+func TestScans(t *testing.T) {
+	c, in := config(t), plain(put(t, t.TempDir(), "scans.jpg", scans(t, 100_000)), "a=64x64")
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := do(ctx, c, in); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
 }
 
 // TestCut: a picture that ends early is truncated or damaged, never done and never a panic, wherever it was cut.
@@ -319,37 +321,37 @@ func FuzzPicture(f *testing.F) {
 		f.Add(get(f, path))
 	}
 	j := get(f, save(f, f.TempDir(), "a.jpg", scene(20, 10, 1)))
-	f.Add(withSegment(j, exif(binary.LittleEndian, 6), jpegSegment(0xe2, append([]byte("ICC_PROFILE\x00\x01\x01"), iccProfile("RGB ", 200)...))))
+	f.Add(withSegment(j, exif(binary.LittleEndian, 6)))
 	f.Add(tiffOf(scene(20, 10, 1), 8))
-	f.Add(slices.Concat(pngHeader(1, 1), pngChunk("eXIf", exifTIFF(binary.BigEndian, 3)), pngChunk("iCCP", []byte("a\x00\x00"))))
+	f.Add([]byte("RIFF\xba000WEBPVP8 0000100")) // of 0 by 0 pixels
+	f.Add(slices.Concat(pngHeader(1, 1), pngChunk("eXIf", exifTIFF(binary.BigEndian, 3))))
 	c := config(f)
 	c.MaxBytes, c.MaxPixels = 1<<20, 1<<14
 	path := filepath.Join(f.TempDir(), "a")
-	codes := []string{"", "not_an_image", "unsupported_format", "damaged", "truncated", "too_large", "it was made by this plugin"}
 	f.Fuzz(func(t *testing.T, content []byte) {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		err := func() error {
-			src, err := open(t.Context(), c, path, func(int64, int64) {})
+			src, err := open(t.Context(), c, path)
 			if err != nil {
 				return err
 			}
 			defer src.file.Close()
-			turn, profile := src.metadata()
-			pic, err := src.decode(&Out{})
+			data, err := src.read()
 			if err != nil {
 				return err
 			}
-			to := &target{ctx: t.Context(), in: plain(path)}
-			if profile != nil {
-				fits(profile, pic)
+			pic, err := decode(t.Context(), data, func(int64, int64) {})
+			if err != nil {
+				return err
 			}
-			return pic.each(t.Context(), parseSizes(plain(path, "a=20x20", "b=8x8:fill", "c=5x5:crop")), turn, func(_ int, scaled *raster) error {
-				return to.encode(io.Discard, scaled.turn(turn), profile)
+			to, turn := &target{ctx: t.Context(), in: plain(path)}, orientation(src.format, data)
+			return pic.each(t.Context(), parseSizes([]string{"a=20x20", "b=8x8:fill", "c=5x5:crop"}), turn, func(_ int, scaled picture) error {
+				return to.encode(io.Discard, scaled)
 			})
 		}()
-		if !slices.Contains(codes, codeOf(err)) {
+		if _, ok := saying[codeOf(err)]; !ok {
 			t.Error(err)
 		}
 	})

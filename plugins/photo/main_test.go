@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"hash/crc32"
 	"image"
 	"image/color"
 	"image/jpeg"
@@ -50,7 +51,7 @@ type payload map[string]any
 
 // plain is the payload with the defaults that the SDK fills in, of these sizes.
 func plain(path string, sizes ...string) In {
-	return In{Path: path, Sizes: sizes, Mode: "fit", Format: "jpeg", Quality: 85, Metadata: "strip", Name: "{stem}-{size}.{ext}"}
+	return In{Path: path, Sizes: sizes, Format: "jpeg", Quality: 85, Name: "{stem}-{size}.{ext}"}
 }
 
 // config is one with the defaults that the SDK fills in.
@@ -167,10 +168,11 @@ func withSegment(content []byte, segments ...[]byte) []byte {
 	return append(all, content[2:]...)
 }
 
-// iccProfile is something that begins as a colour profile does.
-func iccProfile(space string, size int) []byte {
-	p := bytes.Repeat([]byte("profile "), size/8+1)[:size]
-	copy(p[16:], space)
-	copy(p[36:], "acsp")
-	return p
+func jpegSegment(marker byte, data []byte) []byte {
+	return append(binary.BigEndian.AppendUint16([]byte{0xff, marker}, uint16(len(data)+2)), data...)
+}
+
+func pngChunk(kind string, data []byte) []byte {
+	chunk := append(append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), kind...), data...)
+	return binary.BigEndian.AppendUint32(chunk, crc32.ChecksumIEEE(chunk[4:]))
 }

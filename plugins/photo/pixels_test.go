@@ -11,6 +11,7 @@ import (
 	"image/png"
 	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -114,7 +115,7 @@ func TestSimilar(t *testing.T) {
 			}
 			from := load(t, path) // a JPEG is not quite what was put into it
 			for k, f := range out.Files {
-				s := parseSizes(payload)[k]
+				s := parseSizes(payload.Sizes)[k]
 				part, to := s.of(in.X, in.Y)
 				if f.Width != to.X || f.Height != to.Y {
 					t.Errorf("%s %s: %d by %d, want %v", path, f.Size, f.Width, f.Height, to)
@@ -169,7 +170,7 @@ func TestBoxes(t *testing.T) {
 		{"a=100x100:fill", 1, 50_000, image.Rect(0, 24_999, 1, 25_000), image.Pt(1, 1)},
 		{"a=100x100:crop", 400, 50, image.Rect(150, 0, 250, 50), image.Pt(100, 50)},
 	} {
-		s := parseSizes(plain("", tt.size))[0]
+		s := parseSizes([]string{tt.size})[0]
 		if part, to := s.of(tt.w, tt.h); part != tt.part || to != tt.to {
 			t.Errorf("%s of %d by %d: %v as %v, want %v as %v", tt.size, tt.w, tt.h, part, to, tt.part, tt.to)
 		}
@@ -235,6 +236,39 @@ func TestTurns(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestOrientation: a WebP's odd chunks are padded, and what is wrong counts for nothing.
+func TestOrientation(t *testing.T) {
+	chunk := func(name string, data []byte) []byte {
+		b := append(binary.LittleEndian.AppendUint32([]byte(name), uint32(len(data))), data...)
+		return append(b, make([]byte, len(data)%2)...)
+	}
+	webp := slices.Concat([]byte("RIFF????WEBP"), chunk("VP8 ", []byte("odd")), chunk("EXIF", exifTIFF(binary.LittleEndian, 6)))
+	tiff := exifTIFF(binary.BigEndian, 6)
+	far := bytes.Clone(tiff)
+	copy(far[4:], "\xff\xff\xff\xfe")
+	for name, tt := range map[string]struct {
+		format string
+		data   []byte
+		want   int
+	}{
+		"WebP":                   {"webp", webp, 6},
+		"WebP, cut":              {"webp", webp[:len(webp)-1], 1},
+		"TIFF":                   {"tiff", tiff, 6},
+		"TIFF, cut":              {"tiff", tiff[:8+2+12+11], 1},
+		"TIFF, directory":        {"tiff", far, 1},
+		"TIFF, no directory":     {"tiff", tiff[:8], 1},
+		"TIFF, no such number":   {"tiff", exifTIFF(binary.BigEndian, 9), 1},
+		"JPEG, segment of 1":     {"jpeg", []byte("\xff\xd8\xff\xe1\x00\x01????"), 1},
+		"JPEG, behind pixels":    {"jpeg", slices.Concat([]byte("\xff\xd8\xff\xda\x00\x02"), exif(binary.BigEndian, 6)), 1},
+		"PNG, block of 4 GB":     {"png", []byte("\x89PNG\r\n\x1a\n\xff\xff\xff\xffeXIf"), 1},
+		"GIF, which has no EXIF": {"gif", tiff, 1},
+	} {
+		if got := orientation(tt.format, tt.data); got != tt.want {
+			t.Errorf("%s: %d, want %d", name, got, tt.want)
 		}
 	}
 }

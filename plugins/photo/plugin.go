@@ -2,7 +2,6 @@ package photo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,24 +25,20 @@ that this plugin has not made of the same picture is never written over.
 
 // In is the payload: what is to be made of a picture.
 type In struct {
-	Path     string   `json:"path" input:"file" doc:"the picture"`
-	Sizes    []string `json:"sizes" default:"[\"large=1600x1600\",\"medium=800x800\",\"thumb=200x200:fill\"]" schema:"minItems=1,maxItems=20,pattern=^[A-Za-z0-9_-]{1,32}=[1-9][0-9]{0,4}x[1-9][0-9]{0,4}(:(fit|fill|crop))?$" doc:"NAME=WIDTHxHEIGHT or NAME=WIDTHxHEIGHT:MODE, in pixels"`
-	Mode     string   `json:"mode" default:"fit" schema:"enum=fit|fill|crop" doc:"of sizes that name none: the whole picture, no larger than the size (fit); the size filled, what stands over cut off (fill); the size cut out of the middle, not scaled (crop)"`
-	Format   string   `json:"format" default:"jpeg" schema:"enum=jpeg|png" doc:"what to write; in a JPEG, what is transparent becomes white"`
-	Quality  int      `json:"quality" default:"85" schema:"min=1,max=100" doc:"of a JPEG"`
-	Metadata string   `json:"metadata" default:"strip" schema:"enum=strip|icc" doc:"strip leaves out everything; icc keeps the colour profile and nothing else"`
-	Name     string   `json:"name" default:"{stem}-{size}.{ext}" schema:"minLength=1,maxLength=500" doc:"file below out_dir, of {stem} {size} {ext} {folder} {hash}"`
+	Path    string   `json:"path" input:"file" doc:"the picture"`
+	Sizes   []string `json:"sizes" default:"[\"large=1600x1600\",\"medium=800x800\",\"thumb=200x200:fill\"]" schema:"minItems=1,maxItems=20,pattern=^[A-Za-z0-9_-]{1,32}=[1-9][0-9]{0,4}x[1-9][0-9]{0,4}(:(fit|fill|crop))?$" doc:"NAME=WIDTHxHEIGHT or NAME=WIDTHxHEIGHT:MODE, in pixels; fit (the mode when none is named): the whole picture, no larger than the size; fill: the size filled, what stands over cut off; crop: the size cut out of the middle, not scaled"`
+	Format  string   `json:"format" default:"jpeg" schema:"enum=jpeg|png" doc:"what to write; in a JPEG, what is transparent becomes white"`
+	Quality int      `json:"quality" default:"85" schema:"min=1,max=100" doc:"of a JPEG"`
+	Name    string   `json:"name" default:"{stem}-{size}.{ext}" schema:"maxLength=500,pattern=^([^{}]|[{](stem|size|ext|folder|hash)[}])+$" doc:"file below out_dir, of {stem} {size} {ext} {folder} {hash}"`
 }
 
 // Out is the output: what the picture is, and what was made of it.
 type Out struct {
-	Format   string `json:"format,omitempty" doc:"jpeg, png, gif, webp, tiff or bmp"`
-	Width    int    `json:"width,omitempty" doc:"pixels, the picture the right way up"`
-	Height   int    `json:"height,omitempty" doc:"pixels"`
-	Bytes    int64  `json:"bytes,omitempty" doc:"of the file"`
-	Animated bool   `json:"animated,omitempty" doc:"it is a GIF of several pictures; the first was taken"`
-	Profile  string `json:"profile,omitempty" schema:"enum=kept|dropped" doc:"what became of its colour profile; none: it has none"`
-	Files    []File `json:"files,omitempty" doc:"one for each of the sizes"`
+	Format string `json:"format,omitempty" doc:"jpeg, png, gif, webp, tiff or bmp"`
+	Width  int    `json:"width,omitempty" doc:"pixels, the picture the right way up"`
+	Height int    `json:"height,omitempty" doc:"pixels"`
+	Bytes  int64  `json:"bytes,omitempty" doc:"of the file"`
+	Files  []File `json:"files,omitempty" doc:"one for each of the sizes"`
 }
 
 // File is a file that was made.
@@ -84,110 +79,71 @@ func Plugin() *sdk.Plugin {
 	p := sdk.New("photo", "0.1.0", work)
 	p.Doc = doc
 	p.Timeout = 10 * time.Minute
-	for _, ext := range []string{"jpg", "jpeg", "png", "gif", "webp", "tif", "tiff", "bmp"} {
-		p.Match = append(p.Match, "*."+ext)
-	}
+	p.Match = []string{"*.jpg", "*.jpeg", "*.png", "*.gif", "*.webp", "*.tif", "*.tiff", "*.bmp"}
 	return p
-}
-
-// failure says why a picture could not be worked, and whether that may be otherwise the next time.
-type failure struct {
-	error
-	code  string
-	again bool
-}
-
-// refuse is a failure that lasts until somebody changes the picture or the item.
-func refuse(code, format string, args ...any) error {
-	return &failure{fmt.Errorf(format, args...), code, false}
-}
-
-// tryAgain is a failure that may be gone the next time.
-func tryAgain(code, format string, args ...any) error {
-	return &failure{fmt.Errorf(format, args...), code, true}
 }
 
 // work is the plugin's function.
 func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
-	out, err := resize(ctx, cfg, it.Payload, it.Attempt, func(read, size int64) { it.Progress(read, size, "bytes") })
-	if out.Animated {
-		it.Log.Info("the picture is animated; its first frame was taken")
-	}
-	if out.Profile == "dropped" {
-		it.Log.Warn("the picture has a colour profile, which was left out; see the setting metadata=icc")
-	}
-	if f, ok := errors.AsType[*failure](err); ok {
-		if err = sdk.Code(f.code, f.error); !f.again {
-			err = sdk.Permanent(err)
-		}
-	}
-	return out, err
+	return resize(ctx, cfg, it.Payload, it.Attempt, func(read, size int64) { it.Progress(read, size, "bytes") })
 }
 
 // resize makes of a picture what is not there yet.
 func resize(ctx context.Context, cfg *Config, in In, attempt int64, progress func(read, size int64)) (out Out, err error) {
-	src, err := open(ctx, cfg, in.Path, progress)
+	sizes := parseSizes(in.Sizes)
+	src, err := open(ctx, cfg, in.Path)
 	if err != nil {
 		return out, err
 	}
 	defer src.file.Close()
-	out = Out{Format: src.format.name, Bytes: src.info.Size()}
-	t, err := openTarget(src, cfg.OutDir, in, attempt)
+	need := min(src.memory(sizes), cfg.Memory)
+	if err := cfg.room.Acquire(ctx, need); err != nil {
+		return out, context.Cause(ctx)
+	}
+	defer cfg.room.Release(need)
+	data, err := src.read()
+	if err != nil {
+		return out, err
+	}
+	out = Out{Format: src.format, Bytes: src.size}
+	t, err := openTarget(ctx, cfg.OutDir, in, sizes, data, attempt)
 	if err != nil {
 		return out, err
 	}
 	defer t.root.Close()
 	var files []File
 	missing := false
-	for i, s := range t.sizes {
-		f := File{Size: s.name, Path: filepath.Join(cfg.OutDir, t.names[i])}
-		if f.UpToDate, err = t.upToDate(t.names[i]); err != nil {
+	for i, name := range t.names {
+		upToDate, err := t.upToDate(name)
+		if err != nil {
 			return out, err
 		}
-		missing = missing || !f.UpToDate
-		files = append(files, f)
+		missing = missing || !upToDate
+		files = append(files, File{Size: sizes[i].name, Path: filepath.Join(cfg.OutDir, name), UpToDate: upToDate})
 	}
 	if !missing {
 		out.Files = files
 		return out, sdk.Skip("all files are up to date")
 	}
-	need := min(src.memory(t.sizes), cfg.Memory)
-	if err := cfg.room.Acquire(ctx, need); err != nil {
-		return out, context.Cause(ctx)
-	}
-	defer cfg.room.Release(need)
-	if err := convert(src, t, files, &out); err != nil {
+	pic, err := decode(ctx, data, progress)
+	if err != nil {
 		return out, err
 	}
-	out.Files = files
-	return out, nil
-}
-
-// convert decodes a picture and writes the files that are not up to date. All sizes are made, as
-// small ones are made of larger ones: a file is the same whichever others are there.
-func convert(src *source, t *target, files []File, out *Out) error {
-	turn, profile := src.metadata()
-	pic, err := src.decode(out)
-	if err != nil {
-		return err
-	}
-	switch {
-	case profile == nil:
-	case t.in.Metadata == "icc" && fits(profile, pic):
-		out.Profile = "kept"
-	default:
-		out.Profile, profile = "dropped", nil
-	}
-	out.Width, out.Height = turned(pic.w, pic.h, turn)
-	err = pic.each(src.ctx, t.sizes, turn, func(i int, scaled *raster) error {
+	turn := orientation(src.format, data)
+	out.Width, out.Height = turned(pic[0].w, pic[0].h, turn)
+	// All sizes are made, as small ones are made of larger ones: a file is the same whichever others are there.
+	err = pic.each(ctx, sizes, turn, func(i int, scaled picture) error {
 		f := &files[i]
-		if f.Width, f.Height = turned(scaled.w, scaled.h, turn); f.UpToDate {
+		if f.Width, f.Height = scaled[0].w, scaled[0].h; f.UpToDate {
 			return nil
 		}
-		return t.write(t.names[i], scaled.turn(turn), profile)
+		return t.write(t.names[i], scaled)
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = t.settle()
 	}
-	return t.settle()
+	if err == nil {
+		out.Files = files
+	}
+	return out, err
 }

@@ -3,6 +3,7 @@ package photo
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"image"
 	"image/draw"
 	"slices"
@@ -12,30 +13,59 @@ import (
 	xdraw "golang.org/x/image/draw"
 )
 
-// raster is a picture as planes that are scaled one by one, which is faster than pixels of three
-// colours: luma; luma and both chromas, which may be smaller; or one plane of anything else.
-type raster struct {
-	w, h   int
-	planes []image.Image // each begins at 0, 0
+// picture is an image as planes that are scaled one by one, which is faster than pixels of three colours:
+// luma; luma and both chromas, which may be smaller; or all else as RGBA, with colours premultiplied
+// by alpha, as scaling needs it.
+type picture []plane
+
+// plane has 1 (gray) or 4 (RGBA) bytes a pixel.
+type plane struct {
+	pix                    []byte
+	stride, perPixel, w, h int
 }
 
-func newRaster(m image.Image) *raster {
-	r := &raster{w: m.Bounds().Dx(), h: m.Bounds().Dy(), planes: []image.Image{m}}
-	if c, ok := m.(*image.YCbCr); ok {
-		chroma := image.Rect(0, 0, c.COffset(r.w-1, 0)+1, c.COffset(0, r.h-1)/c.CStride+1)
-		r.planes = []image.Image{
-			&image.Gray{Pix: c.Y, Stride: c.YStride, Rect: m.Bounds()},
-			&image.Gray{Pix: c.Cb, Stride: c.CStride, Rect: chroma},
-			&image.Gray{Pix: c.Cr, Stride: c.CStride, Rect: chroma},
-		}
+func newPlane(perPixel, w, h int) plane {
+	return plane{make([]byte, perPixel*w*h), perPixel * w, perPixel, w, h}
+}
+
+func newPicture(m image.Image) picture {
+	w, h := m.Bounds().Dx(), m.Bounds().Dy()
+	switch m := m.(type) {
+	case *image.Gray:
+		return picture{{m.Pix, m.Stride, 1, w, h}}
+	case *image.YCbCr:
+		cw, ch := m.COffset(w-1, 0)+1, m.COffset(0, h-1)/m.CStride+1
+		return picture{{m.Y, m.YStride, 1, w, h}, {m.Cb, m.CStride, 1, cw, ch}, {m.Cr, m.CStride, 1, cw, ch}}
+	case *image.RGBA:
+		return picture{{m.Pix, m.Stride, 4, w, h}}
 	}
-	return r
+	rgba := newPlane(4, w, h)
+	draw.Draw(rgba.image(), image.Rect(0, 0, w, h), m, m.Bounds().Min, draw.Src)
+	return picture{rgba}
 }
 
-// gray says whether it has no colours.
-func (r *raster) gray() bool {
-	_, ok := r.planes[0].(*image.Gray)
-	return ok && len(r.planes) == 1
+func (p plane) size() image.Point { return image.Pt(p.w, p.h) }
+
+func (p plane) image() draw.Image {
+	if p.perPixel == 1 {
+		return &image.Gray{Pix: p.pix, Stride: p.stride, Rect: image.Rect(0, 0, p.w, p.h)}
+	}
+	return &image.RGBA{Pix: p.pix, Stride: p.stride, Rect: image.Rect(0, 0, p.w, p.h)}
+}
+
+// image is a scaled picture as one that can be encoded.
+func (p picture) image(format string) image.Image {
+	m := image.Image(p[0].image())
+	if len(p) == 3 {
+		m = &image.YCbCr{Y: p[0].pix, Cb: p[1].pix, Cr: p[2].pix, YStride: p[0].w, CStride: p[0].w, SubsampleRatio: image.YCbCrSubsampleRatio444, Rect: m.Bounds()}
+	}
+	if gray := len(p) == 1 && p[0].perPixel == 1; gray || (len(p) == 3) == (format == "jpeg") {
+		return m
+	}
+	rgba := image.NewRGBA(m.Bounds())
+	draw.Draw(rgba, rgba.Rect, image.White, image.Point{}, draw.Src)
+	draw.Draw(rgba, rgba.Rect, m, image.Point{}, draw.Over)
+	return rgba
 }
 
 // size is one of the sizes that are asked for.
@@ -46,17 +76,12 @@ type size struct {
 }
 
 // parseSizes reads what the payload's schema has let through.
-func parseSizes(in In) (sizes []size) {
-	for _, text := range in.Sizes {
+func parseSizes(texts []string) (sizes []size) {
+	for _, text := range texts {
 		name, box, _ := strings.Cut(text, "=")
-		box, mode, ok := strings.Cut(box, ":")
-		if !ok {
-			mode = in.Mode
-		}
-		w, h, _ := strings.Cut(box, "x")
+		box, mode, _ := strings.Cut(box, ":")
 		s := size{name: name, mode: mode}
-		s.w, _ = strconv.Atoi(w)
-		s.h, _ = strconv.Atoi(h)
+		_, _ = fmt.Sscanf(box, "%dx%d", &s.w, &s.h)
 		sizes = append(sizes, s)
 	}
 	return sizes
@@ -64,29 +89,16 @@ func parseSizes(in In) (sizes []size) {
 
 // of tells which part of a picture of w by h pixels becomes a picture of which size.
 func (s size) of(w, h int) (part image.Rectangle, to image.Point) {
-	cut := image.Pt(w, h)
+	scaled := func(side, by, of int) int { return max(1, (side*by+of/2)/of) }
+	cut, to := image.Pt(w, h), image.Pt(min(w, s.w), min(h, s.h))
 	switch s.mode {
-	case "fit":
-		switch {
-		case w <= s.w && h <= s.h:
-			to = cut
-		case w*s.h >= h*s.w:
-			to = image.Pt(s.w, max(1, (h*s.w+w/2)/w))
-		default:
-			to = image.Pt(max(1, (w*s.h+h/2)/h), s.h)
-		}
 	case "fill":
-		if w*s.h >= h*s.w {
-			cut.X = max(1, (h*s.w+s.h/2)/s.h)
-		} else {
-			cut.Y = max(1, (w*s.h+s.w/2)/s.w)
-		}
-		if to = image.Pt(s.w, s.h); cut.X < s.w || cut.Y < s.h {
-			to = cut
-		}
+		cut = image.Pt(min(w, scaled(h, s.w, s.h)), min(h, scaled(w, s.h, s.w)))
+		to = image.Pt(min(cut.X, s.w), min(cut.Y, s.h))
 	case "crop":
-		cut = image.Pt(min(w, s.w), min(h, s.h))
-		to = cut
+		cut = to
+	default:
+		to = image.Pt(min(to.X, scaled(w, to.Y, h)), min(to.Y, scaled(h, to.X, w)))
 	}
 	from := image.Pt((w-cut.X)/2, (h-cut.Y)/2)
 	return image.Rectangle{from, from.Add(cut)}, to
@@ -95,7 +107,7 @@ func (s size) of(w, h int) (part image.Rectangle, to image.Point) {
 // each makes every size of a picture and hands it to use, the largest first. A size is made of the one
 // before that shows the whole picture, if that has at least twice its pixels each way: that takes a
 // fraction of the time, and nobody sees it.
-func (r *raster) each(ctx context.Context, sizes []size, turn int, use func(i int, scaled *raster) error) error {
+func (p picture) each(ctx context.Context, sizes []size, turn int, use func(i int, scaled picture) error) error {
 	type job struct {
 		i    int
 		part image.Rectangle
@@ -104,24 +116,24 @@ func (r *raster) each(ctx context.Context, sizes []size, turn int, use func(i in
 	var jobs []job
 	for i, s := range sizes {
 		s.w, s.h = turned(s.w, s.h, turn) // of a picture that lies on its side
-		part, to := s.of(r.w, r.h)
+		part, to := s.of(p[0].w, p[0].h)
 		jobs = append(jobs, job{i, part, to})
 	}
 	slices.SortStableFunc(jobs, func(a, b job) int { return cmp.Compare(b.to.X*b.to.Y, a.to.X*a.to.Y) })
-	smaller := r
+	smaller := p
 	for _, j := range jobs {
-		from, part := smaller, project(j.part, image.Pt(r.w, r.h), image.Pt(smaller.w, smaller.h))
+		from, part := smaller, project(j.part, p[0].size(), smaller[0].size())
 		if part.Dx() < 2*j.to.X || part.Dy() < 2*j.to.Y {
-			from, part = r, j.part
+			from, part = p, j.part
 		}
 		scaled, err := from.scale(ctx, part, j.to)
-		if err == nil {
-			err = use(j.i, scaled)
-		}
 		if err != nil {
 			return err
 		}
-		if j.part.Dx() == r.w && j.part.Dy() == r.h {
+		if err := use(j.i, scaled.turn(turn)); err != nil {
+			return err
+		}
+		if j.part.Size() == p[0].size() {
 			smaller = scaled
 		}
 	}
@@ -140,14 +152,13 @@ func project(part image.Rectangle, from, to image.Point) image.Rectangle {
 }
 
 // scale makes a picture of a part of it; its planes all have the same size.
-func (r *raster) scale(ctx context.Context, part image.Rectangle, to image.Point) (*raster, error) {
-	scaled := &raster{w: to.X, h: to.Y}
-	for _, p := range r.planes {
-		plane, err := scalePlane(ctx, p, project(part, image.Pt(r.w, r.h), p.Bounds().Max), to)
+func (p picture) scale(ctx context.Context, part image.Rectangle, to image.Point) (scaled picture, err error) {
+	for _, from := range p {
+		plane, err := from.scale(ctx, project(part, p[0].size(), from.size()), to)
 		if err != nil {
 			return nil, err
 		}
-		scaled.planes = append(scaled.planes, plane)
+		scaled = append(scaled, plane)
 	}
 	return scaled, nil
 }
@@ -156,38 +167,25 @@ func (r *raster) scale(ctx context.Context, part image.Rectangle, to image.Point
 // pixels, which would be gigabytes for a whole picture, and it does not look at ctx.
 const band = 16
 
-// scalePlane scales a part of a plane with the kernel of Catmull and Rom, first its rows, then its
-// columns. What is not gray becomes RGBA, with colours premultiplied by alpha, as scaling needs it.
-func scalePlane(ctx context.Context, src image.Image, part image.Rectangle, to image.Point) (image.Image, error) {
-	blank := func(r image.Rectangle) draw.Image { return image.NewRGBA(r) }
-	_, gray := src.(*image.Gray)
-	if gray {
-		blank = func(r image.Rectangle) draw.Image { return image.NewGray(r) }
-	}
-	_, ready := src.(*image.RGBA)
-	ready = ready || gray
-	narrow, scaled := blank(image.Rect(0, 0, to.X, part.Dy())), blank(image.Rectangle{Max: to})
+// scale scales a part of a plane with the kernel of Catmull and Rom, first its rows, then its columns.
+func (p plane) scale(ctx context.Context, part image.Rectangle, to image.Point) (plane, error) {
+	narrow, scaled := newPlane(p.perPixel, to.X, part.Dy()), newPlane(p.perPixel, to.X, to.Y)
 	rows := xdraw.CatmullRom.NewScaler(to.X, band, part.Dx(), band)
 	for y := 0; y < part.Dy(); y += band {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return plane{}, context.Cause(ctx)
 		}
-		from := image.Rect(part.Min.X, part.Min.Y+y, part.Max.X, min(part.Min.Y+y+band, part.Max.Y))
-		strip := src
-		if !ready {
-			rgba := blank(from)
-			draw.Draw(rgba, from, src, from.Min, draw.Src)
-			strip = rgba
-		}
-		rows.Scale(narrow, image.Rect(0, y, to.X, y+from.Dy()), strip, from, xdraw.Src, nil)
+		strip := image.Rect(0, y, to.X, min(y+band, part.Dy()))
+		from := image.Rect(part.Min.X, part.Min.Y+strip.Min.Y, part.Max.X, part.Min.Y+strip.Max.Y)
+		rows.Scale(narrow.image(), strip, p.image(), from, xdraw.Src, nil)
 	}
 	columns := xdraw.CatmullRom.NewScaler(band, to.Y, band, part.Dy())
 	for x := 0; x < to.X; x += band {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return plane{}, context.Cause(ctx)
 		}
 		from := image.Rect(x, 0, min(x+band, to.X), part.Dy())
-		columns.Scale(scaled, image.Rect(x, 0, from.Max.X, to.Y), narrow, from, xdraw.Src, nil)
+		columns.Scale(scaled.image(), image.Rect(x, 0, from.Max.X, to.Y), narrow.image(), from, xdraw.Src, nil)
 	}
 	return scaled, nil
 }
@@ -202,55 +200,27 @@ func turned(w, h, turn int) (int, int) {
 
 // turn turns a scaled picture the right way up, by the number that EXIF has for it: 2 mirrored, 3 upside
 // down, 4 both; 5 mirrored on its side, 6 to be turned to the right, 7 both, 8 to the left.
-func (r *raster) turn(turn int) *raster {
+func (p picture) turn(turn int) (upright picture) {
 	if turn == 1 {
-		return r
+		return p
 	}
-	t := &raster{}
-	t.w, t.h = turned(r.w, r.h, turn)
 	mirrored, headlong := strings.Contains("2378", strconv.Itoa(turn)), strings.Contains("3467", strconv.Itoa(turn))
-	for _, p := range r.planes {
-		var from, to []byte
-		n := 1
-		switch p := p.(type) {
-		case *image.Gray:
-			g := image.NewGray(image.Rect(0, 0, t.w, t.h))
-			from, to, t.planes = p.Pix, g.Pix, append(t.planes, g)
-		case *image.RGBA:
-			g := image.NewRGBA(image.Rect(0, 0, t.w, t.h))
-			from, to, t.planes, n = p.Pix, g.Pix, append(t.planes, g), 4
-		}
-		for y := range t.h {
-			for x := range t.w {
+	for _, from := range p {
+		w, h := turned(from.w, from.h, turn)
+		to := newPlane(from.perPixel, w, h)
+		for y := range h {
+			for x := range w {
 				sx, sy := turned(x, y, turn)
 				if mirrored {
-					sx = r.w - 1 - sx
+					sx = from.w - 1 - sx
 				}
 				if headlong {
-					sy = r.h - 1 - sy
+					sy = from.h - 1 - sy
 				}
-				copy(to[(y*t.w+x)*n:][:n], from[(sy*r.w+sx)*n:])
+				copy(to.pix[y*to.stride+x*to.perPixel:][:to.perPixel], from.pix[sy*from.stride+sx*from.perPixel:])
 			}
 		}
+		upright = append(upright, to)
 	}
-	return t
-}
-
-// image is a scaled picture as one that can be encoded.
-func (r *raster) image(format string) image.Image {
-	bounds := image.Rect(0, 0, r.w, r.h)
-	m := r.planes[0]
-	if len(r.planes) == 3 {
-		pix := func(i int) []byte { return r.planes[i].(*image.Gray).Pix }
-		m = &image.YCbCr{Y: pix(0), Cb: pix(1), Cr: pix(2), YStride: r.w, CStride: r.w, SubsampleRatio: image.YCbCrSubsampleRatio444, Rect: bounds}
-	}
-	if _, gray := m.(*image.Gray); gray || len(r.planes) == 3 && format == "jpeg" {
-		return m
-	}
-	rgba := image.NewRGBA(bounds)
-	if format == "jpeg" {
-		draw.Draw(rgba, bounds, image.White, image.Point{}, draw.Src)
-	}
-	draw.Draw(rgba, bounds, m, image.Point{}, draw.Over)
-	return rgba
+	return upright
 }

@@ -1,0 +1,67 @@
+package photo
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// orientation is EXIF's number for how a picture is to be turned (1 to 8, see [picture.turn]), 1 if it
+// has none. It is in the first directory of a TIFF, which the others have in one of their blocks. What
+// is wrong is taken for absent: the pixels are no worse for it.
+func orientation(format string, data []byte) int {
+	if format == "tiff" {
+		return max(1, readTIFF(data))
+	}
+	at, ok := map[string]int{"jpeg": 2, "png": 8, "webp": 12}[format] // the first block
+	for ok && at+8 <= len(data) {
+		b := data[at:]
+		var name string
+		var header, size, trailer int
+		switch format {
+		case "jpeg":
+			name, header, size = string(b[:2]), 4, int(binary.BigEndian.Uint16(b[2:]))-2
+		case "png":
+			name, header, size, trailer = string(b[4:8]), 8, int(binary.BigEndian.Uint32(b)), 4
+		case "webp":
+			name, header, size = string(b[:4]), 8, int(binary.LittleEndian.Uint32(b[4:]))
+			trailer = size & 1
+		}
+		if size < 0 || size > len(b)-header || format == "jpeg" && (b[0] != 0xff || b[1] == 0xda) { // 0xda: pixels
+			break
+		}
+		if name == "\xff\xe1" || name == "eXIf" || name == "EXIF" { // of JPEG, PNG, WebP
+			if turn := readTIFF(bytes.TrimPrefix(b[header:header+size], []byte("Exif\x00\x00"))); turn > 0 {
+				return turn
+			}
+		}
+		at += header + size + trailer
+	}
+	return 1
+}
+
+// readTIFF finds the orientation in the first directory of a TIFF, 0 if there is none.
+func readTIFF(b []byte) int {
+	var order binary.ByteOrder = binary.LittleEndian
+	if bytes.HasPrefix(b, []byte("MM\x00*")) {
+		order = binary.BigEndian
+	} else if !bytes.HasPrefix(b, []byte("II*\x00")) {
+		return 0
+	}
+	if len(b) < 8 || int64(order.Uint32(b[4:])) > int64(len(b)-2) {
+		return 0
+	}
+	directory := b[order.Uint32(b[4:]):]
+	entries := directory[2:]
+	for range order.Uint16(directory) {
+		if len(entries) < 12 {
+			break
+		}
+		if turn := int(order.Uint16(entries[8:])); order.Uint16(entries) == tagOrientation && turn >= 1 && turn <= 8 {
+			return turn
+		}
+		entries = entries[12:]
+	}
+	return 0
+}
+
+const tagOrientation = 0x0112
