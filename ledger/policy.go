@@ -160,15 +160,21 @@ func define(tx Tx, me, kind, definition string) error {
 	return tx.Journal(JournalEntry{Actor: me, Action: "define", Subject: kind, Detail: fmt.Sprintf("%q → %q", was, definition), Changed: 1})
 }
 
+// SplitDefinition cuts what works a kind, "urlcheck@0.1.0+3fa9c1", into the plugin's name, its version,
+// which may have a + itself, and the digest of its config. What is not there is "".
+func SplitDefinition(definition string) (name, version, digest string) {
+	name, rest, _ := strings.Cut(definition, "@")
+	i := strings.LastIndexByte(rest, '+')
+	if i < 0 {
+		return name, rest, ""
+	}
+	return name, rest[:i], rest[i+1:]
+}
+
 // sameDefinition compares plugin and digest, not the version.
 func sameDefinition(a, b string) bool {
-	cut := func(s string) (string, string) {
-		name, rest, _ := strings.Cut(s, "@")
-		_, digest, _ := strings.Cut(rest, "+")
-		return name, digest
-	}
-	na, da := cut(a)
-	nb, db := cut(b)
+	na, _, da := SplitDefinition(a)
+	nb, _, db := SplitDefinition(b)
 	return na == nb && da == db
 }
 

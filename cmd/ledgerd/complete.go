@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -44,6 +45,8 @@ func (a *app) completeAll(root *cobra.Command) {
 			cmd.ValidArgsFunction = a.completeInputs
 		case strings.HasPrefix(args, "KIND"):
 			cmd.ValidArgsFunction = a.complete(kindsFor)
+		case strings.HasPrefix(args, "NAME[@VERSION]"):
+			cmd.ValidArgsFunction = a.complete(a.addedFor)
 		case strings.HasPrefix(args, "NAME|PATH"): // files, too
 			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 				names, _ := a.complete(plugins)(cmd, args, typed)
@@ -137,6 +140,26 @@ func (a *app) pluginsFor(cmd *cobra.Command) offer {
 		}
 		return names
 	}
+}
+
+// addedFor are the plugins that were added here; behind @ the versions of one that are not current.
+func (a *app) addedFor(_ context.Context, _ *ledger.Ledger, typed string) (words []string) {
+	store, err := a.plugins()
+	if err != nil {
+		return nil
+	}
+	names, _ := store.Names() // a shell is offered what there is
+	name, _, single := strings.Cut(typed, "@")
+	if !single {
+		return names
+	}
+	versions, _ := store.Versions(name)
+	for _, v := range versions {
+		if !v.Current && slices.Contains(names, name) {
+			words = append(words, name+"@"+report.Safe(v.Version), name+"@"+v.SHA256[:12])
+		}
+	}
+	return words
 }
 
 // scopesFor are scopes of what ended last and of what was added first: all of them could not be had in

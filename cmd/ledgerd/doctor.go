@@ -77,7 +77,7 @@ func (a *app) diagnose(ctx context.Context, at address, dirs pluginDirs) []ledge
 	all = append(all, hostcheck.Examine()...)
 	all = append(all, hostcheck.Port(ctx, a.config.Listen)...)
 	all = append(all, a.examinePlugins(ctx, dirs)...)
-	return append(all, orphans())
+	return append(all, a.orphans(dirs))
 }
 
 // tellFindings prints what was found and ends with 1 if something is wrong.
@@ -284,11 +284,35 @@ func (a *app) examinePlugins(ctx context.Context, dirs pluginDirs) (all []ledger
 	return all
 }
 
+// programs are all programs of plugins that a ledgerd with these folders and data may have started: those
+// that are found, those that they shadow, and every version that was added.
+func (a *app) programs(dirs pluginDirs) (paths []string) {
+	if f, err := a.finder(dirs); err == nil {
+		places, _ := f.List() // that it cannot be read is said of the plugins
+		for _, place := range places {
+			paths = append(paths, place.Path)
+			for _, shadowed := range place.Shadows {
+				paths = append(paths, shadowed.Path)
+			}
+		}
+	}
+	if store, err := a.plugins(); err == nil {
+		names, _ := store.Names()
+		for _, name := range names {
+			versions, _ := store.Versions(name)
+			for _, v := range versions {
+				paths = append(paths, v.Path)
+			}
+		}
+	}
+	return paths
+}
+
 // orphans looks for plugins whose ledgerd is gone.
-func orphans() ledger.Finding {
+func (a *app) orphans(dirs pluginDirs) ledger.Finding {
 	var list, pids []string
-	for _, o := range pluginproc.Orphans() {
-		list = append(list, fmt.Sprintf("%d (%s)", o.PID, o.Command))
+	for _, o := range pluginproc.Orphans(a.programs(dirs)) {
+		list = append(list, fmt.Sprintf("%d (%s)", o.PID, report.Safe(o.Command)))
 		pids = append(pids, fmt.Sprint(o.PID))
 	}
 	if len(list) == 0 {

@@ -7,11 +7,13 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
@@ -52,12 +54,39 @@ With -o json: {"name","version","sha256","path","from","replaces":{…},"changes
 "added"}; added is false if it was current already.`,
 		Example: "  ledgerd plugin add ./ledgerd-plugin-thumbs\n  ledgerd plugin add ./thumbs-linux-amd64 --sha256 3fa9c1…",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := flags.check(cmd.Flags()); err != nil {
+				return err
+			}
 			return a.pluginAdd(cmd.Context(), args[0], flags)
 		},
 	}
 	cmd.Flags().StringVar(&flags.sum, "sha256", "", "checksum that the file must have, in `hex`")
 	cmd.Flags().StringVar(&flags.as, "as", "", "`name` that it goes by here, instead of the one that it calls itself")
 	return cmd
+}
+
+var sumForm = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
+
+// check refuses what cannot be meant before anything is copied or started. A checksum that is given
+// and empty is a variable of a script that was not set, and no leave to go without.
+func (f *pluginAddFlags) check(given *pflag.FlagSet) error {
+	if given.Changed("sha256") && !sumForm.MatchString(f.sum) {
+		return usage("bad_flag", "it has 64 digits, as sha256sum prints it", "--sha256 %q is no checksum", f.sum)
+	}
+	if given.Changed("as") && !isPluginName(f.as) {
+		return badPluginName("--as", f.as)
+	}
+	return nil
+}
+
+// isPluginName says whether a plugin can go by a name: as the kinds that it works, and its folder in the
+// store is not in the place of another one's link.
+func isPluginName(name string) bool {
+	return checkKind(name) == nil && !strings.HasPrefix(name, pluginstore.Prefix)
+}
+
+func badPluginName(where, name string) error {
+	return usage("invalid", "a name has a-z, 0-9 and -, not - first, and goes without "+pluginstore.Prefix, "%s: %q is no name of a plugin", where, name)
 }
 
 func (a *app) pluginAdd(ctx context.Context, file string, flags pluginAddFlags) (err error) {
@@ -82,7 +111,7 @@ func (a *app) pluginAdd(ctx context.Context, file string, flags pluginAddFlags) 
 	case errors.Is(err, fs.ErrNotExist):
 		return usage("bad_input", "", "%s: there is no such file", file)
 	case err != nil:
-		return err
+		return storeError(err)
 	case flags.sum != "" && !strings.EqualFold(flags.sum, sum):
 		return fail(exitDenied, "checksum", fmt.Sprintf("%s: its sha256 is %s, not %s", file, sum, flags.sum), "nothing was added; get the file anew, and the checksum from where it is made")
 	}
@@ -130,6 +159,8 @@ func storeError(err error) error {
 		hint   string
 	}{
 		{pluginstore.ErrBusy, exitTaken, "busy", "another ledgerd plugin add or rm is at work, or waits for an answer"},
+		{pluginstore.ErrNoFile, exitUsage, "bad_input", "name the program itself"},
+		{pluginstore.ErrTooLarge, exitUsage, "bad_input", ""},
 		{pluginstore.ErrTaken, exitUsage, "taken", "move it away, or add the plugin under another name: --as NAME"},
 		{pluginstore.ErrCurrent, exitUsage, "current", "add another version first, or remove the plugin as a whole: without @"},
 		{pluginstore.ErrNone, exitError, "not_found", "all plugins: ledgerd plugin ls"},
@@ -143,11 +174,8 @@ func storeError(err error) error {
 
 // refuseWritable refuses a file that somebody else may have put there.
 func refuseWritable(file string) error {
-	path, err := filepath.EvalSymlinks(file)
-	if err != nil {
-		return nil // that it is not there is said when it is copied
-	}
-	if bad, ok := errors.AsType[*pluginproc.StartError](pluginproc.CheckWritable(path)); ok && errors.Is(bad, pluginproc.ErrWritable) {
+	_, err := pluginproc.CheckWritable(file) // that it is not there is said when it is copied
+	if bad, ok := errors.AsType[*pluginproc.StartError](err); ok && errors.Is(bad, pluginproc.ErrWritable) {
 		return fail(exitDenied, "writable", fmt.Sprintf("%s was not added: %s", file, bad.Problem), bad.Hint+"\nor say what it must be: --sha256 HEX")
 	}
 	return nil
@@ -169,8 +197,8 @@ func (a *app) examine(ctx context.Context, place pluginhost.Place, from, as stri
 	if as != "" {
 		about.Name = as
 	}
-	if checkKind(about.Calls) != nil || checkKind(about.Name) != nil {
-		return nil, usage("invalid", "a name has a-z, 0-9 and -, and not - first", "%s: %q is no name of a plugin", from, about.Name)
+	if !isPluginName(about.Calls) {
+		return nil, badPluginName(from, about.Calls)
 	}
 	return about, nil
 }

@@ -145,8 +145,7 @@ func (a *app) refuseUsed(ctx context.Context, name string, versions []pluginstor
 	}
 	for _, agent := range agents {
 		for kind, definition := range agent.Kinds {
-			plugin, rest, _ := strings.Cut(definition, "@")
-			version, _, _ := strings.Cut(rest, "+")
+			plugin, version, _ := ledger.SplitDefinition(definition)
 			if plugin == name && slices.ContainsFunc(versions, func(v pluginstore.Version) bool { return v.Version == version }) {
 				return fail(exitTaken, "in_use", fmt.Sprintf("plugin %s %s is at work: %s works kind %s with it", name, version, agent.Name, kind), "stop that program first, or remove it all the same: --force")
 			}

@@ -78,7 +78,7 @@ func (a *app) pluginRun(cmd *cobra.Command, name, input string, f trialFlags) er
 	t := &trial{commentary: newCommentary(a.stderr, req.Secrets), quiet: a.quiet, item: item, result: make(chan *wire.Result, 1)}
 	res, err := t.run(ctx, a.hard, p, req, f.trace)
 	if err != nil {
-		return err
+		return t.hideIn(err)
 	}
 	if err := a.showTrial(p, t, res); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (t *trial) run(ctx, hard context.Context, p *plugin, req *wire.ConfigureReq
 		for _, pr := range problems {
 			lines = append(lines, p.Name+": "+strings.TrimPrefix(pr.Field+": "+pr.Message, ": "))
 		}
-		return nil, usage("bad_setting", fmt.Sprintf("fields: ledgerd run %s --help", p.Name), "%s", t.hide(strings.Join(lines, "\n")))
+		return nil, usage("bad_setting", fmt.Sprintf("fields: ledgerd run %s --help", p.Name), "%s", strings.Join(lines, "\n"))
 	}
 	stream, err := proc.Open(pluginproc.Events{Results: t.settle, Progress: t.report})
 	if err != nil {

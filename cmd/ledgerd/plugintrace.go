@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,15 +31,23 @@ type commentary struct {
 // hidden stands for what must not be seen.
 const hidden = "•••"
 
-// newCommentary hides the values of secrets. Very short ones are hidden only where they are
-// given as secrets: they are parts of all kinds of words.
+// newCommentary hides the values of secrets, and each line of one that has several. Very short ones are
+// hidden only where they are given as secrets: they are parts of all kinds of words.
 func newCommentary(out io.Writer, secrets map[string]string) *commentary {
 	const shortest = 4
-	var pairs []string
+	var values []string
 	for _, value := range secrets {
-		if len(value) >= shortest {
-			pairs = append(pairs, value, hidden, inJSON(value), hidden)
+		for _, part := range append(strings.Split(value, "\n"), value) {
+			if part = strings.TrimSpace(part); len(part) >= shortest {
+				values = append(values, part, inJSON(part))
+			}
 		}
+	}
+	// The longest first: one that begins another one would leave the rest of that to be seen.
+	slices.SortFunc(values, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	var pairs []string
+	for _, value := range values {
+		pairs = append(pairs, value, hidden)
 	}
 	return &commentary{out: out, began: time.Now(), secrets: strings.NewReplacer(pairs...)}
 }
@@ -58,6 +68,13 @@ func (c *commentary) say(format string, args ...any) {
 
 // hide is a text without the secrets.
 func (c *commentary) hide(text string) string { return c.secrets.Replace(text) }
+
+// hideIn is an error without the secrets: a plugin that fails with its config may say what is in it.
+func (c *commentary) hideIn(err error) error {
+	f := *explain(err)
+	f.message, f.hint = c.hide(f.message), c.hide(f.hint)
+	return &f
+}
 
 // message tells of one message: when, which way, of which call, and what is in it.
 func (c *commentary) message(m pluginproc.Message) {

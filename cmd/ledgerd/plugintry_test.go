@@ -78,6 +78,31 @@ func TestInterruptedTrial(t *testing.T) {
 	}
 }
 
+// TestHiddenSecrets: a secret is hidden whole where another one is its beginning, line by line where it has
+// several, as JSON has it, and in errors, too.
+func TestHiddenSecrets(t *testing.T) {
+	var out strings.Builder
+	const key = "-----BEGIN KEY-----\r\nabcdefgh\nij\"klm\n-----END KEY-----\n"
+	c := newCommentary(&out, map[string]string{"a": "hunter2", "b": "hunter2-and-more", "c": "unter", "key": key, "short": "abc"})
+	c.say("%s %s %s", "hunter2-and-more", "hunter2", "abc")
+	for line := range strings.Lines(key) {
+		c.say("stderr: %s", strings.TrimSpace(line))
+	}
+	c.say("%s", pluginproc.JSON(&wire.Problem{Message: "it is " + key}))
+	err := c.hideIn(pluginproc.ErrEnded)
+	if f := explain(c.hideIn(usage("bad_setting", "not hunter2", "%s is refused", "hunter2-and-more"))); f.exit != exitUsage || f.message != hidden+" is refused" || f.hint != "not "+hidden {
+		t.Errorf("%+v", f)
+	}
+	for _, part := range []string{"and-more", "hunter", "abcdefgh", "klm", "KEY"} {
+		if strings.Contains(out.String(), part) {
+			t.Errorf("%q is to be seen in %s", part, out.String())
+		}
+	}
+	if !strings.Contains(out.String(), "abc") || err.Error() != pluginproc.ErrEnded.Error() {
+		t.Errorf("%v: %s", err, out.String())
+	}
+}
+
 // TestChecksInGuide: the author's guide lists every check.
 func TestChecksInGuide(t *testing.T) {
 	text, err := os.ReadFile("../../docs/plugins/testing.md")

@@ -263,9 +263,9 @@ func (h *Host) begin(s *session) {
 func (h *Host) Handle(ctx context.Context, lease *ledger.Lease, settle func(ledger.Result)) {
 	t := &task{key: taskKey{lease.ID, lease.Attempt}, ctx: ctx, lease: lease, settle: settle}
 	h.mu.Lock()
-	remembers := !h.closed && h.setup.about.previous && h.config.LastOutput != nil && lease.Attempt > 1
-	if remembers {
-		h.ends.Go(func() { h.remember(t) })
+	remembers := !h.closed && h.remembers(lease)
+	if read := h.config.LastOutput; remembers {
+		h.ends.Go(func() { h.remember(t, read) })
 	}
 	h.mu.Unlock()
 	if !remembers {
@@ -273,14 +273,19 @@ func (h *Host) Handle(ctx context.Context, lease *ledger.Lease, settle func(ledg
 	}
 }
 
+// remembers says whether the plugin asks for what an item has put out before. The caller holds mu.
+func (h *Host) remembers(lease *ledger.Lease) bool {
+	return h.setup.about.previous && h.config.LastOutput != nil && lease.Attempt > 1
+}
+
 const lookBack = 10 * time.Second // for reading what an item has put out before
 
 // remember hands an item on with what its last completed round has put out.
-func (h *Host) remember(t *task) {
+func (h *Host) remember(t *task, read func(context.Context, int64) ([]byte, error)) {
 	ctx, cancel := context.WithTimeout(t.ctx, lookBack)
 	defer cancel()
 	var err error
-	if t.previous, err = h.config.LastOutput(ctx, t.lease.ID); err != nil {
+	if t.previous, err = read(ctx, t.lease.ID); err != nil {
 		h.log.Warn("what an item has put out before cannot be read: it is handed back", "item", t.lease.ID, "error", err)
 		t.settle(ledger.Release())
 		return

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -102,6 +104,9 @@ func describe(ctx context.Context, p *pluginproc.Proc, place Place) (*Descriptio
 	if calls := cmp.Or(place.Calls, place.Name); calls != "" && r.Name != calls {
 		return nil, fmt.Errorf("plugin %s (%s) calls itself %q; rename the program or the plugin", place.Name, place.Path, r.Name)
 	}
+	if err := checkVersion(r.Version); err != nil {
+		return nil, fmt.Errorf("plugin %s (%s): %w", place.Name, place.Path, err)
+	}
 	d := &Description{Name: cmp.Or(place.Name, r.Name), Calls: r.Name, Version: r.Version, Doc: r.Doc, SDK: r.Sdk, Emits: r.Emits, Secrets: r.Secrets, Examples: r.Examples,
 		calls: max(1, int(r.Concurrency)), batch: max(1, int(r.MaxBatch)), wait: time.Duration(r.MaxWaitMs) * time.Millisecond,
 		policy: ledger.Kind{MaxFailures: int(r.MaxFailures), Timeout: time.Duration(r.TimeoutMs) * time.Millisecond}}
@@ -123,6 +128,17 @@ func describe(ctx context.Context, p *pluginproc.Proc, place Place) (*Descriptio
 		}
 	}
 	return d, nil
+}
+
+// longestVersion in bytes leaves room for the name and the digest in ledger.MaxWorker: every result has them,
+// and every heartbeat, which would not be taken otherwise.
+const longestVersion = 100
+
+func checkVersion(version string) error {
+	if len(version) > longestVersion || strings.ContainsFunc(version, func(r rune) bool { return !unicode.IsGraphic(r) || r == utf8.RuneError }) {
+		return fmt.Errorf("its version is not text of at most %d bytes: %q", longestVersion, version[:min(len(version), longestVersion)])
+	}
+	return nil
 }
 
 // definition names a plugin and the config that it works with: "urlcheck@0.1.0+3fa9c1". The digest is

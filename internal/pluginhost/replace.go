@@ -30,26 +30,40 @@ func (h *Host) Replace(ctx context.Context, c Config, grace time.Duration, admit
 	if err != nil {
 		return err
 	}
+	if !h.switchTo(&c, s, grace) {
+		p.Kill()
+		return errClosed
+	}
+	return nil
+}
+
+// switchTo makes a session of another config the one that works, and stops the one of before. It does
+// nothing to a host that has been closed: that waits for nobody any more.
+func (h *Host) switchTo(c *Config, s *session, grace time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		h.ends.Go(p.Kill)
-		return errClosed
+		return false
 	}
 	old := h.session
-	h.config, h.breaker, h.started = &c, breaker{}, 1
+	h.config, h.breaker, h.started = c, breaker{}, 1
 	h.begin(s)
 	if old != nil {
 		for _, t := range old.unsent {
-			if !t.over {
-				delete(old.tasks, t.key)
+			if t.over {
+				continue
+			}
+			delete(old.tasks, t.key)
+			if !old.setup.about.previous && h.remembers(t.lease) { // the one of before did not ask for it
+				h.ends.Go(func() { h.remember(t, c.LastOutput) })
+			} else {
 				s.add(t)
 			}
 		}
 		old.unsent = nil
 		h.ends.Go(func() { old.proc.Stop(h.life, grace) })
 	}
-	return nil
+	return true
 }
 
 // Same says whether a plugin is started in the same way.

@@ -1,6 +1,7 @@
 package pluginhost
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/sdk/settings"
+	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
 // next is the config of another version: its answers are different.
@@ -156,6 +158,63 @@ func TestReplaceCrashing(t *testing.T) {
 	r.want(ledger.StateDone, "", poison)
 }
 
+// What the process of before says of its items while it is replaced is taken; for the race detector.
+func TestReplaceDuringProgress(t *testing.T) {
+	r := newRig(t, defaultTimes, ledger.Kind{})
+	s, stop, stopped := r.host.current(), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				s.progress([]*wire.Progress{{Id: 1, Attempt: 1}})
+			}
+		}
+	}()
+	err := r.host.Replace(t.Context(), r.next(t, "new"), time.Minute, admitted)
+	close(stop)
+	<-stopped
+	if err != nil || r.host.current() == s {
+		t.Errorf("not replaced: %v", err)
+	}
+}
+
+// An item that the process of before had not got yet brings what the new one asks for, and the old one
+// did not.
+func TestReplaceRemembers(t *testing.T) {
+	r := newRig(t, defaultTimes, ledger.Kind{})
+	c := r.next(t, "new")
+	c.LastOutput = func(context.Context, int64) ([]byte, error) { return []byte(`"before"`), nil }
+	old := r.host.current()
+	settled := make(chan ledger.Result, 1)
+	waits := &task{key: taskKey{1, 2}, ctx: t.Context(), settle: func(res ledger.Result) { settled <- res },
+		lease: &ledger.Lease{Item: ledger.Item{ID: 1, Attempt: 2, Kind: "actor", Key: "again", Payload: []byte(`{"do":"again"}`)}}}
+	r.host.mu.Lock()
+	old.setup.about.previous = false
+	old.tasks[waits.key], old.unsent = waits, []*task{waits} // as if it had no credits
+	r.host.mu.Unlock()
+	if err := r.host.Replace(t.Context(), c, time.Minute, admitted); err != nil {
+		t.Fatal(err)
+	}
+	if res := <-settled; string(res.Output) != `"before+true"` {
+		t.Errorf("%+v", res)
+	}
+}
+
+// Every result and heartbeat has the version: one that a ledger does not take is refused with the plugin.
+func TestCheckVersion(t *testing.T) {
+	for version, fine := range map[string]bool{
+		"": true, "1.0.0-rc.1+build.7": true, "one of ours": true, strings.Repeat("1", longestVersion): true,
+		strings.Repeat("1", longestVersion+1): false, "1\x00": false, "1\n2": false, "\xff": false,
+	} {
+		if err := checkVersion(version); (err == nil) != fine {
+			t.Errorf("%q: %v", version, err)
+		}
+	}
+}
+
 // A host that was closed takes over nothing, and leaves no process.
 func TestReplaceClosed(t *testing.T) {
 	r := newRig(t, defaultTimes, ledger.Kind{})
@@ -164,11 +223,11 @@ func TestReplaceClosed(t *testing.T) {
 	if !errors.Is(err, errClosed) {
 		t.Errorf("error %v", err)
 	}
-	r.host.ends.Wait()
 }
 
 // Another version with the same settings works the same kind, also if it has more of them; with
-// other settings, or if what was not set means something else now, it does not.
+// other settings, or if what was set to the default is none any more, it does not. What is not set is
+// as each version has it: that a default is another one plugin add says, and asks.
 func TestDefinitionOfVersions(t *testing.T) {
 	definition := func(version, fields, config string) string {
 		schema, err := settings.Compile([]byte(`{"type":"object","properties":{` + fields + `}}`))
@@ -179,7 +238,7 @@ func TestDefinitionOfVersions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, digest, _ := strings.Cut(s.definition, "+")
+		_, _, digest := ledger.SplitDefinition(s.definition)
 		return digest
 	}
 	const quality = `"quality":{"type":"integer","default":80},"box":{"type":"object","properties":{"w":{"type":"integer","default":1}}}`
@@ -196,6 +255,7 @@ func TestDefinitionOfVersions(t *testing.T) {
 		{more, `{"quality":81}`, false},
 		{more, `{"box":{"w":2}}`, false},
 		{strings.Replace(quality, "80", "90", 1), `{"quality":80}`, false},
+		{strings.Replace(quality, "80", "90", 1), `{}`, true},
 	} {
 		if got := definition("1.1.0", tt.fields, tt.config); (got == plain) != tt.same {
 			t.Errorf("%s with %s: %s beside %s", tt.fields, tt.config, got, plain)

@@ -173,15 +173,11 @@ func (s *session) results(all []*wire.Result) {
 }
 
 func (s *session) progress(all []*wire.Progress) {
-	report := s.host.config.Progress
-	if report == nil {
-		return
-	}
 	for _, p := range all {
 		s.host.mu.Lock()
-		t := s.tasks[taskKey{p.Id, p.Attempt}]
+		report, t := s.host.config.Progress, s.tasks[taskKey{p.Id, p.Attempt}]
 		s.host.mu.Unlock()
-		if t != nil {
+		if t != nil && report != nil {
 			report(Progress{ItemID: p.Id, Key: t.lease.Key, Done: p.Done, Total: p.Total, Unit: p.Unit})
 		}
 	}

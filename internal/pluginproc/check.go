@@ -13,26 +13,24 @@ import (
 	"syscall"
 )
 
-// check looks at the program before it is started.
-func (s *Spec) check() error {
-	path, err := filepath.EvalSymlinks(s.Path)
+// check looks at the program before it is started. What it returns is where the program lies, behind all
+// links: that is what it has looked at, and what is to be started, wherever a link leads by then.
+func (s *Spec) check() (program string, err error) {
+	program, err = CheckWritable(s.Path)
 	if err != nil {
-		return &StartError{Step: StepCheck, Problem: "the program is not there: " + reason(err), Err: err}
+		return "", err
 	}
-	info, err := os.Stat(path)
+	info, err := os.Stat(program)
 	if err != nil {
-		return &StartError{Step: StepCheck, Problem: reason(err), Err: err}
+		return "", &StartError{Step: StepCheck, Problem: reason(err), Err: err}
 	}
 	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-		return notExecutable(path, nil)
-	}
-	if err := CheckWritable(path); err != nil {
-		return err
+		return "", notExecutable(program, nil)
 	}
 	if s.SHA256 == "" {
-		return nil
+		return program, nil
 	}
-	return checkSum(path, s.SHA256)
+	return program, checkSum(program, s.SHA256)
 }
 
 func notExecutable(path string, err error) error {
@@ -70,36 +68,74 @@ func checkSum(path, want string) error {
 	return nil
 }
 
-// CheckWritable refuses a program that others may replace: itself or any directory above it
-// is writable by others. In a sticky directory, such as /tmp, others may add files but not
-// replace ours or root's. Our own program is not asked: who can replace that needs no plugin.
-// path is absolute and leads over no links; the error is a *StartError.
+// CheckWritable refuses a program that others may replace: itself, a directory on the way to it, or one
+// with a link on that way, is writable by others. In a sticky directory, such as /tmp, others may add
+// files but not replace ours or root's. Our own program is not asked: who can replace that needs no
+// plugin. It returns the path without links; the error is a *StartError.
 //
 // What we ourselves may replace between check and start is not guarded against.
-func CheckWritable(path string) error {
-	if self, err := os.Executable(); err == nil && sameFile(self, path) {
-		return nil
+func CheckWritable(path string) (program string, err error) {
+	if path, err = filepath.Abs(path); err == nil {
+		program, err = filepath.EvalSymlinks(path)
 	}
-	var below fs.FileInfo
-	for at := path; ; at = filepath.Dir(at) {
-		info, err := os.Stat(at)
+	if err != nil {
+		return "", &StartError{Step: StepCheck, Problem: "the program is not there: " + reason(err), Err: err}
+	}
+	if self, err := os.Executable(); err == nil && sameFile(self, program) {
+		return program, nil
+	}
+	return walk(path, func(dir, below string) error {
+		info, err := os.Stat(dir)
+		if err == nil && below == "" {
+			return checkOpen(dir, info, nil)
+		}
+		var held fs.FileInfo
+		if err == nil {
+			held, err = os.Lstat(below)
+		}
 		if err != nil {
-			return &StartError{Step: StepCheck, Problem: at + ": " + reason(err), Err: err}
+			return &StartError{Step: StepCheck, Problem: dir + ": " + reason(err), Err: err}
 		}
-		if err := checkOpen(at, info, below); err != nil {
-			return err
-		}
-		if at == filepath.Dir(at) {
-			return nil
-		}
-		below = info
-	}
+		return checkOpen(dir, info, held)
+	})
 }
 
-// checkOpen is CheckWritable of one file or directory; below is what it holds of the path.
+// mostLinks is how many links a path may lead over, as in Linux.
+const mostLinks = 40
+
+// walk goes to a file as the system does, name by name and over links, and returns where it lies. look is
+// asked for each directory with what it holds of the way, and at last for the file, which holds nothing.
+func walk(path string, look func(at, below string) error) (string, error) {
+	at, rest := "/", strings.Split(path, "/")
+	for links := 0; len(rest) > 0; {
+		next := filepath.Join(at, rest[0]) // also of "", "." and ".."
+		if rest = rest[1:]; next == at || next == filepath.Dir(at) {
+			at = next
+			continue
+		}
+		if err := look(at, next); err != nil {
+			return "", err
+		}
+		target, err := os.Readlink(next)
+		if err != nil { // no link
+			at = next
+			continue
+		}
+		if links++; links > mostLinks {
+			return "", &StartError{Step: StepCheck, Problem: path + " leads over too many links"}
+		}
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	return at, look(at, "")
+}
+
+// checkOpen is CheckWritable of one file or directory; below is what it holds of the path, nil of a file.
 func checkOpen(at string, info, below fs.FileInfo) error {
 	open := info.Mode().Perm()&0o002 != 0
-	sticky := info.Mode()&fs.ModeSticky != 0
+	sticky := info.Mode().IsDir() && info.Mode()&fs.ModeSticky != 0
 	switch {
 	case open && !sticky:
 		return &StartError{

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 )
@@ -32,6 +33,7 @@ func TestCheckOpen(t *testing.T) {
 		{"program", file{mode: 0o755, uid: other}, nil, true},
 		{"program open to its group", file{mode: 0o775, uid: me}, nil, true},
 		{"program open to all", file{mode: 0o757, uid: me}, nil, false},
+		{"program open to all, with the bit of sticky directories", file{mode: fs.ModeSticky | 0o757, uid: me}, nil, false},
 		{"closed directory", file{mode: fs.ModeDir | 0o755, uid: other}, program(other), true},
 		{"open directory", file{mode: fs.ModeDir | 0o777, uid: me}, program(me), false},
 		{"ours in a sticky one", file{mode: fs.ModeDir | fs.ModeSticky | 0o777}, program(me), true},
@@ -41,6 +43,45 @@ func TestCheckOpen(t *testing.T) {
 	for _, test := range tests {
 		if err := checkOpen("/at", test.info, test.below); errors.Is(err, ErrWritable) == test.fine {
 			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
+// What is started is what was looked at, behind all links, and no link may lie where others can turn it.
+func TestCheckLinks(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]fs.FileMode{"safe": 0o755, "open": 0o777} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := filepath.Join(dir, "safe", "program")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for link, target := range map[string]string{
+		"safe/relative": "../safe/./program", "safe/link": "relative", "open/turnable": program,
+		"safe/over": "../open/turnable", "open/folder": "../safe", "loop": "loop",
+	} {
+		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, fine := range map[string]bool{
+		"safe/program": true, "safe/link": true, "open/turnable": false, "safe/over": false, "open/folder/program": false, "loop": false,
+	} {
+		got, err := (&Spec{Path: dir + "/" + path}).check()
+		if fine && (err != nil || got != program) {
+			t.Errorf("%s: %s, %v", path, got, err)
+		}
+		if !fine && path != "loop" && !errors.Is(err, ErrWritable) || !fine && err == nil {
+			t.Errorf("%s: %s, %v", path, got, err)
 		}
 	}
 }

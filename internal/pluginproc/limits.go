@@ -89,7 +89,7 @@ func (p *process) keepLimits(l Limits) {
 		if look%4 == 0 {
 			pids = group(p.number())
 		}
-		if err := l.check(memoryOf(pids), len(pids)); err != nil {
+		if err := l.check(memoryOf(p.number(), pids), len(pids)); err != nil {
 			p.exceed(err)
 			return
 		}

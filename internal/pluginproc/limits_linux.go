@@ -61,26 +61,29 @@ func limitFiles(pid, files int) error {
 func group(id int) (pids []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*") // only a bad pattern fails
 	for _, dir := range all {
-		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-		if err != nil {
-			continue // it has ended
-		}
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // state, parent, group …
-		if len(fields) < 3 || fields[0] == "Z" || fields[2] != strconv.Itoa(id) {
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && isIn(id, pid) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
-// memoryOf are the bytes that processes have in memory and in swap; what they share counts for each.
-func memoryOf(pids []int) (sum int64) {
+// isIn says whether a process belongs to a group and has not ended.
+func isIn(group, pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // state, parent, group …
+	return len(fields) >= 3 && fields[0] != "Z" && fields[2] == strconv.Itoa(group)
+}
+
+// memoryOf are the bytes that processes have in memory and in swap; what they share counts for each. The
+// number of one that has ended since it was found in the group may be a stranger's by now, who does not count.
+func memoryOf(group int, pids []int) (sum int64) {
 	for _, pid := range pids {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil {
+		if err != nil || !isIn(group, pid) { // in this order: it was in the group when it was read
 			continue
 		}
 		for s := bufio.NewScanner(bytes.NewReader(status)); s.Scan(); {

@@ -11,4 +11,4 @@ func limitFiles(int, int) error { return nil }
 
 func group(int) []int { return nil }
 
-func memoryOf([]int) int64 { return 0 }
+func memoryOf(int, []int) int64 { return 0 }

@@ -3,49 +3,81 @@ package pluginproc
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// A plugin whose host ends without ending it is found; one whose host lives is not, nor is any
-// other process.
+// A plugin of these programs whose host is gone is found; one whose host lives is not, nor one of
+// another machine's programs or started by hand, nor any other process.
 func TestOrphans(t *testing.T) {
-	cookie := append(os.Environ(), wire.CookieKey+"="+wire.CookieValue)
-	start := func(env []string) int {
-		t.Helper()
-		host := exec.Command("sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!")
-		host.Env = env
-		out, err := host.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
-		return pid
-	}
-	orphan, other := start(cookie), start(os.Environ())
-	child := exec.Command("sleep", "600")
-	child.Env = cookie
-	if err := child.Start(); err != nil {
+	dir := t.TempDir()
+	gone, mine := filepath.Join(dir, dirPrefix+"1"), filepath.Join(dir, "ledgerd-plugin-mine")
+	if err := os.Mkdir(gone, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		_ = child.Process.Kill()
-		_ = child.Wait()
-	}()
-	found := Orphans()
-	is := func(pid int) bool {
-		return slices.ContainsFunc(found, func(o Orphan) bool { return o.PID == pid })
+	held, err := newSocketDir(dir)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if !is(orphan) || is(other) || is(child.Process.Pid) {
-		t.Errorf("found %+v; the orphan is %d, not %d nor %d", found, orphan, other, child.Process.Pid)
+	defer held.remove()
+	for name, text := range map[string]string{"mine": "#!/bin/sh\nread x\n", "other": "#!/bin/sh\nread x\n"} {
+		if err := os.WriteFile(filepath.Join(dir, "ledgerd-plugin-"+name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := func(program string, env ...string) int {
+		t.Helper()
+		cmd := exec.Command(program)
+		cmd.Env = append(os.Environ(), env...)
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = stdin.Close()
+			_ = cmd.Wait() // it reads a line that does not come
+		})
+		return cmd.Process.Pid
+	}
+	const cookie = wire.CookieKey + "=" + wire.CookieValue
+	socket := func(dir string) string { return socketDirKey + "=" + filepath.Join(dir, "plugin-dir2") }
+	want := []int{
+		start(mine, cookie, socket(gone)),                              // one that nobody holds
+		start(mine, cookie, socket(filepath.Join(dir, dirPrefix+"3"))), // one that was swept
+	}
+	start(mine, cookie, socket(held.path))
+	start(mine, cookie)
+	start(mine, socket(gone))
+	start(filepath.Join(dir, "ledgerd-plugin-other"), cookie, socket(gone))
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(mine, link); err != nil {
+		t.Fatal(err)
+	}
+	var got []int
+	for _, o := range Orphans([]string{link}) {
+		got = append(got, o.PID)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("found %v, not %v", got, want)
+	}
+}
+
+// Numbers of processes that are others' by now do not count.
+func TestMemoryOfStrangers(t *testing.T) {
+	me, ours := os.Getpid(), syscall.Getpgrp()
+	if got := memoryOf(ours, []int{me}); got <= 0 {
+		t.Errorf("%d bytes of our own", got)
+	}
+	if got := memoryOf(ours+1, []int{me, 1<<22 + 1}); got != 0 {
+		t.Errorf("%d bytes of processes that are not in the group", got)
 	}
 }

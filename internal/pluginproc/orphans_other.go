@@ -3,4 +3,4 @@
 package pluginproc
 
 // Orphans cannot be told from other processes here.
-func Orphans() []Orphan { return nil }
+func Orphans([]string) []Orphan { return nil }

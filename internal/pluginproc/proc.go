@@ -50,7 +50,8 @@ func Start(ctx context.Context, spec Spec) (*Proc, error) {
 }
 
 func start(ctx context.Context, spec *Spec) (*Proc, error) {
-	if err := spec.check(); err != nil {
+	program, err := spec.check()
+	if err != nil {
 		return nil, err
 	}
 	timeout := spec.StartTimeout
@@ -64,7 +65,7 @@ func start(ctx context.Context, spec *Spec) (*Proc, error) {
 		return nil, err
 	}
 	log := &log{onLog: spec.OnLog}
-	proc, err := newProcess(spec, log)
+	proc, err := newProcess(spec, program, log)
 	if err != nil {
 		dir.remove()
 		return nil, &StartError{Step: StepStart, Err: err, Problem: err.Error()}

@@ -47,8 +47,10 @@ type process struct {
 // the process group may hold the pipes open for ever.
 const exitRead = time.Second
 
-func newProcess(spec *Spec, log *log) (*process, error) {
-	p := &process{cmd: exec.Command(spec.Path, spec.Args...), limits: spec.Limits, tail: new(tail), exited: make(chan struct{})}
+// newProcess prepares the program, which is where Path leads, under the name Path: some programs are what
+// they are called.
+func newProcess(spec *Spec, program string, log *log) (*process, error) {
+	p := &process{cmd: &exec.Cmd{Path: program, Args: append([]string{spec.Path}, spec.Args...)}, limits: spec.Limits, tail: new(tail), exited: make(chan struct{})}
 	p.out = newOutput("stdout", log.line, nil)
 	p.err = newOutput("stderr", log.line, p.tail)
 	p.lineR, p.lineW = io.Pipe()

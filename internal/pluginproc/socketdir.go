@@ -99,16 +99,19 @@ func sweep(base string) {
 	paths, _ := filepath.Glob(filepath.Join(base, dirPrefix+"*")) // only a bad pattern fails
 	for _, path := range paths {
 		info, err := os.Lstat(path)
-		if err != nil || !info.IsDir() || !isSocketDir(path) {
-			continue
-		}
-		if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Getuid() {
+		if err != nil || !info.IsDir() || !isOurs(info) || !isSocketDir(path) {
 			continue
 		}
 		if lock, err := lockDir(path); err == nil {
 			(&socketDir{path: path, lock: lock}).remove()
 		}
 	}
+}
+
+// isOurs says whether a file belongs to our user.
+func isOurs(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
 }
 
 // isSocketDir says whether a directory is named as ours are and holds only sockets and directories.

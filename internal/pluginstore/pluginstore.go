@@ -45,6 +45,7 @@ const MaxProgram = 1 << 30
 var (
 	ErrBusy     = errors.New("somebody else changes the plugins of this machine")
 	ErrTooLarge = fmt.Errorf("a program may have %d bytes", MaxProgram)
+	ErrNoFile   = errors.New("is a folder, pipe or device, not the file of a program")
 	ErrTaken    = errors.New("a program that was put there by hand has this name")
 	ErrCurrent  = errors.New("it is current")
 	ErrNone     = errors.New("nothing of that name was added")
@@ -106,7 +107,7 @@ const (
 
 // Versions returns the versions of a name, the newest first.
 func (s Store) Versions(name string) ([]Version, error) {
-	programs, err := filepath.Glob(filepath.Join(quoteGlob(s.Dir), name, "*", Prefix+"*"))
+	programs, err := filepath.Glob(filepath.Join(quoteGlob(s.Dir), quoteGlob(name), "*", Prefix+"*"))
 	if err != nil {
 		return nil, err
 	}
@@ -125,6 +126,20 @@ func (s Store) Versions(name string) ([]Version, error) {
 		return cmp.Or(b.AddedAt.Compare(a.AddedAt), strings.Compare(a.SHA256, b.SHA256))
 	})
 	return all, nil
+}
+
+// Names returns the names of which something was added, sorted.
+func (s Store) Names() (names []string, err error) {
+	entries, err := os.ReadDir(s.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		if versions, _ := s.Versions(e.Name()); e.IsDir() && len(versions) > 0 {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
 }
 
 // quoteGlob makes a path stand for itself in a pattern.
@@ -176,7 +191,7 @@ func (c *Change) End() error {
 // Copy copies a program into the store, where nobody finds it yet. What it returns is what was copied,
 // whatever becomes of the file.
 func (c *Change) Copy(file string) (path, sum string, err error) {
-	from, err := os.Open(file)
+	from, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe is not waited for
 	if err != nil {
 		return "", "", err
 	}
@@ -184,7 +199,7 @@ func (c *Change) Copy(file string) (path, sum string, err error) {
 	if info, err := from.Stat(); err != nil {
 		return "", "", err
 	} else if !info.Mode().IsRegular() {
-		return "", "", &fs.PathError{Op: "copy", Path: file, Err: errors.New("is no file")}
+		return "", "", fmt.Errorf("%s: %w", file, ErrNoFile)
 	}
 	dir := filepath.Join(c.store.Dir, newName)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
