@@ -24,3 +24,6 @@ func SessionSettings(t *testing.T, s *Store) string {
 	}
 	return fmt.Sprint(name, " ", jit, " ", idle, " ", s.pool.Config().MaxConns)
 }
+
+// MigrationLock is the key of the lock of those who migrate a schema.
+func MigrationLock(schema string) int64 { return lockKey("migrate", schema) }

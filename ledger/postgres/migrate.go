@@ -81,6 +81,9 @@ func withStore(ctx context.Context, url string, o Options, fn func(*Store, Optio
 // prepare makes or migrates the schema as the options allow, and refuses what does not fit.
 func (s *Store) prepare(ctx context.Context, o Options) error {
 	c, err := s.condition(ctx, o.Schema)
+	if err == nil && 0 < c.have && c.have < schema.Version && !o.Migrate {
+		c, err = s.settled(ctx, o.Schema) // it may be that somebody is just making it
+	}
 	if err != nil {
 		return err
 	}
@@ -89,6 +92,18 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 		return err
 	}
 	return s.migrate(ctx, o)
+}
+
+// settled is the condition of a schema once nobody migrates it: each migration is committed by itself.
+func (s *Store) settled(ctx context.Context, name string) (c condition, err error) {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock_shared($1)", pgx.QueryExecModeCacheDescribe, lockKey("migrate", name))
+		return err
+	})
+	if err != nil {
+		return c, err
+	}
+	return s.condition(ctx, name)
 }
 
 // judge says whether to migrate, or why the ledger cannot be used.

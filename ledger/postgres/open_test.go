@@ -143,6 +143,56 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 }
 
+// TestOpenDuringMigration: a ledger that somebody else is just making, or bringing up to date, is waited for.
+func TestOpenDuringMigration(t *testing.T) {
+	ctx := t.Context()
+	target := pgtest.Database(t)
+	if _, _, err := postgres.Migrate(ctx, target, postgres.Options{Schema: "public"}); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(ctx, target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	migration, err := conn.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := migration.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", postgres.MigrationLock("public")); err != nil {
+		t.Fatal(err)
+	}
+	last := fmt.Sprintf("UPDATE %s SET is_applied = $1 WHERE version_id = %d", schema.Table, schema.Version)
+	execute(t, target, strings.Replace(last, "$1", "false", 1))
+	opened := make(chan error, 1)
+	go func() {
+		s, err := postgres.Connect(ctx, target, postgres.Options{})
+		if err == nil {
+			err = s.Close()
+		}
+		opened <- err
+	}()
+	for waits := false; !waits; {
+		if err := migration.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))").Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-opened:
+			t.Fatalf("it was not waited for: %v", err)
+		default:
+		}
+	}
+	if _, err := migration.Exec(ctx, last, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := migration.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-opened; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestStatusAndMigrate(t *testing.T) {
 	ctx := t.Context()
 	target := pgtest.Database(t)
