@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -105,8 +107,9 @@ func roundTrip(sent []byte) bool {
 // breakable is a connection to the server.
 type breakable struct {
 	net.Conn
-	b      *breaker
-	broken atomic.Bool
+	b       *breaker
+	broken  atomic.Bool
+	reading sync.Mutex
 }
 
 func (c *breakable) Write(message []byte) (int, error) {
@@ -116,9 +119,7 @@ func (c *breakable) Write(message []byte) (int, error) {
 	case lostBefore, lostAfter:
 		c.broken.Store(true)
 		if fault == lostAfter {
-			if _, err := c.Conn.Write(message); err == nil {
-				awaitReady(c.Conn)
-			}
+			c.land(message)
 		}
 		return len(message), nil // what was sent is not known to have arrived
 	default: // the server itself says so, and its transaction is as after any other error
@@ -132,11 +133,32 @@ func (c *breakable) Write(message []byte) (int, error) {
 	}
 }
 
-func (c *breakable) Read(p []byte) (int, error) {
+// land sends a message and waits for the server's answer. On a busy machine pgx has begun to read by
+// then, beside a write that takes it long, and would take the answer away.
+func (c *breakable) land(message []byte) {
+	if c.Conn.SetReadDeadline(time.Unix(1, 0)) != nil {
+		return
+	}
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	if c.Conn.SetReadDeadline(time.Time{}) != nil {
+		return
+	}
+	if _, err := c.Conn.Write(message); err == nil {
+		awaitReady(c.Conn)
+	}
+}
+
+func (c *breakable) Read(p []byte) (n int, err error) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	if !c.broken.Load() {
+		n, err = c.Conn.Read(p)
+	}
 	if c.broken.Load() {
 		return 0, syscall.ECONNRESET
 	}
-	return c.Conn.Read(p)
+	return n, err
 }
 
 // awaitReady reads messages up to the one that ends a round trip.
@@ -149,6 +171,40 @@ func awaitReady(server net.Conn) {
 		if _, err := io.ReadFull(server, body); err != nil || header[0] == 'Z' {
 			return
 		}
+	}
+}
+
+// TestLand: the answer to a message that is to be lost afterwards is waited for, also beside somebody who
+// is reading already.
+func TestLand(t *testing.T) {
+	ours, server := net.Pipe()
+	defer server.Close()
+	b := &breaker{}
+	c := &breakable{Conn: ours, b: b}
+	defer c.Close()
+	read := make(chan error, 1)
+	go func() {
+		_, err := c.Read(make([]byte, 1))
+		read <- err
+	}()
+	for c.reading.TryLock() {
+		c.reading.Unlock()
+		runtime.Gosched()
+	}
+	query, err := (&pgproto3.Query{String: "SELECT 1"}).Encode(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		io.ReadFull(server, make([]byte, len(query)))
+		server.Write([]byte{'Z', 0, 0, 0, 5, 'I'})
+	}()
+	mend := b.Break(lostAfter, 1)
+	if _, err := c.Write(query); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-read; !errors.Is(err, syscall.ECONNRESET) || !mend() {
+		t.Errorf("the reader got %v", err)
 	}
 }
 
