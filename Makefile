@@ -25,7 +25,7 @@ RACE        := $(if $(CAN_RACE),-race)
 RACED       := ^$(shell $(GO) list -m)/(ledger|internal|sdk)(/|$$)
 UNRACED     := /(internal/(apt|chaostest|mutanttest|pgtest|pluginproc/conformance)|sdk/(node|template))(/|$$)
 STORES      := /ledger/(memory|sqlite|postgres|lockable)$$
-UNRACED_OF_STORES := ^(FuzzCompare|Test(Compare|Plans|HotPath|DeadEntries|IdleShard|ProcessesShare|Kill|OpenAtOnce|DurableBeforeAnswer|DiskF))
+UNRACED_OF_STORES := ^(FuzzCompare|Test(Compare|Plans|HotPath|DeadEntries|IdleShard|ProcessesShare|Kill|OpenAtOnce|DurableBeforeAnswer|DiskF|ManyKeys))
 
 ENSURE       = $(GO) run ./internal/apt/cmd/ensure
 WITHPOSTGRES = $(GO) run ./internal/pgtest/cmd/withpostgres --
