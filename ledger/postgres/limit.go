@@ -472,17 +472,20 @@ func (s *Store) Crowding(ctx context.Context, kind, key string) (c ledger.Crowdi
 	return c, err
 }
 
-// ahead counts what a claim takes before a ready item of a kind with limits.
-func (s *Store) ahead(ctx context.Context, r *ledger.Record, limit int) (n int64, err error) {
+// Ahead implements ledger.Store. What is filed as other limits demanded counts as well: a claim files it anew.
+func (s *Store) Ahead(ctx context.Context, r *ledger.Record, limit int) (n int64, err error) {
 	key := ""
 	if r.Policy.Limits.ByKey() {
 		key = cmp.Or(r.ShardKey, r.Key)
 	}
+	const filed = `(SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog b
+ WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = $1 AND (priority, due_at, item_id) < ($2, $3, $4) AND `
 	err = s.read(ctx, func(ss session) error {
 		return ss.query(`SELECT least($6::bigint, (SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog b
  WHERE state = 1 AND gate = 0 AND kind = $1 AND (priority, due_at, item_id) < ($2, $3, $4) AND ($5 = '' OR `+shardKeyOf+` = $5) ORDER BY priority, due_at, item_id LIMIT $6) x) +
- (SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog
- WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = $1 AND limit_key = $5 AND (priority, due_at, item_id) < ($2, $3, $4) ORDER BY priority, due_at, item_id LIMIT $6) x))`,
+ `+filed+`limit_key = $5 ORDER BY priority, due_at, item_id LIMIT $6) x) +
+ `+filed+`$5 = '' AND limit_key > '' LIMIT $6) x) +
+ `+filed+`$5 <> '' AND limit_key = '' AND `+shardKeyOf+` = $5 LIMIT $6) x))`,
 			[]any{r.Kind, r.Work.Priority, r.Work.Due, r.ID, key, limit}, func(scan scanner) error { return scan(&n) })
 	})
 	return n, err

@@ -430,4 +430,9 @@ func limitsAreExplained(t *testing.T, h *harness) {
 	h.clock.advance(time.Minute)
 	h.within(9, "a4 b2", none)
 	why("b3", "rate", "the rate of kind k for its shard key b is 1/m; the next one may begin at "+h.clock.now().Add(time.Minute).Local().Format("2006-01-02 15:04:05"))
+	// What was filed under the limits before is behind and ahead of others as before.
+	h.limit(ledger.Limits{MaxRunning: 99})
+	why("b4", "behind", "behind 1 other")
+	h.limit(ledger.Limits{})
+	why("b4", "behind", "behind 1 other")
 }
