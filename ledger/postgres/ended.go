@@ -53,3 +53,19 @@ JOIN {{S}}.ledger_attempts a ON a.item_id = ended.item_id AND a.attempt = ended.
 		return e, nil
 	})
 }
+
+// Ahead implements ledger.Store.
+func (s *Store) Ahead(ctx context.Context, r *ledger.Record, limit int) (n int64, err error) {
+	_, laned, err := s.gatesOf(ctx, r.Kind)
+	if err != nil {
+		return 0, err
+	}
+	if laned || r.Policy.Limits.Any() { // what a process has once learned of a kind may be old
+		return s.ahead(ctx, r, limit)
+	}
+	err = s.read(ctx, func(ss session) error {
+		return ss.query(`SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog WHERE state = 1 AND gate = 0 AND kind = $1 AND (priority, due_at, item_id) < ($2, $3, $4)
+ ORDER BY priority, due_at, item_id LIMIT $5) x`, []any{r.Kind, r.Work.Priority, r.Work.Due, r.ID, limit}, func(scan scanner) error { return scan(&n) })
+	})
+	return n, err
+}

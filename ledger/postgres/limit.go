@@ -472,8 +472,8 @@ func (s *Store) Crowding(ctx context.Context, kind, key string) (c ledger.Crowdi
 	return c, err
 }
 
-// Ahead implements ledger.Store. What is filed as other limits demanded counts as well: a claim files it anew.
-func (s *Store) Ahead(ctx context.Context, r *ledger.Record, limit int) (n int64, err error) {
+// ahead is Ahead of a kind that has limits, or had: what is filed as other limits demanded counts as well: a claim files it anew.
+func (s *Store) ahead(ctx context.Context, r *ledger.Record, limit int) (n int64, err error) {
 	key := ""
 	if r.Policy.Limits.ByKey() {
 		key = cmp.Or(r.ShardKey, r.Key)

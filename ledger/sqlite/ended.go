@@ -60,3 +60,26 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 func excludes(f ledger.Filter, kind string) bool {
 	return slices.ContainsFunc(parts(f), func(p ledger.Filter) bool { return len(p.Kinds) > 0 && !slices.Contains(p.Kinds, kind) })
 }
+
+// Ahead implements ledger.Store.
+func (s *Store) Ahead(ctx context.Context, r *ledger.Record, limit int) (n int64, err error) {
+	laned := false
+	err = s.read(ctx, false, func(ss session) (err error) {
+		_, laned, err = gatesOf(ss, r.Kind)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	if laned {
+		return s.ahead(ctx, r, limit)
+	}
+	err = s.read(ctx, false, func(ss session) error {
+		return ss.query(`SELECT count(*) FROM (SELECT 1 FROM ledger_backlog INDEXED BY ledger_backlog_ready
+ WHERE state = 1 AND gate = 0 AND kind = ?1 AND (priority, due_at, item_id) < (?2, ?3, ?4) LIMIT ?5)`, func(r row) error {
+			n = r.int(0)
+			return nil
+		}, r.Kind, r.Work.Priority, r.Work.Due, r.ID, limit)
+	})
+	return n, err
+}
