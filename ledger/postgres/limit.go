@@ -472,7 +472,8 @@ func (s *Store) Crowding(ctx context.Context, kind, key string) (c ledger.Crowdi
 	return c, err
 }
 
-// ahead is Ahead of a kind that has limits, or had: what is filed as other limits demanded counts as well: a claim files it anew.
+// ahead is Ahead of a kind that has limits, or had. What is filed as other limits demanded counts as well,
+// since a claim files it anew.
 func (s *Store) ahead(ctx context.Context, r *ledger.Record, limit int) (n int64, err error) {
 	key := ""
 	if r.Policy.Limits.ByKey() {
