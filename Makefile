@@ -119,7 +119,7 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 
 .PHONY: model
 model: ## compare the stores with the one in memory over MODELCHECKS (2000) random histories each
-	$(WITHPOSTGRES) $(GO) test -run '^TestCompare(Resources)?$$' -timeout 0 ./ledger/memory ./ledger/sqlite ./ledger/postgres -rapid.checks=$(MODELCHECKS)
+	$(WITHPOSTGRES) $(GO) test -run '^TestCompare(Resources|Limits)?$$' -timeout 0 ./ledger/memory ./ledger/sqlite ./ledger/postgres -rapid.checks=$(MODELCHECKS)
 
 .PHONY: durability
 durability: ## let every write and every sync of the disk fail in turn, under SQLite (Linux, strace)

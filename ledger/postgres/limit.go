@@ -72,6 +72,14 @@ func (k *laneKeeper) due(kind string, limits ledger.Limits, now time.Time) bool 
 	return c == nil || c.limits != limits || now.Before(c.last) || now.Sub(c.last) >= c.rest
 }
 
+// forget has the next claim look what limits a kind has, since this process changed them. What others
+// change a claim that came upon no limits sees up to rest later.
+func (k *laneKeeper) forget(kind string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.kinds, kind)
+}
+
 // free says whether a kind that had limits had none a moment ago, with nothing left to be done.
 func (k *laneKeeper) free(kind string, now time.Time) bool {
 	k.mu.Lock()

@@ -254,8 +254,12 @@ UPDATE {{S}}.ledger_kinds SET plugin = $2, input = $3, on_lost = $4, max_failure
 		[]any{k.Name, k.Plugin, string(input), onLost, k.MaxFailures, k.MaxCrashes, k.MaxLost,
 			k.Backoff.Base.Microseconds(), k.Backoff.Cap.Microseconds(), k.Timeout.Microseconds(), k.Keep.Microseconds(), k.Paused, k.Definition, limits},
 		func(scan scanner) error { return scan(&changed) })
-	if err != nil || !changed || !k.Limits.Any() {
+	if err != nil || !changed {
 		return err
+	}
+	t.ends = append(t.ends, func(bool) { t.s.lanes.forget(k.Name) })
+	if !k.Limits.Any() {
+		return nil
 	}
 	return t.later(counting(k.Limits, true), []any{k.Name}, nil)
 }

@@ -305,6 +305,10 @@ func limitsComeAndGo(t *testing.T, h *harness) {
 		left += len(h.claim("k", 1000))
 	}
 	equal(t, "the rest", left, n-1052)
+	h.within(9, "", none)
+	h.limit(ledger.Limits{MaxRunningPerShardKey: 1}) // at once
+	h.of("again", 2)
+	h.within(9, "again1", none)
 }
 
 // An item waits for resources or for limits: a kind has the one or the other.
