@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
 
@@ -67,11 +68,11 @@ func (a *answer) unchanged(before Out) bool {
 }
 
 // fetch asks for a feed: first where it has moved for good, if that is known, and if that is no
-// good any more where it was given. Errors: *web.Failure, and *web.Busy if it is not its turn.
+// good any more where it was given. Errors: *failure.Error, and *web.Busy if it is not its turn.
 func (f *fetcher) fetch(ctx context.Context, given string, before Out) (*answer, error) {
 	first, err := web.ParseURL(&url.URL{}, given)
 	if err != nil {
-		return &answer{}, web.Permanent("bad_url", err)
+		return &answer{}, failure.Permanent("bad_url", err)
 	}
 	if before.MovedTo != "" {
 		if moved, err := web.ParseURL(&url.URL{}, before.MovedTo); err == nil {
@@ -79,7 +80,7 @@ func (f *fetcher) fetch(ctx context.Context, given string, before Out) (*answer,
 			if err == nil && a.out.MovedTo == "" {
 				a.out.MovedTo = before.MovedTo
 			}
-			if fail, ok := errors.AsType[*web.Failure](err); !ok || fail.Retry {
+			if fail, ok := errors.AsType[*failure.Error](err); !ok || fail.Fate == failure.Again {
 				return a, err
 			}
 		}
@@ -110,7 +111,7 @@ func (f *fetcher) follow(ctx context.Context, u *url.URL, before Out) (*answer, 
 		if !web.IsRedirect(res.StatusCode) {
 			defer res.Body.Close()
 			err := f.take(ctx, a, res, before)
-			if fail, ok := errors.AsType[*web.Failure](err); ok {
+			if fail, ok := errors.AsType[*failure.Error](err); ok {
 				seat.CloseFor(fail.After)
 			}
 			return a, err
@@ -168,7 +169,7 @@ func tooLate(ctx context.Context, err error) error {
 }
 
 // broken is the failure of a request or of a body that broke off.
-func broken(ctx context.Context, err error, inHandshake bool) *web.Failure {
+func broken(ctx context.Context, err error, inHandshake bool) *failure.Error {
 	if ctx.Err() != nil {
 		err = web.ErrDeadline // or the item is to end, which work looks at
 	}
@@ -182,11 +183,11 @@ func (f *fetcher) take(ctx context.Context, a *answer, res *http.Response, befor
 		a.out.ETag, a.out.LastModified = before.ETag, before.LastModified
 		return nil
 	case res.StatusCode == http.StatusGone:
-		return web.Permanent("http_410", errors.New("status 410: the feed is gone for good, and its server wants nobody to ask again: ledgerd cancel stops that"))
+		return failure.Permanent("http_410", errors.New("status 410: the feed is gone for good, and its server wants nobody to ask again: ledgerd cancel stops that"))
 	case res.StatusCode != http.StatusOK:
 		return web.NotAccepted(res, maxRetryAfter)
 	case res.Header.Get("Content-Encoding") != "":
-		return web.Permanent("bad_encoding", fmt.Errorf("the server packs it as %.40q, which it was not asked to", res.Header.Get("Content-Encoding")))
+		return failure.Permanent("bad_encoding", fmt.Errorf("the server packs it as %.40q, which it was not asked to", res.Header.Get("Content-Encoding")))
 	case res.ContentLength > f.cfg.MaxBody:
 		return f.tooLarge()
 	}
@@ -207,7 +208,7 @@ func (f *fetcher) take(ctx context.Context, a *answer, res *http.Response, befor
 }
 
 func (f *fetcher) tooLarge() error {
-	return web.Permanent("too_large", fmt.Errorf("the feed has more than max_body, %d bytes", f.cfg.MaxBody))
+	return failure.Permanent("too_large", fmt.Errorf("the feed has more than max_body, %d bytes", f.cfg.MaxBody))
 }
 
 // validator is a header that can be kept and sent back as it came.

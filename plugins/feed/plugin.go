@@ -8,6 +8,7 @@ import (
 	"log"
 	"time"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
 	"github.com/ledgerd/ledgerd/sdk"
 )
@@ -129,7 +130,7 @@ func read(ctx context.Context, cfg *Config, it sdk.Item[In], before Out) (Out, e
 	out.Entries = len(articles)
 	for _, c := range fit(articles) {
 		if err := it.Emit(c); err != nil {
-			return out, web.Permanent("too_large", err)
+			return out, failure.Permanent("too_large", err)
 		}
 	}
 	return out, nil

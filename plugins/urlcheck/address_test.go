@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
 
@@ -144,7 +145,7 @@ func TestPrivateSpellings(t *testing.T) {
 		t.Errorf("%d spellings, want 60", n)
 	}
 	_, err := c.check(t.Context(), fine("http://10.0.0.1/"))
-	if f, ok := errors.AsType[*web.Failure](err); !ok || f.Retry || !strings.Contains(f.Error(), "--with allow_private=true") {
+	if f, ok := errors.AsType[*failure.Error](err); !ok || f.Fate == failure.Again || !strings.Contains(f.Error(), "--with allow_private=true") {
 		t.Errorf("got %v, want a permanent failure that names the fix", err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
 
@@ -51,7 +52,7 @@ func newChecker(cfg *Config) (*checker, error) {
 }
 
 // check checks one URL. The output is good whatever the error, which is nil if the URL was
-// accepted, *web.Failure if not, *web.Busy if it was not its turn, else the cause with which ctx ended.
+// accepted, *failure.Error if not, *web.Busy if it was not its turn, else the cause with which ctx ended.
 func (c *checker) check(ctx context.Context, in In) (Out, error) {
 	v := &visit{checker: c, left: c.cfg.Deadline}
 	defer func() { v.seat.Leave() }()
@@ -73,11 +74,11 @@ type visit struct {
 func (v *visit) follow(ctx context.Context, in In) error {
 	var err error
 	if v.accept, err = parseAccept(in.Accept); err != nil {
-		return web.Permanent("bad_accept", err)
+		return failure.Permanent("bad_accept", err)
 	}
 	u, err := web.ParseURL(&url.URL{}, in.URL)
 	if err != nil {
-		return web.Permanent("bad_url", err)
+		return failure.Permanent("bad_url", err)
 	}
 	for {
 		v.out = Out{FinalURL: u.Redacted(), Redirects: v.out.Redirects}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
 
@@ -72,8 +73,8 @@ func TestStatus(t *testing.T) {
 			in.Accept = strings.Split(tt.accept, ",")
 		}
 		out, err := c.check(t.Context(), in)
-		f, _ := errors.AsType[*web.Failure](err)
-		if code(err) != tt.code || f != nil && f.Retry != tt.retry {
+		f, _ := errors.AsType[*failure.Error](err)
+		if code(err) != tt.code || f != nil && (f.Fate == failure.Again) != tt.retry {
 			t.Errorf("%d, accept %q: got %q (%+v), want %q, retry %v", tt.status, tt.accept, code(err), f, tt.code, tt.retry)
 		}
 		if tt.code != "bad_accept" && out.Status != tt.status {
@@ -231,7 +232,7 @@ func TestRedirects(t *testing.T) {
 		if code(err) != tt.code || len(out.Redirects) != tt.hops || err != nil && !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: got %v after %d hops, want %q after %d, with %q", tt.path, err, len(out.Redirects), tt.code, tt.hops, tt.says)
 		}
-		if f, ok := errors.AsType[*web.Failure](err); ok && f.Retry {
+		if f, ok := errors.AsType[*failure.Error](err); ok && f.Fate == failure.Again {
 			t.Errorf("%s: would be tried again", tt.path)
 		}
 	}
@@ -270,7 +271,7 @@ func TestTLS(t *testing.T) {
 		if code(err) != tt.code {
 			t.Errorf("%s: got %q (%v), want %q", tt.name, code(err), err, tt.code)
 		}
-		if f, ok := errors.AsType[*web.Failure](err); ok && f.Retry {
+		if f, ok := errors.AsType[*failure.Error](err); ok && f.Fate == failure.Again {
 			t.Errorf("%s: would be tried again", tt.name)
 		}
 		if tt.days == 0 {
@@ -338,7 +339,7 @@ func TestNoAnswer(t *testing.T) {
 		c := open(t, defaults())
 		c.dialer.Resolver = tt.resolver
 		_, err := c.check(t.Context(), fine(tt.url))
-		if f, ok := errors.AsType[*web.Failure](err); !ok || f.Code != tt.code || f.Retry != tt.retry {
+		if f, ok := errors.AsType[*failure.Error](err); !ok || f.Code != tt.code || (f.Fate == failure.Again) != tt.retry {
 			t.Errorf("%s: got %q (%v), want %q, retry %v", tt.url, code(err), err, tt.code, tt.retry)
 		}
 	}

@@ -2,7 +2,6 @@ package urlcheck
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -112,13 +111,5 @@ func Plugin() *sdk.Plugin {
 
 func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 	out, err := cfg.checker.check(ctx, it.Payload)
-	return out, report(err)
-}
-
-// report puts the outcome of a check into the words of the SDK.
-func report(err error) error {
-	if b, ok := errors.AsType[*web.Busy](err); ok {
-		return sdk.Snooze(b.Wait, b.Error())
-	}
-	return web.Report(err)
+	return out, web.Report(err)
 }

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"slices"
 	"time"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
 const (
@@ -63,7 +65,7 @@ func (r Reach) Transport() (*http.Transport, *net.Dialer) {
 			if res.StatusCode == http.StatusOK {
 				return nil
 			}
-			return Transient("proxy", fmt.Errorf("the proxy answers %s", res.Status))
+			return failure.Transient("proxy", fmt.Errorf("the proxy answers %s", res.Status))
 		}
 	}
 	return t, dialer
@@ -76,7 +78,7 @@ func (r Reach) Judge(u *url.URL) error {
 		return nil
 	}
 	if addr, err := netip.ParseAddr(u.Hostname()); err == nil && !Public(addr) {
-		return Permanent("private_address", &PrivateError{Addr: u.Host})
+		return failure.Permanent("private_address", &PrivateError{Addr: u.Host})
 	}
 	return nil
 }
@@ -94,22 +96,22 @@ func IsRedirect(status int) bool {
 // Path is the way of redirects from the first URL: those that have been left behind, redacted.
 type Path []string
 
-// Follow is where an answer at u leads; it adds u to the path. The error is a *Failure.
+// Follow is where an answer at u leads; it adds u to the path. The error is a *failure.Error.
 func (p *Path) Follow(u *url.URL, res *http.Response) (*url.URL, error) {
 	location := res.Header.Get("Location")
 	if location == "" {
-		return nil, Permanent("bad_redirect", fmt.Errorf("status %d without a Location", res.StatusCode))
+		return nil, failure.Permanent("bad_redirect", fmt.Errorf("status %d without a Location", res.StatusCode))
 	}
 	to, err := ParseURL(u, location)
 	if err != nil {
-		return nil, Permanent("bad_redirect", fmt.Errorf("redirect to %.100q: %w", location, err))
+		return nil, failure.Permanent("bad_redirect", fmt.Errorf("redirect to %.100q: %w", location, err))
 	}
 	*p = append(*p, u.Redacted())
 	if back := to.Redacted(); slices.Contains(*p, back) {
-		return nil, Permanent("redirect_loop", fmt.Errorf("redirect loop: %s leads back to %s", u.Redacted(), back))
+		return nil, failure.Permanent("redirect_loop", fmt.Errorf("redirect loop: %s leads back to %s", u.Redacted(), back))
 	}
 	if len(*p) > maxRedirects {
-		return nil, Permanent("too_many_redirects", fmt.Errorf("more than %d redirects", maxRedirects))
+		return nil, failure.Permanent("too_many_redirects", fmt.Errorf("more than %d redirects", maxRedirects))
 	}
 	return to, nil
 }
