@@ -3,7 +3,6 @@ package feed
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"time"
@@ -59,12 +58,10 @@ type Out struct {
 }
 
 // Validate refuses what cannot work, before the first item.
-func (c *Config) Validate() error {
-	if c.Deadline < 100*time.Millisecond || c.Deadline > 10*time.Minute {
-		return fmt.Errorf("deadline: %s is not between 100ms and 10m", c.Deadline)
-	}
-	_, err := web.ParseProxy(c.Proxy)
-	return err
+func (c *Config) Validate() error { return c.reach().Validate() }
+
+func (c *Config) reach() web.Reach {
+	return web.Reach{AllowPrivate: c.AllowPrivate, Proxy: c.Proxy, Deadline: c.Deadline, PerHost: c.PerHost, UserAgent: c.UserAgent}
 }
 
 // Open makes the pool of connections that all items share. net/http tells the standard logger what
@@ -77,7 +74,7 @@ func (c *Config) Open(context.Context) (err error) {
 
 // Close ends idle connections.
 func (c *Config) Close() error {
-	c.fetcher.transport.CloseIdleConnections()
+	c.fetcher.Transport.CloseIdleConnections()
 	return nil
 }
 

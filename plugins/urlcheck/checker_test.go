@@ -266,7 +266,7 @@ func TestTLS(t *testing.T) {
 		{"https behind http", strings.Replace(good.URL, "https", "http", 1), "http_400", 0},
 	} {
 		c := open(t, defaults())
-		c.transport.TLSClientConfig.RootCAs = ca.pool
+		c.Transport.TLSClientConfig.RootCAs = ca.pool
 		out, err := c.check(t.Context(), fine(tt.url))
 		if code(err) != tt.code {
 			t.Errorf("%s: got %q (%v), want %q", tt.name, code(err), err, tt.code)
@@ -298,7 +298,7 @@ func TestRedirectToTLS(t *testing.T) {
 		http.Redirect(w, r, secure.URL+"/x", http.StatusMovedPermanently)
 	})
 	c := open(t, defaults())
-	c.transport.TLSClientConfig.RootCAs = ca.pool
+	c.Transport.TLSClientConfig.RootCAs = ca.pool
 	out, err := c.check(t.Context(), fine(srv.URL))
 	if err != nil || out.FinalURL != secure.URL+"/x" || out.TLS == nil || len(out.Redirects) != 1 {
 		t.Errorf("got %+v, %v", out, err)
@@ -337,7 +337,7 @@ func TestNoAnswer(t *testing.T) {
 		{broken, "http://nowhere.test/", "dns", true},
 	} {
 		c := open(t, defaults())
-		c.dialer.Resolver = tt.resolver
+		c.Dialer.Resolver = tt.resolver
 		_, err := c.check(t.Context(), fine(tt.url))
 		if f, ok := errors.AsType[*failure.Error](err); !ok || f.Code != tt.code || (f.Fate == failure.Again) != tt.retry {
 			t.Errorf("%s: got %q (%v), want %q, retry %v", tt.url, code(err), err, tt.code, tt.retry)

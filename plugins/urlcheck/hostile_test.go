@@ -109,7 +109,7 @@ func TestHostileServers(t *testing.T) {
 		{"body without an end", false, refuseHead(func(c net.Conn) { _, _ = io.WriteString(c, ok+"\r\n"); flood(c, "body") }), "", "up to 1048576 bytes only"},
 		{"chunks without an end", false, refuseHead(func(c net.Conn) {
 			_, _ = io.WriteString(c, ok+"Transfer-Encoding: chunked\r\n\r\n")
-			flood(c, "4\r\nbody\r\n")
+			flood(c, "1000\r\n"+strings.Repeat("body", 1<<10)+"\r\n")
 		}), "", "up to 1048576 bytes only"},
 		{"drips the body", false, refuseHead(func(c net.Conn) { _, _ = io.WriteString(c, ok+"\r\n"); drip(c, "b") }), "", "body broke off"},
 		{"announces a huge body", false, refuseHead(func(c net.Conn) { say(c, ok+"Content-Length: 9000000000000\r\n\r\n") }), "", "9000000000000 bytes not read"},
@@ -215,7 +215,7 @@ func TestHostileHTTP2(t *testing.T) {
 			cfg := defaults()
 			cfg.Deadline = deadline
 			c := open(t, cfg)
-			c.transport.TLSClientConfig.RootCAs = ca.pool
+			c.Transport.TLSClientConfig.RootCAs = ca.pool
 			began := time.Now()
 			_, err := c.check(t.Context(), fine("https://"+addr))
 			if took := time.Since(began); took > 5*deadline {

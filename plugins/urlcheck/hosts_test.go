@@ -58,9 +58,9 @@ func inVillage(t *testing.T, cfg Config, h http.HandlerFunc, test func(t *testin
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.transport.DialContext = v.dial
+		c.Transport.DialContext = v.dial
 		test(t, c)
-		c.transport.CloseIdleConnections()
+		c.Transport.CloseIdleConnections()
 		if err := srv.Shutdown(t.Context()); err != nil { // waits for handlers, too
 			t.Error(err)
 		}

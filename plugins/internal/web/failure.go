@@ -30,10 +30,14 @@ func Report(err error) error {
 // ErrDeadline says that this request got no more time.
 var ErrDeadline = errors.New("no answer in time")
 
+// closedEarly is what net/http says of a server that has closed a connection before the request was
+// written to it. The error has no name.
+const closedEarly = "http: server closed idle connection"
+
 // Classify names the class of an error of the transport. The inner errors are looked at, not
 // texts, which differ between systems.
-func Classify(err error, inHandshake bool) *failure.Error {
-	if f, ok := errors.AsType[*failure.Error](err); ok { // the proxy's, see Reach.Transport
+func Classify(err error) *failure.Error {
+	if f, ok := errors.AsType[*failure.Error](err); ok { // the proxy's, see NewClient
 		return f
 	}
 	if private, ok := errors.AsType[*PrivateError](err); ok {
@@ -52,6 +56,7 @@ func Classify(err error, inHandshake bool) *failure.Error {
 		return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
 	}
 	timeout, isNet := errors.AsType[net.Error](err)
+	_, inHandshake := errors.AsType[*handshakeError](err)
 	op, isOp := errors.AsType[*net.OpError](err)
 	switch {
 	case isOp && op.Op == "proxyconnect":
@@ -62,7 +67,7 @@ func Classify(err error, inHandshake bool) *failure.Error {
 		return failure.Transient("refused", err)
 	case is(syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE):
 		return failure.Transient("reset", err)
-	case is(io.EOF, io.ErrUnexpectedEOF):
+	case is(io.EOF, io.ErrUnexpectedEOF), err.Error() == closedEarly:
 		return failure.Transient("reset", fmt.Errorf("the server closed the connection without an answer: %w", err))
 	case is(syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN):
 		return failure.Transient("unreachable", err)
