@@ -57,6 +57,21 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
+// What ends a process together with all that is beside it, such as the end of its service, may come the moment
+// that it has begun.
+func TestKeeperIsSignalledAtOnce(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	for range 10 {
+		k, err := NewKeeper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(k.cmd.Process.Signal(syscall.SIGTERM), k.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // group is a process group of its own.
 func group(t *testing.T) *exec.Cmd {
 	t.Helper()
