@@ -58,7 +58,7 @@ type Client struct {
 	Transport *http.Transport // makes the connections, and unpacks no bodies
 	Dialer    *net.Dialer     // the one that it does it with
 	reach     Reach
-	hosts     *Hosts
+	hosts     *hosts
 }
 
 // NewClient makes a client.
@@ -69,7 +69,7 @@ func NewClient(r Reach) (*Client, error) {
 	}
 	dialer := &net.Dialer{Timeout: min(connectTimeout, r.Deadline)}
 	if !r.AllowPrivate && proxy == nil { // a proxy itself is where the operator put it
-		dialer.Control = RefusePrivate
+		dialer.Control = refusePrivate
 	}
 	t := &http.Transport{
 		DialContext:            dialer.DialContext,
@@ -91,7 +91,7 @@ func NewClient(r Reach) (*Client, error) {
 			return failure.Transient("proxy", fmt.Errorf("the proxy answers %s", res.Status))
 		}
 	}
-	return &Client{Transport: t, Dialer: dialer, reach: r, hosts: NewHosts(r.PerHost, r.Interval)}, nil
+	return &Client{Transport: t, Dialer: dialer, reach: r, hosts: newHosts(r.PerHost, r.Interval)}, nil
 }
 
 // Enter takes a place at the host of u; one there is kept, another one left. It refuses a URL whose
@@ -102,7 +102,7 @@ func (c *Client) Enter(ctx context.Context, from *Seat, u *url.URL) (*Seat, erro
 	if err == nil && c.reach.Proxy != "" && !c.reach.AllowPrivate && !Public(addr) {
 		return from, failure.Permanent("private_address", &PrivateError{Addr: u.Host})
 	}
-	return c.hosts.Move(ctx, from, Authority(u))
+	return c.hosts.Move(ctx, from, authority(u))
 }
 
 // Request asks for u, with the name and the password that it has.
