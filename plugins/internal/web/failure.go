@@ -30,12 +30,12 @@ func Report(err error) error {
 // ErrDeadline says that this request got no more time.
 var ErrDeadline = errors.New("no answer in time")
 
-// closedEarly is what net/http says of a server that has closed a connection before the request was
-// written to it. The error has no name.
-const closedEarly = "http: server closed idle connection"
+// closedIdle ends the text of net/http's error for a server that closed the connection after it was accepted and
+// before anything was sent. The error itself is not exported.
+const closedIdle = "http: server closed idle connection"
 
 // Classify names the class of an error of the transport. The inner errors are looked at, not
-// texts, which differ between systems.
+// texts, which differ between systems, as far as there are any.
 func Classify(err error) *failure.Error {
 	if f, ok := errors.AsType[*failure.Error](err); ok { // the proxy's, see NewClient
 		return f
@@ -67,7 +67,7 @@ func Classify(err error) *failure.Error {
 		return failure.Transient("refused", err)
 	case is(syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE):
 		return failure.Transient("reset", err)
-	case is(io.EOF, io.ErrUnexpectedEOF), err.Error() == closedEarly:
+	case is(io.EOF, io.ErrUnexpectedEOF), strings.HasSuffix(err.Error(), closedIdle):
 		return failure.Transient("reset", fmt.Errorf("the server closed the connection without an answer: %w", err))
 	case is(syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN):
 		return failure.Transient("unreachable", err)
