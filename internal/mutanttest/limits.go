@@ -18,7 +18,7 @@ var inLimits = []mutant{
 			"ledger/postgres/limit.go", `statement{"SELECT pg_advisory_xact_lock($1)", []any{c.s.limitLock(g.Kind)}, nil},`,
 			`statement{"SELECT $1::bigint", []any{c.s.limitLock(g.Kind)}, nil},`,
 		}, {
-			"ledger/postgres/limit.go", "FROM k\nCROSS JOIN LATERAL (SELECT count(*) AS n",
+			"ledger/postgres/lanes.go", "FROM k\nCROSS JOIN LATERAL (SELECT count(*) AS n",
 			"FROM k CROSS JOIN (SELECT pg_advisory_xact_lock(4711)) AS locked\nCROSS JOIN LATERAL (SELECT count(*) AS n",
 		}},
 		caught: []detector{tests{"ledger/postgres", "TestStore/ConcurrentLimits", "are leased"}},

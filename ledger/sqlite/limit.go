@@ -27,11 +27,19 @@ const (
 	keyless  = misfiled + ` AND limit_key = ''`
 	keyed    = misfiled + ` AND limit_key > ''`
 
-	nextLane = `SELECT f.limit_key, f.slot, (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog INDEXED BY ledger_backlog_running
-  WHERE limit_key IS NOT NULL AND lock_id IS NOT NULL AND kind = ?1 AND limit_key = f.limit_key LIMIT ?3)),
- (SELECT next_at FROM ledger_lanes WHERE kind = ?1 AND limit_key = f.limit_key)
- FROM (SELECT limit_key, slot FROM ledger_backlog INDEXED BY ledger_backlog_lanes WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = ?1 AND limit_key > ?2
-  ORDER BY limit_key LIMIT 1) f`
+	// nextLane goes from key to key, n steps from ?2, past those of shards other than ?3 of ?4 and those to
+	// be passed over: ?5 … ?8 are the ledger.Pass. Behind the last there is a row without a key.
+	nextLane = `WITH RECURSIVE k(n, key, mine, next_at, passed, earliest) AS (
+ SELECT 0, ?2, 0, NULL, 0, NULL
+ UNION ALL
+ SELECT k.n + 1, b.limit_key, b.slot % ?4 = ?3, l.next_at, k.passed + k.mine, CASE WHEN k.mine THEN min(k.next_at, coalesce(k.earliest, k.next_at)) ELSE k.earliest END
+ FROM k LEFT JOIN ledger_backlog b ON b.item_id = (SELECT item_id FROM ledger_backlog INDEXED BY ledger_backlog_lanes
+  WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = ?1 AND limit_key > k.key ORDER BY limit_key LIMIT 1)
+ LEFT JOIN ledger_lanes l ON l.kind = ?1 AND l.limit_key = b.limit_key
+ WHERE NOT k.mine OR k.next_at > ?5 AND k.next_at <= ?6 AND (?7 = '' OR k.key <= ?7) AND k.passed + 1 < ?8)
+SELECT coalesce(key, ''), (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog INDEXED BY ledger_backlog_running
+  WHERE limit_key IS NOT NULL AND lock_id IS NOT NULL AND kind = ?1 AND limit_key = key LIMIT ?9)), next_at, passed, earliest
+ FROM (SELECT max(n), key, next_at, passed, earliest FROM k)`
 	readyLane = candidateOf + ` FROM ledger_backlog b INDEXED BY ledger_backlog_lanes WHERE b.limit_key IS NOT NULL AND b.lock_id IS NULL AND b.kind = ?1 AND b.limit_key = ?2
  AND b.slot % ?4 = ?3 ORDER BY b.priority, b.due_at, b.item_id LIMIT ?5`
 	wholeLane = `SELECT (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog INDEXED BY ledger_backlog_running WHERE limit_key IS NOT NULL AND lock_id IS NOT NULL AND kind = ?1 LIMIT ?2)),
@@ -221,20 +229,14 @@ type lanes struct {
 }
 
 // Next implements ledger.Lanes.
-func (l lanes) Next(after string) (lane ledger.Lane, some bool, err error) {
+func (l lanes) Next(after string, p ledger.Pass) (lane ledger.Lane, passed ledger.Passed, some bool, err error) {
 	index, count := shard(l.g)
-	for mine := false; !mine && err == nil; after = lane.Key {
-		some = false
-		err = l.in.query(nextLane, func(r row) error {
-			lane, some = ledger.Lane{Key: r.text(0), Running: int(r.int(2)), Next: r.time(3)}, true
-			mine = int(r.int(1))%count == index
-			return nil
-		}, l.g.Kind, after, l.most)
-		if !some {
-			break
-		}
-	}
-	return lane, some, err
+	err = l.in.query(nextLane, func(r row) error {
+		lane = ledger.Lane{Key: r.text(0), Running: int(r.int(1)), Next: r.time(2)}
+		passed = ledger.Passed{Lanes: int(r.int(3)), Next: r.time(4)}
+		return nil
+	}, l.g.Kind, after, index, count, p.After, p.Until, p.End, p.Look, l.most)
+	return lane, passed, lane.Key != "", err
 }
 
 // Ready implements ledger.Lanes.
