@@ -153,14 +153,38 @@ type Lane struct {
 	Next    time.Time // of the rate; zero, or in the past: it has not been used lately
 }
 
-// maxLanes bounds the keys that a claim looks at. The next one goes on from there.
+// maxLanes bounds the keys that a transaction looks at. The next one goes on from there.
 const maxLanes = 5000
+
+// Turn is where among the shard keys the next claim of a kind and shard begins.
+type Turn struct {
+	key string // behind this one
+	// Of claims that found nothing, one after another, and have not yet been once round.
+	vain, wrapped bool
+	start         string
+}
+
+// goOn is the turn after a claim that found nothing as far as a key, and says whether there are keys at
+// which neither it has looked nor those in vain before it.
+func (t Turn) goOn(key string) (next Turn, more bool) {
+	next = Turn{key: key, vain: true, wrapped: t.wrapped, start: t.start}
+	if !t.vain {
+		next.start = t.key
+	}
+	back := key <= t.key
+	if back && t.wrapped || (back || t.wrapped) && key >= next.start {
+		return Turn{key: key}, false
+	}
+	next.wrapped = back || t.wrapped
+	return next, true
+}
 
 // Admission is a claim of a kind with limits, under way. A store walks it over what is ready, leases
 // what was granted and writes down Moved.
 type Admission struct {
 	Granted []int64
 	Moved   []Lane // whose Next is another
+	More    bool   // nothing was granted, and there are keys that nobody has looked at; see Turn
 	HeldBack
 
 	now    time.Time
@@ -217,12 +241,6 @@ func (a *Admission) passed(p Passed) {
 	if p.Lanes > 0 {
 		_, wait := a.limits.RatePerShardKey.allows(a.now, p.Next, a.limits.Burst)
 		a.wait(wait)
-	}
-}
-
-func (a *Admission) wait(d time.Duration) {
-	if d > 0 && (a.Wait == 0 || d < a.Wait) {
-		a.Wait = d
 	}
 }
 
@@ -307,13 +325,17 @@ func (p Passed) And(l Lane) Passed {
 	return p
 }
 
-// Walk grants what may be granted. For a kind with limits by shard key it begins behind the key at, and
-// returns the one behind which the next claim begins.
-func (a *Admission) Walk(at string, lanes Lanes) (next string, err error) {
+// Walk grants what may be granted. For a kind with limits by shard key it begins where its turn is, and
+// returns that of the next claim.
+func (a *Admission) Walk(at Turn, lanes Lanes) (next Turn, err error) {
 	if !a.limits.ByKey() {
 		err = a.visit(lanes)
 	} else {
-		next, err = a.walk(at, lanes)
+		var part bool
+		next.key, part, err = a.walk(at.key, lanes)
+		if part && len(a.Granted) == 0 {
+			next, a.More = at.goOn(next.key)
+		}
 	}
 	if n := len(a.Granted); n > 0 && a.limits.Rate.Count > 0 && err == nil {
 		a.whole.Next = a.limits.Rate.after(a.now, a.whole.Next, a.limits.Burst, n)
@@ -336,22 +358,21 @@ func (a *Admission) visit(lanes Lanes) error {
 	return nil
 }
 
-// walk goes once round the keys, or as far as it takes. If nothing may be granted in all, it looks
-// only whether there is anything.
-func (a *Admission) walk(at string, lanes Lanes) (next string, err error) {
+// walk goes once round the keys, or a part of it, or as far as it takes. If nothing may be granted in
+// all, it looks only whether there is anything.
+func (a *Admission) walk(at string, lanes Lanes) (next string, part bool, err error) {
 	key, last, round := at, at, at == ""
 	pass := a.heldByRate()
 	for seen := 0; !a.ended && (a.room > 0 || seen == 0); {
 		if seen == maxLanes {
-			last = key
-			break
+			return key, true, nil
 		}
 		if pass.Look = maxLanes - seen; a.room == 0 {
 			pass.Look = 1
 		}
 		l, passed, some, err := lanes.Next(key, pass)
 		if err != nil {
-			return at, err
+			return at, false, err
 		}
 		a.passed(passed)
 		seen += passed.Lanes
@@ -370,13 +391,13 @@ func (a *Admission) walk(at string, lanes Lanes) (next string, err error) {
 		}
 		ready, err := lanes.Ready(key, n)
 		if err != nil {
-			return at, err
+			return at, false, err
 		}
 		if a.take(l, ready) > 0 {
 			last = key
 		}
 	}
-	return last, nil
+	return last, false, nil
 }
 
 // limitField is the first limit that is set, for errors.

@@ -36,7 +36,7 @@ func (s *Store) claimLimited(g ledger.Grant, k ledger.Kind, held []ledger.Record
 		out = append(out, s.grant(id, g, now))
 	}
 	slices.SortFunc(out, compareRecords)
-	return ledger.Claimed{Records: append(held, out...), Limited: true, HeldBack: a.HeldBack}, nil
+	return ledger.Claimed{Records: append(held, out...), Limited: true, More: a.More, HeldBack: a.HeldBack}, nil
 }
 
 func (s *Store) grant(id int64, g ledger.Grant, now time.Time) ledger.Record {

@@ -33,7 +33,7 @@ func (s *Store) limitLock(kind string) int64 { return lockKey("limits", s.schema
 // laneKeeper is what a process knows of kinds with limits.
 type laneKeeper struct {
 	mu    sync.Mutex
-	turns map[backlogPart]string // behind which shard key the next claim begins
+	turns map[backlogPart]ledger.Turn // among the shard keys
 	kinds map[string]*laneCare
 }
 
@@ -45,19 +45,19 @@ type laneCare struct {
 	rest   time.Duration
 }
 
-func (k *laneKeeper) turn(g ledger.Grant) string {
+func (k *laneKeeper) turn(g ledger.Grant) ledger.Turn {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.turns[backlogPart{g.Kind, g.Shard}]
 }
 
-func (k *laneKeeper) setTurn(g ledger.Grant, key string) {
+func (k *laneKeeper) setTurn(g ledger.Grant, next ledger.Turn) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.turns == nil {
-		k.turns = map[backlogPart]string{}
+		k.turns = map[backlogPart]ledger.Turn{}
 	}
-	k.turns[backlogPart{g.Kind, g.Shard}] = key
+	k.turns[backlogPart{g.Kind, g.Shard}] = next
 }
 
 // due says whether to look after a kind with these limits.
@@ -175,7 +175,7 @@ func (s *Store) claimLaned(ctx context.Context, g ledger.Grant) (got ledger.Clai
 			}
 			got = ledger.Claimed{Limited: c.policy.Limits.Any()}
 			if c.admission != nil {
-				got.HeldBack = c.admission.HeldBack
+				got.More, got.HeldBack = c.admission.More, c.admission.HeldBack
 			}
 			_ = c.history(direct{ctx, s, conn}) // as in Claim
 			got.Records = append(c.held, c.records()...)
