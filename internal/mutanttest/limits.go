@@ -58,6 +58,22 @@ var inLimits = []mutant{
 		caught: []detector{tests{"ledger/memory", "TestStore/LimitsRate", "claimed"}},
 	},
 	{
+		name: "rate-passed-over",
+		bug:  "shard keys of which one more may begin are passed over",
+		patches: []patch{{
+			"ledger/limit.go", "p.After, p.Until = a.now.Add(time.Duration(n-1)*r.interval())", "p.After, p.Until = a.now.Add(time.Duration(n-2)*r.interval())",
+		}},
+		caught: []detector{tests{"ledger/memory", "TestStore/LimitsRatePerShardKey", "claimed"}},
+	},
+	{
+		name: "keys-not-looked-at",
+		bug:  "a claim that finds nothing among the first five thousand shard keys says that there is nothing",
+		patches: []patch{{
+			"ledger/limit.go", "next, a.More = at.goOn(next.key)", "next, _ = at.goOn(next.key)",
+		}},
+		caught: []detector{tests{"ledger/sqlite", "TestManyKeysAreHeldBack", "is not found"}},
+	},
+	{
 		name: "turns-not-taken",
 		bug:  "every claim begins with the same shard key",
 		patches: []patch{{
