@@ -57,10 +57,17 @@ func (l *Ledger) Claim(ctx context.Context, c Claim) ([]*Lease, error) {
 // HeldBack says what the limits of a kind kept from being claimed.
 type HeldBack struct {
 	// Wait is after how long a rate lets the next of what is ready be claimed, as far as the claim has
-	// looked; 0: none is held back by a rate.
+	// looked: at all of it, if it leased nothing; 0: none is held back by a rate.
 	Wait time.Duration
 	// Full says that something is ready for which as many run as may.
 	Full bool
+}
+
+// wait notes that a rate lets the next be claimed after d, if it holds one back.
+func (h *HeldBack) wait(d time.Duration) {
+	if d > 0 && (h.Wait == 0 || d < h.Wait) {
+		h.Wait = d
+	}
 }
 
 // ClaimWithin is Claim, and says what the limits of the kind hold back.
@@ -75,9 +82,14 @@ func (l *Ledger) ClaimWithin(ctx context.Context, c Claim) ([]*Lease, HeldBack, 
 		return nil, HeldBack{}, err
 	}
 	called := time.Now()
-	got, err := l.store.Claim(ctx, Grant{c, lockID})
-	if err != nil {
-		return nil, HeldBack{}, err
+	var held HeldBack
+	var got Claimed
+	for more := true; more; more = got.More && len(got.Records) == 0 {
+		if got, err = l.store.Claim(ctx, Grant{c, lockID}); err != nil {
+			return nil, HeldBack{}, err
+		}
+		held.Full = held.Full || got.Full
+		held.wait(got.Wait)
 	}
 	recs := got.Records
 	leases := make([]*Lease, len(recs))
@@ -88,7 +100,7 @@ func (l *Ledger) ClaimWithin(ctx context.Context, c Claim) ([]*Lease, HeldBack, 
 			ExpiresAt: r.Work.ExpiresAt, Alone: r.Work.Alone, Resumed: r.Work.LockID != lockID, called: called, ttl: c.TTL, limited: got.Limited}
 		leases[i] = &block[i]
 	}
-	return leases, got.HeldBack, nil
+	return leases, held, nil
 }
 
 // Renew extends leases to ttl from now and returns one error per lease: nil, ErrLeaseLost,

@@ -16,8 +16,9 @@ import (
 // between its look and its grants no place is taken and no rate used.
 //
 // Of a kind with limits by shard key a claim goes over the keys of which something is ready, in their
-// order and in turns: the next claim begins behind the last key that got something. Within a key, and
-// of a kind without such limits, the order is that of all claims: (priority, due, id).
+// order and in turns: the next claim begins behind the last key that got something. Keys that their rate
+// holds back a store passes over by itself, since there may be thousands. Within a key, and of a kind
+// without such limits, the order is that of all claims: (priority, due, id).
 //
 // A rate is kept by the generic cell rate algorithm: of each lane one time is kept, Next, which a
 // grant moves on by Per/Count. It may be ahead of the database's clock by as much as Burst grants.
@@ -152,14 +153,38 @@ type Lane struct {
 	Next    time.Time // of the rate; zero, or in the past: it has not been used lately
 }
 
-// maxLanes bounds the keys that a claim looks at. The next one goes on from there.
+// maxLanes bounds the keys that a transaction looks at. The next one goes on from there.
 const maxLanes = 5000
+
+// Turn is where among the shard keys the next claim of a kind and shard begins.
+type Turn struct {
+	key string // behind this one
+	// Of claims that found nothing, one after another, and have not yet been once round.
+	vain, wrapped bool
+	start         string
+}
+
+// goOn is the turn after a claim that found nothing as far as a key, and says whether there are keys at
+// which neither it has looked nor those in vain before it.
+func (t Turn) goOn(key string) (next Turn, more bool) {
+	next = Turn{key: key, vain: true, wrapped: t.wrapped, start: t.start}
+	if !t.vain {
+		next.start = t.key
+	}
+	back := key <= t.key
+	if back && t.wrapped || (back || t.wrapped) && key >= next.start {
+		return Turn{key: key}, false
+	}
+	next.wrapped = back || t.wrapped
+	return next, true
+}
 
 // Admission is a claim of a kind with limits, under way. A store walks it over what is ready, leases
 // what was granted and writes down Moved.
 type Admission struct {
 	Granted []int64
 	Moved   []Lane // whose Next is another
+	More    bool   // nothing was granted, and there are keys that nobody has looked at; see Turn
 	HeldBack
 
 	now    time.Time
@@ -203,7 +228,24 @@ func (a *Admission) settle(r Rate, l Lane) Lane {
 // has found nothing, or nothing for whose shard key there is room.
 func (a *Admission) Room() int { return a.room }
 
-// allowed says how many more of a lane may be granted; if none, it notes why.
+// heldByRate is which lanes their rate holds back. Those further ahead are to be settled.
+func (a *Admission) heldByRate() (p Pass) {
+	if r, n := a.limits.RatePerShardKey, max(a.limits.Burst, 1); r.Count > 0 {
+		p.After, p.Until = a.now.Add(time.Duration(n-1)*r.interval()), r.after(a.now, time.Time{}, n, n)
+	}
+	return p
+}
+
+// passed notes why lanes were passed over.
+func (a *Admission) passed(p Passed) {
+	if p.Lanes > 0 {
+		_, wait := a.limits.RatePerShardKey.allows(a.now, p.Next, a.limits.Burst)
+		a.wait(wait)
+	}
+}
+
+// allowed says how many more of a lane may be granted; if none, it notes why. What runs of a lane that
+// its rate holds back does not matter.
 func (a *Admission) allowed(l Lane) int {
 	n, wait, full := a.room, a.held, a.full
 	if most := a.limits.MaxRunningPerShardKey; most > 0 {
@@ -212,14 +254,16 @@ func (a *Admission) allowed(l Lane) int {
 	if r := a.limits.RatePerShardKey; r.Count > 0 {
 		l = a.settle(r, l)
 		free, held := r.allows(a.now, l.Next, a.limits.Burst)
-		n, wait = min(n, free), max(wait, held)
+		if n, wait = min(n, free), max(wait, held); held > 0 {
+			full = a.full
+		}
 	}
 	switch {
 	case n > 0 || a.limit == 0:
 	case full:
 		a.Full = true
-	case wait > 0 && (a.Wait == 0 || wait < a.Wait):
-		a.Wait = wait
+	default:
+		a.wait(wait)
 	}
 	return n
 }
@@ -247,20 +291,51 @@ func (a *Admission) take(l Lane, ready []Candidate) (n int) {
 
 // Lanes is what a claim asks a store for.
 type Lanes interface {
-	// Next is the first lane after a key, in the order of bytes, of which something is ready; false
-	// when there is none.
-	Next(after string) (Lane, bool, error)
+	// Next is the first lane after a key, in the order of bytes, of which something is ready and that is
+	// not to be passed over; false when there is none.
+	Next(after string, p Pass) (Lane, Passed, bool, error)
 	// Ready are the first n of what is ready of a lane, in the order of claims.
 	Ready(key string, n int) ([]Candidate, error)
 }
 
-// Walk grants what may be granted. For a kind with limits by shard key it begins behind the key at, and
-// returns the one behind which the next claim begins.
-func (a *Admission) Walk(at string, lanes Lanes) (next string, err error) {
+// Pass is which lanes to pass over: those whose Next is later than After and not later than Until.
+type Pass struct {
+	After, Until time.Time
+	End          string // not those behind this key; "": there is no end
+	Look         int    // at so many lanes; the last of them is not passed over
+}
+
+// Over says whether to pass over a lane, after others.
+func (p Pass) Over(l Lane, others Passed) bool {
+	return others.Lanes+1 < p.Look && l.Next.After(p.After) && !l.Next.After(p.Until) && (p.End == "" || l.Key <= p.End)
+}
+
+// Passed is what was passed over.
+type Passed struct {
+	Lanes int
+	Next  time.Time // the earliest of them
+}
+
+// And is p and a lane after it.
+func (p Passed) And(l Lane) Passed {
+	if p.Lanes == 0 || l.Next.Before(p.Next) {
+		p.Next = l.Next
+	}
+	p.Lanes++
+	return p
+}
+
+// Walk grants what may be granted. For a kind with limits by shard key it begins where its turn is, and
+// returns that of the next claim.
+func (a *Admission) Walk(at Turn, lanes Lanes) (next Turn, err error) {
 	if !a.limits.ByKey() {
 		err = a.visit(lanes)
 	} else {
-		next, err = a.walk(at, lanes)
+		var part bool
+		next.key, part, err = a.walk(at.key, lanes)
+		if part && len(a.Granted) == 0 {
+			next, a.More = at.goOn(next.key)
+		}
 	}
 	if n := len(a.Granted); n > 0 && a.limits.Rate.Count > 0 && err == nil {
 		a.whole.Next = a.limits.Rate.after(a.now, a.whole.Next, a.limits.Burst, n)
@@ -283,24 +358,29 @@ func (a *Admission) visit(lanes Lanes) error {
 	return nil
 }
 
-// walk goes once round the keys, or as far as it takes. If nothing may be granted in all, it looks
-// only whether there is anything.
-func (a *Admission) walk(at string, lanes Lanes) (next string, err error) {
+// walk goes once round the keys, or a part of it, or as far as it takes. If nothing may be granted in
+// all, it looks only whether there is anything.
+func (a *Admission) walk(at string, lanes Lanes) (next string, part bool, err error) {
 	key, last, round := at, at, at == ""
+	pass := a.heldByRate()
 	for seen := 0; !a.ended && (a.room > 0 || seen == 0); {
 		if seen == maxLanes {
-			last = key
-			break
+			return key, true, nil
 		}
-		l, some, err := lanes.Next(key)
+		if pass.Look = maxLanes - seen; a.room == 0 {
+			pass.Look = 1
+		}
+		l, passed, some, err := lanes.Next(key, pass)
 		if err != nil {
-			return at, err
+			return at, false, err
 		}
+		a.passed(passed)
+		seen += passed.Lanes
 		if !some || round && at != "" && l.Key > at {
 			if round {
 				break
 			}
-			round, key = true, ""
+			round, key, pass.End = true, "", at
 			continue
 		}
 		key = l.Key
@@ -311,13 +391,13 @@ func (a *Admission) walk(at string, lanes Lanes) (next string, err error) {
 		}
 		ready, err := lanes.Ready(key, n)
 		if err != nil {
-			return at, err
+			return at, false, err
 		}
 		if a.take(l, ready) > 0 {
 			last = key
 		}
 	}
-	return last, nil
+	return last, false, nil
 }
 
 // limitField is the first limit that is set, for errors.

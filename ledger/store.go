@@ -272,6 +272,7 @@ type Grant struct {
 type Claimed struct {
 	Records []Record
 	Limited bool // the kind has limits
+	More    bool // nothing was leased, but there are shard keys at which nobody has looked
 	HeldBack
 }
 

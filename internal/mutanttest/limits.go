@@ -18,7 +18,7 @@ var inLimits = []mutant{
 			"ledger/postgres/limit.go", `statement{"SELECT pg_advisory_xact_lock($1)", []any{c.s.limitLock(g.Kind)}, nil},`,
 			`statement{"SELECT $1::bigint", []any{c.s.limitLock(g.Kind)}, nil},`,
 		}, {
-			"ledger/postgres/limit.go", "FROM k\nCROSS JOIN LATERAL (SELECT count(*) AS n",
+			"ledger/postgres/lanes.go", "FROM k\nCROSS JOIN LATERAL (SELECT count(*) AS n",
 			"FROM k CROSS JOIN (SELECT pg_advisory_xact_lock(4711)) AS locked\nCROSS JOIN LATERAL (SELECT count(*) AS n",
 		}},
 		caught: []detector{tests{"ledger/postgres", "TestStore/ConcurrentLimits", "are leased"}},
@@ -56,6 +56,22 @@ var inLimits = []mutant{
 			"ledger/limit.go", "return int(room / t), 0", "return int(room/t) + 1, 0",
 		}},
 		caught: []detector{tests{"ledger/memory", "TestStore/LimitsRate", "claimed"}},
+	},
+	{
+		name: "rate-passed-over",
+		bug:  "shard keys of which one more may begin are passed over",
+		patches: []patch{{
+			"ledger/limit.go", "p.After, p.Until = a.now.Add(time.Duration(n-1)*r.interval())", "p.After, p.Until = a.now.Add(time.Duration(n-2)*r.interval())",
+		}},
+		caught: []detector{tests{"ledger/memory", "TestStore/LimitsRatePerShardKey", "claimed"}},
+	},
+	{
+		name: "keys-not-looked-at",
+		bug:  "a claim that finds nothing among the first five thousand shard keys says that there is nothing",
+		patches: []patch{{
+			"ledger/limit.go", "next, a.More = at.goOn(next.key)", "next, _ = at.goOn(next.key)",
+		}},
+		caught: []detector{tests{"ledger/sqlite", "TestManyKeysAreHeldBack", "is not found"}},
 	},
 	{
 		name: "turns-not-taken",

@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -35,7 +36,7 @@ func (s *Store) claimLimited(g ledger.Grant, k ledger.Kind, held []ledger.Record
 		out = append(out, s.grant(id, g, now))
 	}
 	slices.SortFunc(out, compareRecords)
-	return ledger.Claimed{Records: append(held, out...), Limited: true, HeldBack: a.HeldBack}, nil
+	return ledger.Claimed{Records: append(held, out...), Limited: true, More: a.More, HeldBack: a.HeldBack}, nil
 }
 
 func (s *Store) grant(id int64, g ledger.Grant, now time.Time) ledger.Record {
@@ -82,14 +83,21 @@ func (l lanes) ready(key string) (rows []*row) {
 }
 
 // Next implements ledger.Lanes.
-func (l lanes) Next(after string) (ledger.Lane, bool, error) {
-	key, some := "", false
+func (l lanes) Next(after string, p ledger.Pass) (lane ledger.Lane, passed ledger.Passed, some bool, err error) {
+	keys := map[string]bool{}
 	for _, r := range l.ready("") {
-		if k := r.shardKey(); k > after && (!some || k < key) {
-			key, some = k, true
-		}
+		keys[r.shardKey()] = true
 	}
-	return l.s.lane(l.g.Kind, key), some, nil
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if key <= after {
+			continue
+		}
+		if lane = l.s.lane(l.g.Kind, key); !p.Over(lane, passed) {
+			return lane, passed, true, nil
+		}
+		passed = passed.And(lane)
+	}
+	return ledger.Lane{}, passed, false, nil
 }
 
 // Ready implements ledger.Lanes.

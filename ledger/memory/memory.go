@@ -42,7 +42,7 @@ type Store struct {
 	gated   map[string]bool      // kinds that have had items that need resources
 	limited map[string]time.Time // since when kinds have the limits that they have
 	rates   map[lane]time.Time   // Next of ledger.Lane
-	turns   map[turn]string      // behind which shard key the next claim begins
+	turns   map[turn]ledger.Turn // behind which shard key the next claim begins
 }
 
 // row is an item with all its attempts, oldest first. Rows are replaced, never changed, so
@@ -64,7 +64,7 @@ var _ ledger.Store = (*Store)(nil)
 func New(o Options) *Store {
 	s := &Store{clock: o.Now, rows: map[int64]*row{}, byKey: map[ledger.Identity]int64{},
 		kinds: map[string]ledger.Kind{}, agents: map[string]beat{}, tallies: map[span]ledger.MinuteTally{}, locks: map[string]ledger.Lock{},
-		gated: map[string]bool{}, limited: map[string]time.Time{}, rates: map[lane]time.Time{}, turns: map[turn]string{}}
+		gated: map[string]bool{}, limited: map[string]time.Time{}, rates: map[lane]time.Time{}, turns: map[turn]ledger.Turn{}}
 	if s.clock == nil {
 		s.clock = time.Now
 	}

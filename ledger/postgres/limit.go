@@ -24,12 +24,8 @@ import (
 // statements than the one that took the lock: the snapshot of that one may be older than what the
 // claim before it leased. It waits for nothing else. Whoever changes the limits takes the lock, too.
 
-const (
-	// filed is how many rows a claim files at most.
-	filed = 1000
-	// lanesRead is how many shard keys a statement reads, at most; fewer if much of each may be granted.
-	lanesRead = 500
-)
+// filed is how many rows a claim files at most.
+const filed = 1000
 
 // limitLock is the lock of claims of a kind with limits.
 func (s *Store) limitLock(kind string) int64 { return lockKey("limits", s.schema, kind) }
@@ -37,7 +33,7 @@ func (s *Store) limitLock(kind string) int64 { return lockKey("limits", s.schema
 // laneKeeper is what a process knows of kinds with limits.
 type laneKeeper struct {
 	mu    sync.Mutex
-	turns map[backlogPart]string // behind which shard key the next claim begins
+	turns map[backlogPart]ledger.Turn // among the shard keys
 	kinds map[string]*laneCare
 }
 
@@ -49,19 +45,19 @@ type laneCare struct {
 	rest   time.Duration
 }
 
-func (k *laneKeeper) turn(g ledger.Grant) string {
+func (k *laneKeeper) turn(g ledger.Grant) ledger.Turn {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.turns[backlogPart{g.Kind, g.Shard}]
 }
 
-func (k *laneKeeper) setTurn(g ledger.Grant, key string) {
+func (k *laneKeeper) setTurn(g ledger.Grant, next ledger.Turn) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.turns == nil {
-		k.turns = map[backlogPart]string{}
+		k.turns = map[backlogPart]ledger.Turn{}
 	}
-	k.turns[backlogPart{g.Kind, g.Shard}] = key
+	k.turns[backlogPart{g.Kind, g.Shard}] = next
 }
 
 // due says whether to look after a kind with these limits.
@@ -113,28 +109,6 @@ SELECT count(*) FROM f`
 
 	readWhole = `SELECT (SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog WHERE limit_key IS NOT NULL AND lock_id IS NOT NULL AND kind = $1 LIMIT (SELECT $2::int)) r),
  (SELECT next_at FROM {{S}}.ledger_lanes WHERE kind = $1 AND limit_key = '')`
-
-	// readLanes goes from key to key in their index: $1 kind, $2 behind which key, $3 how many keys, $4 how
-	// much is leased for a key at most, $5 how many items of a key, $6 the shards, $7 the claim's.
-	readLanes = `WITH RECURSIVE k(key, slot, n) AS (
- (SELECT limit_key, slot, 1 FROM {{S}}.ledger_backlog WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = $1 AND limit_key > $2
-  ORDER BY limit_key, priority, due_at, item_id LIMIT 1)
- UNION ALL
- SELECT x.limit_key, x.slot, k.n + 1 FROM k CROSS JOIN LATERAL (
-  SELECT limit_key, slot FROM {{S}}.ledger_backlog WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = $1 AND limit_key > k.key
-  ORDER BY limit_key, priority, due_at, item_id LIMIT 1) x WHERE k.n < $3::int)
-SELECT k.key, k.slot % $6::int = $7::int, r.n, (SELECT next_at FROM {{S}}.ledger_lanes WHERE kind = $1 AND limit_key = k.key), c.item_id, c.priority, c.due_at, c.alone
-FROM k
-CROSS JOIN LATERAL (SELECT count(*) AS n FROM (
- SELECT FROM {{S}}.ledger_backlog WHERE limit_key IS NOT NULL AND lock_id IS NOT NULL AND kind = $1 AND limit_key = k.key LIMIT (SELECT $4::int)) y) r
-LEFT JOIN LATERAL (
- SELECT item_id, priority, due_at, alone FROM {{S}}.ledger_backlog WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = $1 AND limit_key = k.key AND k.slot % $6::int = $7::int
- ORDER BY priority, due_at, item_id LIMIT CASE WHEN $4::int > 0 THEN least($5::int, $4::int - r.n) ELSE $5::int END) c ON true
-ORDER BY k.key, c.priority, c.due_at, c.item_id`
-
-	// readReady: $1 kind, $2 how many.
-	readReady = `SELECT item_id, priority, due_at, alone FROM {{S}}.ledger_backlog WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = $1 AND limit_key = ''{{SHARD}}
- ORDER BY priority, due_at, item_id LIMIT (SELECT $2::int)`
 
 	// stampLimited leases what was granted and is still there: $1 ids, $2 agent, $3 lock_id, $4 now, $5 ttl.
 	// What is not has used up its place in the rate.
@@ -201,7 +175,7 @@ func (s *Store) claimLaned(ctx context.Context, g ledger.Grant) (got ledger.Clai
 			}
 			got = ledger.Claimed{Limited: c.policy.Limits.Any()}
 			if c.admission != nil {
-				got.HeldBack = c.admission.HeldBack
+				got.More, got.HeldBack = c.admission.More, c.admission.HeldBack
 			}
 			_ = c.history(direct{ctx, s, conn}) // as in Claim
 			got.Records = append(c.held, c.records()...)
@@ -220,14 +194,8 @@ type limitedClaim struct {
 	held      []ledger.Record
 	whole     ledger.Lane
 	admission *ledger.Admission
-	read      []readLane // ahead
-	lanes     int        // that the newest statement read
-	ended     bool       // there are none after those that are read
-}
-
-type readLane struct {
-	ledger.Lane
-	ready []ledger.Candidate
+	read      []readLane // the newest, and those ahead
+	lanes     int        // that the newest statement was to read
 }
 
 // run says whether there is more to look at, if it leased nothing.
@@ -329,87 +297,6 @@ func (c *limitedClaim) file(look bool) error {
 		return err
 	}
 	return c.flush()
-}
-
-// Next implements ledger.Lanes.
-func (c *limitedClaim) Next(after string) (ledger.Lane, bool, error) {
-	for len(c.read) > 0 && c.read[0].Key <= after {
-		c.read = c.read[1:]
-	}
-	if after == "" { // of another round
-		c.read, c.ended = nil, false
-	}
-	for len(c.read) == 0 && !c.ended {
-		if err := c.readLanes(&after); err != nil {
-			return ledger.Lane{}, false, err
-		}
-	}
-	if len(c.read) == 0 {
-		return ledger.Lane{}, false, nil
-	}
-	return c.read[0].Lane, true, nil
-}
-
-// readLanes reads lanes behind a key, which it moves on.
-func (c *limitedClaim) readLanes(after *string) error {
-	limits := c.policy.Limits
-	most := c.g.Limit
-	if limits.MaxRunningPerShardKey > 0 {
-		most = min(most, limits.MaxRunningPerShardKey)
-	}
-	if limits.RatePerShardKey.Count > 0 {
-		most = min(most, max(limits.Burst, 1))
-	}
-	// As many as are enough if most of them have room, and ever more while they have none.
-	c.lanes = min(max(4*c.lanes, 2*c.admission.Room(), 10), max(lanesRead/max(most, 1), 10))
-	shards, mine := max(c.g.Shard.Count, 1), false
-	seen := 0
-	err := c.query(readLanes, []any{c.g.Kind, *after, c.lanes, limits.MaxRunningPerShardKey, most, shards, c.g.Shard.Index}, func(scan scanner) error {
-		var l ledger.Lane
-		var next, due *time.Time
-		var id *int64
-		var priority *int16
-		var alone *bool
-		if err := scan(&l.Key, &mine, &l.Running, &next, &id, &priority, &due, &alone); err != nil {
-			return err
-		}
-		if l.Key != *after {
-			seen++
-			*after = l.Key
-		}
-		if !mine {
-			return nil
-		}
-		if n := len(c.read); n == 0 || c.read[n-1].Key != l.Key {
-			l.Next = utc(next)
-			c.read = append(c.read, readLane{Lane: l})
-		}
-		if id != nil {
-			lane := &c.read[len(c.read)-1]
-			lane.ready = append(lane.ready, ledger.Candidate{ID: *id, Priority: *priority, Due: utc(due), Alone: *alone})
-		}
-		return nil
-	})
-	c.ended = seen < c.lanes
-	return err
-}
-
-// Ready implements ledger.Lanes.
-func (c *limitedClaim) Ready(key string, n int) ([]ledger.Candidate, error) {
-	if key != "" {
-		ready := c.read[0].ready
-		return ready[:min(n, len(ready))], nil
-	}
-	template, args := sharded(readReady, c.g.Shard, []any{c.g.Kind, n})
-	var ready []ledger.Candidate
-	err := c.query(template, args, func(scan scanner) error {
-		var r ledger.Candidate
-		err := scan(&r.ID, &r.Priority, &r.Due, &r.Alone)
-		r.Due = r.Due.UTC()
-		ready = append(ready, r)
-		return err
-	})
-	return ready, err
 }
 
 // book writes what was granted, with the commit.

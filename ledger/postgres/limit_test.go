@@ -8,7 +8,17 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
+
+func TestManyKeysAreHeldBack(t *testing.T) {
+	s, err := postgres.Open(t.Context(), pgtest.Pool(t), postgres.Options{Schema: pgtest.Schema(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	storetest.ManyKeysAreHeldBack(t, ledger.New(s, ledger.Options{}))
+}
 
 // What is kept of rates goes when it says no more, also of a kind that has no limits any more.
 func TestRatesAreForgotten(t *testing.T) {

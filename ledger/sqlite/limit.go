@@ -27,11 +27,24 @@ const (
 	keyless  = misfiled + ` AND limit_key = ''`
 	keyed    = misfiled + ` AND limit_key > ''`
 
-	nextLane = `SELECT f.limit_key, f.slot, (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog INDEXED BY ledger_backlog_running
+	nextLane = `SELECT f.limit_key, (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog INDEXED BY ledger_backlog_running
   WHERE limit_key IS NOT NULL AND lock_id IS NOT NULL AND kind = ?1 AND limit_key = f.limit_key LIMIT ?3)),
- (SELECT next_at FROM ledger_lanes WHERE kind = ?1 AND limit_key = f.limit_key)
+ (SELECT next_at FROM ledger_lanes WHERE kind = ?1 AND limit_key = f.limit_key), f.slot
  FROM (SELECT limit_key, slot FROM ledger_backlog INDEXED BY ledger_backlog_lanes WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = ?1 AND limit_key > ?2
   ORDER BY limit_key LIMIT 1) f`
+	// passLanes is that behind lanes to be passed over. It goes from key to key, n steps from ?2, past those of shards other than ?3 of ?4 and those to
+	// be passed over: ?5 … ?8 are the ledger.Pass. Behind the last there is a row without a key.
+	passLanes = `WITH RECURSIVE k(n, key, mine, next_at, passed, earliest) AS (
+ SELECT 0, ?2, 0, NULL, 0, NULL
+ UNION ALL
+ SELECT k.n + 1, b.limit_key, b.slot % ?4 = ?3, l.next_at, k.passed + k.mine, CASE WHEN k.mine THEN min(k.next_at, coalesce(k.earliest, k.next_at)) ELSE k.earliest END
+ FROM k LEFT JOIN ledger_backlog b ON b.item_id = (SELECT item_id FROM ledger_backlog INDEXED BY ledger_backlog_lanes
+  WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = ?1 AND limit_key > k.key ORDER BY limit_key LIMIT 1)
+ LEFT JOIN ledger_lanes l ON l.kind = ?1 AND l.limit_key = b.limit_key
+ WHERE NOT k.mine OR k.next_at > ?5 AND k.next_at <= ?6 AND (?7 = '' OR k.key <= ?7) AND k.passed + 1 < ?8)
+SELECT coalesce(key, ''), (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog INDEXED BY ledger_backlog_running
+  WHERE limit_key IS NOT NULL AND lock_id IS NOT NULL AND kind = ?1 AND limit_key = key LIMIT ?9)), next_at, passed, earliest
+ FROM (SELECT max(n), key, next_at, passed, earliest FROM k)`
 	readyLane = candidateOf + ` FROM ledger_backlog b INDEXED BY ledger_backlog_lanes WHERE b.limit_key IS NOT NULL AND b.lock_id IS NULL AND b.kind = ?1 AND b.limit_key = ?2
  AND b.slot % ?4 = ?3 ORDER BY b.priority, b.due_at, b.item_id LIMIT ?5`
 	wholeLane = `SELECT (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog INDEXED BY ledger_backlog_running WHERE limit_key IS NOT NULL AND lock_id IS NOT NULL AND kind = ?1 LIMIT ?2)),
@@ -48,27 +61,27 @@ func gatesOf(s session, kind string) (gated, laned bool, err error) {
 	return gated, laned, err
 }
 
-// turns say behind which shard key the next claim of a kind and shard begins.
-type turns map[backlogPart]string
+// turns say whose turn it is among the shard keys of a kind and shard.
+type turns map[backlogPart]ledger.Turn
 
 type backlogPart struct {
 	kind  string
 	shard ledger.Shard
 }
 
-func (s *Store) turnOf(g ledger.Grant) string {
+func (s *Store) turnOf(g ledger.Grant) ledger.Turn {
 	s.turnsMu.Lock()
 	defer s.turnsMu.Unlock()
 	return s.turns[backlogPart{g.Kind, g.Shard}]
 }
 
-func (s *Store) setTurn(g ledger.Grant, key string) {
+func (s *Store) setTurn(g ledger.Grant, next ledger.Turn) {
 	s.turnsMu.Lock()
 	defer s.turnsMu.Unlock()
 	if s.turns == nil {
 		s.turns = turns{}
 	}
-	s.turns[backlogPart{g.Kind, g.Shard}] = key
+	s.turns[backlogPart{g.Kind, g.Shard}] = next
 }
 
 // someLaned says whether a claim of a kind that has or had limits may find something, and if not, what
@@ -95,7 +108,7 @@ func (s *Store) someLaned(r session, g ledger.Grant) (some bool, held ledger.Cla
 	if some = len(a.Granted) > 0 || len(a.Moved) > 0; !some { // there may be more keys than one claim looks at
 		s.setTurn(g, next)
 	}
-	held.HeldBack = a.HeldBack
+	held.More, held.HeldBack = a.More && !some, a.HeldBack
 	return some, held, nil
 }
 
@@ -176,7 +189,7 @@ func (s *Store) claimLimited(t *turn, g ledger.Grant, k ledger.Kind) (got ledger
 	if err != nil {
 		return got, 0, err
 	}
-	got.HeldBack = a.HeldBack
+	got.More, got.HeldBack = a.More, a.HeldBack
 	err = moveLanes.exec(t, len(a.Moved), func(list []any, i int) []any { return append(list, g.Kind, a.Moved[i].Key, a.Moved[i].Next) })
 	if err != nil {
 		return got, 0, err
@@ -199,14 +212,14 @@ func compareClaimed(a, b ledger.Record) int {
 var moveLanes = newBulk(`INSERT INTO ledger_lanes (kind, limit_key, next_at)`, 3, ` ON CONFLICT (kind, limit_key) DO UPDATE SET next_at = excluded.next_at`)
 
 // admit says what a claim of a kind with limits may lease, of what is filed.
-func (s *Store) admit(in session, g ledger.Grant, k ledger.Kind, limit int, now time.Time) (*ledger.Admission, string, error) {
+func (s *Store) admit(in session, g ledger.Grant, k ledger.Kind, limit int, now time.Time) (*ledger.Admission, ledger.Turn, error) {
 	var whole ledger.Lane
 	err := in.query(wholeLane, func(r row) error {
 		whole.Running, whole.Next = int(r.int(0)), r.time(1)
 		return nil
 	}, g.Kind, k.Limits.MaxRunning)
 	if err != nil {
-		return nil, "", err
+		return nil, ledger.Turn{}, err
 	}
 	a := k.Admit(now, whole, limit)
 	next, err := a.Walk(s.turnOf(g), lanes{in, g, k.Limits.MaxRunningPerShardKey})
@@ -220,21 +233,23 @@ type lanes struct {
 	most int // leased for a shard key
 }
 
-// Next implements ledger.Lanes.
-func (l lanes) Next(after string) (lane ledger.Lane, some bool, err error) {
+// Next implements ledger.Lanes. The statement that passes over lanes costs more than one step.
+func (l lanes) Next(after string, p ledger.Pass) (lane ledger.Lane, passed ledger.Passed, some bool, err error) {
 	index, count := shard(l.g)
-	for mine := false; !mine && err == nil; after = lane.Key {
-		some = false
-		err = l.in.query(nextLane, func(r row) error {
-			lane, some = ledger.Lane{Key: r.text(0), Running: int(r.int(2)), Next: r.time(3)}, true
-			mine = int(r.int(1))%count == index
+	mine := false
+	err = l.in.query(nextLane, func(r row) error {
+		lane = ledger.Lane{Key: r.text(0), Running: int(r.int(1)), Next: r.time(2)}
+		mine = int(r.int(3))%count == index
+		return nil
+	}, l.g.Kind, after, l.most)
+	if err == nil && lane.Key != "" && (!mine || p.Over(lane, passed)) {
+		err = l.in.query(passLanes, func(r row) error {
+			lane = ledger.Lane{Key: r.text(0), Running: int(r.int(1)), Next: r.time(2)}
+			passed = ledger.Passed{Lanes: int(r.int(3)), Next: r.time(4)}
 			return nil
-		}, l.g.Kind, after, l.most)
-		if !some {
-			break
-		}
+		}, l.g.Kind, after, index, count, p.After, p.Until, p.End, p.Look, l.most)
 	}
-	return lane, some, err
+	return lane, passed, lane.Key != "", err
 }
 
 // Ready implements ledger.Lanes.

@@ -3,59 +3,16 @@ package sqlite_test
 import (
 	"database/sql"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
+	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
-// There may be more shard keys than one claim looks at. The next one goes on from there, also when all
-// of those are held back.
 func TestManyKeysAreHeldBack(t *testing.T) {
-	const n = 6000
-	l := ledger.New(mustOpen(t, newPath(t), sqlite.Options{Unsafe: true}), ledger.Options{})
-	if err := l.SetKind(t.Context(), "test", ledger.Kind{Name: "k", Limits: ledger.Limits{MaxRunningPerShardKey: 1}}); err != nil {
-		t.Fatal(err)
-	}
-	items := numbered(2 * n)
-	for i := range items {
-		items[i].ShardKey = fmt.Sprintf("%05d", i%n)
-	}
-	for part := range slices.Chunk(items, 1000) {
-		if _, err := l.Add(t.Context(), part...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	leased := map[string]*ledger.Lease{}
-	claim := func(limit int) int {
-		t.Helper()
-		leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: limit})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, ls := range leases {
-			leased[ls.ShardKey] = ls
-		}
-		return len(leases)
-	}
-	for range n / 1000 {
-		if got := claim(1000); got != 1000 {
-			t.Fatalf("%d are leased", got)
-		}
-	}
-	if claim(1) != 0 {
-		t.Fatal("more is leased than may be")
-	}
-	for _, free := range []string{"03000", "02500"} { // 5,500 keys behind the other
-		if errs := l.Finish(t.Context(), ledger.Ending{Lease: leased[free], Result: ledger.Done(nil)}); errs[0] != nil {
-			t.Fatal(errs[0])
-		}
-		if claim(1)+claim(1) != 1 {
-			t.Errorf("key %s is not found behind those that are held back", free)
-		}
-	}
+	storetest.ManyKeysAreHeldBack(t, ledger.New(mustOpen(t, newPath(t), sqlite.Options{Unsafe: true}), ledger.Options{}))
 }
 
 // What is kept of rates goes when it says no more, whoever claims.

@@ -16,6 +16,7 @@ const (
 	bufferBytes = 16 << 20               // of payloads claimed ahead, by and large
 	bufferTime  = 500 * time.Millisecond // of work that lies in the buffer; far less than a lease
 	lookAgain   = 50 * time.Millisecond  // after a claim that found nothing
+	claimShare  = 4                      // a claim of what rates hold back rests so many times as long as it took
 )
 
 // claimLoop claims until ctx ends.
@@ -43,7 +44,7 @@ func (l *lane) claimLoop(ctx context.Context) {
 		}
 		away = 0
 		if got == 0 {
-			l.waitForHint(ctx, empty, held)
+			l.waitForHint(ctx, empty, held, time.Since(now))
 		}
 		empty = got == 0
 	}
@@ -67,8 +68,8 @@ func (l *lane) waitForRoom(ctx context.Context, limit int, until time.Duration) 
 
 // waitForHint waits after a claim that found nothing: there may be nothing, or others were at
 // the same rows, so that it looks once more soon and then idles. What a rate holds back is claimed
-// when it may be.
-func (l *lane) waitForHint(ctx context.Context, again bool, held ledger.HeldBack) {
+// when it may be; thousands of keys that are held back take long to look at, so not too often before.
+func (l *lane) waitForHint(ctx context.Context, again bool, held ledger.HeldBack, took time.Duration) {
 	l.mu.Lock()
 	l.dry = true
 	l.mu.Unlock()
@@ -78,7 +79,8 @@ func (l *lane) waitForHint(ctx context.Context, again bool, held ledger.HeldBack
 		most = jitter(l.worker.config.Poll)
 	}
 	if held.Wait > 0 {
-		most = min(most, max(held.Wait, time.Millisecond))
+		until := max(held.Wait, time.Millisecond)
+		most = min(max(most, claimShare*took), until)
 	}
 	wait(ctx, l.hint, most)
 }

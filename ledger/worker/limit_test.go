@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +36,34 @@ func TestRateIsKept(t *testing.T) {
 		if n := r.store.calls["claim"]; len(at) != 21 || n > 3*21 {
 			t.Errorf("%d items, %d claims", len(at), n)
 		}
+	})
+}
+
+// Claims that take long because thousands of keys are held back leave the processor to others.
+func TestClaimsInVainRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const took = 500 * time.Millisecond
+		r := newRig(t)
+		r.Ledger = ledger.New(&slowClaims{r.store, took}, ledger.Options{})
+		r.policy(ledger.Kind{Limits: ledger.Limits{Rate: ledger.Rate{Count: 1, Per: 10 * time.Minute}}})
+		r.addMany(2)
+		var ended atomic.Int32
+		stop := r.run(r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result {
+			ended.Add(1)
+			return ledger.Done(nil)
+		})))
+		elapse(10*time.Minute - time.Second)
+		r.store.mu.Lock()
+		claims := r.store.calls["claim"]
+		r.store.mu.Unlock()
+		if busy := time.Duration(claims) * took; busy > 10*time.Minute/4 {
+			t.Errorf("%d claims in vain took %v of ten minutes", claims, busy)
+		}
+		elapse(3 * time.Second)
+		if n := ended.Load(); n != 2 {
+			t.Errorf("%d items ended when the rate let the second begin", n)
+		}
+		stop()
 	})
 }
 

@@ -1,0 +1,60 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// ManyKeysAreHeldBack checks that a claim finds what may be claimed among more shard keys than one
+// transaction looks at, and says what holds back all of them.
+func ManyKeysAreHeldBack(t *testing.T, l *ledger.Ledger) {
+	const keys = 6000
+	ctx := t.Context()
+	add := func(items ...ledger.NewItem) {
+		t.Helper()
+		for part := range slices.Chunk(items, 1000) {
+			if _, err := l.Add(ctx, part...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	claim := func(kind string, limit int) (int, ledger.HeldBack) {
+		t.Helper()
+		leases, held, err := l.ClaimWithin(ctx, ledger.Claim{Kind: kind, Agent: "a", Limit: limit, TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(leases), held
+	}
+	for kind, limits := range map[string]ledger.Limits{
+		"running": {MaxRunningPerShardKey: 1},
+		"rate":    {RatePerShardKey: ledger.Rate{Count: 1, Per: 24 * time.Hour}},
+	} {
+		if err := l.SetKind(ctx, "test", ledger.Kind{Name: kind, Limits: limits}); err != nil {
+			t.Fatal(err)
+		}
+		items := make([]ledger.NewItem, 2*keys)
+		for i := range items {
+			items[i] = ledger.NewItem{Kind: kind, Key: fmt.Sprint(i), ShardKey: fmt.Sprintf("%05d", i%keys)}
+		}
+		add(items...)
+		for range keys / 1000 {
+			if n, _ := claim(kind, 1000); n != 1000 {
+				t.Fatalf("%s: %d are leased", kind, n)
+			}
+		}
+		if n, held := claim(kind, 1); n != 0 || held.Full != (kind == "running") || (held.Wait > 0) != (kind == "rate") {
+			t.Errorf("%s: %d more are leased, held back: %+v", kind, n, held)
+		}
+		for _, free := range []string{"03000a", "02500a"} { // 5,500 keys behind the other
+			add(ledger.NewItem{Kind: kind, Key: "free " + free, ShardKey: free})
+			if n, _ := claim(kind, 1); n != 1 {
+				t.Errorf("%s: key %s is not found among those that are held back", kind, free)
+			}
+		}
+	}
+}
