@@ -32,8 +32,9 @@ const (
  (SELECT next_at FROM ledger_lanes WHERE kind = ?1 AND limit_key = f.limit_key), f.slot
  FROM (SELECT limit_key, slot FROM ledger_backlog INDEXED BY ledger_backlog_lanes WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = ?1 AND limit_key > ?2
   ORDER BY limit_key LIMIT 1) f`
-	// passLanes is that behind lanes to be passed over. It goes from key to key, n steps from ?2, past those of shards other than ?3 of ?4 and those to
-	// be passed over: ?5 … ?8 are the ledger.Pass. Behind the last there is a row without a key.
+	// passLanes is the same behind lanes to be passed over. It goes from key to key, n steps from ?2, past
+	// those of shards other than ?3 of ?4 and those that ?5 … ?8, the ledger.Pass, say. Behind the last
+	// there is a row without a key.
 	passLanes = `WITH RECURSIVE k(n, key, mine, next_at, passed, earliest) AS (
  SELECT 0, ?2, 0, NULL, 0, NULL
  UNION ALL
