@@ -72,7 +72,7 @@ type server struct {
 	sources daemon.Sources
 	metrics *daemon.Metrics
 	health  *daemon.Health
-	name    string // who holds the locks of sources
+	name    string          // who holds the locks of sources
 	life    context.Context // ends when it is to stop, or cannot go on
 }
 

@@ -129,7 +129,7 @@ func (s *Source) Run(ctx context.Context) {
 		if ctx.Err() == nil {
 			s.log.Warn("the lock of the source is lost: another daemon may look at it", "lock", LockName(s.spec.Name))
 		}
-		s.set(func(st *Status) { st.Looking = false })
+		s.set(func(st *Status) { st.Looking, st.Next = false, time.Time{} })
 		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 		if err := s.locks.Release(release, lock); err != nil {
 			s.log.Debug("the lock ends with its time", "error", err)
@@ -157,6 +157,8 @@ func (s *Source) waiting(ctx context.Context, err error) {
 	switch {
 	case problem != "" && before.Error == "":
 		s.log.Warn("the lock of the source cannot be had; trying on", "error", err)
+	case holder == s.config.Agent && before.Holder != holder: // it is not known any more what it was for
+		s.log.Info("the lock of the source, which was lost, has to run out first", "lock", LockName(s.spec.Name))
 	case problem == "" && before.Holder != holder:
 		s.log.Info("another daemon looks at the source", "holder", holder)
 	}

@@ -184,7 +184,7 @@ func (o *outage) note(call string, err error) {
 		}
 	} else if away && len(o.failing) == 0 {
 		o.over = now
-		o.log.Info("the ledger is available again", "after", now.Sub(o.began).Round(time.Millisecond))
+		o.log.Info("the ledger is available again", "after", now.Sub(o.began).Round(time.Millisecond).String())
 	}
 }
 
