@@ -129,7 +129,7 @@ func choose(ctx context.Context, l *ledger.Ledger, f filter, args []string) (led
 // checkChoice refuses to act on nothing in particular.
 func (f *filter) checkChoice(name string, args []string) error {
 	if len(args)+len(f.kinds)+len(f.scopes) == 0 && strings.TrimSpace(strings.Join(f.where, "")) == "" {
-		return usage("usage", fmt.Sprintf("ledgerd %s 17   ledgerd %s --where state:dead", name, name), "%s what? name items, or choose them with --where", name)
+		return usage("usage", fmt.Sprintf("ledgerd %s 17   ledgerd %s --where kind:urlcheck", name, name), "%s what? name items, or choose them with --where", name)
 	}
 	if len(args) > 0 && len(f.where) > 0 {
 		return usage("usage", "", "name items or choose them with --where, not both")
@@ -176,7 +176,7 @@ func (a *app) act(ctx context.Context, x act, f filter, args []string, dryRun bo
 			n, err = how.apply(ctx, l.Ledger, g)
 			if res.Changed += n; err != nil {
 				if res.Changed > 0 && !a.quiet {
-					fmt.Fprintf(a.stderr, "%s %s before that; the same command goes on\n", x.name, plural(res.Changed, "item"))
+					fmt.Fprintf(a.stderr, "%s: %s changed before that; the same command goes on\n", x.name, plural(res.Changed, "item"))
 				}
 				return err
 			}
