@@ -22,6 +22,8 @@ type act struct {
 	// fine are states of which nothing had to be changed.
 	fine []ledger.State
 	hint string // for items in other states
+	// final says that it cannot be undone: it asks about a single item, too.
+	final bool
 }
 
 type change struct {
@@ -157,7 +159,7 @@ func (a *app) act(ctx context.Context, x act, f filter, args []string, dryRun bo
 	if err != nil {
 		return err
 	}
-	if !dryRun && would > 1 {
+	if !dryRun && (would > 1 || would == 1 && x.final) {
 		if err := a.confirm(fmt.Sprintf("%s %s?", x.name, plural(would, "item")), "see what it would do: --dry-run"); err != nil {
 			return err
 		}
