@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/ledgerd/ledgerd/plugins/exec/group/grouptest"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
@@ -283,7 +284,7 @@ func TestNobodyReads(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pids")
 	began := time.Now()
 	r := one(t, `perl -e 'setpgrp; exec "sh", "-c", "echo \$\$ > \"\$1\"; exec sleep 600", "sh", @ARGV' `+file+` & while ! [ -s `+file+` ]; do sleep 0.01; done; echo done`)
-	if r.Outcome != "done" || string(r.Output) != `"done"` || time.Since(began) > patience {
+	if r.Outcome != "done" || string(r.Output) != `"done"` || time.Since(began) > grouptest.Patience {
 		t.Errorf("%+v after %v", r, time.Since(began))
 	}
 	for _, pid := range pids(t, file, 1) {

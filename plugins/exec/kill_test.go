@@ -1,15 +1,13 @@
 package exec
 
 import (
-	"errors"
 	"os"
-	osexec "os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/plugins/exec/group/grouptest"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
@@ -46,7 +44,7 @@ func TestEverybodyIsStopped(t *testing.T) {
 			if r.Outcome != tt.outcome {
 				t.Errorf("%+v, want %s", r, tt.outcome)
 			}
-			gone(t, pids(t, file, 3))
+			grouptest.Gone(t, pids(t, file, 3)...)
 		})
 	}
 }
@@ -59,7 +57,7 @@ func TestWhatIsLeftIsKilled(t *testing.T) {
 	if r.Outcome != "done" || string(r.Output) != `"done"` {
 		t.Errorf("%+v", r)
 	}
-	gone(t, pids(t, file, 2))
+	grouptest.Gone(t, pids(t, file, 2)...)
 }
 
 // While it has the time, what a command has started may end in good order though the command itself,
@@ -82,119 +80,7 @@ func TestStoppedCommand(t *testing.T) {
 	t.Parallel()
 	h := host(t, shell(`echo progress 1; kill -s STOP $$`))
 	began := time.Now()
-	if r := h.Run(sdktest.Task{Key: "k", Fault: sdktest.Cancel, AtProgress: 1}); r.Outcome != "cancelled" || time.Since(began) > patience {
+	if r := h.Run(sdktest.Task{Key: "k", Fault: sdktest.Cancel, AtProgress: 1}); r.Outcome != "cancelled" || time.Since(began) > grouptest.Patience {
 		t.Errorf("%+v after %v", r, time.Since(began))
-	}
-}
-
-// A plugin that is killed leaves neither processes nor files; and nothing ends but what is its own.
-func TestKeeper(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	k, err := startKeeper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(k.folder); err != nil { // as those do who clean up
-		t.Fatal(err)
-	}
-	tmp, err := k.temporary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	locked(t, tmp)
-	var all []*osexec.Cmd
-	for range 5 {
-		cmd := group(t)
-		all = append(all, cmd)
-		if err := k.add(cmd.Process.Pid); err != nil {
-			t.Fatal(err)
-		}
-	}
-	other := group(t)
-	for _, i := range []int{2, 0, 4} {
-		k.del(all[i].Process.Pid)
-	}
-	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
-		if err := k.cmd.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := k.close(); err != nil {
-		t.Error(err)
-	}
-	gone(t, []int{all[1].Process.Pid, all[3].Process.Pid})
-	for _, cmd := range []*osexec.Cmd{all[0], all[2], all[4], other} {
-		if !alive(t, cmd.Process.Pid) {
-			t.Errorf("process %d, which had ended for the plugin, is gone", cmd.Process.Pid)
-		}
-	}
-	if _, err := os.Stat(k.folder); !os.IsNotExist(err) {
-		t.Errorf("the folder is there: %v", err)
-	}
-}
-
-// group is a process group of its own.
-func group(t *testing.T) *osexec.Cmd {
-	t.Helper()
-	cmd := osexec.Command("sleep", "600")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	return cmd
-}
-
-// locked makes a file in a folder that nobody may write to.
-func locked(t *testing.T, below string) {
-	t.Helper()
-	dir := filepath.Join(below, "locked")
-	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "file"), nil, 0o400), os.Chmod(dir, 0o500)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// One that is killed is replaced, and forgets nothing.
-func TestKeeperIsKilled(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	k, err := startKeeper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	one, two, done := group(t), group(t), group(t)
-	if err := errors.Join(k.add(one.Process.Pid), k.add(done.Process.Pid)); err != nil {
-		t.Fatal(err)
-	}
-	if err := k.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := k.cmd.Process.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	k.del(done.Process.Pid)
-	if err := k.add(two.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
-	if err := k.close(); err != nil {
-		t.Error(err)
-	}
-	gone(t, []int{one.Process.Pid, two.Process.Pid})
-	if !alive(t, done.Process.Pid) {
-		t.Error("a process that had ended for the plugin is gone")
-	}
-}
-
-// Who is root may remove everything anyway.
-func TestRemoveAll(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "item")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	locked(t, dir)
-	if err := removeAll(dir); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("the folder is there: %v", err)
 	}
 }

@@ -1,13 +1,10 @@
 package exec
 
 import (
-	"fmt"
 	"os"
-	osexec "os/exec"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
@@ -35,8 +32,6 @@ func one(t *testing.T, script string, settings ...any) sdktest.Result {
 	return host(t, shell(script), settings...).Run(sdktest.Task{Key: "k"})
 }
 
-const patience = 10 * time.Second // for what takes at most two
-
 // pids reads the process numbers that a script has written into a file, one on a line.
 func pids(t *testing.T, file string, want int) []int {
 	t.Helper()
@@ -56,32 +51,4 @@ func pids(t *testing.T, file string, want int) []int {
 		t.Fatalf("%d processes were started, want %d", len(all), want)
 	}
 	return all
-}
-
-// gone waits until processes have ended.
-func gone(t *testing.T, all []int) {
-	t.Helper()
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
-	late := time.After(patience)
-	for _, pid := range all {
-		for alive(t, pid) {
-			select {
-			case <-look.C:
-			case <-late:
-				t.Fatalf("process %d is still there after %v", pid, patience)
-			}
-		}
-	}
-}
-
-// alive says whether a process exists and is no zombie.
-func alive(t *testing.T, pid int) bool {
-	t.Helper()
-	out, err := osexec.Command("ps", "-o", "stat=", "-p", fmt.Sprint(pid)).Output()
-	if _, ended := err.(*osexec.ExitError); err != nil && !ended {
-		t.Fatal(err)
-	}
-	stat := strings.TrimSpace(string(out))
-	return stat != "" && stat[0] != 'Z'
 }

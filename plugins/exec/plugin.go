@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ledgerd/ledgerd/plugins/exec/group"
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
@@ -40,7 +41,7 @@ type Config struct {
 	argv   []template
 	env    []string
 	hide   *strings.Replacer // of secret values
-	keeper *keeper
+	keeper *group.Keeper
 }
 
 // In is the payload: what the command wants.
@@ -132,7 +133,7 @@ func (c *Config) Open(context.Context) (err error) {
 	if err := c.Check(context.Background()); err != nil {
 		return err
 	}
-	c.keeper, err = startKeeper()
+	c.keeper, err = group.NewKeeper()
 	return err
 }
 
@@ -155,7 +156,7 @@ func (c *Config) Check(context.Context) error {
 }
 
 // Close ends what is still running.
-func (c *Config) Close() error { return c.keeper.close() }
+func (c *Config) Close() error { return c.keeper.Close() }
 
 // Plugin is the exec plugin.
 func Plugin() *sdk.Plugin {
@@ -167,11 +168,11 @@ func Plugin() *sdk.Plugin {
 func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (json.RawMessage, error) {
 	r := &run{cfg: cfg, item: it}
 	var err error
-	if r.tmp, err = cfg.keeper.temporary(); err != nil {
+	if r.tmp, err = cfg.keeper.Temporary(); err != nil {
 		return nil, sdk.Code("start", err)
 	}
 	defer func() {
-		if err := removeAll(r.tmp); err != nil {
+		if err := group.RemoveAll(r.tmp); err != nil {
 			it.Log.Warn("the folder for temporary files is not removed", "error", err)
 		}
 	}()

@@ -52,61 +52,13 @@ func (r *run) command(ctx context.Context) (ending, error) {
 	if err != nil {
 		return ending{}, sdk.Code("start", err)
 	}
-	defer dieTogether(cmd)()
-	if err := cmd.Start(); err != nil { // which closes the pipes
+	pipes.talk(r)
+	state, stopped, err := r.cfg.keeper.Run(ctx, cmd, r.cfg.Grace)
+	pipes.finish()
+	if err != nil {
 		return ending{}, startError(err)
 	}
-	var state *os.ProcessState
-	ended := make(chan struct{})
-	go func() {
-		state, _ = cmd.Process.Wait() // not cmd.Wait, which would close the pipes
-		close(ended)
-	}()
-	group := cmd.Process.Pid
-	if err := r.cfg.keeper.add(group); err != nil {
-		kill(group, syscall.SIGKILL)
-		<-ended
-		pipes.close()
-		return ending{}, sdk.Code("start", err)
-	}
-	pipes.talk(r)
-	stopped := false
-	select {
-	case <-ended:
-	case <-ctx.Done():
-		stopped = true
-		r.terminate(group)
-	}
-	kill(group, syscall.SIGKILL) // what is left of it
-	<-ended
-	pipes.finish()
-	r.cfg.keeper.del(group)
 	return endingOf(state, stopped), nil
-}
-
-// groupPoll is how often it is looked whether a process group is gone, which nothing tells.
-const groupPoll = 20 * time.Millisecond
-
-// terminate asks a process group to end, and returns when all of it has, or the grace is over.
-func (r *run) terminate(group int) {
-	kill(group, syscall.SIGTERM)
-	kill(group, syscall.SIGCONT) // one that is stopped would not see it
-	late := time.NewTimer(r.cfg.Grace)
-	defer late.Stop()
-	look := time.NewTicker(groupPoll)
-	defer look.Stop()
-	for kill(group, 0) { // until the command has been waited for there is somebody
-		select {
-		case <-late.C:
-			return
-		case <-look.C:
-		}
-	}
-}
-
-// kill sends a signal to a process group, and says whether there was anybody to get it.
-func kill(group int, s syscall.Signal) bool {
-	return !errors.Is(syscall.Kill(-group, s), syscall.ESRCH)
 }
 
 // startError says whether another attempt can start what this one could not.
@@ -137,7 +89,6 @@ func (r *run) prepare() (*osexec.Cmd, error) {
 		"LEDGERD_SCOPE="+it.Scope,
 		"LEDGERD_KEY="+it.Key,
 		"LEDGERD_IDEMPOTENCY_KEY="+it.IdempotencyKey)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd, nil
 }
 

@@ -3,54 +3,42 @@ package feed
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
 
 const (
 	maxRetryAfter = 24 * time.Hour // servers with many readers ask for as much
 	maxValidator  = 1 << 10        // bytes of an ETag that are remembered
+	accept        = "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, */*;q=0.5"
 )
 
 // fetcher asks for feeds. It is safe for concurrent use.
 type fetcher struct {
-	cfg       Config
-	reach     web.Reach
-	transport *http.Transport
-	dialer    *net.Dialer
-	hosts     *web.Hosts
-	parsing   *semaphore.Weighted // feeds that are taken apart at a time: each takes many times its size
+	*web.Client
+	maxBody int64
+	parsing *semaphore.Weighted // feeds that are taken apart at a time: each takes many times its size
 }
 
 func newFetcher(cfg *Config) (*fetcher, error) {
-	proxy, err := web.ParseProxy(cfg.Proxy)
+	client, err := web.NewClient(cfg.reach())
 	if err != nil {
 		return nil, err
 	}
-	f := &fetcher{
-		cfg:     *cfg,
-		reach:   web.Reach{AllowPrivate: cfg.AllowPrivate, Proxy: proxy, Deadline: cfg.Deadline, PerHost: cfg.PerHost},
-		hosts:   web.NewHosts(cfg.PerHost, 0),
-		parsing: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))),
-	}
-	f.transport, f.dialer = f.reach.Transport()
-	f.transport.DisableCompression = false // what is unpacked counts against max_body
-	return f, nil
+	client.Transport.DisableCompression = false // what is unpacked counts against max_body
+	return &fetcher{client, cfg.MaxBody, semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))}, nil
 }
 
 // answer is what a server had to say.
@@ -67,11 +55,11 @@ func (a *answer) unchanged(before Out) bool {
 }
 
 // fetch asks for a feed: first where it has moved for good, if that is known, and if that is no
-// good any more where it was given. Errors: *web.Failure, and *web.Busy if it is not its turn.
+// good any more where it was given. Errors: *failure.Error, and *web.Busy if it is not its turn.
 func (f *fetcher) fetch(ctx context.Context, given string, before Out) (*answer, error) {
 	first, err := web.ParseURL(&url.URL{}, given)
 	if err != nil {
-		return &answer{}, web.Permanent("bad_url", err)
+		return &answer{}, failure.Permanent("bad_url", err)
 	}
 	if before.MovedTo != "" {
 		if moved, err := web.ParseURL(&url.URL{}, before.MovedTo); err == nil {
@@ -79,7 +67,7 @@ func (f *fetcher) fetch(ctx context.Context, given string, before Out) (*answer,
 			if err == nil && a.out.MovedTo == "" {
 				a.out.MovedTo = before.MovedTo
 			}
-			if fail, ok := errors.AsType[*web.Failure](err); !ok || fail.Retry {
+			if fail, ok := errors.AsType[*failure.Error](err); !ok || fail.Fate == failure.Again {
 				return a, err
 			}
 		}
@@ -95,11 +83,8 @@ func (f *fetcher) follow(ctx context.Context, u *url.URL, before Out) (*answer, 
 	defer func() { seat.Leave() }()
 	for {
 		a.out.FinalURL = u.Redacted()
-		err := f.reach.Judge(u)
-		if err == nil {
-			seat, err = f.hosts.Move(ctx, seat, web.Authority(u))
-		}
-		if err != nil {
+		var err error
+		if seat, err = f.Enter(ctx, seat, u); err != nil {
 			return a, tooLate(ctx, err)
 		}
 		res, err := f.ask(ctx, u, seat, before)
@@ -110,7 +95,7 @@ func (f *fetcher) follow(ctx context.Context, u *url.URL, before Out) (*answer, 
 		if !web.IsRedirect(res.StatusCode) {
 			defer res.Body.Close()
 			err := f.take(ctx, a, res, before)
-			if fail, ok := errors.AsType[*web.Failure](err); ok {
+			if fail, ok := errors.AsType[*failure.Error](err); ok {
 				seat.CloseFor(fail.After)
 			}
 			return a, err
@@ -131,24 +116,14 @@ func (f *fetcher) ask(ctx context.Context, u *url.URL, seat *web.Seat, before Ou
 	if err := seat.Turn(ctx); err != nil {
 		return nil, tooLate(ctx, err)
 	}
-	var noHandshake atomic.Bool
-	req := (&http.Request{Method: http.MethodGet, URL: u, Header: http.Header{
-		"User-Agent": {f.cfg.UserAgent},
-		"Accept":     {"application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, */*;q=0.5"},
-	}}).WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { noHandshake.Store(err != nil) },
-	}))
-	if u.User != nil {
-		password, _ := u.User.Password()
-		req.SetBasicAuth(u.User.Username(), password)
-	}
+	req := f.Request(ctx, http.MethodGet, u, accept)
 	if before.FinalURL == u.Redacted() {
 		setIf(req.Header, "If-None-Match", before.ETag)
 		setIf(req.Header, "If-Modified-Since", before.LastModified)
 	}
-	res, err := f.transport.RoundTrip(req)
+	res, err := f.Do(req)
 	if err != nil {
-		return nil, broken(ctx, err, noHandshake.Load())
+		return nil, broken(ctx, err)
 	}
 	return res, nil
 }
@@ -162,17 +137,17 @@ func setIf(h http.Header, name, value string) {
 // tooLate tells a deadline that was over while it was not the feed's turn from other errors.
 func tooLate(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return broken(ctx, err, false)
+		return broken(ctx, err)
 	}
 	return err
 }
 
 // broken is the failure of a request or of a body that broke off.
-func broken(ctx context.Context, err error, inHandshake bool) *web.Failure {
+func broken(ctx context.Context, err error) *failure.Error {
 	if ctx.Err() != nil {
 		err = web.ErrDeadline // or the item is to end, which work looks at
 	}
-	return web.Classify(err, inHandshake)
+	return web.Classify(err)
 }
 
 // take reads the answer that is no redirect.
@@ -182,19 +157,19 @@ func (f *fetcher) take(ctx context.Context, a *answer, res *http.Response, befor
 		a.out.ETag, a.out.LastModified = before.ETag, before.LastModified
 		return nil
 	case res.StatusCode == http.StatusGone:
-		return web.Permanent("http_410", errors.New("status 410: the feed is gone for good, and its server wants nobody to ask again: ledgerd cancel stops that"))
+		return failure.Permanent("http_410", errors.New("status 410: the feed is gone for good, and its server wants nobody to ask again: ledgerd cancel stops that"))
 	case res.StatusCode != http.StatusOK:
 		return web.NotAccepted(res, maxRetryAfter)
 	case res.Header.Get("Content-Encoding") != "":
-		return web.Permanent("bad_encoding", fmt.Errorf("the server packs it as %.40q, which it was not asked to", res.Header.Get("Content-Encoding")))
-	case res.ContentLength > f.cfg.MaxBody:
+		return failure.Permanent("bad_encoding", fmt.Errorf("the server packs it as %.40q, which it was not asked to", res.Header.Get("Content-Encoding")))
+	case res.ContentLength > f.maxBody:
 		return f.tooLarge()
 	}
-	body, err := io.ReadAll(io.LimitReader(res.Body, f.cfg.MaxBody+1))
+	body, err := io.ReadAll(io.LimitReader(res.Body, f.maxBody+1))
 	switch {
 	case err != nil:
-		return broken(ctx, fmt.Errorf("it broke off after %d bytes: %w", len(body), err), false)
-	case int64(len(body)) > f.cfg.MaxBody:
+		return broken(ctx, fmt.Errorf("it broke off after %d bytes: %w", len(body), err))
+	case int64(len(body)) > f.maxBody:
 		return f.tooLarge()
 	}
 	sum := sha256.Sum256(body)
@@ -207,7 +182,7 @@ func (f *fetcher) take(ctx context.Context, a *answer, res *http.Response, befor
 }
 
 func (f *fetcher) tooLarge() error {
-	return web.Permanent("too_large", fmt.Errorf("the feed has more than max_body, %d bytes", f.cfg.MaxBody))
+	return failure.Permanent("too_large", fmt.Errorf("the feed has more than max_body, %d bytes", f.maxBody))
 }
 
 // validator is a header that can be kept and sent back as it came.

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -47,21 +48,21 @@ func (s *survey) check(ctx context.Context) error {
 	return nil
 }
 
-// parse reads a feed. The note says what was wrong and could be put right. Errors: *web.Failure.
+// parse reads a feed. The note says what was wrong and could be put right. Errors: *failure.Error.
 func parse(ctx context.Context, body []byte, contentType string, turn *semaphore.Weighted) (f *gofeed.Feed, note string, err error) {
 	if err := turn.Acquire(ctx, 1); err != nil {
-		return nil, "", web.Transient("timeout", errors.New("no time was left to take the feed apart"))
+		return nil, "", failure.Transient("timeout", errors.New("no time was left to take the feed apart"))
 	}
 	defer turn.Release(1)
 	text, note, err := web.Text(body, contentType)
 	if err != nil {
-		return nil, "", web.Permanent("bad_charset", err)
+		return nil, "", failure.Permanent("bad_charset", err)
 	}
 	text = bytes.TrimSpace(text)
 	whole := text
 	switch {
 	case len(text) == 0:
-		return nil, "", web.Permanent("not_a_feed", errors.New("the server's answer is empty"))
+		return nil, "", failure.Permanent("not_a_feed", errors.New("the server's answer is empty"))
 	case text[0] == '{':
 		err = surveyJSON(ctx, text)
 	case text[0] == '<':
@@ -76,15 +77,15 @@ func parse(ctx context.Context, body []byte, contentType string, turn *semaphore
 	}
 	switch {
 	case ctx.Err() != nil:
-		return nil, "", web.Transient("timeout", errors.New("the feed was not taken apart within the deadline"))
+		return nil, "", failure.Transient("timeout", errors.New("the feed was not taken apart within the deadline"))
 	case errors.Is(err, errTooMuch):
-		return nil, "", web.Permanent("too_large", err)
+		return nil, "", failure.Permanent("too_large", err)
 	case errors.Is(err, gofeed.ErrFeedTypeNotDetected):
 		return nil, "", notAFeed(whole, contentType)
 	case err != nil:
-		return nil, "", web.Permanent("bad_feed", fmt.Errorf("cannot be read as a feed: %w", err))
+		return nil, "", failure.Permanent("bad_feed", fmt.Errorf("cannot be read as a feed: %w", err))
 	case f.FeedType == "json" && !strings.Contains(f.FeedVersion, "jsonfeed.org") && len(f.Items) == 0:
-		return nil, "", web.Permanent("not_a_feed", errors.New(`this is JSON, but no JSON Feed: "version" is missing`))
+		return nil, "", failure.Permanent("not_a_feed", errors.New(`this is JSON, but no JSON Feed: "version" is missing`))
 	}
 	f.FeedVersion = f.FeedVersion[strings.LastIndexByte(f.FeedVersion, '/')+1:]
 	return f, note, nil
@@ -186,7 +187,7 @@ func notAFeed(text []byte, contentType string) error {
 	if at := linkedFeed(text); at != "" {
 		err = fmt.Errorf("this is a web page; its feed is at %.300s", at)
 	}
-	return web.Permanent("not_a_feed", err)
+	return failure.Permanent("not_a_feed", err)
 }
 
 // linkedFeed is the feed that a web page names in its head, as it names it.

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/text/encoding/japanese"
 	"golang.org/x/text/encoding/unicode"
 
-	"github.com/ledgerd/ledgerd/plugins/internal/web"
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -43,7 +43,7 @@ func TestParsersOwnFeeds(t *testing.T) {
 		}
 		f, _, err := parse(t.Context(), text, "", semaphore.NewWeighted(1))
 		if err != nil {
-			fail, _ := errors.AsType[*web.Failure](err)
+			fail, _ := errors.AsType[*failure.Error](err)
 			refused[filepath.Base(path)] = fail.Code
 			return nil
 		}

@@ -3,11 +3,11 @@ package feed
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"time"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
 	"github.com/ledgerd/ledgerd/sdk"
 )
@@ -58,12 +58,10 @@ type Out struct {
 }
 
 // Validate refuses what cannot work, before the first item.
-func (c *Config) Validate() error {
-	if c.Deadline < 100*time.Millisecond || c.Deadline > 10*time.Minute {
-		return fmt.Errorf("deadline: %s is not between 100ms and 10m", c.Deadline)
-	}
-	_, err := web.ParseProxy(c.Proxy)
-	return err
+func (c *Config) Validate() error { return c.reach().Validate() }
+
+func (c *Config) reach() web.Reach {
+	return web.Reach{AllowPrivate: c.AllowPrivate, Proxy: c.Proxy, Deadline: c.Deadline, PerHost: c.PerHost, UserAgent: c.UserAgent}
 }
 
 // Open makes the pool of connections that all items share. net/http tells the standard logger what
@@ -76,7 +74,7 @@ func (c *Config) Open(context.Context) (err error) {
 
 // Close ends idle connections.
 func (c *Config) Close() error {
-	c.fetcher.transport.CloseIdleConnections()
+	c.fetcher.Transport.CloseIdleConnections()
 	return nil
 }
 
@@ -129,7 +127,7 @@ func read(ctx context.Context, cfg *Config, it sdk.Item[In], before Out) (Out, e
 	out.Entries = len(articles)
 	for _, c := range fit(articles) {
 		if err := it.Emit(c); err != nil {
-			return out, web.Permanent("too_large", err)
+			return out, failure.Permanent("too_large", err)
 		}
 	}
 	return out, nil

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
 // file is an attachment.
@@ -17,32 +19,32 @@ type file struct {
 }
 
 // attached reads the attachments of a mail. A path names a file below the folder of the config; what leads
-// out of it, a symbolic link included, is refused. The error is a *failure.
+// out of it, a symbolic link included, is refused. The error is a *failure.Error.
 func attached(cfg *Config, paths []string) ([]file, error) {
 	if len(paths) == 0 {
 		return nil, nil
 	}
 	if cfg.Attachments == "" {
-		return nil, transient("attachment", errors.New("attach: this machine has no folder of attachments: --with attachments=/PATH"))
+		return nil, failure.Transient("attachment", errors.New("attach: this machine has no folder of attachments: --with attachments=/PATH"))
 	}
 	root, err := os.OpenRoot(cfg.Attachments)
 	if err != nil {
-		return nil, transient("attachment", fmt.Errorf("attachments: %w", err))
+		return nil, failure.Transient("attachment", fmt.Errorf("attachments: %w", err))
 	}
 	defer root.Close()
 	files, left := make([]file, len(paths)), cfg.MaxAttach
 	for i, path := range paths {
 		if err := oneLine(path); err != nil || !filepath.IsLocal(path) {
-			return nil, permanent("attachment", fmt.Errorf("attach: %.200q is not a path below the folder of attachments", path))
+			return nil, failure.Permanent("attachment", fmt.Errorf("attach: %.200q is not a path below the folder of attachments", path))
 		}
-		content, err := readFile(root, path, left)
+		content, err := readFile(root.OpenFile, path, left)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
-			return nil, transient("attachment", fmt.Errorf("attach: %w", err)) // it may come, or another machine may have it
+			return nil, failure.Transient("attachment", fmt.Errorf("attach: %w", err)) // it may come, or another machine may have it
 		case err != nil:
-			return nil, permanent("attachment", fmt.Errorf("attach: %s: %w", path, err))
+			return nil, failure.Permanent("attachment", fmt.Errorf("attach: %s: %w", path, err))
 		case int64(len(content)) > left:
-			return nil, permanent("attachment", fmt.Errorf("attach: with %s it is more than max_attach, %d bytes", path, cfg.MaxAttach))
+			return nil, failure.Permanent("attachment", fmt.Errorf("attach: with %s it is more than max_attach, %d bytes", path, cfg.MaxAttach))
 		}
 		left -= int64(len(content))
 		files[i] = file{filepath.Base(path), content}
@@ -51,8 +53,8 @@ func attached(cfg *Config, paths []string) ([]file, error) {
 }
 
 // readFile reads a regular file, a byte more than so many at most.
-func readFile(root *os.Root, path string, most int64) ([]byte, error) {
-	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // nobody may ever write to a pipe
+func readFile(open func(path string, flag int, perm fs.FileMode) (*os.File, error), path string, most int64) ([]byte, error) {
+	f, err := open(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // nobody may ever write to a pipe
 	if err != nil {
 		return nil, err
 	}

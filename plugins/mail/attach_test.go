@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
 // attachments reads what is attached to a mail: contents by name.
@@ -77,7 +79,7 @@ func TestAttach(t *testing.T) {
 		name  string
 		paths []string
 		want  map[string]string
-		fate  fate
+		fate  failure.Fate
 		err   string
 	}{
 		{"two", []string{"a.pdf", "sub/b.txt"}, map[string]string{"a.pdf": "%PDF", "b.txt": "b"}, 0, ""},
@@ -85,15 +87,15 @@ func TestAttach(t *testing.T) {
 		{"a name with quotes", []string{`a"b;c.txt`}, map[string]string{"a_b;c.txt": "q"}, 0, ""},
 		{"an empty one", []string{"empty"}, map[string]string{"empty": ""}, 0, ""},
 		{"a link inside", []string{"in.pdf"}, map[string]string{"in.pdf": "%PDF"}, 0, ""},
-		{"a header in a name", []string{"line\r\nBcc: eve@example.com.txt"}, nil, never, "not a path below"},
-		{"outside", []string{"../secret"}, nil, never, "not a path below"},
-		{"absolute", []string{filepath.Join(dir, "a.pdf")}, nil, never, "not a path below"},
-		{"a link that leads out", []string{"out"}, nil, never, "escapes"},
-		{"a folder", []string{"sub/folder"}, nil, never, "not a regular file"},
-		{"a pipe", []string{"pipe"}, nil, never, "not a regular file"},
-		{"too large", []string{"large"}, nil, never, "more than max_attach, 100 bytes"},
-		{"too large together", []string{"a.pdf", "in.pdf", "sub/b.txt", "large"}, nil, never, "max_attach"},
-		{"not there", []string{"later.pdf"}, nil, again, "no such file"},
+		{"a header in a name", []string{"line\r\nBcc: eve@example.com.txt"}, nil, failure.Never, "not a path below"},
+		{"outside", []string{"../secret"}, nil, failure.Never, "not a path below"},
+		{"absolute", []string{filepath.Join(dir, "a.pdf")}, nil, failure.Never, "not a path below"},
+		{"a link that leads out", []string{"out"}, nil, failure.Never, "escapes"},
+		{"a folder", []string{"sub/folder"}, nil, failure.Never, "not a regular file"},
+		{"a pipe", []string{"pipe"}, nil, failure.Never, "not a regular file"},
+		{"too large", []string{"large"}, nil, failure.Never, "more than max_attach, 100 bytes"},
+		{"too large together", []string{"a.pdf", "in.pdf", "sub/b.txt", "large"}, nil, failure.Never, "max_attach"},
+		{"not there", []string{"later.pdf"}, nil, failure.Again, "no such file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := hello("ann@example.com")
@@ -125,7 +127,7 @@ func TestAttach(t *testing.T) {
 		t.Fatal(err)
 	}
 	in.Attach = []string{"a.pdf"}
-	if f, code := end(errorOf(compose(t.Context(), &cfg, in, "mail//x/1"))); f != again || code != "attachment" {
+	if f, code := end(errorOf(compose(t.Context(), &cfg, in, "mail//x/1"))); f != failure.Again || code != "attachment" {
 		t.Errorf("without a folder: %v %s", f, code)
 	}
 	cfg.Attachments = dir
@@ -176,7 +178,7 @@ func TestMaildir(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if f, code := end(errOf(post(t.Context(), c, hello("ann@example.com")))); f != again || code != "maildir" {
+	if f, code := end(errOf(post(t.Context(), c, hello("ann@example.com")))); f != failure.Again || code != "maildir" {
 		t.Errorf("without its folder: %v %s", f, code)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"fmt"
 
 	gomail "github.com/wneessen/go-mail"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
 const maxSubject = 900 // bytes; a line of a header has at most 998
@@ -24,11 +26,11 @@ type message struct {
 // parts are the words of a mail.
 type parts struct{ subject, text, html string }
 
-// compose makes the mail of an item. The error is a *failure.
+// compose makes the mail of an item. The error is a *failure.Error.
 func compose(ctx context.Context, cfg *Config, in In, key string) (*message, error) {
 	to, err := parseAddress(in.To)
 	if err != nil {
-		return nil, permanent("bad_address", fmt.Errorf("to: %w", err))
+		return nil, failure.Permanent("bad_address", fmt.Errorf("to: %w", err))
 	}
 	p, err := words(ctx, cfg.Templates, in)
 	if err != nil {
@@ -59,7 +61,7 @@ func compose(ctx context.Context, cfg *Config, in In, key string) (*message, err
 	}
 	var content bytes.Buffer
 	if _, err := msg.WriteTo(&content); err != nil {
-		return nil, permanent("bad_mail", err)
+		return nil, failure.Permanent("bad_mail", err)
 	}
 	m.content = content.Bytes()
 	return m, nil
@@ -81,7 +83,7 @@ func words(ctx context.Context, folder string, in In) (parts, error) {
 	p := parts{in.Subject, in.Text, in.HTML}
 	if in.Template != "" {
 		if in.Text != "" || in.HTML != "" {
-			return p, permanent("bad_mail", errors.New("template: there is text or html as well"))
+			return p, failure.Permanent("bad_mail", errors.New("template: there is text or html as well"))
 		}
 		var err error
 		if p, err = fill(ctx, folder, in); err != nil {
@@ -91,14 +93,14 @@ func words(ctx context.Context, folder string, in In) (parts, error) {
 	p.subject = oneSpace(p.subject)
 	switch {
 	case p.text == "" && p.html == "":
-		return p, permanent("bad_mail", errors.New("nothing to send: no text, html or template"))
+		return p, failure.Permanent("bad_mail", errors.New("nothing to send: no text, html or template"))
 	case p.subject == "":
-		return p, permanent("bad_mail", errors.New("subject: there is none"))
+		return p, failure.Permanent("bad_mail", errors.New("subject: there is none"))
 	case len(p.subject) > maxSubject:
-		return p, permanent("bad_mail", fmt.Errorf("subject: has %d bytes, at most %d", len(p.subject), maxSubject))
+		return p, failure.Permanent("bad_mail", fmt.Errorf("subject: has %d bytes, at most %d", len(p.subject), maxSubject))
 	}
 	if err := oneLine(p.subject); err != nil {
-		return p, permanent("bad_mail", fmt.Errorf("subject: %w", err))
+		return p, failure.Permanent("bad_mail", fmt.Errorf("subject: %w", err))
 	}
 	return p, nil
 }

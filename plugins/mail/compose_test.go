@@ -14,9 +14,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
 func TestAddress(t *testing.T) {
@@ -79,6 +82,9 @@ func TestWords(t *testing.T) {
 		"endless.txt": "{{define \"a\"}}" + strings.Repeat("x", 1<<10) + "{{template \"a\"}}{{end}}{{template \"a\"}}",
 		"large.txt":   strings.Repeat("x", maxTemplate+1),
 	})
+	if err := syscall.Mkfifo(filepath.Join(templates, "pipe.txt"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	data := Data{}
 	if err := data.UnmarshalJSON([]byte(`{"name":"<Ann>","n":1000000}`)); err != nil {
 		t.Fatal(err)
@@ -87,7 +93,7 @@ func TestWords(t *testing.T) {
 		name, folder string
 		in           In
 		want         parts
-		fate         fate
+		fate         failure.Fate
 		err          string
 	}{
 		{"text", "", In{Subject: "Hi", Text: "{{.name}}"}, parts{"Hi", "{{.name}}", ""}, 0, ""},
@@ -95,22 +101,23 @@ func TestWords(t *testing.T) {
 		{"blanks", "", In{Subject: " Hi    you ", Text: "x"}, parts{"Hi you", "x", ""}, 0, ""},
 		{"template", templates, In{Template: "spring", Data: data}, parts{"For <Ann>", "Dear <Ann>, 1000000 of us", "<p>Dear &lt;Ann&gt;"}, 0, ""},
 		{"template and subject", templates, In{Template: "plain", Subject: "Hi", Data: data}, parts{"Hi", "Dear <Ann>", ""}, 0, ""},
-		{"nothing", "", In{Subject: "Hi"}, parts{}, never, "nothing to send"},
-		{"no subject", "", In{Text: "x"}, parts{}, never, "subject: there is none"},
-		{"blank subject", "", In{Subject: "  ", Text: "x"}, parts{}, never, "subject: there is none"},
-		{"a line in the subject", "", In{Subject: "a\x00b", Text: "x"}, parts{}, never, "control character"},
-		{"long subject", "", In{Subject: strings.Repeat("x", maxSubject+1), Text: "x"}, parts{}, never, "at most 900"},
-		{"template and text", templates, In{Template: "plain", Text: "x"}, parts{}, never, "text or html as well"},
-		{"template without a subject", templates, In{Template: "plain", Data: data}, parts{}, never, "subject: there is none"},
-		{"field missing", templates, In{Template: "spring", Data: Data{}}, parts{}, never, `no entry for key "name"`},
-		{"no data", templates, In{Template: "spring"}, parts{}, never, `no entry for key "name"`},
-		{"no folder", "", In{Template: "spring"}, parts{}, again, "no folder of templates"},
-		{"no template", templates, In{Template: "summer"}, parts{}, again, "neither summer.txt nor summer.html"},
-		{"only a subject", templates, In{Template: "only"}, parts{}, again, "neither only.txt"},
-		{"broken template", templates, In{Template: "odd", Subject: "x"}, parts{}, again, "odd.txt"},
-		{"calls what is not there", templates, In{Template: "calls", Subject: "x"}, parts{}, never, "nowhere"},
-		{"endless", templates, In{Template: "endless", Subject: "x"}, parts{}, never, "more than 10485760 bytes"},
-		{"large template", templates, In{Template: "large", Subject: "x"}, parts{}, again, "more than 1048576 bytes"},
+		{"nothing", "", In{Subject: "Hi"}, parts{}, failure.Never, "nothing to send"},
+		{"no subject", "", In{Text: "x"}, parts{}, failure.Never, "subject: there is none"},
+		{"blank subject", "", In{Subject: "  ", Text: "x"}, parts{}, failure.Never, "subject: there is none"},
+		{"a line in the subject", "", In{Subject: "a\x00b", Text: "x"}, parts{}, failure.Never, "control character"},
+		{"long subject", "", In{Subject: strings.Repeat("x", maxSubject+1), Text: "x"}, parts{}, failure.Never, "at most 900"},
+		{"template and text", templates, In{Template: "plain", Text: "x"}, parts{}, failure.Never, "text or html as well"},
+		{"template without a subject", templates, In{Template: "plain", Data: data}, parts{}, failure.Never, "subject: there is none"},
+		{"field missing", templates, In{Template: "spring", Data: Data{}}, parts{}, failure.Never, `no entry for key "name"`},
+		{"no data", templates, In{Template: "spring"}, parts{}, failure.Never, `no entry for key "name"`},
+		{"no folder", "", In{Template: "spring"}, parts{}, failure.Again, "no folder of templates"},
+		{"no template", templates, In{Template: "summer"}, parts{}, failure.Again, "neither summer.txt nor summer.html"},
+		{"only a subject", templates, In{Template: "only"}, parts{}, failure.Again, "neither only.txt"},
+		{"broken template", templates, In{Template: "odd", Subject: "x"}, parts{}, failure.Again, "odd.txt"},
+		{"calls what is not there", templates, In{Template: "calls", Subject: "x"}, parts{}, failure.Never, "nowhere"},
+		{"endless", templates, In{Template: "endless", Subject: "x"}, parts{}, failure.Never, "more than 10485760 bytes"},
+		{"a pipe", templates, In{Template: "pipe", Subject: "x"}, parts{}, failure.Again, "not a regular file"},
+		{"large template", templates, In{Template: "large", Subject: "x"}, parts{}, failure.Again, "more than 1048576 bytes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := words(t.Context(), tt.folder, tt.in)
@@ -245,17 +252,17 @@ func TestValidate(t *testing.T) {
 		want   string
 	}{
 		{func(*Config) {}, ""},
-		{func(c *Config) { c.Server = "[::1]:25" }, ""},
-		{func(c *Config) { c.Server = "127.0.0.1" }, "server"},
-		{func(c *Config) { c.Server = ":25" }, "server"},
-		{func(c *Config) { c.Server = "smtp.example.com:smtp" }, "server"},
-		{func(c *Config) { c.Server = "smtp.example.com:0" }, "server"},
+		{func(c *Config) { c.Addr = "[::1]:25" }, ""},
+		{func(c *Config) { c.Addr = "127.0.0.1" }, "server"},
+		{func(c *Config) { c.Addr = ":25" }, "server"},
+		{func(c *Config) { c.Addr = "smtp.example.com:smtp" }, "server"},
+		{func(c *Config) { c.Addr = "smtp.example.com:0" }, "server"},
 		{func(c *Config) { c.From = "news" }, "from"},
 		{func(c *Config) { c.From = "news@example.com\r\nBcc: x@example.com" }, "from"},
 		{func(c *Config) { c.User, c.Password = "news", "secret" }, ""},
-		{func(c *Config) { c.User, c.Password, c.Server = "news", "secret", "smtp.example.com:25" }, "tls"},
+		{func(c *Config) { c.User, c.Password, c.Addr = "news", "secret", "smtp.example.com:25" }, "tls"},
 		{func(c *Config) {
-			c.User, c.Password, c.Server, c.TLS = "news", "secret", "smtp.example.com:25", "starttls"
+			c.User, c.Password, c.Addr, c.TLS = "news", "secret", "smtp.example.com:25", "starttls"
 		}, ""},
 		{func(c *Config) { c.Password = "secret" }, "user"},
 		{func(c *Config) { c.Timeout = time.Millisecond }, "timeout"},
@@ -265,11 +272,11 @@ func TestValidate(t *testing.T) {
 		{func(c *Config) { c.Attachments = "files" }, "attachments"},
 		{func(c *Config) { c.Attachments = "/does/not/exist" }, "attachments"},
 		{func(c *Config) { c.Maildir = "/tmp/box" }, "maildir"},
-		{func(c *Config) { c.Maildir, c.Server = "box", "" }, "maildir"},
-		{func(c *Config) { c.Maildir, c.Server = "/tmp/box", "" }, ""},
-		{func(c *Config) { c.Server = "" }, "server"},
+		{func(c *Config) { c.Maildir, c.Addr = "box", "" }, "maildir"},
+		{func(c *Config) { c.Maildir, c.Addr = "/tmp/box", "" }, ""},
+		{func(c *Config) { c.Addr = "" }, "server"},
 		{func(c *Config) {
-			c.User, c.Password, c.Server, c.TLS = "news", "secret", "smtp.example.com:25", "opportunistic"
+			c.User, c.Password, c.Addr, c.TLS = "news", "secret", "smtp.example.com:25", "opportunistic"
 		}, "tls"},
 	} {
 		cfg := defaults("127.0.0.1:25")
@@ -292,20 +299,28 @@ func TestManual(t *testing.T) {
 	}
 	manual := string(text)
 	for _, of := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[In](), reflect.TypeFor[Out]()} {
-		for i := range of.NumField() {
-			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		for _, field := range reflect.VisibleFields(of) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if name != "" && !regexp.MustCompile(`(?m)^//\t`+name+` +\S`).MatchString(manual) {
 				t.Errorf("doc.go does not explain %s", name)
 			}
 		}
 	}
 	codes := map[string]bool{}
-	for _, f := range []string{"plugin.go", "compose.go", "template.go", "attach.go", "maildir.go", "connection.go", "send.go"} {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sending, err := filepath.Glob("smtp/*.go")
+	if err != nil || len(sending) == 0 {
+		t.Fatalf("%d files of package smtp, %v", len(sending), err)
+	}
+	for _, f := range append(files, sending...) {
 		source, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`(?:permanent|transient|unknown)\("([a-z_]+)"`).FindAllStringSubmatch(string(source), -1) {
+		for _, m := range regexp.MustCompile(`failure\.(?:Permanent|Transient|Unknown)\("([a-z_]+)"`).FindAllStringSubmatch(string(source), -1) {
 			codes[m[1]] = true
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
 // maildir is a folder that gets mails in the place of a server, in the form that mail programs read. The
@@ -22,13 +24,13 @@ func (d maildir) make() error {
 	return nil
 }
 
-// deliver writes a mail, in full or not at all, and says where. The error is a *failure.
+// deliver writes a mail, in full or not at all, and says where. The error is a *failure.Error.
 func (d maildir) deliver(m *message) (where string, err error) {
 	name, _, _ := strings.Cut(m.id, "@")
 	where = filepath.Join(d.path, "new", name)
 	tmp, err := os.CreateTemp(filepath.Join(d.path, "tmp"), name)
 	if err != nil {
-		return "", transient("maildir", err)
+		return "", failure.Transient("maildir", err)
 	}
 	_, err = tmp.Write(m.content)
 	err = errors.Join(err, tmp.Sync(), tmp.Close())
@@ -37,7 +39,7 @@ func (d maildir) deliver(m *message) (where string, err error) {
 	}
 	if err != nil {
 		_ = os.Remove(tmp.Name()) // what stays in tmp nobody reads
-		return "", transient("maildir", err)
+		return "", failure.Transient("maildir", err)
 	}
 	return where, nil
 }

@@ -7,12 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"path/filepath"
-	"strconv"
 	"time"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
+	"github.com/ledgerd/ledgerd/plugins/mail/smtp"
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
@@ -29,21 +28,15 @@ never sent again unless a person says so.
 
 // Config is what this machine has; the package comment has the whole story.
 type Config struct {
-	Server       string        `json:"server" default:"" schema:"maxLength=300" doc:"the SMTP server, host:port"`
-	From         string        `json:"from" schema:"required,minLength=3,maxLength=500" doc:"the sender, as news@example.com or Example News <news@example.com>"`
-	TLS          string        `json:"tls" default:"starttls" schema:"enum=starttls|opportunistic|tls|none" doc:"starttls (port 587 or 25), opportunistic: only if it is offered, tls from the first byte (465), or none"`
-	CAFile       string        `json:"ca_file" default:"" doc:"file with certificates (PEM) to trust instead of the system's"`
-	User         string        `json:"user" default:"" doc:"name to log in with; none means no login"`
-	Password     string        `json:"password" secret:"true" doc:"to log in with"`
-	Templates    string        `json:"templates" default:"" doc:"folder of templates, an absolute path"`
-	Attachments  string        `json:"attachments" default:"" doc:"folder of files that may be attached, an absolute path"`
-	MaxAttach    int64         `json:"max_attach" default:"10485760" schema:"min=0,max=104857600" doc:"bytes of all attachments of a mail"`
-	Maildir      string        `json:"maildir" default:"" doc:"folder that gets the mails instead of the server, an absolute path: for trying out"`
-	Timeout      time.Duration `json:"timeout" default:"1m" doc:"for connecting, and again for a mail up to its last byte; 1s to 1h"`
-	ReplyTimeout time.Duration `json:"reply_timeout" default:"10m" doc:"for the server's answer to a whole mail; 1s to 1h"`
+	smtp.Server
+	From        string `json:"from" schema:"required,minLength=3,maxLength=500" doc:"the sender, as news@example.com or Example News <news@example.com>"`
+	Templates   string `json:"templates" default:"" doc:"folder of templates, an absolute path"`
+	Attachments string `json:"attachments" default:"" doc:"folder of files that may be attached, an absolute path"`
+	MaxAttach   int64  `json:"max_attach" default:"10485760" schema:"min=0,max=104857600" doc:"bytes of all attachments of a mail"`
+	Maildir     string `json:"maildir" default:"" doc:"folder that gets the mails instead of the server, an absolute path: for trying out"`
 
 	from   address
-	sender *sender
+	sender *smtp.Sender
 }
 
 // In is one mail.
@@ -79,38 +72,19 @@ type Out struct {
 }
 
 // Validate refuses what cannot work, before the first item.
-func (c *Config) Validate() error {
-	host, port, err := net.SplitHostPort(c.Server)
-	n, bad := strconv.ParseUint(port, 10, 16)
-	if c.Maildir == "" && (err != nil || bad != nil || n == 0 || host == "") {
-		return errors.New("server: write host:port, such as smtp.example.com:587")
-	}
+func (c *Config) Validate() (err error) {
 	if c.from, err = parseAddress(c.From); err != nil {
 		return fmt.Errorf("from: %w", err)
 	}
 	switch {
-	case c.Maildir != "" && !filepath.IsAbs(c.Maildir):
-		return fmt.Errorf("maildir: %q is not an absolute path", c.Maildir)
-	case c.Maildir != "" && c.Server != "":
-		return errors.New("maildir: there is a server as well; a mail goes to one of the two")
-	case c.User == "" && c.Password != "":
-		return errors.New("user: there is a password, and nobody whose it is")
-	case c.User != "" && c.mayBeClear() && !isLoopback(host):
-		return fmt.Errorf("tls: %s could show the password to the network; use starttls or tls", c.TLS)
-	case c.Timeout < time.Second || c.Timeout > time.Hour:
-		return fmt.Errorf("timeout: %s is not between 1s and 1h", c.Timeout)
-	case c.ReplyTimeout < time.Second || c.ReplyTimeout > time.Hour:
-		return fmt.Errorf("reply_timeout: %s is not between 1s and 1h", c.ReplyTimeout)
+	case c.Maildir == "":
+		err = c.Server.Validate()
+	case c.Addr != "":
+		err = errors.New("maildir: there is a server as well; a mail goes to one of the two")
+	case !filepath.IsAbs(c.Maildir):
+		err = fmt.Errorf("maildir: %q is not an absolute path", c.Maildir)
 	}
-	return cmp.Or(checkFolder("templates", c.Templates), checkFolder("attachments", c.Attachments))
-}
-
-// mayBeClear says whether what is sent may go without encryption.
-func (c *Config) mayBeClear() bool { return c.TLS == "none" || c.TLS == "opportunistic" }
-
-func isLoopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.IsLoopback()
+	return cmp.Or(err, checkFolder("templates", c.Templates), checkFolder("attachments", c.Attachments))
 }
 
 // Open prepares the connections, or the folder; nothing is sent before the first item.
@@ -118,7 +92,7 @@ func (c *Config) Open(context.Context) (err error) {
 	if c.Maildir != "" {
 		return maildir{c.Maildir}.make()
 	}
-	c.sender, err = newSender(c)
+	c.sender, err = smtp.New(c.Server)
 	return err
 }
 
@@ -127,13 +101,13 @@ func (c *Config) Check(ctx context.Context) error {
 	if c.sender == nil {
 		return nil
 	}
-	return c.sender.check(ctx)
+	return c.sender.Check(ctx)
 }
 
 // Close ends idle connections.
 func (c *Config) Close() error {
 	if c.sender != nil {
-		c.sender.close()
+		c.sender.Close()
 	}
 	return nil
 }
@@ -157,50 +131,21 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 	if cfg.Maildir != "" {
 		out.Reply, err = maildir{cfg.Maildir}.deliver(m)
 	} else {
-		out.Reply, err = cfg.sender.send(ctx, m)
+		out.Reply, err = cfg.sender.Send(ctx, m.from.Address.Address, m.to.Address.Address, m.content)
 	}
 	return out, report(ctx, err, it.Attempt)
 }
 
-// failure is why a mail was not sent, or may not have been.
-type failure struct {
-	code string
-	fate fate
-	err  error
-}
-
-type fate int
-
-const (
-	again fate = iota // nothing was sent, and trying again can help
-	never             // nothing was sent, and trying again cannot help
-	doubt             // nobody knows
-)
-
-func (f *failure) Error() string { return fmt.Sprintf("%.400s", f.err) } // servers write part of it
-func (f *failure) Unwrap() error { return f.err }
-
-func transient(code string, err error) *failure { return &failure{code: code, err: err} }
-func permanent(code string, err error) *failure { return &failure{code: code, fate: never, err: err} }
-func unknown(code string, err error) *failure   { return &failure{code: code, fate: doubt, err: err} }
-
 // report puts a failure into the words of the SDK. What was not sent because the item was to end
 // is told by the cause of that; a timeout is a failure like others, since nothing was sent.
 func report(ctx context.Context, err error, attempt int64) error {
-	f, ok := errors.AsType[*failure](err)
-	if !ok {
-		return err
+	if f, ok := errors.AsType[*failure.Error](err); ok && f.Fate == failure.Again {
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
+			return cause
+		}
+		f.After = delay(attempt)
 	}
-	coded := sdk.Code(f.code, f)
-	switch cause := context.Cause(ctx); {
-	case f.fate == doubt:
-		return sdk.Doubt(coded)
-	case f.fate == never:
-		return sdk.Permanent(coded)
-	case cause != nil && !errors.Is(cause, context.DeadlineExceeded):
-		return cause
-	}
-	return sdk.RetryAfter(delay(attempt), coded)
+	return failure.Report(err)
 }
 
 // delay is how long to wait after an attempt that failed: 5 s, then three times as long each time, up

@@ -1,31 +1,92 @@
 package mail
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"net"
+	netmail "net/mail"
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
+	"github.com/ledgerd/ledgerd/sdk"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
-// All of this goes through the process that ledgerd would start.
+func TestSend(t *testing.T) {
+	leakFree(t)
+	var box smtptest.Mailbox
+	box.Listen(t, nil)
+	cfg := open(t, defaults(box.Addr))
+	var ids []string
+	for range 3 {
+		out, err := post(t.Context(), cfg, hello("Ann <ann@example.com>"))
+		if err != nil || out.Reply == "" || out.Bytes == 0 {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		ids = append(ids, out.MessageID)
+	}
+	if ids[0] != ids[1] || ids[1] != ids[2] {
+		t.Errorf("attempts at one mail have ids %v", ids)
+	}
+	other, err := post(t.Context(), cfg, hello("bob@example.com"))
+	if err != nil || other.MessageID == ids[0] {
+		t.Errorf("another mail has the id %s of the first, %v", other.MessageID, err)
+	}
+	mails := box.Taken()
+	if len(mails) != 4 || mails[0].To != "ann@example.com" || mails[0].From != "news@example.com" {
+		t.Fatalf("%+v", mails)
+	}
+	if n := box.Connections(); n != 1 {
+		t.Errorf("%d connections for four mails in a row", n)
+	}
+	m, err := netmail.ReadMessage(bytes.NewReader(mails[0].Content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"From": `"Example News" <news@example.com>`, "To": `"Ann" <ann@example.com>`, "Subject": "Hello", "Message-Id": "<" + ids[0] + ">",
+	} {
+		if have := m.Header.Get(name); have != want {
+			t.Errorf("%s: %s, want %s", name, have, want)
+		}
+	}
+}
+
+// An item that is to end before its mail has says why.
+func TestToldToEnd(t *testing.T) {
+	leakFree(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cfg := open(t, defaults(smtptest.Raw(t, func(c net.Conn) {
+		smtptest.UntilData(c)
+		cancel(sdk.ErrLeaseLost)
+		var one [1]byte
+		_, _ = c.Read(one[:]) // ends with the connection
+	})))
+	if _, err := post(ctx, cfg, hello("ann@example.com")); !errors.Is(err, sdk.ErrLeaseLost) {
+		t.Error(err)
+	}
+}
+
+// All that follows goes through the process that ledgerd would start.
 
 func TestProcess(t *testing.T) {
 	leakFree(t)
 	refuse := func(to string) error {
 		switch to {
 		case "gone@example.com":
-			return says(550, "no such user")(to)
+			return smtptest.Says(550, "no such user")(to)
 		case "full@example.com":
-			return says(452, "mailbox full")(to)
+			return smtptest.Says(452, "mailbox full")(to)
 		}
 		return nil
 	}
-	box := mailbox{atRcpt: refuse, login: "news:secret"}
-	box.listen(t, nil)
+	box := smtptest.Mailbox{AtRcpt: refuse, Login: "news:secret"}
+	box.Listen(t, nil)
 	templates := folder(t, map[string]string{"spring.subject": "Spring", "spring.txt": "Dear {{.name}}"})
 	h := sdktest.New(t, Plugin(), sdktest.Options{
-		Config:  map[string]any{"server": box.addr, "from": "news@example.com", "tls": "none", "user": "news", "templates": templates},
+		Config:  map[string]any{"server": box.Addr, "from": "news@example.com", "tls": "none", "user": "news", "templates": templates},
 		Secrets: map[string]string{"password": "secret"},
 	})
 	for _, tt := range []struct {
@@ -54,14 +115,14 @@ func TestProcess(t *testing.T) {
 			t.Errorf("after attempt %d it waits for %s, want %s", attempt, r.Delay, want)
 		}
 	}
-	if n := len(box.taken()); n != 2 {
+	if n := len(box.Taken()); n != 2 {
 		t.Errorf("%d mails were taken, want 2", n)
 	}
 }
 
 func TestProcessDoubt(t *testing.T) {
 	leakFree(t)
-	server := raw(t, func(c net.Conn) { wholeMail(c) })
+	server := smtptest.Raw(t, func(c net.Conn) { smtptest.WholeMail(c) })
 	h := sdktest.New(t, Plugin(), sdktest.Options{Config: defaults(server)})
 	r := h.Run(sdktest.Task{Payload: hello("ann@example.com")})
 	if out := sdktest.Decode[Out](t, r); r.Outcome != "unknown" || r.Code != "no_answer" || out.MessageID == "" {
@@ -71,8 +132,8 @@ func TestProcessDoubt(t *testing.T) {
 
 func TestProcessCancel(t *testing.T) {
 	leakFree(t)
-	server := raw(t, func(c net.Conn) {
-		untilData(c)
+	server := smtptest.Raw(t, func(c net.Conn) {
+		smtptest.UntilData(c)
 		var one [1]byte
 		_, _ = c.Read(one[:]) // ends with the connection
 	})

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	texttemplate "text/template"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
 const (
@@ -21,7 +23,7 @@ const (
 // fill makes the words of a mail from the files NAME.subject, NAME.txt and NAME.html.
 func fill(ctx context.Context, folder string, in In) (parts, error) {
 	if folder == "" {
-		return parts{}, transient("template", errors.New("template: this machine has no folder of templates: --with templates=/PATH"))
+		return parts{}, failure.Transient("template", errors.New("template: this machine has no folder of templates: --with templates=/PATH"))
 	}
 	p := parts{subject: in.Subject}
 	found := false
@@ -39,24 +41,24 @@ func fill(ctx context.Context, folder string, in In) (parts, error) {
 			continue
 		}
 		if err != nil {
-			return p, transient("template", fmt.Errorf("template %s: %w", name, err))
+			return p, failure.Transient("template", fmt.Errorf("template %s: %w", name, err))
 		}
 		t, err := part.parse(name, text)
 		if err != nil {
-			return p, transient("template", err)
+			return p, failure.Transient("template", err)
 		}
 		found = found || part.ending != "subject"
 		out := limited{ctx: ctx, left: maxPart}
 		if err := t.Execute(&out, map[string]any(in.Data)); err != nil {
 			if ctx.Err() != nil {
-				return p, transient("template", context.Cause(ctx))
+				return p, failure.Transient("template", context.Cause(ctx))
 			}
-			return p, permanent("template", err)
+			return p, failure.Permanent("template", err)
 		}
 		*part.to = out.String()
 	}
 	if !found {
-		return p, transient("template", fmt.Errorf("template: neither %s.txt nor %[1]s.html is in %s", in.Template, folder))
+		return p, failure.Transient("template", fmt.Errorf("template: neither %s.txt nor %[1]s.html is in %s", in.Template, folder))
 	}
 	return p, nil
 }
@@ -77,12 +79,7 @@ func parseHTML(name, text string) (executer, error) {
 }
 
 func readTemplate(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxTemplate+1))
+	text, err := readFile(os.OpenFile, path, maxTemplate)
 	if len(text) > maxTemplate {
 		return "", fmt.Errorf("has more than %d bytes", maxTemplate)
 	}

@@ -49,7 +49,7 @@
 // # Memory
 //
 // A file is read as a whole, so that what is hashed is what is decoded. A picture counts for its file, 16
-// bytes a pixel (TIFF: 32), 20 a pixel of its largest size, and 8 to 75 MiB; it takes less, a usual JPEG a
+// bytes a pixel (TIFF: 32), 20 a pixel of its largest size, and 8 to 40 MiB; it takes less, a usual JPEG a
 // quarter of that. Pictures start as long as they all fit into the config's memory, and one that does not
 // fit at all is worked alone. One picture a core is worked at a time.
 //

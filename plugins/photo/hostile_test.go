@@ -22,6 +22,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/image/bmp"
+
+	"github.com/ledgerd/ledgerd/plugins/photo/internal/picture"
 )
 
 // zeros are n zero bytes, packed.
@@ -347,7 +349,7 @@ func FuzzPicture(f *testing.F) {
 				return err
 			}
 			to, turn := &target{ctx: t.Context(), in: plain(path)}, orientation(src.format, data)
-			return pic.each(t.Context(), parseSizes([]string{"a=20x20", "b=8x8:fill", "c=5x5:crop"}), turn, func(_ int, scaled picture) error {
+			return each(t.Context(), pic, parseSizes([]string{"a=20x20", "b=8x8:fill", "c=5x5:crop"}), turn, func(_ int, scaled picture.Picture) error {
 				return to.encode(io.Discard, scaled)
 			})
 		}()

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// orientation is EXIF's number for how a picture is to be turned (1 to 8, see [picture.turn]), 1 if it
+// orientation is EXIF's number for how a picture is to be turned (1 to 8, see [picture.Picture.Turn]), 1 if it
 // has none. It is in the first directory of a TIFF, which the others have in one of their blocks. What
 // is wrong is taken for absent: the pixels are no worse for it.
 func orientation(format string, data []byte) int {

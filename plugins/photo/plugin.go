@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/ledgerd/ledgerd/plugins/photo/internal/picture"
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
@@ -130,11 +131,11 @@ func resize(ctx context.Context, cfg *Config, in In, attempt int64, progress fun
 		return out, err
 	}
 	turn := orientation(src.format, data)
-	out.Width, out.Height = turned(pic[0].w, pic[0].h, turn)
+	out.Width, out.Height = picture.Turned(pic.Size().X, pic.Size().Y, turn)
 	// All sizes are made, as small ones are made of larger ones: a file is the same whichever others are there.
-	err = pic.each(ctx, sizes, turn, func(i int, scaled picture) error {
+	err = each(ctx, pic, sizes, turn, func(i int, scaled picture.Picture) error {
 		f := &files[i]
-		if f.Width, f.Height = scaled[0].w, scaled[0].h; f.UpToDate {
+		if f.Width, f.Height = scaled.Size().X, scaled.Size().Y; f.UpToDate {
 			return nil
 		}
 		return t.write(t.names[i], scaled)

@@ -19,6 +19,7 @@ import (
 	_ "golang.org/x/image/tiff"
 	_ "golang.org/x/image/webp"
 
+	"github.com/ledgerd/ledgerd/plugins/photo/internal/picture"
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
@@ -81,7 +82,7 @@ func (s *source) header(ctx context.Context, cfg *Config) error {
 // memory is how many bytes the picture may take while these sizes are made of it, besides its file.
 // Decoded and while it is decoded, a progressive JPEG without subsampling and a PNG of 16 bits have up
 // to 16 a pixel, and a TIFF of one strip is unpacked besides; of the sizes there are two at a time, one
-// of them half scaled, turned, and ready to be encoded; a band of the scaler takes 512 a row or column.
+// of them half scaled, turned, and ready to be encoded; the scaler takes up to 256 a row or column.
 func (s *source) memory(sizes []size) int64 {
 	pixels, perPixel, largest := int64(s.w)*int64(s.h), int64(16), int64(0)
 	if s.format == "tiff" {
@@ -90,7 +91,7 @@ func (s *source) memory(sizes []size) int64 {
 	for _, size := range sizes {
 		largest = max(largest, min(pixels, int64(size.w)*int64(size.h)))
 	}
-	return s.size + pixels*perPixel + largest*20 + int64(s.w+s.h)*512 + 8<<20
+	return s.size + pixels*perPixel + largest*20 + int64(s.w+s.h)*256 + 8<<20
 }
 
 // read reads the whole file, so that what is hashed is what is decoded.
@@ -106,13 +107,13 @@ func (s *source) read() ([]byte, error) {
 }
 
 // decode decodes a picture, of an animated GIF the first frame.
-func decode(ctx context.Context, data []byte, progress func(read, size int64)) (picture, error) {
+func decode(ctx context.Context, data []byte, progress func(read, size int64)) (picture.Picture, error) {
 	r := &reader{ctx: ctx, from: bytes.NewReader(data), size: int64(len(data)), progress: progress}
 	m, _, err := image.Decode(r.buffered())
 	if err != nil {
 		return nil, r.failure(err)
 	}
-	return newPicture(m), nil
+	return picture.New(m), nil
 }
 
 // reader is what a decoder reads from; it stops when ctx ends, and knows better than the decoder why.

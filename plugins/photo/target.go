@@ -20,6 +20,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/ledgerd/ledgerd/plugins/photo/internal/picture"
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
@@ -41,7 +42,7 @@ type target struct {
 const (
 	noteBegins = "ledgerd photo " // every note
 	noteEnds   = 128              // before this byte of a file
-	edition    = "1"              // another one when the same settings make other pixels
+	edition    = "2"              // another one when the same settings make other pixels
 )
 
 func cannotWrite(err error) error { return sdk.Code("cannot_write", err) }
@@ -114,7 +115,7 @@ func (t *target) upToDate(name string) (bool, error) {
 }
 
 // write encodes a picture into a file that appears under its name when it is complete.
-func (t *target) write(name string, p picture) error {
+func (t *target) write(name string, p picture.Picture) error {
 	temp := func(attempt int64) string {
 		return path.Join(path.Dir(name), fmt.Sprintf(".%s.%s.%d.tmp", t.item, path.Base(name), attempt))
 	}
@@ -173,12 +174,12 @@ func (t *target) settle() error {
 }
 
 // encode writes a picture with its note.
-func (t *target) encode(w io.Writer, p picture) error {
+func (t *target) encode(w io.Writer, p picture.Picture) error {
 	w = &inserter{t.ctx, w, t.noteAt, t.note}
 	if t.in.Format == "jpeg" {
-		return jpeg.Encode(w, p.image("jpeg"), &jpeg.Options{Quality: t.in.Quality})
+		return jpeg.Encode(w, p.Image("jpeg"), &jpeg.Options{Quality: t.in.Quality})
 	}
-	return png.Encode(w, p.image("png"))
+	return png.Encode(w, p.Image("png"))
 }
 
 // inserter writes what it gets, and extra after so many bytes. It stops when ctx ends.

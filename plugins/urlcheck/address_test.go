@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
 
@@ -21,8 +22,8 @@ import (
 func watch(c *checker, allow ...string) (passed func() []netip.Addr) {
 	var mu sync.Mutex
 	var seen []netip.Addr
-	own := c.dialer.Control
-	c.dialer.Control = func(network, address string, raw syscall.RawConn) error {
+	own := c.Dialer.Control
+	c.Dialer.Control = func(network, address string, raw syscall.RawConn) error {
 		for _, a := range allow {
 			if a == address {
 				return nil
@@ -114,7 +115,7 @@ func lookup(name string, _ int) netip.Addr {
 func TestPrivateSpellings(t *testing.T) {
 	leakFree(t)
 	c := open(t, strict())
-	c.dialer.Resolver = names(t, lookup)
+	c.Dialer.Resolver = names(t, lookup)
 	passed := watch(c)
 	check := func(raw string, want ...string) {
 		t.Helper()
@@ -144,7 +145,7 @@ func TestPrivateSpellings(t *testing.T) {
 		t.Errorf("%d spellings, want 60", n)
 	}
 	_, err := c.check(t.Context(), fine("http://10.0.0.1/"))
-	if f, ok := errors.AsType[*web.Failure](err); !ok || f.Retry || !strings.Contains(f.Error(), "--with allow_private=true") {
+	if f, ok := errors.AsType[*failure.Error](err); !ok || f.Fate == failure.Again || !strings.Contains(f.Error(), "--with allow_private=true") {
 		t.Errorf("got %v, want a permanent failure that names the fix", err)
 	}
 }
@@ -153,7 +154,7 @@ func TestPrivateSpellings(t *testing.T) {
 func TestPublicSpellings(t *testing.T) {
 	leakFree(t)
 	c := open(t, strict())
-	c.dialer.Resolver = names(t, lookup)
+	c.Dialer.Resolver = names(t, lookup)
 	passed := watch(c)
 	for i, raw := range []string{
 		"http://8.8.8.8/", "https://1.1.1.1:8443/", "http://public.test/", "http://PUBLIC.test./", "http://９.９.９.９/",
@@ -184,7 +185,7 @@ func TestRebinding(t *testing.T) {
 	})
 	at := netip.MustParseAddrPort(srv.Listener.Addr().String())
 	c := open(t, strict())
-	c.dialer.Resolver = names(t, func(_ string, n int) netip.Addr {
+	c.Dialer.Resolver = names(t, func(_ string, n int) netip.Addr {
 		if n == 1 {
 			return at.Addr()
 		}
@@ -211,7 +212,7 @@ func TestRedirectToPrivate(t *testing.T) {
 			w.WriteHeader(http.StatusMovedPermanently)
 		})
 		c := open(t, strict())
-		c.dialer.Resolver = names(t, lookup)
+		c.Dialer.Resolver = names(t, lookup)
 		passed := watch(c, srv.Listener.Addr().String())
 		out, err := c.check(t.Context(), fine(srv.URL))
 		if got := code(err); got != "private_address" || len(out.Redirects) != 1 || len(passed()) > 0 {
@@ -227,7 +228,7 @@ func TestProxyFromEnvironmentIsIgnored(t *testing.T) {
 		t.Setenv(name, "http://"+proxy)
 	}
 	c := open(t, strict())
-	c.dialer.Resolver = names(t, lookup)
+	c.Dialer.Resolver = names(t, lookup)
 	passed := watch(c)
 	for _, raw := range []string{"http://public.test/", "https://public.test/"} {
 		if _, err := c.check(t.Context(), fine(raw)); !errors.Is(err, errWatched) {
@@ -251,7 +252,7 @@ func TestProxy(t *testing.T) {
 	cfg := strict()
 	cfg.Proxy = proxy.URL
 	c := open(t, cfg)
-	c.dialer.Resolver = names(t, func(string, int) netip.Addr { return netip.Addr{} })
+	c.Dialer.Resolver = names(t, func(string, int) netip.Addr { return netip.Addr{} })
 	out, err := c.check(t.Context(), fine("http://example.test/a"))
 	if err != nil || out.ContentType != "text/example.test" {
 		t.Errorf("got %+v, %v, want the proxy's answer", out, err)
@@ -279,7 +280,7 @@ func FuzzURL(f *testing.F) {
 	cfg := strict()
 	cfg.Deadline = time.Second
 	c := open(f, cfg)
-	c.dialer.Resolver = names(f, lookup)
+	c.Dialer.Resolver = names(f, lookup)
 	passed := watch(c)
 	f.Fuzz(func(t *testing.T, s string) {
 		before := len(passed())

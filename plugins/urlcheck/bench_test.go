@@ -21,7 +21,7 @@ func BenchmarkCheck(b *testing.B) {
 			cfg := defaults()
 			cfg.PerHost = 64
 			c := open(b, cfg)
-			c.transport.TLSClientConfig.RootCAs = ca.pool
+			c.Transport.TLSClientConfig.RootCAs = ca.pool
 			b.SetParallelism(32) // times GOMAXPROCS
 			b.ReportAllocs()
 			b.ResetTimer()

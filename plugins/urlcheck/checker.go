@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -19,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
 
@@ -29,29 +29,17 @@ const (
 
 // checker checks URLs. It is safe for concurrent use.
 type checker struct {
-	cfg       Config
-	reach     web.Reach
-	dialer    *net.Dialer
-	transport *http.Transport
-	hosts     *web.Hosts
+	*web.Client
+	cfg Config
 }
 
 func newChecker(cfg *Config) (*checker, error) {
-	proxy, err := web.ParseProxy(cfg.Proxy)
-	if err != nil {
-		return nil, err
-	}
-	c := &checker{
-		cfg:   *cfg,
-		reach: web.Reach{AllowPrivate: cfg.AllowPrivate, Proxy: proxy, Deadline: cfg.Deadline, PerHost: cfg.PerHost},
-		hosts: web.NewHosts(cfg.PerHost, cfg.Interval),
-	}
-	c.transport, c.dialer = c.reach.Transport()
-	return c, nil
+	client, err := web.NewClient(cfg.reach())
+	return &checker{client, *cfg}, err
 }
 
 // check checks one URL. The output is good whatever the error, which is nil if the URL was
-// accepted, *web.Failure if not, *web.Busy if it was not its turn, else the cause with which ctx ended.
+// accepted, *failure.Error if not, *web.Busy if it was not its turn, else the cause with which ctx ended.
 func (c *checker) check(ctx context.Context, in In) (Out, error) {
 	v := &visit{checker: c, left: c.cfg.Deadline}
 	defer func() { v.seat.Leave() }()
@@ -73,11 +61,11 @@ type visit struct {
 func (v *visit) follow(ctx context.Context, in In) error {
 	var err error
 	if v.accept, err = parseAccept(in.Accept); err != nil {
-		return web.Permanent("bad_accept", err)
+		return failure.Permanent("bad_accept", err)
 	}
 	u, err := web.ParseURL(&url.URL{}, in.URL)
 	if err != nil {
-		return web.Permanent("bad_url", err)
+		return failure.Permanent("bad_url", err)
 	}
 	for {
 		v.out = Out{FinalURL: u.Redacted(), Redirects: v.out.Redirects}
@@ -109,11 +97,8 @@ func (v *visit) redirect(u *url.URL, res *http.Response) (*url.URL, error) {
 
 // ask asks for u with HEAD and, if that does not settle it, with GET.
 func (v *visit) ask(ctx context.Context, u *url.URL) (*http.Response, error) {
-	err := v.reach.Judge(u)
-	if err == nil {
-		v.seat, err = v.hosts.Move(ctx, v.seat, web.Authority(u))
-	}
-	if err != nil {
+	var err error
+	if v.seat, err = v.Enter(ctx, v.seat, u); err != nil {
 		return nil, err
 	}
 	res, connected, err := v.request(ctx, http.MethodHead, u, v.cfg.Deadline/3)
@@ -142,23 +127,13 @@ func (v *visit) request(ctx context.Context, method string, u *url.URL, limit ti
 	defer cancel(nil)
 	timer := time.AfterFunc(v.left, func() { cancel(web.ErrDeadline) })
 	defer timer.Stop()
-	var gotConn, noHandshake atomic.Bool
-	req := (&http.Request{Method: method, URL: u, Header: http.Header{
-		"User-Agent": {v.cfg.UserAgent},
-		"Accept":     {"*/*"},
-	}}).WithContext(httptrace.WithClientTrace(limited, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) {
-			gotConn.Store(true)
-			timer.Reset(min(limit, time.Until(end)))
-		},
-		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { noHandshake.Store(err != nil) },
-	}))
-	if u.User != nil {
-		password, _ := u.User.Password()
-		req.SetBasicAuth(u.User.Username(), password)
-	}
+	var gotConn atomic.Bool
+	traced := httptrace.WithClientTrace(limited, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		gotConn.Store(true)
+		timer.Reset(min(limit, time.Until(end)))
+	}})
 	v.out = Out{FinalURL: v.out.FinalURL, Redirects: v.out.Redirects, Method: method}
-	res, err = v.transport.RoundTrip(req)
+	res, err = v.Do(v.Request(traced, method, u, "*/*"))
 	if err == nil {
 		v.out.ResponseMS = float64(time.Since(began).Microseconds()) / 1000
 		v.record(res)
@@ -174,7 +149,7 @@ func (v *visit) request(ctx context.Context, method string, u *url.URL, limit ti
 		if cert, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 			v.out.TLS = describe(cert.UnverifiedCertificates)
 		}
-		return nil, gotConn.Load(), web.Classify(err, noHandshake.Load())
+		return nil, gotConn.Load(), web.Classify(err)
 	}
 	return res, true, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
 
@@ -72,8 +73,8 @@ func TestStatus(t *testing.T) {
 			in.Accept = strings.Split(tt.accept, ",")
 		}
 		out, err := c.check(t.Context(), in)
-		f, _ := errors.AsType[*web.Failure](err)
-		if code(err) != tt.code || f != nil && f.Retry != tt.retry {
+		f, _ := errors.AsType[*failure.Error](err)
+		if code(err) != tt.code || f != nil && (f.Fate == failure.Again) != tt.retry {
 			t.Errorf("%d, accept %q: got %q (%+v), want %q, retry %v", tt.status, tt.accept, code(err), f, tt.code, tt.retry)
 		}
 		if tt.code != "bad_accept" && out.Status != tt.status {
@@ -231,7 +232,7 @@ func TestRedirects(t *testing.T) {
 		if code(err) != tt.code || len(out.Redirects) != tt.hops || err != nil && !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: got %v after %d hops, want %q after %d, with %q", tt.path, err, len(out.Redirects), tt.code, tt.hops, tt.says)
 		}
-		if f, ok := errors.AsType[*web.Failure](err); ok && f.Retry {
+		if f, ok := errors.AsType[*failure.Error](err); ok && f.Fate == failure.Again {
 			t.Errorf("%s: would be tried again", tt.path)
 		}
 	}
@@ -265,12 +266,12 @@ func TestTLS(t *testing.T) {
 		{"https behind http", strings.Replace(good.URL, "https", "http", 1), "http_400", 0},
 	} {
 		c := open(t, defaults())
-		c.transport.TLSClientConfig.RootCAs = ca.pool
+		c.Transport.TLSClientConfig.RootCAs = ca.pool
 		out, err := c.check(t.Context(), fine(tt.url))
 		if code(err) != tt.code {
 			t.Errorf("%s: got %q (%v), want %q", tt.name, code(err), err, tt.code)
 		}
-		if f, ok := errors.AsType[*web.Failure](err); ok && f.Retry {
+		if f, ok := errors.AsType[*failure.Error](err); ok && f.Fate == failure.Again {
 			t.Errorf("%s: would be tried again", tt.name)
 		}
 		if tt.days == 0 {
@@ -297,7 +298,7 @@ func TestRedirectToTLS(t *testing.T) {
 		http.Redirect(w, r, secure.URL+"/x", http.StatusMovedPermanently)
 	})
 	c := open(t, defaults())
-	c.transport.TLSClientConfig.RootCAs = ca.pool
+	c.Transport.TLSClientConfig.RootCAs = ca.pool
 	out, err := c.check(t.Context(), fine(srv.URL))
 	if err != nil || out.FinalURL != secure.URL+"/x" || out.TLS == nil || len(out.Redirects) != 1 {
 		t.Errorf("got %+v, %v", out, err)
@@ -336,9 +337,9 @@ func TestNoAnswer(t *testing.T) {
 		{broken, "http://nowhere.test/", "dns", true},
 	} {
 		c := open(t, defaults())
-		c.dialer.Resolver = tt.resolver
+		c.Dialer.Resolver = tt.resolver
 		_, err := c.check(t.Context(), fine(tt.url))
-		if f, ok := errors.AsType[*web.Failure](err); !ok || f.Code != tt.code || f.Retry != tt.retry {
+		if f, ok := errors.AsType[*failure.Error](err); !ok || f.Code != tt.code || (f.Fate == failure.Again) != tt.retry {
 			t.Errorf("%s: got %q (%v), want %q, retry %v", tt.url, code(err), err, tt.code, tt.retry)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
 
@@ -57,9 +58,9 @@ func inVillage(t *testing.T, cfg Config, h http.HandlerFunc, test func(t *testin
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.transport.DialContext = v.dial
+		c.Transport.DialContext = v.dial
 		test(t, c)
-		c.transport.CloseIdleConnections()
+		c.Transport.CloseIdleConnections()
 		if err := srv.Shutdown(t.Context()); err != nil { // waits for handlers, too
 			t.Error(err)
 		}
@@ -287,7 +288,7 @@ func TestRetryAfter(t *testing.T) {
 		}, func(t *testing.T, c *checker) {
 			header = tt.header()
 			_, err := c.check(t.Context(), fine("http://a.test/1"))
-			f, ok := errors.AsType[*web.Failure](err)
+			f, ok := errors.AsType[*failure.Error](err)
 			if !ok || f.Code != fmt.Sprintf("http_%d", tt.status) || f.After != tt.after {
 				t.Fatalf("%d %q: got %+v, want to wait %s", tt.status, header, err, tt.after)
 			}

@@ -24,7 +24,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/ledgerd/ledgerd/plugins/internal/web"
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
@@ -71,7 +71,7 @@ func fine(url string, accept ...string) In {
 
 // code is the class of a check's error: "" if the URL was accepted.
 func code(err error) string {
-	if f, ok := errors.AsType[*web.Failure](err); ok {
+	if f, ok := errors.AsType[*failure.Error](err); ok {
 		return f.Code
 	}
 	if err != nil {

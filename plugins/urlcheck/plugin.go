@@ -2,7 +2,6 @@ package urlcheck
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -75,14 +74,17 @@ type Cert struct {
 
 // Validate refuses what cannot work, before the first item.
 func (c *Config) Validate() error {
-	switch {
-	case c.Interval < 0 || c.Interval > time.Minute:
+	if c.Interval < 0 || c.Interval > time.Minute {
 		return fmt.Errorf("interval: %s is not between 0s and 1m", c.Interval)
-	case c.Deadline < 100*time.Millisecond || c.Deadline > 10*time.Minute:
-		return fmt.Errorf("deadline: %s is not between 100ms and 10m", c.Deadline)
 	}
-	_, err := web.ParseProxy(c.Proxy)
-	return err
+	return c.reach().Validate()
+}
+
+func (c *Config) reach() web.Reach {
+	return web.Reach{
+		AllowPrivate: c.AllowPrivate, Proxy: c.Proxy, Deadline: c.Deadline,
+		PerHost: c.PerHost, Interval: c.Interval, UserAgent: c.UserAgent,
+	}
 }
 
 // Open makes the pool of connections that all items share. net/http tells the standard logger
@@ -97,7 +99,7 @@ func (c *Config) Open(context.Context) error {
 
 // Close ends idle connections.
 func (c *Config) Close() error {
-	c.checker.transport.CloseIdleConnections()
+	c.checker.Transport.CloseIdleConnections()
 	return nil
 }
 
@@ -112,13 +114,5 @@ func Plugin() *sdk.Plugin {
 
 func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 	out, err := cfg.checker.check(ctx, it.Payload)
-	return out, report(err)
-}
-
-// report puts the outcome of a check into the words of the SDK.
-func report(err error) error {
-	if b, ok := errors.AsType[*web.Busy](err); ok {
-		return sdk.Snooze(b.Wait, b.Error())
-	}
-	return web.Report(err)
+	return out, web.Report(err)
 }

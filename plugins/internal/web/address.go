@@ -76,8 +76,8 @@ func hostname(name string) (string, error) {
 	return name, nil
 }
 
-// Authority names the host for politeness: with its port, also if that is the default.
-func Authority(u *url.URL) string {
+// authority names the host for politeness: with its port, also if that is the default.
+func authority(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
@@ -129,8 +129,8 @@ func (e *PrivateError) Error() string {
 	return fmt.Sprintf("%s is not a public address; to ask there use --with allow_private=true", e.Addr)
 }
 
-// RefusePrivate is a net.Dialer's Control: it sees the address that is about to be dialled.
-func RefusePrivate(_, address string, _ syscall.RawConn) error {
+// refusePrivate is a net.Dialer's Control: it sees the address that is about to be dialled.
+func refusePrivate(_, address string, _ syscall.RawConn) error {
 	if ap, err := netip.ParseAddrPort(address); err != nil || !Public(ap.Addr()) {
 		return &PrivateError{Addr: address}
 	}

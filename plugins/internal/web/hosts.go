@@ -19,9 +19,9 @@ const (
 // usualHold is how long a check may keep its place at a host of which little is known.
 const usualHold = 100 * time.Millisecond
 
-// Hosts keeps the process polite: at most limit checks at a time per host, and at least
+// hosts keeps the process polite: at most limit checks at a time per host, and at least
 // interval between two requests to it.
-type Hosts struct {
+type hosts struct {
 	limit    int
 	interval time.Duration
 
@@ -41,7 +41,7 @@ type host struct {
 
 // Seat is a place at a host, held by one check.
 type Seat struct {
-	of    *Hosts
+	of    *hosts
 	host  *host
 	name  string
 	since time.Time
@@ -55,14 +55,14 @@ type Busy struct {
 
 func (b *Busy) Error() string { return fmt.Sprintf("waits for its turn at %s", b.name) }
 
-// NewHosts lets limit checks at a time go to each host, with interval between two requests; limit is 1 or more.
-func NewHosts(limit int, interval time.Duration) *Hosts {
-	return &Hosts{limit: limit, interval: interval, byName: map[string]*host{}, sweep: 1024}
+// newHosts lets limit checks at a time go to each host, with interval between two requests; limit is 1 or more.
+func newHosts(limit int, interval time.Duration) *hosts {
+	return &hosts{limit: limit, interval: interval, byName: map[string]*host{}, sweep: 1024}
 }
 
 // Enter takes a place at the host, waiting up to Patience for it. The error is *Busy, or the
 // cause with which ctx ended.
-func (hs *Hosts) Enter(ctx context.Context, name string) (*Seat, error) {
+func (hs *hosts) Enter(ctx context.Context, name string) (*Seat, error) {
 	hs.mu.Lock()
 	h, now := hs.get(name), time.Now()
 	if hs.expected(h, now) > Patience {
@@ -92,7 +92,7 @@ func (hs *Hosts) Enter(ctx context.Context, name string) (*Seat, error) {
 }
 
 // Move is Enter for who may have a seat: one at that host is kept, another one left.
-func (hs *Hosts) Move(ctx context.Context, from *Seat, name string) (*Seat, error) {
+func (hs *hosts) Move(ctx context.Context, from *Seat, name string) (*Seat, error) {
 	if from != nil && from.name == name {
 		return from, nil
 	}
@@ -102,7 +102,7 @@ func (hs *Hosts) Move(ctx context.Context, from *Seat, name string) (*Seat, erro
 
 // get finds the host or makes it, and now and then forgets those of which there is nothing
 // to remember.
-func (hs *Hosts) get(name string) *host {
+func (hs *hosts) get(name string) *host {
 	if h := hs.byName[name]; h != nil {
 		return h
 	}
@@ -121,13 +121,13 @@ func (hs *Hosts) get(name string) *host {
 }
 
 // pace is the time from one check's start at h to the next one's while its places are taken.
-func (hs *Hosts) pace(h *host) time.Duration {
+func (hs *hosts) pace(h *host) time.Duration {
 	return max(h.hold/time.Duration(hs.limit), hs.interval)
 }
 
 // stalled is how long no check at h has come to an end, while all its places are taken. That
 // says nothing of the pace behind the stall, so it puts off, but does not spread, what waits.
-func (hs *Hosts) stalled(h *host, now time.Time) time.Duration {
+func (hs *hosts) stalled(h *host, now time.Time) time.Duration {
 	if h.running < hs.limit {
 		return 0
 	}
@@ -135,14 +135,14 @@ func (hs *Hosts) stalled(h *host, now time.Time) time.Duration {
 }
 
 // expected is how long a check that comes now is likely to wait.
-func (hs *Hosts) expected(h *host, now time.Time) time.Duration {
+func (hs *hosts) expected(h *host, now time.Time) time.Duration {
 	places := time.Duration(max(0, h.running+h.waiting+1-hs.limit)) * hs.pace(h)
 	turns := h.next.Sub(now) + time.Duration(h.waiting)*hs.interval
 	return max(places, turns)
 }
 
 // snooze promises a turn after everybody to whom one was promised before.
-func (hs *Hosts) snooze(h *host, name string, now time.Time) *Busy {
+func (hs *hosts) snooze(h *host, name string, now time.Time) *Busy {
 	from := later(now.Add(max(Patience, hs.stalled(h, now))), h.next)
 	due := later(h.promised.Add(hs.pace(h)), from)
 	if limit := from.Add(MaxSnooze); due.After(limit) {

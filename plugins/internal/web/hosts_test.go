@@ -11,7 +11,7 @@ import (
 
 func TestSnoozesAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hs := NewHosts(2, time.Second)
+		hs := newHosts(2, time.Second)
 		seat, err := hs.Enter(t.Context(), "a.test:80")
 		if err != nil {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ func TestSnoozesAreSpread(t *testing.T) {
 
 func TestIdleHostsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hs := NewHosts(2, time.Second)
+		hs := newHosts(2, time.Second)
 		held, err := hs.Enter(t.Context(), "held.test:80")
 		if err != nil {
 			t.Fatal(err)
@@ -66,7 +66,7 @@ func TestIdleHostsAreForgotten(t *testing.T) {
 // Waiting for a place ends with the context's cause, and the place goes to somebody else.
 func TestWaitingIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hs := NewHosts(1, 0)
+		hs := newHosts(1, 0)
 		first, err := hs.Enter(t.Context(), "a.test:80")
 		if err != nil {
 			t.Fatal(err)
@@ -95,7 +95,7 @@ func TestWaitingIsCancelled(t *testing.T) {
 // A few links that hang do not put off the many others of their host by more than they hang.
 func TestHangingLinksAmongMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hs := NewHosts(2, 0)
+		hs := newHosts(2, 0)
 		took := make(chan time.Duration)
 		began := time.Now()
 		const links = 500

@@ -7,10 +7,14 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"net/url"
 	"slices"
+	"sync/atomic"
 	"time"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
 const (
@@ -19,32 +23,53 @@ const (
 	maxRedirects   = 10
 )
 
-// Reach is how far a plugin may go.
+// Reach is how far a plugin may go, and as whom.
 type Reach struct {
 	AllowPrivate bool
-	Proxy        *url.URL      // nil: none
-	Deadline     time.Duration // for all that belongs to one URL
-	PerHost      int           // idle connections that are kept
+	Proxy        string        // its URL; "" is none
+	Deadline     time.Duration // for all that belongs to one URL; 100ms to 10m
+	PerHost      int           // places at each host, and idle connections that are kept to it
+	Interval     time.Duration // between two requests to a host
+	UserAgent    string
 }
 
-// ParseProxy reads the URL of a proxy; "" is none.
-func ParseProxy(text string) (*url.URL, error) {
-	if text == "" {
+// Validate refuses what cannot work. The error begins with the name of the setting.
+func (r Reach) Validate() error {
+	if r.Deadline < 100*time.Millisecond || r.Deadline > 10*time.Minute {
+		return fmt.Errorf("deadline: %s is not between 100ms and 10m", r.Deadline)
+	}
+	_, err := r.proxy()
+	return err
+}
+
+func (r Reach) proxy() (*url.URL, error) {
+	if r.Proxy == "" {
 		return nil, nil
 	}
-	u, err := url.Parse(text)
+	u, err := url.Parse(r.Proxy)
 	if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) {
 		return nil, errors.New("proxy: not a URL like http://proxy.example:3128 (http, https or socks5)")
 	}
 	return u, nil
 }
 
-// Transport makes the connections, through the dialer that is returned beside it. Bodies come as
-// they were sent: nothing is unpacked.
-func (r Reach) Transport() (*http.Transport, *net.Dialer) {
+// Client asks servers. It is safe for concurrent use; Transport and Dialer may be changed before.
+type Client struct {
+	Transport *http.Transport // makes the connections, and unpacks no bodies
+	Dialer    *net.Dialer     // the one that it does it with
+	reach     Reach
+	hosts     *hosts
+}
+
+// NewClient makes a client.
+func NewClient(r Reach) (*Client, error) {
+	proxy, err := r.proxy()
+	if err != nil {
+		return nil, err
+	}
 	dialer := &net.Dialer{Timeout: min(connectTimeout, r.Deadline)}
-	if !r.AllowPrivate && r.Proxy == nil { // a proxy itself is where the operator put it
-		dialer.Control = RefusePrivate
+	if !r.AllowPrivate && proxy == nil { // a proxy itself is where the operator put it
+		dialer.Control = refusePrivate
 	}
 	t := &http.Transport{
 		DialContext:            dialer.DialContext,
@@ -57,29 +82,55 @@ func (r Reach) Transport() (*http.Transport, *net.Dialer) {
 		MaxIdleConnsPerHost:    r.PerHost,
 		IdleConnTimeout:        15 * time.Second,
 	}
-	if r.Proxy != nil {
-		t.Proxy = http.ProxyURL(r.Proxy)
+	if proxy != nil {
+		t.Proxy = http.ProxyURL(proxy)
 		t.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, res *http.Response) error {
 			if res.StatusCode == http.StatusOK {
 				return nil
 			}
-			return Transient("proxy", fmt.Errorf("the proxy answers %s", res.Status))
+			return failure.Transient("proxy", fmt.Errorf("the proxy answers %s", res.Status))
 		}
 	}
-	return t, dialer
+	return &Client{Transport: t, Dialer: dialer, reach: r, hosts: newHosts(r.PerHost, r.Interval)}, nil
 }
 
-// Judge refuses a URL whose address stands in it, if a proxy dials: then this is the last place to
-// judge it.
-func (r Reach) Judge(u *url.URL) error {
-	if r.Proxy == nil || r.AllowPrivate {
-		return nil
+// Enter takes a place at the host of u; one there is kept, another one left. It refuses a URL whose
+// address stands in it, if a proxy dials: then this is the last place to judge it. The error is a
+// *failure.Error, a *Busy, or the cause with which ctx ended.
+func (c *Client) Enter(ctx context.Context, from *Seat, u *url.URL) (*Seat, error) {
+	addr, err := netip.ParseAddr(u.Hostname())
+	if err == nil && c.reach.Proxy != "" && !c.reach.AllowPrivate && !Public(addr) {
+		return from, failure.Permanent("private_address", &PrivateError{Addr: u.Host})
 	}
-	if addr, err := netip.ParseAddr(u.Hostname()); err == nil && !Public(addr) {
-		return Permanent("private_address", &PrivateError{Addr: u.Host})
-	}
-	return nil
+	return c.hosts.Move(ctx, from, authority(u))
 }
+
+// Request asks for u, with the name and the password that it has.
+func (c *Client) Request(ctx context.Context, method string, u *url.URL, accept string) *http.Request {
+	req := &http.Request{Method: method, URL: u, Header: http.Header{"User-Agent": {c.reach.UserAgent}, "Accept": {accept}}}
+	if u.User != nil {
+		password, _ := u.User.Password()
+		req.SetBasicAuth(u.User.Username(), password)
+	}
+	return req.WithContext(ctx)
+}
+
+// Do makes a request, and follows no redirect. The error is one for [Classify].
+func (c *Client) Do(req *http.Request) (*http.Response, error) {
+	var failed atomic.Bool
+	res, err := c.Transport.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { failed.Store(err != nil) },
+	})))
+	if err != nil && failed.Load() {
+		return nil, &handshakeError{err}
+	}
+	return res, err
+}
+
+// handshakeError is an error of TLS, whatever its type.
+type handshakeError struct{ error }
+
+func (e *handshakeError) Unwrap() error { return e.error }
 
 // IsRedirect says whether an answer is a redirect that is followed.
 func IsRedirect(status int) bool {
@@ -94,22 +145,22 @@ func IsRedirect(status int) bool {
 // Path is the way of redirects from the first URL: those that have been left behind, redacted.
 type Path []string
 
-// Follow is where an answer at u leads; it adds u to the path. The error is a *Failure.
+// Follow is where an answer at u leads; it adds u to the path. The error is a *failure.Error.
 func (p *Path) Follow(u *url.URL, res *http.Response) (*url.URL, error) {
 	location := res.Header.Get("Location")
 	if location == "" {
-		return nil, Permanent("bad_redirect", fmt.Errorf("status %d without a Location", res.StatusCode))
+		return nil, failure.Permanent("bad_redirect", fmt.Errorf("status %d without a Location", res.StatusCode))
 	}
 	to, err := ParseURL(u, location)
 	if err != nil {
-		return nil, Permanent("bad_redirect", fmt.Errorf("redirect to %.100q: %w", location, err))
+		return nil, failure.Permanent("bad_redirect", fmt.Errorf("redirect to %.100q: %w", location, err))
 	}
 	*p = append(*p, u.Redacted())
 	if back := to.Redacted(); slices.Contains(*p, back) {
-		return nil, Permanent("redirect_loop", fmt.Errorf("redirect loop: %s leads back to %s", u.Redacted(), back))
+		return nil, failure.Permanent("redirect_loop", fmt.Errorf("redirect loop: %s leads back to %s", u.Redacted(), back))
 	}
 	if len(*p) > maxRedirects {
-		return nil, Permanent("too_many_redirects", fmt.Errorf("more than %d redirects", maxRedirects))
+		return nil, failure.Permanent("too_many_redirects", fmt.Errorf("more than %d redirects", maxRedirects))
 	}
 	return to, nil
 }

@@ -1,4 +1,4 @@
-package exec
+package group
 
 import (
 	"errors"
@@ -6,27 +6,29 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	osexec "os/exec"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"syscall"
 )
 
-// keeper cleans up after a plugin that was killed: a shell beside it, in a session of its own so that
-// what ends the plugin does not end it, which is told the process groups of all commands. When its
-// stdin ends, because the plugin has, it kills those that are left and removes the folder.
-// If it is killed itself, another one takes its place.
-type keeper struct {
+// Keeper runs commands, and cleans up after a process that was killed while they ran: a shell beside it,
+// in a session of its own so that what ends the process does not end it, which is told the process
+// groups of all commands. When its stdin ends, because the process has, it kills those that are left
+// and removes the folder. If it is killed itself, another one takes its place.
+// It is safe for concurrent use.
+type Keeper struct {
 	folder string // for what is temporary
 
 	mu     sync.Mutex
 	groups map[int]bool
-	cmd    *osexec.Cmd
+	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 }
 
 const keeperScript = `
 trap '' HUP INT QUIT TERM
+echo ready
 groups=' '
 while read -r op group; do
 	case $op in
@@ -38,12 +40,13 @@ for group in $groups; do kill -s KILL -- "-$group"; done
 rm -rf -- "$1" 2>/dev/null || { chmod -R u+rwX -- "$1"; rm -rf -- "$1"; }
 `
 
-func startKeeper() (*keeper, error) {
+// NewKeeper starts the shell.
+func NewKeeper() (*Keeper, error) {
 	folder, err := os.MkdirTemp("", "ledgerd-exec-")
 	if err != nil {
 		return nil, err
 	}
-	k := &keeper{folder: folder, groups: map[int]bool{}}
+	k := &Keeper{folder: folder, groups: map[int]bool{}}
 	if err := k.start(); err != nil {
 		_ = os.RemoveAll(folder)
 		return nil, err
@@ -51,14 +54,21 @@ func startKeeper() (*keeper, error) {
 	return k, nil
 }
 
-// start starts the shell and tells it what there is.
-func (k *keeper) start() error {
-	cmd := osexec.Command("/bin/sh", "-c", keeperScript, "ledgerd-exec-keeper", k.folder)
+// start starts the shell, waits until no signal but SIGKILL ends it any more, and tells it what there is.
+func (k *Keeper) start() error {
+	cmd := exec.Command("/bin/sh", "-c", keeperScript, "ledgerd-exec-keeper", k.folder)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}
-	stdin, err := cmd.StdinPipe()
+	stdin, err1 := cmd.StdinPipe()
+	stdout, err2 := cmd.StdoutPipe()
+	err := errors.Join(err1, err2)
 	if err == nil {
 		err = cmd.Start()
+	}
+	if err == nil {
+		if _, err = io.ReadFull(stdout, make([]byte, len("ready\n"))); err != nil {
+			err = errors.Join(err, stdin.Close(), cmd.Wait())
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("the shell that cleans up cannot be started: %w", err)
@@ -72,8 +82,9 @@ func (k *keeper) start() error {
 	return nil
 }
 
-// temporary makes an empty folder. What cleans up /tmp may have taken ours, which nobody has used for days.
-func (k *keeper) temporary() (string, error) {
+// Temporary makes an empty folder, which is removed with the Keeper; [RemoveAll] does it earlier. What
+// cleans up /tmp may have taken ours, which nobody has used for days.
+func (k *Keeper) Temporary() (string, error) {
 	if err := os.MkdirAll(k.folder, 0o700); err != nil {
 		return "", err
 	}
@@ -81,7 +92,7 @@ func (k *keeper) temporary() (string, error) {
 }
 
 // add notes a process group that is to be killed with us.
-func (k *keeper) add(group int) error {
+func (k *Keeper) add(group int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.groups[group] = true
@@ -98,23 +109,23 @@ func (k *keeper) add(group int) error {
 }
 
 // del forgets one that has ended. A shell that is gone knows of none; the next add tells.
-func (k *keeper) del(group int) {
+func (k *Keeper) del(group int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.groups, group)
 	_, _ = fmt.Fprintln(k.stdin, "del", group)
 }
 
-// close ends it, and with it what was temporary.
-func (k *keeper) close() error {
+// Close ends the shell, which kills what is still running, and removes what was temporary.
+func (k *Keeper) Close() error {
 	k.mu.Lock()
 	_ = k.stdin.Close() // it ends at that
 	k.mu.Unlock()
-	return errors.Join(k.cmd.Wait(), removeAll(k.folder))
+	return errors.Join(k.cmd.Wait(), RemoveAll(k.folder))
 }
 
-// removeAll removes a folder, with folders in it that nobody may write to.
-func removeAll(folder string) error {
+// RemoveAll removes a folder, with folders in it that nobody may write to.
+func RemoveAll(folder string) error {
 	if os.RemoveAll(folder) == nil {
 		return nil
 	}

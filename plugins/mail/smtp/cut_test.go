@@ -1,4 +1,4 @@
-package mail
+package smtp
 
 import (
 	"io"
@@ -6,51 +6,54 @@ import (
 	"testing"
 	"time"
 
-	"github.com/emersion/go-smtp"
+	gosmtp "github.com/emersion/go-smtp"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
+	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
 )
 
 // TestCut cuts the connection to a real server after every byte that the client sends, and after every
-// byte that the server answers; with TLS after some. What the plugin says of the mail is never wrong:
+// byte that the server answers; with TLS after some. What is said of the mail is never wrong:
 // sent is taken, not sent is not taken.
 func TestCut(t *testing.T) {
 	leakFree(t)
-	cert, ca := certificate(t)
+	cert, ca := smtptest.Certificate(t)
 	for _, tt := range []struct {
 		name    string
-		server  func(*smtp.Server)
+		server  func(*gosmtp.Server)
 		mode    string
 		step    int
 		answers bool // cut them, not what the client sends
 	}{
 		{"mail", nil, "none", 1, false},
 		{"answers", nil, "none", 1, true},
-		{"mail over TLS", func(s *smtp.Server) { s.TLSConfig, s.Domain = serverTLS(cert), implicit }, "tls", 31, false},
-		{"answers over TLS", func(s *smtp.Server) { s.TLSConfig, s.Domain = serverTLS(cert), implicit }, "tls", 31, true},
+		{"mail over TLS", func(s *gosmtp.Server) { s.TLSConfig, s.Domain = smtptest.TLS(cert), smtptest.Implicit }, "tls", 31, false},
+		{"answers over TLS", func(s *gosmtp.Server) { s.TLSConfig, s.Domain = smtptest.TLS(cert), smtptest.Implicit }, "tls", 31, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var box mailbox
-			box.listen(t, tt.server)
-			seen := map[fate]int{}
+			var box smtptest.Mailbox
+			box.Listen(t, tt.server)
+			seen := map[failure.Fate]int{}
 			for n, whole := 0, false; !whole; n += tt.step {
-				before := len(box.taken())
-				through, settled := cutter(t, box.addr, n, tt.answers)
-				c := defaults(through)
-				c.Timeout, c.TLS, c.CAFile = 10*time.Second, tt.mode, ca
-				cfg := open(t, c)
-				_, err := post(t.Context(), cfg, In{To: "ann@example.com", Subject: "Hello", Text: "Hi"})
-				cfg.sender.close()
+				before := len(box.Taken())
+				through, settled := cutter(t, box.Addr, n, tt.answers)
+				server := plain(through)
+				server.Timeout, server.TLS, server.CAFile = 10*time.Second, tt.mode, ca
+				s := open(t, server)
+				err := post(t.Context(), s)
+				s.Close()
 				whole = settled()
-				taken := len(box.taken()) > before
+				taken := len(box.Taken()) > before
 				f, _ := end(err)
 				seen[f]++
-				if f == sent && !taken || (f == again || f == never) && taken {
-					t.Fatalf("cut after %d bytes: taken is %v, and the plugin says %v", n, taken, err)
+				if f == sent && !taken || (f == failure.Again || f == failure.Never) && taken {
+					t.Fatalf("cut after %d bytes: taken is %v, and it says %v", n, taken, err)
 				}
 			}
-			if seen[sent] == 0 || seen[again] < 10 || tt.answers && seen[doubt] == 0 || seen[never] > 0 {
+			if seen[sent] == 0 || seen[failure.Again] < 10 || tt.answers && seen[failure.Doubt] == 0 || seen[failure.Never] > 0 {
 				t.Errorf("outcomes %v", seen)
 			}
-			t.Logf("%d not sent, %d in doubt, %d sent", seen[again], seen[doubt], seen[sent])
+			t.Logf("%d not sent, %d in doubt, %d sent", seen[failure.Again], seen[failure.Doubt], seen[sent])
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package mail
+package smtp
 
 import (
 	"bufio"
@@ -8,12 +8,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
+	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
 )
 
 // conversation is a server that takes a mail, but for one step, at which it does something else. It
 // says how far the client came.
 func conversation(t *testing.T, at string, act string, taken chan<- bool) string {
-	return raw(t, func(c net.Conn) {
+	return smtptest.Raw(t, func(c net.Conn) {
 		r, refused := bufio.NewReader(c), false
 		step := func(name, answer string) bool {
 			if name != at {
@@ -31,7 +34,7 @@ func conversation(t *testing.T, at string, act string, taken chan<- bool) string
 			}
 			return false
 		}
-		ok := step("greeting", greeting)
+		ok := step("greeting", smtptest.Greeting)
 		for ok {
 			line, err := r.ReadString('\n')
 			if err != nil {
@@ -47,7 +50,7 @@ func conversation(t *testing.T, at string, act string, taken chan<- bool) string
 				if ok = step(word, "354 go on\r\n"); !ok || refused {
 					continue
 				}
-				if !toEnd(r) {
+				if !smtptest.ToEnd(r) {
 					return
 				}
 				if at != "end" {
@@ -67,7 +70,7 @@ func TestEveryStep(t *testing.T) {
 	leakFree(t)
 	for _, step := range []string{"greeting", "EHLO", "AUTH", "MAIL", "RCPT", "DATA", "end"} {
 		for _, act := range []string{"421", "454", "550", "554", "drop", "stall", ""} {
-			want, code := again, map[string]string{"greeting": "connect", "EHLO": "connect", "AUTH": "auth"}[step]
+			want, code := failure.Again, map[string]string{"greeting": "connect", "EHLO": "connect", "AUTH": "auth"}[step]
 			switch {
 			case act == "":
 				want, code = sent, ""
@@ -77,11 +80,11 @@ func TestEveryStep(t *testing.T) {
 			case act == "drop" && step != "end":
 				code = "broken"
 			case act == "drop" || act == "stall":
-				want, code = doubt, "no_answer"
+				want, code = failure.Doubt, "no_answer"
 			default:
 				code = "smtp_" + act
 				if act[0] == '5' {
-					want = never
+					want = failure.Never
 				}
 			}
 			t.Run(fmt.Sprint(step, " ", act), func(t *testing.T) {
@@ -91,16 +94,15 @@ func TestEveryStep(t *testing.T) {
 				if act == "" {
 					at = "no step"
 				}
-				c := defaults(conversation(t, at, act, taken))
-				c.User, c.Password, c.Timeout = "news", "secret", 10*time.Second
-				cfg := open(t, c)
+				server := plain(conversation(t, at, act, taken))
+				server.User, server.Password, server.Timeout = "news", "secret", 10*time.Second
 				switch {
 				case act == "stall" && step == "end":
-					cfg.ReplyTimeout = short
+					server.ReplyTimeout = short
 				case act == "stall":
-					cfg.Timeout = short
+					server.Timeout = short
 				}
-				_, err := post(t.Context(), cfg, hello("ann@example.com"))
+				err := post(t.Context(), open(t, server))
 				if f, got := end(err); f != want || got != code || err != nil && strings.Contains(err.Error(), "secret") {
 					t.Errorf("got %v %q, want %v %q: %v", f, got, want, code, err)
 				}

@@ -1,8 +1,8 @@
 //go:build unix && !linux
 
-package exec
+package group
 
-import osexec "os/exec"
+import "os/exec"
 
 // Only Linux tells children of their parent's death; elsewhere the keeper does it alone.
-func dieTogether(*osexec.Cmd) (unlock func()) { return func() {} }
+func dieTogether(*exec.Cmd) (unlock func()) { return func() {} }

@@ -1,0 +1,42 @@
+// Package grouptest sees, for tests, whether processes are still there.
+package grouptest
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Patience is for what takes at most two seconds.
+const Patience = 10 * time.Second
+
+// Gone waits until processes have ended.
+func Gone(t testing.TB, pids ...int) {
+	t.Helper()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	late := time.After(Patience)
+	for _, pid := range pids {
+		for Alive(t, pid) {
+			select {
+			case <-look.C:
+			case <-late:
+				t.Fatalf("process %d is still there after %v", pid, Patience)
+			}
+		}
+	}
+}
+
+// Alive says whether a process exists and is no zombie.
+func Alive(t testing.TB, pid int) bool {
+	t.Helper()
+	out, err := exec.Command("ps", "-o", "stat=", "-p", fmt.Sprint(pid)).Output()
+	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
+		t.Fatal(err)
+	}
+	stat := strings.TrimSpace(string(out))
+	return stat != "" && stat[0] != 'Z'
+}

@@ -1,0 +1,72 @@
+// Package group runs commands so that nothing that they start outlives them. Each has a process group of
+// its own: all of it is asked to end, and killed, as one. That holds for a command that is told to
+// end, for what is left of one that has ended, and, by a [Keeper], for those that run while this
+// process is killed. It does not reach a process that has left for a group of its own.
+package group
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// Run starts a command and returns when it and all of its group have ended. When ctx ends they get
+// SIGTERM, and SIGKILL if they are still there after grace; stopped says so. The state is that of the
+// command itself; with an error there is none, mostly because it could not be started. The pipes of cmd
+// stay the caller's to read and to close.
+func (k *Keeper) Run(ctx context.Context, cmd *exec.Cmd, grace time.Duration) (state *os.ProcessState, stopped bool, err error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	defer dieTogether(cmd)()
+	if err := cmd.Start(); err != nil { // which closes the pipes
+		return nil, false, err
+	}
+	group := cmd.Process.Pid
+	ended := make(chan struct{})
+	go func() {
+		state, err = cmd.Process.Wait() // not cmd.Wait, which would close the pipes
+		close(ended)
+	}()
+	if err := k.add(group); err != nil {
+		kill(group, syscall.SIGKILL)
+		<-ended
+		return nil, false, err
+	}
+	defer k.del(group)
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		stopped = true
+		terminate(group, grace)
+	}
+	kill(group, syscall.SIGKILL) // what is left of it
+	<-ended
+	return state, stopped, err
+}
+
+// poll is how often it is looked whether a process group is gone, which nothing tells.
+const poll = 20 * time.Millisecond
+
+// terminate asks a process group to end, and returns when all of it has, or the grace is over.
+func terminate(group int, grace time.Duration) {
+	kill(group, syscall.SIGTERM)
+	kill(group, syscall.SIGCONT) // one that is stopped would not see it
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	look := time.NewTicker(poll)
+	defer look.Stop()
+	for kill(group, 0) { // until the command has been waited for there is somebody
+		select {
+		case <-late.C:
+			return
+		case <-look.C:
+		}
+	}
+}
+
+// kill sends a signal to a process group, and says whether there was anybody to get it.
+func kill(group int, s syscall.Signal) bool {
+	return !errors.Is(syscall.Kill(-group, s), syscall.ESRCH)
+}

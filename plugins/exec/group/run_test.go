@@ -1,0 +1,136 @@
+package group
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ledgerd/ledgerd/plugins/exec/group/grouptest"
+)
+
+// script is a command that runs a script, which finds the name of a file in $FILE.
+func script(t *testing.T, text string) (cmd *exec.Cmd, file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "file")
+	cmd = exec.Command("sh", "-c", text)
+	cmd.Env = append(os.Environ(), "FILE="+file)
+	return cmd, file
+}
+
+// pid reads the number that a script has written into a file.
+func pid(t *testing.T, file string) int {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(string(bytes.TrimSpace(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func newKeeper(t *testing.T) *Keeper {
+	t.Helper()
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	k, err := NewKeeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return k
+}
+
+// A command that ends by itself takes with it what it has left behind.
+func TestRun(t *testing.T) {
+	k := newKeeper(t)
+	cmd, file := script(t, `trap '' TERM; sleep 600 & echo $! > "$FILE"; exit 7`)
+	state, stopped, err := k.Run(t.Context(), cmd, time.Minute)
+	if err != nil || stopped || state.ExitCode() != 7 || len(k.groups) != 0 {
+		t.Errorf("%v, stopped %v, %v, %d groups", state, stopped, err, len(k.groups))
+	}
+	grouptest.Gone(t, pid(t, file))
+}
+
+// One that is told to end may do so in good order; one that does not is killed after its grace.
+func TestRunIsToldToEnd(t *testing.T) {
+	for _, tt := range []struct {
+		name, trap string
+		grace      time.Duration
+		want       string
+	}{
+		{"obeys", "exit 3", time.Minute, "exit status 3"},
+		{"deaf", "", 50 * time.Millisecond, "signal: killed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			k := newKeeper(t)
+			cmd, file := script(t, `trap "$TRAP" TERM; sleep 600 & echo $! > "$FILE"; echo; while :; do wait; done`)
+			cmd.Env = append(cmd.Env, "TRAP="+tt.trap)
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				_, _ = out.Read(make([]byte, 1)) // the trap is set
+				cancel()
+			}()
+			state, stopped, err := k.Run(ctx, cmd, tt.grace)
+			if err != nil || !stopped || state.String() != tt.want {
+				t.Errorf("%v, stopped %v, %v; want %s", state, stopped, err, tt.want)
+			}
+			grouptest.Gone(t, cmd.Process.Pid, pid(t, file))
+			if err := out.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestRunCannotStart(t *testing.T) {
+	k := newKeeper(t)
+	_, _, err := k.Run(t.Context(), exec.Command("/nowhere"), time.Second)
+	if !errors.Is(err, fs.ErrNotExist) || len(k.groups) != 0 {
+		t.Errorf("%v, %d groups", err, len(k.groups))
+	}
+}
+
+// A command of which nobody could be told is not left running.
+func TestRunWithoutAShell(t *testing.T) {
+	k := newKeeper(t)
+	whole := k.folder
+	if err := errors.Join(k.cmd.Process.Kill(), waited(k.cmd)); err != nil {
+		t.Fatal(err)
+	}
+	k.folder = "\x00" // which no shell can be started with
+	cmd, _ := script(t, `exec sleep 600`)
+	if _, _, err := k.Run(t.Context(), cmd, time.Second); err == nil || len(k.groups) != 0 {
+		t.Errorf("%v, %d groups", err, len(k.groups))
+	}
+	grouptest.Gone(t, cmd.Process.Pid)
+	k.folder = whole
+	cmd, _ = script(t, `exit 0`)
+	if _, _, err := k.Run(t.Context(), cmd, time.Second); err != nil {
+		t.Errorf("with a shell again: %v", err)
+	}
+}
+
+// waited waits for a process to have ended.
+func waited(cmd *exec.Cmd) error {
+	_, err := cmd.Process.Wait()
+	return err
+}

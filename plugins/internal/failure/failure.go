@@ -1,0 +1,58 @@
+// Package failure is what plugins have in common that know what a failure means where it happens, and
+// say so at one place: a code to count by, and whether trying again can help.
+package failure
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ledgerd/ledgerd/sdk"
+)
+
+// Error is why something was not done, or may not have been.
+type Error struct {
+	Code  string
+	Fate  Fate
+	After time.Duration // not to be tried again before; 0 leaves it to the kind's policy
+	Err   error
+}
+
+// Fate is what a failure means for the item.
+type Fate int
+
+const (
+	Again Fate = iota // it was not done, and trying again can help
+	Never             // it was not done, and trying again cannot help
+	Doubt             // nobody knows whether it was done
+)
+
+func (e *Error) Error() string { return fmt.Sprintf("%.400s", e.Err) } // servers write part of it
+func (e *Error) Unwrap() error { return e.Err }
+
+// Transient is a failure that may go away.
+func Transient(code string, err error) *Error { return &Error{Code: code, Err: err} }
+
+// Permanent is a failure that would come again.
+func Permanent(code string, err error) *Error { return &Error{Code: code, Fate: Never, Err: err} }
+
+// Unknown is a failure of which nobody knows whether it is one.
+func Unknown(code string, err error) *Error { return &Error{Code: code, Fate: Doubt, Err: err} }
+
+// Report puts an *Error into the words of the SDK; other errors stay what they are.
+func Report(err error) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return err
+	}
+	coded := sdk.Code(e.Code, e)
+	switch {
+	case e.Fate == Never:
+		return sdk.Permanent(coded)
+	case e.Fate == Doubt:
+		return sdk.Doubt(coded)
+	case e.After > 0:
+		return sdk.RetryAfter(e.After, coded)
+	}
+	return coded
+}

@@ -1,0 +1,172 @@
+package smtp
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/textproto"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	gosmtp "github.com/wneessen/go-mail/smtp"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
+)
+
+// connection is logged in and may be told the next mail.
+type connection struct {
+	*gosmtp.Client
+	wire *wire
+	used bool
+	old  *time.Timer // closes it when it has been idle for too long
+}
+
+// wire is the bare connection, below TLS. It knows whether all that was written has left.
+type wire struct {
+	net.Conn
+	torn atomic.Bool  // something was not handed to the system in full
+	left atomic.Int64 // bytes that may still be read
+}
+
+func (w *wire) Write(p []byte) (int, error) {
+	n, err := w.Conn.Write(p)
+	if n < len(p) {
+		w.torn.Store(true)
+	}
+	return n, err
+}
+
+// maxReplies is how many bytes a server may say in the course of one mail.
+const maxReplies = 1 << 20
+
+var errTalksTooMuch = fmt.Errorf("the server says more than %d bytes", maxReplies)
+
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if w.left.Add(-int64(n)) < 0 {
+		return 0, errTalksTooMuch
+	}
+	return n, err
+}
+
+// silent says that the server has neither closed the connection nor said anything unasked. It does
+// not wait.
+func (w *wire) silent() bool {
+	raw, err := w.Conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return false
+	}
+	var peeked error
+	err = raw.Read(func(fd uintptr) bool {
+		_, _, peeked = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		return true
+	})
+	return err == nil && errors.Is(peeked, syscall.EAGAIN)
+}
+
+// dial connects and logs in. The error is a *failure.Error; nothing that goes wrong here is the fault of
+// a mail.
+func (s *Sender) dial(ctx context.Context) (*connection, error) {
+	bounded, cancel := context.WithTimeout(ctx, s.server.Timeout)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(bounded, "tcp", s.server.Addr)
+	if err != nil {
+		return nil, failure.Transient("connect", err)
+	}
+	c := &connection{wire: &wire{Conn: conn}}
+	c.wire.left.Store(maxReplies)
+	stop := context.AfterFunc(bounded, func() { conn.Close() })
+	err = s.greet(c)
+	if !stop() {
+		err = failure.Transient("timeout", fmt.Errorf("the server takes no mail within %s", s.server.Timeout))
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// greet brings a new connection to where mails are taken.
+func (s *Sender) greet(c *connection) (err error) {
+	var stream net.Conn = c.wire
+	if s.server.TLS == "tls" {
+		over := tls.Client(c.wire, s.tls)
+		if err := over.Handshake(); err != nil {
+			return failure.Transient("tls", err)
+		}
+		stream = over
+	}
+	if c.Client, err = gosmtp.NewClient(stream, s.host); err != nil {
+		return failure.Transient("connect", fmt.Errorf("greeting: %w", err))
+	}
+	c.SkipSMTPUTF8(true) // all addresses and headers are ASCII, so that any server may pass the mail on
+	if err := c.Hello(helloName()); err != nil {
+		return failure.Transient("connect", fmt.Errorf("EHLO: %w", err))
+	}
+	offered, _ := c.Extension("STARTTLS")
+	switch {
+	case s.server.TLS == "starttls" && !offered:
+		return failure.Transient("tls", errors.New("the server does not offer STARTTLS; nothing is sent in the clear unless you say tls=none"))
+	case s.server.TLS == "starttls", s.server.TLS == "opportunistic" && offered:
+		if err := c.StartTLS(s.tls); err != nil {
+			return failure.Transient("tls", err)
+		}
+	}
+	return s.logIn(c)
+}
+
+// helloName is how this machine introduces itself.
+func helloName() string {
+	name, err := os.Hostname()
+	if err != nil || name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "localhost"
+	}
+	return name
+}
+
+// logIn logs in, with the strongest of what the server offers. Errors say no word of the server,
+// which may repeat what it was told.
+func (s *Sender) logIn(c *connection) error {
+	if s.server.User == "" {
+		return nil
+	}
+	user, password := s.server.User, s.server.Password
+	_, offered := c.Extension("AUTH")
+	for _, m := range []struct {
+		name string
+		auth gosmtp.Auth
+	}{
+		{"SCRAM-SHA-256", gosmtp.ScramSHA256Auth(user, password)},
+		{"PLAIN", gosmtp.PlainAuth("", user, password, s.host, s.server.mayBeClear())},
+		{"LOGIN", gosmtp.LoginAuth(user, password, s.host, s.server.mayBeClear())},
+		{"CRAM-MD5", gosmtp.CRAMMD5Auth(user, password)},
+	} {
+		if !offers(offered, m.name) {
+			continue
+		}
+		err := c.Auth(m.auth)
+		if reply, ok := errors.AsType[*textproto.Error](err); ok {
+			return failure.Transient("auth", fmt.Errorf("the server does not let %s in (%s): %d", user, m.name, reply.Code))
+		}
+		if err != nil {
+			return failure.Transient("auth", fmt.Errorf("logging in as %s (%s) broke off", user, m.name))
+		}
+		return nil
+	}
+	return failure.Transient("auth", errors.New("the server offers no way to log in that is known here: SCRAM-SHA-256, PLAIN, LOGIN, CRAM-MD5"))
+}
+
+func offers(list, name string) bool {
+	for word := range strings.FieldsSeq(list) {
+		if strings.EqualFold(word, name) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,353 @@
+package smtp
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	gosmtp "github.com/emersion/go-smtp"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
+	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
+)
+
+// TestRefused: what a real server says decides, at every step.
+func TestRefused(t *testing.T) {
+	leakFree(t)
+	for _, tt := range []struct {
+		step string
+		code int
+		want failure.Fate
+	}{
+		{"mail", 421, failure.Again}, {"mail", 451, failure.Again}, {"mail", 550, failure.Never}, {"mail", 530, failure.Never},
+		{"rcpt", 450, failure.Again}, {"rcpt", 452, failure.Again}, {"rcpt", 550, failure.Never}, {"rcpt", 553, failure.Never},
+		{"data", 421, failure.Again}, {"data", 451, failure.Again}, {"data", 552, failure.Never}, {"data", 554, failure.Never},
+	} {
+		box := map[string]*smtptest.Mailbox{
+			"mail": {AtMail: smtptest.Says(tt.code, "no")}, "rcpt": {AtRcpt: smtptest.Says(tt.code, "no")}, "data": {AtData: smtptest.Says(tt.code, "no")},
+		}[tt.step]
+		box.Listen(t, nil)
+		s := open(t, plain(box.Addr))
+		err := post(t.Context(), s)
+		if f, code := end(err); f != tt.want || code != fmt.Sprint("smtp_", tt.code) {
+			t.Errorf("%d at %s: %v %s %v", tt.code, tt.step, f, code, err)
+		}
+		if n := len(box.Taken()); n > 0 {
+			t.Errorf("%d at %s: %d mails were taken", tt.code, tt.step, n)
+		}
+	}
+}
+
+// TestBreaks: a server that breaks off, stalls or talks nonsense, at every moment.
+func TestBreaks(t *testing.T) {
+	leakFree(t)
+	large := mail + strings.Repeat("0123456789abcdef\r\n", 1<<20)
+	stall := func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
+	after := func(answer string) func(net.Conn) {
+		return func(conn net.Conn) {
+			smtptest.WholeMail(conn)
+			_, _ = io.WriteString(conn, answer)
+		}
+	}
+	flood := func(conn net.Conn) {
+		for {
+			if _, err := io.WriteString(conn, "250-"+strings.Repeat("x", 4<<10)+"\r\n"); err != nil {
+				return
+			}
+		}
+	}
+	hold := make(chan struct{})
+	for _, tt := range []struct {
+		name string
+		talk func(net.Conn)
+		mail string
+		want failure.Fate
+		code string
+	}{
+		{"closes at once", func(net.Conn) {}, mail, failure.Again, "connect"},
+		{"stalls at once", stall, mail, failure.Again, "timeout"},
+		{"greets with 554", func(c net.Conn) { _, _ = io.WriteString(c, "554 not here\r\n") }, mail, failure.Again, "connect"},
+		{"is no SMTP server", func(c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-x\r\n") }, mail, failure.Again, "connect"},
+		{"closes after the greeting", func(c net.Conn) { _, _ = io.WriteString(c, smtptest.Greeting) }, mail, failure.Again, "connect"},
+		{"floods at EHLO", func(c net.Conn) { _, _ = io.WriteString(c, smtptest.Greeting); flood(c) }, mail, failure.Again, "connect"},
+		{"closes at RCPT", func(c net.Conn) {
+			_, _ = io.WriteString(c, smtptest.Greeting)
+			smtptest.Polite(c, bufio.NewReader(c), "RCPT")
+		}, mail, failure.Again, "broken"},
+		{"closes at DATA", func(c net.Conn) { smtptest.UntilData(c) }, mail, failure.Again, "broken"},
+		{"stalls at DATA", func(c net.Conn) { smtptest.UntilData(c); stall(c) }, mail, failure.Again, "timeout"},
+		{"takes the mail before it was told", func(c net.Conn) {
+			smtptest.UntilData(c)
+			_, _ = io.WriteString(c, "354 go on\r\n250 taken\r\n")
+			stall(c)
+		}, mail, failure.Again, "broken"},
+		{"leaves with a word before the end", func(c net.Conn) {
+			r := smtptest.UntilData(c)
+			_, _ = io.WriteString(c, "354 go on\r\n421 leaving\r\n")
+			if smtptest.ToEnd(r) {
+				t.Error("a mail that was given up was ended")
+			}
+		}, mail, failure.Again, "smtp_421"},
+		{"closes in the middle", func(c net.Conn) {
+			r := smtptest.UntilData(c)
+			_, _ = io.WriteString(c, "354 go on\r\n")
+			_, _ = io.CopyN(io.Discard, r, 1<<10)
+		}, large, failure.Again, "broken"},
+		{"reads no further", func(c net.Conn) {
+			smtptest.UntilData(c)
+			_, _ = io.WriteString(c, "354 go on\r\n")
+			var one [1]byte
+			_, _ = c.Read(one[:])
+			<-hold
+		}, large, failure.Again, "timeout"},
+		{"closes after the end", after(""), mail, failure.Doubt, "no_answer"},
+		{"resets after the end", func(c net.Conn) { smtptest.WholeMail(c); _ = c.(*net.TCPConn).SetLinger(0) }, mail, failure.Doubt, "no_answer"},
+		{"closes in the middle of its answer", after("25"), mail, failure.Doubt, "no_answer"},
+		{"closes in the middle of a longer answer", after("250-taken\r\n250"), mail, failure.Doubt, "no_answer"},
+		{"stalls after the end", func(c net.Conn) { smtptest.WholeMail(c); stall(c) }, mail, failure.Doubt, "no_answer"},
+		{"floods after the end", func(c net.Conn) { smtptest.WholeMail(c); flood(c) }, mail, failure.Doubt, "no_answer"},
+		{"answers nonsense", after("ok\r\n"), mail, failure.Doubt, "no_answer"},
+		{"answers 354", after("354 go on\r\n"), mail, failure.Doubt, "no_answer"},
+		{"answers 451", after("451 later\r\n"), mail, failure.Again, "smtp_451"},
+		{"answers 554", after("554 spam\r\n"), mail, failure.Never, "smtp_554"},
+		{"answers 252", after("252 will try\r\n"), mail, sent, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			server := plain(smtptest.Raw(t, tt.talk))
+			switch tt.code {
+			case "timeout":
+				server.Timeout = short
+			case "no_answer":
+				server.ReplyTimeout = short
+			}
+			_, err := open(t, server).Send(t.Context(), from, to, []byte(tt.mail))
+			if tt.name == "reads no further" {
+				close(hold)
+			}
+			if f, code := end(err); f != tt.want || code != tt.code {
+				t.Errorf("got %v %q, want %v %q: %v", f, code, tt.want, tt.code, err)
+			}
+		})
+	}
+}
+
+// TestDotDoesNotLeave: the mail has left but for the line that ends it, and that line cannot leave. The
+// server has no mail, and that is known.
+func TestDotDoesNotLeave(t *testing.T) {
+	leakFree(t)
+	ended := make(chan bool, 1)
+	s := open(t, plain(smtptest.Raw(t, func(c net.Conn) {
+		r := smtptest.UntilData(c)
+		_, _ = io.WriteString(c, "354 go on\r\n")
+		ended <- smtptest.ToEnd(r)
+	})))
+	c, err := s.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.wire.Close()
+	body, err := c.envelope(from, to)
+	if err == nil {
+		err = c.tell(body, []byte(mail))
+	}
+	if err == nil {
+		err = c.wire.Conn.(*net.TCPConn).CloseWrite()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.end(body)
+	if f, code := end(err); f != failure.Again || code != "broken" || <-ended {
+		t.Errorf("got %v %q: %v", f, code, err)
+	}
+}
+
+// TestTurnedAway: the server has closed the connection while it was told the mail, and what it was told
+// last has left all the same, into nothing. That is noticed before the mail is ended.
+func TestTurnedAway(t *testing.T) {
+	leakFree(t)
+	told := make(chan struct{})
+	s := open(t, plain(smtptest.Raw(t, func(c net.Conn) {
+		smtptest.UntilData(c)
+		_, _ = io.WriteString(c, "354 go on\r\n")
+		<-told
+		_ = c.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, c)
+	})))
+	c, err := s.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.wire.Close()
+	body, err := c.envelope(from, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(told)
+	for late := time.Now().Add(time.Minute); c.wire.silent(); runtime.Gosched() {
+		if time.Now().After(late) {
+			t.Fatal("the server's end did not arrive")
+		}
+	}
+	if f, code := end(c.tell(body, []byte(mail))); f != failure.Again || code != "broken" {
+		t.Errorf("got %v %q", f, code)
+	}
+}
+
+// TestToldToEnd: a mail that is to end before its last line was not sent; when it has ended its answer is
+// still waited for.
+func TestToldToEnd(t *testing.T) {
+	leakFree(t)
+	for _, tt := range []struct {
+		name   string
+		at     func(c net.Conn) // talks until the item is to end
+		answer string
+		want   failure.Fate
+	}{
+		{"before the mail", func(c net.Conn) { smtptest.UntilData(c) }, "", failure.Again},
+		{"after the mail", func(c net.Conn) { smtptest.WholeMail(c) }, "250 taken\r\n", sent},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			there, told := make(chan struct{}), make(chan struct{})
+			s := open(t, plain(smtptest.Raw(t, func(c net.Conn) {
+				tt.at(c)
+				close(there)
+				<-told
+				_, _ = io.WriteString(c, tt.answer)
+				_, _ = io.Copy(io.Discard, c)
+			})))
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				<-there
+				cancel()
+				close(told)
+			}()
+			if f, _ := end(post(ctx, s)); f != tt.want {
+				t.Errorf("got %v, want %v", f, tt.want)
+			}
+		})
+	}
+	t.Run("no answer", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		s := open(t, plain(smtptest.Raw(t, func(c net.Conn) {
+			smtptest.WholeMail(c)
+			cancel()
+			_, _ = io.Copy(io.Discard, c)
+		})))
+		if f, code := end(post(ctx, s)); f != failure.Doubt || code != "no_answer" {
+			t.Errorf("got %v %q, want doubt", f, code)
+		}
+	})
+}
+
+// TestKeptConnection: a connection that the server has given up meanwhile costs nothing.
+func TestKeptConnection(t *testing.T) {
+	leakFree(t)
+	for _, tt := range []struct {
+		name string
+		next func(c net.Conn, r *bufio.Reader) // after the first mail of a connection
+	}{
+		{"closed", func(net.Conn, *bufio.Reader) {}},
+		{"closed with a word", func(c net.Conn, _ *bufio.Reader) { _, _ = io.WriteString(c, "421 idle\r\n") }},
+		{"closed at the next mail", func(c net.Conn, r *bufio.Reader) { _, _ = r.ReadString('\n') }},
+		{"refused at the next mail", func(c net.Conn, r *bufio.Reader) {
+			_, _ = r.ReadString('\n')
+			_, _ = io.WriteString(c, "421 enough\r\n")
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			mails := make(chan struct{}, 10)
+			s := open(t, plain(smtptest.Raw(t, func(c net.Conn) {
+				r := smtptest.WholeMail(c)
+				mails <- struct{}{}
+				_, _ = io.WriteString(c, "250 taken\r\n")
+				tt.next(c, r)
+			})))
+			for range 3 {
+				if err := post(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(mails) != 3 {
+				t.Errorf("%d mails", len(mails))
+			}
+		})
+	}
+}
+
+func TestTLS(t *testing.T) {
+	leakFree(t)
+	cert, ca := smtptest.Certificate(t)
+	_, otherCA := smtptest.Certificate(t)
+	secure := func(domain string) func(*gosmtp.Server) {
+		return func(s *gosmtp.Server) { s.TLSConfig, s.Domain = smtptest.TLS(cert), domain }
+	}
+	for _, tt := range []struct {
+		name, mode, ca string
+		server         func(*gosmtp.Server)
+		code           string
+	}{
+		{"starttls", "starttls", ca, secure("box.test"), ""},
+		{"tls", "tls", ca, secure(smtptest.Implicit), ""},
+		{"starttls of a stranger", "starttls", otherCA, secure("box.test"), "tls"},
+		{"tls of a stranger", "tls", otherCA, secure(smtptest.Implicit), "tls"},
+		{"starttls not offered", "starttls", ca, nil, "tls"},
+		{"opportunistic, offered by a stranger", "opportunistic", otherCA, secure("box.test"), ""},
+		{"opportunistic, not offered", "opportunistic", ca, nil, ""},
+		{"tls not offered", "tls", ca, nil, "tls"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			box := smtptest.Mailbox{Login: "news:secret"}
+			box.Listen(t, tt.server)
+			server := plain(box.Addr)
+			server.TLS, server.CAFile, server.User, server.Password = tt.mode, tt.ca, "news", "secret"
+			err := post(t.Context(), open(t, server))
+			_, code := end(err)
+			if code != tt.code || (err == nil) != (tt.code == "") {
+				t.Errorf("got %q %v, want %q", code, err, tt.code)
+			}
+			if n := len(box.Taken()); (n == 1) != (tt.code == "") {
+				t.Errorf("%d mails were taken", n)
+			}
+			if encrypted := box.Encrypted(); tt.code == "" && encrypted != (tt.server != nil) {
+				t.Errorf("encrypted: %v", encrypted)
+			}
+		})
+	}
+}
+
+func TestLogin(t *testing.T) {
+	leakFree(t)
+	box := smtptest.Mailbox{Login: "news:secret"}
+	box.Listen(t, nil)
+	for _, tt := range []struct {
+		user, password string
+		want           failure.Fate
+		code           string
+	}{
+		{"news", "secret", sent, ""},
+		{"news", "geheim", failure.Again, "auth"}, // no mail is to blame
+		{"", "", failure.Never, "smtp_502"},
+	} {
+		server := plain(box.Addr)
+		server.User, server.Password = tt.user, tt.password
+		s := open(t, server)
+		err := post(t.Context(), s)
+		if f, code := end(err); f != tt.want || code != tt.code || err != nil && tt.password != "" && strings.Contains(err.Error(), tt.password) {
+			t.Errorf("%s: got %v %q %v, want %v %q", tt.user, f, code, err, tt.want, tt.code)
+		}
+		if err := s.Check(t.Context()); (err == nil) != (tt.code != "auth") {
+			t.Errorf("%s: check says %v", tt.user, err)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+// Package smtptest has mail servers on loopback for tests: one that is real, and ones that do what a test
+// wants.
+package smtptest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-sasl"
+	"github.com/emersion/go-smtp"
+)
+
+// Mail is a mail that a server has taken.
+type Mail struct {
+	From, To string
+	Content  []byte
+}
+
+// Mailbox is a real SMTP server on loopback and what it has taken.
+type Mailbox struct {
+	Addr string // host:port, once it listens
+
+	// What it answers instead of taking a mail; nil takes it.
+	AtMail, AtRcpt, AtData func(address string) error
+	Login                  string // user:password that is let in; "" asks for none
+
+	mu       sync.Mutex
+	mails    []Mail
+	sessions int
+
+	encrypted atomic.Bool
+}
+
+// Implicit is the domain of a server with TLS from the first byte.
+const Implicit = "implicit.test"
+
+// TLS is the config of a server that has a certificate.
+func TLS(cert tls.Certificate) *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{cert}}
+}
+
+// Listen starts the server. config, if there is one, changes it before.
+func (b *Mailbox) Listen(t testing.TB, config func(*smtp.Server)) {
+	t.Helper()
+	srv := smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.sessions++
+		return &session{box: b, conn: c}, nil
+	}))
+	srv.Domain = "box.test"
+	srv.ErrorLog = log.New(io.Discard, "", 0)
+	srv.AllowInsecureAuth = true
+	if config != nil {
+		config(srv)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Addr = l.Addr().String()
+	if srv.Domain == Implicit {
+		l = tls.NewListener(l, srv.TLSConfig)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = srv.Serve(l) // ends with Close
+	}()
+	t.Cleanup(func() {
+		_ = srv.Close()
+		<-done
+	})
+}
+
+// Taken are the mails that it has taken.
+func (b *Mailbox) Taken() []Mail {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]Mail(nil), b.mails...)
+}
+
+// Connections is how many there have been.
+func (b *Mailbox) Connections() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.sessions
+}
+
+// Encrypted says whether the newest mail came over TLS.
+func (b *Mailbox) Encrypted() bool { return b.encrypted.Load() }
+
+// session is one connection to the server.
+type session struct {
+	box  *Mailbox
+	conn *smtp.Conn
+	mail Mail
+	in   bool
+}
+
+func (s *session) AuthMechanisms() []string {
+	if s.box.Login == "" {
+		return nil
+	}
+	return []string{sasl.Plain}
+}
+
+func (s *session) Auth(string) (sasl.Server, error) {
+	return sasl.NewPlainServer(func(_, user, password string) error {
+		if user+":"+password != s.box.Login {
+			return &smtp.SMTPError{Code: 535, Message: "no " + password}
+		}
+		s.in = true
+		return nil
+	}), nil
+}
+
+func (s *session) Mail(from string, _ *smtp.MailOptions) error {
+	if s.box.Login != "" && !s.in {
+		return smtp.ErrAuthRequired
+	}
+	_, encrypted := s.conn.TLSConnectionState()
+	s.box.encrypted.Store(encrypted)
+	s.mail = Mail{From: from}
+	return answer(s.box.AtMail, from)
+}
+
+func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
+	s.mail.To = to
+	return answer(s.box.AtRcpt, to)
+}
+
+func (s *session) Data(r io.Reader) error {
+	content, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	s.mail.Content = content
+	if err := answer(s.box.AtData, s.mail.To); err != nil {
+		return err
+	}
+	s.box.mu.Lock()
+	defer s.box.mu.Unlock()
+	s.box.mails = append(s.box.mails, s.mail)
+	return nil
+}
+
+func (s *session) Reset()        {}
+func (s *session) Logout() error { return nil }
+
+func answer(f func(string) error, address string) error {
+	if f == nil {
+		return nil
+	}
+	return f(address)
+}
+
+// Says answers with a code.
+func Says(code int, text string) func(string) error {
+	return func(string) error {
+		return &smtp.SMTPError{Code: code, EnhancedCode: smtp.NoEnhancedCode, Message: text}
+	}
+}
+
+// Certificate makes one for 127.0.0.1 and a file that says to trust it.
+func Certificate(t testing.TB) (tls.Certificate, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "box.test"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
+}
