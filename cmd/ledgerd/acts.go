@@ -22,6 +22,8 @@ type act struct {
 	// fine are states of which nothing had to be changed.
 	fine []ledger.State
 	hint string // for items in other states
+	// final says that it cannot be undone: it asks about a single item, too.
+	final bool
 }
 
 type change struct {
@@ -129,7 +131,7 @@ func choose(ctx context.Context, l *ledger.Ledger, f filter, args []string) (led
 // checkChoice refuses to act on nothing in particular.
 func (f *filter) checkChoice(name string, args []string) error {
 	if len(args)+len(f.kinds)+len(f.scopes) == 0 && strings.TrimSpace(strings.Join(f.where, "")) == "" {
-		return usage("usage", fmt.Sprintf("ledgerd %s 17   ledgerd %s --where state:dead", name, name), "%s what? name items, or choose them with --where", name)
+		return usage("usage", fmt.Sprintf("ledgerd %s 17   ledgerd %s --where kind:urlcheck", name, name), "%s what? name items, or choose them with --where", name)
 	}
 	if len(args) > 0 && len(f.where) > 0 {
 		return usage("usage", "", "name items or choose them with --where, not both")
@@ -157,7 +159,7 @@ func (a *app) act(ctx context.Context, x act, f filter, args []string, dryRun bo
 	if err != nil {
 		return err
 	}
-	if !dryRun && would > 1 {
+	if !dryRun && (would > 1 || would == 1 && x.final) {
 		if err := a.confirm(fmt.Sprintf("%s %s?", x.name, plural(would, "item")), "see what it would do: --dry-run"); err != nil {
 			return err
 		}
@@ -176,7 +178,7 @@ func (a *app) act(ctx context.Context, x act, f filter, args []string, dryRun bo
 			n, err = how.apply(ctx, l.Ledger, g)
 			if res.Changed += n; err != nil {
 				if res.Changed > 0 && !a.quiet {
-					fmt.Fprintf(a.stderr, "%s %s before that; the same command goes on\n", x.name, plural(res.Changed, "item"))
+					fmt.Fprintf(a.stderr, "%s: %s changed before that; the same command goes on\n", x.name, plural(res.Changed, "item"))
 				}
 				return err
 			}

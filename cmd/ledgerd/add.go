@@ -179,7 +179,7 @@ func (d *adder) take(ctx context.Context, names []string, items []ledger.NewItem
 func (d *adder) note(err error) error {
 	if nt, ok := errors.AsType[*inputs.NotTaken](err); ok {
 		if d.left++; len(d.notTaken) < mostNoted {
-			d.notTaken = append(d.notTaken, notTaken(*nt))
+			d.notTaken = append(d.notTaken, notTaken{nt.Input, nt.Reason})
 		}
 		switch nt.Reason {
 		case inputs.NoMatch:

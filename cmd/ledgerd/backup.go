@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -46,6 +48,9 @@ With -o json: {"ledger","file","bytes","seconds"}.`,
 			if err != nil {
 				return err
 			}
+			if _, err := os.Stat(filepath.Dir(path)); errors.Is(err, fs.ErrNotExist) {
+				return usage("bad_input", "make it first, or name another place", "the folder %s does not exist", filepath.Dir(path))
+			}
 			l, err := a.open(cmd.Context())
 			if err != nil {
 				return err
@@ -60,7 +65,7 @@ With -o json: {"ledger","file","bytes","seconds"}.`,
 				return err
 			}
 			took := time.Since(began)
-			return one(a, backedUp{at.String(), path, info.Size(), took.Round(time.Millisecond).Seconds()},
+			return one(a, backedUp{at.String(), path, info.Size(), inSeconds(took)},
 				fmt.Sprintf("%s: %s in %s", args[0], humanize.IBytes(uint64(info.Size())), seconds(took)))
 		},
 	}

@@ -120,7 +120,7 @@ func (a *app) dbCopy(ctx context.Context, from, to string, wait time.Duration) e
 	if err := a.mustBeQuiet(ctx, l, 0); err != nil { // who began after the comparison works on a ledger that nobody copies any more
 		fmt.Fprintf(a.stderr, "warning: %s is being worked again; its copy does not have that\n", source.brief())
 	}
-	res := copied{From: source.String(), To: target.String(), Seconds: time.Since(began).Round(time.Millisecond).Seconds()}
+	res := copied{From: source.String(), To: target.String(), Seconds: inSeconds(time.Since(began))}
 	for _, c := range all {
 		res.Tables = append(res.Tables, copiedTable{c.Table, c.Rows, c.Copied, c.Sum})
 		res.Rows += c.Rows

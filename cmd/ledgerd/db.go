@@ -219,7 +219,7 @@ func verify(ctx context.Context, l *ledger.Ledger) (*verified, error) {
 	v.OK = len(v.Violations) == 0
 	var err error
 	v.Items, err = l.Count(ctx, ledger.Filter{})
-	v.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
+	v.Seconds = inSeconds(time.Since(began))
 	return v, err
 }
 

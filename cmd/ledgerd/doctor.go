@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -266,7 +267,11 @@ func (a *app) examinePlugins(ctx context.Context, dirs pluginDirs) (all []ledger
 			p, err := a.findPlugin(ctx, place.Name, dirs)
 			if err != nil {
 				e := explain(err)
-				all = append(all, ledger.Problem("plugin", place.Name+": "+e.message, "kinds that it works are not worked here", e.hint))
+				if e.hint == "" { // some say what to do in a second line
+					e.message, e.hint, _ = strings.Cut(e.message, "\n  ")
+				}
+				all = append(all, ledger.Problem("plugin", place.Name+": "+e.message, "kinds that it works are not worked here",
+					cmp.Or(e.hint, "look at what it does: ledgerd plugin check "+place.Name)))
 				continue
 			}
 			all = append(all, ledger.Fine("plugin", fmt.Sprintf("%s %s (%s) answers after %s", place.Name, p.Version, place.Origin, time.Since(began).Round(time.Millisecond))))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -216,7 +217,23 @@ func flagError(cmd *cobra.Command, err error) error {
 			f.hint = "did you mean --" + near + "?   " + f.hint
 		}
 	}
+	if bad, ok := errors.AsType[*strconv.NumError](err); ok {
+		f.message = strings.Replace(f.message, bad.Error(), noNumber(bad), 1)
+	}
 	return f
+}
+
+// noNumber says what a number should be, in place of the words of package strconv.
+func noNumber(err *strconv.NumError) string {
+	switch {
+	case err.Err == strconv.ErrRange:
+		return "is out of range"
+	case err.Func == "ParseBool":
+		return "must be true or false"
+	case err.Func == "ParseFloat":
+		return "must be a number"
+	}
+	return "must be a whole number"
 }
 
 // unknownCommand is the error of a command group, or of the program, for a word that it does not know.

@@ -299,7 +299,7 @@ func (r *tour) walkActs() {
 	r.do(exitOK, "cancel", "--where", "kind:page state:ready", "--dry-run")
 	r.do(exitOK, "cancel", "free", "--scope", "spring")
 	r.do(exitOK, "prune", "--older", "0s", "--kind", "filecsv")
-	r.do(exitOK, "prune", "--scope", "spring")
+	r.do(exitOK, "prune", "--scope", "spring", "-y")
 	held := r.start("lock", "run", "nightly", "--", "sleep", "60")
 	r.until("the lock is held", func() bool { return strings.Contains(r.run(exitOK, "lock", "ls"), "nightly") })
 	r.do(exitOK, "lock ls")

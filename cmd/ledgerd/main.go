@@ -128,9 +128,12 @@ fails, and can always say: done, waiting for what, or why not.`,
 	a.global.define(root.PersistentFlags())
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(&cobra.Command{Use: "help", Short: "Say how a command is used, as --help does", Hidden: true, GroupID: groupSetUp, RunE: func(cmd *cobra.Command, args []string) error {
-		about, _, err := root.Find(args)
+		about, rest, err := root.Find(args)
 		if err != nil {
 			return err
+		}
+		if len(rest) > 0 {
+			return unknownCommand(about, rest[0])
 		}
 		return about.Help()
 	}})

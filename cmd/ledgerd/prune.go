@@ -72,7 +72,7 @@ func (a *app) forget(ctx context.Context, f filter, dryRun bool) error {
 		n, _, err := l.Forget(ctx, actor(), f)
 		return n, err
 	}}
-	return a.act(ctx, act{name: "prune", hint: "only what has ended is removed",
+	return a.act(ctx, act{name: "prune", hint: "only what has ended is removed", final: true,
 		on:   map[ledger.State]change{ledger.StateDone: remove, ledger.StateCancelled: remove},
 		fine: ledger.States}, f, nil, dryRun)
 }

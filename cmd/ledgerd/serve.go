@@ -72,8 +72,8 @@ type server struct {
 	sources daemon.Sources
 	metrics *daemon.Metrics
 	health  *daemon.Health
-	name    string // who holds the locks of sources
-	life    context.Context
+	name    string          // who holds the locks of sources
+	life    context.Context // ends when it is to stop, or cannot go on
 }
 
 func (a *app) serve(ctx context.Context, flags serveFlags) error {
@@ -86,7 +86,7 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 		return err
 	}
 	defer l.Close()
-	s := &server{app: a, flags: flags, ledger: l, life: ctx}
+	s := &server{app: a, flags: flags, ledger: l}
 	at, err := s.listener(ctx)
 	if err != nil {
 		return err
@@ -104,12 +104,16 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 	if err != nil {
 		return err
 	}
-	s.sources.Set(ctx, configs)
+	var rest context.CancelFunc
+	s.life, rest = context.WithCancel(ctx)
+	defer rest()
+	s.sources.Set(s.life, configs)
 	end := s.attend(ctx, at)
 	defer end()
 	a.log.Info("serving", "version", programVersion(), "pid", os.Getpid(), "agent", s.name, "kinds", slices.Sorted(maps.Keys(handlers)), "sources", len(configs))
-	_, err = s.crew.run(ctx, handlers)
-	s.rest()
+	_, err = s.crew.run(s.life, handlers)
+	rest() // the crew has ended by itself where the ledger cannot be worked any more
+	s.waitForSources()
 	if err == nil && a.hard.Err() != nil {
 		return status(128 + a.got.Load())
 	}
@@ -235,7 +239,7 @@ func (s *server) attend(ctx context.Context, at net.Listener) (end func()) {
 		})
 	}
 	all.Go(func() { daemon.Watchdog(life, s.log, s.health.Alive) })
-	all.Go(func() { s.hearReload(ctx) })
+	all.Go(func() { s.hearReload(life) })
 	stopping := context.AfterFunc(ctx, func() {
 		s.health.Stop()
 		daemon.Notify(s.log, daemon.Stopping)
@@ -252,8 +256,8 @@ func (s *server) attend(ctx context.Context, at net.Listener) (end func()) {
 // restTime bounds how long the end of the daemon waits for sources: a look at a dead file server never ends.
 const restTime = 5 * time.Second
 
-// rest waits for the sources to end.
-func (s *server) rest() {
+// waitForSources waits until they have ended.
+func (s *server) waitForSources() {
 	rested := make(chan struct{})
 	go func() {
 		defer close(rested)
@@ -267,7 +271,7 @@ func (s *server) rest() {
 	}
 }
 
-// hearReload reads the config anew whenever SIGHUP comes.
+// hearReload reads the config anew whenever SIGHUP comes, until ctx ends.
 func (s *server) hearReload(ctx context.Context) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -279,7 +283,7 @@ func (s *server) hearReload(ctx context.Context) {
 		case <-hup:
 		}
 		select {
-		case s.crew.calls <- func() { s.reload(ctx) }:
+		case s.crew.calls <- func() { s.reload(s.life) }:
 		case <-ctx.Done():
 			return
 		}

@@ -317,6 +317,17 @@ func TestServePort(t *testing.T) {
 	}
 }
 
+// TestServeBroken: a daemon that cannot work ends, also while its sources could still be looked at.
+func TestServeBroken(t *testing.T) {
+	t.Parallel()
+	s := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")).site(base + "[[source]]\nname = \"orders\"\ntype = \"list\"\nkind = \"effect\"\npath = \"DIR/orders\"\n")
+	s.list("orders", 1)
+	p := s.start("serve", "--config", s.config, "--lease", "1s") // which the workers refuse
+	if code := s.exit(p); code != exitUsage || !strings.Contains(p.stderr.String(), "--lease: 1s, must be 5s") || strings.Contains(p.stderr.String(), "a source does not end") {
+		t.Errorf("exit %d\n%s", code, p.stderr.String())
+	}
+}
+
 // TestServeTellsSystemd: ready, alive now and then, stopping.
 func TestServeTellsSystemd(t *testing.T) {
 	t.Parallel()

@@ -38,7 +38,7 @@ func newStatsRow(k ledger.KindStats, now time.Time) statsRow {
 	row := statsRow{Kind: k.Kind, Ready: k.Ready, Waiting: k.Waiting, Leased: k.Leased, Dead: k.Dead, Doubt: k.Doubt,
 		Done1h: k.Done, Failed1h: k.Failed, PerSecond1m: math.Round(k.PerSecond*100) / 100}
 	if !k.OldestReady.IsZero() {
-		row.OldestReady = max(0, now.Sub(k.OldestReady).Round(time.Millisecond).Seconds())
+		row.OldestReady = max(0, inSeconds(now.Sub(k.OldestReady)))
 	}
 	if k.ETA > 0 || k.PerSecond > 0 && k.Ready+k.Leased == 0 {
 		eta := k.ETA.Round(100 * time.Millisecond).Seconds()
@@ -141,6 +141,11 @@ func (a *app) groups(ctx context.Context, f filter, by string) error {
 		return status(exitEmpty)
 	}
 	return err
+}
+
+// inSeconds is to the millisecond, as the nearest number that is written with three digits.
+func inSeconds(d time.Duration) float64 {
+	return float64(d.Round(time.Millisecond).Milliseconds()) / 1000
 }
 
 func (a *app) statsCommand() *cobra.Command {

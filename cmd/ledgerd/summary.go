@@ -73,7 +73,7 @@ func (r *runner) summary(ctx context.Context, interrupted bool) (*summary, error
 			Waiting: t.counts[open] - held, Held: held, Cancelled: t.counts[cancelled]},
 		Others: otherCounts{t.others.done, t.others.failed}, Emitted: t.emitted,
 		NotTaken: orEmpty(d.notTaken), BadLines: orEmpty(d.badLines), Failures: t.failures.List(), NextDue: report.Time(next),
-		Seconds: max(0.001, time.Since(r.began).Round(time.Millisecond).Seconds())}
+		Seconds: max(0.001, inSeconds(time.Since(r.began)))}
 	var attempts int64
 	for _, n := range t.ended {
 		attempts += n

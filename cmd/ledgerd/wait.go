@@ -139,7 +139,7 @@ func (a *app) wait(ctx context.Context, f filter, args []string, limit time.Dura
 		}
 		rest = rest[n:]
 	}
-	res.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
+	res.Seconds = inSeconds(time.Since(began))
 	if err := one(a, res, res.text()); err != nil {
 		return err
 	}

@@ -187,7 +187,7 @@ func (c *crew) report(ctx context.Context, rep worker.Report, began time.Time) e
 	defer c.mu.Unlock()
 	a := c.app
 	s := workSummary{Type: "summary", Outcomes: c.outcomes, Dead: c.dead, Doubt: max(c.doubt, rep.Doubt), Ready: rep.Ready, Waiting: rep.Waiting, Held: rep.Held,
-		NextDue: report.Time(rep.NextDue), Seconds: max(0.001, time.Since(began).Round(time.Millisecond).Seconds())}
+		NextDue: report.Time(rep.NextDue), Seconds: max(0.001, inSeconds(time.Since(began)))}
 	var attempts int64
 	for _, n := range c.outcomes {
 		attempts += n

@@ -141,7 +141,20 @@ type entry struct {
 	info      fs.FileInfo // following links
 }
 
-func (w *walk) leave(path, reason string) bool { return w.yield(Found{}, &NotTaken{path, reason}) }
+func (w *walk) leave(path, reason string) bool {
+	return w.yield(Found{}, &NotTaken{Input: path, Reason: reason})
+}
+
+// wrong leaves out what something is wrong with; what is gone by now is simply left out.
+func (w *walk) wrong(path string, err error) bool {
+	return w.yield(Found{}, &NotTaken{Input: path, Reason: cause(err), Wrong: !errors.Is(err, fs.ErrNotExist)})
+}
+
+// What is wrong with files that are there.
+var (
+	errDangling   = errors.New("a link to something that does not exist")
+	errNotRegular = errors.New("not a regular file")
+)
 
 // folder takes what is in a folder and below it, in the order of names.
 func (w *walk) folder(path, rel string, info fs.FileInfo) bool {
@@ -157,7 +170,7 @@ func (w *walk) folder(path, rel string, info fs.FileInfo) bool {
 		if rel == "." {
 			return w.bad(w.origin, unusable(path, err))
 		}
-		return w.leave(path, cause(err))
+		return w.wrong(path, err)
 	}
 	for _, d := range entries {
 		if err := w.ctx.Err(); err != nil {
@@ -178,9 +191,9 @@ func (w *walk) child(path, rel string, d fs.DirEntry) bool {
 	info, err := os.Stat(path) // follows links
 	switch {
 	case err != nil && d.Type()&fs.ModeSymlink != 0 && errors.Is(err, fs.ErrNotExist):
-		return w.leave(path, "a link to something that does not exist")
+		return w.wrong(path, errDangling)
 	case err != nil:
-		return w.leave(path, cause(err))
+		return w.wrong(path, err)
 	case info.IsDir() && w.Flat:
 		return true
 	case info.IsDir() && w.prunes(filepath.ToSlash(rel)):
@@ -195,7 +208,7 @@ func (w *walk) child(path, rel string, d fs.DirEntry) bool {
 	case !w.takes(filepath.ToSlash(rel)):
 		return w.leave(path, NoMatch)
 	case !info.Mode().IsRegular():
-		return w.leave(path, "not a regular file")
+		return w.wrong(path, errNotRegular)
 	}
 	return w.fresh(entry{path, rel, info})
 }
@@ -215,10 +228,10 @@ func (w *walk) glob(pattern string) bool {
 		case reason != "" && reason != "hidden":
 			goOn = w.leave(path, reason)
 		case err != nil:
-			goOn = w.leave(path, cause(err))
+			goOn = w.wrong(path, err)
 		case info.IsDir(): // "a/**" names the folder, too
 		case !info.Mode().IsRegular():
-			goOn = w.leave(path, "not a regular file")
+			goOn = w.wrong(path, errNotRegular)
 		case w.excluded(rel):
 			goOn = w.leave(path, Excluded)
 		default:
@@ -317,7 +330,7 @@ func (w *walk) lookAgain() bool {
 		now, err := os.Stat(e.path)
 		switch {
 		case err != nil:
-			if !w.leave(e.path, cause(err)) {
+			if !w.wrong(e.path, err) {
 				return false
 			}
 		case now.Size() != e.info.Size() || !now.ModTime().Equal(e.info.ModTime()):
@@ -345,7 +358,7 @@ func (w *walk) take(e entry) bool {
 		err = ledger.CheckItem(n)
 	}
 	if err != nil {
-		return w.leave(e.path, cause(err))
+		return w.wrong(e.path, err)
 	}
 	n.Source = w.root
 	return w.found(e.path, n, w.origin)

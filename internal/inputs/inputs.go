@@ -82,6 +82,8 @@ type Found struct {
 type NotTaken struct {
 	Input  string
 	Reason string
+	// Wrong says that something is wrong with it. Else its name, a rule or its age leaves it out.
+	Wrong bool
 }
 
 func (e *NotTaken) Error() string { return e.Input + ": " + e.Reason }

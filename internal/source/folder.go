@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -42,18 +43,23 @@ func (s *Source) folder(ctx context.Context, src *inputs.Source, l *Look) error 
 	s.settling.begin()
 	src.Settled = s.settling.settled
 	var each func(inputs.Found, ledger.Added)
+	var stays error // why the first of those that stay does
 	if s.spec.Finished != "keep" {
-		each = func(f inputs.Found, a ledger.Added) { s.finish(f, a, l) }
+		each = func(f inputs.Found, a ledger.Added) {
+			if err := s.finish(f, a, l); err != nil && stays == nil {
+				stays = fmt.Errorf("a finished file cannot be put away: %w", err)
+			}
+		}
 	}
 	err = s.take(ctx, src, l, each)
 	l.Young = s.settling.end()
-	return err
+	return errors.Join(err, stays)
 }
 
 // finish puts a file away if its item is done in the version that was just seen.
-func (s *Source) finish(f inputs.Found, a ledger.Added, l *Look) {
+func (s *Source) finish(f inputs.Found, a ledger.Added, l *Look) error {
 	if a.State != ledger.StateDone || a.Verdict != ledger.VerdictKnown && a.Verdict != ledger.VerdictDiffers {
-		return
+		return nil
 	}
 	to := ""
 	if s.spec.Finished == "move" {
@@ -64,13 +70,11 @@ func (s *Source) finish(f inputs.Found, a ledger.Added, l *Look) {
 		to = filepath.Join(s.spec.MoveTo, rel)
 	}
 	done, err := putAway(f.Input, f.Item.Fingerprint, to)
-	switch {
-	case err != nil && l.Err == nil:
-		l.Err = fmt.Errorf("a finished file cannot be put away: %w", err)
-	case done:
+	if done {
 		l.Finished++
 		s.log.Debug("put away", "input", f.Input, "to", to)
 	}
+	return err
 }
 
 // alone refuses a kind that is worked on other machines, too, which do not see the folder.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/ledgerd/ledgerd/internal/inputs"
@@ -24,7 +25,7 @@ func putAway(path, version, to string) (done bool, err error) {
 	if info, err := os.Lstat(path); err != nil || info.Mode().IsRegular() && inputs.Version(info) != version {
 		return false, ignoreMissing(err)
 	}
-	aside := filepath.Join(filepath.Dir(path), asidePrefix+filepath.Base(path))
+	aside := filepath.Join(filepath.Dir(path), asideName(filepath.Base(path)))
 	if _, err := os.Lstat(aside); err == nil {
 		return false, fmt.Errorf("%s is in the way", aside)
 	}
@@ -44,6 +45,14 @@ func putAway(path, version, to string) (done bool, err error) {
 		return false, errors.Join(err, putBack(aside, path))
 	}
 	return true, nil
+}
+
+// longestName is how many bytes a file's name may have.
+const longestName = 255
+
+// asideName is the hidden name of a file, shortened if it were too long.
+func asideName(name string) string {
+	return asidePrefix + strings.ToValidUTF8(name[:min(len(name), longestName-len(asidePrefix))], "")
 }
 
 func ignoreMissing(err error) error {

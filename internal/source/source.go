@@ -50,8 +50,11 @@ type Look struct {
 	Verdicts map[ledger.Verdict]int64 // what the ledger said of them
 	Young    int                      // files that are still being written
 	Bad      int64                    // lines and rows that make no item
+	Left     int64                    // files that are left out because something is wrong with them
 	Finished int64                    // files that were moved or deleted
 	Err      error                    // why it is not complete
+
+	told []inputs.NotTaken // of Left, those that were named in the log, by this look or the one before
 }
 
 // Status of a source, for those who ask how it is.
@@ -72,7 +75,8 @@ type Source struct {
 	log      *slog.Logger
 	locks    *locks.Manager
 	settling *settling
-	hints    *hints // nil unless it is a folder that is being looked at
+	told     []inputs.NotTaken // by the look before
+	hints    *hints            // nil unless it is a folder that is being looked at
 
 	mu     sync.Mutex
 	status Status
@@ -125,7 +129,7 @@ func (s *Source) Run(ctx context.Context) {
 		if ctx.Err() == nil {
 			s.log.Warn("the lock of the source is lost: another daemon may look at it", "lock", LockName(s.spec.Name))
 		}
-		s.set(func(st *Status) { st.Looking = false })
+		s.set(func(st *Status) { st.Looking, st.Next = false, time.Time{} })
 		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 		if err := s.locks.Release(release, lock); err != nil {
 			s.log.Debug("the lock ends with its time", "error", err)
@@ -153,6 +157,8 @@ func (s *Source) waiting(ctx context.Context, err error) {
 	switch {
 	case problem != "" && before.Error == "":
 		s.log.Warn("the lock of the source cannot be had; trying on", "error", err)
+	case holder == s.config.Agent && before.Holder != holder: // it is not known any more what it was for
+		s.log.Info("the lock of the source, which was lost, has to run out first", "lock", LockName(s.spec.Name))
 	case problem == "" && before.Holder != holder:
 		s.log.Info("another daemon looks at the source", "holder", holder)
 	}
@@ -183,6 +189,7 @@ func (s *Source) hold(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		s.told = l.told
 		now := time.Now()
 		next := s.spec.Next(now)
 		if l.Err == nil {
@@ -233,10 +240,10 @@ func (s *Source) note(l Look, now, next time.Time) {
 	before := s.Status()
 	s.set(func(st *Status) { st.Looked, st.Next, st.Error = now, next, problem })
 	args := []any{"found", l.Found, "added", l.Verdicts[ledger.VerdictAdded], "changed", l.Verdicts[ledger.VerdictChanged],
-		"finished", l.Finished, "young", l.Young, "bad", l.Bad, "ms", l.Took.Milliseconds()}
+		"finished", l.Finished, "young", l.Young, "bad", l.Bad, "left", l.Left, "ms", l.Took.Milliseconds()}
 	switch {
 	case l.Err != nil:
-		s.log.Error("the source cannot be looked at; trying on", append(args, "error", problem, "next", next)...)
+		s.log.Error("the look at the source is not complete; trying on", append(args, "error", problem, "next", next)...)
 	case before.Error != "" && before.Looking:
 		s.log.Info("the source is well again", args...)
 	case l.Verdicts[ledger.VerdictAdded]+l.Verdicts[ledger.VerdictChanged]+l.Finished > 0:

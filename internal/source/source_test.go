@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -159,6 +160,56 @@ func TestFinished(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStays: a finished file that cannot be put away makes the look fail, until it can.
+func TestStays(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		root, away := t.TempDir(), filepath.Join(t.TempDir(), "away")
+		long := filepath.Join(root, strings.Repeat("ü", 125)+".csv")
+		write(t, long, "1")
+		write(t, away, "a file where the folder should be")
+		spec := folder(root)
+		spec.Finished, spec.MoveTo = "move", away
+		s := p.start(t, spec)
+		s.look()
+		p.work(t, ledger.Done(nil))
+		l := s.until("it says why the file stays", func(l Look) bool { return l.Err != nil })
+		if !strings.Contains(l.Err.Error(), "a finished file cannot be put away: ") || !exists(long) {
+			t.Errorf("%v", l.Err)
+		}
+		if err := os.Remove(away); err != nil {
+			t.Fatal(err)
+		}
+		s.until("the file is put away", func(l Look) bool { return l.Err == nil && l.Finished == 1 })
+		if !exists(filepath.Join(away, filepath.Base(long))) {
+			t.Error("it is not there")
+		}
+	})
+}
+
+// TestLeft: what is wrong with a file that is not taken is said, once.
+func TestLeft(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		root := t.TempDir()
+		for name, to := range map[string]string{"lost.csv": "nowhere", "a.part": "nowhere"} {
+			if err := os.Symlink(to, filepath.Join(root, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(t, filepath.Join(root, "no.txt"), "1")
+		var log strings.Builder
+		s := p.start(t, folder(root), func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		for range 3 {
+			if l := s.look(); l.Err != nil || l.Left != 1 {
+				t.Errorf("%+v", l)
+			}
+		}
+		s.stop()
+		if text := log.String(); strings.Count(text, "not taken") != 1 || !strings.Contains(text, "a link to something that does not exist") {
+			t.Error(text)
+		}
+	})
 }
 
 // TestOneLooks: of two daemons one looks at a source, and the other takes over from it.

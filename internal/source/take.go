@@ -3,6 +3,8 @@ package source
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/ledgerd/ledgerd/internal/inputs"
@@ -12,7 +14,7 @@ import (
 // batch is how many items are added in one transaction.
 const batch = 1000
 
-// mostNamed is how many bad lines of a look are named in the log.
+// mostNamed is how many bad lines of a look, or files with which something is wrong, are named in the log.
 const mostNamed = 5
 
 // take adds all that an inputs.Source holds. each may be nil.
@@ -57,7 +59,7 @@ func (s *Source) take(ctx context.Context, src *inputs.Source, l *Look, each fun
 // pass takes note of what makes no item and does not end the look.
 func (s *Source) pass(err error, l *Look) error {
 	if left, ok := errors.AsType[*inputs.NotTaken](err); ok {
-		s.log.Debug("not taken", "input", left.Input, "reason", left.Reason)
+		s.leave(*left, l)
 		return nil
 	}
 	if bad, ok := errors.AsType[*inputs.BadLine](err); ok {
@@ -67,6 +69,21 @@ func (s *Source) pass(err error, l *Look) error {
 		return nil
 	}
 	return err
+}
+
+// leave takes note of a file that is not taken. What is wrong with one is said at the first look that
+// meets it.
+func (s *Source) leave(left inputs.NotTaken, l *Look) {
+	level := slog.LevelDebug
+	if left.Wrong {
+		if l.Left++; l.Left <= mostNamed {
+			l.told = append(l.told, left)
+			if !slices.Contains(s.told, left) {
+				level = slog.LevelWarn
+			}
+		}
+	}
+	s.log.Log(context.Background(), level, "not taken", "input", left.Input, "reason", left.Reason)
 }
 
 // origin is what an item says of where it came from: the source, and the line of a list.

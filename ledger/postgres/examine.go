@@ -72,15 +72,19 @@ func unusable(check string, err error) ledger.Finding {
 // examineServer looks at settings on which it depends that nothing is lost.
 func (s *Store) examineServer(ctx context.Context, pool *pgxpool.Pool) (all []ledger.Finding, err error) {
 	var version, fsync, pages, commit string
-	var standby bool
+	var standby, reads bool
 	var used, most int
-	err = pool.QueryRow(ctx, `SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'), pg_is_in_recovery(),
- (SELECT count(*)::int FROM pg_stat_activity WHERE backend_type = 'client backend'), current_setting('max_connections')::int`).Scan(&version, &fsync, &pages, &commit, &standby, &used, &most)
+	err = pool.QueryRow(ctx, `SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'), pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
+ (SELECT count(*)::int FROM pg_stat_activity WHERE backend_type = 'client backend'), current_setting('max_connections')::int`).Scan(&version, &fsync, &pages, &commit, &standby, &reads, &used, &most)
 	if err != nil {
 		return nil, err
 	}
-	if standby {
+	switch {
+	case standby:
 		all = append(all, ledger.Problem("server", "it is a standby, which takes no writes", "nothing can be added or worked", "name the primary, or all servers: postgres://app@db1,db2/work"))
+	case reads:
+		all = append(all, ledger.Problem("server", "transactions may only read (default_transaction_read_only = on)", "nothing can be added or worked",
+			"switch it off where it was set: postgresql.conf, ALTER DATABASE, ALTER ROLE or the URL"))
 	}
 	switch {
 	case fsync == "off" || pages == "off":

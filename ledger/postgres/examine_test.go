@@ -56,6 +56,16 @@ func TestExamine(t *testing.T) {
 	finds(t, all, "notifications", ledger.LevelOK, "LISTEN works: workers hear")
 	finds(t, all, "durability", map[string]ledger.Level{"on": ledger.LevelOK, "off": ledger.LevelProblem}[fsync])
 
+	address, err := url.Parse(where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := address.Query()
+	query.Set("default_transaction_read_only", "on")
+	address.RawQuery = query.Encode()
+	all, _ = Examine(ctx, address.String(), o)
+	finds(t, all, "server", ledger.LevelProblem, "transactions may only read")
+
 	if _, err := pool.Exec(ctx, "ALTER TABLE "+o.Schema+".ledger_items SET (autovacuum_enabled = false)"); err != nil {
 		t.Fatal(err)
 	}

@@ -290,6 +290,9 @@ func TestFatalError(t *testing.T) {
 				if !errors.Is(err, ledger.ErrSchema) {
 					t.Errorf("Run: %v", err)
 				}
+				if n := r.log.count("trying again"); n != 0 {
+					t.Error("it said that it tries again")
+				}
 				want := ledger.StateDone
 				if when == 0 {
 					want = ledger.StateReady
