@@ -119,7 +119,7 @@ class Task {
       : !(Number.isInteger(priority) && Math.abs(priority) <= 2) ? `priority ${priority} is not between -2 and 2`
       : this.children.length === MAX_EMIT ? `an attempt may emit ${MAX_EMIT} items`
       : this.emitted + size > MAX_EMIT_BYTES ? `an attempt may emit ${MAX_EMIT_BYTES} bytes` : ''
-    if (problem) throw new Error(`emit ${kind} ${JSON.stringify(clean(child.key, 80))}: ${problem}`)
+    if (problem) throw Object.assign(new Error(`emit ${kind} ${JSON.stringify(clean(child.key, 80))}: ${problem}`), { code: 'emit' })
     this.children.push(child)
     this.emitted += size
   }
