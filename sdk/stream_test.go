@@ -209,7 +209,7 @@ func TestEmit(t *testing.T) {
 		}
 		got, end := new(wire.Result), wire.Result_OUTCOME_FAILED
 		judge(got, t.Context(), err)
-		if err != nil && (got.Outcome != end || !got.Final || got.Code != "emit") {
+		if err != nil && (got.Outcome != end || !got.Final || got.Code != "emit_refused") {
 			t.Errorf("child %d: what is refused now is refused for good: %v", i, got)
 		}
 	}

@@ -96,7 +96,7 @@ func (t *task) overTime() string {
 }
 
 // emit adds a child to the result. What is wrong with it now is wrong with it the next time.
-func (t *task) emit(c Child) error { return Permanent(Code("emit", t.add(c))) }
+func (t *task) emit(c Child) error { return Permanent(Code("emit_refused", t.add(c))) }
 
 func (t *task) add(c Child) error {
 	w := &wire.Child{Kind: c.Kind, Scope: c.Scope, Key: c.Key, Fingerprint: c.Fingerprint, Priority: int32(c.Priority)}

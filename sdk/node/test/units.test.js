@@ -69,7 +69,8 @@ test('an attempt is worked without ledgerd', async () => {
   assert.match(done.log, /at work n=2\n$/)
   assert.strictEqual((await attempt(plugin, { n: 0 })).emit.length, 1)
   assert.deepStrictEqual((await attempt(plugin, { n: -1 })).emit, [])
-  assert.strictEqual((await attempt(plugin, { n: 1 })).code, 'emit')
+  const refused = await attempt(plugin, { n: 1 })
+  assert.deepStrictEqual([refused.final, refused.code], [true, 'emit_refused'])
   const late = () => { throw new DOMException('The operation was aborted', 'AbortError') }
   assert.strictEqual((await attempt({ ...plugin, work: late }, {}, {}, { signal: AbortSignal.abort(TIMED_OUT) })).error, TIMED_OUT.message)
   assert.strictEqual((await attempt(plugin, { m: 1 })).code, 'payload')
