@@ -154,6 +154,27 @@ func TestOutput(t *testing.T) {
 	}
 }
 
+// TestTimeoutText: people are told of the timeout in words, also where the function has added some.
+func TestTimeoutText(t *testing.T) {
+	p := New("p", "0.1.0", func(ctx context.Context, _ *struct{}, it Item[task1]) (string, error) {
+		<-ctx.Done()
+		return "", fmt.Errorf("%s%w", it.Payload.Do, ctx.Err())
+	})
+	l := serve(t, p, &wire.ConfigureRequest{})
+	for id, before := range []string{"", "at line 3: "} {
+		it := item(int64(id), do(before))
+		it.TimeoutMs = 20
+		l.send(it)
+		l.until(id + 1)
+		if r, want := l.results[int64(id)], before+"not done within its timeout of 20ms"; r.Error != want || r.Code != "timeout" {
+			t.Errorf("%v, want %q", r, want)
+		}
+	}
+	if err := l.close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestEmit(t *testing.T) {
 	due := time.Date(2026, 11, 20, 0, 0, 0, 5000, time.UTC)
 	var errs []error
@@ -185,6 +206,11 @@ func TestEmit(t *testing.T) {
 	for i, err := range errs {
 		if (err == nil) != (i < 2) {
 			t.Errorf("child %d: %v", i, err)
+		}
+		got, end := new(wire.Result), wire.Result_OUTCOME_FAILED
+		judge(got, t.Context(), err)
+		if err != nil && (got.Outcome != end || !got.Final || got.Code != "emit_refused") {
+			t.Errorf("child %d: what is refused now is refused for good: %v", i, got)
 		}
 	}
 	want := []*wire.Child{

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,6 +67,9 @@ func (t *task) settle(output []byte, err error) {
 	r := &t.result
 	r.Id, r.Attempt, r.LockId, r.Output = t.item.Id, t.item.Attempt, t.item.LockId, output
 	judge(r, t.ctx, err)
+	if before, bare := strings.CutSuffix(r.Error, context.DeadlineExceeded.Error()); bare && r.Ending == wire.Result_ENDING_TIMED_OUT {
+		r.Error = before + t.overTime()
+	}
 	if p := (*panicError)(nil); errors.As(err, &p) {
 		t.tail().Write(p.stack) // never fails
 	}
@@ -83,8 +87,18 @@ func (t *task) settle(output []byte, err error) {
 	t.sink.settled(t)
 }
 
-// emit adds a child to the result.
-func (t *task) emit(c Child) error {
+// overTime says to people what Go calls an exceeded deadline.
+func (t *task) overTime() string {
+	if ms := t.item.TimeoutMs; ms > 0 {
+		return fmt.Sprintf("not done within its timeout of %s", time.Duration(ms)*time.Millisecond)
+	}
+	return "not done within its timeout"
+}
+
+// emit adds a child to the result. What is wrong with it now is wrong with it the next time.
+func (t *task) emit(c Child) error { return Permanent(Code("emit_refused", t.add(c))) }
+
+func (t *task) add(c Child) error {
 	w := &wire.Child{Kind: c.Kind, Scope: c.Scope, Key: c.Key, Fingerprint: c.Fingerprint, Priority: int32(c.Priority)}
 	if w.Scope == "" {
 		w.Scope = fmt.Sprintf("%s/%d", t.item.Kind, t.item.Id)
@@ -108,7 +122,7 @@ func (t *task) emit(c Child) error {
 	case t.settled:
 		return fmt.Errorf("emit %s %q: the attempt has ended", c.Kind, c.Key)
 	case len(t.result.Emit) == wire.MaxEmit:
-		return fmt.Errorf("emit: an attempt may emit %d items", wire.MaxEmit)
+		return fmt.Errorf("emit: an attempt may emit %d items; have some of them emit the rest", wire.MaxEmit)
 	case t.size+size > wire.MaxEmitBytes:
 		return fmt.Errorf("emit: an attempt may emit %d bytes", wire.MaxEmitBytes)
 	}

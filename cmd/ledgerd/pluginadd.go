@@ -265,7 +265,7 @@ func (a *app) confirmAdded(now addedPlugin) error {
 			fmt.Fprintln(a.stderr, "  "+report.Safe(c.String()))
 		}
 	}
-	return a.confirm(fmt.Sprintf("make %s %s current?", now.Name, report.Safe(now.Version)), "items that wait have the input of the old version, kinds its config")
+	return a.confirm(fmt.Sprintf("make %s %s current?", now.Name, report.Safe(now.Version)), "items that wait have the input of the old version, kinds its config: those that do not fit fail for good")
 }
 
 func (a *app) tellAdded(now addedPlugin) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/pluginstore"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -138,7 +139,7 @@ func pluginError(at pluginhost.Place, err error) error {
 }
 
 // pluginConfig puts the config of a kind, and --with over it, into the form that the plugin gets. A
-// secret is better in a file, which is named as file:/PATH, than on a command line that others can see.
+// secret is better in a file, which is named as file:PATH, than on a command line that others can see.
 func (a *app) pluginConfig(kind string, p *plugin, with []string) ([]byte, error) {
 	base, err := a.config.With(kind, p.Config)
 	if err != nil {
@@ -153,30 +154,29 @@ func (a *app) pluginConfig(kind string, p *plugin, with []string) ([]byte, error
 	if err != nil {
 		return nil, settingError(err, p.Name, of, other)
 	}
-	config, err := p.Config.Parse(base, with)
+	merged, err := p.Config.Parse(base, with)
 	if err != nil {
 		return nil, settingError(err, p.Name, of, other)
 	}
-	rest, secrets, err := p.Config.Split(config)
+	rest, secrets, err := p.Config.Split(merged)
 	for name, value := range typed {
-		path, isFile := strings.CutPrefix(value, "file:")
-		if !isFile || !filepath.IsAbs(path) {
+		secret, isFile, err := config.ReadSecret(value, "")
+		if !isFile {
 			fmt.Fprintf(a.stderr, "warning: --with %s=… is visible to everybody on this machine (ps); put it into a file: --with %s=file:/PATH\n", name, name)
 			continue
 		}
-		content, err := os.ReadFile(path)
 		if err != nil {
-			return nil, usage("bad_setting", "", "--with %s=%s: %v", name, value, errors.Unwrap(err))
+			return nil, usage("bad_setting", "", "--with %s: %v", name, err)
 		}
-		secrets[name] = strings.TrimRight(string(content), "\r\n")
+		secrets[name] = secret
 	}
 	if err == nil {
-		config, err = p.Config.Merge(rest, secrets)
+		merged, err = p.Config.Merge(rest, secrets)
 	}
 	if err == nil {
-		err = p.Config.Validate(config)
+		err = p.Config.Validate(merged)
 	}
-	return config, settingError(err, p.Name, of, other)
+	return merged, settingError(err, p.Name, of, other)
 }
 
 // startPlugin starts the plugin of a kind, with its config; c says the rest.

@@ -108,6 +108,7 @@ func TestSecrets(t *testing.T) {
 	}{
 		"in the file":         {text: `smtp.password = "hunter22"`, shown: Hidden, warned: true},
 		"file:":               {text: `smtp.password = "file:` + secret + `"`, shown: "file:" + secret},
+		"file: in the folder": {text: `smtp.password = "file:password"`, shown: "file:password"},
 		"password_file":       {text: `smtp.password_file = "` + secret + `"`, shown: secret},
 		"variable":            {environ: []string{"LEDGERD_KINDS_MAIL_WITH_SMTP_PASSWORD=hunter22"}, shown: Hidden},
 		"variable over file":  {text: `smtp.password_file = "/none"`, environ: []string{"LEDGERD_KINDS_MAIL_WITH_SMTP_PASSWORD=hunter22"}, shown: Hidden},
@@ -115,6 +116,9 @@ func TestSecrets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := write(t, "[kinds.mail.with]\nhost = \"h\"\n"+test.text)
+			if err := os.WriteFile(filepath.Join(filepath.Dir(path), "password"), []byte("hunter22\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
 			if err := os.Chmod(path, 0o644); err != nil {
 				t.Fatal(err)
 			}

@@ -88,7 +88,7 @@ in one place what it works and where items come from.
   live is taken over by the running daemon, and so are kinds and sources that come or go; the rest is said and waits for a restart.
 - Durations: ` + "`\"90s\"`, `\"1h30m\"`, `\"7d\"`, `\"2w\"`" + `. Rates: ` + "`\"100/s\"`, `\"30/m\"`, `\"5/10s\"`" + `. Sizes: ` + "`\"512MiB\"`, `\"2GB\"`" + `. Paths, also of ` + "`sqlite:`" + `, are relative to the folder of
   the file; ` + "`~/`" + ` is the home directory.
-- Secrets are better in files of their own: ` + "`db_file`" + ` for the URL of the ledger; for a secret NAME of a plugin ` + "`NAME = \"file:/PATH\"`" + ` or
+- Secrets are better in files of their own: ` + "`db_file`" + ` for the URL of the ledger; for a secret NAME of a plugin ` + "`NAME = \"file:PATH\"`" + ` or
   ` + "`NAME_file = \"PATH\"`" + ` in its table. Variables have ` + "`…_FILE`" + ` for the same. Secrets are never printed; a file that holds one and that
   everybody can read is warned about.
 - There is a variable for each key that holds one value and is not in an array of tables, and for ` + "`plugin_dir`" + ` (with commas). In names

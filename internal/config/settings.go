@@ -40,7 +40,7 @@ func (c *Config) SourcePayload(s *Source, schema *settings.Schema) (json.RawMess
 
 // With is the config of a kind's plugin: [kinds.K.with] with the environment over it, checked by
 // the schema of the plugin's config; nil if there is nothing. A secret that is in a file
-// (password = "file:/PATH", password_file = "PATH", LEDGERD_…_PASSWORD_FILE) is read. Required
+// (password = "file:PATH", password_file = "PATH", LEDGERD_…_PASSWORD_FILE) is read. Required
 // fields may be missing: the command line may have them. The error is an *Error.
 func (c *Config) With(kind string, schema *settings.Schema) (json.RawMessage, error) {
 	k := c.Kind(kind)
@@ -122,8 +122,8 @@ func (t *settingsTable) name(environment []Assignment) (named []Assignment) {
 			a.Field, a.Value = fields[base], "file:"+resolve(a.Value, "")
 		}
 		t.env[a.Field] = a.Env
-		if path, ok := secretFile(a.Value); ok && slices.Contains(t.secrets, a.Field) {
-			value, err := readSecret(path)
+		if slices.Contains(t.secrets, a.Field) {
+			value, _, err := ReadSecret(a.Value, "")
 			if err != nil {
 				t.problems = append(t.problems, Problem{Env: a.Env, Key: t.path + "." + a.Field, Message: err.Error()})
 				continue
@@ -135,10 +135,18 @@ func (t *settingsTable) name(environment []Assignment) (named []Assignment) {
 	return named
 }
 
-// secretFile is the path that stands for a secret.
-func secretFile(value string) (path string, ok bool) {
-	path, ok = strings.CutPrefix(value, "file:")
-	return path, ok && filepath.IsAbs(path)
+// secretFile is the path that stands for a secret, file:PATH.
+func secretFile(value string) (path string, ok bool) { return strings.CutPrefix(value, "file:") }
+
+// ReadSecret is what a file says that stands for a secret (file:PATH; a relative PATH is one in folder),
+// else the value itself.
+func ReadSecret(value, folder string) (secret string, isFile bool, err error) {
+	path, isFile := secretFile(value)
+	if !isFile {
+		return value, false, nil
+	}
+	secret, err = readSecret(resolve(path, folder))
+	return secret, true, err
 }
 
 // openSecret reads the file that stands for a secret, if there is one.
@@ -156,7 +164,6 @@ func (t *settingsTable) openSecret(values map[string]any, name string) {
 		table, last = inner, rest
 	}
 	text, _ := table[last].(string)
-	path, isFile := secretFile(text)
 	field := name
 	named, given := table[last+"_file"].(string)
 	if given {
@@ -165,12 +172,15 @@ func (t *settingsTable) openSecret(values map[string]any, name string) {
 			t.fail(field, last+" is given as well; one of them is enough")
 		}
 		delete(table, last+"_file")
-		path, isFile = resolve(named, filepath.Dir(t.config.File)), true
+		text = "file:" + named
 	}
-	if !isFile || t.env[name] != "" {
+	if t.env[name] != "" {
 		return
 	}
-	value, err := readSecret(path)
+	value, isFile, err := ReadSecret(text, filepath.Dir(t.config.File))
+	if !isFile {
+		return
+	}
 	if err != nil {
 		t.fail(field, err.Error())
 		value = "" // what is missing would be reported as well

@@ -39,6 +39,7 @@ var acts = map[string]func(){
 		fmt.Fprintln(os.Stderr, "too late")
 		os.Exit(8)
 	},
+	"plain": func() { os.Unsetenv("PLUGIN_CLIENT_CERT"); sdk.Serve(noop()) },
 	"newer": serveNewer,
 	"rogue": serveRogue,
 	"host":  beHost,

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -159,6 +160,9 @@ func (p *Proc) connect(ctx context.Context) error {
 	return p.Ping(ctx)
 }
 
+// noTLS is what crypto/tls says to an answer that is none of TLS; gRPC keeps no more of it than the text.
+const noTLS = "first record does not look like a TLS handshake"
+
 // explain turns what go-plugin says about a failed start into what is the matter.
 func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, err error) error {
 	if p.os.number() == 0 {
@@ -190,6 +194,9 @@ func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, err error) erro
 		se.Step, se.Problem = StepConnect, "it "+ended+" right after the handshake"
 	case ended != "":
 		se.Problem = "it " + ended + " before the handshake"
+	case strings.Contains(err.Error(), noTLS):
+		se.Step, se.Problem = StepConnect, "it answers without TLS"
+		se.Hint = "it was given a certificate in PLUGIN_CLIENT_CERT; for a language that cannot do TLS: mtls = false in its table of the config (plugin run, plugin check: --no-mtls)"
 	default:
 		se.Step, se.Problem = StepConnect, err.Error()
 	}

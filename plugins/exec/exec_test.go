@@ -131,6 +131,26 @@ func TestArgumentsStayWhole(t *testing.T) {
 	})
 }
 
+// What the system says of a script that it cannot start is of no help to who has just written it.
+func TestStartIsExplained(t *testing.T) {
+	for name, tt := range map[string]struct{ content, err string }{
+		"no first line":   {"echo hello\n", "without a first line such as #!/bin/sh"},
+		"no interpreter":  {"#!/nowhere/sh\n", "not the program that its first line names"},
+		"carriage return": {"#!/bin/sh\r\necho hello\r\n", "carriage return"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "script")
+			if err := os.WriteFile(path, []byte(tt.content), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			r := host(t, []string{path}).Run(sdktest.Task{Key: "k"})
+			if r.Code != "start" || r.Final || !strings.Contains(r.Error, tt.err) {
+				t.Errorf("%s: %s", r.Code, r.Error)
+			}
+		})
+	}
+}
+
 func TestRefusedArguments(t *testing.T) {
 	for _, tt := range []struct{ name, arg, key, code, err string }{
 		{"dash", "{key}", "-rf", "option", `{key} is "-rf"`},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	osexec "os/exec"
 	"slices"
@@ -56,17 +57,27 @@ func (r *run) command(ctx context.Context) (ending, error) {
 	state, stopped, err := r.cfg.keeper.Run(ctx, cmd, r.cfg.Grace)
 	pipes.finish()
 	if err != nil {
-		return ending{}, startError(err)
+		return ending{}, startError(cmd, err)
 	}
 	return endingOf(state, stopped), nil
 }
 
-// startError says whether another attempt can start what this one could not.
-func startError(err error) error {
-	if errors.Is(err, syscall.E2BIG) {
+// startError says whether another attempt can start what this one could not, and what people forget.
+func startError(cmd *osexec.Cmd, err error) error {
+	switch {
+	case errors.Is(err, syscall.E2BIG):
 		return refuse("argument", "the arguments are too long for the system: %w", err)
+	case errors.Is(err, syscall.ENOEXEC):
+		err = fmt.Errorf("%w: no program for this machine, or a script without a first line such as #!/bin/sh", err)
+	case errors.Is(err, fs.ErrNotExist) && exists(cmd.Path) && (cmd.Dir == "" || exists(cmd.Dir)):
+		err = fmt.Errorf("%w: the file is there, but not the program that its first line names; does that line end with a carriage return?", err)
 	}
 	return sdk.Code("start", err)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // prepare makes the command of the item.

@@ -9,7 +9,7 @@
 //
 // From a folder it takes *.csv, *.tsv, *.txt and each of them with .gz; a file that is named
 // is taken whatever its name. The delimiter is a comma, semicolon, tab or bar, whichever
-// gives the most rows of the same width; lines end in LF, CRLF or, in files without LF, CR.
+// gives the most rows of the same width, or what a first line such as sep=; names; lines end in LF, CRLF or, in files without LF, CR.
 // Quoted fields may hold delimiters, line ends and doubled quotes. Blank lines are passed
 // over, white space around a value does not count. The first row is the header unless the
 // values below it say otherwise (numbers below a number). Blank names become column_3,

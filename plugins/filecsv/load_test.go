@@ -295,6 +295,10 @@ func TestLoadNeedsADatabase(t *testing.T) {
 	if r := loading(t, "sqlite:"+file).Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}}); r.Code != "no_database" || !r.Final {
 		t.Errorf("%s %s", r.Code, r.Error)
 	}
+	file = filepath.Join(t.TempDir(), "missing", "people.db")
+	if r := loading(t, "sqlite:"+file).Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}}); r.Final || !strings.Contains(r.Error, file+" cannot be opened or made") {
+		t.Errorf("%s %s", r.Code, r.Error)
+	}
 	// Nobody is there: it is tried again, and the password is not shown.
 	r := loading(t, "postgres://app:hunter22@127.0.0.1:1/x").Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}})
 	if r.Code != "database" || r.Final || strings.Contains(fmt.Sprint(r), "hunter22") {

@@ -31,11 +31,24 @@ func sniffEOL(sample []byte, quote byte) byte {
 	return '\n'
 }
 
+// namedDelimiter finds the line sep=; that spreadsheets write above the header, and where it ends.
+func namedDelimiter(sample []byte, eol byte) (delim byte, end int) {
+	end = bytes.IndexByte(sample, eol)
+	line := bytes.TrimSuffix(sample[:max(end, 0)], []byte("\r"))
+	if len(line) != 5 || !bytes.EqualFold(line[:4], []byte("sep=")) || bytes.IndexByte([]byte(usualDelimiters), line[4]) < 0 {
+		return 0, 0
+	}
+	return line[4], end
+}
+
+// usualDelimiters are those that are looked for.
+const usualDelimiters = ",;\t|"
+
 // sniffDelimiter returns the delimiter with which the most rows have the same number of
 // columns, at least two; among equals the one that gives most columns; else a comma.
 func sniffDelimiter(sample []byte, complete bool, quote, eol byte) byte {
 	best, bestRows, bestColumns := byte(','), 0, 1
-	for _, delim := range []byte(",;\t|") {
+	for _, delim := range []byte(usualDelimiters) {
 		columns, rows := commonWidth(sampleRows(sample, complete, delim, quote, eol))
 		if columns > 1 && (rows > bestRows || rows == bestRows && columns > bestColumns) {
 			best, bestRows, bestColumns = delim, rows, columns

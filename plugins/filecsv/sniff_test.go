@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +34,8 @@ func TestSniff(t *testing.T) {
 		"null in the first row":    {",1\n2,3\n", ',', false, nil},
 		"named null":               {"-,1\n2,3\n", ',', false, func(in *In) { in.Nulls = []string{"-"} }},
 		"nothing below":            {"a,b\n,\n", ',', true, nil},
+		"named by a spreadsheet":   {"sep=;\r\na;b\r\n1,5;2,5\r\n", ';', true, nil},
+		"named against the rows":   {"SEP=|\na,b\nx,y\n", '|', true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := plain()
@@ -51,6 +54,36 @@ func TestSniff(t *testing.T) {
 				t.Errorf("got %q, header %v", tab.delim, tab.hasHeader)
 			}
 		})
+	}
+}
+
+// TestNamedDelimiter: the line sep=; is no row, also where --set has said so already, and lines are
+// counted with it; a header that only begins so is one.
+func TestNamedDelimiter(t *testing.T) {
+	for text, want := range map[string]struct {
+		delimiter string
+		names     []string
+		line      int64
+	}{
+		"sep=;\nid;name\n1;x\n":   {"auto", []string{"id", "name"}, 3},
+		"sep=;\rid;name\r1;x\r":   {";", []string{"id", "name"}, 3},
+		"sep=;\nid,name\n1,x\n":   {",", []string{"sep=;"}, 2},
+		"sep=x\nid\n1\n":          {"auto", []string{"sep=x"}, 2},
+		"sep=;a,name\n1,x\n2,y\n": {"auto", []string{"sep=;a", "name"}, 2},
+	} {
+		in := plain()
+		in.Delimiter = want.delimiter
+		r, err := newRules(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tab, err := openTable(t.Context(), strings.NewReader(text), r, plainOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tab.next(); err != nil || !slices.Equal(tab.names, want.names) || tab.start != want.line {
+			t.Errorf("%q: %v, row at line %d, %v", text, tab.names, tab.start, err)
+		}
 	}
 }
 

@@ -54,11 +54,17 @@ func (t *table) sniff(r *rules) ([][][]byte, error) {
 		}
 		sample, complete := t.buf[:t.end], t.srcErr == io.EOF
 		t.eol, t.delim = sniffEOL(sample, t.quote), r.delim
-		if t.delim == 0 {
+		above := 0
+		if delim, end := namedDelimiter(sample, t.eol); end > 0 && (r.delim == 0 || r.delim == delim) {
+			t.delim, above = delim, end
+		} else if r.delim == 0 {
 			t.delim = sniffDelimiter(sample, complete, t.quote, t.eol)
 		}
-		rows := sampleRows(sample, complete, t.delim, t.quote, t.eol)
+		rows := sampleRows(sample[above:], complete, t.delim, t.quote, t.eol)
 		if len(rows) > 0 || complete || t.end > maxRecord {
+			if above > 0 {
+				t.skipTo(above)
+			}
 			return rows, nil
 		}
 	}

@@ -86,6 +86,19 @@ func TestProcess(t *testing.T) {
 	}
 }
 
+// TestAnimatedWebP: people have many of them, and are told what to do.
+func TestAnimatedWebP(t *testing.T) {
+	h, path := sdktest.New(t, Plugin(), sdktest.Options{Config: *config(t)}), filepath.Join(t.TempDir(), "a.webp")
+	for flags, want := range map[string]string{"\x02": "an animated WebP is not read", "\x00": "damaged, or of a sort"} {
+		if err := os.WriteFile(path, []byte("RIFF\x1a\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00"+flags+"\x00\x00\x00\x09\x00\x00\x09\x00\x00ABCD\x02\x00\x00\x00xy"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r := h.Run(sdktest.Task{Payload: payload{"path": path}}); r.Code != "damaged" || !strings.Contains(r.Error, want) {
+			t.Errorf("%q: %s %s", flags, r.Code, r.Error)
+		}
+	}
+}
+
 // pngHeader begins a PNG and says how large it would be.
 func pngHeader(w, h uint32) []byte {
 	header := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, w), h)

@@ -168,5 +168,15 @@ func (r *reader) failure(err error) error {
 	case r.err != nil:
 		return sdk.Code("cannot_read", r.err)
 	}
+	if r.animatedWebP() {
+		return refuse("damaged", "an animated WebP is not read; make a GIF of it, or a PNG of its first picture")
+	}
 	return refuse("damaged", "damaged, or of a sort that is not read: %w", err)
+}
+
+// animatedWebP looks into the header of a WebP's first block.
+func (r *reader) animatedWebP() bool {
+	var head [21]byte
+	_, err := r.from.ReadAt(head[:], 0)
+	return err == nil && string(head[8:16]) == "WEBPVP8X" && head[20]&2 != 0
 }

@@ -107,6 +107,7 @@ function thrown(err, signal, doubtful) {
     // The error is worth more than what it carries.
   }
   if (err instanceof Outcome) return { ...result, ...err.result }
+  if (signal.reason === TIMED_OUT && err?.name === 'AbortError') result.error = TIMED_OUT.message // not "The operation was aborted"
   if (signal.aborted) return { ...stopped(signal.reason), ...result }
   if (doubtful) return { ...result, outcome: 'OUTCOME_FAILED', ending: 'ENDING_PANICKED', code: 'panic' }
   return { ...result, outcome: 'OUTCOME_FAILED' }

@@ -1,6 +1,6 @@
 'use strict'
 /* One attempt in work, and the item as the author's function gets it. */
-const { clean, TIMED_OUT } = require('./outcome.js')
+const { clean, permanent, TIMED_OUT } = require('./outcome.js')
 
 const MAX_PAYLOAD = 1 << 20 // bytes, of an emitted item
 const MAX_LOG = 16 << 10 // bytes
@@ -119,7 +119,9 @@ class Task {
       : !(Number.isInteger(priority) && Math.abs(priority) <= 2) ? `priority ${priority} is not between -2 and 2`
       : this.children.length === MAX_EMIT ? `an attempt may emit ${MAX_EMIT} items`
       : this.emitted + size > MAX_EMIT_BYTES ? `an attempt may emit ${MAX_EMIT_BYTES} bytes` : ''
-    if (problem) throw new Error(`emit ${kind} ${JSON.stringify(clean(child.key, 80))}: ${problem}`)
+    if (problem) { // now, and so the next time
+      throw permanent(Object.assign(new Error(`emit ${kind} ${JSON.stringify(clean(child.key, 80))}: ${problem}`), { code: 'emit_refused' }))
+    }
     this.children.push(child)
     this.emitted += size
   }

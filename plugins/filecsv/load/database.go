@@ -13,7 +13,8 @@ import (
 
 // Database is where tables are. It differs by its SQL only.
 type Database struct {
-	db *sql.DB
+	db   *sql.DB
+	path string // of SQLite
 
 	begin         string
 	oneWriter     bool   // begin waits until nobody else writes; there are no schemas
@@ -84,7 +85,11 @@ func (d *Database) explain(doing string, err error) error {
 	if !known {
 		code, again = "database", true
 	}
-	return &Error{Code: code, Again: again, Text: fmt.Sprintf("%s: %.1000s", doing, err), err: err}
+	text := fmt.Sprintf("%s: %.1000s", doing, err)
+	if cannotOpen(err) { // which says neither what nor why
+		text = fmt.Sprintf("%s: %s cannot be opened or made: is its folder there, and may ledgerd's user write to both?", doing, d.path)
+	}
+	return &Error{Code: code, Again: again, Text: text, err: err}
 }
 
 var tableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$`)

@@ -25,6 +25,7 @@ func openSQLite(path string) (*Database, error) {
 	db.SetMaxOpenConns(1) // they would only wait for each other, and not in turn
 	return &Database{
 		db:        db,
+		path:      path,
 		begin:     "BEGIN IMMEDIATE",
 		oneWriter: true,
 		makeMarkers: `CREATE TABLE IF NOT EXISTS ledgerd_loads (
@@ -64,6 +65,11 @@ func sqliteReason(err error) (code string, again, known bool) {
 		return "no_database", false, true
 	}
 	return "database", true, true
+}
+
+func cannotOpen(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && e.Code()&0xff == 14 // SQLITE_CANTOPEN
 }
 
 // inserter inserts rows, several with one statement. A value is text, of which SQLite makes what the

@@ -2,7 +2,7 @@
 const assert = require('node:assert')
 const crypto = require('node:crypto')
 const test = require('node:test')
-const { attempt, permanent, skip, CANCELLED } = require('..')
+const { attempt, permanent, skip, CANCELLED, TIMED_OUT } = require('..')
 const { selfSigned } = require('../certificate.js')
 const { clean } = require('../outcome.js')
 const { Session } = require('../session.js')
@@ -56,7 +56,7 @@ test('an attempt is worked without ledgerd', async () => {
     work (item, { state, signal }) {
       signal.throwIfAborted()
       item.progress(1, 2, 'steps')
-      item.emit({ kind: 'next', key: 'k' })
+      item.emit({ kind: 'next', key: item.payload.n === 1 ? '' : 'k' })
       item.log('at work', { n: item.payload.n })
       if (item.payload.n === 0) throw skip('nothing')
       if (item.payload.n < 0) throw permanent(new Error('negative'))
@@ -69,6 +69,10 @@ test('an attempt is worked without ledgerd', async () => {
   assert.match(done.log, /at work n=2\n$/)
   assert.strictEqual((await attempt(plugin, { n: 0 })).emit.length, 1)
   assert.deepStrictEqual((await attempt(plugin, { n: -1 })).emit, [])
+  const refused = await attempt(plugin, { n: 1 })
+  assert.deepStrictEqual([refused.final, refused.code], [true, 'emit_refused'])
+  const late = () => { throw new DOMException('The operation was aborted', 'AbortError') }
+  assert.strictEqual((await attempt({ ...plugin, work: late }, {}, {}, { signal: AbortSignal.abort(TIMED_OUT) })).error, TIMED_OUT.message)
   assert.strictEqual((await attempt(plugin, { m: 1 })).code, 'payload')
   assert.strictEqual((await attempt(plugin, {}, {}, { signal: AbortSignal.abort(CANCELLED) })).outcome, 'OUTCOME_CANCELLED')
   await assert.rejects(attempt(plugin, {}, { by: 'x' }), /by: must be number/)
