@@ -27,6 +27,7 @@ type keeper struct {
 
 const keeperScript = `
 trap '' HUP INT QUIT TERM
+echo ready
 groups=' '
 while read -r op group; do
 	case $op in
@@ -51,14 +52,21 @@ func startKeeper() (*keeper, error) {
 	return k, nil
 }
 
-// start starts the shell and tells it what there is.
+// start starts the shell, waits until no signal but SIGKILL ends it any more, and tells it what there is.
 func (k *keeper) start() error {
 	cmd := osexec.Command("/bin/sh", "-c", keeperScript, "ledgerd-exec-keeper", k.folder)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}
-	stdin, err := cmd.StdinPipe()
+	stdin, err1 := cmd.StdinPipe()
+	stdout, err2 := cmd.StdoutPipe()
+	err := errors.Join(err1, err2)
 	if err == nil {
 		err = cmd.Start()
+	}
+	if err == nil {
+		if _, err = io.ReadFull(stdout, make([]byte, len("ready\n"))); err != nil {
+			err = errors.Join(err, stdin.Close(), cmd.Wait())
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("the shell that cleans up cannot be started: %w", err)

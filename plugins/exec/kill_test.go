@@ -133,6 +133,21 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
+// What ends a plugin together with all that is beside it, such as the end of its service, may come the moment
+// that it has begun.
+func TestKeeperIsSignalledAtOnce(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	for range 10 {
+		k, err := startKeeper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(k.cmd.Process.Signal(syscall.SIGTERM), k.close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // group is a process group of its own.
 func group(t *testing.T) *osexec.Cmd {
 	t.Helper()
