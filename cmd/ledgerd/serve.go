@@ -86,6 +86,9 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 		return err
 	}
 	defer l.Close()
+	asked := ctx
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	s := &server{app: a, flags: flags, ledger: l, life: ctx}
 	at, err := s.listener(ctx)
 	if err != nil {
@@ -105,10 +108,11 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 		return err
 	}
 	s.sources.Set(ctx, configs)
-	end := s.attend(ctx, at)
+	end := s.attend(asked, ctx, at)
 	defer end()
 	a.log.Info("serving", "version", programVersion(), "pid", os.Getpid(), "agent", s.name, "kinds", slices.Sorted(maps.Keys(handlers)), "sources", len(configs))
 	_, err = s.crew.run(ctx, handlers)
+	stop() // the sources, if it could not go on
 	s.rest()
 	if err == nil && a.hard.Err() != nil {
 		return status(128 + a.got.Load())
@@ -222,8 +226,9 @@ func shorten(text string) string {
 	return text[:most] + "…"
 }
 
-// attend answers requests and signals until end is called.
-func (s *server) attend(ctx context.Context, at net.Listener) (end func()) {
+// attend answers requests and signals until end is called. asked ends when the daemon is to stop, ctx when
+// it does.
+func (s *server) attend(asked, ctx context.Context, at net.Listener) (end func()) {
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var all sync.WaitGroup
 	if at != nil {
@@ -236,7 +241,7 @@ func (s *server) attend(ctx context.Context, at net.Listener) (end func()) {
 	}
 	all.Go(func() { daemon.Watchdog(life, s.log, s.health.Alive) })
 	all.Go(func() { s.hearReload(ctx) })
-	stopping := context.AfterFunc(ctx, func() {
+	stopping := context.AfterFunc(asked, func() {
 		s.health.Stop()
 		daemon.Notify(s.log, daemon.Stopping)
 		s.log.Info("stopping: finishing what runs", "grace", s.flags.work.grace.Duration.String())
