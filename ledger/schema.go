@@ -48,30 +48,45 @@ type fitness struct {
 // finishing, the last heartbeat, giving locks back. So a worker that learns of it stops as it does otherwise,
 // and all that it holds is ended or given back.
 //
-// Nobody waits for a look but who is the first after its time has come. In the caller's transaction it is one
-// statement more. That it fails says nothing; the call that asks is about to fail the same way.
+// Nobody waits for a look but who is the first after its time has come; whoever is in a transaction of his own
+// does not, since that may hold the only connection: what is found is for the next. That a look fails
+// says nothing; the call that asks is about to fail the same way.
 func (l *Ledger) fit(ctx context.Context, conn Conn) error {
-	f := &l.fitness
-	now := time.Now()
+	due, err := l.fitness.ask()
+	switch {
+	case !due:
+		return err
+	case conn == nil:
+		return l.look(ctx)
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookEvery)
+		defer cancel()
+		_ = l.look(ctx)
+	}()
+	return err
+}
+
+// ask says whether it is time for a look, which is then the caller's, and what the last one found.
+func (f *fitness) ask() (due bool, err error) {
 	f.mu.Lock()
-	due := !now.Before(f.next)
-	if due {
+	defer f.mu.Unlock()
+	now := time.Now()
+	if due = !now.Before(f.next); due {
 		f.next = now.Add(lookEvery)
 	}
-	err := f.err
-	f.mu.Unlock()
-	if !due {
-		return err
-	}
-	s, looked := l.store.Schema(ctx, conn)
-	if looked != nil {
-		return err
-	}
-	err = s.Fits()
+	return due, f.err
+}
+
+func (l *Ledger) look(ctx context.Context) error {
+	s, err := l.store.Schema(ctx)
+	f := &l.fitness
 	f.mu.Lock()
-	f.err = err
-	f.mu.Unlock()
-	return err
+	defer f.mu.Unlock()
+	if err == nil {
+		f.err = s.Fits()
+	}
+	return f.err
 }
 
 // fittingLocks are the locks of a store, which a program that is too old takes no more.

@@ -24,7 +24,7 @@ type migrated struct {
 	away       atomic.Bool
 }
 
-func (s *migrated) Schema(context.Context, ledger.Conn) (ledger.Schema, error) {
+func (s *migrated) Schema(context.Context) (ledger.Schema, error) {
 	s.looks.Add(1)
 	if s.away.Load() {
 		return ledger.Schema{}, ledger.ErrUnavailable
@@ -99,6 +99,28 @@ func TestLedgerOfANewerRelease(t *testing.T) {
 		}
 	})
 }
+
+// In the caller's transaction, which may hold the only connection, nobody waits for a look.
+func TestLookInATransaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &migrated{Store: memory.New(memory.Options{})}
+		l := ledger.New(store, ledger.Options{})
+		store.compatible.Store(8)
+		time.Sleep(lookTime)
+		for _, told := range []bool{false, true} {
+			_, err := l.AddTx(t.Context(), inTransaction{}, ledger.NewItem{Kind: "k", Key: "a"})
+			if errors.Is(err, ledger.ErrSchema) != told {
+				t.Errorf("%v, want told: %t", err, told)
+			}
+			synctest.Wait()
+		}
+	})
+}
+
+// inTransaction is a connection of the caller's, which a store in memory does not take.
+type inTransaction struct{ ledger.Conn }
+
+func (inTransaction) Dialect() string { return "any" }
 
 // Looks are rare, however many ask, and one that fails says nothing.
 func TestLooksAreRare(t *testing.T) {

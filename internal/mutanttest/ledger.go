@@ -170,7 +170,7 @@ var inRules = []mutant{
 		name: "too-old-goes-on",
 		bug:  "a program that is too old for a ledger that was brought up to date goes on",
 		patches: []patch{{
-			"ledger/schema.go", "\tif !due {\n\t\treturn err\n\t}\n", "\treturn err\n",
+			"ledger/schema.go", "case !due:", "case !due || conn == nil:",
 		}},
 		caught: []detector{tests{"ledger", "TestLedgerOfANewerRelease", "Claim: <nil>"}},
 	},

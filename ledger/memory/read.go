@@ -200,7 +200,7 @@ func (s *Store) Counts(_ context.Context, since time.Time) ([]ledger.Counts, err
 }
 
 // Schema implements ledger.Store.
-func (s *Store) Schema(context.Context, ledger.Conn) (ledger.Schema, error) {
+func (s *Store) Schema(context.Context) (ledger.Schema, error) {
 	return ledger.Schema{}, nil
 }
 

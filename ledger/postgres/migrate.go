@@ -165,17 +165,11 @@ const readCondition = `SELECT (SELECT coalesce(max(version_id), 0)::int FROM {{S
  coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.CopyFrom + `'), '')`
 
 // Schema implements ledger.Store.
-func (s *Store) Schema(ctx context.Context, conn ledger.Conn) (ledger.Schema, error) {
+func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 	var c condition
-	read := func(ss session) error {
+	err := s.read(ctx, func(ss session) error {
 		return ss.query(readCondition, nil, func(scan scanner) error { return scan(&c.have, &c.compatible, &c.source) })
-	}
-	var err error
-	if conn != nil {
-		err = s.in(ctx, conn, read)
-	} else {
-		err = s.read(ctx, read)
-	}
+	})
 	return s.schemaOf(c), err
 }
 

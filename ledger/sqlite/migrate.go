@@ -74,9 +74,9 @@ func inspect(ctx context.Context, f *file) (st state, err error) {
 }
 
 // Schema implements ledger.Store.
-func (s *Store) Schema(ctx context.Context, _ ledger.Conn) (found ledger.Schema, err error) {
+func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 	var st state
-	err = s.read(ctx, false, func(r session) error { return st.readNumbers(r) })
+	err := s.read(ctx, false, func(r session) error { return st.readNumbers(r) })
 	return st.schema(s.file), err
 }
 

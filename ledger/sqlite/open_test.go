@@ -219,7 +219,7 @@ func TestNewerButCompatible(t *testing.T) {
 		t.Errorf("status %d, %v", have, err)
 	}
 	run(t, database(t, path), "UPDATE ledger_meta SET v = '8' WHERE k = 'compatible_from'")
-	if now, err := s.Schema(t.Context(), nil); now.Have != 9 || now.Compatible != 8 || err != nil || !errors.Is(now.Fits(), ledger.ErrSchema) {
+	if now, err := s.Schema(t.Context()); now.Have != 9 || now.Compatible != 8 || err != nil || !errors.Is(now.Fits(), ledger.ErrSchema) {
 		t.Errorf("of a store that is open: %+v, %v", now, err)
 	}
 }
