@@ -69,6 +69,9 @@ func afterRequest(talk func(net.Conn)) func(net.Conn) {
 	}
 }
 
+// patience is the deadline of requests that end otherwise, at once but on a busy machine.
+const patience = 20 * time.Second
+
 func TestHostileServers(t *testing.T) {
 	leakFree(t)
 	const deadline = 600 * time.Millisecond
@@ -125,7 +128,9 @@ func TestHostileServers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			cfg := defaults()
-			cfg.Deadline = deadline
+			if cfg.Deadline = patience; tt.code == "timeout" || tt.note == "body broke off" {
+				cfg.Deadline = deadline
+			}
 			c := open(t, cfg)
 			url := "http://" + raw(t, tt.talk)
 			if tt.https {
@@ -133,8 +138,8 @@ func TestHostileServers(t *testing.T) {
 			}
 			began := time.Now()
 			out, err := c.check(t.Context(), fine(url))
-			if took := time.Since(began); took > 5*deadline {
-				t.Errorf("took %s with a deadline of %s", took, deadline)
+			if took := time.Since(began); took > 5*cfg.Deadline {
+				t.Errorf("took %s with a deadline of %s", took, cfg.Deadline)
 			}
 			if code(err) != tt.code || !strings.Contains(out.Note, tt.note) || tt.note == "" && out.Note != "" {
 				t.Errorf("got %q (%v), note %q; want %q with %q", code(err), err, out.Note, tt.code, tt.note)
@@ -213,13 +218,15 @@ func TestHostileHTTP2(t *testing.T) {
 				}
 			})
 			cfg := defaults()
-			cfg.Deadline = deadline
+			if cfg.Deadline = patience; tt.code == "timeout" {
+				cfg.Deadline = deadline
+			}
 			c := open(t, cfg)
 			c.transport.TLSClientConfig.RootCAs = ca.pool
 			began := time.Now()
 			_, err := c.check(t.Context(), fine("https://"+addr))
-			if took := time.Since(began); took > 5*deadline {
-				t.Errorf("took %s with a deadline of %s", took, deadline)
+			if took := time.Since(began); took > 5*cfg.Deadline {
+				t.Errorf("took %s with a deadline of %s", took, cfg.Deadline)
 			}
 			if code(err) != tt.code {
 				t.Errorf("got %q (%v), want %q", code(err), err, tt.code)

@@ -53,8 +53,12 @@ func Report(err error) error {
 // ErrDeadline says that this request got no more time.
 var ErrDeadline = errors.New("no answer in time")
 
+// closedIdle ends the text of net/http's error for a server that closed the connection after it was accepted and
+// before anything was sent. The error itself is not exported.
+const closedIdle = "http: server closed idle connection"
+
 // Classify names the class of an error of the transport. The inner errors are looked at, not
-// texts, which differ between systems.
+// texts, which differ between systems, as far as there are any.
 func Classify(err error, inHandshake bool) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok { // the proxy's, see Reach.Transport
 		return f
@@ -85,7 +89,7 @@ func Classify(err error, inHandshake bool) *Failure {
 		return Transient("refused", err)
 	case is(syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE):
 		return Transient("reset", err)
-	case is(io.EOF, io.ErrUnexpectedEOF):
+	case is(io.EOF, io.ErrUnexpectedEOF), strings.HasSuffix(err.Error(), closedIdle):
 		return Transient("reset", fmt.Errorf("the server closed the connection without an answer: %w", err))
 	case is(syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN):
 		return Transient("unreachable", err)
