@@ -415,7 +415,7 @@ func TestClaimNeverTakesMore(t *testing.T) {
 	if _, err := pool.Exec(t.Context(), "ALTER TABLE "+pgx.Identifier{schema}.Sanitize()+".ledger_backlog SET (autovacuum_enabled = false)"); err != nil {
 		t.Fatal(err)
 	}
-	const n, claimers = 600, 8 // a claim that takes all of them looks at each for each
+	const n, claimers = 3000, 8
 	items := make([]ledger.NewItem, n)
 	for i := range items {
 		items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprint(i), Priority: int16(i%5 - 2)}
