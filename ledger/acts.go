@@ -25,6 +25,9 @@ func (l *Ledger) act(ctx context.Context, name, actor string, f Filter, rule fun
 	var changed int64
 	var last int64
 	for {
+		if err := l.fit(ctx, nil); err != nil {
+			return changed, err
+		}
 		recs, err := l.store.Records(ctx, f, last, page)
 		if err != nil {
 			return changed, err
@@ -230,7 +233,7 @@ func (l *Ledger) Prune(ctx context.Context, limit int) (int, error) {
 
 // kindsNow are all kinds, and the database's clock, which decides what is old.
 func (l *Ledger) kindsNow(ctx context.Context) ([]Kind, time.Time, error) {
-	kinds, err := l.store.Kinds(ctx)
+	kinds, err := l.Kinds(ctx)
 	if err != nil {
 		return nil, time.Time{}, err
 	}

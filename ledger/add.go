@@ -58,6 +58,9 @@ func (l *Ledger) add(ctx context.Context, conn Conn, items []NewItem, end error)
 	if c.err != nil {
 		return nil, c.err
 	}
+	if err := l.fit(ctx, conn); err != nil {
+		return nil, err
+	}
 	var added []Added
 	err := l.store.Update(ctx, conn, func(tx Tx) (err error) {
 		if added, err = l.addIn(tx, items); err == nil {

@@ -48,6 +48,9 @@ func (l *Ledger) Ended(ctx context.Context, q EndedQuery) ([]Ended, error) {
 	if err := checkLimit(q.Limit); err != nil {
 		return nil, err
 	}
+	if err := l.fit(ctx, nil); err != nil {
+		return nil, err
+	}
 	q.After.At = q.After.At.UTC().Truncate(time.Microsecond)
 	list, err := l.store.Ended(ctx, q)
 	nameRounds(list)

@@ -19,6 +19,8 @@ type Ledger struct {
 	jitter func() float64
 	kinds  sync.Map // names of kinds that are known to have a row
 
+	fitness fitness
+
 	mu      sync.Mutex
 	wakers  map[int]chan<- string
 	wakerID int
@@ -33,7 +35,8 @@ type Options struct {
 // New makes a ledger over a store that sqlite.Open, postgres.Open or memory.New returned.
 // Closing the ledger closes the store, but never a pool that the caller made.
 func New(store Store, o Options) *Ledger {
-	l := &Ledger{store: store, log: o.Logger, jitter: o.Jitter, wakers: map[int]chan<- string{}}
+	l := &Ledger{store: store, log: o.Logger, jitter: o.Jitter, wakers: map[int]chan<- string{},
+		fitness: fitness{next: time.Now().Add(lookEvery)}} // whoever opened the store has looked
 	if l.log == nil {
 		l.log = slog.Default()
 	}
@@ -76,6 +79,9 @@ func (l *Ledger) ClaimWithin(ctx context.Context, c Claim) ([]*Lease, HeldBack, 
 	v := checker{}
 	if v.claim(c); v.err != nil {
 		return nil, HeldBack{}, v.err
+	}
+	if err := l.fit(ctx, nil); err != nil {
+		return nil, HeldBack{}, err
 	}
 	lockID, err := uuid.NewV7() // rising ids keep indexes of them compact
 	if err != nil {
@@ -227,6 +233,9 @@ func (l *Ledger) Promote(ctx context.Context, limit int) (time.Time, error) {
 	if err := checkLimit(limit); err != nil {
 		return time.Time{}, err
 	}
+	if err := l.fit(ctx, nil); err != nil {
+		return time.Time{}, err
+	}
 	kinds, next, err := l.store.Promote(ctx, limit)
 	if err == nil {
 		l.announce(kinds)
@@ -238,6 +247,9 @@ func (l *Ledger) Promote(ctx context.Context, limit int) (time.Time, error) {
 // dead, in doubt or cancelled by its kind's policy. It returns how many. Every worker does it.
 func (l *Ledger) Expire(ctx context.Context, limit int) (int, error) {
 	if err := checkLimit(limit); err != nil {
+		return 0, err
+	}
+	if err := l.fit(ctx, nil); err != nil {
 		return 0, err
 	}
 	var n int

@@ -47,7 +47,7 @@ type LockTx interface {
 }
 
 // LockStore gives package locks what it needs of the ledger's store.
-func (l *Ledger) LockStore() LockStore { return l.store }
+func (l *Ledger) LockStore() LockStore { return fittingLocks{l.store, l} }
 
 // CheckLock says what is wrong with the terms of a lock: its name, the name of its holder, for how
 // long it is taken and for how long at least.

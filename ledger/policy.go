@@ -28,6 +28,9 @@ func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *
 	if c.kind(name); c.err != nil {
 		return Kind{}, c.err
 	}
+	if err := l.fit(ctx, nil); err != nil {
+		return Kind{}, err
+	}
 	var stored Kind
 	err := l.store.Update(ctx, nil, func(tx Tx) error {
 		have, known, err := tx.Kind(name)
@@ -179,11 +182,16 @@ func sameDefinition(a, b string) bool {
 }
 
 // Kinds returns all kinds that have a policy or items, by name.
-func (l *Ledger) Kinds(ctx context.Context) ([]Kind, error) { return l.store.Kinds(ctx) }
+func (l *Ledger) Kinds(ctx context.Context) ([]Kind, error) {
+	if err := l.fit(ctx, nil); err != nil {
+		return nil, err
+	}
+	return l.store.Kinds(ctx)
+}
 
 // Kind returns the policy of a kind, or ErrNotFound.
 func (l *Ledger) Kind(ctx context.Context, name string) (Kind, error) {
-	kinds, err := l.store.Kinds(ctx)
+	kinds, err := l.Kinds(ctx)
 	if err != nil {
 		return Kind{}, err
 	}
@@ -218,6 +226,11 @@ func (l *Ledger) Beat(ctx context.Context, a Agent, ttl time.Duration) error {
 	}
 	if c.err != nil {
 		return c.err
+	}
+	if ttl > 0 {
+		if err := l.fit(ctx, nil); err != nil {
+			return err
+		}
 	}
 	return l.store.Beat(ctx, a, ttl)
 }

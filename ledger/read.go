@@ -70,6 +70,10 @@ func (l *Ledger) LastOutput(ctx context.Context, id int64) ([]byte, error) {
 func (l *Ledger) List(ctx context.Context, f Filter, after int64) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		for {
+			if err := l.fit(ctx, nil); err != nil {
+				yield(Item{}, err)
+				return
+			}
 			recs, err := l.store.Records(ctx, f, after, page)
 			if err != nil {
 				yield(Item{}, err)

@@ -107,6 +107,9 @@ func (l *Ledger) AddSelect(ctx context.Context, s Selection) (Selected, error) {
 	if err := CheckItem(n); err != nil {
 		return Selected{}, err
 	}
+	if err := l.fit(ctx, nil); err != nil {
+		return Selected{}, err
+	}
 	s.Due = s.Due.UTC().Truncate(time.Microsecond)
 	if !s.Try {
 		if err := l.store.Update(ctx, nil, func(tx Tx) error { return l.ensureKinds(tx, []NewItem{n}) }); err != nil {

@@ -58,6 +58,8 @@ type Store interface {
 	// of which it made some ready, and the earliest due time of what still waits (zero: nothing).
 	Promote(ctx context.Context, limit int) (kinds []string, next time.Time, err error)
 
+	// Schema reads how far the tables are. A store without any returns zero.
+	Schema(ctx context.Context) (Schema, error)
 	// Now is the database's clock.
 	Now(ctx context.Context) (time.Time, error)
 	// Records returns up to limit records that match f, with id > after, in id order.

@@ -5,6 +5,9 @@
 // version table ledger_migrations. On Postgres they run with search_path set to the ledger's
 // schema. Within a release series a migration only adds; each states in ledger_meta, under
 // compatible_from, the lowest schema number that a program must know to go on using the ledger.
+// Programs that are running look every few seconds (ledger.Schema): until then they go on as before, and
+// afterwards still end what they had begun. A migration that cannot put up with that has to make their
+// statements fail, by other names of tables and columns; what they hold is then taken back as leases expire.
 package schema
 
 import "embed"

@@ -54,7 +54,7 @@
 // # Config with a life
 //
 // A config type may have the methods Validate() error, Open(ctx) error (once, before the
-// first item), Check(ctx) error (health, for people) and Close() error (after the last item),
+// first item), Check(ctx) error (health, for people: ledgerd doctor asks) and Close() error (after the last item),
 // all on the pointer. Clients, handles and caches live in fields of it without a json tag:
 // the same *Config is handed to every call.
 //

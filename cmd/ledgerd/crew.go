@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -222,7 +223,7 @@ func (c *crew) run(ctx context.Context, handlers map[string]worker.Handler) (wor
 	}
 	stop()
 	for ; r.running > 0; r.running-- {
-		failed = errors.Join(failed, (<-r.ended).err)
+		failed = cmp.Or(failed, (<-r.ended).err) // what ends one mostly ends all
 	}
 	return worker.Report{}, failed
 }

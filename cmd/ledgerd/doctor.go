@@ -4,13 +4,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ledgerd/ledgerd/internal/hostcheck"
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -39,9 +42,10 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use: "doctor", Short: "Say what is wrong with the ledger, its database, this machine or a plugin; exit 1 if something is", GroupID: groupSetUp, Args: arguments(0, 0),
 		Long: `Looks at the ledger and its database (schema, durability, disk, clocks, long transactions, vacuum,
 rights, notifications), at this machine (limits, the port of its daemon, plugins without a host), starts each plugin and asks
-it what it is, and looks for programs whose clock is off, leases of programs that are gone, kinds that
+it what it is, starts those of the kinds in the config with their config, as a worker does, and has them look whether what
+they depend on is there (a mail server, a database; at most 15 s), and looks for programs whose clock is off, leases of programs that are gone, kinds that
 nobody works or whose plugin crashes again and again, and items that a person must decide.
-Of all that is not fine it says why that matters and what to do. It changes nothing.
+Of all that is not fine it says why that matters and what to do. It changes nothing in the ledger.
 
 Each finding is ok, a warning (works, but may not for long, or slower) or a problem (exit 1).
 With -o json: {"ok","findings":[{"level","check","what","why","fix"}]}; jsonl, csv: the findings.`,
@@ -78,6 +82,7 @@ func (a *app) diagnose(ctx context.Context, at address, dirs pluginDirs) []ledge
 	all = append(all, hostcheck.Examine()...)
 	all = append(all, hostcheck.Port(ctx, a.config.Listen)...)
 	all = append(all, a.examinePlugins(ctx, dirs)...)
+	all = append(all, a.examineKinds(ctx, dirs)...)
 	return append(all, a.orphans(dirs))
 }
 
@@ -287,6 +292,58 @@ func (a *app) examinePlugins(ctx context.Context, dirs pluginDirs) (all []ledger
 		all = append(all, ledger.Problem("plugin", e.message, "plugins are not found", e.hint))
 	}
 	return all
+}
+
+// Bounds of what is asked of the plugins of kinds.
+const (
+	healthTime = 15 * time.Second // of one, its start included
+	healthMost = 4                // at a time
+)
+
+// examineKinds has the plugin of each kind in the config look, with that config, whether what it depends
+// on is there.
+func (a *app) examineKinds(ctx context.Context, dirs pluginDirs) []ledger.Finding {
+	names := slices.Sorted(maps.Keys(a.config.Kinds))
+	found := make([][]ledger.Finding, len(names))
+	var all errgroup.Group
+	all.SetLimit(healthMost)
+	for i, name := range names {
+		all.Go(func() error {
+			found[i] = a.examineKind(ctx, name, dirs)
+			return nil
+		})
+	}
+	_ = all.Wait()
+	return slices.Concat(found...)
+}
+
+func (a *app) examineKind(ctx context.Context, name string, dirs pluginDirs) []ledger.Finding {
+	ctx, cancel := context.WithTimeoutCause(ctx, healthTime, fmt.Errorf("its plugin gave no answer within %s", healthTime))
+	defer cancel()
+	wanted := firstOf(a.config.PluginOf(name), name)
+	if _, err := a.place(wanted, dirs); isNoPlugin(err) && wanted == name { // it is for people, or worked elsewhere
+		return nil
+	}
+	k, err := a.resolve(ctx, nil, name, "", dirs)
+	var c pluginhost.Config
+	if err == nil {
+		c, err = a.hostConfig(k, nil, pluginhost.Config{})
+	}
+	var problem string
+	if err == nil {
+		problem, err = pluginhost.Check(ctx, c)
+		err = a.startError(k, err)
+	}
+	const why = "its items are not worked here, or fail, until that is mended"
+	switch {
+	case err != nil:
+		e := explain(err)
+		return []ledger.Finding{ledger.Problem("kind", name+": "+e.message, why, firstOf(e.hint, "ledgerd plugin check "+wanted))}
+	case problem != "":
+		return []ledger.Finding{ledger.Problem("kind", fmt.Sprintf("%s: plugin %s says: %s", name, wanted, problem), why,
+			fmt.Sprintf("mend what it names, or its config: [kinds.%s] of %s", name, firstOf(a.config.File, "the config")))}
+	}
+	return []ledger.Finding{ledger.Fine("kind", fmt.Sprintf("%s: plugin %s takes its config, and all that it depends on is there", name, wanted))}
 }
 
 // programs are all programs of plugins that a ledgerd with these folders and data may have started: those

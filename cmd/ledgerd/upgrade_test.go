@@ -162,6 +162,10 @@ func TestServeUpgrade(t *testing.T) {
 		}
 		s.run(exitOK, "db", "verify")
 
+		s.run(exitOK, "kind", "set", "people", "--input", "line")
+		s.run(exitOK, "add", "people", "letter")
+		running := []*started{s.daemon(), s.start("work"), s.start("tail", "-n", "0"), s.start("wait", "letter")}
+		s.until("work is known", func() bool { return strings.Count(s.run(exitOK, "agents", "-o", "jsonl"), "\n") == 3 })
 		if _, err := m.database().Exec(fmt.Sprintf("UPDATE ledger_meta SET v = '%d' WHERE k = 'compatible_from'", schema.Version+1)); err != nil {
 			t.Fatal(err)
 		}
@@ -170,6 +174,17 @@ func TestServeUpgrade(t *testing.T) {
 			if code := s.exit(p); code != exitNoLedger || !strings.Contains(p.stderr.String(), "upgrade ledgerd on this machine") {
 				t.Errorf("%s: exit %d\n%s", args, code, p.stderr.String())
 			}
+		}
+		for _, p := range running { // they are told
+			if code := s.exit(p); code != exitNoLedger || !strings.Contains(p.stderr.String(), "upgrade ledgerd on this machine") {
+				t.Errorf("%s: exit %d\n%s", p.Args[1:], code, p.stderr.String())
+			}
+			if p == running[0] && (!strings.Contains(p.stderr.String(), "cannot go on") || strings.Contains(p.stderr.String(), "a source does not end")) {
+				t.Errorf("the daemon says\n%s", p.stderr.String())
+			}
+		}
+		if list := s.launch(exec.Command(next, "agents", "-o", "jsonl")); s.exit(list) != exitOK || strings.Count(list.stdout.String(), "\n") != 1 {
+			t.Errorf("still at work:\n%s", list.stdout.String())
 		}
 		come(files, files+1)
 		verify := func() int { return s.exit(s.launch(exec.Command(next, "db", "verify"))) }

@@ -166,4 +166,12 @@ var inRules = []mutant{
 		}},
 		caught: []detector{tests{"ledger/postgres", "TestRenewPassesOverLockedRows", "lease lost"}},
 	},
+	{
+		name: "too-old-goes-on",
+		bug:  "a program that is too old for a ledger that was brought up to date goes on",
+		patches: []patch{{
+			"ledger/schema.go", "case !due:", "case !due || conn == nil:",
+		}},
+		caught: []detector{tests{"ledger", "TestLedgerOfANewerRelease", "Claim: <nil>"}},
+	},
 }

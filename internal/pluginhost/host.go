@@ -136,14 +136,6 @@ func (h *Host) Restarts() int {
 	return h.restarts
 }
 
-// Check has the plugin look whether what it depends on is there; the problem is what it says.
-func (h *Host) Check(ctx context.Context) (problem string, err error) {
-	if s := h.current(); s != nil {
-		return s.proc.CheckHealth(ctx)
-	}
-	return "the plugin is not running", nil
-}
-
 func (h *Host) current() *session {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -388,17 +388,17 @@ func TestEnvironment(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	for answer, want := range map[string]string{"yes": "", "sick": "the service is down"} {
-		h, err := Start(t.Context(), Config{Spec: Spec{Place: place(t)}, Settings: []byte(`{"answer":"` + answer + `"}`)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if problem, err := h.Check(t.Context()); problem != want || err != nil {
+		c := Config{Spec: Spec{Place: place(t)}, Settings: []byte(`{"answer":"` + answer + `"}`)}
+		if problem, err := Check(t.Context(), c); problem != want || err != nil {
 			t.Errorf("%s: %q, %v", answer, problem, err)
 		}
-		h.Close(time.Second)
-		if problem, err := h.Check(t.Context()); problem == "" || err != nil {
-			t.Errorf("closed: %q, %v", problem, err)
-		}
+	}
+	late := errors.New("late")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, late)
+	defer cancel()
+	began := time.Now()
+	if _, err := Check(ctx, Config{Spec: Spec{Place: place(t)}, Settings: []byte(`{"answer":"stuck"}`)}); !errors.Is(err, late) || time.Since(began) > 5*time.Second {
+		t.Errorf("stuck: %v after %v", err, time.Since(began))
 	}
 }
 

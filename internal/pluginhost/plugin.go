@@ -272,6 +272,25 @@ func Validate(ctx context.Context, c Config) error {
 	return err
 }
 
+// Check starts the plugin and gives it its config, as Start does, has it look whether what it depends on is
+// there, and stops it. The problem is what it says, "" if all is well; errors are those of Start, and that
+// there was no answer before the end of ctx.
+func Check(ctx context.Context, c Config) (problem string, err error) {
+	p, _, err := launch(ctx, &c)
+	if err != nil {
+		return "", err
+	}
+	defer p.Stop(ctx, checkGrace)
+	problem, err = p.CheckHealth(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return problem, err
+}
+
+// checkGrace is how long a plugin that was only asked may take to end.
+const checkGrace = time.Second
+
 func configure(ctx context.Context, p *pluginproc.Proc, c *Config, validateOnly bool) (*setup, error) {
 	d, err := describe(ctx, p, c.Place)
 	if err != nil {

@@ -48,9 +48,12 @@ func (c *config) Open(context.Context) error {
 	return nil
 }
 
-func (c *config) Check(context.Context) error {
-	if c.Answer == "sick" {
+func (c *config) Check(ctx context.Context) error {
+	switch c.Answer {
+	case "sick":
 		return errors.New("the service is down")
+	case "stuck":
+		select {}
 	}
 	return nil
 }

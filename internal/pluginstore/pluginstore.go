@@ -12,7 +12,8 @@
 // The link is all that says what is current, and it is replaced as a whole, so who looks sees the old
 // version or the new one, and a change that is killed has happened or has not; what it leaves besides
 // is overwritten by the next one. The name of a version's folder is the checksum that the program
-// must have, every time that it is started. What a plugin calls itself is in the name of its program:
+// must have, every time that it is started. All of it is readable for everybody, and writable for who added it;
+// what may keep others out is the data directory around it. What a plugin calls itself is in the name of its program:
 // here it may go by another one. Programs that somebody puts beside the links are no matter of the store.
 package pluginstore
 
@@ -158,7 +159,10 @@ type Change struct {
 // Begin waits until nobody else changes the store, and makes it if it does not exist. What the last
 // one left that was killed is removed. The error wraps ErrBusy if ctx ends before.
 func (s Store) Begin(ctx context.Context) (*Change, error) {
-	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(s.Dir), 0o700); err != nil {
+		return nil, err
+	}
+	if err := makeDir(s.Dir); err != nil {
 		return nil, err
 	}
 	lock, err := os.OpenFile(filepath.Join(s.Dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
@@ -225,7 +229,7 @@ func (c *Change) Use(copied string, v Version) (Version, error) {
 	}
 	dir := filepath.Join(s.Dir, v.Name, v.SHA256)
 	v.Path, v.Current = filepath.Join(dir, Prefix+v.Calls), true
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := errors.Join(makeDir(filepath.Dir(dir)), makeDir(dir)); err != nil {
 		return v, err
 	}
 	note, err := json.Marshal(v.Origin)
@@ -284,9 +288,25 @@ func write(path string, mode fs.FileMode, fill func(io.Writer) error) error {
 	}
 	err = fill(f)
 	if err == nil {
+		err = f.Chmod(mode) // whatever the umask
+	}
+	if err == nil {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
+}
+
+// makeDir makes a folder that everybody can read, whatever the umask: who adds plugins, often root, need not be
+// who works with them. One that is there is left as it is.
+func makeDir(path string) error {
+	err := os.Mkdir(path, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o755)
 }
 
 // syncDir makes names in a folder survive a loss of power.

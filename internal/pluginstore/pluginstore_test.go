@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -128,6 +129,24 @@ func TestVersions(t *testing.T) {
 	defer cancel()
 	if _, err := s.Begin(busy); !errors.Is(err, ErrBusy) {
 		t.Errorf("two change it at once: %v", err)
+	}
+}
+
+// Who adds plugins, root with whatever umask, need not be who works with them. What is beside them in the data
+// directory is for its owner alone.
+func TestEverybodyReads(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	s := Store{filepath.Join(data, "plugins")}
+	defer syscall.Umask(syscall.Umask(0o077))
+	v, err := add(s, "thumbs", filepath.Join(programs(t, 1), "version0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Dir(v.Path)
+	for path, want := range map[string]os.FileMode{data: 0o700, s.Dir: 0o755, filepath.Dir(dir): 0o755, dir: 0o755, v.Path: 0o555, filepath.Join(dir, noteName): 0o444} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v; want %v", path, info.Mode().Perm(), err, want)
+		}
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
-	"strconv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -130,9 +129,8 @@ func (s *Store) unfit(c condition, o Options) error {
 		return &failure{ledger.ErrSchema, fmt.Sprintf(format, args...), ledger.ErrSchema}
 	}
 	switch {
-	case c.compatible > schema.Version:
-		return refuse("the ledger in %s has schema %d, which programs that know schema %d or later may use; this one knows %d: upgrade ledgerd on this machine; the ledger is fine and was not touched",
-			s.name, c.have, c.compatible, schema.Version)
+	case s.schemaOf(c).Fits() != nil:
+		return s.schemaOf(c).Fits()
 	case c.source != "" && !o.Unfinished:
 		return refuse("the ledger in %s is not complete: another one (id %s) is being copied into it; run that ledgerd db copy again to its end", s.name, c.source)
 	}
@@ -158,14 +156,25 @@ func (s *Store) condition(ctx context.Context, name string) (c condition, err er
 	if !meta || !migrations {
 		return c, nil
 	}
-	var compatible string
-	err = s.pool.QueryRow(ctx, s.render(`SELECT (SELECT coalesce(max(version_id), 0)::int FROM {{S}}.`+schema.Table+` WHERE is_applied), (SELECT v FROM {{S}}.ledger_meta WHERE k = 'compatible_from'),
- coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '`+schema.CopyFrom+`'), '')`), pgx.QueryExecModeCacheDescribe).Scan(&c.have, &compatible, &c.source)
-	if err != nil {
-		return c, err
-	}
-	c.compatible, err = strconv.Atoi(compatible)
+	err = s.pool.QueryRow(ctx, s.render(readCondition), pgx.QueryExecModeCacheDescribe).Scan(&c.have, &c.compatible, &c.source)
 	return c, err
+}
+
+// readCondition is for a schema that is known to hold a ledger.
+const readCondition = `SELECT (SELECT coalesce(max(version_id), 0)::int FROM {{S}}.` + schema.Table + ` WHERE is_applied), (SELECT v::int FROM {{S}}.ledger_meta WHERE k = 'compatible_from'),
+ coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.CopyFrom + `'), '')`
+
+// Schema implements ledger.Store.
+func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
+	var c condition
+	err := s.read(ctx, func(ss session) error {
+		return ss.query(readCondition, nil, func(scan scanner) error { return scan(&c.have, &c.compatible, &c.source) })
+	})
+	return s.schemaOf(c), err
+}
+
+func (s *Store) schemaOf(c condition) ledger.Schema {
+	return ledger.Schema{Ledger: s.name, Have: c.have, Compatible: c.compatible, Known: schema.Version}
 }
 
 // migrate runs the migrations that are outstanding, in a session of its own: they need the

@@ -215,8 +215,11 @@ func TestStatusAndMigrate(t *testing.T) {
 	if err != nil {
 		t.Fatalf("a newer ledger that this program may use: %v", err)
 	}
-	s.Close()
+	defer s.Close()
 	execute(t, target, "UPDATE work.ledger_meta SET v = '98' WHERE k = 'compatible_from'")
+	if now, err := s.Schema(ctx); now.Have != 99 || now.Compatible != 98 || err != nil || !errors.Is(now.Fits(), ledger.ErrSchema) {
+		t.Errorf("of a store that is open: %+v, %v", now, err)
+	}
 	for _, o := range []postgres.Options{o, {Schema: "work", Migrate: true}, {Schema: "work", MustExist: true}} {
 		_, err := postgres.Connect(ctx, target, o)
 		if !errors.Is(err, ledger.ErrSchema) {

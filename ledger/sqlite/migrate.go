@@ -67,13 +67,31 @@ func inspect(ctx context.Context, f *file) (st state, err error) {
 		})
 	}
 	if err == nil && tables["ledger_meta"] && st.have > 0 {
-		err = h.with(ctx).query("SELECT CAST(v AS INTEGER), coalesce((SELECT v FROM ledger_meta WHERE k = '"+schema.CopyFrom+"'), '') FROM ledger_meta WHERE k = 'compatible_from'", func(r row) error {
-			st.compatibleFrom, st.source = int(r.int(0)), r.text(1)
-			return nil
-		})
+		err = st.readNumbers(h.with(ctx))
 	}
 	st.foreign = st.have == 0 && (tables["ledger_items"] || tables["ledger_meta"])
 	return st, err
+}
+
+// Schema implements ledger.Store.
+func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
+	var st state
+	err := s.read(ctx, false, func(r session) error { return st.readNumbers(r) })
+	return st.schema(s.file), err
+}
+
+// schema is what of it the rules of package ledger are about.
+func (st state) schema(f *file) ledger.Schema {
+	return ledger.Schema{Ledger: f.name, Have: st.have, Compatible: st.compatibleFrom, Known: schema.Version}
+}
+
+// readNumbers reads how far the ledger is that the file is known to hold.
+func (st *state) readNumbers(s session) error {
+	return s.query("SELECT CAST(v AS INTEGER), coalesce((SELECT v FROM ledger_meta WHERE k = '"+schema.CopyFrom+"'), ''), (SELECT max(version_id) FROM "+schema.Table+" WHERE is_applied)\n"+
+		" FROM ledger_meta WHERE k = 'compatible_from'", func(r row) error {
+		st.compatibleFrom, st.source, st.have = int(r.int(0)), r.text(1), int(r.int(2))
+		return nil
+	})
 }
 
 // fits says why this program cannot use the file.
@@ -81,9 +99,8 @@ func (st state) fits(f *file, o Options) error {
 	switch {
 	case st.foreign:
 		return foreign(f.name, "its table ledger_items is another program's")
-	case st.compatibleFrom > schema.Version:
-		return &failure{ledger.ErrSchema, fmt.Sprintf("the ledger in %s has schema %d, which programs that know schema %d or later may use; this program knows %d\n"+
-			"  upgrade ledgerd on this machine; the ledger is fine and was not touched", f.name, st.have, st.compatibleFrom, schema.Version), nil}
+	case st.schema(f).Fits() != nil:
+		return st.schema(f).Fits()
 	case st.source != "" && !o.Unfinished:
 		return &failure{ledger.ErrSchema, fmt.Sprintf("the ledger in %s is not complete: another one (id %s) is being copied into it\n"+
 			"  run that ledgerd db copy again to its end", f.name, st.source), nil}

@@ -63,7 +63,9 @@ func (w *Worker) work(ctx context.Context, until func(context.Context)) error {
 	until(claiming)
 	var broken error
 	if ctx.Err() == nil {
-		broken = context.Cause(claiming)
+		if broken = context.Cause(claiming); broken != nil {
+			w.log.Error("cannot go on: claiming nothing more, finishing what runs", "grace", w.config.Grace.String(), "error", broken)
+		}
 	}
 	stopClaiming(nil)
 	w.stop()

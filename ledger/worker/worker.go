@@ -255,7 +255,9 @@ func (w *Worker) failed(call string, err error) bool {
 	if w.life.Err() != nil || errors.Is(err, context.Canceled) { // it was called off
 		return err != nil
 	}
-	w.outage.note(call, err)
+	if !fatal(err) { // waiting helps
+		w.outage.note(call, err)
+	}
 	if fatal(err) || err != nil && w.config.GiveUp > 0 && w.outage.lasts(w.config.GiveUp) {
 		select {
 		case w.broke <- err:

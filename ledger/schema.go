@@ -1,0 +1,104 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Schema is how far the tables of a ledger are, and this program.
+type Schema struct {
+	Ledger     string // where it is, for people
+	Have       int    // number of its newest migration; 0: there is no ledger
+	Compatible int    // the lowest number that a program must know to use it
+	Known      int    // the newest number that this program knows
+}
+
+// Fits returns an error that matches [ErrSchema] if this program is too old for the ledger.
+func (s Schema) Fits() error {
+	if s.Compatible <= s.Known {
+		return nil
+	}
+	return &schemaError{s}
+}
+
+type schemaError struct{ Schema }
+
+func (e *schemaError) Error() string {
+	return fmt.Sprintf("the ledger in %s has schema %d, which programs that know schema %d or later may use, and this one knows %d; upgrade ledgerd on this machine: the ledger is fine", e.Ledger, e.Have, e.Compatible, e.Known)
+}
+
+func (e *schemaError) Is(target error) bool { return target == ErrSchema }
+
+// lookEvery is how often a program that uses a ledger looks whether it still may: a newer release may
+// have brought it up to date since. It is less than the time between two heartbeats of a worker.
+const lookEvery = 5 * time.Second
+
+// fitness is whether the ledger is still one for this program.
+type fitness struct {
+	mu   sync.Mutex
+	next time.Time // of a look
+	err  error     // of the last one
+}
+
+// fit refuses what a program that is too old must not begin any more. Everything asks it that
+// begins something, or that is asked again and again: adding, claiming, the acts of operators, what
+// workers do for all, heartbeats, lists, taking locks. What ends a thing that was begun before does not: renewals,
+// finishing, the last heartbeat, giving locks back. So a worker that learns of it stops as it does otherwise,
+// and all that it holds is ended or given back.
+//
+// Nobody waits for a look but who is the first after its time has come; whoever is in a transaction of his own
+// does not, since that may hold the only connection: what is found is for the next. That a look fails
+// says nothing; the call that asks is about to fail the same way.
+func (l *Ledger) fit(ctx context.Context, conn Conn) error {
+	due, err := l.fitness.ask()
+	switch {
+	case !due:
+		return err
+	case conn == nil:
+		return l.look(ctx)
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookEvery)
+		defer cancel()
+		_ = l.look(ctx)
+	}()
+	return err
+}
+
+// ask says whether it is time for a look, which is then the caller's, and what the last one found.
+func (f *fitness) ask() (due bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	if due = !now.Before(f.next); due {
+		f.next = now.Add(lookEvery)
+	}
+	return due, f.err
+}
+
+func (l *Ledger) look(ctx context.Context) error {
+	s, err := l.store.Schema(ctx)
+	f := &l.fitness
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err == nil {
+		f.err = s.Fits()
+	}
+	return f.err
+}
+
+// fittingLocks are the locks of a store, which a program that is too old takes no more.
+type fittingLocks struct {
+	LockStore
+	l *Ledger
+}
+
+// Locks implements LockStore. It is what everybody asks before a lock is taken.
+func (s fittingLocks) Locks(ctx context.Context, name string) ([]Lock, time.Time, error) {
+	if err := s.l.fit(ctx, nil); err != nil {
+		return nil, time.Time{}, err
+	}
+	return s.LockStore.Locks(ctx, name)
+}
