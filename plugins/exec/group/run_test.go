@@ -78,7 +78,8 @@ func TestRunIsToldToEnd(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			k := newKeeper(t)
-			cmd, file := script(t, `trap "$TRAP" TERM; sleep 600 & echo $! > "$FILE"; echo; while :; do wait; done`)
+			// A child that is forked and has not begun its program yet would lose the signal.
+			cmd, file := script(t, `trap "$TRAP" TERM; sh -c 'echo $$ > "$FILE"; echo; exec sleep 600' & while :; do wait; done`)
 			cmd.Env = append(cmd.Env, "TRAP="+tt.trap)
 			out, err := cmd.StdoutPipe()
 			if err != nil {
@@ -86,7 +87,7 @@ func TestRunIsToldToEnd(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
-				_, _ = out.Read(make([]byte, 1)) // the trap is set
+				_, _ = out.Read(make([]byte, 1)) // the trap is set, and the child there
 				cancel()
 			}()
 			state, stopped, err := k.Run(ctx, cmd, tt.grace)
