@@ -44,13 +44,13 @@ type fitness struct {
 
 // fit refuses what a program that is too old must not begin any more. Everything asks it that
 // begins something, or that is asked again and again: adding, claiming, the acts of operators, what
-// workers do for all, heartbeats, lists, taking locks. What ends a thing that was begun before does not: renewals,
-// finishing, the last heartbeat, giving locks back. So a worker that learns of it stops as it does otherwise,
-// and all that it holds is ended or given back.
+// workers do for all, heartbeats, lists, taking locks. What ends a thing that was begun before does not:
+// renewals, finishing, the last heartbeat, giving locks back. So a worker that learns of it stops as it
+// does otherwise, and all that it holds is ended or given back.
 //
-// Nobody waits for a look but who is the first after its time has come; whoever is in a transaction of his own
-// does not, since that may hold the only connection: what is found is for the next. That a look fails
-// says nothing; the call that asks is about to fail the same way.
+// Only the first to ask after a look is due waits for it; whoever is in a transaction of his own does
+// not, since that may hold the only connection: what is found is for the next. That a look fails says
+// nothing; the call that asks is about to fail the same way.
 func (l *Ledger) fit(ctx context.Context, conn Conn) error {
 	due, err := l.fitness.ask()
 	switch {

@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/pluginstore"
+	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/plugins/exec"
 	"github.com/ledgerd/ledgerd/plugins/feed"
@@ -288,6 +289,9 @@ func (a *app) lookedAt(ctx context.Context, l *ledger.Ledger, dirs pluginDirs) (
 
 // listKinds is what run without a kind says: what there is to run here.
 func (a *app) listKinds(ctx context.Context, dirs pluginDirs) error {
+	if a.printer().Format != report.Table {
+		return a.pluginLs(ctx, dirs)
+	}
 	f, err := a.finder(dirs)
 	if err != nil {
 		return err

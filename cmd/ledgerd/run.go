@@ -34,7 +34,7 @@ func (a *app) runCommand() *cobra.Command {
 		Use: "run KIND INPUT…", Short: "Add inputs, work them, and report what became of them", GroupID: groupWork,
 		Long: `Adds the inputs, works everything of KIND that can be worked now, and reports on the inputs.
 What INPUT is depends on the kind: files, folders and globs; URLs or a file with a list of them;
-lines of text. Without KIND it lists the kinds there are here.
+lines of text. Without KIND it lists the kinds there are here; in other formats, as plugin ls does.
 
 The same command again goes on where the last one ended: what is done stays done, what is new or
 changed is worked, what had failed for good is tried again. It returns when every input has

@@ -19,7 +19,7 @@ var inPostgres = []mutant{
 		patches: []patch{{
 			"ledger/postgres/claim.go",
 			" WHERE item_id = ANY((SELECT ids FROM cut)::bigint[])\n",
-			" WHERE item_id IN (SELECT item_id FROM {{S}}.ledger_backlog WHERE state = 1 AND kind = $1 ORDER BY priority, due_at, item_id LIMIT {{LIMIT}} FOR UPDATE SKIP LOCKED)\n",
+			" WHERE item_id IN (SELECT item_id FROM {{S}}.ledger_backlog WHERE state = 1 AND gate = 0 AND kind = $1 ORDER BY priority, due_at, item_id LIMIT {{LIMIT}} FOR UPDATE SKIP LOCKED)\n",
 		}},
 		caught: []detector{tests{"ledger/postgres", "TestClaimNeverTakesMore", "leased|asked for"}},
 	},

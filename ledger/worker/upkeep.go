@@ -180,11 +180,7 @@ func (o *outage) note(call string, err error) {
 		o.failing[call] = now
 		if !away {
 			o.began, o.over = now, time.Time{}
-			if fatal(err) {
-				o.log.Error("the ledger cannot be worked any more: ending", "call", call, "error", err)
-			} else {
-				o.log.Warn("the ledger is unavailable; trying again until it is back", "call", call, "error", err)
-			}
+			o.log.Warn("the ledger is unavailable; trying again until it is back", "call", call, "error", err)
 		}
 	} else if away && len(o.failing) == 0 {
 		o.over = now
