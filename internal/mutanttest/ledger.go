@@ -69,7 +69,7 @@ var inRules = []mutant{
 		patches: []patch{{
 			"ledger/ledger.go",
 			"lockID, err := uuid.NewV7() // rising ids keep indexes of them compact\n\tif err != nil {\n\t\treturn nil, HeldBack{}, err\n\t}\n",
-			"lockID := uuid.UUID{15: byte(claims.Add(1)), 14: byte(claims.Load() >> 8)}\n",
+			"lockID, err := uuid.UUID{15: byte(claims.Add(1)), 14: byte(claims.Load() >> 8)}, error(nil)\n",
 		}, {
 			"ledger/ledger.go", "// Close waits for running calls and closes the store.\n", "var claims atomic.Int64\n\n",
 		}, {

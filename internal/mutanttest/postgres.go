@@ -113,7 +113,7 @@ var inPostgres = []mutant{
 		patches: []patch{{
 			"ledger/postgres/claim.go",
 			" WHERE item_id = ANY((SELECT ids FROM cut)::bigint[])\n",
-			" WHERE state = 1 AND item_id = ANY((SELECT ids FROM cut)::bigint[])\n",
+			" WHERE state = 1 AND gate = 0 AND item_id = ANY((SELECT ids FROM cut)::bigint[])\n",
 		}},
 		caught: []detector{tests{"ledger/postgres", "TestPlans/all_waiting_at_the_last_ANALYZE", "touches|Scan of"}},
 	},
