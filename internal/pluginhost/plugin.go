@@ -282,6 +282,9 @@ func Check(ctx context.Context, c Config) (problem string, err error) {
 	}
 	defer p.Stop(ctx, checkGrace)
 	problem, err = p.CheckHealth(ctx)
+	if _, bounded := ctx.Deadline(); bounded && status.Code(err) == codes.DeadlineExceeded {
+		<-ctx.Done() // the plugin's side may tell of it a moment before
+	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
