@@ -21,7 +21,7 @@
 //	sdk/node             the SDK for plugins in JavaScript
 //	sdk/template         the plugins that "ledgerd plugin new" begins with
 //	plugins/NAME         the plugins that come with ledgerd
-//	plugins/internal     what those have in common: failures; web, for who asks servers of strangers
+//	plugins/internal     what those have in common: failures; web, for who asks servers of strangers; rawtest
 //
 //	internal/pluginproc  one plugin process: start, stream, stop; knows sdk/wire only
 //	internal/pluginhost  many plugin processes, as handlers for ledger/worker

@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/rawtest"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
@@ -36,40 +36,11 @@ func serve(t testing.TB, h http.HandlerFunc) string {
 // raw is a server that reads the head of a request and then says what talk says.
 func raw(t testing.TB, talk func(net.Conn)) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var open []net.Conn
-	wg.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			open = append(open, conn)
-			mu.Unlock()
-			wg.Go(func() {
-				defer conn.Close()
-				if _, err := conn.Read(make([]byte, 4<<10)); err == nil {
-					talk(conn)
-				}
-			})
+	return "http://" + rawtest.Serve(t, func(conn net.Conn) {
+		if _, err := conn.Read(make([]byte, 4<<10)); err == nil {
+			talk(conn)
 		}
 	})
-	t.Cleanup(func() {
-		l.Close()
-		mu.Lock()
-		for _, c := range open {
-			c.Close()
-		}
-		mu.Unlock()
-		wg.Wait()
-	})
-	return "http://" + l.Addr().String()
 }
 
 // rss is a feed with these items.

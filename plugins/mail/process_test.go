@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/rawtest"
 	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
 	"github.com/ledgerd/ledgerd/sdk"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
@@ -58,7 +59,7 @@ func TestSend(t *testing.T) {
 func TestToldToEnd(t *testing.T) {
 	leakFree(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cfg := open(t, defaults(smtptest.Raw(t, func(c net.Conn) {
+	cfg := open(t, defaults(rawtest.Serve(t, func(c net.Conn) {
 		smtptest.UntilData(c)
 		cancel(sdk.ErrLeaseLost)
 		var one [1]byte
@@ -122,7 +123,7 @@ func TestProcess(t *testing.T) {
 
 func TestProcessDoubt(t *testing.T) {
 	leakFree(t)
-	server := smtptest.Raw(t, func(c net.Conn) { smtptest.WholeMail(c) })
+	server := rawtest.Serve(t, func(c net.Conn) { smtptest.WholeMail(c) })
 	h := sdktest.New(t, Plugin(), sdktest.Options{Config: defaults(server)})
 	r := h.Run(sdktest.Task{Payload: hello("ann@example.com")})
 	if out := sdktest.Decode[Out](t, r); r.Outcome != "unknown" || r.Code != "no_answer" || out.MessageID == "" {
@@ -132,7 +133,7 @@ func TestProcessDoubt(t *testing.T) {
 
 func TestProcessCancel(t *testing.T) {
 	leakFree(t)
-	server := smtptest.Raw(t, func(c net.Conn) {
+	server := rawtest.Serve(t, func(c net.Conn) {
 		smtptest.UntilData(c)
 		var one [1]byte
 		_, _ = c.Read(one[:]) // ends with the connection

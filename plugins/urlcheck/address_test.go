@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
+	"github.com/ledgerd/ledgerd/plugins/internal/rawtest"
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
 
@@ -223,7 +224,7 @@ func TestRedirectToPrivate(t *testing.T) {
 
 func TestProxyFromEnvironmentIsIgnored(t *testing.T) {
 	leakFree(t)
-	proxy := raw(t, func(net.Conn) { t.Error("the proxy was asked") })
+	proxy := rawtest.Serve(t, func(net.Conn) { t.Error("the proxy was asked") })
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY"} {
 		t.Setenv(name, "http://"+proxy)
 	}

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/rawtest"
 )
 
 // drip writes s again and again, a little at a time, until the other side hangs up.
@@ -132,7 +134,7 @@ func TestHostileServers(t *testing.T) {
 				cfg.Deadline = deadline
 			}
 			c := open(t, cfg)
-			url := "http://" + raw(t, tt.talk)
+			url := "http://" + rawtest.Serve(t, tt.talk)
 			if tt.https {
 				url = strings.Replace(url, "http", "https", 1)
 			}
@@ -196,7 +198,7 @@ func TestHostileHTTP2(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			addr := raw(t, func(conn net.Conn) {
+			addr := rawtest.Serve(t, func(conn net.Conn) {
 				secure := tls.Server(conn, config)
 				if _, err := io.ReadFull(secure, make([]byte, len(http2.ClientPreface))); err != nil {
 					return

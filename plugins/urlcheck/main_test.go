@@ -87,38 +87,6 @@ func serve(t testing.TB, h http.HandlerFunc) *httptest.Server {
 	return srv
 }
 
-// raw is a server that does with each connection what talk says; talk's connection is closed
-// when it returns and when the test ends. It returns host:port.
-func raw(t testing.TB, talk func(net.Conn)) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	ctx, cancel := context.WithCancel(context.Background())
-	wg.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() {
-				stop := context.AfterFunc(ctx, func() { conn.Close() })
-				defer stop()
-				defer conn.Close()
-				talk(conn)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		cancel()
-		wg.Wait()
-	})
-	return l.Addr().String()
-}
-
 // request reads one request's head from conn and returns its method, "" at the end.
 func request(conn net.Conn) string {
 	head := make([]byte, 0, 1024)

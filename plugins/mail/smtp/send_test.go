@@ -14,6 +14,7 @@ import (
 	gosmtp "github.com/emersion/go-smtp"
 
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
+	"github.com/ledgerd/ledgerd/plugins/internal/rawtest"
 	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
 )
 
@@ -120,7 +121,7 @@ func TestBreaks(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			server := plain(smtptest.Raw(t, tt.talk))
+			server := plain(rawtest.Serve(t, tt.talk))
 			switch tt.code {
 			case "timeout":
 				server.Timeout = short
@@ -143,7 +144,7 @@ func TestBreaks(t *testing.T) {
 func TestDotDoesNotLeave(t *testing.T) {
 	leakFree(t)
 	ended := make(chan bool, 1)
-	s := open(t, plain(smtptest.Raw(t, func(c net.Conn) {
+	s := open(t, plain(rawtest.Serve(t, func(c net.Conn) {
 		r := smtptest.UntilData(c)
 		_, _ = io.WriteString(c, "354 go on\r\n")
 		ended <- smtptest.ToEnd(r)
@@ -174,7 +175,7 @@ func TestDotDoesNotLeave(t *testing.T) {
 func TestTurnedAway(t *testing.T) {
 	leakFree(t)
 	told := make(chan struct{})
-	s := open(t, plain(smtptest.Raw(t, func(c net.Conn) {
+	s := open(t, plain(rawtest.Serve(t, func(c net.Conn) {
 		smtptest.UntilData(c)
 		_, _ = io.WriteString(c, "354 go on\r\n")
 		<-told
@@ -217,7 +218,7 @@ func TestToldToEnd(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			there, told := make(chan struct{}), make(chan struct{})
-			s := open(t, plain(smtptest.Raw(t, func(c net.Conn) {
+			s := open(t, plain(rawtest.Serve(t, func(c net.Conn) {
 				tt.at(c)
 				close(there)
 				<-told
@@ -238,7 +239,7 @@ func TestToldToEnd(t *testing.T) {
 	t.Run("no answer", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())
-		s := open(t, plain(smtptest.Raw(t, func(c net.Conn) {
+		s := open(t, plain(rawtest.Serve(t, func(c net.Conn) {
 			smtptest.WholeMail(c)
 			cancel()
 			_, _ = io.Copy(io.Discard, c)
@@ -267,7 +268,7 @@ func TestKeptConnection(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			mails := make(chan struct{}, 10)
-			s := open(t, plain(smtptest.Raw(t, func(c net.Conn) {
+			s := open(t, plain(rawtest.Serve(t, func(c net.Conn) {
 				r := smtptest.WholeMail(c)
 				mails <- struct{}{}
 				_, _ = io.WriteString(c, "250 taken\r\n")

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
+	"github.com/ledgerd/ledgerd/plugins/internal/rawtest"
 	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
 )
 
 // conversation is a server that takes a mail, but for one step, at which it does something else. It
 // says how far the client came.
 func conversation(t *testing.T, at string, act string, taken chan<- bool) string {
-	return smtptest.Raw(t, func(c net.Conn) {
+	return rawtest.Serve(t, func(c net.Conn) {
 		r, refused := bufio.NewReader(c), false
 		step := func(name, answer string) bool {
 			if name != at {

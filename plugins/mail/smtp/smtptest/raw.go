@@ -3,45 +3,10 @@ package smtptest
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"io"
 	"net"
 	"strings"
-	"sync"
-	"testing"
 )
-
-// Raw is a server that does with each connection what talk says; talk's connection is closed
-// when it returns and when the test ends. It returns host:port.
-func Raw(t testing.TB, talk func(net.Conn)) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	ctx, cancel := context.WithCancel(context.Background())
-	wg.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() {
-				stop := context.AfterFunc(ctx, func() { conn.Close() })
-				defer stop()
-				defer conn.Close()
-				talk(conn)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		cancel()
-		wg.Wait()
-	})
-	return l.Addr().String()
-}
 
 // Polite answers what every server answers, until a line begins with until, which it returns; ""
 // if the connection ended before.
