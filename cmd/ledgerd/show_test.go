@@ -150,13 +150,18 @@ func TestWhyInEverySituation(t *testing.T) {
 			}
 			codes[s.code] = true
 		}
-		help := m.run(exitOK, "show", "--help")
-		for _, code := range slices.Sorted(maps.Keys(codes)) {
-			if !strings.Contains(help, code) {
-				t.Errorf("the help does not know %s", code)
-			}
-		}
+		explained(t, codes, m.run(exitOK, "show", "--help"))
 	})
+}
+
+// explained checks that the help knows the codes.
+func explained(t *testing.T, codes map[string]bool, help string) {
+	t.Helper()
+	for _, code := range slices.Sorted(maps.Keys(codes)) {
+		if !strings.Contains(help, code) {
+			t.Errorf("the help does not know %s", code)
+		}
+	}
 }
 
 func beat(t testing.TB, l *ledger.Ledger, a ledger.Agent) {

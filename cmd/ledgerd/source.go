@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"time"
@@ -66,40 +65,6 @@ func (s *sourceFlags) define(cmd *cobra.Command) {
 	f.BoolVar(&s.dryRun, "dry-run", false, "only say what would be added")
 	s.queryFlags.define(f)
 	s.sampleFlags.define(f)
-}
-
-// Formats of --from.
-const (
-	formatLines = "lines" // one INPUT per line; # begins a comment
-	formatCSV   = "csv"   // a header, then one item per row
-	formatJSONL = "jsonl" // one JSON object per line
-	formatSQL   = "sql"   // one SELECT
-)
-
-// list is --from, by its format; at most one is not "".
-func (s *sourceFlags) list() (lines, csv, jsonl, sql string) {
-	format := s.format.value
-	if format == "" {
-		switch strings.ToLower(filepath.Ext(s.from)) {
-		case ".csv":
-			format = formatCSV
-		case ".jsonl", ".ndjson":
-			format = formatJSONL
-		case ".sql":
-			format = formatSQL
-		}
-	}
-	switch format {
-	case formatCSV:
-		csv = s.from
-	case formatJSONL:
-		jsonl = s.from
-	case formatSQL:
-		sql = s.from
-	default:
-		lines = s.from
-	}
-	return lines, csv, jsonl, sql
 }
 
 // kind is a kind of work as this machine and this ledger know it.
