@@ -80,6 +80,13 @@ func (w *watched) LoadExpired(limit int) ([]ledger.Record, error) {
 	return recs, err
 }
 
+// LoadLeased implements ledger.Tx.
+func (w *watched) LoadLeased(agent string, limit int) ([]ledger.Record, error) {
+	recs, err := w.Tx.LoadLeased(agent, limit)
+	w.saw(recs)
+	return recs, err
+}
+
 // saw records what was looked at.
 func (w *watched) saw(recs []ledger.Record) {
 	for i := range recs {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/plugins/exec/group"
 	"github.com/ledgerd/ledgerd/sdk"
+	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
 const doc = `Runs a command for every item: a program, or a script in any language.
@@ -120,6 +121,9 @@ func (c *Config) environment() error {
 	var pairs []string
 	for _, v := range hidden {
 		pairs = append(pairs, v, "***")
+	}
+	if host := os.Getenv(wire.HostKey); host != "" {
+		env = append(env, wire.HostKey+"="+host)
 	}
 	c.env, c.hide = env, strings.NewReplacer(pairs...)
 	return nil
