@@ -30,8 +30,8 @@ func (l *Ledger) ExpireGone(ctx context.Context) (int, error) {
 // goneMost is how many leases are taken at a time: others' renewals come in between.
 const goneMost = 100
 
-// codeGone is the code of attempts whose process was known to be gone.
-const codeGone = "process_gone"
+// CodeGone is the code of attempts that were lost because their process was known to be gone.
+const CodeGone = "process_gone"
 
 // expireOf takes leases of an agent that is gone, unless a process that lives has its name by now.
 func (l *Ledger) expireOf(ctx context.Context, a Agent) (n int, err error) {
@@ -47,7 +47,7 @@ func (l *Ledger) expireOf(ctx context.Context, a Agent) (n int, err error) {
 			return err
 		}
 		n = len(recs)
-		return l.lose(tx, recs, codeGone, &kinds)
+		return l.lose(tx, recs, CodeGone, &kinds)
 	})
 	if err == nil {
 		l.announce(kinds)

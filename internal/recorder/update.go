@@ -112,7 +112,7 @@ func (w *watched) Apply(changes []ledger.Change) error {
 			it.After = it.Before
 		}
 		if a := c.Attempt; a != nil {
-			it.Attempt, it.Outcome, it.Lock = a.Attempt, string(a.Outcome), a.LockID
+			it.Attempt, it.Outcome, it.Code, it.Lock = a.Attempt, string(a.Outcome), a.Code, a.LockID
 		}
 		w.last[c.ID] = it.After
 		w.items = append(w.items, it)
