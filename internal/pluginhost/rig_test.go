@@ -34,16 +34,24 @@ type config struct {
 }
 
 func (c *config) Validate() error {
-	if c.Answer == "no" {
+	switch c.Answer {
+	case "no":
 		return errors.New(`answer: never say "no"`)
+	case "hang-validate":
+		select {}
 	}
 	return nil
 }
 
 func (c *config) Open(context.Context) error {
-	if c.Answer == "crash" {
+	switch c.Answer {
+	case "crash":
 		fmt.Fprintln(os.Stderr, "cannot open")
 		os.Exit(4)
+	case "away":
+		return errors.New("the database is away")
+	case "hang-open":
+		select {}
 	}
 	return nil
 }
