@@ -33,10 +33,13 @@ type hostile struct {
 	mine sync.Map // ids that this process has in hand
 }
 
-func serveHostile() {
+func serveHostile() { serveRaw(&hostile{}) }
+
+// serveRaw serves a plugin that speaks the protocol itself.
+func serveRaw(p goplugin.Plugin) {
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
-		VersionedPlugins: map[int]goplugin.PluginSet{wire.Version: {wire.Service: &hostile{}}},
+		VersionedPlugins: map[int]goplugin.PluginSet{wire.Version: {wire.Service: p}},
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(append(opts, grpc.MaxSendMsgSize(math.MaxInt32), grpc.MaxRecvMsgSize(wire.MaxMessage))...)
 		},

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/internal/config"
+	"github.com/ledgerd/ledgerd/internal/daemon"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/pluginstore"
@@ -257,7 +258,7 @@ func (a *app) noPlugin(ctx context.Context, name string, dirs pluginDirs) error 
 }
 
 // noPluginCode tells programs that a kind has no plugin at all here.
-const noPluginCode = "no_plugin"
+const noPluginCode = daemon.KindNoPlugin
 
 // noPluginFor explains why a kind that the ledger knows cannot be worked here: the plugin that it
 // names is missing, or it names none. What to do then is said by next.

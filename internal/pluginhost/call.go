@@ -40,11 +40,7 @@ type CallError struct {
 }
 
 func (e *CallError) Error() string {
-	who := fmt.Sprintf("plugin %s (%s)", e.Plugin, e.Path)
-	if e.Kind != "" && e.Kind != e.Plugin {
-		who += " of kind " + e.Kind
-	}
-	return fmt.Sprintf("%s: %s: %v", who, e.Phase, e.Err)
+	return fmt.Sprintf("%s: %s: %v", named(e.Plugin, e.Path, e.Kind), e.Phase, e.Err)
 }
 
 // Unwrap returns the cause.
@@ -61,16 +57,22 @@ func (d describedWrongly) Unwrap() error      { return d.error }
 
 // OpenError says why a plugin could not be opened with a config that it accepts.
 type OpenError struct {
-	Plugin, Kind string
+	Plugin, Path string
+	Kind         string // that it was started for; "" if for none
 	Problems     []*wire.Problem
 }
 
 func (e *OpenError) Error() string {
-	who := "plugin " + e.Plugin
-	if e.Kind != "" && e.Kind != e.Plugin {
-		who += " of kind " + e.Kind
+	return fmt.Sprintf("%s accepts its config and cannot begin with it: Open: %s", named(e.Plugin, e.Path, e.Kind), problemText(e.Problems))
+}
+
+// named is a plugin as errors name it.
+func named(plugin, path, kind string) string {
+	who := fmt.Sprintf("plugin %s (%s)", plugin, path)
+	if kind != "" && kind != plugin {
+		who += " of kind " + kind
 	}
-	return fmt.Sprintf("%s accepts its config and cannot begin with it: Open: %s", who, problemText(e.Problems))
+	return who
 }
 
 // problemText is what a plugin reports of its config, in one line.
@@ -171,7 +173,7 @@ func (a *asker) validate(ctx context.Context, s *setup) error {
 func (a *asker) open(ctx context.Context, s *setup) error {
 	problems, err := a.configure(ctx, PhaseOpen, s, false)
 	if err == nil && len(problems) > 0 {
-		err = &OpenError{s.about.Name, a.kind, problems}
+		err = &OpenError{s.about.Name, a.spec.Place.Path, a.kind, problems}
 	}
 	return err
 }
