@@ -149,7 +149,7 @@ func (c *crew) run(ctx context.Context, handlers map[string]worker.Handler) (wor
 			failed = r.look()
 		case <-look.C:
 			c.upgradeAll(ctx)
-			if len(r.arrived) > 0 || r.running == 0 { // the others are not waited for any longer
+			if len(r.arrived) > 0 || r.running+r.awaited == 0 { // the others are not waited for any longer
 				failed = r.admitArrived()
 			}
 			if c.finds && failed == nil {

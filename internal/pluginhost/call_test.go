@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // Every call to a plugin that does not answer is given up, and the error names plugin, kind and call.
@@ -45,5 +47,25 @@ func TestOpenFails(t *testing.T) {
 	c.Settings = []byte(`{"answer":"crash"}`)
 	if _, err := Start(t.Context(), c); err == nil || !strings.Contains(err.Error(), "stderr: cannot open") {
 		t.Errorf("%v", err)
+	}
+}
+
+// What a plugin tells of its secrets is in no log, error, output or log of an item.
+func TestSecretsAreHidden(t *testing.T) {
+	r := newRig(t, defaultTimes, ledger.Kind{MaxCrashes: 1})
+	ids := r.add("tell")
+	r.drain()
+	ids = append(ids, r.add("die-telling")...)
+	r.drain()
+	told := r.log.String()
+	for i, id := range ids {
+		a := r.attempts(id)[0]
+		told += a.Error + a.Log + string(a.Output)
+		if text := []string{"refused for ***", "last words: ***"}[i]; !strings.Contains(a.Error, text) {
+			t.Errorf("error %q, want %q", a.Error, text)
+		}
+	}
+	if strings.Contains(told, password) || !strings.Contains(told, "to stderr: ***") || !strings.Contains(told, `"my ***"`) {
+		t.Errorf("told: %s", told)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -37,6 +39,8 @@ type Spec struct {
 	// SocketDir is where sockets are made; "" means the system's folder for temporary files.
 	SocketDir string
 	Logger    *slog.Logger // nil means slog.Default(); gets what the plugin writes to stderr and stdout
+
+	hide *redact.Secrets // of its config, as far as they are known; nil means none
 }
 
 // Proc is how one process of the plugin is started.
@@ -47,7 +51,7 @@ func (s *Spec) Proc() pluginproc.Spec {
 	}
 	return pluginproc.Spec{Path: s.Place.Path, Args: s.Place.Args, SHA256: s.SHA256, Limits: s.Limits, NoMTLS: s.NoMTLS, Env: s.Env, Dir: s.Dir, SocketDir: s.SocketDir,
 		StartTimeout: cmp.Or(s.CallTime, CallTime),
-		OnLog:        func(source, line string) { log.Info(line, "plugin", s.Place.Name, "from", source) }}
+		OnLog:        func(source, line string) { log.Info(s.hide.Hide(line), "plugin", s.Place.Name, "from", source) }}
 }
 
 // Description is what a plugin says of itself.
@@ -192,6 +196,7 @@ type setup struct {
 	definition string
 	places     int           // items that it works at a time
 	wait       time.Duration // how long it may wait for a batch to fill
+	hide       *redact.Secrets
 }
 
 // configure fills, checks and splits a config.
@@ -215,8 +220,9 @@ func (d *Description) configure(c *Config) (*setup, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.hide.Add(slices.Collect(maps.Values(secrets))...)
 	return &setup{
-		about: d, definition: definition,
+		about: d, definition: definition, hide: c.hide,
 		request: &wire.ConfigureRequest{Config: rest, Secrets: secrets, Concurrency: int32(c.Concurrency)},
 		places:  cmp.Or(c.Concurrency, d.calls) * d.batch, wait: d.wait,
 	}, nil
@@ -230,16 +236,19 @@ func launch(ctx context.Context, c *Config) (*pluginproc.Proc, *setup, error) {
 	}
 	if err := a.open(ctx, s); err != nil {
 		a.proc.Kill()
-		return nil, nil, err
+		return nil, nil, c.hide.Error(err)
 	}
 	return a.proc, s, nil
 }
 
 // ask starts a process and has it look at its config. If it cannot, or refuses it, the process is gone.
 func ask(ctx context.Context, c *Config) (*asker, *setup, error) {
+	if c.hide == nil {
+		c.hide = redact.New()
+	}
 	a, err := c.start(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, c.hide.Error(err) // it may have been configured before
 	}
 	a.kind = c.Kind
 	var s *setup
@@ -252,7 +261,7 @@ func ask(ctx context.Context, c *Config) (*asker, *setup, error) {
 	}
 	if err != nil {
 		a.proc.Kill()
-		return nil, nil, err
+		return nil, nil, c.hide.Error(err)
 	}
 	return a, s, nil
 }
@@ -281,10 +290,10 @@ func Check(ctx context.Context, c Config) (problem string, err error) {
 	}
 	if err != nil {
 		a.proc.Kill()
-		return "", err
+		return "", c.hide.Error(err)
 	}
 	a.proc.Stop(ctx, checkGrace)
-	return problem, nil
+	return c.hide.Hide(problem), nil
 }
 
 // checkGrace is how long a plugin that was only asked may take to end.
