@@ -115,20 +115,26 @@ type In struct {
 	Owner    string `json:"owner" input:"owner" doc:"whose it is"`
 
 	Delimiter   string   `json:"delimiter" default:"auto" doc:"auto, tab, or one character such as ;"`
-	Encoding    string   `json:"encoding" default:"auto" schema:"enum=auto|utf-8|utf-16le|utf-16be|windows-1252" doc:"auto: what the byte order mark says, else utf-8"`
+	Encoding    string   `json:"encoding" default:"auto" schema:"maxLength=40" doc:"auto: what the byte order mark says, else utf-8; or a name such as windows-1252, iso-8859-1, shift_jis, koi8-r, utf-16le"`
 	Header      string   `json:"header" default:"auto" schema:"enum=auto|yes|no" doc:"whether the first row names the columns; without, they are column_1, column_2 and so on"`
-	Quotes      string   `json:"quotes" default:"yes" schema:"enum=yes|no" doc:"no: a quote is a character like any other"`
+	Quotes      string   `json:"quotes" default:"auto" schema:"enum=auto|double|backslash|no" doc:"how a quote stands within quotes: doubled, or behind a backslash; no: a quote is a character like any other"`
+	Skip        int64    `json:"skip" default:"0" schema:"min=0" doc:"lines above the table that are passed over"`
+	Comment     string   `json:"comment" schema:"maxLength=10" doc:"lines that begin with it are passed over, such as #"`
 	Nulls       []string `json:"nulls" doc:"values that mean no value, besides the empty one: NULL,NA"`
 	DateFormats []string `json:"date_formats" default:"[\"YYYY-MM-DD\",\"YYYY-MM-DD hh:mm:ss\",\"YYYY-MM-DDThh:mm:ssZ\"]" doc:"how dates are written; of YYYY YY MM M DD D hh mm ss Z"`
 
-	Required   []string          `json:"required" doc:"columns that must be there"`
-	NotNull    []string          `json:"not_null" doc:"columns that must have a value in every row"`
-	Types      map[string]string `json:"types" doc:"type by column: int, decimal, date, bool, email, regexp:PATTERN (of the whole value) or enum:A|B|C"`
-	Unique     []string          `json:"unique" doc:"columns whose values must differ"`
-	MaxBadRows *int64            `json:"max_bad_rows" schema:"min=-1" doc:"with more bad rows the file has failed, -1: any number is fine; default -1, with a table 0"`
+	Required      []string          `json:"required" doc:"columns that must be there"`
+	NotNull       []string          `json:"not_null" doc:"columns that must have a value in every row"`
+	Types         map[string]string `json:"types" doc:"type by column: int, decimal, date, bool, email, regexp:PATTERN (of the whole value) or enum:A|B|C"`
+	Unique        []string          `json:"unique" doc:"columns whose values must differ"`
+	MaxBadRows    int64             `json:"max_bad_rows" default:"0" schema:"min=-1" doc:"a file with more bad rows fails; -1: any number is fine"`
+	MaxBadPercent float64           `json:"max_bad_percent" default:"0" schema:"min=0,max=100" doc:"the same as a share of all rows: what either of the two allows is fine"`
 
-	Table string            `json:"table" schema:"maxLength=127" doc:"load the rows into this table, NAME or SCHEMA.NAME, made if it is not there; config database says where"`
-	Into  map[string]string `json:"into" doc:"column of the table by column of the file; others are not loaded. None: all, by their names"`
+	Table    string            `json:"table" schema:"maxLength=127" doc:"load the rows into this table, NAME or SCHEMA.NAME, made if it is not there; config database says where"`
+	Into     map[string]string `json:"into" doc:"column of the table by column of the file; others are not loaded. None: all, by their names"`
+	Key      []string          `json:"key" doc:"columns of the file that identify a row: one that is in the table is updated; the table needs a unique index of them, which one that is made has"`
+	OnReload string            `json:"on_reload" default:"replace" schema:"enum=replace|append" doc:"what becomes of the rows that were loaded from the same file before: replace them, or append to them; with a key, neither"`
+	Trim     bool              `json:"trim" doc:"load text without the white space around it"`
 }
 
 // Out is the output: what is in a file.
@@ -138,7 +144,10 @@ type Out struct {
 	Columns     []Column `json:"columns,omitempty" doc:"as many as fit into 512 KiB"`
 	ColumnCount int      `json:"column_count" doc:"of the header, or of most rows"`
 	Header      bool     `json:"header" doc:"whether the first row named the columns"`
+	HeaderWhy   string   `json:"header_why,omitempty" doc:"what told so; none: nothing did, and it is only more likely"`
+	Skipped     int64    `json:"skipped,omitempty" doc:"lines above the table"`
 	Delimiter   string   `json:"delimiter,omitempty" doc:"a character or tab"`
+	Quotes      string   `json:"quotes,omitempty" doc:"as in the payload"`
 	Encoding    string   `json:"encoding,omitempty" doc:"as in the payload"`
 	Bytes       int64    `json:"bytes" doc:"read of the file, not unpacked"`
 	SHA256      string   `json:"sha256,omitempty" doc:"of the file, if it was read to its end"`
@@ -150,11 +159,12 @@ type Out struct {
 
 // Loaded is what is in a table of a database.
 type Loaded struct {
-	Table   string `json:"table" doc:"its name"`
-	Rows    int64  `json:"rows" doc:"of the file that are in it"`
-	Created bool   `json:"created,omitempty" doc:"it was made for them"`
-	Already bool   `json:"already,omitempty" doc:"an earlier attempt had loaded them"`
-	Attempt int64  `json:"attempt" doc:"which attempt has loaded them"`
+	Table    string `json:"table" doc:"its name"`
+	Rows     int64  `json:"rows" doc:"of the file that are in it"`
+	Replaced int64  `json:"replaced,omitempty" doc:"rows loaded from the same file before that were removed"`
+	Created  bool   `json:"created,omitempty" doc:"it was made for them"`
+	Already  bool   `json:"already,omitempty" doc:"an earlier attempt had loaded them"`
+	Attempt  int64  `json:"attempt" doc:"which attempt has loaded them"`
 }
 
 // Column describes the values of one column in the rows that are not bad, rows with repeated
@@ -184,10 +194,11 @@ func (b BadRow) text() string {
 
 // Config is what this machine allows.
 type Config struct {
-	RejectDir string `json:"reject_dir" doc:"folder for the files of bad rows, made if it is not there; an absolute path; empty: none are written"`
-	MaxBytes  int64  `json:"max_bytes" default:"17179869184" schema:"min=1" doc:"longest text that is read from one file, unpacked, in bytes"`
-	Database  string `json:"database" doc:"where tables are: sqlite:PATH or postgres://user@host/name"`
-	Password  string `json:"password" secret:"true" doc:"of the database's user"`
+	RejectDir     string `json:"reject_dir" doc:"folder for the files of bad rows, made if it is not there; an absolute path; empty: none are written"`
+	MaxBytes      int64  `json:"max_bytes" default:"17179869184" schema:"min=1" doc:"longest text that is read from one file, unpacked, in bytes"`
+	MaxFieldBytes int64  `json:"max_field_bytes" default:"1048576" schema:"min=1024,max=268435456" doc:"longest field, in bytes; a record may have eight times as much"`
+	Database      string `json:"database" doc:"where tables are: sqlite:PATH or postgres://user@host/name"`
+	Password      string `json:"password" secret:"true" doc:"of the database's user"`
 
 	tables *load.Database
 }
@@ -257,7 +268,7 @@ and says what it looks like. A file that changes while it is read is tried again
 
 // work is the plugin's function.
 func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
-	o := options{name: filepath.Base(it.Payload.Path), maxBytes: cfg.MaxBytes, spillRows: spillRows}
+	o := options{name: filepath.Base(it.Payload.Path), maxBytes: cfg.MaxBytes, maxField: int(cfg.MaxFieldBytes), spillRows: spillRows}
 	var size int64
 	if info, err := os.Stat(it.Payload.Path); err == nil {
 		size = info.Size()
