@@ -49,6 +49,13 @@ func (r *rules) sniff(sample []byte, complete bool) found {
 			f.dialect, f.rows, starts = escaped.dialect, rows, s
 		}
 	}
+	if r.in.Quotes == "auto" && f.delim == '\t' && untidy(f.rows) {
+		bare := f
+		bare.quote = 0
+		if rows, s := bare.sampleRows(sample[f.skip:], complete); !untidy(rows) && !enclosed(rows, f.quote) {
+			f.dialect, f.rows, starts = bare.dialect, rows, s
+		}
+	}
 	if r.in.Skip == 0 && r.in.Header != "no" {
 		if n := r.preamble(f.rows); n > 0 {
 			f.skip += lines(sample[f.skip:], f.eol, starts[n]-1)
@@ -163,6 +170,16 @@ func commonWidth(rows [][][]byte) (columns, count int) {
 func untidy(rows [][][]byte) bool {
 	_, n := commonWidth(rows)
 	return n < len(rows)
+}
+
+// enclosed is true if a field stands in quotes.
+func enclosed(rows [][][]byte, quote byte) bool {
+	for _, row := range rows {
+		if slices.ContainsFunc(row, func(v []byte) bool { return len(v) > 1 && v[0] == quote && v[len(v)-1] == quote }) {
+			return true
+		}
+	}
+	return false
 }
 
 // preamble returns how many of the rows stand above the table, where that is certain: all further

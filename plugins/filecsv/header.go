@@ -18,7 +18,7 @@ type header struct {
 // header looks for what tells names from values. A row with a column that the payload names is a
 // header. Otherwise each column has a voice: its first cell is a name if it is of another kind than
 // all the values below (text above numbers, a number above dates, no digit or @ above values that all
-// have one), and a value if it is of their kind or comes again below. Years, and numbers that are
+// have one), and a value if it is of their kind, is written as they are, or comes again below. Years, and numbers that are
 // counted up from column to column, are names of columns.
 func (r *rules) header(rows [][][]byte) header {
 	if len(rows) == 0 || rows[0] == nil {
@@ -97,26 +97,45 @@ func (r *rules) vote(v []byte, below [][]byte, counted bool) (vote int, why stri
 		switch all := !slices.ContainsFunc(below, func(b []byte) bool { return !m.has(b) }); {
 		case all && !m.has(v):
 			return 1, "has no " + m.what + ", unlike all values below it"
-		case all && m.names:
-			return 0, ""
-		case all:
-			return -1, "has a " + m.what + " like all values below it"
+		case all && m.what == "@":
+			return -1, "has an @ like all values below it"
+		case all && m.what == "digit" && !slices.ContainsFunc(below, func(b []byte) bool { return shape(b) != shape(v) }):
+			return -1, "is written like all values below it"
 		}
 	}
 	return 0, ""
 }
 
-// marksOfValues tell values from names, if all values of a column have them. Names may have an upper
-// or a lower case letter first as well, so only the lack of it says something.
+// marksOfValues tell values from names, if all values of a column have them and the first cell has not.
 var marksOfValues = []struct {
-	what  string
-	has   func(v []byte) bool
-	names bool
+	what string
+	has  func(v []byte) bool
 }{
-	{"@", func(v []byte) bool { return bytes.IndexByte(v, '@') > 0 }, false},
-	{"digit", func(v []byte) bool { return bytes.IndexFunc(v, unicode.IsDigit) >= 0 }, false},
-	{"capital at its beginning", func(v []byte) bool { c, _ := utf8.DecodeRune(v); return unicode.IsUpper(c) }, true},
-	{"small letter at its beginning", func(v []byte) bool { c, _ := utf8.DecodeRune(v); return unicode.IsLower(c) }, true},
+	{"@", func(v []byte) bool { return bytes.IndexByte(v, '@') > 0 }},
+	{"digit", func(v []byte) bool { return bytes.IndexFunc(v, unicode.IsDigit) >= 0 }},
+	{"capital at its beginning", func(v []byte) bool { c, _ := utf8.DecodeRune(v); return unicode.IsUpper(c) }},
+	{"small letter at its beginning", func(v []byte) bool { c, _ := utf8.DecodeRune(v); return unicode.IsLower(c) }},
+}
+
+// shape is how a value is written, whatever its letters and digits are: "20.11.2026" is "0.0.0".
+func shape(v []byte) string {
+	last := rune(0)
+	return string(bytes.Map(func(c rune) rune {
+		switch {
+		case unicode.IsDigit(c):
+			c = '0'
+		case unicode.IsLetter(c):
+			c = 'a'
+		default:
+			last = 0
+			return c
+		}
+		if c == last {
+			return -1
+		}
+		last = c
+		return c
+	}, v))
 }
 
 var plural = map[kind]string{kindDecimal: "numbers", kindDate: "dates", kindBool: "truth values"}

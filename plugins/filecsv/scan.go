@@ -90,6 +90,7 @@ type scanner struct {
 	checks  []check
 	uniques []unique
 	first   BadRow // in the order of the file
+	misfit  int64  // rows that are wider or narrower than the header
 	out     Out
 }
 
@@ -139,8 +140,12 @@ func (s *scanner) tooBad(allowed int64) error {
 	if allowed > 0 {
 		most = fmt.Sprintf(" (%s allowed)", humanize.Comma(allowed))
 	}
-	return refuse(badRows, "%s of %s rows bad%s, the first on line %d: %s",
-		humanize.Comma(s.out.BadRows), humanize.Comma(s.out.Rows), most, s.first.Line, s.first.text())
+	hint := ""
+	if s.table.header.yes && s.misfit == s.out.Rows {
+		hint = "; is the header on another line? --set skip=LINES"
+	}
+	return refuse(badRows, "%s of %s rows bad%s, the first on line %d: %s%s",
+		humanize.Comma(s.out.BadRows), humanize.Comma(s.out.Rows), most, s.first.Line, s.first.text(), hint)
 }
 
 // rows reads all rows once.
@@ -173,6 +178,7 @@ func (s *scanner) rows() error {
 // row takes in a well-formed row.
 func (s *scanner) row(line int64, fields [][]byte) error {
 	if len(fields) != len(s.columns) {
+		s.misfit++
 		return s.bad(BadRow{Line: line, Reason: fmt.Sprintf("the number of fields is %d, not %d", len(fields), len(s.columns))}, fields)
 	}
 	for i := range s.checks {
