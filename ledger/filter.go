@@ -17,6 +17,7 @@ type Filter struct {
 	Kinds  []string
 	Scopes []string
 	States []State
+	Rounds []RoundState
 	Agents []string // who holds the item
 	Codes  []string // of the newest attempt
 	Key    string   // exact
@@ -41,10 +42,10 @@ type Filter struct {
 func IDs(ids ...int64) Filter { return Filter{IDs: append([]int64{}, ids...)} }
 
 // FilterTerms shows all terms of the language, for errors and help.
-const FilterTerms = `id:7,8 kind:K scope:S state:dead,doubt agent:A code:http_404 priority:-1,0 key:K key:/prefix* key~part error~part since:2h until:2026-11-20 added:7d`
+const FilterTerms = `id:7,8 kind:K scope:S state:dead,doubt round:failed agent:A code:http_404 priority:-1,0 key:K key:/prefix* key~part error~part since:2h until:2026-11-20 added:7d`
 
 // FilterNames are the names of terms with what follows them.
-var FilterNames = []string{"id:", "kind:", "scope:", "state:", "agent:", "code:", "priority:", "key:", "key~", "error~", "since:", "until:", "added:"}
+var FilterNames = []string{"id:", "kind:", "scope:", "state:", "round:", "agent:", "code:", "priority:", "key:", "key~", "error~", "since:", "until:", "added:"}
 
 // FilterError is a mistake in a filter, and where it is. It matches [ErrInvalid].
 type FilterError struct {
@@ -182,6 +183,15 @@ func stateTerms() (terms []string) {
 	return terms
 }
 
+// unknownWord is the error for a value that is none of those there are.
+func unknownWord[T ~string](v, what string, all []T) error {
+	known := make([]string, len(all))
+	for i, s := range all {
+		known[i] = string(s)
+	}
+	return &wordError{v, known, fmt.Sprintf("%q is no %s: %s", v, what, strings.Join(known, " "))}
+}
+
 // list takes a term that may have several values.
 func (f *Filter) list(name string, values []string) error {
 	for _, v := range values {
@@ -194,13 +204,14 @@ func (f *Filter) list(name string, values []string) error {
 			f.IDs = append(f.IDs, id)
 		case "state:":
 			if !slices.Contains(States, State(v)) {
-				known := make([]string, len(States))
-				for i, s := range States {
-					known[i] = string(s)
-				}
-				return &wordError{v, known, fmt.Sprintf("%q is no state: %s", v, strings.Join(known, " "))}
+				return unknownWord(v, "state", States)
 			}
 			f.States = append(f.States, State(v))
+		case "round:":
+			if !slices.Contains(RoundStates, RoundState(v)) {
+				return unknownWord(v, "state of a round", RoundStates)
+			}
+			f.Rounds = append(f.Rounds, RoundState(v))
 		case "priority:":
 			p, err := strconv.ParseInt(v, 10, 16)
 			if err != nil || p < MinPriority || p > MaxPriority {
@@ -270,6 +281,7 @@ func (f Filter) Match(r *Record, now time.Time) bool {
 	case f.IDs != nil && !slices.Contains(f.IDs, r.ID),
 		!in(f.Kinds, r.Kind), !in(f.Scopes, r.Scope), !in(f.Agents, it.Agent), !in(f.Codes, it.Code),
 		len(f.States) > 0 && !slices.Contains(f.States, it.State),
+		len(f.Rounds) > 0 && !slices.Contains(f.Rounds, it.RoundState),
 		f.Key != "" && f.Key != r.Key, !in(f.Sources, r.Source),
 		!utf8.ValidString(f.Prefix), !utf8.ValidString(f.KeyHas), !utf8.ValidString(f.ErrorHas),
 		!strings.HasPrefix(r.Key, f.Prefix), !strings.Contains(r.Key, f.KeyHas),

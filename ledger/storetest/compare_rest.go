@@ -23,6 +23,9 @@ func (m *machine) filter(t *rapid.T) ledger.Filter {
 	if rapid.Bool().Draw(t, "by state") {
 		f.States = rapid.SliceOfN(rapid.SampledFrom(ledger.States), 1, 2).Draw(t, "states")
 	}
+	if rapid.Bool().Draw(t, "by round") {
+		f.Rounds = rapid.SliceOfN(rapid.SampledFrom(ledger.RoundStates), 1, 2).Draw(t, "rounds")
+	}
 	switch rapid.IntRange(0, 11).Draw(t, "by") {
 	case 0:
 		f.Key = rapid.SampledFrom([]string{"1", "é%_"}).Draw(t, "key")
@@ -176,7 +179,7 @@ func (m *machine) filters(t *rapid.T) {
 				t.Fatal(err)
 			}
 			for _, r := range recs {
-				got[i] = append(got[i], fmt.Sprint(r.Identity, r.State()))
+				got[i] = append(got[i], fmt.Sprint(r.Identity, r.State(), r.RoundState(m.clock.now()), r.DonePeriod, r.DoneEpoch))
 			}
 			slices.Sort(got[i]) // attempts that ended at the same instant come in any order
 		}
