@@ -14,35 +14,34 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/internal/config"
-	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // queryFlags are the flags of a list that is a saved query.
 type queryFlags struct {
-	fromQuery    string
 	queryDB      string
 	queryTimeout duration
 }
 
 func (q *queryFlags) define(f *pflag.FlagSet) {
-	f.StringVar(&q.fromQuery, "from-query", "", "`file` with one SELECT: column key is the INPUT, fingerprint, shard_key and priority are those of the item, the others are fields of the payload; a NULL is left out")
-	f.StringVar(&q.queryDB, "query-db", "", "`URL` of the database of --from-query, which is only read (default: that of the ledger)")
+	f.StringVar(&q.queryDB, "query-db", "", "`URL` of the database of a SELECT, which is only read (default: that of the ledger)")
 	q.queryTimeout.Duration = time.Hour
-	f.Var(&q.queryTimeout, "query-timeout", "how long --from-query may take")
+	f.Var(&q.queryTimeout, "query-timeout", "how long a SELECT may take")
 	fromEnv(f, "query-db")
 }
 
-// openQuery reads the file of --from-query and prepares what is in it; nil without that flag.
+// openQuery reads the SELECT of --from and prepares it; nil if --from is none.
 func (a *app) openQuery(ctx context.Context, s sourceFlags) (*query.Query, error) {
-	if s.fromQuery == "" {
-		if s.queryDB != "" {
-			return nil, usage("bad_flag", "name the file with the SELECT: --from-query FILE", "--query-db goes with --from-query")
-		}
+	_, _, _, file := s.list()
+	switch {
+	case file == "" && s.queryDB != "":
+		return nil, usage("bad_flag", "name the file with the SELECT: --from FILE.sql", "--query-db goes with a SELECT")
+	case file == "":
 		return nil, nil
 	}
-	text, err := query.Read(s.fromQuery)
+	text, err := query.Read(file)
 	if err != nil {
 		return nil, queryError(err)
 	}
@@ -50,7 +49,7 @@ func (a *app) openQuery(ctx context.Context, s sourceFlags) (*query.Query, error
 	if err != nil {
 		return nil, err
 	}
-	return prepareQuery(ctx, at, s.fromQuery, text, s.queryTimeout.Duration)
+	return prepareQuery(ctx, at, file, text, s.queryTimeout.Duration)
 }
 
 // prepareQuery connects to the database of a query; file is its name, for messages.
@@ -68,7 +67,7 @@ func prepareQuery(ctx context.Context, at address, file, text string, timeout ti
 	case errors.Is(err, query.ErrUnreachable) && errors.Is(err, os.ErrNotExist):
 		return nil, usage("no_query_db", "name the database with the tables of the query: --query-db URL", "%s does not exist", at)
 	case errors.Is(err, query.ErrUnreachable):
-		return nil, fail(exitTemporary, "unavailable", fmt.Sprintf("%s: %v", at, inputs.Redact(err.Error())), "nothing was lost; run the same command again")
+		return nil, fail(exitTemporary, "unavailable", fmt.Sprintf("%s: %v", at, redact.Text(err.Error())), "nothing was lost; run the same command again")
 	case err != nil:
 		return nil, queryError(err)
 	}

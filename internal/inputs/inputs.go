@@ -25,6 +25,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // Types of input, the values of ledger.Input.Type.
@@ -142,7 +143,7 @@ func (s *Source) Check() error {
 	case len(s.Args) == 0 && s.From == "" && s.CSV == "" && s.JSONL == "":
 		return &ArgError{Reason: "no INPUT", Hint: "name " + examples(s.Input.Type) + ", or - for a list on stdin"}
 	case s.Key != "" && s.CSV == "" && s.JSONL == "" && s.Query == nil:
-		return &ArgError{Input: "--key " + s.Key, Reason: "names a column, so it goes with --csv, --jsonl or --from-query"}
+		return &ArgError{Input: "--key " + s.Key, Reason: "names a column, so it goes with a table: --from with a .csv, .jsonl or .sql file"}
 	}
 	if err := s.checkPayload(); err != nil {
 		return err
@@ -365,7 +366,7 @@ func (r *reader) found(input string, n ledger.NewItem, o origin) bool {
 // display is an input as it may be shown.
 func (s *Source) display(input string) string {
 	if s.Input.Type == URL {
-		return Redact(input)
+		return redact.URLs(input)
 	}
 	return input
 }
