@@ -59,6 +59,9 @@ func (a *Attempt) closes() RoundState {
 	return RoundDone
 }
 
+// Open is how many items have a round that is open: what is left to do.
+func (c *Counts) Open() int64 { return c.Waiting - c.RoundsDone - c.RoundsFailed + c.Ready + c.Leased }
+
 // completed says whether a period was completed in this opening of a recurring item, or one after it was.
 func (r *Record) completed(period time.Time, epoch int64) bool {
 	return r.DonePeriod.After(period) || r.DonePeriod.Equal(period) && r.DoneEpoch >= epoch
