@@ -102,7 +102,7 @@ func (a *app) lsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List items", GroupID: groupLook, Args: arguments(0, 0),
 		Long: `Lists items by id. Fields of a row with -o json, jsonl and csv: id, kind, scope, key, state,
-round, attempt, failures, priority, due, agent, expires, code, error, added_at, ended_at, payload.
+round, round_state, attempt, failures, priority, due, agent, expires, code, error, added_at, ended_at, payload.
 Of the payload --columns takes single fields, too: payload.NAME.
 
 ` + filterHelp,
