@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -24,6 +25,8 @@ type Health struct {
 	Kinds func() map[string]string
 	// Sources says how the sources are.
 	Sources func() []source.Status
+	// Log is told why nothing can be written, and that it can again.
+	Log *slog.Logger
 	// Metrics answers /metrics.
 	Metrics http.Handler
 
@@ -69,20 +72,59 @@ func (h *Health) Ready(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tryTime)
 	defer cancel()
+	before := h.problem
 	h.problem = h.Locks.Do(ctx, "ready/"+h.Agent, locks.Options{Holder: h.Agent, TTL: tryTTL}, func(context.Context, *locks.Lock) error { return nil })
 	if h.problem != nil {
 		h.problem = fmt.Errorf("nothing can be written to the ledger: %w", h.problem)
+	}
+	switch {
+	case h.problem != nil && before == nil:
+		h.Log.Error("not ready", "error", h.problem)
+	case h.problem == nil && before != nil:
+		h.Log.Info("ready again")
 	}
 	h.tried = time.Now()
 	return h.problem
 }
 
+// What /readyz says of problems. Their texts are in the log: anybody may ask here, and an error may quote
+// what is not for anybody.
+const (
+	problemStopping  = "stopping"
+	problemLedger    = "ledger_unwritable"
+	problemNotWorked = "not_worked" // of a kind
+	problemFailing   = "failing"    // of a source
+)
+
 // readiness is what /readyz answers.
 type readiness struct {
 	Ready   bool              `json:"ready"`
 	Problem string            `json:"problem"`
-	Kinds   map[string]string `json:"kinds"` // that are to be worked → what keeps them from it
+	Kinds   map[string]string `json:"kinds"` // that are to be worked → "", or problemNotWorked
 	Sources []source.Status   `json:"sources"`
+}
+
+// readiness asks all parts how they are.
+func (h *Health) readiness(ctx context.Context) readiness {
+	answer := readiness{Ready: true, Kinds: map[string]string{}, Sources: h.Sources()}
+	for kind, problem := range h.Kinds() {
+		if problem != "" {
+			problem = problemNotWorked
+		}
+		answer.Kinds[kind] = problem
+	}
+	for i, s := range answer.Sources {
+		if s.Error != "" {
+			answer.Sources[i].Error = problemFailing
+		}
+	}
+	switch err := h.Ready(ctx); {
+	case errors.Is(err, errStopping):
+		answer.Ready, answer.Problem = false, problemStopping
+	case err != nil:
+		answer.Ready, answer.Problem = false, problemLedger
+	}
+	return answer
 }
 
 // Handler answers /livez, /readyz and /metrics.
@@ -93,10 +135,9 @@ func (h *Health) Handler() http.Handler {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		answer := readiness{Ready: true, Kinds: h.Kinds(), Sources: h.Sources()}
-		code := http.StatusOK
-		if err := h.Ready(r.Context()); err != nil {
-			answer.Ready, answer.Problem, code = false, err.Error(), http.StatusServiceUnavailable
+		answer, code := h.readiness(r.Context()), http.StatusOK
+		if !answer.Ready {
+			code = http.StatusServiceUnavailable
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
