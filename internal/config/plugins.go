@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
@@ -186,7 +187,7 @@ func (x *plugged) secretOf(kind, field string) bool {
 	}
 	plugin, _ := x.pluginOf(kind)
 	about, err := x.ask(plugin)
-	if err != nil || looksSecret(field) {
+	if err != nil || redact.SecretName(field) {
 		return true
 	}
 	return !slices.ContainsFunc(about.Config.Fields(), func(f settings.Field) bool { return EnvName(f.Name) == EnvName(field) && !f.Secret })
