@@ -22,6 +22,9 @@ const (
 	lastColumns = `a.attempt, a.agent, a.lock_id, a.worker, a.epoch, a.period, a.leased_at, a.finished_at, a.outcome, a.final, a.code, a.error`
 	kindColumns = `k.kind, k.plugin, k.input, k.on_lost, k.max_failures, k.max_crashes, k.max_lost, k.backoff_base, k.backoff_cap, k.timeout, k.keep, k.paused, k.definition, k.limits`
 
+	// outputColumn is that of the newest attempt that has one.
+	outputColumn = `(SELECT o.output FROM {{S}}.ledger_attempts o WHERE o.item_id = i.id AND octet_length(o.output) > 0 ORDER BY o.attempt DESC LIMIT 1)`
+
 	recordColumns = itemColumns + `, ` + periodColumn + `, ` + workColumns + `, ` + lastColumns
 
 	// lastAttempt is the newest attempt of i, by the primary key.
@@ -166,6 +169,18 @@ func records() func(scanner) (ledger.Record, error) {
 	var s recordScanner
 	s.dest = slices.Concat(s.i.dest(), s.w.dest(), s.l.dest())
 	return s.record
+}
+
+// recordsWithOutput is a reader of recordColumns followed by outputColumn.
+func recordsWithOutput() func(scanner) (ledger.Record, error) {
+	var s recordScanner
+	var output []byte
+	s.dest = append(slices.Concat(s.i.dest(), s.w.dest(), s.l.dest()), &output)
+	return func(scan scanner) (ledger.Record, error) {
+		r, err := s.record(scan)
+		r.Output = output
+		return r, err
+	}
 }
 
 func (s *recordScanner) record(scan scanner) (ledger.Record, error) {
