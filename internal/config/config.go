@@ -137,6 +137,9 @@ type Source struct {
 	MoveTo    string        `toml:"move_to" path:"yes" also:"done_dir,destination" doc:"folder: where finished = \"move\" puts it"`
 	Local     bool          `toml:"local" default:"false" doc:"folder: only this machine sees it; each machine then looks itself"`
 
+	// FollowLinks is of a folder, too. Without it what lies below a link in the folder is no part of it.
+	FollowLinks bool `toml:"follow_links" default:"false" also:"follow_symlinks,symlinks" doc:"folder: whether links in it are followed, also out of it; goes with finished = \"keep\" only"`
+
 	URL string `toml:"url" secret:"query" doc:"list: where to get it, instead of path"`
 
 	// Query is the SQL text, also if it came from QueryFile.
