@@ -58,7 +58,7 @@ func onBoth(t *testing.T, test func(t *testing.T, l *ledger.Ledger)) {
 func health(l *ledger.Ledger, log io.Writer) *Health {
 	state := State{Plugins: func() map[string]PluginState { return map[string]PluginState{"thumb": {Up: true, Restarts: 2}} },
 		Sources: func() []source.Status { return []source.Status{{Name: "inbox", Error: "hunter2 is away"}} }, Busy: func() int64 { return 0 }}
-	kinds := func() map[string]string { return map[string]string{"thumb": "", "mail": "hunter2 is refused"} }
+	kinds := func() map[string]string { return map[string]string{"thumb": "", "mail": KindRestarting} }
 	return &Health{Locks: locks.New(l), Agent: "me", Kinds: kinds, Log: slog.New(slog.NewTextHandler(log, nil)),
 		Sources: state.Sources, Metrics: NewMetrics("1.2.3", l, state).Handler()}
 }
@@ -75,7 +75,7 @@ func TestReady(t *testing.T) {
 		var log strings.Builder
 		h := health(l, &log)
 		if code, body := get(h, "/readyz"); code != http.StatusOK || !strings.Contains(body, `"ready": true`) ||
-			!strings.Contains(body, `"thumb": ""`) || !strings.Contains(body, `"mail": "not_worked"`) || !strings.Contains(body, `"error": "failing"`) || strings.Contains(body, "hunter2") {
+			!strings.Contains(body, `"thumb": ""`) || !strings.Contains(body, `"mail": "restarting"`) || !strings.Contains(body, `"error": "failing"`) || strings.Contains(body, "hunter2") {
 			t.Errorf("%d %s", code, body)
 		}
 		if held, err := h.Locks.Held(t.Context()); err != nil || len(held) > 0 {

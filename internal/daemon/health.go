@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +23,7 @@ type Health struct {
 	// Locks of the ledger; one of them is taken and given back to see whether it can be written to.
 	Locks *locks.Manager
 	Agent string
-	// Kinds says of each kind that is to be worked what keeps it from being worked, "" for nothing.
+	// Kinds is the code of what keeps each kind to work from being worked, "" for nothing.
 	Kinds func() map[string]string
 	// Sources says how the sources are.
 	Sources func() []source.Status
@@ -90,29 +92,44 @@ func (h *Health) Ready(ctx context.Context) error {
 // What /readyz says of problems. Their texts are in the log: anybody may ask here, and an error may quote
 // what is not for anybody.
 const (
-	problemStopping  = "stopping"
-	problemLedger    = "ledger_unwritable"
-	problemNotWorked = "not_worked" // of a kind
-	problemFailing   = "failing"    // of a source
+	problemStopping = "stopping"
+	problemLedger   = "ledger_unwritable"
+	problemFailing  = "failing" // of a source
 )
+
+// Codes of kinds; others are those of errors.
+const (
+	KindStarting   = "starting"   // its plugin is being started for the first time
+	KindRestarting = "restarting" // its plugin has ended, and is started again
+	KindCrashing   = "crashing"   // its plugin crashes again and again
+	KindNoPlugin   = "no_plugin"  // it is for people, or for other machines
+)
+
+// unworked names the kinds that are to be worked and are not; nil if there are none.
+func unworked(kinds map[string]string) error {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(kinds)) {
+		if code := kinds[name]; code != "" && code != KindRestarting && code != KindNoPlugin {
+			names = append(names, fmt.Sprintf("%s (%s)", name, code))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("not worked here: %s", strings.Join(names, ", "))
+}
 
 // readiness is what /readyz answers.
 type readiness struct {
 	Ready   bool              `json:"ready"`
 	Problem string            `json:"problem"`
-	Kinds   map[string]string `json:"kinds"` // that are to be worked → "", or problemNotWorked
+	Kinds   map[string]string `json:"kinds"` // that are to be worked → code of what keeps them from it
 	Sources []source.Status   `json:"sources"`
 }
 
 // readiness asks all parts how they are.
 func (h *Health) readiness(ctx context.Context) readiness {
-	answer := readiness{Ready: true, Kinds: map[string]string{}, Sources: h.Sources()}
-	for kind, problem := range h.Kinds() {
-		if problem != "" {
-			problem = problemNotWorked
-		}
-		answer.Kinds[kind] = problem
-	}
+	answer := readiness{Kinds: h.Kinds(), Sources: h.Sources()}
 	for i, s := range answer.Sources {
 		if s.Error != "" {
 			answer.Sources[i].Error = problemFailing
@@ -120,10 +137,15 @@ func (h *Health) readiness(ctx context.Context) readiness {
 	}
 	switch err := h.Ready(ctx); {
 	case errors.Is(err, errStopping):
-		answer.Ready, answer.Problem = false, problemStopping
+		answer.Problem = problemStopping
 	case err != nil:
-		answer.Ready, answer.Problem = false, problemLedger
+		answer.Problem = problemLedger
+	default:
+		if err := unworked(answer.Kinds); err != nil {
+			answer.Problem = err.Error() // names of kinds with their codes
+		}
 	}
+	answer.Ready = answer.Problem == ""
 	return answer
 }
 
@@ -135,36 +157,19 @@ func (h *Health) Handler() http.Handler {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		answer, code := h.readiness(r.Context()), http.StatusOK
-		if !answer.Ready {
-			code = http.StatusServiceUnavailable
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		_ = e.Encode(answer) // whoever asked may have gone
+		answerReady(w, h.readiness(r.Context()))
 	})
 	mux.Handle("GET /metrics", h.Metrics)
 	return mux
 }
 
-// Serve answers on l until ctx ends.
-func (h *Health) Serve(ctx context.Context, l net.Listener) error {
-	s := &http.Server{Handler: h.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(l) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
+// answerReady writes the answer of /readyz.
+func answerReady(w http.ResponseWriter, answer readiness) {
+	w.Header().Set("Content-Type", "application/json")
+	if !answer.Ready {
+		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	if s.Shutdown(closing) != nil {
-		_ = s.Close() // who still asks is cut off
-	}
-	<-ended
-	return nil
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	_ = e.Encode(answer) // whoever asked may have gone
 }
