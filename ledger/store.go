@@ -338,6 +338,7 @@ type Agent struct {
 	PID     int
 	Version string
 	Kinds   map[string]string // that it works now → their definition
+	Configs map[string]string // of them → the settings in force, a JSON object without secrets; may be missing
 	// Stalled are those of them to which it gives nothing until that time of the database's clock,
 	// because what works them crashes again and again.
 	Stalled   map[string]time.Time
