@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 	"github.com/ledgerd/ledgerd/ledger/tables"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // copied is what db copy prints.
@@ -72,7 +72,7 @@ With -o json: {"from","to","tables":[{"table","rows","copied","sum"}],"rows","se
 
 // warnOfTyped is warnOfPassword for another flag.
 func (a *app) warnOfTyped(cmd *cobra.Command, name, value string) {
-	if cmd.Flags().Changed(name) && inputs.Redact(value) != value {
+	if cmd.Flags().Changed(name) && redact.Text(value) != value {
 		fmt.Fprintf(a.stderr, "warning: the password in --%s is visible to everybody on this machine (ps); better: PGPASSFILE, or LEDGERD_%s_FILE that names a file with the URL\n", name, strings.ToUpper(name))
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
@@ -86,7 +87,7 @@ func (a *app) conclude(err error) int {
 
 // tell writes a failure to stderr.
 func (a *app) tell(f *failure) {
-	f.message, f.hint = inputs.Redact(f.message), inputs.Redact(f.hint)
+	f.message, f.hint = redact.Text(f.message), redact.Text(f.hint)
 	if a.speaksJSON() {
 		type text struct {
 			Code    string `json:"code"`

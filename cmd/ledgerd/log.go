@@ -7,7 +7,7 @@ import (
 
 	"github.com/lmittmann/tint"
 
-	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // logger writes what packages have to say to stderr: warnings, and with -v everything.
@@ -63,9 +63,9 @@ func (a *app) daemonLogger() *slog.Logger {
 func redactAttr(_ []string, attr slog.Attr) slog.Attr {
 	switch v := attr.Value.Any().(type) {
 	case string:
-		attr.Value = slog.StringValue(inputs.Redact(v))
+		attr.Value = slog.StringValue(redact.Text(v))
 	case error:
-		attr.Value = slog.StringValue(inputs.Redact(v.Error()))
+		attr.Value = slog.StringValue(redact.Text(v.Error()))
 	}
 	return attr
 }

@@ -12,10 +12,10 @@ import (
 	"syscall"
 	"unicode"
 
-	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // address is where a ledger is.
@@ -30,7 +30,7 @@ func (d address) String() string {
 	if d.path != "" {
 		return "sqlite:" + d.path
 	}
-	return inputs.Redact(d.url)
+	return redact.Text(d.url)
 }
 
 // brief is the address as people read it.
@@ -83,7 +83,7 @@ func parseAddress(db, source string) (address, error) {
 		schema, _, _ := strings.Cut(u.Query().Get("search_path"), ",")
 		return address{url: db, schema: strings.TrimSpace(schema)}, nil
 	}
-	return address{}, usage("bad_db", "an SQLite file is sqlite:ledger.db, Postgres is postgres://user@host/name", "%s %q: not a database URL", source, inputs.Redact(db))
+	return address{}, usage("bad_db", "an SQLite file is sqlite:ledger.db, Postgres is postgres://user@host/name", "%s %q: not a database URL", source, redact.Text(db))
 }
 
 // dataDir is where ledgers and plugins of this user are.
@@ -218,7 +218,7 @@ func (a *app) migrateCommand() string {
 	switch {
 	case a.dbSource != dbFlag:
 		return migrateCommand
-	case inputs.Redact(a.db) != a.db:
+	case redact.Text(a.db) != a.db:
 		return migrateCommand + " with the same --db"
 	}
 	return migrateCommand + " --db " + quoteForShell(a.db)
@@ -237,7 +237,7 @@ func quoteForShell(word string) string {
 
 // warnOfPassword tells who typed a password that others can see it.
 func (a *app) warnOfPassword() {
-	if a.dbSource == dbFlag && inputs.Redact(a.db) != a.db && !a.warned {
+	if a.dbSource == dbFlag && redact.Text(a.db) != a.db && !a.warned {
 		a.warned = true
 		fmt.Fprintln(a.stderr, "warning: the password in --db is visible to everybody on this machine (ps); put the URL into LEDGERD_DB, or into a file that LEDGERD_DB_FILE, or db_file in the config, names")
 	}

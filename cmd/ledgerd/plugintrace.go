@@ -1,10 +1,9 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,9 +12,9 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -25,49 +24,24 @@ type commentary struct {
 	mu      sync.Mutex
 	out     io.Writer
 	began   time.Time
-	secrets *strings.Replacer
+	secrets *redact.Secrets
 }
 
-// hidden stands for what must not be seen.
-const hidden = "•••"
-
-// newCommentary hides the values of secrets, and each line of one that has several. Very short ones are
-// hidden only where they are given as secrets: they are parts of all kinds of words.
+// newCommentary hides the values of secrets. Very short ones are hidden only where they are given as
+// secrets: they are parts of all kinds of words.
 func newCommentary(out io.Writer, secrets map[string]string) *commentary {
-	const shortest = 4
-	var values []string
-	for _, value := range secrets {
-		for _, part := range append(strings.Split(value, "\n"), value) {
-			if part = strings.TrimSpace(part); len(part) >= shortest {
-				values = append(values, part, inJSON(part))
-			}
-		}
-	}
-	// The longest first: one that begins another one would leave the rest of that to be seen.
-	slices.SortFunc(values, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-	var pairs []string
-	for _, value := range values {
-		pairs = append(pairs, value, hidden)
-	}
-	return &commentary{out: out, began: time.Now(), secrets: strings.NewReplacer(pairs...)}
-}
-
-// inJSON is a text as it stands in JSON, without the quotes.
-func inJSON(text string) string {
-	quoted := pluginproc.JSON(&wire.Problem{Message: text})
-	quoted = bytes.TrimPrefix(quoted, []byte(`{"message":"`))
-	return string(bytes.TrimSuffix(quoted, []byte(`"}`)))
+	return &commentary{out: out, began: time.Now(), secrets: redact.New(slices.Collect(maps.Values(secrets))...)}
 }
 
 func (c *commentary) say(format string, args ...any) {
-	text := report.Safe(inputs.Redact(c.secrets.Replace(fmt.Sprintf(format, args...))))
+	text := report.Safe(c.secrets.Text(fmt.Sprintf(format, args...)))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fmt.Fprintln(c.out, text)
 }
 
 // hide is a text without the secrets.
-func (c *commentary) hide(text string) string { return c.secrets.Replace(text) }
+func (c *commentary) hide(text string) string { return c.secrets.Hide(text) }
 
 // hideIn is an error without the secrets: a plugin that fails with its config may say what is in it.
 func (c *commentary) hideIn(err error) error {
@@ -106,7 +80,7 @@ func withoutSecrets(m proto.Message) proto.Message {
 	}
 	configure = proto.CloneOf(configure)
 	for name := range configure.Secrets {
-		configure.Secrets[name] = hidden
+		configure.Secrets[name] = redact.Mask
 	}
 	return configure
 }

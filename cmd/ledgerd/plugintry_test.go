@@ -13,6 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/pluginproc/conformance"
 	"github.com/ledgerd/ledgerd/sdk"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -90,7 +91,7 @@ func TestHiddenSecrets(t *testing.T) {
 	}
 	c.say("%s", pluginproc.JSON(&wire.Problem{Message: "it is " + key}))
 	err := c.hideIn(pluginproc.ErrEnded)
-	if f := explain(c.hideIn(usage("bad_setting", "not hunter2", "%s is refused", "hunter2-and-more"))); f.exit != exitUsage || f.message != hidden+" is refused" || f.hint != "not "+hidden {
+	if f := explain(c.hideIn(usage("bad_setting", "not hunter2", "%s is refused", "hunter2-and-more"))); f.exit != exitUsage || f.message != redact.Mask+" is refused" || f.hint != "not "+redact.Mask {
 		t.Errorf("%+v", f)
 	}
 	for _, part := range []string{"and-more", "hunter", "abcdefgh", "klm", "KEY"} {

@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/internal/config"
-	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // queryFlags are the flags of a list that is a saved query.
@@ -68,7 +68,7 @@ func prepareQuery(ctx context.Context, at address, file, text string, timeout ti
 	case errors.Is(err, query.ErrUnreachable) && errors.Is(err, os.ErrNotExist):
 		return nil, usage("no_query_db", "name the database with the tables of the query: --query-db URL", "%s does not exist", at)
 	case errors.Is(err, query.ErrUnreachable):
-		return nil, fail(exitTemporary, "unavailable", fmt.Sprintf("%s: %v", at, inputs.Redact(err.Error())), "nothing was lost; run the same command again")
+		return nil, fail(exitTemporary, "unavailable", fmt.Sprintf("%s: %v", at, redact.Text(err.Error())), "nothing was lost; run the same command again")
 	case err != nil:
 		return nil, queryError(err)
 	}

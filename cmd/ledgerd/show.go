@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // shown is all that show says about an item.
@@ -89,7 +89,7 @@ func (a *app) show(ctx context.Context, l *ledger.Ledger, it ledger.Item) error 
 		return err
 	}
 	s := shown{Item: shownItem{itemRow: newItemRow(it), Fingerprint: it.Fingerprint, Every: it.Every, Zone: it.Zone, Source: it.Source,
-		Crashes: it.Crashes, Losses: it.Losses, Slot: it.Slot, Resources: append([]string{}, it.Resources...), Pruned: it.Pruned, Payload: []byte(inputs.Redact(string(it.Payload)))},
+		Crashes: it.Crashes, Losses: it.Losses, Slot: it.Slot, Resources: append([]string{}, it.Resources...), Pruned: it.Pruned, Payload: []byte(redact.URLs(string(it.Payload)))},
 		Attempts: []attemptRow{},
 		Why:      newWhyRow(it.ID, why)}
 	for _, at := range attempts {

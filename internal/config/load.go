@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // Options of Load.
@@ -176,7 +176,7 @@ func (c *Config) warnOfSecrets() {
 func (c *Config) secretPaths() []string {
 	var paths []string
 	holds := func(path, url string) {
-		if o := c.origins[path]; o.File != "" && inputs.Redact(url) != url {
+		if o := c.origins[path]; o.File != "" && redact.Text(url) != url {
 			paths = append(paths, path)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 var (
@@ -27,7 +27,7 @@ var (
 // safeURL is a text that may hold a URL, without passwords; nothing of it if what may be a password is
 // in no URL that can be read.
 func safeURL(text string) string {
-	shown := inputs.Redact(text)
+	shown := redact.Text(text)
 	rest := userOnly.ReplaceAllString(strings.ReplaceAll(shown, ":***@", ""), "")
 	if _, behind, colon := strings.Cut(rest, ":"); colon && strings.Contains(behind, "@") || cutOff.MatchString(rest) {
 		return "…"

@@ -77,21 +77,6 @@ func FuzzParseURL(f *testing.F) {
 	})
 }
 
-// FuzzRedact: a password of letters and digits is in no text that Redact has been through.
-func FuzzRedact(f *testing.F) {
-	f.Add("see http://", "user", "hunter2", "@host/path, and more")
-	f.Fuzz(func(t *testing.T, before, user, password, after string) {
-		plain := func(s string) bool { return s == url.QueryEscape(s) }
-		if !plain(user) || !plain(password) || len(password) < 4 || strings.ContainsAny(password, "%+") || strings.Contains(before+user+after, password) || before == "" {
-			return
-		}
-		text := before + "x://" + user + ":" + password + "@host" + after
-		if shown := Redact(text); strings.Contains(shown, password) {
-			t.Errorf("%q is shown as %q", text, shown)
-		}
-	})
-}
-
 // FuzzList compares a list with a simple reading of it: a line is an input, blank ones and those
 // that begin with # are none, and what the ledger refuses is a bad line.
 func FuzzList(f *testing.F) {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // Types of input, the values of ledger.Input.Type.
@@ -365,7 +366,7 @@ func (r *reader) found(input string, n ledger.NewItem, o origin) bool {
 // display is an input as it may be shown.
 func (s *Source) display(input string) string {
 	if s.Input.Type == URL {
-		return Redact(input)
+		return redact.URLs(input)
 	}
 	return input
 }

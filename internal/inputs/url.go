@@ -3,8 +3,9 @@ package inputs
 import (
 	"net"
 	"net/url"
-	"regexp"
 	"strings"
+
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // Address is a URL in the form in which it is a key.
@@ -53,7 +54,7 @@ func ParseURL(text string) (Address, error) {
 }
 
 func malformed(text, reason string) *ArgError {
-	return &ArgError{Input: shorten(Redact(text)), Reason: reason}
+	return &ArgError{Input: shorten(redact.Text(text)), Reason: reason}
 }
 
 // String is the whole URL.
@@ -72,14 +73,3 @@ func (a Address) Key() string {
 
 // Host is what the items of one server have in common: name and port.
 func (a Address) Host() string { return a.u.Host }
-
-// credentials finds "user:password@" after "//", also in what is no proper URL.
-var credentials = regexp.MustCompile(`(//[^/?#@\s:]*):[^/?#\s]*@`)
-
-// parameters finds the passwords that a Postgres URL may have behind its question mark.
-var parameters = regexp.MustCompile(`([?&](?:ssl)?password=)[^&#\s"']+`)
-
-// Redact hides the passwords of URLs in a text.
-func Redact(text string) string {
-	return parameters.ReplaceAllString(credentials.ReplaceAllString(text, "$1:***@"), "$1***")
-}

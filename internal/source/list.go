@@ -2,14 +2,17 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/internal/query"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 const (
@@ -29,24 +32,32 @@ func (s *Source) list(ctx context.Context, src *inputs.Source, l *Look) error {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.spec.URL, nil)
 	if err != nil {
-		return err
+		return s.unreachable(err)
 	}
 	req.Header.Set("User-Agent", "ledgerd")
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return s.unreachable(err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", inputs.Redact(s.spec.URL), res.Status)
+		return fmt.Errorf("%s: %s", redact.URL(s.spec.URL), res.Status)
 	}
 	body := &io.LimitedReader{R: res.Body, N: maxList + 1}
 	src.From, src.Stdin = inputs.Stdin, body
 	err = s.take(ctx, src, l, nil)
 	if body.N == 0 && err == nil {
-		err = fmt.Errorf("%s has more than %d bytes; the rest was not read", inputs.Redact(s.spec.URL), maxList)
+		err = fmt.Errorf("%s has more than %d bytes; the rest was not read", redact.URL(s.spec.URL), maxList)
 	}
 	return err
+}
+
+// unreachable is an error of package net/http, which quotes the URL with all that is in it.
+func (s *Source) unreachable(err error) error {
+	if of, ok := errors.AsType[*url.Error](err); ok {
+		err = of.Err
+	}
+	return fmt.Errorf("%s: %w", redact.URL(s.spec.URL), err)
 }
 
 // query adds the rows of the query.

@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/locks"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // Config of a source. All but Payload, Fields, Parse, Validate, Query and Observe is required.
@@ -235,7 +236,7 @@ func (s *Source) until(ctx context.Context, next, soon time.Time) {
 func (s *Source) note(l Look, now, next time.Time) {
 	problem := ""
 	if l.Err != nil {
-		problem = inputs.Redact(l.Err.Error())
+		problem = redact.Text(l.Err.Error())
 	}
 	before := s.Status()
 	s.set(func(st *Status) { st.Looked, st.Next, st.Error = now, next, problem })

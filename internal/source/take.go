@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // batch is how many items are added in one transaction.
@@ -64,7 +65,7 @@ func (s *Source) pass(err error, l *Look) error {
 	}
 	if bad, ok := errors.AsType[*inputs.BadLine](err); ok {
 		if l.Bad++; l.Bad <= mostNamed {
-			s.log.Warn("a line of the source makes no item", "line", bad.Line, "reason", inputs.Redact(bad.Reason))
+			s.log.Warn("a line of the source makes no item", "line", bad.Line, "reason", redact.Text(bad.Reason))
 		}
 		return nil
 	}

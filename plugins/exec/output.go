@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 const (
@@ -64,7 +66,7 @@ func (r *run) take(line []byte, cut bool, take func([]byte, bool)) {
 
 // logged takes a line of stderr.
 func (r *run) logged(line []byte, _ bool) {
-	text := r.cfg.hide.Replace(string(line))
+	text := r.cfg.secrets.Hide(string(line))
 	r.last = strings.ToValidUTF8(text[:min(len(text), maxLogged)], "\uFFFD")
 	r.item.Log.Info(r.last)
 }
@@ -84,9 +86,9 @@ func (o *result) line(line []byte, cut bool) {
 	}
 }
 
-// json is the result: all there is if that is JSON, else the last line. hide takes secrets out.
-func (o *result) json(hide *strings.Replacer) (json.RawMessage, error) {
-	text := func(raw []byte) string { return strings.ToValidUTF8(hide.Replace(string(raw)), "\uFFFD") }
+// json is the result: all there is if that is JSON, else the last line. The secrets are hidden.
+func (o *result) json(secrets *redact.Secrets) (json.RawMessage, error) {
+	text := func(raw []byte) string { return strings.ToValidUTF8(secrets.Hide(string(raw)), "\uFFFD") }
 	if whole := []byte(text(o.whole)); !o.much && json.Valid(whole) {
 		return whole, nil
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/plugins/exec/group"
 	"github.com/ledgerd/ledgerd/sdk"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 const doc = `Runs a command for every item: a program, or a script in any language.
@@ -38,10 +39,10 @@ type Config struct {
 	SnoozeFor time.Duration     `json:"snooze_for" tune:"true" default:"1m" doc:"when to come again; 1s to 30d"`
 	Grace     time.Duration     `json:"grace" tune:"true" default:"2s" doc:"from SIGTERM to SIGKILL; 0s to 4s"`
 
-	argv   []template
-	env    []string
-	hide   *strings.Replacer // of secret values
-	keeper *group.Keeper
+	argv    []template
+	env     []string
+	secrets *redact.Secrets // of secret_env
+	keeper  *group.Keeper
 }
 
 // In is the payload: what the command wants.
@@ -50,12 +51,6 @@ type In map[string]json.RawMessage
 // passedOn are the variables that a command gets of the plugin's environment, which is itself an
 // allow-list.
 var passedOn = []string{"PATH", "HOME", "LANG", "TZ"}
-
-// minHidden is the length of a secret value from which on it is hidden: "1" would hide every one.
-const minHidden = 4 // bytes
-
-// inJSON writes a value as it stands in JSON.
-var inJSON = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
@@ -85,7 +80,7 @@ func (c *Config) Validate() (err error) {
 
 // environment puts together what all commands get.
 func (c *Config) environment() error {
-	var env, hidden []string
+	var env, values []string
 	for _, name := range passedOn {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
@@ -107,21 +102,14 @@ func (c *Config) environment() error {
 			return fmt.Errorf("secret_env: line %d is not NAME=VALUE", i+1)
 		}
 		env = append(env, line)
-		if len(v) >= minHidden {
-			hidden = append(hidden, v, inJSON.Replace(v))
-		}
+		values = append(values, v)
 	}
 	for _, set := range env {
 		if name, _, _ := strings.Cut(set, "="); name == "TMPDIR" || strings.HasPrefix(name, "LEDGERD_") {
 			return fmt.Errorf("env.%s: is set for every item", name)
 		}
 	}
-	slices.SortFunc(hidden, func(a, b string) int { return len(b) - len(a) }) // one may begin with another
-	var pairs []string
-	for _, v := range hidden {
-		pairs = append(pairs, v, "***")
-	}
-	c.env, c.hide = env, strings.NewReplacer(pairs...)
+	c.env, c.secrets = env, redact.New(values...)
 	return nil
 }
 
@@ -190,7 +178,7 @@ func (r *run) judge(ctx context.Context, end ending) (json.RawMessage, error) {
 		return nil, fmt.Errorf("%w%s", context.Cause(ctx), r.lastWords())
 	}
 	c, why := r.cfg, end.text+r.lastWords()
-	result, err := r.out.json(c.hide)
+	result, err := r.out.json(c.secrets)
 	failure := sdk.Code(end.name, errors.New(why))
 	switch {
 	case slices.Contains(c.Done, end.code):

@@ -25,8 +25,9 @@
 // asked first from then on, once a feed was read there; when it fails for good there, the URL that
 // was given is asked again. URLs with a password are not remembered.
 //
-// A host, which is a name with a port, is asked for few feeds at a time, and for none until a Retry-After of
-// it is over. A feed whose turn is not within a second is snoozed. That holds for the process; for all
+// A host, which is a name with a port, is asked for few feeds at a time, and less often when it refuses (see the
+// plugin urlcheck); only the feed that was refused waits for its Retry-After. Cookies are kept until the end of the
+// redirects. A feed whose turn is not within a second is snoozed. That holds for the process; for all
 // machines together set limits of the kind (ledgerd kind set feed --max-running-per-shard-key 2).
 //
 // # Payload: what is to be done (--set)

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"runtime"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/semaphore"
 
@@ -20,9 +19,8 @@ import (
 )
 
 const (
-	maxRetryAfter = 24 * time.Hour // servers with many readers ask for as much
-	maxValidator  = 1 << 10        // bytes of an ETag that are remembered
-	accept        = "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, */*;q=0.5"
+	maxValidator = 1 << 10 // bytes of an ETag that are remembered
+	accept       = "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, */*;q=0.5"
 )
 
 // fetcher asks for feeds. It is safe for concurrent use.
@@ -78,7 +76,7 @@ func (f *fetcher) fetch(ctx context.Context, given string, before Out) (*answer,
 // follow asks for u and for what it redirects to.
 func (f *fetcher) follow(ctx context.Context, u *url.URL, before Out) (*answer, error) {
 	a := &answer{}
-	path, forGood := web.Path{}, u.User == nil // a password is not written into an output
+	path, forGood := web.NewPath(), u.User == nil // a password is not written into an output
 	var seat *web.Seat
 	defer func() { seat.Leave() }()
 	for {
@@ -87,18 +85,15 @@ func (f *fetcher) follow(ctx context.Context, u *url.URL, before Out) (*answer, 
 		if seat, err = f.Enter(ctx, seat, u); err != nil {
 			return a, tooLate(ctx, err)
 		}
-		res, err := f.ask(ctx, u, seat, before)
+		res, err := f.ask(ctx, u, seat, path, before)
 		if err != nil {
 			return a, err
 		}
+		seat.Answered(res)
 		a.out.Status = res.StatusCode
 		if !web.IsRedirect(res.StatusCode) {
 			defer res.Body.Close()
-			err := f.take(ctx, a, res, before)
-			if fail, ok := errors.AsType[*failure.Error](err); ok {
-				seat.CloseFor(fail.After)
-			}
-			return a, err
+			return a, f.take(ctx, a, res, before)
 		}
 		res.Body.Close()
 		if u, err = path.Follow(u, res); err != nil {
@@ -112,7 +107,7 @@ func (f *fetcher) follow(ctx context.Context, u *url.URL, before Out) (*answer, 
 }
 
 // ask sends one request. What was remembered of an answer is told to the URL that gave it.
-func (f *fetcher) ask(ctx context.Context, u *url.URL, seat *web.Seat, before Out) (*http.Response, error) {
+func (f *fetcher) ask(ctx context.Context, u *url.URL, seat *web.Seat, path *web.Path, before Out) (*http.Response, error) {
 	if err := seat.Turn(ctx); err != nil {
 		return nil, tooLate(ctx, err)
 	}
@@ -121,7 +116,7 @@ func (f *fetcher) ask(ctx context.Context, u *url.URL, seat *web.Seat, before Ou
 		setIf(req.Header, "If-None-Match", before.ETag)
 		setIf(req.Header, "If-Modified-Since", before.LastModified)
 	}
-	res, err := f.Do(req)
+	res, err := f.Do(req, path)
 	if err != nil {
 		return nil, broken(ctx, err)
 	}
@@ -159,7 +154,7 @@ func (f *fetcher) take(ctx context.Context, a *answer, res *http.Response, befor
 	case res.StatusCode == http.StatusGone:
 		return failure.Permanent("http_410", errors.New("status 410: the feed is gone for good, and its server wants nobody to ask again: ledgerd cancel stops that"))
 	case res.StatusCode != http.StatusOK:
-		return web.NotAccepted(res, maxRetryAfter)
+		return web.NotAccepted(res)
 	case res.Header.Get("Content-Encoding") != "":
 		return failure.Permanent("bad_encoding", fmt.Errorf("the server packs it as %.40q, which it was not asked to", res.Header.Get("Content-Encoding")))
 	case res.ContentLength > f.maxBody:

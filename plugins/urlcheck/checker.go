@@ -22,10 +22,7 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
 )
 
-const (
-	maxText       = 200 // bytes of what a server writes into the output
-	maxRetryAfter = time.Hour
-)
+const maxText = 200 // bytes of what a server writes into the output
 
 // checker checks URLs. It is safe for concurrent use.
 type checker struct {
@@ -41,7 +38,7 @@ func newChecker(cfg *Config) (*checker, error) {
 // check checks one URL. The output is good whatever the error, which is nil if the URL was
 // accepted, *failure.Error if not, *web.Busy if it was not its turn, else the cause with which ctx ended.
 func (c *checker) check(ctx context.Context, in In) (Out, error) {
-	v := &visit{checker: c, left: c.cfg.Deadline}
+	v := &visit{checker: c, left: c.cfg.Deadline, path: web.NewPath()}
 	defer func() { v.seat.Leave() }()
 	err := v.follow(ctx, in)
 	return v.out, err
@@ -53,7 +50,7 @@ type visit struct {
 	accept []statusRange
 	left   time.Duration // of the deadline
 	seat   *web.Seat     // at the host that is asked
-	path   web.Path
+	path   *web.Path
 	out    Out
 }
 
@@ -70,14 +67,18 @@ func (v *visit) follow(ctx context.Context, in In) error {
 	for {
 		v.out = Out{FinalURL: u.Redacted(), Redirects: v.out.Redirects}
 		res, err := v.ask(ctx, u)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
+		}
+		patient := v.seat.Answered(res)
+		switch {
 		case v.accepted(res):
 			return nil
 		case !web.IsRedirect(res.StatusCode):
-			f := web.NotAccepted(res, maxRetryAfter)
-			v.seat.CloseFor(f.After)
+			f := web.NotAccepted(res)
+			if patient && f.After > 0 { // the host is asked too much, which says nothing of this link
+				return v.seat.Later(f.After, f.Error())
+			}
 			return f
 		}
 		if u, err = v.redirect(u, res); err != nil {
@@ -89,7 +90,7 @@ func (v *visit) follow(ctx context.Context, in In) error {
 // redirect is where res leads to from u.
 func (v *visit) redirect(u *url.URL, res *http.Response) (*url.URL, error) {
 	to, err := v.path.Follow(u, res)
-	if len(v.path) > len(v.out.Redirects) {
+	if f, ok := errors.AsType[*failure.Error](err); !ok || f.Code != "bad_redirect" {
 		v.out.Redirects = append(v.out.Redirects, Hop{URL: u.Redacted(), Status: res.StatusCode})
 	}
 	return to, err
@@ -107,7 +108,7 @@ func (v *visit) ask(ctx context.Context, u *url.URL) (*http.Response, error) {
 		return nil, err
 	case err == nil && (v.accepted(res) || web.IsRedirect(res.StatusCode)):
 		return res, nil
-	case err == nil && (res.StatusCode == http.StatusTooManyRequests || web.RetryAfter(res.Header, maxRetryAfter) > 0):
+	case err == nil && (res.StatusCode == http.StatusTooManyRequests || web.RetryAfter(res.Header) > 0):
 		return res, nil
 	}
 	res, _, err = v.request(ctx, http.MethodGet, u, v.left)
@@ -133,7 +134,7 @@ func (v *visit) request(ctx context.Context, method string, u *url.URL, limit ti
 		timer.Reset(min(limit, time.Until(end)))
 	}})
 	v.out = Out{FinalURL: v.out.FinalURL, Redirects: v.out.Redirects, Method: method}
-	res, err = v.Do(v.Request(traced, method, u, "*/*"))
+	res, err = v.Do(v.Request(traced, method, u, "*/*"), v.path)
 	if err == nil {
 		v.out.ResponseMS = float64(time.Since(began).Microseconds()) / 1000
 		v.record(res)

@@ -15,7 +15,8 @@
 // decides, not the body: GET reads the body up to max_body and throws it away, and what goes
 // wrong there is a note in the output. A body announced as longer is not read at all.
 //
-// Cookies are not kept, bodies not decompressed, scripts not run. A user and password in the
+// Cookies that a server sets are kept until the end of the redirects and sent as browsers do; no check has those
+// of another. Bodies are not decompressed, scripts not run. A user and password in the
 // URL are sent as Basic authorization to that URL; output and messages hide the password.
 //
 // # Payload: what is to be done (--set)
@@ -64,7 +65,8 @@
 //	network       another error of this machine's network, such as no free port
 //	proxy         the proxy refuses or cannot be reached
 //	http_5xx      by number, such as http_503; also http_408, http_425 and http_429.
-//	              Retry-After, seconds or a date, is honoured up to an hour
+//	              Retry-After, seconds or a date, puts the URL off for up to a day; that is a
+//	              snooze, unless the host refuses at its slowest pace, too
 //
 // Dead at once, because trying again would end the same way:
 //
@@ -75,7 +77,8 @@
 //	tls_untrusted       nobody trusted here has signed it
 //	tls                 any other failure to agree on TLS
 //	too_many_redirects  more than 10
-//	redirect_loop       a redirect leads back to where the check has been; the error names it
+//	redirect_loop       a redirect leads back to where the check has been, with the same
+//	                    cookies; the error names it
 //	bad_redirect        a redirect to nowhere, or to something that is not http or https
 //	private_address     an address that is not public; see allow_private
 //	bad_url             not a URL that can be checked
@@ -98,7 +101,11 @@
 // processes have a limit each. What all machines together may do says the kind: "ledgerd kind set
 // urlcheck --max-running-per-shard-key 2 --rate-per-shard-key 1/s", the shard key being the host.
 // A check keeps its place at the host while it stays there, from HEAD to GET and from one
-// redirect to the next. 429 and Retry-After close the host for all its URLs until then.
+// redirect to the next.
+//
+// A host that refuses (429, or Retry-After with 408, 425 or 5xx) is slowed down, not closed: its other URLs are
+// asked at most once a second, half as often after each further refusal, down to once in 30s. Any other
+// answer makes the gap a tenth shorter. Only the URL that was refused waits for its Retry-After.
 //
 // A list is often sorted by host, and items that wait occupy places that other hosts could
 // use. So a check whose turn is likely to come within a second waits in place, and any other

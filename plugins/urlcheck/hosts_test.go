@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -256,6 +257,7 @@ func TestSlowHostDoesNotBlockOthers(t *testing.T) {
 	})
 }
 
+// Retry-After puts off the link that got it, and no other of its host.
 func TestRetryAfter(t *testing.T) {
 	for _, tt := range []struct {
 		status int
@@ -271,43 +273,87 @@ func TestRetryAfter(t *testing.T) {
 		{429, func() string { return "" }, 0},
 		{429, func() string { return "soon" }, 0},
 		{429, func() string { return "-5" }, 0},
-		{429, func() string { return "7200" }, time.Hour},
-		{429, func() string { return "99999999999999999999999999" }, time.Hour},
-		{429, func() string { return "Fri, 31 Dec 9999 23:59:59 GMT" }, time.Hour},
+		{429, func() string { return "7200" }, 2 * time.Hour},
+		{429, func() string { return "99999999999999999999999999" }, 24 * time.Hour},
+		{429, func() string { return "Fri, 31 Dec 9999 23:59:59 GMT" }, 24 * time.Hour},
 		{404, func() string { return "30" }, 0},
 	} {
 		var header string
-		requests := 0
 		inVillage(t, defaults(), func(w http.ResponseWriter, r *http.Request) {
-			requests++
-			if r.Host == "other.test" {
+			if r.URL.Path != "/refused" {
 				return
 			}
 			w.Header().Set("Retry-After", header)
 			w.WriteHeader(tt.status)
 		}, func(t *testing.T, c *checker) {
 			header = tt.header()
-			_, err := c.check(t.Context(), fine("http://a.test/1"))
-			f, ok := errors.AsType[*failure.Error](err)
-			if !ok || f.Code != fmt.Sprintf("http_%d", tt.status) || f.After != tt.after {
-				t.Fatalf("%d %q: got %+v, want to wait %s", tt.status, header, err, tt.after)
+			out, err := c.check(t.Context(), fine("http://a.test/refused"))
+			b, put := errors.AsType[*web.Busy](err)
+			f, failed := errors.AsType[*failure.Error](err)
+			switch {
+			case tt.after > 0 && (!put || b.Wait != tt.after || !strings.Contains(b.Error(), fmt.Sprint("status ", tt.status))):
+				t.Errorf("%d %q: got %+v, want to be asked again after %s", tt.status, header, err, tt.after)
+			case tt.after == 0 && (!failed || f.Code != fmt.Sprintf("http_%d", tt.status) || f.After != 0):
+				t.Errorf("%d %q: got %+v, want a failure", tt.status, header, err)
+			case out.Status != tt.status:
+				t.Errorf("%d %q: output %+v", tt.status, header, out)
 			}
-			before := requests
-			_, err = c.check(t.Context(), fine("http://a.test/2"))
-			b, isBusy := errors.AsType[*web.Busy](err)
-			if wantBusy := tt.after > web.Patience; isBusy != wantBusy || isBusy && (b.Wait < tt.after || requests != before) {
-				t.Errorf("%d %q: the next URL of the host got %v after %d requests", tt.status, header, err, requests-before)
-			}
-			if _, err := c.check(t.Context(), fine("http://other.test/")); err != nil {
-				t.Errorf("another host: %v", err)
-			}
-			time.Sleep(tt.after)
-			before = requests
-			if _, err := c.check(t.Context(), fine("http://a.test/3")); requests == before {
-				t.Errorf("%d %q: the host is not asked after %s: %v", tt.status, header, tt.after, err)
+			began := time.Now()
+			workList(t, c, 4, list(20, "a.test"))
+			if took := time.Since(began); took > time.Minute {
+				t.Errorf("%d %q: the host's other links took %s", tt.status, header, took)
 			}
 		})
 	}
+}
+
+// A host that takes a few requests a second gets about as many; no healthy link fails because of those that came
+// too early, and those wait for as long as the host asks for.
+func TestHostWithLimit(t *testing.T) {
+	var mu sync.Mutex
+	tokens, filled, refused := 5.0, time.Time{}, 0
+	inVillage(t, defaults(), func(w http.ResponseWriter, _ *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		tokens = min(5, tokens+2*time.Since(filled).Seconds()) // 2 a second, 5 at once
+		if filled = time.Now(); tokens < 1 {
+			refused++
+			w.Header().Set("Retry-After", "3")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		tokens--
+	}, func(t *testing.T, c *checker) {
+		began := time.Now()
+		snoozes := workList(t, c, 64, list(200, "a.test"))
+		took := time.Since(began)
+		t.Logf("took %s, %d refusals, %d snoozes", took, refused, snoozes)
+		if took > 10*time.Minute || refused > 100 {
+			t.Errorf("took %s with %d refusals; at the host's own pace it is 100 s", took, refused)
+		}
+	})
+}
+
+// A link that is refused although its host is asked as seldom as can be has failed: it is tried again by the
+// policy of the kind, and does not wait for ever.
+func TestHostThatAlwaysRefuses(t *testing.T) {
+	inVillage(t, defaults(), func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "60")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}, func(t *testing.T, c *checker) {
+		for range 6 {
+			_, err := c.check(t.Context(), fine("http://a.test/"))
+			b, ok := errors.AsType[*web.Busy](err)
+			if !ok {
+				t.Fatalf("got %v, want to be put off", err)
+			}
+			time.Sleep(b.Wait)
+		}
+		_, err := c.check(t.Context(), fine("http://a.test/"))
+		if f, ok := errors.AsType[*failure.Error](err); !ok || f.Code != "http_429" || f.After != time.Minute || f.Fate != failure.Again {
+			t.Errorf("got %+v, want http_429, to be tried again after 1m", err)
+		}
+	})
 }
 
 // A server that says nothing to HEAD is asked with GET in time; one that never says anything

@@ -92,26 +92,38 @@ func certCode(err error) string {
 	return "tls"
 }
 
-// NotAccepted is the failure of a complete answer; Retry-After is honoured up to most.
-func NotAccepted(res *http.Response, most time.Duration) *failure.Error {
+// maxRetryAfter is how long a URL is put off at most.
+const maxRetryAfter = 24 * time.Hour
+
+// NotAccepted is the failure of a complete answer.
+func NotAccepted(res *http.Response) *failure.Error {
 	s := res.StatusCode
 	f := failure.Permanent(fmt.Sprintf("http_%d", s), errors.New(strings.TrimSpace(fmt.Sprintf("status %d %s", s, http.StatusText(s)))))
-	if s == http.StatusRequestTimeout || s == http.StatusTooEarly || s == http.StatusTooManyRequests || 500 <= s && s <= 599 {
-		f.Fate, f.After = failure.Again, RetryAfter(res.Header, most)
+	if passing(s) {
+		f.Fate, f.After = failure.Again, RetryAfter(res.Header)
 	}
 	return f
 }
 
-// RetryAfter reads the header of that name, seconds or a date; 0 without a sensible one, at most
-// most.
-func RetryAfter(h http.Header, most time.Duration) time.Duration {
+// passing tells a status that another request may not get.
+func passing(s int) bool {
+	return s == http.StatusRequestTimeout || s == http.StatusTooEarly || s == http.StatusTooManyRequests || 500 <= s && s <= 599
+}
+
+// Refuses tells an answer of a host that is asked too much.
+func Refuses(res *http.Response) bool {
+	return res.StatusCode == http.StatusTooManyRequests || passing(res.StatusCode) && RetryAfter(res.Header) > 0
+}
+
+// RetryAfter reads the header of that name, seconds or a date; 0 without a sensible one, at most a day.
+func RetryAfter(h http.Header) time.Duration {
 	value := h.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(value, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
-		return time.Duration(min(seconds, uint64(most/time.Second))) * time.Second
+		return time.Duration(min(seconds, uint64(maxRetryAfter/time.Second))) * time.Second
 	}
 	at, err := http.ParseTime(value)
 	if err != nil {
 		return 0
 	}
-	return min(max(time.Until(at), 0), most).Round(time.Millisecond)
+	return min(max(time.Until(at), 0), maxRetryAfter).Round(time.Millisecond)
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -14,6 +15,14 @@ import (
 const (
 	Patience  = time.Second
 	MaxSnooze = time.Minute
+)
+
+// A host that refuses (see [Refuses]) is asked less often: first at most once per minGap, twice as seldom at each
+// further refusal, down to once per maxGap. Any other answer takes a tenth off, so the host is asked at full pace
+// again after about ten times the gap.
+const (
+	minGap = time.Second
+	maxGap = 30 * time.Second
 )
 
 // usualHold is how long a check may keep its place at a host of which little is known.
@@ -34,6 +43,8 @@ type host struct {
 	places           *semaphore.Weighted
 	running, waiting int
 	next             time.Time     // no request starts earlier
+	gap              time.Duration // between two requests, because the host refused; 0 if it did not of late
+	slowed           time.Time     // when gap grew
 	promised         time.Time     // when the check that was snoozed last may come back
 	hold             time.Duration // how long a check keeps its place: moving average
 	moved            time.Time     // when a place was last taken or given back
@@ -45,15 +56,22 @@ type Seat struct {
 	host  *host
 	name  string
 	since time.Time
+	asked time.Time // when its last request was to start
 }
 
 // Busy says that a check had better come again after Wait.
 type Busy struct {
 	name string
 	Wait time.Duration
+	said string // what the host answered; "" if it was not asked
 }
 
-func (b *Busy) Error() string { return fmt.Sprintf("waits for its turn at %s", b.name) }
+func (b *Busy) Error() string {
+	if b.said != "" {
+		return fmt.Sprintf("%s wants to be asked again later (%s)", b.name, b.said)
+	}
+	return fmt.Sprintf("waits for its turn at %s", b.name)
+}
 
 // newHosts lets limit checks at a time go to each host, with interval between two requests; limit is 1 or more.
 func newHosts(limit int, interval time.Duration) *hosts {
@@ -122,8 +140,11 @@ func (hs *hosts) get(name string) *host {
 
 // pace is the time from one check's start at h to the next one's while its places are taken.
 func (hs *hosts) pace(h *host) time.Duration {
-	return max(h.hold/time.Duration(hs.limit), hs.interval)
+	return max(h.hold/time.Duration(hs.limit), hs.between(h))
 }
+
+// between is the shortest time between two requests to h.
+func (hs *hosts) between(h *host) time.Duration { return max(hs.interval, h.gap) }
 
 // stalled is how long no check at h has come to an end, while all its places are taken. That
 // says nothing of the pace behind the stall, so it puts off, but does not spread, what waits.
@@ -137,7 +158,7 @@ func (hs *hosts) stalled(h *host, now time.Time) time.Duration {
 // expected is how long a check that comes now is likely to wait.
 func (hs *hosts) expected(h *host, now time.Time) time.Duration {
 	places := time.Duration(max(0, h.running+h.waiting+1-hs.limit)) * hs.pace(h)
-	turns := h.next.Sub(now) + time.Duration(h.waiting)*hs.interval
+	turns := h.next.Sub(now) + time.Duration(h.waiting)*hs.between(h)
 	return max(places, turns)
 }
 
@@ -159,18 +180,19 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Turn waits until the next request to the host may start. The error is *Busy if that is far
-// off because the host was closed, or the cause with which ctx ended.
+// Turn waits until the next request to the host may start. A check that has not asked yet does not wait for
+// a host that was slowed down meanwhile. The error is *Busy then, or the cause with which ctx ended.
 func (s *Seat) Turn(ctx context.Context) error {
 	hs, h := s.of, s.host
 	hs.mu.Lock()
 	now := time.Now()
 	start := later(now, h.next)
-	if start.Sub(now) > Patience+time.Duration(hs.limit)*hs.interval { // more than the others here can cause
+	usual := Patience + time.Duration(hs.limit)*hs.interval // what the others here can cause
+	if s.asked.IsZero() && start.Sub(now) > usual {
 		defer hs.mu.Unlock()
 		return hs.snooze(h, s.name, now)
 	}
-	h.next = start.Add(hs.interval)
+	h.next, s.asked = start.Add(hs.between(h)), start
 	hs.mu.Unlock()
 	timer := time.NewTimer(start.Sub(now))
 	defer timer.Stop()
@@ -182,11 +204,29 @@ func (s *Seat) Turn(ctx context.Context) error {
 	}
 }
 
-// CloseFor keeps every check away from the host for d.
-func (s *Seat) CloseFor(d time.Duration) {
+// Answered adapts the pace of the host to an answer. It reports false if the host refuses although it is
+// asked as seldom as can be.
+func (s *Seat) Answered(res *http.Response) bool {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
-	s.host.next = later(s.host.next, time.Now().Add(d))
+	h := s.host
+	switch {
+	case !Refuses(res):
+		if h.gap -= h.gap / 10; h.gap < minGap/100 {
+			h.gap = 0
+		}
+	case h.gap == maxGap:
+		return false
+	case s.asked.After(h.slowed): // requests that were under way say the same once more
+		h.gap, h.slowed = min(max(minGap, 2*h.gap), maxGap), time.Now()
+		h.next = later(h.next, h.slowed.Add(h.gap))
+	}
+	return true
+}
+
+// Later is for a check that the host has put off until d is over.
+func (s *Seat) Later(d time.Duration, said string) *Busy {
+	return &Busy{name: s.name, Wait: d, said: said}
 }
 
 // Leave gives the place back. No seat is left easily.

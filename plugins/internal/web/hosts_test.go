@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,18 +20,24 @@ func TestSnoozesAreSpread(t *testing.T) {
 		if err := seat.Turn(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		seat.CloseFor(time.Minute)
+		for range 10 { // each is asked again at the end of the gap
+			seat.Answered(answer(429, ""))
+			time.Sleep(maxGap)
+			if err := seat.Turn(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
 		seat.Leave()
-		last := time.Minute - time.Second
+		last := time.Duration(0)
 		for i := range 1000 {
 			_, err := hs.Enter(t.Context(), "a.test:80")
 			b, ok := errors.AsType[*Busy](err)
 			switch {
 			case !ok:
 				t.Fatalf("enter %d: %v", i, err)
-			case i < 60 && b.Wait != last+time.Second:
-				t.Fatalf("snooze %d is for %s, the one before for %s: want a second more", i, b.Wait, last)
-			case b.Wait > MaxSnooze+time.Minute:
+			case i > 0 && i < 3 && b.Wait != min(last+maxGap, MaxSnooze+maxGap):
+				t.Fatalf("snooze %d is for %s, the one before for %s: want %s more", i, b.Wait, last, maxGap)
+			case b.Wait > MaxSnooze+maxGap:
 				t.Fatalf("snooze %d is for %s", i, b.Wait)
 			}
 			last = b.Wait
@@ -125,6 +132,82 @@ func TestHangingLinksAmongMany(t *testing.T) {
 		// 3 s of hanging, then 2 at a time of 5 ms: 1.3 s.
 		if last > time.Minute { // waits are drawn: rarely 20 s
 			t.Errorf("%d links took %s", links, last)
+		}
+	})
+}
+
+func answer(status int, retryAfter string) *http.Response {
+	return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {retryAfter}}}
+}
+
+// A host that refuses is asked half as often each time, down to a bound, and as often as before once it
+// answers again.
+func TestPaceAfterRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hs := newHosts(2, 0)
+		seat, err := hs.Enter(t.Context(), "a.test:80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer seat.Leave()
+		ask := func(status int) (waited time.Duration, patient bool) {
+			before := time.Now()
+			if err := seat.Turn(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			waited = time.Since(before)
+			time.Sleep(time.Millisecond)
+			return waited, seat.Answered(answer(status, "7200"))
+		}
+		var gaps []time.Duration
+		for range 8 {
+			waited, patient := ask(429)
+			gaps = append(gaps, waited)
+			if want := len(gaps) < 7; patient != want {
+				t.Errorf("refusal %d: patient is %v, want %v", len(gaps), patient, want)
+			}
+		}
+		want := []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, maxGap, maxGap}
+		for i, gap := range gaps {
+			if (gap - want[i]).Abs() > 2*time.Millisecond {
+				t.Errorf("request %d waited %s, want %s", i, gap, want[i])
+			}
+		}
+		began := time.Now()
+		for range 80 {
+			ask(404)
+		}
+		if waited, _ := ask(200); waited > 0 || time.Since(began) > 12*maxGap {
+			t.Errorf("the host is still waited for, %s; recovering took %s", waited, time.Since(began))
+		}
+	})
+}
+
+// Requests that were under way when the host refused say the same once more, and slow it down once.
+func TestOneVolleyCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hs := newHosts(10, 0)
+		var seats []*Seat
+		for range 10 {
+			seat, err := hs.Enter(t.Context(), "a.test:80")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer seat.Leave()
+			if err := seat.Turn(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			seats = append(seats, seat)
+		}
+		time.Sleep(time.Millisecond)
+		for _, seat := range seats {
+			seat.Answered(answer(503, "10"))
+		}
+		if gap := seats[0].host.gap; gap != minGap {
+			t.Errorf("after one volley the gap is %s, want %s", gap, minGap)
+		}
+		if seats[0].Answered(answer(503, "")); seats[0].host.gap >= minGap {
+			t.Error("a 503 without Retry-After is taken for a refusal")
 		}
 	})
 }

@@ -115,14 +115,19 @@ func (c *Client) Request(ctx context.Context, method string, u *url.URL, accept 
 	return req.WithContext(ctx)
 }
 
-// Do makes a request, and follows no redirect. The error is one for [Classify].
-func (c *Client) Do(req *http.Request) (*http.Response, error) {
+// Do makes a request on a path, with the cookies that were set there, and follows no redirect. The error is one
+// for [Classify].
+func (c *Client) Do(req *http.Request, path *Path) (*http.Response, error) {
+	path.equip(req)
 	var failed atomic.Bool
 	res, err := c.Transport.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
 		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { failed.Store(err != nil) },
 	})))
-	if err != nil && failed.Load() {
-		return nil, &handshakeError{err}
+	switch {
+	case err == nil:
+		path.cookies.SetCookies(req.URL, res.Cookies())
+	case failed.Load():
+		err = &handshakeError{err}
 	}
 	return res, err
 }
@@ -140,27 +145,4 @@ func IsRedirect(status int) bool {
 		return true
 	}
 	return false
-}
-
-// Path is the way of redirects from the first URL: those that have been left behind, redacted.
-type Path []string
-
-// Follow is where an answer at u leads; it adds u to the path. The error is a *failure.Error.
-func (p *Path) Follow(u *url.URL, res *http.Response) (*url.URL, error) {
-	location := res.Header.Get("Location")
-	if location == "" {
-		return nil, failure.Permanent("bad_redirect", fmt.Errorf("status %d without a Location", res.StatusCode))
-	}
-	to, err := ParseURL(u, location)
-	if err != nil {
-		return nil, failure.Permanent("bad_redirect", fmt.Errorf("redirect to %.100q: %w", location, err))
-	}
-	*p = append(*p, u.Redacted())
-	if back := to.Redacted(); slices.Contains(*p, back) {
-		return nil, failure.Permanent("redirect_loop", fmt.Errorf("redirect loop: %s leads back to %s", u.Redacted(), back))
-	}
-	if len(*p) > maxRedirects {
-		return nil, failure.Permanent("too_many_redirects", fmt.Errorf("more than %d redirects", maxRedirects))
-	}
-	return to, nil
 }

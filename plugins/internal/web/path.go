@@ -1,0 +1,59 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+
+	"golang.org/x/net/publicsuffix"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/failure"
+)
+
+// Path is the way of redirects from the first URL, with the cookies that were set on it. It is for one check only,
+// so no check has the cookies of another.
+type Path struct {
+	cookies *cookiejar.Jar
+	asked   map[string]bool // what was asked for, each with the cookies that were sent
+	hops    int
+}
+
+// NewPath begins a path.
+func NewPath() *Path {
+	jar, _ := cookiejar.New(&cookiejar.Options{PublicSuffixList: publicsuffix.List}) // the error is always nil
+	return &Path{cookies: jar, asked: map[string]bool{}}
+}
+
+// equip gives a request its cookies, and remembers it.
+func (p *Path) equip(req *http.Request) {
+	for _, c := range p.cookies.Cookies(req.URL) {
+		req.AddCookie(c)
+	}
+	p.asked[p.request(req.URL)] = true
+}
+
+// request names what is asked of u. Many servers send who has no cookie back to where he came from with one, so
+// only the same URL with the same cookies is the same request.
+func (p *Path) request(u *url.URL) string {
+	return fmt.Sprintf("%s %q", u.Redacted(), p.cookies.Cookies(u))
+}
+
+// Follow is where an answer at u leads. The error is a *failure.Error.
+func (p *Path) Follow(u *url.URL, res *http.Response) (*url.URL, error) {
+	location := res.Header.Get("Location")
+	if location == "" {
+		return nil, failure.Permanent("bad_redirect", fmt.Errorf("status %d without a Location", res.StatusCode))
+	}
+	to, err := ParseURL(u, location)
+	if err != nil {
+		return nil, failure.Permanent("bad_redirect", fmt.Errorf("redirect to %.100q: %w", location, err))
+	}
+	if p.hops++; p.asked[p.request(to)] {
+		return nil, failure.Permanent("redirect_loop", fmt.Errorf("redirect loop: %s leads back to %s", u.Redacted(), to.Redacted()))
+	}
+	if p.hops > maxRedirects {
+		return nil, failure.Permanent("too_many_redirects", fmt.Errorf("more than %d redirects", maxRedirects))
+	}
+	return to, nil
+}

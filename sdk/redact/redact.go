@@ -1,0 +1,230 @@
+// Package redact hides secrets in texts that people and logs get to see.
+//
+// There are two ways, and both are needed. A [Secrets] knows values: it hides each of them wherever it
+// occurs, as it is and as JSON, URLs and quoted texts have it. [Text] knows no values: it hides what
+// stands where secrets stand (the password of a URL, what follows "password=" or "Bearer").
+//
+// Everything that ledgerd prints of URLs, settings, commands and errors goes through this package. It
+// imports nothing of ledgerd, so that plugins may use it as well.
+package redact
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// Mask stands for what is hidden.
+const Mask = "***"
+
+// secretWord is what the name of a secret has in it, or at its end.
+const secretWord = `(?:pass(?:word|wd|phrase|code)?|pasw(?:or)?d|pwd|secret|token|credentials?|(?:api|access|private|secret|account)[_-]?key|signature)`
+
+var (
+	secretName = regexp.MustCompile(`(?i)pass|pasw|pwd|secret|token|key|cred|auth`)
+	// assigned is a name of a secret with its sign, in a DSN, a query string, a flag or a variable.
+	assigned = regexp.MustCompile(`(?i)(^|[^\w.-])((?:-{1,2})?[\w.-]*` + secretWord + `|key|sig|auth)(\s*=\s*)`)
+	// member is such a name in JSON.
+	member = regexp.MustCompile(`(?i)("[^"\\]*` + secretWord + `"\s*:\s*")((?:[^"\\]|\\.)*)`)
+	// quotedMember is one in JSON that is a text in JSON itself.
+	quotedMember = regexp.MustCompile(`(?i)(\\"[^"\\]*` + secretWord + `\\"\s*:\s*\\")((?:[^"\\]|\\\\(?:\\.|[^"\\]))*)`)
+	// header is what a request gives to say who asks.
+	header = regexp.MustCompile(`(?i)(\b(?:proxy-)?authorization["']?\s*[:=]\s*["']?(?:(?:bearer|basic|token|digest)\s+)?)[^\s"',]+`)
+	bearer = regexp.MustCompile(`(?i)(\bbearer\s+)[\w.~+/=-]{8,}`)
+	// headerArg is a whole argument that is a header of a request.
+	headerArg = regexp.MustCompile(`(?i)^([\w-]*(?:auth|token|key|secret|cookie|pass)[\w-]*:\s*).+`)
+)
+
+// SecretName tells whether what has this name may be a secret.
+func SecretName(name string) bool { return secretName.MatchString(name) }
+
+// Text hides what stands where secrets stand: the passwords of URLs and of what comes near to one, the
+// values that are assigned to names of secrets (password=, token=, in query strings also key=), and
+// what follows "Authorization:" or "Bearer". A value that names a file (password=file:PATH) stays.
+func Text(text string) string {
+	text = URLs(text)
+	text = header.ReplaceAllString(text, "${1}"+Mask)
+	text = bearer.ReplaceAllString(text, "${1}"+Mask)
+	for _, form := range []*regexp.Regexp{member, quotedMember} {
+		text = form.ReplaceAllStringFunc(text, func(found string) string {
+			parts := form.FindStringSubmatch(found)
+			if kept(parts[2]) {
+				return found
+			}
+			return parts[1] + Mask
+		})
+	}
+	return assignments(text, func(name string, inQuery bool) bool {
+		return inQuery || len(name) > len("auth") || !alone[strings.ToLower(name)]
+	})
+}
+
+// alone are names that mean a secret only in a query string.
+var alone = map[string]bool{"key": true, "sig": true, "auth": true, "pass": true}
+
+// URLs hides the passwords of URLs in a text, and nothing else: what stands between "user:" and "@", and
+// a parameter "password".
+func URLs(text string) string {
+	return assignments(userinfo(text), func(name string, inQuery bool) bool {
+		return inQuery && strings.HasSuffix(strings.ToLower(name), "password")
+	})
+}
+
+// assignments hides the values behind the names that are secret.
+func assignments(text string, secret func(name string, inQuery bool) bool) string {
+	var b strings.Builder
+	for {
+		at := assigned.FindStringSubmatchIndex(text)
+		if at == nil {
+			b.WriteString(text)
+			return b.String()
+		}
+		lead, name, from := text[at[2]:at[3]], text[at[4]:at[5]], at[1]
+		inQuery := lead == "?" || lead == "&"
+		end := from + valueEnd(text[from:], inQuery)
+		value := text[from:end]
+		if !secret(name, inQuery) || value == "" || kept(strings.Trim(value, `"'`)) {
+			b.WriteString(text[:from])
+			text = text[from:]
+			continue
+		}
+		b.WriteString(text[:from] + Mask)
+		text = text[end:]
+	}
+}
+
+// kept tells whether a value is none that must be hidden: the name of a file with the secret, or what
+// hides it already.
+func kept(value string) bool {
+	return value == "" || value == Mask || value == "…" || strings.HasPrefix(value, "file:")
+}
+
+// valueEnd is where a value ends: at the closing quote, in a query string at the next parameter, else
+// at a space.
+func valueEnd(text string, inQuery bool) int {
+	if inQuery {
+		if i := strings.IndexAny(text, "&# \t\r\n\"'<>`"); i >= 0 {
+			return i
+		}
+		return len(text)
+	}
+	quote := byte(0)
+	if text != "" && (text[0] == '"' || text[0] == '\'') {
+		quote = text[0]
+	}
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\':
+			i++
+		case quote == 0 && strings.IndexByte(" \t\r\n", c) >= 0:
+			return i
+		case quote != 0 && i > 0 && c == quote:
+			return i + 1
+		}
+	}
+	return len(text)
+}
+
+// databases are the schemes of URLs whose user has no port behind it.
+var databases = regexp.MustCompile(`(?i)\b(postgres|postgresql|mysql|mariadb|sqlserver|mongodb|redis|rediss|amqp|amqps)(\+\w+)?:$`)
+
+// userinfo hides the password between "//user:" and the last "@" of the word, also in what is no proper
+// URL: a password that nobody has escaped may have every sign but a space in it.
+func userinfo(text string) string {
+	var b strings.Builder
+	for {
+		i := strings.Index(text, "//")
+		if i < 0 {
+			b.WriteString(text)
+			return b.String()
+		}
+		scheme := text[:i]
+		b.WriteString(text[:i+2])
+		text = text[i+2:]
+		ofDatabase := databases.MatchString(scheme)
+		word := text[:wordEnd(text, ofDatabase)]
+		user, password, found := strings.Cut(word, ":")
+		at := strings.LastIndexByte(password, '@')
+		if !found || at < 0 || strings.ContainsAny(user, "/?#@[") {
+			continue
+		}
+		if !ofDatabase && portFirst.MatchString(password) {
+			continue
+		}
+		if at == 0 { // "token:@host": then the user is the secret
+			user = Mask
+		}
+		b.WriteString(user + ":" + Mask)
+		text = text[len(word)-len(password)+at:]
+	}
+}
+
+var (
+	wordBreak = regexp.MustCompile("[\\s\"'<>`]")
+	nextURL   = regexp.MustCompile(`,?[A-Za-z][A-Za-z0-9+.-]*://`)
+	// portFirst is what follows the colon if that is a port, so that no password comes.
+	portFirst = regexp.MustCompile(`^[0-9]{0,5}([/?#]|$)`)
+)
+
+// wordEnd is where the text around a URL goes on: at a space or a quote, or where the next URL begins. In
+// the URL of a database what looks like the next one may be a part of the password.
+func wordEnd(text string, ofDatabase bool) int {
+	end := len(text)
+	if at := wordBreak.FindStringIndex(text); at != nil {
+		end = at[0]
+	}
+	if at := nextURL.FindStringIndex(text[:end]); at != nil && !ofDatabase {
+		end = at[0]
+	}
+	return end
+}
+
+// URL is a URL whose query and user may be secrets, as it may be shown: with scheme, host and path.
+func URL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Opaque != "" {
+		return Mask
+	}
+	var b strings.Builder
+	b.WriteString(u.Scheme + "://")
+	if u.User != nil {
+		b.WriteString(Mask + "@")
+	}
+	b.WriteString(u.Host + u.EscapedPath())
+	if u.RawQuery != "" {
+		b.WriteString("?" + Mask)
+	}
+	if u.Fragment != "" {
+		b.WriteString("#" + Mask)
+	}
+	return b.String()
+}
+
+// Args is a command with its arguments as it may be shown: what is given to a flag with the name of a
+// secret (--token=X, --token X), and the value of a header.
+func Args(args []string) []string {
+	shown := make([]string, len(args))
+	for i, arg := range args {
+		name, value, assigned := strings.Cut(arg, "=")
+		switch before := i > 0 && flagOfSecret(args[i-1]); {
+		case before && !strings.HasPrefix(arg, "--") && !kept(arg):
+			shown[i] = Mask
+		case assigned && (flagOfSecret(name) || variable.MatchString(name) && SecretName(name)) && !kept(value):
+			shown[i] = name + "=" + Mask
+		case headerArg.MatchString(arg) && !strings.Contains(arg, "://"):
+			shown[i] = headerArg.ReplaceAllString(arg, "${1}"+Mask)
+		default:
+			shown[i] = Text(arg)
+		}
+	}
+	return shown
+}
+
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// flagOfSecret tells whether an argument is a flag, without its value, by whose name a secret follows.
+func flagOfSecret(arg string) bool {
+	return strings.HasPrefix(arg, "-") && !strings.ContainsAny(arg, "= ") && secretFlag.MatchString(arg)
+}
+
+var secretFlag = regexp.MustCompile(`(?i)^-{1,2}[\w.-]*(?:` + secretWord + `|auth|key)$`)
