@@ -47,7 +47,9 @@ type crew struct {
 	// upgrades are versions of plugins that could not take over, by kind; renewed is called after some
 	// have, and may be nil.
 	upgrades map[string]upgrade
-	renewed  func(ctx context.Context)
+	// reread says that the config was read anew: plugins whose settings are others by now get them.
+	reread  bool
+	renewed func(ctx context.Context)
 	// elsewhere are the kinds that are not worked here, and why.
 	elsewhere map[string]absence
 	outcomes  map[ledger.Outcome]int64
@@ -166,11 +168,11 @@ func (c *crew) takeUpKind(ctx context.Context, name string) (*pluginhost.Host, e
 	if err != nil {
 		return nil, err
 	}
-	if err := k.define(ctx, c.ledger.Ledger, c.me, h.Definition(), c.flags.with); err != nil {
+	if err := k.define(ctx, c.ledger.Ledger, c.me, h); err != nil {
 		h.Close(stopGrace)
 		return nil, err
 	}
-	c.me.Kinds[name] = h.Definition()
+	c.me.Kinds[name], c.me.Configs[name] = h.Definition(), h.Config()
 	c.mu.Lock()
 	c.hosts[name] = h
 	c.mu.Unlock()
@@ -307,6 +309,7 @@ func (r *rota) over(e shiftEnd) (more bool, err error) {
 		delete(r.hosts, name)
 		delete(e.shift.handlers, name)
 		delete(e.shift.agent.Kinds, name)
+		delete(e.shift.agent.Configs, name)
 		r.mu.Unlock()
 		h.Close(stopGrace)
 	}

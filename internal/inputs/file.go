@@ -352,6 +352,7 @@ func (w *walk) take(e entry) bool {
 		n.Fingerprint, err = w.fingerprint(e.path, e.info)
 	}
 	if err == nil {
+		n.Given = w.given(nil)
 		n.Payload, err = w.payload(w.fills(n.Key, e.info))
 	}
 	if err == nil {
