@@ -23,30 +23,28 @@ func (l *Ledger) act(ctx context.Context, name, actor string, f Filter, rule fun
 		return 0, c.err
 	}
 	var changed int64
-	var last int64
-	for {
-		if err := l.fit(ctx, nil); err != nil {
-			return changed, err
-		}
-		recs, err := l.store.Records(ctx, f, last, page)
-		if err != nil {
-			return changed, err
-		}
-		if len(recs) == 0 {
-			return changed, nil
-		}
-		ids := make([]int64, len(recs))
-		for i := range recs {
-			ids[i] = recs[i].ID
-		}
-		last = ids[len(ids)-1]
+	flush := func(ids []int64) error {
 		n, kinds, err := l.actPage(ctx, name, actor, f, ids, rule)
 		changed += n
+		l.announce(kinds)
+		return err
+	}
+	ids := make([]int64, 0, page)
+	for it, err := range l.List(ctx, f, 0) {
 		if err != nil {
 			return changed, err
 		}
-		l.announce(kinds)
+		if ids = append(ids, it.ID); len(ids) == page {
+			if err := flush(ids); err != nil {
+				return changed, err
+			}
+			ids = ids[:0]
+		}
 	}
+	if len(ids) == 0 {
+		return changed, nil
+	}
+	return changed, flush(ids)
 }
 
 func (l *Ledger) actPage(ctx context.Context, name, actor string, f Filter, ids []int64, rule func(r *Record, now time.Time) *Change) (n int64, kinds []string, err error) {
@@ -58,6 +56,13 @@ func (l *Ledger) actPage(ctx context.Context, name, actor string, f Filter, ids 
 		}
 		var changes []Change
 		for i := range recs {
+			if f.asksOutput() {
+				attempts, err := tx.Attempts(recs[i].ID)
+				if err != nil {
+					return err
+				}
+				recs[i].Output = newestOutput(attempts)
+			}
 			if !f.Match(&recs[i], tx.Now()) { // it moved on since it was listed
 				continue
 			}
@@ -77,6 +82,16 @@ func (l *Ledger) actPage(ctx context.Context, name, actor string, f Filter, ids 
 		return tx.Journal(JournalEntry{Actor: actor, Action: name, Subject: fmt.Sprintf("items %d … %d", ids[0], ids[len(ids)-1]), Changed: n})
 	})
 	return n, kinds, err
+}
+
+// newestOutput is that of the newest attempt that has one.
+func newestOutput(attempts []Attempt) []byte {
+	for _, a := range slices.Backward(attempts) {
+		if len(a.Output) > 0 {
+			return a.Output
+		}
+	}
+	return nil
 }
 
 // Retry makes dead and doubtful items, and those that wait after a failure, ready now and
@@ -205,7 +220,7 @@ func (l *Ledger) Forget(ctx context.Context, actor string, f Filter) (forgotten,
 	if err != nil {
 		return forgotten, 0, err
 	}
-	left, err = l.store.Count(ctx, f)
+	left, err = l.Count(ctx, f)
 	return forgotten, left, err
 }
 

@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 )
 
@@ -23,8 +24,10 @@ type EndedQuery struct {
 	// Filter is about the items; what it says of the newest attempt is asked of each attempt instead.
 	Filter Filter
 	Failed bool // only those that failed, crashed, were lost, or may or may not have taken effect
-	After  Mark // only those that ended later
-	Limit  int  // most of them, the earliest ones; 1 … 10,000
+	Desc   bool // the latest first
+	After  Mark // only those that ended later, with Desc earlier; zero: all
+	Body   bool // with the payload of the item and the output of the attempt
+	Limit  int  // most of them; 1 … 10,000
 }
 
 // Fails says whether an outcome is one that EndedQuery.Failed asks for.
@@ -32,11 +35,12 @@ func (o Outcome) Fails() bool {
 	return o == OutcomeFailed || o == OutcomeCrashed || o == OutcomeLost || o == OutcomeUnknown
 }
 
-// Ended is an attempt that ended, without log and output, and what it was about.
+// Ended is an attempt that ended, without log, and what it was about.
 type Ended struct {
 	Attempt
 	Scope, Key  string
 	Every, Zone string
+	Payload     []byte // as the output, only where EndedQuery.Body asks for it
 }
 
 // Mark is where it stands among all that ended.
@@ -51,28 +55,50 @@ func (l *Ledger) Ended(ctx context.Context, q EndedQuery) ([]Ended, error) {
 	if err := l.fit(ctx, nil); err != nil {
 		return nil, err
 	}
-	q.After.At = q.After.At.UTC().Truncate(time.Microsecond)
-	list, err := l.store.Ended(ctx, q)
-	nameRounds(list)
-	return list, err
+	if !q.After.At.IsZero() {
+		q.After.At = q.After.At.UTC().Truncate(time.Microsecond)
+	}
+	asked := q.Filter
+	q.Filter, q.Body = asked.stored(), q.Body || asked.asksFields()
+	var list []Ended
+	for {
+		found, err := l.store.Ended(ctx, q)
+		if err != nil {
+			return list, err
+		}
+		full := len(found) == q.Limit
+		if full {
+			q.After = found[len(found)-1].Mark()
+		}
+		for _, e := range found {
+			if len(list) < q.Limit && asked.matchFields(e.Payload, e.Output) {
+				list = append(list, e)
+			}
+		}
+		if !full || len(list) == q.Limit {
+			nameRounds(list)
+			return list, nil
+		}
+	}
 }
 
-// Recent returns the newest attempts of the n items that ended last, in the order in which they ended.
+// lookBack is for how long Recent looks for what matches.
+const lookBack = 2 * time.Second
+
+// Recent returns the newest attempts of the n items that ended last, in the order in which they ended;
+// of those that it finds within two seconds.
 func (l *Ledger) Recent(ctx context.Context, f Filter, n int) ([]Ended, error) {
 	if err := checkLimit(n); err != nil {
 		return nil, err
 	}
-	recs, err := l.store.Recent(ctx, f, n)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]Ended, len(recs))
-	for i := range recs {
-		r := &recs[i]
-		list[len(recs)-1-i] = Ended{Attempt: *r.Last, Scope: r.Scope, Key: r.Key, Every: r.Every, Zone: r.Zone}
-	}
+	var list []Ended
+	err := l.walk(ctx, &Walk{Filter: f, Order: ByEnd, Desc: true, Time: lookBack}, func(r *Record) bool {
+		list = append(list, Ended{Attempt: *r.Last, Scope: r.Scope, Key: r.Key, Every: r.Every, Zone: r.Zone})
+		return len(list) < n
+	})
+	slices.Reverse(list)
 	nameRounds(list)
-	return list, nil
+	return list, err
 }
 
 func nameRounds(list []Ended) {

@@ -19,7 +19,9 @@ type Filter struct {
 	States []State
 	Agents []string // who holds the item
 	Codes  []string // of the newest attempt
-	Key    string   // exact
+	// Outcomes of the newest attempt that ended, any of them.
+	Outcomes []Outcome
+	Key      string // exact
 	// Sources are where items came from, any of them.
 	Sources []string
 	Prefix  string // of the key
@@ -33,6 +35,11 @@ type Filter struct {
 	Since, Until time.Time
 	// AddedFrom and AddedTo match items that were added at or after the one, and before the other.
 	AddedFrom, AddedTo time.Time
+	// Above and UpTo bound the ids: above the one, up to the other; 0 is no bound.
+	Above, UpTo int64
+	// Fields are conditions on what stands in the payload and in the output. A store leaves them to
+	// this package: what is in there is anybody's, and may be no JSON.
+	Fields []FieldTerm
 	// Also are filters that must match as well.
 	Also []Filter
 }
@@ -41,10 +48,10 @@ type Filter struct {
 func IDs(ids ...int64) Filter { return Filter{IDs: append([]int64{}, ids...)} }
 
 // FilterTerms shows all terms of the language, for errors and help.
-const FilterTerms = `id:7,8 kind:K scope:S state:dead,doubt agent:A code:http_404 priority:-1,0 key:K key:/prefix* key~part error~part since:2h until:2026-11-20 added:7d`
+const FilterTerms = `id:7,8 kind:K scope:S state:dead,doubt agent:A outcome:failed code:http_404 priority:-1,0 key:K key:/prefix* key~part error~part since:2h until:2026-11-20 added:7d output.status:404 payload.name~part payload.size>100`
 
 // FilterNames are the names of terms with what follows them.
-var FilterNames = []string{"id:", "kind:", "scope:", "state:", "agent:", "code:", "priority:", "key:", "key~", "error~", "since:", "until:", "added:"}
+var FilterNames = []string{"id:", "kind:", "scope:", "state:", "agent:", "outcome:", "code:", "priority:", "key:", "key~", "error~", "since:", "until:", "added:", "output.", "payload."}
 
 // FilterError is a mistake in a filter, and where it is. It matches [ErrInvalid].
 type FilterError struct {
@@ -142,7 +149,12 @@ type wordError struct {
 func (e *wordError) Error() string { return e.text }
 
 func (f *Filter) term(t string, now time.Time) error {
-	i := strings.IndexAny(t, ":~")
+	i := strings.IndexAny(t, ":~<>")
+	if i > 0 {
+		if of, path, found := strings.Cut(t[:i], "."); found && (of == OfPayload || of == OfOutput) {
+			return f.field(of, path, t[i:])
+		}
+	}
 	if i < 1 {
 		if i < 0 { // perhaps a state
 			return &wordError{t, stateTerms(), fmt.Sprintf("%q is not of the form name:value", t)}
@@ -194,11 +206,7 @@ func (f *Filter) list(name string, values []string) error {
 			f.IDs = append(f.IDs, id)
 		case "state:":
 			if !slices.Contains(States, State(v)) {
-				known := make([]string, len(States))
-				for i, s := range States {
-					known[i] = string(s)
-				}
-				return &wordError{v, known, fmt.Sprintf("%q is no state: %s", v, strings.Join(known, " "))}
+				return unknownWord(v, "state", States)
 			}
 			f.States = append(f.States, State(v))
 		case "priority:":
@@ -215,9 +223,23 @@ func (f *Filter) list(name string, values []string) error {
 			f.Agents = append(f.Agents, v)
 		case "code:":
 			f.Codes = append(f.Codes, v)
+		case "outcome:":
+			if !slices.Contains(Outcomes, Outcome(v)) {
+				return unknownWord(v, "outcome", Outcomes)
+			}
+			f.Outcomes = append(f.Outcomes, Outcome(v))
 		}
 	}
 	return nil
+}
+
+// unknownWord is the error that v is none of those of its sort.
+func unknownWord[T ~string](v, sort string, all []T) error {
+	known := make([]string, len(all))
+	for i, s := range all {
+		known[i] = string(s)
+	}
+	return &wordError{v, known, fmt.Sprintf("%q is no %s: %s", v, sort, strings.Join(known, " "))}
 }
 
 // when takes a term about time.
@@ -262,7 +284,8 @@ func (f Filter) And(g Filter) Filter {
 }
 
 // Match says whether the filter matches a record, at a moment of the database's clock. It is
-// what the SQL of every store must agree with. Half a character is part of no text.
+// what the SQL of every store must agree with, but for Fields. Half a character is part of no text. A
+// filter that asks for the output needs a record that was read with it.
 func (f Filter) Match(r *Record, now time.Time) bool {
 	it := r.Item(now)
 	in := func(list []string, v string) bool { return len(list) == 0 || slices.Contains(list, v) }
@@ -270,6 +293,8 @@ func (f Filter) Match(r *Record, now time.Time) bool {
 	case f.IDs != nil && !slices.Contains(f.IDs, r.ID),
 		!in(f.Kinds, r.Kind), !in(f.Scopes, r.Scope), !in(f.Agents, it.Agent), !in(f.Codes, it.Code),
 		len(f.States) > 0 && !slices.Contains(f.States, it.State),
+		len(f.Outcomes) > 0 && !slices.Contains(f.Outcomes, it.Outcome),
+		r.ID <= f.Above, f.UpTo > 0 && r.ID > f.UpTo,
 		f.Key != "" && f.Key != r.Key, !in(f.Sources, r.Source),
 		!utf8.ValidString(f.Prefix), !utf8.ValidString(f.KeyHas), !utf8.ValidString(f.ErrorHas),
 		!strings.HasPrefix(r.Key, f.Prefix), !strings.Contains(r.Key, f.KeyHas),
@@ -278,7 +303,8 @@ func (f Filter) Match(r *Record, now time.Time) bool {
 		!f.Since.IsZero() && r.CreatedAt.Before(f.Since) && it.EndedAt.Before(f.Since),
 		!f.Until.IsZero() && !(r.CreatedAt.Before(f.Until) && it.EndedAt.Before(f.Until)),
 		!f.AddedFrom.IsZero() && r.CreatedAt.Before(f.AddedFrom),
-		!f.AddedTo.IsZero() && !r.CreatedAt.Before(f.AddedTo):
+		!f.AddedTo.IsZero() && !r.CreatedAt.Before(f.AddedTo),
+		!f.matchFields(r.Payload, r.Output):
 		return false
 	}
 	return !slices.ContainsFunc(f.Also, func(g Filter) bool { return !g.Match(r, now) })

@@ -27,6 +27,10 @@ func TestParseFilter(t *testing.T) {
 		"added:2h":                     {AddedFrom: now.Add(-2 * time.Hour)},
 		"added:7d..2h":                 {AddedFrom: now.Add(-7 * 24 * time.Hour), AddedTo: now.Add(-2 * time.Hour)},
 		"added:..2026-11-19T00:00:00Z": {AddedTo: at("2026-11-19T00:00:00Z")},
+		"outcome:failed,done":          {Outcomes: []Outcome{OutcomeFailed, OutcomeDone}},
+		"output.a.b:x,y":               {Fields: []FieldTerm{{Of: OfOutput, Path: []string{"a", "b"}, Op: ":", Values: []string{"x", "y"}}}},
+		`payload.name~"a, b"`:          {Fields: []FieldTerm{{Of: OfPayload, Path: []string{"name"}, Op: "~", Values: []string{"a, b"}}}},
+		"output.ms>1e3":                {Fields: []FieldTerm{{Of: OfOutput, Path: []string{"ms"}, Op: ">", Values: []string{"1e3"}}}},
 		"id:1,2 agent:host/1 code:dns": {IDs: []int64{1, 2}, Also: []Filter{{Agents: []string{"host/1"}}, {Codes: []string{"dns"}}}},
 	} {
 		got, err := ParseFilter(s, now)
@@ -54,6 +58,13 @@ func TestParseFilter(t *testing.T) {
 		{"priority:3", `"3" is no priority: -2 … 2`, 1, 10, ""},
 		{"kind~a", `unknown term "kind~"`, 1, 6, "kind~"},
 		{":a", "not of the form", 1, 2, ""},
+		{"outcome:good", `"good" is no outcome`, 1, 12, "good"},
+		{"output.:a", "output. names no field: output.NAME:", 1, 9, ""},
+		{"payload.a..b~c", "names no field", 1, 14, ""},
+		{"output.a>b", `"b" is not a number`, 1, 10, ""},
+		{"output.a:", "output.a: has no value", 1, 9, ""},
+		{"output:a", `unknown term "output:"`, 1, 8, "output:"},
+		{"key>a", `unknown term "key>"`, 1, 5, "key>"},
 	} {
 		_, err := ParseFilter(c.filter, now)
 		var bad *FilterError
@@ -65,10 +76,50 @@ func TestParseFilter(t *testing.T) {
 	}
 }
 
+// What stands in payload and output is anybody's: JSON or not.
+func TestFieldTerms(t *testing.T) {
+	now := at("2026-11-20T10:00:00Z")
+	for _, c := range []struct {
+		where, payload, output string
+		want                   bool
+	}{
+		{"payload.country:de", `{"country":"de"}`, "", true},
+		{"payload.country:de", `{"country":"\u0064e"}`, "", true},
+		{"payload.country:at,de", `{"country":"de"}`, "", true},
+		{"payload.country:de", `{"country":"den"}`, "", false},
+		{"payload.country~e", `{"country":"den"}`, "", true},
+		{"payload.country:de", "", `{"country":"de"}`, false},
+		{"output.status:404", "", `{"status":404}`, true},
+		{"output.status:404", "", `{"status":"404"}`, true},
+		{"output.status:404", "", `{"status":404.0}`, false}, // as it was typed
+		{"output.status>403.5", "", `{"status":404.0}`, true},
+		{"output.status<404", "", `{"status":404.0}`, false},
+		{"output.status>1", "", `{"status":"many"}`, false},
+		{"output.a.b:x", "", `{"a":{"b":"x"}}`, true},
+		{"output.a:x", "", `{"a":{"b":"x"}}`, false},
+		{`output.a~"b"`, "", `{"a":{"b" : "x"}}`, true},
+		{"output.ok:true", "", `{"ok": true}`, true},
+		{"output.a:null", "", `{"a":null}`, false},
+		{"output.a:x", "", `no JSON`, false},
+		{"output.a:x", "", "\x00\xff", false},
+		{"output.a~z", "", `{"a":"\u0000z"}`, true},
+		{"output.a:x payload.a:y", `{"a":"y"}`, `{"a":"x"}`, true},
+		{"output.a:x payload.a:y", `{"a":"x"}`, `{"a":"y"}`, false},
+	} {
+		f, err := ParseFilter(c.where, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Match(&Record{ID: 1, Payload: []byte(c.payload), Output: []byte(c.output)}, now); got != c.want {
+			t.Errorf("%s of payload %q and output %q: %v", c.where, c.payload, c.output, got)
+		}
+	}
+}
+
 // FuzzParseFilter: a filter is a mistake of who typed it or means the same however it is spaced;
 // joined with itself it means no less and no more; and any text in quotes is looked for as it stands.
 func FuzzParseFilter(f *testing.F) {
-	for _, s := range []string{`state:dead kind:urlcheck error~"a b" since:2h id:1,2 key:x*`, `key:"`, "key:*", "scope:", "id:0", "since:-1h", "key~\x00", "agent:a,,b", "kind:a kind:b", "é~x"} {
+	for _, s := range []string{`state:dead kind:urlcheck error~"a b" since:2h id:1,2 key:x*`, `key:"`, "key:*", "scope:", "id:0", "since:-1h", "key~\x00", "agent:a,,b", "kind:a kind:b", "é~x", "output.a.b:x", "payload.a<1 outcome:done"} {
 		f.Add(s, "a \t*\"x")
 	}
 	now := at("2026-11-20T10:00:00Z")

@@ -163,15 +163,22 @@ type Item struct {
 	Losses      int    // expired leases in a row
 	CreatedAt   time.Time
 
-	// Agent and ExpiresAt are set while the item is leased.
+	// Agent, LeasedAt and ExpiresAt are set while the item is leased.
 	Agent     string
+	LeasedAt  time.Time
 	ExpiresAt time.Time
 
 	// Of the newest ended attempt; zero when none has ended.
-	Outcome Outcome
-	Code    string
-	Error   string
-	EndedAt time.Time
+	Outcome   Outcome
+	Code      string
+	Error     string
+	StartedAt time.Time // when it was claimed; zero for a verdict without a claim
+	EndedAt   time.Time
+	EndedBy   string // the agent
+	Worker    string // what worked on it: "urlcheck@0.1.0+3fa9c1"
+
+	// Output is that of the newest attempt that has one; set only where it was asked for.
+	Output []byte
 }
 
 // RoundFailed says of a recurring item that its newest round failed for good: it waits for the next

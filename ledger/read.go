@@ -27,7 +27,7 @@ func (l *Ledger) Find(ctx context.Context, kind, scope, key string) (Item, error
 // record is the first item that matches, as people see it and as it is kept, and the
 // database's clock.
 func (l *Ledger) record(ctx context.Context, f Filter) (Item, *Record, time.Time, error) {
-	recs, err := l.store.Records(ctx, f, 0, 1)
+	recs, err := l.store.Records(ctx, RecordQuery{Filter: f, Limit: 1})
 	if err == nil && len(recs) == 0 {
 		err = ErrNotFound
 	}
@@ -40,7 +40,7 @@ func (l *Ledger) record(ctx context.Context, f Filter) (Item, *Record, time.Time
 
 // Attempts returns the ended attempts of an item, oldest first.
 func (l *Ledger) Attempts(ctx context.Context, id int64) ([]Attempt, error) {
-	recs, err := l.store.Records(ctx, IDs(id), 0, 1)
+	recs, err := l.store.Records(ctx, RecordQuery{Filter: IDs(id), Limit: 1})
 	if err != nil {
 		return nil, err
 	}
@@ -68,33 +68,7 @@ func (l *Ledger) LastOutput(ctx context.Context, id int64) ([]byte, error) {
 
 // List yields the items that match and have an id above after, in id order, reading in pages.
 func (l *Ledger) List(ctx context.Context, f Filter, after int64) iter.Seq2[Item, error] {
-	return func(yield func(Item, error) bool) {
-		for {
-			if err := l.fit(ctx, nil); err != nil {
-				yield(Item{}, err)
-				return
-			}
-			recs, err := l.store.Records(ctx, f, after, page)
-			if err != nil {
-				yield(Item{}, err)
-				return
-			}
-			if len(recs) == 0 {
-				return
-			}
-			now, err := l.store.Now(ctx)
-			if err != nil {
-				yield(Item{}, err)
-				return
-			}
-			for i := range recs {
-				if !yield(recs[i].Item(now), nil) {
-					return
-				}
-			}
-			after = recs[len(recs)-1].ID
-		}
-	}
+	return l.Walk(ctx, &Walk{Filter: f, After: Mark{ItemID: after}})
 }
 
 // Known says of each identity whether there is an item of it, in whatever state, also when its
@@ -106,8 +80,14 @@ func (l *Ledger) Known(ctx context.Context, keys ...Identity) ([]bool, error) {
 	return l.store.Known(ctx, keys)
 }
 
-// Count counts the items that match.
-func (l *Ledger) Count(ctx context.Context, f Filter) (int64, error) { return l.store.Count(ctx, f) }
+// Count counts the items that match, at one moment, unless the filter asks for fields of payload or output.
+func (l *Ledger) Count(ctx context.Context, f Filter) (n int64, err error) {
+	if f.asksFields() {
+		n, _, err = l.CountUpTo(ctx, f, 0, 0)
+		return n, err
+	}
+	return l.store.Count(ctx, f)
+}
 
 // Counts counts the backlog by kind, and the attempts that ended since the given time.
 func (l *Ledger) Counts(ctx context.Context, since time.Time) ([]Counts, error) {
@@ -237,7 +217,7 @@ func troubles(it Item) string {
 // whyQueued explains an item that is waiting or ready.
 func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, now time.Time, retry string) Reason {
 	if policy.Paused {
-		return Reason{Code: "paused", Text: fmt.Sprintf("Its kind %s is paused.", it.Kind), Next: "ledgerd resume " + it.Kind}
+		return Reason{Code: "paused", Text: fmt.Sprintf("Its kind %s is paused.", it.Kind), Next: "ledgerd kind resume " + it.Kind}
 	}
 	if it.State == StateWaiting {
 		switch {

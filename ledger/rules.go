@@ -40,11 +40,11 @@ func (r *Record) pruned() bool { return r.Payload != nil && len(r.Payload) == 0 
 func (r *Record) Item(now time.Time) Item {
 	it := Item{ID: r.ID, Kind: r.Kind, Scope: r.Scope, Key: r.Key, Fingerprint: r.Fingerprint, Payload: r.Payload,
 		ShardKey: r.ShardKey, Slot: r.Slot, Every: r.Every, Zone: r.Zone, Resources: r.Resources, Source: r.Source, State: r.State(),
-		Attempt: r.attempt(), Round: r.round(now), CreatedAt: r.CreatedAt}
+		Attempt: r.attempt(), Round: r.round(now), CreatedAt: r.CreatedAt, Output: r.Output}
 	if w := r.Work; w != nil {
 		it.Priority, it.Due = w.Priority, w.Due
 		it.Failures, it.Crashes, it.Losses = w.Failures, w.Crashes, w.Losses
-		it.Agent, it.ExpiresAt = w.Agent, w.ExpiresAt
+		it.Agent, it.LeasedAt, it.ExpiresAt = w.Agent, w.LeasedAt, w.ExpiresAt
 		if w.State == StateWaiting && !w.Due.After(now) {
 			it.State = StateReady
 		}
@@ -54,6 +54,7 @@ func (r *Record) Item(now time.Time) Item {
 	}
 	if a := r.Last; a != nil {
 		it.Outcome, it.Code, it.Error, it.EndedAt = a.Outcome, a.Code, a.Error, a.FinishedAt
+		it.StartedAt, it.EndedBy, it.Worker = a.LeasedAt, a.Agent, a.Worker
 	}
 	return it
 }

@@ -62,10 +62,9 @@ type Store interface {
 	Schema(ctx context.Context) (Schema, error)
 	// Now is the database's clock.
 	Now(ctx context.Context) (time.Time, error)
-	// Records returns up to limit records that match f, with id > after, in id order.
-	Records(ctx context.Context, f Filter, after int64, limit int) ([]Record, error)
-	// Recent is Records newest end first, of the items of which an attempt has ended.
-	Recent(ctx context.Context, f Filter, limit int) ([]Record, error)
+	// Records returns records by id, as RecordQuery says. Whatever the filter, it reads no more than the
+	// items between the bounds of their ids.
+	Records(ctx context.Context, q RecordQuery) ([]Record, error)
 	// Count counts the items that match f.
 	Count(ctx context.Context, f Filter) (int64, error)
 	// Ended returns attempts by when they ended, then by item and number, as EndedQuery says. It goes
@@ -199,6 +198,14 @@ type Rows interface {
 // Identity of an item.
 type Identity struct{ Kind, Scope, Key string }
 
+// RecordQuery asks for records by id.
+type RecordQuery struct {
+	Filter Filter // without Fields
+	Desc   bool   // the greatest id first
+	Output bool   // with Record.Output
+	Limit  int    // most of them
+}
+
 // Record is all that a store keeps of one item but its earlier attempts.
 type Record struct {
 	ID int64
@@ -217,6 +224,7 @@ type Record struct {
 
 	Work   *Work    // its row in the backlog; nil when the item is finished
 	Last   *Attempt // its newest ended attempt, without log and output; nil when there is none
+	Output []byte   // of the newest attempt that has one; only in records that were asked for with it
 	Policy Kind     // of its kind; only in records that a Tx loaded, and for Store.Ahead
 }
 

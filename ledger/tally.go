@@ -46,7 +46,7 @@ func (l *Ledger) Groups(ctx context.Context, f Filter, by string) ([]Group, erro
 		column, value = ByPayload, func(payload []byte) json.RawMessage { return fieldOf(payload, path) }
 	}
 	groups := map[string]*Group{}
-	err := l.store.Tally(ctx, f, column, func(t Tally) error {
+	err := l.tally(ctx, f, column, func(t Tally) error {
 		v := value(t.Value)
 		g := groups[string(v)]
 		if g == nil {
@@ -86,27 +86,23 @@ func (l *Ledger) Groups(ctx context.Context, f Filter, by string) ([]Group, erro
 	return all, nil
 }
 
-// fieldOf is a field of a payload, nil if there is none. It is read here and not by a database:
-// what a payload holds is anybody's, and Postgres fails at a \u0000 in it.
-func fieldOf(payload []byte, path []string) json.RawMessage {
-	value := json.RawMessage(payload)
-	for _, name := range path {
-		var object map[string]json.RawMessage
-		if json.Unmarshal(value, &object) != nil {
-			return nil
-		}
-		value = object[name]
+// tally is Store.Tally, also for filters that ask for fields.
+func (l *Ledger) tally(ctx context.Context, f Filter, column string, each func(Tally) error) error {
+	if !f.asksFields() {
+		return l.store.Tally(ctx, f, column, each)
 	}
-	var text string
-	switch {
-	case len(value) == 0 || string(value) == "null":
-		return nil
-	case json.Unmarshal(value, &text) == nil: // one text, however it is escaped
-		return JSON(text)
+	now, err := l.store.Now(ctx)
+	if err != nil {
+		return err
 	}
-	var compact bytes.Buffer
-	if json.Compact(&compact, value) != nil {
-		return nil
+	var told error
+	err = l.walk(ctx, &Walk{Filter: f}, func(r *Record) bool {
+		value := map[string][]byte{ByKind: []byte(r.Kind), ByScope: []byte(r.Scope), ByPayload: r.Payload}[column]
+		told = each(Tally{Value: value, State: r.Item(now).State, Items: 1})
+		return told == nil
+	})
+	if told != nil {
+		return told
 	}
-	return compact.Bytes()
+	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // define states which plugin works the kind from now on, with which settings, and takes over what it says of
@@ -85,4 +87,32 @@ func stopping(a ledger.Agent) string {
 		return fmt.Sprintf("stop that process (kill %d, or its service)", a.PID)
 	}
 	return fmt.Sprintf("stop that process (on %s: kill %d, or its service)", a.Host, a.PID)
+}
+
+// missingSettings are the settings that a command that works the kind has to be given, since neither the config
+// of this machine has them nor the plugin a default: as flags, with the values in force.
+func (a *app) missingSettings(ctx context.Context, k ledger.Kind) (flags string) {
+	p, err := a.findPlugin(ctx, firstOf(k.Plugin, k.Name), pluginDirs{list: a.config.PluginDir})
+	if err != nil {
+		return ""
+	}
+	have, err := a.config.With(k.Name, p.Config)
+	if err != nil {
+		return ""
+	}
+	inForce := map[string]string{}
+	for _, d := range ledger.Differences("", k.Config) {
+		inForce[d.Name] = d.Want
+	}
+	for _, f := range p.Config.Fields() {
+		if !f.Required || isGiven(f.Name, fieldsOf(have)) {
+			continue
+		}
+		value := assignment(f.Name, json.RawMessage(inForce[f.Name]))
+		if inForce[f.Name] == "" || strings.Contains(inForce[f.Name], redact.Mask) {
+			value = f.Name + "=…"
+		}
+		flags += " --with " + quoteForShell(value)
+	}
+	return flags
 }

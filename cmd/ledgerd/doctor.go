@@ -238,7 +238,7 @@ func unworked(counts []ledger.Counts, live []ledger.Agent) (all []ledger.Finding
 		works := slices.ContainsFunc(live, func(a ledger.Agent) bool { _, ok := a.Kinds[c.Kind]; return ok })
 		if since := time.Since(c.OldestReady); c.Ready > 0 && !works && since > idle {
 			all = append(all, ledger.Warning("kinds", fmt.Sprintf("%s of kind %s ready, the first since %s, and no program works it", plural(c.Ready, "item"), c.Kind, since.Round(time.Second)),
-				"they wait until somebody does, or it is a kind for people", "ledgerd work --kind "+c.Kind))
+				"they wait until somebody does, or it is a kind for people", "ledgerd work --kind "+c.Kind+a.missingSettings(ctx, policies[c.Kind])))
 		}
 	}
 	return all

@@ -76,7 +76,8 @@ func newKindRow(k ledger.Kind) kindRow {
 }
 
 func (a *app) kindCommand() *cobra.Command {
-	return group(groupSetUp, "kind", "List kinds of work, show one, and set how each is treated", a.kindLsCommand(), a.kindShowCommand(), a.kindSetCommand())
+	return group(groupSetUp, "kind", "List kinds of work, show one, set how each is treated, pause and resume them", a.kindLsCommand(), a.kindShowCommand(), a.kindSetCommand(),
+		a.kindPauseCommand(), a.kindResumeCommand())
 }
 
 func (a *app) kindLsCommand() *cobra.Command {

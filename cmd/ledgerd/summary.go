@@ -163,7 +163,7 @@ func (r *runner) tell(p *report.Printer, s *summary) error {
 		return err
 	}
 	if s.Differs > 0 {
-		fmt.Fprintf(p.Out, "%s known with other settings (--set) and left so; --again works what is done with these\n", plural(s.Differs, "input"))
+		fmt.Fprintf(p.Out, "%s known with other settings (--set) and left so; --again does once more what is done, with these\n", plural(s.Differs, "input"))
 	}
 	if s.Others != (otherCounts{}) {
 		fmt.Fprintf(p.Out, "other items of %s, from before: done %s   failed %s\n", s.Kind, report.Count(s.Others.Done), report.Count(s.Others.Failed))
@@ -183,7 +183,7 @@ func (r *runner) tellNext(p *report.Printer, s *summary, interrupted bool) error
 	open := s.Inputs.Waiting + s.Inputs.Held
 	switch {
 	case open > 0 && r.kind.policy.Paused:
-		fmt.Fprintf(p.Out, "kind %s is paused: ledgerd resume %s", s.Kind, s.Kind)
+		fmt.Fprintf(p.Out, "kind %s is paused: ledgerd kind resume %s", s.Kind, s.Kind)
 	case open > 0:
 		fmt.Fprintf(p.Out, "%s left: run the same command to go on", report.Count(open))
 		if next := time.Time(s.NextDue); next.After(time.Now()) {
@@ -196,7 +196,7 @@ func (r *runner) tellNext(p *report.Printer, s *summary, interrupted bool) error
 	case s.Inputs.Dead > 0:
 		fmt.Fprintf(p.Out, "look closer: ledgerd ls --state dead")
 	case s.Inputs.Cancelled > 0:
-		fmt.Fprintf(p.Out, "cancelled before; the same with --again works them")
+		fmt.Fprintf(p.Out, "cancelled before; to have them worked: ledgerd retry --again --where 'kind:%s state:cancelled', then the same command", s.Kind)
 	case r.adder.bad > 0:
 		fmt.Fprintf(p.Out, "not taken: %s", plural(r.adder.bad, "bad line"))
 	case r.adder.missing > 0:

@@ -11,32 +11,29 @@ import (
 )
 
 // Records implements ledger.Store.
-func (s *Store) Records(_ context.Context, f ledger.Filter, after int64, limit int) ([]ledger.Record, error) {
+func (s *Store) Records(_ context.Context, q ledger.RecordQuery) ([]ledger.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []ledger.Record
-	for _, r := range s.sorted() {
-		if rec := s.record(r); r.ID > after && len(out) < limit && f.Match(&rec, s.now()) {
-			out = append(out, rec)
+	rows := s.sorted()
+	if q.Desc {
+		slices.Reverse(rows)
+	}
+	for _, r := range rows {
+		rec := s.record(r)
+		if len(out) == q.Limit || !q.Filter.Match(&rec, s.now()) {
+			continue
 		}
+		if q.Output {
+			for _, a := range r.attempts { // oldest first
+				if len(a.Output) > 0 {
+					rec.Output = slices.Clone(a.Output)
+				}
+			}
+		}
+		out = append(out, rec)
 	}
 	return out, nil
-}
-
-// Recent implements ledger.Store.
-func (s *Store) Recent(_ context.Context, f ledger.Filter, limit int) ([]ledger.Record, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []ledger.Record
-	for _, r := range s.sorted() {
-		if rec := s.record(r); rec.Last != nil && f.Match(&rec, s.now()) {
-			out = append(out, rec)
-		}
-	}
-	slices.SortFunc(out, func(a, b ledger.Record) int {
-		return cmp.Or(b.Last.FinishedAt.Compare(a.Last.FinishedAt), cmp.Compare(b.ID, a.ID))
-	})
-	return out[:min(limit, len(out))], nil
 }
 
 // Count implements ledger.Store.

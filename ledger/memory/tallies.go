@@ -84,18 +84,28 @@ func (s *Store) Ended(_ context.Context, q ledger.EndedQuery) ([]ledger.Ended, e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := []ledger.Ended{}
+	before := func(a, b ledger.Mark) int {
+		if q.Desc {
+			return b.Compare(a)
+		}
+		return a.Compare(b)
+	}
 	for _, r := range s.rows {
 		rec := s.record(r)
 		for _, a := range r.attempts {
-			a.Log, a.Output = "", nil
-			rec.Last = &a
 			e := ledger.Ended{Attempt: a, Scope: r.Scope, Key: r.Key, Every: r.Every, Zone: r.Zone}
-			if (!q.Failed || a.Outcome.Fails()) && e.Mark().Compare(q.After) > 0 && q.Filter.Match(&rec, s.now()) {
+			if e.Log = ""; q.Body {
+				e.Payload = r.Payload
+			} else {
+				e.Output = nil
+			}
+			rec.Last = &a
+			if (!q.Failed || a.Outcome.Fails()) && (q.After == ledger.Mark{} || before(e.Mark(), q.After) > 0) && q.Filter.Match(&rec, s.now()) {
 				out = append(out, e)
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b ledger.Ended) int { return a.Mark().Compare(b.Mark()) })
+	slices.SortFunc(out, func(a, b ledger.Ended) int { return before(a.Mark(), b.Mark()) })
 	return out[:min(q.Limit, len(out))], nil
 }
 

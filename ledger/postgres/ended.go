@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -21,13 +22,20 @@ const endedBranch = `(SELECT a.* FROM {{S}}.ledger_kinds k CROSS JOIN LATERAL (
  SELECT a.item_id, a.attempt, a.finished_at FROM {{S}}.ledger_attempts a
  CROSS JOIN LATERAL (SELECT i.* FROM {{S}}.ledger_items i WHERE i.id = a.item_id OFFSET 0) i
  LEFT JOIN LATERAL (SELECT b.* FROM {{S}}.ledger_backlog b WHERE b.item_id = a.item_id OFFSET 0) b ON true
- WHERE {{ENDED}} AND a.kind = k.kind AND a.finished_at >= $1 AND (a.finished_at > $1 OR (a.item_id, a.attempt) > ($2, $3)) AND {{FILTER}}
- ORDER BY a.finished_at, a.item_id, a.attempt LIMIT $4) a WHERE {{KINDS}})`
+ WHERE {{ENDED}} AND a.kind = k.kind AND {{AFTER}} AND {{FILTER}}
+ ORDER BY {{ORDER}} LIMIT $4) a WHERE {{KINDS}})`
 
 const endedColumns = `i.id, i.kind, i.scope, i.key, coalesce(i.every, ''), coalesce(i.zone, ''), ` + lastColumns
 
 // Ended implements ledger.Store.
 func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended, error) {
+	after, order := `a.finished_at >= $1 AND (a.finished_at > $1 OR (a.item_id, a.attempt) > ($2, $3))`, `a.finished_at, a.item_id, a.attempt`
+	if q.Desc {
+		after, order = `a.finished_at <= $1 AND (a.finished_at < $1 OR (a.item_id, a.attempt) < ($2, $3))`, `a.finished_at DESC, a.item_id DESC, a.attempt DESC`
+		if q.After == (ledger.Mark{}) {
+			q.After.At = endOfTime
+		}
+	}
 	kinds, args := filtered(ledger.Filter{Kinds: q.Filter.Kinds}, q.After.At, q.After.ItemID, q.After.Number, q.Limit)
 	condition, args := filtered(q.Filter, args...)
 	indexes := []string{endedWell, endedFailed, endedRest}
@@ -36,23 +44,34 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 	}
 	branches := make([]string, len(indexes))
 	for i, index := range indexes {
-		branches[i] = strings.NewReplacer("{{ENDED}}", index, "{{FILTER}}", condition, "{{KINDS}}", strings.ReplaceAll(kinds, "i.kind", "k.kind")).Replace(endedBranch)
+		branches[i] = strings.NewReplacer("{{ENDED}}", index, "{{AFTER}}", after, "{{ORDER}}", order, "{{FILTER}}", condition,
+			"{{KINDS}}", strings.ReplaceAll(kinds, "i.kind", "k.kind")).Replace(endedBranch)
+	}
+	body := `NULL::bytea, NULL::bytea`
+	if q.Body {
+		body = `i.payload, a.output`
 	}
 	var l lastRow
 	var e ledger.Ended
 	var id int64
 	var kind string
-	dest := append([]any{&id, &kind, &e.Scope, &e.Key, &e.Every, &e.Zone}, l.dest()...)
-	return collect(ctx, s, `WITH ended AS MATERIALIZED (`+strings.Join(branches, "\nUNION ALL ")+` ORDER BY finished_at, item_id, attempt LIMIT $4)
-SELECT `+endedColumns+` FROM ended JOIN {{S}}.ledger_items i ON i.id = ended.item_id
-JOIN {{S}}.ledger_attempts a ON a.item_id = ended.item_id AND a.attempt = ended.attempt ORDER BY ended.finished_at, ended.item_id, ended.attempt`, args, func(scan scanner) (ledger.Ended, error) {
+	var output []byte
+	dest := append([]any{&e.Payload, &output, &id, &kind, &e.Scope, &e.Key, &e.Every, &e.Zone}, l.dest()...)
+	byEnd := strings.NewReplacer("a.finished_at", "finished_at", "a.item_id", "item_id", "a.attempt", "attempt").Replace(order)
+	return collect(ctx, s, `WITH ended AS MATERIALIZED (`+strings.Join(branches, "\nUNION ALL ")+` ORDER BY `+byEnd+` LIMIT $4)
+SELECT `+body+`, `+endedColumns+` FROM ended JOIN {{S}}.ledger_items i ON i.id = ended.item_id
+JOIN {{S}}.ledger_attempts a ON a.item_id = ended.item_id AND a.attempt = ended.attempt ORDER BY `+order, args, func(scan scanner) (ledger.Ended, error) {
 		if err := scan(dest...); err != nil {
 			return ledger.Ended{}, err
 		}
 		e.Attempt = *l.last(id, kind)
+		e.Output = output
 		return e, nil
 	})
 }
+
+// endOfTime is later than any attempt ended.
+var endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
 // Ahead implements ledger.Store.
 func (s *Store) Ahead(ctx context.Context, r *ledger.Record, limit int) (n int64, err error) {

@@ -134,7 +134,7 @@ func everything(ctx context.Context, s *postgres.Store) error {
 	do(l.AddTallies(ctx, ledger.MinuteTally{At: time.Now().Truncate(time.Minute).Add(-2 * ledger.TallyMinutes), Kind: kind, Agent: kind, Done: 1}))
 	do(l.FoldTallies(ctx))
 	of(l.Stats(ctx))
-	of(s.Recent(ctx, mine, 10))
+	of(l.Recent(ctx, mine, 10))
 	for _, err := range l.Verify(ctx) {
 		do(err)
 	}

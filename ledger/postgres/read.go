@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -25,13 +24,18 @@ func (s *Store) Now(ctx context.Context) (now time.Time, err error) {
 }
 
 // Records implements ledger.Store.
-func (s *Store) Records(ctx context.Context, f ledger.Filter, after int64, limit int) ([]ledger.Record, error) {
-	condition, args := filtered(f, after, limit)
-	return s.records(ctx, `SELECT `+recordColumns+` FROM `+recordTables+` WHERE i.id > $1 AND `+condition+` ORDER BY i.id LIMIT $2`, args)
-}
-
-func (s *Store) records(ctx context.Context, template string, args []any) ([]ledger.Record, error) {
-	return collect(ctx, s, template, args, records())
+func (s *Store) Records(ctx context.Context, q ledger.RecordQuery) ([]ledger.Record, error) {
+	above, upTo := q.Filter.Bounds()
+	condition, args := filtered(q.Filter, above, upTo, q.Limit)
+	from, id := within(q.Filter, q.Desc)
+	columns, order, scan := recordColumns, id, records()
+	if q.Output {
+		columns, scan = columns+`, `+outputColumn, recordsWithOutput()
+	}
+	if q.Desc {
+		order += ` DESC`
+	}
+	return collect(ctx, s, `SELECT `+columns+` FROM `+from+` WHERE `+condition+` ORDER BY `+order+` LIMIT $3`, args, scan)
 }
 
 // collect reads all rows of a statement.
@@ -54,34 +58,14 @@ func collectIn[T any](ss session, template string, args []any, scan func(scanner
 	return out, err
 }
 
-// recentTemplate looks in two places for the items that ended last: for those that left the
-// backlog at the end of the index of final attempts, kind by kind, and in the backlog.
-const recentTemplate = `WITH ended AS (
- SELECT x.* FROM (SELECT i.kind FROM {{S}}.ledger_kinds i WHERE {{KINDS}}) k CROSS JOIN LATERAL (
-  SELECT i.id, a.attempt, a.finished_at FROM {{S}}.ledger_attempts a JOIN {{S}}.ledger_items i ON i.id = a.item_id LEFT JOIN {{S}}.ledger_backlog b ON b.item_id = i.id
-  WHERE a.final AND a.kind = k.kind AND b.item_id IS NULL
-   AND NOT EXISTS (SELECT FROM {{S}}.ledger_attempts n WHERE n.item_id = a.item_id AND n.attempt > a.attempt) AND {{FILTER}}
-  ORDER BY a.finished_at DESC, i.id DESC LIMIT $1) x
- UNION ALL (
- SELECT i.id, a.attempt, a.finished_at FROM {{S}}.ledger_backlog b JOIN {{S}}.ledger_items i ON i.id = b.item_id ` + lastAttempt + `
- WHERE b.attempt > 0 AND a.attempt IS NOT NULL AND {{FILTER}} ORDER BY a.finished_at DESC, i.id DESC LIMIT $1)
- ORDER BY finished_at DESC, id DESC LIMIT $1)
-SELECT ` + recordColumns + ` FROM ended JOIN {{S}}.ledger_items i ON i.id = ended.id LEFT JOIN {{S}}.ledger_backlog b ON b.item_id = i.id
-JOIN {{S}}.ledger_attempts a ON a.item_id = ended.id AND a.attempt = ended.attempt ORDER BY ended.finished_at DESC, ended.id DESC`
-
-// Recent implements ledger.Store.
-func (s *Store) Recent(ctx context.Context, f ledger.Filter, limit int) ([]ledger.Record, error) {
-	kinds, args := filtered(ledger.Filter{Kinds: f.Kinds}, limit)
-	condition, args := filtered(f, args...)
-	return s.records(ctx, strings.NewReplacer("{{KINDS}}", kinds, "{{FILTER}}", condition).Replace(recentTemplate), args)
-}
-
 // Count implements ledger.Store.
 func (s *Store) Count(ctx context.Context, f ledger.Filter) (int64, error) {
-	condition, args := filtered(f)
+	above, upTo := f.Bounds()
+	condition, args := filtered(f, above, upTo)
+	from := counted(f, condition)
 	var n int64
 	err := s.read(ctx, func(ss session) error {
-		return ss.query(`SELECT count(*) FROM `+recordTables+` WHERE `+condition, args, func(scan scanner) error { return scan(&n) })
+		return ss.query(`SELECT count(*) FROM `+from+` WHERE `+condition, args, func(scan scanner) error { return scan(&n) })
 	})
 	return n, err
 }

@@ -25,6 +25,9 @@ const (
 	// wholeKindColumns are those of a kind beside kindColumns, which the records of its items need not.
 	wholeKindColumns = kindColumns + `, k.config, k.defaults`
 
+	// outputColumn is that of the newest attempt that has one.
+	outputColumn = `(SELECT o.output FROM {{S}}.ledger_attempts o WHERE o.item_id = i.id AND octet_length(o.output) > 0 ORDER BY o.attempt DESC LIMIT 1)`
+
 	recordColumns = itemColumns + `, ` + periodColumn + `, ` + workColumns + `, ` + lastColumns
 
 	// lastAttempt is the newest attempt of i, by the primary key.
@@ -185,6 +188,18 @@ func records() func(scanner) (ledger.Record, error) {
 	var s recordScanner
 	s.dest = slices.Concat(s.i.dest(), s.w.dest(), s.l.dest())
 	return s.record
+}
+
+// recordsWithOutput is a reader of recordColumns followed by outputColumn.
+func recordsWithOutput() func(scanner) (ledger.Record, error) {
+	var s recordScanner
+	var output []byte
+	s.dest = append(slices.Concat(s.i.dest(), s.w.dest(), s.l.dest()), &output)
+	return func(scan scanner) (ledger.Record, error) {
+		r, err := s.record(scan)
+		r.Output = output
+		return r, err
+	}
 }
 
 func (s *recordScanner) record(scan scanner) (ledger.Record, error) {

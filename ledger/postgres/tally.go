@@ -22,11 +22,13 @@ func (s *Store) Known(ctx context.Context, keys []ledger.Identity) ([]bool, erro
 
 // Tally implements ledger.Store. What was told cannot be taken back, so it is not repeated.
 func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each func(ledger.Tally) error) error {
-	condition, args := filtered(f)
+	above, upTo := f.Bounds()
+	condition, args := filtered(f, above, upTo)
 	list, group := where.Tally(column, "(SELECT {{NOW}})")
+	from := counted(f, condition+list)
 	var told error
 	err := s.run(ctx, func(ctx context.Context, c *pgx.Conn) error {
-		return direct{ctx, s, c}.query(`SELECT `+list+` FROM `+recordTables+` WHERE `+condition+group, args, func(scan scanner) error {
+		return direct{ctx, s, c}.query(`SELECT `+list+` FROM `+from+` WHERE `+condition+group, args, func(scan scanner) error {
 			var t ledger.Tally
 			var state int
 			if column == ledger.ByPayload {

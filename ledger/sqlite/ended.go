@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -19,19 +20,30 @@ var (
 	endedFatal  = ended{"ledger_attempts_rest", endedRest.condition + " AND a.outcome IN (6, 7)"} // what EndedQuery.Failed asks for
 )
 
-// Ended implements ledger.Store: each kind's indexes from the mark on, then the earliest of all.
+// Ended implements ledger.Store: each kind's indexes from the mark on, then the first of all.
 func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended, error) {
 	all := []ledger.Ended{}
 	indexes := []ended{endedWell, endedFailed, endedRest}
 	if q.Failed {
 		indexes = []ended{endedFailed, endedFatal}
 	}
+	columns, after, order := "NULL, NULL", "a.finished_at >= ?2 AND (a.finished_at > ?2 OR (a.item_id, a.attempt) > (?3, ?4))", "a.finished_at, a.item_id, a.attempt"
+	if q.Body {
+		columns = "a.output, i.payload"
+	}
+	at := q.After.At.UnixMicro()
+	if q.Desc {
+		after, order = "a.finished_at <= ?2 AND (a.finished_at < ?2 OR (a.item_id, a.attempt) < (?3, ?4))", "a.finished_at DESC, a.item_id DESC, a.attempt DESC"
+		if q.After == (ledger.Mark{}) {
+			at = math.MaxInt64
+		}
+	}
 	err := s.read(ctx, true, func(r session) error {
 		known, err := kinds(r)
 		if err != nil {
 			return err
 		}
-		matches, args := where.Build(q.Filter, where.SQLite, "?1", []any{s.clock(), q.After.At.UnixMicro(), q.After.ItemID, q.After.Number, q.Limit, ""})
+		matches, args := where.Build(q.Filter, where.SQLite, "?1", []any{s.clock(), at, q.After.ItemID, q.After.Number, q.Limit, ""})
 		for _, k := range known {
 			if excludes(q.Filter, k.Name) {
 				continue
@@ -39,10 +51,11 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 			args[5] = k.Name
 			for _, e := range indexes {
 				err := r.query(`SELECT a.item_id, a.attempt, a.kind, a.agent, a.lock_id, a.worker, a.epoch, a.period, a.leased_at, a.finished_at, a.outcome, a.final, a.code, a.error,
- i.scope, i.key, i.every, i.zone FROM ledger_attempts a INDEXED BY `+e.index+` CROSS JOIN ledger_items i ON i.id = a.item_id LEFT JOIN ledger_backlog b ON b.item_id = i.id
- WHERE `+e.condition+` AND a.kind = ?6 AND a.finished_at >= ?2 AND (a.finished_at > ?2 OR (a.item_id, a.attempt) > (?3, ?4)) AND `+matches+`
- ORDER BY a.finished_at, a.item_id, a.attempt LIMIT ?5`, func(r row) error {
-					all = append(all, ledger.Ended{Attempt: scanAttempt(r[:14]), Scope: r.text(14), Key: r.text(15), Every: r.text(16), Zone: r.text(17)})
+ i.scope, i.key, i.every, i.zone, `+columns+` FROM ledger_attempts a INDEXED BY `+e.index+` CROSS JOIN ledger_items i ON i.id = a.item_id LEFT JOIN ledger_backlog b ON b.item_id = i.id
+ WHERE `+e.condition+` AND a.kind = ?6 AND `+after+` AND `+matches+` ORDER BY `+order+` LIMIT ?5`, func(r row) error {
+					found := ledger.Ended{Attempt: scanAttempt(r[:14]), Scope: r.text(14), Key: r.text(15), Every: r.text(16), Zone: r.text(17), Payload: r.bytes(19)}
+					found.Output = r.bytes(18)
+					all = append(all, found)
 					return nil
 				}, args...)
 				if err != nil {
@@ -52,7 +65,12 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 		}
 		return nil
 	})
-	slices.SortFunc(all, func(a, b ledger.Ended) int { return a.Mark().Compare(b.Mark()) })
+	slices.SortFunc(all, func(a, b ledger.Ended) int {
+		if q.Desc {
+			a, b = b, a
+		}
+		return a.Mark().Compare(b.Mark())
+	})
 	return all[:min(q.Limit, len(all))], err
 }
 

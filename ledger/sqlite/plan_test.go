@@ -104,9 +104,9 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 		ledger.Filter{States: []ledger.State{ledger.StateDead, ledger.StateReady}}.And(ledger.Filter{States: []ledger.State{ledger.StateDead}}).And(ledger.Filter{Key: "x"}),
 		{Kinds: []string{"k"}, Prefix: "x"}, {States: []ledger.State{ledger.StateLeased}, Agents: []string{"a"}},
 	} {
-		_, err = s.Recent(ctx, f, 10)
+		_, err = l.Recent(ctx, f, 10)
 		ok(err)
-		_, err = s.Records(ctx, f, 0, 10)
+		_, err = s.Records(ctx, ledger.RecordQuery{Filter: f, Limit: 10, Output: true})
 		ok(err)
 		_, err = s.Count(ctx, ledger.Filter{Key: "3"})
 		ok(err)

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -20,13 +19,6 @@ func parts(f ledger.Filter) []ledger.Filter {
 		all = append(all, parts(g)...)
 	}
 	return all
-}
-
-// asks says whether f can match items in one of these states.
-func asks(f ledger.Filter, states ...ledger.State) bool {
-	return !slices.ContainsFunc(parts(f), func(p ledger.Filter) bool {
-		return len(p.States) > 0 && !slices.ContainsFunc(p.States, func(st ledger.State) bool { return slices.Contains(states, st) })
-	})
 }
 
 // of returns the rows that a filter is about, as a FROM without the newest attempt, and the
@@ -84,18 +76,38 @@ func narrow(s session, f ledger.Filter) (ledger.Filter, error) {
 }
 
 // Records implements ledger.Store.
-func (s *Store) Records(ctx context.Context, f ledger.Filter, after int64, limit int) (recs []ledger.Record, err error) {
+func (s *Store) Records(ctx context.Context, q ledger.RecordQuery) (recs []ledger.Record, err error) {
 	err = s.read(ctx, true, func(r session) error {
-		f, err := narrow(r, f)
+		f, err := narrow(r, q.Filter)
 		if err != nil {
 			return err
 		}
 		from, id := of(f)
-		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), after, limit})
-		recs, err = records(r, `SELECT `+recordColumns+from+` LEFT JOIN `+newest+` WHERE `+id+` > ?2 AND `+matches+` ORDER BY `+id+` LIMIT ?3`, args...)
-		return err
+		above, upTo := f.Bounds()
+		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), above, upTo, q.Limit})
+		order := id
+		if q.Desc {
+			order += " DESC"
+		}
+		recs, err = records(r, `SELECT `+recordColumns+from+` LEFT JOIN `+newest+` WHERE `+id+` > ?2 AND `+id+` <= ?3 AND `+matches+` ORDER BY `+order+` LIMIT ?4`, args...)
+		if err != nil || !q.Output {
+			return err
+		}
+		return addOutputs(r, recs)
 	})
 	return recs, err
+}
+
+// addOutputs reads of each record the output of the newest attempt that has one.
+func addOutputs(s session, recs []ledger.Record) error {
+	at := make(map[int64]*ledger.Record, len(recs))
+	for i := range recs {
+		at[recs[i].ID] = &recs[i]
+	}
+	return s.query(`SELECT j.value, (SELECT output FROM ledger_attempts WHERE item_id = j.value AND length(output) > 0 ORDER BY attempt DESC LIMIT 1) FROM json_each(?1) j`, func(r row) error {
+		at[r.int(0)].Output = r.bytes(1)
+		return nil
+	}, array(recordIDs(recs)))
 }
 
 // Count implements ledger.Store.
@@ -105,58 +117,15 @@ func (s *Store) Count(ctx context.Context, f ledger.Filter) (n int64, err error)
 		if err != nil {
 			return err
 		}
-		from, _ := of(f)
-		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock()})
-		return r.query(`SELECT count(*)`+from+` LEFT JOIN `+newest+` WHERE `+matches, func(r row) error {
+		from, id := of(f)
+		above, upTo := f.Bounds()
+		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), above, upTo})
+		return r.query(`SELECT count(*)`+from+` LEFT JOIN `+newest+` WHERE `+id+` > ?2 AND `+id+` <= ?3 AND `+matches, func(r row) error {
 			n = r.int(0)
 			return nil
 		}, args...)
 	})
 	return n, err
-}
-
-// Recent implements ledger.Store. What is finished is found by walking each kind's index of
-// final attempts backwards; what is not, in the backlog.
-func (s *Store) Recent(ctx context.Context, f ledger.Filter, limit int) (recs []ledger.Record, err error) {
-	err = s.read(ctx, true, func(r session) (err error) {
-		if asks(f, states...) {
-			open := f.And(ledger.Filter{States: states})
-			from, _ := of(open)
-			matches, args := where.Build(open, where.SQLite, "?1", []any{s.clock(), limit})
-			recs, err = records(r, `SELECT `+recordColumns+from+` CROSS JOIN `+newest+` WHERE b.attempt > 0 AND `+matches+
-				` ORDER BY a.finished_at DESC, i.id DESC LIMIT ?2`, args...)
-		}
-		if err != nil || !asks(f, ledger.StateDone, ledger.StateCancelled) {
-			return err
-		}
-		all, err := kinds(r)
-		if err != nil {
-			return err
-		}
-		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), limit, ""})
-		for _, k := range all {
-			if excludes(f, k.Name) {
-				continue
-			}
-			args[2] = k.Name
-			found, err := records(r, `SELECT `+recordColumns+` FROM ledger_attempts a INDEXED BY ledger_attempts_final CROSS JOIN ledger_items i ON i.id = a.item_id
- LEFT JOIN ledger_backlog b ON b.item_id = i.id
- WHERE a.final = 1 AND a.kind = ?3 AND b.item_id IS NULL AND a.attempt = (SELECT max(attempt) FROM ledger_attempts WHERE item_id = i.id) AND `+matches+`
- ORDER BY a.finished_at DESC, i.id DESC LIMIT ?2`, args...)
-			if err != nil {
-				return err
-			}
-			recs = append(recs, found...)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(recs, func(a, b ledger.Record) int {
-		return cmp.Or(b.Last.FinishedAt.Compare(a.Last.FinishedAt), cmp.Compare(b.ID, a.ID))
-	})
-	return recs[:min(limit, len(recs))], nil
 }
 
 // Attempts implements ledger.Store.

@@ -243,7 +243,7 @@ func same[T any](t *rapid.T, what string, got [2]T) {
 // ids are those of all items, in order, which is the same in both ledgers: stores may leave gaps.
 func (m *machine) ids(t *rapid.T) (ids [2][]int64) {
 	for i, s := range m.stores {
-		recs, err := s.Records(m.tb.Context(), ledger.Filter{}, 0, 1000)
+		recs, err := s.Records(m.tb.Context(), ledger.RecordQuery{Limit: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -256,7 +256,7 @@ func (m *machine) ids(t *rapid.T) (ids [2][]int64) {
 
 // keyOf names an item where ids differ.
 func (m *machine) keyOf(i int, id int64) string {
-	recs, err := m.stores[i].Records(m.tb.Context(), ledger.IDs(id), 0, 1)
+	recs, err := m.stores[i].Records(m.tb.Context(), ledger.RecordQuery{Filter: ledger.IDs(id), Limit: 1})
 	if err != nil || len(recs) != 1 {
 		return fmt.Sprint("none ", err)
 	}

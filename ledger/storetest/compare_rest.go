@@ -23,7 +23,7 @@ func (m *machine) filter(t *rapid.T) ledger.Filter {
 	if rapid.Bool().Draw(t, "by state") {
 		f.States = rapid.SliceOfN(rapid.SampledFrom(ledger.States), 1, 2).Draw(t, "states")
 	}
-	switch rapid.IntRange(0, 11).Draw(t, "by") {
+	switch rapid.IntRange(0, 14).Draw(t, "by") {
 	case 0:
 		f.Key = rapid.SampledFrom([]string{"1", "é%_"}).Draw(t, "key")
 	case 1:
@@ -46,6 +46,15 @@ func (m *machine) filter(t *rapid.T) ledger.Filter {
 		f.Priorities = []int16{rapid.SampledFrom([]int16{-2, 0, 1}).Draw(t, "priority"), 0}
 	case 10:
 		f.AddedFrom, f.AddedTo = m.clock.now().Add(-time.Hour), m.clock.now().Add(-time.Second+300)
+	case 11:
+		f.Outcomes = rapid.SliceOfN(rapid.SampledFrom(ledger.Outcomes), 1, 3).Draw(t, "outcomes")
+	case 12, 13:
+		where := rapid.SampledFrom([]string{"payload.n:1,2", "payload.n.m~1", "output.status:404", "output.status>400", "output.text~é", "output.text:a", "payload.n<2"}).Draw(t, "field")
+		parsed, err := ledger.ParseFilter(where, m.clock.now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f = f.And(parsed)
 	}
 	if rapid.IntRange(0, 3).Draw(t, "also") == 0 {
 		f = f.And(m.filter(t))
@@ -112,7 +121,9 @@ func (m *machine) define(t *rapid.T) {
 	me := ledger.Agent{Name: agentNames.Draw(t, "agent"), Kinds: works(t)}
 	name, definition := kindNames.Draw(t, "kind"), rapid.SampledFrom([]string{"", "p@1+a", "p@2+a", "p@1+b"}).Draw(t, "definition")
 	config := rapid.SampledFrom([]string{"", `{"a":1}`, `{"a":2}`}).Draw(t, "config")
-	bothUnder(m, t, sound, "define", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.Define(m.tb.Context(), me, name, definition, config) })
+	bothUnder(m, t, sound, "define", func(_ int, l *ledger.Ledger) (int, error) {
+		return 0, l.Define(m.tb.Context(), me, name, definition, config)
+	})
 }
 
 func works(t *rapid.T) map[string]string {
@@ -166,22 +177,22 @@ func (m *machine) prune(t *rapid.T) {
 // filters compares what readers find.
 func (m *machine) filters(t *rapid.T) {
 	f := m.filter(t)
-	for _, read := range []func(ledger.Store) ([]ledger.Record, error){
-		func(s ledger.Store) ([]ledger.Record, error) { return s.Records(m.tb.Context(), f, 0, 100) },
-		func(s ledger.Store) ([]ledger.Record, error) { return s.Recent(m.tb.Context(), f, 100) },
-	} {
+	for _, w := range []ledger.Walk{{Desc: true, Output: true}, {Order: ledger.ByEnd}, {Order: ledger.ByEnd, Desc: true}, {Order: ledger.ByDue, Top: 1000}, {Order: ledger.ByTook, Desc: true, Top: 3}} {
 		var got [2][]string
-		for i, s := range m.stores {
-			recs, err := read(s)
-			if err != nil {
-				t.Fatal(err)
+		for i, l := range m.l {
+			w := w
+			w.Filter = f
+			for it, err := range l.Walk(m.tb.Context(), &w) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got[i] = append(got[i], fmt.Sprintf("%+v", plainItem(it)))
 			}
-			for _, r := range recs {
-				got[i] = append(got[i], fmt.Sprint(r.Identity, r.State()))
+			if w.Order == ledger.ByEnd {
+				slices.Sort(got[i]) // attempts that ended at the same instant come in any order
 			}
-			slices.Sort(got[i]) // attempts that ended at the same instant come in any order
 		}
-		same(t, fmt.Sprintf("records of %+v", f), got)
+		same(t, fmt.Sprintf("walk %+v", w), got)
 	}
 	n := both(m, t, "count", func(_ int, l *ledger.Ledger) (int64, error) { return l.Count(m.tb.Context(), f) })
 	same(t, "count", n)

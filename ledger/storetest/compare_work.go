@@ -181,7 +181,7 @@ func (m *machine) result(t *rapid.T) ledger.Result {
 		NoReport: rapid.IntRange(0, 3).Draw(t, "no report") == 0, Code: rapid.SampledFrom([]string{"", "c"}).Draw(t, "code"), Error: rapid.SampledFrom([]string{"", "e\x00"}).Draw(t, "error"),
 		Delay: time.Duration(rapid.IntRange(0, 300).Draw(t, "delay")) * time.Second}
 	if rapid.Bool().Draw(t, "output") {
-		r.Output = []byte("o")
+		r.Output = []byte(rapid.SampledFrom([]string{"o", `{"status":404,"text":"\u0061"}`, `{"status":"404","text":"\u0000é"}`, "{\"text\":\"\xff\"}"}).Draw(t, "output"))
 	}
 	if r.Outcome.Completed() && rapid.IntRange(0, 3).Draw(t, "emit") == 0 {
 		r.Emit = []ledger.NewItem{{Kind: "b", Scope: childScope, Key: rapid.SampledFrom([]string{"c1", "c2"}).Draw(t, "child")}}

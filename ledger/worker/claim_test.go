@@ -159,7 +159,7 @@ func TestDoubtfulKind(t *testing.T) {
 		r.policy(ledger.Kind{OnLost: ledger.OnLostDoubt})
 		r.addMany(100)
 		rep := r.drain(Func(func(ctx context.Context, ls *ledger.Lease) ledger.Result {
-			recs, err := r.store.Records(ctx, ledger.IDs(ls.ID), 0, 1)
+			recs, err := r.store.Records(ctx, ledger.RecordQuery{Filter: ledger.IDs(ls.ID), Limit: 1})
 			if err != nil || recs[0].Work.StartedAt.IsZero() {
 				t.Errorf("item %d is with the handler and not marked as started (%v)", ls.ID, err)
 			}

@@ -190,7 +190,7 @@ func TestLeaseIsNotTrustedBlindly(t *testing.T) {
 
 // expiry is when the item's lease ends, whatever the spy says.
 func (r *rig) expiry(id int64) time.Time {
-	recs, err := r.store.Records(context.Background(), ledger.IDs(id), 0, 1)
+	recs, err := r.store.Records(context.Background(), ledger.RecordQuery{Filter: ledger.IDs(id), Limit: 1})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ package where
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -60,7 +61,14 @@ func Build(f ledger.Filter, d Dialect, now string, args []any) (string, []any) {
 	return strings.Join(b.terms, " AND "), b.args
 }
 
-// filter adds the conditions of f.
+// NamesAttempt and NamesBacklog say whether a condition, or a list of columns, is about the newest attempt, or
+// the backlog: who counts can do without the others.
+func NamesAttempt(sql string) bool { return attemptColumn.MatchString(sql) }
+func NamesBacklog(sql string) bool { return backlogColumn.MatchString(sql) }
+
+var attemptColumn, backlogColumn = regexp.MustCompile(`\ba\.`), regexp.MustCompile(`\bb\.`)
+
+// filter adds the conditions of f, but for those on fields, which are not a store's.
 func (b *builder) filter(f ledger.Filter) {
 	if f.IDs != nil { // without any, nothing matches
 		b.add(b.list, "i.id", b.arg(b.array(f.IDs)))
@@ -70,6 +78,7 @@ func (b *builder) filter(f ledger.Filter) {
 	b.states(f.States)
 	b.in("coalesce(b.locked_by, '')", f.Agents)
 	b.in("coalesce(a.code, '')", f.Codes)
+	b.outcomes(f.Outcomes)
 	b.in("coalesce(i.source, '')", f.Sources)
 	if b.storable(f.Key) {
 		b.add("i.key = %s", b.arg(f.Key))
@@ -88,6 +97,12 @@ func (b *builder) filter(f ledger.Filter) {
 	}
 	if len(f.Priorities) > 0 {
 		b.add(b.list, "b.priority", b.arg(b.array(f.Priorities)))
+	}
+	if f.Above > 0 {
+		b.add("i.id > %s", b.arg(f.Above))
+	}
+	if f.UpTo > 0 {
+		b.add("i.id <= %s", b.arg(f.UpTo))
 	}
 	if p := b.moment(f.Since); p != "" {
 		b.add("(i.created_at >= %s OR a.finished_at >= %s)", p, p)
@@ -154,6 +169,20 @@ func (b *builder) in(column string, values []string) {
 	}
 	kept := slices.DeleteFunc(slices.Clone(values), func(s string) bool { return !valid(s) })
 	b.add(b.list, column, b.arg(b.array(kept)))
+}
+
+// outcomes are those of the newest attempt that ended: of items without one, none.
+func (b *builder) outcomes(outcomes []ledger.Outcome) {
+	if len(outcomes) == 0 {
+		return
+	}
+	codes := []int16{}
+	for _, o := range outcomes {
+		if i := slices.Index(ledger.Outcomes, o); i >= 0 {
+			codes = append(codes, int16(i))
+		}
+	}
+	b.add(b.list, "a.outcome", b.arg(b.array(codes)))
 }
 
 // states: what waits though its time has come is ready, as in [ledger.Record.Item].

@@ -1,0 +1,123 @@
+package ledger
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// What a FieldTerm asks: the payload of an item, or its output.
+const (
+	OfPayload = "payload"
+	OfOutput  = "output"
+)
+
+// FieldTerm is a condition on one field of the payload, or of the output of the newest attempt that
+// has one, read as JSON. A text is compared as it is, a number as it was typed there, anything else as
+// compact JSON. What is no JSON, or has no such field, or null, does not match.
+type FieldTerm struct {
+	Of     string   // OfPayload or OfOutput
+	Path   []string // names that lead into objects
+	Op     string   // ":" is one of Values, "~" contains it, ">" and "<" compare numbers
+	Values []string
+}
+
+// field takes the term of a field: its path, and what follows that.
+func (f *Filter) field(of, path, condition string) error {
+	t := FieldTerm{Of: of, Path: strings.Split(path, "."), Op: condition[:1], Values: []string{condition[1:]}}
+	switch {
+	case slices.Contains(t.Path, ""):
+		return fmt.Errorf("%s.%s names no field: %s.NAME%s…", of, path, of, t.Op)
+	case condition[1:] == "":
+		return fmt.Errorf("%s.%s%s has no value", of, path, t.Op)
+	case t.Op == ":":
+		t.Values = strings.Split(t.Values[0], ",")
+	case t.Op == ">" || t.Op == "<":
+		if _, err := strconv.ParseFloat(t.Values[0], 64); err != nil {
+			return fmt.Errorf("%q is not a number", t.Values[0])
+		}
+	}
+	f.Fields = append(f.Fields, t)
+	return nil
+}
+
+// asksFields says whether a filter has conditions that no store knows.
+func (f Filter) asksFields() bool {
+	return len(f.Fields) > 0 || slices.ContainsFunc(f.Also, Filter.asksFields)
+}
+
+// asksOutput says whether a filter can be matched only with records that were read with their output.
+func (f Filter) asksOutput() bool {
+	return slices.ContainsFunc(f.Fields, func(t FieldTerm) bool { return t.Of == OfOutput }) || slices.ContainsFunc(f.Also, Filter.asksOutput)
+}
+
+// stored is what a store is asked for: the filter without its conditions on fields.
+func (f Filter) stored() Filter {
+	if !f.asksFields() {
+		return f
+	}
+	f.Fields = nil
+	f.Also = slices.Clone(f.Also)
+	for i := range f.Also {
+		f.Also[i] = f.Also[i].stored()
+	}
+	return f
+}
+
+// matchFields says whether payload and output are as the filter asks, also the filters in it.
+func (f Filter) matchFields(payload, output []byte) bool {
+	return !slices.ContainsFunc(f.Fields, func(t FieldTerm) bool { return !t.match(payload, output) }) &&
+		!slices.ContainsFunc(f.Also, func(g Filter) bool { return !g.matchFields(payload, output) })
+}
+
+func (t FieldTerm) match(payload, output []byte) bool {
+	text := payload
+	if t.Of == OfOutput {
+		text = output
+	}
+	found := fieldOf(text, t.Path)
+	if found == nil {
+		return false
+	}
+	value := string(found)
+	if json.Unmarshal(found, &value) != nil {
+		value = string(found)
+	}
+	switch t.Op {
+	case "~":
+		return strings.Contains(value, t.Values[0])
+	case ">", "<":
+		bound, _ := strconv.ParseFloat(t.Values[0], 64)
+		n, err := strconv.ParseFloat(value, 64)
+		return err == nil && (t.Op == ">" && n > bound || t.Op == "<" && n < bound)
+	}
+	return slices.Contains(t.Values, value)
+}
+
+// fieldOf is a field of a payload, nil if there is none. It is read here and not by a database:
+// what a payload holds is anybody's, and Postgres fails at a \u0000 in it.
+func fieldOf(payload []byte, path []string) json.RawMessage {
+	value := json.RawMessage(payload)
+	for _, name := range path {
+		var object map[string]json.RawMessage
+		if json.Unmarshal(value, &object) != nil {
+			return nil
+		}
+		value = object[name]
+	}
+	var text string
+	switch {
+	case len(value) == 0 || string(value) == "null":
+		return nil
+	case json.Unmarshal(value, &text) == nil: // one text, however it is escaped
+		return JSON(text)
+	}
+	var compact bytes.Buffer
+	if json.Compact(&compact, value) != nil {
+		return nil
+	}
+	return compact.Bytes()
+}

@@ -1,0 +1,248 @@
+package ledger
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// parts are all filters that must match for f to match.
+func (f Filter) parts() []Filter {
+	all := []Filter{f}
+	for _, g := range f.Also {
+		all = append(all, g.parts()...)
+	}
+	return all
+}
+
+// latest is the latest time of all parts.
+func (f Filter) latest(of func(Filter) time.Time) (at time.Time) {
+	for _, p := range f.parts() {
+		at = later(at, of(p))
+	}
+	return at
+}
+
+// kinds are names outside of which nothing matches; nil: it may be any.
+func (f Filter) kinds() []string {
+	for _, p := range f.parts() {
+		if len(p.Kinds) > 0 {
+			return p.Kinds
+		}
+	}
+	return nil
+}
+
+// Bounds are between which ids a filter can match: above the one, and up to the other.
+func (f Filter) Bounds() (above, upTo int64) {
+	upTo = maxID
+	for _, p := range f.parts() {
+		above = max(above, p.Above)
+		if p.UpTo > 0 {
+			upTo = min(upTo, p.UpTo)
+		}
+	}
+	return above, upTo
+}
+
+const maxID = 1<<63 - 1
+
+// Windows of ids, as many as a query may look at: more while that is quick, fewer when it is slow.
+const (
+	firstWindow = 4096
+	leastWindow = 512
+	quickWindow = 25 * time.Millisecond
+	slowWindow  = 250 * time.Millisecond
+)
+
+// stretch is a run of ids that is looked at window by window.
+type stretch struct {
+	filter      Filter
+	desc        bool
+	above, upTo int64 // what is left of it
+	last        int64 // the greatest id there is; beyond it windows have no bound
+	size        int64
+	done        bool
+}
+
+// stretch begins with the ids that a filter can match. One that names items or keys is one window:
+// an index leads to these, and to no others.
+func (l *Ledger) stretch(ctx context.Context, f Filter, desc bool) (*stretch, error) {
+	s := &stretch{filter: f, desc: desc, size: firstWindow}
+	s.above, s.upTo = f.Bounds()
+	if s.done = s.above >= s.upTo; s.done {
+		return s, nil
+	}
+	if slices.ContainsFunc(f.parts(), func(p Filter) bool { return p.IDs != nil || p.Key != "" }) {
+		s.size = maxID
+		return s, nil
+	}
+	newest, err := l.store.Records(ctx, RecordQuery{Desc: true, Limit: 1})
+	if err != nil || len(newest) == 0 {
+		s.done = true
+		return s, err
+	}
+	s.last = newest[0].ID
+	if desc {
+		s.upTo = min(s.upTo, s.last)
+		s.done = s.above >= s.upTo
+	}
+	return s, nil
+}
+
+// bounds are those of the next window.
+func (s *stretch) bounds() (above, upTo int64) {
+	switch {
+	case s.size >= s.upTo-s.above, !s.desc && s.last-s.above <= s.size:
+		return s.above, s.upTo
+	case s.desc:
+		return s.upTo - s.size, s.upTo
+	}
+	return s.above, s.above + s.size
+}
+
+func (s *stretch) window() Filter {
+	above, upTo := s.bounds()
+	return s.filter.And(Filter{Above: above, UpTo: upTo})
+}
+
+// reached says that all up to an id has been looked at.
+func (s *stretch) reached(id int64) {
+	if s.desc {
+		s.upTo = id - 1
+	} else {
+		s.above = id
+	}
+	s.done = s.above >= s.upTo
+}
+
+// next says that all of the window has been looked at, and how long it took.
+func (s *stretch) next(took time.Duration) {
+	above, upTo := s.bounds()
+	if s.desc {
+		s.upTo = above
+	} else {
+		s.above = upTo
+	}
+	s.done = s.above >= s.upTo
+	if took < quickWindow && s.size < maxID/4 {
+		s.size *= 4
+	} else if took > slowWindow {
+		s.size = max(leastWindow, s.size/2)
+	}
+}
+
+// place is where to go on, as Walk.After takes it.
+func (s *stretch) place() int64 {
+	if s.desc {
+		return s.upTo + 1
+	}
+	return s.above
+}
+
+// mostLate is how long the transaction that adds an item may last, and how far a clock may step back: ids
+// rise with the times of adding, but for so much.
+const mostLate = time.Hour
+
+// mostEnded is up to how many attempts that ended since a time lead to the items that they are of.
+const mostEnded = 10_000
+
+// spans are filters that match, one after the other in the order of ids, what f matches, and that have bounds
+// of ids where f has times: no index of items has these.
+func (l *Ledger) spans(ctx context.Context, f Filter) ([]Filter, error) {
+	var bounds Filter
+	var err error
+	from, to := f.latest(func(p Filter) time.Time { return p.AddedFrom }), time.Time{}
+	for _, p := range f.parts() {
+		if !p.AddedTo.IsZero() && (to.IsZero() || p.AddedTo.Before(to)) {
+			to = p.AddedTo
+		}
+	}
+	if !from.IsZero() {
+		if bounds.Above, _, err = l.added(ctx, from.Add(-mostLate)); err != nil {
+			return nil, err
+		}
+	}
+	if !to.IsZero() {
+		if _, bounds.UpTo, err = l.added(ctx, to.Add(mostLate)); err != nil {
+			return nil, err
+		}
+	}
+	f = f.And(bounds)
+	since := f.latest(func(p Filter) time.Time { return p.Since })
+	if since.IsZero() {
+		return []Filter{f}, nil
+	}
+	ended, err := l.store.Ended(ctx, EndedQuery{Filter: Filter{Kinds: f.kinds()}, After: Mark{At: since}, Limit: mostEnded})
+	if err != nil || len(ended) == mostEnded {
+		return []Filter{f}, err
+	}
+	before, _, err := l.added(ctx, since.Add(-mostLate))
+	if err != nil {
+		return nil, err
+	}
+	ids := []int64{}
+	for _, e := range ended {
+		if e.ItemID <= before {
+			ids = append(ids, e.ItemID)
+		}
+	}
+	slices.Sort(ids)
+	return []Filter{f.And(IDs(slices.Compact(ids)...)), f.And(Filter{Above: before})}, nil
+}
+
+// added finds ids by halving: before is one that was added before a time, since one that was not; there are
+// few ids between them. 0 is none.
+func (l *Ledger) added(ctx context.Context, at time.Time) (before, since int64, err error) {
+	newest, err := l.store.Records(ctx, RecordQuery{Desc: true, Limit: 1})
+	if err != nil || len(newest) == 0 {
+		return 0, 0, err
+	}
+	for end := newest[0].ID + 1; end-before > leastWindow; {
+		middle := before + (end-before)/2
+		found, err := l.store.Records(ctx, RecordQuery{Filter: Filter{Above: middle - 1}, Limit: 1})
+		if err != nil {
+			return 0, 0, err
+		}
+		if len(found) > 0 && found[0].CreatedAt.Before(at) {
+			before = found[0].ID
+			continue
+		}
+		end = middle
+		if len(found) > 0 {
+			since = found[0].ID
+		}
+	}
+	return before, since, nil
+}
+
+// CountUpTo counts the items that match, but not beyond most of them (0: all), nor for longer than a time
+// (0: to the end). whole says that these are all.
+func (l *Ledger) CountUpTo(ctx context.Context, f Filter, most int64, within time.Duration) (n int64, whole bool, err error) {
+	began := time.Now()
+	if f.asksFields() {
+		w := &Walk{Filter: f, Time: within}
+		err = l.walk(ctx, w, func(*Record) bool { n++; return most == 0 || n <= most })
+		return n, !w.Cut && (most == 0 || n <= most), err
+	}
+	spans, err := l.spans(ctx, f)
+	for _, span := range spans {
+		var s *stretch
+		if s, err = l.stretch(ctx, span, false); err != nil {
+			return n, false, err
+		}
+		for !s.done {
+			if most > 0 && n > most || within > 0 && time.Since(began) > within {
+				return n, false, nil
+			}
+			start := time.Now()
+			found, err := l.store.Count(ctx, s.window())
+			if err != nil {
+				return n, false, err
+			}
+			n += found
+			s.next(time.Since(start))
+		}
+	}
+	return n, err == nil && (most == 0 || n <= most), err
+}

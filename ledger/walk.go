@@ -1,0 +1,209 @@
+package ledger
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+)
+
+// Walk goes through the items that match a filter, in an order, and says how far it has looked. Each
+// of its queries reads a bounded part of the ledger, so it can end in time whatever the filter is.
+type Walk struct {
+	Filter Filter
+	Order  Order
+	Desc   bool // the other way round
+	// After is where to go on: after the item with that id, or, by end, after that attempt. The zero one is the
+	// beginning. Orders that no index has know none.
+	After  Mark
+	Output bool          // with the output of items
+	Time   time.Duration // for how long it may look; 0 is to the end
+	Top    int           // of an order that no index has: how many items are kept, the first ones of all
+
+	// Reached is how far it has looked, as After takes it.
+	Reached Mark
+	// Cut says that its time was over before it had looked at everything.
+	Cut bool
+}
+
+// walker is a walk under way.
+type walker struct {
+	*Walk
+	ctx   context.Context
+	l     *Ledger
+	began time.Time
+	yield func(*Record) bool
+	ended bool // by the receiver
+}
+
+// Walk yields the items. A mistake in the order or in the place is the first error.
+func (l *Ledger) Walk(ctx context.Context, w *Walk) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		now, err := l.store.Now(ctx)
+		if err == nil {
+			err = l.walk(ctx, w, func(r *Record) bool { return yield(r.Item(now), nil) })
+		}
+		if err != nil {
+			yield(Item{}, err)
+		}
+	}
+}
+
+func (l *Ledger) walk(ctx context.Context, w *Walk, yield func(*Record) bool) error {
+	w.Order = orDefault(w.Order, ByID)
+	w.Output = w.Output || w.Filter.asksOutput()
+	w.Reached = w.After
+	g := &walker{Walk: w, ctx: ctx, l: l, began: time.Now(), yield: yield}
+	switch w.Order {
+	case ByID:
+		return g.byID()
+	case ByEnd:
+		return g.byEnd()
+	}
+	less, err := w.check()
+	if err != nil {
+		return err
+	}
+	var kept []*Record
+	g.yield = func(r *Record) bool {
+		if kept = append(kept, r); len(kept) >= 2*w.Top+page {
+			kept = first(kept, w.Top, less)
+		}
+		return true
+	}
+	if err := g.byID(); err != nil {
+		return err
+	}
+	for _, r := range first(kept, w.Top, less) {
+		if !yield(r) {
+			break
+		}
+	}
+	return nil
+}
+
+// first are the first n of a list in an order.
+func first(list []*Record, n int, less func(a, b *Record) int) []*Record {
+	slices.SortFunc(list, less)
+	return list[:min(n, len(list))]
+}
+
+// over says that the walk has to end: its time is over, or nobody wants more.
+func (g *walker) over() bool {
+	g.Cut = g.Cut || g.Time > 0 && time.Since(g.began) > g.Time
+	return g.Cut || g.ended
+}
+
+// give yields a record if it matches what the store does not know of the filter.
+func (g *walker) give(r *Record) {
+	if !g.ended && g.Filter.matchFields(r.Payload, r.Output) {
+		g.ended = !g.yield(r)
+	}
+}
+
+// byID walks in the order of ids, through one stretch of ids after the other.
+func (g *walker) byID() error {
+	spans, err := g.l.spans(g.ctx, g.Filter.stored())
+	if g.Desc {
+		slices.Reverse(spans)
+	}
+	for _, f := range spans {
+		if err != nil || g.over() {
+			return err
+		}
+		err = g.span(f)
+	}
+	return err
+}
+
+func (g *walker) span(f Filter) error {
+	from := Filter{Above: g.After.ItemID}
+	if g.Desc && g.After.ItemID > 0 {
+		from = Filter{UpTo: g.After.ItemID - 1}
+		if from.UpTo == 0 { // 0 would be no bound
+			return nil
+		}
+	}
+	s, err := g.l.stretch(g.ctx, f.And(from), g.Desc)
+	for err == nil && !s.done {
+		if g.over() {
+			return nil
+		}
+		err = g.window(s)
+	}
+	return err
+}
+
+// window looks at the next ids of a stretch, or at as many of them as hold a page of items.
+func (g *walker) window(s *stretch) error {
+	if err := g.l.fit(g.ctx, nil); err != nil {
+		return err
+	}
+	began := time.Now()
+	recs, err := g.l.store.Records(g.ctx, RecordQuery{Filter: s.window(), Desc: g.Desc, Output: g.Output, Limit: page})
+	if err != nil {
+		return err
+	}
+	for i := range recs {
+		if !g.ended {
+			g.Reached = Mark{ItemID: recs[i].ID}
+			g.give(&recs[i])
+		}
+	}
+	if len(recs) == page {
+		s.reached(recs[page-1].ID)
+	} else if s.next(time.Since(began)); !g.ended && !s.done {
+		g.Reached = Mark{ItemID: s.place()}
+	}
+	return nil
+}
+
+// byEnd walks through the attempts in the order in which they ended, and yields the items of which
+// one is the newest.
+func (g *walker) byEnd() error {
+	since := g.Filter.latest(func(f Filter) time.Time { return f.Since })
+	q := EndedQuery{Filter: Filter{Kinds: g.Filter.kinds()}, Desc: g.Desc, After: g.After, Limit: 2 * page}
+	if !g.Desc && q.After == (Mark{}) {
+		q.After.At = since
+	}
+	for !g.over() {
+		if err := g.l.fit(g.ctx, nil); err != nil {
+			return err
+		}
+		ended, err := g.l.store.Ended(g.ctx, q)
+		if err != nil || len(ended) == 0 {
+			return err
+		}
+		ids := make([]int64, len(ended))
+		for i, e := range ended {
+			ids[i] = e.ItemID
+		}
+		slices.Sort(ids)
+		ids = slices.Compact(ids)
+		recs, err := g.l.store.Records(g.ctx, RecordQuery{Filter: IDs(ids...).And(g.Filter.stored()), Output: g.Output, Limit: len(ids)})
+		if err != nil {
+			return err
+		}
+		byID := make(map[int64]*Record, len(recs))
+		for i := range recs {
+			byID[recs[i].ID] = &recs[i]
+		}
+		for _, e := range ended {
+			if g.Desc && e.FinishedAt.Before(since) {
+				return nil // what was added since then has ended since then, too
+			}
+			if r := byID[e.ItemID]; r != nil && r.Last != nil && r.Last.Attempt == e.Attempt.Attempt && !g.ended {
+				g.Reached = e.Mark()
+				g.give(r)
+			}
+		}
+		q.After = ended[len(ended)-1].Mark()
+		if !g.ended {
+			g.Reached = q.After
+		}
+		if len(ended) < q.Limit {
+			return nil
+		}
+	}
+	return nil
+}
