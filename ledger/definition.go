@@ -29,6 +29,9 @@ func (l *Ledger) Define(ctx context.Context, me Agent, kind, definition, config 
 	if c.err != nil {
 		return c.err
 	}
+	if _, err := l.ExpireGone(ctx); err != nil { // who is gone is in nobody's way, and may have had our name
+		return err
+	}
 	others := me
 	me.Kinds, me.Configs = with(me.Kinds, kind, definition), with(me.Configs, kind, config)
 	if err := l.Beat(ctx, me, defineTTL); err != nil {

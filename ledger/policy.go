@@ -116,6 +116,7 @@ func (l *Ledger) Beat(ctx context.Context, a Agent, ttl time.Duration) error {
 	c := checker{}
 	c.agent(a.Name)
 	c.text("host", a.Host, MaxAgent)
+	c.text("process", a.Process, MaxAgent)
 	c.text("version", a.Version, MaxAgent)
 	for kind, definition := range a.Kinds {
 		c.kind(kind)

@@ -90,7 +90,8 @@ func process() string {
 // asAgent is this process under a name of its own.
 func asAgent(name string) ledger.Agent {
 	host, _ := os.Hostname() // "" says that it is not known
-	return ledger.Agent{Name: name, Host: host, PID: os.Getpid(), Version: programVersion(), Kinds: map[string]string{}, Configs: map[string]string{}}
+	return ledger.Agent{Name: name, Host: host, PID: os.Getpid(), Process: ledger.ThisProcess(), Version: programVersion(), Kinds: map[string]string{},
+		Configs: map[string]string{}}
 }
 
 // agentName is a name that no other process has had.
