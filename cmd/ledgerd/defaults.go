@@ -90,7 +90,8 @@ func (j *job) sayRemembered(remembered []string) {
 	fmt.Fprintf(j.app.stderr, "set: %s (as kind %s was told before; other values: --set, all of them: ledgerd kind show %s)\n", strings.Join(texts, " "), j.kind.name, j.kind.name)
 }
 
-// remember keeps with the kind what --set gave, for commands that do not say it.
+// remember keeps with the kind what --set gave, for commands that do not say it: what the first command gave. A
+// field that items were added without is not taken up later: those who leave it out mean the plugin's default.
 func (k *kind) remember(ctx context.Context, l *ledger.Ledger, set []string) error {
 	if len(set) == 0 || k.policy.OnLost == ledger.OnLostDoubt {
 		return nil
@@ -98,6 +99,12 @@ func (k *kind) remember(ctx context.Context, l *ledger.Ledger, set []string) err
 	given, err := k.values(set)
 	if err != nil {
 		return err
+	}
+	for _, err := range l.List(ctx, ledger.Filter{Kinds: []string{k.name}}, 1) {
+		if err != nil {
+			return err
+		}
+		maps.DeleteFunc(given, func(name string, _ json.RawMessage) bool { _, known := k.policy.Defaults[name]; return !known })
 	}
 	if d := k.policy.Defaults; d.String() == d.Remember(given).String() {
 		return nil
