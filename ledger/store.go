@@ -355,8 +355,8 @@ type Agent struct {
 	Version string
 	Kinds   map[string]string // that it works now → their definition
 	Configs map[string]string // of them → the settings in force, a JSON object without secrets; may be missing
-	// Stalled are those of them to which it gives nothing until that time of the database's clock,
-	// because what works them crashes again and again.
+	// Stalled are kinds to which it gives nothing until that time of the database's clock: those of Kinds
+	// because what works them crashes again and again, others because what is to work them does not start.
 	Stalled   map[string]time.Time
 	Shard     Shard         // that it claims; the zero one is all
 	Skew      time.Duration // how far its clock is ahead of the database's, in whole microseconds

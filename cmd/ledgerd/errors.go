@@ -202,9 +202,7 @@ func explain(err error) *failure {
 			return f
 		}
 	}
-	if _, ok := errors.AsType[*pluginproc.StartError](err); ok {
-		f.code = "plugin_start"
-	}
+	f.code = cmp.Or(pluginCode(err), f.code)
 	return f
 }
 

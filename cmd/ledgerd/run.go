@@ -147,6 +147,7 @@ func (a *app) runKind(ctx context.Context, flags runFlags, name string, args []s
 		}
 		return a.reportAdd(a.printer(), j, d)
 	}
+	r.tracker.sums = newSums(j.kind.plugin.Output)
 	if err := j.kind.define(ctx, j.ledger.Ledger, asAgent(r.agent), r.host); err != nil {
 		return err
 	}

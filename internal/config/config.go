@@ -156,6 +156,8 @@ type Plugin struct {
 	MTLS    bool     `toml:"mtls" default:"true" live:"yes" also:"tls" doc:"whether the connection is encrypted; false only for languages that cannot do it"`
 	Env     []string `toml:"env" live:"yes" also:"environment,pass_env" doc:"names of environment variables that it gets, besides PATH, HOME, TMPDIR, LANG, TZ and those of certificates"`
 	Dir     string   `toml:"dir" path:"yes" live:"yes" also:"workdir,cwd,working_directory" doc:"its working directory; default: that of ledgerd"`
+	// AnswerTime is of each call until it works.
+	AnswerTime time.Duration `toml:"answer_time" default:"10s" range:"1s … 1h" live:"yes" also:"start_timeout,open_timeout,timeout" doc:"how long it has for each call until it works: its start, its description, a look at its config, Open and Check. A plugin that takes longer is not worked with, and tried again; longer for one that loads a model in Open"`
 
 	// The limits are of its process and those that it starts, together; 0 is no limit. How they are kept,
 	// and where they are not, is said by doctor and plugin ls -v; see docs/plugins/security.md.

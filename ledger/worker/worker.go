@@ -51,6 +51,9 @@ type Config struct {
 	Observe func(Event)
 	// Meter gets what the worker does besides attempts; may be nil.
 	Meter Meter
+	// Absent are kinds that this program is to work besides and cannot, with the time, by time.Now, at which
+	// it tries again; others are told so. May be nil.
+	Absent func() map[string]time.Time
 }
 
 // Meter measures a worker. Its methods are called from many goroutines and must not block.

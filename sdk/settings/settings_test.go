@@ -419,11 +419,11 @@ func TestParseRound(t *testing.T) {
 func TestAgreedAndInForce(t *testing.T) {
 	s := compile(t, `{"type": "object", "additionalProperties": false, "properties": {
 		"command": {"type": "string"},
-		"per_host": {"type": "integer", "default": 2, "x-tune": true},
-		"wait": {"type": ["string", "integer"], "format": "go-duration", "default": "1m", "x-tune": true},
+		"per_host": {"type": "integer", "default": 2, "x-ledgerd-tune": true},
+		"wait": {"type": ["string", "integer"], "format": "go-duration", "default": "1m", "x-ledgerd-tune": true},
 		"token": {"type": "string", "writeOnly": true},
 		"mail": {"type": "object", "properties": {"host": {"type": "string", "default": "localhost"},
-			"limits": {"type": "object", "x-tune": true, "properties": {"size": {"type": "integer", "default": 5}}}}}}}`)
+			"limits": {"type": "object", "x-ledgerd-tune": true, "properties": {"size": {"type": "integer", "default": 5}}}}}}}`)
 	var tune []string
 	for _, f := range s.Fields() {
 		if f.Tune {
