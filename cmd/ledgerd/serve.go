@@ -225,7 +225,7 @@ func (s *server) attempt(e worker.Event) {
 	s.metrics.Attempt(e)
 	level := slog.LevelDebug
 	switch {
-	case e.State == ledger.StateDead || e.State == ledger.StateDoubt:
+	case e.Round == ledger.RoundFailed || e.Round == ledger.RoundDoubt:
 		level = slog.LevelWarn
 	case e.Recorded == ledger.OutcomeFailed || e.Recorded == ledger.OutcomeCrashed:
 		level = slog.LevelInfo

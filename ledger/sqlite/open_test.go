@@ -215,11 +215,11 @@ func TestNewerButCompatible(t *testing.T) {
 	if _, err := ledger.New(s, ledger.Options{}).Add(t.Context(), numbered(1)...); err != nil {
 		t.Error(err)
 	}
-	if have, _, err := sqlite.Status(t.Context(), path); have != 9 || err != nil {
+	if have, _, err := sqlite.Status(t.Context(), path); have != 99 || err != nil {
 		t.Errorf("status %d, %v", have, err)
 	}
 	run(t, database(t, path), "UPDATE ledger_meta SET v = '98' WHERE k = 'compatible_from'")
-	if now, err := s.Schema(t.Context()); now.Have != 9 || now.Compatible != 8 || err != nil || !errors.Is(now.Fits(), ledger.ErrSchema) {
+	if now, err := s.Schema(t.Context()); now.Have != 99 || now.Compatible != 98 || err != nil || !errors.Is(now.Fits(), ledger.ErrSchema) {
 		t.Errorf("of a store that is open: %+v, %v", now, err)
 	}
 }
