@@ -281,16 +281,19 @@ func TestNewPanics(t *testing.T) {
 		{"payload: field next: type sdk.cyclic contains itself", func() { of[none, cyclic]() }},
 	}
 	for _, test := range tests {
-		func() {
-			defer func() {
-				v, _ := recover().(string)
-				if want := "sdk: plugin p: " + test.want; !strings.HasPrefix(v, want) {
-					t.Errorf("panics with %q, want %q", v, want)
-				}
-			}()
-			test.make()
-		}()
+		panics(t, "sdk: plugin p: "+test.want, test.make)
 	}
+}
+
+// panics checks with which text a call panics.
+func panics(t *testing.T, want string, call func()) {
+	t.Helper()
+	defer func() {
+		if v, _ := recover().(string); !strings.HasPrefix(v, want) {
+			t.Errorf("panics with %q, want %q", v, want)
+		}
+	}()
+	call()
 }
 
 func of[C, I any]() {
