@@ -175,8 +175,8 @@ names, and null stands for none.`,
 			if cmd.Flags().Changed("by") {
 				return a.groups(ctx, f, by)
 			}
-			if len(f.where)+len(f.kinds)+len(f.scopes) > 0 {
-				return usage("bad_flag", "say what to count by: --by kind", "--where, --kind and --scope go with --by")
+			if f.given() {
+				return usage("bad_flag", "say what to count by: --by kind", "--where, --kind, --scope, --state and --agent go with --by")
 			}
 			l, err := a.open(ctx)
 			if err != nil {
