@@ -45,7 +45,7 @@ build: ## build bin/ledgerd, static, with the version that git describes
 
 .PHONY: man
 man: build ## write the manual pages to bin/man/man1 (read one: man -M bin/man ledgerd-run)
-	bin/ledgerd man bin/man/man1
+	bin/ledgerd self man bin/man/man1
 
 # Where packages for Node cannot be had, the tests that need them fail and say so, and the others run.
 .PHONY: test

@@ -217,7 +217,7 @@ func troubles(it Item) string {
 // whyQueued explains an item that is waiting or ready.
 func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, now time.Time, retry string) Reason {
 	if policy.Paused {
-		return Reason{Code: "paused", Text: fmt.Sprintf("Its kind %s is paused.", it.Kind), Next: "ledgerd resume " + it.Kind}
+		return Reason{Code: "paused", Text: fmt.Sprintf("Its kind %s is paused.", it.Kind), Next: "ledgerd kind resume " + it.Kind}
 	}
 	if it.State == StateWaiting {
 		switch {

@@ -310,7 +310,7 @@ func (a *app) addCommand() *cobra.Command {
 		Long: `Adds inputs as run does, and works nothing. A known item is left as it is, unless what it points
 at has changed.
 
-A list may be a saved query, --from-query FILE: its column key is the INPUT, fingerprint, shard_key and
+A list may be a saved query, --from FILE: its column key is the INPUT, fingerprint, shard_key and
 priority are those of the item, the others are fields of the payload, beside --set; a NULL is left out.
 It runs where it can only read, in the ledger's database unless --query-db names another one. There the rows
 never leave the database (INSERT … SELECT), as far as it can keep the rules of the payload: all text, whole
@@ -324,7 +324,7 @@ names the sample: run again, it is completed, and the same everywhere.
 With -o json: {"added","changed","reopened","known","differs","dry_run","listed","seed","not_taken","bad_lines"};
 with -o jsonl and csv a row for each input: input, id, verdict, state.`,
 		Example: "  ledgerd add urlcheck links.txt --due 2h\n  find . -name '*.csv' | ledgerd add filecsv -\n" +
-			"  ledgerd add mail --scope kitty-lovers --from-query lists/sydney.sql --sample 1000 --seed a --set template=a",
+			"  ledgerd add mail --scope kitty-lovers --from lists/sydney.sql --sample 1000 --seed a --set template=a",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.addInputs(cmd.Context(), s, args[0], args[1:], due)
 		},

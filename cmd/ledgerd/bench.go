@@ -51,7 +51,7 @@ type benchFlags struct {
 func (a *app) benchCommand() *cobra.Command {
 	b := benchFlags{through: choice{value: "plugin", of: []string{"none", "plugin"}}}
 	cmd := &cobra.Command{
-		Use: "bench", Short: "Measure this machine and its database with work that does nothing", GroupID: groupSetUp, Args: arguments(0, 0),
+		Use: "bench", Short: "Measure this machine and its database with work that does nothing", Args: arguments(0, 0),
 		Long: `Adds items that need no work, drains them, and measures how long an item that is added to an idle
 ledger takes to be started. It does so in a file or a schema of its own, beside the ledger that
 --db names, and removes it at the end: the ledger itself is not touched.
@@ -184,7 +184,7 @@ func benchNothing() *sdk.Plugin {
 		}
 		return nil, nil
 	})
-	p.Doc = "Does nothing, for ledgerd bench."
+	p.Doc = "Does nothing, for ledgerd self bench."
 	p.Concurrency = 1000
 	return p
 }

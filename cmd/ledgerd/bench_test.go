@@ -17,7 +17,7 @@ import (
 func TestBench(t *testing.T) {
 	measure := func(t *testing.T, m *machine, database string) {
 		for _, through := range []string{"none", "plugin"} {
-			out := m.run(exitOK, "bench", "--items", "300", "--clients", "2", "--through", through, "-o", "json")
+			out := m.run(exitOK, "self", "bench", "--items", "300", "--clients", "2", "--through", through, "-o", "json")
 			var b benched
 			if err := json.Unmarshal([]byte(out), &b); err != nil {
 				t.Fatal(err)

@@ -70,7 +70,7 @@ func TestCopyToTheOtherDatabase(t *testing.T) {
 		m.run(exitUnfinished, "run", "effect", "bad", "--set", "how=permanent")
 		m.run(exitOK, "kind", "set", "people")
 		m.run(exitOK, "kind", "set", "halted")
-		m.run(exitOK, "pause", "halted")
+		m.run(exitOK, "kind", "pause", "halted")
 		busy := m.start("run", "effect", "long", "--set", "till="+till)
 		m.until("it is begun", func() bool { return strings.Contains(m.run(exitOK, "ls", "--columns", "state"), "leased") })
 		early := m.start("db", "copy", "--to", to)
@@ -111,7 +111,7 @@ func TestCopyToTheOtherDatabase(t *testing.T) {
 		if here, there := m.paused(m.db), m.paused(to); len(here) != 3 || !slices.Equal(there, []string{"halted"}) {
 			t.Errorf("paused in the source: %s, in the copy: %s", here, there)
 		}
-		m.run(exitOK, "resume", "effect", "people")
+		m.run(exitOK, "kind", "resume", "effect", "people")
 		for _, args := range [][]string{{"ls", "-o", "csv"}, {"show", "bad", "-o", "json"}, {"kind", "ls", "-o", "json"}} {
 			here, there := m.run(exitOK, args...), m.run(exitOK, append(args, "--db", to)...)
 			if here != there {
@@ -283,7 +283,7 @@ func TestRuntimeRole(t *testing.T) {
 	for _, args := range [][]string{
 		{"db", "migrate"}, {"db", "status"}, {"kind", "set", "article", "--input", "line"}, {"kind", "ls"},
 		{"add", "article", "x", "y", "z"}, {"run", "effect", "a"}, {"work", "--drain", "--kind", "effect"},
-		{"claim", "article", "--agent", "ann", "--limit", "2"}, {"finish", "1.1", "--agent", "ann"}, {"release", "2.1"},
+		{"claim", "article", "--agent", "ann", "--limit", "2"}, {"finish", "1.1", "--agent", "ann"}, {"finish", "2.1", "--outcome", "released"},
 		{"ls"}, {"show", "1"}, {"stats"}, {"cancel", "z"}, {"retry", "1", "--again"}, {"lock", "run", "nightly", "--", "true"}, {"lock", "ls"},
 		{"db", "verify"},
 	} {

@@ -7,11 +7,11 @@ import (
 func (a *app) completionCommand() *cobra.Command {
 	shells := []string{"bash", "zsh", "fish"}
 	return &cobra.Command{
-		Use: "completion bash|zsh|fish", Short: "Print a script that completes commands in your shell", GroupID: groupSetUp,
+		Use: "completion bash|zsh|fish", Short: "Print a script that completes commands in your shell",
 		Args: arguments(1, 1), ValidArgs: shells, Annotations: map[string]string{withoutConfig: "yes"},
-		Example: `  ledgerd completion bash > ~/.local/share/bash-completion/completions/ledgerd
-  ledgerd completion zsh > "${fpath[1]}/_ledgerd"
-  ledgerd completion fish > ~/.config/fish/completions/ledgerd.fish`,
+		Example: `  ledgerd self completion bash > ~/.local/share/bash-completion/completions/ledgerd
+  ledgerd self completion zsh > "${fpath[1]}/_ledgerd"
+  ledgerd self completion fish > ~/.config/fish/completions/ledgerd.fish`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
 			switch args[0] {

@@ -167,7 +167,7 @@ func (a *app) pauseAll(ctx context.Context, l *opened) (paused []string, err err
 		}
 	}
 	if len(paused) > 0 && !a.quiet {
-		fmt.Fprintf(a.stderr, "paused for the copy: %s; should this be killed: ledgerd resume %s\n", strings.Join(paused, ", "), strings.Join(paused, " "))
+		fmt.Fprintf(a.stderr, "paused for the copy: %s; should this be killed: ledgerd kind resume %s\n", strings.Join(paused, ", "), strings.Join(paused, " "))
 	}
 	return paused, err
 }
@@ -180,7 +180,7 @@ func (a *app) resumeAll(ctx context.Context, l *ledger.Ledger, paused []string) 
 	defer cancel()
 	for i, kind := range paused {
 		if _, err := l.EditKind(ctx, actor(), kind, func(k *ledger.Kind, _ bool) { k.Paused = false }); err != nil {
-			return fmt.Errorf("these kinds are still paused, resume them (ledgerd resume): %s: %w", strings.Join(paused[i:], ", "), err)
+			return fmt.Errorf("these kinds are still paused, resume them (ledgerd kind resume): %s: %w", strings.Join(paused[i:], ", "), err)
 		}
 	}
 	return nil

@@ -103,7 +103,7 @@ func TestMan(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1795000000")
 	dir := filepath.Join(t.TempDir(), "share", "man1")
 	var out bytes.Buffer
-	for _, args := range [][]string{{"man", dir}, {"man"}} {
+	for _, args := range [][]string{{"self", "man", dir}, {"self", "man"}} {
 		if code := run(testApp(&out).interrupts, args, strings.NewReader(""), &out, &out); code != exitOK {
 			t.Fatalf("%s: exit %d: %s", args, code, out.String())
 		}
@@ -134,7 +134,7 @@ func TestMan(t *testing.T) {
 	if files, err := os.ReadDir(dir); err != nil || len(files) != pages {
 		t.Errorf("%d files for %d commands, %v", len(files), pages, err)
 	}
-	if code := run(testApp(&out).interrupts, []string{"man", filepath.Join(dir, "ledgerd.1")}, strings.NewReader(""), &out, &out); code != exitUsage {
+	if code := run(testApp(&out).interrupts, []string{"self", "man", filepath.Join(dir, "ledgerd.1")}, strings.NewReader(""), &out, &out); code != exitUsage {
 		t.Errorf("into a file: exit %d", code)
 	}
 }
@@ -142,12 +142,12 @@ func TestMan(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		var out bytes.Buffer
-		if code := run(testApp(&out).interrupts, []string{"completion", shell}, strings.NewReader(""), &out, &out); code != exitOK || !strings.Contains(out.String(), "ledgerd") {
+		if code := run(testApp(&out).interrupts, []string{"self", "completion", shell}, strings.NewReader(""), &out, &out); code != exitOK || !strings.Contains(out.String(), "ledgerd") {
 			t.Errorf("%s: exit %d, %d bytes", shell, code, out.Len())
 		}
 	}
 	var out bytes.Buffer
-	if code := run(testApp(&out).interrupts, []string{"completion", "csh"}, strings.NewReader(""), &out, &out); code != exitUsage {
+	if code := run(testApp(&out).interrupts, []string{"self", "completion", "csh"}, strings.NewReader(""), &out, &out); code != exitUsage {
 		t.Errorf("exit %d: %s", code, out.String())
 	}
 }

@@ -246,10 +246,25 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 		}
 	}
 	hint := fmt.Sprintf("all commands: %s --help", cmd.CommandPath())
-	if near := settings.Suggest(word, names); near != "" {
+	if usual := usualWords[word]; usual != "" && !cmd.HasParent() {
+		hint = fmt.Sprintf("did you mean ledgerd %s?   %s", usual, hint)
+	} else if near := settings.Suggest(word, names); near != "" {
 		hint = fmt.Sprintf("did you mean %s?   %s", near, hint)
 	}
 	return usage("unknown_command", hint, "no command %q", strings.TrimPrefix(cmd.CommandPath()+" "+word, "ledgerd "))
+}
+
+// usualWords are what other programs call the commands, and what these were called before.
+var usualWords = map[string]string{
+	"list": "ls", "query": "ls", "search": "ls", "get": "show", "info": "show", "why": "show", "explain": "show", "export": "ls --all -o csv", "dump": "ls --all -o csv",
+	"status": "stats", "count": "stats", "top": "stats", "ps": "agents", "workers": "agents", "failed": "errors", "failures": "errors",
+	"log": "watch", "logs": "watch", "tail": "watch", "follow": "watch", "wait": "watch --until-ended", "events": "journal", "audit": "journal", "history": "journal",
+	"rm": "cancel", "delete": "cancel", "remove": "cancel", "kill": "cancel", "purge": "prune", "clean": "prune", "gc": "prune", "forget": "prune",
+	"release": "finish --outcome released", "done": "finish", "complete": "finish", "ack": "finish", "requeue": "retry", "reset": "retry", "redo": "retry", "rerun": "retry",
+	"enqueue": "add", "push": "add", "insert": "add", "start": "serve", "daemon": "serve", "server": "serve", "worker": "work", "exec": "run", "process": "run",
+	"pause": "kind pause", "stop": "kind pause", "resume": "kind resume", "kinds": "kind ls", "queues": "kind ls", "plugins": "plugin ls", "locks": "lock ls",
+	"init": "config init", "check": "doctor", "health": "doctor", "migrate": "db migrate", "backup": "db backup", "copy": "db copy", "verify": "db verify",
+	"version": "self version", "man": "self man", "completion": "self completion", "bench": "self bench",
 }
 
 // group is a command that only holds others.

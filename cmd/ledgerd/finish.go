@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strings"
 	"time"
 
@@ -28,46 +27,84 @@ type endRow struct {
 
 // ending are the flags of finish.
 type ending struct {
-	agent         string
-	outcome       choice
-	output        string
-	code, text    string
-	kinds, scopes []string
+	filter
+	agent                  string
+	outcome                choice
+	result                 string
+	code, text             string
+	expired, force, dryRun bool
 }
 
 const permanent = "permanent"
 
 func (a *app) finishCommand() *cobra.Command {
-	e := ending{outcome: choice{value: string(ledger.OutcomeDone), of: []string{string(ledger.OutcomeDone), string(ledger.OutcomeSkipped), string(ledger.OutcomeFailed), permanent}}}
+	e := ending{outcome: choice{value: string(ledger.OutcomeDone),
+		of: []string{string(ledger.OutcomeDone), string(ledger.OutcomeSkipped), string(ledger.OutcomeFailed), permanent, string(ledger.OutcomeReleased)}}}
 	cmd := &cobra.Command{
-		Use: "finish TOKEN|ID|KEY…", Short: "End what was claimed, or decide what is dead or in doubt", GroupID: groupWork, Args: arguments(1, -1),
-		Long: `Ends claims by their tokens, ID.ATTEMPT. A token that was handed on ends nothing: the item belongs
-to who has it now, and this says who. The same end may be reported twice.
+		Use: "finish [TOKEN|ID|KEY]…", Short: "End claims, hand them back, or decide what is dead or in doubt", GroupID: groupWork,
+		Long: `Ends claims by their tokens, ID.ATTEMPT. The token of a claim that was handed on ends nothing: the
+item belongs to its new holder, and the error names the holder. The same end may be reported twice.
 
-An item that is named itself, by id or key, takes --agent: it is decided by this person if it is dead
-or in doubt (done or skipped), and ended if the agent holds it.
+An item that is named by id or key takes --agent. If the item is dead or in doubt, this person decides
+it (done or skipped). If the agent holds the item, its claim ends.
 
-With -o json: [{"token","recorded","state"}], and {"token","recorded":false,"reason","holder"} with exit 11.`,
+--outcome released hands claims back undone. Their items are ready again, which counts as no failure:
+  by token         the holder's own claims
+  --expired        all claims whose lease has ended; daemons and claim do that by themselves
+  --where --force  claims of others, before their lease ends. A holder that still works is refused
+                   when it reports; until then two may work on the item
+
+With -o json: [{"token","recorded","state"}], and {"token","recorded":false,"reason","holder"} with exit 11;
+{"released"} with --expired; {"matched","changed","unchanged","dry_run"} with --where.`,
 		Example: `  ledgerd finish 17.3
-  ledgerd finish 17.3 --output '{"verdict":"publish"}'
+  ledgerd finish 17.3 --result '{"verdict":"publish"}'
   ledgerd finish 18.1 --outcome failed --code too_short --error 'needs a second source'
-  ledgerd finish https://a.example/post --agent alice --outcome skipped`,
+  ledgerd finish https://a.example/post --agent alice --outcome skipped
+  ledgerd finish 17.3 18.1 --outcome released
+  ledgerd finish --outcome released --where agent:crawler-7 --force`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.finish(cmd.Context(), args, e)
+			if err := e.check(args); err != nil {
+				return err
+			}
+			switch ctx := cmd.Context(); {
+			case e.expired:
+				return a.releaseExpired(ctx)
+			case len(args) == 0:
+				return a.act(ctx, forced, e.filter, nil, e.dryRun)
+			default:
+				return a.finish(ctx, args, e)
+			}
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&e.agent, "agent", "", "who ends or decides it: a `name`; required for items named by id or key")
-	f.Var(&e.outcome, "outcome", "how it ended; permanent: failed, and not to be tried again")
-	f.StringVar(&e.output, "output", "", "what came of it: `JSON`, @FILE, or - for stdin")
-	// Elsewhere --output is the long form of -o.
-	f.VarP(&a.output, "format", "o", "format of what goes to stdout")
-	f.Lookup("format").Annotations = map[string][]string{envAnnotation: {"LEDGERD_OUTPUT"}}
+	f.StringVar(&e.agent, "agent", "", "the `name` of the person or script that ends or decides it; required for items named by id or key")
+	f.Var(&e.outcome, "outcome", "how it ended; permanent: failed, and not to be tried again; released: handed back undone")
+	f.StringVar(&e.result, "result", "", "the result, kept as the output of the attempt: `JSON`, @FILE, or - for stdin")
 	f.StringVar(&e.code, "code", "", "`class` of the failure, such as too_short")
 	f.StringVar(&e.text, "error", "", "`text` of the failure, or the reason")
-	f.StringSliceVar(&e.kinds, "kind", nil, "of these `kinds`, where a key has items of several")
-	f.StringSliceVar(&e.scopes, "scope", nil, "of these `scopes`")
+	f.BoolVar(&e.expired, "expired", false, "with --outcome released: all claims whose lease has ended")
+	e.filter.define(cmd)
+	f.BoolVar(&e.force, "force", false, "with --outcome released and --where: also claims that others hold")
+	f.BoolVar(&e.dryRun, "dry-run", false, "with --outcome released and --where: only say what would be changed")
 	return cmd
+}
+
+// check refuses flags that do not go together: there are tokens and items, --expired, or --where with --force.
+func (e *ending) check(args []string) error {
+	released := e.outcome.value == string(ledger.OutcomeReleased)
+	chosen := len(e.where) > 0 || len(args) == 0 && len(e.kinds)+len(e.scopes) > 0
+	switch {
+	case !released && (e.expired || e.force || e.dryRun || chosen):
+		return usage("usage", "", "--expired, --where, --force and --dry-run go with --outcome released")
+	case e.expired && (chosen || len(args) > 0), chosen && len(args) > 0:
+		return usage("usage", "", "name tokens, or choose with --where, or say --expired: one of them")
+	case chosen && !e.force:
+		return usage("not_forced", "a holder that still works is refused when it reports; until then two may work on the item\n"+
+			"do it: --force   see what it would do: --force --dry-run", "--where takes items from their holders")
+	case len(args) == 0 && !e.expired && !chosen:
+		return usage("usage", "ledgerd finish 17.3   ledgerd finish --outcome released --expired", "finish what? name tokens or items")
+	}
+	return nil
 }
 
 func (a *app) finish(ctx context.Context, args []string, e ending) error {
@@ -76,8 +113,14 @@ func (a *app) finish(ctx context.Context, args []string, e ending) error {
 		res.Outcome, res.Final = ledger.OutcomeFailed, true
 	}
 	var err error
-	if res.Output, err = a.readOutput(e.output); err != nil {
+	if res.Output, err = a.readResult(e.result); err != nil {
 		return err
+	}
+	if released := e.outcome.value == string(ledger.OutcomeReleased); released {
+		if err := onlyTokens(args); err != nil {
+			return err
+		}
+		res = ledger.Release()
 	}
 	l, err := a.open(ctx)
 	if err != nil {
@@ -99,8 +142,8 @@ func (a *app) finish(ctx context.Context, args []string, e ending) error {
 	})
 }
 
-// readOutput gives the bytes of --output.
-func (a *app) readOutput(given string) ([]byte, error) {
+// readResult gives the bytes of --result.
+func (a *app) readResult(given string) ([]byte, error) {
 	file, named := strings.CutPrefix(given, "@")
 	var in io.Reader
 	switch {
@@ -111,19 +154,19 @@ func (a *app) readOutput(given string) ([]byte, error) {
 	case named:
 		f, err := os.Open(file)
 		if err != nil {
-			return nil, usage("bad_input", "", "--output %s: %v", given, errors.Unwrap(err))
+			return nil, usage("bad_input", "", "--result %s: %v", given, errors.Unwrap(err))
 		}
 		defer f.Close()
 		in = f
 	default:
 		if !json.Valid([]byte(given)) {
-			return nil, usage("bad_flag", "text is written as JSON in quotes: --output '\"…\"'   a file: --output @FILE   stdin: --output -", "--output %s: not JSON", given)
+			return nil, usage("bad_flag", "text is written as JSON in quotes: --result '\"…\"'   a file: --result @FILE   stdin: --result -", "--result %s: not JSON", given)
 		}
 		return []byte(given), nil
 	}
 	output, err := io.ReadAll(io.LimitReader(in, ledger.MaxOutput+1))
 	if err == nil && len(output) > ledger.MaxOutput {
-		err = usage("bad_input", "keep it elsewhere, and put into the output where that is", "--output: %s holds more than %s bytes", file, report.Count(ledger.MaxOutput))
+		err = usage("bad_input", "keep it elsewhere, and put into the output where that is", "--result: %s holds more than %s bytes", file, report.Count(ledger.MaxOutput))
 	}
 	return output, err
 }
@@ -262,8 +305,9 @@ func finishItem(ctx context.Context, l *ledger.Ledger, it ledger.Item, agent str
 
 // flagOfResult names the flag instead of the field.
 func flagOfResult(err error) error {
-	if bad, ok := errors.AsType[*ledger.InvalidError](err); ok && regexp.MustCompile(`^(output|code|error|agent|outcome)$`).MatchString(bad.Field) {
-		return usage("bad_flag", "", "--%s: %s", bad.Field, bad.Reason)
+	flags := map[string]string{"output": "--result", "code": "--code", "error": "--error", "agent": "--agent", "outcome": "--outcome"}
+	if bad, ok := errors.AsType[*ledger.InvalidError](err); ok && flags[bad.Field] != "" {
+		return usage("bad_flag", "", "%s: %s", flags[bad.Field], bad.Reason)
 	}
 	return err
 }

@@ -24,7 +24,7 @@ import (
 // without are commands that have nothing to say in JSON, and why.
 var without = map[string]string{
 	"serve": "runs until it is stopped, and logs", "lock run": "its output is that of the command that it runs",
-	"completion": "a script for a shell", "man": "a manual page", "docs": "Markdown", "help": "for people",
+	"self completion": "a script for a shell", "self man": "a manual page", "docs": "Markdown", "help": "for people",
 }
 
 // tour runs commands with -o json, and collects the shape of what they print: path in it → types.
@@ -206,7 +206,7 @@ func (r *tour) walk() {
 			t.Fatal(err)
 		}
 		for _, args := range [][]string{{"plugin add", script}, {"config check"}, {"config print"}, {"config init", "--config", filepath.Join(dir, "new.toml")}, {"plugin ls"},
-			{"plugin rm", "hello"}, {"plugin check", "filecsv"}, {"plugin new", "thumbs", "--dir", filepath.Join(dir, "thumbs")}, {"plugin run", "effect", "thing", "--set", "how=emit"}, {"version"}, {"bench", "--items", "50", "--through", "none"}} {
+			{"plugin rm", "hello"}, {"plugin check", "filecsv"}, {"plugin new", "thumbs", "--dir", filepath.Join(dir, "thumbs")}, {"plugin run", "effect", "thing", "--set", "how=emit"}, {"self version"}, {"self bench", "--items", "50", "--through", "none"}} {
 			r.do(exitOK, args[0], args[1:]...)
 		}
 		r.do(exitUsage, "config check", "--config", filepath.Join(dir, "wrong.toml"))
@@ -223,7 +223,7 @@ func (r *tour) walk() {
 	} else {
 		r.refusal("db backup", exitUsage, backup)
 	}
-	r.refusal("tail", exitUsage, r.start("tail", "-o", "json"))
+	r.refusal("watch", exitUsage, r.start("watch", "-o", "json"))
 	r.refusal("show", exitError, r.start("show", "nothing", "-o", "json"))
 	r.refusal("ls", exitUsage, r.start("ls", "--state", "daed", "-o", "json"))
 }
@@ -257,16 +257,12 @@ func (r *tour) walkClaims() {
 	r.do(exitOK, "agents")
 	r.do(exitOK, "ls")
 	r.do(exitOK, "show", "one")
-	finish := func(exit int, args ...string) { // its -o is not short for --output
-		r.t.Helper()
-		r.do(exit, "finish", args...)
-	}
-	finish(exitOK, first)
-	finish(exitTaken, "1.77")
+	r.do(exitOK, "finish", first)
+	r.do(exitTaken, "finish", "1.77")
 	second := token(r.do(exitOK, "claim", "page", "--agent", "ann"))
-	r.do(exitOK, "release", second)
+	r.do(exitOK, "finish", "--outcome", "released", second)
 	doubt := token(r.do(exitOK, "claim", "page", "--agent", "ann"))
-	finish(exitOK, doubt, "--outcome", "permanent", "--code", "short", "--error", "too short")
+	r.do(exitOK, "finish", doubt, "--outcome", "permanent", "--code", "short", "--error", "too short")
 }
 
 // walkQuestions asks.
@@ -281,20 +277,19 @@ func (r *tour) walkQuestions(good, bad string) {
 	}
 	for _, key := range []string{good, bad, "later", "two"} {
 		r.do(exitOK, "show", key)
-		r.do(exitOK, "why", key)
 	}
 	for _, args := range [][]string{{"ls"}, {"export"}, {"stats"}, {"stats", "--by", "kind"}, {"errors"}, {"kind ls"}, {"lock ls"}} {
 		r.do(exitOK, args[0], args[1:]...)
 	}
-	r.do(exitOK, "wait", good)
-	r.do(exitTemporary, "wait", "later", "--timeout", "20ms")
-	r.decode("tail", "jsonl", exitOK, []string{"-n", "2", "--limit", "2"})
+	r.do(exitOK, "watch", good)
+	r.do(exitTemporary, "watch", "later", "--timeout", "20ms")
+	r.decode("watch", "jsonl", exitOK, []string{"-n", "2", "--limit", "2"})
 }
 
 // walkActs changes something.
 func (r *tour) walkActs() {
-	r.do(exitOK, "pause", "page")
-	r.do(exitOK, "resume", "page")
+	r.do(exitOK, "kind pause", "page")
+	r.do(exitOK, "kind resume", "page")
 	r.do(exitOK, "retry", "--where", "state:dead kind:page")
 	r.do(exitOK, "cancel", "--where", "kind:page state:ready", "--dry-run")
 	r.do(exitOK, "cancel", "free", "--scope", "spring")

@@ -76,7 +76,7 @@ func newKindRow(k ledger.Kind) kindRow {
 }
 
 func (a *app) kindCommand() *cobra.Command {
-	return group(groupSetUp, "kind", "List kinds of work, and set how each is treated", a.kindLsCommand(), a.kindSetCommand())
+	return group(groupSetUp, "kind", "List kinds of work, set how each is treated, pause and resume them", a.kindLsCommand(), a.kindSetCommand(), a.kindPauseCommand(), a.kindResumeCommand())
 }
 
 func (a *app) kindLsCommand() *cobra.Command {

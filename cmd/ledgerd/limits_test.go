@@ -23,7 +23,7 @@ func TestLimitedWork(t *testing.T) {
 		}
 		m.run(exitOK, "db", "migrate")
 		m.run(exitOK, "kind", "set", "effect", "--max-running-per-shard-key", "2")
-		m.run(exitOK, "add", "effect", "--from-query", list, "--set", "ms=60")
+		m.run(exitOK, "add", "effect", "--from", list, "--set", "ms=60")
 		var workers []*started
 		for range 3 {
 			workers = append(workers, m.start("work", "--kind", "effect", "--with", "path="+effects, "-j", "6", "--drain"))

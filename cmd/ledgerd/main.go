@@ -79,6 +79,7 @@ type app struct {
 	log            *slog.Logger // of the daemon; nil for commands, see logger
 	level          *slog.LevelVar
 	early          string // the value of -o, for errors in the rest of the command line
+	allHelp        bool   // help shows every flag
 }
 
 // dbFlag is where the address of the ledger is from if it was typed.
@@ -89,7 +90,7 @@ func run(in *interrupts, args []string, stdin io.Reader, stdout, stderr io.Write
 	a := &app{interrupts: in, stdin: stdin, stdout: stdout, stderr: stderr, config: &config.Config{}}
 	root := a.root()
 	a.early = earlyOutput(args)
-	root.SetArgs(args)
+	root.SetArgs(a.wantsAllHelp(args))
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -124,7 +125,10 @@ fails, and can always say: done, waiting for what, or why not.`,
 			return a.configure(cmd.Flags())
 		},
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Version:           programVersion(),
 	}
+	root.SetVersionTemplate("ledgerd {{.Version}}\n")
+	root.SetHelpFunc(a.help)
 	a.global.define(root.PersistentFlags())
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(&cobra.Command{Use: "help", Short: "Say how a command is used, as --help does", Hidden: true, GroupID: groupSetUp, RunE: func(cmd *cobra.Command, args []string) error {
@@ -140,10 +144,10 @@ fails, and can always say: done, waiting for what, or why not.`,
 	cobra.EnableCommandSorting = false
 	root.AddGroup(&cobra.Group{ID: groupWork, Title: "Work:"}, &cobra.Group{ID: groupLook, Title: "Look and decide:"},
 		&cobra.Group{ID: groupSetUp, Title: "Set up:"})
-	root.AddCommand(a.runCommand(), a.addCommand(), a.workCommand(), a.serveCommand(), a.claimCommand(), a.finishCommand(), a.releaseCommand(), a.lockCommand(),
-		a.lsCommand(), a.showCommand(), a.whyCommand(), a.statsCommand(), a.errorsCommand(), a.agentsCommand(), a.tailCommand(), a.waitCommand(), a.exportCommand(),
-		a.retryCommand(), a.cancelCommand(), a.pauseCommand(), a.resumeCommand(), a.kindCommand(), a.pruneCommand(), a.pluginCommand(), a.configCommand(),
-		a.dbCommand(), a.doctorCommand(), a.benchCommand(), a.versionCommand(), a.completionCommand(), a.manCommand(), docsCommand(root))
+	root.AddCommand(a.runCommand(), a.addCommand(), a.workCommand(), a.serveCommand(), a.claimCommand(), a.finishCommand(), a.lockCommand(),
+		a.lsCommand(), a.showCommand(), a.statsCommand(), a.errorsCommand(), a.agentsCommand(), a.watchCommand(), a.exportCommand(),
+		a.retryCommand(), a.cancelCommand(), a.kindCommand(), a.pruneCommand(), a.pluginCommand(), a.configCommand(),
+		a.dbCommand(), a.doctorCommand(), a.selfCommand(), docsCommand(root))
 	a.completeAll(root)
 	return root
 }

@@ -11,12 +11,12 @@ import (
 
 func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "man [DIR]", Short: "Print the manual page of ledgerd, or write those of all commands into a folder", GroupID: groupSetUp,
+		Use: "man [DIR]", Short: "Print the manual page of ledgerd, or write those of all commands into a folder",
 		Args: arguments(0, 1), Annotations: map[string]string{withoutConfig: "yes"},
 		Long: `Prints ledgerd(1), or writes ledgerd.1, ledgerd-run.1 and so on into a folder, which is made if there is
 none. What the pages say is what --help says, and docs/cli.md. Their date is that of SOURCE_DATE_EPOCH if it is set.`,
-		Example: `  ledgerd man | man -l -
-  ledgerd man ~/.local/share/man/man1`,
+		Example: `  ledgerd self man | man -l -
+  ledgerd self man ~/.local/share/man/man1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
 			root.DisableAutoGenTag = true

@@ -319,7 +319,7 @@ func (a *app) listKinds(ctx context.Context, dirs pluginDirs) error {
 
 // helpWithFields makes `run KIND --help` say what can be set of that kind.
 func (a *app) helpWithFields(cmd *cobra.Command, s *sourceFlags) {
-	plain := cmd.HelpFunc()
+	plain := a.help
 	cmd.SetHelpFunc(func(c *cobra.Command, args []string) {
 		kinds := c.Flags().Args()
 		if len(kinds) == 0 || !c.Flags().Parsed() {

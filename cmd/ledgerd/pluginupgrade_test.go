@@ -61,7 +61,7 @@ func (s *site) stage(version string) (file string) {
 // attemptsOf are the attempts of all items of a kind.
 func (s *site) attemptsOf(kind string) (all []stageAttempt) {
 	s.t.Helper()
-	for line := range strings.Lines(s.run(exitOK, "tail", "--kind", kind, "-n", "10000", "--limit", fmt.Sprint(s.done(kind)), "-o", "jsonl")) {
+	for line := range strings.Lines(s.run(exitOK, "watch", "--kind", kind, "-n", "10000", "--limit", fmt.Sprint(s.done(kind)), "-o", "jsonl")) {
 		var a stageAttempt
 		if err := json.Unmarshal([]byte(line), &a); err != nil {
 			s.t.Fatal(err)

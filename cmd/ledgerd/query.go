@@ -21,28 +21,27 @@ import (
 
 // queryFlags are the flags of a list that is a saved query.
 type queryFlags struct {
-	fromQuery    string
 	queryDB      string
 	queryTimeout duration
 }
 
 func (q *queryFlags) define(f *pflag.FlagSet) {
-	f.StringVar(&q.fromQuery, "from-query", "", "`file` with one SELECT: column key is the INPUT, fingerprint, shard_key and priority are those of the item, the others are fields of the payload; a NULL is left out")
-	f.StringVar(&q.queryDB, "query-db", "", "`URL` of the database of --from-query, which is only read (default: that of the ledger)")
+	f.StringVar(&q.queryDB, "query-db", "", "`URL` of the database of a SELECT, which is only read (default: that of the ledger)")
 	q.queryTimeout.Duration = time.Hour
-	f.Var(&q.queryTimeout, "query-timeout", "how long --from-query may take")
+	f.Var(&q.queryTimeout, "query-timeout", "how long a SELECT may take")
 	fromEnv(f, "query-db")
 }
 
-// openQuery reads the file of --from-query and prepares what is in it; nil without that flag.
+// openQuery reads the SELECT of --from and prepares it; nil if --from is none.
 func (a *app) openQuery(ctx context.Context, s sourceFlags) (*query.Query, error) {
-	if s.fromQuery == "" {
-		if s.queryDB != "" {
-			return nil, usage("bad_flag", "name the file with the SELECT: --from-query FILE", "--query-db goes with --from-query")
-		}
+	_, _, _, file := s.list()
+	switch {
+	case file == "" && s.queryDB != "":
+		return nil, usage("bad_flag", "name the file with the SELECT: --from FILE.sql", "--query-db goes with a SELECT")
+	case file == "":
 		return nil, nil
 	}
-	text, err := query.Read(s.fromQuery)
+	text, err := query.Read(file)
 	if err != nil {
 		return nil, queryError(err)
 	}
@@ -50,7 +49,7 @@ func (a *app) openQuery(ctx context.Context, s sourceFlags) (*query.Query, error
 	if err != nil {
 		return nil, err
 	}
-	return prepareQuery(ctx, at, s.fromQuery, text, s.queryTimeout.Duration)
+	return prepareQuery(ctx, at, file, text, s.queryTimeout.Duration)
 }
 
 // prepareQuery connects to the database of a query; file is its name, for messages.

@@ -46,7 +46,7 @@ func (s *sampleFlags) check() error {
 // mark is what items of this sample have as their source: the list, the seed and what is to be
 // done. By it a command that was killed finds what it has added.
 func (s *sourceFlags) mark(args []string, payload []byte) string {
-	list := cmp.Or(s.fromQuery, s.from, s.csv, s.jsonl, strings.Join(args, " "))
+	list := cmp.Or(s.from, strings.Join(args, " "))
 	if len(list) > 200 {
 		list = list[:200]
 	}

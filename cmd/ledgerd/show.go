@@ -54,12 +54,18 @@ type attemptRow struct {
 func (a *app) showCommand() *cobra.Command {
 	var kinds, scopes []string
 	cmd := &cobra.Command{
-		Use: "show ID|KEY", Short: "Show one item: what it waits for, and every attempt with log and output", GroupID: groupLook, Args: arguments(1, 1),
-		Long: `Shows an item, named by its id or by its key: a path or URL as typed.
+		Use: "show ID|KEY", Short: "Show one item: why it is where it is, and every attempt with log and output", GroupID: groupLook, Args: arguments(1, 1),
+		Long: `Shows an item, named by its id or by its key: a path or URL as typed. The first lines say what the item
+waits for, who has it, or what became of it; "next:" names the command that would help.
 
 With -o json: {"item":{…},"attempts":[{"attempt","round","agent","plugin","started_at","ended_at",
 "outcome","code","error","output","log"}],"why":{"id","state","code","text","since","until","next"}}.
-Codes of why: see ledgerd why.`,
+
+Codes of why: leased (an agent works on it), due (later), backoff (it failed and will be tried again),
+next (it recurs), paused (its kind is paused), resource (another item holds what it needs),
+max_running, rate (limits of its kind), shard (no agent works its shard), nobody (no agent works its
+kind), no_plugin (no agent works its kind, and the plugin is not on this machine), breaker (its plugin crashes again and
+again on every machine), behind (other items come first), dead, doubt, done, cancelled.`,
 		Example: "  ledgerd show inbox/march/leads-03.csv\n  ledgerd show 17 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := a.open(cmd.Context())

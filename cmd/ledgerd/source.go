@@ -30,8 +30,7 @@ type sourceFlags struct {
 	again    string
 	checksum bool
 	from     string
-	csv      string
-	jsonl    string
+	format   choice
 	key      string
 	rules    []inputs.Rule
 	priority int
@@ -55,12 +54,12 @@ func (s *sourceFlags) define(cmd *cobra.Command) {
 	f.StringVar(&s.again, "again", "", "work once more what is done or cancelled; with a `duration`, --again=24h: only if it was done longer ago")
 	f.Lookup("again").NoOptDefVal = "0s"
 	f.BoolVar(&s.checksum, "checksum", false, "tell changed files by their SHA-256 instead of size and time")
-	f.StringVar(&s.from, "from", "", "`file` with one INPUT per line, or - for stdin; # begins a comment")
-	f.StringVar(&s.csv, "csv", "", "`file` with a table: a header, then one item per row")
-	f.StringVar(&s.jsonl, "jsonl", "", "`file` with one JSON object per line, or -")
+	f.StringVar(&s.from, "from", "", "`file` with the inputs, or - for stdin: lines, or by its ending a table (.csv), JSON lines (.jsonl, .ndjson) or a SELECT (.sql)")
+	s.format.of = []string{formatLines, formatCSV, formatJSONL, formatSQL}
+	f.Var(&s.format, "format", "what --from is, where its name does not tell")
 	f.StringVar(&s.key, "key", "", "`column` of the table or query that is the INPUT")
-	f.Var(&rules{&s.rules, false}, "include", "also take files of folders with this name, or path below the folder")
-	f.Var(&rules{&s.rules, true}, "exclude", "leave them out; of several --include and --exclude the last that matches counts")
+	f.Var(&rules{&s.rules, false}, "include", "of folders, take only files with this name, or path below the folder; repeated")
+	f.Var(&rules{&s.rules, true}, "exclude", "leave out files with this name or path; of several --include and --exclude the last that matches counts")
 	f.IntVar(&s.priority, "priority", 0, "`number` from -2 (first) to 2 (last)")
 	f.StringArrayVar(&s.resource, "resource", nil, "`name` that an item needs for itself while it is worked; {key} in it stands for the item's key, {FIELD} for a field of its payload; repeated")
 	f.BoolVar(&s.dryRun, "dry-run", false, "only say what would be added")
@@ -171,10 +170,11 @@ func (a *app) source(k *kind, s sourceFlags, args []string) (*inputs.Source, err
 		return nil, k.payloadError(err, s.set)
 	}
 	s = s.over(k.config)
+	lines, csv, jsonl, _ := s.list()
 	src := &inputs.Source{
 		Template:  ledger.NewItem{Kind: k.name, Scope: s.scope, Priority: int16(s.priority), Every: s.every, Zone: s.zone},
 		Resources: s.resource,
-		Input:     k.input(), Payload: payload, Args: args, From: s.from, CSV: s.csv, JSONL: s.jsonl, Key: s.key, Rules: s.rules,
+		Input:     k.input(), Payload: payload, Args: args, From: lines, CSV: csv, JSONL: jsonl, Key: s.key, Rules: s.rules,
 		Checksum: s.checksum, Stdin: a.stdin, Parse: k.schema.Parse, Fields: map[string]string{},
 		Validate: func(payload []byte) error {
 			return k.payloadError(k.schema.Validate(payload), s.set)
@@ -307,6 +307,9 @@ func (a *app) prepare(ctx context.Context, s sourceFlags, name string, args []st
 	at, err := a.address()
 	if err != nil {
 		return nil, err
+	}
+	if s.format.value != "" && s.from == "" {
+		return nil, usage("bad_flag", "name the file: --from FILE", "--format goes with --from")
 	}
 	if s.sample > 0 && s.seed == "" {
 		s.seed = chance()

@@ -183,7 +183,7 @@ func (r *runner) tellNext(p *report.Printer, s *summary, interrupted bool) error
 	open := s.Inputs.Waiting + s.Inputs.Held
 	switch {
 	case open > 0 && r.kind.policy.Paused:
-		fmt.Fprintf(p.Out, "kind %s is paused: ledgerd resume %s", s.Kind, s.Kind)
+		fmt.Fprintf(p.Out, "kind %s is paused: ledgerd kind resume %s", s.Kind, s.Kind)
 	case open > 0:
 		fmt.Fprintf(p.Out, "%s left: run the same command to go on", report.Count(open))
 		if next := time.Time(s.NextDue); next.After(time.Now()) {

@@ -164,7 +164,7 @@ func TestServeUpgrade(t *testing.T) {
 
 		s.run(exitOK, "kind", "set", "people", "--input", "line")
 		s.run(exitOK, "add", "people", "letter")
-		running := []*started{s.daemon(), s.start("work"), s.start("tail", "-n", "0"), s.start("wait", "letter")}
+		running := []*started{s.daemon(), s.start("work"), s.start("watch", "-n", "0"), s.start("watch", "letter")}
 		s.until("work is known", func() bool { return strings.Count(s.run(exitOK, "agents", "-o", "jsonl"), "\n") == 3 })
 		if _, err := m.database().Exec(fmt.Sprintf("UPDATE ledger_meta SET v = '%d' WHERE k = 'compatible_from'", schema.Version+1)); err != nil {
 			t.Fatal(err)

@@ -27,7 +27,7 @@ func programVersion() string {
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", GroupID: groupSetUp, Args: arguments(0, 0),
+		Use: "version", Short: "Print the version", Args: arguments(0, 0),
 		Annotations: map[string]string{withoutConfig: "yes"},
 		Long:        `Prints the version. With -o json: {"version","schema","protocol","go","platform"}.`,
 		RunE: func(*cobra.Command, []string) error {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -53,31 +51,8 @@ const (
 	waitPage  = 500 // items looked at each time
 )
 
-func (a *app) waitCommand() *cobra.Command {
-	var f filter
-	var limit duration
-	cmd := &cobra.Command{
-		Use: "wait [ID|KEY]…", Short: "Wait until items have ended", GroupID: groupLook,
-		Long: `Waits until the items that are named, or that match when it begins, have ended: done, dead, in doubt or
-cancelled. A recurring item has ended when it waits for its next round. What is added later is not
-waited for. Somebody else has to work them: a daemon, or ledgerd work.
-
-Exits with 0 if all are done, 3 if some ended otherwise, 5 if --timeout was over before.
-With -o json: {"items","done","dead","doubt","cancelled","left","timed_out","seconds"}.
-
-` + filterHelp,
-		Example: "  ledgerd wait inbox/a.csv --timeout 10m\n  ledgerd wait --where 'scope:spring' --timeout 2h",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.wait(cmd.Context(), f, args, limit.Duration)
-		},
-	}
-	f.define(cmd)
-	cmd.Flags().Var(&limit, "timeout", "how long at most (default: for ever)")
-	return cmd
-}
-
 func (a *app) wait(ctx context.Context, f filter, args []string, limit time.Duration) error {
-	if err := f.checkChoice("wait", args); err != nil {
+	if err := f.checkChoice("watch --until-ended", args); err != nil {
 		return err
 	}
 	if _, err := f.parse(); err != nil { // before a ledger is opened

@@ -122,7 +122,7 @@ func TestOneMail(t *testing.T) {
 	databases(t, func(t *testing.T, address string) {
 		const n = 5
 		box := listen(t, "-delay", "20ms")
-		job := append([]string{"run", "mail", "--scope", "report-2026-11", "--csv", users(t, n), "--key", "user",
+		job := append([]string{"run", "mail", "--scope", "report-2026-11", "--from", users(t, n), "--key", "user",
 			"--set", "subject=Your report", "--set", "text=It is ready."}, with(box)...)
 		ledgerd(t, address, "db", "migrate").End(t, 0)
 		var jobs []*exampletest.Program
@@ -179,7 +179,7 @@ func TestKilledSenders(t *testing.T) {
 	databases(t, func(t *testing.T, address string) {
 		const n, kills = 40, 3
 		box := listen(t, "-delay", "100ms")
-		ledgerd(t, address, "add", "mail", "--scope", "report-2026-11", "--csv", users(t, n), "--key", "user",
+		ledgerd(t, address, "add", "mail", "--scope", "report-2026-11", "--from", users(t, n), "--key", "user",
 			"--set", "subject=Your report", "--set", "text=It is ready.").End(t, 0)
 		drain := append([]string{"work", "--drain", "--kind", "mail", "--lease", "5s", "-j", "4"}, with(box)...)
 		senders := []*exampletest.Program{ledgerd(t, address, drain...), ledgerd(t, address, drain...)}

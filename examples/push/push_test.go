@@ -123,7 +123,7 @@ func (s *site) peopled(apart bool, people int) (lists [3][]string) {
 	at.exec(`DROP TABLE IF EXISTS users`, `CREATE TABLE users (id integer PRIMARY KEY, email text)`, fmt.Sprintf(`INSERT INTO users
  WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) SELECT i, 'user' || i || '@example.com' FROM n`, people))
 	for i := range lists {
-		lists[i] = []string{"--from-query", s.file(fmt.Sprintf("list%d.sql", i), fmt.Sprintf(
+		lists[i] = []string{"--from", s.file(fmt.Sprintf("list%d.sql", i), fmt.Sprintf(
 			`SELECT id AS key, email AS "to" FROM users WHERE id %% 3 <> %d UNION ALL SELECT id, email FROM users WHERE id %% 7 = %d;`, i, i))}
 		switch {
 		case apart && s.other != "":
@@ -241,11 +241,11 @@ func TestSend(t *testing.T) {
 		list := s.file("all.sql", `SELECT id AS key, email AS "to" FROM users`)
 		s.run(0, nil, "db", "migrate")
 		var bad added
-		s.run(3, &bad, "add", "mail", "--scope", "s", "--from-query", list, "--set", "template=a", "--sample", "40", "--seed", "1")
+		s.run(3, &bad, "add", "mail", "--scope", "s", "--from", list, "--set", "template=a", "--sample", "40", "--seed", "1")
 		if bad.Added != 40 || len(bad.BadLines) != 2 {
 			t.Fatalf("%+v", bad)
 		}
-		s.run(3, &bad, "add", "mail", "--scope", "s", "--from-query", list, "--set", "template=b")
+		s.run(3, &bad, "add", "mail", "--scope", "s", "--from", list, "--set", "template=b")
 		if bad.Added != n-40 || len(bad.BadLines) != 2 || bad.Listed != n+1 {
 			t.Fatalf("%+v", bad)
 		}

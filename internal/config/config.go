@@ -128,8 +128,8 @@ type Source struct {
 	// Path is absolute. Of a folder, or of a list that is a file.
 	Path string `toml:"path" path:"yes" also:"folder,dir,directory,file" doc:"of the folder, or of the file with the list"`
 	// Include and Exclude are as the flags of run, first all of Include, then all of Exclude.
-	Include []string `toml:"include" also:"match,pattern,patterns,glob" doc:"folder: also take files with this name, or path below the folder"`
-	Exclude []string `toml:"exclude" also:"ignore" doc:"folder: leave them out, counts before include"`
+	Include []string `toml:"include" also:"match,pattern,patterns,glob" doc:"folder: take only files with this name, or path below the folder"`
+	Exclude []string `toml:"exclude" also:"ignore" doc:"folder: leave out files with this name or path; an include that matches counts more"`
 	// Recursive, Settle, Finished, MoveTo and Local are of a folder.
 	Recursive bool          `toml:"recursive" default:"true" also:"recurse" doc:"folder: whether the folders in it are looked at as well"`
 	Settle    time.Duration `toml:"settle" default:"2s" range:"0s … 1d" also:"debounce,delay" doc:"folder: how long a file must not have changed before it is taken"`

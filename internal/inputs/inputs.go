@@ -143,7 +143,7 @@ func (s *Source) Check() error {
 	case len(s.Args) == 0 && s.From == "" && s.CSV == "" && s.JSONL == "":
 		return &ArgError{Reason: "no INPUT", Hint: "name " + examples(s.Input.Type) + ", or - for a list on stdin"}
 	case s.Key != "" && s.CSV == "" && s.JSONL == "" && s.Query == nil:
-		return &ArgError{Input: "--key " + s.Key, Reason: "names a column, so it goes with --csv, --jsonl or --from-query"}
+		return &ArgError{Input: "--key " + s.Key, Reason: "names a column, so it goes with a table: --from with a .csv, .jsonl or .sql file"}
 	}
 	if err := s.checkPayload(); err != nil {
 		return err

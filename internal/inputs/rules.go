@@ -3,14 +3,15 @@ package inputs
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// Rule takes files of folders, or leaves them out. Of the rules that match a file the last one
-// counts; before the first rule counts what the plugin takes. A plugin that takes everything,
-// and a list that begins with an include, means: only what the rules take.
+// Rule includes or excludes files of folders. With an include among the rules, only files that the
+// rules include are taken; without one, the files that the plugin takes. Of several rules that
+// match a file the last one counts.
 //
 // A pattern with a slash is matched with the path below the folder that was named, one without
 // with the last name of the path or of a folder on the way: --exclude node_modules leaves out
@@ -44,11 +45,12 @@ func (r Rule) matches(rel string) bool {
 
 // takes says whether a file of a folder is taken, by its path below the folder.
 func (s *Source) takes(rel string) bool {
-	taken := len(s.Input.Match) == 0 && (len(s.Rules) == 0 || s.Rules[0].Exclude)
-	// What the plugin matches is said in lower case and means either.
-	name := strings.ToLower(path.Base(rel))
-	for _, pattern := range s.Input.Match {
-		taken = taken || doublestar.MatchUnvalidated(pattern, name)
+	taken := false
+	if !slices.ContainsFunc(s.Rules, func(r Rule) bool { return !r.Exclude }) {
+		name := strings.ToLower(path.Base(rel)) // a plugin's patterns are in lower case and match both
+		taken = len(s.Input.Match) == 0 || slices.ContainsFunc(s.Input.Match, func(pattern string) bool {
+			return doublestar.MatchUnvalidated(pattern, name)
+		})
 	}
 	for _, r := range s.Rules {
 		if r.matches(rel) {

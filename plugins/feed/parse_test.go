@@ -41,14 +41,14 @@ func TestParsersOwnFeeds(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		f, _, err := parse(t.Context(), text, "", semaphore.NewWeighted(1))
+		f, err := parse(t.Context(), text, "", semaphore.NewWeighted(1))
 		if err != nil {
 			fail, _ := errors.AsType[*failure.Error](err)
 			refused[filepath.Base(path)] = fail.Code
 			return nil
 		}
 		read++
-		children := fit(articlesOf(f, "http://a.example/", &url.URL{}))
+		children := fit(articlesOf(f.Feed, "http://a.example/", &url.URL{}))
 		entries += len(children)
 		for _, c := range children {
 			if c.Key == "" || len(c.Key) > wire.MaxKey || !json.Valid(c.Payload.(json.RawMessage)) {
@@ -75,6 +75,9 @@ func TestCharsets(t *testing.T) {
 	feed := func(declared, title string) string {
 		return `<?xml version="1.0"` + declared + `?>` + strings.SplitAfterN(rss(entry("1", title)), "?>", 2)[1]
 	}
+	in := func(language, title string) string {
+		return strings.Replace(feed("", title), "<channel>", "<channel>"+language, 1)
+	}
 	encode := func(e interface{ Bytes([]byte) ([]byte, error) }, s string) string {
 		b, err := e.Bytes([]byte(s))
 		if err != nil {
@@ -92,7 +95,10 @@ func TestCharsets(t *testing.T) {
 		{"said in the document", "text/xml", encode(latin, feed(` encoding="windows-1252"`, said)), said, ""},
 		{"said by the server", "text/xml; charset=windows-1252", encode(latin, feed("", said)), said, ""},
 		{"the document knows better", "text/xml; charset=iso-8859-1", feed(` encoding="utf-8"`, said), said, ""},
-		{"nobody says it", "text/xml", encode(latin, feed("", said)), said, ""},
+		{"nobody says it", "text/xml", encode(latin, feed("", said)), said, "read as windows-1252"},
+		{"nobody says it, Russian", "text/xml", encode(charmap.Windows1251.NewEncoder(), in("<language>ru-RU</language>", "Привет")), "Привет", "read as windows-1251"},
+		{"nobody says it, Japanese", "text/xml", encode(japanese.ShiftJIS.NewEncoder(), in("<x xml:lang='ja'/>", japan)), japan, "read as shift_jis"},
+		{"it names a wrong language", "text/xml", encode(latin, in("<x xml:lang='zh'/>", said)), said, "read as windows-1252"},
 		{"a lie", "text/xml", encode(latin, feed(` encoding="utf-8"`, "Gr\u00fc")), "Gr\ufffd", "not all of it is UTF-8"},
 		{"a name of its own", "text/xml", feed(` encoding="my-utf8"`, said), said, "my-utf8"},
 		{"UTF-16 with a mark", "text/xml", encode(unicode.UTF16(unicode.BigEndian, unicode.UseBOM).NewEncoder(), feed(` encoding="utf-16"`, said)), said, ""},
@@ -207,11 +213,11 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"version":"https://jsonfeed.org/version/1","items":[{"id":1}]}`))
 	f.Add([]byte(`<feed xmlns="http://www.w3.org/2005/Atom"><entry><id>1</id><content type="xhtml"><div>x</div></content></entry></feed>`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		feed, _, err := parse(t.Context(), bytes.Clone(text), "", semaphore.NewWeighted(1))
+		feed, err := parse(t.Context(), bytes.Clone(text), "", semaphore.NewWeighted(1))
 		if err != nil {
 			return
 		}
-		for _, c := range fit(articlesOf(feed, "http://a.example/", &url.URL{})) {
+		for _, c := range fit(articlesOf(feed.Feed, "http://a.example/", &url.URL{})) {
 			if c.Key == "" || len(c.Key) > wire.MaxKey || strings.ContainsRune(c.Key, 0) || !json.Valid(c.Payload.(json.RawMessage)) {
 				t.Errorf("%+v", c)
 			}

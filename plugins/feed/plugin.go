@@ -117,13 +117,16 @@ func read(ctx context.Context, cfg *Config, it sdk.Item[In], before Out) (Out, e
 		out.Status, out.FinalURL, out.MovedTo, out.ETag, out.LastModified = a.out.Status, a.out.FinalURL, a.out.MovedTo, a.out.ETag, a.out.LastModified
 		return out, sdk.Skip("nothing has changed")
 	}
-	f, note, err := parse(ctx, a.body, a.contentType, cfg.fetcher.parsing)
+	f, err := parse(ctx, a.body, a.contentType, cfg.fetcher.parsing)
 	if err != nil {
 		return a.out, err
 	}
 	out := a.out
-	out.Format, out.Title, out.Note = f.FeedType+" "+f.FeedVersion, clip(f.Title, maxText), note
-	articles := articlesOf(f, it.Payload.URL, a.at)
+	out.Format, out.Title, out.Note = f.FeedType+" "+f.FeedVersion, clip(f.Title, maxText), f.note
+	if f.cut { // the next round asks for all of it
+		out.ETag, out.LastModified, out.Digest = "", "", ""
+	}
+	articles := articlesOf(f.Feed, it.Payload.URL, a.at)
 	out.Entries = len(articles)
 	for _, c := range fit(articles) {
 		if err := it.Emit(c); err != nil {

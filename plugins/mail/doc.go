@@ -3,7 +3,7 @@
 //	ledgerd run mail ann@example.com --set subject=Hello --set text='Good morning' \
 //	    --with server=smtp.example.com:587 --with from=news@example.com \
 //	    --with user=news --with password=file:/run/secrets/smtp
-//	ledgerd add mail --scope spring --csv users.csv --key id --set template=spring
+//	ledgerd add mail --scope spring --from users.csv --key id --set template=spring
 //
 // One item is one mail to one address, so that each can be counted, refused and tried again for
 // itself. The scope is what a user gets no more than one mail within: a push, an event, a day.
@@ -57,7 +57,7 @@
 // as a Maildir. All else is as it would be, also in the ledger, where they are done: use a ledger of
 // its own.
 //
-//	ledgerd run mail --db sqlite:/tmp/try.db --csv users.csv --key id --set template=spring \
+//	ledgerd run mail --db sqlite:/tmp/try.db --from users.csv --key id --set template=spring \
 //	    --with from=news@example.com --with templates=/srv/mails --with maildir=/tmp/try
 //
 // # Output

@@ -8,8 +8,9 @@
 // # What it reads
 //
 // JPEG, PNG, GIF, WebP, TIFF and BMP; a file is known by how it begins, not by its name. From a
-// folder it takes files of these names. Of an animated GIF it takes the first frame; an animated WebP is
-// not read, nor are HEIC, AVIF, JPEG XL and raw files.
+// folder it takes files of these names. Of an animated GIF it takes the first frame, on the whole of its screen.
+// An animated WebP is not read, nor are HEIC, AVIF, JPEG XL, JPEG 2000, PSD, raw photos, TIFFs whose colours are in
+// planes of their own, and some more sorts: such an item fails as unsupported, and the error names the sort.
 //
 // The header is read before anything is decoded: what has more than max_pixels or max_bytes is refused,
 // and so is a picture of more than 65,535 pixels a side. What keeps a decoder busy all the same, as a
@@ -66,7 +67,8 @@
 //
 //	not_found not_a_file  there is no such file; it is a directory, pipe, device
 //	not_an_image          it is of no format that is read
-//	truncated damaged     it ends early; it is not what its format asks for, or a sort of it that is not read
+//	unsupported           it is of a format, or a sort of one, that is not read; the error names it
+//	truncated damaged     it ends early; it is not what its format asks for
 //	too_large             more bytes or pixels than allowed
 //	bad_name              name gives no file below out_dir, or two sizes the same
 //	name_taken            the file is there and was not made of this picture

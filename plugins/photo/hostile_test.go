@@ -137,7 +137,7 @@ func packedTIFF(w, h, tileW, tileH uint32, packed []byte) []byte {
 
 // saying is what errors say, by their codes.
 var saying = map[string]string{
-	"not_an_image": "it is no JPEG", "damaged": "damaged", "truncated": "ends in the middle", "too_large": "allowed are",
+	"unsupported": "not read", "not_an_image": "it is no JPEG", "damaged": "damaged", "truncated": "ends in the middle", "too_large": "allowed are",
 	"": "it was made by this plugin", // and no error at all
 }
 
@@ -225,6 +225,9 @@ func TestPublicPictures(t *testing.T) {
 				continue
 			}
 			from, got := load(t, in.Path), load(t, out.Files[0].Path)
+			if p, ok := from.(*image.YCbCr); ok && out.Format == "webp" {
+				from = video{p}
+			}
 			w, h := got.Bounds().Dx(), got.Bounds().Dy()
 			if o, ok := from.(interface{ Opaque() bool }); w < 16 || h < 16 || ok && !o.Opaque() {
 				continue

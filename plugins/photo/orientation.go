@@ -10,7 +10,7 @@ import (
 // is wrong is taken for absent: the pixels are no worse for it.
 func orientation(format string, data []byte) int {
 	if format == "tiff" {
-		return max(1, readTIFF(data))
+		return max(1, turnOf(data))
 	}
 	at, ok := map[string]int{"jpeg": 2, "png": 8, "webp": 12}[format] // the first block
 	for ok && at+8 <= len(data) {
@@ -30,7 +30,7 @@ func orientation(format string, data []byte) int {
 			break
 		}
 		if name == "\xff\xe1" || name == "eXIf" || name == "EXIF" { // of JPEG, PNG, WebP
-			if turn := readTIFF(bytes.TrimPrefix(b[header:header+size], []byte("Exif\x00\x00"))); turn > 0 {
+			if turn := turnOf(bytes.TrimPrefix(b[header:header+size], []byte("Exif\x00\x00"))); turn > 0 {
 				return turn
 			}
 		}
@@ -39,29 +39,10 @@ func orientation(format string, data []byte) int {
 	return 1
 }
 
-// readTIFF finds the orientation in the first directory of a TIFF, 0 if there is none.
-func readTIFF(b []byte) int {
-	var order binary.ByteOrder = binary.LittleEndian
-	if bytes.HasPrefix(b, []byte("MM\x00*")) {
-		order = binary.BigEndian
-	} else if !bytes.HasPrefix(b, []byte("II*\x00")) {
-		return 0
-	}
-	if len(b) < 8 || int64(order.Uint32(b[4:])) > int64(len(b)-2) {
-		return 0
-	}
-	directory := b[order.Uint32(b[4:]):]
-	entries := directory[2:]
-	for range order.Uint16(directory) {
-		if len(entries) < 12 {
-			break
-		}
-		if turn := int(order.Uint16(entries[8:])); order.Uint16(entries) == tagOrientation && turn >= 1 && turn <= 8 {
-			return turn
-		}
-		entries = entries[12:]
+// turnOf finds the orientation in the first directory of a TIFF, 0 if there is none.
+func turnOf(tiff []byte) int {
+	if turn := tagsOf(tiff)[tagOrientation]; turn <= 8 {
+		return int(turn)
 	}
 	return 0
 }
-
-const tagOrientation = 0x0112

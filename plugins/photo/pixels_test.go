@@ -2,6 +2,7 @@ package photo
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"image"
@@ -275,12 +276,17 @@ func TestOrientation(t *testing.T) {
 
 func far(a, b uint32) bool { return max(a, b)-min(a, b) > 40<<8 }
 
-// tiffOf is an uncompressed TIFF that says how it is to be turned.
-func tiffOf(m *image.RGBA, turn uint16) []byte {
+// tiffOf is an uncompressed TIFF that says how it is to be turned, with more in its directory: tag, type, value.
+func tiffOf(m *image.RGBA, turn uint16, more ...[3]uint32) []byte {
 	w, h := uint32(m.Rect.Dx()), uint32(m.Rect.Dy())
 	b := []byte("II*\x00")
 	le := binary.LittleEndian
 	entries := [][3]uint32{{256, 4, w}, {257, 4, h}, {258, 3, 8}, {259, 3, 1}, {262, 3, 2}, {273, 4, 0}, {274, 3, uint32(turn)}, {277, 3, 3}, {278, 4, h}, {279, 4, w * h * 3}}
+	for _, e := range more {
+		entries = slices.DeleteFunc(entries, func(old [3]uint32) bool { return old[0] == e[0] })
+	}
+	entries = append(entries, more...)
+	slices.SortFunc(entries, func(a, b [3]uint32) int { return cmp.Compare(a[0], b[0]) })
 	pixelsAt := 8 + 2 + 12*uint32(len(entries)) + 4 + 6
 	b = le.AppendUint16(le.AppendUint32(b, 8), uint16(len(entries)))
 	for _, e := range entries {

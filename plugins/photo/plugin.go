@@ -21,7 +21,8 @@ const doc = `Makes smaller pictures and thumbnails of photos.
 
 Takes JPEG, PNG, GIF, WebP, TIFF and BMP, turns them as EXIF says, leaves out all metadata, and
 writes JPEG or PNG. A picture is never enlarged. Files that are up to date are left alone, and a file
-that this plugin has not made of the same picture is never written over.
+that this plugin has not made of the same picture is never written over. Formats and sorts of pictures
+that are not read (HEIC, AVIF, raw photos …) fail as ` + "`unsupported`" + `.
 `
 
 // In is the payload: what is to be made of a picture.

@@ -7,16 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	_ "image/gif" // each of these makes its format known to package image
-	_ "image/jpeg"
-	_ "image/png"
+	"image/gif" // each of these makes its format known to package image, as do those of format.go
 	"io"
 	"io/fs"
 	"os"
 	"syscall"
 
-	_ "golang.org/x/image/bmp"
-	_ "golang.org/x/image/tiff"
 	_ "golang.org/x/image/webp"
 
 	"github.com/ledgerd/ledgerd/plugins/photo/internal/picture"
@@ -109,9 +105,22 @@ func (s *source) read() ([]byte, error) {
 // decode decodes a picture, of an animated GIF the first frame.
 func decode(ctx context.Context, data []byte, progress func(read, size int64)) (picture.Picture, error) {
 	r := &reader{ctx: ctx, from: bytes.NewReader(data), size: int64(len(data)), progress: progress}
-	m, _, err := image.Decode(r.buffered())
+	if err := checkTIFF(data); err != nil {
+		return nil, refuse("unsupported", "it is %w, which is not read; save it another way", err)
+	}
+	m, format, err := image.Decode(r.buffered())
 	if err != nil {
 		return nil, r.failure(err)
+	}
+	switch format {
+	case "webp":
+		fullRange(m)
+	case "gif":
+		c, err := gif.DecodeConfig(bytes.NewReader(data))
+		if err != nil {
+			return nil, r.failure(err)
+		}
+		m = onScreen(m, image.Rect(0, 0, c.Width, c.Height))
 	}
 	return picture.New(m), nil
 }
@@ -162,21 +171,28 @@ func (r *reader) failure(err error) error {
 	case r.ctx.Err() != nil:
 		return context.Cause(r.ctx)
 	case errors.Is(err, image.ErrFormat):
+		if name := other(r.head()); name != "" {
+			return refuse("unsupported", "it is a picture of the format %s, which is not read; make a JPEG or PNG of it", name)
+		}
 		return refuse("not_an_image", "it is no JPEG, PNG, GIF, WebP, TIFF or BMP")
 	case r.err == io.EOF:
 		return refuse("truncated", "the file ends in the middle of the picture")
 	case r.err != nil:
 		return sdk.Code("cannot_read", r.err)
 	}
-	if r.animatedWebP() {
-		return refuse("damaged", "an animated WebP is not read; make a GIF of it, or a PNG of its first picture")
+	head := r.head()
+	switch animated := len(head) > 20 && string(head[8:16]) == "WEBPVP8X" && head[20]&2 != 0; {
+	case animated:
+		return refuse("unsupported", "an animated WebP is not read; make a GIF of it, or a PNG of its first picture")
+	case unread(err):
+		return refuse("unsupported", "it is of a sort that is not read; save it another way: %w", err)
 	}
-	return refuse("damaged", "damaged, or of a sort that is not read: %w", err)
+	return refuse("damaged", "damaged, or made in a way that is not understood: %w", err)
 }
 
-// animatedWebP looks into the header of a WebP's first block.
-func (r *reader) animatedWebP() bool {
-	var head [21]byte
-	_, err := r.from.ReadAt(head[:], 0)
-	return err == nil && string(head[8:16]) == "WEBPVP8X" && head[20]&2 != 0
+// head is how the file begins.
+func (r *reader) head() []byte {
+	head := make([]byte, 1<<10)
+	n, _ := r.from.ReadAt(head, 0) // less is enough
+	return head[:n]
 }

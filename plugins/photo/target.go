@@ -42,7 +42,7 @@ type target struct {
 const (
 	noteBegins = "ledgerd photo " // every note
 	noteEnds   = 128              // before this byte of a file
-	edition    = "2"              // another one when the same settings make other pixels
+	edition    = "3"              // another one when the same settings make other pixels
 )
 
 func cannotWrite(err error) error { return sdk.Code("cannot_write", err) }

@@ -2,21 +2,52 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"mime"
 	"regexp"
+	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/net/html/charset"
+	"golang.org/x/text/encoding/charmap"
 )
 
 var (
 	declared = regexp.MustCompile(`^\s*<\?xml[^>]*?\bencoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']`)
 	bom      = []byte("\ufeff")
+	language = regexp.MustCompile(`(?i)(?:<language>\s*|\bxml:lang\s*=\s*["']|"language"\s*:\s*")([a-z]{2})(-[a-z]{2})?\b`)
 )
 
+// usual are the character sets that the HTML standard suggests for documents of a language that declare none.
+var usual = map[string]string{
+	"ar": "windows-1256", "ba": "windows-1251", "be": "windows-1251", "bg": "windows-1251", "cs": "windows-1250", "el": "iso-8859-7",
+	"et": "windows-1257", "fa": "windows-1256", "he": "windows-1255", "hr": "windows-1250", "hu": "iso-8859-2", "ja": "shift_jis",
+	"kk": "windows-1251", "ko": "euc-kr", "ku": "windows-1254", "ky": "windows-1251", "lt": "windows-1257", "lv": "windows-1257",
+	"mk": "windows-1251", "pl": "iso-8859-2", "ru": "windows-1251", "sk": "windows-1250", "sl": "iso-8859-2",
+	"sr": "windows-1251", "tg": "windows-1251", "th": "windows-874", "tr": "windows-1254", "tt": "windows-1251", "uk": "windows-1251",
+	"vi": "windows-1258", "zh": "gb18030", "zh-tw": "big5", "zh-hk": "big5",
+}
+
+// guess reads what declares no character set and is not UTF-8: by its language, if it names one and all of it can be
+// read so, else as most browsers do.
+func guess(body []byte) (text []byte, note string) {
+	if m := language.FindSubmatch(body[:min(len(body), 16<<10)]); m != nil {
+		short := strings.ToLower(string(m[1]))
+		name := cmp.Or(usual[short+strings.ToLower(string(m[2]))], usual[short])
+		if encoding, _ := charset.Lookup(name); encoding != nil {
+			text, err := encoding.NewDecoder().Bytes(body)
+			if err == nil && !bytes.ContainsRune(text, utf8.RuneError) {
+				return text, fmt.Sprintf("no character set is declared; read as %s, which is usual for its language: letters may be wrong", name)
+			}
+		}
+	}
+	text, _ = charmap.Windows1252.NewDecoder().Bytes(body) // it has a letter for every byte
+	return text, "no character set is declared; read as windows-1252: letters may be wrong"
+}
+
 // Text gives the text of an XML or JSON document: a byte order mark decides, then what the document says of itself,
-// then what the server says. What says nothing and is not UTF-8 is read as browsers do.
+// then what the server says. A document that says nothing and is not UTF-8 is guessed, and the note says so.
 func Text(body []byte, contentType string) (text []byte, note string, err error) {
 	label := ""
 	switch {
@@ -34,7 +65,8 @@ func Text(body []byte, contentType string) (text []byte, note string, err error)
 		}
 	}
 	if label == "" && !utf8.Valid(body) {
-		label = "windows-1252"
+		text, note = guess(body)
+		return text, note, nil
 	}
 	encoding, name := charset.Lookup(label)
 	switch {

@@ -42,7 +42,7 @@ func TestWhyInEverySituation(t *testing.T) {
 		all := []situation{
 			{"due", "It is due at ", "", "later"},
 			{"next", "It recurs (every day); its round ", "", "daily"},
-			{"paused", "Its kind held is paused.", "ledgerd resume held", "stopped"},
+			{"paused", "Its kind held is paused.", "ledgerd kind resume held", "stopped"},
 			{"leased", "ann works on it (attempt 1) since ", "", "taken"},
 			{"resource", "It waits for resource desk, held by item ", "ledgerd show ", "waits"},
 			{"backoff", "Attempt 1 failed (slow); it is tried again at ", "ledgerd retry ", "tried"},
@@ -101,7 +101,7 @@ func TestWhyInEverySituation(t *testing.T) {
 		add("page", "later", "--due", "2h")
 		add("page", "daily", "--every", "day", "--due", "2h")
 		add("held", "stopped")
-		m.run(exitOK, "pause", "held")
+		m.run(exitOK, "kind", "pause", "held")
 		add("people", "page 1")
 		add("gone", "lost")
 		for _, it := range []ledger.NewItem{{Kind: "parts", Key: "part"}, {Kind: "broken", Key: "crash"}, {Kind: "busy", Key: "first"}, {Kind: "busy", Key: "second"}} {
@@ -135,25 +135,33 @@ func TestWhyInEverySituation(t *testing.T) {
 
 		codes := map[string]bool{}
 		for _, s := range all {
-			var got struct{ Code, Text, Next string }
-			if err := json.Unmarshal([]byte(m.run(exitOK, "why", s.key, "-o", "json")), &got); err != nil {
+			var shown struct {
+				Why struct{ Code, Text, Next string }
+			}
+			if err := json.Unmarshal([]byte(m.run(exitOK, "show", s.key, "-o", "json")), &shown); err != nil {
 				t.Fatal(err)
 			}
+			got := shown.Why
 			if got.Code != s.code || !strings.Contains(got.Text, s.text) || (got.Next == "") != (s.next == "") || !strings.Contains(got.Next, s.next) {
 				t.Errorf("%s: %s %q next: %q, want %s %q next: %q", s.key, got.Code, got.Text, got.Next, s.code, s.text, s.next)
 			}
-			if out := m.run(exitOK, "why", s.key); !strings.HasPrefix(out, got.Text+"\n") {
+			if out := m.run(exitOK, "show", s.key); !strings.Contains(out, "\n"+got.Text+"\n") {
 				t.Errorf("for people: %q", out)
 			}
 			codes[s.code] = true
 		}
-		help := m.run(exitOK, "why", "--help")
-		for _, code := range slices.Sorted(maps.Keys(codes)) {
-			if !strings.Contains(help, code) {
-				t.Errorf("the help does not know %s", code)
-			}
-		}
+		explained(t, codes, m.run(exitOK, "show", "--help"))
 	})
+}
+
+// explained checks that the help knows the codes.
+func explained(t *testing.T, codes map[string]bool, help string) {
+	t.Helper()
+	for _, code := range slices.Sorted(maps.Keys(codes)) {
+		if !strings.Contains(help, code) {
+			t.Errorf("the help does not know %s", code)
+		}
+	}
 }
 
 func beat(t testing.TB, l *ledger.Ledger, a ledger.Agent) {

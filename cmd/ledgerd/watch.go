@@ -40,11 +40,13 @@ func newEndedRow(e ledger.Ended) endedRow {
 	return row
 }
 
-// tailing are the flags of tail.
-type tailing struct {
+// watching are the flags of watch.
+type watching struct {
 	filter
 	before, limit int
 	failed        bool
+	untilEnded    bool
+	timeout       duration
 }
 
 const (
@@ -53,33 +55,56 @@ const (
 	tailOverlap = 5 * time.Second
 )
 
-func (a *app) tailCommand() *cobra.Command {
-	var t tailing
+func (a *app) watchCommand() *cobra.Command {
+	var w watching
 	cmd := &cobra.Command{
-		Use: "tail", Short: "Follow what ends, as it ends", GroupID: groupLook, Args: arguments(0, 0),
-		Long: `Prints the items that ended last, then each attempt as it ends, whoever works it, until Ctrl-C. It asks
-once a second, by an index. An attempt whose end took more than 5 s to be written may be missing.
+		Use: "watch [ID|KEY]…", Short: "Follow attempts as they end, or wait until items have ended", GroupID: groupLook,
+		Long: `Without items: prints the items that ended last, then each attempt as it ends, whichever agent works it,
+until Ctrl-C. It asks once a second, by an index. An attempt whose end took more than 5 s to be written
+may be missing. With -o jsonl and csv: type ("item"), ended_at, id, kind, scope, key, outcome, attempt,
+round, agent, plugin, code, error, ms (since the claim).
 
-With -o jsonl and csv: type ("item"), ended_at, id, kind, scope, key, outcome, attempt, round, agent,
-plugin, code, error, ms (since the claim).
+With items, or with --until-ended: waits until the items that are named, or that match when it begins,
+have ended: done, dead, in doubt or cancelled. A recurring item has ended when it waits for its next
+round. Items that are added later are not waited for. The items are worked by other processes: a
+daemon, or ledgerd work. Exits with 0 if all are done, 3 if some ended otherwise, 5 if --timeout was
+over before. With -o json: {"items","done","dead","doubt","cancelled","left","timed_out","seconds"}.
 
 ` + filterHelp + `
-Here code: and error~ are about each attempt, since: and until: about when it ended.`,
-		Example: "  ledgerd tail --failed\n  ledgerd tail --where kind:urlcheck -n 0 -o jsonl",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.tail(cmd.Context(), t)
+Without items, code: and error~ are about each attempt, since: and until: about when it ended.`,
+		Example: `  ledgerd watch --failed
+  ledgerd watch --where kind:urlcheck -n 0 -o jsonl
+  ledgerd watch inbox/a.csv --timeout 10m
+  ledgerd watch --where scope:spring --until-ended --timeout 2h`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if w.untilEnded || len(args) > 0 {
+				for _, name := range []string{"lines", "limit", "failed"} {
+					if cmd.Flags().Changed(name) {
+						return usage("bad_flag", "", "--%s is for following attempts: without items and without --until-ended", name)
+					}
+				}
+				return a.wait(cmd.Context(), w.filter, args, w.timeout.Duration)
+			}
+			if cmd.Flags().Changed("timeout") {
+				return usage("bad_flag", "ledgerd watch ITEM --timeout 10m   ledgerd watch --where kind:urlcheck --until-ended --timeout 10m",
+					"--timeout is for waiting: name items, or add --until-ended")
+			}
+			return a.tail(cmd.Context(), w)
 		},
 	}
-	t.define(cmd)
-	cmd.Flags().IntVarP(&t.before, "lines", "n", 10, "`items` that ended before, to begin with")
-	cmd.Flags().IntVar(&t.limit, "limit", 0, "end after so many `lines` (0: never)")
-	cmd.Flags().BoolVar(&t.failed, "failed", false, "only what failed, crashed, was lost, or is in doubt")
+	w.define(cmd)
+	f := cmd.Flags()
+	f.IntVarP(&w.before, "lines", "n", 10, "`items` that ended before, to begin with")
+	f.IntVar(&w.limit, "limit", 0, "end after this number of `lines` (0: never)")
+	f.BoolVar(&w.failed, "failed", false, "only attempts that failed, crashed, were lost, or are in doubt")
+	f.BoolVar(&w.untilEnded, "until-ended", false, "wait until the items that match now have ended")
+	f.Var(&w.timeout, "timeout", "how long to wait at most (default: for ever)")
 	return cmd
 }
 
-func (a *app) tail(ctx context.Context, t tailing) error {
+func (a *app) tail(ctx context.Context, t watching) error {
 	if a.output.String() == string(report.JSON) {
-		return usage("bad_flag", "lines: -o jsonl", "tail has no end, so there is no one value: not -o json")
+		return usage("bad_flag", "lines: -o jsonl", "watch has no end, so there is no one value: not -o json")
 	}
 	if t.before < 0 || t.before > ledger.MaxBatch || t.limit < 0 {
 		return usage("bad_flag", "", "-n is 0 … %d, --limit at least 0", ledger.MaxBatch)
@@ -151,7 +176,7 @@ func (a *app) lines() (func(endedRow) error, error) {
 		return rows.Write, nil
 	}
 	if p.Columns != nil {
-		return nil, usage("bad_flag", "choose columns with -o csv", "tail has no table whose columns one could choose")
+		return nil, usage("bad_flag", "choose columns with -o csv", "watch has no table whose columns one could choose")
 	}
 	return func(r endedRow) error {
 		text := fmt.Sprintf("%s  %-9s %s  %s", p.Local(time.Time(r.Ended)), r.Outcome, r.Kind, r.Key)

@@ -19,21 +19,21 @@ type pausedRow struct {
 	Changed bool   `json:"changed"`
 }
 
-func (a *app) pauseCommand() *cobra.Command {
-	return a.pausing("pause", "Let no more items of a kind be claimed", true,
-		`What is being worked is worked to its end; what is added waits. Daemons need not be told. The journal
-keeps who paused it.`)
+func (a *app) kindPauseCommand() *cobra.Command {
+	return a.pausing("pause", "Stop claiming items of a kind", true,
+		`Items that are being worked are worked to their end. Items that are added wait. Daemons need not be told.
+The journal keeps who paused it.`)
 }
 
-func (a *app) resumeCommand() *cobra.Command {
-	return a.pausing("resume", "Let items of a paused kind be claimed again", false, `The journal keeps who resumed it.`)
+func (a *app) kindResumeCommand() *cobra.Command {
+	return a.pausing("resume", "Claim items of a paused kind again", false, `The journal keeps who resumed it.`)
 }
 
 func (a *app) pausing(name, short string, paused bool, long string) *cobra.Command {
 	return &cobra.Command{
-		Use: name + " KIND…", Short: short, GroupID: groupLook, Args: arguments(1, -1),
+		Use: name + " KIND…", Short: short, Args: arguments(1, -1),
 		Long:    short + ".\n\n" + long + "\n\nWith -o json: [{\"kind\",\"paused\",\"changed\"}].",
-		Example: "  ledgerd " + name + " urlcheck",
+		Example: "  ledgerd kind " + name + " urlcheck",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			l, err := a.open(ctx)

@@ -1,0 +1,163 @@
+package feed
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/mmcdole/gofeed"
+
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// What a feed may consist of. The parser makes objects of elements, many times as large as their
+// text, and goes down into them by calling itself: so they are counted before it sees them.
+const (
+	maxEntries = wire.MaxEmit
+	maxParts   = 500_000 // elements, texts and comments of XML; objects and lists of JSON
+	maxDepth   = 100     // elements or objects inside of each other; feeds have about 10
+)
+
+var errTooMuch = errors.New("is not like a feed")
+
+// survey counts what there is to parse, and knows where the last whole entry ends.
+type survey struct {
+	entries, parts int
+	open           []string // what closes the elements or objects that are open, the outermost first
+	entry          int      // depth of the entry that is open, 0 if none is
+	whole          int64    // where the last whole entry ends, 0 if there is none yet
+	rest           string   // what closes the feed there
+}
+
+// begin goes into an element or object.
+func (s *survey) begin(closer string, isEntry bool) {
+	s.open = append(s.open, closer)
+	if isEntry {
+		s.entries++
+	}
+	if isEntry && s.entry == 0 {
+		s.entry = len(s.open)
+	}
+}
+
+// end leaves it, at an offset of the text. A part that has no end of its own in the text is not whole.
+func (s *survey) end(at int64, whole bool) {
+	isEntry := s.entry == len(s.open)
+	s.open = s.open[:len(s.open)-1]
+	if !isEntry {
+		return
+	}
+	if s.entry = 0; whole {
+		closers := slices.Clone(s.open)
+		slices.Reverse(closers)
+		s.whole, s.rest = at, strings.Join(closers, "")
+	}
+}
+
+func (s *survey) check(ctx context.Context) error {
+	switch {
+	case len(s.open) > maxDepth:
+		return fmt.Errorf("it %w: it has elements inside of more than %d others", errTooMuch, maxDepth)
+	case s.parts > maxParts:
+		return fmt.Errorf("it %w: it has more than %d parts", errTooMuch, maxParts)
+	case s.entries > maxEntries:
+		return fmt.Errorf("it %w: it has more than %d entries", errTooMuch, maxEntries)
+	case s.parts%1000 == 0:
+		return ctx.Err()
+	}
+	return nil
+}
+
+// cut is the part of a feed that ends with its last whole entry, closed; nil if there is none.
+func (s *survey) cut(text []byte, from int64) []byte {
+	if s.whole == 0 {
+		return nil
+	}
+	return slices.Concat(text[from:s.whole], []byte(s.rest))
+}
+
+// roots are the elements that feeds are.
+var roots = map[string]bool{"rss": true, "rdf": true, "feed": true}
+
+// surveyXML looks through XML, and cuts off what comes before the first element and after its end: declarations of
+// entities among it, of which none is ever followed. With an error of syntax it gives what is whole before it.
+func surveyXML(ctx context.Context, text []byte) ([]byte, error) {
+	d := xml.NewDecoder(bytes.NewReader(text))
+	d.Strict = false // like the parser's
+	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }
+	root := int64(-1)
+	for s := (survey{}); ; s.parts++ {
+		at := d.InputOffset()
+		token, err := d.Token()
+		if err != nil && root < 0 {
+			err = gofeed.ErrFeedTypeNotDetected
+		}
+		if err != nil {
+			return s.cut(text, root), err
+		}
+		raw := text[at:d.InputOffset()]
+		switch token := token.(type) {
+		case xml.StartElement:
+			name := strings.ToLower(token.Name.Local)
+			if root < 0 && !roots[name] {
+				return nil, gofeed.ErrFeedTypeNotDetected
+			}
+			if root < 0 {
+				root = at
+			}
+			s.begin("</"+nameIn(raw)+">", name == "item" || name == "entry")
+			s.parts += len(token.Attr)
+		case xml.EndElement:
+			closer := s.open[len(s.open)-1]
+			s.end(d.InputOffset(), bytes.HasPrefix(raw, []byte(strings.TrimSuffix(closer, ">"))))
+			if len(s.open) == 0 {
+				return text[root:d.InputOffset()], nil
+			}
+		}
+		if err := s.check(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// nameIn is the name of an element as its tag has it, with its prefix.
+func nameIn(tag []byte) string {
+	name := bytes.TrimPrefix(tag, []byte("<"))
+	if i := bytes.IndexAny(name, " \t\r\n/>"); i >= 0 {
+		name = name[:i]
+	}
+	return string(name)
+}
+
+// surveyJSON looks through JSON. With an error of syntax it gives what is whole before it.
+func surveyJSON(ctx context.Context, text []byte) ([]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	for s := (survey{}); ; s.parts++ {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return s.cut(text, 0), err
+		}
+		switch token {
+		case json.Delim('{'):
+			s.begin("}", len(s.open) == 2) // an object in a list of the feed
+		case json.Delim('['):
+			s.begin("]", false)
+		case json.Delim('}'), json.Delim(']'):
+			if s.end(d.InputOffset(), true); len(s.open) == 0 {
+				return text, nil
+			}
+		}
+		if err := s.check(ctx); err != nil {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package photo
+
+import (
+	"errors"
+	"image"
+	"image/draw"
+	"image/jpeg"
+	"image/png"
+	"math"
+	"regexp"
+
+	"golang.org/x/image/bmp"
+	"golang.org/x/image/tiff"
+)
+
+// others are formats of pictures that are not read, by how their files begin.
+var others = []struct {
+	name   string
+	begins *regexp.Regexp
+}{
+	{"AVIF", regexp.MustCompile(`(?s)^....ftyp(....){0,8}avi[fs]`)},
+	{"HEIC", regexp.MustCompile(`(?s)^....ftyp(hei|hev|mif1|msf1)`)},
+	{"raw photo (CR3)", regexp.MustCompile(`(?s)^....ftypcrx `)},
+	{"JPEG XL", regexp.MustCompile(`^(\xff\x0a|\x00\x00\x00\x0cJXL \r\n\x87\n)`)},
+	{"JPEG 2000", regexp.MustCompile(`^(\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51)`)},
+	{"JPEG XR", regexp.MustCompile(`^II\xbc\x01`)},
+	{"Photoshop file (PSD)", regexp.MustCompile(`^8BPS\x00[\x01\x02]`)},
+	{"BigTIFF", regexp.MustCompile(`^(II\+\x00|MM\x00\+)`)},
+	{"raw photo (RW2)", regexp.MustCompile(`^IIU\x00`)},
+	{"raw photo (ORF)", regexp.MustCompile(`^IIR[OS]`)},
+	{"raw photo (RAF)", regexp.MustCompile(`^FUJIFILMCCD-RAW`)},
+	{"raw photo (X3F)", regexp.MustCompile(`^FOVb`)},
+	{"icon (ICO, CUR)", regexp.MustCompile(`(?s)^\x00\x00[\x01\x02]\x00[\x01-\xff]\x00...\x00`)},
+	{"icon (ICNS)", regexp.MustCompile(`^icns`)},
+	{"PNM (PBM, PGM, PPM, PAM)", regexp.MustCompile(`^P[1-7fF][ \t\r\n]`)},
+	{"SVG", regexp.MustCompile(`(?is)^(\xef\xbb\xbf)?\s*(<\?xml.{0,400})?(<!--.{0,400}-->\s*)?(<!DOCTYPE )?<?svg[\s>]`)},
+	{"PostScript (EPS)", regexp.MustCompile(`^(%!PS|\xc5\xd0\xd3\xc6)`)},
+	{"PDF", regexp.MustCompile(`^%PDF-`)},
+	{"DDS", regexp.MustCompile(`^DDS \x7c\x00\x00\x00`)},
+	{"OpenEXR", regexp.MustCompile(`^\x76\x2f\x31\x01`)},
+	{"Radiance (HDR)", regexp.MustCompile(`^#\?(RADIANCE|RGBE)`)},
+	{"QOI", regexp.MustCompile(`^qoif`)},
+	{"Gimp file (XCF)", regexp.MustCompile(`^gimp xcf `)},
+	{"PCX", regexp.MustCompile(`^\x0a[\x00-\x05]\x01[\x01\x02\x04\x08]`)},
+	{"SGI", regexp.MustCompile(`^\x01\xda[\x00\x01][\x01\x02]\x00[\x01-\x03]`)},
+	{"FITS", regexp.MustCompile(`^SIMPLE  =`)},
+}
+
+// other is the name of the format of a picture that is not read, "" if it is none that is known here. Regular
+// expressions read runes, so each byte becomes one.
+func other(head []byte) string {
+	runes := make([]rune, len(head))
+	for i, b := range head {
+		runes[i] = rune(b)
+	}
+	for _, o := range others {
+		if o.begins.MatchString(string(runes)) {
+			return o.name
+		}
+	}
+	return ""
+}
+
+// unread says whether a decoder knows of the format, but not of this sort of it.
+func unread(err error) bool {
+	_, isJPEG := errors.AsType[jpeg.UnsupportedError](err)
+	_, isPNG := errors.AsType[png.UnsupportedError](err)
+	_, isTIFF := errors.AsType[tiff.UnsupportedError](err)
+	return isJPEG || isPNG || isTIFF || errors.Is(err, bmp.ErrUnsupported)
+}
+
+// onScreen puts the first frame of a GIF where it belongs on its screen. The rest is transparent, as in browsers.
+func onScreen(frame image.Image, screen image.Rectangle) image.Image {
+	if frame.Bounds() == screen {
+		return frame
+	}
+	m := image.NewRGBA(screen)
+	draw.Draw(m, frame.Bounds(), frame, frame.Bounds().Min, draw.Src)
+	return m
+}
+
+// fullRange spreads the brightness of a WebP from 16 to 235 over 0 to 255, and its colours from 16 to 240, which is
+// where VP8 has them (ITU-R BT.601) and the decoder leaves them.
+func fullRange(m image.Image) {
+	var p *image.YCbCr
+	switch m := m.(type) {
+	case *image.YCbCr:
+		p = m
+	case *image.NYCbCrA:
+		p = &m.YCbCr
+	default: // lossless: colours
+		return
+	}
+	spread := func(plane []byte, from, to, width float64) {
+		var table [256]byte
+		for v := range table {
+			table[v] = byte(min(max(math.Round(to+(float64(v)-from)*255/width), 0), 255))
+		}
+		for i, v := range plane {
+			plane[i] = table[v]
+		}
+	}
+	spread(p.Y, 16, 0, 219)
+	spread(p.Cb, 128, 128, 224)
+	spread(p.Cr, 128, 128, 224)
+}
