@@ -27,7 +27,9 @@ func (f *filter) define(cmd *cobra.Command) {
 	fl.StringSliceVar(&f.kinds, "kind", nil, "only these `kinds`")
 	fl.StringSliceVar(&f.scopes, "scope", nil, "only these `scopes`")
 	fl.StringSliceVar(&f.states, "state", nil, "only these `states`")
-	fl.StringSliceVar(&f.agent, "agent", nil, "only what these `agents` hold")
+	if fl.Lookup("agent") == nil { // which of finish is who ends
+		fl.StringSliceVar(&f.agent, "agent", nil, "only what these `agents` hold")
+	}
 }
 
 // given says whether any of them was.

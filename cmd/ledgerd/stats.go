@@ -29,6 +29,8 @@ type statsRow struct {
 	OldestReady float64  `json:"oldest_ready_s"`
 	ETA         *float64 `json:"eta_s"`
 	WorkMS1h    *float64 `json:"work_ms_1h"`
+	Paused      bool     `json:"paused"`
+	Workers     int      `json:"workers"`
 }
 
 // approximate are the columns that come from tallies.
@@ -36,11 +38,12 @@ var approximate = []string{"done_1h", "failed_1h", "per_second_1m", "eta_s", "wo
 
 func newStatsRow(k ledger.KindStats, now time.Time) statsRow {
 	row := statsRow{Kind: k.Kind, Ready: k.Ready, Waiting: k.Waiting, Leased: k.Leased, Dead: k.Dead, Doubt: k.Doubt,
-		Done1h: k.Done, Failed1h: k.Failed, PerSecond1m: math.Round(k.PerSecond*100) / 100}
+		Done1h: k.Done, Failed1h: k.Failed, PerSecond1m: math.Round(k.PerSecond*100) / 100,
+		Paused: k.Paused, Workers: k.Workers}
 	if !k.OldestReady.IsZero() {
 		row.OldestReady = max(0, inSeconds(now.Sub(k.OldestReady)))
 	}
-	if k.ETA > 0 || k.PerSecond > 0 && k.Ready+k.Leased == 0 {
+	if k.ETA > 0 || k.PerSecond > 0 && k.Ready+k.Leased == 0 && !k.Paused && k.Workers > 0 {
 		eta := k.ETA.Round(100 * time.Millisecond).Seconds()
 		row.ETA = &eta
 	}
@@ -65,6 +68,8 @@ type shownStats struct {
 	OldestReady string `json:"oldest_ready_s"`
 	ETA         string `json:"eta_s"`
 	WorkMS1h    string `json:"work_ms_1h"`
+	Paused      string `json:"paused"`
+	Workers     int    `json:"workers"`
 }
 
 func (r statsRow) shown() shownStats {
@@ -75,7 +80,8 @@ func (r statsRow) shown() shownStats {
 		return "≈" + strconv.FormatFloat(*v, 'f', -1, 64)
 	}
 	return shownStats{r.Kind, report.Count(r.Ready), report.Count(r.Waiting), report.Count(r.Leased), report.Count(r.Dead), report.Count(r.Doubt),
-		"≈" + report.Count(r.Done1h), "≈" + report.Count(r.Failed1h), about(&r.PerSecond1m), strconv.FormatFloat(r.OldestReady, 'f', -1, 64), about(r.ETA), about(r.WorkMS1h)}
+		"≈" + report.Count(r.Done1h), "≈" + report.Count(r.Failed1h), about(&r.PerSecond1m), strconv.FormatFloat(r.OldestReady, 'f', -1, 64), about(r.ETA), about(r.WorkMS1h),
+		map[bool]string{true: "paused"}[r.Paused], r.Workers}
 }
 
 // groupRow is how the items of one value stand.
@@ -211,7 +217,7 @@ func (a *app) tellStats(s ledger.Stats) (err error) {
 			At          report.Time `json:"at"`
 		}{rows, s.Agents, approximate, report.Time(s.At)})
 	case report.Table:
-		_, err = report.List(p, each(shown), "kind", "ready", "waiting", "leased", "dead", "doubt", "done_1h", "failed_1h", "per_second_1m", "oldest_ready_s", "eta_s")
+		_, err = report.List(p, each(shown), "kind", "ready", "waiting", "leased", "dead", "doubt", "done_1h", "failed_1h", "per_second_1m", "oldest_ready_s", "eta_s", "paused", "workers")
 	default:
 		_, err = report.List(p, each(rows))
 	}
