@@ -17,6 +17,7 @@ type Ledger struct {
 	store  Store
 	log    *slog.Logger
 	jitter func() float64
+	gone   func(Agent) bool
 	kinds  sync.Map // names of kinds that are known to have a row
 
 	fitness fitness
@@ -28,20 +29,24 @@ type Ledger struct {
 
 // Options of New; the zero value is for production.
 type Options struct {
-	Logger *slog.Logger   // nil means slog.Default()
-	Jitter func() float64 // tests only: replaces the random number, 0 … 1, of back-offs
+	Logger *slog.Logger     // nil means slog.Default()
+	Jitter func() float64   // tests only: replaces the random number, 0 … 1, of back-offs
+	Gone   func(Agent) bool // tests only: replaces Agent.Gone
 }
 
 // New makes a ledger over a store that sqlite.Open, postgres.Open or memory.New returned.
 // Closing the ledger closes the store, but never a pool that the caller made.
 func New(store Store, o Options) *Ledger {
-	l := &Ledger{store: store, log: o.Logger, jitter: o.Jitter, wakers: map[int]chan<- string{},
+	l := &Ledger{store: store, log: o.Logger, jitter: o.Jitter, gone: o.Gone, wakers: map[int]chan<- string{},
 		fitness: fitness{next: time.Now().Add(lookEvery)}} // whoever opened the store has looked
 	if l.log == nil {
 		l.log = slog.Default()
 	}
 	if l.jitter == nil {
 		l.jitter = rand.Float64
+	}
+	if l.gone == nil {
+		l.gone = Agent.Gone
 	}
 	return l
 }
@@ -260,15 +265,7 @@ func (l *Ledger) Expire(ctx context.Context, limit int) (int, error) {
 			return err
 		}
 		n, kinds = len(recs), nil
-		changes := make([]Change, len(recs))
-		for i := range recs {
-			lost := Result{Outcome: OutcomeLost, Code: "lease_lost", NoReport: true}
-			changes[i] = recs[i].settle(lost, tx.Now(), l.jitter())
-			if w := changes[i].Work; w != nil && w.State == StateReady {
-				kinds = append(kinds, recs[i].Kind)
-			}
-		}
-		return applyFreeing(tx, recs, changes, &kinds)
+		return l.lose(tx, recs, "lease_lost", &kinds)
 	})
 	if err == nil {
 		l.announce(kinds)

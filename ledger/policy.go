@@ -100,6 +100,9 @@ func (l *Ledger) Define(ctx context.Context, me Agent, kind, definition string) 
 	if c.err != nil {
 		return c.err
 	}
+	if _, err := l.ExpireGone(ctx); err != nil { // who is gone is in nobody's way, and may have had our name
+		return err
+	}
 	others := me.Kinds
 	if definition != "" {
 		me.Kinds = maps.Clone(others)
@@ -208,6 +211,7 @@ func (l *Ledger) Beat(ctx context.Context, a Agent, ttl time.Duration) error {
 	c := checker{}
 	c.agent(a.Name)
 	c.text("host", a.Host, MaxAgent)
+	c.text("process", a.Process, MaxAgent)
 	c.text("version", a.Version, MaxAgent)
 	for kind, definition := range a.Kinds {
 		c.kind(kind)

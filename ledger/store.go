@@ -99,6 +99,8 @@ type Store interface {
 	Beat(ctx context.Context, a Agent, ttl time.Duration) error
 	// Agents returns the agents whose heartbeat has not run out.
 	Agents(ctx context.Context) ([]Agent, error)
+	// Heartbeats is Agents, and those that hold leases though theirs has run out.
+	Heartbeats(ctx context.Context) ([]Agent, error)
 	// LeasedBy counts, by agent, what is leased.
 	LeasedBy(ctx context.Context) (map[string]int64, error)
 
@@ -147,6 +149,11 @@ type Tx interface {
 	// LoadExpired locks and returns up to limit records whose lease has expired, longest ago
 	// first; what others have locked is skipped.
 	LoadExpired(limit int) ([]Record, error)
+	// LoadLeased is LoadExpired of what the agent had leased by now, expired or not.
+	LoadLeased(agent string, limit int) ([]Record, error)
+	// EndBeat lets the heartbeat of an agent run out now, if it is that process's, and keeps it from being
+	// changed until the transaction ends. It says whether it was.
+	EndBeat(agent, process string) (bool, error)
 	// Attempts returns the attempts of one item, oldest first.
 	Attempts(id int64) ([]Attempt, error)
 	// Apply writes changes, each of a record that was loaded in this transaction. A lease that ends
@@ -344,6 +351,7 @@ type Agent struct {
 	Name    string
 	Host    string
 	PID     int
+	Process string // its name, see ThisProcess; "" if it is not known
 	Version string
 	Kinds   map[string]string // that it works now → their definition
 	// Stalled are those of them to which it gives nothing until that time of the database's clock,

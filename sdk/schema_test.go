@@ -222,6 +222,11 @@ func TestNewPanics(t *testing.T) {
 				S string `json:"s" secret:"true"`
 			}]()
 		}},
+		{"payload: field n: sum is for numbers of the output", func() {
+			of[none, struct {
+				N int `json:"n" sum:"true"`
+			}]()
+		}},
 		{`payload: field n: default "many" is not JSON`, func() {
 			of[none, struct {
 				N int `json:"n" default:"many"`

@@ -161,12 +161,13 @@ func TestTimeoutText(t *testing.T) {
 		return "", fmt.Errorf("%s%w", it.Payload.Do, ctx.Err())
 	})
 	l := serve(t, p, &wire.ConfigureRequest{})
-	for id, before := range []string{"", "at line 3: "} {
+	for id, before := range []string{"", "at line 3: ", "context deadline exceeded: last words, "} {
 		it := item(int64(id), do(before))
+		it.Kind = "conv"
 		it.TimeoutMs = 20
 		l.send(it)
 		l.until(id + 1)
-		if r, want := l.results[int64(id)], before+"not done within its timeout of 20ms"; r.Error != want || r.Code != "timeout" {
+		if r, want := l.results[int64(id)], strings.ReplaceAll(before+"context deadline exceeded", "context deadline exceeded", "timed out after 20ms (timeout of kind conv)"); r.Error != want || r.Code != "timeout" {
 			t.Errorf("%v, want %q", r, want)
 		}
 	}

@@ -67,8 +67,8 @@ func (t *task) settle(output []byte, err error) {
 	r := &t.result
 	r.Id, r.Attempt, r.LockId, r.Output = t.item.Id, t.item.Attempt, t.item.LockId, output
 	judge(r, t.ctx, err)
-	if before, bare := strings.CutSuffix(r.Error, context.DeadlineExceeded.Error()); bare && r.Ending == wire.Result_ENDING_TIMED_OUT {
-		r.Error = before + t.overTime()
+	if errors.Is(context.Cause(t.ctx), context.DeadlineExceeded) { // not what people want to read
+		r.Error = cleanText(strings.ReplaceAll(r.Error, context.DeadlineExceeded.Error(), t.overTime()), wire.MaxError)
 	}
 	if p := (*panicError)(nil); errors.As(err, &p) {
 		t.tail().Write(p.stack) // never fails
@@ -90,9 +90,9 @@ func (t *task) settle(output []byte, err error) {
 // overTime says to people what Go calls an exceeded deadline.
 func (t *task) overTime() string {
 	if ms := t.item.TimeoutMs; ms > 0 {
-		return fmt.Sprintf("not done within its timeout of %s", time.Duration(ms)*time.Millisecond)
+		return fmt.Sprintf("timed out after %s (timeout of kind %s)", time.Duration(ms)*time.Millisecond, t.item.Kind)
 	}
-	return "not done within its timeout"
+	return "timed out"
 }
 
 // emit adds a child to the result. What is wrong with it now is wrong with it the next time.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -74,6 +75,8 @@ func (n *nowAt) item() *itemProgress {
 	return &last
 }
 
+const usualWidth = 80 // of a terminal that does not tell
+
 // how often progress is shown.
 const (
 	barEvery   = 200 * time.Millisecond
@@ -103,8 +106,8 @@ func (a *app) startProgress(look func() progress) *shower {
 	began := time.Now()
 	switch how {
 	case "bar":
-		bar := a.bar()
-		go s.loop(barEvery, func() { showBar(bar, look()) }, func() { _ = bar.Finish() })
+		bar, description := a.bar(cmp.Or(terminalWidth(a.stderr), usualWidth))
+		go s.loop(barEvery, func() { showBar(bar, description, look()) }, func() { _ = bar.Finish() })
 	case "json":
 		e := json.NewEncoder(a.stderr)
 		go s.loop(jsonEvery, func() { _ = e.Encode(newProgressLine(look(), time.Since(began))) }, func() {})
@@ -148,14 +151,28 @@ func (a *app) sayStopping() {
 	fmt.Fprintln(a.stderr, "finishing what runs; once more to stop now")
 }
 
-func (a *app) bar() *progressbar.ProgressBar {
-	return progressbar.NewOptions64(-1,
-		progressbar.OptionSetWriter(a.stderr), progressbar.OptionSetWidth(24), progressbar.OptionThrottle(barEvery/2),
-		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("items"),
-		progressbar.OptionClearOnFinish(), progressbar.OptionEnableColorCodes(a.colored()))
+// Beside the bar and its description a line has up to barNumbers cells: per cent, counts to a million, and times.
+// The rate of items takes barRate more.
+const (
+	barNumbers = 48
+	barRate    = 16
+)
+
+// bar makes a progress bar of which a line fits into width cells, and says how long its description may be.
+func (a *app) bar(width int) (bar *progressbar.ProgressBar, description int) {
+	options := []progressbar.Option{
+		progressbar.OptionSetWriter(a.stderr), progressbar.OptionThrottle(barEvery / 2), progressbar.OptionShowCount(),
+		progressbar.OptionClearOnFinish(), progressbar.OptionEnableColorCodes(a.colored())}
+	room := width - barNumbers
+	if room > 2*barRate {
+		options = append(options, progressbar.OptionShowIts(), progressbar.OptionSetItsString("items"))
+		room -= barRate
+	}
+	length := min(max(room/2, 3), 24)
+	return progressbar.NewOptions64(-1, append(options, progressbar.OptionSetWidth(length))...), max(room-length, 0)
 }
 
-func showBar(bar *progressbar.ProgressBar, p progress) {
+func showBar(bar *progressbar.ProgressBar, description int, p progress) {
 	if p.Total > 0 {
 		bar.ChangeMax64(p.Total)
 	}
@@ -163,7 +180,7 @@ func showBar(bar *progressbar.ProgressBar, p progress) {
 	if n := max(p.Failing, p.Failed); n > 0 {
 		text = strings.TrimSpace(plural(n, "failure") + "  " + text)
 	}
-	bar.Describe(text)
+	bar.Describe(report.Cut(text, description))
 	_ = bar.Set64(min(p.position(), max(p.Total-1, 0))) // at the maximum it would finish
 }
 

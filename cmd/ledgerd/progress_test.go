@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rivo/uniseg"
 
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 )
@@ -35,6 +37,32 @@ func TestProgress(t *testing.T) {
 			s.stop()
 			if diff := cmp.Diff(want, out.String()); diff != "" {
 				t.Errorf("%s: %s", how, diff)
+			}
+		})
+	}
+}
+
+// TestBarFits: a line of the bar is never wider than the terminal, so it never wraps.
+func TestBarFits(t *testing.T) {
+	for _, width := range []int{60, 80, 132} {
+		synctest.Test(t, func(t *testing.T) {
+			var out bytes.Buffer
+			bar, description := testApp(&out).bar(width)
+			p := progress{Total: 1_000_000, Ended: 654_321, Failed: 123_456, attempts: 654_321, Item: &itemProgress{1, "/in/a-file-with-a-long-name.csv", 420, 1000, "bytes"}}
+			showBar(bar, description, p)
+			<-time.After(700 * time.Second)
+			shown := out.String()
+			if err := bar.Finish(); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(time.Second) // it ends at its next look
+			for line := range strings.SplitSeq(shown, "\r") {
+				if n := uniseg.StringWidth(strings.TrimRight(line, " ")); n > width {
+					t.Errorf("%d cells on a terminal of %d: %q", n, width, line)
+				}
+			}
+			if !strings.Contains(shown, "(654321/1000000") || !strings.Contains(shown, "[11m") {
+				t.Errorf("%.300q", shown)
 			}
 		})
 	}

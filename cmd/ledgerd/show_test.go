@@ -149,9 +149,29 @@ func TestWhyInEverySituation(t *testing.T) {
 				t.Errorf("for people: %q", out)
 			}
 			codes[s.code] = true
+			defer m.tryHint(got.Next) // it may change the next situations
 		}
 		explained(t, codes, m.run(exitOK, "show", "--help"))
 	})
+}
+
+// tryHint runs the commands that a hint names, which must be right and allowed.
+func (m *machine) tryHint(next string) {
+	m.t.Helper()
+	for _, line := range strings.FieldsFunc(strings.ReplaceAll(next, ", or ", ","), func(r rune) bool { return r == ',' }) {
+		args := strings.Fields(strings.NewReplacer("YOU", "ann", "RATE", "5/s", " N", " 3").Replace(line))
+		if args[0] != "ledgerd" {
+			m.t.Errorf("%q is no command", line)
+			continue
+		}
+		if args[1] == "work" { // ends by itself
+			args = append(args, "--drain", "--max-duration", "1s")
+		}
+		p := m.start(append(args[1:], "-y")...)
+		if code := m.exit(p); code == exitUsage && !strings.Contains(p.stderr.String(), "has no plugin here") {
+			m.t.Errorf("the hint %q: exit %d\n%s", line, code, p.stderr.String())
+		}
+	}
 }
 
 // explained checks that the help knows the codes.

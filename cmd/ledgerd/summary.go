@@ -30,6 +30,7 @@ type summary struct {
 	Inputs    inputCounts      `json:"inputs"`
 	Others    otherCounts      `json:"others"`
 	Emitted   map[string]int64 `json:"emitted"`
+	Sums      sums             `json:"sums"`
 	NotTaken  []notTaken       `json:"not_taken"`
 	BadLines  []badLine        `json:"bad_lines"`
 	Failures  []report.Failure `json:"failures"`
@@ -71,7 +72,7 @@ func (r *runner) summary(ctx context.Context, interrupted bool) (*summary, error
 		Known: t.verdicts[ledger.VerdictKnown], Differs: t.verdicts[ledger.VerdictDiffers],
 		Inputs: inputCounts{Total: int64(len(t.inputs)), Done: t.counts[done], Skipped: t.counts[skipped], Dead: t.counts[dead], Doubt: t.counts[doubt],
 			Waiting: t.counts[open] - held, Held: held, Cancelled: t.counts[cancelled]},
-		Others: otherCounts{t.others.done, t.others.failed}, Emitted: t.emitted,
+		Others: otherCounts{t.others.done, t.others.failed}, Emitted: t.emitted, Sums: t.sums,
 		NotTaken: orEmpty(d.notTaken), BadLines: orEmpty(d.badLines), Failures: t.failures.List(), NextDue: report.Time(next),
 		Seconds: max(0.001, inSeconds(time.Since(r.began)))}
 	var attempts int64
@@ -155,6 +156,7 @@ func (r *runner) tell(p *report.Printer, s *summary) error {
 			parts = append(parts, c.name+" "+report.Count(c.n))
 		}
 	}
+	parts = append(parts, s.Sums.parts()...)
 	if len(parts) == 0 && s.Others == (otherCounts{}) {
 		return nil
 	}

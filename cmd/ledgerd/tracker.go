@@ -47,6 +47,7 @@ type tracker struct {
 	others   struct{ done, failed int64 }
 	emitted  map[string]int64
 	closed   [cancelled + 1]int64 // inputs that ended in this run, by mark
+	sums     sums                 // of the outputs of inputs that were done in this run
 	failures report.Failures
 	doubts   []int64 // inputs that were in doubt when they were named
 	// waits are inputs that were known and waiting when they were named: if they turn out to be
@@ -163,6 +164,9 @@ func (t *tracker) take(e worker.Event) {
 			m = roundMark(e.Recorded.Completed(), e.Result.Final)
 		}
 		t.move(e.Lease.ID, m)
+		if m == done {
+			t.sums.add(e.Result.Output)
+		}
 		if m == dead || m == doubt {
 			t.failures.Add(e.Lease.ID, e.Lease.Key, e.Result.Code, e.Result.Error)
 		}

@@ -56,6 +56,7 @@ type Item struct {
 	Lock    string `json:"lock,omitempty"`
 	Attempt int64  `json:"a,omitempty"`
 	Outcome string `json:"o,omitempty"`
+	Code    string `json:"c,omitempty"`
 	// By the database's clock, Unix microseconds.
 	Now   int64 `json:"now,omitempty"`
 	Until int64 `json:"until,omitempty"` // expiry of the lease

@@ -149,6 +149,13 @@ func TestLies(t *testing.T) {
 				}
 			}
 		}, true, true},
+		{"a lease is taken from a process as gone, and it calls later", func(r *Run) {
+			lost := find(r, history.Begin, history.OpUpdate, ended(ledger.OutcomeLost))
+			lost.Code = ledger.CodeGone
+			a := &row(r, lost.ID).Attempts[lost.Attempt-1]
+			a.Code, a.Agent = ledger.CodeGone, "host/4711/1"
+			r.Lines = append(r.Lines, history.Line{Process: "4711@1", Phase: history.Mark, Op: history.OpPoint, At: (a.FinishedAt.UnixMicro() - r.Offset + 2*slack) * 1000})
+		}, true, false},
 		{"an attempt number is given twice", func(r *Run) {
 			again := find(r, history.End, history.OpClaim, func(it history.Item) bool { return it.Attempt > 1 })
 			row(r, again.ID).Attempts[again.Attempt-1].Attempt--

@@ -2,6 +2,7 @@ package historytest
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/ledgerd/ledgerd/internal/history"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -84,12 +85,37 @@ func Leases(r *Run) (bad []Violation) {
 			}
 		}
 	}
+	last := r.last()
 	for i := range r.Items {
 		it := &r.Items[i]
+		for _, a := range it.Attempts {
+			if at := last[processOf(a.Agent)]; r.Steady && a.Code == ledger.CodeGone && at > a.FinishedAt.UnixMicro()+slack {
+				report("S1", it.ID, "attempt %d was taken from %s at %d as from one that is gone, and it called at %d", a.Attempt, a.Agent, a.FinishedAt.UnixMicro(), at)
+			}
+		}
 		of(it.ID).check(r, it, func(rule, format string, args ...any) { report(rule, it.ID, format, args...) })
 	}
 	r.refusals(rows, report)
 	return bad
+}
+
+// last is when processes wrote the last line of their history, by their number; microseconds of the
+// database's clock.
+func (r *Run) last() map[string]int64 {
+	last := map[string]int64{}
+	for _, l := range r.Lines {
+		number, _, _ := strings.Cut(l.Process, "@")
+		last[number] = max(last[number], l.At/1000+r.Offset)
+	}
+	return last
+}
+
+// processOf is the number of the process that a program is, "" of a person.
+func processOf(agent string) string {
+	if parts := strings.Split(agent, "/"); len(parts) == 3 {
+		return parts[1]
+	}
+	return ""
 }
 
 // outcomeOf is what a completion asked for an item.
@@ -111,7 +137,7 @@ func (l *leases) check(r *Run, it *ledger.Audited, report func(rule, format stri
 			report("S3", "the token %s ended two attempts", a.LockID)
 		}
 		locks[a.LockID] = true
-		if a.Outcome == ledger.OutcomeLost && a.FinishedAt.UnixMicro() < l.until[a.LockID] {
+		if a.Outcome == ledger.OutcomeLost && a.Code != ledger.CodeGone && a.FinishedAt.UnixMicro() < l.until[a.LockID] {
 			report("S1", "attempt %d was taken from %s at %d, its lease ran until %d", a.Attempt, a.Agent, a.FinishedAt.UnixMicro(), l.until[a.LockID])
 		}
 		if i == 0 {

@@ -40,6 +40,7 @@ type step struct {
 	until   int64
 	now     int64
 	outcome string
+	code    string
 	before  *item // what an update saw
 	after   *item // what it left; nil if it only looked
 }
@@ -59,7 +60,7 @@ func (o step) apply(x item) (bool, item) {
 	}
 	if b := o.before; b != nil {
 		same := b.phase == x.phase && b.lock == x.lock && (b.phase == finished || b.attempt == x.attempt)
-		if !same || o.outcome == string(ledger.OutcomeLost) && x.phase == leased && o.now < x.until {
+		if !same || o.outcome == string(ledger.OutcomeLost) && o.code != ledger.CodeGone && x.phase == leased && o.now < x.until {
 			return false, x
 		}
 	} else if x.phase != absent {
@@ -229,7 +230,7 @@ func transitions(items []history.Item) (steps []step) {
 			s.after = modelled(it.After)
 		}
 		if it.Outcome != "" {
-			s.outcome, s.attempt, s.lock = it.Outcome, it.Attempt, it.Lock
+			s.outcome, s.code, s.attempt, s.lock = it.Outcome, it.Code, it.Attempt, it.Lock
 		}
 	}
 	return steps

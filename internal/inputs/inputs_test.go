@@ -316,6 +316,27 @@ func (mail) Validate(payload []byte) error {
 	return nil
 }
 
+// Lines of JSON that are two are two for us, or bad: half a letter becomes U+FFFD in every decoder.
+func TestHalfLetters(t *testing.T) {
+	tree(t, "a.jsonl="+`{"key":"\ud800a"}`+"\n"+`{"key":"\udfffa"}`+"\n"+`{"key":"1","\ud800":1}`+"\n"+`{"key":"2","a":["\udc00"]}`+"\n"+`{"key":"\ud83d\ude00"}`+"\n")
+	s := Source{Template: ledger.NewItem{Kind: "k"}, JSONL: "a.jsonl", Key: "key"}
+	var got []string
+	for f, err := range s.Items(context.Background()) {
+		if err != nil {
+			got = append(got, err.Error())
+		} else {
+			got = append(got, f.Item.Key)
+		}
+	}
+	want := []string{
+		`a.jsonl:1: half a letter (a lone surrogate): \ud800 at byte 9`, `a.jsonl:2: half a letter (a lone surrogate): \udfff at byte 9`,
+		`a.jsonl:3: half a letter (a lone surrogate): \ud800 at byte 13`, `a.jsonl:4: half a letter (a lone surrogate): \udc00 at byte 18`, "\U0001f600",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestRows(t *testing.T) {
 	tree(t,
 		"a.csv=id;to;age\n7;ann@x;30\n8;bob@x;old\n9;c\n10;dan@x;\n11;e;1\n;f@x;\n",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
 // DefaultKey is the column of a query that is the input, unless another one is named.
@@ -99,6 +100,11 @@ func (r *reader) queryRow(t *queryTable, cells []any, o origin) bool {
 	var assignments []string // of names with dots, which lead into objects
 	for i, cell := range cells {
 		name := t.Columns[i].Name
+		if raw, isJSON := cell.(query.Raw); isJSON {
+			if err := settings.CheckText([]byte(raw)); err != nil {
+				return r.bad(o, fmt.Errorf("column %q: %w", name, err))
+			}
+		}
 		if role, reserved := t.reserved[i]; reserved {
 			if err := setReserved(&n, role, cell); err != nil {
 				return r.bad(o, fmt.Errorf("column %q: %w", name, err))

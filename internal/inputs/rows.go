@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
 // errEncoding is the reason for text that JSON cannot hold: it would become other text, and two that
@@ -193,6 +194,9 @@ func (r *reader) jsonl(name string) bool {
 				reason += ": " + syntax.Error()
 			}
 			return r.bad(o, errors.New(reason))
+		}
+		if err := settings.CheckText([]byte(text)); err != nil {
+			return r.bad(o, err)
 		}
 		input, err := scalar(row[r.column()])
 		if err != nil {

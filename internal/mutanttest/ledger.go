@@ -32,9 +32,9 @@ var inRules = []mutant{
 		bug:    "expired leases of mails are passed over, in pages of one: those behind are never reached",
 		origin: "River 1318",
 		patches: []patch{{
-			"ledger/ledger.go",
-			"\t\tchanges := make([]Change, len(recs))\n\t\tfor i := range recs {\n",
-			"\t\tchanges := make([]Change, len(recs))\n\t\tfor i := range recs {\n\t\t\tif recs[i].Policy.inDoubt() {\n\t\t\t\tchanges[i] = Change{ID: recs[i].ID, Work: recs[i].Work}\n\t\t\t\tcontinue\n\t\t\t}\n",
+			"ledger/gone.go",
+			"\tchanges := make([]Change, len(recs))\n\tfor i := range recs {\n",
+			"\tchanges := make([]Change, len(recs))\n\tfor i := range recs {\n\t\tif recs[i].Policy.inDoubt() {\n\t\t\t\tchanges[i] = Change{ID: recs[i].ID, Work: recs[i].Work}\n\t\t\t\tcontinue\n\t\t\t}\n",
 		}, {
 			"ledger/worker/upkeep.go", "expireMost    = 100", "expireMost    = 1",
 		}, {
@@ -46,7 +46,7 @@ var inRules = []mutant{
 		name: "loss-leaves-no-row",
 		bug:  "an attempt whose lease ran out is not written down",
 		patches: []patch{{
-			"ledger/ledger.go",
+			"ledger/gone.go",
 			"recs[i].settle(lost, tx.Now(), l.jitter())\n",
 			"recs[i].settle(lost, tx.Now(), l.jitter())\n\t\t\tif changes[i].Work != nil {\n\t\t\t\tchanges[i].Attempt = nil\n\t\t\t}\n",
 		}},
@@ -57,7 +57,7 @@ var inRules = []mutant{
 		bug:    "an item whose lease ran out is discarded if its kind has no plugin",
 		origin: "River 1105",
 		patches: []patch{{
-			"ledger/ledger.go",
+			"ledger/gone.go",
 			"recs[i].settle(lost, tx.Now(), l.jitter())\n",
 			"recs[i].settle(lost, tx.Now(), l.jitter())\n\t\t\tif recs[i].Policy.Plugin == \"\" {\n\t\t\t\tchanges[i].Work, changes[i].Finish = nil, true\n\t\t\t}\n",
 		}},

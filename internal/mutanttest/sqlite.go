@@ -27,15 +27,7 @@ var inSQLite = []mutant{
 			`	if err := x.begin(); err != nil {
 		return nil, err
 	}
-	var ids []int64
-	err := x.session.query(` + "`SELECT item_id FROM ledger_backlog WHERE state = 2 AND expires_at <= ?1 ORDER BY expires_at, item_id LIMIT ?2`" + `, func(r row) error {
-		ids = append(ids, r.int(0))
-		return nil
-	}, x.now, limit)
-	if err != nil {
-		return nil, err
-	}
-	recs, err := x.Load(ids)
+	return x.leased(` + "`expires_at <= ?1`" + `, limit, x.now)
 `,
 			`	var ids []int64
 	err := x.s.look(x.turn.ctx, true, func(s session) error {
@@ -49,6 +41,7 @@ var inSQLite = []mutant{
 	}
 	recs, err := x.Load(ids)
 	recs = slices.DeleteFunc(recs, func(r ledger.Record) bool { return r.Work == nil || r.Work.State != ledger.StateLeased })
+	return recs, err
 `,
 		}},
 		caught: []detector{chaos{chaostest.SQLite, chaostest.Hog, []string{"S1", "linear"}}},
@@ -155,7 +148,7 @@ var inSQLite = []mutant{
 		patches: []patch{{
 			"ledger/sqlite/tx.go", "WHERE state = 2 AND expires_at <= ?1`, x.s.clock())", "WHERE state = 2 AND expires_at < ?1`, x.s.clock())",
 		}, {
-			"ledger/sqlite/tx.go", "WHERE state = 2 AND expires_at <= ?1 ORDER BY", "WHERE state = 2 AND expires_at < ?1 ORDER BY",
+			"ledger/sqlite/tx.go", "x.leased(`expires_at <= ?1`", "x.leased(`expires_at < ?1`",
 		}},
 		caught: []detector{tests{"ledger/sqlite", "TestStore/ExpireGivesBack", "is leased"}},
 	},

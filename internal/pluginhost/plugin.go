@@ -46,7 +46,11 @@ func (s *Spec) Proc() pluginproc.Spec {
 	if log == nil {
 		log = slog.Default()
 	}
-	return pluginproc.Spec{Path: s.Place.Path, Args: s.Place.Args, SHA256: s.SHA256, Limits: s.Limits, NoMTLS: s.NoMTLS, Env: s.Env, Dir: s.Dir, SocketDir: s.SocketDir,
+	env := s.Env
+	if me := ledger.ThisProcess(); me != "" {
+		env = append(slices.Clip(env), wire.HostKey+"="+me)
+	}
+	return pluginproc.Spec{Path: s.Place.Path, Args: s.Place.Args, SHA256: s.SHA256, Limits: s.Limits, NoMTLS: s.NoMTLS, Env: env, Dir: s.Dir, SocketDir: s.SocketDir,
 		OnLog: func(source, line string) { log.Info(line, "plugin", s.Place.Name, "from", source) }}
 }
 

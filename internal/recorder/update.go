@@ -80,6 +80,13 @@ func (w *watched) LoadExpired(limit int) ([]ledger.Record, error) {
 	return recs, err
 }
 
+// LoadLeased implements ledger.Tx.
+func (w *watched) LoadLeased(agent string, limit int) ([]ledger.Record, error) {
+	recs, err := w.Tx.LoadLeased(agent, limit)
+	w.saw(recs)
+	return recs, err
+}
+
 // saw records what was looked at.
 func (w *watched) saw(recs []ledger.Record) {
 	for i := range recs {
@@ -105,7 +112,7 @@ func (w *watched) Apply(changes []ledger.Change) error {
 			it.After = it.Before
 		}
 		if a := c.Attempt; a != nil {
-			it.Attempt, it.Outcome, it.Lock = a.Attempt, string(a.Outcome), a.LockID
+			it.Attempt, it.Outcome, it.Code, it.Lock = a.Attempt, string(a.Outcome), a.Code, a.LockID
 		}
 		w.last[c.ID] = it.After
 		w.items = append(w.items, it)

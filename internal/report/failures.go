@@ -140,7 +140,7 @@ const shownCauses = 10
 // Table writes the causes for people: how many, which, an example and what the message's
 // further lines say about it. name shortens a key.
 func (p *Printer) Table(failures []Failure, name func(key string) string) error {
-	t := table{indent: "  "}
+	t := table{indent: "  ", middle: []int{3}}
 	for i, f := range failures {
 		if i == shownCauses && len(failures) > shownCauses+1 {
 			var left int64

@@ -44,10 +44,12 @@ type Printer struct {
 	Columns []string // asked for, of tables and CSV; nil means the command's own choice
 	UTC     bool     // tables show UTC instead of local time
 	Width   int      // of the terminal, in cells; 0 means that lines are not cut
+	// ShortKey shortens a key in tables, such as a path below the working directory; nil: as it is.
+	ShortKey func(key string) string
 }
 
 // To is a printer that tells people the same on another output.
-func (p *Printer) To(out io.Writer) *Printer { return &Printer{Out: out, Format: Table, UTC: p.UTC} }
+func (p *Printer) To(out io.Writer) *Printer { return &Printer{Out: out, Format: Table, UTC: p.UTC, ShortKey: p.ShortKey} }
 
 // Time is a time in a row. In JSON it is RFC 3339 in UTC with microseconds, null if zero.
 type Time time.Time
@@ -142,6 +144,9 @@ func columns(t reflect.Type, names []string) ([]column, error) {
 	}
 	return chosen, nil
 }
+
+// key says whether the column holds keys of items: paths and URLs.
+func (c column) key() bool { return c.name == "key" }
 
 // ColumnError is a column that the rows do not have.
 type ColumnError struct {
@@ -256,7 +261,12 @@ func NewRows[T any](p *Printer, tableColumns, csvColumns []string) (*Rows[T], er
 	}
 	switch p.Format {
 	case Table:
-		r.table = &table{header: header}
+		r.table = &table{header: header, tidy: p.Columns == nil}
+		for i, c := range r.columns {
+			if c.key() {
+				r.table.middle = append(r.table.middle, i)
+			}
+		}
 	case CSV:
 		r.csv = csv.NewWriter(p.Out)
 		err = r.csv.Write(header)
@@ -288,6 +298,9 @@ func (r *Rows[T]) Write(row T) error {
 	cells := make([]string, len(r.columns))
 	for i, c := range r.columns {
 		cells[i] = c.text(reflect.ValueOf(row), r.p)
+		if r.p.Format == Table && c.key() && r.p.ShortKey != nil {
+			cells[i] = r.p.ShortKey(cells[i])
+		}
 	}
 	if r.p.Format == Table {
 		r.table.add(cells)

@@ -119,6 +119,49 @@ func TestWidth(t *testing.T) {
 	}
 }
 
+// TestNarrow: on a terminal a table leaves out columns that tell nothing, and cuts keys in their middle.
+func TestNarrow(t *testing.T) {
+	type item struct {
+		ID    int64  `json:"id"`
+		Kind  string `json:"kind"`
+		Key   string `json:"key"`
+		State string `json:"state"`
+		Code  string `json:"code"`
+	}
+	items := []item{{1, "filecsv", "/srv/in/2026/november/hamburg.csv", "dead", ""}, {2, "filecsv", "/srv/in/a.csv", "done", ""}}
+	short := func(key string) string { return strings.TrimPrefix(key, "/srv/") }
+	for _, test := range []struct {
+		name    string
+		columns []string
+		width   int
+		items   []item
+		want    string
+	}{
+		{"a terminal", nil, 30, items, "all: kind filecsv\nID  KEY                  STATE\n1   in/20…r/hamburg.csv  dead\n2   in/a.csv             done\n"},
+		{"no terminal", nil, 0, items, "ID  KIND     KEY                           STATE  CODE\n" +
+			"1   filecsv  in/2026/november/hamburg.csv  dead\n2   filecsv  in/a.csv                      done\n"},
+		{"columns that were asked for stay", []string{"kind", "code"}, 80, items, "KIND     CODE\nfilecsv\nfilecsv\n"},
+		{"one row keeps what it has", nil, 80, items[:1], "ID  KIND     KEY                           STATE\n1   filecsv  in/2026/november/hamburg.csv  dead\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var out bytes.Buffer
+			p := &Printer{Out: &out, Format: Table, Columns: test.columns, Width: test.width, ShortKey: short}
+			if _, err := List(p, func(yield func(item, error) bool) {
+				for _, it := range test.items {
+					if !yield(it, nil) {
+						return
+					}
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, out.String()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func TestSafe(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain äöü 日本 “q\"\\":      "plain äöü 日本 “q\"\\",

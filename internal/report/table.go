@@ -3,6 +3,7 @@ package report
 import (
 	"bufio"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -17,6 +18,8 @@ type table struct {
 	indent string
 	header []string // upper-cased when written; nil for none
 	rows   [][]string
+	middle []int // columns that are cut in their middle: the end of a path tells more than its middle
+	tidy   bool  // leave out columns that tell nothing
 }
 
 const (
@@ -47,6 +50,12 @@ func (t *table) write(out io.Writer, width int) error {
 	if len(t.rows) == 0 {
 		return nil
 	}
+	w := bufio.NewWriter(out)
+	if t.tidy && width > 0 {
+		if alike := t.dropColumns(); alike != "" {
+			w.WriteString(Cut(alike, width) + "\n")
+		}
+	}
 	rows := t.rows
 	if t.header != nil {
 		header := make([]string, len(t.header))
@@ -64,12 +73,14 @@ func (t *table) write(out io.Writer, width int) error {
 	if width > 0 {
 		fit(widths, width-len(t.indent))
 	}
-	w := bufio.NewWriter(out)
 	for _, row := range rows {
 		var line strings.Builder
 		line.WriteString(t.indent)
 		for i, cell := range row {
-			cell = cut(cell, widths[i])
+			if slices.Contains(t.middle, i) {
+				cell = cutMiddle(cell, widths[i])
+			}
+			cell = Cut(cell, widths[i])
 			line.WriteString(cell)
 			line.WriteString(strings.Repeat(" ", widths[i]-uniseg.StringWidth(cell)))
 			line.WriteString(gap)
@@ -78,6 +89,37 @@ func (t *table) write(out io.Writer, width int) error {
 		w.WriteByte('\n')
 	}
 	return w.Flush()
+}
+
+// dropColumns leaves out columns that are empty, and those whose cells are all alike; it returns what
+// the latter have: "all: kind filecsv, state dead". The first column stays.
+func (t *table) dropColumns() string {
+	var alike []string
+	for i := len(t.header) - 1; i > 0; i-- {
+		value := t.rows[0][i]
+		same := !slices.ContainsFunc(t.rows, func(row []string) bool { return row[i] != value })
+		if !same || value != "" && len(t.rows) == 1 {
+			continue
+		}
+		if value != "" {
+			alike = append(alike, t.header[i]+" "+value)
+		}
+		t.header = slices.Delete(t.header, i, i+1)
+		for r := range t.rows {
+			t.rows[r] = slices.Delete(t.rows[r], i, i+1)
+		}
+		t.middle = slices.DeleteFunc(t.middle, func(m int) bool { return m == i })
+		for m := range t.middle {
+			if t.middle[m] > i {
+				t.middle[m]--
+			}
+		}
+	}
+	if len(alike) == 0 {
+		return ""
+	}
+	slices.Reverse(alike)
+	return "all: " + strings.Join(alike, ", ")
 }
 
 // fit makes the widest column narrower, cell by cell, until all fit.
@@ -100,10 +142,13 @@ func fit(widths []int, width int) {
 	}
 }
 
-// cut shortens text to a width, with an ellipsis.
-func cut(s string, width int) string {
+// Cut shortens text to a width in cells, with an ellipsis.
+func Cut(s string, width int) string {
 	if uniseg.StringWidth(s) <= width {
 		return s
+	}
+	if width < 1 {
+		return ""
 	}
 	var b strings.Builder
 	g := uniseg.NewGraphemes(s)
@@ -114,6 +159,24 @@ func cut(s string, width int) string {
 		b.WriteString(g.Str())
 	}
 	return b.String() + "…"
+}
+
+// cutMiddle shortens text to a width, with an ellipsis a third of the way.
+func cutMiddle(s string, width int) string {
+	if uniseg.StringWidth(s) <= width {
+		return s
+	}
+	head := Cut(s, max(width/3, 1))
+	room := width - uniseg.StringWidth(head)
+	tail := uniseg.NewGraphemes(uniseg.ReverseString(s))
+	var b strings.Builder
+	for used := 0; tail.Next(); {
+		if used += tail.Width(); used > room {
+			break
+		}
+		b.WriteString(tail.Str())
+	}
+	return head + uniseg.ReverseString(b.String())
 }
 
 // Align writes text in columns, without a header, after an indent.

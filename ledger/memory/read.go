@@ -216,13 +216,8 @@ func (s *Store) Beat(_ context.Context, a ledger.Agent, ttl time.Duration) error
 		a.StartedAt = old.StartedAt
 	}
 	s.agents[a.Name] = beat{a, now.Add(ttl)}
-	holds := map[string]bool{a.Name: true}
-	for _, r := range s.rows {
-		if r.Work != nil && r.Work.State == ledger.StateLeased {
-			holds[r.Work.Agent] = true
-		}
-	}
-	maps.DeleteFunc(s.agents, func(name string, b beat) bool { return !holds[name] && !b.expires.After(now) })
+	holds := s.leasing()
+	maps.DeleteFunc(s.agents, func(name string, b beat) bool { return name != a.Name && !holds[name] && !b.expires.After(now) })
 	return nil
 }
 
@@ -233,10 +228,33 @@ func (s *Store) Agents(context.Context) ([]ledger.Agent, error) {
 	return s.living(), nil
 }
 
+// Heartbeats implements ledger.Store.
+func (s *Store) Heartbeats(context.Context) ([]ledger.Agent, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	holds := s.leasing()
+	return s.agentsIf(func(b beat) bool { return b.expires.After(s.now()) || holds[b.Name] }), nil
+}
+
 func (s *Store) living() []ledger.Agent {
+	return s.agentsIf(func(b beat) bool { return b.expires.After(s.now()) })
+}
+
+// leasing are the agents that have leased something.
+func (s *Store) leasing() map[string]bool {
+	holds := map[string]bool{}
+	for _, r := range s.rows {
+		if r.Work != nil && r.Work.State == ledger.StateLeased {
+			holds[r.Work.Agent] = true
+		}
+	}
+	return holds
+}
+
+func (s *Store) agentsIf(is func(beat) bool) []ledger.Agent {
 	var out []ledger.Agent
 	for _, b := range s.agents {
-		if b.expires.After(s.now()) {
+		if is(b) {
 			out = append(out, b.Agent)
 		}
 	}

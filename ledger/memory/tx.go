@@ -21,13 +21,14 @@ type tx struct {
 	rows    map[int64]*row // before this transaction; nil: there was none
 	kinds   map[string]ledger.Kind
 	locks   map[string]ledger.Lock
+	agents  map[string]beat
 	gated   map[string]bool
 	limited map[string]time.Time
 	journal int
 }
 
 func (s *Store) begin() *tx {
-	return &tx{s: s, now: s.now(), kinds: maps.Clone(s.kinds), locks: maps.Clone(s.locks),
+	return &tx{s: s, now: s.now(), kinds: maps.Clone(s.kinds), locks: maps.Clone(s.locks), agents: maps.Clone(s.agents),
 		gated: maps.Clone(s.gated), limited: maps.Clone(s.limited), journal: len(s.journal), rows: map[int64]*row{}}
 }
 
@@ -75,7 +76,7 @@ func (t *tx) undo() {
 			s.byKey[old.Identity] = id
 		}
 	}
-	s.kinds, s.locks, s.gated, s.limited, s.journal = t.kinds, t.locks, t.gated, t.limited, s.journal[:t.journal]
+	s.kinds, s.locks, s.agents, s.gated, s.limited, s.journal = t.kinds, t.locks, t.agents, t.gated, t.limited, s.journal[:t.journal]
 }
 
 // put replaces a row.
@@ -143,14 +144,35 @@ func (t *tx) LoadKeys(keys []ledger.Identity) ([]ledger.Record, error) {
 }
 
 func (t *tx) LoadExpired(limit int) ([]ledger.Record, error) {
+	return t.leased(limit, func(w *ledger.Work) bool { return !w.ExpiresAt.After(t.now) }), nil
+}
+
+func (t *tx) LoadLeased(agent string, limit int) ([]ledger.Record, error) {
+	return t.leased(limit, func(w *ledger.Work) bool { return w.Agent == agent && !w.LeasedAt.After(t.now) }), nil
+}
+
+// leased are the records of leases, the one that ends first first.
+func (t *tx) leased(limit int, is func(*ledger.Work) bool) []ledger.Record {
 	var out []ledger.Record
 	for _, r := range t.s.sorted() {
-		if r.Work != nil && r.Work.State == ledger.StateLeased && !r.Work.ExpiresAt.After(t.now) {
+		if r.Work != nil && r.Work.State == ledger.StateLeased && is(r.Work) {
 			out = append(out, t.loaded(r))
 		}
 	}
 	slices.SortStableFunc(out, func(a, b ledger.Record) int { return a.Work.ExpiresAt.Compare(b.Work.ExpiresAt) })
-	return out[:min(limit, len(out))], nil
+	return out[:min(limit, len(out))]
+}
+
+func (t *tx) EndBeat(agent, process string) (bool, error) {
+	b, there := t.s.agents[agent]
+	if !there || b.Process != process {
+		return false, nil
+	}
+	if b.expires.After(t.now) {
+		b.expires = t.now
+		t.s.agents[agent] = b
+	}
+	return true, nil
 }
 
 func (t *tx) Attempts(id int64) ([]ledger.Attempt, error) {

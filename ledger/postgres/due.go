@@ -21,6 +21,25 @@ const expiredTemplate = `WITH b AS MATERIALIZED (
 SELECT ` + recordColumns + `, ` + kindColumns + ` FROM b JOIN {{S}}.ledger_items i ON i.id = b.item_id JOIN {{S}}.ledger_kinds k ON k.kind = i.kind ` + lastAttempt + `
 ORDER BY b.expires_at, i.id`
 
+// leasedTemplate is expiredTemplate for what one agent had leased by the transaction's clock.
+const leasedTemplate = `WITH b AS MATERIALIZED (
+ SELECT * FROM {{S}}.ledger_backlog WHERE state = 2 AND locked_by = $2 AND leased_at <= (SELECT coalesce($3::timestamptz, now()))
+ ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)
+SELECT ` + recordColumns + `, ` + kindColumns + ` FROM b JOIN {{S}}.ledger_items i ON i.id = b.item_id JOIN {{S}}.ledger_kinds k ON k.kind = i.kind ` + lastAttempt + `
+ORDER BY b.expires_at, i.id`
+
+// LoadLeased implements ledger.Tx.
+func (t *tx) LoadLeased(agent string, limit int) ([]ledger.Record, error) {
+	return t.records(leasedTemplate, []any{limit, agent, t.stamp()})
+}
+
+// EndBeat implements ledger.Tx.
+func (t *tx) EndBeat(agent, process string) (same bool, err error) {
+	err = t.query(`UPDATE {{S}}.ledger_agents SET expires_at = least(expires_at, {{NOW}}) WHERE agent = $1 AND process = $2 RETURNING true`,
+		[]any{agent, process}, func(scan scanner) error { return scan(&same) })
+	return same, err
+}
+
 // LoadExpired implements ledger.Tx.
 func (t *tx) LoadExpired(limit int) ([]ledger.Record, error) {
 	p := &t.s.positions

@@ -162,19 +162,31 @@ func (s *Store) Counts(ctx context.Context, since time.Time) ([]ledger.Counts, e
 // Agents implements ledger.Store.
 func (s *Store) Agents(ctx context.Context) (out []ledger.Agent, err error) {
 	err = s.read(ctx, func(ss session) (err error) {
-		out, err = agents(ss)
+		out, err = agents(ss, living)
 		return err
 	})
 	return out, err
 }
 
-func agents(ss session) ([]ledger.Agent, error) {
-	return collectIn(ss, `SELECT agent, host, pid, version, kinds, started_at, seen_at, shard_index, shard_count, clock_skew, stalled FROM {{S}}.ledger_agents WHERE expires_at > (SELECT {{NOW}}) ORDER BY agent`, nil,
+// Heartbeats implements ledger.Store.
+func (s *Store) Heartbeats(ctx context.Context) (out []ledger.Agent, err error) {
+	err = s.read(ctx, func(ss session) (err error) {
+		out, err = agents(ss, living+` OR EXISTS (SELECT FROM {{S}}.ledger_backlog b WHERE b.state = 2 AND b.locked_by = a.agent)`)
+		return err
+	})
+	return out, err
+}
+
+// living is the condition of heartbeats that have not run out.
+const living = `a.expires_at > (SELECT {{NOW}})`
+
+func agents(ss session, condition string) ([]ledger.Agent, error) {
+	return collectIn(ss, `SELECT agent, host, pid, version, kinds, started_at, seen_at, shard_index, shard_count, clock_skew, stalled, process FROM {{S}}.ledger_agents a WHERE `+condition+` ORDER BY agent`, nil,
 		func(scan scanner) (ledger.Agent, error) {
 			var a ledger.Agent
 			var kinds, stalled string
 			var skew int64
-			if err := scan(&a.Name, &a.Host, &a.PID, &a.Version, &kinds, &a.StartedAt, &a.SeenAt, &a.Shard.Index, &a.Shard.Count, &skew, &stalled); err != nil {
+			if err := scan(&a.Name, &a.Host, &a.PID, &a.Version, &kinds, &a.StartedAt, &a.SeenAt, &a.Shard.Index, &a.Shard.Count, &skew, &stalled, &a.Process); err != nil {
 				return a, err
 			}
 			a.Skew = time.Duration(skew) * time.Microsecond

@@ -198,7 +198,7 @@ func (t *tx) Attempts(id int64) ([]ledger.Attempt, error) { return attempts(t, i
 func (t *tx) Standing(kind string) (ledger.Standing, error) { return standing(t, kind) }
 
 // Agents implements ledger.Tx.
-func (t *tx) Agents() ([]ledger.Agent, error) { return agents(t) }
+func (t *tx) Agents() ([]ledger.Agent, error) { return agents(t, living) }
 
 // EnsureKinds implements ledger.Tx.
 func (t *tx) EnsureKinds(names []string) error {

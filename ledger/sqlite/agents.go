@@ -25,9 +25,9 @@ func (s *Store) Beat(ctx context.Context, a ledger.Agent, ttl time.Duration) err
 			_, err := t.exec(`DELETE FROM ledger_agents WHERE agent = ?1`, a.Name)
 			return err
 		}
-		_, err := t.exec(`INSERT INTO ledger_agents (agent, host, pid, version, kinds, started_at, seen_at, expires_at, shard_index, shard_count, clock_skew, stalled) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11)
- ON CONFLICT (agent) DO UPDATE SET host = ?2, pid = ?3, version = ?4, kinds = ?5, seen_at = ?6, expires_at = ?7, shard_index = ?8, shard_count = ?9, clock_skew = ?10, stalled = ?11`,
-			a.Name, a.Host, a.PID, a.Version, string(work), t.now, t.now.Add(ttl), a.Shard.Index, a.Shard.Count, a.Skew.Microseconds(), string(stalled))
+		_, err := t.exec(`INSERT INTO ledger_agents (agent, host, pid, version, kinds, started_at, seen_at, expires_at, shard_index, shard_count, clock_skew, stalled, process) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+ ON CONFLICT (agent) DO UPDATE SET host = ?2, pid = ?3, version = ?4, kinds = ?5, seen_at = ?6, expires_at = ?7, shard_index = ?8, shard_count = ?9, clock_skew = ?10, stalled = ?11, process = ?12`,
+			a.Name, a.Host, a.PID, a.Version, string(work), t.now, t.now.Add(ttl), a.Shard.Index, a.Shard.Count, a.Skew.Microseconds(), string(stalled), a.Process)
 		if err != nil {
 			return err
 		}
@@ -40,17 +40,40 @@ func (s *Store) Beat(ctx context.Context, a ledger.Agent, ttl time.Duration) err
 // Agents implements ledger.Store.
 func (s *Store) Agents(ctx context.Context) (all []ledger.Agent, err error) {
 	err = s.read(ctx, false, func(r session) error {
-		all, err = agents(r, s.clock())
+		all, err = agents(r, living, s.clock())
 		return err
 	})
 	return all, err
 }
 
-func agents(s session, now time.Time) ([]ledger.Agent, error) {
+// Heartbeats implements ledger.Store.
+func (s *Store) Heartbeats(ctx context.Context) (all []ledger.Agent, err error) {
+	err = s.read(ctx, false, func(r session) error {
+		all, err = agents(r, living+` OR EXISTS (SELECT 1 FROM ledger_backlog b WHERE b.state = 2 AND b.locked_by = ledger_agents.agent)`, s.clock())
+		return err
+	})
+	return all, err
+}
+
+// EndBeat implements ledger.Tx.
+func (x *tx) EndBeat(agent, process string) (bool, error) {
+	if err := x.begin(); err != nil {
+		return false, err
+	}
+	same := false
+	err := x.session.query(`UPDATE ledger_agents SET expires_at = min(expires_at, ?3) WHERE agent = ?1 AND process = ?2 RETURNING 1`,
+		func(row) error { same = true; return nil }, agent, process, x.now)
+	return same, err
+}
+
+// living is the condition of heartbeats that have not run out.
+const living = `expires_at > ?1`
+
+func agents(s session, condition string, now time.Time) ([]ledger.Agent, error) {
 	var all []ledger.Agent
-	err := s.query(`SELECT agent, host, pid, version, kinds, started_at, seen_at, shard_index, shard_count, clock_skew, stalled FROM ledger_agents WHERE expires_at > ?1 ORDER BY agent`, func(r row) error {
+	err := s.query(`SELECT agent, host, pid, version, kinds, started_at, seen_at, shard_index, shard_count, clock_skew, stalled, process FROM ledger_agents WHERE `+condition+` ORDER BY agent`, func(r row) error {
 		a := ledger.Agent{Name: r.text(0), Host: r.text(1), PID: int(r.int(2)), Version: r.text(3), StartedAt: r.time(5), SeenAt: r.time(6),
-			Shard: ledger.Shard{Index: int(r.int(7)), Count: int(r.int(8))}, Skew: time.Duration(r.int(9)) * time.Microsecond}
+			Shard: ledger.Shard{Index: int(r.int(7)), Count: int(r.int(8))}, Skew: time.Duration(r.int(9)) * time.Microsecond, Process: r.text(11)}
 		if err := json.Unmarshal([]byte(r.text(4)), &a.Kinds); err != nil {
 			return fmt.Errorf("sqlite: kinds of agent %s: %w", a.Name, err)
 		}

@@ -135,11 +135,25 @@ func (x *tx) LoadExpired(limit int) ([]ledger.Record, error) {
 	if err := x.begin(); err != nil {
 		return nil, err
 	}
+	return x.leased(`expires_at <= ?1`, limit, x.now)
+}
+
+// LoadLeased implements ledger.Tx.
+func (x *tx) LoadLeased(agent string, limit int) ([]ledger.Record, error) {
+	if err := x.begin(); err != nil {
+		return nil, err
+	}
+	return x.leased(`leased_at <= ?1 AND locked_by = ?3`, limit, x.now, agent)
+}
+
+// leased loads up to limit records that are leased, the one whose lease ends first first. In the condition
+// ?1 is the time, and what is given besides begins with ?3.
+func (x *tx) leased(condition string, limit int, args ...any) ([]ledger.Record, error) {
 	var ids []int64
-	err := x.session.query(`SELECT item_id FROM ledger_backlog WHERE state = 2 AND expires_at <= ?1 ORDER BY expires_at, item_id LIMIT ?2`, func(r row) error {
+	err := x.session.query(`SELECT item_id FROM ledger_backlog WHERE state = 2 AND `+condition+` ORDER BY expires_at, item_id LIMIT ?2`, func(r row) error {
 		ids = append(ids, r.int(0))
 		return nil
-	}, x.now, limit)
+	}, slices.Insert(args, 1, any(limit))...)
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +249,7 @@ func (x *tx) Agents() ([]ledger.Agent, error) {
 	if err := x.begin(); err != nil {
 		return nil, err
 	}
-	return agents(x.session, x.now)
+	return agents(x.session, living, x.now)
 }
 
 // Journal implements ledger.Tx.

@@ -92,6 +92,7 @@ func compare(t *testing.T, rt *rapid.T, place NewPlace) {
 		"back":        m.back,
 		"restart":     m.restart,
 		"expire":      m.expire,
+		"gone":        m.gone,
 		"promote":     m.promote,
 		"prune":       m.prune,
 		"beat":        m.beat,
@@ -132,7 +133,7 @@ func newMachine(t *testing.T, place NewPlace) *machine {
 	return m
 }
 
-var chanceless = ledger.Options{Jitter: func() float64 { return 0.5 }}
+var chanceless = ledger.Options{Jitter: func() float64 { return 0.5 }, Gone: gone}
 
 func (m *machine) open() {
 	store, err := m.place.Open()

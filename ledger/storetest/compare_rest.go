@@ -129,7 +129,7 @@ func works(t *rapid.T) map[string]string {
 
 func (m *machine) beat(t *rapid.T) {
 	ttl := time.Duration(rapid.IntRange(0, 100).Draw(t, "ttl")) * time.Second
-	a := ledger.Agent{Name: agentNames.Draw(t, "agent"), Host: "h", PID: 7, Version: "v", Kinds: works(t), Stalled: map[string]time.Time{}}
+	a := ledger.Agent{Name: agentNames.Draw(t, "agent"), Host: "h", PID: 7, Process: rapid.SampledFrom([]string{"", goneProcess}).Draw(t, "process"), Version: "v", Kinds: works(t), Stalled: map[string]time.Time{}}
 	for kind := range a.Kinds {
 		if rapid.Bool().Draw(t, "stalled") {
 			a.Stalled[kind] = m.clock.now().Add(time.Minute)
@@ -155,6 +155,11 @@ func (m *machine) back(t *rapid.T) {
 
 func (m *machine) expire(t *rapid.T) {
 	expired := both(m, t, "expire", func(_ int, l *ledger.Ledger) (int, error) { return l.Expire(m.tb.Context(), 100) })
+	same(t, "expired", expired)
+}
+
+func (m *machine) gone(t *rapid.T) {
+	expired := both(m, t, "gone", func(_ int, l *ledger.Ledger) (int, error) { return l.ExpireGone(m.tb.Context()) })
 	same(t, "expired", expired)
 }
 

@@ -58,6 +58,8 @@ func Run(t *testing.T, open Open) {
 		{"LossesDie", lossesDie},
 		{"RenewKeeps", renewKeeps},
 		{"ExpireGivesBack", expireGivesBack},
+		{"GoneGivesBack", goneGivesBack},
+		{"GoneAndBack", goneAndBack},
 		{"DoubtOnlyStarted", doubtOnlyStarted},
 		{"DoubtLateReport", doubtLateReport},
 		{"DoubtDecided", doubtDecided},
@@ -176,7 +178,7 @@ func newHarness(t *testing.T, open Open) *harness {
 	c := &clock{t: start}
 	store := open(t, c.now)
 	return &harness{t: t, ctx: t.Context(), store: store, clock: c,
-		l: ledger.New(store, ledger.Options{Jitter: func() float64 { return 1 }})}
+		l: ledger.New(store, ledger.Options{Jitter: func() float64 { return 1 }, Gone: gone})}
 }
 
 // verify ends every case: whatever it did, the ledger's invariants hold.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -107,6 +108,7 @@ func judge(res ledger.Result, cause error) ledger.Result {
 	switch {
 	case errors.Is(cause, context.DeadlineExceeded):
 		res.Code, res.NoReport = "timeout", true
+		res.Error = strings.ReplaceAll(res.Error, context.DeadlineExceeded.Error(), cause.Error())
 	case errors.Is(cause, ErrStopping):
 		res.Outcome, res.Code, res.Delay = ledger.OutcomeReleased, "stopping", 0
 	case errors.Is(cause, ledger.ErrLeaseLost):

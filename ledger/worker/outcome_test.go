@@ -74,9 +74,9 @@ func TestOutcomes(t *testing.T) {
 		{"payload does not decode", JSON(func(context.Context, *ledger.Lease, []int) ledger.Result { return ledger.Done(nil) }), ledger.Kind{},
 			end{ledger.OutcomeFailed, "payload", "json: cannot unmarshal object into Go value of type []int", ledger.StateDead}},
 		{"overruns its timeout", Func(toEnd), ledger.Kind{Timeout: time.Second, MaxFailures: 1},
-			end{ledger.OutcomeFailed, "timeout", "context deadline exceeded", ledger.StateDead}},
+			end{ledger.OutcomeFailed, "timeout", "timed out after 1s (timeout of kind k)", ledger.StateDead}},
 		{"overruns its timeout and must not be repeated", Func(toEnd), ledger.Kind{Timeout: time.Second, OnLost: ledger.OnLostDoubt},
-			end{ledger.OutcomeUnknown, "timeout", "context deadline exceeded", ledger.StateDoubt}},
+			end{ledger.OutcomeUnknown, "timeout", "timed out after 1s (timeout of kind k)", ledger.StateDoubt}},
 		{"is done after its timeout", Func(func(ctx context.Context, _ *ledger.Lease) ledger.Result { <-ctx.Done(); return ledger.Done(nil) }),
 			ledger.Kind{Timeout: time.Second}, end{ledger.OutcomeDone, "", "", ledger.StateDone}},
 	}

@@ -60,6 +60,7 @@ func (s *endless) Update(context.Context, ledger.Conn, func(ledger.Tx) error) er
 func (s *endless) Kinds(context.Context) ([]ledger.Kind, error)                     { return nil, nil }
 func (s *endless) Beat(context.Context, ledger.Agent, time.Duration) error          { return nil }
 func (s *endless) Agents(context.Context) ([]ledger.Agent, error)                   { return nil, nil }
+func (s *endless) Heartbeats(context.Context) ([]ledger.Agent, error)               { return nil, nil }
 func (s *endless) Watch(ctx context.Context, _ func(string))                        { <-ctx.Done() }
 
 // BenchmarkOverhead is what an item costs in the worker alone: the handler and the store do

@@ -84,12 +84,13 @@ func (w *Worker) work(ctx context.Context, until func(context.Context)) error {
 	return broken
 }
 
-// prepare waits for the ledger, reads the policies and makes this worker known. Without error
+// prepare waits for the ledger, reads the policies and makes this worker known, after it has taken the leases of
+// programs that are gone: one of them may have had its name. Without error
 // it is not ready when ctx ended before.
 func (w *Worker) prepare(ctx context.Context) (ready bool, err error) {
 	var away backoff
 	for ctx.Err() == nil {
-		err := w.beat(ctx)
+		err := errors.Join(w.expireGone(ctx), w.beat(ctx))
 		switch {
 		case err == nil:
 			return true, nil

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -60,9 +61,20 @@ func (t *task) begin(base context.Context, now time.Time, timeout time.Duration)
 	t.ctx, t.cancel = context.WithCancelCause(base)
 	if timeout > 0 {
 		t.deadline = now.Add(timeout)
-		t.ctx, t.stop = context.WithDeadline(t.ctx, t.deadline)
+		t.ctx, t.stop = context.WithDeadlineCause(t.ctx, t.deadline, timedOut{timeout, t.lease.Kind})
 	}
 }
+
+// timedOut is context.DeadlineExceeded in words for people.
+type timedOut struct {
+	after time.Duration
+	kind  string
+}
+
+func (e timedOut) Error() string {
+	return fmt.Sprintf("timed out after %s (timeout of kind %s)", e.after, e.kind)
+}
+func (e timedOut) Unwrap() error { return context.DeadlineExceeded }
 
 // handle gives the item to the handler. A panic in Handle itself ends the item, too.
 func (t *task) handle() {

@@ -36,10 +36,11 @@ func (w *Worker) promoteLoop(life context.Context) {
 	}
 }
 
-// expireLoop takes expired leases from their holders. After an outage it waits until those that
-// live have had the time to renew.
+// expireLoop takes expired leases from their holders, and those of programs that are known to be gone. After
+// an outage it waits with the former until those that live have had the time to renew.
 func (w *Worker) expireLoop(life context.Context) {
 	for sleep(life, jitter(expireEvery)) {
+		w.failed("expire", w.expireGone(life))
 		for full := true; full && !w.outage.recent(w.config.Lease); {
 			n, err := w.config.Ledger.Expire(life, expireMost)
 			if m := w.config.Meter; m != nil && n > 0 {
@@ -48,6 +49,15 @@ func (w *Worker) expireLoop(life context.Context) {
 			full = !w.failed("expire", err) && n == expireMost
 		}
 	}
+}
+
+// expireGone does not wait for the leases of programs that are gone.
+func (w *Worker) expireGone(ctx context.Context) error {
+	n, err := w.config.Ledger.ExpireGone(ctx)
+	if m := w.config.Meter; m != nil && n > 0 {
+		m.Expired(n)
+	}
+	return err
 }
 
 // pruneLoop applies the kinds' Keep, and makes hours of the minutes of old tallies.
@@ -102,7 +112,7 @@ func (w *Worker) agent() ledger.Agent {
 			stalled[l.kind] = w.clock.there(until)
 		}
 	}
-	return ledger.Agent{Name: w.config.Agent, Host: host, PID: os.Getpid(), Version: w.config.Version, Kinds: kinds, Stalled: stalled,
+	return ledger.Agent{Name: w.config.Agent, Host: host, PID: os.Getpid(), Process: ledger.ThisProcess(), Version: w.config.Version, Kinds: kinds, Stalled: stalled,
 		Shard: w.config.Shard, Skew: w.clock.skew()}
 }
 

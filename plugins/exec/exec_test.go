@@ -21,6 +21,14 @@ func TestConformance(t *testing.T) {
 	sdktest.Conformance(t, Plugin(), sdktest.Options{Config: map[string]any{"command": []string{"true"}}})
 }
 
+// A command that takes too long is told so in words, with what it said last.
+func TestTimeout(t *testing.T) {
+	r := host(t, shell("echo half-way >&2; while :; do read -r _ || sleep 1; done")).Run(sdktest.Task{Key: "k", Timeout: time.Second})
+	if want := "timed out after 1s (timeout of kind exec): half-way"; r.Outcome != "failed" || r.Code != "timeout" || r.Error != want || r.Final {
+		t.Errorf("got %+v, want %q", r, want)
+	}
+}
+
 func TestEnds(t *testing.T) {
 	more := []any{"done", []int{0, 3}, "permanent", []int{65}, "snooze", []int{9}, "snooze_for", "90s"}
 	for _, tt := range []struct {

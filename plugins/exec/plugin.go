@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/exec/group"
 	"github.com/ledgerd/ledgerd/sdk"
 	"github.com/ledgerd/ledgerd/sdk/redact"
+	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
 const doc = `Runs a command for every item: a program, or a script in any language.
@@ -108,6 +109,9 @@ func (c *Config) environment() error {
 		if name, _, _ := strings.Cut(set, "="); name == "TMPDIR" || strings.HasPrefix(name, "LEDGERD_") {
 			return fmt.Errorf("env.%s: is set for every item", name)
 		}
+	}
+	if host := os.Getenv(wire.HostKey); host != "" {
+		env = append(env, wire.HostKey+"="+host)
 	}
 	c.env, c.secrets = env, redact.New(values...)
 	return nil

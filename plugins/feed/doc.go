@@ -8,7 +8,10 @@
 //
 // The feed (RSS 0.9 to 2.0, Atom 0.3 and 1.0, JSON Feed 1.0 and 1.1) is asked for with GET, and every
 // entry is emitted as an item of kind article in the scope feed/ID, ID being the feed's item. The key
-// is the entry's own id (guid, id); without one its link; without a link the hash of all that it says.
+// is the entry's own id (guid, id); without one its link; without a link the hash of all that it says. An
+// RSS entry without a link is linked to by its guid, if that is a URL and isPermaLink does not say otherwise; a file
+// that the entry brings along is its link only if there is nothing else.
+//
 // So an entry becomes an article once for ever, however often the feed is read, wherever it moves and
 // whatever becomes of the article. An entry that was changed later is not taken again. The article is
 // added in the transaction that records the round: there is no moment at which one is done and the
@@ -20,6 +23,12 @@
 // a feed that is the same byte for byte is left alone too. Such a round is skipped. What is known of a
 // feed is the output of its last completed round: on whichever machine the next one is, it has it, and
 // where a round failed, nothing of it is believed.
+//
+// Of a feed that breaks off in the middle, the whole entries are emitted. The note says so, nothing is remembered of
+// the feed's version, and the next round reads all of it. A connection that breaks off is a failure (reset).
+//
+// A feed that is no UTF-8 and declares no character set is read as is usual for the language that it names, else as
+// windows-1252; the note says so.
 //
 // Redirects are followed, at most 10. Where only 301 and 308 lead to is remembered as moved_to and
 // asked first from then on, once a feed was read there; when it fails for good there, the URL that

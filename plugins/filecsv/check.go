@@ -11,9 +11,11 @@ import (
 
 // rules is the payload, compiled: what is asked of every file, whatever its columns.
 type rules struct {
-	in    In
-	delim byte // 0: to be found out
-	quote byte
+	in       In
+	delim    byte // 0: to be found out
+	quote    byte
+	escape   byte
+	encoding encodingOf
 	dateFormats
 	nulls map[string]bool
 	types map[string]rule
@@ -32,14 +34,27 @@ type check struct {
 	rule    rule // ok nil: anything
 }
 
+// allowed is how many bad rows a file of so many rows may have, -1 for any number.
+func (in In) allowed(rows int64) int64 {
+	if in.MaxBadRows < 0 {
+		return -1
+	}
+	return max(in.MaxBadRows, int64(in.MaxBadPercent/100*float64(rows)))
+}
+
+// hopeless tells that a file with so many bad rows has failed, whatever comes.
+func (in In) hopeless(bad int64) bool {
+	return in.MaxBadRows >= 0 && in.MaxBadPercent == 0 && bad > in.MaxBadRows
+}
+
 var delimiters = map[string]byte{"auto": 0, "tab": '\t', "\\t": '\t'}
 
 func newRules(in In) (*rules, error) {
-	if in.Table == "" && len(in.Into) > 0 {
-		return nil, refuse("bad_check", "into: there is no table")
+	if in.Table == "" && len(in.Into)+len(in.Key) > 0 {
+		return nil, refuse("bad_check", "into and key: there is no table")
 	}
-	if in.Table != "" && len(in.Unique) > 0 && in.allowed() != 0 {
-		return nil, refuse("bad_check", "unique: which rows repeat a value is known only when they are loaded; with a table, max_bad_rows must be 0")
+	if in.Table != "" && len(in.Unique) > 0 && (in.MaxBadRows != 0 || in.MaxBadPercent != 0) {
+		return nil, refuse("bad_check", "unique: which rows repeat a value is known only when they are loaded; with a table, max_bad_rows and max_bad_percent must be 0")
 	}
 	r := &rules{in: in, quote: '"', nulls: map[string]bool{}, types: map[string]rule{}}
 	var known bool
@@ -49,13 +64,19 @@ func newRules(in In) (*rules, error) {
 		}
 		r.delim = in.Delimiter[0]
 	}
-	if in.Quotes == "no" {
+	switch in.Quotes {
+	case "no":
 		r.quote = 0
+	case "backslash":
+		r.escape = '\\'
 	}
 	for _, n := range in.Nulls {
 		r.nulls[n] = true
 	}
 	var err error
+	if r.encoding, err = newEncoding(in.Encoding); err != nil {
+		return nil, err
+	}
 	if r.dateFormats, err = newDateFormats(in.DateFormats); err != nil {
 		return nil, err
 	}
@@ -97,7 +118,7 @@ func (r *rules) newRule(text string) (rule, error) {
 // named returns all columns that the rules name, sorted. Naming one makes it required.
 func (r *rules) named() []string {
 	return slices.Compact(slices.Sorted(slices.Values(
-		slices.Concat(r.in.Required, r.in.NotNull, r.in.Unique, slices.Collect(maps.Keys(r.in.Types))))))
+		slices.Concat(r.in.Required, r.in.NotNull, r.in.Unique, r.in.Key, slices.Collect(maps.Keys(r.in.Types))))))
 }
 
 // isNull is true for a value that means that there is none.
@@ -131,7 +152,7 @@ func (r *rules) missing(names []string) error {
 func (r *rules) checks(names []string) []check {
 	var all []check
 	for i, name := range names {
-		c := check{column: i, notNull: slices.Contains(r.in.NotNull, name), rule: r.types[name]}
+		c := check{column: i, notNull: slices.Contains(r.in.NotNull, name) || slices.Contains(r.in.Key, name), rule: r.types[name]}
 		if c.notNull || c.rule.ok != nil {
 			all = append(all, c)
 		}

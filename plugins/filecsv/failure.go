@@ -34,7 +34,7 @@ func codeOf(err error) string {
 	return ""
 }
 
-// tooManyBadRows is the code of the one failure that comes after the whole file was read.
-const tooManyBadRows = "too_many_bad_rows"
+// badRows is the code of the one failure that comes after the whole file was read.
+const badRows = "bad_rows"
 
 var errChanged = tryAgain("changed_while_reading", "the file changed while it was read")

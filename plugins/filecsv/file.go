@@ -55,6 +55,20 @@ func openRegular(path string) (*file, error) {
 	return &file{f, path, info}, nil
 }
 
+// digestOf returns the SHA-256 of a file.
+func digestOf(path string) (string, error) {
+	f, err := openFile(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", tryAgain("cannot_read", "cannot read the file: %v", err)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
 func openError(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):

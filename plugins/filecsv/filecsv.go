@@ -3,30 +3,39 @@
 //	ledgerd run filecsv ./inbox
 //	ledgerd run filecsv ./inbox --set required=email,name --set types.age=int --set unique=email
 //	ledgerd run filecsv old.csv --set encoding=windows-1252 --set delimiter=';'
-//	ledgerd run filecsv ./inbox --set max_bad_rows=0 --with reject_dir=/var/tmp/rejects
+//	ledgerd run filecsv ./inbox --set max_bad_percent=5 --with reject_dir=/var/tmp/rejects
 //
 // # What it reads
 //
 // From a folder it takes *.csv, *.tsv, *.txt and each of them with .gz; a file that is named
 // is taken whatever its name. The delimiter is a comma, semicolon, tab or bar, whichever
 // gives the most rows of the same width, or what a first line such as sep=; names; lines end in LF, CRLF or, in files without LF, CR.
-// Quoted fields may hold delimiters, line ends and doubled quotes. Blank lines are passed
-// over, white space around a value does not count. The first row is the header unless the
-// values below it say otherwise (numbers below a number). Blank names become column_3,
-// repeated ones name_2; the output shows both names.
+// Quoted fields may hold delimiters, line ends and doubled quotes, or quotes behind a backslash where only
+// that makes sense of the first rows. Blanks between a delimiter and a quote do not count. Blank lines are passed
+// over. Blank names become column_3, repeated ones name_2; the output shows both names.
 //
-// The encoding is what a byte order mark says, and otherwise UTF-8. Nothing is guessed: text
-// in another encoding fails with bad_encoding and the hint what to set.
+// Lines above the table are passed over if skip says how many, or if they are certainly none of it: they begin
+// with #, or all rows below have the same width, wider by two fields at least, and begin with a header.
 //
-// Files of any size are read as a stream. A field may have 1 MiB, a record 8 MiB, a row
-// 10,000 columns.
+// Whether the first row is the header is decided by what tells names from values, and the output says what
+// that was: text above numbers or dates, no digit or @ above values that all have one, years
+// or numbers that are counted up from column to column. Against it speak numbers above numbers, and a value that
+// comes again below. If nothing tells, it is taken for the header; a load fails with header_unclear
+// instead, unless the table has columns of these names.
+//
+// The encoding is what a byte order mark says, and otherwise UTF-8. Nothing is guessed or replaced: text
+// in another encoding fails with bad_encoding, which shows how a word of it reads in several.
+//
+// White space around a value does not count for checks, types and nulls. Files of any size are read as a stream. A
+// field may have 1 MiB (max_field_bytes), a record eight times as much, a row 10,000 columns.
 //
 // # Bad rows
 //
 // A row is bad if its quotes are wrong, if it has more or fewer fields than the header, if a
 // value is not of its column's type, if a column of not_null has no value, or if the value of
 // a unique column was there before. Bad rows are counted, the first ten are in the output, and
-// the rest of the file is read. A column that a check names must be there.
+// the rest of the file is read. A column that a check names must be there. A file with bad rows fails, unless
+// max_bad_rows or max_bad_percent allow them; then it is done, and the summary of a run counts them.
 //
 // With reject_dir the bad rows are also written to a CSV file there: line, column, reason and
 // the row; of a row with wrong quotes, the line as one field. The file has the name of the
@@ -39,6 +48,7 @@
 // # Loading into a table
 //
 //	ledgerd run filecsv ./inbox --set table=people --with database=sqlite:/srv/people.db
+//	ledgerd run filecsv ./inbox --set table=people --set key=id --with database=sqlite:/srv/people.db
 //	ledgerd run filecsv ./inbox --set table=people --set into.E-Mail=email --set into.Name=name \
 //	    --with database=postgres://app@db1/people --with password=file:/run/secrets/db1
 //
@@ -49,20 +59,25 @@
 // dead and comes back is refused. The markers are in the table ledgerd_loads, beside the others; leave
 // them there.
 //
+// A file that is loaded again, because it has changed, in another round, or by another ledger, takes the
+// place of its own rows in the same transaction. A file is known by the kind and key of its item. For that a table
+// that is made here has the column ledgerd_load, the number of the load that a row is from. A table without
+// it cannot tell: a second load of a file fails there with loaded_before. Add the column (bigint), give a key, or
+// set on_reload=append.
+//
+// With a key, a row whose key is in the table updates it, whichever file that was from; rows that are no
+// longer in a file stay. Of rows with the same key the last one counts. Key columns must have values.
+//
 // A table that is not there is made, with the names of the header and columns of text; types makes
 // them bigint (int), numeric (decimal; SQLite keeps 15 digits), boolean (bool, in SQLite 1 and 0) and
 // timestamptz (date; a date if date_formats has no time; in SQLite text). Into one that is there, values
 // go by the names of the columns, which may differ in case; it may have columns that the file
 // does not have. Dates are written as 2026-11-20, or all as 2026-11-20 10:00:00Z if date_formats has a time (UTC, where
-// they name no zone), truths as 1 and 0, other
-// values as they are; what is null is NULL.
+// they name no zone), truths as 1 and 0, text as it stands in the file (trim takes off white space around it). What
+// is null is NULL: an empty value, white space alone, and what nulls lists.
 //
-// One bad row and nothing is loaded, unless max_bad_rows says how many may be left out (-1: any number;
-// then nothing can be unique). What the database itself refuses always refuses the whole file.
-//
-// A file that has changed since is worked again, and all of its rows are loaded once more beside the
-// old ones: a table has no memory of which rows are whose. Two ledgers that load into one database
-// must call the work by different names.
+// One row more than is allowed that is bad, and nothing is loaded. With bad rows allowed nothing can be unique. What
+// the database itself refuses always refuses the whole file.
 //
 // While a file is loaded into SQLite nobody else writes to that database, and loads of other processes
 // are put off; never load into a ledger. The payload names the table: whoever may add items can write
@@ -77,22 +92,26 @@
 // These last until the file or the payload is another, and are not tried again:
 //
 //	not_found permission not_a_file     there is no such file; it may not be read; it is a directory, pipe, device
-//	bad_encoding not_csv bad_gzip       not in its encoding; binary; damaged
+//	empty html xml binary               no rows; no table but a web page, XML, or no text
+//	bad_encoding bad_gzip               not in its encoding; damaged
 //	bad_header                          the quotes of the header are wrong
-//	missing_column                      a column named by required, types, unique or not_null is not there
-//	too_many_bad_rows                   more than max_bad_rows; the whole file was read and the output is complete
+//	header_unclear                      a load does not guess whether the first row is the header
+//	missing_column                      a column named by required, types, unique, not_null or key is not there
+//	bad_rows                            more than are allowed; the whole file was read and the output is complete
 //	unterminated_quote                  with the line on which the quote opened
 //	field_too_long record_too_long too_many_columns too_big
 //	bad_check                           the payload does not make sense
 //	no_database bad_table columns       nowhere to load to; no such table can be; the header does not fit the table
+//	no_unique_index                     the table cannot find rows by the key
 //	bad_value constraint forbidden      the database does not take a value or a row, or not from us
-//	stale loaded_otherwise              a later attempt has loaded already; this round was loaded with other content
+//	loaded_before loaded_otherwise      the file was loaded before, and its rows cannot be replaced
 //
 // These may be gone the next time, and are tried again:
 //
 //	changed_while_reading               size, time or inode changed while the file was read
 //	cannot_read temp_file reject_file   the disk says no
 //	database                            it is away or full
+//	stale                               a later attempt has loaded other content already
 package filecsv
 
 import (
@@ -115,30 +134,39 @@ type In struct {
 	Owner    string `json:"owner" input:"owner" doc:"whose it is"`
 
 	Delimiter   string   `json:"delimiter" default:"auto" doc:"auto, tab, or one character such as ;"`
-	Encoding    string   `json:"encoding" default:"auto" schema:"enum=auto|utf-8|utf-16le|utf-16be|windows-1252" doc:"auto: what the byte order mark says, else utf-8"`
+	Encoding    string   `json:"encoding" default:"auto" schema:"maxLength=40" doc:"auto: what the byte order mark says, else utf-8; or a name such as windows-1252, iso-8859-1, shift_jis, koi8-r, utf-16le"`
 	Header      string   `json:"header" default:"auto" schema:"enum=auto|yes|no" doc:"whether the first row names the columns; without, they are column_1, column_2 and so on"`
-	Quotes      string   `json:"quotes" default:"yes" schema:"enum=yes|no" doc:"no: a quote is a character like any other"`
+	Quotes      string   `json:"quotes" default:"auto" schema:"enum=auto|double|backslash|no" doc:"how a quote stands within quotes: doubled, or behind a backslash; no: a quote is a character like any other"`
+	Skip        int64    `json:"skip" default:"0" schema:"min=0" doc:"lines above the table that are passed over"`
+	Comment     string   `json:"comment" schema:"maxLength=10" doc:"lines that begin with it are passed over, such as #"`
 	Nulls       []string `json:"nulls" doc:"values that mean no value, besides the empty one: NULL,NA"`
 	DateFormats []string `json:"date_formats" default:"[\"YYYY-MM-DD\",\"YYYY-MM-DD hh:mm:ss\",\"YYYY-MM-DDThh:mm:ssZ\"]" doc:"how dates are written; of YYYY YY MM M DD D hh mm ss Z"`
 
-	Required   []string          `json:"required" doc:"columns that must be there"`
-	NotNull    []string          `json:"not_null" doc:"columns that must have a value in every row"`
-	Types      map[string]string `json:"types" doc:"type by column: int, decimal, date, bool, email, regexp:PATTERN (of the whole value) or enum:A|B|C"`
-	Unique     []string          `json:"unique" doc:"columns whose values must differ"`
-	MaxBadRows *int64            `json:"max_bad_rows" schema:"min=-1" doc:"with more bad rows the file has failed, -1: any number is fine; default -1, with a table 0"`
+	Required      []string          `json:"required" doc:"columns that must be there"`
+	NotNull       []string          `json:"not_null" doc:"columns that must have a value in every row"`
+	Types         map[string]string `json:"types" doc:"type by column: int, decimal, date, bool, email, regexp:PATTERN (of the whole value) or enum:A|B|C"`
+	Unique        []string          `json:"unique" doc:"columns whose values must differ"`
+	MaxBadRows    int64             `json:"max_bad_rows" default:"0" schema:"min=-1" doc:"a file with more bad rows fails; -1: any number is fine"`
+	MaxBadPercent float64           `json:"max_bad_percent" default:"0" schema:"min=0,max=100" doc:"the same as a share of all rows: what either of the two allows is fine"`
 
-	Table string            `json:"table" schema:"maxLength=127" doc:"load the rows into this table, NAME or SCHEMA.NAME, made if it is not there; config database says where"`
-	Into  map[string]string `json:"into" doc:"column of the table by column of the file; others are not loaded. None: all, by their names"`
+	Table    string            `json:"table" schema:"maxLength=127" doc:"load the rows into this table, NAME or SCHEMA.NAME, made if it is not there; config database says where"`
+	Into     map[string]string `json:"into" doc:"column of the table by column of the file; others are not loaded. None: all, by their names"`
+	Key      []string          `json:"key" doc:"columns of the file that identify a row: one that is in the table is updated; the table needs a unique index of them, which one that is made has"`
+	OnReload string            `json:"on_reload" default:"replace" schema:"enum=replace|append" doc:"what becomes of the rows that were loaded from the same file before: replace them, or append to them; with a key, neither"`
+	Trim     bool              `json:"trim" doc:"load text without the white space around it"`
 }
 
 // Out is the output: what is in a file.
 type Out struct {
 	Rows        int64    `json:"rows" doc:"header not counted, bad ones included"`
-	BadRows     int64    `json:"bad_rows" doc:"how many of them are bad"`
+	BadRows     int64    `json:"bad_rows" sum:"true" doc:"how many of them are bad"`
 	Columns     []Column `json:"columns,omitempty" doc:"as many as fit into 512 KiB"`
 	ColumnCount int      `json:"column_count" doc:"of the header, or of most rows"`
 	Header      bool     `json:"header" doc:"whether the first row named the columns"`
+	HeaderWhy   string   `json:"header_why,omitempty" doc:"what told so; none: nothing did, and it is only more likely"`
+	Skipped     int64    `json:"skipped,omitempty" doc:"lines above the table"`
 	Delimiter   string   `json:"delimiter,omitempty" doc:"a character or tab"`
+	Quotes      string   `json:"quotes,omitempty" doc:"as in the payload"`
 	Encoding    string   `json:"encoding,omitempty" doc:"as in the payload"`
 	Bytes       int64    `json:"bytes" doc:"read of the file, not unpacked"`
 	SHA256      string   `json:"sha256,omitempty" doc:"of the file, if it was read to its end"`
@@ -150,11 +178,12 @@ type Out struct {
 
 // Loaded is what is in a table of a database.
 type Loaded struct {
-	Table   string `json:"table" doc:"its name"`
-	Rows    int64  `json:"rows" doc:"of the file that are in it"`
-	Created bool   `json:"created,omitempty" doc:"it was made for them"`
-	Already bool   `json:"already,omitempty" doc:"an earlier attempt had loaded them"`
-	Attempt int64  `json:"attempt" doc:"which attempt has loaded them"`
+	Table    string `json:"table" doc:"its name"`
+	Rows     int64  `json:"rows" doc:"of the file that are in it"`
+	Replaced int64  `json:"replaced,omitempty" doc:"rows loaded from the same file before that were removed"`
+	Created  bool   `json:"created,omitempty" doc:"it was made for them"`
+	Already  bool   `json:"already,omitempty" doc:"an earlier attempt had loaded them"`
+	Attempt  int64  `json:"attempt" doc:"which attempt has loaded them"`
 }
 
 // Column describes the values of one column in the rows that are not bad, rows with repeated
@@ -184,10 +213,11 @@ func (b BadRow) text() string {
 
 // Config is what this machine allows.
 type Config struct {
-	RejectDir string `json:"reject_dir" doc:"folder for the files of bad rows, made if it is not there; an absolute path; empty: none are written"`
-	MaxBytes  int64  `json:"max_bytes" default:"17179869184" schema:"min=1" doc:"longest text that is read from one file, unpacked, in bytes"`
-	Database  string `json:"database" doc:"where tables are: sqlite:PATH or postgres://user@host/name"`
-	Password  string `json:"password" secret:"true" doc:"of the database's user"`
+	RejectDir     string `json:"reject_dir" doc:"folder for the files of bad rows, made if it is not there; an absolute path; empty: none are written"`
+	MaxBytes      int64  `json:"max_bytes" default:"17179869184" schema:"min=1" doc:"longest text that is read from one file, unpacked, in bytes"`
+	MaxFieldBytes int64  `json:"max_field_bytes" default:"1048576" schema:"min=1024,max=268435456" doc:"longest field, in bytes; a record may have eight times as much"`
+	Database      string `json:"database" doc:"where tables are: sqlite:PATH or postgres://user@host/name"`
+	Password      string `json:"password" secret:"true" doc:"of the database's user"`
 
 	tables *load.Database
 }
@@ -248,16 +278,19 @@ rows that are wrong.
     ledgerd run filecsv ./inbox
     ledgerd run filecsv ./inbox --set required=email
     ledgerd run filecsv ./inbox --set types.age=int --set types.country='enum:DE|FR' --set unique=email
-    ledgerd run filecsv ./inbox --set max_bad_rows=0 --with reject_dir=/var/tmp/rejects
+    ledgerd run filecsv ./inbox --set max_bad_percent=5 --with reject_dir=/var/tmp/rejects
+    ledgerd run filecsv ./inbox --set table=people --set key=id --with database=sqlite:$PWD/people.db
     ledgerd run filecsv old.csv --set encoding=windows-1252 --set delimiter=';'
 
-An encoding is never guessed: a file that is neither UTF-8 nor marked fails with bad_encoding
-and says what it looks like. A file that changes while it is read is tried again.
+A file with bad rows fails, unless max_bad_rows or max_bad_percent allow them. An encoding is never
+guessed: a file that is neither UTF-8 nor marked fails with bad_encoding and shows how it reads in
+several. A file that changes while it is read is tried again. One that is loaded again takes the place
+of its own rows, or with key updates those that are there.
 `
 
 // work is the plugin's function.
 func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
-	o := options{name: filepath.Base(it.Payload.Path), maxBytes: cfg.MaxBytes, spillRows: spillRows}
+	o := options{name: filepath.Base(it.Payload.Path), maxBytes: cfg.MaxBytes, maxField: int(cfg.MaxFieldBytes), spillRows: spillRows}
 	var size int64
 	if info, err := os.Stat(it.Payload.Path); err == nil {
 		size = info.Size()

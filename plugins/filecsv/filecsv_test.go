@@ -20,13 +20,13 @@ func TestMain(m *testing.M) { sdktest.Main(m, Plugin()) }
 // plain is the payload with the defaults that the SDK fills in.
 func plain() In {
 	return In{
-		Delimiter: "auto", Encoding: "auto", Header: "auto", Quotes: "yes",
+		Delimiter: "auto", Encoding: "auto", Header: "auto", Quotes: "auto",
 		DateFormats: []string{"YYYY-MM-DD", "YYYY-MM-DD hh:mm:ss", "YYYY-MM-DDThh:mm:ssZ"},
 	}
 }
 
 func plainOptions() options {
-	return options{maxBytes: 16 << 30, spillRows: spillRows, progress: func(int64) {}}
+	return options{maxBytes: 16 << 30, maxField: 1 << 20, spillRows: spillRows, progress: func(int64) {}}
 }
 
 // payload is one as the command line makes it: only what was set.
@@ -83,7 +83,7 @@ func TestProcessPayload(t *testing.T) {
 		code, error string
 	}{
 		"missing":  {payload{"required": []string{"phone"}}, "missing_column", `column "phone" missing`},
-		"bad rows": {payload{"types": map[string]string{"id": "int"}, "max_bad_rows": 0}, "too_many_bad_rows", `1 bad rows, 0 allowed; one is line 3: column "id": not an integer: "x"`},
+		"bad rows": {payload{"types": map[string]string{"id": "int"}, "max_bad_rows": 0}, "bad_rows", `1 of 12 rows bad, the first on line 3: column "id": not an integer: "x"`},
 		"type":     {payload{"types": map[string]string{"id": "number"}}, "bad_check", `types: column "id": unknown type "number"; there are int, decimal, date, bool, email, regexp:PATTERN and enum:A|B|C`},
 	} {
 		c.set["path"] = path
@@ -137,7 +137,7 @@ func TestProcessFaults(t *testing.T) {
 			}
 		}
 	}
-	r := h.Run(sdktest.Task{Payload: payload{"path": path}, Attempt: 2})
+	r := h.Run(sdktest.Task{Payload: payload{"path": path, "max_bad_rows": 1}, Attempt: 2})
 	out := sdktest.Decode[Out](t, r)
 	if r.Outcome != "done" || out.Rows != 300_001 || out.BadRows != 1 {
 		t.Errorf("%s %s, %d rows, %d bad", r.Outcome, r.Error, out.Rows, out.BadRows)

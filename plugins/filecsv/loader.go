@@ -2,6 +2,7 @@ package filecsv
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -9,17 +10,6 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/filecsv/load"
 	"github.com/ledgerd/ledgerd/sdk"
 )
-
-// allowed is how many bad rows a file may have, -1 for any number.
-func (in In) allowed() int64 {
-	switch {
-	case in.MaxBadRows != nil:
-		return *in.MaxBadRows
-	case in.Table != "":
-		return 0
-	}
-	return -1
-}
 
 // loader loads the good rows of a file into a table.
 type loader struct {
@@ -29,6 +19,7 @@ type loader struct {
 	load     *load.Load // nil before begin and after close
 	names    []string
 	convert  []conversion // by column; nil: as it is
+	text     []bool       // by column: white space around a value is part of it
 	row      [][]byte
 }
 
@@ -36,16 +27,36 @@ type loader struct {
 type conversion func(v []byte) (written []byte, reason string)
 
 func newLoader(d *load.Database, it sdk.Item[In]) *loader {
+	in := it.Payload
 	return &loader{database: d, job: load.Job{
-		Item:  load.Item{Kind: it.Kind, Scope: it.Scope, Key: it.Key, Round: it.IdempotencyKey, Attempt: it.Attempt},
-		Table: it.Payload.Table, Map: it.Payload.Into,
+		Item:  load.Item{ID: it.ID, Kind: it.Kind, Scope: it.Scope, Key: it.Key, Round: it.IdempotencyKey, Attempt: it.Attempt},
+		Table: in.Table, Map: in.Into, Key: in.Key, Append: in.OnReload == "append",
+		Digest: func() (string, error) { return digestOf(in.Path) },
 	}}
+}
+
+// header decides by the table whether a row names columns, where the rows below it do not tell.
+func (l *loader) header(ctx context.Context, row [][]byte) (header, error) {
+	have, err := l.database.Columns(ctx, l.job.Table)
+	if err != nil {
+		return header{}, err
+	}
+	texts, unknown := make([]string, len(row)), len(have) == 0
+	for i, v := range row {
+		texts[i] = string(trim(v))
+		unknown = unknown || !slices.ContainsFunc(have, func(h string) bool { return strings.EqualFold(h, texts[i]) })
+	}
+	if !unknown {
+		return header{true, "the table has a column for each of its names"}, nil
+	}
+	return header{}, refuse("header_unclear", "does the first row (%s) name the columns? The rows below do not tell: --set header=yes or --set header=no",
+		shown(strings.Join(texts, ", ")))
 }
 
 // begin begins to load a file with these columns.
 func (l *loader) begin(ctx context.Context, r *rules, names []string) (err error) {
 	l.rules, l.names = r, names
-	l.convert, l.row = make([]conversion, len(names)), make([][]byte, len(names))
+	l.convert, l.text, l.row = make([]conversion, len(names)), make([]bool, len(names)), make([][]byte, len(names))
 	for i, name := range names {
 		c := load.Column{Name: name}
 		switch r.in.Types[name] {
@@ -60,6 +71,8 @@ func (l *loader) begin(ctx context.Context, r *rules, names []string) (err error
 			if r.hasTime() {
 				c.Type, l.convert[i] = load.Time, r.isoDate("2006-01-02 15:04:05.999999Z07:00")
 			}
+		default:
+			l.text[i] = true
 		}
 		l.job.Columns = append(l.job.Columns, c)
 	}
@@ -77,6 +90,8 @@ func (l *loader) add(ctx context.Context, fields [][]byte) (BadRow, error) {
 		switch convert := l.convert[i]; {
 		case l.rules.isNull(v):
 			v = nil
+		case l.text[i] && !l.rules.in.Trim:
+			v = f
 		case convert != nil:
 			var reason string
 			if v, reason = convert(v); reason != "" {
@@ -93,7 +108,7 @@ func (l *loader) commit(ctx context.Context, digest string) (*Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Loaded{Table: done.Table, Rows: done.Rows, Created: done.Created, Already: done.Already, Attempt: done.Attempt}, nil
+	return &Loaded{Table: done.Table, Rows: done.Rows, Replaced: done.Replaced, Created: done.Created, Already: done.Already, Attempt: done.Attempt}, nil
 }
 
 // close undoes what was not committed.

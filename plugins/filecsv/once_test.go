@@ -25,7 +25,7 @@ func TestLoadKilled(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
 		for attempt, fault := range []sdktest.Fault{sdktest.KillPlugin, sdktest.KillHost, sdktest.Cancel} {
-			r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "people"}, Key: path, Attempt: int64(attempt + 1), Fault: fault, AtProgress: 20})
+			r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "people"}, Key: path, ID: 1, Attempt: int64(attempt + 1), Fault: fault, AtProgress: 20})
 			if r.Outcome == "done" {
 				t.Fatalf("attempt %d was not struck: %+v", attempt+1, r)
 			}
@@ -34,7 +34,7 @@ func TestLoadKilled(t *testing.T) {
 			}
 		}
 		for attempt := int64(4); attempt <= 5; attempt++ {
-			out := outOf(t, h.Run(sdktest.Task{Payload: payload{"path": path, "table": "people"}, Key: path, Attempt: attempt}))
+			out := outOf(t, h.Run(sdktest.Task{Payload: payload{"path": path, "table": "people"}, Key: path, ID: 1, Attempt: attempt}))
 			want := &Loaded{Table: "people", Rows: 200_000, Already: attempt == 5, Attempt: 4}
 			if diff := cmp.Diff(want, out.Load); diff != "" || out.Rows != 200_000 {
 				t.Errorf("attempt %d: -want +got\n%s", attempt, diff)
@@ -49,18 +49,19 @@ func TestLoadKilled(t *testing.T) {
 	})
 }
 
-// rig is attempts at one item, in one process and by hand.
+// rig is attempts at one item, in one process and by hand, at content that has a digest.
 type rig struct {
 	database *load.Database
 	round    string
 }
 
-func (r *rig) begin(t *testing.T, attempt int64) (*load.Load, error) {
+func (r *rig) begin(t *testing.T, attempt int64, content string) (*load.Load, error) {
 	t.Helper()
 	l, err := r.database.Begin(t.Context(), load.Job{
-		Item:    load.Item{Kind: "filecsv", Key: "/in/a.csv", Round: r.round, Attempt: attempt},
+		Item:    load.Item{ID: 1, Kind: "filecsv", Key: "/in/a.csv", Round: r.round, Attempt: attempt},
 		Table:   "t",
 		Columns: []load.Column{{Name: "a"}},
+		Digest:  func() (string, error) { return content, nil },
 	})
 	if err == nil {
 		t.Cleanup(l.Close)
@@ -86,79 +87,58 @@ func wantCode(t *testing.T, err error, code string) {
 	}
 }
 
+// loads begins, fills and commits.
+func (r *rig) loads(t *testing.T, attempt int64, content string, rows int) (load.Done, error) {
+	t.Helper()
+	l, err := r.begin(t, attempt, content)
+	if err != nil {
+		return load.Done{}, err
+	}
+	defer l.Close()
+	fill(t, l, rows)
+	return l.Commit(t.Context(), content)
+}
+
+func (r *rig) wantLoad(t *testing.T, attempt int64, content string, rows int, want load.Done) {
+	t.Helper()
+	want.Table = "t"
+	if done, err := r.loads(t, attempt, content, rows); err != nil || done != want {
+		t.Errorf("attempt %d: %+v, %v; want %+v", attempt, done, err, want)
+	}
+}
+
 // An attempt that is stale finds out whether it comes before a later one has committed, meanwhile
 // (Postgres; on SQLite the later one waits for it) or afterwards.
 func TestLoadStale(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		r := &rig{tables(t, url), "filecsv/1/1"}
 		if !strings.HasPrefix(url, "sqlite:") {
-			stale, err := r.begin(t, 1)
+			stale, err := r.begin(t, 1, "old")
 			if err != nil {
 				t.Fatal(err)
 			}
 			fill(t, stale, 10)
-			current, err := r.begin(t, 2)
-			if err != nil {
-				t.Fatal(err)
-			}
-			fill(t, current, 10)
-			if _, err := current.Commit(t.Context(), "same"); err != nil {
-				t.Fatal(err)
-			}
-			_, err = stale.Commit(t.Context(), "same")
+			r.wantLoad(t, 2, "same", 10, load.Done{Rows: 10, Attempt: 2})
+			_, err = stale.Commit(t.Context(), "old")
 			wantCode(t, err, "stale")
 			stale.Close()
 		} else {
-			current, err := r.begin(t, 2)
-			if err != nil {
-				t.Fatal(err)
-			}
-			fill(t, current, 10)
-			if _, err := current.Commit(t.Context(), "same"); err != nil {
-				t.Fatal(err)
-			}
-			current.Close()
+			r.wantLoad(t, 2, "same", 10, load.Done{Rows: 10, Attempt: 2, Created: true})
 		}
-		_, err := r.begin(t, 1)
+		_, err := r.loads(t, 1, "old", 10)
 		wantCode(t, err, "stale")
-
-		// A later attempt finds what is there.
-		l, err := r.begin(t, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fill(t, l, 10)
-		done, err := l.Commit(t.Context(), "same")
-		if want := (load.Done{Table: "t", Rows: 10, Already: true, Attempt: 2}); err != nil || done != want {
-			t.Errorf("%+v, %v; want %+v", done, err, want)
-		}
-		l.Close()
-		// Of another content it says so.
-		l, err = r.begin(t, 4)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = l.Commit(t.Context(), "other")
-		wantCode(t, err, "loaded_otherwise")
-		l.Close()
-		if got := query(t, db, "SELECT count(*) FROM t"); got[0] != "10" {
-			t.Errorf("%s rows, want 10", got)
-		}
-		// The next round is loaded, and what is left of the one before is stale.
+		// Any attempt, an earlier one as well, finds what is there.
+		r.wantLoad(t, 3, "same", 10, load.Done{Rows: 10, Already: true, Attempt: 2})
+		r.wantLoad(t, 1, "same", 10, load.Done{Rows: 10, Already: true, Attempt: 2})
+		// Other content, also of the same round, takes the place of what was there.
+		r.wantLoad(t, 4, "other", 8, load.Done{Rows: 8, Replaced: 10, Attempt: 4})
 		r.round = "filecsv/1/2"
-		if l, err = r.begin(t, 5); err != nil {
-			t.Fatal(err)
-		}
-		fill(t, l, 7)
-		if _, err := l.Commit(t.Context(), "other"); err != nil {
-			t.Fatal(err)
-		}
-		l.Close()
+		r.wantLoad(t, 5, "other", 7, load.Done{Rows: 7, Replaced: 8, Attempt: 5})
 		r.round = "filecsv/1/1"
-		_, err = r.begin(t, 4)
+		_, err = r.loads(t, 4, "old", 10)
 		wantCode(t, err, "stale")
-		if got := query(t, db, "SELECT count(*) FROM t"); got[0] != "17" {
-			t.Errorf("%s rows, want 17", got)
+		if got := query(t, db, "SELECT count(*) FROM t"); got[0] != "7" {
+			t.Errorf("%s rows, want 7", got)
 		}
 	})
 }
@@ -224,7 +204,7 @@ func TestLoadCommitCut(t *testing.T) {
 			_, parameters, _ := strings.Cut(direct, "?")
 			r := &rig{tables(t, cutter.URL[:strings.IndexByte(cutter.URL+"?", '?')]+"?"+parameters), "filecsv/1/1"}
 			db := open(t, "pgx", direct)
-			l, err := r.begin(t, 1) // makes the tables
+			l, err := r.begin(t, 1, "same") // makes the tables
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -235,15 +215,10 @@ func TestLoadCommitCut(t *testing.T) {
 				t.Errorf("%v, want one that is tried again", err)
 			}
 			l.Close()
-			if l, err = r.begin(t, 2); err != nil {
-				t.Fatal(err)
-			}
-			fill(t, l, 10)
-			done, err := l.Commit(t.Context(), "same")
+			done, err := r.loads(t, 2, "same", 10)
 			if err != nil || done.Rows != 10 || done.Already != (where == pgtest.CutLanded) {
 				t.Errorf("%+v, %v", done, err)
 			}
-			l.Close()
 			if got := query(t, db, "SELECT count(*) FROM t"); got[0] != "10" {
 				t.Errorf("%s rows, want 10", got)
 			}

@@ -10,26 +10,26 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// The limits that keep one bad file from taking the machine's memory.
+// The limits that keep one bad file from taking the machine's memory; that of a field is a setting.
 const (
-	maxField   = 1 << 20 // bytes
-	maxRecord  = 8 << 20 // bytes
-	maxColumns = 10_000
+	fieldsPerRecord = 8 // longest fields that a record has room for
+	maxColumns      = 10_000
 )
 
 // records cuts UTF-8 text into records and fields. It is here because encoding/csv has no
 // limits (an open quote takes the rest of the file into memory), reports an open quote where
 // the file ends instead of where the quote is, knows no CR-only files and cannot go on after a
 // malformed row. It accepts what encoding/csv accepts without LazyQuotes and gives the same
-// fields, except that a CRLF inside quotes stays as it is; FuzzCSV compares the two.
+// fields, except that a CRLF inside quotes stays as it is; FuzzCSV compares the two. Blanks between a
+// delimiter and a quote do not count, since nothing else could be meant.
 //
 // Lines are found with bytes.IndexByte. A line without quotes, the usual case, is cut at its
 // delimiters where it lies in the buffer; nothing is copied.
 type records struct {
-	src   io.Reader
-	delim byte
-	quote byte // 0: quotes mean nothing (text never holds NUL)
-	eol   byte // '\n', or '\r' in files that know no other; a '\r' before '\n' belongs to the end
+	dialect
+	src      io.Reader
+	encoding encodingOf // of the file; what is read here is UTF-8
+	maxField int        // bytes
 
 	buf      []byte
 	pos, end int   // what is not yet used is buf[pos:end]
@@ -37,10 +37,10 @@ type records struct {
 	offset   int64 // of buf[0] in the text
 	srcErr   error // of src, io.EOF included; reported once the bytes before it are used
 
-	line    int64    // where the next record starts, from 1
-	start   int64    // where the last one did
-	fields  [][]byte // of the last one; valid until the next call
-	doubled []int    // fields with doubled quotes
+	line   int64    // where the next record starts, from 1
+	start  int64    // where the last one did
+	fields [][]byte // of the last one; valid until the next call
+	quotes []int    // fields with doubled or escaped quotes
 }
 
 // malformed is a record that breaks the rules of quoting. Reading goes on after it.
@@ -55,7 +55,7 @@ func (m *malformed) Error() string { return fmt.Sprintf("line %d: %s", m.line, m
 
 // newRecords reads from src, whose first byte is at offset of the file.
 func newRecords(src io.Reader, offset int) *records {
-	return &records{src: src, delim: ',', quote: '"', eol: '\n', line: 1, offset: int64(offset), buf: make([]byte, 64<<10)}
+	return &records{src: src, dialect: dialect{delim: ',', quote: '"', eol: '\n'}, maxField: 1 << 20, line: 1, offset: int64(offset), buf: make([]byte, 64<<10)}
 }
 
 // errShort says that the buffer ends before the record does.
@@ -86,6 +86,10 @@ func (r *records) record() error {
 		}
 		r.start = r.line
 		line := r.trimEnd(w[:end])
+		if r.comment != "" && bytes.HasPrefix(line, []byte(r.comment)) {
+			r.skipTo(end)
+			continue
+		}
 		if r.quote != 0 && bytes.IndexByte(line, r.quote) >= 0 {
 			return r.quoted(w, end)
 		}
@@ -108,7 +112,7 @@ func (r *records) lineEnd(w []byte, o int) (int, error) {
 // ifShort returns nil if there is no text after w that could still be looked at.
 func (r *records) ifShort(w []byte) error {
 	switch {
-	case r.srcErr == nil && len(w) <= maxRecord:
+	case r.srcErr == nil && len(w) <= r.maxRecord():
 		return errShort
 	case r.srcErr == io.EOF:
 		return nil
@@ -135,7 +139,7 @@ func (r *records) trimEnd(line []byte) []byte {
 
 // split cuts a line without quotes.
 func (r *records) split(line []byte) error {
-	rest, long := line, len(line) > maxField
+	rest, long := line, len(line) > r.maxField
 	r.fields = r.fields[:0]
 	for {
 		n := bytes.IndexByte(rest, r.delim)
@@ -143,7 +147,7 @@ func (r *records) split(line []byte) error {
 		if n >= 0 {
 			f = rest[:n]
 		}
-		if long && len(f) > maxField {
+		if long && len(f) > r.maxField {
 			return r.fieldTooLong(r.start)
 		}
 		if len(r.fields) == maxColumns {
@@ -155,7 +159,7 @@ func (r *records) split(line []byte) error {
 		}
 		rest = rest[n+1:]
 	}
-	if len(line) > maxRecord {
+	if len(line) > r.maxRecord() {
 		return r.recordTooLong()
 	}
 	return nil
@@ -164,11 +168,14 @@ func (r *records) split(line []byte) error {
 // quoted reads the record at the start of w. It has a quote in its first line, which goes to
 // end, and may take further lines. stop is the next quote of the line, or else its end.
 func (r *records) quoted(w []byte, end int) error {
-	r.fields, r.doubled = r.fields[:0], r.doubled[:0]
+	r.fields, r.quotes = r.fields[:0], r.quotes[:0]
 	stop := r.stop(w, 0, end)
 	for o := 0; ; {
 		if len(r.fields) == maxColumns {
 			return r.tooManyColumns()
+		}
+		if stop < end && len(r.trimBlanks(w[o:stop])) == 0 {
+			o = stop
 		}
 		if o < stop || stop == end {
 			n := bytes.IndexByte(w[o:stop], r.delim)
@@ -179,7 +186,7 @@ func (r *records) quoted(w []byte, end int) error {
 			if n >= 0 {
 				f = w[o : o+n]
 			}
-			if len(f) > maxField {
+			if len(f) > r.maxField {
 				return r.fieldTooLong(r.lineAt(w, o))
 			}
 			r.fields = append(r.fields, f)
@@ -199,7 +206,7 @@ func (r *records) quoted(w []byte, end int) error {
 			}
 		}
 		stop = r.stop(w, to+1, end)
-		after := w[to+1 : stop]
+		after := r.trimBlanks(w[to+1 : stop])
 		last := stop == end && len(r.trimEnd(after)) == 0
 		if !last && (len(after) == 0 || after[0] != r.delim) {
 			return r.badQuote(w, o, to)
@@ -208,8 +215,16 @@ func (r *records) quoted(w []byte, end int) error {
 		if last {
 			return r.finish(w, end)
 		}
-		o = to + 2
+		o = stop - len(after) + 1
 	}
+}
+
+// trimBlanks takes off the blanks at the start of v.
+func (r *records) trimBlanks(v []byte) []byte {
+	for len(v) > 0 && (v[0] == ' ' || v[0] == '\t') && v[0] != r.delim {
+		v = v[1:]
+	}
+	return v
 }
 
 // stop returns the next quote from o on, or else the end of the line.
@@ -222,10 +237,10 @@ func (r *records) stop(w []byte, o, end int) int {
 
 // closing finds the quote that ends the field whose quote opens at o.
 func (r *records) closing(w []byte, o int) (int, error) {
-	doubled := false
-	for i := o + 1; i-o-1 <= maxField; {
+	within := false
+	for i := o + 1; i-o-1 <= r.maxField; {
 		n := bytes.IndexByte(w[i:], r.quote)
-		if n < 0 && len(w)-o-1 > maxField {
+		if n < 0 && len(w)-o-1 > r.maxField {
 			break
 		}
 		if n < 0 || i+n+1 == len(w) {
@@ -237,46 +252,73 @@ func (r *records) closing(w []byte, o int) (int, error) {
 			break
 		}
 		i += n
+		if r.escaped(w[o+1 : i]) {
+			within = true
+			i++
+			continue
+		}
 		if i+1 < len(w) && w[i+1] == r.quote {
-			doubled = true
+			within = true
 			i += 2
 			continue
 		}
-		if i-o-1 > maxField {
+		if i-o-1 > r.maxField {
 			break
 		}
-		if doubled {
-			r.doubled = append(r.doubled, len(r.fields))
+		if within || r.escape != 0 && bytes.IndexByte(w[o+1:i], r.escape) >= 0 {
+			r.quotes = append(r.quotes, len(r.fields))
 		}
 		return i, nil
 	}
 	return 0, r.notClosed(w, o)
 }
 
+// escaped is true for what ends in an odd number of escapes: the quote behind it is no end.
+func (r *records) escaped(before []byte) bool {
+	n := 0
+	for r.escape != 0 && n < len(before) && before[len(before)-1-n] == r.escape {
+		n++
+	}
+	return n%2 == 1
+}
+
 // finish ends a record at o.
 func (r *records) finish(w []byte, o int) error {
-	if o > maxRecord {
+	if o > r.maxRecord() {
 		return r.recordTooLong()
 	}
 	r.line = r.lineAt(w, o)
 	r.skipTo(o)
-	for _, i := range r.doubled {
-		r.fields[i] = r.undouble(r.fields[i])
+	for _, i := range r.quotes {
+		r.fields[i] = r.unquote(r.fields[i])
 	}
 	return nil
 }
 
-// undouble turns doubled quotes into single ones, in place.
-func (r *records) undouble(f []byte) []byte {
+// unquote makes single quotes of doubled and escaped ones, and single escapes of doubled ones, in place.
+func (r *records) unquote(f []byte) []byte {
 	to := 0
-	for from := 0; ; {
-		n := bytes.IndexByte(f[from:], r.quote)
-		if n < 0 {
-			return f[:to+copy(f[to:], f[from:])]
+	for rest := f; ; {
+		n := r.special(rest)
+		if n < 0 || n+1 == len(rest) {
+			return f[:to+copy(f[to:], rest)]
 		}
-		to += copy(f[to:], f[from:from+n+1])
-		from += n + 2
+		c, next := rest[n], rest[n+1]
+		to += copy(f[to:], rest[:n])
+		if rest = rest[n+1:]; next == r.quote || next == c {
+			c, rest = next, rest[1:]
+		}
+		f[to] = c
+		to++
 	}
+}
+
+// special returns where the next quote or escape is.
+func (r *records) special(f []byte) int {
+	if r.escape == 0 {
+		return bytes.IndexByte(f, r.quote)
+	}
+	return bytes.IndexFunc(f, func(c rune) bool { return c == rune(r.quote) || c == rune(r.escape) })
 }
 
 // badQuote leaves out the record whose field at o has a quote at q that does not belong there.
@@ -287,7 +329,7 @@ func (r *records) badQuote(w []byte, o, q int) error {
 	if err != nil {
 		return err
 	}
-	if end > maxRecord {
+	if end > r.maxRecord() {
 		return r.recordTooLong()
 	}
 	m := &malformed{line: r.lineAt(w, o), field: len(r.fields), raw: r.trimEnd(w[:end])}
@@ -299,6 +341,9 @@ func (r *records) badQuote(w []byte, o, q int) error {
 	default:
 		m.reason = fmt.Sprintf("the quote opened at character %d of the line is closed by one in the middle of line %d", r.charAt(w, o), at)
 	}
+	if r.escape == 0 && q > o && w[q-1] == '\\' {
+		m.reason += `; where \" is a quote within a value: --set quotes=backslash`
+	}
 	r.line = m.line
 	r.skipTo(end)
 	return m
@@ -308,14 +353,14 @@ func (r *records) badQuote(w []byte, o, q int) error {
 func (r *records) notClosed(w []byte, o int) error {
 	line, char := r.lineAt(w, o), r.charAt(w, o)
 	open := w[o+1:]
-	if len(open) <= maxField {
+	if len(open) <= r.maxField {
 		return refuse("unterminated_quote", "line %d: the quote opened at character %d is never closed", line, char)
 	}
-	if bytes.IndexByte(open[:maxField], r.eol) < 0 {
+	if bytes.IndexByte(open[:r.maxField], r.eol) < 0 {
 		return r.fieldTooLong(line)
 	}
-	return refuse("unterminated_quote", "line %d: the quote opened at character %d is not closed within %s, the longest field allowed",
-		line, char, humanize.IBytes(maxField))
+	return refuse("unterminated_quote", "line %d: the quote opened at character %d is not closed within %s, the longest field allowed (--with max_field_bytes=…)",
+		line, char, humanize.IBytes(uint64(r.maxField)))
 }
 
 // lineAt returns the line of offset o of the record at the start of w.
@@ -329,11 +374,13 @@ func (r *records) charAt(w []byte, o int) int {
 }
 
 func (r *records) fieldTooLong(line int64) error {
-	return refuse("field_too_long", "line %d: a field is longer than %s", line, humanize.IBytes(maxField))
+	return refuse("field_too_long", "line %d: a field is longer than %s; where that is fine: --with max_field_bytes=…", line, humanize.IBytes(uint64(r.maxField)))
 }
 
+func (r *records) maxRecord() int { return fieldsPerRecord * r.maxField }
+
 func (r *records) recordTooLong() error {
-	return refuse("record_too_long", "line %d: a record is longer than %s", r.start, humanize.IBytes(maxRecord))
+	return refuse("record_too_long", "line %d: a record is longer than %s", r.start, humanize.IBytes(uint64(r.maxRecord())))
 }
 
 func (r *records) tooManyColumns() error {
@@ -365,6 +412,11 @@ func (r *records) more() bool {
 	bad, looked := firstBad(unchecked, err == io.EOF)
 	if bad >= 0 {
 		r.srcErr = notText(unchecked, bad, r.offset+int64(r.checked))
+	} else if bad = r.encoding.undefined(unchecked[:looked]); bad >= 0 {
+		line := r.line + int64(bytes.Count(r.buf[:r.checked+bad], []byte{r.eol}))
+		r.srcErr = refuse("bad_encoding", "line %d: a byte that is no character in %s", line, r.encoding.name)
+	}
+	if bad >= 0 {
 		r.end = r.checked + bad
 	}
 	r.checked += looked

@@ -46,11 +46,11 @@ func TestRejects(t *testing.T) {
 	in := plain()
 	in.Types = map[string]string{"id": "int"}
 	in.Unique = []string{"name"}
-	in.MaxBadRows = new(int64(2))
+	in.MaxBadRows = 2
 
 	write(t, path, "id,name\n1,Anna\nx,Bo\n2\n3,\"An\"na\n4,Anna\n5,Eve\n6,\"Anna\"\n")
 	g := attempt(t, rejects, path, in, 1)
-	if g.Code != "too_many_bad_rows" || filepath.Dir(g.Output.Rejects) != rejects {
+	if g.Code != badRows || filepath.Dir(g.Output.Rejects) != rejects {
 		t.Errorf("got %+v", g)
 	}
 	name := filepath.Base(g.Output.Rejects)

@@ -21,6 +21,7 @@ const (
 type options struct {
 	name      string // of the file
 	maxBytes  int64  // of text, unpacked
+	maxField  int    // bytes
 	spillRows int    // values of a unique column in memory
 	rejects   *rejects
 	loader    *loader          // nil: nothing is loaded
@@ -42,7 +43,7 @@ func scanFile(ctx context.Context, path string, in In, o options) (Out, error) {
 	if changed := f.unchanged(); changed != nil {
 		return out, changed // whatever else is wrong may come from that
 	}
-	if err != nil && codeOf(err) != tooManyBadRows {
+	if err != nil && codeOf(err) != badRows {
 		return out, err
 	}
 	if out.Bytes != f.before.Size() {
@@ -88,6 +89,8 @@ type scanner struct {
 	columns []column
 	checks  []check
 	uniques []unique
+	first   BadRow // in the order of the file
+	misfit  int64  // rows that are wider or narrower than the header
 	out     Out
 }
 
@@ -125,12 +128,24 @@ func (s *scanner) run() (err error) {
 	if err := s.duplicates(); err != nil {
 		return err
 	}
-	if allowed := s.rules.in.allowed(); allowed >= 0 && s.out.BadRows > allowed {
-		first := s.out.Samples[0]
-		return refuse(tooManyBadRows, "%s bad rows, %s allowed; one is line %d: %s",
-			humanize.Comma(s.out.BadRows), humanize.Comma(allowed), first.Line, first.text())
+	if allowed := s.rules.in.allowed(s.out.Rows); allowed >= 0 && s.out.BadRows > allowed {
+		return s.tooBad(allowed)
 	}
 	return nil
+}
+
+// tooBad refuses a file with more bad rows than are allowed.
+func (s *scanner) tooBad(allowed int64) error {
+	most := ""
+	if allowed > 0 {
+		most = fmt.Sprintf(" (%s allowed)", humanize.Comma(allowed))
+	}
+	hint := ""
+	if s.table.header.yes && s.misfit == s.out.Rows {
+		hint = "; is the header on another line? --set skip=LINES"
+	}
+	return refuse(badRows, "%s of %s rows bad%s, the first on line %d: %s%s",
+		humanize.Comma(s.out.BadRows), humanize.Comma(s.out.Rows), most, s.first.Line, s.first.text(), hint)
 }
 
 // rows reads all rows once.
@@ -163,6 +178,7 @@ func (s *scanner) rows() error {
 // row takes in a well-formed row.
 func (s *scanner) row(line int64, fields [][]byte) error {
 	if len(fields) != len(s.columns) {
+		s.misfit++
 		return s.bad(BadRow{Line: line, Reason: fmt.Sprintf("the number of fields is %d, not %d", len(fields), len(s.columns))}, fields)
 	}
 	for i := range s.checks {
@@ -200,7 +216,10 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 // bad counts a bad row and keeps it for people.
 func (s *scanner) bad(b BadRow, fields [][]byte) error {
 	s.out.BadRows++
-	if allowed := s.rules.in.allowed(); s.loader != nil && allowed >= 0 && s.out.BadRows > allowed {
+	if b.Line < s.first.Line || s.first.Line == 0 {
+		s.first = b
+	}
+	if s.loader != nil && s.rules.in.hopeless(s.out.BadRows) {
 		s.loader.close() // it is not to be; others may go on
 	}
 	if len(s.out.Samples) < maxSamples {
@@ -265,7 +284,13 @@ func (s *scanner) reopen() (*table, error) {
 // describe fills in what is known of the file.
 func (s *scanner) describe() {
 	t := s.table
-	s.out.Bytes, s.out.Encoding, s.out.Header = t.meter.read, t.encoding, t.hasHeader
+	s.out.Bytes, s.out.Encoding, s.out.Skipped = t.meter.read, t.encoding.name, t.skipped
+	s.out.Header, s.out.HeaderWhy = t.header.yes, t.header.because
+	if s.out.Quotes = "double"; t.quote == 0 {
+		s.out.Quotes = "no"
+	} else if t.escape != 0 {
+		s.out.Quotes = "backslash"
+	}
 	if s.out.Delimiter = string(t.delim); t.delim == '\t' {
 		s.out.Delimiter = "tab"
 	}
@@ -273,8 +298,8 @@ func (s *scanner) describe() {
 	size := 0
 	for i := range s.columns {
 		c := s.columns[i].summary()
-		if t.hasHeader && string(t.header[i]) != s.columns[i].name {
-			h := shown(string(t.header[i]))
+		if t.cells != nil && string(t.cells[i]) != s.columns[i].name {
+			h := shown(string(t.cells[i]))
 			c.Header = &h
 		}
 		text, _ := json.Marshal(c) // strings and numbers always can be

@@ -4,62 +4,116 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
+	"net/http"
+	"slices"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
-	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/htmlindex"
+	"golang.org/x/text/encoding/ianaindex"
 	"golang.org/x/text/transform"
 )
 
-// The encodings, as they are named in payload and output.
+// The encodings that are handled here, as they are named in payload and output. All others are those
+// of golang.org/x/text.
 const (
 	encAuto    = "auto"
 	encUTF8    = "utf-8"
+	encUTF16   = "utf-16"
 	encUTF16LE = "utf-16le"
 	encUTF16BE = "utf-16be"
-	enc1252    = "windows-1252"
 )
 
 var marks = []struct{ mark, encoding string }{
 	{"\xef\xbb\xbf", encUTF8}, {"\xff\xfe", encUTF16LE}, {"\xfe\xff", encUTF16BE},
 }
 
+// encodingOf is how a text is encoded.
+type encodingOf struct {
+	name  string
+	table encoding.Encoding // nil for those that are handled here
+}
+
+// newEncoding finds an encoding by a name that IANA or the web has for it.
+func newEncoding(name string) (encodingOf, error) {
+	name = strings.ToLower(strings.TrimSpace(name))
+	switch name {
+	case encAuto, encUTF8, encUTF16, encUTF16LE, encUTF16BE:
+		return encodingOf{name: name}, nil
+	case "utf8":
+		return encodingOf{name: encUTF8}, nil
+	}
+	table, err := ianaindex.IANA.Encoding(name)
+	if err != nil || table == nil {
+		table, err = htmlindex.Get(name)
+	}
+	if err != nil {
+		return encodingOf{}, refuse("bad_check", "encoding: %q is not known; there are utf-8, utf-16le, windows-1252, iso-8859-1, shift_jis, koi8-r, gb18030 and others", shown(name))
+	}
+	for _, index := range []*ianaindex.Index{ianaindex.IANA, ianaindex.MIME} { // MIME's are better known, where it has one
+		if known, err := index.Name(table); err == nil {
+			name = strings.ToLower(known)
+		}
+	}
+	return encodingOf{name, table}, nil
+}
+
+// undefined returns where in what was decoded something stands for bytes that the encoding does not
+// define, or -1. Windows' code pages have no control characters there.
+func (e encodingOf) undefined(text []byte) int {
+	if e.table == nil {
+		return -1
+	}
+	bad := bytes.IndexRune(text, utf8.RuneError)
+	if strings.HasPrefix(e.name, "windows-") {
+		if c1 := bytes.IndexFunc(text, func(c rune) bool { return c >= 0x80 && c < 0xa0 }); bad < 0 || c1 >= 0 && c1 < bad {
+			return c1
+		}
+	}
+	return bad
+}
+
 // decode returns src as UTF-8 without byte order mark, the length of the mark, and the encoding
-// that src has. With encAuto that is what the mark says and otherwise UTF-8. Nothing is
+// that src has. With auto that is what the mark says and otherwise UTF-8. Nothing is
 // guessed or replaced. That UTF-8 is valid is left to the reader of text, see firstBad.
-func decode(src *bufio.Reader, declared string) (text io.Reader, mark int, encoding string, err error) {
+func decode(src *bufio.Reader, declared encodingOf) (text io.Reader, mark int, found encodingOf, err error) {
 	start, err := src.Peek(3)
 	if err != nil && err != io.EOF {
-		return nil, 0, "", err
+		return nil, 0, found, err
 	}
-	encoding = declared
+	found = declared
 	for _, m := range marks {
 		if !bytes.HasPrefix(start, []byte(m.mark)) {
 			continue
 		}
-		if declared != encAuto && declared != m.encoding {
-			return nil, 0, "", refuse("bad_encoding", "the file has the byte order mark of %s, not of %s", m.encoding, declared)
+		if declared.name != encAuto && !strings.HasPrefix(m.encoding, declared.name) {
+			return nil, 0, found, refuse("bad_encoding", "the file has the byte order mark of %s, not of %s", m.encoding, declared.name)
 		}
-		encoding = m.encoding
+		found.name = m.encoding
 		if mark, err = src.Discard(len(m.mark)); err != nil {
-			return nil, 0, "", err
+			return nil, 0, found, err
 		}
 		break
 	}
 	var decoder transform.Transformer
-	switch encoding {
-	case enc1252:
-		decoder = charmap.Windows1252.NewDecoder()
+	switch found.name {
+	case encAuto, encUTF8:
+		return src, mark, encodingOf{name: encUTF8}, nil
+	case encUTF16:
+		return nil, 0, found, refuse("bad_encoding", "the file has no byte order mark: --set encoding=utf-16le or utf-16be")
 	case encUTF16LE:
 		decoder = &utf16Decoder{order: binary.LittleEndian, done: int64(mark)}
 	case encUTF16BE:
 		decoder = &utf16Decoder{order: binary.BigEndian, done: int64(mark)}
 	default:
-		return src, mark, encUTF8, nil
+		decoder = found.table.NewDecoder()
 	}
-	return transform.NewReader(src, decoder), mark, encoding, nil
+	return transform.NewReader(src, decoder), mark, found, nil
 }
 
 // utf16Decoder is a transform.Transformer that refuses lone surrogates, which that of
@@ -133,31 +187,75 @@ func cutOff(b []byte) int {
 // notText explains what firstBad found at offset bad of block, which is what was read after the
 // first passed bytes. A NUL anywhere in it says more than the first byte that is not UTF-8.
 func notText(block []byte, bad int, passed int64) error {
-	if nul := bytes.IndexByte(block, 0); nul >= 0 {
-		where := humanize.Comma(passed + int64(nul))
-		if enc := looksLikeUTF16(block); enc != "" {
-			return refuse("bad_encoding", "NUL at byte %s, looks like %s without a byte order mark; if it is: --set encoding=%s", where, enc, enc)
-		}
-		return refuse("not_csv", "NUL at byte %s: not a text file", where)
+	nul := bytes.IndexByte(block, 0)
+	if enc := looksLikeUTF16(block); enc != "" {
+		return refuse("bad_encoding", "NUL at byte %s, looks like %s without a byte order mark; if it is: --set encoding=%s",
+			humanize.Comma(passed+int64(nul)), enc, enc)
 	}
-	where := humanize.Comma(passed + int64(bad))
-	if looksLike1252(block) {
-		return refuse("bad_encoding", "not UTF-8 at byte %s, looks like windows-1252; if it is: --set encoding=windows-1252", where)
+	what := http.DetectContentType(block)
+	switch text := strings.HasPrefix(what, "text/") || what == "image/bmp"; { // of a bitmap it knows two letters
+	case passed <= 3 && !text && what != "application/octet-stream":
+		return refuse("binary", "not a text file: it is %s", what)
+	case nul >= 0:
+		return refuse("binary", "not a text file: NUL at byte %s", humanize.Comma(passed+int64(nul)))
+	case passed <= 3 && !text:
+		return refuse("binary", "not a text file: it is neither UTF-8 nor free of control characters")
 	}
-	return refuse("bad_encoding", "not UTF-8 at byte %s", where)
+	return refuse("bad_encoding", "not UTF-8 at byte %s%s", humanize.Comma(passed+int64(bad)), readings(block, bad))
 }
 
-// looksLike1252 is true for text in which no character above ASCII is UTF-8 or undefined in
-// windows-1252.
-func looksLike1252(b []byte) bool {
-	for len(b) > 0 {
-		c, size := utf8.DecodeRune(b)
-		if size > 1 || c < ' ' && c != '\t' && c != '\r' && c != '\n' || bytes.IndexByte([]byte("\x81\x8d\x8f\x90\x9d"), b[0]) >= 0 {
-			return false
-		}
-		b = b[size:]
+// commonEncodings are those that are tried on a file that is not UTF-8.
+var commonEncodings = []string{"windows-1252", "windows-1250", "shift_jis", "windows-1251", "gb18030", "koi8-r", "euc-kr"}
+
+// readings shows how the word at offset bad reads in each of the usual encodings in which all of the
+// block is text. Which one is right only people can see.
+func readings(block []byte, bad int) string {
+	if end := bytes.LastIndexByte(block, '\n'); end > bad {
+		block = block[:end]
 	}
-	return true
+	valid, invalid := 0, 0
+	for rest := block; len(rest) > 0; {
+		c, size := utf8.DecodeRune(rest)
+		rest = rest[size:]
+		switch {
+		case c == utf8.RuneError && size == 1:
+			invalid++
+		case size > 1:
+			valid++
+		}
+	}
+	if valid >= invalid {
+		return "" // UTF-8 that is damaged
+	}
+	inWord := func(c byte) bool { return c >= utf8.RuneSelf || c > '@' && c != '|' }
+	from, to := bad, bad
+	for from > 0 && bad-from < 10 && inWord(block[from-1]) {
+		from--
+	}
+	for to < len(block) && to-bad < 20 && inWord(block[to]) {
+		to++
+	}
+	var texts, names []string // how it reads, and in which encodings
+	for _, name := range commonEncodings {
+		e, _ := newEncoding(name) // all of them are known
+		all, err := e.table.NewDecoder().Bytes(block)
+		word, wordErr := e.table.NewDecoder().Bytes(block[from:to])
+		if err != nil || wordErr != nil || e.undefined(all) >= 0 || e.undefined(word) >= 0 {
+			continue
+		}
+		if i := slices.Index(texts, string(word)); i >= 0 {
+			names[i] += " or " + name
+		} else if len(texts) < 4 {
+			texts, names = append(texts, string(word)), append(names, name)
+		}
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	for i := range texts {
+		texts[i] = fmt.Sprintf("%q in %s", texts[i], names[i])
+	}
+	return ": " + strings.Join(texts, ", ") + "; choose with --set encoding=…"
 }
 
 // looksLikeUTF16 is true for mostly ASCII text: most of every other byte is NUL.
@@ -175,4 +273,19 @@ func looksLikeUTF16(b []byte) string {
 		return encUTF16BE
 	}
 	return ""
+}
+
+// notRows refuses what is text and no table: the page that says why there is no download, and what is
+// empty.
+func notRows(text []byte) error {
+	start := bytes.ToLower(bytes.TrimSpace(text[:min(len(text), 1000)]))
+	switch {
+	case len(start) == 0 && len(text) <= 1000:
+		return refuse("empty", "the file has no rows, not even a header")
+	case bytes.HasPrefix(start, []byte("<!doctype html")), bytes.HasPrefix(start, []byte("<html")):
+		return refuse("html", "the file is a web page, not a table: perhaps a login or an error page was saved")
+	case bytes.HasPrefix(start, []byte("<?xml")):
+		return refuse("xml", "the file is XML, not a table")
+	}
+	return nil
 }

@@ -11,23 +11,91 @@ import (
 
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/japanese"
 	"golang.org/x/text/encoding/unicode"
 	"pgregory.net/rapid"
 )
 
+// letters are what can be written in an encoding; "": in all forms of Unicode.
+var letters = map[string]string{
+	"":             "aé,€\n\"ž",
+	"windows-1252": "aé,€\n\"ž", "shift_jis": "aテ,表\n\"ｱ", "koi8-r": "aЖ,я\n\"Ё", "iso-8859-15": "aé,€\n\"Ž",
+}
+
+func encodingNamed(t rapid.TB, name string) encodingOf {
+	e, err := newEncoding(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestEncodingNames: names that people know, and none that nobody does.
+func TestEncodingNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"UTF8": "utf-8", "latin1": "iso-8859-1", "ISO-8859-1": "iso-8859-1", "cp1252": "windows-1252", "Windows-1250": "windows-1250",
+		"sjis": "shift_jis", "Shift_JIS": "shift_jis", "KOI8-R": "koi8-r", "cp866": "ibm866", "gb18030": "gb18030", "big5": "big5", "euc-kr": "euc-kr",
+	} {
+		if e := encodingNamed(t, name); e.name != want {
+			t.Errorf("%s is %s, want %s", name, e.name, want)
+		}
+	}
+	if _, err := newEncoding("utf-9"); codeOf(err) != "bad_check" || !strings.Contains(err.Error(), `"utf-9" is not known`) {
+		t.Errorf("utf-9: %v", err)
+	}
+}
+
+// TestUndefined: bytes that an encoding does not define are refused with their line, not replaced.
+func TestUndefined(t *testing.T) {
+	for encoding, c := range map[string]struct{ text, word, code string }{
+		"windows-1252": {"a,b\n1,\x81\n", "line 2: a byte that is no character in windows-1252", "bad_encoding"},
+		"iso-8859-3":   {"a,b\n1,x\n2,\xa5\n", "line 3: a byte that is no character in iso-8859-3", "bad_encoding"},
+		"shift_jis":    {"a,b\n1,\x83\x20\n", "line 2: a byte that is no character in shift_jis", "bad_encoding"},
+		"koi8-r":       {"a,b\n1,\xc1\x81\n", "", ""},
+		"latin1":       {"a,b\n1,\xe9\x85\n", "", ""},
+	} {
+		in := plain()
+		in.Encoding = encoding
+		_, err := scan(t.Context(), strings.NewReader(c.text), in, plainOptions())
+		if codeOf(err) != c.code || err != nil && err.Error() != c.word {
+			t.Errorf("%s: %v", encoding, err)
+		}
+	}
+}
+
+// TestReadings: a file that is not UTF-8 is shown as it reads in several encodings, and only in those
+// in which all of it is text.
+func TestReadings(t *testing.T) {
+	for text, want := range map[string]string{
+		"name\nRen\xe9\n":                       `"René" in windows-1252 or windows-1250, "Renй" in windows-1251, "RenИ" in koi8-r`,
+		"name\nRen\xe9\nx\x81\n":                `"RenИ" in koi8-r`,
+		"name\n\x83\x65\x83\x58\x83\x67\n":      `"テスト" in shift_jis`,
+		"name\ncaf\xe9 na\xc3\xafve \xc3\xa9\n": "",
+	} {
+		_, err := scan(t.Context(), strings.NewReader(text), plain(), plainOptions())
+		if codeOf(err) != "bad_encoding" || !strings.Contains(err.Error(), want) || want == "" && strings.Contains(err.Error(), "encoding=") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
 // TestDecode encodes text with x/text and reads the same text.
 func TestDecode(t *testing.T) {
 	for name, e := range map[string]encoding.Encoding{
-		encUTF16LE: unicode.UTF16(unicode.LittleEndian, unicode.UseBOM),
-		encUTF16BE: unicode.UTF16(unicode.BigEndian, unicode.UseBOM),
-		encUTF8:    unicode.UTF8BOM,
-		enc1252:    charmap.Windows1252,
+		encUTF16LE:     unicode.UTF16(unicode.LittleEndian, unicode.UseBOM),
+		encUTF16BE:     unicode.UTF16(unicode.BigEndian, unicode.UseBOM),
+		encUTF8:        unicode.UTF8BOM,
+		"windows-1252": charmap.Windows1252,
+		"shift_jis":    japanese.ShiftJIS,
+		"koi8-r":       charmap.KOI8R,
+		"iso-8859-15":  charmap.ISO8859_15,
 	} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				runes := rapid.RuneFrom([]rune("aé,€\n\"ž"))
-				declared := name
-				if name != enc1252 {
+				runes, declared := rapid.RuneFrom([]rune(letters[""])), name
+				if letters[name] != "" {
+					runes = rapid.RuneFrom([]rune(letters[name]))
+				} else {
 					runes = rapid.OneOf(runes, rapid.RuneFrom([]rune{'中', '😀', 0xfffd, 0xffff, 0x10ffff}))
 					declared = rapid.SampledFrom([]string{name, encAuto}).Draw(t, "declared")
 				}
@@ -36,9 +104,9 @@ func TestDecode(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				src, _, found, err := decode(bufio.NewReader(iotest.HalfReader(strings.NewReader(raw))), declared)
-				if err != nil || found != name {
-					t.Fatalf("found %s, %v", found, err)
+				src, _, found, err := decode(bufio.NewReader(iotest.HalfReader(strings.NewReader(raw))), encodingNamed(t, declared))
+				if err != nil || found.name != name {
+					t.Fatalf("found %s, %v", found.name, err)
 				}
 				if got, err := io.ReadAll(src); err != nil || string(got) != text {
 					t.Fatalf("got %q, %v; want %q", got, err, text)
@@ -80,11 +148,11 @@ func TestFirstBad(t *testing.T) {
 // TestBadFarAway: the place is right also behind many blocks, and rows before it count.
 func TestBadFarAway(t *testing.T) {
 	for name, c := range map[string]struct{ before, bad, after, want string }{
-		"windows-1252": {"", "M\xe1laga", "x", "not UTF-8 at byte 300,006, looks like windows-1252; if it is: --set encoding=windows-1252"},
+		"windows-1252": {"", "M\xe1laga", "x", "not UTF-8 at byte 300,006: \"Málagax\" in windows-1252 or windows-1250, \"M疝agax\" in shift_jis, \"Mбlagax\" in windows-1251, \"M醠agax\" in gb18030; choose with --set encoding=…"},
 		"mixed":        {"", "M\xe1laga", "Málaga", "not UTF-8 at byte 300,006"},
 		"marked":       {"\xef\xbb\xbf", "M\xe1", "é", "not UTF-8 at byte 300,009"},
-		"binary":       {"", "M\xe1\x00", "", "NUL at byte 300,007: not a text file"},
-		"the last":     {"", "\xc3", "", "not UTF-8 at byte 300,005, looks like windows-1252; if it is: --set encoding=windows-1252"},
+		"binary":       {"", "M\xe1\x00", "", "not a text file: NUL at byte 300,007"},
+		"the last":     {"", "\xc3", "", "not UTF-8 at byte 300,005: \"Ã\" in windows-1252, \"Ă\" in windows-1250, \"ﾃ\" in shift_jis, \"Г\" in windows-1251; choose with --set encoding=…"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := c.before + "a,b\n" + strings.Repeat("1,2\n", 75_000) + "3"[:1] + c.bad + c.after

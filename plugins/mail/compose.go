@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	gomail "github.com/wneessen/go-mail"
 
@@ -18,9 +19,10 @@ const maxSubject = 900 // bytes; a line of a header has at most 998
 
 // message is a mail, ready to be sent.
 type message struct {
-	from, to address
-	id       string // Message-ID without its angle brackets
-	content  []byte // header and body
+	from    address
+	to      []string // whom it is for, each once: bare addresses, those of Cc and Bcc among them
+	id      string   // Message-ID without its angle brackets
+	content []byte   // header and body
 }
 
 // parts are the words of a mail.
@@ -28,9 +30,14 @@ type parts struct{ subject, text, html string }
 
 // compose makes the mail of an item. The error is a *failure.Error.
 func compose(ctx context.Context, cfg *Config, in In, key string) (*message, error) {
-	to, err := parseAddress(in.To)
+	m := &message{from: cfg.from, id: messageID(key, in, cfg.from)}
+	envelope, err := m.address(in)
 	if err != nil {
-		return nil, failure.Permanent("bad_address", fmt.Errorf("to: %w", err))
+		return nil, failure.Permanent("bad_address", err)
+	}
+	list, err := unsubscribe(in.Unsubscribe, in.OneClick)
+	if err != nil {
+		return nil, failure.Permanent("bad_mail", err)
 	}
 	p, err := words(ctx, cfg.Templates, in)
 	if err != nil {
@@ -40,11 +47,7 @@ func compose(ctx context.Context, cfg *Config, in In, key string) (*message, err
 	if err != nil {
 		return nil, err
 	}
-	m := &message{from: cfg.from, to: to, id: messageID(key, in, cfg.from)}
 	msg := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
-	msg.FromMailAddress(&m.from.Address)
-	msg.ToMailAddress(&m.to.Address)
-	msg.Subject(p.subject)
 	msg.SetMessageIDWithValue(m.id)
 	msg.SetDate()
 	switch {
@@ -60,6 +63,7 @@ func compose(ctx context.Context, cfg *Config, in In, key string) (*message, err
 		msg.AttachReadSeeker(f.name, bytes.NewReader(f.content))
 	}
 	var content bytes.Buffer
+	content.WriteString(envelope + header("Subject", inHeader(p.subject)) + list)
 	if _, err := msg.WriteTo(&content); err != nil {
 		return nil, failure.Permanent("bad_mail", err)
 	}
@@ -67,9 +71,36 @@ func compose(ctx context.Context, cfg *Config, in In, key string) (*message, err
 	return m, nil
 }
 
+// address reads whom a mail is from and for, and gives the lines of the header that say so. Bcc is in none.
+func (m *message) address(in In) (lines string, err error) {
+	lines = header("From", m.from.inHeader())
+	for _, field := range []struct {
+		name, header string
+		list         []string
+		receives     bool
+	}{
+		{"to", "To", []string{in.To}, true}, {"cc", "Cc", in.Cc, true}, {"bcc", "", in.Bcc, true}, {"reply_to", "Reply-To", in.ReplyTo, false},
+	} {
+		parsed := make([]address, len(field.list))
+		for i, text := range field.list {
+			if parsed[i], err = parseAddress(text); err != nil {
+				return "", fmt.Errorf("%s: %w", field.name, err)
+			}
+			if bare := parsed[i].Address.Address; field.receives && !slices.Contains(m.to, bare) {
+				m.to = append(m.to, bare)
+			}
+		}
+		if field.header != "" && len(parsed) > 0 {
+			lines += header(field.header, inHeaders(parsed))
+		}
+	}
+	return lines, nil
+}
+
 // messageID is the same for every attempt at one mail, and another for any other mail: ledgers
-// that were begun anew use keys again.
+// that were begun anew use keys again. Bcc is left out, so that nobody can find it by guessing.
 func messageID(key string, in In, from address) string {
+	in.Bcc = nil
 	raw, err := json.Marshal(in)
 	if err != nil {
 		raw = nil // an In always is JSON: it came from there

@@ -18,6 +18,16 @@
 //	data      what the template's fields say: --set data.name=Ann, or a column data.name
 //	attach    files to attach, paths below the folder of attachments: --set attach=a.pdf,b/c.png; at
 //	          most 20
+//	cc        who gets a copy, at most 50
+//	bcc       who gets a copy that nobody else learns of, at most 50; in no header
+//	reply_to  where answers go, if not to the sender
+//	unsubscribe  where to sign off, https://… or mailto:…: the header List-Unsubscribe
+//	one_click    true: a POST to unsubscribe signs off without another question, as RFC 8058 has it; large
+//	             providers ask for it of who sends much. The server must sign the mail (DKIM)
+//
+// To, cc and bcc get the mail in one transaction. If the server refuses one of them before the mail itself, nobody
+// gets it, and the error names the address: smtp_5xx is dead, smtp_4xx is tried again, for all of them. Who is to
+// be counted and tried for itself gets an item of its own.
 //
 // # Config: what this machine has (--with)
 //
@@ -102,7 +112,7 @@
 // Dead at once:
 //
 //	smtp_5xx     the server refuses it for good, by number, such as smtp_550
-//	bad_address  to is no address, or one that could end a command or a header
+//	bad_address  to, cc, bcc or reply_to is no address, or one that could end a command or a header
 //	bad_mail     there is no text or no subject, or what is there cannot be sent
 //	template     data does not have what the template asks for, or it makes more than 10 MiB
 //	attachment   what is to be attached is no file below the folder, or more than max_attach

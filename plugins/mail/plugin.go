@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
-const doc = `Sends mails by SMTP: one item is one mail to one address.
+const doc = `Sends mails by SMTP: one item is one mail to one address, with copies if need be.
 
     ledgerd run mail ann@example.com --set subject=Hello --set text='Good morning' \
       --with server=smtp.example.com:587 --with from=news@example.com \
@@ -48,7 +48,12 @@ type In struct {
 	Template string `json:"template" default:"" schema:"maxLength=64,pattern=^([A-Za-z0-9][A-Za-z0-9_.-]*)?$" doc:"name of a template, instead of text and html"`
 	Data     Data   `json:"data" doc:"what the template's fields say"`
 	// Left out where there are none, so that the Message-ID of older mails stays what it was.
-	Attach []string `json:"attach,omitempty" schema:"maxItems=20,minLength=1,maxLength=1000" doc:"files to attach, as paths below the folder of attachments"`
+	Cc          []string `json:"cc,omitempty" schema:"maxItems=50,maxLength=500" doc:"who gets a copy"`
+	Bcc         []string `json:"bcc,omitempty" schema:"maxItems=50,maxLength=500" doc:"who gets a copy that nobody else learns of"`
+	ReplyTo     []string `json:"reply_to,omitempty" schema:"maxItems=10,maxLength=500" doc:"where answers go, if not to the sender"`
+	Unsubscribe string   `json:"unsubscribe,omitempty" schema:"maxLength=900" doc:"where to sign off (List-Unsubscribe): https://… or mailto:…"`
+	OneClick    bool     `json:"one_click,omitempty" doc:"a POST to unsubscribe signs off without another question (RFC 8058)"`
+	Attach      []string `json:"attach,omitempty" schema:"maxItems=20,minLength=1,maxLength=1000" doc:"files to attach, as paths below the folder of attachments"`
 }
 
 // Data are the fields of a template. Numbers stay as they are written.
@@ -131,7 +136,7 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 	if cfg.Maildir != "" {
 		out.Reply, err = maildir{cfg.Maildir}.deliver(m)
 	} else {
-		out.Reply, err = cfg.sender.Send(ctx, m.from.Address.Address, m.to.Address.Address, m.content)
+		out.Reply, err = cfg.sender.Send(ctx, m.from.Address.Address, m.to, m.content)
 	}
 	return out, report(ctx, err, it.Attempt)
 }

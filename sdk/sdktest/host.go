@@ -1,6 +1,7 @@
 package sdktest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -182,7 +183,7 @@ func (h *Host) item(t Task) (*wire.Item, error) {
 	}
 	h.mu.Lock()
 	h.last++
-	id := h.last
+	id := cmp.Or(t.ID, h.last)
 	h.mu.Unlock()
 	key := t.Key
 	if key == "" && h.d.Input != nil {
@@ -206,7 +207,7 @@ func (h *Host) item(t Task) (*wire.Item, error) {
 	}
 	return &wire.Item{
 		Previous: previous,
-		Id:       id, Attempt: max(t.Attempt, 1), Kind: h.d.Name, Key: key, IdempotencyKey: fmt.Sprintf("%s//%s/1", h.d.Name, key),
+		Id:       id, Attempt: max(t.Attempt, 1), Kind: h.d.Name, Key: key, IdempotencyKey: fmt.Sprintf("%s//%s/%s", h.d.Name, key, cmp.Or(t.Round, "1")),
 		Payload: payload, LockId: fmt.Appendf(nil, "lock-%d", id), TimeoutMs: timeout,
 	}, nil
 }

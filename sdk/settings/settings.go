@@ -3,9 +3,9 @@
 // (--with) come this way; the schema is the plugin's own, so the command line, the daemon
 // and the plugin say the same about the same mistake.
 //
-// Schemas are JSON Schema, draft 2020-12. Package sdk derives them from structs; two things
-// in them are ours: the format "go-duration" (a string such as "30s" or "7d"), and that a
-// property with writeOnly is a secret, whose value never appears in a message.
+// Schemas are JSON Schema, draft 2020-12. Package sdk derives them from structs; three things
+// in them are ours: the format "go-duration" (a string such as "30s" or "7d"), that a
+// property with writeOnly is a secret, whose value never appears in a message, and the keyword [Sum].
 package settings
 
 import (
@@ -22,6 +22,9 @@ import (
 
 // Duration is the format of strings that ParseDuration reads.
 const Duration = "go-duration"
+
+// Sum is the keyword, with the value true, of a number in an output that reports add up over items.
+const Sum = "x-ledgerd-sum"
 
 // Schema is a JSON Schema of an object, ready for use. It may be used from many goroutines.
 type Schema struct {
@@ -238,6 +241,7 @@ type Field struct {
 	Enum     []string
 	Required bool
 	Secret   bool
+	Sum      bool // of an output: reports add it up over items
 }
 
 // Fields lists the fields in the order of the schema, those of nested objects in place of these.
@@ -258,6 +262,7 @@ func (s *Schema) fieldsOf(path string, at *jsonschema.Schema) []Field {
 		f := Field{
 			Name: full, Type: typeName(field), Doc: field.Description, Default: written(field.Default),
 			Required: slices.Contains(at.Required, name), Secret: field.WriteOnly, Enum: enumTexts(field),
+			Sum: field.Extra[Sum] == true,
 		}
 		if field.Items != nil {
 			f.Enum = enumTexts(field.Items)

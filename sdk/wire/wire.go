@@ -40,6 +40,11 @@ const (
 	CookieValue = "6a0b4f0e-ledgerd"
 )
 
+// HostKey is the environment variable that names the process of ledgerd that has started a plugin, where the
+// system allows it. What a plugin starts has it as well, unless the plugin takes it away: as long as a process
+// with it lives, the items of a ledgerd that was killed stay with it until their leases end.
+const HostKey = "LEDGERD_PROCESS"
+
 // Version is the protocol spoken here. It changes only for what breaks.
 const Version = 1
 

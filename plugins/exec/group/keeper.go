@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+
+	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
 // Keeper runs commands, and cleans up after a process that was killed while they ran: a shell beside it,
@@ -58,7 +60,7 @@ func NewKeeper() (*Keeper, error) {
 func (k *Keeper) start() error {
 	cmd := exec.Command("/bin/sh", "-c", keeperScript, "ledgerd-exec-keeper", k.folder)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	cmd.Env = []string{"PATH=/usr/bin:/bin", wire.HostKey + "=" + os.Getenv(wire.HostKey)}
 	stdin, err1 := cmd.StdinPipe()
 	stdout, err2 := cmd.StdoutPipe()
 	err := errors.Join(err1, err2)

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -16,19 +17,22 @@ type Database struct {
 	db   *sql.DB
 	path string // of SQLite
 
-	begin         string
+	begin         []string
 	oneWriter     bool   // begin waits until nobody else writes; there are no schemas
-	lockItem      string // waits until nobody else marks the item; "" if begin has done it
+	lockSource    string // waits until nobody else ends a load of the same file; "" if begin has done it
 	insertMarker  string
 	selectMarkers string
+	countUntagged string // loads of a file whose rows cannot be told from others
+	deleteTagged  string // removes the rows of all loads of a file
 	makeMarkers   string
 	lockMaking    string // waits until nobody else makes a table
 	selectColumns string
 	types         map[Type]string
 	foldsNames    bool // columns whose names differ in case are the same
 	maxName       int  // bytes
-	newSink       func(ctx context.Context, conn *sql.Conn, table string, columns []string) (sink, error)
+	newSink       func(ctx context.Context, conn *sql.Conn, to into) (sink, error)
 	reason        func(err error) (code string, again, known bool)
+	noUniqueIndex func(err error) bool
 }
 
 // Open prepares a database by its URL, sqlite:PATH or postgres://…, and does not connect yet. The
@@ -117,6 +121,9 @@ func (d *Database) checkNames(columns []Column) error {
 	seen := map[string]string{}
 	for _, c := range columns {
 		name := c.Name
+		if strings.EqualFold(name, tagColumn) {
+			return &Error{Code: "columns", Text: fmt.Sprintf("a column of the table cannot be called %s: give it another name with --set into", shown(name))}
+		}
 		if d.foldsNames {
 			name = strings.ToLower(name)
 		}
@@ -152,7 +159,7 @@ func quoteAll(names []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// prepare makes the table of the markers.
+// prepare makes the table of the markers, or adds what it did not have in an earlier version.
 func (d *Database) prepare(ctx context.Context, conn *sql.Conn) error {
 	if d.oneWriter {
 		ledger, err := d.columns(ctx, conn, "ledger_items")
@@ -164,39 +171,104 @@ func (d *Database) prepare(ctx context.Context, conn *sql.Conn) error {
 		}
 	}
 	have, err := d.columns(ctx, conn, "ledgerd_loads")
-	if err != nil || len(have) > 0 {
+	if err != nil || slices.Contains(have, "load_id") {
 		return err
 	}
-	return d.making(ctx, conn, d.makeMarkers)
+	return d.making(ctx, conn, "ledgerd_loads", func(have []string) []string {
+		switch {
+		case len(have) == 0:
+			return []string{d.makeMarkers, "CREATE INDEX ledgerd_loads_source ON ledgerd_loads (item_key)"}
+		case !slices.Contains(have, "load_id"):
+			return []string{"ALTER TABLE ledgerd_loads ADD COLUMN load_id " + d.types[Int],
+				"CREATE INDEX ledgerd_loads_source ON ledgerd_loads (item_key)"}
+		}
+		return nil
+	})
 }
 
-// create makes a table, unless somebody has been quicker.
-func (d *Database) create(ctx context.Context, conn *sql.Conn, table string, columns []Column) error {
+// create makes a table with a column for the number of the load, unless somebody has been quicker.
+func (d *Database) create(ctx context.Context, conn *sql.Conn, table string, columns []Column, key []string) error {
 	parts := make([]string, len(columns))
 	for i, c := range columns {
 		parts[i] = quote(c.Name) + " " + d.types[c.Type]
 	}
-	return d.making(ctx, conn, "CREATE TABLE IF NOT EXISTS "+quoteTable(table)+" ("+strings.Join(parts, ", ")+")")
+	parts = append(parts, tagColumn+" "+d.types[Int])
+	name := table[strings.LastIndexByte(table, '.')+1:]
+	statements := []string{
+		"CREATE TABLE " + quoteTable(table) + " (" + strings.Join(parts, ", ") + ")",
+		d.index("INDEX", table, name+"_load", []string{tagColumn}),
+	}
+	if len(key) > 0 {
+		statements = append(statements, d.index("UNIQUE INDEX", table, name+"_key", key))
+	}
+	return d.making(ctx, conn, table, func(have []string) []string {
+		if len(have) > 0 {
+			return nil
+		}
+		return statements
+	})
 }
 
-// making runs a statement that makes a table, in a transaction of its own and one after the other:
-// IF NOT EXISTS alone does not keep two from making it at the same time.
-func (d *Database) making(ctx context.Context, conn *sql.Conn, statement string) error {
-	_, err := conn.ExecContext(ctx, d.begin)
+// index is a statement that makes one. Postgres finds a name for it, and SQLite does not.
+func (d *Database) index(what, table, name string, columns []string) string {
+	if d.oneWriter {
+		what += " " + quote(name)
+	}
+	return "CREATE " + what + " ON " + quoteTable(table) + " (" + quoteAll(columns) + ")"
+}
+
+// making runs statements that make or change a table, in a transaction of their own and one after the
+// other; plan chooses them by the columns that the table has then.
+func (d *Database) making(ctx context.Context, conn *sql.Conn, table string, plan func(have []string) []string) error {
+	err := d.beginTx(ctx, conn)
 	if err == nil && d.lockMaking != "" {
 		_, err = conn.ExecContext(ctx, d.lockMaking)
 	}
+	var have []string
 	if err == nil {
-		_, err = conn.ExecContext(ctx, statement)
+		have, err = d.columns(ctx, conn, table)
 	}
 	if err == nil {
-		_, err = conn.ExecContext(ctx, "COMMIT")
+		for _, statement := range append(plan(have), "COMMIT") {
+			if _, err = conn.ExecContext(ctx, statement); err != nil {
+				break
+			}
+		}
 	}
 	if err != nil {
 		_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") // there may be nothing to roll back
 		return d.explain("making the table", err)
 	}
 	return nil
+}
+
+// beginTx begins a transaction.
+func (d *Database) beginTx(ctx context.Context, conn *sql.Conn) error {
+	for _, statement := range d.begin {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return d.explain("begin", err)
+		}
+	}
+	return nil
+}
+
+// cannotUpdate explains that rows cannot be updated by their key.
+func (d *Database) cannotUpdate(err error, to into) error {
+	if len(to.key) > 0 && d.noUniqueIndex(err) {
+		return &Error{Code: "no_unique_index", Text: fmt.Sprintf("key: table %s has no unique index of exactly these columns: CREATE UNIQUE INDEX … ON %s (%s)",
+			to.table, to.table, quoteAll(to.key))}
+	}
+	return d.explain("load", err)
+}
+
+// Columns are the names of a table's columns, none if it is not there.
+func (d *Database) Columns(ctx context.Context, table string) ([]string, error) {
+	conn, err := d.db.Conn(ctx)
+	if err != nil {
+		return nil, d.explain("connect", err)
+	}
+	defer conn.Close()
+	return d.columns(ctx, conn, table)
 }
 
 // columns are the names of a table's columns, none if it is not there.
@@ -214,29 +286,6 @@ func (d *Database) columns(ctx context.Context, conn *sql.Conn, table string) (n
 		names = append(names, name)
 	}
 	return names, d.explain("looking at the table", rows.Err())
-}
-
-// marker is the one of the item's round, nil if there is none. An attempt that is older than one
-// that has loaded is refused.
-func (d *Database) marker(ctx context.Context, conn *sql.Conn, item Item) (found *marker, err error) {
-	rows, err := conn.QueryContext(ctx, d.selectMarkers, item.identity(), item.Round, item.Attempt)
-	if err != nil {
-		return nil, d.explain("looking for an earlier load", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var m marker
-		if err := rows.Scan(&m.round, &m.attempt, &m.target, &m.rows, &m.digest); err != nil {
-			return nil, d.explain("looking for an earlier load", err)
-		}
-		if m.attempt > item.Attempt {
-			return nil, &Error{Code: "stale", Text: fmt.Sprintf(
-				"attempt %d of this item has loaded already, and this is attempt %d: it was taken for dead; if the ledger is a new one, give the kind another name",
-				m.attempt, item.Attempt)}
-		}
-		found = &m
-	}
-	return found, d.explain("looking for an earlier load", rows.Err())
 }
 
 // shown is a name, cut if it is long.

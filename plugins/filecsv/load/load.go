@@ -2,16 +2,20 @@
 // once, however often the item of the file is worked.
 //
 // The rows are written in one transaction together with a marker, a row of the table ledgerd_loads
-// that carries the item, its round and the attempt. Whoever finds the marker of the round has nothing
-// to load any more and learns what was loaded; whoever finds the marker of a later attempt is stale
-// and is refused. So it does not matter where an attempt is killed, whether its COMMIT was lost on the
-// way, or whether one that was thought dead wakes up: the database, which has the rows, also knows
-// that it has them.
+// that carries the item, its round, the attempt and the digest of the file. If the marker of the round is
+// there with the same digest, nothing is left to load. If the marker of a later attempt has another
+// digest, the attempt is stale and is refused. So it does not matter where an attempt is killed, whether
+// its COMMIT was lost on the way, or whether one that was thought dead wakes up: the database, which has
+// the rows, also knows that it has them.
 //
 //	l, err := database.Begin(ctx, job)
 //	defer l.Close()
 //	for … { err = l.Add(values) }
 //	done, err := l.Commit(ctx, digest)
+//
+// What was loaded from the same file before is replaced in the same transaction. For that each row of a
+// table made here carries the number of its load in the column ledgerd_load. With a key, rows that
+// are in the table are updated instead.
 //
 // Rows go to Postgres by COPY and to SQLite by prepared statements of several rows each. Neither keeps
 // more than some hundred rows in memory. The table is made if it is not there, before the transaction
@@ -27,20 +31,24 @@ import (
 	"database/sql/driver"
 	"encoding/hex"
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
 
 // Item is whose rows are loaded.
 type Item struct {
+	ID               int64
 	Kind, Scope, Key string
 	Round            string // the idempotency key
 	Attempt          int64
 }
 
-// identity is the item in a form that an index can hold.
+// identity is the item in a form that an index can hold. Attempts of one identity are fenced.
 func (i Item) identity() string {
-	sum := sha256.Sum256([]byte(i.Kind + "\x00" + i.Scope + "\x00" + i.Key))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%d", i.Kind, i.Scope, i.Key, i.ID))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -68,15 +76,21 @@ type Job struct {
 	Table   string            // "people" or "sales.people"; letters, digits and _
 	Columns []Column          // of the file, from left to right
 	Map     map[string]string // column of the table by column of the file; empty: all, by their names
+	Key     []string          // columns of the file that identify a row: one that is in the table is updated
+	Append  bool              // what was loaded from the file before stays
+	// Digest reads the digest that Commit will be given. It is asked if an attempt has loaded the item
+	// before.
+	Digest func() (string, error)
 }
 
 // Done is what was loaded.
 type Done struct {
-	Table   string
-	Rows    int64
-	Created bool  // the table was
-	Already bool  // it was there before this attempt
-	Attempt int64 // which has loaded it
+	Table    string
+	Rows     int64
+	Replaced int64 // rows of the same file that were removed
+	Created  bool  // the table was
+	Already  bool  // it was there before this attempt
+	Attempt  int64 // which has loaded it
 }
 
 // Load is one that was begun.
@@ -85,11 +99,19 @@ type Load struct {
 	job      Job
 	conn     *sql.Conn
 	sink     sink
-	pick     []int // which columns of the file go into the table
+	pick     []int  // which columns of the file go into the table
+	tag      []byte // number of the load, in each of its rows; nil: the table has no column for it
 	values   [][]byte
 	done     Done
-	marker   *marker // of an earlier attempt; then nothing is written
+	marker   *marker // of an attempt that has loaded the same; then nothing is written
 	open     bool    // the transaction
+}
+
+// into is where a sink puts its rows.
+type into struct {
+	table   string // quoted
+	columns []string
+	key     []string // of columns; none: rows are only added
 }
 
 // sink takes rows within the transaction.
@@ -99,14 +121,8 @@ type sink interface {
 	abandon()                      // no further ones come
 }
 
-// marker says that a round of an item was loaded.
-type marker struct {
-	round, target, digest string
-	attempt, rows         int64
-}
-
-// Begin makes the table if it is not there and begins to load. Nothing is written if the marker says
-// that it was before: then rows are taken and dropped, and Commit compares.
+// Begin makes the table if it is not there and begins to load. Nothing is written if an attempt has loaded
+// the same before: then rows are taken and dropped.
 func (d *Database) Begin(ctx context.Context, job Job) (_ *Load, err error) {
 	l := &Load{database: d, job: job, done: Done{Table: job.Table, Attempt: job.Item.Attempt}}
 	if err := d.checkTable(job.Table); err != nil {
@@ -123,24 +139,29 @@ func (d *Database) Begin(ctx context.Context, job Job) (_ *Load, err error) {
 	if err := d.prepare(ctx, l.conn); err != nil {
 		return nil, err
 	}
-	if l.marker, err = d.marker(ctx, l.conn, job.Item); err != nil || l.marker != nil {
+	if err := l.earlier(ctx, job.Digest); err != nil || l.marker != nil {
 		return l, err
 	}
-	names, err := l.target(ctx)
+	into, err := l.target(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := l.conn.ExecContext(ctx, d.begin); err != nil {
-		return nil, d.explain("begin", err)
+	if err := d.beginTx(ctx, l.conn); err != nil {
+		return nil, err
 	}
 	l.open = true
 	if d.oneWriter { // what was read before may have changed
-		if l.marker, err = d.marker(ctx, l.conn, job.Item); err != nil || l.marker != nil {
+		if err := l.earlier(ctx, job.Digest); err != nil || l.marker != nil {
 			return l, err
 		}
 	}
-	l.sink, err = d.newSink(ctx, l.conn, quoteTable(job.Table), names)
-	return l, err
+	if err := l.supersede(ctx); err != nil {
+		return nil, err
+	}
+	if l.sink, err = d.newSink(ctx, l.conn, into); err != nil {
+		return nil, d.cannotUpdate(err, into)
+	}
+	return l, nil
 }
 
 // Add loads a row: a value for each column of the file, nil for none. The values are read only until
@@ -153,6 +174,9 @@ func (l *Load) Add(ctx context.Context, row [][]byte) error {
 	for _, i := range l.pick {
 		l.values = append(l.values, row[i])
 	}
+	if l.tag != nil {
+		l.values = append(l.values, l.tag)
+	}
 	l.done.Rows++
 	return l.database.explain("load", l.sink.add(ctx, l.values))
 }
@@ -164,20 +188,24 @@ func (l *Load) Commit(ctx context.Context, digest string) (Done, error) {
 		if err := l.sink.end(ctx); err != nil {
 			return Done{}, d.explain("load", err)
 		}
-		if d.lockItem != "" {
-			if _, err := l.conn.ExecContext(ctx, d.lockItem, item.identity()); err != nil {
+		if d.lockSource != "" {
+			if _, err := l.conn.ExecContext(ctx, d.lockSource, item.Kind+"\x01"+item.Key); err != nil {
 				return Done{}, d.explain("load", err)
 			}
 		}
-		var err error
-		if l.marker, err = d.marker(ctx, l.conn, item); err != nil {
+		if err := l.earlier(ctx, func() (string, error) { return digest, nil }); err != nil {
 			return Done{}, err
 		}
 	}
 	if l.marker != nil {
-		return l.already(digest)
+		return Done{Table: l.marker.target, Rows: l.marker.rows, Already: true, Attempt: l.marker.attempt}, nil
 	}
-	_, err := l.conn.ExecContext(ctx, d.insertMarker, item.identity(), item.Round, item.Kind, item.Scope, item.Key, item.Attempt, l.job.Table, l.done.Rows, digest)
+	if err := l.supersede(ctx); err != nil { // what was committed meanwhile
+		return Done{}, err
+	}
+	tag := sql.NullString{String: string(l.tag), Valid: l.tag != nil}
+	_, err := l.conn.ExecContext(ctx, d.insertMarker, item.identity(), item.Round, item.Kind, item.Scope, item.Key,
+		item.Attempt, l.job.Table, l.done.Rows, digest, tag)
 	if err == nil {
 		_, err = l.conn.ExecContext(ctx, "COMMIT")
 	}
@@ -186,17 +214,6 @@ func (l *Load) Commit(ctx context.Context, digest string) (Done, error) {
 	}
 	l.open = false
 	return l.done, nil
-}
-
-// already says what an earlier attempt has loaded, if it is what this one was to.
-func (l *Load) already(digest string) (Done, error) {
-	m := l.marker
-	if m.digest != digest || m.target != l.job.Table {
-		return Done{}, &Error{Code: "loaded_otherwise", Text: fmt.Sprintf(
-			"attempt %d has loaded another content (sha256 %.12s…, table %s) for the same round of this item: if the file has changed since, add it again; if two ledgers load into this database, give their kinds different names",
-			m.attempt, m.digest, m.target)}
-	}
-	return Done{Table: m.target, Rows: m.rows, Already: true, Attempt: m.attempt}, nil
 }
 
 // Close rolls back what was not committed.
@@ -218,7 +235,7 @@ func (l *Load) Close() {
 
 // target makes the table if it is not there, decides which column goes where, and returns the names
 // of the table's columns.
-func (l *Load) target(ctx context.Context) ([]string, error) {
+func (l *Load) target(ctx context.Context) (to into, err error) {
 	d, wanted := l.database, make([]Column, 0, len(l.job.Columns))
 	for i, c := range l.job.Columns {
 		name, mapped := l.job.Map[c.Name]
@@ -231,23 +248,56 @@ func (l *Load) target(ctx context.Context) ([]string, error) {
 		l.pick, wanted = append(l.pick, i), append(wanted, Column{name, c.Type})
 	}
 	if len(wanted) < len(l.job.Map) || len(wanted) == 0 {
-		return nil, l.unmapped()
+		return to, l.unmapped()
+	}
+	key, err := l.key(wanted)
+	if err != nil {
+		return to, err
 	}
 	have, err := d.columns(ctx, l.conn, l.job.Table)
 	if err == nil && len(have) == 0 {
 		if err := d.checkNames(wanted); err != nil {
-			return nil, err
+			return to, err
 		}
-		if err := d.create(ctx, l.conn, l.job.Table, wanted); err != nil {
-			return nil, err
+		if err := d.create(ctx, l.conn, l.job.Table, wanted, key); err != nil {
+			return to, err
 		}
 		l.done.Created = true
 		have, err = d.columns(ctx, l.conn, l.job.Table) // somebody may have been quicker
 	}
 	if err != nil {
-		return nil, err
+		return to, err
 	}
-	return match(l.job.Table, wanted, have)
+	tagged := slices.Index(have, tagColumn)
+	if tagged >= 0 {
+		have = slices.Delete(have, tagged, tagged+1)
+	}
+	to.table = quoteTable(l.job.Table)
+	if to.columns, err = match(l.job.Table, wanted, have); err != nil {
+		return to, err
+	}
+	for i, w := range wanted {
+		if slices.Contains(key, w.Name) {
+			to.key = append(to.key, to.columns[i])
+		}
+	}
+	if tagged >= 0 {
+		l.tag = strconv.AppendInt(nil, rand.Int64(), 10)
+		to.columns = append(to.columns, tagColumn)
+	}
+	return to, nil
+}
+
+// key returns the names that the columns of the job's key have in the table.
+func (l *Load) key(wanted []Column) (names []string, err error) {
+	for _, k := range l.job.Key {
+		i := slices.IndexFunc(l.pick, func(i int) bool { return l.job.Columns[i].Name == k })
+		if i < 0 {
+			return nil, &Error{Code: "missing_column", Text: fmt.Sprintf("key: column %q of the file is not loaded", shown(k))}
+		}
+		names = append(names, wanted[i].Name)
+	}
+	return names, nil
 }
 
 // unmapped is for a file that does not have what the mapping names.

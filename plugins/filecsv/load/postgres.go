@@ -27,24 +27,34 @@ func openPostgres(address, password string) (*Database, error) {
 	config.RuntimeParams["timezone"] = "UTC"            // of times without a zone
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec // goes through poolers, too
 	return &Database{
-		db:    stdlib.OpenDB(*config),
-		begin: "BEGIN ISOLATION LEVEL READ COMMITTED", // what is read after the lock is what has been committed
+		db: stdlib.OpenDB(*config),
+		// What is read after the lock is what has been committed. An attempt that was paused while it
+		// held rows is not waited for: the load is put off.
+		begin: []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL lock_timeout = '10s'"},
 		makeMarkers: `CREATE TABLE IF NOT EXISTS ledgerd_loads (
 			identity text NOT NULL, round text NOT NULL, kind text NOT NULL, scope text NOT NULL, item_key text NOT NULL,
-			attempt bigint NOT NULL, target text NOT NULL, row_count bigint NOT NULL, sha256 text NOT NULL,
+			attempt bigint NOT NULL, target text NOT NULL, row_count bigint NOT NULL, sha256 text NOT NULL, load_id bigint,
 			loaded_at timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (identity, round))`,
 		lockMaking: "SELECT pg_advisory_xact_lock(hashtextextended('ledgerd_loads', 0))",
-		lockItem:   "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))",
-		insertMarker: `INSERT INTO ledgerd_loads (identity, round, kind, scope, item_key, attempt, target, row_count, sha256)
-			VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::bigint, $7::text, $8::bigint, $9::text)`,
+		lockSource: "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))",
+		insertMarker: `INSERT INTO ledgerd_loads (identity, round, kind, scope, item_key, attempt, target, row_count, sha256, load_id)
+			VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::bigint, $7::text, $8::bigint, $9::text, $10::bigint)` + newerMarker,
 		selectMarkers: `SELECT round, attempt, target, row_count, sha256 FROM ledgerd_loads
 			WHERE identity = $1::text AND (round = $2::text OR attempt > $3::bigint) ORDER BY attempt`,
+		countUntagged: `SELECT count(*) FROM ledgerd_loads
+			WHERE kind = $1::text AND item_key = $2::text AND target = $3::text AND load_id IS NULL AND row_count > 0`,
+		deleteTagged: `DELETE FROM %s WHERE %s IN
+			(SELECT load_id FROM ledgerd_loads WHERE kind = $1::text AND item_key = $2::text AND load_id IS NOT NULL)`,
 		selectColumns: `SELECT attname FROM pg_catalog.pg_attribute
 			WHERE attrelid = to_regclass($1::text) AND attnum > 0 AND NOT attisdropped ORDER BY attnum`,
 		types:   map[Type]string{Text: "text", Int: "bigint", Decimal: "numeric", Bool: "boolean", Date: "date", Time: "timestamptz"},
 		maxName: 63,
 		newSink: newCopier,
 		reason:  postgresReason,
+		noUniqueIndex: func(err error) bool {
+			e, ok := errors.AsType[*pgconn.PgError](err)
+			return ok && e.Code == "42P10"
+		},
 	}, nil
 }
 
@@ -55,6 +65,8 @@ func postgresReason(err error) (code string, again, known bool) {
 		return "", false, false
 	}
 	switch {
+	case e.Code == "55P03": // lock_not_available
+		return Busy, true, true
 	case strings.HasPrefix(e.Code, "22"):
 		return "bad_value", false, true
 	case strings.HasPrefix(e.Code, "23"):
@@ -74,7 +86,48 @@ type copier struct {
 	done chan error
 }
 
-func newCopier(ctx context.Context, conn *sql.Conn, table string, columns []string) (sink, error) {
+func newCopier(ctx context.Context, conn *sql.Conn, to into) (sink, error) {
+	if len(to.key) > 0 {
+		return newMerger(ctx, conn, to)
+	}
+	return copyTo(ctx, conn, to.table, to.columns), nil
+}
+
+// merger sends rows to a table of the transaction's own and from there into the other one, where it
+// updates those that are there. Of rows with the same key the last one counts. They are merged in the order of
+// the key, so that two merges do not wait for each other.
+type merger struct {
+	*copier
+	conn  *sql.Conn
+	merge string
+}
+
+func newMerger(ctx context.Context, conn *sql.Conn, to into) (sink, error) {
+	columns, key := quoteAll(to.columns), quoteAll(to.key)
+	m := &merger{conn: conn, merge: "INSERT INTO " + to.table + " (" + columns + ") SELECT DISTINCT ON (" + key + ") " + columns +
+		" FROM pg_temp.ledgerd_stage ORDER BY " + key + ", ledgerd_order DESC" + to.update()}
+	for _, statement := range []string{
+		"CREATE TEMPORARY TABLE ledgerd_stage ON COMMIT DROP AS SELECT " + columns + " FROM " + to.table + " WITH NO DATA",
+		"ALTER TABLE pg_temp.ledgerd_stage ADD COLUMN ledgerd_order bigint GENERATED ALWAYS AS IDENTITY",
+		m.merge, // of nothing: says at once what is in the way
+	} {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return nil, err
+		}
+	}
+	m.copier = copyTo(ctx, conn, "pg_temp.ledgerd_stage", to.columns)
+	return m, nil
+}
+
+func (m *merger) end(ctx context.Context) error {
+	if err := m.copier.end(ctx); err != nil {
+		return err
+	}
+	_, err := m.conn.ExecContext(ctx, m.merge)
+	return err
+}
+
+func copyTo(ctx context.Context, conn *sql.Conn, table string, columns []string) *copier {
 	r, w := io.Pipe()
 	c := &copier{pipe: w, out: bufio.NewWriterSize(w, 64<<10), done: make(chan error, 1)}
 	statement := "COPY " + table + " (" + quoteAll(columns) + ") FROM STDIN"
@@ -91,7 +144,7 @@ func newCopier(ctx context.Context, conn *sql.Conn, table string, columns []stri
 		_ = r.CloseWithError(err)
 		close(c.done)
 	}()
-	return c, nil
+	return c
 }
 
 // whereOf adds to an error of COPY which row and value it is about.

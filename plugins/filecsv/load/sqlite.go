@@ -26,21 +26,25 @@ func openSQLite(path string) (*Database, error) {
 	return &Database{
 		db:        db,
 		path:      path,
-		begin:     "BEGIN IMMEDIATE",
+		begin:     []string{"BEGIN IMMEDIATE"},
 		oneWriter: true,
 		makeMarkers: `CREATE TABLE IF NOT EXISTS ledgerd_loads (
 			identity TEXT NOT NULL, round TEXT NOT NULL, kind TEXT NOT NULL, scope TEXT NOT NULL, item_key TEXT NOT NULL,
-			attempt INTEGER NOT NULL, target TEXT NOT NULL, row_count INTEGER NOT NULL, sha256 TEXT NOT NULL,
+			attempt INTEGER NOT NULL, target TEXT NOT NULL, row_count INTEGER NOT NULL, sha256 TEXT NOT NULL, load_id INTEGER,
 			loaded_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%fZ', 'now')), PRIMARY KEY (identity, round)) STRICT`,
-		insertMarker: `INSERT INTO ledgerd_loads (identity, round, kind, scope, item_key, attempt, target, row_count, sha256) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		insertMarker: `INSERT INTO ledgerd_loads (identity, round, kind, scope, item_key, attempt, target, row_count, sha256, load_id)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)` + newerMarker,
 		selectMarkers: `SELECT round, attempt, target, row_count, sha256 FROM ledgerd_loads
 			WHERE identity = ? AND (round = ? OR attempt > ?) ORDER BY attempt`,
+		countUntagged: `SELECT count(*) FROM ledgerd_loads WHERE kind = ? AND item_key = ? AND target = ? AND load_id IS NULL AND row_count > 0`,
+		deleteTagged:  `DELETE FROM %s WHERE %s IN (SELECT load_id FROM ledgerd_loads WHERE kind = ? AND item_key = ? AND load_id IS NOT NULL)`,
 		selectColumns: `SELECT name FROM pragma_table_info(replace(?, '"', ''))`,
 		types:         map[Type]string{Text: "TEXT", Int: "INTEGER", Decimal: "NUMERIC", Bool: "INTEGER", Date: "TEXT", Time: "TEXT"},
 		foldsNames:    true,
 		maxName:       1 << 20,
 		newSink:       newInserter,
 		reason:        sqliteReason,
+		noUniqueIndex: func(err error) bool { return strings.Contains(err.Error(), "ON CONFLICT clause") },
 	}, nil
 }
 
@@ -81,13 +85,13 @@ type inserter struct {
 	args      []any
 }
 
-func newInserter(ctx context.Context, conn *sql.Conn, table string, columns []string) (sink, error) {
-	in := &inserter{width: len(columns), most: max(1, min(maxBatch, maxParams/len(columns)))}
-	row := "(?" + strings.Repeat(", ?", len(columns)-1) + ")"
-	insert := "INSERT INTO " + table + " (" + quoteAll(columns) + ") VALUES " + row
+func newInserter(ctx context.Context, conn *sql.Conn, to into) (sink, error) {
+	in := &inserter{width: len(to.columns), most: max(1, min(maxBatch, maxParams/len(to.columns)))}
+	row := "(?" + strings.Repeat(", ?", in.width-1) + ")"
+	insert, update := "INSERT INTO "+to.table+" ("+quoteAll(to.columns)+") VALUES "+row, to.update()
 	var err error
-	if in.one, err = conn.PrepareContext(ctx, insert); err == nil {
-		in.many, err = conn.PrepareContext(ctx, insert+strings.Repeat(", "+row, in.most-1))
+	if in.one, err = conn.PrepareContext(ctx, insert+update); err == nil {
+		in.many, err = conn.PrepareContext(ctx, insert+strings.Repeat(", "+row, in.most-1)+update)
 	}
 	if err != nil {
 		in.abandon()

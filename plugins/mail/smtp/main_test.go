@@ -45,7 +45,7 @@ const (
 
 // post sends it.
 func post(ctx context.Context, s *Sender) error {
-	_, err := s.Send(ctx, from, to, []byte(mail))
+	_, err := s.Send(ctx, from, []string{to}, []byte(mail))
 	return err
 }
 

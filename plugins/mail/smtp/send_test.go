@@ -128,7 +128,7 @@ func TestBreaks(t *testing.T) {
 			case "no_answer":
 				server.ReplyTimeout = short
 			}
-			_, err := open(t, server).Send(t.Context(), from, to, []byte(tt.mail))
+			_, err := open(t, server).Send(t.Context(), from, []string{to}, []byte(tt.mail))
 			if tt.name == "reads no further" {
 				close(hold)
 			}
@@ -154,7 +154,7 @@ func TestDotDoesNotLeave(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.wire.Close()
-	body, err := c.envelope(from, to)
+	body, err := c.envelope(from, []string{to})
 	if err == nil {
 		err = c.tell(body, []byte(mail))
 	}
@@ -187,7 +187,7 @@ func TestTurnedAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.wire.Close()
-	body, err := c.envelope(from, to)
+	body, err := c.envelope(from, []string{to})
 	if err != nil {
 		t.Fatal(err)
 	}

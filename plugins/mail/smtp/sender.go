@@ -93,10 +93,10 @@ func New(server Server) (*Sender, error) {
 	return s, nil
 }
 
-// Send sends a mail, its header and body, and returns what the server answered. The addresses are bare
-// and stand in commands as they are. The error is a *failure.Error. A mail of which nothing was sent
+// Send sends a mail, its header and body, to all who are to get it or to none, and returns what the server answered.
+// The addresses are bare and stand in commands as they are. The error is a *failure.Error. A mail of which nothing was sent
 // because ctx has ended is one that may be tried again.
-func (s *Sender) Send(ctx context.Context, from, to string, content []byte) (reply string, err error) {
+func (s *Sender) Send(ctx context.Context, from string, to []string, content []byte) (reply string, err error) {
 	for {
 		c, err := s.connect(ctx)
 		if err != nil {

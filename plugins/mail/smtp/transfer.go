@@ -19,7 +19,7 @@ import (
 const lastWait = 3 * time.Second
 
 // transfer tells the server one mail.
-func (s *Sender) transfer(ctx context.Context, c *connection, from, to string, content []byte) (reply string, err error) {
+func (s *Sender) transfer(ctx context.Context, c *connection, from string, to []string, content []byte) (reply string, err error) {
 	kept := false
 	defer func() {
 		if !kept {
@@ -55,8 +55,9 @@ func (s *Sender) transfer(ctx context.Context, c *connection, from, to string, c
 	return reply, err
 }
 
-// envelope tells the server from whom and to whom, and asks to tell the mail.
-func (c *connection) envelope(from, to string) (body *gosmtp.DataCloser, err error) {
+// envelope tells the server from whom and to whom, and asks to tell the mail. If one recipient is refused, nobody
+// gets the mail: what was sent to some could not be sent to the others by trying again.
+func (c *connection) envelope(from string, to []string) (body *gosmtp.DataCloser, err error) {
 	if err := c.Mail("<" + from + ">"); err != nil {
 		f := refused("the sender", err)
 		if c.used && (f.Code == "broken" || f.Code == "smtp_421") {
@@ -64,8 +65,10 @@ func (c *connection) envelope(from, to string) (body *gosmtp.DataCloser, err err
 		}
 		return nil, f
 	}
-	if err := c.Rcpt("<" + to + ">"); err != nil {
-		return nil, refused("the recipient", err)
+	for _, one := range to {
+		if err := c.Rcpt("<" + one + ">"); err != nil {
+			return nil, refused("the recipient "+one, err)
+		}
 	}
 	w, err := c.Data()
 	if err != nil {

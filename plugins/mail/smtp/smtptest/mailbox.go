@@ -27,7 +27,8 @@ import (
 
 // Mail is a mail that a server has taken.
 type Mail struct {
-	From, To string
+	From, To string // To is the last of All
+	All      []string
 	Content  []byte
 }
 
@@ -141,7 +142,7 @@ func (s *session) Mail(from string, _ *smtp.MailOptions) error {
 }
 
 func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
-	s.mail.To = to
+	s.mail.To, s.mail.All = to, append(s.mail.All, to)
 	return answer(s.box.AtRcpt, to)
 }
 

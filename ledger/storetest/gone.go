@@ -1,0 +1,102 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// goneProcess is the name of a process that is gone in these tests.
+const goneProcess = "gone"
+
+func gone(a ledger.Agent) bool { return a.Process == goneProcess }
+
+// beats writes the heartbeat of an agent.
+func (h *harness) beats(agent, process string, ttl time.Duration) {
+	h.t.Helper()
+	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: agent, Process: process, Kinds: map[string]string{"k": ""}}, ttl))
+}
+
+func (h *harness) expireGone() int {
+	h.t.Helper()
+	n, err := h.l.ExpireGone(h.ctx)
+	h.ok(err)
+	return n
+}
+
+// takenBy claims one item of a kind for an agent.
+func (h *harness) takenBy(agent, kind string) *ledger.Lease {
+	h.t.Helper()
+	ls, err := h.l.Claim(h.ctx, ledger.Claim{Kind: kind, Agent: agent, Limit: 1, TTL: time.Minute})
+	h.ok(err)
+	if len(ls) != 1 {
+		h.t.Fatalf("%d leases", len(ls))
+	}
+	return ls[0]
+}
+
+// goneGivesBack: what a program has leased that is known to be gone is had again at once, by the rules of
+// leases that expired. Those of everybody else stay.
+func goneGivesBack(t *testing.T, h *harness) {
+	h.policy(ledger.Kind{Name: "mail", OnLost: ledger.OnLostDoubt})
+	h.beats("dead", "1", time.Minute)
+	h.beats("alive", "2", time.Minute)
+	h.beats("dumb", "", time.Minute)
+	h.many(5)
+	h.add(ledger.NewItem{Kind: "mail", Key: "started"}, ledger.NewItem{Kind: "mail", Key: "not started"})
+	lost := h.takenBy("dead", "k")
+	kept := []*ledger.Lease{h.takenBy("alive", "k"), h.takenBy("dumb", "k"), h.takenBy("ann", "k")}
+	started, unstarted := h.takenBy("dead", "mail"), h.takenBy("dead", "mail")
+	h.ok(h.l.Start(h.ctx, time.Minute, started)[0])
+	asked := h.takenBy("dead", "k")
+	_, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(asked.ID))
+	h.ok(err)
+
+	equal(t, "taken while all live", h.expireGone(), 0)
+	h.beats("dead", goneProcess, time.Minute)
+	h.clock.advance(time.Second)
+	equal(t, "taken", h.expireGone(), 4)
+	equal(t, "taken again", h.expireGone(), 0)
+	if it := h.state(lost.ID, ledger.StateReady); it.Losses != 1 || it.Failures != 0 || it.Crashes != 0 || it.Code != "process_gone" {
+		t.Errorf("%+v", it)
+	}
+	equal(t, "outcomes", h.outcomes(lost.ID), []ledger.Outcome{ledger.OutcomeLost})
+	h.state(started.ID, ledger.StateDoubt)
+	h.state(unstarted.ID, ledger.StateReady)
+	h.state(asked.ID, ledger.StateCancelled)
+	for _, ls := range kept {
+		h.state(ls.ID, ledger.StateLeased)
+	}
+	h.is(h.finish(lost, ledger.Done(nil)), ledger.ErrLeaseLost)
+	agents, err := h.l.Agents(h.ctx)
+	h.ok(err)
+	if len(agents) != 2 || agents[0].Name != "alive" || agents[1].Name != "dumb" {
+		t.Errorf("%+v", agents)
+	}
+	st, err := h.l.Standing(h.ctx, "k")
+	h.ok(err)
+	equal(t, "held", st.Held, 2)
+	equal(t, "of people", st.Persons, 1)
+}
+
+// goneAndBack: a heartbeat that has run out says whose leases they are as long as there are any. Another
+// process of the same name keeps what it has; however much one held, all of it is had again.
+func goneAndBack(t *testing.T, h *harness) {
+	h.many(250)
+	h.beats("dead", goneProcess, time.Second)
+	ls, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: "dead", Limit: 240, TTL: time.Hour})
+	h.ok(err)
+	h.clock.advance(time.Minute)
+	h.beats("other", "1", time.Minute)
+	equal(t, "taken", h.expireGone(), len(ls))
+
+	late := h.takenBy("dead", "k") // its call had been on its way
+	equal(t, "taken late", h.expireGone(), 1)
+	h.state(late.ID, ledger.StateReady)
+
+	h.beats("dead", "2", time.Minute)
+	mine := h.takenBy("dead", "k")
+	equal(t, "taken of the next one", h.expireGone(), 0)
+	h.state(mine.ID, ledger.StateLeased)
+}

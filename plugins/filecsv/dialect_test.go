@@ -1,0 +1,290 @@
+package filecsv
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSniff(t *testing.T) {
+	for name, c := range map[string]struct {
+		text   string
+		delim  byte
+		header bool
+		set    func(*In)
+	}{
+		"commas":                   {"a,b\nx,y\n", ',', true, nil},
+		"semicolons, commas in it": {"a;b\n1,5;2,5\n3,5;4,5\n", ';', true, nil},
+		"commas more often":        {"a;b\nx;1,2,3\ny;4,5\nz;6\n", ';', true, nil},
+		"quoted commas":            {"a\tb\n\"x,y\"\t\"1\"\n\"z,w\"\t\"2\"\n", '\t', true, nil},
+		"bars":                     {"a|b|c\n1|2|3\n", '|', true, nil},
+		"one column":               {"a\nb\nc\n", ',', true, nil},
+		"a sentence":               {"Hello, world\nsecond line\nthird line\n", ',', true, nil},
+		"numbers below names":      {"a,b\n1,2\n", ',', true, nil},
+		"numbers all the way":      {"1,2\n3,4\n", ',', false, nil},
+		"only one row of numbers":  {"1,2\n", ',', false, nil},
+		"years above words":        {"country,2019,2020\nDE,a,b\n", ',', true, nil},
+		"years above numbers":      {"country,2019,2020\nDE,1,2\nFR,7,9\n", ',', true, nil},
+		"years above years":        {"a,2019,2020\nb,2001,2002\nc,2003,2009\n", ',', false, nil},
+		"a number, and told":       {"country,5\nDE,1\n", ',', true, func(in *In) { in.Required = []string{"country"} }},
+		"date in the first row":    {"x,2024-01-31\ny,2024-02-01\n", ',', false, nil},
+		"null in the first row":    {",1\n2,3\n", ',', false, nil},
+		"named null":               {"-,1\n2,3\n", ',', false, func(in *In) { in.Nulls = []string{"-"} }},
+		"nothing below":            {"a,b\n,\n", ',', true, nil},
+		"named by a spreadsheet":   {"sep=;\r\na;b\r\n1,5;2,5\r\n", ';', true, nil},
+		"named against the rows":   {"SEP=|\na,b\nx,y\n", '|', true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := plain()
+			if c.set != nil {
+				c.set(&in)
+			}
+			r, err := newRules(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tab, err := openTable(t.Context(), strings.NewReader(c.text), r, plainOptions())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tab.delim != c.delim || tab.header.yes != c.header {
+				t.Errorf("got %q, header %v", tab.delim, tab.header.yes)
+			}
+		})
+	}
+}
+
+// TestDialect: what stands in other people's files, and what of it is said in the output.
+func TestDialect(t *testing.T) {
+	for name, c := range map[string]struct {
+		text  string
+		set   func(*In)
+		want  Out // of it: rows, bad rows, columns, header, skipped, quotes
+		names string
+	}{
+		"blanks before quotes":  {"\"a\", \"b\"\n\"1,5\", \"x\"\n", nil, Out{Rows: 1, ColumnCount: 2, Header: true, Quotes: "double"}, "a b"},
+		"backslashes":           {"a,b\n\"say \\\"hi\\\", he said\",1\n\"x\",2\n", nil, Out{Rows: 2, ColumnCount: 2, Header: true, Quotes: "backslash"}, "a b"},
+		"a backslash at an end": {"a,b\n\"C:\\dir\\\",1\n\"x\",2\n", nil, Out{Rows: 2, ColumnCount: 2, Header: true, Quotes: "double"}, "a b"},
+		"quotes in a tsv":       {"id\tsize\n1\t5\" disk\n2\t\"Weird\" Al\n", nil, Out{Rows: 2, ColumnCount: 2, Header: true, Quotes: "no"}, "id size"},
+		"quoted in a tsv":       {"id\tsize\n1\t5\" disk\n2\t\"x\"\n", nil, Out{Rows: 2, BadRows: 1, ColumnCount: 2, Header: true, Quotes: "double"}, "id size"},
+		"doubled, and told":     {"a,b\n\"say \\\"hi\\\", he said\",1\n", func(in *In) { in.Quotes = "double" }, Out{Rows: 1, BadRows: 1, ColumnCount: 2, Header: true, Quotes: "double"}, "a b"},
+		"a title":               {"Sales of 2026\n\nid,name,n\n1,x,2\n2,y,3\n", nil, Out{Rows: 2, ColumnCount: 3, Header: true, Skipped: 2, Quotes: "double"}, "id name n"},
+		"remarks":               {"# made by hand\n# on Monday\nid,n\n1,2\n", nil, Out{Rows: 1, ColumnCount: 2, Header: true, Skipped: 2, Quotes: "double"}, "id n"},
+		"a marked header":       {"#id,name\n1,x\n2,y\n", nil, Out{Rows: 2, ColumnCount: 2, Header: true, Quotes: "double"}, "#id name"},
+		"a name too few":        {"a,b\n1,2,3\n4,5,6\n", nil, Out{Rows: 2, BadRows: 2, ColumnCount: 2, Header: true, Quotes: "double"}, "a b"},
+		"a header cut short":    {"a\n1,2,3\n4,5,6\n7,8,9\n", nil, Out{Rows: 3, BadRows: 3, ColumnCount: 1, Header: true, Quotes: "double"}, "a"},
+		"skipped":               {"a,b\n\"x\nid,n\n1,2\n", func(in *In) { in.Skip = 2 }, Out{Rows: 1, ColumnCount: 2, Header: true, Skipped: 2, Quotes: "double"}, "id n"},
+		"comments":              {"//x\nid,n\n1,2\n// \"y\n3,4\n", func(in *In) { in.Comment = "//" }, Out{Rows: 2, ColumnCount: 2, Header: true, Quotes: "double"}, "id n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := plain()
+			in.MaxBadRows = -1
+			if c.set != nil {
+				c.set(&in)
+			}
+			out, err := scan(t.Context(), strings.NewReader(c.text), in, plainOptions())
+			var names []string
+			for _, column := range out.Columns {
+				names = append(names, column.Name)
+			}
+			got := Out{Rows: out.Rows, BadRows: out.BadRows, ColumnCount: out.ColumnCount, Header: out.Header, Skipped: out.Skipped, Quotes: out.Quotes}
+			if d := cmp.Diff(c.want, got); d != "" || err != nil || strings.Join(names, " ") != c.names {
+				t.Errorf("%v, columns %q, -want +got\n%s", err, names, d)
+			}
+		})
+	}
+}
+
+// TestHeader: what tells names from values, and that it says why; because is empty where nothing does.
+func TestHeader(t *testing.T) {
+	for name, c := range map[string]struct {
+		text    string
+		yes     bool
+		because string
+	}{
+		"words above numbers":   {"id,n\nx,1\n", true, `"n" stands above numbers`},
+		"a number above dates":  {"5,x\n2024-01-31,y\n", true, `"5" stands above dates`},
+		"numbers":               {"1,2\n30,4\n", false, `"1" stands above numbers and is one of them`},
+		"numbers alone":         {"1,2\n", false, "it has numbers or dates only"},
+		"counted up":            {"id,1,2,3\na,5,9,7\nb,4,4,1\n", true, `"1" is a year or a number counted up from column to column`},
+		"counted up everywhere": {"1,2,3\n4,5,6\n", false, `"1" stands above numbers and is one of them`},
+		"one year":              {"Land,2019\nDE,83\nFR,67\n", true, ""},
+		"addresses":             {"who\na@example.org\nb@example.org\n", true, `"who" has no @, unlike all values below it`},
+		"an address above":      {"z@example.org\na@example.org\nb@example.org\n", false, `"z@example.org" has an @ like all values below it`},
+		"other people's dates":  {"day\n20.11.2026\n21.11.2026\n", true, `"day" has no digit, unlike all values below it`},
+		"a name with a digit":   {"column 1,c2\nx7,a-1\ny9,b-2\n", true, ""},
+		"a value with a digit":  {"A-17,x\nB-3,y\nC-99,z\n", false, `"A-17" is written like all values below it`},
+		"a value comes again":   {"Berlin,DE\nParis,FR\nHamburg,DE\n", false, `"DE" comes again below`},
+		"small above capitals":  {"city\nBerlin\nParis\n", true, `"city" has no capital at its beginning, unlike all values below it`},
+		"words":                 {"City,Land\nBerlin,DE\nParis,FR\n", true, ""},
+		"nothing below":         {"a,b\n", true, ""},
+	} {
+		r, err := newRules(plain())
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := r.header(r.sniff([]byte(c.text), true).rows)
+		if h.yes != c.yes || !strings.HasPrefix(h.because, c.because) || c.because == "" && h.because != "" {
+			t.Errorf("%s: %v because %q, want %v because %q", name, h.yes, h.because, c.yes, c.because)
+		}
+	}
+}
+
+// TestNotRows: what is no table is a failure with a code of its own.
+func TestNotRows(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                   "empty",
+		"\n \r\n":                            "empty",
+		" \n<!DOCTYPE html>\n<p>Login</p>\n": "html",
+		"<html lang=en>\n":                   "html",
+		"<?xml version=\"1.0\"?><a/>\n":      "xml",
+		"%PDF-1.7\n\xe2\xe3\xcf\xd3\n":       "binary",
+		"BMI,age\nJos\xe9,2\n":               "bad_encoding",
+		"a\x00bcdef":                         "binary",
+		"\x01\x02\xff":                       "binary",
+		"a,<b>\n1,2\n":                       "",
+	} {
+		_, err := scan(t.Context(), strings.NewReader(text), plain(), plainOptions())
+		if codeOf(err) != want {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestBadPercent: bad rows are allowed as a number, as a share, or not at all.
+func TestBadPercent(t *testing.T) {
+	text := "a,b\n" + strings.Repeat("1,2\n", 95) + strings.Repeat("x\n", 5)
+	for _, c := range []struct {
+		most    int64
+		percent float64
+		code    string
+	}{{0, 0, badRows}, {4, 0, badRows}, {5, 0, ""}, {-1, 0, ""}, {0, 5, ""}, {0, 4.9, badRows}, {5, 1, ""}} {
+		in := plain()
+		in.MaxBadRows, in.MaxBadPercent = c.most, c.percent
+		if _, err := scan(t.Context(), strings.NewReader(text), in, plainOptions()); codeOf(err) != c.code {
+			t.Errorf("%d and %g %%: %v", c.most, c.percent, err)
+		}
+	}
+}
+
+// TestNamedDelimiter: the line sep=; is no row, also where --set has said so already, and lines are
+// counted with it; a header that only begins so is one.
+func TestNamedDelimiter(t *testing.T) {
+	for text, want := range map[string]struct {
+		delimiter string
+		names     []string
+		line      int64
+	}{
+		"sep=;\nid;name\n1;x\n":   {"auto", []string{"id", "name"}, 3},
+		"sep=;\rid;name\r1;x\r":   {";", []string{"id", "name"}, 3},
+		"sep=;\nid,name\n1,x\n":   {",", []string{"sep=;"}, 2},
+		"sep=x\nid\n1\n":          {"auto", []string{"sep=x"}, 2},
+		"sep=;a,name\n1,x\n2,y\n": {"auto", []string{"sep=;a", "name"}, 2},
+	} {
+		in := plain()
+		in.Delimiter = want.delimiter
+		r, err := newRules(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tab, err := openTable(t.Context(), strings.NewReader(text), r, plainOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tab.next(); err != nil || !slices.Equal(tab.names, want.names) || tab.start != want.line {
+			t.Errorf("%q: %v, row at line %d, %v", text, tab.names, tab.start, err)
+		}
+	}
+}
+
+// TestLongFirstRecord: a first record that is longer than what is looked at in the beginning.
+func TestLongFirstRecord(t *testing.T) {
+	long := strings.Repeat("x", 100_000)
+	for _, header := range []string{"auto", "yes", "no"} {
+		in := plain()
+		in.Header = header
+		text := fmt.Sprintf("%s;%s;%s\n1;2;3\n4;5;6\n", long, long, long)
+		out, err := scan(t.Context(), strings.NewReader(text), in, plainOptions())
+		wantRows := int64(2)
+		if header == "no" {
+			wantRows = 3
+		}
+		if err != nil || out.Rows != wantRows || out.BadRows != 0 || out.ColumnCount != 3 || out.Delimiter != ";" {
+			t.Errorf("header %s: %v, %d rows, %d bad, %d columns by %q", header, err, out.Rows, out.BadRows, out.ColumnCount, out.Delimiter)
+		}
+	}
+}
+
+// TestBufferSizes: files that end where a buffer does.
+func TestBufferSizes(t *testing.T) {
+	for _, size := range []int{64 << 10, 128 << 10, 256 << 10, 512 << 10} {
+		for _, n := range []int{size - 1, size, size + 1} {
+			for _, end := range []string{"x", "\n", "\""} {
+				text := "\"" + strings.Repeat("x", n-2) + end
+				if end != "\"" {
+					text = text[1:]
+				}
+				in := plain()
+				in.Header = "no"
+				out, err := scan(t.Context(), strings.NewReader(text), in, plainOptions())
+				if err != nil || out.Rows != 1 || out.BadRows != 0 || out.ColumnCount != 1 {
+					t.Errorf("%d bytes and %q: %v, %d rows, %d bad, %d columns", n, end, err, out.Rows, out.BadRows, out.ColumnCount)
+				}
+			}
+		}
+	}
+}
+
+// TestManyColumns: the output stays below a megabyte, and says how many columns there are.
+func TestManyColumns(t *testing.T) {
+	var text bytes.Buffer
+	for range 2 {
+		for i := range maxColumns {
+			if i > 0 {
+				text.WriteByte(',')
+			}
+			fmt.Fprintf(&text, "%d%s", i, strings.Repeat("\x01", 500))
+		}
+		text.WriteByte('\n')
+	}
+	out, err := scan(t.Context(), bytes.NewReader(text.Bytes()), plain(), plainOptions())
+	if err != nil || out.ColumnCount != maxColumns || len(out.Columns) < 100 {
+		t.Fatalf("%v, %d of %d columns", err, len(out.Columns), out.ColumnCount)
+	}
+	if j, err := json.Marshal(out); err != nil || len(j) > 1<<20 {
+		t.Errorf("%d bytes of output, %v", len(j), err)
+	}
+}
+
+func TestUniqueNames(t *testing.T) {
+	for header, want := range map[string]string{
+		"":                "column_1",
+		"a,b":             "a,b",
+		"a,a,a":           "a,a_2,a_3",
+		"a,a_2,a,a":       "a,a_2,a_3,a_4",
+		",,column_1":      "column_1,column_2,column_1_2",
+		" a ,a,":          "a,a_2,column_3",
+		"a,a,a_2,a_2,a_3": "a,a_4,a_2,a_2_2,a_3",
+	} {
+		names := uniqueNames(bytes.Split([]byte(header), []byte(",")))
+		if got := strings.Join(names, ","); got != want {
+			t.Errorf("%q becomes %q, want %q", header, got, want)
+		}
+	}
+}
+
+func TestSniffEOL(t *testing.T) {
+	got := map[string]byte{}
+	for _, s := range []string{"", "a", "a\n", "a\r\n", "a\rb\r", "\"a\nb\"\rc", "\"a\rb\"\nc", "\"a\rb", "a\rb\nc"} {
+		got[s] = sniffEOL([]byte(s), '"')
+	}
+	want := map[string]byte{"": '\n', "a": '\n', "a\n": '\n', "a\r\n": '\n', "a\rb\r": '\r', "\"a\nb\"\rc": '\r', "\"a\rb\"\nc": '\n', "\"a\rb": '\n', "a\rb\nc": '\n'}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}

@@ -1,0 +1,229 @@
+package filecsv
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"unicode"
+	"unicode/utf8"
+)
+
+// header is whether the first row names the columns.
+type header struct {
+	yes     bool
+	because string // "": nothing tells, it is only more likely
+}
+
+// header looks for what tells names from values. A row with a column that the payload names is a
+// header. Otherwise each column has a voice: its first cell is a name if it is of another kind than
+// all the values below (text above numbers, a number above dates, no digit or @ above values that all
+// have one), and a value if it is of their kind, is written as they are, or comes again below. Years, and numbers that are
+// counted up from column to column, are names of columns.
+func (r *rules) header(rows [][][]byte) header {
+	if len(rows) == 0 || rows[0] == nil {
+		return header{yes: true} // there is nothing to tell, or reading it will
+	}
+	named, counted := r.named(), countedUp(rows)
+	votes, typed, because := 0, 0, map[bool]string{}
+	for i, v := range rows[0] {
+		v = trim(v)
+		if slices.Contains(named, string(v)) {
+			return header{true, fmt.Sprintf("it has the column %q", shown(string(v)))}
+		}
+		if r.isNull(v) {
+			continue
+		}
+		below := r.below(rows[1:], i)
+		if r.kindOf(v) != kindText && !aloneYear(v, below) {
+			typed++
+		}
+		vote, why := r.vote(v, below, slices.Contains(counted, i))
+		votes += vote
+		if why != "" && because[vote > 0] == "" {
+			because[vote > 0] = fmt.Sprintf("%q %s", shown(string(v)), why)
+		}
+	}
+	if votes == 0 {
+		if typed > 0 && typed == len(rows[0]) {
+			return header{false, "it has numbers or dates only"}
+		}
+		return header{yes: typed == 0}
+	}
+	return header{votes > 0, because[votes > 0]}
+}
+
+// below are the values of column i that are not null.
+func (r *rules) below(rows [][][]byte, i int) (values [][]byte) {
+	for _, row := range rows {
+		if i < len(row) {
+			if v := trim(row[i]); !r.isNull(v) {
+				values = append(values, v)
+			}
+		}
+	}
+	return values
+}
+
+// vote is 1 if v is a name, -1 if it is a value like those below it, and 0 if they do not tell.
+func (r *rules) vote(v []byte, below [][]byte, counted bool) (vote int, why string) {
+	if counted {
+		return 1, "is a year or a number counted up from column to column"
+	}
+	if len(below) == 0 {
+		return 0, ""
+	}
+	k, kinds := r.family(v), map[kind]int{}
+	for _, b := range below {
+		kinds[r.family(b)]++
+	}
+	lower := r.family(below[0])
+	switch {
+	case len(kinds) > 1:
+	case lower != kindText && k != lower:
+		return 1, "stands above " + plural[lower]
+	case lower != kindText && aloneYear(v, below):
+		return 0, ""
+	case lower != kindText:
+		return -1, "stands above " + plural[lower] + " and is one of them"
+	}
+	if slices.ContainsFunc(below, func(b []byte) bool { return bytes.Equal(b, v) }) {
+		return -1, "comes again below"
+	}
+	if k != kindText || len(below) < 2 {
+		return 0, ""
+	}
+	for _, m := range marksOfValues {
+		switch all := !slices.ContainsFunc(below, func(b []byte) bool { return !m.has(b) }); {
+		case all && !m.has(v):
+			return 1, "has no " + m.what + ", unlike all values below it"
+		case all && m.what == "@":
+			return -1, "has an @ like all values below it"
+		case all && m.what == "digit" && !slices.ContainsFunc(below, func(b []byte) bool { return shape(b) != shape(v) }):
+			return -1, "is written like all values below it"
+		}
+	}
+	return 0, ""
+}
+
+// marksOfValues tell values from names, if all values of a column have them and the first cell has not.
+var marksOfValues = []struct {
+	what string
+	has  func(v []byte) bool
+}{
+	{"@", func(v []byte) bool { return bytes.IndexByte(v, '@') > 0 }},
+	{"digit", func(v []byte) bool { return bytes.IndexFunc(v, unicode.IsDigit) >= 0 }},
+	{"capital at its beginning", func(v []byte) bool { c, _ := utf8.DecodeRune(v); return unicode.IsUpper(c) }},
+	{"small letter at its beginning", func(v []byte) bool { c, _ := utf8.DecodeRune(v); return unicode.IsLower(c) }},
+}
+
+// shape is how a value is written, whatever its letters and digits are: "20.11.2026" is "0.0.0".
+func shape(v []byte) string {
+	last := rune(0)
+	return string(bytes.Map(func(c rune) rune {
+		switch {
+		case unicode.IsDigit(c):
+			c = '0'
+		case unicode.IsLetter(c):
+			c = 'a'
+		default:
+			last = 0
+			return c
+		}
+		if c == last {
+			return -1
+		}
+		last = c
+		return c
+	}, v))
+}
+
+var plural = map[kind]string{kindDecimal: "numbers", kindDate: "dates", kindBool: "truth values"}
+
+// family is the kind of a value; whole and decimal numbers are one.
+func (r *rules) family(v []byte) kind {
+	if k := r.kindOf(v); k != kindInt {
+		return k
+	}
+	return kindDecimal
+}
+
+// isYear is true for a year of our time.
+func isYear(n int) bool { return 1900 <= n && n <= 2100 }
+
+// aloneYear is true for a year above numbers that are none: a name and a value would both look so.
+func aloneYear(v []byte, below [][]byte) bool {
+	year := func(v []byte) bool {
+		n, err := strconv.Atoi(string(v))
+		return err == nil && isYear(n)
+	}
+	return len(below) > 0 && year(v) && !slices.ContainsFunc(below, year)
+}
+
+// countedUp returns the columns whose first cell is one of a series: of at least three whole numbers
+// that grow by the same step from column to column, or of two years and more. There is none if a row
+// below is such a series, too.
+func countedUp(rows [][][]byte) (columns []int) {
+	var heading []int
+	for i, v := range rows[0] {
+		if n, err := strconv.Atoi(string(trim(v))); err == nil {
+			columns, heading = append(columns, i), append(heading, n)
+		}
+	}
+	if !even(heading) || len(heading) < 3 && !allYears(heading) {
+		return nil
+	}
+	for _, row := range rows[1:] {
+		var other []int
+		for _, i := range columns {
+			if i < len(row) {
+				if n, err := strconv.Atoi(string(trim(row[i]))); err == nil {
+					other = append(other, n)
+				}
+			}
+		}
+		if len(other) == len(heading) && even(other) && (allYears(other) || !allYears(heading)) {
+			return nil
+		}
+	}
+	return columns
+}
+
+func allYears(numbers []int) bool {
+	return !slices.ContainsFunc(numbers, func(n int) bool { return !isYear(n) })
+}
+
+// even is true for two or more numbers with the same distance, which is not 0, from each to the next.
+func even(series []int) bool {
+	if len(series) < 2 || series[1] == series[0] {
+		return false
+	}
+	for i := 2; i < len(series); i++ {
+		if series[i]-series[i-1] != series[1]-series[0] {
+			return false
+		}
+	}
+	return true
+}
+
+// uniqueNames makes names of a header: blank ones become column_3, repeated ones name_2.
+func uniqueNames(header [][]byte) []string {
+	names := make([]string, len(header))
+	taken := map[string]bool{}
+	for i, h := range header {
+		names[i] = string(trim(h))
+		if names[i] == "" {
+			names[i] = "column_" + strconv.Itoa(i+1)
+		}
+		taken[names[i]] = true
+	}
+	seen := map[string]int{}
+	for i, name := range names {
+		seen[name]++
+		for n := seen[name]; n > 1 && taken[names[i]]; n++ {
+			names[i] = name + "_" + strconv.Itoa(n)
+		}
+		taken[names[i]] = true
+	}
+	return names
+}

@@ -1,0 +1,113 @@
+package load
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// tagColumn is the column in which rows carry the number of their load, in tables that have it.
+const tagColumn = "ledgerd_load"
+
+// marker says that a round of an item was loaded.
+type marker struct {
+	round, target, digest string
+	attempt, rows         int64
+}
+
+// newerMarker lets a marker take the place of an earlier one of the same round.
+const newerMarker = ` ON CONFLICT (identity, round) DO UPDATE SET attempt = excluded.attempt, target = excluded.target,
+	row_count = excluded.row_count, sha256 = excluded.sha256, load_id = excluded.load_id, loaded_at = excluded.loaded_at`
+
+// update is the end of an INSERT that updates rows by their key.
+func (to into) update() string {
+	if len(to.key) == 0 {
+		return ""
+	}
+	var sets []string
+	for _, c := range to.columns {
+		if !slices.Contains(to.key, c) {
+			sets = append(sets, quote(c)+" = excluded."+quote(c))
+		}
+	}
+	if len(sets) == 0 {
+		return " ON CONFLICT (" + quoteAll(to.key) + ") DO NOTHING"
+	}
+	return " ON CONFLICT (" + quoteAll(to.key) + ") DO UPDATE SET " + strings.Join(sets, ", ")
+}
+
+// earlier looks for what attempts of the item have loaded. The same content for the same round, or by
+// a later attempt, is what this attempt was to load: it becomes the load's marker. Other content by
+// a later attempt refuses this one.
+func (l *Load) earlier(ctx context.Context, digest func() (string, error)) error {
+	found, err := l.database.markers(ctx, l.conn, l.job.Item)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	sum, err := digest()
+	if err != nil {
+		return err
+	}
+	last := found[len(found)-1]
+	same := last.digest == sum && last.target == l.job.Table
+	switch {
+	case same:
+		l.marker = &last
+	case last.attempt > l.job.Item.Attempt:
+		return &Error{Code: "stale", Again: true, Text: fmt.Sprintf(
+			"attempt %d of this item has loaded other content already, and this is attempt %d: it was taken for dead", last.attempt, l.job.Item.Attempt)}
+	case l.job.Append:
+		return &Error{Code: "loaded_otherwise", Text: fmt.Sprintf(
+			"attempt %d has loaded other content for the same round (sha256 %.12s…, table %s), which on_reload=append leaves there: --set on_reload=replace",
+			last.attempt, last.digest, last.target)}
+	}
+	return nil
+}
+
+// markers are those of the item's round and of later attempts, the last one last.
+func (d *Database) markers(ctx context.Context, conn *sql.Conn, item Item) (found []marker, err error) {
+	rows, err := conn.QueryContext(ctx, d.selectMarkers, item.identity(), item.Round, item.Attempt)
+	if err != nil {
+		return nil, d.explain("looking for an earlier load", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var m marker
+		if err := rows.Scan(&m.round, &m.attempt, &m.target, &m.rows, &m.digest); err != nil {
+			return nil, d.explain("looking for an earlier load", err)
+		}
+		found = append(found, m)
+	}
+	return found, d.explain("looking for an earlier load", rows.Err())
+}
+
+// supersede removes the rows that were loaded from the same file before. The source of a row is kind and
+// key of its item, so another ledger, scope or round replaces them, too.
+func (l *Load) supersede(ctx context.Context) error {
+	d, item := l.database, l.job.Item
+	if l.job.Append || len(l.job.Key) > 0 {
+		return nil
+	}
+	var unknown int64
+	err := l.conn.QueryRowContext(ctx, d.countUntagged, item.Kind, item.Key, l.job.Table).Scan(&unknown)
+	if err != nil {
+		return d.explain("looking for an earlier load", err)
+	}
+	if unknown > 0 {
+		return &Error{Code: "loaded_before", Text: fmt.Sprintf(
+			"this file was loaded into table %s before, and the table does not say which rows are from it: --set key=COLUMN updates rows by a column, --set on_reload=append loads all once more beside them; for other files from now on: ALTER TABLE %s ADD COLUMN %s bigint",
+			l.job.Table, l.job.Table, tagColumn)}
+	}
+	if l.tag == nil {
+		return nil
+	}
+	r, err := l.conn.ExecContext(ctx, fmt.Sprintf(d.deleteTagged, quoteTable(l.job.Table), tagColumn), item.Kind, item.Key)
+	if err != nil {
+		return d.explain("replacing what was loaded before", err)
+	}
+	n, err := r.RowsAffected()
+	l.done.Replaced += n
+	return err
+}

@@ -1,0 +1,184 @@
+package filecsv
+
+import (
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/sdk/sdktest"
+)
+
+// A file that is loaded again, changed or not, in another round or by another ledger, takes the place of
+// its own rows and of no others.
+func TestReloadReplaces(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h := loading(t, url)
+		a, b := csvFile(t, "id,name\n1,Ada\n2,Bob\n"), csvFile(t, "id,name\n9,Zoe\n")
+		load := func(path string, id, attempt int64, round string, want *Loaded) {
+			t.Helper()
+			r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "people"}, ID: id, Attempt: attempt, Round: round})
+			want.Table, want.Attempt = "people", attempt
+			if diff := cmp.Diff(want, outOf(t, r).Load); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		}
+		load(a, 1, 1, "1", &Loaded{Rows: 2, Created: true})
+		load(b, 2, 1, "1", &Loaded{Rows: 1})
+		load(a, 1, 2, "2", &Loaded{Rows: 2, Replaced: 2})
+		write(t, a, "id,name\n1,Ada\n2,Rob\n3,Cy\n")
+		load(a, 1, 3, "3", &Loaded{Rows: 3, Replaced: 2})
+		load(a, 7, 1, "1 of another ledger", &Loaded{Rows: 3, Replaced: 3})
+		if got := query(t, db, "SELECT id, name FROM people ORDER BY id"); !slices.Equal(got, []string{"1|Ada", "2|Rob", "3|Cy", "9|Zoe"}) {
+			t.Errorf("rows %q", got)
+		}
+		// Whoever wants them all says so.
+		r := h.Run(sdktest.Task{Payload: payload{"path": b, "table": "people", "on_reload": "append"}, ID: 2, Attempt: 2, Round: "2"})
+		if got := query(t, db, "SELECT count(*) FROM people"); outOf(t, r).Load.Replaced != 0 || got[0] != "5" {
+			t.Errorf("%s rows after on_reload=append", got)
+		}
+		load(b, 2, 3, "3", &Loaded{Rows: 1, Replaced: 2})
+	})
+}
+
+// The story of the outsider: 606 rows stay 606, also when loads are killed in the middle.
+func TestReloadKilled(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h, path := loading(t, url), csvFile(t, string(people(100_000, false)))
+		task := sdktest.Task{Payload: payload{"path": path, "table": "people"}, ID: 1, Attempt: 1}
+		outOf(t, h.Run(task))
+		write(t, path, string(people(150_000, false)))
+		task.Round = "2"
+		for _, fault := range []sdktest.Fault{sdktest.KillPlugin, sdktest.KillHost, sdktest.Cancel} {
+			task.Attempt, task.Fault, task.AtProgress = task.Attempt+1, fault, 10
+			if r := h.Run(task); r.Outcome == "done" {
+				t.Fatalf("%v did not strike: %+v", fault, r)
+			}
+			if got := query(t, db, "SELECT count(*) FROM people"); got[0] != "100000" {
+				t.Errorf("%v has left %s rows", fault, got)
+			}
+		}
+		task.Attempt, task.Fault = task.Attempt+1, sdktest.None
+		if out := outOf(t, h.Run(task)); out.Load.Rows != 150_000 || out.Load.Replaced != 100_000 {
+			t.Errorf("%+v", out.Load)
+		}
+		if got := query(t, db, "SELECT count(*), count(DISTINCT id) FROM people"); got[0] != "150000|150000" {
+			t.Errorf("rows %s", got)
+		}
+	})
+}
+
+// A table of somebody else's does not say which rows are whose: nothing is loaded twice by chance.
+func TestReloadForeignTable(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h, path := loading(t, url), csvFile(t, "id,name\n1,Ada\n")
+		exec(t, db, "CREATE TABLE users (id integer, name text)")
+		run := func(attempt int64, set payload) sdktest.Result {
+			set["path"], set["table"] = path, "users"
+			return h.Run(sdktest.Task{Payload: set, ID: 1, Attempt: attempt, Round: fmt.Sprint(attempt)})
+		}
+		outOf(t, run(1, payload{}))
+		r := run(2, payload{})
+		if r.Code != "loaded_before" || !r.Final || !strings.Contains(r.Error, "--set on_reload=append") {
+			t.Errorf("%s %v %s", r.Code, r.Final, r.Error)
+		}
+		outOf(t, run(3, payload{"on_reload": "append"}))
+		if got := query(t, db, "SELECT count(*) FROM users"); got[0] != "2" {
+			t.Errorf("%s rows", got)
+		}
+		// With the column it can be replaced, from then on.
+		exec(t, db, "ALTER TABLE users ADD COLUMN ledgerd_load bigint")
+		other := csvFile(t, "id,name\n5,Eve\n")
+		for attempt := int64(1); attempt <= 2; attempt++ {
+			r = h.Run(sdktest.Task{Payload: payload{"path": other, "table": "users"}, ID: 2, Attempt: attempt, Round: fmt.Sprint(attempt)})
+			if out := outOf(t, r); out.Load.Replaced != attempt-1 {
+				t.Errorf("attempt %d: %+v", attempt, out.Load)
+			}
+		}
+		if got := query(t, db, "SELECT id, name FROM users ORDER BY id"); !slices.Equal(got, []string{"1|Ada", "1|Ada", "5|Eve"}) {
+			t.Errorf("rows %q", got)
+		}
+	})
+}
+
+// What was loaded by the version before is not taken for unloaded.
+func TestReloadAfterUpgrade(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		path := csvFile(t, "id,name\n1,Ada\n")
+		exec(t, db, "CREATE TABLE people (id text, name text)", "INSERT INTO people VALUES ('1', 'Ada')",
+			`CREATE TABLE ledgerd_loads (identity text NOT NULL, round text NOT NULL, kind text NOT NULL, scope text NOT NULL, item_key text NOT NULL,
+			attempt bigint NOT NULL, target text NOT NULL, row_count bigint NOT NULL, sha256 text NOT NULL,
+			loaded_at timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (identity, round))`,
+			fmt.Sprintf(`INSERT INTO ledgerd_loads (identity, round, kind, scope, item_key, attempt, target, row_count, sha256)
+			VALUES ('x', 'filecsv/1/1', 'filecsv', '', '%s', 1, 'people', 1, 'y')`, path))
+		h := loading(t, url)
+		if r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "people"}, ID: 1, Attempt: 2}); r.Code != "loaded_before" {
+			t.Errorf("%s %s %s", r.Outcome, r.Code, r.Error)
+		}
+		outOf(t, h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "id,name\n2,Bob\n"), "table": "people"}, ID: 2}))
+		if got := query(t, db, "SELECT count(*) FROM people"); got[0] != "2" {
+			t.Errorf("%s rows", got)
+		}
+	})
+}
+
+// With a key, rows that are there are updated and new ones added, whatever file they come from.
+func TestReloadByKey(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h := loading(t, url)
+		run := func(id int64, text string) sdktest.Result {
+			return h.Run(sdktest.Task{Payload: payload{
+				"path": csvFile(t, text), "table": "people", "key": []string{"ID"}, "types": map[string]string{"ID": "int"},
+				"into": map[string]string{"ID": "id", "Name": "name"},
+			}, ID: id})
+		}
+		outOf(t, run(1, "ID,Name\n1,Ada\n2,Bob\n"))
+		outOf(t, run(2, "ID,Name\n2,Rob\n3,Cy\n2,Robert\n"))
+		if got := query(t, db, "SELECT id, name FROM people ORDER BY id"); !slices.Equal(got, []string{"1|Ada", "2|Robert", "3|Cy"}) {
+			t.Errorf("rows %q", got)
+		}
+		if r := run(3, "ID,Name\n4,Dan\n,Eve\n"); r.Code != badRows || !strings.Contains(r.Error, `line 3: column "ID": no value`) {
+			t.Errorf("%s %s", r.Code, r.Error)
+		}
+		exec(t, db, "CREATE TABLE plain (id integer, name text)")
+		r := h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "id,name\n1,Ada\n"), "table": "plain", "key": []string{"id"}}})
+		if r.Code != "no_unique_index" || !r.Final || !strings.Contains(r.Error, `CREATE UNIQUE INDEX … ON "plain" ("id")`) {
+			t.Errorf("%s %v %s", r.Code, r.Final, r.Error)
+		}
+	})
+}
+
+// Rows are not loaded by a guess at what the first one is.
+func TestLoadHeaderUnclear(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h, path := loading(t, url), csvFile(t, "Country,Capital\nFrance,Paris\nSpain,Madrid\n")
+		r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}})
+		if r.Code != "header_unclear" || !r.Final || !strings.Contains(r.Error, "first row (Country, Capital) name the columns? The rows below do not tell: --set header=yes or --set header=no") {
+			t.Errorf("%s %v %s", r.Code, r.Final, r.Error)
+		}
+		exec(t, db, "CREATE TABLE t (country text, capital text)")
+		out := outOf(t, h.Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}}))
+		if !out.Header || out.HeaderWhy != "the table has a column for each of its names" {
+			t.Errorf("%v, %s", out.Header, out.HeaderWhy)
+		}
+		if got := query(t, db, "SELECT * FROM t"); !slices.Equal(got, []string{"France|Paris", "Spain|Madrid"}) {
+			t.Errorf("rows %q", got)
+		}
+	})
+}
+
+// Values are loaded as they stand in the file; white space can be taken off.
+func TestLoadTrim(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h := loading(t, url)
+		for table, want := range map[string]string{"asis": "| Ada |1|", "trimmed": "|Ada|1|"} {
+			outOf(t, h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "name, n\n Ada , 1 \n"), "table": table, "types": map[string]string{"n": "int"}, "trim": table == "trimmed"}}))
+			if got := query(t, db, "SELECT '|' || name || '|' || n || '|' FROM "+table); got[0] != want {
+				t.Errorf("%s: %q, want %q", table, got, want)
+			}
+		}
+	})
+}
