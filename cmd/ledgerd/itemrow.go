@@ -31,7 +31,7 @@ type itemRow struct {
 	Added    report.Time     `json:"added_at"`
 	Started  report.Time     `json:"started_at"`
 	Ended    report.Time     `json:"ended_at"`
-	Took     report.Duration `json:"took"`
+	Took     report.Duration `json:"took_s"`
 	Payload  report.Bytes    `json:"payload"`
 	Output   report.Bytes    `json:"output"`
 }
@@ -40,10 +40,10 @@ type itemRow struct {
 const rowHelp = `Fields of a row, all of them with -o json, jsonl and csv, or those that --columns names:
   id, kind, scope, key, state, round, attempt (how many), failures (of this round), priority, due, added_at
   agent, leased_at, expires: who holds it, since when and until when
-  outcome, code, error, worker (who), plugin (NAME@VERSION), started_at, ended_at, took (seconds): of the
+  outcome, code, error, worker (who), plugin (NAME@VERSION), started_at, ended_at, took_s (seconds): of the
   newest attempt that ended
   payload, payload.FIELD, output, output.FIELD: output is that of the newest attempt that has one
-Names that end with _at do without it: --columns key,output.status,took,ended.`
+Names that end with _at or _s do without it: --columns key,output.status,took,ended.`
 
 func newItemRow(it ledger.Item) itemRow {
 	plugin, _, _ := strings.Cut(it.Worker, "+") // the digest of its settings

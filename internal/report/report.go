@@ -49,7 +49,9 @@ type Printer struct {
 }
 
 // To is a printer that tells people the same on another output.
-func (p *Printer) To(out io.Writer) *Printer { return &Printer{Out: out, Format: Table, UTC: p.UTC, ShortKey: p.ShortKey} }
+func (p *Printer) To(out io.Writer) *Printer {
+	return &Printer{Out: out, Format: Table, UTC: p.UTC, ShortKey: p.ShortKey}
+}
 
 // Time is a time in a row. In JSON it is RFC 3339 in UTC with microseconds, null if zero.
 type Time time.Time
@@ -112,7 +114,7 @@ type column struct {
 }
 
 // columns resolves names, by default all fields in their order. A name may go on below a field
-// that holds JSON: "output.status"; the "_at" of a time may be left out.
+// that holds JSON: "output.status"; the "_at" of a time, and "_s", may be left out.
 func columns(t reflect.Type, names []string) ([]column, error) {
 	var all []column
 	for _, f := range reflect.VisibleFields(t) {
@@ -128,7 +130,7 @@ func columns(t reflect.Type, names []string) ([]column, error) {
 	var chosen []column
 	for _, n := range names {
 		top, below, nested := strings.Cut(n, ".")
-		i := slices.IndexFunc(all, func(c column) bool { return c.name == top || c.name == top+"_at" })
+		i := slices.IndexFunc(all, func(c column) bool { return c.name == top || c.name == top+"_at" || c.name == top+"_s" })
 		if i < 0 {
 			known := make([]string, len(all))
 			for i, c := range all {
