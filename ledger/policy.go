@@ -219,13 +219,11 @@ func (l *Ledger) Beat(ctx context.Context, a Agent, ttl time.Duration) error {
 	}
 	stalled := make(map[string]time.Time, len(a.Stalled))
 	for kind, until := range a.Stalled {
-		if _, works := a.Kinds[kind]; !works {
-			c.fail("stalled", "%q is none of the agent's kinds", kind)
-		}
+		c.kind(kind)
 		stalled[kind] = until.UTC().Truncate(time.Microsecond)
 	}
 	a.Stalled = stalled
-	if len(a.Kinds)*(MaxKind+MaxWorker) > maxKinds {
+	if (len(a.Kinds)+len(a.Stalled))*(MaxKind+MaxWorker) > maxKinds {
 		c.fail("kinds", "%d, too many", len(a.Kinds))
 	}
 	if c.err != nil {

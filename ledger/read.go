@@ -224,9 +224,12 @@ func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, now time.Time, 
 		case it.Failures+it.Crashes > 0:
 			return Reason{Code: "backoff", Text: fmt.Sprintf("Attempt %d failed (%s); it is tried again at %s.", it.Attempt, orDefault(it.Code, it.Error), local(it.Due)),
 				Since: it.EndedAt, Until: it.Due, Next: retry}
-		case it.RoundFailed():
-			return Reason{Code: "next", Text: fmt.Sprintf("Attempt %d failed for good (%s); its next round %s begins at %s.", it.Attempt, orDefault(it.Code, it.Error), it.Round, local(it.Due)),
+		case it.RoundState == RoundFailed:
+			return Reason{Code: "next", Text: fmt.Sprintf("Its round %s failed for good in attempt %d (%s); the next one begins at %s.", it.Round, it.Attempt, orDefault(it.Code, it.Error), local(it.Due)),
 				Since: it.EndedAt, Until: it.Due, Next: retry}
+		case it.RoundState == RoundDone:
+			return Reason{Code: "next", Text: fmt.Sprintf("Its round %s was done in attempt %d at %s; the next one begins at %s.", it.Round, it.Attempt, local(it.EndedAt), local(it.Due)),
+				Since: it.EndedAt, Until: it.Due}
 		case it.Every != "":
 			return Reason{Code: "next", Text: fmt.Sprintf("It recurs (every %s); its round %s begins at %s.", it.Every, it.Round, local(it.Due)), Until: it.Due}
 		}

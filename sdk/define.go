@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime/debug"
+	"unicode/utf8"
 
 	"github.com/ledgerd/ledgerd/sdk/settings"
 	"github.com/ledgerd/ledgerd/sdk/wire"
@@ -92,7 +93,7 @@ func problemsOf(err error) []*wire.Problem {
 	}
 	problems := make([]*wire.Problem, len(list.Problems))
 	for i, p := range list.Problems {
-		problems[i] = &wire.Problem{Field: p.Field, Message: p.Message}
+		problems[i] = &wire.Problem{Field: cleanText(p.Field, wire.MaxError), Message: cleanText(p.Message, wire.MaxError)}
 	}
 	return problems
 }
@@ -188,6 +189,8 @@ func settle[O any](t *task, out *O, err error) {
 	switch {
 	case failed != nil:
 		t.settle(nil, Permanent(Code("output", fmt.Errorf("output cannot be written as JSON: %w", failed))))
+	case !utf8.Valid(raw): // a json.RawMessage is taken as it is
+		t.settle(nil, Permanent(Code("output", errors.New("output is not UTF-8"))))
 	case len(raw) > wire.MaxOutput:
 		t.settle(nil, Permanent(Code("output", fmt.Errorf(
 			"result too large: output has %d bytes, at most %d; write it to a file and return its path", len(raw), wire.MaxOutput))))

@@ -96,7 +96,7 @@ func (a *app) pluginSpec(place pluginhost.Place) pluginhost.Spec {
 		return s
 	}
 	s.Limits = pluginproc.Limits{Memory: int64(p.Memory), CPU: p.CPU, OpenFiles: p.OpenFiles, Processes: p.Processes}
-	s.SHA256, s.NoMTLS, s.Dir = cmp.Or(p.SHA256, s.SHA256), !p.MTLS, p.Dir
+	s.SHA256, s.NoMTLS, s.Dir, s.CallTime = cmp.Or(p.SHA256, s.SHA256), !p.MTLS, p.Dir, p.AnswerTime
 	for _, name := range p.Env {
 		if value, ok := os.LookupEnv(name); ok {
 			s.Env = append(s.Env, name+"="+value)

@@ -3,11 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -25,7 +22,9 @@ type crew struct {
 	flags  workFlags
 	ledger *opened
 	me     ledger.Agent // the worker that the kinds taken up now are for
-	now    nowAt
+	// engaged: there is a worker of that name.
+	engaged bool
+	now     nowAt
 	// wanted are the kinds to work.
 	wanted func(context.Context) ([]string, error)
 	// strict: a kind that cannot be worked is an error.
@@ -48,8 +47,13 @@ type crew struct {
 	// have, and may be nil.
 	upgrades map[string]upgrade
 	renewed  func(ctx context.Context)
-	// elsewhere are the kinds that are not worked here, and why.
+	// admitted is called after kinds have been taken up, or could not be; may be nil.
+	admitted func(ctx context.Context)
+	// elsewhere are the kinds that are not worked here, and why; reaching those whose plugins are being
+	// started; known what was last found out of a kind.
 	elsewhere map[string]absence
+	reaching  map[string]bool
+	known     map[string]*kind
 	outcomes  map[ledger.Outcome]int64
 	dead      int64
 	doubt     int64
@@ -66,7 +70,7 @@ type shift struct {
 }
 
 func newCrew(a *app, l *opened, flags workFlags) *crew {
-	c := &crew{app: a, flags: flags, ledger: l, hosts: map[string]*pluginhost.Host{}, elsewhere: map[string]absence{}, upgrades: map[string]upgrade{}, outcomes: map[ledger.Outcome]int64{},
+	c := &crew{app: a, flags: flags, ledger: l, hosts: map[string]*pluginhost.Host{}, elsewhere: map[string]absence{}, reaching: map[string]bool{}, known: map[string]*kind{}, upgrades: map[string]upgrade{}, outcomes: map[ledger.Outcome]int64{},
 		strict: len(flags.kinds) > 0, finds: len(flags.kinds) == 0 && flags.maxItems == 0, calls: make(chan func())}
 	c.wanted = func(ctx context.Context) ([]string, error) {
 		if len(flags.kinds) > 0 {
@@ -86,45 +90,6 @@ func kindNames(ctx context.Context, l *ledger.Ledger) (names []string, err error
 	return names, err
 }
 
-// absence is why a kind is not worked here.
-type absence struct {
-	reason string
-	pause  time.Duration
-	again  time.Time // when it is tried once more
-}
-
-// longestAbsence bounds the time between two tries to take up a kind.
-const longestAbsence = time.Minute
-
-// takeUp finds the kinds to work that are not worked yet, starts their plugins and gives their handlers.
-func (c *crew) takeUp(ctx context.Context) (map[string]worker.Handler, error) {
-	names, err := c.wanted(ctx)
-	if err != nil {
-		return nil, err
-	}
-	handlers := map[string]worker.Handler{}
-	c.me = asAgent(c.agentName())
-	now := time.Now()
-	for _, name := range names {
-		if c.hosts[name] != nil || now.Before(c.elsewhere[name].again) {
-			continue
-		}
-		h, err := c.takeUpKind(ctx, name)
-		switch {
-		case err != nil && (c.strict || ctx.Err() != nil || errors.Is(err, ledger.ErrUnavailable)):
-			return handlers, err
-		case err != nil:
-			c.leave(name, explain(err))
-		default:
-			handlers[name] = h
-			c.mu.Lock()
-			delete(c.elsewhere, name)
-			c.mu.Unlock()
-		}
-	}
-	return handlers, nil
-}
-
 // agentName is what the next worker is called: the name of the crew, with a number after the first one.
 func (c *crew) agentName() string {
 	switch {
@@ -136,47 +101,6 @@ func (c *crew) agentName() string {
 	return fmt.Sprintf("%s/%d", c.name, c.hired+1)
 }
 
-// leave notes a kind that is not worked here, and says so once. That people work one is no news.
-func (c *crew) leave(name string, why *failure) {
-	reason := strings.TrimPrefix(why.message, fmt.Sprintf("kind %q: ", name))
-	before := c.elsewhere[name]
-	pause := min(max(2*before.pause, newKindsEvery), longestAbsence)
-	if why.code == noPluginCode {
-		reason, pause = "no plugin", 0
-	} else if before.reason == "" {
-		c.app.logger().Warn("kind is not worked here", "kind", name, "error", reason)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.elsewhere[name] = absence{reason, pause, time.Now().Add(pause)}
-}
-
-// takeUpKind gives the host of a kind's plugin.
-func (c *crew) takeUpKind(ctx context.Context, name string) (*pluginhost.Host, error) {
-	a := c.app
-	k, err := a.resolve(ctx, c.ledger.Ledger, name, "", c.flags.dirs)
-	if err != nil {
-		return nil, err
-	}
-	if k.plugin == nil {
-		return nil, a.noPluginFor(ctx, k, c.flags.dirs, "plugins: ledgerd plugin ls")
-	}
-	k.plugin.spec.Logger = k.plugin.spec.Logger.With("kind", name, "agent", c.me.Name)
-	h, err := a.startPlugin(ctx, k, c.flags.with, c.hostConfig())
-	if err != nil {
-		return nil, err
-	}
-	if err := k.define(ctx, c.ledger.Ledger, c.me, h.Definition(), c.flags.with); err != nil {
-		h.Close(stopGrace)
-		return nil, err
-	}
-	c.me.Kinds[name] = h.Definition()
-	c.mu.Lock()
-	c.hosts[name] = h
-	c.mu.Unlock()
-	return h, nil
-}
-
 // newKindsEvery is how often work looks for kinds that have come to the ledger.
 const newKindsEvery = 2 * time.Second
 
@@ -185,7 +109,8 @@ func (c *crew) hostConfig() pluginhost.Config {
 	return pluginhost.Config{Concurrency: c.flags.concurrency, Progress: c.now.set, LastOutput: c.ledger.LastOutput}
 }
 
-// run works until everything is done, or ctx ends.
+// run works until everything is done, or ctx ends. Without handlers it starts the plugins itself, and waits
+// for none before it works the kinds of the others.
 func (c *crew) run(ctx context.Context, handlers map[string]worker.Handler) (worker.Report, error) {
 	if c.flags.drain {
 		s, err := c.hire(handlers, c.me)
@@ -198,8 +123,14 @@ func (c *crew) run(ctx context.Context, handlers map[string]worker.Handler) (wor
 	defer c.watchSignals(ctx)()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	r := &rota{crew: c, ctx: ctx, ended: make(chan shiftEnd)}
-	failed := r.start(handlers, c.me)
+	r := &rota{crew: c, ctx: ctx, ended: make(chan shiftEnd), arrivals: make(chan arrival)}
+	defer r.rest()
+	var failed error
+	if handlers == nil {
+		failed = r.look()
+	} else {
+		failed = r.start(handlers, c.me)
+	}
 	look := time.NewTicker(newKindsEvery)
 	defer look.Stop()
 	for failed == nil && ctx.Err() == nil {
@@ -210,13 +141,18 @@ func (c *crew) run(ctx context.Context, handlers map[string]worker.Handler) (wor
 			if more, failed = r.over(e); !more { // nothing to be done any more, or --max-items
 				stop()
 			}
+		case a := <-r.arrivals:
+			failed = r.take(a)
 		case call := <-c.calls:
 			call()
 			c.upgradeAll(ctx)
 			failed = r.look()
 		case <-look.C:
 			c.upgradeAll(ctx)
-			if c.finds {
+			if len(r.arrived) > 0 || r.running+r.awaited == 0 { // the others are not waited for any longer
+				failed = r.admitArrived()
+			}
+			if c.finds && failed == nil {
 				failed = r.look()
 			}
 		}
@@ -226,14 +162,6 @@ func (c *crew) run(ctx context.Context, handlers map[string]worker.Handler) (wor
 		failed = cmp.Or(failed, (<-r.ended).err) // what ends one mostly ends all
 	}
 	return worker.Report{}, failed
-}
-
-// rota says who works: the shifts of one call of run.
-type rota struct {
-	*crew
-	ctx     context.Context
-	ended   chan shiftEnd
-	running int
 }
 
 // shiftEnd is how a shift has ended.
@@ -254,41 +182,6 @@ func (r *rota) start(handlers map[string]worker.Handler, agent ledger.Agent) err
 	ctx, s.stop = context.WithCancel(r.ctx)
 	r.running++
 	go func() { r.ended <- shiftEnd{s, s.worker.Run(ctx)} }()
-	return nil
-}
-
-// look takes up the kinds that have come to be wanted, and lets those go that are not wanted any more.
-func (r *rota) look() error {
-	handlers, err := r.takeUp(r.ctx)
-	if started := r.start(handlers, r.me); started != nil {
-		return started
-	}
-	if err != nil && (r.ctx.Err() != nil || errors.Is(err, ledger.ErrUnavailable)) {
-		return nil // the next look will do
-	}
-	if err != nil || !r.finds {
-		return err
-	}
-	wanted, err := r.wanted(r.ctx)
-	if err != nil {
-		return nil // as above
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name := range r.elsewhere {
-		if !slices.Contains(wanted, name) {
-			delete(r.elsewhere, name)
-		}
-	}
-	for _, s := range r.shifts {
-		for name := range s.handlers {
-			if len(s.letGo) == 0 && !slices.Contains(wanted, name) {
-				s.letGo = slices.DeleteFunc(slices.Sorted(maps.Keys(s.handlers)), func(n string) bool { return slices.Contains(wanted, n) })
-				r.app.logger().Info("kinds are not to be worked any more", "kinds", s.letGo)
-				s.stop()
-			}
-		}
-	}
 	return nil
 }
 
@@ -322,7 +215,7 @@ func (c *crew) hire(handlers map[string]worker.Handler, agent ledger.Agent) (*sh
 	f := c.flags
 	w, err := worker.New(worker.Config{Ledger: c.ledger.Ledger, Handlers: handlers, Agent: agent.Name, Version: programVersion(),
 		Concurrency: f.concurrency, Kinds: kinds, Lease: f.lease.Duration, Shard: f.shard.Shard, MaxItems: f.maxItems, Grace: max(f.grace.Duration, time.Millisecond),
-		GiveUp: f.giveUp(), Logger: c.app.logger(), Observe: c.observe, Meter: c.meter})
+		GiveUp: f.giveUp(), Logger: c.app.logger(), Observe: c.observe, Meter: c.meter, Absent: c.absent})
 	if err != nil {
 		return nil, policyError(err)
 	}
@@ -331,6 +224,7 @@ func (c *crew) hire(handlers map[string]worker.Handler, agent ledger.Agent) (*sh
 	c.shifts = append(c.shifts, s)
 	c.mu.Unlock()
 	c.hired++
+	c.engaged = c.engaged || agent.Name == c.me.Name
 	return s, nil
 }
 
@@ -371,7 +265,7 @@ func (c *crew) observe(e worker.Event) {
 	defer c.mu.Unlock()
 	c.outcomes[e.Recorded]++
 	switch {
-	case e.State == ledger.StateDead:
+	case e.Round == ledger.RoundFailed:
 		c.dead++
 	case e.State == ledger.StateDoubt:
 		c.doubt++
@@ -394,9 +288,11 @@ func (c *crew) progress() progress {
 }
 
 func (c *crew) close() {
+	var all sync.WaitGroup
 	for _, h := range c.hosts {
-		h.Close(stopGrace)
+		all.Go(func() { h.Close(stopGrace) })
 	}
+	all.Wait()
 }
 
 // emits are the kinds that the plugin of a kind that is worked here adds items of.
@@ -410,21 +306,24 @@ func (c *crew) emits(kind string) []string {
 	return h.About().Emits
 }
 
-// problems says of each kind to work what keeps it from being worked, "" for nothing.
+// problems is the code of what keeps each kind to work from being worked, "" for nothing.
 func (c *crew) problems() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := map[string]string{}
+	for name := range c.reaching {
+		all[name] = daemon.KindStarting
+	}
 	for name, a := range c.elsewhere {
-		all[name] = a.reason
+		all[name] = a.code
 	}
 	for name, h := range c.hosts {
 		all[name] = ""
 		if h.PID() == 0 {
-			all[name] = "the plugin is not running"
+			all[name] = daemon.KindRestarting
 		}
-		if until := h.Stalled(); !until.IsZero() {
-			all[name] = "the plugin crashes again and again; nothing is given to it until " + until.UTC().Format(time.RFC3339)
+		if !h.Stalled().IsZero() {
+			all[name] = daemon.KindCrashing
 		}
 	}
 	return all

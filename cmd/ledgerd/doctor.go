@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,7 +44,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long: `Looks at the ledger and its database (schema, durability, disk, clocks, long transactions, vacuum,
 rights, notifications), at this machine (limits, the port of its daemon, plugins without a host), starts each plugin and asks
 it what it is, starts those of the kinds in the config with their config, as a worker does, and has them look whether what
-they depend on is there (a mail server, a database; at most 15 s), and looks for programs whose clock is off, leases of programs that are gone, kinds that
+they depend on is there (a mail server, a database; each answer may take 10 s), and looks for programs whose clock is off, leases of programs that are gone, kinds that
 nobody works or whose plugin crashes again and again, and items that a person must decide.
 Of all that is not fine it says why that matters and what to do. It changes nothing in the ledger.
 
@@ -81,8 +82,12 @@ func (a *app) diagnose(ctx context.Context, at address, dirs pluginDirs) []ledge
 	}
 	all = append(all, hostcheck.Examine()...)
 	all = append(all, hostcheck.Port(ctx, a.config.Listen)...)
+	var kinds []ledger.Finding
+	var asking sync.WaitGroup
+	asking.Go(func() { kinds = a.examineKinds(ctx, dirs) }) // a plugin that does not answer is waited for once
 	all = append(all, a.examinePlugins(ctx, dirs)...)
-	all = append(all, a.examineKinds(ctx, dirs)...)
+	asking.Wait()
+	all = append(all, kinds...)
 	return append(all, a.orphans(dirs))
 }
 
@@ -263,29 +268,9 @@ func decisions(counts []ledger.Counts) ledger.Finding {
 
 // examinePlugins starts each plugin and asks it what it is.
 func (a *app) examinePlugins(ctx context.Context, dirs pluginDirs) (all []ledger.Finding) {
-	f, err := a.finder(dirs)
-	if err == nil {
-		places, listErr := f.List()
-		err = listErr
-		for _, place := range places {
-			began := time.Now()
-			p, err := a.findPlugin(ctx, place.Name, dirs)
-			if err != nil {
-				e := explain(err)
-				if e.hint == "" { // some say what to do in a second line
-					e.message, e.hint, _ = strings.Cut(e.message, "\n  ")
-				}
-				all = append(all, ledger.Problem("plugin", place.Name+": "+e.message, "kinds that it works are not worked here",
-					cmp.Or(e.hint, "look at what it does: ledgerd plugin check "+place.Name)))
-				continue
-			}
-			all = append(all, ledger.Fine("plugin", fmt.Sprintf("%s %s (%s) answers after %s", place.Name, p.Version, place.Origin, time.Since(began).Round(time.Millisecond))))
-			if limits := strings.Join(p.spec.Limits.InForce(), "; "); limits != "" && pluginproc.LimitsKept {
-				all = append(all, ledger.Fine("limits", place.Name+": "+limits))
-			} else if limits != "" {
-				all = append(all, ledger.Warning("limits", place.Name+": "+limits, "it may take what it likes", "have the system limit ledgerd as a whole, or run it on Linux"))
-			}
-		}
+	found, err := a.survey(ctx, dirs)
+	for _, s := range found {
+		all = append(all, examinePlugin(s)...)
 	}
 	if err != nil {
 		e := explain(err)
@@ -294,11 +279,25 @@ func (a *app) examinePlugins(ctx context.Context, dirs pluginDirs) (all []ledger
 	return all
 }
 
-// Bounds of what is asked of the plugins of kinds.
-const (
-	healthTime = 15 * time.Second // of one, its start included
-	healthMost = 4                // at a time
-)
+// examinePlugin says what came of asking a plugin what it is.
+func examinePlugin(s surveyed) []ledger.Finding {
+	name := s.place.Name
+	if s.err != nil {
+		e := explain(s.err)
+		if e.hint == "" { // some say what to do in a second line
+			e.message, e.hint, _ = strings.Cut(e.message, "\n  ")
+		}
+		return []ledger.Finding{ledger.Problem("plugin", name+": "+e.message, "kinds that it works are not worked here",
+			cmp.Or(e.hint, "look at what it does: ledgerd plugin check "+name))}
+	}
+	all := []ledger.Finding{ledger.Fine("plugin", fmt.Sprintf("%s %s (%s) answers after %s", name, s.plugin.Version, s.place.Origin, s.took.Round(time.Millisecond)))}
+	if limits := strings.Join(s.plugin.spec.Limits.InForce(), "; "); limits != "" && pluginproc.LimitsKept {
+		all = append(all, ledger.Fine("limits", name+": "+limits))
+	} else if limits != "" {
+		all = append(all, ledger.Warning("limits", name+": "+limits, "it may take what it likes", "have the system limit ledgerd as a whole, or run it on Linux"))
+	}
+	return all
+}
 
 // examineKinds has the plugin of each kind in the config look, with that config, whether what it depends
 // on is there.
@@ -306,7 +305,7 @@ func (a *app) examineKinds(ctx context.Context, dirs pluginDirs) []ledger.Findin
 	names := slices.Sorted(maps.Keys(a.config.Kinds))
 	found := make([][]ledger.Finding, len(names))
 	var all errgroup.Group
-	all.SetLimit(healthMost)
+	all.SetLimit(surveyMost)
 	for i, name := range names {
 		all.Go(func() error {
 			found[i] = a.examineKind(ctx, name, dirs)
@@ -318,8 +317,6 @@ func (a *app) examineKinds(ctx context.Context, dirs pluginDirs) []ledger.Findin
 }
 
 func (a *app) examineKind(ctx context.Context, name string, dirs pluginDirs) []ledger.Finding {
-	ctx, cancel := context.WithTimeoutCause(ctx, healthTime, fmt.Errorf("its plugin gave no answer within %s", healthTime))
-	defer cancel()
 	wanted := firstOf(a.config.PluginOf(name), name)
 	if _, err := a.place(wanted, dirs); isNoPlugin(err) && wanted == name { // it is for people, or worked elsewhere
 		return nil

@@ -87,6 +87,7 @@ func (a *app) conclude(err error) int {
 
 // tell writes a failure to stderr.
 func (a *app) tell(f *failure) {
+	f.message = strings.ReplaceAll(f.message, context.DeadlineExceeded.Error(), "no answer in time")
 	f.message, f.hint = redact.Text(f.message), redact.Text(f.hint)
 	if a.speaksJSON() {
 		type text struct {
@@ -202,9 +203,7 @@ func explain(err error) *failure {
 			return f
 		}
 	}
-	if _, ok := errors.AsType[*pluginproc.StartError](err); ok {
-		f.code = "plugin_start"
-	}
+	f.code = cmp.Or(pluginCode(err), f.code)
 	return f
 }
 

@@ -40,7 +40,7 @@ func (f *filter) given() bool {
 // filterHelp is the filter language as the help of commands has it.
 const filterHelp = `Terms of --where, joined by and; several values of one, separated by commas, by or:
   id:7,8   kind:K   scope:S   agent:A (who holds it)   priority:-1,0 (of unfinished)
-  state:dead,doubt (waiting ready leased dead doubt done cancelled)
+  state:dead,doubt (waiting ready leased dead doubt done cancelled)   round:failed (the current one: open done failed doubt cancelled)
   key:K   key:/prefix*   key~part
   outcome:failed,done   code:http_404   error~part   of the newest attempt that ended; case as given
   output.FIELD:404   of the JSON output of the newest attempt that has one: also output.a.b:x,y   ~part   >10   <10

@@ -19,6 +19,9 @@ import (
 
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -33,10 +36,13 @@ type hostile struct {
 	mine sync.Map // ids that this process has in hand
 }
 
-func serveHostile() {
+func serveHostile() { serveRaw(&hostile{}) }
+
+// serveRaw serves a plugin that speaks the protocol itself.
+func serveRaw(p goplugin.Plugin) {
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
-		VersionedPlugins: map[int]goplugin.PluginSet{wire.Version: {wire.Service: &hostile{}}},
+		VersionedPlugins: map[int]goplugin.PluginSet{wire.Version: {wire.Service: p}},
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(append(opts, grpc.MaxSendMsgSize(math.MaxInt32), grpc.MaxRecvMsgSize(wire.MaxMessage))...)
 		},
@@ -180,6 +186,18 @@ var hostileActs = map[string]func(h *hostile, it *wire.Item, r *wire.Result) boo
 		r.Emit = []*wire.Child{{Kind: "hostile", Key: "stolen"}}
 		return true
 	},
+	"no-json": func(_ *hostile, _ *wire.Item, r *wire.Result) bool { r.Output = []byte("{\"a\":"); return true },
+	"no-utf8": func(_ *hostile, _ *wire.Item, r *wire.Result) bool { r.Output = []byte("\"\xff\""); return true },
+	"text-no-utf8": func(_ *hostile, _ *wire.Item, r *wire.Result) bool {
+		unchecked(r, "error", "a bad \xff byte")
+		return true
+	},
+	"emit-no-utf8": func(_ *hostile, _ *wire.Item, r *wire.Result) bool {
+		c := &wire.Child{Kind: "note"}
+		unchecked(c, "key", "st\xffolen")
+		r.Emit = []*wire.Child{c}
+		return true
+	},
 	"emit-bad": func(_ *hostile, _ *wire.Item, r *wire.Result) bool {
 		r.Emit = []*wire.Child{{Kind: "note", Key: "", Priority: math.MaxInt32, DueUs: math.MinInt64}}
 		return true
@@ -207,6 +225,13 @@ var hostileActs = map[string]func(h *hostile, it *wire.Item, r *wire.Result) boo
 	},
 }
 
+// unchecked puts a text into a message that no encoder of protocol buffers would send.
+func unchecked(m proto.Message, field, text string) {
+	d := m.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(field))
+	raw := protowire.AppendTag(m.ProtoReflect().GetUnknown(), d.Number(), protowire.BytesType)
+	m.ProtoReflect().SetUnknown(protowire.AppendString(raw, text))
+}
+
 var hoard [][]byte
 
 // fate is what the ledger shows of an item that misbehaved once: how its first attempt ended, and
@@ -228,6 +253,10 @@ var fates = map[string]fate{
 	"code":           {"failed", "", ""},
 	"emit":           {"failed", "emit_refused", `kind "hostile", which it does not declare`},
 	"emit-bad":       {"failed", "", ""},
+	"no-json":        {"failed", "bad_output", "is no JSON"},
+	"no-utf8":        {"failed", "bad_output", "is no JSON"},
+	"text-no-utf8":   {"done", "", "a bad \uFFFD byte"},
+	"emit-no-utf8":   {"failed", "emit_refused", "is no UTF-8"},
 	"fork":           {"crashed", "crashed", "40 are allowed"},
 	"grow":           {"crashed", "crashed", "300 MiB are allowed"},
 	"leak":           {"failed", "leak", "too many open files"},

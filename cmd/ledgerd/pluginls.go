@@ -60,28 +60,24 @@ beside the current one: version, sha256, path, from, added_at), shadows, input, 
 }
 
 func (a *app) pluginLs(ctx context.Context, dirs pluginDirs) error {
-	f, err := a.finder(dirs)
-	if err != nil {
-		return err
-	}
-	places, err := f.List()
+	all, err := a.survey(ctx, dirs)
 	if err != nil {
 		return err
 	}
 	var rows []pluginRow
 	var found []*plugin
-	for _, place := range places {
+	for _, s := range all {
+		place := s.place
 		row := pluginRow{Name: place.Name, Origin: place.Origin, Path: place.Path, SHA256: a.pluginSpec(place).SHA256, From: place.Added.From,
 			Added: report.Time(place.Added.AddedAt), Others: []versionRow{}, Shadows: []string{}}
 		if row.Others, err = a.otherVersions(place.Name); err != nil {
 			return err
 		}
-		for _, s := range place.Shadows {
-			row.Shadows = append(row.Shadows, s.Origin+" "+s.Path)
+		for _, shadowed := range place.Shadows {
+			row.Shadows = append(row.Shadows, shadowed.Origin+" "+shadowed.Path)
 		}
-		p, err := a.findPlugin(ctx, place.Name, dirs)
-		if err != nil {
-			row.Error = explain(err).message
+		if p := s.plugin; s.err != nil {
+			row.Error = explain(s.err).message
 		} else {
 			row.Version, row.Summary, row.Input = p.Version, p.Summary(), p.Policy(p.Name).Input.Type
 			found = append(found, p)

@@ -14,7 +14,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/internal/config"
+	"github.com/ledgerd/ledgerd/internal/daemon"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/pluginstore"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -108,12 +110,7 @@ func (a *app) findPlugin(ctx context.Context, name string, dirs pluginDirs) (*pl
 	if err != nil {
 		return nil, err
 	}
-	p := &plugin{spec: a.pluginSpec(place)}
-	p.Description, err = pluginhost.Describe(ctx, p.spec)
-	if err != nil {
-		return nil, pluginError(p.spec.Place, err)
-	}
-	return p, nil
+	return a.describePlugin(ctx, place)
 }
 
 func (a *app) place(name string, dirs pluginDirs) (pluginhost.Place, error) {
@@ -193,7 +190,7 @@ func (a *app) startPlugin(ctx context.Context, k *kind, with []string, c pluginh
 // hostConfig completes how the plugin of a kind is started.
 func (a *app) hostConfig(k *kind, with []string, c pluginhost.Config) (_ pluginhost.Config, err error) {
 	c.Settings, err = a.pluginConfig(k.name, k.plugin, with)
-	c.Spec, c.Concurrency = k.plugin.spec, a.concurrency(k.name, c.Concurrency)
+	c.Spec, c.Kind, c.Concurrency = k.plugin.spec, k.name, a.concurrency(k.name, c.Concurrency)
 	return c, err
 }
 
@@ -209,6 +206,26 @@ func (a *app) startError(k *kind, err error) error {
 		return pluginError(k.plugin.spec.Place, err)
 	}
 	return nil
+}
+
+// pluginCode is the code of an error of a call to a plugin, "" of others.
+func pluginCode(err error) string {
+	if call, ok := errors.AsType[*pluginhost.CallError](err); ok {
+		switch {
+		case call.TimedOut:
+			return "plugin_timeout"
+		case errors.Is(err, pluginhost.ErrDescription):
+			return "plugin_description"
+		}
+		return "plugin_call"
+	}
+	if _, ok := errors.AsType[*pluginhost.OpenError](err); ok {
+		return "plugin_open"
+	}
+	if _, ok := errors.AsType[*pluginproc.StartError](err); ok {
+		return "plugin_start"
+	}
+	return ""
 }
 
 // stopGrace is how long the process of a plugin may take to end once nothing is in its hands.
@@ -241,7 +258,7 @@ func (a *app) noPlugin(ctx context.Context, name string, dirs pluginDirs) error 
 }
 
 // noPluginCode tells programs that a kind has no plugin at all here.
-const noPluginCode = "no_plugin"
+const noPluginCode = daemon.KindNoPlugin
 
 // noPluginFor explains why a kind that the ledger knows cannot be worked here: the plugin that it
 // names is missing, or it names none. What to do then is said by next.
@@ -292,23 +309,19 @@ func (a *app) listKinds(ctx context.Context, dirs pluginDirs) error {
 	if a.printer().Format != report.Table {
 		return a.pluginLs(ctx, dirs)
 	}
-	f, err := a.finder(dirs)
-	if err != nil {
-		return err
-	}
-	places, err := f.List()
+	all, err := a.survey(ctx, dirs)
 	if err != nil {
 		return err
 	}
 	rows := [][]string{}
-	for _, place := range places {
+	for _, s := range all {
 		summary := ""
-		if p, err := a.findPlugin(ctx, place.Name, dirs); err != nil {
-			summary = explain(err).message
+		if s.err != nil {
+			summary = explain(s.err).message
 		} else {
-			summary = p.Summary()
+			summary = s.plugin.Summary()
 		}
-		rows = append(rows, []string{"ledgerd run " + place.Name + " INPUT…", summary})
+		rows = append(rows, []string{"ledgerd run " + s.place.Name + " INPUT…", report.Safe(summary)})
 	}
 	if err := a.printer().Align("  ", rows); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -74,11 +75,23 @@ type server struct {
 	health  *daemon.Health
 	name    string          // who holds the locks of sources
 	life    context.Context // ends when it is to stop, or cannot go on
+	hup     chan os.Signal
+	serving bool   // it has said that it serves
+	waiting string // sources whose kinds are not known yet
 }
 
 func (a *app) serve(ctx context.Context, flags serveFlags) error {
 	a.log = a.daemonLogger()
-	if err := a.config.Check(a.world(ctx), nil); err != nil {
+	s := &server{app: a, flags: flags, hup: make(chan os.Signal, 1)}
+	signal.Notify(s.hup, syscall.SIGHUP)
+	defer signal.Stop(s.hup)
+	at, err := s.listener(ctx)
+	if err != nil {
+		return err
+	}
+	front := new(daemon.Front)
+	defer s.answer(ctx, at, front)()
+	if err := config.Mistakes(a.checkConfig(ctx, nil)); err != nil {
 		return err
 	}
 	l, err := a.openToServe(ctx, flags.migrate)
@@ -86,38 +99,45 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 		return err
 	}
 	defer l.Close()
-	s := &server{app: a, flags: flags, ledger: l}
-	at, err := s.listener(ctx)
-	if err != nil {
-		return err
-	}
+	s.ledger = l
 	s.crew = newCrew(a, l, flags.work)
 	s.name = cmp.Or(a.config.Agent, agentName())
-	s.crew.wanted, s.crew.name, s.crew.seen, s.crew.renewed = s.kinds, s.name, s.attempt, s.renewSources
+	s.crew.wanted, s.crew.name, s.crew.seen, s.crew.renewed, s.crew.admitted = s.kinds, s.name, s.attempt, s.renewSources, s.begin
 	defer s.crew.close()
 	s.measure()
-	handlers, err := s.crew.takeUp(ctx)
-	if err != nil {
-		return err
-	}
-	configs, err := s.sourceConfigs(ctx)
-	if err != nil {
-		return err
-	}
+	front.Use(s.health.Handler())
 	var rest context.CancelFunc
 	s.life, rest = context.WithCancel(ctx)
 	defer rest()
-	s.sources.Set(s.life, configs)
-	end := s.attend(ctx, at)
-	defer end()
-	a.log.Info("serving", "version", programVersion(), "pid", os.Getpid(), "agent", s.name, "kinds", slices.Sorted(maps.Keys(handlers)), "sources", len(configs))
-	_, err = s.crew.run(s.life, handlers)
+	defer s.attend(ctx)()
+	_, err = s.crew.run(s.life, nil)
 	rest() // the crew has ended by itself where the ledger cannot be worked any more
 	s.waitForSources()
 	if err == nil && a.hard.Err() != nil {
 		return status(128 + a.got.Load())
 	}
 	return err
+}
+
+// checkTime is how long a daemon waits for plugins to look at the config. What one that answers later has
+// against it keeps its kind from being worked.
+const checkTime = 5 * time.Second
+
+// checkConfig checks the config, with what is known to be wrong with it.
+func (a *app) checkConfig(ctx context.Context, known error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, checkTime, fmt.Errorf("no answer within %s", checkTime))
+	defer cancel()
+	return a.config.Check(a.world(ctx), known)
+}
+
+// begin has the sources looked at of kinds that have been taken up, and says once that the daemon serves.
+func (s *server) begin(ctx context.Context) {
+	s.renewSources(ctx)
+	if s.serving {
+		return
+	}
+	s.serving = true
+	s.log.Info("serving", "version", programVersion(), "pid", os.Getpid(), "agent", s.name, "kinds", slices.Sorted(maps.Keys(s.crew.hosts)), "sources", len(s.config.Sources))
 }
 
 // openToServe opens the ledger, or makes it, and says in the log which one.
@@ -205,7 +225,7 @@ func (s *server) attempt(e worker.Event) {
 	s.metrics.Attempt(e)
 	level := slog.LevelDebug
 	switch {
-	case e.State == ledger.StateDead || e.State == ledger.StateDoubt:
+	case e.Round == ledger.RoundFailed || e.Round == ledger.RoundDoubt:
 		level = slog.LevelWarn
 	case e.Recorded == ledger.OutcomeFailed || e.Recorded == ledger.OutcomeCrashed:
 		level = slog.LevelInfo
@@ -226,18 +246,30 @@ func shorten(text string) string {
 	return text[:most] + "…"
 }
 
-// attend answers requests and signals until end is called.
-func (s *server) attend(ctx context.Context, at net.Listener) (end func()) {
+// answer answers requests until end is called; at is nil if nobody is to ask.
+func (s *server) answer(ctx context.Context, at net.Listener, front *daemon.Front) (end func()) {
+	if at == nil {
+		return func() {}
+	}
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.log.Info("listening", "address", at.Addr().String(), "paths", "/livez /readyz /metrics")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := front.Serve(life, at); err != nil {
+			s.log.Error("nobody can ask how this daemon is any more", "error", err)
+		}
+	}()
+	return func() {
+		stop()
+		<-ended
+	}
+}
+
+// attend hears signals and tells systemd how the daemon is until end is called.
+func (s *server) attend(ctx context.Context) (end func()) {
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var all sync.WaitGroup
-	if at != nil {
-		s.log.Info("listening", "address", at.Addr().String(), "paths", "/livez /readyz /metrics")
-		all.Go(func() {
-			if err := s.health.Serve(life, at); err != nil {
-				s.log.Error("nobody can ask how this daemon is any more", "error", err)
-			}
-		})
-	}
 	all.Go(func() { daemon.Watchdog(life, s.log, s.health.Alive) })
 	all.Go(func() { s.hearReload(life) })
 	stopping := context.AfterFunc(ctx, func() {
@@ -273,14 +305,11 @@ func (s *server) waitForSources() {
 
 // hearReload reads the config anew whenever SIGHUP comes, until ctx ends.
 func (s *server) hearReload(ctx context.Context) {
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-hup:
+		case <-s.hup:
 		}
 		select {
 		case s.crew.calls <- func() { s.reload(s.life) }:
@@ -295,7 +324,7 @@ func (s *server) reload(ctx context.Context) {
 	next := *s.app
 	c, err := s.loadConfig()
 	next.config = c
-	if err = c.Check(next.world(ctx), err); err != nil {
+	if err = config.Mistakes(next.checkConfig(ctx, err)); err != nil {
 		s.keepOld(err)
 		return
 	}
@@ -341,11 +370,12 @@ func (s *server) renewSources(ctx context.Context) {
 	s.sources.Set(ctx, configs)
 }
 
-// introduceAll writes down what the config says of the policies of kinds.
+// introduceAll writes down what the config says of the policies of kinds; those whose plugins are not known
+// yet are written when they are taken up.
 func (s *server) introduceAll(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(s.config.Kinds)) {
-		k, err := s.resolve(ctx, s.ledger.Ledger, name, "", s.flags.work.dirs)
-		if err == nil {
+		k, err := s.kindNow(ctx, name)
+		if err == nil && k != nil {
 			err = k.introduce(ctx, s.ledger.Ledger)
 		}
 		if err != nil {
@@ -355,13 +385,37 @@ func (s *server) introduceAll(ctx context.Context) error {
 	return nil
 }
 
-// sourceConfigs are the sources of the config, with what their kinds say.
+// kindNow is what is known of a kind by now, without asking its plugin: nil if that has not said yet what
+// it is.
+func (s *server) kindNow(ctx context.Context, name string) (*kind, error) {
+	policy, err := s.ledger.Kind(ctx, name)
+	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return nil, err
+	}
+	k := s.crew.knows(name)
+	if k == nil {
+		if _, err := s.place(firstOf(s.config.PluginOf(name), policy.Plugin, name), s.flags.work.dirs); !isNoPlugin(err) {
+			return nil, err
+		}
+		return s.resolve(ctx, s.ledger.Ledger, name, "", s.flags.work.dirs)
+	}
+	k.policy, k.known, k.config = policy, err == nil, s.config.Kind(name)
+	return k, nil
+}
+
+// sourceConfigs are the sources of the config, with what their kinds say. One whose kind is not known yet is
+// not looked at.
 func (s *server) sourceConfigs(ctx context.Context) (all []source.Config, err error) {
 	host, _ := os.Hostname() // as agents give it
+	var waiting []string
 	for _, spec := range s.config.Sources {
-		k, err := s.resolve(ctx, s.ledger.Ledger, spec.Kind, "", s.flags.work.dirs)
+		k, err := s.kindNow(ctx, spec.Kind)
 		if err != nil {
 			return nil, err
+		}
+		if k == nil {
+			waiting = append(waiting, spec.Name)
+			continue
 		}
 		if err := k.introduce(ctx, s.ledger.Ledger); err != nil {
 			return nil, err
@@ -381,6 +435,11 @@ func (s *server) sourceConfigs(ctx context.Context) (all []source.Config, err er
 			Template: ledger.NewItem{Kind: spec.Kind, Scope: spec.Scope, Priority: int16(k.config.Priority), Every: k.config.Every, Zone: k.config.Zone},
 			Parse:    k.schema.Parse, Validate: k.schema.Validate, Query: s.querySource(spec), Host: host, Agent: s.name, TTL: s.flags.work.lease.Duration,
 			Log: s.log, Observe: s.metrics.Look})
+	}
+	if now := strings.Join(waiting, ", "); now != s.waiting {
+		if s.waiting = now; now != "" {
+			s.log.Warn("sources are not looked at until the plugins of their kinds have answered", "sources", waiting)
+		}
 	}
 	return all, nil
 }

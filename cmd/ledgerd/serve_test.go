@@ -212,9 +212,10 @@ func TestServeReload(t *testing.T) {
 				t.Errorf("%q is not in the log\n%s", want, p.stderr.String())
 			}
 		}
-		if text := s.run(exitOK, "kind", "ls", "-o", "json"); !strings.Contains(text, `"max_failures":3`) || !strings.Contains(text, `"rate":"5/s"`) {
-			t.Errorf("the policy was not written:\n%s", text)
-		}
+		s.until("the policy is written", func() bool {
+			text := s.run(exitOK, "kind", "ls", "-o", "json")
+			return strings.Contains(text, `"max_failures":3`) && strings.Contains(text, `"rate":"5/s"`)
+		})
 		s.write("ledgerd.toml", strings.Replace(base, "[kinds.effect.with]\npath = \"DIR/effects\"", "[kinds.filecsv]", 1))
 		s.signal(p, syscall.SIGHUP)
 		s.until("a kind that is gone is let go", func() bool {

@@ -106,6 +106,6 @@ func (c *crew) keepVersion(name, before string, u upgrade, why *failure) {
 		c.app.logger().Error("the new version of the plugin cannot take over: going on with the old one", "kind", name,
 			"now", before, "path", u.spec.Place.Path, "error", why.message, "hint", why.hint)
 	}
-	u.absent = absence{why.message, pause, time.Now().Add(pause)}
+	u.absent = absence{reason: why.message, code: why.code, pause: pause, again: time.Now().Add(pause)}
 	c.upgrades[name] = u
 }

@@ -101,8 +101,8 @@ type Kind struct {
 	Burst                 *int         `toml:"burst" range:"0 … 100000" live:"yes" doc:"how many may be begun at once after a pause, for both rates; 0: one. For a rate above some ten a second give it a tenth of that"`
 
 	// Every, Zone and Priority are given to items that are added here and do not say them themselves.
-	Every    string `toml:"every" live:"yes" also:"recurring,repeat,interval,schedule,cron" doc:"makes new items recurring, in this rhythm: hour, day, week, a duration (36h) or five cron fields"`
-	Zone     string `toml:"zone" live:"yes" also:"tz,timezone,time_zone" doc:"time zone of every, such as \"Europe/Berlin\"; default: UTC"`
+	Every    string `toml:"every" live:"yes" also:"recurring,repeat,interval,schedule,cron" doc:"makes new items recurring, in this rhythm: hour, day, week, a duration (36h) or five cron fields (minute, hour, day of month, month, day of week); default: each is worked once, for ever"`
+	Zone     string `toml:"zone" live:"yes" also:"tz,timezone,time_zone" doc:"time zone of every, such as \"Europe/Berlin\"; default: UTC, which is the same on every machine"`
 	Priority int    `toml:"priority" default:"0" range:"-2 … 2" live:"yes" doc:"of new items; smaller first"`
 
 	// Set is payload for new items, With is the plugin's config; both as Payload and With give them.
@@ -156,6 +156,8 @@ type Plugin struct {
 	MTLS    bool     `toml:"mtls" default:"true" live:"yes" also:"tls" doc:"whether the connection is encrypted; false only for languages that cannot do it"`
 	Env     []string `toml:"env" live:"yes" also:"environment,pass_env" doc:"names of environment variables that it gets, besides PATH, HOME, TMPDIR, LANG, TZ and those of certificates"`
 	Dir     string   `toml:"dir" path:"yes" live:"yes" also:"workdir,cwd,working_directory" doc:"its working directory; default: that of ledgerd"`
+	// AnswerTime is of each call until it works.
+	AnswerTime time.Duration `toml:"answer_time" default:"10s" range:"1s … 1h" live:"yes" also:"start_timeout,open_timeout,timeout" doc:"how long it has for each call until it works: its start, its description, a look at its config, Open and Check. A plugin that takes longer is not worked with, and tried again; longer for one that loads a model in Open"`
 
 	// The limits are of its process and those that it starts, together; 0 is no limit. How they are kept,
 	// and where they are not, is said by doctor and plugin ls -v; see docs/plugins/security.md.

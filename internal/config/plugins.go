@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
@@ -24,7 +25,8 @@ var ErrNoPlugin = errors.New("no such plugin")
 // World is what a configuration is checked against.
 type World struct {
 	// Describe asks a plugin what it is. The error is ErrNoPlugin if there is none, else why it does
-	// not start.
+	// not start. It is called for several plugins at the same time, as Validate is. nil: none is asked, and
+	// the configuration names none.
 	Describe func(plugin string) (*About, error)
 	// Validate has a plugin look at a whole config, secrets included, that fits its schema. What it
 	// refuses is a *settings.Error. nil means that only schemas are asked.
@@ -37,13 +39,13 @@ type World struct {
 
 // Check looks at what only plugins and the ledger know: whether every kind and plugin exists, and
 // whether [kinds.K.set], [kinds.K.with] and the set of sources are what the plugin takes. Each plugin
-// is asked once. The error is an *Error, together with what Load has found, which is known. A Config
-// that Load has refused is checked as far as it goes.
+// is asked once, all at the same time. The error is an *Error, together with what Load has found, which
+// is known. A Config that Load has refused is checked as far as it goes.
 func (c *Config) Check(w World, known error) error {
-	x := &plugged{decoder: decoder{config: c}, world: w, asked: map[string]answer{}}
+	x := c.plug(w)
 	for _, name := range slices.Sorted(maps.Keys(c.Plugins)) {
 		if _, err := x.ask(name); err != nil && !errors.Is(err, ErrNoPlugin) {
-			x.fail(joinPath("plugins", name), faultf("%v", err))
+			x.sick(joinPath("plugins", name), err)
 		} else if err != nil {
 			x.fail(joinPath("plugins", name), x.unknown("plugin", name, w.Plugins, `or say how it is started: command = ["/PATH/PROGRAM"]`))
 		}
@@ -54,10 +56,40 @@ func (c *Config) Check(w World, known error) error {
 	for i, s := range c.Sources {
 		x.source(fmt.Sprintf("source[%d]", i), s)
 	}
+	x.validateAll()
 	if found, ok := errors.AsType[*Error](known); ok {
 		x.problems = append(x.problems, found.Problems...)
 	}
 	return asError(x.problems)
+}
+
+// plug asks all plugins that a configuration names, at the same time.
+func (c *Config) plug(w World) *plugged {
+	x := &plugged{decoder: decoder{config: c}, world: w, asked: map[string]answer{}}
+	if w.Describe == nil {
+		return x
+	}
+	names := slices.Collect(maps.Keys(c.Plugins))
+	for kind := range c.Kinds {
+		plugin, _ := x.pluginOf(kind)
+		names = append(names, plugin)
+	}
+	for _, s := range c.Sources {
+		plugin, _ := x.pluginOf(s.Kind)
+		names = append(names, plugin)
+	}
+	slices.Sort(names)
+	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
+	answers := make([]answer, len(names))
+	var asking sync.WaitGroup
+	for i, name := range names {
+		asking.Go(func() { answers[i].about, answers[i].err = w.Describe(name) })
+	}
+	asking.Wait()
+	for i, name := range names {
+		x.asked[name] = answers[i]
+	}
+	return x
 }
 
 // plugged is a check with what plugins have said.
@@ -65,6 +97,16 @@ type plugged struct {
 	decoder
 	world World
 	asked map[string]answer
+	// whole are the configs of kinds that fit their schemas, for the plugins to look at.
+	whole []*wholeConfig
+}
+
+// wholeConfig is the config of a kind as its plugin gets it.
+type wholeConfig struct {
+	table  *settingsTable
+	plugin string
+	config []byte
+	err    error // of the plugin
 }
 
 type answer struct {
@@ -120,7 +162,7 @@ func (x *plugged) kind(path, name string, k *Kind) {
 			x.fail(path, x.unknown("plugin or kind", name, slices.Concat(x.world.Plugins, slices.Collect(maps.Keys(x.world.Kinds))), `a kind that people work says what it takes: input = "line"`))
 		}
 	case err != nil && (key != "" || x.config.Plugins[plugin] == nil): // else it has been said
-		x.fail(path, faultf("%v", err))
+		x.sick(path, err)
 	case err == nil:
 		_, err := x.config.Payload(name, about.Payload)
 		x.join(err)
@@ -128,21 +170,33 @@ func (x *plugged) kind(path, name string, k *Kind) {
 		t.secrets, t.whole = about.Config.Secrets(), true
 		whole, err := t.read(k.With, k.with)
 		if err == nil && x.world.Validate != nil {
-			err = x.validate(t, plugin, whole)
+			x.whole = append(x.whole, &wholeConfig{table: t, plugin: plugin, config: whole})
 		}
 		x.join(err)
 	}
 }
 
-// validate asks the plugin itself.
-func (x *plugged) validate(t *settingsTable, plugin string, config []byte) error {
-	err := x.world.Validate(plugin, config)
-	if refused, ok := errors.AsType[*settings.Error](err); ok {
-		t.explain(t.named(refused))
-	} else if err != nil {
-		t.fail("", err.Error())
+// validateAll has the plugins look at the configs of their kinds, all at the same time.
+func (x *plugged) validateAll() {
+	var asking sync.WaitGroup
+	for _, w := range x.whole {
+		asking.Go(func() { w.err = x.world.Validate(w.plugin, w.config) })
 	}
-	return asError(t.problems)
+	asking.Wait()
+	for _, w := range x.whole {
+		if refused, ok := errors.AsType[*settings.Error](w.err); ok {
+			w.table.explain(w.table.named(refused))
+			x.join(asError(w.table.problems))
+		} else if w.err != nil {
+			x.sick(w.table.path, w.err)
+		}
+	}
+}
+
+// sick notes that a plugin gave no answer: the file may be right.
+func (x *plugged) sick(path string, err error) {
+	x.fail(path, faultf("%v", err))
+	x.problems[len(x.problems)-1].Sick = true
 }
 
 func (x *plugged) join(err error) {
@@ -169,7 +223,7 @@ func (x *plugged) source(path string, s *Source) {
 	case errors.Is(err, ErrNoPlugin) && key == "" && k == nil && !x.ofLedger(s.Kind):
 		x.fail(path+".kind", x.unknown("kind", s.Kind, x.kinds(), "all kinds: ledgerd plugin ls and ledgerd kind ls"))
 	case k == nil && !errors.Is(err, ErrNoPlugin) && x.config.Plugins[plugin] == nil:
-		x.fail(path+".kind", faultf("%v", err))
+		x.sick(path+".kind", err)
 	case k != nil && k.Input != nil:
 		input = *k.Input
 	}

@@ -24,7 +24,7 @@ const Hidden = "(secret)"
 // Settings lists what is effective: at the top every key, in tables those that say something. Values
 // of secrets are Hidden; which fields of a plugin's config are secrets the plugins are asked.
 func (c *Config) Settings(w World) []Setting {
-	x := &plugged{decoder: decoder{config: c}, world: w, asked: map[string]answer{}}
+	x := c.plug(w)
 	list := c.tableSettings("", reflect.ValueOf(c).Elem())
 	for _, name := range slices.Sorted(maps.Keys(c.Kinds)) {
 		path, k := joinPath("kinds", name), c.Kinds[name]

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ type Problem struct {
 	Key     string // "kinds.urlcheck.timeout"; "" if it is about none
 	Message string // without values of secrets
 	Hint    string // what to do, or what was meant; may be empty
+	Sick    bool   // a plugin gave no answer; the configuration may be right
 
 	text   string // of the line
 	length int    // of what is meant, in characters
@@ -84,6 +86,16 @@ func (e *Error) Error() string {
 		texts[i] = p.String()
 	}
 	return strings.Join(texts, "\n")
+}
+
+// Mistakes are the problems of the configuration itself, without those of plugins that gave no answer; nil
+// if there are none. Other errors stay as they are.
+func Mistakes(err error) error {
+	bad, ok := errors.AsType[*Error](err)
+	if !ok {
+		return err
+	}
+	return asError(slices.DeleteFunc(slices.Clone(bad.Problems), func(p Problem) bool { return p.Sick }))
 }
 
 // maxProblems are told; whoever has more has given the wrong file.

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,7 +22,7 @@ type Health struct {
 	// Locks of the ledger; one of them is taken and given back to see whether it can be written to.
 	Locks *locks.Manager
 	Agent string
-	// Kinds says of each kind that is to be worked what keeps it from being worked, "" for nothing.
+	// Kinds is the code of what keeps each kind to work from being worked, "" for nothing.
 	Kinds func() map[string]string
 	// Sources says how the sources are.
 	Sources func() []source.Status
@@ -77,11 +79,33 @@ func (h *Health) Ready(ctx context.Context) error {
 	return h.problem
 }
 
+// Codes of kinds; others are those of errors.
+const (
+	KindStarting   = "starting"   // its plugin is being started for the first time
+	KindRestarting = "restarting" // its plugin has ended, and is started again
+	KindCrashing   = "crashing"   // its plugin crashes again and again
+	KindNoPlugin   = "no_plugin"  // it is for people, or for other machines
+)
+
+// unworked names the kinds that are to be worked and are not; nil if there are none.
+func unworked(kinds map[string]string) error {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(kinds)) {
+		if code := kinds[name]; code != "" && code != KindRestarting && code != KindNoPlugin {
+			names = append(names, fmt.Sprintf("%s (%s)", name, code))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("not worked here: %s", strings.Join(names, ", "))
+}
+
 // readiness is what /readyz answers.
 type readiness struct {
 	Ready   bool              `json:"ready"`
 	Problem string            `json:"problem"`
-	Kinds   map[string]string `json:"kinds"` // that are to be worked → what keeps them from it
+	Kinds   map[string]string `json:"kinds"` // that are to be worked → code of what keeps them from it
 	Sources []source.Status   `json:"sources"`
 }
 
@@ -94,36 +118,26 @@ func (h *Health) Handler() http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		answer := readiness{Ready: true, Kinds: h.Kinds(), Sources: h.Sources()}
-		code := http.StatusOK
-		if err := h.Ready(r.Context()); err != nil {
-			answer.Ready, answer.Problem, code = false, err.Error(), http.StatusServiceUnavailable
+		err := h.Ready(r.Context())
+		if err == nil {
+			err = unworked(answer.Kinds)
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		_ = e.Encode(answer) // whoever asked may have gone
+		if err != nil {
+			answer.Ready, answer.Problem = false, err.Error()
+		}
+		answerReady(w, answer)
 	})
 	mux.Handle("GET /metrics", h.Metrics)
 	return mux
 }
 
-// Serve answers on l until ctx ends.
-func (h *Health) Serve(ctx context.Context, l net.Listener) error {
-	s := &http.Server{Handler: h.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(l) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
+// answerReady writes the answer of /readyz.
+func answerReady(w http.ResponseWriter, answer readiness) {
+	w.Header().Set("Content-Type", "application/json")
+	if !answer.Ready {
+		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	if s.Shutdown(closing) != nil {
-		_ = s.Close() // who still asks is cut off
-	}
-	<-ended
-	return nil
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	_ = e.Encode(answer) // whoever asked may have gone
 }

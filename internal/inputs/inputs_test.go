@@ -320,6 +320,10 @@ func (mail) Validate(payload []byte) error {
 func TestHalfLetters(t *testing.T) {
 	tree(t, "a.jsonl="+`{"key":"\ud800a"}`+"\n"+`{"key":"\udfffa"}`+"\n"+`{"key":"1","\ud800":1}`+"\n"+`{"key":"2","a":["\udc00"]}`+"\n"+`{"key":"\ud83d\ude00"}`+"\n")
 	s := Source{Template: ledger.NewItem{Kind: "k"}, JSONL: "a.jsonl", Key: "key"}
+	set := Source{Template: s.Template, Args: []string{"a"}, Input: ledger.Input{Type: Line}, Payload: json.RawMessage(`{"a":"\ud800"}`)}
+	if err := set.Check(); err == nil || !strings.Contains(err.Error(), "--set") || !strings.Contains(err.Error(), "half a letter") {
+		t.Errorf("--set: %v, want it refused", err)
+	}
 	var got []string
 	for f, err := range s.Items(context.Background()) {
 		if err != nil {

@@ -2,11 +2,14 @@ package pluginhost
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/worker"
@@ -26,8 +29,8 @@ func item(t *task) *wire.Item {
 
 // result is what the plugin reported, as the ledger gets it.
 func (s *setup) result(r *wire.Result, t *task) ledger.Result {
-	res := ledger.Result{Output: r.Output, Code: r.Code, Error: r.Error, Final: r.Final, Delay: delay(r.DelayMs),
-		Log: r.Log, NoReport: r.Ending != wire.Result_ENDING_RETURNED}
+	res := ledger.Result{Output: r.Output, Code: r.Code, Error: s.hide.Hide(r.Error), Final: r.Final, Delay: delay(r.DelayMs),
+		Log: s.hide.Hide(r.Log), NoReport: r.Ending != wire.Result_ENDING_RETURNED}
 	switch r.Outcome {
 	case wire.Result_OUTCOME_DONE:
 		res.Outcome = ledger.OutcomeDone
@@ -49,13 +52,30 @@ func (s *setup) result(r *wire.Result, t *task) ledger.Result {
 	default:
 		return refused("bad_result", fmt.Sprintf("the plugin reported outcome %d, which this ledgerd does not know", r.Outcome), res)
 	}
+	if len(r.Output) > 0 && !(utf8.Valid(r.Output) && json.Valid(r.Output)) {
+		res.Output = nil
+		return refused("bad_output", fmt.Sprintf("the plugin's output of item %d is no JSON: %s", r.Id, s.hide.Hide(excerpt(r.Output))), res)
+	}
+	res.Output = s.hide.JSON(r.Output)
 	for _, c := range r.Emit {
+		if strings.ContainsRune(c.Key+c.Scope+c.Fingerprint, 0) {
+			return refused("emit_refused", fmt.Sprintf("the plugin emitted an item of kind %q whose key, scope or fingerprint %q is no UTF-8 or has a NUL", c.Kind, c.Key), res)
+		}
 		if !slices.Contains(s.about.Emits, c.Kind) {
 			return refused("emit_refused", fmt.Sprintf("the plugin emitted an item of kind %q, which it does not declare", c.Kind), res)
 		}
 		res.Emit = append(res.Emit, child(c))
 	}
 	return res
+}
+
+// excerpt is the beginning of what is no JSON, quoted.
+func excerpt(raw []byte) string {
+	const most = 100
+	if len(raw) > most {
+		return fmt.Sprintf("%q…", raw[:most])
+	}
+	return fmt.Sprintf("%q", raw)
 }
 
 // refused is a failure in the place of a result that breaks the protocol.

@@ -17,6 +17,8 @@ type Config struct {
 	Spec
 	// Settings of the plugin: a JSON object, secrets included, defaults left out.
 	Settings []byte
+	// Kind that it is started for, for errors.
+	Kind string
 	// Concurrency replaces the plugin's own; 0 means it does not.
 	Concurrency int
 	// Progress gets what the plugin says of items that it has; it must not block.
@@ -82,8 +84,8 @@ var (
 	_ worker.Defined  = (*Host)(nil)
 )
 
-// Start starts the plugin and gives it its config. Errors: *pluginproc.StartError,
-// *settings.Error and *ConfigError for settings that do not fit.
+// Start starts the plugin and gives it its config. Errors: *pluginproc.StartError, *CallError,
+// *settings.Error and *ConfigError for settings that do not fit, *OpenError.
 func Start(ctx context.Context, c Config) (*Host, error) { return start(ctx, c, defaultTimes) }
 
 func start(ctx context.Context, c Config, t times) (*Host, error) {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,11 +17,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -35,9 +34,13 @@ type Spec struct {
 	// directory; "" means the host's.
 	Env []string
 	Dir string
+	// CallTime is how long it has for each call until it works; 0 means CallTime.
+	CallTime time.Duration
 	// SocketDir is where sockets are made; "" means the system's folder for temporary files.
 	SocketDir string
 	Logger    *slog.Logger // nil means slog.Default(); gets what the plugin writes to stderr and stdout
+
+	hide *redact.Secrets // of its config, as far as they are known; nil means none
 }
 
 // Proc is how one process of the plugin is started.
@@ -51,7 +54,8 @@ func (s *Spec) Proc() pluginproc.Spec {
 		env = append(slices.Clip(env), wire.HostKey+"="+me)
 	}
 	return pluginproc.Spec{Path: s.Place.Path, Args: s.Place.Args, SHA256: s.SHA256, Limits: s.Limits, NoMTLS: s.NoMTLS, Env: env, Dir: s.Dir, SocketDir: s.SocketDir,
-		OnLog: func(source, line string) { log.Info(line, "plugin", s.Place.Name, "from", source) }}
+		StartTimeout: cmp.Or(s.CallTime, CallTime),
+		OnLog:        func(source, line string) { log.Info(s.hide.Hide(line), "plugin", s.Place.Name, "from", source) }}
 }
 
 // Description is what a plugin says of itself.
@@ -90,26 +94,23 @@ func (d *Description) Summary() string {
 }
 
 // Describe starts the plugin, asks it what it is and stops it. A place without a name is one of which
-// it is not known yet.
+// it is not known yet. Errors: *pluginproc.StartError, *CallError.
 func Describe(ctx context.Context, s Spec) (*Description, error) {
-	p, err := pluginproc.Start(ctx, s.Proc())
+	a, err := s.start(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer p.Kill()
-	return describe(ctx, p, s.Place)
+	defer a.proc.Kill()
+	return a.describe(ctx)
 }
 
-func describe(ctx context.Context, p *pluginproc.Proc, place Place) (*Description, error) {
-	r, err := p.Describe(ctx, &wire.DescribeRequest{})
-	if err != nil {
-		return nil, fmt.Errorf("plugin %s (%s) does not say what it is: %w", place.Name, place.Path, err)
-	}
+// newDescription reads what the plugin at a place says of itself.
+func newDescription(r *wire.DescribeResponse, place Place) (_ *Description, err error) {
 	if calls := cmp.Or(place.Calls, place.Name); calls != "" && r.Name != calls {
-		return nil, fmt.Errorf("plugin %s (%s) calls itself %q; rename the program or the plugin", place.Name, place.Path, r.Name)
+		return nil, fmt.Errorf("it calls itself %q, not %q; rename the program or the plugin", r.Name, calls)
 	}
 	if err := checkVersion(r.Version); err != nil {
-		return nil, fmt.Errorf("plugin %s (%s): %w", place.Name, place.Path, err)
+		return nil, err
 	}
 	d := &Description{Name: cmp.Or(place.Name, r.Name), Calls: r.Name, Version: r.Version, Doc: r.Doc, SDK: r.Sdk, Emits: r.Emits, Secrets: r.Secrets, Examples: r.Examples,
 		calls: max(1, int(r.Concurrency)), batch: max(1, int(r.MaxBatch)), wait: time.Duration(r.MaxWaitMs) * time.Millisecond,
@@ -128,7 +129,7 @@ func describe(ctx context.Context, p *pluginproc.Proc, place Place) (*Descriptio
 		to   **settings.Schema
 	}{{"input", r.InputSchema, &d.Payload}, {"config", r.ConfigSchema, &d.Config}, {"output", r.OutputSchema, &d.Output}} {
 		if *schema.to, err = settings.Compile(schema.text); err != nil {
-			return nil, fmt.Errorf("plugin %s (%s): its %s schema: %w", place.Name, place.Path, schema.name, err)
+			return nil, fmt.Errorf("its %s schema: %w", schema.name, err)
 		}
 	}
 	return d, nil
@@ -189,14 +190,7 @@ type ConfigError struct {
 }
 
 func (e *ConfigError) Error() string {
-	lines := make([]string, len(e.Problems))
-	for i, p := range e.Problems {
-		lines[i] = p.Message
-		if p.Field != "" {
-			lines[i] = p.Field + ": " + p.Message
-		}
-	}
-	return fmt.Sprintf("plugin %s refuses its config: %s", e.Plugin, strings.Join(lines, "; "))
+	return fmt.Sprintf("plugin %s refuses its config: %s", e.Plugin, problemText(e.Problems))
 }
 
 // setup is a plugin with its config.
@@ -206,6 +200,7 @@ type setup struct {
 	definition string
 	places     int           // items that it works at a time
 	wait       time.Duration // how long it may wait for a batch to fill
+	hide       *redact.Secrets
 }
 
 // configure fills, checks and splits a config.
@@ -229,88 +224,81 @@ func (d *Description) configure(c *Config) (*setup, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.hide.Add(slices.Collect(maps.Values(secrets))...)
 	return &setup{
-		about: d, definition: definition,
+		about: d, definition: definition, hide: c.hide,
 		request: &wire.ConfigureRequest{Config: rest, Secrets: secrets, Concurrency: int32(c.Concurrency)},
 		places:  cmp.Or(c.Concurrency, d.calls) * d.batch, wait: d.wait,
 	}, nil
 }
 
-// setupTime is how long a plugin may take to say what it is, and to open its config.
-const setupTime = time.Minute
-
 // launch starts a process and gives it its config. If it cannot the process is gone.
 func launch(ctx context.Context, c *Config) (*pluginproc.Proc, *setup, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, setupTime, fmt.Errorf("plugin %s was not ready within %s", c.Place.Name, setupTime))
-	defer cancel()
-	p, err := pluginproc.Start(ctx, c.Proc())
+	a, s, err := ask(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := configure(ctx, p, c, false)
+	if err := a.open(ctx, s); err != nil {
+		a.proc.Kill()
+		return nil, nil, c.hide.Error(err)
+	}
+	return a.proc, s, nil
+}
+
+// ask starts a process and has it look at its config. If it cannot, or refuses it, the process is gone.
+func ask(ctx context.Context, c *Config) (*asker, *setup, error) {
+	if c.hide == nil {
+		c.hide = redact.New()
+	}
+	a, err := c.start(ctx)
+	if err != nil {
+		return nil, nil, c.hide.Error(err) // it may have been configured before
+	}
+	a.kind = c.Kind
+	var s *setup
+	d, err := a.describe(ctx)
 	if err == nil {
-		return p, s, nil
+		s, err = d.configure(c)
 	}
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+	if err == nil {
+		err = a.validate(ctx, s)
 	}
-	if status.Code(err) == codes.Unavailable { // it is about to be seen dead, and its end says more
-		select {
-		case <-p.Done():
-		case <-time.After(time.Second):
-		}
+	if err != nil {
+		a.proc.Kill()
+		return nil, nil, c.hide.Error(err)
 	}
-	p.Kill()
-	return nil, nil, errors.Join(err, p.Err())
+	return a, s, nil
 }
 
 // Validate starts the plugin, has it look at a config without putting it to use, and stops it. Errors
 // are those of Start.
 func Validate(ctx context.Context, c Config) error {
-	p, err := pluginproc.Start(ctx, c.Proc())
+	a, _, err := ask(ctx, &c)
 	if err != nil {
 		return err
 	}
-	defer p.Kill()
-	_, err = configure(ctx, p, &c, true)
-	return err
+	a.proc.Kill()
+	return nil
 }
 
 // Check starts the plugin and gives it its config, as Start does, has it look whether what it depends on is
 // there, and stops it. The problem is what it says, "" if all is well; errors are those of Start, and that
 // there was no answer before the end of ctx.
 func Check(ctx context.Context, c Config) (problem string, err error) {
-	p, _, err := launch(ctx, &c)
+	a, s, err := ask(ctx, &c)
 	if err != nil {
 		return "", err
 	}
-	defer p.Stop(ctx, checkGrace)
-	problem, err = p.CheckHealth(ctx)
-	if _, bounded := ctx.Deadline(); bounded && status.Code(err) == codes.DeadlineExceeded {
-		<-ctx.Done() // the plugin's side may tell of it a moment before
+	if err = a.open(ctx, s); err == nil {
+		problem, err = a.check(ctx)
 	}
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
+	if err != nil {
+		a.proc.Kill()
+		return "", c.hide.Error(err)
 	}
-	return problem, err
+	a.proc.Stop(ctx, checkGrace)
+	return c.hide.Hide(problem), nil
 }
 
 // checkGrace is how long a plugin that was only asked may take to end.
 const checkGrace = time.Second
-
-func configure(ctx context.Context, p *pluginproc.Proc, c *Config, validateOnly bool) (*setup, error) {
-	d, err := describe(ctx, p, c.Place)
-	if err != nil {
-		return nil, err
-	}
-	s, err := d.configure(c)
-	if err != nil {
-		return nil, err
-	}
-	s.request.ValidateOnly = validateOnly
-	problems, err := p.Configure(ctx, s.request)
-	if err == nil && len(problems) > 0 {
-		err = &ConfigError{d.Name, problems}
-	}
-	return s, err
-}

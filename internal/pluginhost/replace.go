@@ -68,6 +68,6 @@ func (h *Host) switchTo(c *Config, s *session, grace time.Duration) bool {
 
 // Same says whether a plugin is started in the same way.
 func (s Spec) Same(as Spec) bool {
-	return s.Place.Same(as.Place) && s.SHA256 == as.SHA256 && s.Limits == as.Limits && s.NoMTLS == as.NoMTLS && s.Dir == as.Dir &&
+	return s.Place.Same(as.Place) && s.SHA256 == as.SHA256 && s.Limits == as.Limits && s.NoMTLS == as.NoMTLS && s.CallTime == as.CallTime && s.Dir == as.Dir &&
 		s.SocketDir == as.SocketDir && slices.Equal(s.Env, as.Env)
 }

@@ -34,16 +34,24 @@ type config struct {
 }
 
 func (c *config) Validate() error {
-	if c.Answer == "no" {
+	switch c.Answer {
+	case "no":
 		return errors.New(`answer: never say "no"`)
+	case "hang-validate":
+		select {}
 	}
 	return nil
 }
 
 func (c *config) Open(context.Context) error {
-	if c.Answer == "crash" {
+	switch c.Answer {
+	case "crash":
 		fmt.Fprintln(os.Stderr, "cannot open")
 		os.Exit(4)
+	case "away":
+		return errors.New("the database is away")
+	case "hang-open":
+		select {}
 	}
 	return nil
 }
@@ -120,6 +128,13 @@ func act(ctx context.Context, cfg *config, it sdk.Item[in]) (string, error) {
 		return strings.Join(os.Environ(), "\n"), nil
 	case "progress":
 		it.Progress(3, 7, "rows")
+	case "tell":
+		fmt.Fprintln(os.Stderr, "to stderr:", cfg.Password)
+		it.Log.Info("noted " + cfg.Password)
+		return "my " + cfg.Password, sdk.Permanent(errors.New("refused for " + cfg.Password))
+	case "die-telling":
+		fmt.Fprintln(os.Stderr, "last words:", cfg.Password)
+		os.Exit(3)
 	case "log":
 		it.Log.Info("noted", "thing", 1)
 	}
@@ -149,6 +164,9 @@ func place(t testing.TB) Place {
 	return Place{Name: "actor", Path: self, Args: []string{"actor"}, Origin: "bundled"}
 }
 
+// password is the secret in the config of a rig.
+const password = "geheim-4711"
+
 // quickly are times for tests in which something is to be killed.
 var quickly = times{tend: 10 * time.Millisecond, overrun: 300 * time.Millisecond, healthEvery: 100 * time.Millisecond, healthWait: 500 * time.Millisecond, healthMisses: 2}
 
@@ -175,7 +193,7 @@ func newRig(t *testing.T, times times, policy ledger.Kind) *rig {
 	}
 	c := Config{
 		Spec:     Spec{Place: place(t), Logger: slog.New(slog.NewTextHandler(r.log, nil))},
-		Settings: ledger.JSON(map[string]any{"dir": r.dir}),
+		Settings: ledger.JSON(map[string]any{"dir": r.dir, "password": password}),
 		Progress: func(p Progress) { r.said <- p },
 		LastOutput: func(ctx context.Context, id int64) ([]byte, error) {
 			if r.away.Add(-1) >= 0 {

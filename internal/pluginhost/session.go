@@ -145,6 +145,9 @@ func (s *session) take(key taskKey) *task {
 
 // end settles a task that was taken.
 func (s *session) end(t *task, res ledger.Result) {
+	if res.NoReport { // it has the plugin's last words
+		res.Error, res.Log = s.setup.hide.Hide(res.Error), s.setup.hide.Hide(res.Log)
+	}
 	res.Worker = s.setup.definition
 	t.settle(res)
 }
@@ -218,7 +221,7 @@ func (s *session) tend() {
 	}
 	h.mu.Unlock()
 	if crashed {
-		h.log.Error("the process of the plugin died", "error", crash, "items", len(left))
+		h.log.Error("the process of the plugin died", "error", s.setup.hide.Error(crash), "items", len(left))
 	}
 	now := time.Now()
 	for _, t := range left {

@@ -82,7 +82,7 @@ func start(ctx context.Context, spec *Spec) (*Proc, error) {
 		err = <-connected
 	}
 	if err != nil {
-		err = p.explain(ctx, bounded, spec, err)
+		err = p.explain(ctx, bounded, spec, timeout, err)
 		proc.signal(syscall.SIGKILL)
 		if proc.number() > 0 {
 			<-proc.exited
@@ -116,7 +116,7 @@ func (p *Proc) config(spec *Spec, timeout time.Duration) *plugin.ClientConfig {
 		// Off, not merely quiet: otherwise it parses what the plugin writes, and panics on some of it.
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off}),
 		GRPCDialOptions: append(traced(p.untilExit(spec.Trace)),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage))),
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newCodec()), grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage))),
 	}
 }
 
@@ -164,7 +164,7 @@ func (p *Proc) connect(ctx context.Context) error {
 const noTLS = "first record does not look like a TLS handshake"
 
 // explain turns what go-plugin says about a failed start into what is the matter.
-func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, err error) error {
+func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, timeout time.Duration, err error) error {
 	if p.os.number() == 0 {
 		return explainStart(spec.Path, err)
 	}
@@ -188,7 +188,7 @@ func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, err error) erro
 	case ctx.Err() != nil:
 		se.Problem, se.Err = "the start was given up", context.Cause(ctx)
 	case bounded.Err() != nil:
-		se.Problem = "it did not answer in time"
+		se.Problem = "it did not answer within " + timeout.String()
 		se.Hint = "a plugin prints the handshake line first and loads things in Open; package sdk does so"
 	case ended != "" && p.conn != nil:
 		se.Step, se.Problem = StepConnect, "it "+ended+" right after the handshake"

@@ -74,7 +74,7 @@ func TestStartErrors(t *testing.T) {
 		{"exits", pluginproc.Spec{}, "dies", pluginproc.StepHandshake, nil, []string{"exited with 7", "stderr: no such model"}},
 		{"exits after the handshake", pluginproc.Spec{}, "dies-after-handshake", pluginproc.StepConnect, nil, []string{"exited with 8", "too late"}},
 		{"without TLS", pluginproc.Spec{}, "plain", pluginproc.StepConnect, nil, []string{"it answers without TLS", "mtls = false"}},
-		{"says nothing", pluginproc.Spec{StartTimeout: 500 * time.Millisecond}, "silent", pluginproc.StepHandshake, nil, []string{"did not answer in time"}},
+		{"says nothing", pluginproc.Spec{StartTimeout: 500 * time.Millisecond}, "silent", pluginproc.StepHandshake, nil, []string{"did not answer within 500ms"}},
 		{"socket path", pluginproc.Spec{SocketDir: longDir(t)}, "noop", pluginproc.StepStart, nil, []string{"socket would be too long"}},
 	}
 	for _, test := range tests {

@@ -50,8 +50,13 @@ func agents(t *testing.T, h *harness) {
 	h.ok(err)
 	equal(t, "agents", len(got), 0)
 	h.is(h.l.Beat(h.ctx, ledger.Agent{}, time.Minute), ledger.ErrInvalid)
-	a.Stalled = map[string]time.Time{"none of its kinds": start}
+	a.Stalled = map[string]time.Time{"No kind": start}
 	h.is(h.l.Beat(h.ctx, a, time.Minute), ledger.ErrInvalid)
+	a.Stalled = map[string]time.Time{"does-not-start": start}
+	h.ok(h.l.Beat(h.ctx, a, time.Minute))
+	got, err = h.l.Agents(h.ctx)
+	h.ok(err)
+	equal(t, "stalled", got[0].Stalled, a.Stalled)
 }
 
 func filters(t *testing.T, h *harness) {

@@ -112,6 +112,11 @@ func (w *Worker) agent() ledger.Agent {
 			stalled[l.kind] = w.clock.there(until)
 		}
 	}
+	if w.config.Absent != nil {
+		for kind, until := range w.config.Absent() {
+			stalled[kind] = w.clock.there(until)
+		}
+	}
 	return ledger.Agent{Name: w.config.Agent, Host: host, PID: os.Getpid(), Process: ledger.ThisProcess(), Version: w.config.Version, Kinds: kinds, Stalled: stalled,
 		Shard: w.config.Shard, Skew: w.clock.skew()}
 }

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// sick is a plugin that does not come to work: sick NAME MODE [FILE]. With a file it is sick for as long as
+// that is there.
+type sick struct {
+	hostile
+	name, mode string
+}
+
+func serveSick() {
+	s := &sick{name: os.Args[1], mode: os.Args[2]}
+	if len(os.Args) > 3 {
+		if _, err := os.Stat(os.Args[3]); err != nil {
+			s.mode = "well"
+		}
+	}
+	switch s.mode {
+	case "exit":
+		fmt.Fprintln(os.Stderr, "no licence")
+		os.Exit(7)
+	case "print":
+		fmt.Println("Welcome to the plugin!")
+	case "hang-handshake":
+		select {}
+	}
+	serveRaw(s)
+}
+
+func (s *sick) GRPCServer(_ *goplugin.GRPCBroker, g *grpc.Server) error {
+	wire.RegisterPluginServer(g, s)
+	return nil
+}
+
+func (s *sick) Describe(ctx context.Context, req *wire.DescribeRequest) (*wire.DescribeResponse, error) {
+	d, err := s.hostile.Describe(ctx, req)
+	d.Name, d.Doc = s.name, "It is \x1b[31mred\u202e"
+	switch s.mode {
+	case "name":
+		d.Name = "somebody-else"
+	case "schema":
+		d.InputSchema = []byte(`{"type":"obj`)
+	case "hang-describe":
+		select {}
+	}
+	return d, err
+}
+
+func (s *sick) Configure(_ context.Context, req *wire.ConfigureRequest) (*wire.ConfigureResponse, error) {
+	switch {
+	case s.mode == "hang-validate", s.mode == "hang-open" && !req.ValidateOnly:
+		select {}
+	case s.mode == "open" && !req.ValidateOnly:
+		return &wire.ConfigureResponse{Problems: []*wire.Problem{{Message: "the database is away"}}}, nil
+	}
+	return &wire.ConfigureResponse{}, nil
+}
+
+// sicknesses are the ways in which a plugin does not start, with the code of each.
+var sicknesses = map[string]string{
+	"exit": "plugin_start", "print": "plugin_start", "true": "plugin_start", "hang-handshake": "plugin_start",
+	"name": "plugin_description", "schema": "plugin_description",
+	"hang-describe": "plugin_timeout", "hang-validate": "plugin_timeout", "hang-open": "plugin_timeout", "open": "plugin_open",
+}
+
+// sickSite is a site with a kind for each way of not starting, beside one that works.
+func (m *machine) sickSite() *site {
+	config := "listen = \"127.0.0.1:0\"\nlease = \"5s\"\n[kinds.effect.with]\npath = \"DIR/effects\"\n"
+	for _, mode := range slices.Sorted(maps.Keys(sicknesses)) {
+		command := fmt.Sprintf(`"DIR/sick", %q, %q, "DIR/ill-%s"`, mode, mode, mode)
+		if mode == "true" {
+			command = `"/bin/true"`
+		}
+		config += fmt.Sprintf("[kinds.%s]\n[plugins.%s]\ncommand = [%s]\n", mode, mode, command)
+	}
+	s := m.site(config + "[[source]]\nname = \"later\"\ntype = \"list\"\nkind = \"exit\"\npath = \"DIR/later\"\nschedule = \"1s\"\n")
+	link(m.t, filepath.Join(s.dir, "sick"))
+	for mode := range sicknesses {
+		s.write("ill-"+mode, "")
+	}
+	s.list("later", 3)
+	return s
+}
+
+// asked are the answers of /readyz.
+type asked struct {
+	Ready   bool
+	Problem string
+	Kinds   map[string]string
+}
+
+func (s *site) ready(p *started) (code int, answer asked) {
+	s.t.Helper()
+	code, body := s.ask(p, "/readyz")
+	if err := json.Unmarshal([]byte(body), &answer); err != nil {
+		s.t.Fatalf("%v: %s", err, body)
+	}
+	return code, answer
+}
+
+// TestServeSick: plugins that do not start in any way keep no other kind from being worked, are named
+// everywhere, and are taken up once they are well.
+func TestServeSick(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	s := m.sickSite()
+	s.run(exitOK, "--config", s.config, "add", "effect", "a", "b")
+	began := time.Now()
+	p := s.start("serve", "--config", s.config)
+	s.until("it listens", func() bool { return addressForm.MatchString(p.stderr.String()) })
+	for _, path := range []string{"/livez", "/readyz", "/metrics"} {
+		asking := time.Now()
+		if code, body := s.ask(p, path); path == "/livez" && code != http.StatusOK || path == "/readyz" && code != http.StatusServiceUnavailable {
+			t.Errorf("%s at the start: %d %s", path, code, body)
+		}
+		if took := time.Since(asking); took > 5*time.Second {
+			t.Errorf("%s answers after %s", path, took)
+		}
+	}
+	s.until("the others work", func() bool { return s.done("effect") == 2 })
+	if took := time.Since(began); took > 5*pluginhost.CallTime {
+		t.Errorf("the others work after %s", took)
+	}
+	want := maps.Clone(sicknesses)
+	want["effect"] = ""
+	var answer asked
+	var code int
+	s.until("each kind has its code", func() bool {
+		code, answer = s.ready(p)
+		return maps.Equal(answer.Kinds, want)
+	})
+	if code != http.StatusServiceUnavailable || answer.Ready || !strings.Contains(answer.Problem, "hang-open (plugin_timeout)") || strings.Contains(answer.Problem, "licence") {
+		t.Errorf("%d %+v", code, answer)
+	}
+	s.until("the others know", func() bool {
+		var agents []struct{ Stalled []string }
+		if err := json.Unmarshal([]byte(s.run(exitOK, "agents", "-o", "json")), &agents); err != nil {
+			t.Fatal(err)
+		}
+		return len(agents) > 0 && slices.Contains(agents[0].Stalled, "open") && !slices.Contains(agents[0].Stalled, "effect")
+	})
+	for mode := range sicknesses {
+		if mode != "true" {
+			if err := os.Remove(filepath.Join(s.dir, "ill-"+mode)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	maps.DeleteFunc(want, func(mode, _ string) bool { want[mode] = ""; return mode == "true" })
+	want["true"] = sicknesses["true"]
+	s.until("they have recovered", func() bool { _, answer = s.ready(p); return maps.Equal(answer.Kinds, want) })
+	s.until("the source of one is looked at", func() bool { return s.done("exit") == 3 })
+	log := p.stderr.String()
+	for mode := range want {
+		if mode != "effect" && !strings.Contains(log, fmt.Sprintf("plugin %s (", mode)) {
+			t.Errorf("plugin %s is not named in the log", mode)
+		}
+		if mode != "effect" && mode != "true" && !strings.Contains(log, fmt.Sprintf(`"msg":"kind is worked here again","kind":%q`, mode)) {
+			t.Errorf("the recovery of %s is not in the log", mode)
+		}
+	}
+	s.signal(p, syscall.SIGTERM)
+	if code := s.exit(p); code != exitOK {
+		t.Errorf("exit %d\n%s", code, p.stderr.String())
+	}
+	s.run(exitOK, "db", "verify")
+}
+
+// TestAskSick: commands that ask all plugins name those that do not answer, show the others, and end.
+func TestAskSick(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	s := m.sickSite()
+	for _, c := range []struct {
+		args []string
+		exit int
+		well string // of a plugin that works
+	}{
+		{[]string{"run"}, exitOK, "ledgerd run effect INPUT…"},
+		{[]string{"plugin", "ls"}, exitOK, "effect"},
+		{[]string{"doctor"}, exitError, "effect 0.1.0"},
+		{[]string{"config", "check"}, exitUsage, ""},
+		{[]string{"add", "hang-describe", "x"}, exitError, ""},
+		{[]string{"run", "hang-validate", "x"}, exitError, ""},
+		{[]string{"run", "hang-describe", "--help"}, exitOK, ""},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			began := time.Now()
+			p := s.start(append([]string{"--config", s.config}, c.args...)...)
+			if code := s.exit(p); code != c.exit {
+				t.Errorf("exit %d, want %d", code, c.exit)
+			}
+			if took := time.Since(began); took > 5*pluginhost.CallTime {
+				t.Errorf("it took %s", took)
+			}
+			text := p.stdout.String() + p.stderr.String()
+			named := []string{c.args[min(1, len(c.args)-1)]}
+			if len(c.args) < 3 {
+				named = slices.Collect(maps.Keys(sicknesses))
+			}
+			if c.args[0] == "run" && len(c.args) == 1 || c.args[0] == "plugin" { // they only ask what each one is
+				named = slices.DeleteFunc(named, func(mode string) bool { return mode == "hang-validate" || mode == "hang-open" || mode == "open" })
+			}
+			if c.args[0] == "config" { // it opens none
+				named = slices.DeleteFunc(named, func(mode string) bool { return mode == "hang-open" || mode == "open" })
+			}
+			for _, name := range named {
+				if !strings.Contains(text, fmt.Sprintf("plugin %s (", name)) {
+					t.Errorf("plugin %s is not named", name)
+				}
+			}
+			if !strings.Contains(text, c.well) || strings.ContainsAny(text, "\x1b\u202e") {
+				t.Errorf("%q", text)
+			}
+		})
+	}
+}

@@ -1,0 +1,71 @@
+package pluginhost
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Every call to a plugin that does not answer is given up, and the error names plugin, kind and call.
+func TestCallTime(t *testing.T) {
+	const most = 2 * time.Second
+	for answer, phase := range map[string]Phase{"hang-validate": PhaseValidate, "hang-open": PhaseOpen, "stuck": PhaseCheck} {
+		t.Run(answer, func(t *testing.T) {
+			t.Parallel()
+			c := Config{Spec: Spec{Place: place(t), CallTime: most}, Kind: "stage", Settings: []byte(`{"answer":"` + answer + `"}`)}
+			began := time.Now()
+			_, err := Check(t.Context(), c)
+			failed, ok := errors.AsType[*CallError](err)
+			if !ok || failed.Phase != phase || !failed.TimedOut {
+				t.Fatalf("%T %v", err, err)
+			}
+			for _, want := range []string{"plugin actor (" + c.Place.Path + ") of kind stage: ", string(phase), "no answer within 2s"} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is not in %q", want, err)
+				}
+			}
+			if took := time.Since(began); took > 5*most {
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}
+
+// An Open that fails is no refusal of the config: another config would not help.
+func TestOpenFails(t *testing.T) {
+	c := Config{Spec: Spec{Place: place(t)}, Kind: "stage", Settings: []byte(`{"answer":"away"}`)}
+	_, err := Start(t.Context(), c)
+	if _, ok := errors.AsType[*OpenError](err); !ok || strings.Contains(err.Error(), "refuses") {
+		t.Errorf("%T %v", err, err)
+	}
+	if err := Validate(t.Context(), c); err != nil {
+		t.Errorf("its config is fine: %v", err)
+	}
+	c.Settings = []byte(`{"answer":"crash"}`)
+	if _, err := Start(t.Context(), c); err == nil || !strings.Contains(err.Error(), "stderr: cannot open") {
+		t.Errorf("%v", err)
+	}
+}
+
+// What a plugin tells of its secrets is in no log, error, output or log of an item.
+func TestSecretsAreHidden(t *testing.T) {
+	r := newRig(t, defaultTimes, ledger.Kind{MaxCrashes: 1})
+	ids := r.add("tell")
+	r.drain()
+	ids = append(ids, r.add("die-telling")...)
+	r.drain()
+	told := r.log.String()
+	for i, id := range ids {
+		a := r.attempts(id)[0]
+		told += a.Error + a.Log + string(a.Output)
+		if text := []string{"refused for ***", "last words: ***"}[i]; !strings.Contains(a.Error, text) {
+			t.Errorf("error %q, want %q", a.Error, text)
+		}
+	}
+	if strings.Contains(told, password) || !strings.Contains(told, "to stderr: ***") || !strings.Contains(told, `"my ***"`) {
+		t.Errorf("told: %s", told)
+	}
+}
