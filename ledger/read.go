@@ -101,7 +101,12 @@ func (l *Ledger) LeasedBy(ctx context.Context) (map[string]int64, error) {
 
 // Standing says what is open of a kind, from one snapshot.
 func (l *Ledger) Standing(ctx context.Context, kind string) (Standing, error) {
-	return l.store.Standing(ctx, kind)
+	return l.store.Standing(ctx, kind, Shard{})
+}
+
+// StandingIn is Standing of one shard of the kind.
+func (l *Ledger) StandingIn(ctx context.Context, kind string, part Shard) (Standing, error) {
+	return l.store.Standing(ctx, kind, part)
 }
 
 // Reason is why an item is where it is.

@@ -87,8 +87,8 @@ type Store interface {
 	Kinds(ctx context.Context) ([]Kind, error)
 	// Holds returns which of these resources are not free, by resource.
 	Holds(ctx context.Context, resources []string) ([]Hold, error)
-	// Standing says, from one snapshot, what is open of a kind.
-	Standing(ctx context.Context, kind string) (Standing, error)
+	// Standing says, from one snapshot, what is open of a kind, or of a shard of it.
+	Standing(ctx context.Context, kind string, part Shard) (Standing, error)
 	// Counts counts the backlog, and the attempts that ended since the given time, by kind.
 	Counts(ctx context.Context, since time.Time) ([]Counts, error)
 

@@ -217,7 +217,8 @@ func (s *server) measure() {
 	state := daemon.State{Plugins: s.crew.plugins, Sources: s.sources.Status, Busy: s.ledger.store.(interface{ Busy() int64 }).Busy}
 	s.metrics = daemon.NewMetrics(programVersion(), s.ledger.Ledger, state)
 	s.crew.meter = s.metrics
-	s.health = &daemon.Health{Locks: locks.New(s.ledger.Ledger), Agent: s.name, Kinds: s.crew.problems, Sources: s.sources.Status, Metrics: s.metrics.Handler()}
+	s.health = &daemon.Health{Locks: locks.New(s.ledger.Ledger), Agent: s.name, Kinds: s.crew.problems, Sources: s.sources.Status, Log: s.log,
+		Metrics: s.metrics.Handler()}
 }
 
 // attempt takes note of an attempt that has ended.

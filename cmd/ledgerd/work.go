@@ -141,7 +141,7 @@ func (c *crew) count(ctx context.Context, rep *worker.Report, began time.Time) e
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countTime)
 	defer cancel()
 	for name := range c.hosts {
-		st, err := c.ledger.Standing(ctx, name)
+		st, err := c.ledger.StandingIn(ctx, name, c.flags.shard.Shard)
 		if err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@
 //	oneof    allowed values, "repeat|doubt"
 //	live     "yes": a running daemon takes a new value without a restart
 //	also     words that people write instead, for suggestions
-//	secret   "url": may hold a password
+//	secret   "url": may hold a password; "query": a URL of which query and user are secret as well
 //	path     "yes": a path, relative to the folder of the file
 //
 // A file is read strictly and completely: Load reports every problem that there is, each with its
@@ -137,7 +137,10 @@ type Source struct {
 	MoveTo    string        `toml:"move_to" path:"yes" also:"done_dir,destination" doc:"folder: where finished = \"move\" puts it"`
 	Local     bool          `toml:"local" default:"false" doc:"folder: only this machine sees it; each machine then looks itself"`
 
-	URL string `toml:"url" secret:"url" doc:"list: where to get it, instead of path"`
+	// FollowLinks is of a folder, too. Without it what lies below a link in the folder is no part of it.
+	FollowLinks bool `toml:"follow_links" default:"false" also:"follow_symlinks,symlinks" doc:"folder: whether links in it are followed, also out of it; goes with finished = \"keep\" only"`
+
+	URL string `toml:"url" secret:"query" doc:"list: where to get it, instead of path"`
 
 	// Query is the SQL text, also if it came from QueryFile.
 	Query     string `toml:"query" also:"sql" doc:"query: the SQL text"`

@@ -80,17 +80,17 @@ func (s *Store) Kinds(context.Context) ([]ledger.Kind, error) {
 }
 
 // Standing implements ledger.Store.
-func (s *Store) Standing(_ context.Context, kind string) (ledger.Standing, error) {
+func (s *Store) Standing(_ context.Context, kind string, part ledger.Shard) (ledger.Standing, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.standing(kind), nil
+	return s.standing(kind, part), nil
 }
 
-func (s *Store) standing(kind string) ledger.Standing {
+func (s *Store) standing(kind string, part ledger.Shard) ledger.Standing {
 	st := ledger.Standing{Now: s.now()}
 	for _, r := range s.rows {
 		w := r.Work
-		if w == nil || r.Kind != kind {
+		if w == nil || r.Kind != kind || part.Count > 0 && r.Slot%part.Count != part.Index {
 			continue
 		}
 		switch w.State {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -119,18 +121,22 @@ SELECT (SELECT now FROM clock),
  (SELECT count(*) FROM {{S}}.ledger_backlog WHERE state = 4 AND kind = $1)`
 
 // Standing implements ledger.Store.
-func (s *Store) Standing(ctx context.Context, kind string) (out ledger.Standing, err error) {
+func (s *Store) Standing(ctx context.Context, kind string, part ledger.Shard) (out ledger.Standing, err error) {
 	err = s.read(ctx, func(ss session) (err error) {
-		out, err = standing(ss, kind)
+		out, err = standing(ss, kind, part)
 		return err
 	})
 	return out, err
 }
 
-func standing(ss session, kind string) (ledger.Standing, error) {
+func standing(ss session, kind string, part ledger.Shard) (ledger.Standing, error) {
 	var st ledger.Standing
 	var next *time.Time
-	err := ss.query(standingTemplate, []any{kind, ledger.StandingCap}, func(scan scanner) error {
+	of := `kind = $1`
+	if part.Count > 0 {
+		of += fmt.Sprintf(` AND coalesce(slot %% %d = %d, false)`, part.Count, part.Index)
+	}
+	err := ss.query(strings.ReplaceAll(standingTemplate, `kind = $1`, of), []any{kind, ledger.StandingCap}, func(scan scanner) error {
 		return scan(&st.Now, &st.Ready, &st.Held, &st.Persons, &st.Waiting, &next, &st.Dead, &st.Doubt)
 	})
 	st.Now, st.NextDue = st.Now.UTC(), utc(next)

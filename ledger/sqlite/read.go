@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -164,25 +165,29 @@ func (s *Store) Kinds(ctx context.Context) (all []ledger.Kind, err error) {
 func (s *Store) Now(context.Context) (time.Time, error) { return s.clock(), nil }
 
 // Standing implements ledger.Store.
-func (s *Store) Standing(ctx context.Context, kind string) (st ledger.Standing, err error) {
+func (s *Store) Standing(ctx context.Context, kind string, part ledger.Shard) (st ledger.Standing, err error) {
 	err = s.read(ctx, true, func(r session) (err error) {
-		st, err = standing(r, kind, s.clock())
+		st, err = standing(r, kind, part, s.clock())
 		return err
 	})
 	return st, err
 }
 
-func standing(s session, kind string, now time.Time) (ledger.Standing, error) {
+func standing(s session, kind string, part ledger.Shard, now time.Time) (ledger.Standing, error) {
 	st := ledger.Standing{Now: now}
+	of := `kind = ?1`
+	if part.Count > 0 {
+		of += fmt.Sprintf(` AND slot %% %d = %d`, part.Count, part.Index)
+	}
 	err := s.query(`SELECT
- (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 1 AND gate = 0 AND kind = ?1 LIMIT ?3)) +
- (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 1 AND gate > 0 AND blocked_on IS NULL AND kind = ?1 LIMIT ?3)) +
- (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE passed_at IS NOT NULL AND blocked_on IS NOT NULL AND kind = ?1 LIMIT ?3)),
- (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 0 AND kind = ?1 AND due_at <= ?2 LIMIT ?3)),
- (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 0 AND kind = ?1 AND due_at > ?2 LIMIT ?3)),
- (SELECT min(due_at) FROM ledger_backlog WHERE state = 0 AND kind = ?1 AND due_at > ?2),
- (SELECT count(*) FROM ledger_backlog WHERE state >= 3 AND state = 3 AND kind = ?1),
- (SELECT count(*) FROM ledger_backlog WHERE state >= 3 AND state = 4 AND kind = ?1)`, func(r row) error {
+ (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 1 AND gate = 0 AND `+of+` LIMIT ?3)) +
+ (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 1 AND gate > 0 AND blocked_on IS NULL AND `+of+` LIMIT ?3)) +
+ (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE passed_at IS NOT NULL AND blocked_on IS NOT NULL AND `+of+` LIMIT ?3)),
+ (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 0 AND `+of+` AND due_at <= ?2 LIMIT ?3)),
+ (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 0 AND `+of+` AND due_at > ?2 LIMIT ?3)),
+ (SELECT min(due_at) FROM ledger_backlog WHERE state = 0 AND `+of+` AND due_at > ?2),
+ (SELECT count(*) FROM ledger_backlog WHERE state >= 3 AND state = 3 AND `+of+`),
+ (SELECT count(*) FROM ledger_backlog WHERE state >= 3 AND state = 4 AND `+of+`)`, func(r row) error {
 		st.Ready, st.Waiting, st.NextDue = min(r.int(0)+r.int(1), ledger.StandingCap), r.int(2), r.time(3)
 		st.Dead, st.Doubt = r.int(4), r.int(5)
 		return nil
@@ -191,7 +196,7 @@ func standing(s session, kind string, now time.Time) (ledger.Standing, error) {
 		return st, err
 	}
 	err = s.query(`SELECT count(iif(a.agent IS NOT NULL OR b.expires_at <= ?2, 1, NULL)), count(iif(a.agent IS NULL AND b.expires_at > ?2, 1, NULL))
- FROM ledger_backlog b LEFT JOIN ledger_agents a ON a.agent = b.locked_by WHERE b.state = 2 AND b.kind = ?1`, func(r row) error {
+ FROM ledger_backlog b LEFT JOIN ledger_agents a ON a.agent = b.locked_by WHERE b.state = 2 AND b.`+of, func(r row) error {
 		st.Held, st.Persons = r.int(0), r.int(1)
 		return nil
 	}, kind, now)
