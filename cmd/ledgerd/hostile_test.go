@@ -301,7 +301,7 @@ func TestHostile(t *testing.T) {
 		if n := strings.Count(s.run(exitOK, "ls", "--where", "kind:hostile state:done key:neighbour*", "--limit", "10000", "-o", "jsonl"), "\n"); n != added {
 			t.Errorf("%d of %d neighbours are done", n, added)
 		}
-		if all := s.run(exitOK, "export", "--kind", "hostile", "-o", "jsonl"); strings.Contains(all, "stolen") || strings.Contains(all, `"second"`) {
+		if all := s.run(exitOK, "ls", "--all", "--kind", "hostile", "-o", "jsonl"); strings.Contains(all, "stolen") || strings.Contains(all, `"second"`) {
 			t.Error("a lie is in the ledger")
 		}
 		s.run(exitOK, "db", "verify")

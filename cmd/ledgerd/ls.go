@@ -38,8 +38,8 @@ func (a *app) lsCommand() *cobra.Command {
 	var q listing
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List items", GroupID: groupLook, Args: arguments(0, 0),
-		Long: `Lists items by id, or as --sort says: up to --limit of them, or with --all every one that matches, as they
-are read, so that memory does not grow with the ledger.
+		Long: `Lists items by id, or as --sort says: up to --limit of them, or with --all every one that matches. In CSV and
+JSON, items are written as they are read, so memory does not grow with the ledger.
 
 By id and by ended, both also with a minus for the other way round, goes by an index, however many items
 there are, and can be gone on with (--cursor). By added, due, took, key or priority all that matches is
@@ -57,7 +57,11 @@ is counted up to 10,000; --count counts to the end.
   ledgerd ls --kind urlcheck --columns key,output.status,took,plugin,ended
   ledgerd ls --all --where since:7d -o csv > week.csv`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.list(cmd.Context(), a.printer(), q)
+			p := a.printer()
+			if q.bom && p.Format != report.CSV {
+				return usage("bad_flag", "", "--bom goes with -o csv")
+			}
+			return a.list(cmd.Context(), p, q)
 		},
 	}
 	q.define(cmd)
@@ -67,6 +71,7 @@ is counted up to 10,000; --count counts to the end.
 	fl.StringVar(&q.sort, "sort", "id", "`order`: id, ended, added, due, took, key or priority; -id the other way round")
 	fl.BoolVar(&q.all, "all", false, "all that match, without limit")
 	fl.BoolVar(&q.count, "count", false, "say how many match, exactly")
+	fl.BoolVar(&q.bom, "bom", false, "begin CSV with a byte order mark, by which Excel knows that it is UTF-8")
 	return cmd
 }
 

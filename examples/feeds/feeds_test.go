@@ -99,7 +99,7 @@ func (v *town) urls() (all []string) {
 func articles(t *testing.T, address string) map[string]int {
 	t.Helper()
 	count := map[string]int{}
-	for line := range strings.Lines(ledgerd(t, address, "export", "--kind", "article", "-o", "jsonl").End(t, 0)) {
+	for line := range strings.Lines(ledgerd(t, address, "ls", "--all", "--kind", "article", "-o", "jsonl").End(t, 0)) {
 		var row struct{ Key string }
 		if err := json.Unmarshal([]byte(line), &row); err != nil {
 			t.Fatalf("%s: %v", line, err)
