@@ -49,6 +49,8 @@
 //	tune     "true" on a field of the config that decides how the work goes and never what a result
 //	         means: how many at a time, how long, how large. Processes that work a kind at the same
 //	         time must agree on all other fields, secrets excepted
+//	single   "true" on a field of the payload that is about one input, such as its encoding: a kind
+//	         remembers what --set gave last, but not this
 //
 // Fields may be strings, booleans, numbers, time.Duration, time.Time, lists, maps with string
 // keys, structs of these, pointers to these (for "absent"), and types that write and read

@@ -95,6 +95,9 @@ func table(b *strings.Builder, title string, fields []settings.Field, defaults b
 		if f.Tune {
 			text += " (tunes)"
 		}
+		if f.Single {
+			text += " (about one input)"
+		}
 		fmt.Fprintf(b, "%s |\n", strings.ReplaceAll(text, "|", "\\|"))
 	}
 	b.WriteString("\n")

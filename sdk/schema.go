@@ -246,6 +246,12 @@ func (b *builder) field(f reflect.StructField) (s *jsonschema.Schema, required b
 		}
 		s.Extra = map[string]any{settings.Tune: true}
 	}
+	if tag, ok := f.Tag.Lookup("single"); ok {
+		if b.role != rolePayload || tag != "true" {
+			return nil, false, b.errorf(`single:"true" is for fields of the payload`)
+		}
+		s.Extra = map[string]any{settings.Single: true}
+	}
 	if tag, ok := f.Tag.Lookup("sum"); ok && tag == "true" {
 		if b.role != roleOutput || s.Type != "integer" && s.Type != "number" {
 			return nil, false, b.errorf("sum is for numbers of the output")

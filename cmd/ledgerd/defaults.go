@@ -90,8 +90,8 @@ func (j *job) sayRemembered(remembered []string) {
 	fmt.Fprintf(j.app.stderr, "set: %s (as kind %s was told before; other values: --set, all of them: ledgerd kind show %s)\n", strings.Join(texts, " "), j.kind.name, j.kind.name)
 }
 
-// remember keeps with the kind what --set gave, for commands that do not say it: what the first command gave. A
-// field that items were added without is not taken up later: those who leave it out mean the plugin's default.
+// remember keeps with the kind what --set gave last, for commands that do not say it. Fields that the plugin
+// marks as being about a single input are not kept, nor is anything of a kind whose work must not be repeated.
 func (k *kind) remember(ctx context.Context, l *ledger.Ledger, set []string) error {
 	if len(set) == 0 || k.policy.OnLost == ledger.OnLostDoubt {
 		return nil
@@ -100,11 +100,10 @@ func (k *kind) remember(ctx context.Context, l *ledger.Ledger, set []string) err
 	if err != nil {
 		return err
 	}
-	for _, err := range l.List(ctx, ledger.Filter{Kinds: []string{k.name}}, 1) {
-		if err != nil {
-			return err
+	for _, f := range k.schema.Fields() {
+		if f.Single {
+			delete(given, f.Name)
 		}
-		maps.DeleteFunc(given, func(name string, _ json.RawMessage) bool { _, known := k.policy.Defaults[name]; return !known })
 	}
 	if d := k.policy.Defaults; d.String() == d.Remember(given).String() {
 		return nil

@@ -20,9 +20,9 @@ type effectConfig struct {
 
 type effectIn struct {
 	Text string `json:"text" input:"line" doc:"what to do"`
-	How  string `json:"how" default:"done" schema:"enum=done|skip|error|permanent|doubt|snooze|panic|exit|emit|hello" doc:"how it ends"`
-	MS   int    `json:"ms" schema:"min=0" doc:"how long it takes, milliseconds"`
-	Till string `json:"till" doc:"file whose appearance ends the work"`
+	How  string `json:"how" single:"true" default:"done" schema:"enum=done|skip|error|permanent|doubt|snooze|panic|exit|emit|hello" doc:"how it ends"`
+	MS   int    `json:"ms" single:"true" schema:"min=0" doc:"how long it takes, milliseconds"`
+	Till string `json:"till" single:"true" doc:"file whose appearance ends the work"`
 }
 
 type effectOut struct {

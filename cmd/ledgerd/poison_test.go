@@ -16,7 +16,7 @@ func init() { bundled["poison"] = poison }
 
 type poisonIn struct {
 	Text string `json:"text" input:"line" doc:"what to do; \"poison\" kills ledgerd"`
-	MS   int    `json:"ms" schema:"min=0" doc:"how long the rest takes, milliseconds"`
+	MS   int    `json:"ms" single:"true" schema:"min=0" doc:"how long the rest takes, milliseconds"`
 }
 
 // poison is a plugin with an item that kills, not its own process, but the daemon that started it.

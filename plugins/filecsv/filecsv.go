@@ -133,12 +133,12 @@ type In struct {
 	Modified string `json:"modified" input:"modified" doc:"when it was last changed"`
 	Owner    string `json:"owner" input:"owner" doc:"whose it is"`
 
-	Delimiter   string   `json:"delimiter" default:"auto" doc:"auto, tab, or one character such as ;"`
-	Encoding    string   `json:"encoding" default:"auto" schema:"maxLength=40" doc:"auto: what the byte order mark says, else utf-8; or a name such as windows-1252, iso-8859-1, shift_jis, koi8-r, utf-16le"`
-	Header      string   `json:"header" default:"auto" schema:"enum=auto|yes|no" doc:"whether the first row names the columns; without, they are column_1, column_2 and so on"`
-	Quotes      string   `json:"quotes" default:"auto" schema:"enum=auto|double|backslash|no" doc:"how a quote stands within quotes: doubled, or behind a backslash; no: a quote is a character like any other"`
-	Skip        int64    `json:"skip" default:"0" schema:"min=0" doc:"lines above the table that are passed over"`
-	Comment     string   `json:"comment" schema:"maxLength=10" doc:"lines that begin with it are passed over, such as #"`
+	Delimiter   string   `json:"delimiter" single:"true" default:"auto" doc:"auto, tab, or one character such as ;"`
+	Encoding    string   `json:"encoding" single:"true" default:"auto" schema:"maxLength=40" doc:"auto: what the byte order mark says, else utf-8; or a name such as windows-1252, iso-8859-1, shift_jis, koi8-r, utf-16le"`
+	Header      string   `json:"header" single:"true" default:"auto" schema:"enum=auto|yes|no" doc:"whether the first row names the columns; without, they are column_1, column_2 and so on"`
+	Quotes      string   `json:"quotes" single:"true" default:"auto" schema:"enum=auto|double|backslash|no" doc:"how a quote stands within quotes: doubled, or behind a backslash; no: a quote is a character like any other"`
+	Skip        int64    `json:"skip" single:"true" default:"0" schema:"min=0" doc:"lines above the table that are passed over"`
+	Comment     string   `json:"comment" single:"true" schema:"maxLength=10" doc:"lines that begin with it are passed over, such as #"`
 	Nulls       []string `json:"nulls" doc:"values that mean no value, besides the empty one: NULL,NA"`
 	DateFormats []string `json:"date_formats" default:"[\"YYYY-MM-DD\",\"YYYY-MM-DD hh:mm:ss\",\"YYYY-MM-DDThh:mm:ssZ\"]" doc:"how dates are written; of YYYY YY MM M DD D hh mm ss Z"`
 

@@ -6,7 +6,7 @@
 // Schemas are JSON Schema, draft 2020-12. Package sdk derives them from structs; these things
 // in them are ours: the format "go-duration" (a string such as "30s" or "7d"), that a
 // property with writeOnly is a secret, whose value never appears in a message, and the keywords
-// [Tune] and [Sum].
+// [Tune], [Single] and [Sum].
 package settings
 
 import (
@@ -27,6 +27,10 @@ const Duration = "go-duration"
 // Tune is the keyword of properties that decide how the work goes (how many at a time, how long, how
 // large), and never what a result means. Processes that work together need not agree on them.
 const Tune = "x-ledgerd-tune"
+
+// Single is the keyword of properties of a payload that are about one input, such as its encoding, and not
+// about all work of a kind: a kind does not remember them.
+const Single = "x-ledgerd-single"
 
 // Sum is the keyword, with the value true, of a number in an output that reports add up over items.
 const Sum = "x-ledgerd-sum"
@@ -247,13 +251,14 @@ type Field struct {
 	Required bool
 	Secret   bool
 	Tune     bool // see Tune; also where an object around it says so
+	Single   bool // see Single; also where an object around it says so
 	Sum      bool // of an output: reports add it up over items
 }
 
 // Fields lists the fields in the order of the schema, those of nested objects in place of these.
-func (s *Schema) Fields() []Field { return s.fieldsOf("", s.root, false) }
+func (s *Schema) Fields() []Field { return s.fieldsOf("", s.root, false, false) }
 
-func (s *Schema) fieldsOf(path string, at *jsonschema.Schema, tune bool) []Field {
+func (s *Schema) fieldsOf(path string, at *jsonschema.Schema, tune, single bool) []Field {
 	var list []Field
 	for _, name := range s.order[path] {
 		field := at.Properties[name]
@@ -261,14 +266,14 @@ func (s *Schema) fieldsOf(path string, at *jsonschema.Schema, tune bool) []Field
 			continue
 		}
 		full := join(path, name)
-		tunes := tune || field.Extra[Tune] == true
+		tunes, one := tune || field.Extra[Tune] == true, single || field.Extra[Single] == true
 		if field.Type == "object" && len(field.Properties) > 0 {
-			list = append(list, s.fieldsOf(full, field, tunes)...)
+			list = append(list, s.fieldsOf(full, field, tunes, one)...)
 			continue
 		}
 		f := Field{
 			Name: full, Type: typeName(field), Doc: field.Description, Default: written(field.Default),
-			Required: slices.Contains(at.Required, name), Secret: field.WriteOnly, Tune: tunes, Enum: enumTexts(field),
+			Required: slices.Contains(at.Required, name), Secret: field.WriteOnly, Tune: tunes, Single: one, Enum: enumTexts(field),
 			Sum: field.Extra[Sum] == true,
 		}
 		if field.Items != nil {
