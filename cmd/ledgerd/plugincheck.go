@@ -228,7 +228,7 @@ func (a *app) pluginAt(ctx context.Context, name string, t author) (*plugin, err
 // checks say why. What is bundled is no program of its own that a person could start.
 func (a *app) checkTarget(ctx context.Context, name string, t author) (conformance.Target, error) {
 	p, err := a.pluginAt(ctx, name, t)
-	if p == nil || err != nil && len(t.with) > 0 || ctx.Err() != nil {
+	if p == nil || err != nil && (len(t.with) > 0 || p.spec.Place.Broken != "") || ctx.Err() != nil {
 		return conformance.Target{}, err
 	}
 	target := conformance.Target{Spec: p.spec.Proc(), Embedded: p.spec.Place.Origin == "bundled"}

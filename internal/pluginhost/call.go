@@ -96,6 +96,10 @@ type asker struct {
 
 // start starts the process of a plugin within the time that it has.
 func (s *Spec) start(ctx context.Context) (*asker, error) {
+	if s.Place.Broken != "" {
+		return nil, &pluginproc.StartError{Path: s.Place.Path, Step: pluginproc.StepCheck, Err: pluginproc.ErrChecksum, Problem: s.Place.Broken,
+			Hint: "add the version that is wanted once more: ledgerd plugin add FILE; or remove all of them: ledgerd plugin rm " + s.Place.Name}
+	}
 	p, err := pluginproc.Start(ctx, s.Proc())
 	if err != nil {
 		return nil, err

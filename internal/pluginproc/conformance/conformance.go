@@ -87,7 +87,7 @@ func (c Check) Run(ctx context.Context, t Target) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	f := &Failure{Happened: err.Error(), TimedOut: bounded.Err() != nil, Err: err}
+	f := &Failure{Happened: err.Error(), TimedOut: bounded.Err() != nil || errors.Is(err, errNoAnswer), Err: err}
 	if own, ok := errors.AsType[*Failure](err); ok {
 		f.Expected, f.Do = own.Expected, own.Do
 		if own != err { // something was said before it
@@ -137,6 +137,22 @@ const (
 	GroupProcess   = "process"
 	GroupLife      = "life"
 )
+
+// callTime is how long a plugin has for each call until it works, as ledgerd gives it.
+const callTime = 10 * time.Second
+
+var errNoAnswer = fmt.Errorf("no answer within %s", callTime)
+
+// bounded makes a call that is given up when its time is over.
+func bounded(ctx context.Context, call func(context.Context) error) error {
+	inner, cancel := context.WithTimeoutCause(ctx, callTime, errNoAnswer)
+	defer cancel()
+	err := call(inner)
+	if err != nil && ctx.Err() == nil && inner.Err() != nil {
+		return errNoAnswer
+	}
+	return err
+}
 
 // Checks that not every target has.
 const (

@@ -41,9 +41,17 @@ func (t Target) start(ctx context.Context) (*session, error) {
 	if s.Proc, err = pluginproc.Start(ctx, spec); err != nil {
 		return nil, err
 	}
-	if s.d, err = s.Describe(ctx, &wire.DescribeRequest{}); err != nil {
+	err = bounded(ctx, func(ctx context.Context) (err error) {
+		s.d, err = s.Describe(ctx, &wire.DescribeRequest{})
+		return err
+	})
+	if err != nil {
 		s.Kill()
-		return nil, fmt.Errorf("the call Describe: %w", err)
+		err = fmt.Errorf("the call Describe: %w", err)
+		if errors.Is(err, errNoAnswer) { // nothing else can be checked
+			err = &pluginproc.StartError{Path: spec.Path, Step: pluginproc.StepConnect, Problem: err.Error(), Err: err}
+		}
+		return nil, err
 	}
 	return s, nil
 }
@@ -54,7 +62,11 @@ func (t Target) open(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: t.Config, Secrets: t.Secrets, ProgressMs: -1})
+	var problems []*wire.Problem
+	err = bounded(ctx, func(ctx context.Context) (err error) {
+		problems, err = s.Configure(ctx, &wire.ConfigureRequest{Config: t.Config, Secrets: t.Secrets, ProgressMs: -1})
+		return err
+	})
 	if err == nil && len(problems) > 0 {
 		err = differs("", "give it the config that it needs with --with", "it refuses the config %s: %s", orEmpty(t.Config), texts(problems))
 	}
