@@ -103,8 +103,9 @@ func (l *Ledger) Retry(ctx context.Context, actor string, f Filter) (int64, erro
 		if w == nil {
 			return nil
 		}
-		it := r.Item(now)
-		if !(w.State == StateDead || w.State == StateDoubt || w.State == StateWaiting && w.Failures+w.Crashes > 0 || it.RoundFailed()) {
+		switch s := r.RoundState(now); {
+		case s == RoundFailed, s == RoundDoubt, w.State == StateWaiting && w.Failures+w.Crashes > 0:
+		default:
 			return nil
 		}
 		epoch := w.Epoch
@@ -115,12 +116,13 @@ func (l *Ledger) Retry(ctx context.Context, actor string, f Filter) (int64, erro
 	})
 }
 
-// Reopen makes completed and cancelled items ready once more: the work is done again, in a new
-// round. Items whose payload was pruned are left as they are: nothing says any more what is to be done. Add
-// brings one in again, with [Again].
+// Reopen makes completed and cancelled items ready once more, and recurring ones whose current round is
+// done: the work is done again, in a new round, or in a new opening of the same period. Items whose
+// payload was pruned are left as they are: nothing says any more what is to be done. Add brings one in
+// again, with [Again].
 func (l *Ledger) Reopen(ctx context.Context, actor string, f Filter) (int64, error) {
 	return l.act(ctx, "reopen", actor, f, func(r *Record, now time.Time) *Change {
-		if r.Work != nil || r.pruned() {
+		if s := r.RoundState(now); s != RoundDone && s != RoundCancelled || r.pruned() {
 			return nil
 		}
 		return &Change{ID: r.ID, Work: r.fresh(r.Epoch+1, now),

@@ -210,19 +210,20 @@ func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
 	if state == StateDoubt {
 		return VerdictKnown, nil // a person decides
 	}
-	if n.Every != "" && (n.Every != r.Every || n.Zone != r.Zone) && state != StateCancelled {
-		return VerdictChanged, reschedule(r, n, now)
-	}
 	newer := n.Fingerprint != "" && r.Fingerprint != "" && n.Fingerprint != r.Fingerprint
+	if n.Every != "" && (n.Every != r.Every || n.Zone != r.Zone) && state != StateCancelled {
+		return VerdictChanged, reschedule(r, n, newer, now)
+	}
 	if newer && state != StateCancelled {
 		return VerdictChanged, change(r, n, state, now)
 	}
 	a := n.Again
+	asked := !a.DoneBefore.IsZero() && r.Last != nil && r.Last.FinishedAt.Before(a.DoneBefore)
+	over := r.roundOver(now)
 	switch {
-	case state == StateDead && a.Dead:
+	case state == StateDead && a.Dead, over && asked && r.Last.closes() == RoundFailed:
 		return VerdictReopened, &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch), Work: r.fresh(r.Work.Epoch, now)}
-	case state == StateCancelled && a.Cancelled,
-		state == StateDone && !a.DoneBefore.IsZero() && r.Last != nil && r.Last.FinishedAt.Before(a.DoneBefore):
+	case state == StateCancelled && a.Cancelled, (state == StateDone || over) && asked:
 		return VerdictReopened, &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch+1), Work: reopened(r, n, now)}
 	}
 	if newer { // and cancelled: a person took it back, a newer version does not bring it in again
@@ -241,14 +242,13 @@ func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
 // change opens an item whose fingerprint is another.
 func change(r *Record, n *NewItem, state State, now time.Time) *Change {
 	c := &Change{ID: r.ID}
-	if r.Every != "" && r.Work != nil { // from the next attempt on
-		c.Item = itemChange(r, n, r.Epoch)
-		return c
+	if r.roundOver(now) {
+		state = StateDone // which is another round, too
 	}
 	switch state {
 	case StateWaiting, StateReady:
 		due, epoch := r.Work.Due, r.Epoch
-		if r.Last != nil && r.Last.Epoch == r.Work.Epoch { // the old version was tried: the new one is other work
+		if r.attempted(now) { // the old version was tried: the new one is other work
 			epoch++
 			if due.After(now) { // for a retry
 				due = now
@@ -281,9 +281,12 @@ func reopened(r *Record, n *NewItem, now time.Time) *Work {
 	return w
 }
 
-// reschedule makes an item recurring, or recurring otherwise.
-func reschedule(r *Record, n *NewItem, now time.Time) *Change {
+// reschedule makes an item recurring, or recurring otherwise; a newer version of it is another opening.
+func reschedule(r *Record, n *NewItem, newer bool, now time.Time) *Change {
 	c := &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch)}
+	if newer || r.Work == nil || r.Work.State == StateDead {
+		c.Item.Epoch++
+	}
 	e, err := ParseEvery(n.Every, n.Zone)
 	if err != nil {
 		return c
@@ -295,11 +298,8 @@ func reschedule(r *Record, n *NewItem, now time.Time) *Change {
 		return c
 	}
 	due := later(now, n.Due.UTC().Truncate(time.Microsecond))
-	if start := e.Start(now); !r.DonePeriod.Before(start) {
+	if start := e.Start(now); !newer && !r.DonePeriod.Before(start) {
 		due = later(due, e.Next(start, now))
-	}
-	if r.Work == nil || r.Work.State == StateDead {
-		c.Item.Epoch = r.Epoch + 1
 	}
 	c.Work = r.fresh(c.Item.Epoch, due)
 	c.Work.Priority = n.Priority

@@ -43,14 +43,12 @@ type Lease struct {
 	called time.Time // monotonic: when the granting call started
 	ttl    time.Duration
 
-	limited bool // its kind has limits: others wait for its end
+	limited bool  // its kind has limits: others wait for its end
+	epoch   int64 // number of the opening
 }
 
 // Token is "<id>.<attempt>", the form that the command line prints and accepts.
 func (l *Lease) Token() string { return fmt.Sprintf("%d.%d", l.ID, l.Attempt) }
-
-// IdempotencyKey is the same for every attempt of one round, and of no other round or item.
-func (l *Lease) IdempotencyKey() string { return fmt.Sprintf("%s/%d/%s", l.Kind, l.ID, l.Round) }
 
 // Remaining is how long the holder may still trust the lease by its own monotonic clock:
 // start of the granting call + TTL − a margin of one tenth. Renewals are the holder's to count.
@@ -139,7 +137,8 @@ type Ending struct {
 
 	// Finish sets these where it returns no error, in the slice that it was given: how the attempt
 	// was written down, which may be another outcome than reported (a failure of an item that was
-	// to be cancelled is cancelled), and where the item stands by it.
+	// to be cancelled is cancelled), and where the item and its current round stand by it.
 	Recorded Outcome
 	State    State
+	Round    RoundState
 }

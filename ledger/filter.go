@@ -17,6 +17,7 @@ type Filter struct {
 	Kinds  []string
 	Scopes []string
 	States []State
+	Rounds []RoundState
 	Agents []string // who holds the item
 	Codes  []string // of the newest attempt
 	// Outcomes of the newest attempt that ended, any of them.
@@ -48,10 +49,10 @@ type Filter struct {
 func IDs(ids ...int64) Filter { return Filter{IDs: append([]int64{}, ids...)} }
 
 // FilterTerms shows all terms of the language, for errors and help.
-const FilterTerms = `id:7,8 kind:K scope:S state:dead,doubt agent:A outcome:failed code:http_404 priority:-1,0 key:K key:/prefix* key~part error~part since:2h until:2026-11-20 added:7d output.status:404 payload.name~part payload.size>100`
+const FilterTerms = `id:7,8 kind:K scope:S state:dead,doubt round:failed agent:A outcome:failed code:http_404 priority:-1,0 key:K key:/prefix* key~part error~part since:2h until:2026-11-20 added:7d output.status:404 payload.name~part payload.size>100`
 
 // FilterNames are the names of terms with what follows them.
-var FilterNames = []string{"id:", "kind:", "scope:", "state:", "agent:", "outcome:", "code:", "priority:", "key:", "key~", "error~", "since:", "until:", "added:", "output.", "payload."}
+var FilterNames = []string{"id:", "kind:", "scope:", "state:", "round:", "agent:", "outcome:", "code:", "priority:", "key:", "key~", "error~", "since:", "until:", "added:", "output.", "payload."}
 
 // FilterError is a mistake in a filter, and where it is. It matches [ErrInvalid].
 type FilterError struct {
@@ -209,6 +210,11 @@ func (f *Filter) list(name string, values []string) error {
 				return unknownWord(v, "state", States)
 			}
 			f.States = append(f.States, State(v))
+		case "round:":
+			if !slices.Contains(RoundStates, RoundState(v)) {
+				return unknownWord(v, "state of a round", RoundStates)
+			}
+			f.Rounds = append(f.Rounds, RoundState(v))
 		case "priority:":
 			p, err := strconv.ParseInt(v, 10, 16)
 			if err != nil || p < MinPriority || p > MaxPriority {
@@ -293,6 +299,7 @@ func (f Filter) Match(r *Record, now time.Time) bool {
 	case f.IDs != nil && !slices.Contains(f.IDs, r.ID),
 		!in(f.Kinds, r.Kind), !in(f.Scopes, r.Scope), !in(f.Agents, it.Agent), !in(f.Codes, it.Code),
 		len(f.States) > 0 && !slices.Contains(f.States, it.State),
+		len(f.Rounds) > 0 && !slices.Contains(f.Rounds, it.RoundState),
 		len(f.Outcomes) > 0 && !slices.Contains(f.Outcomes, it.Outcome),
 		r.ID <= f.Above, f.UpTo > 0 && r.ID > f.UpTo,
 		f.Key != "" && f.Key != r.Key, !in(f.Sources, r.Source),

@@ -77,7 +77,7 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending) []error {
 		l.drop(pending, fast, landed)
 		for i := range e {
 			if _, left := pending[e[i].Lease.ref()]; errs[i] == nil && !left {
-				e[i].Recorded, e[i].State = results[i].Outcome, StateDone
+				e[i].Recorded, e[i].State, e[i].Round = results[i].Outcome, StateDone, RoundDone
 			}
 		}
 	}
@@ -201,7 +201,7 @@ func (l *Ledger) settleOne(tx Tx, r *Record, e *Ending, res Result, fence bool) 
 		c = &settled
 	case r != nil && r.lateReport(ls):
 		if c = r.settleLate(ls, res, tx.Now(), l.jitter()); c == nil {
-			e.Recorded, e.State = r.Last.Outcome, StateDoubt
+			e.Recorded, e.State, e.Round = r.Last.Outcome, StateDoubt, RoundDoubt
 			return nil, nil, nil
 		}
 	default:
@@ -213,11 +213,11 @@ func (l *Ledger) settleOne(tx Tx, r *Record, e *Ending, res Result, fence bool) 
 			return nil, ErrLeaseLost, nil
 		}
 		if e.Recorded = a.Outcome; r != nil {
-			e.State = r.State()
+			e.State, e.Round = r.State(), r.RoundState(tx.Now())
 		}
 		return nil, nil, nil
 	}
-	e.Recorded, e.State = c.Attempt.Outcome, c.state()
+	e.Recorded, e.State, e.Round = c.Attempt.Outcome, c.state(), c.round()
 	return c, nil, nil
 }
 
@@ -276,6 +276,14 @@ func (c *Change) state() State {
 		return StateCancelled
 	}
 	return StateDone
+}
+
+// round is how a change that ends an attempt leaves the current round of the item.
+func (c *Change) round() RoundState {
+	if s := c.state(); s != StateWaiting {
+		return s.round()
+	}
+	return c.Attempt.closes()
 }
 
 // recordedAs says whether a report may have been written down as this attempt; see settle.

@@ -153,9 +153,10 @@ type Item struct {
 	State       State
 	Attempt     int64  // number of claims and verdicts so far; no gaps
 	Round       string // "1", "2" …; of a recurring item its period: "2026-11-20"
-	Failures    int    // failed attempts in this round
-	Crashes     int    // attempts of this round in which the process died
-	Losses      int    // expired leases in a row
+	RoundState  RoundState
+	Failures    int // failed attempts in this round
+	Crashes     int // attempts of this round in which the process died
+	Losses      int // expired leases in a row
 	CreatedAt   time.Time
 
 	// Agent, LeasedAt and ExpiresAt are set while the item is leased.
@@ -174,16 +175,6 @@ type Item struct {
 
 	// Output is that of the newest attempt that has one; set only where it was asked for.
 	Output []byte
-}
-
-// RoundFailed says of a recurring item that its newest round failed for good: it waits for the next
-// one, unless somebody retries it.
-func (it *Item) RoundFailed() bool {
-	switch it.Outcome {
-	case OutcomeFailed, OutcomeCrashed, OutcomeLost: // and it counts none that it would be tried again after
-		return it.Every != "" && it.State == StateWaiting && it.Failures+it.Crashes+it.Losses == 0
-	}
-	return false
 }
 
 // Attempt is how one claim of an item ended, or what a person decided. It is written once, when it ends.

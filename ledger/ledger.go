@@ -108,7 +108,7 @@ func (l *Ledger) ClaimWithin(ctx context.Context, c Claim) ([]*Lease, HeldBack, 
 	for i := range recs {
 		r := &recs[i]
 		block[i] = Lease{Item: r.Item(r.Work.LeasedAt), Agent: r.Work.Agent, LockID: r.Work.LockID, StartedAt: r.Work.LeasedAt,
-			ExpiresAt: r.Work.ExpiresAt, Alone: r.Work.Alone, Resumed: r.Work.LockID != lockID, called: called, ttl: c.TTL, limited: got.Limited}
+			ExpiresAt: r.Work.ExpiresAt, Alone: r.Work.Alone, Resumed: r.Work.LockID != lockID, called: called, ttl: c.TTL, limited: got.Limited, epoch: r.Work.Epoch}
 		leases[i] = &block[i]
 	}
 	return leases, held, nil

@@ -101,7 +101,12 @@ func (l *Ledger) LeasedBy(ctx context.Context) (map[string]int64, error) {
 
 // Standing says what is open of a kind, from one snapshot.
 func (l *Ledger) Standing(ctx context.Context, kind string) (Standing, error) {
-	return l.store.Standing(ctx, kind)
+	return l.store.Standing(ctx, kind, Shard{})
+}
+
+// StandingIn is Standing of one shard of the kind.
+func (l *Ledger) StandingIn(ctx context.Context, kind string, part Shard) (Standing, error) {
+	return l.store.Standing(ctx, kind, part)
 }
 
 // Reason is why an item is where it is.
@@ -224,9 +229,12 @@ func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, now time.Time, 
 		case it.Failures+it.Crashes > 0:
 			return Reason{Code: "backoff", Text: fmt.Sprintf("Attempt %d failed (%s); it is tried again at %s.", it.Attempt, orDefault(it.Code, it.Error), local(it.Due)),
 				Since: it.EndedAt, Until: it.Due, Next: retry}
-		case it.RoundFailed():
-			return Reason{Code: "next", Text: fmt.Sprintf("Attempt %d failed for good (%s); its next round %s begins at %s.", it.Attempt, orDefault(it.Code, it.Error), it.Round, local(it.Due)),
+		case it.RoundState == RoundFailed:
+			return Reason{Code: "next", Text: fmt.Sprintf("Its round %s failed for good in attempt %d (%s); the next one begins at %s.", it.Round, it.Attempt, orDefault(it.Code, it.Error), local(it.Due)),
 				Since: it.EndedAt, Until: it.Due, Next: retry}
+		case it.RoundState == RoundDone:
+			return Reason{Code: "next", Text: fmt.Sprintf("Its round %s was done in attempt %d at %s; the next one begins at %s.", it.Round, it.Attempt, local(it.EndedAt), local(it.Due)),
+				Since: it.EndedAt, Until: it.Due}
 		case it.Every != "":
 			return Reason{Code: "next", Text: fmt.Sprintf("It recurs (every %s); its round %s begins at %s.", it.Every, it.Round, local(it.Due)), Until: it.Due}
 		}

@@ -40,7 +40,7 @@ func (r *Record) pruned() bool { return r.Payload != nil && len(r.Payload) == 0 
 func (r *Record) Item(now time.Time) Item {
 	it := Item{ID: r.ID, Kind: r.Kind, Scope: r.Scope, Key: r.Key, Fingerprint: r.Fingerprint, Payload: r.Payload,
 		ShardKey: r.ShardKey, Slot: r.Slot, Every: r.Every, Zone: r.Zone, Resources: r.Resources, Source: r.Source, State: r.State(),
-		Attempt: r.attempt(), Round: r.round(now), CreatedAt: r.CreatedAt, Output: r.Output}
+		Attempt: r.attempt(), Round: r.round(now), RoundState: r.RoundState(now), CreatedAt: r.CreatedAt, Output: r.Output}
 	if w := r.Work; w != nil {
 		it.Priority, it.Due = w.Priority, w.Due
 		it.Failures, it.Crashes, it.Losses = w.Failures, w.Crashes, w.Losses
@@ -80,14 +80,14 @@ func (r *Record) every() Every {
 	return e
 }
 
-// period is the one, of a recurring item, that is queued, being worked, or was worked last. A
-// claim belongs to the period in which it was made, but not to one before the item was due: a
-// clock may step back.
+// period is the one, of a recurring item, that is queued or being worked, or that has ended while the next
+// one has not begun. A claim belongs to the period in which it was made, but not to one before the item
+// was due: a clock may step back.
 func (r *Record) period(now time.Time) time.Time {
 	switch w := r.Work; {
 	case w != nil && w.State == StateLeased:
 		return r.every().Start(later(w.LeasedAt, w.Due))
-	case (w == nil || w.State == StateDoubt) && r.Last != nil && !r.Last.Period.IsZero():
+	case (w == nil || w.State == StateDoubt) && r.Last != nil && !r.Last.Period.IsZero(), r.roundOver(now):
 		return r.Last.Period
 	case w != nil:
 		return r.every().Start(later(now, w.Due))
@@ -202,11 +202,12 @@ func (r *Record) toDoubt(res Result, out Outcome) Change {
 const codeRoundDone = "round_done"
 
 // settleRecurring ends an attempt of a recurring item, which goes back to waiting for its next
-// period, also when the period failed for good. A completion of a period that is completed
-// already is recorded as snoozed: there is one completion per period.
+// period, also when the period failed for good; if a newer version came meanwhile, that is ready now, in
+// an opening of its own. A completion of a period that is completed already is recorded as snoozed:
+// there is one completion per period and opening.
 func (r *Record) settleRecurring(res Result, out Outcome, now time.Time, jitter float64) Change {
 	e, period := r.every(), r.period(now)
-	if out.Completed() && !r.DonePeriod.Before(period) {
+	if out.Completed() && r.completed(period, r.Work.Epoch) {
 		out, res.Code = OutcomeSnoozed, codeRoundDone
 	}
 	if r.Work.Cancel && !out.Completed() {
@@ -221,15 +222,18 @@ func (r *Record) settleRecurring(res Result, out Outcome, now time.Time, jitter 
 	if r.Last != nil && r.Last.Period.Before(period) { // counters are of a round
 		next.Failures, next.Crashes, next.Losses = 0, 0, 0
 	}
-	if out.Completed() || res.Code == codeRoundDone {
-		next = *r.fresh(r.Epoch, e.Next(period, now))
-		c.Attempt.Final = out.Completed()
-	} else {
+	over := out.Completed() || res.Code == codeRoundDone
+	if !over {
 		r.again(&next, res, out, now, jitter)
-		if next.State == StateDead { // the period failed for good
-			next = *r.fresh(r.Epoch, e.Next(period, now))
-			c.Attempt.Final = true
-		}
+		over = next.State == StateDead // the period failed for good
+	}
+	switch {
+	case r.Epoch > r.Work.Epoch: // the newer version starts with a clean sheet
+		next = *r.fresh(r.Epoch, now)
+		c.Attempt.Final = out.Completed()
+	case over:
+		next = *r.fresh(r.Epoch, e.Next(period, now))
+		c.Attempt.Final = true
 	}
 	if next.State == StateReady && next.Due.After(now) {
 		next.State = StateWaiting

@@ -77,7 +77,7 @@ type Store interface {
 	// Known says of each identity whether there is an item of it.
 	Known(ctx context.Context, keys []Identity) ([]bool, error)
 	// Tally counts the items that match, at one moment, by a column (ByKind, ByScope, ByPayload)
-	// and their state, in no order. It ends with the first error of each.
+	// and the state of their round, in no order. It ends with the first error of each.
 	Tally(ctx context.Context, f Filter, column string, each func(Tally) error) error
 	// Attempts returns the ended attempts of an item, oldest first.
 	Attempts(ctx context.Context, id int64) ([]Attempt, error)
@@ -87,8 +87,8 @@ type Store interface {
 	Kinds(ctx context.Context) ([]Kind, error)
 	// Holds returns which of these resources are not free, by resource.
 	Holds(ctx context.Context, resources []string) ([]Hold, error)
-	// Standing says, from one snapshot, what is open of a kind.
-	Standing(ctx context.Context, kind string) (Standing, error)
+	// Standing says, from one snapshot, what is open of a kind, or of a shard of it.
+	Standing(ctx context.Context, kind string, part Shard) (Standing, error)
 	// Counts counts the backlog, and the attempts that ended since the given time, by kind.
 	Counts(ctx context.Context, since time.Time) ([]Counts, error)
 
@@ -228,6 +228,7 @@ type Record struct {
 	BaseAttempt int64 // attempts up to this one were pruned
 	CreatedAt   time.Time
 	DonePeriod  time.Time // of a recurring item: the newest period that was completed; else zero
+	DoneEpoch   int64     // the newest opening in which it was completed; else 0
 
 	Work   *Work    // its row in the backlog; nil when the item is finished
 	Last   *Attempt // its newest ended attempt, without log and output; nil when there is none
@@ -342,8 +343,11 @@ type Standing struct {
 type Counts struct {
 	Kind                                string
 	Waiting, Ready, Leased, Dead, Doubt int64
-	OldestReady                         time.Time // due time of the longest ready item
-	Done, Failed                        int64     // attempts since the asked time
+	// Of what waits, recurring items of which the current round is done, and of which it failed for good;
+	// of the first StandingCap that wait for something after an attempt.
+	RoundsDone, RoundsFailed int64
+	OldestReady              time.Time // due time of the longest ready item
+	Done, Failed             int64     // attempts since the asked time
 }
 
 // Agent is a program that claims.

@@ -16,20 +16,20 @@ const (
 	ByPayload = "payload"
 )
 
-// Tally is how many items have one value of a column, and one state.
+// Tally is how many items have one value of a column, and one state of their current round.
 type Tally struct {
 	Value []byte // nil: none
-	State State
+	Round RoundState
 	Items int64
 }
 
-// Group is how many items have one value, by how they stand.
+// Group is how many items have one value, by how their current round stands.
 type Group struct {
 	Value     json.RawMessage // nil: no such field, or a payload that is no JSON object
-	Done      int64           // done or skipped
-	Failed    int64           // dead
+	Done      int64
+	Failed    int64
 	Doubt     int64
-	Left      int64 // waiting, ready or leased
+	Left      int64 // open
 	Cancelled int64
 }
 
@@ -56,14 +56,14 @@ func (l *Ledger) Groups(ctx context.Context, f Filter, by string) ([]Group, erro
 			g = &Group{Value: v}
 			groups[string(v)] = g
 		}
-		switch t.State {
-		case StateDone:
+		switch t.Round {
+		case RoundDone:
 			g.Done += t.Items
-		case StateDead:
+		case RoundFailed:
 			g.Failed += t.Items
-		case StateDoubt:
+		case RoundDoubt:
 			g.Doubt += t.Items
-		case StateCancelled:
+		case RoundCancelled:
 			g.Cancelled += t.Items
 		default:
 			g.Left += t.Items
@@ -98,7 +98,7 @@ func (l *Ledger) tally(ctx context.Context, f Filter, column string, each func(T
 	var told error
 	err = l.walk(ctx, &Walk{Filter: f}, func(r *Record) bool {
 		value := map[string][]byte{ByKind: []byte(r.Kind), ByScope: []byte(r.Scope), ByPayload: r.Payload}[column]
-		told = each(Tally{Value: value, State: r.Item(now).State, Items: 1})
+		told = each(Tally{Value: value, Round: r.RoundState(now), Items: 1})
 		return told == nil
 	})
 	if told != nil {

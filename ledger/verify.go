@@ -19,7 +19,7 @@ type Violation struct {
 var VerifyRules = []struct{ Name, Text string }{
 	{"S2", "attempt numbers of an item rise without gaps and are never used twice"},
 	{"S4", "at most one completion is recorded per item and round"},
-	{"S7", "at most one completion is recorded per period of a recurring item"},
+	{"S7", "at most one completion is recorded per period and opening of a recurring item"},
 	{"S11", "every claim that ended is one attempt, and the live one is the next number"},
 	{"state", "a row of the backlog is whole: leased with holder, token and expiry, or without all of them"},
 	{"slot", "the hash slot is that of the shard key"},
@@ -89,9 +89,9 @@ func (r *Audited) check() []Violation {
 		if !a.Outcome.Completed() {
 			continue
 		}
-		if p := a.Period.String(); !a.Period.IsZero() {
+		if p := fmt.Sprintf("period %s of opening %d", a.Period, a.Epoch); !a.Period.IsZero() {
 			if periods[p] {
-				report("S7", "period %s was completed twice", p)
+				report("S7", "%s was completed twice", p)
 			}
 			periods[p] = true
 		} else {

@@ -265,7 +265,7 @@ func (c *crew) observe(e worker.Event) {
 	defer c.mu.Unlock()
 	c.outcomes[e.Recorded]++
 	switch {
-	case e.State == ledger.StateDead:
+	case e.Round == ledger.RoundFailed:
 		c.dead++
 	case e.State == ledger.StateDoubt:
 		c.doubt++

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -87,6 +86,7 @@ func (a *app) conclude(err error) int {
 
 // tell writes a failure to stderr.
 func (a *app) tell(f *failure) {
+	f.message = strings.ReplaceAll(f.message, context.DeadlineExceeded.Error(), "no answer in time")
 	f.message, f.hint = redact.Text(f.message), redact.Text(f.hint)
 	if a.speaksJSON() {
 		type text struct {
@@ -94,12 +94,11 @@ func (a *app) tell(f *failure) {
 			Message string `json:"message"`
 			Hint    string `json:"hint"`
 		}
-		e := json.NewEncoder(a.stderr)
-		e.SetEscapeHTML(false)
-		_ = e.Encode(struct {
+		line, _ := report.Marshal(struct { // texts and a number are always JSON
 			Error text `json:"error"`
 			Exit  int  `json:"exit"`
 		}{text{f.code, f.message, f.hint}, f.exit})
+		_, _ = a.stderr.Write(line)
 		return
 	}
 	var lines []string

@@ -24,6 +24,7 @@ type global struct {
 	configFile   string
 	output       choice
 	columns      []string
+	raw          bool
 	quiet        bool
 	verbose      bool
 	progress     choice
@@ -39,6 +40,7 @@ func (g *global) define(f *pflag.FlagSet) {
 	g.output = choice{value: string(report.Table), of: []string{"table", "json", "jsonl", "csv"}}
 	f.VarP(&g.output, "output", "o", "format of what goes to stdout")
 	f.StringSliceVar(&g.columns, "columns", nil, "`columns` of a table or CSV, separated by commas")
+	f.BoolVar(&g.raw, "raw", false, "CSV for programs: text as it is, also what a spreadsheet would calculate and a terminal would act on")
 	f.BoolVarP(&g.quiet, "quiet", "q", false, "nothing on stderr but errors")
 	f.BoolVarP(&g.verbose, "verbose", "v", false, "more on stderr: what programs do and plugins write")
 	g.progress = choice{value: "auto", of: []string{"auto", "bar", "plain", "json", "off"}}
@@ -55,7 +57,11 @@ func (g *global) define(f *pflag.FlagSet) {
 }
 
 func (g *global) checkColumns() error {
-	if o := report.Format(g.output.String()); g.columns != nil && o != report.Table && o != report.CSV {
+	o := report.Format(g.output.String())
+	if g.raw && o != report.CSV {
+		return usage("bad_flag", "JSON always has text as it is, with \\uXXXX for what a terminal would act on; tables are for people", "--raw goes with -o csv, not with -o %s", o)
+	}
+	if g.columns != nil && o != report.Table && o != report.CSV {
 		return usage("bad_flag", "programs take what they need of JSON themselves", "--columns goes with -o table and -o csv, not with -o %s", o)
 	}
 	return nil

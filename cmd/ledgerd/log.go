@@ -7,6 +7,7 @@ import (
 
 	"github.com/lmittmann/tint"
 
+	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
@@ -56,7 +57,7 @@ func (a *app) daemonLogger() *slog.Logger {
 	if a.config.LogFormat == "text" || a.config.LogFormat == "auto" && isTerminal(a.stderr) {
 		return slog.New(tint.NewTextHandler(a.stderr, &tint.Options{Level: a.level, TimeFormat: time.DateTime, NoColor: !a.colored(), ReplaceAttr: redactAttr}))
 	}
-	return slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: a.level, ReplaceAttr: redactAttr}))
+	return slog.New(slog.NewJSONHandler(report.JSONLines(a.stderr), &slog.HandlerOptions{Level: a.level, ReplaceAttr: redactAttr}))
 }
 
 // redactAttr hides the passwords of URLs, wherever they come from.

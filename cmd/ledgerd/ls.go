@@ -68,27 +68,28 @@ func (f *filter) parse() (ledger.Filter, error) {
 
 // itemRow is an item as ls shows it.
 type itemRow struct {
-	ID       int64        `json:"id"`
-	Kind     string       `json:"kind"`
-	Scope    string       `json:"scope"`
-	Key      string       `json:"key"`
-	State    ledger.State `json:"state"`
-	Round    string       `json:"round"`
-	Attempt  int64        `json:"attempt"`
-	Failures int          `json:"failures"`
-	Priority int16        `json:"priority"`
-	Due      report.Time  `json:"due"`
-	Agent    string       `json:"agent"`
-	Expires  report.Time  `json:"expires"`
-	Code     string       `json:"code"`
-	Error    string       `json:"error"`
-	Added    report.Time  `json:"added_at"`
-	Ended    report.Time  `json:"ended_at"`
-	Payload  report.Bytes `json:"payload"`
+	ID         int64             `json:"id"`
+	Kind       string            `json:"kind"`
+	Scope      string            `json:"scope"`
+	Key        string            `json:"key"`
+	State      ledger.State      `json:"state"`
+	Round      string            `json:"round"`
+	RoundState ledger.RoundState `json:"round_state"`
+	Attempt    int64             `json:"attempt"`
+	Failures   int               `json:"failures"`
+	Priority   int16             `json:"priority"`
+	Due        report.Time       `json:"due"`
+	Agent      string            `json:"agent"`
+	Expires    report.Time       `json:"expires"`
+	Code       string            `json:"code"`
+	Error      string            `json:"error"`
+	Added      report.Time       `json:"added_at"`
+	Ended      report.Time       `json:"ended_at"`
+	Payload    report.Bytes      `json:"payload"`
 }
 
 func newItemRow(it ledger.Item) itemRow {
-	return itemRow{ID: it.ID, Kind: it.Kind, Scope: it.Scope, Key: it.Key, State: it.State, Round: it.Round, Attempt: it.Attempt,
+	return itemRow{ID: it.ID, Kind: it.Kind, Scope: it.Scope, Key: it.Key, State: it.State, Round: it.Round, RoundState: it.RoundState, Attempt: it.Attempt,
 		Failures: it.Failures, Priority: it.Priority, Due: report.Time(it.Due), Agent: it.Agent, Expires: report.Time(it.ExpiresAt),
 		Code: it.Code, Error: it.Error, Added: report.Time(it.CreatedAt), Ended: report.Time(it.EndedAt),
 		Payload: it.Payload}
@@ -101,7 +102,7 @@ func (a *app) lsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List items", GroupID: groupLook, Args: arguments(0, 0),
 		Long: `Lists items by id. Fields of a row with -o json, jsonl and csv: id, kind, scope, key, state,
-round, attempt, failures, priority, due, agent, expires, code, error, added_at, ended_at, payload.
+round, round_state, attempt, failures, priority, due, agent, expires, code, error, added_at, ended_at, payload.
 Of the payload --columns takes single fields, too: payload.NAME.
 
 ` + filterHelp,

@@ -170,5 +170,6 @@ All commands: ledgerd --help
 
 // printer writes the command's data.
 func (a *app) printer() *report.Printer {
-	return &report.Printer{Out: a.stdout, Format: report.Format(a.output.String()), Columns: a.columns, UTC: a.utc, Width: terminalWidth(a.stdout), ShortKey: shortKey()}
+	return &report.Printer{Out: a.stdout, Format: report.Format(a.output.String()), Columns: a.columns, Raw: a.raw, UTC: a.utc,
+		Width: terminalWidth(a.stdout), ShortKey: shortKey()}
 }

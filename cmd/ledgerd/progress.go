@@ -109,7 +109,7 @@ func (a *app) startProgress(look func() progress) *shower {
 		bar, description := a.bar(cmp.Or(terminalWidth(a.stderr), usualWidth))
 		go s.loop(barEvery, func() { showBar(bar, description, look()) }, func() { _ = bar.Finish() })
 	case "json":
-		e := json.NewEncoder(a.stderr)
+		e := json.NewEncoder(report.JSONLines(a.stderr))
 		go s.loop(jsonEvery, func() { _ = e.Encode(newProgressLine(look(), time.Since(began))) }, func() {})
 	case "plain":
 		go s.loop(plainEvery, func() { fmt.Fprintln(a.stderr, plainLine(look(), time.Since(began))) }, func() {})

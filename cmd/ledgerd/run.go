@@ -322,7 +322,7 @@ func (r *runner) worthWaiting(ctx context.Context, now time.Time, quiet time.Dur
 				return false, err
 			}
 			switch {
-			case it.State == ledger.StateWaiting && !recurs(it):
+			case it.State == ledger.StateWaiting && it.RoundState == ledger.RoundOpen:
 				if !it.Due.After(now.Add(wait)) {
 					return true, nil
 				}

@@ -217,7 +217,8 @@ func (s *server) measure() {
 	state := daemon.State{Plugins: s.crew.plugins, Sources: s.sources.Status, Busy: s.ledger.store.(interface{ Busy() int64 }).Busy}
 	s.metrics = daemon.NewMetrics(programVersion(), s.ledger.Ledger, state)
 	s.crew.meter = s.metrics
-	s.health = &daemon.Health{Locks: locks.New(s.ledger.Ledger), Agent: s.name, Kinds: s.crew.problems, Sources: s.sources.Status, Metrics: s.metrics.Handler()}
+	s.health = &daemon.Health{Locks: locks.New(s.ledger.Ledger), Agent: s.name, Kinds: s.crew.problems, Sources: s.sources.Status, Log: s.log,
+		Metrics: s.metrics.Handler()}
 }
 
 // attempt takes note of an attempt that has ended.
@@ -225,7 +226,7 @@ func (s *server) attempt(e worker.Event) {
 	s.metrics.Attempt(e)
 	level := slog.LevelDebug
 	switch {
-	case e.State == ledger.StateDead || e.State == ledger.StateDoubt:
+	case e.Round == ledger.RoundFailed || e.Round == ledger.RoundDoubt:
 		level = slog.LevelWarn
 	case e.Recorded == ledger.OutcomeFailed || e.Recorded == ledger.OutcomeCrashed:
 		level = slog.LevelInfo

@@ -127,7 +127,11 @@ func (a *app) showText(p *report.Printer, s shown) error {
 	fmt.Fprintf(&b, "%d  %s\n", it.ID, report.Safe(it.Key))
 	field("kind", it.Kind)
 	field("scope", it.Scope)
-	field("state", fmt.Sprintf("%s, round %s, %s", it.State, it.Round, plural(it.Attempt, "attempt")))
+	round := it.Round
+	if it.Every != "" {
+		round += " " + string(it.RoundState)
+	}
+	field("state", fmt.Sprintf("%s, round %s, %s", it.State, round, plural(it.Attempt, "attempt")))
 	field("every", strings.TrimSpace(it.Every+" "+it.Zone))
 	if it.Pruned {
 		field("payload", "pruned")

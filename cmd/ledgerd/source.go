@@ -49,8 +49,8 @@ func (s *sourceFlags) define(cmd *cobra.Command) {
 	s.dirs.define(f)
 	f.StringArrayVar(&s.set, "set", nil, "`NAME=VALUE` (or NAME:=JSON) of the payload: what is to be done; repeated")
 	f.StringVar(&s.scope, "scope", "", "`name` of the space within which a key is worked once: a campaign, a push")
-	f.StringVar(&s.every, "every", "", "make the items recurring, in this `rhythm`: hour, day, week, a duration (36h) or five cron fields")
-	f.StringVar(&s.zone, "zone", "", "time `zone` of --every, such as Europe/Berlin")
+	f.StringVar(&s.every, "every", "", "make the items recurring, in this `rhythm`: hour, day, week, a duration (36h) or five cron fields, such as \"0 1 * * mon-fri\" (default: each is worked once)")
+	f.StringVar(&s.zone, "zone", "", "time `zone` of --every, such as Europe/Berlin (default: UTC, the same on every machine)")
 	f.StringVar(&s.again, "again", "", "work once more what is done or cancelled; with a `duration`, --again=24h: only if it was done longer ago")
 	f.Lookup("again").NoOptDefVal = "0s"
 	f.BoolVar(&s.checksum, "checksum", false, "tell changed files by their SHA-256 instead of size and time")

@@ -17,18 +17,21 @@ import (
 
 // statsRow is the backlog of a kind, and what ended lately. A figure that nobody can know is null.
 type statsRow struct {
-	Kind        string   `json:"kind"`
-	Ready       int64    `json:"ready"`
-	Waiting     int64    `json:"waiting"`
-	Leased      int64    `json:"leased"`
-	Dead        int64    `json:"dead"`
-	Doubt       int64    `json:"doubt"`
-	Done1h      int64    `json:"done_1h"`
-	Failed1h    int64    `json:"failed_1h"`
-	PerSecond1m float64  `json:"per_second_1m"`
-	OldestReady float64  `json:"oldest_ready_s"`
-	ETA         *float64 `json:"eta_s"`
-	WorkMS1h    *float64 `json:"work_ms_1h"`
+	Kind         string   `json:"kind"`
+	Ready        int64    `json:"ready"`
+	Waiting      int64    `json:"waiting"`
+	Leased       int64    `json:"leased"`
+	Dead         int64    `json:"dead"`
+	Doubt        int64    `json:"doubt"`
+	RoundsDone   int64    `json:"rounds_done"`
+	RoundsFailed int64    `json:"rounds_failed"`
+	Left         int64    `json:"left"`
+	Done1h       int64    `json:"done_1h"`
+	Failed1h     int64    `json:"failed_1h"`
+	PerSecond1m  float64  `json:"per_second_1m"`
+	OldestReady  float64  `json:"oldest_ready_s"`
+	ETA          *float64 `json:"eta_s"`
+	WorkMS1h     *float64 `json:"work_ms_1h"`
 }
 
 // approximate are the columns that come from tallies.
@@ -36,7 +39,7 @@ var approximate = []string{"done_1h", "failed_1h", "per_second_1m", "eta_s", "wo
 
 func newStatsRow(k ledger.KindStats, now time.Time) statsRow {
 	row := statsRow{Kind: k.Kind, Ready: k.Ready, Waiting: k.Waiting, Leased: k.Leased, Dead: k.Dead, Doubt: k.Doubt,
-		Done1h: k.Done, Failed1h: k.Failed, PerSecond1m: math.Round(k.PerSecond*100) / 100}
+		RoundsDone: k.RoundsDone, RoundsFailed: k.RoundsFailed, Left: k.Open(), Done1h: k.Done, Failed1h: k.Failed, PerSecond1m: math.Round(k.PerSecond*100) / 100}
 	if !k.OldestReady.IsZero() {
 		row.OldestReady = max(0, inSeconds(now.Sub(k.OldestReady)))
 	}
@@ -53,18 +56,21 @@ func newStatsRow(k ledger.KindStats, now time.Time) statsRow {
 
 // shownStats is a statsRow for people: figures that are not exact have a mark.
 type shownStats struct {
-	Kind        string `json:"kind"`
-	Ready       string `json:"ready"`
-	Waiting     string `json:"waiting"`
-	Leased      string `json:"leased"`
-	Dead        string `json:"dead"`
-	Doubt       string `json:"doubt"`
-	Done1h      string `json:"done_1h"`
-	Failed1h    string `json:"failed_1h"`
-	PerSecond1m string `json:"per_second_1m"`
-	OldestReady string `json:"oldest_ready_s"`
-	ETA         string `json:"eta_s"`
-	WorkMS1h    string `json:"work_ms_1h"`
+	Kind         string `json:"kind"`
+	Ready        string `json:"ready"`
+	Waiting      string `json:"waiting"`
+	Leased       string `json:"leased"`
+	Dead         string `json:"dead"`
+	Doubt        string `json:"doubt"`
+	RoundsDone   string `json:"rounds_done"`
+	RoundsFailed string `json:"rounds_failed"`
+	Left         string `json:"left"`
+	Done1h       string `json:"done_1h"`
+	Failed1h     string `json:"failed_1h"`
+	PerSecond1m  string `json:"per_second_1m"`
+	OldestReady  string `json:"oldest_ready_s"`
+	ETA          string `json:"eta_s"`
+	WorkMS1h     string `json:"work_ms_1h"`
 }
 
 func (r statsRow) shown() shownStats {
@@ -75,7 +81,7 @@ func (r statsRow) shown() shownStats {
 		return "≈" + strconv.FormatFloat(*v, 'f', -1, 64)
 	}
 	return shownStats{r.Kind, report.Count(r.Ready), report.Count(r.Waiting), report.Count(r.Leased), report.Count(r.Dead), report.Count(r.Doubt),
-		"≈" + report.Count(r.Done1h), "≈" + report.Count(r.Failed1h), about(&r.PerSecond1m), strconv.FormatFloat(r.OldestReady, 'f', -1, 64), about(r.ETA), about(r.WorkMS1h)}
+		report.Count(r.RoundsDone), report.Count(r.RoundsFailed), report.Count(r.Left), "≈" + report.Count(r.Done1h), "≈" + report.Count(r.Failed1h), about(&r.PerSecond1m), strconv.FormatFloat(r.OldestReady, 'f', -1, 64), about(r.ETA), about(r.WorkMS1h)}
 }
 
 // groupRow is how the items of one value stand.
@@ -155,17 +161,23 @@ func (a *app) statsCommand() *cobra.Command {
 		Use: "stats", Short: "Count what is open, and what ended in the last hour", GroupID: groupLook, Args: arguments(0, 0),
 		Long: `Counts the backlog by kind, exactly, and says how fast it is being worked.
 
+Recurring items that wait for their next round count as waiting, too: rounds_done and rounds_failed are
+those of which the current round is done, or failed for good (of the first 100,000 that wait). left is what
+is left to do: waiting but for these, ready and leased.
+
 What ended (done_1h, failed_1h: attempts; per_second_1m: attempts over the last minute; work_ms_1h: mean
 time of one in its handler) comes from what workers add up and write every 5 s, and so is not exact: it
 is marked with ≈ in tables. What people finished by hand is not in it. eta_s is how long what is ready
 and leased takes at the rate of the last minute.
 
-With -o json: {"kinds":[{"kind","ready","waiting","leased","dead","doubt","done_1h","failed_1h",
+With -o json: {"kinds":[{"kind","ready","waiting","leased","dead","doubt","rounds_done","rounds_failed","left",
+"done_1h","failed_1h",
 "per_second_1m","oldest_ready_s","eta_s","work_ms_1h"}],"agents":4,"approximate":["done_1h",…],"at":…};
 jsonl, csv: the rows of kinds.
 
 With --by it counts all items that match, exactly, by kind, scope or a field of the payload (dots lead
-into objects): done, failed (dead), doubt, left (waiting, ready or leased), cancelled. Items without
+into objects): done, failed, doubt, left, cancelled, of recurring items as their current round stands (see round: of
+--where). Items without
 the field, or with a payload that is no JSON, are a group of their own, the last one. With -o json:
 {"groups":[{"template":"A","done","failed","doubt","left","cancelled"}]}, where template is what --by
 names, and null stands for none.`,
@@ -211,7 +223,7 @@ func (a *app) tellStats(s ledger.Stats) (err error) {
 			At          report.Time `json:"at"`
 		}{rows, s.Agents, approximate, report.Time(s.At)})
 	case report.Table:
-		_, err = report.List(p, each(shown), "kind", "ready", "waiting", "leased", "dead", "doubt", "done_1h", "failed_1h", "per_second_1m", "oldest_ready_s", "eta_s")
+		_, err = report.List(p, each(shown), "kind", "ready", "waiting", "leased", "dead", "doubt", "rounds_done", "rounds_failed", "left", "done_1h", "failed_1h", "per_second_1m", "oldest_ready_s", "eta_s")
 	default:
 		_, err = report.List(p, each(rows))
 	}

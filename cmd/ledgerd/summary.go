@@ -104,7 +104,7 @@ func (r *runner) left(ctx context.Context, interrupted bool) (held int64, next t
 				return held, next, err
 			case it.State == ledger.StateLeased:
 				held++
-			case it.State == ledger.StateWaiting && !recurs(it), it.State == ledger.StateReady:
+			case it.RoundState == ledger.RoundOpen:
 				if next.IsZero() || it.Due.Before(next) {
 					next = it.Due
 				}

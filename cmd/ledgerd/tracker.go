@@ -50,8 +50,8 @@ type tracker struct {
 	sums     sums                 // of the outputs of inputs that were done in this run
 	failures report.Failures
 	doubts   []int64 // inputs that were in doubt when they were named
-	// waits are inputs that were known and waiting when they were named: if they turn out to be
-	// recurring and their period to be over, they did not end in this run.
+	// waits are inputs that waited when they were named: if the round of one turns out to be over without an
+	// attempt of this run, it did not end in this run.
 	waits map[int64]bool
 
 	// strangers are items of which this run ended attempts, and how, before they were named, if
@@ -84,13 +84,13 @@ func (t *tracker) endAdd(added []ledger.Added) {
 		if _, twice := t.inputs[a.ID]; twice {
 			continue
 		}
-		m := markOf(a.State, "")
+		m := markOf(a.State)
 		t.inputs[a.ID] = position{mark: m}
 		t.counts[m]++
 		if m == doubt {
 			t.doubts = append(t.doubts, a.ID)
 		}
-		if a.Verdict == ledger.VerdictKnown && a.State == ledger.StateWaiting {
+		if a.State == ledger.StateWaiting {
 			t.waits[a.ID] = true
 		}
 		t.recognise(a.ID, m)
@@ -159,10 +159,7 @@ func (t *tracker) take(e worker.Event) {
 		t.others.failed++
 	case mine:
 		t.ended[e.Recorded]++
-		m := markOf(e.State, e.Recorded)
-		if e.State == ledger.StateWaiting && e.Lease.Every != "" {
-			m = roundMark(e.Recorded.Completed(), e.Result.Final)
-		}
+		m := roundMark(e.Round, e.Recorded)
 		t.move(e.Lease.ID, m)
 		if m == done {
 			t.sums.add(e.Result.Output)
@@ -200,13 +197,10 @@ func (t *tracker) move(id int64, now mark) {
 func (t *tracker) settle(it ledger.Item) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	m := markOf(it.State, it.Outcome)
-	if recurs(it) {
-		m = roundMark(it.Outcome.Completed(), it.RoundFailed())
-	}
+	m := roundMark(it.RoundState, it.Outcome)
 	if t.inputs[it.ID].mark == open && m != open {
 		t.move(it.ID, m)
-		if recurs(it) && t.waits[it.ID] {
+		if it.State == ledger.StateWaiting && t.waits[it.ID] {
 			t.inputs[it.ID] = position{mark: m}
 			t.closed[m]--
 		}
@@ -216,18 +210,20 @@ func (t *tracker) settle(it ledger.Item) {
 	}
 }
 
-// recurs says whether an item waits for its next period only, this one being done or having failed.
-func recurs(it ledger.Item) bool {
-	return it.Every != "" && it.State == ledger.StateWaiting && (it.Outcome.Completed() || it.RoundFailed())
-}
-
-// roundMark is where a recurring input stands in its round.
-func roundMark(completed, failed bool) mark {
-	switch {
-	case completed:
+// roundMark is where an input stands by its round and its newest attempt.
+func roundMark(r ledger.RoundState, o ledger.Outcome) mark {
+	switch r {
+	case ledger.RoundDone:
+		if o == ledger.OutcomeSkipped {
+			return skipped
+		}
 		return done
-	case failed:
+	case ledger.RoundFailed:
 		return dead
+	case ledger.RoundDoubt:
+		return doubt
+	case ledger.RoundCancelled:
+		return cancelled
 	}
 	return open
 }
@@ -253,12 +249,10 @@ func (t *tracker) progress() (total, left int64, changed time.Time) {
 	return int64(len(t.inputs)), t.counts[open], t.changed
 }
 
-func markOf(s ledger.State, o ledger.Outcome) mark {
+// markOf is where an input stands that was named; whether the round of one that waits is over is asked later.
+func markOf(s ledger.State) mark {
 	switch s {
 	case ledger.StateDone:
-		if o == ledger.OutcomeSkipped {
-			return skipped
-		}
 		return done
 	case ledger.StateDead:
 		return dead

@@ -98,6 +98,11 @@ func TestTell(t *testing.T) {
 		t.Error(diff)
 	}
 	out.Reset()
+	a.tell(fail(exitError, "c", fmt.Sprintf("no plan: %v", context.DeadlineExceeded), ""))
+	if diff := cmp.Diff("ledgerd: no plan: no answer in time\n", out.String()); diff != "" {
+		t.Error(diff)
+	}
+	out.Reset()
 	a.output.value, a.parsed = "json", true
 	a.tell(f())
 	if diff := cmp.Diff(`{"error":{"code":"c","message":"no \u001b[31m postgres://a:***@h/","hint":"first\nsecond"},"exit":2}`+"\n", out.String()); diff != "" {

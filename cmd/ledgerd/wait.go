@@ -21,15 +21,15 @@ type waited struct {
 	Seconds   float64 `json:"seconds"`
 }
 
-func (w *waited) count(s ledger.State) {
-	switch s {
-	case ledger.StateDone:
+func (w *waited) count(r ledger.RoundState) {
+	switch r {
+	case ledger.RoundDone:
 		w.Done++
-	case ledger.StateDead:
+	case ledger.RoundFailed:
 		w.Dead++
-	case ledger.StateDoubt:
+	case ledger.RoundDoubt:
 		w.Doubt++
-	case ledger.StateCancelled:
+	case ledger.RoundCancelled:
 		w.Cancelled++
 	default:
 		w.Left++
@@ -80,13 +80,13 @@ func (a *app) wait(ctx context.Context, f filter, args []string, limit time.Dura
 	var counted int
 	for counted < len(ids) {
 		page := ids[counted:min(len(ids), counted+waitPage)]
-		states, open, err := ends(ctx, l.Ledger, page)
+		rounds, open, err := ends(ctx, l.Ledger, page)
 		if err != nil {
 			return err
 		}
 		if open == 0 {
-			for _, s := range states {
-				res.count(s)
+			for _, r := range rounds {
+				res.count(r)
 			}
 			counted += len(page)
 			continue
@@ -105,12 +105,12 @@ func (a *app) wait(ctx context.Context, f filter, args []string, limit time.Dura
 	}
 	for rest := ids[counted:]; len(rest) > 0; { // of those not all have ended
 		n := min(len(rest), waitPage)
-		states, _, err := ends(ctx, l.Ledger, rest[:n])
+		rounds, _, err := ends(ctx, l.Ledger, rest[:n])
 		if err != nil {
 			return err
 		}
-		for _, s := range states {
-			res.count(s)
+		for _, r := range rounds {
+			res.count(r)
 		}
 		rest = rest[n:]
 	}
@@ -140,28 +140,21 @@ func (w *waited) text() string {
 	return text + "   " + seconds(time.Duration(w.Seconds*float64(time.Second)))
 }
 
-// ends are the states in which items have ended; open is how many have not. One that is gone was
-// removed after its end. One that recurs has ended as its last round did.
-func ends(ctx context.Context, l *ledger.Ledger, ids []int64) (states []ledger.State, open int, err error) {
+// ends is how the current rounds of items stand; open is how many have not ended. One that is gone was
+// removed after its end.
+func ends(ctx context.Context, l *ledger.Ledger, ids []int64) (rounds []ledger.RoundState, open int, err error) {
 	found := 0
 	for it, err := range l.List(ctx, ledger.IDs(ids...), 0) {
 		if err != nil {
 			return nil, 0, err
 		}
-		found++
-		s := it.State
-		switch {
-		case s == ledger.StateWaiting && it.RoundFailed():
-			s = ledger.StateDead
-		case s == ledger.StateWaiting && it.Every != "" && it.Outcome.Completed():
-			s = ledger.StateDone
-		case s == ledger.StateWaiting || s == ledger.StateReady || s == ledger.StateLeased:
+		if found++; it.RoundState == ledger.RoundOpen {
 			open++
 		}
-		states = append(states, s)
+		rounds = append(rounds, it.RoundState)
 	}
 	for range len(ids) - found {
-		states = append(states, ledger.StateDone)
+		rounds = append(rounds, ledger.RoundDone)
 	}
-	return states, open, nil
+	return rounds, open, nil
 }

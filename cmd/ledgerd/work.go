@@ -141,7 +141,7 @@ func (c *crew) count(ctx context.Context, rep *worker.Report, began time.Time) e
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countTime)
 	defer cancel()
 	for name := range c.hosts {
-		st, err := c.ledger.Standing(ctx, name)
+		st, err := c.ledger.StandingIn(ctx, name, c.flags.shard.Shard)
 		if err != nil {
 			return err
 		}
@@ -151,11 +151,16 @@ func (c *crew) count(ctx context.Context, rep *worker.Report, began time.Time) e
 			return err
 		}
 		rep.Doubt += doubt
+		over, err := c.ledger.Count(ctx, ledger.Filter{Kinds: []string{name}, States: []ledger.State{ledger.StateWaiting}, Rounds: []ledger.RoundState{ledger.RoundDone, ledger.RoundFailed}})
+		if err != nil {
+			return err
+		}
+		rep.Waiting -= min(over, rep.Waiting)
 		if c.flags.drain {
 			continue
 		}
 		rep.Ready += st.Ready
-		rep.Waiting += st.Waiting
+		rep.Waiting += st.Waiting - min(over, st.Waiting)
 		rep.Held += st.Held + st.Persons
 		if !st.NextDue.IsZero() && (rep.NextDue.IsZero() || st.NextDue.Before(rep.NextDue)) {
 			rep.NextDue = st.NextDue

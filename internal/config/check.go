@@ -182,7 +182,7 @@ func rhythmFault(err error, text string) *fault {
 
 // keysOfType are the keys that not every source has, by its type.
 var keysOfType = map[string][]string{
-	"folder": {"path", "include", "exclude", "recursive", "settle", "finished", "move_to", "local"},
+	"folder": {"path", "include", "exclude", "recursive", "settle", "finished", "move_to", "local", "follow_links"},
 	"list":   {"path", "url"},
 	"query":  {"query", "query_file", "query_db", "query_db_file", "key"},
 }
@@ -272,6 +272,8 @@ func (d *decoder) checkFolder(path string, s *Source) {
 		}
 	}
 	switch {
+	case s.FollowLinks && (s.Finished == "move" || s.Finished == "delete"):
+		d.fail(at("follow_links"), &fault{fmt.Sprintf("does not go with finished = %q: a file that a link leads to may lie anywhere", s.Finished), `finished = "keep", or follow_links = false`})
 	case s.Finished == "move" && s.MoveTo == "":
 		d.fail(at("finished"), &fault{"where to is not said", `move_to = "/srv/done"`})
 	case s.Finished != "move" && s.MoveTo != "":

@@ -13,7 +13,7 @@
 //	oneof    allowed values, "repeat|doubt"
 //	live     "yes": a running daemon takes a new value without a restart
 //	also     words that people write instead, for suggestions
-//	secret   "url": may hold a password
+//	secret   "url": may hold a password; "query": a URL of which query and user are secret as well
 //	path     "yes": a path, relative to the folder of the file
 //
 // A file is read strictly and completely: Load reports every problem that there is, each with its
@@ -101,8 +101,8 @@ type Kind struct {
 	Burst                 *int         `toml:"burst" range:"0 … 100000" live:"yes" doc:"how many may be begun at once after a pause, for both rates; 0: one. For a rate above some ten a second give it a tenth of that"`
 
 	// Every, Zone and Priority are given to items that are added here and do not say them themselves.
-	Every    string `toml:"every" live:"yes" also:"recurring,repeat,interval,schedule,cron" doc:"makes new items recurring, in this rhythm: hour, day, week, a duration (36h) or five cron fields"`
-	Zone     string `toml:"zone" live:"yes" also:"tz,timezone,time_zone" doc:"time zone of every, such as \"Europe/Berlin\"; default: UTC"`
+	Every    string `toml:"every" live:"yes" also:"recurring,repeat,interval,schedule,cron" doc:"makes new items recurring, in this rhythm: hour, day, week, a duration (36h) or five cron fields (minute, hour, day of month, month, day of week); default: each is worked once, for ever"`
+	Zone     string `toml:"zone" live:"yes" also:"tz,timezone,time_zone" doc:"time zone of every, such as \"Europe/Berlin\"; default: UTC, which is the same on every machine"`
 	Priority int    `toml:"priority" default:"0" range:"-2 … 2" live:"yes" doc:"of new items; smaller first"`
 
 	// Set is payload for new items, With is the plugin's config; both as Payload and With give them.
@@ -137,7 +137,10 @@ type Source struct {
 	MoveTo    string        `toml:"move_to" path:"yes" also:"done_dir,destination" doc:"folder: where finished = \"move\" puts it"`
 	Local     bool          `toml:"local" default:"false" doc:"folder: only this machine sees it; each machine then looks itself"`
 
-	URL string `toml:"url" secret:"url" doc:"list: where to get it, instead of path"`
+	// FollowLinks is of a folder, too. Without it what lies below a link in the folder is no part of it.
+	FollowLinks bool `toml:"follow_links" default:"false" also:"follow_symlinks,symlinks" doc:"folder: whether links in it are followed, also out of it; goes with finished = \"keep\" only"`
+
+	URL string `toml:"url" secret:"query" doc:"list: where to get it, instead of path"`
 
 	// Query is the SQL text, also if it came from QueryFile.
 	Query     string `toml:"query" also:"sql" doc:"query: the SQL text"`

@@ -31,6 +31,12 @@ type = "query"
 kind = "mail"
 query = "SELECT 1"
 query_db = "postgres://me:hunter2@other/work"
+
+[[source]]
+name = "links"
+type = "list"
+kind = "urlcheck"
+url = "https://lists.example/all?k=hunter2"
 `
 
 // TestNoSecretIsShown: however a file is damaged by one slip of the hand, no message, no setting and
@@ -38,9 +44,10 @@ query_db = "postgres://me:hunter2@other/work"
 func TestNoSecretIsShown(t *testing.T) {
 	dir, w := t.TempDir(), world(t)
 	whole := must(Load(Options{Path: write(t, withSecrets)}))
-	var places []int // where a slip neither cuts the secret itself nor makes it a part of the name of the user
+	var places []int // where a slip neither cuts the secret itself nor makes it a part of the name of the user or of a path
 	for i := range len(withSecrets) {
-		if from := strings.LastIndex(withSecrets[:i], "hunter2"); (from < 0 || i-from >= len("hunter2")) && !strings.HasPrefix(withSecrets[i:], ":hunter2") {
+		if from := strings.LastIndex(withSecrets[:i], "hunter2"); (from < 0 || i-from >= len("hunter2")) && !strings.HasPrefix(withSecrets[i:], ":hunter2") &&
+			!strings.HasPrefix(withSecrets[i:], "?k=") {
 			places = append(places, i)
 		}
 	}
@@ -83,4 +90,38 @@ func TestNoSecretIsShown(t *testing.T) {
 			t.Fatalf("%s\nshows the secret:\n%s", text, shown)
 		}
 	})
+}
+
+// TestSecretsOfCommandsAndLists: what is in a command or in the URL of a list is not shown either.
+func TestSecretsOfCommandsAndLists(t *testing.T) {
+	const text = `[kinds.conv]
+plugin = "exec"
+with.command = ["conv", "--token=hunter2", "--password", "hunter2", "-H", "X-Api-Key: hunter2", "{key}"]
+
+[plugins.thumb]
+command = ["thumb", "--fast", "--secret=hunter2"]
+
+[[source]]
+name = "links"
+type = "list"
+kind = "urlcheck"
+url = "https://hunter2@lists.example/all?k=hunter2#hunter2"
+`
+	c := must(Load(Options{Path: write(t, text)}))
+	other := must(Load(Options{Path: write(t, strings.ReplaceAll(text, "hunter2", "hunter2-2"))}))
+	var shown strings.Builder
+	for _, s := range c.Settings(world(t)) {
+		fmt.Fprintln(&shown, s.Key, s.Value)
+	}
+	for _, change := range Diff(c, other) {
+		fmt.Fprintln(&shown, change)
+	}
+	if strings.Contains(shown.String(), "hunter2") {
+		t.Error(shown.String())
+	}
+	for _, want := range []string{"source[0].url https://***@lists.example/all?***#***\n", "plugins.thumb.command [thumb --fast --secret=***]\n"} {
+		if !strings.Contains(shown.String(), want) {
+			t.Errorf("%q is not in\n%s", want, shown.String())
+		}
+	}
 }

@@ -199,7 +199,7 @@ func secretsIn(path string, table map[string]any) (paths []string) {
 		case map[string]any:
 			paths = append(paths, secretsIn(joinPath(path, field), v)...)
 		case string:
-			if looksSecret(field) && !strings.HasSuffix(field, "_file") && !strings.HasPrefix(v, "file:") {
+			if redact.SecretName(field) && !strings.HasSuffix(field, "_file") && !strings.HasPrefix(v, "file:") {
 				paths = append(paths, joinPath(path, field))
 			}
 		}

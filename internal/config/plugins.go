@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
@@ -240,7 +241,7 @@ func (x *plugged) secretOf(kind, field string) bool {
 	}
 	plugin, _ := x.pluginOf(kind)
 	about, err := x.ask(plugin)
-	if err != nil || looksSecret(field) {
+	if err != nil || redact.SecretName(field) {
 		return true
 	}
 	return !slices.ContainsFunc(about.Config.Fields(), func(f settings.Field) bool { return EnvName(f.Name) == EnvName(field) && !f.Secret })

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // Setting is the effective value of a key.
@@ -76,6 +77,7 @@ func (c *Config) fieldSettings(path string, table map[string]any, environment []
 				note(field, inner)
 				continue
 			}
+			value = withoutSecrets(value)
 			if _, isFile := secretFile(fmt.Sprint(value)); secret(field) && !isFile {
 				value = Hidden
 			}
@@ -84,8 +86,8 @@ func (c *Config) fieldSettings(path string, table map[string]any, environment []
 	}
 	note("", table)
 	for _, a := range environment {
-		value := a.Value
-		if _, isFile := secretFile(value); secret(a.Field) && !isFile {
+		value := redact.Text(a.Value)
+		if _, isFile := secretFile(a.Value); secret(a.Field) && !isFile {
 			value = Hidden
 		}
 		values[a.Field] = Setting{path + "." + a.Field, value, Origin{Env: a.Env}}
@@ -94,6 +96,26 @@ func (c *Config) fieldSettings(path string, table map[string]any, environment []
 		list = append(list, values[field])
 	}
 	return list
+}
+
+// withoutSecrets is a value of a plugin's table without what looks like a secret in it: a command may have one
+// among its arguments.
+func withoutSecrets(value any) any {
+	switch v := value.(type) {
+	case string:
+		return redact.Text(v)
+	case []any:
+		args := make([]string, len(v))
+		for i, arg := range v {
+			text, isText := arg.(string)
+			if !isText { // then it is no command
+				return value
+			}
+			args[i] = text
+		}
+		return redact.Args(args)
+	}
+	return value
 }
 
 // written is a value as one writes it in the file, without a password.
@@ -117,15 +139,15 @@ func written(k key, v reflect.Value) any {
 		}
 		return fmt.Sprintf("%d/%d", value.Index, value.Count)
 	case string:
-		if k.secret == "url" {
+		switch {
+		case k.secret == "query" && value != "":
+			return redact.URL(value)
+		case k.secret == "url":
 			return safeURL(value)
 		}
-		return value
+		return redact.Text(value)
 	case []string:
-		if value == nil {
-			return []string{}
-		}
-		return value
+		return redact.Args(value)
 	default:
 		return value
 	}

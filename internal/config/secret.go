@@ -8,11 +8,10 @@ import (
 )
 
 var (
-	secretName = regexp.MustCompile(`(?i)pass|pasw|pwd|secret|token|key|cred|auth`)
 	// hiddenPath are keys whose values may be secrets, whatever they are called.
 	hiddenPath = regexp.MustCompile(`(^|\.)with(\.|\[|$)|\.env\[`)
-	// hiddenLine is a line that holds such keys, or a name of a secret, somewhere.
-	hiddenLine = regexp.MustCompile(`(?i)\bwith\b|` + secretName.String())
+	// hiddenLine is a line that holds such keys, a name of a secret, or a URL whose query may be one.
+	hiddenLine = regexp.MustCompile(`(?i)\bwith\b|\burl\b|https?:|command|pass|pasw|pwd|secret|token|key|cred|auth`)
 	// ownKeys are keys of ours that only look like secrets.
 	ownKeys = regexp.MustCompile(`\b(key|(max_running|rate)_per_shard_key)\b`)
 )
@@ -34,9 +33,6 @@ func safeURL(text string) string {
 	}
 	return shown
 }
-
-// looksSecret tells whether what has this name may be a secret, where no plugin says it.
-func looksSecret(name string) bool { return secretName.MatchString(name) }
 
 // lastKey is the last key of a path.
 func lastKey(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }

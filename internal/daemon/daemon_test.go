@@ -55,10 +55,11 @@ func onBoth(t *testing.T, test func(t *testing.T, l *ledger.Ledger)) {
 }
 
 // health is that of a daemon without kinds and sources.
-func health(l *ledger.Ledger) *Health {
+func health(l *ledger.Ledger, log io.Writer) *Health {
 	state := State{Plugins: func() map[string]PluginState { return map[string]PluginState{"thumb": {Up: true, Restarts: 2}} },
-		Sources: func() []source.Status { return []source.Status{{Name: "inbox", Error: "away"}} }, Busy: func() int64 { return 0 }}
-	return &Health{Locks: locks.New(l), Agent: "me", Kinds: func() map[string]string { return map[string]string{"thumb": ""} },
+		Sources: func() []source.Status { return []source.Status{{Name: "inbox", Error: "hunter2 is away"}} }, Busy: func() int64 { return 0 }}
+	kinds := func() map[string]string { return map[string]string{"thumb": "", "mail": KindRestarting} }
+	return &Health{Locks: locks.New(l), Agent: "me", Kinds: kinds, Log: slog.New(slog.NewTextHandler(log, nil)),
 		Sources: state.Sources, Metrics: NewMetrics("1.2.3", l, state).Handler()}
 }
 
@@ -71,8 +72,10 @@ func get(h *Health, path string) (int, string) {
 // TestReady: ready while something can be written to the ledger, and until it stops.
 func TestReady(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *ledger.Ledger) {
-		h := health(l)
-		if code, body := get(h, "/readyz"); code != http.StatusOK || !strings.Contains(body, `"ready": true`) || !strings.Contains(body, `"inbox"`) {
+		var log strings.Builder
+		h := health(l, &log)
+		if code, body := get(h, "/readyz"); code != http.StatusOK || !strings.Contains(body, `"ready": true`) ||
+			!strings.Contains(body, `"thumb": ""`) || !strings.Contains(body, `"mail": "restarting"`) || !strings.Contains(body, `"error": "failing"`) || strings.Contains(body, "hunter2") {
 			t.Errorf("%d %s", code, body)
 		}
 		if held, err := h.Locks.Held(t.Context()); err != nil || len(held) > 0 {
@@ -82,12 +85,13 @@ func TestReady(t *testing.T) {
 		if code, body := get(h, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "stopping") {
 			t.Errorf("%d %s", code, body)
 		}
-		h = health(l)
+		h = health(l, &log)
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if code, body := get(h, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "nothing can be written to the ledger") {
-			t.Errorf("%d %s", code, body)
+		if code, body := get(h, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, `"problem": "ledger_unwritable"`) ||
+			!strings.Contains(log.String(), "nothing can be written to the ledger") {
+			t.Errorf("%d %s %s", code, body, log.String())
 		}
 		if code, body := get(h, "/livez"); code != http.StatusOK || body != "ok\n" {
 			t.Errorf("%d %s", code, body)

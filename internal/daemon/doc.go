@@ -9,5 +9,5 @@
 //	/metrics  Prometheus
 //
 // They ask for no password and are for a loopback address. Labels of metrics are names of kinds, sources,
-// states and outcomes, of which there are few; never ids, keys, hosts or texts of errors.
+// states and outcomes, of which there are few; never ids, keys, hosts or texts of errors; neither has /readyz, which gives codes. What is behind a code the log says.
 package daemon

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -26,6 +27,8 @@ type Health struct {
 	Kinds func() map[string]string
 	// Sources says how the sources are.
 	Sources func() []source.Status
+	// Log is told why nothing can be written, and that it can again.
+	Log *slog.Logger
 	// Metrics answers /metrics.
 	Metrics http.Handler
 
@@ -71,13 +74,28 @@ func (h *Health) Ready(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tryTime)
 	defer cancel()
+	before := h.problem
 	h.problem = h.Locks.Do(ctx, "ready/"+h.Agent, locks.Options{Holder: h.Agent, TTL: tryTTL}, func(context.Context, *locks.Lock) error { return nil })
 	if h.problem != nil {
 		h.problem = fmt.Errorf("nothing can be written to the ledger: %w", h.problem)
 	}
+	switch {
+	case h.problem != nil && before == nil:
+		h.Log.Error("not ready", "error", h.problem)
+	case h.problem == nil && before != nil:
+		h.Log.Info("ready again")
+	}
 	h.tried = time.Now()
 	return h.problem
 }
+
+// What /readyz says of problems. Their texts are in the log: anybody may ask here, and an error may quote
+// what is not for anybody.
+const (
+	problemStopping = "stopping"
+	problemLedger   = "ledger_unwritable"
+	problemFailing  = "failing" // of a source
+)
 
 // Codes of kinds; others are those of errors.
 const (
@@ -109,6 +127,28 @@ type readiness struct {
 	Sources []source.Status   `json:"sources"`
 }
 
+// readiness asks all parts how they are.
+func (h *Health) readiness(ctx context.Context) readiness {
+	answer := readiness{Kinds: h.Kinds(), Sources: h.Sources()}
+	for i, s := range answer.Sources {
+		if s.Error != "" {
+			answer.Sources[i].Error = problemFailing
+		}
+	}
+	switch err := h.Ready(ctx); {
+	case errors.Is(err, errStopping):
+		answer.Problem = problemStopping
+	case err != nil:
+		answer.Problem = problemLedger
+	default:
+		if err := unworked(answer.Kinds); err != nil {
+			answer.Problem = err.Error() // names of kinds with their codes
+		}
+	}
+	answer.Ready = answer.Problem == ""
+	return answer
+}
+
 // Handler answers /livez, /readyz and /metrics.
 func (h *Health) Handler() http.Handler {
 	mux := http.NewServeMux()
@@ -117,15 +157,7 @@ func (h *Health) Handler() http.Handler {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		answer := readiness{Ready: true, Kinds: h.Kinds(), Sources: h.Sources()}
-		err := h.Ready(r.Context())
-		if err == nil {
-			err = unworked(answer.Kinds)
-		}
-		if err != nil {
-			answer.Ready, answer.Problem = false, err.Error()
-		}
-		answerReady(w, answer)
+		answerReady(w, h.readiness(r.Context()))
 	})
 	mux.Handle("GET /metrics", h.Metrics)
 	return mux

@@ -143,6 +143,7 @@ type State struct {
 var (
 	itemsDesc    = prometheus.NewDesc("ledger_items", "Unfinished items of the whole ledger.", []string{"kind", "state"}, nil)
 	oldestDesc   = prometheus.NewDesc("ledger_oldest_ready_age_seconds", "How long the longest ready item of a kind has been due; 0 if none is ready.", []string{"kind"}, nil)
+	roundsDesc   = prometheus.NewDesc("ledger_rounds", "Items by how their current round stands: open is what is left to do, failed and done are recurring items that wait for their next round (counted up to 100,000 of a kind).", []string{"kind", "state"}, nil)
 	upDesc       = prometheus.NewDesc("ledger_up", "Whether the ledger answered, for this page.", nil, nil)
 	pluginDesc   = prometheus.NewDesc("ledger_plugin_up", "Whether the process of the kind's plugin runs.", []string{"kind"}, nil)
 	restartDesc  = prometheus.NewDesc("ledger_plugin_restarts_total", "Starts of the process of the kind's plugin after its first one.", []string{"kind"}, nil)
@@ -170,7 +171,7 @@ const (
 
 // Describe implements prometheus.Collector.
 func (s *standing) Describe(c chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{itemsDesc, oldestDesc, upDesc, pluginDesc, restartDesc, rssDesc, busyDesc, sourceDesc, sourceIsDesc} {
+	for _, d := range []*prometheus.Desc{itemsDesc, roundsDesc, oldestDesc, upDesc, pluginDesc, restartDesc, rssDesc, busyDesc, sourceDesc, sourceIsDesc} {
 		c <- d
 	}
 }
@@ -186,6 +187,9 @@ func (s *standing) Collect(c chan<- prometheus.Metric) {
 	for _, k := range counts {
 		for state, n := range map[ledger.State]int64{ledger.StateWaiting: k.Waiting, ledger.StateReady: k.Ready, ledger.StateLeased: k.Leased, ledger.StateDead: k.Dead, ledger.StateDoubt: k.Doubt} {
 			gauge(itemsDesc, float64(n), k.Kind, string(state))
+		}
+		for round, n := range map[ledger.RoundState]int64{ledger.RoundOpen: k.Open(), ledger.RoundDone: k.RoundsDone, ledger.RoundFailed: k.RoundsFailed} {
+			gauge(roundsDesc, float64(n), k.Kind, string(round))
 		}
 		age := 0.0
 		if !k.OldestReady.IsZero() {

@@ -3,6 +3,7 @@ package historytest
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/ledgerd/ledgerd/internal/history"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -151,12 +152,16 @@ func (l *leases) check(r *Run, it *ledger.Audited, report func(rule, format stri
 			report("S1", "attempt %d was granted at %d, attempt %d ended at %d", a.Attempt, a.LeasedAt.UnixMicro(), before.Attempt, before.FinishedAt.UnixMicro())
 		}
 	}
-	completed := map[int64]int64{} // epoch → attempt
+	type round struct {
+		epoch  int64
+		period time.Time
+	}
+	completed := map[round]int64{} // → attempt
 	for _, a := range it.Attempts {
-		if at, twice := completed[a.Epoch]; twice {
+		if at, twice := completed[round{a.Epoch, a.Period}]; twice {
 			report("S4", "attempt %d of round %d came after its completion by attempt %d", a.Attempt, a.Epoch, at)
 		} else if a.Outcome.Completed() {
-			completed[a.Epoch] = a.Attempt
+			completed[round{a.Epoch, a.Period}] = a.Attempt
 		}
 	}
 	for _, e := range l.acked {

@@ -74,7 +74,7 @@ func (s *Source) fileIdentity(name string) (key, fingerprint string, info fs.Fil
 		key, err = filepath.Abs(name)
 	}
 	if err == nil {
-		fingerprint, err = s.fingerprint(name, info)
+		fingerprint, err = s.fingerprint(info, func() (*os.File, error) { return os.Open(name) })
 	}
 	if err != nil {
 		return "", "", nil, unusable(name, err)
@@ -87,11 +87,11 @@ func Version(info fs.FileInfo) string {
 	return fmt.Sprintf("%d-%d", info.Size(), info.ModTime().UnixNano())
 }
 
-func (s *Source) fingerprint(name string, info fs.FileInfo) (string, error) {
+func (s *Source) fingerprint(info fs.FileInfo, open func() (*os.File, error)) (string, error) {
 	if !s.Checksum {
 		return Version(info), nil
 	}
-	f, err := os.Open(name)
+	f, err := open()
 	if err != nil {
 		return "", err
 	}
@@ -107,12 +107,15 @@ func (s *Source) fingerprint(name string, info fs.FileInfo) (string, error) {
 func (r *reader) file(name string, o origin) bool {
 	info, err := os.Stat(name)
 	w := &walk{reader: r, origin: o, seen: map[inode]bool{}}
+	if isGlob(name) {
+		w.root, _ = doublestar.SplitPattern(filepath.ToSlash(name))
+	}
 	switch {
 	case err == nil && info.IsDir():
 		w.root = name
-		return w.folder(name, ".", info) && w.finish()
+		return w.within(func() bool { return w.folder(name, ".", info) && w.finish() })
 	case errors.Is(err, fs.ErrNotExist) && isGlob(name):
-		return w.glob(name) && w.finish()
+		return w.within(func() bool { return w.glob(name) && w.finish() })
 	}
 	n, err := r.item(name)
 	if err != nil {
@@ -129,6 +132,7 @@ type walk struct {
 	*reader
 	origin origin
 	root   string
+	in     *os.Root       // root, opened, if nothing may lead out of it
 	seen   map[inode]bool // folders, so that links in circles end
 	links  []entry        // links to folders, after the folders themselves
 	young  []entry
@@ -139,6 +143,53 @@ type walk struct {
 type entry struct {
 	path, rel string
 	info      fs.FileInfo // following links
+}
+
+// within opens the root for what is done with it. Unless links are followed everything below is reached
+// through it: a folder that is replaced by a link in the meantime leads nowhere else.
+func (w *walk) within(do func() bool) bool {
+	if w.FollowLinks {
+		return do()
+	}
+	in, err := os.OpenRoot(w.root)
+	if err != nil {
+		return w.bad(w.origin, unusable(w.root, err))
+	}
+	defer in.Close()
+	w.in = in
+	return do()
+}
+
+// lstat looks at what is below the root; with in nil, at its path.
+func (w *walk) lstat(path, rel string) (fs.FileInfo, error) {
+	if w.in == nil {
+		return os.Lstat(path)
+	}
+	return w.in.Lstat(rel)
+}
+
+// stat is lstat, following a link where links are followed.
+func (w *walk) stat(path, rel string) (fs.FileInfo, error) {
+	if w.in == nil {
+		return os.Stat(path)
+	}
+	return w.in.Lstat(rel)
+}
+
+// files is what is below the root.
+func (w *walk) files() fs.FS {
+	if w.in == nil {
+		return os.DirFS(w.root)
+	}
+	return w.in.FS()
+}
+
+// open opens a file below the root, without following a link at its end.
+func (w *walk) open(path, rel string) (*os.File, error) {
+	if w.in == nil {
+		return os.Open(path)
+	}
+	return w.in.OpenFile(rel, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 }
 
 func (w *walk) leave(path, reason string) bool {
@@ -165,7 +216,7 @@ func (w *walk) folder(path, rel string, info fs.FileInfo) bool {
 		}
 		w.seen[id] = true
 	}
-	entries, err := os.ReadDir(path)
+	entries, err := w.readDir(path, rel)
 	if err != nil {
 		if rel == "." {
 			return w.bad(w.origin, unusable(path, err))
@@ -183,12 +234,29 @@ func (w *walk) folder(path, rel string, info fs.FileInfo) bool {
 	return true
 }
 
+// readDir lists a folder, in the order of names.
+func (w *walk) readDir(path, rel string) ([]fs.DirEntry, error) {
+	if w.in == nil {
+		return os.ReadDir(path)
+	}
+	return fs.ReadDir(w.in.FS(), filepath.ToSlash(rel))
+}
+
 // child takes one entry of a folder.
 func (w *walk) child(path, rel string, d fs.DirEntry) bool {
 	if reason := unfinished(d.Name()); reason != "" {
 		return w.leave(path, reason)
 	}
-	info, err := os.Stat(path) // follows links
+	info, err := w.lstat(path, rel)
+	if isLink := d.Type()&fs.ModeSymlink != 0 || err == nil && info.Mode()&fs.ModeSymlink != 0; isLink {
+		switch slashed := filepath.ToSlash(rel); {
+		case w.excluded(slashed):
+			return w.leave(path, Excluded)
+		case !w.FollowLinks:
+			return w.leave(path, IsLink)
+		}
+		info, err = w.stat(path, rel)
+	}
 	switch {
 	case err != nil && d.Type()&fs.ModeSymlink != 0 && errors.Is(err, fs.ErrNotExist):
 		return w.wrong(path, errDangling)
@@ -216,11 +284,10 @@ func (w *walk) child(path, rel string, d fs.DirEntry) bool {
 // glob takes the files that a pattern names; hidden ones only if the pattern says so.
 func (w *walk) glob(pattern string) bool {
 	base, rest := doublestar.SplitPattern(filepath.ToSlash(pattern))
-	w.root = base
 	goOn, matched := true, false
-	err := doublestar.GlobWalk(os.DirFS(base), rest, func(rel string, d fs.DirEntry) error {
+	err := doublestar.GlobWalk(w.files(), rest, func(rel string, d fs.DirEntry) error {
 		path := filepath.Join(base, filepath.FromSlash(rel))
-		info, err := os.Stat(path)
+		info, err := w.stat(path, filepath.FromSlash(rel))
 		matched = matched || err != nil || !info.IsDir()
 		switch reason := unfinished(filepath.Base(rel)); {
 		case w.ctx.Err() != nil:
@@ -229,6 +296,8 @@ func (w *walk) glob(pattern string) bool {
 			goOn = w.leave(path, reason)
 		case err != nil:
 			goOn = w.wrong(path, err)
+		case info.Mode()&fs.ModeSymlink != 0:
+			goOn = w.leave(path, IsLink)
 		case info.IsDir(): // "a/**" names the folder, too
 		case !info.Mode().IsRegular():
 			goOn = w.wrong(path, errNotRegular)
@@ -327,7 +396,7 @@ func (w *walk) lookAgain() bool {
 	files := w.young
 	w.young = nil
 	for _, e := range files {
-		now, err := os.Stat(e.path)
+		now, err := w.stat(e.path, e.rel)
 		switch {
 		case err != nil:
 			if !w.wrong(e.path, err) {
@@ -349,7 +418,7 @@ func (w *walk) take(e entry) bool {
 	n := w.Template
 	var err error
 	if n.Key, err = filepath.Abs(e.path); err == nil {
-		n.Fingerprint, err = w.fingerprint(e.path, e.info)
+		n.Fingerprint, err = w.fingerprint(e.info, func() (*os.File, error) { return w.open(e.path, e.rel) })
 	}
 	if err == nil {
 		n.Payload, err = w.payload(w.fills(n.Key, e.info))

@@ -60,6 +60,9 @@ type Source struct {
 	Checksum bool
 	// Flat takes of folders only the files in the folder itself.
 	Flat bool
+	// FollowLinks takes also what links in folders lead to. Else such a link is left out. What is named
+	// itself may always be a link.
+	FollowLinks bool
 	// Settled says whether nobody writes a file of a folder any more. Nil: it is old enough, or has not
 	// changed at a second look.
 	Settled func(path string, info fs.FileInfo) bool
@@ -94,6 +97,9 @@ const Unsettled = "still being written"
 
 // NoMatch is the reason for files that no pattern takes.
 const NoMatch = "no match"
+
+// IsLink is the reason for links in folders, which could lead out of them.
+const IsLink = "a link; name it itself to follow it"
 
 // Excluded is the reason for files and folders that a rule leaves out.
 const Excluded = "excluded"

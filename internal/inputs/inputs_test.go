@@ -126,13 +126,29 @@ func TestLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := read(t, Source{Input: ledger.Input{Type: File}, Args: []string{"in"}})
+	got, err := read(t, Source{Input: ledger.Input{Type: File}, Args: []string{"in"}, FollowLinks: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"+ in/a/x.csv", "- in/gone.csv: a link to something that does not exist", "+ in/link.csv", "+ in/z/y.csv", "+ in/b/e.csv"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("a file is taken once and by its own name\n%s", diff)
+	}
+	got, err = read(t, Source{Input: ledger.Input{Type: File}, Args: []string{"in"}, Checksum: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = []string{"- in/a/up: " + IsLink, "+ in/a/x.csv", "- in/b: " + IsLink, "- in/gone.csv: " + IsLink, "- in/link.csv: " + IsLink, "- in/loop: " + IsLink, "+ in/z/y.csv"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("links in a folder are left out\n%s", diff)
+	}
+	got, err = read(t, Source{Input: ledger.Input{Type: File}, Args: []string{"in/link.csv", "in/*.csv"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = []string{"+ in/link.csv", "- in/gone.csv: " + IsLink, "- in/link.csv: " + IsLink}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("one that is named is followed, one that a pattern finds is not\n%s", diff)
 	}
 }
 
@@ -320,6 +336,10 @@ func (mail) Validate(payload []byte) error {
 func TestHalfLetters(t *testing.T) {
 	tree(t, "a.jsonl="+`{"key":"\ud800a"}`+"\n"+`{"key":"\udfffa"}`+"\n"+`{"key":"1","\ud800":1}`+"\n"+`{"key":"2","a":["\udc00"]}`+"\n"+`{"key":"\ud83d\ude00"}`+"\n")
 	s := Source{Template: ledger.NewItem{Kind: "k"}, JSONL: "a.jsonl", Key: "key"}
+	set := Source{Template: s.Template, Args: []string{"a"}, Input: ledger.Input{Type: Line}, Payload: json.RawMessage(`{"a":"\ud800"}`)}
+	if err := set.Check(); err == nil || !strings.Contains(err.Error(), "--set") || !strings.Contains(err.Error(), "half a letter") {
+		t.Errorf("--set: %v, want it refused", err)
+	}
 	var got []string
 	for f, err := range s.Items(context.Background()) {
 		if err != nil {

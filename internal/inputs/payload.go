@@ -13,6 +13,9 @@ import (
 // checkPayload refuses a --set of a field that the input fills.
 func (s *Source) checkPayload() error {
 	fields, err := s.fields()
+	if err == nil {
+		err = ledger.CheckText(s.Payload)
+	}
 	if err != nil {
 		return &ArgError{Input: "--set", Reason: err.Error(), Err: err}
 	}

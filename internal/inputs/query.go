@@ -13,7 +13,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
 // DefaultKey is the column of a query that is the input, unless another one is named.
@@ -101,7 +100,7 @@ func (r *reader) queryRow(t *queryTable, cells []any, o origin) bool {
 	for i, cell := range cells {
 		name := t.Columns[i].Name
 		if raw, isJSON := cell.(query.Raw); isJSON {
-			if err := settings.CheckText([]byte(raw)); err != nil {
+			if err := ledger.CheckText([]byte(raw)); err != nil {
 				return r.bad(o, fmt.Errorf("column %q: %w", name, err))
 			}
 		}

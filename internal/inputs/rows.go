@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
 // errEncoding is the reason for text that JSON cannot hold: it would become other text, and two that
@@ -195,7 +194,7 @@ func (r *reader) jsonl(name string) bool {
 			}
 			return r.bad(o, errors.New(reason))
 		}
-		if err := settings.CheckText([]byte(text)); err != nil {
+		if err := ledger.CheckText([]byte(text)); err != nil {
 			return r.bad(o, err)
 		}
 		input, err := scalar(row[r.column()])

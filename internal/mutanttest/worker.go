@@ -19,7 +19,7 @@ var inWorker = []mutant{
 		name: "drain-looks-once",
 		bug:  "a drain of several kinds looks at each of them once",
 		patches: []patch{{
-			"ledger/worker/drain.go", "len(w.lanes) == 1 && !w.sharded() && first[0].Ready == 0 {", "!w.sharded() && first[0].Ready == 0 {",
+			"ledger/worker/drain.go", "len(w.lanes) == 1 && first[0].Ready == 0 {", "first[0].Ready == 0 {",
 		}},
 		caught: []detector{tests{"ledger/worker", "TestQuietLooksTwice", "quiet though an attempt ended"}},
 	},

@@ -49,6 +49,7 @@ type Host struct {
 	setup    *setup  // of the newest process
 	policy   ledger.Kind
 	session  *session // nil while no process is ready
+	leaving  []*session
 	starting bool
 	closed   bool
 	breaker  breaker
@@ -301,16 +302,36 @@ func (h *Host) hand(t *task) {
 	}
 }
 
+// HandBack implements worker.Governor. The process ends with what it has begun; items that come later go to
+// another one.
+func (h *Host) HandBack(grace time.Duration) {
+	h.mu.Lock()
+	s := h.session
+	var unsent []*task
+	if s != nil && len(s.tasks) > 0 {
+		h.session, h.started = nil, 0
+		h.leaving = append(h.leaving, s)
+		unsent = s.handBack(grace)
+	}
+	h.mu.Unlock()
+	for _, t := range unsent {
+		s.end(t, ledger.Release())
+	}
+}
+
 // Close stops the process: what it has gets grace to end, then it goes. It returns when the
 // process is gone, at most grace and about ten seconds later.
 func (h *Host) Close(grace time.Duration) {
 	h.mu.Lock()
 	h.closed = true
-	s := h.session
+	sessions := h.leaving
+	if h.session != nil {
+		sessions = append(sessions, h.session)
+	}
 	h.mu.Unlock()
 	h.end()
-	if s != nil {
-		s.proc.Stop(context.Background(), grace)
+	for _, s := range sessions {
+		s.leave(grace)
 	}
 	h.ends.Wait()
 }

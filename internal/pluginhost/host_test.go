@@ -268,6 +268,7 @@ func TestStop(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- r.worker().Run(ctx) }()
 	r.waitBegun(4)
+	pid := r.host.PID()
 	cancel()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
@@ -277,7 +278,6 @@ func TestStop(t *testing.T) {
 			t.Errorf("item %d is %s with %d failures and %d crashes: %s", id, it.State, it.Failures, it.Crashes, it.Error)
 		}
 	}
-	pid := r.host.PID()
 	r.host.Close(time.Second)
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("the process is still there: %v", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
@@ -31,6 +32,9 @@ type session struct {
 	unsent  []*task // in order, for want of credits; those that have ended are still among them
 	waiting []*task // sent and not begun, the same way
 	begun   int     // those that have begun for certain, and not ended
+	leaving bool    // it has handed back what it had not begun, and goes when the rest has ended
+
+	goes sync.Once // to its end
 
 	strays int // results for items that it does not have; of the stream's reader
 }
@@ -248,8 +252,33 @@ func (s *session) watch() error {
 			if s.watchItems(now) {
 				return errOverrun
 			}
+			s.host.mu.Lock()
+			over := s.leaving && len(s.tasks) == 0
+			s.host.mu.Unlock()
+			if over {
+				s.leave(0)
+			}
 		}
 	}
+}
+
+// handBack has the process hand back what it has not begun; what it has gets grace. The caller holds host.mu,
+// and settles what it returns: what the process has not got yet.
+func (s *session) handBack(grace time.Duration) (unsent []*task) {
+	s.leaving = true
+	for _, t := range s.unsent {
+		if !t.over {
+			unsent = append(unsent, s.take(t.key))
+		}
+	}
+	s.unsent = nil
+	s.proc.Drain(grace)
+	return unsent
+}
+
+// leave stops the process in good order, and does not wait for it.
+func (s *session) leave(grace time.Duration) {
+	s.goes.Do(func() { s.host.ends.Go(func() { s.proc.Stop(context.Background(), grace) }) })
 }
 
 // watchItems tells the process which items are to end, and says whether one should have long ago.

@@ -33,8 +33,9 @@ type Proc struct {
 	mu       sync.Mutex
 	stream   *Stream // nil before Open
 	stopping bool    // it was asked to end
-	killed   bool    // Stop or Kill has sent it a signal
-	fault    error   // why we killed it unasked
+	drained  *Drained
+	killed   bool  // Stop or Kill has sent it a signal
+	fault    error // why we killed it unasked
 
 	done chan struct{}
 	err  error // set before done is closed

@@ -27,13 +27,19 @@ const (
 // It returns the ids of items whose work did not end in time.
 func (p *Proc) Stop(ctx context.Context, grace time.Duration) (unfinished []int64) {
 	p.mu.Lock()
-	p.stopping = true
 	stream := p.stream
 	p.mu.Unlock()
 
 	drain, cancel := context.WithTimeout(ctx, grace+drainSlack)
 	defer cancel()
-	res, err := p.rpc.Drain(drain, &wire.DrainRequest{GraceMs: grace.Milliseconds()})
+	d := p.Drain(grace)
+	var res *wire.DrainResponse
+	err := context.DeadlineExceeded
+	select {
+	case <-d.Done:
+		res, err = d.res, d.err
+	case <-drain.Done():
+	}
 	switch {
 	case err == nil:
 		if stream != nil {
@@ -51,6 +57,32 @@ func (p *Proc) Stop(ctx context.Context, grace time.Duration) (unfinished []int6
 	}
 	p.Kill()
 	return res.GetUnfinished()
+}
+
+// Drained is a call of Drain.
+type Drained struct {
+	Done chan struct{} // closed when it was answered, or there will be no answer
+	res  *wire.DrainResponse
+	err  error
+}
+
+// Drain tells the process to hand back what it has not begun and to end the rest within grace; it begins
+// nothing any more. It is said once in the life of a process: later calls return the first. It does not wait.
+func (p *Proc) Drain(grace time.Duration) *Drained {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopping = true
+	if p.drained == nil {
+		d := &Drained{Done: make(chan struct{})}
+		p.drained = d
+		go func() {
+			defer close(d.Done)
+			ctx, cancel := context.WithTimeout(context.Background(), grace+drainSlack)
+			defer cancel()
+			d.res, d.err = p.rpc.Drain(ctx, &wire.DrainRequest{GraceMs: grace.Milliseconds()})
+		}()
+	}
+	return p.drained
 }
 
 // askToLeave is go-plugin's way to tell a plugin that it is over. One that does not know it is

@@ -5,8 +5,10 @@
 // one contract. Tables are for people: local time, no borders, cut to the terminal. The other
 // formats are for programs: times in UTC with microseconds, nothing cut.
 //
-// Text that comes from outside (a path, an error quoting a web page) cannot move the cursor of
-// whoever reads it: tables and messages show control characters as escapes.
+// Text that comes from outside (a path, an error quoting a web page) does no harm to the person who reads
+// it. No format has control characters or marks of direction: tables, messages and CSV show them as
+// escapes, JSON has them as \uXXXX, which is the same value. In CSV a cell that a spreadsheet would
+// calculate has an apostrophe before it. Only CSV with Raw has the text as it is.
 package report
 
 import (
@@ -43,6 +45,7 @@ type Printer struct {
 	Format  Format
 	Columns []string // asked for, of tables and CSV; nil means the command's own choice
 	UTC     bool     // tables show UTC instead of local time
+	Raw     bool     // CSV has text as it is, for programs
 	Width   int      // of the terminal, in cells; 0 means that lines are not cut
 	// ShortKey shortens a key in tables, such as a path below the working directory; nil: as it is.
 	ShortKey func(key string) string
@@ -259,7 +262,7 @@ func (r *Rows[T]) Write(row T) error {
 	r.n++
 	switch r.p.Format {
 	case JSON, JSONL:
-		text, err := marshal(row)
+		text, err := Marshal(row)
 		if err != nil {
 			return err
 		}
@@ -283,6 +286,11 @@ func (r *Rows[T]) Write(row T) error {
 	if r.p.Format == Table {
 		r.table.add(cells)
 		return nil
+	}
+	if !r.p.Raw {
+		for i := range cells {
+			cells[i] = cell(cells[i])
+		}
 	}
 	if err := r.csv.Write(cells); err != nil {
 		return err
@@ -328,7 +336,7 @@ func List[T any](p *Printer, rows iter.Seq2[T, error], tableColumns ...string) (
 
 // Object writes one value as JSON: on one line, or for people to read where the format is JSON.
 func (p *Printer) Object(v any) error {
-	text, err := marshal(v)
+	text, err := Marshal(v)
 	if err != nil {
 		return err
 	}
@@ -341,13 +349,4 @@ func (p *Printer) Object(v any) error {
 	}
 	_, err = p.Out.Write(text)
 	return err
-}
-
-// marshal is JSON with a line's end, in which & < > stand as they are: URLs stay readable.
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return b.Bytes(), err
 }

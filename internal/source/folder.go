@@ -39,7 +39,7 @@ func (s *Source) folder(ctx context.Context, src *inputs.Source, l *Look) error 
 			src.Rules = append(src.Rules, rule)
 		}
 	}
-	src.Args, src.Flat = []string{s.spec.Path}, !s.spec.Recursive
+	src.Args, src.Flat, src.FollowLinks = []string{s.spec.Path}, !s.spec.Recursive, s.spec.FollowLinks
 	s.settling.begin()
 	src.Settled = s.settling.settled
 	var each func(inputs.Found, ledger.Added)
@@ -61,18 +61,18 @@ func (s *Source) finish(f inputs.Found, a ledger.Added, l *Look) error {
 	if a.State != ledger.StateDone || a.Verdict != ledger.VerdictKnown && a.Verdict != ledger.VerdictDiffers {
 		return nil
 	}
-	to := ""
+	p := putter{from: s.spec.Path}
 	if s.spec.Finished == "move" {
-		rel, err := filepath.Rel(s.spec.Path, f.Input)
-		if err != nil {
-			rel = filepath.Base(f.Input)
-		}
-		to = filepath.Join(s.spec.MoveTo, rel)
+		p.to = s.spec.MoveTo
 	}
-	done, err := putAway(f.Input, f.Item.Fingerprint, to)
+	rel, err := filepath.Rel(s.spec.Path, f.Input)
+	if err != nil {
+		return err
+	}
+	done, err := p.putAway(rel, f.Item.Fingerprint)
 	if done {
 		l.Finished++
-		s.log.Debug("put away", "input", f.Input, "to", to)
+		s.log.Debug("put away", "input", f.Input, "to", p.to)
 	}
 	return err
 }

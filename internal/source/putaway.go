@@ -10,41 +10,100 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ledgerd/ledgerd/internal/inputs"
 )
 
 // asidePrefix begins the name of a file that is being put away. It is hidden, so no look takes it.
 const asidePrefix = ".ledgerd-"
 
-// putAway moves a file, or deletes it if to is "", unless it is another version by now; done says
-// whether it did. A file that is at the place already keeps its name, the new one gets a number.
+// putter puts files of a folder away. Everybody who may write to the folder may change it at any moment,
+// so a file is reached from the folder downwards, one open folder after the other, and no link is followed.
+type putter struct {
+	from string // the folder
+	to   string // where files are moved to; "" to delete them
+}
+
+// errLink is why something stays where it is.
+var errLink = errors.New("is a link, and no longer the file that was worked")
+
+// putAway moves or deletes the file with this path below the folder, unless it is another version by now; done
+// says whether it did. A file that is at the place already keeps its name, the new one gets a number.
 //
 // The file is renamed within its folder first and looked at then: after that nobody can put another
 // one under its name in between.
-func putAway(path, version, to string) (done bool, err error) {
-	if info, err := os.Lstat(path); err != nil || info.Mode().IsRegular() && inputs.Version(info) != version {
+func (p putter) putAway(rel, version string) (done bool, err error) {
+	dir, err := openBelow(p.from, filepath.Dir(rel))
+	if err != nil {
 		return false, ignoreMissing(err)
 	}
-	aside := filepath.Join(filepath.Dir(path), asideName(filepath.Base(path)))
-	if _, err := os.Lstat(aside); err == nil {
-		return false, fmt.Errorf("%s is in the way", aside)
+	defer dir.Close()
+	name := filepath.Base(rel)
+	if info, err := dir.Lstat(name); err != nil || info.Mode().IsRegular() && inputs.Version(info) != version {
+		return false, ignoreMissing(err)
+	} else if !info.Mode().IsRegular() {
+		return false, fmt.Errorf("%s: %w", filepath.Join(p.from, rel), errLink)
 	}
-	if err := os.Rename(path, aside); err != nil {
+	aside := asideName(name)
+	if _, err := dir.Lstat(aside); err == nil {
+		return false, fmt.Errorf("%s is in the way", filepath.Join(dir.Name(), aside))
+	}
+	if err := dir.Rename(name, aside); err != nil {
 		return false, ignoreMissing(err)
 	}
-	info, err := os.Stat(aside)
-	if err != nil || inputs.Version(info) != version {
-		return false, errors.Join(err, putBack(aside, path))
+	info, err := dir.Lstat(aside)
+	if err != nil || !info.Mode().IsRegular() || inputs.Version(info) != version {
+		return false, errors.Join(err, putBack(dir, aside, name))
 	}
-	if to == "" {
-		err = os.Remove(aside)
+	if p.to == "" {
+		err = dir.Remove(aside)
 	} else {
-		err = move(aside, to)
+		err = p.move(dir, aside, info, rel)
 	}
 	if err != nil {
-		return false, errors.Join(err, putBack(aside, path))
+		return false, errors.Join(err, putBack(dir, aside, name))
 	}
 	return true, nil
+}
+
+// openBelow opens a folder below another one, going through no link.
+func openBelow(folder, rel string) (*os.Root, error) {
+	at, err := os.OpenRoot(folder)
+	if err != nil || rel == "." {
+		return at, err
+	}
+	for name := range strings.SplitSeq(rel, string(filepath.Separator)) {
+		below, err := enter(at, name)
+		if err = errors.Join(err, at.Close()); err != nil {
+			if below != nil {
+				below.Close()
+			}
+			return nil, err
+		}
+		at = below
+	}
+	return at, nil
+}
+
+// enter opens a folder in a folder, which must be none behind a link.
+func enter(at *os.Root, name string) (*os.Root, error) {
+	info, err := at.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(at.Name(), name), errLink)
+	}
+	below, err := at.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	if opened, err := below.Stat("."); err != nil || !os.SameFile(info, opened) {
+		below.Close()
+		return nil, errors.Join(err, fmt.Errorf("%s: %w", filepath.Join(at.Name(), name), errLink))
+	}
+	return below, nil
 }
 
 // longestName is how many bytes a file's name may have.
@@ -63,16 +122,16 @@ func ignoreMissing(err error) error {
 }
 
 // putBack gives a file its name again, unless there is a new one of that name.
-func putBack(aside, path string) error {
-	err := os.Link(aside, path)
+func putBack(dir *os.Root, aside, name string) error {
+	err := dir.Link(aside, name)
 	if err == nil {
-		return os.Remove(aside)
+		return dir.Remove(aside)
 	}
-	if _, there := os.Lstat(path); errors.Is(there, fs.ErrNotExist) { // a file system without links
-		err = os.Rename(aside, path)
+	if _, there := dir.Lstat(name); errors.Is(there, fs.ErrNotExist) { // a file system without links
+		err = dir.Rename(aside, name)
 	}
 	if err != nil {
-		return fmt.Errorf("%s stays as %s: %w", path, aside, err)
+		return fmt.Errorf("%s stays as %s: %w", filepath.Join(dir.Name(), name), aside, err)
 	}
 	return nil
 }
@@ -81,42 +140,73 @@ func putBack(aside, path string) error {
 const mostNames = 1000
 
 // move gives a file a place, on another file system as well, without overwriting one that is there.
-func move(from, to string) error {
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+func (p putter) move(dir *os.Root, aside string, info fs.FileInfo, rel string) error {
+	if err := os.MkdirAll(p.to, 0o755); err != nil {
 		return err
 	}
-	name := to
+	root, err := os.OpenRoot(p.to)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.MkdirAll(filepath.Dir(rel), 0o755); err != nil {
+		return err
+	}
+	to, err := root.OpenRoot(filepath.Dir(rel))
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	base := filepath.Base(rel)
+	name := base
 	for i := 1; i <= mostNames; i++ {
-		err := os.Link(from, name) // fails if there is one, as rename does not
+		err := link(dir, aside, to, name) // fails if there is one, as rename does not
 		switch {
 		case err == nil:
-			return os.Remove(from)
+			return dir.Remove(aside)
 		case errors.Is(err, fs.ErrExist):
-			name = fmt.Sprintf("%s.%d", to, i)
+			name = fmt.Sprintf("%s.%d", base, i)
 		case errors.Is(err, syscall.EXDEV), errors.Is(err, syscall.EPERM), errors.Is(err, syscall.ENOTSUP):
-			if err = carry(from, name); !errors.Is(err, fs.ErrExist) {
+			if err = carry(dir, aside, info, to, name); !errors.Is(err, fs.ErrExist) {
 				return err
 			}
-			name = fmt.Sprintf("%s.%d", to, i)
+			name = fmt.Sprintf("%s.%d", base, i)
 		default:
 			return err
 		}
 	}
-	return fmt.Errorf("%s and %d other names are taken", to, mostNames)
+	return fmt.Errorf("%s and %d other names are taken", filepath.Join(p.to, rel), mostNames)
+}
+
+// link gives a file a second name in another folder.
+func link(from *os.Root, old string, to *os.Root, name string) error {
+	source, err := from.Open(".")
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := to.Open(".")
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	if err := unix.Linkat(int(source.Fd()), old, int(target.Fd()), name, 0); err != nil {
+		return &os.LinkError{Op: "link", Old: filepath.Join(from.Name(), old), New: filepath.Join(to.Name(), name), Err: err}
+	}
+	return nil
 }
 
 // carry copies a file to a new place, with its time of change, and removes it once the copy is safe.
-func carry(from, to string) (err error) {
-	in, err := os.Open(from)
+func carry(from *os.Root, old string, info fs.FileInfo, to *os.Root, name string) (err error) {
+	in, err := from.OpenFile(old, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return err
+	if opened, err := in.Stat(); err != nil || !os.SameFile(info, opened) {
+		return errors.Join(err, fmt.Errorf("%s: %w", filepath.Join(from.Name(), old), errLink))
 	}
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+	out, err := to.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
 	if err != nil {
 		return err
 	}
@@ -125,10 +215,10 @@ func carry(from, to string) (err error) {
 		err = out.Sync()
 	}
 	if err = errors.Join(err, out.Close()); err == nil {
-		err = os.Chtimes(to, info.ModTime(), info.ModTime())
+		err = to.Chtimes(name, info.ModTime(), info.ModTime())
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(to))
+		return errors.Join(err, to.Remove(name))
 	}
-	return os.Remove(from)
+	return from.Remove(old)
 }

@@ -199,7 +199,9 @@ func TestLeft(t *testing.T) {
 		}
 		write(t, filepath.Join(root, "no.txt"), "1")
 		var log strings.Builder
-		s := p.start(t, folder(root), func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		spec := folder(root)
+		spec.FollowLinks = true
+		s := p.start(t, spec, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 		for range 3 {
 			if l := s.look(); l.Err != nil || l.Left != 1 {
 				t.Errorf("%+v", l)
@@ -388,28 +390,38 @@ func TestPutAway(t *testing.T) {
 	}
 	version := inputs.Version(info)
 	write(t, path, "22")
-	for _, to := range []string{"", path + ".away"} {
-		if done, err := putAway(path, version, to); done || err != nil || !exists(path) {
-			t.Errorf("to %q: %v, %v", to, done, err)
+	p := putter{from: filepath.Dir(path)}
+	for _, p.to = range []string{"", path + ".away"} {
+		if done, err := p.putAway("a.csv", version); done || err != nil || !exists(path) {
+			t.Errorf("to %q: %v, %v", p.to, done, err)
 		}
 	}
 	if info, err = os.Stat(path); err != nil {
 		t.Fatal(err)
 	}
-	wall := filepath.Join(t.TempDir(), "wall")
-	write(t, wall, "")
-	blocked := filepath.Join(wall, "a.csv")
-	if done, err := putAway(path, inputs.Version(info), blocked); done || err == nil || !exists(path) {
+	p.to = filepath.Join(t.TempDir(), "wall")
+	write(t, p.to, "")
+	if done, err := p.putAway("a.csv", inputs.Version(info)); done || err == nil || !exists(path) {
 		t.Errorf("a place that cannot be: %v, %v", done, err)
 	}
 	to := filepath.Join(t.TempDir(), "copy.csv")
-	if err := carry(path, to); err != nil || exists(path) {
+	if err := carry(root(t, filepath.Dir(path)), "a.csv", info, root(t, filepath.Dir(to)), "copy.csv"); err != nil || exists(path) {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(to); string(text) != "22" || err != nil {
 		t.Errorf("%q, %v", text, err)
 	}
-	if done, err := putAway(path, version, ""); done || err != nil {
+	p.to = ""
+	if done, err := p.putAway("a.csv", version); done || err != nil {
 		t.Errorf("of a file that is gone: %v, %v", done, err)
 	}
+}
+
+func root(t *testing.T, folder string) *os.Root {
+	r, err := os.OpenRoot(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	return r
 }

@@ -88,10 +88,10 @@ func (s *Store) record(r *row) ledger.Record {
 		last.Log, last.Output = "", nil
 		c.Last = &last
 	}
-	c.DonePeriod = time.Time{}
+	c.DonePeriod, c.DoneEpoch = time.Time{}, 0
 	for _, a := range r.attempts {
-		if a.Outcome.Completed() && a.Period.After(c.DonePeriod) {
-			c.DonePeriod = a.Period
+		if a.Outcome.Completed() && !a.Period.IsZero() && cmp.Or(a.Period.Compare(c.DonePeriod), cmp.Compare(a.Epoch, c.DoneEpoch)) > 0 {
+			c.DonePeriod, c.DoneEpoch = a.Period, a.Epoch
 		}
 	}
 	return c

@@ -80,17 +80,17 @@ func (s *Store) Kinds(context.Context) ([]ledger.Kind, error) {
 }
 
 // Standing implements ledger.Store.
-func (s *Store) Standing(_ context.Context, kind string) (ledger.Standing, error) {
+func (s *Store) Standing(_ context.Context, kind string, part ledger.Shard) (ledger.Standing, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.standing(kind), nil
+	return s.standing(kind, part), nil
 }
 
-func (s *Store) standing(kind string) ledger.Standing {
+func (s *Store) standing(kind string, part ledger.Shard) ledger.Standing {
 	st := ledger.Standing{Now: s.now()}
 	for _, r := range s.rows {
 		w := r.Work
-		if w == nil || r.Kind != kind {
+		if w == nil || r.Kind != kind || part.Count > 0 && r.Slot%part.Count != part.Index {
 			continue
 		}
 		switch w.State {
@@ -142,7 +142,7 @@ func (s *Store) Tally(_ context.Context, f ledger.Filter, column string, each fu
 			continue
 		}
 		value := map[string][]byte{ledger.ByKind: []byte(rec.Kind), ledger.ByScope: []byte(rec.Scope), ledger.ByPayload: rec.Payload}[column]
-		if err := each(ledger.Tally{Value: value, State: rec.Item(now).State, Items: 1}); err != nil {
+		if err := each(ledger.Tally{Value: value, Round: rec.RoundState(now), Items: 1}); err != nil {
 			return err
 		}
 	}
@@ -164,6 +164,12 @@ func (s *Store) Counts(_ context.Context, since time.Time) ([]ledger.Counts, err
 		switch it := rec.Item(now); it.State {
 		case ledger.StateWaiting:
 			c.Waiting++
+			switch it.RoundState {
+			case ledger.RoundDone:
+				c.RoundsDone++
+			case ledger.RoundFailed:
+				c.RoundsFailed++
+			}
 		case ledger.StateReady:
 			c.Ready++
 			if c.OldestReady.IsZero() || it.Due.Before(c.OldestReady) {

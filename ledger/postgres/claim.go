@@ -145,16 +145,17 @@ func (c *claim) history(ss session) error {
 		return nil
 	}
 	var id int64
-	var period *time.Time
+	var done doneRow
 	var last lastRow
-	dest := append([]any{&id, &period}, last.dest()...)
-	return ss.query(`SELECT i.id, `+periodColumn+`, `+lastColumns+` FROM {{S}}.ledger_items i `+lastAttempt+` WHERE i.id`+listed,
+	dest := slices.Concat([]any{&id}, done.dest(), last.dest())
+	return ss.query(`SELECT i.id, `+doneColumns+`, `+lastColumns+` FROM {{S}}.ledger_items i `+lastAttempt+` WHERE i.id`+listed,
 		[]any{slices.Collect(maps.Keys(again))}, func(scan scanner) error {
 			if err := scan(dest...); err != nil {
 				return err
 			}
 			r := again[id]
-			r.DonePeriod, r.Last = utc(period), last.last(id, r.Kind)
+			r.Last = last.last(id, r.Kind)
+			done.tell(r)
 			return nil
 		})
 }

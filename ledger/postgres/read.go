@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -119,41 +121,51 @@ SELECT (SELECT now FROM clock),
  (SELECT count(*) FROM {{S}}.ledger_backlog WHERE state = 4 AND kind = $1)`
 
 // Standing implements ledger.Store.
-func (s *Store) Standing(ctx context.Context, kind string) (out ledger.Standing, err error) {
+func (s *Store) Standing(ctx context.Context, kind string, part ledger.Shard) (out ledger.Standing, err error) {
 	err = s.read(ctx, func(ss session) (err error) {
-		out, err = standing(ss, kind)
+		out, err = standing(ss, kind, part)
 		return err
 	})
 	return out, err
 }
 
-func standing(ss session, kind string) (ledger.Standing, error) {
+func standing(ss session, kind string, part ledger.Shard) (ledger.Standing, error) {
 	var st ledger.Standing
 	var next *time.Time
-	err := ss.query(standingTemplate, []any{kind, ledger.StandingCap}, func(scan scanner) error {
+	of := `kind = $1`
+	if part.Count > 0 {
+		of += fmt.Sprintf(` AND coalesce(slot %% %d = %d, false)`, part.Count, part.Index)
+	}
+	err := ss.query(strings.ReplaceAll(standingTemplate, `kind = $1`, of), []any{kind, ledger.StandingCap}, func(scan scanner) error {
 		return scan(&st.Now, &st.Ready, &st.Held, &st.Persons, &st.Waiting, &next, &st.Dead, &st.Doubt)
 	})
 	st.Now, st.NextDue = st.Now.UTC(), utc(next)
 	return st, err
 }
 
-// countsTemplate counts the backlog in one pass, and attempts by the indexes of their ends.
+// countsTemplate counts the backlog in one pass, what waits for its next round by how the current one
+// ended, and attempts by the indexes of their ends.
 const countsTemplate = `WITH clock AS MATERIALIZED (SELECT {{NOW}} AS now),
 b AS MATERIALIZED (SELECT kind, CASE WHEN state = 0 AND due_at <= (SELECT now FROM clock) THEN 1 ELSE state END AS state, count(*) AS n, min(due_at) AS due FROM {{S}}.ledger_backlog GROUP BY 1, 2)
-SELECT k.kind, c.*,
+SELECT k.kind, c.*, over.*,
  (SELECT count(*) FROM {{S}}.ledger_attempts a WHERE a.final AND a.kind = k.kind AND a.finished_at >= $1 AND a.outcome IN (0, 1)),
  (SELECT count(*) FROM {{S}}.ledger_attempts a WHERE a.outcome IN (2, 8) AND a.kind = k.kind AND a.finished_at >= $1)
 FROM {{S}}.ledger_kinds k CROSS JOIN LATERAL (
  SELECT coalesce(sum(n) FILTER (WHERE state = 0), 0)::bigint, coalesce(sum(n) FILTER (WHERE state = 1), 0)::bigint, coalesce(sum(n) FILTER (WHERE state = 2), 0)::bigint,
   coalesce(sum(n) FILTER (WHERE state = 3), 0)::bigint, coalesce(sum(n) FILTER (WHERE state = 4), 0)::bigint, min(due) FILTER (WHERE state = 1) FROM b WHERE b.kind = k.kind) c
+CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE a.outcome NOT IN (2, 7, 8)), count(*) FILTER (WHERE a.outcome IN (2, 7, 8))
+ FROM (SELECT w.item_id, w.attempt FROM {{S}}.ledger_backlog w WHERE w.state = 0 AND w.kind = k.kind AND w.due_at > (SELECT now FROM clock) AND w.attempt > 0
+  AND EXISTS (SELECT FROM {{S}}.ledger_items i WHERE i.kind = k.kind AND i.every IS NOT NULL) ORDER BY w.due_at, w.item_id LIMIT $2) w
+ CROSS JOIN LATERAL (SELECT a.* FROM {{S}}.ledger_attempts a WHERE a.item_id = w.item_id AND a.attempt = w.attempt OFFSET 0) a
+ WHERE a.final AND a.period IS NOT NULL AND a.outcome <> 5) over
 ORDER BY k.kind`
 
 // Counts implements ledger.Store.
 func (s *Store) Counts(ctx context.Context, since time.Time) ([]ledger.Counts, error) {
-	return collect(ctx, s, countsTemplate, []any{since}, func(scan scanner) (ledger.Counts, error) {
+	return collect(ctx, s, countsTemplate, []any{since, ledger.StandingCap}, func(scan scanner) (ledger.Counts, error) {
 		var c ledger.Counts
 		var oldest *time.Time
-		err := scan(&c.Kind, &c.Waiting, &c.Ready, &c.Leased, &c.Dead, &c.Doubt, &oldest, &c.Done, &c.Failed)
+		err := scan(&c.Kind, &c.Waiting, &c.Ready, &c.Leased, &c.Dead, &c.Doubt, &oldest, &c.RoundsDone, &c.RoundsFailed, &c.Done, &c.Failed)
 		c.OldestReady = utc(oldest)
 		return c, err
 	})

@@ -15,8 +15,10 @@ import (
 const (
 	itemColumns = `i.id, i.kind, i.scope, i.key, i.fingerprint, i.payload, coalesce(i.shard_key, ''), i.slot, coalesce(i.every, ''), coalesce(i.zone, ''),
  coalesce(i.source, ''), i.epoch, i.base_attempt, i.created_at, coalesce(array_to_json(i.resources)::text, '')` // database/sql has no arrays
-	periodColumn = `CASE WHEN i.every IS NOT NULL THEN (SELECT max(p.period) FROM {{S}}.ledger_attempts p WHERE p.item_id = i.id AND p.outcome IN (0, 1)) END`
-	workColumns  = `b.state, b.priority, b.due_at, b.epoch, b.attempt, b.failures, b.crashes, b.losses, b.alone, b.reopen, b.cancel, b.locked_by, b.lock_id, b.leased_at, b.started_at, b.expires_at,
+	// doneColumns are the newest period of a recurring item that was completed, and the opening in which it was.
+	doneColumns = `CASE WHEN i.every IS NOT NULL THEN (SELECT max(p.period) FROM {{S}}.ledger_attempts p WHERE p.item_id = i.id AND p.outcome IN (0, 1)) END,
+ CASE WHEN i.every IS NOT NULL THEN (SELECT p.epoch FROM {{S}}.ledger_attempts p WHERE p.item_id = i.id AND p.period IS NOT NULL AND p.outcome IN (0, 1) ORDER BY p.period DESC, p.epoch DESC LIMIT 1) END`
+	workColumns = `b.state, b.priority, b.due_at, b.epoch, b.attempt, b.failures, b.crashes, b.losses, b.alone, b.reopen, b.cancel, b.locked_by, b.lock_id, b.leased_at, b.started_at, b.expires_at,
  CASE WHEN b.limit_key IS NULL THEN b.gate ELSE 0::smallint END, b.passed_at`
 	// lastColumns begin with the attempt, NULL when there is none.
 	lastColumns = `a.attempt, a.agent, a.lock_id, a.worker, a.epoch, a.period, a.leased_at, a.finished_at, a.outcome, a.final, a.code, a.error`
@@ -25,7 +27,7 @@ const (
 	// outputColumn is that of the newest attempt that has one.
 	outputColumn = `(SELECT o.output FROM {{S}}.ledger_attempts o WHERE o.item_id = i.id AND octet_length(o.output) > 0 ORDER BY o.attempt DESC LIMIT 1)`
 
-	recordColumns = itemColumns + `, ` + periodColumn + `, ` + workColumns + `, ` + lastColumns
+	recordColumns = itemColumns + `, ` + doneColumns + `, ` + workColumns + `, ` + lastColumns
 
 	// lastAttempt is the newest attempt of i, by the primary key.
 	lastAttempt = `LEFT JOIN LATERAL (SELECT n.* FROM {{S}}.ledger_attempts n WHERE n.item_id = i.id ORDER BY n.attempt DESC LIMIT 1) a ON true`
@@ -37,22 +39,37 @@ const (
 	loadedTables = `{{S}}.ledger_items i LEFT JOIN LATERAL (SELECT b.* FROM {{S}}.ledger_backlog b WHERE b.item_id = i.id LIMIT 1) b ON true ` + lastAttempt
 )
 
-// itemRow takes itemColumns and periodColumn.
+// itemRow takes itemColumns and doneColumns.
 type itemRow struct {
 	r         ledger.Record
 	resources jsonNamesOf
-	period    *time.Time
+	done      doneRow
+}
+
+// doneRow takes doneColumns.
+type doneRow struct {
+	period *time.Time
+	epoch  *int64
+}
+
+func (t *doneRow) dest() []any { return []any{&t.period, &t.epoch} }
+
+func (t *doneRow) tell(r *ledger.Record) {
+	if r.DonePeriod = utc(t.period); t.epoch != nil {
+		r.DoneEpoch = *t.epoch
+	}
 }
 
 func (t *itemRow) dest() []any {
 	r := &t.r
 	return []any{&r.ID, &r.Kind, &r.Scope, &r.Key, &r.Fingerprint, &r.Payload, &r.ShardKey, &r.Slot, &r.Every, &r.Zone,
-		&r.Source, &r.Epoch, &r.BaseAttempt, &r.CreatedAt, &t.resources, &t.period}
+		&r.Source, &r.Epoch, &r.BaseAttempt, &r.CreatedAt, &t.resources, &t.done.period, &t.done.epoch}
 }
 
 func (t *itemRow) record() ledger.Record {
 	t.r.CreatedAt = t.r.CreatedAt.UTC()
-	t.r.DonePeriod = utc(t.period)
+	t.r.DonePeriod, t.r.DoneEpoch = time.Time{}, 0
+	t.done.tell(&t.r)
 	t.r.Resources = t.resources
 	return t.r
 }

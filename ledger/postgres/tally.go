@@ -30,16 +30,16 @@ func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each 
 	err := s.run(ctx, func(ctx context.Context, c *pgx.Conn) error {
 		return direct{ctx, s, c}.query(`SELECT `+list+` FROM `+from+` WHERE `+condition+group, args, func(scan scanner) error {
 			var t ledger.Tally
-			var state int
+			var round int
 			if column == ledger.ByPayload {
-				told = scan(&t.Value, &state, &t.Items)
+				told = scan(&t.Value, &round, &t.Items)
 			} else {
 				var text string
-				told = scan(&text, &state, &t.Items)
+				told = scan(&text, &round, &t.Items)
 				t.Value = []byte(text)
 			}
 			if told == nil {
-				t.State = ledger.States[state]
+				t.Round = ledger.RoundStates[round]
 				told = each(t)
 			}
 			return told

@@ -195,7 +195,7 @@ func (t *tx) records(template string, args []any) ([]ledger.Record, error) {
 func (t *tx) Attempts(id int64) ([]ledger.Attempt, error) { return attempts(t, id) }
 
 // Standing implements ledger.Tx.
-func (t *tx) Standing(kind string) (ledger.Standing, error) { return standing(t, kind) }
+func (t *tx) Standing(kind string) (ledger.Standing, error) { return standing(t, kind, ledger.Shard{}) }
 
 // Agents implements ledger.Tx.
 func (t *tx) Agents() ([]ledger.Agent, error) { return agents(t, living) }

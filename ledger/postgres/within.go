@@ -38,10 +38,15 @@ func start(f ledger.Filter) (from string, backlog bool) {
 		return fromStuck, true
 	case only(ledger.StateLeased), has(func(p ledger.Filter) bool { return len(p.Agents) > 0 && !slices.Contains(p.Agents, "") }):
 		return fromLeased, true
-	case only(states[:]...), has(func(p ledger.Filter) bool { return len(p.Priorities) > 0 }):
+	case only(states[:]...), has(unfinished), has(func(p ledger.Filter) bool { return len(p.Priorities) > 0 }):
 		return fromBacklog, true
 	}
 	return fromItems, false
+}
+
+// unfinished says that a filter asks for rounds that only what is in the backlog can have.
+func unfinished(p ledger.Filter) bool {
+	return len(p.Rounds) > 0 && !slices.Contains(p.Rounds, ledger.RoundDone) && !slices.Contains(p.Rounds, ledger.RoundCancelled)
 }
 
 // within are the tables of a reader, and the column that orders them by id.

@@ -179,7 +179,7 @@ func TestRefusedUntouched(t *testing.T) {
 	}{
 		"short text": {text("hello\n"), "is not a ledger"},
 		"long text":  {text(strings.Repeat("id,name,email\n", 10_000)), "is not a ledger"},
-		"newer":      {edited("INSERT INTO ledger_migrations (version_id, is_applied) VALUES (9, 1)", "UPDATE ledger_meta SET v = '8' WHERE k = 'compatible_from'"), fmt.Sprintf("has schema 9, which programs that know schema 8 or later may use, and this one knows %d; upgrade ledgerd", schema.Version)},
+		"newer":      {edited("INSERT INTO ledger_migrations (version_id, is_applied) VALUES (99, 1)", "UPDATE ledger_meta SET v = '98' WHERE k = 'compatible_from'"), fmt.Sprintf("has schema 99, which programs that know schema 98 or later may use, and this one knows %d; upgrade ledgerd", schema.Version)},
 		"other tables": {func(t *testing.T, path string) {
 			db := database(t, path)
 			run(t, db, "CREATE TABLE ledger_items (account, amount)")
@@ -210,16 +210,16 @@ func TestRefusedUntouched(t *testing.T) {
 func TestNewerButCompatible(t *testing.T) {
 	path := newPath(t)
 	mustOpen(t, path, sqlite.Options{}).Close()
-	run(t, database(t, path), "INSERT INTO ledger_migrations (version_id, is_applied) VALUES (9, 1)")
+	run(t, database(t, path), "INSERT INTO ledger_migrations (version_id, is_applied) VALUES (99, 1)")
 	s := mustOpen(t, path, sqlite.Options{})
 	if _, err := ledger.New(s, ledger.Options{}).Add(t.Context(), numbered(1)...); err != nil {
 		t.Error(err)
 	}
-	if have, _, err := sqlite.Status(t.Context(), path); have != 9 || err != nil {
+	if have, _, err := sqlite.Status(t.Context(), path); have != 99 || err != nil {
 		t.Errorf("status %d, %v", have, err)
 	}
-	run(t, database(t, path), "UPDATE ledger_meta SET v = '8' WHERE k = 'compatible_from'")
-	if now, err := s.Schema(t.Context()); now.Have != 9 || now.Compatible != 8 || err != nil || !errors.Is(now.Fits(), ledger.ErrSchema) {
+	run(t, database(t, path), "UPDATE ledger_meta SET v = '98' WHERE k = 'compatible_from'")
+	if now, err := s.Schema(t.Context()); now.Have != 99 || now.Compatible != 98 || err != nil || !errors.Is(now.Fits(), ledger.ErrSchema) {
 		t.Errorf("of a store that is open: %+v, %v", now, err)
 	}
 }

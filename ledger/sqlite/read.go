@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -38,6 +39,9 @@ func of(f ledger.Filter) (from, id string) {
 			return len(p.States) > 0 && !slices.ContainsFunc(p.States, func(st ledger.State) bool { return !slices.Contains(states, st) })
 		})
 	}
+	unfinished := has(func(p ledger.Filter) bool {
+		return len(p.Rounds) > 0 && !slices.Contains(p.Rounds, ledger.RoundDone) && !slices.Contains(p.Rounds, ledger.RoundCancelled)
+	})
 	kind := has(func(p ledger.Filter) bool { return len(p.Kinds) > 0 })
 	scope := has(func(p ledger.Filter) bool { return len(p.Scopes) > 0 })
 	switch {
@@ -51,7 +55,7 @@ func of(f ledger.Filter) (from, id string) {
 		return items("INDEXED BY sqlite_autoindex_ledger_items_1") // statistics of few items suggest to scan them
 	case kind && scope && has(func(p ledger.Filter) bool { return p.Prefix != "" }):
 		return items("")
-	case only(states...), has(func(p ledger.Filter) bool { return len(p.Priorities) > 0 }):
+	case only(states...), unfinished, has(func(p ledger.Filter) bool { return len(p.Priorities) > 0 }):
 		return backlog("NOT INDEXED", "")
 	}
 	return items("NOT INDEXED")
@@ -161,25 +165,29 @@ func (s *Store) Kinds(ctx context.Context) (all []ledger.Kind, err error) {
 func (s *Store) Now(context.Context) (time.Time, error) { return s.clock(), nil }
 
 // Standing implements ledger.Store.
-func (s *Store) Standing(ctx context.Context, kind string) (st ledger.Standing, err error) {
+func (s *Store) Standing(ctx context.Context, kind string, part ledger.Shard) (st ledger.Standing, err error) {
 	err = s.read(ctx, true, func(r session) (err error) {
-		st, err = standing(r, kind, s.clock())
+		st, err = standing(r, kind, part, s.clock())
 		return err
 	})
 	return st, err
 }
 
-func standing(s session, kind string, now time.Time) (ledger.Standing, error) {
+func standing(s session, kind string, part ledger.Shard, now time.Time) (ledger.Standing, error) {
 	st := ledger.Standing{Now: now}
+	of := `kind = ?1`
+	if part.Count > 0 {
+		of += fmt.Sprintf(` AND slot %% %d = %d`, part.Count, part.Index)
+	}
 	err := s.query(`SELECT
- (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 1 AND gate = 0 AND kind = ?1 LIMIT ?3)) +
- (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 1 AND gate > 0 AND blocked_on IS NULL AND kind = ?1 LIMIT ?3)) +
- (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE passed_at IS NOT NULL AND blocked_on IS NOT NULL AND kind = ?1 LIMIT ?3)),
- (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 0 AND kind = ?1 AND due_at <= ?2 LIMIT ?3)),
- (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 0 AND kind = ?1 AND due_at > ?2 LIMIT ?3)),
- (SELECT min(due_at) FROM ledger_backlog WHERE state = 0 AND kind = ?1 AND due_at > ?2),
- (SELECT count(*) FROM ledger_backlog WHERE state >= 3 AND state = 3 AND kind = ?1),
- (SELECT count(*) FROM ledger_backlog WHERE state >= 3 AND state = 4 AND kind = ?1)`, func(r row) error {
+ (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 1 AND gate = 0 AND `+of+` LIMIT ?3)) +
+ (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 1 AND gate > 0 AND blocked_on IS NULL AND `+of+` LIMIT ?3)) +
+ (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE passed_at IS NOT NULL AND blocked_on IS NOT NULL AND `+of+` LIMIT ?3)),
+ (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 0 AND `+of+` AND due_at <= ?2 LIMIT ?3)),
+ (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = 0 AND `+of+` AND due_at > ?2 LIMIT ?3)),
+ (SELECT min(due_at) FROM ledger_backlog WHERE state = 0 AND `+of+` AND due_at > ?2),
+ (SELECT count(*) FROM ledger_backlog WHERE state >= 3 AND state = 3 AND `+of+`),
+ (SELECT count(*) FROM ledger_backlog WHERE state >= 3 AND state = 4 AND `+of+`)`, func(r row) error {
 		st.Ready, st.Waiting, st.NextDue = min(r.int(0)+r.int(1), ledger.StandingCap), r.int(2), r.time(3)
 		st.Dead, st.Doubt = r.int(4), r.int(5)
 		return nil
@@ -188,7 +196,7 @@ func standing(s session, kind string, now time.Time) (ledger.Standing, error) {
 		return st, err
 	}
 	err = s.query(`SELECT count(iif(a.agent IS NOT NULL OR b.expires_at <= ?2, 1, NULL)), count(iif(a.agent IS NULL AND b.expires_at > ?2, 1, NULL))
- FROM ledger_backlog b LEFT JOIN ledger_agents a ON a.agent = b.locked_by WHERE b.state = 2 AND b.kind = ?1`, func(r row) error {
+ FROM ledger_backlog b LEFT JOIN ledger_agents a ON a.agent = b.locked_by WHERE b.state = 2 AND b.`+of, func(r row) error {
 		st.Held, st.Persons = r.int(0), r.int(1)
 		return nil
 	}, kind, now)
@@ -199,7 +207,7 @@ func standing(s session, kind string, now time.Time) (ledger.Standing, error) {
 func (s *Store) Counts(ctx context.Context, since time.Time) ([]ledger.Counts, error) {
 	all := []ledger.Counts{}
 	err := s.read(ctx, true, func(r session) error {
-		return r.query(`SELECT k.kind,
+		err := r.query(`SELECT k.kind,
  (SELECT count(*) FROM ledger_backlog WHERE state = 0 AND kind = k.kind AND due_at > ?1),
  (SELECT count(*) FROM ledger_backlog WHERE state = 0 AND kind = k.kind AND due_at <= ?1) + (SELECT count(*) FROM ledger_backlog WHERE state = 1 AND gate = 0 AND kind = k.kind) +
   (SELECT count(*) FROM ledger_backlog WHERE state = 1 AND gate > 0 AND blocked_on IS NULL AND kind = k.kind) + (SELECT count(*) FROM ledger_backlog WHERE passed_at IS NOT NULL AND blocked_on IS NOT NULL AND kind = k.kind),
@@ -223,9 +231,22 @@ func (s *Store) Counts(ctx context.Context, since time.Time) ([]ledger.Counts, e
 			all = append(all, c)
 			return nil
 		}, s.clock(), since.UnixMicro())
+		for i := 0; i < len(all) && err == nil; i++ {
+			err = r.query(roundsOver, func(r row) error {
+				all[i].RoundsDone, all[i].RoundsFailed = r.int(0), r.int(1)
+				return nil
+			}, all[i].Kind, s.clock(), ledger.StandingCap)
+		}
+		return err
 	})
 	return all, err
 }
+
+// roundsOver counts what waits for the next round, by how the current one ended.
+const roundsOver = `SELECT count(iif(a.outcome NOT IN (2, 7, 8), 1, NULL)), count(iif(a.outcome IN (2, 7, 8), 1, NULL))
+ FROM (SELECT item_id, attempt FROM ledger_backlog INDEXED BY ledger_backlog_waiting WHERE state = 0 AND kind = ?1 AND due_at > ?2 AND attempt > 0
+  AND EXISTS (SELECT 1 FROM ledger_items INDEXED BY ledger_items_recurring WHERE kind = ?1 AND every IS NOT NULL) LIMIT ?3) w
+ CROSS JOIN ledger_attempts a ON a.item_id = w.item_id AND a.attempt = w.attempt WHERE a.final = 1 AND a.period IS NOT NULL AND a.outcome <> 5`
 
 // Audit implements ledger.Store.
 func (s *Store) Audit(ctx context.Context, after int64, limit int) (all []ledger.Audited, err error) {

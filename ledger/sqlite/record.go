@@ -85,7 +85,7 @@ func records(s session, query string, args ...any) ([]ledger.Record, error) {
 }
 
 // addHistory reads what records have beside their rows: the newest attempt of those that have
-// ended any, and the newest completed period of those that recur.
+// ended any, and the newest completed period, with its opening, of those that recur.
 func addHistory(s session, recs []ledger.Record) error {
 	var attempted, recurring []int64
 	at := make(map[int64]*ledger.Record)
@@ -114,9 +114,10 @@ func addHistory(s session, recs []ledger.Record) error {
 	if len(recurring) == 0 {
 		return nil
 	}
-	return s.query(`SELECT item_id, max(period) FROM ledger_attempts
- WHERE item_id IN (SELECT value FROM json_each(?1)) AND period IS NOT NULL AND outcome IN (0, 1) GROUP BY item_id`, func(r row) error {
-		at[r.int(0)].DonePeriod = r.time(1)
+	return s.query(`SELECT item_id, max(period), max(epoch) FROM ledger_attempts
+ WHERE (item_id, period) IN (SELECT j.value, (SELECT max(period) FROM ledger_attempts WHERE item_id = j.value AND period IS NOT NULL AND outcome IN (0, 1)) FROM json_each(?1) j)
+ AND period IS NOT NULL AND outcome IN (0, 1) GROUP BY item_id`, func(r row) error {
+		at[r.int(0)].DonePeriod, at[r.int(0)].DoneEpoch = r.time(1), r.int(2)
 		return nil
 	}, array(recurring))
 }

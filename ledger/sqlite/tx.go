@@ -241,7 +241,7 @@ func (x *tx) Standing(kind string) (ledger.Standing, error) {
 	if err := x.begin(); err != nil {
 		return ledger.Standing{}, err
 	}
-	return standing(x.session, kind, x.now)
+	return standing(x.session, kind, ledger.Shard{}, x.now)
 }
 
 // Agents implements ledger.Tx.

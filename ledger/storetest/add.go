@@ -164,10 +164,9 @@ func addRecurring(t *testing.T, h *harness) {
 	h.end(h.take("k"), ledger.Done(nil))
 	equal(t, "known", h.add(n)[0].Verdict, ledger.VerdictKnown)
 	n.Fingerprint, n.Payload = "2", []byte("p2")
-	equal(t, "changed", h.add(n)[0], ledger.Added{ID: id, Verdict: ledger.VerdictChanged, State: ledger.StateWaiting})
-	h.pass(24 * time.Hour)
-	if ls := h.take("k"); string(ls.Payload) != "p2" || ls.Round != "2026-11-21" {
-		t.Fatalf("next round %s with payload %q", ls.Round, ls.Payload)
+	equal(t, "changed", h.add(n)[0], ledger.Added{ID: id, Verdict: ledger.VerdictChanged, State: ledger.StateReady})
+	if ls := h.take("k"); string(ls.Payload) != "p2" || ls.Round != "2026-11-20" {
+		t.Fatalf("round %s with payload %q", ls.Round, ls.Payload)
 	}
 	// An item that was done once becomes recurring.
 	once := h.one("once")
@@ -251,7 +250,7 @@ func addManyFields(t *testing.T, h *harness) {
 	got := h.item(id)
 	want := ledger.Item{ID: id, Kind: "k", Scope: "s", Key: n.Key, Fingerprint: "f", Payload: payload, ShardKey: "host", Slot: ledger.Slot("host"),
 		Priority: -2, Due: due.Truncate(time.Microsecond), Every: n.Every, Zone: n.Zone, Source: "src", State: ledger.StateWaiting,
-		Round: got.Round, CreatedAt: start}
+		Round: got.Round, RoundState: ledger.RoundOpen, CreatedAt: start}
 	equal(t, "item", got, want)
 	found, err := h.l.Find(h.ctx, "k", "s", n.Key)
 	h.ok(err)

@@ -23,6 +23,9 @@ func (m *machine) filter(t *rapid.T) ledger.Filter {
 	if rapid.Bool().Draw(t, "by state") {
 		f.States = rapid.SliceOfN(rapid.SampledFrom(ledger.States), 1, 2).Draw(t, "states")
 	}
+	if rapid.Bool().Draw(t, "by round") {
+		f.Rounds = rapid.SliceOfN(rapid.SampledFrom(ledger.RoundStates), 1, 2).Draw(t, "rounds")
+	}
 	switch rapid.IntRange(0, 14).Draw(t, "by") {
 	case 0:
 		f.Key = rapid.SampledFrom([]string{"1", "é%_"}).Draw(t, "key")

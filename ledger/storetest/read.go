@@ -30,6 +30,22 @@ func standing(t *testing.T, h *harness) {
 	s, err = h.l.Standing(h.ctx, "nothing")
 	h.ok(err)
 	equal(t, "of an unknown kind", s, ledger.Standing{Now: start.Add(90 * time.Minute)})
+	whole, err := h.l.Standing(h.ctx, "k")
+	h.ok(err)
+	var sum ledger.Standing
+	for i := range 3 {
+		s, err := h.l.StandingIn(h.ctx, "k", ledger.Shard{Index: i, Count: 3})
+		h.ok(err)
+		if s == whole {
+			t.Errorf("shard %d of 3 is all", i)
+		}
+		sum.Ready, sum.Held, sum.Persons, sum.Waiting = sum.Ready+s.Ready, sum.Held+s.Held, sum.Persons+s.Persons, sum.Waiting+s.Waiting
+		sum.Dead, sum.Doubt, sum.Now = sum.Dead+s.Dead, sum.Doubt+s.Doubt, s.Now
+		if !s.NextDue.IsZero() && (sum.NextDue.IsZero() || s.NextDue.Before(sum.NextDue)) {
+			sum.NextDue = s.NextDue
+		}
+	}
+	equal(t, "sum of the shards", sum, whole)
 }
 
 func agents(t *testing.T, h *harness) {

@@ -54,7 +54,7 @@ func recurringFailsToNext(t *testing.T, h *harness) {
 	}
 	h.pass(it.Due.Sub(h.clock.now()))
 	h.end(h.take("k"), ledger.Permanent(errTest)) // also for good only ends the period
-	if it = h.state(id, ledger.StateWaiting); it.Due.Sub(h.clock.now()) != 36*time.Hour || !it.RoundFailed() {
+	if it = h.state(id, ledger.StateWaiting); it.Due.Sub(h.clock.now()) != 36*time.Hour || it.RoundState != ledger.RoundFailed {
 		t.Fatalf("%+v", it)
 	}
 	h.pass(36 * time.Hour)
@@ -73,7 +73,7 @@ func recurringRetried(t *testing.T, h *harness) {
 	h.end(h.take("k"), ledger.Done(nil))
 	for id, want := range map[int64]bool{failed: true, done: false} {
 		it := h.state(id, ledger.StateWaiting)
-		equal(t, "round failed", it.RoundFailed(), want)
+		equal(t, "round failed", it.RoundState == ledger.RoundFailed, want)
 	}
 	retry := func() int64 {
 		n, err := h.l.Retry(h.ctx, "ann", ledger.Filter{Kinds: []string{"k"}})
@@ -85,23 +85,34 @@ func recurringRetried(t *testing.T, h *harness) {
 	equal(t, "round", ls.Round, "2026-11-20")
 	h.end(ls, ledger.Done(nil))
 	it := h.state(failed, ledger.StateWaiting)
-	equal(t, "round failed", it.RoundFailed(), false)
+	equal(t, "round", it.RoundState, ledger.RoundDone)
 	equal(t, "retried", retry(), 0)
 }
 
 func recurringOncePerPeriod(t *testing.T, h *harness) {
 	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Every: "0 1 * * *"})[0].ID
 	h.end(h.take("k"), ledger.Done(nil))
-	// An operator reopens today's round: it runs, but is not recorded as done twice.
+	// An operator reopens today's round. While it runs, its hours become days: the day was completed, and is
+	// not recorded as done in the same opening twice.
 	n, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
 	h.ok(err)
 	equal(t, "cancelled", n, 1)
 	_, err = h.l.Reopen(h.ctx, "ann", ledger.IDs(id))
 	h.ok(err)
+	h.end(h.take("k"), ledger.Done(nil))
+	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeCancelled, ledger.OutcomeDone})
+
+	hourly := ledger.NewItem{Kind: "k", Key: "y", Every: "hour"}
+	other := h.add(hourly)[0].ID
+	h.end(h.take("k"), ledger.Done(nil))
+	h.pass(time.Hour)
 	ls := h.take("k")
+	hourly.Every = "0 9 * * *"
+	equal(t, "rescheduled", h.add(hourly)[0].Verdict, ledger.VerdictChanged)
 	h.end(ls, ledger.Done(nil))
 	h.ok(h.finish(ls, ledger.Done(nil)))
-	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeCancelled, ledger.OutcomeSnoozed})
+	equal(t, "outcomes", h.outcomes(other), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeSnoozed})
+	equal(t, "round", h.item(other).RoundState, ledger.RoundDone)
 	it := h.state(id, ledger.StateWaiting)
 	equal(t, "due", it.Due.UTC(), time.Date(2026, 11, 21, 1, 0, 0, 0, time.UTC))
 }

@@ -71,19 +71,18 @@ func (w *Worker) untilQuiet(ctx context.Context, patience time.Duration) []ledge
 // quiet returns what is left if there is nothing to wait for, else nil. One kind's standing is one
 // snapshot. With several kinds an item could be seen in none of them: worked in one before that is
 // looked at, it may emit another into a kind that was looked at before. So all are looked at
-// twice, and no attempt may have ended since the first look. Standings know no shards; what is
-// ready of one's own shard is asked by claiming, between the two looks, and so is what is held back
-// by limits: the places may have become free since.
+// twice, and no attempt may have ended since the first look. What is held back by limits is asked by
+// claiming, between the two looks: the places may have become free since.
 func (w *Worker) quiet(ctx context.Context, patience time.Duration) ([]ledger.Standing, error) {
 	first, err := w.standings(ctx)
 	if err != nil || !w.allQuiet(first, patience) {
 		return nil, err
 	}
-	if len(w.lanes) == 0 || len(w.lanes) == 1 && !w.sharded() && first[0].Ready == 0 {
+	if len(w.lanes) == 0 || len(w.lanes) == 1 && first[0].Ready == 0 {
 		return first, nil
 	}
 	for i, l := range w.lanes {
-		if !w.sharded() && first[i].Ready == 0 || l.paused(patience) {
+		if first[i].Ready == 0 || l.paused(patience) {
 			continue
 		}
 		if got, err := l.probe(); got > 0 || err != nil {
@@ -106,11 +105,11 @@ func (w *Worker) quiet(ctx context.Context, patience time.Duration) ([]ledger.St
 	return second, nil
 }
 
-// standings of all kinds, in the order of the lanes.
+// standings of all kinds, each of the worker's shard, in the order of the lanes.
 func (w *Worker) standings(ctx context.Context) ([]ledger.Standing, error) {
 	all := make([]ledger.Standing, len(w.lanes))
 	for i, l := range w.lanes {
-		s, err := w.config.Ledger.Standing(ctx, l.kind)
+		s, err := w.config.Ledger.StandingIn(ctx, l.kind, w.config.Shard)
 		if err != nil {
 			return nil, err
 		}
@@ -119,12 +118,10 @@ func (w *Worker) standings(ctx context.Context) ([]ledger.Standing, error) {
 	return all, nil
 }
 
-func (w *Worker) sharded() bool { return w.config.Shard.Count > 1 }
-
 func (w *Worker) allQuiet(all []ledger.Standing, patience time.Duration) bool {
 	for i, l := range w.lanes {
 		s := all[i]
-		soon := s.Ready > 0 && !w.sharded() && !l.kept(patience) || !s.NextDue.IsZero() && !s.NextDue.After(s.Now.Add(patience))
+		soon := s.Ready > 0 && !l.kept(patience) || !s.NextDue.IsZero() && !s.NextDue.After(s.Now.Add(patience))
 		if s.Held > 0 || soon && !l.paused(patience) {
 			return false
 		}

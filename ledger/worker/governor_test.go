@@ -23,6 +23,8 @@ type governor struct {
 	until    time.Time
 	stalled  time.Time
 	policies []ledger.Kind
+
+	handedBack []time.Duration // grace of each call
 }
 
 func (g *governor) Handle(ctx context.Context, ls *ledger.Lease, settle func(ledger.Result)) {
@@ -43,6 +45,12 @@ func (g *governor) Limit() (int, time.Time) {
 		return 0, g.until
 	}
 	return g.limit, time.Time{}
+}
+
+func (g *governor) HandBack(grace time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.handedBack = append(g.handedBack, grace)
 }
 
 func (g *governor) Stalled() time.Time {
@@ -116,6 +124,35 @@ func TestGovernorPauses(t *testing.T) {
 			t.Errorf("%d done 3 s after the pause", got)
 		}
 		stop()
+	})
+}
+
+// A governor is told once to hand back, as soon as the worker is to stop, and asked nothing after that.
+func TestGovernorHandsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.addMany(1)
+		g := &governor{Func: func(context.Context, *ledger.Lease) ledger.Result {
+			elapse(10 * time.Second)
+			return ledger.Done(nil)
+		}, limit: 1}
+		stop := r.run(r.worker(g))
+		elapse(time.Second)
+		if len(g.handedBack) != 0 {
+			t.Errorf("handed back before the stop: %v", g.handedBack)
+		}
+		go func() {
+			elapse(time.Second)
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if len(g.handedBack) != 1 || g.handedBack[0] != defaultGrace {
+				t.Errorf("while the last item runs: %v", g.handedBack)
+			}
+		}()
+		stop()
+		if len(g.handedBack) != 1 {
+			t.Errorf("at the end: %v", g.handedBack)
+		}
 	})
 }
 

@@ -32,6 +32,9 @@ type Governor interface {
 	// Limit is the most items in Handle at a time from now on; it replaces Concurrency. With 0
 	// nothing is claimed, and until is when to look again, by time.Now.
 	Limit() (n int, until time.Time)
+	// HandBack is called once the worker is to stop: what has not begun is settled as released, what has may
+	// go on for as long as grace. It does not wait. Items may come again later, of another worker.
+	HandBack(grace time.Duration)
 	// Stalled is until when, by time.Now, nothing is taken because what works the items crashes
 	// again and again; the zero time says that this is not so. The worker's heartbeat tells it to others.
 	Stalled() time.Time

@@ -59,12 +59,22 @@ func (l *lane) govern(policy ledger.Kind) {
 	}
 }
 
-// limit is how many items may run at a time, and if none may, until when.
+// limit is how many items may run at a time, and if none may, until when. A lane that stops asks nobody:
+// who is asked may start a process.
 func (l *lane) limit() (int, time.Time) {
+	if l.stopped() {
+		return 0, time.Time{}
+	}
 	if l.governor != nil {
 		return l.governor.Limit()
 	}
 	return l.config.Concurrency, time.Time{}
+}
+
+func (l *lane) stopped() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stopping
 }
 
 // doubtful says whether items of the kind must not be begun twice. The caller holds mu.

@@ -119,11 +119,11 @@ func (s *spy) Holders(ctx context.Context, ids []int64) ([]ledger.Renewal, error
 	return s.Store.Holders(ctx, ids)
 }
 
-func (s *spy) Standing(ctx context.Context, kind string) (ledger.Standing, error) {
+func (s *spy) Standing(ctx context.Context, kind string, part ledger.Shard) (ledger.Standing, error) {
 	if err := s.called("standing"); err != nil {
 		return ledger.Standing{}, err
 	}
-	return s.Store.Standing(ctx, kind)
+	return s.Store.Standing(ctx, kind, part)
 }
 
 func (s *spy) Beat(ctx context.Context, a ledger.Agent, ttl time.Duration) error {

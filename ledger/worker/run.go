@@ -137,6 +137,9 @@ func (w *Worker) stop() {
 	failpoint.Here("worker.stopping")
 	for _, l := range w.lanes {
 		l.stop()
+		if l.governor != nil {
+			l.governor.HandBack(w.config.Grace)
+		}
 	}
 	w.waitForHandlers(w.config.Grace, w.hurry)
 	for _, l := range w.lanes {

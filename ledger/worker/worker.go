@@ -79,10 +79,11 @@ type KindConfig struct {
 type Event struct {
 	Lease  *ledger.Lease
 	Result ledger.Result // as it was reported to the ledger
-	// Recorded is the outcome as the ledger wrote it down, and State where the item stands by it.
+	// Recorded is the outcome as the ledger wrote it down, State and Round where the item stands by it.
 	// They are empty if the ledger did not take the result. Of OutcomeRecorded the state is not known.
 	Recorded ledger.Outcome
 	State    ledger.State
+	Round    ledger.RoundState
 	Err      error         // why the ledger did not take it: ledger.ErrLeaseLost, or what kept it from being recorded
 	Waited   time.Duration // due → start
 	Worked   time.Duration // start → end; 0 if it was handed back unstarted
@@ -208,7 +209,7 @@ func (w *Worker) record(t *task, e ledger.Ending, err error) {
 	}
 	switch {
 	case err == nil:
-		ev.Recorded, ev.State = e.Recorded, e.State
+		ev.Recorded, ev.State, ev.Round = e.Recorded, e.State, e.Round
 		w.tally.add(e)
 		w.minutes.add(w.clock.now(), t.lease.Kind, e.Recorded, ev.Worked)
 		if e.State == ledger.StateWaiting {

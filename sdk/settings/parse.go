@@ -42,9 +42,6 @@ func (s *Schema) Parse(base []byte, assignments []string) (json.RawMessage, erro
 			if !json.Valid(value) {
 				return nil, problem(name, "what follows := must be JSON")
 			}
-			if err := CheckText(value); err != nil {
-				return nil, problem(name, "what follows := has %v", err)
-			}
 		} else if value, err = convert(name, field, text); err != nil {
 			return nil, err
 		}

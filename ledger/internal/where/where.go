@@ -76,6 +76,7 @@ func (b *builder) filter(f ledger.Filter) {
 	b.in("i.kind", f.Kinds)
 	b.in("i.scope", f.Scopes)
 	b.states(f.States)
+	b.rounds(f.Rounds)
 	b.in("coalesce(b.locked_by, '')", f.Agents)
 	b.in("coalesce(a.code, '')", f.Codes)
 	b.outcomes(f.Outcomes)
@@ -218,6 +219,38 @@ func (b *builder) states(states []ledger.State) {
 	b.add("(%s)", strings.Join(terms, " OR "))
 }
 
+// rounds: how the current round of an item stands, as in [ledger.Record.RoundState]. The newest attempt of
+// a recurring item that waits closed its round if it is final, and failed for good if it is one of the
+// outcomes 2, 7 and 8.
+func (b *builder) rounds(rounds []ledger.RoundState) {
+	if len(rounds) == 0 {
+		return
+	}
+	over := "coalesce(b.state = 0 AND b.due_at > " + b.now + " AND a.final AND a.period IS NOT NULL AND a.outcome <> 5, false)"
+	terms := []string{}
+	for _, r := range ledger.RoundStates {
+		if !slices.Contains(rounds, r) {
+			continue
+		}
+		switch r {
+		case ledger.RoundOpen:
+			terms = append(terms, "b.state IN (0, 1, 2) AND NOT "+over)
+		case ledger.RoundDone:
+			terms = append(terms, "b.item_id IS NULL AND coalesce(a.outcome, 0) <> 5", over+" AND a.outcome NOT IN (2, 7, 8)")
+		case ledger.RoundFailed:
+			terms = append(terms, "b.state = 3", over+" AND a.outcome IN (2, 7, 8)")
+		case ledger.RoundDoubt:
+			terms = append(terms, "b.state = 4")
+		case ledger.RoundCancelled:
+			terms = append(terms, "b.item_id IS NULL AND a.outcome = 5")
+		}
+	}
+	if len(terms) == 0 { // no state of ours
+		terms = append(terms, "false")
+	}
+	b.add("(%s)", strings.Join(terms, " OR "))
+}
+
 // successor is the smallest text above all that begin with s, "" if there is none. Both
 // databases compare the bytes of UTF-8, which is the order of the characters.
 func successor(s string) string {
@@ -234,13 +267,13 @@ func successor(s string) string {
 	return ""
 }
 
-// Tally is the SELECT list, and the grouping, that counts items by a column and their state, as
-// the number of the state in [ledger.States]. column is one of ledger.ByKind, ByScope, ByPayload.
+// Tally is the SELECT list, and the grouping, that counts items by a column and how their round stands,
+// as the number in [ledger.RoundStates]. column is one of ledger.ByKind, ByScope, ByPayload.
 func Tally(column, now string) (list, group string) {
 	terms := []string{}
-	for i, s := range ledger.States {
+	for i, r := range ledger.RoundStates {
 		b := builder{now: now}
-		b.states([]ledger.State{s})
+		b.rounds([]ledger.RoundState{r})
 		terms = append(terms, fmt.Sprintf("WHEN %s THEN %d", b.terms[0], i))
 	}
 	return fmt.Sprintf("i.%s, CASE %s END, count(*)", column, strings.Join(terms, " ")), " GROUP BY 1, 2"

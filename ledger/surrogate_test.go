@@ -1,4 +1,4 @@
-package settings
+package ledger
 
 import (
 	"errors"
@@ -25,16 +25,5 @@ func TestCheckText(t *testing.T) {
 		if want == "" && err != nil || want != "" && (!errors.Is(err, ErrHalfLetter) || !strings.HasSuffix(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
-	}
-}
-
-// What --set gives as JSON is refused where the text would become another.
-func TestSetHalfLetter(t *testing.T) {
-	s, err := Compile([]byte(`{"type":"object","properties":{"a":{"type":"string"}},"additionalProperties":true}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Parse(nil, []string{`a:="\ud800"`}); err == nil || !strings.Contains(err.Error(), `\ud800`) {
-		t.Errorf("got %v, want it refused", err)
 	}
 }

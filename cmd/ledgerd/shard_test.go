@@ -1,0 +1,33 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A worker of one shard ends when its own is done, and says nothing of the others.
+func TestDrainOfOneShard(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		effects := filepath.Join(t.TempDir(), "effects")
+		args := []string{"add", "effect"}
+		for i := range 40 {
+			args = append(args, fmt.Sprint("item ", i))
+		}
+		m.run(exitOK, args...)
+		work := func(shard string) string {
+			return m.run(exitOK, "work", "--drain", "--kind", "effect", "--with", "path="+effects, "--shard", shard)
+		}
+		if out := work("0/2"); strings.Contains(out, "left") {
+			t.Error(out)
+		}
+		if n := len(lines(t, effects, "done")); n == 0 || n == 40 {
+			t.Errorf("%d of 40 are done by one of two shards", n)
+		}
+		work("1/2")
+		if n := len(lines(t, effects, "done")); n != 40 {
+			t.Errorf("%d of 40 are done by both", n)
+		}
+	})
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A worker that is told to stop begins nothing more, also not what lies with its plugin already: that is ready
+// for others at once, while what runs goes on. Where nothing may be repeated, nothing comes into doubt by it.
+func TestStopHandsBack(t *testing.T) {
+	t.Parallel()
+	for _, onLost := range []string{"repeat", "doubt"} {
+		for _, command := range []string{"work", "run"} {
+			t.Run(command+" "+onLost, func(t *testing.T) {
+				t.Parallel()
+				stopHandsBack(t, command, onLost)
+			})
+		}
+	}
+}
+
+func stopHandsBack(t *testing.T, command, onLost string) {
+	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	dir := t.TempDir()
+	effects, till := filepath.Join(dir, "effects"), filepath.Join(dir, "go")
+	keys := []string{"a", "b", "c", "d", "e", "f"}
+	m.run(exitOK, append([]string{"add", "effect", "--set", "till=" + till}, keys...)...)
+	m.run(exitOK, "kind", "set", "effect", "--on-lost", onLost)
+	args := []string{"work", "--kind", "effect"}
+	if command == "run" {
+		args = append([]string{"run", "effect"}, keys...)
+	}
+	p := m.start(append(args, "--with", "path="+effects, "-j", "1", "-o", "json")...)
+	m.until("one is begun", func() bool { return len(lines(t, effects, "start")) == 1 })
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	count := func(state string) int {
+		return strings.Count(m.run(exitOK, "ls", "--state", state, "-o", "jsonl"), "\n")
+	}
+	m.until("the others are given back", func() bool { return count("ready") == len(keys)-1 })
+	if n := count("leased"); n != 1 {
+		t.Errorf("%d are leased while one runs", n)
+	}
+	if err := os.WriteFile(till, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := m.exit(p); code != 128+int(syscall.SIGTERM) {
+		t.Errorf("exit %d\n%s", code, p.stderr.String())
+	}
+	if n := len(lines(t, effects, "start")); n != 1 {
+		t.Errorf("%d were begun", n)
+	}
+	got := fmt.Sprint(count("done"), count("ready"), count("doubt"))
+	if want := fmt.Sprint(1, len(keys)-1, 0); got != want {
+		t.Errorf("done, ready, doubt: %s, want %s", got, want)
+	}
+	var item struct{ Attempts []struct{ Outcome string } }
+	for _, key := range keys {
+		if err := json.Unmarshal([]byte(m.run(exitOK, "show", key, "-o", "json")), &item); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range item.Attempts {
+			if a.Outcome != "done" && a.Outcome != "released" {
+				t.Errorf("%s: %+v", key, item.Attempts)
+			}
+		}
+	}
+	m.run(exitOK, "db", "verify")
+}

@@ -1,0 +1,97 @@
+package source
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// TestLinksLeadNowhere: neither a link to a file nor one to a folder makes a source add, move or delete what
+// lies outside of its folder; with follow_links it is added.
+func TestLinksLeadNowhere(t *testing.T) {
+	onBoth(t, func(t *testing.T, p place) {
+		inbox, outside := t.TempDir(), t.TempDir()
+		write(t, filepath.Join(inbox, "own.csv"), "1")
+		write(t, filepath.Join(outside, "secret.csv"), "1")
+		for name, to := range map[string]string{"file.csv": filepath.Join(outside, "secret.csv"), "folder": outside} {
+			if err := os.Symlink(to, filepath.Join(inbox, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		spec := folder(inbox)
+		spec.Finished = "delete"
+		s := p.start(t, spec)
+		if l := s.look(); l.Err != nil || l.Found != 1 {
+			t.Errorf("%+v", l)
+		}
+		p.work(t, ledger.Done(nil))
+		s.until("its own file is deleted", func(l Look) bool { return l.Finished == 1 })
+		s.stop()
+		if !exists(filepath.Join(outside, "secret.csv")) || exists(filepath.Join(inbox, "own.csv")) {
+			t.Error("the wrong file is gone")
+		}
+		spec.Finished, spec.FollowLinks, spec.Name = "keep", true, "follows"
+		if l := p.start(t, spec).look(); l.Err != nil || l.Found != 2 {
+			t.Errorf("with follow_links: %+v", l)
+		}
+	})
+}
+
+// TestSwappedFolder: a folder that is replaced by a link again and again, between the look at a file and its
+// removal, does not make putAway touch the file of the same name and version that the link leads to.
+func TestSwappedFolder(t *testing.T) {
+	inbox, outside, away := t.TempDir(), t.TempDir(), t.TempDir()
+	victim := filepath.Join(outside, "a.csv")
+	write(t, victim, "1")
+	info, err := os.Stat(victim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub, spare, link := filepath.Join(inbox, "sub"), filepath.Join(inbox, "spare"), filepath.Join(inbox, "link")
+	if err := os.Mkdir(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, link); err != nil {
+		t.Fatal(err)
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_ = os.Rename(sub, spare)
+			_ = os.Rename(link, sub)
+			_ = os.Rename(sub, link)
+			_ = os.Rename(spare, sub)
+		}
+	}()
+	own := filepath.Join("sub", "a.csv")
+	for i := range 2000 {
+		p := putter{from: inbox}
+		if i%2 == 1 {
+			p.to = away
+		}
+		// What is there is either nothing, the file below the link, or ours; errors are about the first two.
+		if f, err := os.OpenInRoot(inbox, own); err == nil {
+			f.Close()
+		}
+		if done, _ := p.putAway(own, inputs.Version(info)); done {
+			t.Fatal("a file was put away, and the folder had none")
+		}
+	}
+	close(stop)
+	<-stopped
+	if !exists(victim) {
+		t.Error("the file outside is gone")
+	}
+	if left, err := os.ReadDir(away); err != nil || len(left) > 1 {
+		t.Errorf("%v, %v", left, err)
+	}
+}

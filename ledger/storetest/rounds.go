@@ -1,0 +1,211 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// roundStates: how the current round of an item stands is the same in items, filters, counts and groups, and
+// is open once the next period has begun, whoever gets to look first.
+func roundStates(t *testing.T, h *harness) {
+	h.policy(ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt, MaxFailures: 2})
+	ids := map[string]int64{}
+	add := func(key, every string, end func(ls *ledger.Lease)) {
+		ids[key] = h.add(ledger.NewItem{Kind: "k", Key: key, Every: every})[0].ID
+		if end != nil {
+			end(h.take("k"))
+		}
+	}
+	with := func(r ledger.Result) func(*ledger.Lease) { return func(ls *ledger.Lease) { h.end(ls, r) } }
+	for _, every := range []string{"", "day"} {
+		add("done"+every, every, with(ledger.Done(nil)))
+		add("skipped"+every, every, with(ledger.Skip("nothing")))
+		add("failed"+every, every, with(ledger.Permanent(errTest)))
+		add("tried"+every, every, with(ledger.RetryAfter(time.Hour, errTest)))
+		add("snoozed"+every, every, with(ledger.Snooze(time.Hour, "")))
+		add("doubt"+every, every, with(ledger.Doubt(errTest)))
+		add("leased"+every, every, func(*ledger.Lease) {})
+	}
+	ids["later"] = h.add(ledger.NewItem{Kind: "k", Key: "later", Every: "day", Due: start.Add(time.Hour)})[0].ID
+	ids["gone"] = h.add(ledger.NewItem{Kind: "k", Key: "gone", Every: "day"})[0].ID
+	n, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(ids["gone"]))
+	h.ok(err)
+	equal(t, "cancelled", n, 1)
+
+	h.rounds(ids, map[ledger.RoundState][]string{
+		ledger.RoundDone:      {"done", "skipped", "doneday", "skippedday"},
+		ledger.RoundFailed:    {"failed", "failedday"},
+		ledger.RoundDoubt:     {"doubt", "doubtday"},
+		ledger.RoundCancelled: {"gone"},
+		ledger.RoundOpen:      {"tried", "snoozed", "leased", "triedday", "snoozedday", "leasedday", "later"},
+	})
+	equal(t, "the round that is over", h.item(ids["failedday"]).Round, "2026-11-20")
+	counts, err := h.l.Counts(h.ctx, start)
+	h.ok(err)
+	equal(t, "of those that wait", [3]int64{counts[0].RoundsDone, counts[0].RoundsFailed, counts[0].Waiting}, [3]int64{2, 1, 8})
+
+	h.clock.advance(14 * time.Hour) // midnight, and nobody has looked
+	h.rounds(ids, map[ledger.RoundState][]string{
+		ledger.RoundDone:      {"done", "skipped"},
+		ledger.RoundFailed:    {"failed"},
+		ledger.RoundDoubt:     {"doubt", "doubtday"},
+		ledger.RoundCancelled: {"gone"},
+		ledger.RoundOpen: {"tried", "snoozed", "leased", "triedday", "snoozedday", "leasedday", "later",
+			"doneday", "skippedday", "failedday"},
+	})
+	equal(t, "the round that has begun", h.item(ids["failedday"]).Round, "2026-11-21")
+	counts, err = h.l.Counts(h.ctx, start)
+	h.ok(err)
+	equal(t, "of those that wait", [2]int64{counts[0].RoundsDone, counts[0].RoundsFailed}, [2]int64{0, 0})
+}
+
+// rounds looks for items by how their rounds stand, in every way there is.
+func (h *harness) rounds(ids map[string]int64, want map[ledger.RoundState][]string) {
+	h.t.Helper()
+	var group ledger.Group
+	for _, state := range ledger.RoundStates {
+		f := ledger.Filter{Kinds: []string{"k"}, Rounds: []ledger.RoundState{state}}
+		var got []int64
+		for it, err := range h.l.List(h.ctx, f, 0) {
+			h.ok(err)
+			got = append(got, it.ID)
+			equal(h.t, it.Key, it.RoundState, state)
+		}
+		wanted := map[int64]bool{}
+		for _, key := range want[state] {
+			wanted[ids[key]] = true
+		}
+		if len(got) != len(wanted) {
+			h.t.Errorf("round:%s finds items %v, want %v of %v", state, got, want[state], ids)
+		}
+		for _, id := range got {
+			if !wanted[id] {
+				h.t.Errorf("round:%s finds item %d", state, id)
+			}
+		}
+		n, err := h.l.Count(h.ctx, f)
+		h.ok(err)
+		equal(h.t, "count of round:"+string(state), n, int64(len(wanted)))
+		switch state {
+		case ledger.RoundOpen:
+			group.Left = n
+		case ledger.RoundDone:
+			group.Done = n
+		case ledger.RoundFailed:
+			group.Failed = n
+		case ledger.RoundDoubt:
+			group.Doubt = n
+		case ledger.RoundCancelled:
+			group.Cancelled = n
+		}
+	}
+	groups, err := h.l.Groups(h.ctx, ledger.Filter{Kinds: []string{"k"}}, ledger.ByKind)
+	h.ok(err)
+	group.Value = ledger.JSON("k")
+	equal(h.t, "groups", groups, []ledger.Group{group})
+}
+
+// roundsRetried: what failed for good in this round is found by it and worked once more in the same round.
+func roundsRetried(t *testing.T, h *harness) {
+	var ids []int64
+	for _, key := range []string{"a", "b", "c"} {
+		ids = append(ids, h.add(ledger.NewItem{Kind: "k", Key: key, Every: "day"})[0].ID)
+	}
+	h.end(h.take("k"), ledger.Done(nil))
+	for range 2 {
+		h.end(h.take("k"), ledger.Permanent(errTest))
+	}
+	failed := ledger.Filter{Rounds: []ledger.RoundState{ledger.RoundFailed}}
+	n, err := h.l.Retry(h.ctx, "ann", failed)
+	h.ok(err)
+	equal(t, "retried", n, 2)
+	for range 2 {
+		ls := h.take("k")
+		equal(t, "round", ls.Round, "2026-11-20")
+		h.end(ls, ledger.Done(nil))
+	}
+	n, err = h.l.Count(h.ctx, failed)
+	h.ok(err)
+	equal(t, "failed rounds", n, 0)
+	w, err := h.l.Why(h.ctx, ids[1])
+	h.ok(err)
+	equal(t, "why", w.Code, "next")
+}
+
+// recurringChanged: a version that came after its period was worked is worked in that period, too, in an
+// opening of its own.
+func recurringChanged(t *testing.T, h *harness) {
+	n := ledger.NewItem{Kind: "k", Key: "x", Every: "day", Fingerprint: "1", Payload: []byte("p1")}
+	id := h.add(n)[0].ID
+	newer := func(state ledger.State) {
+		t.Helper()
+		n.Fingerprint += "+"
+		n.Payload = []byte("p" + n.Fingerprint)
+		equal(t, "changed", h.add(n)[0], ledger.Added{ID: id, Verdict: ledger.VerdictChanged, State: state})
+		equal(t, "and then known", h.add(n)[0].Verdict, ledger.VerdictKnown)
+	}
+	keys := map[string]bool{}
+	work := func(r ledger.Result) {
+		t.Helper()
+		ls := h.take("k")
+		if keys[ls.IdempotencyKey()] || ls.Round != "2026-11-20" || string(ls.Payload) != string(n.Payload) {
+			t.Fatalf("round %s, idempotency key %s, payload %s, want %s", ls.Round, ls.IdempotencyKey(), ls.Payload, n.Payload)
+		}
+		keys[ls.IdempotencyKey()] = true
+		h.end(ls, r)
+	}
+	newer(ledger.StateReady) // before the first attempt: the same opening
+	work(ledger.Done(nil))
+	equal(t, "done", h.item(id).RoundState, ledger.RoundDone)
+	newer(ledger.StateReady)
+	equal(t, "open again", h.item(id).RoundState, ledger.RoundOpen)
+	work(ledger.Permanent(errTest))
+	equal(t, "failed", h.item(id).RoundState, ledger.RoundFailed)
+	newer(ledger.StateReady)
+	work(ledger.Fail(errTest)) // it waits to be tried again
+	newer(ledger.StateReady)
+	equal(t, "failures of the version before", h.item(id).Failures, 0)
+
+	ls := h.take("k")
+	keys[ls.IdempotencyKey()] = true
+	newer(ledger.StateLeased)
+	h.end(ls, ledger.Done(nil))
+	h.state(id, ledger.StateReady)
+	work(ledger.Done(nil))
+	equal(t, "done", h.item(id).RoundState, ledger.RoundDone)
+	equal(t, "openings", len(keys), 5)
+	h.pass(14 * time.Hour)
+	ls = h.take("k")
+	equal(t, "round", ls.Round, "2026-11-21")
+	h.end(ls, ledger.Done(nil))
+	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeFailed, ledger.OutcomeFailed,
+		ledger.OutcomeDone, ledger.OutcomeDone, ledger.OutcomeDone})
+	n.Every, n.Fingerprint = "week", "2" // both at once
+	equal(t, "changed", h.add(n)[0].State, ledger.StateReady)
+}
+
+// recurringAgain: a round that is over is opened again for whoever asks for it, and for nobody else.
+func recurringAgain(t *testing.T, h *harness) {
+	n := ledger.NewItem{Kind: "k", Key: "x", Every: "day"}
+	id := h.add(n)[0].ID
+	h.end(h.take("k"), ledger.Done(nil))
+	n.Again = ledger.Again{Dead: true, Cancelled: true}
+	equal(t, "named", h.add(n)[0].Verdict, ledger.VerdictKnown)
+	n.Again.DoneBefore = start
+	equal(t, "done since", h.add(n)[0].Verdict, ledger.VerdictKnown)
+	n.Again.DoneBefore = start.Add(time.Hour)
+	equal(t, "again", h.add(n)[0], ledger.Added{ID: id, Verdict: ledger.VerdictReopened, State: ledger.StateReady})
+	h.end(h.take("k"), ledger.Permanent(errTest))
+	n.Again.DoneBefore = time.Time{}
+	equal(t, "failed, and named", h.add(n)[0].Verdict, ledger.VerdictKnown)
+	n.Again.DoneBefore = start.Add(time.Hour)
+	equal(t, "failed, again", h.add(n)[0].Verdict, ledger.VerdictReopened)
+	h.end(h.take("k"), ledger.Done(nil))
+	reopened, err := h.l.Reopen(h.ctx, "ann", ledger.Filter{Rounds: []ledger.RoundState{ledger.RoundDone}})
+	h.ok(err)
+	equal(t, "reopened", reopened, 1)
+	h.end(h.take("k"), ledger.Done(nil))
+	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeFailed, ledger.OutcomeDone, ledger.OutcomeDone})
+}
