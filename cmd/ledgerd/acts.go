@@ -59,7 +59,9 @@ func (a *app) retryCommand() *cobra.Command {
 				return l.Retry(ctx, actor(), f)
 			}}
 			failed := retry
-			failed.only = func(it ledger.Item) bool { return it.Attempt > 0 && it.Failures+it.Crashes > 0 || it.RoundState == ledger.RoundFailed }
+			failed.only = func(it ledger.Item) bool {
+				return it.Attempt > 0 && it.Failures+it.Crashes > 0 || it.RoundState == ledger.RoundFailed
+			}
 			x := act{name: "retry", fine: []ledger.State{ledger.StateReady, ledger.StateLeased, ledger.StateWaiting},
 				on:   map[ledger.State]change{ledger.StateDead: retry, ledger.StateDoubt: retry, ledger.StateWaiting: failed},
 				hint: "what is done or cancelled stays so; --again works it once more"}

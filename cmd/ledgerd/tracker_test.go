@@ -10,7 +10,8 @@ import (
 )
 
 func event(id int64, recorded ledger.Outcome, state ledger.State) worker.Event {
-	return worker.Event{Lease: &ledger.Lease{Item: ledger.Item{ID: id, Key: "k"}}, Recorded: recorded, State: state,
+	round := map[ledger.State]ledger.RoundState{ledger.StateDone: ledger.RoundDone, ledger.StateDead: ledger.RoundFailed}[state]
+	return worker.Event{Lease: &ledger.Lease{Item: ledger.Item{ID: id, Key: "k"}}, Recorded: recorded, State: state, Round: round,
 		Result: ledger.Result{Outcome: recorded, Code: "c", Error: "e"}}
 }
 
@@ -41,7 +42,7 @@ func TestTracker(t *testing.T) {
 		t.Error("quiet though an input is open")
 	default:
 	}
-	k.settle(ledger.Item{ID: 6, Key: "k", State: ledger.StateCancelled, Outcome: ledger.OutcomeCancelled}) // by somebody else
+	k.settle(ledger.Item{ID: 6, Key: "k", State: ledger.StateCancelled, RoundState: ledger.RoundCancelled, Outcome: ledger.OutcomeCancelled}) // by somebody else
 	select {
 	case <-k.quiet:
 	default:
@@ -107,7 +108,7 @@ func TestTrackerRecurring(t *testing.T) {
 	k := newTracker()
 	k.endAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateWaiting}, {ID: 2, Verdict: ledger.VerdictAdded, State: ledger.StateReady}})
 	for _, id := range []int64{1, 2} {
-		k.settle(ledger.Item{ID: id, Every: "day", State: ledger.StateWaiting, Outcome: ledger.OutcomeDone})
+		k.settle(ledger.Item{ID: id, Every: "day", State: ledger.StateWaiting, RoundState: ledger.RoundDone, Outcome: ledger.OutcomeDone})
 	}
 	if k.counts[done] != 2 || k.closed[done] != 1 || len(k.opens()) != 0 {
 		t.Errorf("counts %v, closed %v", k.counts, k.closed)

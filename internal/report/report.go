@@ -52,7 +52,9 @@ type Printer struct {
 }
 
 // To is a printer that tells people the same on another output.
-func (p *Printer) To(out io.Writer) *Printer { return &Printer{Out: out, Format: Table, UTC: p.UTC, ShortKey: p.ShortKey} }
+func (p *Printer) To(out io.Writer) *Printer {
+	return &Printer{Out: out, Format: Table, UTC: p.UTC, ShortKey: p.ShortKey}
+}
 
 // Time is a time in a row. In JSON it is RFC 3339 in UTC with microseconds, null if zero.
 type Time time.Time

@@ -266,7 +266,9 @@ func (t *tx) PutKind(k ledger.Kind) error {
 	return nil
 }
 
-func (t *tx) Standing(kind string) (ledger.Standing, error) { return t.s.standing(kind, ledger.Shard{}), nil }
+func (t *tx) Standing(kind string) (ledger.Standing, error) {
+	return t.s.standing(kind, ledger.Shard{}), nil
+}
 
 func (t *tx) Agents() ([]ledger.Agent, error) { return t.s.living(), nil }
 
