@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 )
@@ -29,7 +30,8 @@ func leftovers(mark string) (pids []int) {
 	return pids
 }
 
-// endLeftovers kills what a plugin that has ended has left behind, and what that starts meanwhile.
+// endLeftovers kills what a plugin that has ended has left behind, and what that starts meanwhile. One that is
+// killed may be seen for a while, and is named once.
 func endLeftovers(mark string) (ended []int) {
 	for range 3 {
 		pids := leftovers(mark)
@@ -38,8 +40,10 @@ func endLeftovers(mark string) (ended []int) {
 		}
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // ended just now: fine
+			if !slices.Contains(ended, pid) {
+				ended = append(ended, pid)
+			}
 		}
-		ended = append(ended, pids...)
 	}
 	return ended
 }

@@ -25,7 +25,7 @@ func TestLeftovers(t *testing.T) {
 	mine, other := newMark(), newMark()
 	cmd, ended := start(mine)
 	_, lives := start(other)
-	if pids := endLeftovers(mine); len(pids) == 0 || pids[0] != cmd.Process.Pid {
+	if pids := endLeftovers(mine); len(pids) != 1 || pids[0] != cmd.Process.Pid {
 		t.Errorf("ended %v, want %d", pids, cmd.Process.Pid)
 	}
 	select {

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
@@ -20,6 +21,7 @@ import (
 // Target is the plugin under check.
 type Target struct {
 	Spec    pluginproc.Spec
+	Name    string            // that it must call itself; "" if any will do
 	Config  []byte            // JSON; nil means the defaults
 	Secrets map[string]string // by field name
 	// Embedded says that the program is something else, too, such as a test binary: how it
@@ -121,6 +123,7 @@ func Checks(t Target) []Check {
 		switch {
 		case c.Name == byHand && t.Embedded:
 		case c.Name == overTLS && t.Spec.NoMTLS: // it is known not to
+		case c.Name == leftBehind && runtime.GOOS != "linux": // elsewhere nobody knows what a plugin has started
 		case c.Timed && t.Quick:
 		default:
 			checks = append(checks, c)
@@ -156,8 +159,9 @@ func bounded(ctx context.Context, call func(context.Context) error) error {
 
 // Checks that not every target has.
 const (
-	byHand  = "by hand"
-	overTLS = "tls"
+	byHand     = "by hand"
+	overTLS    = "tls"
+	leftBehind = "left behind"
 )
 
 var all = []Check{
@@ -178,8 +182,8 @@ var all = []Check{
 		About:  "says what it is, the same every time and in every process",
 		Advice: "make the answer of Describe from constants: no times, no counters, no order of a map"},
 	{Name: "name", Group: GroupDescribe, run: checkName,
-		About:  "calls itself as its program is called, ledgerd-plugin-NAME",
-		Advice: "rename the program, or the plugin: ledgerd finds it by the name of the program"},
+		About:  "calls itself what it is called here: NAME of its program ledgerd-plugin-NAME, or of [plugins.NAME]",
+		Advice: "rename the plugin or the program: ledgerd finds it by that name, and starts no other one"},
 	{Name: "size", Group: GroupDescribe, run: checkSize,
 		About:  "describes itself within the limits",
 		Advice: "shorten what is too long; many values of one sort belong into one field that is a list or an object"},
@@ -240,7 +244,7 @@ var all = []Check{
 	{Name: "drain in work", Group: GroupLife, run: checkDrainInWork,
 		About:  "that is told to end gives each item that it has a result, or names it as unfinished",
 		Advice: "answer Drain when every item has its result: RELEASED for what was not begun or not finished"},
-	{Name: "left behind", Group: GroupLife, run: checkLeftBehind,
+	{Name: leftBehind, Group: GroupLife, run: checkLeftBehind,
 		About:  "leaves no process behind that has left its process group",
 		Advice: "start children without setsid, or end them before the plugin does"},
 	{Name: "orphan", Group: GroupLife, run: checkOrphan, Timed: true,
