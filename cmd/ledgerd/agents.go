@@ -84,7 +84,8 @@ func (a *app) agents(ctx context.Context) error {
 	return err
 }
 
-// stalledKinds are the kinds to which an agent gives nothing now because their plugin crashes again and again.
+// stalledKinds are the kinds to which an agent gives nothing now because their plugin crashes again and again, or
+// does not start.
 func stalledKinds(g ledger.Agent, now time.Time) []string {
 	kinds := []string{}
 	for kind, until := range g.Stalled {

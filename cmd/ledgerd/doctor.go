@@ -160,7 +160,7 @@ func skewed(live []ledger.Agent) (all []ledger.Finding) {
 	return all
 }
 
-// stalled are kinds whose plugin crashes again and again.
+// stalled are kinds whose plugin crashes again and again, or does not start.
 func stalled(live []ledger.Agent) (all []ledger.Finding) {
 	for _, g := range live {
 		for _, kind := range stalledKinds(g, time.Now().Add(-g.Skew)) {

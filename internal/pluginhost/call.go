@@ -98,7 +98,7 @@ type asker struct {
 func (s *Spec) start(ctx context.Context) (*asker, error) {
 	if s.Place.Broken != "" {
 		return nil, &pluginproc.StartError{Path: s.Place.Path, Step: pluginproc.StepCheck, Err: pluginproc.ErrChecksum, Problem: s.Place.Broken,
-			Hint: "add the version that is wanted once more: ledgerd plugin add FILE; or remove all of them: ledgerd plugin rm " + s.Place.Name}
+			Hint: "remove " + s.Place.Path + " and add the version that is wanted: ledgerd plugin add FILE\nif it is meant, forget the versions that were added: ledgerd plugin rm " + s.Place.Name}
 	}
 	p, err := pluginproc.Start(ctx, s.Proc())
 	if err != nil {

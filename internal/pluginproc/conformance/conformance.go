@@ -69,9 +69,10 @@ var ErrNotChecked = errors.New("not checked")
 
 func notChecked(why string) error { return fmt.Errorf("%w: %s", ErrNotChecked, why) }
 
-// differs is a failure with an expectation and an advice of its own; "" means the check's.
+// differs is a failure with an expectation and an advice of its own; "" means the check's. %w is for its cause.
 func differs(expected, do, format string, args ...any) error {
-	return &Failure{Expected: expected, Do: do, Happened: fmt.Sprintf(format, args...)}
+	happened := fmt.Errorf(format, args...)
+	return &Failure{Expected: expected, Do: do, Happened: happened.Error(), Err: errors.Unwrap(happened)}
 }
 
 // Run makes the check. The error is nil, wraps ErrNotChecked, is that of ctx, or is a *Failure.

@@ -41,11 +41,7 @@ func (t Target) start(ctx context.Context) (*session, error) {
 	if s.Proc, err = pluginproc.Start(ctx, spec); err != nil {
 		return nil, err
 	}
-	err = bounded(ctx, func(ctx context.Context) (err error) {
-		s.d, err = s.Describe(ctx, &wire.DescribeRequest{})
-		return err
-	})
-	if err != nil {
+	if s.d, err = s.Describe(ctx, &wire.DescribeRequest{}); err != nil {
 		s.Kill()
 		err = fmt.Errorf("the call Describe: %w", err)
 		if errors.Is(err, errNoAnswer) { // nothing else can be checked
@@ -62,11 +58,7 @@ func (t Target) open(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	var problems []*wire.Problem
-	err = bounded(ctx, func(ctx context.Context) (err error) {
-		problems, err = s.Configure(ctx, &wire.ConfigureRequest{Config: t.Config, Secrets: t.Secrets, ProgressMs: -1})
-		return err
-	})
+	problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: t.Config, Secrets: t.Secrets, ProgressMs: -1})
 	if err == nil && len(problems) > 0 {
 		err = differs("", "give it the config that it needs with --with", "it refuses the config %s: %s", orEmpty(t.Config), texts(problems))
 	}
@@ -79,6 +71,24 @@ func (t Target) open(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// Describe is that of the process, within the time that it has.
+func (s *session) Describe(ctx context.Context, req *wire.DescribeRequest) (d *wire.DescribeResponse, err error) {
+	err = bounded(ctx, func(ctx context.Context) (err error) { d, err = s.Proc.Describe(ctx, req); return err })
+	return d, err
+}
+
+// Configure is that of the process, within the time that it has.
+func (s *session) Configure(ctx context.Context, req *wire.ConfigureRequest) (problems []*wire.Problem, err error) {
+	err = bounded(ctx, func(ctx context.Context) (err error) { problems, err = s.Proc.Configure(ctx, req); return err })
+	return problems, err
+}
+
+// CheckHealth is that of the process, within the time that it has.
+func (s *session) CheckHealth(ctx context.Context) (problem string, err error) {
+	err = bounded(ctx, func(ctx context.Context) (err error) { problem, err = s.Proc.CheckHealth(ctx); return err })
+	return problem, err
 }
 
 func (s *session) openStream() (err error) {
