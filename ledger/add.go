@@ -230,7 +230,7 @@ func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
 		return VerdictKnown, nil
 	}
 	verdict := VerdictKnown
-	if len(n.Payload) > 0 && !bytes.Equal(n.Payload, r.Payload) && (len(r.Payload) > 0 || r.Work != nil) {
+	if (len(r.Payload) > 0 || r.Work != nil) && !bytes.Equal(n.payloadOver(r), r.Payload) {
 		verdict = VerdictDiffers // a finished item without a payload may have been pruned
 	}
 	if r.Fingerprint == "" && n.Fingerprint != "" { // the version is told for the first time
@@ -327,14 +327,8 @@ func (c *Change) regate(r *Record) {
 }
 
 func itemChange(r *Record, n *NewItem, epoch int64) *ItemChange {
-	c := &ItemChange{Fingerprint: orDefault(n.Fingerprint, r.Fingerprint), Payload: n.Payload, Every: r.Every, Zone: r.Zone,
+	c := &ItemChange{Fingerprint: orDefault(n.Fingerprint, r.Fingerprint), Payload: n.payloadOver(r), Every: r.Every, Zone: r.Zone,
 		Resources: sortedResources(n.Resources), Epoch: epoch}
-	if len(n.Payload) == 0 {
-		c.Payload = r.Payload
-		if r.pruned() { // from now on it has none
-			c.Payload = nil
-		}
-	}
 	if len(n.Resources) == 0 {
 		c.Resources = r.Resources
 	}

@@ -1,10 +1,6 @@
 package ledger
 
-import (
-	"errors"
-	"fmt"
-	"time"
-)
+import "errors"
 
 // Errors, to be matched with errors.Is.
 var (
@@ -28,21 +24,3 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string        { return e.Field + ": " + e.Reason }
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
-
-// DefinitionError says that a kind is being worked by another plugin or with other settings.
-// It matches [ErrConflict].
-type DefinitionError struct {
-	Kind, Have, Want string    // definitions: "exec@0.1.0+3fa9c1"
-	Agent            string    // a live worker with the definition Have; "" if there is none
-	Since            time.Time // when that worker started
-	Unfinished       int64     // items of the kind that are waiting, ready or leased
-}
-
-func (e *DefinitionError) Error() string {
-	s := fmt.Sprintf("kind %q is worked with other settings (%s, not %s)", e.Kind, e.Have, e.Want)
-	if e.Agent != "" {
-		s += fmt.Sprintf(" by %s since %s", e.Agent, e.Since.Local().Format("2006-01-02 15:04"))
-	}
-	return s + fmt.Sprintf("; %d items left", e.Unfinished)
-}
-func (e *DefinitionError) Is(target error) bool { return target == ErrConflict }

@@ -22,6 +22,7 @@ const (
 	MaxResource    = 256      // bytes of the name of one
 	MaxAgent       = 256      // bytes
 	MaxWorker      = 256      // bytes; plugin, version and digest of its config
+	MaxConfig      = 8 << 10  // bytes; the settings in force, for people
 	MaxPayload     = 1 << 20  // bytes
 	MaxOutput      = 1 << 20  // bytes
 	MaxCode        = 64       // bytes; [a-z0-9_]+
@@ -58,6 +59,10 @@ type NewItem struct {
 	Fingerprint string
 	// Payload says what is to be done with the key, JSON by convention; kept byte for byte.
 	Payload []byte
+	// Given, if not nil, are the fields of Payload (with dots for nesting) that a known item takes when it is
+	// opened again or has changed; it keeps all others that it has. Nil means all of Payload. A new item
+	// always has all of it.
+	Given []string
 	// ShardKey decides the hash slot; "" means Key. The command line uses the host for URLs.
 	ShardKey string
 	// Priority orders claims: −2 … 2, smaller first, 0 by default.
@@ -78,7 +83,7 @@ type NewItem struct {
 	Resources []string
 	// Source says where the item came from, for people: a file, a query, a parent item.
 	Source string
-	// Again says when a known item with the same fingerprint is opened again, with this payload.
+	// Again says when a known item with the same fingerprint is opened again, with this payload (see Given).
 	Again Again
 }
 

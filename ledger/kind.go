@@ -37,6 +37,11 @@ type Kind struct {
 	// Definition names what works this kind and with which settings ("exec@0.1.0+3fa9c1": the
 	// plugin, its version, a digest of its config without secrets); see Ledger.Define.
 	Definition string
+	// Config are the settings that it works with, as far as known: a JSON object without secrets, for
+	// people. Processes that work the kind may differ in settings that only tune, see Agent.
+	Config string
+	// Defaults are what commands put into the payload of new items where nothing else says it.
+	Defaults Defaults
 }
 
 // Input is how the command line makes items of a kind. The zero value is lines of text.

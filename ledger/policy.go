@@ -2,18 +2,22 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"strings"
 	"time"
 )
 
-// SetKind stores the policy of a kind. An empty Definition leaves the one that is there.
+// SetKind stores the policy of a kind. An empty Definition leaves the one that is there, with its Config, and
+// nil Defaults leave those that are there.
 func (l *Ledger) SetKind(ctx context.Context, actor string, k Kind) error {
 	_, err := l.EditKind(ctx, actor, k.Name, func(have *Kind, _ bool) {
-		k.Definition = orDefault(k.Definition, have.Definition)
+		if k.Definition == "" {
+			k.Definition, k.Config = have.Definition, have.Config
+		}
+		if k.Defaults == nil {
+			k.Defaults = have.Defaults
+		}
 		*have = k
 	})
 	return err
@@ -85,105 +89,6 @@ func difference(a, b Kind) string {
 	return head(strings.Join(changed, ", "), MaxError)
 }
 
-// Define states what works a kind from now on, and with which settings: "plugin@version+digest".
-// Versions may differ. It returns *DefinitionError while another plugin or other settings have
-// unfinished items of the kind, or a live worker: two configurations must not share one
-// backlog. The zero definition forgets.
-//
-// me is who is going to work the kind: its heartbeat is written first, with the definition, so
-// that of two that define at the same time at least one sees the other. Its Kinds are those
-// that it works besides.
-func (l *Ledger) Define(ctx context.Context, me Agent, kind, definition string) error {
-	c := checker{}
-	c.kind(kind)
-	c.text("definition", definition, MaxWorker)
-	if c.err != nil {
-		return c.err
-	}
-	if _, err := l.ExpireGone(ctx); err != nil { // who is gone is in nobody's way, and may have had our name
-		return err
-	}
-	others := me.Kinds
-	if definition != "" {
-		me.Kinds = maps.Clone(others)
-		if me.Kinds == nil {
-			me.Kinds = map[string]string{}
-		}
-		me.Kinds[kind] = definition
-		if err := l.Beat(ctx, me, defineTTL); err != nil {
-			return err
-		}
-	}
-	err := l.store.Update(ctx, nil, func(tx Tx) error { return define(tx, me.Name, kind, definition) })
-	if err == nil || definition == "" {
-		return err
-	}
-	ttl := defineTTL
-	if len(others) == 0 {
-		ttl = 0
-	}
-	me.Kinds = others
-	return errors.Join(err, l.Beat(context.WithoutCancel(ctx), me, ttl))
-}
-
-// defineTTL is how long a heartbeat of Define lasts: until the worker that follows writes its own.
-const defineTTL = 30 * time.Second
-
-func define(tx Tx, me, kind, definition string) error {
-	k, _, err := tx.Kind(kind)
-	if err != nil {
-		return err
-	}
-	agents, err := tx.Agents()
-	if err != nil {
-		return err
-	}
-	conflict := &DefinitionError{Kind: kind, Have: k.Definition, Want: definition}
-	for _, a := range agents {
-		if d, works := a.Kinds[kind]; works && a.Name != me && definition != "" && !sameDefinition(d, definition) {
-			conflict.Agent, conflict.Since, conflict.Have = a.Name, a.StartedAt, d
-		}
-	}
-	other := k.Definition != "" && definition != "" && !sameDefinition(k.Definition, definition)
-	if other || conflict.Agent != "" {
-		s, err := tx.Standing(kind)
-		if err != nil {
-			return err
-		}
-		conflict.Unfinished = s.Held + s.Persons + s.Waiting + s.Ready
-		if conflict.Agent != "" || conflict.Unfinished > 0 {
-			return conflict
-		}
-	}
-	if k.Definition == definition {
-		return nil
-	}
-	was := k.Definition
-	k.Definition = definition
-	if err := tx.PutKind(k); err != nil {
-		return err
-	}
-	return tx.Journal(JournalEntry{Actor: me, Action: "define", Subject: kind, Detail: fmt.Sprintf("%q → %q", was, definition), Changed: 1})
-}
-
-// SplitDefinition cuts what works a kind, "urlcheck@0.1.0+3fa9c1", into the plugin's name, its version,
-// which may have a + itself, and the digest of its config. What is not there is "".
-func SplitDefinition(definition string) (name, version, digest string) {
-	name, rest, _ := strings.Cut(definition, "@")
-	i := strings.LastIndexByte(rest, '+')
-	if i < 0 {
-		return name, rest, ""
-	}
-	return name, rest[:i], rest[i+1:]
-}
-
-// sameDefinition compares plugin and digest, not the version.
-func sameDefinition(a, b string) bool {
-	na, _, da := SplitDefinition(a)
-	nb, _, db := SplitDefinition(b)
-	return na == nb && da == db
-}
-
 // Kinds returns all kinds that have a policy or items, by name.
 func (l *Ledger) Kinds(ctx context.Context) ([]Kind, error) {
 	if err := l.fit(ctx, nil); err != nil {
@@ -216,6 +121,11 @@ func (l *Ledger) Beat(ctx context.Context, a Agent, ttl time.Duration) error {
 	for kind, definition := range a.Kinds {
 		c.kind(kind)
 		c.text("definition", definition, MaxWorker)
+	}
+	for kind, config := range a.Configs {
+		if c.config(config); a.Kinds[kind] == "" {
+			c.fail("configs", "%q is none of the agent's kinds", kind)
+		}
 	}
 	stalled := make(map[string]time.Time, len(a.Stalled))
 	for kind, until := range a.Stalled {

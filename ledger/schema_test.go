@@ -71,7 +71,7 @@ func TestLedgerOfANewerRelease(t *testing.T) {
 			"Retry":        func() error { _, err := l.Retry(ctx, "operator:me", ledger.Filter{}); return err },
 			"ForceRelease": func() error { _, err := l.ForceRelease(ctx, "operator:me", ledger.Filter{}); return err },
 			"SetKind":      func() error { return l.SetKind(ctx, "operator:me", ledger.Kind{Name: "k"}) },
-			"Define":       func() error { return l.Define(ctx, ledger.Agent{Name: "me"}, "k", "p@1+a") },
+			"Define":       func() error { return l.Define(ctx, ledger.Agent{Name: "me"}, "k", "p@1+a", "{}") },
 			"Beat":         func() error { return l.Beat(ctx, ledger.Agent{Name: "me"}, time.Minute) },
 			"Kinds":        func() error { _, err := l.Kinds(ctx); return err },
 			"List":         list,

@@ -358,6 +358,7 @@ type Agent struct {
 	Process string // its name, see ThisProcess; "" if it is not known
 	Version string
 	Kinds   map[string]string // that it works now → their definition
+	Configs map[string]string // of them → the settings in force, a JSON object without secrets; may be missing
 	// Stalled are kinds to which it gives nothing until that time of the database's clock: those of Kinds
 	// because what works them crashes again and again, others because what is to work them does not start.
 	Stalled   map[string]time.Time

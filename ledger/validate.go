@@ -14,6 +14,8 @@ import (
 const (
 	maxInput = 4096     // bytes of a Kind's Input as JSON
 	maxKinds = 64 << 10 // bytes of an Agent's Kinds as JSON
+
+	maxDefaults = 64 << 10 // bytes of a Kind's Defaults as JSON
 )
 
 var (
@@ -43,6 +45,14 @@ func (c *checker) text(field, s string, limit int) {
 		c.fail(field, "not valid UTF-8")
 	case strings.ContainsRune(s, 0):
 		c.fail(field, "contains a NUL byte")
+	}
+}
+
+// config checks settings in force.
+func (c *checker) config(s string) {
+	c.text("config", s, MaxConfig)
+	if s != "" && (s[0] != '{' || !json.Valid([]byte(s))) {
+		c.fail("config", "is no JSON object")
 	}
 }
 
@@ -245,6 +255,8 @@ func (c *checker) policy(k Kind) {
 	}
 	c.limits(k.Limits)
 	c.text("definition", k.Definition, MaxWorker)
+	c.config(k.Config)
+	c.defaults(k.Defaults)
 	if b, err := json.Marshal(k.Input); err != nil || len(b) > maxInput {
 		c.fail("input", "%d bytes as JSON, at most %d", len(b), maxInput)
 	}

@@ -46,6 +46,9 @@
 //	         "owner" on one string field each: when it was last changed (RFC 3339 in UTC; not
 //	         with --checksum) and whose it is
 //	secret   "true" on a string field of the config: given apart, never stored, logged or described
+//	tune     "true" on a field of the config that decides how the work goes and never what a result
+//	         means: how many at a time, how long, how large. Processes that work a kind at the same
+//	         time must agree on all other fields, secrets excepted
 //
 // Fields may be strings, booleans, numbers, time.Duration, time.Time, lists, maps with string
 // keys, structs of these, pointers to these (for "absent"), and types that write and read

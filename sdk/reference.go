@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,6 +45,9 @@ func reference(p *Plugin, d *wire.DescribeResponse) string {
 	}
 	table(&b, "Payload (`--set`)", input.schema.Fields(), true)
 	table(&b, "Config (`--with`)", config.schema.Fields(), true)
+	if slices.ContainsFunc(config.schema.Fields(), func(f settings.Field) bool { return f.Tune }) {
+		b.WriteString("Processes that work a kind at the same time need not agree on fields that only tune, nor on secrets; on all others they must.\n\n")
+	}
 	table(&b, "Output", output.schema.Fields(), false)
 	if len(d.Emits) > 0 {
 		fmt.Fprintf(&b, "Emits items of the kinds `%s`.\n\n", strings.Join(d.Emits, "` `"))
@@ -87,7 +91,11 @@ func table(b *strings.Builder, title string, fields []settings.Field, defaults b
 		if defaults {
 			fmt.Fprintf(b, "%s | ", defaultOf(f))
 		}
-		fmt.Fprintf(b, "%s |\n", strings.ReplaceAll(f.Doc, "|", "\\|"))
+		text := f.Doc
+		if f.Tune {
+			text += " (tunes)"
+		}
+		fmt.Fprintf(b, "%s |\n", strings.ReplaceAll(text, "|", "\\|"))
 	}
 	b.WriteString("\n")
 }

@@ -240,6 +240,12 @@ func (b *builder) field(f reflect.StructField) (s *jsonschema.Schema, required b
 		}
 		s.WriteOnly = true
 	}
+	if tag, ok := f.Tag.Lookup("tune"); ok {
+		if b.role != roleConfig || tag != "true" {
+			return nil, false, b.errorf(`tune:"true" is for fields of the config`)
+		}
+		s.Extra = map[string]any{settings.Tune: true}
+	}
 	if tag, ok := f.Tag.Lookup("sum"); ok && tag == "true" {
 		if b.role != roleOutput || s.Type != "integer" && s.Type != "number" {
 			return nil, false, b.errorf("sum is for numbers of the output")

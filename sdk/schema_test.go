@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ledgerd/ledgerd/sdk/settings"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -217,6 +218,11 @@ func TestNewPanics(t *testing.T) {
 				N int `json:"n" secret:"true"`
 			}, none]()
 		}},
+		{`payload: field n: tune:"true" is for fields of the config`, func() {
+			of[none, struct {
+				N int `json:"n" tune:"true"`
+			}]()
+		}},
 		{"payload: field s: secret is for string fields of the config", func() {
 			of[none, struct {
 				S string `json:"s" secret:"true"`
@@ -332,5 +338,25 @@ func TestDescribeDefaults(t *testing.T) {
 	}
 	if d.MaxBatch != 100 || d.MaxWaitMs != 20 || d.TimeoutMs != 2 || d.OnLost != wire.OnLost_ON_LOST_DOUBT || d.Concurrency < 1 {
 		t.Error(d)
+	}
+}
+
+// tune is carried by the schema, which is all that the host sees of a plugin.
+func TestTune(t *testing.T) {
+	s, err := shapeOf(reflect.TypeFor[struct {
+		Command string        `json:"command"`
+		Wait    time.Duration `json:"wait" tune:"true" default:"1s"`
+	}](), roleConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := settings.Compile(s.json)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range read.Fields() {
+		if f.Tune != (f.Name == "wait") {
+			t.Errorf("%s tunes: %t", f.Name, f.Tune)
+		}
 	}
 }

@@ -365,6 +365,9 @@ func (a *app) addInputs(ctx context.Context, s sourceFlags, name string, args []
 		if err := j.kind.introduce(ctx, j.ledger.Ledger); err != nil {
 			return err
 		}
+		if err := j.kind.remember(ctx, j.ledger.Ledger, j.flags.set); err != nil {
+			return err
+		}
 	}
 	p := a.printer()
 	d, err := j.adder(ctx)

@@ -46,7 +46,9 @@ type crew struct {
 	// upgrades are versions of plugins that could not take over, by kind; renewed is called after some
 	// have, and may be nil.
 	upgrades map[string]upgrade
-	renewed  func(ctx context.Context)
+	// reread says that the config was read anew: plugins whose settings are others by now get them.
+	reread  bool
+	renewed func(ctx context.Context)
 	// admitted is called after kinds have been taken up, or could not be; may be nil.
 	admitted func(ctx context.Context)
 	// elsewhere are the kinds that are not worked here, and why; reaching those whose plugins are being
@@ -200,6 +202,7 @@ func (r *rota) over(e shiftEnd) (more bool, err error) {
 		delete(r.hosts, name)
 		delete(e.shift.handlers, name)
 		delete(e.shift.agent.Kinds, name)
+		delete(e.shift.agent.Configs, name)
 		r.mu.Unlock()
 		h.Close(stopGrace)
 	}

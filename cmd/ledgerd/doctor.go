@@ -135,7 +135,13 @@ func (a *app) examineWork(ctx context.Context, at address) ([]ledger.Finding, er
 		return nil, err
 	}
 	holders, err := examineHolders(ctx, l, agents)
-	all := append(holders, unworked(counts, agents)...)
+	all := append(holders, unworked(counts, agents, func(kind string) string {
+		k, err := l.Kind(ctx, kind)
+		if err != nil {
+			return ""
+		}
+		return a.missingSettings(ctx, k)
+	})...)
 	all = append(all, stalled(agents)...)
 	all = append(all, skewed(agents)...)
 	return append(all, decisions(counts)), err
@@ -242,13 +248,13 @@ func heartbeats(ctx context.Context, s tables.Store) (map[string]time.Time, erro
 // idle is for how long something may be ready before it is said that nobody works it.
 const idle = 10 * time.Minute
 
-// unworked are kinds with ready items that no program works.
-func unworked(counts []ledger.Counts, live []ledger.Agent) (all []ledger.Finding) {
+// unworked are kinds with ready items that no program works. flags are those that work needs for a kind.
+func unworked(counts []ledger.Counts, live []ledger.Agent, flags func(kind string) string) (all []ledger.Finding) {
 	for _, c := range counts {
 		works := slices.ContainsFunc(live, func(a ledger.Agent) bool { _, ok := a.Kinds[c.Kind]; return ok })
 		if since := time.Since(c.OldestReady); c.Ready > 0 && !works && since > idle {
 			all = append(all, ledger.Warning("kinds", fmt.Sprintf("%s of kind %s ready, the first since %s, and no program works it", plural(c.Ready, "item"), c.Kind, since.Round(time.Second)),
-				"they wait until somebody does, or it is a kind for people", "ledgerd work --kind "+c.Kind))
+				"they wait until somebody does, or it is a kind for people", "ledgerd work --kind "+c.Kind+flags(c.Kind)))
 		}
 	}
 	return all

@@ -76,7 +76,8 @@ func newKindRow(k ledger.Kind) kindRow {
 }
 
 func (a *app) kindCommand() *cobra.Command {
-	return group(groupSetUp, "kind", "List kinds of work, set how each is treated, pause and resume them", a.kindLsCommand(), a.kindSetCommand(), a.kindPauseCommand(), a.kindResumeCommand())
+	return group(groupSetUp, "kind", "List kinds of work, show one, set how each is treated, pause and resume them", a.kindLsCommand(), a.kindShowCommand(), a.kindSetCommand(),
+		a.kindPauseCommand(), a.kindResumeCommand())
 }
 
 func (a *app) kindLsCommand() *cobra.Command {
@@ -120,6 +121,7 @@ type policy struct {
 	running, perKey, burst        int
 	rate, ratePerKey              rateFlag
 	paused                        bool
+	set, unset                    []string
 }
 
 func (a *app) kindSetCommand() *cobra.Command {
@@ -130,11 +132,14 @@ func (a *app) kindSetCommand() *cobra.Command {
 plugin wants it, if that is here. The policy is kept in the ledger, so all who work it treat an item
 alike. Prints the policy as kind ls does.
 
+--set gives fields of the payload that run and add put into new items where they do not say them; what
+these commands are given themselves does not change it. --unset has the kind forget a field.
+
 The limits hold for all who work the kind together. Leased is what somebody has claimed, persons too.
 A limit that is set or lowered takes nothing back: what is leased stays so. Items of a kind with
 limits cannot need resources as well. Bound of a rate: in any time, burst + time × rate items are
 begun at most; one of more than some ten items a second needs a burst of a tenth of it.`,
-		Example: "  ledgerd kind set urlcheck --max-running-per-shard-key 2 --rate 50/s --burst 10\n  ledgerd kind set article --input url --max-failures 3\n  ledgerd kind set mail --on-lost doubt --keep 90d",
+		Example: "  ledgerd kind set urlcheck --max-running-per-shard-key 2 --rate 50/s --burst 10\n  ledgerd kind set article --input url --max-failures 3\n  ledgerd kind set mail --on-lost doubt --keep 90d\n  ledgerd kind set people --set table=people",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.kindSet(cmd.Context(), cmd.Flags(), args[0], p)
 		},
@@ -158,6 +163,8 @@ begun at most; one of more than some ten items a second needs a burst of a tenth
 	f.Var(&p.ratePerKey, "rate-per-shard-key", "the same for each shard key")
 	f.IntVar(&p.burst, "burst", 0, "`number` of items that may be begun at once after a pause, for both rates (0: 1)")
 	f.BoolVar(&p.paused, "paused", false, "whether it is not to be worked")
+	f.StringArrayVar(&p.set, "set", nil, "`NAME=VALUE` (or NAME:=JSON) of the payload of new items, for run and add that do not say it; repeated")
+	f.StringArrayVar(&p.unset, "unset", nil, "`field` of the payload that the kind is to forget; repeated")
 	return cmd
 }
 
@@ -172,6 +179,10 @@ func (a *app) kindSet(ctx context.Context, f *pflag.FlagSet, name string, p poli
 	defer l.Close()
 	have, err := l.Kind(ctx, name)
 	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return err
+	}
+	defaults, err := a.settingDefaults(ctx, have, name, p)
+	if err != nil {
 		return err
 	}
 	var worker *plugin
@@ -200,6 +211,8 @@ func (a *app) kindSet(ctx context.Context, f *pflag.FlagSet, name string, p poli
 			"rate":         func() { k.Limits.Rate = p.rate.Rate },
 			"burst":        func() { k.Limits.Burst = p.burst },
 			"paused":       func() { k.Paused = p.paused },
+			"set":          func() { k.Defaults = defaults(k.Defaults) },
+			"unset":        func() { k.Defaults = defaults(k.Defaults) },
 
 			"max-running-per-shard-key": func() { k.Limits.MaxRunningPerShardKey = p.perKey },
 			"rate-per-shard-key":        func() { k.Limits.RatePerShardKey = p.ratePerKey.Rate },

@@ -161,7 +161,7 @@ func storeError(err error) error {
 		{pluginstore.ErrBusy, exitTaken, "busy", "another ledgerd plugin add or rm is at work, or waits for an answer"},
 		{pluginstore.ErrNoFile, exitUsage, "bad_input", "name the program itself"},
 		{pluginstore.ErrTooLarge, exitUsage, "bad_input", ""},
-		{pluginstore.ErrTaken, exitUsage, "taken", "move it away, or add the plugin under another name: --as NAME"},
+		{pluginstore.ErrTaken, exitUsage, "taken", "move it away; under another name (--as NAME) the plugin works another kind, to which all work is new"},
 		{pluginstore.ErrCurrent, exitUsage, "current", "add another version first, or remove the plugin as a whole: without @"},
 		{pluginstore.ErrNone, exitError, "not_found", "all plugins: ledgerd plugin ls"},
 	} {

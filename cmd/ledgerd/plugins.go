@@ -388,6 +388,9 @@ func fieldRow(flag string, f settings.Field) []string {
 		kind = strings.Join(f.Enum, "|")
 	}
 	text := f.Doc
+	if f.Tune {
+		text += " (tunes)"
+	}
 	switch {
 	case f.Secret:
 		text += " (secret)"

@@ -128,7 +128,7 @@ func (c *crew) admit(ctx context.Context, all []arrival) (handlers map[string]wo
 func (c *crew) admitKind(ctx context.Context, a arrival) error {
 	err := a.err
 	if err == nil {
-		err = a.kind.define(ctx, c.ledger.Ledger, c.me, a.host.Definition(), c.flags.with)
+		err = a.kind.define(ctx, c.ledger.Ledger, c.me, a.host)
 	}
 	c.mu.Lock()
 	delete(c.reaching, a.name)
@@ -136,7 +136,7 @@ func (c *crew) admitKind(ctx context.Context, a arrival) error {
 		c.known[a.name] = a.kind
 	}
 	if err == nil {
-		c.me.Kinds[a.name] = a.host.Definition()
+		c.me.Kinds[a.name], c.me.Configs[a.name] = a.host.Definition(), a.host.Config()
 		c.hosts[a.name] = a.host
 	}
 	c.mu.Unlock()

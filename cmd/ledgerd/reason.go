@@ -44,6 +44,8 @@ func (a *app) reason(ctx context.Context, l *ledger.Ledger, it ledger.Item) (led
 	if _, err := a.place(name, pluginDirs{}); isNoPlugin(err) {
 		w.Code, w.Next = noPluginCode, "ledgerd plugin ls"
 		w.Text = fmt.Sprintf("It is ready, but nobody works kind %s now, and its plugin %s is not on this machine.", it.Kind, name)
+		return w, nil
 	}
+	w.Next += a.missingSettings(ctx, k)
 	return w, nil
 }

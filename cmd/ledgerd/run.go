@@ -90,7 +90,8 @@ func process() string {
 // asAgent is this process under a name of its own.
 func asAgent(name string) ledger.Agent {
 	host, _ := os.Hostname() // "" says that it is not known
-	return ledger.Agent{Name: name, Host: host, PID: os.Getpid(), Process: ledger.ThisProcess(), Version: programVersion(), Kinds: map[string]string{}}
+	return ledger.Agent{Name: name, Host: host, PID: os.Getpid(), Process: ledger.ThisProcess(), Version: programVersion(), Kinds: map[string]string{},
+		Configs: map[string]string{}}
 }
 
 // agentName is a name that no other process has had.
@@ -147,7 +148,10 @@ func (a *app) runKind(ctx context.Context, flags runFlags, name string, args []s
 		return a.reportAdd(a.printer(), j, d)
 	}
 	r.tracker.sums = newSums(j.kind.plugin.Output)
-	if err := j.kind.define(ctx, j.ledger.Ledger, asAgent(r.agent), r.host.Definition(), flags.with); err != nil {
+	if err := j.kind.define(ctx, j.ledger.Ledger, asAgent(r.agent), r.host); err != nil {
+		return err
+	}
+	if err := j.kind.remember(ctx, j.ledger.Ledger, flags.set); err != nil {
 		return err
 	}
 	if r.rows, err = newRowWriter(a.printer(), j.kind, r.tracker); err != nil {

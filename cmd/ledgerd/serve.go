@@ -341,6 +341,7 @@ func (s *server) reload(ctx context.Context) {
 		s.keepOld(err)
 		return
 	}
+	s.crew.reread = true
 	s.daemonLogger() // takes over the level
 	s.sources.Set(ctx, configs)
 	for _, change := range changes {
@@ -422,6 +423,7 @@ func (s *server) sourceConfigs(ctx context.Context) (all []source.Config, err er
 			return nil, err
 		}
 		payload, err := s.config.SourcePayload(spec, k.schema)
+		given := fieldsOf(payload)
 		if err == nil {
 			payload, err = k.schema.Parse(payload, nil)
 		}
@@ -432,7 +434,7 @@ func (s *server) sourceConfigs(ctx context.Context) (all []source.Config, err er
 		for _, f := range k.schema.Fields() {
 			fields[f.Name] = f.Type
 		}
-		all = append(all, source.Config{Ledger: s.ledger.Ledger, Spec: spec, Input: k.input(), Payload: payload, Fields: fields,
+		all = append(all, source.Config{Ledger: s.ledger.Ledger, Spec: spec, Input: k.input(), Payload: payload, Given: given, Fields: fields,
 			Template: ledger.NewItem{Kind: spec.Kind, Scope: spec.Scope, Priority: int16(k.config.Priority), Every: k.config.Every, Zone: k.config.Zone},
 			Parse:    k.schema.Parse, Validate: k.schema.Validate, Query: s.querySource(spec), Host: host, Agent: s.name, TTL: s.flags.work.lease.Duration,
 			Log: s.log, Observe: s.metrics.Look})

@@ -34,7 +34,7 @@ func TestOtherSettings(t *testing.T) {
 			if code := m.exit(second); code != exitUsage {
 				t.Errorf("ledgerd %s: exit %d, want 2", args, code)
 			}
-			for _, want := range []string{`kind "effect" is worked with other settings by `, "; 1 item left", "give this work a name of its own: ledgerd run NAME --plugin effect"} {
+			for _, want := range []string{`kind "effect" is worked with other settings by `, `path is "` + effects + `" there and `, "another name for the kind is no way round"} {
 				if !strings.Contains(second.stderr.String(), want) {
 					t.Errorf("ledgerd %s says %q, without %q", args, second.stderr.String(), want)
 				}
@@ -50,8 +50,8 @@ func TestOtherSettings(t *testing.T) {
 				t.Errorf("exit %d\n%s%s", code, p.stdout.String(), p.stderr.String())
 			}
 		}
-		// Nothing is left and nobody is at it: other settings may take over.
-		m.run(exitOK, "run", "effect", "c")
+		m.run(exitOK, "add", "effect", "left", "--due", "1d")
+		m.run(exitOK, "run", "effect", "c") // nobody is at it: other settings take over, whatever is left
 	})
 }
 

@@ -76,6 +76,9 @@ type kind struct {
 	plugin *plugin      // that works it here; nil if there is none
 	schema *settings.Schema
 	asked  string // what INPUT is, by --input
+	// remembered are the fields of the payload that come from the kind and not from this command, as
+	// assignments.
+	remembered []string
 }
 
 // input is how inputs of the kind are made into items: the plugin knows best.
@@ -165,16 +168,17 @@ func (a *app) source(k *kind, s sourceFlags, args []string) (*inputs.Source, err
 	if err != nil {
 		return nil, err
 	}
-	payload, err := k.schema.Parse(base, s.set)
+	payload, given, remembered, err := k.payload(base, s.set)
 	if err != nil {
-		return nil, k.payloadError(err, s.set)
+		return nil, err
 	}
+	k.remembered = remembered
 	s = s.over(k.config)
 	lines, csv, jsonl, _ := s.list()
 	src := &inputs.Source{
 		Template:  ledger.NewItem{Kind: k.name, Scope: s.scope, Priority: int16(s.priority), Every: s.every, Zone: s.zone},
 		Resources: s.resource,
-		Input:     k.input(), Payload: payload, Args: args, From: lines, CSV: csv, JSONL: jsonl, Key: s.key, Rules: s.rules,
+		Input:     k.input(), Payload: payload, Given: given, Args: args, From: lines, CSV: csv, JSONL: jsonl, Key: s.key, Rules: s.rules,
 		Checksum: s.checksum, Stdin: a.stdin, Parse: k.schema.Parse, Fields: map[string]string{},
 		Validate: func(payload []byte) error {
 			return k.payloadError(k.schema.Validate(payload), s.set)
@@ -356,6 +360,7 @@ func (a *app) prepare(ctx context.Context, s sourceFlags, name string, args []st
 	if j.ledger != nil {
 		a.announce(j.ledger)
 	}
+	j.sayRemembered(j.kind.remembered)
 	return j, nil
 }
 
@@ -397,42 +402,10 @@ func (p *plugin) defaults(kind string, have ledger.Kind) ledger.Kind {
 	return policy
 }
 
-// define states which plugin works the kind from now on, with which settings, and takes over
-// what it says of INPUT. me is who works it. While others work it with other settings it is refused.
-func (k *kind) define(ctx context.Context, l *ledger.Ledger, me ledger.Agent, definition string, with []string) error {
-	if err := k.introduce(ctx, l); err != nil {
-		return err
-	}
-	if err := l.Define(ctx, me, k.name, definition); err != nil {
-		return conflict(err, definition, with)
-	}
-	return k.edit(ctx, l, func(have *ledger.Kind, _ bool) {
-		have.Input, have.Plugin = k.input(), k.plugin.Policy(k.name).Plugin
-	})
-}
-
 func (k *kind) edit(ctx context.Context, l *ledger.Ledger, edit func(have *ledger.Kind, known bool)) (err error) {
 	k.policy, err = l.EditKind(ctx, process(), k.name, edit)
 	k.known = err == nil
 	return err
-}
-
-// conflict explains why a kind cannot be worked with these settings now.
-func conflict(err error, definition string, with []string) error {
-	c, ok := errors.AsType[*ledger.DefinitionError](err)
-	if !ok {
-		return err
-	}
-	who, settings := "", ""
-	if c.Agent != "" {
-		who = fmt.Sprintf(" by %s since %s", c.Agent, c.Since.Local().Format("15:04"))
-	}
-	for _, w := range with {
-		settings += " --with " + w
-	}
-	plugin, _, _ := strings.Cut(definition, "@")
-	return usage("other_settings", fmt.Sprintf("give this work a name of its own: ledgerd run NAME --plugin %s%s INPUT…", plugin, settings),
-		"kind %q is worked with other settings%s (%s, not %s); %s left", c.Kind, who, c.Have, definition, plural(c.Unfinished, "item"))
 }
 
 // adder makes what adds the inputs of the job.

@@ -165,7 +165,7 @@ func (r *runner) tell(p *report.Printer, s *summary) error {
 		return err
 	}
 	if s.Differs > 0 {
-		fmt.Fprintf(p.Out, "%s known with other settings (--set) and left so; --again works what is done with these\n", plural(s.Differs, "input"))
+		fmt.Fprintf(p.Out, "%s known with other settings (--set) and left so; --again does once more what is done, with these\n", plural(s.Differs, "input"))
 	}
 	if s.Others != (otherCounts{}) {
 		fmt.Fprintf(p.Out, "other items of %s, from before: done %s   failed %s\n", s.Kind, report.Count(s.Others.Done), report.Count(s.Others.Failed))
@@ -198,7 +198,7 @@ func (r *runner) tellNext(p *report.Printer, s *summary, interrupted bool) error
 	case s.Inputs.Dead > 0:
 		fmt.Fprintf(p.Out, "look closer: ledgerd ls --state dead")
 	case s.Inputs.Cancelled > 0:
-		fmt.Fprintf(p.Out, "cancelled before; the same with --again works them")
+		fmt.Fprintf(p.Out, "cancelled before; to have them worked: ledgerd retry --again --where 'kind:%s state:cancelled', then the same command", s.Kind)
 	case r.adder.bad > 0:
 		fmt.Fprintf(p.Out, "not taken: %s", plural(r.adder.bad, "bad line"))
 	case r.adder.missing > 0:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"maps"
 	"slices"
@@ -14,10 +15,18 @@ import (
 // it is longer if the grace of the program is.
 const leastDrain = time.Minute
 
-// upgrade is a version of a plugin that could not take over, and when it is tried again.
+// upgrade is a version of a plugin that could not take over, or settings, and when it is tried again.
 type upgrade struct {
-	spec   pluginhost.Spec
-	absent absence
+	spec     pluginhost.Spec
+	settings bool
+	absent   absence
+}
+
+// otherSettings tells whether the config has other settings for a kind than those that it is worked with.
+// Settings that are wrong are others: whoever uses them finds out why.
+func (c *crew) otherSettings(name string, h *pluginhost.Host) bool {
+	now, err := c.app.pluginConfig(name, &plugin{Description: h.About()}, c.flags.with)
+	return err != nil || !bytes.Equal(now, h.Settings())
 }
 
 // upgradeAll has plugins that are found elsewhere by now, or are to be started in another way, take over
@@ -36,21 +45,26 @@ func (c *crew) upgradeAll(ctx context.Context) {
 		}
 		spec := c.app.pluginSpec(place)
 		failed, again := c.upgrades[name]
-		if spec.Same(h.Spec()) || again && failed.spec.Same(spec) && time.Now().Before(failed.absent.again) {
+		settings := again && failed.settings || c.reread && c.otherSettings(name, h)
+		if spec.Same(h.Spec()) && !settings || again && !c.reread && failed.spec.Same(spec) && time.Now().Before(failed.absent.again) {
 			continue
 		}
 		before := h.Definition()
 		if err := c.upgradeKind(ctx, name, h); err != nil {
 			if ctx.Err() == nil {
-				c.keepVersion(name, before, upgrade{spec: spec, absent: failed.absent}, explain(err))
+				c.keepVersion(name, before, upgrade{spec: spec, settings: settings, absent: failed.absent}, explain(err))
 			}
 			continue
 		}
 		delete(c.upgrades, name)
 		renewed = true
-		c.app.logger().Info("another version of the plugin has taken over; what the old one has begun it finishes", "kind", name,
-			"before", before, "now", h.Definition(), "path", place.Path, "sha256", spec.SHA256)
+		what := "another version of the plugin has taken over; what the old one has begun it finishes"
+		if settings {
+			what = "the plugin works with the settings that the config has now; what it has begun it finishes as before"
+		}
+		c.app.logger().Info(what, "kind", name, "before", before, "now", h.Definition(), "path", place.Path, "sha256", spec.SHA256)
 	}
+	c.reread = false
 	if renewed && c.renewed != nil {
 		c.renewed(ctx)
 	}
@@ -72,15 +86,15 @@ func (c *crew) upgradeKind(ctx context.Context, name string, h *pluginhost.Host)
 	if err != nil {
 		return err
 	}
-	err = h.Replace(ctx, config, max(leastDrain, c.flags.grace.Duration), func(definition string) error {
-		return k.define(ctx, c.ledger.Ledger, me, definition, c.flags.with)
+	err = h.Replace(ctx, config, max(leastDrain, c.flags.grace.Duration), func(by pluginhost.Defined) error {
+		return k.define(ctx, c.ledger.Ledger, me, by)
 	})
 	if err != nil {
 		return a.startError(k, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	me.Kinds[name] = h.Definition()
+	me.Kinds[name], me.Configs[name] = h.Definition(), h.Config()
 	return nil
 }
 
@@ -103,7 +117,7 @@ func (c *crew) keepVersion(name, before string, u upgrade, why *failure) {
 		pause, said = newKindsEvery, ""
 	}
 	if said != why.message {
-		c.app.logger().Error("the new version of the plugin cannot take over: going on with the old one", "kind", name,
+		c.app.logger().Error("the new version of the plugin, or its new settings, cannot take over: going on with the old one", "kind", name,
 			"now", before, "path", u.spec.Place.Path, "error", why.message, "hint", why.hint)
 	}
 	u.absent = absence{reason: why.message, code: why.code, pause: pause, again: time.Now().Add(pause)}

@@ -107,7 +107,7 @@ type Kind struct {
 
 	// Set is payload for new items, With is the plugin's config; both as Payload and With give them.
 	Set  map[string]any `toml:"set" live:"yes" also:"payload,options" doc:"payload of new items, as --set"`
-	With map[string]any `toml:"with" also:"config,settings" doc:"config of the plugin, as --with; a restart, or another version of the plugin, takes it over"`
+	With map[string]any `toml:"with" live:"yes" also:"config,settings" doc:"config of the plugin, as --with; while another process works the kind, all but secrets and what only tunes must be as there"`
 
 	with []Assignment // from the environment, over With
 	set  []Assignment // … and over Set

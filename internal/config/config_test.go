@@ -264,7 +264,7 @@ command = ["/b"]
 		`kinds.urlcheck.max_failures: 3 → 4`,
 		`kinds.urlcheck.keep: not set → 7d`,
 		`kinds.urlcheck.set is different`,
-		`kinds.urlcheck.with is different (needs a restart)`,
+		`kinds.urlcheck.with is different`,
 		`source.inbox.path: "/in" → "/in2"`,
 		`source.inbox.exclude: [] → ["x"]`,
 		`source.new is new`,

@@ -27,8 +27,8 @@ func (c Change) String() string {
 }
 
 // Diff says what is different in the new configuration, by key. Policy, limits, payload, sources, how
-// plugins are started, and kinds that come or go can be applied live; what concerns the daemon as a
-// whole, and the config of plugins, needs a restart. A secret in a file is compared by the name of the file.
+// plugins are started and configured, and kinds that come or go can be applied live; what concerns the daemon as a
+// whole needs a restart. A secret in a file is compared by the name of the file.
 func Diff(before, after *Config) []Change {
 	d := differ{}
 	d.keys("", reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem(), false)
@@ -37,7 +37,7 @@ func Diff(before, after *Config) []Change {
 		if a, b := before.Kinds[name], after.Kinds[name]; d.both(path, a, b, true) {
 			d.keys(path, reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), false)
 			d.settings(path+".set", a.Set, b.Set, a.set, b.set, true)
-			d.settings(path+".with", a.With, b.With, a.with, b.with, false)
+			d.settings(path+".with", a.With, b.With, a.with, b.with, true)
 		}
 	}
 	old, now := byName(before.Sources), byName(after.Sources)

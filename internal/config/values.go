@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
 // Size is a number of bytes; 0 is no limit.
@@ -47,22 +48,12 @@ func ParseShard(text string) (ledger.Shard, error) {
 // forever is how long things are kept of which nothing is removed.
 const forever = "forever"
 
-// FormatDuration writes a duration as people do: "1m", not "1m0s", and "30d", not "720h0m0s".
+// FormatDuration writes a duration as people do: "1m", not "1m0s", and forever.
 func FormatDuration(d time.Duration) string {
-	const day = 24 * time.Hour
 	if d == ledger.KeepForever {
 		return forever
 	}
-	if d >= day && d%day == 0 {
-		return strconv.Itoa(int(d/day)) + "d"
-	}
-	s := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(s, zero) {
-			s = s[:len(s)-2]
-		}
-	}
-	return s
+	return settings.FormatDuration(d)
 }
 
 // minInterval is the shortest time between two looks at a source.

@@ -48,6 +48,9 @@ type Source struct {
 	Input ledger.Input
 	// Payload is the object that --set made, without the input; may be empty.
 	Payload json.RawMessage
+	// Given, if not nil, are the fields of Payload that a known item takes, see ledger.NewItem; what the
+	// input fills, and what a row has, is given as well. Rows of a query that opens nothing again are whole.
+	Given []string
 
 	Args  []string     // INPUTs as typed, "-" for a list on stdin
 	From  string       // file with a list of INPUTs, or "-"
@@ -319,6 +322,7 @@ func (s *Source) item(text string) (ledger.NewItem, error) {
 	n := s.Template
 	fills, err := s.identify(&n, text)
 	if err == nil {
+		n.Given = s.given(nil)
 		n.Payload, err = s.payload(fills)
 	}
 	return n, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/internal/query"
@@ -87,6 +88,20 @@ func (s *Source) rowPayload(row map[string]json.RawMessage, fills []fill) ([]byt
 		err = s.Validate(payload)
 	}
 	return payload, err
+}
+
+// given are the fields of a payload that a known item takes. The row is nil if the item is of none.
+func (s *Source) given(row map[string]json.RawMessage) []string {
+	if s.Given == nil || s.Query != nil && s.Template.Again == (ledger.Again{}) {
+		return nil
+	}
+	names := slices.Clone(s.Given)
+	for _, field := range s.filled() {
+		if field != "" {
+			names = append(names, field)
+		}
+	}
+	return slices.AppendSeq(names, maps.Keys(row))
 }
 
 // quote is a JSON string in which & < > stand as they are.

@@ -236,6 +236,7 @@ func (r *reader) rowOf(n ledger.NewItem, row map[string]json.RawMessage, input s
 	}
 	fills, err := r.identify(&n, input)
 	if err == nil {
+		n.Given = r.given(row)
 		n.Payload, err = r.rowPayload(row, fills)
 	}
 	if err != nil {

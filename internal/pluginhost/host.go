@@ -124,6 +124,20 @@ func (h *Host) Definition() string {
 	return h.setup.definition
 }
 
+// Config implements worker.Defined: the settings in force, without secrets.
+func (h *Host) Config() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.setup.config
+}
+
+// Settings are those that the plugin was given, secrets included.
+func (h *Host) Settings() []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.config.Settings
+}
+
 // PID is the number of the process that works now, 0 if there is none.
 func (h *Host) PID() int {
 	if s := h.current(); s != nil {

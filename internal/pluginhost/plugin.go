@@ -150,9 +150,13 @@ func checkVersion(version string) error {
 }
 
 // definition names a plugin and the config that it works with: "urlcheck@0.1.0+3fa9c1". The digest is
-// of what the config has, without secrets, that is not the default: a version with a setting more works
-// as the one before, and what is given as it is anyway says nothing.
+// of what the config has, without secrets and what only tunes, that is not the default: a version with a
+// setting more works as the one before, and what is given as it is anyway says nothing.
 func (d *Description) definition(config []byte) (string, error) {
+	config, err := d.Config.Agreed(config)
+	if err != nil {
+		return "", err
+	}
 	defaults, err := d.Config.Fill([]byte("{}"))
 	if err != nil {
 		return "", err
@@ -179,8 +183,11 @@ func beyond(given, usual any) any {
 	}
 	own := map[string]any{}
 	for name, value := range a {
-		if before, has := b[name]; !has || !reflect.DeepEqual(value, before) {
-			own[name] = beyond(value, before)
+		if before, has := b[name]; has && reflect.DeepEqual(value, before) {
+			continue
+		}
+		if inner := beyond(value, b[name]); !reflect.DeepEqual(inner, map[string]any{}) { // {} says nothing
+			own[name] = inner
 		}
 	}
 	return own
@@ -202,6 +209,7 @@ type setup struct {
 	request    *wire.ConfigureRequest
 	definition string
 	worker     string        // of attempts: the definition, and the checksum of the program where it is known
+	config     string        // in force, for people
 	places     int           // items that it works at a time
 	wait       time.Duration // how long it may wait for a batch to fill
 	hide       *redact.Secrets
@@ -238,9 +246,13 @@ func (d *Description) configure(c *Config) (*setup, error) {
 	if err != nil {
 		return nil, err
 	}
+	shown, err := d.inForce(config)
+	if err != nil {
+		return nil, err
+	}
 	c.hide.Add(slices.Collect(maps.Values(secrets))...)
 	return &setup{
-		about: d, definition: definition, worker: workerName(definition, c.SHA256), hide: c.hide,
+		about: d, definition: definition, worker: workerName(definition, c.SHA256), config: shown, hide: c.hide,
 		request: &wire.ConfigureRequest{Config: rest, Secrets: secrets, Concurrency: int32(c.Concurrency)},
 		places:  cmp.Or(c.Concurrency, d.calls) * d.batch, wait: d.wait,
 	}, nil

@@ -10,19 +10,28 @@ import (
 // errClosed is what Replace returns of a host that has been closed meanwhile.
 var errClosed = errors.New("the plugin was stopped meanwhile")
 
+// Defined is what works a kind, and with which settings, as a Host says it.
+type Defined interface {
+	Definition() string
+	Config() string
+}
+
+func (s *setup) Definition() string { return s.definition }
+func (s *setup) Config() string     { return s.config }
+
 // Replace has another program, or the same one started in another way, work from now on: it is started
-// and configured, admit is asked for its definition, and then new items go to it, also those that the
+// and configured, admit is asked what it is, and then new items go to it, also those that the
 // process of before has not got yet. That one hands back what it has not begun, and gets grace to end
 // the rest; what has not ended then is told to, and what does not end is treated as at every stop.
 // Until it is gone items are worked by both; each has one result, with the definition of its process.
 //
 // With an error nothing has changed: errors are those of Start, and admit's.
-func (h *Host) Replace(ctx context.Context, c Config, grace time.Duration, admit func(definition string) error) error {
+func (h *Host) Replace(ctx context.Context, c Config, grace time.Duration, admit func(Defined) error) error {
 	p, setup, err := launch(ctx, &c)
 	if err != nil {
 		return err
 	}
-	if err := admit(setup.definition); err != nil {
+	if err := admit(setup); err != nil {
 		p.Kill()
 		return err
 	}

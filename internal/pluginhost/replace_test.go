@@ -21,7 +21,7 @@ func (r *rig) next(t *testing.T, answer string) Config {
 		Settings: ledger.JSON(map[string]any{"dir": r.dir, "answer": answer})}
 }
 
-func admitted(string) error { return nil }
+func admitted(Defined) error { return nil }
 
 // Under load the plugin is replaced twice: what was begun is finished by the process that began it,
 // everything is done once, and each result says by which version.
@@ -32,7 +32,7 @@ func TestReplace(t *testing.T) {
 	r.waitBegun(4)
 	first, before := r.host.Definition(), r.host.PID()
 	asked := ""
-	if err := r.host.Replace(t.Context(), r.next(t, "new"), time.Minute, func(d string) error { asked = d; return nil }); err != nil {
+	if err := r.host.Replace(t.Context(), r.next(t, "new"), time.Minute, func(d Defined) error { asked = d.Definition(); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	second := r.host.Definition()
@@ -107,7 +107,7 @@ func TestReplaceRefused(t *testing.T) {
 		}
 	}
 	refused := errors.New("others work with other settings")
-	if err := r.host.Replace(t.Context(), r.next(t, "new"), time.Minute, func(string) error { return refused }); !errors.Is(err, refused) {
+	if err := r.host.Replace(t.Context(), r.next(t, "new"), time.Minute, func(Defined) error { return refused }); !errors.Is(err, refused) {
 		t.Errorf("error %v", err)
 	}
 	if r.host.PID() != before || r.host.Definition() != definition || !r.host.Spec().Same(Spec{Place: place(t)}) {

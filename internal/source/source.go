@@ -18,7 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
-// Config of a source. All but Payload, Fields, Parse, Validate, Query and Observe is required.
+// Config of a source. All but Payload, Given, Fields, Parse, Validate, Query and Observe is required.
 type Config struct {
 	Ledger *ledger.Ledger
 	// Spec is what is configured.
@@ -27,8 +27,9 @@ type Config struct {
 	Template ledger.NewItem
 	// Input is that of the kind.
 	Input ledger.Input
-	// Payload, Fields, Parse and Validate as in inputs.Source.
+	// Payload, Given, Fields, Parse and Validate as in inputs.Source.
 	Payload  json.RawMessage
+	Given    []string
 	Fields   map[string]string
 	Parse    func(object []byte, assignments []string) (json.RawMessage, error)
 	Validate func(payload []byte) error
@@ -262,7 +263,7 @@ func (s *Source) look(ctx context.Context) (l Look) {
 	l = Look{Source: s.spec.Name, Verdicts: map[ledger.Verdict]int64{}}
 	began := time.Now()
 	defer func() { l.Took = time.Since(began) }()
-	src := &inputs.Source{Template: s.config.Template, Input: s.config.Input, Payload: s.config.Payload, Fields: s.config.Fields,
+	src := &inputs.Source{Template: s.config.Template, Input: s.config.Input, Payload: s.config.Payload, Given: s.config.Given, Fields: s.config.Fields,
 		Parse: s.config.Parse, Validate: s.config.Validate}
 	switch s.spec.Type {
 	case "folder":

@@ -217,7 +217,7 @@ func (s *Store) Beat(_ context.Context, a ledger.Agent, ttl time.Duration) error
 		delete(s.agents, a.Name)
 		return nil
 	}
-	a.StartedAt, a.SeenAt, a.Kinds = now, now, maps.Clone(a.Kinds)
+	a.StartedAt, a.SeenAt, a.Kinds, a.Configs = now, now, maps.Clone(a.Kinds), maps.Clone(a.Configs)
 	if old, there := s.agents[a.Name]; there {
 		a.StartedAt = old.StartedAt
 	}

@@ -96,8 +96,8 @@ func (s *Store) LastOutput(ctx context.Context, id int64) (out []byte, err error
 
 // Kinds implements ledger.Store.
 func (s *Store) Kinds(ctx context.Context) ([]ledger.Kind, error) {
-	return collect(ctx, s, `SELECT `+kindColumns+` FROM {{S}}.ledger_kinds k ORDER BY k.kind`, nil, func(scan scanner) (ledger.Kind, error) {
-		var row kindRow
+	return collect(ctx, s, `SELECT `+wholeKindColumns+` FROM {{S}}.ledger_kinds k ORDER BY k.kind`, nil, func(scan scanner) (ledger.Kind, error) {
+		var row wholeKindRow
 		if err := scan(row.dest()...); err != nil {
 			return ledger.Kind{}, err
 		}
@@ -193,16 +193,16 @@ func (s *Store) Heartbeats(ctx context.Context) (out []ledger.Agent, err error) 
 const living = `a.expires_at > (SELECT {{NOW}})`
 
 func agents(ss session, condition string) ([]ledger.Agent, error) {
-	return collectIn(ss, `SELECT agent, host, pid, version, kinds, started_at, seen_at, shard_index, shard_count, clock_skew, stalled, process FROM {{S}}.ledger_agents a WHERE `+condition+` ORDER BY agent`, nil,
+	return collectIn(ss, `SELECT agent, host, pid, version, kinds, started_at, seen_at, shard_index, shard_count, clock_skew, stalled, process, configs FROM {{S}}.ledger_agents a WHERE `+condition+` ORDER BY agent`, nil,
 		func(scan scanner) (ledger.Agent, error) {
 			var a ledger.Agent
-			var kinds, stalled string
+			var kinds, stalled, configs string
 			var skew int64
-			if err := scan(&a.Name, &a.Host, &a.PID, &a.Version, &kinds, &a.StartedAt, &a.SeenAt, &a.Shard.Index, &a.Shard.Count, &skew, &stalled, &a.Process); err != nil {
+			if err := scan(&a.Name, &a.Host, &a.PID, &a.Version, &kinds, &a.StartedAt, &a.SeenAt, &a.Shard.Index, &a.Shard.Count, &skew, &stalled, &a.Process, &configs); err != nil {
 				return a, err
 			}
 			a.Skew = time.Duration(skew) * time.Microsecond
 			a.StartedAt, a.SeenAt = a.StartedAt.UTC(), a.SeenAt.UTC()
-			return a, errors.Join(json.Unmarshal([]byte(kinds), &a.Kinds), json.Unmarshal([]byte(stalled), &a.Stalled))
+			return a, errors.Join(json.Unmarshal([]byte(kinds), &a.Kinds), json.Unmarshal([]byte(stalled), &a.Stalled), json.Unmarshal([]byte(configs), &a.Configs))
 		})
 }

@@ -24,6 +24,9 @@ const (
 	lastColumns = `a.attempt, a.agent, a.lock_id, a.worker, a.epoch, a.period, a.leased_at, a.finished_at, a.outcome, a.final, a.code, a.error`
 	kindColumns = `k.kind, k.plugin, k.input, k.on_lost, k.max_failures, k.max_crashes, k.max_lost, k.backoff_base, k.backoff_cap, k.timeout, k.keep, k.paused, k.definition, k.limits`
 
+	// wholeKindColumns are those of a kind beside kindColumns, which the records of its items need not.
+	wholeKindColumns = kindColumns + `, k.config, k.defaults`
+
 	// outputColumn is that of the newest attempt that has one.
 	outputColumn = `(SELECT o.output FROM {{S}}.ledger_attempts o WHERE o.item_id = i.id AND octet_length(o.output) > 0 ORDER BY o.attempt DESC LIMIT 1)`
 
@@ -156,6 +159,22 @@ func (t *kindRow) dest() []any {
 	return []any{&k.Name, &k.Plugin, &t.input, &t.onLost, &k.MaxFailures, &k.MaxCrashes, &k.MaxLost, &t.base, &t.limit, &t.timeout, &t.keep, &k.Paused, &k.Definition, &t.limits}
 }
 
+// wholeKindRow takes wholeKindColumns.
+type wholeKindRow struct {
+	kindRow
+	config, defaults string
+}
+
+func (t *wholeKindRow) dest() []any { return append(t.kindRow.dest(), &t.config, &t.defaults) }
+
+func (t *wholeKindRow) kind() (ledger.Kind, error) {
+	k, err := t.kindRow.kind()
+	if k.Config, k.Defaults = t.config, nil; err == nil && t.defaults != "" {
+		err = json.Unmarshal([]byte(t.defaults), &k.Defaults)
+	}
+	return k, err
+}
+
 func (t *kindRow) kind() (ledger.Kind, error) {
 	k := t.k
 	k.Input, k.Limits = ledger.Input{}, ledger.Limits{}
@@ -241,4 +260,13 @@ func attemptRows() func(scanner) (ledger.Attempt, error) {
 		a.Log, a.Output = text(log), output
 		return *a, nil
 	}
+}
+
+// jsonDefaults is how the defaults of a kind are kept; "" is none.
+func jsonDefaults(d ledger.Defaults) (string, error) {
+	if len(d) == 0 {
+		return "", nil
+	}
+	b, err := json.Marshal(d)
+	return string(b), err
 }

@@ -28,12 +28,16 @@ func (s *Store) Beat(ctx context.Context, a ledger.Agent, ttl time.Duration) err
 	if err != nil {
 		return err
 	}
+	configs, err := json.Marshal(a.Configs)
+	if err != nil {
+		return err
+	}
 	err = s.write(ctx, func(ss session) error {
-		return ss.query(`INSERT INTO {{S}}.ledger_agents AS a (agent, host, pid, version, kinds, started_at, seen_at, expires_at, shard_index, shard_count, clock_skew, stalled, process)
- SELECT $1, $2, $3, $4, $5, t.now, t.now, t.now + $6::interval, $7, $8, $9, $10, $11 FROM (SELECT {{NOW}} AS now) t
+		return ss.query(`INSERT INTO {{S}}.ledger_agents AS a (agent, host, pid, version, kinds, started_at, seen_at, expires_at, shard_index, shard_count, clock_skew, stalled, process, configs)
+ SELECT $1, $2, $3, $4, $5, t.now, t.now, t.now + $6::interval, $7, $8, $9, $10, $11, $12 FROM (SELECT {{NOW}} AS now) t
  ON CONFLICT (agent) DO UPDATE SET host = excluded.host, pid = excluded.pid, version = excluded.version, kinds = excluded.kinds, seen_at = excluded.seen_at, expires_at = excluded.expires_at,
- shard_index = excluded.shard_index, shard_count = excluded.shard_count, clock_skew = excluded.clock_skew, stalled = excluded.stalled, process = excluded.process`,
-			[]any{a.Name, a.Host, a.PID, a.Version, string(kinds), ttl, a.Shard.Index, a.Shard.Count, a.Skew.Microseconds(), string(stalled), a.Process}, nil)
+ shard_index = excluded.shard_index, shard_count = excluded.shard_count, clock_skew = excluded.clock_skew, stalled = excluded.stalled, process = excluded.process, configs = excluded.configs`,
+			[]any{a.Name, a.Host, a.PID, a.Version, string(kinds), ttl, a.Shard.Index, a.Shard.Count, a.Skew.Microseconds(), string(stalled), a.Process, string(configs)}, nil)
 	})
 	if err != nil {
 		return err

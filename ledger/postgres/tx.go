@@ -213,8 +213,8 @@ func (t *tx) Kind(name string) (ledger.Kind, bool, error) {
 	if err != nil {
 		return ledger.Kind{}, false, err
 	}
-	var row kindRow
-	err = t.query(`SELECT `+kindColumns+` FROM {{S}}.ledger_kinds k WHERE k.kind = $1 FOR UPDATE`, []any{name},
+	var row wholeKindRow
+	err = t.query(`SELECT `+wholeKindColumns+` FROM {{S}}.ledger_kinds k WHERE k.kind = $1 FOR UPDATE`, []any{name},
 		func(scan scanner) error { return scan(row.dest()...) })
 	if err != nil {
 		return ledger.Kind{}, false, err
@@ -230,6 +230,10 @@ func (t *tx) PutKind(k ledger.Kind) error {
 		return err
 	}
 	limits, err := jsonLimits(k.Limits)
+	if err != nil {
+		return err
+	}
+	defaults, err := jsonDefaults(k.Defaults)
 	if err != nil {
 		return err
 	}
@@ -249,10 +253,10 @@ func (t *tx) PutKind(k ledger.Kind) error {
 	changed := false
 	err = t.query(`WITH old AS MATERIALIZED (SELECT limits FROM {{S}}.ledger_kinds WHERE kind = $1)
 UPDATE {{S}}.ledger_kinds SET plugin = $2, input = $3, on_lost = $4, max_failures = $5, max_crashes = $6, max_lost = $7,
- backoff_base = $8, backoff_cap = $9, timeout = $10, keep = $11, paused = $12, definition = $13, limits = $14, laned = laned OR $14 <> '' WHERE kind = $1
+ backoff_base = $8, backoff_cap = $9, timeout = $10, keep = $11, paused = $12, definition = $13, limits = $14, laned = laned OR $14 <> '', config = $15, defaults = $16 WHERE kind = $1
  RETURNING limits <> (SELECT limits FROM old)`,
 		[]any{k.Name, k.Plugin, string(input), onLost, k.MaxFailures, k.MaxCrashes, k.MaxLost,
-			k.Backoff.Base.Microseconds(), k.Backoff.Cap.Microseconds(), k.Timeout.Microseconds(), k.Keep.Microseconds(), k.Paused, k.Definition, limits},
+			k.Backoff.Base.Microseconds(), k.Backoff.Cap.Microseconds(), k.Timeout.Microseconds(), k.Keep.Microseconds(), k.Paused, k.Definition, limits, k.Config, defaults},
 		func(scan scanner) error { return scan(&changed) })
 	if err != nil || !changed {
 		return err

@@ -20,14 +20,18 @@ func (s *Store) Beat(ctx context.Context, a ledger.Agent, ttl time.Duration) err
 	if err != nil {
 		return err
 	}
+	configs, err := json.Marshal(a.Configs)
+	if err != nil {
+		return err
+	}
 	return s.write(ctx, false, func(t *turn) error {
 		if ttl == 0 {
 			_, err := t.exec(`DELETE FROM ledger_agents WHERE agent = ?1`, a.Name)
 			return err
 		}
-		_, err := t.exec(`INSERT INTO ledger_agents (agent, host, pid, version, kinds, started_at, seen_at, expires_at, shard_index, shard_count, clock_skew, stalled, process) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
- ON CONFLICT (agent) DO UPDATE SET host = ?2, pid = ?3, version = ?4, kinds = ?5, seen_at = ?6, expires_at = ?7, shard_index = ?8, shard_count = ?9, clock_skew = ?10, stalled = ?11, process = ?12`,
-			a.Name, a.Host, a.PID, a.Version, string(work), t.now, t.now.Add(ttl), a.Shard.Index, a.Shard.Count, a.Skew.Microseconds(), string(stalled), a.Process)
+		_, err := t.exec(`INSERT INTO ledger_agents (agent, host, pid, version, kinds, started_at, seen_at, expires_at, shard_index, shard_count, clock_skew, stalled, process, configs) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+ ON CONFLICT (agent) DO UPDATE SET host = ?2, pid = ?3, version = ?4, kinds = ?5, seen_at = ?6, expires_at = ?7, shard_index = ?8, shard_count = ?9, clock_skew = ?10, stalled = ?11, process = ?12, configs = ?13`,
+			a.Name, a.Host, a.PID, a.Version, string(work), t.now, t.now.Add(ttl), a.Shard.Index, a.Shard.Count, a.Skew.Microseconds(), string(stalled), a.Process, string(configs))
 		if err != nil {
 			return err
 		}
@@ -71,7 +75,7 @@ const living = `expires_at > ?1`
 
 func agents(s session, condition string, now time.Time) ([]ledger.Agent, error) {
 	var all []ledger.Agent
-	err := s.query(`SELECT agent, host, pid, version, kinds, started_at, seen_at, shard_index, shard_count, clock_skew, stalled, process FROM ledger_agents WHERE `+condition+` ORDER BY agent`, func(r row) error {
+	err := s.query(`SELECT agent, host, pid, version, kinds, started_at, seen_at, shard_index, shard_count, clock_skew, stalled, process, configs FROM ledger_agents WHERE `+condition+` ORDER BY agent`, func(r row) error {
 		a := ledger.Agent{Name: r.text(0), Host: r.text(1), PID: int(r.int(2)), Version: r.text(3), StartedAt: r.time(5), SeenAt: r.time(6),
 			Shard: ledger.Shard{Index: int(r.int(7)), Count: int(r.int(8))}, Skew: time.Duration(r.int(9)) * time.Microsecond, Process: r.text(11)}
 		if err := json.Unmarshal([]byte(r.text(4)), &a.Kinds); err != nil {
@@ -79,6 +83,9 @@ func agents(s session, condition string, now time.Time) ([]ledger.Agent, error) 
 		}
 		if err := json.Unmarshal([]byte(r.text(10)), &a.Stalled); err != nil {
 			return fmt.Errorf("sqlite: stalled kinds of agent %s: %w", a.Name, err)
+		}
+		if err := json.Unmarshal([]byte(r.text(12)), &a.Configs); err != nil {
+			return fmt.Errorf("sqlite: settings of agent %s: %w", a.Name, err)
 		}
 		all = append(all, a)
 		return nil

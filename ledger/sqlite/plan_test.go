@@ -83,7 +83,7 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 	if ok(err); n == 0 {
 		t.Fatal("nothing was pruned")
 	}
-	ok(l.Define(ctx, ledger.Agent{Name: "a"}, "k", "p@1+a"))
+	ok(l.Define(ctx, ledger.Agent{Name: "a"}, "k", "p@1+a", "{}"))
 	_, err = l.Retry(ctx, "a", ledger.Filter{States: []ledger.State{ledger.StateDead}})
 	ok(err)
 	_, _, err = l.Forget(ctx, "a", ledger.IDs(leases[0].ID))

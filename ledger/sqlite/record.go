@@ -142,11 +142,12 @@ func attempts(s session, ids []int64) ([]ledger.Attempt, error) {
 	return all, err
 }
 
-const kindColumns = `kind, plugin, input, on_lost, max_failures, max_crashes, max_lost, backoff_base, backoff_cap, timeout, keep, paused, definition, limits`
+const kindColumns = `kind, plugin, input, on_lost, max_failures, max_crashes, max_lost, backoff_base, backoff_cap, timeout, keep, paused, definition, limits, config, defaults`
 
 func scanKind(r row) (ledger.Kind, error) {
 	k := ledger.Kind{Name: r.text(0), Plugin: r.text(1), MaxFailures: int(r.int(4)), MaxCrashes: int(r.int(5)), MaxLost: int(r.int(6)),
-		Backoff: ledger.Backoff{Base: duration(r, 7), Cap: duration(r, 8)}, Timeout: duration(r, 9), Keep: duration(r, 10), Paused: r.bool(11), Definition: r.text(12)}
+		Backoff: ledger.Backoff{Base: duration(r, 7), Cap: duration(r, 8)}, Timeout: duration(r, 9), Keep: duration(r, 10), Paused: r.bool(11), Definition: r.text(12),
+		Config: r.text(14)}
 	if r.bool(3) {
 		k.OnLost = ledger.OnLostDoubt
 	}
@@ -156,6 +157,11 @@ func scanKind(r row) (ledger.Kind, error) {
 	if limits := r.text(13); limits != "" {
 		if err := json.Unmarshal([]byte(limits), &k.Limits); err != nil {
 			return k, fmt.Errorf("sqlite: limits of kind %s: %w", k.Name, err)
+		}
+	}
+	if defaults := r.text(15); defaults != "" {
+		if err := json.Unmarshal([]byte(defaults), &k.Defaults); err != nil {
+			return k, fmt.Errorf("sqlite: defaults of kind %s: %w", k.Name, err)
 		}
 	}
 	return k, nil
@@ -185,4 +191,13 @@ func scanKinds(s session, query string, args ...any) ([]ledger.Kind, error) {
 		return err
 	}, args...)
 	return all, err
+}
+
+// jsonDefaults is how the defaults of a kind are kept; "" is none.
+func jsonDefaults(d ledger.Defaults) (string, error) {
+	if len(d) == 0 {
+		return "", nil
+	}
+	b, err := json.Marshal(d)
+	return string(b), err
 }

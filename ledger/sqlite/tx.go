@@ -219,17 +219,21 @@ func (x *tx) PutKind(k ledger.Kind) error {
 	if err != nil {
 		return err
 	}
+	defaults, err := jsonDefaults(k.Defaults)
+	if err != nil {
+		return err
+	}
 	have, err := kind(x.session, k.Name)
 	if err != nil {
 		return err
 	}
 	micro := func(d time.Duration) int64 { return d.Microseconds() }
-	_, err = x.session.exec(`INSERT INTO ledger_kinds (`+kindColumns+`) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+	_, err = x.session.exec(`INSERT INTO ledger_kinds (`+kindColumns+`) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
  ON CONFLICT (kind) DO UPDATE SET plugin = ?2, input = ?3, on_lost = ?4, max_failures = ?5, max_crashes = ?6, max_lost = ?7,
-  backoff_base = ?8, backoff_cap = ?9, timeout = ?10, keep = ?11, paused = ?12, definition = ?13, limits = ?14,
+  backoff_base = ?8, backoff_cap = ?9, timeout = ?10, keep = ?11, paused = ?12, definition = ?13, limits = ?14, config = ?15, defaults = ?16,
   laned = max(laned, ?14 <> '')`,
 		k.Name, k.Plugin, string(input), k.OnLost == ledger.OnLostDoubt, k.MaxFailures, k.MaxCrashes, k.MaxLost,
-		micro(k.Backoff.Base), micro(k.Backoff.Cap), micro(k.Timeout), micro(k.Keep), k.Paused, k.Definition, limits)
+		micro(k.Backoff.Base), micro(k.Backoff.Cap), micro(k.Timeout), micro(k.Keep), k.Paused, k.Definition, limits, k.Config, defaults)
 	if err != nil || k.Limits == have.Limits || !k.Limits.Any() {
 		return err
 	}

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -259,42 +258,6 @@ func kindPolicy(t *testing.T, h *harness) {
 	for _, bad := range []ledger.Kind{{Name: ""}, {Name: "k", MaxFailures: -1}, {Name: "k", OnLost: "never"}, {Name: "k", Keep: -1}, {Name: "k", Input: ledger.Input{Type: "tape"}}} {
 		h.is(h.l.SetKind(h.ctx, "test", bad), ledger.ErrInvalid)
 	}
-}
-
-func defineConflicts(t *testing.T, h *harness) {
-	define := func(d string) error {
-		err := h.l.Define(h.ctx, ledger.Agent{Name: "me"}, "k", d)
-		h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "me"}, 0)) // it does not go on to work
-		return err
-	}
-	h.ok(define("p@1.0+aaa"))
-	h.ok(define("p@1.1+aaa")) // another version is an upgrade
-	h.ok(define("p@1.1+bbb")) // nothing is left undone
-	h.one("x")
-	var conflict *ledger.DefinitionError
-	if err := define("p@1.1+aaa"); !errors.As(err, &conflict) || !errors.Is(err, ledger.ErrConflict) || conflict.Unfinished != 1 || conflict.Have != "p@1.1+bbb" {
-		t.Fatalf("%v", err)
-	}
-	h.ok(define("p@2.0+bbb"))
-	h.end(h.take("k"), ledger.Permanent(errTest))
-	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "host/1", Kinds: map[string]string{"k": "p@2.0+bbb"}}, time.Minute))
-	if err := define("q@1.0+bbb"); !errors.As(err, &conflict) || conflict.Agent != "host/1" {
-		t.Fatalf("%v", err)
-	}
-	h.ok(define("")) // somebody knows better, but a worker that lives is one that works
-	h.is(define("q@1.0+bbb"), ledger.ErrConflict)
-	h.clock.advance(2 * time.Minute)
-	h.ok(define("p@1.0+ccc"))
-	// Two that define before either has begun to work: one is refused.
-	h.ok(h.l.Define(h.ctx, ledger.Agent{Name: "first"}, "new", "p@1.0+aaa"))
-	h.is(h.l.Define(h.ctx, ledger.Agent{Name: "second"}, "new", "p@1.0+bbb"), ledger.ErrConflict)
-	h.ok(h.l.Define(h.ctx, ledger.Agent{Name: "first"}, "new", "p@1.0+bbb"))
-	h.policy(ledger.Kind{Name: "new", MaxFailures: 2}) // a policy says nothing of who works it
-	k, err := h.l.Kind(h.ctx, "new")
-	h.ok(err)
-	equal(t, "definition", k.Definition, "p@1.0+bbb")
-	h.is(h.l.Define(h.ctx, ledger.Agent{Name: "me"}, "k", strings.Repeat("x", ledger.MaxWorker+1)), ledger.ErrInvalid)
-	h.is(h.l.Define(h.ctx, ledger.Agent{Name: "me"}, "K", "x@1+a"), ledger.ErrInvalid)
 }
 
 // pruneByDefault: what has ended carries what it carried for 30 days, unless its kind says otherwise.

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -202,7 +203,11 @@ func reason(err error) string {
 	}
 	var other *ledger.DefinitionError
 	if errors.As(err, &other) {
-		return fmt.Sprint(other.Kind, other.Have, other.Want, other.Agent, other.Since.UTC(), other.Unfinished)
+		agents := slices.Clone(other.Agents)
+		for i, a := range agents {
+			agents[i].StartedAt, agents[i].SeenAt = a.StartedAt.UTC(), a.SeenAt.UTC()
+		}
+		return fmt.Sprint(other, other.Have, agents)
 	}
 	for _, known := range []error{ledger.ErrLeaseLost, ledger.ErrNotFound, ledger.ErrCancelled} {
 		if errors.Is(err, known) {

@@ -123,7 +123,10 @@ var agentNames = rapid.SampledFrom([]string{"x", "y", "z"})
 func (m *machine) define(t *rapid.T) {
 	me := ledger.Agent{Name: agentNames.Draw(t, "agent"), Kinds: works(t)}
 	name, definition := kindNames.Draw(t, "kind"), rapid.SampledFrom([]string{"", "p@1+a", "p@2+a", "p@1+b"}).Draw(t, "definition")
-	bothUnder(m, t, sound, "define", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.Define(m.tb.Context(), me, name, definition) })
+	config := rapid.SampledFrom([]string{"", `{"a":1}`, `{"a":2}`}).Draw(t, "config")
+	bothUnder(m, t, sound, "define", func(_ int, l *ledger.Ledger) (int, error) {
+		return 0, l.Define(m.tb.Context(), me, name, definition, config)
+	})
 }
 
 func works(t *rapid.T) map[string]string {

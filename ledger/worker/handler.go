@@ -45,6 +45,8 @@ type Governor interface {
 type Defined interface {
 	Handler
 	Definition() string
+	// Config are the settings in force, as in ledger.Kind.
+	Config() string
 }
 
 // Causes with which a handler's context ends, besides context.DeadlineExceeded for its timeout

@@ -99,11 +99,11 @@ func (w *Worker) beat(ctx context.Context) error {
 
 func (w *Worker) agent() ledger.Agent {
 	host, _ := os.Hostname() // "" says that it is not known
-	kinds, stalled := make(map[string]string, len(w.lanes)), map[string]time.Time{}
+	kinds, configs, stalled := make(map[string]string, len(w.lanes)), map[string]string{}, map[string]time.Time{}
 	for _, l := range w.lanes {
 		kinds[l.kind] = l.config.Definition
 		if d, ok := l.handler.(Defined); ok {
-			kinds[l.kind] = d.Definition()
+			kinds[l.kind], configs[l.kind] = d.Definition(), d.Config()
 		}
 		if l.governor == nil {
 			continue
@@ -117,7 +117,7 @@ func (w *Worker) agent() ledger.Agent {
 			stalled[kind] = w.clock.there(until)
 		}
 	}
-	return ledger.Agent{Name: w.config.Agent, Host: host, PID: os.Getpid(), Process: ledger.ThisProcess(), Version: w.config.Version, Kinds: kinds, Stalled: stalled,
+	return ledger.Agent{Name: w.config.Agent, Host: host, PID: os.Getpid(), Process: ledger.ThisProcess(), Version: w.config.Version, Kinds: kinds, Configs: configs, Stalled: stalled,
 		Shard: w.config.Shard, Skew: w.clock.skew()}
 }
 

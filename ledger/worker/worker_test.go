@@ -105,6 +105,7 @@ type changing struct {
 	definition atomic.Pointer[string]
 }
 
+func (c *changing) Config() string     { return "{}" }
 func (c *changing) Definition() string { return *c.definition.Load() }
 
 // What works a kind may change while the worker runs: then others are told what it is now.

@@ -37,8 +37,8 @@ type Config struct {
 	Done      []int             `json:"done" default:"[0]" schema:"min=0,max=255" doc:"exit codes that mean done"`
 	Permanent []int             `json:"permanent" default:"[64,65,66,77,78]" schema:"min=0,max=255" doc:"exit codes that mean that trying again cannot help"`
 	Snooze    []int             `json:"snooze" default:"[]" schema:"min=0,max=255" doc:"exit codes that mean to come again later, which is no failure"`
-	SnoozeFor time.Duration     `json:"snooze_for" default:"1m" doc:"when to come again; 1s to 30d"`
-	Grace     time.Duration     `json:"grace" default:"2s" doc:"from SIGTERM to SIGKILL; 0s to 4s"`
+	SnoozeFor time.Duration     `json:"snooze_for" tune:"true" default:"1m" doc:"when to come again; 1s to 30d"`
+	Grace     time.Duration     `json:"grace" tune:"true" default:"2s" doc:"from SIGTERM to SIGKILL; 0s to 4s"`
 
 	argv    []template
 	env     []string

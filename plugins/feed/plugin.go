@@ -28,11 +28,11 @@ Addresses that are not public are refused unless ` + "`allow_private`" + ` is se
 // Config is what this machine allows; the package comment has the whole story.
 type Config struct {
 	AllowPrivate bool          `json:"allow_private" default:"false" doc:"also read feeds at private, loopback and other special addresses"`
-	PerHost      int           `json:"per_host" default:"2" schema:"min=1,max=1000" doc:"feeds at a time per host"`
-	Deadline     time.Duration `json:"deadline" default:"1m" doc:"for one feed, redirects and reading included; 100ms to 10m"`
-	MaxBody      int64         `json:"max_body" default:"8388608" schema:"min=1024,max=67108864" doc:"bytes that a feed may have, unpacked"`
-	Proxy        string        `json:"proxy" default:"" doc:"URL of a proxy: http, https or socks5; the environment is never looked at"`
-	UserAgent    string        `json:"user_agent" default:"ledgerd-feed/0.1 (+https://github.com/ledgerd/ledgerd)" schema:"pattern=^[ -~]+$" doc:"sent with every request"`
+	PerHost      int           `json:"per_host" tune:"true" default:"2" schema:"min=1,max=1000" doc:"feeds at a time per host"`
+	Deadline     time.Duration `json:"deadline" tune:"true" default:"1m" doc:"for one feed, redirects and reading included; 100ms to 10m"`
+	MaxBody      int64         `json:"max_body" tune:"true" default:"8388608" schema:"min=1024,max=67108864" doc:"bytes that a feed may have, unpacked"`
+	Proxy        string        `json:"proxy" tune:"true" default:"" doc:"URL of a proxy: http, https or socks5; the environment is never looked at"`
+	UserAgent    string        `json:"user_agent" tune:"true" default:"ledgerd-feed/0.1 (+https://github.com/ledgerd/ledgerd)" schema:"pattern=^[ -~]+$" doc:"sent with every request"`
 
 	fetcher *fetcher
 }

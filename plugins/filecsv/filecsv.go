@@ -214,8 +214,8 @@ func (b BadRow) text() string {
 // Config is what this machine allows.
 type Config struct {
 	RejectDir     string `json:"reject_dir" doc:"folder for the files of bad rows, made if it is not there; an absolute path; empty: none are written"`
-	MaxBytes      int64  `json:"max_bytes" default:"17179869184" schema:"min=1" doc:"longest text that is read from one file, unpacked, in bytes"`
-	MaxFieldBytes int64  `json:"max_field_bytes" default:"1048576" schema:"min=1024,max=268435456" doc:"longest field, in bytes; a record may have eight times as much"`
+	MaxBytes      int64  `json:"max_bytes" tune:"true" default:"17179869184" schema:"min=1" doc:"longest text that is read from one file, unpacked, in bytes"`
+	MaxFieldBytes int64  `json:"max_field_bytes" tune:"true" default:"1048576" schema:"min=1024,max=268435456" doc:"longest field, in bytes; a record may have eight times as much"`
 	Database      string `json:"database" doc:"where tables are: sqlite:PATH or postgres://user@host/name"`
 	Password      string `json:"password" secret:"true" doc:"of the database's user"`
 

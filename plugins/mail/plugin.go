@@ -32,7 +32,7 @@ type Config struct {
 	From        string `json:"from" schema:"required,minLength=3,maxLength=500" doc:"the sender, as news@example.com or Example News <news@example.com>"`
 	Templates   string `json:"templates" default:"" doc:"folder of templates, an absolute path"`
 	Attachments string `json:"attachments" default:"" doc:"folder of files that may be attached, an absolute path"`
-	MaxAttach   int64  `json:"max_attach" default:"10485760" schema:"min=0,max=104857600" doc:"bytes of all attachments of a mail"`
+	MaxAttach   int64  `json:"max_attach" tune:"true" default:"10485760" schema:"min=0,max=104857600" doc:"bytes of all attachments of a mail"`
 	Maildir     string `json:"maildir" default:"" doc:"folder that gets the mails instead of the server, an absolute path: for trying out"`
 
 	from   address

@@ -55,9 +55,9 @@ type File struct {
 // Config is what this machine allows.
 type Config struct {
 	OutDir    string `json:"out_dir" schema:"required" doc:"folder that everything is written to, made if it is not there; an absolute path"`
-	MaxBytes  int64  `json:"max_bytes" default:"268435456" schema:"min=1" doc:"largest file that is read, in bytes"`
-	MaxPixels int64  `json:"max_pixels" default:"100000000" schema:"min=1" doc:"largest picture that is decoded, in pixels"`
-	Memory    int64  `json:"memory" default:"2147483648" schema:"min=1" doc:"for all pictures that are worked at the same time, in bytes; one that may need more is worked alone"`
+	MaxBytes  int64  `json:"max_bytes" tune:"true" default:"268435456" schema:"min=1" doc:"largest file that is read, in bytes"`
+	MaxPixels int64  `json:"max_pixels" tune:"true" default:"100000000" schema:"min=1" doc:"largest picture that is decoded, in pixels"`
+	Memory    int64  `json:"memory" tune:"true" default:"2147483648" schema:"min=1" doc:"for all pictures that are worked at the same time, in bytes; one that may need more is worked alone"`
 
 	room *semaphore.Weighted // of Memory
 }

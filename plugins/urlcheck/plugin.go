@@ -28,12 +28,12 @@ Addresses that are not public are refused unless ` + "`allow_private`" + ` is se
 // Config is what this machine allows; the package comment has the whole story.
 type Config struct {
 	AllowPrivate bool          `json:"allow_private" default:"false" doc:"also check private, loopback and other special addresses"`
-	PerHost      int           `json:"per_host" default:"2" schema:"min=1,max=1000" doc:"checks at a time per host"`
-	Interval     time.Duration `json:"interval" default:"0s" doc:"shortest time between two requests to a host, up to 1m"`
-	Deadline     time.Duration `json:"deadline" default:"30s" doc:"for one URL, redirects included, waiting for the host's turn not; 100ms to 10m"`
-	MaxBody      int64         `json:"max_body" default:"1048576" schema:"min=0,max=1073741824" doc:"bytes of a body that are read"`
-	Proxy        string        `json:"proxy" default:"" doc:"URL of a proxy: http, https or socks5; the environment is never looked at"`
-	UserAgent    string        `json:"user_agent" default:"ledgerd-urlcheck/0.1 (+https://github.com/ledgerd/ledgerd)" schema:"pattern=^[ -~]+$" doc:"sent with every request"`
+	PerHost      int           `json:"per_host" tune:"true" default:"2" schema:"min=1,max=1000" doc:"checks at a time per host"`
+	Interval     time.Duration `json:"interval" tune:"true" default:"0s" doc:"shortest time between two requests to a host, up to 1m"`
+	Deadline     time.Duration `json:"deadline" tune:"true" default:"30s" doc:"for one URL, redirects included, waiting for the host's turn not; 100ms to 10m"`
+	MaxBody      int64         `json:"max_body" tune:"true" default:"1048576" schema:"min=0,max=1073741824" doc:"bytes of a body that are read"`
+	Proxy        string        `json:"proxy" tune:"true" default:"" doc:"URL of a proxy: http, https or socks5; the environment is never looked at"`
+	UserAgent    string        `json:"user_agent" tune:"true" default:"ledgerd-urlcheck/0.1 (+https://github.com/ledgerd/ledgerd)" schema:"pattern=^[ -~]+$" doc:"sent with every request"`
 
 	checker *checker
 }

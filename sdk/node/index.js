@@ -14,7 +14,8 @@ const outcome = require('./outcome.js')
  * @property {string} version semantic version
  * @property {string} [doc] Markdown; the first line is the summary
  * @property {(item: Item, context: Context) => any} work works one item; what it returns is the output
- * @property {object} [config] JSON Schema of the config, an object; writeOnly marks a secret
+ * @property {object} [config] JSON Schema of the config, an object; writeOnly marks a secret, x-ledgerd-tune
+ *   what decides how the work goes and never what a result means
  * @property {object} [payload] JSON Schema of the payload, an object
  * @property {object} [output] JSON Schema of the output
  * @property {{field: string, type: 'file'|'url'|'line', modified?: string, owner?: string}} [input] the field of the

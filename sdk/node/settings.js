@@ -2,6 +2,7 @@
 /*
  * Configs and payloads are checked by their JSON Schema: what is absent gets its default, what does not
  * fit is named by its field, with dots for nesting, and never with its value, which may be a secret.
+ * The keywords x-ledgerd-… are for the host: x-ledgerd-tune marks what decides how the work goes, and never what a result means.
  */
 const Ajv = require('ajv/dist/2020')
 
@@ -12,6 +13,7 @@ class Settings {
   constructor(schema = {}) {
     this.schema = { type: 'object', additionalProperties: false, ...schema }
     const ajv = new Ajv({ allErrors: true, useDefaults: true, strictTypes: false })
+    ajv.addVocabulary(['x-ledgerd-tune', 'x-ledgerd-sum'])
     ajv.addFormat('go-duration', /^(\d+(\.\d+)?(ns|us|µs|ms|s|m|h|d|w))+$/)
     this.validate = ajv.compile(this.schema)
   }

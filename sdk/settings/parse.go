@@ -56,6 +56,12 @@ func (s *Schema) Parse(base []byte, assignments []string) (json.RawMessage, erro
 	return result, nil
 }
 
+// Assigned is the name of the field that an assignment is for.
+func Assigned(assignment string) string {
+	name, _, _, _ := splitAssignment(assignment)
+	return name
+}
+
 func splitAssignment(a string) (name, text string, raw bool, err error) {
 	name, text, found := strings.Cut(a, "=")
 	if !found || strings.Trim(name, ":") == "" {

@@ -3,9 +3,10 @@
 // (--with) come this way; the schema is the plugin's own, so the command line, the daemon
 // and the plugin say the same about the same mistake.
 //
-// Schemas are JSON Schema, draft 2020-12. Package sdk derives them from structs; three things
+// Schemas are JSON Schema, draft 2020-12. Package sdk derives them from structs; these things
 // in them are ours: the format "go-duration" (a string such as "30s" or "7d"), that a
-// property with writeOnly is a secret, whose value never appears in a message, and the keyword [Sum].
+// property with writeOnly is a secret, whose value never appears in a message, and the keywords
+// [Tune] and [Sum].
 package settings
 
 import (
@@ -22,6 +23,10 @@ import (
 
 // Duration is the format of strings that ParseDuration reads.
 const Duration = "go-duration"
+
+// Tune is the keyword of properties that decide how the work goes (how many at a time, how long, how
+// large), and never what a result means. Processes that work together need not agree on them.
+const Tune = "x-ledgerd-tune"
 
 // Sum is the keyword, with the value true, of a number in an output that reports add up over items.
 const Sum = "x-ledgerd-sum"
@@ -241,13 +246,14 @@ type Field struct {
 	Enum     []string
 	Required bool
 	Secret   bool
+	Tune     bool // see Tune; also where an object around it says so
 	Sum      bool // of an output: reports add it up over items
 }
 
 // Fields lists the fields in the order of the schema, those of nested objects in place of these.
-func (s *Schema) Fields() []Field { return s.fieldsOf("", s.root) }
+func (s *Schema) Fields() []Field { return s.fieldsOf("", s.root, false) }
 
-func (s *Schema) fieldsOf(path string, at *jsonschema.Schema) []Field {
+func (s *Schema) fieldsOf(path string, at *jsonschema.Schema, tune bool) []Field {
 	var list []Field
 	for _, name := range s.order[path] {
 		field := at.Properties[name]
@@ -255,13 +261,14 @@ func (s *Schema) fieldsOf(path string, at *jsonschema.Schema) []Field {
 			continue
 		}
 		full := join(path, name)
+		tunes := tune || field.Extra[Tune] == true
 		if field.Type == "object" && len(field.Properties) > 0 {
-			list = append(list, s.fieldsOf(full, field)...)
+			list = append(list, s.fieldsOf(full, field, tunes)...)
 			continue
 		}
 		f := Field{
 			Name: full, Type: typeName(field), Doc: field.Description, Default: written(field.Default),
-			Required: slices.Contains(at.Required, name), Secret: field.WriteOnly, Enum: enumTexts(field),
+			Required: slices.Contains(at.Required, name), Secret: field.WriteOnly, Tune: tunes, Enum: enumTexts(field),
 			Sum: field.Extra[Sum] == true,
 		}
 		if field.Items != nil {

@@ -413,3 +413,37 @@ func TestParseRound(t *testing.T) {
 		}
 	})
 }
+
+// What only tunes, also below an object that says so, is no part of what must agree; what is in force
+// has its defaults, durations as people write them, and no secret.
+func TestAgreedAndInForce(t *testing.T) {
+	s := compile(t, `{"type": "object", "additionalProperties": false, "properties": {
+		"command": {"type": "string"},
+		"per_host": {"type": "integer", "default": 2, "x-ledgerd-tune": true},
+		"wait": {"type": ["string", "integer"], "format": "go-duration", "default": "1m", "x-ledgerd-tune": true},
+		"token": {"type": "string", "writeOnly": true},
+		"mail": {"type": "object", "properties": {"host": {"type": "string", "default": "localhost"},
+			"limits": {"type": "object", "x-ledgerd-tune": true, "properties": {"size": {"type": "integer", "default": 5}}}}}}}`)
+	var tune []string
+	for _, f := range s.Fields() {
+		if f.Tune {
+			tune = append(tune, f.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{"per_host", "wait", "mail.limits.size"}, tune); diff != "" {
+		t.Error(diff)
+	}
+	given := []byte(`{"command":"a","per_host":9,"wait":"90m","token":"hush","mail":{"host":"h","limits":{"size":7}}}`)
+	agreed, err := s.Agreed(given)
+	if want := `{"command":"a","mail":{"host":"h","limits":{}},"token":"hush"}`; err != nil || string(agreed) != want {
+		t.Errorf("%s, %v, want %s", agreed, err, want)
+	}
+	for config, want := range map[string]string{
+		string(given): `{"command":"a","mail":{"host":"h","limits":{"size":7}},"per_host":9,"wait":"1h30m"}`,
+		"":            `{"mail":{"host":"localhost","limits":{"size":5}},"per_host":2,"wait":"1m"}`,
+	} {
+		if got, err := s.InForce([]byte(config)); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v, want %s", config, got, err, want)
+		}
+	}
+}

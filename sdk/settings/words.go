@@ -40,6 +40,21 @@ func ParseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
+// FormatDuration writes a duration as people do: "1m", not "1m0s", and "30d", not "720h0m0s".
+func FormatDuration(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= day && d%day == 0 {
+		return strconv.Itoa(int(d/day)) + "d"
+	}
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
+}
+
 // longestWord is compared; the names of fields are shorter.
 const longestWord = 100
 

@@ -32,7 +32,7 @@ test('settings have defaults and name fields', () => {
     properties: {
       host: { type: 'string', default: 'here' },
       auth: { type: 'object', additionalProperties: false, properties: { token: { type: 'string', writeOnly: true }, 'a/b': { enum: [1, 2] } } },
-      wait: { type: 'string', format: 'go-duration', default: '30s' }
+      wait: { type: 'string', format: 'go-duration', default: '30s', 'x-ledgerd-tune': true }
     },
     required: ['wait']
   })

@@ -15,7 +15,7 @@ import (
 
 // Config is what a machine allows and has (--with).
 type Config struct {
-	MaxBytes int64 `json:"max_bytes" default:"100000000" schema:"min=1" doc:"size of the largest file that is taken"`
+	MaxBytes int64 `json:"max_bytes" tune:"true" default:"100000000" schema:"min=1" doc:"size of the largest file that is taken"`
 }
 
 // In is what is to be done (--set); the command line fills Path.

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/config"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// shownKind is all that the ledger knows of a kind.
+type shownKind struct {
+	kindRow
+	Config   json.RawMessage       `json:"config"` // null: nothing has worked it yet
+	Defaults map[string]defaultRow `json:"defaults"`
+	Items    kindItems             `json:"items"`
+	Workers  []kindWorker          `json:"workers"`
+}
+
+type defaultRow struct {
+	Value  json.RawMessage `json:"value"`
+	Kept   bool            `json:"kept"`
+	Varied bool            `json:"varied"`
+}
+
+type kindItems struct {
+	Ready   int64 `json:"ready"`
+	Waiting int64 `json:"waiting"`
+	Held    int64 `json:"held"`
+	Dead    int64 `json:"dead"`
+	Doubt   int64 `json:"doubt"`
+}
+
+type kindWorker struct {
+	Agent      string          `json:"agent"`
+	Host       string          `json:"host"`
+	PID        int             `json:"pid"`
+	Since      report.Time     `json:"since"`
+	Definition string          `json:"definition"`
+	Config     json.RawMessage `json:"config"`
+}
+
+func (a *app) kindShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "show KIND", Short: "Show a kind: what works it, with which settings, how it is treated, what is left of it", Args: arguments(1, 1),
+		Long: `Shows what the ledger knows of a kind: the plugin with the settings in force, the fields of the payload that run
+and add take from the kind where they do not say them, how the kind is treated, what is left of it, and who works
+it now. Settings have no secrets.
+
+With -o json: the fields of kind ls, and "config" (null: nothing has worked it yet), "defaults":{NAME:{"value",
+"kept": kind set has said it, "varied": commands gave different values, so it must be said}}, "items":{"ready","waiting",
+"held","dead","doubt"}, "workers":[{"agent","host","pid","since","definition","config"}].`,
+		Example: "  ledgerd kind show urlcheck",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.kindShow(cmd.Context(), args[0])
+		},
+	}
+}
+
+func (a *app) kindShow(ctx context.Context, name string) error {
+	l, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	k, err := l.Kind(ctx, name)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return a.unknownKind(ctx, l.Ledger, name, pluginDirs{list: a.config.PluginDir})
+	}
+	if err != nil {
+		return err
+	}
+	st, err := l.Standing(ctx, name)
+	if err != nil {
+		return err
+	}
+	agents, err := l.Agents(ctx)
+	if err != nil {
+		return err
+	}
+	s := shownKind{kindRow: newKindRow(k), Config: object(k.Config), Defaults: map[string]defaultRow{},
+		Items: kindItems{st.Ready, st.Waiting, st.Held + st.Persons, st.Dead, st.Doubt}, Workers: []kindWorker{}}
+	for field, d := range k.Defaults {
+		s.Defaults[field] = defaultRow(d)
+	}
+	for _, g := range agents {
+		if definition, works := g.Kinds[name]; works {
+			s.Workers = append(s.Workers, kindWorker{g.Name, g.Host, g.PID, report.Time(g.StartedAt), definition, object(g.Configs[name])})
+		}
+	}
+	p := a.printer()
+	switch p.Format {
+	case report.Table:
+		return a.showKind(p, s, k)
+	case report.CSV:
+		return usage("bad_flag", "", "kind show has more than rows: -o table, json or jsonl")
+	}
+	return p.Object(s)
+}
+
+// object is a config as JSON; null if nothing is known.
+func object(config string) json.RawMessage {
+	if config == "" {
+		return nil
+	}
+	return json.RawMessage(config)
+}
+
+// showKind is kind show for people.
+func (a *app) showKind(p *report.Printer, s shownKind, k ledger.Kind) error {
+	var b strings.Builder
+	field := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%-8s %s\n", name, report.Safe(value))
+		}
+	}
+	fmt.Fprintf(&b, "%s\n", k.Name)
+	field("plugin", s.worked())
+	field("input", s.input())
+	field("policy", s.policy())
+	field("limits", s.Limits)
+	if s.Paused {
+		field("paused", "yes: ledgerd resume "+k.Name)
+	}
+	i := s.Items
+	field("items", fmt.Sprintf("ready %s   waiting %s   held %s   dead %s   doubt %s", report.Count(i.Ready), report.Count(i.Waiting), report.Count(i.Held),
+		report.Count(i.Dead), report.Count(i.Doubt)))
+	if _, err := fmt.Fprint(p.Out, b.String()); err != nil {
+		return err
+	}
+	sections := []struct {
+		title string
+		rows  [][]string
+	}{
+		{"settings in force (--with)", settingRows(k.Config)},
+		{"payload of new items, where run and add do not say it (--set)", s.defaultRows(k)},
+		{"worked now by", s.workerRows(p, k.Config)},
+	}
+	for _, part := range sections {
+		if len(part.rows) == 0 {
+			continue
+		}
+		fmt.Fprintf(p.Out, "\n%s\n", part.title)
+		if err := p.Align("  ", part.rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// worked says what works the kind.
+func (s *shownKind) worked() string {
+	if s.Definition != "" {
+		return s.Definition
+	}
+	if s.Plugin != "" {
+		return s.Plugin + ", which has not worked it yet"
+	}
+	return "nothing has worked it yet"
+}
+
+func (s *shownKind) input() string {
+	text := s.Input
+	if s.InputField != "" {
+		text += " as " + s.InputField
+	}
+	return strings.TrimSpace(text + "   " + strings.Join(s.Match, " "))
+}
+
+func (s *shownKind) policy() string {
+	seconds := func(n float64) string { return config.FormatDuration(time.Duration(n * float64(time.Second))) }
+	text := fmt.Sprintf("on_lost %s   max_failures %d   max_crashes %d   max_lost %d   backoff %s … %s", s.OnLost, s.MaxFailures, s.MaxCrashes, s.MaxLost,
+		seconds(s.BackoffBase), seconds(s.BackoffCap))
+	if s.Timeout > 0 {
+		text += "   timeout " + seconds(s.Timeout)
+	}
+	if s.Keep == nil {
+		return text + "   keep forever"
+	}
+	return text + "   keep " + seconds(*s.Keep)
+}
+
+// settingRows are the settings of a config, in the order of their names.
+func settingRows(config string) (rows [][]string) {
+	for _, d := range ledger.Differences("", config) {
+		rows = append(rows, []string{d.Name, report.Safe(d.Want)})
+	}
+	return rows
+}
+
+func (s *shownKind) defaultRows(k ledger.Kind) (rows [][]string) {
+	have, varied := k.Defaults.Of(k.OnLost)
+	for _, name := range slices.Sorted(maps.Keys(k.Defaults)) {
+		note := ""
+		switch {
+		case slices.Contains(varied, name):
+			note = "given last; others were given before, so it must be said"
+		case !slices.Contains(have, name):
+			note = "given last, and not used: what may come into doubt is not done from memory"
+		case k.Defaults[name].Kept:
+			note = "by kind set"
+		default:
+			note = "as commands gave it"
+		}
+		rows = append(rows, []string{name, report.Safe(string(k.Defaults[name].Value)), note})
+	}
+	return rows
+}
+
+// workerRows are those who work the kind, each with the settings that it has otherwise.
+func (s *shownKind) workerRows(p *report.Printer, config string) (rows [][]string) {
+	for _, w := range s.Workers {
+		var others []string
+		for _, d := range ledger.Differences(config, string(w.Config)) {
+			others = append(others, d.Name+" "+d.Want)
+		}
+		rows = append(rows, []string{w.Agent, "host " + w.Host, fmt.Sprintf("pid %d", w.PID), "since " + p.Local(time.Time(w.Since)), w.Definition, report.Safe(strings.Join(others, ", "))})
+	}
+	return rows
+}

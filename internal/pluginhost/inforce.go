@@ -1,0 +1,85 @@
+package pluginhost
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/redact"
+)
+
+// longestShown are the lengths at which values of a config are cut, one after the other, until all of it
+// fits into ledger.MaxConfig.
+var longestShown = []int{500, 50, 0}
+
+// inForce is the config as the ledger keeps it for people: with its defaults, without secrets and what may
+// be one, long values cut.
+func (d *Description) inForce(config []byte) (string, error) {
+	whole, err := d.Config.InForce(config)
+	if err != nil {
+		return "", err
+	}
+	var shown string
+	for _, longest := range longestShown {
+		var value map[string]any
+		dec := json.NewDecoder(bytes.NewReader(whole))
+		dec.UseNumber()
+		if err := dec.Decode(&value); err != nil {
+			return "", err
+		}
+		text, err := plainJSON(show(value, longest))
+		if err != nil {
+			return "", err
+		}
+		if shown = string(text); len(shown) <= ledger.MaxConfig {
+			return shown, nil
+		}
+	}
+	return "", nil // thousands of settings: nobody would read them
+}
+
+// show is a value as it may be shown, at most so long.
+func show(value any, longest int) any {
+	switch v := value.(type) {
+	case string:
+		return short(redact.Text(v), longest)
+	case []any:
+		args := make([]string, len(v))
+		for i, part := range v {
+			text, ok := part.(string)
+			if !ok {
+				return short(value, longest)
+			}
+			args[i] = text
+		}
+		return short(redact.Args(args), longest)
+	case map[string]any:
+		for name, inner := range v {
+			if text, ok := inner.(string); ok && text != "" && redact.SecretName(name) {
+				v[name] = redact.Mask
+			} else {
+				v[name] = show(inner, longest)
+			}
+		}
+	}
+	return value
+}
+
+// short is a value, or how long it is.
+func short(value any, longest int) any {
+	text, err := plainJSON(value)
+	if err != nil || len(text) <= longest {
+		return value
+	}
+	return fmt.Sprintf("… (%d bytes)", len(text))
+}
+
+// plainJSON writes JSON in which & < > stand as they are.
+func plainJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
