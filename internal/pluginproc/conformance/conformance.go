@@ -142,7 +142,7 @@ const (
 	GroupLife      = "life"
 )
 
-// callTime is how long a plugin has for each call until it works, as ledgerd gives it.
+// callTime is how long a plugin has for its handshake and for each call until it works, as ledgerd gives it.
 const callTime = 10 * time.Second
 
 var errNoAnswer = fmt.Errorf("no answer within %s", callTime)
