@@ -64,7 +64,6 @@ func TestWhyInEverySituation(t *testing.T) {
 		m.run(exitOK, "kind", "set", "page")
 		m.run(exitOK, "kind", "set", "held")
 		m.run(exitOK, "kind", "set", "people")
-		m.run(exitOK, "kind", "set", "silent")
 		m.run(exitOK, "kind", "set", "gone", "--plugin", "vanished")
 		add := func(kind string, keys ...string) {
 			t.Helper()
@@ -99,8 +98,7 @@ func TestWhyInEverySituation(t *testing.T) {
 			}
 			return len(held) == 1
 		})
-		add("silent", "left")
-		m.silent("silent")
+		m.silent("silent", "left")
 		add("page", "waits", "--resource", "desk")
 		add("page", "later", "--due", "2h")
 		add("page", "daily", "--every", "day", "--due", "2h")

@@ -7,13 +7,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// silent has a program of another machine take an item of a kind, which is not heard of any more.
-func (m *machine) silent(kind string) {
+// silent has a program of another machine take an item, which is not heard of any more.
+func (m *machine) silent(kind, key string) {
 	m.t.Helper()
 	l := m.ledger()
+	if _, err := l.Add(m.t.Context(), ledger.NewItem{Kind: kind, Key: key}); err != nil {
+		m.t.Fatal(err)
+	}
 	held, err := l.Claim(m.t.Context(), ledger.Claim{Kind: kind, Agent: "host/9/silent", Limit: 1, TTL: time.Hour})
 	if err != nil || len(held) != 1 {
 		m.t.Fatalf("%v, %v", held, err)
@@ -31,7 +35,7 @@ func (m *machine) silent(kind string) {
 func TestWaitsAreTold(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		m.run(exitOK, "add", "effect", "a")
-		m.silent("effect")
+		m.silent("effect", "a")
 		const free = "ledgerd finish --outcome released --where agent:host/9/silent --force"
 		p := m.start("run", "effect", "a", "--wait", "5s", "--progress", "json")
 		if code := m.exit(p); code != exitUnfinished {
@@ -61,6 +65,7 @@ func TestWaitsAreTold(t *testing.T) {
 // A run that leaves items waiting says why they failed, when they are due and what tries them sooner.
 func TestWaitingFailuresAreTold(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
+		m.run(exitOK, "db", "migrate")
 		m.run(exitOK, "kind", "set", "effect", "--backoff-base", "2h", "--backoff-cap", "2h")
 		run := []string{"run", "effect", "one thing", "two things", "--set", "how=error", "--wait", "0s"}
 		out := m.run(exitUnfinished, run...)
@@ -73,7 +78,7 @@ func TestWaitingFailuresAreTold(t *testing.T) {
 		if n := strings.Count(m.run(exitOK, "ls", "--state", "ready", "-o", "jsonl"), "\n"); n != 2 {
 			t.Errorf("%d are ready", n)
 		}
-		var sum summary
+		var sum struct{ Failing, Failures []report.Failure }
 		if err := json.Unmarshal([]byte(m.run(exitUnfinished, append(run, "-o", "json")...)), &sum); err != nil {
 			t.Fatal(err)
 		}
