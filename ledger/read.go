@@ -129,7 +129,14 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return Reason{}, err
 	}
-	agents, err := l.store.Agents(ctx)
+	if it.State == StateLeased {
+		holder := []Holder{{Agent: it.Agent}}
+		err := l.hear(ctx, holder)
+		w := r.whyLeased(it, holder[0], now)
+		w.State = it.State
+		return w, err
+	}
+	agents, err := l.Agents(ctx)
 	if err != nil {
 		return Reason{}, err
 	}
@@ -172,16 +179,6 @@ func (r *Record) why(it Item, now time.Time, policy Kind, agents []Agent) Reason
 	case StateDoubt:
 		return Reason{Code: "doubt", Text: fmt.Sprintf("Attempt %d may or may not have taken effect (%s); a person decides.", it.Attempt, it.Outcome),
 			Since: it.EndedAt, Next: fmt.Sprintf("%s, ledgerd finish %d --agent YOU, or ledgerd cancel %d", retry, it.ID, it.ID)}
-	case StateLeased:
-		if !it.ExpiresAt.After(now) {
-			return Reason{Code: "leased", Text: fmt.Sprintf("%s had it (attempt %d), but its lease ended at %s; the next worker takes it back.", it.Agent, it.Attempt, local(it.ExpiresAt)),
-				Since: r.Work.LeasedAt, Until: it.ExpiresAt, Next: "ledgerd work"}
-		}
-		text := fmt.Sprintf("%s works on it (attempt %d) since %s; the lease ends at %s unless renewed.", it.Agent, it.Attempt, local(r.Work.LeasedAt), local(it.ExpiresAt))
-		if r.Work.Cancel {
-			text += " It was asked to stop."
-		}
-		return Reason{Code: "leased", Text: text, Since: r.Work.LeasedAt, Until: it.ExpiresAt}
 	}
 	return r.whyQueued(it, policy, agents, now, retry)
 }

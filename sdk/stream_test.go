@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -131,6 +132,8 @@ func TestOutput(t *testing.T) {
 			return nil, errBoom
 		case "not JSON":
 			return &out{F: func() {}}, nil
+		case "not UTF-8":
+			return &out{F: json.RawMessage("\"\xff\"")}, nil
 		case "large":
 			return &out{F: strings.Repeat("x", wire.MaxOutput)}, nil
 		default:
@@ -138,14 +141,14 @@ func TestOutput(t *testing.T) {
 		}
 	})
 	l := serve(t, p, &wire.ConfigureRequest{})
-	whats := []string{"value", "value and error", "zero and error", "not JSON", "large", "nothing"}
+	whats := []string{"value", "value and error", "zero and error", "not JSON", "not UTF-8", "large", "nothing"}
 	for i, what := range whats {
 		l.send(item(int64(i), do(what)))
 	}
 	l.until(len(whats))
-	want := []string{`{"n":1} `, `{"n":2} boom`, " boom", " output cannot be written as JSON", " result too large: output has", " "}
+	want := []string{`{"n":1} `, `{"n":2} boom`, " boom", " output cannot be written as JSON", " output is not UTF-8", " result too large: output has", " "}
 	for i, what := range whats {
-		if r := l.results[int64(i)]; !strings.HasPrefix(string(r.Output)+" "+r.Error, want[i]) || (i == 3 || i == 4) != (r.Code == "output" && r.Final) {
+		if r := l.results[int64(i)]; !strings.HasPrefix(string(r.Output)+" "+r.Error, want[i]) || (i >= 3 && i <= 5) != (r.Code == "output" && r.Final) {
 			t.Errorf("%s: %v", what, r)
 		}
 	}

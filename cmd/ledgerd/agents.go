@@ -35,8 +35,8 @@ func (a *app) agentsCommand() *cobra.Command {
 gone; these have no heartbeat.
 
 With -o json: [{"agent","host","pid","version","kinds","stalled","shard","held","started_at",
-"seen_at","heartbeat_age_s","clock_skew_ms"}]. stalled are kinds whose plugin crashes again and again there,
-so that nothing is given to it for a while. clock_skew_ms is how far the machine's clock is ahead of the
+"seen_at","heartbeat_age_s","clock_skew_ms"}]. stalled are kinds whose plugin crashes again and again there, or
+does not start, so that nothing is given to it for a while. clock_skew_ms is how far the machine's clock is ahead of the
 database's; leases do not depend on it. It is 0 until an agent's second heartbeat, after 10 s.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.agents(cmd.Context())
@@ -84,7 +84,8 @@ func (a *app) agents(ctx context.Context) error {
 	return err
 }
 
-// stalledKinds are the kinds to which an agent gives nothing now because their plugin crashes again and again.
+// stalledKinds are the kinds to which an agent gives nothing now because their plugin crashes again and again, or
+// does not start.
 func stalledKinds(g ledger.Agent, now time.Time) []string {
 	kinds := []string{}
 	for kind, until := range g.Stalled {

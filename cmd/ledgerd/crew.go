@@ -25,6 +25,7 @@ type crew struct {
 	// engaged: there is a worker of that name.
 	engaged bool
 	now     nowAt
+	waits   *waits // of a drain, else nil
 	// wanted are the kinds to work.
 	wanted func(context.Context) ([]string, error)
 	// strict: a kind that cannot be worked is an error.
@@ -279,9 +280,13 @@ func (c *crew) observe(e worker.Event) {
 }
 
 func (c *crew) progress() progress {
+	waits := ""
+	if c.waits != nil {
+		waits = c.waits.line(c.app.printer())
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := progress{Done: c.outcomes[ledger.OutcomeDone] + c.outcomes[ledger.OutcomeSkipped], Failed: c.dead + c.doubt, Failing: c.failed}
+	p := progress{Waits: waits, Done: c.outcomes[ledger.OutcomeDone] + c.outcomes[ledger.OutcomeSkipped], Failed: c.dead + c.doubt, Failing: c.failed}
 	for _, n := range c.outcomes {
 		p.attempts += n
 	}

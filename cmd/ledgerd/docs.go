@@ -184,9 +184,10 @@ const docsTail = `
  "not_taken":[{"input":"x.csv.part","reason":"unfinished (.part)"}],"bad_lines":[{"file":"-","line":7,"reason":"…"}],
  "failures":[{"code":"missing_column","message":"column \"email\" missing","count":3,"share":0.6,
    "examples":[{"id":12,"key":"/…/03.csv","error":"…"}]}],
- "next_due":null,"seconds":3.1,"per_second":71.0,"exit":3}
+ "failing":[],"next_due":null,"seconds":3.1,"per_second":71.0,"exit":3}
 ` + "```" + `
 
-inputs counts what the inputs are now, whoever worked them; others what this run worked besides. not_taken and bad_lines name at
+inputs counts what the inputs are now, whoever worked them, and in other_shards those that --shard leaves to others; others what this run worked
+besides. failures are causes of what is dead or in doubt, failing of what has failed and is tried again. not_taken and bad_lines name at
 most 100 each.
 `

@@ -166,10 +166,15 @@ func skewed(live []ledger.Agent) (all []ledger.Finding) {
 	return all
 }
 
-// stalled are kinds whose plugin crashes again and again.
+// stalled are kinds whose plugin crashes again and again, or does not start.
 func stalled(live []ledger.Agent) (all []ledger.Finding) {
 	for _, g := range live {
 		for _, kind := range stalledKinds(g, time.Now().Add(-g.Skew)) {
+			if _, works := g.Kinds[kind]; !works {
+				all = append(all, ledger.Warning("kind", fmt.Sprintf("kind %s is not worked by %s: its plugin does not start there", kind, g.Name),
+					"its items wait; the plugin is tried again, at least once a minute", "/readyz of that daemon has a code, its log the error; on that machine: ledgerd doctor"))
+				continue
+			}
 			all = append(all, ledger.Warning("breaker", fmt.Sprintf("the plugin of kind %s crashes again and again on %s", kind, g.Name),
 				fmt.Sprintf("nothing is given to it until %s, then one item to try", g.Stalled[kind].Local().Format("2006-01-02 15:04:05")),
 				fmt.Sprintf("ledgerd errors --where kind:%s says how it ends; ledgerd plugin check PLUGIN tries it", kind)))

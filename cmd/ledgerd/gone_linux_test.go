@@ -47,6 +47,10 @@ func TestKilledIsGone(t *testing.T) {
 		first := m.start(args...)
 		m.until("all are begun", begun(1))
 		m.killed(first)
+		m.until("it is known", func() bool { return strings.Contains(m.run(exitOK, "show", "a"), " is not heard of since ") })
+		if agents := m.run(exitOK, "agents", "-o", "jsonl"); strings.Count(agents, "\n") != 1 || !strings.Contains(agents, `"heartbeat_age_s":null`) {
+			t.Errorf("agents after the kill: %s", agents)
+		}
 		second := m.start(args...)
 		m.within(backWithin, "all are begun by the next run", begun(2))
 		if agents := m.run(exitOK, "agents", "-o", "jsonl"); strings.Count(agents, "\n") != 1 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/pluginproc/conformance"
+	"github.com/ledgerd/ledgerd/internal/pluginstore"
 	"github.com/ledgerd/ledgerd/internal/report"
 )
 
@@ -228,10 +230,10 @@ func (a *app) pluginAt(ctx context.Context, name string, t author) (*plugin, err
 // checks say why. What is bundled is no program of its own that a person could start.
 func (a *app) checkTarget(ctx context.Context, name string, t author) (conformance.Target, error) {
 	p, err := a.pluginAt(ctx, name, t)
-	if p == nil || err != nil && len(t.with) > 0 || ctx.Err() != nil {
+	if p == nil || err != nil && (len(t.with) > 0 || p.spec.Place.Broken != "") || ctx.Err() != nil {
 		return conformance.Target{}, err
 	}
-	target := conformance.Target{Spec: p.spec.Proc(), Embedded: p.spec.Place.Origin == "bundled"}
+	target := conformance.Target{Name: calledHere(p.spec.Place), Spec: p.spec.Proc(), Embedded: p.spec.Place.Origin == "bundled"}
 	target.Spec.OnLog = func(source, line string) { a.logger().Debug(line, "plugin", name, "from", source) }
 	if p.Description == nil {
 		return target, nil
@@ -242,4 +244,13 @@ func (a *app) checkTarget(ctx context.Context, name string, t author) (conforman
 	}
 	target.Config, target.Secrets, err = p.Config.Split(config)
 	return target, err
+}
+
+// calledHere is what a plugin must call itself, "" if nothing says so.
+func calledHere(place pluginhost.Place) string {
+	name := cmp.Or(place.Calls, place.Name)
+	if program, ok := strings.CutPrefix(filepath.Base(place.Path), pluginstore.Prefix); ok && name == "" {
+		return program
+	}
+	return name
 }

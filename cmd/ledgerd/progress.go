@@ -24,6 +24,8 @@ type progress struct {
 	Failing int64 `json:"failing"` // attempts that failed
 	// Item is the one of which the plugin spoke last, nil if none lately.
 	Item *itemProgress `json:"item,omitempty"`
+	// Waits says whom it waits for, with nothing to do itself; "" if it works.
+	Waits string `json:"waits,omitempty"`
 
 	attempts int64 // that ended
 }
@@ -107,7 +109,16 @@ func (a *app) startProgress(look func() progress) *shower {
 	switch how {
 	case "bar":
 		bar, description := a.bar(cmp.Or(terminalWidth(a.stderr), usualWidth))
-		go s.loop(barEvery, func() { showBar(bar, description, look()) }, func() { _ = bar.Finish() })
+		waits := ""
+		go s.loop(barEvery, func() {
+			p := look()
+			if p.Waits != "" && p.Waits != waits { // too long for the line of the bar
+				_ = bar.Clear()
+				fmt.Fprintln(a.stderr, p.Waits)
+			}
+			waits = p.Waits
+			showBar(bar, description, p)
+		}, func() { _ = bar.Finish() })
 	case "json":
 		e := json.NewEncoder(report.JSONLines(a.stderr))
 		go s.loop(jsonEvery, func() { _ = e.Encode(newProgressLine(look(), time.Since(began))) }, func() {})
@@ -215,5 +226,5 @@ func plainLine(p progress, d time.Duration) string {
 		line += ", " + plural(n, "failure")
 	}
 	line += fmt.Sprintf(", %.0f/s", float64(p.attempts)/max(d.Seconds(), 0.001))
-	return line + prefixed("   ", p.Item.String())
+	return line + prefixed("   ", p.Item.String()) + prefixed("   ", p.Waits)
 }

@@ -110,6 +110,10 @@ type runner struct {
 	began   time.Time
 	now     nowAt
 	rows    *rowWriter
+	waits   *waits
+	// failing are inputs that have failed and are tried again, the first of them at retryAt.
+	failing report.Failures
+	retryAt time.Time
 }
 
 func (a *app) runKind(ctx context.Context, flags runFlags, name string, args []string) error {
@@ -194,6 +198,8 @@ func (r *runner) work(ctx context.Context) error {
 	}()
 	worked := make(chan error, 1)
 	go func() { worked <- r.worker.Run(working) }()
+	r.waits = &waits{ledger: r.ledger.Ledger, kinds: []string{r.kind.name}, take: func(it ledger.Item) bool { return it.Agent == r.agent || r.tracker.isOpen(it.ID) },
+		mine: func(agent string) bool { return agent == r.agent }}
 	p := r.app.startProgress(r.progress)
 	defer p.stop()
 
@@ -371,9 +377,13 @@ func (r *runner) worthWaiting(ctx context.Context, now time.Time, quiet time.Dur
 // progress is where the run is, for who watches.
 func (r *runner) progress() progress {
 	t := r.tracker
+	waits := ""
+	if _, left, changed := t.progress(); left > 0 && time.Since(changed) > idleTime {
+		waits = r.waits.line(r.app.printer())
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := progress{Total: int64(len(t.inputs)), Done: t.counts[done] + t.counts[skipped], Failed: t.counts[dead] + t.counts[doubt], Failing: t.ended[ledger.OutcomeFailed]}
+	p := progress{Waits: waits, Total: int64(len(t.inputs)), Done: t.counts[done] + t.counts[skipped], Failed: t.counts[dead] + t.counts[doubt], Failing: t.ended[ledger.OutcomeFailed]}
 	for _, n := range t.ended {
 		p.attempts += n
 	}
@@ -399,10 +409,10 @@ func (r *runner) report(ctx context.Context, err error) error {
 	case report.JSONL:
 		err = r.rows.last(sum)
 	case report.Table:
-		err = r.tell(p, sum)
+		err = r.tell(context.WithoutCancel(ctx), p, sum)
 	case report.CSV: // which has no place for it
 		if !r.app.quiet {
-			err = r.tell(p.To(r.app.stderr), sum)
+			err = r.tell(context.WithoutCancel(ctx), p.To(r.app.stderr), sum)
 		}
 	}
 	if err != nil || sum.Exit == exitOK {

@@ -44,6 +44,7 @@ func TestWhyInEverySituation(t *testing.T) {
 			{"next", "It recurs (every day); its round ", "", "daily"},
 			{"paused", "Its kind held is paused.", "ledgerd kind resume held", "stopped"},
 			{"leased", "ann works on it (attempt 1) since ", "", "taken"},
+			{"leased", "is not heard of since ", "ledgerd finish --outcome released --where agent:host/9/silent --force", "left"},
 			{"resource", "It waits for resource desk, held by item ", "ledgerd show ", "waits"},
 			{"backoff", "Attempt 1 failed (slow); it is tried again at ", "ledgerd retry ", "tried"},
 			{"dead", "It is dead after 1 failure; the last attempt said: no such page", "ledgerd retry ", "hopeless"},
@@ -97,6 +98,7 @@ func TestWhyInEverySituation(t *testing.T) {
 			}
 			return len(held) == 1
 		})
+		m.silent("silent", "left")
 		add("page", "waits", "--resource", "desk")
 		add("page", "later", "--due", "2h")
 		add("page", "daily", "--every", "day", "--due", "2h")

@@ -186,6 +186,33 @@ func TestServeSick(t *testing.T) {
 	s.run(exitOK, "db", "verify")
 }
 
+// TestCheckSick: plugin check gives up a plugin that hangs, and says where.
+func TestCheckSick(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	s := m.sickSite()
+	for mode, want := range map[string]string{
+		"hang-handshake": "the line of the handshake: no answer within 10s",
+		"hang-describe": "the call Describe: no answer within 10s",
+		"hang-validate": "the call Configure: no answer within 10s", "name": `it is called name here, and calls itself "somebody-else"`,
+	} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			p := s.start("--config", s.config, "plugin", "check", mode, "--quick")
+			if code := s.exit(p); code != exitError {
+				t.Errorf("exit %d", code)
+			}
+			if took := time.Since(began); took > 5*maxTimedOut*pluginhost.CallTime {
+				t.Errorf("it took %s", took)
+			}
+			if text := p.stdout.String() + p.stderr.String(); !strings.Contains(text, want) {
+				t.Errorf("%q is not in %s", want, text)
+			}
+		})
+	}
+}
+
 // TestAskSick: commands that ask all plugins name those that do not answer, show the others, and end.
 func TestAskSick(t *testing.T) {
 	t.Parallel()

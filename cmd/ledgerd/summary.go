@@ -34,6 +34,7 @@ type summary struct {
 	NotTaken  []notTaken       `json:"not_taken"`
 	BadLines  []badLine        `json:"bad_lines"`
 	Failures  []report.Failure `json:"failures"`
+	Failing   []report.Failure `json:"failing"` // of inputs that are tried again
 	NextDue   report.Time      `json:"next_due"`
 	Seconds   float64          `json:"seconds"`
 	PerSecond float64          `json:"per_second"`
@@ -75,7 +76,7 @@ func (r *runner) summary(ctx context.Context, interrupted bool) (*summary, error
 		Inputs: inputCounts{Total: int64(len(t.inputs)), Done: t.counts[done], Skipped: t.counts[skipped], Dead: t.counts[dead], Doubt: t.counts[doubt],
 			Waiting: t.counts[open] - held, Held: held, Cancelled: t.counts[cancelled], OtherShards: int64(len(t.theirs))},
 		Others: otherCounts{t.others.done, t.others.failed}, Emitted: t.emitted, Sums: t.sums,
-		NotTaken: orEmpty(d.notTaken), BadLines: orEmpty(d.badLines), Failures: t.failures.List(), NextDue: report.Time(next),
+		NotTaken: orEmpty(d.notTaken), BadLines: orEmpty(d.badLines), Failures: t.failures.List(), Failing: r.failing.List(), NextDue: report.Time(next),
 		Seconds: max(0.001, inSeconds(time.Since(r.began)))}
 	var attempts int64
 	for _, n := range t.ended {
@@ -107,8 +108,10 @@ func (r *runner) left(ctx context.Context, interrupted bool) (held int64, next t
 			case it.State == ledger.StateLeased:
 				held++
 			case it.RoundState == ledger.RoundOpen:
-				if next.IsZero() || it.Due.Before(next) {
-					next = it.Due
+				next = earlier(next, it.Due)
+				if it.Failures+it.Crashes > 0 {
+					r.failing.Add(it.ID, it.Key, it.Code, it.Error)
+					r.retryAt = earlier(r.retryAt, it.Due)
 				}
 			default:
 				r.tracker.settle(it)
@@ -116,6 +119,14 @@ func (r *runner) left(ctx context.Context, interrupted bool) (held int64, next t
 		}
 	}
 	return held, next, nil
+}
+
+// earlier is the earlier one of two times, of which the first may be zero: not known yet.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // explainDoubts adds to the failures what was in doubt already when it was named.
@@ -134,7 +145,7 @@ func (r *runner) explainDoubts(ctx context.Context) error {
 }
 
 // tell writes the report for people.
-func (r *runner) tell(p *report.Printer, s *summary) error {
+func (r *runner) tell(ctx context.Context, p *report.Printer, s *summary) error {
 	t := r.tracker
 	r.adder.complain(r.app)
 	interrupted := r.app.got.Load() != 0
@@ -166,6 +177,12 @@ func (r *runner) tell(p *report.Printer, s *summary) error {
 	if err := p.Table(s.Failures, shortKey()); err != nil {
 		return err
 	}
+	if len(s.Failing) > 0 {
+		fmt.Fprintf(p.Out, "failed, and tried again later, the first at %s; sooner: ledgerd retry --where 'kind:%s state:waiting', then the same command\n", p.Local(r.retryAt), s.Kind)
+		if err := p.Table(s.Failing, shortKey()); err != nil {
+			return err
+		}
+	}
 	if s.Differs > 0 {
 		fmt.Fprintf(p.Out, "%s known with other settings (--set) and left so; --again does once more what is done, with these\n", plural(s.Differs, "input"))
 	}
@@ -179,7 +196,22 @@ func (r *runner) tell(p *report.Printer, s *summary) error {
 		}
 		fmt.Fprintf(p.Out, "emitted: %s %s, known ones included   %s\n", report.Count(s.Emitted[k]), k, next)
 	}
+	if err := r.tellWaits(ctx, p, s); err != nil {
+		return err
+	}
 	return r.tellNext(p, s, interrupted)
+}
+
+// tellWaits says who holds inputs that the run has waited for.
+func (r *runner) tellWaits(ctx context.Context, p *report.Printer, s *summary) error {
+	if s.Inputs.Held == 0 {
+		return nil
+	}
+	holders, err := r.waits.holders(ctx)
+	if line := waitsFor(p, holders); err == nil && line != "" {
+		_, err = fmt.Fprintln(p.Out, line)
+	}
+	return err
 }
 
 // tellNext says what to do now.

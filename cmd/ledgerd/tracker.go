@@ -246,6 +246,14 @@ func (t *tracker) opens() []int64 {
 	return ids
 }
 
+// isOpen says whether an item is an input that has not ended.
+func (t *tracker) isOpen(id int64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p, named := t.inputs[id]
+	return named && p.mark == open
+}
+
 // progress of the inputs: how many there are, how many are open, and when something last happened.
 func (t *tracker) progress() (total, left int64, changed time.Time) {
 	t.mu.Lock()

@@ -123,6 +123,12 @@ func (a *app) work(ctx context.Context, flags workFlags) error {
 		}
 		return c.report(ctx, worker.Report{}, began)
 	}
+	if !flags.drain && !a.quiet {
+		c.sayIdle(ctx, handlers)
+	}
+	if flags.drain {
+		c.waits = c.waitsOf(handlers)
+	}
 	p := a.startProgress(c.progress)
 	rep, err := c.run(ctx, handlers)
 	p.stop()
@@ -240,6 +246,11 @@ func (c *crew) report(ctx context.Context, rep worker.Report, began time.Time) e
 	}
 	if s.Exit != exitOK {
 		line += fmt.Sprintf("    exit %d", s.Exit)
+	}
+	if c.waits != nil && s.Held > 0 {
+		if holders, err := c.waits.holders(context.WithoutCancel(ctx)); err == nil && len(holders) > 0 {
+			line += "\n" + waitsFor(a.printer(), holders)
+		}
 	}
 	if err := one(a, s, line); err != nil || s.Exit == exitOK {
 		return err

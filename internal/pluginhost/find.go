@@ -23,6 +23,9 @@ type Place struct {
 	// the program was added, "" if it was not; Added is what was noted then.
 	Calls, SHA256 string
 	Added         pluginstore.Origin
+	// Broken is why nothing is started from here, "" mostly: of a plugin that was added somebody has replaced the
+	// link that carries its checksum.
+	Broken string
 }
 
 // Same says whether the program at another place is the same one.
@@ -53,6 +56,8 @@ func (f Folder) place(name string) Place {
 		if v.Calls != name {
 			p.Calls = v.Calls
 		}
+	} else if versions, _ := (pluginstore.Store{Dir: f.Path}).Versions(name); len(versions) > 0 {
+		p.Broken = "it was added, and what has its name now is not the link to a version of it"
 	}
 	return p
 }

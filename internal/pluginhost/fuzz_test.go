@@ -48,7 +48,7 @@ func FuzzReplies(f *testing.F) {
 			t.Fatal(len(leases), err)
 		}
 		h := &Host{log: slog.New(slog.DiscardHandler), times: defaultTimes, config: &Config{Progress: func(Progress) {}}}
-		s := &session{host: h, tasks: map[taskKey]*task{}, setup: &setup{about: &Description{Emits: []string{"child"}}, definition: "p@1.0.0+abcdef", places: 2}}
+		s := &session{host: h, tasks: map[taskKey]*task{}, setup: &setup{about: &Description{Emits: []string{"child"}}, worker: "p@1.0.0+abcdef", places: 2}}
 		settled := map[int64]int{}
 		for _, lease := range leases {
 			task := &task{key: taskKey{lease.ID, lease.Attempt}, ctx: context.Background(), lease: lease, sent: true, timeout: time.Minute}

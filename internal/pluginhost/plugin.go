@@ -109,6 +109,9 @@ func newDescription(r *wire.DescribeResponse, place Place) (_ *Description, err 
 	if calls := cmp.Or(place.Calls, place.Name); calls != "" && r.Name != calls {
 		return nil, fmt.Errorf("it calls itself %q, not %q; rename the program or the plugin", r.Name, calls)
 	}
+	if err := pluginproc.CheckDescription(r); err != nil {
+		return nil, err
+	}
 	if err := checkVersion(r.Version); err != nil {
 		return nil, err
 	}
@@ -205,10 +208,21 @@ type setup struct {
 	about      *Description
 	request    *wire.ConfigureRequest
 	definition string
+	worker     string        // of attempts: the definition, and the checksum of the program where it is known
 	config     string        // in force, for people
 	places     int           // items that it works at a time
 	wait       time.Duration // how long it may wait for a batch to fill
 	hide       *redact.Secrets
+}
+
+// workerName is what attempts keep of who did them; sha256 is that of a program that is compared before every
+// start, "" of others.
+func workerName(definition, sha256 string) string {
+	const shown = 12 // digits
+	if len(sha256) < shown {
+		return definition
+	}
+	return definition + " sha256:" + strings.ToLower(sha256[:shown])
 }
 
 // configure fills, checks and splits a config.
@@ -238,7 +252,7 @@ func (d *Description) configure(c *Config) (*setup, error) {
 	}
 	c.hide.Add(slices.Collect(maps.Values(secrets))...)
 	return &setup{
-		about: d, definition: definition, config: shown, hide: c.hide,
+		about: d, definition: definition, worker: workerName(definition, c.SHA256), config: shown, hide: c.hide,
 		request: &wire.ConfigureRequest{Config: rest, Secrets: secrets, Concurrency: int32(c.Concurrency)},
 		places:  cmp.Or(c.Concurrency, d.calls) * d.batch, wait: d.wait,
 	}, nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -234,7 +235,7 @@ func TestDefinitionOfVersions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := (&Description{Name: "p", Version: version, Config: schema}).configure(&Config{Settings: []byte(config)})
+		s, err := (&Description{Name: "p", Version: version, Config: schema}).configure(&Config{Spec: Spec{hide: redact.New()}, Settings: []byte(config)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -152,7 +152,7 @@ func (s *session) end(t *task, res ledger.Result) {
 	if res.NoReport { // it has the plugin's last words
 		res.Error, res.Log = s.setup.hide.Hide(res.Error), s.setup.hide.Hide(res.Log)
 	}
-	res.Worker = s.setup.definition
+	res.Worker = s.setup.worker
 	t.settle(res)
 }
 
@@ -226,6 +226,10 @@ func (s *session) tend() {
 	h.mu.Unlock()
 	if crashed {
 		h.log.Error("the process of the plugin died", "error", s.setup.hide.Error(crash), "items", len(left))
+	}
+	<-s.proc.Done()
+	if pids := s.proc.Left(); len(pids) > 0 {
+		h.log.Warn("processes that the plugin had started outside of its process group were ended with it", "pids", pids)
 	}
 	now := time.Now()
 	for _, t := range left {

@@ -20,7 +20,7 @@ import (
 func inHand(places int, timeout time.Duration, ids ...int64) (*session, map[int64]ledger.Result, *bytes.Buffer) {
 	log, settled := &bytes.Buffer{}, map[int64]ledger.Result{}
 	h := &Host{log: slog.New(slog.NewTextHandler(log, nil)), times: defaultTimes}
-	s := &session{host: h, tasks: map[taskKey]*task{}, setup: &setup{about: &Description{Emits: []string{"child"}}, definition: "p@1.0.0+abcdef", places: places}}
+	s := &session{host: h, tasks: map[taskKey]*task{}, setup: &setup{about: &Description{Emits: []string{"child"}}, worker: "p@1.0.0+abcdef", places: places}}
 	for _, id := range ids {
 		t := &task{key: taskKey{id, 1}, ctx: context.Background(), lease: &ledger.Lease{Item: ledger.Item{ID: id}}, sent: true, timeout: timeout}
 		t.settle = func(res ledger.Result) { settled[id] = res }

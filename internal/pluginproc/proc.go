@@ -259,6 +259,10 @@ func (p *Proc) Err() error { return p.err }
 // State is how the operating system saw the process end, once Done is closed.
 func (p *Proc) State() *os.ProcessState { return p.os.state }
 
+// Left are the processes that the plugin had started outside of its process group and that were ended after
+// it, once Done is closed. Where the system does not tell them from others there are none.
+func (p *Proc) Left() []int { return p.os.left }
+
 // Ping asks whether the process answers at all.
 func (p *Proc) Ping(ctx context.Context) error {
 	_, err := grpc_health_v1.NewHealthClient(p.conn).Check(ctx,

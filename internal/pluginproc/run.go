@@ -29,6 +29,7 @@ type process struct {
 	out    *output
 	err    *output
 	tail   *tail
+	mark   string // in the environment of all that it starts
 
 	lineR *io.PipeReader // go-plugin reads the handshake line here …
 	lineW *io.PipeWriter // … and we write it there
@@ -41,6 +42,7 @@ type process struct {
 	doomed bool             // killed by us, perhaps before it was started
 	bad    *StartError      // what is wrong with its handshake
 	over   error            // what it had too much of
+	left   []int            // processes that had left its group, and were ended
 }
 
 // exitRead is how long output is read after the end of the process: a grandchild that left
@@ -50,12 +52,12 @@ const exitRead = time.Second
 // newProcess prepares the program, which is where Path leads, under the name Path: some programs are what
 // they are called.
 func newProcess(spec *Spec, program string, log *log) (*process, error) {
-	p := &process{cmd: &exec.Cmd{Path: program, Args: append([]string{spec.Path}, spec.Args...)}, limits: spec.Limits, tail: new(tail), exited: make(chan struct{})}
+	p := &process{cmd: &exec.Cmd{Path: program, Args: append([]string{spec.Path}, spec.Args...)}, limits: spec.Limits, tail: new(tail), mark: newMark(), exited: make(chan struct{})}
 	p.out = newOutput("stdout", log.line, nil)
 	p.err = newOutput("stderr", log.line, p.tail)
 	p.lineR, p.lineW = io.Pipe()
 	p.cmd.Dir = spec.Dir
-	p.cmd.Env = spec.Environ()
+	p.cmd.Env = append(spec.Environ(), markKey+"="+p.mark)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(p.cmd.SysProcAttr)
 
@@ -156,6 +158,7 @@ func (p *process) reap() {
 	defer p.mu.Unlock()
 	_ = syscall.Kill(-p.pid, syscall.SIGKILL) // there may be nothing left
 	_ = p.cmd.Wait()                          // what it says is in the state, too
+	p.left = endLeftovers(p.mark)
 	p.state = p.cmd.ProcessState
 }
 

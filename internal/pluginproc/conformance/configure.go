@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,7 +24,7 @@ func checkConfig(ctx context.Context, t Target) error {
 	defer s.Kill()
 	// What it says is for people: that something is down is no fault of the plugin.
 	if _, err := s.CheckHealth(ctx); err != nil {
-		return differs("", "implement CheckHealth: an empty answer means that all is well", "the call CheckHealth: %v", err)
+		return differs("", "implement CheckHealth: an empty answer means that all is well", "the call CheckHealth: %w", err)
 	}
 	return nil
 }
@@ -57,7 +58,7 @@ func checkRefusals(ctx context.Context, t Target) error {
 		}
 		problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: config, Secrets: t.Secrets, ValidateOnly: true})
 		if err != nil {
-			return differs("", "a config that does not fit is a Problem in the answer, not an error of the call", "%s = %s: the call Configure: %v", field, wrong[field], err)
+			return differs("", "a config that does not fit is a Problem in the answer, not an error of the call", "%s = %s: the call Configure: %w", field, wrong[field], err)
 		}
 		if !slices.ContainsFunc(problems, func(p *wire.Problem) bool { return strings.HasPrefix(p.Field, field) }) {
 			return fmt.Errorf("a config with %s = %s is not refused with the name of the field: %s", field, wrong[field], texts(problems))
@@ -96,8 +97,11 @@ func checkValidateOnly(ctx context.Context, t Target) error {
 	for _, c := range configs {
 		bad := strings.Contains(c.config, noSuchField)
 		problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: []byte(c.config), Secrets: t.Secrets, ValidateOnly: c.only})
-		if !bad && (err != nil || len(problems) > 0) {
-			return fmt.Errorf("after calls with validate_only, Configure (validate_only=%t) of the same config fails: %s", c.only, answer(problems, err))
+		if err == nil && len(problems) > 0 {
+			err = errors.New(texts(problems))
+		}
+		if err != nil && !bad {
+			return fmt.Errorf("after calls with validate_only, Configure (validate_only=%t) of the same config fails: %w", c.only, err)
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
@@ -20,6 +21,7 @@ import (
 // Target is the plugin under check.
 type Target struct {
 	Spec    pluginproc.Spec
+	Name    string            // that it must call itself; "" if any will do
 	Config  []byte            // JSON; nil means the defaults
 	Secrets map[string]string // by field name
 	// Embedded says that the program is something else, too, such as a test binary: how it
@@ -67,9 +69,10 @@ var ErrNotChecked = errors.New("not checked")
 
 func notChecked(why string) error { return fmt.Errorf("%w: %s", ErrNotChecked, why) }
 
-// differs is a failure with an expectation and an advice of its own; "" means the check's.
+// differs is a failure with an expectation and an advice of its own; "" means the check's. %w is for its cause.
 func differs(expected, do, format string, args ...any) error {
-	return &Failure{Expected: expected, Do: do, Happened: fmt.Sprintf(format, args...)}
+	happened := fmt.Errorf(format, args...)
+	return &Failure{Expected: expected, Do: do, Happened: happened.Error(), Err: errors.Unwrap(happened)}
 }
 
 // Run makes the check. The error is nil, wraps ErrNotChecked, is that of ctx, or is a *Failure.
@@ -87,7 +90,7 @@ func (c Check) Run(ctx context.Context, t Target) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	f := &Failure{Happened: err.Error(), TimedOut: bounded.Err() != nil, Err: err}
+	f := &Failure{Happened: err.Error(), TimedOut: bounded.Err() != nil || errors.Is(err, errNoAnswer), Err: err}
 	if own, ok := errors.AsType[*Failure](err); ok {
 		f.Expected, f.Do = own.Expected, own.Do
 		if own != err { // something was said before it
@@ -121,6 +124,7 @@ func Checks(t Target) []Check {
 		switch {
 		case c.Name == byHand && t.Embedded:
 		case c.Name == overTLS && t.Spec.NoMTLS: // it is known not to
+		case c.Name == leftBehind && runtime.GOOS != "linux": // elsewhere nobody knows what a plugin has started
 		case c.Timed && t.Quick:
 		default:
 			checks = append(checks, c)
@@ -138,10 +142,27 @@ const (
 	GroupLife      = "life"
 )
 
+// callTime is how long a plugin has for its handshake and for each call until it works, as ledgerd gives it.
+const callTime = 10 * time.Second
+
+var errNoAnswer = fmt.Errorf("no answer within %s", callTime)
+
+// bounded makes a call that is given up when its time is over.
+func bounded(ctx context.Context, call func(context.Context) error) error {
+	inner, cancel := context.WithTimeoutCause(ctx, callTime, errNoAnswer)
+	defer cancel()
+	err := call(inner)
+	if err != nil && ctx.Err() == nil && inner.Err() != nil {
+		return errNoAnswer
+	}
+	return err
+}
+
 // Checks that not every target has.
 const (
-	byHand  = "by hand"
-	overTLS = "tls"
+	byHand     = "by hand"
+	overTLS    = "tls"
+	leftBehind = "left behind"
 )
 
 var all = []Check{
@@ -161,6 +182,12 @@ var all = []Check{
 	{Name: "describe", Group: GroupDescribe, run: checkDescribe,
 		About:  "says what it is, the same every time and in every process",
 		Advice: "make the answer of Describe from constants: no times, no counters, no order of a map"},
+	{Name: "name", Group: GroupDescribe, run: checkName,
+		About:  "calls itself what it is called here: NAME of its program ledgerd-plugin-NAME, or of [plugins.NAME]",
+		Advice: "rename the plugin or the program: ledgerd finds it by that name, and starts no other one"},
+	{Name: "size", Group: GroupDescribe, run: checkSize,
+		About:  "describes itself within the limits",
+		Advice: "shorten what is too long; many values of one sort belong into one field that is a list or an object"},
 	{Name: "schemas", Group: GroupDescribe, run: checkSchemas,
 		About:  "describes config, payload and output with schemas that mean something",
 		Advice: "see what Describe says: ledgerd plugin run --trace shows it"},
@@ -218,6 +245,9 @@ var all = []Check{
 	{Name: "drain in work", Group: GroupLife, run: checkDrainInWork,
 		About:  "that is told to end gives each item that it has a result, or names it as unfinished",
 		Advice: "answer Drain when every item has its result: RELEASED for what was not begun or not finished"},
+	{Name: leftBehind, Group: GroupLife, run: checkLeftBehind,
+		About:  "leaves no process behind that has left its process group",
+		Advice: "start children without setsid, or end them before the plugin does"},
 	{Name: "orphan", Group: GroupLife, run: checkOrphan, Timed: true,
 		About:  "is gone within 3 s when ledgerd is",
 		Advice: "read stdin in a thread of its own, and exit when it ends"},

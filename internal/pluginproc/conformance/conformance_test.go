@@ -37,7 +37,11 @@ func target(t *testing.T, defect string) conformance.Target {
 	if err != nil {
 		t.Error(err)
 	}
-	return conformance.Target{Spec: pluginproc.Spec{Path: path, Args: []string{"plugin", defect}}}
+	name := "greeter"
+	if defect == "anything" {
+		name = defect
+	}
+	return conformance.Target{Name: name, Spec: pluginproc.Spec{Path: path, Args: []string{"plugin", defect}}}
 }
 
 // A plugin by package sdk passes, one that knows nothing of go-plugin, and one that takes any
@@ -77,6 +81,9 @@ var planted = []struct {
 	{"describe", "version", `version "new"`, false},
 	{"describe", "idle", "concurrency is 0", false},
 	{"describe", "kind", `"No Kind"`, false},
+	{"name", "renamed", `calls itself "somebody-else"`, false},
+	{"size", "novel", "documentation has", false},
+	{"size", "wide", "1001 fields", false},
 	{"schemas", "schema", "output: schema", false},
 	{"schemas", "input", `input "nome"`, false},
 	{"schemas", "match", `match "["`, false},

@@ -16,8 +16,11 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -26,6 +29,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/sdk"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
@@ -97,6 +101,16 @@ func (d *defective) Describe(ctx context.Context, req *wire.DescribeRequest) (*w
 		res.Doc = fmt.Sprint(os.Getpid())
 	case "name":
 		res.Name = "Greeter"
+	case "renamed":
+		res.Name = "somebody-else"
+	case "novel":
+		res.Doc = strings.Repeat("x", pluginproc.MaxDoc+1)
+	case "wide":
+		var fields []string
+		for i := range pluginproc.MaxFields + 1 {
+			fields = append(fields, fmt.Sprintf(`"f%d":{}`, i))
+		}
+		res.OutputSchema = []byte(`{"properties":{` + strings.Join(fields, ",") + `}}`)
 	case "version":
 		res.Version = "new"
 	case "idle":
@@ -152,6 +166,10 @@ func (d *defective) Configure(ctx context.Context, req *wire.ConfigureRequest) (
 			p.Message += req.Secrets["token"]
 		}
 		return res, err
+	case "daemon":
+		if !only {
+			startDaemon()
+		}
 	case "keeps":
 		if !only && d.checked.Load() {
 			return nil, errors.New("configured already")
@@ -183,6 +201,15 @@ func (d *defective) Drain(ctx context.Context, req *wire.DrainRequest) (*wire.Dr
 		select {}
 	}
 	return d.PluginServer.Drain(ctx, req)
+}
+
+// startDaemon starts a process that leaves the group of the plugin, and does not end it.
+func startDaemon() {
+	cmd := exec.Command("sleep", "600")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 }
 
 // bePlugin serves by hand what sdk.Serve would, as a plugin in another language does: it has

@@ -70,10 +70,15 @@ func (t Target) startRaw(ctx context.Context, cert string) (*raw, error) {
 		return nil, err
 	}
 	p.stdout = bufio.NewReaderSize(stdout, lineMax)
+	late := time.AfterFunc(callTime, func() { _ = p.cmd.Cancel() })
 	line, err := p.stdout.ReadSlice('\n')
 	p.line = strings.TrimSuffix(string(line), "\n")
+	inTime := late.Stop()
 	if err != nil {
 		p.kill()
+		if !inTime {
+			return nil, fmt.Errorf("the line of the handshake: %w", errNoAnswer)
+		}
 		return nil, fmt.Errorf("it writes %q to stdout and no line%s", cut(p.line), p.stderr.quoted())
 	}
 	return p, nil

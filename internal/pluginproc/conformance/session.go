@@ -43,7 +43,11 @@ func (t Target) start(ctx context.Context) (*session, error) {
 	}
 	if s.d, err = s.Describe(ctx, &wire.DescribeRequest{}); err != nil {
 		s.Kill()
-		return nil, fmt.Errorf("the call Describe: %w", err)
+		err = fmt.Errorf("the call Describe: %w", err)
+		if errors.Is(err, errNoAnswer) { // nothing else can be checked
+			err = &pluginproc.StartError{Path: spec.Path, Step: pluginproc.StepConnect, Problem: err.Error(), Err: err}
+		}
+		return nil, err
 	}
 	return s, nil
 }
@@ -67,6 +71,24 @@ func (t Target) open(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// Describe is that of the process, within the time that it has.
+func (s *session) Describe(ctx context.Context, req *wire.DescribeRequest) (d *wire.DescribeResponse, err error) {
+	err = bounded(ctx, func(ctx context.Context) (err error) { d, err = s.Proc.Describe(ctx, req); return err })
+	return d, err
+}
+
+// Configure is that of the process, within the time that it has.
+func (s *session) Configure(ctx context.Context, req *wire.ConfigureRequest) (problems []*wire.Problem, err error) {
+	err = bounded(ctx, func(ctx context.Context) (err error) { problems, err = s.Proc.Configure(ctx, req); return err })
+	return problems, err
+}
+
+// CheckHealth is that of the process, within the time that it has.
+func (s *session) CheckHealth(ctx context.Context) (problem string, err error) {
+	err = bounded(ctx, func(ctx context.Context) (err error) { problem, err = s.Proc.CheckHealth(ctx); return err })
+	return problem, err
 }
 
 func (s *session) openStream() (err error) {

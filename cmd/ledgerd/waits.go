@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+// waits says whom a command waits for that has nothing to do itself.
+type waits struct {
+	ledger *ledger.Ledger
+	kinds  []string
+	take   func(ledger.Item) bool // what it waits for, of what is leased of these kinds
+	mine   func(agent string) bool
+
+	mu   sync.Mutex
+	at   time.Time // of the last look
+	text string
+}
+
+const (
+	waitsEvery = 2 * time.Second // how often it looks
+	waitsTime  = time.Second     // that a look may take
+)
+
+// line is "waits for 2 items that …", "" while the command works itself. It asks the ledger now and then.
+func (w *waits) line(p *report.Printer) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if time.Since(w.at) < waitsEvery {
+		return w.text
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), waitsTime)
+	defer cancel()
+	if holders, err := w.holders(ctx); err == nil {
+		w.text = waitsFor(p, holders)
+	}
+	w.at = time.Now()
+	return w.text
+}
+
+// holders are those who have what the command waits for; none if it has something itself.
+func (w *waits) holders(ctx context.Context) ([]ledger.Holder, error) {
+	if len(w.kinds) == 0 {
+		return nil, nil
+	}
+	holders, err := w.ledger.Holders(ctx, ledger.Filter{Kinds: w.kinds}, w.take)
+	if slices.ContainsFunc(holders, func(h ledger.Holder) bool { return w.mine(h.Agent) }) {
+		return nil, err
+	}
+	return holders, err
+}
+
+// waitsFor names holders and, of programs that are not heard of any more, what frees their items.
+func waitsFor(p *report.Printer, holders []ledger.Holder) string {
+	var parts []string
+	for _, h := range holders {
+		part := fmt.Sprintf("%s that %s", plural(h.Items, "item"), report.Safe(h.Agent))
+		switch {
+		case h.Free() != "":
+			part += fmt.Sprintf(" holds until %s (not heard of since %s); free them: %s", p.Local(h.Until), p.Local(h.SeenAt), report.Safe(h.Free()))
+		case h.Person:
+			part += " holds until " + p.Local(h.Until)
+		default: // it renews its leases
+			part += " works on"
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "waits for " + strings.Join(parts, ", and for ")
+}
+
+// sayIdle says what the workers wait for, if there is nothing to do at their start.
+func (c *crew) sayIdle(ctx context.Context, handlers map[string]worker.Handler) {
+	var next time.Time
+	kinds := slices.Sorted(maps.Keys(handlers))
+	for _, name := range kinds {
+		st, err := c.ledger.StandingIn(ctx, name, c.flags.shard.Shard)
+		if err != nil || st.Ready > 0 {
+			return
+		}
+		if !st.NextDue.IsZero() && (next.IsZero() || st.NextDue.Before(next)) {
+			next = st.NextDue
+		}
+	}
+	line := "no kinds to work yet; waits for kinds"
+	if len(kinds) > 0 {
+		line = "working kinds " + strings.Join(kinds, ", ") + ": nothing to do now"
+		if !next.IsZero() {
+			line += ", the next is due " + c.app.printer().Local(next)
+		}
+		line += "; waits for new items"
+	}
+	fmt.Fprintln(c.app.stderr, line+" (Ctrl-C ends it; --drain ends by itself)")
+}
+
+// waitsOf is what a drain of these kinds waits for.
+func (c *crew) waitsOf(handlers map[string]worker.Handler) *waits {
+	return &waits{ledger: c.ledger.Ledger, kinds: slices.Sorted(maps.Keys(handlers)),
+		take: func(it ledger.Item) bool { return c.flags.shard.Covers(it.Slot) }, mine: func(agent string) bool { return agent == c.me.Name }}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// silent has a program of another machine take an item, which is not heard of any more.
+func (m *machine) silent(kind, key string) {
+	m.t.Helper()
+	l := m.ledger()
+	if _, err := l.Add(m.t.Context(), ledger.NewItem{Kind: kind, Key: key}); err != nil {
+		m.t.Fatal(err)
+	}
+	held, err := l.Claim(m.t.Context(), ledger.Claim{Kind: kind, Agent: "host/9/silent", Limit: 1, TTL: time.Hour})
+	if err != nil || len(held) != 1 {
+		m.t.Fatalf("%v, %v", held, err)
+	}
+	if err := l.Beat(m.t.Context(), ledger.Agent{Name: "host/9/silent", Host: "elsewhere"}, time.Millisecond); err != nil {
+		m.t.Fatal(err)
+	}
+	m.until("its heartbeat has run out", func() bool {
+		agents, err := l.Agents(m.t.Context())
+		return err == nil && len(agents) == 0
+	})
+}
+
+// What a command waits for that has nothing to do itself is told, meanwhile and at its end, with what helps.
+func TestWaitsAreTold(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		m.run(exitOK, "add", "effect", "a")
+		m.silent("effect", "a")
+		const free = "ledgerd finish --outcome released --where agent:host/9/silent --force"
+		p := m.start("run", "effect", "a", "--wait", "5s", "--progress", "json")
+		if code := m.exit(p); code != exitUnfinished {
+			t.Errorf("exit %d", code)
+		}
+		for _, want := range []string{"waits for 1 item that host/9/silent holds until ", "(not heard of since ", "free them: " + free} {
+			if out := p.stdout.String(); !strings.Contains(out, want) {
+				t.Errorf("%q is not in %s", want, out)
+			}
+			if out := p.stderr.String(); !strings.Contains(out, want) {
+				t.Errorf("%q is not in the progress %s", want, out)
+			}
+		}
+		drain := m.start("work", "--kind", "effect", "--drain", "--max-duration", "4s", "--progress", "json")
+		m.exit(drain)
+		if out := drain.stderr.String(); !strings.Contains(out, "free them: "+free) {
+			t.Errorf("the progress of work: %s", out)
+		}
+		if out := drain.stdout.String(); !strings.Contains(out, "free them: "+free) {
+			t.Errorf("the end of work: %s", out)
+		}
+		m.run(exitOK, append(strings.Fields(free)[1:], "-y")...)
+		m.run(exitOK, "run", "effect", "a")
+	})
+}
+
+// A run that leaves items waiting says why they failed, when they are due and what tries them sooner.
+func TestWaitingFailuresAreTold(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		m.run(exitOK, "db", "migrate")
+		m.run(exitOK, "kind", "set", "effect", "--backoff-base", "2h", "--backoff-cap", "2h")
+		run := []string{"run", "effect", "one thing", "two things", "--set", "how=error", "--wait", "0s"}
+		out := m.run(exitUnfinished, run...)
+		for _, want := range []string{"waiting 2", "failed, and tried again later, the first at ", "2 ×  odd", "ledgerd retry --where 'kind:effect state:waiting'"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%q is not in %s", want, out)
+			}
+		}
+		m.run(exitOK, "retry", "--where", "kind:effect state:waiting", "-y")
+		if n := strings.Count(m.run(exitOK, "ls", "--state", "ready", "-o", "jsonl"), "\n"); n != 2 {
+			t.Errorf("%d are ready", n)
+		}
+		var sum struct{ Failing, Failures []report.Failure }
+		if err := json.Unmarshal([]byte(m.run(exitUnfinished, append(run, "-o", "json")...)), &sum); err != nil {
+			t.Fatal(err)
+		}
+		if len(sum.Failing) != 1 || sum.Failing[0].Code != "odd" || sum.Failing[0].Count != 2 || len(sum.Failures) != 0 {
+			t.Errorf("failing %+v, failures %+v", sum.Failing, sum.Failures)
+		}
+	})
+}
+
+// A worker that has nothing to do at its start says what it waits for.
+func TestIdleWorkerSaysSo(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		idle := func(want string, args ...string) {
+			t.Helper()
+			p := m.start(append([]string{"work"}, args...)...)
+			m.until("it says what it waits for", func() bool { return strings.Contains(p.stderr.String(), want) })
+			if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			m.exit(p)
+		}
+		const ends = " (Ctrl-C ends it; --drain ends by itself)\n"
+		idle("no kinds to work yet; waits for kinds" + ends)
+		m.run(exitOK, "run", "effect", "a")
+		idle("working kinds effect: nothing to do now; waits for new items" + ends)
+		m.run(exitOK, "add", "effect", "later", "--due", "2h")
+		idle("working kinds effect: nothing to do now, the next is due ", "--kind", "effect")
+	})
+}

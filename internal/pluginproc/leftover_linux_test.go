@@ -1,0 +1,41 @@
+package pluginproc
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A process that has left the group of its plugin is found by its mark and ended; others are left alone.
+func TestLeftovers(t *testing.T) {
+	start := func(mark string) (*exec.Cmd, chan struct{}) {
+		cmd := exec.Command("sleep", "600")
+		cmd.Env = append(os.Environ(), markKey+"="+mark)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() { _ = cmd.Wait(); close(ended) }()
+		t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
+		return cmd, ended
+	}
+	mine, other := newMark(), newMark()
+	cmd, ended := start(mine)
+	_, lives := start(other)
+	if pids := endLeftovers(mine); len(pids) != 1 || pids[0] != cmd.Process.Pid {
+		t.Errorf("ended %v, want %d", pids, cmd.Process.Pid)
+	}
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		t.Error("it lives on")
+	}
+	select {
+	case <-lives:
+		t.Error("a stranger was ended")
+	default:
+	}
+}

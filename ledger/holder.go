@@ -1,0 +1,103 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Holder has leased items. One that has no heartbeat is a person or a script.
+type Holder struct {
+	Agent string
+	Items int64     // that it has, of those asked about
+	Until time.Time // when the last of its leases ends unless renewed
+	// SeenAt is when a program was last heard of that is not heard of any more: its heartbeat has run out,
+	// or it is known to be gone. Else it is zero.
+	SeenAt time.Time
+	Person bool
+}
+
+// Free is the command that takes the leases of a program that is not heard of any more; "" of any other
+// holder, which may be at work.
+func (h Holder) Free() string {
+	if h.SeenAt.IsZero() {
+		return ""
+	}
+	where := "agent:" + h.Agent
+	if strings.ContainsAny(h.Agent, " \t\n,\"'") {
+		where = fmt.Sprintf(`'agent:"%s"'`, h.Agent)
+	}
+	return "ledgerd finish --outcome released --where " + where + " --force"
+}
+
+// Holders are those who have leased items that match and that take agrees with, by name.
+func (l *Ledger) Holders(ctx context.Context, f Filter, take func(Item) bool) ([]Holder, error) {
+	f.States = []State{StateLeased}
+	var all []Holder
+	for it, err := range l.List(ctx, f, 0) {
+		if err != nil {
+			return nil, err
+		}
+		if !take(it) {
+			continue
+		}
+		i := slices.IndexFunc(all, func(h Holder) bool { return h.Agent == it.Agent })
+		if i < 0 {
+			i, all = len(all), append(all, Holder{Agent: it.Agent, Person: true})
+		}
+		h := &all[i]
+		if h.Items++; it.ExpiresAt.After(h.Until) {
+			h.Until = it.ExpiresAt
+		}
+	}
+	slices.SortFunc(all, func(a, b Holder) int { return strings.Compare(a.Agent, b.Agent) })
+	return all, l.hear(ctx, all)
+}
+
+// hear fills in what heartbeats say of holders.
+func (l *Ledger) hear(ctx context.Context, all []Holder) error {
+	if len(all) == 0 {
+		return nil
+	}
+	programs, err := l.store.Heartbeats(ctx)
+	if err != nil {
+		return err
+	}
+	live, err := l.Agents(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		h := &all[i]
+		named := func(a Agent) bool { return a.Name == h.Agent }
+		if p := slices.IndexFunc(programs, named); p >= 0 {
+			h.Person = false
+			if !slices.ContainsFunc(live, named) {
+				h.SeenAt = programs[p].SeenAt
+			}
+		}
+	}
+	return nil
+}
+
+// whyLeased explains an item that is leased.
+func (r *Record) whyLeased(it Item, h Holder, now time.Time) Reason {
+	why := Reason{Code: "leased", Since: r.Work.LeasedAt, Until: it.ExpiresAt}
+	switch {
+	case !it.ExpiresAt.After(now):
+		why.Text = fmt.Sprintf("%s had it (attempt %d), but its lease ended at %s; the next worker takes it back.", it.Agent, it.Attempt, local(it.ExpiresAt))
+		why.Next = "ledgerd work"
+		return why
+	case h.SeenAt.IsZero():
+		why.Text = fmt.Sprintf("%s works on it (attempt %d) since %s; the lease ends at %s unless renewed.", it.Agent, it.Attempt, local(r.Work.LeasedAt), local(it.ExpiresAt))
+	default:
+		why.Text = fmt.Sprintf("%s holds it (attempt %d) since %s and is not heard of since %s; the lease ends at %s.", it.Agent, it.Attempt, local(r.Work.LeasedAt), local(h.SeenAt), local(it.ExpiresAt))
+		why.Next = h.Free()
+	}
+	if r.Work.Cancel {
+		why.Text += " It was asked to stop."
+	}
+	return why
+}
