@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -14,14 +15,15 @@ import (
 // newest is the newest ended attempt a of item i, for joins.
 const newest = `ledger_attempts a ON a.item_id = i.id AND a.attempt = (SELECT max(attempt) FROM ledger_attempts WHERE item_id = i.id)`
 
-// bounded is the condition that a column of ids is between ?2 and ?3, where a filter has such bounds: a condition
-// that is always true would lead the planner away from an index.
-func bounded(f ledger.Filter, id string) (condition string, above, upTo int64) {
+// bounded is the condition that a column of ids is between ?2 and ?3. Where an index leads to rows it is only there
+// if the filter has such bounds: one that is always true would lead the planner away from the index.
+func bounded(f ledger.Filter, from, id string) (condition string, above, upTo int64) {
 	above, upTo = f.Bounds()
-	if above > 0 {
+	byID := strings.Contains(from, "NOT INDEXED")
+	if byID || above > 0 {
 		condition += id + " > ?2 AND "
 	}
-	if upTo < math.MaxInt64 {
+	if byID || upTo < math.MaxInt64 {
 		condition += id + " <= ?3 AND "
 	}
 	return condition, above, upTo
@@ -101,7 +103,7 @@ func (s *Store) Records(ctx context.Context, q ledger.RecordQuery) (recs []ledge
 			return err
 		}
 		from, id := of(f)
-		between, above, upTo := bounded(f, id)
+		between, above, upTo := bounded(f, from, id)
 		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), above, upTo, q.Limit})
 		order := id
 		if q.Desc {
@@ -136,7 +138,7 @@ func (s *Store) Count(ctx context.Context, f ledger.Filter) (n int64, err error)
 			return err
 		}
 		from, id := of(f)
-		between, above, upTo := bounded(f, id)
+		between, above, upTo := bounded(f, from, id)
 		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), above, upTo})
 		return r.query(`SELECT count(*)`+from+` LEFT JOIN `+newest+` WHERE `+between+matches, func(r row) error {
 			n = r.int(0)

@@ -35,7 +35,7 @@ func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each 
 			return err
 		}
 		from, id := of(f)
-		between, above, upTo := bounded(f, id)
+		between, above, upTo := bounded(f, from, id)
 		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), above, upTo})
 		list, group := where.Tally(column, "?1")
 		return r.query(`SELECT `+list+from+` LEFT JOIN `+newest+` WHERE `+between+matches+group, func(r row) error {
