@@ -163,10 +163,15 @@ func (a *app) openToServe(ctx context.Context, migrate bool) (*opened, error) {
 	}
 	l.isNew = isNew
 	a.log.Info("ledger", "ledger", at.String(), "new", isNew, "config", a.config.File)
-	for _, w := range a.config.Warnings {
-		a.log.Warn(w.Message, "at", w.Where())
-	}
+	a.logWarnings()
 	return l, nil
+}
+
+// logWarnings says what is allowed in the config that was read, and perhaps not what was meant.
+func (a *app) logWarnings() {
+	for _, w := range a.config.Warnings {
+		a.log.Warn("config: "+w.Message, "at", w.Where(), "hint", w.Hint)
+	}
 }
 
 // listener takes the port; nil if none is wanted.
@@ -343,6 +348,7 @@ func (s *server) reload(ctx context.Context) {
 	}
 	s.crew.reread = true
 	s.daemonLogger() // takes over the level
+	s.logWarnings()
 	s.sources.Set(ctx, configs)
 	for _, change := range changes {
 		s.log.Info("config changed", "change", change.Text, "needs_restart", !change.Live)

@@ -110,18 +110,18 @@ func (d *decoder) checkListen() {
 		return
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		d.warn("listen", "others on the network can read /metrics, which asks for no password")
+		d.warn("listen", faultf("others on the network can read /metrics, which asks for no password"))
 	}
 }
 
-// warn says what is allowed, and not what was meant.
-func (d *decoder) warn(path, message string) {
+// warn says what is allowed, and perhaps not what was meant.
+func (d *decoder) warn(path string, what *fault) {
 	c := d.config
-	p := c.doc.problem(c.doc.at(path), "%s", message)
+	p := c.doc.problem(c.doc.at(path), "%s", what.message)
 	if from := c.origins[path]; from.File == "" {
-		p = problemFrom(from, path, faultf("%s", message))
+		p = problemFrom(from, path, what)
 	}
-	p.Key = path
+	p.Key, p.Hint = path, what.hint
 	c.Warnings = append(c.Warnings, p)
 }
 

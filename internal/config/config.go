@@ -101,7 +101,7 @@ type Kind struct {
 	Burst                 *int         `toml:"burst" range:"0 … 100000" live:"yes" doc:"how many may be begun at once after a pause, for both rates; 0: one. For a rate above some ten a second give it a tenth of that"`
 
 	// Every, Zone and Priority are given to items that are added here and do not say them themselves.
-	Every    string `toml:"every" live:"yes" also:"recurring,repeat,interval,schedule,cron" doc:"makes new items recurring, in this rhythm: hour, day, week, a duration (36h) or five cron fields (minute, hour, day of month, month, day of week); default: each is worked once, for ever"`
+	Every    string `toml:"every" live:"yes" also:"recurring,repeat,interval,schedule,cron" doc:"makes new items recurring, in this rhythm: hour, day, week, a duration (36h) or five cron fields (minute, hour, day of month, month, day of week); default: each is worked once, for ever; \"\" says that this is meant, for config check"`
 	Zone     string `toml:"zone" live:"yes" also:"tz,timezone,time_zone" doc:"time zone of every, such as \"Europe/Berlin\"; default: UTC, which is the same on every machine"`
 	Priority int    `toml:"priority" default:"0" range:"-2 … 2" live:"yes" doc:"of new items; smaller first"`
 

@@ -41,20 +41,57 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestExample: the file that config init writes is right, also with everything in it commented in.
+// TestExample: the file that config init writes is right, also with everything in it commented in, and each of
+// its sources brings what its comment says.
 func TestExample(t *testing.T) {
 	all := regexp.MustCompile(`(?m)^#(\[|[a-z0-9_]+ = )`).ReplaceAllString(Example, "$1")
 	all = regexp.MustCompile(`(?m)^db(_file)? = .*\n`).ReplaceAllString(all, "") // one of three
+	w := world(t)
+	known := w.Describe
+	w.Describe = func(name string) (*About, error) {
+		if name == "filecsv" || name == "thumbs" {
+			return &About{Input: "file", Payload: schema(t, `"path":{"type":"string"},"delimiter":{"type":"string"}`), Config: schema(t, "")}, nil
+		}
+		return known(name)
+	}
 	for name, text := range map[string]string{"as it is": Example, "commented in": all} {
 		c, err := Load(Options{Path: write(t, text)})
-		if err != nil || len(c.Warnings) > 0 {
+		if err = c.Check(w, err); err != nil || len(c.Warnings) > 0 {
 			t.Errorf("%s: %v %v", name, err, c.Warnings)
 		}
-		if name == "commented in" && (len(c.Sources) != 2 || c.Sources[0].MoveTo == "" || c.Plugins["thumbs"].SHA256 == "") {
+		if name == "commented in" && (len(c.Sources) != 2 || c.Sources[0].MoveTo == "" || c.Kind(c.Sources[1].Kind).Every == "" || c.Plugins["thumbs"].SHA256 == "") {
 			t.Errorf("commented in:\n%s", all)
 		}
 		if name == "as it is" && len(Diff(c, must(Load(Options{Path: write(t, "[kinds.filecsv]\n[kinds.urlcheck]\n")})))) > 0 {
 			t.Error("it sets something")
+		}
+	}
+}
+
+// TestWorkedOnce: only a source of URLs that a program works once for ever is warned of, unless that was said.
+func TestWorkedOnce(t *testing.T) {
+	list := func(kind string) string {
+		return "[[source]]\nname = \"s\"\ntype = \"list\"\npath = \"l\"\nkind = \"" + kind + "\"\n"
+	}
+	query := strings.Replace(strings.Replace(list("urlcheck"), "list", "query", 1), `path = "l"`, `query = "SELECT 1"`, 1)
+	for name, test := range map[string]struct {
+		text string
+		want bool
+	}{
+		"list of URLs":        {list("urlcheck"), true},
+		"with a schedule":     {list("urlcheck") + "schedule = \"30s\"\n", true},
+		"query of URLs":       {query, true},
+		"by another name":     {"[kinds.nightly]\nplugin = \"urlcheck\"\n" + list("nightly"), true},
+		"recurring":           {"[kinds.urlcheck]\nevery = \"day\"\n" + list("urlcheck"), false},
+		"by a variable":       {"#env LEDGERD_KINDS_URLCHECK_EVERY=day\n[kinds.urlcheck]\n" + list("urlcheck"), false},
+		"once is meant":       {"[kinds.urlcheck]\nevery = \"\"\n" + list("urlcheck"), false},
+		"lines of text":       {"[kinds.mail]\nwith = { host = \"h\" }\n" + list("mail"), false},
+		"people work it":      {"[kinds.article]\ninput = \"url\"\n" + list("article"), false},
+		"a folder that comes": {strings.Replace(list("article"), "list", "folder", 1), false},
+	} {
+		c, err := loadAll(world(t), write(t, test.text), test.text)
+		if err != nil || (len(c.Warnings) == 1) != test.want || len(c.Warnings) > 1 {
+			t.Errorf("%s: %v %v", name, err, c.Warnings)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
@@ -228,9 +229,32 @@ func (x *plugged) source(path string, s *Source) {
 	case k != nil && k.Input != nil:
 		input = *k.Input
 	}
-	if s.Type == "folder" && input != "" && input != "file" {
+	switch {
+	case s.Type == "folder" && input != "" && input != "file":
 		x.fail(path+".kind", faultf("%s takes %s, not files", s.Kind, map[string]string{"url": "URLs", "line": "lines of text"}[input]))
+	case s.Type != "folder" && err == nil && input == "url":
+		x.workedOnce(path, s)
 	}
+}
+
+// workedOnce warns of a source of URLs that is looked at again and again while a program works each URL once
+// only. Files need no such warning: a file that has changed is worked again.
+func (x *plugged) workedOnce(path string, s *Source) {
+	if _, said := x.config.doc.places[joinPath("kinds", s.Kind)+".every"]; said || x.config.Kind(s.Kind).Every != "" {
+		return
+	}
+	at, every := path+".kind", `every = "day"`
+	if _, given := x.config.doc.places[path+".schedule"]; given {
+		at = path + ".schedule"
+		if _, err := ledger.ParseEvery(s.Schedule, s.Zone); err == nil {
+			every = fmt.Sprintf("every = %q", s.Schedule)
+		}
+		if s.Zone != "" {
+			every += fmt.Sprintf(" and zone = %q", s.Zone)
+		}
+	}
+	x.warn(at, &fault{fmt.Sprintf("source %s is looked at again and again (schedule %q), but each URL in it is worked once only", s.Name, s.Schedule),
+		fmt.Sprintf(`again in every period: %s in [kinds.%s]; if once is right: every = ""`, every, s.Kind)})
 }
 
 // secretOf tells whether a field of a plugin's config, in the form of the file or of a variable, is a

@@ -160,6 +160,45 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
+// TestRounds: of a kind whose items recur, the page says of how many the current round is open, done or failed for
+// good; all of them wait.
+func TestRounds(t *testing.T) {
+	onBoth(t, func(t *testing.T, l *ledger.Ledger) {
+		var items []ledger.NewItem
+		for _, key := range []string{"done 1", "done 2", "done 3", "fails 1", "fails 2", "comes again", "left"} {
+			items = append(items, ledger.NewItem{Kind: "check", Key: key, Every: "30d"})
+		}
+		if _, err := l.Add(t.Context(), items...); err != nil {
+			t.Fatal(err)
+		}
+		leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "check", Agent: "me", Limit: 6})
+		if err != nil || len(leases) != 6 {
+			t.Fatalf("%d leases, %v", len(leases), err)
+		}
+		for _, lease := range leases {
+			result := ledger.Done(nil)
+			switch {
+			case strings.HasPrefix(lease.Key, "fails"):
+				result = ledger.Permanent(errors.New("no"))
+			case lease.Key == "comes again":
+				result = ledger.RetryAfter(time.Hour, errors.New("not yet"))
+			}
+			if err := l.Finish(t.Context(), ledger.Ending{Lease: lease, Result: result})[0]; err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, body := get(health(l, io.Discard), "/metrics")
+		for _, want := range []string{
+			`ledger_rounds{kind="check",state="done"} 3`, `ledger_rounds{kind="check",state="failed"} 2`, `ledger_rounds{kind="check",state="open"} 2`,
+			`ledger_items{kind="check",state="waiting"} 6`, `ledger_items{kind="check",state="dead"} 0`,
+		} {
+			if !strings.Contains(body, want+"\n") {
+				t.Errorf("missing: %s\n%s", want, regexp.MustCompile(`(?m)^ledger_(rounds|items).*$`).FindAllString(body, -1))
+			}
+		}
+	})
+}
+
 // TestSources: what has changed is begun anew, what has not goes on, what is gone ends.
 func TestSources(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *ledger.Ledger) {
@@ -220,6 +259,9 @@ func TestAlertsAndDashboard(t *testing.T) {
 				if !strings.Contains(all.String(), `"`+strings.TrimSuffix(name, "_bucket")+`"`) {
 					t.Errorf("%s asks for %s", file, name)
 				}
+			}
+			if !slices.Contains(names, "ledger_rounds") { // what recurs is never in the state dead
+				t.Errorf("%s does not ask how rounds stand", file)
 			}
 			if len(names) < 8 {
 				t.Errorf("%s asks for %d metrics only", file, len(names))

@@ -12,7 +12,7 @@ import (
 // Report counts what one Drain did and left.
 type Report struct {
 	Outcomes map[ledger.Outcome]int64 // of ended attempts, as the ledger wrote them down
-	Dead     int64                    // attempts that left their item dead
+	Dead     int64                    // attempts that failed their round for good: the item is dead, or recurring and waits for its next round
 	Doubt    int64                    // … in doubt
 	// Left in the ledger for the kinds worked, whatever the shard; beyond ledger.StandingCap the
 	// first two are the cap.
@@ -165,10 +165,10 @@ func (t *tally) add(e ledger.Ending) {
 		t.counts.Outcomes = map[ledger.Outcome]int64{}
 	}
 	t.counts.Outcomes[e.Recorded]++
-	switch e.State {
-	case ledger.StateDead:
+	switch e.Round {
+	case ledger.RoundFailed:
 		t.counts.Dead++
-	case ledger.StateDoubt:
+	case ledger.RoundDoubt:
 		t.counts.Doubt++
 	}
 }

@@ -47,6 +47,23 @@ func TestDrainReport(t *testing.T) {
 	})
 }
 
+// A round of a recurring item that fails for good counts as one of an item that is then dead.
+func TestDrainReportsFailedRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.add(ledger.NewItem{Key: "daily", Every: "day"}, ledger.NewItem{Key: "daily, fails", Every: "day"}, ledger.NewItem{Key: "once, fails"})
+		rep := r.drain(Func(func(_ context.Context, l *ledger.Lease) ledger.Result {
+			if l.Key == "daily" {
+				return ledger.Done(nil)
+			}
+			return ledger.Permanent(errors.New("no"))
+		}))
+		if rep.Dead != 2 || rep.Waiting != 2 || rep.Outcomes[ledger.OutcomeFailed] != 2 {
+			t.Errorf("%+v", rep)
+		}
+	})
+}
+
 // A drain ends at once when there is nothing to wait for: no poll is in the way.
 func TestDrainIsPrompt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
