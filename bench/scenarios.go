@@ -37,6 +37,7 @@ func (s *suite) scenarios() []measure.Scenario {
 		s.daemons(), s.processes(), s.memory(),
 		s.backlog("postgres", "Postgres", s.OnPostgres), s.backlog("sqlite", "SQLite", s.OnSQLite),
 		s.batches("postgres", "Postgres", s.OnPostgres), s.batches("sqlite", "SQLite", s.OnSQLite),
+		s.questions("postgres", "Postgres", s.OnPostgres), s.questions("sqlite", "SQLite", s.OnSQLite),
 		s.filecsv(), s.urlcheck(), s.photo(),
 	}
 }

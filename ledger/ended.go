@@ -26,6 +26,7 @@ type EndedQuery struct {
 	Failed bool // only those that failed, crashed, were lost, or may or may not have taken effect
 	Desc   bool // the latest first
 	After  Mark // only those that ended later, with Desc earlier; zero: all
+	Newest bool // only those that are the newest of their item
 	Body   bool // with the payload of the item and the output of the attempt
 	Limit  int  // most of them; 1 … 10,000
 }
@@ -70,8 +71,15 @@ func (l *Ledger) Ended(ctx context.Context, q EndedQuery) ([]Ended, error) {
 		if full {
 			q.After = found[len(found)-1].Mark()
 		}
+		newest := map[int64]*Record{}
+		if q.Newest {
+			if newest, err = l.recordsOf(ctx, found, Filter{}, false); err != nil {
+				return list, err
+			}
+		}
 		for _, e := range found {
-			if len(list) < q.Limit && asked.matchFields(e.Payload, e.Output) {
+			r := newest[e.ItemID]
+			if len(list) < q.Limit && asked.matchFields(e.Payload, e.Output) && (!q.Newest || r.isNewest(e)) {
 				list = append(list, e)
 			}
 		}
@@ -80,6 +88,27 @@ func (l *Ledger) Ended(ctx context.Context, q EndedQuery) ([]Ended, error) {
 			return list, nil
 		}
 	}
+}
+
+// recordsOf are the records that these attempts are of, those that match f.
+func (l *Ledger) recordsOf(ctx context.Context, list []Ended, f Filter, output bool) (map[int64]*Record, error) {
+	ids := make([]int64, len(list))
+	for i, e := range list {
+		ids[i] = e.ItemID
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	recs, err := l.store.Records(ctx, RecordQuery{Filter: IDs(ids...).And(f), Output: output, Limit: len(ids)})
+	byID := make(map[int64]*Record, len(recs))
+	for i := range recs {
+		byID[recs[i].ID] = &recs[i]
+	}
+	return byID, err
+}
+
+// isNewest says whether an attempt is the newest that has ended; of no record it is none.
+func (r *Record) isNewest(e Ended) bool {
+	return r != nil && r.Last != nil && r.Last.Attempt == e.Attempt.Attempt
 }
 
 // lookBack is for how long Recent looks for what matches.

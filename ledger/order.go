@@ -24,13 +24,16 @@ const (
 // Orders are all of them.
 var Orders = []Order{ByID, ByEnd, ByAdded, ByDue, ByTook, ByKeyOrder, ByPriority}
 
+// Known says whether it is one of Orders.
+func (o Order) Known() bool { return slices.Contains(Orders, o) }
+
 // Indexed says whether a walk in this order can be gone on with at a place.
 func (o Order) Indexed() bool { return o == ByID || o == ByEnd || o == "" }
 
 // check returns how to compare records in an order that no index has. What has no such value comes last.
 func (w *Walk) check() (func(a, b *Record) int, error) {
 	switch {
-	case !slices.Contains(Orders, w.Order):
+	case !w.Order.Known():
 		return nil, &InvalidError{Field: "order", Reason: string(w.Order) + ": unknown"}
 	case w.Top < 1 || w.After != (Mark{}):
 		return nil, &InvalidError{Field: "order", Reason: string(w.Order) + ": has no index, so it takes how many to keep, and no place to go on"}

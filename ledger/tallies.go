@@ -79,8 +79,10 @@ type Stats struct {
 type KindStats struct {
 	Counts
 	PerSecond float64       // attempts that ended, over the last minute
-	ETA       time.Duration // until what is ready and leased is done at that rate; 0: it cannot be said
+	ETA       time.Duration // until what is ready and leased is done at that rate; 0: it cannot be said; it is paused, or nobody works it
 	Worked    time.Duration // mean time in the handler, over the last hour
+	Paused    bool
+	Workers   int // programs that work it now; one whose plugin crashes again and again does not
 }
 
 // Stats counts the backlog by kind, and takes from the tallies what ended in the last hour.
@@ -101,20 +103,34 @@ func (l *Ledger) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return Stats{}, err
 	}
+	kinds, err := l.store.Kinds(ctx)
+	if err != nil {
+		return Stats{}, err
+	}
+	paused := map[string]bool{}
+	for _, k := range kinds {
+		paused[k.Name] = k.Paused
+	}
 	byKind := map[string][]MinuteTally{}
 	for _, t := range tallies {
 		byKind[t.Kind] = append(byKind[t.Kind], t)
 	}
 	s := Stats{At: now, Agents: len(agents), Kinds: make([]KindStats, len(counts))}
 	for i, c := range counts {
-		s.Kinds[i] = kindStats(c, byKind[c.Kind], now)
+		workers := 0
+		for _, a := range agents {
+			if _, works := a.Kinds[c.Kind]; works && !a.Stalled[c.Kind].After(now) {
+				workers++
+			}
+		}
+		s.Kinds[i] = kindStats(c, byKind[c.Kind], now, paused[c.Kind], workers)
 	}
 	return s, nil
 }
 
-func kindStats(c Counts, tallies []MinuteTally, now time.Time) KindStats {
+func kindStats(c Counts, tallies []MinuteTally, now time.Time, paused bool, workers int) KindStats {
 	c.Done, c.Failed = 0, 0
-	s := KindStats{Counts: c}
+	s := KindStats{Counts: c, Paused: paused, Workers: workers}
 	var sum MinuteTally
 	for _, t := range tallies {
 		sum.Done += t.Done
@@ -135,7 +151,7 @@ func kindStats(c Counts, tallies []MinuteTally, now time.Time) KindStats {
 	if n := sum.Ended(); n > 0 {
 		s.Worked = sum.Worked / time.Duration(n)
 	}
-	if open := c.Ready + c.Leased; open > 0 && s.PerSecond > 0 {
+	if open := c.Ready + c.Leased; open > 0 && s.PerSecond > 0 && !paused && workers > 0 {
 		if eta := float64(open) / s.PerSecond; eta < MaxDelay.Seconds() {
 			s.ETA = time.Duration(eta * float64(time.Second))
 		}

@@ -174,25 +174,15 @@ func (g *walker) byEnd() error {
 		if err != nil || len(ended) == 0 {
 			return err
 		}
-		ids := make([]int64, len(ended))
-		for i, e := range ended {
-			ids[i] = e.ItemID
-		}
-		slices.Sort(ids)
-		ids = slices.Compact(ids)
-		recs, err := g.l.store.Records(g.ctx, RecordQuery{Filter: IDs(ids...).And(g.Filter.stored()), Output: g.Output, Limit: len(ids)})
+		byID, err := g.l.recordsOf(g.ctx, ended, g.Filter.stored(), g.Output)
 		if err != nil {
 			return err
-		}
-		byID := make(map[int64]*Record, len(recs))
-		for i := range recs {
-			byID[recs[i].ID] = &recs[i]
 		}
 		for _, e := range ended {
 			if g.Desc && e.FinishedAt.Before(since) {
 				return nil // what was added since then has ended since then, too
 			}
-			if r := byID[e.ItemID]; r != nil && r.Last != nil && r.Last.Attempt == e.Attempt.Attempt && !g.ended {
+			if r := byID[e.ItemID]; r.isNewest(e) && !g.ended {
 				g.Reached = e.Mark()
 				g.give(r)
 			}

@@ -97,7 +97,7 @@ func (a *app) actCommand(name, short, example string, make func() act) *cobra.Co
 		Use: name + " [ID|KEY]…", Short: short, GroupID: groupLook, Example: example,
 		Long: short + `.
 
-Items are named by id or key, or chosen with --where, --kind, --scope. Asks before it changes
+Items are named by id or key, or chosen with --where, --kind, --scope, --state, --agent. Asks before it changes
 more than one, on a terminal; elsewhere that takes -y.
 
 With -o json: {"matched","changed","unchanged":{"done":3},"dry_run"}.`,
@@ -132,11 +132,11 @@ func choose(ctx context.Context, l *ledger.Ledger, f filter, args []string) (led
 
 // checkChoice refuses to act on nothing in particular.
 func (f *filter) checkChoice(name string, args []string) error {
-	if len(args)+len(f.kinds)+len(f.scopes) == 0 && strings.TrimSpace(strings.Join(f.where, "")) == "" {
+	if len(args) == 0 && !f.given() {
 		return usage("usage", fmt.Sprintf("ledgerd %s 17   ledgerd %s --where kind:urlcheck", name, name), "%s what? name items, or choose them with --where", name)
 	}
-	if len(args) > 0 && len(f.where) > 0 {
-		return usage("usage", "", "name items or choose them with --where, not both")
+	if len(args) > 0 && len(f.where)+len(f.states)+len(f.agent) > 0 {
+		return usage("usage", "", "name items or choose them with --where, --state and --agent, not both")
 	}
 	return nil
 }

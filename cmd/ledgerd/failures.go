@@ -31,16 +31,16 @@ func (a *app) errorsCommand() *cobra.Command {
 	var f filter
 	cmd := &cobra.Command{
 		Use: "errors", Short: "Group what failed by cause: how often, since when, where", GroupID: groupLook, Args: arguments(0, 0),
-		Long: `Groups attempts that failed, crashed, were lost or may or may not have taken effect by code and
-message. What differs from item to item, as its key, numbers and long ids, does not matter; the message
-shown is that of the first example. Attempts of the last 24 h, unless --where says since: or until:;
-an attempt that was repeated with success counts, too.
+		Long: `Groups items of which the newest attempt failed, crashed, was lost or may or may not have taken effect, by its
+code and message. Each counts once, and one that was repeated with success does not. What differs from item to
+item, as its key, numbers and long ids, does not matter; the message shown is that of the first example.
+Attempts of the last 24 h, unless --where says since: or until:.
 
 With -o json: [{"code","message","count","share","first_seen","last_seen","kinds","plugins",
 "examples":[{"id","key","error"}]}], the most frequent first; share is 0 … 1.
 
 ` + filterHelp + `
-Here code: and error~ are about each attempt, since: and until: about when it ended.`,
+Here since: and until: are about when the newest attempt ended.`,
 		Example: "  ledgerd errors\n  ledgerd errors --where 'kind:urlcheck since:7d' -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.errors(cmd.Context(), f)
@@ -111,10 +111,10 @@ func since(f ledger.Filter) time.Time {
 // endedPage is how many attempts are read at a time.
 const endedPage = 1000
 
-// failures groups the attempts that failed from a time on. It keeps no more than the groups.
+// failures groups the items of which the newest attempt failed from a time on. It keeps no more than the groups.
 func failures(ctx context.Context, l *ledger.Ledger, f ledger.Filter, from time.Time) (report.Failures, error) {
 	var causes report.Failures
-	q := ledger.EndedQuery{Filter: f, Failed: true, Limit: endedPage, After: ledger.Mark{At: from}}
+	q := ledger.EndedQuery{Filter: f, Failed: true, Newest: true, Limit: endedPage, After: ledger.Mark{At: from}}
 	for {
 		page, err := l.Ended(ctx, q)
 		if err != nil {

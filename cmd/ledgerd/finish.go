@@ -92,7 +92,7 @@ With -o json: [{"token","recorded","state"}], and {"token","recorded":false,"rea
 // check refuses flags that do not go together: there are tokens and items, --expired, or --where with --force.
 func (e *ending) check(args []string) error {
 	released := e.outcome.value == string(ledger.OutcomeReleased)
-	chosen := len(e.where) > 0 || len(args) == 0 && len(e.kinds)+len(e.scopes) > 0
+	chosen := len(e.where) > 0 || len(args) == 0 && e.given()
 	switch {
 	case !released && (e.expired || e.force || e.dryRun || chosen):
 		return usage("usage", "", "--expired, --where, --force and --dry-run go with --outcome released")

@@ -288,6 +288,7 @@ func (r *tour) walkQuestions(good, bad string) {
 
 // walkActs changes something.
 func (r *tour) walkActs() {
+	r.do(exitOK, "kind show", "page")
 	r.do(exitOK, "kind pause", "page")
 	r.do(exitOK, "kind resume", "page")
 	r.do(exitOK, "retry", "--where", "state:dead kind:page")

@@ -129,7 +129,7 @@ func (a *app) showKind(p *report.Printer, s shownKind, k ledger.Kind) error {
 	field("policy", s.policy())
 	field("limits", s.Limits)
 	if s.Paused {
-		field("paused", "yes: ledgerd resume "+k.Name)
+		field("paused", "yes: ledgerd kind resume "+k.Name)
 	}
 	i := s.Items
 	field("items", fmt.Sprintf("ready %s   waiting %s   held %s   dead %s   doubt %s", report.Count(i.Ready), report.Count(i.Waiting), report.Count(i.Held),

@@ -1,207 +1,236 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"iter"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// filter are the flags that choose items.
-type filter struct {
-	where                        []string
-	kinds, states, scopes, agent []string
-	flags                        *pflag.FlagSet
+// listing is what a list of items is to be.
+type listing struct {
+	filter
+	limit  int
+	cursor string
+	sort   string
+	all    bool // every item that matches
+	count  bool // how many there are, exactly
+	bom    bool
 }
 
-func (f *filter) define(cmd *cobra.Command) {
-	fl := cmd.Flags()
-	f.flags = fl
-	fl.StringArrayVar(&f.where, "where", nil, "`filter`, such as \"state:dead code:http_404 since:2h\"; repeated: all must match")
-	fl.StringSliceVar(&f.kinds, "kind", nil, "only these `kinds`")
-	fl.StringSliceVar(&f.scopes, "scope", nil, "only these `scopes`")
-}
-
-// filterHelp is the filter language as the help of commands has it.
-const filterHelp = `Terms of --where, joined by and; several values of one, separated by commas, by or:
-  id:7,8   kind:K   scope:S   agent:A (who holds it)   code:http_404 (of the newest attempt)
-  state:dead,doubt (waiting ready leased dead doubt done cancelled)   priority:-1,0 (of unfinished)
-  key:K   key:/prefix*   key~part   error~part (of the newest attempt; case as given)
-  since:2h   until:2026-11-20   when something last happened: the newest attempt's end, else adding
-  added:7d   added:2026-11-01..2026-11-08   when it was added
-A value with spaces stands in double quotes: error~"not found". Times: 90s, 2h, 7d ago, or
-2026-11-20, 2026-11-20T10:00, 2026-11-20T10:00:00Z; without a zone they are local.`
-
-// parse makes the ledger's filter of the flags.
-func (f *filter) parse() (ledger.Filter, error) {
-	for name, values := range map[string][]string{"kind": f.kinds, "scope": f.scopes, "state": f.states, "agent": f.agent} {
-		if f.flags != nil && f.flags.Changed(name) && len(values) == 0 { // which must not mean all there are
-			return ledger.Filter{}, usage("usage", "perhaps a variable of a script is empty; the default scope is --where scope:", "--%s \"\" names none", name)
-		}
-	}
-	all := ledger.Filter{Kinds: f.kinds, Scopes: f.scopes, Agents: f.agent}
-	for _, s := range f.states {
-		st := ledger.State(s)
-		if !slices.Contains(ledger.States, st) {
-			return all, badState(s)
-		}
-		all.States = append(all.States, st)
-	}
-	for _, w := range f.where {
-		one, err := ledger.ParseFilter(w, time.Now())
-		if err != nil {
-			return all, err
-		}
-		all = all.And(one)
-	}
-	return all, nil
-}
-
-// itemRow is an item as ls shows it.
-type itemRow struct {
-	ID         int64             `json:"id"`
-	Kind       string            `json:"kind"`
-	Scope      string            `json:"scope"`
-	Key        string            `json:"key"`
-	State      ledger.State      `json:"state"`
-	Round      string            `json:"round"`
-	RoundState ledger.RoundState `json:"round_state"`
-	Attempt    int64             `json:"attempt"`
-	Failures   int               `json:"failures"`
-	Priority   int16             `json:"priority"`
-	Due        report.Time       `json:"due"`
-	Agent      string            `json:"agent"`
-	Expires    report.Time       `json:"expires"`
-	Code       string            `json:"code"`
-	Error      string            `json:"error"`
-	Added      report.Time       `json:"added_at"`
-	Ended      report.Time       `json:"ended_at"`
-	Payload    report.Bytes      `json:"payload"`
-}
-
-func newItemRow(it ledger.Item) itemRow {
-	return itemRow{ID: it.ID, Kind: it.Kind, Scope: it.Scope, Key: it.Key, State: it.State, Round: it.Round, RoundState: it.RoundState, Attempt: it.Attempt,
-		Failures: it.Failures, Priority: it.Priority, Due: report.Time(it.Due), Agent: it.Agent, Expires: report.Time(it.ExpiresAt),
-		Code: it.Code, Error: it.Error, Added: report.Time(it.CreatedAt), Ended: report.Time(it.EndedAt),
-		Payload: it.Payload}
-}
+const (
+	// lookTime is for how long a list for people looks for what matches.
+	lookTime = 2 * time.Second
+	// totalMost and totalTime bound how far it counts what matches.
+	totalMost = 10_000
+	totalTime = 100 * time.Millisecond
+)
 
 func (a *app) lsCommand() *cobra.Command {
-	var f filter
-	var limit int
-	var cursor string
+	var q listing
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List items", GroupID: groupLook, Args: arguments(0, 0),
-		Long: `Lists items by id. Fields of a row with -o json, jsonl and csv: id, kind, scope, key, state,
-round, round_state, attempt, failures, priority, due, agent, expires, code, error, added_at, ended_at, payload.
-Of the payload --columns takes single fields, too: payload.NAME.
+		Long: `Lists items by id, or as --sort says: up to --limit of them, or with --all every one that matches, as they
+are read, so that memory does not grow with the ledger.
+
+By id and by ended, both also with a minus for the other way round, goes by an index, however many items
+there are, and can be gone on with (--cursor). By added, due, took, key or priority all that matches is
+looked at, and the first --limit of it are listed.
+
+For people (-o table) it looks for at most two seconds, then says how far it has come and how to go on. Filters by
+id, key, state, agent and since: are found by an index; others are looked for item by item. How many match
+is counted up to 10,000; --count counts to the end.
+
+` + rowHelp + `
 
 ` + filterHelp,
 		Example: `  ledgerd ls --state dead
-  ledgerd ls --where 'kind:urlcheck code:http_404' -o csv --columns key,error
-  ledgerd ls --kind filecsv --columns payload.path,payload.modified,payload.owner,round,state`,
+  ledgerd ls --where 'outcome:failed output.status:404 payload.country:de' --sort -ended
+  ledgerd ls --kind urlcheck --columns key,output.status,took,plugin,ended
+  ledgerd ls --all --where since:7d -o csv > week.csv`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.ls(cmd, f, limit, cursor)
+			return a.list(cmd.Context(), a.printer(), q)
 		},
 	}
-	f.define(cmd)
-	cmd.Flags().StringSliceVar(&f.states, "state", nil, "only these `states`")
-	cmd.Flags().StringSliceVar(&f.agent, "agent", nil, "only what these `agents` hold")
-	cmd.Flags().IntVar(&limit, "limit", 100, "most `rows`")
-	cmd.Flags().StringVar(&cursor, "cursor", "", "go on after this `place`, as the last line of the list before says")
+	q.define(cmd)
+	fl := cmd.Flags()
+	fl.IntVar(&q.limit, "limit", 100, "most `rows`")
+	fl.StringVar(&q.cursor, "cursor", "", "go on after this `place`, as the last line of the list before says")
+	fl.StringVar(&q.sort, "sort", "id", "`order`: id, ended, added, due, took, key or priority; -id the other way round")
+	fl.BoolVar(&q.all, "all", false, "all that match, without limit")
+	fl.BoolVar(&q.count, "count", false, "say how many match, exactly")
 	return cmd
 }
 
-func (a *app) ls(cmd *cobra.Command, f filter, limit int, cursor string) error {
-	var after int64
-	var err error
-	if cursor != "" {
-		if after, err = strconv.ParseInt(cursor, 10, 64); err != nil || after < 0 {
-			return usage("bad_flag", "it is what the last line of the list before says", "--cursor %s: not a cursor", cursor)
+// walk is the walk that a listing asks for.
+func (q *listing) walk(p *report.Printer) (*ledger.Walk, error) {
+	order, desc := strings.CutPrefix(q.sort, "-")
+	w := &ledger.Walk{Order: ledger.Order(order), Desc: desc, Output: showsOutput(p)}
+	if !w.Order.Known() {
+		names := make([]string, len(ledger.Orders))
+		for i, o := range ledger.Orders {
+			names[i] = string(o)
 		}
+		return nil, usage("bad_flag", "there are "+strings.Join(names, ", ")+", each also with a minus", "--sort %s: no order", q.sort)
 	}
-	if limit < 1 {
-		return usage("bad_flag", "", "--limit %d: at least 1", limit)
+	if q.limit < 1 {
+		return nil, usage("bad_flag", "", "--limit %d: at least 1", q.limit)
 	}
-	chosen, err := f.parse()
+	if p.Format == report.Table && !q.all {
+		w.Time = lookTime
+	}
+	if !w.Order.Indexed() {
+		if q.all || q.cursor != "" {
+			return nil, usage("bad_flag", "with --all and --cursor: --sort id or --sort ended", "--sort %s: only the first ones in this order are known", q.sort)
+		}
+		w.Top = q.limit + 1 // to know whether there are more
+	}
+	var err error
+	w.After, err = placeOf(q.cursor, w.Order)
+	return w, err
+}
+
+// placeOf reads a cursor: an id, or the end of an attempt as microseconds, item and number.
+func placeOf(cursor string, order ledger.Order) (m ledger.Mark, err error) {
+	if cursor == "" {
+		return m, nil
+	}
+	var at int64
+	if order == ledger.ByEnd {
+		_, err = fmt.Sscanf(cursor, "%d.%d.%d", &at, &m.ItemID, &m.Number)
+		m.At = time.UnixMicro(at).UTC()
+	} else {
+		m.ItemID, err = strconv.ParseInt(cursor, 10, 64)
+	}
+	if err != nil || m.ItemID < 0 || at < 0 || cursor != cursorOf(m, order) {
+		return m, usage("bad_flag", "it is what the last line of the list before says, with the same --sort", "--cursor %s: not a cursor", cursor)
+	}
+	return m, nil
+}
+
+func cursorOf(m ledger.Mark, order ledger.Order) string {
+	if order == ledger.ByEnd {
+		return fmt.Sprintf("%d.%d.%d", m.At.UnixMicro(), m.ItemID, m.Number)
+	}
+	return strconv.FormatInt(m.ItemID, 10)
+}
+
+// list prints items.
+func (a *app) list(ctx context.Context, p *report.Printer, q listing) error {
+	w, err := q.walk(p)
 	if err != nil {
 		return err
 	}
-	ctx := cmd.Context()
+	if w.Filter, err = q.parse(); err != nil {
+		return err
+	}
 	l, err := a.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	if chosen, err = byPath(ctx, l.Ledger, chosen); err != nil {
+	if w.Filter, err = byPath(ctx, l.Ledger, w.Filter); err != nil {
 		return err
 	}
-	last, more := after, false
-	n, err := report.List(a.printer(), limited(l.List(ctx, chosen, after), limit, &last, &more), "id", "kind", "key", "state", "attempt", "due", "code", "error")
-	if err == nil && n == 0 && !a.quiet {
-		fmt.Fprintln(a.stderr, "nothing found")
-	}
-	switch {
-	case err != nil:
-		return err
-	case n == 0 && a.errorOnEmpty:
-		return status(exitEmpty)
-	case more && !a.quiet:
-		total, err := l.Count(ctx, chosen)
-		if err != nil {
+	if q.bom {
+		if _, err := io.WriteString(a.stdout, "\uFEFF"); err != nil {
 			return err
 		}
-		fmt.Fprintf(a.stderr, "%s of ≈%s; --cursor %d for more\n", report.Count(int64(n)), report.Count(total), last)
+	}
+	var end listEnd
+	n, err := report.List(p, q.rows(l.Walk(ctx, w), w, &end), "id", "kind", "key", "state", "attempt", "due", "code", "error")
+	if err != nil {
+		return err
+	}
+	if err := a.tellList(ctx, l.Ledger, q, w, int64(n), end); err != nil {
+		return err
+	}
+	if n == 0 && a.errorOnEmpty {
+		return status(exitEmpty)
 	}
 	return nil
 }
 
-// limited yields rows up to a limit, and says which was the last and whether there are more.
-func limited(items iter.Seq2[ledger.Item, error], limit int, last *int64, more *bool) iter.Seq2[itemRow, error] {
+// listEnd is where a list ended.
+type listEnd struct {
+	last ledger.Mark // the place of the last row
+	more bool        // rows are left
+}
+
+// rows yields items up to the limit.
+func (q *listing) rows(items iter.Seq2[ledger.Item, error], w *ledger.Walk, end *listEnd) iter.Seq2[itemRow, error] {
 	return func(yield func(itemRow, error) bool) {
 		n := 0
 		for it, err := range items {
-			if n == limit {
-				*more = true
+			if n == q.limit && !q.all {
+				end.more = true
 				return
 			}
 			if n++; !yield(newItemRow(it), err) {
 				return
 			}
-			*last = it.ID
+			end.last = w.Reached
 		}
 	}
 }
 
-// badFilter shows where a filter is wrong, and what may have been meant.
-func badFilter(bad *ledger.FilterError) *failure {
-	var hint string
-	if report.Safe(bad.Filter) == bad.Filter { // else the mark would be beside it
-		hint = "  " + bad.Filter + "\n  " + strings.Repeat(" ", bad.Column-1) + strings.Repeat("^", bad.Length) + "\n"
+// tellList says what is not in a list that people see: how many more there are, or how far it has looked.
+func (a *app) tellList(ctx context.Context, l *ledger.Ledger, q listing, w *ledger.Walk, n int64, end listEnd) error {
+	if a.quiet {
+		return nil
 	}
-	if near := settings.Suggest(bad.Word, bad.Known); near != "" {
-		hint += "did you mean " + near + "?\n"
+	text := report.Count(n)
+	switch {
+	case q.count:
+		total, err := l.Count(ctx, w.Filter)
+		if err != nil {
+			return err
+		}
+		text += " of " + report.Count(total)
+	case end.more && !w.Cut:
+		total, whole, err := l.CountUpTo(ctx, w.Filter, totalMost, totalTime)
+		if err != nil {
+			return err
+		}
+		switch {
+		case whole:
+			text += " of " + report.Count(total)
+		case total > n:
+			text += " of more than " + report.Count(min(total, totalMost))
+		default:
+			text += " and more"
+		}
+	case end.more:
+	case n == 0 && !w.Cut:
+		text = "nothing found"
+	case !w.Cut:
+		return nil
 	}
-	return usage("bad_filter", hint+"terms: "+ledger.FilterTerms, "--where, column %d: %s", bad.Column, bad.Reason)
+	switch indexed := w.Order.Indexed(); {
+	case w.Cut && indexed && !end.more:
+		text = fmt.Sprintf("%s found in the first %s of looking; --cursor %s looks on, --all looks to the end", orNothing(n), seconds(lookTime), cursorOf(w.Reached, w.Order))
+	case w.Cut:
+		text = fmt.Sprintf("these are the first of the items up to id %d, as far as it has looked in %s; a narrower --where looks at fewer", w.Reached.ItemID, seconds(lookTime))
+	case end.more && indexed:
+		text += "; --cursor " + cursorOf(end.last, w.Order) + " for more"
+	case end.more:
+		text += "; a greater --limit for more"
+	}
+	fmt.Fprintln(a.stderr, text)
+	return nil
 }
 
-func badState(word string) error {
-	names := make([]string, len(ledger.States))
-	for i, s := range ledger.States {
-		names[i] = string(s)
+func orNothing(n int64) string {
+	if n == 0 {
+		return "nothing"
 	}
-	hint := ""
-	if near := settings.Suggest(word, names); near != "" {
-		hint = "did you mean " + near + "?"
-	}
-	return usage("bad_flag", hint, "--state %s: no state; there are %s", word, strings.Join(names, " "))
+	return report.Count(n)
 }

@@ -41,7 +41,7 @@ With -o json: {"pruned","dry_run"}; with --scope or --where {"matched","changed"
 				return err
 			}
 			switch {
-			case len(f.scopes)+len(f.where) > 0:
+			case len(f.scopes)+len(f.where)+len(f.states)+len(f.agent) > 0:
 				if cmd.Flags().Changed("older") {
 					f.where = append(f.where, "until:"+older.Duration.String())
 				}

@@ -32,6 +32,8 @@ type statsRow struct {
 	OldestReady  float64  `json:"oldest_ready_s"`
 	ETA          *float64 `json:"eta_s"`
 	WorkMS1h     *float64 `json:"work_ms_1h"`
+	Paused       bool     `json:"paused"`
+	Workers      int      `json:"workers"`
 }
 
 // approximate are the columns that come from tallies.
@@ -39,11 +41,12 @@ var approximate = []string{"done_1h", "failed_1h", "per_second_1m", "eta_s", "wo
 
 func newStatsRow(k ledger.KindStats, now time.Time) statsRow {
 	row := statsRow{Kind: k.Kind, Ready: k.Ready, Waiting: k.Waiting, Leased: k.Leased, Dead: k.Dead, Doubt: k.Doubt,
-		RoundsDone: k.RoundsDone, RoundsFailed: k.RoundsFailed, Left: k.Open(), Done1h: k.Done, Failed1h: k.Failed, PerSecond1m: math.Round(k.PerSecond*100) / 100}
+		RoundsDone: k.RoundsDone, RoundsFailed: k.RoundsFailed, Left: k.Open(), Done1h: k.Done, Failed1h: k.Failed, PerSecond1m: math.Round(k.PerSecond*100) / 100,
+		Paused: k.Paused, Workers: k.Workers}
 	if !k.OldestReady.IsZero() {
 		row.OldestReady = max(0, inSeconds(now.Sub(k.OldestReady)))
 	}
-	if k.ETA > 0 || k.PerSecond > 0 && k.Ready+k.Leased == 0 {
+	if k.ETA > 0 || k.PerSecond > 0 && k.Ready+k.Leased == 0 && !k.Paused && k.Workers > 0 {
 		eta := k.ETA.Round(100 * time.Millisecond).Seconds()
 		row.ETA = &eta
 	}
@@ -71,6 +74,8 @@ type shownStats struct {
 	OldestReady  string `json:"oldest_ready_s"`
 	ETA          string `json:"eta_s"`
 	WorkMS1h     string `json:"work_ms_1h"`
+	Paused       string `json:"paused"`
+	Workers      int    `json:"workers"`
 }
 
 func (r statsRow) shown() shownStats {
@@ -81,7 +86,8 @@ func (r statsRow) shown() shownStats {
 		return "≈" + strconv.FormatFloat(*v, 'f', -1, 64)
 	}
 	return shownStats{r.Kind, report.Count(r.Ready), report.Count(r.Waiting), report.Count(r.Leased), report.Count(r.Dead), report.Count(r.Doubt),
-		report.Count(r.RoundsDone), report.Count(r.RoundsFailed), report.Count(r.Left), "≈" + report.Count(r.Done1h), "≈" + report.Count(r.Failed1h), about(&r.PerSecond1m), strconv.FormatFloat(r.OldestReady, 'f', -1, 64), about(r.ETA), about(r.WorkMS1h)}
+		report.Count(r.RoundsDone), report.Count(r.RoundsFailed), report.Count(r.Left), "≈" + report.Count(r.Done1h), "≈" + report.Count(r.Failed1h), about(&r.PerSecond1m), strconv.FormatFloat(r.OldestReady, 'f', -1, 64), about(r.ETA), about(r.WorkMS1h),
+		map[bool]string{true: "paused"}[r.Paused], r.Workers}
 }
 
 // groupRow is how the items of one value stand.
@@ -187,8 +193,8 @@ names, and null stands for none.`,
 			if cmd.Flags().Changed("by") {
 				return a.groups(ctx, f, by)
 			}
-			if len(f.where)+len(f.kinds)+len(f.scopes) > 0 {
-				return usage("bad_flag", "say what to count by: --by kind", "--where, --kind and --scope go with --by")
+			if f.given() {
+				return usage("bad_flag", "say what to count by: --by kind", "--where, --kind, --scope, --state and --agent go with --by")
 			}
 			l, err := a.open(ctx)
 			if err != nil {
@@ -223,7 +229,7 @@ func (a *app) tellStats(s ledger.Stats) (err error) {
 			At          report.Time `json:"at"`
 		}{rows, s.Agents, approximate, report.Time(s.At)})
 	case report.Table:
-		_, err = report.List(p, each(shown), "kind", "ready", "waiting", "leased", "dead", "doubt", "rounds_done", "rounds_failed", "left", "done_1h", "failed_1h", "per_second_1m", "oldest_ready_s", "eta_s")
+		_, err = report.List(p, each(shown), "kind", "ready", "waiting", "leased", "dead", "doubt", "rounds_done", "rounds_failed", "left", "done_1h", "failed_1h", "per_second_1m", "oldest_ready_s", "eta_s", "paused", "workers")
 	default:
 		_, err = report.List(p, each(rows))
 	}

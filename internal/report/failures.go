@@ -117,16 +117,21 @@ var (
 	number = regexp.MustCompile(`[0-9]+([.,:][0-9]+)*`)
 )
 
-// normalise is a message without what is particular to one item.
+// normalise is a message without what is particular to one item. Numbers go first, also those of the key: one
+// that is in both would else stand for the key in some messages and not in others.
 func normalise(message, key string) string {
 	message, _, _ = strings.Cut(message, "\n")
+	message, key = withoutNumbers(message), withoutNumbers(key)
 	for _, name := range []string{key, filepath.Base(key)} {
 		if len(name) > 2 { // a shorter one is part of other words
 			message = strings.ReplaceAll(message, name, "KEY")
 		}
 	}
-	message = hex.ReplaceAllString(message, "N")
-	return number.ReplaceAllString(message, "N")
+	return message
+}
+
+func withoutNumbers(s string) string {
+	return number.ReplaceAllString(hex.ReplaceAllString(s, "N"), "N")
 }
 
 // shownCauses is how many causes a table has; the rest is one line.

@@ -75,6 +75,26 @@ func (t Time) String() string {
 	return time.Time(t).UTC().Format("2006-01-02T15:04:05.000000Z")
 }
 
+// Duration is how long something took, in a row: seconds with milliseconds, null if it is not known, which
+// is what no time at all stands for.
+type Duration time.Duration
+
+// MarshalJSON implements json.Marshaler.
+func (d Duration) MarshalJSON() ([]byte, error) {
+	if d == 0 {
+		return []byte("null"), nil
+	}
+	return []byte(d.String()), nil
+}
+
+// String is the number of seconds as all formats have it, "" if it is not known.
+func (d Duration) String() string {
+	if d == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(float64(time.Duration(d).Round(time.Millisecond).Milliseconds())/1000, 'f', -1, 64)
+}
+
 // Bytes is a payload or an output in a row: itself if it is JSON, else {"base64": …}.
 type Bytes []byte
 
@@ -97,7 +117,7 @@ type column struct {
 }
 
 // columns resolves names, by default all fields in their order. A name may go on below a field
-// that holds JSON: "output.status".
+// that holds JSON: "output.status"; the "_at" of a time, and "_s", may be left out.
 func columns(t reflect.Type, names []string) ([]column, error) {
 	var all []column
 	for _, f := range reflect.VisibleFields(t) {
@@ -113,7 +133,7 @@ func columns(t reflect.Type, names []string) ([]column, error) {
 	var chosen []column
 	for _, n := range names {
 		top, below, nested := strings.Cut(n, ".")
-		i := slices.IndexFunc(all, func(c column) bool { return c.name == top })
+		i := slices.IndexFunc(all, func(c column) bool { return c.name == top || c.name == top+"_at" || c.name == top+"_s" })
 		if i < 0 {
 			known := make([]string, len(all))
 			for i, c := range all {
@@ -164,6 +184,8 @@ func (c column) text(row reflect.Value, p *Printer) string {
 		if p.Format == Table {
 			return p.Local(time.Time(x))
 		}
+		return x.String()
+	case Duration:
 		return x.String()
 	case Bytes:
 		if len(x) == 0 {

@@ -7,6 +7,13 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
+var roundCases = []storeCase{
+	{"RoundStates", roundStates},
+	{"RoundsRetried", roundsRetried},
+	{"RecurringChanged", recurringChanged},
+	{"RecurringAgain", recurringAgain},
+}
+
 // roundStates: how the current round of an item stands is the same in items, filters, counts and groups, and
 // is open once the next period has begun, whoever gets to look first.
 func roundStates(t *testing.T, h *harness) {

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ type storeCase struct {
 
 // Run runs the suite.
 func Run(t *testing.T, open Open) {
-	for _, c := range append(limitCases, []storeCase{
+	for _, c := range append(slices.Concat(limitCases, roundCases), []storeCase{
 		{"AddAnswersPerItem", addAnswersPerItem},
 		{"TryLeavesNoTrace", tryLeavesNoTrace},
 		{"AddTable", addTable},
@@ -74,10 +75,6 @@ func Run(t *testing.T, open Open) {
 		{"CancelInDoubt", cancelInDoubt},
 		{"CancelRecurring", cancelRecurring},
 		{"RecurringWhileLeased", recurringWhileLeased},
-		{"RecurringChanged", recurringChanged},
-		{"RecurringAgain", recurringAgain},
-		{"RoundStates", roundStates},
-		{"RoundsRetried", roundsRetried},
 		{"RecurringInDoubt", recurringInDoubt},
 		{"RecurringCounters", recurringCounters},
 		{"RecurringClockBack", recurringClockBack},
@@ -97,10 +94,8 @@ func Run(t *testing.T, open Open) {
 		{"PruneOlder", pruneOlder},
 		{"ForgetScope", forgetScope},
 		{"KindPolicy", kindPolicy},
-		{"DefineConflicts", defineConflicts},
-		{"DefineTogether", defineTogether},
-		{"Defaults", defaults},
-		{"ReopenedPayload", reopenedPayload},
+		{"DefineConflicts", defineConflicts}, {"DefineTogether", defineTogether},
+		{"Defaults", defaults}, {"ReopenedPayload", reopenedPayload},
 		{"Standing", standing},
 		{"Agents", agents},
 		{"Filters", filters},
