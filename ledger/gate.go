@@ -103,7 +103,7 @@ type Park struct {
 func (g Grant) Pick(now time.Time, limit int, candidates []Candidate, r Reserver) Pick {
 	p := picking{taken: map[string]bool{}, now: now}
 	inForce := r.InForce(now)
-	mine := inForce && r.Kind == g.Kind && g.Shard.has(r.Item.Slot)
+	mine := inForce && r.Kind == g.Kind && g.Shard.Covers(r.Item.Slot)
 	if mine && limit > 0 {
 		p.look(*r.Item)
 	}
@@ -165,9 +165,6 @@ func (p *picking) look(c Candidate) {
 		p.Taken = append(p.Taken, Take{name, c.ID})
 	}
 }
-
-// has says whether a slot belongs to the shard.
-func (s Shard) has(slot int) bool { return s.Count == 0 || slot%s.Count == s.Index }
 
 // freed are the resources that others may have after these changes of records: of leases that end,
 // and of what is not ready any more, for it may have been the reserver.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
@@ -147,5 +148,8 @@ func (l *Ledger) Beat(ctx context.Context, a Agent, ttl time.Duration) error {
 	return l.store.Beat(ctx, a, ttl)
 }
 
-// Agents returns the programs that work now.
-func (l *Ledger) Agents(ctx context.Context) ([]Agent, error) { return l.store.Agents(ctx) }
+// Agents returns the programs that work now: those that were heard of lately and are not known to be gone.
+func (l *Ledger) Agents(ctx context.Context) ([]Agent, error) {
+	agents, err := l.store.Agents(ctx)
+	return slices.DeleteFunc(agents, l.gone), err
+}

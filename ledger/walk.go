@@ -158,11 +158,14 @@ func (g *walker) window(s *stretch) error {
 	return nil
 }
 
+// Attempts that a walk by end reads at a time: few at first, for who wants few.
+const firstEnds, mostEnds = 128, 1024
+
 // byEnd walks through the attempts in the order in which they ended, and yields the items of which
 // one is the newest.
 func (g *walker) byEnd() error {
 	since := g.Filter.latest(func(f Filter) time.Time { return f.Since })
-	q := EndedQuery{Filter: Filter{Kinds: g.Filter.kinds()}, Desc: g.Desc, After: g.After, Limit: 2 * page}
+	q := EndedQuery{Filter: Filter{Kinds: g.Filter.kinds()}, Desc: g.Desc, After: g.After, Limit: firstEnds}
 	if !g.Desc && q.After == (Mark{}) {
 		q.After.At = since
 	}
@@ -194,6 +197,7 @@ func (g *walker) byEnd() error {
 		if len(ended) < q.Limit {
 			return nil
 		}
+		q.Limit = min(2*q.Limit, mostEnds)
 	}
 	return nil
 }

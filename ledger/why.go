@@ -15,8 +15,8 @@ func working(kind string, agents []Agent) []Agent {
 // shard is the part that claims something, as people write it.
 func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Count) }
 
-// covers says whether a claim of this shard takes items of a slot.
-func (s Shard) covers(slot int) bool { return s.Count == 0 || slot%s.Count == s.Index }
+// Covers says whether a claim of this shard takes items of a slot.
+func (s Shard) Covers(slot int) bool { return s.Count == 0 || slot%s.Count == s.Index }
 
 // whyReady explains an item that is ready, of a kind that some agents work.
 func (r *Record) whyReady(it Item, workers []Agent, now time.Time) Reason {
@@ -26,7 +26,7 @@ func (r *Record) whyReady(it Item, workers []Agent, now time.Time) Reason {
 		shards = append(shards, a.Shard.String())
 		again := a.Stalled[it.Kind]
 		switch {
-		case !a.Shard.covers(it.Slot):
+		case !a.Shard.Covers(it.Slot):
 			continue
 		case !again.After(now):
 			return Reason{Code: "behind", Since: it.Due}
@@ -60,7 +60,7 @@ func local(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") 
 
 // behind says who comes to an item, and after what.
 func behind(it Item, agents []Agent, now time.Time, ahead int64) string {
-	workers := slices.DeleteFunc(working(it.Kind, agents), func(a Agent) bool { return !a.Shard.covers(it.Slot) || a.Stalled[it.Kind].After(now) })
+	workers := slices.DeleteFunc(working(it.Kind, agents), func(a Agent) bool { return !a.Shard.Covers(it.Slot) || a.Stalled[it.Kind].After(now) })
 	if len(workers) == 0 { // they have just gone
 		return "It is ready."
 	}

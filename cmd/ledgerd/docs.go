@@ -179,7 +179,7 @@ const docsTail = `
 ` + "```json" + `
 {"type":"summary","ledger":"sqlite:/home/a/.local/share/ledgerd/ledger.db","kind":"filecsv","plugin":"filecsv@0.1.0+3fa9c1",
  "added":1,"changed":1,"reopened":5,"known":207,"differs":0,
- "inputs":{"total":214,"done":209,"skipped":0,"dead":5,"doubt":0,"waiting":0,"held":0,"cancelled":0},
+ "inputs":{"total":214,"done":209,"skipped":0,"dead":5,"doubt":0,"waiting":0,"held":0,"cancelled":0,"other_shards":0},
  "others":{"done":12,"failed":0},"emitted":{},
  "not_taken":[{"input":"x.csv.part","reason":"unfinished (.part)"}],"bad_lines":[{"file":"-","line":7,"reason":"…"}],
  "failures":[{"code":"missing_column","message":"column \"email\" missing","count":3,"share":0.6,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -41,7 +42,7 @@ changed is worked, what had failed for good is tried again. It returns when ever
 ended, or the rest is due, or held by others, for longer than --wait. Ctrl-C stops claiming and
 finishes what runs; a second one stops at once.
 
-Exit 0 if every input is done or skipped, else 3.
+Exit 0 if every input is done or skipped, else 3. With --shard this is about the inputs of the own part.
 
 With -o json the report is one object (see docs/cli.md); with -o jsonl or csv there is a row for
 each input when it ends: id, key, state, outcome, attempt, code, error, ms, output; with jsonl
@@ -246,8 +247,8 @@ const (
 	// termGrace is for SIGTERM, after which the system would soon kill us anyway.
 	termGrace = 30 * time.Second
 	lookEvery = 250 * time.Millisecond
-	// idleTime is how long nothing must have happened for what is ready not to be for us: it
-	// is in another shard, or the plugin is not up to it. A worker looks every second.
+	// idleTime is how long nothing must have happened for what is ready not to be for us: the plugin
+	// is not up to it. A worker looks every second.
 	idleTime = 2500 * time.Millisecond
 )
 
@@ -279,10 +280,34 @@ func (r *runner) newAdder(ctx context.Context) (*adder, error) {
 	d.add = func(ctx context.Context, items []ledger.NewItem) ([]ledger.Added, error) {
 		r.tracker.beginAdd()
 		added, err := plain(ctx, items)
-		r.tracker.endAdd(added)
-		return added, err
+		theirs, failed := r.ofOtherShards(ctx, added)
+		r.tracker.endAdd(added, theirs)
+		return added, errors.Join(err, failed)
 	}
 	return d, nil
+}
+
+// ofOtherShards are those of the items that this run leaves to others.
+func (r *runner) ofOtherShards(ctx context.Context, added []ledger.Added) (map[int64]bool, error) {
+	theirs := map[int64]bool{}
+	if r.flags.shard.Count == 0 {
+		return theirs, nil
+	}
+	for part := range slices.Chunk(added, page) {
+		ids := make([]int64, len(part))
+		for i, a := range part {
+			ids[i] = a.ID
+		}
+		for it, err := range r.ledger.List(ctx, ledger.IDs(ids...), 0) {
+			if err != nil {
+				return theirs, err
+			}
+			if !r.flags.shard.Covers(it.Slot) {
+				theirs[it.ID] = true
+			}
+		}
+	}
+	return theirs, nil
 }
 
 // over says whether the run has nothing left to do or to wait for.
@@ -299,7 +324,7 @@ func (r *runner) over(ctx context.Context, added bool) (bool, error) {
 	if err != nil || mine > 0 {
 		return false, err
 	}
-	st, err := r.ledger.Standing(ctx, r.kind.name)
+	st, err := r.ledger.StandingIn(ctx, r.kind.name, r.flags.shard.Shard)
 	if err != nil || st.Ready > 0 && !r.kind.policy.Paused && quiet < idleTime {
 		return false, err
 	}

@@ -49,6 +49,8 @@ type inputCounts struct {
 	Waiting   int64 `json:"waiting"`
 	Held      int64 `json:"held"`
 	Cancelled int64 `json:"cancelled"`
+	// OtherShards are inputs that this run has left to others; the rest is about the own shard.
+	OtherShards int64 `json:"other_shards"`
 }
 
 type otherCounts struct {
@@ -71,7 +73,7 @@ func (r *runner) summary(ctx context.Context, interrupted bool) (*summary, error
 		Added: t.verdicts[ledger.VerdictAdded], Changed: t.verdicts[ledger.VerdictChanged], Reopened: t.verdicts[ledger.VerdictReopened],
 		Known: t.verdicts[ledger.VerdictKnown], Differs: t.verdicts[ledger.VerdictDiffers],
 		Inputs: inputCounts{Total: int64(len(t.inputs)), Done: t.counts[done], Skipped: t.counts[skipped], Dead: t.counts[dead], Doubt: t.counts[doubt],
-			Waiting: t.counts[open] - held, Held: held, Cancelled: t.counts[cancelled]},
+			Waiting: t.counts[open] - held, Held: held, Cancelled: t.counts[cancelled], OtherShards: int64(len(t.theirs))},
 		Others: otherCounts{t.others.done, t.others.failed}, Emitted: t.emitted, Sums: t.sums,
 		NotTaken: orEmpty(d.notTaken), BadLines: orEmpty(d.badLines), Failures: t.failures.List(), NextDue: report.Time(next),
 		Seconds: max(0.001, inSeconds(time.Since(r.began)))}
@@ -85,7 +87,7 @@ func (r *runner) summary(ctx context.Context, interrupted bool) (*summary, error
 		s.Exit = 128 + int(r.app.got.Load())
 	case in.Done+in.Skipped < in.Total || d.bad+d.missing > 0:
 		s.Exit = exitUnfinished
-	case in.Total == 0 && r.app.errorOnEmpty:
+	case in.Total+in.OtherShards == 0 && r.app.errorOnEmpty:
 		s.Exit = exitEmpty
 	}
 	return s, nil
@@ -136,7 +138,7 @@ func (r *runner) tell(p *report.Printer, s *summary) error {
 	t := r.tracker
 	r.adder.complain(r.app)
 	interrupted := r.app.got.Load() != 0
-	if s.Inputs.Total == 0 && !interrupted {
+	if s.Inputs.Total+s.Inputs.OtherShards == 0 && !interrupted {
 		if err := r.adder.nothing(r.app); err != nil {
 			return err
 		}
@@ -151,7 +153,7 @@ func (r *runner) tell(p *report.Printer, s *summary) error {
 		name string
 		n    int64
 	}{{"done", t.closed[done]}, {"skipped", t.closed[skipped]}, {"dead", s.Inputs.Dead}, {"doubt", s.Inputs.Doubt},
-		{"cancelled", s.Inputs.Cancelled}, {"waiting", s.Inputs.Waiting}, {"held", s.Inputs.Held}} {
+		{"cancelled", s.Inputs.Cancelled}, {"waiting", s.Inputs.Waiting}, {"held", s.Inputs.Held}, {"of other shards", s.Inputs.OtherShards}} {
 		if c.n > 0 {
 			parts = append(parts, c.name+" "+report.Count(c.n))
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -53,6 +54,8 @@ type tracker struct {
 	// waits are inputs that waited when they were named: if the round of one turns out to be over without an
 	// attempt of this run, it did not end in this run.
 	waits map[int64]bool
+	// theirs are what was named and belongs to other shards: none of the inputs.
+	theirs map[int64]bool
 
 	// strangers are items of which this run ended attempts, and how, before they were named, if
 	// they will be. Nil once all inputs are named.
@@ -64,7 +67,7 @@ type tracker struct {
 
 func newTracker() *tracker {
 	return &tracker{inputs: map[int64]position{}, changed: time.Now(), verdicts: map[ledger.Verdict]int64{}, ended: map[ledger.Outcome]int64{},
-		emitted: map[string]int64{}, waits: map[int64]bool{}, strangers: map[int64][]ledger.Outcome{}, quiet: make(chan struct{}, 1)}
+		emitted: map[string]int64{}, waits: map[int64]bool{}, theirs: map[int64]bool{}, strangers: map[int64][]ledger.Outcome{}, quiet: make(chan struct{}, 1)}
 }
 
 // beginAdd says that a call is under way that adds inputs.
@@ -74,14 +77,15 @@ func (t *tracker) beginAdd() {
 	t.adding = true
 }
 
-// endAdd says what the call added; nothing if it failed.
-func (t *tracker) endAdd(added []ledger.Added) {
+// endAdd says what the call added, nothing if it failed, and which of it belongs to other shards.
+func (t *tracker) endAdd(added []ledger.Added, theirs map[int64]bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.adding, t.changed = false, time.Now()
+	maps.Copy(t.theirs, theirs)
 	for _, a := range added {
 		t.verdicts[a.Verdict]++
-		if _, twice := t.inputs[a.ID]; twice {
+		if _, twice := t.inputs[a.ID]; twice || theirs[a.ID] {
 			continue
 		}
 		m := markOf(a.State)

@@ -28,7 +28,7 @@ func TestTracker(t *testing.T) {
 	k.endAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictAdded, State: ledger.StateReady}, {ID: 2, Verdict: ledger.VerdictAdded, State: ledger.StateReady},
 		{ID: 3, Verdict: ledger.VerdictKnown, State: ledger.StateDone}, {ID: 4, Verdict: ledger.VerdictKnown, State: ledger.StateDoubt},
 		{ID: 5, Verdict: ledger.VerdictReopened, State: ledger.StateReady}, {ID: 2, Verdict: ledger.VerdictKnown, State: ledger.StateReady},
-		{ID: 6, Verdict: ledger.VerdictKnown, State: ledger.StateWaiting}})
+		{ID: 6, Verdict: ledger.VerdictKnown, State: ledger.StateWaiting}}, nil)
 	k.observe(event(2, ledger.OutcomeFailed, ledger.StateWaiting))
 	if diff := cmp.Diff([]int64{2, 5, 6}, k.opens()); diff != "" {
 		t.Error(diff)
@@ -75,7 +75,7 @@ func TestTracker(t *testing.T) {
 // come afterwards. The input ended in this run all the same, and once.
 func TestTrackerNamedLate(t *testing.T) {
 	k := newTracker()
-	k.endAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateDone}, {ID: 2, Verdict: ledger.VerdictKnown, State: ledger.StateDead}})
+	k.endAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateDone}, {ID: 2, Verdict: ledger.VerdictKnown, State: ledger.StateDead}}, nil)
 	if k.closed != ([len(k.closed)]int64{}) {
 		t.Errorf("ended here %v before a report came", k.closed)
 	}
@@ -91,7 +91,7 @@ func TestTrackerNamedLate(t *testing.T) {
 // worked, is open again until it ends.
 func TestTrackerReopened(t *testing.T) {
 	k := newTracker()
-	k.endAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictAdded, State: ledger.StateReady}})
+	k.endAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictAdded, State: ledger.StateReady}}, nil)
 	k.observe(event(1, ledger.OutcomeDone, ledger.StateReady)) // changed meanwhile: the next round
 	if got := k.opens(); len(got) != 1 {
 		t.Errorf("open: %v", got)
@@ -106,7 +106,7 @@ func TestTrackerReopened(t *testing.T) {
 // did not end in this run; one that somebody else did meanwhile ended in it.
 func TestTrackerRecurring(t *testing.T) {
 	k := newTracker()
-	k.endAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateWaiting}, {ID: 2, Verdict: ledger.VerdictAdded, State: ledger.StateReady}})
+	k.endAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateWaiting}, {ID: 2, Verdict: ledger.VerdictAdded, State: ledger.StateReady}}, nil)
 	for _, id := range []int64{1, 2} {
 		k.settle(ledger.Item{ID: id, Every: "day", State: ledger.StateWaiting, RoundState: ledger.RoundDone, Outcome: ledger.OutcomeDone})
 	}
@@ -123,7 +123,7 @@ func TestTrackerWorkedBeforeNamed(t *testing.T) {
 	k.observe(event(1, ledger.OutcomeDone, ledger.StateDone))
 	k.observe(event(2, ledger.OutcomeDone, ledger.StateDone)) // is never named
 	k.beginAdd()
-	k.endAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateDone}})
+	k.endAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateDone}}, nil)
 	k.allNamed()
 	if k.counts[done] != 1 || k.closed[done] != 1 || k.ended[ledger.OutcomeDone] != 1 || k.ended[ledger.OutcomeFailed] != 1 {
 		t.Errorf("counts %v, closed %v, ended %v", k.counts, k.closed, k.ended)

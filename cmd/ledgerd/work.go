@@ -146,12 +146,12 @@ func (c *crew) count(ctx context.Context, rep *worker.Report, began time.Time) e
 			return err
 		}
 		// Whoever had it is dead: nobody else would say so.
-		doubt, err := c.ledger.Count(ctx, ledger.Filter{Kinds: []string{name}, States: []ledger.State{ledger.StateDoubt}, Since: st.Now.Add(-time.Since(began))})
+		doubt, err := c.countOwn(ctx, ledger.Filter{Kinds: []string{name}, States: []ledger.State{ledger.StateDoubt}, Since: st.Now.Add(-time.Since(began))})
 		if err != nil {
 			return err
 		}
 		rep.Doubt += doubt
-		over, err := c.ledger.Count(ctx, ledger.Filter{Kinds: []string{name}, States: []ledger.State{ledger.StateWaiting}, Rounds: []ledger.RoundState{ledger.RoundDone, ledger.RoundFailed}})
+		over, err := c.countOwn(ctx, ledger.Filter{Kinds: []string{name}, States: []ledger.State{ledger.StateWaiting}, Rounds: []ledger.RoundState{ledger.RoundDone, ledger.RoundFailed}})
 		if err != nil {
 			return err
 		}
@@ -180,6 +180,22 @@ func (c *crew) count(ctx context.Context, rep *worker.Report, began time.Time) e
 		fmt.Fprintf(c.app.stderr, "not worked here: %s\n", strings.Join(others, ", "))
 	}
 	return nil
+}
+
+// countOwn counts the items of the own shard that match.
+func (c *crew) countOwn(ctx context.Context, f ledger.Filter) (n int64, err error) {
+	if c.flags.shard.Count == 0 {
+		return c.ledger.Count(ctx, f)
+	}
+	for it, err := range c.ledger.List(ctx, f, 0) {
+		if err != nil {
+			return n, err
+		}
+		if c.flags.shard.Covers(it.Slot) {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // report says what this call did and what is left.

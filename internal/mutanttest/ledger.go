@@ -138,7 +138,7 @@ var inRules = []mutant{
 		name: "period-twice",
 		bug:  "a period that was completed is completed once more",
 		patches: []patch{{
-			"ledger/rules.go", "if out.Completed() && !r.DonePeriod.Before(period) {", "if false {",
+			"ledger/rules.go", "if out.Completed() && r.completed(period, r.Work.Epoch) {", "if false {",
 		}},
 		caught: []detector{tests{"ledger/memory", "TestStore/RecurringOncePerPeriod", "outcomes"}},
 	},

@@ -59,7 +59,7 @@ func within(f ledger.Filter, desc bool) (from, id string) {
 	from = strings.ReplaceAll(from, "{{DESC}}", direction)
 	switch {
 	case from == "":
-		return recordTables + bounded, "i.id"
+		return `{{S}}.ledger_items i` + itsBacklog + ` ` + lastAttempt + bounded, "i.id"
 	case backlog:
 		return from + itsItem + ` ` + lastAttempt, "b.item_id"
 	}

@@ -3,7 +3,9 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -12,6 +14,20 @@ import (
 
 // newest is the newest ended attempt a of item i, for joins.
 const newest = `ledger_attempts a ON a.item_id = i.id AND a.attempt = (SELECT max(attempt) FROM ledger_attempts WHERE item_id = i.id)`
+
+// bounded is the condition that a column of ids is between ?2 and ?3. Where an index leads to rows it is only there
+// if the filter has such bounds: one that is always true would lead the planner away from the index.
+func bounded(f ledger.Filter, from, id string) (condition string, above, upTo int64) {
+	above, upTo = f.Bounds()
+	byID := strings.Contains(from, "NOT INDEXED")
+	if byID || above > 0 {
+		condition += id + " > ?2 AND "
+	}
+	if byID || upTo < math.MaxInt64 {
+		condition += id + " <= ?3 AND "
+	}
+	return condition, above, upTo
+}
 
 // parts are all filters that must match for f to match.
 func parts(f ledger.Filter) []ledger.Filter {
@@ -87,13 +103,13 @@ func (s *Store) Records(ctx context.Context, q ledger.RecordQuery) (recs []ledge
 			return err
 		}
 		from, id := of(f)
-		above, upTo := f.Bounds()
+		between, above, upTo := bounded(f, from, id)
 		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), above, upTo, q.Limit})
 		order := id
 		if q.Desc {
 			order += " DESC"
 		}
-		recs, err = records(r, `SELECT `+recordColumns+from+` LEFT JOIN `+newest+` WHERE `+id+` > ?2 AND `+id+` <= ?3 AND `+matches+` ORDER BY `+order+` LIMIT ?4`, args...)
+		recs, err = records(r, `SELECT `+recordColumns+from+` LEFT JOIN `+newest+` WHERE `+between+matches+` ORDER BY `+order+` LIMIT ?4`, args...)
 		if err != nil || !q.Output {
 			return err
 		}
@@ -122,9 +138,9 @@ func (s *Store) Count(ctx context.Context, f ledger.Filter) (n int64, err error)
 			return err
 		}
 		from, id := of(f)
-		above, upTo := f.Bounds()
+		between, above, upTo := bounded(f, from, id)
 		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), above, upTo})
-		return r.query(`SELECT count(*)`+from+` LEFT JOIN `+newest+` WHERE `+id+` > ?2 AND `+id+` <= ?3 AND `+matches, func(r row) error {
+		return r.query(`SELECT count(*)`+from+` LEFT JOIN `+newest+` WHERE `+between+matches, func(r row) error {
 			n = r.int(0)
 			return nil
 		}, args...)

@@ -35,10 +35,10 @@ func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each 
 			return err
 		}
 		from, id := of(f)
-		above, upTo := f.Bounds()
+		between, above, upTo := bounded(f, from, id)
 		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), above, upTo})
 		list, group := where.Tally(column, "?1")
-		return r.query(`SELECT `+list+from+` LEFT JOIN `+newest+` WHERE `+id+` > ?2 AND `+id+` <= ?3 AND `+matches+group, func(r row) error {
+		return r.query(`SELECT `+list+from+` LEFT JOIN `+newest+` WHERE `+between+matches+group, func(r row) error {
 			t := ledger.Tally{Value: r.bytes(0), Round: ledger.RoundStates[r.int(1)], Items: r.int(2)}
 			if column != ledger.ByPayload {
 				t.Value = []byte(r.text(0))

@@ -255,7 +255,7 @@ func (w *Workload) tending() []Call {
 			_, err := w.Ledger.Counts(ctx, since)
 			w.ok(err)
 		}},
-		{Name: "list done", Rows: 100, Indexes: []string{IndexFinal}, Finished: true, Before: w.Settle, Run: func() {
+		{Name: "list done", Rows: 4 * w.Batch, Indexes: []string{IndexFinal, IndexFailed, IndexRest}, Finished: true, Before: w.Settle, Run: func() {
 			_, err := w.Ledger.Recent(ctx, ledger.Filter{States: []ledger.State{ledger.StateDone}}, 50)
 			w.ok(err)
 		}},
