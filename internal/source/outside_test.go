@@ -9,31 +9,53 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
+// another is a user other than the one of this process.
+const another = 65534
+
+// stranger gives something that root has made, a link included, to another user; only root can.
+func stranger(t *testing.T, path string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		return
+	}
+	if err := os.Lchown(path, another, -1); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestLinksLeadNowhere: neither a link to a file nor one to a folder makes a source add, move or delete what
 // lies outside of its folder; with follow_links it is added.
 func TestLinksLeadNowhere(t *testing.T) {
 	onBoth(t, func(t *testing.T, p place) {
 		inbox, outside := t.TempDir(), t.TempDir()
-		write(t, filepath.Join(inbox, "own.csv"), "1")
 		write(t, filepath.Join(outside, "secret.csv"), "1")
 		for name, to := range map[string]string{"file.csv": filepath.Join(outside, "secret.csv"), "folder": outside} {
 			if err := os.Symlink(to, filepath.Join(inbox, name)); err != nil {
 				t.Fatal(err)
 			}
+			stranger(t, filepath.Join(inbox, name))
 		}
+		stranger(t, inbox)
 		spec := folder(inbox)
-		spec.Finished = "delete"
-		s := p.start(t, spec)
-		if l := s.look(); l.Err != nil || l.Found != 1 {
-			t.Errorf("%+v", l)
+		for finished, own := range map[string]string{"delete": "deleted.csv", "move": "moved.csv"} {
+			write(t, filepath.Join(inbox, own), "1")
+			stranger(t, filepath.Join(inbox, own))
+			spec.Finished, spec.MoveTo, spec.Name = finished, "", finished
+			if finished == "move" {
+				spec.MoveTo = t.TempDir()
+			}
+			s := p.start(t, spec)
+			if l := s.look(); l.Err != nil || l.Found != 1 {
+				t.Errorf("%s: %+v", finished, l)
+			}
+			p.work(t, ledger.Done(nil))
+			s.until("its own file is put away", func(l Look) bool { return l.Finished == 1 })
+			s.stop()
+			if !exists(filepath.Join(outside, "secret.csv")) || exists(filepath.Join(inbox, own)) {
+				t.Errorf("%s: the wrong file is gone", finished)
+			}
 		}
-		p.work(t, ledger.Done(nil))
-		s.until("its own file is deleted", func(l Look) bool { return l.Finished == 1 })
-		s.stop()
-		if !exists(filepath.Join(outside, "secret.csv")) || exists(filepath.Join(inbox, "own.csv")) {
-			t.Error("the wrong file is gone")
-		}
-		spec.Finished, spec.FollowLinks, spec.Name = "keep", true, "follows"
+		spec.Finished, spec.MoveTo, spec.FollowLinks, spec.Name = "keep", "", true, "follows"
 		if l := p.start(t, spec).look(); l.Err != nil || l.Found != 2 {
 			t.Errorf("with follow_links: %+v", l)
 		}
@@ -57,6 +79,8 @@ func TestSwappedFolder(t *testing.T) {
 	if err := os.Symlink(outside, link); err != nil {
 		t.Fatal(err)
 	}
+	stranger(t, link)
+	stranger(t, inbox)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)

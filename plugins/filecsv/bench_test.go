@@ -83,7 +83,7 @@ func BenchmarkFile(b *testing.B) {
 		b.Run(fmt.Sprintf("plugin/quoted=%v", quoted), func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				if _, err := scanFile(b.Context(), path, plain(), plainOptions()); err != nil {
+				if _, err := scanPath(b.Context(), path, plain(), plainOptions()); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -133,7 +133,7 @@ func BenchmarkLoad(b *testing.B) {
 						item := load.Item{Kind: "filecsv", Key: in.Table, Round: b.Name(), Attempt: 1}
 						o.loader = &loader{database: to.database, job: load.Job{Item: item, Table: in.Table}}
 					}
-					out, err := scanFile(b.Context(), path, in, o)
+					out, err := scanPath(b.Context(), path, in, o)
 					if err != nil || out.Rows != int64(rows) || to.database != nil && out.Load.Rows != int64(rows) {
 						b.Fatalf("%+v, %v", out.Load, err)
 					}

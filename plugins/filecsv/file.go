@@ -16,6 +16,8 @@ import (
 	"syscall"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/ledgerd/ledgerd/plugins/internal/itemfile"
 )
 
 // file is a regular file that must stay as it is while it is read.
@@ -27,30 +29,14 @@ type file struct {
 
 // openFile opens a regular file.
 func openFile(path string) (*file, error) {
-	info, err := os.Stat(path) // first: opening some devices is an act in itself
-	if err != nil {
-		return nil, openError(err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, notRegular(info)
-	}
-	return openRegular(path)
-}
-
-// openRegular opens what was a regular file a moment ago. It never waits: a FIFO without a
-// writer would block an ordinary open for ever.
-func openRegular(path string) (*file, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := itemfile.Open(path)
 	if err != nil {
 		return nil, openError(err)
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = notRegular(info)
-	}
 	if err != nil {
 		f.Close()
-		return nil, err
+		return nil, openError(err)
 	}
 	return &file{f, path, info}, nil
 }
@@ -70,6 +56,9 @@ func digestOf(path string) (string, error) {
 }
 
 func openError(err error) error {
+	if r, ok := errors.AsType[*itemfile.Refusal](err); ok {
+		return refuse(r.Code, "%s", r.Text)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return refuse("not_found", "there is no such file (any more)")
@@ -77,19 +66,6 @@ func openError(err error) error {
 		return refuse("permission", "not allowed to read the file")
 	}
 	return tryAgain("cannot_read", "cannot open the file: %v", errors.Unwrap(err))
-}
-
-func notRegular(info fs.FileInfo) error {
-	what := "a device"
-	switch mode := info.Mode(); {
-	case mode.IsDir():
-		what = "a directory"
-	case mode&fs.ModeNamedPipe != 0:
-		what = "a named pipe"
-	case mode&fs.ModeSocket != 0:
-		what = "a socket"
-	}
-	return refuse("not_a_file", "it is %s, not a regular file", what)
 }
 
 // unchanged reports an error if the file is not what it was when it was opened.

@@ -59,17 +59,6 @@ func TestNotAFile(t *testing.T) {
 	}
 }
 
-// TestOpenFIFO: a FIFO that takes the place of the file between looking and opening.
-func TestOpenFIFO(t *testing.T) {
-	fifo := filepath.Join(t.TempDir(), "fifo.csv")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := openRegular(fifo); codeOf(err) != "not_a_file" {
-		t.Errorf("got %v, want not_a_file", err)
-	}
-}
-
 func TestOpenError(t *testing.T) {
 	for _, c := range []struct {
 		err   error

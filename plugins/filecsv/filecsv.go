@@ -92,6 +92,7 @@
 // These last until the file or the payload is another, and are not tried again:
 //
 //	not_found permission not_a_file     there is no such file; it may not be read; it is a directory, pipe, device
+//	foreign_link                        the path leads through a link of somebody who does not own what it leads to
 //	empty html xml binary               no rows; no table but a web page, XML, or no text
 //	bad_encoding bad_gzip               not in its encoding; damaged
 //	bad_header                          the quotes of the header are wrong
@@ -291,11 +292,12 @@ of its own rows, or with key updates those that are there.
 // work is the plugin's function.
 func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 	o := options{name: filepath.Base(it.Payload.Path), maxBytes: cfg.MaxBytes, maxField: int(cfg.MaxFieldBytes), spillRows: spillRows}
-	var size int64
-	if info, err := os.Stat(it.Payload.Path); err == nil {
-		size = info.Size()
+	f, err := openFile(it.Payload.Path)
+	if err != nil {
+		return Out{}, outcome(err)
 	}
-	o.progress = func(read int64) { it.Progress(read, size, "bytes") }
+	defer f.Close()
+	o.progress = func(read int64) { it.Progress(read, f.before.Size(), "bytes") }
 	if cfg.RejectDir != "" {
 		identity := strings.Join([]string{it.Kind, it.Scope, it.Key}, "\x00")
 		r, err := newRejects(cfg.RejectDir, it.Payload.Path, identity, it.Attempt)
@@ -312,7 +314,7 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 		o.loader = newLoader(cfg.tables, it)
 		defer o.loader.close()
 	}
-	out, err := scanFile(ctx, it.Payload.Path, it.Payload, o)
+	out, err := scanFile(ctx, f, it.Payload, o)
 	return out, outcome(err)
 }
 

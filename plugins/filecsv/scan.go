@@ -30,12 +30,7 @@ type options struct {
 
 // scanFile works one file. What it found out is returned also if it fails; if that is nothing,
 // an Out without anything.
-func scanFile(ctx context.Context, path string, in In, o options) (Out, error) {
-	f, err := openFile(path)
-	if err != nil {
-		return Out{}, err
-	}
-	defer f.Close()
+func scanFile(ctx context.Context, f *file, in In, o options) (Out, error) {
 	out, err := scan(ctx, f, in, o)
 	if ctx.Err() != nil {
 		return out, context.Cause(ctx)

@@ -1,6 +1,7 @@
 package filecsv
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"os"
@@ -106,11 +107,21 @@ type golden struct {
 	Again  bool   `json:"again,omitempty"`
 }
 
+// scanPath opens a file and scans it.
+func scanPath(ctx context.Context, path string, in In, o options) (Out, error) {
+	f, err := openFile(path)
+	if err != nil {
+		return Out{}, err
+	}
+	defer f.Close()
+	return scanFile(ctx, f, in, o)
+}
+
 // scanned scans a file as the plugin does.
 func scanned(t *testing.T, path string, in In, o options) golden {
 	t.Helper()
 	o.name = filepath.Base(path)
-	out, err := scanFile(t.Context(), path, in, o)
+	out, err := scanPath(t.Context(), path, in, o)
 	out.DurationMS = 0
 	g := golden{Output: out}
 	if err != nil {

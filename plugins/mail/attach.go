@@ -37,7 +37,7 @@ func attached(cfg *Config, paths []string) ([]file, error) {
 		if err := oneLine(path); err != nil || !filepath.IsLocal(path) {
 			return nil, failure.Permanent("attachment", fmt.Errorf("attach: %.200q is not a path below the folder of attachments", path))
 		}
-		content, err := readFile(root.OpenFile, path, left)
+		content, err := readAttachment(root, path, left)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 			return nil, failure.Transient("attachment", fmt.Errorf("attach: %w", err)) // it may come, or another machine may have it
@@ -52,9 +52,9 @@ func attached(cfg *Config, paths []string) ([]file, error) {
 	return files, nil
 }
 
-// readFile reads a regular file, a byte more than so many at most.
-func readFile(open func(path string, flag int, perm fs.FileMode) (*os.File, error), path string, most int64) ([]byte, error) {
-	f, err := open(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // nobody may ever write to a pipe
+// readAttachment reads a regular file, a byte more than so many at most.
+func readAttachment(root *os.Root, path string, most int64) ([]byte, error) {
+	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // nobody may ever write to a pipe
 	if err != nil {
 		return nil, err
 	}

@@ -132,6 +132,29 @@ func TestWords(t *testing.T) {
 	}
 }
 
+// TestTemplateLink: a template may be a link, but not one of another user, which only root can make.
+func TestTemplateLink(t *testing.T) {
+	templates := folder(t, map[string]string{"there": "Dear {{.name}}"})
+	link := filepath.Join(templates, "linked.txt")
+	if err := os.Symlink("there", link); err != nil {
+		t.Fatal(err)
+	}
+	in := In{Template: "linked", Subject: "Hi", Data: Data{"name": "Ann"}}
+	if got, err := words(t.Context(), templates, in); err != nil || got.text != "Dear Ann" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if os.Getuid() != 0 {
+		return
+	}
+	if err := os.Lchown(link, 65534, -1); err != nil {
+		t.Fatal(err)
+	}
+	got, err := words(t.Context(), templates, in)
+	if _, code := end(err); code != "template" || got.text != "" || !strings.Contains(err.Error(), "belongs to") {
+		t.Errorf("a link of another user: %+v, %v", got, err)
+	}
+}
+
 // body reads the part of a type out of a mail.
 func body(t testing.TB, m *netmail.Message, want string) string {
 	t.Helper()

@@ -8,11 +8,11 @@ import (
 	htmltemplate "html/template"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	texttemplate "text/template"
 
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
+	"github.com/ledgerd/ledgerd/plugins/internal/itemfile"
 )
 
 const (
@@ -79,7 +79,12 @@ func parseHTML(name, text string) (executer, error) {
 }
 
 func readTemplate(path string) (string, error) {
-	text, err := readFile(os.OpenFile, path, maxTemplate)
+	f, err := itemfile.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxTemplate+1))
 	if len(text) > maxTemplate {
 		return "", fmt.Errorf("has more than %d bytes", maxTemplate)
 	}

@@ -66,6 +66,7 @@
 // These last until the file or the payload is another, and are not tried again:
 //
 //	not_found not_a_file  there is no such file; it is a directory, pipe, device
+//	foreign_link          the path leads through a link of somebody who does not own what it leads to
 //	not_an_image          it is of no format that is read
 //	unsupported           it is of a format, or a sort of one, that is not read; the error names it
 //	truncated damaged     it ends early; it is not what its format asks for

@@ -15,6 +15,7 @@ import (
 
 	_ "golang.org/x/image/webp"
 
+	"github.com/ledgerd/ledgerd/plugins/internal/itemfile"
 	"github.com/ledgerd/ledgerd/plugins/photo/internal/picture"
 	"github.com/ledgerd/ledgerd/sdk"
 )
@@ -37,15 +38,19 @@ type source struct {
 
 // open opens a picture and reads its header. What is too large is refused before anything is decoded.
 func open(ctx context.Context, cfg *Config, path string) (*source, error) {
-	info, err := os.Stat(path) // first: opening some devices is an act in itself
-	if err == nil && !info.Mode().IsRegular() {
-		return nil, refuse("not_a_file", "it is no regular file")
+	f, err := itemfile.Open(path)
+	if r, ok := errors.AsType[*itemfile.Refusal](err); ok {
+		return nil, refuse(r.Code, "%s", r.Text)
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe put there meanwhile blocks nobody
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return nil, refuse("not_found", "there is no such file (any more)")
 	case err != nil:
+		return nil, sdk.Code("cannot_read", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
 		return nil, sdk.Code("cannot_read", err)
 	}
 	s := &source{file: f, size: info.Size()}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestForeignLink: files that wait to be worked are swapped for links to secrets, and a folder for a link to the
+// folder of one. If another user has made the links, as only root can try, the items fail, and of the secrets nothing
+// is in outputs, logs, pictures and the ledger; links of the daemon's own user are followed.
+func TestForeignLink(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		const canary = "canary-7f3a"
+		secrets, inbox, thumbs := t.TempDir(), t.TempDir(), t.TempDir()
+		png, err := base64.StdEncoding.DecodeString("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+		if err = errors.Join(err, os.Mkdir(filepath.Join(inbox, "sub"), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string]string{"a.csv": "id\n" + canary + "\n", "a.png": string(png), "b.csv": canary + ",x\n" + canary + "\n"} {
+			own := filepath.Join(inbox, name)
+			if name == "b.csv" {
+				own = filepath.Join(inbox, "sub", name)
+			}
+			if err := errors.Join(os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600), os.WriteFile(own, []byte("id\n1\n"), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.run(0, "add", "filecsv", inbox, "--set", "max_bad_rows=9")
+		m.run(0, "add", "photo", inbox)
+		for name, to := range map[string]string{"a.csv": "a.csv", "a.png": "a.png", "sub": ""} {
+			path := filepath.Join(inbox, name)
+			if err := errors.Join(os.RemoveAll(path), os.Symlink(filepath.Join(secrets, to), path)); err != nil {
+				t.Fatal(err)
+			}
+			if os.Getuid() == 0 {
+				if err := os.Lchown(path, 65534, -1); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		exit, code := 0, ""
+		if os.Getuid() == 0 {
+			exit, code = exitUnfinished, "foreign_link"
+		}
+		var told strings.Builder
+		for _, args := range [][]string{{"filecsv"}, {"photo", "--with", "out_dir=" + thumbs}} {
+			p := m.start(append([]string{"work", "--drain", "--verbose", "--kind"}, args...)...)
+			if got := m.exit(p); got != exit {
+				t.Errorf("%s: exit %d, want %d\n%s", args[0], got, exit, p.stderr.String())
+			}
+			told.WriteString(p.stdout.String() + p.stderr.String())
+		}
+		for _, name := range []string{"a.csv", "sub/b.csv", "a.png"} {
+			shown := m.run(0, "show", filepath.Join(inbox, name), "-o", "json")
+			told.WriteString(shown)
+			var it struct{ Item struct{ Code string } }
+			if err := json.Unmarshal([]byte(shown), &it); err != nil || it.Item.Code != code {
+				t.Errorf("%s: %v, %s", name, err, shown)
+			}
+		}
+		if path, ok := strings.CutPrefix(m.db, "sqlite:"); ok {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told.Write(text)
+		}
+		made, err := os.ReadDir(thumbs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read := strings.Contains(told.String(), canary); code != "" && (read || len(made) > 0 || strings.Contains(told.String(), secrets)) {
+			t.Errorf("a secret was read: %v, %v\n%q", read, made, told.String())
+		}
+	})
+}

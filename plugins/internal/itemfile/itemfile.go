@@ -1,0 +1,43 @@
+// Package itemfile opens the file that an item names, and is not led astray by other people's links.
+//
+// An item has its path long before it is worked. In between, somebody who may write to the folder can put a
+// symbolic link in the place of the file, or of a folder on the way to it. A plugin that follows it reads
+// with the rights of the daemon what that user may not read, and writes it into outputs, tables and pictures.
+//
+// So on Linux a path is walked name by name, and each is opened by itself, following nothing (O_PATH, O_NOFOLLOW).
+// A symbolic link among them is followed only if it belongs to root or to the user of the process, or if what
+// it leads to has the owner of the link. Everything else fails for good. The kernel has the same idea for folders
+// such as /tmp (fs.protected_symlinks in proc_sys_fs(5)), and Apache as SymLinksIfOwnerMatch. The kernel's setting
+// does not help here: it is about sticky folders that all may write to, and an inbox need not be one.
+// What was looked at is what is opened, by its descriptor, so to swap things meanwhile gains nothing.
+//
+// Not covered:
+//   - Hard links. They cannot be told from files; fs.protected_hardlinks = 1 keeps users from making them.
+//   - Programs that are given a path and open it themselves, such as the commands of the plugin exec.
+//   - Systems other than Linux (macOS, BSD). There a path is opened as ever, and links are followed.
+//   - File systems on which all files have one owner, and users that a user namespace does not know: they look alike.
+package itemfile
+
+import "io/fs"
+
+// Refusal is why a file is not opened, and will not be before somebody changes what is there.
+type Refusal struct {
+	Code string // foreign_link or not_a_file
+	Text string
+}
+
+func (r *Refusal) Error() string { return r.Text }
+
+// notRegular refuses what is no regular file.
+func notRegular(mode fs.FileMode) *Refusal {
+	what := "a device"
+	switch {
+	case mode.IsDir():
+		what = "a directory"
+	case mode&fs.ModeNamedPipe != 0:
+		what = "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		what = "a socket"
+	}
+	return &Refusal{"not_a_file", "it is " + what + ", not a regular file"}
+}

@@ -1,0 +1,43 @@
+package itemfile
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// TestNotRegular: what is no regular file is refused at once, also behind a link; nothing waits for a writer.
+func TestNotRegular(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	l, err := net.Listen("unix", at("socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := errors.Join(syscall.Mkfifo(at("pipe"), 0o600), os.Symlink("pipe", at("link")), os.WriteFile(at("file"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		at("pipe"): "it is a named pipe, not a regular file", at("link"): "it is a named pipe, not a regular file",
+		at("socket"): "it is a socket, not a regular file", dir: "it is a directory, not a regular file",
+		"/dev/zero": "it is a device, not a regular file",
+	} {
+		_, err := Open(path)
+		if r, ok := errors.AsType[*Refusal](err); !ok || r.Code != "not_a_file" || r.Text != want {
+			t.Errorf("%s: %v, want %s", path, err, want)
+		}
+	}
+	for path, want := range map[string]error{
+		at("none"): fs.ErrNotExist, at("file/below"): syscall.ENOTDIR, at("file") + "/": syscall.ENOTDIR, "": fs.ErrNotExist,
+	} {
+		_, err := Open(path)
+		if p, ok := errors.AsType[*fs.PathError](err); !ok || p.Path != path || !errors.Is(err, want) {
+			t.Errorf("%q: %v, want %v", path, err, want)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package itemfile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Open opens a regular file for reading. The error is a *[Refusal] or an *[fs.PathError].
+func Open(path string) (*os.File, error) { return open(path, os.Geteuid()) }
+
+// open does it for a process of this user.
+func open(path string, uid int) (*os.File, error) {
+	w := walk{uid: uint32(uid)}
+	at, err := w.follow(nil, path, false)
+	if err != nil {
+		return nil, pathError(path, err)
+	}
+	defer at.Close()
+	info, err := at.Stat()
+	if err != nil {
+		return nil, pathError(path, err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, notRegular(info.Mode())
+	}
+	fd, err := patiently(func() (int, error) {
+		return unix.Open("/proc/self/fd/"+strconv.Itoa(int(at.Fd())), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	})
+	if err == unix.ENOENT { // a file that is open is there
+		err = errors.New("/proc is not mounted, and is needed to open files safely")
+	}
+	if err != nil {
+		return nil, pathError(path, err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// pathError is about the path of the item, whatever name on the way an error is about.
+func pathError(path string, err error) error {
+	if _, ok := errors.AsType[*Refusal](err); ok {
+		return err
+	}
+	if inner, ok := errors.AsType[*fs.PathError](err); ok {
+		err = inner.Err
+	}
+	return &fs.PathError{Op: "open", Path: path, Err: err}
+}
+
+// maxLinks is how many symbolic links there may be on a way; the kernel has the same number.
+const maxLinks = 40
+
+// walk is one way to a file.
+type walk struct {
+	uid   uint32 // of the process
+	links int    // followed so far
+}
+
+// follow walks a path from a folder, of which nil is the working directory, and opens where it leads to, by
+// O_PATH. folder says that something below that is wanted.
+func (w *walk) follow(from *os.File, path string, folder bool) (*os.File, error) {
+	rest, absolute := strings.CutPrefix(path, "/")
+	if absolute {
+		root, err := openAt(nil, "/", true)
+		if err != nil {
+			return nil, err
+		}
+		defer root.Close()
+		from = root
+	} else if path == "" {
+		return nil, unix.ENOENT
+	}
+	at := from
+	for more := true; more; {
+		var name string
+		name, rest, more = strings.Cut(rest, "/")
+		below, err := w.step(at, cmp.Or(name, "."), folder || more)
+		if at != from {
+			at.Close()
+		}
+		if err != nil {
+			return nil, err
+		}
+		at = below
+	}
+	return at, nil
+}
+
+// step opens what has a name in a folder, or what the link of that name leads to.
+func (w *walk) step(at *os.File, name string, folder bool) (*os.File, error) {
+	f, err := openAt(at, name, folder)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Mode()&fs.ModeSymlink == 0 {
+		return f, nil
+	}
+	defer f.Close()
+	if err != nil {
+		return nil, err
+	}
+	if w.links++; w.links > maxLinks {
+		return nil, unix.ELOOP
+	}
+	text, err := readLink(f)
+	if err != nil {
+		return nil, err
+	}
+	target, err := w.follow(at, text, folder)
+	owner := ownerOf(info)
+	if owner == 0 || owner == w.uid {
+		return target, err
+	}
+	if err != nil {
+		if tellsOfTarget(err) {
+			err = foreignLink(f.Name(), owner)
+		}
+		return nil, err
+	}
+	if info, err = target.Stat(); err == nil && ownerOf(info) == owner {
+		return target, nil
+	}
+	target.Close()
+	return nil, cmp.Or[error](err, foreignLink(f.Name(), owner))
+}
+
+// tellsOfTarget tells whether an error is about what there is where a link leads to. The owner of the link
+// may not know that, so it is the same failure for them as if there were a file of somebody else.
+func tellsOfTarget(err error) bool {
+	_, refused := errors.AsType[*Refusal](err)
+	return refused || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOTDIR) ||
+		errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENAMETOOLONG)
+}
+
+// foreignLink refuses a link, whatever it leads to.
+func foreignLink(path string, owner uint32) *Refusal {
+	name := fmt.Sprintf("uid %d", owner)
+	if u, err := user.LookupId(strconv.FormatUint(uint64(owner), 10)); err == nil {
+		name = fmt.Sprintf("%s (uid %d)", u.Username, owner)
+	}
+	return &Refusal{"foreign_link", fmt.Sprintf("the link %.200q belongs to %s and leads to nothing of the same owner, so it is not followed; "+
+		"put the file itself there, or make the link belong to root or to the user of ledgerd (chown -h)", path, name)}
+}
+
+func ownerOf(info fs.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
+
+// openAt opens what has a name in a folder by O_PATH: it is only looked at, and a link is not followed.
+func openAt(at *os.File, name string, folder bool) (*os.File, error) {
+	dir, path := unix.AT_FDCWD, name
+	if at != nil {
+		dir, path = int(at.Fd()), filepath.Join(at.Name(), name)
+	}
+	const look = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := -1, error(unix.ENOTDIR)
+	if folder { // O_DIRECTORY has an automounter mount what belongs there
+		fd, err = patiently(func() (int, error) { return unix.Openat(dir, name, look|unix.O_DIRECTORY, 0) })
+	}
+	if err == unix.ENOTDIR { // a link, among others
+		fd, err = patiently(func() (int, error) { return unix.Openat(dir, name, look, 0) })
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+func readLink(f *os.File) (string, error) {
+	text := make([]byte, unix.PathMax)
+	n, err := patiently(func() (int, error) { return unix.Readlinkat(int(f.Fd()), "", text) })
+	if err == nil && n == len(text) {
+		err = unix.ENAMETOOLONG
+	}
+	return string(text[:max(n, 0)]), err
+}
+
+// patiently makes a system call again that a signal has interrupted.
+func patiently(call func() (int, error)) (n int, err error) {
+	for err = unix.EINTR; err == unix.EINTR; {
+		n, err = call()
+	}
+	return n, err
+}

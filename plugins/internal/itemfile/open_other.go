@@ -1,0 +1,31 @@
+//go:build !linux
+
+package itemfile
+
+import (
+	"os"
+	"syscall"
+)
+
+// Open opens a regular file for reading. The error is a *[Refusal] or an *[fs.PathError].
+func Open(path string) (*os.File, error) {
+	info, err := os.Stat(path) // first: opening some devices is an act in itself
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, notRegular(info.Mode())
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe put there meanwhile blocks nobody
+	if err != nil {
+		return nil, err
+	}
+	if info, err = f.Stat(); err == nil && info.Mode().IsRegular() {
+		return f, nil
+	}
+	f.Close()
+	if err == nil {
+		err = notRegular(info.Mode())
+	}
+	return nil, err
+}
