@@ -193,8 +193,8 @@ func TestCheckSick(t *testing.T) {
 	s := m.sickSite()
 	for mode, want := range map[string]string{
 		"hang-handshake": "the line of the handshake: no answer within 10s",
-		"hang-describe": "the call Describe: no answer within 10s",
-		"hang-validate": "the call Configure: no answer within 10s", "name": `it is called name here, and calls itself "somebody-else"`,
+		"hang-describe":  "the call Describe: no answer within 10s",
+		"hang-validate":  "the call Configure: no answer within 10s", "name": `it is called name here, and calls itself "somebody-else"`,
 	} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
