@@ -79,7 +79,12 @@ func (l *Ledger) actPage(ctx context.Context, name, actor string, f Filter, ids 
 		if err := applyFreeing(tx, recs, changes, &kinds); err != nil {
 			return err
 		}
-		return tx.Journal(JournalEntry{Actor: actor, Action: name, Subject: fmt.Sprintf("items %d … %d", ids[0], ids[len(ids)-1]), Changed: n})
+		changed := make([]int64, n)
+		for i, c := range changes {
+			changed[i] = c.ID
+		}
+		return tx.Journal(JournalEntry{Actor: actor, Action: name, Subject: fmt.Sprintf("items %d … %d", ids[0], ids[len(ids)-1]),
+			Detail: idRanges(changed), Changed: n})
 	})
 	return n, kinds, err
 }
@@ -194,7 +199,7 @@ func (l *Ledger) Decide(ctx context.Context, id int64, agent string, res Result)
 		if err := tx.Apply([]Change{*r.verdict(agent, res, tx.Now())}); err != nil {
 			return err
 		}
-		return tx.Journal(JournalEntry{Actor: agent, Action: "decide", Subject: fmt.Sprintf("item %d", id), Detail: string(res.Outcome), Changed: 1})
+		return tx.Journal(JournalEntry{Actor: agent, Action: "decide", Subject: itemSubject(id), Detail: string(res.Outcome), Changed: 1})
 	})
 }
 

@@ -99,6 +99,9 @@ type Store interface {
 	Beat(ctx context.Context, a Agent, ttl time.Duration) error
 	// Agents returns the agents whose heartbeat has not run out.
 	Agents(ctx context.Context) ([]Agent, error)
+	// Journal returns up to limit entries of the journal, newest first: with an id below before, unless that
+	// is 0, and written at or after since.
+	Journal(ctx context.Context, before int64, since time.Time, limit int) ([]JournalEntry, error)
 	// Heartbeats is Agents, and those that hold leases though theirs has run out.
 	Heartbeats(ctx context.Context) ([]Agent, error)
 	// LeasedBy counts, by agent, what is leased.
@@ -379,12 +382,3 @@ type Audited struct {
 // that are held by none of the leased ones. Beyond is what is leased beyond a limit, of what was leased
 // since the limits of its kind were set. Misfiled is what is kept under a limit that is not its own.
 type Orphans struct{ Backlog, Attempts, Held, Beyond, Misfiled []int64 }
-
-// JournalEntry is one act of an operator, or of a program that wrote a policy.
-type JournalEntry struct {
-	Actor   string // who: "operator:ann", "host/4711"
-	Action  string // "retry", "set-kind" …
-	Subject string // which items, or the name of a kind
-	Detail  string // what changed
-	Changed int64
-}

@@ -145,7 +145,7 @@ fails, and can always say: done, waiting for what, or why not.`,
 	root.AddGroup(&cobra.Group{ID: groupWork, Title: "Work:"}, &cobra.Group{ID: groupLook, Title: "Look and decide:"},
 		&cobra.Group{ID: groupSetUp, Title: "Set up:"})
 	root.AddCommand(a.runCommand(), a.addCommand(), a.workCommand(), a.serveCommand(), a.claimCommand(), a.finishCommand(), a.lockCommand(),
-		a.lsCommand(), a.showCommand(), a.statsCommand(), a.errorsCommand(), a.agentsCommand(), a.watchCommand(),
+		a.lsCommand(), a.showCommand(), a.statsCommand(), a.errorsCommand(), a.agentsCommand(), a.watchCommand(), a.journalCommand(),
 		a.retryCommand(), a.cancelCommand(), a.kindCommand(), a.pruneCommand(), a.pluginCommand(), a.configCommand(),
 		a.dbCommand(), a.doctorCommand(), a.selfCommand(), docsCommand(root))
 	a.completeAll(root)

@@ -21,6 +21,7 @@ type shown struct {
 	Item     shownItem    `json:"item"`
 	Attempts []attemptRow `json:"attempts"`
 	Why      whyRow       `json:"why"`
+	Journal  []journalRow `json:"journal"` // what people did to it, newest first
 }
 
 type shownItem struct {
@@ -59,7 +60,8 @@ func (a *app) showCommand() *cobra.Command {
 waits for, who has it, or what became of it; "next:" names the command that would help.
 
 With -o json: {"item":{…},"attempts":[{"attempt","round","agent","plugin","started_at","ended_at",
-"outcome","code","error","output","log"}],"why":{"id","state","code","text","since","until","next"}}.
+"outcome","code","error","output","log"}],"why":{"id","state","code","text","since","until","next"},
+"journal":[{"id","at","actor","action","subject","detail","changed"}]}: the last acts of people on it.
 
 Codes of why: leased (an agent works on it), due (later), backoff (it failed and will be tried again),
 next (it recurs), paused (its kind is paused), resource (another item holds what it needs),
@@ -96,11 +98,18 @@ func (a *app) show(ctx context.Context, l *ledger.Ledger, it ledger.Item) error 
 	}
 	s := shown{Item: shownItem{itemRow: newItemRow(it), Fingerprint: it.Fingerprint, Every: it.Every, Zone: it.Zone, Source: it.Source,
 		Crashes: it.Crashes, Losses: it.Losses, Slot: it.Slot, Resources: append([]string{}, it.Resources...), Pruned: it.Pruned, Payload: []byte(redact.URLs(string(it.Payload)))},
-		Attempts: []attemptRow{},
-		Why:      newWhyRow(it.ID, why)}
+		Attempts: []attemptRow{}, Journal: []journalRow{},
+		Why: newWhyRow(it.ID, why)}
 	for _, at := range attempts {
 		s.Attempts = append(s.Attempts, attemptRow{at.Attempt, at.Round, at.Agent, at.Worker, report.Time(at.LeasedAt), report.Time(at.FinishedAt),
 			at.Outcome, at.Code, at.Error, at.Output, at.Log})
+	}
+	acts, err := l.Journal(ctx, ledger.JournalQuery{Item: it.ID, Since: it.CreatedAt, Limit: shownActs})
+	if err != nil {
+		return err
+	}
+	for _, e := range acts {
+		s.Journal = append(s.Journal, newJournalRow(e))
 	}
 	p := a.printer()
 	switch p.Format {
@@ -111,6 +120,9 @@ func (a *app) show(ctx context.Context, l *ledger.Ledger, it ledger.Item) error 
 	}
 	return p.Object(s)
 }
+
+// shownActs is how many acts of people on an item are shown, the newest ones.
+const shownActs = 10
 
 // shownAttempts is how many attempts people see, the newest ones.
 const shownAttempts = 10
@@ -142,6 +154,13 @@ func (a *app) showText(p *report.Printer, s shown) error {
 	fmt.Fprintf(&b, "\n%s\n", report.Safe(s.Why.Text))
 	if s.Why.Next != "" {
 		fmt.Fprintf(&b, "next: %s\n", s.Why.Next)
+	}
+	for i, e := range s.Journal {
+		lead := ""
+		if i == 0 {
+			lead = "\n"
+		}
+		fmt.Fprintf(&b, "%s%s by %s  %s\n", lead, e.Action, report.Safe(e.Actor), p.Local(time.Time(e.At)))
 	}
 	attempts := s.Attempts
 	if n := len(attempts) - shownAttempts; n > 0 {

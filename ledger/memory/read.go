@@ -234,6 +234,19 @@ func (s *Store) Agents(context.Context) ([]ledger.Agent, error) {
 	return s.living(), nil
 }
 
+// Journal implements ledger.Store.
+func (s *Store) Journal(_ context.Context, before int64, since time.Time, limit int) ([]ledger.JournalEntry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := []ledger.JournalEntry{}
+	for _, e := range slices.Backward(s.journal) {
+		if (before == 0 || e.ID < before) && !e.At.Before(since) && len(found) < limit {
+			found = append(found, e)
+		}
+	}
+	return found, nil
+}
+
 // Heartbeats implements ledger.Store.
 func (s *Store) Heartbeats(context.Context) ([]ledger.Agent, error) {
 	s.mu.Lock()

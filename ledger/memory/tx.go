@@ -273,6 +273,7 @@ func (t *tx) Standing(kind string) (ledger.Standing, error) {
 func (t *tx) Agents() ([]ledger.Agent, error) { return t.s.living(), nil }
 
 func (t *tx) Journal(e ledger.JournalEntry) error {
+	e.ID, e.At = int64(len(t.s.journal)+1), t.Now()
 	t.s.journal = append(t.s.journal, e)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"fmt"
 	"strings"
 	"time"
@@ -178,6 +179,19 @@ func (s *Store) Agents(ctx context.Context) (out []ledger.Agent, err error) {
 		return err
 	})
 	return out, err
+}
+
+// Journal implements ledger.Store.
+func (s *Store) Journal(ctx context.Context, before int64, since time.Time, limit int) ([]ledger.JournalEntry, error) {
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	return collect(ctx, s, `SELECT id, at, actor, action, subject, detail, changed FROM {{S}}.ledger_journal WHERE id < $1 AND at >= $2 ORDER BY id DESC LIMIT $3`,
+		[]any{before, since, limit}, func(scan scanner) (e ledger.JournalEntry, err error) {
+			err = scan(&e.ID, &e.At, &e.Actor, &e.Action, &e.Subject, &e.Detail, &e.Changed)
+			e.At = e.At.UTC()
+			return e, err
+		})
 }
 
 // Heartbeats implements ledger.Store.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -46,6 +47,22 @@ func (s *Store) Agents(ctx context.Context) (all []ledger.Agent, err error) {
 	err = s.read(ctx, false, func(r session) error {
 		all, err = agents(r, living, s.clock())
 		return err
+	})
+	return all, err
+}
+
+// Journal implements ledger.Store.
+func (s *Store) Journal(ctx context.Context, before int64, since time.Time, limit int) ([]ledger.JournalEntry, error) {
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	all := []ledger.JournalEntry{}
+	err := s.read(ctx, false, func(r session) error {
+		return r.query(`SELECT id, at, actor, action, subject, detail, changed FROM ledger_journal WHERE id < ?1 AND at >= ?2 ORDER BY id DESC LIMIT ?3`,
+			func(r row) error {
+				all = append(all, ledger.JournalEntry{ID: r.int(0), At: r.time(1), Actor: r.text(2), Action: r.text(3), Subject: r.text(4), Detail: r.text(5), Changed: r.int(6)})
+				return nil
+			}, before, since.UnixMicro(), limit)
 	})
 	return all, err
 }

@@ -97,6 +97,7 @@ func Run(t *testing.T, open Open) {
 		{"DefineConflicts", defineConflicts}, {"DefineTogether", defineTogether},
 		{"Defaults", defaults}, {"ReopenedPayload", reopenedPayload},
 		{"Standing", standing},
+		{"Journal", journal},
 		{"Agents", agents},
 		{"Filters", filters},
 		{"ListPages", listPages},
