@@ -108,6 +108,7 @@ func everything(ctx context.Context, s *postgres.Store) error {
 	of := func(_ any, err error) { do(err) }
 	do(l.SetKind(ctx, "ann", ledger.Kind{Name: kind, Keep: time.Microsecond}))
 	of(l.Kinds(ctx))
+	of(l.Journal(ctx, ledger.JournalQuery{Limit: 1}))
 	of(l.Add(ctx, ledger.NewItem{Kind: kind, Key: "a", Payload: []byte("{}"), Fingerprint: "old"}, ledger.NewItem{Kind: kind, Key: "b"}, ledger.NewItem{Kind: kind, Key: "c"},
 		ledger.NewItem{Kind: kind, Key: "later", Due: time.Now().Add(10 * time.Millisecond)}))
 	of(l.Add(ctx, ledger.NewItem{Kind: kind, Key: "a", Fingerprint: "new"}))

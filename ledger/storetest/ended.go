@@ -120,7 +120,7 @@ func stats(t *testing.T, h *harness) {
 	h.many(6)
 	h.end(h.take("k"), ledger.Done(nil)) // of no interest: nobody has tallied it
 	h.claim("k", 1)
-	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "a"}, time.Minute))
+	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Kinds: map[string]string{"k": ""}}, time.Minute))
 	now := h.clock.now()
 	h.ok(h.l.AddTallies(h.ctx,
 		ledger.MinuteTally{At: now, Kind: "k", Agent: "a", Done: 20, Failed: 10, Worked: 3 * time.Second},
@@ -130,7 +130,7 @@ func stats(t *testing.T, h *harness) {
 	s, err := h.l.Stats(h.ctx)
 	h.ok(err)
 	k := ledger.KindStats{Counts: ledger.Counts{Kind: "k", Ready: 4, Leased: 1, OldestReady: now, Done: 60, Failed: 10},
-		PerSecond: 1, ETA: 5 * time.Second, Worked: 30 * time.Millisecond} // 30 in this minute, 40 · ¾ in the last
+		PerSecond: 1, ETA: 5 * time.Second, Worked: 30 * time.Millisecond, Workers: 1} // 30 in this minute, 40 · ¾ in the last
 	equal(t, "stats", s, ledger.Stats{At: now, Agents: 1, Kinds: []ledger.KindStats{k}})
 }
 
