@@ -68,7 +68,6 @@ func TestCopyToTheOtherDatabase(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		till, to := filepath.Join(t.TempDir(), "go"), m.other()
 		m.run(exitUnfinished, "run", "effect", "bad", "--set", "how=permanent")
-		m.run(exitOK, "kind", "set", "effect", "--unset", "how")
 		m.run(exitOK, "kind", "set", "people")
 		m.run(exitOK, "kind", "set", "halted")
 		m.run(exitOK, "kind", "pause", "halted")

@@ -109,7 +109,7 @@ func since(f ledger.Filter) time.Time {
 }
 
 // endedPage is how many attempts are read at a time.
-const endedPage = 1000
+const endedPage = 250
 
 // failures groups the items of which the newest attempt failed from a time on. It keeps no more than the groups.
 func failures(ctx context.Context, l *ledger.Ledger, f ledger.Filter, from time.Time) (report.Failures, error) {

@@ -278,7 +278,7 @@ func (r *tour) walkQuestions(good, bad string) {
 	for _, key := range []string{good, bad, "later", "two"} {
 		r.do(exitOK, "show", key)
 	}
-	for _, args := range [][]string{{"ls"}, {"stats"}, {"stats", "--by", "kind"}, {"errors"}, {"kind ls"}, {"lock ls"}} {
+	for _, args := range [][]string{{"ls"}, {"journal"}, {"stats"}, {"stats", "--by", "kind"}, {"errors"}, {"kind ls"}, {"lock ls"}} {
 		r.do(exitOK, args[0], args[1:]...)
 	}
 	r.do(exitOK, "watch", good)

@@ -85,7 +85,6 @@ func TestUpgrade(t *testing.T) {
 		s.list("more", 200)
 		p := s.daemon()
 		s.run(exitOK, "add", "stage", "slow a", "slow b", "--set", "till="+filepath.Join(s.dir, "go"))
-		s.run(exitOK, "kind", "set", "stage", "--unset", "till")
 		effects := func(word string) map[string]int { return lines(t, filepath.Join(s.dir, "effects"), word) }
 		s.until("the slow ones are begun", func() bool { return effects("start")["slow a"]+effects("start")["slow b"] >= 1 })
 		s.run(exitOK, "add", "stage", "--from", filepath.Join(s.dir, "quick"), "--set", "ms=2")

@@ -47,7 +47,7 @@ func TestDemo(t *testing.T) {
 	demo := exec.Command("../../examples/demo.sh")
 	demo.Env = []string{"HOME=" + home, "PATH=" + filepath.Dir(m.program) + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "LEDGERD_DB=sqlite:" + home + "/mine.db"}
 	out, err := demo.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "added 0   changed 1   reopened 3   known 8") || !strings.Contains(string(out), "ok: 13 items") {
+	if err != nil || !strings.Contains(string(out), "added 0   changed 1   reopened 3   known 9") || !strings.Contains(string(out), "ok: 13 items") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if ledgers, err := filepath.Glob(filepath.Join(home, "*.db")); err != nil || len(ledgers) > 0 {

@@ -147,8 +147,8 @@ type In struct {
 	NotNull       []string          `json:"not_null" doc:"columns that must have a value in every row"`
 	Types         map[string]string `json:"types" doc:"type by column: int, decimal, date, bool, email, regexp:PATTERN (of the whole value) or enum:A|B|C"`
 	Unique        []string          `json:"unique" doc:"columns whose values must differ"`
-	MaxBadRows    int64             `json:"max_bad_rows" default:"0" schema:"min=-1" doc:"a file with more bad rows fails; -1: any number is fine"`
-	MaxBadPercent float64           `json:"max_bad_percent" default:"0" schema:"min=0,max=100" doc:"the same as a share of all rows: what either of the two allows is fine"`
+	MaxBadRows    int64             `json:"max_bad_rows" single:"true" default:"0" schema:"min=-1" doc:"a file with more bad rows fails; -1: any number is fine"`
+	MaxBadPercent float64           `json:"max_bad_percent" single:"true" default:"0" schema:"min=0,max=100" doc:"the same as a share of all rows: what either of the two allows is fine"`
 
 	Table    string            `json:"table" schema:"maxLength=127" doc:"load the rows into this table, NAME or SCHEMA.NAME, made if it is not there; config database says where"`
 	Into     map[string]string `json:"into" doc:"column of the table by column of the file; others are not loaded. None: all, by their names"`
