@@ -196,7 +196,7 @@ func TestKilledAdders(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	for range 15 {
+	for round := 0; round < 15 || len(seen) < 2 && round < 100; round++ { // more of them where all are killed before they are done
 		var all sync.WaitGroup
 		for range 3 {
 			var said bytes.Buffer

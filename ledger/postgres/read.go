@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 

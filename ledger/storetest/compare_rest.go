@@ -317,6 +317,10 @@ func (m *machine) kinds(t *rapid.T) {
 	alike(t, "kind b", one)
 	standing := both(m, t, "standing", func(_ int, l *ledger.Ledger) (ledger.Standing, error) { return l.Standing(ctx, "b") })
 	same(t, "standing", standing)
+	part := both(m, t, "standing of a shard", func(_ int, l *ledger.Ledger) (ledger.Standing, error) {
+		return l.StandingIn(ctx, "b", ledger.Shard{Index: 1, Count: 3})
+	})
+	same(t, "standing of a shard", part)
 	agents := both(m, t, "agents", func(_ int, l *ledger.Ledger) ([]ledger.Agent, error) { return l.Agents(ctx) })
 	alike(t, "agents", agents)
 	for _, since := range []time.Duration{0, 100 * time.Second} {
