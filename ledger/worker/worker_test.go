@@ -85,7 +85,7 @@ func TestHeartbeat(t *testing.T) {
 			t.Fatal(err)
 		}
 		host, _ := os.Hostname()
-		want := []ledger.Agent{{Name: "me", Host: host, PID: os.Getpid(), Process: ledger.ThisProcess(), Version: "1.2.3", Kinds: map[string]string{"k": "thumbs@1.0.0+abcdef"}, Stalled: map[string]time.Time{}}}
+		want := []ledger.Agent{{Name: "me", Host: host, PID: os.Getpid(), Process: ledger.ThisProcess(), Version: "1.2.3", Kinds: map[string]string{"k": "thumbs@1.0.0+abcdef"}, Stalled: map[string]time.Time{}, Configs: map[string]string{}}}
 		if diff := cmp.Diff(want, agents, cmpopts.IgnoreFields(ledger.Agent{}, "StartedAt", "SeenAt")); diff != "" {
 			t.Errorf("agents (-want +got):\n%s", diff)
 		}
