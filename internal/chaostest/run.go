@@ -36,7 +36,6 @@ type run struct {
 	address string           // of the ledger, for daemons
 	file    string           // of the ledger on SQLite
 	server  *cluster.Cluster // on Postgres
-	own     bool             // the server is for this run alone
 	admin   *pgxpool.Pool    // on the server, for faults
 	proxy   *proxy
 	hogs    *sql.DB
