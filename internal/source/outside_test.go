@@ -48,7 +48,7 @@ func TestLinksLeadNowhere(t *testing.T) {
 			if l := s.look(); l.Err != nil || l.Found != 1 {
 				t.Errorf("%s: %+v", finished, l)
 			}
-			p.work(t, ledger.Done(nil))
+			p.work(t, 1, ledger.Done(nil))
 			s.until("its own file is put away", func(l Look) bool { return l.Finished == 1 })
 			s.stop()
 			if !exists(filepath.Join(outside, "secret.csv")) || exists(filepath.Join(inbox, own)) {

@@ -138,13 +138,15 @@ func TestFinished(t *testing.T) {
 				}
 				s := p.start(t, spec)
 				s.look()
+				s.stop()
 				write(t, in("changed.csv"), "newer") // the worker has seen the old one
-				p.work(t, ledger.Done(nil))
+				p.work(t, 2, ledger.Done(nil))
+				s = p.start(t, spec)
 				s.until("the done one is put away", func(l Look) bool { return l.Finished == 1 })
 				if exists(in("deep/good.csv")) || !exists(in("changed.csv")) {
 					t.Error("the wrong file was put away")
 				}
-				p.work(t, ledger.Permanent(fmt.Errorf("bad")))
+				p.work(t, 1, ledger.Permanent(fmt.Errorf("bad")))
 				if l := s.look(); l.Finished != 0 || !exists(in("changed.csv")) {
 					t.Errorf("a file of a dead item was put away: %+v", l)
 				}
@@ -173,7 +175,7 @@ func TestStays(t *testing.T) {
 		spec.Finished, spec.MoveTo = "move", away
 		s := p.start(t, spec)
 		s.look()
-		p.work(t, ledger.Done(nil))
+		p.work(t, 1, ledger.Done(nil))
 		l := s.until("it says why the file stays", func(l Look) bool { return l.Err != nil })
 		if !strings.Contains(l.Err.Error(), "a finished file cannot be put away: ") || !exists(long) {
 			t.Errorf("%v", l.Err)
