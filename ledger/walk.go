@@ -165,7 +165,7 @@ const firstEnds, mostEnds = 128, 1024
 // one is the newest.
 func (g *walker) byEnd() error {
 	since := g.Filter.latest(func(f Filter) time.Time { return f.Since })
-	q := EndedQuery{Filter: Filter{Kinds: g.Filter.kinds()}, Desc: g.Desc, After: g.After, Limit: firstEnds}
+	q := EndedQuery{Filter: Filter{Kinds: g.Filter.kinds()}, Failed: g.Filter.fails(), Desc: g.Desc, After: g.After, Limit: firstEnds}
 	if !g.Desc && q.After == (Mark{}) {
 		q.After.At = since
 	}

@@ -108,7 +108,7 @@ func (h *harness) rounds(ids map[string]int64, want map[ledger.RoundState][]stri
 			group.Cancelled = n
 		}
 	}
-	groups, err := h.l.Groups(h.ctx, ledger.Filter{Kinds: []string{"k"}}, ledger.ByKind)
+	groups, _, err := h.l.Groups(h.ctx, ledger.Filter{Kinds: []string{"k"}}, ledger.ByKind, 0)
 	h.ok(err)
 	group.Value = ledger.JSON("k")
 	equal(h.t, "groups", groups, []ledger.Group{group})
