@@ -214,7 +214,14 @@ func recurringAgain(t *testing.T, h *harness) {
 	reopened, err := h.l.Reopen(h.ctx, "ann", ledger.Filter{Rounds: []ledger.RoundState{ledger.RoundDone}})
 	h.ok(err)
 	equal(t, "reopened", reopened, 1)
-	h.end(h.take("k"), ledger.Done(nil))
+	ls := h.take("k")
+	byToken, err := h.l.Lease(h.ctx, ls.ID, ls.Attempt)
+	h.ok(err)
+	equal(t, "idempotency key by the token", byToken.IdempotencyKey(), ls.IdempotencyKey())
+	h.end(ls, ledger.Done(nil))
+	byToken, err = h.l.Lease(h.ctx, ls.ID, ls.Attempt)
+	h.ok(err)
+	equal(t, "and after its end", byToken.IdempotencyKey(), ls.IdempotencyKey())
 	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeFailed, ledger.OutcomeDone, ledger.OutcomeDone})
 }
 
