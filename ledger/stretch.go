@@ -222,7 +222,7 @@ func (l *Ledger) CountUpTo(ctx context.Context, f Filter, most int64, within tim
 	began := time.Now()
 	if f.asksFields() {
 		w := &Walk{Filter: f, Time: within}
-		err = l.walk(ctx, w, func(*Record) bool { n++; return most == 0 || n <= most })
+		err = l.walk(ctx, w, func(*Record, time.Time) bool { n++; return most == 0 || n <= most })
 		return n, !w.Cut && (most == 0 || n <= most), err
 	}
 	spans, err := l.spans(ctx, f)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Columns of items by which a store can tally them.
@@ -91,12 +92,8 @@ func (l *Ledger) tally(ctx context.Context, f Filter, column string, each func(T
 	if !f.asksFields() {
 		return l.store.Tally(ctx, f, column, each)
 	}
-	now, err := l.store.Now(ctx)
-	if err != nil {
-		return err
-	}
 	var told error
-	err = l.walk(ctx, &Walk{Filter: f}, func(r *Record) bool {
+	err := l.walk(ctx, &Walk{Filter: f}, func(r *Record, now time.Time) bool {
 		value := map[string][]byte{ByKind: []byte(r.Kind), ByScope: []byte(r.Scope), ByPayload: r.Payload}[column]
 		told = each(Tally{Value: value, Round: r.RoundState(now), Items: 1})
 		return told == nil

@@ -166,6 +166,17 @@ func listPages(t *testing.T, h *harness) {
 	for range h.l.List(h.ctx, f, 0) {
 		break // a reader may stop early
 	}
+	h.add(ledger.NewItem{Kind: "k", Key: "later", Due: start.Add(time.Minute)})
+	f.States = []ledger.State{ledger.StateReady}
+	n = 0
+	for it, err := range h.l.List(h.ctx, f, 0) {
+		h.ok(err)
+		if equal(t, it.Key, it.State, ledger.StateReady); n == 0 {
+			h.clock.advance(time.Hour) // while the list is read
+		}
+		n++
+	}
+	equal(t, "listed as ready", n, 1204)
 }
 
 func recent(t *testing.T, h *harness) {
