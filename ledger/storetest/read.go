@@ -55,7 +55,7 @@ func agents(t *testing.T, h *harness) {
 	h.clock.advance(30 * time.Second)
 	a.Kinds["j"] = "q@1+b"
 	h.ok(h.l.Beat(h.ctx, a, time.Minute))
-	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "brief"}, time.Second))
+	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "brief", Kinds: map[string]string{"k": ""}, Configs: map[string]string{"k": ""}}, time.Second))
 	h.clock.advance(10 * time.Second)
 	got, err := h.l.Agents(h.ctx)
 	h.ok(err)
