@@ -113,7 +113,7 @@ func (l *Ledger) Recent(ctx context.Context, f Filter, n int) ([]Ended, error) {
 		return nil, err
 	}
 	var list []Ended
-	err := l.walk(ctx, &Walk{Filter: f, Order: ByEnd, Desc: true, Time: lookBack}, func(r *Record) bool {
+	err := l.walk(ctx, &Walk{Filter: f, Order: ByEnd, Desc: true, Time: lookBack}, func(r *Record, _ time.Time) bool {
 		list = append(list, Ended{Attempt: *r.Last, Scope: r.Scope, Key: r.Key, Every: r.Every, Zone: r.Zone})
 		return len(list) < n
 	})

@@ -256,7 +256,7 @@ func (l *Ledger) CountUpTo(ctx context.Context, f Filter, most int64, within tim
 	enough := func() bool { return most > 0 && n > most }
 	if f.asksFields() {
 		w := &Walk{Filter: f, Time: within}
-		err = l.walk(ctx, w, func(*Record) bool { n++; return !enough() })
+		err = l.walk(ctx, w, func(*Record, time.Time) bool { n++; return !enough() })
 		return n, err == nil && !w.Cut && !enough(), err
 	}
 	whole, err = l.windows(ctx, f, false, within, func(window Filter) (bool, error) {

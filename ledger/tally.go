@@ -98,13 +98,9 @@ func (l *Ledger) tally(ctx context.Context, f Filter, column string, within time
 			return false, l.store.Tally(ctx, window, column, each)
 		})
 	}
-	now, err := l.store.Now(ctx)
-	if err != nil {
-		return false, err
-	}
 	var told error
 	w := &Walk{Filter: f, Desc: true, Time: within}
-	err = l.walk(ctx, w, func(r *Record) bool {
+	err = l.walk(ctx, w, func(r *Record, now time.Time) bool {
 		value := map[string][]byte{ByKind: []byte(r.Kind), ByScope: []byte(r.Scope), ByPayload: r.Payload}[column]
 		told = each(Tally{Value: value, Round: r.RoundState(now), Items: 1})
 		return told == nil
