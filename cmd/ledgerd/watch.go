@@ -58,7 +58,8 @@ const (
 func (a *app) watchCommand() *cobra.Command {
 	var w watching
 	cmd := &cobra.Command{
-		Use: "watch [ID|KEY]…", Short: "Follow attempts as they end, or wait until items have ended", GroupID: groupLook,
+		Annotations: map[string]string{rowsAnnotation: "yes"},
+		Use:         "watch [ID|KEY]…", Short: "Follow attempts as they end, or wait until items have ended", GroupID: groupLook,
 		Long: `Without items: prints the items that ended last, then each attempt as it ends, whichever agent works it,
 until Ctrl-C. It asks once a second, by an index. An attempt whose end took more than 5 s to be written
 may be missing. With -o jsonl and csv: type ("item"), ended_at, id, kind, scope, key, outcome, attempt,
