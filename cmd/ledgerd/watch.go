@@ -67,7 +67,8 @@ round, agent, plugin, code, error, ms (since the claim).
 
 With items, or with --until-ended: waits until the items that are named, or that match when it begins,
 have ended: done, dead, in doubt or cancelled. A recurring item has ended when it waits for its next
-round. Items that are added later are not waited for. The items are worked by other processes: a
+round. Items that are added later are not waited for. On a terminal, or with --progress, it shows how many have
+ended. The items are worked by other processes: a
 daemon, or ledgerd work. Exits with 0 if all are done, 3 if some ended otherwise, 5 if --timeout was
 over before. With -o json: {"items","done","dead","doubt","cancelled","left","timed_out","seconds"}.
 
