@@ -44,7 +44,8 @@ func (l *Ledger) act(ctx context.Context, name, actor string, f Filter, rule fun
 	if len(ids) == 0 {
 		return changed, nil
 	}
-	return changed, flush(ids)
+	err := flush(ids) // it adds to what is returned
+	return changed, err
 }
 
 func (l *Ledger) actPage(ctx context.Context, name, actor string, f Filter, ids []int64, rule func(r *Record, now time.Time) *Change) (n int64, kinds []string, err error) {

@@ -220,8 +220,9 @@ func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
 	a := n.Again
 	asked := !a.DoneBefore.IsZero() && r.Last != nil && r.Last.FinishedAt.Before(a.DoneBefore)
 	over := r.roundOver(now)
+	failed := over && r.Last.closes() == RoundFailed
 	switch {
-	case state == StateDead && a.Dead, over && asked && r.Last.closes() == RoundFailed:
+	case state == StateDead && a.Dead, failed && asked, failed && a.Dead && !bytes.Equal(n.payloadOver(r), r.Payload):
 		return VerdictReopened, &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch), Work: r.fresh(r.Work.Epoch, now)}
 	case state == StateCancelled && a.Cancelled, (state == StateDone || over) && asked:
 		return VerdictReopened, &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch+1), Work: reopened(r, n, now)}

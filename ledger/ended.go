@@ -26,7 +26,6 @@ type EndedQuery struct {
 	Failed bool // only those that failed, crashed, were lost, or may or may not have taken effect
 	Desc   bool // the latest first
 	After  Mark // only those that ended later, with Desc earlier; zero: all
-	Newest bool // only those that are the newest of their item
 	Body   bool // with the payload of the item and the output of the attempt
 	Limit  int  // most of them; 1 … 10,000
 }
@@ -71,15 +70,8 @@ func (l *Ledger) Ended(ctx context.Context, q EndedQuery) ([]Ended, error) {
 		if full {
 			q.After = found[len(found)-1].Mark()
 		}
-		newest := map[int64]*Record{}
-		if q.Newest {
-			if newest, err = l.recordsOf(ctx, found, Filter{}, false); err != nil {
-				return list, err
-			}
-		}
 		for _, e := range found {
-			r := newest[e.ItemID]
-			if len(list) < q.Limit && asked.matchFields(e.Payload, e.Output) && (!q.Newest || r.isNewest(e)) {
+			if len(list) < q.Limit && asked.matchFields(e.Payload, e.Output) {
 				list = append(list, e)
 			}
 		}
@@ -121,7 +113,7 @@ func (l *Ledger) Recent(ctx context.Context, f Filter, n int) ([]Ended, error) {
 		return nil, err
 	}
 	var list []Ended
-	err := l.walk(ctx, &Walk{Filter: f, Order: ByEnd, Desc: true, Time: lookBack}, func(r *Record) bool {
+	err := l.walk(ctx, &Walk{Filter: f, Order: ByEnd, Desc: true, Time: lookBack}, func(r *Record, _ time.Time) bool {
 		list = append(list, Ended{Attempt: *r.Last, Scope: r.Scope, Key: r.Key, Every: r.Every, Zone: r.Zone})
 		return len(list) < n
 	})

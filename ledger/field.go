@@ -31,6 +31,8 @@ func (f *Filter) field(of, path, condition string) error {
 	switch {
 	case slices.Contains(t.Path, ""):
 		return fmt.Errorf("%s.%s names no field: %s.NAME%s…", of, path, of, t.Op)
+	case t.Op == ":" && strings.ContainsAny(t.Values[0][:min(1, len(t.Values[0]))], "<>~"):
+		return fmt.Errorf("%s.%s:%s compares with nothing: %s.%s%s, without the colon", of, path, t.Values[0], of, path, t.Values[0])
 	case condition[1:] == "":
 		return fmt.Errorf("%s.%s%s has no value", of, path, t.Op)
 	case t.Op == ":":

@@ -59,6 +59,7 @@ func TestParseFilter(t *testing.T) {
 		{"kind~a", `unknown term "kind~"`, 1, 6, "kind~"},
 		{":a", "not of the form", 1, 2, ""},
 		{"outcome:good", `"good" is no outcome`, 1, 12, "good"},
+		{"output.n:>0", "output.n>0, without the colon", 1, 11, ""},
 		{"output.:a", "output. names no field: output.NAME:", 1, 9, ""},
 		{"payload.a..b~c", "names no field", 1, 14, ""},
 		{"output.a>b", `"b" is not a number`, 1, 10, ""},

@@ -34,7 +34,7 @@ func (h Holder) Free() string {
 
 // Holders are those who have leased items that match and that take agrees with, by name.
 func (l *Ledger) Holders(ctx context.Context, f Filter, take func(Item) bool) ([]Holder, error) {
-	f.States = []State{StateLeased}
+	f = f.And(Filter{States: []State{StateLeased}})
 	var all []Holder
 	for it, err := range l.List(ctx, f, 0) {
 		if err != nil {

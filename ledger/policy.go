@@ -124,7 +124,8 @@ func (l *Ledger) Beat(ctx context.Context, a Agent, ttl time.Duration) error {
 		c.text("definition", definition, MaxWorker)
 	}
 	for kind, config := range a.Configs {
-		if c.config(config); a.Kinds[kind] == "" {
+		c.config(config)
+		if _, works := a.Kinds[kind]; !works {
 			c.fail("configs", "%q is none of the agent's kinds", kind)
 		}
 	}

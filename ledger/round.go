@@ -43,9 +43,10 @@ func (s State) round() RoundState {
 	return RoundOpen
 }
 
-// roundOver says of a recurring item that its round has ended and the next one has not begun.
+// roundOver says of a recurring item that its round has ended and the next one has not begun. What was opened
+// again since, for later, has not ended.
 func (r *Record) roundOver(now time.Time) bool {
-	return r.Work != nil && r.Work.State == StateWaiting && r.Work.Due.After(now) && r.Last != nil && r.Last.closes() != RoundOpen
+	return r.Work != nil && r.Work.State == StateWaiting && r.Work.Due.After(now) && r.Last != nil && r.Last.closes() != RoundOpen && r.Last.Epoch == r.Work.Epoch
 }
 
 // closes is how an attempt left the round of a recurring item that it closed: open if it closed none.

@@ -15,6 +15,13 @@ func (f Filter) parts() []Filter {
 	return all
 }
 
+// fails says that nothing matches but items of which the newest attempt failed, see [Outcome.Fails].
+func (f Filter) fails() bool {
+	return slices.ContainsFunc(f.parts(), func(p Filter) bool {
+		return len(p.Outcomes) > 0 && !slices.ContainsFunc(p.Outcomes, func(o Outcome) bool { return !o.Fails() })
+	})
+}
+
 // latest is the latest time of all parts.
 func (f Filter) latest(of func(Filter) time.Time) (at time.Time) {
 	for _, p := range f.parts() {
@@ -216,33 +223,46 @@ func (l *Ledger) added(ctx context.Context, at time.Time) (before, since int64, 
 	return before, since, nil
 }
 
-// CountUpTo counts the items that match, but not beyond most of them (0: all), nor for longer than a time
-// (0: to the end). whole says that these are all.
-func (l *Ledger) CountUpTo(ctx context.Context, f Filter, most int64, within time.Duration) (n int64, whole bool, err error) {
+// windows hands f to look in windows of ids, until look has enough, or for a time (0: to the end). whole says
+// that these were all.
+func (l *Ledger) windows(ctx context.Context, f Filter, desc bool, within time.Duration, look func(Filter) (enough bool, err error)) (whole bool, err error) {
 	began := time.Now()
-	if f.asksFields() {
-		w := &Walk{Filter: f, Time: within}
-		err = l.walk(ctx, w, func(*Record) bool { n++; return most == 0 || n <= most })
-		return n, !w.Cut && (most == 0 || n <= most), err
-	}
 	spans, err := l.spans(ctx, f)
+	if desc {
+		slices.Reverse(spans)
+	}
 	for _, span := range spans {
-		var s *stretch
-		if s, err = l.stretch(ctx, span, false); err != nil {
-			return n, false, err
+		s, err := l.stretch(ctx, span, desc)
+		if err != nil {
+			return false, err
 		}
 		for !s.done {
-			if most > 0 && n > most || within > 0 && time.Since(began) > within {
-				return n, false, nil
-			}
 			start := time.Now()
-			found, err := l.store.Count(ctx, s.window())
-			if err != nil {
-				return n, false, err
+			if within > 0 && start.Sub(began) > within {
+				return false, nil
 			}
-			n += found
+			if enough, err := look(s.window()); enough || err != nil {
+				return false, err
+			}
 			s.next(time.Since(start))
 		}
 	}
-	return n, err == nil && (most == 0 || n <= most), err
+	return err == nil, err
+}
+
+// CountUpTo counts the items that match, but not beyond most of them (0: all), nor for longer than a time
+// (0: to the end). whole says that these are all.
+func (l *Ledger) CountUpTo(ctx context.Context, f Filter, most int64, within time.Duration) (n int64, whole bool, err error) {
+	enough := func() bool { return most > 0 && n > most }
+	if f.asksFields() {
+		w := &Walk{Filter: f, Time: within}
+		err = l.walk(ctx, w, func(*Record, time.Time) bool { n++; return !enough() })
+		return n, err == nil && !w.Cut && !enough(), err
+	}
+	whole, err = l.windows(ctx, f, false, within, func(window Filter) (bool, error) {
+		found, err := l.store.Count(ctx, window)
+		n += found
+		return enough(), err
+	})
+	return n, whole, err
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Columns of items by which a store can tally them.
@@ -36,17 +37,18 @@ type Group struct {
 // MaxGroups bounds what Groups returns.
 const MaxGroups = 10_000
 
-// Groups counts the items that match, exactly and at one moment, by kind, scope, or a field of the
-// payload (dots lead into objects), in the order of the values; what has no value comes last.
+// Groups counts the items that match by kind, scope, or a field of the payload (dots lead into objects),
+// in the order of the values; what has no value comes last. It looks for a time, from the newest item on;
+// whole says that these are all. With no time (0) it counts to the end, as everything is at one moment.
 // *InvalidError where there are more than MaxGroups.
-func (l *Ledger) Groups(ctx context.Context, f Filter, by string) ([]Group, error) {
+func (l *Ledger) Groups(ctx context.Context, f Filter, by string, within time.Duration) (all []Group, whole bool, err error) {
 	column, value := by, func(text []byte) json.RawMessage { return JSON(string(text)) }
 	if by != ByKind && by != ByScope {
 		path := strings.Split(by, ".")
 		column, value = ByPayload, func(payload []byte) json.RawMessage { return fieldOf(payload, path) }
 	}
 	groups := map[string]*Group{}
-	err := l.tally(ctx, f, column, func(t Tally) error {
+	whole, err = l.tally(ctx, f, column, within, func(t Tally) error {
 		v := value(t.Value)
 		g := groups[string(v)]
 		if g == nil {
@@ -71,9 +73,9 @@ func (l *Ledger) Groups(ctx context.Context, f Filter, by string) ([]Group, erro
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	all := make([]Group, 0, len(groups))
+	all = make([]Group, 0, len(groups))
 	for _, g := range groups {
 		all = append(all, *g)
 	}
@@ -83,26 +85,28 @@ func (l *Ledger) Groups(ctx context.Context, f Filter, by string) ([]Group, erro
 		}
 		return bytes.Compare(a.Value, b.Value)
 	})
-	return all, nil
+	return all, whole, nil
 }
 
-// tally is Store.Tally, also for filters that ask for fields.
-func (l *Ledger) tally(ctx context.Context, f Filter, column string, each func(Tally) error) error {
+// tally is Store.Tally for a time, also for filters that ask for fields.
+func (l *Ledger) tally(ctx context.Context, f Filter, column string, within time.Duration, each func(Tally) error) (whole bool, err error) {
 	if !f.asksFields() {
-		return l.store.Tally(ctx, f, column, each)
-	}
-	now, err := l.store.Now(ctx)
-	if err != nil {
-		return err
+		if within == 0 {
+			return true, l.store.Tally(ctx, f, column, each)
+		}
+		return l.windows(ctx, f, true, within, func(window Filter) (bool, error) {
+			return false, l.store.Tally(ctx, window, column, each)
+		})
 	}
 	var told error
-	err = l.walk(ctx, &Walk{Filter: f}, func(r *Record) bool {
+	w := &Walk{Filter: f, Desc: true, Time: within}
+	err = l.walk(ctx, w, func(r *Record, now time.Time) bool {
 		value := map[string][]byte{ByKind: []byte(r.Kind), ByScope: []byte(r.Scope), ByPayload: r.Payload}[column]
 		told = each(Tally{Value: value, Round: r.RoundState(now), Items: 1})
 		return told == nil
 	})
 	if told != nil {
-		return told
+		err = told
 	}
-	return err
+	return err == nil && !w.Cut, err
 }

@@ -33,7 +33,7 @@ func (l *Ledger) Lease(ctx context.Context, id, attempt int64) (*Lease, error) {
 	ls := &Lease{Item: it}
 	ls.Attempt = attempt
 	if w := r.Work; w != nil && w.State == StateLeased && w.Attempt == attempt {
-		ls.Agent, ls.LockID, ls.StartedAt, ls.ExpiresAt, ls.Alone = w.Agent, w.LockID, w.LeasedAt, w.ExpiresAt, w.Alone
+		ls.Agent, ls.LockID, ls.StartedAt, ls.ExpiresAt, ls.Alone, ls.epoch = w.Agent, w.LockID, w.LeasedAt, w.ExpiresAt, w.Alone, w.Epoch
 		return ls, nil
 	}
 	ls.Agent, ls.ExpiresAt = "", time.Time{} // of another claim
@@ -48,7 +48,7 @@ func (l *Ledger) Lease(ctx context.Context, id, attempt int64) (*Lease, error) {
 		if ls.LockID, err = uuid.Parse(a.LockID); err != nil {
 			return nil, fmt.Errorf("item %d, attempt %d: lock_id: %w", id, attempt, err)
 		}
-		ls.Agent, ls.StartedAt, ls.ExpiresAt = a.Agent, a.LeasedAt, a.FinishedAt
+		ls.Agent, ls.StartedAt, ls.ExpiresAt, ls.epoch = a.Agent, a.LeasedAt, a.FinishedAt, a.Epoch
 		return ls, nil
 	}
 	return nil, ErrLeaseLost

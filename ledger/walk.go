@@ -32,24 +32,23 @@ type walker struct {
 	ctx   context.Context
 	l     *Ledger
 	began time.Time
-	yield func(*Record) bool
+	now   time.Time // the database's clock, after the latest read
+	yield func(*Record, time.Time) bool
 	ended bool // by the receiver
 }
 
 // Walk yields the items. A mistake in the order or in the place is the first error.
 func (l *Ledger) Walk(ctx context.Context, w *Walk) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		now, err := l.store.Now(ctx)
-		if err == nil {
-			err = l.walk(ctx, w, func(r *Record) bool { return yield(r.Item(now), nil) })
-		}
+		err := l.walk(ctx, w, func(r *Record, now time.Time) bool { return yield(r.Item(now), nil) })
 		if err != nil {
 			yield(Item{}, err)
 		}
 	}
 }
 
-func (l *Ledger) walk(ctx context.Context, w *Walk, yield func(*Record) bool) error {
+// walk yields records, each with a moment of the database's clock that is not before it was read.
+func (l *Ledger) walk(ctx context.Context, w *Walk, yield func(*Record, time.Time) bool) error {
 	w.Order = orDefault(w.Order, ByID)
 	w.Output = w.Output || w.Filter.asksOutput()
 	w.Reached = w.After
@@ -65,7 +64,7 @@ func (l *Ledger) walk(ctx context.Context, w *Walk, yield func(*Record) bool) er
 		return err
 	}
 	var kept []*Record
-	g.yield = func(r *Record) bool {
+	g.yield = func(r *Record, _ time.Time) bool {
 		if kept = append(kept, r); len(kept) >= 2*w.Top+page {
 			kept = first(kept, w.Top, less)
 		}
@@ -75,7 +74,7 @@ func (l *Ledger) walk(ctx context.Context, w *Walk, yield func(*Record) bool) er
 		return err
 	}
 	for _, r := range first(kept, w.Top, less) {
-		if !yield(r) {
+		if !yield(r, g.now) {
 			break
 		}
 	}
@@ -97,7 +96,7 @@ func (g *walker) over() bool {
 // give yields a record if it matches what the store does not know of the filter.
 func (g *walker) give(r *Record) {
 	if !g.ended && g.Filter.matchFields(r.Payload, r.Output) {
-		g.ended = !g.yield(r)
+		g.ended = !g.yield(r, g.now)
 	}
 }
 
@@ -141,6 +140,9 @@ func (g *walker) window(s *stretch) error {
 	}
 	began := time.Now()
 	recs, err := g.l.store.Records(g.ctx, RecordQuery{Filter: s.window(), Desc: g.Desc, Output: g.Output, Limit: page})
+	if err == nil && len(recs) > 0 {
+		g.now, err = g.l.store.Now(g.ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -165,7 +167,7 @@ const firstEnds, mostEnds = 128, 1024
 // one is the newest.
 func (g *walker) byEnd() error {
 	since := g.Filter.latest(func(f Filter) time.Time { return f.Since })
-	q := EndedQuery{Filter: Filter{Kinds: g.Filter.kinds()}, Desc: g.Desc, After: g.After, Limit: firstEnds}
+	q := EndedQuery{Filter: Filter{Kinds: g.Filter.kinds()}, Failed: g.Filter.fails(), Desc: g.Desc, After: g.After, Limit: firstEnds}
 	if !g.Desc && q.After == (Mark{}) {
 		q.After.At = since
 	}
@@ -178,6 +180,9 @@ func (g *walker) byEnd() error {
 			return err
 		}
 		byID, err := g.l.recordsOf(g.ctx, ended, g.Filter.stored(), g.Output)
+		if err == nil {
+			g.now, err = g.l.store.Now(g.ctx)
+		}
 		if err != nil {
 			return err
 		}

@@ -339,27 +339,47 @@ func TestDescribeDefaults(t *testing.T) {
 	}
 }
 
-// tune is carried by the schema, which is all that the host sees of a plugin.
-func TestTune(t *testing.T) {
-	s, err := shapeOf(reflect.TypeFor[struct {
-		Command string        `json:"command"`
-		Wait    time.Duration `json:"wait" tune:"true" default:"1s"`
-	}](), roleConfig)
-	if err != nil {
-		t.Fatal(err)
+// tune, single and sum are carried by the schema, which is all that the host sees of a plugin; each has its place.
+func TestMarks(t *testing.T) {
+	type tuned struct {
+		Other string        `json:"other"`
+		Wait  time.Duration `json:"marked" tune:"true" default:"1s"`
 	}
-	if _, err := shapeOf(reflect.TypeFor[struct {
-		N int `json:"n" tune:"true"`
-	}](), rolePayload); err == nil || err.Error() != `payload: field n: tune:"true" is for fields of the config` {
-		t.Error(err)
+	type single struct {
+		Other    string `json:"other"`
+		Encoding string `json:"marked" single:"true"`
 	}
-	read, err := settings.Compile(s.json)
-	if err != nil {
-		t.Fatal(err)
+	type summed struct {
+		Other int `json:"other"`
+		Rows  int `json:"marked" sum:"true"`
 	}
-	for _, f := range read.Fields() {
-		if f.Tune != (f.Name == "wait") {
-			t.Errorf("%s tunes: %t", f.Name, f.Tune)
+	for _, c := range []struct {
+		name   string
+		of     reflect.Type
+		in     role
+		marked func(settings.Field) bool
+		not    role
+		reason string
+	}{
+		{"tune", reflect.TypeFor[tuned](), roleConfig, func(f settings.Field) bool { return f.Tune }, rolePayload, `payload: field marked: tune:"true" is for fields of the config`},
+		{"single", reflect.TypeFor[single](), rolePayload, func(f settings.Field) bool { return f.Single }, roleConfig, `config: field marked: single:"true" is for fields of the payload`},
+		{"sum", reflect.TypeFor[summed](), roleOutput, func(f settings.Field) bool { return f.Sum }, rolePayload, `payload: field marked: sum is for numbers of the output`},
+	} {
+		s, err := shapeOf(c.of, c.in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := settings.Compile(s.json)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range read.Fields() {
+			if c.marked(f) != (f.Name == "marked") {
+				t.Errorf("%s: field %s is marked: %t", c.name, f.Name, c.marked(f))
+			}
+		}
+		if _, err := shapeOf(c.of, c.not); err == nil || err.Error() != c.reason {
+			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 }

@@ -87,11 +87,13 @@ func (j *job) sayRemembered(remembered []string) {
 		name, value, _ := strings.Cut(a, ":=")
 		texts = append(texts, quoteForShell(assignment(name, json.RawMessage(value))))
 	}
-	fmt.Fprintf(j.app.stderr, "set: %s (as kind %s was told before; other values: --set, all of them: ledgerd kind show %s)\n", strings.Join(texts, " "), j.kind.name, j.kind.name)
+	fmt.Fprintf(j.app.stderr, "set: %s (for new items, as kind %s was told before; other values: --set, all of them: ledgerd kind show %s)\n", strings.Join(texts, " "), j.kind.name, j.kind.name)
 }
 
 // remember keeps with the kind what --set gave last, for commands that do not say it. Fields that the plugin
-// marks as being about a single input are not kept, nor is anything of a kind whose work must not be repeated.
+// marks as being about a single input are not kept. A command that gives such a field is about these inputs,
+// so a kind that was told something before learns nothing from it. Neither does a kind whose work must not be
+// repeated.
 func (k *kind) remember(ctx context.Context, l *ledger.Ledger, set []string) error {
 	if len(set) == 0 || k.policy.OnLost == ledger.OnLostDoubt {
 		return nil
@@ -101,7 +103,10 @@ func (k *kind) remember(ctx context.Context, l *ledger.Ledger, set []string) err
 		return err
 	}
 	for _, f := range k.schema.Fields() {
-		if f.Single {
+		if _, is := given[f.Name]; is && f.Single {
+			if len(k.policy.Defaults) > 0 {
+				return nil
+			}
 			delete(given, f.Name)
 		}
 	}
@@ -158,7 +163,7 @@ func (a *app) settingDefaults(ctx context.Context, have ledger.Kind, name string
 		return nil, err
 	}
 	for _, name := range p.unset {
-		if _, known := have.Defaults[name]; !known {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(have.Defaults)), func(known string) bool { return isGiven(known, []string{name}) }) {
 			return nil, usage("bad_flag", "ledgerd kind show "+k.name, "--unset %s: kind %s remembers no such field", name, k.name)
 		}
 	}
@@ -170,9 +175,7 @@ func (a *app) settingDefaults(ctx context.Context, have ledger.Kind, name string
 			}
 			d[name] = ledger.Default{Value: value, Kept: true}
 		}
-		for _, name := range p.unset {
-			delete(d, name)
-		}
+		maps.DeleteFunc(d, func(name string, _ ledger.Default) bool { return isGiven(name, p.unset) })
 		if len(d) == 0 {
 			return nil
 		}

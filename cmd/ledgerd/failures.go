@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,7 +36,8 @@ func (a *app) errorsCommand() *cobra.Command {
 		Long: `Groups items of which the newest attempt failed, crashed, was lost or may or may not have taken effect, by its
 code and message. Each counts once, and one that was repeated with success does not. What differs from item to
 item, as its key, numbers and long ids, does not matter; the message shown is that of the first example.
-Attempts of the last 24 h, unless --where says since: or until:.
+Attempts of the last 24 h, unless --where says since: or until:. For people (-o table) it looks for at most
+two seconds, the latest attempts first, and says how far back it has come; in CSV and JSON, it looks at all.
 
 With -o json: [{"code","message","count","share","first_seen","last_seen","kinds","plugins",
 "examples":[{"id","key","error"}]}], the most frequent first; share is 0 … 1.
@@ -74,7 +77,12 @@ func (a *app) errors(ctx context.Context, f filter) error {
 			fmt.Fprintln(a.stderr, "of the last 24 h; for longer: --where since:7d")
 		}
 	}
-	causes, err := failures(ctx, l.Ledger, chosen, from)
+	p := a.printer()
+	w := &ledger.Walk{Filter: chosen.And(failing(from)), Order: ledger.ByEnd, Desc: true}
+	if p.Format == report.Table {
+		w.Time = lookTime
+	}
+	causes, err := failures(ctx, l.Ledger, w)
 	if err != nil {
 		return err
 	}
@@ -83,10 +91,14 @@ func (a *app) errors(ctx context.Context, f filter) error {
 	for i, c := range list {
 		rows[i] = errorRow{c.Code, c.Message, c.Count, c.Share, report.Time(c.First), report.Time(c.Last), orEmpty(c.Kinds), orEmpty(c.Plugins), c.Examples}
 	}
-	if len(rows) == 0 && !a.quiet {
+	switch {
+	case a.quiet:
+	case w.Cut:
+		fmt.Fprintf(a.stderr, "these failed since %s, as far back as it has looked in %s; -o json looks at all\n", p.Local(w.Reached.At), seconds(lookTime))
+	case len(rows) == 0:
 		fmt.Fprintln(a.stderr, "nothing failed")
 	}
-	if p := a.printer(); p.Format == report.Table && p.Columns == nil {
+	if p.Format == report.Table && p.Columns == nil {
 		err = p.Table(list, shortKey())
 	} else {
 		_, err = report.List(p, each(rows))
@@ -108,28 +120,19 @@ func since(f ledger.Filter) time.Time {
 	return from
 }
 
-// endedPage is how many attempts are read at a time.
-const endedPage = 250
+// failing matches the items of which the newest attempt failed, from a time on.
+func failing(from time.Time) ledger.Filter {
+	return ledger.Filter{Since: from, Outcomes: slices.DeleteFunc(slices.Clone(ledger.Outcomes), func(o ledger.Outcome) bool { return !o.Fails() })}
+}
 
-// failures groups the items of which the newest attempt failed from a time on. It keeps no more than the groups.
-func failures(ctx context.Context, l *ledger.Ledger, f ledger.Filter, from time.Time) (report.Failures, error) {
+// failures groups the items of a walk by cause. It keeps no more than the groups.
+func failures(ctx context.Context, l *ledger.Ledger, w *ledger.Walk) (report.Failures, error) {
 	var causes report.Failures
-	q := ledger.EndedQuery{Filter: f, Failed: true, Newest: true, Limit: endedPage, After: ledger.Mark{At: from}}
-	for {
-		page, err := l.Ended(ctx, q)
+	for it, err := range l.Walk(ctx, w) {
 		if err != nil {
 			return causes, err
 		}
-		for _, e := range page {
-			message := e.Error
-			if message == "" {
-				message = string(e.Outcome)
-			}
-			causes.Add(e.ItemID, e.Key, e.Code, message).Seen(e.FinishedAt, e.Kind, e.Worker)
-		}
-		if len(page) < endedPage {
-			return causes, nil
-		}
-		q.After = page[len(page)-1].Mark()
+		causes.Add(it.ID, it.Key, it.Code, cmp.Or(it.Error, string(it.Outcome))).Seen(it.EndedAt, it.Kind, it.Worker)
 	}
+	return causes, nil
 }

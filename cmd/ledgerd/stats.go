@@ -129,25 +129,34 @@ func (a *app) groups(ctx context.Context, f filter, by string) error {
 		return err
 	}
 	defer l.Close()
-	groups, err := l.Groups(ctx, chosen, by)
+	p := a.printer()
+	within := time.Duration(0)
+	if p.Format == report.Table {
+		within = lookTime
+	}
+	groups, whole, err := l.Groups(ctx, chosen, by, within)
 	if err != nil {
 		return err
 	}
+	counted := int64(0)
 	rows := make([]groupRow, len(groups))
 	for i, g := range groups {
 		name := noValue
 		if g.Value != nil && json.Unmarshal(g.Value, &name) != nil {
 			name = string(g.Value)
 		}
+		counted += g.Done + g.Failed + g.Doubt + g.Left + g.Cancelled
 		rows[i] = groupRow{by, name, g.Done, g.Failed, g.Doubt, g.Left, g.Cancelled, g.Value}
 	}
-	p := a.printer()
 	if p.Format == report.JSON {
 		err = p.Object(struct {
 			Groups []groupRow `json:"groups"`
 		}{rows})
 	} else {
 		_, err = report.List(p, each(rows))
+	}
+	if !whole && !a.quiet {
+		fmt.Fprintf(a.stderr, "these are the newest %s items that match, as far as it has counted in %s; -o csv counts all\n", report.Count(counted), seconds(lookTime))
 	}
 	if err == nil && len(rows) == 0 && a.errorOnEmpty {
 		return status(exitEmpty)
@@ -181,10 +190,11 @@ With -o json: {"kinds":[{"kind","ready","waiting","leased","dead","doubt","round
 "per_second_1m","oldest_ready_s","eta_s","work_ms_1h"}],"agents":4,"approximate":["done_1h",…],"at":…};
 jsonl, csv: the rows of kinds.
 
-With --by it counts all items that match, exactly, by kind, scope or a field of the payload (dots lead
-into objects): done, failed, doubt, left, cancelled, of recurring items as their current round stands (see round: of
---where). Items without
-the field, or with a payload that is no JSON, are a group of their own, the last one. With -o json:
+With --by it counts the items that match, by kind, scope or a field of the payload (dots lead into objects):
+done, failed, doubt, left, cancelled, of recurring items as their current round stands (see round: of --where).
+Items without the field, or with a payload that is no JSON, are a group of their own, the last one. For people
+(-o table) it counts for at most two seconds, from the newest item on, and says so; in CSV and JSON, all are
+counted, exactly and at one moment. With -o json:
 {"groups":[{"template":"A","done","failed","doubt","left","cancelled"}]}, where template is what --by
 names, and null stands for none.`,
 		Example: "  ledgerd stats --by template --scope kitty-lovers",

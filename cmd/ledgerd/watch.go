@@ -129,7 +129,7 @@ func (a *app) tail(ctx context.Context, t watching) error {
 	if err != nil {
 		return err
 	}
-	follow := follower{ledger: l.Ledger, query: ledger.EndedQuery{Filter: chosen, Failed: t.failed, Limit: endedPage}, reached: now, seen: map[ledger.Mark]bool{}}
+	follow := follower{ledger: l.Ledger, query: ledger.EndedQuery{Filter: chosen, Failed: t.failed, Limit: followPage}, reached: now, seen: map[ledger.Mark]bool{}}
 	left := t.limit
 	tell := func(e ledger.Ended) error {
 		if err := out(newEndedRow(e)); err != nil {
@@ -189,6 +189,9 @@ func (a *app) lines() (func(endedRow) error, error) {
 		return err
 	}, nil
 }
+
+// followPage is how many attempts are read at a time.
+const followPage = 250
 
 // follower finds attempts as they end. Transactions do not commit in the order of their times, so
 // it looks back a little each time, and remembers what it has told of that time.

@@ -155,10 +155,10 @@ FROM {{S}}.ledger_kinds k CROSS JOIN LATERAL (
  SELECT coalesce(sum(n) FILTER (WHERE state = 0), 0)::bigint, coalesce(sum(n) FILTER (WHERE state = 1), 0)::bigint, coalesce(sum(n) FILTER (WHERE state = 2), 0)::bigint,
   coalesce(sum(n) FILTER (WHERE state = 3), 0)::bigint, coalesce(sum(n) FILTER (WHERE state = 4), 0)::bigint, min(due) FILTER (WHERE state = 1) FROM b WHERE b.kind = k.kind) c
 CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE a.outcome NOT IN (2, 7, 8)), count(*) FILTER (WHERE a.outcome IN (2, 7, 8))
- FROM (SELECT w.item_id, w.attempt FROM {{S}}.ledger_backlog w WHERE w.state = 0 AND w.kind = k.kind AND w.due_at > (SELECT now FROM clock) AND w.attempt > 0
+ FROM (SELECT w.item_id, w.attempt, w.epoch FROM {{S}}.ledger_backlog w WHERE w.state = 0 AND w.kind = k.kind AND w.due_at > (SELECT now FROM clock) AND w.attempt > 0
   AND EXISTS (SELECT FROM {{S}}.ledger_items i WHERE i.kind = k.kind AND i.every IS NOT NULL) ORDER BY w.due_at, w.item_id LIMIT $2) w
  CROSS JOIN LATERAL (SELECT a.* FROM {{S}}.ledger_attempts a WHERE a.item_id = w.item_id AND a.attempt = w.attempt OFFSET 0) a
- WHERE a.final AND a.period IS NOT NULL AND a.outcome <> 5) over
+ WHERE a.final AND a.period IS NOT NULL AND a.outcome <> 5 AND a.epoch = w.epoch) over
 ORDER BY k.kind`
 
 // Counts implements ledger.Store.

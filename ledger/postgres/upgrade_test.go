@@ -119,6 +119,52 @@ func TestUpgradeRecurring(t *testing.T) {
 	rounds(map[ledger.RoundState]int64{ledger.RoundDone: 3, ledger.RoundFailed: 0, ledger.RoundOpen: 0})
 }
 
+// TestUpgradeBesideWork: a transaction that has read attempts goes on to write some while a migration waits for it.
+func TestUpgradeBesideWork(t *testing.T) {
+	target := older(t, "00008_settings.sql")
+	db, err := sql.Open("pgx", target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(t.Context(), "SELECT * FROM ledger_attempts"); err != nil {
+		t.Fatal(err)
+	}
+	migrated := make(chan error, 1)
+	go func() {
+		s, err := postgres.Connect(t.Context(), target, postgres.Options{Migrate: true})
+		if err == nil {
+			err = s.Close()
+		}
+		migrated <- err
+	}()
+	for late, waits := time.Now().Add(time.Minute), false; !waits; {
+		if time.Now().After(late) {
+			t.Fatal("no migration waits for the transaction")
+		}
+		err := db.QueryRowContext(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'ledger_attempts'::regclass)`).Scan(&waits)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = tx.ExecContext(t.Context(), `INSERT INTO ledger_attempts (item_id, kind, attempt, epoch, agent, finished_at, outcome, final) VALUES (1, 'k', 1, 1, 'x', now(), 0, true)`)
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		t.Error("work:", err)
+		_ = tx.Rollback() // the migration goes on
+	}
+	if err := <-migrated; err != nil {
+		t.Error("migration:", err)
+	}
+}
+
 // older makes a ledger with the migrations up to the newest.
 func older(t *testing.T, newest string) (target string) {
 	t.Helper()

@@ -260,9 +260,9 @@ func (s *Store) Counts(ctx context.Context, since time.Time) ([]ledger.Counts, e
 
 // roundsOver counts what waits for the next round, by how the current one ended.
 const roundsOver = `SELECT count(iif(a.outcome NOT IN (2, 7, 8), 1, NULL)), count(iif(a.outcome IN (2, 7, 8), 1, NULL))
- FROM (SELECT item_id, attempt FROM ledger_backlog INDEXED BY ledger_backlog_waiting WHERE state = 0 AND kind = ?1 AND due_at > ?2 AND attempt > 0
+ FROM (SELECT item_id, attempt, epoch FROM ledger_backlog INDEXED BY ledger_backlog_waiting WHERE state = 0 AND kind = ?1 AND due_at > ?2 AND attempt > 0
   AND EXISTS (SELECT 1 FROM ledger_items INDEXED BY ledger_items_recurring WHERE kind = ?1 AND every IS NOT NULL) LIMIT ?3) w
- CROSS JOIN ledger_attempts a ON a.item_id = w.item_id AND a.attempt = w.attempt WHERE a.final = 1 AND a.period IS NOT NULL AND a.outcome <> 5`
+ CROSS JOIN ledger_attempts a ON a.item_id = w.item_id AND a.attempt = w.attempt WHERE a.final = 1 AND a.period IS NOT NULL AND a.outcome <> 5 AND a.epoch = w.epoch`
 
 // Audit implements ledger.Store.
 func (s *Store) Audit(ctx context.Context, after int64, limit int) (all []ledger.Audited, err error) {

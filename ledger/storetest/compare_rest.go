@@ -205,7 +205,14 @@ func (m *machine) filters(t *rapid.T) {
 	n := both(m, t, "count", func(_ int, l *ledger.Ledger) (int64, error) { return l.Count(m.tb.Context(), f) })
 	same(t, "count", n)
 	by := rapid.SampledFrom([]string{"kind", "scope", "n", "n.m"}).Draw(t, "groups by")
-	groups := both(m, t, "groups", func(_ int, l *ledger.Ledger) ([]ledger.Group, error) { return l.Groups(m.tb.Context(), f, by) })
+	within := rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "for")
+	groups := both(m, t, "groups", func(_ int, l *ledger.Ledger) ([]ledger.Group, error) {
+		groups, whole, err := l.Groups(m.tb.Context(), f, by, within)
+		if err == nil && !whole {
+			t.Error("not all were counted in an hour")
+		}
+		return groups, err
+	})
 	alike(t, "groups by "+by, groups)
 	var listed [2][]ledger.Item
 	ids := m.ids(t)

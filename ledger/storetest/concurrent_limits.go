@@ -88,7 +88,7 @@ func concurrentLimits(t *testing.T, open Open) {
 // tooMany asks the ledger, in one snapshot, whether more is leased than may be; scopes are the shard keys.
 func tooMany(t *testing.T, l *ledger.Ledger) {
 	total := int64(0)
-	groups, err := l.Groups(t.Context(), ledger.Filter{Kinds: []string{"k"}, States: []ledger.State{ledger.StateLeased}}, ledger.ByScope)
+	groups, _, err := l.Groups(t.Context(), ledger.Filter{Kinds: []string{"k"}, States: []ledger.State{ledger.StateLeased}}, ledger.ByScope, 0)
 	if err != nil {
 		t.Error(err)
 	}

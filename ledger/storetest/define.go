@@ -156,4 +156,17 @@ func reopenedPayload(t *testing.T, h *harness) {
 	again("all of it", whole, ledger.VerdictChanged, `{"path":"/a","types":{}}`)
 	whole.Fingerprint, whole.Given, whole.Payload = "5", []string{"path"}, []byte("no object")
 	again("no object", whole, ledger.VerdictChanged, "no object")
+	h.end(h.take("k"), ledger.Done(nil))
+
+	daily := ledger.NewItem{Kind: "k", Key: "/d", Every: "day", Payload: []byte(`{"path":"/d"}`), Given: []string{"path"}}
+	id = h.add(daily)[0].ID
+	h.end(h.take("k"), ledger.Permanent(errTest))
+	daily.Again.Dead = true
+	again("failed in this round", daily, ledger.VerdictKnown, `{"path":"/d"}`)
+	daily.Payload, daily.Given = []byte(`{"path":"/d","skip":1}`), []string{"path", "skip"}
+	again("failed in this round, given another field", daily, ledger.VerdictReopened, `{"path":"/d","skip":1}`)
+	ls := h.take("k")
+	equal(t, "round", ls.Round, "2026-11-20")
+	h.end(ls, ledger.Permanent(errTest))
+	again("failed with it", daily, ledger.VerdictKnown, `{"path":"/d","skip":1}`)
 }

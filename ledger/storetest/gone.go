@@ -69,6 +69,12 @@ func goneGivesBack(t *testing.T, h *harness) {
 		h.state(ls.ID, ledger.StateLeased)
 	}
 	h.is(h.finish(lost, ledger.Done(nil)), ledger.ErrLeaseLost)
+	holders, err := h.l.Holders(h.ctx, ledger.Filter{Kinds: []string{"k"}}, func(it ledger.Item) bool { return it.ID != kept[1].ID })
+	h.ok(err)
+	equal(t, "holders", holders, []ledger.Holder{{Agent: "alive", Items: 1, Until: kept[0].ExpiresAt}, {Agent: "ann", Items: 1, Until: kept[2].ExpiresAt, Person: true}})
+	holders, err = h.l.Holders(h.ctx, ledger.Filter{States: []ledger.State{ledger.StateReady}}, func(ledger.Item) bool { return true })
+	h.ok(err)
+	equal(t, "holders of what nobody has", len(holders), 0)
 	agents, err := h.l.Agents(h.ctx)
 	h.ok(err)
 	if len(agents) != 2 || agents[0].Name != "alive" || agents[1].Name != "dumb" {

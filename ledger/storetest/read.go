@@ -55,7 +55,7 @@ func agents(t *testing.T, h *harness) {
 	h.clock.advance(30 * time.Second)
 	a.Kinds["j"] = "q@1+b"
 	h.ok(h.l.Beat(h.ctx, a, time.Minute))
-	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "brief"}, time.Second))
+	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "brief", Kinds: map[string]string{"k": ""}, Configs: map[string]string{"k": ""}}, time.Second))
 	h.clock.advance(10 * time.Second)
 	got, err := h.l.Agents(h.ctx)
 	h.ok(err)
@@ -166,6 +166,17 @@ func listPages(t *testing.T, h *harness) {
 	for range h.l.List(h.ctx, f, 0) {
 		break // a reader may stop early
 	}
+	h.add(ledger.NewItem{Kind: "k", Key: "later", Due: start.Add(time.Minute)})
+	f.States = []ledger.State{ledger.StateReady}
+	n = 0
+	for it, err := range h.l.List(h.ctx, f, 0) {
+		h.ok(err)
+		if equal(t, it.Key, it.State, ledger.StateReady); n == 0 {
+			h.clock.advance(time.Hour) // while the list is read
+		}
+		n++
+	}
+	equal(t, "listed as ready", n, 1204)
 }
 
 func recent(t *testing.T, h *harness) {

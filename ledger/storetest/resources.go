@@ -98,6 +98,10 @@ func resourcesAreFreed(t *testing.T, h *harness) {
 		c.end(ls)
 		h.verify()
 		next := h.soon("k", 1)
+		if slices.Equal(next[0].Resources, []string{"z"}) { // the newer version, which needs nothing that was held
+			h.end(next[0], ledger.Done(nil))
+			next = h.soon("k", 1)
+		}
 		if next[0].ID != second {
 			t.Fatalf("%s: then %v is claimed", c.name, keys(next))
 		}

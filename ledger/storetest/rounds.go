@@ -12,6 +12,7 @@ var roundCases = []storeCase{
 	{"RoundsRetried", roundsRetried},
 	{"RecurringChanged", recurringChanged},
 	{"RecurringAgain", recurringAgain},
+	{"RecurringLater", recurringLater},
 }
 
 // roundStates: how the current round of an item stands is the same in items, filters, counts and groups, and
@@ -108,7 +109,7 @@ func (h *harness) rounds(ids map[string]int64, want map[ledger.RoundState][]stri
 			group.Cancelled = n
 		}
 	}
-	groups, err := h.l.Groups(h.ctx, ledger.Filter{Kinds: []string{"k"}}, ledger.ByKind)
+	groups, _, err := h.l.Groups(h.ctx, ledger.Filter{Kinds: []string{"k"}}, ledger.ByKind, 0)
 	h.ok(err)
 	group.Value = ledger.JSON("k")
 	equal(h.t, "groups", groups, []ledger.Group{group})
@@ -213,6 +214,43 @@ func recurringAgain(t *testing.T, h *harness) {
 	reopened, err := h.l.Reopen(h.ctx, "ann", ledger.Filter{Rounds: []ledger.RoundState{ledger.RoundDone}})
 	h.ok(err)
 	equal(t, "reopened", reopened, 1)
-	h.end(h.take("k"), ledger.Done(nil))
+	ls := h.take("k")
+	byToken, err := h.l.Lease(h.ctx, ls.ID, ls.Attempt)
+	h.ok(err)
+	equal(t, "idempotency key by the token", byToken.IdempotencyKey(), ls.IdempotencyKey())
+	h.end(ls, ledger.Done(nil))
+	byToken, err = h.l.Lease(h.ctx, ls.ID, ls.Attempt)
+	h.ok(err)
+	equal(t, "and after its end", byToken.IdempotencyKey(), ls.IdempotencyKey())
 	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeFailed, ledger.OutcomeDone, ledger.OutcomeDone})
+}
+
+// recurringLater: a round that is over is open once more as soon as it is opened again, also for later.
+func recurringLater(t *testing.T, h *harness) {
+	n := ledger.NewItem{Kind: "k", Key: "x", Every: "day", Fingerprint: "1"}
+	ids := map[string]int64{"x": h.add(n)[0].ID}
+	open := func(round string) {
+		t.Helper()
+		h.rounds(ids, map[ledger.RoundState][]string{ledger.RoundOpen: {"x"}})
+		equal(t, "round", h.item(ids["x"]).Round, round)
+		counts, err := h.l.Counts(h.ctx, start)
+		h.ok(err)
+		equal(t, "of what waits", [3]int64{counts[0].RoundsDone, counts[0].RoundsFailed, counts[0].Waiting}, [3]int64{0, 0, 1})
+	}
+	h.end(h.take("k"), ledger.Done(nil))
+	n.Due = start.Add(time.Hour)
+	n.Fingerprint = "2"
+	equal(t, "changed", h.add(n)[0].Verdict, ledger.VerdictChanged)
+	open("2026-11-20")
+	n.Fingerprint = "3"
+	equal(t, "changed before it was tried", h.add(n)[0].Verdict, ledger.VerdictChanged)
+	open("2026-11-20")
+	h.pass(time.Hour)
+	h.end(h.take("k"), ledger.Permanent(errTest))
+	n.Due = start.Add(24 * time.Hour)
+	n.Again.DoneBefore = start.Add(24 * time.Hour)
+	equal(t, "failed, again", h.add(n)[0].State, ledger.StateReady) // in the same opening
+	h.end(h.take("k"), ledger.Done(nil))
+	equal(t, "again", h.add(n)[0].Verdict, ledger.VerdictReopened)
+	open("2026-11-21")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -33,8 +34,12 @@ func groups(t *testing.T, h *harness) {
 	type group = ledger.Group
 	by := func(f ledger.Filter, what string) []group {
 		t.Helper()
-		got, err := h.l.Groups(h.ctx, f, what)
+		got, _, err := h.l.Groups(h.ctx, f, what, 0)
 		h.ok(err)
+		inTime, whole, err := h.l.Groups(h.ctx, f, what, time.Hour)
+		h.ok(err)
+		equal(t, "all of them are counted in an hour", whole, true)
+		equal(t, "counted in windows", inTime, got)
 		return got
 	}
 	value := func(s string) json.RawMessage { return json.RawMessage(s) }

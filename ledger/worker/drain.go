@@ -14,17 +14,16 @@ type Report struct {
 	Outcomes map[ledger.Outcome]int64 // of ended attempts, as the ledger wrote them down
 	Dead     int64                    // attempts that failed their round for good: the item is dead, or recurring and waits for its next round
 	Doubt    int64                    // … in doubt
-	// Left in the ledger for the kinds worked, whatever the shard; beyond ledger.StandingCap the
+	// Left in the ledger of the kinds and the shard worked; beyond ledger.StandingCap the
 	// first two are the cap.
-	Ready   int64     // to be claimed: by other shards, or their kind is paused or held back by limits, or Drain was ended
+	Ready   int64     // to be claimed: their kind is paused or held back by limits, or Drain was ended
 	Waiting int64     // due later
 	Held    int64     // leased by others
 	NextDue time.Time // of what is left; zero if nothing
 }
 
 // Drain works until nothing is left to do now, and reports what this call did: at some instant of
-// the call nothing of its kinds and shard was ready, and nothing of its kinds was leased by a
-// program or due within patience. What other programs hold is waited for, however long, since it
+// the call nothing of its kinds and shard was ready, leased by a program, or due within patience. What other programs hold is waited for, however long, since it
 // may come back: they finish it, or their leases expire. Leases of persons are not waited for, nor
 // is a kind that is paused, or whose handler takes nothing for longer than patience and a minute.
 // What limits of its kind hold back is waited for as what is due later: by a rate, if the next may be

@@ -220,13 +220,13 @@ func (b *builder) states(states []ledger.State) {
 }
 
 // rounds: how the current round of an item stands, as in [ledger.Record.RoundState]. The newest attempt of
-// a recurring item that waits closed its round if it is final, and failed for good if it is one of the
-// outcomes 2, 7 and 8.
+// a recurring item that waits closed its round if it is final and of the opening that waits, and failed for good
+// if it is one of the outcomes 2, 7 and 8.
 func (b *builder) rounds(rounds []ledger.RoundState) {
 	if len(rounds) == 0 {
 		return
 	}
-	over := "coalesce(b.state = 0 AND b.due_at > " + b.now + " AND a.final AND a.period IS NOT NULL AND a.outcome <> 5, false)"
+	over := "coalesce(b.state = 0 AND b.due_at > " + b.now + " AND a.final AND a.period IS NOT NULL AND a.outcome <> 5 AND a.epoch = b.epoch, false)"
 	terms := []string{}
 	for _, r := range ledger.RoundStates {
 		if !slices.Contains(rounds, r) {
