@@ -189,7 +189,7 @@ func addDistinct(tx Tx, items []NewItem, indices []int, added []Added) error {
 }
 
 func newRecord(n *NewItem, now func() time.Time) Record {
-	shard := orDefault(n.ShardKey, n.Key)
+	shard := cmp.Or(n.ShardKey, n.Key)
 	r := Record{Identity: identity(n), Fingerprint: n.Fingerprint, Payload: n.Payload, ShardKey: n.ShardKey, Slot: Slot(shard),
 		Every: n.Every, Zone: n.Zone, Resources: sortedResources(n.Resources), Source: n.Source, Epoch: 1}
 	if len(r.Payload) == 0 {
@@ -328,7 +328,7 @@ func (c *Change) regate(r *Record) {
 }
 
 func itemChange(r *Record, n *NewItem, epoch int64) *ItemChange {
-	c := &ItemChange{Fingerprint: orDefault(n.Fingerprint, r.Fingerprint), Payload: n.payloadOver(r), Every: r.Every, Zone: r.Zone,
+	c := &ItemChange{Fingerprint: cmp.Or(n.Fingerprint, r.Fingerprint), Payload: n.payloadOver(r), Every: r.Every, Zone: r.Zone,
 		Resources: sortedResources(n.Resources), Epoch: epoch}
 	if len(n.Resources) == 0 {
 		c.Resources = r.Resources

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -134,7 +135,7 @@ type Difference struct{ Name, Have, Want string }
 
 // String is "per_host: 20 → 4".
 func (d Difference) String() string {
-	or := func(value string) string { return orDefault(value, "not set") }
+	or := func(value string) string { return cmp.Or(value, "not set") }
 	return fmt.Sprintf("%s: %s → %s", d.Name, or(d.Have), or(d.Want))
 }
 

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -224,8 +225,8 @@ func (l *Ledger) settleOne(tx Tx, r *Record, e *Ending, res Result, fence bool) 
 // child is an emitted item as it is added: within a scope of its parent's unless it names one.
 func child(n NewItem, parent *Lease) NewItem {
 	from := fmt.Sprintf("%s/%s", parent.Kind, strconv.FormatInt(parent.ID, 10))
-	n.Scope = orDefault(n.Scope, from)
-	n.Source = orDefault(n.Source, from)
+	n.Scope = cmp.Or(n.Scope, from)
+	n.Source = cmp.Or(n.Source, from)
 	return n
 }
 

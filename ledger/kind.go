@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -88,26 +89,18 @@ const (
 	aloneLosses  = 3
 )
 
-func (k Kind) maxFailures() int    { return orDefault(k.MaxFailures, DefaultMaxFailures) }
-func (k Kind) maxCrashes() int     { return orDefault(k.MaxCrashes, DefaultMaxCrashes) }
-func (k Kind) maxLost() int        { return orDefault(k.MaxLost, DefaultMaxLost) }
-func (k Kind) keep() time.Duration { return orDefault(k.Keep, DefaultKeep) }
+func (k Kind) maxFailures() int    { return cmp.Or(k.MaxFailures, DefaultMaxFailures) }
+func (k Kind) maxCrashes() int     { return cmp.Or(k.MaxCrashes, DefaultMaxCrashes) }
+func (k Kind) maxLost() int        { return cmp.Or(k.MaxLost, DefaultMaxLost) }
+func (k Kind) keep() time.Duration { return cmp.Or(k.Keep, DefaultKeep) }
 func (k Kind) inDoubt() bool       { return k.OnLost == OnLostDoubt }
 
 // delay before the attempt after n failures (n ≥ 1); jitter is uniform in 0 … 1.
 func (k Kind) delay(n int, jitter float64) time.Duration {
-	base, limit := orDefault(k.Backoff.Base, DefaultBackoffBase), orDefault(k.Backoff.Cap, DefaultBackoffCap)
+	base, limit := cmp.Or(k.Backoff.Base, DefaultBackoffBase), cmp.Or(k.Backoff.Cap, DefaultBackoffCap)
 	top := limit
 	if n < 32 && base < limit>>n { // base·2ⁿ without overflow
 		top = base << n
 	}
 	return time.Duration(jitter * float64(top))
-}
-
-func orDefault[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -80,7 +81,7 @@ func (h *HeldBack) wait(d time.Duration) {
 
 // ClaimWithin is Claim, and says what the limits of the kind hold back.
 func (l *Ledger) ClaimWithin(ctx context.Context, c Claim) ([]*Lease, HeldBack, error) {
-	c.TTL = orDefault(c.TTL, time.Minute)
+	c.TTL = cmp.Or(c.TTL, time.Minute)
 	v := checker{}
 	if v.claim(c); v.err != nil {
 		return nil, HeldBack{}, v.err

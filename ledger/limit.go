@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -444,7 +445,7 @@ func itemsAre(n int, kind string) string {
 // whyHeldBack explains an item that is ready, of a kind with limits; w says what else there is to say.
 func (r *Record) whyHeldBack(w Reason, k Kind, c Crowding) Reason {
 	limits := k.Limits
-	key := orDefault(r.ShardKey, r.Key)
+	key := cmp.Or(r.ShardKey, r.Key)
 	if n := limits.MaxRunning; n > 0 && c.Whole.Running >= n {
 		return Reason{Code: "max_running", Since: w.Since, Next: fmt.Sprintf("ledgerd kind set %s --max-running N", k.Name),
 			Text: fmt.Sprintf("It is ready, but %s leased and no more than %d may be.", itemsAre(c.Whole.Running, k.Name), n)}

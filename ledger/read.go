@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,7 +150,7 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 		w = r.whyPassed(w, holds)
 	}
 	if (w.Code == "behind" || w.Code == "nobody") && policy.Limits.Any() {
-		c, err := l.store.Crowding(ctx, it.Kind, orDefault(r.ShardKey, r.Key))
+		c, err := l.store.Crowding(ctx, it.Kind, cmp.Or(r.ShardKey, r.Key))
 		if err != nil {
 			return Reason{}, err
 		}
@@ -175,7 +176,7 @@ func (r *Record) why(it Item, now time.Time, policy Kind, agents []Agent) Reason
 	case StateCancelled:
 		return Reason{Code: "cancelled", Text: fmt.Sprintf("It was cancelled at %s.", local(it.EndedAt)), Since: it.EndedAt, Next: retry + " --again"}
 	case StateDead:
-		return Reason{Code: "dead", Text: fmt.Sprintf("It is dead after %s; the last attempt said: %s", troubles(it), orDefault(it.Error, it.Code)), Since: it.EndedAt, Next: retry}
+		return Reason{Code: "dead", Text: fmt.Sprintf("It is dead after %s; the last attempt said: %s", troubles(it), cmp.Or(it.Error, it.Code)), Since: it.EndedAt, Next: retry}
 	case StateDoubt:
 		return Reason{Code: "doubt", Text: fmt.Sprintf("Attempt %d may or may not have taken effect (%s); a person decides.", it.Attempt, it.Outcome),
 			Since: it.EndedAt, Next: fmt.Sprintf("%s, ledgerd finish %d --agent YOU, or ledgerd cancel %d", retry, it.ID, it.ID)}
@@ -224,10 +225,10 @@ func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, now time.Time, 
 	if it.State == StateWaiting {
 		switch {
 		case it.Failures+it.Crashes > 0:
-			return Reason{Code: "backoff", Text: fmt.Sprintf("Attempt %d failed (%s); it is tried again at %s.", it.Attempt, orDefault(it.Code, it.Error), local(it.Due)),
+			return Reason{Code: "backoff", Text: fmt.Sprintf("Attempt %d failed (%s); it is tried again at %s.", it.Attempt, cmp.Or(it.Code, it.Error), local(it.Due)),
 				Since: it.EndedAt, Until: it.Due, Next: retry}
 		case it.RoundState == RoundFailed:
-			return Reason{Code: "next", Text: fmt.Sprintf("Its round %s failed for good in attempt %d (%s); the next one begins at %s.", it.Round, it.Attempt, orDefault(it.Code, it.Error), local(it.Due)),
+			return Reason{Code: "next", Text: fmt.Sprintf("Its round %s failed for good in attempt %d (%s); the next one begins at %s.", it.Round, it.Attempt, cmp.Or(it.Code, it.Error), local(it.Due)),
 				Since: it.EndedAt, Until: it.Due, Next: retry}
 		case it.RoundState == RoundDone:
 			return Reason{Code: "next", Text: fmt.Sprintf("Its round %s was done in attempt %d at %s; the next one begins at %s.", it.Round, it.Attempt, local(it.EndedAt), local(it.Due)),

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/google/uuid"
@@ -161,7 +162,7 @@ func (r *Record) again(next *Work, res Result, out Outcome, now time.Time, jitte
 	case OutcomeFailed:
 		next.Failures++
 		next.Losses = 0
-		next.Due = now.Add(orDefault(res.Delay, p.delay(next.Failures, jitter)))
+		next.Due = now.Add(cmp.Or(res.Delay, p.delay(next.Failures, jitter)))
 		if res.Final || next.Failures >= p.maxFailures() {
 			next.State, next.Due = StateDead, now
 		}

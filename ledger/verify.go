@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -126,7 +127,7 @@ func (r *Audited) check() []Violation {
 		}
 	}
 	r.checkHeld(report)
-	if slot := Slot(orDefault(r.ShardKey, r.Key)); slot != r.Slot {
+	if slot := Slot(cmp.Or(r.ShardKey, r.Key)); slot != r.Slot {
 		report("slot", "slot %d, must be %d", r.Slot, slot)
 	}
 	return bad

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -49,7 +50,7 @@ func (l *Ledger) Walk(ctx context.Context, w *Walk) iter.Seq2[Item, error] {
 
 // walk yields records, each with a moment of the database's clock that is not before it was read.
 func (l *Ledger) walk(ctx context.Context, w *Walk, yield func(*Record, time.Time) bool) error {
-	w.Order = orDefault(w.Order, ByID)
+	w.Order = cmp.Or(w.Order, ByID)
 	w.Output = w.Output || w.Filter.asksOutput()
 	w.Reached = w.After
 	g := &walker{Walk: w, ctx: ctx, l: l, began: time.Now(), yield: yield}

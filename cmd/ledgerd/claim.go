@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,7 +142,7 @@ func markStarted(ctx context.Context, l *ledger.Ledger, ttl time.Duration, got [
 func flagOfClaim(err error) error {
 	if bad, ok := errors.AsType[*ledger.InvalidError](err); ok {
 		flag := map[string]string{"ttl": "lease"}[bad.Field]
-		return usage("bad_flag", "", "--%s: %s", firstOf(flag, bad.Field), bad.Reason)
+		return usage("bad_flag", "", "--%s: %s", cmp.Or(flag, bad.Field), bad.Reason)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -145,7 +146,7 @@ func (a *app) settingDefaults(ctx context.Context, have ledger.Kind, name string
 	}
 	k := &kind{name: name, policy: have, config: a.config.Kind(name)}
 	var err error
-	k.plugin, err = a.findPlugin(ctx, firstOf(p.plugin, a.config.PluginOf(name), have.Plugin, name), pluginDirs{list: a.config.PluginDir})
+	k.plugin, err = a.findPlugin(ctx, cmp.Or(p.plugin, a.config.PluginOf(name), have.Plugin, name), pluginDirs{list: a.config.PluginDir})
 	switch {
 	case err == nil:
 		k.schema = k.plugin.Payload

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,7 +94,7 @@ func stopping(a ledger.Agent) string {
 // missingSettings are the settings that a command that works the kind has to be given, since neither the config
 // of this machine has them nor the plugin a default: as flags, with the values in force.
 func (a *app) missingSettings(ctx context.Context, k ledger.Kind) (flags string) {
-	p, err := a.findPlugin(ctx, firstOf(k.Plugin, k.Name), pluginDirs{list: a.config.PluginDir})
+	p, err := a.findPlugin(ctx, cmp.Or(k.Plugin, k.Name), pluginDirs{list: a.config.PluginDir})
 	if err != nil {
 		return ""
 	}

@@ -339,7 +339,7 @@ func (a *app) examineKinds(ctx context.Context, dirs pluginDirs) []ledger.Findin
 }
 
 func (a *app) examineKind(ctx context.Context, name string, dirs pluginDirs) []ledger.Finding {
-	wanted := firstOf(a.config.PluginOf(name), name)
+	wanted := cmp.Or(a.config.PluginOf(name), name)
 	if _, err := a.place(wanted, dirs); isNoPlugin(err) && wanted == name { // it is for people, or worked elsewhere
 		return nil
 	}
@@ -357,10 +357,10 @@ func (a *app) examineKind(ctx context.Context, name string, dirs pluginDirs) []l
 	switch {
 	case err != nil:
 		e := explain(err)
-		return []ledger.Finding{ledger.Problem("kind", name+": "+e.message, why, firstOf(e.hint, "ledgerd plugin check "+wanted))}
+		return []ledger.Finding{ledger.Problem("kind", name+": "+e.message, why, cmp.Or(e.hint, "ledgerd plugin check "+wanted))}
 	case problem != "":
 		return []ledger.Finding{ledger.Problem("kind", fmt.Sprintf("%s: plugin %s says: %s", name, wanted, problem), why,
-			fmt.Sprintf("mend what it names, or its config: [kinds.%s] of %s", name, firstOf(a.config.File, "the config")))}
+			fmt.Sprintf("mend what it names, or its config: [kinds.%s] of %s", name, cmp.Or(a.config.File, "the config")))}
 	}
 	return []ledger.Finding{ledger.Fine("kind", fmt.Sprintf("%s: plugin %s takes its config, and all that it depends on is there", name, wanted))}
 }

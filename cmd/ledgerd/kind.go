@@ -187,7 +187,7 @@ func (a *app) kindSet(ctx context.Context, f *pflag.FlagSet, name string, p poli
 	}
 	var worker *plugin
 	if untouched(have) {
-		worker, err = a.findPlugin(ctx, firstOf(p.plugin, a.config.PluginOf(name), name), pluginDirs{list: a.config.PluginDir})
+		worker, err = a.findPlugin(ctx, cmp.Or(p.plugin, a.config.PluginOf(name), name), pluginDirs{list: a.config.PluginDir})
 		if err != nil && !isNoPlugin(err) {
 			return err
 		}

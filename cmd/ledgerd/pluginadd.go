@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -185,7 +186,7 @@ func refuseWritable(file string) error {
 // examine starts the copy of a program and asks it what it is. from is what was copied: its name may
 // be that of a plugin that the config says something of.
 func (a *app) examine(ctx context.Context, place pluginhost.Place, from, as string) (*pluginhost.Description, error) {
-	place.Name = firstOf(as, strings.TrimPrefix(filepath.Base(from), pluginstore.Prefix))
+	place.Name = cmp.Or(as, strings.TrimPrefix(filepath.Base(from), pluginstore.Prefix))
 	spec := a.pluginSpec(place)
 	spec.Place.Name, spec.SHA256 = "", place.SHA256
 	about, err := pluginhost.Describe(ctx, spec)
@@ -235,7 +236,7 @@ func (a *app) compareAdded(ctx context.Context, v pluginstore.Version, about *pl
 // misfits are kinds whose config, as it is on this machine, the plugin does not take.
 func (a *app) misfits(ctx context.Context, copied string, v pluginstore.Version, about *pluginhost.Description) (all []pluginhost.Change) {
 	for _, kind := range slices.Sorted(maps.Keys(a.config.Kinds)) {
-		if firstOf(a.config.PluginOf(kind), kind) != v.Name {
+		if cmp.Or(a.config.PluginOf(kind), kind) != v.Name {
 			continue
 		}
 		with, err := a.pluginConfig(kind, &plugin{Description: about}, nil)
@@ -259,7 +260,7 @@ func (a *app) confirmAdded(now addedPlugin) error {
 	if !a.quiet || !a.yes {
 		before := "what is expected"
 		if now.Replaces != nil {
-			before = firstOf(now.Replaces.Version, "the one before")
+			before = cmp.Or(now.Replaces.Version, "the one before")
 		}
 		fmt.Fprintf(a.stderr, "%s %s is not like %s:\n", now.Name, report.Safe(now.Version), report.Safe(before))
 		for _, c := range now.Changes {
@@ -275,7 +276,7 @@ func (a *app) tellAdded(now addedPlugin) error {
 	case !now.Added:
 		text += "   is current already"
 	case now.Replaces != nil:
-		text += "   in place of " + report.Safe(firstOf(now.Replaces.Version, "another version"))
+		text += "   in place of " + report.Safe(cmp.Or(now.Replaces.Version, "another version"))
 	}
 	if err := one(a, now, text); err != nil || !now.Added || a.quiet {
 		return err

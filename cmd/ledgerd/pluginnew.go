@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"strings"
@@ -21,7 +22,7 @@ to do next. --lang sh is a script that the plugin exec runs. What is there alrea
 folder must not exist. With -o json: {"name","lang","dir","files","next"}.`,
 		Example: "  ledgerd plugin new thumbs\n  ledgerd plugin new thumbs --lang node",
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.pluginNew(args[0], lang.value, firstOf(dir, "ledgerd-plugin-"+args[0]))
+			return a.pluginNew(args[0], lang.value, cmp.Or(dir, "ledgerd-plugin-"+args[0]))
 		},
 	}
 	cmd.Flags().Var(&lang, "lang", "what it is written in")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,7 +109,7 @@ func chooseVersion(versions []pluginstore.Version, name, which string) ([]plugin
 	var found []pluginstore.Version
 	var known []string
 	for _, v := range versions {
-		known = append(known, fmt.Sprintf("%s@%s (%s)", name, v.SHA256[:12], firstOf(v.Version, "version not known")))
+		known = append(known, fmt.Sprintf("%s@%s (%s)", name, v.SHA256[:12], cmp.Or(v.Version, "version not known")))
 		if v.Version == which && which != "" || len(which) >= leastHash && strings.HasPrefix(v.SHA256, strings.ToLower(which)) {
 			found = append(found, v)
 		}
@@ -159,7 +160,7 @@ func (a *app) refuseUsed(ctx context.Context, name string, versions []pluginstor
 		return err
 	}
 	for _, k := range kinds {
-		if firstOf(a.config.PluginOf(k.Name), k.Plugin, k.Name) != name {
+		if cmp.Or(a.config.PluginOf(k.Name), k.Plugin, k.Name) != name {
 			continue
 		}
 		st, err := l.Standing(ctx, k.Name)
@@ -177,7 +178,7 @@ func (a *app) refuseUsed(ctx context.Context, name string, versions []pluginstor
 func (a *app) tellRemoved(res removedPlugin, single bool) error {
 	var which []string
 	for _, v := range res.Removed {
-		which = append(which, report.Safe(firstOf(v.Version, v.SHA256[:12])))
+		which = append(which, report.Safe(cmp.Or(v.Version, v.SHA256[:12])))
 	}
 	text := fmt.Sprintf("removed %s %s", res.Name, strings.Join(which, ", "))
 	if place, err := a.place(res.Name, pluginDirs{list: a.config.PluginDir}); err == nil {

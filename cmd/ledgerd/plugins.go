@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -342,7 +343,7 @@ func (a *app) helpWithFields(cmd *cobra.Command, s *sourceFlags) {
 		if c, err := a.loadConfig(); err == nil { // help works with a wrong one, too
 			a.config = c
 		}
-		p, err := a.findPlugin(c.Context(), firstOf(s.plugin, a.config.PluginOf(kinds[0]), kinds[0]), s.dirs)
+		p, err := a.findPlugin(c.Context(), cmp.Or(s.plugin, a.config.PluginOf(kinds[0]), kinds[0]), s.dirs)
 		if err != nil {
 			plain(c, args)
 			a.tell(explain(err))

@@ -402,7 +402,7 @@ func (s *server) kindNow(ctx context.Context, name string) (*kind, error) {
 	}
 	k := s.crew.knows(name)
 	if k == nil {
-		if _, err := s.place(firstOf(s.config.PluginOf(name), policy.Plugin, name), s.flags.work.dirs); !isNoPlugin(err) {
+		if _, err := s.place(cmp.Or(s.config.PluginOf(name), policy.Plugin, name), s.flags.work.dirs); !isNoPlugin(err) {
 			return nil, err
 		}
 		return s.resolve(ctx, s.ledger.Ledger, name, "", s.flags.work.dirs)

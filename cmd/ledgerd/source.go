@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,7 +91,7 @@ func (k *kind) input() ledger.Input {
 	if k.config.Input != nil {
 		input.Type = *k.config.Input
 	}
-	input.Type = firstOf(k.asked, input.Type)
+	input.Type = cmp.Or(k.asked, input.Type)
 	return input
 }
 
@@ -124,7 +125,7 @@ func (a *app) resolve(ctx context.Context, l *ledger.Ledger, name, pluginName st
 		k.policy, k.known = policy, err == nil
 	}
 	configured := a.config.PluginOf(name)
-	wanted := firstOf(pluginName, configured, k.policy.Plugin, name)
+	wanted := cmp.Or(pluginName, configured, k.policy.Plugin, name)
 	var err error
 	k.plugin, err = a.findPlugin(ctx, wanted, dirs)
 	switch {
@@ -151,15 +152,6 @@ func checkKind(name string) error {
 		return usage("invalid", "", "%q is no name of a kind: %v", name, strings.TrimPrefix(err.Error(), "kind: "))
 	}
 	return nil
-}
-
-func firstOf(names ...string) string {
-	for _, n := range names {
-		if n != "" {
-			return n
-		}
-	}
-	return ""
 }
 
 // source makes the inputs of what was typed.
@@ -220,7 +212,7 @@ func (s sourceFlags) over(k *config.Kind) sourceFlags {
 	if s.every == "" && s.zone == "" {
 		s.zone = k.Zone
 	}
-	s.every = firstOf(s.every, k.Every)
+	s.every = cmp.Or(s.every, k.Every)
 	if !s.flags.Changed("priority") {
 		s.priority = k.Priority
 	}
@@ -265,7 +257,7 @@ func settingError(err error, kind string, of settingsOf, other settingsAt) error
 		}
 		if p.Unknown {
 			lines = append(lines, fmt.Sprintf("%s has no %s field %q%s", kind, of.what, p.Field, typed))
-			if near := firstOf(p.Suggestion, other.near(p.Field)); near != "" {
+			if near := cmp.Or(p.Suggestion, other.near(p.Field)); near != "" {
 				suggestion = "did you mean " + near + "?   "
 			}
 			continue
