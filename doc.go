@@ -26,10 +26,11 @@
 //	internal/pluginproc  one plugin process: start, stream, stop; knows sdk/wire only
 //	internal/pluginhost  many plugin processes, as handlers for ledger/worker
 //	internal/pluginstore the programs of plugins that were added to a machine
+//	internal/dburl       where a ledger is: the URL, and what differs between the databases
 //	internal/config      the config file, the environment and the flags, as one configuration
 //	internal/hostcheck   limits of this machine, for doctor
 //	internal/inputs      what people type and list, made into items; internal/query reads lists
-//	internal/report      answers as tables, CSV and JSON
+//	internal/report      answers as tables, CSV and JSON; internal/shell quotes words of the commands in them
 //	internal/source      what fills a ledger: folders, lists, queries, each on its schedule
 //	internal/daemon      a worker that is left running: sources, health, metrics, systemd
 //	internal/pgtest      a real Postgres for tests
@@ -46,7 +47,7 @@
 //
 //	cmd/ledgerd ──► internal/pluginhost ──► ledger/worker ──► ledger
 //	     │                  └──► internal/pluginproc ──► sdk/wire
-//	     ├──► ledger/sqlite, ledger/postgres ──► ledger, schema
+//	     ├──► internal/dburl ──► ledger/sqlite, ledger/postgres ──► ledger, schema
 //	     └──► plugins/NAME ──► sdk ──► sdk/wire
 //
 // The islands never import each other; only internal/pluginhost and the program know both. What
