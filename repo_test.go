@@ -293,6 +293,7 @@ var sleepers = map[string]string{
 	"internal/pluginproc/acts_test.go":   "the work that a plugin does",
 	"ledger/locks/keeper_test.go":        "the time of synctest's bubbles, and no other",
 	"ledger/schema_test.go":              "the time of synctest's bubbles, and no other",
+	"ledger/stretch_test.go":             "the time of synctest's bubbles, and no other",
 	"ledger/sqlite/writer_test.go":       "polls the writer's queue with a deadline; in one test a wait is what is tested",
 	"ledger/worker/rig_test.go":          "the time of synctest's bubbles, and no other",
 	"plugins/internal/web/hosts_test.go": "the time of synctest's bubbles, and no other",

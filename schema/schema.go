@@ -21,7 +21,7 @@ var (
 )
 
 // Version is the number of the newest migration.
-const Version = 10
+const Version = 11
 
 // Table is goose's version table.
 const Table = "ledger_migrations"

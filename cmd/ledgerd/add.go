@@ -312,11 +312,9 @@ at has changed.
 
 A list may be a saved query, --from FILE: its column key is the INPUT, fingerprint, shard_key and
 priority are those of the item, the others are fields of the payload, beside --set; a NULL is left out.
-It runs where it can only read, in the ledger's database unless --query-db names another one. There the rows
-never leave the database (INSERT … SELECT), as far as it can keep the rules of the payload: all text, whole
-numbers and booleans, of a kind whose key is the line as it stands. Else they are read one by one; the items are the
-same. Rows without a key, or that break a rule, are bad lines, by their number in the result; a key that is named twice
-is known the second time.
+It runs where it can only read, in the ledger's database unless --query-db names another one. Rows without a key,
+or that break a rule, are bad lines, by their number in the result; a key that is named twice is known the second
+time.
 
 With --sample N only N of the inputs are added: by chance, of those that the scope does not have yet. --seed
 names the sample: run again, it is completed, and the same everywhere.
@@ -383,14 +381,7 @@ func (a *app) addInputs(ctx context.Context, s sourceFlags, name string, args []
 			return rows.Write(addRow{input, ad.ID, ad.Verdict, ad.State})
 		}
 	}
-	if err = errors.ErrUnsupported; rows == nil { // which need the answer for each
-		if sel, ok := j.selection(); ok && (d.draw == nil || d.draw.want > 0) {
-			err = d.runSelection(ctx, j.ledger.Ledger, sel)
-		}
-	}
-	if errors.Is(err, errors.ErrUnsupported) {
-		err = d.run(ctx)
-	}
+	err = d.run(ctx)
 	if rows != nil {
 		err = errors.Join(err, rows.Close())
 	}

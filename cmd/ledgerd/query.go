@@ -5,17 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/query"
-	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
@@ -99,75 +96,6 @@ func (a *app) queryAddress(s sourceFlags) (address, error) {
 		return a.address()
 	}
 	return parseAddress(s.queryDB, "--query-db")
-}
-
-// sameDatabase says whether what is at one address is at the other, for the same user.
-func sameDatabase(a, b address) bool {
-	if a.path != "" || b.path != "" {
-		one, errOne := os.Stat(a.path)
-		two, errTwo := os.Stat(b.path)
-		return errOne == nil && errTwo == nil && os.SameFile(one, two)
-	}
-	one, errOne := pgx.ParseConfig(a.url)
-	two, errTwo := pgx.ParseConfig(b.url)
-	return errOne == nil && errTwo == nil && one.Host == two.Host && one.Port == two.Port && one.Database == two.Database &&
-		one.User == two.User && maps.Equal(one.RuntimeParams, two.RuntimeParams)
-}
-
-// selection is the job as an INSERT … SELECT in the ledger's own database, if it can be one.
-func (j *job) selection() (ledger.Selection, bool) {
-	s := j.flags
-	if j.source.Query == nil || j.ledger == nil || s.again != "" || s.every != "" || s.zone != "" || len(s.resource) > 0 {
-		return ledger.Selection{}, false
-	}
-	at, err := j.app.queryAddress(s)
-	if err != nil || !sameDatabase(at, j.ledger.address) {
-		return ledger.Selection{}, false
-	}
-	sel, ok := j.source.Selection()
-	sel.Try = s.dryRun
-	return sel, ok
-}
-
-// runSelection adds a list without shipping its rows.
-func (d *adder) runSelection(ctx context.Context, l *ledger.Ledger, sel ledger.Selection) error {
-	q := d.source.Query
-	ctx, cancel := context.WithTimeout(ctx, q.Timeout)
-	defer cancel()
-	d.counts = map[ledger.Verdict]int64{}
-	if d.draw != nil {
-		sel.Sample, sel.Seed = d.draw.size, d.draw.seed
-	}
-	for first := true; ; first = false {
-		got, err := l.AddSelect(ctx, sel)
-		if bad, ok := errors.AsType[*ledger.QueryError](err); ok {
-			e := &query.Error{File: q.File, Message: bad.Message, Err: err}
-			if bad.Position > 0 {
-				e.Line, e.Column = query.At(q.Text, bad.Position)
-			}
-			return queryError(e)
-		}
-		if errors.Is(err, context.DeadlineExceeded) {
-			return queryError(&query.Error{File: q.File, Message: "took longer than --query-timeout", Err: err})
-		}
-		if err != nil {
-			return err
-		}
-		d.counts[ledger.VerdictAdded] += got.Added
-		if first {
-			d.counts[ledger.VerdictKnown], d.counts[ledger.VerdictDiffers] = got.Known, got.Differs
-			d.bad = got.BadRows
-			for _, b := range got.Bad {
-				d.badLines = append(d.badLines, badLine{q.File, int(b.Row), b.Reason})
-			}
-		}
-		if d.draw == nil {
-			return nil
-		}
-		if d.draw.listed = got.Rows - got.BadRows; got.Added == 0 || d.counts[ledger.VerdictAdded] >= int64(d.draw.want) || sel.Try {
-			return nil
-		} // others have added some of them meanwhile: the next ones
-	}
 }
 
 // queryError tells a person what is wrong with the query, and where.

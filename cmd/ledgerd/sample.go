@@ -54,8 +54,12 @@ func (s *sourceFlags) mark(args []string, payload []byte) string {
 	return strings.ToValidUTF8(fmt.Sprintf("%s, sample %s, %x", filepath.Base(list), s.seed, digest[:4]), "")
 }
 
+// rank orders the keys of a sample, as bytes: a SHA-256, so that for any seed each set of keys is as likely as
+// any other to come first, and the same on every machine.
+func rank(seed, key string) [sha256.Size]byte { return sha256.Sum256([]byte(seed + ":" + key)) }
+
 // draw is a part of a list, taken by chance: of the inputs that are not known in the scope the
-// first ones in the order of ledger.Rank. It keeps as many as are wanted and some to spare.
+// first ones in the order of their ranks. It keeps as many as are wanted and some to spare.
 type draw struct {
 	ledger *ledger.Ledger // nil: nothing is known
 	of     ledger.NewItem // kind and scope
@@ -109,7 +113,7 @@ func (d *draw) offer(ctx context.Context, names []string, items []ledger.NewItem
 		if known[i] || d.in[n.Key] {
 			continue
 		}
-		c := candidate{ledger.Rank(d.seed, n.Key), names[i], n}
+		c := candidate{rank(d.seed, n.Key), names[i], n}
 		if len(d.heap) == d.want+d.spare() {
 			if d.want == 0 || bytes.Compare(c.rank[:], d.heap[0].rank[:]) >= 0 {
 				continue

@@ -132,7 +132,7 @@ func (r *reader) queryRow(t *queryTable, cells []any, o origin) bool {
 			return r.bad(o, err)
 		}
 	}
-	input, err := ledger.CellText(plain(cells[t.input]))
+	input, err := query.CellText(cells[t.input])
 	switch {
 	case cells[t.input] == nil:
 		err = errors.New("the key is NULL")
@@ -151,7 +151,7 @@ func (r *reader) cell(name string, cell any) (json.RawMessage, error) {
 	kind, named := r.Fields[name]
 	text, isText := cell.(string)
 	if !isText || !named || kind == TextField {
-		return ledger.CellJSON(plain(cell), kind == TextField)
+		return query.CellJSON(cell, kind == TextField)
 	}
 	if !utf8.ValidString(text) {
 		return nil, errEncoding
@@ -168,22 +168,11 @@ func (r *reader) cell(name string, cell any) (json.RawMessage, error) {
 // TextField is the type of fields of Source.Fields that take any text.
 const TextField = "text"
 
-// plain is a cell in the words of package ledger.
-func plain(cell any) any {
-	switch v := cell.(type) {
-	case query.Decimal:
-		return json.Number(v)
-	case query.Raw:
-		return json.RawMessage(v)
-	}
-	return cell
-}
-
 func setReserved(n *ledger.NewItem, role string, cell any) error {
 	if cell == nil {
 		return nil
 	}
-	text, err := ledger.CellText(plain(cell))
+	text, err := query.CellText(cell)
 	if err != nil {
 		return err
 	}

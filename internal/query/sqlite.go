@@ -10,7 +10,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/ledgerd/ledgerd/ledger/sqlite" // with its driver: two SQLite libraries in one process damage a file
+	_ "github.com/ledgerd/ledgerd/ledger/sqlite" // with its driver: two SQLite libraries in one process damage a file
 )
 
 type sqliteFile struct{ db *sql.DB }
@@ -34,7 +34,7 @@ func (s *sqliteFile) close() error { return s.db.Close() }
 // describe asks for no row: SQLite tells the names of columns only of a query that runs. Around
 // the query there is another, so that it cannot be but one SELECT.
 func (s *sqliteFile) describe(ctx context.Context, text string) ([]Column, error) {
-	if !sqlite.OneStatement(text) {
+	if !oneStatement(text) {
 		return nil, &Error{Message: "must be one SELECT, and has a semicolon", Hint: "make a file of each SELECT"}
 	}
 	rows, err := s.db.QueryContext(ctx, "SELECT * FROM (\n"+text+"\n) LIMIT 0")
@@ -48,6 +48,15 @@ func (s *sqliteFile) describe(ctx context.Context, text string) ([]Column, error
 		columns[i].Name = name
 	}
 	return columns, errors.Join(err, rows.Err())
+}
+
+// notCode is what a semicolon may stand in: a string, a quoted name, a comment.
+var notCode = regexp.MustCompile("'[^']*'|\"[^\"]*\"|`[^`]*`|\\[[^\\]]*\\]|--[^\n]*|/\\*(?s:.*?)(?:\\*/|$)")
+
+// oneStatement says whether SQL is one statement, without a semicolon. The driver runs all that are in
+// a text, so one that is put between parentheses could close them and go on with another.
+func oneStatement(sql string) bool {
+	return !strings.ContainsAny(notCode.ReplaceAllString(sql, " "), ";\x00")
 }
 
 // rows reads each column as an expression: of a plain column the driver would make times and

@@ -13,7 +13,7 @@ const (
 	endedWell   = `a.final AND a.outcome IN (0, 1, 5)` // and it was the last: in the index of final ones
 	endedFailed = `a.outcome IN (2, 8)`
 	endedRest   = `(NOT a.final OR a.outcome IN (3, 4, 6, 7)) AND a.outcome NOT IN (2, 8)`
-	endedFatal  = endedRest + ` AND a.outcome IN (6, 7)` // of the rest, what EndedQuery.Failed asks for
+	endedLost   = `a.outcome IN (6, 7)` // of the rest, in an index of their own as well
 )
 
 // endedBranch walks one of the indexes from the mark on, kind by kind, up to the limit. OFFSET keeps
@@ -40,7 +40,7 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 	condition, args := filtered(q.Filter, args...)
 	indexes := []string{endedWell, endedFailed, endedRest}
 	if q.Failed {
-		indexes = []string{endedFailed, endedFatal}
+		indexes = []string{endedFailed, endedLost}
 	}
 	branches := make([]string, len(indexes))
 	for i, index := range indexes {

@@ -17,7 +17,7 @@ var (
 	endedWell   = ended{"ledger_attempts_final", "a.final = 1 AND a.outcome IN (0, 1, 5)"}
 	endedFailed = ended{"ledger_attempts_failed", "a.outcome IN (2, 8)"}
 	endedRest   = ended{"ledger_attempts_rest", "(a.final = 0 OR a.outcome IN (3, 4, 6, 7)) AND a.outcome NOT IN (2, 8)"}
-	endedFatal  = ended{"ledger_attempts_rest", endedRest.condition + " AND a.outcome IN (6, 7)"} // what EndedQuery.Failed asks for
+	endedLost   = ended{"ledger_attempts_lost", "a.outcome IN (6, 7)"} // of the rest, in an index of their own as well
 )
 
 // Ended implements ledger.Store: each kind's indexes from the mark on, then the first of all.
@@ -25,7 +25,7 @@ func (s *Store) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended,
 	all := []ledger.Ended{}
 	indexes := []ended{endedWell, endedFailed, endedRest}
 	if q.Failed {
-		indexes = []ended{endedFailed, endedFatal}
+		indexes = []ended{endedFailed, endedLost}
 	}
 	columns, after, order := "NULL, NULL", "a.finished_at >= ?2 AND (a.finished_at > ?2 OR (a.item_id, a.attempt) > (?3, ?4))", "a.finished_at, a.item_id, a.attempt"
 	if q.Body {

@@ -81,14 +81,6 @@ func unnumbered(pair [2]locks.HeldError) [2]locks.HeldError {
 	return pair
 }
 
-// checkInTx asks in a caller's transaction whether a lock is still held.
-func (m *machine) checkInTx(t *rapid.T) inTx {
-	pair := m.someLock(t)
-	return inTx{run: func(i int, l *ledger.Ledger, conn ledger.Conn) error {
-		return locks.New(l).Check(m.tb.Context(), conn, pair[i])
-	}, answer: func() {}}
-}
-
 // leave stops what looks after locks.
 func (m *machine) leave() {
 	ended, cancel := context.WithCancel(context.Background())

@@ -14,7 +14,6 @@ import (
 // apart are methods that are not compared, and why.
 var apart = map[string]string{
 	"Subscribe": "hints may be missing; the case SubscribeHints is about them",
-	"AddSelect": "the store in memory has no tables to select from; Selects compares it with adding row by row",
 	"CountUpTo": "how far a store looks within a bound is its own; Count is compared",
 	"Holders":   "is made of List and of heartbeats, which are compared",
 	"Journal":   "a database may leave out numbers of entries; the case Journal is about it",

@@ -26,6 +26,7 @@ const (
 	IndexFinal     = "ledger_attempts_final"
 	IndexFailed    = "ledger_attempts_failed"
 	IndexRest      = "ledger_attempts_rest"
+	IndexLost      = "ledger_attempts_lost"
 	IndexIdentity  = "items by kind, scope and key"
 )
 
@@ -263,7 +264,7 @@ func (w *Workload) tending() []Call {
 			_, err := w.Ledger.Ended(ctx, ledger.EndedQuery{After: ledger.Mark{At: since}, Limit: 50})
 			w.ok(err)
 		}},
-		{Name: "what failed, in pages", Rows: 2 * w.Batch, Indexes: []string{IndexFailed, IndexRest}, Finished: true, Before: w.Settle, Run: func() {
+		{Name: "what failed, in pages", Rows: 2 * w.Batch, Indexes: []string{IndexFailed, IndexLost}, Finished: true, Before: w.Settle, Run: func() {
 			q := ledger.EndedQuery{After: ledger.Mark{At: since.Add(-24 * time.Hour)}, Failed: true, Limit: 10}
 			for range 5 {
 				page, err := w.Ledger.Ended(ctx, q)

@@ -79,6 +79,10 @@ func TestDialect(t *testing.T) {
 		"a name too few":        {"a,b\n1,2,3\n4,5,6\n", nil, Out{Rows: 2, BadRows: 2, ColumnCount: 2, Header: true, Quotes: "double"}, "a b"},
 		"a header cut short":    {"a\n1,2,3\n4,5,6\n7,8,9\n", nil, Out{Rows: 3, BadRows: 3, ColumnCount: 1, Header: true, Quotes: "double"}, "a"},
 		"skipped":               {"a,b\n\"x\nid,n\n1,2\n", func(in *In) { in.Skip = 2 }, Out{Rows: 1, ColumnCount: 2, Header: true, Skipped: 2, Quotes: "double"}, "id n"},
+		"delimiters at the end": {"a,,b,,\n1,,2,,\n3,x,4, ,NA\n", func(in *In) { in.Nulls = []string{"NA"} }, Out{Rows: 2, ColumnCount: 3, Header: true, Quotes: "double"}, "a column_2 b"},
+		"values behind them":    {"a,b,\n1,2,\n3,4,x\n5,6\n", nil, Out{Rows: 3, BadRows: 2, ColumnCount: 2, Header: true, Quotes: "double"}, "a b"},
+		"named by the payload":  {"a,b,,\n1,2,\n3,4,x,\n", func(in *In) { in.Required = []string{"column_3"} }, Out{Rows: 2, BadRows: 1, ColumnCount: 3, Header: true, Quotes: "double"}, "a b column_3"},
+		"no name at all":        {",\nx,y\n", func(in *In) { in.Header = "yes" }, Out{Rows: 1, ColumnCount: 2, Header: true, Quotes: "double"}, "column_1 column_2"},
 		"comments":              {"//x\nid,n\n1,2\n// \"y\n3,4\n", func(in *In) { in.Comment = "//" }, Out{Rows: 2, ColumnCount: 2, Header: true, Quotes: "double"}, "id n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -131,6 +135,36 @@ func TestHeader(t *testing.T) {
 		h := r.header(r.sniff([]byte(c.text), true).rows)
 		if h.yes != c.yes || !strings.HasPrefix(h.because, c.because) || c.because == "" && h.because != "" {
 			t.Errorf("%s: %v because %q, want %v because %q", name, h.yes, h.because, c.yes, c.because)
+		}
+	}
+}
+
+// TestMissingColumnHeader: where a column is missing and the header is in doubt, the failure says how it was
+// found and what helps.
+func TestMissingColumnHeader(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		set  func(*In)
+		want string // behind what is missing
+	}{
+		"a header":       {"city,n\nRome,1\n", nil, ""},
+		"another case":   {"name,Email\nAda,x\nBob,y\n", nil, ""},
+		"told":           {"city,land\nRome,IT\n", func(in *In) { in.Header = "yes" }, ""},
+		"no header":      {"Ada,a@x.org\nBob,b@x.org\nCy,c@x.org\n", nil, `; the first row (Ada, a@x.org) is not taken for the header ("a@x.org" has an @ like all values below it): --set header=yes if it is; else the columns are column_1, column_2 … (--set required=column_1, --set into.column_1=…)`},
+		"told, none":     {"city,n\nRome,1\n", func(in *In) { in.Header = "no" }, `; the first row (city, n) is not taken for the header (header=no): --set header=yes if it is; else the columns are column_1, column_2 … (--set required=column_1, --set into.column_1=…)`},
+		"nothing tells":  {"Ada,Rome\nBob,Oslo\n", nil, "; nothing tells whether the first row (Ada, Rome) is the header: --set header=no or --set skip=LINES if it is not"},
+		"a remark":       {"# by hand\nname,n\nAda,1\n# Bob left\n", nil, "; the first row is # by hand; if that is a remark: --set comment=# passes over all lines like it, --set skip=LINES over those above the header"},
+		"a header alone": {"city\n", nil, "; nothing tells whether the first row (city) is the header: --set header=no or --set skip=LINES if it is not"},
+		"broken":         {"a\"b\"\nc\n", func(in *In) { in.Header = "no" }, ""},
+	} {
+		in := plain()
+		in.Required = []string{"email"}
+		if c.set != nil {
+			c.set(&in)
+		}
+		_, err := scan(t.Context(), strings.NewReader(c.text), in, plainOptions())
+		if want := " missing" + c.want; codeOf(err) != "missing_column" || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v\nwant %s", name, err, want)
 		}
 	}
 }

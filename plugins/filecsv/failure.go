@@ -3,6 +3,8 @@ package filecsv
 import (
 	"errors"
 	"fmt"
+
+	"github.com/ledgerd/ledgerd/plugins/filecsv/load"
 )
 
 // failure says why a file could not be worked: a code to count by, a text for people, and
@@ -25,13 +27,22 @@ func tryAgain(code, format string, args ...any) error {
 	return &failure{code: code, text: fmt.Sprintf(format, args...), again: true}
 }
 
+// verdict returns the code of a failure, of the file or of its load, and whether it can be otherwise the
+// next time. The code of other errors is "".
+func verdict(err error) (code string, again bool) {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f.code, f.again
+	}
+	if l, ok := errors.AsType[*load.Error](err); ok {
+		return l.Code, l.Again
+	}
+	return "", false
+}
+
 // codeOf returns the code of a failure, or "".
 func codeOf(err error) string {
-	var f *failure
-	if errors.As(err, &f) {
-		return f.code
-	}
-	return ""
+	code, _ := verdict(err)
+	return code
 }
 
 // badRows is the code of the one failure that comes after the whole file was read.

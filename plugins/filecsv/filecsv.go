@@ -12,7 +12,9 @@
 // gives the most rows of the same width, or what a first line such as sep=; names; lines end in LF, CRLF or, in files without LF, CR.
 // Quoted fields may hold delimiters, line ends and doubled quotes, or quotes behind a backslash where only
 // that makes sense of the first rows. Blanks between a delimiter and a quote do not count. Blank lines are passed
-// over. Blank names become column_3, repeated ones name_2; the output shows both names.
+// over. Blank names become column_3, repeated ones name_2; the output shows both names. Blank names at the end
+// of the header name no columns, unless the payload has one of these names (required=column_5): the fields below
+// them must be empty.
 //
 // Lines above the table are passed over if skip says how many, or if they are certainly none of it: they begin
 // with #, or all rows below have the same width, wider by two fields at least, and begin with a header.
@@ -31,8 +33,8 @@
 //
 // # Bad rows
 //
-// A row is bad if its quotes are wrong, if it has more or fewer fields than the header, if a
-// value is not of its column's type, if a column of not_null has no value, or if the value of
+// A row is bad if its quotes are wrong, if it has more or fewer fields than the header or a value behind
+// its last column, if a value is not of its column's type, if a column of not_null has no value, or if the value of
 // a unique column was there before. Bad rows are counted, the first ten are in the output, and
 // the rest of the file is read. A column that a check names must be there. A file with bad rows fails, unless
 // max_bad_rows or max_bad_percent allow them; then it is done, and the summary of a run counts them.
@@ -76,7 +78,8 @@
 // they name no zone), truths as 1 and 0, text as it stands in the file (trim takes off white space around it). What
 // is null is NULL: an empty value, white space alone, and what nulls lists.
 //
-// One row more than is allowed that is bad, and nothing is loaded. With bad rows allowed nothing can be unique. What
+// One row more than is allowed that is bad, and nothing is loaded. The rows of an earlier version of the file stay
+// then, and the failure says how many these are. With bad rows allowed nothing can be unique. What
 // the database itself refuses always refuses the whole file.
 //
 // While a file is loaded into SQLite nobody else writes to that database, and loads of other processes
@@ -117,7 +120,6 @@ package filecsv
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -291,10 +293,26 @@ of its own rows, or with key updates those that are there.
 
 // work is the plugin's function.
 func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
-	o := options{name: filepath.Base(it.Payload.Path), maxBytes: cfg.MaxBytes, maxField: int(cfg.MaxFieldBytes), spillRows: spillRows}
+	if it.Payload.Table == "" {
+		out, err := workFile(ctx, cfg, it, nil)
+		return out, outcome(err)
+	}
+	if cfg.tables == nil {
+		return Out{}, outcome(refuse("no_database", "table: this machine has no database to load into; --with database=sqlite:PATH holds for one command "+
+			"and is given each time; for all of them the config has it: [kinds.%s.with] database = \"sqlite:PATH\"", it.Kind))
+	}
+	l := newLoader(cfg.tables, it)
+	defer l.close()
+	out, err := workFile(ctx, cfg, it, l)
+	return out, outcome(l.rowsBefore(ctx, err))
+}
+
+// workFile checks the file of an item, and loads it unless l is nil.
+func workFile(ctx context.Context, cfg *Config, it sdk.Item[In], l *loader) (Out, error) {
+	o := options{name: filepath.Base(it.Payload.Path), maxBytes: cfg.MaxBytes, maxField: int(cfg.MaxFieldBytes), spillRows: spillRows, loader: l}
 	f, err := openFile(it.Payload.Path)
 	if err != nil {
-		return Out{}, outcome(err)
+		return Out{}, err
 	}
 	defer f.Close()
 	o.progress = func(read int64) { it.Progress(read, f.before.Size(), "bytes") }
@@ -302,36 +320,24 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 		identity := strings.Join([]string{it.Kind, it.Scope, it.Key}, "\x00")
 		r, err := newRejects(cfg.RejectDir, it.Payload.Path, identity, it.Attempt)
 		if err != nil {
-			return Out{}, outcome(err)
+			return Out{}, err
 		}
 		defer r.close()
 		o.rejects = r
 	}
-	if it.Payload.Table != "" {
-		if cfg.tables == nil {
-			return Out{}, outcome(refuse("no_database", "table: this machine has no database to load into; where it may: --with database=…"))
-		}
-		o.loader = newLoader(cfg.tables, it)
-		defer o.loader.close()
-	}
-	out, err := scanFile(ctx, f, it.Payload, o)
-	return out, outcome(err)
+	return scanFile(ctx, f, it.Payload, o)
 }
 
 const busyDelay = 10 * time.Second
 
 // outcome tells the SDK what kind of failure err is.
 func outcome(err error) error {
-	code, again := "", false
-	if f := (*failure)(nil); errors.As(err, &f) {
-		code, again = f.code, f.again
-	} else if l := (*load.Error)(nil); errors.As(err, &l) {
-		if l.Code == load.Busy { // for as long as a large file takes
-			return sdk.Snooze(busyDelay, l.Text)
-		}
-		code, again = l.Code, l.Again
-	} else {
+	code, again := verdict(err)
+	switch code {
+	case "":
 		return err
+	case load.Busy: // for as long as a large file takes
+		return sdk.Snooze(busyDelay, err.Error())
 	}
 	if err = sdk.Code(code, err); again {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -15,8 +16,8 @@ type header struct {
 	because string // "": nothing tells, it is only more likely
 }
 
-// header looks for what tells names from values. A row with a column that the payload names is a
-// header. Otherwise each column has a voice: its first cell is a name if it is of another kind than
+// header looks for what tells names from values. A row with a column that the payload names, be it in another
+// case, is a header. Otherwise each column has a voice: its first cell is a name if it is of another kind than
 // all the values below (text above numbers, a number above dates, no digit or @ above values that all
 // have one), and a value if it is of their kind, is written as they are, or comes again below. Years, and numbers that are
 // counted up from column to column, are names of columns.
@@ -28,7 +29,7 @@ func (r *rules) header(rows [][][]byte) header {
 	votes, typed, because := 0, 0, map[bool]string{}
 	for i, v := range rows[0] {
 		v = trim(v)
-		if slices.Contains(named, string(v)) {
+		if slices.ContainsFunc(named, func(n string) bool { return strings.EqualFold(n, string(v)) }) {
 			return header{true, fmt.Sprintf("it has the column %q", shown(string(v)))}
 		}
 		if r.isNull(v) {
@@ -204,6 +205,26 @@ func even(series []int) bool {
 		}
 	}
 	return true
+}
+
+// columns names the columns of a header. Blank cells at its end are none: they come from delimiters behind
+// the last name. They are columns if the payload names one of them, such as column_5, or if there is no name at all.
+func (r *rules) columns(header [][]byte) (names, behind []string) {
+	names = uniqueNames(header)
+	end := len(names)
+	for end > 0 && len(header[end-1]) == 0 && !r.names(names[end-1]) {
+		end--
+	}
+	if end == 0 {
+		return names, nil
+	}
+	return names[:end], names[end:]
+}
+
+// names tells whether the payload names a column of the file.
+func (r *rules) names(column string) bool {
+	_, mapped := r.in.Into[column]
+	return mapped || slices.Contains(r.named(), column)
 }
 
 // uniqueNames makes names of a header: blank ones become column_3, repeated ones name_2.

@@ -231,7 +231,7 @@ func TestLoadIntoATableThatIsThere(t *testing.T) {
 			code, text string
 			final      bool
 		}{
-			{payload{"table": "users"}, "columns", `table users has no column "Year", "born in"; it has id, Mail, born, source, born_in: say which column goes where with --set into`, true},
+			{payload{"table": "users"}, "columns", `table users has no column "Year", "born in"; it has id, Mail, born, source, born_in: say which column goes where with --set into.COLUMN_OF_THE_FILE=COLUMN_OF_THE_TABLE, for each column that is to be loaded: others are left out then`, true},
 			{payload{"table": "users", "into": map[string]string{"nope": "id"}}, "missing_column", `into: the file has no column "nope"`, true},
 			{payload{"table": "users", "into": map[string]string{"MAIL": "mail", "ID": "MAIL"}}, "columns", `would both go into column "Mail"`, true},
 			{payload{"table": "users", "into": map[string]string{"ID": "id"}}, "constraint", "", true},
@@ -263,6 +263,35 @@ func TestLoadIntoATableThatIsThere(t *testing.T) {
 	})
 }
 
+// Delimiters behind the last name are no columns: not of a table that is there, not of a new one, and not where
+// the table tells whether there is a header.
+func TestLoadDelimitersAtTheEnd(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h := loading(t, url)
+		exec(t, db, "CREATE TABLE people (name text, land text)")
+		for table, text := range map[string]string{"people": "Name,Land,,\nAda,UK,,\nBob,US,,\n", "new": "name,n,\nAda,1,\nBob,2,\n"} {
+			path := csvFile(t, text)
+			out := outOf(t, h.Run(sdktest.Task{Payload: payload{"path": path, "table": table}}))
+			if out.ColumnCount != 2 || out.Load.Rows != 2 {
+				t.Errorf("%s: %d columns, %+v", table, out.ColumnCount, out.Load)
+			}
+			write(t, path, text+"Cy"+strings.Repeat(",3", strings.Count(text[:strings.IndexByte(text, '\n')], ","))+"\n")
+			r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": table, "header": "yes", "on_reload": "append"}, Round: "2", Attempt: 2})
+			if r.Code != badRows || !strings.Contains(r.Error, `1 of 3 rows bad, the first on line 4: column "column_3": the header has no name for the value "3"; --set required=column_3 makes it a column`) {
+				t.Errorf("%s: %s %s", table, r.Code, r.Error)
+			}
+		}
+		if got := query(t, db, "SELECT name, n FROM new ORDER BY name"); !slices.Equal(got, []string{"Ada|1", "Bob|2"}) {
+			t.Errorf("rows %q", got)
+		}
+		set := payload{"path": csvFile(t, "name,n,\nAda,1,x\n"), "table": "new", "into": map[string]string{"name": "name", "column_3": "n"}}
+		outOf(t, h.Run(sdktest.Task{Payload: set, ID: 9}))
+		if got := query(t, db, "SELECT name, n FROM new WHERE n = 'x'"); !slices.Equal(got, []string{"Ada|x"}) {
+			t.Errorf("a column that the mapping names: rows %q", got)
+		}
+	})
+}
+
 func TestLoadBadRows(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
@@ -287,7 +316,8 @@ func TestLoadBadRows(t *testing.T) {
 
 func TestLoadNeedsADatabase(t *testing.T) {
 	path := csvFile(t, "a\n1\n")
-	if r := loading(t, "").Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}}); r.Code != "no_database" || !r.Final {
+	r := loading(t, "").Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}})
+	if r.Code != "no_database" || !r.Final || !strings.Contains(r.Error, `[kinds.filecsv.with] database = "sqlite:PATH"`) {
 		t.Errorf("%s %s", r.Code, r.Error)
 	}
 	file := filepath.Join(t.TempDir(), "ledger.db")
@@ -300,7 +330,7 @@ func TestLoadNeedsADatabase(t *testing.T) {
 		t.Errorf("%s %s", r.Code, r.Error)
 	}
 	// Nobody is there: it is tried again, and the password is not shown.
-	r := loading(t, "postgres://app:hunter22@127.0.0.1:1/x").Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}})
+	r = loading(t, "postgres://app:hunter22@127.0.0.1:1/x").Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}})
 	if r.Code != "database" || r.Final || strings.Contains(fmt.Sprint(r), "hunter22") {
 		t.Errorf("%+v", r)
 	}

@@ -2,10 +2,13 @@ package filecsv
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dustin/go-humanize"
 
 	"github.com/ledgerd/ledgerd/plugins/filecsv/load"
 	"github.com/ledgerd/ledgerd/sdk"
@@ -35,22 +38,13 @@ func newLoader(d *load.Database, it sdk.Item[In]) *loader {
 	}}
 }
 
-// header decides by the table whether a row names columns, where the rows below it do not tell.
-func (l *loader) header(ctx context.Context, row [][]byte) (header, error) {
+// hasColumns tells whether the table is there and has a column for each name.
+func (l *loader) hasColumns(ctx context.Context, names []string) (bool, error) {
 	have, err := l.database.Columns(ctx, l.job.Table)
-	if err != nil {
-		return header{}, err
-	}
-	texts, unknown := make([]string, len(row)), len(have) == 0
-	for i, v := range row {
-		texts[i] = string(trim(v))
-		unknown = unknown || !slices.ContainsFunc(have, func(h string) bool { return strings.EqualFold(h, texts[i]) })
-	}
-	if !unknown {
-		return header{true, "the table has a column for each of its names"}, nil
-	}
-	return header{}, refuse("header_unclear", "does the first row (%s) name the columns? The rows below do not tell: --set header=yes or --set header=no",
-		shown(strings.Join(texts, ", ")))
+	missing := slices.ContainsFunc(names, func(name string) bool {
+		return !slices.ContainsFunc(have, func(h string) bool { return strings.EqualFold(h, name) })
+	})
+	return !missing, err
 }
 
 // begin begins to load a file with these columns.
@@ -109,6 +103,25 @@ func (l *loader) commit(ctx context.Context, digest string) (*Loaded, error) {
 		return nil, err
 	}
 	return &Loaded{Table: done.Table, Rows: done.Rows, Replaced: done.Replaced, Created: done.Created, Already: done.Already, Attempt: done.Attempt}, nil
+}
+
+// beforeTime is how long a failure waits for the database to say what is in the table.
+const beforeTime = 5 * time.Second
+
+// rowsBefore adds to a failure that lasts how many rows an earlier version of the file has in the table. If
+// the database does not tell, the failure stays as it is.
+func (l *loader) rowsBefore(ctx context.Context, err error) error {
+	if code, again := verdict(err); code == "" || again {
+		return err
+	}
+	l.close()
+	ctx, cancel := context.WithTimeout(ctx, beforeTime)
+	defer cancel()
+	rows, unknown := l.database.RowsOf(ctx, l.job)
+	if unknown != nil || rows == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; the rows of the version before stay in %s (%s)", err, l.job.Table, humanize.Comma(rows))
 }
 
 // close undoes what was not committed.

@@ -3,6 +3,7 @@ package filecsv
 import (
 	"database/sql"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -151,6 +152,45 @@ func TestReloadByKey(t *testing.T) {
 	})
 }
 
+// A version of a file that is not loaded leaves the rows of the version before where they are, and its failure
+// says how many these are; one that may pass says nothing.
+func TestReloadFails(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h := loading(t, url)
+		exec(t, db, "CREATE TABLE others (id integer, name text)")
+		for table, reload := range map[string]string{"people": "replace", "others": "append"} {
+			path := csvFile(t, "id,name\n1,Ada\n2,Bob\n")
+			run := func(attempt int64) sdktest.Result {
+				return h.Run(sdktest.Task{Payload: payload{"path": path, "table": table, "required": []string{"id"}, "on_reload": reload}, ID: 1, Attempt: attempt, Round: fmt.Sprint(attempt)})
+			}
+			bad := func(attempt int64, code, want string) {
+				t.Helper()
+				if r := run(attempt); r.Code != code || !r.Final || !strings.HasSuffix(r.Error, want) {
+					t.Errorf("%s: %s %v %s, want %s %s", table, r.Code, r.Final, r.Error, code, want)
+				}
+			}
+			stay := "; the rows of the version before stay in " + table + " (2)"
+			write(t, path, "id,name\nx\n")
+			bad(1, badRows, "the number of fields is 1, not 2; is the header on another line? --set skip=LINES")
+			write(t, path, "id,name\n1,Ada\n2,Bob\n")
+			outOf(t, run(2))
+			write(t, path, "id,name\n1,Ada\n2\n")
+			bad(3, badRows, "line 3: the number of fields is 1, not 2"+stay)
+			write(t, path, "number,name\n1,Ada\n")
+			bad(4, "missing_column", `column "id" missing`+stay)
+			write(t, path, "id,name\n1,\"Ada\n")
+			bad(5, "unterminated_quote", stay)
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			bad(6, "not_found", "there is no such file (any more)"+stay)
+			if got := query(t, db, "SELECT count(*) FROM "+table); got[0] != "2" {
+				t.Errorf("%s rows in %s", got[0], table)
+			}
+		}
+	})
+}
+
 // Rows are not loaded by a guess at what the first one is.
 func TestLoadHeaderUnclear(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
@@ -158,6 +198,10 @@ func TestLoadHeaderUnclear(t *testing.T) {
 		r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}})
 		if r.Code != "header_unclear" || !r.Final || !strings.Contains(r.Error, "first row (Country, Capital) name the columns? The rows below do not tell: --set header=yes or --set header=no") {
 			t.Errorf("%s %v %s", r.Code, r.Final, r.Error)
+		}
+		remark := csvFile(t, "# Capitals\nCountry,Capital\nFrance,Paris\n# Spain\n")
+		if r := h.Run(sdktest.Task{Payload: payload{"path": remark, "table": "t"}}); r.Code != "header_unclear" || !strings.Contains(r.Error, "--set comment=#") {
+			t.Errorf("%s %s", r.Code, r.Error)
 		}
 		exec(t, db, "CREATE TABLE t (country text, capital text)")
 		out := outOf(t, h.Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}}))

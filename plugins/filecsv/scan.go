@@ -85,7 +85,7 @@ type scanner struct {
 	checks  []check
 	uniques []unique
 	first   BadRow // in the order of the file
-	misfit  int64  // rows that are wider or narrower than the header
+	misfit  int64  // rows that are wider or narrower than the columns
 	out     Out
 }
 
@@ -101,7 +101,7 @@ func (s *scanner) run() (err error) {
 	}
 	names := s.table.names
 	if err := s.rules.missing(names); err != nil {
-		return err
+		return s.table.inDoubt(err)
 	}
 	s.columns = make([]column, len(names))
 	for i, name := range names {
@@ -113,7 +113,7 @@ func (s *scanner) run() (err error) {
 	}
 	if s.loader != nil {
 		if err := s.loader.begin(s.ctx, s.rules, names); err != nil {
-			return err
+			return s.table.inDoubt(err)
 		}
 	}
 	if err := s.rows(); err != nil {
@@ -172,10 +172,17 @@ func (s *scanner) rows() error {
 
 // row takes in a well-formed row.
 func (s *scanner) row(line int64, fields [][]byte) error {
-	if len(fields) != len(s.columns) {
+	if width := len(s.columns) + len(s.table.behind); len(fields) != width {
 		s.misfit++
-		return s.bad(BadRow{Line: line, Reason: fmt.Sprintf("the number of fields is %d, not %d", len(fields), len(s.columns))}, fields)
+		return s.bad(BadRow{Line: line, Reason: fmt.Sprintf("the number of fields is %d, not %d", len(fields), width)}, fields)
 	}
+	for i, name := range s.table.behind {
+		if v := trim(fields[len(s.columns)+i]); !s.rules.isNull(v) {
+			s.misfit++
+			return s.bad(BadRow{line, name, fmt.Sprintf("the header has no name for the value %q; --set required=%s makes it a column", shown(string(v)), name)}, fields)
+		}
+	}
+	fields = fields[:len(s.columns)]
 	for i := range s.checks {
 		c := &s.checks[i]
 		v := trim(fields[c.column])
@@ -263,7 +270,7 @@ func (s *scanner) duplicates() error {
 			}
 		}
 		b := BadRow{int64(t[0]), s.columns[t[1]].name, "repeats the value of line " + strconv.FormatUint(t[2], 10)}
-		return s.bad(b, again.fields)
+		return s.bad(b, again.fields[:len(s.columns)])
 	})
 }
 

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 )
 
 // table is a file that is being read: its records, and what was found out about it.
@@ -13,8 +15,10 @@ type table struct {
 	meter   *meter
 	skipped int64    // lines above the table
 	header  header   // whether there is one
+	first   string   // the first row, for people
 	cells   [][]byte // of the header, as in the file, trimmed; nil without
 	names   []string // of the columns
+	behind  []string // what columns behind them would be called, which the header has no names for
 }
 
 // openTable finds out how the file is written, as far as the rules leave it open, and reads
@@ -35,11 +39,14 @@ func openTable(ctx context.Context, raw io.Reader, r *rules, o options) (*table,
 	if err != nil {
 		return nil, err
 	}
-	if t.header, err = r.decideHeader(ctx, rows, o); err != nil {
+	if len(rows) > 0 {
+		t.first = shown(string(bytes.Join(trimAll(rows[0]), []byte(", "))))
+	}
+	if t.header, err = t.decideHeader(ctx, r, rows, o); err != nil {
 		return nil, err
 	}
 	if t.header.yes {
-		return t, t.readHeader()
+		return t, t.readHeader(r)
 	}
 	width, _ := commonWidth(rows)
 	t.names = uniqueNames(make([][]byte, width))
@@ -71,7 +78,7 @@ func (t *table) sniff(r *rules) ([][][]byte, error) {
 
 // decideHeader tells whether the first row names the columns. Rows are not loaded by chance: if
 // nothing tells, the table that is there does, or else somebody is asked.
-func (r *rules) decideHeader(ctx context.Context, rows [][][]byte, o options) (header, error) {
+func (t *table) decideHeader(ctx context.Context, r *rules, rows [][][]byte, o options) (header, error) {
 	if r.in.Header != "auto" {
 		return header{r.in.Header == "yes", "header=" + r.in.Header}, nil
 	}
@@ -79,11 +86,17 @@ func (r *rules) decideHeader(ctx context.Context, rows [][][]byte, o options) (h
 	if h.because != "" || o.loader == nil || len(rows) == 0 || rows[0] == nil {
 		return h, nil
 	}
-	return o.loader.header(ctx, rows[0])
+	names, _ := r.columns(trimAll(rows[0]))
+	named, err := o.loader.hasColumns(ctx, names)
+	if err != nil || named {
+		return header{named, "the table has a column for each of its names"}, err
+	}
+	return h, refuse("header_unclear", "does the first row (%s) name the columns? The rows below do not tell: --set header=yes or --set header=no%s",
+		t.first, t.remark())
 }
 
 // readHeader reads the first record as names.
-func (t *table) readHeader() error {
+func (t *table) readHeader(r *rules) error {
 	err := t.next()
 	var m *malformed
 	switch {
@@ -94,9 +107,38 @@ func (t *table) readHeader() error {
 	case err != nil:
 		return err
 	}
-	for _, f := range t.fields {
-		t.cells = append(t.cells, bytes.Clone(trim(f)))
+	t.cells = trimAll(t.fields)
+	for i, cell := range t.cells { // the fields are gone with the next record
+		t.cells[i] = bytes.Clone(cell)
 	}
-	t.names = uniqueNames(t.cells)
+	t.names, t.behind = r.columns(t.cells)
 	return nil
+}
+
+// inDoubt adds to the lack of a column how the header was found, if that may be the reason.
+func (t *table) inDoubt(err error) error {
+	if code := codeOf(err); code != "missing_column" && code != "columns" || t.first == "" {
+		return err
+	}
+	switch why := t.header.because; {
+	case t.remark() != "":
+		return fmt.Errorf("%w; the first row is %s%s", err, t.first, t.remark())
+	case !t.header.yes:
+		if why != "" {
+			why = " (" + why + ")"
+		}
+		return fmt.Errorf("%w; the first row (%s) is not taken for the header%s: --set header=yes if it is; "+
+			"else the columns are column_1, column_2 … (--set required=column_1, --set into.column_1=…)", err, t.first, why)
+	case why == "":
+		return fmt.Errorf("%w; nothing tells whether the first row (%s) is the header: --set header=no or --set skip=LINES if it is not", err, t.first)
+	}
+	return err
+}
+
+// remark is what helps if the first row is a remark above the header; "" if it does not look like one.
+func (t *table) remark() string {
+	if !strings.HasPrefix(t.first, "#") {
+		return ""
+	}
+	return "; if that is a remark: --set comment=# passes over all lines like it, --set skip=LINES over those above the header"
 }

@@ -52,6 +52,15 @@ func trim(v []byte) []byte {
 	return v
 }
 
+// trimAll takes it off all values of a row.
+func trimAll(row [][]byte) [][]byte {
+	trimmed := make([][]byte, len(row))
+	for i, v := range row {
+		trimmed[i] = trim(v)
+	}
+	return trimmed
+}
+
 // number recognises what a program would write: -12, 0.5, 1e-05. What leads with zeros or a
 // plus is none (article and telephone numbers do); kindText says so. The value is rounded to
 // the nearest float64.

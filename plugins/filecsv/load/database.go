@@ -23,7 +23,8 @@ type Database struct {
 	insertMarker  string
 	selectMarkers string
 	countUntagged string // loads of a file whose rows cannot be told from others
-	deleteTagged  string // removes the rows of all loads of a file
+	loadsOf       string // numbers of all loads of a file
+	rowsOfLast    string // how many rows the last load of a file had
 	makeMarkers   string
 	lockMaking    string // waits until nobody else makes a table
 	selectColumns string
@@ -122,7 +123,7 @@ func (d *Database) checkNames(columns []Column) error {
 	for _, c := range columns {
 		name := c.Name
 		if strings.EqualFold(name, tagColumn) {
-			return &Error{Code: "columns", Text: fmt.Sprintf("a column of the table cannot be called %s: give it another name with --set into", shown(name))}
+			return &Error{Code: "columns", Text: fmt.Sprintf("a column of the table cannot be called %s: give it another name with %s", shown(name), mapping)}
 		}
 		if d.foldsNames {
 			name = strings.ToLower(name)
@@ -130,11 +131,11 @@ func (d *Database) checkNames(columns []Column) error {
 		other, twice := seen[name]
 		switch {
 		case name == "" || strings.Contains(name, "\x00"):
-			return &Error{Code: "columns", Text: fmt.Sprintf("%q is no name for a column of the table: give it another with --set into", shown(c.Name))}
+			return &Error{Code: "columns", Text: fmt.Sprintf("%q is no name for a column of the table: give it another with %s", shown(c.Name), mapping)}
 		case twice:
-			return &Error{Code: "columns", Text: fmt.Sprintf("columns %q and %q would be one column of the table: give one of them another name with --set into", shown(other), shown(c.Name))}
+			return &Error{Code: "columns", Text: fmt.Sprintf("columns %q and %q would be one column of the table: give one of them another name with %s", shown(other), shown(c.Name), mapping)}
 		case len(c.Name) > d.maxName:
-			return &Error{Code: "columns", Text: fmt.Sprintf("column %q is too long for a name in this database, which may have %d bytes: give it another with --set into", shown(c.Name), d.maxName)}
+			return &Error{Code: "columns", Text: fmt.Sprintf("column %q is too long for a name in this database, which may have %d bytes: give it another with %s", shown(c.Name), d.maxName, mapping)}
 		}
 		seen[name] = c.Name
 	}

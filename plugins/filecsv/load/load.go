@@ -314,6 +314,9 @@ func (l *Load) unmapped() error {
 	return &Error{Code: "missing_column", Text: "the file has no columns to load"}
 }
 
+// mapping is how people say which column goes where.
+const mapping = "--set into.COLUMN_OF_THE_FILE=COLUMN_OF_THE_TABLE, for each column that is to be loaded: others are left out then"
+
 // match finds the columns of the table: by name, else by a name that differs in case only.
 func match(table string, wanted []Column, have []string) ([]string, error) {
 	var names, missing []string
@@ -333,14 +336,14 @@ func match(table string, wanted []Column, have []string) ([]string, error) {
 		case found == "":
 			missing = append(missing, fmt.Sprintf("%q", shown(w.Name)))
 		case twice:
-			return nil, &Error{Code: "columns", Text: fmt.Sprintf("the columns %q and %q of the file would both go into column %q of the table: say which one with --set into", shown(other), shown(w.Name), shown(found))}
+			return nil, &Error{Code: "columns", Text: fmt.Sprintf("the columns %q and %q of the file would both go into column %q of the table: say which one with %s", shown(other), shown(w.Name), shown(found), mapping)}
 		}
 		taken[found] = w.Name
 		names = append(names, found)
 	}
 	if len(missing) > 0 {
-		return nil, &Error{Code: "columns", Text: fmt.Sprintf("table %s has no column %s; it has %s: say which column goes where with --set into.COLUMN_OF_THE_FILE=COLUMN_OF_THE_TABLE",
-			table, list(missing), list(have))}
+		return nil, &Error{Code: "columns", Text: fmt.Sprintf("table %s has no column %s; it has %s: say which column goes where with %s",
+			table, list(missing), list(have), mapping)}
 	}
 	return names, nil
 }

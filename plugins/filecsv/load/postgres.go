@@ -43,8 +43,9 @@ func openPostgres(address, password string) (*Database, error) {
 			WHERE identity = $1::text AND (round = $2::text OR attempt > $3::bigint) ORDER BY attempt`,
 		countUntagged: `SELECT count(*) FROM ledgerd_loads
 			WHERE kind = $1::text AND item_key = $2::text AND target = $3::text AND load_id IS NULL AND row_count > 0`,
-		deleteTagged: `DELETE FROM %s WHERE %s IN
-			(SELECT load_id FROM ledgerd_loads WHERE kind = $1::text AND item_key = $2::text AND load_id IS NOT NULL)`,
+		loadsOf: "SELECT load_id FROM ledgerd_loads WHERE kind = $1::text AND item_key = $2::text AND load_id IS NOT NULL",
+		rowsOfLast: `SELECT row_count FROM ledgerd_loads
+			WHERE kind = $1::text AND item_key = $2::text AND target = $3::text ORDER BY loaded_at DESC LIMIT 1`,
 		selectColumns: `SELECT attname FROM pg_catalog.pg_attribute
 			WHERE attrelid = to_regclass($1::text) AND attnum > 0 AND NOT attisdropped ORDER BY attnum`,
 		types:   map[Type]string{Text: "text", Int: "bigint", Decimal: "numeric", Bool: "boolean", Date: "date", Time: "timestamptz"},

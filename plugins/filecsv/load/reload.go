@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -103,11 +104,37 @@ func (l *Load) supersede(ctx context.Context) error {
 	if l.tag == nil {
 		return nil
 	}
-	r, err := l.conn.ExecContext(ctx, fmt.Sprintf(d.deleteTagged, quoteTable(l.job.Table), tagColumn), item.Kind, item.Key)
+	r, err := l.conn.ExecContext(ctx, "DELETE"+d.tagged(l.job.Table), item.Kind, item.Key)
 	if err != nil {
 		return d.explain("replacing what was loaded before", err)
 	}
 	n, err := r.RowsAffected()
 	l.done.Replaced += n
 	return err
+}
+
+// tagged is the end of a statement about the rows of a file, for a table that says which these are.
+func (d *Database) tagged(table string) string {
+	return " FROM " + quoteTable(table) + " WHERE " + tagColumn + " IN (" + d.loadsOf + ")"
+}
+
+// RowsOf counts the rows in the job's table that earlier loads have from the file. For a table that does not say
+// which rows these are, it is the number that the last load had.
+func (d *Database) RowsOf(ctx context.Context, job Job) (rows int64, err error) {
+	if err := d.checkTable(job.Table); err != nil {
+		return 0, err
+	}
+	have, err := d.Columns(ctx, job.Table)
+	if err != nil || len(have) == 0 {
+		return 0, err
+	}
+	statement, file := d.rowsOfLast, []any{job.Item.Kind, job.Item.Key, job.Table}
+	if slices.Contains(have, tagColumn) {
+		statement, file = "SELECT count(*)"+d.tagged(job.Table), file[:2]
+	}
+	err = d.db.QueryRowContext(ctx, statement, file...).Scan(&rows)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return rows, d.explain("looking for an earlier load", err)
 }

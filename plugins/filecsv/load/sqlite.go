@@ -37,7 +37,8 @@ func openSQLite(path string) (*Database, error) {
 		selectMarkers: `SELECT round, attempt, target, row_count, sha256 FROM ledgerd_loads
 			WHERE identity = ? AND (round = ? OR attempt > ?) ORDER BY attempt`,
 		countUntagged: `SELECT count(*) FROM ledgerd_loads WHERE kind = ? AND item_key = ? AND target = ? AND load_id IS NULL AND row_count > 0`,
-		deleteTagged:  `DELETE FROM %s WHERE %s IN (SELECT load_id FROM ledgerd_loads WHERE kind = ? AND item_key = ? AND load_id IS NOT NULL)`,
+		loadsOf:       "SELECT load_id FROM ledgerd_loads WHERE kind = ? AND item_key = ? AND load_id IS NOT NULL",
+		rowsOfLast:    "SELECT row_count FROM ledgerd_loads WHERE kind = ? AND item_key = ? AND target = ? ORDER BY loaded_at DESC LIMIT 1",
 		selectColumns: `SELECT name FROM pragma_table_info(replace(?, '"', ''))`,
 		types:         map[Type]string{Text: "TEXT", Int: "INTEGER", Decimal: "NUMERIC", Bool: "INTEGER", Date: "TEXT", Time: "TEXT"},
 		foldsNames:    true,
