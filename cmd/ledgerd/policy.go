@@ -115,7 +115,7 @@ func keysOf(f *pflag.FlagSet) func(key string) bool {
 func (a *app) policyFindings(kinds []ledger.Kind) (all []ledger.Finding) {
 	for _, k := range kinds {
 		for _, d := range a.config.PolicyDifferences(a.config.Kind(k.Name), k) {
-			all = append(all, ledger.Warning("policy", fmt.Sprintf("kind %s has %s = %s in the ledger, and the config says %s (%s)", k.Name, d.Key, d.Have, d.Want, d.Origin),
+			all = append(all, ledger.Warning("policy", fmt.Sprintf("%s of kind %s is %s in the ledger, and %s in the config (%s)", d.Key, k.Name, d.Have, d.Want, d.Origin),
 				"the ledger's value is in force until a command adds to the kind or works it with this config, or a daemon starts with it",
 				fmt.Sprintf("change the config, or the ledger: ledgerd kind set %s --%s", k.Name, strings.ReplaceAll(d.Key, "_", "-")+"="+strings.Trim(d.Want, `"`))))
 		}

@@ -168,7 +168,7 @@ func (c *crew) leave(name string, why *failure) {
 	case why.code == noPluginCode:
 		now.reason, now.pause = "no plugin", 0
 	case why.code == otherSettingsCode: // it ends when the other one does; not all at the same time
-		now.pause = newKindsEvery/2 + rand.N(2*newKindsEvery)
+		now.pause = newKindsEvery/2 + rand.N(newKindsEvery)
 	case why.code == "unknown_plugin" && c.app.config.Kinds[name] == nil:
 		now.code = noPluginCode // the plugin that the ledger names is on other machines
 	}

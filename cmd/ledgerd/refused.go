@@ -47,7 +47,7 @@ func differing(have, want string) string {
 		texts = append(texts, d.String())
 	}
 	if len(texts) == 0 {
-		return "what differs is not shown, since it may be a secret"
+		return "no difference can be shown: it is a secret, or about to go away"
 	}
 	return strings.Join(texts, ", ")
 }

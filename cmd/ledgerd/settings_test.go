@@ -173,6 +173,12 @@ func TestReloadPolicy(t *testing.T) {
 		}
 		s.until("the policy is written", has(`"max_failures":2`))
 		s.run(exitOK, "kind", "set", "effect", "--max-failures", "9", "--max-lost", "8")
+		doctor := s.start("doctor", "--config", s.config)
+		s.exit(doctor)
+		if text := doctor.stdout.String(); !strings.Contains(text, "max_failures of kind effect is 9 in the ledger, and 2 in the config ("+s.config+":") ||
+			!strings.Contains(text, "ledgerd kind set effect --max-failures=2") {
+			t.Errorf("doctor says\n%s", text)
+		}
 		s.write("ledgerd.toml", policyConfig("2", "3s"))
 		s.signal(p, syscall.SIGHUP)
 		s.until("what the file says otherwise is written", has(`"timeout_s":3`))

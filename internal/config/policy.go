@@ -100,7 +100,7 @@ func (c *Config) PolicyWarnings(kinds []ledger.Kind) (all []Problem) {
 			if d.Origin.File != "" {
 				p = c.doc.problem(c.doc.at(path), "")
 			}
-			p.Key, p.Message = path, fmt.Sprintf("kind %s has %s = %s in the ledger, and not %s", k.Name, d.Key, d.Have, d.Want)
+			p.Key, p.Message = path, fmt.Sprintf("%s of kind %s is %s in the ledger, and %s here", d.Key, k.Name, d.Have, d.Want)
 			p.Hint = "the next command that adds to the kind or works it with this config, and the next start of a daemon, set it"
 			all = append(all, p)
 		}
