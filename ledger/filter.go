@@ -23,7 +23,8 @@ type Filter struct {
 	// Outcomes of the newest attempt that ended, any of them.
 	Outcomes []Outcome
 	Key      string // exact
-	// Sources are where items came from, any of them.
+	// Sources are where items came from, any of them. The name of a list stands for all its lines: "links" also
+	// for "links:17".
 	Sources []string
 	Prefix  string // of the key
 	// KeyHas and ErrorHas are substrings of the key and of the newest attempt's error, case as given.
@@ -49,10 +50,10 @@ type Filter struct {
 func IDs(ids ...int64) Filter { return Filter{IDs: append([]int64{}, ids...)} }
 
 // FilterTerms shows all terms of the language, for errors and help.
-const FilterTerms = `id:7,8 kind:K scope:S state:dead,doubt round:failed agent:A outcome:failed code:http_404 priority:-1,0 key:K key:/prefix* key~part error~part since:2h until:2026-11-20 added:7d output.status:404 payload.name~part payload.size>100`
+const FilterTerms = `id:7,8 kind:K scope:S state:dead,doubt round:failed agent:A source:S outcome:failed code:http_404 priority:-1,0 key:K key:/prefix* key~part error~part since:2h until:2026-11-20 added:7d output.status:404 payload.name~part payload.size>100`
 
 // FilterNames are the names of terms with what follows them.
-var FilterNames = []string{"id:", "kind:", "scope:", "state:", "round:", "agent:", "outcome:", "code:", "priority:", "key:", "key~", "error~", "since:", "until:", "added:", "output.", "payload."}
+var FilterNames = []string{"id:", "kind:", "scope:", "state:", "round:", "agent:", "source:", "outcome:", "code:", "priority:", "key:", "key~", "error~", "since:", "until:", "added:", "output.", "payload."}
 
 // FilterError is a mistake in a filter, and where it is. It matches [ErrInvalid].
 type FilterError struct {
@@ -176,6 +177,8 @@ func (f *Filter) term(t string, now time.Time) error {
 		} else {
 			f.Key = value
 		}
+	case "source:":
+		f.Sources = []string{value} // also with a comma, which the name of a sample has
 	case "key~":
 		f.KeyHas = value
 	case "error~":
@@ -237,6 +240,14 @@ func (f *Filter) list(name string, values []string) error {
 		}
 	}
 	return nil
+}
+
+// listOf is the list of which a source is a line: "links" of "links:17"; else the source itself.
+func listOf(source string) string {
+	if list, line := strings.CutSuffix(strings.TrimRight(source, "0123456789"), ":"); line {
+		return list
+	}
+	return source
 }
 
 // unknownWord is the error that v is none of those of its sort.
@@ -302,7 +313,7 @@ func (f Filter) Match(r *Record, now time.Time) bool {
 		len(f.Rounds) > 0 && !slices.Contains(f.Rounds, it.RoundState),
 		len(f.Outcomes) > 0 && !slices.Contains(f.Outcomes, it.Outcome),
 		r.ID <= f.Above, f.UpTo > 0 && r.ID > f.UpTo,
-		f.Key != "" && f.Key != r.Key, !in(f.Sources, r.Source),
+		f.Key != "" && f.Key != r.Key, !in(f.Sources, r.Source) && !in(f.Sources, listOf(r.Source)),
 		!utf8.ValidString(f.Prefix), !utf8.ValidString(f.KeyHas), !utf8.ValidString(f.ErrorHas),
 		!strings.HasPrefix(r.Key, f.Prefix), !strings.Contains(r.Key, f.KeyHas),
 		!strings.Contains(it.Error, f.ErrorHas),

@@ -30,7 +30,8 @@ type agentRow struct {
 
 func (a *app) agentsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "agents", Short: "List who works: daemons with their heartbeat, and people who hold items", GroupID: groupLook, Args: arguments(0, 0),
+		Annotations: map[string]string{rowsAnnotation: "yes"},
+		Use:         "agents", Short: "List who works: daemons with their heartbeat, and people who hold items", GroupID: groupLook, Args: arguments(0, 0),
 		Long: `Lists the programs that work this ledger and whoever else holds items: a person, or a program that is
 gone; these have no heartbeat.
 

@@ -28,7 +28,7 @@ func (a *app) completeAll(root *cobra.Command) {
 	var visit func(*cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		plugins := a.pluginsFor(cmd)
-		flags := map[string]offer{"kind": kindsFor, "state": statesFor, "scope": scopesFor, "agent": agentsFor, "where": termsFor, "plugin": plugins}
+		flags := map[string]offer{"kind": kindsFor, "state": statesFor, "scope": scopesFor, "agent": agentsFor, "where": a.termsFor, "plugin": plugins}
 		completeChoices(cmd, cmd.LocalNonPersistentFlags())
 		for name, offer := range flags {
 			if f := cmd.LocalNonPersistentFlags().Lookup(name); f != nil {
@@ -238,7 +238,7 @@ func itemsFor(ctx context.Context, l *ledger.Ledger, typed string) (words []stri
 }
 
 // termsFor offers the last term of a filter.
-func termsFor(ctx context.Context, l *ledger.Ledger, typed string) (words []string) {
+func (a *app) termsFor(ctx context.Context, l *ledger.Ledger, typed string) (words []string) {
 	i := strings.LastIndexByte(typed, ' ') + 1
 	before, term := typed[:i], typed[i:]
 	var values []string
@@ -252,6 +252,10 @@ func termsFor(ctx context.Context, l *ledger.Ledger, typed string) (words []stri
 		values = agentsFor(ctx, l, "")
 	case "scope":
 		values = scopesFor(ctx, l, "")
+	case "source":
+		for _, s := range a.config.Sources {
+			values = append(values, s.Name)
+		}
 	default:
 		for _, n := range ledger.FilterNames {
 			words = append(words, before+n)

@@ -251,7 +251,12 @@ func (a *app) effective(key string) (string, error) {
 
 func (a *app) configInitCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "init", Short: "Write a commented config file to begin with", Args: arguments(0, 0),
+		Use: "init", Short: "Write a commented config file to begin with", Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && !strings.HasPrefix(args[0], "-") {
+				return usage("usage", "ledgerd config init --config "+args[0], "%s: the file is named by a flag", cmd.CommandPath())
+			}
+			return arguments(0, 0)(cmd, args)
+		},
 		Annotations: map[string]string{withoutConfig: "yes"},
 		Long: `Writes the file that --config names, else the one of the user, $XDG_CONFIG_HOME/ledgerd/ledgerd.toml.
 What it says is the default, or commented out. A file that is there is left alone.

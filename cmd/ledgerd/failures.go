@@ -32,7 +32,8 @@ const errorsWindow = 24 * time.Hour
 func (a *app) errorsCommand() *cobra.Command {
 	var f filter
 	cmd := &cobra.Command{
-		Use: "errors", Short: "Group what failed by cause: how often, since when, where", GroupID: groupLook, Args: arguments(0, 0),
+		Annotations: map[string]string{rowsAnnotation: "yes"},
+		Use:         "errors", Short: "Group what failed by cause: how often, since when, where", GroupID: groupLook, Args: arguments(0, 0),
 		Long: `Groups items of which the newest attempt failed, crashed, was lost or may or may not have taken effect, by its
 code and message. Each counts once, and one that was repeated with success does not. What differs from item to
 item, as its key, numbers and long ids, does not matter; the message shown is that of the first example.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
@@ -39,7 +40,7 @@ func (g *global) define(f *pflag.FlagSet) {
 	f.StringVar(&g.configFile, "config", "", "config `file` (default: ledgerd/ledgerd.toml in $XDG_CONFIG_HOME or ~/.config, else /etc/ledgerd/ledgerd.toml)")
 	g.output = choice{value: string(report.Table), of: []string{"table", "json", "jsonl", "csv"}}
 	f.VarP(&g.output, "output", "o", "format of what goes to stdout")
-	f.StringSliceVar(&g.columns, "columns", nil, "`columns` of a table or CSV, separated by commas")
+	f.StringSliceVar(&g.columns, "columns", nil, "`columns` of a table or CSV, or fields of rows in JSON, separated by commas")
 	f.BoolVar(&g.raw, "raw", false, "CSV for programs: text as it is, also what a spreadsheet would calculate and a terminal would act on")
 	f.BoolVarP(&g.quiet, "quiet", "q", false, "nothing on stderr but errors")
 	f.BoolVarP(&g.verbose, "verbose", "v", false, "more on stderr: what programs do and plugins write")
@@ -56,13 +57,16 @@ func (g *global) define(f *pflag.FlagSet) {
 	}
 }
 
-func (g *global) checkColumns() error {
+// rowsAnnotation marks commands of which the value in JSON is rows, so that --columns chooses their fields.
+const rowsAnnotation = "rows"
+
+func (g *global) checkColumns(cmd *cobra.Command) error {
 	o := report.Format(g.output.String())
 	if g.raw && o != report.CSV {
 		return usage("bad_flag", "JSON always has text as it is, with \\uXXXX for what a terminal would act on; tables are for people", "--raw goes with -o csv, not with -o %s", o)
 	}
-	if g.columns != nil && o != report.Table && o != report.CSV {
-		return usage("bad_flag", "programs take what they need of JSON themselves", "--columns goes with -o table and -o csv, not with -o %s", o)
+	if g.columns != nil && o != report.Table && o != report.CSV && cmd.Annotations[rowsAnnotation] == "" {
+		return usage("bad_flag", "a program takes what it needs of this JSON", "--columns of %s goes with -o table and -o csv, not with -o %s", cmd.Name(), o)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ type itemRow struct {
 }
 
 // rowHelp says what the fields of an itemRow are.
-const rowHelp = `Fields of a row, all of them with -o json, jsonl and csv, or those that --columns names:
+const rowHelp = `Fields of a row, all of them with -o json, jsonl and csv, or exactly those that --columns names:
   id, kind, scope, key, state, round, round_state, attempt (how many), failures (of this round), priority, due, added_at
   agent, leased_at, expires: who holds it, since when and until when
   outcome, code, error, worker (who), plugin (NAME@VERSION), started_at, ended_at, took_s (seconds): of the

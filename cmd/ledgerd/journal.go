@@ -30,7 +30,8 @@ func (a *app) journalCommand() *cobra.Command {
 	var item string
 	var since duration
 	cmd := &cobra.Command{
-		Use: "journal", Short: "List what operators and programs changed: when, who, what", GroupID: groupLook, Args: arguments(0, 0),
+		Annotations: map[string]string{rowsAnnotation: "yes"},
+		Use:         "journal", Short: "List what operators and programs changed: when, who, what", GroupID: groupLook, Args: arguments(0, 0),
 		Long: `Lists the journal, newest first: retries, cancels and decisions of people, changed policies, and the
 settings that programs brought. An act on many items has an entry for every 500 of them.
 

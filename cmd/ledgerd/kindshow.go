@@ -145,18 +145,19 @@ func (a *app) showKind(p *report.Printer, s shownKind, k ledger.Kind) error {
 	sections := []struct {
 		title string
 		rows  [][]string
+		whole []int
 	}{
-		{"settings in force (--with)", settingRows(k.Config)},
-		{"payload of new items, where run and add do not say it (--set)", s.defaultRows(k)},
-		{"worked now by", s.workerRows(p, k.Config)},
-		{"to be worked with other settings by these, which wait for those", s.refusedRows(p, k.Config)},
+		{"settings in force (--with)", settingRows(k.Config), nil},
+		{"payload of new items, where run and add do not say it (--set)", s.defaultRows(k), nil},
+		{"worked now by", s.workerRows(p, k.Config), []int{3}}, // since when
+		{"to be worked with other settings by these, which wait for those", s.refusedRows(p, k.Config), []int{3}},
 	}
 	for _, part := range sections {
 		if len(part.rows) == 0 {
 			continue
 		}
 		fmt.Fprintf(p.Out, "\n%s\n", part.title)
-		if err := p.Align("  ", part.rows); err != nil {
+		if err := p.Align("  ", part.rows, part.whole...); err != nil {
 			return err
 		}
 	}
@@ -229,7 +230,7 @@ func (s *shownKind) workerRows(p *report.Printer, config string) (rows [][]strin
 		for _, d := range ledger.Differences(config, string(w.Config)) {
 			others = append(others, d.Name+" "+d.Want)
 		}
-		rows = append(rows, []string{w.Agent, "host " + w.Host, fmt.Sprintf("pid %d", w.PID), "since " + p.Local(time.Time(w.Since)), w.Definition, report.Safe(strings.Join(others, ", "))})
+		rows = append(rows, []string{w.Agent, "host " + w.Host, fmt.Sprintf("pid %d", w.PID), "since " + p.Brief(time.Time(w.Since)), w.Definition, report.Safe(strings.Join(others, ", "))})
 	}
 	return rows
 }

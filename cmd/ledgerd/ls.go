@@ -37,7 +37,8 @@ const (
 func (a *app) lsCommand() *cobra.Command {
 	var q listing
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List items", GroupID: groupLook, Args: arguments(0, 0),
+		Annotations: map[string]string{rowsAnnotation: "yes"},
+		Use:         "ls", Short: "List items", GroupID: groupLook, Args: arguments(0, 0),
 		Long: `Lists items by id, or as --sort says: up to --limit of them, or with --all every one that matches. In CSV and
 JSON, items are written as they are read, so memory does not grow with the ledger.
 
@@ -47,7 +48,8 @@ looked at, and the first --limit of it are listed.
 
 For people (-o table) it looks for at most two seconds, then says how far it has come and how to go on. Filters by
 id, key, state, agent and since: are found by an index; others are looked for item by item. How many match
-is counted up to 10,000; --count counts to the end.
+is counted up to 10,000. --count prints how many match instead of listing them, counted to the end: a number,
+with -o json {"count":N}.
 
 ` + rowHelp + `
 
@@ -58,6 +60,9 @@ is counted up to 10,000; --count counts to the end.
   ledgerd ls --all --where since:7d -o csv > week.csv`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := a.printer()
+			if q.count && (q.all || q.bom || q.cursor != "" || cmd.Flags().Changed("limit") || p.Columns != nil) {
+				return usage("bad_flag", "", "--count lists nothing: not with --all, --limit, --cursor, --columns or --bom")
+			}
 			if q.bom && p.Format != report.CSV {
 				return usage("bad_flag", "", "--bom goes with -o csv")
 			}
@@ -70,7 +75,7 @@ is counted up to 10,000; --count counts to the end.
 	fl.StringVar(&q.cursor, "cursor", "", "go on after this `place`, as the last line of the list before says")
 	fl.StringVar(&q.sort, "sort", "id", "`order`: id, ended, added, due, took, key or priority; -id the other way round")
 	fl.BoolVar(&q.all, "all", false, "all that match, without limit")
-	fl.BoolVar(&q.count, "count", false, "say how many match, exactly")
+	fl.BoolVar(&q.count, "count", false, "print how many match, exactly, instead of listing them")
 	fl.BoolVar(&q.bom, "bom", false, "begin CSV with a byte order mark, by which Excel knows that it is UTF-8")
 	return cmd
 }
@@ -145,6 +150,9 @@ func (a *app) list(ctx context.Context, p *report.Printer, q listing) error {
 	if w.Filter, err = byPath(ctx, l.Ledger, w.Filter); err != nil {
 		return err
 	}
+	if q.count {
+		return a.tellCount(l.Count(ctx, w.Filter))
+	}
 	if q.bom {
 		if _, err := io.WriteString(a.stdout, "\uFEFF"); err != nil {
 			return err
@@ -162,6 +170,20 @@ func (a *app) list(ctx context.Context, p *report.Printer, q listing) error {
 		return status(exitEmpty)
 	}
 	return nil
+}
+
+// tellCount prints how many items match.
+func (a *app) tellCount(n int64, err error) error {
+	if err != nil {
+		return err
+	}
+	err = one(a, struct {
+		Count int64 `json:"count"`
+	}{n}, strconv.FormatInt(n, 10))
+	if err == nil && n == 0 && a.errorOnEmpty {
+		return status(exitEmpty)
+	}
+	return err
 }
 
 // listEnd is where a list ended.
@@ -194,12 +216,6 @@ func (a *app) tellList(ctx context.Context, l *ledger.Ledger, q listing, w *ledg
 	}
 	text := report.Count(n)
 	switch {
-	case q.count:
-		total, err := l.Count(ctx, w.Filter)
-		if err != nil {
-			return err
-		}
-		text += " of " + report.Count(total)
 	case end.more && !w.Cut:
 		total, whole, err := l.CountUpTo(ctx, w.Filter, totalMost, totalTime)
 		if err != nil {

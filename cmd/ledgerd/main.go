@@ -120,7 +120,7 @@ fails, and can always say: done, waiting for what, or why not.`,
 				return err
 			}
 			a.parsed = true
-			if err := a.checkColumns(); err != nil || cmd.Annotations[withoutConfig] != "" || !cmd.HasParent() {
+			if err := a.checkColumns(cmd); err != nil || cmd.Annotations[withoutConfig] != "" || !cmd.HasParent() {
 				return err
 			}
 			return a.configure(cmd.Flags())

@@ -156,7 +156,7 @@ func (a *app) announce(l *opened) {
 	}
 	fmt.Fprintln(a.stderr, line)
 	for _, w := range a.config.Warnings {
-		fmt.Fprintf(a.stderr, "warning: %s: %s\n", w.Where(), w.Message)
+		fmt.Fprintf(a.stderr, "warning: %s: %s%s\n", w.Where(), w.Message, prefixed("; ", w.Hint))
 	}
 }
 

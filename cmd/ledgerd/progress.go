@@ -109,14 +109,14 @@ func (a *app) startProgress(look func() progress) *shower {
 	switch how {
 	case "bar":
 		bar, description := a.bar(cmp.Or(terminalWidth(a.stderr), usualWidth))
-		waits := ""
+		waits, told := "", time.Time{}
 		go s.loop(barEvery, func() {
 			p := look()
-			if p.Waits != "" && p.Waits != waits { // too long for the line of the bar
+			if p.Waits != "" && p.Waits != waits && time.Since(told) >= plainEvery { // too long for the line of the bar
 				_ = bar.Clear()
 				fmt.Fprintln(a.stderr, p.Waits)
+				waits, told = p.Waits, time.Now()
 			}
-			waits = p.Waits
 			showBar(bar, description, p)
 		}, func() { _ = bar.Finish() })
 	case "json":

@@ -61,22 +61,26 @@ func newStatsRow(k ledger.KindStats, now time.Time) statsRow {
 type shownStats struct {
 	Kind         string `json:"kind"`
 	Ready        string `json:"ready"`
-	Waiting      string `json:"waiting"`
-	Leased       string `json:"leased"`
+	Waiting      string `json:"waiting" spare:"7"`
+	Leased       string `json:"leased" spare:"8"`
 	Dead         string `json:"dead"`
-	Doubt        string `json:"doubt"`
-	RoundsDone   string `json:"rounds_done"`
-	RoundsFailed string `json:"rounds_failed"`
+	Doubt        string `json:"doubt" spare:"10"`
+	RoundsDone   string `json:"rounds_done" spare:"2"`
+	RoundsFailed string `json:"rounds_failed" spare:"3"`
 	Left         string `json:"left"`
-	Done1h       string `json:"done_1h"`
-	Failed1h     string `json:"failed_1h"`
-	PerSecond1m  string `json:"per_second_1m"`
-	OldestReady  string `json:"oldest_ready_s"`
+	Done1h       string `json:"done_1h" spare:"5"`
+	Failed1h     string `json:"failed_1h" spare:"4"`
+	PerSecond1m  string `json:"per_second_1m" heading:"per_s" spare:"6"`
+	OldestReady  string `json:"oldest_ready_s" heading:"oldest_s" spare:"1"`
 	ETA          string `json:"eta_s"`
 	WorkMS1h     string `json:"work_ms_1h"`
 	Paused       string `json:"paused"`
-	Workers      int    `json:"workers"`
+	Workers      int    `json:"workers" spare:"9"`
 }
+
+// shownStatsColumns are the columns of the table; where they are too wide, those with the tag spare are left out.
+var shownStatsColumns = []string{"kind", "ready", "waiting", "leased", "dead", "doubt", "rounds_done", "rounds_failed", "left", "done_1h", "failed_1h",
+	"per_second_1m", "oldest_ready_s", "eta_s", "paused", "workers"}
 
 func (r statsRow) shown() shownStats {
 	about := func(v *float64) string {
@@ -185,6 +189,8 @@ time of one in its handler) comes from what workers add up and write every 5 s, 
 is marked with ≈ in tables. What people finished by hand is not in it. eta_s is how long what is ready
 and leased takes at the rate of the last minute.
 
+A table that is wider than the terminal leaves out columns, those without a figure first; -o csv has them all.
+
 With -o json: {"kinds":[{"kind","ready","waiting","leased","dead","doubt","rounds_done","rounds_failed","left",
 "done_1h","failed_1h",
 "per_second_1m","oldest_ready_s","eta_s","work_ms_1h"}],"agents":4,"approximate":["done_1h",…],"at":…};
@@ -239,7 +245,7 @@ func (a *app) tellStats(s ledger.Stats) (err error) {
 			At          report.Time `json:"at"`
 		}{rows, s.Agents, approximate, report.Time(s.At)})
 	case report.Table:
-		_, err = report.List(p, each(shown), "kind", "ready", "waiting", "leased", "dead", "doubt", "rounds_done", "rounds_failed", "left", "done_1h", "failed_1h", "per_second_1m", "oldest_ready_s", "eta_s", "paused", "workers")
+		_, err = report.List(p, each(shown), shownStatsColumns...)
 	default:
 		_, err = report.List(p, each(rows))
 	}

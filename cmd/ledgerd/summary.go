@@ -207,7 +207,7 @@ func (r *runner) tellWaits(ctx context.Context, p *report.Printer, s *summary) e
 	if s.Inputs.Held == 0 {
 		return nil
 	}
-	holders, err := r.waits.holders(ctx)
+	holders, _, err := r.waits.holders(ctx)
 	if line := waitsFor(p, holders); err == nil && line != "" {
 		_, err = fmt.Fprintln(p.Out, line)
 	}

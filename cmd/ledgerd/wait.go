@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/report"
@@ -31,8 +32,6 @@ func (w *waited) count(r ledger.RoundState) {
 		w.Doubt++
 	case ledger.RoundCancelled:
 		w.Cancelled++
-	default:
-		w.Left++
 	}
 }
 
@@ -48,8 +47,82 @@ func (w *waited) exit() error {
 
 const (
 	waitEvery = 250 * time.Millisecond
-	waitPage  = 500 // items looked at each time
+	waitPage  = 500 // items that one query looks at
+	waitPages = 4   // queries each time
 )
+
+// waiter follows items until they have ended.
+type waiter struct {
+	ledger *ledger.Ledger
+	open   []int64 // ids; first those that were looked at the longest time ago
+
+	mu     sync.Mutex
+	waited waited
+	before int64 // items that had ended at the first look
+}
+
+// look looks at the first of what is open, a number of pages.
+func (w *waiter) look(ctx context.Context, pages int) error {
+	for ; pages > 0 && len(w.open) > 0; pages-- {
+		n := min(len(w.open), waitPage)
+		page := w.open[:n]
+		w.open = w.open[n:]
+		rounds, err := roundsOf(ctx, w.ledger, page)
+		if err != nil {
+			return err
+		}
+		w.mu.Lock()
+		for _, id := range page {
+			if rounds[id] == ledger.RoundOpen {
+				w.open = append(w.open, id)
+				continue
+			}
+			w.waited.count(rounds[id])
+		}
+		w.mu.Unlock()
+	}
+	return nil
+}
+
+// all are the pages of a look at everything.
+func (w *waiter) all() int { return (len(w.open) + waitPage - 1) / waitPage }
+
+// progress is how far the items are.
+func (w *waiter) progress() progress {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.waited
+	p := progress{Total: r.Items, Done: r.Done, Failed: r.Dead + r.Doubt, Ended: r.Done + r.Dead + r.Doubt + r.Cancelled}
+	p.attempts = max(0, p.Ended-w.before)
+	return p
+}
+
+// until waits until all have ended, at most for limit, if that is not 0; it says whether that was over.
+func (w *waiter) until(ctx context.Context, limit time.Duration) (late bool, err error) {
+	end := time.Now().Add(limit)
+	if err := w.look(ctx, w.all()); err != nil {
+		return false, err
+	}
+	w.mu.Lock()
+	w.before = w.waited.Items - int64(len(w.open))
+	w.mu.Unlock()
+	for len(w.open) > 0 {
+		wait := waitEvery
+		if limit > 0 {
+			wait = min(wait, time.Until(end))
+		}
+		if wait <= 0 {
+			return true, w.look(ctx, w.all()) // also at what was looked at some time ago
+		}
+		if err := pause(ctx, wait); err != nil {
+			return false, err
+		}
+		if err := w.look(ctx, waitPages); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
 
 func (a *app) wait(ctx context.Context, f filter, args []string, limit time.Duration) error {
 	if err := f.checkChoice("watch --until-ended", args); err != nil {
@@ -68,52 +141,25 @@ func (a *app) wait(ctx context.Context, f filter, args []string, limit time.Dura
 		return err
 	}
 	began := time.Now()
-	var ids []int64
+	w := &waiter{ledger: l.Ledger}
 	for it, err := range l.List(ctx, chosen, 0) { // an id takes 8 bytes
 		if err != nil {
 			return err
 		}
-		ids = append(ids, it.ID)
+		w.open = append(w.open, it.ID)
 	}
-	res := waited{Items: int64(len(ids))}
-	late := time.Now().Add(limit)
-	var counted int
-	for counted < len(ids) {
-		page := ids[counted:min(len(ids), counted+waitPage)]
-		rounds, open, err := ends(ctx, l.Ledger, page)
-		if err != nil {
-			return err
-		}
-		if open == 0 {
-			for _, r := range rounds {
-				res.count(r)
-			}
-			counted += len(page)
-			continue
-		}
-		wait := waitEvery
-		if limit > 0 {
-			wait = min(wait, time.Until(late))
-		}
-		if wait <= 0 {
-			res.TimedOut = true
-			break
-		}
-		if err := pause(ctx, wait); err != nil {
-			return err
-		}
+	w.waited.Items = int64(len(w.open))
+	stop := func() {}
+	if a.progress.value != "auto" || isTerminal(a.stderr) { // a script that waits is not told how far it is
+		stop = a.startProgress(w.progress).stop
 	}
-	for rest := ids[counted:]; len(rest) > 0; { // of those not all have ended
-		n := min(len(rest), waitPage)
-		rounds, _, err := ends(ctx, l.Ledger, rest[:n])
-		if err != nil {
-			return err
-		}
-		for _, r := range rounds {
-			res.count(r)
-		}
-		rest = rest[n:]
+	late, err := w.until(ctx, limit)
+	stop()
+	if err != nil {
+		return err
 	}
+	res := w.waited
+	res.Left, res.TimedOut = int64(len(w.open)), late
 	res.Seconds = inSeconds(time.Since(began))
 	if err := one(a, res, res.text()); err != nil {
 		return err
@@ -140,21 +186,17 @@ func (w *waited) text() string {
 	return text + "   " + seconds(time.Duration(w.Seconds*float64(time.Second)))
 }
 
-// ends is how the current rounds of items stand; open is how many have not ended. One that is gone was
-// removed after its end.
-func ends(ctx context.Context, l *ledger.Ledger, ids []int64) (rounds []ledger.RoundState, open int, err error) {
-	found := 0
+// roundsOf is how the current rounds of items stand. One that is gone was removed after its end.
+func roundsOf(ctx context.Context, l *ledger.Ledger, ids []int64) (map[int64]ledger.RoundState, error) {
+	rounds := make(map[int64]ledger.RoundState, len(ids))
+	for _, id := range ids {
+		rounds[id] = ledger.RoundDone
+	}
 	for it, err := range l.List(ctx, ledger.IDs(ids...), 0) {
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
-		if found++; it.RoundState == ledger.RoundOpen {
-			open++
-		}
-		rounds = append(rounds, it.RoundState)
+		rounds[it.ID] = it.RoundState
 	}
-	for range len(ids) - found {
-		rounds = append(rounds, ledger.RoundDone)
-	}
-	return rounds, open, nil
+	return rounds, nil
 }

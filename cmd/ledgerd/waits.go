@@ -40,23 +40,49 @@ func (w *waits) line(p *report.Printer) string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), waitsTime)
 	defer cancel()
-	if holders, err := w.holders(ctx); err == nil {
+	if holders, busy, err := w.holders(ctx); err == nil {
 		w.text = waitsFor(p, holders)
+		if w.text == "" && !busy {
+			w.text = w.dueLater(ctx, p)
+		}
 	}
 	w.at = time.Now()
 	return w.text
 }
 
-// holders are those who have what the command waits for; none if it has something itself.
-func (w *waits) holders(ctx context.Context) ([]ledger.Holder, error) {
+// holders are those who have what the command waits for; none if it is busy itself.
+func (w *waits) holders(ctx context.Context) (holders []ledger.Holder, busy bool, err error) {
 	if len(w.kinds) == 0 {
-		return nil, nil
+		return nil, false, nil
 	}
-	holders, err := w.ledger.Holders(ctx, ledger.Filter{Kinds: w.kinds}, w.take)
+	holders, err = w.ledger.Holders(ctx, ledger.Filter{Kinds: w.kinds}, w.take)
 	if slices.ContainsFunc(holders, func(h ledger.Holder) bool { return w.mine(h.Agent) }) {
-		return nil, err
+		return nil, true, err
 	}
-	return holders, err
+	return holders, false, err
+}
+
+// dueLater is "the next is due …: " and why the item waits that was put off last, "" if something is ready.
+func (w *waits) dueLater(ctx context.Context, p *report.Printer) string {
+	var next time.Time
+	for _, kind := range w.kinds {
+		st, err := w.ledger.Standing(ctx, kind)
+		if err != nil || st.Ready > 0 {
+			return ""
+		}
+		if !st.NextDue.IsZero() && (next.IsZero() || st.NextDue.Before(next)) {
+			next = st.NextDue
+		}
+	}
+	if next.IsZero() {
+		return ""
+	}
+	text := "the next is due " + p.Local(next)
+	last, err := w.ledger.Recent(ctx, ledger.Filter{Kinds: w.kinds, States: []ledger.State{ledger.StateWaiting}}, 1)
+	if err == nil && len(last) == 1 && last[0].Error != "" {
+		text += "; the last that was put off: " + report.Safe(last[0].Error)
+	}
+	return text
 }
 
 // waitsFor names holders and, of programs that are not heard of any more, what frees their items.

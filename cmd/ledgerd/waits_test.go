@@ -62,6 +62,21 @@ func TestWaitsAreTold(t *testing.T) {
 	})
 }
 
+// While all that is left has been put off, the progress says until when and why.
+func TestPutOffIsTold(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		m.run(exitOK, "db", "migrate")
+		m.run(exitOK, "kind", "set", "effect", "--backoff-base", "5s", "--backoff-cap", "5s", "--max-failures", "2")
+		p := m.start("run", "effect", "a", "--set", "how=error", "--wait", "1m", "--progress", "json")
+		if code := m.exit(p); code != exitUnfinished {
+			t.Errorf("exit %d", code)
+		}
+		if out := p.stderr.String(); !strings.Contains(out, "the next is due ") || !strings.Contains(out, "; the last that was put off: ") {
+			t.Errorf("the progress: %s", out)
+		}
+	})
+}
+
 // A run that leaves items waiting says why they failed, when they are due and what tries them sooner.
 func TestWaitingFailuresAreTold(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {

@@ -58,7 +58,8 @@ const (
 func (a *app) watchCommand() *cobra.Command {
 	var w watching
 	cmd := &cobra.Command{
-		Use: "watch [ID|KEY]…", Short: "Follow attempts as they end, or wait until items have ended", GroupID: groupLook,
+		Annotations: map[string]string{rowsAnnotation: "yes"},
+		Use:         "watch [ID|KEY]…", Short: "Follow attempts as they end, or wait until items have ended", GroupID: groupLook,
 		Long: `Without items: prints the items that ended last, then each attempt as it ends, whichever agent works it,
 until Ctrl-C. It asks once a second, by an index. An attempt whose end took more than 5 s to be written
 may be missing. With -o jsonl and csv: type ("item"), ended_at, id, kind, scope, key, outcome, attempt,
@@ -66,7 +67,8 @@ round, agent, plugin, code, error, ms (since the claim).
 
 With items, or with --until-ended: waits until the items that are named, or that match when it begins,
 have ended: done, dead, in doubt or cancelled. A recurring item has ended when it waits for its next
-round. Items that are added later are not waited for. The items are worked by other processes: a
+round. Items that are added later are not waited for. On a terminal, or with --progress, it shows how many have
+ended. The items are worked by other processes: a
 daemon, or ledgerd work. Exits with 0 if all are done, 3 if some ended otherwise, 5 if --timeout was
 over before. With -o json: {"items","done","dead","doubt","cancelled","left","timed_out","seconds"}.
 

@@ -248,7 +248,7 @@ func (c *crew) report(ctx context.Context, rep worker.Report, began time.Time) e
 		line += fmt.Sprintf("    exit %d", s.Exit)
 	}
 	if c.waits != nil && s.Held > 0 {
-		if holders, err := c.waits.holders(context.WithoutCancel(ctx)); err == nil && len(holders) > 0 {
+		if holders, _, err := c.waits.holders(context.WithoutCancel(ctx)); err == nil && len(holders) > 0 {
 			line += "\n" + waitsFor(a.printer(), holders)
 		}
 	}

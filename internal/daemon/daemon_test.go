@@ -190,7 +190,7 @@ func TestRounds(t *testing.T) {
 		_, body := get(health(l, io.Discard), "/metrics")
 		for _, want := range []string{
 			`ledger_rounds{kind="check",state="done"} 3`, `ledger_rounds{kind="check",state="failed"} 2`, `ledger_rounds{kind="check",state="open"} 2`,
-			`ledger_items{kind="check",state="waiting"} 6`, `ledger_items{kind="check",state="dead"} 0`,
+			`ledger_kind_paused{kind="check"} 0`, `ledger_items{kind="check",state="waiting"} 6`, `ledger_items{kind="check",state="dead"} 0`,
 		} {
 			if !strings.Contains(body, want+"\n") {
 				t.Errorf("missing: %s\n%s", want, regexp.MustCompile(`(?m)^ledger_(rounds|items).*$`).FindAllString(body, -1))

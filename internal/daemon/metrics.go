@@ -144,6 +144,7 @@ var (
 	itemsDesc    = prometheus.NewDesc("ledger_items", "Unfinished items of the whole ledger.", []string{"kind", "state"}, nil)
 	oldestDesc   = prometheus.NewDesc("ledger_oldest_ready_age_seconds", "How long the longest ready item of a kind has been due; 0 if none is ready.", []string{"kind"}, nil)
 	roundsDesc   = prometheus.NewDesc("ledger_rounds", "Items by how their current round stands: open is what is left to do, failed and done are recurring items that wait for their next round (counted up to 100,000 of a kind).", []string{"kind", "state"}, nil)
+	pausedDesc   = prometheus.NewDesc("ledger_kind_paused", "Whether the kind is paused: nothing of it is begun.", []string{"kind"}, nil)
 	upDesc       = prometheus.NewDesc("ledger_up", "Whether the ledger answered, for this page.", nil, nil)
 	pluginDesc   = prometheus.NewDesc("ledger_plugin_up", "Whether the process of the kind's plugin runs.", []string{"kind"}, nil)
 	restartDesc  = prometheus.NewDesc("ledger_plugin_restarts_total", "Starts of the process of the kind's plugin after its first one.", []string{"kind"}, nil)
@@ -161,6 +162,7 @@ type standing struct {
 	mu     sync.Mutex
 	asked  time.Time
 	counts []ledger.Counts
+	kinds  []ledger.Kind
 	err    error
 }
 
@@ -171,7 +173,7 @@ const (
 
 // Describe implements prometheus.Collector.
 func (s *standing) Describe(c chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{itemsDesc, roundsDesc, oldestDesc, upDesc, pluginDesc, restartDesc, rssDesc, busyDesc, sourceDesc, sourceIsDesc} {
+	for _, d := range []*prometheus.Desc{itemsDesc, roundsDesc, oldestDesc, pausedDesc, upDesc, pluginDesc, restartDesc, rssDesc, busyDesc, sourceDesc, sourceIsDesc} {
 		c <- d
 	}
 }
@@ -182,7 +184,7 @@ func (s *standing) Collect(c chan<- prometheus.Metric) {
 		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	now := time.Now()
-	counts, err := s.ask(now)
+	counts, kinds, err := s.ask(now)
 	gauge(upDesc, number(err == nil))
 	for _, k := range counts {
 		for state, n := range map[ledger.State]int64{ledger.StateWaiting: k.Waiting, ledger.StateReady: k.Ready, ledger.StateLeased: k.Leased, ledger.StateDead: k.Dead, ledger.StateDoubt: k.Doubt} {
@@ -196,6 +198,9 @@ func (s *standing) Collect(c chan<- prometheus.Metric) {
 			age = max(0, now.Sub(k.OldestReady).Seconds())
 		}
 		gauge(oldestDesc, age, k.Kind)
+	}
+	for _, k := range kinds {
+		gauge(pausedDesc, number(k.Paused), k.Name)
 	}
 	for kind, p := range s.state.Plugins() {
 		gauge(pluginDesc, number(p.Up), kind)
@@ -219,14 +224,16 @@ func number(yes bool) float64 {
 }
 
 // ask counts what is in the ledger; an answer counts for a while, whoever asks.
-func (s *standing) ask(now time.Time) ([]ledger.Counts, error) {
+func (s *standing) ask(now time.Time) ([]ledger.Counts, []ledger.Kind, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.asked) >= askEvery {
 		ctx, cancel := context.WithTimeout(context.Background(), askTime)
 		defer cancel()
-		s.counts, s.err = s.ledger.Counts(ctx, now) // of what has ended none is asked for
+		if s.counts, s.err = s.ledger.Counts(ctx, now); s.err == nil { // of what has ended none is asked for
+			s.kinds, s.err = s.ledger.Kinds(ctx)
+		}
 		s.asked = time.Now()
 	}
-	return s.counts, s.err
+	return s.counts, s.kinds, s.err
 }

@@ -137,10 +137,10 @@ func withoutNumbers(s string) string {
 // shownCauses is how many causes a table has; the rest is one line.
 const shownCauses = 10
 
-// Table writes the causes for people: how many, which, an example and what the message's
-// further lines say about it. name shortens a key.
+// Table writes the causes for people: how many, which, an example and, if there is room, what the
+// message's further lines say about it. name shortens a key.
 func (p *Printer) Table(failures []Failure, name func(key string) string) error {
-	t := table{indent: "  ", middle: []int{3}}
+	t := table{indent: "  ", columns: []tableColumn{{}, {}, {middle: true, main: true}, {middle: true}, {spare: 1}}}
 	for i, f := range failures {
 		if i == shownCauses && len(failures) > shownCauses+1 {
 			var left int64

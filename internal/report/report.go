@@ -13,6 +13,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -43,7 +44,7 @@ var Formats = []Format{Table, JSON, JSONL, CSV}
 type Printer struct {
 	Out     io.Writer
 	Format  Format
-	Columns []string // asked for, of tables and CSV; nil means the command's own choice
+	Columns []string // asked for; nil means the command's own choice, of JSON all there are
 	UTC     bool     // tables show UTC instead of local time
 	Raw     bool     // CSV has text as it is, for programs
 	Width   int      // of the terminal, in cells; 0 means that lines are not cut
@@ -114,6 +115,7 @@ type column struct {
 	name  string
 	index []int    // of the field
 	path  []string // below it, in JSON
+	table tableColumn
 }
 
 // columns resolves names, by default all fields in their order. A name may go on below a field
@@ -125,7 +127,7 @@ func columns(t reflect.Type, names []string) ([]column, error) {
 		if f.Anonymous || !f.IsExported() || name == "" || name == "-" {
 			continue
 		}
-		all = append(all, column{name: name, index: f.Index})
+		all = append(all, column{name: name, index: f.Index, table: tableColumnOf(name, f)})
 	}
 	if names == nil {
 		return all, nil
@@ -141,13 +143,26 @@ func columns(t reflect.Type, names []string) ([]column, error) {
 			}
 			return nil, &ColumnError{n, known}
 		}
-		c := column{name: n, index: all[i].index}
+		c := all[i]
+		if n != c.name {
+			c.name, c.table.heading = n, n
+		}
 		if nested {
 			c.path = strings.Split(below, ".")
 		}
 		chosen = append(chosen, c)
 	}
 	return chosen, nil
+}
+
+// tableColumnOf is how tables write a field. Keys of items, which are paths and URLs, and messages are what
+// people look for. The tag spare of a field says in which order such columns are left out.
+func tableColumnOf(name string, f reflect.StructField) tableColumn {
+	c := tableColumn{heading: cmp.Or(f.Tag.Get("heading"), name), whole: f.Type == reflect.TypeFor[Time]()}
+	c.main = name == "key" || name == "error" || name == "message"
+	c.middle = c.main
+	c.spare, _ = strconv.Atoi(f.Tag.Get("spare"))
+	return c
 }
 
 // key says whether the column holds keys of items: paths and URLs.
@@ -182,7 +197,7 @@ func (c column) text(row reflect.Value, p *Printer) string {
 	switch x := v.Interface().(type) {
 	case Time:
 		if p.Format == Table {
-			return p.Local(time.Time(x))
+			return p.Brief(time.Time(x))
 		}
 		return x.String()
 	case Duration:
@@ -210,7 +225,24 @@ func (c column) text(row reflect.Value, p *Printer) string {
 	return string(raw)
 }
 
-// Local is a time as tables show it, "" if zero.
+// Brief is a time as tables show it: of today the clock, else date and minutes; "" if zero.
+func (p *Printer) Brief(t time.Time) string { return brief(t, time.Now(), p.UTC) }
+
+func brief(t, now time.Time, utc bool) string {
+	if t.IsZero() {
+		return ""
+	}
+	zone := ""
+	if t, now = t.Local(), now.Local(); utc {
+		t, now, zone = t.UTC(), now.UTC(), "Z"
+	}
+	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return t.Format(time.TimeOnly) + zone
+	}
+	return t.Format("2006-01-02 15:04") + zone
+}
+
+// Local is a time as sentences have it, "" if zero.
 func (p *Printer) Local(t time.Time) string {
 	switch {
 	case t.IsZero():
@@ -221,15 +253,21 @@ func (p *Printer) Local(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-// below follows a path into JSON and gives what is there as text.
-func below(raw json.RawMessage, path []string) string {
+// follow gives what is at a path in JSON, nil if nothing is.
+func follow(raw json.RawMessage, path []string) json.RawMessage {
 	for _, name := range path {
 		var fields map[string]json.RawMessage
 		if json.Unmarshal(raw, &fields) != nil {
-			return ""
+			return nil
 		}
 		raw = fields[name]
 	}
+	return raw
+}
+
+// below follows a path into JSON and gives what is there as text.
+func below(raw json.RawMessage, path []string) string {
+	raw = follow(raw, path)
 	var text string
 	if json.Unmarshal(raw, &text) == nil { // also null, which is ""
 		return text
@@ -246,8 +284,8 @@ type Rows[T any] struct {
 	n       int
 }
 
-// NewRows begins. Tables have the given columns, unless others were asked for; nil means all
-// there are. JSON has everything, always.
+// NewRows begins. Tables and CSV have the given columns, unless others were asked for; nil means all
+// there are. JSON has everything, or exactly what was asked for.
 func NewRows[T any](p *Printer, tableColumns, csvColumns []string) (*Rows[T], error) {
 	r := &Rows[T]{p: p}
 	names := p.Columns
@@ -260,19 +298,20 @@ func NewRows[T any](p *Printer, tableColumns, csvColumns []string) (*Rows[T], er
 	if r.columns, err = columns(reflect.TypeFor[T](), names); err != nil {
 		return nil, err
 	}
-	header := make([]string, len(r.columns))
-	for i, c := range r.columns {
-		header[i] = c.name
-	}
 	switch p.Format {
 	case Table:
-		r.table = &table{header: header, tidy: p.Columns == nil}
-		for i, c := range r.columns {
-			if c.key() {
-				r.table.middle = append(r.table.middle, i)
+		r.table = &table{tidy: p.Columns == nil}
+		for _, c := range r.columns {
+			if p.Columns != nil || c.path != nil {
+				c.table.spare = 0
 			}
+			r.table.columns = append(r.table.columns, c.table)
 		}
 	case CSV:
+		header := make([]string, len(r.columns))
+		for i, c := range r.columns {
+			header[i] = c.name
+		}
 		r.csv = csv.NewWriter(p.Out)
 		err = r.csv.Write(header)
 	case JSON:
@@ -286,7 +325,7 @@ func (r *Rows[T]) Write(row T) error {
 	r.n++
 	switch r.p.Format {
 	case JSON, JSONL:
-		text, err := Marshal(row)
+		text, err := r.marshal(row)
 		if err != nil {
 			return err
 		}
@@ -321,6 +360,26 @@ func (r *Rows[T]) Write(row T) error {
 	}
 	r.csv.Flush()
 	return r.csv.Error()
+}
+
+// marshal is a row as JSON: all of it, or the columns that were asked for in their order.
+func (r *Rows[T]) marshal(row T) ([]byte, error) {
+	if r.p.Columns == nil {
+		return Marshal(row)
+	}
+	var b bytes.Buffer
+	lead := "{"
+	for _, c := range r.columns {
+		value, err := Marshal(reflect.ValueOf(row).FieldByIndex(c.index).Interface())
+		if err != nil {
+			return nil, err
+		}
+		name, _ := json.Marshal(c.name) // a string is always JSON
+		fmt.Fprintf(&b, "%s%s:%s", lead, name, cmp.Or(string(follow(bytes.TrimSpace(value), c.path)), "null"))
+		lead = ","
+	}
+	b.WriteString("}\n")
+	return b.Bytes(), nil
 }
 
 // Len is how many rows were written.

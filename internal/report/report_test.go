@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rivo/uniseg"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -108,7 +109,7 @@ func TestEmpty(t *testing.T) {
 
 func TestWidth(t *testing.T) {
 	var out bytes.Buffer
-	tab := table{header: []string{"key", "n"}}
+	tab := table{columns: []tableColumn{{heading: "key"}, {heading: "n"}}}
 	tab.add([]string{"日本語日本語日本語日本語", "1"})
 	tab.add([]string{strings.Repeat("x", 30), "2"})
 	if err := tab.write(&out, 16); err != nil {
@@ -159,6 +160,135 @@ func TestNarrow(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestBrief: of today a table has the clock, of another day the date and minutes.
+func TestBrief(t *testing.T) {
+	here := time.FixedZone("here", 2*60*60)
+	local := time.Local
+	time.Local = here
+	t.Cleanup(func() { time.Local = local })
+	now := time.Date(2026, 11, 22, 0, 30, 0, 0, here)
+	for _, c := range []struct {
+		at   time.Time
+		utc  bool
+		want string
+	}{
+		{now.Add(time.Minute), false, "00:31:00"},
+		{now.Add(-time.Hour), false, "2026-11-21 23:30"},
+		{now.Add(-time.Hour), true, "21:30:00Z"},
+		{now.Add(24 * time.Hour), true, "2026-11-22 22:30Z"},
+		{time.Time{}, false, ""},
+	} {
+		if got := brief(c.at, now, c.utc); got != c.want {
+			t.Errorf("%s: %q, want %q", c.at, got, c.want)
+		}
+	}
+}
+
+// TestRoom: times are never cut, other columns give way to keys and messages, and spare ones are left out,
+// those without a figure first.
+func TestRoom(t *testing.T) {
+	type failed struct {
+		Due   Time   `json:"due"`
+		Agent string `json:"agent"`
+		Error string `json:"error"`
+		Zero  int    `json:"zero_count" heading:"zero" spare:"2"`
+		Many  int    `json:"many" spare:"1"`
+	}
+	at := time.Date(2026, 11, 20, 10, 0, 0, 0, time.Local)
+	list := func(width int, rows ...failed) string {
+		t.Helper()
+		var out bytes.Buffer
+		if _, err := List(&Printer{Out: &out, Format: Table, Width: width}, func(yield func(failed, error) bool) {
+			for _, r := range rows {
+				if !yield(r, nil) {
+					return
+				}
+			}
+		}, "due", "agent", "error", "zero_count", "many"); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out.String()) {
+			if n := uniseg.StringWidth(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("%d cells at %d: %s", n, width, line)
+			}
+		}
+		return out.String()
+	}
+	one := failed{Time(at), "machine-of-many/1234", "exited with 127: /srv/tracks/convert.sh: not found", 0, 17}
+	for width, want := range map[int]string{
+		108: "DUE               AGENT                 ERROR                                               ZERO  MANY\n" +
+			"2026-11-20 10:00  machine-of-many/1234  exited with 127: /srv/tracks/convert.sh: not found  0     17\n",
+		90: "DUE               AGENT           ERROR                                               MANY\n" +
+			"2026-11-20 10:00  machine-of-ma…  exited with 127: /srv/tracks/convert.sh: not found  17\n",
+		60: "DUE               AGENT         ERROR\n" +
+			"2026-11-20 10:00  machine-of-…  exited w…nvert.sh: not found\n",
+	} {
+		if diff := cmp.Diff(want, list(width, one)); diff != "" {
+			t.Errorf("%d: %s", width, diff)
+		}
+	}
+	all := list(40, one, one)
+	if want := "all: agent machine-of-many/1234, error\nexited with 127: /srv/tracks/convert.sh:\nnot found, zero 0, many 17\nDUE\n"; !strings.HasPrefix(all, want) {
+		t.Error(cmp.Diff(want, all))
+	}
+}
+
+func TestWrap(t *testing.T) {
+	for _, c := range []struct {
+		text        string
+		width, most int
+		want        []string
+	}{
+		{"one two three", 7, 5, []string{"one two", "three"}},
+		{"one two three", 8, 5, []string{"one two", "three"}},
+		{"one two three four", 7, 2, []string{"one two", "three …"}},
+		{"日本語日本語", 5, 5, []string{"日本", "語日", "本語"}},
+		{"x", 5, 5, []string{"x"}},
+		{"", 5, 5, nil},
+	} {
+		if diff := cmp.Diff(c.want, wrap(c.text, c.width, c.most)); diff != "" {
+			t.Errorf("%q: %s", c.text, diff)
+		}
+	}
+}
+
+// TestCauses: in a narrow terminal the message keeps the room, and an example gives way.
+func TestCauses(t *testing.T) {
+	var f Failures
+	f.Add(1, strings.Repeat("folder/", 9)+"a.wav", "exit_127", "exited with 127: /srv/tracks/conv.sh: not found\n"+strings.Repeat("more ", 20))
+	var out bytes.Buffer
+	if err := (&Printer{Out: &out, Width: 80}).Table(f.List(), func(key string) string { return key }); err != nil {
+		t.Fatal(err)
+	}
+	if want := "  1 ×  exit_127  exited with 127: /srv/tracks/conv.sh: not found  fol…lder/a.wav\n"; out.String() != want {
+		t.Error(cmp.Diff(want, out.String()))
+	}
+}
+
+// TestColumnsOfJSON: JSON has exactly the fields that were asked for, in their order.
+func TestColumnsOfJSON(t *testing.T) {
+	for format, want := range map[Format]string{
+		JSONL: `{"key":"/data/a&b,c.csv","output.n.deep":[1],"due":"2026-11-20T10:00:00.123456Z","percent":0.5}` + "\n",
+		JSON:  "[\n" + ` {"key":"/data/a&b,c.csv","output.n.deep":[1],"due":"2026-11-20T10:00:00.123456Z","percent":0.5}` + "\n]\n",
+	} {
+		var out bytes.Buffer
+		p := &Printer{Out: &out, Format: format, Columns: []string{"key", "output.n.deep", "due", "percent"}}
+		if _, err := List(p, func(yield func(row, error) bool) { yield(rows()[0], nil) }); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Errorf("%s: %s", format, diff)
+		}
+		out.Reset()
+		if _, err := List(p, func(yield func(row, error) bool) { yield(rows()[2], nil) }); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), `"output.n.deep":null,"due":null,"percent":null}`) {
+			t.Errorf("%s: %s", format, out.String())
+		}
 	}
 }
 

@@ -15,16 +15,25 @@ import (
 
 // table aligns text in columns.
 type table struct {
-	indent string
-	header []string // upper-cased when written; nil for none
-	rows   [][]string
-	middle []int // columns that are cut in their middle: the end of a path tells more than its middle
-	tidy   bool  // leave out columns that tell nothing
+	indent  string
+	columns []tableColumn
+	rows    [][]string
+	tidy    bool // leave out columns that tell nothing
+}
+
+// tableColumn is how a column of a table is written.
+type tableColumn struct {
+	heading string // upper-cased when written; a table has one in every column or in none
+	middle  bool   // it is cut in its middle: the end of a path or a message tells more
+	main    bool   // it is cut after the others
+	whole   bool   // it is never cut, as a time
+	spare   int    // above 0: it is left out if a row is too wide, 1 first
 }
 
 const (
-	gap      = "  "
-	minWidth = 12 // a column is not cut below
+	gap       = "  "
+	minWidth  = 12 // a column is not cut below
+	alikeMost = 8  // lines of what all rows have
 )
 
 func (t *table) add(cells []string) {
@@ -45,39 +54,31 @@ func (t *table) alignRight(column int) {
 	}
 }
 
-// write writes the rows; the widest columns are cut until a row fits into width cells.
+// write writes the rows. If they are wider than width cells, columns are cut or left out, as [table.fit] says.
 func (t *table) write(out io.Writer, width int) error {
 	if len(t.rows) == 0 {
 		return nil
 	}
 	w := bufio.NewWriter(out)
 	if t.tidy && width > 0 {
-		if alike := t.dropColumns(); alike != "" {
-			w.WriteString(Cut(alike, width) + "\n")
+		for _, line := range wrap(t.dropColumns(), width, alikeMost) {
+			w.WriteString(line + "\n")
 		}
 	}
+	widths := t.fit(width)
 	rows := t.rows
-	if t.header != nil {
-		header := make([]string, len(t.header))
-		for i, h := range t.header {
-			header[i] = strings.ToUpper(h)
+	if t.columns[0].heading != "" {
+		headings := make([]string, len(t.columns))
+		for i, c := range t.columns {
+			headings[i] = strings.ToUpper(c.heading)
 		}
-		rows = append([][]string{header}, rows...)
-	}
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], uniseg.StringWidth(cell))
-		}
-	}
-	if width > 0 {
-		fit(widths, width-len(t.indent))
+		rows = append([][]string{headings}, rows...)
 	}
 	for _, row := range rows {
 		var line strings.Builder
 		line.WriteString(t.indent)
 		for i, cell := range row {
-			if slices.Contains(t.middle, i) {
+			if t.columns[i].middle {
 				cell = cutMiddle(cell, widths[i])
 			}
 			cell = Cut(cell, widths[i])
@@ -91,29 +92,28 @@ func (t *table) write(out io.Writer, width int) error {
 	return w.Flush()
 }
 
+// drop leaves out a column.
+func (t *table) drop(i int) {
+	t.columns = slices.Delete(t.columns, i, i+1)
+	for r := range t.rows {
+		t.rows[r] = slices.Delete(t.rows[r], i, i+1)
+	}
+}
+
 // dropColumns leaves out columns that are empty, and those whose cells are all alike; it returns what
 // the latter have: "all: kind filecsv, state dead". The first column stays.
 func (t *table) dropColumns() string {
 	var alike []string
-	for i := len(t.header) - 1; i > 0; i-- {
+	for i := len(t.columns) - 1; i > 0; i-- {
 		value := t.rows[0][i]
 		same := !slices.ContainsFunc(t.rows, func(row []string) bool { return row[i] != value })
 		if !same || value != "" && len(t.rows) == 1 {
 			continue
 		}
 		if value != "" {
-			alike = append(alike, t.header[i]+" "+value)
+			alike = append(alike, t.columns[i].heading+" "+value)
 		}
-		t.header = slices.Delete(t.header, i, i+1)
-		for r := range t.rows {
-			t.rows[r] = slices.Delete(t.rows[r], i, i+1)
-		}
-		t.middle = slices.DeleteFunc(t.middle, func(m int) bool { return m == i })
-		for m := range t.middle {
-			if t.middle[m] > i {
-				t.middle[m]--
-			}
-		}
+		t.drop(i)
 	}
 	if len(alike) == 0 {
 		return ""
@@ -122,24 +122,110 @@ func (t *table) dropColumns() string {
 	return "all: " + strings.Join(alike, ", ")
 }
 
-// fit makes the widest column narrower, cell by cell, until all fit.
-func fit(widths []int, width int) {
+// fit returns the widths of the columns with which a row has at most width cells; 0 is no bound. First the
+// widest columns that are not main are cut, then spare columns are left out, then all are cut.
+func (t *table) fit(width int) []int {
+	widths := t.widths()
+	if width == 0 {
+		return widths
+	}
+	width -= len(t.indent)
+	for {
+		if shrink(widths, width, func(i int) bool { return !t.columns[i].whole && !t.columns[i].main }) {
+			return widths
+		}
+		least := t.leastColumn()
+		if least < 0 {
+			shrink(widths, width, func(i int) bool { return !t.columns[i].whole })
+			return widths
+		}
+		t.drop(least)
+		widths = t.widths()
+	}
+}
+
+func (t *table) widths() []int {
+	widths := make([]int, len(t.columns))
+	for i, c := range t.columns {
+		widths[i] = uniseg.StringWidth(c.heading)
+		for _, row := range t.rows {
+			widths[i] = max(widths[i], uniseg.StringWidth(row[i]))
+		}
+	}
+	return widths
+}
+
+// leastColumn is the spare column that is left out next, -1 if there is none: first those without a figure.
+func (t *table) leastColumn() int {
+	least := -1
+	rank := func(i int) (figures bool, spare int) {
+		return slices.ContainsFunc(t.rows, func(row []string) bool { return strings.Trim(row[i], "≈0") != "" }), t.columns[i].spare
+	}
+	for i, c := range t.columns {
+		if c.spare == 0 {
+			continue
+		}
+		if least < 0 {
+			least = i
+			continue
+		}
+		figures, spare := rank(i)
+		leastFigures, leastSpare := rank(least)
+		if figures == leastFigures && spare < leastSpare || !figures && leastFigures {
+			least = i
+		}
+	}
+	return least
+}
+
+// shrink makes the widest of the columns that may be cut narrower, cell by cell, until all fit; it says
+// whether they do.
+func shrink(widths []int, width int, may func(i int) bool) bool {
 	total := len(gap) * (len(widths) - 1)
 	for _, w := range widths {
 		total += w
 	}
 	for ; total > width; total-- {
-		widest := 0
+		widest := -1
 		for i, w := range widths {
-			if w > widths[widest] {
+			if may(i) && w > minWidth && (widest < 0 || w > widths[widest]) {
 				widest = i
 			}
 		}
-		if widths[widest] <= minWidth {
-			return
+		if widest < 0 {
+			return false
 		}
 		widths[widest]--
 	}
+	return true
+}
+
+// wrap breaks text at spaces into lines of at most width cells; the last of the most lines is cut.
+func wrap(s string, width, most int) (lines []string) {
+	for len(lines) < most-1 && uniseg.StringWidth(s) > width {
+		line := prefix(s, width)
+		if i := strings.LastIndexByte(s[:len(line)+1], ' '); i > 0 {
+			line = s[:i]
+		}
+		lines = append(lines, line)
+		s = strings.TrimLeft(s[len(line):], " ")
+	}
+	if s != "" {
+		lines = append(lines, Cut(s, width))
+	}
+	return lines
+}
+
+// prefix is what of a text fits into width cells.
+func prefix(s string, width int) string {
+	end := 0
+	for g, used := uniseg.NewGraphemes(s), 0; g.Next(); {
+		if used += g.Width(); used > width {
+			break
+		}
+		_, end = g.Positions()
+	}
+	return s[:end]
 }
 
 // Cut shortens text to a width in cells, with an ellipsis.
@@ -150,15 +236,7 @@ func Cut(s string, width int) string {
 	if width < 1 {
 		return ""
 	}
-	var b strings.Builder
-	g := uniseg.NewGraphemes(s)
-	for used := 1; g.Next(); {
-		if used += g.Width(); used > width {
-			break
-		}
-		b.WriteString(g.Str())
-	}
-	return b.String() + "…"
+	return prefix(s, width-1) + "…"
 }
 
 // cutMiddle shortens text to a width, with an ellipsis a third of the way.
@@ -168,20 +246,18 @@ func cutMiddle(s string, width int) string {
 	}
 	head := Cut(s, max(width/3, 1))
 	room := width - uniseg.StringWidth(head)
-	tail := uniseg.NewGraphemes(uniseg.ReverseString(s))
-	var b strings.Builder
-	for used := 0; tail.Next(); {
-		if used += tail.Width(); used > room {
-			break
-		}
-		b.WriteString(tail.Str())
-	}
-	return head + uniseg.ReverseString(b.String())
+	return head + uniseg.ReverseString(prefix(uniseg.ReverseString(s), room))
 }
 
-// Align writes text in columns, without a header, after an indent.
-func (p *Printer) Align(indent string, rows [][]string) error {
+// Align writes text in columns, without a header, after an indent. The columns in whole are never cut.
+func (p *Printer) Align(indent string, rows [][]string, whole ...int) error {
 	t := table{indent: indent}
+	if len(rows) > 0 {
+		t.columns = make([]tableColumn, len(rows[0]))
+	}
+	for _, i := range whole {
+		t.columns[i].whole = true
+	}
 	for _, cells := range rows {
 		t.add(cells)
 	}

@@ -56,13 +56,15 @@ func groups(t *testing.T, h *harness) {
 // sources: items are found by where they came from, and known by what they are.
 func sources(t *testing.T, h *harness) {
 	h.add(ledger.NewItem{Kind: "k", Key: "a", Source: "list, sample 1"}, ledger.NewItem{Kind: "k", Key: "b", Source: "list, sample 2"}, ledger.NewItem{Kind: "k", Key: "c"},
-		ledger.NewItem{Kind: "j", Key: "a", Source: "list, sample 1"})
+		ledger.NewItem{Kind: "j", Key: "a", Source: "list, sample 1"}, ledger.NewItem{Kind: "l", Key: "a", Source: "links:7"}, ledger.NewItem{Kind: "l", Key: "b", Source: "links:17"},
+		ledger.NewItem{Kind: "l", Key: "c", Source: "links"}, ledger.NewItem{Kind: "l", Key: "d", Source: "links2"}, ledger.NewItem{Kind: "l", Key: "e", Source: "links:x:1"})
 	for _, c := range []struct {
 		f    ledger.Filter
 		want int64
 	}{
 		{ledger.Filter{Sources: []string{"list, sample 1"}}, 2}, {ledger.Filter{Sources: []string{"list, sample 1"}, Kinds: []string{"k"}, Scopes: []string{""}}, 1},
 		{ledger.Filter{Sources: []string{"list, sample 2", ""}}, 2}, {ledger.Filter{Sources: []string{"nowhere", "\xff"}}, 0},
+		{ledger.Filter{Sources: []string{"links"}}, 3}, {ledger.Filter{Sources: []string{"links:7"}}, 1}, {ledger.Filter{Sources: []string{"links:x", "links2"}}, 2},
 	} {
 		n, err := h.l.Count(h.ctx, c.f)
 		h.ok(err)

@@ -80,7 +80,7 @@ func (b *builder) filter(f ledger.Filter) {
 	b.in("coalesce(b.locked_by, '')", f.Agents)
 	b.in("coalesce(a.code, '')", f.Codes)
 	b.outcomes(f.Outcomes)
-	b.in("coalesce(i.source, '')", f.Sources)
+	b.sources(f.Sources)
 	if b.storable(f.Key) {
 		b.add("i.key = %s", b.arg(f.Key))
 	}
@@ -170,6 +170,20 @@ func (b *builder) in(column string, values []string) {
 	}
 	kept := slices.DeleteFunc(slices.Clone(values), func(s string) bool { return !valid(s) })
 	b.add(b.list, column, b.arg(b.array(kept)))
+}
+
+// sources: the name of a list stands for all its lines.
+func (b *builder) sources(names []string) {
+	if len(names) == 0 {
+		return
+	}
+	kept, lists := []string{}, []string{}
+	for _, name := range names {
+		if valid(name) {
+			kept, lists = append(kept, name), append(lists, name+":")
+		}
+	}
+	b.add("("+b.list+" OR "+b.list+")", "coalesce(i.source, '')", b.arg(b.array(kept)), "rtrim(i.source, '0123456789')", b.arg(b.array(lists)))
 }
 
 // outcomes are those of the newest attempt that ended: of items without one, none.
