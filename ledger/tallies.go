@@ -78,11 +78,13 @@ type Stats struct {
 // KindStats are those of one kind. The backlog is exact, what ended comes from tallies.
 type KindStats struct {
 	Counts
-	PerSecond float64       // attempts that ended, over the last minute
-	ETA       time.Duration // until what is ready and leased is done at that rate; 0: it cannot be said; it is paused, or nobody works it
-	Worked    time.Duration // mean time in the handler, over the last hour
-	Paused    bool
-	Workers   int // programs that work it now; one whose plugin crashes again and again does not
+	PerSecond float64 // attempts that ended, over the last minute
+	// ETA is until what is ready and leased is done at that rate, or as the rate limit of the kind allows, whichever
+	// is slower; 0: it cannot be said; it is paused, or nobody works it.
+	ETA     time.Duration
+	Worked  time.Duration // mean time in the handler, over the last hour
+	Paused  bool
+	Workers int // programs that work it now; one whose plugin crashes again and again does not
 }
 
 // Stats counts the backlog by kind, and takes from the tallies what ended in the last hour.
@@ -107,9 +109,9 @@ func (l *Ledger) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return Stats{}, err
 	}
-	paused := map[string]bool{}
+	byName := map[string]Kind{}
 	for _, k := range kinds {
-		paused[k.Name] = k.Paused
+		byName[k.Name] = k
 	}
 	byKind := map[string][]MinuteTally{}
 	for _, t := range tallies {
@@ -123,14 +125,14 @@ func (l *Ledger) Stats(ctx context.Context) (Stats, error) {
 				workers++
 			}
 		}
-		s.Kinds[i] = kindStats(c, byKind[c.Kind], now, paused[c.Kind], workers)
+		s.Kinds[i] = kindStats(c, byKind[c.Kind], now, byName[c.Kind], workers)
 	}
 	return s, nil
 }
 
-func kindStats(c Counts, tallies []MinuteTally, now time.Time, paused bool, workers int) KindStats {
+func kindStats(c Counts, tallies []MinuteTally, now time.Time, kind Kind, workers int) KindStats {
 	c.Done, c.Failed = 0, 0
-	s := KindStats{Counts: c, Paused: paused, Workers: workers}
+	s := KindStats{Counts: c, Paused: kind.Paused, Workers: workers}
 	var sum MinuteTally
 	for _, t := range tallies {
 		sum.Done += t.Done
@@ -151,8 +153,12 @@ func kindStats(c Counts, tallies []MinuteTally, now time.Time, paused bool, work
 	if n := sum.Ended(); n > 0 {
 		s.Worked = sum.Worked / time.Duration(n)
 	}
-	if open := c.Ready + c.Leased; open > 0 && s.PerSecond > 0 && !paused && workers > 0 {
-		if eta := float64(open) / s.PerSecond; eta < MaxDelay.Seconds() {
+	if open := c.Ready + c.Leased; open > 0 && s.PerSecond > 0 && !kind.Paused && workers > 0 {
+		eta := float64(open) / s.PerSecond
+		if rate := kind.Limits.Rate; rate.Count > 0 {
+			eta = max(eta, float64(open)*rate.Per.Seconds()/float64(rate.Count))
+		}
+		if eta < MaxDelay.Seconds() {
 			s.ETA = time.Duration(eta * float64(time.Second))
 		}
 	}

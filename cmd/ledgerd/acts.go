@@ -24,6 +24,8 @@ type act struct {
 	hint string // for items in other states
 	// final says that it cannot be undone: it asks about a single item, too.
 	final bool
+	wakes bool // it makes items ready, which are not worked while their kind is paused
+	ended bool // it is for what has ended, and leaves the rest
 }
 
 type change struct {
@@ -62,7 +64,7 @@ func (a *app) retryCommand() *cobra.Command {
 			failed.only = func(it ledger.Item) bool {
 				return it.Attempt > 0 && it.Failures+it.Crashes > 0 || it.RoundState == ledger.RoundFailed
 			}
-			x := act{name: "retry", fine: []ledger.State{ledger.StateReady, ledger.StateLeased, ledger.StateWaiting},
+			x := act{name: "retry", wakes: true, fine: []ledger.State{ledger.StateReady, ledger.StateLeased, ledger.StateWaiting},
 				on:   map[ledger.State]change{ledger.StateDead: retry, ledger.StateDoubt: retry, ledger.StateWaiting: failed},
 				hint: "what is done or cancelled stays so; --again works it once more"}
 			if again {
@@ -97,8 +99,8 @@ func (a *app) actCommand(name, short, example string, make func() act) *cobra.Co
 		Use: name + " [ID|KEY]…", Short: short, GroupID: groupLook, Example: example,
 		Long: short + `.
 
-Items are named by id or key, or chosen with --where, --kind, --scope, --state, --agent. Asks before it changes
-more than one, on a terminal; elsewhere that takes -y.
+Items are named by id or key, or chosen with --where, --kind, --scope, --state, --agent; --limit takes the first of
+these by id, to try it on a few. Asks before it changes more than one, on a terminal; elsewhere that takes -y.
 
 With -o json: {"matched","changed","unchanged":{"done":3},"dry_run"}.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -106,6 +108,7 @@ With -o json: {"matched","changed","unchanged":{"done":3},"dry_run"}.`,
 		},
 	}
 	f.define(cmd)
+	f.defineFirst(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be changed")
 	return cmd
 }
@@ -145,6 +148,9 @@ func (a *app) act(ctx context.Context, x act, f filter, args []string, dryRun bo
 	if err := f.checkChoice(x.name, args); err != nil {
 		return err
 	}
+	if err := f.checkFirst(args); err != nil {
+		return err
+	}
 	if _, err := f.parse(); err != nil { // before a ledger is opened
 		return err
 	}
@@ -154,8 +160,17 @@ func (a *app) act(ctx context.Context, x act, f filter, args []string, dryRun bo
 	}
 	defer l.Close()
 	chosen, err := choose(ctx, l.Ledger, f, args)
+	if err == nil && f.first > 0 {
+		chosen, err = x.first(ctx, l.Ledger, chosen, f.first)
+	}
 	if err != nil {
 		return err
+	}
+	var paused []string
+	if x.wakes {
+		if paused, err = x.pausedKinds(ctx, l.Ledger, chosen); err != nil {
+			return err
+		}
 	}
 	counts, would, err := x.count(ctx, l.Ledger, chosen)
 	if err != nil {
@@ -205,7 +220,10 @@ func (a *app) act(ctx context.Context, x act, f filter, args []string, dryRun bo
 			}
 		}
 	}
-	return a.reportAct(x, res, len(args) > 0)
+	err = a.reportAct(x, res, len(args) > 0)
+	a.sayPaused(paused)
+	a.sayUnended(x, f, res)
+	return err
 }
 
 // standing is how many items of a state matched, and how many would be changed.

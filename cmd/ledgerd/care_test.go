@@ -246,7 +246,8 @@ func TestDoctorFindsForgottenLeases(t *testing.T) {
 		if err := s.Beat(t.Context(), ledger.Agent{Name: "far/4711", Host: "far", PID: 4711}, 1); err != nil { // out at once
 			t.Fatal(err)
 		}
-		if said := doctor(); !strings.Contains(said, "far/4711 has given no sign since ") || !strings.Contains(said, "and holds 2 items") {
+		if said := doctor(); !strings.Contains(said, "far/4711 has given no sign since ") || !strings.Contains(said, "and holds 2 items") ||
+			!strings.Contains(said, "the last at 20") || !strings.Contains(said, "ledgerd finish --outcome released --where agent:far/4711 --force") {
 			t.Errorf("two leases are forgotten:\n%s", said)
 		}
 	})

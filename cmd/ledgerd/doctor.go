@@ -138,8 +138,12 @@ func (a *app) examineWork(ctx context.Context, at address) ([]ledger.Finding, er
 	if err != nil {
 		return nil, err
 	}
+	kinds, err := l.Kinds(ctx)
+	if err != nil {
+		return nil, err
+	}
 	holders, err := examineHolders(ctx, l, agents)
-	all := append(holders, unworked(counts, agents, func(kind string) string {
+	all := append(holders, unworked(counts, kinds, agents, func(kind string) string {
 		k, err := l.Kind(ctx, kind)
 		if err != nil {
 			return ""
@@ -204,7 +208,7 @@ func examineHolders(ctx context.Context, l *opened, live []ledger.Agent) ([]ledg
 		return nil, err
 	}
 	now := time.Now()
-	gone, over, looked := map[string]int{}, 0, 0
+	gone, over, looked := map[string]*ledger.Holder{}, 0, 0
 	for it, err := range l.List(ctx, ledger.Filter{States: []ledger.State{ledger.StateLeased}}, 0) {
 		if err != nil {
 			return nil, err
@@ -213,7 +217,13 @@ func examineHolders(ctx context.Context, l *opened, live []ledger.Agent) ([]ledg
 		alive := slices.ContainsFunc(live, func(a ledger.Agent) bool { return a.Name == it.Agent })
 		switch {
 		case program && !alive:
-			gone[it.Agent]++
+			if gone[it.Agent] == nil {
+				gone[it.Agent] = &ledger.Holder{Agent: it.Agent, SeenAt: beats[it.Agent]}
+			}
+			h := gone[it.Agent]
+			if h.Items++; it.ExpiresAt.After(h.Until) {
+				h.Until = it.ExpiresAt
+			}
 		case now.After(it.ExpiresAt.Add(time.Minute)):
 			over++
 		}
@@ -222,9 +232,11 @@ func examineHolders(ctx context.Context, l *opened, live []ledger.Agent) ([]ledg
 		}
 	}
 	var all []ledger.Finding
-	for name, n := range gone {
-		all = append(all, ledger.Warning("agents", fmt.Sprintf("%s has given no sign since %s and holds %s", name, beats[name].Local().Format("2006-01-02 15:04:05"), plural(int64(n), "item")),
-			"they wait until their leases end, and then for a worker to take them back", "see whether that program is frozen; have a worker run: ledgerd work"))
+	p := new(report.Printer)
+	for name, h := range gone {
+		all = append(all, ledger.Warning("agents", fmt.Sprintf("%s has given no sign since %s and holds %s", name, p.Local(h.SeenAt), plural(h.Items, "item")),
+			fmt.Sprintf("they wait until their leases end, the last at %s, and then for a worker to take them back", p.Local(h.Until)),
+			"have a worker run: ledgerd work; if that program is surely gone, free them now: "+h.Free()))
 	}
 	slices.SortFunc(all, func(a, b ledger.Finding) int { return strings.Compare(a.What, b.What) })
 	if over > 0 {
@@ -258,11 +270,17 @@ func heartbeats(ctx context.Context, s tables.Store) (map[string]time.Time, erro
 // idle is for how long something may be ready before it is said that nobody works it.
 const idle = 10 * time.Minute
 
-// unworked are kinds with ready items that no program works. flags are those that work needs for a kind.
-func unworked(counts []ledger.Counts, live []ledger.Agent, flags func(kind string) string) (all []ledger.Finding) {
+// unworked are kinds with ready items that are paused, or that no program works. flags are those that work needs
+// for a kind.
+func unworked(counts []ledger.Counts, kinds []ledger.Kind, live []ledger.Agent, flags func(kind string) string) (all []ledger.Finding) {
 	for _, c := range counts {
 		works := slices.ContainsFunc(live, func(a ledger.Agent) bool { _, ok := a.Kinds[c.Kind]; return ok })
-		if since := time.Since(c.OldestReady); c.Ready > 0 && !works && since > idle {
+		paused := slices.ContainsFunc(kinds, func(k ledger.Kind) bool { return k.Name == c.Kind && k.Paused })
+		switch since := time.Since(c.OldestReady); {
+		case c.Ready > 0 && paused:
+			all = append(all, ledger.Warning("kinds", fmt.Sprintf("kind %s is paused, and %s of it ready", c.Kind, plural(c.Ready, "item")),
+				"nothing of it is worked until somebody resumes it", "ledgerd kind resume "+c.Kind))
+		case c.Ready > 0 && !works && since > idle:
 			all = append(all, ledger.Warning("kinds", fmt.Sprintf("%s of kind %s ready, the first since %s, and no program works it", plural(c.Ready, "item"), c.Kind, since.Round(time.Second)),
 				"they wait until somebody does, or it is a kind for people", "ledgerd work --kind "+c.Kind+flags(c.Kind)))
 		}

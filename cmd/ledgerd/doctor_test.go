@@ -28,3 +28,20 @@ func TestStalledFindings(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// A paused kind waits for somebody to resume it, not for a worker.
+func TestPausedFindings(t *testing.T) {
+	long := time.Now().Add(-time.Hour)
+	counts := []ledger.Counts{{Kind: "empty"}, {Kind: "idle", Ready: 2, OldestReady: long}, {Kind: "paused", Ready: 150, OldestReady: time.Now()}}
+	var got []string
+	for _, f := range unworked(counts, []ledger.Kind{{Name: "idle"}, {Name: "paused", Paused: true}, {Name: "empty", Paused: true}}, nil, func(string) string { return "" }) {
+		got = append(got, f.What+"; "+f.Fix)
+	}
+	want := []string{
+		"2 items of kind idle ready, the first since 1h0m0s, and no program works it; ledgerd work --kind idle",
+		"kind paused is paused, and 150 items of it ready; ledgerd kind resume paused",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -18,6 +18,7 @@ type filter struct {
 	where                        []string
 	kinds, states, scopes, agent []string
 	flags                        *pflag.FlagSet
+	first                        int // --limit of a command that changes what matches; 0: all
 }
 
 func (f *filter) define(cmd *cobra.Command) {

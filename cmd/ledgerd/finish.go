@@ -84,6 +84,7 @@ With -o json: [{"token","recorded","state"}], and {"token","recorded":false,"rea
 	f.StringVar(&e.text, "error", "", "`text` of the failure, or the reason")
 	f.BoolVar(&e.expired, "expired", false, "with --outcome released: all claims whose lease has ended")
 	e.filter.define(cmd)
+	e.filter.defineFirst(cmd)
 	f.BoolVar(&e.force, "force", false, "with --outcome released and --where: also claims that others hold")
 	f.BoolVar(&e.dryRun, "dry-run", false, "with --outcome released and --where: only say what would be changed")
 	return cmd
@@ -94,13 +95,15 @@ func (e *ending) check(args []string) error {
 	released := e.outcome.value == string(ledger.OutcomeReleased)
 	chosen := len(e.where) > 0 || len(args) == 0 && e.given()
 	switch {
+	case e.first > 0 && !chosen:
+		return usage("usage", "", "--limit goes with --outcome released and --where")
 	case !released && (e.expired || e.force || e.dryRun || chosen):
 		return usage("usage", "", "--expired, --where, --force and --dry-run go with --outcome released")
 	case e.expired && (chosen || len(args) > 0), chosen && len(args) > 0:
 		return usage("usage", "", "name tokens, or choose with --where, or say --expired: one of them")
-	case chosen && !e.force:
+	case chosen && !e.force && !e.dryRun:
 		return usage("not_forced", "a holder that still works is refused when it reports; until then two may work on the item\n"+
-			"do it: --force   see what it would do: --force --dry-run", "--where takes items from their holders")
+			"do it: --force   see what it would do: --dry-run", "--where takes items from their holders")
 	case len(args) == 0 && !e.expired && !chosen:
 		return usage("usage", "ledgerd finish 17.3   ledgerd finish --outcome released --expired", "finish what? name tokens or items")
 	}

@@ -26,8 +26,9 @@ Without flags, prune does now what daemons do. With --older it removes the same 
 ago than that, whatever the kinds say; --kind: only of these.
 
 With --scope or --where it removes finished items altogether, identity included: their keys may be added
-and worked again. That is how a scope ends. Unfinished items are left, and counted. With --older: only
-what ended longer ago.
+and worked again. That is how a scope ends. Unfinished items are left, and counted: also recurring ones, which wait
+for their next round, and dead ones. Withdrawn by ledgerd cancel, these are removed, too. With --older: only what
+ended longer ago; with --limit: only the first by id.
 
 It asks before it removes, on a terminal; elsewhere that takes -y. It works in small steps; one that was
 interrupted is gone on with by the same command. The journal keeps who did it.
@@ -46,6 +47,8 @@ With -o json: {"pruned","dry_run"}; with --scope or --where {"matched","changed"
 					f.where = append(f.where, "until:"+older.Duration.String())
 				}
 				return a.forget(cmd.Context(), f, dryRun)
+			case cmd.Flags().Changed("limit"):
+				return usage("usage", "ledgerd prune --where kind:K --limit 10", "--limit goes with --scope or --where")
 			case cmd.Flags().Changed("older"):
 				return a.pruneOlder(cmd.Context(), f.kinds, older.Duration, dryRun)
 			case len(f.kinds) > 0 || dryRun:
@@ -55,6 +58,7 @@ With -o json: {"pruned","dry_run"}; with --scope or --where {"matched","changed"
 		},
 	}
 	f.define(cmd)
+	f.defineFirst(cmd)
 	cmd.Flags().Var(&older, "older", "what ended longer ago than this")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say how many there are")
 	return cmd
@@ -72,7 +76,7 @@ func (a *app) forget(ctx context.Context, f filter, dryRun bool) error {
 		n, _, err := l.Forget(ctx, actor(), f)
 		return n, err
 	}}
-	return a.act(ctx, act{name: "prune", hint: "only what has ended is removed", final: true,
+	return a.act(ctx, act{name: "prune", hint: "only what has ended is removed", final: true, ended: true,
 		on:   map[ledger.State]change{ledger.StateDone: remove, ledger.StateCancelled: remove},
 		fine: ledger.States}, f, nil, dryRun)
 }

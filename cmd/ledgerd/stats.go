@@ -178,7 +178,7 @@ func (a *app) statsCommand() *cobra.Command {
 	var by string
 	cmd := &cobra.Command{
 		Use: "stats", Short: "Count what is open, and what ended in the last hour", GroupID: groupLook, Args: arguments(0, 0),
-		Long: `Counts the backlog by kind, exactly, and says how fast it is being worked.
+		Long: `Counts the backlog by kind, exactly, and says how fast it is being worked; --kind: only of these.
 
 Recurring items that wait for their next round count as waiting, too: rounds_done and rounds_failed are
 those of which the current round is done, or failed for good (of the first 100,000 that wait). left is what
@@ -187,7 +187,8 @@ is left to do: waiting but for these, ready and leased.
 What ended (done_1h, failed_1h: attempts; per_second_1m: attempts over the last minute; work_ms_1h: mean
 time of one in its handler) comes from what workers add up and write every 5 s, and so is not exact: it
 is marked with ≈ in tables. What people finished by hand is not in it. eta_s is how long what is ready
-and leased takes at the rate of the last minute.
+and leased takes at the rate of the last minute, and not less
+than a rate limit of the kind allows.
 
 A table that is wider than the terminal leaves out columns, those without a figure first; -o csv has them all.
 
@@ -209,17 +210,26 @@ names, and null stands for none.`,
 			if cmd.Flags().Changed("by") {
 				return a.groups(ctx, f, by)
 			}
-			if f.given() {
-				return usage("bad_flag", "say what to count by: --by kind", "--where, --kind, --scope, --state and --agent go with --by")
+			if len(f.where)+len(f.scopes)+len(f.states)+len(f.agent) > 0 {
+				return usage("bad_flag", "say what to count by: --by kind", "--where, --scope, --state and --agent go with --by")
+			}
+			if _, err := f.parse(); err != nil {
+				return err
 			}
 			l, err := a.open(ctx)
 			if err != nil {
 				return err
 			}
 			defer l.Close()
+			if _, err := checkKinds(ctx, l.Ledger, f.kinds); err != nil {
+				return err
+			}
 			all, err := l.Stats(ctx)
 			if err != nil {
 				return err
+			}
+			if len(f.kinds) > 0 {
+				all.Kinds = slices.DeleteFunc(all.Kinds, func(k ledger.KindStats) bool { return !slices.Contains(f.kinds, k.Kind) })
 			}
 			return a.tellStats(all)
 		},
