@@ -130,10 +130,6 @@ func (a *app) examineWork(ctx context.Context, at address) ([]ledger.Finding, er
 	if err != nil {
 		return nil, err
 	}
-	kinds, err := l.Kinds(ctx)
-	if err != nil {
-		return nil, err
-	}
 	counts, err := l.Counts(ctx, time.Now())
 	if err != nil {
 		return nil, err
