@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -98,7 +99,7 @@ func (f *filter) line() string {
 		values []string
 	}{{"where", f.where}, {"kind", f.kinds}, {"scope", f.scopes}, {"state", f.states}, {"agent", f.agent}} {
 		for _, value := range flag.values {
-			words = append(words, "--"+flag.name+" "+quoteForShell(value))
+			words = append(words, "--"+flag.name+" "+shell.Quote(value))
 		}
 	}
 	return strings.Join(words, " ")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -439,7 +440,7 @@ func (j *job) sentence(d *adder) string {
 		}
 	}
 	if j.flags.sample > 0 {
-		text += "   sample --seed " + quoteForShell(j.flags.seed)
+		text += "   sample --seed " + shell.Quote(j.flags.seed)
 		if have := int64(j.flags.sample - d.draw.want); have > 0 {
 			text += fmt.Sprintf(", of which %s were there", report.Count(have))
 		}

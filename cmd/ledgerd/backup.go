@@ -4,16 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerd/ledgerd/ledger/sqlite"
+	"github.com/ledgerd/ledgerd/internal/dburl"
 )
 
 // backedUp is what db backup prints.
@@ -41,9 +39,6 @@ With -o json: {"ledger","file","bytes","seconds"}.`,
 			if err != nil {
 				return err
 			}
-			if at.path == "" {
-				return usage("use_pg_dump", pgDump(at, args[0]), "a ledger on Postgres is backed up with pg_dump: %s", at)
-			}
 			path, err := filepath.Abs(args[0])
 			if err != nil {
 				return err
@@ -51,14 +46,12 @@ With -o json: {"ledger","file","bytes","seconds"}.`,
 			if _, err := os.Stat(filepath.Dir(path)); errors.Is(err, fs.ErrNotExist) {
 				return usage("bad_input", "make it first, or name another place", "the folder %s does not exist", filepath.Dir(path))
 			}
-			l, err := a.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer l.Close()
 			began := time.Now()
-			if err := l.store.(*sqlite.Store).Backup(cmd.Context(), path); err != nil {
-				return err
+			if err := at.Backup(cmd.Context(), args[0]); err != nil {
+				if tool, ok := errors.AsType[*dburl.ToolError](err); ok {
+					return usage("use_pg_dump", tool.Command, "%s", tool.Message)
+				}
+				return a.explainOpen(at, err)
 			}
 			info, err := os.Stat(path)
 			if err != nil {
@@ -69,28 +62,4 @@ With -o json: {"ledger","file","bytes","seconds"}.`,
 				fmt.Sprintf("%s: %s in %s", args[0], humanize.IBytes(uint64(info.Size())), seconds(took)))
 		},
 	}
-}
-
-// pgDump says how a ledger on Postgres is backed up and brought back. The password stays out.
-func pgDump(at address, file string) string {
-	from := url.URL{Scheme: "postgres"}
-	if u, err := url.Parse(at.String()); err == nil { // as it was parsed before
-		from = *u
-		if u.User != nil {
-			from.User = url.User(u.User.Username())
-		}
-		q := u.Query()
-		for name := range q { // libpq refuses what it does not know
-			if name == "search_path" || strings.HasSuffix(name, "password") || strings.HasPrefix(name, "pool_") {
-				q.Del(name)
-			}
-		}
-		from.RawQuery = q.Encode()
-	}
-	schema := at.schema
-	if schema == "" {
-		schema = "public"
-	}
-	return fmt.Sprintf("pg_dump --format=custom --table=%s --file=%s %s\nback, into a database without a ledger: pg_restore --single-transaction --dbname=… %[2]s",
-		quoteForShell(schema+".ledger_*"), quoteForShell(file), quoteForShell(from.String()))
 }

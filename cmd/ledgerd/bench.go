@@ -3,20 +3,15 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"net/url"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
@@ -76,18 +71,18 @@ func (a *app) bench(ctx context.Context, flags benchFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	at, remove, err := a.isolated(ctx, at)
+	at, remove, err := at.Beside("ledgerd_bench_" + strings.ToLower(rand.Text()[:12]))
 	if err != nil {
-		return err
+		return a.explainOpen(at, err)
 	}
-	defer func() { err = errors.Join(err, remove()) }()
+	defer func() { err = errors.Join(err, remove(context.WithoutCancel(ctx))) }()
 	l, err := a.openAt(ctx, at, true)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
 	b := benched{Items: int64(flags.items), Through: flags.through.value, Clients: flags.clients, Durability: "full", Cores: runtime.NumCPU(), Version: programVersion()}
-	if b.Database, err = databaseName(ctx, at); err != nil {
+	if b.Database, err = at.Version(ctx); err != nil {
 		return err
 	}
 	m := &measurement{app: a, l: l.Ledger, flags: flags}
@@ -107,62 +102,6 @@ func (a *app) bench(ctx context.Context, flags benchFlags) (err error) {
 	return one(a, b, fmt.Sprintf("%s, %d cores, %s items through %s, %s, ledgerd %s\nadd %s/s   drain %s/s   add to start: p50 %.1f ms, p99 %.1f ms",
 		b.Database, b.Cores, report.Count(b.Items), map[string]string{"none": "a function", "plugin": "a plugin"}[b.Through], plural(int64(b.Clients), "client"), b.Version,
 		report.Count(int64(b.AddPerSecond)), report.Count(int64(b.Drain)), float64(b.P50)/1000, float64(b.P99)/1000))
-}
-
-// isolated is a place for a ledger beside the one given, and how to remove it.
-func (a *app) isolated(ctx context.Context, at address) (address, func() error, error) {
-	name := "ledgerd_bench_" + strings.ToLower(rand.Text()[:12])
-	if at.path != "" {
-		parent := filepath.Dir(at.path)
-		if err := makeDir(parent); err != nil {
-			return at, nil, err
-		}
-		dir, err := os.MkdirTemp(parent, "."+name) // on the disk that is asked about
-		return address{path: filepath.Join(dir, "ledger.db")}, func() error { return os.RemoveAll(dir) }, err
-	}
-	u, err := url.Parse(at.url)
-	if err != nil {
-		return at, nil, usage("bad_db", "", "%s: not a Postgres URL", a.dbSource)
-	}
-	q := u.Query()
-	q.Set("search_path", name)
-	u.RawQuery = q.Encode()
-	return address{url: u.String(), schema: name}, func() error { return dropSchema(context.WithoutCancel(ctx), at.url, name) }, nil
-}
-
-func dropSchema(ctx context.Context, url, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, url)
-	if err == nil {
-		defer conn.Close(ctx)
-		_, err = conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+pgx.Identifier{name}.Sanitize()+" CASCADE")
-	}
-	if err != nil {
-		return fmt.Errorf("the schema %s could not be removed, please do: %w", name, err)
-	}
-	return nil
-}
-
-// databaseName is the database with its version.
-func databaseName(ctx context.Context, at address) (string, error) {
-	if at.path != "" {
-		db, err := sql.Open("sqlite", ":memory:")
-		if err != nil {
-			return "", err
-		}
-		defer db.Close()
-		var version string
-		err = db.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version)
-		return "sqlite " + version, err
-	}
-	conn, err := pgx.Connect(ctx, at.url)
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close(ctx)
-	version, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), " ")
-	return "postgres " + version, nil
 }
 
 // benchPlugin does nothing; asked to, it says when it began.

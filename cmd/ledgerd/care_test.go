@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
@@ -217,16 +218,11 @@ func TestBackupWhileWorkGoesOn(t *testing.T) {
 func TestDoctorFindsForgottenLeases(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		m.run(exitOK, "add", "effect", "a", "b", "c")
-		var s ledger.Store
-		var err error
-		if path, isFile := strings.CutPrefix(m.db, "sqlite:"); isFile {
-			s, err = sqlite.Open(t.Context(), path, sqlite.Options{})
-		} else {
-			var at address
-			if at, err = parseAddress(m.db, "--db"); err == nil {
-				s, err = postgres.Connect(t.Context(), at.url, postgres.Options{Schema: at.schema})
-			}
+		at, err := parseAddress(m.db, "--db")
+		if err != nil {
+			t.Fatal(err)
 		}
+		s, err := at.Open(t.Context(), dburl.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/postgres"
-	"github.com/ledgerd/ledgerd/ledger/sqlite"
 	"github.com/ledgerd/ledgerd/ledger/tables"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
@@ -118,7 +116,7 @@ func (a *app) dbCopy(ctx context.Context, from, to string, wait time.Duration) e
 		return err
 	}
 	if err := a.mustBeQuiet(ctx, l, 0); err != nil { // who began after the comparison works on a ledger that nobody copies any more
-		fmt.Fprintf(a.stderr, "warning: %s is being worked again; its copy does not have that\n", source.brief())
+		fmt.Fprintf(a.stderr, "warning: %s is being worked again; its copy does not have that\n", source.Brief())
 	}
 	res := copied{From: source.String(), To: target.String(), Seconds: inSeconds(time.Since(began))}
 	for _, c := range all {
@@ -137,12 +135,12 @@ func (a *app) dbCopy(ctx context.Context, from, to string, wait time.Duration) e
 		after = "stays paused"
 	}
 	_, err = fmt.Fprintf(a.stdout, "ok: %s in %s, the same on both sides; %s %s: work only one of the two\n",
-		plural(res.Rows, "row"), seconds(time.Since(began)), source.brief(), after)
+		plural(res.Rows, "row"), seconds(time.Since(began)), source.Brief(), after)
 	return err
 }
 
 // copyTables copies all of a ledger that is quiet. Kinds that were paused for it are not in the target.
-func (a *app) copyTables(ctx context.Context, l *opened, target address, paused []string) ([]tables.Copied, error) {
+func (a *app) copyTables(ctx context.Context, l *opened, target dburl.Database, paused []string) ([]tables.Copied, error) {
 	into, err := a.openTarget(ctx, target)
 	if err != nil {
 		return nil, err
@@ -190,25 +188,15 @@ func (a *app) resumeAll(ctx context.Context, l *ledger.Ledger, paused []string) 
 func (a *app) mustBeQuiet(ctx context.Context, l *opened, wait time.Duration) error {
 	err := tables.WaitQuiet(ctx, l.Ledger, wait)
 	if _, busy := errors.AsType[*tables.BusyError](err); busy {
-		return fail(exitTaken, "busy", fmt.Sprintf("%s is not quiet: %v", l.address.brief(), err),
+		return fail(exitTaken, "busy", fmt.Sprintf("%s is not quiet: %v", l.address.Brief(), err),
 			"stop those programs, have people finish or give back what they hold (ledgerd ls --state leased), then run it again; --wait 10m pauses all kinds and waits for it")
 	}
 	return err
 }
 
 // openTarget opens or makes the ledger that is copied into.
-func (a *app) openTarget(ctx context.Context, at address) (ledger.Store, error) {
-	if at.path == "" {
-		s, err := postgres.Connect(ctx, at.url, postgres.Options{Schema: at.schema, Unfinished: true})
-		if err != nil {
-			return nil, a.explainOpen(at, err)
-		}
-		return s, nil
-	}
-	if err := makeDir(filepath.Dir(at.path)); err != nil {
-		return nil, err
-	}
-	s, err := sqlite.Open(ctx, at.path, sqlite.Options{Unfinished: true})
+func (a *app) openTarget(ctx context.Context, at dburl.Database) (ledger.Store, error) {
+	s, err := at.Open(ctx, dburl.Options{Unfinished: true})
 	if err != nil {
 		return nil, a.explainOpen(at, err)
 	}

@@ -8,10 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/postgres"
-	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
 func (a *app) dbCommand() *cobra.Command {
@@ -29,15 +28,10 @@ type schemaStatus struct {
 }
 
 // schemaOf looks at a ledger without changing it.
-func (a *app) schemaOf(ctx context.Context, at address) (schemaStatus, error) {
+func (a *app) schemaOf(ctx context.Context, at dburl.Database) (schemaStatus, error) {
 	s := schemaStatus{Ledger: at.String()}
 	var err error
-	if at.path != "" {
-		s.Schema, s.Known, err = sqlite.Status(ctx, at.path)
-	} else {
-		s.Schema, s.Known, err = postgres.Status(ctx, at.url, postgres.Options{Schema: at.schema})
-	}
-	if err != nil {
+	if s.Schema, s.Known, err = at.Status(ctx); err != nil {
 		err = a.explainOpen(at, err)
 	}
 	return s, err
@@ -58,14 +52,14 @@ or a migration is outstanding. With -o json: {"ledger","schema","known"}.`,
 			if err != nil {
 				return err
 			}
-			text := fmt.Sprintf("%s: schema %d, up to date", at.brief(), s.Schema)
+			text := fmt.Sprintf("%s: schema %d, up to date", at.Brief(), s.Schema)
 			switch {
 			case s.Schema == 0:
-				text = fmt.Sprintf("%s: no ledger; make one: %s", at.brief(), a.migrateCommand())
+				text = fmt.Sprintf("%s: no ledger; make one: %s", at.Brief(), a.migrateCommand())
 			case s.Schema < s.Known:
-				text = fmt.Sprintf("%s: schema %d, this ledgerd needs %d; run: %s", at.brief(), s.Schema, s.Known, a.migrateCommand())
+				text = fmt.Sprintf("%s: schema %d, this ledgerd needs %d; run: %s", at.Brief(), s.Schema, s.Known, a.migrateCommand())
 			case s.Schema > s.Known:
-				text = fmt.Sprintf("%s: schema %d, newer than the %d that this ledgerd knows, and fit for it", at.brief(), s.Schema, s.Known)
+				text = fmt.Sprintf("%s: schema %d, newer than the %d that this ledgerd knows, and fit for it", at.Brief(), s.Schema, s.Known)
 			}
 			if err := one(a, s, text); err != nil {
 				return err
@@ -113,17 +107,17 @@ With -o json: {"ledger","schema","known","migrated_from"}.`,
 			from := s.Schema
 			s.Migrated, s.DryRun = &from, dryRun
 			if from < s.Known && !dryRun {
-				if err := a.migrate(ctx, at); err != nil {
+				if err := at.Migrate(ctx); err != nil {
 					return a.explainOpen(at, err)
 				}
 				s.Schema = s.Known
 			}
-			text := fmt.Sprintf("%s: schema %d → %d", at.brief(), from, max(from, s.Known))
+			text := fmt.Sprintf("%s: schema %d → %d", at.Brief(), from, max(from, s.Known))
 			switch {
 			case from >= s.Known:
-				text = fmt.Sprintf("%s: schema %d, nothing to do", at.brief(), from)
+				text = fmt.Sprintf("%s: schema %d, nothing to do", at.Brief(), from)
 			case from == 0:
-				text = fmt.Sprintf("%s: made, with schema %d", at.brief(), s.Known)
+				text = fmt.Sprintf("%s: made, with schema %d", at.Brief(), s.Known)
 			}
 			if dryRun && from < s.Known {
 				text += "    (dry run: nothing was changed)"
@@ -133,18 +127,6 @@ With -o json: {"ledger","schema","known","migrated_from"}.`,
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be done")
 	return cmd
-}
-
-func (a *app) migrate(ctx context.Context, at address) error {
-	if at.path != "" {
-		l, err := a.openAt(ctx, at, true)
-		if err != nil {
-			return err
-		}
-		return l.Close()
-	}
-	_, _, err := postgres.Migrate(ctx, at.url, postgres.Options{Schema: at.schema})
-	return err
 }
 
 // verified is what db verify prints.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
@@ -61,7 +62,7 @@ func isGiven(name string, given []string) bool {
 func (k *kind) varied(names []string) error {
 	last := ""
 	for _, name := range names {
-		last += " --set " + quoteForShell(assignment(name, k.policy.Defaults[name].Value))
+		last += " --set " + shell.Quote(assignment(name, k.policy.Defaults[name].Value))
 	}
 	return usage("which", fmt.Sprintf("say it with --set; or once for all, as given last: ledgerd kind set %s%s; or leave it to the plugin: ledgerd kind set %s --unset %s",
 		k.name, last, k.name, strings.Join(names, " --unset ")),
@@ -85,7 +86,7 @@ func (j *job) sayRemembered(remembered []string) {
 	var texts []string
 	for _, a := range remembered {
 		name, value, _ := strings.Cut(a, ":=")
-		texts = append(texts, quoteForShell(assignment(name, json.RawMessage(value))))
+		texts = append(texts, shell.Quote(assignment(name, json.RawMessage(value))))
 	}
 	fmt.Fprintf(j.app.stderr, "set: %s (for new items, as kind %s was told before; other values: --set, all of them: ledgerd kind show %s)\n", strings.Join(texts, " "), j.kind.name, j.kind.name)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
+	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
@@ -120,7 +121,7 @@ func (a *app) missingSettings(ctx context.Context, k ledger.Kind) (flags string)
 		if inForce[f.Name] == "" || strings.Contains(inForce[f.Name], redact.Mask) {
 			value = f.Name + "=…"
 		}
-		flags += " --with " + quoteForShell(value)
+		flags += " --with " + shell.Quote(value)
 	}
 	return flags
 }

@@ -13,13 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/hostcheck"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/postgres"
-	"github.com/ledgerd/ledgerd/ledger/sqlite"
 	"github.com/ledgerd/ledgerd/ledger/tables"
 )
 
@@ -64,14 +63,8 @@ With -o json: {"ok","findings":[{"level","check","what","why","fix"}]}; jsonl, c
 }
 
 // diagnose looks at everything.
-func (a *app) diagnose(ctx context.Context, at address, dirs pluginDirs) []ledger.Finding {
-	var all []ledger.Finding
-	var sound bool
-	if at.path != "" {
-		all, sound = sqlite.Examine(ctx, at.path)
-	} else {
-		all, sound = postgres.Examine(ctx, at.url, postgres.Options{Schema: at.schema})
-	}
+func (a *app) diagnose(ctx context.Context, at dburl.Database, dirs pluginDirs) []ledger.Finding {
+	all, sound := at.Examine(ctx)
 	if sound {
 		found, err := a.examineWork(ctx, at)
 		if err != nil {
@@ -120,7 +113,7 @@ func (a *app) tellFindings(all []ledger.Finding) error {
 }
 
 // examineWork looks at who works the ledger and at what waits for a person.
-func (a *app) examineWork(ctx context.Context, at address) ([]ledger.Finding, error) {
+func (a *app) examineWork(ctx context.Context, at dburl.Database) ([]ledger.Finding, error) {
 	l, err := a.openAt(ctx, at, false)
 	if err != nil {
 		return nil, err

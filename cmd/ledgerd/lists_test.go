@@ -13,11 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/inputs"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/postgres"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
@@ -45,7 +45,7 @@ func places(t *testing.T) map[string]place {
 	address := pgtest.SchemaURL(t)
 	at, err := parseAddress(address, "test")
 	must(err)
-	pg, err := postgres.Connect(t.Context(), address, postgres.Options{Schema: at.schema})
+	pg, err := at.Open(t.Context(), dburl.Options{Make: true})
 	must(err)
 	pgDB, err := sql.Open("pgx", address)
 	must(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/locks"
 )
@@ -52,7 +53,7 @@ The ledger must exist.`,
 			case len(args) == 0:
 				return usage("usage", "", "%s: which lock?\nusage: %s", cmd.CommandPath(), cmd.UseLine())
 			case dash < 0 || dash == len(args):
-				return usage("usage", "ledgerd lock run "+quoteForShell(args[0])+" -- ./send.sh", "%s: the command to run comes after --", cmd.CommandPath())
+				return usage("usage", "ledgerd lock run "+shell.Quote(args[0])+" -- ./send.sh", "%s: the command to run comes after --", cmd.CommandPath())
 			case dash != 1:
 				return usage("usage", "", "%s: one name before --, not %d\nusage: %s", cmd.CommandPath(), dash, cmd.UseLine())
 			}

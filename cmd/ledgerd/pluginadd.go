@@ -19,6 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/pluginstore"
 	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/internal/shell"
 )
 
 // addedPlugin is what plugin add prints.
@@ -191,7 +192,7 @@ func (a *app) examine(ctx context.Context, place pluginhost.Place, from, as stri
 	if err != nil {
 		f := explain(err)
 		f.message = strings.ReplaceAll(f.message, place.Path, from)
-		f.hint = strings.TrimPrefix(f.hint+"\nnothing was added; try: ledgerd plugin check "+quoteForShell(from), "\n")
+		f.hint = strings.TrimPrefix(f.hint+"\nnothing was added; try: ledgerd plugin check "+shell.Quote(from), "\n")
 		return nil, f
 	}
 	if as != "" {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/pluginstore"
 	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/internal/shell"
 )
 
 // pluginRow is what plugin ls prints.
@@ -135,7 +136,7 @@ func (p *plugin) provenance(row pluginRow) [][]string {
 		lines = append(lines, []string{"limit", limit})
 	}
 	for _, o := range row.Others {
-		lines = append(lines, []string{"beside it", fmt.Sprintf("%s, sha256 %s; back to it: ledgerd plugin add %s", report.Safe(o.Version), o.SHA256, quoteForShell(o.Path))})
+		lines = append(lines, []string{"beside it", fmt.Sprintf("%s, sha256 %s; back to it: ledgerd plugin add %s", report.Safe(o.Version), o.SHA256, shell.Quote(o.Path))})
 	}
 	return lines
 }

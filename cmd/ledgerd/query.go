@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/internal/config"
+	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
@@ -50,16 +51,10 @@ func (a *app) openQuery(ctx context.Context, s sourceFlags) (*query.Query, error
 }
 
 // prepareQuery connects to the database of a query; file is its name, for messages.
-func prepareQuery(ctx context.Context, at address, file, text string, timeout time.Duration) (*query.Query, error) {
+func prepareQuery(ctx context.Context, at dburl.Database, file, text string, timeout time.Duration) (*query.Query, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var q *query.Query
-	var err error
-	if at.path != "" {
-		q, err = query.SQLite(ctx, at.path, file, text)
-	} else {
-		q, err = query.Postgres(ctx, at.url, file, text)
-	}
+	q, err := at.Query(ctx, file, text)
 	switch {
 	case errors.Is(err, query.ErrUnreachable) && errors.Is(err, os.ErrNotExist):
 		return nil, usage("no_query_db", "name the database with the tables of the query: --query-db URL", "%s does not exist", at)
@@ -91,7 +86,7 @@ func (a *app) querySource(s *config.Source) func(context.Context) (*query.Query,
 }
 
 // queryAddress is the database of the query.
-func (a *app) queryAddress(s sourceFlags) (address, error) {
+func (a *app) queryAddress(s sourceFlags) (dburl.Database, error) {
 	if s.queryDB == "" {
 		return a.address()
 	}

@@ -154,7 +154,7 @@ func (a *app) openToServe(ctx context.Context, migrate bool) (*opened, error) {
 	case isNew:
 		l, err = a.openAt(ctx, at, true)
 	case errors.Is(err, ledger.ErrSchema) && migrate:
-		if err = a.migrate(ctx, at); err != nil {
+		if err = at.Migrate(ctx); err != nil {
 			return nil, a.explainOpen(at, err)
 		}
 		a.log.Info("the schema of the ledger was brought up to date", "ledger", at.String())

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -21,33 +20,6 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
-
-func TestParseAddress(t *testing.T) {
-	home := t.TempDir()
-	t.Setenv("HOME", home)
-	t.Chdir(home)
-	cwd, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for db, want := range map[string]struct{ shown, schema string }{
-		"sqlite:a.db":          {"sqlite:" + filepath.Join(cwd, "a.db"), ""},
-		"sqlite:///var/x/../a": {"sqlite:/var/a", ""},
-		"sqlite:~/b.db":        {"sqlite:" + filepath.Join(home, "b.db"), ""},
-		"postgres://ann:secret@db1:5432/work?search_path=s1,public": {"postgres://ann:***@db1:5432/work?search_path=s1,public", "s1"},
-		"postgresql:///work?host=/run/pg":                           {"postgresql:///work?host=/run/pg", ""},
-	} {
-		at, err := parseAddress(db, "--db")
-		if err != nil || at.String() != want.shown || at.schema != want.schema {
-			t.Errorf("%s: %s, schema %q, %v", db, at, at.schema, err)
-		}
-	}
-	for _, db := range []string{"ledger.db", "sqlite:", "mysql://h/d", "/var/ledger.db", "postgres://h:p%zz@x/"} {
-		if at, err := parseAddress(db, "--db"); err == nil || explain(err).exit != exitUsage {
-			t.Errorf("%s: %s, %v", db, at, err)
-		}
-	}
-}
 
 func TestExitCodes(t *testing.T) {
 	wrap := func(err error) error { return fmt.Errorf("doing this: %w", err) }

@@ -1,0 +1,125 @@
+package dburl
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerd/ledgerd/internal/query"
+	"github.com/ledgerd/ledgerd/internal/shell"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/sdk/redact"
+)
+
+// postgresSchema is a ledger in a schema of a Postgres database.
+type postgresSchema struct {
+	url    string
+	schema string // "" for public
+}
+
+func parsePostgres(text, source string) (Database, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, &Error{Message: source + ": not a Postgres URL", Hint: "it is postgres://user@host:5432/name; special characters of a password are written as %XX"}
+	}
+	schema, _, _ := strings.Cut(u.Query().Get("search_path"), ",")
+	return postgresSchema{text, strings.TrimSpace(schema)}, nil
+}
+
+func (d postgresSchema) String() string { return redact.Text(d.url) }
+
+func (d postgresSchema) Brief() string { return d.String() }
+
+func (d postgresSchema) Open(ctx context.Context, o Options) (ledger.Store, error) {
+	store, err := postgres.Connect(ctx, d.url, postgres.Options{Schema: d.schema, MustExist: !o.Make && !o.Unfinished, Unfinished: o.Unfinished})
+	if err != nil {
+		return nil, err
+	}
+	return store, nil
+}
+
+func (d postgresSchema) Status(ctx context.Context) (have, known int, err error) {
+	return postgres.Status(ctx, d.url, postgres.Options{Schema: d.schema})
+}
+
+func (d postgresSchema) Migrate(ctx context.Context) error {
+	_, _, err := postgres.Migrate(ctx, d.url, postgres.Options{Schema: d.schema})
+	return err
+}
+
+func (d postgresSchema) Examine(ctx context.Context) ([]ledger.Finding, bool) {
+	return postgres.Examine(ctx, d.url, postgres.Options{Schema: d.schema})
+}
+
+// Backup says how pg_dump does it, and how the ledger is brought back. The password stays out.
+func (d postgresSchema) Backup(_ context.Context, path string) error {
+	from := url.URL{Scheme: "postgres"}
+	if u, err := url.Parse(d.String()); err == nil { // as it was parsed before
+		from = *u
+		if u.User != nil {
+			from.User = url.User(u.User.Username())
+		}
+		q := u.Query()
+		for name := range q { // libpq refuses what it does not know
+			if name == "search_path" || strings.HasSuffix(name, "password") || strings.HasPrefix(name, "pool_") {
+				q.Del(name)
+			}
+		}
+		from.RawQuery = q.Encode()
+	}
+	return &ToolError{
+		Message: fmt.Sprintf("a ledger on Postgres is backed up with pg_dump: %s", d),
+		Command: fmt.Sprintf("pg_dump --format=custom --table=%s --file=%s %s\nback, into a database without a ledger: pg_restore --single-transaction --dbname=… %[2]s",
+			shell.Quote(cmp.Or(d.schema, "public")+".ledger_*"), shell.Quote(path), shell.Quote(from.String())),
+	}
+}
+
+func (d postgresSchema) Query(ctx context.Context, file, text string) (*query.Query, error) {
+	return query.Postgres(ctx, d.url, file, text)
+}
+
+// Beside is a schema of the same database.
+func (d postgresSchema) Beside(name string) (Database, func(context.Context) error, error) {
+	u, err := url.Parse(d.url)
+	if err != nil { // as it was parsed before
+		return nil, nil, err
+	}
+	q := u.Query()
+	q.Set("search_path", name)
+	u.RawQuery = q.Encode()
+	return postgresSchema{u.String(), name}, func(ctx context.Context) error { return dropSchema(ctx, d.url, name) }, nil
+}
+
+func dropSchema(ctx context.Context, url, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, url)
+	if err == nil {
+		defer conn.Close(ctx)
+		_, err = conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+pgx.Identifier{name}.Sanitize()+" CASCADE")
+	}
+	if err != nil {
+		return fmt.Errorf("the schema %s could not be removed, please do: %w", name, err)
+	}
+	return nil
+}
+
+func (d postgresSchema) Version(ctx context.Context) (string, error) {
+	conn, err := pgx.Connect(ctx, d.url)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close(ctx)
+	version, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), " ")
+	return "postgres " + version, nil
+}
+
+func (d postgresSchema) Secrecy() string {
+	return "better than a password there: PGPASSFILE, or a file that LEDGERD_DB_FILE, or db_file in the config, names"
+}

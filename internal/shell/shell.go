@@ -1,0 +1,18 @@
+// Package shell writes words the way a POSIX shell reads them, for the commands that messages propose.
+package shell
+
+import (
+	"strings"
+	"unicode"
+)
+
+// Quote is a word as a shell takes it: in single quotes, unless it needs none.
+func Quote(word string) string {
+	special := func(r rune) bool {
+		return !strings.ContainsRune("/:@%+=,._-", r) && (r > 'z' || !unicode.IsLetter(r) && !unicode.IsDigit(r))
+	}
+	if word != "" && !strings.ContainsFunc(word, special) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
