@@ -125,7 +125,8 @@ func (l *Ledger) Beat(ctx context.Context, a Agent, ttl time.Duration) error {
 	}
 	for kind, config := range a.Configs {
 		c.config(config)
-		if _, works := a.Kinds[kind]; !works {
+		_, works := a.Kinds[kind]
+		if _, stalled := a.Stalled[kind]; !works && !stalled {
 			c.fail("configs", "%q is none of the agent's kinds", kind)
 		}
 	}

@@ -361,7 +361,10 @@ type Agent struct {
 	Process string // its name, see ThisProcess; "" if it is not known
 	Version string
 	Kinds   map[string]string // that it works now → their definition
-	Configs map[string]string // of them → the settings in force, a JSON object without secrets; may be missing
+	// Configs are the settings, a JSON object without secrets: those in force of kinds that it works, and of
+	// Stalled ones that it does not work since others work them with other settings, those that it is to work
+	// them with. They may be missing.
+	Configs map[string]string
 	// Stalled are kinds to which it gives nothing until that time of the database's clock: those of Kinds
 	// because what works them crashes again and again, others because what is to work them does not start.
 	Stalled   map[string]time.Time

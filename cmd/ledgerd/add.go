@@ -361,7 +361,7 @@ func (a *app) addInputs(ctx context.Context, s sourceFlags, name string, args []
 	defer j.close()
 	j.source.Template.Due = at
 	if !j.flags.dryRun {
-		if err := j.kind.introduce(ctx, j.ledger.Ledger); err != nil {
+		if err := a.introduce(ctx, j.ledger.Ledger, j.kind); err != nil {
 			return err
 		}
 		if err := j.kind.remember(ctx, j.ledger.Ledger, j.flags.set); err != nil {

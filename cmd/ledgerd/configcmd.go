@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
@@ -48,8 +49,8 @@ func (a *app) configCheckCommand() *cobra.Command {
 		Annotations: map[string]string{withoutConfig: "yes"},
 		Long: `Reports every mistake at once, with its place and what may have been meant: what is no TOML,
 unknown keys, wrong values, plugins and kinds that there are not, and settings that a plugin does
-not take; each plugin that the file names is started and asked. Changes nothing. If all is well it
-says when each source is looked at next.
+not take; each plugin that the file names is started and asked. Warns of policies that the ledger has
+otherwise. Changes nothing. If all is well it says when each source is looked at next.
 
 With -o json: {"ok","file","problems":[{"severity":"error|warning","file","line","column",
 "variable","key","message","hint"}]}; with -o jsonl and csv a row for each problem.`,
@@ -62,7 +63,9 @@ With -o json: {"ok","file","problems":[{"severity":"error|warning","file","line"
 func (a *app) configCheck(ctx context.Context) error {
 	c, err := a.loadConfig()
 	a.config = c
-	err = c.Check(a.world(ctx), err)
+	kinds := a.kindsOfLedger(ctx)
+	err = c.Check(a.worldOf(ctx, kinds), err)
+	c.Warnings = append(c.Warnings, c.PolicyWarnings(kinds)...)
 	bad, ok := errors.AsType[*config.Error](err)
 	if err != nil && !ok {
 		return err
@@ -128,7 +131,9 @@ func (a *app) sayProblems(c *config.Config, bad *config.Error) error {
 
 // world is what the configuration is checked against: the plugins that are here, and the kinds of
 // the ledger, if there is one that can be opened.
-func (a *app) world(ctx context.Context) config.World {
+func (a *app) world(ctx context.Context) config.World { return a.worldOf(ctx, a.kindsOfLedger(ctx)) }
+
+func (a *app) worldOf(ctx context.Context, kinds []ledger.Kind) config.World {
 	w := config.World{Describe: func(name string) (*config.About, error) {
 		p, err := a.findPlugin(ctx, name, pluginDirs{a.config.PluginDir})
 		if isNoPlugin(err) {
@@ -145,7 +150,10 @@ func (a *app) world(ctx context.Context) config.World {
 			w.Plugins = append(w.Plugins, p.Name)
 		}
 	}
-	w.Kinds = a.kindsOfLedger(ctx)
+	w.Kinds = map[string]string{}
+	for _, k := range kinds {
+		w.Kinds[k.Name] = k.Plugin
+	}
 	return w
 }
 
@@ -171,8 +179,8 @@ func settingProblems(refused *pluginhost.ConfigError) *settings.Error {
 	return bad
 }
 
-// kindsOfLedger are the kinds that the ledger knows, with their plugins; none if it cannot be opened.
-func (a *app) kindsOfLedger(ctx context.Context) map[string]string {
+// kindsOfLedger are the kinds that the ledger knows; none if it cannot be opened.
+func (a *app) kindsOfLedger(ctx context.Context) []ledger.Kind {
 	a.useLedger()
 	at, err := a.address()
 	if err != nil {
@@ -186,11 +194,7 @@ func (a *app) kindsOfLedger(ctx context.Context) map[string]string {
 	}
 	defer l.Close()
 	kinds, _ := l.Kinds(ctx) // as far as it is known
-	known := map[string]string{}
-	for _, k := range kinds {
-		known[k.Name] = k.Plugin
-	}
-	return known
+	return kinds
 }
 
 // worldTime is how long a check of the configuration waits for a ledger, which it can do without.

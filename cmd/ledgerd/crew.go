@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/daemon"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -73,6 +74,7 @@ type shift struct {
 }
 
 func newCrew(a *app, l *opened, flags workFlags) *crew {
+	a.spokesman = &spokesman{name: process(), said: map[string]*config.Kind{}}
 	c := &crew{app: a, flags: flags, ledger: l, hosts: map[string]*pluginhost.Host{}, elsewhere: map[string]absence{}, reaching: map[string]bool{}, known: map[string]*kind{}, upgrades: map[string]upgrade{}, outcomes: map[ledger.Outcome]int64{},
 		strict: len(flags.kinds) > 0, finds: len(flags.kinds) == 0 && flags.maxItems == 0, calls: make(chan func())}
 	c.wanted = func(ctx context.Context) ([]string, error) {
@@ -322,9 +324,6 @@ func (c *crew) problems() map[string]string {
 	for name := range c.reaching {
 		all[name] = daemon.KindStarting
 	}
-	for name, a := range c.elsewhere {
-		all[name] = a.code
-	}
 	for name, h := range c.hosts {
 		all[name] = ""
 		if h.PID() == 0 {
@@ -333,6 +332,9 @@ func (c *crew) problems() map[string]string {
 		if !h.Stalled().IsZero() {
 			all[name] = daemon.KindCrashing
 		}
+	}
+	for name, a := range c.elsewhere { // also of one that still ends what it has begun
+		all[name] = a.code
 	}
 	return all
 }

@@ -115,7 +115,7 @@ func (k *kind) remember(ctx context.Context, l *ledger.Ledger, set []string) err
 	if d := k.policy.Defaults; d.String() == d.Remember(given).String() {
 		return nil
 	}
-	return k.edit(ctx, l, func(have *ledger.Kind, _ bool) { have.Defaults = have.Defaults.Remember(given) })
+	return k.edit(ctx, l, process(), func(have *ledger.Kind, _ bool) { have.Defaults = have.Defaults.Remember(given) })
 }
 
 // values are assignments as JSON, by name.

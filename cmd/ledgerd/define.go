@@ -18,17 +18,20 @@ import (
 
 // define states which plugin works the kind from now on, with which settings, and takes over what it says of
 // INPUT. me is who works it. It is refused while a live process works the kind with other settings.
-func (k *kind) define(ctx context.Context, l *ledger.Ledger, me ledger.Agent, by pluginhost.Defined) error {
-	if err := k.introduce(ctx, l); err != nil {
+func (a *app) define(ctx context.Context, l *ledger.Ledger, me ledger.Agent, k *kind, by pluginhost.Defined) error {
+	if err := a.introduce(ctx, l, k); err != nil {
 		return err
 	}
 	if err := l.Define(ctx, me, k.name, by.Definition(), by.Config()); err != nil {
 		return k.conflict(err)
 	}
-	return k.edit(ctx, l, func(have *ledger.Kind, _ bool) {
+	return k.edit(ctx, l, a.writer(), func(have *ledger.Kind, _ bool) {
 		have.Input, have.Plugin = k.input(), k.plugin.Policy(k.name).Plugin
 	})
 }
+
+// otherSettingsCode tells programs that a live process works a kind with other settings.
+const otherSettingsCode = "other_settings"
 
 // conflict says who works the kind with other settings, which ones, and what can be done about it.
 func (k *kind) conflict(err error) error {
@@ -43,17 +46,22 @@ func (k *kind) conflict(err error) error {
 	}
 	hint := fmt.Sprintf("%s, then run this again: what is left is worked with the settings of here; or give both the same settings\n"+
 		"another name for the kind is no way round: its items would be new, and what is done as %s would be done once more", stopping(a), c.Kind)
+	refuse := func(hint, format string, args ...any) error {
+		f := usage(otherSettingsCode, hint, format, args...)
+		f.cause = c
+		return f
+	}
 	there, _, _ := ledger.SplitDefinition(a.Kinds[c.Kind])
 	here, _, _ := ledger.SplitDefinition(c.Definition)
 	if there != here {
-		return usage("other_settings", hint, "kind %q is worked with another plugin, %s and not %s, by %s", c.Kind, a.Kinds[c.Kind], c.Definition, who)
+		return refuse(hint, "kind %q is worked with another plugin, %s and not %s, by %s", c.Kind, a.Kinds[c.Kind], c.Definition, who)
 	}
 	differs := k.agreed(c.Differences())
 	if len(differs) == 0 {
-		return usage("other_settings", hint, "kind %q is worked with other settings by %s: what differs is not shown, since it may be a secret (%s there, %s here)",
+		return refuse(hint, "kind %q is worked with other settings by %s: what differs is not shown, since it may be a secret (%s there, %s here)",
 			c.Kind, who, a.Kinds[c.Kind], c.Definition)
 	}
-	return usage("other_settings", hint, "kind %q is worked with other settings by %s: %s", c.Kind, who, strings.Join(differs, ", "))
+	return refuse(hint, "kind %q is worked with other settings by %s: %s", c.Kind, who, strings.Join(differs, ", "))
 }
 
 // agreed words the differences in what all that work the kind must have alike.

@@ -140,6 +140,8 @@ func (a *app) examineWork(ctx context.Context, at dburl.Database) ([]ledger.Find
 		return a.missingSettings(ctx, k)
 	})...)
 	all = append(all, stalled(agents)...)
+	all = append(all, refusals(kinds, agents)...)
+	all = append(all, a.policyFindings(kinds)...)
 	all = append(all, skewed(agents)...)
 	return append(all, decisions(counts)), err
 }
@@ -167,7 +169,11 @@ func skewed(live []ledger.Agent) (all []ledger.Finding) {
 func stalled(live []ledger.Agent) (all []ledger.Finding) {
 	for _, g := range live {
 		for _, kind := range stalledKinds(g, time.Now().Add(-g.Skew)) {
-			if _, works := g.Kinds[kind]; !works {
+			_, works := g.Kinds[kind]
+			if !works && g.Configs[kind] != "" { // said once for a process, see refused
+				continue
+			}
+			if !works {
 				all = append(all, ledger.Warning("kind", fmt.Sprintf("kind %s is not worked by %s: its plugin does not start there", kind, g.Name),
 					"its items wait; the plugin is tried again, at least once a minute", "/readyz of that daemon has a code, its log the error; on that machine: ledgerd doctor"))
 				continue

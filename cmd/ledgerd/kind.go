@@ -130,7 +130,8 @@ func (a *app) kindSetCommand() *cobra.Command {
 		Use: "set KIND", Short: "Set how a kind is treated; the way in which a kind worked by people comes to be", Args: arguments(1, 1),
 		Long: `Sets what is given and leaves the rest. Of a kind of which nothing was set before, the rest is as its
 plugin wants it, if that is here. The policy is kept in the ledger, so all who work it treat an item
-alike. Prints the policy as kind ls does.
+alike. Prints the policy as kind ls does. What the config says otherwise is set again by what reads the
+config next; kind set warns of it.
 
 --set gives fields of the payload that run and add put into new items where they do not say them; what
 these commands are given themselves does not change it. --unset has the kind forget a field.
@@ -226,6 +227,7 @@ func (a *app) kindSet(ctx context.Context, f *pflag.FlagSet, name string, p poli
 	if err != nil {
 		return policyError(err)
 	}
+	a.warnOfConfig(stored, keysOf(f))
 	printer := a.printer()
 	if printer.Format == report.JSON {
 		return printer.Object(newKindRow(stored))

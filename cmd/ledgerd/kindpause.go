@@ -48,9 +48,11 @@ func (a *app) pausing(name, short string, paused bool, long string) *cobra.Comma
 			var rows []pausedRow
 			for _, kind := range args {
 				if known[kind].Paused != paused {
-					if _, err := l.EditKind(ctx, actor(), kind, func(k *ledger.Kind, _ bool) { k.Paused = paused }); err != nil {
+					stored, err := l.EditKind(ctx, actor(), kind, func(k *ledger.Kind, _ bool) { k.Paused = paused })
+					if err != nil {
 						return err
 					}
+					a.warnOfConfig(stored, func(key string) bool { return key == "paused" })
 				}
 				rows = append(rows, pausedRow{kind, paused, known[kind].Paused != paused})
 			}

@@ -24,6 +24,7 @@ type shownKind struct {
 	Defaults map[string]defaultRow `json:"defaults"`
 	Items    kindItems             `json:"items"`
 	Workers  []kindWorker          `json:"workers"`
+	Refused  []refusedWorker       `json:"refused"`
 }
 
 type defaultRow struct {
@@ -54,11 +55,12 @@ func (a *app) kindShowCommand() *cobra.Command {
 		Use: "show KIND", Short: "Show a kind: what works it, with which settings, how it is treated, what is left of it", Args: arguments(1, 1),
 		Long: `Shows what the ledger knows of a kind: the plugin with the settings in force, the fields of the payload that run
 and add take from the kind where they do not say them, how the kind is treated, what is left of it, and who works
-it now. Settings have no secrets.
+it now, and who is to work it with other settings and waits until those have stopped. Settings have no secrets.
 
 With -o json: the fields of kind ls, and "config" (null: nothing has worked it yet), "defaults":{NAME:{"value",
 "kept": kind set has said it, "varied": commands gave different values, so it must be said}}, "items":{"ready","waiting",
-"held","dead","doubt"}, "workers":[{"agent","host","pid","since","definition","config"}].`,
+"held","dead","doubt"}, "workers":[{"agent","host","pid","since","definition","config"}], "refused" (to work it with other
+settings):[{"agent","host","pid","since","config"}].`,
 		Example: "  ledgerd kind show urlcheck",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.kindShow(cmd.Context(), args[0])
@@ -88,7 +90,7 @@ func (a *app) kindShow(ctx context.Context, name string) error {
 		return err
 	}
 	s := shownKind{kindRow: newKindRow(k), Config: object(k.Config), Defaults: map[string]defaultRow{},
-		Items: kindItems{st.Ready, st.Waiting, st.Held + st.Persons, st.Dead, st.Doubt}, Workers: []kindWorker{}}
+		Items: kindItems{st.Ready, st.Waiting, st.Held + st.Persons, st.Dead, st.Doubt}, Workers: []kindWorker{}, Refused: []refusedWorker{}}
 	for field, d := range k.Defaults {
 		s.Defaults[field] = defaultRow(d)
 	}
@@ -96,6 +98,9 @@ func (a *app) kindShow(ctx context.Context, name string) error {
 		if definition, works := g.Kinds[name]; works {
 			s.Workers = append(s.Workers, kindWorker{g.Name, g.Host, g.PID, report.Time(g.StartedAt), definition, object(g.Configs[name])})
 		}
+	}
+	for _, g := range refused(agents, name) {
+		s.Refused = append(s.Refused, refusedWorker{g.Name, g.Host, g.PID, report.Time(g.StartedAt), object(g.Configs[name])})
 	}
 	p := a.printer()
 	switch p.Format {
@@ -145,6 +150,7 @@ func (a *app) showKind(p *report.Printer, s shownKind, k ledger.Kind) error {
 		{"settings in force (--with)", settingRows(k.Config), nil},
 		{"payload of new items, where run and add do not say it (--set)", s.defaultRows(k), nil},
 		{"worked now by", s.workerRows(p, k.Config), []int{3}}, // since when
+		{"to be worked with other settings by these, which wait for those", s.refusedRows(p, k.Config), []int{3}},
 	}
 	for _, part := range sections {
 		if len(part.rows) == 0 {

@@ -78,8 +78,9 @@ type app struct {
 	warned         bool         // of a password that others can see
 	log            *slog.Logger // of the daemon; nil for commands, see logger
 	level          *slog.LevelVar
-	early          string // the value of -o, for errors in the rest of the command line
-	allHelp        bool   // help shows every flag
+	early          string     // the value of -o, for errors in the rest of the command line
+	allHelp        bool       // help shows every flag
+	spokesman      *spokesman // of serve and work; nil for other commands
 }
 
 // dbFlag is where the address of the ledger is from if it was typed.

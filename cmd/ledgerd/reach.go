@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ type absence struct {
 	code   string // of the reason, for programs
 	pause  time.Duration
 	again  time.Time // when it is tried once more; zero if nothing here works it
+	config string    // the settings that it is to be worked with, where another process has others
 }
 
 // longestAbsence bounds the time between two tries to take up a kind.
@@ -128,7 +130,7 @@ func (c *crew) admit(ctx context.Context, all []arrival) (handlers map[string]wo
 func (c *crew) admitKind(ctx context.Context, a arrival) error {
 	err := a.err
 	if err == nil {
-		err = a.kind.define(ctx, c.ledger.Ledger, c.me, a.host)
+		err = c.app.define(ctx, c.ledger.Ledger, c.me, a.kind, a.host)
 	}
 	c.mu.Lock()
 	delete(c.reaching, a.name)
@@ -165,16 +167,31 @@ func (c *crew) leave(name string, why *failure) {
 	switch {
 	case why.code == noPluginCode:
 		now.reason, now.pause = "no plugin", 0
+	case why.code == otherSettingsCode: // it ends when the other one does; not all at the same time
+		now.pause = newKindsEvery/2 + rand.N(newKindsEvery)
 	case why.code == "unknown_plugin" && c.app.config.Kinds[name] == nil:
 		now.code = noPluginCode // the plugin that the ledger names is on other machines
 	}
 	if now.code != before.code && why.code != noPluginCode {
 		c.app.logger().Warn("kind is not worked here", "kind", name, "error", reason, "code", why.code, "again_in", now.pause.String())
 	}
+	if conflict, ok := errors.AsType[*ledger.DefinitionError](why); ok {
+		now.config = conflict.Config
+	}
 	now.again = time.Now().Add(now.pause)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.elsewhere[name] = now
+}
+
+// tryAgain has kinds that are not worked here tried at once.
+func (c *crew) tryAgain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, a := range c.elsewhere {
+		a.again = time.Now()
+		c.elsewhere[name] = a
+	}
 }
 
 // returned notes a kind that is worked here, and says so if it was not before.
@@ -204,15 +221,14 @@ func (c *crew) knows(name string) *kind {
 	return &k
 }
 
-// absent are the kinds that are to be worked here and are not, with the time of the next try, for the
-// heartbeat.
-func (c *crew) absent() map[string]time.Time {
+// absent are the kinds that are to be worked here and are not, for the heartbeat.
+func (c *crew) absent() map[string]worker.Absence {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := map[string]time.Time{}
+	all := map[string]worker.Absence{}
 	for name, a := range c.elsewhere {
 		if a.code != noPluginCode {
-			all[name] = a.again
+			all[name] = worker.Absence{Again: a.again, Config: a.config}
 		}
 	}
 	return all

@@ -153,7 +153,7 @@ func (a *app) runKind(ctx context.Context, flags runFlags, name string, args []s
 		return a.reportAdd(a.printer(), j, d)
 	}
 	r.tracker.sums = newSums(j.kind.plugin.Output)
-	if err := j.kind.define(ctx, j.ledger.Ledger, asAgent(r.agent), r.host); err != nil {
+	if err := a.define(ctx, j.ledger.Ledger, asAgent(r.agent), j.kind, r.host); err != nil {
 		return err
 	}
 	if err := j.kind.remember(ctx, j.ledger.Ledger, flags.set); err != nil {

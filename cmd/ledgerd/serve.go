@@ -43,7 +43,8 @@ daemons may serve one ledger; of a source that they all see one of them takes ca
 
 SIGTERM and Ctrl-C: claims nothing more, finishes what runs (see grace), exit 0; once more: stops now,
 exit 143 or 130. What was begun and not finished is worked again. SIGHUP: reads the config anew; if it
-is wrong it says so and goes on with the old one. A plugin that is added (ledgerd plugin add) takes over
+is wrong it says so and goes on with the old one. A kind with new settings, which another process works
+with other ones, is not worked here until that one has stopped or has them too. A plugin that is added (ledgerd plugin add) takes over
 while the daemon runs. It logs to stderr: text on a terminal, otherwise one
 JSON object per line. For systemd: docs/operations.md.`,
 		Example: "  ledgerd serve\n  ledgerd serve --config /etc/ledgerd/ledgerd.toml --migrate",
@@ -102,6 +103,7 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 	s.ledger = l
 	s.crew = newCrew(a, l, flags.work)
 	s.name = cmp.Or(a.config.Agent, agentName())
+	a.spokesman.name = s.name
 	s.crew.wanted, s.crew.name, s.crew.seen, s.crew.renewed, s.crew.admitted = s.kinds, s.name, s.attempt, s.renewSources, s.begin
 	defer s.crew.close()
 	s.measure()
@@ -378,13 +380,13 @@ func (s *server) renewSources(ctx context.Context) {
 	s.sources.Set(ctx, configs)
 }
 
-// introduceAll writes down what the config says of the policies of kinds; those whose plugins are not known
+// introduceAll writes down what the config has come to say of the policies of kinds; those whose plugins are not known
 // yet are written when they are taken up.
 func (s *server) introduceAll(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(s.config.Kinds)) {
 		k, err := s.kindNow(ctx, name)
 		if err == nil && k != nil {
-			err = k.introduce(ctx, s.ledger.Ledger)
+			err = s.introduce(ctx, s.ledger.Ledger, k)
 		}
 		if err != nil {
 			return err
@@ -425,7 +427,7 @@ func (s *server) sourceConfigs(ctx context.Context) (all []source.Config, err er
 			waiting = append(waiting, spec.Name)
 			continue
 		}
-		if err := k.introduce(ctx, s.ledger.Ledger); err != nil {
+		if err := s.introduce(ctx, s.ledger.Ledger, k); err != nil {
 			return nil, err
 		}
 		payload, err := s.config.SourcePayload(spec, k.schema)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -72,4 +73,136 @@ func TestReloadSettings(t *testing.T) {
 		s.signal(p, syscall.SIGTERM)
 		s.exit(p)
 	})
+}
+
+// TestReloadTogether: two daemons that both are told the same new settings give up the old ones, and both work
+// with the new ones after that, one of them first.
+func TestReloadTogether(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		s := m.site(base)
+		s.run(exitOK, "add", "effect", "recurs", "--every", "day", "--due", "1h")
+		a, b := s.daemon(), s.daemon()
+		s.write("ledgerd.toml", strings.Replace(base, "effects", "reloaded", 1))
+		s.signal(a, syscall.SIGHUP)
+		s.signal(b, syscall.SIGHUP)
+		works := func(p *started) func() bool {
+			return func() bool {
+				code, answer := s.ready(p)
+				return strings.Contains(p.stderr.String(), "was read anew") && code == http.StatusOK && answer.Kinds["effect"] == ""
+			}
+		}
+		s.until("one works it", works(a))
+		s.until("the other works it", works(b))
+		s.until("both with the new settings", func() bool {
+			return strings.Count(s.run(exitOK, "kind", "show", "effect", "-o", "json"), `"path": "`+filepath.Join(s.dir, "reloaded")+`"`) == 3
+		})
+		s.run(exitOK, "add", "effect", "after")
+		s.until("it is done", func() bool { return s.done("effect") == 1 })
+		if got := lines(t, filepath.Join(s.dir, "reloaded"), "done"); got["after"] != 1 {
+			t.Errorf("effects %v", got)
+		}
+		for _, p := range []*started{a, b} {
+			s.signal(p, syscall.SIGTERM)
+			if code := s.exit(p); code != exitOK {
+				t.Errorf("exit %d\n%s", code, p.stderr.String())
+			}
+		}
+	})
+}
+
+// TestReloadWaits: a daemon that is told other settings than those that another one works the kind with does not
+// work it until that one has them too. It ends what it holds, and says everywhere that it waits.
+func TestReloadWaits(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		s := m.site(base)
+		a := s.daemon()
+		till := filepath.Join(s.dir, "go")
+		s.run(exitOK, "add", "effect", "held", "--set", "till="+till)
+		s.until("it is begun", func() bool { return len(lines(t, filepath.Join(s.dir, "effects"), "start")) == 1 })
+		b := s.daemon()
+		s.write("ledgerd.toml", strings.Replace(base, "effects", "reloaded", 1))
+		s.signal(a, syscall.SIGHUP)
+		s.until("it is not ready", func() bool {
+			code, answer := s.ready(a)
+			return code == http.StatusServiceUnavailable && answer.Kinds["effect"] == "other_settings"
+		})
+		s.write("go", "")
+		s.until("it ends what it holds", func() bool { return s.done("effect") == 1 })
+		waits := "pid " + strconv.Itoa(a.Process.Pid)
+		s.until("kind show says that it waits", func() bool {
+			_, after, found := strings.Cut(s.run(exitOK, "kind", "show", "effect"), "to be worked with other settings by these")
+			return found && strings.Contains(after, waits) && strings.Contains(after, `effects" → "`)
+		})
+		doctor := s.start("doctor") // which may find fault with the database of a test
+		s.exit(doctor)
+		if text := doctor.stdout.String(); !strings.Contains(text, "it is to work it with other settings than ") || !strings.Contains(text, "effects") {
+			t.Errorf("doctor says\n%s", text)
+		}
+		s.run(exitOK, "add", "effect", "meanwhile", "--set", "till=")
+		s.until("the other one works it", func() bool { return s.done("effect") == 2 })
+		if got := lines(t, filepath.Join(s.dir, "effects"), "done"); got["meanwhile"] != 1 || got["held"] != 1 {
+			t.Errorf("effects %v", got)
+		}
+		s.signal(b, syscall.SIGHUP)
+		for _, p := range []*started{a, b} {
+			s.until("it is ready", func() bool {
+				code, answer := s.ready(p)
+				return strings.Contains(p.stderr.String(), "was read anew") && code == http.StatusOK && answer.Kinds["effect"] == ""
+			})
+		}
+		s.until("it says so", func() bool {
+			return strings.Contains(a.stderr.String(), `"msg":"kind is worked here again","kind":"effect"`)
+		})
+		s.run(exitOK, "add", "effect", "after", "--set", "till=")
+		s.until("it is done", func() bool { return lines(t, filepath.Join(s.dir, "reloaded"), "done")["after"] == 1 })
+		for _, p := range []*started{a, b} {
+			s.signal(p, syscall.SIGTERM)
+			s.exit(p)
+		}
+	})
+}
+
+// TestReloadPolicy: SIGHUP writes what the config says otherwise than when it was read last, and leaves what was
+// set meanwhile. What it replaces is said, old and new, under the daemon's name.
+func TestReloadPolicy(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		s := m.site(policyConfig("2", "1s"))
+		p := s.daemon()
+		has := func(want string) func() bool {
+			return func() bool { return strings.Contains(s.run(exitOK, "kind", "ls", "-o", "json"), want) }
+		}
+		s.until("the policy is written", has(`"max_failures":2`))
+		s.run(exitOK, "kind", "set", "effect", "--max-failures", "9", "--max-lost", "8")
+		doctor := s.start("doctor", "--config", s.config)
+		s.exit(doctor)
+		if text := doctor.stdout.String(); !strings.Contains(text, "max_failures of kind effect is 9 in the ledger, and 2 in the config ("+s.config+":") ||
+			!strings.Contains(text, "ledgerd kind set effect --max-failures=2") {
+			t.Errorf("doctor says\n%s", text)
+		}
+		s.write("ledgerd.toml", policyConfig("2", "3s"))
+		s.signal(p, syscall.SIGHUP)
+		s.until("what the file says otherwise is written", has(`"timeout_s":3`))
+		if !has(`"max_failures":9`)() {
+			t.Errorf("SIGHUP has set what the file says as before\n%s", s.run(exitOK, "kind", "ls", "-o", "json"))
+		}
+		s.write("ledgerd.toml", policyConfig("4", "3s"))
+		s.signal(p, syscall.SIGHUP)
+		s.until("what the file says otherwise is written", has(`"max_failures":4`))
+		want := "max_failures: 9 → 4 (" + s.config + ":"
+		s.until("it is said", func() bool { return strings.Contains(p.stderr.String(), want) })
+		if text := s.run(exitOK, "journal", "-o", "json"); !strings.Contains(text, `"desk"`) || !strings.Contains(text, "MaxFailures: 9 → 4") {
+			t.Errorf("journal\n%s", text)
+		}
+		s.run(exitOK, "kind", "set", "effect", "--max-failures", "9")
+		s.signal(p, syscall.SIGTERM)
+		s.exit(p)
+		p = s.daemon()
+		s.until("a start writes all", has(`"max_failures":4`))
+		s.signal(p, syscall.SIGTERM)
+		s.exit(p)
+	})
+}
+
+func policyConfig(maxFailures, timeout string) string {
+	return "agent = \"desk\"\n" + base + "[kinds.effect]\nmax_failures = " + maxFailures + "\ntimeout = \"" + timeout + "\"\n"
 }

@@ -356,24 +356,6 @@ func (a *app) prepare(ctx context.Context, s sourceFlags, name string, args []st
 	return j, nil
 }
 
-// introduce makes a kind that is new to the ledger known there, with its plugin's defaults, and
-// writes down what the config says of its policy.
-func (k *kind) introduce(ctx context.Context, l *ledger.Ledger) error {
-	configured := func(have *ledger.Kind, _ bool) {
-		*have = k.plugin.defaults(k.name, *have) // somebody may have set it just now
-		if k.takesAny() {
-			have.Input = k.input()
-		}
-		k.config.Policy(have)
-	}
-	if policy := k.policy; k.known {
-		if configured(&policy, true); reflect.DeepEqual(policy, k.policy) {
-			return nil
-		}
-	}
-	return k.edit(ctx, l, configured)
-}
-
 // untouched says of a kind that it is new, or known only because an item of it was emitted, or added by
 // another program, or because it was paused: nobody has said how it is treated.
 func untouched(k ledger.Kind) bool {
@@ -394,8 +376,8 @@ func (p *plugin) defaults(kind string, have ledger.Kind) ledger.Kind {
 	return policy
 }
 
-func (k *kind) edit(ctx context.Context, l *ledger.Ledger, edit func(have *ledger.Kind, known bool)) (err error) {
-	k.policy, err = l.EditKind(ctx, process(), k.name, edit)
+func (k *kind) edit(ctx context.Context, l *ledger.Ledger, writer string, edit func(have *ledger.Kind, known bool)) (err error) {
+	k.policy, err = l.EditKind(ctx, writer, k.name, edit)
 	k.known = err == nil
 	return err
 }

@@ -30,15 +30,22 @@ func (c *crew) otherSettings(name string, h *pluginhost.Host) bool {
 }
 
 // upgradeAll has plugins that are found elsewhere by now, or are to be started in another way, take over
-// from those that work. What cannot take over is said once, and tried again later; the old one goes on.
+// from those that work. What cannot take over is said once, and tried again later; the old one goes on, unless
+// the config has other settings now and another process works the kind with its own.
 func (c *crew) upgradeAll(ctx context.Context) {
 	finder, err := c.app.finder(c.flags.dirs)
 	if err != nil {
 		return
 	}
+	if c.reread {
+		c.tryAgain()
+	}
 	renewed := false
 	for _, name := range slices.Sorted(maps.Keys(c.hosts)) {
 		h := c.hosts[name]
+		if _, left := c.elsewhere[name]; left { // it is about to end
+			continue
+		}
 		place, err := finder.Find(h.Spec().Place.Name)
 		if err != nil { // it was removed: what runs goes on
 			continue
@@ -51,8 +58,12 @@ func (c *crew) upgradeAll(ctx context.Context) {
 		}
 		before := h.Definition()
 		if err := c.upgradeKind(ctx, name, h); err != nil {
-			if ctx.Err() == nil {
-				c.keepVersion(name, before, upgrade{spec: spec, settings: settings, absent: failed.absent}, explain(err))
+			switch why := explain(err); {
+			case ctx.Err() != nil:
+			case settings && c.finds && why.code == otherSettingsCode:
+				c.giveUp(name, why)
+			default:
+				c.keepVersion(name, before, upgrade{spec: spec, settings: settings, absent: failed.absent}, why)
 			}
 			continue
 		}
@@ -87,7 +98,7 @@ func (c *crew) upgradeKind(ctx context.Context, name string, h *pluginhost.Host)
 		return err
 	}
 	err = h.Replace(ctx, config, max(leastDrain, c.flags.grace.Duration), func(by pluginhost.Defined) error {
-		return k.define(ctx, c.ledger.Ledger, me, by)
+		return a.define(ctx, c.ledger.Ledger, me, k, by)
 	})
 	if err != nil {
 		return a.startError(k, err)
@@ -108,6 +119,21 @@ func (c *crew) agentOf(kind string) ledger.Agent {
 		}
 	}
 	return c.me
+}
+
+// giveUp lets a kind go whose settings are others by now, while another process works it with its own, as a
+// restart would: of processes that all were told the new settings one can take over, and the others follow.
+func (c *crew) giveUp(name string, why *failure) {
+	delete(c.upgrades, name)
+	c.leave(name, why)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.shifts {
+		if s.handlers[name] != nil && !slices.Contains(s.letGo, name) {
+			s.letGo = append(s.letGo, name)
+			s.stop()
+		}
+	}
 }
 
 // keepVersion notes a version that could not take over, and says so once.

@@ -186,34 +186,6 @@ func (c *Config) PluginOf(kind string) string {
 	return ""
 }
 
-// Policy puts what the configuration says of a kind over what the ledger has. Input is left to the
-// caller: a plugin that is here knows it better.
-func (k *Kind) Policy(have *ledger.Kind) {
-	put(&have.Plugin, k.Plugin)
-	put(&have.Timeout, k.Timeout)
-	put(&have.MaxFailures, k.MaxFailures)
-	put(&have.MaxCrashes, k.MaxCrashes)
-	put(&have.MaxLost, k.MaxLost)
-	put(&have.Backoff.Base, k.BackoffBase)
-	put(&have.Backoff.Cap, k.BackoffCap)
-	put(&have.Limits.MaxRunning, k.MaxRunning)
-	put(&have.Limits.MaxRunningPerShardKey, k.MaxRunningPerShardKey)
-	put(&have.Limits.Rate, k.Rate)
-	put(&have.Limits.RatePerShardKey, k.RatePerShardKey)
-	put(&have.Limits.Burst, k.Burst)
-	put(&have.Keep, k.Keep)
-	put(&have.Paused, k.Paused)
-	if k.OnLost != nil {
-		have.OnLost = ledger.OnLost(*k.OnLost)
-	}
-}
-
-func put[T any](at *T, value *T) {
-	if value != nil {
-		*at = *value
-	}
-}
-
 // Origin is where the value of a key is from.
 type Origin struct {
 	Flag string // "--db"

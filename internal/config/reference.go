@@ -98,7 +98,9 @@ in one place what it works and where items come from.
 var referenceText = map[string]string{
 	"[kinds.NAME]": `How a kind is worked on this machine (plugin, concurrency, with), how it is treated on all of them (from timeout to burst: the policy,
 which is written to the ledger by the commands that work or add to the kind), and what items get that are added here (every, zone,
-priority, set). A policy that is not given here stays as the ledger has it.
+priority, set). A policy that is not given here stays as the ledger has it. One that is given here replaces what ` + "`ledgerd kind set`" + ` has set, and the
+command or the log says so: ` + "`run` and `add`" + ` each time, ` + "`work` and `serve`" + ` when they start to work the kind. With SIGHUP a daemon writes only what the
+file says otherwise than when it was read last. ` + "`config check` and `doctor`" + ` name what the ledger has otherwise.
 
 `,
 	"[[source]]": `Where items come from; each ` + "`[[source]]`" + ` is one more. ` + "`ledgerd serve`" + ` looks at them by their schedule.

@@ -69,10 +69,14 @@ func agents(t *testing.T, h *harness) {
 	a.Stalled = map[string]time.Time{"No kind": start}
 	h.is(h.l.Beat(h.ctx, a, time.Minute), ledger.ErrInvalid)
 	a.Stalled = map[string]time.Time{"does-not-start": start}
+	a.Configs = map[string]string{"another": "{}"}
+	h.is(h.l.Beat(h.ctx, a, time.Minute), ledger.ErrInvalid)
+	a.Configs = map[string]string{"does-not-start": `{"a":1}`}
 	h.ok(h.l.Beat(h.ctx, a, time.Minute))
 	got, err = h.l.Agents(h.ctx)
 	h.ok(err)
 	equal(t, "stalled", got[0].Stalled, a.Stalled)
+	equal(t, "settings that are wanted", got[0].Configs, a.Configs)
 }
 
 func filters(t *testing.T, h *harness) {

@@ -113,8 +113,13 @@ func (w *Worker) agent() ledger.Agent {
 		}
 	}
 	if w.config.Absent != nil {
-		for kind, until := range w.config.Absent() {
-			stalled[kind] = w.clock.there(until)
+		for kind, absence := range w.config.Absent() {
+			if _, works := kinds[kind]; works { // it is about to end that
+				continue
+			}
+			if stalled[kind] = w.clock.there(absence.Again); absence.Config != "" {
+				configs[kind] = absence.Config
+			}
 		}
 	}
 	return ledger.Agent{Name: w.config.Agent, Host: host, PID: os.Getpid(), Process: ledger.ThisProcess(), Version: w.config.Version, Kinds: kinds, Configs: configs, Stalled: stalled,

@@ -51,9 +51,16 @@ type Config struct {
 	Observe func(Event)
 	// Meter gets what the worker does besides attempts; may be nil.
 	Meter Meter
-	// Absent are kinds that this program is to work besides and cannot, with the time, by time.Now, at which
-	// it tries again; others are told so. May be nil.
-	Absent func() map[string]time.Time
+	// Absent are kinds that this program is to work besides and cannot; others are told so. May be nil.
+	Absent func() map[string]Absence
+}
+
+// Absence is why a kind is not worked that is to be.
+type Absence struct {
+	Again time.Time // when it is tried again, by time.Now
+	// Config are the settings that it is to be worked with, where others work it with other ones: a JSON
+	// object without secrets. "" means that something else is in the way.
+	Config string
 }
 
 // Meter measures a worker. Its methods are called from many goroutines and must not block.

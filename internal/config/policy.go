@@ -1,0 +1,120 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// policyFields are the keys of a kind that are its policy, with the fields of the ledger that have them. Input
+// is left out: a plugin that is here knows it better.
+var policyFields = map[string]func(*ledger.Kind) any{
+	"plugin":                    func(k *ledger.Kind) any { return &k.Plugin },
+	"timeout":                   func(k *ledger.Kind) any { return &k.Timeout },
+	"max_failures":              func(k *ledger.Kind) any { return &k.MaxFailures },
+	"max_crashes":               func(k *ledger.Kind) any { return &k.MaxCrashes },
+	"max_lost":                  func(k *ledger.Kind) any { return &k.MaxLost },
+	"backoff_base":              func(k *ledger.Kind) any { return &k.Backoff.Base },
+	"backoff_cap":               func(k *ledger.Kind) any { return &k.Backoff.Cap },
+	"on_lost":                   func(k *ledger.Kind) any { return &k.OnLost },
+	"keep":                      func(k *ledger.Kind) any { return &k.Keep },
+	"paused":                    func(k *ledger.Kind) any { return &k.Paused },
+	"max_running":               func(k *ledger.Kind) any { return &k.Limits.MaxRunning },
+	"max_running_per_shard_key": func(k *ledger.Kind) any { return &k.Limits.MaxRunningPerShardKey },
+	"rate":                      func(k *ledger.Kind) any { return &k.Limits.Rate },
+	"rate_per_shard_key":        func(k *ledger.Kind) any { return &k.Limits.RatePerShardKey },
+	"burst":                     func(k *ledger.Kind) any { return &k.Limits.Burst },
+}
+
+// Policy puts what the configuration says of a kind over what the ledger has.
+func (k *Kind) Policy(have *ledger.Kind) {
+	k.eachPolicy(have, func(_ key, want, at reflect.Value) { at.Set(want) })
+	if have.OnLost == ledger.OnLostRepeat { // as the ledger keeps it
+		have.OnLost = ""
+	}
+}
+
+// eachPolicy calls do for every key of the policy that is given, with its value and the field of the ledger.
+func (k *Kind) eachPolicy(have *ledger.Kind, do func(k key, want, at reflect.Value)) {
+	v := reflect.ValueOf(k).Elem()
+	for _, key := range keys(v.Type()) {
+		field, is := policyFields[key.name]
+		if given := v.Field(key.field); is && !given.IsNil() {
+			at := reflect.ValueOf(field(have)).Elem()
+			do(key, given.Elem().Convert(at.Type()), at)
+		}
+	}
+}
+
+// Since is what the configuration says of the policy now and did not say in before, which may be nil.
+func (k *Kind) Since(before *Kind) *Kind {
+	if before == nil {
+		return k
+	}
+	news := &Kind{}
+	old, now, to := reflect.ValueOf(before).Elem(), reflect.ValueOf(k).Elem(), reflect.ValueOf(news).Elem()
+	for _, key := range keys(now.Type()) {
+		if _, is := policyFields[key.name]; is && !reflect.DeepEqual(old.Field(key.field).Interface(), now.Field(key.field).Interface()) {
+			to.Field(key.field).Set(now.Field(key.field))
+		}
+	}
+	return news
+}
+
+// PolicyDifference is a value of a policy that the ledger has otherwise than the configuration says it.
+type PolicyDifference struct {
+	Key        string // "max_failures"
+	Have, Want string
+	Origin     Origin // of what is wanted
+}
+
+// String is "max_failures: 9 → 2 (ledgerd.toml:12)".
+func (d PolicyDifference) String() string {
+	return d.Key + ": " + d.Have + " → " + d.Want + " (" + d.Origin.String() + ")"
+}
+
+// PolicyDifferences compares what says, a Kind of this configuration or a part of it, asks for with what the
+// ledger has.
+func (c *Config) PolicyDifferences(says *Kind, have ledger.Kind) (all []PolicyDifference) {
+	want := have
+	says.Policy(&want)
+	says.eachPolicy(&have, func(k key, _, at reflect.Value) {
+		wanted := reflect.ValueOf(policyFields[k.name](&want)).Elem()
+		if at.Interface() == wanted.Interface() {
+			return
+		}
+		all = append(all, PolicyDifference{Key: k.name, Have: policyValue(k, at), Want: policyValue(k, wanted),
+			Origin: c.Origin(joinPath(joinPath("kinds", have.Name), k.name))})
+	})
+	return all
+}
+
+// PolicyWarnings are the values of policies that the ledger, with these kinds, has otherwise than the
+// configuration says, at the places of those.
+func (c *Config) PolicyWarnings(kinds []ledger.Kind) (all []Problem) {
+	for _, k := range kinds {
+		for _, d := range c.PolicyDifferences(c.Kind(k.Name), k) {
+			path := joinPath(joinPath("kinds", k.Name), d.Key)
+			p := Problem{Env: d.Origin.Env}
+			if d.Origin.File != "" {
+				p = c.doc.problem(c.doc.at(path), "")
+			}
+			p.Key, p.Message = path, fmt.Sprintf("%s of kind %s is %s in the ledger, and %s here", d.Key, k.Name, d.Have, d.Want)
+			p.Hint = "the next command that adds to the kind or works it with this config, and the next start of a daemon, set it"
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// policyValue is a value of the ledger as the file would have it.
+func policyValue(k key, v reflect.Value) string {
+	switch {
+	case k.name == "on_lost" && v.IsZero():
+		v = reflect.ValueOf(string(ledger.OnLostRepeat))
+	case v.IsZero() && k.scalar().Kind() != reflect.Bool:
+		return "not set"
+	}
+	return shown(k, v.Convert(k.scalar()))
+}
