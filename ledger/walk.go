@@ -162,7 +162,7 @@ func (g *walker) window(s *stretch) error {
 }
 
 // Attempts that a walk by end reads at a time: few at first, for who wants few.
-const firstEnds, mostEnds = 128, 1024
+const firstEnds, mostEnds = 128, 512
 
 // byEnd walks through the attempts in the order in which they ended, and yields the items of which
 // one is the newest.

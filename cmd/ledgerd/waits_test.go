@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"strings"
 	"syscall"
 	"testing"
@@ -65,14 +67,29 @@ func TestWaitsAreTold(t *testing.T) {
 // While all that is left has been put off, the progress says until when and why.
 func TestPutOffIsTold(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
-		m.run(exitOK, "db", "migrate")
-		m.run(exitOK, "kind", "set", "effect", "--backoff-base", "5s", "--backoff-cap", "5s", "--max-failures", "2")
-		p := m.start("run", "effect", "a", "--set", "how=error", "--wait", "1m", "--progress", "json")
-		if code := m.exit(p); code != exitUnfinished {
-			t.Errorf("exit %d", code)
+		l := m.ledger()
+		if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"}); err != nil {
+			t.Fatal(err)
 		}
-		if out := p.stderr.String(); !strings.Contains(out, "the next is due ") || !strings.Contains(out, "; the last that was put off: ") {
-			t.Errorf("the progress: %s", out)
+		line := func() string {
+			w := &waits{ledger: l, kinds: []string{"k"}, take: func(ledger.Item) bool { return true }, mine: func(agent string) bool { return agent == "me" }}
+			return w.line(&report.Printer{Out: io.Discard, Format: report.Table})
+		}
+		if got := line(); got != "" {
+			t.Errorf("an item is ready: %s", got)
+		}
+		held, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "me", Limit: 1})
+		if err != nil || len(held) != 1 {
+			t.Fatalf("%v, %v", held, err)
+		}
+		if got := line(); got != "" {
+			t.Errorf("it works itself: %s", got)
+		}
+		if err := l.Finish(t.Context(), ledger.Ending{Lease: held[0], Result: ledger.RetryAfter(time.Hour, errors.New("the host is busy"))})[0]; err != nil {
+			t.Fatal(err)
+		}
+		if got := line(); !strings.HasPrefix(got, "the next is due ") || !strings.HasSuffix(got, "; the last that was put off: the host is busy") {
+			t.Errorf("put off: %s", got)
 		}
 	})
 }

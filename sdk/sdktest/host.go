@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -229,11 +230,16 @@ func (h *Host) deliver(t Task, it *wire.Item) Result {
 
 	ctx, cancel := context.WithTimeout(h.t.Context(), resultBound)
 	defer cancel()
-	if _, err := stream.WaitCredits(ctx); err != nil {
-		h.t.Fatalf("the plugin takes no items: %v", err)
-	}
-	if err := stream.Send([]*wire.Item{it}); err != nil {
-		h.t.Fatal(err)
+	for sent := false; !sent; {
+		if _, err := stream.WaitCredits(ctx); err != nil {
+			h.t.Fatalf("the plugin takes no items: %v", err)
+		}
+		switch err := stream.Send([]*wire.Item{it}); {
+		case err == nil:
+			sent = true
+		case !errors.Is(err, pluginproc.ErrCredits): // another Run took the credit
+			h.t.Fatal(err)
+		}
 	}
 	if t.Fault != None && t.AtProgress == 0 {
 		close(d.strike)
