@@ -25,7 +25,8 @@ RACE        := $(if $(CAN_RACE),-race)
 RACED       := ^$(shell $(GO) list -m)/(ledger|internal|sdk)(/|$$)
 UNRACED     := /(internal/(apt|chaostest|mutanttest|pgtest|pluginproc/conformance)|sdk/(node|template))(/|$$)
 STORES      := /ledger/(memory|sqlite|postgres|lockable)$$
-UNRACED_OF_STORES := ^(FuzzCompare|Test(Compare|Plans|HotPath|DeadEntries|IdleShard|ProcessesShare|Kill|OpenAtOnce|DurableBeforeAnswer|DiskF|ManyKeys))
+# In TestStore the names of the cases with several callers begin with "Concurrent".
+UNRACED_OF_STORES := ^(FuzzCompare|Test(Compare|Plans|HotPath|DeadEntries|IdleShard|ProcessesShare|Kill|OpenAtOnce|DurableBeforeAnswer|DiskF|ManyKeys))|^TestStore$$/^([^C]|C[^o]|Co[^n])
 
 ENSURE       = $(GO) run ./internal/apt/cmd/ensure
 WITHPOSTGRES = $(GO) run ./internal/pgtest/cmd/withpostgres --
