@@ -104,13 +104,14 @@ func (k *kind) remember(ctx context.Context, l *ledger.Ledger, set []string) err
 	if err != nil {
 		return err
 	}
+	all := len(given)
 	for _, f := range k.schema.Fields() {
-		if _, is := given[f.Name]; is && f.Single {
-			if len(k.policy.Defaults) > 0 {
-				return nil
-			}
-			delete(given, f.Name)
+		if f.Single {
+			maps.DeleteFunc(given, func(name string, _ json.RawMessage) bool { return isGiven(name, []string{f.Name}) })
 		}
+	}
+	if len(given) < all && len(k.policy.Defaults) > 0 {
+		return nil
 	}
 	if d := k.policy.Defaults; d.String() == d.Remember(given).String() {
 		return nil

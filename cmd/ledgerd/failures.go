@@ -90,6 +90,7 @@ func (a *app) errors(ctx context.Context, f filter) error {
 	list := causes.List()
 	rows := make([]errorRow, len(list))
 	for i, c := range list {
+		list[i].AtLeast = w.Cut
 		rows[i] = errorRow{c.Code, c.Message, c.Count, c.Share, report.Time(c.First), report.Time(c.Last), orEmpty(c.Kinds), orEmpty(c.Plugins), c.Examples}
 	}
 	switch {

@@ -39,7 +39,7 @@ func (f *filter) given() bool {
 }
 
 // filterHelp is the filter language as the help of commands has it.
-const filterHelp = `Terms of --where, joined by and; several values of one, separated by commas, by or:
+const filterHelp = `Terms of --where, joined by and; several values of one, separated by commas, by or (key: and source: take one):
   id:7,8   kind:K   scope:S   agent:A (who holds it)   priority:-1,0 (of unfinished)
   source:links (where it came from, as show says: a source, a file, a folder; of a list also source:links:17, the line)
   state:dead,doubt (waiting ready leased dead doubt done cancelled)   round:failed (the current one: open done failed doubt cancelled)

@@ -187,8 +187,11 @@ func TestRounds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, body := get(health(l, io.Discard), "/metrics")
+		h := health(l, io.Discard)
+		get(h, "/metrics")
+		_, body := get(h, "/metrics")
 		for _, want := range []string{
+			`ledger_transitions_total{kind="check",outcome="failed",to="dead"} 0`, `ledger_transitions_total{kind="check",outcome="unknown",to="doubt"} 0`,
 			`ledger_rounds{kind="check",state="done"} 3`, `ledger_rounds{kind="check",state="failed"} 2`, `ledger_rounds{kind="check",state="open"} 2`,
 			`ledger_kind_paused{kind="check"} 0`, `ledger_items{kind="check",state="waiting"} 6`, `ledger_items{kind="check",state="dead"} 0`,
 		} {

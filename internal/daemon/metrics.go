@@ -69,7 +69,7 @@ func NewMetrics(version string, l *ledger.Ledger, state State) *Metrics {
 	m.last = gauge("source_last_success_timestamp_seconds", "When this process last looked at a source without an error.", "source")
 	build := gauge("build_info", "1, with the version of this program.", "version")
 	build.WithLabelValues(version).Set(1)
-	m.registry.MustRegister(&standing{ledger: l, state: state}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(&standing{ledger: l, state: state, introduce: m.introduce}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
@@ -81,6 +81,12 @@ func register[C prometheus.Collector](m *Metrics, c C) C {
 // Handler answers with all metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 20 * time.Second})
+}
+
+// introduce shows what alerts count of a kind from 0 on: a series that begins at 3,000 has not increased.
+func (m *Metrics) introduce(kind string) {
+	m.transitions.WithLabelValues(kind, string(ledger.OutcomeFailed), string(ledger.StateDead))
+	m.transitions.WithLabelValues(kind, string(ledger.OutcomeUnknown), string(ledger.StateDoubt))
 }
 
 // Attempt counts an attempt that has ended.
@@ -156,8 +162,9 @@ var (
 
 // standing asks the ledger how it stands, at most every few seconds.
 type standing struct {
-	ledger *ledger.Ledger
-	state  State
+	ledger    *ledger.Ledger
+	state     State
+	introduce func(kind string)
 
 	mu     sync.Mutex
 	asked  time.Time
@@ -200,6 +207,7 @@ func (s *standing) Collect(c chan<- prometheus.Metric) {
 		gauge(oldestDesc, age, k.Kind)
 	}
 	for _, k := range kinds {
+		s.introduce(k.Name)
 		gauge(pausedDesc, number(k.Paused), k.Name)
 	}
 	for kind, p := range s.state.Plugins() {

@@ -27,6 +27,8 @@ type Failure struct {
 	Share    float64   `json:"share"` // of all failures, 0 … 1
 	Examples []Example `json:"examples"`
 
+	AtLeast bool `json:"-"` // not all were counted
+
 	// What Seen was told; bounded, sorted, and not part of a report.
 	First   time.Time `json:"-"`
 	Last    time.Time `json:"-"`
@@ -151,7 +153,11 @@ func (p *Printer) Table(failures []Failure, name func(key string) string) error 
 			break
 		}
 		message, more, _ := strings.Cut(f.Message, "\n")
-		t.add([]string{Count(f.Count) + " ×", f.Code, message, name(f.Examples[0].Key), strings.TrimSpace(more)})
+		count := Count(f.Count) + " ×"
+		if f.AtLeast {
+			count = "≥ " + count
+		}
+		t.add([]string{count, f.Code, message, name(f.Examples[0].Key), strings.TrimSpace(more)})
 	}
 	t.alignRight(0)
 	return t.write(p.Out, p.Width)

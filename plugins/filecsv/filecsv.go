@@ -153,7 +153,7 @@ type In struct {
 	MaxBadPercent float64           `json:"max_bad_percent" single:"true" default:"0" schema:"min=0,max=100" doc:"the same as a share of all rows: what either of the two allows is fine"`
 
 	Table    string            `json:"table" schema:"maxLength=127" doc:"load the rows into this table, NAME or SCHEMA.NAME, made if it is not there; config database says where"`
-	Into     map[string]string `json:"into" doc:"column of the table by column of the file; others are not loaded. None: all, by their names"`
+	Into     map[string]string `json:"into" single:"true" doc:"column of the table by column of the file; others are not loaded. None: all, by their names"`
 	Key      []string          `json:"key" doc:"columns of the file that identify a row: one that is in the table is updated; the table needs a unique index of them, which one that is made has"`
 	OnReload string            `json:"on_reload" default:"replace" schema:"enum=replace|append" doc:"what becomes of the rows that were loaded from the same file before: replace them, or append to them; with a key, neither"`
 	Trim     bool              `json:"trim" doc:"load text without the white space around it"`
