@@ -232,7 +232,7 @@ func (r *runner) tellNext(p *report.Printer, s *summary, interrupted bool) error
 	case s.Inputs.Dead > 0:
 		fmt.Fprintf(p.Out, "look closer: ledgerd ls --state dead")
 	case s.Inputs.Cancelled > 0:
-		fmt.Fprintf(p.Out, "cancelled before; to have them worked: ledgerd retry --again --where 'kind:%s state:cancelled', then the same command", s.Kind)
+		fmt.Fprintf(p.Out, "cancelled before, and left so: ledgerd ls --where 'kind:%s state:cancelled'; to have one worked: ledgerd retry ID --again, then the same command", s.Kind)
 	case r.adder.bad > 0:
 		fmt.Fprintf(p.Out, "not taken: %s", plural(r.adder.bad, "bad line"))
 	case r.adder.missing > 0:
