@@ -81,6 +81,22 @@ func (k *kind) agreed(all []ledger.Difference) (texts []string) {
 	return texts
 }
 
+// sayChanged tells which settings are other than before, since what was done with those is not done again.
+func (a *app) sayChanged(k *kind, before, now string) {
+	if before == "" || a.quiet {
+		return
+	}
+	var texts []string
+	for _, d := range ledger.Differences(before, now) {
+		if !slices.Contains(k.tunes(), d.Name) {
+			texts = append(texts, d.String())
+		}
+	}
+	if len(texts) > 0 {
+		fmt.Fprintf(a.stderr, "settings: %s; what is done stays done, --again does it once more with these\n", strings.Join(texts, ", "))
+	}
+}
+
 // tunes are the settings of the plugin that only tune.
 func (k *kind) tunes() (names []string) {
 	for _, f := range k.plugin.Config.Fields() {

@@ -153,9 +153,11 @@ func (a *app) runKind(ctx context.Context, flags runFlags, name string, args []s
 		return a.reportAdd(a.printer(), j, d)
 	}
 	r.tracker.sums = newSums(j.kind.plugin.Output)
+	before := j.kind.policy.Config
 	if err := a.define(ctx, j.ledger.Ledger, asAgent(r.agent), j.kind, r.host); err != nil {
 		return err
 	}
+	a.sayChanged(j.kind, before, r.host.Config())
 	if err := j.kind.remember(ctx, j.ledger.Ledger, flags.set); err != nil {
 		return err
 	}
