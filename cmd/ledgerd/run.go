@@ -200,7 +200,7 @@ func (r *runner) work(ctx context.Context) error {
 	}()
 	worked := make(chan error, 1)
 	go func() { worked <- r.worker.Run(working) }()
-	r.waits = &waits{ledger: r.ledger.Ledger, kinds: []string{r.kind.name}, take: func(it ledger.Item) bool { return it.Agent == r.agent || r.tracker.isOpen(it.ID) },
+	r.waits = &waits{ledger: r.ledger.Ledger, kinds: []string{r.kind.name}, shard: r.flags.shard.Shard, take: func(it ledger.Item) bool { return it.Agent == r.agent || r.tracker.isOpen(it.ID) },
 		mine: func(agent string) bool { return agent == r.agent }}
 	p := r.app.startProgress(r.progress)
 	defer p.stop()

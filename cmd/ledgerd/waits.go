@@ -18,6 +18,7 @@ import (
 type waits struct {
 	ledger *ledger.Ledger
 	kinds  []string
+	shard  ledger.Shard
 	take   func(ledger.Item) bool // what it waits for, of what is leased of these kinds
 	mine   func(agent string) bool
 
@@ -64,17 +65,8 @@ func (w *waits) holders(ctx context.Context) (holders []ledger.Holder, busy bool
 
 // dueLater is "the next is due …: " and why the item waits that was put off last, "" if something is ready.
 func (w *waits) dueLater(ctx context.Context, p *report.Printer) string {
-	var next time.Time
-	for _, kind := range w.kinds {
-		st, err := w.ledger.Standing(ctx, kind)
-		if err != nil || st.Ready > 0 {
-			return ""
-		}
-		if !st.NextDue.IsZero() && (next.IsZero() || st.NextDue.Before(next)) {
-			next = st.NextDue
-		}
-	}
-	if next.IsZero() {
+	next, idle := nextDue(ctx, w.ledger, w.kinds, w.shard)
+	if !idle || next.IsZero() {
 		return ""
 	}
 	text := "the next is due " + p.Local(next)
@@ -83,6 +75,21 @@ func (w *waits) dueLater(ctx context.Context, p *report.Printer) string {
 		text += "; the last that was put off: " + report.Safe(last[0].Error)
 	}
 	return text
+}
+
+// nextDue is when the first item of these kinds and the shard is due, zero if none waits; idle says that none is
+// ready now.
+func nextDue(ctx context.Context, l *ledger.Ledger, kinds []string, shard ledger.Shard) (next time.Time, idle bool) {
+	for _, kind := range kinds {
+		st, err := l.StandingIn(ctx, kind, shard)
+		if err != nil || st.Ready > 0 {
+			return time.Time{}, false
+		}
+		if !st.NextDue.IsZero() && (next.IsZero() || st.NextDue.Before(next)) {
+			next = st.NextDue
+		}
+	}
+	return next, true
 }
 
 // waitsFor names holders and, of programs that are not heard of any more, what frees their items.
@@ -108,16 +115,10 @@ func waitsFor(p *report.Printer, holders []ledger.Holder) string {
 
 // sayIdle says what the workers wait for, if there is nothing to do at their start.
 func (c *crew) sayIdle(ctx context.Context, handlers map[string]worker.Handler) {
-	var next time.Time
 	kinds := slices.Sorted(maps.Keys(handlers))
-	for _, name := range kinds {
-		st, err := c.ledger.StandingIn(ctx, name, c.flags.shard.Shard)
-		if err != nil || st.Ready > 0 {
-			return
-		}
-		if !st.NextDue.IsZero() && (next.IsZero() || st.NextDue.Before(next)) {
-			next = st.NextDue
-		}
+	next, idle := nextDue(ctx, c.ledger.Ledger, kinds, c.flags.shard.Shard)
+	if !idle {
+		return
 	}
 	line := "no kinds to work yet; waits for kinds"
 	if len(kinds) > 0 {
@@ -132,6 +133,6 @@ func (c *crew) sayIdle(ctx context.Context, handlers map[string]worker.Handler) 
 
 // waitsOf is what a drain of these kinds waits for.
 func (c *crew) waitsOf(handlers map[string]worker.Handler) *waits {
-	return &waits{ledger: c.ledger.Ledger, kinds: slices.Sorted(maps.Keys(handlers)),
+	return &waits{ledger: c.ledger.Ledger, kinds: slices.Sorted(maps.Keys(handlers)), shard: c.flags.shard.Shard,
 		take: func(it ledger.Item) bool { return c.flags.shard.Covers(it.Slot) }, mine: func(agent string) bool { return agent == c.me.Name }}
 }
