@@ -106,7 +106,8 @@ func anchors(text string) map[string]bool {
 	return names
 }
 
-// What is required directly has its reason in docs/design.md, and what has one there is required.
+// Every direct requirement has its reason in docs/design.md, and every module with a reason is
+// required.
 func TestDependenciesAreExplained(t *testing.T) {
 	text, err := os.ReadFile("docs/design.md")
 	if err != nil {
@@ -136,11 +137,11 @@ func TestDependenciesAreExplained(t *testing.T) {
 	for _, needed := range mod.Require {
 		name := strings.TrimPrefix(needed.Path, "github.com/")
 		if !needed.Indirect && !explained[name] {
-			t.Errorf("docs/design.md does not say in its table of dependencies why there is %s", needed.Path)
+			t.Errorf("docs/design.md has no reason for %s in its table of dependencies", needed.Path)
 		}
 		delete(explained, name)
 	}
 	for name := range explained {
-		t.Errorf("docs/design.md says why there is %s, which go.mod does not require", name)
+		t.Errorf("docs/design.md has a reason for %s, which go.mod does not require", name)
 	}
 }

@@ -91,7 +91,7 @@ func skipFolder(name string) error {
 	return nil
 }
 
-// forTests tells whether a package exists for tests, which its name must say.
+// forTests reports whether a package exists for tests; its name must show it.
 func forTests(folder string) bool {
 	return strings.HasSuffix(folder, "test") || folder == "cmd/ledgerchaos"
 }
@@ -108,7 +108,7 @@ func (s source) imports() (paths []string) {
 	return paths
 }
 
-// in tells whether a package is one of these folders or below one.
+// in reports whether a package is one of these folders or below one.
 func in(pkg string, folders ...string) bool {
 	return slices.ContainsFunc(folders, func(folder string) bool {
 		return pkg == folder || strings.HasPrefix(pkg, folder+"/")
@@ -142,133 +142,14 @@ func TestEveryPackageExplainsItself(t *testing.T) {
 	}
 }
 
-// TestWhoImportsWhom asserts the picture in doc.go.
-func TestWhoImportsWhom(t *testing.T) {
-	stores := []string{"ledger/sqlite", "ledger/postgres"}
-	ours := func(pkg string) bool {
-		return in(pkg, "ledger", "sdk", "plugins", "schema", "internal", "cmd", "examples")
-	}
-	rules := []struct {
-		text string
-		// broken tells whether package pkg must not import this; test is for _test.go files and
-		// packages for tests, which may know more.
-		broken func(pkg, imported string, test bool) bool
-	}{
-		{"ledger/... imports of ours only ledger/..., schema and internal/failpoint, in tests also internal/pgtest and internal/stracetest", func(pkg, imported string, test bool) bool {
-			return in(pkg, "ledger") && ours(imported) && !in(imported, "ledger", "schema", "internal/failpoint") &&
-				!(test && in(imported, "internal/pgtest", "internal/stracetest"))
-		}},
-		{"sdk/... imports of ours only sdk/..., and sdk/sdktest also internal/pluginproc", func(pkg, imported string, test bool) bool {
-			return in(pkg, "sdk") && ours(imported) && !in(imported, "sdk") &&
-				!(test && in(imported, "internal/pluginproc"))
-		}},
-		{"schema imports nothing of ours", func(pkg, imported string, test bool) bool {
-			return in(pkg, "schema") && ours(imported)
-		}},
-		{"a plugin imports of ours only sdk/..., plugins/internal/... and itself, the tests of filecsv also internal/pgtest", func(pkg, imported string, test bool) bool {
-			if !in(pkg, "plugins") {
-				return false
-			}
-			self := strings.Join(strings.SplitN(pkg, "/", 3)[:2], "/")
-			return ours(imported) && !in(imported, "sdk", "plugins/internal", self) &&
-				!(test && in(pkg, "plugins/filecsv") && in(imported, "internal/pgtest"))
-		}},
-		{"of internal/... only pluginproc and pluginhost know plugins, through sdk/wire and sdk/settings; config knows sdk/settings, and all may hide secrets by sdk/redact", func(pkg, imported string, test bool) bool {
-			if !in(pkg, "internal") || !in(imported, "sdk", "plugins") || imported == "sdk/redact" || in(pkg, "internal/config") && imported == "sdk/settings" {
-				return false
-			}
-			return !in(pkg, "internal/pluginproc", "internal/pluginhost") || !test && !in(imported, "sdk/wire", "sdk/settings")
-		}},
-		{"internal/pluginproc knows no ledger", func(pkg, imported string, test bool) bool {
-			return in(pkg, "internal/pluginproc") && in(imported, "ledger", "schema")
-		}},
-		{"only ledger/sqlite, and plugins/filecsv/load for tables of its own, import SQLite's driver", func(pkg, imported string, test bool) bool {
-			return in(imported, "modernc.org") && !in(pkg, "ledger/sqlite", "plugins/filecsv/load") && !test
-		}},
-		{"of ledger/... only ledger/postgres imports Postgres's driver", func(pkg, imported string, test bool) bool {
-			return in(imported, "github.com/jackc") && in(pkg, "ledger", "schema") && !in(pkg, "ledger/postgres") && !test
-		}},
-		{"plugins and sdk know no database, but for plugins/filecsv, whose package load loads into some", func(pkg, imported string, test bool) bool {
-			return in(pkg, "sdk", "plugins") && in(imported, "modernc.org", "github.com/jackc", "database/sql") &&
-				!in(pkg, "plugins/filecsv/load") && !(test && in(pkg, "plugins/filecsv"))
-		}},
-		{"in ledger/... only the stores know the stores", func(pkg, imported string, test bool) bool {
-			return in(pkg, "ledger") && in(imported, stores...) && !in(pkg, stores...) && !test
-		}},
-		{"ledger/... and schema know no plugin transport", func(pkg, imported string, test bool) bool {
-			return in(pkg, "ledger", "schema") && in(imported,
-				"github.com/hashicorp/go-plugin", "google.golang.org/grpc", "google.golang.org/protobuf")
-		}},
-		{"nobody imports a program", func(pkg, imported string, test bool) bool {
-			return in(imported, "cmd", "examples") || strings.HasPrefix(imported, "plugins/") && strings.Contains(imported, "/cmd/")
-		}},
-	}
-	for _, s := range sources(t) {
-		for _, imported := range s.imports() {
-			for _, rule := range rules {
-				if rule.broken(s.folder, imported, s.inTests) {
-					t.Errorf("%s imports %s, but %s", s.path, imported, rule.text)
-				}
-			}
-		}
-	}
-}
-
-// What only tests need does not get into anybody's program.
-func TestTestCodeStaysInTests(t *testing.T) {
-	libraries := []string{
-		"testing", "go.uber.org/goleak", "pgregory.net/rapid", "github.com/google/go-cmp",
-		"github.com/rogpeppe/go-internal", "github.com/anishathalye/porcupine", "net/http/httptest",
-		"github.com/emersion",
-	}
-	for _, s := range sources(t) {
-		for _, imported := range s.imports() {
-			ourTestKit := strings.HasPrefix(imported, "ledger/") || strings.HasPrefix(imported, "sdk/") ||
-				strings.HasPrefix(imported, "internal/")
-			if in(imported, "github.com/emersion") && in(s.folder, "examples") {
-				continue // a mail server to try things with
-			}
-			if !s.inTests && (in(imported, libraries...) || ourTestKit && forTests(imported)) {
-				t.Errorf("%s imports %s; only _test.go files and packages named ...test may", s.path, imported)
-			}
-		}
-	}
-}
-
-func TestSizes(t *testing.T) {
-	const maxFile, maxFunction, maxTest = 500, 100, 120 // a test may hold a table
-	for _, s := range sources(t) {
-		if s.generated {
-			continue
-		}
-		if s.lines > maxFile {
-			t.Errorf("%s has %d lines; at most %d", s.path, s.lines, maxFile)
-		}
-		for _, decl := range s.tree.Decls {
-			f, ok := decl.(*ast.FuncDecl)
-			if !ok {
-				continue
-			}
-			from, to := s.set.Position(f.Pos()), s.set.Position(f.End())
-			most := maxFunction
-			if s.inTests {
-				most = maxTest
-			}
-			if lines := to.Line - from.Line + 1; lines > most {
-				t.Errorf("%s: %s has %d lines; at most %d", from, f.Name.Name, lines, most)
-			}
-		}
-	}
-}
-
-// A name says what a thing is for; these say only that somebody did not know.
+// A name describes a thing's purpose; these names only show that the purpose was not known.
 func TestNames(t *testing.T) {
 	empty := regexp.MustCompile(`^(utils?|common|helpers?|misc|stuff)$`)
 	for _, s := range sources(t) {
 		stem := strings.TrimSuffix(strings.TrimSuffix(path.Base(s.path), ".go"), "_test")
 		for _, name := range []string{stem, path.Base(s.folder), s.tree.Name.Name} {
 			if empty.MatchString(name) {
-				t.Errorf("%s: %q says nothing about what is in it", s.path, name)
+				t.Errorf("%s: %q does not tell what is in it", s.path, name)
 			}
 		}
 	}
@@ -286,26 +167,24 @@ func TestNoNotesToOneself(t *testing.T) {
 	}
 }
 
-// sleepers may call time.Sleep in tests, each for its reason. A test never sleeps to wait for
-// something: it waits on a channel, on a process's end, or polls with a deadline.
+// sleepers may call time.Sleep in tests, each for its reason, beside files that use synctest: in its bubbles time is
+// not waited for. A test never sleeps to wait for something: it waits on a channel, on a process's end, or polls with
+// a deadline.
 var sleepers = map[string]string{
-	"internal/chaostest/faults.go":       "how long a fault lasts",
-	"internal/pluginproc/acts_test.go":   "the work that a plugin does",
-	"ledger/locks/keeper_test.go":        "the time of synctest's bubbles, and no other",
-	"ledger/schema_test.go":              "the time of synctest's bubbles, and no other",
-	"ledger/stretch_test.go":             "the time of synctest's bubbles, and no other",
-	"ledger/sqlite/writer_test.go":       "polls the writer's queue with a deadline; in one test a wait is what is tested",
-	"ledger/worker/rig_test.go":          "the time of synctest's bubbles, and no other",
-	"plugins/internal/web/hosts_test.go": "the time of synctest's bubbles, and no other",
-	"plugins/urlcheck/hosts_test.go":     "the time of synctest's bubbles, and no other",
-	"sdk/batch_test.go":                  "the time of synctest's bubbles, and no other",
-	"sdk/stream_test.go":                 "the time of synctest's bubbles, and no other",
+	"internal/chaostest/faults.go":     "how long a fault lasts",
+	"internal/chaostest/remote.go":     "how long a wire is frozen",
+	"internal/pluginproc/acts_test.go": "the work that a plugin does",
+	"ledger/sqlite/writer_test.go":     "polls the writer's queue with a deadline; in one test a wait is what is tested",
+	"ledger/worker/rig_test.go":        "the time of synctest's bubbles, and no other",
 }
 
 func TestTestsDoNotSleep(t *testing.T) {
 	used := map[string]bool{}
 	for _, s := range sources(t) {
-		if !s.inTests {
+		bubbles := slices.ContainsFunc(s.tree.Imports, func(i *ast.ImportSpec) bool {
+			return i.Path.Value == `"testing/synctest"`
+		})
+		if !s.inTests || bubbles {
 			continue
 		}
 		ast.Inspect(s.tree, func(node ast.Node) bool {
@@ -327,7 +206,7 @@ func TestTestsDoNotSleep(t *testing.T) {
 	}
 }
 
-// A test that cannot run fails and says what is missing. (A *rapid.T may skip: it means that an
+// A test that cannot run fails and names what is missing. (A *rapid.T may skip: it means that an
 // action does not fit the state, not that a check is left out.)
 func TestTestsAreNotSkipped(t *testing.T) {
 	for _, s := range sources(t) {
@@ -426,7 +305,7 @@ func TestSQLiteHasTheLibcItWasMadeFor(t *testing.T) {
 	t.Error("modernc.org/sqlite names no modernc.org/libc; this test has lost its object")
 }
 
-// What a visitor looks for first.
+// The files that a visitor looks for first.
 func TestTheHouseHasADoor(t *testing.T) {
 	for name, mustHave := range map[string]string{
 		"README.md":       "ledgerd",
@@ -446,7 +325,7 @@ func TestTheHouseHasADoor(t *testing.T) {
 	}
 }
 
-// The map in doc.go leads only to places that exist.
+// The map in doc.go leads only to places that exist, and to all rooms of the program and of the two islands.
 func TestTheMapIsRight(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
 	if err != nil {
@@ -466,5 +345,43 @@ func TestTheMapIsRight(t *testing.T) {
 	}
 	if found == 0 {
 		t.Errorf("no entry of the map matches %v", entry)
+	}
+	missing := map[string]bool{}
+	for _, s := range sources(t) {
+		if !in(s.folder, "internal", "ledger", "sdk") {
+			continue
+		}
+		parts := strings.SplitN(s.folder, "/", 3)
+		room := path.Join(parts[:min(2, len(parts))]...)
+		missing[room] = !regexp.MustCompile(regexp.QuoteMeta(room) + `\b`).Match(text)
+	}
+	for room := range missing {
+		if missing[room] {
+			t.Errorf("doc.go does not name %s", room)
+		}
+	}
+}
+
+// A store is composed of small interfaces, so that a reader meets one part of it at a time.
+func TestInterfacesAreSmall(t *testing.T) {
+	const most = 10 // methods of its own
+	for _, s := range sources(t) {
+		if s.folder != "ledger" {
+			continue
+		}
+		ast.Inspect(s.tree, func(node ast.Node) bool {
+			i, ok := node.(*ast.InterfaceType)
+			if !ok {
+				return true
+			}
+			n := 0
+			for _, m := range i.Methods.List {
+				n += len(m.Names)
+			}
+			if n > most {
+				t.Errorf("%s: an interface of %d methods, at most %d", s.set.Position(i.Pos()), n, most)
+			}
+			return true
+		})
 	}
 }

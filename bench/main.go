@@ -1,9 +1,9 @@
 // Command bench measures ledgerd beside its peers: the same work, on one Postgres and one disk, in
-// alternating rounds of one run. It prints a table with medians, ranges and ratios, and says of
-// every target whether it is met. `make bench` runs all of it, on a Postgres of its own.
+// alternating rounds of one run. It prints a table with medians, ranges and ratios, and for every
+// target whether it is met. `make bench` runs all of it, on a Postgres of its own.
 //
-// A whole run also writes results.json, and makes chart.svg and the tables of docs/performance.md
-// and README.md again from it; so does -render, without measuring.
+// A whole run also writes results.json, and makes chart.svg and the tables of docs/performance.md, HISTORY.md
+// and README.md again from it. -render does the same without measuring.
 package main
 
 import (
@@ -15,13 +15,16 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/ledgerd/ledgerd/bench/internal/late"
 	"github.com/ledgerd/ledgerd/bench/internal/measure"
 	"github.com/ledgerd/ledgerd/bench/internal/ours"
+	"github.com/ledgerd/ledgerd/bench/internal/peers"
 	"github.com/ledgerd/ledgerd/bench/internal/render"
 	"github.com/ledgerd/ledgerd/bench/internal/setup"
 )
@@ -44,7 +47,8 @@ func main() {
 const lateName = "late"
 
 func run() error {
-	url := flag.String("postgres", os.Getenv("LEDGERD_TEST_POSTGRES"), "`URL` of a Postgres database in which schemas may be made")
+	url := flag.String("postgres", os.Getenv("LEDGERD_TEST_POSTGRES"), "`URL` of a Postgres database in which schemas "+
+		"may be made")
 	dir := flag.String("dir", os.TempDir(), "`folder` for SQLite files, on the disk that Postgres is on")
 	only := flag.String("only", "", "only the scenarios whose name matches `REGEXP`; -list lists them")
 	rounds := flag.Int("rounds", 5, "rounds of each scenario; those that take long have fewer")
@@ -95,7 +99,8 @@ func run() error {
 }
 
 // run measures what the pattern asks for.
-func (s *suite) run(ctx context.Context, parent string, pattern *regexp.Regexp, rounds int) (r *render.Report, err error) {
+func (s *suite) run(ctx context.Context, parent string, pattern *regexp.Regexp, rounds int) (r *render.Report,
+	err error) {
 	if s.Dir, err = os.MkdirTemp(parent, "ledgerd-bench-"); err != nil {
 		return nil, err
 	}
@@ -115,11 +120,14 @@ func (s *suite) run(ctx context.Context, parent string, pattern *regexp.Regexp, 
 	if err := setup.Riversqlite(ctx, s.Programs, &r.About); err != nil {
 		return nil, err
 	}
-	render.Header(os.Stderr, r)
-	for _, sc := range s.scenarios() {
-		if !pattern.MatchString(sc.Name) {
-			continue
+	scenarios := slices.DeleteFunc(s.scenarios(), func(sc measure.Scenario) bool { return !pattern.MatchString(sc.Name) })
+	if slices.ContainsFunc(scenarios, besideGraphile) {
+		if err := setup.Graphile(ctx, s.Programs, &r.About); err != nil {
+			return nil, err
 		}
+	}
+	render.Header(os.Stderr, r)
+	for _, sc := range scenarios {
 		fmt.Fprintf(os.Stderr, "%s\n", sc.Name)
 		result := measure.Run(ctx, sc, rounds, os.Stderr)
 		r.Results = append(r.Results, result)
@@ -136,6 +144,13 @@ func (s *suite) run(ctx context.Context, parent string, pattern *regexp.Regexp, 
 	}
 	r.Seconds = time.Since(began).Seconds()
 	return r, nil
+}
+
+// besideGraphile reports whether graphile-worker takes part.
+func besideGraphile(sc measure.Scenario) bool {
+	return slices.ContainsFunc(sc.Sides, func(side measure.Side) bool {
+		return strings.HasPrefix(side.Name, peers.GraphileWorker)
+	})
 }
 
 // count writes a number of items.

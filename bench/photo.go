@@ -33,7 +33,8 @@ const (
 func (s *suite) photo() measure.Scenario {
 	var dir, convert string
 	n := max(photoScenes, int(24*s.scale))
-	timed := func(work func(ctx context.Context, out string) (cpu time.Duration, err error)) func(context.Context) (measure.Sample, error) {
+	timed := func(work func(ctx context.Context, out string) (cpu time.Duration, err error)) func(context.Context) (
+		measure.Sample, error) {
 		return func(ctx context.Context) (measure.Sample, error) {
 			out, err := os.MkdirTemp(dir, "out-")
 			if err != nil {
@@ -68,7 +69,8 @@ func (s *suite) photo() measure.Scenario {
 			for i := range n {
 				group.Go(func() error {
 					stem := filepath.Join(out, fmt.Sprint(i))
-					took, err := run(ctx, convert, append(options[:len(options):len(options)], filepath.Join(dir, "in", fmt.Sprintf("%d.jpg", i)),
+					took, err := run(ctx, convert, append(options[:len(options):len(options)],
+						filepath.Join(dir, "in", fmt.Sprintf("%d.jpg", i)),
 						"-auto-orient", "-strip", "-filter", "Catrom", "-quality", "85",
 						"-resize", "1600x1600>", "-write", stem+"-large.jpg", "-resize", "800x800>", "-write", stem+"-medium.jpg",
 						"-resize", "200x200^", "-gravity", "center", "-extent", "200x200", stem+"-thumb.jpg")...)
@@ -81,8 +83,10 @@ func (s *suite) photo() measure.Scenario {
 		}
 	}
 	return measure.Scenario{
-		Name: "photo", Title: "photos", OneIn: 2,
-		About:   fmt.Sprintf("%d JPEGs of 12 megapixels become 1600 × 1600, 800 × 800 and 200 × 200, the last filled: `ledgerd run photo` with a new ledger on SQLite, which also waits for the disk with every file, and ImageMagick with the same kernel, a process a photo and one for each core. cpu is for each photo.", n),
+		Name: "photo", Title: "photos", OneIn: 3,
+		About: fmt.Sprintf("%d JPEGs of 12 megapixels become 1600 × 1600, 800 × 800 and 200 × 200, the last filled: "+
+			"`ledgerd run photo` with a new ledger on SQLite, which also waits for the disk with every file, and ImageMagick "+
+			"with the same kernel, a process a photo and one for each core. cpu is for each photo.", n),
 		Metrics: []measure.Metric{{Name: "made", Unit: "MP/s"}, {Name: "cpu", Unit: "ms"}},
 		Prepare: func(ctx context.Context) (func() error, error) {
 			var err error
@@ -97,7 +101,8 @@ func (s *suite) photo() measure.Scenario {
 		},
 		Sides: []measure.Side{
 			{Name: "ledgerd", Run: timed(func(ctx context.Context, out string) (time.Duration, error) {
-				return run(ctx, filepath.Join(s.Programs, "ledgerd"), "run", "photo", filepath.Join(dir, "in"), "--db", "sqlite:"+filepath.Join(out, "ledger.db"), "--with", "out_dir="+out, "-q")
+				return run(ctx, filepath.Join(s.Programs, "ledgerd"), "run", "photo", filepath.Join(dir, "in"), "--db", "sqlite:"+
+					filepath.Join(out, "ledger.db"), "--with", "out_dir="+out, "-q")
 			})},
 			{Name: "ImageMagick", Run: timed(magick())},
 			{Name: "ImageMagick, jpeg:size", Run: timed(magick("-define", "jpeg:size=3200x3200"))},
@@ -106,7 +111,7 @@ func (s *suite) photo() measure.Scenario {
 }
 
 // imageMagick finds ImageMagick, or installs it. Its program has another name in each version, and
-// "convert" may be anybody's.
+// "convert" may be another program.
 func imageMagick(ctx context.Context) (string, error) {
 	names := []string{"magick", "convert-im6.q16", "convert-im7.q16"}
 	look := func() (string, error) {

@@ -21,7 +21,8 @@ func (s *suite) goBenchmark(ctx context.Context, pkg, name, unit string) (float6
 	for part := range strings.SplitSeq(name, "/") {
 		pattern = append(pattern, "^"+part+"$")
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(s.Programs, pkg+".test"), "-test.run", "^$", "-test.bench", strings.Join(pattern, "/"))
+	cmd := exec.CommandContext(ctx, filepath.Join(s.Programs, pkg+".test"), "-test.run", "^$", "-test.bench",
+		strings.Join(pattern, "/"))
 	cmd.Dir = filepath.Join("..", "plugins", pkg)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
@@ -43,7 +44,8 @@ func (s *suite) goBenchmark(ctx context.Context, pkg, name, unit string) (float6
 func (s *suite) filecsv() measure.Scenario {
 	sc := measure.Scenario{
 		Name: "filecsv", Title: "filecsv", OneIn: 2,
-		About:   "The plugin on a file of 300,000 rows, and a bare loop of encoding/csv with ReuseRecord over the same file; with a quoted field in each row, and without.",
+		About: "The plugin on a file of 300,000 rows, and a bare loop of encoding/csv with ReuseRecord over the same " +
+			"file; with a quoted field in each row, and without.",
 		Metrics: []measure.Metric{{Name: "read", Unit: "MB/s"}},
 	}
 	for _, b := range []struct{ side, name string }{
@@ -55,18 +57,22 @@ func (s *suite) filecsv() measure.Scenario {
 			return measure.Sample{"read": v}, err
 		}})
 	}
-	for _, quoted := range []string{"", ", quoted"} {
-		sc.Targets = append(sc.Targets, measure.Target{Text: "filecsv" + quoted + ", to a bare encoding/csv loop", Metric: "read", Side: "filecsv" + quoted, Of: "encoding/csv" + quoted, Min: 0.7})
+	sc.Targets = []measure.Target{
+		{Text: "filecsv, to a bare encoding/csv loop", Metric: "read", Side: "filecsv", Of: []string{"encoding/csv"},
+			Min: 0.7},
+		{Text: "filecsv, quoted, to a bare encoding/csv loop", Metric: "read", Side: "filecsv, quoted",
+			Of: []string{"encoding/csv, quoted"}, Min: 0.75, Aim: 0.9},
 	}
 	return sc
 }
 
 func (s *suite) urlcheck() measure.Scenario {
 	sc := measure.Scenario{
-		Name: "urlcheck", Title: "urlcheck", OneIn: 2,
+		Name: "urlcheck", Title: "urlcheck", OneIn: 3,
 		About:   "Checks of one local server, 64 at a time; what the server takes is in the figure.",
 		Metrics: []measure.Metric{{Name: "checks", Unit: "/s"}},
-		Targets: []measure.Target{{Text: "urlcheck, HTTP, checks/s against a local server", Metric: "checks", Side: "http1", Min: 5000}},
+		Targets: []measure.Target{{Text: "urlcheck, HTTP, checks/s against a local server", Metric: "checks", Side: "http1",
+			Min: 5000}},
 	}
 	for _, protocol := range []string{"http1", "https", "http2"} {
 		sc.Sides = append(sc.Sides, measure.Side{Name: protocol, Run: func(ctx context.Context) (measure.Sample, error) {

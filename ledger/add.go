@@ -6,10 +6,16 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/ledgerd/ledgerd/ledger/payload"
+	"github.com/ledgerd/ledgerd/ledger/recurrence"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/tracing"
 )
 
-// Add adds items, 1 … MaxBatch, in one transaction, and answers for each in the same order.
+// Add adds items, 1 … bounds.MaxBatch, in one transaction, and answers for each in the same order.
 // Adding an item twice is not an error. All or nothing: *InvalidError names the first bad item.
 func (l *Ledger) Add(ctx context.Context, items ...NewItem) ([]Added, error) {
 	added, err := l.add(ctx, nil, items, nil)
@@ -48,12 +54,16 @@ func (l *Ledger) Try(ctx context.Context, items ...NewItem) ([]Added, error) {
 }
 
 // add adds items in a transaction, which it commits unless it is to end with an error.
-func (l *Ledger) add(ctx context.Context, conn Conn, items []NewItem, end error) ([]Added, error) {
+func (l *Ledger) add(ctx context.Context, conn Conn, items []NewItem, end error) (added []Added, err error) {
 	c := checker{}
 	c.batch("items", len(items))
 	for i := 0; i < len(items) && c.err == nil; i++ {
 		c.index = i
-		c.item(items[i])
+		c.item(&items[i])
+	}
+	act, _ := ctx.Value(actKey{}).(*BulkAct)
+	if act != nil && act.Actor != "" {
+		c.agent(act.Actor)
 	}
 	if c.err != nil {
 		return nil, c.err
@@ -61,20 +71,58 @@ func (l *Ledger) add(ctx context.Context, conn Conn, items []NewItem, end error)
 	if err := l.fit(ctx, conn); err != nil {
 		return nil, err
 	}
-	var added []Added
-	err := l.store.Update(ctx, conn, func(tx Tx) (err error) {
-		if added, err = l.addIn(tx, items); err == nil {
-			err = end
+	var entry JournalEntry
+	var reopened bool
+	if end == nil { // it is to be recorded
+		var ended func(error)
+		ctx, ended = l.tracer.Add(ctx, onlyKind(items), len(items))
+		defer func() { ended(err) }()
+	}
+	items = traced(ctx, items)
+	err = l.store.Update(ctx, conn, func(tx Tx) (err error) {
+		if added, err = l.addIn(tx, items); err != nil {
+			return err
 		}
-		return err
+		if entry, reopened = act.reopenedBy(added); reopened {
+			err = tx.Journal(entry)
+		}
+		return cmp.Or(err, end)
 	})
+	if err == nil && reopened {
+		act.written(actionReopen, entry)
+	}
 	return added, err
+}
+
+// onlyKind is the kind of items that are all of one; else "".
+func onlyKind(items []NewItem) string {
+	for i := range items {
+		if items[i].Kind != items[0].Kind {
+			return ""
+		}
+	}
+	return items[0].Kind
+}
+
+// traced are items with the trace context that is stored of each: its own, or else that of ctx.
+func traced(ctx context.Context, items []NewItem) []NewItem {
+	of := tracing.Of(ctx)
+	if of == "" && !slices.ContainsFunc(items, func(n NewItem) bool { return n.Trace != "" }) {
+		return items
+	}
+	items = slices.Clone(items)
+	for i := range items {
+		n := &items[i]
+		n.Trace = cmp.Or(tracing.Clean(n.Trace), of)
+	}
+	return items
 }
 
 func (l *Ledger) announceAdded(items []NewItem, added []Added) {
 	var kinds []string
 	for i, a := range added {
-		if a.State == StateReady && a.Verdict != VerdictKnown && a.Verdict != VerdictDiffers && !slices.Contains(kinds, items[i].Kind) {
+		if a.State == StateReady && a.Verdict != VerdictKnown && a.Verdict != VerdictDiffers &&
+			!slices.Contains(kinds, items[i].Kind) {
 			kinds = append(kinds, items[i].Kind)
 		}
 	}
@@ -83,8 +131,8 @@ func (l *Ledger) announceAdded(items []NewItem, added []Added) {
 
 func identity(n *NewItem) Identity { return Identity{n.Kind, n.Scope, n.Key} }
 
-func compareIdentity(a, b Identity) int {
-	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Key, b.Key))
+func compareIdentity(a, b *NewItem) int {
+	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Scope, b.Scope), strings.Compare(a.Key, b.Key))
 }
 
 // addIn adds valid items within a transaction.
@@ -101,11 +149,11 @@ func (l *Ledger) addIn(tx Tx, items []NewItem) ([]Added, error) {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return compareIdentity(identity(&items[a]), identity(&items[b])) })
+	slices.SortStableFunc(order, func(a, b int) int { return compareIdentity(&items[a], &items[b]) })
 	for len(order) > 0 { // once, unless the batch names an item twice: then in the order given
-		var wave, rest []int
+		wave, rest := make([]int, 0, len(order)), []int(nil)
 		for k, i := range order {
-			if k > 0 && identity(&items[order[k-1]]) == identity(&items[i]) {
+			if k > 0 && compareIdentity(&items[order[k-1]], &items[i]) == 0 {
 				rest = append(rest, i)
 			} else {
 				wave = append(wave, i)
@@ -123,7 +171,7 @@ func (l *Ledger) addIn(tx Tx, items []NewItem) ([]Added, error) {
 func (l *Ledger) ensureKinds(tx Tx, items []NewItem) error {
 	var names []string
 	for i := range items {
-		if k := items[i].Kind; len(names) == 0 || names[len(names)-1] != k {
+		if k := items[i].Kind; i == 0 || k != items[i-1].Kind { // most are of one kind
 			if _, known := l.kinds.Load(k); !known {
 				names = append(names, k)
 			}
@@ -138,9 +186,10 @@ func (l *Ledger) ensureKinds(tx Tx, items []NewItem) error {
 
 // addDistinct adds the items with the given indices, sorted by identity and distinct.
 func addDistinct(tx Tx, items []NewItem, indices []int, added []Added) error {
-	recs := make([]Record, len(indices))
+	recs, works := make([]Record, len(indices)), make([]Work, len(indices))
 	for k, i := range indices {
-		recs[k] = newRecord(&items[i], tx.Now)
+		recs[k].Work = &works[k]
+		recs[k].set(&items[i], tx.Now)
 	}
 	ids, err := tx.Insert(recs)
 	if err != nil {
@@ -188,20 +237,18 @@ func addDistinct(tx Tx, items []NewItem, indices []int, added []Added) error {
 	return tx.Apply(changes)
 }
 
-func newRecord(n *NewItem, now func() time.Time) Record {
-	shard := cmp.Or(n.ShardKey, n.Key)
-	r := Record{Identity: identity(n), Fingerprint: n.Fingerprint, Payload: n.Payload, ShardKey: n.ShardKey, Slot: Slot(shard),
-		Every: n.Every, Zone: n.Zone, Resources: sortedResources(n.Resources), Source: n.Source, Epoch: 1}
-	if len(r.Payload) == 0 {
-		r.Payload = nil
-	}
-	r.Work = &Work{State: StateReady, Priority: n.Priority, Due: n.Due.UTC().Truncate(time.Microsecond), Epoch: 1, Gated: len(r.Resources) > 0}
+// set makes an empty record, with an empty row of the backlog, that of a new item.
+func (r *Record) set(n *NewItem, now func() time.Time) {
+	r.Identity, r.Stored, r.Epoch = identity(n), n.stored(), 1
+	w := r.Work
+	w.State, w.Priority, w.Epoch, w.Gated = StateReady, n.Priority, 1, len(r.Resources) > 0
 	if n.Due.IsZero() {
-		r.Work.Due = time.Time{}
-	} else if n.Due.After(now()) {
-		r.Work.State = StateWaiting
+		return
 	}
-	return r
+	w.Due = n.Due.UTC().Truncate(time.Microsecond)
+	if n.Due.After(now()) {
+		w.State = StateWaiting
+	}
 }
 
 // readd decides what adding a known item does; see the table in docs/design.md.
@@ -214,28 +261,30 @@ func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
 	if n.Every != "" && (n.Every != r.Every || n.Zone != r.Zone) && state != StateCancelled {
 		return VerdictChanged, reschedule(r, n, newer, now)
 	}
-	if newer && state != StateCancelled {
+	if newer { // also of a cancelled item: the version that was there was cancelled
 		return VerdictChanged, change(r, n, state, now)
 	}
 	a := n.Again
 	asked := !a.DoneBefore.IsZero() && r.Last != nil && r.Last.FinishedAt.Before(a.DoneBefore)
 	over := r.roundOver(now)
-	failed := over && r.Last.closes() == RoundFailed
+	failed := over && r.Last.Closes() == RoundFailed
+	given := a.Dead && !bytes.Equal(n.payloadOver(r), r.Payload)
 	switch {
-	case state == StateDead && a.Dead, failed && asked, failed && a.Dead && !bytes.Equal(n.payloadOver(r), r.Payload):
-		return VerdictReopened, &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch), Work: r.fresh(r.Work.Epoch, now)}
+	case failed && (asked || given) && n.Due.After(now): // for later: what waits in its opening is over
+		return VerdictReopened, &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch+1), Work: reopened(r, n, now)}
+	case state == StateDead && a.Dead, failed && (asked || given):
+		return VerdictReopened, &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch),
+			Work: r.freshFrom(r.Work.Epoch, later(now, n.Due), now)}
 	case state == StateCancelled && a.Cancelled, (state == StateDone || over) && asked:
 		return VerdictReopened, &Change{ID: r.ID, Item: itemChange(r, n, r.Epoch+1), Work: reopened(r, n, now)}
-	}
-	if newer { // and cancelled: a person took it back, a newer version does not bring it in again
-		return VerdictKnown, nil
 	}
 	verdict := VerdictKnown
 	if (len(r.Payload) > 0 || r.Work != nil) && !bytes.Equal(n.payloadOver(r), r.Payload) {
 		verdict = VerdictDiffers // a finished item without a payload may have been pruned
 	}
 	if r.Fingerprint == "" && n.Fingerprint != "" { // the version is told for the first time
-		return verdict, &Change{ID: r.ID, Item: &ItemChange{Fingerprint: n.Fingerprint, Payload: r.Payload, Every: r.Every, Zone: r.Zone, Resources: r.Resources, Epoch: r.Epoch}}
+		return verdict, &Change{ID: r.ID, Item: &ItemChange{Fingerprint: n.Fingerprint, Payload: r.Payload, Every: r.Every,
+			Zone: r.Zone, Resources: r.Resources, Trace: r.Trace, Epoch: r.Epoch}}
 	}
 	return verdict, nil
 }
@@ -244,22 +293,19 @@ func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
 func change(r *Record, n *NewItem, state State, now time.Time) *Change {
 	c := &Change{ID: r.ID}
 	if r.roundOver(now) {
-		state = StateDone // which is another round, too
+		state = StateDone // it is another round, too
 	}
 	switch state {
 	case StateWaiting, StateReady:
 		due, epoch := r.Work.Due, r.Epoch
 		if r.attempted(now) { // the old version was tried: the new one is other work
 			epoch++
-			if due.After(now) { // for a retry
+			if due.After(now) && !r.waitsPutOff(now) { // for a retry
 				due = now
 			}
 		}
 		c.Item = itemChange(r, n, epoch)
-		c.Work = r.fresh(epoch, due)
-		if due.After(now) {
-			c.Work.State = StateWaiting
-		}
+		c.Work = r.freshFrom(epoch, later(due, n.Due), now)
 	case StateLeased: // the attempt that runs has its copy; a good end makes the new version ready
 		c.Item = itemChange(r, n, r.Epoch+1)
 		w := *r.Work
@@ -272,13 +318,10 @@ func change(r *Record, n *NewItem, state State, now time.Time) *Change {
 	return c
 }
 
-// reopened is the backlog row of the next round of a finished or dead item.
+// reopened is the backlog row of the next round of a finished, cancelled or dead item.
 func reopened(r *Record, n *NewItem, now time.Time) *Work {
-	w := r.fresh(r.Epoch+1, now)
+	w := r.freshFrom(r.Epoch+1, later(now, n.Due), now)
 	w.Priority = n.Priority
-	if n.Due.After(now) {
-		w.Due, w.State = n.Due.UTC().Truncate(time.Microsecond), StateWaiting
-	}
 	return w
 }
 
@@ -288,7 +331,7 @@ func reschedule(r *Record, n *NewItem, newer bool, now time.Time) *Change {
 	if newer || r.Work == nil || r.Work.State == StateDead {
 		c.Item.Epoch++
 	}
-	e, err := ParseEvery(n.Every, n.Zone)
+	e, err := recurrence.Parse(n.Every, n.Zone)
 	if err != nil {
 		return c
 	}
@@ -298,15 +341,12 @@ func reschedule(r *Record, n *NewItem, newer bool, now time.Time) *Change {
 		c.Work = &w
 		return c
 	}
-	due := later(now, n.Due.UTC().Truncate(time.Microsecond))
+	due := later(now, n.Due)
 	if start := e.Start(now); !newer && !r.DonePeriod.Before(start) {
 		due = later(due, e.Next(start, now))
 	}
-	c.Work = r.fresh(c.Item.Epoch, due)
+	c.Work = r.freshFrom(c.Item.Epoch, due, now)
 	c.Work.Priority = n.Priority
-	if due.After(now) {
-		c.Work.State = StateWaiting
-	}
 	return c
 }
 
@@ -328,8 +368,9 @@ func (c *Change) regate(r *Record) {
 }
 
 func itemChange(r *Record, n *NewItem, epoch int64) *ItemChange {
-	c := &ItemChange{Fingerprint: cmp.Or(n.Fingerprint, r.Fingerprint), Payload: n.payloadOver(r), Every: r.Every, Zone: r.Zone,
-		Resources: sortedResources(n.Resources), Epoch: epoch}
+	c := &ItemChange{Fingerprint: cmp.Or(n.Fingerprint, r.Fingerprint), Payload: n.payloadOver(r), Every: r.Every,
+		Zone:      r.Zone,
+		Resources: scheduler.Resources(n.Resources), Trace: n.Trace, Epoch: epoch}
 	if len(n.Resources) == 0 {
 		c.Resources = r.Resources
 	}
@@ -337,4 +378,18 @@ func itemChange(r *Record, n *NewItem, epoch int64) *ItemChange {
 		c.Every, c.Zone = n.Every, n.Zone
 	}
 	return c
+}
+
+// payloadOver is the payload that a known item has once it is opened again by n: all of n's, or what the
+// item has with the fields that n gives.
+func (n *NewItem) payloadOver(r *Record) []byte {
+	switch {
+	case len(n.Payload) == 0 && r.pruned(): // from now on it has none
+		return nil
+	case len(n.Payload) == 0 || bytes.Equal(n.Payload, r.Payload):
+		return r.Payload
+	case n.Given == nil || r.pruned():
+		return n.Payload
+	}
+	return payload.Over(r.Payload, n.Payload, n.Given)
 }

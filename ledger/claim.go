@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // Claim asks for items of one kind.
@@ -13,21 +15,21 @@ type Claim struct {
 	Kind string
 	// Agent who asks. A daemon uses a name that no other process has; a person uses their own.
 	Agent string
-	// Limit is the most leases that are returned, 1 … MaxBatch; with Resume it counts what
+	// Limit is the most leases that are returned, 1 … bounds.MaxBatch; with Resume it counts what
 	// the agent holds already.
 	Limit int
 	// TTL of the leases, 1 s … 24 h; 0 means one minute.
 	TTL time.Duration
 	// Shard restricts the claim to items whose slot modulo Count is Index.
-	Shard Shard
+	Shard scheduler.Shard
 	// Resume also returns what Agent holds, first and extended, under the attempt and token it
 	// already has: for people who come back to their desk. Never set it where two
 	// processes share a name.
 	Resume bool
+	// LookFirst is for a claim that expects nothing, such as the poll of an idle worker: it looks whether anything
+	// is ready before it claims. That costs a database less than a claim in vain, and one more question otherwise.
+	LookFirst bool
 }
-
-// Shard is part Index of Count, 0 ≤ Index < Count ≤ Slots. The zero value is everything.
-type Shard struct{ Index, Count int }
 
 // Lease is one claimed item. Item.ID and Attempt together name the claim for ever:
 // Attempt is never used again, so it is also the fencing number to hand to other systems.
@@ -43,43 +45,26 @@ type Lease struct {
 	called time.Time // monotonic: when the granting call started
 	ttl    time.Duration
 
-	limited bool  // its kind has limits: others wait for its end
-	epoch   int64 // number of the opening
+	limited bool   // its kind has limits: others wait for its end
+	epoch   int64  // number of the opening
+	key     string // the idempotency key as another program told it; "": it is computed
+	first   bool   // attempt of the opening
 }
 
 // Token is "<id>.<attempt>", the form that the command line prints and accepts.
 func (l *Lease) Token() string { return fmt.Sprintf("%d.%d", l.ID, l.Attempt) }
 
+// First reports whether it is the first attempt since the item was added, or was opened again by Add.
+func (l *Lease) First() bool { return l.first || l.Attempt == 1 }
+
 // Remaining is how long the holder may still trust the lease by its own monotonic clock:
 // start of the granting call + TTL − a margin of one tenth. Renewals are the holder's to count.
 func (l *Lease) Remaining() time.Duration { return l.ttl - l.ttl/10 - time.Since(l.called) }
 
-// Outcome is how an attempt ended.
-type Outcome string
-
-const (
-	OutcomeDone      Outcome = "done"
-	OutcomeSkipped   Outcome = "skipped"   // nothing to do; counts as completed
-	OutcomeFailed    Outcome = "failed"    // an error; whether it is tried again is the item's state
-	OutcomeSnoozed   Outcome = "snoozed"   // come back later; not a failure
-	OutcomeReleased  Outcome = "released"  // handed back unstarted; not a failure
-	OutcomeCancelled Outcome = "cancelled" // withdrawn
-	OutcomeUnknown   Outcome = "unknown"   // the handler cannot tell whether it took effect
-	OutcomeLost      Outcome = "lost"      // the lease expired (written by the ledger)
-	OutcomeCrashed   Outcome = "crashed"   // the process that worked on it died (written by its host)
-)
-
-// Outcomes are all outcomes in the order of their codes in the databases.
-var Outcomes = []Outcome{OutcomeDone, OutcomeSkipped, OutcomeFailed, OutcomeSnoozed, OutcomeReleased,
-	OutcomeCancelled, OutcomeUnknown, OutcomeLost, OutcomeCrashed}
-
-// Completed says whether the round was completed.
-func (o Outcome) Completed() bool { return o == OutcomeDone || o == OutcomeSkipped }
-
 // Result is what a holder reports. Make one with the functions below.
 type Result struct {
 	Outcome Outcome
-	Output  []byte        // at most MaxOutput; kept whatever the outcome
+	Output  []byte        // at most bounds.MaxOutput; kept at any outcome
 	Code    string        // class of the failure, [a-z0-9_]{1,64}, e.g. "http_404"
 	Error   string        // text of the failure, or the reason; cut at 8 KiB
 	Final   bool          // with OutcomeFailed: do not try again
@@ -118,14 +103,14 @@ func Snooze(d time.Duration, why string) Result {
 	return Result{Outcome: OutcomeSnoozed, Delay: d, Error: why}
 }
 
-// Doubt says that the effect may or may not have happened. The item waits for a person,
-// whatever its kind's OnLost.
+// Doubt means that the effect may or may not have happened. The item waits for a person,
+// with any OnLost of its kind.
 func Doubt(err error) Result { return Result{Outcome: OutcomeUnknown, Error: err.Error()} }
 
 // Release hands an unstarted item back.
 func Release() Result { return Result{Outcome: OutcomeReleased} }
 
-// Crashed says that the process that worked on the item died; text is its last words.
+// Crashed means that the process that worked on the item died; text is its last words.
 func Crashed(text string) Result {
 	return Result{Outcome: OutcomeCrashed, Code: "crashed", Error: text, NoReport: true}
 }

@@ -5,12 +5,17 @@
 // lease with an outcome. Only the lease that is still in force can end it: a write by a
 // lease that was handed on fails with [ErrLeaseLost], on every database.
 //
-// The package holds all rules and no SQL. [Store] is what it needs of a database: package
-// sqlite and package postgres are the real ones, package memory is the specification they
-// are compared with. The rules are pure functions from a [Record] to a [Change]; a store
-// locks the rows, hands their records over and writes what comes back, all in one
-// transaction ([Store.Update]). Only the hot path, claiming, completing, renewing, is a
-// statement of the store's own.
+// A program makes a ledger of a store with [New] and calls the methods of [Ledger]: Add, Claim, Renew and
+// Finish for work; List, Walk, Count and Why to look; Retry, Cancel, Decide and the like for operators. Packages
+// beside it have what such a program needs at times: bounds of names and batches, filters as text, orders of a
+// walk, stats.
+//
+// The package holds the rules and no SQL; package scheduler has those about which items a claim leases.
+// [Store] is what it needs of a database: package sqlite and package postgres are the real ones, package memory
+// is the specification they are compared with. A program needs none of [Tx], [Record], [Work], [Change] and
+// [Grant]: they are what rules and stores exchange. The rules are pure functions from a [Record] to a [Change]; a
+// store locks the rows, hands their records over and writes what comes back, all in one transaction
+// ([Store.Update]). Only the hot path, claiming, completing, renewing, is a statement of the store's own.
 //
 // Package worker runs the claim–handle–finish loop.
 package ledger

@@ -5,6 +5,9 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/ledgerd/ledgerd/ledger/order"
+	"github.com/ledgerd/ledgerd/ledger/recurrence"
 )
 
 // Mark is a place in the order in which attempts ended.
@@ -21,18 +24,13 @@ func (m Mark) Compare(o Mark) int {
 
 // EndedQuery asks for attempts by when they ended.
 type EndedQuery struct {
-	// Filter is about the items; what it says of the newest attempt is asked of each attempt instead.
+	// Filter is about the items; its conditions on the newest attempt are asked of each attempt instead.
 	Filter Filter
 	Failed bool // only those that failed, crashed, were lost, or may or may not have taken effect
 	Desc   bool // the latest first
 	After  Mark // only those that ended later, with Desc earlier; zero: all
 	Body   bool // with the payload of the item and the output of the attempt
 	Limit  int  // most of them; 1 … 10,000
-}
-
-// Fails says whether an outcome is one that EndedQuery.Failed asks for.
-func (o Outcome) Fails() bool {
-	return o == OutcomeFailed || o == OutcomeCrashed || o == OutcomeLost || o == OutcomeUnknown
 }
 
 // Ended is an attempt that ended, without log, and what it was about.
@@ -98,7 +96,7 @@ func (l *Ledger) recordsOf(ctx context.Context, list []Ended, f Filter, output b
 	return byID, err
 }
 
-// isNewest says whether an attempt is the newest that has ended; of no record it is none.
+// isNewest reports whether an attempt is the newest that has ended; of no record it is none.
 func (r *Record) isNewest(e Ended) bool {
 	return r != nil && r.Last != nil && r.Last.Attempt == e.Attempt.Attempt
 }
@@ -113,7 +111,8 @@ func (l *Ledger) Recent(ctx context.Context, f Filter, n int) ([]Ended, error) {
 		return nil, err
 	}
 	var list []Ended
-	err := l.walk(ctx, &Walk{Filter: f, Order: ByEnd, Desc: true, Time: lookBack}, func(r *Record, _ time.Time) bool {
+	newest := &Walk{Filter: f, Order: order.Ended, Desc: true, Time: lookBack}
+	err := l.walk(ctx, newest, func(r *Record, _ time.Time) bool {
 		list = append(list, Ended{Attempt: *r.Last, Scope: r.Scope, Key: r.Key, Every: r.Every, Zone: r.Zone})
 		return len(list) < n
 	})
@@ -129,7 +128,7 @@ func nameRounds(list []Ended) {
 		if a.Period.IsZero() {
 			continue
 		}
-		if e, err := ParseEvery(a.Every, a.Zone); err == nil {
+		if e, err := recurrence.Parse(a.Every, a.Zone); err == nil {
 			a.Round = e.Name(a.Period)
 		}
 	}

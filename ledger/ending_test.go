@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/memory"
 )
 
-// What Finish tells about each ending: how it was written down, and where the item stands.
+// The answers of Finish about each ending: how it was recorded, and the state of the item.
 func TestEndingTellsWhatBecameOfIt(t *testing.T) {
 	type told struct {
 		Recorded ledger.Outcome
@@ -29,16 +29,23 @@ func TestEndingTellsWhatBecameOfIt(t *testing.T) {
 	}{
 		{"done", ledger.NewItem{}, ledger.Kind{}, false, ledger.Done(nil), told{ledger.OutcomeDone, ledger.StateDone}},
 		{"skipped", ledger.NewItem{}, ledger.Kind{}, false, ledger.Skip("no"), told{ledger.OutcomeSkipped, ledger.StateDone}},
-		{"done and due again", ledger.NewItem{Every: "day"}, ledger.Kind{}, false, ledger.Done(nil), told{ledger.OutcomeDone, ledger.StateWaiting}},
-		{"emitting", ledger.NewItem{}, ledger.Kind{}, false, ledger.Done(nil, ledger.NewItem{Kind: "k", Key: "child"}), told{ledger.OutcomeDone, ledger.StateDone}},
+		{"done and due again", ledger.NewItem{Every: "day"}, ledger.Kind{}, false, ledger.Done(nil),
+			told{ledger.OutcomeDone, ledger.StateWaiting}},
+		{"emitting", ledger.NewItem{}, ledger.Kind{}, false, ledger.Done(nil, ledger.NewItem{Kind: "k", Key: "child"}),
+			told{ledger.OutcomeDone, ledger.StateDone}},
 		{"failed", ledger.NewItem{}, ledger.Kind{}, false, failure, told{ledger.OutcomeFailed, ledger.StateWaiting}},
-		{"failed for good", ledger.NewItem{}, ledger.Kind{MaxFailures: 1}, false, failure, told{ledger.OutcomeFailed, ledger.StateDead}},
-		{"failed while to be cancelled", ledger.NewItem{}, ledger.Kind{}, true, failure, told{ledger.OutcomeCancelled, ledger.StateCancelled}},
-		{"done while to be cancelled", ledger.NewItem{}, ledger.Kind{}, true, ledger.Done(nil), told{ledger.OutcomeDone, ledger.StateDone}},
-		{"in doubt", ledger.NewItem{}, ledger.Kind{}, false, ledger.Doubt(errors.New("?")), told{ledger.OutcomeUnknown, ledger.StateDoubt}},
+		{"failed for good", ledger.NewItem{}, ledger.Kind{MaxFailures: 1}, false, failure, told{ledger.OutcomeFailed,
+			ledger.StateDead}},
+		{"failed while to be cancelled", ledger.NewItem{}, ledger.Kind{}, true, failure, told{ledger.OutcomeCancelled,
+			ledger.StateCancelled}},
+		{"done while to be cancelled", ledger.NewItem{}, ledger.Kind{}, true, ledger.Done(nil),
+			told{ledger.OutcomeDone, ledger.StateDone}},
+		{"in doubt", ledger.NewItem{}, ledger.Kind{}, false, ledger.Doubt(errors.New("?")), told{ledger.OutcomeUnknown,
+			ledger.StateDoubt}},
 		{"panicked", ledger.NewItem{}, ledger.Kind{OnLost: ledger.OnLostDoubt}, false,
 			ledger.Result{Outcome: ledger.OutcomeFailed, NoReport: true}, told{ledger.OutcomeUnknown, ledger.StateDoubt}},
-		{"released", ledger.NewItem{}, ledger.Kind{}, false, ledger.Release(), told{ledger.OutcomeReleased, ledger.StateReady}},
+		{"released", ledger.NewItem{}, ledger.Kind{}, false, ledger.Release(), told{ledger.OutcomeReleased,
+			ledger.StateReady}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -98,7 +105,8 @@ func TestHeldTellsAsRenewDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []error{nil, ledger.ErrCancelled, ledger.ErrLeaseLost}
-	for name, got := range map[string][]error{"held": l.Held(ctx, leases...), "renew": l.Renew(ctx, time.Minute, leases...)} {
+	for name, got := range map[string][]error{"held": l.Held(ctx, leases...), "renew": l.Renew(ctx, time.Minute,
+		leases...)} {
 		for i := range want {
 			if !errors.Is(got[i], want[i]) {
 				t.Errorf("%s: lease of %q: %v, want %v", name, leases[i].Key, got[i], want[i])

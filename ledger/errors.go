@@ -1,6 +1,12 @@
 package ledger
 
-import "errors"
+import (
+	"errors"
+	"log/slog"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/ledger/act"
+)
 
 // Errors, to be matched with errors.Is.
 var (
@@ -10,16 +16,60 @@ var (
 	ErrUnavailable = errors.New("ledger unavailable") // database unreachable, busy or full: try again
 	ErrSchema      = errors.New("schema mismatch")    // the ledger is newer or older than this program
 	ErrNoLedger    = errors.New("no ledger")          // the database holds no ledger
+	ErrDamaged     = errors.New("ledger damaged")     // the database found its own pages or indexes damaged
 	ErrDenied      = errors.New("not allowed")        // wrong password, or a file or folder that may not be written
 	ErrCancelled   = errors.New("item was cancelled")
 	ErrConflict    = errors.New("conflict") // see DefinitionError
 )
 
-// InvalidError says which field broke which rule. It matches [ErrInvalid].
+// Error is an error with what to do about it. It matches Kind and Err with errors.Is.
+type Error struct {
+	Kind    error   // one of the errors above; nil: none of them
+	Message string  // what went wrong, and where
+	Hint    string  // what to do next; may be empty
+	Act     act.Act // that does what the hint advises; its name is empty where there is none
+	Err     error   // the cause; may be nil
+}
+
+// By is the error with the act that does what its hint advises.
+func (e *Error) By(name act.Name) *Error {
+	e.Act = act.Act{Name: name}
+	return e
+}
+
+// Error is the message; the hint is apart.
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap returns what the error matches.
+func (e *Error) Unwrap() []error {
+	return slices.DeleteFunc([]error{e.Kind, e.Err}, func(err error) bool { return err == nil })
+}
+
+// LogValue has logs show the hint as well.
+func (e *Error) LogValue() slog.Value {
+	if e.Hint == "" {
+		return slog.StringValue(e.Message)
+	}
+	return slog.StringValue(e.Message + "; " + e.Hint)
+}
+
+// Hint is what an error of a ledger advises to do next; "" if nothing.
+func Hint(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Hint
+	}
+	if e, ok := errors.AsType[*InvalidError](err); ok {
+		return e.Hint
+	}
+	return ""
+}
+
+// InvalidError reports which field broke which rule. It matches [ErrInvalid].
 type InvalidError struct {
 	Index  int    // in the batch
 	Field  string // "key"
 	Reason string // "2,311 bytes, at most 2,048"
+	Hint   string // what to do next; may be empty
 }
 
 func (e *InvalidError) Error() string        { return e.Field + ": " + e.Reason }

@@ -3,57 +3,30 @@ package ledger
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// What a FieldTerm asks: the payload of an item, or its output.
-const (
-	OfPayload = "payload"
-	OfOutput  = "output"
-)
-
 // FieldTerm is a condition on one field of the payload, or of the output of the newest attempt that
 // has one, read as JSON. A text is compared as it is, a number as it was typed there, anything else as
-// compact JSON. What is no JSON, or has no such field, or null, does not match.
+// compact JSON. A value that is no JSON, has no such field, or has null there, does not match.
 type FieldTerm struct {
-	Of     string   // OfPayload or OfOutput
+	Of     string   // "payload" or "output"
 	Path   []string // names that lead into objects
 	Op     string   // ":" is one of Values, "~" contains it, ">" and "<" compare numbers
 	Values []string
 }
 
-// field takes the term of a field: its path, and what follows that.
-func (f *Filter) field(of, path, condition string) error {
-	t := FieldTerm{Of: of, Path: strings.Split(path, "."), Op: condition[:1], Values: []string{condition[1:]}}
-	switch {
-	case slices.Contains(t.Path, ""):
-		return fmt.Errorf("%s.%s names no field: %s.NAME%s…", of, path, of, t.Op)
-	case t.Op == ":" && strings.ContainsAny(t.Values[0][:min(1, len(t.Values[0]))], "<>~"):
-		return fmt.Errorf("%s.%s:%s compares with nothing: %s.%s%s, without the colon", of, path, t.Values[0], of, path, t.Values[0])
-	case condition[1:] == "":
-		return fmt.Errorf("%s.%s%s has no value", of, path, t.Op)
-	case t.Op == ":":
-		t.Values = strings.Split(t.Values[0], ",")
-	case t.Op == ">" || t.Op == "<":
-		if _, err := strconv.ParseFloat(t.Values[0], 64); err != nil {
-			return fmt.Errorf("%q is not a number", t.Values[0])
-		}
-	}
-	f.Fields = append(f.Fields, t)
-	return nil
-}
-
-// asksFields says whether a filter has conditions that no store knows.
+// asksFields reports whether a filter has conditions that no store knows.
 func (f Filter) asksFields() bool {
 	return len(f.Fields) > 0 || slices.ContainsFunc(f.Also, Filter.asksFields)
 }
 
-// asksOutput says whether a filter can be matched only with records that were read with their output.
+// asksOutput reports whether a filter can be matched only with records that were read with their output.
 func (f Filter) asksOutput() bool {
-	return slices.ContainsFunc(f.Fields, func(t FieldTerm) bool { return t.Of == OfOutput }) || slices.ContainsFunc(f.Also, Filter.asksOutput)
+	return slices.ContainsFunc(f.Fields, func(t FieldTerm) bool { return t.Of == "output" }) ||
+		slices.ContainsFunc(f.Also, Filter.asksOutput)
 }
 
 // stored is what a store is asked for: the filter without its conditions on fields.
@@ -69,7 +42,7 @@ func (f Filter) stored() Filter {
 	return f
 }
 
-// matchFields says whether payload and output are as the filter asks, also the filters in it.
+// matchFields reports whether payload and output are as the filter asks, also the filters in it.
 func (f Filter) matchFields(payload, output []byte) bool {
 	return !slices.ContainsFunc(f.Fields, func(t FieldTerm) bool { return !t.match(payload, output) }) &&
 		!slices.ContainsFunc(f.Also, func(g Filter) bool { return !g.matchFields(payload, output) })
@@ -77,7 +50,7 @@ func (f Filter) matchFields(payload, output []byte) bool {
 
 func (t FieldTerm) match(payload, output []byte) bool {
 	text := payload
-	if t.Of == OfOutput {
+	if t.Of == "output" {
 		text = output
 	}
 	found := fieldOf(text, t.Path)

@@ -8,27 +8,64 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// Finish ends leases, at most MaxBatch, and returns one error per ending: nil, ErrLeaseLost,
+// Finish ends leases, at most bounds.MaxBatch, and returns one error per ending: nil, ErrLeaseLost,
 // ErrInvalid or ErrUnavailable. A commit whose answer got lost is looked up before it is reported. Finishing
 // the same lease twice with the same outcome is nil both times.
 func (l *Ledger) Finish(ctx context.Context, e ...Ending) []error {
 	// A commit with an unknown fate is asked for by repeating: what landed is recognised.
-	errs := l.finish(ctx, nil, e)
-	away := func(err error) bool { return errors.Is(err, ErrUnavailable) }
+	errs := l.finish(ctx, nil, e, nil)
 	if slices.ContainsFunc(errs, away) && ctx.Err() == nil {
-		errs = l.finish(ctx, nil, e)
+		errs = l.finish(ctx, nil, e, nil)
 	}
 	return errs
 }
 
+func away(err error) bool { return errors.Is(err, ErrUnavailable) }
+
+// FinishAndClaim is Finish and then ClaimWithin, in one call to the database if all endings are done or skipped
+// and emit nothing. If that call fails, the leases are ended alone and nothing is claimed: err is why. It is for
+// workers that take few items at a time.
+func (l *Ledger) FinishAndClaim(ctx context.Context, c Claim, e ...Ending) (errs []error, leases []*Lease,
+	held scheduler.HeldBack, err error) {
+	g, err := l.grant(ctx, c)
+	if err != nil {
+		return l.Finish(ctx, e...), nil, held, err
+	}
+	called := time.Now()
+	got := Claimed{More: true}
+	errs = l.finish(ctx, nil, e, func(fast []Completion) (landed []int64, failed error) {
+		if len(fast) < len(e) {
+			return l.store.Complete(ctx, nil, fast)
+		}
+		if landed, got, failed = l.store.CompleteAndClaim(ctx, fast, g); !got.More {
+			err = failed
+		}
+		return landed, failed
+	})
+	if err != nil || slices.ContainsFunc(errs, away) && ctx.Err() == nil {
+		errs = l.Finish(ctx, e...)
+	}
+	if err != nil {
+		return errs, nil, held, err
+	}
+	if len(got.Records) == 0 { // the claim begins here
+		called = time.Now()
+	}
+	leases, held, err = l.lend(ctx, g, called, got)
+	return errs, leases, held, err
+}
+
 // FinishTx is Finish inside the caller's transaction: what the handler wrote and the end of
 // the item commit together. If any lease was lost it returns an error and the caller rolls back.
-// It is a fence: a lease that has ended before, in whatever way, is ErrLeaseLost, so that a
+// It is a fence: a lease that has ended before, in any way, is ErrLeaseLost, so that a
 // transaction whose COMMIT got no answer may be repeated as a whole without taking effect twice.
 func (l *Ledger) FinishTx(ctx context.Context, tx Conn, e ...Ending) error {
-	return firstError(l.finish(ctx, tx, e))
+	return firstError(l.finish(ctx, tx, e, nil))
 }
 
 func firstError(errs []error) error {
@@ -40,13 +77,18 @@ func firstError(errs []error) error {
 	return nil
 }
 
-func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending) []error {
+// finish ends leases. complete replaces Store.Complete unless it is nil.
+func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending,
+	complete func([]Completion) ([]int64, error)) []error {
+	if complete == nil {
+		complete = func(c []Completion) ([]int64, error) { return l.store.Complete(ctx, conn, c) }
+	}
 	errs := make([]error, len(e))
-	if len(e) > MaxBatch {
-		return fill(errs, &InvalidError{Field: "endings", Reason: number.Sprintf("%d, at most %d", len(e), MaxBatch)})
+	if len(e) > bounds.MaxBatch {
+		return fill(errs, &InvalidError{Field: "endings", Reason: number.Sprintf("%d, at most %d", len(e), bounds.MaxBatch)})
 	}
 	results := make([]Result, len(e))
-	var fast []Completion
+	fast := make([]Completion, 0, len(e))
 	pending := make(map[LeaseRef]int, len(e))
 	named := make(map[int64]bool, len(e))
 	for i := range e {
@@ -55,6 +97,9 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending) []error {
 		if c.result(&results[i]); c.err != nil {
 			errs[i] = c.err
 			continue
+		}
+		if len(results[i].Emit) > 0 {
+			results[i].Emit = traced(ctx, results[i].Emit)
 		}
 		ref := e[i].Lease.ref()
 		if _, twice := pending[ref]; twice {
@@ -65,13 +110,14 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending) []error {
 		// Answers of the fast path are by item: another lease on the same one takes the general way.
 		first := !named[ref.ItemID]
 		named[ref.ItemID] = true
-		if r := &results[i]; first && r.Outcome.Completed() && len(r.Emit) == 0 && e[i].Lease.Every == "" && len(e[i].Lease.Resources) == 0 {
+		if r := &results[i]; first && r.Outcome.Completed() && len(r.Emit) == 0 && e[i].Lease.Every == "" &&
+			len(e[i].Lease.Resources) == 0 {
 			fast = append(fast, Completion{LeaseRef: e[i].Lease.ref(), Outcome: r.Outcome, Worker: r.Worker, Code: r.Code,
 				Error: r.Error, Log: r.Log, Output: r.Output})
 		}
 	}
 	if len(fast) > 0 {
-		landed, err := l.store.Complete(ctx, conn, fast)
+		landed, err := complete(fast)
 		if err != nil {
 			return l.failPending(errs, pending, err)
 		}
@@ -144,7 +190,8 @@ func (l *Ledger) drop(pending map[LeaseRef]int, fast []Completion, landed []int6
 
 // settleIn ends leases in a transaction, one by one by the rules; indices name them in e. It
 // adds the kinds of which it made items ready to kinds. For fence see settleOne.
-func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, errs []error, fence bool, kinds *[]string) error {
+func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, errs []error, fence bool,
+	kinds *[]string) error {
 	ids := make([]int64, len(indices))
 	for k, i := range indices {
 		ids[k] = e[i].Lease.ID
@@ -227,18 +274,19 @@ func child(n NewItem, parent *Lease) NewItem {
 	from := fmt.Sprintf("%s/%s", parent.Kind, strconv.FormatInt(parent.ID, 10))
 	n.Scope = cmp.Or(n.Scope, from)
 	n.Source = cmp.Or(n.Source, from)
+	n.Trace = cmp.Or(n.Trace, parent.Trace)
 	return n
 }
 
-// lateReport says whether a lease may still settle an item in doubt: it is the last claim, it
-// left the doubt behind, and nobody has decided.
+// lateReport reports whether a lease may still settle an item in doubt: it is the last claim, it
+// left the doubt behind, and no person has decided.
 func (r *Record) lateReport(ls *Lease) bool {
 	return r.Work != nil && r.Work.State == StateDoubt && r.Last != nil &&
 		r.Last.LockID == ls.LockID.String() && r.Last.Attempt == ls.Attempt && r.Work.Attempt == ls.Attempt
 }
 
 // settleLate is the report of a holder that was thought lost: one more attempt, a verdict
-// without a claim. Nil when it says nothing new.
+// without a claim. Nil when it is nothing new.
 func (r *Record) settleLate(ls *Lease, res Result, now time.Time, jitter float64) *Change {
 	if res.Outcome == OutcomeUnknown || res.NoReport || res.Outcome == OutcomeReleased {
 		return nil
@@ -270,13 +318,10 @@ func landedBefore(tx Tx, ls *Lease, out Outcome) (*Attempt, error) {
 
 // state is where a change that ends an attempt leaves the item.
 func (c *Change) state() State {
-	switch {
-	case c.Work != nil:
+	if c.Work != nil {
 		return c.Work.State
-	case c.Attempt.Outcome == OutcomeCancelled:
-		return StateCancelled
 	}
-	return StateDone
+	return c.Attempt.leaves()
 }
 
 // round is how a change that ends an attempt leaves the current round of the item.
@@ -284,10 +329,10 @@ func (c *Change) round() RoundState {
 	if s := c.state(); s != StateWaiting {
 		return s.round()
 	}
-	return c.Attempt.closes()
+	return c.Attempt.Closes()
 }
 
-// recordedAs says whether a report may have been written down as this attempt; see settle.
+// recordedAs reports whether a report may have been written down as this attempt; see settle.
 func recordedAs(a Attempt, out Outcome) bool {
 	switch a.Outcome {
 	case out:

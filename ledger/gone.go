@@ -1,10 +1,17 @@
 package ledger
 
-import "context"
+import (
+	"context"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/ledger/process"
+)
 
 // ExpireGone takes the leases of programs that are known to be gone, see Agent.Gone, without waiting for
-// their end, and ends their heartbeats. What becomes of the items is what becomes of them when a lease
-// expires. It returns how many. Every worker does it.
+// their end, and ends their heartbeats. The items are treated as if their leases had
+// expired. It returns how many. Every worker does it.
 func (l *Ledger) ExpireGone(ctx context.Context) (int, error) {
 	if err := l.fit(ctx, nil); err != nil {
 		return 0, err
@@ -55,6 +62,37 @@ func (l *Ledger) expireOf(ctx context.Context, a Agent) (n int, err error) {
 	return n, err
 }
 
+// Unclaim hands back leases whose holder has not learned of them: the answer of their claim was not delivered. They
+// count as released. A lease that was extended since its claim stays, because a claim with Resume has returned it.
+func (l *Ledger) Unclaim(ctx context.Context, leases ...*Lease) error {
+	claimed := make(map[int64]*Lease, len(leases))
+	for _, ls := range leases {
+		claimed[ls.ID] = ls
+	}
+	var kinds []string
+	err := l.store.Update(ctx, nil, func(tx Tx) error {
+		kinds = nil
+		recs, err := tx.Load(slices.Sorted(maps.Keys(claimed)))
+		if err != nil {
+			return err
+		}
+		var changes []Change
+		for i := range recs {
+			r, ls := &recs[i], claimed[recs[i].ID]
+			if w := r.Work; w == nil || w.LockID != ls.LockID || !w.ExpiresAt.Equal(ls.ExpiresAt) {
+				continue
+			}
+			changes = append(changes, r.settle(Release(), tx.Now(), l.jitter()))
+			kinds = append(kinds, r.Kind)
+		}
+		return applyFreeing(tx, recs, changes, &kinds)
+	})
+	if err == nil {
+		l.announce(kinds)
+	}
+	return err
+}
+
 // lose ends the claims of records that are leased and whose holders do not report. kinds gets those of
 // which something is ready by it.
 func (l *Ledger) lose(tx Tx, recs []Record, code string, kinds *[]string) error {
@@ -67,4 +105,11 @@ func (l *Ledger) lose(tx Tx, recs []Record, code string, kinds *[]string) error 
 		}
 	}
 	return applyFreeing(tx, recs, changes, kinds)
+}
+
+// Gone reports whether the process of an agent is known to be gone, with all that it has started: see process.Gone.
+// An agent of another host is not known to be gone.
+func (a Agent) Gone() bool {
+	host, err := os.Hostname()
+	return err == nil && a.Host == host && process.Gone(a.Process, a.PID)
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ledgerd/ledgerd/ledger/act"
 )
 
 // Holder has leased items. One that has no heartbeat is a person or a script.
@@ -19,18 +21,9 @@ type Holder struct {
 	Person bool
 }
 
-// Free is the command that takes the leases of a program that is not heard of any more; "" of any other
-// holder, which may be at work.
-func (h Holder) Free() string {
-	if h.SeenAt.IsZero() {
-		return ""
-	}
-	where := "agent:" + h.Agent
-	if strings.ContainsAny(h.Agent, " \t\n,\"'") {
-		where = fmt.Sprintf(`'agent:"%s"'`, h.Agent)
-	}
-	return "ledgerd finish --outcome released --where " + where + " --force"
-}
+// Release is the act that takes back what the holder has. It is for a program that is not heard of any more (SeenAt);
+// any other holder may be at work.
+func (h Holder) Release() act.Act { return act.Act{Name: act.Release, Agent: h.Agent} }
 
 // Holders are those who have leased items that match and that take agrees with, by name.
 func (l *Ledger) Holders(ctx context.Context, f Filter, take func(Item) bool) ([]Holder, error) {
@@ -87,14 +80,19 @@ func (r *Record) whyLeased(it Item, h Holder, now time.Time) Reason {
 	why := Reason{Code: "leased", Since: r.Work.LeasedAt, Until: it.ExpiresAt}
 	switch {
 	case !it.ExpiresAt.After(now):
-		why.Text = fmt.Sprintf("%s had it (attempt %d), but its lease ended at %s; the next worker takes it back.", it.Agent, it.Attempt, local(it.ExpiresAt))
-		why.Next = "ledgerd work"
+		why.Text = fmt.Sprintf("%s had it (attempt %d), but its lease ended at %s; the next worker takes it back.", it.Agent,
+			it.Attempt, local(it.ExpiresAt))
+		why.Acts = []act.Act{{Name: act.Work}}
 		return why
 	case h.SeenAt.IsZero():
-		why.Text = fmt.Sprintf("%s works on it (attempt %d) since %s; the lease ends at %s unless renewed.", it.Agent, it.Attempt, local(r.Work.LeasedAt), local(it.ExpiresAt))
+		why.Text = fmt.Sprintf("%s works on it (attempt %d) since %s; the lease ends at %s unless renewed.", it.Agent,
+			it.Attempt, local(r.Work.LeasedAt), local(it.ExpiresAt))
 	default:
-		why.Text = fmt.Sprintf("%s holds it (attempt %d) since %s and is not heard of since %s; the lease ends at %s.", it.Agent, it.Attempt, local(r.Work.LeasedAt), local(h.SeenAt), local(it.ExpiresAt))
-		why.Next = h.Free()
+		why.Text = fmt.Sprintf("%s holds it (attempt %d) since %s and is not heard of since %s; the lease ends at %s.",
+			it.Agent, it.Attempt, local(r.Work.LeasedAt), local(h.SeenAt), local(it.ExpiresAt))
+		why.Text += " A worker takes it back as soon as that is safe, on the host of a program that is gone at once; " +
+			"it is released by force only if that program is surely gone."
+		why.Acts = []act.Act{{Name: act.Work, Kind: it.Kind}, h.Release()}
 	}
 	if r.Work.Cancel {
 		why.Text += " It was asked to stop."

@@ -1,52 +1,17 @@
 package ledger
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
+	"cmp"
 	"encoding/json"
 	"time"
-)
 
-// Limits, the same on every store. Values beyond them are refused with [ErrInvalid]; the
-// schema of both databases repeats them as CHECKs.
-const (
-	MaxKind        = 64       // bytes; [a-z0-9][a-z0-9-]*
-	MaxScope       = 256      // bytes
-	MaxKey         = 2048     // bytes; Postgres indexes at most 2,704 bytes of kind, scope and key together
-	MaxFingerprint = 256      // bytes
-	MaxShardKey    = 2048     // bytes
-	MaxSource      = 2048     // bytes
-	MaxEvery       = 128      // bytes
-	MaxZone        = 64       // bytes
-	MaxResources   = 16       // resources of one item
-	MaxResource    = 256      // bytes of the name of one
-	MaxAgent       = 256      // bytes
-	MaxWorker      = 256      // bytes; plugin, version and digest of its config
-	MaxConfig      = 8 << 10  // bytes; the settings in force, for people
-	MaxPayload     = 1 << 20  // bytes
-	MaxOutput      = 1 << 20  // bytes
-	MaxCode        = 64       // bytes; [a-z0-9_]+
-	MaxError       = 8 << 10  // bytes; longer text is cut
-	MaxLog         = 16 << 10 // bytes; the last ones are kept
-	MaxBatch       = 10_000   // items of one Add, Claim or Finish
-	MaxEmit        = 10_000   // items that one attempt may emit
-	MinPriority    = -2       // first
-	MaxPriority    = 2        // last
-	MinTTL         = time.Second
-	MaxTTL         = 24 * time.Hour
-	MaxDelay       = 10 * 365 * 24 * time.Hour // of RetryAfter and Snooze
-	Slots          = 1024                      // hash slots; see Slot
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
-
-// Slot is the hash slot of a shard key: the first two bytes of its SHA-256, big endian, modulo Slots.
-func Slot(shardKey string) int {
-	h := sha256.Sum256([]byte(shardKey))
-	return int(binary.BigEndian.Uint16(h[:2])) % Slots
-}
 
 // NewItem is what Add is given. The zero value of every field but Kind and Key is useful.
 type NewItem struct {
-	// Kind says what has to be done. Required.
+	// Kind describes what has to be done. Required.
 	Kind string
 	// Scope is the space within which a key is worked once: a campaign, a push. "" is the default scope.
 	Scope string
@@ -57,7 +22,7 @@ type NewItem struct {
 	// nothing has been tried in the present one; but not if it is in doubt or was cancelled. With
 	// the same or an empty one it stays as it is, payload included.
 	Fingerprint string
-	// Payload says what is to be done with the key, JSON by convention; kept byte for byte.
+	// Payload describes what is to be done with the key, JSON by convention; kept byte for byte.
 	Payload []byte
 	// Given, if not nil, are the fields of Payload (with dots for nesting) that a known item takes when it is
 	// opened again or has changed; it keeps all others that it has. Nil means all of Payload. A new item
@@ -76,15 +41,46 @@ type NewItem struct {
 	// Zone is the IANA time zone of Every; "" means UTC.
 	Zone string
 	// Resources are names that the item needs for itself while it is leased: it is claimed only with
-	// all of them, and no other item that names one of them, of whatever kind, is leased meanwhile.
-	// At most MaxResources of at most MaxResource bytes; order and repetitions do not matter. They
+	// all of them, and no other item that names one of them, of any kind, is leased meanwhile.
+	// At most bounds.MaxResources of at most bounds.MaxResource bytes; order and repetitions do not matter. They
 	// belong to the version, like Payload: where an item that is known takes the new payload it takes
 	// the new resources, too, and where none are given it keeps those that it has.
 	Resources []string
-	// Source says where the item came from, for people: a file, a query, a parent item.
+	// Source is where the item came from, for people: a file, a query, a parent item.
 	Source string
-	// Again says when a known item with the same fingerprint is opened again, with this payload (see Given).
+	// Trace is the W3C trace context of who adds the item, see package tracing. "" means that of the context.Context
+	// that Add is given, if it has one. A malformed context is ignored. An item that is known takes it where it takes the
+	// new payload.
+	Trace string
+	// Again is when a known item with the same fingerprint is opened again, with this payload (see Given).
 	Again Again
+}
+
+// ItemTexts are the texts of a new item but its kind: the column of each, which errors name too, the bound in bytes,
+// and the field that has it.
+var ItemTexts = []struct {
+	Column string
+	Max    int
+	Of     func(*NewItem) *string
+}{
+	{"scope", bounds.MaxScope, func(n *NewItem) *string { return &n.Scope }},
+	{"key", bounds.MaxKey, func(n *NewItem) *string { return &n.Key }},
+	{"fingerprint", 256, func(n *NewItem) *string { return &n.Fingerprint }},
+	{"shard_key", 2048, func(n *NewItem) *string { return &n.ShardKey }},
+	{"source", 2048, func(n *NewItem) *string { return &n.Source }},
+	{"every", 128, func(n *NewItem) *string { return &n.Every }},
+	{"zone", 64, func(n *NewItem) *string { return &n.Zone }},
+}
+
+// stored is what a ledger keeps of a new item.
+func (n *NewItem) stored() Stored {
+	s := Stored{Fingerprint: n.Fingerprint, ShardKey: n.ShardKey, Slot: scheduler.Slot(cmp.Or(n.ShardKey, n.Key)),
+		Every: n.Every, Zone: n.Zone, Resources: scheduler.Resources(n.Resources), Source: n.Source,
+		Trace: n.Trace}
+	if len(n.Payload) > 0 {
+		s.Payload = n.Payload
+	}
+	return s
 }
 
 // Again is when a known, unchanged item is opened again. The zero value is never. An item in
@@ -112,7 +108,7 @@ type Added struct {
 	State   State   // of the item after Add
 }
 
-// Verdict says what Add did with one item.
+// Verdict describes what Add did with one item.
 type Verdict string
 
 const (
@@ -123,46 +119,39 @@ const (
 	VerdictDiffers  Verdict = "differs"  // known with another payload; stays as it is
 )
 
-// State is where an item stands.
-type State string
-
-const (
-	StateWaiting   State = "waiting"   // due later
-	StateReady     State = "ready"     // may be claimed now
-	StateLeased    State = "leased"    // an agent works on it
-	StateDead      State = "dead"      // gave up; a person decides
-	StateDoubt     State = "doubt"     // may or may not have been done, must not be repeated; a person decides
-	StateDone      State = "done"      // done or skipped
-	StateCancelled State = "cancelled" // taken back by a person or a program
-)
-
-// States are all states, in the order of an item's life.
-var States = []State{StateWaiting, StateReady, StateLeased, StateDead, StateDoubt, StateDone, StateCancelled}
+// Stored is what a ledger keeps of an item besides its identity and its state: the same in an [Item] and in its
+// [Record].
+type Stored struct {
+	Fingerprint string
+	Payload     []byte // nil: none; in a Record empty, and not nil: it was pruned
+	ShardKey    string // "" means Key
+	Slot        int    // 0 … Slots-1
+	Every, Zone string
+	Resources   []string // sorted and distinct; nil: it needs none
+	Source      string
+	Trace       string // of who added it, see package tracing; "": none
+	CreatedAt   time.Time
+}
 
 // Item is an item as people and programs see it.
 type Item struct {
-	ID          int64
-	Kind        string
-	Scope       string
-	Key         string
-	Fingerprint string
-	Payload     []byte // nil: it has none
-	Pruned      bool   // it had one, which was removed
-	ShardKey    string // "" means Key
-	Slot        int    // 0 … Slots-1
-	Priority    int16
-	Due         time.Time // zero when finished
-	Every, Zone string
-	Resources   []string // sorted; nil: it needs none
-	Source      string
-	State       State
-	Attempt     int64  // number of claims and verdicts so far; no gaps
-	Round       string // "1", "2" …; of a recurring item its period: "2026-11-20"
-	RoundState  RoundState
-	Failures    int // failed attempts in this round
-	Crashes     int // attempts of this round in which the process died
-	Losses      int // expired leases in a row
-	CreatedAt   time.Time
+	ID    int64
+	Kind  string
+	Scope string
+	Key   string
+	Stored
+	Pruned     bool // it had a payload, which was removed
+	Priority   int16
+	Due        time.Time // zero when finished
+	State      State
+	Attempt    int64  // number of claims and verdicts so far; no gaps
+	Round      string // "1", "2" …; of a recurring item its period: "2026-11-20"
+	RoundState RoundState
+	Failures   int  // failed attempts in this round, of one that failed also while the item waits for the next
+	Crashes    int  // attempts of this round in which the process died
+	Losses     int  // expired leases in a row
+	PutOff     bool // a person has put it off, or the next round of a recurring item
+	Outage
 
 	// Agent, LeasedAt and ExpiresAt are set while the item is leased.
 	Agent     string
@@ -172,6 +161,7 @@ type Item struct {
 	// Of the newest ended attempt; zero when none has ended.
 	Outcome   Outcome
 	Code      string
+	Cause     string // see Attempt
 	Error     string
 	StartedAt time.Time // when it was claimed; zero for a verdict without a claim
 	EndedAt   time.Time
@@ -193,12 +183,16 @@ type Attempt struct {
 	Epoch      int64     // number of the opening of the item that it belongs to
 	Period     time.Time // of a recurring item: start of its period; else zero
 	Round      string    // Epoch or Period as people read it
+	DueAt      time.Time // when the item was due; zero if it is not known, and for a verdict without a claim
 	LeasedAt   time.Time // zero for a verdict without a claim
+	StartedAt  time.Time // when its start was marked, see Ledger.Start; zero if it was not
+	Renewals   int       // how often its lease was renewed; what programs of an older schema ended has 0
 	FinishedAt time.Time
 	Outcome    Outcome
 	Final      bool   // it took the item out of the backlog, or closed its period
 	Code       string // class of the error, e.g. "http_404"
 	Error      string // at most 8 KiB
+	Cause      string // of one that failed: what it has in common with failures of other items, see package cause
 	Log        string // tail of what the handler logged, at most 16 KiB
 	Output     []byte
 }

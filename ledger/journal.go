@@ -1,23 +1,33 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
-// JournalEntry is one act of an operator, or of a program that wrote a policy.
+// JournalEntry is one act of an operator, or of a program that wrote a policy. An act on many items is one
+// entry, however many transactions it took.
 type JournalEntry struct {
-	ID      int64     // rises with each entry; set by the store
-	At      time.Time // when it was written; set by the store
+	ID      int64     // rises with the beginning of each act; set by the store
+	At      time.Time // when it was written, of an act on many items its first part; set by the store
 	Actor   string    // who: "operator:ann", "host/4711"
 	Action  string    // "retry", "set-kind" …
-	Subject string    // which items, or the name of a kind
-	Detail  string    // what changed: of an act on items their ids, as "3 7-12"
-	Changed int64
+	Subject string    // "items 3 … 900", or the name of a kind
+	Detail  string    // what changed; of an act on items what was asked for, see OneAct
+	Changed int64     // how many items or kinds
+	IDs     string    // of the items that it changed, as "3 7-12"; the first ones, if they are many
+	Keys    []string  // of items that it removed, the first ones
 }
 
 // JournalQuery chooses entries of the journal. The zero one chooses all.
@@ -28,48 +38,196 @@ type JournalQuery struct {
 	Action string    // only this action
 	About  string    // only entries whose subject has this text
 	Item   int64     // only acts on the item with this id
-	Limit  int       // 1 … MaxBatch
+	Limit  int       // 1 … bounds.MaxBatch
 }
 
 // Journal returns entries of the journal, newest first.
 func (l *Ledger) Journal(ctx context.Context, q JournalQuery) ([]JournalEntry, error) {
-	if q.Limit < 1 || q.Limit > MaxBatch {
-		return nil, &InvalidError{Field: "limit", Reason: number.Sprintf("%d, must be 1 … %d", q.Limit, MaxBatch)}
+	if q.Limit < 1 || q.Limit > bounds.MaxBatch {
+		return nil, &InvalidError{Field: "limit", Reason: number.Sprintf("%d, must be 1 … %d", q.Limit, bounds.MaxBatch)}
 	}
-	var found []JournalEntry
-	for before := q.Before; ; {
-		entries, err := l.store.Journal(ctx, before, q.Since, MaxBatch)
+	r := journalReader{JournalQuery: q, parts: map[string]*foundAct{}}
+	for before := int64(0); ; {
+		rows, err := l.store.Journal(ctx, before, q.Since, bounds.MaxBatch)
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range entries {
-			if q.matches(e) {
-				if found = append(found, e); len(found) == q.Limit {
-					return found, nil
-				}
+		for _, row := range rows {
+			if r.read(row); len(r.found) == q.Limit {
+				return r.found, nil
 			}
 		}
-		if len(entries) < MaxBatch {
-			return found, nil
+		if len(rows) < bounds.MaxBatch {
+			r.rest()
+			return r.found, nil
 		}
-		before = entries[len(entries)-1].ID
+		before = rows[len(rows)-1].ID
 	}
 }
 
-func (q JournalQuery) matches(e JournalEntry) bool {
-	return (q.Actor == "" || e.Actor == q.Actor) && (q.Action == "" || e.Action == q.Action) &&
-		strings.Contains(e.Subject, q.About) && (q.Item == 0 || e.concerns(q.Item))
+// OneAct returns a context with which all calls that change many items are one act of the journal, one for
+// each action, with what the person has asked for: the words of a command, or a filter as it was typed. Such calls
+// follow each other.
+func OneAct(ctx context.Context, asked string) context.Context {
+	return AddingAct(ctx, "", asked)
 }
 
-// concerns says whether an act changed the item.
-func (e JournalEntry) concerns(id int64) bool {
-	if e.Subject == itemSubject(id) {
-		return true
+// AddingAct is OneAct for Add: what Add opens again is an act "reopen" of this actor. Without it, Add writes
+// nothing into the journal.
+func AddingAct(ctx context.Context, actor, asked string) context.Context {
+	return (&BulkAct{ID: uuid.NewString(), Actor: actor, Asked: head(asked, maxAsked),
+		Parts: map[string]int{}}).With(ctx)
+}
+
+// BulkActOf is the act that a context was made for by OneAct or AddingAct, else a new one. A program that acts on a
+// ledger for another program carries it from one to the other, so that calls of the one are one act there.
+func BulkActOf(ctx context.Context) *BulkAct {
+	if b, ok := ctx.Value(actKey{}).(*BulkAct); ok {
+		return b
 	}
-	if !strings.HasPrefix(e.Subject, "items ") {
-		return false
+	return BulkActOf(OneAct(ctx, ""))
+}
+
+// With returns a context with which calls go on with the act.
+func (b *BulkAct) With(ctx context.Context) context.Context {
+	return context.WithValue(ctx, actKey{}, b)
+}
+
+type actKey struct{}
+
+// actionReopen is the action of the journal of what was opened again.
+const actionReopen = "reopen"
+
+// Bounds of what the journal keeps and tells of one act, in bytes.
+const (
+	maxAsked = 1 << 10
+	maxIDs   = 2 << 10 // that are told; all are kept
+	maxKeys  = 8 << 10
+)
+
+// BulkAct is an act on many items under way: one entry of the journal.
+type BulkAct struct {
+	ID, Asked string
+	Actor     string         // of what Add opens again; "" writes nothing
+	Parts     map[string]int // that were written, by action
+	Keys      int            // bytes of keys that were written
+}
+
+// actPart is the detail, as JSON, of the row that one transaction of an act on items writes.
+type actPart struct {
+	Act   string   `json:"act"`
+	Part  int      `json:"part"` // from 1 on
+	Asked string   `json:"asked,omitempty"`
+	IDs   string   `json:"ids"`
+	Keys  []string `json:"keys,omitempty"` // of items that are removed
+}
+
+// entry is the row of the next part of an act.
+func (b *BulkAct) entry(actor, action string, recs []Record, changes []Change) JournalEntry {
+	p := actPart{Act: b.ID, Part: b.Parts[action] + 1, Asked: b.Asked}
+	ids, bytes := make([]int64, len(changes)), b.Keys
+	for i, c := range changes {
+		ids[i] = c.ID
+		at := slices.IndexFunc(recs, func(r Record) bool { return c.Forget && r.ID == c.ID })
+		if at >= 0 && bytes+len(recs[at].Key) <= maxKeys {
+			p.Keys, bytes = append(p.Keys, recs[at].Key), bytes+len(recs[at].Key)
+		}
 	}
-	return slices.ContainsFunc(strings.Fields(e.Detail), func(part string) bool {
+	p.IDs = idRanges(ids)
+	return JournalEntry{Actor: actor, Action: action, Subject: itemsSubject(p.IDs, p.IDs), Detail: string(JSON(p)),
+		Changed: int64(len(ids))}
+}
+
+// reopenedBy is the row about what Add has opened again, if it is to be written.
+func (b *BulkAct) reopenedBy(added []Added) (e JournalEntry, some bool) {
+	if b == nil || b.Actor == "" {
+		return e, false
+	}
+	var changes []Change
+	for _, a := range added {
+		if a.Verdict == VerdictReopened {
+			changes = append(changes, Change{ID: a.ID})
+		}
+	}
+	if len(changes) == 0 {
+		return e, false
+	}
+	return b.entry(b.Actor, actionReopen, nil, changes), true
+}
+
+// written means that a part of an act is in the ledger.
+func (b *BulkAct) written(action string, e JournalEntry) {
+	b.Parts[action]++
+	for _, key := range e.part().Keys {
+		b.Keys += len(key)
+	}
+}
+
+// part is what a row keeps of an act on items; the zero one of any other.
+func (e JournalEntry) part() (p actPart) {
+	if strings.HasPrefix(e.Detail, `{"act":`) {
+		_ = json.Unmarshal([]byte(e.Detail), &p) // what is not ours has no parts
+	}
+	return p
+}
+
+// journalReader makes entries of rows, which come newest first.
+type journalReader struct {
+	JournalQuery
+	found []JournalEntry
+	parts map[string]*foundAct // acts of which the first part is to come
+}
+
+type foundAct struct {
+	JournalEntry
+	last     string // ids of its newest part
+	concerns bool   // the item that is asked about
+}
+
+func (r *journalReader) read(row JournalEntry) {
+	p := row.part()
+	if p.Part == 0 {
+		r.take(&foundAct{JournalEntry: row, concerns: row.Subject == itemSubject(r.Item)})
+		return
+	}
+	name := p.Act + " " + row.Action
+	a := r.parts[name]
+	if a == nil {
+		a = &foundAct{JournalEntry: row, last: p.IDs}
+		a.Changed = 0
+		r.parts[name] = a
+	}
+	a.ID, a.At, a.Detail, a.Changed = row.ID, row.At, p.Asked, a.Changed+row.Changed
+	a.Subject, a.Keys = itemsSubject(p.IDs, a.last), append(p.Keys, a.Keys...)
+	a.IDs = shortIDs(strings.TrimSpace(p.IDs + " " + a.IDs))
+	if a.concerns = a.concerns || has(p.IDs, r.Item); p.Part == 1 {
+		delete(r.parts, name)
+		r.take(a)
+	}
+}
+
+// rest takes the acts that began before the time that is asked about.
+func (r *journalReader) rest() {
+	left := slices.SortedFunc(maps.Values(r.parts), func(a, b *foundAct) int { return cmp.Compare(b.ID, a.ID) })
+	for _, a := range left {
+		if len(r.found) < r.Limit {
+			r.take(a)
+		}
+	}
+}
+
+func (r *journalReader) take(a *foundAct) {
+	about := strings.Contains(a.Subject, r.About) || a.last != "" && strings.Contains(a.Detail, r.About)
+	if about && (r.Before == 0 || a.ID < r.Before) && (r.Actor == "" || a.Actor == r.Actor) &&
+		(r.Action == "" || a.Action == r.Action) &&
+		(r.Item == 0 || a.concerns) {
+		r.found = append(r.found, a.JournalEntry)
+	}
+}
+
+// has reports whether an id is in a list as of idRanges.
+func has(ids string, id int64) bool {
+	return slices.ContainsFunc(strings.Fields(ids), func(part string) bool {
 		from, to, span := strings.Cut(part, "-")
 		if !span {
 			to = from
@@ -78,6 +236,23 @@ func (e JournalEntry) concerns(id int64) bool {
 		last, errLast := strconv.ParseInt(to, 10, 64)
 		return err == nil && errLast == nil && first <= id && id <= last
 	})
+}
+
+// shortIDs are the first ids of a list.
+func shortIDs(ids string) string {
+	if ids = strings.TrimSuffix(ids, " …"); len(ids) <= maxIDs {
+		return ids
+	}
+	return ids[:strings.LastIndexByte(ids[:maxIDs], ' ')] + " …"
+}
+
+// itemsSubject is the subject of an act on items, of the ids of its first and of its newest part.
+func itemsSubject(first, last string) string {
+	from := first[:strings.IndexAny(first+" ", " -")]
+	if to := last[strings.LastIndexAny(last, " -")+1:]; to != from {
+		return "items " + from + " … " + to
+	}
+	return "item " + from
 }
 
 // itemSubject is the subject of an act on one item.

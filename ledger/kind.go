@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"math"
 	"time"
+
+	"github.com/ledgerd/ledgerd/ledger/payload"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // Kind is the policy of a kind. It is kept in the ledger, so that every daemon, also one
@@ -12,9 +15,9 @@ type Kind struct {
 	Name string
 	// Plugin that works the kind; "" means the one of the same name, or people.
 	Plugin string
-	// Input says what the command line takes as INPUT of this kind.
+	// Input describes what the command line takes as INPUT of this kind.
 	Input Input
-	// OnLost says what a lease that expired, or a process that died, means.
+	// OnLost describes what a lease that expired, or a process that died, means.
 	OnLost OnLost
 	// MaxFailures is the number of failed attempts after which an item is dead; 0 means 5.
 	// A recurring item is never dead by failing: it ends the period and waits for the next.
@@ -28,7 +31,7 @@ type Kind struct {
 	// Timeout of one attempt; 0 means none but the lease's renewal.
 	Timeout time.Duration
 	// Limits of how many items are leased, and how fast, by all processes together.
-	Limits Limits
+	Limits scheduler.Limits
 	// Keep is how long payload, output and attempts of finished items stay: those that are done or
 	// cancelled. 0 means 30 days, KeepForever for ever. The item's identity stays in any case, and so
 	// does the newest attempt, emptied; and all of what is dead or in doubt.
@@ -41,19 +44,22 @@ type Kind struct {
 	// Config are the settings that it works with, as far as known: a JSON object without secrets, for
 	// people. Processes that work the kind may differ in settings that only tune, see Agent.
 	Config string
-	// Defaults are what commands put into the payload of new items where nothing else says it.
-	Defaults Defaults
+	// Defaults are what commands put into the payload of new items where no other source gives it.
+	Defaults payload.Defaults
 }
 
 // Input is how the command line makes items of a kind. The zero value is lines of text.
 type Input struct {
-	Type  string   `json:"type,omitempty"`  // "file", "url" or "line"; "" means "line"
-	Field string   `json:"field,omitempty"` // of the payload that takes INPUT; "" means none
-	Match []string `json:"match,omitempty"` // which files of a folder are taken, by base name; empty means all
+	Type  string `json:"type,omitempty"`  // "file", "url" or "line"; "" means "line"
+	Field string `json:"field,omitempty"` // of the payload that takes INPUT; "" means none
+	// patterns of base names of files that are taken from a folder; empty means all
+	Match []string `json:"match,omitempty"`
 	// Modified and Owner are the fields of the payload that take, of a file, when it was last changed
 	// (RFC 3339 in UTC) and whose it is; "" means none.
 	Modified string `json:"modified,omitempty"`
 	Owner    string `json:"owner,omitempty"`
+	// Secret are the fields of the payload that the plugin marks as secret; readers at a distance do not see them.
+	Secret []string `json:"secret,omitempty"`
 }
 
 // OnLost is what happens to an item whose attempt ended without a report: its lease expired,
@@ -69,16 +75,6 @@ const (
 // (AWS Architecture Blog, "Exponential Backoff and Jitter", 2015).
 type Backoff struct{ Base, Cap time.Duration }
 
-// Defaults of a Kind's zero fields.
-const (
-	DefaultMaxFailures = 5
-	DefaultMaxCrashes  = 3
-	DefaultMaxLost     = 10
-	DefaultBackoffBase = time.Second
-	DefaultBackoffCap  = 10 * time.Minute
-	DefaultKeep        = 30 * 24 * time.Hour
-)
-
 // KeepForever as a Kind's Keep removes nothing.
 const KeepForever = math.MaxInt64 / time.Microsecond * time.Microsecond
 
@@ -89,18 +85,31 @@ const (
 	aloneLosses  = 3
 )
 
-func (k Kind) maxFailures() int    { return cmp.Or(k.MaxFailures, DefaultMaxFailures) }
-func (k Kind) maxCrashes() int     { return cmp.Or(k.MaxCrashes, DefaultMaxCrashes) }
-func (k Kind) maxLost() int        { return cmp.Or(k.MaxLost, DefaultMaxLost) }
-func (k Kind) keep() time.Duration { return cmp.Or(k.Keep, DefaultKeep) }
-func (k Kind) inDoubt() bool       { return k.OnLost == OnLostDoubt }
+// WithDefaults is the policy with what its zero fields mean.
+func (k Kind) WithDefaults() Kind {
+	k.OnLost = cmp.Or(k.OnLost, OnLostRepeat)
+	k.MaxFailures = cmp.Or(k.MaxFailures, 5)
+	k.MaxCrashes = cmp.Or(k.MaxCrashes, 3)
+	k.MaxLost = cmp.Or(k.MaxLost, 10)
+	k.Backoff.Base = cmp.Or(k.Backoff.Base, time.Second)
+	k.Backoff.Cap = cmp.Or(k.Backoff.Cap, 10*time.Minute)
+	k.Keep = cmp.Or(k.Keep, 30*24*time.Hour)
+	return k
+}
+
+// DefaultFields returns the fields of payloads that have a default, and those that a command has to give, both by
+// name. Work that cannot be undone is not done from memory: of a kind whose items come into doubt only what an
+// operator has set is a default.
+func (k Kind) DefaultFields() (have, varied []string) { return k.Defaults.Fields(k.inDoubt()) }
+
+func (k Kind) inDoubt() bool { return k.OnLost == OnLostDoubt }
 
 // delay before the attempt after n failures (n ≥ 1); jitter is uniform in 0 … 1.
 func (k Kind) delay(n int, jitter float64) time.Duration {
-	base, limit := cmp.Or(k.Backoff.Base, DefaultBackoffBase), cmp.Or(k.Backoff.Cap, DefaultBackoffCap)
-	top := limit
-	if n < 32 && base < limit>>n { // base·2ⁿ without overflow
-		top = base << n
+	b := k.WithDefaults().Backoff
+	top := b.Cap
+	if n < 32 && b.Base < b.Cap>>n { // base·2ⁿ without overflow
+		top = b.Base << n
 	}
 	return time.Duration(jitter * float64(top))
 }

@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"iter"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -11,6 +12,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/tracing"
 )
 
 // Ledger holds the rules over a store. It is safe for concurrent use.
@@ -20,6 +25,8 @@ type Ledger struct {
 	jitter func() float64
 	gone   func(Agent) bool
 	kinds  sync.Map // names of kinds that are known to have a row
+
+	tracer *tracing.Tracer
 
 	fitness fitness
 
@@ -33,13 +40,18 @@ type Options struct {
 	Logger *slog.Logger     // nil means slog.Default()
 	Jitter func() float64   // tests only: replaces the random number, 0 … 1, of back-offs
 	Gone   func(Agent) bool // tests only: replaces Agent.Gone
+
+	// TracerProvider gets a span of each call that adds items; nil means none. Trace contexts are stored and
+	// passed on without it too.
+	TracerProvider trace.TracerProvider
 }
 
 // New makes a ledger over a store that sqlite.Open, postgres.Open or memory.New returned.
 // Closing the ledger closes the store, but never a pool that the caller made.
 func New(store Store, o Options) *Ledger {
 	l := &Ledger{store: store, log: o.Logger, jitter: o.Jitter, gone: o.Gone, wakers: map[int]chan<- string{},
-		fitness: fitness{next: time.Now().Add(lookEvery)}} // whoever opened the store has looked
+		tracer:  tracing.NewTracer(o.TracerProvider),
+		fitness: fitness{next: time.Now().Add(lookEvery)}} // the store was looked at when it was opened
 	if l.log == nil {
 		l.log = slog.Default()
 	}
@@ -63,53 +75,51 @@ func (l *Ledger) Claim(ctx context.Context, c Claim) ([]*Lease, error) {
 	return leases, err
 }
 
-// HeldBack says what the limits of a kind kept from being claimed.
-type HeldBack struct {
-	// Wait is after how long a rate lets the next of what is ready be claimed, as far as the claim has
-	// looked: at all of it, if it leased nothing; 0: none is held back by a rate.
-	Wait time.Duration
-	// Full says that something is ready for which as many run as may.
-	Full bool
-}
-
-// wait notes that a rate lets the next be claimed after d, if it holds one back.
-func (h *HeldBack) wait(d time.Duration) {
-	if d > 0 && (h.Wait == 0 || d < h.Wait) {
-		h.Wait = d
+// ClaimWithin is Claim, and describes what the limits of the kind hold back.
+func (l *Ledger) ClaimWithin(ctx context.Context, c Claim) ([]*Lease, scheduler.HeldBack, error) {
+	g, err := l.grant(ctx, c)
+	if err != nil {
+		return nil, scheduler.HeldBack{}, err
 	}
+	return l.lend(ctx, g, time.Now(), Claimed{More: true})
 }
 
-// ClaimWithin is Claim, and says what the limits of the kind hold back.
-func (l *Ledger) ClaimWithin(ctx context.Context, c Claim) ([]*Lease, HeldBack, error) {
+// grant checks a claim and draws its token.
+func (l *Ledger) grant(ctx context.Context, c Claim) (Grant, error) {
 	c.TTL = cmp.Or(c.TTL, time.Minute)
 	v := checker{}
 	if v.claim(c); v.err != nil {
-		return nil, HeldBack{}, v.err
+		return Grant{}, v.err
 	}
 	if err := l.fit(ctx, nil); err != nil {
-		return nil, HeldBack{}, err
+		return Grant{}, err
 	}
 	lockID, err := uuid.NewV7() // rising ids keep indexes of them compact
-	if err != nil {
-		return nil, HeldBack{}, err
-	}
-	called := time.Now()
-	var held HeldBack
-	var got Claimed
-	for more := true; more; more = got.More && len(got.Records) == 0 {
-		if got, err = l.store.Claim(ctx, Grant{c, lockID}); err != nil {
-			return nil, HeldBack{}, err
+	return Grant{c, lockID}, err
+}
+
+// lend makes leases of what was claimed by a call that began then, and claims as long as that is nothing
+// and there is more.
+func (l *Ledger) lend(ctx context.Context, g Grant, called time.Time, got Claimed) ([]*Lease, scheduler.HeldBack,
+	error) {
+	held := got.HeldBack
+	for got.More && len(got.Records) == 0 {
+		var err error
+		if got, err = l.store.Claim(ctx, g); err != nil {
+			return nil, scheduler.HeldBack{}, err
 		}
 		held.Full = held.Full || got.Full
-		held.wait(got.Wait)
+		held.Delay(got.Wait)
 	}
 	recs := got.Records
 	leases := make([]*Lease, len(recs))
 	block := make([]Lease, len(recs))
 	for i := range recs {
 		r := &recs[i]
-		block[i] = Lease{Item: r.Item(r.Work.LeasedAt), Agent: r.Work.Agent, LockID: r.Work.LockID, StartedAt: r.Work.LeasedAt,
-			ExpiresAt: r.Work.ExpiresAt, Alone: r.Work.Alone, Resumed: r.Work.LockID != lockID, called: called, ttl: c.TTL, limited: got.Limited, epoch: r.Work.Epoch}
+		block[i] = Lease{Item: r.Item(r.Work.LeasedAt), Agent: r.Work.Agent, LockID: r.Work.LockID,
+			StartedAt: r.Work.LeasedAt,
+			ExpiresAt: r.Work.ExpiresAt, Alone: r.Work.Alone, Resumed: r.Work.LockID != g.LockID, called: called, ttl: g.TTL,
+			limited: got.Limited, epoch: r.Work.Epoch, first: r.firstAttempt()}
 		leases[i] = &block[i]
 	}
 	return leases, held, nil
@@ -119,63 +129,80 @@ func (l *Ledger) ClaimWithin(ctx context.Context, c Claim) ([]*Lease, HeldBack, 
 // ErrUnavailable, or ErrCancelled when the item is to be cancelled (the lease is extended all
 // the same, so that its end can still be reported).
 func (l *Ledger) Renew(ctx context.Context, ttl time.Duration, leases ...*Lease) []error {
-	errs := make([]error, len(leases))
-	v := checker{}
-	if v.ttl(ttl); v.err != nil {
-		return fill(errs, v.err)
-	}
-	got, err := l.store.Renew(ctx, ttl, refs(leases))
-	if err != nil {
-		return fill(errs, err)
-	}
-	held := make(map[LeaseRef]bool, len(got)) // → to be cancelled
-	for _, r := range got {
-		held[r.LeaseRef] = r.Cancel
-	}
-	var missing []int // which is not lost: somebody may have had the row locked
-	for i, ls := range leases {
-		if cancel, ok := held[ls.ref()]; !ok {
-			missing = append(missing, i)
-		} else if cancel {
-			errs[i] = ErrCancelled
-		}
-	}
-	if len(missing) > 0 {
-		rest := make([]*Lease, len(missing))
-		for k, i := range missing {
-			rest[k] = leases[i]
-		}
-		for k, err := range l.Held(ctx, rest...) {
-			errs[missing[k]] = err
-		}
-	}
+	_, errs := l.Extend(ctx, ttl, leases...)
 	return errs
 }
 
-// Held says whether leases are in force, as Renew does, and changes nothing: a cheap way to learn
+// Extend is Renew that also returns when each lease ends now, by the database's clock; zero if it is lost.
+func (l *Ledger) Extend(ctx context.Context, ttl time.Duration, leases ...*Lease) ([]time.Time, []error) {
+	ends, errs := make([]time.Time, len(leases)), make([]error, len(leases))
+	v := checker{}
+	if v.ttl(ttl); v.err != nil {
+		return ends, fill(errs, v.err)
+	}
+	var got []Renewal
+	for wave := range waves(leases) {
+		renewed, err := l.store.Renew(ctx, ttl, refs(slices.Collect(maps.Values(wave))))
+		if err != nil {
+			return ends, fill(errs, err)
+		}
+		got = append(got, renewed...)
+	}
+	missing := inForce(got, leases, ends, errs)
+	if len(missing) == 0 {
+		return ends, errs
+	}
+	rest := make([]*Lease, len(missing)) // not lost yet: another process may have had the row locked
+	for k, i := range missing {
+		rest[k] = leases[i]
+	}
+	late, lost := l.held(ctx, rest)
+	for k, i := range missing {
+		ends[i], errs[i] = late[k], lost[k]
+	}
+	return ends, errs
+}
+
+// inForce tells of leases when they end, and which are to be cancelled, and returns which of them were not found.
+func inForce(found []Renewal, leases []*Lease, ends []time.Time, errs []error) (missing []int) {
+	byRef := make(map[LeaseRef]Renewal, len(found))
+	for _, r := range found {
+		byRef[r.LeaseRef] = r
+	}
+	for i, ls := range leases {
+		r, ok := byRef[ls.ref()]
+		if !ok {
+			missing = append(missing, i)
+		}
+		if ends[i] = r.ExpiresAt; r.Cancel {
+			errs[i] = ErrCancelled
+		}
+	}
+	return missing
+}
+
+// Held reports whether leases are in force, as Renew does, and changes nothing: a cheap way to learn
 // of a cancellation between two renewals.
 func (l *Ledger) Held(ctx context.Context, leases ...*Lease) []error {
-	errs := make([]error, len(leases))
+	_, errs := l.held(ctx, leases)
+	return errs
+}
+
+// held is Held that also returns when each lease ends.
+func (l *Ledger) held(ctx context.Context, leases []*Lease) ([]time.Time, []error) {
+	ends, errs := make([]time.Time, len(leases)), make([]error, len(leases))
 	ids := make([]int64, len(leases))
 	for i, ls := range leases {
 		ids[i] = ls.ID
 	}
 	got, err := l.store.Holders(ctx, ids)
 	if err != nil {
-		return fill(errs, err)
+		return ends, fill(errs, err)
 	}
-	held := make(map[LeaseRef]bool, len(got)) // → to be cancelled
-	for _, r := range got {
-		held[r.LeaseRef] = r.Cancel
+	for _, i := range inForce(got, leases, ends, errs) {
+		errs[i] = ErrLeaseLost
 	}
-	for i, ls := range leases {
-		if cancel, ok := held[ls.ref()]; !ok {
-			errs[i] = ErrLeaseLost
-		} else if cancel {
-			errs[i] = ErrCancelled
-		}
-	}
-	return errs
+	return ends, errs
 }
 
 // Start marks leases as started, which commits before it returns, and extends them to ttl. Of
@@ -188,17 +215,7 @@ func (l *Ledger) Start(ctx context.Context, ttl time.Duration, leases ...*Lease)
 		return fill(errs, v.err)
 	}
 	started := make(map[*Lease]bool, len(leases))
-	// Answers are by item: of several leases on one item each is asked for by itself.
-	for rest := leases; len(rest) > 0; {
-		var later []*Lease
-		wave := make(map[int64]*Lease, len(rest))
-		for _, ls := range rest {
-			if wave[ls.ID] == nil {
-				wave[ls.ID] = ls
-			} else {
-				later = append(later, ls)
-			}
-		}
+	for wave := range waves(leases) {
 		ids, err := l.store.Start(ctx, ttl, refs(slices.Collect(maps.Values(wave))))
 		if err != nil {
 			return fill(errs, err)
@@ -206,7 +223,6 @@ func (l *Ledger) Start(ctx context.Context, ttl time.Duration, leases ...*Lease)
 		for _, id := range ids {
 			started[wave[id]] = true
 		}
-		rest = later
 	}
 	for i, ls := range leases {
 		if !started[ls] {
@@ -214,6 +230,27 @@ func (l *Ledger) Start(ctx context.Context, ttl time.Duration, leases ...*Lease)
 		}
 	}
 	return errs
+}
+
+// waves are leases of different items each, by item: a store is asked for no item twice in one call.
+func waves(leases []*Lease) iter.Seq[map[int64]*Lease] {
+	return func(yield func(map[int64]*Lease) bool) {
+		for len(leases) > 0 {
+			var later []*Lease
+			wave := make(map[int64]*Lease, len(leases))
+			for _, ls := range leases {
+				if wave[ls.ID] == nil {
+					wave[ls.ID] = ls
+				} else {
+					later = append(later, ls)
+				}
+			}
+			if !yield(wave) {
+				return
+			}
+			leases = later
+		}
+	}
 }
 
 func (l *Lease) ref() LeaseRef { return LeaseRef{l.ID, l.LockID} }

@@ -5,12 +5,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
-// MaxLockName is the most bytes that the name of a lock has.
-const MaxLockName = 256
-
-// Lock is the record of a named lock. A name that nobody has held, or that was given back, has none.
+// Lock is the record of a named lock. A name that was never held, or was given back, has none.
 type Lock struct {
 	Name      string
 	Fence     int64     // greater than that of every earlier holder of the name
@@ -21,22 +20,26 @@ type Lock struct {
 	ExpiresAt time.Time
 }
 
-// LockStore is what package locks, which has the rules of locks, needs of a store.
+// LockStore writes in transactions and reads locks. Package locks, which has the rules of locks, needs no more of
+// a store.
 type LockStore interface {
-	// Update as in Store.
+	// Update runs fn in one write transaction and commits it if fn returns nil. When the
+	// database gives up on the transaction (deadlock, serialization failure, busy) all of it
+	// is repeated, so fn must be free of other effects. With a conn, the transaction is the
+	// caller's: nothing is committed or repeated here.
 	Update(ctx context.Context, conn Conn, fn func(Tx) error) error
 	// Locks returns the record of a name, or all for "", by name, expired ones too, and unless
 	// there are none the database's clock.
 	Locks(ctx context.Context, name string) ([]Lock, time.Time, error)
 }
 
-// LockTx is the part of a Tx that is about locks.
-type LockTx interface {
+// lockTx is the part of a Tx that is about locks.
+type lockTx interface {
 	// LoadLock returns the record of a name and the database's clock as it stands afterwards. A
 	// record is locked until the transaction ends; held is false if there is none.
 	LoadLock(name string) (l Lock, held bool, now time.Time, err error)
 	// GrantLock writes the record of a new holder, in place of the one that was loaded, and
-	// returns its fence: a number drawn when nobody else can hold the name any more. Where no
+	// returns its fence: a number drawn when no other process can hold the name any more. Where no
 	// record was loaded and somebody else has made one, the transaction is repeated. It is not for
 	// transactions of the caller's.
 	GrantLock(l Lock) (fence int64, err error)
@@ -49,21 +52,21 @@ type LockTx interface {
 // LockStore gives package locks what it needs of the ledger's store.
 func (l *Ledger) LockStore() LockStore { return fittingLocks{l.store, l} }
 
-// CheckLock says what is wrong with the terms of a lock: its name, the name of its holder, for how
+// Check returns what is wrong with a lock that is to be taken: with its name, the name of its holder, for how
 // long it is taken and for how long at least.
-func CheckLock(name, holder string, ttl, atLeast time.Duration) error {
+func (l Lock) Check(ttl, atLeast time.Duration) error {
 	c := checker{}
-	if name == "" {
+	if l.Name == "" {
 		c.fail("name", "is empty")
 	}
-	c.text("name", name, MaxLockName)
-	if holder == "" {
+	c.text("name", l.Name, bounds.MaxLockName)
+	if l.Holder == "" {
 		c.fail("holder", "is empty")
 	}
-	c.text("holder", holder, MaxAgent)
+	c.text("holder", l.Holder, bounds.MaxAgent)
 	c.ttl(ttl)
-	if atLeast < 0 || atLeast > MaxTTL {
-		c.fail("at_least", "%s, must be 0s … %s", atLeast.String(), MaxTTL.String())
+	if atLeast < 0 || atLeast > bounds.MaxTTL {
+		c.fail("at_least", "%s, must be 0s … %s", atLeast.String(), bounds.MaxTTL.String())
 	}
 	return c.err
 }

@@ -3,10 +3,17 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
+
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/definition"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // SetKind stores the policy of a kind. An empty Definition leaves the one that is there, with its Config, and
@@ -25,7 +32,7 @@ func (l *Ledger) SetKind(ctx context.Context, actor string, k Kind) error {
 }
 
 // EditKind reads the policy of a kind, lets edit change it and stores it, in one transaction;
-// known says whether the kind had a row. edit may be called more than once. A change is
+// known reports whether the kind had a row. edit may be called more than once. A change is
 // journalled. It returns what is stored.
 func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *Kind, known bool)) (Kind, error) {
 	c := checker{}
@@ -66,28 +73,116 @@ func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *
 				return err
 			}
 			if gated {
-				return &InvalidError{Field: limitField(want.Limits), Reason: "kind " + name + " has had items that need resources; work under limits belongs into another kind"}
+				return &InvalidError{Field: want.Limits.First(), Reason: "kind " + name + " has had items that need resources",
+					Hint: "work under limits belongs into another kind"}
 			}
 		}
 		if err := tx.PutKind(want); err != nil {
 			return err
+		}
+		if want.Paused != have.Paused {
+			action := "resume"
+			if want.Paused {
+				action = actionPause
+			}
+			if err := tx.Journal(JournalEntry{Actor: actor, Action: action, Subject: name, Detail: BulkActOf(ctx).Asked,
+				Changed: 1}); err != nil {
+				return err
+			}
+			have.Paused = want.Paused
+		}
+		if changed = difference(have, want); changed == "" {
+			return nil
 		}
 		return tx.Journal(JournalEntry{Actor: actor, Action: "set-kind", Subject: name, Detail: changed, Changed: 1})
 	})
 	return stored, err
 }
 
-// difference lists the fields in which two policies differ: "MaxFailures: 0 → 3".
-func difference(a, b Kind) string {
-	var changed []string
-	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
-	for i := range va.NumField() {
-		x, y := va.Field(i).Interface(), vb.Field(i).Interface()
-		if !reflect.DeepEqual(x, y) {
-			changed = append(changed, fmt.Sprintf("%s: %v → %v", va.Type().Field(i).Name, x, y))
+// actionPause is the action of the journal of who paused a kind.
+const actionPause = "pause"
+
+// Pauses are, of those of some kinds that are paused, the newest pauses in the journal, by kind.
+func (l *Ledger) Pauses(ctx context.Context, kinds ...Kind) (map[string]JournalEntry, error) {
+	missing := map[string]bool{}
+	for _, k := range kinds {
+		if k.Paused {
+			missing[k.Name] = true
 		}
 	}
-	return head(strings.Join(changed, ", "), MaxError)
+	pauses := map[string]JournalEntry{}
+	for q := (JournalQuery{Action: actionPause, Limit: bounds.MaxBatch}); len(missing) > 0; {
+		found, err := l.Journal(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range found {
+			if missing[e.Subject] {
+				pauses[e.Subject] = e
+				delete(missing, e.Subject)
+			}
+		}
+		if len(found) < q.Limit {
+			break
+		}
+		q.Before = found[len(found)-1].ID
+	}
+	return pauses, nil
+}
+
+// difference lists the fields in which two policies differ, by the names that people know: "max_failures:
+// not set → 3".
+func difference(a, b Kind) string {
+	have, want := map[string]string{}, map[string]string{}
+	fields(have, "", reflect.ValueOf(a))
+	fields(want, "", reflect.ValueOf(b))
+	var changed []string
+	for _, name := range slices.Sorted(maps.Keys(have)) {
+		if have[name] != want[name] {
+			changed = append(changed, definition.Difference{Name: name, Have: have[name], Want: want[name]}.String())
+		}
+	}
+	return head(strings.Join(changed, ", "), bounds.MaxError)
+}
+
+// fields puts the values of a policy into a map, as text by name. A zero value is "", except that of yes
+// and no.
+func fields(into map[string]string, name string, v reflect.Value) {
+	_, whole := v.Interface().(scheduler.Rate)
+	switch d, duration := v.Interface().(time.Duration); {
+	case v.Kind() == reflect.Struct && !whole:
+		for i := range v.NumField() {
+			field := underscored(v.Type().Field(i).Name)
+			switch name {
+			case "", "limits": // as the names of limits are known
+			default:
+				field = name + "_" + field
+			}
+			fields(into, field, v.Field(i))
+		}
+	case v.Kind() == reflect.Bool:
+		into[name] = strconv.FormatBool(v.Bool())
+	case v.IsZero():
+		into[name] = ""
+	case duration && d == KeepForever:
+		into[name] = "forever"
+	case v.Kind() == reflect.Map || v.Kind() == reflect.Slice:
+		into[name] = string(JSON(v.Interface()))
+	default:
+		into[name] = fmt.Sprint(v.Interface())
+	}
+}
+
+// underscored is "max_failures" of "MaxFailures".
+func underscored(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
 }
 
 // Kinds returns all kinds that have a policy or items, by name.
@@ -116,12 +211,12 @@ func (l *Ledger) Kind(ctx context.Context, name string) (Kind, error) {
 func (l *Ledger) Beat(ctx context.Context, a Agent, ttl time.Duration) error {
 	c := checker{}
 	c.agent(a.Name)
-	c.text("host", a.Host, MaxAgent)
-	c.text("process", a.Process, MaxAgent)
-	c.text("version", a.Version, MaxAgent)
+	c.text("host", a.Host, bounds.MaxAgent)
+	c.text("process", a.Process, bounds.MaxAgent)
+	c.text("version", a.Version, bounds.MaxAgent)
 	for kind, definition := range a.Kinds {
 		c.kind(kind)
-		c.text("definition", definition, MaxWorker)
+		c.text("definition", definition, bounds.MaxWorker)
 	}
 	for kind, config := range a.Configs {
 		c.config(config)
@@ -136,7 +231,14 @@ func (l *Ledger) Beat(ctx context.Context, a Agent, ttl time.Duration) error {
 		stalled[kind] = until.UTC().Truncate(time.Microsecond)
 	}
 	a.Stalled = stalled
-	if (len(a.Kinds)+len(a.Stalled))*(MaxKind+MaxWorker) > maxKinds {
+	for kind, p := range a.Plugins {
+		_, works := a.Kinds[kind]
+		if _, stalled := a.Stalled[kind]; !works && !stalled {
+			c.fail("plugins", "%q is none of the agent's kinds", kind)
+		}
+		c.plugin(p)
+	}
+	if (len(a.Kinds)+len(a.Stalled))*(bounds.MaxKind+bounds.MaxWorker) > maxKinds {
 		c.fail("kinds", "%d, too many", len(a.Kinds))
 	}
 	if c.err != nil {
@@ -155,3 +257,19 @@ func (l *Ledger) Agents(ctx context.Context) ([]Agent, error) {
 	agents, err := l.store.Agents(ctx)
 	return slices.DeleteFunc(agents, l.gone), err
 }
+
+// Lapsed returns the programs that gave no sign lately, and did not say goodbye: that were killed, or cut off. They are
+// forgotten after bounds.LapsedKept.
+func (l *Ledger) Lapsed(ctx context.Context) ([]Agent, error) {
+	live, err := l.store.Agents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lapsed, err := l.store.Lapsed(ctx)
+	lapsed = append(lapsed, slices.DeleteFunc(live, func(a Agent) bool { return !l.gone(a) })...)
+	slices.SortFunc(lapsed, func(a, b Agent) int { return strings.Compare(a.Name, b.Name) })
+	return lapsed, err
+}
+
+// Heartbeats is Agents, and those that hold leases though their heartbeat has run out.
+func (l *Ledger) Heartbeats(ctx context.Context) ([]Agent, error) { return l.store.Heartbeats(ctx) }

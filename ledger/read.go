@@ -8,6 +8,12 @@ import (
 	"iter"
 	"strings"
 	"time"
+
+	"github.com/ledgerd/ledgerd/ledger/act"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/recurrence"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 // Get returns an item by id, or ErrNotFound.
@@ -41,6 +47,20 @@ func (l *Ledger) record(ctx context.Context, f Filter) (Item, *Record, time.Time
 
 // Attempts returns the ended attempts of an item, oldest first.
 func (l *Ledger) Attempts(ctx context.Context, id int64) ([]Attempt, error) {
+	return l.attempts(ctx, id, func() ([]Attempt, error) { return l.store.Attempts(ctx, id) })
+}
+
+// AttemptsBefore returns up to limit ended attempts of an item, newest first: those with a number below before, or
+// with 0 the newest ones. It reads no others.
+func (l *Ledger) AttemptsBefore(ctx context.Context, id, before int64, limit int) ([]Attempt, error) {
+	if err := checkLimit(limit); err != nil {
+		return nil, err
+	}
+	return l.attempts(ctx, id, func() ([]Attempt, error) { return l.store.AttemptsBefore(ctx, id, before, limit) })
+}
+
+// attempts reads attempts of an item and names their rounds.
+func (l *Ledger) attempts(ctx context.Context, id int64, read func() ([]Attempt, error)) ([]Attempt, error) {
 	recs, err := l.store.Records(ctx, RecordQuery{Filter: IDs(id), Limit: 1})
 	if err != nil {
 		return nil, err
@@ -48,8 +68,8 @@ func (l *Ledger) Attempts(ctx context.Context, id int64) ([]Attempt, error) {
 	if len(recs) == 0 {
 		return nil, ErrNotFound
 	}
-	attempts, err := l.store.Attempts(ctx, id)
-	e, badEvery := ParseEvery(recs[0].Every, recs[0].Zone)
+	attempts, err := read()
+	e, badEvery := recurrence.Parse(recs[0].Every, recs[0].Zone)
 	for i := range attempts {
 		a := &attempts[i]
 		a.Round = roundName(a.Epoch)
@@ -72,11 +92,11 @@ func (l *Ledger) List(ctx context.Context, f Filter, after int64) iter.Seq2[Item
 	return l.Walk(ctx, &Walk{Filter: f, After: Mark{ItemID: after}})
 }
 
-// Known says of each identity whether there is an item of it, in whatever state, also when its
+// Known reports of each identity whether there is an item of it, in any state, also when its
 // history was pruned: whether Add would find it.
 func (l *Ledger) Known(ctx context.Context, keys ...Identity) ([]bool, error) {
-	if len(keys) > MaxBatch {
-		return nil, &InvalidError{Field: "keys", Reason: number.Sprintf("%d, at most %d", len(keys), MaxBatch)}
+	if len(keys) > bounds.MaxBatch {
+		return nil, &InvalidError{Field: "keys", Reason: number.Sprintf("%d, at most %d", len(keys), bounds.MaxBatch)}
 	}
 	return l.store.Known(ctx, keys)
 }
@@ -87,11 +107,14 @@ func (l *Ledger) Count(ctx context.Context, f Filter) (n int64, err error) {
 		n, _, err = l.CountUpTo(ctx, f, 0, 0)
 		return n, err
 	}
+	if f, err = l.identified(ctx, f); err != nil {
+		return 0, err
+	}
 	return l.store.Count(ctx, f)
 }
 
 // Counts counts the backlog by kind, and the attempts that ended since the given time.
-func (l *Ledger) Counts(ctx context.Context, since time.Time) ([]Counts, error) {
+func (l *Ledger) Counts(ctx context.Context, since time.Time) ([]stats.Counts, error) {
 	return l.store.Counts(ctx, since)
 }
 
@@ -100,27 +123,28 @@ func (l *Ledger) LeasedBy(ctx context.Context) (map[string]int64, error) {
 	return l.store.LeasedBy(ctx)
 }
 
-// Standing says what is open of a kind, from one snapshot.
-func (l *Ledger) Standing(ctx context.Context, kind string) (Standing, error) {
-	return l.store.Standing(ctx, kind, Shard{})
+// Standing describes what is open of a kind, from one snapshot.
+func (l *Ledger) Standing(ctx context.Context, kind string) (stats.Standing, error) {
+	return l.store.Standing(ctx, kind, scheduler.Shard{})
 }
 
 // StandingIn is Standing of one shard of the kind.
-func (l *Ledger) StandingIn(ctx context.Context, kind string, part Shard) (Standing, error) {
+func (l *Ledger) StandingIn(ctx context.Context, kind string, part scheduler.Shard) (stats.Standing, error) {
 	return l.store.Standing(ctx, kind, part)
 }
 
 // Reason is why an item is where it is.
 type Reason struct {
 	State State
-	Code  string // leased, due, backoff, paused, resource, nobody, shard, breaker, behind, next, dead, doubt, done, cancelled
+	// leased, due, put_off, backoff, paused, resource, nobody, shard, breaker, behind, next, dead, doubt, done, cancelled
+	Code  string
 	Text  string // one sentence
 	Since time.Time
-	Until time.Time // zero when nobody can know
-	Next  string    // command that would help, or ""
+	Until time.Time // zero when it cannot be known
+	Acts  []act.Act // that would help, each by itself; the best first
 }
 
-// Why says what an item waits for.
+// Why describes what an item waits for.
 func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 	it, r, now, err := l.record(ctx, IDs(id))
 	if err != nil {
@@ -142,6 +166,21 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 		return Reason{}, err
 	}
 	w := r.why(it, now, policy, agents)
+	if w.Code == "paused" {
+		pauses, err := l.Pauses(ctx, policy)
+		if err != nil {
+			return Reason{}, err
+		}
+		pause := pauses[it.Kind]
+		if w.Since = pause.At; pause.Actor != "" {
+			w.Text = fmt.Sprintf("Its kind %s is paused by %s since %s", it.Kind, pause.Actor, local(pause.At))
+			if pause.Detail != "" {
+				w.Text += ": " + pause.Detail
+			} else {
+				w.Text += "."
+			}
+		}
+	}
 	if (w.Code == "behind" || w.Code == "nobody") && len(it.Resources) > 0 {
 		holds, err := l.store.Holds(ctx, it.Resources)
 		if err != nil {
@@ -157,8 +196,8 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 		w = r.whyHeldBack(w, policy, c)
 	}
 	if w.Code == "behind" {
-		r.Policy = policy
-		ahead, err := l.store.Ahead(ctx, r, StandingCap)
+		r.Policy = &policy
+		ahead, err := l.store.Ahead(ctx, r, stats.StandingCap)
 		if err != nil {
 			return Reason{}, err
 		}
@@ -169,31 +208,52 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 }
 
 func (r *Record) why(it Item, now time.Time, policy Kind, agents []Agent) Reason {
-	retry := fmt.Sprintf("ledgerd retry %d", it.ID)
+	retry := act.Act{Name: act.Retry, Item: it.ID}
 	switch it.State {
 	case StateDone:
-		return Reason{Code: "done", Text: fmt.Sprintf("It was done in attempt %d at %s.", it.Attempt, local(it.EndedAt)), Since: it.EndedAt}
+		if it.Outcome == OutcomeSkipped {
+			return Reason{Code: "done", Text: it.verdict("skipped"), Since: it.EndedAt}
+		}
+		return Reason{Code: "done", Text: fmt.Sprintf("It was done in attempt %d at %s.", it.Attempt, local(it.EndedAt)),
+			Since: it.EndedAt}
 	case StateCancelled:
-		return Reason{Code: "cancelled", Text: fmt.Sprintf("It was cancelled at %s.", local(it.EndedAt)), Since: it.EndedAt, Next: retry + " --again"}
+		return Reason{Code: "cancelled", Text: it.verdict("cancelled"), Since: it.EndedAt,
+			Acts: []act.Act{{Name: act.Reopen, Item: it.ID}}}
 	case StateDead:
-		return Reason{Code: "dead", Text: fmt.Sprintf("It is dead after %s; the last attempt said: %s", troubles(it), cmp.Or(it.Error, it.Code)), Since: it.EndedAt, Next: retry}
+		return Reason{Code: "dead", Text: fmt.Sprintf("It is dead after %s; the last attempt said: %s", troubles(it),
+			cmp.Or(it.Error, it.Code)), Since: it.EndedAt, Acts: []act.Act{retry}}
 	case StateDoubt:
-		return Reason{Code: "doubt", Text: fmt.Sprintf("Attempt %d may or may not have taken effect (%s); a person decides.", it.Attempt, it.Outcome),
-			Since: it.EndedAt, Next: fmt.Sprintf("%s, ledgerd finish %d --agent YOU, or ledgerd cancel %d", retry, it.ID, it.ID)}
+		return Reason{Code: "doubt", Text: fmt.Sprintf("Attempt %d may or may not have taken effect (%s); a person decides.",
+			it.Attempt, it.Outcome),
+			Since: it.EndedAt,
+			Acts:  []act.Act{retry, {Name: act.Finish, Item: it.ID}, {Name: act.Cancel, Item: it.ID}}}
 	}
 	return r.whyQueued(it, policy, agents, now, retry)
 }
 
+// verdict is how the item was ended, by whom if a person did it, and why.
+func (it Item) verdict(how string) string {
+	if it.StartedAt.IsZero() && it.EndedBy != "" {
+		how += " by " + it.EndedBy
+	}
+	if it.Error == "" {
+		return fmt.Sprintf("It was %s at %s.", how, local(it.EndedAt))
+	}
+	return fmt.Sprintf("It was %s at %s: %s", how, local(it.EndedAt), it.Error)
+}
+
 // whyPassed explains a ready item that needs resources, which others may have.
-func (r *Record) whyPassed(w Reason, holds []Hold) Reason {
+func (r *Record) whyPassed(w Reason, holds []scheduler.Hold) Reason {
 	for _, h := range holds {
 		if h.ItemID == r.ID {
 			continue
 		}
-		w = Reason{Code: "resource", Text: fmt.Sprintf("It waits for resource %s, held by item %d (%s).", h.Resource, h.ItemID, h.Agent),
-			Since: r.Work.PassedAt, Next: fmt.Sprintf("ledgerd show %d", h.ItemID)}
+		w = Reason{Code: "resource", Text: fmt.Sprintf("It waits for resource %s, held by item %d (%s).", h.Resource,
+			h.ItemID, h.Agent),
+			Since: r.Work.PassedAt, Acts: []act.Act{{Name: act.Show, Item: h.ItemID}}}
 		if h.Agent == "" {
-			w.Text = fmt.Sprintf("It waits for resource %s, which is kept free for item %d: that one needs several and has waited longest.", h.Resource, h.ItemID)
+			w.Text = fmt.Sprintf("It waits for resource %s, which is kept free for item %d: that one needs several and has "+
+				"waited longest.", h.Resource, h.ItemID)
 		}
 		break
 	}
@@ -218,34 +278,44 @@ func troubles(it Item) string {
 }
 
 // whyQueued explains an item that is waiting or ready.
-func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, now time.Time, retry string) Reason {
+func (r *Record) whyQueued(it Item, policy Kind, agents []Agent, now time.Time, retry act.Act) Reason {
 	if policy.Paused {
-		return Reason{Code: "paused", Text: fmt.Sprintf("Its kind %s is paused.", it.Kind), Next: "ledgerd kind resume " + it.Kind}
+		return Reason{Code: "paused", Text: fmt.Sprintf("Its kind %s is paused.", it.Kind),
+			Acts: []act.Act{{Name: act.Resume, Kind: it.Kind}}}
 	}
 	if it.State == StateWaiting {
 		switch {
-		case it.Failures+it.Crashes > 0:
-			return Reason{Code: "backoff", Text: fmt.Sprintf("Attempt %d failed (%s); it is tried again at %s.", it.Attempt, cmp.Or(it.Code, it.Error), local(it.Due)),
-				Since: it.EndedAt, Until: it.Due, Next: retry}
+		case it.PutOff:
+			return Reason{Code: "put_off", Text: fmt.Sprintf("It is put off until %s.", local(it.Due)), Until: it.Due,
+				Acts: []act.Act{retry}}
 		case it.RoundState == RoundFailed:
-			return Reason{Code: "next", Text: fmt.Sprintf("Its round %s failed for good in attempt %d (%s); the next one begins at %s.", it.Round, it.Attempt, cmp.Or(it.Code, it.Error), local(it.Due)),
-				Since: it.EndedAt, Until: it.Due, Next: retry}
+			return Reason{Code: "next", Text: fmt.Sprintf("Its round %s failed for good in attempt %d (%s); the next one "+
+				"begins at %s.", it.Round, it.Attempt, cmp.Or(it.Code, it.Error), local(it.Due)),
+				Since: it.EndedAt, Until: it.Due, Acts: []act.Act{retry}}
+		case it.Failures+it.Crashes > 0:
+			return Reason{Code: "backoff", Text: fmt.Sprintf("Attempt %d failed (%s); it is tried again at %s.", it.Attempt,
+				cmp.Or(it.Code, it.Error), local(it.Due)),
+				Since: it.EndedAt, Until: it.Due, Acts: []act.Act{retry}}
 		case it.RoundState == RoundDone:
-			return Reason{Code: "next", Text: fmt.Sprintf("Its round %s was done in attempt %d at %s; the next one begins at %s.", it.Round, it.Attempt, local(it.EndedAt), local(it.Due)),
+			return Reason{Code: "next",
+				Text: fmt.Sprintf("Its round %s was done in attempt %d at %s; the next one begins at %s.", it.Round, it.Attempt,
+					local(it.EndedAt), local(it.Due)),
 				Since: it.EndedAt, Until: it.Due}
 		case it.Every != "":
-			return Reason{Code: "next", Text: fmt.Sprintf("It recurs (every %s); its round %s begins at %s.", it.Every, it.Round, local(it.Due)), Until: it.Due}
+			return Reason{Code: "next", Text: fmt.Sprintf("It recurs (every %s); its round %s begins at %s.", it.Every, it.Round,
+				local(it.Due)), Until: it.Due}
 		}
 		return Reason{Code: "due", Text: fmt.Sprintf("It is due at %s.", local(it.Due)), Until: it.Due}
 	}
 	if workers := working(it.Kind, agents); len(workers) > 0 {
 		return r.whyReady(it, workers, now)
 	}
-	nobody := Reason{Code: "nobody", Text: fmt.Sprintf("It is ready, and nobody works kind %s now.", it.Kind), Since: it.Due}
+	idle := Reason{Code: "nobody", Text: fmt.Sprintf("It is ready, but no agent works kind %s now.", it.Kind),
+		Since: it.Due}
 	if policy.Definition != "" { // a plugin has worked it before: it is not a kind for people
-		nobody.Next = "ledgerd work --kind " + it.Kind
+		idle.Acts = []act.Act{{Name: act.Work, Kind: it.Kind}}
 	}
-	return nobody
+	return idle
 }
 
 // Now is the database's clock.

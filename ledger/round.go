@@ -1,7 +1,7 @@
 package ledger
 
 import (
-	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -15,15 +15,19 @@ const (
 	RoundFailed    RoundState = "failed"    // failed for good: dead, or waiting for the next round
 	RoundDoubt     RoundState = "doubt"     // may or may not have been done; a person decides
 	RoundCancelled RoundState = "cancelled" // taken back
+	RoundPutOff    RoundState = "put_off"   // of a recurring item: not ended, and put off by a person until a later time
 )
 
 // RoundStates are all states of rounds.
-var RoundStates = []RoundState{RoundOpen, RoundDone, RoundFailed, RoundDoubt, RoundCancelled}
+var RoundStates = []RoundState{RoundOpen, RoundDone, RoundFailed, RoundDoubt, RoundCancelled, RoundPutOff}
 
-// RoundState says how the record's current round stands, at a moment of the database's clock.
+// RoundState describes how the record's current round stands, at a moment of the database's clock.
 func (r *Record) RoundState(now time.Time) RoundState {
-	if r.roundOver(now) {
-		return r.Last.closes()
+	switch {
+	case r.roundOver(now):
+		return r.Last.Closes()
+	case r.waitsPutOff(now) && !r.Last.Period.IsZero():
+		return RoundPutOff
 	}
 	return r.State().round()
 }
@@ -43,32 +47,45 @@ func (s State) round() RoundState {
 	return RoundOpen
 }
 
-// roundOver says of a recurring item that its round has ended and the next one has not begun. What was opened
-// again since, for later, has not ended.
+// roundOver reports whether the round of a recurring item has ended and the next one has not begun. If
+// the item was opened again since, for later, it has not ended.
 func (r *Record) roundOver(now time.Time) bool {
-	return r.Work != nil && r.Work.State == StateWaiting && r.Work.Due.After(now) && r.Last != nil && r.Last.closes() != RoundOpen && r.Last.Epoch == r.Work.Epoch
+	return r.Work != nil && r.Work.State == StateWaiting && r.Work.Due.After(now) && r.Last != nil &&
+		r.Last.Closes() != RoundOpen && r.Last.Epoch == r.Work.Epoch
 }
 
-// closes is how an attempt left the round of a recurring item that it closed: open if it closed none.
-func (a *Attempt) closes() RoundState {
+// untried reports of a recurring item whether the round after the one that its newest attempt closed has begun: what
+// the backlog counts is of the round before.
+func (r *Record) untried(now time.Time) bool {
+	return r.Last != nil && r.Last.Closes() != RoundOpen && !r.roundOver(now)
+}
+
+// Closes is how an attempt left the round of a recurring item that it closed: open if it closed none.
+func (a *Attempt) Closes() RoundState {
 	switch {
 	case !a.Final || a.Period.IsZero() || a.Outcome == OutcomeCancelled:
 		return RoundOpen
-	case a.Outcome == OutcomeFailed || a.Outcome == OutcomeCrashed || a.Outcome == OutcomeLost:
+	case a.Outcome.GaveUp():
 		return RoundFailed
 	}
 	return RoundDone
 }
 
-// Open is how many items have a round that is open: what is left to do.
-func (c *Counts) Open() int64 { return c.Waiting - c.RoundsDone - c.RoundsFailed + c.Ready + c.Leased }
-
-// completed says whether a period was completed in this opening of a recurring item, or one after it was.
+// completed reports whether a period was completed in this opening of a recurring item, or one after it was.
 func (r *Record) completed(period time.Time, epoch int64) bool {
 	return r.DonePeriod.After(period) || r.DonePeriod.Equal(period) && r.DoneEpoch >= epoch
 }
 
-// attempted says whether the round that is queued was attempted before.
+// firstAttempt reports whether a claimed item was not attempted before in this opening. Of a recurring item that has no
+// history any more it is not known: earlier periods belong to the same opening.
+func (r *Record) firstAttempt() bool {
+	if r.Last == nil {
+		return r.Every == ""
+	}
+	return r.Last.Epoch < r.Work.Epoch
+}
+
+// attempted reports whether the round that is queued was attempted before.
 func (r *Record) attempted(now time.Time) bool {
 	return r.Last != nil && r.Last.Epoch == r.Work.Epoch && (r.Every == "" || r.Last.Period.Equal(r.period(now)))
 }
@@ -76,9 +93,15 @@ func (r *Record) attempted(now time.Time) bool {
 // IdempotencyKey is the same for every attempt of one round, and of no other round or item. A period in
 // which a recurring item was opened again has one key for each opening.
 func (l *Lease) IdempotencyKey() string {
-	key := fmt.Sprintf("%s/%d/%s", l.Kind, l.ID, l.Round)
+	if l.key != "" {
+		return l.key
+	}
+	key := l.Kind + "/" + strconv.FormatInt(l.ID, 10) + "/" + l.Round
 	if l.Every != "" && l.epoch > 1 {
-		key += fmt.Sprintf(".%d", l.epoch)
+		key += "." + strconv.FormatInt(l.epoch, 10)
 	}
 	return key
 }
+
+// roundName names the opening of an item that is not recurring.
+func roundName(epoch int64) string { return strconv.FormatInt(epoch, 10) }

@@ -5,18 +5,30 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/ledgerd/ledgerd/ledger/cause"
+	"github.com/ledgerd/ledgerd/ledger/recurrence"
 )
 
 // This file is the life of an item: every function takes a record as the database has it,
-// locked, and says what becomes of it.
+// locked, and describes what becomes of it.
 
-// State of the item: its backlog row, else how its newest attempt ended. Completed items that
+// State of the item: its backlog row, else how its newest attempt left it. Completed items that
 // were never attempted do not exist.
 func (r *Record) State() State {
 	switch {
 	case r.Work != nil:
 		return r.Work.State
-	case r.Last != nil && r.Last.Outcome == OutcomeCancelled:
+	case r.Last != nil:
+		return r.Last.leaves()
+	}
+	return StateDone
+}
+
+// leaves is the state of an item that this attempt took out of the backlog. A recurring item leaves the backlog
+// only when it is cancelled; the attempt that ran meanwhile may have ended as done.
+func (a *Attempt) leaves() State {
+	if a.Outcome == OutcomeCancelled || !a.Period.IsZero() {
 		return StateCancelled
 	}
 	return StateDone
@@ -33,19 +45,21 @@ func (r *Record) attempt() int64 {
 	return r.BaseAttempt
 }
 
-// pruned says whether the item had a payload that was removed.
+// pruned reports whether the item had a payload that was removed.
 func (r *Record) pruned() bool { return r.Payload != nil && len(r.Payload) == 0 }
 
 // Item is the record as people see it, at a moment of the database's clock: what waits though
-// its time has come is ready, whoever gets to write that down first.
+// its time has come is ready, no matter who gets to write that down first.
 func (r *Record) Item(now time.Time) Item {
-	it := Item{ID: r.ID, Kind: r.Kind, Scope: r.Scope, Key: r.Key, Fingerprint: r.Fingerprint, Payload: r.Payload,
-		ShardKey: r.ShardKey, Slot: r.Slot, Every: r.Every, Zone: r.Zone, Resources: r.Resources, Source: r.Source, State: r.State(),
-		Attempt: r.attempt(), Round: r.round(now), RoundState: r.RoundState(now), CreatedAt: r.CreatedAt, Output: r.Output}
+	it := Item{ID: r.ID, Kind: r.Kind, Scope: r.Scope, Key: r.Key, Stored: r.Stored, State: r.State(),
+		Attempt: r.attempt(), Round: r.round(now), RoundState: r.RoundState(now), Outage: r.Outage, Output: r.Output}
 	if w := r.Work; w != nil {
 		it.Priority, it.Due = w.Priority, w.Due
-		it.Failures, it.Crashes, it.Losses = w.Failures, w.Crashes, w.Losses
+		if !r.untried(now) {
+			it.Failures, it.Crashes, it.Losses = w.Failures, w.Crashes, w.Losses
+		}
 		it.Agent, it.LeasedAt, it.ExpiresAt = w.Agent, w.LeasedAt, w.ExpiresAt
+		it.PutOff = r.waitsPutOff(now) || r.laterRound(now)
 		if w.State == StateWaiting && !w.Due.After(now) {
 			it.State = StateReady
 		}
@@ -55,6 +69,7 @@ func (r *Record) Item(now time.Time) Item {
 	}
 	if a := r.Last; a != nil {
 		it.Outcome, it.Code, it.Error, it.EndedAt = a.Outcome, a.Code, a.Error, a.FinishedAt
+		it.Cause = a.Cause
 		it.StartedAt, it.EndedBy, it.Worker = a.LeasedAt, a.Agent, a.Worker
 	}
 	return it
@@ -73,10 +88,10 @@ func (r *Record) round(now time.Time) string {
 
 // every is how a recurring item recurs. It was validated when the item was added; only a zone
 // that this program does not know falls back to days in UTC.
-func (r *Record) every() Every {
-	e, err := ParseEvery(r.Every, r.Zone)
+func (r *Record) every() recurrence.Rule {
+	e, err := recurrence.Parse(r.Every, r.Zone)
 	if err != nil {
-		e = Every{spec: "day", zone: time.UTC}
+		e, _ = recurrence.Parse("day", "")
 	}
 	return e
 }
@@ -111,6 +126,7 @@ func (r *Record) queue(state State, due time.Time) *Work {
 	}
 	w.State, w.Due, w.Cancel = state, due, false
 	w.Gated, w.PassedAt = len(r.Resources) > 0, time.Time{}
+	w.CancelReason, w.Renewals = "", 0
 	w.Agent, w.LockID, w.LeasedAt, w.StartedAt, w.ExpiresAt = "", uuid.Nil, time.Time{}, time.Time{}, time.Time{}
 	return &w
 }
@@ -123,8 +139,31 @@ func (r *Record) fresh(epoch int64, due time.Time) *Work {
 	return w
 }
 
-// settle ends the claim that is in force: w is the row as it was leased.
+// freshFrom is a fresh row that is not ready before due.
+func (r *Record) freshFrom(epoch int64, due, now time.Time) *Work {
+	w := r.fresh(epoch, due.UTC().Truncate(time.Microsecond))
+	if due.After(now) {
+		w.State = StateWaiting
+	}
+	return w
+}
+
+// roundEnds gives the row of a round that has ended the priority that it had before, see ThisRound.
+func (w *Work) roundEnds() {
+	if w.Usual != nil {
+		w.Priority, w.Usual = *w.Usual, nil
+	}
+}
+
+// settle ends the claim that is in force.
 func (r *Record) settle(res Result, now time.Time, jitter float64) Change {
+	c := r.conclude(res, now, jitter)
+	c.Outage = r.Outage.after(c.Attempt, now)
+	return c
+}
+
+// conclude is settle without the outage: w is the row as it was leased.
+func (r *Record) conclude(res Result, now time.Time, jitter float64) Change {
 	w := r.Work
 	out := res.Outcome
 	if out == OutcomeUnknown || res.NoReport && r.Policy.inDoubt() && (out == OutcomeFailed || !w.StartedAt.IsZero()) {
@@ -141,7 +180,7 @@ func (r *Record) settle(res Result, now time.Time, jitter float64) Change {
 	switch out {
 	case OutcomeDone, OutcomeSkipped, OutcomeCancelled:
 		c.Attempt.Final = true
-		if w.Cancel || out == OutcomeCancelled || !w.Reopen {
+		if !w.Reopen || out == OutcomeCancelled && !w.Cancel {
 			c.Finish = true
 			return c
 		}
@@ -151,31 +190,38 @@ func (r *Record) settle(res Result, now time.Time, jitter float64) Change {
 	if w.Reopen { // the newer version starts with a clean sheet
 		next = *r.fresh(r.Epoch, now)
 	}
+	if w.Reopen || next.State == StateDead {
+		next.roundEnds()
+	}
 	c.Work = &next
 	return c
 }
 
+// newerThanCancel tells whether a leased item that is to be cancelled got a newer version after that: Cancel takes
+// the mark off that an earlier one had set.
+func (r *Record) newerThanCancel() bool { return r.Work.Reopen && r.Epoch > r.Work.Epoch }
+
 // again sets counters, state and due time of a row after an attempt that did not complete it.
 func (r *Record) again(next *Work, res Result, out Outcome, now time.Time, jitter float64) {
-	p := r.Policy
+	p := r.Policy.WithDefaults()
 	switch out {
 	case OutcomeFailed:
 		next.Failures++
 		next.Losses = 0
 		next.Due = now.Add(cmp.Or(res.Delay, p.delay(next.Failures, jitter)))
-		if res.Final || next.Failures >= p.maxFailures() {
+		if res.Final || next.Failures >= p.MaxFailures {
 			next.State, next.Due = StateDead, now
 		}
 	case OutcomeCrashed:
 		next.Crashes++
 		next.Losses = 0
 		next.Due = now.Add(p.delay(next.Crashes, jitter))
-		if next.Crashes >= p.maxCrashes() {
+		if next.Crashes >= p.MaxCrashes {
 			next.State, next.Due = StateDead, now
 		}
 	case OutcomeLost:
 		next.Losses++
-		if next.Losses >= p.maxLost() {
+		if next.Losses >= p.MaxLost {
 			next.State = StateDead
 		}
 	case OutcomeSnoozed:
@@ -188,14 +234,15 @@ func (r *Record) again(next *Work, res Result, out Outcome, now time.Time, jitte
 	}
 }
 
-// toDoubt ends an attempt of which nobody knows whether it took effect.
+// toDoubt ends an attempt that may or may not have taken effect.
 func (r *Record) toDoubt(res Result, out Outcome) Change {
 	if out != OutcomeLost && out != OutcomeCrashed {
 		out = OutcomeUnknown
 	}
 	c := Change{ID: r.ID, Attempt: r.ended(res, out)}
 	c.Work = r.queue(StateDoubt, r.Work.Due)
-	c.Work.Cancel = r.Work.Cancel // a late report that nothing happened still ends it
+	// A late report that nothing happened still ends it.
+	c.Work.Cancel, c.Work.CancelReason = r.Work.Cancel, r.Work.CancelReason
 	return c
 }
 
@@ -215,25 +262,31 @@ func (r *Record) settleRecurring(res Result, out Outcome, now time.Time, jitter 
 		out = OutcomeCancelled
 	}
 	c := Change{ID: r.ID, Attempt: r.ended(res, out)}
-	if out == OutcomeCancelled || r.Work.Cancel { // withdrawn for good
+	if out == OutcomeCancelled && !r.Work.Cancel || r.Work.Cancel && !r.newerThanCancel() { // withdrawn for good
 		c.Attempt.Final, c.Finish = true, true
 		return c
 	}
 	next := *r.queue(StateReady, r.Work.Due)
-	if r.Last != nil && r.Last.Period.Before(period) { // counters are of a round
+	if r.Last != nil && r.Last.Period.Before(period) || r.untried(now) { // counters are of a round
 		next.Failures, next.Crashes, next.Losses = 0, 0, 0
 	}
-	over := out.Completed() || res.Code == codeRoundDone
+	over, failed := out.Completed() || res.Code == codeRoundDone, false
 	if !over {
 		r.again(&next, res, out, now, jitter)
-		over = next.State == StateDead // the period failed for good
+		failed = next.State == StateDead // the period failed for good
 	}
 	switch {
 	case r.Epoch > r.Work.Epoch: // the newer version starts with a clean sheet
 		next = *r.fresh(r.Epoch, now)
+		next.roundEnds()
 		c.Attempt.Final = out.Completed()
-	case over:
+	case over, failed:
+		ended := next
 		next = *r.fresh(r.Epoch, e.Next(period, now))
+		next.roundEnds()
+		if failed { // its counters are told until the next round begins
+			next.Failures, next.Crashes, next.Losses = ended.Failures, ended.Crashes, ended.Losses
+		}
 		c.Attempt.Final = true
 	}
 	if next.State == StateReady && next.Due.After(now) {
@@ -247,8 +300,17 @@ func (r *Record) settleRecurring(res Result, out Outcome, now time.Time, jitter 
 // ended is the attempts row of the claim in force.
 func (r *Record) ended(res Result, out Outcome) *Attempt {
 	w := r.Work
-	a := &Attempt{ItemID: r.ID, Attempt: w.Attempt, Kind: r.Kind, Agent: w.Agent, LockID: w.LockID.String(), Worker: res.Worker,
-		Epoch: w.Epoch, LeasedAt: w.LeasedAt, Outcome: out, Code: res.Code, Error: res.Error, Log: res.Log, Output: res.Output}
+	a := &Attempt{ItemID: r.ID, Attempt: w.Attempt, Kind: r.Kind, Agent: w.Agent, LockID: w.LockID.String(),
+		Worker: res.Worker,
+		Epoch:  w.Epoch, DueAt: w.Due, LeasedAt: w.LeasedAt, StartedAt: w.StartedAt,
+		Renewals: w.Renewals, Outcome: out, Code: res.Code, Error: res.Error, Log: res.Log,
+		Output: res.Output}
+	if out == OutcomeCancelled && w.Cancel && w.CancelReason != "" {
+		a.Error = w.CancelReason
+	}
+	if out.Fails() {
+		a.Cause = cause.Of(res.Code, cmp.Or(res.Error, string(out)), r.Key)
+	}
 	if r.Every != "" {
 		a.Period = r.period(w.LeasedAt)
 	}

@@ -20,18 +20,12 @@ func (s Schema) Fits() error {
 	if s.Compatible <= s.Known {
 		return nil
 	}
-	return &schemaError{s}
+	return &Error{Kind: ErrSchema, Hint: "upgrade ledgerd on this machine: the ledger is fine",
+		Message: fmt.Sprintf("the ledger in %s has schema %d, which programs that know schema %d or later may use, and "+
+			"this one knows %d", s.Ledger, s.Have, s.Compatible, s.Known)}
 }
 
-type schemaError struct{ Schema }
-
-func (e *schemaError) Error() string {
-	return fmt.Sprintf("the ledger in %s has schema %d, which programs that know schema %d or later may use, and this one knows %d; upgrade ledgerd on this machine: the ledger is fine", e.Ledger, e.Have, e.Compatible, e.Known)
-}
-
-func (e *schemaError) Is(target error) bool { return target == ErrSchema }
-
-// lookEvery is how often a program that uses a ledger looks whether it still may: a newer release may
+// lookEvery is how often a program that uses a ledger checks whether it still may: a newer release may
 // have brought it up to date since. It is less than the time between two heartbeats of a worker.
 const lookEvery = 5 * time.Second
 
@@ -44,12 +38,12 @@ type fitness struct {
 
 // fit refuses what a program that is too old must not begin any more. Everything asks it that
 // begins something, or that is asked again and again: adding, claiming, the acts of operators, what
-// workers do for all, heartbeats, lists, taking locks. What ends a thing that was begun before does not:
+// workers do for all, heartbeats, lists, taking locks. Calls that end what was begun before do not ask it:
 // renewals, finishing, the last heartbeat, giving locks back. So a worker that learns of it stops as it
 // does otherwise, and all that it holds is ended or given back.
 //
 // Only the first to ask after a look is due waits for it; whoever is in a transaction of his own does
-// not, since that may hold the only connection: what is found is for the next. That a look fails says
+// not, since that may hold the only connection: what is found is for the next. That a look fails means
 // nothing; the call that asks is about to fail the same way.
 func (l *Ledger) fit(ctx context.Context, conn Conn) error {
 	due, err := l.fitness.ask()
@@ -67,7 +61,7 @@ func (l *Ledger) fit(ctx context.Context, conn Conn) error {
 	return err
 }
 
-// ask says whether it is time for a look, which is then the caller's, and what the last one found.
+// ask reports whether it is time for a look, which is then the caller's, and what the last one found.
 func (f *fitness) ask() (due bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -78,14 +78,17 @@ func TestLedgerOfANewerRelease(t *testing.T) {
 			"Ended":        func() error { _, err := l.Ended(ctx, ledger.EndedQuery{Limit: 1}); return err },
 			"Locks":        func() error { _, _, err := l.LockStore().Locks(ctx, "name"); return err },
 		} {
-			if err := begin(); !errors.Is(err, ledger.ErrSchema) || !strings.Contains(err.Error(), "the ledger in the-ledger has schema 9, which programs that know schema 8 or later may use, and this one knows 7") {
+			if err := begin(); !errors.Is(err, ledger.ErrSchema) ||
+				!strings.Contains(err.Error(), "the ledger in the-ledger has schema 9, which programs that know schema 8 or "+
+					"later may use, and this one knows 7") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 		if n := store.looks.Load(); n != 1 {
 			t.Errorf("%d looks, want one", n)
 		}
-		ends := []error{l.Renew(ctx, time.Hour, held...)[0], l.Held(ctx, held...)[0], l.Beat(ctx, ledger.Agent{Name: "me"}, 0),
+		ends := []error{l.Renew(ctx, time.Hour, held...)[0], l.Held(ctx, held...)[0], l.Beat(ctx, ledger.Agent{Name: "me"},
+			0),
 			l.Finish(ctx, ledger.Ending{Lease: held[0], Result: ledger.Done(nil)})[0],
 			l.Finish(ctx, ledger.Ending{Lease: held[1], Result: ledger.Result{Outcome: ledger.OutcomeReleased}})[0],
 			l.LockStore().Update(ctx, nil, func(tx ledger.Tx) error { return nil })}
@@ -100,7 +103,7 @@ func TestLedgerOfANewerRelease(t *testing.T) {
 	})
 }
 
-// In the caller's transaction, which may hold the only connection, nobody waits for a look.
+// In the caller's transaction, which may hold the only connection, no call waits for a look.
 func TestLookInATransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &migrated{Store: memory.New(memory.Options{})}
@@ -122,7 +125,7 @@ type inTransaction struct{ ledger.Conn }
 
 func (inTransaction) Dialect() string { return "any" }
 
-// Looks are rare, however many ask, and one that fails says nothing.
+// Looks are rare with any number of callers, and one that fails changes nothing.
 func TestLooksAreRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &migrated{Store: memory.New(memory.Options{})}

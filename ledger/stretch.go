@@ -15,7 +15,7 @@ func (f Filter) parts() []Filter {
 	return all
 }
 
-// fails says that nothing matches but items of which the newest attempt failed, see [Outcome.Fails].
+// fails means that nothing matches but items of which the newest attempt failed, see [Outcome.Fails].
 func (f Filter) fails() bool {
 	return slices.ContainsFunc(f.parts(), func(p Filter) bool {
 		return len(p.Outcomes) > 0 && !slices.ContainsFunc(p.Outcomes, func(o Outcome) bool { return !o.Fails() })
@@ -38,6 +38,21 @@ func (f Filter) kinds() []string {
 		}
 	}
 	return nil
+}
+
+// Only means that nothing matches but items in these states.
+func (f Filter) Only(states ...State) bool {
+	return slices.ContainsFunc(f.parts(), func(p Filter) bool {
+		return len(p.States) > 0 && !slices.ContainsFunc(p.States, func(s State) bool { return !slices.Contains(states, s) })
+	})
+}
+
+// NamesItems means that nothing matches but items that it names, by id or by identity.
+func (f Filter) NamesItems() bool {
+	has := func(names func(Filter) bool) bool { return slices.ContainsFunc(f.parts(), names) }
+	return has(func(p Filter) bool { return p.IDs != nil }) ||
+		has(func(p Filter) bool { return p.Key != "" }) && has(func(p Filter) bool { return len(p.Kinds) > 0 }) &&
+			has(func(p Filter) bool { return len(p.Scopes) > 0 })
 }
 
 // Bounds are between which ids a filter can match: above the one, and up to the other.
@@ -72,15 +87,15 @@ type stretch struct {
 	done        bool
 }
 
-// stretch begins with the ids that a filter can match. One that names items or keys is one window:
-// an index leads to these, and to no others.
+// stretch begins with the ids that a filter can match. One that names items, by id or by kind, scope and key,
+// is one window: an index leads to these, and to no others.
 func (l *Ledger) stretch(ctx context.Context, f Filter, desc bool) (*stretch, error) {
 	s := &stretch{filter: f, desc: desc, size: firstWindow}
 	s.above, s.upTo = f.Bounds()
 	if s.done = s.above >= s.upTo; s.done {
 		return s, nil
 	}
-	if slices.ContainsFunc(f.parts(), func(p Filter) bool { return p.IDs != nil || p.Key != "" }) {
+	if f.NamesItems() {
 		s.size = maxID
 		return s, nil
 	}
@@ -113,7 +128,7 @@ func (s *stretch) window() Filter {
 	return s.filter.And(Filter{Above: above, UpTo: upTo})
 }
 
-// reached says that all up to an id has been looked at.
+// reached means that all up to an id has been looked at.
 func (s *stretch) reached(id int64) {
 	if s.desc {
 		s.upTo = id - 1
@@ -123,7 +138,7 @@ func (s *stretch) reached(id int64) {
 	s.done = s.above >= s.upTo
 }
 
-// next says that all of the window has been looked at, and how long it took.
+// next means that all of the window has been looked at, and how long it took.
 func (s *stretch) next(took time.Duration) {
 	above, upTo := s.bounds()
 	if s.desc {
@@ -154,11 +169,54 @@ const mostLate = time.Hour
 // mostEnded is up to how many attempts that ended since a time lead to the items that they are of.
 const mostEnded = 10_000
 
+// mostScopes is up to how many scopes of a kind are looked at for a key.
+const mostScopes = 10_000
+
+// identified is a filter that names the items of its key, if it has one: the index of identities is asked for each
+// scope of each kind. A kind with too many scopes is looked at item by item.
+func (l *Ledger) identified(ctx context.Context, f Filter) (Filter, error) {
+	i := slices.IndexFunc(f.parts(), func(p Filter) bool { return p.Key != "" })
+	if i < 0 || f.NamesItems() {
+		return f, nil
+	}
+	names := f.kinds()
+	if names == nil {
+		kinds, err := l.store.Kinds(ctx)
+		if err != nil {
+			return f, err
+		}
+		for _, k := range kinds {
+			names = append(names, k.Name)
+		}
+	}
+	ids := []int64{}
+	for _, kind := range names {
+		scopes, err := l.store.Scopes(ctx, kind, mostScopes)
+		if err != nil || len(scopes) == mostScopes {
+			return f, err
+		}
+		for some := range slices.Chunk(scopes, page) {
+			found, err := l.store.Records(ctx, RecordQuery{Filter: Filter{Kinds: []string{kind}, Scopes: some,
+				Key: f.parts()[i].Key}, Limit: len(some)})
+			if err != nil {
+				return f, err
+			}
+			for _, r := range found {
+				ids = append(ids, r.ID)
+			}
+		}
+	}
+	return f.And(IDs(ids...)), nil
+}
+
 // spans are filters that match, one after the other in the order of ids, what f matches, and that have bounds
 // of ids where f has times: no index of items has these.
 func (l *Ledger) spans(ctx context.Context, f Filter) ([]Filter, error) {
 	var bounds Filter
-	var err error
+	f, err := l.identified(ctx, f)
+	if err != nil || f.NamesItems() {
+		return []Filter{f}, err
+	}
 	from, to := f.latest(func(p Filter) time.Time { return p.AddedFrom }), time.Time{}
 	for _, p := range f.parts() {
 		if !p.AddedTo.IsZero() && (to.IsZero() || p.AddedTo.Before(to)) {
@@ -177,10 +235,11 @@ func (l *Ledger) spans(ctx context.Context, f Filter) ([]Filter, error) {
 	}
 	f = f.And(bounds)
 	since := f.latest(func(p Filter) time.Time { return p.Since })
-	if since.IsZero() {
+	if since.IsZero() || f.Only(StateDead, StateDoubt, StateLeased) { // an index leads to items in these states
 		return []Filter{f}, nil
 	}
-	ended, err := l.store.Ended(ctx, EndedQuery{Filter: Filter{Kinds: f.kinds()}, After: Mark{At: since}, Limit: mostEnded})
+	ended, err := l.store.Ended(ctx, EndedQuery{Filter: Filter{Kinds: f.kinds()}, After: Mark{At: since},
+		Limit: mostEnded})
 	if err != nil || len(ended) == mostEnded {
 		return []Filter{f}, err
 	}
@@ -223,9 +282,10 @@ func (l *Ledger) added(ctx context.Context, at time.Time) (before, since int64, 
 	return before, since, nil
 }
 
-// windows hands f to look in windows of ids, until look has enough, or for a time (0: to the end). whole says
+// windows hands f to look in windows of ids, until look has enough, or for a time (0: to the end). whole tells
 // that these were all.
-func (l *Ledger) windows(ctx context.Context, f Filter, desc bool, within time.Duration, look func(Filter) (enough bool, err error)) (whole bool, err error) {
+func (l *Ledger) windows(ctx context.Context, f Filter, desc bool, within time.Duration, look func(Filter) (enough bool,
+	err error)) (whole bool, err error) {
 	began := time.Now()
 	spans, err := l.spans(ctx, f)
 	if desc {
@@ -251,8 +311,9 @@ func (l *Ledger) windows(ctx context.Context, f Filter, desc bool, within time.D
 }
 
 // CountUpTo counts the items that match, but not beyond most of them (0: all), nor for longer than a time
-// (0: to the end). whole says that these are all.
-func (l *Ledger) CountUpTo(ctx context.Context, f Filter, most int64, within time.Duration) (n int64, whole bool, err error) {
+// (0: to the end). whole tells that these are all.
+func (l *Ledger) CountUpTo(ctx context.Context, f Filter, most int64, within time.Duration) (n int64, whole bool,
+	err error) {
 	enough := func() bool { return most > 0 && n > most }
 	if f.asksFields() {
 		w := &Walk{Filter: f, Time: within}

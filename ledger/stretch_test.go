@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/filter"
 	"github.com/ledgerd/ledgerd/ledger/memory"
+	"github.com/ledgerd/ledgerd/ledger/order"
 )
 
 // slow is a store that takes a second for each question.
@@ -35,7 +38,7 @@ func (s slow) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended, e
 	return s.Store.Ended(ctx, q)
 }
 
-// TestBoundedLooks: a question with a time ends soon after it, says that it has not seen everything, and has
+// TestBoundedLooks: a question with a time ends soon after it, reports that it has not seen everything, and has
 // seen a part; without a time it sees everything.
 func TestBoundedLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -43,8 +46,8 @@ func TestBoundedLooks(t *testing.T) {
 		ctx := t.Context()
 		store := memory.New(memory.Options{})
 		quick, l := ledger.New(store, ledger.Options{}), ledger.New(slow{store}, ledger.Options{})
-		for i := 0; i < items; i += ledger.MaxBatch {
-			batch := make([]ledger.NewItem, min(ledger.MaxBatch, items-i))
+		for i := 0; i < items; i += bounds.MaxBatch {
+			batch := make([]ledger.NewItem, min(bounds.MaxBatch, items-i))
 			for j := range batch {
 				batch[j] = ledger.NewItem{Kind: "k", Key: fmt.Sprint(i + j), Payload: []byte(`{"a":1}`)}
 			}
@@ -53,7 +56,7 @@ func TestBoundedLooks(t *testing.T) {
 			}
 		}
 		for {
-			leases, err := quick.Claim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: ledger.MaxBatch})
+			leases, err := quick.Claim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: bounds.MaxBatch})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +73,7 @@ func TestBoundedLooks(t *testing.T) {
 		}
 		all := ledger.Filter{ErrorHas: "no"}
 		failed := all.And(ledger.Filter{Outcomes: []ledger.Outcome{ledger.OutcomeFailed}})
-		field, err := ledger.ParseFilter("payload.a:1", time.Time{})
+		field, err := filter.Parse("payload.a:1", time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,8 +104,9 @@ func TestBoundedLooks(t *testing.T) {
 		}
 		for name, ask := range map[string]func(time.Duration) (int64, bool, error){
 			"count": count(all), "count by field": count(field), "groups": groups(all), "groups by field": groups(field),
-			"by id": walk(ledger.Walk{Filter: all}), "by end": walk(ledger.Walk{Filter: all, Order: ledger.ByEnd, Desc: true}),
-			"failed by end": walk(ledger.Walk{Filter: failed, Order: ledger.ByEnd}), "by key": walk(ledger.Walk{Filter: all, Order: "key", Top: items}),
+			"by id": walk(ledger.Walk{Filter: all}), "by end": walk(ledger.Walk{Filter: all, Order: order.Ended, Desc: true}),
+			"failed by end": walk(ledger.Walk{Filter: failed, Order: order.Ended}), "by key": walk(ledger.Walk{Filter: all,
+				Order: "key", Top: items}),
 		} {
 			began := time.Now()
 			n, whole, err := ask(within)
@@ -114,4 +118,135 @@ func TestBoundedLooks(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSlowWalksGoOn: who walks in parts comes to the end also where every question takes longer than a part has.
+func TestSlowWalksGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(memory.Options{})
+		quick, l := ledger.New(store, ledger.Options{}), ledger.New(slow{store}, ledger.Options{})
+		for i := range 3 {
+			if _, err := quick.Add(t.Context(), ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}); err != nil {
+				t.Fatal(err)
+			}
+			leases, err := quick.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
+			if err != nil || len(leases) != 1 {
+				t.Fatal(leases, err)
+			}
+			if errs := quick.Finish(t.Context(), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)}); errs[0] != nil {
+				t.Fatal(errs[0])
+			}
+		}
+		for _, w := range []ledger.Walk{{}, {Desc: true}, {Order: order.Ended}, {Order: order.Ended, Desc: true}} {
+			w.Time = time.Millisecond
+			n, parts := 0, 0
+			for w.Cut = true; w.Cut && parts < 100; parts++ {
+				w.After, w.Cut = w.Reached, false
+				for _, err := range l.Walk(t.Context(), &w) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					n++
+				}
+			}
+			if n != 3 || w.Cut {
+				t.Errorf("order %q, descending %t: %d items in %d parts, cut %t; want all 3", w.Order, w.Desc, n, parts, w.Cut)
+			}
+		}
+	})
+}
+
+// named is a store that takes note of questions that neither name items nor end somewhere.
+type named struct {
+	ledger.Store
+	endless []ledger.Filter
+}
+
+func (s *named) Records(ctx context.Context, q ledger.RecordQuery) ([]ledger.Record, error) {
+	if q.Limit > 1 && !q.Filter.NamesItems() { // what is asked for one is the newest
+		s.endless = append(s.endless, q.Filter)
+	}
+	return s.Store.Records(ctx, q)
+}
+
+func (s *named) Count(ctx context.Context, f ledger.Filter) (int64, error) {
+	if !f.NamesItems() {
+		s.endless = append(s.endless, f)
+	}
+	return s.Store.Count(ctx, f)
+}
+
+// TestKeyNamesItems: an index leads to all that a filter with a key can match, with any further conditions.
+func TestKeyNamesItems(t *testing.T) {
+	store := &named{Store: memory.New(memory.Options{})}
+	l := ledger.New(store, ledger.Options{})
+	for _, scope := range []string{"", "a", "b"} {
+		if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Scope: scope, Key: "x"}, ledger.NewItem{Kind: "j",
+			Scope: scope, Key: "y"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for where, want := range map[string]int64{"key:x": 3, "key:x kind:k": 3, "key:x kind:j": 0, "key:x scope:a": 1,
+		"key:x state:ready since:1h": 3, "key:none": 0} {
+		f, err := filter.Parse(where, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n int64
+		for _, err := range l.List(t.Context(), f, 0) {
+			if n++; err != nil {
+				t.Fatal(err)
+			}
+		}
+		counted, err := l.Count(t.Context(), f)
+		if n != want || counted != want || err != nil || len(store.endless) > 0 {
+			t.Errorf("%s: %d listed, %d counted, %v, want %d; %d questions do not name items", where, n, counted, err, want,
+				len(store.endless))
+		}
+	}
+}
+
+// noEnds is a store of which the ends of attempts must not be read.
+type noEnds struct {
+	ledger.Store
+	t *testing.T
+}
+
+func (s noEnds) Ended(context.Context, ledger.EndedQuery) ([]ledger.Ended, error) {
+	s.t.Error("the ends of attempts are read, though an index leads to the state")
+	return nil, nil
+}
+
+// A filter of a state that has an index reads no ends of attempts, of which there may be many since a time.
+func TestStatesLeadToItems(t *testing.T) {
+	l := ledger.New(noEnds{memory.New(memory.Options{}), t}, ledger.Options{})
+	defer l.Close()
+	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
+	if err != nil || len(leases) != 1 {
+		t.Fatal(leases, err)
+	}
+	since := ledger.Filter{Since: time.Now().Add(-time.Hour)}
+	look := func(state ledger.State) (n int) {
+		f := since.And(ledger.Filter{States: []ledger.State{state}})
+		for _, err := range l.Walk(t.Context(), &ledger.Walk{Filter: f}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		return n
+	}
+	if n := look(ledger.StateLeased); n != 1 {
+		t.Errorf("%d leased", n)
+	}
+	end := ledger.Ending{Lease: leases[0], Result: ledger.Permanent(errors.New("gone"))}
+	if errs := l.Finish(t.Context(), end); errs[0] != nil {
+		t.Fatal(errs[0])
+	}
+	if n := look(ledger.StateDead); n != 1 {
+		t.Errorf("%d dead", n)
+	}
 }

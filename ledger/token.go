@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,21 +24,27 @@ func ParseToken(token string) (id, attempt int64, err error) {
 
 // Lease is the lease that a token names, for who kept nothing but the token: a person, a script. It is
 // fenced as the one that Claim returned: both carry the lock_id that the claim had. The attempt may have
-// ended since; what Finish says of it then is what it would have said to its holder.
+// ended since; Finish then answers as it would have answered its holder.
 // Errors: ErrNotFound if there is no such item; ErrLeaseLost if no claim of it has had this number.
 func (l *Ledger) Lease(ctx context.Context, id, attempt int64) (*Lease, error) {
 	it, r, _, err := l.record(ctx, IDs(id))
 	if err != nil {
 		return nil, err
 	}
+	return l.leaseOf(ctx, r, it, attempt)
+}
+
+// leaseOf is the claim of an item with this number, which may have ended.
+func (l *Ledger) leaseOf(ctx context.Context, r *Record, it Item, attempt int64) (*Lease, error) {
 	ls := &Lease{Item: it}
 	ls.Attempt = attempt
 	if w := r.Work; w != nil && w.State == StateLeased && w.Attempt == attempt {
-		ls.Agent, ls.LockID, ls.StartedAt, ls.ExpiresAt, ls.Alone, ls.epoch = w.Agent, w.LockID, w.LeasedAt, w.ExpiresAt, w.Alone, w.Epoch
+		ls.Agent, ls.LockID, ls.StartedAt, ls.ExpiresAt, ls.Alone, ls.epoch = w.Agent, w.LockID, w.LeasedAt, w.ExpiresAt,
+			w.Alone, w.Epoch
 		return ls, nil
 	}
 	ls.Agent, ls.ExpiresAt = "", time.Time{} // of another claim
-	attempts, err := l.store.Attempts(ctx, id)
+	attempts, err := l.store.Attempts(ctx, r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -46,10 +53,137 @@ func (l *Ledger) Lease(ctx context.Context, id, attempt int64) (*Lease, error) {
 			continue
 		}
 		if ls.LockID, err = uuid.Parse(a.LockID); err != nil {
-			return nil, fmt.Errorf("item %d, attempt %d: lock_id: %w", id, attempt, err)
+			return nil, fmt.Errorf("item %d, attempt %d: lock_id: %w", r.ID, attempt, err)
 		}
 		ls.Agent, ls.StartedAt, ls.ExpiresAt, ls.epoch = a.Agent, a.LeasedAt, a.FinishedAt, a.Epoch
 		return ls, nil
 	}
 	return nil, ErrLeaseLost
+}
+
+// FullToken is "<id>.<attempt>.<lock_id>", for programs that reach the ledger through another program. Unlike Token it
+// cannot be guessed, because the lock_id is random: its holder was granted the item.
+func (l *Lease) FullToken() string { return l.Token() + "." + l.LockID.String() }
+
+// Take is for a program that was granted a lease through another program: by its full token, for a time to live that
+// counts from the start of the call, with the idempotency key of its round. Item and the exported fields are the
+// caller's to fill in. Error: ErrInvalid if it is no full token.
+func (l *Lease) Take(token, idempotencyKey string, called time.Time, ttl time.Duration) error {
+	t, err := parseFullToken(0, token)
+	l.ID, l.Attempt, l.LockID, l.called, l.ttl, l.key = t.ItemID, t.attempt, t.LockID, called, ttl, idempotencyKey
+	return err
+}
+
+// LeasesOf are the leases of full tokens, for programs that kept nothing else, and one error per token. The leases are
+// fenced as those that Claim returned, and may have ended since: State and Item.Agent describe the item now, Agent is
+// the holder by this token. Of the item they have only what identifies it.
+// Errors: ErrInvalid if it is no full token; ErrLeaseLost if no claim has had it, also where that is not known any
+// more because the history was pruned.
+func (l *Ledger) LeasesOf(ctx context.Context, tokens ...string) ([]*Lease, []error) {
+	leases, errs, ended := l.leasesHeld(ctx, tokens)
+	if len(ended) == 0 {
+		return leases, errs
+	}
+	ids := make([]int64, 0, len(ended))
+	for _, t := range ended {
+		ids = append(ids, t.ItemID)
+	}
+	recs, now, err := l.recordsNow(ctx, ids)
+	for i, t := range ended {
+		switch r := recs[t.ItemID]; {
+		case err != nil:
+			errs[i] = err
+		case r == nil:
+			errs[i] = ErrLeaseLost
+		default:
+			leases[i], errs[i] = l.endedLease(ctx, r, r.Item(now), t)
+		}
+	}
+	return leases, errs
+}
+
+// LeasesHeld is LeasesOf for who asks only about leases in force: any other is ErrLeaseLost. It asks the database once.
+func (l *Ledger) LeasesHeld(ctx context.Context, tokens ...string) ([]*Lease, []error) {
+	leases, errs, ended := l.leasesHeld(ctx, tokens)
+	for i := range ended {
+		errs[i] = ErrLeaseLost
+	}
+	return leases, errs
+}
+
+// leasesHeld are the leases in force; ended are the tokens of others, by their place.
+func (l *Ledger) leasesHeld(ctx context.Context, tokens []string) (leases []*Lease, errs []error,
+	ended map[int]fullToken) {
+	leases, errs = make([]*Lease, len(tokens)), make([]error, len(tokens))
+	named := make([]fullToken, len(tokens))
+	ids := make([]int64, 0, len(tokens))
+	for i, token := range tokens {
+		if named[i], errs[i] = parseFullToken(i, token); errs[i] == nil {
+			ids = append(ids, named[i].ItemID)
+		}
+	}
+	leased, err := l.store.Leased(ctx, ids)
+	if err != nil {
+		return leases, fill(errs, err), nil
+	}
+	ended = map[int]fullToken{}
+	byRef := make(map[LeaseRef]*Record, len(leased))
+	for i := range leased {
+		byRef[LeaseRef{leased[i].ID, leased[i].Work.LockID}] = &leased[i]
+	}
+	for i, t := range named {
+		switch r := byRef[t.LeaseRef]; {
+		case errs[i] != nil:
+		case r == nil:
+			ended[i] = t
+		case r.Work.Attempt != t.attempt:
+			errs[i] = ErrLeaseLost
+		default:
+			leases[i], errs[i] = l.leaseOf(ctx, r, r.Item(r.Work.LeasedAt), t.attempt)
+		}
+	}
+	return leases, errs, ended
+}
+
+// recordsNow are records by id, and the database's clock after they were read.
+func (l *Ledger) recordsNow(ctx context.Context, ids []int64) (map[int64]*Record, time.Time, error) {
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	recs, err := l.store.Records(ctx, RecordQuery{Filter: IDs(ids...), Limit: len(ids)})
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	byID := make(map[int64]*Record, len(recs))
+	for i := range recs {
+		byID[recs[i].ID] = &recs[i]
+	}
+	now, err := l.store.Now(ctx)
+	return byID, now, err
+}
+
+// endedLease is the lease of a full token that was not in force.
+func (l *Ledger) endedLease(ctx context.Context, r *Record, it Item, t fullToken) (*Lease, error) {
+	ls, err := l.leaseOf(ctx, r, it, t.attempt)
+	if err == nil && ls.LockID != t.LockID {
+		return nil, ErrLeaseLost
+	}
+	return ls, err
+}
+
+// fullToken is what FullToken writes.
+type fullToken struct {
+	LeaseRef
+	attempt int64
+}
+
+func parseFullToken(index int, token string) (t fullToken, err error) {
+	dot := max(0, strings.LastIndexByte(token, '.'))
+	lock := strings.TrimPrefix(token[dot:], ".")
+	if t.ItemID, t.attempt, err = ParseToken(token[:dot]); err == nil {
+		t.LockID, err = uuid.Parse(lock)
+	}
+	if err != nil || t.LockID.String() != lock {
+		return t, &InvalidError{Index: index, Field: "token", Reason: "must be one that a claim returned: ID.ATTEMPT.LOCK"}
+	}
+	return t, nil
 }

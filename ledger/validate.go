@@ -3,12 +3,19 @@ package ledger
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
+
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/health"
+	"github.com/ledgerd/ledgerd/ledger/payload"
+	"github.com/ledgerd/ledgerd/ledger/recurrence"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 const (
@@ -28,6 +35,7 @@ var (
 type checker struct {
 	index int
 	err   error
+	named string // a kind whose name is in order
 }
 
 func (c *checker) fail(field, format string, args ...any) {
@@ -50,7 +58,7 @@ func (c *checker) text(field, s string, limit int) {
 
 // config checks settings in force.
 func (c *checker) config(s string) {
-	c.text("config", s, MaxConfig)
+	c.text("config", s, bounds.MaxConfig)
 	if s != "" && (s[0] != '{' || !json.Valid([]byte(s))) {
 		c.fail("config", "is no JSON object")
 	}
@@ -66,10 +74,12 @@ func (c *checker) kind(s string) {
 	switch {
 	case s == "":
 		c.fail("kind", "is empty")
-	case len(s) > MaxKind:
-		c.fail("kind", "%d bytes, at most %d", len(s), MaxKind)
-	case !kindRE.MatchString(s):
+	case len(s) > bounds.MaxKind:
+		c.fail("kind", "%d bytes, at most %d", len(s), bounds.MaxKind)
+	case s != c.named && !kindRE.MatchString(s):
 		c.fail("kind", "%q: only a-z, 0-9 and -, not - first", s)
+	default:
+		c.named = s // most items are of one kind
 	}
 }
 
@@ -77,12 +87,12 @@ func (c *checker) agent(s string) {
 	if s == "" {
 		c.fail("agent", "is empty")
 	}
-	c.text("agent", s, MaxAgent)
+	c.text("agent", s, bounds.MaxAgent)
 }
 
 func (c *checker) ttl(d time.Duration) {
-	if d < MinTTL || d > MaxTTL {
-		c.fail("ttl", "%s, must be %s … %s", d.String(), MinTTL.String(), MaxTTL.String())
+	if d < bounds.MinTTL || d > bounds.MaxTTL {
+		c.fail("ttl", "%s, must be %s … %s", d.String(), bounds.MinTTL.String(), bounds.MaxTTL.String())
 	}
 }
 
@@ -93,41 +103,49 @@ func checkLimit(n int) error {
 }
 
 func (c *checker) batch(field string, n int) {
-	if n < 1 || n > MaxBatch {
-		c.fail(field, "%d, must be 1 … %d", n, MaxBatch)
+	if n < 1 || n > bounds.MaxBatch {
+		c.fail(field, "%d, must be 1 … %d", n, bounds.MaxBatch)
 	}
 }
 
-// CheckItem says what is wrong with an item, as Add would.
+// CheckItem describes what is wrong with an item, as Add would.
 func CheckItem(n NewItem) error {
 	c := checker{}
-	c.item(n)
+	c.item(&n)
 	return c.err
 }
 
-func (c *checker) item(n NewItem) {
+// CheckName describes what is wrong with the kind's name.
+func (k Kind) CheckName() error {
+	c := checker{}
+	c.kind(k.Name)
+	return c.err
+}
+
+func (c *checker) priority(p int16) {
+	if p < bounds.MinPriority || p > bounds.MaxPriority {
+		c.fail("priority", "%d, must be %d … %d", p, bounds.MinPriority, bounds.MaxPriority)
+	}
+}
+
+func (c *checker) item(n *NewItem) {
 	c.kind(n.Kind)
-	c.text("scope", n.Scope, MaxScope)
 	if n.Key == "" {
 		c.fail("key", "is empty")
 	}
-	c.text("key", n.Key, MaxKey)
-	c.text("fingerprint", n.Fingerprint, MaxFingerprint)
-	c.text("shard_key", n.ShardKey, MaxShardKey)
-	c.text("source", n.Source, MaxSource)
-	c.text("every", n.Every, MaxEvery)
-	c.text("zone", n.Zone, MaxZone)
-	c.bytes("payload", n.Payload, MaxPayload)
-	c.resources(n.Resources)
-	if n.Priority < MinPriority || n.Priority > MaxPriority {
-		c.fail("priority", "%d, must be %d … %d", n.Priority, MinPriority, MaxPriority)
+	for i := range ItemTexts {
+		t := &ItemTexts[i]
+		c.text(t.Column, *t.Of(n), t.Max)
 	}
+	c.bytes("payload", n.Payload, bounds.MaxPayload)
+	c.resources(n.Resources)
+	c.priority(n.Priority)
 	if !n.Due.IsZero() && (n.Due.Year() < 1970 || n.Due.Year() > 9999) {
 		c.fail("due", "%s is not between the years 1970 and 9999", n.Due.Format(time.RFC3339))
 	}
 	if c.err == nil && n.Every != "" {
-		if _, err := ParseEvery(n.Every, n.Zone); err != nil {
-			bad := err.(*InvalidError)
+		if _, err := recurrence.Parse(n.Every, n.Zone); err != nil {
+			bad := err.(*recurrence.Error)
 			c.fail(bad.Field, "%s", bad.Reason)
 		}
 	} else if n.Zone != "" && n.Every == "" {
@@ -136,14 +154,14 @@ func (c *checker) item(n NewItem) {
 }
 
 func (c *checker) resources(names []string) {
-	if len(names) > MaxResources {
-		c.fail("resources", "%d, at most %d", len(names), MaxResources)
+	if len(names) > bounds.MaxResources {
+		c.fail("resources", "%d, at most %d", len(names), bounds.MaxResources)
 	}
 	for _, name := range names {
 		if name == "" {
 			c.fail("resources", "one of them is empty")
 		}
-		c.text("resources", name, MaxResource)
+		c.text("resources", name, bounds.MaxResource)
 	}
 }
 
@@ -152,8 +170,9 @@ func (c *checker) claim(q Claim) {
 	c.agent(q.Agent)
 	c.batch("limit", q.Limit)
 	c.ttl(q.TTL)
-	if s := q.Shard; s != (Shard{}) && (s.Count < 1 || s.Count > Slots || s.Index < 0 || s.Index >= s.Count) {
-		c.fail("shard", "%d/%d, must be 0 ≤ index < count ≤ %d", s.Index, s.Count, Slots)
+	if s := q.Shard; s != (scheduler.Shard{}) && (s.Count < 1 || s.Count > scheduler.Slots || s.Index < 0 ||
+		s.Index >= s.Count) {
+		c.fail("shard", "%d/%d, must be 0 ≤ index < count ≤ %d", s.Index, s.Count, scheduler.Slots)
 	}
 }
 
@@ -161,22 +180,23 @@ func (c *checker) claim(q Claim) {
 // is too long is cut, an output that is too long is an error.
 func (c *checker) result(r *Result) {
 	switch r.Outcome {
-	case OutcomeDone, OutcomeSkipped, OutcomeFailed, OutcomeSnoozed, OutcomeReleased, OutcomeCancelled, OutcomeUnknown, OutcomeCrashed:
+	case OutcomeDone, OutcomeSkipped, OutcomeFailed, OutcomeSnoozed, OutcomeReleased, OutcomeCancelled, OutcomeUnknown,
+		OutcomeCrashed:
 	default:
 		c.fail("outcome", "%q is none that a holder may report", string(r.Outcome))
 	}
 	// Only these can be without a report; of a process that died there is none.
 	r.NoReport = r.Outcome == OutcomeCrashed || r.NoReport && r.Outcome == OutcomeFailed
-	c.bytes("output", r.Output, MaxOutput)
+	c.bytes("output", r.Output, bounds.MaxOutput)
 	if r.Code != "" && !codeRE.MatchString(r.Code) {
-		c.fail("code", "%q: only a-z, 0-9 and _, at most %d", r.Code, MaxCode)
+		c.fail("code", "%q: only a-z, 0-9 and _, at most %d", r.Code, bounds.MaxCode)
 	}
-	if r.Delay < 0 || r.Delay > MaxDelay {
-		c.fail("delay", "%s, must be 0 … %s", r.Delay.String(), MaxDelay.String())
+	if r.Delay < 0 || r.Delay > bounds.MaxDelay {
+		c.fail("delay", "%s, must be 0 … %s", r.Delay.String(), bounds.MaxDelay.String())
 	}
-	c.text("worker", r.Worker, MaxWorker)
-	if len(r.Emit) > MaxEmit {
-		c.fail("emit", "%d items, at most %d", len(r.Emit), MaxEmit)
+	c.text("worker", r.Worker, bounds.MaxWorker)
+	if len(r.Emit) > bounds.MaxEmit {
+		c.fail("emit", "%d items, at most %d", len(r.Emit), bounds.MaxEmit)
 	}
 	if len(r.Emit) > 0 && !r.Outcome.Completed() {
 		c.fail("emit", "goes only with done and skipped, not with %s", string(r.Outcome))
@@ -186,8 +206,8 @@ func (c *checker) result(r *Result) {
 			c.fail("emit", "item %d: %s", i, err.Error())
 		}
 	}
-	r.Error = head(clean(r.Error), MaxError)
-	r.Log = tail(clean(r.Log), MaxLog)
+	r.Error = head(clean(r.Error), bounds.MaxError)
+	r.Log = tail(clean(r.Log), bounds.MaxLog)
 }
 
 // clean makes text storable on every database: it describes, so it is mended, not refused.
@@ -223,8 +243,8 @@ func tail(s string, limit int) string {
 
 func (c *checker) policy(k Kind) {
 	c.kind(k.Name)
-	if k.Plugin != "" && (len(k.Plugin) > MaxKind || !kindRE.MatchString(k.Plugin)) {
-		c.fail("plugin", "%q: only a-z, 0-9 and -, not - first, at most %d bytes", k.Plugin, MaxKind)
+	if k.Plugin != "" && (len(k.Plugin) > bounds.MaxKind || !kindRE.MatchString(k.Plugin)) {
+		c.fail("plugin", "%q: only a-z, 0-9 and -, not - first, at most %d bytes", k.Plugin, bounds.MaxKind)
 	}
 	switch k.Input.Type {
 	case "", "file", "url", "line":
@@ -249,12 +269,12 @@ func (c *checker) policy(k Kind) {
 		if d.field == "keep" && d.value == KeepForever {
 			continue
 		}
-		if d.value < 0 || d.value > MaxDelay || d.value%time.Microsecond != 0 {
-			c.fail(d.field, "%s, must be 0 … %s, in whole microseconds", d.value.String(), MaxDelay.String())
+		if d.value < 0 || d.value > bounds.MaxDelay || d.value%time.Microsecond != 0 {
+			c.fail(d.field, "%s, must be 0 … %s, in whole microseconds", d.value.String(), bounds.MaxDelay.String())
 		}
 	}
-	c.limits(k.Limits)
-	c.text("definition", k.Definition, MaxWorker)
+	k.Limits.Check(c.fail)
+	c.text("definition", k.Definition, bounds.MaxWorker)
 	c.config(k.Config)
 	c.defaults(k.Defaults)
 	if b, err := json.Marshal(k.Input); err != nil || len(b) > maxInput {
@@ -263,38 +283,22 @@ func (c *checker) policy(k Kind) {
 	c.text("input", k.Input.Field+k.Input.Modified+k.Input.Owner+strings.Join(k.Input.Match, ""), maxInput)
 }
 
-// Bounds of limits. With the longest of them Burst grants are maxBurstTime of a rate, which a clock
-// in nanoseconds can add to a time.
-const (
-	maxLimit     = 100_000
-	maxRateCount = 1_000_000
-	maxRatePer   = 366 * 24 * time.Hour
-	minRatePer   = time.Millisecond
-	maxBurstTime = 10 * maxRatePer
-)
+func (c *checker) defaults(d payload.Defaults) {
+	for name, def := range d {
+		if name == "" || !json.Valid(def.Value) {
+			c.fail("defaults", "the value of %q is not JSON", name)
+		}
+	}
+	if b, err := json.Marshal(d); err != nil || len(b) > maxDefaults {
+		c.fail("defaults", "%d bytes as JSON, at most %d", len(b), maxDefaults)
+	}
+}
 
-func (c *checker) limits(l Limits) {
-	for _, n := range []struct {
-		field string
-		value int
-	}{{"max_running", l.MaxRunning}, {"max_running_per_shard_key", l.MaxRunningPerShardKey}, {"burst", l.Burst}} {
-		if n.value < 0 || n.value > maxLimit {
-			c.fail(n.field, "%d, must be 0 … 100,000", n.value)
-		}
-	}
-	for _, r := range []struct {
-		field string
-		value Rate
-	}{{"rate", l.Rate}, {"rate_per_shard_key", l.RatePerShardKey}} {
-		switch v := r.value; {
-		case v == Rate{}:
-		case !v.inRange():
-			c.fail(r.field, "%d in %s, must be 1 … 1,000,000 items in 1ms … 366d, in whole microseconds", v.Count, v.Per.String())
-		case l.Burst > 1 && time.Duration(l.Burst) > maxBurstTime/v.interval():
-			c.fail("burst", "%d at a rate of %s, must be at most what ten years bring", l.Burst, v.String())
-		}
-	}
-	if l.Burst > 0 && l.Rate.Count == 0 && l.RatePerShardKey.Count == 0 {
-		c.fail("burst", "%d, needs rate or rate_per_shard_key", l.Burst)
+// plugin checks what a heartbeat has of one.
+func (c *checker) plugin(p health.Plugin) {
+	c.text("plugin version", p.Version, bounds.MaxWorker)
+	c.text("plugin code", p.Code, bounds.MaxCode)
+	if !slices.Contains(health.States, p.State) || p.Restarts < 0 || p.RSS < 0 {
+		c.fail("plugins", "state %q, %d restarts, %d bytes", p.State, p.Restarts, p.RSS)
 	}
 }

@@ -7,37 +7,20 @@ import (
 	"iter"
 
 	"github.com/google/uuid"
+
+	"github.com/ledgerd/ledgerd/ledger/invariant"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
-
-// Violation is one broken invariant.
-type Violation struct {
-	Rule   string // "S11"
-	ItemID int64
-	Text   string
-}
-
-// Rules that Verify checks, with what each says.
-var VerifyRules = []struct{ Name, Text string }{
-	{"S2", "attempt numbers of an item rise without gaps and are never used twice"},
-	{"S4", "at most one completion is recorded per item and round"},
-	{"S7", "at most one completion is recorded per period and opening of a recurring item"},
-	{"S11", "every claim that ended is one attempt, and the live one is the next number"},
-	{"state", "a row of the backlog is whole: leased with holder, token and expiry, or without all of them"},
-	{"slot", "the hash slot is that of the shard key"},
-	{"resources", "an item that needs resources holds exactly them while it is leased, and only then"},
-	{"limits", "no more is leased of a kind, or a shard key, than its limits allow, but for what was leased before they were set"},
-	{"orphan", "every row of the backlog and every attempt belongs to an item"},
-}
 
 // Verify checks the whole ledger against its invariants and yields every violation, of orphans
 // the first few hundred. It reads in pages of one snapshot each and may run beside workers.
-func (l *Ledger) Verify(ctx context.Context) iter.Seq2[Violation, error] {
-	return func(yield func(Violation, error) bool) {
+func (l *Ledger) Verify(ctx context.Context) iter.Seq2[invariant.Violation, error] {
+	return func(yield func(invariant.Violation, error) bool) {
 		var last int64
 		for {
 			recs, err := l.store.Audit(ctx, last, page)
 			if err != nil {
-				yield(Violation{}, err)
+				yield(invariant.Violation{}, err)
 				return
 			}
 			if len(recs) == 0 {
@@ -54,19 +37,21 @@ func (l *Ledger) Verify(ctx context.Context) iter.Seq2[Violation, error] {
 		}
 		orphans, err := l.store.Orphans(ctx, page)
 		if err != nil {
-			yield(Violation{}, err)
+			yield(invariant.Violation{}, err)
 			return
 		}
 		for _, o := range []struct {
 			rule string
 			ids  []int64
 			text string
-		}{{"orphan", orphans.Backlog, "a row of the backlog without an item"}, {"orphan", orphans.Attempts, "attempts without an item"},
+		}{{"orphan", orphans.Backlog, "a row of the backlog without an item"}, {"orphan", orphans.Attempts,
+			"attempts without an item"},
 			{"orphan", orphans.Held, "a resource is held under a lease that is not in force"},
 			{"limits", orphans.Beyond, "it is leased beyond a limit of its kind"},
-			{"limits", orphans.Misfiled, "it is counted under a shard key that is not its own, or under limits that its kind has never had"}} {
+			{"limits", orphans.Misfiled, "it is counted under a shard key that is not its own, or under limits that its kind " +
+				"has never had"}} {
 			for _, id := range o.ids {
-				if !yield(Violation{o.rule, id, o.text}, nil) {
+				if !yield(invariant.Violation{Rule: o.rule, ItemID: id, Text: o.text}, nil) {
 					return
 				}
 			}
@@ -75,10 +60,10 @@ func (l *Ledger) Verify(ctx context.Context) iter.Seq2[Violation, error] {
 }
 
 // check is the part of the invariants that one item and its attempts show.
-func (r *Audited) check() []Violation {
-	var bad []Violation
+func (r *Audited) check() []invariant.Violation {
+	var bad []invariant.Violation
 	report := func(rule, format string, args ...any) {
-		bad = append(bad, Violation{rule, r.ID, fmt.Sprintf(format, args...)})
+		bad = append(bad, invariant.Violation{Rule: rule, ItemID: r.ID, Text: fmt.Sprintf(format, args...)})
 	}
 	want := r.BaseAttempt
 	epochs, periods := map[int64]bool{}, map[string]bool{}
@@ -111,7 +96,7 @@ func (r *Audited) check() []Violation {
 	case w != nil && w.State == StateLeased && w.Attempt != want+1:
 		report("S11", "attempt %d is live after %d ended", w.Attempt, want)
 	case w != nil && w.State != StateLeased && w.Attempt != want:
-		report("S11", "the backlog says %d attempts, %d ended", w.Attempt, want)
+		report("S11", "the backlog counts %d attempts, %d ended", w.Attempt, want)
 	}
 	if w != nil && r.Every == "" && epochs[w.Epoch] {
 		report("S4", "round %d is %s though it was completed", w.Epoch, w.State)
@@ -127,7 +112,7 @@ func (r *Audited) check() []Violation {
 		}
 	}
 	r.checkHeld(report)
-	if slot := Slot(cmp.Or(r.ShardKey, r.Key)); slot != r.Slot {
+	if slot := scheduler.Slot(cmp.Or(r.ShardKey, r.Key)); slot != r.Slot {
 		report("slot", "slot %d, must be %d", r.Slot, slot)
 	}
 	return bad

@@ -7,16 +7,20 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/ledgerd/ledgerd/ledger/invariant"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// TestCheckSeesEachBreak breaks a sound record in one way each and wants the rule that says so.
+// TestCheckSeesEachBreak breaks a sound record in one way each and wants the rule that names it.
 func TestCheckSeesEachBreak(t *testing.T) {
 	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	attempt := func(n int64, out Outcome, final bool) Attempt {
 		return Attempt{ItemID: 1, Attempt: n, Epoch: 1, Outcome: out, Final: final}
 	}
 	done := func() Audited {
-		return Audited{Record: Record{ID: 1, Identity: Identity{"k", "", "x"}, Slot: Slot("x"), Epoch: 1},
+		return Audited{Record: Record{ID: 1, Identity: Identity{"k", "", "x"},
+			Stored: Stored{Slot: scheduler.Slot("x")}, Epoch: 1},
 			Attempts: []Attempt{attempt(1, OutcomeFailed, false), attempt(2, OutcomeDone, true)}}
 	}
 	leased := func() Audited {
@@ -47,7 +51,9 @@ func TestCheckSeesEachBreak(t *testing.T) {
 		{"number used twice", "S2", done, func(a *Audited) { a.Attempts[1].Attempt = 1 }},
 		{"pruned without a word", "S2", done, func(a *Audited) { a.Attempts = a.Attempts[1:] }},
 		{"completed twice", "S4", done, func(a *Audited) { a.Attempts[0].Outcome = OutcomeSkipped }},
-		{"completed and to be worked", "S4", done, func(a *Audited) { a.Work = &Work{State: StateReady, Epoch: 1, Attempt: 2} }},
+		{"completed and to be worked", "S4", done, func(a *Audited) {
+			a.Work = &Work{State: StateReady, Epoch: 1, Attempt: 2}
+		}},
 		{"period completed twice", "S7", done, func(a *Audited) {
 			a.Every = "day"
 			for i := range a.Attempts {
@@ -65,21 +71,27 @@ func TestCheckSeesEachBreak(t *testing.T) {
 		{"round of the future", "state", leased, func(a *Audited) { a.Work.Epoch = 2 }},
 		{"sound and holding", "", holding, func(*Audited) {}},
 		{"sound and passed over", "", queued, func(*Audited) {}},
-		{"sound and holding what it needed", "", holding, func(a *Audited) { a.Resources, a.Work.Reopen = []string{"c"}, true }},
+		{"sound and holding what it needed", "", holding, func(a *Audited) {
+			a.Resources, a.Work.Reopen = []string{"c"}, true
+		}},
 		{"holding too few", "resources", holding, func(a *Audited) { a.Held = a.Held[:1] }},
 		{"holding others", "resources", holding, func(a *Audited) { a.Held = []string{"a", "c"} }},
 		{"holding none", "resources", holding, func(a *Audited) { a.Held = nil }},
 		{"holding though it needs none", "resources", leased, func(a *Audited) { a.Held = []string{"a"} }},
 		{"holding though it is ready", "resources", queued, func(a *Audited) { a.Held = a.Resources }},
 		{"holding though it is done", "resources", done, func(a *Audited) { a.Held = []string{"a"} }},
-		{"claimed without its resources", "resources", queued, func(a *Audited) { a.Work.Gated, a.Work.PassedAt = false, time.Time{} }},
+		{"claimed without its resources", "resources", queued, func(a *Audited) {
+			a.Work.Gated, a.Work.PassedAt = false, time.Time{}
+		}},
 		{"passed over while it waits", "resources", queued, func(a *Audited) { a.Work.State = StateWaiting }},
 		{"wrong slot", "slot", done, func(a *Audited) { a.Slot++ }},
 	} {
 		a := c.record()
 		c.damage(&a)
 		bad := a.check()
-		if c.rule == "" && len(bad) > 0 || c.rule != "" && !slices.ContainsFunc(bad, func(v Violation) bool { return v.Rule == c.rule && v.ItemID == 1 }) {
+		if c.rule == "" && len(bad) > 0 || c.rule != "" && !slices.ContainsFunc(bad, func(v invariant.Violation) bool {
+			return v.Rule == c.rule && v.ItemID == 1
+		}) {
 			t.Errorf("%s: got %s, want %q", c.name, fmt.Sprint(bad), c.rule)
 		}
 	}

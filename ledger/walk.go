@@ -6,13 +6,15 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	"github.com/ledgerd/ledgerd/ledger/order"
 )
 
-// Walk goes through the items that match a filter, in an order, and says how far it has looked. Each
-// of its queries reads a bounded part of the ledger, so it can end in time whatever the filter is.
+// Walk goes through the items that match a filter, in an order, and describes how far it has looked. Each
+// of its queries reads a bounded part of the ledger, so it can end in time with any filter.
 type Walk struct {
 	Filter Filter
-	Order  Order
+	Order  order.By
 	Desc   bool // the other way round
 	// After is where to go on: after the item with that id, or, by end, after that attempt. The zero one is the
 	// beginning. Orders that no index has know none.
@@ -23,7 +25,7 @@ type Walk struct {
 
 	// Reached is how far it has looked, as After takes it.
 	Reached Mark
-	// Cut says that its time was over before it had looked at everything.
+	// Cut means that its time was over before it had looked at everything.
 	Cut bool
 }
 
@@ -36,6 +38,7 @@ type walker struct {
 	now   time.Time // the database's clock, after the latest read
 	yield func(*Record, time.Time) bool
 	ended bool // by the receiver
+	read  bool // at least once
 }
 
 // Walk yields the items. A mistake in the order or in the place is the first error.
@@ -50,14 +53,14 @@ func (l *Ledger) Walk(ctx context.Context, w *Walk) iter.Seq2[Item, error] {
 
 // walk yields records, each with a moment of the database's clock that is not before it was read.
 func (l *Ledger) walk(ctx context.Context, w *Walk, yield func(*Record, time.Time) bool) error {
-	w.Order = cmp.Or(w.Order, ByID)
+	w.Order = cmp.Or(w.Order, order.ID)
 	w.Output = w.Output || w.Filter.asksOutput()
 	w.Reached = w.After
 	g := &walker{Walk: w, ctx: ctx, l: l, began: time.Now(), yield: yield}
 	switch w.Order {
-	case ByID:
+	case order.ID:
 		return g.byID()
-	case ByEnd:
+	case order.Ended:
 		return g.byEnd()
 	}
 	less, err := w.check()
@@ -88,9 +91,10 @@ func first(list []*Record, n int, less func(a, b *Record) int) []*Record {
 	return list[:min(n, len(list))]
 }
 
-// over says that the walk has to end: its time is over, or nobody wants more.
+// over: the walk has to end, because its time is over or no more is wanted. It reads once even if there is no time: who
+// goes on from where it came to would otherwise stay there for as long as the database is slow.
 func (g *walker) over() bool {
-	g.Cut = g.Cut || g.Time > 0 && time.Since(g.began) > g.Time
+	g.Cut = g.Cut || g.read && g.Time > 0 && time.Since(g.began) > g.Time
 	return g.Cut || g.ended
 }
 
@@ -140,6 +144,7 @@ func (g *walker) window(s *stretch) error {
 		return err
 	}
 	began := time.Now()
+	g.read = true
 	recs, err := g.l.store.Records(g.ctx, RecordQuery{Filter: s.window(), Desc: g.Desc, Output: g.Output, Limit: page})
 	if err == nil && len(recs) > 0 {
 		g.now, err = g.l.store.Now(g.ctx)
@@ -168,7 +173,8 @@ const firstEnds, mostEnds = 128, 512
 // one is the newest.
 func (g *walker) byEnd() error {
 	since := g.Filter.latest(func(f Filter) time.Time { return f.Since })
-	q := EndedQuery{Filter: Filter{Kinds: g.Filter.kinds()}, Failed: g.Filter.fails(), Desc: g.Desc, After: g.After, Limit: firstEnds}
+	q := EndedQuery{Filter: Filter{Kinds: g.Filter.kinds()}, Failed: g.Filter.fails(), Desc: g.Desc, After: g.After,
+		Limit: firstEnds}
 	if !g.Desc && q.After == (Mark{}) {
 		q.After.At = since
 	}
@@ -176,6 +182,7 @@ func (g *walker) byEnd() error {
 		if err := g.l.fit(g.ctx, nil); err != nil {
 			return err
 		}
+		g.read = true
 		ended, err := g.l.store.Ended(g.ctx, q)
 		if err != nil || len(ended) == 0 {
 			return err

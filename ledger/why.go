@@ -5,18 +5,16 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ledgerd/ledgerd/ledger/act"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 // working are the agents that work a kind.
 func working(kind string, agents []Agent) []Agent {
 	return slices.DeleteFunc(slices.Clone(agents), func(a Agent) bool { _, works := a.Kinds[kind]; return !works })
 }
-
-// shard is the part that claims something, as people write it.
-func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Count) }
-
-// Covers says whether a claim of this shard takes items of a slot.
-func (s Shard) Covers(slot int) bool { return s.Count == 0 || slot%s.Count == s.Index }
 
 // whyReady explains an item that is ready, of a kind that some agents work.
 func (r *Record) whyReady(it Item, workers []Agent, now time.Time) Reason {
@@ -39,10 +37,11 @@ func (r *Record) whyReady(it Item, workers []Agent, now time.Time) Reason {
 		return whyStalled(it, stalled, until)
 	}
 	slices.Sort(shards)
-	mine := Shard{Index: it.Slot % workers[0].Shard.Count, Count: workers[0].Shard.Count}
+	mine := scheduler.Shard{Index: it.Slot % workers[0].Shard.Count, Count: workers[0].Shard.Count}
 	return Reason{Code: "shard", Since: it.Due,
-		Text: fmt.Sprintf("It is ready, but nobody works its shard %s (slot %d): kind %s is worked by shards %s only.", mine, it.Slot, it.Kind, strings.Join(slices.Compact(shards), ", ")),
-		Next: fmt.Sprintf("ledgerd work --kind %s --shard %s", it.Kind, mine)}
+		Text: fmt.Sprintf("It is ready, but no agent works its shard %s (slot %d): kind %s is worked by shards %s only.", mine,
+			it.Slot, it.Kind, strings.Join(slices.Compact(shards), ", ")),
+		Acts: []act.Act{{Name: act.Work, Kind: it.Kind, Shard: mine.String()}}}
 }
 
 // whyStalled explains an item that is ready, while its plugin crashes again and again wherever it is worked.
@@ -51,16 +50,19 @@ func whyStalled(it Item, agents []string, until time.Time) Reason {
 	if n := len(agents); n > 1 {
 		who = fmt.Sprintf("%s and %d more", who, n-1)
 	}
-	return Reason{Code: "breaker", Since: it.Due, Until: until, Next: "ledgerd errors --where kind:" + it.Kind,
-		Text: fmt.Sprintf("It is ready, but the plugin of kind %s crashes again and again where it is worked (%s); it is tried again at %s.", it.Kind, who, local(until))}
+	return Reason{Code: "breaker", Since: it.Due, Until: until, Acts: []act.Act{{Name: act.ShowErrors, Kind: it.Kind}},
+		Text: fmt.Sprintf("It is ready, but the plugin of kind %s crashes again and again where it is worked (%s); it is "+
+			"tried again at %s.", it.Kind, who, local(until))}
 }
 
 // local is a time as sentences have it.
 func local(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
-// behind says who comes to an item, and after what.
+// behind names who comes to an item, and after what.
 func behind(it Item, agents []Agent, now time.Time, ahead int64) string {
-	workers := slices.DeleteFunc(working(it.Kind, agents), func(a Agent) bool { return !a.Shard.Covers(it.Slot) || a.Stalled[it.Kind].After(now) })
+	workers := slices.DeleteFunc(working(it.Kind, agents), func(a Agent) bool {
+		return !a.Shard.Covers(it.Slot) || a.Stalled[it.Kind].After(now)
+	})
 	if len(workers) == 0 { // they have just gone
 		return "It is ready."
 	}
@@ -71,7 +73,7 @@ func behind(it Item, agents []Agent, now time.Time, ahead int64) string {
 	switch {
 	case ahead == 0:
 		return fmt.Sprintf("It is ready and the next of its kind; %s.", who)
-	case ahead >= StandingCap:
+	case ahead >= stats.StandingCap:
 		return fmt.Sprintf("It is ready, behind at least %d others of its kind; %s.", ahead, who)
 	case ahead == 1:
 		return fmt.Sprintf("It is ready, behind 1 other of its kind; %s.", who)

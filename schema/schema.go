@@ -1,16 +1,20 @@
 // Package schema holds the migrations of both databases and nothing else: the same numbers and
 // names on both sides, so that comparing the two folders shows where they differ.
 //
-// The files carry goose's markers; the stores apply them with goose as a library, into the
-// version table ledger_migrations. On Postgres they run with search_path set to the ledger's
-// schema. Within a release series a migration only adds; each states in ledger_meta, under
-// compatible_from, the lowest schema number that a program must know to go on using the ledger.
-// Programs that are running look every few seconds (ledger.Schema): until then they go on as before, and
-// afterwards still end what they had begun. A migration that cannot put up with that has to make their
-// statements fail, by other names of tables and columns; what they hold is then taken back as leases expire.
+// The files carry goose's markers; the stores apply them with goose as a library, into the version table
+// ledger_migrations. On Postgres they run with search_path set to the ledger's schema.
+//
+// Within a release series a migration only adds, or widens a CHECK (on SQLite by a new table of the same name). Each
+// states in ledger_meta, under compatible_from, the lowest schema number that a program must know to go on using the
+// ledger. Running programs read it every few seconds (ledger.Schema). Until then they go on as before; afterwards they
+// begin nothing, and still end what they had begun. If a migration cannot allow that, it must make their statements
+// fail by other names of tables and columns; their items are then taken back as leases expire.
 package schema
 
-import "embed"
+import (
+	"embed"
+	"strconv"
+)
 
 // Postgres and SQLite are the migrations, in a folder of the database's name.
 var (
@@ -20,8 +24,18 @@ var (
 	SQLite embed.FS
 )
 
-// Version is the number of the newest migration.
-const Version = 11
+// Version is the number of the newest migration. A file's name begins with its number, in five digits.
+var Version = func() int {
+	files, err := Postgres.ReadDir("postgres") // sorted by name
+	if err != nil {
+		panic("schema: " + err.Error())
+	}
+	n, err := strconv.Atoi(files[len(files)-1].Name()[:5])
+	if err != nil {
+		panic("schema: " + err.Error())
+	}
+	return n
+}()
 
 // Table is goose's version table.
 const Table = "ledger_migrations"

@@ -5,14 +5,16 @@ type Content struct {
 	Name string
 	// Key are columns that are unique together and never NULL, on both databases.
 	Key []string
-	// Seeded says that migrations put rows into it: a ledger that holds nothing else is empty.
+	// Apart means that the table is on Postgres alone: a copy has what it holds in the rows of another.
+	Apart bool
+	// Seeded means that migrations put rows into it: a ledger that holds nothing else is empty.
 	Seeded bool
 	// Grants are the privileges on Postgres that a role needs for all that a ledger does but
 	// migrate and copy: no more and no fewer.
 	Grants []string
 }
 
-// Meta is the table that says which ledger this is and who may use it, not what is in it.
+// Meta is the table that identifies the ledger and its users, not its content.
 const Meta = "ledger_meta"
 
 // CopyFrom is the key in Meta that marks a ledger into which another is being copied: its value is
@@ -29,12 +31,16 @@ var Tables = []Content{
 	{Name: "ledger_kinds", Key: []string{"kind"}, Grants: []string{"SELECT", "INSERT", "UPDATE"}},
 	{Name: "ledger_items", Key: []string{"id"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
 	{Name: "ledger_backlog", Key: []string{"item_id"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
-	{Name: "ledger_attempts", Key: []string{"item_id", "attempt"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
+	{Name: "ledger_leases", Key: []string{"lock_id"}, Apart: true, Grants: []string{"SELECT", "INSERT", "UPDATE",
+		"DELETE"}},
+	{Name: "ledger_attempts", Key: []string{"item_id", "attempt"}, Grants: []string{"SELECT", "INSERT", "UPDATE",
+		"DELETE"}},
 	{Name: "ledger_agents", Key: []string{"agent"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
 	{Name: "ledger_held", Key: []string{"resource"}, Grants: []string{"SELECT", "INSERT", "DELETE"}},
 	{Name: "ledger_reserver", Key: []string{"one"}, Seeded: true, Grants: []string{"SELECT", "UPDATE"}},
 	{Name: "ledger_lanes", Key: []string{"kind", "limit_key"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
 	{Name: "ledger_locks", Key: []string{"name"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
-	{Name: "ledger_tallies", Key: []string{"span", "at", "kind", "agent"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
+	{Name: "ledger_tallies", Key: []string{"span", "at", "kind", "agent"}, Grants: []string{"SELECT", "INSERT", "UPDATE",
+		"DELETE"}},
 	{Name: "ledger_journal", Key: []string{"id"}, Grants: []string{"SELECT", "INSERT"}},
 }

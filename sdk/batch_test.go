@@ -29,7 +29,7 @@ func TestBatchShape(t *testing.T) {
 		began := time.Now()
 		l.send(item(1, `{}`), item(2, `{}`))
 		l.until(2)
-		// Alone, two wait for others; the result waits for nobody.
+		// Alone, two wait for others; the result waits for none.
 		if took := time.Since(began); took != time.Second+20*time.Millisecond {
 			t.Error("two items took", took)
 		}
@@ -89,6 +89,20 @@ func TestBatchSettle(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+	if err := l.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// An item that the function has not settled has failed.
+func TestBatchForgets(t *testing.T) {
+	p := NewBatch("p", "0.1.0", func(_ context.Context, _ *struct{}, b *Batch[task1, string]) error { return nil })
+	l := serve(t, p, &wire.ConfigureRequest{})
+	l.send(item(1, do("")))
+	l.until(1)
+	if r := l.results[1]; r.Outcome != wire.Result_OUTCOME_FAILED || r.Code != "unsettled" {
+		t.Error(r)
 	}
 	if err := l.close(); err != nil {
 		t.Error(err)

@@ -145,8 +145,10 @@ func TestRunInputs(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		{numbers, []string{"run", `{"n":1}`, `{}`}, `{"type":"item","key":"1","outcome":"done","output":"1"}` + "\n" + `{"type":"item","key":"2","outcome":"done","output":"2"}` + "\n"},
-		{lines, []string{"run", " two ", "three"}, `{"type":"item","key":"two","outcome":"done","output":3}` + "\n" + `{"type":"item","key":"three","outcome":"done","output":5}` + "\n"},
+		{numbers, []string{"run", `{"n":1}`, `{}`}, `{"type":"item","key":"1","outcome":"done","output":"1"}` + "\n" +
+			`{"type":"item","key":"2","outcome":"done","output":"2"}` + "\n"},
+		{lines, []string{"run", " two ", "three"}, `{"type":"item","key":"two","outcome":"done","output":3}` + "\n" +
+			`{"type":"item","key":"three","outcome":"done","output":5}` + "\n"},
 	}
 	for _, test := range tests {
 		var out, errs strings.Builder

@@ -64,7 +64,8 @@ func define[C, I, O any](name string,
 func (d *typed[C, I, O]) shapes() (config, input, output *shape) { return d.config, d.input, d.output }
 func (d *typed[C, I, O]) batched() bool                          { return d.many != nil }
 
-func (d *typed[C, I, O]) configure(ctx context.Context, config []byte, secrets map[string]string, validateOnly bool) (instance, []*wire.Problem) {
+func (d *typed[C, I, O]) configure(ctx context.Context, config []byte, secrets map[string]string,
+	validateOnly bool) (instance, []*wire.Problem) {
 	cfg := new(C)
 	whole, err := d.config.schema.Merge(config, secrets)
 	if err == nil {
@@ -93,7 +94,8 @@ func problemsOf(err error) []*wire.Problem {
 	}
 	problems := make([]*wire.Problem, len(list.Problems))
 	for i, p := range list.Problems {
-		problems[i] = &wire.Problem{Field: cleanText(p.Field, wire.MaxError), Message: cleanText(p.Message, wire.MaxError)}
+		text := settings.Problem{Message: p.Message, Hint: p.Hint}.String()
+		problems[i] = &wire.Problem{Field: cleanText(p.Field, wire.MaxError), Message: cleanText(text, wire.MaxError)}
 	}
 	return problems
 }
@@ -193,7 +195,8 @@ func settle[O any](t *task, out *O, err error) {
 		t.settle(nil, Permanent(Code("output", errors.New("output is not UTF-8"))))
 	case len(raw) > wire.MaxOutput:
 		t.settle(nil, Permanent(Code("output", fmt.Errorf(
-			"result too large: output has %d bytes, at most %d; write it to a file and return its path", len(raw), wire.MaxOutput))))
+			"result too large: output has %d bytes, at most %d; write it to a file and return its path", len(
+				raw), wire.MaxOutput))))
 	case string(raw) == "null":
 		t.settle(nil, err)
 	default:

@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
-// A config that holds a client, and errors that say what becomes of the item.
+// A config that holds a client, and errors that decide the item's outcome.
 func ExampleNew() {
 	sdk.Main(sdk.New("ping", "0.1.0", ping))
 }
@@ -111,4 +111,12 @@ func ExampleItem_Emit() {
 	})
 	p.Emits = []string{"article"}
 	sdk.Main(p)
+}
+
+// A class and a meaning in one error; the cause stays in reach.
+func ExampleCode() {
+	gone := errors.New("410 Gone")
+	err := fmt.Errorf("fetch: %w", sdk.Permanent(sdk.Code("http_410", gone)))
+	fmt.Println(err, errors.Is(err, gone))
+	// Output: fetch: 410 Gone true
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Main serves p and does not return. Started by hand the program has the commands describe
-// (JSON), doc (Markdown), and run, which works INPUT in this process without ledgerd, for
-// trying and for a debugger: run [--set k=v]… [--with k=v]… INPUT…
+// Main serves p and does not return. If you start the program by hand, it has three commands: describe
+// (JSON), doc (Markdown) and run. run works INPUT in this process, without ledgerd, to try the plugin
+// or to debug it: run [--set k=v]… [--with k=v]… INPUT…
 func Main(p *Plugin) {
 	if Started() {
 		Serve(p)
@@ -21,9 +21,9 @@ func Main(p *Plugin) {
 
 // Exit codes, as ledgerd has them.
 const (
-	exitError     = 1
-	exitUsage     = 2
-	exitNotAllSet = 3 // finished, but not everything is done
+	exitError      = 1
+	exitUsage      = 2
+	exitUnfinished = 3 // finished, but not every item is done
 )
 
 // command runs one command and gives the exit code.
@@ -46,7 +46,7 @@ func command(p *Plugin, args []string, stdout, stderr io.Writer) int {
 		return run(p, d, args[1:], stdout, stderr)
 	default:
 		fmt.Fprintf(stderr, usage, p.Name, p.Version)
-		return exitError
+		return exitError // as every plugin that explains what it is, whatever its arguments
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, err)
@@ -55,13 +55,13 @@ func command(p *Plugin, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-const usage = `%[1]s %[2]s is a plugin of ledgerd, which starts it by itself:
+const usage = `%[1]s %[2]s is a plugin of ledgerd. ledgerd starts it by itself:
 
   ledgerd run %[1]s INPUT…
 
-By hand it can
+If you start it by hand, it has these commands:
 
-  describe                                    say what it is, as JSON
+  describe                                    print its description, as JSON
   doc                                         print its reference, as Markdown
   run [--set k=v]… [--with k=v]… INPUT…       work INPUT in this process, without ledgerd
 `
@@ -97,8 +97,9 @@ type example struct {
 func printDescription(d *wire.DescribeResponse, stdout io.Writer) error {
 	v := description{
 		Name: d.Name, Version: d.Version, Doc: d.Doc, SDK: d.Sdk, Match: d.Match, Emits: d.Emits, OnLost: "repeat",
-		TimeoutMS: d.TimeoutMs, MaxFailures: d.MaxFailures, Concurrency: d.Concurrency, MaxBatch: d.MaxBatch, MaxWaitMS: d.MaxWaitMs,
-		Secrets: d.Secrets, ConfigSchema: d.ConfigSchema, InputSchema: d.InputSchema, OutputSchema: d.OutputSchema,
+		TimeoutMS: d.TimeoutMs, MaxFailures: d.MaxFailures, Concurrency: d.Concurrency, MaxBatch: d.MaxBatch,
+		MaxWaitMS: d.MaxWaitMs,
+		Secrets:   d.Secrets, ConfigSchema: d.ConfigSchema, InputSchema: d.InputSchema, OutputSchema: d.OutputSchema,
 	}
 	if d.OnLost == wire.OnLost_ON_LOST_DOUBT {
 		v.OnLost = "doubt"

@@ -14,11 +14,11 @@ import (
 // context.DeadlineExceeded.
 var (
 	ErrCancelled = errors.New("item was cancelled")
-	ErrLeaseLost = errors.New("lease lost: somebody else works on the item by now")
+	ErrLeaseLost = errors.New("lease lost: another process may work on the item by now")
 	ErrStopping  = errors.New("ledgerd is stopping")
 )
 
-// outcomeError is an error that says what becomes of the item.
+// outcomeError is an error that decides the item's outcome.
 type outcomeError struct {
 	outcome wire.Result_Outcome
 	final   bool
@@ -29,12 +29,12 @@ type outcomeError struct {
 func (e *outcomeError) Error() string { return e.err.Error() }
 func (e *outcomeError) Unwrap() error { return e.err }
 
-// Permanent says that trying again cannot help. Of nil it is nil.
+// Permanent means that trying again cannot help. Of nil it is nil.
 func Permanent(err error) error {
 	return wrap(outcomeError{outcome: wire.Result_OUTCOME_FAILED, final: true, err: err})
 }
 
-// RetryAfter says not to try again before d has passed. Of nil it is nil.
+// RetryAfter asks not to try again before d has passed. Of nil it is nil.
 func RetryAfter(d time.Duration, err error) error {
 	return wrap(outcomeError{outcome: wire.Result_OUTCOME_FAILED, delay: max(d, 0), err: err})
 }
@@ -49,8 +49,8 @@ func Skip(why string) error {
 	return wrap(outcomeError{outcome: wire.Result_OUTCOME_SKIPPED, err: errors.New(why)})
 }
 
-// Doubt says that the effect may or may not have happened (a connection broke after the
-// mail was sent): a person decides, whatever OnLost says. Of nil it is nil.
+// Doubt means that the effect may or may not have happened (a connection broke after the mail was
+// sent): a person decides, whatever OnLost is. Of nil it is nil.
 func Doubt(err error) error {
 	return wrap(outcomeError{outcome: wire.Result_OUTCOME_UNKNOWN, err: err})
 }
@@ -72,8 +72,8 @@ func (e *codeError) Error() string { return e.err.Error() }
 func (e *codeError) Unwrap() error { return e.err }
 
 // Code gives an error a class that people can count and filter by, [a-z0-9_]{1,64}. It may be
-// inside or outside of Permanent and its neighbours. Letters become small ones, what else does
-// not fit becomes "_". Of nil it is nil.
+// inside or outside of Permanent, RetryAfter and the others. Letters become small ones, what else
+// does not fit becomes "_". Of nil it is nil.
 func Code(code string, err error) error {
 	if err == nil {
 		return nil

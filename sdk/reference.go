@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Reference is the plugin's documentation in Markdown, made of what it says of itself: what the
-// command doc prints.
+// Reference is the plugin's documentation in Markdown, made of its own description: the output of
+// the command doc.
 func Reference(p *Plugin) (string, error) {
 	d, err := p.describe()
 	if err != nil {
@@ -36,7 +36,8 @@ func reference(p *Plugin, d *wire.DescribeResponse) string {
 		if len(d.Match) > 0 {
 			fmt.Fprintf(&b, " Of a folder it takes `%s`.", strings.Join(d.Match, "` `"))
 		}
-		for _, f := range []struct{ field, takes string }{{d.Input.Modified, "when it was last changed"}, {d.Input.Owner, "whose it is"}} {
+		for _, f := range []struct{ field, takes string }{{d.Input.Modified, "when it was last changed"},
+			{d.Input.Owner, "whose it is"}} {
 			if f.field != "" {
 				fmt.Fprintf(&b, " `%s` takes %s.", f.field, f.takes)
 			}
@@ -46,7 +47,8 @@ func reference(p *Plugin, d *wire.DescribeResponse) string {
 	table(&b, "Payload (`--set`)", input.schema.Fields(), true)
 	table(&b, "Config (`--with`)", config.schema.Fields(), true)
 	if slices.ContainsFunc(config.schema.Fields(), func(f settings.Field) bool { return f.Tune }) {
-		b.WriteString("Processes that work a kind at the same time need not agree on fields that only tune, nor on secrets; on all others they must.\n\n")
+		b.WriteString("Processes that work a kind at the same time need not agree on fields that only tune, nor on " +
+			"secrets; on all others they must.\n\n")
 	}
 	table(&b, "Output", output.schema.Fields(), false)
 	if len(d.Emits) > 0 {

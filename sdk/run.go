@@ -56,7 +56,7 @@ func run(p *Plugin, d *wire.DescribeResponse, args []string, stdout, stderr io.W
 		return exitError
 	}
 	if r.completed < len(items) {
-		return exitNotAllSet
+		return exitUnfinished
 	}
 	return 0
 }

@@ -97,7 +97,8 @@ func (b *builder) schema(t reflect.Type) (*jsonschema.Schema, error) {
 		}, nil
 	case t == timeType:
 		return &jsonschema.Schema{Type: "string", Format: "date-time"}, nil
-	case t == rawType, t.Kind() == reflect.Interface, b.writesItself(t, reflect.TypeFor[json.Marshaler](), reflect.TypeFor[json.Unmarshaler]()):
+	case t == rawType, t.Kind() == reflect.Interface, b.writesItself(t, reflect.TypeFor[json.Marshaler](),
+		reflect.TypeFor[json.Unmarshaler]()):
 		return &jsonschema.Schema{}, nil
 	case b.writesItself(t, reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextUnmarshaler]()):
 		return &jsonschema.Schema{Type: "string"}, nil
@@ -136,7 +137,7 @@ func (b *builder) schema(t reflect.Type) (*jsonschema.Schema, error) {
 	}
 }
 
-// writesItself says whether a type takes care of its own JSON, in the direction of the role.
+// writesItself reports whether a type takes care of its own JSON, in the direction of the role.
 func (b *builder) writesItself(t, marshal, unmarshal reflect.Type) bool {
 	if t.Kind() == reflect.Pointer {
 		return false // asked of what it points to
@@ -162,7 +163,7 @@ func nullable(s *jsonschema.Schema) *jsonschema.Schema {
 func (b *builder) object(t reflect.Type) (*jsonschema.Schema, error) {
 	if slices.Contains(b.in, t) {
 		if b.role == roleOutput {
-			return &jsonschema.Schema{}, nil // said once is enough
+			return &jsonschema.Schema{}, nil // one report is enough
 		}
 		return nil, b.errorf("type %v contains itself", t)
 	}
@@ -264,7 +265,8 @@ func (b *builder) field(f reflect.StructField) (s *jsonschema.Schema, required b
 // inputField notes a field that the command line fills.
 func (b *builder) inputField(s *jsonschema.Schema, f reflect.StructField, tag string) (required bool, err error) {
 	at, known := map[string]*string{
-		"file": &b.input.Field, "url": &b.input.Field, "line": &b.input.Field, "modified": &b.input.Modified, "owner": &b.input.Owner,
+		"file": &b.input.Field, "url": &b.input.Field, "line": &b.input.Field, "modified": &b.input.Modified,
+		"owner": &b.input.Owner,
 	}[tag]
 	switch {
 	case b.role != rolePayload || len(b.path) != 1 || f.Type.Kind() != reflect.String:

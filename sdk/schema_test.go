@@ -76,8 +76,10 @@ func TestDecode(t *testing.T) {
 			  "at":"2026-11-20T01:02:03Z","accept":[301,404],"labels":{"a":"b"},"maybe":3,"raw":{"x":[1]},"any":[true],"bytes":"aGk=",
 			  "addr":"::1","mail":{"port":26},"pair":[1,2]}`,
 			everything{
-				embedded: embedded{"er"}, Path: "/a", Sep: ",", Mode: "slow", Rows: 9, Small: -128, Ratio: 0.5, Wait: 90 * time.Second,
-				Waits: []time.Duration{time.Second, 2}, At: at, Accept: []int{301, 404}, Labels: map[string]string{"a": "b"}, Maybe: &three,
+				embedded: embedded{"er"}, Path: "/a", Sep: ",", Mode: "slow", Rows: 9, Small: -128, Ratio: 0.5,
+				Wait:  90 * time.Second,
+				Waits: []time.Duration{time.Second, 2}, At: at, Accept: []int{301, 404}, Labels: map[string]string{
+					"a": "b"}, Maybe: &three,
 				Raw: json.RawMessage(`{"x":[1]}`), Any: []any{true}, Bytes: []byte("hi"), Addr: netip.IPv6Loopback(),
 				Mail: inner{"localhost", 26}, Code: "x", Pair: [2]int{1, 2},
 			}, "",
@@ -93,7 +95,8 @@ func TestDecode(t *testing.T) {
 		{`{"path":"/a","code":"x","accept":[99]}`, everything{}, "accept[0]: must be at least 100, not 99"},
 		{`{"path":"/a","code":"x","pair":[1]}`, everything{}, "pair: must have at least 2 entries, has 1"},
 		{`{"path":"/a","code":"x,y"}`, everything{}, "code: must match"},
-		{`{"path":"/a","code":"x","mail":{"prot":1}}`, everything{}, "mail.prot: there is no such field; did you mean mail.port?"},
+		{`{"path":"/a","code":"x","mail":{"prot":1}}`, everything{}, "mail.prot: there is no such field; did you mean " +
+			"mail.port?"},
 		{`{"path":"/a","code":"x","at":"yesterday"}`, everything{}, "parsing time"},
 	}
 	for _, test := range tests {
@@ -107,7 +110,9 @@ func TestDecode(t *testing.T) {
 		}
 		if err != nil {
 			t.Errorf("%s: %v", test.raw, err)
-		} else if diff := cmp.Diff(test.want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.AllowUnexported(everything{})); diff != "" {
+		} else if diff := cmp.Diff(test.want, got, cmp.Comparer(func(a, b netip.Addr) bool {
+			return a == b
+		}), cmp.AllowUnexported(everything{})); diff != "" {
 			t.Errorf("%s: %s", test.raw, diff)
 		}
 	}
@@ -117,6 +122,38 @@ func TestDecode(t *testing.T) {
 }
 
 // A payload that a Go program has marshalled from the same type decodes to the same value.
+// TestPayloadsAreCheckedByRules: the check of a payload that fits makes no garbage, so the full validator, which makes
+// much, had no part in it.
+func TestPayloadsAreCheckedByRules(t *testing.T) {
+	type payload struct {
+		Path string        `json:"path" input:"file"`
+		Mode string        `json:"mode" default:"fast" schema:"maxLength=9,pattern=^[a-z]+$"`
+		Rows *int          `json:"rows" schema:"min=1,max=9"`
+		Wait time.Duration `json:"wait" default:"1m"`
+		At   time.Time     `json:"at"`
+		Raw  []byte        `json:"raw"`
+		Mail struct {
+			To string `json:"to"`
+		} `json:"mail"`
+		Tags map[string][]bool `json:"tags" doc:"what it is about"`
+		Rate [2]float64        `json:"rate"`
+	}
+	s, err := shapeOf(reflect.TypeFor[payload](), rolePayload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := []byte(`{"path":"/a","mode":"slow","rows":3,"wait":"90s","at":"2026-11-20T01:02:03Z","raw":"eA==","mail":{"to":"x"},
+		"tags":{"a":[true],"b":null},"rate":[0.5,2]}`)
+	checked := testing.AllocsPerRun(100, func() {
+		if err := s.schema.Validate(raw); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if checked > 3 { // the race detector makes pools forget
+		t.Errorf("%v allocations", checked)
+	}
+}
+
 func TestDecodeOwnMarshal(t *testing.T) {
 	type config struct {
 		Wait time.Duration `json:"wait" default:"7d"`
@@ -322,7 +359,8 @@ func TestDescribeRefuses(t *testing.T) {
 	}
 	p := New("p", "0.1.0", func(context.Context, *struct{}, Item[struct{}]) (string, error) { return "", nil })
 	p.Match = []string{"*.csv"}
-	if _, err := p.describe(); err == nil || !strings.Contains(err.Error(), `Match needs a payload field with the tag input:"file"`) {
+	if _, err := p.describe(); err == nil ||
+		!strings.Contains(err.Error(), `Match needs a payload field with the tag input:"file"`) {
 		t.Error(err)
 	}
 }
@@ -334,7 +372,8 @@ func TestDescribeDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.MaxBatch != 100 || d.MaxWaitMs != 20 || d.TimeoutMs != 2 || d.OnLost != wire.OnLost_ON_LOST_DOUBT || d.Concurrency < 1 {
+	if d.MaxBatch != 100 || d.MaxWaitMs != 20 || d.TimeoutMs != 2 || d.OnLost != wire.OnLost_ON_LOST_DOUBT ||
+		d.Concurrency < 1 {
 		t.Error(d)
 	}
 }
@@ -361,9 +400,15 @@ func TestMarks(t *testing.T) {
 		not    role
 		reason string
 	}{
-		{"tune", reflect.TypeFor[tuned](), roleConfig, func(f settings.Field) bool { return f.Tune }, rolePayload, `payload: field marked: tune:"true" is for fields of the config`},
-		{"single", reflect.TypeFor[single](), rolePayload, func(f settings.Field) bool { return f.Single }, roleConfig, `config: field marked: single:"true" is for fields of the payload`},
-		{"sum", reflect.TypeFor[summed](), roleOutput, func(f settings.Field) bool { return f.Sum }, rolePayload, `payload: field marked: sum is for numbers of the output`},
+		{"tune", reflect.TypeFor[tuned](), roleConfig, func(f settings.Field) bool {
+			return f.Tune
+		}, rolePayload, `payload: field marked: tune:"true" is for fields of the config`},
+		{"single", reflect.TypeFor[single](), rolePayload, func(f settings.Field) bool {
+			return f.Single
+		}, roleConfig, `config: field marked: single:"true" is for fields of the payload`},
+		{"sum", reflect.TypeFor[summed](), roleOutput, func(f settings.Field) bool {
+			return f.Sum
+		}, rolePayload, `payload: field marked: sum is for numbers of the output`},
 	} {
 		s, err := shapeOf(c.of, c.in)
 		if err != nil {

@@ -1,12 +1,17 @@
 package sdk
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -18,8 +23,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Started says whether this process was started by ledgerd as a plugin. A program that holds
-// plugins and is something else besides asks it first of all, and then calls Serve.
+// Started reports whether this process was started by ledgerd as a plugin. A program that contains
+// plugins and has other uses as well calls Started before anything else, and Serve if it returns true.
 func Started() bool { return os.Getenv(wire.CookieKey) == wire.CookieValue }
 
 // Serve serves p to the ledgerd that started this process, and exits when that is over. Main
@@ -29,15 +34,49 @@ func Serve(p *Plugin) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	leaveHeapRoom()
 	life := &life{server: newServer(p), stderr: os.Stderr}
 	go life.watchStdin()
 	plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig:  plugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
 		VersionedPlugins: map[int]plugin.PluginSet{wire.Version: {wire.Service: service{life: life}}},
+		TLSProvider:      serverTLS,
 		GRPCServer:       life.newGRPC,
 		Logger:           hclog.New(&hclog.LoggerOptions{Level: hclog.Error, Output: os.Stderr}),
 	})
 	life.exit(0)
+}
+
+// serverTLS is the plugin's side of TLS, nil where the host asks for none. It lets in the host's certificate alone,
+// and adds the plugin's own to the line of the handshake, where go-plugin puts only one that it made itself.
+func serverTLS() (*tls.Config, error) {
+	host := os.Getenv(wire.ClientKey)
+	if host == "" {
+		return nil, nil
+	}
+	hosts := x509.NewCertPool()
+	if !hosts.AppendCertsFromPEM([]byte(host)) {
+		return nil, errors.New(wire.ClientKey + " holds no certificate")
+	}
+	ours, err := wire.NewCertificate()
+	if err != nil {
+		return nil, err
+	}
+	line, printed, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout := os.Stdout
+	os.Stdout = printed
+	go func() {
+		defer line.Close()
+		if text, err := bufio.NewReader(line).ReadString('\n'); err == nil {
+			fmt.Fprintf(stdout, "%s%s\n", strings.TrimSuffix(text, "\n"),
+				base64.RawStdEncoding.EncodeToString(ours.Pair.Certificate[0]))
+		}
+	}()
+	return &tls.Config{Certificates: []tls.Certificate{ours.Pair}, ClientAuth: tls.RequireAndVerifyClientCert,
+		ClientCAs: hosts, MinVersion: tls.VersionTLS12}, nil
 }
 
 // life is the process of a plugin from handshake to exit.
@@ -67,7 +106,8 @@ func (s service) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientCon
 func (l *life) newGRPC(opts []grpc.ServerOption) *grpc.Server {
 	l.grpc = grpc.NewServer(append(opts,
 		grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage),
-		grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any,
+			error) {
 			l.begun.Do(l.begin)
 			return next(ctx, req)
 		}))...)
@@ -76,7 +116,7 @@ func (l *life) newGRPC(opts []grpc.ServerOption) *grpc.Server {
 
 // handshakeVariables are go-plugin's and ours.
 var handshakeVariables = []string{
-	wire.CookieKey, "PLUGIN_PROTOCOL_VERSIONS", "PLUGIN_CLIENT_CERT", "PLUGIN_MIN_PORT", "PLUGIN_MAX_PORT",
+	wire.CookieKey, "PLUGIN_PROTOCOL_VERSIONS", wire.ClientKey, "PLUGIN_MIN_PORT", "PLUGIN_MAX_PORT",
 	"PLUGIN_UNIX_SOCKET_DIR", "PLUGIN_UNIX_SOCKET_GROUP", "PLUGIN_MULTIPLEX_GRPC",
 }
 
@@ -106,8 +146,8 @@ func (l *life) watchStdin() {
 	l.exit(1)
 }
 
-// watchSignals takes SIGTERM (SIGINT is go-plugin's, which ignores it). A service manager may
-// send it to everybody at once: what was begun is finished, the rest is handed back.
+// watchSignals takes SIGTERM (SIGINT is go-plugin's, which ignores it). A service manager may send
+// it to all processes at once: begun items are finished, the rest is handed back.
 func (l *life) watchSignals() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
@@ -134,5 +174,5 @@ func (l *life) exit(code int) {
 		}
 		os.Exit(code)
 	})
-	select {} // somebody else is at it
+	select {} // another goroutine is at it
 }

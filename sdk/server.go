@@ -105,7 +105,7 @@ func (s *server) drain(ctx context.Context, grace time.Duration) []int64 {
 	return session.drain(ctx, grace)
 }
 
-// end stops what runs without waiting for more than it takes to say so.
+// end stops what runs without waiting for more than its report takes.
 func (s *server) end(cause error) {
 	s.mu.Lock()
 	session := s.session
@@ -152,7 +152,7 @@ func (p *Plugin) batch() (items int, wait time.Duration) {
 
 var versionForm = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
-// describe says what the plugin is, or what is wrong with its fields.
+// describe is the plugin's description, or the errors of its fields.
 func (p *Plugin) describe() (*wire.DescribeResponse, error) {
 	config, input, output := p.run.shapes()
 	d := &wire.DescribeResponse{

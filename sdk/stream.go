@@ -10,10 +10,10 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// session is the one stream of a process: a queue of items, as many workers as the
-// concurrency, and a writer. It is made for items that take microseconds: no goroutine, timer
-// or message of its own per item; results are gathered while there is more to do, and
-// credits grow until about creditTime of work lies in the queue.
+// session is the one stream of a process: a queue of items, as many workers as the concurrency, and
+// a writer. It is made for items that take microseconds: no goroutine, timer or message of its own
+// per item. Results are gathered while there is more to do, and credits grow until about creditTime
+// of work lies in the queue.
 type session struct {
 	inst     instance
 	emits    []string
@@ -27,11 +27,13 @@ type session struct {
 	arrived  *sync.Cond // for workers: something to do, or the end
 	changed  *sync.Cond // for those who wait for results to be sent
 	queue    []*wire.Item
-	head     int // of the queue; what is before it was taken
+	head     int // of the queue; items before it were taken
 	running  map[attempt]*task
 	results  []*wire.Result
 	reports  []*wire.Progress
 	held     []*task // with progress that came too soon after the one before
+	idle     int     // workers that wait for items
+	waking   bool    // one of them was woken, and has not looked yet
 	busy     int     // calls under way; one may outlast its last task
 	granted  int     // credits in the host's hand, and items here
 	perItem  float64 // nanoseconds an item takes, smoothed
@@ -40,7 +42,7 @@ type session struct {
 	sending  bool
 
 	wake chan struct{} // to the writer, holds one
-	late *time.Timer   // wakes the writer if nobody else does
+	late *time.Timer   // wakes the writer if nothing else does
 	tick *time.Timer   // for progress reports that were held back
 }
 
@@ -138,10 +140,19 @@ func (s *session) take(items []*wire.Item) {
 		s.queue, s.head = s.queue[:n], 0
 	}
 	s.queue = append(s.queue, items...)
-	if len(items) == 1 {
-		s.arrived.Signal()
-	} else if len(items) > 1 {
+	s.wakeOne()
+}
+
+// wakeOne wakes a worker if there is something to do. That one wakes the next, if there still is: few workers do what
+// takes microseconds, and all do what takes long. The caller holds mu.
+func (s *session) wakeOne() {
+	switch {
+	case len(s.queue) == s.head:
+	case s.maxWait > 0: // those that fill their batch wait for the same
 		s.arrived.Broadcast()
+	case s.idle > 0 && !s.waking:
+		s.waking = true
+		s.arrived.Signal()
 	}
 }
 
@@ -206,7 +217,10 @@ func (s *session) next(tasks []*task) []*task {
 	defer s.mu.Unlock()
 	for {
 		for len(s.queue) == s.head && !s.ended {
+			s.idle++
 			s.arrived.Wait()
+			s.idle--
+			s.waking = false
 		}
 		if s.ended {
 			return nil
@@ -226,6 +240,7 @@ func (s *session) next(tasks []*task) []*task {
 		clear(s.queue[s.head : s.head+n])
 		s.head += n
 		s.busy++
+		s.wakeOne()
 		return tasks
 	}
 }

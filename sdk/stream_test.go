@@ -51,7 +51,7 @@ func whimsical(_ context.Context, _ *struct{}, it Item[task1]) (string, error) {
 	return "out", whims[it.Payload.Do].end()
 }
 
-// Whatever the function does, every item gets its own, one, right result.
+// With any function, every item gets its own, one, right result.
 func TestEveryItemOneResult(t *testing.T) {
 	names := []string{"wrong payload"}
 	for name := range whims {
@@ -88,7 +88,8 @@ func TestEveryItemOneResult(t *testing.T) {
 		}
 		for i, what := range whats {
 			r := l.results[int64(i)]
-			want := &wire.Result{Id: int64(i), Attempt: 1, LockId: fmt.Appendf(nil, "lock%d", i), Outcome: wire.Result_OUTCOME_FAILED, Code: "payload", Final: true}
+			want := &wire.Result{Id: int64(i), Attempt: 1, LockId: fmt.Appendf(nil, "lock%d", i),
+				Outcome: wire.Result_OUTCOME_FAILED, Code: "payload", Final: true}
 			if w, ok := whims[what]; ok {
 				want.Outcome, want.Code, want.Final = w.outcome, w.code, false
 			}
@@ -106,7 +107,8 @@ func TestPanic(t *testing.T) {
 	l.send(item(1, do("nil map")), item(2, do("goexit")))
 	l.until(2)
 	r := l.results[1]
-	if r.Ending != wire.Result_ENDING_PANICKED || !strings.Contains(r.Error, "nil map") || !strings.Contains(r.Log, "sdk.init.func") {
+	if r.Ending != wire.Result_ENDING_PANICKED || !strings.Contains(r.Error, "nil map") ||
+		!strings.Contains(r.Log, "sdk.init.func") {
 		t.Error(r)
 	}
 	if r = l.results[2]; r.Ending != wire.Result_ENDING_PANICKED || !strings.Contains(r.Error, "ended its goroutine") {
@@ -146,9 +148,11 @@ func TestOutput(t *testing.T) {
 		l.send(item(int64(i), do(what)))
 	}
 	l.until(len(whats))
-	want := []string{`{"n":1} `, `{"n":2} boom`, " boom", " output cannot be written as JSON", " output is not UTF-8", " result too large: output has", " "}
+	want := []string{`{"n":1} `, `{"n":2} boom`, " boom", " output cannot be written as JSON", " output is not UTF-8",
+		" result too large: output has", " "}
 	for i, what := range whats {
-		if r := l.results[int64(i)]; !strings.HasPrefix(string(r.Output)+" "+r.Error, want[i]) || (i >= 3 && i <= 5) != (r.Code == "output" && r.Final) {
+		if r := l.results[int64(i)]; !strings.HasPrefix(string(r.Output)+" "+r.Error, want[i]) ||
+			(i >= 3 && i <= 5) != (r.Code == "output" && r.Final) {
 			t.Errorf("%s: %v", what, r)
 		}
 	}
@@ -157,7 +161,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestTimeoutText: people are told of the timeout in words, also where the function has added some.
+// TestTimeoutText: the timeout is described in words, also where the function has added some.
 func TestTimeoutText(t *testing.T) {
 	p := New("p", "0.1.0", func(ctx context.Context, _ *struct{}, it Item[task1]) (string, error) {
 		<-ctx.Done()
@@ -170,7 +174,8 @@ func TestTimeoutText(t *testing.T) {
 		it.TimeoutMs = 20
 		l.send(it)
 		l.until(id + 1)
-		if r, want := l.results[int64(id)], strings.ReplaceAll(before+"context deadline exceeded", "context deadline exceeded", "timed out after 20ms (timeout of kind conv)"); r.Error != want || r.Code != "timeout" {
+		if r, want := l.results[int64(id)], strings.ReplaceAll(before+"context deadline exceeded",
+			"context deadline exceeded", "timed out after 20ms (timeout of kind conv)"); r.Error != want || r.Code != "timeout" {
 			t.Errorf("%v, want %q", r, want)
 		}
 	}
@@ -218,7 +223,8 @@ func TestEmit(t *testing.T) {
 		}
 	}
 	want := []*wire.Child{
-		{Kind: "article", Scope: "p/1", Key: "a", Payload: []byte(`{"n":1}`), DueUs: due.UnixMicro(), Priority: -1, Fingerprint: "f"},
+		{Kind: "article", Scope: "p/1", Key: "a", Payload: []byte(`{"n":1}`), DueUs: due.UnixMicro(), Priority: -1,
+			Fingerprint: "f"},
 		{Kind: "article", Scope: "all", Key: "b"},
 	}
 	if diff := cmp.Diff(want, l.results[1].Emit, protocmp.Transform()); diff != "" {
@@ -331,7 +337,8 @@ func TestProgress(t *testing.T) {
 		// At once, then the newest one of each second.
 		{0, []int64{0, 11, 22}},
 		{500, []int64{0, 5, 11, 16, 22, 27}},
-		{-1, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29}},
+		{-1, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28,
+			29}},
 	}
 	for _, test := range tests {
 		synctest.Test(t, func(t *testing.T) {
@@ -389,6 +396,34 @@ func TestConcurrencyAndCredits(t *testing.T) {
 		for l.credits < 500 {
 			l.send(item(1000+int64(len(l.results)), do("1us")))
 			l.take(<-l.pipe.out)
+		}
+		if err := l.close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Items that come together are begun together, as far as the concurrency allows, with idle workers and with busy ones.
+func TestBegunTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New("p", "0.1.0", func(context.Context, *struct{}, Item[task1]) (string, error) {
+			time.Sleep(time.Second)
+			return "", nil
+		})
+		const places = 50
+		l := serve(t, p, &wire.ConfigureRequest{Concurrency: places})
+		items := make([]*wire.Item, 4*places)
+		for i := range items {
+			items[i] = item(int64(i), do("it"))
+		}
+		for _, n := range []int{places, 3 * places} {
+			began, had := time.Now(), len(l.results)
+			l.send(items[:n]...)
+			l.until(had + n)
+			if took, want := time.Since(began), time.Duration(n/places)*time.Second; took > want+time.Second/2 {
+				t.Errorf("%d items took %s, want %s", n, took, want)
+			}
+			items = items[n:]
 		}
 		if err := l.close(); err != nil {
 			t.Error(err)

@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"go.opentelemetry.io/otel/propagation"
+
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
@@ -45,8 +47,17 @@ type sink interface {
 
 func newTask(it *wire.Item, emits []string, s sink) *task {
 	t := &task{item: it, emits: emits, sink: s}
-	t.ctx, t.cancel = context.WithCancelCause(context.Background())
+	t.ctx, t.cancel = context.WithCancelCause(traced(it))
 	return t
+}
+
+// traced is the context of an item: with its trace context, so that spans of the function are children of the attempt.
+func traced(it *wire.Item) context.Context {
+	if it.Traceparent == "" {
+		return context.Background()
+	}
+	return propagation.TraceContext{}.Extract(context.Background(),
+		propagation.MapCarrier{"traceparent": it.Traceparent, "tracestate": it.Tracestate})
 }
 
 // startTimeout begins the time that the attempt may take.
@@ -87,7 +98,7 @@ func (t *task) settle(output []byte, err error) {
 	t.sink.settled(t)
 }
 
-// overTime says to people what Go calls an exceeded deadline.
+// overTime describes an exceeded deadline for people.
 func (t *task) overTime() string {
 	if ms := t.item.TimeoutMs; ms > 0 {
 		return fmt.Sprintf("timed out after %s (timeout of kind %s)", time.Duration(ms)*time.Millisecond, t.item.Kind)
@@ -95,7 +106,7 @@ func (t *task) overTime() string {
 	return "timed out"
 }
 
-// emit adds a child to the result. What is wrong with it now is wrong with it the next time.
+// emit adds a child to the result. An error in it now will be there the next time.
 func (t *task) emit(c Child) error { return Permanent(Code("emit_refused", t.add(c))) }
 
 func (t *task) add(c Child) error {

@@ -2,8 +2,8 @@
 // measured as JSON. It is a module of its own, because the newest SQLite driver of River that
 // there is belongs to an older River than the newest, which the benchmark runs on Postgres.
 //
-// River runs with the settings of its own benchmark, on one connection, as its documentation
-// says, with write-ahead log and synchronous=FULL.
+// River runs with the settings of its own benchmark, on one connection as its documentation asks,
+// with write-ahead log and synchronous=FULL.
 package main
 
 import (
@@ -66,7 +66,8 @@ func run(ctx context.Context, dir string, n, tries int) (m measured, err error) 
 		return m, err
 	}
 	defer os.RemoveAll(dir)
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "river.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)")
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "river.db")+
+		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)")
 	if err != nil {
 		return m, err
 	}
@@ -101,7 +102,7 @@ func newJob(i int) job { return job{fmt.Sprintf("/data/in/2026/11/20/users-%08d.
 
 type worker struct {
 	river.WorkerDefaults[job]
-	at chan time.Time // nil: nobody asks
+	at chan time.Time // nil: not asked for
 }
 
 func (w worker) Work(context.Context, *river.Job[job]) error {
@@ -144,7 +145,8 @@ func addAndDrain(ctx context.Context, db *sql.DB, n int, m *measured) error {
 	}
 	m.Add = float64(n) / time.Since(began).Seconds()
 	// Completions are counted where they are recorded, not where the worker returns.
-	events, stop := client.SubscribeConfig(&river.SubscribeConfig{ChanSize: n, Kinds: []river.EventKind{river.EventKindJobCompleted}})
+	events, stop := client.SubscribeConfig(&river.SubscribeConfig{ChanSize: n,
+		Kinds: []river.EventKind{river.EventKindJobCompleted}})
 	defer stop()
 	began = time.Now()
 	if err := client.Start(ctx); err != nil {

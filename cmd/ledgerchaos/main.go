@@ -4,7 +4,8 @@
 //	go run ./cmd/ledgerchaos -db postgres -fault cut,crash    some of them
 //	go run ./cmd/ledgerchaos -judge DIR                       once more what a run left that failed
 //
-// It exits 1 if a promise was broken, and says where the histories, logs and rows of that run are.
+// It exits 1 if a promise was broken, and prints the folder with the histories, logs and rows of
+// that run.
 package main
 
 import (
@@ -42,6 +43,7 @@ func main() {
 type flags struct {
 	databases, faults string
 	runs, parallel    int
+	patience          int
 	seed              uint64
 	program, dir      string
 	totals, judge     string
@@ -56,14 +58,18 @@ func run(ctx context.Context, args []string, out io.Writer) (broken bool, err er
 	set.StringVar(&f.faults, "fault", "", "`faults`; all that a database can have if empty")
 	set.IntVar(&f.runs, "runs", 1, "`number` of runs of each fault on each database")
 	set.IntVar(&f.parallel, "parallel", 8, "`number` of runs at a time")
+	set.IntVar(&f.patience, "patience", 1, "`factor` by which promises of bounded time are stretched, on a machine with "+
+		"other load")
 	set.Uint64Var(&f.seed, "seed", uint64(time.Now().UnixNano()), "seed of the first run; the next has the next")
 	set.StringVar(&f.program, "program", "", "`path` of a chaos build of ledgerd; made if empty")
-	set.StringVar(&f.dir, "dir", filepath.Join(os.TempDir(), "ledgerd-chaos"), "`folder` for what runs leave; that of runs without violations is removed")
+	set.StringVar(&f.dir, "dir", filepath.Join(os.TempDir(), "ledgerd-chaos"),
+		"`folder` for what runs leave; that of runs without violations is removed")
 	set.StringVar(&f.totals, "totals", "", "`file` of figures to which those of these runs are added")
 	set.StringVar(&f.judge, "judge", "", "`folder` of a run to be judged again")
 	set.DurationVar(&f.most, "most", 0, "begin no run after this `time`; 0: all")
 	set.StringVar(&f.card, "card", "", "`document` into which the figures of -totals are put; nothing is run")
-	set.DurationVar(&f.soak, "soak", 0, "instead of faults: work steadily for this `time` on each database, and see that nothing grows")
+	set.DurationVar(&f.soak, "soak", 0, "instead of faults: work steadily for this `time` on each database, and see "+
+		"that nothing grows")
 	if err := set.Parse(args); err != nil {
 		return false, err
 	}
@@ -98,15 +104,16 @@ func run(ctx context.Context, args []string, out io.Writer) (broken bool, err er
 		return f.soakAll(ctx, totals, out)
 	}
 	began := time.Now()
-	c := chaostest.Campaign{Program: f.program, Dir: f.dir, Parallel: f.parallel, Most: f.most, Done: func(r chaostest.Result) {
-		totals.Add(r)
-		broken = report(out, r, filepath.Join(f.dir, r.Plan.String())) || broken
-		if f.totals != "" { // a campaign that is interrupted keeps its figures
-			if err := totals.Save(f.totals); err != nil {
-				fmt.Fprintln(os.Stderr, "ledgerchaos:", err)
+	c := chaostest.Campaign{Program: f.program, Dir: f.dir, Parallel: f.parallel, Most: f.most,
+		Done: func(r chaostest.Result) {
+			totals.Add(r)
+			broken = report(out, r, filepath.Join(f.dir, r.Plan.String())) || broken
+			if f.totals != "" { // a campaign that is interrupted keeps its figures
+				if err := totals.Save(f.totals); err != nil {
+					fmt.Fprintln(os.Stderr, "ledgerchaos:", err)
+				}
 			}
-		}
-	}}
+		}}
 	err = c.Work(ctx, plans)
 	fmt.Fprintf(out, "\n%v, first seed %d\n", time.Since(began).Round(time.Second), f.seed)
 	if printErr := totals.Print(out); err == nil {
@@ -133,6 +140,7 @@ func (f *flags) plans() (plans []chaostest.Plan, err error) {
 				if err != nil {
 					return nil, err
 				}
+				p.Patience = f.patience
 				plans = append(plans, p)
 				seed++
 			}
@@ -182,7 +190,7 @@ func build(ctx context.Context, dir string) (string, error) {
 	return path, chaostest.Build(ctx, strings.TrimSpace(string(root)), path)
 }
 
-// report prints what came of a run and says whether a promise was broken.
+// report prints the result of a run and reports whether a promise was broken.
 func report(out io.Writer, r chaostest.Result, dir string) bool {
 	verdict := "ok"
 	if why := r.Void(); why != "" {
@@ -191,7 +199,8 @@ func report(out io.Writer, r chaostest.Result, dir string) bool {
 	if len(r.Violations) > 0 {
 		verdict = fmt.Sprintf("%d VIOLATIONS, see %s", len(r.Violations), dir)
 	}
-	fmt.Fprintf(out, "%-28s daemons %d  items %4d  hits %3d  calls %5d  unanswered %3d  %4.1f s  %v  %s\n", r.Plan, r.Plan.Daemons, r.Completed, r.Hit, r.Calls, r.Unanswered, r.Seconds, r.Faults, verdict)
+	fmt.Fprintf(out, "%-28s daemons %d  items %4d  hits %3d  calls %5d  unanswered %3d  %4.1f s  %v  %s\n", r.Plan,
+		r.Plan.Daemons, r.Completed, r.Hit, r.Calls, r.Unanswered, r.Seconds, r.Faults, verdict)
 	for i, v := range r.Violations {
 		if i == 10 {
 			fmt.Fprintf(out, "    and %d more\n", len(r.Violations)-i)

@@ -5,34 +5,46 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 )
 
-// Behind PgBouncer in transaction mode two workers drain what was added; only migrating is done at
-// the server itself.
+// Behind PgBouncer, in both of its modes, two workers drain what was added; only migrating is done at the server
+// itself.
 func TestBehindPgBouncer(t *testing.T) {
 	t.Parallel()
+	for _, mode := range []string{"transaction", "session"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			testBehindPgBouncer(t, mode)
+		})
+	}
+}
+
+func testBehindPgBouncer(t *testing.T, mode string) {
 	direct := pgtest.SchemaURL(t)
-	m := newMachine(t, pgtest.Bouncer(t, direct))
+	m := newMachine(t, pgtest.BouncerIn(t, mode, direct))
 	const items = 1000
 	refused := m.start("db", "migrate")
-	if code := m.exit(refused); code != exitUsage || !strings.Contains(refused.stderr.String(), "migrate at the address of the server itself") {
+	if code := m.exit(refused); code != failure.ExitUsage || !strings.Contains(refused.stderr.String(),
+		"migrate at the address of the server itself") {
 		t.Errorf("migrating behind a pooler: exit %d\n%s", code, refused.stderr.String())
 	}
-	m.run(exitOK, "db", "migrate", "--db", direct)
-	m.run(exitOK, "add", "effect", "--from", list(t, items))
+	m.run(failure.ExitOK, "db", "migrate", "--db", direct)
+	m.run(failure.ExitOK, "add", "effect", "--from", list(t, items))
 	work := []string{"work", "--drain", "--kind", "effect"}
 	for _, p := range []*started{m.start(work...), m.start(work...)} {
-		if code := m.exit(p); code != exitOK {
+		if code := m.exit(p); code != failure.ExitOK {
 			t.Errorf("exit %d\n%s", code, p.stderr.String())
 		}
 	}
-	if n := strings.Count(m.run(exitOK, "ls", "--state", "done", "-o", "jsonl", "--limit", "2000"), "\n"); n < items {
+	if n := strings.Count(m.run(failure.ExitOK, "ls", "--state", "done", "-o", "jsonl", "--limit", "2000"),
+		"\n"); n < items {
 		t.Errorf("%d items are done, want %d", n, items)
 	}
-	m.run(exitUnfinished, "run", "effect", "x", "--set", "how=permanent")
-	m.run(exitOK, "retry", "x")
-	m.run(exitOK, "cancel", "x")
-	m.run(exitOK, "db", "verify")
-	m.run(exitOK, "db", "copy", "--to", "sqlite:"+filepath.Join(t.TempDir(), "copy.db"))
+	m.run(failure.ExitUnfinished, "run", "effect", "x", "--set", "how=permanent")
+	m.run(failure.ExitOK, "retry", "x")
+	m.run(failure.ExitOK, "cancel", "x")
+	m.run(failure.ExitOK, "db", "verify")
+	m.run(failure.ExitOK, "db", "copy", "--to", "sqlite:"+filepath.Join(t.TempDir(), "copy.db"))
 }

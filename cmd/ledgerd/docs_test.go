@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,18 +12,31 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/ledgerd/ledgerd/internal/cli"
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/cli/setup"
+	"github.com/ledgerd/ledgerd/internal/failure"
 )
 
-// TestDocs: docs/cli.md and docs/config.md are what the program says of itself.
+// testApp is the program in this process, with its output kept.
+func testApp(out *bytes.Buffer) *app.App {
+	return app.New(&app.Interrupts{Soft: context.Background(), Hard: context.Background()}, app.Program{Plugins: plugins},
+		strings.NewReader(""), out, out)
+}
+
+// TestDocs: docs/cli.md and docs/config.md are the program's own description.
 func TestDocs(t *testing.T) {
 	t.Run("cli", func(t *testing.T) { testDocs(t, "../../docs/cli.md", "docs") })
+	t.Run("api", func(t *testing.T) { testDocs(t, "../../docs/api.md", "docs", "api") })
 	t.Run("config", func(t *testing.T) { testDocs(t, "../../docs/config.md", "docs", "config") })
 }
 
 func testDocs(t *testing.T, file string, args ...string) {
 	var out bytes.Buffer
 	a := testApp(&out)
-	if code := run(a.interrupts, args, strings.NewReader(""), &out, &out); code != exitOK {
+	if code := cli.Run(a.Interrupts, app.Program{Plugins: plugins}, args, strings.NewReader(""), &out,
+		&out); code != failure.ExitOK {
 		t.Fatalf("exit %d: %s", code, out.String())
 	}
 	if *update {
@@ -39,11 +53,11 @@ func testDocs(t *testing.T, file string, args ...string) {
 	}
 }
 
-// TestPluginReferences: docs/plugins/reference has what each bundled plugin says of itself, and
-// nothing of plugins that are no more.
+// TestPluginReferences: docs/plugins/reference has the description of each bundled plugin, and
+// nothing of removed plugins.
 func TestPluginReferences(t *testing.T) {
 	const dir = "../../docs/plugins/reference"
-	want, err := pluginReferences()
+	want, err := setup.PluginReferences(plugins)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +83,8 @@ func TestPluginReferences(t *testing.T) {
 	}
 }
 
-// TestCommandsExplainThemselves: every command has a summary, a place in the help, and flags
-// that say what they do.
+// TestCommandsExplainThemselves: every command has a summary, a place in the help, and flags with a
+// description.
 func TestCommandsExplainThemselves(t *testing.T) {
 	var out bytes.Buffer
 	var visit func(c *cobra.Command, top bool)
@@ -83,7 +97,7 @@ func TestCommandsExplainThemselves(t *testing.T) {
 		}
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			if f.Usage == "" {
-				t.Errorf("%s --%s: says nothing", c.CommandPath(), f.Name)
+				t.Errorf("%s --%s: has no help", c.CommandPath(), f.Name)
 			}
 			if value, _ := pflag.UnquoteUsage(f); slices.Contains([]string{"string", "strings", "int", "uint", "value"}, value) {
 				t.Errorf("%s --%s %s: that is a type of Go's, and no word for what it takes", c.CommandPath(), f.Name, value)
@@ -93,7 +107,7 @@ func TestCommandsExplainThemselves(t *testing.T) {
 			visit(below, false)
 		}
 	}
-	for _, c := range testApp(&out).root().Commands() {
+	for _, c := range cli.Root(testApp(&out)).Commands() {
 		visit(c, true)
 	}
 }
@@ -104,7 +118,8 @@ func TestMan(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "share", "man1")
 	var out bytes.Buffer
 	for _, args := range [][]string{{"self", "man", dir}, {"self", "man"}} {
-		if code := run(testApp(&out).interrupts, args, strings.NewReader(""), &out, &out); code != exitOK {
+		if code := cli.Run(testApp(&out).Interrupts, app.Program{Plugins: plugins}, args, strings.NewReader(""), &out,
+			&out); code != failure.ExitOK {
 			t.Fatalf("%s: exit %d: %s", args, code, out.String())
 		}
 	}
@@ -116,12 +131,14 @@ func TestMan(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		for _, want := range []string{`"` + strings.ToUpper(name) + `" "1" "Nov 2026"`, name + " - ", ".SH SYNOPSIS", ".SH SEE ALSO"} {
+		for _, want := range []string{`"` + strings.ToUpper(name) + `" "1" "Nov 2026"`, name + " - ", ".SH SYNOPSIS",
+			".SH SEE ALSO"} {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("%s: no %s", name, want)
 			}
 		}
-		if pages++; pages == 1 && (string(text) != out.String() || !strings.Contains(out.String(), "somebody else has it")) {
+		if pages++; pages == 1 && (string(text) != out.String() ||
+			!strings.Contains(out.String(), "another agent or program holds it")) {
 			t.Errorf("printed is another page:\n%s", cmp.Diff(string(text), out.String()))
 		}
 		for _, below := range c.Commands() {
@@ -130,11 +147,13 @@ func TestMan(t *testing.T) {
 			}
 		}
 	}
-	visit(testApp(&out).root())
+	visit(cli.Root(testApp(&out)))
 	if files, err := os.ReadDir(dir); err != nil || len(files) != pages {
 		t.Errorf("%d files for %d commands, %v", len(files), pages, err)
 	}
-	if code := run(testApp(&out).interrupts, []string{"self", "man", filepath.Join(dir, "ledgerd.1")}, strings.NewReader(""), &out, &out); code != exitUsage {
+	if code := cli.Run(testApp(&out).Interrupts, app.Program{Plugins: plugins},
+		[]string{"self", "man", filepath.Join(dir, "ledgerd.1")}, strings.NewReader(""), &out,
+		&out); code != failure.ExitUsage {
 		t.Errorf("into a file: exit %d", code)
 	}
 }
@@ -142,12 +161,14 @@ func TestMan(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		var out bytes.Buffer
-		if code := run(testApp(&out).interrupts, []string{"self", "completion", shell}, strings.NewReader(""), &out, &out); code != exitOK || !strings.Contains(out.String(), "ledgerd") {
+		if code := cli.Run(testApp(&out).Interrupts, app.Program{Plugins: plugins}, []string{"self", "completion", shell},
+			strings.NewReader(""), &out, &out); code != failure.ExitOK || !strings.Contains(out.String(), "ledgerd") {
 			t.Errorf("%s: exit %d, %d bytes", shell, code, out.Len())
 		}
 	}
 	var out bytes.Buffer
-	if code := run(testApp(&out).interrupts, []string{"self", "completion", "csh"}, strings.NewReader(""), &out, &out); code != exitUsage {
+	if code := cli.Run(testApp(&out).Interrupts, app.Program{Plugins: plugins}, []string{"self", "completion", "csh"},
+		strings.NewReader(""), &out, &out); code != failure.ExitUsage {
 		t.Errorf("exit %d: %s", code, out.String())
 	}
 }

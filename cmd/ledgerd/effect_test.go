@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
-// The plugin of these tests: it does visible things, and fails as it is told.
-func init() { bundled["effect"] = effect }
+// The plugin of these tests: it does visible things, and fails on demand.
+func init() { plugins["effect"] = effect }
 
 type effectConfig struct {
 	Path  string `json:"path" doc:"file to which every effect is appended"`
@@ -31,7 +31,8 @@ type effectOut struct {
 }
 
 func effect() *sdk.Plugin {
-	p := sdk.New("effect", "0.1.0", func(ctx context.Context, cfg *effectConfig, it sdk.Item[effectIn]) (effectOut, error) {
+	p := sdk.New("effect", "0.1.0", func(ctx context.Context, cfg *effectConfig, it sdk.Item[effectIn]) (effectOut,
+		error) {
 		in := it.Payload
 		it.Log.Info("at work", "attempt", it.Attempt)
 		if err := cfg.note("start " + it.Key); err != nil {
@@ -46,7 +47,7 @@ func effect() *sdk.Plugin {
 		}
 		return out, cfg.note("done " + it.Key)
 	})
-	p.Doc = "Does what a test says."
+	p.Doc = "Does what a test asks for."
 	p.Emits = []string{"note", "hello"}
 	p.Concurrency = 8
 	return p
@@ -126,7 +127,7 @@ func (in effectIn) end(it sdk.Item[effectIn]) error {
 	case "permanent":
 		return sdk.Permanent(sdk.Code("bad", fmt.Errorf("%s is bad", in.Text)))
 	case "doubt":
-		return sdk.Doubt(errors.New("nobody knows"))
+		return sdk.Doubt(errors.New("not known"))
 	case "snooze":
 		return sdk.Snooze(time.Hour, "not now")
 	case "panic":

@@ -63,9 +63,10 @@ func TestExecDoc(t *testing.T) {
 			}
 			sh := exec.Command("sh", "-c", command)
 			sh.Dir = home
-			sh.Env = []string{"HOME=" + home, "PATH=" + filepath.Dir(m.program) + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(),
+			sh.Env = []string{"HOME=" + home, "PATH=" + filepath.Dir(m.program) + ":" + os.Getenv("PATH"), "TMPDIR=" +
+				os.TempDir(),
 				"LEDGERD_DB=sqlite:" + filepath.Join(home, "ledger.db")}
-			out, _ := sh.CombinedOutput() // what the code was stands in the output
+			out, _ := sh.CombinedOutput() // the output has the exit code
 			got.WriteString(line + string(out))
 		}
 		if diff := cmp.Diff(timeless(session[1]), timeless(got.String())); diff != "" {

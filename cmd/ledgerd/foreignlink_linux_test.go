@@ -8,25 +8,30 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/failure"
 )
 
 // TestForeignLink: files that wait to be worked are swapped for links to secrets, and a folder for a link to the
-// folder of one. If another user has made the links, as only root can try, the items fail, and of the secrets nothing
-// is in outputs, logs, pictures and the ledger; links of the daemon's own user are followed.
+// folder of one. If another user has made the links, as only root can try, the items fail, and the secrets appear in
+// no output, log, picture or ledger. Links of the daemon's own user are followed.
 func TestForeignLink(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		const canary = "canary-7f3a"
 		secrets, inbox, thumbs := t.TempDir(), t.TempDir(), t.TempDir()
-		png, err := base64.StdEncoding.DecodeString("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+		png, err := base64.StdEncoding.DecodeString(
+			"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 		if err = errors.Join(err, os.Mkdir(filepath.Join(inbox, "sub"), 0o755)); err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range map[string]string{"a.csv": "id\n" + canary + "\n", "a.png": string(png), "b.csv": canary + ",x\n" + canary + "\n"} {
+		for name, text := range map[string]string{"a.csv": "id\n" + canary + "\n", "a.png": string(png), "b.csv": canary +
+			",x\n" + canary + "\n"} {
 			own := filepath.Join(inbox, name)
 			if name == "b.csv" {
 				own = filepath.Join(inbox, "sub", name)
 			}
-			if err := errors.Join(os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600), os.WriteFile(own, []byte("id\n1\n"), 0o644)); err != nil {
+			if err := errors.Join(os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600),
+				os.WriteFile(own, []byte("id\n1\n"), 0o644)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -45,7 +50,7 @@ func TestForeignLink(t *testing.T) {
 		}
 		exit, code := 0, ""
 		if os.Getuid() == 0 {
-			exit, code = exitUnfinished, "foreign_link"
+			exit, code = failure.ExitUnfinished, "foreign_link"
 		}
 		var told strings.Builder
 		for _, args := range [][]string{{"filecsv"}, {"photo", "--with", "out_dir=" + thumbs}} {
@@ -74,7 +79,8 @@ func TestForeignLink(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if read := strings.Contains(told.String(), canary); code != "" && (read || len(made) > 0 || strings.Contains(told.String(), secrets)) {
+		if read := strings.Contains(told.String(), canary); code != "" && (read || len(made) > 0 ||
+			strings.Contains(told.String(), secrets)) {
 			t.Errorf("a secret was read: %v, %v\n%q", read, made, told.String())
 		}
 	})

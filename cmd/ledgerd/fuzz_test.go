@@ -3,18 +3,19 @@ package main
 import (
 	"testing"
 
-	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/recurrence"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
 // FuzzDurations: what both parsers of durations take, that of flags and filters and that of
 // settings, is the same to both.
 func FuzzDurations(f *testing.F) {
-	for _, s := range []string{"90s", "7d", "2w", "1w1d", "1d12h", "1.5h", "0", "1h1d", "00d", "36600d", "-1d", "+1h", ".5h"} {
+	for _, s := range []string{"90s", "7d", "2w", "1w1d", "1d12h", "1.5h", "0", "1h1d", "00d", "36600d", "-1d", "+1h",
+		".5h"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		a, aerr := ledger.ParseDuration(s)
+		a, aerr := recurrence.ParseDuration(s)
 		b, berr := settings.ParseDuration(s)
 		if aerr == nil && berr == nil && a != b {
 			t.Errorf("%q is %v here and %v there", s, a, b)

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ledgerd/ledgerd/internal/failure"
 )
 
 // backWithin is five times the time within which what a killed process had is begun again on its machine. The
@@ -32,7 +36,42 @@ func (m *machine) killed(p *started) {
 	<-p.done
 }
 
-// What a process had that was killed is begun by the next one at once, and its heartbeat is in nobody's way.
+// freeze stops a process between two of its writes: on SQLite, one that is stopped while it has the write
+// lock holds up all others. A thread that is in the kernel stops when it comes back, maybe with the lock.
+func (m *machine) freeze(p *started) {
+	m.t.Helper()
+	signal := func(s syscall.Signal) {
+		if err := p.Process.Signal(s); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	stopped := func() bool {
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Process.Pid))
+		if err != nil || len(tasks) == 0 {
+			m.t.Fatal("no threads", err)
+		}
+		return !slices.ContainsFunc(tasks, func(task string) bool {
+			stat, err := os.ReadFile(task)
+			return err == nil && !strings.Contains(string(stat), ") T ")
+		})
+	}
+	m.until("it is stopped between two writes", func() bool {
+		signal(syscall.SIGSTOP)
+		m.until("all its threads are stopped", stopped)
+		if !m.onSQLite() {
+			return true
+		}
+		if _, err := m.database().ExecContext(m.t.Context(),
+			"PRAGMA busy_timeout = 100; BEGIN IMMEDIATE; ROLLBACK"); err == nil {
+			return true
+		}
+		signal(syscall.SIGCONT)
+		return false
+	})
+}
+
+// The items of a process that was killed are begun by the next one at once, and its heartbeat is in no
+// other's way.
 func TestKilledIsGone(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		dir := t.TempDir()
@@ -47,33 +86,45 @@ func TestKilledIsGone(t *testing.T) {
 		first := m.start(args...)
 		m.until("all are begun", begun(1))
 		m.killed(first)
-		m.until("it is known", func() bool { return strings.Contains(m.run(exitOK, "show", "a"), " is not heard of since ") })
-		if agents := m.run(exitOK, "agents", "-o", "jsonl"); strings.Count(agents, "\n") != 1 || !strings.Contains(agents, `"heartbeat_age_s":null`) {
+		m.until("it is known", func() bool {
+			return strings.Contains(m.run(failure.ExitOK, "show", "a"), " is not heard of since ")
+		})
+		if agents := m.run(failure.ExitOK, "agents", "-o", "jsonl"); strings.Count(agents, "\n") != 1 ||
+			!strings.Contains(agents, `"held":3`) {
 			t.Errorf("agents after the kill: %s", agents)
 		}
 		second := m.start(args...)
 		m.within(backWithin, "all are begun by the next run", begun(2))
-		if agents := m.run(exitOK, "agents", "-o", "jsonl"); strings.Count(agents, "\n") != 1 {
+		working := func() (string, int) {
+			agents := m.run(failure.ExitOK, "agents", "-o", "jsonl")
+			return agents, strings.Count(agents, `"state":"at_work"`)
+		}
+		if agents, n := working(); n != 1 || strings.Count(agents, `"state":"gone"`) != 1 {
 			t.Errorf("agents: %s", agents)
 		}
 
 		// One that lives takes over as well.
 		third := m.start("work", "--kind", "effect", "--with", "path="+effects)
-		m.until("another one lives", func() bool { return strings.Count(m.run(exitOK, "agents", "-o", "jsonl"), "\n") == 2 })
+		m.until("another one lives", func() bool {
+			_, n := working()
+			return n == 2
+		})
 		m.killed(second)
 		m.within(backWithin, "all are begun by one that lives", begun(3))
 		if err := os.WriteFile(till, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		m.until("all are done", func() bool { return strings.Count(m.run(exitOK, "ls", "--state", "done", "-o", "jsonl"), "\n") == 3 })
+		m.until("all are done", func() bool {
+			return strings.Count(m.run(failure.ExitOK, "ls", "--state", "done", "-o", "jsonl"), "\n") == 3
+		})
 		if err := third.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
 		m.exit(third)
-		if code := "process_gone"; !strings.Contains(m.run(exitOK, "show", "a", "-o", "json"), code) {
-			t.Errorf("no attempt of a says %s", code)
+		if code := "process_gone"; !strings.Contains(m.run(failure.ExitOK, "show", "a", "-o", "json"), code) {
+			t.Errorf("no attempt of a has code %s", code)
 		}
-		m.run(exitOK, "db", "verify")
+		m.run(failure.ExitOK, "db", "verify")
 	})
 }
 
@@ -84,20 +135,18 @@ func TestStoppedIsNotGone(t *testing.T) {
 		effects, till := filepath.Join(dir, "effects"), filepath.Join(dir, "go")
 		stopped := m.start("run", "effect", "a", "--set", "till="+till, "--with", "path="+effects)
 		m.until("it is begun", func() bool { return lines(t, effects, "start")["a"] == 1 })
-		if err := stopped.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		m.freeze(stopped)
 		if err := os.WriteFile(till, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		m.run(exitUnfinished, "run", "effect", "a", "--set", "till="+till, "--with", "path="+effects, "--wait", "3s")
+		m.run(failure.ExitUnfinished, "run", "effect", "a", "--set", "till="+till, "--with", "path="+effects, "--wait", "3s")
 		if n := lines(t, effects, "start")["a"]; n != 1 {
 			t.Errorf("begun %d times", n)
 		}
 		if err := stopped.Process.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		if code := m.exit(stopped); code != exitOK {
+		if code := m.exit(stopped); code != failure.ExitOK {
 			t.Errorf("exit %d\n%s", code, stopped.stderr.String())
 		}
 	})

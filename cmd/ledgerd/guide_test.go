@@ -35,8 +35,9 @@ func TestAuthorsGuide(t *testing.T) {
 	defer server.Close()
 	home := t.TempDir()
 	link(t, filepath.Join(home, "ledgerd"))
-	// What stands in the guide, and what it is here.
-	places := []string{"http://localhost:8000", server.URL, "dir=/tmp", "dir=" + home, `"/tmp/`, `"` + home + "/", "-o ledgerd", "-o " + home + "/ledgerd"}
+	// Texts of the guide, and their values here.
+	places := []string{"http://localhost:8000", server.URL, "dir=/tmp", "dir=" + home, `"/tmp/`, `"` + home + "/",
+		"-o ledgerd", "-o " + home + "/ledgerd"}
 	here := strings.NewReplacer(places...)
 	for i := 0; i < len(places); i += 2 {
 		places[i], places[i+1] = places[i+1], places[i]
@@ -54,7 +55,8 @@ func TestAuthorsGuide(t *testing.T) {
 			if strings.HasPrefix(command, "go ") {
 				sh.Dir = "../../examples/fetch"
 			}
-			sh.Env = append(os.Environ(), "PATH="+home+":"+os.Getenv("PATH"), "XDG_DATA_HOME="+filepath.Join(home, "data"), "XDG_CONFIG_HOME="+filepath.Join(home, "config"))
+			sh.Env = append(os.Environ(), "PATH="+home+":"+os.Getenv("PATH"), "XDG_DATA_HOME="+filepath.Join(home, "data"),
+				"XDG_CONFIG_HOME="+filepath.Join(home, "config"))
 			out, _ := sh.CombinedOutput() // whether it is right stands in the output
 			got.WriteString(line + there.Replace(string(out)))
 		}
@@ -64,7 +66,7 @@ func TestAuthorsGuide(t *testing.T) {
 	}
 }
 
-// timesAway is a text without times, and without what is only said if there is time.
+// timesAway is a text without times, and without what is only printed if there is time.
 func timesAway(text string) string {
 	text = regexp.MustCompile(`[0-9.]+ ms|time="[0-9.]+"`).ReplaceAllString(text, "TIME")
 	return regexp.MustCompile(`(progress: .*\n)+`).ReplaceAllString(text, "progress\n")

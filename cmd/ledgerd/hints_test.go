@@ -9,11 +9,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/cli"
+	"github.com/ledgerd/ledgerd/internal/cli/app"
 )
 
 // commandLine is a command of this program in a text: "ledgerd kind set K --keep 7d".
@@ -23,7 +27,7 @@ var commandLine = regexp.MustCompile("\\bledgerd((?: +(?:'[^'\n]*'|\"[^\"\n]*\"|
 // command and flags that exist.
 func TestHintsAreCommands(t *testing.T) {
 	var out bytes.Buffer
-	root := testApp(&out).root()
+	root := cli.Root(testApp(&out))
 	root.InitDefaultHelpCmd()
 	found := 0
 	for _, text := range texts(t, "../..") {
@@ -37,6 +41,81 @@ func TestHintsAreCommands(t *testing.T) {
 	}
 	if found < 300 {
 		t.Errorf("only %d command lines found", found)
+	}
+}
+
+// TestTyped: a hint is a command that can be pasted here, and shows no password.
+func TestTyped(t *testing.T) {
+	for _, test := range []struct{ db, source, config, hint, want string }{
+		{"", "", "", "ledgerd db migrate", "ledgerd db migrate"},
+		{"sqlite:a b.db", "LEDGERD_DB", "", "ledgerd db migrate", "ledgerd db migrate"},
+		{"sqlite:/a/b-1.db", app.DbFlag, "", "ledgerd db migrate", "ledgerd --db sqlite:/a/b-1.db db migrate"},
+		{"sqlite:it's.db", app.DbFlag, "", "make one: ledgerd db migrate   (now)",
+			`make one: ledgerd --db 'sqlite:it'\''s.db' db migrate   (now)`},
+		{"postgres://ann@h/d?search_path=s&x=y", app.DbFlag, "", "ledgerd ls",
+			"ledgerd --db 'postgres://ann@h/d?search_path=s&x=y' ls"},
+		{"sqlite:été.db", app.DbFlag, "", "ledgerd ls", "ledgerd --db 'sqlite:été.db' ls"},
+		{"postgres://ann:secret@h/d", app.DbFlag, "", "ledgerd ls", "ledgerd --db … ls"},
+		{"sqlite:a.db", app.DbFlag, "my.toml", "ledgerd ls, or ledgerd plugin ls",
+			"ledgerd --config my.toml --db sqlite:a.db ls, or ledgerd --config my.toml plugin ls"},
+		{"", "", "", "did you mean ledgerd cancel?   all commands: ledgerd --help",
+			"did you mean ledgerd cancel?   all commands: ledgerd --help"},
+		{"", "", "", "this ledgerd needs rest", "this ledgerd needs rest"},
+		{"", "", "", "ledgerd retry 7, ledgerd finish 7 --agent YOU, or ledgerd cancel 7",
+			"ledgerd retry 7, ledgerd finish 7 --agent YOU, or ledgerd cancel -y 7"},
+		{"", "", "", "ledgerd retry --where 'kind:k state:dead'", "ledgerd retry -y --where 'kind:k state:dead'"},
+		{"sqlite:a.db", app.DbFlag, "", "ledgerd ls --db sqlite:b.db", "ledgerd ls --db sqlite:b.db"},
+	} {
+		a := testApp(new(bytes.Buffer))
+		cli.Root(a)
+		a.Db, a.DbSource, a.ConfigFile, a.ConfigTyped = test.db, test.source, test.config, test.config != ""
+		if got := a.Typed(test.hint); got != test.want {
+			t.Errorf("%s: %s, want %s", test.hint, got, test.want)
+		}
+	}
+}
+
+// TestHintsAreTyped: a text with a command line is printed by advise, by tell or through typed, which know what was
+// typed, and not directly.
+func TestHintsAreTyped(t *testing.T) {
+	root := cli.Root(testApp(new(bytes.Buffer)))
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		set := token.NewFileSet()
+		tree, err := parser.ParseFile(set, file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(tree, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			printing, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || !strings.HasPrefix(printing.Sel.Name, "Fprint") && printing.Sel.Name != "WriteString" {
+				return true
+			}
+			for _, arg := range call.Args {
+				ast.Inspect(arg, func(n ast.Node) bool {
+					lit, ok := n.(*ast.BasicLit)
+					if !ok || lit.Kind != token.STRING {
+						return true
+					}
+					if m := app.Proposed.FindStringSubmatch(lit.Value); m != nil && slices.ContainsFunc(root.Commands(),
+						func(c *cobra.Command) bool { return c.Name() == m[1] }) {
+						t.Errorf("%s: the hint %s is printed as it is, not with advise", set.Position(lit.Pos()), lit.Value)
+					}
+					return true
+				})
+			}
+			return true
+		})
 	}
 }
 
@@ -77,8 +156,8 @@ func checkLine(root *cobra.Command, words []string) string {
 			if regexp.MustCompile(`^[a-z]+$`).MatchString(word) {
 				return "no command " + word + " below " + cmd.CommandPath()
 			}
-		case cmd == root && usualWords[word] != "":
-			return "is now: ledgerd " + usualWords[word]
+		case cmd == root && app.UsualWords[word] != "":
+			return "is now: ledgerd " + app.UsualWords[word]
 		default:
 			return ""
 		}
@@ -97,7 +176,8 @@ func texts(t *testing.T, root string) (all []placed) {
 			return err
 		case entry.IsDir() && (name == "node_modules" || name == ".git" || name == "testdata"):
 			return filepath.SkipDir
-		case strings.HasSuffix(name, ".md") && name != "CHANGELOG.md", strings.HasSuffix(name, ".sh"), strings.HasSuffix(name, ".yml"), strings.HasSuffix(name, ".service"):
+		case strings.HasSuffix(name, ".md") && name != "CHANGELOG.md", strings.HasSuffix(name, ".sh"), strings.HasSuffix(name,
+			".yml"), strings.HasSuffix(name, ".service"):
 			text, err := os.ReadFile(path)
 			all = append(all, placed{path, strings.ReplaceAll(string(text), "\\\n", " ")})
 			return err

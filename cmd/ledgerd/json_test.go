@@ -17,36 +17,40 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerd/ledgerd/internal/cli"
+	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// without are commands that have nothing to say in JSON, and why.
+// without are commands that have no output in JSON, and why.
 var without = map[string]string{
-	"serve": "runs until it is stopped, and logs", "lock run": "its output is that of the command that it runs",
+	"serve": "runs until it is stopped, and logs", "api": "runs until it is stopped, and logs", "ui": "runs until it is stopped, and prints a link", "lock run": "its output is that of the command that it runs",
 	"self completion": "a script for a shell", "self man": "a manual page", "docs": "Markdown", "help": "for people",
 }
 
-// tour runs commands with -o json, and collects the shape of what they print: path in it → types.
-type tour struct {
+// shapeRecorder runs commands with -o json, and collects the shape of what they print: path in it → types.
+type shapeRecorder struct {
 	*machine
 	shapes map[string]map[string]map[string]bool // command → path → types
 }
 
 // do runs a command, given as its name and arguments, and returns what it printed.
-func (r *tour) do(exit int, command string, args ...string) any {
+func (r *shapeRecorder) do(exit int, command string, args ...string) any {
 	r.t.Helper()
 	return r.decode(command, "json", exit, args)[0]
 }
 
 // decode runs a command and reads its values: one of json, any number of jsonl.
-func (r *tour) decode(command, format string, exit int, args []string) (values []any) {
+func (r *shapeRecorder) decode(command, format string, exit int, args []string) (values []any) {
 	r.t.Helper()
-	return r.read(command, format, r.run(exit, append(strings.Fields(command), append([]string{"-o", format, "-y"}, args...)...)...))
+	return r.read(command, format, r.run(exit, append(strings.Fields(command), append([]string{"-o", format, "-y"},
+		args...)...)...))
 }
 
 // read reads what a command printed.
-func (r *tour) read(command, format, text string) (values []any) {
+func (r *shapeRecorder) read(command, format, text string) (values []any) {
 	r.t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -69,11 +73,12 @@ func (r *tour) read(command, format, text string) (values []any) {
 }
 
 var (
-	snakeCase   = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
-	someTime    = regexp.MustCompile(`^\d{4}-\d\d-\d\d[T ]\d\d:\d\d`)
-	timeForm    = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$`)
-	goDuration  = regexp.MustCompile(`^-?(\d+(\.\d+)?(ns|µs|us|ms|s|m|h))+$`)
-	aboutTime   = regexp.MustCompile(`(^|_)(seconds|timeout|delay|lease|grace|wait|age|duration|latency|skew|elapsed|took|eta|keep|backoff)(_|$)`)
+	snakeCase  = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+	someTime   = regexp.MustCompile(`^\d{4}-\d\d-\d\d[T ]\d\d:\d\d`)
+	timeForm   = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$`)
+	goDuration = regexp.MustCompile(`^-?(\d+(\.\d+)?(ns|µs|us|ms|s|m|h))+$`)
+	aboutTime  = regexp.MustCompile(
+		`(^|_)(seconds|timeout|delay|lease|grace|wait|age|duration|latency|skew|elapsed|took|eta|keep|backoff)(_|$)`)
 	numericUnit = regexp.MustCompile(`(_us|_ms|_s|_1h|_1m|seconds|per_second)$`)
 	// others are objects whose keys are the users', or states and outcomes.
 	others = []string{"payload", "output", "unchanged", "emitted", "outcomes"}
@@ -82,7 +87,7 @@ var (
 )
 
 // note checks a value and takes note of its shape.
-func (r *tour) note(command, path, key string, v any) {
+func (r *shapeRecorder) note(command, path, key string, v any) {
 	r.t.Helper()
 	kind := "null"
 	switch v := v.(type) {
@@ -135,20 +140,20 @@ func TestJSON(t *testing.T) {
 	shapes := map[string]map[string]map[string]bool{}
 	// One after the other: they fill one map.
 	t.Run("sqlite", func(t *testing.T) {
-		(&tour{newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")), shapes}).walk()
+		(&shapeRecorder{newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")), shapes}).walk()
 	})
-	t.Run("postgres", func(t *testing.T) { (&tour{newMachine(t, pgtest.SchemaURL(t)), shapes}).walk() })
+	t.Run("postgres", func(t *testing.T) { (&shapeRecorder{newMachine(t, pgtest.SchemaURL(t)), shapes}).walk() })
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
 		name := strings.TrimPrefix(c.CommandPath(), "ledgerd ")
 		if c.RunE != nil && shapes[name] == nil && without[name] == "" && !c.HasSubCommands() {
-			t.Errorf("what %s prints with -o json is looked at by nobody", name)
+			t.Errorf("no case checks what %s prints with -o json", name)
 		}
 		for _, below := range c.Commands() {
 			visit(below)
 		}
 	}
-	for _, c := range testApp(new(bytes.Buffer)).root().Commands() {
+	for _, c := range cli.Root(testApp(new(bytes.Buffer))).Commands() {
 		visit(c)
 	}
 	var got strings.Builder
@@ -175,29 +180,30 @@ func TestJSON(t *testing.T) {
 }
 
 // walk goes through all commands.
-func (r *tour) walk() {
+func (r *shapeRecorder) walk() {
 	t := r.t
 	dir := t.TempDir()
 	r.env = append(r.env, "LEDGERD_LISTEN=127.0.0.1:0", "XDG_CONFIG_HOME="+dir)
-	for name, text := range map[string]string{"a.csv": "a,email\n1,2\n", "bad.csv": "a,b\n1,2\n", "half.part": "", "wrong.toml": "leese = \"1m\"\n"} {
+	for name, text := range map[string]string{"a.csv": "a,email\n1,2\n", "bad.csv": "a,b\n1,2\n", "half.part": "",
+		"wrong.toml": "leese = \"1m\"\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	good, bad := filepath.Join(dir, "a.csv"), filepath.Join(dir, "bad.csv")
-	r.do(exitOK, "db migrate")
-	r.do(exitOK, "db status")
-	r.do(exitOK, "kind set", "page", "--input", "line", "--keep", "forever", "--timeout", "90s")
-	r.do(exitUnfinished, "run", "filecsv", good, bad, filepath.Join(dir, "half.part"), "--set", "required=email")
-	r.decode("run", "jsonl", exitUnfinished, []string{"filecsv", bad, "--again", "--set", "required=email"})
-	r.do(exitOK, "add", "page", "one", "two", "three", "four", "five", "--resource", "desk")
-	r.do(exitOK, "add", "page", "later", "--due", "2h")
-	r.do(exitOK, "add", "page", "free", "--scope", "spring")
-	r.do(exitOK, "work", "--drain", "--kind", "filecsv")
+	r.do(failure.ExitOK, "db migrate")
+	r.do(failure.ExitOK, "db status")
+	r.do(failure.ExitOK, "kind set", "page", "--input", "line", "--keep", "forever", "--timeout", "90s")
+	r.do(failure.ExitUnfinished, "run", "filecsv", good, bad, filepath.Join(dir, "half.part"), "--set", "required=email")
+	r.decode("run", "jsonl", failure.ExitUnfinished, []string{"filecsv", bad, "--again", "--set", "required=email"})
+	r.do(failure.ExitOK, "add", "page", "one", "two", "three", "four", "five", "--resource", "desk")
+	r.do(failure.ExitOK, "add", "page", "later", "--due", "2h")
+	r.do(failure.ExitOK, "add", "page", "free", "--scope", "spring")
+	r.do(failure.ExitOK, "work", "--drain", "--kind", "filecsv")
 	r.walkClaims()
 	r.walkQuestions(good, bad)
 	r.walkActs()
-	r.do(exitOK, "db verify")
+	r.do(failure.ExitOK, "db verify")
 	if r.onSQLite() { // of what does not depend on it once is enough
 		hello := filepath.Join(dir, "ledgerd-plugin-hello")
 		link(t, hello)
@@ -205,31 +211,35 @@ func (r *tour) walk() {
 		if err := os.WriteFile(script, []byte("#!/bin/sh\nexec "+hello+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		for _, args := range [][]string{{"plugin add", script}, {"config check"}, {"config print"}, {"config init", "--config", filepath.Join(dir, "new.toml")}, {"plugin ls"},
-			{"plugin rm", "hello"}, {"plugin check", "filecsv"}, {"plugin new", "thumbs", "--dir", filepath.Join(dir, "thumbs")}, {"plugin run", "effect", "thing", "--set", "how=emit"}, {"self version"}, {"self bench", "--items", "50", "--through", "none"}} {
-			r.do(exitOK, args[0], args[1:]...)
+		for _, args := range [][]string{{"plugin add", script}, {"config check"}, {"config print"},
+			{"config init", "--config", filepath.Join(dir, "new.toml")}, {"plugin ls"},
+			{"plugin rm", "hello"}, {"plugin check", "filecsv"}, {"plugin new", "thumbs", "--dir",
+				filepath.Join(dir, "thumbs")}, {"plugin run", "effect", "thing", "--set", "how=emit"}, {"self version"},
+			{"token new", "shop", "--scope", "read,add", "--kind", "page"},
+			{"self bench", "--items", "50"}} {
+			r.do(failure.ExitOK, args[0], args[1:]...)
 		}
-		r.do(exitUsage, "config check", "--config", filepath.Join(dir, "wrong.toml"))
+		r.do(failure.ExitUsage, "config check", "--config", filepath.Join(dir, "wrong.toml"))
 	}
 	r.doctor()
-	r.do(exitOK, "db copy", "--to", r.other())
+	r.do(failure.ExitOK, "db copy", "--to", r.other())
 	backup := r.start("db", "backup", filepath.Join(dir, "kept.db"), "-o", "json")
 	code := r.exit(backup)
 	if r.onSQLite() {
-		if code != exitOK {
+		if code != failure.ExitOK {
 			t.Fatalf("exit %d\n%s", code, backup.stderr.String())
 		}
 		r.read("db backup", "json", backup.stdout.String())
 	} else {
-		r.refusal("db backup", exitUsage, backup)
+		r.refusal("db backup", failure.ExitUsage, backup)
 	}
-	r.refusal("watch", exitUsage, r.start("watch", "-o", "json"))
-	r.refusal("show", exitError, r.start("show", "nothing", "-o", "json"))
-	r.refusal("ls", exitUsage, r.start("ls", "--state", "daed", "-o", "json"))
+	r.refusal("watch", failure.ExitUsage, r.start("watch", "-o", "json"))
+	r.refusal("show", failure.ExitError, r.start("show", "nothing", "-o", "json"))
+	r.refusal("ls", failure.ExitUsage, r.start("ls", "--state", "daed", "-o", "json"))
 }
 
 // refusal checks the form of an error.
-func (r *tour) refusal(command string, want int, p *started) {
+func (r *shapeRecorder) refusal(command string, want int, p *started) {
 	r.t.Helper()
 	code := r.exit(p)
 	said := strings.Split(strings.TrimSpace(p.stderr.String()), "\n")
@@ -237,13 +247,14 @@ func (r *tour) refusal(command string, want int, p *started) {
 		Error struct{ Code, Message, Hint string }
 		Exit  int
 	}
-	if err := json.Unmarshal([]byte(said[len(said)-1]), &v); err != nil || code != want || v.Exit != want || v.Error.Code == "" || v.Error.Message == "" {
+	if err := json.Unmarshal([]byte(said[len(said)-1]), &v); err != nil || code != want || v.Exit != want ||
+		v.Error.Code == "" || v.Error.Message == "" {
 		r.t.Errorf("%s: exit %d, %v\n%s", command, code, err, p.stderr.String())
 	}
 }
 
 // walkClaims claims, finishes and releases.
-func (r *tour) walkClaims() {
+func (r *shapeRecorder) walkClaims() {
 	token := func(claimed any) string {
 		r.t.Helper()
 		rows := claimed.([]any)
@@ -252,64 +263,66 @@ func (r *tour) walkClaims() {
 		}
 		return rows[0].(map[string]any)["token"].(string)
 	}
-	r.do(exitOK, "claim", "page", "--agent", "ann", "--lease", "90s")
-	first := token(r.do(exitOK, "claim", "page", "--agent", "ann"))
-	r.do(exitOK, "agents")
-	r.do(exitOK, "ls")
-	r.do(exitOK, "show", "one")
-	r.do(exitOK, "finish", first)
-	r.do(exitTaken, "finish", "1.77")
-	second := token(r.do(exitOK, "claim", "page", "--agent", "ann"))
-	r.do(exitOK, "finish", "--outcome", "released", second)
-	doubt := token(r.do(exitOK, "claim", "page", "--agent", "ann"))
-	r.do(exitOK, "finish", doubt, "--outcome", "permanent", "--code", "short", "--error", "too short")
+	r.do(failure.ExitOK, "claim", "page", "--agent", "ann", "--lease", "90s")
+	first := token(r.do(failure.ExitOK, "claim", "page", "--agent", "ann"))
+	r.do(failure.ExitOK, "agents")
+	r.do(failure.ExitOK, "ls")
+	r.do(failure.ExitOK, "show", "one")
+	r.do(failure.ExitOK, "finish", first)
+	r.do(failure.ExitTaken, "finish", "1.77")
+	second := token(r.do(failure.ExitOK, "claim", "page", "--agent", "ann"))
+	r.do(failure.ExitOK, "finish", "--outcome", "released", second)
+	doubt := token(r.do(failure.ExitOK, "claim", "page", "--agent", "ann"))
+	r.do(failure.ExitOK, "finish", doubt, "--outcome", "permanent", "--code", "short", "--error", "too short")
 }
 
 // walkQuestions asks.
-func (r *tour) walkQuestions(good, bad string) {
+func (r *shapeRecorder) walkQuestions(good, bad string) {
 	l := r.ledger()
-	beat(r.t, l, ledger.Agent{Name: "host/7/a", Host: "host", PID: 7, Version: "1", Kinds: map[string]string{"page": "x@1+a"},
-		Stalled: map[string]time.Time{"page": time.Now().Add(time.Minute)}, Shard: ledger.Shard{Index: 1, Count: 2}})
-	r.do(exitOK, "agents")
+	beat(r.t, l, ledger.Agent{Name: "host/7/a", Host: "host", PID: 7, Version: "1",
+		Kinds:   map[string]string{"page": "x@1+a"},
+		Stalled: map[string]time.Time{"page": time.Now().Add(time.Minute)}, Shard: scheduler.Shard{Index: 1, Count: 2}})
+	r.do(failure.ExitOK, "agents")
 	beat(r.t, l, ledger.Agent{Name: "host/7/a", Kinds: map[string]string{}})
 	if err := l.Beat(r.t.Context(), ledger.Agent{Name: "host/7/a"}, 0); err != nil {
 		r.t.Fatal(err)
 	}
 	for _, key := range []string{good, bad, "later", "two"} {
-		r.do(exitOK, "show", key)
+		r.do(failure.ExitOK, "show", key)
 	}
-	for _, args := range [][]string{{"ls"}, {"journal"}, {"stats"}, {"stats", "--by", "kind"}, {"errors"}, {"kind ls"}, {"lock ls"}} {
-		r.do(exitOK, args[0], args[1:]...)
+	for _, args := range [][]string{{"ls"}, {"journal"}, {"stats"}, {"stats", "--by", "kind"}, {"errors"}, {"kind ls"},
+		{"lock ls"}} {
+		r.do(failure.ExitOK, args[0], args[1:]...)
 	}
-	r.do(exitOK, "watch", good)
-	r.do(exitTemporary, "watch", "later", "--timeout", "20ms")
-	r.decode("watch", "jsonl", exitOK, []string{"-n", "2", "--limit", "2"})
+	r.do(failure.ExitOK, "watch", good)
+	r.do(failure.ExitTemporary, "watch", "later", "--timeout", "20ms")
+	r.decode("watch", "jsonl", failure.ExitOK, []string{"-n", "2", "--limit", "2"})
 }
 
 // walkActs changes something.
-func (r *tour) walkActs() {
-	r.do(exitOK, "kind show", "page")
-	r.do(exitOK, "kind pause", "page")
-	r.do(exitOK, "kind resume", "page")
-	r.do(exitOK, "retry", "--where", "state:dead kind:page")
-	r.do(exitOK, "cancel", "--where", "kind:page state:ready", "--dry-run")
-	r.do(exitOK, "cancel", "free", "--scope", "spring")
-	r.do(exitOK, "prune", "--older", "0s", "--kind", "filecsv")
-	r.do(exitOK, "prune", "--scope", "spring", "-y")
+func (r *shapeRecorder) walkActs() {
+	r.do(failure.ExitOK, "kind show", "page")
+	r.do(failure.ExitOK, "kind pause", "page")
+	r.do(failure.ExitOK, "kind resume", "page")
+	r.do(failure.ExitOK, "retry", "--where", "state:dead kind:page")
+	r.do(failure.ExitOK, "cancel", "--where", "kind:page state:ready", "--dry-run")
+	r.do(failure.ExitOK, "cancel", "free", "--scope", "spring")
+	r.do(failure.ExitOK, "prune", "--older", "0s", "--kind", "filecsv")
+	r.do(failure.ExitOK, "prune", "--scope", "spring", "-y")
 	held := r.start("lock", "run", "nightly", "--", "sleep", "60")
-	r.until("the lock is held", func() bool { return strings.Contains(r.run(exitOK, "lock", "ls"), "nightly") })
-	r.do(exitOK, "lock ls")
-	r.do(exitOK, "lock release", "nightly")
+	r.until("the lock is held", func() bool { return strings.Contains(r.run(failure.ExitOK, "lock", "ls"), "nightly") })
+	r.do(failure.ExitOK, "lock ls")
+	r.do(failure.ExitOK, "lock release", "nightly")
 	_ = held.Process.Kill()
 	<-held.done
 }
 
 // doctor ends with 1 where a Postgres does not wait for its disk.
-func (r *tour) doctor() {
+func (r *shapeRecorder) doctor() {
 	r.t.Helper()
 	p := r.start("doctor", "-o", "json")
 	code := r.exit(p)
-	if code > exitError {
+	if code > failure.ExitError {
 		r.t.Fatalf("doctor: exit %d\n%s", code, p.stderr.String())
 	}
 	r.read("doctor", "json", p.stdout.String())

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/cli/item"
+	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -35,7 +37,8 @@ func (m *machine) fail(kind string, items, size int) {
 			m.t.Fatalf("%d leases, %v", len(leases), err)
 		}
 		for i, ls := range leases {
-			ends[i] = ledger.Ending{Lease: ls, Result: ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: fmt.Sprint("code_", i%7), Error: text}}
+			ends[i] = ledger.Ending{Lease: ls, Result: ledger.Result{Outcome: ledger.OutcomeFailed, Final: true,
+				Code: fmt.Sprint("code_", i%7), Error: text}}
 		}
 		for _, err := range l.Finish(m.t.Context(), ends...) {
 			if err != nil {
@@ -45,11 +48,11 @@ func (m *machine) fail(kind string, items, size int) {
 	}
 }
 
-// measured is what the program peak says of a command.
+// measured is the report of the program peak about a command.
 type measured struct{ KiB, Bytes int }
 
-// peak is the program of a test that runs a command and says how much memory it took at most and how much it
-// printed. A process counts as its own what its parent had when it was started: the test has much, this little.
+// peak is the program of a test that runs a command and reports its peak memory and the size of its output. A
+// process counts as its own what its parent had when it was started: the test has much, this little.
 func peak() {
 	cmd := exec.Command(os.Args[1], os.Args[2:]...)
 	var printed counter
@@ -114,12 +117,14 @@ func TestMemoryIsBounded(t *testing.T) {
 func memoryIsBounded(t *testing.T, m *machine, size, few, many int) {
 	m.fail("few", few, size)
 	m.fail("many", many, size)
-	for _, command := range [][]string{{"ls", "--all", "-o", "jsonl", "-q"}, {"ls", "--all", "-o", "json", "-q"}, {"errors", "-o", "json", "-q"}} {
+	for _, command := range [][]string{{"ls", "--all", "-o", "jsonl", "-q"}, {"ls", "--all", "-o", "json", "-q"},
+		{"errors", "-o", "json", "-q"}} {
 		small, large := m.peak(append(command, "--where", "kind:few")...), m.peak(append(command, "--where", "kind:many")...)
 		if command[0] == "ls" && large.Bytes < many*2*size {
 			t.Errorf("%s: %d bytes of %d items", command, large.Bytes, many)
 		}
-		t.Logf("%s: %d KiB for %d items, %d KiB for %d items with %d KiB", command, small.KiB, few, large.KiB, many, many*2*size/1024)
+		t.Logf("%s: %d KiB for %d items, %d KiB for %d items with %d KiB", command, small.KiB, few, large.KiB, many,
+			many*2*size/1024)
 		if held := large.KiB - small.KiB; held > (many-few)*2*size/1024/3 || held > small.KiB {
 			t.Errorf("%s: %d KiB for %d items, %d KiB for %d", command, small.KiB, few, large.KiB, many)
 		}
@@ -127,7 +132,7 @@ func memoryIsBounded(t *testing.T, m *machine, size, few, many int) {
 }
 
 // TestInterruptedRetry: a bulk act that was killed in the middle has done whole pages, each of which is in the
-// journal; the same command does the rest, and nothing twice.
+// journal. The same command does the rest, and nothing twice.
 func TestInterruptedRetry(t *testing.T) {
 	const items = 10_000
 	onBoth(t, func(t *testing.T, m *machine) {
@@ -135,7 +140,8 @@ func TestInterruptedRetry(t *testing.T) {
 		db := m.database()
 		journalled := func() (pages, changed int) {
 			t.Helper()
-			err := db.QueryRowContext(t.Context(), "SELECT count(*), coalesce(sum(changed), 0) FROM ledger_journal WHERE action = 'retry'").Scan(&pages, &changed)
+			err := db.QueryRowContext(t.Context(), "SELECT count(*), coalesce(sum(changed), 0) FROM ledger_journal WHERE "+
+				"action = 'retry'").Scan(&pages, &changed)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,8 +153,8 @@ func TestInterruptedRetry(t *testing.T) {
 		_ = p.Process.Kill()
 		<-p.done
 		_, before := journalled()
-		var res acted
-		if err := json.Unmarshal([]byte(m.run(exitOK, retry...)), &res); err != nil {
+		var res item.Acted
+		if err := json.Unmarshal([]byte(m.run(failure.ExitOK, retry...)), &res); err != nil {
 			t.Fatal(err)
 		}
 		if before == 0 || before >= items || int(res.Changed) != items-before || int(res.Matched) != items-before {
@@ -157,9 +163,10 @@ func TestInterruptedRetry(t *testing.T) {
 		if _, changed := journalled(); changed != items {
 			t.Errorf("the journal has %d changes of %d items", changed, items)
 		}
-		if ready := strings.Count(m.run(exitOK, "ls", "--where", "state:ready kind:k", "--limit", "20000", "--columns", "id", "-o", "csv"), "\n") - 1; ready != items {
+		if ready := strings.Count(m.run(failure.ExitOK, "ls", "--where", "state:ready kind:k", "--limit", "20000",
+			"--columns", "id", "-o", "csv"), "\n") - 1; ready != items {
 			t.Errorf("%d are ready", ready)
 		}
-		m.run(exitOK, "db", "verify")
+		m.run(failure.ExitOK, "db", "verify")
 	})
 }

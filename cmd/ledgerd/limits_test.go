@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/failure"
 )
 
 // shardKeys lists items "h0 1", "h1 2" … of five shard keys; every database takes it.
@@ -15,21 +17,21 @@ SELECT 'h' || (i % 5) || ' ' || i AS key, 'h' || (i % 5) AS shard_key FROM n`
 // TestLimitedWork: several worker processes together never have more than two items of a shard key in
 // work, and do all of it.
 func TestLimitedWork(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		dir := t.TempDir()
 		effects, list := filepath.Join(dir, "effects"), filepath.Join(dir, "list.sql")
 		if err := os.WriteFile(list, []byte(shardKeys), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		m.run(exitOK, "db", "migrate")
-		m.run(exitOK, "kind", "set", "effect", "--max-running-per-shard-key", "2")
-		m.run(exitOK, "add", "effect", "--from", list, "--set", "ms=60")
+		m.run(failure.ExitOK, "db", "migrate")
+		m.run(failure.ExitOK, "kind", "set", "effect", "--max-running-per-shard-key", "2")
+		m.run(failure.ExitOK, "add", "effect", "--from", list, "--set", "ms=60")
 		var workers []*started
 		for range 3 {
 			workers = append(workers, m.start("work", "--kind", "effect", "--with", "path="+effects, "-j", "6", "--drain"))
 		}
 		for _, w := range workers {
-			if code := m.exit(w); code != exitOK {
+			if code := m.exit(w); code != failure.ExitOK {
 				t.Errorf("exit %d\n%s", code, w.stderr.String())
 			}
 		}
@@ -55,6 +57,6 @@ func TestLimitedWork(t *testing.T) {
 		if most != 2 {
 			t.Errorf("never more than %d of a shard key at a time", most)
 		}
-		m.run(exitOK, "db", "verify")
+		m.run(failure.ExitOK, "db", "verify")
 	})
 }

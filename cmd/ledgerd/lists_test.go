@@ -13,8 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/dburl"
-	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -43,7 +44,7 @@ func places(t *testing.T) map[string]place {
 	liteDB, err := sql.Open("sqlite", path)
 	must(err)
 	address := pgtest.SchemaURL(t)
-	at, err := parseAddress(address, "test")
+	at, err := app.ParseAddress(address, "test")
 	must(err)
 	pg, err := at.Open(t.Context(), dburl.Options{Make: true})
 	must(err)
@@ -69,13 +70,14 @@ func places(t *testing.T) map[string]place {
 }
 
 // source is a list of a kind with a schema.
-func querySource(t *testing.T, schema, set string, input ledger.Input, q *query.Query) *inputs.Source {
+func querySource(t *testing.T, schema, set string, input ledger.Input, q *query.Query) *intake.Source {
 	t.Helper()
 	c, err := settings.Compile([]byte(schema))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &inputs.Source{Template: ledger.NewItem{Kind: "k"}, Input: input, Payload: json.RawMessage(set), Query: q, Parse: c.Parse, Validate: c.Validate, Fields: map[string]string{}}
+	s := &intake.Source{Template: ledger.NewItem{Kind: "k"}, Input: input, Payload: json.RawMessage(set), Query: q,
+		Parse: c.Parse, Validate: c.Validate, Fields: map[string]string{}}
 	for _, f := range c.Fields() {
 		s.Fields[f.Name] = f.Type
 	}
@@ -93,12 +95,13 @@ const (
 
 // TestQueryOnBoth: a list makes the same items, byte for byte, on both databases.
 func TestQueryOnBoth(t *testing.T) {
-	line := ledger.Input{Type: inputs.Line}
-	to := ledger.Input{Type: inputs.Line, Field: "to"}
+	line := ledger.Input{Type: intake.Line}
+	to := ledger.Input{Type: intake.Line, Field: "to"}
 	here := places(t)
 	for _, p := range here {
 		for _, statement := range []string{`CREATE TABLE users (id integer, name text, age bigint, born date)`,
-			`INSERT INTO users VALUES (1, 'Ann & <Bob>', 41, '2000-01-02'), (2, '"é"` + "\u2028\t\n\\" + `', NULL, NULL), (3, NULL, -9223372036854775808, '1999-12-31'), (4, '', 0, NULL), (NULL, 'x', 1, NULL), (1, 'again', 1, NULL),
+			`INSERT INTO users VALUES (1, 'Ann & <Bob>', 41, '2000-01-02'), (2, '"é"` + "\u2028\t\n\\" +
+				`', NULL, NULL), (3, NULL, -9223372036854775808, '1999-12-31'), (4, '', 0, NULL), (NULL, 'x', 1, NULL), (1, 'again', 1, NULL),
  (5, 'a name of more than twenty characters', 1, NULL), (6, ' spaces ', 6, NULL)`} {
 			if _, err := p.db.Exec(statement); err != nil {
 				t.Fatal(err)
@@ -119,14 +122,14 @@ func TestQueryOnBoth(t *testing.T) {
 		{ofMail, ``, `SELECT name AS key, name AS template FROM users`, to}, // a pattern is a matter of each row
 		{ofMail, ``, `SELECT id AS key, name AS "to", name AS "data.name" FROM users`, to},
 		{anything, ``, `SELECT id AS key, 1 AS priority FROM users`, line},
-		{anything, ``, `SELECT 'https://a.example/' || id AS key FROM users`, ledger.Input{Type: inputs.URL}},
+		{anything, ``, `SELECT 'https://a.example/' || id AS key FROM users`, ledger.Input{Type: intake.URL}},
 	} {
 		var first map[string]string
 		for name, p := range here {
 			s := querySource(t, c.schema, c.set, c.input, p.query(c.text))
 			s.Template.Scope = fmt.Sprint(i)
 			for found, err := range s.Items(t.Context()) {
-				if _, bad := errors.AsType[*inputs.BadLine](err); bad {
+				if _, bad := errors.AsType[*intake.BadLine](err); bad {
 					continue
 				} else if err != nil {
 					t.Fatal(err)
@@ -156,12 +159,13 @@ func kept(t *testing.T, l *ledger.Ledger, scope string) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all[it.Key] = fmt.Sprintf("%s slot %d from %s, shard %s, priority %d", it.Payload, it.Slot, it.Source, it.ShardKey, it.Priority)
+		all[it.Key] = fmt.Sprintf("%s slot %d from %s, shard %s, priority %d", it.Payload, it.Slot, it.Source, it.ShardKey,
+			it.Priority)
 	}
 	return all
 }
 
-// TestQueryColumns: what is wrong with the columns is told before a row is read.
+// TestQueryColumns: errors of the columns are reported before a row is read.
 func TestQueryColumns(t *testing.T) {
 	p := places(t)["sqlite"]
 	for text, want := range map[string]string{
@@ -172,7 +176,7 @@ func TestQueryColumns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &inputs.Source{Input: ledger.Input{Type: inputs.Line, Field: "to"}, Query: p.query(text), Parse: c.Parse}
+		s := &intake.Source{Input: ledger.Input{Type: intake.Line, Field: "to"}, Query: p.query(text), Parse: c.Parse}
 		if err := s.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ledgerd/ledgerd/internal/failure"
 )
 
 // openTerminal makes a terminal: what is typed into the keyboard, and the side of the program.
@@ -38,7 +40,7 @@ func openTerminal(t *testing.T) (keyboard, tty *os.File) {
 // lost it is ended, and not the others of its process group.
 func TestLockRunOnATerminal(t *testing.T) {
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
-	m.run(exitOK, "db", "migrate")
+	m.run(failure.ExitOK, "db", "migrate")
 	script := func(lines string) (p *started, dir string, keyboard *os.File) {
 		dir = t.TempDir()
 		keyboard, tty := openTerminal(t)
@@ -47,7 +49,8 @@ func TestLockRunOnATerminal(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 		return m.launch(cmd), dir, keyboard
 	}
-	p, dir, keyboard := script(`trap 'exit 9' INT; read line; echo "$line" > new; mv new read; while :; do sleep 0.05; done`)
+	p, dir, keyboard := script(
+		`trap 'exit 9' INT; read line; echo "$line" > new; mv new read; while :; do sleep 0.05; done`)
 	if _, err := keyboard.WriteString("hello\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -63,8 +66,8 @@ func TestLockRunOnATerminal(t *testing.T) {
 	}
 	p, dir, _ = script(`touch begun; exec sleep 60`)
 	m.until("it has begun", func() bool { return exists(filepath.Join(dir, "begun")) })
-	m.run(exitOK, "lock", "release", "l", "-y")
-	if code := m.exit(p); code != exitTaken || !strings.Contains(p.stderr.String(), "was lost") {
+	m.run(failure.ExitOK, "lock", "release", "l", "-y")
+	if code := m.exit(p); code != failure.ExitTaken || !strings.Contains(p.stderr.String(), "was lost") {
 		t.Errorf("after the lock was lost: exit %d: %s", code, p.stderr.String())
 	}
 }

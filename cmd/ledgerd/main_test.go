@@ -1,9 +1,9 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,8 +21,8 @@ import (
 // starts itself as the process of a bundled plugin, as the real one does.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"ledgerd": main, "exits": exits, "steady": steady, "holder": holder, "peak": peak,
-		// A program beside ledgerd, as somebody else would make it.
+		"ledgerd": mainOrBehind, "holder": holder, "peak": peak,
+		// A program beside ledgerd, as a user would make it.
 		"ledgerd-plugin-hello": func() { sdk.Main(hello()) },
 		"hello-next":           func() { sdk.Main(helloNext()) },
 		"hostile":              serveHostile,
@@ -33,73 +33,88 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// steady is the program of scripts that replaces what differs from run to run, so that the rest
-// can be compared as it is: times, durations, rates, names of processes, ids, paths.
-func steady() {
-	text, err := io.ReadAll(os.Stdin)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+// run runs scripts, each with a home of its own. Beside the commands of testscript they have two more.
+func run(t *testing.T, p testscript.Params, setUp func(*testscript.Env) error) {
+	p.UpdateScripts = *update
+	p.Setup = func(e *testscript.Env) error {
+		e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
+		e.Setenv("XDG_DATA_HOME", filepath.Join(e.WorkDir, "data"))
+		e.Setenv("TZ", "UTC")
+		e.Setenv("NO_COLOR", "1")
+		e.Setenv("TMPDIR", os.TempDir()) // sockets need a short path
+		return setUp(e)
 	}
+	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "steady": steady}
+	testscript.Run(t, p)
+}
+
+// exits runs a program as exec does, and asserts its exit code: exits 3 ledgerd run …
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits code program [args...]")
+	}
+	got, exit := 0, (*exec.ExitError)(nil)
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if strconv.Itoa(got) != args[0] {
+		ts.Fatalf("exit code %d, want %s", got, args[0])
+	}
+}
+
+// steady replaces the text of the last stdout that differs from run to run, so that the rest can be compared: times,
+// durations, rates, names of processes, ids, paths.
+func steady(ts *testscript.TestScript, _ bool, _ []string) {
+	text := ts.ReadFile("stdout")
 	for _, r := range []struct{ pattern, with string }{
 		{`"[0-9]{4}-[0-9-]+T[0-9:.]+Z"`, `"TIME"`},
 		{`[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}`, `TIME`},
-		{`("(seconds|per_second|ms|oldest_ready_s|per_second_1m|eta_s|work_ms_1h|heartbeat_age_s|clock_skew_ms|pid|id|slot|fence)": ?)-?[0-9.]+`, `${1}0`},
+		{
+			`("(seconds|per_second|ms|oldest_ready_s|per_second_1m|eta_s|work_ms_1h|heartbeat_age_s|clock_skew_ms|pid|id|slot|fence)": ?)-?[0-9.]+`, `${1}0`},
 		{`[0-9]+\.[0-9] s\b`, `0.0 s`},
 		{`\+[0-9a-f]{6}\b`, `+DIGEST`},
 		{`[A-Za-z0-9.-]+/[0-9]+/[0-9a-f]{6}\b`, `AGENT`},
 		{`"fingerprint": "[^"]+"`, `"fingerprint": "VERSION"`},
-		{`"(sqlite|postgres)(ql)?:[^"]+"`, `"LEDGER"`},
-		{regexp.QuoteMeta(os.Getenv("WORK")), `$$WORK`},
+		{`"(sqlite|postgres|http)(ql)?:[^"]+"`, `"LEDGER"`},
+		{regexp.QuoteMeta(ts.Getenv("WORK")), `$$WORK`},
 	} {
-		text = regexp.MustCompile(r.pattern).ReplaceAll(text, []byte(r.with))
+		text = regexp.MustCompile(r.pattern).ReplaceAllString(text, r.with)
 	}
-	os.Stdout.Write(text)
-}
-
-// exits is the program of scripts that runs a command and asserts its exit code: exits 3 ledgerd run …
-func exits() {
-	cmd := exec.Command(os.Args[2], os.Args[3:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	_ = cmd.Run() // the code says what is asked
-	if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != os.Args[1] {
-		fmt.Fprintf(os.Stderr, "exit code %s, want %s\n", got, os.Args[1])
-		os.Exit(1)
-	}
-}
-
-// setUp gives a script a home of its own.
-func setUp(e *testscript.Env) {
-	e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
-	e.Setenv("XDG_DATA_HOME", filepath.Join(e.WorkDir, "data"))
-	e.Setenv("TZ", "UTC")
-	e.Setenv("NO_COLOR", "1")
-	e.Setenv("TMPDIR", os.TempDir()) // sockets need a short path
+	fmt.Fprint(ts.Stdout(), text)
 }
 
 var update = flag.Bool("update", false, "write the expected output anew")
 
-// TestScripts runs what must hold on any ledger, on both databases.
+// TestScripts runs what must hold on any ledger, on both databases: on Postgres directly, or over HTTP.
 func TestScripts(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
-		testscript.Run(t, testscript.Params{Dir: "testdata/script", UpdateScripts: *update, Setup: func(e *testscript.Env) error {
-			setUp(e)
-			return nil
-		}})
+		run(t, testscript.Params{Dir: "testdata/script"}, func(*testscript.Env) error { return nil })
 	})
 	t.Run("postgres", func(t *testing.T) {
-		testscript.Run(t, testscript.Params{Dir: "testdata/script", Setup: func(e *testscript.Env) error {
-			setUp(e)
-			e.Setenv("LEDGERD_DB", pgtest.SchemaURL(e.T().(testing.TB)))
-			return nil
-		}})
+		run(t, scriptsNamed("attention", "claim", "doctor", "lists", "lock", "resources", "retry", "run"),
+			func(e *testscript.Env) error {
+				e.Setenv("LEDGERD_DB", pgtest.SchemaURL(e.T().(testing.TB)))
+				return nil
+			})
+	})
+	t.Run("http", func(t *testing.T) {
+		// The others are about the database, or about which programs there are.
+		run(t, scriptsNamed("ask", "claim", "limits", "ls", "people", "retry", "rounds", "run"),
+			func(e *testscript.Env) error { return overHTTP(e, pgtest.SchemaURL(e.T().(testing.TB))) })
 	})
 }
 
-// TestScriptsOfOneBox runs what is about ledgers in files, and about no ledger at all.
+func scriptsNamed(names ...string) testscript.Params {
+	var p testscript.Params
+	for _, name := range names {
+		p.Files = append(p.Files, filepath.Join("testdata/script", name+".txtar"))
+	}
+	return p
+}
+
+// TestScriptsOfOneBox runs what does not depend on the database: the words of commands, plugins, files, settings.
 func TestScriptsOfOneBox(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/onebox", UpdateScripts: *update, Setup: func(e *testscript.Env) error {
-		setUp(e)
-		return nil
-	}})
+	run(t, testscript.Params{Dir: "testdata/onebox"}, func(*testscript.Env) error { return nil })
 }

@@ -10,6 +10,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/cli/plugin"
+	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/pluginproc/conformance"
 	"github.com/ledgerd/ledgerd/sdk"
@@ -29,13 +32,13 @@ var needed = map[string][]string{
 func TestBundledPluginsConform(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "ledgerd")
 	link(t, program)
-	for _, name := range slices.Sorted(maps.Keys(bundled)) {
-		if slices.Contains([]string{benchPlugin, "effect", "poison"}, name) {
+	for _, name := range slices.Sorted(maps.Keys(plugins)) {
+		if slices.Contains([]string{app.BenchPlugin, "effect", "poison"}, name) {
 			continue // for measuring, and for tests
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d, err := sdk.Processor(bundled[name]()).Describe(t.Context(), &wire.DescribeRequest{})
+			d, err := sdk.Processor(plugins[name]()).Describe(t.Context(), &wire.DescribeRequest{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,9 +54,10 @@ func TestBundledPluginsConform(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			target := conformance.Target{Spec: pluginproc.Spec{Path: program, Args: []string{name}}, Config: config, Embedded: true, Quick: true}
+			target := conformance.Target{Spec: pluginproc.Spec{Path: program, Args: []string{name}}, Config: config,
+				Embedded: true, Quick: true}
 			for _, c := range conformance.Checks(target) {
-				if v, err := checked(t.Context(), c, target); err != nil || !v.OK {
+				if v, err := plugin.Checked(t.Context(), c, target); err != nil || !v.OK {
 					t.Errorf("%s: %v %s", c.Name, err, v.Error)
 				}
 			}
@@ -74,24 +78,28 @@ func TestInterruptedTrial(t *testing.T) {
 	if code := m.exit(p); code != 130 {
 		t.Errorf("exit %d, want 130\n%s", code, p.stderr.String())
 	}
-	if !strings.HasPrefix(p.stdout.String(), "outcome  cancelled ") || !strings.Contains(p.stderr.String(), "cancelling the item") {
+	if !strings.HasPrefix(p.stdout.String(), "outcome  cancelled ") || !strings.Contains(p.stderr.String(),
+		"cancelling the item") {
 		t.Errorf("%s%s", p.stdout.String(), p.stderr.String())
 	}
 }
 
-// TestHiddenSecrets: a secret is hidden whole where another one is its beginning, line by line where it has
-// several, as JSON has it, and in errors, too.
+// TestHiddenSecrets: a secret is hidden whole where another one is its beginning. It is hidden line by line
+// where it has several, as JSON has it, and in errors, too.
 func TestHiddenSecrets(t *testing.T) {
 	var out strings.Builder
 	const key = "-----BEGIN KEY-----\r\nabcdefgh\nij\"klm\n-----END KEY-----\n"
-	c := newCommentary(&out, map[string]string{"a": "hunter2", "b": "hunter2-and-more", "c": "unter", "key": key, "short": "abc"})
-	c.say("%s %s %s", "hunter2-and-more", "hunter2", "abc")
+	c := plugin.NewCommentary(&out, map[string]string{"a": "hunter2", "b": "hunter2-and-more", "c": "unter", "key": key,
+		"short": "abc"})
+	c.Say("%s %s %s", "hunter2-and-more", "hunter2", "abc")
 	for line := range strings.Lines(key) {
-		c.say("stderr: %s", strings.TrimSpace(line))
+		c.Say("stderr: %s", strings.TrimSpace(line))
 	}
-	c.say("%s", pluginproc.JSON(&wire.Problem{Message: "it is " + key}))
-	err := c.hideIn(pluginproc.ErrEnded)
-	if f := explain(c.hideIn(usage("bad_setting", "not hunter2", "%s is refused", "hunter2-and-more"))); f.exit != exitUsage || f.message != redact.Mask+" is refused" || f.hint != "not "+redact.Mask {
+	c.Say("%s", pluginproc.JSON(&wire.Problem{Message: "it is " + key}))
+	err := c.HideIn(pluginproc.ErrEnded)
+	if f := failure.Explain(c.HideIn(failure.Usage("bad_setting", "not hunter2", "%s is refused",
+		"hunter2-and-more"))); f.Exit != failure.ExitUsage || f.Message != redact.Mask+" is refused" ||
+		f.Hint != "not "+redact.Mask {
 		t.Errorf("%+v", f)
 	}
 	for _, part := range []string{"and-more", "hunter", "abcdefgh", "klm", "KEY"} {

@@ -11,10 +11,11 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
-// stageConfig is the config of a plugin of which version 3 cannot be put to use.
+// stageConfig is the config of a plugin whose version 3 cannot be put to use.
 type stageConfig struct {
 	effectConfig
 	Broken bool `json:"broken" default:"false" doc:"whether it does not open"`
@@ -42,7 +43,7 @@ func stage(version string) *sdk.Plugin {
 		}
 		return nil
 	})
-	p.Doc = "Does what a test says."
+	p.Doc = "Does what a test asks for."
 	p.Concurrency, p.MaxBatch = 4, 8
 	return p
 }
@@ -61,7 +62,8 @@ func (s *site) stage(version string) (file string) {
 // attemptsOf are the attempts of all items of a kind.
 func (s *site) attemptsOf(kind string) (all []stageAttempt) {
 	s.t.Helper()
-	for line := range strings.Lines(s.run(exitOK, "watch", "--kind", kind, "-n", "10000", "--limit", fmt.Sprint(s.done(kind)), "-o", "jsonl")) {
+	for line := range strings.Lines(s.run(failure.ExitOK, "watch", "--kind", kind, "-n", "10000", "--limit",
+		fmt.Sprint(s.done(kind)), "-o", "jsonl")) {
 		var a stageAttempt
 		if err := json.Unmarshal([]byte(line), &a); err != nil {
 			s.t.Fatal(err)
@@ -76,24 +78,29 @@ func (s *site) attemptsOf(kind string) (all []stageAttempt) {
 type stageAttempt struct{ Key, Outcome, Plugin string }
 
 // TestUpgrade: under load a plugin is replaced by another version, with batches in hand. Nothing is
-// lost, nothing is done twice, each result says by which version; one that cannot take over does not.
+// lost, nothing is done twice, and each result names its version; a version that cannot take over
+// does not.
 func TestUpgrade(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		s := m.site(strings.ReplaceAll(base, "kinds.effect", "kinds.stage"))
-		s.run(exitOK, "plugin", "add", s.stage("1"))
+		s.run(failure.ExitOK, "plugin", "add", s.stage("1"))
 		s.list("quick", 600)
 		s.list("more", 200)
 		p := s.daemon()
-		s.run(exitOK, "add", "stage", "slow a", "slow b", "--set", "till="+filepath.Join(s.dir, "go"))
+		s.run(failure.ExitOK, "add", "stage", "slow a", "slow b", "--set", "till="+filepath.Join(s.dir, "go"))
 		effects := func(word string) map[string]int { return lines(t, filepath.Join(s.dir, "effects"), word) }
 		s.until("the slow ones are begun", func() bool { return effects("start")["slow a"]+effects("start")["slow b"] >= 1 })
-		s.run(exitOK, "add", "stage", "--from", filepath.Join(s.dir, "quick"), "--set", "ms=2")
+		s.run(failure.ExitOK, "add", "stage", "--from", filepath.Join(s.dir, "quick"), "--set", "ms=2")
 		s.until("there is load", func() bool { return len(effects("done")) > 50 })
-		s.run(exitOK, "plugin", "add", s.stage("2"), "-y")
+		s.run(failure.ExitOK, "plugin", "add", s.stage("2"), "-y")
 		s.signal(p, syscall.SIGHUP) // looks at once
-		s.until("the other version has taken over", func() bool { return strings.Contains(p.stderr.String(), "has taken over") })
-		s.run(exitOK, "add", "stage", "--from", filepath.Join(s.dir, "more"), "--set", "ms=2")      // however quick the old one was
-		s.until("all but the slow ones are done", func() bool { return s.done("stage") >= 800-16 }) // of their batches nothing else has begun
+		s.until("the other version has taken over", func() bool {
+			return strings.Contains(p.stderr.String(), "has taken over")
+		})
+		// however quick the old one was
+		s.run(failure.ExitOK, "add", "stage", "--from", filepath.Join(s.dir, "more"), "--set", "ms=2")
+		// of their batches nothing else has begun
+		s.until("all but the slow ones are done", func() bool { return s.done("stage") >= 800-16 })
 		s.write("go", "")
 		s.until("all are done", func() bool { return s.done("stage") == 802 })
 		for key, n := range effects("done") {
@@ -116,7 +123,9 @@ func TestUpgrade(t *testing.T) {
 		// Started in another way, by the config: another process takes over.
 		s.write("ledgerd.toml", strings.ReplaceAll(base, "kinds.effect", "kinds.stage")+"[plugins.stage]\nopen_files = 64\n")
 		s.signal(p, syscall.SIGHUP)
-		s.until("another process has taken over", func() bool { return strings.Count(p.stderr.String(), "has taken over") == 2 })
+		s.until("another process has taken over", func() bool {
+			return strings.Count(p.stderr.String(), "has taken over") == 2
+		})
 
 		// The same version with a config that it refuses: the one that works goes on.
 		s.write("ledgerd.toml", strings.ReplaceAll(base, "kinds.effect", "kinds.stage")+"broken = true\n")
@@ -124,21 +133,21 @@ func TestUpgrade(t *testing.T) {
 		s.until("the config is read", func() bool {
 			return strings.Contains(p.stderr.String(), "broken") || strings.Count(p.stderr.String(), "was read anew") == 3
 		})
-		s.run(exitOK, "plugin", "add", s.stage("3"), "-y")
-		s.until("it says so", func() bool { return strings.Contains(p.stderr.String(), "going on with the old one") })
+		s.run(failure.ExitOK, "plugin", "add", s.stage("3"), "-y")
+		s.until("it reports so", func() bool { return strings.Contains(p.stderr.String(), "going on with the old one") })
 		if !strings.Contains(p.stderr.String(), "the model of version 3 is not there") {
 			t.Errorf("why is not said\n%s", p.stderr.String())
 		}
-		s.run(exitOK, "add", "stage", "later")
+		s.run(failure.ExitOK, "add", "stage", "later")
 		s.until("it is done", func() bool { return s.done("stage") == 803 })
-		if text := s.run(exitOK, "show", "later", "-o", "json"); !strings.Contains(text, `"plugin": "stage@2.0.0+`) {
+		if text := s.run(failure.ExitOK, "show", "later", "-o", "json"); !strings.Contains(text, `"plugin": "stage@2.0.0+`) {
 			t.Errorf("not by the old one:\n%s", text)
 		}
 		s.signal(p, syscall.SIGTERM)
-		if code := s.exit(p); code != exitOK {
+		if code := s.exit(p); code != failure.ExitOK {
 			t.Errorf("exit %d\n%s", code, p.stderr.String())
 		}
-		s.run(exitOK, "db", "verify")
+		s.run(failure.ExitOK, "db", "verify")
 	})
 }
 
@@ -146,23 +155,27 @@ func TestUpgrade(t *testing.T) {
 func TestUpgradeWork(t *testing.T) {
 	t.Parallel()
 	s := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")).site("")
-	s.run(exitOK, "plugin", "add", s.stage("1"))
-	s.run(exitOK, "add", "stage", "first")
+	s.run(failure.ExitOK, "plugin", "add", s.stage("1"))
+	s.run(failure.ExitOK, "add", "stage", "first")
 	p := s.start("work", "--kind", "stage", "-v")
 	s.until("it is done", func() bool { return s.done("stage") == 1 })
-	s.run(exitTaken, "plugin", "rm", "stage")
-	s.run(exitOK, "plugin", "add", s.stage("2"))
-	s.until("the other version has taken over", func() bool { return strings.Contains(p.stderr.String(), "has taken over") })
-	s.run(exitTaken, "plugin", "rm", "stage")
-	s.run(exitOK, "plugin", "rm", "stage@1.0.0")
-	s.run(exitOK, "add", "stage", "second")
+	s.run(failure.ExitTaken, "plugin", "rm", "stage")
+	s.run(failure.ExitOK, "plugin", "add", s.stage("2"))
+	s.until("the other version has taken over", func() bool {
+		return strings.Contains(p.stderr.String(), "has taken over")
+	})
+	s.run(failure.ExitTaken, "plugin", "rm", "stage")
+	s.until("the ledger knows that the first version is idle", func() bool { // by the next heartbeat
+		return s.exit(s.start("plugin", "rm", "stage@1.0.0")) == failure.ExitOK
+	})
+	s.run(failure.ExitOK, "add", "stage", "second")
 	s.until("it is done", func() bool { return s.done("stage") == 2 })
 	s.signal(p, syscall.SIGTERM)
 	if code := s.exit(p); code != 128+int(syscall.SIGTERM) {
 		t.Errorf("exit %d\n%s", code, p.stderr.String())
 	}
-	if text := s.run(exitOK, "show", "second", "-o", "json"); !strings.Contains(text, `"plugin": "stage@2.0.0+`) {
+	if text := s.run(failure.ExitOK, "show", "second", "-o", "json"); !strings.Contains(text, `"plugin": "stage@2.0.0+`) {
 		t.Errorf("by another one:\n%s", text)
 	}
-	s.run(exitOK, "plugin", "rm", "stage")
+	s.run(failure.ExitOK, "plugin", "rm", "stage")
 }

@@ -9,10 +9,11 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
-func init() { bundled["poison"] = poison }
+func init() { plugins["poison"] = poison }
 
 type poisonIn struct {
 	Text string `json:"text" input:"line" doc:"what to do; \"poison\" kills ledgerd"`
@@ -38,11 +39,11 @@ func poison() *sdk.Plugin {
 	return p
 }
 
-// TestPoison: an item kills its whole daemon each time it is begun, so nobody ever reports
-// anything. After max_lost daemons it is dead, it took nobody with it once it was suspected, and
-// what shared its batches is done.
+// TestPoison: an item kills its whole daemon each time it is begun, so there is never a report.
+// After max_lost daemons it is dead, it took no other item with it once it was suspected, and the
+// items of its batches are done.
 func TestPoison(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *machine) {
+	onFile(t, func(t *testing.T, m *machine) {
 		const mates, maxLost, suspected = 12, 5, 3
 		dir := t.TempDir()
 		effects := filepath.Join(dir, "effects")
@@ -53,8 +54,8 @@ func TestPoison(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "list"), []byte(strings.Join(list, "\n")), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		m.run(exitOK, "add", "poison", "--from", filepath.Join(dir, "list"), "--set", "ms=20")
-		m.run(exitOK, "kind", "set", "poison", "--max-lost", fmt.Sprint(maxLost))
+		m.run(failure.ExitOK, "add", "poison", "--from", filepath.Join(dir, "list"), "--set", "ms=20")
+		m.run(failure.ExitOK, "kind", "set", "poison", "--max-lost", fmt.Sprint(maxLost))
 		killed := 0
 		for ; killed <= maxLost; killed++ {
 			work := m.start("work", "--drain", "--kind", "poison", "--with", "path="+effects, "--lease", "5s")
@@ -62,7 +63,7 @@ func TestPoison(t *testing.T) {
 			if status := work.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() && status.Signal() == syscall.SIGKILL {
 				continue
 			}
-			if code != exitOK { // it only had to bury the dead
+			if code != failure.ExitOK { // it only had to bury the dead
 				t.Fatalf("exit %d\n%s%s", code, work.stdout.String(), work.stderr.String())
 			}
 			break
@@ -103,6 +104,6 @@ func TestPoison(t *testing.T) {
 		if done := lines(t, effects, "done"); len(done) != mates {
 			t.Errorf("%d of %d others were done", len(done), mates)
 		}
-		m.run(exitOK, "db", "verify")
+		m.run(failure.ExitOK, "db", "verify")
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestReadme runs the session of the README, on a copy of examples/inbox, in the home of somebody
-// who never had ledgerd before, and compares what it prints.
+// TestReadme runs the session of the README, on a copy of examples/inbox, in the home of a user who
+// never had ledgerd before, and compares the output.
 func TestReadme(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -27,13 +27,14 @@ func TestReadme(t *testing.T) {
 	home := t.TempDir()
 	m := newMachine(t, "")
 	copyInbox(t, filepath.Join(home, "inbox"))
-	got := session(t, commands, home, []string{"HOME=" + home, "PATH=" + filepath.Dir(m.program) + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()})
+	got := session(t, commands, home, []string{"HOME=" + home, "PATH=" + filepath.Dir(m.program) + ":" + os.Getenv("PATH"),
+		"TMPDIR=" + os.TempDir()})
 	if diff := cmp.Diff(timeless(commands), timeless(got)); diff != "" {
 		t.Errorf("-README +printed\n%s", diff)
 	}
 }
 
-// TestDemo: the demo shows what it is to show, in a ledger of its own, whatever ledger somebody works with.
+// TestDemo: the demo prints its results, in a ledger of its own, whatever ledger the user works with.
 func TestDemo(t *testing.T) {
 	home := t.TempDir()
 	m := newMachine(t, "")
@@ -45,9 +46,11 @@ func TestDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	demo := exec.Command("../../examples/demo.sh")
-	demo.Env = []string{"HOME=" + home, "PATH=" + filepath.Dir(m.program) + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "LEDGERD_DB=sqlite:" + home + "/mine.db"}
+	demo.Env = []string{"HOME=" + home, "PATH=" + filepath.Dir(m.program) + ":" + os.Getenv("PATH"), "TMPDIR=" +
+		os.TempDir(), "LEDGERD_DB=sqlite:" + home + "/mine.db"}
 	out, err := demo.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "added 0   changed 1   reopened 3   known 9") || !strings.Contains(string(out), "ok: 13 items") {
+	if err != nil || !strings.Contains(string(out), "added 0   changed 1   reopened 3   known 9") ||
+		!strings.Contains(string(out), "ok: 13 items") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if ledgers, err := filepath.Glob(filepath.Join(home, "*.db")); err != nil || len(ledgers) > 0 {
@@ -68,7 +71,7 @@ func session(t *testing.T, page, home string, env []string) string {
 		}
 		sh := exec.Command("sh", "-c", "cd \"$(cat "+place+" 2>/dev/null)\"\n"+command+"pwd >"+place)
 		sh.Dir, sh.Env = home, env
-		out, _ := sh.CombinedOutput() // what the code was stands in the output
+		out, _ := sh.CombinedOutput() // the output has the exit code
 		got.WriteString("$ " + command + string(out))
 	}
 	return got.String()

@@ -14,6 +14,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ledgerd/ledgerd/internal/cli"
+	"github.com/ledgerd/ledgerd/internal/failure"
 )
 
 // site is a machine with a config file, for daemons.
@@ -93,7 +96,7 @@ func (s *site) ask(p *started, path string) (code int, body string) {
 	return res.StatusCode, string(text)
 }
 
-// looks says whether a daemon is the one that looks at a source.
+// looks reports whether a daemon is the one that looks at a source.
 func (s *site) looks(p *started, source string) bool {
 	_, body := s.ask(p, "/metrics")
 	return strings.Contains(body, fmt.Sprintf("ledger_source_looking{source=%q} 1\n", source))
@@ -101,7 +104,8 @@ func (s *site) looks(p *started, source string) bool {
 
 // done is how many items of a kind are done.
 func (s *site) done(kind string) int {
-	return strings.Count(s.run(exitOK, "ls", "--kind", kind, "--state", "done", "--limit", "10000", "-o", "jsonl", "-q"), "\n")
+	return strings.Count(s.run(failure.ExitOK, "ls", "--kind", kind, "--state", "done", "--limit", "10000", "-o", "jsonl",
+		"-q"), "\n")
 }
 
 func (s *site) signal(p *started, sig syscall.Signal) {
@@ -119,7 +123,7 @@ path = "DIR/effects"
 `
 
 // TestServeTogether: of four daemons the one that looks at the source is killed and another is frozen.
-// What comes to the sources after that is found and worked all the same, and each item is done once.
+// New files of the sources are still found and worked, and each item is done once.
 func TestServeTogether(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		s := m.site(base + `
@@ -160,7 +164,7 @@ schedule = "1s"
 				continue
 			}
 			s.signal(p, syscall.SIGTERM)
-			if code := s.exit(p); code != exitOK {
+			if code := s.exit(p); code != failure.ExitOK {
 				t.Errorf("exit %d\n%s", code, p.stderr.String())
 			}
 			itemLines(t, p)
@@ -168,11 +172,11 @@ schedule = "1s"
 		if done := s.done("effect"); done != 600 {
 			t.Errorf("%d are done, want 600", done)
 		}
-		s.run(exitOK, "db", "verify")
+		s.run(failure.ExitOK, "db", "verify")
 	})
 }
 
-// itemLines: every line about an item says which one, which attempt, and whose.
+// itemLines: every line about an item has its id, attempt and agent.
 func itemLines(t *testing.T, p *started) {
 	t.Helper()
 	for line := range strings.Lines(p.stderr.String()) {
@@ -186,15 +190,16 @@ func itemLines(t *testing.T, p *started) {
 	}
 }
 
-// TestServeReload: a config that is wrong changes nothing; a good one is taken over, and what changed is said.
+// TestServeReload: a wrong config changes nothing; a good one is taken over, and the changes are logged.
 func TestServeReload(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
 		s.list("orders", 3)
 		p := s.daemon()
-		s.write("ledgerd.toml", base+"[[source]]\nname = \"orders\"\ntype = \"list\"\nkind = \"efect\"\npath = \"DIR/orders\"\nlevel = 3\n")
+		s.write("ledgerd.toml", base+"[[source]]\nname = \"orders\"\ntype = \"list\"\nkind = \"efect\"\npath = "+
+			"\"DIR/orders\"\nlevel = 3\n")
 		s.signal(p, syscall.SIGHUP)
-		s.until("it says so", func() bool { return strings.Contains(p.stderr.String(), "going on with the old one") })
+		s.until("it reports so", func() bool { return strings.Contains(p.stderr.String(), "going on with the old one") })
 		for _, want := range []string{"efect", "level", "did you mean", "ledgerd.toml:"} {
 			if !strings.Contains(p.stderr.String(), want) {
 				t.Errorf("%q is not in the log\n%s", want, p.stderr.String())
@@ -203,17 +208,19 @@ func TestServeReload(t *testing.T) {
 		if code, body := s.ask(p, "/readyz"); code != http.StatusOK || strings.Contains(body, "orders") {
 			t.Errorf("%d %s", code, body)
 		}
-		s.write("ledgerd.toml", strings.Replace(base, `"5s"`, `"6s"`, 1)+"[[source]]\nname = \"orders\"\ntype = \"list\"\nkind = \"effect\"\npath = \"DIR/orders\"\n[kinds.filecsv]\nmax_failures = 3\nrate = \"5/s\"\n")
+		s.write("ledgerd.toml", strings.Replace(base, `"5s"`, `"6s"`, 1)+"[[source]]\nname = \"orders\"\ntype = "+
+			"\"list\"\nkind = \"effect\"\npath = \"DIR/orders\"\n[kinds.filecsv]\nmax_failures = 3\nrate = \"5/s\"\n")
 		s.signal(p, syscall.SIGHUP)
 		s.until("the new source is worked", func() bool { return s.done("effect") == 3 })
-		s.until("it says what changed", func() bool { return strings.Contains(p.stderr.String(), "was read anew") })
-		for _, want := range []string{`"change":"source.orders is new","needs_restart":false`, `"change":"lease: 5s → 6s","needs_restart":true`} {
+		s.until("it prints what changed", func() bool { return strings.Contains(p.stderr.String(), "was read anew") })
+		for _, want := range []string{`"change":"source.orders is new","needs_restart":false`,
+			`"change":"lease: 5s → 6s","needs_restart":true`} {
 			if !strings.Contains(p.stderr.String(), want) {
 				t.Errorf("%q is not in the log\n%s", want, p.stderr.String())
 			}
 		}
 		s.until("the policy is written", func() bool {
-			text := s.run(exitOK, "kind", "ls", "-o", "json")
+			text := s.run(failure.ExitOK, "kind", "ls", "-o", "json")
 			return strings.Contains(text, `"max_failures":3`) && strings.Contains(text, `"rate":"5/s"`)
 		})
 		s.write("ledgerd.toml", strings.Replace(base, "[kinds.effect.with]\npath = \"DIR/effects\"", "[kinds.filecsv]", 1))
@@ -222,9 +229,9 @@ func TestServeReload(t *testing.T) {
 			_, body := s.ask(p, "/readyz")
 			return !strings.Contains(body, `"effect"`) && strings.Contains(body, `"filecsv": ""`)
 		})
-		s.run(exitOK, "add", "effect", "more")
+		s.run(failure.ExitOK, "add", "effect", "more")
 		s.signal(p, syscall.SIGTERM)
-		if code := s.exit(p); code != exitOK || s.done("effect") != 3 {
+		if code := s.exit(p); code != failure.ExitOK || s.done("effect") != 3 {
 			t.Errorf("exit %d, %d done\n%s", code, s.done("effect"), p.stderr.String())
 		}
 	})
@@ -235,20 +242,43 @@ func TestServeReload(t *testing.T) {
 func TestServeEmitted(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
-		s.run(exitOK, "db", "migrate")
-		s.run(exitOK, "kind", "set", "other", "--plugin", "effect")
-		s.run(exitOK, "kind", "set", "note", "--plugin", "effect")
-		s.run(exitOK, "add", "other", "x")
+		s.run(failure.ExitOK, "db", "migrate")
+		s.run(failure.ExitOK, "kind", "set", "other", "--plugin", "effect")
+		s.run(failure.ExitOK, "kind", "set", "note", "--plugin", "effect")
+		s.run(failure.ExitOK, "add", "other", "x")
 		p := s.daemon()
-		s.run(exitOK, "add", "effect", "a", "--set", "how=emit")
+		s.run(failure.ExitOK, "add", "effect", "a", "--set", "how=emit")
 		s.until("what was emitted is done", func() bool { return s.done("note") > 0 })
 		if _, body := s.ask(p, "/readyz"); !strings.Contains(body, `"note": ""`) || strings.Contains(body, `"other"`) {
 			t.Error(body)
 		}
 		s.signal(p, syscall.SIGTERM)
-		if code := s.exit(p); code != exitOK || s.done("effect") != 1 || s.done("other") != 0 {
+		if code := s.exit(p); code != failure.ExitOK || s.done("effect") != 1 || s.done("other") != 0 {
 			t.Errorf("exit %d\n%s", code, p.stderr.String())
 		}
+	})
+}
+
+// TestServeSums: what a run adds up of the outputs has those of inputs that a daemon worked meanwhile.
+func TestServeSums(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		s := m.site(base + "[kinds.filecsv]\n")
+		var inputs []string
+		for i := range 20 {
+			name := fmt.Sprintf("%d.csv", i)
+			s.write(name, fmt.Sprintf("id,name\n%d,a\n%d\n", i, i))
+			inputs = append(inputs, filepath.Join(s.dir, name))
+		}
+		run := append(append([]string{"run", "filecsv"}, inputs...), "--set", "max_bad_rows=1", "-o", "json")
+		s.run(failure.ExitOK, run...)
+		p := s.daemon()
+		for range 3 {
+			if out := s.run(failure.ExitOK, append(run, "--again")...); !strings.Contains(out, `"bad_rows": 20`) {
+				t.Errorf("%s", out)
+			}
+		}
+		s.signal(p, syscall.SIGTERM)
+		s.exit(p)
 	})
 }
 
@@ -259,19 +289,19 @@ func TestServeStop(t *testing.T) {
 		begun := func() int { return len(lines(t, filepath.Join(s.dir, "effects"), "start")) }
 		till := filepath.Join(s.dir, "go")
 		p := s.daemon()
-		s.run(exitOK, "add", "effect", "a", "b", "c", "--set", "till="+till)
+		s.run(failure.ExitOK, "add", "effect", "a", "b", "c", "--set", "till="+till)
 		s.until("all are begun", func() bool { return begun() == 3 })
 		s.signal(p, syscall.SIGTERM)
-		s.until("it says so", func() bool { return strings.Contains(p.stderr.String(), "finishing what runs") })
+		s.until("it reports so", func() bool { return strings.Contains(p.stderr.String(), "finishing what runs") })
 		if code, body := s.ask(p, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "stopping") {
 			t.Errorf("%d %s", code, body)
 		}
 		s.write("go", "")
-		if code := s.exit(p); code != exitOK || s.done("effect") != 3 {
+		if code := s.exit(p); code != failure.ExitOK || s.done("effect") != 3 {
 			t.Errorf("exit %d, %d done\n%s", code, s.done("effect"), p.stderr.String())
 		}
 
-		if text := s.run(exitOK, "show", "a", "-o", "json"); !strings.Contains(text, `"agent": "desk"`) {
+		if text := s.run(failure.ExitOK, "show", "a", "-o", "json"); !strings.Contains(text, `"agent": "desk"`) {
 			t.Errorf("not by the name of the config:\n%s", text)
 		}
 
@@ -279,10 +309,10 @@ func TestServeStop(t *testing.T) {
 			t.Fatal(err)
 		}
 		p = s.daemon()
-		s.run(exitOK, "add", "effect", "d", "e", "--set", "till="+till)
+		s.run(failure.ExitOK, "add", "effect", "d", "e", "--set", "till="+till)
 		s.until("they are begun", func() bool { return begun() == 5 })
 		s.signal(p, syscall.SIGTERM)
-		s.until("it says so", func() bool { return strings.Contains(p.stderr.String(), "finishing what runs") })
+		s.until("it reports so", func() bool { return strings.Contains(p.stderr.String(), "finishing what runs") })
 		s.signal(p, syscall.SIGTERM)
 		if code := s.exit(p); code != 143 {
 			t.Errorf("exit %d\n%s", code, p.stderr.String())
@@ -291,10 +321,10 @@ func TestServeStop(t *testing.T) {
 		p = s.daemon()
 		s.until("they are done", func() bool { return s.done("effect") == 5 })
 		s.signal(p, syscall.SIGINT)
-		if code := s.exit(p); code != exitOK {
+		if code := s.exit(p); code != failure.ExitOK || !strings.Contains(p.stderr.String(), `"msg":"stopped"`) {
 			t.Errorf("exit %d\n%s", code, p.stderr.String())
 		}
-		s.run(exitOK, "db", "verify")
+		s.run(failure.ExitOK, "db", "verify")
 	})
 }
 
@@ -305,7 +335,8 @@ func TestServePort(t *testing.T) {
 	p := s.daemon()
 	at := addressForm.FindStringSubmatch(p.stderr.String())[1]
 	second := s.start("serve", "--config", s.config, "--listen", at)
-	if code := s.exit(second); code != exitTaken || !strings.Contains(second.stderr.String(), at+" is in use") || !strings.Contains(second.stderr.String(), "listen = ") {
+	if code := s.exit(second); code != failure.ExitTaken || !strings.Contains(second.stderr.String(), at+" is in use") ||
+		!strings.Contains(second.stderr.String(), "listen = ") {
 		t.Errorf("exit %d\n%s", code, second.stderr.String())
 	}
 	if code, body := s.ask(p, "/livez"); code != http.StatusOK || body != "ok\n" {
@@ -313,7 +344,7 @@ func TestServePort(t *testing.T) {
 	}
 	s.write("ledgerd.toml", base+"[kinds.urlchek]\n")
 	wrong := s.start("serve", "--config", s.config)
-	if code := s.exit(wrong); code != exitUsage || !strings.Contains(wrong.stderr.String(), "urlcheck") {
+	if code := s.exit(wrong); code != failure.ExitUsage || !strings.Contains(wrong.stderr.String(), "urlcheck") {
 		t.Errorf("exit %d\n%s", code, wrong.stderr.String())
 	}
 }
@@ -321,10 +352,12 @@ func TestServePort(t *testing.T) {
 // TestServeBroken: a daemon that cannot work ends, also while its sources could still be looked at.
 func TestServeBroken(t *testing.T) {
 	t.Parallel()
-	s := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")).site(base + "[[source]]\nname = \"orders\"\ntype = \"list\"\nkind = \"effect\"\npath = \"DIR/orders\"\n")
+	s := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")).site(base +
+		"[[source]]\nname = \"orders\"\ntype = \"list\"\nkind = \"effect\"\npath = \"DIR/orders\"\n")
 	s.list("orders", 1)
-	p := s.start("serve", "--config", s.config, "--lease", "1s") // which the workers refuse
-	if code := s.exit(p); code != exitUsage || !strings.Contains(p.stderr.String(), "--lease: 1s, must be 5s") || strings.Contains(p.stderr.String(), "a source does not end") {
+	p := s.start("serve", "--config", s.config, "--lease", "1s") // the workers refuse it
+	if code := s.exit(p); code != failure.ExitUsage || !strings.Contains(p.stderr.String(), "--lease: 1s, must be 5s") ||
+		strings.Contains(p.stderr.String(), "a source does not end") {
 		t.Errorf("exit %d\n%s", code, p.stderr.String())
 	}
 }
@@ -364,7 +397,7 @@ func TestServeTellsSystemd(t *testing.T) {
 	told("WATCHDOG=1")
 	s.signal(p, syscall.SIGTERM)
 	told("STOPPING=1")
-	if code := s.exit(p); code != exitOK {
+	if code := s.exit(p); code != failure.ExitOK {
 		t.Errorf("exit %d\n%s", code, p.stderr.String())
 	}
 }
@@ -387,7 +420,7 @@ func TestUnits(t *testing.T) {
 		if line == nil {
 			t.Fatalf("%s starts no ledgerd", unit)
 		}
-		cmd, args, err := testApp(new(bytes.Buffer)).root().Find(strings.Fields(line[1]))
+		cmd, args, err := cli.Root(testApp(new(bytes.Buffer))).Find(strings.Fields(line[1]))
 		if err == nil {
 			err = cmd.ParseFlags(args)
 		}

@@ -7,39 +7,45 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/failure"
 )
 
 // TestLiveOtherSettings: a live process that works a kind with other settings is in the way, and is named with
-// both values; what it can be stopped by is said, and no other name for the kind. Once it was killed the new
+// both values. The message has the way to stop it, and no other name for the kind. Once it was killed the new
 // settings take over, for recurring items, too.
 func TestLiveOtherSettings(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
-		s.run(exitOK, "add", "effect", "recurs", "--every", "day", "--due", "1h")
+		s.run(failure.ExitOK, "add", "effect", "recurs", "--every", "day", "--due", "1h")
 		p := s.daemon()
 		elsewhere := filepath.Join(s.dir, "elsewhere")
 		args := []string{"run", "effect", "x", "--with", "path=" + elsewhere}
 		refused := s.start(args...)
-		if code := s.exit(refused); code != exitUsage {
+		if code := s.exit(refused); code != failure.ExitUsage {
 			t.Fatalf("exit %d\n%s", code, refused.stderr.String())
 		}
 		said := refused.stderr.String()
-		for _, want := range []string{`kind "effect" is worked with other settings by `, "pid " + strconv.Itoa(p.Process.Pid), " since ",
-			`path is "` + filepath.Join(s.dir, "effects") + `" there and "` + elsewhere + `" here`, "kill " + strconv.Itoa(p.Process.Pid), "done once more"} {
+		for _, want := range []string{`kind "effect" is worked with other settings by `, "pid " + strconv.Itoa(p.Process.Pid),
+			" since ",
+			`path is "` + filepath.Join(s.dir, "effects") + `" there and "` + elsewhere + `" here`, "kill " +
+				strconv.Itoa(p.Process.Pid), "done once more"} {
 			if !strings.Contains(said, want) {
 				t.Errorf("%q is not said\n%s", want, said)
 			}
 		}
-		if shown := s.run(exitOK, "kind", "show", "effect"); !strings.Contains(shown, "pid "+strconv.Itoa(p.Process.Pid)) || !strings.Contains(shown, "effects") {
+		if shown := s.run(failure.ExitOK, "kind", "show", "effect"); !strings.Contains(shown, "pid "+
+			strconv.Itoa(p.Process.Pid)) || !strings.Contains(shown, "effects") {
 			t.Errorf("kind show\n%s", shown)
 		}
 		s.signal(p, syscall.SIGKILL)
 		s.exit(p)
-		s.until("the new settings take over", func() bool { return s.exit(s.start(args...)) == exitOK })
+		s.until("the new settings take over", func() bool { return s.exit(s.start(args...)) == failure.ExitOK })
 		if got := lines(t, elsewhere, "done"); got["x"] != 1 {
 			t.Errorf("effects %v", got)
 		}
-		if shown := s.run(exitOK, "kind", "show", "effect", "-o", "json"); !strings.Contains(shown, `"path": "`+elsewhere+`"`) {
+		if shown := s.run(failure.ExitOK, "kind", "show", "effect", "-o", "json"); !strings.Contains(shown, `"path": "`+
+			elsewhere+`"`) {
 			t.Errorf("kind show\n%s", shown)
 		}
 	})
@@ -50,24 +56,26 @@ func TestLiveOtherSettings(t *testing.T) {
 func TestReloadSettings(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
-		s.run(exitOK, "add", "effect", "recurs", "--every", "day", "--due", "1h")
+		s.run(failure.ExitOK, "add", "effect", "recurs", "--every", "day", "--due", "1h")
 		p := s.daemon()
-		s.run(exitOK, "add", "effect", "before")
+		s.run(failure.ExitOK, "add", "effect", "before")
 		s.until("it is done", func() bool { return s.done("effect") == 1 })
 		s.write("ledgerd.toml", strings.Replace(base, "effects", "reloaded", 1))
 		s.signal(p, syscall.SIGHUP)
-		s.until("the new settings are used", func() bool { return strings.Contains(p.stderr.String(), "settings that the config has now") })
-		s.run(exitOK, "add", "effect", "after")
+		s.until("the new settings are used", func() bool {
+			return strings.Contains(p.stderr.String(), "settings that the config has now")
+		})
+		s.run(failure.ExitOK, "add", "effect", "after")
 		s.until("it is done", func() bool { return s.done("effect") == 2 })
 		if got := lines(t, filepath.Join(s.dir, "reloaded"), "done"); got["after"] != 1 || len(got) != 1 {
 			t.Errorf("effects %v", got)
 		}
 		s.signal(p, syscall.SIGTERM)
-		if code := s.exit(p); code != exitOK {
+		if code := s.exit(p); code != failure.ExitOK {
 			t.Errorf("exit %d\n%s", code, p.stderr.String())
 		}
 		s.write("ledgerd.toml", strings.Replace(base, "effects", "restarted", 1))
-		s.run(exitOK, "add", "effect", "last")
+		s.run(failure.ExitOK, "add", "effect", "last")
 		p = s.daemon()
 		s.until("it is done", func() bool { return lines(t, filepath.Join(s.dir, "restarted"), "done")["last"] == 1 })
 		s.signal(p, syscall.SIGTERM)
@@ -75,12 +83,12 @@ func TestReloadSettings(t *testing.T) {
 	})
 }
 
-// TestReloadTogether: two daemons that both are told the same new settings give up the old ones, and both work
-// with the new ones after that, one of them first.
+// TestReloadTogether: two daemons that both get the same new settings give up the old ones. Both work with the
+// new ones after that, one of them first.
 func TestReloadTogether(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
-		s.run(exitOK, "add", "effect", "recurs", "--every", "day", "--due", "1h")
+		s.run(failure.ExitOK, "add", "effect", "recurs", "--every", "day", "--due", "1h")
 		a, b := s.daemon(), s.daemon()
 		s.write("ledgerd.toml", strings.Replace(base, "effects", "reloaded", 1))
 		s.signal(a, syscall.SIGHUP)
@@ -94,30 +102,31 @@ func TestReloadTogether(t *testing.T) {
 		s.until("one works it", works(a))
 		s.until("the other works it", works(b))
 		s.until("both with the new settings", func() bool {
-			return strings.Count(s.run(exitOK, "kind", "show", "effect", "-o", "json"), `"path": "`+filepath.Join(s.dir, "reloaded")+`"`) == 3
+			return strings.Count(s.run(failure.ExitOK, "kind", "show", "effect", "-o", "json"), `"path": "`+filepath.Join(s.dir,
+				"reloaded")+`"`) == 3
 		})
-		s.run(exitOK, "add", "effect", "after")
+		s.run(failure.ExitOK, "add", "effect", "after")
 		s.until("it is done", func() bool { return s.done("effect") == 1 })
 		if got := lines(t, filepath.Join(s.dir, "reloaded"), "done"); got["after"] != 1 {
 			t.Errorf("effects %v", got)
 		}
 		for _, p := range []*started{a, b} {
 			s.signal(p, syscall.SIGTERM)
-			if code := s.exit(p); code != exitOK {
+			if code := s.exit(p); code != failure.ExitOK {
 				t.Errorf("exit %d\n%s", code, p.stderr.String())
 			}
 		}
 	})
 }
 
-// TestReloadWaits: a daemon that is told other settings than those that another one works the kind with does not
-// work it until that one has them too. It ends what it holds, and says everywhere that it waits.
+// TestReloadWaits: a daemon that gets other settings than those of another daemon does not work the kind until
+// that one has them too. It ends what it holds, and reports everywhere that it waits.
 func TestReloadWaits(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		s := m.site(base)
 		a := s.daemon()
 		till := filepath.Join(s.dir, "go")
-		s.run(exitOK, "add", "effect", "held", "--set", "till="+till)
+		s.run(failure.ExitOK, "add", "effect", "held", "--set", "till="+till)
 		s.until("it is begun", func() bool { return len(lines(t, filepath.Join(s.dir, "effects"), "start")) == 1 })
 		b := s.daemon()
 		s.write("ledgerd.toml", strings.Replace(base, "effects", "reloaded", 1))
@@ -129,16 +138,18 @@ func TestReloadWaits(t *testing.T) {
 		s.write("go", "")
 		s.until("it ends what it holds", func() bool { return s.done("effect") == 1 })
 		waits := "pid " + strconv.Itoa(a.Process.Pid)
-		s.until("kind show says that it waits", func() bool {
-			_, after, found := strings.Cut(s.run(exitOK, "kind", "show", "effect"), "to be worked with other settings by these")
+		s.until("kind show reports that it waits", func() bool {
+			_, after, found := strings.Cut(s.run(failure.ExitOK, "kind", "show", "effect"),
+				"to be worked with other settings by these")
 			return found && strings.Contains(after, waits) && strings.Contains(after, `effects" → "`)
 		})
-		doctor := s.start("doctor") // which may find fault with the database of a test
+		doctor := s.start("doctor") // may find fault with the database of a test
 		s.exit(doctor)
-		if text := doctor.stdout.String(); !strings.Contains(text, "it is to work it with other settings than ") || !strings.Contains(text, "effects") {
-			t.Errorf("doctor says\n%s", text)
+		if text := doctor.stdout.String(); !strings.Contains(text, "it is to work it with other settings than ") ||
+			!strings.Contains(text, "effects") {
+			t.Errorf("doctor printed\n%s", text)
 		}
-		s.run(exitOK, "add", "effect", "meanwhile", "--set", "till=")
+		s.run(failure.ExitOK, "add", "effect", "meanwhile", "--set", "till=")
 		s.until("the other one works it", func() bool { return s.done("effect") == 2 })
 		if got := lines(t, filepath.Join(s.dir, "effects"), "done"); got["meanwhile"] != 1 || got["held"] != 1 {
 			t.Errorf("effects %v", got)
@@ -150,10 +161,10 @@ func TestReloadWaits(t *testing.T) {
 				return strings.Contains(p.stderr.String(), "was read anew") && code == http.StatusOK && answer.Kinds["effect"] == ""
 			})
 		}
-		s.until("it says so", func() bool {
+		s.until("it reports so", func() bool {
 			return strings.Contains(a.stderr.String(), `"msg":"kind is worked here again","kind":"effect"`)
 		})
-		s.run(exitOK, "add", "effect", "after", "--set", "till=")
+		s.run(failure.ExitOK, "add", "effect", "after", "--set", "till=")
 		s.until("it is done", func() bool { return lines(t, filepath.Join(s.dir, "reloaded"), "done")["after"] == 1 })
 		for _, p := range []*started{a, b} {
 			s.signal(p, syscall.SIGTERM)
@@ -162,38 +173,40 @@ func TestReloadWaits(t *testing.T) {
 	})
 }
 
-// TestReloadPolicy: SIGHUP writes what the config says otherwise than when it was read last, and leaves what was
-// set meanwhile. What it replaces is said, old and new, under the daemon's name.
+// TestReloadPolicy: SIGHUP writes the values of the config that changed since it was read last, and leaves what
+// was set meanwhile. The replaced values are logged, old and new, under the daemon's name.
 func TestReloadPolicy(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		s := m.site(policyConfig("2", "1s"))
 		p := s.daemon()
 		has := func(want string) func() bool {
-			return func() bool { return strings.Contains(s.run(exitOK, "kind", "ls", "-o", "json"), want) }
+			return func() bool { return strings.Contains(s.run(failure.ExitOK, "kind", "ls", "-o", "json"), want) }
 		}
 		s.until("the policy is written", has(`"max_failures":2`))
-		s.run(exitOK, "kind", "set", "effect", "--max-failures", "9", "--max-lost", "8")
+		s.run(failure.ExitOK, "kind", "set", "effect", "--max-failures", "9", "--max-lost", "8")
 		doctor := s.start("doctor", "--config", s.config)
 		s.exit(doctor)
-		if text := doctor.stdout.String(); !strings.Contains(text, "max_failures of kind effect is 9 in the ledger, and 2 in the config ("+s.config+":") ||
-			!strings.Contains(text, "ledgerd kind set effect --max-failures=2") {
-			t.Errorf("doctor says\n%s", text)
+		if text := doctor.stdout.String(); !strings.Contains(text, "max_failures of kind effect is 9 in the ledger, and 2 "+
+			"in the config ("+s.config+":") ||
+			!strings.Contains(text, " kind set effect --max-failures=2") {
+			t.Errorf("doctor printed\n%s", text)
 		}
 		s.write("ledgerd.toml", policyConfig("2", "3s"))
 		s.signal(p, syscall.SIGHUP)
-		s.until("what the file says otherwise is written", has(`"timeout_s":3`))
+		s.until("the changed value of the file is written", has(`"timeout_s":3`))
 		if !has(`"max_failures":9`)() {
-			t.Errorf("SIGHUP has set what the file says as before\n%s", s.run(exitOK, "kind", "ls", "-o", "json"))
+			t.Errorf("SIGHUP has set what the file has as before\n%s", s.run(failure.ExitOK, "kind", "ls", "-o", "json"))
 		}
 		s.write("ledgerd.toml", policyConfig("4", "3s"))
 		s.signal(p, syscall.SIGHUP)
-		s.until("what the file says otherwise is written", has(`"max_failures":4`))
+		s.until("the changed value of the file is written", has(`"max_failures":4`))
 		want := "max_failures: 9 → 4 (" + s.config + ":"
 		s.until("it is said", func() bool { return strings.Contains(p.stderr.String(), want) })
-		if text := s.run(exitOK, "journal", "-o", "json"); !strings.Contains(text, `"desk"`) || !strings.Contains(text, "MaxFailures: 9 → 4") {
+		if text := s.run(failure.ExitOK, "journal", "-o", "json"); !strings.Contains(text, `"desk"`) ||
+			!strings.Contains(text, "max_failures: 9 → 4") {
 			t.Errorf("journal\n%s", text)
 		}
-		s.run(exitOK, "kind", "set", "effect", "--max-failures", "9")
+		s.run(failure.ExitOK, "kind", "set", "effect", "--max-failures", "9")
 		s.signal(p, syscall.SIGTERM)
 		s.exit(p)
 		p = s.daemon()
@@ -204,5 +217,6 @@ func TestReloadPolicy(t *testing.T) {
 }
 
 func policyConfig(maxFailures, timeout string) string {
-	return "agent = \"desk\"\n" + base + "[kinds.effect]\nmax_failures = " + maxFailures + "\ntimeout = \"" + timeout + "\"\n"
+	return "agent = \"desk\"\n" + base + "[kinds.effect]\nmax_failures = " + maxFailures + "\ntimeout = \"" + timeout +
+		"\"\n"
 }

@@ -8,61 +8,66 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/failure"
 )
 
-// show is what show -o json says, as far as these tests look.
+// show is the output of show -o json, as far as these tests look.
 func (m *machine) show(item string) (s struct {
 	Item     struct{ State, Agent string }
 	Attempts []struct{ Outcome, Code, Agent string }
 }) {
 	m.t.Helper()
-	if err := json.Unmarshal([]byte(m.run(exitOK, "show", item, "-o", "json")), &s); err != nil {
+	if err := json.Unmarshal([]byte(m.run(failure.ExitOK, "show", item, "-o", "json")), &s); err != nil {
 		m.t.Fatal(err)
 	}
 	return s
 }
 
-// TestOtherSettings: while a kind is worked with one config, nobody works it with another.
+// TestOtherSettings: while a kind is worked with one config, no process works it with another.
 func TestOtherSettings(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		dir := t.TempDir()
 		effects, till := filepath.Join(dir, "effects"), filepath.Join(dir, "go")
 		first := m.start("run", "effect", "a", "--set", "till="+till, "--with", "path="+effects)
 		m.until("it is begun", func() bool { return len(lines(t, effects, "start")) == 1 })
-		for _, args := range [][]string{{"run", "effect", "b", "--with", "path=" + effects + "2"}, {"run", "effect", "b"}, {"work", "--kind", "effect"}} {
+		for _, args := range [][]string{{"run", "effect", "b", "--with", "path=" + effects + "2"}, {"run", "effect", "b"},
+			{"work", "--kind", "effect"}} {
 			second := m.start(args...)
-			if code := m.exit(second); code != exitUsage {
+			if code := m.exit(second); code != failure.ExitUsage {
 				t.Errorf("ledgerd %s: exit %d, want 2", args, code)
 			}
-			for _, want := range []string{`kind "effect" is worked with other settings by `, `path is "` + effects + `" there and `, "another name for the kind is no way round"} {
+			for _, want := range []string{`kind "effect" is worked with other settings by `, `path is "` + effects +
+				`" there and `, "another name for the kind is no way round"} {
 				if !strings.Contains(second.stderr.String(), want) {
-					t.Errorf("ledgerd %s says %q, without %q", args, second.stderr.String(), want)
+					t.Errorf("ledgerd %s printed %q, without %q", args, second.stderr.String(), want)
 				}
 			}
 		}
-		m.run(exitOK, "run", "other", "b", "--plugin", "effect", "--with", "path="+effects+"2")
-		same := m.start("run", "effect", "a", "--set", "till="+till, "--with", "path="+effects, "--with", "token=secret") // no part of what is compared
+		m.run(failure.ExitOK, "run", "other", "b", "--plugin", "effect", "--with", "path="+effects+"2")
+		// no part of what is compared
+		same := m.start("run", "effect", "a", "--set", "till="+till, "--with", "path="+effects, "--with", "token=secret")
 		if err := os.WriteFile(till, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range []*started{first, same} {
-			if code := m.exit(p); code != exitOK {
+			if code := m.exit(p); code != failure.ExitOK {
 				t.Errorf("exit %d\n%s%s", code, p.stdout.String(), p.stderr.String())
 			}
 		}
-		m.run(exitOK, "add", "effect", "left", "--due", "1d")
-		m.run(exitOK, "run", "effect", "c") // nobody is at it: other settings take over, whatever is left
+		m.run(failure.ExitOK, "add", "effect", "left", "--due", "1d")
+		m.run(failure.ExitOK, "run", "effect", "c") // no process is at it: other settings take over, whatever is left
 	})
 }
 
-// TestDoubtByWhoKnowsNothing: the lease of a kind whose effects must not be repeated expires.
-// Whoever notices, also a worker that neither knows nor works the kind, leaves it in doubt.
+// TestDoubtByWhoKnowsNothing: the lease of a kind whose effects must not be repeated expires. A
+// process that notices, also a worker that neither knows nor works the kind, leaves it in doubt.
 func TestDoubtByWhoKnowsNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		dir := t.TempDir()
 		effects := filepath.Join(dir, "effects")
-		m.run(exitOK, "add", "effect", "mail", "--set", "till="+filepath.Join(dir, "never"))
-		m.run(exitOK, "kind", "set", "effect", "--on-lost", "doubt")
+		m.run(failure.ExitOK, "add", "effect", "mail", "--set", "till="+filepath.Join(dir, "never"))
+		m.run(failure.ExitOK, "kind", "set", "effect", "--on-lost", "doubt")
 		victim := m.start("work", "--kind", "effect", "--with", "path="+effects, "--lease", "5s")
 		m.until("it is begun", func() bool { return len(lines(t, effects, "start")) == 1 })
 		if err := victim.Process.Kill(); err != nil {
@@ -82,9 +87,9 @@ func TestDoubtByWhoKnowsNothing(t *testing.T) {
 		if n := lines(t, effects, "start")["mail"]; n != 1 {
 			t.Errorf("begun %d times", n)
 		}
-		m.run(exitUnfinished, "run", "effect", "mail", "--with", "path="+effects) // naming it repeats nothing
-		m.run(exitOK, "cancel", "mail")
-		m.run(exitOK, "db", "verify")
+		m.run(failure.ExitUnfinished, "run", "effect", "mail", "--with", "path="+effects) // naming it repeats nothing
+		m.run(failure.ExitOK, "cancel", "mail")
+		m.run(failure.ExitOK, "db", "verify")
 	})
 }
 
@@ -93,7 +98,7 @@ func TestDoubtByWhoKnowsNothing(t *testing.T) {
 func TestSharedWork(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		dir := t.TempDir()
-		m.run(exitOK, "db", "migrate")
+		m.run(failure.ExitOK, "db", "migrate")
 		var list strings.Builder
 		for i := range 400 {
 			fmt.Fprintf(&list, "item %d\n", i)
@@ -102,9 +107,10 @@ func TestSharedWork(t *testing.T) {
 			t.Fatal(err)
 		}
 		workers := []*started{m.start("work", "-o", "json"), m.start("work", "-o", "json")}
-		m.run(exitOK, "add", "effect", "--from", filepath.Join(dir, "list"), "--set", "ms=40")
+		m.run(failure.ExitOK, "add", "effect", "--from", filepath.Join(dir, "list"), "--set", "ms=40")
 		m.until("all is done", func() bool {
-			return strings.Count(m.run(exitOK, "ls", "--state", "done", "--limit", "1000", "-o", "jsonl", "-q"), "\n") == 400
+			return strings.Count(m.run(failure.ExitOK, "ls", "--state", "done", "--limit", "1000", "-o", "jsonl", "-q"),
+				"\n") == 400
 		})
 		for _, w := range workers {
 			if err := w.Process.Signal(syscall.SIGINT); err != nil {
@@ -121,7 +127,7 @@ func TestSharedWork(t *testing.T) {
 				t.Errorf("one of two workers did %d of 400", n)
 			}
 		}
-		m.run(exitOK, "db", "verify")
+		m.run(failure.ExitOK, "db", "verify")
 	})
 }
 
@@ -133,9 +139,9 @@ func TestCancelRunning(t *testing.T) {
 	effects := filepath.Join(dir, "effects")
 	run := m.start("run", "effect", "a", "--set", "till="+filepath.Join(dir, "never"), "--with", "path="+effects)
 	m.until("it is begun", func() bool { return len(lines(t, effects, "start")) == 1 })
-	m.run(exitOK, "cancel", "a")
-	if code := m.exit(run); code != exitUnfinished {
-		t.Errorf("exit %d, want 3\n%s", code, run.stderr.String())
+	m.run(failure.ExitOK, "cancel", "a")
+	if code := m.exit(run); code != failure.ExitOK {
+		t.Errorf("exit %d, want 0: a person decided\n%s", code, run.stderr.String())
 	}
 	if s := m.show("a"); s.Item.State != "cancelled" || len(s.Attempts) != 1 {
 		t.Errorf("%+v", s)
@@ -152,15 +158,15 @@ func TestAddWithoutPlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	link(t, filepath.Join(plugins, "ledgerd-plugin-hello"))
-	m.run(exitUsage, "add", "hello", "ann")
-	m.run(exitOK, "run", "hello", "ann", "--plugin-dir", plugins)
-	m.run(exitOK, "add", "hello", " bob ")
+	m.run(failure.ExitUsage, "add", "hello", "ann")
+	m.run(failure.ExitOK, "run", "hello", "ann", "--plugin-dir", plugins)
+	m.run(failure.ExitOK, "add", "hello", " bob ")
 	if s := m.show("bob"); s.Item.State != "ready" {
 		t.Errorf("state %s", s.Item.State)
 	}
-	m.run(exitUsage, "work", "--kind", "hello", "--drain")
-	m.run(exitOK, "work", "--drain") // it knows none of the kinds
-	m.run(exitOK, "work", "--drain", "--plugin-dir", plugins)
+	m.run(failure.ExitUsage, "work", "--kind", "hello", "--drain")
+	m.run(failure.ExitOK, "work", "--drain") // it knows none of the kinds
+	m.run(failure.ExitOK, "work", "--drain", "--plugin-dir", plugins)
 	if s := m.show("bob"); s.Item.State != "done" {
 		t.Errorf("state %s", s.Item.State)
 	}

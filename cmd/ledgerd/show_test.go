@@ -9,18 +9,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/act"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // ledger is the machine's ledger, made if there is none, open in this process.
 func (m *machine) ledger() *ledger.Ledger {
 	m.t.Helper()
 	var out bytes.Buffer
-	at, err := parseAddress(m.db, "test")
+	at, err := app.ParseAddress(m.db, "test")
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	l, err := testApp(&out).openAt(m.t.Context(), at, true)
+	l, err := testApp(&out).OpenAt(m.t.Context(), at, true)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -28,46 +32,53 @@ func (m *machine) ledger() *ledger.Ledger {
 	return l.Ledger
 }
 
-// situation is an item and what is said of it.
+// situation is an item and its reason.
 type situation struct {
 	code, text, next string
 	key              string
 }
 
-// TestWhyInEverySituation: for each code there is a way to come to it, a sentence that names what is
-// to be named, and, where something would help, the command.
+var situations = []situation{
+	{"due", "It is due at ", "", "later"},
+	{"next", "It recurs (every day); its round ", "", "daily"},
+	{"paused", "Its kind held is paused by ", "ledgerd kind resume held", "stopped"},
+	{"leased", "ann works on it (attempt 1) since ", "", "taken"},
+	{"leased", "is not heard of since ", "ledgerd work --kind silent, or ledgerd finish --outcome released --where " +
+		"agent:host/9/silent --force", "left"},
+	{"resource", "It waits for resource desk, held by item ", "ledgerd show ", "waits"},
+	{"backoff", "Attempt 1 failed (slow); it is tried again at ", "ledgerd retry ", "tried"},
+	{"dead", "It is dead after 1 failure; the last attempt said: no such page", "ledgerd retry ", "hopeless"},
+	{"doubt", "Attempt 1 may or may not have taken effect (unknown); a person decides.", "ledgerd retry ", "unsure"},
+	{"done", "It was done in attempt 1 at ", "", "finished"},
+	{"cancelled", "It was cancelled by ", " --again", "withdrawn"},
+	{"nobody", "It is ready, but no agent works kind people now.", "", "page 1"},
+	{"no_plugin", "its plugin vanished is not on this machine", "ledgerd plugin ls", "lost"},
+	{"shard", "but no agent works its shard ", "ledgerd work --kind parts --shard ", "part"},
+	{"breaker", "the plugin of kind broken crashes again and again where it is worked (host/7/b)",
+		"ledgerd errors --where kind:broken", "crash"},
+	{"max_running", "It is ready, but 1 item of kind few is leased and no more than 1 may be.",
+		"ledgerd kind set few --max-running N", "crowded"},
+	{"max_running", "but 1 item of kind desks is leased for its shard key desk-1 and no more than 1 may be.",
+		"ledgerd kind set desks --max-running-per-shard-key N", "in line"},
+	{"rate", "It is ready, but the rate of kind slow is 1/h; the next one may begin at ",
+		"ledgerd kind set slow --rate RATE", "slowed"},
+	{"rate", "the rate of kind hosts for its shard key host-1 is 1/h; the next one may begin at ",
+		"ledgerd kind set hosts --rate-per-shard-key RATE", "polite"},
+	{"behind", "It is ready, behind 1 other of its kind; host/7/a works this kind.", "", "second"},
+}
+
+// TestWhyInEverySituation: for each code there is a way to come to it, a sentence that names its
+// subject, and the command that helps, if there is one.
 func TestWhyInEverySituation(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		l := m.ledger()
-		all := []situation{
-			{"due", "It is due at ", "", "later"},
-			{"next", "It recurs (every day); its round ", "", "daily"},
-			{"paused", "Its kind held is paused.", "ledgerd kind resume held", "stopped"},
-			{"leased", "ann works on it (attempt 1) since ", "", "taken"},
-			{"leased", "is not heard of since ", "ledgerd finish --outcome released --where agent:host/9/silent --force", "left"},
-			{"resource", "It waits for resource desk, held by item ", "ledgerd show ", "waits"},
-			{"backoff", "Attempt 1 failed (slow); it is tried again at ", "ledgerd retry ", "tried"},
-			{"dead", "It is dead after 1 failure; the last attempt said: no such page", "ledgerd retry ", "hopeless"},
-			{"doubt", "Attempt 1 may or may not have taken effect (unknown); a person decides.", "ledgerd retry ", "unsure"},
-			{"done", "It was done in attempt 1 at ", "", "finished"},
-			{"cancelled", "It was cancelled at ", " --again", "withdrawn"},
-			{"nobody", "It is ready, and nobody works kind people now.", "", "page 1"},
-			{"no_plugin", "its plugin vanished is not on this machine", "ledgerd plugin ls", "lost"},
-			{"shard", "but nobody works its shard ", "ledgerd work --kind parts --shard ", "part"},
-			{"breaker", "the plugin of kind broken crashes again and again where it is worked (host/7/b)", "ledgerd errors --where kind:broken", "crash"},
-			{"max_running", "It is ready, but 1 item of kind few is leased and no more than 1 may be.", "ledgerd kind set few --max-running N", "crowded"},
-			{"max_running", "but 1 item of kind desks is leased for its shard key desk-1 and no more than 1 may be.", "ledgerd kind set desks --max-running-per-shard-key N", "in line"},
-			{"rate", "It is ready, but the rate of kind slow is 1/h; the next one may begin at ", "ledgerd kind set slow --rate RATE", "slowed"},
-			{"rate", "the rate of kind hosts for its shard key host-1 is 1/h; the next one may begin at ", "ledgerd kind set hosts --rate-per-shard-key RATE", "polite"},
-			{"behind", "It is ready, behind 1 other of its kind; host/7/a works this kind.", "", "second"},
-		}
-		m.run(exitOK, "kind", "set", "page")
-		m.run(exitOK, "kind", "set", "held")
-		m.run(exitOK, "kind", "set", "people")
-		m.run(exitOK, "kind", "set", "gone", "--plugin", "vanished")
+		m.run(failure.ExitOK, "kind", "set", "page")
+		m.run(failure.ExitOK, "kind", "set", "held")
+		m.run(failure.ExitOK, "kind", "set", "people")
+		m.run(failure.ExitOK, "kind", "set", "gone", "--plugin", "vanished")
 		add := func(kind string, keys ...string) {
 			t.Helper()
-			m.run(exitOK, append([]string{"add", kind, "-q"}, keys...)...)
+			m.run(failure.ExitOK, append([]string{"add", kind, "-q"}, keys...)...)
 		}
 		take := func(key string) *ledger.Lease {
 			t.Helper()
@@ -89,7 +100,7 @@ func TestWhyInEverySituation(t *testing.T) {
 		end("unsure", ledger.Result{Outcome: ledger.OutcomeUnknown, Error: "the printer went away"})
 		end("finished", ledger.Done(nil))
 		add("page", "withdrawn")
-		m.run(exitOK, "cancel", "withdrawn")
+		m.run(failure.ExitOK, "cancel", "withdrawn")
 		add("page", "taken", "--resource", "desk")
 		m.until("it is had, by a process that has not heard of resources before", func() bool {
 			held, err := l.Claim(t.Context(), ledger.Claim{Kind: "page", Agent: "ann", Limit: 1, TTL: time.Hour})
@@ -103,10 +114,11 @@ func TestWhyInEverySituation(t *testing.T) {
 		add("page", "later", "--due", "2h")
 		add("page", "daily", "--every", "day", "--due", "2h")
 		add("held", "stopped")
-		m.run(exitOK, "kind", "pause", "held")
+		m.run(failure.ExitOK, "kind", "pause", "held")
 		add("people", "page 1")
 		add("gone", "lost")
-		for _, it := range []ledger.NewItem{{Kind: "parts", Key: "part"}, {Kind: "broken", Key: "crash"}, {Kind: "busy", Key: "first"}, {Kind: "busy", Key: "second"}} {
+		for _, it := range []ledger.NewItem{{Kind: "parts", Key: "part"}, {Kind: "broken", Key: "crash"},
+			{Kind: "busy", Key: "first"}, {Kind: "busy", Key: "second"}} {
 			if _, err := l.Add(t.Context(), it); err != nil {
 				t.Fatal(err)
 			}
@@ -121,46 +133,57 @@ func TestWhyInEverySituation(t *testing.T) {
 			{"slow", "--rate", "1/h", "", "slowed"}, {"hosts", "--rate-per-shard-key", "1/h", "host-1", "polite"},
 		} {
 			limited[k.kind] = "x@1+a"
-			m.run(exitOK, "kind", "set", k.kind, k.limit, k.value)
+			m.run(failure.ExitOK, "kind", "set", k.kind, k.limit, k.value)
 			first := ledger.NewItem{Kind: k.kind, Key: k.key + " first", ShardKey: k.shardKey, Priority: -1}
 			if _, err := l.Add(t.Context(), first, ledger.NewItem{Kind: k.kind, Key: k.key, ShardKey: k.shardKey}); err != nil {
 				t.Fatal(err)
 			}
-			if leases, err := l.Claim(t.Context(), ledger.Claim{Kind: k.kind, Agent: "ann", Limit: 2, TTL: time.Hour}); len(leases) != 1 || err != nil {
+			if leases, err := l.Claim(t.Context(), ledger.Claim{Kind: k.kind, Agent: "ann", Limit: 2,
+				TTL: time.Hour}); len(leases) != 1 || err != nil {
 				t.Fatalf("%s: %v, %v", k.kind, leases, err)
 			}
 		}
 		beat(t, l, ledger.Agent{Name: "host/7/l", Kinds: limited})
 		beat(t, l, ledger.Agent{Name: "host/7/a", Kinds: map[string]string{"busy": "x@1+a"}})
-		beat(t, l, ledger.Agent{Name: "host/7/c", Kinds: map[string]string{"parts": "x@1+a"}, Shard: ledger.Shard{Index: (part.Slot + 1) % 2, Count: 2}})
+		beat(t, l, ledger.Agent{Name: "host/7/c", Kinds: map[string]string{"parts": "x@1+a"},
+			Shard: scheduler.Shard{Index: (part.Slot + 1) % 2, Count: 2}})
 		stall(t, l, "host/7/b", "broken")
 
 		codes := map[string]bool{}
-		for _, s := range all {
+		for _, s := range situations {
 			var shown struct {
-				Why struct{ Code, Text, Next string }
+				Why struct {
+					Code, Text, Next string
+					Acts             []act.Act
+				}
 			}
-			if err := json.Unmarshal([]byte(m.run(exitOK, "show", s.key, "-o", "json")), &shown); err != nil {
+			if err := json.Unmarshal([]byte(m.run(failure.ExitOK, "show", s.key, "-o", "json")), &shown); err != nil {
 				t.Fatal(err)
 			}
 			got := shown.Why
-			if got.Code != s.code || !strings.Contains(got.Text, s.text) || (got.Next == "") != (s.next == "") || !strings.Contains(got.Next, s.next) {
+			if got.Code != s.code || !strings.Contains(got.Text, s.text) || (got.Next == "") != (s.next == "") ||
+				!strings.Contains(got.Next, s.next) {
 				t.Errorf("%s: %s %q next: %q, want %s %q next: %q", s.key, got.Code, got.Text, got.Next, s.code, s.text, s.next)
 			}
-			if out := m.run(exitOK, "show", s.key); !strings.Contains(out, "\n"+got.Text+"\n") {
+			if words := app.Words(got.Acts...); words != strings.ReplaceAll(got.Next, "cancel -y ", "cancel ") {
+				t.Errorf("%s: the acts %+v are %q, and next: is %q", s.key, got.Acts, words, got.Next)
+			}
+			if out := m.run(failure.ExitOK, "show", s.key); !strings.Contains(out, "\n"+got.Text+"\n") {
 				t.Errorf("for people: %q", out)
 			}
 			codes[s.code] = true
 			defer m.tryHint(got.Next) // it may change the next situations
 		}
-		explained(t, codes, m.run(exitOK, "show", "--help"))
+		explained(t, codes, m.run(failure.ExitOK, "show", "--help"))
 	})
 }
 
 // tryHint runs the commands that a hint names, which must be right and allowed.
 func (m *machine) tryHint(next string) {
 	m.t.Helper()
-	for _, line := range strings.FieldsFunc(strings.ReplaceAll(next, ", or ", ","), func(r rune) bool { return r == ',' }) {
+	for _, line := range strings.FieldsFunc(strings.ReplaceAll(next, ", or ", ","), func(r rune) bool {
+		return r == ','
+	}) {
 		args := strings.Fields(strings.NewReplacer("YOU", "ann", "RATE", "5/s", " N", " 3").Replace(line))
 		if args[0] != "ledgerd" {
 			m.t.Errorf("%q is no command", line)
@@ -170,7 +193,7 @@ func (m *machine) tryHint(next string) {
 			args = append(args, "--drain", "--max-duration", "1s")
 		}
 		p := m.start(append(args[1:], "-y")...)
-		if code := m.exit(p); code == exitUsage && !strings.Contains(p.stderr.String(), "has no plugin here") {
+		if code := m.exit(p); code == failure.ExitUsage && !strings.Contains(p.stderr.String(), "has no plugin here") {
 			m.t.Errorf("the hint %q: exit %d\n%s", line, code, p.stderr.String())
 		}
 	}
@@ -193,22 +216,24 @@ func beat(t testing.TB, l *ledger.Ledger, a ledger.Agent) {
 	}
 }
 
-// stall lets an agent say that the plugin of a kind crashes again and again.
+// stall lets an agent report that the plugin of a kind crashes again and again.
 func stall(t testing.TB, l *ledger.Ledger, agent, kind string) {
 	t.Helper()
-	beat(t, l, ledger.Agent{Name: agent, Kinds: map[string]string{kind: "x@1+a"}, Stalled: map[string]time.Time{kind: time.Now().Add(5 * time.Minute)}})
+	beat(t, l, ledger.Agent{Name: agent, Kinds: map[string]string{kind: "x@1+a"},
+		Stalled: map[string]time.Time{kind: time.Now().Add(5 * time.Minute)}})
 }
 
-// TestBreakerIsTold: agents and doctor say of which agent a plugin crashes again and again, and doctor whose
-// clock is off.
+// TestBreakerIsTold: agents and doctor name the agent whose plugin crashes again and again, and doctor the
+// one whose clock is off.
 func TestBreakerIsTold(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		l := m.ledger()
 		stall(t, l, "host/7/b", "broken")
-		beat(t, l, ledger.Agent{Name: "host/7/c", Kinds: map[string]string{"broken": ""}, Stalled: map[string]time.Time{"broken": time.Now().Add(-time.Minute)}})
+		beat(t, l, ledger.Agent{Name: "host/7/c", Kinds: map[string]string{"broken": ""},
+			Stalled: map[string]time.Time{"broken": time.Now().Add(-time.Minute)}})
 		beat(t, l, ledger.Agent{Name: "late/1/d", Skew: -3500 * time.Millisecond})
 		var agents []struct{ Stalled []string }
-		if err := json.Unmarshal([]byte(m.run(exitOK, "agents", "-o", "json")), &agents); err != nil {
+		if err := json.Unmarshal([]byte(m.run(failure.ExitOK, "agents", "-o", "json")), &agents); err != nil {
 			t.Fatal(err)
 		}
 		if len(agents) != 3 || !slices.Equal(agents[0].Stalled, []string{"broken"}) || len(agents[1].Stalled) != 0 {
@@ -216,9 +241,11 @@ func TestBreakerIsTold(t *testing.T) {
 		}
 		doctor := m.start("doctor")
 		m.exit(doctor) // a Postgres for tests does not wait for its disk
-		if out := doctor.stdout.String(); strings.Count(out, "crashes again and again") != 1 || !strings.Contains(out, "the plugin of kind broken crashes again and again on host/7/b\n") {
+		if out := doctor.stdout.String(); strings.Count(out, "crashes again and again") != 1 ||
+			!strings.Contains(out, "the plugin of kind broken crashes again and again on host/7/b\n") {
 			t.Error(out)
-		} else if !strings.Contains(out, "late/1/d: its clock is 3.5s behind the database's") || strings.Count(out, "its clock is ") != 1 {
+		} else if !strings.Contains(out, "late/1/d: its clock is 3.5s behind the database's") ||
+			strings.Count(out, "its clock is ") != 1 {
 			t.Error(out)
 		}
 	})

@@ -17,11 +17,13 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
+	"github.com/ledgerd/ledgerd/internal/cli/plugin"
+	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// sick is a plugin that does not come to work: sick NAME MODE [FILE]. With a file it is sick for as long as
+// sick is a plugin that does not come to work: sick NAME MODE [FILE]. With a file it fails for as long as
 // that is there.
 type sick struct {
 	hostile
@@ -80,7 +82,8 @@ func (s *sick) Configure(_ context.Context, req *wire.ConfigureRequest) (*wire.C
 var sicknesses = map[string]string{
 	"exit": "plugin_start", "print": "plugin_start", "true": "plugin_start", "hang-handshake": "plugin_start",
 	"name": "plugin_description", "schema": "plugin_description",
-	"hang-describe": "plugin_timeout", "hang-validate": "plugin_timeout", "hang-open": "plugin_timeout", "open": "plugin_open",
+	"hang-describe": "plugin_timeout", "hang-validate": "plugin_timeout", "hang-open": "plugin_timeout",
+	"open": "plugin_open",
 }
 
 // sickSite is a site with a kind for each way of not starting, beside one that works.
@@ -92,8 +95,12 @@ func (m *machine) sickSite() *site {
 			command = `"/bin/true"`
 		}
 		config += fmt.Sprintf("[kinds.%s]\n[plugins.%s]\ncommand = [%s]\n", mode, mode, command)
+		if strings.HasPrefix(mode, "hang-") {
+			config += "answer_time = \"2s\"\n"
+		}
 	}
-	s := m.site(config + "[[source]]\nname = \"later\"\ntype = \"list\"\nkind = \"exit\"\npath = \"DIR/later\"\nschedule = \"1s\"\n")
+	s := m.site(config + "[[source]]\nname = \"later\"\ntype = \"list\"\nkind = \"exit\"\npath = " +
+		"\"DIR/later\"\nschedule = \"1s\"\n")
 	link(m.t, filepath.Join(s.dir, "sick"))
 	for mode := range sicknesses {
 		s.write("ill-"+mode, "")
@@ -124,13 +131,14 @@ func TestServeSick(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
 	s := m.sickSite()
-	s.run(exitOK, "--config", s.config, "add", "effect", "a", "b")
+	s.run(failure.ExitOK, "--config", s.config, "add", "effect", "a", "b")
 	began := time.Now()
 	p := s.start("serve", "--config", s.config)
 	s.until("it listens", func() bool { return addressForm.MatchString(p.stderr.String()) })
 	for _, path := range []string{"/livez", "/readyz", "/metrics"} {
 		asking := time.Now()
-		if code, body := s.ask(p, path); path == "/livez" && code != http.StatusOK || path == "/readyz" && code != http.StatusServiceUnavailable {
+		if code, body := s.ask(p, path); path == "/livez" && code != http.StatusOK || path == "/readyz" &&
+			code != http.StatusServiceUnavailable {
 			t.Errorf("%s at the start: %d %s", path, code, body)
 		}
 		if took := time.Since(asking); took > 5*time.Second {
@@ -149,12 +157,13 @@ func TestServeSick(t *testing.T) {
 		code, answer = s.ready(p)
 		return maps.Equal(answer.Kinds, want)
 	})
-	if code != http.StatusServiceUnavailable || answer.Ready || !strings.Contains(answer.Problem, "hang-open (plugin_timeout)") || strings.Contains(answer.Problem, "licence") {
+	if code != http.StatusServiceUnavailable || answer.Ready ||
+		!strings.Contains(answer.Problem, "hang-open (plugin_timeout)") || strings.Contains(answer.Problem, "licence") {
 		t.Errorf("%d %+v", code, answer)
 	}
 	s.until("the others know", func() bool {
 		var agents []struct{ Stalled []string }
-		if err := json.Unmarshal([]byte(s.run(exitOK, "agents", "-o", "json")), &agents); err != nil {
+		if err := json.Unmarshal([]byte(s.run(failure.ExitOK, "agents", "-o", "json")), &agents); err != nil {
 			t.Fatal(err)
 		}
 		return len(agents) > 0 && slices.Contains(agents[0].Stalled, "open") && !slices.Contains(agents[0].Stalled, "effect")
@@ -175,35 +184,36 @@ func TestServeSick(t *testing.T) {
 		if mode != "effect" && !strings.Contains(log, fmt.Sprintf("plugin %s (", mode)) {
 			t.Errorf("plugin %s is not named in the log", mode)
 		}
-		if mode != "effect" && mode != "true" && !strings.Contains(log, fmt.Sprintf(`"msg":"kind is worked here again","kind":%q`, mode)) {
+		if mode != "effect" && mode != "true" &&
+			!strings.Contains(log, fmt.Sprintf(`"msg":"kind is worked here again","kind":%q`, mode)) {
 			t.Errorf("the recovery of %s is not in the log", mode)
 		}
 	}
 	s.signal(p, syscall.SIGTERM)
-	if code := s.exit(p); code != exitOK {
+	if code := s.exit(p); code != failure.ExitOK {
 		t.Errorf("exit %d\n%s", code, p.stderr.String())
 	}
-	s.run(exitOK, "db", "verify")
+	s.run(failure.ExitOK, "db", "verify")
 }
 
-// TestCheckSick: plugin check gives up a plugin that hangs, and says where.
+// TestCheckSick: plugin check gives up a plugin that hangs, and names the call.
 func TestCheckSick(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
 	s := m.sickSite()
 	for mode, want := range map[string]string{
-		"hang-handshake": "the line of the handshake: no answer within 10s",
-		"hang-describe":  "the call Describe: no answer within 10s",
-		"hang-validate":  "the call Configure: no answer within 10s", "name": `it is called name here, and calls itself "somebody-else"`,
+		"hang-handshake": "the line of the handshake: no answer within 2s",
+		"hang-describe":  "the call Describe: no answer within 2s",
+		"hang-validate":  "the call Configure: no answer within 2s", "name": `it is called name here, and calls itself "somebody-else"`,
 	} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
 			p := s.start("--config", s.config, "plugin", "check", mode, "--quick")
-			if code := s.exit(p); code != exitError {
+			if code := s.exit(p); code != failure.ExitError {
 				t.Errorf("exit %d", code)
 			}
-			if took := time.Since(began); took > 5*maxTimedOut*pluginhost.CallTime {
+			if took := time.Since(began); took > 5*plugin.MaxTimedOut*pluginhost.CallTime {
 				t.Errorf("it took %s", took)
 			}
 			if text := p.stdout.String() + p.stderr.String(); !strings.Contains(text, want) {
@@ -223,15 +233,16 @@ func TestAskSick(t *testing.T) {
 		exit int
 		well string // of a plugin that works
 	}{
-		{[]string{"run"}, exitOK, "ledgerd run effect INPUT…"},
-		{[]string{"plugin", "ls"}, exitOK, "effect"},
-		{[]string{"doctor"}, exitError, "effect 0.1.0"},
-		{[]string{"config", "check"}, exitUsage, ""},
-		{[]string{"add", "hang-describe", "x"}, exitError, ""},
-		{[]string{"run", "hang-validate", "x"}, exitError, ""},
-		{[]string{"run", "hang-describe", "--help"}, exitOK, ""},
+		{[]string{"run"}, failure.ExitOK, "ledgerd run effect INPUT…"},
+		{[]string{"plugin", "ls"}, failure.ExitOK, "effect"},
+		{[]string{"doctor"}, failure.ExitError, "effect 0.1.0"},
+		{[]string{"config", "check"}, failure.ExitUsage, ""},
+		{[]string{"add", "hang-describe", "x"}, failure.ExitError, ""},
+		{[]string{"run", "hang-validate", "x"}, failure.ExitError, ""},
+		{[]string{"run", "hang-describe", "--help"}, failure.ExitOK, ""},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			t.Parallel() // it waits for the plugins that hang
 			began := time.Now()
 			p := s.start(append([]string{"--config", s.config}, c.args...)...)
 			if code := s.exit(p); code != c.exit {
@@ -246,7 +257,9 @@ func TestAskSick(t *testing.T) {
 				named = slices.Collect(maps.Keys(sicknesses))
 			}
 			if c.args[0] == "run" && len(c.args) == 1 || c.args[0] == "plugin" { // they only ask what each one is
-				named = slices.DeleteFunc(named, func(mode string) bool { return mode == "hang-validate" || mode == "hang-open" || mode == "open" })
+				named = slices.DeleteFunc(named, func(mode string) bool {
+					return mode == "hang-validate" || mode == "hang-open" || mode == "open"
+				})
 			}
 			if c.args[0] == "config" { // it opens none
 				named = slices.DeleteFunc(named, func(mode string) bool { return mode == "hang-open" || mode == "open" })

@@ -8,10 +8,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/failure"
 )
 
-// A worker that is told to stop begins nothing more, also not what lies with its plugin already: that is ready
-// for others at once, while what runs goes on. Where nothing may be repeated, nothing comes into doubt by it.
+// A worker that is asked to stop begins nothing more. Items that lie with its plugin already are ready for
+// others at once, while running ones go on. Where nothing may be repeated, nothing comes into doubt by it.
 func TestStopHandsBack(t *testing.T) {
 	t.Parallel()
 	for _, onLost := range []string{"repeat", "doubt"} {
@@ -29,8 +31,8 @@ func stopHandsBack(t *testing.T, command, onLost string) {
 	dir := t.TempDir()
 	effects, till := filepath.Join(dir, "effects"), filepath.Join(dir, "go")
 	keys := []string{"a", "b", "c", "d", "e", "f"}
-	m.run(exitOK, append([]string{"add", "effect", "--set", "till=" + till}, keys...)...)
-	m.run(exitOK, "kind", "set", "effect", "--on-lost", onLost)
+	m.run(failure.ExitOK, append([]string{"add", "effect", "--set", "till=" + till}, keys...)...)
+	m.run(failure.ExitOK, "kind", "set", "effect", "--on-lost", onLost)
 	args := []string{"work", "--kind", "effect"}
 	if command == "run" {
 		args = append([]string{"run", "effect"}, keys...)
@@ -41,7 +43,7 @@ func stopHandsBack(t *testing.T, command, onLost string) {
 		t.Fatal(err)
 	}
 	count := func(state string) int {
-		return strings.Count(m.run(exitOK, "ls", "--state", state, "-o", "jsonl"), "\n")
+		return strings.Count(m.run(failure.ExitOK, "ls", "--state", state, "-o", "jsonl"), "\n")
 	}
 	m.until("the others are given back", func() bool { return count("ready") == len(keys)-1 })
 	if n := count("leased"); n != 1 {
@@ -62,7 +64,7 @@ func stopHandsBack(t *testing.T, command, onLost string) {
 	}
 	var item struct{ Attempts []struct{ Outcome string } }
 	for _, key := range keys {
-		if err := json.Unmarshal([]byte(m.run(exitOK, "show", key, "-o", "json")), &item); err != nil {
+		if err := json.Unmarshal([]byte(m.run(failure.ExitOK, "show", key, "-o", "json")), &item); err != nil {
 			t.Fatal(err)
 		}
 		for _, a := range item.Attempts {
@@ -71,5 +73,5 @@ func stopHandsBack(t *testing.T, command, onLost string) {
 			}
 		}
 	}
-	m.run(exitOK, "db", "verify")
+	m.run(failure.ExitOK, "db", "verify")
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTutorial does what docs/plugins/tutorial.md says, in the home of somebody who has Go and ledgerd
-// and never made a plugin, and compares what is printed. Where theirs fetches the SDK this takes the
-// one that is here; the plugin's go.mod is therefore beside it and not in it.
+// TestTutorial runs docs/plugins/tutorial.md in the home of a user who has Go and ledgerd and never
+// made a plugin, and compares the output. Where theirs fetches the SDK this takes the one that is
+// here; the plugin's go.mod is therefore beside it and not in it.
 func TestTutorial(t *testing.T) {
 	t.Parallel() // it mostly waits for the go command
 	const file = "../../docs/plugins/tutorial.md"
@@ -27,16 +27,17 @@ func TestTutorial(t *testing.T) {
 	m := newMachine(t, "")
 	env := append(goOf(t, home, "ledgerd-plugin-words"),
 		"HOME="+home, "PATH="+filepath.Dir(m.program)+":"+os.Getenv("PATH"), "TMPDIR="+os.TempDir(), "TZ=UTC")
-	got := regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```\n").ReplaceAllStringFunc(string(text), func(block string) string {
-		language, body, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(block, "```"), "```\n"), "\n")
-		switch language {
-		case "console":
-			return "```console\n" + session(t, body, home, env) + "```\n"
-		case "diff":
-			patch(t, body, filepath.Join(home, "ledgerd-plugin-words"))
-		}
-		return block
-	})
+	got := regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```\n").ReplaceAllStringFunc(string(text),
+		func(block string) string {
+			language, body, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(block, "```"), "```\n"), "\n")
+			switch language {
+			case "console":
+				return "```console\n" + session(t, body, home, env) + "```\n"
+			case "diff":
+				patch(t, body, filepath.Join(home, "ledgerd-plugin-words"))
+			}
+			return block
+		})
 	if diff := cmp.Diff(steadied(string(text)), steadied(got)); diff != "" {
 		t.Errorf("-%s +what happens\n%s", file, diff)
 	}

@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/cli/work"
+	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/internal/runner"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -33,17 +36,23 @@ func (m *machine) silent(kind, key string) {
 	})
 }
 
-// What a command waits for that has nothing to do itself is told, meanwhile and at its end, with what helps.
+// If a command waits with nothing to do itself, it prints what it waits for, meanwhile and at its end, with
+// what helps.
 func TestWaitsAreTold(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
-		m.run(exitOK, "add", "effect", "a")
+		m.run(failure.ExitOK, "add", "effect", "a")
 		m.silent("effect", "a")
 		const free = "ledgerd finish --outcome released --where agent:host/9/silent --force"
+		if out := m.run(failure.ExitOK, "agents", "-o", "csv", "--columns", "agent,host,held"); !strings.Contains(out,
+			"host/9/silent,elsewhere,1\n") {
+			t.Errorf("a program that is gone keeps its host: %s", out)
+		}
 		p := m.start("run", "effect", "a", "--wait", "5s", "--progress", "json")
-		if code := m.exit(p); code != exitUnfinished {
+		if code := m.exit(p); code != failure.ExitUnfinished {
 			t.Errorf("exit %d", code)
 		}
-		for _, want := range []string{"waits for 1 item that host/9/silent holds until ", "(not heard of since ", "free them: " + free} {
+		for _, want := range []string{"waits for 1 item that host/9/silent holds until ", "(not heard of since ",
+			"free them: " + free} {
 			if out := p.stdout.String(); !strings.Contains(out, want) {
 				t.Errorf("%q is not in %s", want, out)
 			}
@@ -59,12 +68,12 @@ func TestWaitsAreTold(t *testing.T) {
 		if out := drain.stdout.String(); !strings.Contains(out, "free them: "+free) {
 			t.Errorf("the end of work: %s", out)
 		}
-		m.run(exitOK, append(strings.Fields(free)[1:], "-y")...)
-		m.run(exitOK, "run", "effect", "a")
+		m.run(failure.ExitOK, append(strings.Fields(free)[1:], "-y")...)
+		m.run(failure.ExitOK, "run", "effect", "a")
 	})
 }
 
-// While all that is left has been put off, the progress says until when and why.
+// While all that is left has been put off, the progress shows until when and why.
 func TestPutOffIsTold(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		l := m.ledger()
@@ -72,8 +81,10 @@ func TestPutOffIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		line := func() string {
-			w := &waits{ledger: l, kinds: []string{"k"}, take: func(ledger.Item) bool { return true }, mine: func(agent string) bool { return agent == "me" }}
-			return w.line(&report.Printer{Out: io.Discard, Format: report.Table})
+			w := &runner.Waits{Ledger: l, Kinds: []string{"k"}, Take: func(ledger.Item) bool {
+				return true
+			}, Mine: func(agent string) bool { return agent == "me" }}
+			return (&work.WaitsLine{Waits: w, Printer: &report.Printer{Out: io.Discard, Format: report.Table}}).Text()
 		}
 		if got := line(); got != "" {
 			t.Errorf("an item is ready: %s", got)
@@ -85,33 +96,37 @@ func TestPutOffIsTold(t *testing.T) {
 		if got := line(); got != "" {
 			t.Errorf("it works itself: %s", got)
 		}
-		if err := l.Finish(t.Context(), ledger.Ending{Lease: held[0], Result: ledger.RetryAfter(time.Hour, errors.New("the host is busy"))})[0]; err != nil {
+		if err := l.Finish(t.Context(), ledger.Ending{Lease: held[0], Result: ledger.RetryAfter(time.Hour,
+			errors.New("the host is busy"))})[0]; err != nil {
 			t.Fatal(err)
 		}
-		if got := line(); !strings.HasPrefix(got, "the next is due ") || !strings.HasSuffix(got, "; the last that was put off: the host is busy") {
+		if got := line(); !strings.HasPrefix(got, "the next is due ") ||
+			!strings.HasSuffix(got, "; the last that was put off: the host is busy") {
 			t.Errorf("put off: %s", got)
 		}
 	})
 }
 
-// A run that leaves items waiting says why they failed, when they are due and what tries them sooner.
+// A run that leaves items waiting prints why they failed, when they are due and what tries them
+// sooner.
 func TestWaitingFailuresAreTold(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
-		m.run(exitOK, "db", "migrate")
-		m.run(exitOK, "kind", "set", "effect", "--backoff-base", "2h", "--backoff-cap", "2h")
+		m.run(failure.ExitOK, "db", "migrate")
+		m.run(failure.ExitOK, "kind", "set", "effect", "--backoff-base", "2h", "--backoff-cap", "2h")
 		run := []string{"run", "effect", "one thing", "two things", "--set", "how=error", "--wait", "0s"}
-		out := m.run(exitUnfinished, run...)
-		for _, want := range []string{"waiting 2", "failed, and tried again later, the first at ", "2 ×  odd", "ledgerd retry --where 'kind:effect state:waiting'"} {
+		out := m.run(failure.ExitUnfinished, run...)
+		for _, want := range []string{"waiting 2", "failed, and tried again later, the first at ", "2 ×  odd",
+			"ledgerd retry -y --where 'kind:effect state:waiting'"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%q is not in %s", want, out)
 			}
 		}
-		m.run(exitOK, "retry", "--where", "kind:effect state:waiting", "-y")
-		if n := strings.Count(m.run(exitOK, "ls", "--state", "ready", "-o", "jsonl"), "\n"); n != 2 {
+		m.run(failure.ExitOK, "retry", "--where", "kind:effect state:waiting", "-y")
+		if n := strings.Count(m.run(failure.ExitOK, "ls", "--state", "ready", "-o", "jsonl"), "\n"); n != 2 {
 			t.Errorf("%d are ready", n)
 		}
 		var sum struct{ Failing, Failures []report.Failure }
-		if err := json.Unmarshal([]byte(m.run(exitUnfinished, append(run, "-o", "json")...)), &sum); err != nil {
+		if err := json.Unmarshal([]byte(m.run(failure.ExitUnfinished, append(run, "-o", "json")...)), &sum); err != nil {
 			t.Fatal(err)
 		}
 		if len(sum.Failing) != 1 || sum.Failing[0].Code != "odd" || sum.Failing[0].Count != 2 || len(sum.Failures) != 0 {
@@ -120,13 +135,13 @@ func TestWaitingFailuresAreTold(t *testing.T) {
 	})
 }
 
-// A worker that has nothing to do at its start says what it waits for.
+// A worker that has nothing to do at its start prints what it waits for.
 func TestIdleWorkerSaysSo(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		idle := func(want string, args ...string) {
 			t.Helper()
 			p := m.start(append([]string{"work"}, args...)...)
-			m.until("it says what it waits for", func() bool { return strings.Contains(p.stderr.String(), want) })
+			m.until("it prints what it waits for", func() bool { return strings.Contains(p.stderr.String(), want) })
 			if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
@@ -134,9 +149,9 @@ func TestIdleWorkerSaysSo(t *testing.T) {
 		}
 		const ends = " (Ctrl-C ends it; --drain ends by itself)\n"
 		idle("no kinds to work yet; waits for kinds" + ends)
-		m.run(exitOK, "run", "effect", "a")
+		m.run(failure.ExitOK, "run", "effect", "a")
 		idle("working kinds effect: nothing to do now; waits for new items" + ends)
-		m.run(exitOK, "add", "effect", "later", "--due", "2h")
+		m.run(failure.ExitOK, "add", "effect", "later", "--due", "2h")
 		idle("working kinds effect: nothing to do now, the next is due ", "--kind", "effect")
 	})
 }

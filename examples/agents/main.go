@@ -25,7 +25,7 @@ type page struct {
 	URL string `db:"url,key"`
 }
 
-// pages says which rows are to be had, and for how long.
+// pages returns the rows to choose from, and the time of the lease.
 var pages = lockable.Table{Name: "page", LockedBy: "crawler", ExpiresAt: "until", LockID: "lock_id",
 	Where: "status IS NULL", TTL: 2 * time.Second}
 
@@ -70,7 +70,7 @@ func crawl(ctx context.Context, db ledger.Conn, name string) error {
 		for _, g := range given {
 			status := fetch(g.Row.URL)
 			err := claimer.Finish(ctx, name, g, map[string]any{"status": status})
-			if errors.Is(err, ledger.ErrLeaseLost) { // it took too long, and somebody else has it
+			if errors.Is(err, ledger.ErrLeaseLost) { // it took too long, and another agent has it
 				continue
 			}
 			if err != nil {

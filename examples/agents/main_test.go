@@ -117,7 +117,7 @@ func TestCrawlers(t *testing.T) {
 		if n := twice(checked); n > 0 {
 			t.Errorf("%d pages were checked twice", n)
 		}
-		// What the one that was killed had finished and not said is checked all the same.
+		// The items that the killed one had finished without a report are still checked.
 		if len(checked) < 399 {
 			t.Errorf("%d of 400 pages were checked", len(checked))
 		}

@@ -30,7 +30,8 @@ var programs = exampletest.Build("github.com/ledgerd/ledgerd/cmd/ledgerd", "./bl
 func ledgerd(t *testing.T, address string, args ...string) *exampletest.Program {
 	t.Helper()
 	cmd := exec.Command(programs.Path(t, "ledgerd"), args...)
-	cmd.Env = []string{"LEDGERD_DB=" + address, "LEDGERD_KINDS_FEED_WITH_ALLOW_PRIVATE=true", "HOME=" + t.TempDir(), "XDG_DATA_HOME=" + t.TempDir(),
+	cmd.Env = []string{"LEDGERD_DB=" + address, "LEDGERD_KINDS_FEED_WITH_ALLOW_PRIVATE=true", "HOME=" + t.TempDir(),
+		"XDG_DATA_HOME=" + t.TempDir(),
 		"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
 	return exampletest.Start(t, cmd)
 }
@@ -40,7 +41,7 @@ type town struct {
 	*httptest.Server
 	mu      sync.Mutex
 	blogs   [][]string // the ids of each one's entries
-	same    int        // answers that said that nothing has changed
+	same    int        // answers without a change
 	touched chan struct{}
 }
 
@@ -54,7 +55,7 @@ func newTown(t *testing.T, blogs int) *town {
 func (v *town) grow(entries int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.touched = make(chan struct{}, 1000) // nobody reads now
+	v.touched = make(chan struct{}, 1000) // there is no reader now
 	for i := range v.blogs {
 		for range rand.IntN(entries) + 1 {
 			v.blogs[i] = append(v.blogs[i], fmt.Sprintf("%d-%d", i, len(v.blogs[i])))
@@ -119,7 +120,7 @@ func databases(t *testing.T, test func(t *testing.T, address string)) {
 	})
 }
 
-// TestOnce: feeds grow, two read at a time, and one is killed at any moment; in the end every entry is an
+// TestOnce: feeds grow, two read at a time, and one is killed at any moment. In the end every entry is an
 // article, once, and editors who take them at the same time get each of them once.
 func TestOnce(t *testing.T) {
 	databases(t, func(t *testing.T, address string) {
@@ -135,12 +136,13 @@ func TestOnce(t *testing.T) {
 					select {
 					case <-v.touched:
 					case <-time.After(exampletest.Patience):
-						t.Fatal("nobody reads a feed")
+						t.Fatal("no feed was read")
 					}
 				}
 				victim.Kill()
 			}
-			others := []*exampletest.Program{ledgerd(t, address, "work", "--drain", "--kind", "feed", "--wait", "1m"), ledgerd(t, address, "work", "--drain", "--kind", "feed", "--wait", "1m")}
+			others := []*exampletest.Program{ledgerd(t, address, "work", "--drain", "--kind", "feed", "--wait", "1m"),
+				ledgerd(t, address, "work", "--drain", "--kind", "feed", "--wait", "1m")}
 			for _, p := range others {
 				p.End(t, 0)
 			}
@@ -167,7 +169,8 @@ func TestOnce(t *testing.T) {
 		}
 		var editors []*exampletest.Program
 		for _, name := range []string{"ann", "bob", "carl"} {
-			editors = append(editors, ledgerd(t, address, "claim", "article", "--agent", name, "--limit", fmt.Sprint(len(want)/2), "-o", "json"))
+			editors = append(editors, ledgerd(t, address, "claim", "article", "--agent", name, "--limit",
+				fmt.Sprint(len(want)/2), "-o", "json"))
 		}
 		taken := map[string]int{}
 		for _, e := range editors {
@@ -192,6 +195,7 @@ func TestServe(t *testing.T) {
 		v := newTown(t, 2)
 		v.grow(3)
 		ledgerd(t, address, "db", "migrate").End(t, 0)
+		ledgerd(t, address, "kind", "set", "article", "--input", "line").End(t, 0) // so that it can be asked for at once
 		config := filepath.Join(t.TempDir(), "ledgerd.toml")
 		text := "listen = \"\"\n[kinds.feed]\nevery = \"1h\"\n[kinds.feed.with]\nallow_private = true\n"
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
@@ -209,10 +213,12 @@ func TestServe(t *testing.T) {
 				t.Fatalf("%d articles, want %d\n%s", got, want, daemon.Stderr.String())
 			}
 		}
-		if taken := ledgerd(t, address, "claim", "article", "--agent", "ann", "--limit", "100", "-o", "csv", "--columns", "key").End(t, 0); strings.Count(taken, "\n") != 1+want {
+		if taken := ledgerd(t, address, "claim", "article", "--agent", "ann", "--limit", "100", "-o", "csv", "--columns",
+			"key").End(t, 0); strings.Count(taken, "\n") != 1+want {
 			t.Errorf("ann takes %q, want %d", taken, want)
 		}
-		if said := ledgerd(t, address, "ls", "--kind", "feed", "-o", "csv", "--columns", "state").End(t, 0); said != "state\nwaiting\nwaiting\n" {
+		if said := ledgerd(t, address, "ls", "--kind", "feed", "-o", "csv", "--columns", "state").End(t,
+			0); said != "state\nwaiting\nwaiting\n" {
 			t.Errorf("feeds that recur: %q", said)
 		}
 		if err := daemon.Process.Signal(os.Interrupt); err != nil {
@@ -244,7 +250,7 @@ func TestReadme(t *testing.T) {
 	line, _ := blogs.Next(t)
 	_, port, found := strings.Cut(line, "127.0.0.1:")
 	if !found {
-		t.Fatalf("blogs says %q", line)
+		t.Fatalf("blogs printed %q", line)
 	}
 	sessions := regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
 	if len(sessions) != 2 {
@@ -259,8 +265,9 @@ func TestReadme(t *testing.T) {
 			}
 			sh := exec.Command("sh", "-c", strings.ReplaceAll(command, ":8026", ":"+port))
 			sh.Dir = home
-			sh.Env = []string{"HOME=" + home, "PATH=" + programs.Dir(t) + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "LEDGERD_DB=sqlite:" + filepath.Join(home, "ledger.db")}
-			out, _ := sh.CombinedOutput() // what the code was stands in the output
+			sh.Env = []string{"HOME=" + home, "PATH=" + programs.Dir(t) + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(),
+				"LEDGERD_DB=sqlite:" + filepath.Join(home, "ledger.db")}
+			out, _ := sh.CombinedOutput() // the output has the exit code
 			got.WriteString(line + strings.ReplaceAll(string(out), ":"+port, ":8026"))
 		}
 		if diff := cmp.Diff(timeless(session[1]), timeless(got.String())); diff != "" {
@@ -275,7 +282,8 @@ func TestReadme(t *testing.T) {
 		asked = append(asked, line)
 	}
 	slices.Sort(asked[3:]) // in the second round the order is open
-	want := []string{"GET /bakery.xml 200", "GET /old-tram.json 301", "GET /tram.json 200", "GET /bakery.xml 200", "GET /tram.json 304"}
+	want := []string{"GET /bakery.xml 200", "GET /old-tram.json 301", "GET /tram.json 200", "GET /bakery.xml 200",
+		"GET /tram.json 304"}
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}

@@ -41,9 +41,9 @@ func fetch(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 	switch res.StatusCode {
 	case http.StatusOK:
 	case http.StatusNotFound, http.StatusGone:
-		return Out{}, sdk.Permanent(sdk.Code("not_found", fmt.Errorf("the server says %s", res.Status)))
+		return Out{}, sdk.Permanent(sdk.Code("not_found", fmt.Errorf("the server answered %s", res.Status)))
 	default:
-		return Out{}, sdk.Code("http", fmt.Errorf("the server says %s", res.Status))
+		return Out{}, sdk.Code("http", fmt.Errorf("the server answered %s", res.Status))
 	}
 	to := filepath.Join(cfg.Dir, name(req.URL))
 	n, err := save(to+".part", res.Body, func(n int64) { it.Progress(n, max(0, res.ContentLength), "bytes") })

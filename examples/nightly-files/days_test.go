@@ -11,19 +11,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/ledgerd/ledgerd/internal/exampletest"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
-// daily is the program of a machine whose clock is off: it adds its files, works what is due, and tells
-// for each file which day it did that for. Arguments: address, time, zone.
+// daily is the program of a machine whose clock is off: it adds its files, works what is due, and
+// prints for each file the day of its work. Arguments: address, time, zone.
 func daily(args []string) error {
 	ctx := context.Background()
 	clock, err := time.Parse(time.RFC3339Nano, args[1])
 	if err != nil {
 		return err
 	}
-	fmt.Println("at", started)
+	fmt.Println("started")
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err
 	}
@@ -41,7 +46,7 @@ func daily(args []string) error {
 		return err
 	}
 	for agent := rand.Text(); ; {
-		if _, err := l.Promote(ctx, ledger.MaxBatch); err != nil {
+		if _, err := l.Promote(ctx, bounds.MaxBatch); err != nil {
 			return err
 		}
 		leases, err := l.Claim(ctx, ledger.Claim{Kind: kind, Agent: agent, Limit: 4})
@@ -68,8 +73,10 @@ func TestOncePerDay(t *testing.T) {
 		zone  string
 		times []string // local; each a start of all machines
 	}{
-		{"Europe/Berlin", []string{"2026-03-28 23:59:00", "2026-03-29 00:00:00", "2026-03-29 23:59:00", "2026-03-30 00:00:00"}},
-		{"Europe/Berlin", []string{"2026-10-24 23:59:00", "2026-10-25 00:00:00", "2026-10-25 23:59:00", "2026-10-26 00:00:00"}},
+		{"Europe/Berlin", []string{"2026-03-28 23:59:00", "2026-03-29 00:00:00", "2026-03-29 23:59:00",
+			"2026-03-30 00:00:00"}},
+		{"Europe/Berlin", []string{"2026-10-24 23:59:00", "2026-10-25 00:00:00", "2026-10-25 23:59:00",
+			"2026-10-26 00:00:00"}},
 		{"Asia/Beirut", []string{"2026-03-28 23:59:00", "2026-03-29 01:00:00", "2026-03-29 23:59:00"}},
 		{"Pacific/Apia", []string{"2011-12-29 01:00:00", "2011-12-29 23:59:00", "2011-12-31 00:00:00"}},
 		{"Europe/Berlin", []string{"2026-11-20 23:59:59.9", "2026-11-21 12:00:00"}},
@@ -120,22 +127,23 @@ func TestOncePerDay(t *testing.T) {
 	}
 }
 
-// allAt has all machines start at a time, and returns what they said.
+// allAt has all machines start at a time, and returns their output.
 func allAt(t *testing.T, address string, at time.Time, zone string) (said string) {
 	t.Helper()
-	crew := make([]*exampletest.Program, 2)
-	for i := range crew {
-		crew[i] = exampletest.Start(t, exec.Command(os.Args[0], "daily", address, at.UTC().Format(time.RFC3339Nano), zone))
+	programs := make([]*exampletest.Program, 2)
+	for i := range programs {
+		programs[i] = exampletest.Start(t, exec.Command(os.Args[0], "daily", address, at.UTC().Format(time.RFC3339Nano),
+			zone))
 	}
-	for _, p := range crew {
+	for _, p := range programs {
 		p.Next(t)
 	}
-	for _, p := range crew {
+	for _, p := range programs {
 		if _, err := fmt.Fprintln(p.In); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, p := range crew {
+	for _, p := range programs {
 		said += p.End(t, 0)
 	}
 	return said
@@ -145,4 +153,35 @@ func tell(worked map[string]int, said string) {
 	for line := range strings.Lines(said) {
 		worked[strings.TrimSpace(line)]++
 	}
+}
+
+// kind of the items that are files.
+const kind = "file"
+
+// openLedger opens the ledger at an address, by this clock; nil is the right one. The second result
+// closes it.
+func openLedger(ctx context.Context, address string, now func() time.Time) (*ledger.Ledger, func(), error) {
+	if path, ok := strings.CutPrefix(address, "sqlite:"); ok {
+		s, err := sqlite.Open(ctx, path, sqlite.Options{Now: now})
+		if err != nil {
+			return nil, nil, err
+		}
+		l := ledger.New(s, ledger.Options{})
+		return l, func() { _ = l.Close() }, nil
+	}
+	config, err := pgxpool.ParseConfig(address)
+	if err != nil {
+		return nil, nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := postgres.Open(ctx, pool, postgres.Options{Schema: config.ConnConfig.RuntimeParams["search_path"], Now: now})
+	if err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	l := ledger.New(s, ledger.Options{})
+	return l, func() { _ = l.Close(); pool.Close() }, nil
 }

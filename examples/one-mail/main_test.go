@@ -48,10 +48,11 @@ type server struct {
 // listen starts a catcher.
 func listen(t *testing.T, args ...string) *server {
 	t.Helper()
-	s := &server{Program: exampletest.Start(t, exec.Command(programs.Path(t, "catcher"), append([]string{"-port", "0"}, args...)...))}
+	s := &server{Program: exampletest.Start(t, exec.Command(programs.Path(t, "catcher"), append([]string{"-port", "0"},
+		args...)...))}
 	line, _ := s.Next(t)
 	if _, s.addr, _ = strings.Cut(line, " on "); s.addr == "" {
-		t.Fatalf("the catcher says %q", line)
+		t.Fatalf("the catcher printed %q", line)
 	}
 	return s
 }
@@ -66,10 +67,10 @@ func (s *server) await(t *testing.T) {
 	s.note(t, line)
 }
 
-// sync waits until the catcher has said of every mail so far that it has it.
+// sync waits until the catcher has reported every mail so far.
 func (s *server) sync(t *testing.T) {
 	t.Helper()
-	// A catcher that hangs up has it all the same.
+	// A catcher that hangs up still has it.
 	_ = smtp.SendMail(s.addr, nil, "a@example.com", []string{"sync@example.com"}, []byte("Subject: sync\r\n\r\n"))
 	for {
 		s.await(t)
@@ -84,7 +85,7 @@ func (s *server) note(t *testing.T, line string) {
 	t.Helper()
 	f := strings.Split(line, "\t")
 	if len(f) != 4 {
-		t.Fatalf("the catcher says %q", line)
+		t.Fatalf("the catcher printed %q", line)
 	}
 	s.got = append(s.got, received{f[1], f[2], strings.Trim(f[3], "<>")})
 }
@@ -112,6 +113,7 @@ func perUser(mails []received) map[string]int {
 func ledgerd(t *testing.T, address string, args ...string) *exampletest.Program {
 	t.Helper()
 	cmd := exec.Command(programs.Path(t, "ledgerd"), args...)
-	cmd.Env = []string{"LEDGERD_DB=" + address, "HOME=" + t.TempDir(), "XDG_DATA_HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
+	cmd.Env = []string{"LEDGERD_DB=" + address, "HOME=" + t.TempDir(), "XDG_DATA_HOME=" + t.TempDir(), "PATH=" +
+		os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
 	return exampletest.Start(t, cmd)
 }

@@ -28,7 +28,7 @@ func openTable(address string) (*sql.DB, error) {
 	return sql.Open("pgx", address)
 }
 
-// naive is the job of the article: it looks whether the mail was sent, sends it, and notes that it was.
+// naive is the job of the article: it checks whether the mail was sent, sends it, and notes that it was.
 // Between the look and the rest it waits for a word, so that a test decides what comes in between.
 func naive(address, server string) error {
 	ctx := context.Background()
@@ -38,7 +38,8 @@ func naive(address, server string) error {
 	}
 	defer db.Close()
 	var sent bool
-	if err := db.QueryRowContext(ctx, "SELECT sent FROM reports WHERE customer = 'ann@example.com'").Scan(&sent); err != nil {
+	if err := db.QueryRowContext(ctx, "SELECT sent FROM reports WHERE customer = 'ann@example.com'").Scan(
+		&sent); err != nil {
 		return err
 	}
 	fmt.Println("sent:", sent)
@@ -133,7 +134,7 @@ func TestOneMail(t *testing.T) {
 			j.End(t, 0)
 		}
 		if said := ledgerd(t, address, job...).End(t, 0); !strings.Contains(said, "known 5") {
-			t.Errorf("later it says %s", said)
+			t.Errorf("later it printed %s", said)
 		}
 		// Another event is another mail.
 		other := append([]string{"run", "mail", "--scope", "report-2026-12"}, job[4:]...)
@@ -151,7 +152,7 @@ func TestOneMail(t *testing.T) {
 	})
 }
 
-// item is what ls -o jsonl says of one.
+// item is the output of ls -o jsonl about one.
 type item struct {
 	ID         int64
 	Key, State string
@@ -159,7 +160,8 @@ type item struct {
 
 func items(t *testing.T, address string, args ...string) (all []item) {
 	t.Helper()
-	said := ledgerd(t, address, append([]string{"ls", "--kind", "mail", "--limit", "1000", "-o", "jsonl"}, args...)...).End(t, 0)
+	said := ledgerd(t, address, append([]string{"ls", "--kind", "mail", "--limit", "1000", "-o", "jsonl"},
+		args...)...).End(t, 0)
 	for line := range strings.Lines(said) {
 		var it item
 		if err := json.Unmarshal([]byte(line), &it); err != nil {
@@ -173,8 +175,8 @@ func items(t *testing.T, address string, args ...string) (all []item) {
 }
 
 // TestKilledSenders: senders are killed at random moments, with mails in their hands. No user gets two
-// mails, and what nobody can know is in doubt and nothing else. A person then looks into the mail
-// server's log and decides, and each user has one.
+// mails, and only mails of unknown fate are in doubt. A person then looks into the mail server's log
+// and decides, and each user has one.
 func TestKilledSenders(t *testing.T) {
 	databases(t, func(t *testing.T, address string) {
 		const n, kills = 40, 3
@@ -189,7 +191,7 @@ func TestKilledSenders(t *testing.T) {
 			}
 			victim := rand.IntN(2)
 			for i := range senders {
-				if i == victim || kill == kills-1 { // in the end both, one of which has it
+				if i == victim || kill == kills-1 { // in the end both; one of them has it
 					senders[i].Kill()
 					senders[i] = ledgerd(t, address, drain...)
 				}

@@ -13,7 +13,7 @@ import (
 )
 
 // TestReadme runs the sessions of README.md as they stand there and compares what is printed. Before
-// each of them the mail server is started as the text says.
+// each of them the mail server is started as the text describes.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")
@@ -57,7 +57,7 @@ func TestReadme(t *testing.T) {
 			sh.Dir = home
 			sh.Env = []string{"HOME=" + home, "PATH=" + dir + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(),
 				"LEDGERD_DB=sqlite:" + filepath.Join(home, "ledger.db"), "SMTP=" + box.addr}
-			out, _ := sh.CombinedOutput() // what the code was stands in the output
+			out, _ := sh.CombinedOutput() // the output has the exit code
 			got.WriteString(line + string(out))
 		}
 		if diff := cmp.Diff(timeless(session[1]), timeless(got.String())); diff != "" {

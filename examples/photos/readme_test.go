@@ -16,7 +16,8 @@ import (
 func TestMain(m *testing.M) { os.Exit(programs.Run(m)) }
 
 // programs are ledgerd, and what draws the pictures.
-var programs = exampletest.Build("github.com/ledgerd/ledgerd/cmd/ledgerd", "github.com/ledgerd/ledgerd/examples/photos/draw")
+var programs = exampletest.Build("github.com/ledgerd/ledgerd/cmd/ledgerd",
+	"github.com/ledgerd/ledgerd/examples/photos/draw")
 
 // TestReadme runs the sessions of README.md as they stand there and compares what is printed.
 func TestReadme(t *testing.T) {
@@ -40,7 +41,7 @@ func TestReadme(t *testing.T) {
 			sh := exec.Command("sh", "-c", command)
 			sh.Dir = home
 			sh.Env = []string{"HOME=" + home, "PATH=" + dir + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "PWD=" + home}
-			out, _ := sh.CombinedOutput() // what the code was stands in the output
+			out, _ := sh.CombinedOutput() // the output has the exit code
 			got.WriteString(line + string(out))
 		}
 		if diff := cmp.Diff(timeless(session[1]), timeless(got.String())); diff != "" {

@@ -99,7 +99,8 @@ func (s *site) file(name, text string) string {
 }
 
 // programs are ledgerd and a mail server.
-var programs = exampletest.Build("github.com/ledgerd/ledgerd/cmd/ledgerd", "github.com/ledgerd/ledgerd/examples/one-mail/catcher")
+var programs = exampletest.Build("github.com/ledgerd/ledgerd/cmd/ledgerd",
+	"github.com/ledgerd/ledgerd/examples/one-mail/catcher")
 
 // ledgerd is the program, ready to be started.
 func (s *site) ledgerd(ctx context.Context, args ...string) *exec.Cmd {
@@ -123,7 +124,7 @@ func (s *site) runs(codes []int, out any, args ...string) {
 	cmd := s.ledgerd(ctx, append([]string{"-o", "json"}, args...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	_ = cmd.Run() // the code says it
+	_ = cmd.Run() // the exit code tells
 	if got := cmd.ProcessState.ExitCode(); !slices.Contains(codes, got) {
 		s.t.Errorf("ledgerd %v: exit %d, want %d\n%s%s", args, got, codes, stdout.String(), stderr.String())
 		return

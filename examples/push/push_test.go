@@ -30,7 +30,8 @@ func naive(address, content string) error {
 		return err
 	}
 	defer db.Close()
-	rows, err := db.QueryContext(ctx, `SELECT id FROM users WHERE id NOT IN (SELECT user_id FROM mails) ORDER BY random() LIMIT 1000`)
+	rows, err := db.QueryContext(ctx,
+		`SELECT id FROM users WHERE id NOT IN (SELECT user_id FROM mails) ORDER BY random() LIMIT 1000`)
 	if err != nil {
 		return err
 	}
@@ -96,13 +97,13 @@ func TestNaive(t *testing.T) {
 		}
 		twice := s.number(`SELECT count(*) FROM (SELECT user_id FROM mails GROUP BY user_id HAVING count(*) > 1) x`)
 		if twice == 0 {
-			t.Error("nobody got two mails: the bug is gone?")
+			t.Error("no address got two mails: the bug is gone?")
 		}
 		t.Logf("%d users got two mails", twice)
 	})
 }
 
-// In one database the lists are of so many people; what is done on top of that needs only some.
+// In one database the lists have so many people; the later steps need only some of them.
 func peopleCount() int {
 	if n, err := strconv.Atoi(os.Getenv("LEDGERD_TEST_ROWS")); err == nil {
 		return n
@@ -113,14 +114,15 @@ func peopleCount() int {
 const some = 10_000
 
 // peopled makes the users, and three lists of them, which overlap, name users twice, and together name
-// everybody. With apart the lists are in a database of their own.
+// all users. With apart the lists are in a database of their own.
 func (s *site) peopled(apart bool, people int) (lists [3][]string) {
 	s.t.Helper()
 	at := s
 	if s.other == "" && apart {
 		at = newSite(s.t, "sqlite:"+filepath.Join(s.t.TempDir(), "users.db"), "")
 	}
-	at.exec(`DROP TABLE IF EXISTS users`, `CREATE TABLE users (id integer PRIMARY KEY, email text)`, fmt.Sprintf(`INSERT INTO users
+	at.exec(`DROP TABLE IF EXISTS users`, `CREATE TABLE users (id integer PRIMARY KEY, email text)`,
+		fmt.Sprintf(`INSERT INTO users
  WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) SELECT i, 'user' || i || '@example.com' FROM n`, people))
 	for i := range lists {
 		lists[i] = []string{"--from", s.file(fmt.Sprintf("list%d.sql", i), fmt.Sprintf(
@@ -135,9 +137,9 @@ func (s *site) peopled(apart bool, people int) (lists [3][]string) {
 	return lists
 }
 
-// TestThreePushes: three processes add lists that overlap at the same time. Nobody is in the push twice,
-// and the three together are everybody. Then a process that adds is killed again and again, and
-// run again: what it adds is exact all the same.
+// TestThreePushes: three processes add lists that overlap at the same time. No user is in the push
+// twice, and the three together are all users. Then, with lists of the ledger's own database, a process that
+// adds is killed again and again, and run again: the number of its items is still exact.
 func TestThreePushes(t *testing.T) {
 	for _, apart := range []bool{false, true} {
 		t.Run(map[bool]string{false: "in one database", true: "from another database"}[apart], func(t *testing.T) {
@@ -173,9 +175,11 @@ func TestThreePushes(t *testing.T) {
 				if n := s.number(`SELECT count(DISTINCT key) FROM ledger_items WHERE scope = 'at-once'`); n != people {
 					t.Errorf("%d different users, want %d", n, people)
 				}
-				lists = s.peopled(apart, some)
-				s.sampledAtOnce(lists[0])
-				s.killed(lists, some)
+				if !apart {
+					lists = s.peopled(apart, some)
+					s.sampledAtOnce(lists[0])
+					s.killed(lists, some)
+				}
 				s.run(0, nil, "db", "verify")
 			})
 		})
@@ -188,7 +192,8 @@ func (s *site) sampledAtOnce(list []string) {
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() {
-			s.add(append([]string{"--scope", "one-sample", "--sample", "2000", "--seed", "1", "--set", "template=a"}, list...)...)
+			s.add(append([]string{"--scope", "one-sample", "--sample", "2000", "--seed", "1", "--set", "template=a"},
+				list...)...)
 		})
 	}
 	wg.Wait()
@@ -209,7 +214,8 @@ func (s *site) killed(lists [3][]string, people int) {
 		want map[string]int
 	}{
 		{append(add("--sample", "1500", "--seed", "1", "--set", "template=a"), lists[0]...), map[string]int{"a": 1500}},
-		{append(add("--sample", "1500", "--seed", "1", "--set", "template=b"), lists[1]...), map[string]int{"a": 1500, "b": 1500}},
+		{append(add("--sample", "1500", "--seed", "1", "--set", "template=b"), lists[1]...), map[string]int{"a": 1500,
+			"b": 1500}},
 		{append(add("--set", "template=c"), lists[2]...), nil},
 	} {
 		for range 2 {
@@ -268,7 +274,8 @@ func TestSend(t *testing.T) {
 		for i := range sent {
 			wg.Go(func() {
 				// 3: who is done first sees what is left of the other's part.
-				s.runs([]int{0, 3}, &sent[i], "work", "--kind", "mail", "--drain", "--shard", fmt.Sprintf("%d/2", i), "--with", "server="+server,
+				s.runs([]int{0, 3}, &sent[i], "work", "--kind", "mail", "--drain", "--shard", fmt.Sprintf("%d/2", i), "--with",
+					"server="+server,
 					"--with", "from=expo@example.com", "--with", "tls=none", "--with", "templates="+templates)
 			})
 		}

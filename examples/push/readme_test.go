@@ -44,8 +44,9 @@ func TestReadme(t *testing.T) {
 				}
 				sh := exec.CommandContext(t.Context(), "sh", "-c", command)
 				sh.Dir = home
-				sh.Env = []string{"HOME=" + home, "PATH=" + dir + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "LEDGERD_DB=" + s.address}
-				out, _ := sh.CombinedOutput() // what the code was stands in the output
+				sh.Env = []string{"HOME=" + home, "PATH=" + dir + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "LEDGERD_DB=" +
+					s.address}
+				out, _ := sh.CombinedOutput() // the output has the exit code
 				got.WriteString(line + string(out))
 			}
 			if diff := cmp.Diff(session[1], got.String()); diff != "" {

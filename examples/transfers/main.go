@@ -96,11 +96,13 @@ func openBank(url string) (b *bank, err error) {
 // open makes the accounts, or puts back what is in them.
 func (b *bank) open(ctx context.Context) error {
 	return b.tx.Run(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS account (id BIGINT PRIMARY KEY, cents BIGINT NOT NULL)"); err != nil {
+		if _, err := tx.ExecContext(ctx,
+			"CREATE TABLE IF NOT EXISTS account (id BIGINT PRIMARY KEY, cents BIGINT NOT NULL)"); err != nil {
 			return err
 		}
 		for id := range accounts {
-			if _, err := tx.ExecContext(ctx, "INSERT INTO account VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET cents = excluded.cents", id, opening); err != nil {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO account VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET cents = "+
+				"excluded.cents", id, opening); err != nil {
 				return err
 			}
 		}
@@ -116,7 +118,7 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// move reads, decides, and writes what it has reckoned: what everybody's service does.
+// move reads, decides, and writes the result, as most services do.
 func move(ctx context.Context, q querier, from, to, cents int64) error {
 	var a, b int64
 	if err := q.QueryRowContext(ctx, "SELECT cents FROM account WHERE id = $1", from).Scan(&a); err != nil {
@@ -140,16 +142,17 @@ func (b *bank) transfer(ctx context.Context, way string, from, to, cents int64) 
 	switch way {
 	case "naive": // others write between the reading and the writing
 		return move(ctx, b.db, from, to, cents)
-	case "locks": // nobody who asks for these locks does
+	case "locks": // no other code takes these locks
 		return b.tx.Run(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			if err := txn.Lock(ctx, fmt.Sprint("account:", from), fmt.Sprint("account:", to)); err != nil {
 				return err
 			}
 			return move(ctx, tx, from, to, cents)
 		})
-	default: // rows: nobody does
+	default: // no other code locks rows
 		return b.tx.Run(ctx, func(ctx context.Context, tx *sql.Tx) error {
-			if _, err := tx.ExecContext(ctx, "SELECT FROM account WHERE id = ANY($1) ORDER BY id FOR UPDATE", []int64{from, to}); err != nil {
+			if _, err := tx.ExecContext(ctx, "SELECT FROM account WHERE id = ANY($1) ORDER BY id FOR UPDATE",
+				[]int64{from, to}); err != nil {
 				return err
 			}
 			return move(ctx, tx, from, to, cents)
@@ -191,6 +194,7 @@ func (b *bank) show(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%.2f in all accounts, of %.2f; %.2f in the poorest\n", float64(total)/100, accounts*opening/100., float64(least)/100)
+	fmt.Printf("%.2f in all accounts, of %.2f; %.2f in the poorest\n", float64(total)/100, accounts*opening/100.,
+		float64(least)/100)
 	return nil
 }

@@ -43,7 +43,8 @@ func newPlace(t *testing.T, address string, real bool) *place {
 		}
 		path = standin + ":" + path
 	}
-	p.env = []string{"HOME=" + p.dir, "XDG_DATA_HOME=" + p.dir, "PATH=" + path, "TMPDIR=" + t.TempDir(), "LEDGERD_DB=" + address}
+	p.env = []string{"HOME=" + p.dir, "XDG_DATA_HOME=" + p.dir, "PATH=" + path, "TMPDIR=" + t.TempDir(), "LEDGERD_DB=" +
+		address}
 	return p
 }
 
@@ -99,7 +100,7 @@ func await(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// processes are those that have to do with the place, but for zombies.
+// processes are those that belong to the place, without zombies.
 func (p *place) processes(t *testing.T) (all []string) {
 	t.Helper()
 	out, err := exec.Command("ps", "-eo", "pid=,stat=,args=").Output()

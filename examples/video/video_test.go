@@ -26,7 +26,7 @@ func TestReadme(t *testing.T) {
 		var got strings.Builder
 		for line := range strings.Lines(session[1]) {
 			if command, ok := strings.CutPrefix(line, "$ "); ok {
-				out, _ := p.shell(command).CombinedOutput() // what the code was stands in the output
+				out, _ := p.shell(command).CombinedOutput() // the output has the exit code
 				got.WriteString(line + strings.ReplaceAll(string(out), p.dir, "~"))
 			}
 		}
@@ -64,7 +64,8 @@ func TestKilled(t *testing.T) {
 		second, third := p.start(t, "run", "video", "clips"), p.start(t, "run", "video", "clips")
 		second.End(t, 0)
 		third.End(t, 0)
-		want := map[string]int{"street.avi": 2, "harbour.avi": 2, "1.avi": 1, "2.avi": 1, "3.avi": 1, "4.avi": 1, "5.avi": 1, "6.avi": 1}
+		want := map[string]int{"street.avi": 2, "harbour.avi": 2, "1.avi": 1, "2.avi": 1, "3.avi": 1, "4.avi": 1, "5.avi": 1,
+			"6.avi": 1}
 		if diff := cmp.Diff(want, converted(t, notes)); diff != "" {
 			t.Errorf("how often each was begun: -want +got\n%s", diff)
 		}
@@ -90,13 +91,14 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// A worker that is told to stop hands back what it was at, and leaves nothing running.
+// A worker that is asked to stop hands back its running item, and leaves nothing running.
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), false)
 	notes := filepath.Join(p.dir, "converted")
 	p.configure(t, "with.env.SLOW = "+toml(filepath.Join(p.dir, "slow")), "with.env.CONVERTED = "+toml(notes))
-	p.do(t, "./clips.sh && rm clips/broken.avi clips/street.avi && touch slow && ledgerd --config video.toml add video clips")
+	p.do(t,
+		"./clips.sh && rm clips/broken.avi clips/street.avi && touch slow && ledgerd --config video.toml add video clips")
 	worker := p.start(t, "work", "--kind", "video", "--grace", "0s")
 	await(t, "it is begun", func() bool { return len(converted(t, notes)) == 1 })
 	if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
@@ -106,7 +108,8 @@ func TestStopped(t *testing.T) {
 	if left := p.processes(t); len(left) > 0 {
 		t.Errorf("there are still %q", left)
 	}
-	if got := p.do(t, "ledgerd -q ls --columns state,attempt,failures"); got != "STATE  ATTEMPT  FAILURES\nready  1        0\n" {
+	if got := p.do(t,
+		"ledgerd -q ls --columns state,attempt,failures"); got != "STATE  ATTEMPT  FAILURES\nready  1        0\n" {
 		t.Errorf("%s\n%s", got, worker.Stderr.String())
 	}
 }

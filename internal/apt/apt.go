@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Install installs a package. who says, before each command on stderr, who runs it and why.
+// Install installs a package. who prints, before each command on stderr, its user and reason.
 func Install(ctx context.Context, who, name string) error {
 	apt, err := exec.LookPath("apt-get")
 	if err != nil {

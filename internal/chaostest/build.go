@@ -5,16 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 )
 
-// Patch replaces a piece of a source file that must be there exactly once. The file itself stays
-// as it is: the compiler is told to read another one in its place (go build -overlay).
+// Patch replaces a piece of text that a declaration of a package holds exactly once. The source stays
+// as it is: the compiler reads another file in its place (go build -overlay).
 type Patch struct {
-	File     string // below the root of the module, or absolute
+	Package  string // its folder below the root of the module, or absolute; or one file, without In
+	In       string // what is declared: Function, Type.Method, or the first name of a type, const or var
 	Old, New string
 }
 
@@ -23,22 +28,19 @@ type Patch struct {
 func Overlay(root, dir string, patches []Patch) (string, error) {
 	texts := map[string]string{}
 	for _, p := range patches {
-		path := p.File
+		path := p.Package
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(root, path)
 		}
-		text, read := texts[path]
-		if !read {
-			raw, err := os.ReadFile(path)
-			if err != nil {
-				return "", err
-			}
-			text = string(raw)
+		path, from, to, err := find(path, p.In, texts)
+		if err != nil {
+			return "", err
 		}
-		if n := strings.Count(text, p.Old); n != 1 {
-			return "", fmt.Errorf("%s holds the text to be replaced %d times, not once: %q", p.File, n, p.Old)
+		text := texts[path]
+		if n := strings.Count(text[from:to], p.Old); n != 1 {
+			return "", fmt.Errorf("%s of %s holds the text to be replaced %d times, not once: %q", p.In, p.Package, n, p.Old)
 		}
-		texts[path] = strings.Replace(text, p.Old, p.New, 1)
+		texts[path] = text[:from] + strings.Replace(text[from:to], p.Old, p.New, 1) + text[to:]
 	}
 	var list struct{ Replace map[string]string }
 	list.Replace = map[string]string{}
@@ -61,6 +63,72 @@ func Overlay(root, dir string, patches []Patch) (string, error) {
 	return path, os.WriteFile(path, text, 0o600)
 }
 
+// find looks for a declaration, and returns its file and its place in it. Texts are files as they are by now.
+func find(pkg, name string, texts map[string]string) (path string, from, to int, err error) {
+	files := []string{pkg}
+	if name != "" {
+		files, _ = filepath.Glob(filepath.Join(pkg, "*.go")) // a folder that cannot be read has none
+	}
+	for _, path := range files {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		text, read := texts[path]
+		if !read {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				return "", 0, 0, err
+			}
+			text = string(raw)
+		}
+		from, to := 0, len(text)
+		if name != "" {
+			if from, to, err = within(path, text, name); err != nil {
+				return "", 0, 0, err
+			}
+		}
+		if to > 0 {
+			texts[path] = text
+			return path, from, to, nil
+		}
+	}
+	return "", 0, 0, fmt.Errorf("%s declares no %s", pkg, name)
+}
+
+// within is where a file declares something; to is 0 if it does not.
+func within(path, text, name string) (from, to int, err error) {
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, path, text, parser.SkipObjectResolution)
+	if err != nil {
+		return 0, 0, err
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if n != nil && declared(n) == name {
+			from, to = set.Position(n.Pos()).Offset, set.Position(n.End()).Offset
+		}
+		_, inside := n.(*ast.BlockStmt)
+		return to == 0 && !inside
+	})
+	return from, to, nil
+}
+
+// declared is the name that a node declares, "" if it declares nothing.
+func declared(n ast.Node) string {
+	switch n := n.(type) {
+	case *ast.FuncDecl:
+		if n.Recv == nil {
+			return n.Name.Name
+		}
+		receiver, _, _ := strings.Cut(strings.TrimPrefix(types.ExprString(n.Recv.List[0].Type), "*"), "[")
+		return receiver + "." + n.Name.Name
+	case *ast.TypeSpec:
+		return n.Name.Name
+	case *ast.ValueSpec:
+		return n.Names[0].Name
+	}
+	return ""
+}
+
 // clockPatch gives package time a wall clock that can be off; a library that is loaded before a
 // program does not reach one that is linked statically. See internal/failpoint.
 func clockPatch(ctx context.Context) (Patch, error) {
@@ -70,8 +138,8 @@ func clockPatch(ctx context.Context) (Patch, error) {
 	}
 	const now = "\tsec, nsec, mono := runtimeNow()\n\tif mono == 0 {"
 	return Patch{
-		File: filepath.Join(strings.TrimSpace(string(goroot)), "src/time/time.go"),
-		Old:  "// Now returns the current local time.\nfunc Now() Time {\n" + now,
+		Package: filepath.Join(strings.TrimSpace(string(goroot)), "src/time/time.go"),
+		Old:     "// Now returns the current local time.\nfunc Now() Time {\n" + now,
 		New: "//go:linkname chaosOffset\nvar chaosOffset int64\n\n// Now returns the current local time.\nfunc Now() Time {\n" +
 			strings.Replace(now, "\tif mono", "\tsec += chaosOffset / 1e9\n\tif mono", 1),
 	}, nil
@@ -92,7 +160,8 @@ func Build(ctx context.Context, root, out string, patches ...Patch) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-tags", "chaos", "-overlay", overlay, "-o", out, "./cmd/ledgerd")
+	cmd := exec.CommandContext(ctx, "go", "build", "-tags", "chaos", "-overlay", overlay, "-o", out,
+		"./cmd/ledgerchaos/ledgerd")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {

@@ -18,7 +18,7 @@ import (
 // Campaign makes many runs.
 type Campaign struct {
 	Program string // a chaos build of ledgerd
-	Dir     string // what violations leave; must be on the file system of Program
+	Dir     string // leftovers of violations; must be on the file system of Program
 	// Parallel is how many runs go on at a time: they mostly wait for leases to run out.
 	Parallel int
 	// Most is after which time no run is begun any more; 0 means that all are.
@@ -29,8 +29,8 @@ type Campaign struct {
 	server *cluster.Cluster // for the runs on Postgres that do not need one of their own
 }
 
-// Work makes runs of these plans. Its error is that of the harness; what was wrong with ledgerd is
-// in the results.
+// Work makes runs of these plans. Its error is that of the harness; failures of ledgerd are in the
+// results.
 func (c *Campaign) Work(ctx context.Context, plans []Plan) error {
 	needed := slices.ContainsFunc(plans, func(p Plan) bool { return p.Database == Postgres && !p.Fault.alone() })
 	return c.withServer(needed, func() error { return c.work(ctx, plans) })
@@ -44,7 +44,8 @@ func (c *Campaign) withServer(needed bool, fn func() error) (err error) {
 	if c.Dir, err = filepath.Abs(c.Dir); err != nil || !needed {
 		return cmp.Or(err, fn())
 	}
-	if c.server, err = cluster.Start(cluster.Options{Fsync: true, Settings: map[string]string{"max_connections": "400"}}); err != nil {
+	if c.server, err = cluster.Start(cluster.Options{Fsync: true,
+		Settings: map[string]string{"max_connections": "400"}}); err != nil {
 		return fmt.Errorf("Postgres: %w", err)
 	}
 	defer func() {

@@ -52,6 +52,12 @@ func (t *Totals) card() string {
 	}
 	rows := func(name string, f func(*Total) int) { row(name, of(SQLite, f), of(Postgres, f)) }
 	rows("histories that counted, judged by both checkers", func(s *Total) int { return s.Counted })
+	rows("of these over HTTP", func(s *Total) (n int) {
+		if s.Fault.remote() {
+			n = s.Counted
+		}
+		return n
+	})
 	rows("histories that were void", func(s *Total) int { return s.Void })
 	row("daemons killed with SIGKILL, at any moment", fault(SQLite, Kill, Clock), fault(Postgres, Kill, Clock))
 	rows("daemons that died or froze at a failpoint", func(s *Total) (n int) {
@@ -62,7 +68,11 @@ func (t *Totals) card() string {
 		}
 		return n
 	})
-	row("pauses beyond the lease", fault(SQLite, Pause), fault(Postgres, Pause))
+	row("pauses longer than the lease", fault(SQLite, Pause), fault(Postgres, Pause))
+	row("over HTTP: workers and servers killed", fault(SQLite, RemoteKill), fault(Postgres, RemoteKill))
+	row("over HTTP: pauses of workers and servers longer than the lease", fault(SQLite, RemotePause),
+		fault(Postgres, RemotePause))
+	row("over HTTP: connections cut or frozen", fault(SQLite, RemoteCut), fault(Postgres, RemoteCut))
 	row("database faults", fault(SQLite, DiskFull, Hog), fault(Postgres, Crash, Terminate, Cut, ReadOnly))
 	rows("plugins that misbehaved", func(s *Total) (n int) {
 		for _, mode := range Modes {
@@ -71,11 +81,11 @@ func (t *Totals) card() string {
 		return n
 	})
 	rows("calls recorded", func(s *Total) int { return s.Calls })
-	rows("calls that had no certain answer", func(s *Total) int { return s.Unanswered })
+	rows("calls whose outcome the caller did not learn", func(s *Total) int { return s.Unanswered })
 	rows("items completed", func(s *Total) int { return s.Completed })
-	rows("attempts cut off by a fault", func(s *Total) int { return s.Hit })
-	rows("effects that came once more for it", func(s *Total) int { return s.Repeated })
-	rows("items that the second checker had to leave out", func(s *Total) int { return s.Unclear })
+	rows("attempts interrupted by a fault", func(s *Total) int { return s.Hit })
+	rows("effects that were repeated after an interruption", func(s *Total) int { return s.Repeated })
+	rows("items that the second checker left out: the outcome of a call is unknown", func(s *Total) int { return s.Unclear })
 	rows("**promises broken**", func(s *Total) int { return s.Violations })
 	all := &Total{Recovered: map[int]int{}}
 	recovered := 0
@@ -87,20 +97,31 @@ func (t *Totals) card() string {
 			}
 		}
 	}
-	p("\nFrom the death of a killed worker (lease of 5 s) until an item of its was free again, %d items: p50 %.1f s, p99 %.1f s, longest %.1f s; where it was the only one, its successor had to start first.\n", recovered, all.quantile(.5), all.quantile(.99), all.quantile(1))
+	p("\nTime from the kill of a worker until one of its items was free again (lease of 5 s, %d items): p50 %.1f s, "+
+		"p99 %.1f s, longest %.1f s. The promise of 5 s after the lease holds while another worker runs. In some of these "+
+		"runs the killed worker was the only one, and the next one had to start first.\n",
+		recovered, all.quantile(.5), all.quantile(.99), all.quantile(1))
 	overtaken := map[Database]float64{}
 	for _, s := range t.Runs {
-		overtaken[s.Database] = max(overtaken[s.Database], s.Bypass)
+		overtaken[s.Database] = max(overtaken[s.Database], s.Overtaking)
 	}
-	p("\nThe longest that an item was overtaken by others, due later: %.1f s on SQLite, %.1f s on Postgres.\n", overtaken[SQLite], overtaken[Postgres])
-	p("\nDatabase faults: %d crashes of the server, %d connections terminated, %d cut at a commit, %d times read-only; %d times a full disk, %d times the file locked by another process.\n",
+	p("\nThe longest time that an item waited while items that were due later were claimed: %.1f s on SQLite, "+
+		"%.1f s on Postgres.\n",
+		overtaken[SQLite], overtaken[Postgres])
+	p("\nDatabase faults: %d crashes of the server, %d connections terminated, %d cut at a commit; the server was read-only %d times, "+
+		"the disk was full %d times, and another process had locked the file %d times.\n",
 		both(Crash), both(Terminate), both(Cut), both(ReadOnly), both(DiskFull), both(Hog))
-	t.each(&b, "Misbehaviour of plugins, times on SQLite and Postgres", func(name string) bool { return strings.HasPrefix(name, modePrefix) })
-	t.each(&b, "Failpoints, times on SQLite and Postgres", func(name string) bool { return strings.HasPrefix(name, "at ") })
+	t.each(&b, "Misbehaviour of plugins, times on SQLite + on Postgres", func(name string) bool {
+		return strings.HasPrefix(name, modePrefix)
+	})
+	t.each(&b, "Failpoints, times on SQLite + on Postgres", func(name string) bool {
+		return strings.HasPrefix(name, "at ")
+	})
 	for _, s := range t.Soaks {
-		p("\n%s, a daemon that worked %d items in %.0f minutes:\n\n| | early | late | most | |\n|---|---:|---:|---:|---|\n", s.Database, s.Items, s.Minutes)
+		p("\nSoak on %s, one daemon that worked %d items in %.0f minutes:\n\n| | early | late | most | |\n|---|---:|---:|---:|---|\n",
+			s.Database, s.Items, s.Minutes)
 		for _, g := range s.Gauges {
-			p("| %s | %.1f | %.1f | %.1f | %s |\n", g.Name, g.Early, g.Late, g.Most, map[bool]string{true: "growing", false: "flat"}[g.Growing])
+			p("| %s | %.1f | %.1f | %.1f | %s |\n", g.Name, g.Early, g.Late, g.Most, g.trend())
 		}
 	}
 	p("\n")
@@ -122,7 +143,8 @@ func (t *Totals) each(b *strings.Builder, title string, take func(string) bool) 
 	}
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		list = append(list, fmt.Sprintf("%s %d + %d", strings.TrimPrefix(strings.TrimPrefix(name, "at "), modePrefix), counts[name][0], counts[name][1]))
+		list = append(list, fmt.Sprintf("%s %d + %d", strings.TrimPrefix(strings.TrimPrefix(name, "at "), modePrefix),
+			counts[name][0], counts[name][1]))
 	}
 	fmt.Fprintf(b, "\n%s: %s.\n", title, strings.Join(list, ", "))
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,8 +22,8 @@ type daemon struct {
 	exited chan struct{} // closed at its end
 }
 
-// command is ledgerd with arguments, in the surroundings of the run. slot tells programs apart whose
-// clocks may differ.
+// command is ledgerd with arguments, in the surroundings of the run. slot distinguishes programs
+// whose clocks may differ.
 func (r *run) command(slot int, env []string, args ...string) (*exec.Cmd, error) {
 	program, err := r.program(slot)
 	if err != nil {
@@ -32,11 +33,14 @@ func (r *run) command(slot int, env []string, args ...string) (*exec.Cmd, error)
 	r.processes++
 	record := r.path(fmt.Sprintf("history-%d-%d", slot, r.processes))
 	cmd := exec.Command(program, args...)
+	answerTime := r.plan.bound(10 * time.Second).String()
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "XDG_DATA_HOME=" + r.dir, "TMPDIR=" + os.TempDir(),
-		"LEDGERD_DB=" + r.address, history.Env + "=" + record,
+		"LEDGERD_DB=" + r.ledgerOf(args[0]), history.Env + "=" + record,
 		// Far more than a plugin needs that behaves.
 		"LEDGERD_PLUGINS_CHAOS_MEMORY=384MiB", "LEDGERD_PLUGINS_CHAOS_PROCESSES=32", "LEDGERD_PLUGINS_CHAOS_OPEN_FILES=256",
+		// As long as usual, or longer where promises of time are stretched.
+		"LEDGERD_PLUGINS_CHAOS_ANSWER_TIME=" + answerTime, "LEDGERD_PLUGINS_CHAOSMAIL_ANSWER_TIME=" + answerTime,
 	}, env...)
 	log, err := os.OpenFile(r.path(fmt.Sprintf("log-%d", slot)), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -47,6 +51,14 @@ func (r *run) command(slot int, env []string, args ...string) (*exec.Cmd, error)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal from the terminal is for us
 	return cmd, nil
+}
+
+// ledgerOf is the ledger of a command: those that work it over HTTP do not reach its database.
+func (r *run) ledgerOf(command string) string {
+	if r.remote != nil && command == "work" {
+		return r.remote.wire.url()
+	}
+	return r.address
 }
 
 // program is the path of the program for a slot: a link of its own, if it has a clock of its own.
@@ -70,6 +82,11 @@ func (r *run) start(slot int, env ...string) (*daemon, error) {
 	for _, k := range r.plan.Kinds {
 		args = append(args, "--kind", k)
 	}
+	return r.launch(slot, env, args...)
+}
+
+// launch starts a process that goes on until it is stopped.
+func (r *run) launch(slot int, env []string, args ...string) (*daemon, error) {
 	cmd, err := r.command(slot, env, args...)
 	if err != nil {
 		return nil, err
@@ -85,7 +102,7 @@ func (r *run) start(slot int, env ...string) (*daemon, error) {
 	return d, nil
 }
 
-// gone says whether the process has ended.
+// gone reports whether the process has ended.
 func (d *daemon) gone() bool {
 	select {
 	case <-d.exited:
@@ -102,7 +119,7 @@ func (d *daemon) signal(s syscall.Signal) {
 	}
 }
 
-// frozen says whether the process was stopped by SIGSTOP.
+// frozen reports whether the process was stopped by SIGSTOP.
 func (d *daemon) frozen() bool { return stateOf(d.cmd.Process.Pid) == "T" }
 
 // stateOf is the state of a process as the kernel names it, "" if there is none.
@@ -133,8 +150,9 @@ func children(pid int) (pids []int) {
 	return pids
 }
 
-// stop ends a daemon in order and says whether it ended in time, and as one that was asked to.
+// stop ends a daemon in order and reports whether it ended in time, and as one that was asked to.
 func (d *daemon) stop(patience time.Duration) error {
+	early := d.gone()
 	d.signal(syscall.SIGTERM)
 	wake := time.NewTicker(100 * time.Millisecond) // it may be frozen, or freeze at a failpoint on its way
 	defer wake.Stop()
@@ -155,13 +173,18 @@ func (d *daemon) stop(patience time.Duration) error {
 		}
 		return fmt.Errorf("that process %d stops %w: %v after SIGTERM", d.cmd.Process.Pid, errNever, patience)
 	}
-	switch code := d.cmd.ProcessState.ExitCode(); code {
-	case 0, 3, 130, 143:
+	switch code := d.cmd.ProcessState.ExitCode(); {
+	case slices.Contains([]int{0, 3, 130, 143}, code):
 		return nil
+	case early:
+		return fmt.Errorf("process %d %w, with %v", d.cmd.Process.Pid, errEarly, d.cmd.ProcessState)
 	default:
 		return fmt.Errorf("process %d, asked to stop, ended with %v", d.cmd.Process.Pid, d.cmd.ProcessState)
 	}
 }
 
-// errNever says that what must happen in bounded time did not.
+// errEarly means that a process had ended by itself before it was asked to.
+var errEarly = errors.New("ended before it was asked to stop")
+
+// errNever means that an event with a time bound did not happen.
 var errNever = errors.New("did not happen in time")

@@ -23,7 +23,9 @@ func (r *run) env(random *rand.Rand) []string {
 		return nil
 	}
 	other := map[Database]string{SQLite: "postgres.", Postgres: "sqlite."}[r.plan.Database]
-	points := slices.DeleteFunc(slices.Clone(failpoint.Points), func(name string) bool { return strings.HasPrefix(name, other) })
+	points := slices.DeleteFunc(slices.Clone(failpoint.Points), func(name string) bool {
+		return strings.HasPrefix(name, other)
+	})
 	point := points[random.IntN(len(points))]
 	how := ""
 	if random.IntN(6) == 0 {
@@ -55,11 +57,14 @@ func (r *run) faults(ctx context.Context) error {
 // strike is one fault.
 func (r *run) strike(ctx context.Context, random *rand.Rand) error {
 	slot := random.IntN(r.plan.Daemons)
-	// Who is killed or frozen is now and then anybody, mostly one that has work in its hands.
-	if f := r.plan.Fault; (f == Kill || f == Pause) && random.IntN(8) > 0 {
+	// The process to kill or freeze is now and then any one, mostly one that has work in its hands.
+	if f := r.plan.Fault; (f == Kill || f == Pause || f == RemoteKill || f == RemotePause) && random.IntN(8) > 0 {
 		if slot = r.busy(ctx, random); slot < 0 {
 			return nil
 		}
+	}
+	if r.plan.Fault.remote() {
+		return r.strikeRemote(slot, random)
 	}
 	switch r.plan.Fault {
 	case Kill:
@@ -166,9 +171,6 @@ func (r *run) beyond() time.Duration { return r.plan.Lease + 1500*time.Milliseco
 func (r *run) pause(slot, what int) {
 	d := r.daemons[slot]
 	pid := d.cmd.Process.Pid
-	if d.gone() || r.frozen[pid] != 0 {
-		return
-	}
 	var pids []int
 	if what != 1 {
 		pids = append(pids, pid)
@@ -176,7 +178,16 @@ func (r *run) pause(slot, what int) {
 	if what <= 1 {
 		pids = append(pids, children(pid)...)
 	}
-	r.count(Pause)
+	r.freeze(d, pids)
+}
+
+// freeze stops processes until after their leases have run out.
+func (r *run) freeze(d *daemon, pids []int) {
+	pid := d.cmd.Process.Pid
+	if d.gone() || r.frozen[pid] != 0 {
+		return
+	}
+	r.count(r.plan.Fault)
 	r.frozen[pid] = history.Now()
 	r.ended = append(r.ended, ending{PID: pid, At: history.Now(), Paused: true})
 	for _, p := range pids {
@@ -192,7 +203,8 @@ func (r *run) pause(slot, what int) {
 
 // terminate ends one connection of the run's daemons, at the server.
 func (r *run) terminate(ctx context.Context) error {
-	tag, err := r.admin.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1 ORDER BY random() LIMIT 1`, r.name)
+	tag, err := r.admin.Exec(ctx,
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1 ORDER BY random() LIMIT 1`, r.name)
 	if err == nil && tag.RowsAffected() > 0 {
 		r.count(Terminate)
 	}
@@ -205,7 +217,8 @@ func (r *run) terminate(ctx context.Context) error {
 // readOnly has the server refuse writes for a while, as one does that was demoted.
 func (r *run) readOnly(ctx context.Context) error {
 	set := func(value string) error {
-		if _, err := r.admin.Exec(context.WithoutCancel(ctx), "ALTER SYSTEM SET default_transaction_read_only = "+value); err != nil {
+		if _, err := r.admin.Exec(context.WithoutCancel(ctx), "ALTER SYSTEM SET default_transaction_read_only = "+
+			value); err != nil {
 			return err
 		}
 		_, err := r.admin.Exec(context.WithoutCancel(ctx), "SELECT pg_reload_conf()")
@@ -273,7 +286,7 @@ func (r *run) skew(slot int, random *rand.Rand) error {
 	return nil
 }
 
-// setClock says how wrong the clock of the programs in a slot is from now on.
+// setClock sets the error of the clock of the programs in a slot from now on.
 func (r *run) setClock(slot int, offset time.Duration) error {
 	program, err := r.program(slot)
 	if err != nil {

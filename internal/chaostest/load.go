@@ -22,9 +22,11 @@ type payload struct {
 }
 
 // Modes are the ways in which plugins misbehave, beyond answering that something failed.
-var Modes = []string{"panic", "exit", "crash", "kill", "freeze", "hang", "slow", "flood-stderr", "long-line", "hclog", "grandchild", "escape", "fork", "grow", "leak", "flood-log", "flood-progress", "emit-undeclared", "emit-huge", "kill-host", "kill-host-before"}
+var Modes = []string{"panic", "exit", "crash", "kill", "freeze", "hang", "slow", "flood-stderr", "long-line", "hclog",
+	"grandchild", "escape", "fork", "grow", "leak", "flood-log", "flood-progress", "emit-undeclared", "emit-huge",
+	"kill-host", "kill-host-before"}
 
-// modePrefix tells modes from faults where both are counted.
+// modePrefix distinguishes modes from faults where both are counted.
 const modePrefix = "plugin "
 
 // modesOf draws which modes a run has: few of them, as each takes a process with it or seconds.
@@ -70,10 +72,11 @@ func misfit(mode string) ledger.NewItem {
 	return ledger.NewItem{Kind: may, Key: p.Name, Payload: ledger.JSON(p)}
 }
 
-// first is how many items there are before anybody works.
+// first is how many items there are before the work begins.
 const first = 500
 
-// feed adds items until ctx ends, all of them twice at once and some later on, too. Errors while the database is away are expected.
+// feed adds items until ctx ends, all of them twice at once and some later on, too. Errors while the database is away
+// are expected.
 func (r *run) feed(ctx context.Context) error {
 	random := r.plan.random(3)
 	n := first
@@ -86,7 +89,7 @@ func (r *run) feed(ctx context.Context) error {
 		again := r.plan.random(uint64(1000 + random.IntN(n)))
 		batch = append(batch, r.item(again, random.IntN(first)))
 		var rivals errgroup.Group
-		for range 2 { // who knows the same things, at the same time
+		for range 2 { // both know the same things, at the same time
 			rivals.Go(func() error { return tolerable(r.add(ctx, batch...)) })
 		}
 		if err := rivals.Wait(); err != nil {
@@ -108,7 +111,8 @@ func (r *run) add(ctx context.Context, items ...ledger.NewItem) error {
 
 // tolerable leaves out what faults of the database, and the end of the run, do to a client.
 func tolerable(err error) error {
-	if errors.Is(err, ledger.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, ledger.ErrUnavailable) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
 	return err
@@ -121,7 +125,8 @@ const person = "ann"
 func (r *run) visit(ctx context.Context) error {
 	random := r.plan.random(4)
 	for ctx.Err() == nil {
-		held, err := r.client.Claim(ctx, ledger.Claim{Kind: may, Agent: person, Limit: 1 + random.IntN(3), TTL: time.Second + time.Duration(random.IntN(1000))*time.Millisecond})
+		held, err := r.client.Claim(ctx, ledger.Claim{Kind: may, Agent: person, Limit: 1 + random.IntN(3), TTL: time.Second +
+			time.Duration(random.IntN(1000))*time.Millisecond})
 		if err != nil {
 			if err := tolerable(err); err != nil {
 				return err
@@ -135,7 +140,8 @@ func (r *run) visit(ctx context.Context) error {
 			hold(ctx, time.Duration(random.IntN(500))*time.Millisecond)
 		}
 		for _, ls := range held {
-			result := []ledger.Result{ledger.Done(nil), ledger.Release(), ledger.RetryAfter(50*time.Millisecond, errors.New("not today"))}[random.IntN(3)]
+			result := []ledger.Result{ledger.Done(nil), ledger.Release(), ledger.RetryAfter(50*time.Millisecond,
+				errors.New("not today"))}[random.IntN(3)]
 			err := r.client.Finish(ctx, ledger.Ending{Lease: ls, Result: result})[0]
 			if err := tolerable(err); err != nil && !errors.Is(err, ledger.ErrLeaseLost) {
 				return err
@@ -151,8 +157,17 @@ func (r *run) operator(ctx context.Context) error {
 	for ctx.Err() == nil {
 		hold(ctx, 300*time.Millisecond)
 		key := fmt.Sprint("item ", random.IntN(first))
-		act := []func(context.Context, string, ledger.Filter) (int64, error){r.client.Cancel, r.client.Retry, r.client.Reopen}[random.IntN(3)]
-		if _, err := act(ctx, "operator", ledger.Filter{Kinds: []string{may}, Key: key}); tolerable(err) != nil {
+		f := ledger.Filter{Kinds: []string{may}, Key: key}
+		var err error
+		switch random.IntN(3) {
+		case 0:
+			_, err = r.client.Cancel(ctx, "operator", f)
+		case 1:
+			_, err = r.client.Retry(ctx, "operator", f)
+		case 2:
+			_, err = r.client.Reopen(ctx, "operator", f)
+		}
+		if tolerable(err) != nil {
 			return err
 		}
 	}

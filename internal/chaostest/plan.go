@@ -30,14 +30,19 @@ const (
 	Hog       Fault = "hog"       // another process holds the file's write lock
 	Plugin    Fault = "plugin"    // plugins crash, hang, flood
 	Clock     Fault = "clock"     // daemons whose clocks are off by an hour, and kills
+	// Daemons that reach the ledger over HTTP alone:
+	RemoteKill  Fault = "remote-kill"  // SIGKILL of a daemon or of the server
+	RemotePause Fault = "remote-pause" // SIGSTOP of a daemon, its plugin, or the server, beyond the lease
+	RemoteCut   Fault = "remote-cut"   // their connections to the server break at any byte, or freeze
 )
 
 // Faults are those that can happen on a database.
 func Faults(db Database) []Fault {
 	if db == SQLite {
-		return []Fault{Kill, Failpoint, Pause, DiskFull, Hog, Plugin, Clock}
+		return []Fault{Kill, Failpoint, Pause, DiskFull, Hog, Plugin, Clock, RemoteKill, RemotePause, RemoteCut}
 	}
-	return []Fault{Kill, Failpoint, Pause, Crash, Terminate, Cut, ReadOnly, Plugin, Clock}
+	return []Fault{Kill, Failpoint, Pause, Crash, Terminate, Cut, ReadOnly, Plugin, Clock, RemoteKill, RemotePause,
+		RemoteCut}
 }
 
 // Kinds that the plugins of chaos builds work: effects of the first may be repeated, of the other not.
@@ -56,8 +61,8 @@ type Plan struct {
 	Lease    time.Duration // of the daemons
 	Busy     time.Duration // for how long faults happen
 	Pace     time.Duration // between two of them, on average
-	// Patience is by how much promises of bounded time are stretched, for machines of which nobody
-	// knows what else they do; 1 takes them at their word.
+	// Patience is by how much promises of bounded time are stretched, for machines with unknown
+	// other load; 1 takes them at their word.
 	Patience int
 }
 
@@ -66,18 +71,21 @@ func NewPlan(db Database, f Fault, seed uint64) (Plan, error) {
 	if !slices.Contains(Faults(db), f) {
 		return Plan{}, fmt.Errorf("fault %q does not happen on %s; those that do: %v", f, db, Faults(db))
 	}
-	p := Plan{Database: db, Fault: f, Seed: seed, Lease: 5 * time.Second, Busy: 3500 * time.Millisecond, Pace: 500 * time.Millisecond, Patience: 1}
+	p := Plan{Database: db, Fault: f, Seed: seed, Lease: 5 * time.Second, Busy: 3500 * time.Millisecond,
+		Pace: 500 * time.Millisecond, Patience: 1}
 	random := p.random(0)
 	p.Daemons = 1 + random.IntN(4)
 	if p.Kinds = []string{may}; random.IntN(2) == 0 {
 		p.Kinds = append(p.Kinds, mustNot)
 	}
 	switch f {
-	case Pause:
+	case Pause, RemotePause:
 		p.Busy, p.Pace = 9*time.Second, 600*time.Millisecond
 	case Crash, ReadOnly, DiskFull, Hog:
 		p.Busy, p.Pace = 5*time.Second, 900*time.Millisecond
-	case Kill:
+	case RemoteCut:
+		p.Busy, p.Pace = 7*time.Second, 150*time.Millisecond
+	case Kill, RemoteKill:
 		p.Busy, p.Pace = 5*time.Second, 350*time.Millisecond
 	case Failpoint:
 		p.Busy, p.Pace = 7*time.Second, 150*time.Millisecond

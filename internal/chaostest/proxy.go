@@ -21,7 +21,7 @@ const (
 type proxy struct {
 	net.Listener
 	server string
-	next   atomic.Int32 // what to do with the next commit
+	next   atomic.Int32 // for the next commit
 	cuts   atomic.Int64 // done
 	conns  sync.WaitGroup
 }
@@ -64,7 +64,7 @@ func (p *proxy) serve() {
 	}
 }
 
-// forward passes on what the client says, one message of the frontend/backend protocol (version 3)
+// forward passes on the client's bytes, one message of the frontend/backend protocol (version 3)
 // after the other. Each statement of ours that writes commits when the server gets Sync.
 func (p *proxy) forward(server, client *net.TCPConn) {
 	header := make([]byte, 5)
@@ -112,7 +112,7 @@ func (p *proxy) forward(server, client *net.TCPConn) {
 	}
 }
 
-// committing says whether a statement ends a transaction that may have written.
+// committing reports whether a statement ends a transaction that may have written.
 func committing(parse []byte) bool {
 	for _, word := range []string{"COMMIT", "UPDATE ", "INSERT ", "DELETE "} {
 		if bytes.Contains(parse, []byte(word)) {

@@ -38,6 +38,7 @@ type run struct {
 	server  *cluster.Cluster // on Postgres
 	admin   *pgxpool.Pool    // on the server, for faults
 	proxy   *proxy
+	remote  *remoteLedger // of runs over HTTP
 	hogs    *sql.DB
 	offset  atomic.Int64 // of the clock that a ledger on SQLite goes by, nanoseconds
 
@@ -110,15 +111,24 @@ func (r *run) happen(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		for _, d := range r.daemons {
-			d.signal(syscall.SIGKILL)
-			if d != nil {
+		all := r.daemons
+		if r.remote != nil && r.remote.api != nil {
+			all = append(all, r.remote.api)
+		}
+		for _, d := range all {
+			if d != nil { // it could not be started
+				d.signal(syscall.SIGKILL)
 				<-d.exited
 			}
 		}
 	}()
 	if err := r.begin(ctx); err != nil {
 		return err
+	}
+	if r.plan.Fault.remote() {
+		if err := r.startRemote(); err != nil {
+			return err
+		}
 	}
 	random := r.plan.random(6)
 	for slot := range r.plan.Daemons {
@@ -145,17 +155,19 @@ func (r *run) happen(ctx context.Context) (err error) {
 	return r.leave(ctx)
 }
 
-// awaitWork waits until a daemon has something in hand: a fault that comes before hits nobody. The
-// daemons of a slow machine get a few seconds.
+// awaitWork waits until a daemon has something in hand: an earlier fault has no effect. The daemons
+// of a slow machine get a few seconds.
 func (r *run) awaitWork(ctx context.Context, random *rand.Rand) {
-	for tick, end := time.Tick(50*time.Millisecond), time.Now().Add(5*time.Second); time.Now().Before(end) && r.busy(ctx, random) < 0; <-tick {
+	for tick, end := time.Tick(50*time.Millisecond), time.Now().Add(5*time.Second); time.Now().Before(end) &&
+		r.busy(ctx, random) < 0; <-tick {
 	}
 }
 
 // begin gives the ledger its policies and first items.
 func (r *run) begin(ctx context.Context) error {
 	for _, k := range r.plan.Kinds {
-		policy := ledger.Kind{Name: k, MaxFailures: 50, MaxCrashes: 50, MaxLost: 1000, Backoff: ledger.Backoff{Base: 50 * time.Millisecond, Cap: 500 * time.Millisecond}}
+		policy := ledger.Kind{Name: k, MaxFailures: 50, MaxCrashes: 50, MaxLost: 1000,
+			Backoff: ledger.Backoff{Base: 50 * time.Millisecond, Cap: 500 * time.Millisecond}}
 		if k == mustNot {
 			policy.OnLost = ledger.OnLostDoubt
 		}
@@ -178,12 +190,16 @@ func (r *run) begin(ctx context.Context) error {
 	return r.add(ctx, items...)
 }
 
-// calm ends the faults and demands that everything is worked off, that a drain says so, and that
+// calm ends the faults and demands that everything is worked off, that a drain reports so, and that
 // daemons stop when asked.
 func (r *run) calm(ctx context.Context) error {
 	r.waking.Wait()
 	if r.proxy != nil {
 		r.proxy.next.Store(cutNowhere)
+	}
+	if r.remote != nil {
+		r.remote.wire.calm.Store(true)
+		r.remote.api.signal(syscall.SIGCONT)
 	}
 	for slot, d := range r.daemons {
 		d.signal(syscall.SIGCONT)
@@ -199,11 +215,12 @@ func (r *run) calm(ctx context.Context) error {
 			}
 		}
 	}
-	// Nobody waits for people, so what a person still holds is taken from them.
-	if _, err := r.client.ForceRelease(ctx, "operator", ledger.Filter{Agents: []string{person}, States: []ledger.State{ledger.StateLeased}}); err != nil {
+	// No run waits for people: items that a person still holds are taken from them.
+	if _, err := r.client.ForceRelease(ctx, "operator", ledger.Filter{Agents: []string{person},
+		States: []ledger.State{ledger.StateLeased}}); err != nil {
 		return err
 	}
-	for turn, more := 1, true; more; turn++ { // what is in doubt is decided, and what that leaves is drained
+	for turn, more := 1, true; more; turn++ { // decides what is in doubt, and drains the rest
 		err := r.drain()
 		for r.plan.Fault == Plugin && errors.Is(err, errKilled) { // by a plugin that kills its host
 			err = r.drain()
@@ -221,9 +238,16 @@ func (r *run) calm(ctx context.Context) error {
 		}
 	}
 	for _, d := range r.daemons {
-		if err := d.stop(r.plan.bound(stopTime)); err != nil {
+		err := d.stop(r.plan.bound(stopTime))
+		if errors.Is(err, errEarly) && (r.remote != nil || r.plan.Fault == Plugin) {
+			continue // its first request was cut off, or its plugin has killed it
+		}
+		if err != nil {
 			r.late("L6", err)
 		}
+	}
+	if r.remote != nil {
+		r.endRemote(ctx)
 	}
 	for v, err := range r.client.Verify(ctx) {
 		if err != nil {
@@ -237,7 +261,7 @@ func (r *run) calm(ctx context.Context) error {
 // drainTurns is how many drains it may take: a person's verdict may leave a newer version to be worked.
 const drainTurns = 5
 
-// errKilled says that a process was killed while faults were over.
+// errKilled means that a process was killed while faults were over.
 var errKilled = errors.New("a drain was killed")
 
 // late takes note of a promise that was not kept.
@@ -272,12 +296,13 @@ func (r *run) drain() error {
 	if code := cmd.ProcessState.ExitCode(); code != 0 && code != 3 {
 		return fmt.Errorf("a drain ended with %w", err)
 	}
-	r.drains = append(r.drains, historytest.Drain{Kinds: r.plan.Kinds, Called: called, Returned: history.Now(), Patience: patience.Microseconds()})
+	r.drains = append(r.drains, historytest.Drain{Kinds: r.plan.Kinds, Called: called, Returned: history.Now(),
+		Patience: patience.Microseconds()})
 	return nil
 }
 
-// decide settles what is in doubt, as a person would. Nothing is repeated. more says that it left
-// something to be worked: a newer version of an item, say.
+// decide settles what is in doubt, as a person would. Nothing is repeated. more means that it left
+// something to be worked: a newer version of an item, for example.
 func (r *run) decide(ctx context.Context) (more bool, err error) {
 	random := r.plan.random(8)
 	for it, err := range r.client.List(ctx, ledger.Filter{States: []ledger.State{ledger.StateDoubt}}, 0) {
@@ -285,11 +310,13 @@ func (r *run) decide(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 		outcome := []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeCancelled}[random.IntN(2)]
-		if err := r.client.Decide(ctx, it.ID, "operator", ledger.Result{Outcome: outcome}); err != nil && !errors.Is(err, ledger.ErrConflict) {
+		if err := r.client.Decide(ctx, it.ID, "operator", ledger.Result{Outcome: outcome}); err != nil &&
+			!errors.Is(err, ledger.ErrConflict) {
 			return false, err
 		}
 	}
-	open := ledger.Filter{States: []ledger.State{ledger.StateWaiting, ledger.StateReady, ledger.StateLeased, ledger.StateDoubt}}
+	open := ledger.Filter{States: []ledger.State{ledger.StateWaiting, ledger.StateReady, ledger.StateLeased,
+		ledger.StateDoubt}}
 	n, err := r.client.Count(ctx, open)
 	return n > 0, err
 }
@@ -329,6 +356,9 @@ func (r *run) leave(ctx context.Context) error {
 	l := left{Plan: r.plan, Ended: r.ended, Faulted: r.faulted, Drains: r.drains, Unkept: r.unkept}
 	if r.proxy != nil {
 		l.Faulted[string(Cut)] = int(r.proxy.cuts.Load())
+	}
+	if r.plan.Fault == RemoteCut {
+		l.Faulted[string(RemoteCut)] = int(r.remote.wire.cuts.Load())
 	}
 	var err error
 	if l.Items, err = auditAll(ctx, r.store); err != nil {

@@ -38,7 +38,8 @@ type Gauge struct {
 }
 
 // Growth that is taken for noise: a tenth, and as much of each gauge.
-var noise = map[string]float64{"memory, MiB": 4, "memory of plugins, MiB": 4, "goroutines": 5, "file descriptors": 3, "threads": 3, "write-ahead log, MiB": 17}
+var noise = map[string]float64{"memory, MiB": 4, "memory of plugins, MiB": 4, "goroutines": 5, "file descriptors": 3,
+	"threads": 3, "write-ahead log, MiB": 17}
 
 const (
 	sampleEvery = 5 * time.Second
@@ -55,7 +56,8 @@ func (c *Campaign) Soak(ctx context.Context, db Database, d time.Duration) (s So
 }
 
 func (c *Campaign) soak(ctx context.Context, db Database, d time.Duration) (s Soak, err error) {
-	r := &run{campaign: c, plan: Plan{Database: db, Fault: Kill, Lease: 15 * time.Second, Kinds: []string{may, mustNot}}, name: "soak-" + string(db), frozen: map[int]int64{}, faulted: map[string]int{}}
+	r := &run{campaign: c, plan: Plan{Database: db, Fault: Kill, Lease: 15 * time.Second, Kinds: []string{may, mustNot}},
+		name: "soak-" + string(db), frozen: map[int]int64{}, faulted: map[string]int{}}
 	r.dir = filepath.Join(c.Dir, r.name)
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return s, err
@@ -69,11 +71,12 @@ func (c *Campaign) soak(ctx context.Context, db Database, d time.Duration) (s So
 		return s, err
 	}
 	for _, k := range r.plan.Kinds {
-		if err := r.client.SetKind(ctx, "harness", ledger.Kind{Name: k, Keep: time.Minute, Backoff: ledger.Backoff{Base: 50 * time.Millisecond, Cap: time.Second}}); err != nil {
+		if err := r.client.SetKind(ctx, "harness", ledger.Kind{Name: k, Keep: time.Minute,
+			Backoff: ledger.Backoff{Base: 50 * time.Millisecond, Cap: time.Second}}); err != nil {
 			return s, err
 		}
 	}
-	daemon, err := r.start(0, history.Env+"=") // what it would record grows
+	daemon, err := r.start(0, history.Env+"=") // its record would grow
 	if err != nil {
 		return s, err
 	}
@@ -98,7 +101,8 @@ func (c *Campaign) soak(ctx context.Context, db Database, d time.Duration) (s So
 
 func gauge(name string, values []float64) Gauge {
 	fifth := max(1, len(values)/5)
-	g := Gauge{Name: name, Early: median(values[min(fifth, len(values)-1):min(2*fifth, len(values))]), Late: median(values[len(values)-fifth:]), Most: slices.Max(values)}
+	g := Gauge{Name: name, Early: median(values[min(fifth, len(values)-1):min(2*fifth, len(values))]),
+		Late: median(values[len(values)-fifth:]), Most: slices.Max(values)}
 	g.Growing = g.Late > g.Early*1.1+noise[name]
 	return g
 }
@@ -172,7 +176,7 @@ func (r *run) sample(ctx context.Context, d *daemon, samples map[string][]float6
 	}
 }
 
-// status is a number of what the kernel says of a process.
+// status is a number of the kernel's status of a process.
 func status(pid int, field string) float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -187,7 +191,7 @@ func status(pid int, field string) float64 {
 	return 0
 }
 
-// lastGoroutines is what the daemon said last of how many it has.
+// lastGoroutines is the daemon's last number of goroutines.
 func lastGoroutines(log string) (n float64, ok bool) {
 	text, err := os.ReadFile(log)
 	if err != nil {
@@ -201,7 +205,15 @@ func lastGoroutines(log string) (n float64, ok bool) {
 	return n, err == nil
 }
 
-// Growing says whether anything grew.
+// trend is the word for it in tables.
+func (g Gauge) trend() string {
+	if g.Growing {
+		return "growing"
+	}
+	return "flat"
+}
+
+// Growing reports whether anything grew.
 func (s Soak) Growing() bool {
 	return slices.ContainsFunc(s.Gauges, func(g Gauge) bool { return g.Growing })
 }
@@ -212,7 +224,7 @@ func (s Soak) Print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "gauge\tearly\tlate\tmost\t\t")
 	for _, g := range s.Gauges {
-		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.1f\t%s\t\n", g.Name, g.Early, g.Late, g.Most, map[bool]string{true: "GROWING", false: "flat"}[g.Growing])
+		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.1f\t%s\t\n", g.Name, g.Early, g.Late, g.Most, g.trend())
 	}
 	return w.Flush()
 }

@@ -31,7 +31,7 @@ type Total struct {
 	Hit        int            `json:"hit"`
 	Repeated   int            `json:"repeated"`
 	Violations int            `json:"violations"`
-	Bypass     float64        `json:"bypass_seconds"`
+	Overtaking float64        `json:"overtaking_seconds"`
 	Seconds    float64        `json:"seconds"`
 	Faults     map[string]int `json:"faults"`
 	// Recovered counts recoveries by their length in tenths of a second, rounded up.
@@ -43,7 +43,8 @@ func (t *Totals) Add(r Result) {
 	i := slices.IndexFunc(t.Runs, func(s *Total) bool { return s.Database == r.Plan.Database && s.Fault == r.Plan.Fault })
 	if i < 0 {
 		i = len(t.Runs)
-		t.Runs = append(t.Runs, &Total{Database: r.Plan.Database, Fault: r.Plan.Fault, Faults: map[string]int{}, Recovered: map[int]int{}})
+		t.Runs = append(t.Runs, &Total{Database: r.Plan.Database, Fault: r.Plan.Fault, Faults: map[string]int{},
+			Recovered: map[int]int{}})
 	}
 	s := t.Runs[i]
 	s.Seconds += r.Seconds
@@ -59,7 +60,7 @@ func (t *Totals) Add(r Result) {
 	s.Unclear += r.Unclear
 	s.Hit += r.Hit
 	s.Repeated += r.Repeated
-	s.Bypass = max(s.Bypass, r.Bypass)
+	s.Overtaking = max(s.Overtaking, r.Overtaking)
 	for name, n := range r.Faults {
 		s.Faults[name] += n
 	}
@@ -125,9 +126,11 @@ func (t *Total) happened() (n int) {
 // Print prints a table.
 func (t *Totals) Print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "database\tfault\truns\tvoid\tfaults\thits\titems\tcalls\tunanswered\trecovered p50\tp99\tmax\trepeated\tviolations\t")
+	fmt.Fprintln(w, "database\tfault\truns\tvoid\tfaults\thits\titems\tcalls\tunanswered\trecovered "+
+		"p50\tp99\tmax\trepeated\tviolations\t")
 	for _, s := range t.Runs {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f s\t%.1f s\t%.1f s\t%d\t%d\t\n", s.Database, s.Fault, s.Counted, s.Void, s.happened(), s.Hit, s.Completed, s.Calls, s.Unanswered,
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f s\t%.1f s\t%.1f s\t%d\t%d\t\n", s.Database, s.Fault,
+			s.Counted, s.Void, s.happened(), s.Hit, s.Completed, s.Calls, s.Unanswered,
 			s.quantile(.5), s.quantile(.99), s.quantile(1), s.Repeated, s.Violations)
 	}
 	return w.Flush()

@@ -1,20 +1,23 @@
 package config
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
-	"net/url"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/dburl"
+	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/sdk/settings"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/recurrence"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // check looks at what the types of values do not say, and reads the files that stand for values.
@@ -22,8 +25,9 @@ func (d *decoder) check() {
 	c := d.config
 	d.checkDatabase()
 	d.checkListen()
-	if len(c.Agent) > ledger.MaxAgent {
-		d.fail("agent", faultf("must have at most %d bytes, has %d", ledger.MaxAgent, len(c.Agent)))
+	d.checkAPI()
+	if len(c.Agent) > bounds.MaxAgent {
+		d.fail("agent", faultf("must have at most %d bytes, has %d", bounds.MaxAgent, len(c.Agent)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Kinds)) {
 		d.checkKind(joinPath("kinds", name), name, c.Kinds[name])
@@ -32,7 +36,8 @@ func (d *decoder) check() {
 	for i, s := range c.Sources {
 		path := fmt.Sprintf("source[%d]", i)
 		if first, twice := names[s.Name]; twice && s.Name != "" {
-			d.fail(path+".name", faultf("%q is the name of the source in line %d as well", s.Name, c.doc.at(fmt.Sprintf("source[%d]", first)).line))
+			d.fail(path+".name", faultf("%q is the name of the source in line %d as well", s.Name,
+				c.doc.at(fmt.Sprintf("source[%d]", first)).Line))
 		} else {
 			names[s.Name] = i
 		}
@@ -58,7 +63,7 @@ func (d *decoder) checkDatabase() {
 			d.fail("db_file", faultf("%s is empty", c.DBFile))
 			return
 		}
-		if err := checkURL(c.DB); err != nil {
+		if err := checkURL(c.DB, dburl.Check); err != nil {
 			d.fail("db_file", faultf("%s: %v", c.DBFile, err))
 		}
 		return
@@ -66,63 +71,40 @@ func (d *decoder) checkDatabase() {
 	if c.DB == "" {
 		return
 	}
-	if err := checkURL(c.DB); err != nil {
+	if err := checkURL(c.DB, dburl.Check); err != nil {
 		d.fail("db", err)
 		return
 	}
 	if c.origins["db"].File != "" {
-		c.DB = localDB(c.DB, filepath.Dir(c.File))
+		c.DB = dburl.Relative(c.DB, filepath.Dir(c.File))
 	}
 }
 
-// checkURL refuses what is no address of a database.
-func checkURL(db string) error {
-	scheme, rest, _ := strings.Cut(db, ":")
-	switch {
-	case scheme == "sqlite" && strings.TrimPrefix(rest, "//") != "":
-		return nil
-	case scheme == "postgres" || scheme == "postgresql":
-		if u, err := url.Parse(db); err != nil || u.Host == "" && u.Path == "" && u.RawQuery == "" {
-			return &fault{"not a Postgres URL", "it is postgres://user@host:5432/name; special characters of a password are written as %XX"}
-		}
-		return nil
-	}
-	return &fault{fmt.Sprintf("%q is not a database URL", safeURL(db)), `an SQLite file is "sqlite:ledger.db", Postgres is "postgres://user@host/name"`}
+// checkDatabaseURL refuses what is no address of a database.
+func checkDatabaseURL(db, source string) error {
+	_, err := dburl.Parse(db, source)
+	return err
 }
 
-// localDB makes the path of an SQLite file absolute, if it is relative to the config file.
-func localDB(db, folder string) string {
-	path, isFile := strings.CutPrefix(db, "sqlite:")
-	if !isFile {
-		return db
+// checkURL words what a check of a URL has found.
+func checkURL(db string, check func(db, source string) error) error {
+	err := check(db, "")
+	if bad, ok := errors.AsType[*dburl.Error](err); ok {
+		return &ledger.Error{Message: fmt.Sprintf("%q is not a database URL", safeURL(db)), Hint: bad.Hint}
 	}
-	return "sqlite:" + resolve(strings.TrimPrefix(path, "//"), folder)
+	return err
 }
 
 func (d *decoder) checkListen() {
-	c := d.config
-	if c.Listen == "" {
-		return
-	}
-	host, port, err := net.SplitHostPort(c.Listen)
-	if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 0 || n > 65535 {
-		d.fail("listen", &fault{fmt.Sprintf("%q is no address", c.Listen), `such as "127.0.0.1:7373"`})
-		return
-	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	host, ok := d.checkAddress("listen", d.config.Listen)
+	if ip := net.ParseIP(host); ok && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		d.warn("listen", faultf("others on the network can read /metrics, which asks for no password"))
 	}
 }
 
-// warn says what is allowed, and perhaps not what was meant.
-func (d *decoder) warn(path string, what *fault) {
-	c := d.config
-	p := c.doc.problem(c.doc.at(path), "%s", what.message)
-	if from := c.origins[path]; from.File == "" {
-		p = problemFrom(from, path, what)
-	}
-	p.Key, p.Hint = path, what.hint
-	c.Warnings = append(c.Warnings, p)
+// warn notes what is allowed, and perhaps not what was meant.
+func (d *decoder) warn(path string, what error) {
+	d.config.Warnings = append(d.config.Warnings, d.config.problem(path, what))
 }
 
 func (d *decoder) checkKind(path, name string, k *Kind) {
@@ -138,7 +120,7 @@ func (d *decoder) checkKind(path, name string, k *Kind) {
 	if k.BackoffBase != nil && k.BackoffCap != nil && *k.BackoffCap > 0 && *k.BackoffBase > *k.BackoffCap {
 		d.fail(at("backoff_base"), faultf("is longer than backoff_cap, %s", FormatDuration(*k.BackoffCap)))
 	}
-	unlimited := func(key string, r *ledger.Rate) bool { return (r == nil || r.Count == 0) && !d.refused(at(key)) }
+	unlimited := func(key string, r *scheduler.Rate) bool { return (r == nil || r.Count == 0) && !d.refused(at(key)) }
 	if k.Burst != nil && *k.Burst > 0 && unlimited("rate", k.Rate) && unlimited("rate_per_shard_key", k.RatePerShardKey) {
 		d.fail(at("burst"), faultf("needs rate or rate_per_shard_key"))
 	}
@@ -146,38 +128,22 @@ func (d *decoder) checkKind(path, name string, k *Kind) {
 
 // checkName refuses what is no name of a kind or a plugin.
 func (d *decoder) checkName(path, name string) {
-	if err := ledger.CheckItem(ledger.NewItem{Kind: name, Key: "-"}); err != nil {
-		d.fail(path, faultf("%q is no name: only a-z, 0-9 and -, not - first, at most %d bytes", name, ledger.MaxKind))
+	if err := (ledger.Kind{Name: name}).CheckName(); err != nil {
+		d.fail(path, faultf("%q is no name: only a-z, 0-9 and -, not - first, at most %d bytes", name, bounds.MaxKind))
 	}
 }
 
 // checkEvery checks a rhythm that is in one key, and its time zone.
 func (d *decoder) checkEvery(path, key, every, zone string) {
-	if _, err := ledger.ParseEvery("day", zone); err != nil {
-		bad := faultf("%q is no time zone", zone)
-		bad.hint = `an IANA name such as "Europe/Berlin"`
-		d.fail(path+".zone", bad)
-		zone = ""
-	}
 	if every == "" && zone != "" {
 		d.fail(path+".zone", faultf("is the time zone of %s, which is not given", key))
 	}
-	if every == "" {
-		return
+	for key, pair := range map[string][2]string{"zone": {"day", zone}, key: {cmp.Or(every, "day"), ""}} {
+		_, err := recurrence.Parse(pair[0], pair[1])
+		if bad, ok := errors.AsType[*recurrence.Error](err); ok {
+			d.fail(path+"."+key, &ledger.Error{Message: bad.Reason})
+		}
 	}
-	if _, err := ledger.ParseEvery(every, zone); err != nil {
-		d.fail(path+"."+key, rhythmFault(err, every))
-	}
-}
-
-func rhythmFault(err error, text string) *fault {
-	bad := faultf("%s", strings.TrimPrefix(err.Error(), "every: "))
-	if near := settings.Suggest(text, []string{"hour", "day", "week"}); near != "" {
-		bad.hint = fmt.Sprintf("did you mean %q?", near)
-	} else if near, known := map[string]string{"hourly": "hour", "daily": "day", "weekly": "week", "@hourly": "hour", "@daily": "day", "@weekly": "week", "@midnight": "day"}[text]; known {
-		bad.hint = fmt.Sprintf("did you mean %q?", near)
-	}
-	return bad
 }
 
 // keysOfType are the keys that not every source has, by its type.
@@ -202,7 +168,7 @@ func (d *decoder) checkSource(path string, s *Source) {
 	given := func(key string) bool { _, known := d.config.doc.places[at(key)]; return known }
 	for _, required := range []struct{ key, value string }{{"name", s.Name}, {"type", s.Type}, {"kind", s.Kind}} {
 		if required.value == "" && (!given(required.key) || d.config.origins[at(required.key)] != Origin{}) {
-			d.fail(path, &fault{fmt.Sprintf("the source has no %s", required.key), fmt.Sprintf("%s = …", required.key)})
+			d.fail(path, &ledger.Error{Message: "the source has no " + required.key, Hint: required.key + " = …"})
 		}
 	}
 	if s.Name != "" {
@@ -218,8 +184,8 @@ func (d *decoder) checkSource(path string, s *Source) {
 			}
 		}
 	}
-	if len(s.Scope) > ledger.MaxScope {
-		d.fail(at("scope"), faultf("must have at most %d bytes, has %d", ledger.MaxScope, len(s.Scope)))
+	if len(s.Scope) > bounds.MaxScope {
+		d.fail(at("scope"), faultf("must have at most %d bytes, has %d", bounds.MaxScope, len(s.Scope)))
 	}
 	d.checkSchedule(path, s)
 	switch s.Type {
@@ -228,10 +194,10 @@ func (d *decoder) checkSource(path string, s *Source) {
 	case "list":
 		d.oneOf(path, given("path"), "path", given("url"), "url")
 		if !given("path") && !given("url") {
-			d.fail(path, &fault{"the list has neither path nor url", `path = "links.txt"`})
+			d.fail(path, &ledger.Error{Message: "the list has neither path nor url", Hint: `path = "links.txt"`})
 		}
 		if s.URL != "" {
-			if _, err := inputs.ParseURL(s.URL); err != nil {
+			if _, err := intake.ParseURL(s.URL); err != nil {
 				d.fail(at("url"), faultf("is no URL such as https://host/list.txt"))
 			}
 		}
@@ -247,37 +213,39 @@ func (d *decoder) checkSchedule(path string, s *Source) {
 			s.Schedule = "1m"
 		}
 	}
-	interval, err := ledger.ParseDuration(s.Schedule)
-	short := err == nil && interval < ledger.MinEvery // as Next has it; no rhythm of items is that short
+	interval, err := recurrence.ParseDuration(s.Schedule)
+	short := err == nil && interval < recurrence.Min // as Next has it; no rhythm of items is that short
 	switch {
 	case !short:
 		d.checkEvery(path, "schedule", s.Schedule, s.Zone)
 	case interval < minInterval:
 		d.fail(path+".schedule", faultf("must be at least %s, not %s", FormatDuration(minInterval), s.Schedule))
 	default:
-		d.checkEvery(path, "schedule", FormatDuration(ledger.MinEvery), s.Zone)
+		d.checkEvery(path, "schedule", FormatDuration(recurrence.Min), s.Zone)
 	}
 }
 
 func (d *decoder) checkFolder(path string, s *Source) {
 	at := func(key string) string { return joinPath(path, key) }
 	if s.Path == "" {
-		d.fail(path, &fault{"the folder has no path", `path = "/srv/inbox"`})
+		d.fail(path, &ledger.Error{Message: "the folder has no path", Hint: `path = "/srv/inbox"`})
 	}
 	for key, patterns := range map[string][]string{"include": s.Include, "exclude": s.Exclude} {
 		for i, pattern := range patterns {
-			if _, err := inputs.ParseRule(false, pattern); err != nil {
-				d.fail(fmt.Sprintf("%s[%d]", at(key), i), faultf("%v", err))
+			if _, err := intake.ParseRule(false, pattern); err != nil {
+				d.fail(fmt.Sprintf("%s[%d]", at(key), i), err)
 			}
 		}
 	}
 	switch {
 	case s.FollowLinks && (s.Finished == "move" || s.Finished == "delete"):
-		d.fail(at("follow_links"), &fault{fmt.Sprintf("does not go with finished = %q: a file that a link leads to may lie anywhere", s.Finished), `finished = "keep", or follow_links = false`})
+		d.fail(at("follow_links"),
+			&ledger.Error{Message: fmt.Sprintf("does not go with finished = %q: a file that a link leads to may lie anywhere",
+				s.Finished), Hint: `finished = "keep", or follow_links = false`})
 	case s.Finished == "move" && s.MoveTo == "":
-		d.fail(at("finished"), &fault{"where to is not said", `move_to = "/srv/done"`})
+		d.fail(at("finished"), &ledger.Error{Message: "the target folder is missing", Hint: `move_to = "/srv/done"`})
 	case s.Finished != "move" && s.MoveTo != "":
-		d.fail(at("move_to"), &fault{"nothing is moved", `with finished = "move"`})
+		d.fail(at("move_to"), &ledger.Error{Message: "nothing is moved", Hint: `with finished = "move"`})
 	case s.MoveTo != "" && s.Path != "":
 		rel, err := filepath.Rel(s.Path, s.MoveTo)
 		if err == nil && rel != ".." && !strings.HasPrefix(rel, "../") && (s.Recursive || rel == ".") {
@@ -298,7 +266,7 @@ func (d *decoder) checkQuery(path string, s *Source) {
 		s.Query = string(text)
 	}
 	if strings.TrimSpace(s.Query) == "" && !d.refused(at("query_file")) && !d.refused(at("query")) {
-		d.fail(path, &fault{"there is no query", `query = "SELECT …", or query_file`})
+		d.fail(path, &ledger.Error{Message: "there is no query", Hint: `query = "SELECT …", or query_file`})
 	}
 	if s.QueryDBFile != "" {
 		text, err := readSecret(s.QueryDBFile)
@@ -307,7 +275,7 @@ func (d *decoder) checkQuery(path string, s *Source) {
 			return
 		}
 		s.QueryDB = strings.TrimSpace(text)
-		if err := checkURL(s.QueryDB); err != nil {
+		if err := checkURL(s.QueryDB, checkDatabaseURL); err != nil {
 			d.fail(at("query_db_file"), faultf("%s: %v", s.QueryDBFile, err))
 		}
 		return
@@ -315,10 +283,10 @@ func (d *decoder) checkQuery(path string, s *Source) {
 	if s.QueryDB == "" {
 		return
 	}
-	if err := checkURL(s.QueryDB); err != nil {
+	if err := checkURL(s.QueryDB, checkDatabaseURL); err != nil {
 		d.fail(at("query_db"), err)
 	}
-	s.QueryDB = localDB(s.QueryDB, filepath.Dir(d.config.File))
+	s.QueryDB = dburl.Relative(s.QueryDB, filepath.Dir(d.config.File))
 }
 
 var (
@@ -326,7 +294,7 @@ var (
 	envNameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// What a plugin needs to start at all.
+// The least that a plugin needs to start.
 const (
 	leastFiles  = 16
 	leastMemory = Size(8 << 20)
@@ -336,19 +304,17 @@ func (d *decoder) checkPlugin(path, name string, p *Plugin) {
 	at := func(key string) string { return path + "." + key }
 	d.checkName(path, name)
 	if p.SHA256 != "" && !sha256Form.MatchString(p.SHA256) {
-		d.fail(at("sha256"), &fault{"must be 64 hexadecimal digits", "sha256sum PROGRAM prints them"})
+		d.fail(at("sha256"), &ledger.Error{Message: "must be 64 hexadecimal digits", Hint: "sha256sum PROGRAM prints them"})
 	}
 	for i, v := range p.Env {
 		if !envNameForm.MatchString(v) {
-			bad := faultf("must be names of environment variables")
-			if strings.Contains(v, "=") {
-				bad.hint = "names only: the values are those of ledgerd's environment; secrets of a plugin belong into its config"
-			}
-			d.fail(fmt.Sprintf("%s[%d]", at("env"), i), bad)
+			d.fail(fmt.Sprintf("%s[%d]", at("env"), i), &ledger.Error{Message: "must be the name of an environment variable",
+				Hint: "the value is that of ledgerd's environment; secrets of a plugin belong into its config"})
 		}
 	}
 	if p.OpenFiles > 0 && p.OpenFiles < leastFiles {
-		d.fail(at("open_files"), faultf("must be 0 or at least %d, not %d: the connection to ledgerd is among them", leastFiles, p.OpenFiles))
+		d.fail(at("open_files"), faultf("must be 0 or at least %d, not %d: the connection to ledgerd is among them",
+			leastFiles, p.OpenFiles))
 	}
 	if p.Memory > 0 && p.Memory < leastMemory {
 		d.fail(at("memory"), faultf("must be 0 or at least %s, not %s: no plugin starts with less", leastMemory, p.Memory))

@@ -1,19 +1,18 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/sdk/settings"
+	"github.com/ledgerd/ledgerd/ledger/recurrence"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // decoder puts the values of a file into a Config.
@@ -22,30 +21,14 @@ type decoder struct {
 	problems []Problem
 }
 
-// fault is what is wrong with a value.
-type fault struct{ message, hint string }
-
-func (f *fault) Error() string { return f.message }
-
 // refused tells whether the value of a key has been refused already.
 func (d *decoder) refused(path string) bool {
 	return slices.ContainsFunc(d.problems, func(p Problem) bool { return p.Key == path })
 }
 
-func faultf(format string, args ...any) *fault { return &fault{message: fmt.Sprintf(format, args...)} }
-
 // fail notes a problem of a key, at the place where its value is from.
 func (d *decoder) fail(path string, err error) {
-	if from := d.config.origins[path]; from.Env != "" || from.Flag != "" {
-		d.problems = append(d.problems, problemFrom(from, path, err))
-		return
-	}
-	p := d.config.doc.problem(d.config.doc.at(path), "%s", err.Error())
-	if f, ok := errors.AsType[*fault](err); ok {
-		p.Hint = f.hint
-	}
-	p.Key, p.text = path, hideValues(path, p.text)
-	d.problems = append(d.problems, p)
+	d.problems = append(d.problems, d.config.problem(path, err))
 }
 
 // table reads the keys of a table into a struct.
@@ -55,13 +38,7 @@ func (d *decoder) table(path string, values map[string]any, into reflect.Value) 
 		at := joinPath(path, name)
 		k, known := find(all, name)
 		if !known {
-			bad := faultf("unknown key %q", name)
-			if near := suggest(all, name); near != "" {
-				bad.hint = fmt.Sprintf("did you mean %q?", near)
-			} else {
-				bad.hint = "there is no such key here; see docs/config.md"
-			}
-			d.fail(at, bad)
+			d.fail(at, &ledger.Error{Message: "there is no such key", Hint: suggest(all, name)})
 			continue
 		}
 		d.value(at, k, values[name], into.Field(k.field))
@@ -76,11 +53,18 @@ func (d *decoder) value(path string, k key, value any, into reflect.Value) {
 			d.fail(path, err)
 			return
 		}
-		d.config.noteOrigin(path, Origin{File: d.config.File, Line: d.config.doc.at(path).line})
+		d.config.noteOrigin(path, Origin{File: d.config.File, Line: d.config.doc.at(path).Line})
+	case k.typ.Kind() == reflect.Struct:
+		table, ok := value.(map[string]any)
+		if !ok {
+			d.fail(path, &ledger.Error{Message: "must be a table", Hint: fmt.Sprintf("write [%s]", path)})
+			return
+		}
+		d.table(path, table, into)
 	case k.typ.Kind() == reflect.Map:
 		tables, ok := value.(map[string]any)
 		if !ok {
-			d.fail(path, &fault{"must be tables", fmt.Sprintf("write [%s.NAME]", k.name)})
+			d.fail(path, &ledger.Error{Message: "must be tables", Hint: fmt.Sprintf("write [%s.NAME]", path)})
 			return
 		}
 		into.Set(reflect.MakeMap(k.typ))
@@ -88,7 +72,7 @@ func (d *decoder) value(path string, k key, value any, into reflect.Value) {
 			at := joinPath(path, name)
 			values, ok := tables[name].(map[string]any)
 			if !ok {
-				d.fail(at, &fault{"must be a table", fmt.Sprintf("write [%s.NAME] above it, where NAME is that of the %s", k.name, strings.TrimSuffix(k.name, "s"))})
+				d.fail(at, &ledger.Error{Message: "must be a table", Hint: fmt.Sprintf("write [%s.NAME] above it", k.name)})
 				continue
 			}
 			one := withDefaults(k.below())
@@ -98,14 +82,15 @@ func (d *decoder) value(path string, k key, value any, into reflect.Value) {
 	default:
 		list, ok := value.([]any)
 		if !ok {
-			d.fail(path, &fault{"must be an array of tables", fmt.Sprintf("write [[%s]], with two brackets: there may be several", k.name)})
+			d.fail(path, &ledger.Error{Message: "must be an array of tables",
+				Hint: fmt.Sprintf("write [[%s]], with two brackets: there may be several", k.name)})
 			return
 		}
 		for i, element := range list {
 			at := fmt.Sprintf("%s[%d]", path, i)
 			values, ok := element.(map[string]any)
 			if !ok {
-				d.fail(at, &fault{"must be a table", fmt.Sprintf("write [[%s]]", k.name)})
+				d.fail(at, &ledger.Error{Message: "must be a table", Hint: fmt.Sprintf("write [[%s]]", k.name)})
 				values = nil
 			}
 			one := withDefaults(k.below())
@@ -119,6 +104,9 @@ func (d *decoder) value(path string, k key, value any, into reflect.Value) {
 func withDefaults(t reflect.Type) reflect.Value {
 	made := reflect.New(t)
 	for _, k := range keys(t) {
+		if k.typ.Kind() == reflect.Struct && k.below() != nil {
+			made.Elem().Field(k.field).Set(withDefaults(k.typ).Elem())
+		}
 		if k.def == "" {
 			continue
 		}
@@ -156,7 +144,7 @@ func (k key) setText(into reflect.Value, text, folder string) error {
 	return k.set(into, value, folder)
 }
 
-// set reads a value as TOML has it. What is wrong is a *fault; into is then as it was.
+// set reads a value as TOML has it. After an error into is as it was.
 func (k key) set(into reflect.Value, value any, folder string) error {
 	if k.typ.Kind() == reflect.Pointer {
 		k.typ = k.typ.Elem()
@@ -167,34 +155,36 @@ func (k key) set(into reflect.Value, value any, folder string) error {
 		into.Set(made)
 		return nil
 	}
-	switch {
-	case k.typ == anyMapType:
-		table, ok := value.(map[string]any)
-		if !ok {
-			return &fault{fmt.Sprintf("must be a table, not %s", describe(value)), fmt.Sprintf("write %s = { NAME = VALUE }", k.name)}
+	switch v := value.(type) {
+	case map[string]any:
+		if k.typ == anyMapType {
+			into.Set(reflect.ValueOf(v))
+			return nil
 		}
-		into.Set(reflect.ValueOf(table))
-	case k.typ == stringsType:
-		return k.setList(into, value, folder)
-	case k.typ.Kind() == reflect.Bool:
-		b, ok := value.(bool)
-		if !ok {
-			return &fault{fmt.Sprintf("must be true or false, not %s", describe(value)), without(value)}
+	case []any:
+		if k.typ == stringsType {
+			return k.setList(into, v, folder)
 		}
-		into.SetBool(b)
-	case k.typ.Kind() == reflect.Int:
-		n, ok := value.(int64)
-		if !ok {
-			return &fault{fmt.Sprintf("must be a whole number, not %s", describe(value)), without(value)}
+	case bool:
+		if k.typ.Kind() == reflect.Bool {
+			into.SetBool(v)
+			return nil
 		}
-		if low, top := bound(k.low), bound(k.top); k.top != "" && (n < low || n > top) {
-			return faultf("must be %s, not %d", k.span(), n)
+	case int64:
+		if low, top := bound(k.low), bound(k.top); k.typ.Kind() == reflect.Int {
+			if v < low || v > top {
+				return faultf("must be %s, not %d", k.span(), v)
+			}
+			into.SetInt(v)
+			return nil
 		}
-		into.SetInt(n)
-	default:
-		return k.setFromText(into, value, folder)
+	case string:
+		if k.isText() {
+			return k.setFromText(into, v, folder)
+		}
 	}
-	return nil
+	name, sample := k.form()
+	return &ledger.Error{Message: "must be " + name + ", not " + describe(value), Hint: k.name + " = " + sample}
 }
 
 func bound(text string) int64 {
@@ -204,103 +194,70 @@ func bound(text string) int64 {
 
 func (k key) span() string { return k.low + " … " + k.top }
 
-// spelled are durations as people say them.
-var spelled = regexp.MustCompile(`(?i)^\s*(\d+)\s*(s|m|h|d|w)(?:(?:ec|econd|in|inute|r|our|ay|eek)s?)?\s*$`)
-
-// noDuration is what is wrong with a text that is none, and what it may have been meant for.
-func (k key) noDuration(text string) error {
-	also := ""
-	if k.name == "keep" {
-		also = fmt.Sprintf(", or %q", forever)
+// isText tells whether TOML has the value as text.
+func (k key) isText() bool {
+	switch t := k.scalar(); t {
+	case durationType, rateType, sizeType, shardType:
+		return true
+	default:
+		return t != nil && t.Kind() == reflect.String
 	}
-	bad := faultf("must be a duration such as \"90s\", \"36h\" or \"7d\"%s, not %q", also, text)
-	if m := spelled.FindStringSubmatch(text); m != nil {
-		bad.hint = fmt.Sprintf("did you mean %q?", m[1]+strings.ToLower(m[2]))
-	}
-	return bad
 }
 
 // setFromText reads what TOML has as text.
-func (k key) setFromText(into reflect.Value, value any, folder string) error {
-	text, ok := value.(string)
-	switch {
-	case !ok && k.typ == durationType:
-		bad := faultf("must be a duration such as \"90s\", \"36h\" or \"7d\", not %s", describe(value))
-		if n, isNumber := value.(int64); isNumber {
-			bad.hint = fmt.Sprintf("with its unit, in quotes: \"%ds\"", n)
-		}
-		return bad
-	case !ok:
-		return &fault{fmt.Sprintf("must be text, not %s", describe(value)), "in quotes"}
-	}
+func (k key) setFromText(into reflect.Value, text, folder string) error {
 	switch k.typ {
 	case durationType:
-		if k.name == "keep" && text == forever {
-			into.SetInt(int64(ledger.KeepForever))
-			break
-		}
-		d, err := ledger.ParseDuration(text)
-		low, _ := ledger.ParseDuration(k.low)
-		top, _ := ledger.ParseDuration(k.top)
-		switch {
-		case err != nil:
-			return k.noDuration(text)
-		case d < low || d > top:
-			return faultf("must be %s, not %s", k.span(), text)
-		case d%time.Microsecond != 0:
-			return faultf("must be whole microseconds, not %s", text)
-		}
-		into.SetInt(int64(d))
+		return k.setDuration(into, text)
 	case rateType:
-		r, err := ledger.ParseRate(text)
-		if err != nil {
-			return faultf("%v", err)
-		}
-		into.Set(reflect.ValueOf(r))
+		return setParsed(into, text, scheduler.ParseRate)
 	case sizeType:
-		s, err := ParseSize(text)
-		if err != nil {
-			return faultf("%v", err)
-		}
-		into.Set(reflect.ValueOf(s))
+		return setParsed(into, text, ParseSize)
 	case shardType:
-		s, err := ParseShard(text)
-		if err != nil {
-			return faultf("%v", err)
-		}
-		into.Set(reflect.ValueOf(s))
-	default:
-		if k.oneOf != nil && !slices.Contains(k.oneOf, text) {
-			bad := faultf("must be one of %s, not %q", strings.Join(k.oneOf, ", "), text)
-			near := settings.Suggest(text, k.oneOf)
-			if i := slices.IndexFunc(k.oneOf, func(one string) bool { return strings.HasPrefix(text, one) }); near == "" && i >= 0 {
-				near = k.oneOf[i]
-			}
-			if near != "" {
-				bad.hint = fmt.Sprintf("did you mean %q?", near)
-			}
-			return bad
-		}
-		if strings.ContainsRune(text, 0) {
-			return faultf("must not hold a NUL")
-		}
-		if k.isPath && text != "" {
-			text = resolve(text, folder)
-		}
-		into.SetString(text)
+		return setParsed(into, text, ParseShard)
 	}
+	if k.oneOf != nil && !slices.Contains(k.oneOf, text) {
+		return faultf("must be one of %s, not %q", strings.Join(k.oneOf, ", "), text)
+	}
+	if strings.ContainsRune(text, 0) {
+		return faultf("must not hold a NUL")
+	}
+	if k.isPath && text != "" {
+		text = resolve(text, folder)
+	}
+	into.SetString(text)
 	return nil
 }
 
-func (k key) setList(into reflect.Value, value any, folder string) error {
-	list, ok := value.([]any)
-	if !ok {
-		bad := faultf("must be a list of text, not %s", describe(value))
-		if text, isText := value.(string); isText {
-			bad.hint = fmt.Sprintf("in brackets: [%q]", text)
-		}
-		return bad
+func (k key) setDuration(into reflect.Value, text string) error {
+	d, err := recurrence.ParseDuration(text)
+	low, _ := recurrence.ParseDuration(k.low)
+	top, _ := recurrence.ParseDuration(k.top)
+	switch {
+	case k.name == "keep" && text == forever:
+		d = ledger.KeepForever
+	case err != nil && k.name == "keep":
+		return faultf(`must be a duration such as "90s", "36h" or "7d", or %q, not %q`, forever, text)
+	case err != nil:
+		return faultf(`must be a duration such as "90s", "36h" or "7d", not %q`, text)
+	case d < low || d > top:
+		return faultf("must be %s, not %s", k.span(), text)
+	case d%time.Microsecond != 0:
+		return faultf("must be whole microseconds, not %s", text)
 	}
+	into.SetInt(int64(d))
+	return nil
+}
+
+func setParsed[T any](into reflect.Value, text string, parse func(string) (T, error)) error {
+	v, err := parse(text)
+	if err == nil {
+		into.Set(reflect.ValueOf(v))
+	}
+	return err
+}
+
+func (k key) setList(into reflect.Value, list []any, folder string) error {
 	texts := make([]string, 0, len(list))
 	for _, element := range list {
 		text, ok := element.(string)
@@ -316,15 +273,7 @@ func (k key) setList(into reflect.Value, value any, folder string) error {
 	return nil
 }
 
-// without quotes is how numbers, true and false are written.
-func without(value any) string {
-	if text, ok := value.(string); ok && (text == "true" || text == "false" || bound(text) != 0 || text == "0") {
-		return "without quotes: " + text
-	}
-	return ""
-}
-
-// describe says what a value is; text is not repeated, for it may be a secret.
+// describe describes what a value is; text is not repeated, for it may be a secret.
 func describe(value any) string {
 	switch v := value.(type) {
 	case string:

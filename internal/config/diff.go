@@ -26,7 +26,7 @@ func (c Change) String() string {
 	return c.Text + " (needs a restart)"
 }
 
-// Diff says what is different in the new configuration, by key. Policy, limits, payload, sources, how
+// Diff describes what is different in the new configuration, by key. Policy, limits, payload, sources, how
 // plugins are started and configured, and kinds that come or go can be applied live; what concerns the daemon as a
 // whole needs a restart. A secret in a file is compared by the name of the file.
 func Diff(before, after *Config) []Change {
@@ -54,6 +54,13 @@ func Diff(before, after *Config) []Change {
 			d.keys(path, reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), false)
 		}
 	}
+	d.keys("api", reflect.ValueOf(&before.API).Elem(), reflect.ValueOf(&after.API).Elem(), false)
+	for _, name := range names(before.API.Tokens, after.API.Tokens) {
+		path := joinPath("api.tokens", name)
+		if a, b := before.API.Tokens[name], after.API.Tokens[name]; d.both(path, a, b, true) {
+			d.keys(path, reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), true)
+		}
+	}
 	return d.changes
 }
 
@@ -63,7 +70,7 @@ func (d *differ) note(key string, live bool, format string, args ...any) {
 	d.changes = append(d.changes, Change{Key: key, Text: key + fmt.Sprintf(format, args...), Live: live})
 }
 
-// both says whether a table is there before and after; it notes one that comes or goes.
+// both reports whether a table is there before and after; it notes one that comes or goes.
 func (d *differ) both(path string, before, after any, live bool) bool {
 	switch none := reflect.ValueOf(before).IsNil(); {
 	case none:

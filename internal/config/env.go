@@ -1,12 +1,12 @@
 package config
 
 import (
-	"errors"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
@@ -39,6 +39,11 @@ func (d *decoder) environment(environ []string) {
 		}
 		d.lay(k.name, k, reflect.ValueOf(c).Elem(), value, Origin{Env: EnvName(k.name)})
 	}
+	for _, k := range keys(reflect.TypeFor[API]()) {
+		if value := set["API_"+strings.ToUpper(k.name)]; value != "" && k.below() == nil {
+			d.lay("api."+k.name, k, reflect.ValueOf(&c.API).Elem(), value, Origin{Env: EnvName("api." + k.name)})
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		from := Origin{Env: envPrefix + name}
 		if rest, ok := strings.CutPrefix(name, "KINDS_"); ok {
@@ -61,7 +66,10 @@ func suggestVariable(name string) string {
 	for _, k := range keys(reflect.TypeFor[Config]()) {
 		names = append(names, strings.ToUpper(k.name))
 	}
-	const cookie = "PLUGIN" // which go-plugin sets for plugins, and those who start ledgerd may pass on
+	for _, k := range keys(reflect.TypeFor[API]()) {
+		names = append(names, "API_"+strings.ToUpper(k.name))
+	}
+	const cookie = "PLUGIN" // go-plugin sets it for plugins, and a parent of ledgerd may pass it on
 	if near := settings.Suggest(name, names); near != "" && name != cookie && !slices.Contains(names, name) {
 		return envPrefix + near
 	}
@@ -73,7 +81,8 @@ func (d *decoder) flags(values map[string]string) {
 	all := keys(reflect.TypeFor[Config]())
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if k, known := find(all, name); known {
-			d.lay(name, k, reflect.ValueOf(d.config).Elem(), values[name], Origin{Flag: "--" + strings.ReplaceAll(name, "_", "-")})
+			d.lay(name, k, reflect.ValueOf(d.config).Elem(), values[name],
+				Origin{Flag: "--" + strings.ReplaceAll(name, "_", "-")})
 		}
 	}
 }
@@ -81,7 +90,8 @@ func (d *decoder) flags(values map[string]string) {
 // lay puts a text over the value of a key.
 func (d *decoder) lay(path string, k key, table reflect.Value, text string, from Origin) {
 	if err := k.setText(table.Field(k.field), text, ""); err != nil {
-		d.problems = append(d.problems, problemFrom(from, path, err))
+		d.problems = append(d.problems, Problem{Env: from.Env, Flag: from.Flag, Key: path, Message: err.Error(),
+			Hint: ledger.Hint(err)})
 		return
 	}
 	d.config.noteOrigin(path, from)
@@ -94,15 +104,6 @@ func (d *decoder) lay(path string, k key, table reflect.Value, text string, from
 		d.config.DBFile = ""
 		delete(d.config.origins, other)
 	}
-}
-
-// problemFrom is a problem of a value that is not from the file.
-func problemFrom(from Origin, path string, err error) Problem {
-	p := Problem{Env: from.Env, Flag: from.Flag, Key: path, Message: err.Error()}
-	if f, ok := errors.AsType[*fault](err); ok {
-		p.Hint = f.hint
-	}
-	return p
 }
 
 // kindVariable reads NAME_KEY, NAME_SET_FIELD or NAME_WITH_FIELD.
@@ -137,7 +138,8 @@ func layOne[T any](d *decoder, above string, tables map[string]*T, rest, value s
 		}
 	}
 	if best.name == "" {
-		d.problems = append(d.problems, Problem{Env: from.Env, Message: "there is no such key", Hint: "the variables of [" + above + ".NAME] are " + EnvName(above) + "_NAME_KEY; see docs/config.md"})
+		d.problems = append(d.problems, Problem{Env: from.Env, Message: "there is no such key", Hint: "the variables of [" +
+			above + ".NAME] are " + EnvName(above) + "_NAME_KEY; see docs/config.md"})
 		return
 	}
 	name := rest[:len(rest)-len(best.name)-1]

@@ -1,12 +1,13 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
@@ -17,7 +18,6 @@ type key struct {
 	def      string // as it is written; "" if there is none
 	low, top string // range; "" if there is none
 	oneOf    []string
-	also     []string
 	secret   string
 	live     bool
 	isPath   bool
@@ -37,18 +37,12 @@ func keys(t reflect.Type) []key {
 		k := key{name: name, doc: f.Tag.Get("doc"), def: f.Tag.Get("default"), secret: f.Tag.Get("secret"),
 			live: f.Tag.Get("live") != "", isPath: f.Tag.Get("path") != "", field: i, typ: f.Type}
 		k.low, k.top, _ = strings.Cut(f.Tag.Get("range"), " … ")
-		k.oneOf = split(f.Tag.Get("oneof"), "|")
-		k.also = split(f.Tag.Get("also"), ",")
+		if choices := f.Tag.Get("oneof"); choices != "" {
+			k.oneOf = strings.Split(choices, "|")
+		}
 		all = append(all, k)
 	}
 	return all
-}
-
-func split(text, by string) []string {
-	if text == "" {
-		return nil
-	}
-	return strings.Split(text, by)
 }
 
 // find the key of that name.
@@ -60,33 +54,23 @@ func find(all []key, name string) (key, bool) {
 	return all[i], true
 }
 
-// suggest the key that may have been meant.
+// suggest words the key that may have been meant.
 func suggest(all []key, name string) string {
 	var names []string
 	for _, k := range all {
 		names = append(names, k.name)
 	}
-	for _, k := range all {
-		if slices.Contains(k.also, strings.ToLower(name)) {
-			return k.name
-		}
-	}
 	if near := settings.Suggest(name, names); near != "" {
-		return near
+		return fmt.Sprintf("did you mean %q?", near)
 	}
-	for _, k := range all {
-		if settings.Suggest(name, k.also) != "" {
-			return k.name
-		}
-	}
-	return ""
+	return "see docs/config.md"
 }
 
 var (
 	durationType = reflect.TypeFor[time.Duration]()
-	rateType     = reflect.TypeFor[ledger.Rate]()
+	rateType     = reflect.TypeFor[scheduler.Rate]()
 	sizeType     = reflect.TypeFor[Size]()
-	shardType    = reflect.TypeFor[ledger.Shard]()
+	shardType    = reflect.TypeFor[scheduler.Shard]()
 	stringsType  = reflect.TypeFor[[]string]()
 	anyMapType   = reflect.TypeFor[map[string]any]()
 )
@@ -100,7 +84,7 @@ func (k key) scalar() reflect.Type {
 	switch {
 	case t == rateType, t == shardType, t == sizeType:
 		return t
-	case t.Kind() == reflect.Map, t.Kind() == reflect.Slice:
+	case t.Kind() == reflect.Map, t.Kind() == reflect.Slice, t.Kind() == reflect.Struct:
 		return nil
 	}
 	return t
@@ -108,33 +92,32 @@ func (k key) scalar() reflect.Type {
 
 // below is the struct of the tables that a key holds, nil if it holds none.
 func (k key) below() reflect.Type {
-	if k.typ != anyMapType && k.typ != stringsType && k.scalar() == nil {
-		return k.typ.Elem().Elem()
+	switch {
+	case k.typ == anyMapType, k.typ == stringsType, k.scalar() != nil:
+		return nil
+	case k.typ.Kind() == reflect.Struct:
+		return k.typ
 	}
-	return nil
+	return k.typ.Elem().Elem()
 }
 
-// typeName is what a value is, as people say it.
-func (k key) typeName() string {
+// form is what a value is, as people say it, and how one is written.
+func (k key) form() (name, sample string) {
 	switch t := k.scalar(); {
 	case k.typ == stringsType:
-		return "list of text"
+		return "a list of text", `["…"]`
 	case k.typ == anyMapType:
-		return "table"
-	case t == nil && k.typ.Kind() == reflect.Slice:
-		return "array of tables"
-	case t == nil:
-		return "tables"
+		return "a table", "{ NAME = VALUE }"
 	case t == durationType:
-		return "duration"
+		return "a duration", `"90s"`
 	case t == rateType:
-		return "rate"
+		return "a rate", `"100/s"`
 	case t == sizeType:
-		return "size"
+		return "a size", `"512MiB"`
 	case t.Kind() == reflect.Int:
-		return "whole number"
+		return "a whole number", "1"
 	case t.Kind() == reflect.Bool:
-		return "true or false"
+		return "true or false", "true"
 	}
-	return "text"
+	return "text", `"…"`
 }

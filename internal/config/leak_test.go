@@ -44,9 +44,11 @@ url = "https://lists.example/all?k=hunter2"
 func TestNoSecretIsShown(t *testing.T) {
 	dir, w := t.TempDir(), world(t)
 	whole := must(Load(Options{Path: write(t, withSecrets)}))
-	var places []int // where a slip neither cuts the secret itself nor makes it a part of the name of the user or of a path
+	// where a slip neither cuts the secret itself nor makes it a part of the name of the user or of a path
+	var places []int
 	for i := range len(withSecrets) {
-		if from := strings.LastIndex(withSecrets[:i], "hunter2"); (from < 0 || i-from >= len("hunter2")) && !strings.HasPrefix(withSecrets[i:], ":hunter2") &&
+		if from := strings.LastIndex(withSecrets[:i], "hunter2"); (from < 0 || i-from >= len("hunter2")) &&
+			!strings.HasPrefix(withSecrets[i:], ":hunter2") &&
 			!strings.HasPrefix(withSecrets[i:], "?k=") {
 			places = append(places, i)
 		}
@@ -56,7 +58,8 @@ func TestNoSecretIsShown(t *testing.T) {
 		text := withSecrets
 		switch rapid.SampledFrom([]string{"insert", "delete", "line gone", "line twice"}).Draw(t, "slip") {
 		case "insert":
-			text = text[:at] + rapid.SampledFrom(strings.Split("\" ' = [ ] { } # . , \\ \n x 1 -", " ")).Draw(t, "what") + text[at:]
+			text = text[:at] + rapid.SampledFrom(strings.Split("\" ' = [ ] { } # . , \\ \n x 1 -", " ")).Draw(t, "what") +
+				text[at:]
 		case "delete":
 			if !strings.HasPrefix(text[at:], "hunter2") {
 				text = text[:at] + text[at+1:]
@@ -119,7 +122,8 @@ url = "https://hunter2@lists.example/all?k=hunter2#hunter2"
 	if strings.Contains(shown.String(), "hunter2") {
 		t.Error(shown.String())
 	}
-	for _, want := range []string{"source[0].url https://***@lists.example/all?***#***\n", "plugins.thumb.command [thumb --fast --secret=***]\n"} {
+	for _, want := range []string{"source[0].url https://***@lists.example/all?***#***\n",
+		"plugins.thumb.command [thumb --fast --secret=***]\n"} {
 		if !strings.Contains(shown.String(), want) {
 			t.Errorf("%q is not in\n%s", want, shown.String())
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
@@ -24,7 +25,7 @@ type Options struct {
 	Flags map[string]string
 }
 
-// Find says which file is read: the one that was named, else LEDGERD_CONFIG, else the first that
+// Find reports which file is read: the one that was named, else LEDGERD_CONFIG, else the first that
 // exists of $XDG_CONFIG_HOME/ledgerd/ledgerd.toml (~/.config without the variable) and
 // /etc/ledgerd/ledgerd.toml; "" if there is none. Only one is ever read.
 func Find(named string, lookup func(string) (string, bool)) string {
@@ -103,7 +104,7 @@ func read(path string) ([]byte, error) {
 	return text, nil
 }
 
-// cause leaves out what a message says already: the call and the path.
+// cause leaves out what a message has already: the call and the path.
 func cause(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
@@ -157,17 +158,16 @@ func (o Origin) String() string {
 	return "default"
 }
 
-// warnOfSecrets says that a file that holds a secret can be read by everybody.
+// warnOfSecrets means that a file that holds a secret can be read by everybody.
 func (c *Config) warnOfSecrets() {
 	info, err := os.Stat(c.File)
 	if c.File == "" || err != nil || info.Mode().Perm()&0o004 == 0 {
 		return
 	}
 	for _, path := range c.secretPaths() {
-		p := c.doc.problem(c.doc.at(path), "everybody on this machine can read this file, and it holds a secret")
-		p.Key, p.text = path, hideValues(path, p.text)
-		p.Hint = "chmod o-r " + c.File + ", or put the secret into a file of its own: " + lastKey(path) + "_file"
-		c.Warnings = append(c.Warnings, p)
+		c.Warnings = append(c.Warnings, c.problem(path, &ledger.Error{
+			Message: "everybody on this machine can read this file, and it holds a secret",
+			Hint:    "chmod o-r " + c.File + ", or put the secret into a file of its own: " + lastKey(path) + "_file"}))
 	}
 }
 

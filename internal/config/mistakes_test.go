@@ -20,7 +20,9 @@ var update = flag.Bool("update", false, "write the expected output anew")
 // schema is one that package sdk would make.
 func schema(t testing.TB, properties string, required ...string) *settings.Schema {
 	t.Helper()
-	s, err := settings.Compile(fmt.Appendf(nil, `{"type":"object","additionalProperties":{"not":{}},"required":[%s],"properties":{%s}}`, strings.Join(required, ","), properties))
+	s, err := settings.Compile(fmt.Appendf(nil,
+		`{"type":"object","additionalProperties":{"not":{}},"required":[%s],"properties":{%s}}`, strings.Join(required,
+			","), properties))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,25 +33,28 @@ func schema(t testing.TB, properties string, required ...string) *settings.Schem
 func world(t testing.TB) World {
 	plugins := map[string]*About{
 		"urlcheck": {Input: "url",
-			Payload: schema(t, `"url":{"type":"string"},"accept":{"type":"array","items":{"type":"integer","minimum":100}},"method":{"type":"string","enum":["GET","HEAD"]}`, `"url"`),
-			Config:  schema(t, `"allow_private":{"type":"boolean"},"token":{"type":"string","writeOnly":true}`)},
+			Payload: schema(t,
+				`"url":{"type":"string"},"accept":{"type":"array","items":{"type":"integer","minimum":100}},"method":{"type":"string","enum":["GET","HEAD"]}`, `"url"`),
+			Config: schema(t, `"allow_private":{"type":"boolean"},"token":{"type":"string","writeOnly":true}`)},
 		"mail": {Input: "line",
 			Payload: schema(t, `"to":{"type":"string"}`, `"to"`),
-			Config:  schema(t, `"host":{"type":"string"},"smtp":{"type":"object","additionalProperties":{"not":{}},"properties":{"port":{"type":"integer"},"password":{"type":"string","writeOnly":true,"minLength":8}}}`, `"host"`)},
+			Config: schema(t,
+				`"host":{"type":"string"},"smtp":{"type":"object","additionalProperties":{"not":{}},"properties":{"port":{"type":"integer"},"password":{"type":"string","writeOnly":true,"minLength":8}}}`, `"host"`)},
 	}
-	return World{Plugins: []string{"broken", "mail", "urlcheck"}, Kinds: map[string]string{"article": ""}, Describe: func(name string) (*About, error) {
-		if name == "broken" {
-			return nil, errors.New("plugin broken did not start")
-		}
-		if about := plugins[name]; about != nil {
-			return about, nil
-		}
-		return nil, ErrNoPlugin
-	}}
+	return World{Plugins: []string{"broken", "mail", "urlcheck"}, Kinds: map[string]string{"article": ""},
+		Describe: func(name string) (*About, error) {
+			if name == "broken" {
+				return nil, errors.New("plugin broken did not start")
+			}
+			if about := plugins[name]; about != nil {
+				return about, nil
+			}
+			return nil, ErrNoPlugin
+		}}
 }
 
-// loadAll loads a file and checks it against the world, as config check does. What is in the
-// environment stands in lines "#env NAME=value" of the file.
+// loadAll loads a file and checks it against the world, as config check does. Lines
+// "#env NAME=value" of the file are the environment.
 func loadAll(w World, path, text string) (*Config, error) {
 	o := Options{Path: path}
 	for line := range strings.Lines(text) {
@@ -111,7 +116,8 @@ func TestMistakes(t *testing.T) {
 		t.Errorf("%d mistakes, there were more", len(cases))
 	}
 	if *update {
-		if err := os.WriteFile(file, txtar.Format(&txtar.Archive{Comment: archive.Comment, Files: written}), 0o644); err != nil {
+		if err := os.WriteFile(file, txtar.Format(&txtar.Archive{Comment: archive.Comment, Files: written}),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

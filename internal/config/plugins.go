@@ -10,18 +10,19 @@ import (
 	"sync"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/recurrence"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// About is what a plugin says of itself, as far as a configuration depends on it.
+// About is a plugin's description of itself, as far as a configuration depends on it.
 type About struct {
 	Input   string // "file", "url" or "line"
 	Payload *settings.Schema
 	Config  *settings.Schema
 }
 
-// ErrNoPlugin says that there is no plugin of that name.
+// ErrNoPlugin means that there is no plugin of that name.
 var ErrNoPlugin = errors.New("no such plugin")
 
 // World is what a configuration is checked against.
@@ -30,8 +31,8 @@ type World struct {
 	// not start. It is called for several plugins at the same time, as Validate is. nil: none is asked, and
 	// the configuration names none.
 	Describe func(plugin string) (*About, error)
-	// Validate has a plugin look at a whole config, secrets included, that fits its schema. What it
-	// refuses is a *settings.Error. nil means that only schemas are asked.
+	// Validate has a plugin look at a whole config, secrets included, that fits its schema. A config that
+	// it refuses is a *settings.Error. nil means that only schemas are asked.
 	Validate func(plugin string, config []byte) error
 	// Plugins are the names of those that are found here.
 	Plugins []string
@@ -49,7 +50,8 @@ func (c *Config) Check(w World, known error) error {
 		if _, err := x.ask(name); err != nil && !errors.Is(err, ErrNoPlugin) {
 			x.sick(joinPath("plugins", name), err)
 		} else if err != nil {
-			x.fail(joinPath("plugins", name), x.unknown("plugin", name, w.Plugins, `or say how it is started: command = ["/PATH/PROGRAM"]`))
+			x.fail(joinPath("plugins", name), x.unknown("plugin", name, w.Plugins,
+				`give the command that starts it: command = ["/PATH/PROGRAM"]`))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Kinds)) {
@@ -127,19 +129,19 @@ func (x *plugged) ask(plugin string) (*About, error) {
 
 // unknown words that there is nothing of that name.
 func (x *plugged) unknown(what, name string, known []string, otherwise string) error {
-	bad := faultf("there is no %s %q", what, name)
-	if bad.hint = otherwise; settings.Suggest(name, known) != "" {
-		bad.hint = fmt.Sprintf("did you mean %q?", settings.Suggest(name, known))
+	if near := settings.Suggest(name, known); near != "" {
+		otherwise = fmt.Sprintf("did you mean %q?", near)
 	}
-	return bad
+	return &ledger.Error{Message: fmt.Sprintf("there is no %s %q", what, name), Hint: otherwise}
 }
 
 // kinds are the names that a kind may have without being new.
 func (x *plugged) kinds() []string {
-	return slices.Concat(x.world.Plugins, slices.Sorted(maps.Keys(x.world.Kinds)), slices.Sorted(maps.Keys(x.config.Kinds)))
+	return slices.Concat(x.world.Plugins, slices.Sorted(maps.Keys(x.world.Kinds)),
+		slices.Sorted(maps.Keys(x.config.Kinds)))
 }
 
-// pluginOf is the plugin that works a kind, and the key that says so, "" if none does.
+// pluginOf is the plugin that works a kind, and the key that names it, "" if none does.
 func (x *plugged) pluginOf(kind string) (plugin, key string) {
 	if plugin := x.config.PluginOf(kind); plugin != "" {
 		return plugin, joinPath("kinds", kind) + ".plugin"
@@ -161,7 +163,8 @@ func (x *plugged) kind(path, name string, k *Kind) {
 		x.fail(key, x.unknown("plugin", plugin, x.world.Plugins, "all plugins: ledgerd plugin ls"))
 	case err != nil && errors.Is(err, ErrNoPlugin):
 		if k.Input == nil && !x.ofLedger(name) {
-			x.fail(path, x.unknown("plugin or kind", name, slices.Concat(x.world.Plugins, slices.Collect(maps.Keys(x.world.Kinds))), `a kind that people work says what it takes: input = "line"`))
+			x.fail(path, x.unknown("plugin or kind", name, slices.Concat(x.world.Plugins,
+				slices.Collect(maps.Keys(x.world.Kinds))), `a kind that people work names its input: input = "line"`))
 		}
 	case err != nil && (key != "" || x.config.Plugins[plugin] == nil): // else it has been said
 		x.sick(path, err)
@@ -197,7 +200,7 @@ func (x *plugged) validateAll() {
 
 // sick notes that a plugin gave no answer: the file may be right.
 func (x *plugged) sick(path string, err error) {
-	x.fail(path, faultf("%v", err))
+	x.fail(path, err)
 	x.problems[len(x.problems)-1].Sick = true
 }
 
@@ -231,7 +234,8 @@ func (x *plugged) source(path string, s *Source) {
 	}
 	switch {
 	case s.Type == "folder" && input != "" && input != "file":
-		x.fail(path+".kind", faultf("%s takes %s, not files", s.Kind, map[string]string{"url": "URLs", "line": "lines of text"}[input]))
+		x.fail(path+".kind", faultf("%s takes %s, not files", s.Kind, map[string]string{"url": "URLs",
+			"line": "lines of text"}[input]))
 	case s.Type != "folder" && err == nil && input == "url":
 		x.workedOnce(path, s)
 	}
@@ -246,19 +250,21 @@ func (x *plugged) workedOnce(path string, s *Source) {
 	at, every := path+".kind", `every = "day"`
 	if _, given := x.config.doc.places[path+".schedule"]; given {
 		at = path + ".schedule"
-		if _, err := ledger.ParseEvery(s.Schedule, s.Zone); err == nil {
+		if _, err := recurrence.Parse(s.Schedule, s.Zone); err == nil {
 			every = fmt.Sprintf("every = %q", s.Schedule)
 		}
 		if s.Zone != "" {
 			every += fmt.Sprintf(" and zone = %q", s.Zone)
 		}
 	}
-	x.warn(at, &fault{fmt.Sprintf("source %s is looked at again and again (schedule %q), but each URL in it is worked once only", s.Name, s.Schedule),
-		fmt.Sprintf(`again in every period: %s in [kinds.%s]; if once is right: every = ""`, every, s.Kind)})
+	x.warn(at, &ledger.Error{
+		Message: fmt.Sprintf("source %s is looked at again and again (schedule %q), but each URL in it is worked once only",
+			s.Name, s.Schedule),
+		Hint: fmt.Sprintf(`again in every period: %s in [kinds.%s]; if once is right: every = ""`, every, s.Kind)})
 }
 
 // secretOf tells whether a field of a plugin's config, in the form of the file or of a variable, is a
-// secret or may be one: what no plugin says anything of may be, and what has such a name.
+// secret or may be one: a field that no plugin declares may be, and one with such a name.
 func (x *plugged) secretOf(kind, field string) bool {
 	if strings.HasSuffix(field, "_file") {
 		return false
@@ -268,5 +274,7 @@ func (x *plugged) secretOf(kind, field string) bool {
 	if err != nil || redact.SecretName(field) {
 		return true
 	}
-	return !slices.ContainsFunc(about.Config.Fields(), func(f settings.Field) bool { return EnvName(f.Name) == EnvName(field) && !f.Secret })
+	return !slices.ContainsFunc(about.Config.Fields(), func(f settings.Field) bool {
+		return EnvName(f.Name) == EnvName(field) && !f.Secret
+	})
 }

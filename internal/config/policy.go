@@ -27,7 +27,7 @@ var policyFields = map[string]func(*ledger.Kind) any{
 	"burst":                     func(k *ledger.Kind) any { return &k.Limits.Burst },
 }
 
-// Policy puts what the configuration says of a kind over what the ledger has.
+// Policy puts the configuration of a kind over what the ledger has.
 func (k *Kind) Policy(have *ledger.Kind) {
 	k.eachPolicy(have, func(_ key, want, at reflect.Value) { at.Set(want) })
 	if have.OnLost == ledger.OnLostRepeat { // as the ledger keeps it
@@ -47,7 +47,7 @@ func (k *Kind) eachPolicy(have *ledger.Kind, do func(k key, want, at reflect.Val
 	}
 }
 
-// Since is what the configuration says of the policy now and did not say in before, which may be nil.
+// Since is what the configuration sets of the policy now and did not set in before, which may be nil.
 func (k *Kind) Since(before *Kind) *Kind {
 	if before == nil {
 		return k
@@ -55,14 +55,15 @@ func (k *Kind) Since(before *Kind) *Kind {
 	news := &Kind{}
 	old, now, to := reflect.ValueOf(before).Elem(), reflect.ValueOf(k).Elem(), reflect.ValueOf(news).Elem()
 	for _, key := range keys(now.Type()) {
-		if _, is := policyFields[key.name]; is && !reflect.DeepEqual(old.Field(key.field).Interface(), now.Field(key.field).Interface()) {
+		if _, is := policyFields[key.name]; is && !reflect.DeepEqual(old.Field(key.field).Interface(),
+			now.Field(key.field).Interface()) {
 			to.Field(key.field).Set(now.Field(key.field))
 		}
 	}
 	return news
 }
 
-// PolicyDifference is a value of a policy that the ledger has otherwise than the configuration says it.
+// PolicyDifference is a value of a policy that differs between the ledger and the configuration.
 type PolicyDifference struct {
 	Key        string // "max_failures"
 	Have, Want string
@@ -74,12 +75,12 @@ func (d PolicyDifference) String() string {
 	return d.Key + ": " + d.Have + " → " + d.Want + " (" + d.Origin.String() + ")"
 }
 
-// PolicyDifferences compares what says, a Kind of this configuration or a part of it, asks for with what the
+// PolicyDifferences compares asked, a Kind of this configuration or a part of it, with what the
 // ledger has.
-func (c *Config) PolicyDifferences(says *Kind, have ledger.Kind) (all []PolicyDifference) {
+func (c *Config) PolicyDifferences(asked *Kind, have ledger.Kind) (all []PolicyDifference) {
 	want := have
-	says.Policy(&want)
-	says.eachPolicy(&have, func(k key, _, at reflect.Value) {
+	asked.Policy(&want)
+	asked.eachPolicy(&have, func(k key, _, at reflect.Value) {
 		wanted := reflect.ValueOf(policyFields[k.name](&want)).Elem()
 		if at.Interface() == wanted.Interface() {
 			return
@@ -91,18 +92,15 @@ func (c *Config) PolicyDifferences(says *Kind, have ledger.Kind) (all []PolicyDi
 }
 
 // PolicyWarnings are the values of policies that the ledger, with these kinds, has otherwise than the
-// configuration says, at the places of those.
+// configuration, at its places.
 func (c *Config) PolicyWarnings(kinds []ledger.Kind) (all []Problem) {
 	for _, k := range kinds {
 		for _, d := range c.PolicyDifferences(c.Kind(k.Name), k) {
 			path := joinPath(joinPath("kinds", k.Name), d.Key)
-			p := Problem{Env: d.Origin.Env}
-			if d.Origin.File != "" {
-				p = c.doc.problem(c.doc.at(path), "")
-			}
-			p.Key, p.Message = path, fmt.Sprintf("%s of kind %s is %s in the ledger, and %s here", d.Key, k.Name, d.Have, d.Want)
-			p.Hint = "the next command that adds to the kind or works it with this config, and the next start of a daemon, set it"
-			all = append(all, p)
+			all = append(all, c.problem(path, &ledger.Error{
+				Message: fmt.Sprintf("is %s in the ledger, and %s here", d.Have, d.Want),
+				Hint: "the next command that adds to the kind or works it with this config, and the next start of a daemon, " +
+					"set it"}))
 		}
 	}
 	return all

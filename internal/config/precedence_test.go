@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // someValue draws a value for a key, as text.
@@ -24,7 +25,7 @@ func someValue(t *rapid.T, k key, label string) string {
 	case typ == durationType:
 		return FormatDuration(time.Duration(5+n) * time.Second)
 	case typ == rateType:
-		return ledger.Rate{Count: n, Per: time.Minute}.String()
+		return scheduler.Rate{Count: n, Per: time.Minute}.String()
 	case typ == sizeType:
 		return (Size(8+n) << 20).String()
 	case k.name == "open_files":
@@ -66,7 +67,8 @@ func TestPrecedence(t *testing.T) {
 	tables := []struct {
 		prefix string
 		of     reflect.Type
-	}{{"", reflect.TypeFor[Config]()}, {"kinds.some-kind", reflect.TypeFor[Kind]()}, {"plugins.thumbs", reflect.TypeFor[Plugin]()}}
+	}{{"", reflect.TypeFor[Config]()}, {"kinds.some-kind", reflect.TypeFor[Kind]()}, {"plugins.thumbs",
+		reflect.TypeFor[Plugin]()}}
 	rapid.Check(t, func(t *rapid.T) {
 		table := rapid.SampledFrom(tables).Draw(t, "table")
 		text, environ, flags := "", []string{}, map[string]string{}
@@ -134,12 +136,15 @@ func TestDatabaseFile(t *testing.T) {
 		environ    []string
 		flags      map[string]string
 	}{
-		"file":                    {path: inFile, want: "postgres://in-file/x"},
-		"variable over db":        {path: plain, want: "postgres://in-file/x", environ: []string{"LEDGERD_DB_FILE=" + file}},
-		"variable over db_file":   {path: inFile, want: "postgres://env/x", environ: []string{"LEDGERD_DB=postgres://env/x"}},
-		"flag over db_file":       {path: inFile, want: "postgres://flag/x", flags: map[string]string{"db": "postgres://flag/x"}},
-		"flag over both":          {path: inFile, want: "postgres://flag/x", environ: []string{"LEDGERD_DB=postgres://env/x"}, flags: map[string]string{"db": "postgres://flag/x"}},
-		"of variables the value":  {want: "postgres://env/x", environ: []string{"LEDGERD_DB=postgres://env/x", "LEDGERD_DB_FILE=/none"}},
+		"file":                  {path: inFile, want: "postgres://in-file/x"},
+		"variable over db":      {path: plain, want: "postgres://in-file/x", environ: []string{"LEDGERD_DB_FILE=" + file}},
+		"variable over db_file": {path: inFile, want: "postgres://env/x", environ: []string{"LEDGERD_DB=postgres://env/x"}},
+		"flag over db_file": {path: inFile, want: "postgres://flag/x",
+			flags: map[string]string{"db": "postgres://flag/x"}},
+		"flag over both": {path: inFile, want: "postgres://flag/x", environ: []string{"LEDGERD_DB=postgres://env/x"},
+			flags: map[string]string{"db": "postgres://flag/x"}},
+		"of variables the value": {want: "postgres://env/x", environ: []string{"LEDGERD_DB=postgres://env/x",
+			"LEDGERD_DB_FILE=/none"}},
 		"an empty one is nothing": {path: plain, want: "postgres://plain/x", environ: []string{"LEDGERD_DB="}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,10 +156,11 @@ func TestDatabaseFile(t *testing.T) {
 	}
 }
 
-// TestPolicy: what the configuration says of a kind counts before what the ledger has, and what it
-// does not say stays.
+// TestPolicy: the configuration of a kind counts before what the ledger has, and what it
+// does not set stays.
 func TestPolicy(t *testing.T) {
-	c, err := Load(Options{Path: write(t, "[kinds.a]\nmax_failures = 0\nkeep = \"7d\"\npaused = false\non_lost = \"doubt\"\nplugin = \"a\""), Environ: []string{"LEDGERD_KINDS_A_KEEP=2d"}})
+	c, err := Load(Options{Path: write(t, "[kinds.a]\nmax_failures = 0\nkeep = \"7d\"\npaused = false\non_lost = "+
+		"\"doubt\"\nplugin = \"a\""), Environ: []string{"LEDGERD_KINDS_A_KEEP=2d"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
@@ -31,7 +31,9 @@ func (c *Config) Settings(w World) []Setting {
 		path, k := joinPath("kinds", name), c.Kinds[name]
 		list = append(list, c.tableSettings(path, reflect.ValueOf(k).Elem())...)
 		list = append(list, c.fieldSettings(path+".set", k.Set, k.set, func(string) bool { return false })...)
-		list = append(list, c.fieldSettings(path+".with", k.With, k.with, func(field string) bool { return x.secretOf(name, field) })...)
+		list = append(list, c.fieldSettings(path+".with", k.With, k.with, func(field string) bool {
+			return x.secretOf(name, field)
+		})...)
 	}
 	for i, s := range c.Sources {
 		path := fmt.Sprintf("source[%d]", i)
@@ -40,6 +42,10 @@ func (c *Config) Settings(w World) []Setting {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Plugins)) {
 		list = append(list, c.tableSettings(joinPath("plugins", name), reflect.ValueOf(c.Plugins[name]).Elem())...)
+	}
+	list = append(list, c.tableSettings("api", reflect.ValueOf(&c.API).Elem())...)
+	for _, name := range slices.Sorted(maps.Keys(c.API.Tokens)) {
+		list = append(list, c.tableSettings(joinPath("api.tokens", name), reflect.ValueOf(c.API.Tokens[name]).Elem())...)
 	}
 	return list
 }
@@ -58,7 +64,8 @@ func (c *Config) tableSettings(path string, table reflect.Value) (list []Setting
 			continue
 		case isSource && !source.has(k.name):
 			continue
-		case !given && (at == "db" && c.DBFile != "" || path != "" && (k.name == "query" || k.name == "query_db")): // read from a file
+		// read from a file
+		case !given && (at == "db" && c.DBFile != "" || path != "" && (k.name == "query" || k.name == "query_db")):
 			continue
 		}
 		list = append(list, Setting{at, written(k, v), origin})
@@ -67,7 +74,8 @@ func (c *Config) tableSettings(path string, table reflect.Value) (list []Setting
 }
 
 // fieldSettings are the settings of a plugin, from the file and from variables.
-func (c *Config) fieldSettings(path string, table map[string]any, environment []Assignment, secret func(string) bool) (list []Setting) {
+func (c *Config) fieldSettings(path string, table map[string]any, environment []Assignment,
+	secret func(string) bool) (list []Setting) {
 	values := map[string]Setting{}
 	var note func(prefix string, table map[string]any)
 	note = func(prefix string, table map[string]any) {
@@ -81,7 +89,7 @@ func (c *Config) fieldSettings(path string, table map[string]any, environment []
 			if _, isFile := secretFile(fmt.Sprint(value)); secret(field) && !isFile {
 				value = Hidden
 			}
-			values[field] = Setting{path + "." + field, value, Origin{File: c.File, Line: c.doc.at(path + "." + field).line}}
+			values[field] = Setting{path + "." + field, value, Origin{File: c.File, Line: c.doc.at(path + "." + field).Line}}
 		}
 	}
 	note("", table)
@@ -129,11 +137,11 @@ func written(k key, v reflect.Value) any {
 	switch value := v.Interface().(type) {
 	case time.Duration:
 		return FormatDuration(value)
-	case ledger.Rate:
+	case scheduler.Rate:
 		return value.String()
 	case Size:
 		return value.String()
-	case ledger.Shard:
+	case scheduler.Shard:
 		if value.Count == 0 {
 			return ""
 		}

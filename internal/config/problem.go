@@ -6,22 +6,22 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // Problem is one thing that is wrong with a configuration, or not wise.
 type Problem struct {
 	File    string // the config file; "" if it is the environment, or a flag
 	Line    int    // from 1; 0 if it is about no place in the file
-	Column  int    // in characters, from 1
+	Column  int    // in bytes, from 1
 	Env     string // the variable
 	Flag    string // "--db"
 	Key     string // "kinds.urlcheck.timeout"; "" if it is about none
 	Message string // without values of secrets
 	Hint    string // what to do, or what was meant; may be empty
 	Sick    bool   // a plugin gave no answer; the configuration may be right
-
-	text   string // of the line
-	length int    // of what is meant, in characters
 }
 
 // Where is the place as compilers write it: "ledgerd.toml:12:3".
@@ -37,55 +37,40 @@ func (p Problem) Where() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
 
-// String is place and message, then the line with a mark below what is meant, and the hint.
-func (p Problem) String() string {
-	var b strings.Builder
-	b.WriteString(p.Message)
-	if where := p.Where(); where != "" {
-		b.Reset()
-		b.WriteString(where + ": " + p.Message)
-	}
-	if p.Line == 0 || p.text == "" {
-		if p.Hint != "" {
-			b.WriteString("\n  " + p.Hint)
-		}
-		return b.String()
-	}
-	number := fmt.Sprintf("  %3d | ", p.Line)
-	text, before, length := p.shown()
-	fmt.Fprintf(&b, "\n%s%s\n%s| %s%s", number, text, strings.Repeat(" ", len(number)-2), strings.Repeat(" ", before), strings.Repeat("^", length))
-	if p.Hint != "" {
-		b.WriteString(" " + p.Hint)
-	}
-	return b.String()
-}
+// String is one line: "ledgerd.toml:12:3: lease: must be 5s … 24h, not 1s; hint". No line of the file is in it, for
+// that may hold a secret.
+func (p Problem) String() string { return p.what() + report.Prefixed("; ", p.Hint) }
 
-// shown cuts a long line and writes tabs as spaces, so that the mark stands where it should.
-func (p Problem) shown() (text string, before, length int) {
-	const most = 100
-	line := []rune(strings.TrimRight(p.text, " \t\r"))
-	at := min(max(0, p.Column-1), len(line))
-	if length = max(1, p.length); at > most/2 {
-		line, at = append([]rune("…"), line[at-most/4:]...), most/4+1
+// what is place, key and message.
+func (p Problem) what() string {
+	text := p.Message
+	if p.Line > 0 && p.Key != "" {
+		text = p.Key + ": " + text
 	}
-	if len(line) > most {
-		line = append(line[:most], '…')
+	if where := p.Where(); where != "" {
+		text = where + ": " + text
 	}
-	text = strings.ReplaceAll(string(line), "\t", "    ")
-	before = len([]rune(strings.ReplaceAll(string(line[:at]), "\t", "    ")))
-	return text, before, max(1, min(length, len([]rune(text))-before))
+	return text
 }
 
 // Error is everything that is wrong with a configuration.
 type Error struct{ Problems []Problem }
 
-// Error lists all problems, with their lines.
+// Error lists all problems, a line for each.
 func (e *Error) Error() string {
 	texts := make([]string, len(e.Problems))
 	for i, p := range e.Problems {
 		texts[i] = p.String()
 	}
 	return strings.Join(texts, "\n")
+}
+
+// Advice is the error as programs and people are told it.
+func (e *Error) Advice() (code, message, hint string) {
+	if n := len(e.Problems); n > 1 {
+		return "bad_config", fmt.Sprintf("%d problems in the configuration", n), e.Error()
+	}
+	return "bad_config", e.Problems[0].what(), e.Problems[0].Hint
 }
 
 // Mistakes are the problems of the configuration itself, without those of plugins that gave no answer; nil
@@ -115,11 +100,18 @@ func asError(problems []Problem) error {
 	return &Error{problems}
 }
 
-// problem is about a place in the file.
-func (d *document) problem(at place, format string, args ...any) Problem {
-	p := Problem{File: d.path, Line: at.line, Column: at.column, Message: fmt.Sprintf(format, args...), length: at.length}
-	if at.line >= 1 && at.line <= len(d.lines) {
-		p.text = d.lines[at.line-1]
+// problem is what is wrong with the value of a key, at the place where the value is from.
+func (c *Config) problem(path string, err error) Problem {
+	from := c.origins[path]
+	p := Problem{Env: from.Env, Flag: from.Flag, Key: path, Message: err.Error(), Hint: ledger.Hint(err)}
+	if from.Env == "" && from.Flag == "" {
+		at := c.doc.at(path)
+		p.File, p.Line, p.Column = c.doc.path, at.Line, at.Column
 	}
 	return p
+}
+
+// faultf is what is wrong with a value; with a hint it is a *ledger.Error in full.
+func faultf(format string, args ...any) *ledger.Error {
+	return &ledger.Error{Message: fmt.Sprintf(format, args...)}
 }

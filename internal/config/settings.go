@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
@@ -49,7 +50,7 @@ func (c *Config) With(kind string, schema *settings.Schema) (json.RawMessage, er
 	return t.read(k.With, k.with)
 }
 
-// Refused puts what a plugin says against its config at the places that the values are from: an
+// Refused puts a plugin's complaints about its config at the places that the values are from: an
 // *Error. It is nil if nothing of that is from the configuration.
 func (c *Config) Refused(kind string, schema *settings.Schema, bad *settings.Error) error {
 	if c.doc == nil { // the zero Config
@@ -60,7 +61,7 @@ func (c *Config) Refused(kind string, schema *settings.Schema, bad *settings.Err
 	t.name(c.Kind(kind).with)
 	for _, p := range t.named(bad).Problems {
 		if _, inFile := c.doc.places[t.path+"."+p.Field]; inFile || t.env[p.Field] != "" {
-			t.fail(p.Field, p.Message)
+			t.fail(p.Field, &ledger.Error{Message: p.Message, Hint: p.Hint})
 		}
 	}
 	return asError(t.problems)
@@ -93,7 +94,7 @@ func (t *settingsTable) read(table map[string]any, environment []Assignment) (js
 	}
 	raw, err := json.Marshal(values)
 	if err != nil { // inf and nan, which JSON does not have
-		t.fail("", "nan and inf are no numbers of JSON")
+		t.fail("", faultf("nan and inf are no numbers of JSON"))
 		return nil, asError(t.problems)
 	}
 	for _, a := range environment {
@@ -138,7 +139,7 @@ func (t *settingsTable) name(environment []Assignment) (named []Assignment) {
 // secretFile is the path that stands for a secret, file:PATH.
 func secretFile(value string) (path string, ok bool) { return strings.CutPrefix(value, "file:") }
 
-// ReadSecret is what a file says that stands for a secret (file:PATH; a relative PATH is one in folder),
+// ReadSecret is the content of a file that stands for a secret (file:PATH; a relative PATH is one in folder),
 // else the value itself.
 func ReadSecret(value, folder string) (secret string, isFile bool, err error) {
 	path, isFile := secretFile(value)
@@ -169,7 +170,7 @@ func (t *settingsTable) openSecret(values map[string]any, name string) {
 	if given {
 		field = name + "_file"
 		if _, both := table[last]; both {
-			t.fail(field, last+" is given as well; one of them is enough")
+			t.fail(field, faultf("%s is given as well; one of them is enough", last))
 		}
 		delete(table, last+"_file")
 		text = "file:" + named
@@ -182,7 +183,7 @@ func (t *settingsTable) openSecret(values map[string]any, name string) {
 		return
 	}
 	if err != nil {
-		t.fail(field, err.Error())
+		t.fail(field, err)
 		value = "" // what is missing would be reported as well
 	}
 	table[last] = value
@@ -193,14 +194,16 @@ func (t *settingsTable) named(bad *settings.Error) *settings.Error {
 	problems := slices.Clone(bad.Problems)
 	for i, p := range problems {
 		field, message, found := strings.Cut(p.Message, ": ")
-		if p.Field == "" && found && slices.ContainsFunc(t.schema.Fields(), func(f settings.Field) bool { return f.Name == field }) {
+		if p.Field == "" && found && slices.ContainsFunc(t.schema.Fields(), func(f settings.Field) bool {
+			return f.Name == field
+		}) {
 			problems[i].Field, problems[i].Message = field, message
 		}
 	}
 	return &settings.Error{Problems: problems}
 }
 
-// explain puts what a schema says at the places of the fields.
+// explain puts the complaints of a schema at the places of the fields.
 func (t *settingsTable) explain(err error) {
 	bad, ok := errors.AsType[*settings.Error](err)
 	if !ok {
@@ -210,36 +213,24 @@ func (t *settingsTable) explain(err error) {
 		if p.Missing && !t.whole {
 			continue
 		}
-		switch {
-		case p.Missing:
-			t.fail("", p.String())
-		case p.Unknown:
-			_, rest, _ := strings.Cut(p.Message, "; ")
-			t.fail(p.Field, fmt.Sprintf("unknown field %q; %s", lastKey(p.Field), rest))
-		default:
-			t.fail(p.Field, p.Message)
+		if p.Missing {
+			p = settings.Problem{Message: p.String()}
 		}
+		t.fail(p.Field, &ledger.Error{Message: p.Message, Hint: p.Hint})
 	}
 }
 
 // fail notes a problem of a field; "" is the table.
-func (t *settingsTable) fail(field, message string) {
+func (t *settingsTable) fail(field string, err error) {
 	path := t.path
 	if field != "" {
 		path += "." + field
 	}
+	p := t.config.problem(path, err)
 	top, _, _ := strings.Cut(field, "[")
-	message, hint, found := strings.Cut(message, "; ")
 	if env := t.env[top]; env != "" {
-		t.problems = append(t.problems, Problem{Env: env, Key: path, Message: message, Hint: hint})
-		return
+		p = Problem{Env: env, Key: path, Message: p.Message, Hint: p.Hint}
 	}
-	doc := t.config.doc
-	p := doc.problem(doc.at(path), "%s", message)
-	if p.Key = path; found {
-		p.Hint = hint
-	}
-	p.text = hideValues(path, p.text)
 	t.problems = append(t.problems, p)
 }
 

@@ -9,6 +9,8 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/recurrence"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
@@ -35,14 +37,14 @@ func (s Size) String() string {
 }
 
 // ParseShard reads "i/n", from 0.
-func ParseShard(text string) (ledger.Shard, error) {
+func ParseShard(text string) (scheduler.Shard, error) {
 	i, n, found := strings.Cut(text, "/")
 	index, err1 := strconv.Atoi(i)
 	count, err2 := strconv.Atoi(n)
-	if !found || err1 != nil || err2 != nil || count < 1 || count > ledger.Slots || index < 0 || index >= count {
-		return ledger.Shard{}, fmt.Errorf("must be i/n with 0 ≤ i < n ≤ %d such as \"0/4\", not %q", ledger.Slots, text)
+	if !found || err1 != nil || err2 != nil || count < 1 || count > scheduler.Slots || index < 0 || index >= count {
+		return scheduler.Shard{}, fmt.Errorf("must be i/n with 0 ≤ i < n ≤ %d such as \"0/4\", not %q", scheduler.Slots, text)
 	}
-	return ledger.Shard{Index: index, Count: count}, nil
+	return scheduler.Shard{Index: index, Count: count}, nil
 }
 
 // forever is how long things are kept of which nothing is removed.
@@ -60,14 +62,14 @@ func FormatDuration(d time.Duration) string {
 const minInterval = time.Second
 
 // Next is the first time after t at which the source is looked at. Intervals count from 1970-01-01
-// UTC; for hour, day, week and cron fields see ledger.Every.
+// UTC; for hour, day, week and cron fields see recurrence.Rule.
 func (s *Source) Next(t time.Time) time.Time {
-	if interval, err := ledger.ParseDuration(s.Schedule); err == nil && interval < ledger.MinEvery {
+	if interval, err := recurrence.ParseDuration(s.Schedule); err == nil && interval < recurrence.Min {
 		at := t.UnixMicro()
 		step := interval.Microseconds()
 		return time.UnixMicro(at - (at%step+step)%step + step).UTC()
 	}
-	every, err := ledger.ParseEvery(s.Schedule, s.Zone)
+	every, err := recurrence.Parse(s.Schedule, s.Zone)
 	if err != nil { // Load has refused it
 		panic("config: " + err.Error())
 	}

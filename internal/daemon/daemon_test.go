@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ledgerd/ledgerd/internal/config"
-	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/internal/source"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -56,8 +56,12 @@ func onBoth(t *testing.T, test func(t *testing.T, l *ledger.Ledger)) {
 
 // health is that of a daemon without kinds and sources.
 func health(l *ledger.Ledger, log io.Writer) *Health {
-	state := State{Plugins: func() map[string]PluginState { return map[string]PluginState{"thumb": {Up: true, Restarts: 2}} },
-		Sources: func() []source.Status { return []source.Status{{Name: "inbox", Error: "hunter2 is away"}} }, Busy: func() int64 { return 0 }}
+	state := State{Plugins: func() map[string]PluginState {
+		return map[string]PluginState{"thumb": {Up: true, Restarts: 2}}
+	},
+		Sources: func() []source.Status {
+			return []source.Status{{Name: "inbox", Error: "hunter2 is away"}}
+		}, Busy: func() int64 { return 0 }}
 	kinds := func() map[string]string { return map[string]string{"thumb": "", "mail": KindRestarting} }
 	return &Health{Locks: locks.New(l), Agent: "me", Kinds: kinds, Log: slog.New(slog.NewTextHandler(log, nil)),
 		Sources: state.Sources, Metrics: NewMetrics("1.2.3", l, state).Handler()}
@@ -75,7 +79,8 @@ func TestReady(t *testing.T) {
 		var log strings.Builder
 		h := health(l, &log)
 		if code, body := get(h, "/readyz"); code != http.StatusOK || !strings.Contains(body, `"ready": true`) ||
-			!strings.Contains(body, `"thumb": ""`) || !strings.Contains(body, `"mail": "restarting"`) || !strings.Contains(body, `"error": "failing"`) || strings.Contains(body, "hunter2") {
+			!strings.Contains(body, `"thumb": ""`) || !strings.Contains(body, `"mail": "restarting"`) ||
+			!strings.Contains(body, `"error": "failing"`) || strings.Contains(body, "hunter2") {
 			t.Errorf("%d %s", code, body)
 		}
 		if held, err := h.Locks.Held(t.Context()); err != nil || len(held) > 0 {
@@ -89,7 +94,8 @@ func TestReady(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if code, body := get(h, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, `"problem": "ledger_unwritable"`) ||
+		if code, body := get(h, "/readyz"); code != http.StatusServiceUnavailable ||
+			!strings.Contains(body, `"problem": "ledger_unwritable"`) ||
 			!strings.Contains(log.String(), "nothing can be written to the ledger") {
 			t.Errorf("%d %s %s", code, body, log.String())
 		}
@@ -102,19 +108,25 @@ func TestReady(t *testing.T) {
 	})
 }
 
-// TestMetrics: what they say, and that their labels are none that items or users could make up.
+// TestMetrics: their values, and that their labels are none that items or users could make up.
 func TestMetrics(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *ledger.Ledger) {
-		m := NewMetrics("1.2.3", l, State{Plugins: func() map[string]PluginState { return map[string]PluginState{"thumb": {Restarts: 2, RSS: 5}} },
-			Sources: func() []source.Status { return []source.Status{{Name: "inbox", Looking: true}} }, Busy: func() int64 { return 7 }})
+		m := NewMetrics("1.2.3", l, State{Plugins: func() map[string]PluginState {
+			return map[string]PluginState{"thumb": {Restarts: 2, RSS: 5}}
+		},
+			Sources: func() []source.Status { return []source.Status{{Name: "inbox", Looking: true}} }, Busy: func() int64 {
+				return 7
+			}})
 		if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "thumb", Key: "secret key"}); err != nil {
 			t.Fatal(err)
 		}
 		lease := &ledger.Lease{Item: ledger.Item{Kind: "thumb", Key: "secret key"}}
-		m.Attempt(worker.Event{Lease: lease, Recorded: ledger.OutcomeFailed, State: ledger.StateWaiting, Worked: time.Second, Result: ledger.Result{Code: "secret"}})
+		m.Attempt(worker.Event{Lease: lease, Recorded: ledger.OutcomeFailed, State: ledger.StateWaiting, Worked: time.Second,
+			Result: ledger.Result{Code: "secret"}})
 		m.Attempt(worker.Event{Lease: lease, Err: ledger.ErrLeaseLost})
 		m.Attempt(worker.Event{Lease: lease, Err: ledger.ErrUnavailable})
-		m.Look(source.Look{Source: "inbox", Found: 3, Verdicts: map[ledger.Verdict]int64{ledger.VerdictAdded: 3}, Finished: 1})
+		m.Look(source.Look{Source: "inbox", Found: 3, Verdicts: map[ledger.Verdict]int64{ledger.VerdictAdded: 3},
+			Finished: 1})
 		m.Look(source.Look{Source: "inbox", Err: errors.New("secret")})
 		m.Claimed("thumb", 0, 3*time.Millisecond)
 		m.Expired(4)
@@ -160,8 +172,8 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// TestRounds: of a kind whose items recur, the page says of how many the current round is open, done or failed for
-// good; all of them wait.
+// TestRounds: for a kind whose items recur, the page counts the items whose current round is open, done or failed
+// for good; all of them wait.
 func TestRounds(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *ledger.Ledger) {
 		var items []ledger.NewItem
@@ -207,8 +219,9 @@ func TestSources(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *ledger.Ledger) {
 		looks := make(chan string, 100)
 		of := func(name, path string) source.Config {
-			return source.Config{Ledger: l, Spec: &config.Source{Name: name, Type: "list", Kind: "check", Path: path, Schedule: "7d"},
-				Template: ledger.NewItem{Kind: "check"}, Input: ledger.Input{Type: inputs.Line}, Agent: "me", TTL: time.Minute,
+			return source.Config{Ledger: l, Spec: &config.Source{Name: name, Type: "list", Kind: "check", Path: path,
+				Schedule: "7d"},
+				Template: ledger.NewItem{Kind: "check"}, Input: ledger.Input{Type: intake.Line}, Agent: "me", TTL: time.Minute,
 				Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Observe: func(l source.Look) { looks <- l.Source }}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -244,7 +257,9 @@ func TestSources(t *testing.T) {
 // TestAlertsAndDashboard: the alert rules and the dashboard ask for metrics that there are.
 func TestAlertsAndDashboard(t *testing.T) {
 	onBoth(t, func(t *testing.T, l *ledger.Ledger) {
-		m := NewMetrics("1", l, State{Plugins: func() map[string]PluginState { return nil }, Sources: func() []source.Status { return nil }})
+		m := NewMetrics("1", l, State{Plugins: func() map[string]PluginState { return nil }, Sources: func() []source.Status {
+			return nil
+		}})
 		described := make(chan *prometheus.Desc, 1000)
 		m.registry.Describe(described)
 		close(described)
@@ -263,7 +278,7 @@ func TestAlertsAndDashboard(t *testing.T) {
 					t.Errorf("%s asks for %s", file, name)
 				}
 			}
-			if !slices.Contains(names, "ledger_rounds") { // what recurs is never in the state dead
+			if !slices.Contains(names, "ledger_rounds") { // recurring items are never in the state dead
 				t.Errorf("%s does not ask how rounds stand", file)
 			}
 			if len(names) < 8 {

@@ -1,13 +1,14 @@
-// Package daemon holds what makes a worker something that a team leaves running: the sources that fill
-// its ledger, what it tells systemd, and what it answers to those who ask how it is.
+// Package daemon has the parts of a worker that runs unattended: the sources that fill its ledger, its
+// notices to systemd, and its answers about its health.
 //
-// It knows no plugins. Who works the kinds is brought along by the program, in the form of functions
-// that say how it is; so a hung part shows as an answer that does not come.
+// It knows no plugins. The program supplies the workers as functions that report their health, so a
+// hung part shows as an answer that does not come.
 //
 //	/livez    answers 200 as long as all parts answer
 //	/readyz   answers 200 if something can be written to the ledger (tried at most every two seconds)
 //	/metrics  Prometheus
 //
-// They ask for no password and are for a loopback address. Labels of metrics are names of kinds, sources,
-// states and outcomes, of which there are few; never ids, keys, hosts or texts of errors; neither has /readyz, which gives codes. What is behind a code the log says.
+// They ask for no password and are for a loopback address. Labels of metrics are names of kinds, sources, states and
+// outcomes, of which there are few; never ids, keys, hosts or texts of errors. The same holds for /readyz, which
+// gives codes. The log explains each code.
 package daemon

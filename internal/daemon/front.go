@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Front answers requests from the first moment of a daemon on: that it lives and is not ready yet, until it
-// is told what answers from then on.
+// Front answers requests from the first moment of a daemon on: it lives and is not ready yet. Later it
+// passes requests to the handler that it is given.
 type Front struct{ handler atomic.Pointer[http.Handler] }
 
 // Use has another handler answer from now on.
@@ -34,8 +34,9 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Serve answers on l until ctx ends.
 func (f *Front) Serve(ctx context.Context, l net.Listener) error {
-	s := &http.Server{Handler: f, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	s := &http.Server{Handler: f, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		WriteTimeout: 30 * time.Second,
+		IdleTimeout:  time.Minute, MaxHeaderBytes: 16 << 10}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
 	select {
@@ -46,7 +47,7 @@ func (f *Front) Serve(ctx context.Context, l net.Listener) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if s.Shutdown(closing) != nil {
-		_ = s.Close() // who still asks is cut off
+		_ = s.Close() // open requests are cut off
 	}
 	<-ended
 	return nil

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/source"
-	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/locks"
 )
 
@@ -25,9 +25,9 @@ type Health struct {
 	Agent string
 	// Kinds is the code of what keeps each kind to work from being worked, "" for nothing.
 	Kinds func() map[string]string
-	// Sources says how the sources are.
+	// Sources returns the state of the sources.
 	Sources func() []source.Status
-	// Log is told why nothing can be written, and that it can again.
+	// Log gets a line when nothing can be written, with the reason, and when it can again.
 	Log *slog.Logger
 	// Metrics answers /metrics.
 	Metrics http.Handler
@@ -44,7 +44,7 @@ const (
 	// tryTime bounds it.
 	tryTime = 5 * time.Second
 	// tryTTL is that of the lock, if it cannot be given back.
-	tryTTL = ledger.MinTTL
+	tryTTL = bounds.MinTTL
 )
 
 // Stop makes the daemon not ready: it is about to end.
@@ -62,7 +62,7 @@ func (h *Health) Alive() {
 
 var errStopping = errors.New("the daemon is stopping")
 
-// Ready says why the daemon cannot work; nil if it can.
+// Ready explains why the daemon cannot work; nil if it can.
 func (h *Health) Ready(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,7 +75,8 @@ func (h *Health) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tryTime)
 	defer cancel()
 	before := h.problem
-	h.problem = h.Locks.Do(ctx, "ready/"+h.Agent, locks.Options{Holder: h.Agent, TTL: tryTTL}, func(context.Context, *locks.Lock) error { return nil })
+	h.problem = h.Locks.Do(ctx, "ready/"+h.Agent, locks.Options{Holder: h.Agent, TTL: tryTTL},
+		func(context.Context, *locks.Lock) error { return nil })
 	if h.problem != nil {
 		h.problem = fmt.Errorf("nothing can be written to the ledger: %w", h.problem)
 	}
@@ -89,8 +90,8 @@ func (h *Health) Ready(ctx context.Context) error {
 	return h.problem
 }
 
-// What /readyz says of problems. Their texts are in the log: anybody may ask here, and an error may quote
-// what is not for anybody.
+// The codes of problems in /readyz. Their texts are in the log: /readyz is open to all, and an error
+// may quote private text.
 const (
 	problemStopping = "stopping"
 	problemLedger   = "ledger_unwritable"

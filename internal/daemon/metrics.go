@@ -13,10 +13,11 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/source"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
-// Metrics counts what the daemon does, and asks the ledger how it stands when somebody wants to know.
+// Metrics counts what the daemon does, and asks the ledger for its state when it is scraped.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -40,36 +41,44 @@ type Metrics struct {
 // seconds are the bounds of histograms of times, from milliseconds to hours.
 var seconds = []float64{0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300, 1800, 7200}
 
-// NewMetrics makes the metrics of a process that works l. What is said by state is asked when somebody
-// wants to know.
+// NewMetrics makes the metrics of a process that works l. Values by state are read when they are
+// scraped.
 func NewMetrics(version string, l *ledger.Ledger, state State) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return register(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ledger_" + name, Help: help}, labels))
 	}
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
-		return register(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ledger_" + name, Help: help, Buckets: seconds}, labels))
+		return register(m, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ledger_" + name, Help: help,
+			Buckets: seconds}, labels))
 	}
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return register(m, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ledger_" + name, Help: help}, labels))
 	}
-	m.transitions = counter("transitions_total", "Attempts that ended here and were recorded, by the outcome as it was recorded and the state that the item came to.", "kind", "outcome", "to")
-	m.fenced = counter("fenced_writes_total", "Results of this process that the ledger refused, because the lease was lost.", "kind")
-	m.unrecorded = counter("unrecorded_results_total", "Results of this process that could not be recorded; their items are worked again.", "kind")
-	m.expired = register(m, prometheus.NewCounter(prometheus.CounterOpts{Name: "ledger_leases_expired_total", Help: "Leases that this process took from holders, here or elsewhere, that had not renewed them in time."}))
+	m.transitions = counter("transitions_total", "Attempts that ended here and were recorded, by the outcome as it was "+
+		"recorded and the state that the item came to.", "kind", "outcome", "to")
+	m.fenced = counter("fenced_writes_total",
+		"Results of this process that the ledger refused, because the lease was lost.", "kind")
+	m.unrecorded = counter("unrecorded_results_total", "Results of this process that could not be recorded; their "+
+		"items are worked again.", "kind")
+	m.expired = register(m, prometheus.NewCounter(prometheus.CounterOpts{Name: "ledger_leases_expired_total",
+		Help: "Leases that this process took from holders, here or elsewhere, that had not renewed them in time."}))
 	m.claimed = histogram("claim_seconds", "Time that the ledger took to answer a claim.", "kind")
 	m.waited = histogram("wait_seconds", "Time from when an item was due to its start.", "kind")
 	m.worked = histogram("process_seconds", "Time from the start of an attempt to its end.", "kind")
 	m.looks = counter("source_looks_total", "Looks at a source by this process.", "source", "result")
 	m.looked = histogram("source_look_seconds", "Time that a look at a source took.", "source")
-	m.verdicts = counter("source_items_total", "Items that looks found, by what the ledger said of them.", "source", "verdict")
+	m.verdicts = counter("source_items_total", "Items that looks found, by what the ledger said of them.", "source",
+		"verdict")
 	m.finished = counter("source_finished_files_total", "Finished files that were moved or deleted.", "source")
 	m.bad = counter("source_bad_lines_total", "Lines and rows that make no item; the same ones at every look.", "source")
 	m.young = gauge("source_young_files", "Files that were still being written at the last look.", "source")
-	m.last = gauge("source_last_success_timestamp_seconds", "When this process last looked at a source without an error.", "source")
+	m.last = gauge("source_last_success_timestamp_seconds", "When this process last looked at a source without an error.",
+		"source")
 	build := gauge("build_info", "1, with the version of this program.", "version")
 	build.WithLabelValues(version).Set(1)
-	m.registry.MustRegister(&standing{ledger: l, state: state, introduce: m.introduce}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(&standing{ledger: l, state: state, introduce: m.introduce}, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
@@ -139,7 +148,7 @@ type PluginState struct {
 	RSS      int64 // bytes; 0 where it is not known
 }
 
-// State is what the rest of the daemon says of itself.
+// State is what the other parts of the daemon report.
 type State struct {
 	Plugins func() map[string]PluginState // by kind
 	Sources func() []source.Status
@@ -147,17 +156,29 @@ type State struct {
 }
 
 var (
-	itemsDesc    = prometheus.NewDesc("ledger_items", "Unfinished items of the whole ledger.", []string{"kind", "state"}, nil)
-	oldestDesc   = prometheus.NewDesc("ledger_oldest_ready_age_seconds", "How long the longest ready item of a kind has been due; 0 if none is ready.", []string{"kind"}, nil)
-	roundsDesc   = prometheus.NewDesc("ledger_rounds", "Items by how their current round stands: open is what is left to do, failed and done are recurring items that wait for their next round (counted up to 100,000 of a kind).", []string{"kind", "state"}, nil)
-	pausedDesc   = prometheus.NewDesc("ledger_kind_paused", "Whether the kind is paused: nothing of it is begun.", []string{"kind"}, nil)
-	upDesc       = prometheus.NewDesc("ledger_up", "Whether the ledger answered, for this page.", nil, nil)
-	pluginDesc   = prometheus.NewDesc("ledger_plugin_up", "Whether the process of the kind's plugin runs.", []string{"kind"}, nil)
-	restartDesc  = prometheus.NewDesc("ledger_plugin_restarts_total", "Starts of the process of the kind's plugin after its first one.", []string{"kind"}, nil)
-	rssDesc      = prometheus.NewDesc("ledger_plugin_rss_bytes", "Memory of the process of the kind's plugin.", []string{"kind"}, nil)
-	busyDesc     = prometheus.NewDesc("ledger_db_busy_total", "How often others were in the way: on SQLite waits for the write lock, on Postgres transactions that were undone, or cut off, and run again.", nil, nil)
-	sourceDesc   = prometheus.NewDesc("ledger_source_up", "1: the last look at the source was good, or another daemon looks; 0: it failed.", []string{"source"}, nil)
-	sourceIsDesc = prometheus.NewDesc("ledger_source_looking", "Whether this process is the one that looks at the source.", []string{"source"}, nil)
+	itemsDesc = prometheus.NewDesc("ledger_items", "Unfinished items of the whole ledger.", []string{"kind", "state"},
+		nil)
+	oldestDesc = prometheus.NewDesc("ledger_oldest_ready_age_seconds",
+		"How long the longest ready item of a kind has been due; 0 if none is ready.", []string{"kind"}, nil)
+	roundsDesc = prometheus.NewDesc("ledger_rounds", "Items by how their current round stands: open is what is left "+
+		"to do, failed and done are recurring items that wait for their next round (counted up to 100,000 of a kind).", []string{"kind", "state"}, nil)
+	pausedDesc = prometheus.NewDesc("ledger_kind_paused", "Whether the kind is paused: nothing of it is begun.",
+		[]string{"kind"}, nil)
+	ageDesc = prometheus.NewDesc("ledger_counts_age_seconds", "How long ago the items of this page were counted.",
+		nil, nil)
+	upDesc     = prometheus.NewDesc("ledger_up", "Whether the ledger answered, for this page.", nil, nil)
+	pluginDesc = prometheus.NewDesc("ledger_plugin_up", "Whether the process of the kind's plugin runs.",
+		[]string{"kind"}, nil)
+	restartDesc = prometheus.NewDesc("ledger_plugin_restarts_total",
+		"Starts of the process of the kind's plugin after its first one.", []string{"kind"}, nil)
+	rssDesc = prometheus.NewDesc("ledger_plugin_rss_bytes", "Memory of the process of the kind's plugin.",
+		[]string{"kind"}, nil)
+	busyDesc = prometheus.NewDesc("ledger_db_busy_total", "How often others were in the way: on SQLite waits for "+
+		"the write lock, on Postgres transactions that were undone, or cut off, and run again.", nil, nil)
+	sourceDesc = prometheus.NewDesc("ledger_source_up", "1: the last look at the source was good, or another daemon "+
+		"looks; 0: it failed.", []string{"source"}, nil)
+	sourceIsDesc = prometheus.NewDesc("ledger_source_looking", "Whether this process is the one that looks at the source.",
+		[]string{"source"}, nil)
 )
 
 // standing asks the ledger how it stands, at most every few seconds.
@@ -168,7 +189,8 @@ type standing struct {
 
 	mu     sync.Mutex
 	asked  time.Time
-	counts []ledger.Counts
+	took   time.Duration // to ask
+	counts []stats.Counts
 	kinds  []ledger.Kind
 	err    error
 }
@@ -176,11 +198,14 @@ type standing struct {
 const (
 	askEvery = 5 * time.Second
 	askTime  = 5 * time.Second
+	askShare = 20 // of the time that asking took: a backlog of millions takes long to count
 )
 
 // Describe implements prometheus.Collector.
 func (s *standing) Describe(c chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{itemsDesc, roundsDesc, oldestDesc, pausedDesc, upDesc, pluginDesc, restartDesc, rssDesc, busyDesc, sourceDesc, sourceIsDesc} {
+	for _, d := range []*prometheus.Desc{itemsDesc, roundsDesc, oldestDesc, pausedDesc, upDesc, ageDesc, pluginDesc,
+		restartDesc,
+		rssDesc, busyDesc, sourceDesc, sourceIsDesc} {
 		c <- d
 	}
 }
@@ -191,20 +216,23 @@ func (s *standing) Collect(c chan<- prometheus.Metric) {
 		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	now := time.Now()
-	counts, kinds, err := s.ask(now)
+	counts, kinds, age, err := s.ask(now)
 	gauge(upDesc, number(err == nil))
+	gauge(ageDesc, age.Seconds())
 	for _, k := range counts {
-		for state, n := range map[ledger.State]int64{ledger.StateWaiting: k.Waiting, ledger.StateReady: k.Ready, ledger.StateLeased: k.Leased, ledger.StateDead: k.Dead, ledger.StateDoubt: k.Doubt} {
+		for state, n := range map[ledger.State]int64{ledger.StateWaiting: k.Waiting, ledger.StateReady: k.Ready,
+			ledger.StateLeased: k.Leased, ledger.StateDead: k.Dead, ledger.StateDoubt: k.Doubt} {
 			gauge(itemsDesc, float64(n), k.Kind, string(state))
 		}
-		for round, n := range map[ledger.RoundState]int64{ledger.RoundOpen: k.Open(), ledger.RoundDone: k.RoundsDone, ledger.RoundFailed: k.RoundsFailed} {
+		for round, n := range map[ledger.RoundState]int64{ledger.RoundOpen: k.Open(), ledger.RoundDone: k.RoundsDone,
+			ledger.RoundFailed: k.RoundsFailed, ledger.RoundPutOff: k.RoundsPutOff} {
 			gauge(roundsDesc, float64(n), k.Kind, string(round))
 		}
-		age := 0.0
+		ready := 0.0
 		if !k.OldestReady.IsZero() {
-			age = max(0, now.Sub(k.OldestReady).Seconds())
+			ready = max(0, now.Sub(k.OldestReady).Seconds())
 		}
-		gauge(oldestDesc, age, k.Kind)
+		gauge(oldestDesc, ready, k.Kind)
 	}
 	for _, k := range kinds {
 		s.introduce(k.Name)
@@ -231,17 +259,20 @@ func number(yes bool) float64 {
 	return 0
 }
 
-// ask counts what is in the ledger; an answer counts for a while, whoever asks.
-func (s *standing) ask(now time.Time) ([]ledger.Counts, []ledger.Kind, error) {
+// ask counts what is in the ledger, and tells how long ago that was. An answer counts for a while, so that asking never
+// takes more than a twentieth of the time, no matter who asks.
+func (s *standing) ask(now time.Time) ([]stats.Counts, []ledger.Kind, time.Duration, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Since(s.asked) >= askEvery {
+	if time.Since(s.asked) >= max(askEvery, askShare*s.took) {
+		began := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), askTime)
 		defer cancel()
 		if s.counts, s.err = s.ledger.Counts(ctx, now); s.err == nil { // of what has ended none is asked for
 			s.kinds, s.err = s.ledger.Kinds(ctx)
 		}
 		s.asked = time.Now()
+		s.took = s.asked.Sub(began)
 	}
-	return s.counts, s.kinds, s.err
+	return s.counts, s.kinds, time.Since(s.asked), s.err
 }

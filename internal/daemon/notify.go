@@ -8,26 +8,26 @@ import (
 	systemd "github.com/coreos/go-systemd/v22/daemon"
 )
 
-// Notify tells systemd what becomes of the daemon, by the protocol sd_notify; without systemd it does
-// nothing.
+// Notify reports the state of the daemon to systemd by the protocol sd_notify; without systemd it
+// does nothing.
 func Notify(log *slog.Logger, state string) {
 	if _, err := systemd.SdNotify(false, state); err != nil {
 		log.Warn("systemd could not be told", "state", state, "error", err)
 	}
 }
 
-// What Notify tells.
+// The states of Notify.
 const (
 	Ready    = systemd.SdNotifyReady
 	Stopping = systemd.SdNotifyStopping
 )
 
-// Watchdog tells systemd that the daemon is alive, twice as often as it wants to know, until ctx
-// ends; alive returns when all parts have answered.
+// Watchdog reports to systemd that the daemon is alive, twice as often as required, until ctx ends;
+// alive returns when all parts have answered.
 func Watchdog(ctx context.Context, log *slog.Logger, alive func()) {
 	every, err := systemd.SdWatchdogEnabled(false)
 	if err != nil {
-		log.Warn("what systemd says of its watchdog is not understood", "error", err)
+		log.Warn("systemd's setting of the watchdog is not understood", "error", err)
 	}
 	if err != nil || every == 0 {
 		return

@@ -79,7 +79,7 @@ func (s *Sources) drop(wanted map[string]source.Config) (ended []*running) {
 	return ended
 }
 
-// same says whether two sources are configured alike.
+// same reports whether two sources are configured alike.
 func same(a, b source.Config) bool {
 	return reflect.DeepEqual(a.Spec, b.Spec) && reflect.DeepEqual(a.Template, b.Template) &&
 		reflect.DeepEqual(a.Input, b.Input) && reflect.DeepEqual(a.Fields, b.Fields) && string(a.Payload) == string(b.Payload)
@@ -95,7 +95,7 @@ func (s *Sources) Wait() {
 	}
 }
 
-// Status says how the sources are, by name.
+// Status returns the state of the sources, by name.
 func (s *Sources) Status() []source.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,20 +1,28 @@
 // Package dburl is the one grammar of database URLs, and the one place that knows which backends there are.
 //
-// A [Database] is where a ledger is, or may be made: an SQLite file or a schema of a Postgres database. Whatever
-// differs between the backends (how a ledger is opened, migrated, examined, backed up, asked by a query) is a
-// method of it, so no other package asks which backend it has. Another backend is one more file here.
+// A [Database] is where a ledger is, or may be made: an SQLite file or a schema of a Postgres database. All that
+// differs between the backends is a method of it: how a ledger is opened, migrated, examined, backed up, and
+// queried. So no other package asks which backend it has. Another backend is one more file here, and one case in Parse.
 package dburl
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/finding"
+	"github.com/ledgerd/ledgerd/ledger/tables"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
+
+// Store is an open ledger as its database keeps it, which is more than its rules need.
+type Store interface {
+	ledger.Store
+	tables.Store
+	// Busy is how often, since it was opened, something had to wait or to be repeated because of others.
+	Busy() int64
+}
 
 // Database is where a ledger is. Two that are equal (==) are the same.
 type Database interface {
@@ -24,13 +32,15 @@ type Database interface {
 	Brief() string
 
 	// Open opens the ledger.
-	Open(ctx context.Context, o Options) (ledger.Store, error)
+	Open(ctx context.Context, o Options) (Store, error)
 	// Status is the schema that the ledger has (0: there is no ledger), and the newest that this program knows.
 	Status(ctx context.Context) (have, known int, err error)
 	// Migrate makes the ledger, or brings its schema up to date.
 	Migrate(ctx context.Context) error
-	// Examine looks at the database without opening the ledger; sound says that it can be opened.
-	Examine(ctx context.Context) (found []ledger.Finding, sound bool)
+	// Examine looks at the database without opening the ledger; sound means that it can be opened.
+	Examine(ctx context.Context) (found []finding.Finding, sound bool)
+	// Integrity looks for damage, which takes as long as reading the whole ledger; the end of ctx ends it early.
+	Integrity(ctx context.Context) finding.Finding
 	// Backup writes a copy of the ledger into a new file. *ToolError where a tool of the database does that.
 	Backup(ctx context.Context, path string) error
 	// Query prepares a SELECT, which can only read; file is its name, for messages.
@@ -38,9 +48,10 @@ type Database interface {
 	// Beside is a place for another ledger beside this one, in the same database or on the same disk, and how to
 	// remove it.
 	Beside(name string) (place Database, remove func(context.Context) error, err error)
-	// Version names the database system with its version.
-	Version(ctx context.Context) (string, error)
-	// Secrecy says where a password is better kept than in the URL; "" if there is none.
+	// Version names the database system with its version. durability is "full" if every commit waits for the disk,
+	// else the setting that prevents it.
+	Version(ctx context.Context) (version, durability string, err error)
+	// Secrecy names a better place for a password than the URL; "" if there is none.
 	Secrecy() string
 }
 
@@ -48,6 +59,8 @@ type Database interface {
 type Options struct {
 	// Make makes the ledger where there is none, and the folder of its file.
 	Make bool
+	// ReadOnly is for a ledger that is there: its connections cannot write. Those of SQLite that read never can.
+	ReadOnly bool
 	// Unfinished opens a ledger that is being copied into, too; it makes it where there is none.
 	Unfinished bool
 }
@@ -57,7 +70,7 @@ type Error struct{ Message, Hint string }
 
 func (e *Error) Error() string { return e.Message }
 
-// FolderError says that the folder of a ledger cannot be made.
+// FolderError means that the folder of a ledger cannot be made.
 type FolderError struct {
 	Folder string
 	Err    error
@@ -68,32 +81,36 @@ func (e *FolderError) Error() string {
 }
 func (e *FolderError) Unwrap() error { return e.Err }
 
-// ToolError says that something is done with a tool of the database.
+// ToolError means that a tool of the database does this task.
 type ToolError struct {
+	Code    string // the class of the error, for programs
 	Message string
 	Command string // a line for a shell, and what is to be done afterwards
 }
 
 func (e *ToolError) Error() string { return e.Message }
 
-// Parse reads the URL of a ledger: sqlite:PATH, or postgres://…, of which search_path names the schema. The error
-// is an *Error; source says where the URL is from.
+// Parse reads the URL of a ledger: sqlite:PATH, or postgres://…, whose search_path names the schema. The error is
+// an *Error; source names the origin of the URL.
 func Parse(text, source string) (Database, error) {
-	scheme, rest, _ := strings.Cut(text, ":")
-	switch {
-	case scheme == "sqlite" && rest != "":
-		path := strings.TrimPrefix(rest, "//")
-		if after, ok := strings.CutPrefix(path, "~/"); ok { // the shell leaves it after a colon
-			home, err := os.UserHomeDir()
-			if err != nil {
-				return nil, err
-			}
-			path = filepath.Join(home, after)
-		}
-		path, err := filepath.Abs(path)
+	if path, ok := sqlitePath(text); ok {
+		path, err := absolute(path, "")
 		return File(path), err
-	case scheme == "postgres" || scheme == "postgresql":
+	}
+	if scheme, _, _ := strings.Cut(text, ":"); scheme == "postgres" || scheme == "postgresql" {
 		return parsePostgres(text, source)
 	}
-	return nil, &Error{Message: source + ` "` + redact.Text(text) + `": not a database URL`, Hint: "an SQLite file is sqlite:ledger.db, Postgres is postgres://user@host/name"}
+	return nil, &Error{Message: source + ` "` + redact.Text(text) + `": not a database URL`,
+		Hint: "an SQLite file is sqlite:ledger.db, Postgres is postgres://user@host/name"}
+}
+
+// Relative is the URL of a ledger as a file in the folder names it: the path of an SQLite file may be relative to
+// the folder. Text that is no URL stays as it is.
+func Relative(text, folder string) string {
+	if path, ok := sqlitePath(text); ok {
+		if path, err := absolute(path, folder); err == nil {
+			return File(path).String()
+		}
+	}
+	return text
 }

@@ -7,7 +7,26 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
 )
+
+// TestDurability: a database names what keeps a commit from waiting for the disk.
+func TestDurability(t *testing.T) {
+	const off = "synchronous_commit=off"
+	postgres := pgtest.SchemaURL(t)
+	for db, want := range map[string]bool{"sqlite:a.db": false, postgres + "&synchronous_commit=on": false,
+		postgres + "&" + off: true} {
+		at, err := Parse(db, "--db")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, durability, err := at.Version(t.Context())
+		if err != nil || strings.Contains(durability, off) != want || durability == "" {
+			t.Errorf("%s: %q, %v", at, durability, err)
+		}
+	}
+}
 
 func TestParseAddress(t *testing.T) {
 	home := t.TempDir()
@@ -21,8 +40,9 @@ func TestParseAddress(t *testing.T) {
 		"sqlite:a.db":          {"sqlite:" + filepath.Join(cwd, "a.db"), ""},
 		"sqlite:///var/x/../a": {"sqlite:/var/a", ""},
 		"sqlite:~/b.db":        {"sqlite:" + filepath.Join(home, "b.db"), ""},
-		"postgres://ann:secret@db1:5432/work?search_path=s1,public": {"postgres://ann:***@db1:5432/work?search_path=s1,public", "s1"},
-		"postgresql:///work?host=/run/pg":                           {"postgresql:///work?host=/run/pg", ""},
+		"postgres://ann:secret@db1:5432/work?search_path=s1,public": {
+			"postgres://ann:***@db1:5432/work?search_path=s1,public", "s1"},
+		"postgresql:///work?host=/run/pg": {"postgresql:///work?host=/run/pg", ""},
 	} {
 		at, err := Parse(db, "--db")
 		if err != nil {
@@ -41,11 +61,28 @@ func TestParseAddress(t *testing.T) {
 	}
 }
 
+// TestRelative: the path of an SQLite file in a config file is relative to that file; all else stays.
+func TestRelative(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	for db, want := range map[string]string{
+		"sqlite:a.db": "sqlite:/etc/ledgerd/a.db", "sqlite://b/a.db": "sqlite:/etc/ledgerd/b/a.db",
+		"sqlite:/var/a.db": "sqlite:/var/a.db", "sqlite:~/a.db": "sqlite:" + filepath.Join(home, "a.db"),
+		"sqlite:": "sqlite:", "a.db": "a.db", "postgres://ann@db1/work": "postgres://ann@db1/work",
+	} {
+		if have := Relative(db, "/etc/ledgerd"); have != want {
+			t.Errorf("%s: %s, not %s", db, have, want)
+		}
+	}
+}
+
 // FuzzAddress: --db names one place, however often it is written down and read again, or is a
-// mistake that says what it should be; and a password in it is seen nowhere.
+// mistake with a correction; and a password in it is seen nowhere.
 func FuzzAddress(f *testing.F) {
-	for _, s := range []string{"sqlite:a.db", "sqlite:///x/../y", "sqlite:~/a", "sqlite:", "postgres://u@h/d?search_path=s,t", "postgresql:///d?host=/run", "postgres://[::1]:5/x", "mysql://u:secret99@h",
-		"postgres:// u:secret99@h", "postgres://u:sec:ret99@h:x/d", "POSTGRES://u:secret99@h/d", "user:secret99@h", "sqlite:?mode=memory", "postgres://u:%zz@h", "host=h password=secret99"} {
+	for _, s := range []string{"sqlite:a.db", "sqlite:///x/../y", "sqlite:~/a", "sqlite:",
+		"postgres://u@h/d?search_path=s,t", "postgresql:///d?host=/run", "postgres://[::1]:5/x", "mysql://u:secret99@h",
+		"postgres:// u:secret99@h", "postgres://u:sec:ret99@h:x/d", "POSTGRES://u:secret99@h/d", "user:secret99@h",
+		"sqlite:?mode=memory", "postgres://u:%zz@h", "host=h password=secret99"} {
 		f.Add(s, "ann", "secret99")
 	}
 	f.Fuzz(func(t *testing.T, db, user, password string) {
@@ -69,11 +106,14 @@ func FuzzAddress(f *testing.F) {
 			}
 		}
 		plain := func(s string) bool { return s != "" && s == url.QueryEscape(s) && !strings.ContainsAny(s, "%+") }
-		if !plain(user) || !plain(password) || len(password) < 5 || strings.Contains("postgres://"+user+"@host.example:5432/work?search_path=s--db not a Postgres URL special characters of a password are written as %XX", password) {
+		if !plain(user) || !plain(password) || len(password) < 5 ||
+			strings.Contains("postgres://"+user+"@host.example:5432/work?search_path=s--db not a Postgres URL special "+
+				"characters of a password are written as %XX", password) {
 			return
 		}
 		for _, scheme := range []string{"postgres", "postgresql", "mysql", "POSTGRES", "x"} {
-			for _, rest := range []string{"@host.example:5432/work?search_path=s", "@host.example:x/work", "@host.example/%zz", "@"} {
+			for _, rest := range []string{"@host.example:5432/work?search_path=s", "@host.example:x/work", "@host.example/%zz",
+				"@"} {
 				text := scheme + "://" + user + ":" + password + rest
 				shown := ""
 				if at, err := Parse(text, "--db"); err != nil {

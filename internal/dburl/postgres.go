@@ -12,7 +12,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/internal/shell"
-	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/finding"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
@@ -26,7 +26,8 @@ type postgresSchema struct {
 func parsePostgres(text, source string) (Database, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, &Error{Message: source + ": not a Postgres URL", Hint: "it is postgres://user@host:5432/name; special characters of a password are written as %XX"}
+		return nil, &Error{Message: source + ": not a Postgres URL", Hint: "it is postgres://user@host:5432/name; special " +
+			"characters of a password are written as %XX"}
 	}
 	schema, _, _ := strings.Cut(u.Query().Get("search_path"), ",")
 	return postgresSchema{text, strings.TrimSpace(schema)}, nil
@@ -36,8 +37,9 @@ func (d postgresSchema) String() string { return redact.Text(d.url) }
 
 func (d postgresSchema) Brief() string { return d.String() }
 
-func (d postgresSchema) Open(ctx context.Context, o Options) (ledger.Store, error) {
-	store, err := postgres.Connect(ctx, d.url, postgres.Options{Schema: d.schema, MustExist: !o.Make && !o.Unfinished, Unfinished: o.Unfinished})
+func (d postgresSchema) Open(ctx context.Context, o Options) (Store, error) {
+	store, err := postgres.Connect(ctx, d.url, postgres.Options{Schema: d.schema, MustExist: !o.Make && !o.Unfinished,
+		Unfinished: o.Unfinished, ReadOnly: o.ReadOnly})
 	if err != nil {
 		return nil, err
 	}
@@ -53,11 +55,15 @@ func (d postgresSchema) Migrate(ctx context.Context) error {
 	return err
 }
 
-func (d postgresSchema) Examine(ctx context.Context) ([]ledger.Finding, bool) {
+func (d postgresSchema) Examine(ctx context.Context) ([]finding.Finding, bool) {
 	return postgres.Examine(ctx, d.url, postgres.Options{Schema: d.schema})
 }
 
-// Backup says how pg_dump does it, and how the ledger is brought back. The password stays out.
+func (d postgresSchema) Integrity(ctx context.Context) finding.Finding {
+	return postgres.Integrity(ctx, d.url, postgres.Options{Schema: d.schema})
+}
+
+// Backup describes how pg_dump does it, and how the ledger is restored. The password stays out.
 func (d postgresSchema) Backup(_ context.Context, path string) error {
 	from := url.URL{Scheme: "postgres"}
 	if u, err := url.Parse(d.String()); err == nil { // as it was parsed before
@@ -74,8 +80,10 @@ func (d postgresSchema) Backup(_ context.Context, path string) error {
 		from.RawQuery = q.Encode()
 	}
 	return &ToolError{
+		Code:    "use_pg_dump",
 		Message: fmt.Sprintf("a ledger on Postgres is backed up with pg_dump: %s", d),
-		Command: fmt.Sprintf("pg_dump --format=custom --table=%s --file=%s %s\nback, into a database without a ledger: pg_restore --single-transaction --dbname=… %[2]s",
+		Command: fmt.Sprintf("pg_dump --format=custom --table=%s --file=%s %s\nback, into a database without a ledger: "+
+			"pg_restore --single-transaction --dbname=… %[2]s",
 			shell.Quote(cmp.Or(d.schema, "public")+".ledger_*"), shell.Quote(path), shell.Quote(from.String())),
 	}
 }
@@ -110,14 +118,16 @@ func dropSchema(ctx context.Context, url, name string) error {
 	return nil
 }
 
-func (d postgresSchema) Version(ctx context.Context) (string, error) {
+func (d postgresSchema) Version(ctx context.Context) (version, durability string, err error) {
 	conn, err := pgx.Connect(ctx, d.url)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer conn.Close(ctx)
-	version, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), " ")
-	return "postgres " + version, nil
+	version, _, _ = strings.Cut(conn.PgConn().ParameterStatus("server_version"), " ")
+	err = conn.QueryRow(ctx, `SELECT coalesce(string_agg(name || '=off', ' ' ORDER BY name), 'full') FROM pg_settings
+ WHERE setting = 'off' AND name IN ('fsync', 'full_page_writes', 'synchronous_commit')`).Scan(&durability)
+	return "postgres " + version, durability, err
 }
 
 func (d postgresSchema) Secrecy() string {

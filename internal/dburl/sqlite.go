@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/ledgerd/ledgerd/internal/query"
-	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/finding"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
@@ -23,6 +23,26 @@ func (d sqliteFile) String() string { return "sqlite:" + d.path }
 
 func (d sqliteFile) Brief() string { return ShortPath(d.path) }
 
+// sqlitePath is the path in the URL of an SQLite file: sqlite:PATH or sqlite://PATH.
+func sqlitePath(url string) (path string, ok bool) {
+	rest, ok := strings.CutPrefix(url, "sqlite:")
+	path = strings.TrimPrefix(rest, "//")
+	return path, ok && path != ""
+}
+
+// absolute makes a path absolute: ~/ is the home directory, which a shell does not put in after a colon. A relative
+// path is in the folder; "" is the working directory.
+func absolute(path, folder string) (string, error) {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+		home, err := os.UserHomeDir()
+		return filepath.Join(home, rest), err
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(folder, path)
+	}
+	return filepath.Abs(path)
+}
+
 // ShortPath is a path as people read it.
 func ShortPath(path string) string {
 	if home, err := os.UserHomeDir(); err == nil {
@@ -33,7 +53,7 @@ func ShortPath(path string) string {
 	return path
 }
 
-func (d sqliteFile) Open(ctx context.Context, o Options) (ledger.Store, error) {
+func (d sqliteFile) Open(ctx context.Context, o Options) (Store, error) {
 	if o.Make || o.Unfinished {
 		if err := makeFolder(filepath.Dir(d.path)); err != nil {
 			return nil, err
@@ -46,7 +66,7 @@ func (d sqliteFile) Open(ctx context.Context, o Options) (ledger.Store, error) {
 	return store, nil
 }
 
-// makeFolder makes the folder of a new ledger; what is in it is nobody else's business.
+// makeFolder makes the folder of a new ledger; other users may not read it.
 func makeFolder(folder string) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		if cause := errors.Unwrap(err); cause != nil {
@@ -70,8 +90,12 @@ func (d sqliteFile) Migrate(ctx context.Context) error {
 	return store.Close()
 }
 
-func (d sqliteFile) Examine(ctx context.Context) ([]ledger.Finding, bool) {
+func (d sqliteFile) Examine(ctx context.Context) ([]finding.Finding, bool) {
 	return sqlite.Examine(ctx, d.path)
+}
+
+func (d sqliteFile) Integrity(ctx context.Context) finding.Finding {
+	return sqlite.Integrity(ctx, d.path)
 }
 
 func (d sqliteFile) Backup(ctx context.Context, path string) error {
@@ -100,15 +124,15 @@ func (d sqliteFile) Beside(name string) (Database, func(context.Context) error, 
 	return File(filepath.Join(folder, "ledger.db")), func(context.Context) error { return os.RemoveAll(folder) }, err
 }
 
-func (d sqliteFile) Version(ctx context.Context) (string, error) {
+// Version has full durability, since a ledger is opened with synchronous=FULL.
+func (d sqliteFile) Version(ctx context.Context) (version, durability string, err error) {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer db.Close()
-	var version string
 	err = db.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version)
-	return "sqlite " + version, err
+	return "sqlite " + version, "full", err
 }
 
 func (d sqliteFile) Secrecy() string { return "" }

@@ -68,7 +68,7 @@ func (b *Built) Run(m *testing.M) int {
 // Patience is how long a process is waited for: far more than it may need.
 const Patience = 2 * time.Minute
 
-// Program is a process. Of what it says on stdout each line comes over a channel.
+// Program is a process. Each line of its stdout comes over a channel.
 type Program struct {
 	*exec.Cmd
 	In     io.WriteCloser
@@ -97,7 +97,7 @@ func Start(t testing.TB, cmd *exec.Cmd) *Program {
 		for s := bufio.NewScanner(out); s.Scan(); {
 			p.lines <- s.Text()
 		}
-		_ = p.Wait() // ProcessState says it
+		_ = p.Wait() // ProcessState has it
 		close(p.lines)
 	}()
 	t.Cleanup(p.Kill)
@@ -118,12 +118,13 @@ func (p *Program) Next(t testing.TB) (string, bool) {
 	case line, more := <-p.lines:
 		return line, more
 	case <-time.After(Patience):
-		t.Fatalf("%v says and does nothing", p.Args)
+		t.Fatalf("%v prints nothing and does nothing", p.Args)
 		return "", false
 	}
 }
 
-// End waits for the end of a process, which must be of one of these codes, and returns what else it said.
+// End waits for the end of a process, which must be of one of these codes, and returns the rest of its
+// output.
 func (p *Program) End(t testing.TB, codes ...int) string {
 	t.Helper()
 	var said strings.Builder

@@ -1,6 +1,6 @@
-// Package failpoint names the moments at which a process is most embarrassed to die, so that the
-// chaos harness can kill it there: between the last statement of a transaction and its commit,
-// between the commit and its answer, between an effect and its report.
+// Package failpoint names the worst moments for a process to die, so that the chaos harness can
+// kill it there: between the last statement of a transaction and its commit, between the commit and
+// its answer, between an effect and its report.
 //
 // In a program as it is shipped, [Here] is an empty function that the compiler removes. With the
 // build tag chaos, the environment variable LEDGERD_FAILPOINT arms one point for one passage:

@@ -36,8 +36,8 @@ func init() {
 	left.Store(n)
 }
 
-// Here ends or freezes the process if the point of this name is armed and its passage has come.
-// The history says so first.
+// Here ends or freezes the process if the point of this name is armed and its passage has come. The
+// history records it first.
 func Here(name string) {
 	if name != point || left.Add(-1) != 0 {
 		return

@@ -15,7 +15,7 @@ import (
 
 // Line is one line of a history.
 type Line struct {
-	Process string `json:"p"` // who: the number of the process and when it began
+	Process string `json:"p"` // the number of the process and its start
 	Call    int64  `json:"n"` // number of the call in this process
 	Phase   string `json:"ph"`
 	At      int64  `json:"t"` // CLOCK_MONOTONIC, nanoseconds
@@ -39,7 +39,7 @@ const (
 	Mark  = "mark" // no call: something happened in the process
 )
 
-// Operations. Update is a transaction in which rules decided; it says what became of each item.
+// Operations. Update is a transaction of rules, with the result for each item.
 const (
 	OpClaim    = "claim"
 	OpComplete = "complete"
@@ -50,7 +50,7 @@ const (
 	OpRefused  = "refused" // the ledger did not take a worker's result
 )
 
-// Item is what a call says of one item.
+// Item is the answer of a call about one item.
 type Item struct {
 	ID      int64  `json:"id"`
 	Lock    string `json:"lock,omitempty"`

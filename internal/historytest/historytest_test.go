@@ -43,7 +43,8 @@ func record(t *testing.T, seed uint64) *Run {
 			_, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: fmt.Sprint(random.IntN(30))})
 			ok(err)
 		case n < 5:
-			got, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: fmt.Sprint("agent ", random.IntN(3)), Limit: 1 + random.IntN(3), TTL: 5 * time.Second})
+			got, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: fmt.Sprint("agent ", random.IntN(3)), Limit: 1 +
+				random.IntN(3), TTL: 5 * time.Second})
 			ok(err)
 			held = append(held, got...)
 		case n < 6:
@@ -53,12 +54,13 @@ func record(t *testing.T, seed uint64) *Run {
 			l.Renew(ctx, 5*time.Second, held[random.IntN(len(held))])
 		case len(held) > 0:
 			k := random.IntN(len(held))
-			r := []ledger.Result{ledger.Done(nil), ledger.Release(), ledger.RetryAfter(time.Second, os.ErrInvalid)}[random.IntN(3)]
+			r := []ledger.Result{ledger.Done(nil), ledger.Release(), ledger.RetryAfter(time.Second,
+				os.ErrInvalid)}[random.IntN(3)]
 			l.Finish(ctx, ledger.Ending{Lease: held[k], Result: r}) // stale ones are refused
 			held = slices.Delete(held, k, k+1)
 		}
 	}
-	for range 1000 { // what is left
+	for range 1000 { // the rest
 		clock = clock.Add(10 * time.Second)
 		_, err := l.Expire(ctx, 100)
 		ok(err)
@@ -69,7 +71,8 @@ func record(t *testing.T, seed uint64) *Run {
 		for _, ls := range got {
 			ok(l.Finish(ctx, ledger.Ending{Lease: ls, Result: ledger.Done(nil)})[0])
 		}
-		if n, err := l.Count(ctx, ledger.Filter{States: []ledger.State{ledger.StateDone}}); err == nil && n > 0 && len(got) == 0 {
+		if n, err := l.Count(ctx, ledger.Filter{States: []ledger.State{ledger.StateDone}}); err == nil && n > 0 &&
+			len(got) == 0 {
 			break
 		}
 	}
@@ -102,7 +105,7 @@ func TestNothingIsWrongWithTheModel(t *testing.T) {
 	}
 }
 
-// Every lie about a history is noticed: by which checker is said here.
+// Every lie about a history is noticed; this table names the checker.
 func TestLies(t *testing.T) {
 	// the last call of this operation that settled something
 	find := func(r *Run, phase, op string, fits func(history.Item) bool) *history.Item {
@@ -154,7 +157,8 @@ func TestLies(t *testing.T) {
 			lost.Code = ledger.CodeGone
 			a := &row(r, lost.ID).Attempts[lost.Attempt-1]
 			a.Code, a.Agent = ledger.CodeGone, "host/4711/1"
-			r.Lines = append(r.Lines, history.Line{Process: "4711@1", Phase: history.Mark, Op: history.OpPoint, At: (a.FinishedAt.UnixMicro() - r.Offset + 2*slack) * 1000})
+			r.Lines = append(r.Lines, history.Line{Process: "4711@1", Phase: history.Mark, Op: history.OpPoint,
+				At: (a.FinishedAt.UnixMicro() - r.Offset + 2*slack) * 1000})
 		}, true, false},
 		{"an attempt number is given twice", func(r *Run) {
 			again := find(r, history.End, history.OpClaim, func(it history.Item) bool { return it.Attempt > 1 })
@@ -162,9 +166,16 @@ func TestLies(t *testing.T) {
 			again.Attempt--
 		}, true, true},
 		{"a stale completion is taken", func(r *Run) {
-			stale := find(r, history.Begin, history.OpUpdate, ended(ledger.OutcomeLost))
-			done := find(r, history.End, history.OpComplete, func(it history.Item) bool { return it.ID == stale.ID })
-			done.Lock = stale.Lock
+			released := map[int64]string{} // the lease of each item that was given back
+			for _, l := range r.Lines {
+				for _, it := range l.Items {
+					if l.Phase == history.Begin && l.Op == history.OpUpdate && it.Outcome == string(ledger.OutcomeReleased) {
+						released[it.ID] = it.Lock
+					}
+				}
+			}
+			done := find(r, history.End, history.OpComplete, func(it history.Item) bool { return released[it.ID] != "" })
+			done.Lock = released[done.ID]
 		}, true, true},
 		{"two completions of a round", func(r *Run) {
 			it := row(r, find(r, history.End, history.OpComplete, any).ID)
@@ -174,12 +185,15 @@ func TestLies(t *testing.T) {
 		}, true, false},
 		{"a result that is recorded is refused", func(r *Run) {
 			done := find(r, history.End, history.OpComplete, any)
-			r.Lines = append(r.Lines, history.Line{Phase: history.Mark, Op: history.OpRefused, At: never, Items: []history.Item{*done}})
+			r.Lines = append(r.Lines, history.Line{Phase: history.Mark, Op: history.OpRefused, At: never,
+				Items: []history.Item{*done}})
 		}, true, false},
 		{"an item is claimed while it is leased", func(r *Run) {
 			lost := find(r, history.Begin, history.OpUpdate, ended(ledger.OutcomeLost))
 			r.Lines = slices.DeleteFunc(r.Lines, func(l history.Line) bool {
-				return l.Op == history.OpUpdate && slices.ContainsFunc(l.Items, func(it history.Item) bool { return it.ID == lost.ID && it.Lock == lost.Lock })
+				return l.Op == history.OpUpdate && slices.ContainsFunc(l.Items, func(it history.Item) bool {
+					return it.ID == lost.ID && it.Lock == lost.Lock
+				})
 			})
 			it := row(r, lost.ID)
 			it.Attempts[lost.Attempt-1].FinishedAt = it.Attempts[lost.Attempt].LeasedAt.Add(time.Second)
@@ -196,8 +210,8 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// What a person still holds at the end is no attempt yet, and no drain waited for it; with a
-// program it would be.
+// An item that a person still holds at the end is no attempt yet, and no drain waited for it; with
+// a program it would be.
 func TestHeldAtTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		agent string

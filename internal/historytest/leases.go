@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// leases is what the history says about the claims of one item.
+// leases is the history of the claims of one item.
 type leases struct {
 	until map[string]int64 // token → expiry as it was last moved
 	acked []acked          // ends that were acknowledged
@@ -51,10 +51,13 @@ func Leases(r *Run) (bad []Violation) {
 			l := of(it.ID)
 			switch c.Op {
 			case history.OpClaim:
-				if by, given := tokens[it.Lock]; given && by != int64(n) {
+				if by, given := tokens[it.Lock]; it.Lock != c.Lock {
+					// It resumes what its agent holds already: the token stays that of the claim before.
+				} else if given && by != int64(n) {
 					report("S2", it.ID, "the token %s was given by two claims", it.Lock)
+				} else {
+					tokens[it.Lock] = int64(n)
 				}
-				tokens[it.Lock] = int64(n)
 				l.until[it.Lock] = max(l.until[it.Lock], it.Until)
 				a, ok := byLock(rows[it.ID], it.Lock)
 				if w := live[it.ID]; !ok && w != nil && w.LockID.String() == it.Lock {
@@ -91,7 +94,8 @@ func Leases(r *Run) (bad []Violation) {
 		it := &r.Items[i]
 		for _, a := range it.Attempts {
 			if at := last[processOf(a.Agent)]; r.Steady && a.Code == ledger.CodeGone && at > a.FinishedAt.UnixMicro()+slack {
-				report("S1", it.ID, "attempt %d was taken from %s at %d as from one that is gone, and it called at %d", a.Attempt, a.Agent, a.FinishedAt.UnixMicro(), at)
+				report("S1", it.ID, "attempt %d was taken from %s at %d as from one that is gone, and it called at %d", a.Attempt,
+					a.Agent, a.FinishedAt.UnixMicro(), at)
 			}
 		}
 		of(it.ID).check(r, it, func(rule, format string, args ...any) { report(rule, it.ID, format, args...) })
@@ -138,8 +142,9 @@ func (l *leases) check(r *Run, it *ledger.Audited, report func(rule, format stri
 			report("S3", "the token %s ended two attempts", a.LockID)
 		}
 		locks[a.LockID] = true
-		if a.Outcome == ledger.OutcomeLost && a.Code != ledger.CodeGone && a.FinishedAt.UnixMicro() < l.until[a.LockID] {
-			report("S1", "attempt %d was taken from %s at %d, its lease ran until %d", a.Attempt, a.Agent, a.FinishedAt.UnixMicro(), l.until[a.LockID])
+		if a.Outcome.TakenBack() && a.Code != ledger.CodeGone && a.FinishedAt.UnixMicro() < l.until[a.LockID] {
+			report("S1", "attempt %d was taken from %s at %d, its lease ran until %d", a.Attempt, a.Agent,
+				a.FinishedAt.UnixMicro(), l.until[a.LockID])
 		}
 		if i == 0 {
 			continue
@@ -149,7 +154,8 @@ func (l *leases) check(r *Run, it *ledger.Audited, report func(rule, format stri
 			report("S2", "attempt %d was granted after %d", a.Attempt, before.Attempt)
 		}
 		if r.Steady && a.LeasedAt.Before(before.FinishedAt) {
-			report("S1", "attempt %d was granted at %d, attempt %d ended at %d", a.Attempt, a.LeasedAt.UnixMicro(), before.Attempt, before.FinishedAt.UnixMicro())
+			report("S1", "attempt %d was granted at %d, attempt %d ended at %d", a.Attempt, a.LeasedAt.UnixMicro(),
+				before.Attempt, before.FinishedAt.UnixMicro())
 		}
 	}
 	type round struct {
@@ -166,12 +172,13 @@ func (l *leases) check(r *Run, it *ledger.Audited, report func(rule, format stri
 	}
 	for _, e := range l.acked {
 		if !e.recorded(it.Attempts) {
-			report("S5", "the end %s of attempt %d (token %s) was acknowledged and is not what is recorded", e.outcome, e.attempt, e.lock)
+			report("S5", "the end %s of attempt %d (token %s) was acknowledged and is not what is recorded", e.outcome,
+				e.attempt, e.lock)
 		}
 	}
 }
 
-// recorded says whether there is a row for an acknowledged end.
+// recorded reports whether there is a row for an acknowledged end.
 func (e acked) recorded(rows []ledger.Attempt) bool {
 	for _, a := range rows {
 		if a.LockID == e.lock && string(a.Outcome) == e.outcome && (e.attempt == 0 || a.Attempt == e.attempt) {
@@ -185,8 +192,9 @@ func (e acked) recorded(rows []ledger.Attempt) bool {
 const slack = 5_000
 
 // refusals checks that results were refused only of leases that had run out and been taken by then. Another
-// end of the attempt would be somebody else's, or the one that was refused.
-func (r *Run) refusals(rows map[int64][]ledger.Attempt, report func(rule string, id int64, format string, args ...any)) {
+// end of the attempt would be another agent's, or the one that was refused.
+func (r *Run) refusals(rows map[int64][]ledger.Attempt, report func(rule string, id int64, format string,
+	args ...any)) {
 	if !r.Steady {
 		return
 	}
@@ -198,7 +206,8 @@ func (r *Run) refusals(rows map[int64][]ledger.Attempt, report func(rule string,
 			a, ok := byLock(rows[it.ID], it.Lock)
 			if at := l.At/1000 + r.Offset; !ok || a.FinishedAt.UnixMicro() > at+slack {
 				report("S3", it.ID, "the result of attempt %d was refused at %d though its lease was in force", it.Attempt, at)
-			} else if a.Outcome != ledger.OutcomeLost && a.Outcome != ledger.OutcomeCancelled { // lost, and it was to be cancelled
+				// an item that was to be cancelled ends as cancelled when its lease is taken back
+			} else if !a.Outcome.TakenBack() && a.Outcome != ledger.OutcomeCancelled {
 				report("S3", it.ID, "the result of attempt %d was refused though it ended %s", it.Attempt, a.Outcome)
 			}
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// phase of an item in the model. Waiting and ready are one: that its time has come moves an item
-// without a call of anybody.
+// phase of an item in the model. Waiting and ready are one: an item moves without a call when its
+// time has come.
 type phase uint8
 
 const (
@@ -41,11 +41,11 @@ type step struct {
 	now     int64
 	outcome string
 	code    string
-	before  *item // what an update saw
-	after   *item // what it left; nil if it only looked
+	before  *item // the state before an update
+	after   *item // the state after it; nil if it only looked
 }
 
-// apply says whether the call may have had this answer in a state, and what follows.
+// apply reports whether the call may have had this answer in a state, and returns the next state.
 func (o step) apply(x item) (bool, item) {
 	held := x.phase == leased && x.lock == o.lock
 	switch o.op {
@@ -60,7 +60,8 @@ func (o step) apply(x item) (bool, item) {
 	}
 	if b := o.before; b != nil {
 		same := b.phase == x.phase && b.lock == x.lock && (b.phase == finished || b.attempt == x.attempt)
-		if !same || o.outcome == string(ledger.OutcomeLost) && o.code != ledger.CodeGone && x.phase == leased && o.now < x.until {
+		if !same || ledger.Outcome(o.outcome).TakenBack() && o.code != ledger.CodeGone && x.phase == leased &&
+			o.now < x.until {
 			return false, x
 		}
 	} else if x.phase != absent {
@@ -100,9 +101,9 @@ var model = porcupine.Model{
 	DescribeOperation: func(in, _ any) string { return fmt.Sprintf("%+v", in) },
 }
 
-// Linear checks with porcupine whether the calls have an order in which all answers are right. It
-// gives up after the limit, which counts as a violation. left is the number of items that were left out
-// because nobody can tell what became of a call on them.
+// Linear checks with porcupine whether the calls have an order in which all answers are right. It gives
+// up after the limit, which counts as a violation. left is the number of items that were left out
+// because the result of a call on them is unknown.
 func Linear(r *Run, limit time.Duration) (bad []Violation, left int) {
 	steps, unclear := r.steps()
 	all := steps[:0]
@@ -127,7 +128,8 @@ func Linear(r *Run, limit time.Duration) (bad []Violation, left int) {
 func describe(part []porcupine.Operation) (text string) {
 	for _, o := range part {
 		s := o.Input.(step)
-		text += fmt.Sprintf("\n    [%d, %d] %s attempt %d lock %.13s %s", o.Call, o.Return, s.op, s.attempt, s.lock, s.outcome)
+		text += fmt.Sprintf("\n    [%d, %d] %s attempt %d lock %.13s %s", o.Call, o.Return, s.op, s.attempt, s.lock,
+			s.outcome)
 		if s.before != nil {
 			text += fmt.Sprintf(" before %+v", *s.before)
 		}
@@ -141,7 +143,7 @@ func describe(part []porcupine.Operation) (text string) {
 // never is the return of a call that had no answer.
 const never = int64(1) << 62
 
-// steps are the calls item by item. unclear are the items of which it cannot be told.
+// steps are the calls item by item. unclear are the items whose calls are unknown.
 func (r *Run) steps() (steps []porcupine.Operation, unclear map[int64]bool) {
 	clients := map[string]int{}
 	unclear = map[int64]bool{}
@@ -206,7 +208,8 @@ func (s step) end() string {
 	return ""
 }
 
-// lateness tells the end of an attempt from the late report about it, which has the same token.
+// lateness distinguishes the end of an attempt from the late report about it, which has the same
+// token.
 func (s step) lateness() string {
 	if s.before != nil && s.before.phase == doubtful {
 		return "/late"
@@ -246,15 +249,16 @@ func modelled(s *history.State) *item {
 	return &item{p, s.Attempt, s.Lock, s.Until}
 }
 
-// landed are the steps of a call without an answer that took effect, as the rows show. What they
-// do not show makes the item unclear.
+// landed are the steps of a call without an answer that took effect, as the rows show. A call that
+// they do not show makes the item unclear.
 func (r *Run) landed(c *call, rows map[int64][]ledger.Attempt, unclear map[int64]bool) (steps []step) {
 	switch c.Op {
 	case history.OpClaim:
 		for id, as := range rows {
 			if a, ok := byLock(as, c.Lock); ok {
 				at := a.LeasedAt.UnixMicro()
-				steps = append(steps, step{id: id, op: c.Op, lock: c.Lock, attempt: a.Attempt, now: at, until: at + c.TTL.Microseconds()})
+				steps = append(steps, step{id: id, op: c.Op, lock: c.Lock, attempt: a.Attempt, now: at, until: at +
+					c.TTL.Microseconds()})
 			}
 		}
 	case history.OpComplete:
@@ -265,7 +269,7 @@ func (r *Run) landed(c *call, rows map[int64][]ledger.Attempt, unclear map[int64
 		}
 	case history.OpRenew: // it may have moved the expiry, which nothing shows
 		for _, it := range c.Items {
-			if a, ok := byLock(rows[it.ID], it.Lock); ok && a.Outcome == ledger.OutcomeLost {
+			if a, ok := byLock(rows[it.ID], it.Lock); ok && a.Outcome.TakenBack() {
 				unclear[it.ID] = true
 			}
 		}

@@ -108,16 +108,18 @@ func Drains(r *Run) (bad []Violation) {
 			least = min(least, openNow)
 		}
 		if least > 0 {
-			bad = append(bad, Violation{"S10", last, fmt.Sprintf("a drain of %v returned though %d items were open at any moment of it", d.Kinds, least)})
+			bad = append(bad,
+				Violation{"S10", last, fmt.Sprintf("a drain of %v returned though %d items were open at any moment of it", d.Kinds,
+					least)})
 		}
 	}
 	return bad
 }
 
-// Bypass checks that nobody is passed over for long: while an item is ready, none of the same kind
-// and priority that is due later is claimed more than the bound after it became ready. most is how
-// long it lasted at the worst.
-func Bypass(r *Run, bound time.Duration) (bad []Violation, most time.Duration) {
+// Overtaking checks that no item is overtaken for long. An item is overtaken when an item of the same kind and
+// priority, due later, is claimed before it. The time counts from the moment at which the item became ready to the
+// last such claim; more than the bound is a violation. most is the longest such time.
+func Overtaking(r *Run, bound time.Duration) (bad []Violation, most time.Duration) {
 	if !r.Steady {
 		return nil, 0
 	}
@@ -132,7 +134,9 @@ func Bypass(r *Run, bound time.Duration) (bad []Violation, most time.Duration) {
 			}
 			d := time.Duration(worst.claimed-e.ready) * time.Microsecond
 			if most = max(most, d); d > bound {
-				bad = append(bad, Violation{"bypass", e.id, fmt.Sprintf("item %d, due later, was claimed %v after this one had become ready and was not claimed", worst.id, d)})
+				bad = append(bad, Violation{"overtaking", e.id,
+					fmt.Sprintf("item %d, due later, was claimed %v after this one had become ready and was not claimed", worst.id,
+						d)})
 			}
 		}
 	}
@@ -143,7 +147,7 @@ func Bypass(r *Run, bound time.Duration) (bad []Violation, most time.Duration) {
 type place struct{ id, due, ready, claimed int64 }
 
 // queues are the items that were added ready, by kind and priority, up to their first claim. From the
-// answer of the call that added it at the latest everybody could see an item.
+// answer of the call that added it at the latest all processes could see an item.
 func (r *Run) queues() map[string][]place {
 	items := make(map[int64]*ledger.Audited, len(r.Items))
 	for i := range r.Items {
@@ -160,7 +164,8 @@ func (r *Run) queues() map[string][]place {
 			}
 			if claims := claimed(items[it.ID].Attempts); len(claims) > 0 && claims[0].Attempt == 1 {
 				queue := fmt.Sprint(items[it.ID].Kind, it.After.Priority)
-				queues[queue] = append(queues[queue], place{it.ID, it.After.Due, c.answer.At/1000 + r.Offset, claims[0].LeasedAt.UnixMicro()})
+				queues[queue] = append(queues[queue], place{it.ID, it.After.Due, c.answer.At/1000 + r.Offset,
+					claims[0].LeasedAt.UnixMicro()})
 			}
 		}
 	}

@@ -1,15 +1,15 @@
 // Package historytest judges what happened to a ledger: it reads the histories of all processes of a run
 // and the rows that are left at its end, and lists every promise that was broken.
 //
-// Two checkers look at the same history, because each misses something. [Leases] goes once over
-// the claims and ends of every item, by the database's clock alone. [Linear] asks porcupine
-// whether the calls, with the times at which they began and ended, have an order in which every
-// answer is right (Herlihy and Wing, "Linearizability", 1990; Horn and Kroening, "Faster
-// linearizability checking via P-compositionality", 2015: an item is a partition). Others look at effects, at
-// drains that said that nothing was left, and at who was overtaken.
+// Two checkers look at the same history, because each misses something. [Leases] goes once over the claims
+// and ends of every item, by the database's clock alone. [Linear] asks porcupine whether the calls, with the
+// times at which they began and ended, have an order in which every answer is right (Herlihy and Wing,
+// "Linearizability", 1990; Horn and Kroening, "Faster linearizability checking via P-compositionality", 2015:
+// an item is a partition). Others look at effects, at drains that reported that nothing was left, and at
+// items that were overtaken.
 //
-// A call without an answer may or may not have taken effect. What became of it is read off the
-// rows, where every claim that ended is an attempt; what cannot be told is left out and counted.
+// A call without an answer may or may not have taken effect. The rows show the result, where every
+// claim that ended is an attempt; unknown results are left out and counted.
 package historytest
 
 import (
@@ -27,11 +27,11 @@ import (
 type Run struct {
 	Lines []history.Line // of all processes, in any order
 	Items []ledger.Audited
-	// Steady says that the database's clock was not moved during the run.
+	// Steady means that the database's clock was not moved during the run.
 	Steady bool
 	// Offset is the database's clock less CLOCK_MONOTONIC, in microseconds.
 	Offset int64
-	// Drains are the calls that said that nothing was left.
+	// Drains are the calls that reported that nothing was left.
 	Drains []Drain
 	// Effects are the lines that plugins wrote before they reported.
 	Effects []Effect
@@ -65,10 +65,10 @@ type call struct {
 	answer       *history.Line // nil if there is none
 }
 
-// settled says whether the call certainly took effect as its answer says.
+// settled reports whether the call certainly took effect as its answer states.
 func (c *call) settled() bool { return c.answer != nil && c.answer.Error == "" }
 
-// failed says whether it certainly had no effect.
+// failed reports whether it certainly had no effect.
 func (c *call) failed() bool { return c.answer != nil && c.answer.Error != "" && !c.answer.Unknown }
 
 // calls puts beginnings and answers together, in the order in which they began.
@@ -115,7 +115,7 @@ func (r *Run) rows() map[int64][]ledger.Attempt {
 	return rows
 }
 
-// live are the leases that are in force at the end: of people, for whom nobody waits.
+// live are the leases that are in force at the end: of people, and no process waits for them.
 func (r *Run) live() map[int64]*ledger.Work {
 	live := map[int64]*ledger.Work{}
 	for i := range r.Items {
@@ -126,7 +126,7 @@ func (r *Run) live() map[int64]*ledger.Work {
 	return live
 }
 
-// person says whether an agent is one: a program's name has a slash in it.
+// person reports whether an agent is one: a program's name has a slash in it.
 func person(agent string) bool { return !strings.Contains(agent, "/") }
 
 // claimed are the attempts of an item that were claims: not the verdicts of people, nor late reports.

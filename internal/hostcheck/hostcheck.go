@@ -1,6 +1,6 @@
 // Package hostcheck looks at what a worker needs of the machine that it runs on: how many files it may
-// open, how many folders it may watch, and the port of a daemon. It only reads, and what it takes to try something it gives
-// back at once.
+// open, how many folders it may watch, and the port of a daemon. It only reads, and what it takes to try something it
+// gives back at once.
 package hostcheck
 
 import (
@@ -8,25 +8,27 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
 // enoughFiles is how many open files a worker gets along with: connections, plugins, their pipes.
 const enoughFiles = 1024
 
 // Examine looks at the machine.
-func Examine() []ledger.Finding { return append([]ledger.Finding{files()}, watches()...) }
+func Examine() []finding.Finding { return append([]finding.Finding{files()}, watches()...) }
 
 // files looks at how many files a process may open. The program itself may have raised the soft
-// limit, as Go programs do; what counts for it is the hard one.
-func files() ledger.Finding {
+// limit, as Go programs do; the hard one counts for it.
+func files() finding.Finding {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return ledger.Warning("files", "the limit of open files cannot be read: "+err.Error(), "it may be too low", "ulimit -Hn")
+		return finding.Warning("files", "the limit of open files cannot be read: "+err.Error(), "it may be too low",
+			"ulimit -Hn")
 	}
 	what := fmt.Sprintf("a process may open %d files", limit.Max)
 	if uint64(limit.Max) < enoughFiles {
-		return ledger.Warning("files", what, "connections and plugins fail with \"too many open files\"", "raise it: LimitNOFILE= in the unit, ulimit -n in a shell")
+		return finding.Warning("files", what, "connections and plugins fail with \"too many open files\"",
+			"raise it: LimitNOFILE= in the unit, ulimit -n in a shell")
 	}
-	return ledger.Fine("files", what)
+	return finding.Fine("files", what)
 }

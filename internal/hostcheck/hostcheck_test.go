@@ -6,19 +6,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
-// What is said of this machine is what its own tools say.
+// The report about this machine agrees with its own tools.
 func TestExamine(t *testing.T) {
-	found := map[string]ledger.Finding{}
+	found := map[string]finding.Finding{}
 	for _, f := range Examine() {
 		found[f.Check] = f
-		if f.What == "" || (f.Level != ledger.LevelOK) != (f.Why != "" && f.Fix != "") {
+		if f.What == "" || (f.Level != finding.LevelOK) != (f.Why != "" && f.Fix != "") {
 			t.Errorf("%+v: only what is not fine has a reason and a remedy", f)
 		}
 	}
-	for check, command := range map[string]string{"files": "ulimit -Hn", "inotify": "cat /proc/sys/fs/inotify/max_user_watches"} {
+	for check, command := range map[string]string{"files": "ulimit -Hn",
+		"inotify": "cat /proc/sys/fs/inotify/max_user_watches"} {
 		if check == "inotify" && runtime.GOOS != "linux" {
 			continue
 		}
@@ -27,7 +28,7 @@ func TestExamine(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := strings.TrimSpace(string(out)); !strings.Contains(found[check].What, " "+n+" ") {
-			t.Errorf("%s says %q, and the system %s", check, found[check].What, n)
+			t.Errorf("%s reports %q, and the system %s", check, found[check].What, n)
 		}
 	}
 }

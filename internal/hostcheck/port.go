@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
 // askTime is how long a daemon may take to answer at its port.
@@ -18,25 +18,28 @@ const askTime = 3 * time.Second
 
 // Port looks at the address, host:port, where a daemon of this machine is to be asked how it is; "" means
 // none. A daemon that answers there is fine.
-func Port(ctx context.Context, address string) (all []ledger.Finding) {
+func Port(ctx context.Context, address string) (all []finding.Finding) {
 	if address == "" {
-		return []ledger.Finding{ledger.Fine("port", "serve listens on none")}
+		return []finding.Finding{finding.Fine("port", "serve listens on none")}
 	}
 	if !isLoopback(address) {
-		all = append(all, ledger.Warning("port", address+" is no loopback address", "whoever reaches it reads, without a password, the names of kinds and sources and how they are",
+		all = append(all, finding.Warning("port", address+" is no loopback address",
+			"whoever reaches it reads, without a password, the names of kinds and sources and how they are",
 			`listen = "127.0.0.1:7373" in the config, or a firewall or proxy before it`))
 	}
 	at, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	switch {
 	case err == nil:
 		at.Close()
-		return append(all, ledger.Fine("port", address+" is free"))
+		return append(all, finding.Fine("port", address+" is free"))
 	case !errors.Is(err, syscall.EADDRINUSE):
-		return append(all, ledger.Warning("port", fmt.Sprintf("cannot listen on %s: %v", address, err), "ledgerd serve does not start here", "name an address of this machine: listen in the config"))
+		return append(all, finding.Warning("port", fmt.Sprintf("cannot listen on %s: %v", address, err),
+			"ledgerd serve does not start here", "name an address of this machine: listen in the config"))
 	case answers(ctx, address):
-		return append(all, ledger.Fine("port", "a daemon answers on "+address))
+		return append(all, finding.Fine("port", "a daemon answers on "+address))
 	}
-	return append(all, ledger.Warning("port", address+" is in use, and no daemon that is well answers there", "ledgerd serve does not start here; or one that hangs has it",
+	return append(all, finding.Warning("port", address+" is in use, and no daemon that is well answers there",
+		"ledgerd serve does not start here; or one that hangs has it",
 		`see who has it (ss -ltnp), or name another one: listen = "127.0.0.1:7374"`))
 }
 
@@ -45,7 +48,7 @@ func isLoopback(address string) bool {
 	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }
 
-// answers says whether a daemon that is well has the address.
+// answers reports whether a daemon that is well has the address.
 func answers(ctx context.Context, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
-// A port is fine if it is free, or if a daemon answers there; who else has it is told, and so is an address
-// that others reach.
+// A port is fine if it is free, or if a daemon answers there. Another user of the port is reported, and so
+// is an address that others reach.
 func TestPort(t *testing.T) {
 	answer := func(text string) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -28,23 +28,24 @@ func TestPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	hangs := silent.Addr().String() // takes connections, and says nothing
+	hangs := silent.Addr().String() // takes connections, and never answers
 	for _, c := range []struct {
 		address string
-		level   ledger.Level
+		level   finding.Level
 		what    string
 	}{
-		{"", ledger.LevelOK, "listens on none"},
-		{"127.0.0.1:0", ledger.LevelOK, "is free"},
-		{"localhost:0", ledger.LevelOK, "is free"},
-		{answer("ok\n"), ledger.LevelOK, "a daemon answers on "},
-		{answer("welcome"), ledger.LevelWarning, "is in use, and no daemon that is well answers there"},
-		{hangs, ledger.LevelWarning, "is in use"},
-		{"192.0.2.1:7373", ledger.LevelWarning, "is no loopback address"},
+		{"", finding.LevelOK, "listens on none"},
+		{"127.0.0.1:0", finding.LevelOK, "is free"},
+		{"localhost:0", finding.LevelOK, "is free"},
+		{answer("ok\n"), finding.LevelOK, "a daemon answers on "},
+		{answer("welcome"), finding.LevelWarning, "is in use, and no daemon that is well answers there"},
+		{hangs, finding.LevelWarning, "is in use"},
+		{"192.0.2.1:7373", finding.LevelWarning, "is no loopback address"},
 	} {
 		found := Port(t.Context(), c.address)
 		f := found[0]
-		if f.Level != c.level || !strings.Contains(f.What, c.what) || f.Check != "port" || (f.Level != ledger.LevelOK) != (f.Why != "" && f.Fix != "") {
+		if f.Level != c.level || !strings.Contains(f.What, c.what) || f.Check != "port" ||
+			(f.Level != finding.LevelOK) != (f.Why != "" && f.Fix != "") {
 			t.Errorf("%q: %+v", c.address, f)
 		}
 		if c.address == "192.0.2.1:7373" && (len(found) != 2 || !strings.Contains(found[1].What, "cannot listen on")) {

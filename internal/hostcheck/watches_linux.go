@@ -9,32 +9,35 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
 // enoughWatches is below what systems come with: a watched tree of folders takes one each.
 const enoughWatches = 8192
 
 // watches looks at whether folders can be watched.
-func watches() []ledger.Finding {
+func watches() []finding.Finding {
 	const why = "new files in a watched folder are found by looking through it now and then, and not at once"
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 	switch {
 	case errors.Is(err, unix.EMFILE):
-		return []ledger.Finding{ledger.Warning("inotify", "this user has no inotify instance left", why, "sysctl fs.inotify.max_user_instances=512, and a file in /etc/sysctl.d to keep it")}
+		return []finding.Finding{finding.Warning("inotify", "this user has no inotify instance left", why,
+			"sysctl fs.inotify.max_user_instances=512, and a file in /etc/sysctl.d to keep it")}
 	case err != nil:
-		return []ledger.Finding{ledger.Warning("inotify", "inotify does not work here: "+err.Error(), why, "see whether the sandbox or container allows it")}
+		return []finding.Finding{finding.Warning("inotify", "inotify does not work here: "+err.Error(), why,
+			"see whether the sandbox or container allows it")}
 	}
 	unix.Close(fd)
 	most, err := limit("max_user_watches")
 	if err != nil {
-		return []ledger.Finding{ledger.Fine("inotify", "works; its limits are not visible here")}
+		return []finding.Finding{finding.Fine("inotify", "works; its limits are not visible here")}
 	}
 	what := fmt.Sprintf("works; this user may watch %d folders", most)
 	if most < enoughWatches {
-		return []ledger.Finding{ledger.Warning("inotify", what, "a tree with more folders is not watched as a whole: "+why, "sysctl fs.inotify.max_user_watches=524288, and a file in /etc/sysctl.d to keep it")}
+		return []finding.Finding{finding.Warning("inotify", what, "a tree with more folders is not watched as a whole: "+why,
+			"sysctl fs.inotify.max_user_watches=524288, and a file in /etc/sysctl.d to keep it")}
 	}
-	return []ledger.Finding{ledger.Fine("inotify", what)}
+	return []finding.Finding{finding.Fine("inotify", what)}
 }
 
 func limit(name string) (int, error) {

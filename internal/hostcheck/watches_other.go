@@ -2,7 +2,7 @@
 
 package hostcheck
 
-import "github.com/ledgerd/ledgerd/ledger"
+import "github.com/ledgerd/ledgerd/ledger/finding"
 
 // watches: elsewhere the limit is that of open files.
-func watches() []ledger.Finding { return nil }
+func watches() []finding.Finding { return nil }

@@ -22,18 +22,19 @@ import (
 // mutant is a planted bug.
 type mutant struct {
 	name    string
-	bug     string // what is wrong
-	origin  string // who had it; "" if nobody that is known
+	bug     string // the error
+	origin  string // its origin; "" if unknown
 	patches []patch
 	caught  []detector // each of them must catch it
 }
 
-// patch replaces, in a file, a piece of text that is there once.
-type patch struct{ file, old, new string }
+// patch replaces a piece of text that a declaration holds once. Package is a folder, and declaration the name of a
+// function, as in Ledger.Claim, or of what else a package declares; or package is one file.
+type patch struct{ pkg, declaration, old, new string }
 
 func (m mutant) overlaid() (all []chaostest.Patch) {
 	for _, p := range m.patches {
-		all = append(all, chaostest.Patch{File: p.file, Old: p.old, New: p.new})
+		all = append(all, chaostest.Patch{Package: p.pkg, In: p.declaration, Old: p.old, New: p.new})
 	}
 	return all
 }
@@ -41,8 +42,8 @@ func (m mutant) overlaid() (all []chaostest.Patch) {
 // detector is something that finds bugs.
 type detector interface {
 	String() string
-	// find looks for bugs in ledgerd with these patches. found says that it found one that a
-	// mutant with these patches has; the error is that of what could not be run.
+	// find looks for bugs in ledgerd with these patches. found means that it found one that a
+	// mutant with these patches has; the error is that of a test that could not be run.
 	find(ctx context.Context, b *bench, patches []chaostest.Patch) (c catch, err error)
 }
 
@@ -53,7 +54,7 @@ type bench struct {
 	sound     map[string]error // detector → why it must not be believed
 }
 
-// try runs all detectors of a mutant. What cannot be run catches nothing.
+// try runs all detectors of a mutant. A test that cannot be run catches nothing.
 func (b *bench) try(ctx context.Context, m mutant) (report, error) {
 	r := report{Name: m.name, Bug: m.bug, Origin: m.origin, Caught: true}
 	for _, d := range m.caught {
@@ -95,7 +96,7 @@ func (b *bench) check(ctx context.Context, d detector) error {
 type chaos struct {
 	db     chaostest.Database
 	fault  chaostest.Fault
-	breaks []string // rules, of which this bug breaks one at least
+	breaks []string // the rules that this bug breaks
 }
 
 // rounds is how often the runs of a campaign are made before a mutant counts as not caught.
@@ -116,7 +117,7 @@ func (d chaos) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 	c.Broken = map[string]int{}
 	most, patience := rounds, 1
 	if patches == nil {
-		most, patience = 1, 2 // what else the machine does is no planted bug
+		most, patience = 1, 2 // other load of the machine is no planted bug
 	}
 	for range most {
 		var plans []chaostest.Plan
@@ -128,15 +129,16 @@ func (d chaos) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 			p.Daemons, p.Patience = max(2, p.Daemons), patience
 			plans = append(plans, p)
 		}
-		campaign := chaostest.Campaign{Program: program, Dir: filepath.Join(dir, "runs"), Parallel: b.parallel, Done: func(r chaostest.Result) {
-			c.Runs++
-			for i, v := range r.Violations {
-				c.Broken[v.Rule]++
-				if i < 3 {
-					c.Said += fmt.Sprintf("%v: %v\n", r.Plan, v)
+		campaign := chaostest.Campaign{Program: program, Dir: filepath.Join(dir, "runs"), Parallel: b.parallel,
+			Done: func(r chaostest.Result) {
+				c.Runs++
+				for i, v := range r.Violations {
+					c.Broken[v.Rule]++
+					if i < 3 {
+						c.Said += fmt.Sprintf("%v: %v\n", r.Plan, v)
+					}
 				}
-			}
-		}}
+			}}
 		if err := campaign.Work(ctx, plans); err != nil {
 			return c, err
 		}
@@ -151,7 +153,7 @@ func (d chaos) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 // tests are those of a package that a pattern matches.
 type tests struct {
 	folder, pattern string
-	says            string // what the failing test says, a regular expression
+	message         string // a regular expression for the output of the failing test
 }
 
 func (d tests) String() string { return fmt.Sprintf("go test ./%s -run %s", d.folder, d.pattern) }
@@ -185,7 +187,7 @@ func (d tests) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 	for line := range bytes.Lines(text) {
 		var e event
 		if json.Unmarshal(line, &e) != nil {
-			continue // what the go command itself says is no JSON
+			continue // the go command's own lines are no JSON
 		}
 		if e.Action == "build-fail" {
 			return c, fmt.Errorf("%v: does not compile:\n%s", cmd.Args, text)
@@ -203,10 +205,10 @@ func (d tests) find(ctx context.Context, b *bench, patches []chaostest.Patch) (c
 		return c, fmt.Errorf("%v failed, but no test did:\n%s", cmd.Args, text)
 	}
 	failed := slices.Clone(c.Failed)
-	c.Failed = slices.DeleteFunc(c.Failed, func(name string) bool { // that of which a part failed
+	c.Failed = slices.DeleteFunc(c.Failed, func(name string) bool { // a test of which a part failed
 		return slices.ContainsFunc(failed, func(other string) bool { return strings.HasPrefix(other, name+"/") })
 	})
-	c.Caught = len(c.Failed) > 0 && regexp.MustCompile(d.says).MatchString(said.String())
+	c.Caught = len(c.Failed) > 0 && regexp.MustCompile(d.message).MatchString(said.String())
 	c.Said = said.String()
 	return c, nil
 }

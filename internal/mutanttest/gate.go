@@ -6,24 +6,30 @@ var inGate = []mutant{
 		name: "resource-twice",
 		bug:  "two items of one claim get the same resource",
 		patches: []patch{{
-			"ledger/gate.go", "if p.taken[name] || slices.Contains(c.Taken, name) {", "if slices.Contains(c.Taken, name) {",
+			"ledger/scheduler", "picking.look",
+			"p.taken[name] || slices.Contains(c.Taken,",
+			"slices.Contains(c.Taken,",
 		}},
 		caught: []detector{tests{"ledger/memory", "TestStore/ResourcesAllOrNone", "what goes together"}},
 	},
 	{
-		name: "reserver-overtaken",
-		bug:  "what is kept free for the item that needs several resources and waited longest is given to others",
+		name: "reserved-given-away",
+		bug:  "resources are reserved for the item that has waited longest for several of them; other items get them all the same",
 		patches: []patch{{
-			"ledger/gate.go", "\tif inForce {\n\t\tfor _, name", "\tif inForce && limit == 0 {\n\t\tfor _, name",
+			"ledger/scheduler", "Claim.Pick",
+			"inForce {",
+			"inForce && c.Limit == 0 {",
 		}},
 		caught: []detector{tests{"ledger/memory", "TestStore/ReserverIsServed", "is ready, want leased"}},
 	},
 	{
 		name: "resource-kept",
-		bug:  "an attempt that fails goes on holding its item's resources",
+		bug:  "a failed attempt keeps the resources of its item",
 		patches: []patch{{
-			"ledger/postgres/apply.go", "{len(freed), `DELETE", "{min(0, len(freed)), `DELETE",
+			"ledger/postgres", "tx.applyAll",
+			"{len(freed),",
+			"{min(0, len(freed)),",
 		}},
-		caught: []detector{tests{"ledger/postgres", "TestStore/ResourcesAreFreed", "held though nobody has it leased"}},
+		caught: []detector{tests{"ledger/postgres", "TestStore/ResourcesAreFreed", "held by an item that is not leased"}},
 	},
 }

@@ -4,17 +4,21 @@ package main
 var inLocks = []mutant{
 	{
 		name: "released-by-name",
-		bug:  "whoever releases a lock by its name frees it, also when another holds it by now",
+		bug:  "a lock can be released by its name alone, even if another holder has it by now",
 		patches: []patch{{
-			"ledger/locks/rules.go", "if err != nil || !there || rec.Token != l.token {", "if err != nil || !there {",
+			"ledger/locks", "release",
+			"|| rec.Token != l.token {",
+			"{",
 		}},
 		caught: []detector{tests{"ledger/memory", "TestStore/Locks(Exclude|Expire)", "lock lost|got error"}},
 	},
 	{
-		name: "expired-still-mine",
-		bug:  "a holder whose time is over may write as long as nobody else has come",
+		name: "expired-lock-writes",
+		bug:  "a holder of an expired lock may write until another holder takes the lock",
 		patches: []patch{{
-			"ledger/locks/rules.go", "!(there && rec.Token == l.token && inForce(rec, now))", "!(there && rec.Token == l.token)",
+			"ledger/locks", "mine",
+			"l.token && inForce(rec, now))",
+			"l.token)",
 		}},
 		caught: []detector{
 			tests{"ledger/memory", "TestStore/LocksExpire", "want lock lost"},
@@ -22,45 +26,66 @@ var inLocks = []mutant{
 	},
 	{
 		name: "commit-without-check",
-		bug:  "a transaction under a lock commits without a look at the lock",
+		bug:  "a transaction under a lock commits without checking that the lock is still held",
 		patches: []patch{{
-			"ledger/locks/intx.go", "return m.Check(ctx, r.Conn(tx), l)", "return nil",
+			"ledger/locks", "InTx",
+			"m.Check(ctx, r.Conn(tx), l)",
+			"nil",
 		}},
 		caught: []detector{tests{"ledger/locks", "TestInTxLost|TestFrozenHolderCannotCommit", "1 effects"}},
 	},
 	{
 		name: "check-without-lock",
-		bug:  "a check does not keep others from taking the lock before the commit",
+		bug:  "another process can take the lock between the check and the commit",
 		patches: []patch{{
-			"ledger/postgres/lock.go", "WHERE name = $1 FOR UPDATE`", "WHERE name = $1`",
+			"ledger/internal/sqlstore", "Tx.LoadLock",
+			"$1 FOR UPDATE`",
+			"$1`",
 		}},
-		caught: []detector{tests{"ledger/locks", "TestNobodyBetweenCheckAndCommit", "somebody else"}},
+		caught: []detector{tests{"ledger/locks", "TestLockHoldsUntilCommit", "somebody else"}},
 	},
 	{
 		name: "fence-drawn-early",
-		bug:  "a fence is drawn before nobody else can take the lock, and is smaller than that of who did",
+		bug:  "a fencing number is drawn before other processes are kept from taking the lock, so it can be smaller than the number of an earlier holder",
 		patches: []patch{{
-			"ledger/postgres/lock.go", "\t\tif err == nil && !inserted {\n", "\t\tif err == nil && inserted {\n\t\t\terr = t.query(`SELECT fence FROM {{S}}.ledger_locks WHERE name = $1`, []any{l.Name}, func(scan scanner) error { return scan(&fence) })\n\t\t\treturn fence, err\n\t\t}\n\t\tif err == nil && !inserted {\n",
+			"ledger/postgres", "tx.GrantLock",
+			"!inserted",
+			"inserted {\n" +
+				"\terr = t.query(`SELECT fence FROM {{S}}.ledger_locks WHERE name = $1`, []any{l.Name},\n" +
+				"\t\tfunc(scan scanner) error { return scan(&fence) })\n" +
+				"\treturn fence, err\n}\nif err == nil && !inserted",
 		}},
 		caught: []detector{tests{"ledger/postgres", "TestFenceOfASlowHolder", "after"}},
 	},
 	{
 		name: "lock-trusted-for-ever",
-		bug:  "the context of a holder goes on after the time of a lock that could not be renewed",
+		bug:  "a lock could not be renewed and expires, but the context of its holder does not end",
 		patches: []patch{{
-			"ledger/locks/keeper.go", "alarm.Reset(time.Until(trusted()))", "alarm.Reset(1000 * time.Hour)",
+			"ledger/locks", "keeper.run",
+			"alarm.Reset(time.Until(trusted()))",
+			"alarm.Reset(1000 * time.Hour)",
 		}, {
-			"ledger/locks/keeper.go", "\t\tif !now.Before(trusted()) {\n\t\t\tk.lose()\n\t\t\treturn\n\t\t}\n", "",
+			"ledger/locks", "keeper.run",
+			`		if !now.Before(trusted()) {
+			k.lose()
+			return
+		}
+`,
+			"",
 		}},
 		caught: []detector{tests{"ledger/locks", "TestLostWhenNotRenewed", "before its end"}},
 	},
 	{
 		name: "token-per-try",
-		bug:  "a call whose outcome is not known leaves a lock behind that nobody knows of",
+		bug:  "a call gets no answer, tries again with another token, and leaves a lock that no process releases",
 		patches: []patch{{
-			"ledger/locks/locks.go", "_ = m.store.Update(forgetting, nil, func(tx ledger.Tx) error { return forget(tx, want) })", "_ = forgetting",
+			"ledger/locks", "Manager.take",
+			"m.store.Update(forgetting, nil, func(tx ledger.Tx) error { return forget(tx, want) })",
+			"forgetting",
 		}, {
-			"ledger/locks/rules.go", "case there && l.Token == want.Token:", "case there && l.Token == want.Token && false:",
+			"ledger/locks", "take",
+			"want.Token:",
+			"want.Token && false:",
 		}},
 		caught: []detector{tests{"ledger/locks", "TestUnknownOutcomes", "times"}},
 	},

@@ -1,16 +1,16 @@
-// Command mutanttest proves that the tests bite: it plants bugs into ledgerd, most of them bugs that
-// other queues have had, and demands that each is caught by the campaign or the test that is there
-// to catch it.
+// Command mutanttest proves that the tests find bugs. It plants bugs into ledgerd, most of them bugs
+// that other queues have had, and demands that the campaign or test that is meant for each catches
+// it.
 //
 //	go run ./internal/mutanttest                      all of them
 //	go run ./internal/mutanttest -run by-id,^claim    those whose name matches one of these patterns
 //	go run ./internal/mutanttest -list                what there is
 //
-// A planted bug is a patch that the compiler reads in place of a source file (go build -overlay),
-// so the code that is shipped knows nothing of it, and a patch that does not fit any more is an
-// error. What is to catch it is first run without it and must find nothing then. With it, a test
-// must fail, by what it asserts and not because it does not compile or could not run; a campaign
-// must find a promise broken that this bug breaks. A bug that survives makes the command exit 1.
+// A planted bug is a patch that the compiler reads in place of a source file (go build -overlay).
+// So the shipped code knows nothing of it, and a patch that does not fit any more is an error. The
+// test for it is first run without it and must find nothing then. With it, a test must fail, by
+// what it asserts and not because it does not compile or could not run; a campaign must find a
+// promise broken that this bug breaks. A bug that survives makes the command exit 1.
 package main
 
 import (
@@ -45,9 +45,11 @@ func run(ctx context.Context, args []string, out io.Writer) (survivors int, err 
 	set := flag.NewFlagSet("mutanttest", flag.ContinueOnError)
 	names := set.String("run", "", "`patterns` of names, with commas between them; all if empty")
 	list := set.Bool("list", false, "print what there is")
-	file := set.String("json", "", "`file` to which what came of each is written; those that were not run keep what it says of them")
+	file := set.String("json", "", "`file` to which what came of each is written; those that were not run keep what it "+
+		"has of them")
 	doc := set.String("doc", "", "`document` into which the table of what -json names is put")
-	verbose := set.Bool("v", false, "print what a test said that failed, and the first promises that a campaign found broken")
+	verbose := set.Bool("v", false,
+		"print what a test said that failed, and the first promises that a campaign found broken")
 	parallel := set.Int("parallel", 3, "`number` of runs of a campaign at a time")
 	if err := set.Parse(args); err != nil {
 		return 0, err

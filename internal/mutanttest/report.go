@@ -26,7 +26,7 @@ type report struct {
 type catch struct {
 	Detector string         `json:"detector"`
 	Caught   bool           `json:"caught"`
-	Broken   map[string]int `json:"broken,omitempty"` // promises, by the rule that says so: how often
+	Broken   map[string]int `json:"broken,omitempty"` // promises, by their rule: how often
 	Failed   []string       `json:"failed,omitempty"` // tests
 	Runs     int            `json:"runs,omitempty"`   // of the campaign
 	Seconds  float64        `json:"seconds"`          // with the build
@@ -56,7 +56,7 @@ func (r report) String() string {
 	return text
 }
 
-// summary says in a table what caught a mutant.
+// summary is a table of the tests that caught a mutant.
 func (c catch) summary() string {
 	what := c.Detector
 	if len(c.Broken) > 0 {
@@ -70,7 +70,7 @@ func (c catch) summary() string {
 
 func printTable(out io.Writer, all []report) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "bug\twhose\tcaught by\ttime\t")
+	fmt.Fprintln(w, "bug\tseen in\tcaught by\ttime\t")
 	for _, r := range all {
 		for i, c := range r.By {
 			name, origin := r.Name, r.Origin
@@ -96,7 +96,7 @@ func load(path string) (known []report, err error) {
 }
 
 // save writes reports to a file, in the order of the mutants, and returns all that it holds then.
-// What it says of others stays.
+// Its results for others stay.
 func save(path string, all []report) (lines []report, err error) {
 	known, err := load(path)
 	if err != nil {
@@ -135,7 +135,8 @@ func writeTable(path string, all []report) error {
 			byChaos++
 		}
 	}
-	fmt.Fprintf(&b, "\n%d planted, %d caught, %d of them by the chaos harness; `make mutants` repeats it.\n\n| bug | whose it was | caught by | time |\n|---|---|---|---:|\n", len(all), caught, byChaos)
+	fmt.Fprintf(&b, "\n%d planted, %d caught, %d of them by the chaos harness; `make mutants` repeats it.\n\n| bug | "+
+		"seen in | caught by | time |\n|---|---|---|---:|\n", len(all), caught, byChaos)
 	for _, r := range all {
 		var by []string
 		seconds := 0.0

@@ -4,60 +4,76 @@ package main
 var inTxn = []mutant{
 	{
 		name: "locks-in-any-order",
-		bug:  "the locks of entities are taken in the order in which the caller names them",
-		patches: []patch{
-			{"ledger/txn/lock.go", "\tslices.Sort(keys)\n\tkeys = slices.Compact(keys)\n", ""},
-			{"ledger/postgres/txn.go", "\tslices.Sort(numbers)\n", ""},
-		},
+		bug:  "entity locks are taken in the order in which the caller names them",
+		patches: []patch{{
+			"ledger/txn", "transaction.take",
+			"\tslices.Sort(keys)\n\tkeys = slices.Compact(keys)\n",
+			"",
+		}, {
+			"ledger/postgres", "lockKeys",
+			"\tslices.Sort(numbers)\n",
+			"",
+		}},
 		caught: []detector{tests{"ledger/txn", "TestTransfers/pgx_entity_locks", "tries in vain: 40P01"}},
 	},
 	{
 		name: "repeat-the-inner-call",
-		bug:  "after a deadlock the call in which it came up is repeated instead of the whole transaction",
+		bug:  "after a deadlock, only the call that met it is repeated, not the whole transaction",
 		patches: []patch{{
-			"ledger/txn/run.go",
-			"\terr = fn(within(ctx, t), t.tx.(T))\n",
-			"\tif err = fn(within(ctx, t), t.tx.(T)); err != nil && r.db.Transient(err) {\n\t\terr = fn(within(ctx, t), t.tx.(T))\n\t}\n",
+			"ledger/txn", "Runner.join",
+			"err = fn(within(ctx, t), t.tx.(T))",
+			"if err = fn(within(ctx, t), t.tx.(T)); err != nil && r.db.Transient(err) {\n" +
+				"\t\terr = fn(within(ctx, t), t.tx.(T))\n\t}",
 		}},
 		caught: []detector{tests{"ledger/txn", "TestTries/pgx", "failures|committed|TriesError|aborted"}},
 	},
 	{
-		name: "swallowed-means-well",
-		bug:  "a transaction is committed although a part of it has failed, if nobody passes the error on",
+		name: "swallowed-error-commits",
+		bug:  "a part of a transaction fails and the caller drops the error; the transaction is committed",
 		patches: []patch{{
-			"ledger/txn/run.go", "case cause != nil && (err == nil || r.transient(cause) && !r.transient(err)):", "case cause != nil && r.transient(cause) && !r.transient(err):",
+			"ledger/txn", "Runner.try",
+			"(err == nil || r.transient(cause) && !r.transient(err)):",
+			"r.transient(cause) && !r.transient(err):",
 		}},
 		caught: []detector{tests{"ledger/txn", "TestOutcome/sqlite", "committed: "}},
 	},
 	{
 		name: "a-commit-is-safe-to-retry",
-		bug:  "a commit without an answer is said to have failed, because the driver says that it was not sent",
+		bug:  "a commit has no answer; it is reported as failed because the driver claims that nothing was sent",
 		patches: []patch{{
-			"ledger/postgres/txn.go", "case err == nil, errors.As(err, &answer) && !lost(err),", "case err == nil, pgconn.SafeToRetry(err), errors.As(err, &answer) && !lost(err),",
+			"ledger/postgres", "fate",
+			"errors.As(err,",
+			"pgconn.SafeToRetry(err), errors.As(err,",
 		}},
 		caught: []detector{tests{"ledger/txn", "TestCommitWithoutAnswer", "conn closed"}},
 	},
 	{
 		name: "lock-forgotten",
-		bug:  "a repeated transaction believes that it has the locks of the try before",
+		bug:  "a repeated transaction does not take again the locks that its previous try had taken",
 		patches: []patch{{
-			"ledger/txn/run.go", "\tif err := t.take(ctx, *keys); err != nil {\n\t\treturn err\n\t}\n", "\tt.keys = *keys\n",
+			"ledger/txn", "Runner.try",
+			"if err := t.take(ctx, *keys); err != nil {\n\t\treturn err\n\t}",
+			"t.keys = *keys",
 		}},
 		caught: []detector{tests{"ledger/txn", "TestLockOnce", "."}},
 	},
 	{
 		name: "waits-for-itself",
-		bug:  "a call of the ledger inside of a transaction on its file waits for the end of that transaction",
+		bug:  "a call of the ledger inside a transaction on its own file waits for that transaction, so it waits for ever",
 		patches: []patch{{
-			"ledger/sqlite/txn.go", "if !within(ctx, s.file.info) {", "if !within(ctx, nil) {",
+			"ledger/sqlite", "Store.outside",
+			"s.file.open[0])",
+			"nil)",
 		}},
 		caught: []detector{tests{"ledger/txn", "TestLedgerInside/sqlite", "Add: "}},
 	},
 	{
 		name: "any-network-error",
-		bug:  "an error of any network is taken for the loss of the connection to the database, and repeated",
+		bug:  "any network error is treated as a lost connection to the database, and the transaction is repeated",
 		patches: []patch{{
-			"ledger/postgres/txn.go", "return rolledBack(err) || errors.As(err, new(repeatable))", "return rolledBack(err) || lost(err)",
+			"ledger/postgres", "transient.Transient",
+			"errors.As(err, new(repeatable))",
+			"lost(err)",
 		}},
 		caught: []detector{tests{"ledger/txn", "TestNotRepeated/pgx", "a connection of the function's own"}},
 	},

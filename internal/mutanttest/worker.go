@@ -6,9 +6,11 @@ import "github.com/ledgerd/ledgerd/internal/chaostest"
 var inWorker = []mutant{
 	{
 		name: "drain-ignores-leased",
-		bug:  "a drain does not wait for what others have in work",
+		bug:  "a drain does not wait for items that other processes hold",
 		patches: []patch{{
-			"ledger/worker/drain.go", "if s.Held > 0 || soon &&", "if soon &&",
+			"ledger/worker", "Worker.allQuiet",
+			"s.Held > 0 || soon",
+			"soon",
 		}},
 		caught: []detector{
 			chaos{chaostest.SQLite, chaostest.Kill, []string{"S10"}},
@@ -17,65 +19,81 @@ var inWorker = []mutant{
 	},
 	{
 		name: "drain-looks-once",
-		bug:  "a drain of several kinds looks at each of them once",
+		bug:  "a drain of several kinds looks at each kind only once",
 		patches: []patch{{
-			"ledger/worker/drain.go", "len(w.lanes) == 1 && first[0].Ready == 0 {", "first[0].Ready == 0 {",
+			"ledger/worker", "Worker.quiet",
+			"len(w.lanes) == 1 && first[0].Ready",
+			"first[0].Ready",
 		}},
 		caught: []detector{tests{"ledger/worker", "TestQuietLooksTwice", "quiet though an attempt ended"}},
 	},
 	{
-		name: "mail-not-marked",
-		bug:  "items that must not be repeated are begun without the mark that says so",
+		name: "doubt-not-marked",
+		bug:  "an item with on_lost = doubt is started without the start mark",
 		patches: []patch{{
-			"ledger/worker/claim.go", "mark := l.doubtful() && !l.stopping", "mark := l.doubtful() && l.stopping",
+			"ledger/worker", "lane.start",
+			"!l.stopping",
+			"l.stopping",
 		}},
-		caught: []detector{
-			chaos{chaostest.SQLite, chaostest.Pause, []string{"doubt"}},
-			tests{"ledger/worker", "TestDoubtfulKind", "not marked as started"},
-		},
+		caught: []detector{tests{"ledger/worker", "TestDoubtfulKind", "not marked as started"}},
 	},
 	{
-		name:   "notifier-and-no-poll",
-		bug:    "an idle worker waits for a notification and never looks by itself",
+		name:   "notifications-only",
+		bug:    "an idle worker waits for notifications and never polls",
 		origin: "Oban 1499",
 		patches: []patch{{
-			"ledger/worker/claim.go", "most = jitter(l.worker.config.Poll)", "most = 0",
+			"ledger/worker", "lane.waitForHint",
+			"jitter(l.worker.config.Poll)",
+			"0",
 		}},
 		caught: []detector{tests{"ledger/worker", "TestHints", "at most a poll"}},
 	},
 	{
 		name:   "renewals-stop-first",
-		bug:    "a worker that stops renews no leases while its handlers finish",
+		bug:    "a worker that is stopping renews no leases while its handlers finish",
 		origin: "db-scheduler 365",
 		patches: []patch{{
-			"ledger/worker/run.go", "func(life context.Context) { w.watchLoop(life, calls) },", "func(context.Context) { w.watchLoop(claiming, calls) },",
+			"ledger/worker", "Worker.start",
+			"func(life context.Context) { w.watchLoop(life,",
+			"func(context.Context) { w.watchLoop(claiming,",
 		}},
 		caught: []detector{tests{"ledger/worker", "TestStop", "want done with none"}},
 	},
 	{
 		name: "lease-trusted-for-ever",
-		bug:  "a handler whose lease could not be renewed goes on beside its successor",
+		bug:  "a lease could not be renewed, but its handler goes on beside the next holder",
 		patches: []patch{{
-			"ledger/worker/keep.go", "if !t.lost && !now.Before(t.trust) {", "if !t.lost && now.IsZero() {",
+			"ledger/worker", "lane.watchRunning",
+			"!now.Before(t.trust)",
+			"now.IsZero()",
 		}},
 		caught: []detector{tests{"ledger/worker", "TestLeaseIsNotTrustedBlindly", "the context ended after the lease"}},
 	},
 	{
-		name: "everybody-is-late",
-		bug:  "after an outage leases are taken before their holders could renew them",
+		name: "expired-after-an-outage",
+		bug:  "after an outage, leases are expired before their holders could renew them",
 		patches: []patch{{
-			"ledger/worker/upkeep.go", "for full := true; full && !w.outage.recent(w.config.Lease); {", "for full := true; full; {",
+			"ledger/worker", "Worker.expireLoop",
+			"full && !w.outage.recent(w.config.Lease);",
+			"full;",
 		}},
 		caught: []detector{tests{"ledger/worker", "TestExpiryWaitsAfterOutage", "renewal after the outage: lease lost"}},
 	},
 	{
-		name: "reply-of-the-newest",
-		bug:  "a report of a plugin is taken for the newest attempt of its item",
+		name: "report-for-another-attempt",
+		bug:  "a plugin's report about an earlier attempt ends the newest attempt of the item",
 		patches: []patch{{
-			"internal/pluginhost/session.go",
-			"\t\ttasks[i] = s.take(taskKey{r.Id, r.Attempt})\n",
-			"\t\tfor key := range s.tasks {\n\t\t\tif key.id == r.Id {\n\t\t\t\ttasks[i] = s.take(key)\n\t\t\t}\n\t\t}\n",
+			"internal/pluginproc", "Session.results",
+			"s.take(taskKey{r.Id, r.Attempt})",
+			`s.take(func() (newest taskKey) {
+	for key := range s.tasks {
+		if key.id == r.Id {
+			newest = key
+		}
+	}
+	return newest
+}())`,
 		}},
-		caught: []detector{tests{"internal/pluginhost", "TestStrayResults", "settled"}},
+		caught: []detector{tests{"internal/pluginproc", "TestSessionStrays", "settled"}},
 	},
 }

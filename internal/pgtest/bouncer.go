@@ -23,12 +23,18 @@ import (
 // the same database behind it. It listens on the loopback address and ends with the test.
 func Bouncer(t testing.TB, server string) string {
 	t.Helper()
+	return BouncerIn(t, "transaction", server)
+}
+
+// BouncerIn is Bouncer in a mode of PgBouncer: transaction, or session, in which a client keeps its session.
+func BouncerIn(t testing.TB, mode, server string) string {
+	t.Helper()
 	u, err := url.Parse(server)
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
 	program, err := exec.LookPath("pgbouncer")
-	if err != nil { // where Debian has it, which is not in everybody's PATH
+	if err != nil { // Debian's folder, which is not in every PATH
 		if program, err = exec.LookPath("/usr/sbin/pgbouncer"); err != nil {
 			t.Fatal("pgtest: there is no pgbouncer here: apt-get install pgbouncer")
 		}
@@ -47,8 +53,10 @@ func Bouncer(t testing.TB, server string) string {
 	password, _ := u.User.Password()
 	for name, text := range map[string]string{
 		"users": fmt.Sprintf("%q %q\n", u.User.Username(), password),
-		"ini": fmt.Sprintf("[databases]\n* = host=%s port=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\n"+
-			"pool_mode = transaction\ndefault_pool_size = 8\nauth_type = md5\nauth_file = %s\n", u.Hostname(), u.Port(), port, filepath.Join(dir, "users")),
+		"ini": fmt.Sprintf("[databases]\n* = host=%s port=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = "+
+			"%d\nunix_socket_dir =\n"+
+			"pool_mode = %s\ndefault_pool_size = %d\nauth_type = md5\nauth_file = %s\n", u.Hostname(), u.Port(), port,
+			mode, map[string]int{"transaction": 8, "session": 64}[mode], filepath.Join(dir, "users")),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)

@@ -74,7 +74,7 @@ func (c *Cutter) serve() {
 	}
 }
 
-// forward copies what the client says, as it arrives.
+// forward copies the client's bytes, as they arrive.
 func (c *Cutter) forward(server, client net.Conn) {
 	buf := make([]byte, 1<<20)
 	for {

@@ -1,9 +1,9 @@
 // Package pgtest gives tests a real Postgres.
 //
-// Which one: the server that LEDGERD_TEST_POSTGRES names (`make test` sets it to one that it has
-// started), else a temporary server that this package starts from the programs installed on the
-// machine, once for all packages of a `go test ./...`, and that ends by itself a minute after the
-// last test. Without Postgres a test fails and says what to install; it is never skipped.
+// The server is the one that LEDGERD_TEST_POSTGRES names (`make test` sets it to one that it has
+// started). Otherwise this package starts a temporary server from the programs installed on the
+// machine, once for all packages of a `go test ./...`. It ends by itself a minute after the last
+// test. Without Postgres a test fails and names what to install; it is never skipped.
 //
 // A test takes a schema ([Schema]) or a database ([Database]) of its own on the shared server, or
 // a server of its own ([Start]) that it may stop, crash and start again.

@@ -103,7 +103,8 @@ func TestWithoutPostgresATestFails(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestVersion$", "-test.v")
 	cmd.Env = append(os.Environ(), Env+"=", cluster.BinEnv+"=/nonexistent")
 	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "--- FAIL: TestVersion") || !strings.Contains(string(out), cluster.BinEnv) {
-		t.Errorf("%v, want a failing test that says what to do:\n%s", err, out)
+	if err == nil || !strings.Contains(string(out), "--- FAIL: TestVersion") ||
+		!strings.Contains(string(out), cluster.BinEnv) {
+		t.Errorf("%v, want a failing test with what to do:\n%s", err, out)
 	}
 }

@@ -22,7 +22,7 @@ type breaker struct {
 	probing bool
 }
 
-// crashed takes note of a crash and says whether that opened the breaker.
+// crashed takes note of a crash and reports whether that opened the breaker.
 func (b *breaker) crashed(now time.Time) (opened bool) {
 	recent := b.crashes[:0]
 	for _, t := range b.crashes {

@@ -19,6 +19,9 @@ import (
 // start, to describe itself, to look at a config, to open it, and to check what it depends on.
 const CallTime = 10 * time.Second
 
+// exitTime is how long the end of a process is waited for after its connection broke.
+const exitTime = 5 * time.Second
+
 // Phase is what a plugin was asked to do when it failed.
 type Phase string
 
@@ -30,7 +33,7 @@ const (
 	PhaseCheck    Phase = "Check"
 )
 
-// CallError says which call to which plugin failed, and how. The process is gone.
+// CallError reports which call to which plugin failed, and how. The process is gone.
 type CallError struct {
 	Plugin, Path string
 	Kind         string // that it was started for; "" if for none
@@ -46,6 +49,17 @@ func (e *CallError) Error() string {
 // Unwrap returns the cause.
 func (e *CallError) Unwrap() error { return e.Err }
 
+// Code is the error for programs.
+func (e *CallError) Code() string {
+	switch {
+	case e.TimedOut:
+		return "plugin_timeout"
+	case errors.Is(e.Err, ErrDescription):
+		return "plugin_description"
+	}
+	return "plugin_call"
+}
+
 // ErrDescription is wrapped by the error of a plugin that describes itself wrongly.
 var ErrDescription = errors.New("wrong description")
 
@@ -55,7 +69,7 @@ type describedWrongly struct{ error }
 func (describedWrongly) Is(target error) bool { return target == ErrDescription }
 func (d describedWrongly) Unwrap() error      { return d.error }
 
-// OpenError says why a plugin could not be opened with a config that it accepts.
+// OpenError gives the reason a plugin could not be opened with a config that it accepts.
 type OpenError struct {
 	Plugin, Path string
 	Kind         string // that it was started for; "" if for none
@@ -63,8 +77,12 @@ type OpenError struct {
 }
 
 func (e *OpenError) Error() string {
-	return fmt.Sprintf("%s accepts its config and cannot begin with it: Open: %s", named(e.Plugin, e.Path, e.Kind), problemText(e.Problems))
+	return fmt.Sprintf("%s accepts its config and cannot begin with it: Open: %s", named(e.Plugin, e.Path, e.Kind),
+		wire.ProblemText(e.Problems))
 }
+
+// Code is the error for programs.
+func (e *OpenError) Code() string { return "plugin_open" }
 
 // named is a plugin as errors name it.
 func named(plugin, path, kind string) string {
@@ -73,18 +91,6 @@ func named(plugin, path, kind string) string {
 		who += " of kind " + kind
 	}
 	return who
-}
-
-// problemText is what a plugin reports of its config, in one line.
-func problemText(problems []*wire.Problem) string {
-	texts := make([]string, len(problems))
-	for i, p := range problems {
-		texts[i] = p.Message
-		if p.Field != "" {
-			texts[i] = p.Field + ": " + p.Message
-		}
-	}
-	return strings.Join(texts, "; ")
 }
 
 // asker makes the calls to one process, each with its deadline.
@@ -97,8 +103,10 @@ type asker struct {
 // start starts the process of a plugin within the time that it has.
 func (s *Spec) start(ctx context.Context) (*asker, error) {
 	if s.Place.Broken != "" {
-		return nil, &pluginproc.StartError{Path: s.Place.Path, Step: pluginproc.StepCheck, Err: pluginproc.ErrChecksum, Problem: s.Place.Broken,
-			Hint: "remove " + s.Place.Path + " and add the version that is wanted: ledgerd plugin add FILE\nif it is meant, forget the versions that were added: ledgerd plugin rm " + s.Place.Name}
+		return nil, &pluginproc.StartError{Path: s.Place.Path, Step: pluginproc.StepCheck, Err: pluginproc.ErrChecksum,
+			Problem: s.Place.Broken,
+			Hint: "remove " + s.Place.Path + " and add the version that is wanted: ledgerd plugin add FILE\nif it is " +
+				"meant, forget the versions that were added: ledgerd plugin rm " + s.Place.Name}
 	}
 	p, err := pluginproc.Start(ctx, s.Proc())
 	if err != nil {
@@ -126,11 +134,12 @@ func (a *asker) do(ctx context.Context, phase Phase, call func(context.Context) 
 	switch code := status.Code(err); {
 	case code == codes.DeadlineExceeded || bounded.Err() != nil:
 		failed.TimedOut, failed.Err = true, fmt.Errorf("no answer within %s", most)
-	case code == codes.Unavailable: // the process is about to be seen dead, and its end explains more
+	case code == codes.Unavailable || code == codes.Canceled:
+		// The connection is broken or closed already: the process is about to be seen dead, and its end explains more.
 		select {
 		case <-a.proc.Done():
 			failed.Err = lastWordsOf(cmp.Or(a.proc.Err(), err))
-		case <-time.After(time.Second):
+		case <-time.After(exitTime):
 		}
 	default:
 		failed.Err = errors.New(status.Convert(err).Message())
@@ -159,7 +168,8 @@ func (a *asker) describe(ctx context.Context) (d *Description, err error) {
 		return nil, err
 	}
 	if d, err = newDescription(r, a.spec.Place); err != nil {
-		return nil, &CallError{Plugin: cmp.Or(a.spec.Place.Name, r.Name), Path: a.spec.Place.Path, Kind: a.kind, Phase: PhaseDescribe, Err: describedWrongly{err}}
+		return nil, &CallError{Plugin: cmp.Or(a.spec.Place.Name, r.Name), Path: a.spec.Place.Path, Kind: a.kind,
+			Phase: PhaseDescribe, Err: describedWrongly{err}}
 	}
 	return d, nil
 }
@@ -182,7 +192,8 @@ func (a *asker) open(ctx context.Context, s *setup) error {
 	return err
 }
 
-func (a *asker) configure(ctx context.Context, phase Phase, s *setup, validateOnly bool) (problems []*wire.Problem, err error) {
+func (a *asker) configure(ctx context.Context, phase Phase, s *setup, validateOnly bool) (problems []*wire.Problem,
+	err error) {
 	err = a.do(ctx, phase, func(ctx context.Context) (err error) {
 		problems, err = a.proc.Configure(ctx, &wire.ConfigureRequest{Config: s.request.Config, Secrets: s.request.Secrets,
 			Concurrency: s.request.Concurrency, ValidateOnly: validateOnly})

@@ -1,28 +1,38 @@
 package pluginhost
 
 import (
+	"context"
 	"errors"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // Every call to a plugin that does not answer is given up, and the error names plugin, kind and call.
 func TestCallTime(t *testing.T) {
 	const most = 2 * time.Second
-	for answer, phase := range map[string]Phase{"hang-validate": PhaseValidate, "hang-open": PhaseOpen, "stuck": PhaseCheck} {
+	for answer, phase := range map[string]Phase{"hang-validate": PhaseValidate, "hang-open": PhaseOpen,
+		"stuck": PhaseCheck} {
 		t.Run(answer, func(t *testing.T) {
 			t.Parallel()
-			c := Config{Spec: Spec{Place: place(t), CallTime: most}, Kind: "stage", Settings: []byte(`{"answer":"` + answer + `"}`)}
+			c := Config{Spec: Spec{Place: place(t), CallTime: most}, Kind: "stage", Settings: []byte(`{"answer":"` + answer +
+				`"}`)}
 			began := time.Now()
 			_, err := Check(t.Context(), c)
 			failed, ok := errors.AsType[*CallError](err)
 			if !ok || failed.Phase != phase || !failed.TimedOut {
 				t.Fatalf("%T %v", err, err)
 			}
-			for _, want := range []string{"plugin actor (" + c.Place.Path + ") of kind stage: ", string(phase), "no answer within 2s"} {
+			for _, want := range []string{"plugin actor (" + c.Place.Path + ") of kind stage: ", string(phase),
+				"no answer within 2s"} {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%q is not in %q", want, err)
 				}
@@ -50,7 +60,28 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// What a plugin tells of its secrets is in no log, error, output or log of an item.
+// A process that dies during a call is reported by how it ended, also if the connection was closed before the call
+// noticed: to gRPC that is a call that was cancelled.
+func TestClosedConnection(t *testing.T) {
+	for _, broken := range []error{grpc.ErrClientConnClosing, status.Error(codes.Unavailable, "EOF")} {
+		spec := Spec{Place: place(t)}
+		a, err := spec.start(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = a.do(t.Context(), PhaseOpen, func(context.Context) error {
+			if err := syscall.Kill(a.proc.PID(), syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+			return broken
+		})
+		if crash, ok := errors.AsType[*pluginproc.CrashError](err); !ok || crash.Signal != int(syscall.SIGKILL) {
+			t.Errorf("%v: %T %v", broken, err, err)
+		}
+	}
+}
+
+// Secrets that a plugin prints are in no log, error, output or log of an item.
 func TestSecretsAreHidden(t *testing.T) {
 	r := newRig(t, defaultTimes, ledger.Kind{MaxCrashes: 1})
 	ids := r.add("tell")
@@ -65,7 +96,8 @@ func TestSecretsAreHidden(t *testing.T) {
 			t.Errorf("error %q, want %q", a.Error, text)
 		}
 	}
-	if strings.Contains(told, password) || !strings.Contains(told, "to stderr: ***") || !strings.Contains(told, `"my ***"`) {
+	if strings.Contains(told, password) || !strings.Contains(told, "to stderr: ***") ||
+		!strings.Contains(told, `"my ***"`) {
 		t.Errorf("told: %s", told)
 	}
 }

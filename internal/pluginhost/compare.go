@@ -25,7 +25,7 @@ func (c Change) String() string {
 	return c.Part + " " + c.Name + ": " + c.What
 }
 
-// Compare says what is different in a new version, for those who add items, configure the plugin, read
+// Compare describes what is different in a new version, for those who add items, configure the plugin, read
 // its output or work what it emits. Neither may be nil.
 func Compare(old, now *Description) (all []Change) {
 	note := func(part, name, before, after string) {

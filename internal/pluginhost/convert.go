@@ -12,25 +12,29 @@ import (
 	"unicode/utf8"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/tracing"
 	"github.com/ledgerd/ledgerd/ledger/worker"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// item is a task as the plugin gets it.
-func item(t *task) *wire.Item {
-	l := t.lease
+// item is an item as the plugin gets it, without its timeout; ctx has the trace context of its attempt.
+func item(ctx context.Context, l *ledger.Lease) *wire.Item {
 	payload := l.Payload
 	if payload == nil {
 		payload = []byte("{}")
 	}
-	return &wire.Item{Id: l.ID, Attempt: l.Attempt, Kind: l.Kind, Scope: l.Scope, Key: l.Key, IdempotencyKey: l.IdempotencyKey(),
-		Payload: payload, LockId: l.LockID[:], TimeoutMs: t.timeout.Milliseconds(), Previous: t.previous}
+	it := &wire.Item{Id: l.ID, Attempt: l.Attempt, Kind: l.Kind, Scope: l.Scope, Key: l.Key,
+		IdempotencyKey: l.IdempotencyKey(), Payload: payload, LockId: l.LockID[:]}
+	it.Traceparent, it.Tracestate = tracing.Split(tracing.Of(ctx))
+	return it
 }
 
 // result is what the plugin reported, as the ledger gets it.
 func (s *setup) result(r *wire.Result, t *task) ledger.Result {
-	res := ledger.Result{Output: r.Output, Code: r.Code, Error: s.hide.Hide(r.Error), Final: r.Final, Delay: delay(r.DelayMs),
-		Log: s.hide.Hide(r.Log), NoReport: r.Ending != wire.Result_ENDING_RETURNED}
+	res := ledger.Result{Output: r.Output, Code: r.Code, Error: s.hide.Hide(r.Error), Final: r.Final,
+		Delay: delay(r.DelayMs),
+		Log:   s.hide.Hide(r.Log), NoReport: r.Ending != wire.Result_ENDING_RETURNED}
 	switch r.Outcome {
 	case wire.Result_OUTCOME_DONE:
 		res.Outcome = ledger.OutcomeDone
@@ -46,23 +50,27 @@ func (s *setup) result(r *wire.Result, t *task) ledger.Result {
 		res.Outcome = ledger.OutcomeReleased
 	case wire.Result_OUTCOME_CANCELLED:
 		res.Outcome = ledger.OutcomeReleased // it was not asked to
-		if errors.Is(context.Cause(t.ctx), worker.ErrCancelled) {
+		if errors.Is(context.Cause(t.Context), worker.ErrCancelled) {
 			res.Outcome = ledger.OutcomeCancelled
 		}
 	default:
-		return refused("bad_result", fmt.Sprintf("the plugin reported outcome %d, which this ledgerd does not know", r.Outcome), res)
+		return refused("bad_result", fmt.Sprintf("the plugin reported outcome %d, which this ledgerd does not know",
+			r.Outcome), res)
 	}
 	if len(r.Output) > 0 && !(utf8.Valid(r.Output) && json.Valid(r.Output)) {
 		res.Output = nil
-		return refused("bad_output", fmt.Sprintf("the plugin's output of item %d is no JSON: %s", r.Id, s.hide.Hide(excerpt(r.Output))), res)
+		return refused("bad_output", fmt.Sprintf("the plugin's output of item %d is no JSON: %s", r.Id,
+			s.hide.Hide(excerpt(r.Output))), res)
 	}
 	res.Output = s.hide.JSON(r.Output)
 	for _, c := range r.Emit {
 		if strings.ContainsRune(c.Key+c.Scope+c.Fingerprint, 0) {
-			return refused("emit_refused", fmt.Sprintf("the plugin emitted an item of kind %q whose key, scope or fingerprint %q is no UTF-8 or has a NUL", c.Kind, c.Key), res)
+			return refused("emit_refused", fmt.Sprintf("the plugin emitted an item of kind %q whose key, scope or "+
+				"fingerprint %q is no UTF-8 or has a NUL", c.Kind, c.Key), res)
 		}
 		if !slices.Contains(s.about.Emits, c.Kind) {
-			return refused("emit_refused", fmt.Sprintf("the plugin emitted an item of kind %q, which it does not declare", c.Kind), res)
+			return refused("emit_refused", fmt.Sprintf("the plugin emitted an item of kind %q, which it does not declare",
+				c.Kind), res)
 		}
 		res.Emit = append(res.Emit, child(c))
 	}
@@ -80,12 +88,13 @@ func excerpt(raw []byte) string {
 
 // refused is a failure in the place of a result that breaks the protocol.
 func refused(code, reason string, res ledger.Result) ledger.Result {
-	return ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: code, Error: reason, Output: res.Output, Log: res.Log}
+	return ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: code, Error: reason, Output: res.Output,
+		Log: res.Log}
 }
 
 // delay of a result; what is beyond the ledger's limit is the limit.
 func delay(ms int64) time.Duration {
-	return time.Duration(min(max(ms, 0), ledger.MaxDelay.Milliseconds())) * time.Millisecond
+	return time.Duration(min(max(ms, 0), bounds.MaxDelay.Milliseconds())) * time.Millisecond
 }
 
 func child(c *wire.Child) ledger.NewItem {

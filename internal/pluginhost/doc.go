@@ -6,9 +6,9 @@
 //
 // A [Host] is one plugin with one config. Items go to the process as far as it has granted
 // credits, and each comes back as one result. The context of an item ends in the process when it
-// ends here. What a plugin sends is not trusted: results for items that it does not have are
-// dropped, kinds that it did not declare are not emitted. What an item's last completed round has put
-// out is read for plugins that ask for it, before the item goes to the process.
+// ends here. Messages of a plugin are not trusted: results for items that it does not have are
+// dropped, kinds that it did not declare are not emitted. The output of an item's last
+// completed round is read for plugins that ask for it, before the item goes to the process.
 //
 // # When the process dies
 //

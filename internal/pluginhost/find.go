@@ -14,7 +14,7 @@ import (
 
 // Place is where a plugin's program is.
 type Place struct {
-	Name    string // "" if it is whatever the program calls itself
+	Name    string // "" for the name that the program gives itself
 	Path    string
 	Args    []string
 	Origin  string  // "config", "--plugin-dir", "data", "beside ledgerd" or "bundled"
@@ -28,7 +28,7 @@ type Place struct {
 	Broken string
 }
 
-// Same says whether the program at another place is the same one.
+// Same reports whether the program at another place is the same one.
 func (p Place) Same(as Place) bool {
 	return p.Path == as.Path && p.SHA256 == as.SHA256 && slices.Equal(p.Args, as.Args)
 }
@@ -48,7 +48,7 @@ type Finder struct {
 type Folder struct{ Path, Origin string }
 
 // place is the plugin of a name in a folder. Of one that was added it is the program that the link
-// led to when it was looked at: whoever changes the link starts another program, not this one.
+// led to when it was looked at: a changed link starts another program, not this one.
 func (f Folder) place(name string) Place {
 	p := Place{Name: name, Path: filepath.Join(f.Path, pluginstore.Prefix+name), Origin: f.Origin}
 	if v, ok := pluginstore.Read(p.Path); ok {
@@ -62,7 +62,7 @@ func (f Folder) place(name string) Place {
 	return p
 }
 
-// ErrNotFound says that there is no plugin of that name.
+// ErrNotFound means that there is no plugin of that name.
 var ErrNotFound = errors.New("no such plugin")
 
 // Find returns the plugin of that name: the first that is found, with what it shadows.

@@ -22,7 +22,7 @@ func touch(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// What is configured wins, then the first folder; what it shadows is told.
+// The configured plugin wins, then the first folder; plugins that it shadows are reported.
 func TestFind(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	touch(t, first, "ledgerd-plugin-thumbs", "ledgerd-plugin-", "README")
@@ -42,7 +42,8 @@ func TestFind(t *testing.T) {
 		return Place{Name: name, Path: filepath.Join(dir, "ledgerd-plugin-"+name), Origin: origin, Shadows: shadows}
 	}
 	want := []Place{
-		{Name: "feed", Path: "/opt/feed", Args: []string{"-v"}, Origin: "config", Shadows: []Place{in(second, "feed", "beside ledgerd")}},
+		{Name: "feed", Path: "/opt/feed", Args: []string{"-v"}, Origin: "config",
+			Shadows: []Place{in(second, "feed", "beside ledgerd")}},
 		in(second, "filecsv", "beside ledgerd", bundled("filecsv")),
 		in(first, "thumbs", "--plugin-dir", in(second, "thumbs", "beside ledgerd")),
 		bundled("urlcheck"),

@@ -1,7 +1,6 @@
 package pluginhost
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,12 +14,13 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// FuzzReplies: whatever messages a plugin sends, each item that it has is settled at most once and
-// only by a result that names it, others are not touched, the ledger takes every result or says
+// FuzzReplies: with any messages of a plugin, each item that it has is settled at most once and
+// only by a result that names it, others are not touched, the ledger takes every result or tells
 // what is wrong with it, and the session goes on: the rest ends as if nothing had been.
 func FuzzReplies(f *testing.F) {
 	add := func(split int, results ...*wire.Result) {
-		b, err := proto.Marshal(&wire.PluginMessage{Credits: -1, Results: results, Progress: []*wire.Progress{{Id: 1, Attempt: 1, Done: -1}, nil}})
+		b, err := proto.Marshal(&wire.PluginMessage{Credits: -1, Results: results,
+			Progress: []*wire.Progress{{Id: 1, Attempt: 1, Done: -1}, nil}})
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -29,9 +29,11 @@ func FuzzReplies(f *testing.F) {
 	add(0, result(1), result(1), result(2), result(99), result(-1))
 	add(1, result(3, func(r *wire.Result) { r.Attempt = 0 }), &wire.Result{}, result(1<<62))
 	add(2, result(1, func(r *wire.Result) { r.Output, r.Code = make([]byte, 2<<20), "NOT A CODE" }))
-	add(3, result(2, func(r *wire.Result) { r.Outcome, r.DelayMs, r.Ending = wire.Result_OUTCOME_SNOOZED, -1<<63, 77 }), result(4, func(r *wire.Result) { r.Outcome = -5 }))
+	add(3, result(2, func(r *wire.Result) { r.Outcome, r.DelayMs, r.Ending = wire.Result_OUTCOME_SNOOZED, -1<<63, 77 }),
+		result(4, func(r *wire.Result) { r.Outcome = -5 }))
 	add(4, result(1, func(r *wire.Result) {
-		r.Emit = []*wire.Child{{Kind: "child", Key: "", DueUs: 1 << 62, Priority: -1 << 31}, {Kind: "child", Key: "\x00"}, {Kind: "k"}}
+		r.Emit = []*wire.Child{{Kind: "child", Key: "", DueUs: 1 << 62, Priority: -1 << 31}, {Kind: "child", Key: "\x00"},
+			{Kind: "k"}}
 	}))
 	f.Fuzz(func(t *testing.T, sent []byte, split int) {
 		const n = 5
@@ -48,19 +50,17 @@ func FuzzReplies(f *testing.F) {
 			t.Fatal(len(leases), err)
 		}
 		h := &Host{log: slog.New(slog.DiscardHandler), times: defaultTimes, config: &Config{Progress: func(Progress) {}}}
-		s := &session{host: h, tasks: map[taskKey]*task{}, setup: &setup{about: &Description{Emits: []string{"child"}}, worker: "p@1.0.0+abcdef", places: 2}}
+		s, p := without(t, h, 2, n)
 		settled := map[int64]int{}
 		for _, lease := range leases {
-			task := &task{key: taskKey{lease.ID, lease.Attempt}, ctx: context.Background(), lease: lease, sent: true, timeout: time.Minute}
-			task.settle = func(res ledger.Result) {
+			settle := func(res ledger.Result) {
 				settled[lease.ID]++
 				end(t, l, lease, res)
 			}
-			s.tasks[task.key] = task
-			s.waiting = append(s.waiting, task)
+			s.work.Add(&task{Of: given{lease, settle}, Item: item(t.Context(), lease), Context: t.Context(),
+				Timeout: time.Minute})
 		}
-		s.begin()
-		named := map[taskKey]bool{}
+		named := map[[2]int64]bool{}
 		at := min(max(split, 0), len(sent))
 		for _, part := range [][]byte{sent, sent[:at], sent[at:]} {
 			m := &wire.PluginMessage{}
@@ -68,25 +68,22 @@ func FuzzReplies(f *testing.F) {
 				continue
 			}
 			for _, r := range m.Results {
-				named[taskKey{r.Id, r.Attempt}] = true
+				named[[2]int64{r.Id, r.Attempt}] = true
 			}
-			s.progress(m.Progress)
-			s.results(m.Results)
-			if s.begun < 0 || s.begun > s.setup.places {
-				t.Fatalf("%d items have begun, there are %d places", s.begun, s.setup.places)
-			}
+			p.events.Progress(m.Progress)
+			p.events.Results(m.Results)
 		}
 		for _, lease := range leases {
-			if want := named[taskKey{lease.ID, lease.Attempt}]; (settled[lease.ID] == 1) != want || settled[lease.ID] > 1 {
+			if want := named[[2]int64{lease.ID, lease.Attempt}]; (settled[lease.ID] == 1) != want || settled[lease.ID] > 1 {
 				t.Errorf("item %d was settled %d times; named: %v", lease.ID, settled[lease.ID], want)
 			}
-			s.results([]*wire.Result{{Id: lease.ID, Attempt: lease.Attempt, Outcome: wire.Result_OUTCOME_DONE}})
+			p.events.Results([]*wire.Result{{Id: lease.ID, Attempt: lease.Attempt, Outcome: wire.Result_OUTCOME_DONE}})
 			if settled[lease.ID] != 1 {
 				t.Errorf("item %d was settled %d times in the end", lease.ID, settled[lease.ID])
 			}
 		}
-		if s.begun != 0 || len(s.tasks) != 0 {
-			t.Errorf("%d items have begun and %d are in hand at the end", s.begun, len(s.tasks))
+		if n := s.work.Len(); n != 0 {
+			t.Errorf("%d items are in hand at the end", n)
 		}
 	})
 }

@@ -3,12 +3,14 @@ package pluginhost
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/health"
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
@@ -21,7 +23,7 @@ type Config struct {
 	Kind string
 	// Concurrency replaces the plugin's own; 0 means it does not.
 	Concurrency int
-	// Progress gets what the plugin says of items that it has; it must not block.
+	// Progress gets the plugin's reports on items that it has; it must not block.
 	Progress func(Progress)
 	// LastOutput reads what the last completed round of an item has put out, for plugins that ask for
 	// it; see ledger.Ledger. Nil: they get none.
@@ -55,6 +57,8 @@ type Host struct {
 	breaker  breaker
 	started  int // processes of this config that were ready
 	restarts int
+	code     string    // of the newest crash
+	failedAt time.Time // when it was
 }
 
 // times are the bounds that the tests shorten.
@@ -71,7 +75,7 @@ var defaultTimes = times{
 	healthEvery: 10 * time.Second, healthWait: 5 * time.Second, healthMisses: 3,
 }
 
-// Bounds of what a process may have in hand, whatever it says that it takes: each item is leased, and
+// Bounds of what a process may have at a time, also if it asks for more: each item is leased, and
 // in memory here.
 const (
 	mostInHand = 10_000  // by its credits
@@ -83,6 +87,8 @@ const startAgain = 100 * time.Millisecond // between two looks at a process that
 var (
 	_ worker.Governor = (*Host)(nil)
 	_ worker.Defined  = (*Host)(nil)
+
+	_ worker.Supervised = (*Host)(nil)
 )
 
 // Start starts the plugin and gives it its config. Errors: *pluginproc.StartError, *CallError,
@@ -103,14 +109,14 @@ func start(ctx context.Context, c Config, t times) (*Host, error) {
 	return h, nil
 }
 
-// About is what the plugin says of itself.
+// About is the plugin's description of itself.
 func (h *Host) About() *Description {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.setup.about
 }
 
-// Spec says what is started, and how.
+// Spec describes what is started, and how.
 func (h *Host) Spec() Spec {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -175,7 +181,7 @@ func (h *Host) Limit() (int, time.Time) {
 	if h.session == nil {
 		return 0, h.restart(time.Now())
 	}
-	n := mostOf(len(h.session.tasks), h.session.stream.Credits(), h.session.setup.places)
+	n := mostOf(h.session.work.Len(), h.session.work.Stream.Credits(), h.session.setup.places)
 	if h.policy.OnLost == ledger.OnLostDoubt {
 		n = min(n, h.session.setup.places)
 	}
@@ -197,7 +203,7 @@ func (h *Host) Stalled() time.Time {
 	return h.breaker.open(time.Now())
 }
 
-// restart starts a process if it is time to, and says when to look again. The caller holds mu.
+// restart starts a process if it is time to, and returns when to look again. The caller holds mu.
 func (h *Host) restart(now time.Time) time.Time {
 	if h.closed || now.Before(h.breaker.next) {
 		return h.breaker.next
@@ -215,15 +221,43 @@ func (h *Host) restart(now time.Time) time.Time {
 			h.starting = false
 			if err != nil && !h.closed && h.config == config {
 				h.log.Error("the plugin does not start again", "error", err)
-				h.crashed()
+				h.crashed(codeOf(err))
 			}
 		})
 	}
 	return now.Add(startAgain)
 }
 
+// codeOf is the class of an error of a start.
+func codeOf(err error) string {
+	if known, ok := errors.AsType[interface {
+		error
+		Code() string
+	}](err); ok {
+		return known.Code()
+	}
+	return "error"
+}
+
+// Plugin implements worker.Supervised.
+func (h *Host) Plugin() health.Plugin {
+	pid := h.PID()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := health.Plugin{Version: h.setup.about.Version, State: health.Running, Restarts: h.restarts, Code: h.code,
+		ErrorAt: h.failedAt, RSS: pluginproc.RSS(pid)}
+	if h.session == nil {
+		p.State = health.Restarting
+	}
+	if !h.breaker.open(time.Now()).IsZero() {
+		p.State = health.Crashing
+	}
+	return p
+}
+
 // crashed takes note of a crash. The caller holds mu.
-func (h *Host) crashed() {
+func (h *Host) crashed(code string) {
+	h.code, h.failedAt = code, time.Now().UTC().Truncate(time.Second)
 	if h.breaker.crashed(time.Now()) {
 		h.log.Error("the plugin crashes again and again: nothing is given to it for a while", "until", h.breaker.next)
 	}
@@ -251,13 +285,11 @@ func (h *Host) adopt(config *Config, p *pluginproc.Proc, setup *setup) error {
 
 // open opens the stream of a configured process. If it cannot the process is gone.
 func (h *Host) open(p *pluginproc.Proc, setup *setup) (*session, error) {
-	s := &session{host: h, proc: p, setup: setup, tasks: map[taskKey]*task{}, more: make(chan struct{}, 1)}
-	stream, err := p.Open(pluginproc.Events{Results: s.results, Progress: s.progress})
-	if err != nil {
+	s := &session{host: h, proc: p, setup: setup}
+	if err := s.open(p); err != nil {
 		p.Kill()
 		return nil, err
 	}
-	s.stream = stream
 	return s, nil
 }
 
@@ -265,12 +297,11 @@ func (h *Host) open(p *pluginproc.Proc, setup *setup) (*session, error) {
 func (h *Host) begin(s *session) {
 	h.session, h.setup = s, s.setup
 	h.ends.Go(s.tend)
-	h.ends.Go(s.feed)
 }
 
 // Handle implements worker.Handler.
 func (h *Host) Handle(ctx context.Context, lease *ledger.Lease, settle func(ledger.Result)) {
-	t := &task{key: taskKey{lease.ID, lease.Attempt}, ctx: ctx, lease: lease, settle: settle}
+	t := &task{Of: given{lease, settle}, Item: item(ctx, lease), Context: ctx}
 	h.mu.Lock()
 	remembers := !h.closed && h.remembers(lease)
 	if read := h.config.LastOutput; remembers {
@@ -282,7 +313,7 @@ func (h *Host) Handle(ctx context.Context, lease *ledger.Lease, settle func(ledg
 	}
 }
 
-// remembers says whether the plugin asks for what an item has put out before. The caller holds mu.
+// remembers reports whether the plugin asks for what an item has put out before. The caller holds mu.
 func (h *Host) remembers(lease *ledger.Lease) bool {
 	return h.setup.about.previous && h.config.LastOutput != nil && lease.Attempt > 1
 }
@@ -291,12 +322,12 @@ const lookBack = 10 * time.Second // for reading what an item has put out before
 
 // remember hands an item on with what its last completed round has put out.
 func (h *Host) remember(t *task, read func(context.Context, int64) ([]byte, error)) {
-	ctx, cancel := context.WithTimeout(t.ctx, lookBack)
+	ctx, cancel := context.WithTimeout(t.Context, lookBack)
 	defer cancel()
 	var err error
-	if t.previous, err = read(ctx, t.lease.ID); err != nil {
-		h.log.Warn("what an item has put out before cannot be read: it is handed back", "item", t.lease.ID, "error", err)
-		t.settle(ledger.Release())
+	if t.Item.Previous, err = read(ctx, t.Item.Id); err != nil {
+		h.log.Warn("what an item has put out before cannot be read: it is handed back", "item", t.Item.Id, "error", err)
+		t.Of.settle(ledger.Release())
 		return
 	}
 	h.hand(t)
@@ -307,12 +338,13 @@ func (h *Host) hand(t *task) {
 	h.mu.Lock()
 	s := h.session
 	if s != nil {
-		t.timeout = h.policy.Timeout
-		s.add(t)
+		t.Timeout = h.policy.Timeout
+		t.Item.TimeoutMs = t.Timeout.Milliseconds()
+		s.work.Add(t)
 	}
 	h.mu.Unlock()
 	if s == nil {
-		t.settle(ledger.Release())
+		t.Of.settle(ledger.Release())
 	}
 }
 
@@ -321,15 +353,16 @@ func (h *Host) hand(t *task) {
 func (h *Host) HandBack(grace time.Duration) {
 	h.mu.Lock()
 	s := h.session
-	var unsent []*task
-	if s != nil && len(s.tasks) > 0 {
+	leaves := s != nil && s.work.Len() > 0
+	if leaves {
 		h.session, h.started = nil, 0
 		h.leaving = append(h.leaving, s)
-		unsent = s.handBack(grace)
+		s.leaving = true
 	}
 	h.mu.Unlock()
-	for _, t := range unsent {
-		s.end(t, ledger.Release())
+	if leaves {
+		s.release(s.work.Unsent())
+		s.proc.Drain(grace)
 	}
 }
 

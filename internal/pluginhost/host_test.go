@@ -74,12 +74,13 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// What a round has put out the next one gets; while that cannot be read the item is handed back.
+// A round gets the output of the one before; while that cannot be read the item is released.
 func TestPrevious(t *testing.T) {
 	r := newRig(t, defaultTimes, ledger.Kind{})
 	round := func() {
 		t.Helper()
-		_, err := r.Add(t.Context(), ledger.NewItem{Kind: "actor", Key: "x", Payload: ledger.JSON(in{Do: "again"}), Again: ledger.Again{DoneBefore: time.Now().Add(time.Hour)}})
+		_, err := r.Add(t.Context(), ledger.NewItem{Kind: "actor", Key: "x", Payload: ledger.JSON(in{Do: "again"}),
+			Again: ledger.Again{DoneBefore: time.Now().Add(time.Hour)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +117,8 @@ func TestPoisonItem(t *testing.T) {
 	}
 	r.want(ledger.StateDone, "", good...)
 	r.want(ledger.StateDead, "crashed", poison)
-	if it := r.item(poison); it.Crashes != 3 || !strings.Contains(it.Error, "last words") || strings.Contains(it.Error, "first words") ||
+	if it := r.item(poison); it.Crashes != 3 || !strings.Contains(it.Error, "last words") ||
+		strings.Contains(it.Error, "first words") ||
 		!strings.Contains(it.Error, "exited with 3") {
 		t.Errorf("%d crashes: %q", it.Crashes, it.Error)
 	}
@@ -169,7 +171,8 @@ func TestFrozen(t *testing.T) {
 	}
 	wait()
 	as := r.attempts(ids[0])
-	if len(as) != 2 || as[0].Outcome != ledger.OutcomeCrashed || !strings.Contains(as[0].Error, "did not answer") || as[1].Outcome != ledger.OutcomeDone {
+	if len(as) != 2 || as[0].Outcome != ledger.OutcomeCrashed || !strings.Contains(as[0].Error, "did not answer") ||
+		as[1].Outcome != ledger.OutcomeDone {
 		t.Errorf("attempts %+v", as)
 	}
 }
@@ -230,7 +233,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// What ends an item here ends its context there.
+// The end of an item here ends its context in the plugin.
 func TestCancel(t *testing.T) {
 	r := newRig(t, defaultTimes, ledger.Kind{})
 	id := r.add("wait")[0]
@@ -397,7 +400,8 @@ func TestCheck(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, late)
 	defer cancel()
 	began := time.Now()
-	if _, err := Check(ctx, Config{Spec: Spec{Place: place(t)}, Settings: []byte(`{"answer":"stuck"}`)}); !errors.Is(err, late) || time.Since(began) > 5*time.Second {
+	if _, err := Check(ctx, Config{Spec: Spec{Place: place(t)}, Settings: []byte(`{"answer":"stuck"}`)}); !errors.Is(err,
+		late) || time.Since(began) > 5*time.Second {
 		t.Errorf("stuck: %v after %v", err, time.Since(began))
 	}
 }
@@ -411,7 +415,8 @@ func TestSettings(t *testing.T) {
 		{`{"anwser":"yes"}`, func(err error) bool { _, ok := errors.AsType[*settings.Error](err); return ok }, "anwser"},
 		{`{"answer":7}`, func(err error) bool { _, ok := errors.AsType[*settings.Error](err); return ok }, "answer"},
 		{`{"answer":"no"}`, func(err error) bool { _, ok := errors.AsType[*ConfigError](err); return ok }, `never say "no"`},
-		{`{"answer":"crash"}`, func(err error) bool { _, ok := errors.AsType[*pluginproc.CrashError](err); return ok }, "exited with 4"},
+		{`{"answer":"crash"}`, func(err error) bool { _, ok := errors.AsType[*pluginproc.CrashError](err); return ok },
+			"exited with 4"},
 	}
 	for _, tt := range tests {
 		h, err := Start(t.Context(), Config{Spec: Spec{Place: place(t)}, Settings: []byte(tt.settings)})
@@ -464,7 +469,8 @@ func TestDescribe(t *testing.T) {
 	}
 	other := place(t)
 	other.Name = "singer"
-	if _, err := Describe(t.Context(), Spec{Place: other}); err == nil || !strings.Contains(err.Error(), `calls itself "actor"`) {
+	if _, err := Describe(t.Context(), Spec{Place: other}); err == nil ||
+		!strings.Contains(err.Error(), `calls itself "actor"`) {
 		t.Errorf("under another name: %v", err)
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // longestShown are the lengths at which values of a config are cut, one after the other, until all of it
-// fits into ledger.MaxConfig.
+// fits into bounds.MaxConfig.
 var longestShown = []int{500, 50, 0}
 
 // inForce is the config as the ledger keeps it for people: with its defaults, without secrets and what may
@@ -32,11 +32,11 @@ func (d *Description) inForce(config []byte) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if shown = string(text); len(shown) <= ledger.MaxConfig {
+		if shown = string(text); len(shown) <= bounds.MaxConfig {
 			return shown, nil
 		}
 	}
-	return "", nil // thousands of settings: nobody would read them
+	return "", nil // thousands of settings are not worth a print
 }
 
 // show is a value as it may be shown, at most so long.

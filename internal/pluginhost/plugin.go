@@ -19,12 +19,13 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/process"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Spec says which plugin to start, and how.
+// Spec reports which plugin to start, and how.
 type Spec struct {
 	Place  Place
 	SHA256 string // of the program, checked before every start; "" means not checked
@@ -50,15 +51,16 @@ func (s *Spec) Proc() pluginproc.Spec {
 		log = slog.Default()
 	}
 	env := s.Env
-	if me := ledger.ThisProcess(); me != "" {
+	if me := process.This(); me != "" {
 		env = append(slices.Clip(env), wire.HostKey+"="+me)
 	}
-	return pluginproc.Spec{Path: s.Place.Path, Args: s.Place.Args, SHA256: s.SHA256, Limits: s.Limits, NoMTLS: s.NoMTLS, Env: env, Dir: s.Dir, SocketDir: s.SocketDir,
+	return pluginproc.Spec{Path: s.Place.Path, Args: s.Place.Args, SHA256: s.SHA256, Limits: s.Limits, NoMTLS: s.NoMTLS,
+		Env: env, Dir: s.Dir, SocketDir: s.SocketDir,
 		StartTimeout: cmp.Or(s.CallTime, CallTime),
 		OnLog:        func(source, line string) { log.Info(s.hide.Hide(line), "plugin", s.Place.Name, "from", source) }}
 }
 
-// Description is what a plugin says of itself.
+// Description is a plugin's description of itself.
 type Description struct {
 	Name              string // of its place, else as it calls itself
 	Calls             string // as it calls itself
@@ -77,7 +79,7 @@ type Description struct {
 }
 
 // Policy is the default policy of a kind of that name that the plugin works. Its Input has no type
-// if the plugin does not say what INPUT is: whoever makes the kind does.
+// if the plugin does not declare its INPUT: then the kind does.
 func (d *Description) Policy(kind string) ledger.Kind {
 	k := d.policy
 	k.Name = kind
@@ -104,7 +106,7 @@ func Describe(ctx context.Context, s Spec) (*Description, error) {
 	return a.describe(ctx)
 }
 
-// newDescription reads what the plugin at a place says of itself.
+// newDescription reads the description of the plugin at a place.
 func newDescription(r *wire.DescribeResponse, place Place) (_ *Description, err error) {
 	if calls := cmp.Or(place.Calls, place.Name); calls != "" && r.Name != calls {
 		return nil, fmt.Errorf("it calls itself %q, not %q; rename the program or the plugin", r.Name, calls)
@@ -115,8 +117,10 @@ func newDescription(r *wire.DescribeResponse, place Place) (_ *Description, err 
 	if err := checkVersion(r.Version); err != nil {
 		return nil, err
 	}
-	d := &Description{Name: cmp.Or(place.Name, r.Name), Calls: r.Name, Version: r.Version, Doc: r.Doc, SDK: r.Sdk, Emits: r.Emits, Secrets: r.Secrets, Examples: r.Examples,
-		calls: max(1, int(r.Concurrency)), batch: max(1, int(r.MaxBatch)), wait: time.Duration(r.MaxWaitMs) * time.Millisecond,
+	d := &Description{Name: cmp.Or(place.Name, r.Name), Calls: r.Name, Version: r.Version, Doc: r.Doc, SDK: r.Sdk,
+		Emits: r.Emits, Secrets: r.Secrets, Examples: r.Examples,
+		calls: max(1, int(r.Concurrency)), batch: max(1,
+			int(r.MaxBatch)), wait: time.Duration(r.MaxWaitMs) * time.Millisecond,
 		policy: ledger.Kind{MaxFailures: int(r.MaxFailures), Timeout: time.Duration(r.TimeoutMs) * time.Millisecond}}
 	d.Concurrency = d.calls * d.batch
 	d.previous = slices.Contains(r.Features, wire.FeaturePrevious)
@@ -124,7 +128,8 @@ func newDescription(r *wire.DescribeResponse, place Place) (_ *Description, err 
 		d.policy.OnLost = ledger.OnLostDoubt
 	}
 	if r.Input != nil {
-		d.policy.Input = ledger.Input{Type: r.Input.Type, Field: r.Input.Field, Match: r.Match, Modified: r.Input.Modified, Owner: r.Input.Owner}
+		d.policy.Input = ledger.Input{Type: r.Input.Type, Field: r.Input.Field, Match: r.Match, Modified: r.Input.Modified,
+			Owner: r.Input.Owner}
 	}
 	for _, schema := range []struct {
 		name string
@@ -138,20 +143,23 @@ func newDescription(r *wire.DescribeResponse, place Place) (_ *Description, err 
 	return d, nil
 }
 
-// longestVersion in bytes leaves room for the name and the digest in ledger.MaxWorker: every result has them,
+// longestVersion in bytes leaves room for the name and the digest in bounds.MaxWorker: every result has them,
 // and every heartbeat, which would not be taken otherwise.
 const longestVersion = 100
 
 func checkVersion(version string) error {
-	if len(version) > longestVersion || strings.ContainsFunc(version, func(r rune) bool { return !unicode.IsGraphic(r) || r == utf8.RuneError }) {
-		return fmt.Errorf("its version is not text of at most %d bytes: %q", longestVersion, version[:min(len(version), longestVersion)])
+	if len(version) > longestVersion || strings.ContainsFunc(version, func(r rune) bool {
+		return !unicode.IsGraphic(r) || r == utf8.RuneError
+	}) {
+		return fmt.Errorf("its version is not text of at most %d bytes: %q", longestVersion,
+			version[:min(len(version), longestVersion)])
 	}
 	return nil
 }
 
 // definition names a plugin and the config that it works with: "urlcheck@0.1.0+3fa9c1". The digest is
 // of what the config has, without secrets and what only tunes, that is not the default: a version with a
-// setting more works as the one before, and what is given as it is anyway says nothing.
+// setting more works as the one before, and a setting equal to its default does not count.
 func (d *Description) definition(config []byte) (string, error) {
 	config, err := d.Config.Agreed(config)
 	if err != nil {
@@ -186,21 +194,21 @@ func beyond(given, usual any) any {
 		if before, has := b[name]; has && reflect.DeepEqual(value, before) {
 			continue
 		}
-		if inner := beyond(value, b[name]); !reflect.DeepEqual(inner, map[string]any{}) { // {} says nothing
+		if inner := beyond(value, b[name]); !reflect.DeepEqual(inner, map[string]any{}) { // {} is no setting
 			own[name] = inner
 		}
 	}
 	return own
 }
 
-// ConfigError says which settings of the config the plugin refuses.
+// ConfigError reports which settings of the config the plugin refuses.
 type ConfigError struct {
 	Plugin   string
 	Problems []*wire.Problem
 }
 
 func (e *ConfigError) Error() string {
-	return fmt.Sprintf("plugin %s refuses its config: %s", e.Plugin, problemText(e.Problems))
+	return fmt.Sprintf("plugin %s refuses its config: %s", e.Plugin, wire.ProblemText(e.Problems))
 }
 
 // setup is a plugin with its config.
@@ -308,7 +316,7 @@ func Validate(ctx context.Context, c Config) error {
 }
 
 // Check starts the plugin and gives it its config, as Start does, has it look whether what it depends on is
-// there, and stops it. The problem is what it says, "" if all is well; errors are those of Start, and that
+// there, and stops it. The problem is its answer, "" if all is well; errors are those of Start, and that
 // there was no answer before the end of ctx.
 func Check(ctx context.Context, c Config) (problem string, err error) {
 	a, s, err := ask(ctx, &c)

@@ -10,7 +10,7 @@ import (
 // errClosed is what Replace returns of a host that has been closed meanwhile.
 var errClosed = errors.New("the plugin was stopped meanwhile")
 
-// Defined is what works a kind, and with which settings, as a Host says it.
+// Defined is what works a kind, and with which settings, by its Host.
 type Defined interface {
 	Definition() string
 	Config() string
@@ -47,7 +47,7 @@ func (h *Host) Replace(ctx context.Context, c Config, grace time.Duration, admit
 }
 
 // switchTo makes a session of another config the one that works, and stops the one of before. It does
-// nothing to a host that has been closed: that waits for nobody any more.
+// nothing to a host that has been closed: that waits for nothing any more.
 func (h *Host) switchTo(c *Config, s *session, grace time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -58,25 +58,21 @@ func (h *Host) switchTo(c *Config, s *session, grace time.Duration) bool {
 	h.config, h.breaker, h.started = c, breaker{}, 1
 	h.begin(s)
 	if old != nil {
-		for _, t := range old.unsent {
-			if t.over {
-				continue
-			}
-			delete(old.tasks, t.key)
-			if !old.setup.about.previous && h.remembers(t.lease) { // the one of before did not ask for it
+		for _, t := range old.work.Unsent() {
+			if !old.setup.about.previous && h.remembers(t.Of.lease) { // the one of before did not ask for it
 				h.ends.Go(func() { h.remember(t, c.LastOutput) })
 			} else {
-				s.add(t)
+				s.work.Add(t)
 			}
 		}
-		old.unsent = nil
 		h.ends.Go(func() { old.proc.Stop(h.life, grace) })
 	}
 	return true
 }
 
-// Same says whether a plugin is started in the same way.
+// Same reports whether a plugin is started in the same way.
 func (s Spec) Same(as Spec) bool {
-	return s.Place.Same(as.Place) && s.SHA256 == as.SHA256 && s.Limits == as.Limits && s.NoMTLS == as.NoMTLS && s.CallTime == as.CallTime && s.Dir == as.Dir &&
+	return s.Place.Same(as.Place) && s.SHA256 == as.SHA256 && s.Limits == as.Limits && s.NoMTLS == as.NoMTLS &&
+		s.CallTime == as.CallTime && s.Dir == as.Dir &&
 		s.SocketDir == as.SocketDir && slices.Equal(s.Env, as.Env)
 }

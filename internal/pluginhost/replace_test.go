@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/definition"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 	"github.com/ledgerd/ledgerd/sdk/wire"
@@ -24,7 +25,7 @@ func (r *rig) next(t *testing.T, answer string) Config {
 func admitted(Defined) error { return nil }
 
 // Under load the plugin is replaced twice: what was begun is finished by the process that began it,
-// everything is done once, and each result says by which version.
+// everything is done once, and each result names its version.
 func TestReplace(t *testing.T) {
 	r := newRig(t, defaultTimes, ledger.Kind{})
 	ids := r.addMany(12, "gate")
@@ -32,7 +33,10 @@ func TestReplace(t *testing.T) {
 	r.waitBegun(4)
 	first, before := r.host.Definition(), r.host.PID()
 	asked := ""
-	if err := r.host.Replace(t.Context(), r.next(t, "new"), time.Minute, func(d Defined) error { asked = d.Definition(); return nil }); err != nil {
+	if err := r.host.Replace(t.Context(), r.next(t, "new"), time.Minute, func(d Defined) error {
+		asked = d.Definition()
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	second := r.host.Definition()
@@ -61,7 +65,8 @@ func TestReplace(t *testing.T) {
 		}
 	}
 	third := r.host.Definition()
-	if by[first+`"yes"`] < 4 || by[second+`"new"`] < 4 || by[first+`"yes"`]+by[second+`"new"`]+by[third+`"newest"`] != len(ids) {
+	if by[first+`"yes"`] < 4 || by[second+`"new"`] < 4 || by[first+`"yes"`]+by[second+`"new"`]+
+		by[third+`"newest"`] != len(ids) {
 		t.Errorf("done by %v", by)
 	}
 	r.waitFor("the first process is gone", func() bool { return errors.Is(syscall.Kill(before, 0), syscall.ESRCH) })
@@ -91,23 +96,27 @@ func TestReplaceOldDies(t *testing.T) {
 		}
 	}
 	if r.host.PID() != now || len(r.host.breaker.crashes) != 0 || r.host.Restarts() != 0 {
-		t.Errorf("process %d after %d, %d crashes, %d restarts", r.host.PID(), now, len(r.host.breaker.crashes), r.host.Restarts())
+		t.Errorf("process %d after %d, %d crashes, %d restarts", r.host.PID(), now, len(r.host.breaker.crashes),
+			r.host.Restarts())
 	}
 }
 
-// What cannot take over changes nothing.
+// A version that cannot take over changes nothing.
 func TestReplaceRefused(t *testing.T) {
 	r := newRig(t, defaultTimes, ledger.Kind{})
 	before, definition := r.host.PID(), r.host.Definition()
 	missing := r.next(t, "new")
 	missing.Place.Path = "/nowhere/ledgerd-plugin-actor"
-	for name, c := range map[string]Config{"it is not there": missing, "its config is refused": r.next(t, "no"), "it dies while it opens": r.next(t, "crash")} {
+	for name, c := range map[string]Config{"it is not there": missing, "its config is refused": r.next(t, "no"),
+		"it dies while it opens": r.next(t, "crash")} {
 		if err := r.host.Replace(t.Context(), c, time.Minute, admitted); err == nil {
 			t.Errorf("%s, and took over", name)
 		}
 	}
 	refused := errors.New("others work with other settings")
-	if err := r.host.Replace(t.Context(), r.next(t, "new"), time.Minute, func(Defined) error { return refused }); !errors.Is(err, refused) {
+	if err := r.host.Replace(t.Context(), r.next(t, "new"), time.Minute, func(Defined) error {
+		return refused
+	}); !errors.Is(err, refused) {
 		t.Errorf("error %v", err)
 	}
 	if r.host.PID() != before || r.host.Definition() != definition || !r.host.Spec().Same(Spec{Place: place(t)}) {
@@ -121,7 +130,8 @@ func TestReplaceRefused(t *testing.T) {
 // An item of the old process that does not end in its grace is released and done by the new one; where
 // it must not be begun twice it is in doubt.
 func TestReplaceGrace(t *testing.T) {
-	for onLost, state := range map[ledger.OnLost]ledger.State{ledger.OnLostRepeat: ledger.StateDone, ledger.OnLostDoubt: ledger.StateDoubt} {
+	for onLost, state := range map[ledger.OnLost]ledger.State{ledger.OnLostRepeat: ledger.StateDone,
+		ledger.OnLostDoubt: ledger.StateDoubt} {
 		t.Run(string(onLost), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, defaultTimes, ledger.Kind{OnLost: onLost})
@@ -141,7 +151,8 @@ func TestReplaceGrace(t *testing.T) {
 
 // A plugin that crashes again and again is not waited for when another version has come.
 func TestReplaceCrashing(t *testing.T) {
-	r := newRig(t, defaultTimes, ledger.Kind{MaxCrashes: 100, Backoff: ledger.Backoff{Base: time.Millisecond, Cap: time.Millisecond}})
+	r := newRig(t, defaultTimes, ledger.Kind{MaxCrashes: 100, Backoff: ledger.Backoff{Base: time.Millisecond,
+		Cap: time.Millisecond}})
 	r.host.mu.Lock()
 	for range breakerAt - 1 {
 		r.host.breaker.crashed(time.Now().Add(-time.Minute))
@@ -159,7 +170,7 @@ func TestReplaceCrashing(t *testing.T) {
 	r.want(ledger.StateDone, "", poison)
 }
 
-// What the process of before says of its items while it is replaced is taken; for the race detector.
+// Results of the old process while it is replaced are taken; for the race detector.
 func TestReplaceDuringProgress(t *testing.T) {
 	r := newRig(t, defaultTimes, ledger.Kind{})
 	s, stop, stopped := r.host.current(), make(chan struct{}), make(chan struct{})
@@ -169,8 +180,9 @@ func TestReplaceDuringProgress(t *testing.T) {
 			select {
 			case <-stop:
 				return
+			case <-r.said:
 			default:
-				s.progress([]*wire.Progress{{Id: 1, Attempt: 1}})
+				s.report(&task{Item: &wire.Item{}}, &wire.Progress{Id: 1, Attempt: 1})
 			}
 		}
 	}()
@@ -190,11 +202,14 @@ func TestReplaceRemembers(t *testing.T) {
 	c.LastOutput = func(context.Context, int64) ([]byte, error) { return []byte(`"before"`), nil }
 	old := r.host.current()
 	settled := make(chan ledger.Result, 1)
-	waits := &task{key: taskKey{1, 2}, ctx: t.Context(), settle: func(res ledger.Result) { settled <- res },
-		lease: &ledger.Lease{Item: ledger.Item{ID: 1, Attempt: 2, Kind: "actor", Key: "again", Payload: []byte(`{"do":"again"}`)}}}
+	lease := &ledger.Lease{Item: ledger.Item{ID: 1, Attempt: 2, Kind: "actor", Key: "again",
+		Stored: ledger.Stored{Payload: []byte(`{"do":"again"}`)}}}
+	noCredits, _ := without(t, r.host, 1, 0)
+	noCredits.work.Add(&task{Of: given{lease, func(res ledger.Result) { settled <- res }}, Item: item(t.Context(), lease),
+		Context: t.Context()})
 	r.host.mu.Lock()
 	old.setup.about.previous = false
-	old.tasks[waits.key], old.unsent = waits, []*task{waits} // as if it had no credits
+	r.host.session = &session{host: r.host, proc: old.proc, setup: old.setup, work: noCredits.work}
 	r.host.mu.Unlock()
 	if err := r.host.Replace(t.Context(), c, time.Minute, admitted); err != nil {
 		t.Fatal(err)
@@ -227,19 +242,20 @@ func TestReplaceClosed(t *testing.T) {
 }
 
 // Another version with the same settings works the same kind, also if it has more of them; with
-// other settings, or if what was set to the default is none any more, it does not. What is not set is
-// as each version has it: that a default is another one plugin add says, and asks.
+// other settings, or if what was set to the default is none any more, it does not. A value that is
+// not set is the default of each version; plugin add tells that a default changes, and asks.
 func TestDefinitionOfVersions(t *testing.T) {
 	definition := func(version, fields, config string) string {
 		schema, err := settings.Compile([]byte(`{"type":"object","properties":{` + fields + `}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := (&Description{Name: "p", Version: version, Config: schema}).configure(&Config{Spec: Spec{hide: redact.New()}, Settings: []byte(config)})
+		s, err := (&Description{Name: "p", Version: version, Config: schema}).configure(&Config{
+			Spec: Spec{hide: redact.New()}, Settings: []byte(config)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, digest := ledger.SplitDefinition(s.definition)
+		_, _, digest := definition.Split(s.definition)
 		return digest
 	}
 	const quality = `"quality":{"type":"integer","default":80},"box":{"type":"object","properties":{"w":{"type":"integer","default":1}}}`

@@ -22,7 +22,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
-// in says what the plugin is to do with an item.
+// in describes what the plugin is to do with an item.
 type in struct {
 	Do string `json:"do" input:"line"`
 }
@@ -82,7 +82,7 @@ func (c *config) gate(ctx context.Context) error {
 	}
 }
 
-// act is the plugin of these tests: it does what the item says, up to the first space.
+// act is the plugin of these tests: it does what the item's key names, up to the first space.
 func act(ctx context.Context, cfg *config, it sdk.Item[in]) (string, error) {
 	if cfg.Dir != "" {
 		name := fmt.Sprintf("%d.%d", it.ID, it.Attempt)
@@ -168,9 +168,10 @@ func place(t testing.TB) Place {
 const password = "geheim-4711"
 
 // quickly are times for tests in which something is to be killed.
-var quickly = times{tend: 10 * time.Millisecond, overrun: 300 * time.Millisecond, healthEvery: 100 * time.Millisecond, healthWait: 500 * time.Millisecond, healthMisses: 2}
+var quickly = times{tend: 10 * time.Millisecond, overrun: 300 * time.Millisecond, healthEvery: 100 * time.Millisecond,
+	healthWait: 500 * time.Millisecond, healthMisses: 2}
 
-// rig is a host, a ledger and what the host says.
+// rig is a host, a ledger and the host's log.
 type rig struct {
 	*ledger.Ledger
 	t    *testing.T
@@ -256,7 +257,8 @@ func (r *rig) addMany(n int, do string) []int64 {
 
 func (r *rig) worker() *worker.Worker {
 	r.t.Helper()
-	w, err := worker.New(worker.Config{Ledger: r.Ledger, Handlers: map[string]worker.Handler{"actor": r.host}, Grace: time.Millisecond,
+	w, err := worker.New(worker.Config{Ledger: r.Ledger, Handlers: map[string]worker.Handler{"actor": r.host},
+		Grace:  time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(r.log, nil))})
 	if err != nil {
 		r.t.Fatal(err)

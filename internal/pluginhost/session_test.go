@@ -3,6 +3,7 @@ package pluginhost
 import (
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"math"
 	"strings"
@@ -10,25 +11,72 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
 
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/worker"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// inHand makes a session without a process that has these items in hand, and places for some.
-func inHand(places int, timeout time.Duration, ids ...int64) (*session, map[int64]ledger.Result, *bytes.Buffer) {
-	log, settled := &bytes.Buffer{}, map[int64]ledger.Result{}
-	h := &Host{log: slog.New(slog.NewTextHandler(log, nil)), times: defaultTimes}
-	s := &session{host: h, tasks: map[taskKey]*task{}, setup: &setup{about: &Description{Emits: []string{"child"}}, worker: "p@1.0.0+abcdef", places: places}}
-	for _, id := range ids {
-		t := &task{key: taskKey{id, 1}, ctx: context.Background(), lease: &ledger.Lease{Item: ledger.Item{ID: id}}, sent: true, timeout: timeout}
-		t.settle = func(res ledger.Result) { settled[id] = res }
-		s.tasks[t.key] = t
-		s.waiting = append(s.waiting, t)
+// noProcess has a stream that takes as many items as it has credits, and reports nothing by itself.
+type noProcess struct {
+	wire.PluginClient
+	wire.Plugin_ProcessClient
+	credits chan int32
+	events  pluginproc.Events
+}
+
+func (p *noProcess) Open(e pluginproc.Events) (*pluginproc.Stream, error) {
+	p.events = e
+	return pluginproc.OpenStream(p, e)
+}
+
+func (p *noProcess) Process(context.Context, ...grpc.CallOption) (wire.Plugin_ProcessClient, error) {
+	return p, nil
+}
+func (p *noProcess) Send(*wire.HostMessage) error { return nil }
+
+func (p *noProcess) CloseSend() error { return nil }
+
+func (p *noProcess) Recv() (*wire.PluginMessage, error) {
+	if n, more := <-p.credits; more {
+		return &wire.PluginMessage{Credits: n}, nil
 	}
-	s.begin()
-	return s, settled, log
+	return nil, io.EOF
+}
+
+// without makes a session without a process. The events are what it gets on behalf of the plugin.
+func without(t testing.TB, h *Host, places int, credits int32) (*session, *noProcess) {
+	t.Helper()
+	s := &session{host: h, setup: &setup{about: &Description{Emits: []string{"child"}}, worker: "p@1.0.0+abcdef",
+		places: places}}
+	p := &noProcess{credits: make(chan int32, 1)}
+	if err := s.open(p); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { close(p.credits) })
+	if credits > 0 {
+		p.credits <- credits
+		if _, err := s.work.Stream.WaitCredits(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s, p
+}
+
+// inHand makes a session without a process that has these items in hand; their context is ctx.
+func inHand(t *testing.T, ctx context.Context, ids ...int64) (*session, *noProcess, map[int64]ledger.Result,
+	*bytes.Buffer) {
+	log, settled := &bytes.Buffer{}, map[int64]ledger.Result{}
+	s, p := without(t, &Host{log: slog.New(slog.NewTextHandler(log, nil)), times: defaultTimes}, 4, 100)
+	for _, id := range ids {
+		lease := &ledger.Lease{Item: ledger.Item{ID: id, Attempt: 1}}
+		s.work.Add(&task{Of: given{lease, func(res ledger.Result) { settled[id] = res }}, Item: item(t.Context(), lease),
+			Context: ctx})
+	}
+	return s, p, settled, log
 }
 
 func result(id int64, edit ...func(*wire.Result)) *wire.Result {
@@ -39,35 +87,7 @@ func result(id int64, edit ...func(*wire.Result)) *wire.Result {
 	return r
 }
 
-// The timeout of an item runs from when the plugin has room for it, not from when it was sent.
-func TestDeadlines(t *testing.T) {
-	s, _, _ := inHand(2, time.Minute, 1, 2, 3, 4, 5)
-	running := func() (ids []int64) {
-		for id := int64(1); id <= 5; id++ {
-			if task := s.tasks[taskKey{id, 1}]; task != nil && !task.deadline.IsZero() {
-				ids = append(ids, id)
-			}
-		}
-		return ids
-	}
-	steps := []struct {
-		ended int64
-		want  []int64
-	}{{0, []int64{1, 2}}, {2, []int64{1, 3}}, {4, []int64{1, 3}}, {1, []int64{3, 5}}, {3, []int64{5}}, {5, nil}}
-	for _, step := range steps {
-		if step.ended > 0 {
-			s.results([]*wire.Result{result(step.ended)})
-		}
-		if diff := cmp.Diff(step.want, running()); diff != "" {
-			t.Errorf("after the end of %d (-want +got):\n%s", step.ended, diff)
-		}
-	}
-	if s.begun != 0 || len(s.tasks) != 0 {
-		t.Errorf("%d begun and %d tasks at the end", s.begun, len(s.tasks))
-	}
-}
-
-// What the plugin sends against the protocol harms nobody but the item that it is about.
+// A message of the plugin that is against the protocol harms only the item that it is about.
 func TestBadResults(t *testing.T) {
 	child := func(kind string) func(*wire.Result) {
 		return func(r *wire.Result) { r.Emit = []*wire.Child{{Kind: kind, Key: "c", Priority: 1 << 20}} }
@@ -87,21 +107,23 @@ func TestBadResults(t *testing.T) {
 		ctx  context.Context
 		want end
 	}{
-		{"declared kind", result(1, child("child")), nil, end{ledger.OutcomeDone, false, ""}},
-		{"undeclared kind", result(1, child("exec")), nil, end{ledger.OutcomeFailed, true, "emit_refused"}},
-		{"unknown outcome", result(1, func(r *wire.Result) { r.Outcome = 99 }), nil, end{ledger.OutcomeFailed, true, "bad_result"}},
-		{"no outcome", result(1, func(r *wire.Result) { r.Outcome = 0 }), nil, end{ledger.OutcomeFailed, true, "bad_result"}},
-		{"cancelled as asked", result(1, func(r *wire.Result) { r.Outcome = wire.Result_OUTCOME_CANCELLED }), cancelled, end{ledger.OutcomeCancelled, false, ""}},
-		{"cancelled, told to stop", result(1, func(r *wire.Result) { r.Outcome = wire.Result_OUTCOME_CANCELLED }), stopped, end{ledger.OutcomeReleased, false, ""}},
-		{"cancelled unasked", result(1, func(r *wire.Result) { r.Outcome = wire.Result_OUTCOME_CANCELLED }), nil, end{ledger.OutcomeReleased, false, ""}},
+		{"declared kind", result(1, child("child")), t.Context(), end{ledger.OutcomeDone, false, ""}},
+		{"undeclared kind", result(1, child("exec")), t.Context(), end{ledger.OutcomeFailed, true, "emit_refused"}},
+		{"unknown outcome", result(1, func(r *wire.Result) { r.Outcome = 99 }), t.Context(), end{ledger.OutcomeFailed, true,
+			"bad_result"}},
+		{"no outcome", result(1, func(r *wire.Result) { r.Outcome = 0 }), t.Context(), end{ledger.OutcomeFailed, true,
+			"bad_result"}},
+		{"cancelled as asked", result(1, func(r *wire.Result) { r.Outcome = wire.Result_OUTCOME_CANCELLED }), cancelled,
+			end{ledger.OutcomeCancelled, false, ""}},
+		{"cancelled, told to stop", result(1, func(r *wire.Result) { r.Outcome = wire.Result_OUTCOME_CANCELLED }), stopped,
+			end{ledger.OutcomeReleased, false, ""}},
+		{"cancelled unasked", result(1, func(r *wire.Result) { r.Outcome = wire.Result_OUTCOME_CANCELLED }), t.Context(),
+			end{ledger.OutcomeReleased, false, ""}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s, settled, _ := inHand(4, 0, 1, 2)
-			if tt.ctx != nil {
-				s.tasks[taskKey{1, 1}].ctx = tt.ctx
-			}
-			s.results([]*wire.Result{tt.res, result(2)})
+			_, p, settled, _ := inHand(t, tt.ctx, 1, 2)
+			p.events.Results([]*wire.Result{tt.res, result(2)})
 			got := settled[1]
 			if diff := cmp.Diff(tt.want, end{got.Outcome, got.Final, got.Code}); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -123,8 +145,8 @@ func TestBadResults(t *testing.T) {
 
 // Results for items that the process does not have, or not any more, are dropped.
 func TestStrayResults(t *testing.T) {
-	s, settled, log := inHand(4, 0, 1, 2)
-	s.results([]*wire.Result{
+	_, p, settled, log := inHand(t, t.Context(), 1, 2)
+	p.events.Results([]*wire.Result{
 		result(1), result(1, func(r *wire.Result) { r.Outcome = wire.Result_OUTCOME_FAILED }),
 		result(7), result(1, func(r *wire.Result) { r.Attempt = 2 }),
 		result(2, func(r *wire.Result) { r.Attempt = 0 }), // of an attempt that was lost before
@@ -139,7 +161,7 @@ func TestStrayResults(t *testing.T) {
 
 func TestDelay(t *testing.T) {
 	for ms, want := range map[int64]time.Duration{
-		0: 0, 1500: 1500 * time.Millisecond, -1: 0, 1 << 62: ledger.MaxDelay, -1 << 62: 0,
+		0: 0, 1500: 1500 * time.Millisecond, -1: 0, 1 << 62: bounds.MaxDelay, -1 << 62: 0,
 	} {
 		if got := delay(ms); got != want {
 			t.Errorf("delay(%d) = %s, want %s", ms, got, want)
@@ -149,13 +171,13 @@ func TestDelay(t *testing.T) {
 
 // A plugin that sends such results without end fills no log.
 func TestStrayFlood(t *testing.T) {
-	s, settled, log := inHand(4, 0, 1)
+	s, p, settled, log := inHand(t, t.Context(), 1)
 	flood := make([]*wire.Result, 100_000)
 	for i := range flood {
 		flood[i] = result(int64(1000 + i))
 	}
-	s.results(flood)
-	s.results([]*wire.Result{result(1)})
+	p.events.Results(flood)
+	p.events.Results([]*wire.Result{result(1)})
 	if settled[1].Outcome != ledger.OutcomeDone {
 		t.Errorf("settled %+v", settled)
 	}
@@ -164,7 +186,7 @@ func TestStrayFlood(t *testing.T) {
 	}
 }
 
-// What a plugin says that it takes is believed up to a bound: all of it would be leased and held here.
+// The number of items that a plugin asks for is bounded: all of them would be leased and held here.
 func TestMostInHand(t *testing.T) {
 	for _, tt := range []struct{ inHand, credits, places, want int }{
 		{4, 8, 4, 12}, {0, 0, 4, 4}, {2048, 2048, 8, 4096}, {9_000, 3 * math.MaxInt32, 8, mostInHand},

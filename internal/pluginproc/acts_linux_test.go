@@ -16,7 +16,7 @@ func unbelt() {
 	}
 }
 
-// alive says whether a process exists and is no zombie.
+// alive reports whether a process exists and is no zombie.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

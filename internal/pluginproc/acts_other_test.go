@@ -6,5 +6,5 @@ import "syscall"
 
 func unbelt() {}
 
-// alive says whether a process exists.
+// alive reports whether a process exists.
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }

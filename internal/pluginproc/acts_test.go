@@ -23,8 +23,7 @@ import (
 var acts = map[string]func(){
 	"actor": func() { sdk.Serve(actor()) },
 	"noop":  func() { sdk.Serve(noop()) },
-	"batch": func() { sdk.Serve(batcher()) },
-	// A plugin without the belt: only the end of stdin tells it that its host is gone.
+	// For this plugin only the end of stdin is a sign that its host is gone.
 	"beltless": func() { unbelt(); sdk.Serve(noop()) },
 	// A plugin that takes no notice of stdin: only the belt ends it.
 	"deaf": func() { os.Stdin = endless(); sdk.Serve(noop()) },
@@ -45,9 +44,9 @@ var acts = map[string]func(){
 	"host":  beHost,
 }
 
-// handshake prints a handshake line with an address where nobody is.
+// handshake prints a handshake line with an address without a listener.
 func handshake(version int) {
-	fmt.Printf("1|%d|unix|%s/nobody|grpc|\n", version, os.Getenv("PLUGIN_UNIX_SOCKET_DIR"))
+	fmt.Printf("1|%d|unix|%s/missing|grpc|\n", version, os.Getenv("PLUGIN_UNIX_SOCKET_DIR"))
 }
 
 // endless is a file that gives nothing and never ends.
@@ -62,13 +61,14 @@ func endless() *os.File {
 
 var keep *os.File // open, for endless
 
-// beHost starts a plugin, says so, and waits to be killed.
+// beHost starts a plugin, prints that, and waits to be killed.
 func beHost() {
 	path, err := os.Executable()
 	if err != nil {
 		panic(err)
 	}
-	p, err := pluginproc.Start(context.Background(), pluginproc.Spec{Path: path, Args: os.Args[2:3], SocketDir: os.Args[3]})
+	p, err := pluginproc.Start(context.Background(), pluginproc.Spec{Path: path, Args: os.Args[2:3],
+		SocketDir: os.Args[3]})
 	if err != nil {
 		panic(err)
 	}
@@ -86,7 +86,7 @@ type pathIn struct {
 	Path string `json:"path" input:"file"`
 }
 
-// script is a payload that says what to do.
+// script is a payload with orders for the plugin.
 type script struct {
 	Do   string `json:"do" schema:"required"`
 	Text string `json:"text"`
@@ -127,7 +127,7 @@ func (c *actorConfig) Check(context.Context) error {
 	return nil
 }
 
-// actor does what its items say.
+// actor follows the orders of its items.
 func actor() *sdk.Plugin {
 	p := sdk.New("actor", "0.1.0", act)
 	p.Concurrency = 2
@@ -180,7 +180,8 @@ func floodStderr() {
 	fmt.Fprintln(os.Stderr, `{"@message":1}`)
 	fmt.Fprintln(os.Stderr, `{"@level":1,"@timestamp":false}`)
 	for range 100_000 {
-		fmt.Fprintln(os.Stderr, "a line that nobody wants to read, one hundred thousand times over and over again, about 100 bytes")
+		fmt.Fprintln(os.Stderr, "a line that is not worth reading, one hundred thousand times over and over again, about "+
+			"100 bytes")
 	}
 	fmt.Fprintln(os.Stderr, strings.Repeat("y", 1<<20))
 	fmt.Fprint(os.Stderr, "\xff\xfe not text\n")
@@ -195,20 +196,6 @@ func grandchild(escape string) (string, error) {
 		return "", err
 	}
 	return fmt.Sprint(cmd.Process.Pid), nil
-}
-
-// batcher works items in batches and settles them out of order.
-func batcher() *sdk.Plugin {
-	p := sdk.NewBatch("batch", "0.1.0", func(_ context.Context, _ *struct{}, b *sdk.Batch[script, int]) error {
-		for i := len(b.Items) - 1; i >= 0; i-- {
-			if b.Items[i].Payload.Do != "forget" {
-				b.Settle(i, len(b.Items), nil)
-			}
-		}
-		return nil
-	})
-	p.Concurrency, p.MaxBatch, p.MaxWait = 1, 10, 10*time.Second
-	return p
 }
 
 // rogue is a plugin that does not keep to the protocol.

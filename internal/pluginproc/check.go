@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// check looks at the program before it is started. What it returns is where the program lies, behind all
-// links: that is what it has looked at, and what is to be started, wherever a link leads by then.
+// check looks at the program before it is started. It returns the place of the program, behind all
+// links. That file was examined and is to be started, wherever a link leads by then.
 func (s *Spec) check() (program string, err error) {
 	program, err = CheckWritable(s.Path)
 	if err != nil {
@@ -73,7 +73,7 @@ func checkSum(path, want string) error {
 // files but not replace ours or root's. Our own program is not asked: who can replace that needs no
 // plugin. It returns the path without links; the error is a *StartError.
 //
-// What we ourselves may replace between check and start is not guarded against.
+// It does not guard against files that we ourselves may replace between check and start.
 func CheckWritable(path string) (program string, err error) {
 	if path, err = filepath.Abs(path); err == nil {
 		program, err = filepath.EvalSymlinks(path)
@@ -103,8 +103,8 @@ func CheckWritable(path string) (program string, err error) {
 // mostLinks is how many links a path may lead over, as in Linux.
 const mostLinks = 40
 
-// walk goes to a file as the system does, name by name and over links, and returns where it lies. look is
-// asked for each directory with what it holds of the way, and at last for the file, which holds nothing.
+// walk goes to a file as the system does, name by name and over links, and returns its place. It calls
+// look for each directory, with the entries on the way, and at last for the file, which has none.
 func walk(path string, look func(at, below string) error) (string, error) {
 	at, rest := "/", strings.Split(path, "/")
 	for links := 0; len(rest) > 0; {
@@ -153,7 +153,7 @@ func checkOpen(at string, info, below fs.FileInfo) error {
 	return nil
 }
 
-// trusted says whether a file belongs to us or to root.
+// trusted reports whether a file belongs to us or to root.
 func trusted(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
@@ -165,7 +165,7 @@ func sameFile(a, b string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(ia, ib)
 }
 
-// explainStart says why the operating system did not start the program.
+// explainStart explains why the operating system did not start the program.
 func explainStart(path string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOEXEC):

@@ -47,7 +47,7 @@ func TestCheckOpen(t *testing.T) {
 	}
 }
 
-// What is started is what was looked at, behind all links, and no link may lie where others can turn it.
+// The examined file is started, behind all links, and no link may lie where others can turn it.
 func TestCheckLinks(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -74,7 +74,8 @@ func TestCheckLinks(t *testing.T) {
 		}
 	}
 	for path, fine := range map[string]bool{
-		"safe/program": true, "safe/link": true, "open/turnable": false, "safe/over": false, "open/folder/program": false, "loop": false,
+		"safe/program": true, "safe/link": true, "open/turnable": false, "safe/over": false, "open/folder/program": false,
+		"loop": false,
 	} {
 		got, err := (&Spec{Path: dir + "/" + path}).check()
 		if fine && (err != nil || got != program) {

@@ -14,10 +14,10 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// tolerant is the codec of protocol buffers, but for one rule: a text that is no UTF-8 does not make the
+// tolerant is the codec of protocol buffers with one exception: a text that is not UTF-8 does not make the
 // whole message unreadable. One message carries the results of many items, and a stream that breaks costs
-// all items in hand; so the bad bytes are replaced, by U+FFFD in texts for people, and by NUL where a text
-// identifies an emitted item, which makes that one invalid.
+// all of them. So bad bytes are replaced: by U+FFFD in texts for people, and by NUL in identifiers of an
+// emitted item, which makes that one invalid.
 type tolerant struct{ encoding.CodecV2 }
 
 func newCodec() encoding.CodecV2 { return tolerant{encoding.GetCodecV2("proto")} }

@@ -37,7 +37,8 @@ func TestBadText(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := proto.CloneOf(sent)
-	want.Results[1].Error, want.Results[1].Log, want.Results[1].Output = "no \uFFFD thing", "\uFFFD", []byte("\xff\xfe\xfd")
+	want.Results[1].Error, want.Results[1].Log, want.Results[1].Output = "no \uFFFD thing", "\uFFFD",
+		[]byte("\xff\xfe\xfd")
 	want.Results[2].Emit[0].Key = "k\x00y"
 	if !proto.Equal(want, got) {
 		t.Errorf("got %v, want %v", got, want)

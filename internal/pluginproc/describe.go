@@ -26,12 +26,14 @@ func CheckDescription(r *wire.DescribeResponse) error {
 			return fmt.Errorf("its %s has %d bytes, at most %d", what, len(text), MaxField)
 		}
 	}
-	for what, names := range map[string][]string{"emits": r.Emits, "secrets": r.Secrets, "match": r.Match, "features": r.Features} {
+	for what, names := range map[string][]string{"emits": r.Emits, "secrets": r.Secrets, "match": r.Match,
+		"features": r.Features} {
 		if len(names) > MaxNames {
 			return fmt.Errorf("its %s has %d entries, at most %d", what, len(names), MaxNames)
 		}
 	}
-	for what, schema := range map[string][]byte{"input": r.InputSchema, "config": r.ConfigSchema, "output": r.OutputSchema} {
+	for what, schema := range map[string][]byte{"input": r.InputSchema, "config": r.ConfigSchema,
+		"output": r.OutputSchema} {
 		if err := checkSchemaSize(schema); err != nil {
 			return fmt.Errorf("its %s schema %w", what, err)
 		}

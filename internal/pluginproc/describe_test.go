@@ -25,7 +25,8 @@ func TestCheckDescription(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if err := CheckDescription(&wire.DescribeResponse{Name: "a", InputSchema: []byte(`{"properties":{"a":{}}}`)}); err != nil {
+	if err := CheckDescription(&wire.DescribeResponse{Name: "a",
+		InputSchema: []byte(`{"properties":{"a":{}}}`)}); err != nil {
 		t.Error(err)
 	}
 }

@@ -23,12 +23,12 @@ var (
 	ErrWritable = errors.New("writable by others")
 )
 
-// StartError says why a plugin did not start.
+// StartError explains why a plugin did not start.
 type StartError struct {
 	Path    string
 	Step    Step
 	Problem string // "it wrote to stdout before the handshake"
-	Hint    string // what to do about it; may be empty
+	Hint    string // the next step; may be empty
 	Stderr  string // the last lines that the plugin wrote there; may be empty
 	Err     error  // the cause, where there is one
 }
@@ -49,7 +49,10 @@ func (e *StartError) Error() string {
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// CrashError says how a process ended that nobody had asked to.
+// Code is the error for programs.
+func (e *StartError) Code() string { return "plugin_start" }
+
+// CrashError describes how a process ended that was not asked to.
 type CrashError struct {
 	PID    int
 	How    string // "exited with 2", "was killed by signal 9 (killed)"
@@ -72,7 +75,7 @@ func (e *CrashError) Unwrap() error { return e.Err }
 
 // Errors of the stream.
 var (
-	// ErrEnded is returned by calls on a process that has ended; Err says how.
+	// ErrEnded is returned by calls on a process that has ended; Err gives the cause.
 	ErrEnded = errors.New("plugin process has ended")
 	// ErrCredits is returned by Send for more items than there are credits.
 	ErrCredits = errors.New("more items than credits")

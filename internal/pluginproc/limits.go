@@ -24,23 +24,25 @@ type Limits struct {
 // ErrLimit ends a process that is beyond one of its limits; its CrashError wraps it.
 var ErrLimit = errors.New("over its limit")
 
-// LimitsKept says whether limits are kept on this system.
+// LimitsKept reports whether limits are kept on this system.
 const LimitsKept = limitsKept
 
 // watchEvery is the time between two looks at what a process has; at every fourth it is looked for
 // processes that have come.
 const watchEvery = 250 * time.Millisecond
 
-// InForce says how each limit is kept on this system, a line each.
+// InForce describes how each limit is kept on this system, a line each.
 func (l Limits) InForce() (lines []string) {
 	for _, x := range []struct {
 		has       bool
 		what, how string
 	}{
-		{l.Memory > 0, "memory " + humanize.IBytes(uint64(max(0, l.Memory))), fmt.Sprintf("looked at every %s, ended if it has more; GOMEMLIMIT at nine tenths", watchEvery)},
+		{l.Memory > 0, "memory " + humanize.IBytes(uint64(max(0, l.Memory))),
+			fmt.Sprintf("looked at every %s, ended if it has more; GOMEMLIMIT at nine tenths", watchEvery)},
 		{l.CPU > 0, english.Plural(l.CPU, "core", ""), "processor affinity"},
 		{l.OpenFiles > 0, fmt.Sprintf("%d open files", l.OpenFiles), "RLIMIT_NOFILE, of each process"},
-		{l.Processes > 0, fmt.Sprintf("%d processes", l.Processes), fmt.Sprintf("counted every %s, ended if there are more", 4*watchEvery)},
+		{l.Processes > 0, fmt.Sprintf("%d processes", l.Processes), fmt.Sprintf("counted every %s, ended if there are more",
+			4*watchEvery)},
 	} {
 		if x.has && LimitsKept {
 			lines = append(lines, x.what+": "+x.how)
@@ -51,10 +53,10 @@ func (l Limits) InForce() (lines []string) {
 	return lines
 }
 
-// watched says whether somebody has to look what the processes take.
+// watched reports whether the usage of the processes has to be measured.
 func (l Limits) watched() bool { return l.Memory > 0 || l.Processes > 0 }
 
-// env is what the limits put into the environment of a plugin that says nothing else.
+// env is what the limits put into the environment of a plugin that sets nothing else.
 func (l Limits) env(env []string) []string {
 	const name = "GOMEMLIMIT="
 	if l.Memory <= 0 || slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, name) }) {
@@ -63,11 +65,12 @@ func (l Limits) env(env []string) []string {
 	return append(env, name+fmt.Sprint(l.Memory/10*9))
 }
 
-// check says what the processes have too much of, nil if nothing.
+// check names the limit that the processes exceed, nil if none.
 func (l Limits) check(memory int64, processes int) error {
 	switch {
 	case l.Memory > 0 && memory > l.Memory:
-		return fmt.Errorf("%w: %s of memory, %s are allowed", ErrLimit, humanize.IBytes(uint64(memory)), humanize.IBytes(uint64(l.Memory)))
+		return fmt.Errorf("%w: %s of memory, %s are allowed", ErrLimit, humanize.IBytes(uint64(memory)),
+			humanize.IBytes(uint64(l.Memory)))
 	case l.Processes > 0 && processes > l.Processes:
 		return fmt.Errorf("%w: %d processes, %d are allowed", ErrLimit, processes, l.Processes)
 	}
@@ -106,7 +109,7 @@ func (p *process) exceed(err error) {
 	p.signal(syscall.SIGKILL)
 }
 
-// exceeded says what the process had too much of, nil if nothing.
+// exceeded names the limit that the process exceeded, nil if none.
 func (p *process) exceeded() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

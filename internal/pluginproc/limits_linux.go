@@ -68,7 +68,7 @@ func group(id int) (pids []int) {
 	return pids
 }
 
-// isIn says whether a process belongs to a group and has not ended.
+// isIn reports whether a process belongs to a group and has not ended.
 func isIn(group, pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -78,7 +78,7 @@ func isIn(group, pid int) bool {
 	return len(fields) >= 3 && fields[0] != "Z" && fields[2] == strconv.Itoa(group)
 }
 
-// memoryOf are the bytes that processes have in memory and in swap; what they share counts for each. The
+// memoryOf is the number of bytes that processes have in memory and in swap; shared ones count for each. The
 // number of one that has ended since it was found in the group may be a stranger's by now, who does not count.
 func memoryOf(group int, pids []int) (sum int64) {
 	for _, pid := range pids {

@@ -27,7 +27,7 @@ type taken struct {
 	PID      int    `json:"pid"`
 }
 
-// glutton takes what its items say.
+// glutton takes the resources that its items name.
 func glutton() *sdk.Plugin {
 	return sdk.New("glutton", "0.1.0", func(_ context.Context, _ *struct{}, it sdk.Item[script]) (taken, error) {
 		got := taken{Cores: runtime.NumCPU(), MemLimit: os.Getenv("GOMEMLIMIT"), PID: os.Getpid()}
@@ -91,7 +91,7 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// What it starts counts as well, and ends with it.
+// Its children count as well, and end with it.
 func TestProcessLimit(t *testing.T) {
 	h := limited(t, pluginproc.Limits{Processes: 4})
 	h.send(1, "processes 3")
@@ -107,7 +107,8 @@ func TestProcessLimit(t *testing.T) {
 	}
 	for _, path := range stats {
 		stat, err := os.ReadFile(path)
-		if _, rest, _ := strings.Cut(string(stat), ") "); err == nil && strings.Fields(rest)[2] == strconv.Itoa(c.PID) && !strings.HasPrefix(rest, "Z") {
+		if _, rest, _ := strings.Cut(string(stat), ") "); err == nil && strings.Fields(rest)[2] == strconv.Itoa(c.PID) &&
+			!strings.HasPrefix(rest, "Z") {
 			t.Errorf("%s is left: %s", path, stat)
 		}
 	}
@@ -153,12 +154,13 @@ func TestCoreLimit(t *testing.T) {
 	}
 }
 
-// A plugin that is too large from the beginning does not start, and why is said.
+// A plugin that is too large from the beginning does not start, and the error has the reason.
 func TestMemoryLimitAtStart(t *testing.T) {
 	spec := self(t, "obese")
 	spec.Limits.Memory = 100 << 20
 	_, err := pluginproc.Start(t.Context(), spec)
-	if se := (*pluginproc.StartError)(nil); !errors.As(err, &se) || !errors.Is(err, pluginproc.ErrLimit) || !strings.Contains(err.Error(), "100 MiB are allowed") {
+	if se := (*pluginproc.StartError)(nil); !errors.As(err, &se) || !errors.Is(err, pluginproc.ErrLimit) ||
+		!strings.Contains(err.Error(), "100 MiB are allowed") {
 		t.Errorf("%v", err)
 	}
 }

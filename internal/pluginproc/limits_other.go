@@ -2,7 +2,7 @@
 
 package pluginproc
 
-// Elsewhere a process cannot be limited from outside; doctor says so.
+// Elsewhere a process cannot be limited from outside; doctor reports it.
 const limitsKept = false
 
 func pin(int) (undo func(), err error) { return func() {}, nil }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,7 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// The test binary is the plugin's process as well: its first argument says how it behaves.
+// The test binary is the plugin's process as well: its first argument chooses the behaviour.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		if act, ok := acts[os.Args[1]]; ok {
@@ -60,24 +61,20 @@ func shortDir(t testing.TB) string {
 // host is a process under test and what came from it.
 type host struct {
 	*pluginproc.Proc
-	t      testing.TB
-	stream *pluginproc.Stream
+	t       testing.TB
+	session *session
+	stream  *pluginproc.Stream // of session
+	tasks   map[int64]*task
 
 	mu      sync.Mutex
-	changed chan struct{} // closed and replaced at each change
-	results map[int64]*wire.Result
+	changed chan struct{} // closed and replaced at each line
 	lines   []string
-}
-
-// newHost is a host of a plugin that is not started yet.
-func newHost(t testing.TB) *host {
-	return &host{t: t, changed: make(chan struct{}), results: map[int64]*wire.Result{}}
 }
 
 // start starts a plugin, configures it and opens the stream.
 func start(t testing.TB, spec pluginproc.Spec, config string) *host {
 	t.Helper()
-	h := newHost(t)
+	h := &host{t: t, changed: make(chan struct{}), tasks: map[int64]*task{}}
 	spec.OnLog = h.log
 	var err error
 	if h.Proc, err = pluginproc.Start(t.Context(), spec); err != nil {
@@ -90,9 +87,12 @@ func start(t testing.TB, spec pluginproc.Spec, config string) *host {
 			t.Fatalf("Configure: %v %v", problems, err)
 		}
 	}
-	if h.stream, err = h.Open(pluginproc.Events{Results: h.settle}); err != nil {
+	h.session, err = pluginproc.OpenSession(h, pluginproc.SessionConfig[string]{
+		Stray: func(r *wire.Result) { t.Errorf("a second result, or one of no item: %v", r) }})
+	if err != nil {
 		t.Fatal(err)
 	}
+	h.stream = h.session.Stream
 	return h
 }
 
@@ -104,49 +104,23 @@ func (h *host) log(_, line string) {
 	h.changed = make(chan struct{})
 }
 
-func (h *host) settle(results []*wire.Result) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, r := range results {
-		if h.results[r.Id] != nil {
-			h.t.Errorf("item %d has a second result", r.Id)
-		}
-		h.results[r.Id] = r
-	}
-	close(h.changed)
-	h.changed = make(chan struct{})
-}
-
-// until waits until what is asked for is so.
-func (h *host) until(what string, ok func() bool) {
+// untilLine waits until the plugin has written a line.
+func (h *host) untilLine(line string) {
 	h.t.Helper()
 	timeout := time.After(patience)
 	for {
 		h.mu.Lock()
-		if ok() {
-			h.mu.Unlock()
+		there, changed := slices.Contains(h.lines, line), h.changed
+		h.mu.Unlock()
+		if there {
 			return
 		}
-		changed := h.changed
-		h.mu.Unlock()
 		select {
 		case <-changed:
 		case <-timeout:
-			h.t.Fatal("waited too long for ", what)
+			h.t.Fatal("waited too long for line ", line)
 		}
 	}
-}
-
-func (h *host) untilLine(line string) {
-	h.t.Helper()
-	h.until("line "+line, func() bool {
-		for _, l := range h.lines {
-			if l == line {
-				return true
-			}
-		}
-		return false
-	})
 }
 
 // send sends one script for each thing to do; ids count from first.
@@ -154,25 +128,30 @@ func (h *host) send(first int64, does ...string) {
 	h.t.Helper()
 	for i, do := range does {
 		do, text, _ := strings.Cut(do, " ")
-		if _, err := h.stream.WaitCredits(h.t.Context()); err != nil {
-			h.t.Fatal(err)
-		}
-		err := h.stream.Send([]*wire.Item{{
-			Id: first + int64(i), Attempt: 1, Kind: "actor", Key: do, LockId: []byte("lock"),
+		id := first + int64(i)
+		h.tasks[id] = &task{Item: &wire.Item{
+			Id: id, Attempt: 1, Kind: "actor", Key: do, LockId: []byte("lock"),
 			Payload: []byte(`{"do":"` + do + `","text":"` + text + `"}`),
-		}})
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		}}
+		h.session.Add(h.tasks[id])
+		h.wait(id, (*task).Sent)
 	}
 }
 
 // result waits for the result of an item.
 func (h *host) result(id int64) *wire.Result {
 	h.t.Helper()
-	var r *wire.Result
-	h.until("a result", func() bool { r = h.results[id]; return r != nil })
-	return r
+	h.wait(id, (*task).Over)
+	return h.tasks[id].Result
+}
+
+func (h *host) wait(id int64, state func(*task) bool) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
+	defer cancel()
+	if _, err := h.session.Wait(ctx, state, h.tasks[id]); err != nil {
+		h.t.Fatalf("item %d: %v", id, err)
+	}
 }
 
 // ended waits for the end of the process.
@@ -187,7 +166,7 @@ func (h *host) ended() error {
 	}
 }
 
-// crash waits for the end of a process that nobody stopped.
+// crash waits for the end of a process that was not stopped.
 func (h *host) crash() *pluginproc.CrashError {
 	h.t.Helper()
 	var c *pluginproc.CrashError
@@ -197,7 +176,7 @@ func (h *host) crash() *pluginproc.CrashError {
 	return c
 }
 
-// gone waits until a process is no more, and says how long that took.
+// gone waits until a process is no more, and returns how long that took.
 func gone(t testing.TB, pid int) time.Duration {
 	t.Helper()
 	began := time.Now()

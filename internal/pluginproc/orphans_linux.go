@@ -12,7 +12,7 @@ import (
 )
 
 // Orphans finds processes of this user that were started as plugins, run one of these programs, and have
-// lost their host: it holds the lock of their socket's directory for as long as it lives. Paths are
+// lost their host. A host holds the lock of their socket's directory for as long as it lives. Paths are
 // compared without links; of a script the program is its first argument.
 func Orphans(programs []string) (all []Orphan) {
 	var known []string
@@ -29,7 +29,8 @@ func Orphans(programs []string) (all []Orphan) {
 			continue
 		}
 		environment, err := os.ReadFile(filepath.Join(dir, "environ"))
-		if err != nil || variable(environment, wire.CookieKey) != wire.CookieValue || hosted(dir, variable(environment, socketDirKey)) {
+		if err != nil || variable(environment, wire.CookieKey) != wire.CookieValue ||
+			hosted(dir, variable(environment, socketDirKey)) {
 			continue
 		}
 		command, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // it may have ended: then there is none
@@ -39,20 +40,22 @@ func Orphans(programs []string) (all []Orphan) {
 		if len(args) > 1 {
 			runs = append(runs, args[1])
 		}
-		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && slices.ContainsFunc(runs, func(path string) bool { return slices.Contains(known, path) }) {
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && slices.ContainsFunc(runs, func(path string) bool {
+			return slices.Contains(known, path)
+		}) {
 			all = append(all, Orphan{pid, strings.Join(args, " ")})
 		}
 	}
 	return all
 }
 
-// socketDirKey is the variable by which go-plugin tells a plugin where its socket is to be: in a directory
-// below ours.
+// socketDirKey is the variable with which go-plugin gives a plugin the directory of its socket: a
+// directory below ours.
 const socketDirKey = "PLUGIN_UNIX_SOCKET_DIR"
 
-// hosted says whether the host of a process lives, or whether that cannot be known: one that somebody has
-// started by hand has no such directory. It is looked at as the process sees it: the folder for temporary
-// files may be another one for each service.
+// hosted reports whether the host of a process lives, or whether that cannot be known: a process that a
+// person has started has no such directory. It is looked at as the process sees it: the folder for
+// temporary files may be another one for each service.
 func hosted(process, socket string) bool {
 	dir := filepath.Dir(socket)
 	if !strings.HasPrefix(filepath.Base(dir), dirPrefix) {

@@ -49,7 +49,7 @@ func TestOrphans(t *testing.T) {
 	const cookie = wire.CookieKey + "=" + wire.CookieValue
 	socket := func(dir string) string { return socketDirKey + "=" + filepath.Join(dir, "plugin-dir2") }
 	want := []int{
-		start(mine, cookie, socket(gone)),                              // one that nobody holds
+		start(mine, cookie, socket(gone)),                              // one without a holder
 		start(mine, cookie, socket(filepath.Join(dir, dirPrefix+"3"))), // one that was swept
 	}
 	start(mine, cookie, socket(held.path))

@@ -15,7 +15,7 @@ import (
 // log hands lines to the host, one at a time, until the process has ended.
 type log struct {
 	mu    sync.Mutex
-	onLog func(source, line string) // nil if nobody listens, or no longer
+	onLog func(source, line string) // nil if there is no listener, or no longer
 }
 
 func (l *log) line(source, line string) {

@@ -2,6 +2,8 @@ package pluginproc
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -62,6 +64,10 @@ func start(ctx context.Context, spec *Spec) (*Proc, error) {
 	}
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	ours, err := wire.NewCertificate()
+	if err != nil {
+		return nil, err
+	}
 	dir, err := newSocketDir(spec.SocketDir)
 	if err != nil {
 		return nil, err
@@ -73,7 +79,7 @@ func start(ctx context.Context, spec *Spec) (*Proc, error) {
 		return nil, &StartError{Step: StepStart, Err: err, Problem: err.Error()}
 	}
 	p := &Proc{os: proc, dir: dir, log: log, done: make(chan struct{})}
-	p.client = plugin.NewClient(p.config(spec, timeout))
+	p.client = plugin.NewClient(p.config(spec, timeout, ours))
 	connected := make(chan error, 1)
 	go func() { connected <- p.connect(bounded) }()
 	select {
@@ -98,8 +104,8 @@ func start(ctx context.Context, spec *Spec) (*Proc, error) {
 }
 
 // config is made for one start: go-plugin keeps state in it.
-func (p *Proc) config(spec *Spec, timeout time.Duration) *plugin.ClientConfig {
-	return &plugin.ClientConfig{
+func (p *Proc) config(spec *Spec, timeout time.Duration, ours *wire.Certificate) *plugin.ClientConfig {
+	c := &plugin.ClientConfig{
 		HandshakeConfig:  plugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
 		VersionedPlugins: map[int]plugin.PluginSet{wire.Version: {wire.Service: connection{}}},
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
@@ -108,20 +114,27 @@ func (p *Proc) config(spec *Spec, timeout time.Duration) *plugin.ClientConfig {
 			return p.os, nil
 		},
 		SkipHostEnv:      true,
-		AutoMTLS:         !spec.NoMTLS,
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: p.dir.path},
 		StartTimeout:     timeout + time.Second, // ours comes first
-		// What a plugin made with go-plugin alone prints, which comes over the connection.
+		// Output of a plugin made with go-plugin alone, which comes over the connection.
 		SyncStdout: newOutput("stdout", p.log.line, nil),
 		SyncStderr: newOutput("stderr", p.log.line, nil),
 		// Off, not merely quiet: otherwise it parses what the plugin writes, and panics on some of it.
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off}),
 		GRPCDialOptions: append(traced(p.untilExit(spec.Trace)),
-			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newCodec()), grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage))),
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newCodec()), grpc.MaxCallRecvMsgSize(wire.MaxMessage),
+				grpc.MaxCallSendMsgSize(wire.MaxMessage))),
 	}
+	if !spec.NoMTLS {
+		p.os.cmd.Env = append(p.os.cmd.Env, wire.ClientKey+"="+ours.PEM)
+		c.TLSConfig = &tls.Config{ // go-plugin adds the certificate that the plugin prints to the roots
+			Certificates: []tls.Certificate{ours.Pair}, RootCAs: x509.NewCertPool(), ServerName: "localhost",
+			MinVersion: tls.VersionTLS12}
+	}
+	return c
 }
 
-// untilExit keeps to itself what go-plugin says to a process that has ended.
+// untilExit drops the messages of go-plugin to a process that has ended.
 func (p *Proc) untilExit(trace func(Message)) func(Message) {
 	if trace == nil {
 		return nil
@@ -161,23 +174,24 @@ func (p *Proc) connect(ctx context.Context) error {
 	return p.Ping(ctx)
 }
 
-// noTLS is what crypto/tls says to an answer that is none of TLS; gRPC keeps no more of it than the text.
+// noTLS is the text of crypto/tls for an answer that is no TLS; gRPC keeps no more of it than the text.
 const noTLS = "first record does not look like a TLS handshake"
 
-// explain turns what go-plugin says about a failed start into what is the matter.
+// explain turns go-plugin's error of a failed start into the cause.
 func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, timeout time.Duration, err error) error {
 	if p.os.number() == 0 {
 		return explainStart(spec.Path, err)
 	}
 	if over := p.os.exceeded(); over != nil {
-		return &StartError{Step: StepStart, Err: over, Problem: over.Error(), Hint: "its limits are in the config: [plugins.NAME]", Stderr: p.os.tail.last(5)}
+		return &StartError{Step: StepStart, Err: over, Problem: over.Error(),
+			Hint: "its limits are in the config: [plugins.NAME]", Stderr: p.os.tail.last(5)}
 	}
 	if bad := p.os.handshake(); bad != nil {
 		bad.Stderr = p.os.tail.last(5)
 		return bad
 	}
 	if bounded.Err() == nil {
-		// Perhaps the process has just ended, and its end says more.
+		// Perhaps the process has just ended, and its end explains more.
 		select {
 		case <-p.os.exited:
 		case <-time.After(exitRead):
@@ -197,7 +211,8 @@ func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, timeout time.Du
 		se.Problem = "it " + ended + " before the handshake"
 	case strings.Contains(err.Error(), noTLS):
 		se.Step, se.Problem = StepConnect, "it answers without TLS"
-		se.Hint = "it was given a certificate in PLUGIN_CLIENT_CERT; for a language that cannot do TLS: mtls = false in its table of the config (plugin run, plugin check: --no-mtls)"
+		se.Hint = "it was given a certificate in PLUGIN_CLIENT_CERT; for a language that cannot do TLS: mtls = false in " +
+			"its table of the config (plugin run, plugin check: --no-mtls)"
 	default:
 		se.Step, se.Problem = StepConnect, err.Error()
 	}
@@ -205,15 +220,15 @@ func (p *Proc) explain(ctx, bounded context.Context, spec *Spec, timeout time.Du
 	return se
 }
 
-// watch waits for the process's end and says how it was.
+// watch waits for the process's end and returns its cause.
 func (p *Proc) watch() {
 	<-p.os.exited
 	p.mu.Lock()
 	stream := p.stream
 	p.mu.Unlock()
 	if stream != nil {
-		// The connection is dead, so it ends when what came is delivered; unless the plugin
-		// has let somebody else inherit it.
+		// The connection is dead, so it ends when everything is delivered; unless a child of the
+		// plugin has inherited it.
 		late := time.AfterFunc(exitRead, stream.Abort)
 		<-stream.Ended()
 		late.Stop()
@@ -252,7 +267,7 @@ func (p *Proc) PID() int { return p.os.number() }
 // Done is closed when the process has ended and the last of its results was delivered.
 func (p *Proc) Done() <-chan struct{} { return p.done }
 
-// Err says how the process ended, once Done is closed: nil if Stop or Kill ended it, else a
+// Err is the cause of the process's end, once Done is closed: nil if Stop or Kill ended it, else a
 // *CrashError, also when it died by itself while Stop was waiting for it.
 func (p *Proc) Err() error { return p.err }
 
@@ -282,7 +297,7 @@ func (p *Proc) Configure(ctx context.Context, req *wire.ConfigureRequest) ([]*wi
 	return res.GetProblems(), err
 }
 
-// CheckHealth has the plugin check what it depends on. The problem is what it says, "" if
+// CheckHealth has the plugin check what it depends on. The problem is the plugin's answer, "" if
 // all is well; an error is the process's.
 func (p *Proc) CheckHealth(ctx context.Context) (problem string, err error) {
 	res, err := p.rpc.CheckHealth(ctx, &wire.CheckHealthRequest{})

@@ -52,14 +52,18 @@ func TestConfigure(t *testing.T) {
 		answer string // "" is accepted
 	}{
 		{"empty", &wire.ConfigureRequest{ValidateOnly: true}, "", ""},
-		{"unknown", &wire.ConfigureRequest{Config: []byte(`{"greting":"x"}`)}, "greting", "there is no such field; did you mean greeting?"},
+		{"unknown", &wire.ConfigureRequest{Config: []byte(`{"greting":"x"}`)}, "greting",
+			"there is no such field; did you mean greeting?"},
 		{"rule", &wire.ConfigureRequest{Config: []byte(`{"greeting":""}`)}, "greeting", "must not be empty"},
 		{"type", &wire.ConfigureRequest{Config: []byte(`{"greeting":1}`)}, "greeting", "must be text, not the number 1"},
-		{"duration", &wire.ConfigureRequest{Config: []byte(`{"patience":"soon"}`)}, "patience", `must be a duration such as 30s, 5m or 7d, not "soon"`},
+		{"duration", &wire.ConfigureRequest{Config: []byte(`{"patience":"soon"}`)}, "patience",
+			`must be a duration such as 30s, 5m or 7d, not "soon"`},
 		{"own check", &wire.ConfigureRequest{Config: []byte(`{"greeting":"no"}`)}, "", "greeting: not that one"},
-		{"no such secret", &wire.ConfigureRequest{Secrets: map[string]string{"greeting": "x"}}, "greeting", "is not a secret of this plugin"},
+		{"no such secret", &wire.ConfigureRequest{Secrets: map[string]string{"greeting": "x"}}, "greeting",
+			"is not a secret of this plugin"},
 		{"not JSON", &wire.ConfigureRequest{Config: []byte(`{`)}, "", "not JSON"},
-		{"accepted", &wire.ConfigureRequest{Config: []byte(`{"patience":"2d"}`), Secrets: map[string]string{"token": "t0k3n"}}, "", ""},
+		{"accepted", &wire.ConfigureRequest{Config: []byte(`{"patience":"2d"}`),
+			Secrets: map[string]string{"token": "t0k3n"}}, "", ""},
 	}
 	for _, test := range tests {
 		problems, err := p.Configure(t.Context(), test.req)
@@ -68,7 +72,8 @@ func TestConfigure(t *testing.T) {
 			t.Errorf("%s: %v", test.name, err)
 		case test.answer == "" && len(problems) > 0:
 			t.Errorf("%s: %v", test.name, problems)
-		case test.answer != "" && (len(problems) != 1 || problems[0].Field != test.field || !strings.Contains(problems[0].Message, test.answer)):
+		case test.answer != "" && (len(problems) != 1 || problems[0].Field != test.field ||
+			!strings.Contains(problems[0].Message, test.answer)):
 			t.Errorf("%s: got %v, want %s: %s", test.name, problems, test.field, test.answer)
 		}
 	}
@@ -92,13 +97,14 @@ func TestCrash(t *testing.T) {
 	h.send(1, "greet", "wait", "greet")
 	h.result(1)
 	h.result(3)
+	h.untilLine("waiting 2") // or it comes between the last words
 	h.send(4, "crash")
 	c := h.crash()
 	if c.Code != 2 || c.Signal != 0 || !strings.Contains(c.Stderr, "last words\npanic: boom") {
 		t.Errorf("%+v", c)
 	}
-	if len(h.results) != 2 {
-		t.Error("results of the lost:", h.results)
+	if h.tasks[2].Result != nil || h.tasks[4].Result != nil {
+		t.Error("results of the lost:", h.tasks[2].Result, h.tasks[4].Result)
 	}
 	if err := h.stream.Send([]*wire.Item{{Id: 9}}); !errors.Is(err, pluginproc.ErrEnded) {
 		t.Error(err)
@@ -113,7 +119,8 @@ func TestKilledFromOutside(t *testing.T) {
 	if err := syscall.Kill(h.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if c := h.crash(); c.Signal != int(syscall.SIGKILL) || c.Code != -1 || !strings.Contains(c.Error(), "killed by signal 9") {
+	if c := h.crash(); c.Signal != int(syscall.SIGKILL) || c.Code != -1 ||
+		!strings.Contains(c.Error(), "killed by signal 9") {
 		t.Errorf("%+v %v", c, c)
 	}
 }
@@ -126,7 +133,7 @@ func TestExitUnasked(t *testing.T) {
 	}
 }
 
-// A service manager may send SIGTERM to everybody at once: what was begun is finished.
+// A service manager may send SIGTERM to all processes at once: begun items are finished.
 func TestTerminated(t *testing.T) {
 	h := start(t, self(t, "actor"), `{}`)
 	h.send(1, "finish-late")
@@ -204,7 +211,7 @@ func TestFloodStderr(t *testing.T) {
 		}
 	}
 	if !missed && len(h.lines) < 100_000 {
-		t.Error("nobody says that lines are missing")
+		t.Error("no line reports that lines are missing")
 	}
 }
 
@@ -219,7 +226,8 @@ func TestLargeResult(t *testing.T) {
 	h := start(t, self(t, "actor"), `{}`)
 	h.send(1, "large", "greet")
 	r := h.result(1)
-	if r.Outcome != wire.Result_OUTCOME_FAILED || !r.Final || r.Code != "output" || !strings.Contains(r.Error, "result too large") {
+	if r.Outcome != wire.Result_OUTCOME_FAILED || !r.Final || r.Code != "output" ||
+		!strings.Contains(r.Error, "result too large") {
 		t.Error(r)
 	}
 	h.result(2)
@@ -305,19 +313,6 @@ func TestCancelNotBegun(t *testing.T) {
 	}
 }
 
-func TestTimeout(t *testing.T) {
-	h := start(t, self(t, "actor"), `{}`)
-	if _, err := h.stream.WaitCredits(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.stream.Send([]*wire.Item{{Id: 1, Attempt: 1, Payload: []byte(`{"do":"wait"}`), TimeoutMs: 50}}); err != nil {
-		t.Fatal(err)
-	}
-	if r := h.result(1); r.Code != "timeout" || r.Ending != wire.Result_ENDING_TIMED_OUT {
-		t.Error(r)
-	}
-}
-
 func TestCredits(t *testing.T) {
 	h := start(t, self(t, "actor"), `{}`) // concurrency 2
 	h.send(1, "wait", "wait", "wait", "wait")
@@ -336,7 +331,7 @@ func TestCredits(t *testing.T) {
 	}
 }
 
-// What was not begun is handed back, what was begun gets the grace.
+// Items that were not begun are handed back, begun ones get the grace.
 func TestDrain(t *testing.T) {
 	h := start(t, self(t, "actor"), `{}`)
 	h.send(1, "finish-late", "wait", "greet", "greet")
@@ -350,8 +345,8 @@ func TestDrain(t *testing.T) {
 		3: wire.Result_OUTCOME_RELEASED, 4: wire.Result_OUTCOME_RELEASED,
 	}
 	got := map[int64]wire.Result_Outcome{}
-	for id, r := range h.results {
-		got[id] = r.Outcome
+	for id, task := range h.tasks {
+		got[id] = task.Result.GetOutcome()
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -361,25 +356,10 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-func TestBatch(t *testing.T) {
-	h := start(t, self(t, "batch"), `{}`)
-	h.send(1, "a", "b", "c", "d", "forget", "f", "g", "h", "i", "j")
-	for id := range int64(10) {
-		r := h.result(id + 1)
-		if id+1 == 5 {
-			if r.Outcome != wire.Result_OUTCOME_FAILED || r.Code != "unsettled" {
-				t.Error(r)
-			}
-		} else if r.Outcome != wire.Result_OUTCOME_DONE || string(r.Output) != "10" {
-			t.Error(r)
-		}
-	}
-}
-
 // The host dies by SIGKILL: its plugins are gone within 3 s.
 func TestHostKilled(t *testing.T) { hostKilled(t, "noop") }
 
-// Where nothing but the end of stdin tells the plugin.
+// Only the end of stdin tells the plugin.
 func TestHostKilledStdin(t *testing.T) { hostKilled(t, "beltless") }
 
 func hostKilled(t *testing.T, act string) {

@@ -40,8 +40,8 @@ type process struct {
 	pid    int              // 0 until it is started
 	state  *os.ProcessState // nil until it is reaped
 	doomed bool             // killed by us, perhaps before it was started
-	bad    *StartError      // what is wrong with its handshake
-	over   error            // what it had too much of
+	bad    *StartError      // its bad handshake
+	over   error            // the limit that it exceeded
 	left   []int            // processes that had left its group, and were ended
 }
 
@@ -52,7 +52,8 @@ const exitRead = time.Second
 // newProcess prepares the program, which is where Path leads, under the name Path: some programs are what
 // they are called.
 func newProcess(spec *Spec, program string, log *log) (*process, error) {
-	p := &process{cmd: &exec.Cmd{Path: program, Args: append([]string{spec.Path}, spec.Args...)}, limits: spec.Limits, tail: new(tail), mark: newMark(), exited: make(chan struct{})}
+	p := &process{cmd: &exec.Cmd{Path: program, Args: append([]string{spec.Path}, spec.Args...)}, limits: spec.Limits,
+		tail: new(tail), mark: newMark(), exited: make(chan struct{})}
 	p.out = newOutput("stdout", log.line, nil)
 	p.err = newOutput("stderr", log.line, p.tail)
 	p.lineR, p.lineW = io.Pipe()
@@ -157,7 +158,7 @@ func (p *process) reap() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_ = syscall.Kill(-p.pid, syscall.SIGKILL) // there may be nothing left
-	_ = p.cmd.Wait()                          // what it says is in the state, too
+	_ = p.cmd.Wait()                          // the state has its error, too
 	p.left = endLeftovers(p.mark)
 	p.state = p.cmd.ProcessState
 }
@@ -183,7 +184,7 @@ func (p *process) number() int {
 	return p.pid
 }
 
-// ended says how the process ended, "" if it has not.
+// ended describes how the process ended, "" if it has not.
 func (p *process) ended() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,15 +212,15 @@ func (p *process) readStdout() {
 	p.out.drain(r)
 }
 
-// handshake says what was wrong with it, nil if nothing was so far.
+// handshake returns the error of its handshake, nil if there was none so far.
 func (p *process) handshake() *StartError {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.bad
 }
 
-// checkHandshake says what is wrong with the first line on stdout; see package wire. A plugin
-// that ended without any is no matter of the line.
+// checkHandshake finds what is wrong with the first line on stdout; see package wire. A plugin that
+// ended without any is no matter of the line.
 func checkHandshake(line string, err error) *StartError {
 	fields := strings.Split(line, "|")
 	if len(fields) < 5 || fields[0] != "1" {

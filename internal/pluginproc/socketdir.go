@@ -45,7 +45,7 @@ func newSocketDir(base string) (*socketDir, error) {
 	return nil, &StartError{Step: StepStart, Err: err, Problem: "no directory for its socket: " + err.Error()}
 }
 
-// makeTries is how often a directory is made that somebody else sweeps before it is locked.
+// makeTries is how often a directory is made that another process sweeps before it is locked.
 const makeTries = 100
 
 // makeSocketDir makes a directory and locks it. In between it looks like one that was left behind.
@@ -77,7 +77,7 @@ func makeSocketDir(base string) (*socketDir, error) {
 }
 
 func (d *socketDir) remove() {
-	_ = os.RemoveAll(d.path) // what is left is swept later
+	_ = os.RemoveAll(d.path) // the rest is swept later
 	_ = d.lock.Close()
 }
 
@@ -92,8 +92,8 @@ func lockDir(path string) (*os.File, error) {
 	return f, nil
 }
 
-// sweep removes what killed hosts have left behind: our own directories that nobody holds, however
-// old: clocks may be wrong. Whatever is not certainly ours stays: a name with more than digits
+// sweep removes what killed hosts have left behind: our own directories without a holder, however
+// old: clocks may be wrong. Anything that is not certainly ours stays: a name with more than digits
 // after the prefix, a directory in which a file lies.
 func sweep(base string) {
 	paths, _ := filepath.Glob(filepath.Join(base, dirPrefix+"*")) // only a bad pattern fails
@@ -108,13 +108,13 @@ func sweep(base string) {
 	}
 }
 
-// isOurs says whether a file belongs to our user.
+// isOurs reports whether a file belongs to our user.
 func isOurs(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == os.Geteuid()
 }
 
-// isSocketDir says whether a directory is named as ours are and holds only sockets and directories.
+// isSocketDir reports whether a directory is named as ours are and holds only sockets and directories.
 func isSocketDir(path string) bool {
 	if strings.Trim(strings.TrimPrefix(filepath.Base(path), dirPrefix), "0123456789") != "" {
 		return false

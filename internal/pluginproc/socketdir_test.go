@@ -39,7 +39,7 @@ func TestSweepOnlyOurs(t *testing.T) {
 		return dir
 	}
 	left := make(dirPrefix+"123", old)
-	young := make(dirPrefix+"124", time.Now()) // to a clock that is wrong it looks old, so age says nothing
+	young := make(dirPrefix+"124", time.Now()) // a wrong clock makes it look old, so age tells nothing
 	stay := []string{make(dirPrefix+"125", old, "thesis.txt"), make(dirPrefix+"g-1", old), make("ledgerd-pg-1", old)}
 	held := make(dirPrefix+"126", old)
 	lock, err := lockDir(held)

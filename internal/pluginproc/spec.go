@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Spec says which program to start and how.
+// Spec describes which program to start and how.
 type Spec struct {
 	// Path of the program. Required.
 	Path string
@@ -22,8 +22,8 @@ type Spec struct {
 	SHA256 string
 	// Limits of what its processes may take.
 	Limits Limits
-	// NoMTLS leaves the connection without TLS, for plugins in languages that cannot do it.
-	// The socket's directory keeps other users out all the same.
+	// NoMTLS leaves the connection without TLS, for plugins in languages that cannot do it. The
+	// socket's directory still keeps other users out.
 	NoMTLS bool
 	// SocketDir is where the private directory of the socket is made; "" means the system's
 	// directory for temporary files. It must be short: socket addresses are.
@@ -34,8 +34,8 @@ type Spec struct {
 	// (see MaxLine, LogRate). source is "stderr" or "stdout". It is called one line at a time,
 	// not after Done, and must not block.
 	OnLog func(source, line string)
-	// Trace gets every message to and from the plugin; nil means that nobody wants to know. It is
-	// called from several goroutines and must not change the message nor keep it.
+	// Trace gets every message to and from the plugin; nil means no trace. It is called from
+	// several goroutines and must not change the message nor keep it.
 	Trace func(Message)
 }
 
@@ -65,7 +65,7 @@ const (
 // whom a plugin talks to, which is config. No other: they may hold passwords.
 var passedOn = []string{"PATH", "HOME", "TMPDIR", "LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 
-// Environ is the whole environment of the plugin, but for what the handshake adds.
+// Environ is the whole environment of the plugin, except for the variables of the handshake.
 func (s *Spec) Environ() []string {
 	var env []string
 	for _, name := range passedOn {

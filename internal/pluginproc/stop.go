@@ -19,8 +19,8 @@ const (
 	termWait   = 3 * time.Second // for it to leave after SIGTERM
 )
 
-// Stop ends the process in good order: items not begun are handed back, begun ones get grace,
-// then they are told to stop; results arrive as always. A process that does not leave then
+// Stop ends the process in good order: items that were not begun are handed back, begun ones get
+// grace and then the order to stop; results arrive as always. A process that does not leave then
 // gets SIGTERM, and at last SIGKILL, each to its whole group. Stop returns when the process is
 // gone: at most grace and about nine seconds later, at once when ctx ends.
 //
@@ -48,7 +48,7 @@ func (p *Proc) Stop(ctx context.Context, grace time.Duration) (unfinished []int6
 		}
 		p.askToLeave(ctx)
 		p.wait(ctx, p.done, exitWait)
-	case status.Code(err) == codes.Unavailable:
+	case status.Code(err) == codes.Unavailable || status.Code(err) == codes.Canceled: // the connection broke, or is closed
 		p.wait(ctx, p.done, exitRead) // it is dying by itself, most likely: that is to be seen
 	}
 	if !p.wait(ctx, p.done, 0) {
@@ -66,8 +66,8 @@ type Drained struct {
 	err  error
 }
 
-// Drain tells the process to hand back what it has not begun and to end the rest within grace; it begins
-// nothing any more. It is said once in the life of a process: later calls return the first. It does not wait.
+// Drain asks the process to hand back what it has not begun and to end the rest within grace; it begins
+// nothing any more. It happens once in the life of a process: later calls return the first. It does not wait.
 func (p *Proc) Drain(grace time.Duration) *Drained {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,8 +85,8 @@ func (p *Proc) Drain(grace time.Duration) *Drained {
 	return p.drained
 }
 
-// askToLeave is go-plugin's way to tell a plugin that it is over. One that does not know it is
-// told by the end of its stdin.
+// askToLeave is go-plugin's way to tell a plugin that it is over. For one that does not know it,
+// the end of its stdin is the signal.
 func (p *Proc) askToLeave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, exitWait)
 	defer cancel()
@@ -108,7 +108,7 @@ func (p *Proc) Kill() {
 }
 
 // HangUp does to the plugin what the host's death does to it: its stdin ends and its connection
-// breaks, and nobody stops it. It is for checks.
+// breaks, and it is not stopped. It is for checks.
 func (p *Proc) HangUp() {
 	p.mu.Lock()
 	p.stopping = true
@@ -126,7 +126,7 @@ func (p *Proc) signal(sig syscall.Signal) {
 	p.os.signal(sig)
 }
 
-// wait waits for done, and says whether it came.
+// wait waits for done, and reports whether it came.
 func (p *Proc) wait(ctx context.Context, done <-chan struct{}, atMost time.Duration) bool {
 	t := time.NewTimer(atMost)
 	defer t.Stop()

@@ -84,8 +84,8 @@ func (s *Stream) Send(items []*wire.Item) error {
 	return nil
 }
 
-// Cancel ends the context of an item that was sent. Its result comes all the same, unless it
-// was on its way already. It does not wait.
+// Cancel ends the context of an item that was sent. Its result still comes, unless it was on its
+// way already. It does not wait.
 func (s *Stream) Cancel(id, attempt int64, reason wire.Cancel_Reason) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *Stream) Credits() int {
 	return s.credits
 }
 
-// WaitCredits waits until the plugin takes at least one item and says how many it takes.
+// WaitCredits waits until the plugin takes at least one item and returns how many it takes.
 func (s *Stream) WaitCredits(ctx context.Context) (int, error) {
 	for {
 		s.mu.Lock()
@@ -126,7 +126,7 @@ func (s *Stream) WaitCredits(ctx context.Context) (int, error) {
 	}
 }
 
-// Close says that no more items will be sent. The plugin gives its last results and ends the
+// Close means that no more items will be sent. The plugin gives its last results and ends the
 // stream.
 func (s *Stream) Close() {
 	s.mu.Lock()
@@ -141,7 +141,7 @@ func (s *Stream) Abort() { s.cancel() }
 // Ended is closed when the stream has ended and all its events were delivered.
 func (s *Stream) Ended() <-chan struct{} { return s.done }
 
-// Err says why the stream ended, once Ended is closed; nil means that the plugin ended it.
+// Err is the cause of the stream's end, once Ended is closed; nil means that the plugin ended it.
 func (s *Stream) Err() error { return s.err }
 
 // signal wakes the writer. The caller holds mu.
@@ -174,7 +174,7 @@ func (s *Stream) write() {
 				m.Cancels, cancels = cancels, nil
 			}
 			if s.rpc.Send(m) != nil {
-				return // the reader says why
+				return // the reader has the cause
 			}
 		}
 		clear(items)

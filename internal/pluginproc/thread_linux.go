@@ -20,8 +20,8 @@ func lockThread() (unlock func()) {
 	return runtime.UnlockOSThread
 }
 
-// awaitEnd returns when the process has ended. It is not reaped yet: until then its number,
-// which is its group's too, belongs to nobody else.
+// awaitEnd returns when the process has ended. It is not reaped yet: until then no other process
+// gets its number, which is its group's too.
 func awaitEnd(cmd *exec.Cmd) {
 	for {
 		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Only Linux tells children of their parent's death, and lets every system's program wait for
-// a child without reaping it. Elsewhere the end of stdin does it alone; see package wire.
+// Only Linux signals children at their parent's death, and lets every system's program wait for a
+// child without reaping it. Elsewhere the end of stdin does it alone; see package wire.
 
 func dieWithParent(*syscall.SysProcAttr) {}
 

@@ -25,13 +25,15 @@ func traced(trace func(Message)) []grpc.DialOption {
 		trace(Message{Sent: sent, Method: method, Body: m, Err: err})
 	}
 	return []grpc.DialOption{
-		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, c *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, c *grpc.ClientConn,
+			next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			tell(true, method, req, nil)
 			err := next(ctx, method, req, reply, c, opts...)
 			tell(false, method, reply, err)
 			return err
 		}),
-		grpc.WithStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		grpc.WithStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string,
+			next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 			s, err := next(ctx, d, c, method, opts...)
 			if err != nil {
 				tell(false, method, nil, err)
@@ -42,7 +44,7 @@ func traced(trace func(Message)) []grpc.DialOption {
 	}
 }
 
-// tracedStream tells what travels on a stream.
+// tracedStream traces the messages of a stream.
 type tracedStream struct {
 	grpc.ClientStream
 	method string

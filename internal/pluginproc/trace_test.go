@@ -19,7 +19,8 @@ func TestJSON(t *testing.T) {
 		message proto.Message
 		want    string
 	}{
-		{&wire.ConfigureRequest{Config: []byte("{ \"a\": 1 }"), Secrets: map[string]string{"b": "x", "a": "<y>"}, ProgressMs: -1},
+		{&wire.ConfigureRequest{Config: []byte("{ \"a\": 1 }"), Secrets: map[string]string{"b": "x", "a": "<y>"},
+			ProgressMs: -1},
 			`{"config":{"a":1},"secrets":{"a":"<y>","b":"x"},"progress_ms":-1}`},
 		{&wire.HostMessage{
 			Items:   []*wire.Item{{Id: 1, Payload: []byte("no JSON"), LockId: []byte{0xff, 0}}, {Id: 2}},
@@ -35,12 +36,14 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// Whatever is in a message, it is JSON.
+// A message with any content is JSON.
 func TestJSONIsJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &wire.Result{
-			Id: rapid.Int64().Draw(t, "id"), LockId: rapid.SliceOf(rapid.Byte()).Draw(t, "lock"), Error: rapid.String().Draw(t, "error"),
-			Outcome: wire.Result_Outcome(rapid.Int32().Draw(t, "outcome")), Output: []byte(rapid.StringMatching(`[{}"0-9a\[\],: ]*`).Draw(t, "output")),
+			Id: rapid.Int64().Draw(t, "id"), LockId: rapid.SliceOf(rapid.Byte()).Draw(t, "lock"), Error: rapid.String().Draw(t,
+				"error"),
+			Outcome: wire.Result_Outcome(rapid.Int32().Draw(t,
+				"outcome")), Output: []byte(rapid.StringMatching(`[{}"0-9a\[\],: ]*`).Draw(t, "output")),
 		}
 		if text := pluginproc.JSON(m); !json.Valid(text) {
 			t.Fatalf("%s", text)
@@ -48,7 +51,7 @@ func TestJSONIsJSON(t *testing.T) {
 	})
 }
 
-// Everything that travels is told, in order, until the process has ended.
+// Every message is traced, in order, until the process has ended.
 func TestTrace(t *testing.T) {
 	spec := self(t, "actor")
 	var mu sync.Mutex

@@ -9,12 +9,12 @@
 //	thumbs/81c0…/ledgerd-plugin-thumbs                            another version
 //	.lock                                                         held by whoever changes something
 //
-// The link is all that says what is current, and it is replaced as a whole, so who looks sees the old
-// version or the new one, and a change that is killed has happened or has not; what it leaves besides
-// is overwritten by the next one. The name of a version's folder is the checksum that the program
-// must have, every time that it is started. All of it is readable for everybody, and writable for who added it;
-// what may keep others out is the data directory around it. What a plugin calls itself is in the name of its program:
-// here it may go by another one. Programs that somebody puts beside the links are no matter of the store.
+// The link alone names the current version, and it is replaced as a whole. So a reader sees the old version or the
+// new one, and a change that is killed has happened or has not. The next change overwrites what it leaves besides.
+// The name of a version's folder is the checksum that the program must have, every time that it is started. All of it
+// is readable for everyone, and writable for the user who added it; the data directory around it may keep others out.
+// The name of a program is the plugin's name for itself; it may be added under another one. The store ignores
+// programs that a person puts beside the links.
 package pluginstore
 
 import (
@@ -55,7 +55,7 @@ var (
 // Version is one version of a plugin in a store.
 type Version struct {
 	Name    string // that it goes by here
-	Calls   string // what it calls itself
+	Calls   string // its own name
 	SHA256  string // of the program, in hex
 	Path    string // of the program
 	Current bool
@@ -74,8 +74,8 @@ type Store struct{ Dir string }
 
 var hashForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Read tells what a link in a folder of plugins leads to; ok is false for all that is no link of a
-// store: a program, or a link that somebody has made.
+// Read returns the target of a link in a folder of plugins; ok is false for all that is no link of
+// a store: a program, or a link that a person has made.
 func Read(link string) (v Version, ok bool) {
 	target, err := os.Readlink(link)
 	if err != nil {
@@ -91,7 +91,7 @@ func Read(link string) (v Version, ok bool) {
 	return v, true
 }
 
-// version reads what was noted of a version; a note that is missing or damaged says nothing.
+// version reads the note of a version; a missing or damaged note gives nothing.
 func (s Store) version(name, sum, calls string) Version {
 	v := Version{Name: name, Calls: calls, SHA256: sum, Path: filepath.Join(s.Dir, name, sum, Prefix+calls)}
 	if text, err := os.ReadFile(filepath.Join(s.Dir, name, sum, noteName)); err == nil {
@@ -103,7 +103,7 @@ func (s Store) version(name, sum, calls string) Version {
 const (
 	noteName = "added.json"
 	lockName = ".lock"
-	newName  = ".new" // what is not in its place yet
+	newName  = ".new" // a file that is not in its place yet
 )
 
 // Versions returns the versions of a name, the newest first.
@@ -129,7 +129,7 @@ func (s Store) Versions(name string) ([]Version, error) {
 	return all, nil
 }
 
-// Names returns the names of which something was added, sorted.
+// Names returns the names of the added plugins, sorted.
 func (s Store) Names() (names []string, err error) {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -156,8 +156,8 @@ type Change struct {
 	lock  *os.File
 }
 
-// Begin waits until nobody else changes the store, and makes it if it does not exist. What the last
-// one left that was killed is removed. The error wraps ErrBusy if ctx ends before.
+// Begin waits until no other process changes the store, and makes it if it does not exist.
+// Leftovers of a killed change are removed. The error wraps ErrBusy if ctx ends before.
 func (s Store) Begin(ctx context.Context) (*Change, error) {
 	if err := os.MkdirAll(filepath.Dir(s.Dir), 0o700); err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (c *Change) End() error {
 	return errors.Join(os.RemoveAll(filepath.Join(c.store.Dir, newName)), c.lock.Close())
 }
 
-// Copy copies a program into the store, where nobody finds it yet. What it returns is what was copied,
+// Copy copies a program into the store, where it is not found yet. It returns the copied content,
 // whatever becomes of the file.
 func (c *Change) Copy(file string) (path, sum string, err error) {
 	from, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe is not waited for
@@ -296,8 +296,8 @@ func write(path string, mode fs.FileMode, fill func(io.Writer) error) error {
 	return errors.Join(err, f.Close())
 }
 
-// makeDir makes a folder that everybody can read, whatever the umask: who adds plugins, often root, need not be
-// who works with them. One that is there is left as it is.
+// makeDir makes a folder that all users can read, whatever the umask: the user who adds plugins, often root,
+// need not be the user who works with them. One that is there is left as it is.
 func makeDir(path string) error {
 	err := os.Mkdir(path, 0o755)
 	if errors.Is(err, fs.ErrExist) {

@@ -22,7 +22,8 @@ import (
 // TestMain lets the test binary be a program that adds versions until it is killed.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == "adder" {
-		for i := 0; ; i++ {
+		fmt.Println("begun")
+		for i := rand.IntN(3); ; i++ {
 			program := filepath.Join(os.Args[3], fmt.Sprint("version", i%3))
 			if _, err := add(Store{os.Args[2]}, "thumbs", program); err != nil {
 				fmt.Fprintln(os.Stderr, err)
@@ -44,7 +45,8 @@ func add(s Store, name, file string) (v Version, err error) {
 	if err != nil {
 		return v, err
 	}
-	return c.Use(copied, Version{Name: name, Calls: "thumbs", SHA256: sum, Origin: Origin{Version: filepath.Base(file), From: file, AddedAt: time.Now().UTC()}})
+	return c.Use(copied, Version{Name: name, Calls: "thumbs", SHA256: sum, Origin: Origin{Version: filepath.Base(file),
+		From: file, AddedAt: time.Now().UTC()}})
 }
 
 func programs(t *testing.T, n int) (dir string) {
@@ -59,7 +61,7 @@ func programs(t *testing.T, n int) (dir string) {
 	return dir
 }
 
-// sound checks what everybody relies on: the link leads to a program that is what its folder says.
+// sound checks the promise of the store: the link leads to a program that is what its folder names.
 func sound(t *testing.T, s Store) Version {
 	t.Helper()
 	v, ok := Read(s.link("thumbs"))
@@ -109,7 +111,7 @@ func TestVersions(t *testing.T) {
 	}
 	info, err := os.Stat(first.Path)
 	if err != nil || info.Mode().Perm()&0o222 != 0 || info.Mode().Perm()&0o111 == 0 {
-		t.Errorf("%v, %v: want a program that nobody writes to", info.Mode(), err)
+		t.Errorf("%v, %v: want a program that cannot be written", info.Mode(), err)
 	}
 	c, err := s.Begin(t.Context())
 	if err != nil {
@@ -132,8 +134,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// Who adds plugins, root with whatever umask, need not be who works with them. What is beside them in the data
-// directory is for its owner alone.
+// The user who adds plugins, root with whatever umask, need not be the user who works with them. Other
+// entries of the data directory are for its owner alone.
 func TestEverybodyReads(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	s := Store{filepath.Join(data, "plugins")}
@@ -143,7 +145,8 @@ func TestEverybodyReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Dir(v.Path)
-	for path, want := range map[string]os.FileMode{data: 0o700, s.Dir: 0o755, filepath.Dir(dir): 0o755, dir: 0o755, v.Path: 0o555, filepath.Join(dir, noteName): 0o444} {
+	for path, want := range map[string]os.FileMode{data: 0o700, s.Dir: 0o755, filepath.Dir(dir): 0o755, dir: 0o755,
+		v.Path: 0o555, filepath.Join(dir, noteName): 0o444} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v; want %v", path, info.Mode().Perm(), err, want)
 		}
@@ -154,7 +157,8 @@ func TestEverybodyReads(t *testing.T) {
 func TestReadForeignLinks(t *testing.T) {
 	dir := t.TempDir()
 	sum := hex.EncodeToString(make([]byte, 32))
-	for _, target := range []string{"/bin/sh", "thumbs/" + sum, "thumbs/short/ledgerd-plugin-thumbs", "other/" + sum + "/ledgerd-plugin-thumbs",
+	for _, target := range []string{"/bin/sh", "thumbs/" + sum, "thumbs/short/ledgerd-plugin-thumbs", "other/" + sum +
+		"/ledgerd-plugin-thumbs",
 		"../" + sum + "/ledgerd-plugin-thumbs", "thumbs/" + sum + "/thumbs", "thumbs/" + sum + "/../ledgerd-plugin-thumbs"} {
 		link := filepath.Join(dir, "ledgerd-plugin-thumbs")
 		if err := os.Symlink(target, link); err != nil {
@@ -196,16 +200,25 @@ func TestKilledAdders(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	for round := 0; round < 15 || len(seen) < 2 && round < 100; round++ { // more of them where all are killed before they are done
+	// More rounds, and longer ones, where all are killed before they are done.
+	for round := 0; round < 15 || len(seen) < 2 && round < 100; round++ {
 		var all sync.WaitGroup
 		for range 3 {
 			var said bytes.Buffer
 			p := exec.Command(self, "adder", s.Dir, dir)
 			p.Stderr = &said
+			out, err := p.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
 			if err := p.Start(); err != nil {
 				t.Fatal(err)
 			}
-			late := time.AfterFunc(time.Duration(20+rand.IntN(80))*time.Millisecond, func() { _ = p.Process.Kill() })
+			if _, err := out.Read(make([]byte, 1)); err != nil { // its life begins with its work
+				t.Fatal(err)
+			}
+			life := time.Duration((20+rand.IntN(80))*(1+round/15)) * time.Millisecond
+			late := time.AfterFunc(life, func() { _ = p.Process.Kill() })
 			all.Go(func() {
 				_ = p.Wait() // it was killed
 				if late.Stop(); said.Len() > 0 {
@@ -217,6 +230,7 @@ func TestKilledAdders(t *testing.T) {
 			seen[sound(t, s).Version] = true
 		}
 		all.Wait()
+		seen[sound(t, s).Version] = true
 	}
 	if len(seen) < 2 {
 		t.Errorf("seen only %v", seen)

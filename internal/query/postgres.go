@@ -61,7 +61,7 @@ func (p *postgres) describe(ctx context.Context, text string) ([]Column, error) 
 		return nil, positioned(text, err)
 	}
 	if len(d.ParamOIDs) > 0 {
-		return nil, &Error{Message: "has parameters ($1 …), which nobody fills in"}
+		return nil, &Error{Message: "has parameters ($1 …); ledgerd cannot fill them in"}
 	}
 	columns := make([]Column, len(d.Fields))
 	for i, f := range d.Fields {
@@ -134,7 +134,7 @@ func (p *postgres) cell(t Type, oid uint32, raw []byte) (any, error) {
 	}
 }
 
-// positioned says where in the text the mistake is that Postgres found.
+// positioned finds the place of Postgres's error in the text.
 func positioned(text string, err error) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

@@ -1,7 +1,7 @@
-// Package query reads the rows of a saved SQL query: a list of what is to be worked, kept as a
-// question to somebody's database instead of as a file.
+// Package query reads the rows of a saved SQL query: a list of work, kept as a question to a user's
+// database instead of as a file.
 //
-// The query is somebody's own SQL, so it runs as little trusted as can be: one statement, in a
+// The query is the user's own SQL, so it is trusted as little as possible: one statement, in a
 // transaction that may only read, ended when ctx ends. Rows are handed on as they come, none is
 // kept. A value comes as the database has it, in one of few forms that both databases share (see
 // [Query.Rows]), so that the same rows make the same items whichever database they are from.
@@ -58,10 +58,10 @@ type source interface {
 	close() error
 }
 
-// Error is what a database says of a query.
+// Error is a database's error about a query.
 type Error struct {
 	File         string
-	Line, Column int // from 1; 0 where the database does not say it
+	Line, Column int // from 1; 0 where the database does not give it
 	Message      string
 	Hint         string
 	Err          error
@@ -157,7 +157,8 @@ func (q *Query) checkColumns() error {
 	seen := map[string]bool{}
 	for _, c := range q.Columns {
 		if seen[c.Name] {
-			return &Error{File: q.File, Message: fmt.Sprintf("there are two columns %q", c.Name), Hint: "give one of them another name: … AS name"}
+			return &Error{File: q.File, Message: fmt.Sprintf("there are two columns %q", c.Name),
+				Hint: "give one of them another name: … AS name"}
 		}
 		seen[c.Name] = true
 	}
@@ -181,7 +182,7 @@ func At(text string, n int) (line, column int) {
 	return line, column
 }
 
-// explain gives what a database says the name of the file.
+// explain adds the name of the file to a database's error.
 func (q *Query) explain(err error) error {
 	if known, ok := errors.AsType[*Error](err); ok {
 		known.File = q.File
@@ -191,7 +192,7 @@ func (q *Query) explain(err error) error {
 		return err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &Error{File: q.File, Message: "took longer than --query-timeout", Err: err}
+		return &Error{File: q.File, Message: "took longer than " + q.Timeout.String(), Err: err}
 	}
 	return &Error{File: q.File, Message: err.Error(), Err: err}
 }

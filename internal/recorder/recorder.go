@@ -1,7 +1,6 @@
-// Package recorder makes the history of a process: it is a ledger.Store that passes every call
-// on, writes what was asked and answered to a [history.Log], and has a failpoint before and after
-// each call that writes. A chaos build of ledgerd works through it, and so do the clients of the
-// harness.
+// Package recorder makes the history of a process. It is a ledger.Store that passes every call on,
+// writes calls and answers to a [history.Log], and has a failpoint before and after each call that
+// writes. A chaos build of ledgerd works through it, and so do the clients of the harness.
 package recorder
 
 import (
@@ -41,7 +40,8 @@ func (r *Recorder) begin(line history.Line) call {
 func (c call) end(err error, items []history.Item) {
 	line := history.Line{Call: c.line.Call, Phase: history.End, Op: c.line.Op, Items: items}
 	if err != nil {
-		line.Error, line.Unknown = err.Error(), errors.Is(err, ledger.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+		line.Error, line.Unknown = err.Error(), errors.Is(err, ledger.ErrUnavailable) || errors.Is(err, context.Canceled) ||
+			errors.Is(err, context.DeadlineExceeded)
 	}
 	c.log.Write(line)
 	failpoint.Here(c.line.Op + ".after")
@@ -49,34 +49,63 @@ func (c call) end(err error, items []history.Item) {
 
 // Claim implements ledger.Store.
 func (r *Recorder) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, error) {
-	k := r.begin(history.Line{Op: history.OpClaim, Agent: g.Agent, Lock: g.LockID.String(), TTL: g.TTL})
+	k := r.beginClaim(g)
 	got, err := r.Store.Claim(ctx, g)
+	k.end(err, claimed(got))
+	return got, err
+}
+
+func (r *Recorder) beginClaim(g ledger.Grant) call {
+	return r.begin(history.Line{Op: history.OpClaim, Agent: g.Agent, Lock: g.LockID.String(), TTL: g.TTL})
+}
+
+func claimed(got ledger.Claimed) []history.Item {
 	recs := got.Records
 	items := make([]history.Item, len(recs))
 	for i := range recs {
 		w := recs[i].Work
-		items[i] = history.Item{ID: recs[i].ID, Lock: w.LockID.String(), Attempt: w.Attempt, Now: micro(w.LeasedAt), Until: micro(w.ExpiresAt), Due: micro(w.Due)}
+		items[i] = history.Item{ID: recs[i].ID, Lock: w.LockID.String(), Attempt: w.Attempt, Now: micro(w.LeasedAt),
+			Until: micro(w.ExpiresAt), Due: micro(w.Due)}
 	}
-	k.end(err, items)
-	return got, err
+	return items
 }
 
 // Complete implements ledger.Store.
 func (r *Recorder) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Completion) ([]int64, error) {
+	k := r.beginComplete(c)
+	landed, err := r.Store.Complete(ctx, conn, c)
+	k.end(err, completed(c, landed))
+	return landed, err
+}
+
+func (r *Recorder) beginComplete(c []ledger.Completion) call {
 	asked := make([]history.Item, len(c))
-	locks := make(map[int64]string, len(c))
 	for i, e := range c {
 		asked[i] = history.Item{ID: e.ItemID, Lock: e.LockID.String(), Outcome: string(e.Outcome)}
-		locks[e.ItemID] = asked[i].Lock
 	}
-	k := r.begin(history.Line{Op: history.OpComplete, Items: asked})
-	landed, err := r.Store.Complete(ctx, conn, c)
+	return r.begin(history.Line{Op: history.OpComplete, Items: asked})
+}
+
+func completed(c []ledger.Completion, landed []int64) []history.Item {
+	locks := make(map[int64]string, len(c))
+	for _, e := range c {
+		locks[e.ItemID] = e.LockID.String()
+	}
 	items := make([]history.Item, len(landed))
 	for i, id := range landed {
 		items[i] = history.Item{ID: id, Lock: locks[id]}
 	}
-	k.end(err, items)
-	return landed, err
+	return items
+}
+
+// CompleteAndClaim implements ledger.Store. It is recorded as two calls at the same time.
+func (r *Recorder) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g ledger.Grant) ([]int64,
+	ledger.Claimed, error) {
+	ends, claims := r.beginComplete(c), r.beginClaim(g)
+	landed, got, err := r.Store.CompleteAndClaim(ctx, c, g)
+	ends.end(err, completed(c, landed))
+	claims.end(err, claimed(got))
+	return landed, got, err
 }
 
 // Renew implements ledger.Store.
@@ -85,7 +114,8 @@ func (r *Recorder) Renew(ctx context.Context, ttl time.Duration, leases []ledger
 	renewed, err := r.Store.Renew(ctx, ttl, leases)
 	items := make([]history.Item, len(renewed))
 	for i, n := range renewed {
-		items[i] = history.Item{ID: n.ItemID, Lock: n.LockID.String(), Now: micro(n.ExpiresAt.Add(-ttl)), Until: micro(n.ExpiresAt)}
+		items[i] = history.Item{ID: n.ItemID, Lock: n.LockID.String(), Now: micro(n.ExpiresAt.Add(-ttl)),
+			Until: micro(n.ExpiresAt)}
 	}
 	k.end(err, items)
 	return renewed, err
@@ -108,7 +138,7 @@ func (r *Recorder) Start(ctx context.Context, ttl time.Duration, leases []ledger
 	return started, err
 }
 
-// Promote implements ledger.Store. It says nothing of single items, so it is not recorded.
+// Promote implements ledger.Store. It is not about single items, so it is not recorded.
 func (r *Recorder) Promote(ctx context.Context, limit int) ([]string, time.Time, error) {
 	failpoint.Here("promote.before")
 	defer failpoint.Here("promote.after")

@@ -19,7 +19,8 @@ func (r *Recorder) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.
 	err := r.Store.Update(ctx, conn, func(tx ledger.Tx) error {
 		w := &watched{Tx: tx, last: map[int64]*history.State{}}
 		err := fn(w)
-		if err == nil && len(w.items) > 0 {
+		// A repeated transaction that decides nothing takes back what the one before it decided.
+		if err == nil && (decided || len(w.items) > 0) {
 			decided = true
 			line.Items = w.items
 			r.log.Write(line)
@@ -54,7 +55,8 @@ func (w *watched) Insert(items []ledger.Record) ([]int64, error) {
 			after.Due = micro(w.Now())
 		}
 		w.last[id] = after
-		w.items = append(w.items, history.Item{ID: id, Now: micro(w.Now()), Identity: it.Kind + "/" + it.Scope + "/" + it.Key, After: after})
+		w.items = append(w.items, history.Item{ID: id, Now: micro(w.Now()), Identity: it.Kind + "/" + it.Scope + "/" + it.Key,
+			After: after})
 	}
 	return ids, err
 }
@@ -125,7 +127,8 @@ func state(w *ledger.Work) *history.State {
 	if w == nil {
 		return &history.State{}
 	}
-	s := &history.State{State: string(w.State), Attempt: w.Attempt, Until: micro(w.ExpiresAt), Due: micro(w.Due), Epoch: w.Epoch, Priority: w.Priority}
+	s := &history.State{State: string(w.State), Attempt: w.Attempt, Until: micro(w.ExpiresAt), Due: micro(w.Due),
+		Epoch: w.Epoch, Priority: w.Priority}
 	if w.LockID != uuid.Nil {
 		s.Lock = w.LockID.String()
 	}

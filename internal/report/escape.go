@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// acts tells whether a terminal, or what lays out lines, would act on a character instead of showing it:
-// control characters (also DEL and C1), marks of direction and other invisible ones.
+// acts reports whether a terminal, or a program that lays out lines, would act on a character instead of
+// showing it: control characters (also DEL and C1), marks of direction and other invisible ones.
 func acts(r rune) bool {
 	return r > unicode.MaxASCII && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || r == 0x7f
 }
@@ -71,8 +71,11 @@ const formulaSigns = "=+-@＝＋－＠"
 // cell is text for a cell that people open in a spreadsheet: safe for a terminal, and what would be a
 // formula has an apostrophe before it.
 func cell(text string) string {
-	begins := strings.TrimLeftFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || acts(r) })
-	formula := begins != "" && strings.ContainsRune(formulaSigns, []rune(begins)[0]) || strings.HasPrefix(text, "\t") || strings.HasPrefix(text, "\r")
+	begins := strings.TrimLeftFunc(text, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r) || acts(r)
+	})
+	formula := begins != "" && strings.ContainsRune(formulaSigns, []rune(begins)[0]) || strings.HasPrefix(text, "\t") ||
+		strings.HasPrefix(text, "\r")
 	shown := Safe(text)
 	if formula && !plainNumber.MatchString(text) {
 		return "'" + shown

@@ -12,14 +12,17 @@ import (
 )
 
 // nasty is what a terminal, a spreadsheet or a reader of right-to-left text would act on.
-var nasty = []string{"\x1b[2J", "\u009b2J", "\x7f", "a\u202ecod.exe", "\u2066x\u2069", "\u200fx", "\U000e0041", "\u2028", "\x9b2J", "\ufeff"}
+var nasty = []string{"\x1b[2J", "\u009b2J", "\x7f", "a\u202ecod.exe", "\u2066x\u2069", "\u200fx", "\U000e0041",
+	"\u2028", "\x9b2J", "\ufeff"}
 
 func TestCell(t *testing.T) {
 	for in, want := range map[string]string{
-		`=cmd|' /C calc'!A0`: `'=cmd|' /C calc'!A0`, "+1+1": "'+1+1", "-2+3": "'-2+3", "@SUM(A1)": "'@SUM(A1)", "＝1+1": "'＝1+1",
+		`=cmd|' /C calc'!A0`: `'=cmd|' /C calc'!A0`, "+1+1": "'+1+1", "-2+3": "'-2+3", "@SUM(A1)": "'@SUM(A1)",
+		"＝1+1": "'＝1+1",
 		"\t=1": "' =1", "\r=1": `'\r=1`, " =1": "' =1", "\u202e=1": `'\u202e=1`, "-": "'-", "--x": "'--x", "\tx": "' x",
-		"-1": "-1", "+1.5": "+1.5", "-1e9": "-1e9", "-5%": "-5%", ".5": ".5", "": "", "a=b": "a=b", "x\ny": "x y", "\x1b[2Jx": `\x1b[2Jx`,
-		"-1\n=2": "'-1 =2", "2026-11-20": "2026-11-20", `{"a":"=1"}`: `{"a":"=1"}`,
+		"-1": "-1", "+1.5": "+1.5", "-1e9": "-1e9", "-5%": "-5%", ".5": ".5", "": "", "a=b": "a=b", "x\ny": "x y",
+		"\x1b[2Jx": `\x1b[2Jx`,
+		"-1\n=2":   "'-1 =2", "2026-11-20": "2026-11-20", `{"a":"=1"}`: `{"a":"=1"}`,
 	} {
 		if got := cell(in); got != want {
 			t.Errorf("%q is %q, want %q", in, got, want)
@@ -61,10 +64,11 @@ func FuzzCSV(f *testing.F) {
 		if strings.IndexAny(strings.TrimSpace(shown), "=+-@＝＋－＠") == 0 && !plainNumber.MatchString(shown) {
 			t.Errorf("%q is a formula: %q", text, shown)
 		}
-		if strings.ContainsFunc(whole, func(r rune) bool { return r != '\n' && !unicode.IsGraphic(r) }) || !utf8.ValidString(whole) {
+		if strings.ContainsFunc(whole, func(r rune) bool { return r != '\n' && !unicode.IsGraphic(r) }) ||
+			!utf8.ValidString(whole) {
 			t.Errorf("%q is written %q", text, whole)
 		}
-		if raw, _ := written(true); raw != strings.ReplaceAll(text, "\r\n", "\n") { // which a reader of CSV makes of it
+		if raw, _ := written(true); raw != strings.ReplaceAll(text, "\r\n", "\n") { // a reader of CSV makes that of it
 			t.Errorf("%q is not itself with Raw: %q", text, raw)
 		}
 	})
@@ -81,7 +85,8 @@ func FuzzMarshal(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.ContainsFunc(bytes.TrimSuffix(got, []byte("\n")), func(r rune) bool { return r < ' ' || acts(r) }) || !utf8.Valid(got) {
+		if bytes.ContainsFunc(bytes.TrimSuffix(got, []byte("\n")), func(r rune) bool { return r < ' ' || acts(r) }) ||
+			!utf8.Valid(got) {
 			t.Errorf("%q", got)
 		}
 		plain, err := json.Marshal(value)

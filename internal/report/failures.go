@@ -2,25 +2,38 @@ package report
 
 import (
 	"cmp"
-	"path/filepath"
-	"regexp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ledgerd/ledgerd/ledger/cause"
 )
 
-// Failures groups failed items by cause: their code and their message without what differs
-// from item to item (its key, numbers, long ids). It keeps a bounded number of causes and a few
+// Failures groups failed items by cause. It keeps a bounded number of causes and a few
 // examples of each, however many items there are.
 type Failures struct {
-	groups map[cause]*Failure
+	// From and To are the time of trends; zero: causes have none. See Over.
+	From, To time.Time
+
+	groups map[string]*Failure // by cause, "" for what comes after maxCauses
 }
 
-type cause struct{ code, message string }
+// trendParts is of how many equal parts of its time a trend is.
+const trendParts = 24
+
+// Over lets causes have a trend of the time from one moment to another. It is moved on to a whole part, so that the
+// same failures have the same trend for a while.
+func (f *Failures) Over(from, to time.Time) {
+	part := max(time.Second, to.Sub(from)/trendParts).Truncate(time.Second)
+	f.To = to.Truncate(part).Add(part).UTC()
+	f.From = f.To.Add(-trendParts * part)
+}
 
 // Failure is one cause. Message is that of the first example; the examples are the items with
 // the lowest ids, so that the same failures make the same report.
 type Failure struct {
+	Cause    string    `json:"cause"` // see package cause; "" for the rest
 	Code     string    `json:"code"`
 	Message  string    `json:"message"`
 	Count    int64     `json:"count"`
@@ -29,20 +42,33 @@ type Failure struct {
 
 	AtLeast bool `json:"-"` // not all were counted
 
-	// What Seen was told; bounded, sorted, and not part of a report.
+	// The arguments of Seen; bounded, sorted, and not part of a report.
 	First   time.Time `json:"-"`
 	Last    time.Time `json:"-"`
 	Kinds   []string  `json:"-"`
 	Plugins []string  `json:"-"`
+	Trend   []int64   `json:"-"` // how many ended in each part of the time of Over
 }
 
 // maxNames is how many kinds and plugins of a cause are kept.
 const maxNames = 20
 
-// Seen takes note of when it happened, to which kind and to what worked on it.
-func (g *Failure) Seen(at time.Time, kind, plugin string) {
-	if g.First.IsZero() || at.Before(g.First) {
-		g.First = at
+// Ended counts for the trend of a cause when a failure of it ended.
+func (f *Failures) Ended(g *Failure, at time.Time) {
+	if f.To.IsZero() {
+		return
+	}
+	if g.Trend == nil {
+		g.Trend = make([]int64, trendParts)
+	}
+	part := int(at.Sub(f.From) / (f.To.Sub(f.From) / trendParts))
+	g.Trend[min(max(part, 0), trendParts-1)]++
+}
+
+// Seen takes note of since when it happens, when it last did, to which kind and to what worked on it.
+func (g *Failure) Seen(since, at time.Time, kind, plugin string) {
+	if g.First.IsZero() || since.Before(g.First) {
+		g.First = since
 	}
 	if at.After(g.Last) {
 		g.Last = at
@@ -69,23 +95,20 @@ const (
 	maxExamples = 3
 )
 
-// rest is the cause of what comes after maxCauses.
-var rest = cause{"", "other causes"}
-
 // Add counts one failed item and returns its cause.
 func (f *Failures) Add(id int64, key, code, message string) *Failure {
 	if f.groups == nil {
-		f.groups = map[cause]*Failure{}
+		f.groups = map[string]*Failure{}
 	}
-	c := cause{code, normalise(message, key)}
-	g := f.groups[c]
+	group := cause.Of(code, message, key)
+	g := f.groups[group]
 	if g == nil && len(f.groups) >= maxCauses {
-		c, code, message = rest, rest.code, rest.message
-		g = f.groups[c]
+		group, code, message = "", "", "other causes"
+		g = f.groups[group]
 	}
 	if g == nil {
-		g = &Failure{Code: code}
-		f.groups[c] = g
+		g = &Failure{Cause: group, Code: code}
+		f.groups[group] = g
 	}
 	g.Count++
 	at, _ := slices.BinarySearchFunc(g.Examples, id, func(e Example, id int64) int { return cmp.Compare(e.ID, id) })
@@ -114,42 +137,73 @@ func (f *Failures) List() []Failure {
 	return list
 }
 
-var (
-	hex    = regexp.MustCompile(`\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\b[0-9a-fA-F]{8,}\b`)
-	number = regexp.MustCompile(`[0-9]+([.,:][0-9]+)*`)
-)
-
-// normalise is a message without what is particular to one item. Numbers go first, also those of the key: one
-// that is in both would else stand for the key in some messages and not in others.
-func normalise(message, key string) string {
-	message, _, _ = strings.Cut(message, "\n")
-	message, key = withoutNumbers(message), withoutNumbers(key)
-	for _, name := range []string{key, filepath.Base(key)} {
-		if len(name) > 2 { // a shorter one is part of other words
-			message = strings.ReplaceAll(message, name, "KEY")
-		}
-	}
-	return message
-}
-
-func withoutNumbers(s string) string {
-	return number.ReplaceAllString(hex.ReplaceAllString(s, "N"), "N")
-}
-
 // shownCauses is how many causes a table has; the rest is one line.
 const shownCauses = 10
 
-// Table writes the causes for people: how many, which, an example and, if there is room, what the
-// message's further lines say about it. name shortens a key.
+// Further is how many causes a table of them leaves out. One more than shownCauses has room.
+func Further(failures []Failure) int {
+	if len(failures) <= shownCauses+1 {
+		return 0
+	}
+	return len(failures) - shownCauses
+}
+
+// kinds is of how many kinds failures are.
+func kinds(failures []Failure) int {
+	var names []string
+	for _, f := range failures {
+		for _, kind := range f.Kinds {
+			note(&names, kind)
+		}
+	}
+	return len(names)
+}
+
+// age is how long ago something was, to the greatest unit: "since 3 h"; "" if it is not known when.
+func age(lead string, now, at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	for _, unit := range []struct {
+		long time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}} {
+		if d := now.Sub(at); d >= unit.long {
+			return fmt.Sprintf("%s%d %s", lead, d/unit.long, unit.name)
+		}
+	}
+	return fmt.Sprintf("%s%d s", lead, max(0, now.Sub(at)/time.Second))
+}
+
+// Table writes the causes for people: count, kind if there are several, cause and an example. If there is room, it
+// adds the last time, and the message's further lines. name shortens a key.
 func (p *Printer) Table(failures []Failure, name func(key string) string) error {
 	t := table{indent: "  ", columns: []tableColumn{{}, {}, {middle: true, main: true}, {middle: true}, {spare: 1}}}
+	now, several := time.Now(), kinds(failures) > 1
+	aged := slices.ContainsFunc(failures, func(f Failure) bool { return !f.First.IsZero() })
+	if several {
+		t.columns = slices.Insert(t.columns, 1, tableColumn{})
+	}
+	if aged {
+		t.columns = append(t.columns, tableColumn{}, tableColumn{spare: 2})
+	}
+	row := func(count, kind, code, message, key, more, since, last string) {
+		cells := []string{count, code, message, key, more}
+		if several {
+			cells = slices.Insert(cells, 1, kind)
+		}
+		if aged {
+			cells = append(cells, since, last)
+		}
+		t.add(cells)
+	}
 	for i, f := range failures {
-		if i == shownCauses && len(failures) > shownCauses+1 {
+		if further := Further(failures); further > 0 && i == shownCauses {
 			var left int64
 			for _, g := range failures[i:] {
 				left += g.Count
 			}
-			t.add([]string{Count(left) + " ×", "", "of " + Count(int64(len(failures)-i)) + " further causes", "", ""})
+			row(Count(left)+" ×", "", "", "of "+Count(int64(further))+" further causes", "", "", "", "")
 			break
 		}
 		message, more, _ := strings.Cut(f.Message, "\n")
@@ -157,7 +211,8 @@ func (p *Printer) Table(failures []Failure, name func(key string) string) error 
 		if f.AtLeast {
 			count = "≥ " + count
 		}
-		t.add([]string{count, f.Code, message, name(f.Examples[0].Key), strings.TrimSpace(more)})
+		row(count, strings.Join(f.Kinds, ", "), f.Code, message, name(f.Examples[0].Key), strings.TrimSpace(more),
+			age("since ", now, f.First), age("last ", now, f.Last))
 	}
 	t.alignRight(0)
 	return t.write(p.Out, p.Width)

@@ -1,4 +1,4 @@
-// Package report writes what the command line tells: rows as a table, JSON, JSON lines or CSV,
+// Package report writes the output of the command line: rows as a table, JSON, JSON lines or CSV,
 // and failures grouped by cause.
 //
 // A row is a struct; its json tags are the names of the columns in every format, so there is
@@ -19,11 +19,14 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
 // Format of output.
@@ -52,7 +55,7 @@ type Printer struct {
 	ShortKey func(key string) string
 }
 
-// To is a printer that tells people the same on another output.
+// To is a printer for people that writes the same to another output.
 func (p *Printer) To(out io.Writer) *Printer {
 	return &Printer{Out: out, Format: Table, UTC: p.UTC, ShortKey: p.ShortKey}
 }
@@ -67,6 +70,9 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	}
 	return []byte(`"` + t.String() + `"`), nil
 }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *Time) UnmarshalJSON(text []byte) error { return json.Unmarshal(text, (*time.Time)(t)) }
 
 // String is the time as JSON and CSV have it, "" if zero.
 func (t Time) String() string {
@@ -86,6 +92,14 @@ func (d Duration) MarshalJSON() ([]byte, error) {
 		return []byte("null"), nil
 	}
 	return []byte(d.String()), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *Duration) UnmarshalJSON(text []byte) error {
+	var seconds float64
+	err := json.Unmarshal(text, &seconds) // null is 0
+	*d = Duration(math.Round(seconds * float64(time.Second)))
+	return err
 }
 
 // String is the number of seconds as all formats have it, "" if it is not known.
@@ -110,6 +124,22 @@ func (b Bytes) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string][]byte{"base64": b})
 }
 
+// UnmarshalJSON implements json.Unmarshaler.
+func (b *Bytes) UnmarshalJSON(text []byte) error {
+	var raw struct {
+		Base64 *[]byte `json:"base64"`
+	}
+	switch {
+	case string(text) == "null":
+		*b = nil
+	case json.Unmarshal(text, &raw) == nil && raw.Base64 != nil:
+		*b = *raw.Base64
+	default:
+		*b = slices.Clone(text)
+	}
+	return nil
+}
+
 // column finds values of one name in rows of one type.
 type column struct {
 	name  string
@@ -119,7 +149,7 @@ type column struct {
 }
 
 // columns resolves names, by default all fields in their order. A name may go on below a field
-// that holds JSON: "output.status"; the "_at" of a time, and "_s", may be left out.
+// that holds JSON: "output.status"; the "_at" or "_seen" of a time, and "_s", may be left out.
 func columns(t reflect.Type, names []string) ([]column, error) {
 	var all []column
 	for _, f := range reflect.VisibleFields(t) {
@@ -135,7 +165,9 @@ func columns(t reflect.Type, names []string) ([]column, error) {
 	var chosen []column
 	for _, n := range names {
 		top, below, nested := strings.Cut(n, ".")
-		i := slices.IndexFunc(all, func(c column) bool { return c.name == top || c.name == top+"_at" || c.name == top+"_s" })
+		i := slices.IndexFunc(all, func(c column) bool {
+			return c.name == top || c.name == top+"_at" || c.name == top+"_seen" || c.name == top+"_s"
+		})
 		if i < 0 {
 			known := make([]string, len(all))
 			for i, c := range all {
@@ -156,7 +188,7 @@ func columns(t reflect.Type, names []string) ([]column, error) {
 }
 
 // tableColumnOf is how tables write a field. Keys of items, which are paths and URLs, and messages are what
-// people look for. The tag spare of a field says in which order such columns are left out.
+// people look for. The tag spare of a field gives the order in which such columns are left out.
 func tableColumnOf(name string, f reflect.StructField) tableColumn {
 	c := tableColumn{heading: cmp.Or(f.Tag.Get("heading"), name), whole: f.Type == reflect.TypeFor[Time]()}
 	c.main = name == "key" || name == "error" || name == "message"
@@ -165,7 +197,7 @@ func tableColumnOf(name string, f reflect.StructField) tableColumn {
 	return c
 }
 
-// key says whether the column holds keys of items: paths and URLs.
+// key reports whether the column holds keys of items: paths and URLs.
 func (c column) key() bool { return c.name == "key" }
 
 // ColumnError is a column that the rows do not have.
@@ -176,6 +208,14 @@ type ColumnError struct {
 
 func (e *ColumnError) Error() string {
 	return fmt.Sprintf("no column %q; there are %s", e.Name, strings.Join(e.Known, ", "))
+}
+
+// Advice is the error for programs and people.
+func (e *ColumnError) Advice() (code, message, hint string) {
+	if near := settings.Suggest(e.Name, e.Known); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	return "unknown_column", e.Error(), hint
 }
 
 // text is the value of a column as tables and CSV show it.
@@ -382,14 +422,15 @@ func (r *Rows[T]) marshal(row T) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Len is how many rows were written.
-func (r *Rows[T]) Len() int { return r.n }
-
 // Close writes what is left. A table without rows is nothing at all.
 func (r *Rows[T]) Close() error {
 	switch r.p.Format {
 	case JSON:
-		_, err := io.WriteString(r.p.Out, map[bool]string{true: "]\n", false: "\n]\n"}[r.n == 0])
+		end := "\n]\n"
+		if r.n == 0 {
+			end = "]\n"
+		}
+		_, err := io.WriteString(r.p.Out, end)
 		return err
 	case Table:
 		return r.table.write(r.p.Out, r.p.Width)

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -60,7 +61,8 @@ func TestFormats(t *testing.T) {
 	for _, format := range Formats {
 		var out bytes.Buffer
 		p := &Printer{Out: &out, Format: format, UTC: true}
-		w, err := NewRows[row](p, []string{"id", "key", "due", "ok", "output.status"}, []string{"id", "key", "due", "tags", "output.status", "output.n.deep", "output"})
+		w, err := NewRows[row](p, []string{"id", "key", "due", "ok", "output.status"}, []string{"id", "key", "due", "tags",
+			"output.status", "output.n.deep", "output"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,19 +91,23 @@ func TestColumns(t *testing.T) {
 	if err != nil || n != 3 {
 		t.Fatal(n, err)
 	}
-	if diff := cmp.Diff("RATE     PERCENT  ID\n71.25    0.5      1\n0                 2\n1000000           3\n", out.String()); diff != "" {
+	if diff := cmp.Diff("RATE     PERCENT  ID\n71.25    0.5      1\n0                 2\n1000000           3\n",
+		out.String()); diff != "" {
 		t.Error(diff)
 	}
 	p.Columns = []string{"hidden"}
-	if _, err := List(p, func(func(row, error) bool) {}); err == nil || err.Error() != `no column "hidden"; there are id, key, due, rate, ok, tags, output, percent` {
+	if _, err := List(p, func(func(row, error) bool) {}); err == nil ||
+		err.Error() != `no column "hidden"; there are id, key, due, rate, ok, tags, output, percent` {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestEmpty(t *testing.T) {
-	for format, want := range map[Format]string{Table: "", JSON: "[]\n", JSONL: "", CSV: "id,key,due,rate,ok,tags,output,percent\n"} {
+	for format, want := range map[Format]string{Table: "", JSON: "[]\n", JSONL: "",
+		CSV: "id,key,due,rate,ok,tags,output,percent\n"} {
 		var out bytes.Buffer
-		if _, err := List(&Printer{Out: &out, Format: format}, func(func(row, error) bool) {}); err != nil || out.String() != want {
+		if _, err := List(&Printer{Out: &out, Format: format}, func(func(row, error) bool) {}); err != nil ||
+			out.String() != want {
 			t.Errorf("%s: %q, %v", format, out.String(), err)
 		}
 	}
@@ -129,7 +135,8 @@ func TestNarrow(t *testing.T) {
 		State string `json:"state"`
 		Code  string `json:"code"`
 	}
-	items := []item{{1, "filecsv", "/srv/in/2026/november/hamburg.csv", "dead", ""}, {2, "filecsv", "/srv/in/a.csv", "done", ""}}
+	items := []item{{1, "filecsv", "/srv/in/2026/november/hamburg.csv", "dead", ""}, {2, "filecsv", "/srv/in/a.csv",
+		"done", ""}}
 	short := func(key string) string { return strings.TrimPrefix(key, "/srv/") }
 	for _, test := range []struct {
 		name    string
@@ -138,11 +145,13 @@ func TestNarrow(t *testing.T) {
 		items   []item
 		want    string
 	}{
-		{"a terminal", nil, 30, items, "all: kind filecsv\nID  KEY                  STATE\n1   in/20…r/hamburg.csv  dead\n2   in/a.csv             done\n"},
+		{"a terminal", nil, 30, items, "all: kind filecsv\nID  KEY                  STATE\n1   in/20…r/hamburg.csv  " +
+			"dead\n2   in/a.csv             done\n"},
 		{"no terminal", nil, 0, items, "ID  KIND     KEY                           STATE  CODE\n" +
 			"1   filecsv  in/2026/november/hamburg.csv  dead\n2   filecsv  in/a.csv                      done\n"},
 		{"columns that were asked for stay", []string{"kind", "code"}, 80, items, "KIND     CODE\nfilecsv\nfilecsv\n"},
-		{"one row keeps what it has", nil, 80, items[:1], "ID  KIND     KEY                           STATE\n1   filecsv  in/2026/november/hamburg.csv  dead\n"},
+		{"one row keeps what it has", nil, 80, items[:1], "ID  KIND     KEY                           STATE\n1   filecsv  " +
+			"in/2026/november/hamburg.csv  dead\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -231,7 +240,8 @@ func TestRoom(t *testing.T) {
 		}
 	}
 	all := list(40, one, one)
-	if want := "all: agent machine-of-many/1234, error\nexited with 127: /srv/tracks/convert.sh:\nnot found, zero 0, many 17\nDUE\n"; !strings.HasPrefix(all, want) {
+	if want := "all: agent machine-of-many/1234, error\nexited with 127: /srv/tracks/convert.sh:\nnot found, zero 0, " +
+		"many 17\nDUE\n"; !strings.HasPrefix(all, want) {
 		t.Error(cmp.Diff(want, all))
 	}
 }
@@ -258,7 +268,8 @@ func TestWrap(t *testing.T) {
 // TestCauses: in a narrow terminal the message keeps the room, and an example gives way.
 func TestCauses(t *testing.T) {
 	var f Failures
-	f.Add(1, strings.Repeat("folder/", 9)+"a.wav", "exit_127", "exited with 127: /srv/tracks/conv.sh: not found\n"+strings.Repeat("more ", 20))
+	f.Add(1, strings.Repeat("folder/", 9)+"a.wav", "exit_127", "exited with 127: /srv/tracks/conv.sh: not found\n"+
+		strings.Repeat("more ", 20))
 	var out bytes.Buffer
 	if err := (&Printer{Out: &out, Width: 80}).Table(f.List(), func(key string) string { return key }); err != nil {
 		t.Fatal(err)
@@ -272,7 +283,8 @@ func TestCauses(t *testing.T) {
 func TestColumnsOfJSON(t *testing.T) {
 	for format, want := range map[Format]string{
 		JSONL: `{"key":"/data/a&b,c.csv","output.n.deep":[1],"due":"2026-11-20T10:00:00.123456Z","percent":0.5}` + "\n",
-		JSON:  "[\n" + ` {"key":"/data/a&b,c.csv","output.n.deep":[1],"due":"2026-11-20T10:00:00.123456Z","percent":0.5}` + "\n]\n",
+		JSON: "[\n" + ` {"key":"/data/a&b,c.csv","output.n.deep":[1],"due":"2026-11-20T10:00:00.123456Z","percent":0.5}` +
+			"\n]\n",
 	} {
 		var out bytes.Buffer
 		p := &Printer{Out: &out, Format: format, Columns: []string{"key", "output.n.deep", "due", "percent"}}
@@ -329,7 +341,8 @@ func TestFailures(t *testing.T) {
 	for _, g := range got {
 		list = append(list, brief{g.Code, g.Count, len(g.Examples)})
 	}
-	if diff := cmp.Diff([]brief{{"missing_column", 30, 3}, {"bad_encoding", 2, 2}, {"http_404", 2, 2}, {"", 1, 1}}, list); diff != "" {
+	if diff := cmp.Diff([]brief{{"missing_column", 30, 3}, {"bad_encoding", 2, 2}, {"http_404", 2, 2}, {"", 1, 1}},
+		list); diff != "" {
 		t.Error(diff)
 	}
 	if s := got[1].Share; s != 2.0/35 {
@@ -350,7 +363,7 @@ func TestManyCauses(t *testing.T) {
 		f.Add(int64(i), "key", "", "cause "+word(i))
 	}
 	got := f.List()
-	if len(got) != maxCauses+1 || got[0].Count != 2*maxCauses || got[0].Message != rest.message {
+	if len(got) != maxCauses+1 || got[0].Count != 2*maxCauses || got[0].Message != "other causes" {
 		t.Errorf("%d causes, first %+v", len(got), got[0])
 	}
 	var out bytes.Buffer
@@ -360,17 +373,41 @@ func TestManyCauses(t *testing.T) {
 	if lines := strings.Count(out.String(), "\n"); lines != shownCauses+1 {
 		t.Errorf("%d lines\n%s", lines, out.String())
 	}
-	if want := "991 ×  of 991 further causes"; !strings.Contains(strings.Join(strings.Fields(out.String()), " "), strings.Join(strings.Fields(want), " ")) {
+	if want := "991 ×  of 991 further causes"; !strings.Contains(strings.Join(strings.Fields(out.String()), " "),
+		strings.Join(strings.Fields(want), " ")) {
 		t.Errorf("no %q in\n%s", want, out.String())
 	}
 }
 
 func TestObject(t *testing.T) {
 	v := map[string]any{"a": Time{}, "u": "x&y"}
-	for format, want := range map[Format]string{JSON: "{\n  \"a\": null,\n  \"u\": \"x&y\"\n}\n", JSONL: "{\"a\":null,\"u\":\"x&y\"}\n"} {
+	for format, want := range map[Format]string{JSON: "{\n  \"a\": null,\n  \"u\": \"x&y\"\n}\n",
+		JSONL: "{\"a\":null,\"u\":\"x&y\"}\n"} {
 		var out bytes.Buffer
 		if err := (&Printer{Out: &out, Format: format}).Object(v); err != nil || out.String() != want {
 			t.Errorf("%s: %q %v", format, out.String(), err)
+		}
+	}
+}
+
+// TestReadBack: what is written as JSON is read as it was.
+func TestReadBack(t *testing.T) {
+	type row struct {
+		At   Time
+		Took Duration
+		Out  Bytes
+	}
+	at := Time(time.Date(2026, 11, 20, 10, 0, 0, 1000, time.UTC))
+	for _, want := range []row{{}, {at, Duration(1500 * time.Millisecond), Bytes(`{"a":[1]}`)}, {at, 0, Bytes("\x00no JSON")},
+		{at, 0, Bytes(`"base64"`)}} {
+		text, err := Marshal(want)
+		var got row
+		if err == nil {
+			err = json.Unmarshal(text, &got)
+		}
+		if err != nil || !time.Time(got.At).Equal(time.Time(want.At)) || got.Took != want.Took ||
+			string(got.Out) != string(want.Out) {
+			t.Errorf("%s: %+v, want %+v, %v", text, got, want, err)
 		}
 	}
 }

@@ -24,7 +24,7 @@ type table struct {
 // tableColumn is how a column of a table is written.
 type tableColumn struct {
 	heading string // upper-cased when written; a table has one in every column or in none
-	middle  bool   // it is cut in its middle: the end of a path or a message tells more
+	middle  bool   // cut in its middle: the end of a path or a message matters more
 	main    bool   // it is cut after the others
 	whole   bool   // it is never cut, as a time
 	spare   int    // above 0: it is left out if a row is too wide, 1 first
@@ -54,7 +54,7 @@ func (t *table) alignRight(column int) {
 	}
 }
 
-// write writes the rows. If they are wider than width cells, columns are cut or left out, as [table.fit] says.
+// write writes the rows. If they are wider than width cells, columns are cut or left out, see [table.fit].
 func (t *table) write(out io.Writer, width int) error {
 	if len(t.rows) == 0 {
 		return nil
@@ -159,7 +159,9 @@ func (t *table) widths() []int {
 func (t *table) leastColumn() int {
 	least := -1
 	rank := func(i int) (figures bool, spare int) {
-		return slices.ContainsFunc(t.rows, func(row []string) bool { return strings.Trim(row[i], "≈0") != "" }), t.columns[i].spare
+		return slices.ContainsFunc(t.rows, func(row []string) bool {
+			return strings.Trim(row[i], "≈0") != ""
+		}), t.columns[i].spare
 	}
 	for i, c := range t.columns {
 		if c.spare == 0 {
@@ -178,8 +180,8 @@ func (t *table) leastColumn() int {
 	return least
 }
 
-// shrink makes the widest of the columns that may be cut narrower, cell by cell, until all fit; it says
-// whether they do.
+// shrink makes the widest of the columns that may be cut narrower, cell by cell, until all fit; it
+// reports whether they do.
 func shrink(widths []int, width int, may func(i int) bool) bool {
 	total := len(gap) * (len(widths) - 1)
 	for _, w := range widths {

@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // folder adds the files of the folder, and puts away those that are done.
-func (s *Source) folder(ctx context.Context, src *inputs.Source, l *Look) error {
+func (s *Source) folder(ctx context.Context, src *intake.Source, l *Look) error {
 	info, err := os.Stat(s.spec.Path)
 	switch {
 	case err != nil:
@@ -32,7 +32,7 @@ func (s *Source) folder(ctx context.Context, src *inputs.Source, l *Look) error 
 		patterns []string
 	}{{false, s.spec.Include}, {true, s.spec.Exclude}} {
 		for _, pattern := range p.patterns {
-			rule, err := inputs.ParseRule(p.exclude, pattern)
+			rule, err := intake.ParseRule(p.exclude, pattern)
 			if err != nil {
 				return err
 			}
@@ -42,10 +42,10 @@ func (s *Source) folder(ctx context.Context, src *inputs.Source, l *Look) error 
 	src.Args, src.Flat, src.FollowLinks = []string{s.spec.Path}, !s.spec.Recursive, s.spec.FollowLinks
 	s.settling.begin()
 	src.Settled = s.settling.settled
-	var each func(inputs.Found, ledger.Added)
+	var each func(intake.Found, ledger.Added)
 	var stays error // why the first of those that stay does
 	if s.spec.Finished != "keep" {
-		each = func(f inputs.Found, a ledger.Added) {
+		each = func(f intake.Found, a ledger.Added) {
 			if err := s.finish(f, a, l); err != nil && stays == nil {
 				stays = fmt.Errorf("a finished file cannot be put away: %w", err)
 			}
@@ -57,7 +57,7 @@ func (s *Source) folder(ctx context.Context, src *inputs.Source, l *Look) error 
 }
 
 // finish puts a file away if its item is done in the version that was just seen.
-func (s *Source) finish(f inputs.Found, a ledger.Added, l *Look) error {
+func (s *Source) finish(f intake.Found, a ledger.Added, l *Look) error {
 	if a.State != ledger.StateDone || a.Verdict != ledger.VerdictKnown && a.Verdict != ledger.VerdictDiffers {
 		return nil
 	}
@@ -85,7 +85,8 @@ func (s *Source) alone(ctx context.Context) error {
 	}
 	for _, a := range agents {
 		if _, works := a.Kinds[s.config.Template.Kind]; works && a.Host != s.config.Host {
-			return fmt.Errorf("kind %q is worked on %s as well, which does not see %s; give the folder a kind of its own", s.config.Template.Kind, a.Host, s.spec.Path)
+			return fmt.Errorf("kind %q is worked on %s as well, which does not see %s; give the folder a kind of its own",
+				s.config.Template.Kind, a.Host, s.spec.Path)
 		}
 	}
 	return nil
@@ -114,10 +115,10 @@ func (s *settling) begin() {
 	s.seen, s.next, s.young = s.next, map[string]sighting{}, 0
 }
 
-// end says how many files of the look were too young.
+// end counts the files of the look that were too young.
 func (s *settling) end() int { return s.young }
 
-// settled implements inputs.Source.Settled.
+// settled implements intake.Source.Settled.
 func (s *settling) settled(path string, info fs.FileInfo) bool {
 	now := s.now()
 	if s.settle == 0 {
@@ -127,7 +128,7 @@ func (s *settling) settled(path string, info fs.FileInfo) bool {
 	if !known && now.Sub(info.ModTime()) >= s.settle {
 		return true
 	}
-	version := inputs.Version(info)
+	version := intake.Version(info)
 	if !known || before.version != version {
 		before = sighting{version, now}
 	}

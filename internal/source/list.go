@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
@@ -23,7 +23,7 @@ const (
 )
 
 // list adds the lines of the file, or of what the URL gives.
-func (s *Source) list(ctx context.Context, src *inputs.Source, l *Look) error {
+func (s *Source) list(ctx context.Context, src *intake.Source, l *Look) error {
 	if s.spec.URL == "" {
 		src.From = s.spec.Path
 		return s.take(ctx, src, l, nil)
@@ -44,7 +44,7 @@ func (s *Source) list(ctx context.Context, src *inputs.Source, l *Look) error {
 		return fmt.Errorf("%s: %s", redact.URL(s.spec.URL), res.Status)
 	}
 	body := &io.LimitedReader{R: res.Body, N: maxList + 1}
-	src.From, src.Stdin = inputs.Stdin, body
+	src.From, src.Stdin = intake.Stdin, body
 	err = s.take(ctx, src, l, nil)
 	if body.N == 0 && err == nil {
 		err = fmt.Errorf("%s has more than %d bytes; the rest was not read", redact.URL(s.spec.URL), maxList)
@@ -61,14 +61,14 @@ func (s *Source) unreachable(err error) error {
 }
 
 // query adds the rows of the query.
-func (s *Source) query(ctx context.Context, src *inputs.Source, l *Look) error {
+func (s *Source) query(ctx context.Context, src *intake.Source, l *Look) error {
 	q, err := s.config.Query(ctx)
 	if err != nil {
 		return err
 	}
 	defer q.Close()
 	src.Query, src.Key = q, s.spec.Key
-	byName := func(c query.Column) bool { return c.Name == inputs.DefaultKey }
+	byName := func(c query.Column) bool { return c.Name == intake.DefaultKey }
 	if src.Key == "" && len(q.Columns) > 0 && !slices.ContainsFunc(q.Columns, byName) {
 		src.Key = q.Columns[0].Name
 	}

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -26,7 +26,7 @@ func stranger(t *testing.T, path string) {
 // TestLinksLeadNowhere: neither a link to a file nor one to a folder makes a source add, move or delete what
 // lies outside of its folder; with follow_links it is added.
 func TestLinksLeadNowhere(t *testing.T) {
-	onBoth(t, func(t *testing.T, p place) {
+	inMemory(t, func(t *testing.T, p place) {
 		inbox, outside := t.TempDir(), t.TempDir()
 		write(t, filepath.Join(outside, "secret.csv"), "1")
 		for name, to := range map[string]string{"file.csv": filepath.Join(outside, "secret.csv"), "folder": outside} {
@@ -62,8 +62,8 @@ func TestLinksLeadNowhere(t *testing.T) {
 	})
 }
 
-// TestSwappedFolder: a folder that is replaced by a link again and again, between the look at a file and its
-// removal, does not make putAway touch the file of the same name and version that the link leads to.
+// TestSwappedFolder: a folder is replaced by a link again and again, between the look at a file and its
+// removal. putAway does not touch the file of the same name and version that the link leads to.
 func TestSwappedFolder(t *testing.T) {
 	inbox, outside, away := t.TempDir(), t.TempDir(), t.TempDir()
 	victim := filepath.Join(outside, "a.csv")
@@ -102,11 +102,11 @@ func TestSwappedFolder(t *testing.T) {
 		if i%2 == 1 {
 			p.to = away
 		}
-		// What is there is either nothing, the file below the link, or ours; errors are about the first two.
+		// There is either nothing, the file below the link, or ours; errors are about the first two.
 		if f, err := os.OpenInRoot(inbox, own); err == nil {
 			f.Close()
 		}
-		if done, _ := p.putAway(own, inputs.Version(info)); done {
+		if done, _ := p.putAway(own, intake.Version(info)); done {
 			t.Fatal("a file was put away, and the folder had none")
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/intake"
 )
 
 // asidePrefix begins the name of a file that is being put away. It is hidden, so no look takes it.
@@ -29,10 +29,10 @@ type putter struct {
 var errLink = errors.New("is a link, and no longer the file that was worked")
 
 // putAway moves or deletes the file with this path below the folder, unless it is another version by now; done
-// says whether it did. A file that is at the place already keeps its name, the new one gets a number.
+// reports whether it did. A file that is at the place already keeps its name, the new one gets a number.
 //
-// The file is renamed within its folder first and looked at then: after that nobody can put another
-// one under its name in between.
+// The file is renamed within its folder first and looked at then: after that it cannot be replaced
+// under its name.
 func (p putter) putAway(rel, version string) (done bool, err error) {
 	dir, err := openBelow(p.from, filepath.Dir(rel))
 	if err != nil {
@@ -40,7 +40,7 @@ func (p putter) putAway(rel, version string) (done bool, err error) {
 	}
 	defer dir.Close()
 	name := filepath.Base(rel)
-	if info, err := dir.Lstat(name); err != nil || info.Mode().IsRegular() && inputs.Version(info) != version {
+	if info, err := dir.Lstat(name); err != nil || info.Mode().IsRegular() && intake.Version(info) != version {
 		return false, ignoreMissing(err)
 	} else if !info.Mode().IsRegular() {
 		return false, fmt.Errorf("%s: %w", filepath.Join(p.from, rel), errLink)
@@ -53,7 +53,7 @@ func (p putter) putAway(rel, version string) (done bool, err error) {
 		return false, ignoreMissing(err)
 	}
 	info, err := dir.Lstat(aside)
-	if err != nil || !info.Mode().IsRegular() || inputs.Version(info) != version {
+	if err != nil || !info.Mode().IsRegular() || intake.Version(info) != version {
 		return false, errors.Join(err, putBack(dir, aside, name))
 	}
 	if p.to == "" {
@@ -115,7 +115,7 @@ func asideName(name string) string {
 }
 
 func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) { // somebody else took it away
+	if errors.Is(err, fs.ErrNotExist) { // another process took it away
 		return nil
 	}
 	return err

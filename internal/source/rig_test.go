@@ -13,10 +13,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ledgerd/ledgerd/internal/config"
-	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/memory"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
@@ -49,6 +51,12 @@ func onBoth(t *testing.T, test func(t *testing.T, p place)) {
 	})
 }
 
+// inMemory runs a test for which it makes no difference where the ledger is.
+func inMemory(t *testing.T, test func(t *testing.T, p place)) {
+	t.Parallel()
+	test(t, place{Ledger: opened(t, memory.New(memory.Options{}), nil)})
+}
+
 func opened(t *testing.T, store ledger.Store, err error) *ledger.Ledger {
 	t.Helper()
 	if err != nil {
@@ -71,10 +79,11 @@ type started struct {
 func (p place) start(t *testing.T, spec config.Source, change ...func(*Config)) *started {
 	t.Helper()
 	spec.Kind = "check"
-	c := Config{Ledger: p.Ledger, Spec: &spec, Template: ledger.NewItem{Kind: spec.Kind}, Input: ledger.Input{Type: inputs.File, Match: []string{"*.csv"}},
-		Host: "here", Agent: "daemon", TTL: ledger.MinTTL, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	c := Config{Ledger: p.Ledger, Spec: &spec, Template: ledger.NewItem{Kind: spec.Kind},
+		Input: ledger.Input{Type: intake.File, Match: []string{"*.csv"}},
+		Host:  "here", Agent: "daemon", TTL: bounds.MinTTL, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	if spec.Type != "folder" {
-		c.Input = ledger.Input{Type: inputs.URL}
+		c.Input = ledger.Input{Type: intake.URL}
 	}
 	s := &started{t: t, looks: make(chan Look)}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -115,7 +124,7 @@ func (s *started) look() Look {
 	}
 }
 
-// until waits for a look of which something holds.
+// until waits for a look for which something holds.
 func (s *started) until(what string, holds func(Look) bool) Look {
 	s.t.Helper()
 	for range 200 {
@@ -183,7 +192,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// extend appends to a file and says when that was.
+// extend appends to a file and returns the time.
 func extend(t *testing.T, path string, at time.Time) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)

@@ -10,15 +10,19 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/ledgerd/ledgerd/internal/config"
-	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/locks"
+	"github.com/ledgerd/ledgerd/ledger/tracing"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
-// Config of a source. All but Payload, Given, Fields, Parse, Validate, Query and Observe is required.
+// Config of a source. All fields except Payload, Given, Fields, Parse, Validate, Query and Observe
+// are required.
 type Config struct {
 	Ledger *ledger.Ledger
 	// Spec is what is configured.
@@ -27,7 +31,7 @@ type Config struct {
 	Template ledger.NewItem
 	// Input is that of the kind.
 	Input ledger.Input
-	// Payload, Given, Fields, Parse and Validate as in inputs.Source.
+	// Payload, Given, Fields, Parse and Validate as in intake.Source.
 	Payload  json.RawMessage
 	Given    []string
 	Fields   map[string]string
@@ -37,26 +41,29 @@ type Config struct {
 	Query func(context.Context) (*query.Query, error)
 
 	Host  string        // of this machine, as agents on it give it
-	Agent string        // who holds the lock
+	Agent string        // the holder of the lock
 	TTL   time.Duration // of the lock
 	Log   *slog.Logger
 	// Observe is called after every look.
 	Observe func(Look)
+	// TracerProvider gets a span of each look; nil means none.
+	TracerProvider trace.TracerProvider
 }
 
 // Look is what came of one look at a source.
 type Look struct {
-	Source   string
-	Took     time.Duration
-	Found    int64                    // inputs that are items
-	Verdicts map[ledger.Verdict]int64 // what the ledger said of them
-	Young    int                      // files that are still being written
-	Bad      int64                    // lines and rows that make no item
-	Left     int64                    // files that are left out because something is wrong with them
-	Finished int64                    // files that were moved or deleted
-	Err      error                    // why it is not complete
+	Source    string
+	Took      time.Duration
+	Found     int64                    // inputs that are items
+	Verdicts  map[ledger.Verdict]int64 // the ledger's answers
+	Cancelled int64                    // known items that are cancelled, and left so
+	Young     int                      // files that are still being written
+	Bad       int64                    // lines and rows that make no item
+	Left      int64                    // files that are left out because something is wrong with them
+	Finished  int64                    // files that were moved or deleted
+	Err       error                    // why it is not complete
 
-	told []inputs.NotTaken // of Left, those that were named in the log, by this look or the one before
+	told []intake.NotTaken // of Left, those that were named in the log, by this look or the one before
 }
 
 // Status of a source, for those who ask how it is.
@@ -64,7 +71,7 @@ type Status struct {
 	Name    string    `json:"name"`
 	Type    string    `json:"type"`
 	Looking bool      `json:"looking"`         // this process looks at it
-	Holder  string    `json:"holder"`          // who else does
+	Holder  string    `json:"holder"`          // another holder
 	Looked  time.Time `json:"looked,omitzero"` // end of the last look; zero: none yet
 	Next    time.Time `json:"next,omitzero"`
 	Error   string    `json:"error"`
@@ -77,8 +84,11 @@ type Source struct {
 	log      *slog.Logger
 	locks    *locks.Manager
 	settling *settling
-	told     []inputs.NotTaken // by the look before
+	told     []intake.NotTaken // by the look before
 	hints    *hints            // nil unless it is a folder that is being looked at
+	tracer   *tracing.Tracer
+
+	cancelled int64 // known items that the look before found cancelled
 
 	mu     sync.Mutex
 	status Status
@@ -88,10 +98,11 @@ type Source struct {
 func New(c Config) *Source {
 	log := c.Log.With("source", c.Spec.Name)
 	return &Source{config: c, spec: c.Spec, log: log, locks: locks.New(c.Ledger), settling: newSettling(c.Spec.Settle),
+		tracer: tracing.NewTracer(c.TracerProvider),
 		status: Status{Name: c.Spec.Name, Type: c.Spec.Type}}
 }
 
-// Status says how it is.
+// Status returns its state.
 func (s *Source) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,11 +131,12 @@ func (s *Source) Run(ctx context.Context) {
 		return
 	}
 	for ctx.Err() == nil {
-		held, lock, err := s.locks.Acquire(ctx, LockName(s.spec.Name), locks.Options{Holder: s.config.Agent, TTL: s.config.TTL})
+		held, lock, err := s.locks.Acquire(ctx, LockName(s.spec.Name), locks.Options{Holder: s.config.Agent,
+			TTL: s.config.TTL})
 		if err != nil {
 			s.waiting(ctx, err)
 			pause := min(s.config.TTL/retryLock, askLock)
-			_ = wait(ctx, pause/2+rand.N(pause))
+			_ = intake.Sleep(ctx, pause/2+rand.N(pause))
 			continue
 		}
 		s.hold(held)
@@ -143,7 +155,7 @@ func (s *Source) Run(ctx context.Context) {
 // releaseTime bounds how long the end of a source waits for the ledger.
 const releaseTime = 2 * time.Second
 
-// waiting takes note of why another one looks, or nobody can.
+// waiting notes why another daemon looks, or none can.
 func (s *Source) waiting(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -233,7 +245,7 @@ func (s *Source) until(ctx context.Context, next, soon time.Time) {
 	}
 }
 
-// note tells what came of a look.
+// note records the result of a look.
 func (s *Source) note(l Look, now, next time.Time) {
 	problem := ""
 	if l.Err != nil {
@@ -242,13 +254,16 @@ func (s *Source) note(l Look, now, next time.Time) {
 	before := s.Status()
 	s.set(func(st *Status) { st.Looked, st.Next, st.Error = now, next, problem })
 	args := []any{"found", l.Found, "added", l.Verdicts[ledger.VerdictAdded], "changed", l.Verdicts[ledger.VerdictChanged],
-		"finished", l.Finished, "young", l.Young, "bad", l.Bad, "left", l.Left, "ms", l.Took.Milliseconds()}
+		"cancelled", l.Cancelled, "finished", l.Finished, "young", l.Young, "bad", l.Bad, "left", l.Left,
+		"ms", l.Took.Milliseconds()}
+	more := l.Cancelled > s.cancelled // told once, not by every look
+	s.cancelled = l.Cancelled
 	switch {
 	case l.Err != nil:
 		s.log.Error("the look at the source is not complete; trying on", append(args, "error", problem, "next", next)...)
 	case before.Error != "" && before.Looking:
 		s.log.Info("the source is well again", args...)
-	case l.Verdicts[ledger.VerdictAdded]+l.Verdicts[ledger.VerdictChanged]+l.Finished > 0:
+	case more, l.Verdicts[ledger.VerdictAdded]+l.Verdicts[ledger.VerdictChanged]+l.Finished > 0:
 		s.log.Info("looked at the source", args...)
 	default:
 		s.log.Debug("looked at the source", args...)
@@ -262,8 +277,13 @@ func (s *Source) note(l Look, now, next time.Time) {
 func (s *Source) look(ctx context.Context) (l Look) {
 	l = Look{Source: s.spec.Name, Verdicts: map[ledger.Verdict]int64{}}
 	began := time.Now()
-	defer func() { l.Took = time.Since(began) }()
-	src := &inputs.Source{Template: s.config.Template, Input: s.config.Input, Payload: s.config.Payload, Given: s.config.Given, Fields: s.config.Fields,
+	ctx, traced := s.tracer.Look(ctx, s.spec.Name)
+	defer func() {
+		l.Took = time.Since(began)
+		traced(l.Err)
+	}()
+	src := &intake.Source{Template: s.config.Template, Input: s.config.Input, Payload: s.config.Payload,
+		Given: s.config.Given, Fields: s.config.Fields,
 		Parse: s.config.Parse, Validate: s.config.Validate}
 	switch s.spec.Type {
 	case "folder":
@@ -290,15 +310,4 @@ func later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

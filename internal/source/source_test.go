@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ledgerd/ledgerd/internal/config"
-	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/internal/query"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -24,12 +24,13 @@ import (
 type states = map[string]ledger.State
 
 func folder(root string) config.Source {
-	return config.Source{Name: "inbox", Type: "folder", Path: root, Schedule: "1s", Recursive: true, Settle: 200 * time.Millisecond, Finished: "keep"}
+	return config.Source{Name: "inbox", Type: "folder", Path: root, Schedule: "1s", Recursive: true,
+		Settle: 200 * time.Millisecond, Finished: "keep"}
 }
 
 // TestFolder: files that are copied in slowly, renamed, replaced and removed, in a folder that is watched.
 func TestFolder(t *testing.T) {
-	onBoth(t, func(t *testing.T, p place) {
+	inMemory(t, func(t *testing.T, p place) {
 		root := t.TempDir()
 		in := func(name string) string { return filepath.Join(root, name) }
 		write(t, in("old.csv"), "1")
@@ -59,7 +60,9 @@ func TestFolder(t *testing.T) {
 		}
 		slow.Store(1)
 		s.until("it is seen", func(l Look) bool { return l.Young == 1 })
-		s.until("it is taken when it is whole", func(l Look) bool { return l.Verdicts[ledger.VerdictAdded] == 1 && l.Young == 0 })
+		s.until("it is taken when it is whole", func(l Look) bool {
+			return l.Verdicts[ledger.VerdictAdded] == 1 && l.Young == 0
+		})
 		it, err := p.Find(t.Context(), "check", "", in("slow.csv"))
 		if err != nil || !strings.HasPrefix(it.Fingerprint, "60-") || it.Source != "inbox" {
 			t.Errorf("%+v, %v; want 60 bytes of source inbox", it, err)
@@ -76,7 +79,9 @@ func TestFolder(t *testing.T) {
 		if err := os.Rename(in("new"), in("half.csv")); err != nil {
 			t.Fatal(err)
 		}
-		s.until("a file that was replaced is another version", func(l Look) bool { return l.Verdicts[ledger.VerdictChanged] == 1 })
+		s.until("a file that was replaced is another version", func(l Look) bool {
+			return l.Verdicts[ledger.VerdictChanged] == 1
+		})
 		s.until("nothing more", func(l Look) bool { return l.Found == 3 && l.Verdicts[ledger.VerdictKnown] == 3 })
 		want := states{"old.csv": "ready", "deep/er.csv": "ready", "slow.csv": "ready", "half.csv": "ready"}
 		if diff := cmp.Diff(want, p.states(t, root)); diff != "" {
@@ -87,7 +92,7 @@ func TestFolder(t *testing.T) {
 
 // TestFolderRules: include, exclude, and only the folder itself.
 func TestFolderRules(t *testing.T) {
-	onBoth(t, func(t *testing.T, p place) {
+	inMemory(t, func(t *testing.T, p place) {
 		root := t.TempDir()
 		for _, name := range []string{"a.csv", "b.dat", "tmp/c.csv", "deep/d.csv"} {
 			write(t, filepath.Join(root, name), "1")
@@ -106,9 +111,9 @@ func TestFolderRules(t *testing.T) {
 	})
 }
 
-// TestHints: with a schedule that is far away a new file, and one in a new folder, are seen all the same.
+// TestHints: with a schedule that is far away a new file, and one in a new folder, are still seen.
 func TestHints(t *testing.T) {
-	onBoth(t, func(t *testing.T, p place) {
+	inMemory(t, func(t *testing.T, p place) {
 		root := t.TempDir()
 		spec := folder(root)
 		spec.Schedule = "7d"
@@ -121,11 +126,30 @@ func TestHints(t *testing.T) {
 	})
 }
 
+// TestCancelled: a look tells how many of the items that are listed again are cancelled, and left so.
+func TestCancelled(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		root := t.TempDir()
+		write(t, filepath.Join(root, "a.csv"), "1")
+		write(t, filepath.Join(root, "b.csv"), "2")
+		s := p.start(t, folder(root))
+		if l := s.look(); l.Cancelled != 0 {
+			t.Errorf("%+v", l)
+		}
+		if _, err := p.Cancel(t.Context(), "test", ledger.Filter{KeyHas: "a.csv"}); err != nil {
+			t.Fatal(err)
+		}
+		if l := s.until("one is cancelled", func(l Look) bool { return l.Cancelled == 1 }); l.Found != 2 {
+			t.Errorf("%+v, want both files listed", l)
+		}
+	})
+}
+
 // TestFinished: files are put away once their items are done, in the version that was done.
 func TestFinished(t *testing.T) {
 	for _, what := range []string{"move", "delete"} {
 		t.Run(what, func(t *testing.T) {
-			onBoth(t, func(t *testing.T, p place) {
+			inMemory(t, func(t *testing.T, p place) {
 				root, away := t.TempDir(), filepath.Join(t.TempDir(), "away")
 				in := func(name string) string { return filepath.Join(root, name) }
 				write(t, in("deep/good.csv"), "good")
@@ -166,7 +190,7 @@ func TestFinished(t *testing.T) {
 
 // TestStays: a finished file that cannot be put away makes the look fail, until it can.
 func TestStays(t *testing.T) {
-	onBoth(t, func(t *testing.T, p place) {
+	inMemory(t, func(t *testing.T, p place) {
 		root, away := t.TempDir(), filepath.Join(t.TempDir(), "away")
 		long := filepath.Join(root, strings.Repeat("ü", 125)+".csv")
 		write(t, long, "1")
@@ -176,7 +200,7 @@ func TestStays(t *testing.T) {
 		s := p.start(t, spec)
 		s.look()
 		p.work(t, 1, ledger.Done(nil))
-		l := s.until("it says why the file stays", func(l Look) bool { return l.Err != nil })
+		l := s.until("it reports why the file stays", func(l Look) bool { return l.Err != nil })
 		if !strings.Contains(l.Err.Error(), "a finished file cannot be put away: ") || !exists(long) {
 			t.Errorf("%v", l.Err)
 		}
@@ -190,9 +214,9 @@ func TestStays(t *testing.T) {
 	})
 }
 
-// TestLeft: what is wrong with a file that is not taken is said, once.
+// TestLeft: the error of a file that is not taken is logged, once.
 func TestLeft(t *testing.T) {
-	onBoth(t, func(t *testing.T, p place) {
+	inMemory(t, func(t *testing.T, p place) {
 		root := t.TempDir()
 		for name, to := range map[string]string{"lost.csv": "nowhere", "a.part": "nowhere"} {
 			if err := os.Symlink(to, filepath.Join(root, name)); err != nil {
@@ -210,7 +234,8 @@ func TestLeft(t *testing.T) {
 			}
 		}
 		s.stop()
-		if text := log.String(); strings.Count(text, "not taken") != 1 || !strings.Contains(text, "a link to something that does not exist") {
+		if text := log.String(); strings.Count(text, "not taken") != 1 ||
+			!strings.Contains(text, "a link to something that does not exist") {
 			t.Error(text)
 		}
 	})
@@ -239,9 +264,9 @@ func TestOneLooks(t *testing.T) {
 	})
 }
 
-// TestFailing: a source that fails says so, is tried again, and is well again.
+// TestFailing: a source that fails reports it, is tried again, and is well again.
 func TestFailing(t *testing.T) {
-	onBoth(t, func(t *testing.T, p place) {
+	inMemory(t, func(t *testing.T, p place) {
 		root := filepath.Join(t.TempDir(), "comes later")
 		s := p.start(t, folder(root))
 		s.look()
@@ -250,13 +275,13 @@ func TestFailing(t *testing.T) {
 		}
 		write(t, filepath.Join(root, "a.csv"), "1")
 		s.until("it is well again", func(l Look) bool { return l.Err == nil && l.Found == 1 })
-		s.until("which it says", func(Look) bool { return s.Status().Error == "" })
+		s.until("it reports that", func(Look) bool { return s.Status().Error == "" })
 	})
 }
 
 // TestURLList: a list that a URL gives, its bad lines, and a server that fails.
 func TestURLList(t *testing.T) {
-	onBoth(t, func(t *testing.T, p place) {
+	inMemory(t, func(t *testing.T, p place) {
 		var broken atomic.Bool
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if broken.Load() {
@@ -287,7 +312,7 @@ func TestURLList(t *testing.T) {
 
 // TestFileList: a list in a file that grows.
 func TestFileList(t *testing.T) {
-	onBoth(t, func(t *testing.T, p place) {
+	inMemory(t, func(t *testing.T, p place) {
 		path := filepath.Join(t.TempDir(), "links.txt")
 		write(t, path, "https://a.example/\n")
 		s := p.start(t, config.Source{Name: "links", Type: "list", Path: path, Schedule: "1s"})
@@ -321,7 +346,7 @@ func TestQuery(t *testing.T) {
 
 // TestLocal: a folder that only this machine sees adds nothing to a kind that others work as well.
 func TestLocal(t *testing.T) {
-	onBoth(t, func(t *testing.T, p place) {
+	inMemory(t, func(t *testing.T, p place) {
 		root := t.TempDir()
 		write(t, filepath.Join(root, "a.csv"), "1")
 		other := ledger.Agent{Name: "there/1", Host: "there", PID: 1, Kinds: map[string]string{"check": "check@1"}}
@@ -331,7 +356,8 @@ func TestLocal(t *testing.T) {
 		spec := folder(root)
 		spec.Local = true
 		s := p.start(t, spec)
-		if l := s.look(); l.Err == nil || !strings.Contains(l.Err.Error(), `kind "check" is worked on there as well`) || l.Found != 0 {
+		if l := s.look(); l.Err == nil || !strings.Contains(l.Err.Error(), `kind "check" is worked on there as well`) ||
+			l.Found != 0 {
 			t.Fatalf("%+v", l)
 		}
 		if err := p.Beat(t.Context(), other, 0); err != nil {
@@ -390,7 +416,7 @@ func TestPutAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	version := inputs.Version(info)
+	version := intake.Version(info)
 	write(t, path, "22")
 	p := putter{from: filepath.Dir(path)}
 	for _, p.to = range []string{"", path + ".away"} {
@@ -403,11 +429,12 @@ func TestPutAway(t *testing.T) {
 	}
 	p.to = filepath.Join(t.TempDir(), "wall")
 	write(t, p.to, "")
-	if done, err := p.putAway("a.csv", inputs.Version(info)); done || err == nil || !exists(path) {
+	if done, err := p.putAway("a.csv", intake.Version(info)); done || err == nil || !exists(path) {
 		t.Errorf("a place that cannot be: %v, %v", done, err)
 	}
 	to := filepath.Join(t.TempDir(), "copy.csv")
-	if err := carry(root(t, filepath.Dir(path)), "a.csv", info, root(t, filepath.Dir(to)), "copy.csv"); err != nil || exists(path) {
+	if err := carry(root(t, filepath.Dir(path)), "a.csv", info, root(t, filepath.Dir(to)), "copy.csv"); err != nil ||
+		exists(path) {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(to); string(text) != "22" || err != nil {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ledgerd/ledgerd/internal/inputs"
+	"github.com/ledgerd/ledgerd/internal/intake"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 )
@@ -18,9 +18,9 @@ const batch = 1000
 // mostNamed is how many bad lines of a look, or files with which something is wrong, are named in the log.
 const mostNamed = 5
 
-// take adds all that an inputs.Source holds. each may be nil.
-func (s *Source) take(ctx context.Context, src *inputs.Source, l *Look, each func(inputs.Found, ledger.Added)) error {
-	var found []inputs.Found
+// take adds all that an intake.Source holds. each may be nil.
+func (s *Source) take(ctx context.Context, src *intake.Source, l *Look, each func(intake.Found, ledger.Added)) error {
+	var found []intake.Found
 	flush := func() error {
 		if len(found) == 0 {
 			return nil
@@ -36,6 +36,9 @@ func (s *Source) take(ctx context.Context, src *inputs.Source, l *Look, each fun
 		for i, a := range added {
 			l.Found++
 			l.Verdicts[a.Verdict]++
+			if a.State == ledger.StateCancelled {
+				l.Cancelled++
+			}
 			if each != nil {
 				each(found[i], a)
 			}
@@ -51,7 +54,7 @@ func (s *Source) take(ctx context.Context, src *inputs.Source, l *Look, each fun
 			}
 		}
 		if err := s.pass(err, l); err != nil {
-			return errors.Join(err, flush()) // what was found before it is taken all the same
+			return errors.Join(err, flush()) // items that were found before it are still taken
 		}
 	}
 	return flush()
@@ -59,11 +62,11 @@ func (s *Source) take(ctx context.Context, src *inputs.Source, l *Look, each fun
 
 // pass takes note of what makes no item and does not end the look.
 func (s *Source) pass(err error, l *Look) error {
-	if left, ok := errors.AsType[*inputs.NotTaken](err); ok {
+	if left, ok := errors.AsType[*intake.NotTaken](err); ok {
 		s.leave(*left, l)
 		return nil
 	}
-	if bad, ok := errors.AsType[*inputs.BadLine](err); ok {
+	if bad, ok := errors.AsType[*intake.BadLine](err); ok {
 		if l.Bad++; l.Bad <= mostNamed {
 			s.log.Warn("a line of the source makes no item", "line", bad.Line, "reason", redact.Text(bad.Reason))
 		}
@@ -72,9 +75,9 @@ func (s *Source) pass(err error, l *Look) error {
 	return err
 }
 
-// leave takes note of a file that is not taken. What is wrong with one is said at the first look that
+// leave takes note of a file that is not taken. An error about one is reported at the first look that
 // meets it.
-func (s *Source) leave(left inputs.NotTaken, l *Look) {
+func (s *Source) leave(left intake.NotTaken, l *Look) {
 	level := slog.LevelDebug
 	if left.Wrong {
 		if l.Left++; l.Left <= mostNamed {
@@ -87,7 +90,7 @@ func (s *Source) leave(left inputs.NotTaken, l *Look) {
 	s.log.Log(context.Background(), level, "not taken", "input", left.Input, "reason", left.Reason)
 }
 
-// origin is what an item says of where it came from: the source, and the line of a list.
+// origin is an item's source: the name of the source, and the line of a list.
 func (s *Source) origin(of string) string {
 	if i := strings.LastIndexByte(of, ':'); i >= 0 && s.spec.Type == "list" {
 		return s.spec.Name + of[i:]

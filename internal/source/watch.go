@@ -32,7 +32,8 @@ type hints struct {
 
 // watch begins to listen. Where that is not possible there are no hints: the schedule counts.
 func watch(root string, recursive bool, log *slog.Logger) *hints {
-	h := &hints{c: make(chan struct{}, 1), root: root, recursive: recursive, log: log, complete: true, done: make(chan struct{})}
+	h := &hints{c: make(chan struct{}, 1), root: root, recursive: recursive, log: log, complete: true,
+		done: make(chan struct{})}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		h.partly(err)
@@ -51,7 +52,7 @@ func (h *hints) begin() {
 	}
 }
 
-// partly says once that the schedule has to make up for hints.
+// partly logs once that the schedule has to make up for hints.
 func (h *hints) partly(err error) {
 	if h.complete {
 		h.complete = false
@@ -65,7 +66,7 @@ func (h *hints) add(root string) {
 	defer h.mu.Unlock()
 	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
-		case err != nil: // the look will say so
+		case err != nil: // the look will report it
 			return nil
 		case !d.IsDir():
 			return nil

@@ -1,7 +1,7 @@
 // Package stracetest runs programs under strace, for tests that look at their system calls or let
 // them fail.
 //
-// Without strace, or where a process may not be traced, a test fails and says what to do; it is
+// Without strace, or where a process may not be traced, a test fails and names what to do; it is
 // never skipped. An ordinary container may trace; one with a strict seccomp profile, or without
 // ptrace in its kernel, may not.
 package stracetest
@@ -64,7 +64,7 @@ type Call struct {
 	Returned int
 }
 
-// Injected says whether strace let the call fail.
+// Injected reports whether strace let the call fail.
 func (c Call) Injected() bool { return strings.Contains(c.Result, "INJECTED") }
 
 var (

@@ -17,7 +17,7 @@ const (
 	patience           = 10 * time.Second
 )
 
-// do runs an operation and says in its error what it was. While another writer has an SQLite file it is
+// do runs an operation and names it in its error. While another writer has an SQLite file it is
 // repeated, but not within a transaction, which the caller must begin anew.
 func (r *Claimer[R]) do(ctx context.Context, what string, op func() error) error {
 	deadline := time.Now().Add(patience)
@@ -29,7 +29,8 @@ func (r *Claimer[R]) do(ctx context.Context, what string, op func() error) error
 		case r.plan.postgres || !busy(err):
 			return fmt.Errorf("lockable: %s %s: %w", what, r.plan.name, err)
 		case r.inTx || time.Now().After(deadline):
-			return fmt.Errorf("lockable: %s %s: another writer has the file; begin anew: %w", what, r.plan.name, errors.Join(ledger.ErrUnavailable, err))
+			return fmt.Errorf("lockable: %s %s: another writer has the file; begin anew: %w", what, r.plan.name,
+				errors.Join(ledger.ErrUnavailable, err))
 		}
 		pause := time.NewTimer(pauseMin + rand.N(pauseMax-pauseMin))
 		select {
@@ -41,7 +42,7 @@ func (r *Claimer[R]) do(ctx context.Context, what string, op func() error) error
 	}
 }
 
-// busy says whether another connection holds a lock of an SQLite file, by the result code of its
+// busy reports whether another connection holds a lock of an SQLite file, by the result code of its
 // driver's error.
 func busy(err error) bool {
 	const sqliteBusy, sqliteLocked = 5, 6

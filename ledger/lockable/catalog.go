@@ -9,7 +9,8 @@ import (
 )
 
 // rows runs a query and calls each for every row.
-func rows(ctx context.Context, db ledger.Conn, query string, args []any, each func(scan func(...any) error) error) error {
+func rows(ctx context.Context, db ledger.Conn, query string, args []any,
+	each func(scan func(...any) error) error) error {
 	r, err := db.Query(ctx, query, args...)
 	if err != nil {
 		return err
@@ -31,7 +32,8 @@ func describePostgres(ctx context.Context, db ledger.Conn, schema, name string) 
 	}
 	var oid int64
 	var kind, inSchema, is string
-	err := rows(ctx, db, `SELECT c.oid::bigint, c.relkind::text, n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	err := rows(ctx, db,
+		`SELECT c.oid::bigint, c.relkind::text, n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass($1)`, []any{asked}, func(scan func(...any) error) error { return scan(&oid, &kind, &inSchema, &is) })
 	if err != nil || oid == 0 {
 		return nil, err
@@ -40,35 +42,37 @@ WHERE c.oid = to_regclass($1)`, []any{asked}, func(scan func(...any) error) erro
 		return nil, invalid("name", "%s is no table, so its rows cannot be locked; name the table that holds them", asked)
 	}
 	t := &table{name: quote(inSchema) + "." + quote(is), bare: quote(is)}
-	err = rows(ctx, db, `SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), format_type(b.oid, -1), b.typname::text, b.typcategory::text,
+	err = rows(ctx, db,
+		`SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), format_type(b.oid, -1), b.typname::text, b.typcategory::text,
  a.attnotnull, a.attgenerated <> '', CASE WHEN b.typname IN ('varchar', 'bpchar') AND a.atttypmod > 4 THEN a.atttypmod - 4 ELSE 0 END
 FROM pg_attribute a JOIN pg_type d ON d.oid = a.atttypid JOIN pg_type b ON b.oid = CASE d.typtype WHEN 'd' THEN d.typbasetype ELSE d.oid END
 WHERE a.attrelid = $1::bigint AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, []any{oid}, func(scan func(...any) error) error {
-		var c column
-		var name, category string
-		if err := scan(&c.name, &c.declared, &c.cast, &name, &category, &c.notNull, &c.generated, &c.length); err != nil {
-			return err
-		}
-		switch {
-		case name == "int8" || name == "int4" || name == "int2":
-			c.class = number
-			if name != "int2" {
-				c.expires = number
+			var c column
+			var name, category string
+			if err := scan(&c.name, &c.declared, &c.cast, &name, &category, &c.notNull, &c.generated, &c.length); err != nil {
+				return err
 			}
-		case name == "uuid":
-			c.class = unique
-		case name == "timestamptz":
-			c.class, c.expires = moments, moments
-		case category == "S":
-			c.class = text
-		}
-		t.columns = append(t.columns, c)
-		return nil
-	})
+			switch {
+			case name == "int8" || name == "int4" || name == "int2":
+				c.class = number
+				if name != "int2" {
+					c.expires = number
+				}
+			case name == "uuid":
+				c.class = unique
+			case name == "timestamptz":
+				c.class, c.expires = moments, moments
+			case category == "S":
+				c.class = text
+			}
+			t.columns = append(t.columns, c)
+			return nil
+		})
 	if err != nil {
 		return nil, err
 	}
-	err = t.indexes(ctx, db, `SELECT i.indexrelid::bigint, i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indimmediate, coalesce(a.attname::text, '')
+	err = t.indexes(ctx, db,
+		`SELECT i.indexrelid::bigint, i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indimmediate, coalesce(a.attname::text, '')
 FROM pg_index i CROSS JOIN generate_series(0, i.indnkeyatts - 1) n LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[n] AND a.attnum > 0
 WHERE i.indrelid = $1::bigint AND i.indisvalid ORDER BY 1, n`, oid)
 	return t, err
@@ -105,7 +109,8 @@ func (t *table) indexes(ctx context.Context, db ledger.Conn, query string, args 
 // describeSQLite asks SQLite what it knows of a table; nil if there is none.
 func describeSQLite(ctx context.Context, db ledger.Conn, schema, name string) (*table, error) {
 	var in, is, kind string
-	err := rows(ctx, db, `SELECT schema, name, type FROM pragma_table_list WHERE name = ?1 COLLATE NOCASE AND (?2 = '' OR schema = ?2 COLLATE NOCASE)
+	err := rows(ctx, db,
+		`SELECT schema, name, type FROM pragma_table_list WHERE name = ?1 COLLATE NOCASE AND (?2 = '' OR schema = ?2 COLLATE NOCASE)
 ORDER BY schema <> 'temp', schema <> 'main' LIMIT 1`, []any{name, schema}, func(scan func(...any) error) error { return scan(&in, &is, &kind) })
 	if err != nil || is == "" {
 		return nil, err
@@ -116,21 +121,23 @@ ORDER BY schema <> 'temp', schema <> 'main' LIMIT 1`, []any{name, schema}, func(
 	}
 	var primary []string
 	var rowid bool // the only column of the key is another name of the rowid, which is never NULL
-	err = rows(ctx, db, `SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?1, ?2) WHERE hidden <> 1 ORDER BY cid`, []any{is, in}, func(scan func(...any) error) error {
-		var c column
-		var pk, hidden int
-		if err := scan(&c.name, &c.declared, &c.notNull, &pk, &hidden); err != nil {
-			return err
-		}
-		c.generated = hidden > 1
-		c.affinity()
-		if pk > 0 {
-			primary = append(primary, c.name)
-			rowid = strings.EqualFold(c.declared, "INTEGER")
-		}
-		t.columns = append(t.columns, c)
-		return nil
-	})
+	err = rows(ctx, db,
+		`SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?1, ?2) WHERE hidden <> 1 ORDER BY cid`, []any{is,
+			in}, func(scan func(...any) error) error {
+			var c column
+			var pk, hidden int
+			if err := scan(&c.name, &c.declared, &c.notNull, &pk, &hidden); err != nil {
+				return err
+			}
+			c.generated = hidden > 1
+			c.affinity()
+			if pk > 0 {
+				primary = append(primary, c.name)
+				rowid = strings.EqualFold(c.declared, "INTEGER")
+			}
+			t.columns = append(t.columns, c)
+			return nil
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +150,8 @@ ORDER BY schema <> 'temp', schema <> 'main' LIMIT 1`, []any{name, schema}, func(
 			c.notNull = true
 		}
 	}
-	err = t.indexes(ctx, db, `SELECT i.seq + 1, i."unique" AND NOT i.partial AND NOT EXISTS (SELECT 1 FROM pragma_index_xinfo(i.name, ?2) WHERE key AND cid < 0), coalesce(c.name, '')
+	err = t.indexes(ctx, db,
+		`SELECT i.seq + 1, i."unique" AND NOT i.partial AND NOT EXISTS (SELECT 1 FROM pragma_index_xinfo(i.name, ?2) WHERE key AND cid < 0), coalesce(c.name, '')
 FROM pragma_index_list(?1, ?2) i, pragma_index_xinfo(i.name, ?2) c WHERE c.key ORDER BY i.seq, c.seqno`, is, in)
 	return t, err
 }

@@ -23,21 +23,26 @@ type odd struct {
 	Ümlaut string `db:"Größe, '%s' ?"`
 }
 
-// TestOddNames: whatever the names are, the statements are about them.
+// TestOddNames: statements work with any names.
 func TestOddNames(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
-		for i, table := range []string{`select`, `Mixed Case`, `with"quote`, `dots.in.it`, `Übergröße`, `o'clock`, `$1 ?`, `100%s`} {
+		for i, table := range []string{`select`, `Mixed Case`, `with"quote`, `dots.in.it`, `Übergröße`, `o'clock`, `$1 ?`,
+			`100%s`} {
 			quoted := `"` + strings.ReplaceAll(table, `"`, `""`) + `"`
-			statement := `CREATE TABLE ` + quoted + ` ("group" varchar(20) NOT NULL, "a ""b""; -- c" bigint NOT NULL, "Größe, '%s' ?" text,
+			statement := `CREATE TABLE ` + quoted +
+				` ("group" varchar(20) NOT NULL, "a ""b""; -- c" bigint NOT NULL, "Größe, '%s' ?" text,
  "locked by ?" text, "EXPIRES-at" timestamptz, "lock""id" varchar(36), PRIMARY KEY ("a ""b""; -- c", "group"))`
 			p.raw(statement)
-			p.raw(`INSERT INTO ` + quoted + ` ("group", "a ""b""; -- c", "Größe, '%s' ?") VALUES ('x', 1, 'first'), ('x', 2, 'second'), ('y', 1, 'third')`)
+			p.raw(`INSERT INTO ` + quoted +
+				` ("group", "a ""b""; -- c", "Größe, '%s' ?") VALUES ('x', 1, 'first'), ('x', 2, 'second'), ('y', 1, 'third')`)
 			name := table
 			if strings.Contains(table, ".") {
 				name = quoted
 			}
-			claims := claimer[odd](t, p, lockable.Table{Name: name, LockedBy: "locked by ?", ExpiresAt: "EXPIRES-at", LockID: `lock"id`,
-				Where: `"Größe, '%s' ?" <> ? AND 'it''s ?' <> '"' /* ? */ -- ?`, Args: []any{"third"}, OrderBy: `"a ""b""; -- c" DESC`})
+			claims := claimer[odd](t, p, lockable.Table{Name: name, LockedBy: "locked by ?", ExpiresAt: "EXPIRES-at",
+				LockID: `lock"id`,
+				Where:  `"Größe, '%s' ?" <> ? AND 'it''s ?' <> '"' /* ? */ -- ?`, Args: []any{
+					"third"}, OrderBy: `"a ""b""; -- c" DESC`})
 			got, err := claims.Claim(t.Context(), "o'neill; --", 5)
 			if err != nil || len(got) != 2 || got[0].Row.Ümlaut != "second" || got[1].Row.Quote != 1 {
 				t.Fatalf("%d %s: %+v, %v", i, table, got, err)
@@ -45,7 +50,8 @@ func TestOddNames(t *testing.T) {
 			if n, err := claims.Extend(t.Context(), "o'neill; --", got...); n != 2 || err != nil {
 				t.Errorf("%s: extended %d, %v", table, n, err)
 			}
-			if err := claims.Finish(t.Context(), "o'neill; --", got[0], map[string]any{"Größe, '%s' ?": "x'); DROP TABLE y; --"}); err != nil {
+			if err := claims.Finish(t.Context(), "o'neill; --", got[0],
+				map[string]any{"Größe, '%s' ?": "x'); DROP TABLE y; --"}); err != nil {
 				t.Errorf("%s: %v", table, err)
 			}
 			if n, err := claims.Release(t.Context(), "o'neill; --", got...); n != 1 || err != nil {
@@ -70,7 +76,8 @@ func (p *place) raw(statement string) {
 func TestQualified(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		if p.sqlite() {
-			p.raw(articleTable[:strings.Index(articleTable, "(")] + "(id INTEGER PRIMARY KEY, title text, reviewed int DEFAULT 0, date_imported text, locked_by text, expires_at INTEGER)")
+			p.raw(articleTable[:strings.Index(articleTable, "(")] + "(id INTEGER PRIMARY KEY, title text, reviewed int " +
+				"DEFAULT 0, date_imported text, locked_by text, expires_at INTEGER)")
 			p.raw(`INSERT INTO article (title) VALUES ('a')`)
 			table := review
 			table.Name, table.Where = "main.article", "article.reviewed = 0 AND main.article.id > 0"
@@ -105,11 +112,12 @@ func rejected[R any](p *place, t lockable.Table) error {
 	return err
 }
 
-// TestChecks: New says what is wrong with a table, and what to do.
+// TestChecks: the error of New names what is wrong with a table, and what to do.
 func TestChecks(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		articles(p, 1)
-		p.do(`CREATE TABLE strict_claims (id int PRIMARY KEY, locked_by text NOT NULL, expires_at timestamptz, when_ date, short varchar(20), tiny varchar(20), doubled int GENERATED ALWAYS AS (id * 2) STORED)`)
+		p.do(
+			`CREATE TABLE strict_claims (id int PRIMARY KEY, locked_by text NOT NULL, expires_at timestamptz, when_ date, short varchar(20), tiny varchar(20), doubled int GENERATED ALWAYS AS (id * 2) STORED)`)
 		p.do(`CREATE VIEW articles_view AS SELECT * FROM article`)
 		change := func(name string, edit func(*lockable.Table)) lockable.Table {
 			t := review
@@ -118,40 +126,56 @@ func TestChecks(t *testing.T) {
 			return t
 		}
 		for _, c := range []struct {
-			name string
-			err  error
-			says string
+			name    string
+			err     error
+			message string
 		}{
 			{"no table", rejected[article](p, change("artikel", func(t *lockable.Table) {})), "no table artikel"},
 			{"no name", rejected[article](p, lockable.Table{}), "must be a table"},
 			{"name", rejected[article](p, change("a.b.c", func(t *lockable.Table) {})), "must be a table"},
 			{"quote", rejected[article](p, change(`"article`, func(t *lockable.Table) {})), "a quote is not closed"},
-			{"view", rejected[article](p, change("articles_view", func(t *lockable.Table) {})), "name the table that holds them"},
-			{"no column", rejected[article](p, change("article", func(t *lockable.Table) { t.LockedBy = "editor" })), `ADD COLUMN "editor" text`},
-			{"no expiry", rejected[article](p, change("article", func(t *lockable.Table) { t.ExpiresAt = "until" })), `ADD COLUMN "until"`},
-			{"text expiry", rejected[article](p, change("article", func(t *lockable.Table) { t.ExpiresAt = "reviewed" })), "must be"},
-			{"date", rejected[stranger](p, change("strict_claims", func(t *lockable.Table) { t.LockedBy, t.ExpiresAt = "short", "when_" })), "must be"},
-			{"agent", rejected[article](p, change("article", func(t *lockable.Table) { t.LockedBy = "expires_at" })), "text or integers"},
-			{"boolean agent", rejected[article](p, change("article", func(t *lockable.Table) { t.LockedBy = "reviewed" })), "text or integers"},
+			{"view", rejected[article](p, change("articles_view", func(t *lockable.Table) {})),
+				"name the table that holds them"},
+			{"no column", rejected[article](p, change("article", func(t *lockable.Table) { t.LockedBy = "editor" })),
+				`ADD COLUMN "editor" text`},
+			{"no expiry", rejected[article](p, change("article", func(t *lockable.Table) { t.ExpiresAt = "until" })),
+				`ADD COLUMN "until"`},
+			{"text expiry", rejected[article](p, change("article", func(t *lockable.Table) { t.ExpiresAt = "reviewed" })),
+				"must be"},
+			{"date", rejected[stranger](p, change("strict_claims", func(t *lockable.Table) {
+				t.LockedBy, t.ExpiresAt = "short", "when_"
+			})), "must be"},
+			{"agent", rejected[article](p, change("article", func(t *lockable.Table) { t.LockedBy = "expires_at" })),
+				"text or integers"},
+			{"boolean agent", rejected[article](p, change("article", func(t *lockable.Table) { t.LockedBy = "reviewed" })),
+				"text or integers"},
 			{"twice", rejected[article](p, change("article", func(t *lockable.Table) { t.LockID = "locked_by" })), "used twice"},
 			{"not null", rejected[stranger](p, change("strict_claims", func(t *lockable.Table) {})), "NOT NULL"},
-			{"generated", rejected[stranger](p, change("strict_claims", func(t *lockable.Table) { t.LockedBy = "doubled" })), "generated"},
+			{"generated", rejected[stranger](p, change("strict_claims", func(t *lockable.Table) { t.LockedBy = "doubled" })),
+				"generated"},
 			{"token", rejected[article](p, change("article", func(t *lockable.Table) { t.LockID = "reviewed" })), "uuid"},
 			{"no key", rejected[keyless](p, review), "column,key"},
 			{"wrong key", rejected[wrongKey](p, review), "no primary key or unique index"},
 			{"no such field", rejected[stranger](p, review), `no column "name"`},
 			{"not a struct", rejected[int](p, review), "must be a struct"},
-			{"arguments", rejected[article](p, change("article", func(t *lockable.Table) { t.Where = "reviewed = ?" })), "1 placeholders"},
-			{"too many", rejected[article](p, change("article", func(t *lockable.Table) { t.Args = []any{1} })), "there are 1 Args"},
-			{"escape", rejected[article](p, change("article", func(t *lockable.Table) { t.Where = "1 = 1) OR (1 = 1" })), "parentheses"},
-			{"more", rejected[article](p, change("article", func(t *lockable.Table) { t.Where = "1 = 1; DROP TABLE article" })), "without ;"},
+			{"arguments", rejected[article](p, change("article", func(t *lockable.Table) { t.Where = "reviewed = ?" })),
+				"1 placeholders"},
+			{"too many", rejected[article](p, change("article", func(t *lockable.Table) { t.Args = []any{1} })),
+				"there are 1 Args"},
+			{"escape", rejected[article](p, change("article", func(t *lockable.Table) { t.Where = "1 = 1) OR (1 = 1" })),
+				"parentheses"},
+			{"more", rejected[article](p, change("article", func(t *lockable.Table) { t.Where = "1 = 1; DROP TABLE article" })),
+				"without ;"},
 			{"open", rejected[article](p, change("article", func(t *lockable.Table) { t.Where = "title = 'x" })), "not closed"},
-			{"syntax", rejected[article](p, change("article", func(t *lockable.Table) { t.Where = "reviewed = = 1" })), "cannot be claimed from"},
-			{"order", rejected[article](p, change("article", func(t *lockable.Table) { t.OrderBy = "importance DESC" })), "cannot be claimed from"},
-			{"order's arguments", rejected[article](p, change("article", func(t *lockable.Table) { t.OrderBy = "id = ?" })), "no arguments"},
+			{"syntax", rejected[article](p, change("article", func(t *lockable.Table) { t.Where = "reviewed = = 1" })),
+				"cannot be claimed from"},
+			{"order", rejected[article](p, change("article", func(t *lockable.Table) { t.OrderBy = "importance DESC" })),
+				"cannot be claimed from"},
+			{"order's arguments", rejected[article](p, change("article", func(t *lockable.Table) { t.OrderBy = "id = ?" })),
+				"no arguments"},
 			{"ttl", rejected[article](p, change("article", func(t *lockable.Table) { t.TTL = time.Millisecond })), "ttl"},
 		} {
-			if !errors.Is(c.err, ledger.ErrInvalid) || !strings.Contains(c.err.Error(), c.says) {
+			if !errors.Is(c.err, ledger.ErrInvalid) || !strings.Contains(c.err.Error(), c.message) {
 				t.Errorf("%s: %v", c.name, c.err)
 			}
 		}
@@ -159,7 +183,8 @@ func TestChecks(t *testing.T) {
 			t.Error("a check has claimed")
 		}
 		short := change("strict_claims", func(t *lockable.Table) { t.LockedBy, t.LockID = "short", "tiny" })
-		if err := rejected[wrongKey](p, short); p.sqlite() == strings.Contains(fmt.Sprint(err), "at least 36") { // SQLite does not keep to lengths
+		// SQLite does not keep to lengths
+		if err := rejected[wrongKey](p, short); p.sqlite() == strings.Contains(fmt.Sprint(err), "at least 36") {
 			t.Errorf("short token: %v", err)
 		}
 		// A database that does not answer is no mistake in the table.
@@ -174,9 +199,10 @@ func TestChecks(t *testing.T) {
 // TestForeignTimes: SQLite keeps any value in any column; a claim in another form than ours is refused.
 func TestForeignTimes(t *testing.T) {
 	for declared, values := range map[string]map[string]bool{
-		"TIMESTAMP": {"NULL": true, "'2026-11-20 17:00:00'": true, "'2026-11-20T17:00:00Z'": false, "1790000000": false, "'soon'": false},
-		"TEXT":      {"'2026-11-20 17:00:00.123'": true, "1790000000": false, "'2026-11-20'": false},
-		"INTEGER":   {"1790000000": true, "'2026-11-20 17:00:00'": false, "1.5": false},
+		"TIMESTAMP": {"NULL": true, "'2026-11-20 17:00:00'": true, "'2026-11-20T17:00:00Z'": false, "1790000000": false,
+			"'soon'": false},
+		"TEXT":    {"'2026-11-20 17:00:00.123'": true, "1790000000": false, "'2026-11-20'": false},
+		"INTEGER": {"1790000000": true, "'2026-11-20 17:00:00'": false, "1.5": false},
 	} {
 		for value, good := range values {
 			p := open(t, empty(t, "sqlite"))
@@ -198,7 +224,8 @@ func TestHint(t *testing.T) {
 		table := review
 		table.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		claimer[article](t, p, table)
-		if !strings.Contains(log.String(), `CREATE INDEX ON`) && !strings.Contains(log.String(), `CREATE INDEX article_expires_at ON`) {
+		if !strings.Contains(log.String(), `CREATE INDEX ON`) &&
+			!strings.Contains(log.String(), `CREATE INDEX article_expires_at ON`) {
 			t.Errorf("told %q", log.String())
 		}
 		p.do(`CREATE INDEX article_until ON article (expires_at, title)`)
@@ -228,7 +255,9 @@ func TestTypes(t *testing.T) {
 		if p.sqlite() {
 			types = strings.NewReplacer("UUID", "text", "BYTES", "blob", "AMOUNT", "real", "FLAG", "boolean")
 		}
-		p.do(types.Replace(`CREATE TABLE stuff (id UUID, at timestamptz, amount AMOUNT, raw BYTES, flag FLAG, day timestamptz, remark text, n int DEFAULT 1,
+		p.do(
+			types.Replace(
+				`CREATE TABLE stuff (id UUID, at timestamptz, amount AMOUNT, raw BYTES, flag FLAG, day timestamptz, remark text, n int DEFAULT 1,
  doubled int GENERATED ALWAYS AS (n * 2) STORED, locked_by int, expires_at int, UNIQUE (id, at, amount, raw))`))
 		c := claimer[everything](t, p, lockable.Table{Name: "stuff"})
 		at := time.Date(2026, 11, 20, 17, 0, 0, 123000, time.UTC)
@@ -236,12 +265,13 @@ func TestTypes(t *testing.T) {
 		for i := range 3 {
 			p.do(insert, fmt.Sprintf("0e7a6a0c-6a5e-4a49-8f2b-1b8d5ec9a0%02d", i), at, 0.1, []byte{0, 255, byte(i)}, true, at)
 		}
-		p.do(`INSERT INTO stuff (flag) VALUES (true), (true)`) // nobody could say which one they have
+		p.do(`INSERT INTO stuff (flag) VALUES (true), (true)`) // a row could not be told from another
 		got, err := c.Claim(t.Context(), 7, 10)
 		if err != nil || len(got) != 3 {
 			t.Fatalf("got %+v, %v", got, err)
 		}
-		want := everything{ID: "0e7a6a0c-6a5e-4a49-8f2b-1b8d5ec9a001", At: at, Amount: 0.1, Raw: []byte{0, 255, 1}, Flag: true, Day: &at, Doubled: 2}
+		want := everything{ID: "0e7a6a0c-6a5e-4a49-8f2b-1b8d5ec9a001", At: at, Amount: 0.1, Raw: []byte{0, 255, 1},
+			Flag: true, Day: &at, Doubled: 2}
 		if diff := cmp.Diff(want, got[1].Row); diff != "" {
 			t.Error(diff)
 		}
@@ -252,4 +282,17 @@ func TestTypes(t *testing.T) {
 			t.Errorf("released %d, %v", n, err)
 		}
 	})
+}
+
+// foreign is a connection to a database that the package does not know.
+type foreign struct{ ledger.Conn }
+
+func (foreign) Dialect() string { return "mysql" }
+
+// TestUnknownDialect: a connection to another database is refused, and not taken for one of those that are known.
+func TestUnknownDialect(t *testing.T) {
+	_, err := lockable.New[odd](t.Context(), foreign{}, lockable.Table{Name: "article"})
+	if !errors.Is(err, ledger.ErrInvalid) || !strings.Contains(err.Error(), `"mysql"; rows can be claimed on postgres and sqlite`) {
+		t.Errorf("%v", err)
+	}
 }

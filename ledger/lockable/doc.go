@@ -3,15 +3,15 @@
 // locked_by and expires_at, and everything else about it stays yours.
 //
 // A row is free when locked_by is NULL, held while expires_at lies ahead, and anybody's again after
-// that. Only the database's clock decides. Whoever claims again gets their own rows first, with their
+// that. Only the database's clock decides. An agent that claims again gets its own rows first, with their
 // time extended, so that an editor who reloads the page, or a crawler that was started anew, goes on
 // where they were.
 //
-// Expiry alone takes nothing away: an agent that is late may still finish a row that nobody else has
+// Expiry alone takes nothing away: an agent that is late may still finish a row that no other agent has
 // claimed. With a third column, lock_id, every claim has a token, and a row that was handed on and
 // came back to an agent of the same name is told apart from one that was never lost.
 //
-// What it costs. A claim looks at the rows that are held and at the expired ones by an index on
+// Its cost. A claim looks at the rows that are held and at the expired ones by an index on
 // expires_at, and at free ones in the order that was asked for; on Postgres it skips rows that others
 // have locked and never waits. On a large table these indexes keep it to the rows that it is about:
 //
@@ -21,6 +21,6 @@
 // and where thousands of rows are held at a time, one on locked_by. Of more than 1,000 expired rows those
 // that expired longest ago are claimed first, whatever the order.
 //
-// A row that is locked_by somebody without an expires_at is left alone by all. What a claim cannot stop
-// is a statement that does not ask: an UPDATE of the table by somebody else.
+// A row that is locked_by somebody without an expires_at is left alone by all. A claim cannot
+// stop a statement that does not ask: an UPDATE of the table by another program.
 package lockable

@@ -45,7 +45,8 @@ func Example() {
 		ID    int64  `db:"id,key"`
 		Title string `db:"title"`
 	}
-	desk, err := lockable.New[Article](ctx, sqlite.Wrap(db), lockable.Table{Name: "article", Where: "reviewed = 0", OrderBy: "date_imported DESC"})
+	desk, err := lockable.New[Article](ctx, sqlite.Wrap(db), lockable.Table{Name: "article", Where: "reviewed = 0",
+		OrderBy: "date_imported DESC"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -87,7 +88,8 @@ func ExampleClaimer_Finish() {
 		Album string `db:"album,key"`
 		No    int    `db:"no,key"`
 	}
-	photos, err := lockable.New[Photo](ctx, sqlite.Wrap(db), lockable.Table{Name: "photo", LockedBy: "worker", ExpiresAt: "until", LockID: "token",
+	photos, err := lockable.New[Photo](ctx, sqlite.Wrap(db), lockable.Table{Name: "photo", LockedBy: "worker",
+		ExpiresAt: "until", LockID: "token",
 		Where: "width IS NULL AND album <> ?", Args: []any{"trams"}})
 	if err != nil {
 		log.Fatal(err)

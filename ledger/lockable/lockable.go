@@ -13,17 +13,18 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
 // Limits.
 const (
 	maxRows    = 1_000           // of one call
-	maxRelease = ledger.MaxBatch // of ReleaseExpired
+	maxRelease = bounds.MaxBatch // of ReleaseExpired
 	defaultTTL = time.Hour
 	rounds     = 100 // in which others were faster, after which a claim on SQLite ends empty
 )
 
-// Table says how rows are chosen and marked. Name is required.
+// Table describes how rows are chosen and marked. Name is required.
 type Table struct {
 	// Name of the table, which may be qualified: "crm.article". It is quoted, so it is taken as the
 	// database has it, capitals too. A name with dots or double quotes in it stands in double quotes.
@@ -42,7 +43,7 @@ type Table struct {
 	// never a user's; ? stands for one of Args.
 	Where string
 	Args  []any
-	// OrderBy is SQL, e.g. "date_imported DESC"; "" means by key. What the agent holds always comes
+	// OrderBy is SQL, e.g. "date_imported DESC"; "" means by key. Rows that the agent holds come
 	// first. An index in this order, best of the free rows alone, keeps claims cheap on large tables.
 	OrderBy string
 	// TTL is how long a claim lasts, 1 s … 10 years; 0 means one hour.
@@ -63,17 +64,18 @@ type Claimer[R any] struct {
 }
 
 // New checks the table against the database once: columns, types, key, and that the condition and the
-// order are SQL. A mistake is an error that matches ledger.ErrInvalid and says what to do.
+// order are SQL. A mistake is an error that matches ledger.ErrInvalid; it has a hint.
 // Make it at start and keep it; it is safe for concurrent use.
 func New[R any](ctx context.Context, db ledger.Conn, t Table) (*Claimer[R], error) {
 	l, err := newLayout(reflect.TypeFor[R]())
 	if err != nil {
 		return nil, err
 	}
-	t.LockedBy, t.ExpiresAt, t.TTL = cmp.Or(t.LockedBy, "locked_by"), cmp.Or(t.ExpiresAt, "expires_at"), cmp.Or(t.TTL, defaultTTL)
+	t.LockedBy, t.ExpiresAt, t.TTL = cmp.Or(t.LockedBy, "locked_by"), cmp.Or(t.ExpiresAt, "expires_at"), cmp.Or(t.TTL,
+		defaultTTL)
 	t.Args = slices.Clone(t.Args)
-	if t.TTL < ledger.MinTTL || t.TTL > ledger.MaxDelay {
-		return nil, invalid("ttl", "%v: must be %v … 10 years", t.TTL, ledger.MinTTL)
+	if t.TTL < bounds.MinTTL || t.TTL > bounds.MaxDelay {
+		return nil, invalid("ttl", "%v: must be %v … 10 years", t.TTL, bounds.MinTTL)
 	}
 	r := &Claimer[R]{db: db, layout: l}
 	if r.plan, err = t.check(ctx, db, l); err != nil {
@@ -86,7 +88,8 @@ func New[R any](ctx context.Context, db ledger.Conn, t Table) (*Claimer[R], erro
 		if t.Logger == nil {
 			t.Logger = slog.Default()
 		}
-		t.Logger.WarnContext(ctx, "lockable: claims and releases look through the whole table; an index makes them cheap", "table", t.Name, "sql", hint)
+		t.Logger.WarnContext(ctx, "lockable: claims and releases look through the whole table; an index makes them cheap",
+			"table", t.Name, "sql", hint)
 	}
 	return r, nil
 }
@@ -276,13 +279,15 @@ func (r *Claimer[R]) Finish(ctx context.Context, agent any, row Claimed[R], set 
 		return assign
 	})
 	if err == nil && n == 0 {
-		err = fmt.Errorf("lockable: finish %s %v: %w", r.plan.name, r.layout.key(reflect.ValueOf(row.Row)), ledger.ErrLeaseLost)
+		err = fmt.Errorf("lockable: finish %s %v: %w", r.plan.name, r.layout.key(reflect.ValueOf(row.Row)),
+			ledger.ErrLeaseLost)
 	}
 	return err
 }
 
 // rewrite sets columns of rows that the agent holds.
-func (r *Claimer[R]) rewrite(ctx context.Context, what string, agent any, held []Claimed[R], set func(*params) string) (int, error) {
+func (r *Claimer[R]) rewrite(ctx context.Context, what string, agent any, held []Claimed[R],
+	set func(*params) string) (int, error) {
 	who, err := agentID(agent, r.plan.agent)
 	if err != nil {
 		return 0, err
@@ -293,7 +298,8 @@ func (r *Claimer[R]) rewrite(ctx context.Context, what string, agent any, held [
 	var keys [][]any
 	var tokens []string
 	for i := range held {
-		if r.plan.tokenCast == "uuid" && (len(held[i].LockID) != tokenLength || uuid.Validate(held[i].LockID) != nil) { // no claim has had it
+		// no claim has had it
+		if r.plan.tokenCast == "uuid" && (len(held[i].LockID) != tokenLength || uuid.Validate(held[i].LockID) != nil) {
 			continue
 		}
 		keys = append(keys, r.layout.key(reflect.ValueOf(held[i].Row)))
@@ -312,7 +318,7 @@ func (r *Claimer[R]) rewrite(ctx context.Context, what string, agent any, held [
 	return int(n), err
 }
 
-// ReleaseExpired frees up to limit rows (1 … 10,000) whose time is over, whatever Where says, longest
+// ReleaseExpired frees up to limit rows (1 … 10,000) whose time is over, also those outside of Where, longest
 // ago first, and returns how many. Claim takes expired rows without it; it keeps the table readable
 // for others, and claims cheap where expired rows pile up that Where does not ask for.
 func (r *Claimer[R]) ReleaseExpired(ctx context.Context, limit int) (int, error) {

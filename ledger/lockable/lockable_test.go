@@ -32,7 +32,8 @@ func articles(p *place, n int) {
 	p.do(articleTable)
 	p.do(`CREATE INDEX article_expires ON article (expires_at)`)
 	for i := 1; i <= n; i++ {
-		p.do(`INSERT INTO article (id, title, date_imported) VALUES ($1, $2, '2026-11-01 10:00:00')`, i, fmt.Sprint("title ", i))
+		p.do(`INSERT INTO article (id, title, date_imported) VALUES ($1, $2, '2026-11-01 10:00:00')`, i,
+			fmt.Sprint("title ", i))
 		p.do(fmt.Sprintf(`UPDATE article SET date_imported = '2026-11-%02d 10:00:00' WHERE id = %d`, i%28+1, i))
 	}
 }
@@ -45,7 +46,8 @@ func ids(claimed []lockable.Claimed[article]) (list []int64) {
 }
 
 // claims claims and checks which rows come, in order.
-func claims(t testing.TB, c *lockable.Claimer[article], agent any, limit int, want ...int64) []lockable.Claimed[article] {
+func claims(t testing.TB, c *lockable.Claimer[article], agent any, limit int,
+	want ...int64) []lockable.Claimed[article] {
 	t.Helper()
 	got, err := c.Claim(t.Context(), agent, limit)
 	if err != nil {
@@ -72,7 +74,7 @@ func TestDesk(t *testing.T) {
 		if left := first[0].ExpiresAt.Sub(before); left < 59*time.Minute || left > 61*time.Minute {
 			t.Errorf("expires in %v, want an hour", left)
 		}
-		// Who asks again gets what they have, and more if they may; it is extended.
+		// An agent that claims again gets the rows that it has, extended, and more up to its limit.
 		p.expire("article", "expires_at", "id = 9")
 		again := claims(t, desk, "ann", 3, 10, 9, 8)
 		if again[1].ExpiresAt.Before(first[1].ExpiresAt) {
@@ -90,7 +92,8 @@ func TestDesk(t *testing.T) {
 		if err := desk.Finish(t.Context(), "ann", again[0], map[string]any{"reviewed": true, "verdict": "fine"}); err != nil {
 			t.Error(err)
 		}
-		if v := one[string](p, `SELECT verdict FROM article WHERE id = 10 AND reviewed AND locked_by IS NULL AND expires_at IS NULL`); v != "fine" {
+		if v := one[string](p,
+			`SELECT verdict FROM article WHERE id = 10 AND reviewed AND locked_by IS NULL AND expires_at IS NULL`); v != "fine" {
 			t.Errorf("verdict %q", v)
 		}
 		claims(t, desk, "ann", 5)
@@ -129,17 +132,19 @@ func TestHeld(t *testing.T) {
 		}
 		p.expire("article", "expires_at", "id = 6")
 		n, err = desk.Extend(t.Context(), "ann", ann[0])
-		count("extended what nobody else took", n, err, 1)
+		count("extended what is still held", n, err, 1)
 		// Handed on and back: an old claim of hers is not the new one.
 		p.expire("article", "expires_at", "id = 6")
 		bob := claims(t, desk, "bob", 1, 6)
-		if err := desk.Finish(t.Context(), "ann", ann[0], map[string]any{"reviewed": true}); !errors.Is(err, ledger.ErrLeaseLost) {
+		if err := desk.Finish(t.Context(), "ann", ann[0], map[string]any{"reviewed": true}); !errors.Is(err,
+			ledger.ErrLeaseLost) {
 			t.Errorf("finished what bob has: %v", err)
 		}
 		n, err = desk.Release(t.Context(), "bob", bob...)
 		count("released", n, err, 1)
 		back := claims(t, desk, "ann", 3, 5, 4, 6)
-		if err := desk.Finish(t.Context(), "ann", ann[0], map[string]any{"reviewed": true}); !errors.Is(err, ledger.ErrLeaseLost) {
+		if err := desk.Finish(t.Context(), "ann", ann[0], map[string]any{"reviewed": true}); !errors.Is(err,
+			ledger.ErrLeaseLost) {
 			t.Errorf("finished by a claim of before: %v", err)
 		}
 		if one[bool](p, `SELECT reviewed FROM article WHERE id = 6`) {
@@ -158,7 +163,8 @@ func TestHeld(t *testing.T) {
 		count("released expired", n, err, 1)
 		n, err = desk.ReleaseExpired(t.Context(), 100)
 		count("released expired", n, err, 1)
-		if n := one[int64](p, `SELECT count(*) FROM article WHERE locked_by IS NOT NULL OR expires_at IS NOT NULL OR lock_id IS NOT NULL`); n != 0 {
+		if n := one[int64](p,
+			`SELECT count(*) FROM article WHERE locked_by IS NOT NULL OR expires_at IS NOT NULL OR lock_id IS NOT NULL`); n != 0 {
 			t.Errorf("%d rows are not free", n)
 		}
 	})
@@ -177,7 +183,8 @@ func TestFixedLength(t *testing.T) {
 		if !p.sqlite() {
 			p.do(`CREATE DOMAIN hub AS char(3)`)
 		}
-		p.do(`CREATE TABLE parcel (hub hub, code char(4), locked_by char(20), expires_at timestamptz, lock_id char(36), PRIMARY KEY (hub, code))`)
+		p.do(
+			`CREATE TABLE parcel (hub hub, code char(4), locked_by char(20), expires_at timestamptz, lock_id char(36), PRIMARY KEY (hub, code))`)
 		p.do(`INSERT INTO parcel (hub, code) VALUES ('ber', 'AB12'), ('ber', 'AB13'), ('bex', 'AB1')`)
 		depot := claimer[parcel](t, p, lockable.Table{Name: "parcel", LockID: "lock_id"})
 		got, err := depot.Claim(t.Context(), "ann", 3)
@@ -288,7 +295,8 @@ type page struct {
 func TestCompositeKey(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		p.do(`CREATE TABLE page (site text NOT NULL, no int NOT NULL, seen timestamptz, crawler int, until bigint, token ` +
-			map[bool]string{true: "text", false: "uuid"}[p.sqlite()] + `, PRIMARY KEY (site, no))` + map[bool]string{true: " WITHOUT ROWID"}[p.sqlite()])
+			map[bool]string{true: "text", false: "uuid"}[p.sqlite()] + `, PRIMARY KEY (site, no))` +
+			map[bool]string{true: " WITHOUT ROWID"}[p.sqlite()])
 		for i := range 4 {
 			p.do(`INSERT INTO page (site, no) VALUES ('a.example', $1), ('b.example', $1)`, i)
 		}
@@ -324,7 +332,8 @@ func TestCompositeKey(t *testing.T) {
 				t.Errorf("token %q: %v", token, err)
 			}
 		}
-		if err := crawl.Finish(t.Context(), uint8(2), got[2], map[string]any{"seen": time.Date(2026, 11, 20, 17, 0, 0, 0, time.UTC)}); err != nil {
+		if err := crawl.Finish(t.Context(), uint8(2), got[2], map[string]any{"seen": time.Date(2026, 11, 20, 17, 0, 0, 0,
+			time.UTC)}); err != nil {
 			t.Error(err)
 		}
 		p.do(`UPDATE page SET until = 1 WHERE crawler = 1`)
@@ -336,7 +345,8 @@ func TestCompositeKey(t *testing.T) {
 		if n, err := crawl.ReleaseExpired(t.Context(), 100); n != 5 || err != nil {
 			t.Errorf("released %d, %v", n, err)
 		}
-		seen := claimer[page](t, p, lockable.Table{Name: "page", LockedBy: "crawler", ExpiresAt: "until", Where: "seen IS NOT NULL"})
+		seen := claimer[page](t, p, lockable.Table{Name: "page", LockedBy: "crawler", ExpiresAt: "until",
+			Where: "seen IS NOT NULL"})
 		all, err := seen.Claim(t.Context(), 9, 100)
 		if err != nil || len(all) != 8 || !all[0].Row.Seen.Equal(time.Date(2026, 11, 20, 17, 0, 0, 0, time.UTC)) {
 			t.Errorf("got %+v, %v", all, err)

@@ -47,7 +47,7 @@ type given struct {
 
 var agents = rapid.SampledFrom([]string{"ann", "bob", "o'neill"})
 
-// held says whether a claim of before is still good.
+// held reports whether an earlier claim is still valid.
 func (m *model) held(agent string, c lockable.Claimed[chore]) *kept {
 	for _, k := range m.rows {
 		if k.A == c.Row.A && k.B == c.Row.B && k.agent == agent && (!m.tokens || k.token == c.LockID) {
@@ -59,7 +59,8 @@ func (m *model) held(agent string, c lockable.Claimed[chore]) *kept {
 
 // Insert adds a row.
 func (m *model) Insert(t *rapid.T) {
-	k := &kept{chore{rapid.IntRange(0, 3).Draw(t, "a"), rapid.SampledFrom([]string{"x", "y", "it's", ""}).Draw(t, "b"), rapid.IntRange(0, 3).Draw(t, "rank")}, true, "", "", false}
+	k := &kept{chore{rapid.IntRange(0, 3).Draw(t, "a"), rapid.SampledFrom([]string{"x", "y", "it's", ""}).Draw(t, "b"),
+		rapid.IntRange(0, 3).Draw(t, "rank")}, true, "", "", false}
 	if slices.ContainsFunc(m.rows, func(o *kept) bool { return o.A == k.A && o.B == k.B }) {
 		t.Skip("known")
 	}
@@ -78,7 +79,8 @@ func (m *model) Claim(t *rapid.T) {
 	}
 	slices.SortFunc(want, func(x, y *kept) int {
 		other := func(k *kept) int { return map[bool]int{false: 1}[k.agent == agent] }
-		return cmp.Or(cmp.Compare(other(x), other(y)), cmp.Compare(y.Rank, x.Rank), cmp.Compare(x.B, y.B), cmp.Compare(x.A, y.A))
+		return cmp.Or(cmp.Compare(other(x), other(y)), cmp.Compare(y.Rank, x.Rank), cmp.Compare(x.B, y.B),
+			cmp.Compare(x.A, y.A))
 	})
 	want = want[:min(limit, len(want))]
 	got, err := m.claimer.Claim(m.Context(), agent, limit)
@@ -115,7 +117,8 @@ func (m *model) some(t *rapid.T, most int) (agent string, claims []lockable.Clai
 	}
 	g := rapid.SampledFrom(m.given).Draw(t, "claim")
 	for range rapid.IntRange(1, most).Draw(t, "claims") {
-		if o := rapid.SampledFrom(m.given).Draw(t, "claim"); !slices.ContainsFunc(claims, func(c lockable.Claimed[chore]) bool { return c.Row.A == o.claimed.Row.A && c.Row.B == o.claimed.Row.B }) {
+		if o := rapid.SampledFrom(m.given).Draw(t, "claim"); !slices.ContainsFunc(claims,
+			func(c lockable.Claimed[chore]) bool { return c.Row.A == o.claimed.Row.A && c.Row.B == o.claimed.Row.B }) {
 			claims = append(claims, o.claimed)
 		}
 	}
@@ -131,7 +134,8 @@ func (m *model) Release(t *rapid.T) {
 	m.rewrite(t, m.claimer.Release, func(k *kept) { k.agent, k.token, k.expired = "", "", false })
 }
 
-func (m *model) rewrite(t *rapid.T, call func(ctx context.Context, agent any, rows ...lockable.Claimed[chore]) (int, error), effect func(*kept)) {
+func (m *model) rewrite(t *rapid.T, call func(ctx context.Context, agent any, rows ...lockable.Claimed[chore]) (int,
+	error), effect func(*kept)) {
 	agent, claims := m.some(t, 4)
 	want := 0
 	for _, c := range claims {
@@ -168,7 +172,7 @@ func (m *model) Expire(t *rapid.T) {
 	}
 }
 
-// Open turns the condition for some rows, whoever holds them.
+// Open flips the condition of some rows, held or not.
 func (m *model) Open(t *rapid.T) {
 	a := rapid.IntRange(0, 3).Draw(t, "a")
 	m.do(`UPDATE chore SET open = NOT open WHERE a = $1`, a)
@@ -193,7 +197,8 @@ func (m *model) ReleaseExpired(t *rapid.T) {
 
 // Check compares the whole table.
 func (m *model) Check(t *rapid.T) {
-	rows, err := m.Query(m.Context(), `SELECT a, b, rank, open, coalesce(locked_by, ''), coalesce(lock_id, ''), expires_at IS NULL FROM chore`)
+	rows, err := m.Query(m.Context(),
+		`SELECT a, b, rank, open, coalesce(locked_by, ''), coalesce(lock_id, ''), expires_at IS NULL FROM chore`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +211,8 @@ func (m *model) Check(t *rapid.T) {
 			t.Fatal(err)
 		}
 		i := slices.IndexFunc(m.rows, func(k *kept) bool { return k.A == r.A && k.B == r.B })
-		if k := m.rows[i]; k.agent != r.agent || k.open != r.open || m.tokens && k.token != r.token || free != (k.agent == "") {
+		if k := m.rows[i]; k.agent != r.agent || k.open != r.open || m.tokens && k.token != r.token ||
+			free != (k.agent == "") {
 			t.Fatalf("table has %+v, model %+v", r, *k)
 		}
 	}
@@ -215,7 +221,7 @@ func (m *model) Check(t *rapid.T) {
 	}
 }
 
-// TestModel: whatever is done, the table is what a list in memory is.
+// TestModel compares the table with a list in memory after each of many random operations.
 func TestModel(t *testing.T) {
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
 		if err := flag.Set("rapid.checks", "30"); err != nil { // of some 30 operations each; more by the flag
@@ -225,7 +231,8 @@ func TestModel(t *testing.T) {
 	for _, scheme := range []string{"sqlite", "postgres"} {
 		t.Run(scheme, func(t *testing.T) {
 			p := open(t, empty(t, scheme))
-			p.do(`CREATE TABLE chore (a int NOT NULL, b text NOT NULL, rank int NOT NULL, open boolean NOT NULL DEFAULT true, locked_by text, expires_at timestamptz, lock_id text, PRIMARY KEY (a, b))`)
+			p.do(
+				`CREATE TABLE chore (a int NOT NULL, b text NOT NULL, rank int NOT NULL, open boolean NOT NULL DEFAULT true, locked_by text, expires_at timestamptz, lock_id text, PRIMARY KEY (a, b))`)
 			p.do(`CREATE INDEX chore_expires ON chore (expires_at)`)
 			with := lockable.Table{Name: "chore", Where: "open", OrderBy: "rank DESC, b, a", LockID: "lock_id"}
 			if scheme == "postgres" {
@@ -238,7 +245,8 @@ func TestModel(t *testing.T) {
 				p.do(`DELETE FROM chore`)
 				tokens := rapid.Bool().Draw(r, "tokens")
 				m := &model{place: p, claimer: claimers[tokens], tokens: tokens}
-				r.Repeat(map[string]func(*rapid.T){"Insert": m.Insert, "Insert2": m.Insert, "Claim": m.Claim, "Claim2": m.Claim, "Extend": m.Extend, "Release": m.Release,
+				r.Repeat(map[string]func(*rapid.T){"Insert": m.Insert, "Insert2": m.Insert, "Claim": m.Claim, "Claim2": m.Claim,
+					"Extend": m.Extend, "Release": m.Release,
 					"Finish": m.Finish, "Expire": m.Expire, "Open": m.Open, "ReleaseExpired": m.ReleaseExpired, "": m.Check})
 			})
 		})

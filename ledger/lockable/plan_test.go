@@ -37,12 +37,14 @@ type visit struct {
 	No   int    `db:"no,key"`
 }
 
-var visits = Table{Name: "visit", LockID: "lock_id", Where: "done = 0", OrderBy: "wanted DESC", Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+var visits = Table{Name: "visit", LockID: "lock_id", Where: "done = 0", OrderBy: "wanted DESC",
+	Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 
 // setUp makes a table of n rows, one in hundred of which is held.
 func setUp(t *testing.T, db ledger.Conn, n int, kind string) *Claimer[visit] {
 	t.Helper()
-	series, expiry, soon := `generate_series(1, $1::int) AS s (i)`, "timestamptz", `now() + (1000 + i) * interval '1 second'`
+	series, expiry, soon := `generate_series(1, $1::int) AS s (i)`, "timestamptz",
+		`now() + (1000 + i) * interval '1 second'`
 	if db.Dialect() == "sqlite" {
 		series, expiry, soon = `(WITH RECURSIVE c (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c WHERE i < ?1) SELECT i FROM c)`, "INTEGER", `unixepoch('now') + 1000 + i`
 	}
@@ -90,7 +92,7 @@ func (s *step) touched() (n float64) {
 	return n
 }
 
-// TestPlansPostgres: whatever the statistics say, statements touch few rows of a large table.
+// TestPlansPostgres: statements touch few rows of a large table with any statistics.
 func TestPlansPostgres(t *testing.T) {
 	n := many()
 	for _, kind := range []string{"", "WHERE locked_by IS NULL AND done = 0"} {
@@ -120,7 +122,8 @@ func TestPlansPostgres(t *testing.T) {
 				case "never analyzed":
 					run("ALTER TABLE visit SET (autovacuum_enabled = false)")
 				case "analyzed while empty":
-					run("ALTER TABLE visit SET (autovacuum_enabled = false)", "CREATE TABLE spare AS SELECT * FROM visit", "DELETE FROM visit WHERE no > 10", "VACUUM ANALYZE visit", "INSERT INTO visit SELECT * FROM spare WHERE no > 10")
+					run("ALTER TABLE visit SET (autovacuum_enabled = false)", "CREATE TABLE spare AS SELECT * FROM visit",
+						"DELETE FROM visit WHERE no > 10", "VACUUM ANALYZE visit", "INSERT INTO visit SELECT * FROM spare WHERE no > 10")
 				case "expired":
 					run(gone, "VACUUM ANALYZE visit")
 				default:
@@ -144,7 +147,8 @@ func checkPostgres(t *testing.T, pool *pgxpool.Pool, c *Claimer[visit], n int) {
 		t.Helper()
 		var text string
 		start := time.Now()
-		err := tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+query, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...).Scan(&text)
+		err := tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+query, append([]any{pgx.QueryExecModeCacheDescribe},
+			args...)...).Scan(&text)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, query)
 		}
@@ -207,7 +211,8 @@ func TestPlansSQLite(t *testing.T) {
 				whole := regexp.MustCompile(`SCAN visit( |$)(?m:$)`)
 				pick, args := c.plan.pickSQLite("agent-3", 100)
 				plan := explain(pick, args)
-				for _, index := range []string{"USING INDEX visit_wanted", "USING INDEX visit_expires", "USING PRIMARY KEY|sqlite_autoindex_visit_1"} {
+				for _, index := range []string{"USING INDEX visit_wanted", "USING INDEX visit_expires",
+					"USING PRIMARY KEY|sqlite_autoindex_visit_1"} {
 					if !regexp.MustCompile(index).MatchString(plan) {
 						t.Errorf("nothing goes by %s\n%s", index, plan)
 					}

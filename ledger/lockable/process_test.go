@@ -19,8 +19,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/lockable"
 )
 
-// The agents of these tests are processes of their own. A naive one reads what is free and marks it
-// after; a good one claims. Both write what they were given into a table, one row per piece of work.
+// The agents of these tests are processes of their own. Each claims, and writes what it was given into a
+// table, one row per piece of work.
 const sharedTables = `CREATE TABLE piece (a int NOT NULL, b text NOT NULL, done int NOT NULL DEFAULT 0, locked_by text, expires_at timestamptz, lock_id text, PRIMARY KEY (a, b));
 CREATE INDEX piece_expires ON piece (expires_at);
 CREATE TABLE given (agent text NOT NULL, a int NOT NULL, b text NOT NULL, how text NOT NULL)`
@@ -47,7 +47,7 @@ func fillPieces(p *place, n int) {
 	p.do(`INSERT INTO piece (a, b) SELECT i % 20, 'k' || (i / 20) FROM `+series, n)
 }
 
-// agent is the process: URL, how ("naive" or "claim"), name.
+// agent is the process: URL, name.
 func agent(ctx context.Context, args []string) error {
 	t := &outside{ctx: ctx}
 	defer t.close()
@@ -59,15 +59,12 @@ func agent(ctx context.Context, args []string) error {
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err
 	}
-	if args[1] == "naive" {
-		return naive(ctx, p, args[2])
-	}
 	c, err := lockable.New[piece](ctx, p, pieces)
 	if err != nil {
 		return err
 	}
 	for {
-		got, err := c.Claim(ctx, args[2], 1+rand.IntN(10))
+		got, err := c.Claim(ctx, args[1], 1+rand.IntN(10))
 		if err != nil {
 			return err
 		}
@@ -76,47 +73,17 @@ func agent(ctx context.Context, args []string) error {
 			return err
 		}
 		for _, g := range got {
-			if err := note(ctx, p, args[2], g.Row, "given"); err != nil {
+			if err := note(ctx, p, args[1], g.Row, "given"); err != nil {
 				return err
 			}
-			err := c.Finish(ctx, args[2], g, map[string]any{"done": 1})
+			err := c.Finish(ctx, args[1], g, map[string]any{"done": 1})
 			if errors.Is(err, ledger.ErrLeaseLost) {
 				continue
 			}
 			if err == nil {
-				err = note(ctx, p, args[2], g.Row, "finished")
+				err = note(ctx, p, args[1], g.Row, "finished")
 			}
 			if err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// naive shares work as the article's problem has it: select what is free, then mark it.
-func naive(ctx context.Context, p *place, name string) error {
-	for {
-		var got []piece
-		rows, err := p.Query(ctx, `SELECT a, b FROM piece WHERE done = 0 AND locked_by IS NULL ORDER BY a, b LIMIT 10`)
-		if err != nil {
-			return err
-		}
-		for rows.Next() {
-			var g piece
-			if err := rows.Scan(&g.A, &g.B); err != nil {
-				return err
-			}
-			got = append(got, g)
-		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil || len(got) == 0 {
-			return err
-		}
-		for _, g := range got {
-			mark := `UPDATE piece SET locked_by = $1, done = 1 WHERE a = $2 AND b = $3`
-			if err := p.write(ctx, mark, name, g.A, g.B); err != nil {
-				return err
-			}
-			if err := note(ctx, p, name, g, "given"); err != nil {
 				return err
 			}
 		}
@@ -178,13 +145,13 @@ type worker struct {
 	err    error
 }
 
-func start(t *testing.T, at, how, name string) *worker {
+func start(t *testing.T, at, name string) *worker {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &worker{Cmd: exec.Command(self, at, how, name)}
+	w := &worker{Cmd: exec.Command(self, at, name)}
 	w.Env = append(os.Environ(), childEnv+"=1")
 	w.Cmd.Stderr = &w.stderr
 	out, err := w.StdoutPipe()
@@ -226,7 +193,7 @@ func (w *worker) freeze(t *testing.T) {
 	}
 }
 
-// alone calls fn while nobody else writes to an SQLite file: a process that is stopped in the midst of
+// alone calls fn while no other process writes to an SQLite file: a process that is stopped in the midst of
 // a write would hold up all others for as long.
 func (p *place) alone(fn func()) {
 	p.Helper()
@@ -253,34 +220,8 @@ func (p *place) alone(fn func()) {
 
 // doubles counts pieces that were given to an agent after another had been given them.
 func doubles(p *place, how string) int64 {
-	return one[int64](p, `SELECT count(*) FROM (SELECT a, b FROM given WHERE how = '`+how+`' GROUP BY a, b HAVING count(*) > 1) AS d`)
-}
-
-// TestNaive: four processes that select and then mark do work twice. This is what claims are for.
-func TestNaive(t *testing.T) {
-	for _, scheme := range []string{"sqlite", "postgres"} {
-		t.Run(scheme, func(t *testing.T) {
-			p := open(t, empty(t, scheme))
-			fillPieces(p, pieceCount)
-			var all []*worker
-			for i := range 4 {
-				all = append(all, start(t, p.url, "naive", fmt.Sprint("agent-", i)))
-			}
-			for _, w := range all {
-				w.goAhead()
-			}
-			for _, w := range all {
-				if err := w.wait(); err != nil {
-					t.Fatalf("%v: %s", err, w.stderr.String())
-				}
-			}
-			n := doubles(p, "given")
-			t.Logf("select, then mark: %d of %d pieces were given to several of 4 agents", n, pieceCount)
-			if n == 0 {
-				t.Error("nothing was done twice: this test shows nothing")
-			}
-		})
-	}
+	return one[int64](p, `SELECT count(*) FROM (SELECT a, b FROM given WHERE how = '`+how+
+		`' GROUP BY a, b HAVING count(*) > 1) AS d`)
 }
 
 // TestAgents: four processes claim, one of them is killed, another is stopped beyond its lease. The
@@ -293,7 +234,7 @@ func TestAgents(t *testing.T) {
 			guard(p)
 			var all []*worker
 			for i := range 4 {
-				all = append(all, start(t, p.url, "claim", fmt.Sprint("agent-", i)))
+				all = append(all, start(t, p.url, fmt.Sprint("agent-", i)))
 			}
 			for _, w := range all {
 				w.goAhead()

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
 // layout is how a struct takes a row: the fields with a tag, and which of them are the key.
@@ -50,7 +50,8 @@ func newLayout(row reflect.Type) (*layout, error) {
 		l.fields = append(l.fields, f.Index)
 	}
 	if len(l.keys) == 0 {
-		return nil, invalid("row", "%s: no field has a tag `db:\"column,key\"`; each column of the table's key needs one", row)
+		return nil, invalid("row", "%s: no field has a tag `db:\"column,key\"`; each column of the table's key needs one",
+			row)
 	}
 	return l, nil
 }
@@ -103,12 +104,15 @@ func timely(into any) any {
 	case **time.Time:
 		return &moment{set: func(t time.Time) { *at = &t }, null: func() error { *at = nil; return nil }}
 	case *sql.NullTime:
-		return &moment{set: func(t time.Time) { *at = sql.NullTime{Time: t, Valid: true} }, null: func() error { *at = sql.NullTime{}; return nil }}
+		return &moment{set: func(t time.Time) { *at = sql.NullTime{Time: t, Valid: true} }, null: func() error {
+			*at = sql.NullTime{}
+			return nil
+		}}
 	}
 	return into
 }
 
-// moment is a time that is scanned, whatever SQLite keeps it as.
+// moment scans a time from any form in which SQLite keeps it.
 type moment struct {
 	set  func(time.Time)
 	null func() error
@@ -116,8 +120,10 @@ type moment struct {
 
 // forms are the ways in which times stand in SQLite's tables: those of its own functions, and those
 // of its drivers.
-var forms = []string{"2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00",
-	time.RFC3339Nano, "2006-01-02 15:04:05.999999999 -0700 MST", "2006-01-02 15:04:05.999999999Z07", "2006-01-02 15:04", "2006-01-02"}
+var forms = []string{"2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05.999999999",
+	"2006-01-02 15:04:05.999999999Z07:00",
+	time.RFC3339Nano, "2006-01-02 15:04:05.999999999 -0700 MST", "2006-01-02 15:04:05.999999999Z07", "2006-01-02 15:04",
+	"2006-01-02"}
 
 // Scan implements [sql.Scanner].
 func (m *moment) Scan(v any) error {
@@ -156,8 +162,8 @@ func agentID(agent any, c class) (any, error) {
 		switch {
 		case c == number:
 			return nil, invalid("agent", "%q is text, and the column holds integers", s)
-		case s == "" || len(s) > ledger.MaxAgent || !utf8.ValidString(s) || strings.ContainsRune(s, 0):
-			return nil, invalid("agent", "%q: must have 1 … %d bytes of UTF-8 without NUL", s, ledger.MaxAgent)
+		case s == "" || len(s) > bounds.MaxAgent || !utf8.ValidString(s) || strings.ContainsRune(s, 0):
+			return nil, invalid("agent", "%q: must have 1 … %d bytes of UTF-8 without NUL", s, bounds.MaxAgent)
 		}
 		return s, nil
 	case v.CanInt() || v.CanUint() && v.Uint() <= math.MaxInt64:

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// This file writes the statements. What both databases share:
+// This file writes the statements. Both databases share this:
 //
 // A row is looked for in three ways, each by an index of its own: the live ones of the agent and the
 // expired ones by expires_at, the free ones in the order that was asked for. One condition with OR over
@@ -154,7 +154,8 @@ func (p *plan) result() string {
 // live, expired and free are the conditions of the three ways to look for a row.
 func (p *plan) live(agent, now string) string {
 	_, most := p.all()
-	return fmt.Sprintf("%[1]s = %[2]s AND %[3]s > %[4]s AND %[3]s <= %[5]s", p.qualified(p.by), agent, p.qualified(p.until), now, most)
+	return fmt.Sprintf("%[1]s = %[2]s AND %[3]s > %[4]s AND %[3]s <= %[5]s", p.qualified(p.by), agent,
+		p.qualified(p.until), now, most)
 }
 
 func (p *plan) expired(now string) string {
@@ -183,7 +184,7 @@ func numbered(n int) []string {
 	return names
 }
 
-// joined says that the key columns are equal to those of an alias.
+// joined is the condition that the key columns equal those of an alias.
 func (p *plan) joined(alias string) string {
 	terms := make([]string, len(p.keys))
 	for i, k := range numbered(len(p.keys)) {
@@ -208,23 +209,33 @@ func (p *plan) claimPostgres(agent any, token string, limit int) (string, []any)
 	arrays, list := each(names, "array_agg(%) AS %", ", "), strings.Join(names, ", ")
 	// One look at the clock, so that no row is both live and expired.
 	const now = "(SELECT ledgerd_now FROM ledgerd_clock)"
-	const lock = "FOR NO KEY UPDATE" // which lets others add rows that refer to these
+	const lock = "FOR NO KEY UPDATE" // others may still add rows that refer to these
 	var b strings.Builder
 	fmt.Fprintf(&b, "WITH ledgerd_clock AS MATERIALIZED (SELECT %s AS ledgerd_now),\n", p.now())
-	fmt.Fprintf(&b, "ledgerd_live (%s, ledgerd_first) AS MATERIALIZED (SELECT %s, 0 FROM %s WHERE %s AND %s ORDER BY %s LIMIT %d),\n",
+	fmt.Fprintf(&b, "ledgerd_live (%s, ledgerd_first) AS MATERIALIZED (SELECT %s, 0 FROM %s WHERE %s AND %s ORDER BY "+
+		"%s LIMIT %d),\n",
 		list, keys, p.name, p.live(who, now), where, p.qualified(p.until), candidates)
-	fmt.Fprintf(&b, "ledgerd_expired (%s, ledgerd_first) AS MATERIALIZED (SELECT %s, %s FROM %s WHERE %s AND %s ORDER BY %s LIMIT %d),\n",
+	fmt.Fprintf(&b, "ledgerd_expired (%s, ledgerd_first) AS MATERIALIZED (SELECT %s, %s FROM %s WHERE %s AND %s ORDER "+
+		"BY %s LIMIT %d),\n",
 		list, keys, p.first(who), p.name, p.expired(now), where, p.qualified(p.until), candidates)
 	fmt.Fprintf(&b, "ledgerd_held AS MATERIALIZED (SELECT * FROM ledgerd_live UNION ALL SELECT * FROM ledgerd_expired),\n")
 	// The outer LIMIT stops the inner select before it locks more than there is room for.
-	fmt.Fprintf(&b, "ledgerd_free (%s, ledgerd_first) AS MATERIALIZED (SELECT * FROM (SELECT %s, 1 FROM %s WHERE %s AND %s ORDER BY %s LIMIT %s %s SKIP LOCKED) ledgerd_f\n LIMIT (SELECT greatest(0, %s - count(*)) FROM ledgerd_held WHERE ledgerd_first = 0)),\n",
+	fmt.Fprintf(&b, "ledgerd_free (%s, ledgerd_first) AS MATERIALIZED (SELECT * FROM (SELECT %s, 1 FROM %s WHERE %s "+
+		"AND %s ORDER BY %s LIMIT %s %s SKIP LOCKED) ledgerd_f\n LIMIT (SELECT greatest(0, %s - count(*)) FROM "+
+		"ledgerd_held WHERE ledgerd_first = 0)),\n",
 		list, keys, p.name, p.free(), where, order, n, lock, n)
-	fmt.Fprintf(&b, "ledgerd_found AS MATERIALIZED (SELECT %s, array_agg(ledgerd_first) AS ledgerd_first FROM (SELECT * FROM ledgerd_held UNION ALL SELECT * FROM ledgerd_free) ledgerd_u),\n", arrays)
-	fmt.Fprintf(&b, "ledgerd_picked (%s) AS MATERIALIZED (SELECT %s FROM unnest(%s, (SELECT ledgerd_first FROM ledgerd_found)) ledgerd_c (%s, ledgerd_first), %s\n WHERE %s AND %s AND %s ORDER BY ledgerd_c.ledgerd_first, %s LIMIT %s %s OF %s SKIP LOCKED),\n",
-		list, keys, each(names, "(SELECT % FROM ledgerd_found)", ", "), list, p.name, p.joined("ledgerd_c"), p.claimable(who, now), where, order, n, lock, p.bare)
+	fmt.Fprintf(&b, "ledgerd_found AS MATERIALIZED (SELECT %s, array_agg(ledgerd_first) AS ledgerd_first FROM (SELECT "+
+		"* FROM ledgerd_held UNION ALL SELECT * FROM ledgerd_free) ledgerd_u),\n", arrays)
+	fmt.Fprintf(&b, "ledgerd_picked (%s) AS MATERIALIZED (SELECT %s FROM unnest(%s, (SELECT ledgerd_first FROM "+
+		"ledgerd_found)) ledgerd_c (%s, ledgerd_first), %s\n WHERE %s AND %s AND %s ORDER BY ledgerd_c.ledgerd_first, %s "+
+		"LIMIT %s %s OF %s SKIP LOCKED),\n",
+		list, keys, each(names, "(SELECT % FROM ledgerd_found)", ", "), list, p.name, p.joined("ledgerd_c"), p.claimable(who,
+			now), where, order, n, lock, p.bare)
 	fmt.Fprintf(&b, "ledgerd_keys AS MATERIALIZED (SELECT %s FROM ledgerd_picked)\n", arrays)
-	fmt.Fprintf(&b, "UPDATE %s SET %s FROM unnest(%s) WITH ORDINALITY ledgerd_p (%s, ledgerd_place)\n WHERE %s RETURNING ledgerd_p.ledgerd_place, %s",
-		p.name, p.stamp(args, who, token, now), each(names, "(SELECT % FROM ledgerd_keys)", ", "), list, p.joined("ledgerd_p"), p.result())
+	fmt.Fprintf(&b, "UPDATE %s SET %s FROM unnest(%s) WITH ORDINALITY ledgerd_p (%s, ledgerd_place)\n WHERE %s "+
+		"RETURNING ledgerd_p.ledgerd_place, %s",
+		p.name, p.stamp(args, who, token, now), each(names, "(SELECT % FROM ledgerd_keys)",
+			", "), list, p.joined("ledgerd_p"), p.result())
 	return b.String(), args.args
 }
 
@@ -250,7 +261,8 @@ func (p *plan) pickSQLite(agent any, limit int) (string, []any) {
 	// Most rows are free: an index on locked_by is no way to them.
 	fmt.Fprintf(&b, "UNION ALL SELECT * FROM (SELECT %s, 1 FROM %s WHERE likely(%s) AND %s ORDER BY %s LIMIT %s)\n",
 		list, p.name, p.free(), where, order, n)
-	fmt.Fprintf(&b, ") ledgerd_c CROSS JOIN %s WHERE %s ORDER BY ledgerd_c.ledgerd_first, %s LIMIT %s", p.name, p.joined("ledgerd_c"), order, n)
+	fmt.Fprintf(&b, ") ledgerd_c CROSS JOIN %s WHERE %s ORDER BY ledgerd_c.ledgerd_first, %s LIMIT %s", p.name,
+		p.joined("ledgerd_c"), order, n)
 	return b.String(), args.args
 }
 
@@ -261,7 +273,8 @@ func (p *plan) stampSQLite(agent any, token string, keys [][]any) (string, []any
 	who := args.add(agent)
 	where, set := p.condition(args), p.stamp(args, who, token, p.now())
 	return fmt.Sprintf("UPDATE %s SET %s\n WHERE (%s) IN (VALUES %s) AND %s AND %s RETURNING %s, %s", p.name, set,
-		p.list("", p.keys), p.values(args, keys, nil), p.claimable(who, p.now()), where, p.list("+", p.keys), p.result()), args.args
+			p.list("", p.keys), p.values(args, keys, nil), p.claimable(who, p.now()), where, p.list("+", p.keys), p.result()),
+		args.args
 }
 
 // values are keys, each followed by a token unless tokens is nil, as rows of a VALUES list.
@@ -303,23 +316,29 @@ func (p *plan) held(set string, args *params, agent any, keys [][]any, tokens []
 	// Locked one by one in the order of the key, so that two of these never wait for each other, and each
 	// by an index, whatever the planner thinks of the table.
 	var b strings.Builder
-	fmt.Fprintf(&b, "WITH ledgerd_held (%s) AS MATERIALIZED (SELECT ledgerd_t.* FROM (SELECT * FROM (VALUES %s) ledgerd_u (%s) ORDER BY %[1]s) ledgerd_v\n",
+	fmt.Fprintf(&b, "WITH ledgerd_held (%s) AS MATERIALIZED (SELECT ledgerd_t.* FROM (SELECT * FROM (VALUES %s) "+
+		"ledgerd_u (%s) ORDER BY %[1]s) ledgerd_v\n",
 		strings.Join(names, ", "), values, strings.Join(given, ", "))
-	fmt.Fprintf(&b, " CROSS JOIN LATERAL (SELECT %s FROM %s WHERE %s AND %s FOR NO KEY UPDATE) ledgerd_t),\n", list, p.name, p.joined("ledgerd_v"), match)
+	fmt.Fprintf(&b, " CROSS JOIN LATERAL (SELECT %s FROM %s WHERE %s AND %s FOR NO KEY UPDATE) ledgerd_t),\n", list,
+		p.name, p.joined("ledgerd_v"), match)
 	fmt.Fprintf(&b, "ledgerd_keys AS MATERIALIZED (SELECT %s FROM ledgerd_held)\n", each(names, "array_agg(%) AS %", ", "))
-	fmt.Fprintf(&b, "UPDATE %s SET %s FROM unnest(%s) ledgerd_p (%s) WHERE %s", p.name, set, each(names, "(SELECT % FROM ledgerd_keys)", ", "),
+	fmt.Fprintf(&b, "UPDATE %s SET %s FROM unnest(%s) ledgerd_p (%s) WHERE %s", p.name, set,
+		each(names, "(SELECT % FROM ledgerd_keys)", ", "),
 		strings.Join(names, ", "), p.joined("ledgerd_p"))
 	return b.String()
 }
 
-// overdue frees up to n rows whose time is over, of all agents and whatever the condition says.
+// overdue frees up to n rows whose time is over, of all agents and outside of the condition, too.
 func (p *plan) overdue(limit int) (string, []any) {
 	args := p.params()
 	keys, names := p.list("", p.keys), numbered(len(p.keys))
-	pick := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %s", keys, p.name, p.expired(p.now()), p.qualified(p.until), p.parameter(args, limit, "bigint"))
+	pick := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %s", keys, p.name, p.expired(p.now()),
+		p.qualified(p.until), p.parameter(args, limit, "bigint"))
 	if !p.postgres {
 		return fmt.Sprintf("UPDATE %s SET %s WHERE (%s) IN (%s)", p.name, p.freed(), keys, pick), args.args
 	}
-	return fmt.Sprintf("WITH ledgerd_over (%s) AS MATERIALIZED (%s FOR NO KEY UPDATE SKIP LOCKED), ledgerd_keys AS MATERIALIZED (SELECT %s FROM ledgerd_over)\nUPDATE %s SET %s FROM unnest(%s) ledgerd_p (%s) WHERE %s",
-		strings.Join(names, ", "), pick, each(names, "array_agg(%) AS %", ", "), p.name, p.freed(), each(names, "(SELECT % FROM ledgerd_keys)", ", "), strings.Join(names, ", "), p.joined("ledgerd_p")), args.args
+	return fmt.Sprintf("WITH ledgerd_over (%s) AS MATERIALIZED (%s FOR NO KEY UPDATE SKIP LOCKED), ledgerd_keys AS "+
+		"MATERIALIZED (SELECT %s FROM ledgerd_over)\nUPDATE %s SET %s FROM unnest(%s) ledgerd_p (%s) WHERE %s",
+		strings.Join(names, ", "), pick, each(names, "array_agg(%) AS %", ", "), p.name, p.freed(), each(names,
+			"(SELECT % FROM ledgerd_keys)", ", "), strings.Join(names, ", "), p.joined("ledgerd_p")), args.args
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -77,25 +78,35 @@ type plan struct {
 	where, order     fragment
 }
 
+// dialectPostgres is the dialect of connections to Postgres.
+const dialectPostgres = "postgres"
+
+// describes reads the description of a table from the database, for each dialect.
+var describes = map[string]func(ctx context.Context, db ledger.Conn, schema, name string) (*table, error){
+	"sqlite": describeSQLite, dialectPostgres: describePostgres}
+
 // check compares a Table and the tags of a row with the database.
 func (t Table) check(ctx context.Context, db ledger.Conn, l *layout) (*plan, error) {
-	p := &plan{Table: t, postgres: db.Dialect() == "postgres"}
+	describe, ok := describes[db.Dialect()]
+	if !ok {
+		return nil, invalid("db", "is a connection of the dialect %q; rows can be claimed on %s", db.Dialect(),
+			strings.Join(slices.Sorted(maps.Keys(describes)), " and "))
+	}
+	p := &plan{Table: t, postgres: db.Dialect() == dialectPostgres}
 	schema, name, err := splitName(t.Name)
 	if err != nil {
 		return nil, err
 	}
-	describe := describeSQLite
-	if p.postgres {
-		describe = describePostgres
-	}
-	if p.table, err = describe(ctx, db, schema, name); err == nil && p.table == nil && schema != "" && !strings.Contains(t.Name, `"`) {
+	if p.table, err = describe(ctx, db, schema, name); err == nil && p.table == nil && schema != "" &&
+		!strings.Contains(t.Name, `"`) {
 		p.table, err = describe(ctx, db, "", t.Name) // its name has a dot
 	}
 	if err != nil {
 		return nil, err
 	}
 	if p.table == nil {
-		return nil, invalid("name", "no table %s in this database; names are taken as the database has them, capitals too", t.Name)
+		return nil, invalid("name", "no table %s in this database; names are taken as the database has them, capitals too",
+			t.Name)
 	}
 	if err := p.checkClaim(); err != nil {
 		return nil, err
@@ -130,7 +141,8 @@ func (p *plan) need(field, name, add string) (column, error) {
 		if add != "" {
 			add = fmt.Sprintf("; add it: ALTER TABLE %s ADD COLUMN %s %s", p.name, quote(name), add)
 		}
-		return c, invalid(field, "%s has no column %s, it has %s%s", p.name, quote(name), strings.Join(quoteAll(p.names()), ", "), add)
+		return c, invalid(field, "%s has no column %s, it has %s%s", p.name, quote(name), strings.Join(quoteAll(p.names()),
+			", "), add)
 	}
 	return c, nil
 }
@@ -155,7 +167,8 @@ func (p *plan) checkClaim() error {
 	if until.expires == other {
 		hint := "a timestamp or an integer (Unix seconds)"
 		if p.postgres {
-			hint = fmt.Sprintf("timestamptz or an integer (Unix seconds), which mean the same in every time zone: ALTER TABLE %s ALTER COLUMN %s TYPE timestamptz", p.name, quote(until.name))
+			hint = fmt.Sprintf("timestamptz or an integer (Unix seconds), which mean the same in every time zone: ALTER "+
+				"TABLE %s ALTER COLUMN %s TYPE timestamptz", p.name, quote(until.name))
 		}
 		return invalid("expires_at", "column %s is %s; it must be %s", until.name, until.declared, hint)
 	}
@@ -167,7 +180,8 @@ func (p *plan) checkClaim() error {
 			return err
 		}
 		if !slices.Contains([]class{any_, text, unique}, token.class) || token.length > 0 && token.length < tokenLength {
-			return invalid("lock_id", "column %s is %s; it must be a uuid, or text of at least %d characters", token.name, token.declared, tokenLength)
+			return invalid("lock_id", "column %s is %s; it must be a uuid, or text of at least %d characters", token.name,
+				token.declared, tokenLength)
 		}
 		p.token, p.tokenCast = quote(token.name), token.cast
 		mine = append(mine, token)
@@ -186,16 +200,18 @@ func (p *plan) checkClaim() error {
 	return nil
 }
 
-// checkValues looks whether the column for expires_at holds what its type says: SQLite compares all values
+// checkValues checks that the column for expires_at holds values of its type: SQLite compares all values
 // with each other, and a claim in another form would count as expired, or never expire.
 func (p *plan) checkValues(ctx context.Context, db ledger.Conn) error {
 	good, want := "typeof("+p.until+") = 'integer'", "integers (Unix seconds)"
 	if p.expires == text {
 		const digit = "[0-9]"
-		good = fmt.Sprintf("typeof(%s) = 'text' AND %[1]s GLOB '%[2]s-%[3]s-%[3]s %[4]s*'", p.until, strings.Repeat(digit, 4), strings.Repeat(digit, 2), digit)
+		good = fmt.Sprintf("typeof(%s) = 'text' AND %[1]s GLOB '%[2]s-%[3]s-%[3]s %[4]s*'", p.until, strings.Repeat(digit, 4),
+			strings.Repeat(digit, 2), digit)
 		want = "times in UTC such as 2026-11-20 17:00:00.123, as strftime writes them"
 	}
-	return rows(ctx, db, fmt.Sprintf("SELECT CAST(%s AS text) FROM %s WHERE %[1]s IS NOT NULL AND NOT (%[3]s) LIMIT 1", p.until, p.name, good), nil, func(scan func(...any) error) error {
+	return rows(ctx, db, fmt.Sprintf("SELECT CAST(%s AS text) FROM %s WHERE %[1]s IS NOT NULL AND NOT (%[3]s) LIMIT 1",
+		p.until, p.name, good), nil, func(scan func(...any) error) error {
 		var bad string
 		if err := scan(&bad); err != nil {
 			return err
@@ -231,7 +247,8 @@ func (p *plan) checkRow(l *layout) error {
 			return nil
 		}
 	}
-	return invalid("row", "%s has no primary key or unique index over %s alone, so they are no key of it", p.name, strings.Join(p.keys, ", "))
+	return invalid("row", "%s has no primary key or unique index over %s alone, so they are no key of it", p.name,
+		strings.Join(p.keys, ", "))
 }
 
 // hint is what would make claims cheaper, "" if nothing is known to.
@@ -245,8 +262,11 @@ func (p *plan) hint() string {
 // try lets the database read the statement of a claim, so that a mistake in the condition or the order
 // comes to light at start.
 func (p *plan) try(ctx context.Context, db ledger.Conn) error {
-	agent := map[bool]any{true: int64(0), false: "x"}[p.agent == number]
-	if p.agent == unique {
+	agent := any("x")
+	switch p.agent {
+	case number:
+		agent = int64(0)
+	case unique:
 		agent = uuid.Nil.String()
 	}
 	query, args := p.pickSQLite(agent, 1)
@@ -260,7 +280,7 @@ func (p *plan) try(ctx context.Context, db ledger.Conn) error {
 	return err
 }
 
-// mistaken says whether a database refused SQL for what it says.
+// mistaken reports whether a database refused SQL because of its text.
 func mistaken(err error) bool {
 	const sqliteError = 1
 	var state interface{ SQLState() string }

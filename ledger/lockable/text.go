@@ -7,7 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// quote is a name as both databases take it, whatever characters it has.
+// quote quotes a name for both databases; it may have any characters.
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 func quoteAll(names []string) []string {
@@ -33,7 +33,8 @@ func splitName(name string) (schema, table string, err error) {
 		}
 		parts = append(parts, part)
 		if part == "" || after != "" && after[0] != '.' || len(parts) > 2 {
-			return "", "", invalid("name", "%q: must be a table, or schema.table; parts with dots or quotes go in double quotes", name)
+			return "", "", invalid("name", "%q: must be a table, or schema.table; parts with dots or quotes go in double quotes",
+				name)
 		}
 		if after == "" {
 			break
@@ -108,7 +109,7 @@ func newFragment(field, sql string, postgres bool) (fragment, error) {
 }
 
 // skipped is the length of the string, quoted name or comment with which s begins: 0 if it is none,
-// -1 if it does not end. inWord says that s goes on with a word.
+// -1 if it does not end. inWord: s continues a word.
 func skipped(s string, inWord, postgres bool) int {
 	until := func(from int, end string) int {
 		if i := strings.Index(s[from:], end); i >= 0 {

@@ -1,6 +1,7 @@
 package locks_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -17,7 +18,8 @@ func TestClockOff(t *testing.T) {
 		t.Run(off.String(), func(t *testing.T) {
 			t.Parallel()
 			clock := pgtest.Schema(t)
-			_, err := pgtest.Pool(t).Exec(t.Context(), `CREATE FUNCTION `+clock+`.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
+			_, err := pgtest.Pool(t).Exec(t.Context(), `CREATE FUNCTION `+clock+
+				`.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
  $$ SELECT pg_catalog.clock_timestamp() + interval '`+off.String()+`' $$`)
 			if err != nil {
 				t.Fatal(err)
@@ -48,7 +50,7 @@ func TestClockOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			dies := other.spawn(t, "holder")
-			dies.says(t, "held")
+			dies.answers(t, "held")
 			if err := dies.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
@@ -62,4 +64,13 @@ func TestClockOff(t *testing.T) {
 			}
 		})
 	}
+}
+
+// holder takes a lock and never gives it back.
+func holder(ctx context.Context, p *place, _ []string) error {
+	if _, _, err := p.locks.Acquire(ctx, "mail", locks.Options{TTL: time.Second}); err != nil {
+		return err
+	}
+	answer("held")
+	return nil
 }

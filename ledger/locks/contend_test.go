@@ -20,9 +20,9 @@ import (
 )
 
 // Four processes contend for a few locks, and at random moments one of them is killed, or frozen for
-// longer than its TTL. What happened is judged from two sides:
+// longer than its TTL. The run is judged from two sides:
 //
-//   - the database noted each change of a record as it was made: by its clock nobody got a lock
+//   - the database noted each change of a record as it was made: by its clock no agent got a lock
 //     before the time of the holder before was over, and fences rose;
 //   - each holder noted, as it began, how many effects there were of those who held the lock before:
 //     none may have been added since.
@@ -43,7 +43,8 @@ var noteChanges = map[string][]string{
 }
 
 func note(op, row string) string {
-	return fmt.Sprintf(`CREATE TRIGGER note_%[1]s AFTER %[1]s ON ledger_locks BEGIN INSERT INTO notes (op, name, fence, since, expires, at)
+	return fmt.Sprintf(
+		`CREATE TRIGGER note_%[1]s AFTER %[1]s ON ledger_locks BEGIN INSERT INTO notes (op, name, fence, since, expires, at)
  VALUES ('%[1]s', %[2]s.name, %[2]s.fence, %[2]s.since, %[2]s.expires_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER)); END`, op, row)
 }
 
@@ -52,7 +53,7 @@ const (
 	contendFor     = 5 * time.Second
 )
 
-// contender takes and leaves locks until its stdin ends. What it sees goes to a file at once.
+// contender takes and leaves locks until its stdin ends. It writes at once to a file what it sees.
 func contender(ctx context.Context, p *place, args []string) error {
 	f, err := os.OpenFile(args[0], os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -141,7 +142,8 @@ func TestContention(t *testing.T) {
 			t.Error(w)
 		}
 		seen := judgeSeen(t, p, file)
-		t.Logf("%d killed, %d frozen; %d grants, %d of them after the time of a holder was over; %d effects, seen from %d sides", killed, frozen, grants, overdue, p.number(t, effects), seen)
+		t.Logf(
+			"%d killed, %d frozen; %d grants, %d of them after the time of a holder was over; %d effects, seen from %d sides", killed, frozen, grants, overdue, p.number(t, effects), seen)
 		if !enough() {
 			t.Error("too little has happened to judge")
 		}
@@ -164,7 +166,7 @@ func (p *place) victim(t *testing.T, procs []*child) int {
 	return rand.N(len(procs))
 }
 
-// judgeNotes judges what the database noted, and says what is wrong with it.
+// judgeNotes checks what the database noted, and returns what is wrong with it.
 func judgeNotes(t *testing.T, p *place) (grants, overdue int, wrong []string) {
 	t.Helper()
 	is := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
@@ -197,7 +199,7 @@ func judgeNotes(t *testing.T, p *place) (grants, overdue int, wrong []string) {
 		before, there := now[name]
 		switch {
 		case op == "DELETE":
-			// Who gives back drops the record. On SQLite a new holder replaces it so, too: what
+			// A release drops the record. On SQLite a new holder replaces it so, too: what
 			// comes next is measured by this one then.
 			if delete(now, name); p.kind == "sqlite" && before.expires <= at {
 				now[name] = before
@@ -217,8 +219,8 @@ func judgeNotes(t *testing.T, p *place) (grants, overdue int, wrong []string) {
 			if there && before.expires > since {
 				is("%s: fence %d from %d, when fence %d had it until %d", name, fence, since, before.fence, before.expires)
 			}
-			// What a new record on Postgres drew may be older than what somebody got and gave back
-			// before the record was there. So it draws anew when nobody else can make one.
+			// The number that a new record on Postgres drew may be older than a fence that was got and given back
+			// before the record was there. So it draws anew when no other process can make one.
 			drawn := op == "INSERT" && p.kind != "sqlite"
 			if !drawn {
 				give(name, fence)
@@ -232,14 +234,16 @@ func judgeNotes(t *testing.T, p *place) (grants, overdue int, wrong []string) {
 	return grants, overdue, wrong
 }
 
-// TestJudgeOfFences: what an insert on Postgres draws is nobody's fence; what the update after it draws is.
+// TestJudgeOfFences: the number that an insert draws on Postgres is no holder's fence; the number of the update after
+// it is.
 func TestJudgeOfFences(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "pgx", "")
 	p.exec(t, noteChanges[p.kind]...)
 	history := func(fence int) {
 		t.Helper()
-		p.exec(t, `INSERT INTO notes (op, name, fence, since, expires, at) VALUES ('INSERT', 'l', 161, 10, 20, 10), ('UPDATE', 'l', 162, 10, 20, 10), ('DELETE', 'l', 162, 10, 20, 11),
+		p.exec(t,
+			`INSERT INTO notes (op, name, fence, since, expires, at) VALUES ('INSERT', 'l', 161, 10, 20, 10), ('UPDATE', 'l', 162, 10, 20, 10), ('DELETE', 'l', 162, 10, 20, 11),
  ('INSERT', 'l', 160, 12, 20, 12), `+fmt.Sprintf(`('UPDATE', 'l', %d, 12, 20, 12)`, fence))
 	}
 	history(163)
@@ -265,7 +269,8 @@ func judgeSeen(t *testing.T, p *place, file string) (seen int) {
 		if _, err := fmt.Sscan(lines.Text(), &name, &fence, &n); err != nil {
 			t.Fatalf("%q: %v", lines.Text(), err)
 		}
-		if now := p.number(t, fmt.Sprintf(`SELECT count(*) FROM effects WHERE name = '%s' AND fence < %d`, name, fence)); now != n {
+		if now := p.number(t, fmt.Sprintf(`SELECT count(*) FROM effects WHERE name = '%s' AND fence < %d`, name,
+			fence)); now != n {
 			t.Errorf("%s: fence %d began after %d effects of earlier holders, and there are %d", name, fence, n, now)
 		}
 	}

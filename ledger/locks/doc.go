@@ -1,19 +1,21 @@
-// Package locks gives named locks with a time to live: at most one holder at a time, by the
-// database's clock, whatever the clocks of the programs say.
+// Package locks provides named locks with a time to live (TTL). A lock has at most one holder at a time, by the
+// database's clock. The clocks of the programs do not matter.
 //
-// A lock is held from Acquire until Release, or until its time to live has passed without a
-// renewal: then the program died, was frozen, or could not reach the database. The context that
-// Acquire returns ends before that, so that the holder stops in time; who is not scheduled at all
-// cannot stop.
+// A caller holds a lock from [Manager.Acquire] until [Manager.Release]; meanwhile the package renews it. A lock that
+// was not renewed for its TTL expires: the program died, was paused, or could not reach the database. Acquire returns
+// a context that ends before the lock expires, so that the holder stops in time.
 //
-// So a lock cannot stop a holder that was paused beyond its time to live. What can is its fencing
-// number, greater than that of every earlier holder: hand it to the system that you write to, which
-// refuses what carries a smaller one than it has seen; or write to the ledger's own database, where
-// [Check] refuses in your transaction, and [InTx] does it for you.
+// A paused process cannot stop in time. It may continue after the lock has expired, and write although another
+// process holds the lock. There are two ways to prevent such a write:
 //
-// Who asks for a lock is told who has it, since when and until when. Nobody queues: of several who
-// wait the one that looks first after the release gets it.
+//   - Fencing number. The number of a holder is greater than the numbers of all earlier holders. Send it with each
+//     write to another system. That system refuses a write whose number is smaller than one that it has seen.
+//   - Transaction. [InTx] commits a transaction on the ledger's own database only if the lock is still held. In a
+//     transaction that you begin yourself, call [Manager.Check].
 //
-// The rules are here, as functions from a record to a record; stores keep the records, locked
-// while a rule is applied.
+// If another caller holds the lock, Acquire returns a [HeldError]: who holds it, since when and until when. There is no
+// queue. Waiting callers poll, and the first one that polls after the release gets the lock.
+//
+// The rules of locks are functions in this package. Each maps the record of a lock to its next record. A store keeps
+// the records, and locks a record while a rule is applied to it.
 package locks

@@ -37,7 +37,7 @@ func ExampleManager_Do() {
 	// b leaves it to a
 }
 
-// What is written in InTx is committed only if the lock is still held.
+// InTx commits its writes only if the lock is still held.
 func ExampleInTx() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "example")

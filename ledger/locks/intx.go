@@ -9,18 +9,19 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/txn"
 )
 
-// InTx runs fn under a lock and in a transaction of r, which is on the ledger's own database. On
-// error or panic what fn wrote is rolled back first, and then the lock is freed. Before the commit
-// [Manager.Check] is called in the transaction, so a holder that lost its lock cannot commit: ErrLost.
+// InTx acquires a lock, runs fn in a transaction of r, and releases the lock. The database of r must be the ledger's
+// own. Before the commit, InTx calls [Manager.Check] in the transaction. So a holder that lost its lock cannot commit,
+// and InTx returns ErrLost. If fn fails or panics, the transaction is rolled back before the lock is released.
 //
-// As with [txn.Runner.Run], fn may be called again, under the same lock. A ctx that is inside of a
-// transaction already is refused: its commit would come after the lock was freed.
+// As with [txn.Runner.Run], fn may be called several times, under the same lock. InTx refuses a ctx that is already
+// inside a transaction, because that transaction would commit after the lock is released.
 //
-// Errors besides: *HeldError; those of Acquire; that of fn; those of Run.
+// Other errors: those of Acquire, such as *HeldError; that of fn; those of Run.
 func InTx[T any](ctx context.Context, m *Manager, r *txn.Runner[T], name string, o Options,
 	fn func(ctx context.Context, tx T, l *Lock) error) error {
 	for range txn.Databases(ctx) {
-		return &ledger.InvalidError{Field: "ctx", Reason: "is inside a transaction, which would commit after the lock was freed; call InTx outside of Run"}
+		return &ledger.InvalidError{Field: "ctx",
+			Reason: "is inside a transaction, which would commit after the lock was freed", Hint: "call InTx outside of Run"}
 	}
 	held, l, err := m.Acquire(ctx, name, o)
 	if err != nil {
@@ -39,7 +40,7 @@ func InTx[T any](ctx context.Context, m *Manager, r *txn.Runner[T], name string,
 	return err
 }
 
-// lost is an error, or none, under a lock that was lost.
+// lost adds ErrLost to an error, which may be nil.
 func lost(err error) error {
 	if err == nil || errors.Is(err, ErrLost) {
 		return ErrLost

@@ -31,7 +31,8 @@ func TestInTx(t *testing.T) {
 	onEach(t, func(t *testing.T, p *place) {
 		ctx := t.Context()
 		p.exec(t, makeEffects)
-		if err := p.inTx(ctx, "l", locks.Options{Holder: "a"}, func(ctx context.Context, tx ledger.Conn, l *locks.Lock) error {
+		if err := p.inTx(ctx, "l", locks.Options{Holder: "a"}, func(ctx context.Context, tx ledger.Conn,
+			l *locks.Lock) error {
 			if h := p.held(t, "l"); h == nil || h.Holder != "a" || h.Fence != l.Fence {
 				t.Errorf("held: %+v", h)
 			}
@@ -55,11 +56,13 @@ func TestInTx(t *testing.T) {
 	})
 }
 
-// What went wrong is rolled back, and only then the lock is freed: whoever gets it next sees nothing
+// A transaction that failed is rolled back, and only then the lock is freed: the next holder sees nothing
 // of it, and nothing of it comes later.
 func TestInTxRollsBackThenFrees(t *testing.T) {
 	oops := errors.New("oops")
-	for name, end := range map[string]func() error{"error": func() error { return oops }, "panic": func() error { panic(oops) }} {
+	for name, end := range map[string]func() error{"error": func() error { return oops }, "panic": func() error {
+		panic(oops)
+	}} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, p *place) {
 				ctx := t.Context()
@@ -107,8 +110,9 @@ func TestInTxLost(t *testing.T) {
 	onEach(t, func(t *testing.T, p *place) {
 		ctx := t.Context()
 		p.exec(t, makeEffects)
-		if p.kind == "sqlite" { // nobody else writes meanwhile: it is lost by time alone
-			err := p.inTx(ctx, "l", locks.Options{TTL: time.Second}, func(ctx context.Context, tx ledger.Conn, l *locks.Lock) error {
+		if p.kind == "sqlite" { // no other process writes meanwhile: only time can end the lock
+			err := p.inTx(ctx, "l", locks.Options{TTL: time.Second}, func(ctx context.Context, tx ledger.Conn,
+				l *locks.Lock) error {
 				if err := effect(ctx, tx, l); err != nil {
 					return err
 				}
@@ -176,8 +180,8 @@ func TestInTxElsewhere(t *testing.T) {
 	}
 }
 
-// Once the check has passed nobody gets the lock before the commit, though its time is over.
-func TestNobodyBetweenCheckAndCommit(t *testing.T) {
+// Once the check has passed no other holder gets the lock before the commit, though its time is over.
+func TestLockHoldsUntilCommit(t *testing.T) {
 	onBoth(t, func(t *testing.T, p *place) {
 		ctx := t.Context()
 		p.exec(t, makeEffects)
@@ -223,7 +227,8 @@ func TestNobodyBetweenCheckAndCommit(t *testing.T) {
 
 // committer writes under a lock and in a transaction, and wants to commit when it is told to.
 func committer(ctx context.Context, p *place, _ []string) error {
-	err := p.inTx(ctx, "l", locks.Options{TTL: time.Second}, func(ctx context.Context, tx ledger.Conn, l *locks.Lock) error {
+	err := p.inTx(ctx, "l", locks.Options{TTL: 5 * time.Second}, func(ctx context.Context, tx ledger.Conn,
+		l *locks.Lock) error {
 		if err := effect(ctx, tx, l); err != nil {
 			return err
 		}
@@ -238,14 +243,14 @@ func committer(ctx context.Context, p *place, _ []string) error {
 }
 
 // A holder that is frozen for longer than its TTL does not commit when it goes on, whether somebody
-// else has had the lock meanwhile or not. (On SQLite nobody can, because its transaction is open.)
+// else has had the lock meanwhile or not. (On SQLite this cannot happen, because its transaction is open.)
 func TestFrozenHolderCannotCommit(t *testing.T) {
 	for _, taken := range []bool{true, false} {
 		t.Run(fmt.Sprint("taken ", taken), func(t *testing.T) {
 			onBoth(t, func(t *testing.T, p *place) {
 				p.exec(t, makeEffects)
 				c := p.spawn(t, "committer")
-				c.says(t, "written")
+				c.answers(t, "written")
 				before := p.held(t, "l")
 				if err := c.Process.Signal(syscall.SIGSTOP); err != nil {
 					t.Fatal(err)
@@ -254,7 +259,8 @@ func TestFrozenHolderCannotCommit(t *testing.T) {
 				var l *locks.Lock
 				if taken && p.kind != "sqlite" {
 					var err error
-					if _, l, err = p.locks.Acquire(t.Context(), "l", locks.Options{}); err != nil || before == nil || l.Fence <= before.Fence {
+					if _, l, err = p.locks.Acquire(t.Context(), "l", locks.Options{}); err != nil || before == nil ||
+						l.Fence <= before.Fence {
 						t.Fatalf("the next holder after %+v: %+v, %v", before, l, err)
 					}
 				}
@@ -262,7 +268,7 @@ func TestFrozenHolderCannotCommit(t *testing.T) {
 				if err := c.Process.Signal(syscall.SIGCONT); err != nil {
 					t.Fatal(err)
 				}
-				c.says(t, "lost")
+				c.answers(t, "lost")
 				if n := p.number(t, effects); n != 0 {
 					t.Errorf("%d effects", n)
 				}

@@ -40,7 +40,7 @@ func keep(l *Lock, called time.Time, end context.CancelCauseFunc, renew func(con
 	return k
 }
 
-// run renews. The holder is told in time whatever the database does: by a timer, because a
+// run renews. The holder is told in time even if the database hangs: by a timer, because a
 // renewal may hang.
 func (k *keeper) run(ctx context.Context, ttl time.Duration, called time.Time, renew func(context.Context) error) {
 	trusted := func() time.Time { return called.Add(ttl - ttl/distrust) }

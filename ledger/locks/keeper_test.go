@@ -62,7 +62,7 @@ func giveBack(t *testing.T, m *Manager, l *Lock) {
 	}
 }
 
-// until is when the lock ends unless it is renewed, as others see it; zero if nobody has it.
+// until is when the lock ends unless it is renewed, as others see it; zero if it is free.
 func until(t *testing.T, m *Manager) time.Time {
 	t.Helper()
 	held, err := m.Held(t.Context())
@@ -118,7 +118,8 @@ func TestLostWhenNotRenewed(t *testing.T) {
 	away := func(context.Context, func() error) error { return ledger.ErrUnavailable }
 	hangs := func(ctx context.Context, _ func() error) error { <-ctx.Done(); return ctx.Err() }
 	hangsOn := func(context.Context, func() error) error { time.Sleep(time.Hour); return ledger.ErrUnavailable }
-	for name, fail := range map[string]func(context.Context, func() error) error{"away": away, "hangs": hangs, "hangs on": hangsOn} {
+	for name, fail := range map[string]func(context.Context, func() error) error{
+		"away": away, "hangs": hangs, "hangs on": hangsOn} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, m *Manager, store *flaky) {
 				held, l := hold(t, m, Options{TTL: 30 * time.Second})
@@ -157,7 +158,7 @@ func TestRenewedAgain(t *testing.T) {
 	})
 }
 
-// An operator takes the lock: the holder learns of it at its next renewal, and Do says so though
+// An operator takes the lock: the holder learns of it at its next renewal, and Do returns that though
 // its function did not care.
 func TestForceReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, m *Manager, _ *flaky) {
@@ -189,7 +190,7 @@ func TestForceReleased(t *testing.T) {
 	})
 }
 
-// Calls of which nobody knows whether they took effect are repeated, and leave nothing behind.
+// Calls that may or may not have taken effect are repeated, and leave nothing behind.
 func TestUnknownOutcomes(t *testing.T) {
 	lands := func(_ context.Context, call func() error) error {
 		return errors.Join(ledger.ErrUnavailable, call())
@@ -240,7 +241,8 @@ func TestWait(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start = time.Now()
-		if _, _, err := m.Acquire(ctx, "l", Options{Wait: time.Minute}); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+		if _, _, err := m.Acquire(ctx, "l", Options{Wait: time.Minute}); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(start) != time.Second {
 			t.Fatalf("after %v: %v", time.Since(start), err)
 		}
 		time.AfterFunc(10*time.Second, func() { giveBack(t, m, l) })
@@ -262,7 +264,8 @@ func TestHeldByACommit(t *testing.T) {
 		time.Sleep(time.Second)
 		start := time.Now()
 		_, _, err := m.Acquire(t.Context(), "l", Options{})
-		if held := (*HeldError)(nil); !errors.As(err, &held) || held.Holder != "a" || time.Since(start) != askTime+forgetTime {
+		if held := (*HeldError)(nil); !errors.As(err, &held) || held.Holder != "a" || time.Since(start) != askTime+
+			forgetTime {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 		if _, _, err = m.Acquire(t.Context(), "another", Options{}); !errors.Is(err, ledger.ErrUnavailable) {

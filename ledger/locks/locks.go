@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
 // Manager takes locks in one ledger's database. It is safe for concurrent use.
@@ -19,12 +20,17 @@ type Manager struct{ store ledger.LockStore }
 // New makes a Manager.
 func New(l *ledger.Ledger) *Manager { return &Manager{l.LockStore()} }
 
-// Options of a lock; the zero value is good.
+// Options of a lock. The zero value is usable.
 type Options struct {
-	Holder  string        // shown to others, at most ledger.MaxAgent bytes; "" means host/pid
-	TTL     time.Duration // 1 s … 24 h; 0 means one minute; renewed at a third
-	AtLeast time.Duration // up to 24 h: Release keeps the lock this long after it was taken, for jobs faster than schedules agree
-	Wait    time.Duration // how long to wait for another holder; 0 means not at all
+	// Holder is the name that other callers see, at most bounds.MaxAgent bytes; "" means host/pid.
+	Holder string
+	// TTL is the time to live, 1 s … 24 h; 0 means one minute. The lock is renewed each time a third of it has passed.
+	TTL time.Duration
+	// AtLeast is the shortest time for which a lock stays taken, up to 24 h; it counts from Acquire. An earlier Release
+	// leaves the lock taken until then. So a short job does not run twice when the clocks of two machines differ.
+	AtLeast time.Duration
+	// Wait is how long Acquire waits for a lock that another caller holds; 0 means that it does not wait.
+	Wait time.Duration
 }
 
 // Lock is a held lock.
@@ -32,12 +38,12 @@ type Lock struct {
 	Name  string
 	Fence int64 // greater than that of every earlier holder of any lock in this ledger
 
-	token  uuid.UUID // chosen before it was asked for, so that asking again is safe
+	token  uuid.UUID // chosen before the first request, so that a request can be repeated safely
 	ttl    time.Duration
 	keeper *keeper
 }
 
-// HeldError says who holds a lock. After an early release (see Options.AtLeast) it says who held it.
+// HeldError names the holder of a lock. After an early release (see Options.AtLeast) it names the last holder.
 type HeldError struct {
 	Name, Holder string
 	Fence        int64
@@ -49,19 +55,20 @@ func (e *HeldError) Error() string {
 		e.Since.Format(time.RFC3339), e.Until.Format(time.RFC3339))
 }
 
-// ErrLost says that a lock is not held any more: it was not renewed in time, or an operator took it.
+// ErrLost means that the caller does not hold the lock any more: the lock was not renewed in time, or an operator ended
+// it by ForceRelease.
 var ErrLost = errors.New("lock lost")
 
 const (
-	// Who waits looks after firstLook, and then ever more rarely.
+	// A waiting caller asks again after about firstLook. Each further wait is about twice as long, up to lastLook.
 	firstLook, lastLook = 20 * time.Millisecond, 500 * time.Millisecond
-	// How often, and after which pause, a call is repeated when the database is unavailable, unless
-	// it took long to say so.
+	// When the database is unavailable, a call is made up to tries times, with an average pause of retryPause. It is
+	// not repeated once retryTime has passed.
 	tries, retryPause, retryTime = 3, 100 * time.Millisecond, 5 * time.Second
-	// How long a call may take. It waits for a holder that is committing (see Check), which may be
-	// frozen while it does: then the lock is held though its time is over.
+	// How long a request for a lock may take. It waits for the transaction in which the old holder called Check. If
+	// that holder is paused, the lock stays held although it has expired.
 	askTime = 10 * time.Second
-	// How long the database is asked to forget a lock that nobody has got.
+	// How long a failed Acquire tries to remove a lock that it may have taken.
 	forgetTime = 2 * time.Second
 )
 
@@ -81,16 +88,20 @@ func (o Options) complete(name string) (Options, error) {
 	if o.Wait < 0 {
 		return o, &ledger.InvalidError{Field: "wait", Reason: o.Wait.String() + ", must not be negative"}
 	}
-	return o, ledger.CheckLock(name, o.Holder, o.TTL, o.AtLeast)
+	return o, ledger.Lock{Name: name, Holder: o.Holder}.Check(o.TTL, o.AtLeast)
 }
 
-// Acquire takes a lock and keeps it renewed until Release, also when ctx has ended, or returns
-// *HeldError. The context it returns ends with ctx, with Release, and with cause ErrLost before
-// somebody else can have the lock. Also without Wait it may take ten seconds to refuse: when the
-// holder's time is over and it is about to commit (see Check).
+// Acquire takes a lock, and renews it until Release, even after ctx has ended. If another caller holds the lock and
+// Options.Wait has passed, Acquire returns *HeldError.
 //
-// Errors besides: ledger.ErrInvalid; ledger.ErrUnavailable, after which the lock may stay taken for
-// its TTL; that of ctx.
+// The returned context ends when ctx ends and when Release is called. If the lock is lost, the context ends with the
+// cause ErrLost before another caller can get the lock; only after ForceRelease it may end later.
+//
+// Even without Options.Wait, a refusal may take ten seconds. This happens when the lock has expired, but the
+// transaction in which its holder called Check has not ended.
+//
+// Other errors: ledger.ErrInvalid; ledger.ErrUnavailable, after which the lock may stay taken for its TTL; the error
+// of ctx.
 func (m *Manager) Acquire(ctx context.Context, name string, o Options) (context.Context, *Lock, error) {
 	o, err := o.complete(name)
 	if err != nil {
@@ -128,7 +139,7 @@ func (m *Manager) Acquire(ctx context.Context, name string, o Options) (context.
 	}
 }
 
-// take asks for the lock once. Being refused writes nothing.
+// take requests the lock once. A refused request writes nothing.
 func (m *Manager) take(ctx context.Context, want ledger.Lock, o Options) (fence int64, err error) {
 	there, now, err := m.store.Locks(ctx, want.Name)
 	if err != nil {
@@ -148,7 +159,8 @@ func (m *Manager) take(ctx context.Context, want ledger.Lock, o Options) (fence 
 	}
 	forgetting, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetTime) // it may have taken effect
 	defer cancel()
-	_ = m.store.Update(forgetting, nil, func(tx ledger.Tx) error { return forget(tx, want) }) // at worst the lock ends with its TTL
+	// at worst the lock ends with its TTL
+	_ = m.store.Update(forgetting, nil, func(tx ledger.Tx) error { return forget(tx, want) })
 	switch {
 	case asking.Err() == nil || ctx.Err() != nil:
 		return 0, err
@@ -158,9 +170,9 @@ func (m *Manager) take(ctx context.Context, want ledger.Lock, o Options) (fence 
 	return 0, fmt.Errorf("lock %q: no answer within %v: %w", want.Name, askTime, ledger.ErrUnavailable)
 }
 
-// Release gives the lock back; releasing a lost lock is nil, also one that was released before.
-// After an error (ledger.ErrUnavailable, or that of ctx) it may be called again; else the lock ends
-// with its TTL: it is renewed no more.
+// Release gives the lock back and stops its renewal. For a lock that was lost, or released before, it returns nil.
+// After an error (ledger.ErrUnavailable, or that of ctx) Release may be called again. Without that the lock expires
+// at the end of its TTL.
 func (m *Manager) Release(ctx context.Context, l *Lock) error {
 	l.keeper.stop()
 	return again(ctx, func() error {
@@ -168,9 +180,9 @@ func (m *Manager) Release(ctx context.Context, l *Lock) error {
 	})
 }
 
-// Do runs fn under a lock and releases it, also on error and panic. *HeldError if it is held; else
-// the error of fn. If the lock was lost before fn returned the error matches ErrLost, whether fn
-// noticed or not.
+// Do acquires a lock, runs fn, and releases the lock, also if fn fails or panics. It returns the error of Acquire, such
+// as *HeldError, or the error of fn. If the lock was lost before fn returned, the error matches ErrLost, even if fn did
+// not notice the loss.
 func (m *Manager) Do(ctx context.Context, name string, o Options, fn func(ctx context.Context, l *Lock) error) error {
 	held, l, err := m.Acquire(ctx, name, o)
 	if err != nil {
@@ -184,15 +196,15 @@ func (m *Manager) Do(ctx context.Context, name string, o Options, fn func(ctx co
 	return err
 }
 
-// end releases a lock whose work is done. That it fails does not undo the work: the lock ends with
-// its TTL then.
+// end releases a lock after its work is done. If the release fails, the work stays done, and the lock expires at the
+// end of its TTL.
 func (m *Manager) end(ctx context.Context, l *Lock) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.ttl)
 	defer cancel()
 	_ = m.Release(ctx, l)
 }
 
-// Held returns all locks that are held now, by name.
+// Held returns all locks that are held now, sorted by name.
 func (m *Manager) Held(ctx context.Context) ([]HeldError, error) {
 	all, now, err := m.store.Locks(ctx, "")
 	var held []HeldError
@@ -204,11 +216,11 @@ func (m *Manager) Held(ctx context.Context) ([]HeldError, error) {
 	return held, err
 }
 
-// ForceRelease takes a lock from its holder, which goes into the journal with the actor's name, and
-// says from whom; nil if nobody held it. The holder learns of it at its next renewal, after a third
-// of its TTL, and may run beside the next one until then.
+// ForceRelease takes a lock from its holder, and returns that holder, or nil if the lock was free. It writes an entry
+// with the actor's name into the journal. The holder learns of the loss at its next renewal, within a third of its TTL.
+// Until then it may run at the same time as the next holder.
 func (m *Manager) ForceRelease(ctx context.Context, actor, name string) (from *HeldError, err error) {
-	if err := ledger.CheckLock(name, actor, ledger.MinTTL, 0); err != nil {
+	if err := (ledger.Lock{Name: name, Holder: actor}).Check(bounds.MinTTL, 0); err != nil {
 		return nil, err
 	}
 	err = m.store.Update(ctx, nil, func(tx ledger.Tx) (err error) {
@@ -223,7 +235,8 @@ func again(ctx context.Context, call func() error) error {
 	began := time.Now()
 	for try := 1; ; try++ {
 		err := call()
-		if !errors.Is(err, ledger.ErrUnavailable) || try == tries || time.Since(began) > retryTime || pause(ctx, rand.N(2*retryPause)) != nil {
+		if !errors.Is(err, ledger.ErrUnavailable) || try == tries || time.Since(began) > retryTime ||
+			pause(ctx, rand.N(2*retryPause)) != nil {
 			return err
 		}
 	}

@@ -33,7 +33,7 @@ import (
 const childEnv = "LEDGERD_TEST_CHILD"
 
 var children = map[string]func(ctx context.Context, p *place, args []string) error{
-	"naive": naive, "job_lock": jobLock, "ours": ours, "holder": holder, "committer": committer, "contender": contender,
+	"holder": holder, "committer": committer, "contender": contender,
 }
 
 func TestMain(m *testing.M) {
@@ -60,8 +60,9 @@ type place struct {
 	locks     *locks.Manager
 	conn      ledger.Conn // outside of transactions
 	run       func(ctx context.Context, fn func(ctx context.Context, tx ledger.Conn) error) error
-	inTx      func(ctx context.Context, name string, o locks.Options, fn func(ctx context.Context, tx ledger.Conn, l *locks.Lock) error) error
-	close     func()
+	inTx      func(ctx context.Context, name string, o locks.Options, fn func(ctx context.Context, tx ledger.Conn,
+		l *locks.Lock) error) error
+	close func()
 }
 
 // kinds of places: the three kinds of pools that there are.
@@ -126,14 +127,17 @@ func (p *place) openPool(ctx context.Context) error {
 
 func both(first, then func()) func() { return func() { first(); then() } }
 
-// transactions makes the transactions of a place, of whatever type.
+// transactions makes the transactions of a place, of any type.
 func transactions[T any](p *place, db txn.DB[T]) {
 	r := txn.New(db, txn.Config{})
 	p.run = func(ctx context.Context, fn func(context.Context, ledger.Conn) error) error {
 		return r.Run(ctx, func(ctx context.Context, tx T) error { return fn(ctx, r.Conn(tx)) })
 	}
-	p.inTx = func(ctx context.Context, name string, o locks.Options, fn func(context.Context, ledger.Conn, *locks.Lock) error) error {
-		return locks.InTx(ctx, p.locks, r, name, o, func(ctx context.Context, tx T, l *locks.Lock) error { return fn(ctx, r.Conn(tx), l) })
+	p.inTx = func(ctx context.Context, name string, o locks.Options, fn func(context.Context, ledger.Conn,
+		*locks.Lock) error) error {
+		return locks.InTx(ctx, p.locks, r, name, o, func(ctx context.Context, tx T, l *locks.Lock) error {
+			return fn(ctx, r.Conn(tx), l)
+		})
 	}
 }
 
@@ -218,7 +222,7 @@ func (p *place) number(t testing.TB, query string, args ...any) int64 {
 	return n
 }
 
-// held is who holds a lock, nil for nobody.
+// held is the holder of a lock, nil if it is free.
 func (p *place) held(t testing.TB, name string) *locks.HeldError {
 	t.Helper()
 	all, err := p.locks.Held(t.Context())
@@ -269,8 +273,8 @@ func (p *place) spawn(t testing.TB, name string, args ...string) *child {
 	return c
 }
 
-// says waits for a line of the child.
-func (c *child) says(t testing.TB, want string) {
+// The child's line must come.
+func (c *child) answers(t testing.TB, want string) {
 	t.Helper()
 	if !c.lines.Scan() || c.lines.Text() != want {
 		_ = c.Process.Kill()
@@ -297,9 +301,9 @@ func (c *child) ends(t testing.TB) {
 	}
 }
 
-// answer says something to the parent and waits for its line.
-func answer(says string) {
-	fmt.Println(says)
+// answer writes a line to the parent and waits for its line.
+func answer(answers string) {
+	fmt.Println(answers)
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// inForce says whether a record keeps others out.
+// inForce reports whether a record keeps others out.
 func inForce(l ledger.Lock, now time.Time) bool { return l.ExpiresAt.After(now) }
 
 func heldError(l ledger.Lock) *HeldError {
@@ -51,8 +51,8 @@ func renew(tx ledger.Tx, l *Lock) error {
 	return tx.PutLock(rec)
 }
 
-// release ends a lock, or leaves it to its least time without a holder. Of one that is lost
-// nothing is changed.
+// release ends a lock. Before KeepUntil the record stays, without the token of a holder. The record of a lost lock is
+// not changed.
 func release(tx ledger.Tx, l *Lock) error {
 	rec, there, now, err := tx.LoadLock(l.Name)
 	if err != nil || !there || rec.Token != l.token {
@@ -65,7 +65,7 @@ func release(tx ledger.Tx, l *Lock) error {
 	return tx.DropLock(l.Name)
 }
 
-// forget undoes take where it may have taken effect though nobody knows of it.
+// forget undoes a take that may have taken effect although its answer was lost.
 func forget(tx ledger.Tx, l ledger.Lock) error {
 	rec, there, _, err := tx.LoadLock(l.Name)
 	if err != nil || !there || rec.Token != l.Token {
@@ -74,7 +74,7 @@ func forget(tx ledger.Tx, l ledger.Lock) error {
 	return tx.DropLock(l.Name)
 }
 
-// breakUp takes a lock from whoever has it, and says who that was.
+// breakUp takes a lock from its holder, and returns that holder.
 func breakUp(tx ledger.Tx, actor, name string) (from *HeldError, err error) {
 	rec, there, now, err := tx.LoadLock(name)
 	if err != nil || !there {
@@ -84,18 +84,18 @@ func breakUp(tx ledger.Tx, actor, name string) (from *HeldError, err error) {
 		return nil, err
 	}
 	from = heldError(rec)
-	return from, tx.Journal(ledger.JournalEntry{Actor: actor, Action: "release-lock", Subject: name, Detail: from.Error(), Changed: 1})
+	return from, tx.Journal(ledger.JournalEntry{Actor: actor, Action: "release-lock", Subject: name, Detail: from.Error(),
+		Changed: 1})
 }
 
-// Check says, in a transaction of the caller's on the ledger's database, whether a lock is still
-// held: nil, ErrLost, or ledger.ErrUnavailable. Until that transaction ends nobody else gets the
-// lock, so make it the last statement before the commit: what commits after it was written under the
-// lock.
+// Check returns nil if the lock is still held, and ErrLost if it is not. It runs on conn, a transaction of the caller's
+// on the ledger's database. No other caller gets the lock until this transaction ends. So make Check the last statement
+// before the commit: then everything that is committed was written under the lock. Other error: ledger.ErrUnavailable.
 //
-// At the isolation levels repeatable read and serializable of Postgres it fails with a
-// serialization failure when the lock was renewed after the transaction began to read: such
-// transactions must be shorter than a third of the lock's TTL, and be repeated. On SQLite nothing
-// is renewed while a transaction writes: it must end within half of the TTL.
+// On Postgres, at the isolation levels repeatable read and serializable, Check fails with a serialization failure if
+// the lock was renewed after the transaction began to read. Such a transaction must be shorter than a third of the
+// lock's TTL, and it must be repeated after this failure. On SQLite no lock is renewed while a transaction writes, so
+// the transaction must end within half of the TTL.
 func (m *Manager) Check(ctx context.Context, conn ledger.Conn, l *Lock) error {
 	return m.store.Update(ctx, conn, func(tx ledger.Tx) error {
 		_, _, err := mine(tx, l)

@@ -8,26 +8,29 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/invariant"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // lane is where a rate is kept; the key "" is the kind in all.
 type lane struct{ kind, key string }
 
-// turn is whose turn it is among the shard keys, of claims of a kind and shard.
-type turn struct {
+// part is the kind and shard of claims, which go on from one cursor.
+type part struct {
 	kind  string
-	shard ledger.Shard
+	shard scheduler.Shard
 }
 
 // claimLimited claims of a kind with limits; held is what the agent holds already.
-func (s *Store) claimLimited(g ledger.Grant, k ledger.Kind, held []ledger.Record, now time.Time) (ledger.Claimed, error) {
-	at := turn{g.Kind, g.Shard}
-	a := k.Admit(now, s.lane(g.Kind, ""), g.Limit-len(held))
-	next, err := a.Walk(s.turns[at], lanes{s, g, k.Limits.ByKey()})
+func (s *Store) claimLimited(g ledger.Grant, k ledger.Kind, held []ledger.Record, now time.Time) (ledger.Claimed,
+	error) {
+	at := part{g.Kind, g.Shard}
+	a := k.Limits.Admit(now, s.lane(g.Kind, ""), g.Limit-len(held))
+	next, err := a.Walk(s.cursors[at], lanes{s, g, k.Limits.ByKey()})
 	if err != nil {
 		return ledger.Claimed{}, err
 	}
-	s.turns[at] = next
+	s.cursors[at] = next
 	for _, l := range a.Moved {
 		s.rates[lane{g.Kind, l.Key}] = l.Next.UTC()
 	}
@@ -54,8 +57,8 @@ func compareRecords(a, b ledger.Record) int {
 func (r *row) shardKey() string { return cmp.Or(r.ShardKey, r.Key) }
 
 // lane is how a kind stands, in all or for a shard key.
-func (s *Store) lane(kind, key string) ledger.Lane {
-	l := ledger.Lane{Key: key, Next: s.rates[lane{kind, key}]}
+func (s *Store) lane(kind, key string) scheduler.Lane {
+	l := scheduler.Lane{Key: key, Next: s.rates[lane{kind, key}]}
 	for _, r := range s.rows {
 		if r.Work != nil && r.Work.State == ledger.StateLeased && r.Kind == kind && (key == "" || r.shardKey() == key) {
 			l.Running++
@@ -64,7 +67,7 @@ func (s *Store) lane(kind, key string) ledger.Lane {
 	return l
 }
 
-// lanes are the ledger.Lanes of a claim.
+// lanes are the scheduler.Lanes of a claim.
 type lanes struct {
 	s     *Store
 	g     ledger.Grant
@@ -75,15 +78,16 @@ type lanes struct {
 func (l lanes) ready(key string) (rows []*row) {
 	for _, r := range l.s.rows {
 		if r.Work != nil && r.Work.State == ledger.StateReady && r.Kind == l.g.Kind && (key == "" || r.shardKey() == key) &&
-			(l.g.Shard.Count == 0 || r.Slot%l.g.Shard.Count == l.g.Shard.Index) {
+			l.g.Shard.Covers(r.Slot) {
 			rows = append(rows, r)
 		}
 	}
 	return rows
 }
 
-// Next implements ledger.Lanes.
-func (l lanes) Next(after string, p ledger.Pass) (lane ledger.Lane, passed ledger.Passed, some bool, err error) {
+// Next implements scheduler.Lanes.
+func (l lanes) Next(after string, p scheduler.Pass) (lane scheduler.Lane, passed scheduler.Passed, some bool,
+	err error) {
 	keys := map[string]bool{}
 	for _, r := range l.ready("") {
 		keys[r.shardKey()] = true
@@ -97,23 +101,23 @@ func (l lanes) Next(after string, p ledger.Pass) (lane ledger.Lane, passed ledge
 		}
 		passed = passed.And(lane)
 	}
-	return ledger.Lane{}, passed, false, nil
+	return scheduler.Lane{}, passed, false, nil
 }
 
-// Ready implements ledger.Lanes.
-func (l lanes) Ready(key string, n int) (out []ledger.Candidate, _ error) {
+// Ready implements scheduler.Lanes.
+func (l lanes) Ready(key string, n int) (out []scheduler.Candidate, _ error) {
 	for _, r := range l.ready(key) {
 		out = append(out, r.candidate(nil))
 	}
-	slices.SortFunc(out, ledger.CompareCandidates)
+	slices.SortFunc(out, scheduler.Compare)
 	return out[:min(n, len(out))], nil
 }
 
 // Crowding implements ledger.Store.
-func (s *Store) Crowding(_ context.Context, kind, key string) (ledger.Crowding, error) {
+func (s *Store) Crowding(_ context.Context, kind, key string) (scheduler.Crowding, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return ledger.Crowding{Now: s.now(), Whole: s.lane(kind, ""), Key: s.lane(kind, key)}, nil
+	return scheduler.Crowding{Now: s.now(), Whole: s.lane(kind, ""), Key: s.lane(kind, key)}, nil
 }
 
 // Gate implements ledger.Tx.
@@ -132,12 +136,13 @@ func (t *tx) Gate(kinds []string) (limited []string, _ error) {
 func (t *tx) Gated(kind string) (bool, error) { return t.s.gated[kind], nil }
 
 // Orphans implements ledger.Store: a row holds its attempts and its work, so nothing belongs to nothing.
-func (s *Store) Orphans(_ context.Context, limit int) (o ledger.Orphans, _ error) {
+func (s *Store) Orphans(_ context.Context, limit int) (o invariant.Orphans, _ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var leased []*row
 	for _, r := range s.sorted() {
-		if r.Work != nil && r.Work.State == ledger.StateLeased && s.kinds[r.Kind].Limits.Any() && r.Work.LeasedAt.After(s.limited[r.Kind]) {
+		if r.Work != nil && r.Work.State == ledger.StateLeased && s.kinds[r.Kind].Limits.Any() &&
+			r.Work.LeasedAt.After(s.limited[r.Kind]) {
 			leased = append(leased, r)
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 // Options of New; the zero value is good.
@@ -32,17 +34,17 @@ type Store struct {
 	byKey   map[ledger.Identity]int64
 	kinds   map[string]ledger.Kind
 	agents  map[string]beat
-	tallies map[span]ledger.MinuteTally
+	tallies map[span]stats.Minute
 	locks   map[string]ledger.Lock
 	fence   int64 // of the newest lock
 	journal []ledger.JournalEntry
 
-	reserver ledger.Reserver // without its Item
+	reserver scheduler.Reserver // without its Item
 
-	gated   map[string]bool      // kinds that have had items that need resources
-	limited map[string]time.Time // since when kinds have the limits that they have
-	rates   map[lane]time.Time   // Next of ledger.Lane
-	turns   map[turn]ledger.Turn // behind which shard key the next claim begins
+	gated   map[string]bool           // kinds that have had items that need resources
+	limited map[string]time.Time      // since when kinds have the limits that they have
+	rates   map[lane]time.Time        // Next of scheduler.Lane
+	cursors map[part]scheduler.Cursor // behind which shard key the next claim begins
 }
 
 // row is an item with all its attempts, oldest first. Rows are replaced, never changed, so
@@ -63,8 +65,10 @@ var _ ledger.Store = (*Store)(nil)
 // New makes an empty store.
 func New(o Options) *Store {
 	s := &Store{clock: o.Now, rows: map[int64]*row{}, byKey: map[ledger.Identity]int64{},
-		kinds: map[string]ledger.Kind{}, agents: map[string]beat{}, tallies: map[span]ledger.MinuteTally{}, locks: map[string]ledger.Lock{},
-		gated: map[string]bool{}, limited: map[string]time.Time{}, rates: map[lane]time.Time{}, turns: map[turn]ledger.Turn{}}
+		kinds: map[string]ledger.Kind{}, agents: map[string]beat{}, tallies: map[span]stats.Minute{},
+		locks: map[string]ledger.Lock{},
+		gated: map[string]bool{}, limited: map[string]time.Time{}, rates: map[lane]time.Time{},
+		cursors: map[part]scheduler.Cursor{}}
 	if s.clock == nil {
 		s.clock = time.Now
 	}
@@ -90,7 +94,8 @@ func (s *Store) record(r *row) ledger.Record {
 	}
 	c.DonePeriod, c.DoneEpoch = time.Time{}, 0
 	for _, a := range r.attempts {
-		if a.Outcome.Completed() && !a.Period.IsZero() && cmp.Or(a.Period.Compare(c.DonePeriod), cmp.Compare(a.Epoch, c.DoneEpoch)) > 0 {
+		if a.Outcome.Completed() && !a.Period.IsZero() && cmp.Or(a.Period.Compare(c.DonePeriod),
+			cmp.Compare(a.Epoch, c.DoneEpoch)) > 0 {
 			c.DonePeriod, c.DoneEpoch = a.Period, a.Epoch
 		}
 	}
@@ -112,7 +117,8 @@ func (s *Store) Claim(_ context.Context, g ledger.Grant) (ledger.Claimed, error)
 	var out []ledger.Record
 	if g.Resume {
 		for _, r := range s.sorted() {
-			if w := r.Work; len(out) < g.Limit && w != nil && w.State == ledger.StateLeased && r.Kind == g.Kind && w.Agent == g.Agent {
+			if w := r.Work; len(out) < g.Limit && w != nil && w.State == ledger.StateLeased && r.Kind == g.Kind &&
+				w.Agent == g.Agent {
 				out = append(out, s.lease(r, func(w *ledger.Work) { w.ExpiresAt = now.Add(g.TTL) }))
 			}
 		}
@@ -125,6 +131,15 @@ func (s *Store) Claim(_ context.Context, g ledger.Grant) (ledger.Claimed, error)
 		return s.claimLimited(g, k, out, now)
 	}
 	return ledger.Claimed{Records: append(out, s.claimReady(g, g.Limit-len(out), now)...)}, nil
+}
+
+// CompleteAndClaim implements ledger.Store.
+func (s *Store) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g ledger.Grant) (landed []int64,
+	got ledger.Claimed, err error) {
+	if landed, err = s.Complete(ctx, nil, c); err == nil {
+		got, err = s.Claim(ctx, g)
+	}
+	return landed, got, err
 }
 
 // lease replaces a row's work and returns the record as it stands afterwards.
@@ -154,12 +169,15 @@ func (s *Store) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Compl
 		var changes []ledger.Change
 		for _, e := range c {
 			r := s.held(e.LeaseRef)
-			if r == nil || r.Work.Reopen || r.Work.Cancel || r.Work.Gated || slices.Contains(landed, e.ItemID) {
+			if r == nil || r.Work.Reopen || r.Work.Cancel || r.Work.Gated || !r.FailingSince.IsZero() ||
+				slices.Contains(landed, e.ItemID) {
 				continue
 			}
 			w := r.Work
-			changes = append(changes, ledger.Change{ID: r.ID, Finish: true, Attempt: &ledger.Attempt{ItemID: r.ID, Attempt: w.Attempt,
-				Kind: r.Kind, Agent: w.Agent, LockID: w.LockID.String(), Worker: e.Worker, Epoch: w.Epoch, LeasedAt: w.LeasedAt,
+			changes = append(changes, ledger.Change{ID: r.ID, Finish: true, Attempt: &ledger.Attempt{ItemID: r.ID,
+				Attempt: w.Attempt,
+				Kind:    r.Kind, Agent: w.Agent, LockID: w.LockID.String(), Worker: e.Worker, Epoch: w.Epoch,
+				DueAt: w.Due, LeasedAt: w.LeasedAt, StartedAt: w.StartedAt, Renewals: w.Renewals,
 				Outcome: e.Outcome, Final: true, Code: e.Code, Error: e.Error, Log: e.Log, Output: e.Output}})
 			landed = append(landed, r.ID)
 		}
@@ -175,7 +193,7 @@ func (s *Store) Renew(_ context.Context, ttl time.Duration, leases []ledger.Leas
 	var out []ledger.Renewal
 	for _, ref := range leases {
 		if r := s.held(ref); r != nil {
-			n := s.lease(r, func(w *ledger.Work) { w.ExpiresAt = s.now().Add(ttl) })
+			n := s.lease(r, func(w *ledger.Work) { w.ExpiresAt, w.Renewals = s.now().Add(ttl), w.Renewals+1 })
 			out = append(out, ledger.Renewal{LeaseRef: ref, ExpiresAt: n.Work.ExpiresAt, Cancel: n.Work.Cancel})
 		}
 	}
@@ -189,7 +207,24 @@ func (s *Store) Holders(_ context.Context, ids []int64) ([]ledger.Renewal, error
 	var out []ledger.Renewal
 	for _, id := range ids {
 		if r := s.rows[id]; r != nil && r.Work != nil && r.Work.State == ledger.StateLeased {
-			out = append(out, ledger.Renewal{LeaseRef: ledger.LeaseRef{ItemID: id, LockID: r.Work.LockID}, ExpiresAt: r.Work.ExpiresAt, Cancel: r.Work.Cancel})
+			out = append(out, ledger.Renewal{LeaseRef: ledger.LeaseRef{ItemID: id, LockID: r.Work.LockID},
+				ExpiresAt: r.Work.ExpiresAt, Cancel: r.Work.Cancel})
+		}
+	}
+	return out, nil
+}
+
+// Leased implements ledger.Store.
+func (s *Store) Leased(_ context.Context, ids []int64) ([]ledger.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []ledger.Record
+	for _, id := range ids {
+		if r := s.rows[id]; r != nil && r.Work != nil && r.Work.State == ledger.StateLeased {
+			w := r.Work
+			out = append(out, ledger.Record{ID: id, Identity: r.Identity, Stored: ledger.Stored{Every: r.Every, Zone: r.Zone},
+				Work: &ledger.Work{State: w.State, Epoch: w.Epoch, Attempt: w.Attempt, Agent: w.Agent, LockID: w.LockID,
+					LeasedAt: w.LeasedAt, ExpiresAt: w.ExpiresAt, Alone: w.Alone, Due: w.Due}})
 		}
 	}
 	return out, nil

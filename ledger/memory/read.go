@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 // Records implements ledger.Store.
@@ -58,6 +61,20 @@ func (s *Store) Attempts(_ context.Context, id int64) ([]ledger.Attempt, error) 
 	return nil, nil
 }
 
+// AttemptsBefore implements ledger.Store.
+func (s *Store) AttemptsBefore(_ context.Context, id, before int64, limit int) (list []ledger.Attempt, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.rows[id]; r != nil {
+		for _, a := range slices.Backward(r.attempts) {
+			if (before == 0 || a.Attempt < before) && len(list) < limit {
+				list = append(list, a)
+			}
+		}
+	}
+	return list, nil
+}
+
 // LastOutput implements ledger.Store.
 func (s *Store) LastOutput(_ context.Context, id int64) ([]byte, error) {
 	s.mu.Lock()
@@ -80,14 +97,14 @@ func (s *Store) Kinds(context.Context) ([]ledger.Kind, error) {
 }
 
 // Standing implements ledger.Store.
-func (s *Store) Standing(_ context.Context, kind string, part ledger.Shard) (ledger.Standing, error) {
+func (s *Store) Standing(_ context.Context, kind string, part scheduler.Shard) (stats.Standing, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.standing(kind, part), nil
 }
 
-func (s *Store) standing(kind string, part ledger.Shard) ledger.Standing {
-	st := ledger.Standing{Now: s.now()}
+func (s *Store) standing(kind string, part scheduler.Shard) stats.Standing {
+	st := stats.Standing{Now: s.now()}
 	for _, r := range s.rows {
 		w := r.Work
 		if w == nil || r.Kind != kind || part.Count > 0 && r.Slot%part.Count != part.Index {
@@ -131,6 +148,20 @@ func (s *Store) Known(_ context.Context, keys []ledger.Identity) ([]bool, error)
 	return known, nil
 }
 
+// Scopes implements ledger.Store.
+func (s *Store) Scopes(_ context.Context, kind string, limit int) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	scopes := map[string]bool{}
+	for _, r := range s.rows {
+		if r.Kind == kind {
+			scopes[r.Scope] = true
+		}
+	}
+	sorted := slices.Sorted(maps.Keys(scopes))
+	return sorted[:min(limit, len(sorted))], nil
+}
+
 // Tally implements ledger.Store.
 func (s *Store) Tally(_ context.Context, f ledger.Filter, column string, each func(ledger.Tally) error) error {
 	s.mu.Lock()
@@ -141,7 +172,8 @@ func (s *Store) Tally(_ context.Context, f ledger.Filter, column string, each fu
 		if !f.Match(&rec, now) {
 			continue
 		}
-		value := map[string][]byte{ledger.ByKind: []byte(rec.Kind), ledger.ByScope: []byte(rec.Scope), ledger.ByPayload: rec.Payload}[column]
+		value := map[string][]byte{stats.ByKind: []byte(rec.Kind), stats.ByScope: []byte(rec.Scope),
+			stats.ByPayload: rec.Payload}[column]
 		if err := each(ledger.Tally{Value: value, Round: rec.RoundState(now), Items: 1}); err != nil {
 			return err
 		}
@@ -150,12 +182,12 @@ func (s *Store) Tally(_ context.Context, f ledger.Filter, column string, each fu
 }
 
 // Counts implements ledger.Store.
-func (s *Store) Counts(_ context.Context, since time.Time) ([]ledger.Counts, error) {
+func (s *Store) Counts(_ context.Context, since time.Time) ([]stats.Counts, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	byKind := map[string]*ledger.Counts{}
+	byKind := map[string]*stats.Counts{}
 	for name := range s.kinds {
-		byKind[name] = &ledger.Counts{Kind: name}
+		byKind[name] = &stats.Counts{Kind: name}
 	}
 	now := s.now()
 	for _, r := range s.rows {
@@ -169,6 +201,10 @@ func (s *Store) Counts(_ context.Context, since time.Time) ([]ledger.Counts, err
 				c.RoundsDone++
 			case ledger.RoundFailed:
 				c.RoundsFailed++
+			case ledger.RoundPutOff:
+				if c.RoundsPutOff++; it.Due.After(c.PutOffUntil) {
+					c.PutOffUntil = it.Due
+				}
 			}
 		case ledger.StateReady:
 			c.Ready++
@@ -189,16 +225,16 @@ func (s *Store) Counts(_ context.Context, since time.Time) ([]ledger.Counts, err
 			switch {
 			case a.Outcome.Completed():
 				c.Done++
-			case a.Outcome == ledger.OutcomeFailed || a.Outcome == ledger.OutcomeCrashed:
+			case a.Outcome.Failure():
 				c.Failed++
 			}
 		}
 	}
-	out := make([]ledger.Counts, 0, len(byKind))
+	out := make([]stats.Counts, 0, len(byKind))
 	for _, c := range byKind {
 		out = append(out, *c)
 	}
-	slices.SortFunc(out, func(a, b ledger.Counts) int { return cmp.Compare(a.Kind, b.Kind) })
+	slices.SortFunc(out, func(a, b stats.Counts) int { return cmp.Compare(a.Kind, b.Kind) })
 	return out, nil
 }
 
@@ -207,7 +243,7 @@ func (s *Store) Schema(context.Context) (ledger.Schema, error) {
 	return ledger.Schema{}, nil
 }
 
-// Beat implements ledger.Store. It also forgets other programs whose heartbeat ran out, once they
+// Beat implements ledger.Store. It also forgets other programs a while after their heartbeat ran out, once they
 // hold no lease any more: until then their leases are not those of persons.
 func (s *Store) Beat(_ context.Context, a ledger.Agent, ttl time.Duration) error {
 	s.mu.Lock()
@@ -218,13 +254,35 @@ func (s *Store) Beat(_ context.Context, a ledger.Agent, ttl time.Duration) error
 		return nil
 	}
 	a.StartedAt, a.SeenAt, a.Kinds, a.Configs = now, now, maps.Clone(a.Kinds), maps.Clone(a.Configs)
-	if old, there := s.agents[a.Name]; there {
+	a.Plugins = maps.Clone(a.Plugins)
+	if old, there := s.agents[a.Name]; there && old.SameProcess(a) {
 		a.StartedAt = old.StartedAt
 	}
 	s.agents[a.Name] = beat{a, now.Add(ttl)}
-	holds := s.leasing()
-	maps.DeleteFunc(s.agents, func(name string, b beat) bool { return name != a.Name && !holds[name] && !b.expires.After(now) })
+	holds, kept := s.leasing(), map[string]bool{}
+	ranOut := slices.SortedFunc(maps.Values(s.agents), func(a, b beat) int {
+		return cmp.Or(b.expires.Compare(a.expires), cmp.Compare(a.Name, b.Name))
+	})
+	for _, b := range ranOut {
+		if !b.expires.After(now) && b.lapsed(now) && len(kept) < bounds.LapsedMost {
+			kept[b.Name] = true
+		}
+	}
+	maps.DeleteFunc(s.agents, func(name string, b beat) bool {
+		return name != a.Name && !holds[name] && !b.expires.After(now) && !kept[name]
+	})
 	return nil
+}
+
+// lapsed reports whether a heartbeat has not run out too long ago.
+func (b beat) lapsed(now time.Time) bool { return b.expires.After(now.Add(-bounds.LapsedKept)) }
+
+// Lapsed implements ledger.Store.
+func (s *Store) Lapsed(context.Context) ([]ledger.Agent, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	return s.agentsIf(func(b beat) bool { return !b.expires.After(now) && b.lapsed(now) }), nil
 }
 
 // Agents implements ledger.Store.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 // span is what a tally is about.
@@ -17,18 +18,15 @@ type span struct {
 	kind, agent string
 }
 
-func (s *Store) tally(k span, t ledger.MinuteTally) {
+func (s *Store) tally(k span, t stats.Minute) {
 	sum := s.tallies[k]
 	sum.At, sum.Kind, sum.Agent = k.at, k.kind, k.agent
-	sum.Done += t.Done
-	sum.Failed += t.Failed
-	sum.Other += t.Other
-	sum.Worked += t.Worked
+	sum.Add(t)
 	s.tallies[k] = sum
 }
 
 // AddTallies implements ledger.Store.
-func (s *Store) AddTallies(_ context.Context, tallies []ledger.MinuteTally) error {
+func (s *Store) AddTallies(_ context.Context, tallies []stats.Minute) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range tallies {
@@ -38,7 +36,7 @@ func (s *Store) AddTallies(_ context.Context, tallies []ledger.MinuteTally) erro
 }
 
 // Tallies implements ledger.Store.
-func (s *Store) Tallies(_ context.Context, since time.Time) ([]ledger.MinuteTally, error) {
+func (s *Store) Tallies(_ context.Context, since time.Time) ([]stats.Minute, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sums := New(Options{})
@@ -47,7 +45,7 @@ func (s *Store) Tallies(_ context.Context, since time.Time) ([]ledger.MinuteTall
 			sums.tally(span{k.long, k.at, k.kind, ""}, t)
 		}
 	}
-	return slices.SortedFunc(maps.Values(sums.tallies), func(a, b ledger.MinuteTally) int {
+	return slices.SortedFunc(maps.Values(sums.tallies), func(a, b stats.Minute) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Kind, b.Kind))
 	}), nil
 }
@@ -62,7 +60,9 @@ func (s *Store) FoldTallies(_ context.Context, minutes, hours time.Time) error {
 			s.tally(span{time.Hour, k.at.Truncate(time.Hour), k.kind, k.agent}, t)
 		}
 	}
-	maps.DeleteFunc(s.tallies, func(k span, _ ledger.MinuteTally) bool { return k.long == time.Hour && k.at.Before(hours) })
+	maps.DeleteFunc(s.tallies, func(k span, _ stats.Minute) bool {
+		return k.long == time.Hour && k.at.Before(hours)
+	})
 	return nil
 }
 
@@ -100,7 +100,8 @@ func (s *Store) Ended(_ context.Context, q ledger.EndedQuery) ([]ledger.Ended, e
 				e.Output = nil
 			}
 			rec.Last = &a
-			if (!q.Failed || a.Outcome.Fails()) && (q.After == ledger.Mark{} || before(e.Mark(), q.After) > 0) && q.Filter.Match(&rec, s.now()) {
+			if (!q.Failed || a.Outcome.Fails()) && (q.After == ledger.Mark{} || before(e.Mark(), q.After) > 0) &&
+				q.Filter.Match(&rec, s.now()) {
 				out = append(out, e)
 			}
 		}

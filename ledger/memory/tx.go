@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 // tx is a ledger.Tx under the store's mutex. It remembers what it replaced.
@@ -76,7 +78,8 @@ func (t *tx) undo() {
 			s.byKey[old.Identity] = id
 		}
 	}
-	s.kinds, s.locks, s.agents, s.gated, s.limited, s.journal = t.kinds, t.locks, t.agents, t.gated, t.limited, s.journal[:t.journal]
+	s.kinds, s.locks, s.agents, s.gated, s.limited, s.journal = t.kinds, t.locks, t.agents, t.gated, t.limited,
+		s.journal[:t.journal]
 }
 
 // put replaces a row.
@@ -117,7 +120,8 @@ func (t *tx) Insert(items []ledger.Record) ([]int64, error) {
 // loaded is a record as a transaction sees it, with the policy of its kind.
 func (t *tx) loaded(r *row) ledger.Record {
 	rec := t.s.record(r)
-	rec.Policy = t.s.kinds[r.Kind]
+	policy := t.s.kinds[r.Kind]
+	rec.Policy = &policy
 	return rec
 }
 
@@ -211,13 +215,20 @@ func (t *tx) Apply(changes []ledger.Change) error {
 			if len(done.Output) == 0 {
 				done.Output = nil
 			}
-			if i, dup := slices.BinarySearchFunc(n.attempts, done.Attempt, func(a ledger.Attempt, v int64) int { return cmp.Compare(a.Attempt, v) }); dup || i < len(n.attempts) {
+			if i, dup := slices.BinarySearchFunc(n.attempts, done.Attempt, func(a ledger.Attempt, v int64) int {
+				return cmp.Compare(a.Attempt, v)
+			}); dup || i < len(n.attempts) {
 				return fmt.Errorf("memory: item %d has an attempt %d already", c.ID, done.Attempt)
 			}
 			n.attempts = append(slices.Clone(n.attempts), done)
 		}
 		if i := c.Item; i != nil {
-			n.Fingerprint, n.Payload, n.Every, n.Zone, n.Resources, n.Epoch = i.Fingerprint, bytes.Clone(i.Payload), i.Every, i.Zone, i.Resources, i.Epoch
+			n.Fingerprint, n.Payload, n.Every, n.Zone, n.Resources, n.Epoch = i.Fingerprint, bytes.Clone(i.Payload), i.Every,
+				i.Zone, i.Resources, i.Epoch
+			n.Trace = i.Trace
+		}
+		if c.Outage != nil {
+			n.Outage = *c.Outage
 		}
 		t.put(c.ID, &n)
 	}
@@ -228,7 +239,8 @@ func (t *tx) Apply(changes []ledger.Change) error {
 func whole(w *ledger.Work) error {
 	leased := w.State == ledger.StateLeased
 	if leased != (w.Agent != "" && w.LockID != uuid.Nil && !w.LeasedAt.IsZero() && !w.ExpiresAt.IsZero()) ||
-		!leased && (w.Agent != "" || w.LockID != uuid.Nil || !w.LeasedAt.IsZero() || !w.StartedAt.IsZero() || !w.ExpiresAt.IsZero()) {
+		!leased && (w.Agent != "" || w.LockID != uuid.Nil || !w.LeasedAt.IsZero() || !w.StartedAt.IsZero() ||
+			!w.ExpiresAt.IsZero()) {
 		return fmt.Errorf("a lease must be whole")
 	}
 	if (w.Cancel || w.Reopen) && !leased && w.State != ledger.StateDoubt {
@@ -266,8 +278,8 @@ func (t *tx) PutKind(k ledger.Kind) error {
 	return nil
 }
 
-func (t *tx) Standing(kind string) (ledger.Standing, error) {
-	return t.s.standing(kind, ledger.Shard{}), nil
+func (t *tx) Standing(kind string) (stats.Standing, error) {
+	return t.s.standing(kind, scheduler.Shard{}), nil
 }
 
 func (t *tx) Agents() ([]ledger.Agent, error) { return t.s.living(), nil }

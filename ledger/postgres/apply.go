@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/code"
+	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 )
 
 // Apply implements ledger.Tx: one statement for each sort of change, not for each change.
@@ -15,6 +15,7 @@ func (t *tx) Apply(changes []ledger.Change) error {
 	var updated, inserted works
 	var ended attemptColumnsOf
 	var items itemChanges
+	var outages outageChanges
 	for i := range changes {
 		c := &changes[i]
 		have, ok := t.loaded[c.ID]
@@ -52,12 +53,16 @@ func (t *tx) Apply(changes []ledger.Change) error {
 				t.s.prunes.forget()
 			}
 		}
+		if c.Outage != nil {
+			outages.add(c.ID, c.Outage)
+		}
 		t.loaded[c.ID] = have
 	}
-	return t.applyAll(finished, freed, forgotten, &updated, &inserted, &ended, &items)
+	return t.applyAll(finished, freed, forgotten, &updated, &inserted, &ended, &items, &outages)
 }
 
-func (t *tx) applyAll(finished, freed, forgotten []int64, updated, inserted *works, ended *attemptColumnsOf, items *itemChanges) error {
+func (t *tx) applyAll(finished, freed, forgotten []int64, updated, inserted *works, ended *attemptColumnsOf,
+	items *itemChanges, outages *outageChanges) error {
 	for _, c := range []struct {
 		n        int
 		template string
@@ -66,7 +71,8 @@ func (t *tx) applyAll(finished, freed, forgotten []int64, updated, inserted *wor
 		{len(finished), `DELETE FROM {{S}}.ledger_backlog WHERE item_id` + listed, []any{finished}},
 		{len(items.gated), markGatedItems, []any{items.gated}},
 		{len(items.id), updateItems, items.args()},
-		{len(updated.id), updateWorks, updated.args()}, // which looks at the resources of the items
+		{len(outages.id), updateOutages, []any{outages.id, outages.failing, outages.recovered}},
+		{len(updated.id), updateWorks, updated.args()}, // it looks at the resources of the items
 		{len(inserted.id), insertWorks, inserted.args()},
 		{len(freed), `DELETE FROM {{S}}.ledger_held WHERE item_id` + listed, []any{freed}},
 		{len(ended.id), insertAttempts, ended.args(t.stamp())},
@@ -83,53 +89,61 @@ func (t *tx) applyAll(finished, freed, forgotten []int64, updated, inserted *wor
 	return nil
 }
 
-// works are rows of the backlog by column.
+// works are rows of the backlog by column. A leased item keeps its lease: no rule changes one.
 type works struct {
-	id, epoch, attempt                  []int64
-	state, priority, slot               []int16
-	failures, crashes, losses           []int32
-	alone, reopen, cancel, gated        []bool
-	kind, agent                         []string
-	lockID                              []pgtype.UUID
-	due, leasedAt, startedAt, expiresAt []*time.Time
-	passedAt                            []*time.Time
+	id, epoch, attempt                   []int64
+	stage, priority, slot                []int16
+	failures, crashes, losses            []int32
+	alone, reopen, cancel, gated, leased []bool
+	kind                                 []string
+	due, passedAt                        []*time.Time
+	usual                                []*int16
+	reason                               []string
 }
 
 func (c *works) add(id int64, of loaded, w *ledger.Work) {
+	stage, leased := w.State, w.State == ledger.StateLeased
+	if leased {
+		stage = ledger.StateReady
+	}
 	c.id, c.epoch, c.attempt = append(c.id, id), append(c.epoch, w.Epoch), append(c.attempt, w.Attempt)
-	c.state, c.priority, c.slot = append(c.state, stateCode(w.State)), append(c.priority, w.Priority), append(c.slot, int16(of.slot))
-	c.failures, c.crashes, c.losses = append(c.failures, int32(w.Failures)), append(c.crashes, int32(w.Crashes)), append(c.losses, int32(w.Losses))
+	c.stage, c.priority, c.slot = append(c.stage, code.OfState(stage)), append(c.priority, w.Priority), append(c.slot,
+		int16(of.slot))
+	c.failures, c.crashes, c.losses = append(c.failures, int32(w.Failures)), append(c.crashes,
+		int32(w.Crashes)), append(c.losses, int32(w.Losses))
 	c.alone, c.reopen, c.cancel = append(c.alone, w.Alone), append(c.reopen, w.Reopen), append(c.cancel, w.Cancel)
-	c.kind, c.agent, c.lockID = append(c.kind, of.kind), append(c.agent, w.Agent), append(c.lockID, pgUUID(w.LockID))
-	c.due, c.leasedAt = append(c.due, timeOrNull(w.Due)), append(c.leasedAt, timeOrNull(w.LeasedAt))
-	c.gated, c.passedAt = append(c.gated, w.Gated), append(c.passedAt, timeOrNull(w.PassedAt))
-	c.startedAt, c.expiresAt = append(c.startedAt, timeOrNull(w.StartedAt)), append(c.expiresAt, timeOrNull(w.ExpiresAt))
+	c.gated, c.leased, c.kind = append(c.gated, w.Gated), append(c.leased, leased), append(c.kind, of.kind)
+	c.due, c.passedAt = append(c.due, timeOrNull(w.Due)), append(c.passedAt, timeOrNull(w.PassedAt))
+	c.usual, c.reason = append(c.usual, w.Usual), append(c.reason, w.CancelReason)
 }
 
 func (c *works) args() []any {
-	return []any{c.id, c.due, c.leasedAt, c.startedAt, c.expiresAt, c.lockID, c.attempt, c.epoch, c.state, c.priority,
-		c.slot, c.failures, c.crashes, c.losses, c.alone, c.reopen, c.cancel, c.kind, c.agent, c.gated, c.passedAt}
+	return []any{c.id, c.due, c.attempt, c.epoch, c.stage, c.priority, c.slot, c.failures, c.crashes, c.losses, c.alone,
+		c.reopen, c.cancel, c.kind, c.gated, c.passedAt, c.leased, c.usual, c.reason}
 }
 
 var (
-	workTuple = unnest("bigint", "timestamptz", "timestamptz", "timestamptz", "timestamptz", "uuid", "bigint", "bigint", "smallint", "smallint",
-		"smallint", "int", "int", "int", "boolean", "boolean", "boolean", "text", "text", "boolean", "timestamptz") + `
- w(item_id, due_at, leased_at, started_at, expires_at, lock_id, attempt, epoch, state, priority, slot, failures, crashes, losses, alone, reopen, cancel, kind, locked_by, gated, passed_at)`
+	workTuple = unnest("bigint", "timestamptz", "bigint", "bigint", "smallint", "smallint", "smallint", "int", "int",
+		"int", "boolean", "boolean", "boolean", "text", "boolean", "timestamptz", "boolean", "smallint", "text") + `
+ w(item_id, due_at, attempt, epoch, stage, priority, slot, failures, crashes, losses, alone, reopen, cancel, kind, gated, passed_at, leased, usual_priority, cancel_reason)`
 
 	// gateOfWork is the gate of a row: that of its item, unless what is leased goes on without.
-	gateOfWork = `CASE WHEN w.gated THEN (SELECT least(cardinality(i.resources), 2) FROM {{S}}.ledger_items i WHERE i.id = w.item_id) ELSE 0 END`
+	gateOfWork = `CASE WHEN w.gated THEN (SELECT least(cardinality(i.resources), ` + code.SeveralResources +
+		`) FROM {{S}}.ledger_items i WHERE i.id = w.item_id) ELSE ` + code.NoResource + ` END`
 
-	updateWorks = `UPDATE {{S}}.ledger_backlog b SET due_at = w.due_at, leased_at = w.leased_at, started_at = w.started_at, expires_at = w.expires_at, lock_id = w.lock_id,
- attempt = w.attempt, epoch = w.epoch, state = w.state, priority = w.priority, failures = w.failures, crashes = w.crashes, losses = w.losses,
- alone = w.alone, reopen = w.reopen, cancel = w.cancel, locked_by = nullif(w.locked_by, ''),
- gate = CASE WHEN w.state = 2 AND b.limit_key IS NOT NULL THEN b.gate ELSE ` + gateOfWork + ` END, limit_key = CASE WHEN w.state = 2 THEN b.limit_key END,
- passed_at = w.passed_at, blocked_on = NULL
+	updateWorks = `UPDATE {{S}}.ledger_backlog b SET due_at = w.due_at, started_at = CASE WHEN w.leased THEN b.started_at END,
+ expires_at = CASE WHEN w.leased THEN b.expires_at END, lock_id = CASE WHEN w.leased THEN b.lock_id END, running = w.leased AND b.running,
+ attempt = w.attempt, epoch = w.epoch, stage = w.stage, priority = w.priority, failures = w.failures, crashes = w.crashes, losses = w.losses,
+ alone = w.alone, reopen = w.reopen, cancel = w.cancel,
+ gate = CASE WHEN w.leased AND b.limit_key IS NOT NULL THEN b.gate ELSE ` + gateOfWork + ` END, limit_key = CASE WHEN w.leased THEN b.limit_key END,
+ passed_at = w.passed_at, blocked_on = NULL, usual_priority = w.usual_priority, cancel_reason = nullif(w.cancel_reason, ''),
+ renewals = CASE WHEN w.leased THEN b.renewals END
  FROM ` + workTuple + ` WHERE b.item_id = w.item_id`
 
-	insertWorks = `INSERT INTO {{S}}.ledger_backlog (item_id, due_at, leased_at, started_at, expires_at, lock_id, attempt, epoch, state, priority, slot,
- failures, crashes, losses, alone, reopen, cancel, kind, locked_by, gate, passed_at)
- SELECT item_id, due_at, leased_at, started_at, expires_at, lock_id, attempt, epoch, state, priority, slot,
- failures, crashes, losses, alone, reopen, cancel, kind, nullif(locked_by, ''), ` + gateOfWork + `, passed_at FROM ` + workTuple
+	insertWorks = `INSERT INTO {{S}}.ledger_backlog (item_id, due_at, attempt, epoch, stage, priority, slot,
+ failures, crashes, losses, alone, reopen, cancel, kind, gate, passed_at, usual_priority)
+ SELECT item_id, due_at, attempt, epoch, stage, priority, slot,
+ failures, crashes, losses, alone, reopen, cancel, kind, ` + gateOfWork + `, passed_at, usual_priority FROM ` + workTuple
 )
 
 // attemptColumnsOf are rows of attempts by column.
@@ -137,34 +151,42 @@ type attemptColumnsOf struct {
 	id, attempt, epoch                     []int64
 	outcome                                []int16
 	final                                  []bool
-	leasedAt, period                       []*time.Time
+	dueAt, leasedAt, startedAt, period     []*time.Time
+	renewals                               []int32
 	lockID                                 []string
 	kind, agent, worker, code, error, log_ []string
+	cause                                  []string
 	output                                 [][]byte
 }
 
 func (c *attemptColumnsOf) add(id int64, a *ledger.Attempt) {
 	c.id, c.attempt, c.epoch = append(c.id, id), append(c.attempt, a.Attempt), append(c.epoch, a.Epoch)
-	c.outcome, c.final = append(c.outcome, outcomeCode(a.Outcome)), append(c.final, a.Final)
+	c.outcome, c.final = append(c.outcome, code.OfOutcome(a.Outcome)), append(c.final, a.Final)
 	c.leasedAt, c.period = append(c.leasedAt, timeOrNull(a.LeasedAt)), append(c.period, timeOrNull(a.Period))
-	c.lockID, c.kind, c.agent, c.worker = append(c.lockID, a.LockID), append(c.kind, a.Kind), append(c.agent, a.Agent), append(c.worker, a.Worker)
-	c.code, c.error, c.log_, c.output = append(c.code, a.Code), append(c.error, a.Error), append(c.log_, a.Log), append(c.output, a.Output)
+	c.lockID, c.kind, c.agent, c.worker = append(c.lockID, a.LockID), append(c.kind, a.Kind), append(c.agent,
+		a.Agent), append(c.worker, a.Worker)
+	c.dueAt, c.startedAt = append(c.dueAt, timeOrNull(a.DueAt)), append(c.startedAt, timeOrNull(a.StartedAt))
+	c.renewals, c.cause = append(c.renewals, int32(a.Renewals)), append(c.cause, a.Cause)
+	c.code, c.error, c.log_, c.output = append(c.code, a.Code), append(c.error, a.Error), append(c.log_,
+		a.Log), append(c.output, a.Output)
 }
 
 func (c *attemptColumnsOf) args(stamp *time.Time) []any {
-	return []any{stamp, c.id, c.leasedAt, c.period, c.attempt, c.epoch, c.outcome, c.final, c.lockID, c.kind, c.agent, c.worker, c.code, c.error, c.log_, c.output}
+	return []any{stamp, c.id, c.leasedAt, c.period, c.attempt, c.epoch, c.outcome, c.final, c.lockID, c.kind, c.agent,
+		c.worker, c.code, c.error, c.log_, c.output, c.cause, c.dueAt, c.startedAt, c.renewals}
 }
 
-const insertAttempts = `INSERT INTO {{S}}.ledger_attempts (item_id, leased_at, finished_at, period, attempt, epoch, outcome, final, lock_id, kind, agent, worker, code, error, log, output)
+const insertAttempts = `INSERT INTO {{S}}.ledger_attempts (item_id, leased_at, finished_at, period, attempt, epoch, outcome, final, lock_id, kind, agent, worker, code, error, log, output, cause, due_at, started_at, renewals)
  SELECT item_id, leased_at, coalesce($1::timestamptz, now()), period, attempt, epoch, outcome, final, nullif(lock_id, '')::uuid, kind, agent,
- nullif(worker, ''), nullif(code, ''), nullif(error, ''), nullif(log, ''), nullif(output, '')
+ nullif(worker, ''), nullif(code, ''), nullif(error, ''), nullif(log, ''), nullif(output, ''), nullif(cause, ''), due_at, started_at, nullif(renewals, 0)
  FROM unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::bigint[], $6::bigint[], $7::smallint[], $8::boolean[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[],
- $14::text[], $15::text[], $16::bytea[]) a(item_id, leased_at, period, attempt, epoch, outcome, final, lock_id, kind, agent, worker, code, error, log, output)`
+ $14::text[], $15::text[], $16::bytea[], $17::text[], $18::timestamptz[], $19::timestamptz[], $20::int[]) a(item_id, leased_at, period, attempt, epoch, outcome, final, lock_id, kind, agent, worker, code, error, log, output, cause, due_at, started_at, renewals)`
 
 // itemChanges are rewrites of items by column.
 type itemChanges struct {
 	id, epoch                []int64
 	fingerprint, every, zone []string
+	trace                    []string
 	resources                []string // JSON
 	payload                  [][]byte
 	gated                    []int64 // those that need resources
@@ -173,15 +195,30 @@ type itemChanges struct {
 func (c *itemChanges) add(id int64, i *ledger.ItemChange) {
 	c.id, c.epoch, c.fingerprint = append(c.id, id), append(c.epoch, i.Epoch), append(c.fingerprint, i.Fingerprint)
 	c.every, c.zone, c.payload = append(c.every, i.Every), append(c.zone, i.Zone), append(c.payload, i.Payload)
-	if c.resources = append(c.resources, jsonNames(i.Resources)); len(i.Resources) > 0 {
+	c.trace = append(c.trace, i.Trace)
+	if c.resources = append(c.resources, sqlstore.Names(i.Resources)); len(i.Resources) > 0 {
 		c.gated = append(c.gated, id)
 	}
 }
 
 func (c *itemChanges) args() []any {
-	return []any{c.id, c.epoch, c.fingerprint, c.every, c.zone, c.payload, c.resources}
+	return []any{c.id, c.epoch, c.fingerprint, c.every, c.zone, c.payload, c.resources, c.trace}
 }
 
 var updateItems = `UPDATE {{S}}.ledger_items i SET epoch = c.epoch, fingerprint = c.fingerprint, every = nullif(c.every, ''), zone = nullif(c.zone, ''), payload = c.payload,
- resources = ` + namesOf("c.resources") + `
- FROM ` + unnest("bigint", "bigint", "text", "text", "text", "bytea", "text") + ` c(id, epoch, fingerprint, every, zone, payload, resources) WHERE i.id = c.id`
+ resources = ` + namesOf("c.resources") + `, trace = nullif(c.trace, '')
+ FROM ` + unnest("bigint", "bigint", "text", "text", "text", "bytea", "text", "text") + ` c(id, epoch, fingerprint, every, zone, payload, resources, trace) WHERE i.id = c.id`
+
+// outageChanges are outages of items by column.
+type outageChanges struct {
+	id                 []int64
+	failing, recovered []*time.Time
+}
+
+func (c *outageChanges) add(id int64, o *ledger.Outage) {
+	c.id, c.failing, c.recovered = append(c.id, id), append(c.failing, timeOrNull(o.FailingSince)), append(c.recovered,
+		timeOrNull(o.RecoveredAt))
+}
+
+var updateOutages = `UPDATE {{S}}.ledger_items i SET failing_since = c.failing_since, recovered_at = c.recovered_at
+ FROM ` + unnest("bigint", "timestamptz", "timestamptz") + ` c(id, failing_since, recovered_at) WHERE i.id = c.id`

@@ -24,7 +24,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 )
 
-// What a breaker can do: errors with which the server undoes a transaction, and the loss of the
+// The faults of a breaker: errors with which the server undoes a transaction, and the loss of the
 // connection before a round trip reached the server or after the server has done it.
 var faults = []string{"40001", "40P01", "55P03", lostBefore, lostAfter}
 
@@ -75,7 +75,7 @@ func (b *breaker) Break(fault string, k int) (mend func() (landed bool)) {
 	return func() bool { return set("", 0) }
 }
 
-// strike says whether what is about to be sent fails, and how: "" if it does not.
+// strike reports whether what is about to be sent fails, and how: "" if it does not.
 func (b *breaker) strike(message []byte) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,10 +98,11 @@ func types(sent []byte) (types string) {
 	return types
 }
 
-// roundTrip says whether what is sent are statements of the store's to which the server answers at
+// roundTrip reports whether what is sent are statements of the store's to which the server answers at
 // once. Hints, which are sent by themselves at any time, and the pool's pings are none.
 func roundTrip(sent []byte) bool {
-	return strings.ContainsAny(types(sent), "QS") && !bytes.Contains(sent, []byte("pg_notify")) && !bytes.Contains(sent, []byte("-- ping"))
+	return strings.ContainsAny(types(sent), "QS") && !bytes.Contains(sent, []byte("pg_notify")) &&
+		!bytes.Contains(sent, []byte("-- ping"))
 }
 
 // breakable is a connection to the server.
@@ -118,12 +119,17 @@ func (c *breakable) Write(message []byte) (int, error) {
 		return c.Conn.Write(message)
 	case lostBefore, lostAfter:
 		c.broken.Store(true)
+		// On a busy machine pgx has begun to read by now, beside a write that takes it long.
+		if err := c.Conn.SetReadDeadline(time.Unix(1, 0)); err != nil {
+			return 0, err
+		}
 		if fault == lostAfter {
 			c.land(message)
 		}
 		return len(message), nil // what was sent is not known to have arrived
-	default: // the server itself says so, and its transaction is as after any other error
-		raise := &pgproto3.Query{String: fmt.Sprintf("DO $$BEGIN RAISE EXCEPTION 'as told' USING ERRCODE = '%s'; END$$", fault)}
+	default: // the server's own error; its transaction is as after any other error
+		raise := &pgproto3.Query{String: fmt.Sprintf("DO $$BEGIN RAISE EXCEPTION 'as told' USING ERRCODE = '%s'; END$$",
+			fault)}
 		bad, err := raise.Encode(nil)
 		if err != nil {
 			return 0, err
@@ -133,12 +139,8 @@ func (c *breakable) Write(message []byte) (int, error) {
 	}
 }
 
-// land sends a message and waits for the server's answer. On a busy machine pgx has begun to read by
-// then, beside a write that takes it long, and would take the answer away.
+// land sends a message and waits for the server's answer, which somebody who reads already would take away.
 func (c *breakable) land(message []byte) {
-	if c.Conn.SetReadDeadline(time.Unix(1, 0)) != nil {
-		return
-	}
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	if c.Conn.SetReadDeadline(time.Time{}) != nil {
@@ -161,22 +163,28 @@ func (c *breakable) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// awaitReady reads messages up to the one that ends a round trip.
+// awaitReady reads messages up to the one that ends a round trip, or that lets a COPY begin.
 func awaitReady(server net.Conn) {
 	for header := make([]byte, 5); ; {
 		if _, err := io.ReadFull(server, header); err != nil {
 			return
 		}
 		body := make([]byte, binary.BigEndian.Uint32(header[1:])-4)
-		if _, err := io.ReadFull(server, body); err != nil || header[0] == 'Z' {
+		if _, err := io.ReadFull(server, body); err != nil || header[0] == 'Z' || header[0] == 'G' {
 			return
 		}
 	}
 }
 
-// TestLand: the answer to a message that is to be lost afterwards is waited for, also beside somebody who
-// is reading already.
-func TestLand(t *testing.T) {
+// TestLost: who reads already when a message is lost is told that the connection is. The answer to one that is lost
+// afterwards has been waited for by then.
+func TestLost(t *testing.T) {
+	for _, fault := range []string{lostBefore, lostAfter} {
+		t.Run(fault, func(t *testing.T) { testLost(t, fault) })
+	}
+}
+
+func testLost(t *testing.T, fault string) {
 	ours, server := net.Pipe()
 	defer server.Close()
 	b := &breaker{}
@@ -199,16 +207,16 @@ func TestLand(t *testing.T) {
 		io.ReadFull(server, make([]byte, len(query)))
 		server.Write([]byte{'Z', 0, 0, 0, 5, 'I'})
 	}()
-	mend := b.Break(lostAfter, 1)
+	mend := b.Break(fault, 1)
 	if _, err := c.Write(query); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-read; !errors.Is(err, syscall.ECONNRESET) || !mend() {
+	if err := <-read; !errors.Is(err, syscall.ECONNRESET) || mend() != (fault == lostAfter) {
 		t.Errorf("the reader got %v", err)
 	}
 }
 
-// Whatever round trip fails so that the server undoes the transaction, what was asked is answered.
+// A call is answered even if any one of its round trips fails so that the server undoes the transaction.
 func TestUndoneAnywhere(t *testing.T) {
 	b := newBreaker(t)
 	s, err := postgres.Open(t.Context(), b.Pool, postgres.Options{Schema: pgtest.Schema(t)})
@@ -219,7 +227,8 @@ func TestUndoneAnywhere(t *testing.T) {
 	l := ledger.New(s, ledger.Options{})
 	for k := 1; k <= 8; k++ {
 		item := ledger.NewItem{Kind: "k", Key: fmt.Sprint(k), Due: time.Now().Add(-time.Hour)}
-		for name, add := range map[string]func(context.Context, ...ledger.NewItem) ([]ledger.Added, error){"try": l.Try, "add": l.Add} {
+		for name, add := range map[string]func(context.Context, ...ledger.NewItem) ([]ledger.Added, error){
+			"try": l.Try, "add": l.Add} {
 			mend := b.Break("40001", k)
 			got, err := add(t.Context(), item)
 			mend()

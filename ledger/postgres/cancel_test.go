@@ -13,7 +13,7 @@ import (
 )
 
 // A request to cancel reaches the server on a way of its own, and may be late: the connection of a
-// call that was cancelled is given to nobody else.
+// call that was cancelled is not given to another.
 func TestCancelledCallsConnection(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -26,7 +26,9 @@ func TestCancelledCallsConnection(t *testing.T) {
 		if _, err := s.Now(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := pool.QueryRow(ctx, `SELECT pid FROM pg_stat_activity WHERE application_name = $1 ORDER BY query_start DESC LIMIT 1`, schema).Scan(&pid); err != nil {
+		if err := pool.QueryRow(ctx,
+			`SELECT pid FROM pg_stat_activity WHERE application_name = $1 ORDER BY query_start DESC LIMIT 1`, schema).Scan(
+			&pid); err != nil {
 			t.Fatal(err)
 		}
 		return pid
@@ -38,7 +40,8 @@ func TestCancelledCallsConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(context.WithoutCancel(ctx))
-	if _, err := tx.Exec(ctx, `LOCK TABLE `+pgx.Identifier{schema, "ledger_backlog"}.Sanitize()+` IN ACCESS EXCLUSIVE MODE`); err != nil {
+	if _, err := tx.Exec(ctx, `LOCK TABLE `+pgx.Identifier{schema, "ledger_backlog"}.Sanitize()+
+		` IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
 	calling, giveUp := context.WithCancel(ctx)
@@ -50,7 +53,9 @@ func TestCancelledCallsConnection(t *testing.T) {
 	}()
 	waits := false
 	for !waits {
-		if err := pool.QueryRow(ctx, `SELECT coalesce(bool_or(wait_event_type = 'Lock'), false) FROM pg_stat_activity WHERE pid = $1`, before).Scan(&waits); err != nil {
+		if err := pool.QueryRow(ctx,
+			`SELECT coalesce(bool_or(wait_event_type = 'Lock'), false) FROM pg_stat_activity WHERE pid = $1`, before).Scan(
+			&waits); err != nil {
 			t.Fatal(err)
 		}
 	}

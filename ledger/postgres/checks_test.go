@@ -24,7 +24,8 @@ func TestChecks(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), "SET search_path = "+pgx.Identifier{schema}.Sanitize()); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Checks(t, storetest.SQL{Time: "timestamptz '2026-11-20 10:00Z'", Earlier: "timestamptz '2026-11-20 09:00Z'", UUID: "gen_random_uuid()", True: "true",
+	storetest.Checks(t, storetest.SQL{Time: "timestamptz '2026-11-20 10:00Z'", Earlier: "timestamptz '2026-11-20 09:00Z'",
+		UUID: "gen_random_uuid()", True: "true", LeaseRows: true,
 		Text:  func(n int) string { return fmt.Sprintf("repeat('x', %d)", n) },
 		Bytes: func(n int) string { return fmt.Sprintf("convert_to(repeat('x', %d), 'UTF8')", n) },
 		Exec: func(statement string) error {

@@ -12,49 +12,56 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/internal/code"
+	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 )
 
 // claimTemplate picks ready rows, level by level from their positions, cuts the list before the
 // first row that is to be claimed alone (unless it is the first), and stamps what is left. The
 // sub-select runs once, into an array; joined, or as IN (…), the planner may run it again and
-// lease more than was asked for.
+// lease more than was asked for. The rows are stamped where they lie; one that another transaction has changed since
+// the snapshot is left, as one that it has locked.
 //
 // $1 kind, $2 agent, $3 lock_id, $4 ttl, $5 limit, $6 priorities, $7 and $8 their positions.
 const claimTemplate = `WITH clock AS MATERIALIZED (SELECT {{NOW}} AS now),
 picked AS MATERIALIZED (
- SELECT x.item_id, x.alone FROM unnest($6::smallint[], $7::timestamptz[], $8::bigint[]) p(priority, due, id)
+ SELECT x.item_id, x.place, x.alone FROM unnest($6::smallint[], $7::timestamptz[], $8::bigint[]) p(priority, due, id)
  CROSS JOIN LATERAL (
-  SELECT item_id, alone FROM {{S}}.ledger_backlog
-  WHERE state = 1 AND gate = 0 AND kind = $1 AND priority = p.priority AND (due_at, item_id) >= (p.due, p.id){{SHARD}}
+  SELECT item_id, ctid AS place, alone FROM {{S}}.ledger_backlog
+  WHERE ` + isReady + ` AND gate = ` + code.NoResource + ` AND kind = $1 AND priority = p.priority AND (due_at, item_id) >= (p.due, p.id){{SHARD}}
   ORDER BY due_at, item_id LIMIT {{LIMIT}} FOR UPDATE SKIP LOCKED) x
  WHERE NOT coalesce((SELECT paused OR limits <> '' FROM {{S}}.ledger_kinds WHERE kind = $1), false)
  LIMIT {{LIMIT}}),
 cut AS MATERIALIZED (
- SELECT ids[:greatest(1, coalesce(array_position(suspects, true) - 1, $5::int))] AS ids, cardinality(ids) AS n
- FROM (SELECT ARRAY(SELECT item_id FROM picked) AS ids, ARRAY(SELECT alone FROM picked) AS suspects) s),
+ SELECT ids[:most] AS ids, places[:most] AS places, cardinality(ids) AS n
+ FROM (SELECT ARRAY(SELECT item_id FROM picked) AS ids, ARRAY(SELECT place FROM picked) AS places, ARRAY(SELECT alone FROM picked) AS suspects) s
+ CROSS JOIN LATERAL (SELECT greatest(1, coalesce(array_position(suspects, true) - 1, $5::int)) AS most) m),
 c AS (
- UPDATE {{S}}.ledger_backlog SET state = 2, attempt = attempt + 1, locked_by = $2, lock_id = $3,
-  leased_at = (SELECT now FROM clock), expires_at = (SELECT now FROM clock) + $4::interval
- WHERE item_id = ANY((SELECT ids FROM cut)::bigint[])
- RETURNING item_id, priority, due_at, epoch, attempt, failures, crashes, losses, alone, leased_at, expires_at)
-SELECT (SELECT n FROM cut), c.priority, c.due_at, c.epoch, c.attempt, c.failures, c.crashes, c.losses, c.alone, c.leased_at, c.expires_at,
- i.id, i.scope, i.key, i.fingerprint, i.payload, coalesce(i.shard_key, ''), i.slot, coalesce(i.every, ''), coalesce(i.zone, ''), coalesce(i.source, ''),
- i.epoch, i.base_attempt, i.created_at, coalesce((SELECT gated FROM {{S}}.ledger_kinds WHERE kind = $1), false)
+ UPDATE {{S}}.ledger_backlog SET attempt = attempt + 1, lock_id = $3 WHERE ctid = ANY((SELECT places FROM cut)::tid[])
+ RETURNING ` + leasedReturning + `),
+l AS (INSERT INTO {{S}}.ledger_leases (lock_id, kind, agent, leased_at, expires_at, due_at, items)
+ SELECT $3, $1, $2, now, now + $4::interval, now + $4::interval, ids FROM clock, cut WHERE n > 0)
+SELECT (SELECT n FROM cut), (SELECT now FROM clock), ` + leasedColumns + `,
+ i.id, ` + itemColumns + `, coalesce((SELECT gated FROM {{S}}.ledger_kinds WHERE kind = $1), false)
 FROM c JOIN {{S}}.ledger_items i ON i.id = c.item_id`
 
 // A claim that resumes takes as many as its agent does not hold yet: this many.
-const notHeld = `(SELECT greatest(0, $5::int - count(*)) FROM {{S}}.ledger_backlog WHERE state = 2 AND kind = $1 AND locked_by = $2)`
+const notHeld = `(SELECT greatest(0, $5::int - count(*)) FROM {{S}}.ledger_leases l` + heldRows +
+	` WHERE l.kind = $1 AND l.agent = $2)`
 
 // Of a bare comparison with a shard the planner believes that one row in 200 passes it; of this,
 // that half do.
-const inShard = ` AND coalesce(slot % $9::int = $10::int, false)`
+func inShard(count, index string) string {
+	return ` AND coalesce(slot % ` + count + `::int = ` + index + `::int, false)`
+}
 
 // claimSQL are the variants of claimTemplate: [shard][resume]. The limit hides in a sub-select: of
 // one that it does not know the planner assumes that it is a tenth, and walks the index in its
 // order. Where it knows that 500 are wanted and believes that there are fewer (by statistics of
 // before, or in a shard), it reads and sorts all that is ready.
 var claimSQL = func() (variants [2][2]string) {
-	for i, shard := range []string{"", inShard} {
+	for i, shard := range []string{"", inShard("$9", "$10")} {
 		for j, limit := range []string{"(SELECT $5::int)", notHeld} {
 			variants[i][j] = strings.NewReplacer("{{SHARD}}", shard, "{{LIMIT}}", limit).Replace(claimTemplate)
 		}
@@ -69,13 +76,13 @@ type claim struct {
 	picked int       // rows that need no resources, before the cut
 	gated  bool      // the kind has items that need resources
 	laned  bool      // it has or had limits
-	now    time.Time // of the database, if the kind is not paused; zero: not known
+	learnt time.Time // the database's time for the positions, if the kind was not paused; zero: none
 	out    []ledger.Record
 	works  []ledger.Work // of out, in one piece
 
 	// Where each row is read into.
 	work ledger.Work
-	item itemRow
+	item ledger.Record
 	dest []any
 }
 
@@ -88,24 +95,16 @@ func (s *Store) newClaim(g ledger.Grant) *claim {
 // blankClaim is one without walks.
 func blankClaim(g ledger.Grant) *claim {
 	c := &claim{g: g, work: ledger.Work{State: ledger.StateLeased, Agent: g.Agent, LockID: g.LockID}}
-	w, r := &c.work, &c.item.r
-	r.Kind = g.Kind
-	c.dest = []any{&c.picked, &w.Priority, &w.Due, &w.Epoch, &w.Attempt, &w.Failures, &w.Crashes, &w.Losses, &w.Alone, &w.LeasedAt, &w.ExpiresAt,
-		&r.ID, &r.Scope, &r.Key, &r.Fingerprint, &r.Payload, &r.ShardKey, &r.Slot, &r.Every, &r.Zone, &r.Source,
-		&r.Epoch, &r.BaseAttempt, &r.CreatedAt, &c.gated}
+	c.item.Kind = g.Kind
+	c.dest = slices.Concat([]any{&c.picked, &c.work.LeasedAt}, leasedDest(&c.work), []any{&c.item.ID},
+		itemDest(&c.item), []any{&c.gated})
 	return c
 }
 
 // statement is the claim's SQL and arguments.
 func (c *claim) statement() (template string, args []any) {
 	g := c.g
-	var priorities [levels]int16
-	var dues [levels]time.Time
-	var ids [levels]int64
-	for i, w := range c.walks {
-		priorities[i], dues[i], ids[i] = int16(i)+ledger.MinPriority, w.from.at, w.from.id
-	}
-	args = []any{g.Kind, g.Agent, pgUUID(g.LockID), g.TTL, g.Limit, priorities[:], dues[:], ids[:]}
+	args = append([]any{g.Kind, g.Agent, pgUUID(g.LockID), g.TTL, g.Limit}, c.places()...)
 	shard, resume := 0, 0
 	if g.Shard.Count > 0 {
 		shard = 1
@@ -117,6 +116,15 @@ func (c *claim) statement() (template string, args []any) {
 	return claimSQL[shard][resume], args
 }
 
+// places are where the walks of a claim begin: priorities, due times and ids.
+func (c *claim) places() []any {
+	priorities, dues, ids := make([]int16, levels), make([]time.Time, levels), make([]int64, levels)
+	for i, w := range c.walks {
+		priorities[i], dues[i], ids[i] = int16(i)+bounds.MinPriority, w.from.at, w.from.id
+	}
+	return []any{priorities, dues, ids}
+}
+
 // row takes a row of the result.
 func (c *claim) row(scan scanner) error {
 	if err := scan(c.dest...); err != nil {
@@ -126,9 +134,12 @@ func (c *claim) row(scan scanner) error {
 		c.out, c.works = make([]ledger.Record, 0, c.g.Limit), make([]ledger.Work, 0, c.g.Limit)
 	}
 	w := c.work
-	w.Due, w.LeasedAt, w.ExpiresAt = w.Due.UTC(), w.LeasedAt.UTC(), w.ExpiresAt.UTC()
+	w.Due, w.LeasedAt = w.Due.UTC(), w.LeasedAt.UTC()
+	w.ExpiresAt = w.LeasedAt.Add(c.g.TTL.Truncate(time.Microsecond))
 	c.works = append(c.works, w)
-	c.out = append(c.out, c.item.record())
+	r := c.item
+	r.CreatedAt = r.CreatedAt.UTC()
+	c.out = append(c.out, r)
 	return nil
 }
 
@@ -145,17 +156,18 @@ func (c *claim) history(ss session) error {
 		return nil
 	}
 	var id int64
-	var done doneRow
-	var last lastRow
-	dest := slices.Concat([]any{&id}, done.dest(), last.dest())
-	return ss.query(`SELECT i.id, `+doneColumns+`, `+lastColumns+` FROM {{S}}.ledger_items i `+lastAttempt+` WHERE i.id`+listed,
+	var done ledger.Record
+	var last sqlstore.LastRow
+	row := placesOf(append([]any{&id, &done.DonePeriod, &done.DoneEpoch}, last.Dest()...)...)
+	return ss.query(`SELECT i.id, `+doneColumns+`, `+sqlstore.LastColumns+` FROM {{S}}.ledger_items i `+lastAttempt+
+		` WHERE i.id`+listed,
 		[]any{slices.Collect(maps.Keys(again))}, func(scan scanner) error {
-			if err := scan(dest...); err != nil {
+			if err := row.scan(scan); err != nil {
 				return err
 			}
 			r := again[id]
-			r.Last = last.last(id, r.Kind)
-			done.tell(r)
+			r.Last = last.Last(id, r.Kind)
+			r.DonePeriod, r.DoneEpoch = done.DonePeriod, done.DoneEpoch
 			return nil
 		})
 }
@@ -169,6 +181,11 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 	if laned {
 		if got, err := s.claimLaned(ctx, g); err != nil || got.Limited {
 			return got, err
+		}
+	}
+	if g.LookFirst && !g.Resume && !gated && !laned {
+		if some, err := s.someReady(ctx, g); err != nil || !some {
+			return ledger.Claimed{}, err
 		}
 	}
 	var c *claim
@@ -192,27 +209,38 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 			}
 			return err
 		}
-		// The claim is committed. How earlier attempts ended is for people to see: for want of it
-		// leases are not lost, and above all the claim is not repeated.
-		_ = c.history(direct{ctx, s, conn})
+		c.told(ctx, s, conn)
 		return nil
 	})
 	if err != nil {
 		return ledger.Claimed{}, err
 	}
-	out := c.records()
-	s.remember(ctx, c, len(held))
-	learnt := s.gates.learn(g.Kind, c.gated, c.laned) && (!gated && c.gated || !laned && c.laned)
-	if len(out) == 0 && len(held) == 0 && (more || learnt) {
+	got, err := s.claimed(ctx, c, held, kindGates{gated, laned})
+	if got.More = got.More || more && len(got.Records) == 0; err == nil && got.More {
 		return s.Claim(ctx, g)
 	}
+	return got, err
+}
+
+// told adds to a claim that is committed how earlier attempts ended, for people to see: for want of it leases are not
+// lost, and above all the claim is not repeated.
+func (c *claim) told(ctx context.Context, s *Store, conn *pgx.Conn) {
+	_ = c.history(direct{ctx, s, conn})
+}
+
+// claimed is the answer of a claim that is committed, by a process that knew these gates of the kind. There is more
+// if nothing was claimed and the kind has others.
+func (s *Store) claimed(ctx context.Context, c *claim, held []ledger.Record, knew kindGates) (ledger.Claimed, error) {
+	out := c.records()
+	s.remember(ctx, c, len(held))
 	if len(held) > 0 {
 		out = append(held, out...)
 	}
-	if len(out) > g.Limit { // cannot be; if it is, nobody must work on it
-		return ledger.Claimed{}, fmt.Errorf("postgres: a claim of %d leased %d items", g.Limit, len(out))
+	if len(out) > c.g.Limit { // cannot happen; if it does, no item may be worked
+		return ledger.Claimed{}, fmt.Errorf("postgres: a claim of %d leased %d items", c.g.Limit, len(out))
 	}
-	return ledger.Claimed{Records: out}, nil
+	learnt := s.gates.learn(c.g.Kind, c.gated, c.laned) && (!knew.gated && c.gated || !knew.laned && c.laned)
+	return ledger.Claimed{Records: out, More: learnt && len(out) == 0}, nil
 }
 
 // records are what the claim leased, in the order of claims.
@@ -227,24 +255,34 @@ func (c *claim) records() []ledger.Record {
 }
 
 // resumeTemplate moves the expiry of what an agent holds. A claim of the same agent from
-// another window waits for the lock that was taken before it, and then sees what we claimed.
-const resumeTemplate = `WITH held AS (
- UPDATE {{S}}.ledger_backlog SET expires_at = {{NOW}} + $3::interval
- WHERE item_id = ANY(ARRAY(
-  SELECT item_id FROM {{S}}.ledger_backlog WHERE state = 2 AND kind = $1 AND locked_by = $2 ORDER BY item_id LIMIT $4 FOR UPDATE))
+// another window waits for the lock that was taken before it, and then sees what we claimed. The
+// sum hides the order of the primary key, by which the planner may otherwise read the whole table.
+const resumeTemplate = `WITH clock AS MATERIALIZED (SELECT {{NOW}} + $3::interval AS until),
+l AS MATERIALIZED (
+ SELECT l.* FROM {{S}}.ledger_leases l WHERE l.kind = $1 AND l.agent = $2),
+h AS MATERIALIZED (SELECT h.id, l.lock_id FROM l CROSS JOIN LATERAL unnest(l.items) h(id) ORDER BY h.id),
+locked AS MATERIALIZED (
+ SELECT x.* FROM h CROSS JOIN LATERAL (
+  SELECT b.item_id, b.lock_id FROM {{S}}.ledger_backlog b WHERE b.item_id = h.id AND b.lock_id = h.lock_id FOR UPDATE) x
+ LIMIT $4),
+s AS (
+ UPDATE {{S}}.ledger_leases SET split = true, due_at = least(due_at, (SELECT until FROM clock))
+ WHERE lock_id = ANY(ARRAY(SELECT lock_id FROM locked))),
+held AS (
+ UPDATE {{S}}.ledger_backlog SET expires_at = (SELECT until FROM clock) WHERE item_id = ANY(ARRAY(SELECT item_id FROM locked))
  RETURNING *)
-SELECT ` + recordColumns + ` FROM held b JOIN {{S}}.ledger_items i ON i.id = b.item_id ` + lastAttempt + ` ORDER BY i.id`
+SELECT ` + recordColumns + ` FROM (SELECT ` + workOf + `, b.kind FROM held b LEFT JOIN l ON l.lock_id = b.lock_id) b JOIN {{S}}.ledger_items i ON i.id = b.item_id ` + lastAttempt + ` ORDER BY i.id`
 
 // resume extends what the agent holds and claims the rest, one call per agent at a time.
 func (s *Store) resume(ctx context.Context, conn *pgx.Conn, c *claim) (held []ledger.Record, err error) {
 	g := c.g
-	record := records()
-	o := &own{ctx: ctx, s: s, pipe: pipe{conn, s.described}}
+	row := records()
+	o := newOwn(ctx, s, conn)
 	template, args := c.statement()
 	for _, st := range []statement{
 		{"SELECT pg_advisory_xact_lock($1)", []any{lockKey("agent", s.schema, g.Agent)}, nil},
 		{resumeTemplate, []any{g.Kind, g.Agent, g.TTL, g.Limit}, func(scan scanner) error {
-			r, err := record(scan)
+			r, err := row.record(scan)
 			held = append(held, r)
 			return err
 		}},
@@ -260,7 +298,7 @@ func (s *Store) resume(ctx context.Context, conn *pgx.Conn, c *claim) (held []le
 // remember moves the positions to where the claim came.
 func (s *Store) remember(ctx context.Context, c *claim, held int) {
 	wanted := c.g.Limit - held
-	f := found{now: c.now}
+	f := found{now: c.learnt}
 	var last [levels]place
 	plain := 0
 	for i := range c.out {
@@ -270,7 +308,7 @@ func (s *Store) remember(ctx context.Context, c *claim, held int) {
 		}
 		plain++
 		f.now = w.LeasedAt
-		level := w.Priority - ledger.MinPriority
+		level := w.Priority - bounds.MinPriority
 		last[level] = place{w.Due, c.out[i].ID}
 		f.last[level] = &last[level]
 	}
@@ -278,8 +316,9 @@ func (s *Store) remember(ctx context.Context, c *claim, held int) {
 	if len(c.out) == 0 && wanted > 0 && c.walks[0].whole && f.now.IsZero() {
 		// Nothing ready, or paused. Ask for the time, so that the next claim need not go over
 		// the entries of all that was worked before this process began.
-		err := s.read(ctx, func(ss session) error {
-			return ss.query(`SELECT {{NOW}}, coalesce(bool_or(gated), false), coalesce(bool_or(laned), false) FROM {{S}}.ledger_kinds WHERE kind = $1 HAVING NOT coalesce(bool_or(paused), false)`, []any{c.g.Kind},
+		err := s.lookUp(ctx, func(ss session) error {
+			return ss.query(
+				`SELECT {{NOW}}, coalesce(bool_or(gated), false), coalesce(bool_or(laned), false) FROM {{S}}.ledger_kinds WHERE kind = $1 HAVING NOT coalesce(bool_or(paused), false)`, []any{c.g.Kind},
 				func(scan scanner) error { return scan(&f.now, &c.gated, &c.laned) })
 		})
 		if err != nil {

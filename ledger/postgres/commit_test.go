@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 )
 
-// Nobody can know what became of a commit whose answer is missing; it is said so, and nothing
+// The fate of a commit whose answer is missing is unknown; the error tells it, and nothing
 // is run again behind the caller's back.
 func TestCommitWithoutAnswer(t *testing.T) {
 	proxy := pgtest.NewCutter(t)
@@ -30,14 +30,16 @@ func TestCommitWithoutAnswer(t *testing.T) {
 			proxy.Cut(where)
 			err := s.Update(t.Context(), nil, func(tx ledger.Tx) error {
 				runs++
-				_, err := tx.Insert([]ledger.Record{{Identity: ledger.Identity{Kind: "k", Key: name}, Epoch: 1, Work: &ledger.Work{State: ledger.StateReady, Epoch: 1}}})
+				_, err := tx.Insert([]ledger.Record{{Identity: ledger.Identity{Kind: "k", Key: name}, Epoch: 1,
+					Work: &ledger.Work{State: ledger.StateReady, Epoch: 1}}})
 				return err
 			})
 			if !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "may or may not") || runs != 1 {
 				t.Fatalf("%d runs, %v", runs, err)
 			}
 			// The server has got the commit, but may not have come to it yet.
-			for tick, until := time.Tick(5*time.Millisecond), time.Now().Add(10*time.Second); where == pgtest.CutLanded && time.Now().Before(until); <-tick {
+			for tick, until := time.Tick(5*time.Millisecond), time.Now().Add(10*time.Second); where == pgtest.CutLanded &&
+				time.Now().Before(until); <-tick {
 				if _, err := l.Find(t.Context(), "k", "", name); err == nil {
 					break
 				}
@@ -72,7 +74,8 @@ func TestFinishWithoutAnswer(t *testing.T) {
 		t.Fatalf("%d leases, %v", len(ls), err)
 	}
 	proxy.Cut(pgtest.CutLanded)
-	if err := l.Finish(t.Context(), ledger.Ending{Lease: ls[0], Result: ledger.Permanent(errors.New("no"))})[0]; err != nil {
+	if err := l.Finish(t.Context(), ledger.Ending{Lease: ls[0],
+		Result: ledger.Permanent(errors.New("no"))})[0]; err != nil {
 		t.Fatal(err)
 	}
 	as, err := l.Attempts(t.Context(), ls[0].ID)

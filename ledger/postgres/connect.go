@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"time"
@@ -26,16 +27,27 @@ const poolSize = 8
 // nothing, right after a drain of the ledger, it would read and sort all of it for each claim. A
 // process that freezes within a transaction must not keep its row locks.
 // They are set by a statement because poolers refuse such parameters at the start of a session.
-var settings = []struct{ name, value string }{
+var settings = []setting{
 	{"jit", "off"},
 	{"enable_bitmapscan", "off"},
 	{"idle_in_transaction_session_timeout", "10s"},
 }
 
+// setting is one of a session's.
+type setting struct{ name, value string }
+
 // Connect opens the ledger at a URL (or a keyword/value string, as libpq takes it) with a pool
 // of its own, which Close closes. Errors are those of Open; none contains the password.
 func Connect(ctx context.Context, url string, o Options) (*Store, error) {
-	pool, err := connectPool(ctx, url)
+	config, err := poolConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	if o.ReadOnly {
+		refuseWrites(config)
+	}
+	hot := splitPool(config)
+	pool, err := newPool(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +57,33 @@ func Connect(ctx context.Context, url string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s.owned = true
+	if hot == nil {
+		return s, nil
+	}
+	if s.hot, err = newPool(ctx, hot); err != nil {
+		s.hot = pool
+		return nil, errors.Join(err, s.Close())
+	}
 	return s, nil
+}
+
+// refuseWrites has the sessions of a pool refuse writes. As in applyPath, behind a pooler the server's session may be
+// another client's next, so it is left as it is.
+func refuseWrites(config *pgxpool.Config) {
+	after := config.AfterConnect
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := after(ctx, conn); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, "SELECT set_config('default_transaction_read_only', 'on', false) "+
+			"WHERE pg_backend_pid() = $1::bigint", pgx.QueryExecModeCacheDescribe, int64(conn.PgConn().PID()))
+		return err
+	}
+}
+
+func newPool(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	return pool, explain(ctx, ledgerName(config.ConnConfig), err)
 }
 
 func connectPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
@@ -53,14 +91,15 @@ func connectPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	return pool, explain(ctx, ledgerName(config.ConnConfig), err)
+	return newPool(ctx, config)
 }
 
 func poolConfig(url string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil { // it may quote what it took for something else than the password
-		return nil, &ledger.InvalidError{Field: "url", Reason: "not a Postgres URL, such as postgres://user@host:5432/database (special characters of a password are written as %XX)"}
+		return nil, &ledger.InvalidError{Field: "url",
+			Reason: "not a Postgres URL, such as postgres://user@host:5432/database (special characters of a password are " +
+				"written as %XX)"}
 	}
 	if !strings.Contains(url, "pool_max_conns") {
 		config.MaxConns = poolSize
@@ -103,19 +142,29 @@ func severalHosts(c *pgx.ConnConfig) bool {
 
 func applySettings(ctx context.Context, conn *pgx.Conn) error {
 	var sql strings.Builder
-	for _, s := range settings {
-		if _, given := conn.Config().RuntimeParams[s.name]; !given {
-			sql.WriteString("SET " + s.name + " = '" + s.value + "';")
-		}
+	names, values := settingsFor(conn, settings)
+	for i, name := range names {
+		sql.WriteString("SET " + name + " = '" + values[i] + "';")
 	}
 	_, err := conn.Exec(ctx, sql.String())
 	return err
 }
 
+// settingsFor are those of a list that the URL does not have.
+func settingsFor(conn *pgx.Conn, list []setting) (names, values []string) {
+	for _, s := range list {
+		if _, given := conn.Config().RuntimeParams[s.name]; !given {
+			names, values = append(names, s.name), append(values, s.value)
+		}
+	}
+	return names, values
+}
+
 // applyPath sets where names without a schema are looked for: not in statements of ours, but in queries
-// of users. Behind a pooler in transaction mode it would be set for whoever has the server's session
+// of users. Behind a pooler in transaction mode it would be set for the next user of the server's session
 // next, so it is set only where that is the one that we were told of when we connected.
 func applyPath(ctx context.Context, conn *pgx.Conn, path string) error {
-	_, err := conn.Exec(ctx, "SELECT set_config('search_path', $1, false) WHERE pg_backend_pid() = $2::bigint", pgx.QueryExecModeCacheDescribe, path, int64(conn.PgConn().PID()))
+	_, err := conn.Exec(ctx, "SELECT set_config('search_path', $1, false) WHERE pg_backend_pid() = $2::bigint",
+		pgx.QueryExecModeCacheDescribe, path, int64(conn.PgConn().PID()))
 	return err
 }

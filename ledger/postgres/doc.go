@@ -3,16 +3,16 @@
 // All of it lives in one schema of the database, in tables named ledger_…; every statement
 // names that schema, so neither search_path nor tables of the application matter.
 //
-// What many processes do at once is settled by row locks. A claim picks ready rows with FOR
+// Row locks settle what many processes do at once. A claim picks ready rows with FOR
 // UPDATE SKIP LOCKED and stamps them in the same statement; the rules of package ledger run in
-// [Store.Update], on records that it has locked. Who has the lock of an item's backlog row, or
+// [Store.Update], on records that it has locked. A process with the lock of an item's backlog row, or
 // of its items row when there is none, may change the item; both are taken in id order, items
 // first. Deadlocks and serialization failures make the whole transaction run again.
 //
 // Items that need resources are the exception: see gate.go. Their claims run one at a time, under an
 // advisory lock.
 //
-// Three habits keep the hot path fast whatever the table went through. Statements are unnamed:
+// Three habits keep the hot path fast after any history of the table. Statements are unnamed:
 // the server plans each execution for the table as it is, not as it was when a connection was
 // young. Outside the sub-select that picks rows, conditions name only item_id and lock_id: a
 // partial index that was small at the last ANALYZE must not look tempting. And claims remember

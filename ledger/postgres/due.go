@@ -3,50 +3,115 @@ package postgres
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/code"
+	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 )
 
-// What time makes due: expired leases and waiting items. Both are searched from a position.
+// Time makes two things due: expired leases and waiting items. Both are searched from a position.
 
-// expiredTemplate locks rows that have expired by the transaction's clock, which is also when their
-// attempts are said to have ended, and reads their records. The columns of the backlog come
-// from the locked rows: what the snapshot shows of them may be older.
-const expiredTemplate = `WITH b AS MATERIALIZED (
- SELECT * FROM {{S}}.ledger_backlog WHERE state = 2 AND expires_at >= $2 AND expires_at <= (SELECT coalesce($3::timestamptz, now()))
- ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)
-SELECT ` + recordColumns + `, ` + kindColumns + ` FROM b JOIN {{S}}.ledger_items i ON i.id = b.item_id JOIN {{S}}.ledger_kinds k ON k.kind = i.kind ` + lastAttempt + `
+// Leases that are due, and leases of an agent: $1 limit, $2 from when on or whose, $3 the transaction's clock.
+const (
+	atNow     = ` <= (SELECT coalesce($3::timestamptz, now()))`
+	dueLeases = `l.due_at >= $2 AND l.due_at` + atNow
+	hisLeases = `l.agent = $2 AND l.leased_at` + atNow
+)
+
+// firstLeases locks leases, the first due first, until they have had enough items; some of these have ended since.
+const firstLeases = `x AS MATERIALIZED (
+ SELECT l.* FROM {{S}}.ledger_leases l WHERE {{LEASES}} ORDER BY l.due_at LIMIT $1 FOR UPDATE SKIP LOCKED),
+l AS MATERIALIZED (
+ SELECT * FROM (SELECT x.*, sum(cardinality(items)) OVER (ORDER BY due_at, lock_id) - cardinality(items) AS before FROM x) x
+ WHERE before < $1 + 1000)`
+
+// tendTemplate has leases whose items are all gone deleted, and the others due when the first of their items
+// expires. None is renewed as a whole any more, for items are about to be taken from it. It tells how
+// many there were, how many are due, and whether there may be more behind them.
+const tendTemplate = `WITH ` + firstLeases + `,
+f AS MATERIALIZED (
+ SELECT l.lock_id, (SELECT min(coalesce(b.expires_at, l.expires_at)) FROM (SELECT l.items, l.lock_id, l.expires_at) l` + heldRows + `) AS first FROM l),
+d AS (DELETE FROM {{S}}.ledger_leases WHERE lock_id = ANY(ARRAY(SELECT lock_id FROM f WHERE first IS NULL))),
+u AS (
+ UPDATE {{S}}.ledger_leases g SET split = true, due_at = (SELECT f.first FROM f WHERE f.lock_id = g.lock_id)
+ WHERE g.lock_id = ANY(ARRAY(SELECT lock_id FROM f WHERE first IS NOT NULL)))
+SELECT count(*), count(*) FILTER (WHERE {{STILL}}), (SELECT count(*) FROM x) > least(count(*), $1 - 1) FROM f`
+
+// takenTemplate locks rows that leases hold, the first to expire first, and reads their records. The columns of the
+// backlog come from the locked rows: what the snapshot shows of them may be older.
+const takenTemplate = `WITH ` + firstLeases + `,
+h AS MATERIALIZED (
+ SELECT b.item_id, l.* FROM l` + heldRows + ` WHERE true{{EXPIRED}} ORDER BY coalesce(b.expires_at, l.expires_at), b.item_id),
+b AS MATERIALIZED (
+ SELECT x.* FROM h l CROSS JOIN LATERAL (
+  SELECT ` + workOf + `, b.kind FROM {{S}}.ledger_backlog b WHERE b.item_id = l.item_id AND b.lock_id = l.lock_id{{EXPIRED}} FOR UPDATE SKIP LOCKED) x
+ LIMIT $1)
+SELECT ` + recordColumns + `, ` + sqlstore.PolicyColumns + ` FROM b JOIN {{S}}.ledger_items i ON i.id = b.item_id JOIN {{S}}.ledger_kinds k ON k.kind = i.kind ` + lastAttempt + `
 ORDER BY b.expires_at, i.id`
 
-// leasedTemplate is expiredTemplate for what one agent had leased by the transaction's clock.
-const leasedTemplate = `WITH b AS MATERIALIZED (
- SELECT * FROM {{S}}.ledger_backlog WHERE state = 2 AND locked_by = $2 AND leased_at <= (SELECT coalesce($3::timestamptz, now()))
- ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)
-SELECT ` + recordColumns + `, ` + kindColumns + ` FROM b JOIN {{S}}.ledger_items i ON i.id = b.item_id JOIN {{S}}.ledger_kinds k ON k.kind = i.kind ` + lastAttempt + `
-ORDER BY b.expires_at, i.id`
+// taking are the statements that take items from leases: of tendTemplate and takenTemplate.
+type taking struct{ tend, take string }
+
+func takingFrom(leases, expired, still string) taking {
+	fill := strings.NewReplacer("{{LEASES}}", leases, "{{EXPIRED}}", expired, "{{STILL}}", still)
+	return taking{fill.Replace(tendTemplate), fill.Replace(takenTemplate)}
+}
+
+// They take by the transaction's clock, which is also when attempts are said to have ended.
+var (
+	takeExpired = takingFrom(dueLeases, ` AND coalesce(b.expires_at, l.expires_at)`+atNow, `first`+atNow)
+	takeLeased  = takingFrom(hisLeases, ``, `first IS NOT NULL`)
+)
+
+// take takes up to limit items from leases.
+func (t *tx) take(from taking, limit int, whose any) ([]ledger.Record, error) {
+	args := []any{limit, whose, t.stamp()}
+	for {
+		var leases, due int
+		var more bool
+		err := t.later(from.tend, args, func(scan scanner) error { return scan(&leases, &due, &more) })
+		if err != nil {
+			return nil, err
+		}
+		recs, err := t.records(from.take, args)
+		// Where leases of which nothing is due came first, there may be others behind them.
+		if err != nil || len(recs) == limit || !more || due == leases {
+			return recs, err
+		}
+	}
+}
 
 // LoadLeased implements ledger.Tx.
 func (t *tx) LoadLeased(agent string, limit int) ([]ledger.Record, error) {
-	return t.records(leasedTemplate, []any{limit, agent, t.stamp()})
+	return t.take(takeLeased, limit, agent)
 }
 
-// EndBeat implements ledger.Tx.
-func (t *tx) EndBeat(agent, process string) (same bool, err error) {
-	err = t.query(`UPDATE {{S}}.ledger_agents SET expires_at = least(expires_at, {{NOW}}) WHERE agent = $1 AND process = $2 RETURNING true`,
-		[]any{agent, process}, func(scan scanner) error { return scan(&same) })
-	return same, err
-}
+// sweepTemplate deletes leases whose items are all gone, a few at a time.
+const sweepTemplate = `DELETE FROM {{S}}.ledger_leases WHERE lock_id = ANY(ARRAY(
+ SELECT l.lock_id FROM {{S}}.ledger_leases l
+ WHERE (SELECT b.item_id FROM (SELECT l.items, l.lock_id) l` + heldRows + ` LIMIT 1) IS NULL LIMIT (SELECT $1::int) FOR UPDATE SKIP LOCKED))`
+
+// swept is how many leases a sweep deletes at most.
+const swept = 5000
 
 // LoadExpired implements ledger.Tx.
 func (t *tx) LoadExpired(limit int) ([]ledger.Record, error) {
+	if now := t.s.wall(); t.s.leaseSweeps.Due(now) {
+		start := time.Now()
+		if err := t.query(sweepTemplate, []any{swept}, nil); err != nil {
+			return nil, err
+		}
+		t.s.leaseSweeps.Took(now, time.Since(start))
+	}
 	p := &t.s.positions
 	p.mu.Lock()
 	w := p.leased.begin(time.Now())
 	p.mu.Unlock()
-	recs, err := t.records(expiredTemplate, []any{limit, w.from.at, t.stamp()})
+	recs, err := t.take(takeExpired, limit, w.from.at)
 	t.ends = append(t.ends, func(committed bool) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -56,7 +121,7 @@ func (t *tx) LoadExpired(limit int) ([]ledger.Record, error) {
 		case len(recs) < limit:
 			w.reached(place{at: t.now.Add(-margin)}, true, time.Now())
 		default:
-			w.reached(place{at: recs[limit-1].Work.ExpiresAt}, false, time.Now())
+			w.reached(place{at: recs[0].Work.ExpiresAt}, false, time.Now())
 		}
 	})
 	return recs, err
@@ -67,15 +132,15 @@ const promoteTemplate = `WITH picked AS MATERIALIZED (
  SELECT x.item_id FROM {{S}}.ledger_kinds k LEFT JOIN unnest($2::text[], $3::timestamptz[]) p(kind, due) ON p.kind = k.kind
  CROSS JOIN LATERAL (
   SELECT item_id FROM {{S}}.ledger_backlog b
-  WHERE b.state = 0 AND b.kind = k.kind AND b.due_at >= coalesce(p.due, '-infinity') AND b.due_at <= (SELECT {{NOW}})
+  WHERE b.stage = ` + code.Waiting + ` AND b.kind = k.kind AND b.due_at >= coalesce(p.due, '-infinity') AND b.due_at <= (SELECT {{NOW}})
   ORDER BY b.due_at, b.item_id LIMIT $1 FOR UPDATE SKIP LOCKED) x
  LIMIT $1),
-u AS (UPDATE {{S}}.ledger_backlog SET state = 1 WHERE item_id = ANY(ARRAY(SELECT item_id FROM picked)) RETURNING kind, priority, due_at)
+u AS (UPDATE {{S}}.ledger_backlog SET stage = ` + code.Ready + ` WHERE item_id = ANY(ARRAY(SELECT item_id FROM picked)) RETURNING kind, priority, due_at)
 SELECT kind, priority, count(*), min(due_at), max(due_at) FROM u GROUP BY kind, priority`
 
 // nextTemplate reads the earliest of what waits, of each kind, and the time.
 const nextTemplate = `SELECT k.kind, {{NOW}}, (
- SELECT b.due_at FROM {{S}}.ledger_backlog b WHERE b.state = 0 AND b.kind = k.kind AND b.due_at >= coalesce(p.due, '-infinity') ORDER BY b.due_at, b.item_id LIMIT 1)
+ SELECT b.due_at FROM {{S}}.ledger_backlog b WHERE b.stage = ` + code.Waiting + ` AND b.kind = k.kind AND b.due_at >= coalesce(p.due, '-infinity') ORDER BY b.due_at, b.item_id LIMIT 1)
 FROM {{S}}.ledger_kinds k LEFT JOIN unnest($1::text[], $2::timestamptz[]) p(kind, due) ON p.kind = k.kind`
 
 // promotion is one run of Promote.
@@ -94,7 +159,7 @@ func (s *Store) Promote(ctx context.Context, limit int) (kinds []string, next ti
 	var m promotion
 	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		m = promotion{walks: s.positions.promotions(), ready: marks{}, last: map[string]time.Time{}}
-		err := m.run(&own{ctx: ctx, s: s, pipe: pipe{conn, s.described}}, limit)
+		err := m.run(newOwn(ctx, s, conn), limit)
 		if err != nil {
 			s.positions.abandoned(m.walks)
 		}
@@ -168,7 +233,7 @@ func (p *positions) promotions() map[string]*walk {
 	return walks
 }
 
-// promoted ends the walks of a promotion; all says that it found all there was.
+// promoted ends the walks of a promotion; all: it found all there was.
 func (p *positions) promoted(m *promotion, all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,18 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/act"
 )
-
-// failure is an error of the database, sorted and told to people. It matches its class and
-// still holds what the driver said, for errors.As.
-type failure struct {
-	class error
-	text  string
-	cause error
-}
-
-func (f *failure) Error() string   { return f.text }
-func (f *failure) Unwrap() []error { return []error{f.class, f.cause} }
 
 // errUnknownFate marks a connection that broke while a change was being committed.
 var errUnknownFate = errors.New("the connection broke during a commit, which may or may not have taken effect")
@@ -39,62 +29,75 @@ func explain(ctx context.Context, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if known := new(failure); errors.As(err, &known) {
+	if known := new(ledger.Error); errors.As(err, &known) {
 		return err
 	}
 	if cause := ctx.Err(); cause != nil {
 		return fmt.Errorf("%s: %w", name, cause)
 	}
-	tell := func(class error, format string, args ...any) error {
-		return &failure{class, fmt.Sprintf(format, args...), err}
+	tell := func(kind error, hint, format string, args ...any) *ledger.Error {
+		return &ledger.Error{Kind: kind, Message: fmt.Sprintf(format, args...), Hint: hint, Err: err}
 	}
 	if bad := new(pgconn.PgError); errors.As(err, &bad) {
 		return explainSQLState(tell, name, bad, err)
 	}
 	switch {
 	case errors.Is(err, errUnknownFate):
-		return tell(ledger.ErrUnavailable, "%s: %v (%s); repeat it, what has landed is recognised", name, errUnknownFate, reason(err))
+		return tell(ledger.ErrUnavailable, "repeat it, what has landed is recognised", "%s: %v (%s)", name, errUnknownFate,
+			reason(err))
 	case lost(err):
-		return tell(ledger.ErrUnavailable, "cannot reach the ledger %s: %s; is Postgres running and listening there? nothing was lost, run it again", name, reason(err))
+		return tell(ledger.ErrUnavailable, "is Postgres running and listening there? nothing was lost, run it again",
+			"cannot reach the ledger %s: %s", name, reason(err))
 	}
 	return err
 }
 
-func explainSQLState(tell func(class error, format string, args ...any) error, name string, bad *pgconn.PgError, err error) error {
+func explainSQLState(tell func(kind error, hint, format string, args ...any) *ledger.Error, name string,
+	bad *pgconn.PgError, err error) error {
 	switch {
 	case bad.Code == "28P01" || bad.Code == "28000":
-		return tell(ledger.ErrDenied, "%s: Postgres refused the user or the password: %s; check both, and pg_hba.conf", name, bad.Message)
+		return tell(ledger.ErrDenied, "check both, and pg_hba.conf", "%s: Postgres refused the user or the password: %s",
+			name, bad.Message)
 	case bad.Code == "42501":
-		return tell(ledger.ErrDenied, "%s: %s; %s", name, bad.Message, grantFor(bad.Message))
+		return tell(ledger.ErrDenied, grantFor(bad.Message), "%s: %s", name, bad.Message).By(act.Examine)
 	case bad.Code == "3D000":
-		return tell(ledger.ErrInvalid, "%s: %s; create it first (createdb), or name another one", name, bad.Message)
+		return tell(ledger.ErrInvalid, "create it first (createdb), or name another one", "%s: %s", name, bad.Message)
 	case bad.Code == "3F000" || bad.Code == "42P01" && strings.Contains(bad.Message, "ledger_"):
-		return tell(ledger.ErrNoLedger, "no ledger in %s: %s; make one: ledgerd db migrate", name, bad.Message)
+		return tell(ledger.ErrNoLedger, "make one", "no ledger in %s: %s", name, bad.Message).By(act.Migrate)
 	case bad.Code == "42703" && strings.Contains(bad.Message, "column"):
-		return tell(ledger.ErrSchema, "%s: %s; the tables are not those of this program, run: ledgerd db status", name, bad.Message)
+		return tell(ledger.ErrSchema, "the tables are not those of this program, look at their schema", "%s: %s", name,
+			bad.Message).By(act.ShowSchema)
 	case bad.Code == "08P01" && strings.Contains(bad.Message, "startup parameter"):
-		return tell(ledger.ErrInvalid, "%s: there is a pooler before the server, and it does not take this: %s; migrate at the address of the server itself, and leave parameters of sessions out of the URL", name, bad.Message)
+		return tell(ledger.ErrInvalid, "migrate at the address of the server itself, and leave parameters of sessions out "+
+			"of the URL", "%s: there is a pooler before the server, and it does not take this: %s", name, bad.Message)
+	case bad.Code == "XX001" || bad.Code == "XX002": // a page, an index
+		return tell(ledger.ErrDamaged, recovery, "%s is damaged: %s (%s)", name, bad.Message, bad.Code)
 	case bad.Code == "25006":
-		return tell(ledger.ErrUnavailable, "%s: the server takes no writes (%s); it may be a standby, name the primary", name, bad.Message)
+		return tell(ledger.ErrUnavailable, "it may be a standby, name the primary", "%s: the server takes no writes (%s)",
+			name, bad.Message)
 	case bad.Code == "53100":
-		return tell(ledger.ErrUnavailable, "%s: the database server's disk is full (%s); make room there and run it again", name, bad.Message)
+		return tell(ledger.ErrUnavailable, "make room there and run it again", "%s: the database server's disk is full (%s)",
+			name, bad.Message)
 	case bad.Code == "53300":
-		return tell(ledger.ErrUnavailable, "%s: %s; close some clients, raise max_connections, or use fewer with pool_max_conns", name, bad.Message)
+		return tell(ledger.ErrUnavailable, "close some clients, raise max_connections, or use fewer with pool_max_conns",
+			"%s: %s", name, bad.Message)
 	case errors.Is(err, errUnknownFate):
-		return tell(ledger.ErrUnavailable, "%s: %v (%s); repeat it, what has landed is recognised", name, errUnknownFate, bad.Message)
+		return tell(ledger.ErrUnavailable, "repeat it, what has landed is recognised", "%s: %v (%s)", name, errUnknownFate,
+			bad.Message)
 	case unavailable(bad):
-		return tell(ledger.ErrUnavailable, "%s: the database cannot do it now: %s (%s); run it again", name, bad.Message, bad.Code)
+		return tell(ledger.ErrUnavailable, "run it again", "%s: the database cannot do it now: %s (%s)", name, bad.Message,
+			bad.Code)
 	}
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// unavailable says whether the same may succeed later.
+// unavailable reports whether the same may succeed later.
 func unavailable(bad *pgconn.PgError) bool {
 	classes := []string{"08", "40", "53", "57", "58"} // connection, rollback, resources, operator, system
 	return slices.Contains(classes, bad.Code[:min(2, len(bad.Code))]) || bad.Code == "55P03" || bad.Code == "25P03"
 }
 
-// rolledBack says whether the server has undone the transaction and it may simply be repeated:
+// rolledBack reports whether the server has undone the transaction and it may simply be repeated:
 // serialization failure, deadlock, lock not available.
 func rolledBack(err error) bool {
 	bad := new(pgconn.PgError)
@@ -106,13 +109,21 @@ func uniqueViolation(err error) bool {
 	return errors.As(err, &bad) && bad.Code == "23505"
 }
 
-// readOnly says whether the server behind the connection takes no writes: after a failover.
+// unprepared reports whether a statement was refused because the session has lost it, or has another
+// result for it than when it was prepared: somebody discarded all, or migrated the tables.
+func unprepared(err error) bool {
+	bad := new(pgconn.PgError)
+	return errors.As(err, &bad) && (bad.Code == "26000" || bad.Code == "42P05" ||
+		bad.Code == "0A000" && strings.HasPrefix(bad.Message, "cached plan"))
+}
+
+// readOnly reports whether the server behind the connection takes no writes: after a failover.
 func readOnly(err error) bool {
 	bad := new(pgconn.PgError)
 	return errors.As(err, &bad) && bad.Code == "25006"
 }
 
-// lost says whether the connection broke, or could not be made.
+// lost reports whether the connection broke, or could not be made.
 func lost(err error) bool {
 	if bad := new(pgconn.PgError); errors.As(err, &bad) {
 		return strings.HasPrefix(bad.Code, "08") || bad.Code == "25P03" || strings.HasPrefix(bad.Code, "57P")

@@ -18,6 +18,15 @@ import (
 	"github.com/ledgerd/ledgerd/schema"
 )
 
+// told is an error with its hint and the name of its act.
+func told(err error) string {
+	text := err.Error() + "; " + ledger.Hint(err)
+	if e, ok := errors.AsType[*ledger.Error](err); ok {
+		text += "\n" + string(e.Act.Name)
+	}
+	return text
+}
+
 func TestExplain(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -26,17 +35,19 @@ func TestExplain(t *testing.T) {
 	}
 	own := fmt.Errorf("item 7: %w", ledger.ErrNotFound)
 	for _, c := range []struct {
-		ctx   context.Context
-		err   error
-		class error
-		says  string
+		ctx     context.Context
+		err     error
+		class   error
+		message string
 	}{
 		{t.Context(), state("28P01"), ledger.ErrDenied, "password"},
 		{t.Context(), state("28000"), ledger.ErrDenied, "pg_hba.conf"},
-		{t.Context(), &pgconn.PgError{Code: "08P01", Message: "unsupported startup parameter: search_path"}, ledger.ErrInvalid, "pooler"},
-		{t.Context(), state("42501"), ledger.ErrDenied, "grant"},
+		{t.Context(), &pgconn.PgError{Code: "08P01", Message: "unsupported startup parameter: search_path"},
+			ledger.ErrInvalid, "pooler"},
+		{t.Context(), state("42501"), ledger.ErrDenied, "see what is missing\nexamine"},
 		{t.Context(), state("3D000"), ledger.ErrInvalid, "createdb"},
-		{t.Context(), &pgconn.PgError{Code: "42P01", Message: `relation "x.ledger_items" does not exist`}, ledger.ErrNoLedger, "ledgerd db migrate"},
+		{t.Context(), &pgconn.PgError{Code: "42P01", Message: `relation "x.ledger_items" does not exist`}, ledger.ErrNoLedger,
+			"make one\nmigrate"},
 		{t.Context(), state("53100"), ledger.ErrUnavailable, "disk is full"},
 		{t.Context(), state("53300"), ledger.ErrUnavailable, "max_connections"},
 		{t.Context(), state("25006"), ledger.ErrUnavailable, "takes no writes"},
@@ -48,15 +59,17 @@ func TestExplain(t *testing.T) {
 		{t.Context(), committing(state("57P01")), ledger.ErrUnavailable, "may or may not"},
 		{t.Context(), committing(io.ErrUnexpectedEOF), ledger.ErrUnavailable, "may or may not"},
 		{t.Context(), io.EOF, ledger.ErrUnavailable, "closed the connection"},
-		{t.Context(), &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}, ledger.ErrUnavailable, "connection refused"},
-		{t.Context(), &net.DNSError{Name: "db1", Err: "no such host"}, ledger.ErrUnavailable, "cannot find host db1 (no such host)"},
+		{t.Context(), &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)},
+			ledger.ErrUnavailable, "connection refused"},
+		{t.Context(), &net.DNSError{Name: "db1", Err: "no such host"}, ledger.ErrUnavailable,
+			"cannot find host db1 (no such host)"},
 		{t.Context(), own, ledger.ErrNotFound, "item 7: not found"},
 		{cancelled, io.EOF, context.Canceled, "ledger-name: context canceled"},
 		{cancelled, state("57014"), context.Canceled, "context canceled"},
 	} {
 		got := explain(c.ctx, "ledger-name", c.err)
-		if !errors.Is(got, c.class) || !strings.Contains(got.Error(), c.says) {
-			t.Errorf("%v: got %v, want %v with %q", c.err, got, c.class, c.says)
+		if !errors.Is(got, c.class) || !strings.Contains(told(got), c.message) {
+			t.Errorf("%v: got %v, want %v with %q", c.err, got, c.class, c.message)
 		}
 		if again := explain(c.ctx, "other-name", got); again.Error() != got.Error() && !errors.Is(got, context.Canceled) {
 			t.Errorf("explained twice: %v", again)
@@ -69,7 +82,8 @@ func TestExplain(t *testing.T) {
 	if err := explain(t.Context(), "x", nil); err != nil {
 		t.Error(err)
 	}
-	if err := explain(t.Context(), "x", state("23505")); errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "x: ") {
+	if err := explain(t.Context(), "x", state("23505")); errors.Is(err, ledger.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "x: ") {
 		t.Errorf("a mistake of ours: %v", err)
 	}
 }
@@ -81,20 +95,23 @@ func TestJudge(t *testing.T) {
 		o       Options
 		migrate bool
 		err     error
-		says    string
+		message string
 	}{
 		{condition{}, Options{}, true, nil, ""},
 		{condition{}, Options{MustExist: true, Migrate: true}, false, ledger.ErrNoLedger, "no ledger in postgres://db/work"},
 		{condition{schema.Version, 1, ""}, Options{}, false, nil, ""},
 		{condition{schema.Version + 5, schema.Version, ""}, Options{Migrate: true}, false, nil, ""},
-		{condition{schema.Version + 5, schema.Version + 1, ""}, Options{Migrate: true}, false, ledger.ErrSchema, "upgrade ledgerd"},
-		{condition{-1, -1, ""}, Options{}, false, ledger.ErrSchema, "ledgerd db migrate"}, // as if this program knew one more
+		{condition{schema.Version + 5, schema.Version + 1, ""}, Options{Migrate: true}, false, ledger.ErrSchema,
+			"upgrade ledgerd"},
+		{condition{-1, -1, ""}, Options{}, false, ledger.ErrSchema, "migrate it\nmigrate"}, // as if it knew one more
 		{condition{-1, -1, ""}, Options{Migrate: true}, true, nil, ""},
-		{condition{schema.Version, 1, "a-source"}, Options{Migrate: true}, false, ledger.ErrSchema, "(id a-source) is being copied into it"},
+		{condition{schema.Version, 1, "a-source"}, Options{Migrate: true}, false, ledger.ErrSchema,
+			"(id a-source) is being copied into it"},
 		{condition{schema.Version, 1, "a-source"}, Options{Unfinished: true}, false, nil, ""},
 	} {
 		migrate, err := s.judge(c.c, c.o)
-		if migrate != c.migrate || !errors.Is(err, c.err) || err != nil && !strings.Contains(err.Error(), c.says) {
+		if migrate != c.migrate || !errors.Is(err, c.err) || err != nil &&
+			!strings.Contains(told(err), c.message) {
 			t.Errorf("%+v with %+v: %v, %v; want %v, %v", c.c, c.o, migrate, err, c.migrate, c.err)
 		}
 	}

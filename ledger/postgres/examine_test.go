@@ -10,16 +10,16 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerd/ledgerd/internal/pgtest"
-	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
-// finds says whether there is a finding whose text has all parts; one that is not fine says why and
+// finds reports whether there is a finding whose text has all parts; one that is not fine gives the reason and
 // what to do.
-func finds(t *testing.T, all []ledger.Finding, check string, level ledger.Level, parts ...string) {
+func finds(t *testing.T, all []finding.Finding, check string, level finding.Level, parts ...string) {
 	t.Helper()
-	if !slices.ContainsFunc(all, func(f ledger.Finding) bool {
-		text := f.What + "\n" + f.Why + "\n" + f.Fix
-		return f.Check == check && f.Level == level && (level == ledger.LevelOK) == (f.Why == "" && f.Fix == "") &&
+	if !slices.ContainsFunc(all, func(f finding.Finding) bool {
+		text := f.What + "\n" + f.Why + "\n" + f.Fix + "\n" + string(f.Act.Name)
+		return f.Check == check && f.Level == level && (level == finding.LevelOK) == (f.Why == "" && f.Fix == "") &&
 			!slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(text, p) })
 	}) {
 		t.Errorf("there is no %s about %s with %q, only:\n%+v", level, check, parts, all)
@@ -30,7 +30,7 @@ func TestExamine(t *testing.T) {
 	ctx, where := t.Context(), pgtest.URL(t)
 	o := Options{Schema: pgtest.Schema(t)}
 	all, sound := Examine(ctx, where, o)
-	if finds(t, all, "schema", ledger.LevelProblem, "no ledger in", "make one: ledgerd db migrate"); sound {
+	if finds(t, all, "schema", finding.LevelProblem, "no ledger in", "make one\nmigrate"); sound {
 		t.Error("no ledger is sound")
 	}
 	if have, _, err := Status(ctx, where, o); have != 0 || err != nil {
@@ -47,14 +47,15 @@ func TestExamine(t *testing.T) {
 	if all, sound = Examine(ctx, where, o); !sound {
 		t.Error("a new ledger is not sound")
 	}
-	finds(t, all, "database", ledger.LevelOK, "answers")
-	finds(t, all, "schema", ledger.LevelOK)
-	finds(t, all, "clock", ledger.LevelOK)
-	finds(t, all, "autovacuum", ledger.LevelOK)
-	finds(t, all, "grants", ledger.LevelOK)
-	finds(t, all, "connections", ledger.LevelOK)
-	finds(t, all, "notifications", ledger.LevelOK, "LISTEN works: workers hear")
-	finds(t, all, "durability", map[string]ledger.Level{"on": ledger.LevelOK, "off": ledger.LevelProblem}[fsync])
+	finds(t, all, "database", finding.LevelOK, "answers")
+	finds(t, all, "schema", finding.LevelOK)
+	finds(t, all, "clock", finding.LevelOK)
+	finds(t, all, "autovacuum", finding.LevelOK)
+	finds(t, all, "grants", finding.LevelOK)
+	finds(t, all, "connections", finding.LevelOK)
+	finds(t, all, "notifications", finding.LevelOK, "LISTEN works: workers hear")
+	finds(t, all, "statements", finding.LevelOK, "are prepared once")
+	finds(t, all, "durability", map[string]finding.Level{"on": finding.LevelOK, "off": finding.LevelProblem}[fsync])
 
 	address, err := url.Parse(where)
 	if err != nil {
@@ -64,17 +65,19 @@ func TestExamine(t *testing.T) {
 	query.Set("default_transaction_read_only", "on")
 	address.RawQuery = query.Encode()
 	all, _ = Examine(ctx, address.String(), o)
-	finds(t, all, "server", ledger.LevelProblem, "transactions may only read")
+	finds(t, all, "server", finding.LevelProblem, "transactions may only read")
 
 	if _, err := pool.Exec(ctx, "ALTER TABLE "+o.Schema+".ledger_items SET (autovacuum_enabled = false)"); err != nil {
 		t.Fatal(err)
 	}
 	all, _ = Examine(ctx, where, o)
-	finds(t, all, "autovacuum", ledger.LevelProblem, "ledger_items", "RESET (autovacuum_enabled)")
+	finds(t, all, "autovacuum", finding.LevelProblem, "ledger_items", "RESET (autovacuum_enabled)")
 
 	all, _ = Examine(ctx, pgtest.Bouncer(t, where), o)
-	finds(t, all, "notifications", ledger.LevelWarning, "LISTEN gets nothing, through a pooler: new items are found by polling")
-	finds(t, all, "grants", ledger.LevelOK)
+	finds(t, all, "notifications", finding.LevelWarning,
+		"LISTEN gets nothing, through a pooler: new items are found by polling")
+	finds(t, all, "statements", finding.LevelOK, "nothing is prepared through a pooler")
+	finds(t, all, "grants", finding.LevelOK)
 }
 
 func TestExamineFindsOpenTransactions(t *testing.T) {
@@ -85,7 +88,8 @@ func TestExamineFindsOpenTransactions(t *testing.T) {
 	}
 	defer tx.Rollback(t.Context())
 	var pid string
-	if err := tx.QueryRow(t.Context(), "SELECT 'pid ' || pg_backend_pid() FROM pg_class, txid_current() LIMIT 1").Scan(&pid); err != nil {
+	if err := tx.QueryRow(t.Context(), "SELECT 'pid ' || pg_backend_pid() FROM pg_class, txid_current() LIMIT 1").Scan(
+		&pid); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := pool.Query(t.Context(), strings.Replace(readPins, "LIMIT 5", "", 1))
@@ -98,40 +102,46 @@ func TestExamineFindsOpenTransactions(t *testing.T) {
 		t.Fatalf("%s is not among %+v, %v", pid, pins, err)
 	}
 	p := pins[i]
-	if f := p.judge(); f.Level != ledger.LevelOK || p.State != "idle in transaction" {
+	if f := p.judge(); f.Level != finding.LevelOK || p.State != "idle in transaction" {
 		t.Errorf("%+v: %+v", p, f)
 	}
-	for age, level := range map[time.Duration]ledger.Level{59 * time.Second: ledger.LevelOK, time.Minute: ledger.LevelWarning, time.Hour: ledger.LevelProblem} {
+	for age, level := range map[time.Duration]finding.Level{59 * time.Second: finding.LevelOK,
+		time.Minute: finding.LevelWarning, time.Hour: finding.LevelProblem} {
 		if p.Age = age.Seconds(); p.judge().Level != level {
 			t.Errorf("after %s: %+v", age, p.judge())
 		}
 	}
-	finds(t, []ledger.Finding{p.judge()}, "horizon", p.judge().Level)
+	finds(t, []finding.Finding{p.judge()}, "horizon", p.judge().Level)
 	p.Age = 7200
-	finds(t, []ledger.Finding{p.judge()}, "horizon", ledger.LevelProblem, "open since 2h0m0s: "+pid, "idle in transaction", "pg_terminate_backend("+strings.TrimPrefix(pid, "pid ")+")")
-	finds(t, []ledger.Finding{pin{Age: 90, Who: "prepared transaction x", State: "prepared"}.judge()}, "horizon", ledger.LevelWarning, "ROLLBACK PREPARED")
-	finds(t, []ledger.Finding{pin{Age: 12, Who: "replication slot x", Program: "physical", State: "unused slot"}.judge()}, "horizon", ledger.LevelWarning, "12 transactions back", "pg_drop_replication_slot")
+	finds(t, []finding.Finding{p.judge()}, "horizon", finding.LevelProblem, "open since 2h0m0s: "+pid,
+		"idle in transaction",
+		"pg_terminate_backend("+strings.TrimPrefix(pid, "pid ")+")")
+	finds(t, []finding.Finding{pin{Age: 90, Who: "prepared transaction x", State: "prepared"}.judge()}, "horizon",
+		finding.LevelWarning, "ROLLBACK PREPARED")
+	finds(t, []finding.Finding{pin{Age: 12, Who: "replication slot x", Program: "physical", State: "unused slot"}.judge()},
+		"horizon", finding.LevelWarning, "12 transactions back", "pg_drop_replication_slot")
 }
 
 func TestExamineClock(t *testing.T) {
 	for _, c := range []struct {
 		skew, off time.Duration
-		level     ledger.Level
-		says      string
+		level     finding.Level
+		message   string
 	}{
-		{0, time.Millisecond, ledger.LevelOK, "1ms at most"},
-		{-1900 * time.Millisecond, time.Millisecond, ledger.LevelOK, "1.901s"},
-		{-3 * time.Second, time.Millisecond, ledger.LevelWarning, "3s ahead of the database's"},
-		{3 * time.Second, time.Millisecond, ledger.LevelWarning, "3s behind the database's"},
-		{3 * time.Second, 2 * time.Second, ledger.LevelOK, ""}, // nobody can know
+		{0, time.Millisecond, finding.LevelOK, "1ms at most"},
+		{-1900 * time.Millisecond, time.Millisecond, finding.LevelOK, "1.901s"},
+		{-3 * time.Second, time.Millisecond, finding.LevelWarning, "3s ahead of the database's"},
+		{3 * time.Second, time.Millisecond, finding.LevelWarning, "3s behind the database's"},
+		{3 * time.Second, 2 * time.Second, finding.LevelOK, ""}, // it cannot be known
 	} {
-		finds(t, []ledger.Finding{judgeClock(c.skew, c.off)}, "clock", c.level, c.says)
+		finds(t, []finding.Finding{judgeClock(c.skew, c.off)}, "clock", c.level, c.message)
 	}
 }
 
 func TestExamineWithoutServer(t *testing.T) {
 	all, sound := Examine(t.Context(), "postgres://app:geheim@127.0.0.1:1/work", Options{})
-	if finds(t, all, "database", ledger.LevelProblem, "cannot reach the ledger", "is Postgres running"); sound || len(all) != 1 || strings.Contains(all[0].What+all[0].Fix, "geheim") {
+	if finds(t, all, "database", finding.LevelProblem, "cannot reach the ledger", "is Postgres running"); sound ||
+		len(all) != 1 || strings.Contains(all[0].What+all[0].Fix, "geheim") {
 		t.Errorf("%+v", all)
 	}
 }
@@ -147,8 +157,10 @@ func TestExamineGrants(t *testing.T) {
 	if _, _, err := Migrate(ctx, super, Options{Schema: "work"}); err != nil {
 		t.Fatal(err)
 	}
-	role := "watcher_" + strings.ToLower(strings.TrimPrefix(t.Name(), "Test")) + "_" + strings.ReplaceAll(time.Now().Format("150405.000000"), ".", "_")
-	if _, err := pool.Exec(ctx, "CREATE ROLE "+role+" LOGIN PASSWORD 'x'; "+strings.Join(Grants("work", role), "")+" REVOKE UPDATE, DELETE ON work.ledger_backlog FROM "+role); err != nil {
+	role := "watcher_" + strings.ToLower(strings.TrimPrefix(t.Name(), "Test")) + "_" +
+		strings.ReplaceAll(time.Now().Format("150405.000000"), ".", "_")
+	if _, err := pool.Exec(ctx, "CREATE ROLE "+role+" LOGIN PASSWORD 'x'; "+strings.Join(Grants("work", role), "")+
+		" REVOKE UPDATE, DELETE ON work.ledger_backlog FROM "+role); err != nil {
 		t.Fatal(err)
 	}
 	defer pool.Exec(ctx, "DROP OWNED BY "+role+"; DROP ROLE "+role)
@@ -158,11 +170,19 @@ func TestExamineGrants(t *testing.T) {
 	}
 	u.User = url.UserPassword(role, "x")
 	all, _ := Examine(ctx, u.String(), Options{Schema: "work"})
-	finds(t, all, "grants", ledger.LevelProblem, "the user "+role+" lacks 1 ", `GRANT UPDATE, DELETE ON "work".ledger_backlog TO "`+role+`";`)
-	finds(t, all, "horizon", ledger.LevelWarning, "does not see what other users' sessions do", "GRANT pg_read_all_stats")
+	finds(t, all, "grants", finding.LevelProblem, "the user "+role+" lacks 1 ",
+		`GRANT UPDATE, DELETE ON "work".ledger_backlog TO "`+role+`";`)
+	if _, err := pool.Exec(ctx, "GRANT UPDATE, DELETE ON work.ledger_backlog TO "+role+
+		"; REVOKE USAGE ON SEQUENCE work.ledger_items_id_seq FROM "+role); err != nil {
+		t.Fatal(err)
+	}
+	all, _ = Examine(ctx, u.String(), Options{Schema: "work"})
+	finds(t, all, "grants", finding.LevelWarning, "the user "+role+" may not draw ids",
+		`GRANT USAGE ON SEQUENCE "work".ledger_items_id_seq TO "`+role+`";`)
+	finds(t, all, "horizon", finding.LevelWarning, "does not see what other users' sessions do", "GRANT pg_read_all_stats")
 }
 
-// Where names are looked for is as the URL says, in a session that is ours alone. Behind a pooler,
+// The search path is that of the URL, in a session that is ours alone. Behind a pooler,
 // where others have it next, it stays as it is.
 func TestSearchPathStaysInSessionsOfOurOwn(t *testing.T) {
 	direct, name := pgtest.URL(t), pgtest.Schema(t)

@@ -3,26 +3,22 @@ package postgres
 import (
 	"fmt"
 	"testing"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Pool is the pool of a store, for tests.
-func Pool(s *Store) *pgxpool.Pool { return s.pool }
-
 // SweepAlways makes claims look at all that waits for a resource that is free.
-func SweepAlways(s *Store) { s.gates.every, s.gates.wakes = 0, 1<<30 }
+func SweepAlways(s *Store) { s.gates.sweeps.Every, s.gates.wakes = 0, 1<<30 }
 
 // SessionSettings are what Connect has set: application_name, jit, the timeout of idle
-// transactions, and the size of the pool.
+// transactions, and the size of both pools.
 func SessionSettings(t *testing.T, s *Store) string {
 	t.Helper()
 	var name, jit, idle string
-	err := s.pool.QueryRow(t.Context(), `SELECT current_setting('application_name'), current_setting('jit'), current_setting('idle_in_transaction_session_timeout')`).Scan(&name, &jit, &idle)
+	err := s.pool.QueryRow(t.Context(),
+		`SELECT current_setting('application_name'), current_setting('jit'), current_setting('idle_in_transaction_session_timeout')`).Scan(&name, &jit, &idle)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprint(name, " ", jit, " ", idle, " ", s.pool.Config().MaxConns)
+	return fmt.Sprint(name, " ", jit, " ", idle, " ", s.pool.Config().MaxConns+s.hot.Config().MaxConns)
 }
 
 // MigrationLock is the key of the lock of those who migrate a schema.

@@ -8,28 +8,35 @@ import (
 )
 
 // Grants are the statements with which the owner of a ledger gives a role all that it needs to work
-// with it, and no more: it may not migrate it, or be the target of a copy. name is the schema, ""
-// means "public".
+// with it at full speed, and no more: it may not migrate it, or be the target of a copy. name is the schema,
+// "" means "public".
 func Grants(name, role string) []string {
 	if name == "" {
 		name = "public"
 	}
 	name, role = quote(name), quote(role)
 	all := []string{fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s;", name, role),
-		fmt.Sprintf("GRANT %s ON %s.%s, %s.%s TO %s;", strings.Join(schema.MetaGrants, ", "), name, schema.Meta, name, schema.Table, role)}
+		fmt.Sprintf("GRANT %s ON %s.%s, %s.%s TO %s;", strings.Join(schema.MetaGrants, ", "), name, schema.Meta, name,
+			schema.Table, role)}
 	for _, t := range schema.Tables {
 		all = append(all, fmt.Sprintf("GRANT %s ON %s.%s TO %s;", strings.Join(t.Grants, ", "), name, t.Name, role))
 	}
-	return all
+	return append(all, grantIDs(name, role))
 }
 
-// grantFor says what to do about a privilege that is missing, of which the server tells the table
+// grantIDs lets a role draw ids before it inserts. It works without, with INSERT in place of COPY.
+func grantIDs(name, role string) string {
+	return fmt.Sprintf("GRANT USAGE ON SEQUENCE %s.ledger_items_id_seq TO %s;", name, role)
+}
+
+// grantFor is the hint for a missing privilege, of which the server tells the table
 // or the schema, and not which it is.
 func grantFor(message string) string {
 	for _, t := range schema.Tables {
 		if strings.HasSuffix(message, " "+t.Name) {
-			return fmt.Sprintf("to work, this user needs %s on %s; ledgerd doctor says what is missing, docs/care.md all that is needed, also for copies", strings.Join(t.Grants, ", "), t.Name)
+			return fmt.Sprintf("to work, this user needs %s on %s; docs/care.md has all grants, also for copies; see what "+
+				"is missing", strings.Join(t.Grants, ", "), t.Name)
 		}
 	}
-	return "grant this user what it needs; ledgerd doctor says what is missing, docs/care.md all that is needed, also for copies"
+	return "grant this user what it needs; docs/care.md has all grants, also for copies; see what is missing"
 }

@@ -6,9 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/code"
 )
 
 // insertChunk bounds the items that are sent before an answer is read; with large payloads it is
@@ -19,10 +18,10 @@ const (
 )
 
 // newness is how much of the newest chunk of an Insert was new, for the next one is likely to be
-// like it. What is known for the most part is looked up before it is inserted, which is cheaper than
-// so many conflicts. What is all new is inserted without ON CONFLICT, which costs the server two
-// thirds more; where there is a conflict all the same it undoes the transaction, which is repeated
-// with ON CONFLICT.
+// like it. Items that are known for the most part are looked up before they are inserted, which is cheaper than
+// so many conflicts. Items that are all new are inserted without ON CONFLICT, which costs the server two
+// thirds more, or copied; where there is a conflict all the same it undoes the transaction, which is
+// repeated with ON CONFLICT.
 type newness struct{ atomic.Int32 }
 
 const (
@@ -67,6 +66,11 @@ func (t *tx) Insert(items []ledger.Record) ([]int64, error) {
 }
 
 func (t *tx) insertChunk(items []ledger.Record, ids []int64) error {
+	if o, ours := t.session.(*own); ours && t.trust && len(items) >= minCopy && t.s.newness.Load() == allNew {
+		if copied, err := t.copyChunk(o, items, ids); copied || err != nil {
+			return err
+		}
+	}
 	fresh := make([]int, 0, len(items)) // indices into items
 	if t.s.newness.Load() == mostlyKnown {
 		keys := make([]ledger.Identity, len(items))
@@ -98,7 +102,7 @@ func (t *tx) insertChunk(items []ledger.Record, ids []int64) error {
 }
 
 // insertFresh inserts the items with the given indices, in their order, which is that of the
-// identities: whoever waits for another's insert waits in one direction.
+// identities: processes that wait for each other's inserts wait in one direction.
 func (t *tx) insertFresh(items []ledger.Record, fresh []int, ids []int64) (added int, err error) {
 	if err := t.withNow(); err != nil {
 		return 0, err
@@ -112,7 +116,7 @@ func (t *tx) insertFresh(items []ledger.Record, fresh []int, ids []int64) (added
 	for piece := range slices.Chunk(fresh, insertPiece) {
 		args := append(columnsOfItems(items, piece), t.stamp())
 		if alike {
-			args = append(args, stateCode(w.State), w.Priority, timeOrNull(w.Due))
+			args = append(args, code.OfState(w.State), w.Priority, timeOrNull(w.Due))
 		}
 		err = t.later(template, args, func(scan scanner) error {
 			if err := scan(&id, &key.Kind, &key.Scope, &key.Key); err != nil {
@@ -156,70 +160,16 @@ func insertTemplate(trust, alike bool) string {
 	}
 	template += ` RETURNING id, kind, scope, key`
 	if alike {
-		template = `WITH i AS (` + template + `, slot, resources), b AS (` + queueAlike + `) SELECT id, kind, scope, key FROM i`
+		template = `WITH i AS (` + template + `, slot, resources), b AS (` + queueAlike +
+			`) SELECT id, kind, scope, key FROM i`
 	}
 	return template
 }
 
-var (
-	// insertItems inserts items in the order of the arguments, which is that of its results, too.
-	insertItems = `INSERT INTO {{S}}.ledger_items (kind, scope, key, fingerprint, slot, shard_key, every, zone, payload, source, resources, created_at)
- SELECT kind, coalesce(scope, ''), key, coalesce(fingerprint, ''), slot, nullif(shard_key, ''), nullif(every, ''), nullif(zone, ''), nullif(payload, ''), nullif(source, ''), ` + namesOf("resources") + `, coalesce($12::timestamptz, now())
- FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::text[], $7::text[], $8::text[], $9::bytea[], $10::text[], $11::text[])
-  WITH ORDINALITY u(kind, scope, key, fingerprint, slot, shard_key, every, zone, payload, source, resources, o) ORDER BY o`
-
-	// queueAlike gives the new items i their rows of the backlog.
-	queueAlike = `INSERT INTO {{S}}.ledger_backlog (item_id, kind, slot, state, priority, due_at, gate)
- SELECT id, kind, slot, $13::smallint, $14::smallint, coalesce($15::timestamptz, $12::timestamptz, now()), least(coalesce(cardinality(resources), 0), 2) FROM i`
-)
-
-// sameWork says whether the backlog rows of two new items differ in nothing but the item.
+// sameWork reports whether the backlog rows of two new items differ in nothing but the item.
 func sameWork(a, b *ledger.Work) bool {
 	return a.State == b.State && a.Priority == b.Priority && a.Due.Equal(b.Due)
 }
-
-// columnsOfItems are the first eleven arguments of the insert. A column that is empty throughout is
-// NULL, which unnest fills up.
-func columnsOfItems(items []ledger.Record, which []int) []any {
-	column := func(of func(*ledger.Record) string) any {
-		if !slices.ContainsFunc(which, func(i int) bool { return of(&items[i]) != "" }) {
-			return []string(nil)
-		}
-		return itemColumn[string]{items, which, of}
-	}
-	return []any{
-		column(func(r *ledger.Record) string { return r.Kind }),
-		column(func(r *ledger.Record) string { return r.Scope }),
-		column(func(r *ledger.Record) string { return r.Key }),
-		column(func(r *ledger.Record) string { return r.Fingerprint }),
-		itemColumn[int16]{items, which, func(r *ledger.Record) int16 { return int16(r.Slot) }},
-		column(func(r *ledger.Record) string { return r.ShardKey }),
-		column(func(r *ledger.Record) string { return r.Every }),
-		column(func(r *ledger.Record) string { return r.Zone }),
-		itemColumn[[]byte]{items, which, func(r *ledger.Record) []byte { return r.Payload }},
-		column(func(r *ledger.Record) string { return r.Source }),
-		column(func(r *ledger.Record) string { return jsonNames(r.Resources) }),
-	}
-}
-
-// itemColumn is a column of some items as an array. It is made when it is sent, while the server
-// works on what was sent before.
-type itemColumn[T any] struct {
-	items []ledger.Record
-	which []int
-	of    func(*ledger.Record) T
-}
-
-// Dimensions implements pgtype.ArrayGetter.
-func (c itemColumn[T]) Dimensions() []pgtype.ArrayDimension {
-	return []pgtype.ArrayDimension{{Length: int32(len(c.which)), LowerBound: 1}}
-}
-
-// Index implements pgtype.ArrayGetter.
-func (c itemColumn[T]) Index(i int) any { return c.of(&c.items[c.which[i]]) }
-
-// IndexType implements pgtype.ArrayGetter.
-func (c itemColumn[T]) IndexType() any { return new(T) }
 
 // queue puts the items that have got an id into the backlog.
 func (t *tx) queue(items []ledger.Record, ids []int64, n int) error {
@@ -237,12 +187,12 @@ func (t *tx) queue(items []ledger.Record, ids []int64, n int) error {
 			continue
 		}
 		r, w := &items[i], items[i].Work
-		id, kind, state = append(id, ids[i]), append(kind, r.Kind), append(state, stateCode(w.State))
+		id, kind, state = append(id, ids[i]), append(kind, r.Kind), append(state, code.OfState(w.State))
 		priority, slot, due = append(priority, w.Priority), append(slot, int16(r.Slot)), append(due, timeOrNull(w.Due))
 		gate = append(gate, int16(min(len(r.Resources), 2)))
 	}
 	t.queuedAll(items, ids)
-	return t.later(`INSERT INTO {{S}}.ledger_backlog (item_id, kind, state, priority, slot, due_at, gate)
+	return t.later(`INSERT INTO {{S}}.ledger_backlog (item_id, kind, stage, priority, slot, due_at, gate)
  SELECT id, kind, state, priority, slot, coalesce(due, $7::timestamptz, now()), gate
  FROM unnest($1::bigint[], $2::text[], $3::smallint[], $4::smallint[], $5::smallint[], $6::timestamptz[], $8::smallint[]) u(id, kind, state, priority, slot, due, gate)`,
 		[]any{id, kind, state, priority, slot, due, t.stamp(), gate}, nil)

@@ -12,6 +12,16 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 )
 
+// files are n items like those of a big inbox, from a number on.
+func files(from, n int) []ledger.NewItem {
+	items := make([]ledger.NewItem, n)
+	for i := range items {
+		items[i] = ledger.NewItem{Kind: "noop", Key: fmt.Sprintf("/data/in/2026/11/20/users-%08d.csv", from+i),
+			Payload: []byte(`{"path":"/data/in/2026/11/20/users.csv"}`)}
+	}
+	return items
+}
+
 // addFiles counts what is new of files [from, from+n), and checks that what is
 // known has the id that it had.
 func (r *rig) addFiles(t *testing.T, from, n int, ids map[int]int64) (added int) {
@@ -57,7 +67,8 @@ func TestConflictsAfterNewItems(t *testing.T) {
 // keys of all items, each of which has its row in the backlog.
 func (r *rig) keys(t *testing.T) map[int64]string {
 	t.Helper()
-	rows, err := r.pool.Query(t.Context(), `SELECT i.id, i.key FROM `+r.schema+`.ledger_items i JOIN `+r.schema+`.ledger_backlog b ON b.item_id = i.id AND b.kind = i.kind AND b.slot = i.slot`)
+	rows, err := r.pool.Query(t.Context(), `SELECT i.id, i.key FROM `+r.schema+`.ledger_items i JOIN `+r.schema+
+		`.ledger_backlog b ON b.item_id = i.id AND b.kind = i.kind AND b.slot = i.slot`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package postgres
 import (
 	"time"
 
-	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // lanesRead is how many shard keys a statement reads, at most, beside those that it passes over; fewer
@@ -13,7 +13,7 @@ const lanesRead = 500
 const (
 	// readLanes goes from key to key in their index: $1 kind, $2 behind which key, $3 how many keys to read, $4
 	// how much is leased for a key at most, $5 how many items of a key, $6 the shards, $7 the claim's; $8 … $11
-	// are the ledger.Pass. It passes over keys of other shards, too. With each it tells how many of its own it
+	// are the scheduler.Pass. It passes over keys of other shards, too. With each it tells how many of its own it
 	// has passed over since the one before; behind the last key there is a row without one.
 	readLanes = `WITH RECURSIVE k(key, slot, next_at, mine, over, looked, n, passed, earliest) AS (
  SELECT $2::text COLLATE "C", 0::smallint, NULL::timestamptz, false, true, 0, 0, 0, NULL::timestamptz
@@ -21,7 +21,7 @@ const (
  SELECT x.limit_key, x.slot, l.next_at, m.mine, o.over, k.looked + m.mine::int, k.n + (NOT o.over)::int,
   CASE WHEN k.over THEN k.passed + k.mine::int ELSE 0 END, CASE WHEN k.over THEN least(k.earliest, k.next_at) END
  FROM k
- LEFT JOIN LATERAL (SELECT limit_key, slot FROM {{S}}.ledger_backlog WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = $1 AND limit_key > k.key
+ LEFT JOIN LATERAL (SELECT limit_key, slot FROM {{S}}.ledger_backlog WHERE ` + filedRows + ` AND kind = $1 AND limit_key > k.key
   ORDER BY limit_key, priority, due_at, item_id LIMIT 1) x ON true
  CROSS JOIN LATERAL (SELECT x.slot % $6::int = $7::int AS mine) m
  LEFT JOIN LATERAL (SELECT next_at FROM {{S}}.ledger_lanes WHERE kind = $1 AND limit_key = x.limit_key AND m.mine LIMIT 1) l ON true
@@ -31,27 +31,27 @@ const (
 SELECT coalesce(k.key, ''), k.passed, k.earliest, r.n, k.next_at, c.item_id, c.priority, c.due_at, c.alone
 FROM k
 CROSS JOIN LATERAL (SELECT count(*) AS n FROM (
- SELECT FROM {{S}}.ledger_backlog WHERE limit_key IS NOT NULL AND lock_id IS NOT NULL AND kind = $1 AND limit_key = k.key LIMIT (SELECT $4::int)) y) r
+ SELECT FROM {{S}}.ledger_backlog WHERE ` + runningRows + ` AND kind = $1 AND limit_key = k.key LIMIT (SELECT $4::int)) y) r
 LEFT JOIN LATERAL (
- SELECT item_id, priority, due_at, alone FROM {{S}}.ledger_backlog WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = $1 AND limit_key = k.key
+ SELECT item_id, priority, due_at, alone FROM {{S}}.ledger_backlog WHERE ` + filedRows + ` AND kind = $1 AND limit_key = k.key
  ORDER BY priority, due_at, item_id LIMIT CASE WHEN $4::int > 0 THEN least($5::int, $4::int - r.n) ELSE $5::int END) c ON true
 WHERE k.over IS NOT TRUE
 ORDER BY k.key, c.priority, c.due_at, c.item_id`
 
 	// readReady: $1 kind, $2 how many.
-	readReady = `SELECT item_id, priority, due_at, alone FROM {{S}}.ledger_backlog WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = $1 AND limit_key = ''{{SHARD}}
+	readReady = `SELECT item_id, priority, due_at, alone FROM {{S}}.ledger_backlog WHERE ` + filedRows + ` AND kind = $1 AND limit_key = ''{{SHARD}}
  ORDER BY priority, due_at, item_id LIMIT (SELECT $2::int)`
 )
 
 // readLane is a lane that a statement read; behind the last there is one without a key.
 type readLane struct {
-	ledger.Lane
-	passed ledger.Passed // before it
-	ready  []ledger.Candidate
+	scheduler.Lane
+	passed scheduler.Passed // before it
+	ready  []scheduler.Candidate
 }
 
-// Next implements ledger.Lanes.
-func (c *limitedClaim) Next(after string, p ledger.Pass) (ledger.Lane, ledger.Passed, bool, error) {
+// Next implements scheduler.Lanes.
+func (c *limitedClaim) Next(after string, p scheduler.Pass) (scheduler.Lane, scheduler.Passed, bool, error) {
 	switch {
 	case after == "": // of another round
 		c.read = nil
@@ -60,7 +60,7 @@ func (c *limitedClaim) Next(after string, p ledger.Pass) (ledger.Lane, ledger.Pa
 	}
 	if len(c.read) == 0 {
 		if err := c.readLanes(after, p); err != nil {
-			return ledger.Lane{}, ledger.Passed{}, false, err
+			return scheduler.Lane{}, scheduler.Passed{}, false, err
 		}
 	}
 	l := c.read[0]
@@ -68,7 +68,7 @@ func (c *limitedClaim) Next(after string, p ledger.Pass) (ledger.Lane, ledger.Pa
 }
 
 // readLanes reads lanes behind a key.
-func (c *limitedClaim) readLanes(after string, p ledger.Pass) error {
+func (c *limitedClaim) readLanes(after string, p scheduler.Pass) error {
 	limits := c.policy.Limits
 	most := c.g.Limit
 	if limits.MaxRunningPerShardKey > 0 {
@@ -79,7 +79,8 @@ func (c *limitedClaim) readLanes(after string, p ledger.Pass) error {
 	}
 	// As many as are enough if most of them have room, and ever more while they have none.
 	c.lanes = min(max(4*c.lanes, 2*c.admission.Room(), 10), max(lanesRead/max(most, 1), 10))
-	args := []any{c.g.Kind, after, c.lanes, limits.MaxRunningPerShardKey, most, max(c.g.Shard.Count, 1), c.g.Shard.Index, p.After, p.Until, p.End, p.Look}
+	args := []any{c.g.Kind, after, c.lanes, limits.MaxRunningPerShardKey, most, max(c.g.Shard.Count, 1), c.g.Shard.Index,
+		p.After, p.Until, p.End, p.Look}
 	return c.query(readLanes, args, func(scan scanner) error {
 		var l readLane
 		var earliest, next, due *time.Time
@@ -95,22 +96,22 @@ func (c *limitedClaim) readLanes(after string, p ledger.Pass) error {
 		}
 		if id != nil {
 			lane := &c.read[len(c.read)-1]
-			lane.ready = append(lane.ready, ledger.Candidate{ID: *id, Priority: *priority, Due: utc(due), Alone: *alone})
+			lane.ready = append(lane.ready, scheduler.Candidate{ID: *id, Priority: *priority, Due: utc(due), Alone: *alone})
 		}
 		return nil
 	})
 }
 
-// Ready implements ledger.Lanes.
-func (c *limitedClaim) Ready(key string, n int) ([]ledger.Candidate, error) {
+// Ready implements scheduler.Lanes.
+func (c *limitedClaim) Ready(key string, n int) ([]scheduler.Candidate, error) {
 	if key != "" {
 		ready := c.read[0].ready
 		return ready[:min(n, len(ready))], nil
 	}
 	template, args := sharded(readReady, c.g.Shard, []any{c.g.Kind, n})
-	var ready []ledger.Candidate
+	var ready []scheduler.Candidate
 	err := c.query(template, args, func(scan scanner) error {
-		var r ledger.Candidate
+		var r scheduler.Candidate
 		err := scan(&r.ID, &r.Priority, &r.Due, &r.Alone)
 		r.Due = r.Due.UTC()
 		ready = append(ready, r)

@@ -8,6 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
@@ -20,7 +21,7 @@ func TestManyKeysAreHeldBack(t *testing.T) {
 	storetest.ManyKeysAreHeldBack(t, ledger.New(s, ledger.Options{}))
 }
 
-// What is kept of rates goes when it says no more, also of a kind that has no limits any more.
+// Records of rates are removed once they hold nothing back, also of a kind without limits.
 func TestRatesAreForgotten(t *testing.T) {
 	pool, schema, now := pgtest.Pool(t), pgtest.Schema(t), time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	s, err := postgres.Open(t.Context(), pool, postgres.Options{Schema: schema, Now: func() time.Time { return now }})
@@ -29,7 +30,7 @@ func TestRatesAreForgotten(t *testing.T) {
 	}
 	defer s.Close()
 	l := ledger.New(s, ledger.Options{})
-	set := func(limits ledger.Limits) {
+	set := func(limits scheduler.Limits) {
 		t.Helper()
 		if err := l.SetKind(t.Context(), "test", ledger.Kind{Name: "k", Limits: limits}); err != nil {
 			t.Fatal(err)
@@ -40,24 +41,26 @@ func TestRatesAreForgotten(t *testing.T) {
 		if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}); err != nil {
 			t.Fatal(err)
 		}
-		if leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1}); len(leases) != 1 || err != nil {
+		if leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1}); len(leases) != 1 ||
+			err != nil {
 			t.Fatal(len(leases), err)
 		}
 	}
 	kept := func(want int) {
 		t.Helper()
 		var n int
-		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM `+schema+`.ledger_lanes`).Scan(&n); n != want || err != nil {
+		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM `+schema+`.ledger_lanes`).Scan(&n); n != want ||
+			err != nil {
 			t.Errorf("%d rates are kept, want %d: %v", n, want, err)
 		}
 	}
-	set(ledger.Limits{RatePerShardKey: ledger.Rate{Count: 1, Per: time.Second}})
+	set(scheduler.Limits{RatePerShardKey: scheduler.Rate{Count: 1, Per: time.Second}})
 	for i := range 10 {
 		work(fmt.Sprint(i))
 		now = now.Add(10 * time.Second)
 	}
 	kept(1)
-	set(ledger.Limits{})
+	set(scheduler.Limits{})
 	work("without limits")
 	kept(0)
 }

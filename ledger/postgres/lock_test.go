@@ -2,24 +2,16 @@ package postgres_test
 
 import (
 	"context"
-	"database/sql"
-	"errors"
-	"io/fs"
-	"net/url"
 	"testing"
-	"testing/fstest"
 	"time"
-
-	"github.com/pressly/goose/v3"
 
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/locks"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
-	"github.com/ledgerd/ledgerd/schema"
 )
 
-// Who is slow to take a lock that nobody has may be overtaken by somebody who takes it and gives it
+// A process that is slow to take a free lock may be overtaken by one that takes it and gives it
 // back, and holds it afterwards all the same: then its fence is the greater one. (A trigger holds the
 // slow one up after its insert has drawn a number and before the row can be found.)
 func TestFenceOfASlowHolder(t *testing.T) {
@@ -61,7 +53,8 @@ func TestFenceOfASlowHolder(t *testing.T) {
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
 	for waits := false; !waits; <-look.C {
-		if err := pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = $1::bigint & 4294967295)`, gate).Scan(&waits); err != nil {
+		if err := pool.QueryRow(ctx,
+			`SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = $1::bigint & 4294967295)`, gate).Scan(&waits); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -74,53 +67,5 @@ func TestFenceOfASlowHolder(t *testing.T) {
 	}
 	if later := <-slow; later <= quick {
 		t.Errorf("fence %d after %d", later, quick)
-	}
-}
-
-// A ledger made before there were locks is refused until it was migrated, and keeps what is in it.
-func TestLocksAreAdded(t *testing.T) {
-	ctx, pool, o := t.Context(), pgtest.Pool(t), postgres.Options{Schema: pgtest.Schema(t)}
-	db, err := sql.Open("pgx", with(t, pgtest.URL(t), func(u *url.URL) {
-		q := u.Query()
-		q.Set("search_path", o.Schema)
-		u.RawQuery = q.Encode()
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	const name = "00001_ledger.sql"
-	first, err := fs.ReadFile(schema.Postgres, "postgres/"+name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := goose.NewProvider(goose.DialectPostgres, db, fstest.MapFS{name: {Data: first}}, goose.WithTableName(schema.Table), goose.WithDisableGlobalRegistry(true))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Up(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.ExecContext(ctx, `INSERT INTO ledger_kinds (kind) VALUES ('k'); INSERT INTO ledger_items (kind, key, slot, created_at) VALUES ('k', 'x', 0, now());
- INSERT INTO ledger_backlog (item_id, kind, slot, state, due_at) VALUES (1, 'k', 0, 1, now())`); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := postgres.Open(ctx, pool, o); !errors.Is(err, ledger.ErrSchema) {
-		t.Fatalf("before it was migrated: %v", err)
-	}
-	if from, to, err := postgres.Migrate(ctx, pgtest.URL(t), o); from != 1 || to != schema.Version || err != nil {
-		t.Fatalf("migrated from %d to %d, %v", from, to, err)
-	}
-	s, err := postgres.Open(ctx, pool, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	l := ledger.New(s, ledger.Options{})
-	if it, err := l.Find(ctx, "k", "", "x"); it.State != ledger.StateReady || err != nil {
-		t.Errorf("%+v, %v", it, err)
-	}
-	if err := locks.New(l).Do(ctx, "l", locks.Options{}, func(context.Context, *locks.Lock) error { return nil }); err != nil {
-		t.Error(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/act"
 	"github.com/ledgerd/ledgerd/schema"
 )
 
@@ -25,7 +26,7 @@ type condition struct {
 	source     string // id of the ledger that is being copied into it, "" if none is
 }
 
-// Status says which schema number the ledger at a URL has (0: there is no ledger) and which one
+// Status returns which schema number the ledger at a URL has (0: there is no ledger) and which one
 // this program makes; for a ledger that is too new for it, ErrSchema besides. It changes nothing.
 func Status(ctx context.Context, url string, o Options) (have, want int, err error) {
 	err = withStore(ctx, url, o, func(s *Store, o Options) error {
@@ -38,7 +39,7 @@ func Status(ctx context.Context, url string, o Options) (have, want int, err err
 	return have, schema.Version, err
 }
 
-// Migrate makes the ledger at a URL, or brings it up to date, and says from which schema number
+// Migrate makes the ledger at a URL, or brings it up to date, and returns from which schema number
 // to which; from 0 means that it was made. One that is up to date, or newer and still fit for
 // this program, is left alone. With o.MustExist it makes none.
 func Migrate(ctx context.Context, url string, o Options) (from, to int, err error) {
@@ -93,10 +94,11 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 	return s.migrate(ctx, o)
 }
 
-// settled is the condition of a schema once nobody migrates it: each migration is committed by itself.
+// settled is the condition of a schema while no process migrates it: each migration is committed by itself.
 func (s *Store) settled(ctx context.Context, name string) (c condition, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock_shared($1)", pgx.QueryExecModeCacheDescribe, lockKey("migrate", name))
+		_, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock_shared($1)", pgx.QueryExecModeCacheDescribe,
+			lockKey("migrate", name))
 		return err
 	})
 	if err != nil {
@@ -105,34 +107,34 @@ func (s *Store) settled(ctx context.Context, name string) (c condition, err erro
 	return s.condition(ctx, name)
 }
 
-// judge says whether to migrate, or why the ledger cannot be used.
+// judge decides whether to migrate; its error is why the ledger cannot be used.
 func (s *Store) judge(c condition, o Options) (migrate bool, err error) {
-	refuse := func(class error, format string, args ...any) error {
-		return &failure{class, fmt.Sprintf(format, args...), class}
-	}
 	switch {
 	case c.have == 0 && o.MustExist:
-		return false, refuse(ledger.ErrNoLedger, "no ledger in %s (schema %s); make one: ledgerd db migrate", s.name, o.Schema)
+		return false, &ledger.Error{Kind: ledger.ErrNoLedger, Message: fmt.Sprintf("no ledger in %s (schema %s)", s.name,
+			o.Schema), Hint: "make one", Act: act.Act{Name: act.Migrate}}
 	case c.have == 0:
 		return true, nil
 	case s.unfit(c, o) != nil:
 		return false, s.unfit(c, o)
 	case c.have < schema.Version && !o.Migrate:
-		return false, refuse(ledger.ErrSchema, "the ledger in %s has schema %d, this program needs %d; run: ledgerd db migrate", s.name, c.have, schema.Version)
+		return false, &ledger.Error{Kind: ledger.ErrSchema,
+			Message: fmt.Sprintf("the ledger in %s has schema %d, this program needs %d", s.name, c.have,
+				schema.Version), Hint: "migrate it", Act: act.Act{Name: act.Migrate}}
 	}
 	return c.have < schema.Version, nil
 }
 
 // unfit is the error for a ledger that must not be used as it is; nil if it may.
 func (s *Store) unfit(c condition, o Options) error {
-	refuse := func(format string, args ...any) error {
-		return &failure{ledger.ErrSchema, fmt.Sprintf(format, args...), ledger.ErrSchema}
-	}
 	switch {
 	case s.schemaOf(c).Fits() != nil:
 		return s.schemaOf(c).Fits()
 	case c.source != "" && !o.Unfinished:
-		return refuse("the ledger in %s is not complete: another one (id %s) is being copied into it; run that ledgerd db copy again to its end", s.name, c.source)
+		return &ledger.Error{Kind: ledger.ErrSchema,
+			Message: fmt.Sprintf("the ledger in %s is not complete: another one (id %s) is being copied into it", s.name,
+				c.source),
+			Hint: "run that copy again to its end", Act: act.Act{Name: act.Copy}}
 	}
 	return nil
 }
@@ -142,26 +144,33 @@ func (s *Store) condition(ctx context.Context, name string) (c condition, err er
 	var version int
 	var encoding string
 	var meta, migrations bool
-	err = s.pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), to_regclass($1) IS NOT NULL, to_regclass($2) IS NOT NULL`,
-		pgx.QueryExecModeCacheDescribe, pgx.Identifier{name, "ledger_meta"}.Sanitize(), pgx.Identifier{name, schema.Table}.Sanitize()).Scan(&version, &encoding, &meta, &migrations)
+	err = s.pool.QueryRow(ctx,
+		`SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), to_regclass($1) IS NOT NULL, to_regclass($2) IS NOT NULL`,
+		pgx.QueryExecModeCacheDescribe, pgx.Identifier{name, "ledger_meta"}.Sanitize(), pgx.Identifier{name,
+			schema.Table}.Sanitize()).Scan(&version, &encoding, &meta, &migrations)
 	if err != nil {
 		return c, err
 	}
 	if version < oldest {
-		return c, &failure{ledger.ErrSchema, fmt.Sprintf("%s is Postgres %d.%d, which is too old: a ledger needs %d or newer", s.name, version/10000, version%10000, oldest/10000), ledger.ErrSchema}
+		return c, &ledger.Error{Kind: ledger.ErrSchema,
+			Message: fmt.Sprintf("%s is Postgres %d.%d, which is too old: a ledger needs %d or newer", s.name, version/10000,
+				version%10000, oldest/10000)}
 	}
 	if encoding != "UTF8" {
-		return c, &failure{ledger.ErrSchema, fmt.Sprintf("%s has encoding %s; create a database with encoding UTF8", s.name, encoding), ledger.ErrSchema}
+		return c, &ledger.Error{Kind: ledger.ErrSchema, Message: fmt.Sprintf("%s has encoding %s", s.name, encoding),
+			Hint: "create a database with encoding UTF8"}
 	}
 	if !meta || !migrations {
 		return c, nil
 	}
-	err = s.pool.QueryRow(ctx, s.render(readCondition), pgx.QueryExecModeCacheDescribe).Scan(&c.have, &c.compatible, &c.source)
+	err = s.pool.QueryRow(ctx, s.render(readCondition), pgx.QueryExecModeCacheDescribe).Scan(&c.have, &c.compatible,
+		&c.source)
 	return c, err
 }
 
 // readCondition is for a schema that is known to hold a ledger.
-const readCondition = `SELECT (SELECT coalesce(max(version_id), 0)::int FROM {{S}}.` + schema.Table + ` WHERE is_applied), (SELECT v::int FROM {{S}}.ledger_meta WHERE k = 'compatible_from'),
+const readCondition = `SELECT (SELECT coalesce(max(version_id), 0)::int FROM {{S}}.` + schema.Table +
+	` WHERE is_applied), (SELECT v::int FROM {{S}}.ledger_meta WHERE k = 'compatible_from'),
  coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.CopyFrom + `'), '')`
 
 // Schema implements ledger.Store.
@@ -215,7 +224,8 @@ func (s *Store) migrate(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithTableName(schema.Table), goose.WithDisableGlobalRegistry(true))
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithTableName(schema.Table),
+		goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return err
 	}
@@ -226,7 +236,8 @@ func (s *Store) migrate(ctx context.Context, o Options) error {
 // createSchema asks first: CREATE SCHEMA IF NOT EXISTS needs rights even where it does nothing.
 func (s *Store) createSchema(ctx context.Context, db *sql.DB, name string) error {
 	var there bool
-	if err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", name).Scan(&there); err != nil || there {
+	if err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)",
+		name).Scan(&there); err != nil || there {
 		return err
 	}
 	_, err := db.ExecContext(ctx, "CREATE SCHEMA "+s.schema)

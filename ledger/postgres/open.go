@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 )
 
 // Options of Open and Connect; the zero value is for production.
@@ -21,9 +22,11 @@ type Options struct {
 	Migrate bool
 	// MustExist refuses to make a ledger: ledger.ErrNoLedger where there is none.
 	MustExist bool
-	// Unfinished opens also a ledger into which another is still being copied, which nobody else
+	// Unfinished opens also a ledger into which another is still being copied; no other program
 	// may open: see package tables.
 	Unfinished bool
+	// ReadOnly is for Connect: its sessions cannot write, except behind a pooler that shares them between clients.
+	ReadOnly bool
 	// Now, for tests only, replaces the database's clock.
 	Now func() time.Time
 }
@@ -35,22 +38,26 @@ const maxIdentifier = 63 // bytes of a name in Postgres
 
 // Store is a ledger.Store on Postgres. It is safe for concurrent use, by many processes at once.
 type Store struct {
+	shared
 	pool   *pgxpool.Pool
+	hot    *pgxpool.Pool // of the hot path, or the same
 	owned  bool
 	name   string // for people
 	schema string // quoted
 	clock  func() time.Time
 
-	channel   string
-	announcer announcer
-	positions positions
-	rendered  sync.Map // templates → SQL
-	described *sync.Map
-	newness   newness
-	prunes    prunes
-	gates     gates
-	lanes     laneKeeper
-	repeated  atomic.Int64 // transactions
+	channel     string
+	announcer   announcer
+	positions   positions
+	rendered    sync.Map // templates → SQL
+	described   *sync.Map
+	prepared    map[string]bool // SQL of the hot path; nil prepares nothing
+	newness     newness
+	prunes      prunes
+	gates       gates
+	leaseSweeps sqlstore.Pace
+	lanes       laneKeeper
+	repeated    atomic.Int64 // transactions
 
 	mu      sync.Mutex
 	closed  bool
@@ -81,12 +88,21 @@ func newStore(pool *pgxpool.Pool, o Options) (*Store, Options, error) {
 		o.Schema = "public"
 	}
 	if len(o.Schema) > maxSchema {
-		return nil, o, &ledger.InvalidError{Field: "schema", Reason: fmt.Sprintf("%d bytes, at most %d", len(o.Schema), maxSchema)}
+		return nil, o, &ledger.InvalidError{Field: "schema", Reason: fmt.Sprintf("%d bytes, at most %d", len(o.Schema),
+			maxSchema)}
 	}
-	s := &Store{pool: pool, name: ledgerName(pool.Config().ConnConfig), schema: quote(o.Schema), channel: channelPrefix + o.Schema, clock: o.Now, described: &sync.Map{}, gates: gates{every: sweepEvery, wakes: wakes}}
+	s := &Store{
+		pool: pool, hot: pool, name: ledgerName(pool.Config().ConnConfig), schema: quote(o.Schema),
+		channel: channelPrefix + o.Schema, clock: o.Now, described: &sync.Map{},
+		gates:       gates{wakes: wakes, sweeps: sqlstore.Pace{Every: sqlstore.SweepEvery}},
+		leaseSweeps: sqlstore.Pace{Every: sqlstore.SweepEvery},
+	}
 	if s.clock != nil {
 		s.described = nil // its SQL is another each time
+	} else {
+		s.prepared = s.hotStatements()
 	}
+	s.shared = sqlstore.New(sharedDB{s})
 	s.ending, s.end = context.WithCancel(context.Background())
 	return s, o, nil
 }
@@ -116,6 +132,7 @@ func (s *Store) Close() error {
 	s.running.Wait()
 	if s.owned {
 		s.pool.Close()
+		s.hot.Close() // may be the same
 	}
 	return nil
 }

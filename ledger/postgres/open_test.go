@@ -54,19 +54,25 @@ func TestConnectErrors(t *testing.T) {
 	free := listener.Addr().String()
 	listener.Close()
 	for name, c := range map[string]struct {
-		url   string
-		opt   postgres.Options
-		class error
-		says  []string
+		url     string
+		opt     postgres.Options
+		class   error
+		message []string
 	}{
-		"wrong password": {with(t, good, func(u *url.URL) { u.User = url.UserPassword("nobody", secret) }), postgres.Options{}, ledger.ErrDenied, []string{"postgres://nobody@127.0.0.1", "password"}},
-		"unreachable": {with(t, good, func(u *url.URL) { u.Host, u.User = free, url.UserPassword("app", secret) }), postgres.Options{}, ledger.ErrUnavailable,
+		"wrong password": {with(t, good, func(u *url.URL) { u.User = url.UserPassword("nobody", secret) }),
+			postgres.Options{}, ledger.ErrDenied, []string{"postgres://nobody@127.0.0.1", "password"}},
+		"unreachable": {with(t, good, func(u *url.URL) { u.Host, u.User = free, url.UserPassword("app", secret) }),
+			postgres.Options{}, ledger.ErrUnavailable,
 			[]string{"cannot reach the ledger postgres://app@" + free, "connection refused", "is Postgres running"}},
-		"no such database": {with(t, good, func(u *url.URL) { u.Path = "/nothing" }), postgres.Options{}, ledger.ErrInvalid, []string{"/nothing", "createdb"}},
-		"no ledger":        {good, postgres.Options{MustExist: true}, ledger.ErrNoLedger, []string{"no ledger in postgres://", "ledgerd db migrate"}},
-		"no port":          {"postgres://app:" + secret + "@h:x/work", postgres.Options{}, ledger.ErrInvalid, []string{"not a Postgres URL"}},
-		"broken password":  {"postgres://app:" + secret + "%zz@h/work", postgres.Options{}, ledger.ErrInvalid, []string{"not a Postgres URL", "%XX"}},
-		"long schema":      {good, postgres.Options{Schema: strings.Repeat("s", 56)}, ledger.ErrInvalid, []string{"at most 55"}},
+		"no such database": {with(t, good, func(u *url.URL) { u.Path = "/nothing" }), postgres.Options{}, ledger.ErrInvalid,
+			[]string{"/nothing", "createdb"}},
+		"no ledger": {good, postgres.Options{MustExist: true}, ledger.ErrNoLedger, []string{"no ledger in postgres://",
+			"make one"}},
+		"no port": {"postgres://app:" + secret + "@h:x/work", postgres.Options{}, ledger.ErrInvalid,
+			[]string{"not a Postgres URL"}},
+		"broken password": {"postgres://app:" + secret + "%zz@h/work", postgres.Options{}, ledger.ErrInvalid,
+			[]string{"not a Postgres URL", "%XX"}},
+		"long schema": {good, postgres.Options{Schema: strings.Repeat("s", 56)}, ledger.ErrInvalid, []string{"at most 55"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for what, call := range map[string]func() error{
@@ -77,8 +83,8 @@ func TestConnectErrors(t *testing.T) {
 				if !errors.Is(err, c.class) {
 					t.Fatalf("%s: got %v, want %v", what, err, c.class)
 				}
-				for _, part := range c.says {
-					if !strings.Contains(err.Error(), part) {
+				for _, part := range c.message {
+					if !strings.Contains(err.Error()+"; "+ledger.Hint(err), part) {
 						t.Errorf("%s: %q does not say %q", what, err, part)
 					}
 				}
@@ -120,13 +126,15 @@ func TestOpenAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
-				s, err := postgres.Connect(t.Context(), target+"&pool_max_conns=4", postgres.Options{Schema: name, Migrate: i%2 == 0})
+				s, err := postgres.Connect(t.Context(), target+"&pool_max_conns=4", postgres.Options{Schema: name,
+					Migrate: i%2 == 0})
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				defer s.Close()
-				if _, err := ledger.New(s, ledger.Options{}).Add(t.Context(), ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}); err != nil {
+				if _, err := ledger.New(s, ledger.Options{}).Add(t.Context(), ledger.NewItem{Kind: "k",
+					Key: fmt.Sprint(i)}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -173,7 +181,9 @@ func TestOpenDuringMigration(t *testing.T) {
 		opened <- err
 	}()
 	for waits := false; !waits; {
-		if err := migration.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))").Scan(&waits); err != nil {
+		if err := migration.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT "+
+			"granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))").Scan(
+			&waits); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -200,7 +210,8 @@ func TestStatusAndMigrate(t *testing.T) {
 	if have, want, err := postgres.Status(ctx, target, o); have != 0 || want != schema.Version || err != nil {
 		t.Fatalf("%d of %d, %v", have, want, err)
 	}
-	if _, _, err := postgres.Migrate(ctx, target, postgres.Options{Schema: "work", MustExist: true}); !errors.Is(err, ledger.ErrNoLedger) {
+	if _, _, err := postgres.Migrate(ctx, target, postgres.Options{Schema: "work", MustExist: true}); !errors.Is(err,
+		ledger.ErrNoLedger) {
 		t.Fatalf("made a ledger, or %v", err)
 	}
 	if from, to, err := postgres.Migrate(ctx, target, o); from != 0 || to != schema.Version || err != nil {
@@ -209,7 +220,7 @@ func TestStatusAndMigrate(t *testing.T) {
 	if from, to, err := postgres.Migrate(ctx, target, o); from != schema.Version || to != schema.Version || err != nil {
 		t.Fatalf("again: from %d to %d, %v", from, to, err)
 	}
-	// A newer program has been here, and says who may go on.
+	// A newer program has migrated the ledger, and recorded the oldest program that may go on.
 	execute(t, target, "INSERT INTO work.ledger_migrations (version_id, is_applied) VALUES (99, true)")
 	s, err := postgres.Connect(ctx, target, o)
 	if err != nil {
@@ -217,7 +228,8 @@ func TestStatusAndMigrate(t *testing.T) {
 	}
 	defer s.Close()
 	execute(t, target, "UPDATE work.ledger_meta SET v = '98' WHERE k = 'compatible_from'")
-	if now, err := s.Schema(ctx); now.Have != 99 || now.Compatible != 98 || err != nil || !errors.Is(now.Fits(), ledger.ErrSchema) {
+	if now, err := s.Schema(ctx); now.Have != 99 || now.Compatible != 98 || err != nil ||
+		!errors.Is(now.Fits(), ledger.ErrSchema) {
 		t.Errorf("of a store that is open: %+v, %v", now, err)
 	}
 	for _, o := range []postgres.Options{o, {Schema: "work", Migrate: true}, {Schema: "work", MustExist: true}} {
@@ -225,8 +237,9 @@ func TestStatusAndMigrate(t *testing.T) {
 		if !errors.Is(err, ledger.ErrSchema) {
 			t.Fatalf("got %v, want %v", err, ledger.ErrSchema)
 		}
-		for _, part := range []string{"schema 99", "schema 98 or later", fmt.Sprintf("this one knows %d", schema.Version), "upgrade ledgerd"} {
-			if !strings.Contains(err.Error(), part) {
+		for _, part := range []string{"schema 99", "schema 98 or later", fmt.Sprintf("this one knows %d", schema.Version),
+			"upgrade ledgerd"} {
+			if !strings.Contains(err.Error()+"; "+ledger.Hint(err), part) {
 				t.Errorf("%q does not say %q", err, part)
 			}
 		}
@@ -239,7 +252,7 @@ func TestStatusAndMigrate(t *testing.T) {
 	}
 }
 
-// An application's own tables are no business of the ledger's, whatever their names.
+// An application's own tables are no business of the ledger's, under any names.
 func TestForeignTablesStay(t *testing.T) {
 	ctx := t.Context()
 	target := pgtest.Database(t)

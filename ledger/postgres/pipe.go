@@ -23,9 +23,10 @@ type statement struct {
 }
 
 // pipe sends statements in one round trip, so that BEGIN and COMMIT cost none of their own.
-// They are unnamed, whatever mode the pool has: pgx's own batches would follow the pool's.
+// They are unnamed in any mode of the caller's pool; pgx's own batches would follow that mode.
 type pipe struct {
-	conn *pgx.Conn
+	conn     *pgx.Conn
+	prepared map[string]bool // SQL that is prepared once in this session
 	// described keeps the types of parameters and columns of statements that do not change.
 	// They are the same on every connection.
 	described *sync.Map // SQL → *pgconn.StatementDescription; nil keeps nothing
@@ -45,7 +46,11 @@ func (p pipe) run(ctx context.Context, statements []statement) error {
 		var b pgx.ExtendedQueryBuilder
 		err := b.Build(p.conn.TypeMap(), descriptions[i], st.args)
 		if err == nil {
-			pl.SendQueryParams(st.sql, b.ParamValues, descriptions[i].ParamOIDs, b.ParamFormats, b.ResultFormats)
+			if p.prepared[st.sql] {
+				pl.SendQueryStatement(descriptions[i], b.ParamValues, b.ParamFormats, b.ResultFormats)
+			} else {
+				pl.SendQueryParams(st.sql, b.ParamValues, descriptions[i].ParamOIDs, b.ParamFormats, b.ResultFormats)
+			}
 			if large(b.ParamValues) {
 				err = pl.Flush() // the server works on it while the next one is built
 			}
@@ -67,7 +72,7 @@ func (p pipe) run(ctx context.Context, statements []statement) error {
 	return pl.Close()
 }
 
-// large says whether parameters take the server longer than a write takes us.
+// large reports whether parameters take the server longer than a write takes us.
 func large(params [][]byte) bool {
 	n := 0
 	for _, p := range params {
@@ -96,6 +101,9 @@ func (p pipe) read(pl *pgconn.Pipeline, st statement) error {
 }
 
 func (p pipe) describe(ctx context.Context, sql string) (*pgconn.StatementDescription, error) {
+	if p.prepared[sql] {
+		return p.conn.Prepare(ctx, sql, sql)
+	}
 	if p.described != nil {
 		if d, ok := p.described.Load(sql); ok {
 			return d.(*pgconn.StatementDescription), nil

@@ -10,11 +10,12 @@ import (
 func (w *workload) fillGated(n int) {
 	w.T.Helper()
 	w.exec(w.T, `INSERT INTO {{S}}.ledger_kinds (kind, gated) VALUES ('g', true) ON CONFLICT DO NOTHING`)
-	w.exec(w.T, `INSERT INTO {{S}}.ledger_held (resource, item_id, lock_id, since) SELECT 'busy ' || n, 0, gen_random_uuid(), now() FROM generate_series(0, 99) n ON CONFLICT DO NOTHING`)
+	w.exec(w.T,
+		`INSERT INTO {{S}}.ledger_held (resource, item_id, lock_id, since) SELECT 'busy ' || n, 0, gen_random_uuid(), now() FROM generate_series(0, 99) n ON CONFLICT DO NOTHING`)
 	w.exec(w.T, `WITH i AS (
  INSERT INTO {{S}}.ledger_items (kind, key, slot, resources, created_at)
  SELECT 'g', 'g' || n, 0, ARRAY['busy ' || n % 100, 'busy ' || (n + 1) % 100], now() FROM generate_series(1, $1::int) n RETURNING id, slot)
-INSERT INTO {{S}}.ledger_backlog (item_id, kind, state, slot, due_at, gate, blocked_on, passed_at)
+INSERT INTO {{S}}.ledger_backlog (item_id, kind, stage, slot, due_at, gate, blocked_on, passed_at)
 SELECT id, 'g', 1, slot, now() + id * interval '1 ms', 2, 'busy ' || id % 100, now() FROM i`, n)
 }
 
@@ -24,7 +25,7 @@ func (w *workload) unpark() {
 	w.exec(w.T, `UPDATE {{S}}.ledger_backlog SET blocked_on = NULL, passed_at = NULL WHERE kind = 'g'`)
 }
 
-// The hot path of items that need resources, whatever waits beside them.
+// The hot path of items that need resources, beside any number of waiting ones.
 func TestPlansOfResources(t *testing.T) {
 	url := planServer(t)
 	for i, c := range []struct {
@@ -45,7 +46,8 @@ func TestPlansOfResources(t *testing.T) {
 			w.fillGated(many / 8)
 			for range 3 {
 				w.unpark()
-				w.exec(w.T, `UPDATE {{S}}.ledger_backlog SET blocked_on = 'busy ' || item_id % 100, passed_at = now() WHERE kind = 'g'`)
+				w.exec(w.T,
+					`UPDATE {{S}}.ledger_backlog SET blocked_on = 'busy ' || item_id % 100, passed_at = now() WHERE kind = 'g'`)
 			}
 		}},
 	} {
@@ -54,7 +56,7 @@ func TestPlansOfResources(t *testing.T) {
 			start := time.Now()
 			c.prepare(w)
 			t.Logf("prepared in %v", time.Since(start))
-			w.checkCalls(t, w.GatedCalls(func() { w.gates.rest = 0 }), false)
+			w.checkCalls(t, w.GatedCalls(func() { w.gates.sweeps.Took(time.Time{}, 0) }), false)
 		})
 	}
 }

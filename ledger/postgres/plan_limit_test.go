@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
@@ -13,20 +14,19 @@ import (
 // is used up with all of the burst.
 func (w *workload) fillLimited(n, keys int) {
 	w.T.Helper()
-	limits, err := jsonLimits(storetest.LimitsOfCalls)
-	if err != nil {
-		w.T.Fatal(err)
-	}
-	w.exec(w.T, `INSERT INTO {{S}}.ledger_kinds (kind, limits, laned) VALUES ('l', $1, true) ON CONFLICT DO NOTHING`, limits)
-	w.exec(w.T, `INSERT INTO {{S}}.ledger_lanes (kind, limit_key, next_at) SELECT 'l', 'busy ' || n, now() + interval '10000 hours' FROM generate_series(0, $1::int - 1) n ON CONFLICT DO NOTHING`, keys)
+	limits := sqlstore.JSON(storetest.LimitsOfCalls)
+	w.exec(w.T, `INSERT INTO {{S}}.ledger_kinds (kind, limits, laned) VALUES ('l', $1, true) ON CONFLICT DO NOTHING`,
+		limits)
+	w.exec(w.T,
+		`INSERT INTO {{S}}.ledger_lanes (kind, limit_key, next_at) SELECT 'l', 'busy ' || n, now() + interval '10000 hours' FROM generate_series(0, $1::int - 1) n ON CONFLICT DO NOTHING`, keys)
 	w.exec(w.T, `WITH i AS (
  INSERT INTO {{S}}.ledger_items (kind, key, slot, shard_key, created_at)
  SELECT 'l', 'l' || n, 0, 'busy ' || n % $2::int, now() FROM generate_series(1, $1::int) n RETURNING id, slot, shard_key)
-INSERT INTO {{S}}.ledger_backlog (item_id, kind, state, slot, due_at, gate, limit_key)
+INSERT INTO {{S}}.ledger_backlog (item_id, kind, stage, slot, due_at, gate, limit_key)
 SELECT id, 'l', 1, slot, now() + id * interval '1 ms', 1, shard_key FROM i`, n, keys)
 }
 
-// The hot path of kinds with limits, and that of others beside them, whatever is held back.
+// The hot path of kinds with limits, and that of others beside them, with any number held back.
 func TestPlansOfLimits(t *testing.T) {
 	url := planServer(t)
 	for i, c := range []struct {
@@ -39,7 +39,11 @@ func TestPlansOfLimits(t *testing.T) {
 			w.exec(w.T, `UPDATE {{S}}.ledger_backlog SET kind = 'l'`)
 			w.analyze()
 		}},
-		{"held back since the last ANALYZE", func(w *workload) { w.fill(many/8, 1); w.analyze(); w.fillLimited(many/8, 100) }},
+		{"held back since the last ANALYZE", func(w *workload) {
+			w.fill(many/8, 1)
+			w.analyze()
+			w.fillLimited(many/8, 100)
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorkload(t, watch(t, embedder(t, url), fmt.Sprint("limited", i)), 100)

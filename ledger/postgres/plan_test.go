@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
@@ -17,14 +19,19 @@ type workload struct {
 	*storetest.Workload
 	*watched
 	fills    int
-	finished bool // many have
+	seen     map[string]map[string]string // SQL → shape of its plan → what was run
+	finished bool                         // many have
 }
 
 func newWorkload(t *testing.T, s *watched, batch int) *workload {
 	w := &workload{watched: s}
 	w.Workload = &storetest.Workload{T: t, Store: s.Store, Ledger: ledger.New(s.Store, ledger.Options{}), Batch: batch,
 		Overdue: func(column string, ids []int64) {
-			w.exec(w.T, `UPDATE {{S}}.ledger_backlog SET `+column+` = clock_timestamp() - interval '1 s' WHERE item_id = ANY($1)`, ids)
+			if column == "expires_at" { // as if they had been renewed by themselves
+				w.exec(w.T, `UPDATE {{S}}.ledger_leases SET split = true, due_at = clock_timestamp() - interval '1 s' WHERE items && $1`, ids)
+			}
+			w.exec(w.T, `UPDATE {{S}}.ledger_backlog SET `+column+
+				` = clock_timestamp() - interval '1 s' WHERE item_id = ANY($1)`, ids)
 		},
 		Settle: func() { w.exec(w.T, `ANALYZE {{S}}.ledger_attempts`) }}
 	return w
@@ -33,10 +40,23 @@ func newWorkload(t *testing.T, s *watched, batch int) *workload {
 // backlog is how many rows the backlog has, and on how many blocks.
 func (w *workload) backlog() (rows, blocks int) {
 	w.T.Helper()
-	if err := w.direct.QueryRow(w.T.Context(), w.render(`SELECT count(*), pg_relation_size('{{S}}.ledger_backlog') / 8192 FROM {{S}}.ledger_backlog`)).Scan(&rows, &blocks); err != nil {
+	if err := w.direct.QueryRow(w.T.Context(),
+		w.render(`SELECT count(*), pg_relation_size('{{S}}.ledger_backlog') / 8192 FROM {{S}}.ledger_backlog`)).Scan(
+		&rows, &blocks); err != nil {
 		w.T.Fatal(err)
 	}
 	return rows, blocks
+}
+
+// leased is how many rows are leased.
+func (w *workload) leased() (n int) {
+	w.T.Helper()
+	err := w.direct.QueryRow(w.T.Context(), w.render(
+		`SELECT count(*) FROM {{S}}.ledger_backlog WHERE lock_id IS NOT NULL`)).Scan(&n)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return n
 }
 
 // forget makes the next probes go over whole indexes.
@@ -54,26 +74,37 @@ const slack = 10
 // tree, and an entry in each index of what it writes.
 const blocksPerRow, blocksBeside = 40, 300
 
-// What rows are in a state, as assignments of an UPDATE.
+// Assignments of an UPDATE that bring rows into a state.
 var become = map[ledger.State]string{
-	ledger.StateWaiting: free + `state = 0, due_at = now() + '1 hour' + item_id * interval '1 ms'`,
-	ledger.StateReady:   free + `state = 1, due_at = now() - interval '2 hours' + item_id * interval '1 ms'`,
-	ledger.StateLeased:  `state = 2, attempt = 1, locked_by = 'x', lock_id = gen_random_uuid(), leased_at = now(), expires_at = now() + '1 hour' + item_id * interval '1 ms'`,
-	ledger.StateDead:    free + `state = 3`,
+	ledger.StateWaiting: free + `stage = 0, due_at = now() + '1 hour' + item_id * interval '1 ms'`,
+	ledger.StateReady:   free + `stage = 1, due_at = now() - interval '2 hours' + item_id * interval '1 ms'`,
+	ledger.StateLeased:  `stage = 1, attempt = 1, lock_id = md5((item_id / 500)::text)::uuid`,
+	ledger.StateDead:    free + `stage = 3`,
 }
 
-const free = `locked_by = NULL, lock_id = NULL, leased_at = NULL, expires_at = NULL, `
+const free = `lock_id = NULL, expires_at = NULL, running = false, `
+
+// leases makes the leases of rows that were brought into StateLeased.
+func (w *workload) leases() {
+	w.T.Helper()
+	w.exec(w.T, `DELETE FROM {{S}}.ledger_leases`)
+	w.exec(w.T, `INSERT INTO {{S}}.ledger_leases (lock_id, kind, agent, leased_at, expires_at, due_at, items)
+SELECT lock_id, kind, 'x', now(), due, due, items FROM (
+ SELECT lock_id, min(kind) AS kind, now() + '1 hour' + min(item_id) * interval '1 ms' AS due, array_agg(item_id ORDER BY item_id) AS items
+ FROM {{S}}.ledger_backlog WHERE lock_id IS NOT NULL GROUP BY lock_id) l`)
+}
 
 // fill adds n rows to the items and to the backlog: ready ones of kinds k, k1, k2 …
 func (w *workload) fill(n, kinds int) {
 	w.T.Helper()
 	w.fills++
-	w.exec(w.T, `INSERT INTO {{S}}.ledger_kinds (kind) SELECT CASE n WHEN 0 THEN 'k' ELSE 'k' || n END FROM generate_series(0, $1::int - 1) n ON CONFLICT DO NOTHING`, kinds)
+	w.exec(w.T,
+		`INSERT INTO {{S}}.ledger_kinds (kind) SELECT CASE n WHEN 0 THEN 'k' ELSE 'k' || n END FROM generate_series(0, $1::int - 1) n ON CONFLICT DO NOTHING`, kinds)
 	w.exec(w.T, `WITH i AS (
  INSERT INTO {{S}}.ledger_items (kind, key, slot, payload, created_at)
  SELECT CASE n % $2::int WHEN 0 THEN 'k' ELSE 'k' || n % $2::int END, $3::text || n, n % 1024, '{}', now() FROM generate_series(1, $1::int) n
  RETURNING id, kind, slot)
-INSERT INTO {{S}}.ledger_backlog (item_id, kind, state, priority, slot, due_at)
+INSERT INTO {{S}}.ledger_backlog (item_id, kind, stage, priority, slot, due_at)
 SELECT id, kind, 1, CASE WHEN $2::int > 1 THEN id / $2::int % 5 - 2 ELSE 0 END, slot, now() - interval '2 hours' + id * interval '1 ms' FROM i`, n, kinds, fmt.Sprintf("/data/in/2026/11/%d/users-", w.fills))
 }
 
@@ -81,6 +112,7 @@ SELECT id, kind, 1, CASE WHEN $2::int > 1 THEN id / $2::int % 5 - 2 ELSE 0 END, 
 func (w *workload) turn(s ledger.State) {
 	w.T.Helper()
 	w.exec(w.T, `UPDATE {{S}}.ledger_backlog SET `+become[s])
+	w.leases()
 }
 
 // end takes all rows out of the backlog, as if they had been worked and pruned long ago.
@@ -95,7 +127,7 @@ func (w *workload) end() {
 
 func (w *workload) analyze() {
 	w.T.Helper()
-	for _, table := range []string{"items", "backlog", "attempts"} {
+	for _, table := range []string{"items", "backlog", "leases", "attempts"} {
 		w.exec(w.T, `VACUUM ANALYZE {{S}}.ledger_`+table)
 	}
 }
@@ -131,14 +163,17 @@ func (w *workload) checkCalls(t *testing.T, calls []storetest.Call, held bool) {
 		if c.Before != nil {
 			c.Before()
 		}
-		b := bounds{c.Indexes, max(c.Rows, w.Batch) + slack, blocksPerRow*max(c.Rows, w.Batch) + blocksBeside}
+		b := planBounds{indexes: c.Indexes, rows: max(c.Rows, w.Batch) + slack,
+			blocks: blocksPerRow*max(c.Rows, w.Batch) + blocksBeside}
 		if c.Counts {
 			rows, blocks := w.backlog()
 			b.rows, b.blocks = b.rows+rows, b.blocks+rows+3*blocks
 		}
 		plans := w.during(c.Run)
-		if len(plans) == 0 {
-			t.Errorf("%s: the server explained nothing", c.Name)
+		w.shapes(plans)
+		b.passed = w.leased()
+		if b.blocks += b.passed; c.Counts { // it looks all of them up
+			b.blocks += 2 * b.passed
 		}
 		most, rows := 0.0, 0.0
 		for _, e := range plans {
@@ -156,6 +191,145 @@ func (w *workload) checkCalls(t *testing.T, calls []storetest.Call, held bool) {
 	}
 }
 
+// shapes collects the plans of each statement.
+func (w *workload) shapes(plans []explained) {
+	for _, e := range plans {
+		if !w.prepared[e.Query] {
+			continue
+		}
+		if w.seen == nil {
+			w.seen = map[string]map[string]string{}
+		}
+		if w.seen[e.Query] == nil {
+			w.seen[e.Query] = map[string]string{}
+		}
+		w.seen[e.Query][e.Plan.shape(0)] = w.T.Name()
+	}
+}
+
+// Statements that are prepared have one plan each, whatever the tables and their statistics held
+// when it was made and hold when it is used, and it reads what the statement is about.
+func TestPreparedPlans(t *testing.T) {
+	url := planServer(t)
+	for _, c := range []struct {
+		name  string
+		batch int
+		fill  func(*workload)
+		calls func(*workload) []storetest.Call
+	}{
+		{"plain", 500, func(w *workload) { w.fill(many, 1) }, func(w *workload) []storetest.Call {
+			return append(w.Calls(), w.rareCalls()...)
+		}},
+		{"resources", 100, func(w *workload) { w.fillGated(many / 16) }, func(w *workload) []storetest.Call {
+			return w.GatedCalls(func() { w.gates.sweeps.Took(time.Time{}, 0) })
+		}},
+		{"limits", 100, func(w *workload) { w.fillLimited(many/16, 100) }, func(w *workload) []storetest.Call {
+			return w.LimitedCalls()
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorkload(t, watchHot(t, url, c.name), c.batch)
+			emptied := func() { w.exec(t, `DELETE FROM {{S}}.ledger_backlog WHERE item_id % 1000 > 0`) }
+			for _, state := range []struct {
+				name    string
+				prepare func()
+			}{
+				{"empty, never analysed", func() {}},
+				{"empty, analysed", func() { w.exec(t, `DELETE FROM {{S}}.ledger_backlog`); w.analyze() }},
+				{"filled, statistics of before", func() { c.fill(w) }},
+				{"filled, analysed", func() { w.analyze() }},
+				{"almost empty, statistics of before", emptied},
+				{"almost empty, analysed", func() { w.analyze() }},
+				{"all leased, analysed", func() {
+					w.exec(t, `UPDATE {{S}}.ledger_backlog SET blocked_on = NULL, passed_at = NULL, running = limit_key IS NOT NULL, `+
+						become[ledger.StateLeased])
+					w.leases()
+					w.analyze()
+				}},
+			} {
+				t.Run(state.name, func(t *testing.T) {
+					seen := w.seen
+					w = newWorkload(t, w.watched, c.batch)
+					w.seen = seen
+					for _, left := range []string{"attempts", "backlog WHERE lock_id IS NOT NULL", "leases",
+						"held WHERE resource NOT LIKE 'busy%'",
+						"lanes WHERE limit_key NOT LIKE 'busy%'"} {
+						w.exec(t, `DELETE FROM {{S}}.ledger_`+left)
+					}
+					state.prepare()
+					w.checkCalls(t, c.calls(w), false)
+				})
+			}
+			for sql, shapes := range w.seen {
+				if len(shapes) > 1 {
+					text := ""
+					for shape, where := range shapes {
+						text += where + ":\n" + shape
+					}
+					t.Errorf("%d plans of\n%s\n%s", len(shapes), sql, text)
+				}
+			}
+			for sql := range w.prepared {
+				if c.name == "plain" && w.seen[sql] == nil {
+					t.Errorf("nothing was explained of\n%s", sql)
+				}
+			}
+		})
+	}
+}
+
+// rareCalls are of statements that other calls do not use.
+func (w *workload) rareCalls() []storetest.Call {
+	add := func(scope string, n, priorities int) {
+		items := make([]ledger.NewItem, n)
+		for i := range items {
+			items[i] = ledger.NewItem{Kind: "mixed", Scope: w.T.Name() + scope, Key: fmt.Sprint(i),
+				Priority: int16(i % priorities)}
+		}
+		if _, err := w.Ledger.Add(w.T.Context(), items...); err != nil {
+			w.T.Fatal(err)
+		}
+	}
+	return []storetest.Call{
+		{Name: "add items of two priorities", Indexes: []string{storetest.IndexIdentity}, Run: func() {
+			w.newness.Store(someNew)
+			add("", w.Batch, 2)
+			w.newness.Store(allNew)
+			add(" trusted", minTrust, 2)
+		}},
+		{Name: "add few items, then many", Indexes: []string{storetest.IndexIdentity}, Run: func() {
+			w.newness.Store(allNew)
+			add(" few", minTrust, 1)
+			add(" many", minCopy, 1)
+		}},
+		{Name: "end and renew a part of two claims", Rows: 2 * w.Batch, Indexes: []string{storetest.IndexReady,
+			storetest.IndexIdentity}, Run: func() {
+			add("two claims", 2*w.Batch, 1)
+			var ends [2][]ledger.Ending // without and with output, of both claims each
+			var rest []*ledger.Lease
+			for range 2 {
+				got, err := w.Ledger.Claim(w.T.Context(), ledger.Claim{Kind: "mixed", Agent: "a", Limit: w.Batch})
+				if err != nil || len(got) != w.Batch {
+					w.T.Fatalf("%d leases, %v", len(got), err)
+				}
+				for i, lease := range got[1:] {
+					ends[i%2] = append(ends[i%2], ledger.Ending{Lease: lease, Result: ledger.Done([]byte("{}"[:i%2*2]))})
+				}
+				rest = append(rest, got[0])
+			}
+			errs := w.Ledger.Renew(w.T.Context(), time.Minute, rest...)
+			for _, e := range ends {
+				errs = append(errs, w.Ledger.Finish(w.T.Context(), e...)...)
+			}
+			if err := errors.Join(errs...); err != nil {
+				w.T.Fatal(err)
+			}
+		}},
+		{Name: "resume a shard", Indexes: []string{storetest.IndexReady, storetest.IndexLeased}, Rows: 5 * w.Batch,
+			Counts: true, Run: func() { w.Claim(ledger.Claim{Shard: scheduler.Shard{Index: 1, Count: 4}, Resume: true}, 1) }},
+	}
+}
+
 // embedder is a pool as a program may have it that embeds a ledger: with pgx's default, which
 // caches plans, and without the settings of ours. The store must not rely on them.
 func embedder(t *testing.T, url string) *pgxpool.Config {
@@ -167,7 +341,7 @@ func embedder(t *testing.T, url string) *pgxpool.Config {
 	return config
 }
 
-// Whatever the tables hold, and whatever they held when the statistics were taken, each statement
+// With any contents of the tables, now and when the statistics were taken, each statement
 // of the hot path goes by its index and reads what it is about.
 func TestPlans(t *testing.T) {
 	url := planServer(t)
@@ -192,13 +366,13 @@ func TestPlans(t *testing.T) {
 		{"almost empty, then all due", func(w *workload) {
 			w.emptied()
 			w.fill(many, 1)
-			w.exec(w.T, `UPDATE {{S}}.ledger_backlog SET state = 0`)
+			w.exec(w.T, `UPDATE {{S}}.ledger_backlog SET stage = 0`)
 		}},
 		{"almost empty, then all expired", func(w *workload) {
 			w.emptied()
 			w.fill(many, 1)
 			w.turn(ledger.StateLeased)
-			w.exec(w.T, `UPDATE {{S}}.ledger_backlog SET expires_at = due_at`)
+			w.exec(w.T, `UPDATE {{S}}.ledger_leases SET expires_at = now() - items[1] * interval '1 ms', due_at = now() - items[1] * interval '1 ms'`)
 		}},
 		{"never analyzed", func(w *workload) { w.fill(many, 1) }},
 		{"a small table", func(w *workload) { w.fill(5000, 1); w.analyze() }}, // tempting to read as a whole
@@ -211,7 +385,7 @@ func TestPlans(t *testing.T) {
 			w.fill(many, 1)
 			w.end()
 			w.analyze()
-			w.exec(t, `INSERT INTO {{S}}.ledger_backlog (item_id, kind, state, slot, due_at, attempt, epoch)
+			w.exec(t, `INSERT INTO {{S}}.ledger_backlog (item_id, kind, stage, slot, due_at, attempt, epoch)
  SELECT id, kind, 1, slot, now() - interval '2 hours' + id * interval '1 ms', 1, 2 FROM {{S}}.ledger_items`)
 		}},
 		{"all waiting", func(w *workload) { w.stale(ledger.StateReady, ledger.StateWaiting) }},
@@ -272,9 +446,10 @@ func TestDeadEntries(t *testing.T) {
 	past := func(column string) string {
 		return column + ` = now() - interval '2 hours' + item_id * interval '1 ms'`
 	}
-	w.exec(t, `UPDATE {{S}}.ledger_backlog SET state = 0, `+past("due_at"))
-	w.exec(t, `UPDATE {{S}}.ledger_backlog SET `+become[ledger.StateLeased])
+	w.exec(t, `UPDATE {{S}}.ledger_backlog SET stage = 0, `+past("due_at"))
+	w.turn(ledger.StateLeased)
 	w.exec(t, `UPDATE {{S}}.ledger_backlog SET `+past("expires_at"))
+	w.exec(t, `UPDATE {{S}}.ledger_leases SET split = true, due_at = now() - interval '2 hours'`)
 	w.turn(ledger.StateDead)
 	w.end()
 	w.exec(t, `DELETE FROM {{S}}.ledger_attempts`)
@@ -301,20 +476,4 @@ func TestDeadEntries(t *testing.T) {
 		w.analyze()
 		w.check(t, false)
 	})
-}
-
-// Claims in vain of a shard look through what is ready for the others once, and then go on where
-// that ended.
-func TestIdleShard(t *testing.T) {
-	w := newWorkload(t, watch(t, embedder(t, planServer(t)), "plans"), 500)
-	w.fill(many, 1)
-	w.exec(t, `UPDATE {{S}}.ledger_backlog SET slot = slot / 4 * 4`) // shard 0 of 4
-	idle := func() { w.Claim(ledger.Claim{Shard: ledger.Shard{Index: 1, Count: 4}}, 0) }
-	idle()
-	w.hold()
-	for _, e := range w.during(idle) {
-		for _, f := range e.faults(bounds{[]string{storetest.IndexReady}, slack, blocksBeside}) {
-			t.Errorf("%s\n%s", f, e.text)
-		}
-	}
 }

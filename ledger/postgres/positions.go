@@ -6,7 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // A probe is a search of an index from its start for rows to claim, to promote or to expire.
@@ -16,12 +17,12 @@ import (
 // there.
 //
 // Rows behind a position are normal: a higher priority (which has a position of its own), a
-// retry, a release, an insert that committed late. What this process itself makes ready takes
+// retry, a release, an insert that committed late. Items that this process makes ready take
 // the position back; for what others do, and for the rest, every probe goes over the whole
 // index again after the longer of a second and 20 times what that cost the last time.
 
 // levels are the priorities −2 … 2.
-const levels = ledger.MaxPriority - ledger.MinPriority + 1
+const levels = bounds.MaxPriority - bounds.MinPriority + 1
 
 // wholeEvery is the shortest time between two probes of the whole index, wholeShare the share
 // of time that they may take: one in 20. wholeMost is the longest time between them: a probe that
@@ -92,7 +93,7 @@ func (w *walk) reached(to place, all bool, now time.Time) {
 	}
 }
 
-// leave ends a walk that says nothing.
+// leave ends a walk without a result.
 func (w *walk) leave() {
 	w.f.walks = slices.DeleteFunc(w.f.walks, func(v *walk) bool { return v == w })
 }
@@ -109,7 +110,7 @@ func (f *frontier) lower(p place) {
 // backlogPart is what a claim looks at.
 type backlogPart struct {
 	kind  string
-	shard ledger.Shard
+	shard scheduler.Shard
 }
 
 // positions are those of all probes of a process.
@@ -142,7 +143,7 @@ func (p *positions) lower(ready marks, waiting map[string]time.Time, reset []str
 	defer p.mu.Unlock()
 	for part, f := range p.ready {
 		for i := range f {
-			if due, ok := ready[mark{part.kind, int16(i) + ledger.MinPriority}]; ok {
+			if due, ok := ready[mark{part.kind, int16(i) + bounds.MinPriority}]; ok {
 				f[i].lower(place{at: due})
 			}
 			if slices.Contains(reset, part.kind) {
@@ -179,7 +180,7 @@ func (p *positions) claims(part backlogPart) [levels]*walk {
 
 // found is what a claim came back with.
 type found struct {
-	now  time.Time      // of the database; zero says nothing
+	now  time.Time      // of the database; zero: not known
 	last [levels]*place // of what was claimed, by priority
 	all  bool           // there was no more than this
 }

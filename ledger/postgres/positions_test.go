@@ -9,7 +9,7 @@ import (
 
 func at(n int) place { return place{at: time.Unix(int64(n), 0)} }
 
-// A frontier forgets no row for longer than until the next walk over the whole: whatever walks
+// A frontier forgets no row for longer than until the next walk over the whole, with any walks
 // of this process go on at once, a row that this process made ready is found by the next walk.
 func TestFrontierFindsWhatThisProcessMadeReady(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -108,7 +108,7 @@ func TestFrontierHidesNothingForLong(t *testing.T) {
 		}
 		now = now.Add(cost)
 		w.reached(at(10), true, now)
-		f.lower(at(5)) // nobody here knows of a row at 3
+		f.lower(at(5)) // this process does not know of a row at 3
 		if w := f.begin(now.Add(wholeMost - time.Microsecond)); cost >= time.Second && w.whole {
 			t.Errorf("after a walk of %v the next one over the whole is too early", cost)
 		}

@@ -41,3 +41,33 @@ func TestReadOnlySessionIsDropped(t *testing.T) {
 		t.Errorf("after it has shown: %v", err)
 	}
 }
+
+// A ledger that was opened to be read is read, and cannot be written to.
+func TestReadOnly(t *testing.T) {
+	schema := pgtest.Schema(t)
+	o := postgres.Options{Schema: schema}
+	writing, err := postgres.Connect(t.Context(), pgtest.URL(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writing.Close()
+	item := ledger.NewItem{Kind: "k", Key: "x"}
+	if _, err := ledger.New(writing, ledger.Options{}).Add(t.Context(), item); err != nil {
+		t.Fatal(err)
+	}
+	o.ReadOnly, o.MustExist = true, true
+	reading, err := postgres.Connect(t.Context(), pgtest.URL(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reading.Close()
+	l := ledger.New(reading, ledger.Options{})
+	if it, err := l.Find(t.Context(), "k", "", "x"); err != nil || it.State != ledger.StateReady {
+		t.Errorf("%+v, %v", it, err)
+	}
+	for range 3 { // also on connections that were dropped for it
+		if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "y"}); !errors.Is(err, ledger.ErrUnavailable) {
+			t.Errorf("a write: %v", err)
+		}
+	}
+}

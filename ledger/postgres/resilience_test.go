@@ -108,7 +108,7 @@ func TestTerminatedSessions(t *testing.T) {
 					ls, err = l.Claim(ctx, ledger.Claim{Kind: "k", Agent: fmt.Sprint(w), Limit: batch, TTL: time.Second})
 					return err
 				})
-				if len(ls) == 0 { // among them those that a lost claim leased to nobody
+				if len(ls) == 0 { // among them those of a claim whose answer was lost
 					insist("expire", func() error { _, err := l.Expire(ctx, batch); return err })
 				}
 				e := make([]ledger.Ending, len(ls))
@@ -164,7 +164,8 @@ func TestRenewPassesOverLockedRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(t.Context())
-	if err := r.FinishTx(t.Context(), postgres.Wrap(tx), ledger.Ending{Lease: ls[1], Result: ledger.Done(nil)}); err != nil {
+	if err := r.FinishTx(t.Context(), postgres.Wrap(tx), ledger.Ending{Lease: ls[1],
+		Result: ledger.Done(nil)}); err != nil {
 		t.Fatal(err)
 	}
 	refs := make([]ledger.LeaseRef, len(ls))
@@ -173,9 +174,12 @@ func TestRenewPassesOverLockedRows(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	got, err := r.store.Renew(ctx, time.Hour, refs)
-	if err != nil || len(got) != 2 {
-		t.Fatalf("renewed %d of 2 that are free, %v", len(got), err)
+	// A claim as a whole needs no row of the items; of a part the row that is free is renewed.
+	for _, c := range []struct{ items, renewed int }{{3, 3}, {2, 1}, {3, 2}} { // the last of a claim in parts
+		got, err := r.store.Renew(ctx, time.Hour, refs[:c.items])
+		if err != nil || len(got) != c.renewed {
+			t.Fatalf("renewed %d of %d, want %d, %v", len(got), c.items, c.renewed, err)
+		}
 	}
 	for i, err := range r.Renew(ctx, time.Hour, ls...) { // nor is the third one reported as lost
 		if err != nil {
@@ -239,7 +243,7 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, woken, "k2")
-	// The listener is ended; it comes back by itself, and says that it may have missed something.
+	// The listener is ended; it comes back by itself, and reports that it may have missed notifications.
 	if n, err := terminate(t.Context(), pool, schema, "LISTEN"); n != 1 || err != nil {
 		t.Fatalf("ended %d listeners, %v", n, err)
 	}
@@ -312,8 +316,8 @@ func TestCloseEndsWatchAndWaits(t *testing.T) {
 // bound is the promise for rows behind a position; slow machines get five times that.
 const bound = 5 * 1500 * time.Millisecond
 
-// Two processes drain one backlog. What one makes ready behind the other's positions is found by
-// the other within the bound, what it makes ready itself at once.
+// Two processes drain one backlog. Items that one makes ready behind the other's positions are found by
+// the other within the bound, those that it makes ready itself at once.
 func TestPositionsFindLateRows(t *testing.T) {
 	schema := pgtest.Schema(t)
 	a := ledger.New(named(t, "a "+schema, schema), ledger.Options{Jitter: func() float64 { return 0 }})
@@ -400,10 +404,12 @@ func TestIdlePollsCommitNothing(t *testing.T) {
 		return ledger.New(s, ledger.Options{})
 	}
 	l := open()
-	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "later", Due: time.Now().Add(time.Hour)}, ledger.NewItem{Kind: "k", Key: "held"}); err != nil {
+	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "later", Due: time.Now().Add(time.Hour)},
+		ledger.NewItem{Kind: "k", Key: "held"}); err != nil {
 		t.Fatal(err)
 	}
-	if ls, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 10, TTL: time.Hour}); err != nil || len(ls) != 1 {
+	if ls, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 10, TTL: time.Hour}); err != nil ||
+		len(ls) != 1 {
 		t.Fatalf("%d leases, %v", len(ls), err)
 	}
 	l.Close() // with what it announced
@@ -438,7 +444,7 @@ func TestIdlePollsCommitNothing(t *testing.T) {
 }
 
 // A claim is not repeated because what it reads after its commit is locked: that would lease
-// more, under a token that nobody gets.
+// more, under a token that no caller gets.
 func TestClaimIsNotRepeatedForHistory(t *testing.T) {
 	ctx, schema, pool := t.Context(), pgtest.Schema(t), pgtest.Pool(t)
 	config, err := pgxpool.ParseConfig(pgtest.URL(t))
@@ -474,7 +480,8 @@ func TestClaimIsNotRepeatedForHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(ctx)
-	if _, err := tx.Exec(ctx, `LOCK TABLE `+pgx.Identifier{schema, "ledger_attempts"}.Sanitize()+` IN ACCESS EXCLUSIVE MODE`); err != nil {
+	if _, err := tx.Exec(ctx, `LOCK TABLE `+pgx.Identifier{schema, "ledger_attempts"}.Sanitize()+
+		` IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
 	claim.Limit = 1

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // tries bounds how often a transaction is run when the server undoes it or the connection is
@@ -23,16 +24,21 @@ type session interface {
 	flush() error
 }
 
-// run calls op with a connection, again when the server has undone it.
+// run calls op with a session of the hot path, again when the server has undone it.
 func (s *Store) run(ctx context.Context, op func(context.Context, *pgx.Conn) error) error {
+	return s.runIn(ctx, s.hot, op)
+}
+
+func (s *Store) runIn(ctx context.Context, pool *pgxpool.Pool, op func(context.Context, *pgx.Conn) error) error {
 	leave, err := s.enter()
 	if err != nil {
 		return err
 	}
 	defer leave()
 	for try := 1; ; try++ {
-		err := s.once(ctx, op)
-		if err == nil || try == tries || ctx.Err() != nil || !(rolledBack(err) || isRepeatable(err) || errors.As(err, new(misplacedTrust))) {
+		err := s.once(ctx, pool, op)
+		if err == nil || try == tries || ctx.Err() != nil || !(rolledBack(err) || unprepared(err) ||
+			isRepeatable(err) || errors.As(err, new(misplacedTrust))) {
 			return explain(ctx, s.name, err)
 		}
 		s.repeated.Add(1)
@@ -41,16 +47,16 @@ func (s *Store) run(ctx context.Context, op func(context.Context, *pgx.Conn) err
 	}
 }
 
-func (s *Store) once(ctx context.Context, op func(context.Context, *pgx.Conn) error) error {
-	conn, err := s.pool.Acquire(ctx)
+func (s *Store) once(ctx context.Context, pool *pgxpool.Pool, op func(context.Context, *pgx.Conn) error) error {
+	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
 	err = op(ctx, conn.Conn())
-	// After a failover the next connection finds the new primary. Where the server was asked to
-	// cancel, it may do so late, to the statement of whoever has the connection next.
-	if readOnly(err) || ctx.Err() != nil {
+	// After a failover the next connection finds the new primary, and a new session prepares anew. Where
+	// the server was asked to cancel, it may do so late, to a statement of the connection's next user.
+	if readOnly(err) || unprepared(err) || ctx.Err() != nil {
 		_ = conn.Conn().Close(context.WithoutCancel(ctx))
 	}
 	return err
@@ -104,7 +110,13 @@ type direct struct {
 }
 
 func (d direct) query(template string, args []any, row func(scanner) error) error {
-	rows, err := d.conn.Query(d.ctx, d.s.render(template), append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+	sql := d.s.render(template)
+	if d.s.preparedIn(d.conn)[sql] {
+		if _, err := d.conn.Prepare(d.ctx, sql, sql); err != nil {
+			return err
+		}
+	}
+	rows, err := d.conn.Query(d.ctx, sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
 	if err != nil {
 		return err
 	}
@@ -119,6 +131,13 @@ func (direct) flush() error { return nil }
 
 // read runs statements that change nothing. fn may be called again and starts afresh then.
 func (s *Store) read(ctx context.Context, fn func(session) error) error {
+	return s.runIn(ctx, s.pool, func(ctx context.Context, c *pgx.Conn) error {
+		return uncommitted(fn(direct{ctx, s, c}))
+	})
+}
+
+// lookUp is read on the hot path.
+func (s *Store) lookUp(ctx context.Context, fn func(session) error) error {
 	return s.run(ctx, func(ctx context.Context, c *pgx.Conn) error {
 		return uncommitted(fn(direct{ctx, s, c}))
 	})

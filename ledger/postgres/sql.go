@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 )
 
 // Statements are templates: {{S}} stands for the quoted schema, {{NOW}} for the database's
@@ -20,15 +20,23 @@ import (
 func (s *Store) render(template string) string {
 	if s.clock != nil {
 		now := "'" + s.clock().UTC().Format("2006-01-02 15:04:05.999999") + "+00'::timestamptz"
-		return strings.NewReplacer("{{S}}", s.schema, "{{NOW}}", now).Replace(template)
+		return strings.NewReplacer("{{S}}", s.schema, "{{NOW}}", now).Replace(whole(template))
 	}
 	if sql, ok := s.rendered.Load(template); ok {
 		return sql.(string)
 	}
-	sql := strings.NewReplacer("{{S}}", s.schema, "{{NOW}}", "clock_timestamp()").Replace(template)
+	sql := strings.NewReplacer("{{S}}", s.schema, "{{NOW}}", "clock_timestamp()").Replace(whole(template))
 	s.rendered.Store(template, sql)
 	return sql
 }
+
+// whole puts in what statements that the stores share name.
+func whole(template string) string {
+	return sharedWords.Replace(sqlstore.ForPostgres(template))
+}
+
+var sharedWords = strings.NewReplacer("{{LEASED}}", leased, "{{READY}}", isReady, "{{FILED}}", filedRows,
+	"{{RUNNING}}", runningRows)
 
 // Lists of ids hide in a sub-select, so that the planner takes them for short ones and looks up
 // row by row. Where it knows that there are 500 it rather reads a table of up to a hundred
@@ -48,27 +56,6 @@ func unnest(types ...string) string {
 
 // quote writes an identifier.
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
-
-// codes of the states that a backlog row has.
-var states = [...]ledger.State{ledger.StateWaiting, ledger.StateReady, ledger.StateLeased, ledger.StateDead, ledger.StateDoubt}
-
-func stateCode(s ledger.State) int16 {
-	for i := range states {
-		if states[i] == s {
-			return int16(i)
-		}
-	}
-	return -1 // refused by a CHECK
-}
-
-func outcomeCode(o ledger.Outcome) int16 {
-	for i := range ledger.Outcomes {
-		if ledger.Outcomes[i] == o {
-			return int16(i)
-		}
-	}
-	return -1
-}
 
 // Zero values of the model are NULL in the database.
 

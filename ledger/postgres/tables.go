@@ -23,7 +23,8 @@ func (s *Store) ReadTables(ctx context.Context, fn func(tables.Reader) error) er
 // WriteTables implements tables.Store.
 func (s *Store) WriteTables(ctx context.Context, fn func(tables.Writer) error) error {
 	return s.withTables(ctx, begin, func(t *tablesOf) error {
-		if _, err := t.tx.Exec(ctx, t.sql("LOCK TABLE {{S}}.%s IN SHARE ROW EXCLUSIVE MODE", schema.Meta)); err != nil { // one at a time
+		// one at a time
+		if _, err := t.tx.Exec(ctx, t.sql("LOCK TABLE {{S}}.%s IN SHARE ROW EXCLUSIVE MODE", schema.Meta)); err != nil {
 			return err
 		}
 		return fn(t)
@@ -36,13 +37,13 @@ func (s *Store) withTables(ctx context.Context, begin string, fn func(*tablesOf)
 		return err
 	}
 	defer leave()
-	return explain(ctx, s.name, s.once(ctx, func(ctx context.Context, c *pgx.Conn) error {
+	return explain(ctx, s.name, s.once(ctx, s.pool, func(ctx context.Context, c *pgx.Conn) error {
 		tx, err := c.Begin(ctx)
 		if err != nil {
 			return err
 		}
 		defer tx.Rollback(context.WithoutCancel(ctx))
-		// What the other side takes its time for is not idleness, nor one statement.
+		// Time that the other side takes is neither idleness nor that of one statement.
 		if _, err := tx.Exec(ctx, strings.Replace(begin, "BEGIN", "SET TRANSACTION", 1)+
 			"; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL statement_timeout = 0"); err != nil {
 			return err
@@ -69,21 +70,31 @@ func (t *tablesOf) sql(format string, args ...any) string {
 func (t *tablesOf) Tables() ([]tables.Table, error) {
 	all := []tables.Table{{Name: schema.Meta, Key: []string{"k"}}}
 	for _, d := range schema.Tables {
-		all = append(all, tables.Table{Name: d.Name, Key: d.Key, Seeded: d.Seeded})
-	}
-	if err := t.readTypes(); err != nil {
-		return nil, err
+		if !d.Apart {
+			all = append(all, tables.Table{Name: d.Name, Key: d.Key, Seeded: d.Seeded})
+		}
 	}
 	for i := range all {
-		rows, err := t.tx.Query(t.ctx, t.sql(`SELECT attname FROM pg_attribute WHERE attrelid = '{{S}}.%s'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, all[i].Name))
+		rows, err := t.tx.Query(t.ctx, t.sql(`SELECT * FROM %s LIMIT 0`, rowsOf(all[i])))
 		if err != nil {
 			return nil, err
 		}
-		if all[i].Columns, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
-			return nil, err
+		for _, f := range rows.FieldDescriptions() {
+			all[i].Columns = append(all[i].Columns, f.Name)
+		}
+		if rows.Close(); rows.Err() != nil {
+			return nil, rows.Err()
 		}
 	}
 	return all, nil
+}
+
+// rowsOf are the rows of a table as they are copied. Those of the backlog have their leases.
+func rowsOf(table tables.Table) string {
+	if table.Name == backlog {
+		return work + ` b`
+	}
+	return `{{S}}.` + table.Name
 }
 
 // readTypes learns how columns keep values.
@@ -91,7 +102,8 @@ func (t *tablesOf) readTypes() error {
 	if t.types != nil {
 		return nil
 	}
-	rows, err := t.tx.Query(t.ctx, `SELECT c.relname || '.' || a.attname, format_type(a.atttypid, NULL) FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+	rows, err := t.tx.Query(t.ctx,
+		`SELECT c.relname || '.' || a.attname, format_type(a.atttypid, NULL) FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
  WHERE c.relnamespace = $1::text::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped`, t.s.schema)
 	if err != nil {
 		return err
@@ -109,7 +121,7 @@ func (t *tablesOf) Scan(table tables.Table, after tables.Row, each func(tables.R
 	if err := t.readTypes(); err != nil {
 		return err
 	}
-	query, key := `SELECT `+strings.Join(table.Columns, ", ")+` FROM {{S}}.`+table.Name, strings.Join(table.Key, ", ")
+	query, key := `SELECT `+strings.Join(table.Columns, ", ")+` FROM `+rowsOf(table), strings.Join(table.Key, ", ")
 	args := []any{}
 	if after != nil {
 		places := make([]string, len(after))
@@ -143,7 +155,8 @@ func (t *tablesOf) Scan(table tables.Table, after tables.Row, each func(tables.R
 }
 
 func (t *tablesOf) Last(table tables.Table) (key tables.Row, err error) {
-	rows, err := t.tx.Query(t.ctx, t.sql(`SELECT %s FROM {{S}}.%s ORDER BY %s DESC LIMIT 1`, strings.Join(table.Key, ", "), table.Name, strings.Join(table.Key, " DESC, ")))
+	rows, err := t.tx.Query(t.ctx, t.sql(`SELECT %s FROM {{S}}.%s ORDER BY %s DESC LIMIT 1`, strings.Join(table.Key, ", "),
+		table.Name, strings.Join(table.Key, " DESC, ")))
 	if err != nil {
 		return nil, err
 	}
@@ -164,6 +177,13 @@ func (t *tablesOf) Insert(table tables.Table, all []tables.Row) error {
 	if err := t.readTypes(); err != nil {
 		return err
 	}
+	if table.Name == backlog {
+		leases, columns, rows := apart(table, all)
+		if err := t.insertLeases(leases); err != nil {
+			return err
+		}
+		table.Columns, all = columns, rows
+	}
 	kinds := make([]string, len(table.Columns))
 	for i, c := range table.Columns {
 		kinds[i] = t.types[table.Name+"."+c]
@@ -178,18 +198,25 @@ func (t *tablesOf) Insert(table tables.Table, all []tables.Row) error {
 		}
 		return values, nil
 	})
-	_, err := t.tx.CopyFrom(t.ctx, pgx.Identifier{strings.TrimPrefix(t.s.channel, channelPrefix), table.Name}, table.Columns, next)
+	_, err := t.tx.CopyFrom(t.ctx, pgx.Identifier{strings.TrimPrefix(t.s.channel, channelPrefix), table.Name},
+		table.Columns, next)
 	return err
 }
 
 func (t *tablesOf) Clear(table tables.Table) error {
+	if table.Name == backlog {
+		if _, err := t.tx.Exec(t.ctx, t.sql(`DELETE FROM {{S}}.ledger_leases`)); err != nil {
+			return err
+		}
+	}
 	_, err := t.tx.Exec(t.ctx, t.sql(`DELETE FROM {{S}}.%s`, table.Name))
 	return err
 }
 
 // sequence is the quoted name of the sequence that numbers the table's rows, "" if there is none.
 func (t *tablesOf) sequence(table tables.Table) (name string, err error) {
-	err = t.tx.QueryRow(t.ctx, t.sql(`SELECT coalesce(max(pg_get_serial_sequence('{{S}}.%s', attname)), '') FROM pg_attribute
+	err = t.tx.QueryRow(t.ctx,
+		t.sql(`SELECT coalesce(max(pg_get_serial_sequence('{{S}}.%s', attname)), '') FROM pg_attribute
  WHERE attrelid = '{{S}}.%[1]s'::regclass AND attidentity <> '' AND NOT attisdropped`, table.Name)).Scan(&name)
 	return name, err
 }
@@ -208,7 +235,8 @@ func (t *tablesOf) SetSequence(table tables.Table, last int64) error {
 	if err != nil || name == "" || last == 0 {
 		return err
 	}
-	_, err = t.tx.Exec(t.ctx, `SELECT setval($1::text::regclass, greatest($2, (SELECT last_value FROM `+name+`)))`, name, last)
+	_, err = t.tx.Exec(t.ctx, `SELECT setval($1::text::regclass, greatest($2, (SELECT last_value FROM `+name+`)))`, name,
+		last)
 	return err
 }
 

@@ -4,53 +4,57 @@ import (
 	"context"
 	"time"
 
-	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/code"
+	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 // addTallies adds rows to those that are there. Each agent has rows of its own, so that no two
 // programs wait for each other; the order is the same for all the same.
-const addTallies = `INSERT INTO {{S}}.ledger_tallies AS t (span, at, kind, agent, done, failed, other, worked)
- SELECT 60, at, kind, agent, sum(done), sum(failed), sum(other), sum(worked)
- FROM unnest($1::timestamptz[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[]) n(at, kind, agent, done, failed, other, worked)
+var addTallies = `INSERT INTO {{S}}.ledger_tallies AS t (span, at, kind, agent, done, failed, other, worked, waits, works)
+ SELECT ` + code.Minute + `, at, kind, agent, ` + sums + `
+ FROM unnest($1::timestamptz[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]) n(at, kind, agent, done, failed, other, worked, waits, works)
  GROUP BY at, kind, agent ORDER BY at, kind, agent
  ON CONFLICT (span, at, kind, agent) DO UPDATE SET ` + sumTallies
 
-const sumTallies = `done = t.done + excluded.done, failed = t.failed + excluded.failed, other = t.other + excluded.other, worked = t.worked + excluded.worked`
+var (
+	// sums are those of a group.
+	sums = `sum(done), sum(failed), sum(other), sum(worked), ` + latencies(`array_agg(waits)`) + `, ` +
+		latencies(`array_agg(works)`)
+
+	sumTallies = `done = t.done + excluded.done, failed = t.failed + excluded.failed, other = t.other + excluded.other, worked = t.worked + excluded.worked,
+ waits = ` + latencies(`ARRAY[t.waits, excluded.waits]`) + `, works = ` + latencies(`ARRAY[t.works, excluded.works]`)
+)
+
+// latencies adds up JSON arrays of numbers, place by place.
+func latencies(texts string) string {
+	return `(SELECT coalesce(json_agg(n ORDER BY place)::text, '[]') FROM (SELECT place, sum(v::bigint) AS n
+ FROM unnest(` + texts + `) l(list) CROSS JOIN json_array_elements_text(l.list::json) WITH ORDINALITY e(v, place) GROUP BY place) s)`
+}
 
 // AddTallies implements ledger.Store.
-func (s *Store) AddTallies(ctx context.Context, tallies []ledger.MinuteTally) error {
+func (s *Store) AddTallies(ctx context.Context, tallies []stats.Minute) error {
 	var at []time.Time
-	var kinds, agents []string
+	var kinds, agents, waits, works []string
 	var done, failed, other, worked []int64
 	for _, t := range tallies {
 		at, kinds, agents = append(at, t.At), append(kinds, t.Kind), append(agents, t.Agent)
 		done, failed, other = append(done, t.Done), append(failed, t.Failed), append(other, t.Other)
 		worked = append(worked, t.Worked.Microseconds())
+		waits, works = append(waits, sqlstore.Latencies(t.Waits)), append(works, sqlstore.Latencies(t.Works))
 	}
 	return s.write(ctx, func(ss session) error {
-		return ss.query(addTallies, []any{at, kinds, agents, done, failed, other, worked}, nil)
+		return ss.query(addTallies, []any{at, kinds, agents, done, failed, other, worked, waits, works}, nil)
 	})
 }
 
-// Tallies implements ledger.Store.
-func (s *Store) Tallies(ctx context.Context, since time.Time) ([]ledger.MinuteTally, error) {
-	return collect(ctx, s, `SELECT at, kind, sum(done)::bigint, sum(failed)::bigint, sum(other)::bigint, sum(worked)::bigint
- FROM {{S}}.ledger_tallies WHERE span = 60 AND at >= $1 GROUP BY at, kind ORDER BY at, kind`, []any{since}, func(scan scanner) (ledger.MinuteTally, error) {
-		var t ledger.MinuteTally
-		var worked int64
-		err := scan(&t.At, &t.Kind, &t.Done, &t.Failed, &t.Other, &worked)
-		t.At, t.Worked = t.At.UTC(), time.Duration(worked)*time.Microsecond
-		return t, err
-	})
-}
-
-// FoldTallies implements ledger.Store. Who deletes a minute adds it to its hour, in one statement:
-// of several that fold at the same time only one finds it.
+// FoldTallies implements ledger.Store. One statement deletes a minute and adds it to its hour:
+// of several processes that fold at the same time only one finds it.
 func (s *Store) FoldTallies(ctx context.Context, minutes, hours time.Time) error {
 	err := s.write(ctx, func(ss session) error {
-		return ss.query(`WITH gone AS (DELETE FROM {{S}}.ledger_tallies WHERE span = 60 AND at < $1 RETURNING *)
-INSERT INTO {{S}}.ledger_tallies AS t (span, at, kind, agent, done, failed, other, worked)
- SELECT 3600, date_trunc('hour', at, 'UTC'), kind, agent, sum(done), sum(failed), sum(other), sum(worked) FROM gone
+		return ss.query(`WITH gone AS (DELETE FROM {{S}}.ledger_tallies WHERE span = `+code.Minute+` AND at < $1 RETURNING *)
+INSERT INTO {{S}}.ledger_tallies AS t (span, at, kind, agent, done, failed, other, worked, waits, works)
+ SELECT `+code.Hour+`, date_trunc('hour', at, 'UTC'), kind, agent, `+sums+` FROM gone
  GROUP BY 2, kind, agent ORDER BY 2, kind, agent
  ON CONFLICT (span, at, kind, agent) DO UPDATE SET `+sumTallies, []any{minutes}, nil)
 	})
@@ -58,22 +62,6 @@ INSERT INTO {{S}}.ledger_tallies AS t (span, at, kind, agent, done, failed, othe
 		return err
 	}
 	return s.write(ctx, func(ss session) error {
-		return ss.query(`DELETE FROM {{S}}.ledger_tallies WHERE span = 3600 AND at < $1`, []any{hours}, nil)
+		return ss.query(`DELETE FROM {{S}}.ledger_tallies WHERE span = `+code.Hour+` AND at < $1`, []any{hours}, nil)
 	})
-}
-
-// LeasedBy implements ledger.Store.
-func (s *Store) LeasedBy(ctx context.Context) (map[string]int64, error) {
-	held := map[string]int64{}
-	err := s.read(ctx, func(ss session) error {
-		clear(held)
-		return ss.query(`SELECT locked_by, count(*) FROM {{S}}.ledger_backlog WHERE state = 2 GROUP BY locked_by`, nil, func(scan scanner) error {
-			var agent string
-			var n int64
-			err := scan(&agent, &n)
-			held[agent] = n
-			return err
-		})
-	})
-	return held, err
 }

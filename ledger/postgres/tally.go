@@ -7,6 +7,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/internal/where"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 // Known implements ledger.Store.
@@ -20,30 +21,42 @@ func (s *Store) Known(ctx context.Context, keys []ledger.Identity) ([]bool, erro
 	return known, err
 }
 
-// Tally implements ledger.Store. What was told cannot be taken back, so it is not repeated.
+// Scopes implements ledger.Store: from one scope to the next, by the index of identities.
+func (s *Store) Scopes(ctx context.Context, kind string, limit int) ([]string, error) {
+	return collect(ctx, s,
+		`WITH RECURSIVE s(scope) AS ((SELECT i.scope FROM {{S}}.ledger_items i WHERE i.kind = $1 ORDER BY i.scope LIMIT 1)
+ UNION ALL SELECT n.scope FROM s, LATERAL (SELECT i.scope FROM {{S}}.ledger_items i WHERE i.kind = $1 AND i.scope > s.scope ORDER BY i.scope LIMIT 1) n)
+SELECT scope FROM s LIMIT $2`, []any{kind, limit}, func(scan scanner) (scope string, err error) {
+			err = scan(&scope)
+			return scope, err
+		})
+}
+
+// Tally implements ledger.Store. Rows that were handed out cannot be taken back, so it is not repeated.
 func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each func(ledger.Tally) error) error {
 	above, upTo := f.Bounds()
 	condition, args := filtered(f, above, upTo)
 	list, group := where.Tally(column, "(SELECT {{NOW}})")
 	from := counted(f, condition+list)
 	var told error
-	err := s.run(ctx, func(ctx context.Context, c *pgx.Conn) error {
-		return direct{ctx, s, c}.query(`SELECT `+list+` FROM `+from+` WHERE `+condition+group, args, func(scan scanner) error {
-			var t ledger.Tally
-			var round int
-			if column == ledger.ByPayload {
-				told = scan(&t.Value, &round, &t.Items)
-			} else {
-				var text string
-				told = scan(&text, &round, &t.Items)
-				t.Value = []byte(text)
-			}
-			if told == nil {
-				t.Round = ledger.RoundStates[round]
-				told = each(t)
-			}
-			return told
-		})
+	err := s.runIn(ctx, s.pool, func(ctx context.Context, c *pgx.Conn) error {
+		return direct{ctx, s, c}.query(`SELECT `+list+` FROM `+from+` WHERE `+condition+group, args,
+			func(scan scanner) error {
+				var t ledger.Tally
+				var round int
+				if column == stats.ByPayload {
+					told = scan(&t.Value, &round, &t.Items)
+				} else {
+					var text string
+					told = scan(&text, &round, &t.Items)
+					t.Value = []byte(text)
+				}
+				if told == nil {
+					t.Round = ledger.RoundStates[round]
+					told = each(t)
+				}
+				return told
+			})
 	})
 	if told != nil {
 		return told

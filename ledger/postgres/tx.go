@@ -1,16 +1,19 @@
 package postgres
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 // tx is a ledger.Tx over a session.
 type tx struct {
 	session
+	sharedTx
 	s   *Store
 	now time.Time // zero until it was read
 	err error     // of Now, which cannot return it
@@ -38,7 +41,10 @@ type loaded struct {
 }
 
 func newTx(s *Store, session session) *tx {
-	return &tx{session: session, s: s, loaded: map[int64]loaded{}, ids: map[ledger.Identity]int64{}, ready: marks{}, waiting: map[string]time.Time{}}
+	t := &tx{session: session, s: s, loaded: map[int64]loaded{}, ids: map[ledger.Identity]int64{}, ready: marks{},
+		waiting: map[string]time.Time{}}
+	t.sharedTx = sqlstore.NewTx(alike{session}, t.Now)
+	return t
 }
 
 // end tells what concerns claims of this process.
@@ -119,7 +125,7 @@ func (t *tx) Load(ids []int64) ([]ledger.Record, error) {
 const (
 	lockItems    = `SELECT FROM {{S}}.ledger_items WHERE id` + listed + ` ORDER BY id FOR NO KEY UPDATE`
 	lockBacklog  = `SELECT FROM {{S}}.ledger_backlog WHERE item_id` + listed + ` ORDER BY item_id FOR UPDATE`
-	loadTemplate = `SELECT ` + recordColumns + `, ` + kindColumns + ` FROM ` + loadedTables + `
+	loadTemplate = `SELECT ` + recordColumns + `, ` + sqlstore.PolicyColumns + ` FROM ` + loadedTables + `
  JOIN {{S}}.ledger_kinds k ON k.kind = i.kind WHERE i.id` + listed + ` ORDER BY i.id`
 )
 
@@ -186,63 +192,27 @@ func (t *tx) records(template string, args []any) ([]ledger.Record, error) {
 	})
 	for i := range out {
 		r := &out[i]
-		t.loaded[r.ID] = loaded{r.Kind, r.Slot, r.Work != nil, r.Work != nil && r.Work.Gated && r.Work.State == ledger.StateLeased}
+		t.loaded[r.ID] = loaded{r.Kind, r.Slot, r.Work != nil, r.Work != nil && r.Work.Gated &&
+			r.Work.State == ledger.StateLeased}
 	}
 	return out, err
 }
 
-// Attempts implements ledger.Tx.
-func (t *tx) Attempts(id int64) ([]ledger.Attempt, error) { return attempts(t, id) }
-
 // Standing implements ledger.Tx.
-func (t *tx) Standing(kind string) (ledger.Standing, error) { return standing(t, kind, ledger.Shard{}) }
-
-// Agents implements ledger.Tx.
-func (t *tx) Agents() ([]ledger.Agent, error) { return agents(t, living) }
+func (t *tx) Standing(kind string) (stats.Standing, error) {
+	return standing(t, kind, scheduler.Shard{})
+}
 
 // EnsureKinds implements ledger.Tx.
 func (t *tx) EnsureKinds(names []string) error {
-	return t.later(`INSERT INTO {{S}}.ledger_kinds (kind) SELECT kind FROM unnest($1::text[]) u(kind) ON CONFLICT (kind) DO NOTHING`, []any{names}, nil)
-}
-
-// Kind implements ledger.Tx.
-func (t *tx) Kind(name string) (ledger.Kind, bool, error) {
-	known := true
-	err := t.later(`INSERT INTO {{S}}.ledger_kinds (kind) VALUES ($1) ON CONFLICT (kind) DO NOTHING RETURNING kind`, []any{name},
-		func(scanner) error { known = false; return nil })
-	if err != nil {
-		return ledger.Kind{}, false, err
-	}
-	var row wholeKindRow
-	err = t.query(`SELECT `+wholeKindColumns+` FROM {{S}}.ledger_kinds k WHERE k.kind = $1 FOR UPDATE`, []any{name},
-		func(scan scanner) error { return scan(row.dest()...) })
-	if err != nil {
-		return ledger.Kind{}, false, err
-	}
-	k, err := row.kind()
-	return k, known, err
+	return t.later(
+		`INSERT INTO {{S}}.ledger_kinds (kind) SELECT kind FROM unnest($1::text[]) u(kind) ON CONFLICT (kind) DO NOTHING`, []any{names}, nil)
 }
 
 // PutKind implements ledger.Tx.
 func (t *tx) PutKind(k ledger.Kind) error {
-	input, err := json.Marshal(k.Input)
-	if err != nil {
-		return err
-	}
-	limits, err := jsonLimits(k.Limits)
-	if err != nil {
-		return err
-	}
-	defaults, err := jsonDefaults(k.Defaults)
-	if err != nil {
-		return err
-	}
 	if !k.Paused {
 		t.reset = append(t.reset, k.Name)
-	}
-	onLost := int16(0)
-	if k.OnLost == ledger.OnLostDoubt {
-		onLost = 1
 	}
 	if k.Limits.Any() {
 		if err := t.later("SELECT pg_advisory_xact_lock($1)", []any{t.s.limitLock(k.Name)}, nil); err != nil {
@@ -250,14 +220,7 @@ func (t *tx) PutKind(k ledger.Kind) error {
 		}
 		t.ends = append(t.ends, func(bool) { t.s.gates.learn(k.Name, false, true) })
 	}
-	changed := false
-	err = t.query(`WITH old AS MATERIALIZED (SELECT limits FROM {{S}}.ledger_kinds WHERE kind = $1)
-UPDATE {{S}}.ledger_kinds SET plugin = $2, input = $3, on_lost = $4, max_failures = $5, max_crashes = $6, max_lost = $7,
- backoff_base = $8, backoff_cap = $9, timeout = $10, keep = $11, paused = $12, definition = $13, limits = $14, laned = laned OR $14 <> '', config = $15, defaults = $16 WHERE kind = $1
- RETURNING limits <> (SELECT limits FROM old)`,
-		[]any{k.Name, k.Plugin, string(input), onLost, k.MaxFailures, k.MaxCrashes, k.MaxLost,
-			k.Backoff.Base.Microseconds(), k.Backoff.Cap.Microseconds(), k.Timeout.Microseconds(), k.Keep.Microseconds(), k.Paused, k.Definition, limits, k.Config, defaults},
-		func(scan scanner) error { return scan(&changed) })
+	changed, err := sqlstore.PutKind(alike{t}, k)
 	if err != nil || !changed {
 		return err
 	}
@@ -266,10 +229,4 @@ UPDATE {{S}}.ledger_kinds SET plugin = $2, input = $3, on_lost = $4, max_failure
 		return nil
 	}
 	return t.later(counting(k.Limits, true), []any{k.Name}, nil)
-}
-
-// Journal implements ledger.Tx.
-func (t *tx) Journal(e ledger.JournalEntry) error {
-	return t.later(`INSERT INTO {{S}}.ledger_journal (at, actor, action, subject, detail, changed) VALUES (coalesce($1::timestamptz, now()), $2, $3, $4, $5, $6)`,
-		[]any{t.stamp(), e.Actor, e.Action, e.Subject, e.Detail, e.Changed}, nil)
 }

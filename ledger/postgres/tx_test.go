@@ -103,14 +103,16 @@ func (r *rig) begins(t *testing.T) map[string]func() callersTx {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return callersTx{postgres.WrapSQL(tx), func(q string) error { _, err := tx.ExecContext(ctx, q); return err }, tx.Commit, tx.Rollback}
+			return callersTx{postgres.WrapSQL(tx), func(q string) error { _, err := tx.ExecContext(ctx, q); return err },
+				tx.Commit, tx.Rollback}
 		},
 		"sql.Tx, serializable": func() callersTx {
 			tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelSerializable})
 			if err != nil {
 				t.Fatal(err)
 			}
-			return callersTx{postgres.WrapSQL(tx), func(q string) error { _, err := tx.ExecContext(ctx, q); return err }, tx.Commit, tx.Rollback}
+			return callersTx{postgres.WrapSQL(tx), func(q string) error { _, err := tx.ExecContext(ctx, q); return err },
+				tx.Commit, tx.Rollback}
 		},
 	}
 }
@@ -140,7 +142,8 @@ func TestAddInTheCallersTransaction(t *testing.T) {
 				if err := tx.exec("INSERT INTO " + mine + " VALUES (1)"); err != nil {
 					t.Fatal(err)
 				}
-				item := ledger.NewItem{Kind: "k", Scope: name, Key: "x", Payload: []byte("\x00\xff"), Fingerprint: "f", Due: time.Now().Add(time.Hour), Source: "test"}
+				item := ledger.NewItem{Kind: "k", Scope: name, Key: "x", Payload: []byte("\x00\xff"), Fingerprint: "f",
+					Due: time.Now().Add(time.Hour), Source: "test"}
 				for _, want := range []ledger.Verdict{ledger.VerdictAdded, ledger.VerdictKnown} {
 					got, err := r.AddTx(ctx, tx.conn, item)
 					if err != nil || got[0].Verdict != want || got[0].State != ledger.StateWaiting || got[0].ID == 0 {
@@ -182,7 +185,8 @@ func TestFinishInTheCallersTransaction(t *testing.T) {
 			r.add(t, name+" 1", name+" 2", name+" 3", name+" 4")
 			ls := r.claim(t, 4)
 			all := []ledger.Ending{{Lease: ls[0], Result: ledger.Done(nil)}, {Lease: ls[1], Result: ledger.Done([]byte("out"))},
-				{Lease: ls[2], Result: ledger.RetryAfter(time.Hour, errors.New("no"))}, {Lease: ls[3], Result: ledger.Done(nil, ledger.NewItem{Kind: "j", Key: name})}}
+				{Lease: ls[2], Result: ledger.RetryAfter(time.Hour, errors.New("no"))}, {Lease: ls[3],
+					Result: ledger.Done(nil, ledger.NewItem{Kind: "j", Key: name})}}
 			done := func() int64 {
 				return r.count(t, ledger.Filter{Kinds: []string{"k"}, Prefix: name + " ", States: []ledger.State{ledger.StateDone}})
 			}
@@ -215,7 +219,8 @@ func TestFinishInTheCallersTransaction(t *testing.T) {
 			stale := *ls[0]
 			stale.Attempt, stale.LockID[0] = 7, stale.LockID[0]+1
 			tx = begin()
-			if err := r.FinishTx(ctx, tx.conn, ledger.Ending{Lease: &stale, Result: ledger.Done(nil)}); !errors.Is(err, ledger.ErrLeaseLost) {
+			if err := r.FinishTx(ctx, tx.conn, ledger.Ending{Lease: &stale, Result: ledger.Done(nil)}); !errors.Is(err,
+				ledger.ErrLeaseLost) {
 				t.Fatalf("a lease that is none: %v", err)
 			}
 			if err := tx.rollback(); err != nil {
@@ -285,7 +290,8 @@ func TestConnQueries(t *testing.T) {
 			if _, err := conn.Exec(t.Context(), "CREATE TABLE "+table+" (a int, b text)"); err != nil {
 				t.Fatal(err)
 			}
-			n, err := conn.Exec(t.Context(), "INSERT INTO "+table+" SELECT * FROM unnest($1::int[], $2::text[])", []int32{1, 2}, []string{"x", "y"})
+			n, err := conn.Exec(t.Context(), "INSERT INTO "+table+" SELECT * FROM unnest($1::int[], $2::text[])", []int32{1, 2},
+				[]string{"x", "y"})
 			if err != nil || n != 2 {
 				t.Fatalf("%d rows, %v", n, err)
 			}
@@ -347,7 +353,7 @@ func TestDeadlocksAreRepeated(t *testing.T) {
 	}
 }
 
-// Adds and emitted children of the same keys, in every order: nobody sees a deadlock.
+// Adds and emitted children of the same keys, in every order: no caller sees a deadlock.
 func TestConcurrentAddsOfTheSameKeys(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
@@ -363,7 +369,8 @@ func TestConcurrentAddsOfTheSameKeys(t *testing.T) {
 			batch := func(fingerprint string) []ledger.NewItem {
 				var items []ledger.NewItem
 				for _, k := range rnd.Perm(100) {
-					items = append(items, ledger.NewItem{Kind: []string{"j", "l"}[k%2], Scope: "s", Key: fmt.Sprint(k), Fingerprint: fingerprint})
+					items = append(items, ledger.NewItem{Kind: []string{"j", "l"}[k%2], Scope: "s", Key: fmt.Sprint(k),
+						Fingerprint: fingerprint})
 				}
 				return items
 			}
@@ -390,7 +397,7 @@ func TestConcurrentAddsOfTheSameKeys(t *testing.T) {
 	r.verify(t)
 }
 
-// Whatever the planner does, a claim leases no more than asked.
+// With any plan, a claim leases no more than asked.
 func TestClaimNeverTakesMore(t *testing.T) {
 	config, err := pgxpool.ParseConfig(pgtest.URL(t))
 	if err != nil {
@@ -412,7 +419,8 @@ func TestClaimNeverTakesMore(t *testing.T) {
 	}
 	defer s.Close()
 	l := ledger.New(s, ledger.Options{})
-	if _, err := pool.Exec(t.Context(), "ALTER TABLE "+pgx.Identifier{schema}.Sanitize()+".ledger_backlog SET (autovacuum_enabled = false)"); err != nil {
+	if _, err := pool.Exec(t.Context(), "ALTER TABLE "+pgx.Identifier{schema}.Sanitize()+
+		".ledger_backlog SET (autovacuum_enabled = false)"); err != nil {
 		t.Fatal(err)
 	}
 	const n, claimers = 3000, 8

@@ -75,7 +75,8 @@ func (d *sqlDB) Pool() any { return d.pool.DB }
 
 func (d *sqlDB) Begin(ctx context.Context, i txn.Isolation) (*sql.Tx, error) {
 	level := map[txn.Isolation]sql.IsolationLevel{
-		txn.ReadCommitted: sql.LevelReadCommitted, txn.RepeatableRead: sql.LevelRepeatableRead, txn.Serializable: sql.LevelSerializable,
+		txn.ReadCommitted: sql.LevelReadCommitted, txn.RepeatableRead: sql.LevelRepeatableRead,
+		txn.Serializable: sql.LevelSerializable,
 	}[i]
 	tx, err := d.pool.Begin(ctx, sql.TxOptions{Isolation: level})
 	return tx, uncommitted(err)
@@ -101,7 +102,7 @@ func (d *sqlDB) LockKeys(ctx context.Context, tx *sql.Tx, keys []string) error {
 func (d *sqlDB) Conn(tx *sql.Tx) ledger.Conn { return WrapSQL(tx) }
 
 // fate tells what became of a transaction by the error of its COMMIT. Only what the server said is
-// certain. pgconn.SafeToRetry is not asked: of pgx 5.12 it says that a COMMIT was not sent whose
+// certain. pgconn.SafeToRetry is not asked: in pgx 5.12 it reports a COMMIT as not sent whose
 // answer is missing.
 func fate(err error) error {
 	answer := new(pgconn.PgError)
@@ -115,7 +116,7 @@ func fate(err error) error {
 	return fmt.Errorf("%w: %w", txn.ErrUncertain, err)
 }
 
-// transient says which errors txn.Run repeats.
+// transient reports the errors that txn.Run repeats.
 type transient struct{}
 
 func (transient) Transient(err error) bool { return rolledBack(err) || errors.As(err, new(repeatable)) }

@@ -19,7 +19,7 @@ func (s *Store) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx)
 	}
 	wary := false
 	return s.run(ctx, func(ctx context.Context, c *pgx.Conn) error {
-		o := &own{ctx: ctx, s: s, pipe: pipe{c, s.described}}
+		o := newOwn(ctx, s, c)
 		t := newTx(s, o)
 		t.trust = !wary
 		err := t.told(fn(t))
@@ -58,7 +58,8 @@ func (s *Store) in(ctx context.Context, conn ledger.Conn, fn func(session) error
 	defer leave()
 	c, ok := conn.(callers)
 	if !ok {
-		return fmt.Errorf("%w: a connection of %s for a ledger in Postgres: make it with postgres.Wrap or postgres.WrapSQL", ledger.ErrInvalid, conn.Dialect())
+		return fmt.Errorf("%w: a connection of %s for a ledger in Postgres: make it with postgres.Wrap or postgres.WrapSQL",
+			ledger.ErrInvalid, conn.Dialect())
 	}
 	return explain(ctx, s.name, fn(guest{ctx, s, c.inTx()}))
 }
@@ -85,7 +86,7 @@ func (g guest) later(template string, args []any, row func(scanner) error) error
 func (guest) flush() error { return nil }
 
 const (
-	begin  = "BEGIN ISOLATION LEVEL READ COMMITTED" // whatever the pool's default is
+	begin  = "BEGIN ISOLATION LEVEL READ COMMITTED" // also if the pool's default differs
 	commit = "COMMIT"
 )
 
@@ -99,6 +100,10 @@ type own struct {
 	size    int // bytes of arguments that wait, roughly
 	begun   bool
 	failed  error // of a statement: BEGIN may not have been run, and what came now would commit by itself
+}
+
+func newOwn(ctx context.Context, s *Store, conn *pgx.Conn) *own {
+	return &own{ctx: ctx, s: s, pipe: pipe{conn, s.preparedIn(conn), s.described}}
 }
 
 // maxWaiting bounds the bytes that wait, and so the memory they take twice.

@@ -2,121 +2,46 @@ package postgres_test
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
-	"io/fs"
+	"slices"
 	"testing"
-	"testing/fstest"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3"
 
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/storetest"
 	"github.com/ledgerd/ledgerd/schema"
 )
 
 // A ledger of an older schema, with work in it, is refused until it is brought up to date, and goes
 // on as it is.
 func TestUpgrade(t *testing.T) {
-	for _, newest := range []string{"00001_ledger.sql", "00005_tallies.sql"} {
-		t.Run(newest, func(t *testing.T) { upgrade(t, newest) })
-	}
-}
-
-func upgrade(t *testing.T, newest string) {
-	target := older(t, newest)
-	for _, statement := range []string{"INSERT INTO ledger_kinds (kind) VALUES ('k')",
-		"INSERT INTO ledger_items (kind, key, slot, created_at) VALUES ('k', 'a', 663, now()), ('k', 'b', 547, now())",
-		"INSERT INTO ledger_backlog (item_id, kind, state, slot, due_at) VALUES (1, 'k', 1, 663, now())",
-		"INSERT INTO ledger_backlog (item_id, kind, state, slot, due_at, attempt, locked_by, lock_id, leased_at, expires_at) VALUES (2, 'k', 2, 547, now(), 1, 'x', gen_random_uuid(), now(), now())"} {
-		execute(t, target, statement)
-	}
-	if _, err := postgres.Connect(t.Context(), target, postgres.Options{}); err == nil {
-		t.Fatal("a ledger that lacks a migration was opened")
-	}
-	s, err := postgres.Connect(t.Context(), target, postgres.Options{Migrate: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := ledger.New(s, ledger.Options{})
-	defer l.Close()
-	if n, err := l.Expire(t.Context(), 10); n != 1 || err != nil {
-		t.Fatalf("%d expired, %v", n, err)
-	}
-	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "c", Resources: []string{"r"}}); err != nil {
-		t.Fatal(err)
-	}
-	if ls, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 10}); len(ls) != 3 || err != nil {
-		t.Fatalf("%d leases, %v", len(ls), err)
-	}
-	if err := l.SetKind(t.Context(), "a", ledger.Kind{Name: "limited", Limits: ledger.Limits{MaxRunning: 1}}); err != nil {
-		t.Fatal(err)
-	}
-	for v, err := range l.Verify(t.Context()) {
-		t.Error(v, err)
-	}
-}
-
-// TestUpgradeRecurring: items whose round was done, failed for good or begun under schema 7 stand as they did, and
-// what was done may be opened again in the same period.
-func TestUpgradeRecurring(t *testing.T) {
-	target := older(t, "00007_stalled.sql")
-	insert := func(statement string) { execute(t, target, statement) }
-	at := func(moment time.Time) string { return fmt.Sprintf("to_timestamp(%d)", moment.Unix()) }
-	every, err := ledger.ParseEvery("30d", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	period := every.Start(time.Now())
-	next := period.Add(30 * 24 * time.Hour)
-	insert(`INSERT INTO ledger_kinds (kind) VALUES ('r')`)
-	for i, item := range []struct {
-		key                             string
-		state, failures, outcome, final int
-		due                             time.Time
-	}{{"done", 0, 0, 0, 1, next}, {"failed", 0, 0, 2, 1, next}, {"begun", 1, 1, 2, 0, period}} {
-		insert(fmt.Sprintf(`INSERT INTO ledger_items (kind, key, slot, every, created_at) VALUES ('r', '%s', %d, '30d', %s)`,
-			item.key, ledger.Slot(item.key), at(period)))
-		insert(fmt.Sprintf(`INSERT INTO ledger_backlog (item_id, kind, state, slot, due_at, attempt, failures) VALUES (%d, 'r', %d, %d, %s, 1, %d)`,
-			i+1, item.state, ledger.Slot(item.key), at(item.due), item.failures))
-		insert(fmt.Sprintf(`INSERT INTO ledger_attempts (item_id, kind, attempt, epoch, agent, leased_at, finished_at, period, outcome, final)
-			VALUES (%d, 'r', 1, 1, 'x', %[2]s, %[2]s, %[2]s, %[3]d, %[4]d = 1)`, i+1, at(period), item.outcome, item.final))
-	}
-	s, err := postgres.Connect(t.Context(), target, postgres.Options{Migrate: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := ledger.New(s, ledger.Options{})
-	defer l.Close()
-	rounds := func(want map[ledger.RoundState]int64) {
-		t.Helper()
-		for state, n := range want {
-			if got, err := l.Count(t.Context(), ledger.Filter{Rounds: []ledger.RoundState{state}}); got != n || err != nil {
-				t.Errorf("%d %s, want %d, %v", got, state, n, err)
-			}
+	storetest.Upgrade(t, func(t *testing.T, newest string) storetest.Older {
+		target := older(t, newest)
+		return storetest.Older{
+			Exec:   func(statement string) { execute(t, target, statement) },
+			Moment: func(m time.Time) string { return fmt.Sprintf("to_timestamp(%d)", m.Unix()) },
+			LockID: "gen_random_uuid()",
+			Open: func() *ledger.Ledger {
+				if _, err := postgres.Connect(t.Context(), target, postgres.Options{}); !errors.Is(err, ledger.ErrSchema) {
+					t.Fatalf("before it is migrated: %v", err)
+				}
+				s, err := postgres.Connect(t.Context(), target, postgres.Options{Migrate: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				l := ledger.New(s, ledger.Options{})
+				t.Cleanup(func() { l.Close() })
+				return l
+			},
 		}
-		for v, err := range l.Verify(t.Context()) {
-			t.Error(v, err)
-		}
-	}
-	rounds(map[ledger.RoundState]int64{ledger.RoundDone: 1, ledger.RoundFailed: 1, ledger.RoundOpen: 1})
-	if n, err := l.Retry(t.Context(), "ann", ledger.Filter{Rounds: []ledger.RoundState{ledger.RoundFailed}}); n != 1 || err != nil {
-		t.Errorf("%d retried, %v", n, err)
-	}
-	if n, err := l.Reopen(t.Context(), "ann", ledger.IDs(1)); n != 1 || err != nil {
-		t.Errorf("%d reopened, %v", n, err)
-	}
-	leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "r", Agent: "a", Limit: 10})
-	if len(leases) != 3 || err != nil {
-		t.Fatalf("%d leases, %v", len(leases), err)
-	}
-	for _, lease := range leases {
-		if err := l.Finish(t.Context(), ledger.Ending{Lease: lease, Result: ledger.Done(nil)})[0]; err != nil {
-			t.Error(lease.Key, err)
-		}
-	}
-	rounds(map[ledger.RoundState]int64{ledger.RoundDone: 3, ledger.RoundFailed: 0, ledger.RoundOpen: 0})
+	})
 }
 
 // TestUpgradeBesideWork: a transaction that has read attempts goes on to write some while a migration waits for it.
@@ -147,12 +72,14 @@ func TestUpgradeBesideWork(t *testing.T) {
 		if time.Now().After(late) {
 			t.Fatal("no migration waits for the transaction")
 		}
-		err := db.QueryRowContext(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'ledger_attempts'::regclass)`).Scan(&waits)
+		err := db.QueryRowContext(t.Context(),
+			`SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'ledger_attempts'::regclass)`).Scan(&waits)
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err = tx.ExecContext(t.Context(), `INSERT INTO ledger_attempts (item_id, kind, attempt, epoch, agent, finished_at, outcome, final) VALUES (1, 'k', 1, 1, 'x', now(), 0, true)`)
+	_, err = tx.ExecContext(t.Context(),
+		`INSERT INTO ledger_attempts (item_id, kind, attempt, epoch, agent, finished_at, outcome, final) VALUES (1, 'k', 1, 1, 'x', now(), 0, true)`)
 	if err == nil {
 		err = tx.Commit()
 	}
@@ -165,35 +92,106 @@ func TestUpgradeBesideWork(t *testing.T) {
 	}
 }
 
-// older makes a ledger with the migrations up to the newest.
-func older(t *testing.T, newest string) (target string) {
-	t.Helper()
-	target = pgtest.Database(t)
-	old := fstest.MapFS{}
-	files, err := fs.ReadDir(schema.Postgres, "postgres")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		if f.Name() <= newest {
-			text, err := fs.ReadFile(schema.Postgres, "postgres/"+f.Name())
-			if err != nil {
-				t.Fatal(err)
-			}
-			old[f.Name()] = &fstest.MapFile{Data: text}
-		}
+// TestStatementsOfSchema13: a program that began before leases had rows of their own can claim and end nothing from
+// then on, even before it reads that it is too old. What it has under way stays its own for as long as it renews.
+func TestStatementsOfSchema13(t *testing.T) {
+	ctx, target := t.Context(), older(t, "00013_causes.sql")
+	for _, statement := range []string{
+		"INSERT INTO ledger_kinds (kind) VALUES ('k')",
+		fmt.Sprintf("INSERT INTO ledger_items (kind, key, slot, created_at) "+
+			"VALUES ('k', 'held', %d, now()), ('k', 'ready', %d, now())", scheduler.Slot("held"), scheduler.Slot("ready")),
+		`INSERT INTO ledger_backlog (item_id, kind, state, slot, due_at, attempt, locked_by, leased_at, expires_at, lock_id)
+		 SELECT 1, kind, 2, slot, now(), 1, 'x', now(), now() - interval '1 s', gen_random_uuid()
+		 FROM ledger_items WHERE id = 1`,
+		`INSERT INTO ledger_backlog (item_id, kind, state, slot, due_at)
+		 SELECT 2, kind, 1, slot, now() FROM ledger_items WHERE id = 2`,
+	} {
+		execute(t, target, statement)
 	}
 	db, err := sql.Open("pgx", target)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	p, err := goose.NewProvider(goose.DialectPostgres, db, old, goose.WithTableName(schema.Table), goose.WithDisableGlobalRegistry(true))
+	db.SetMaxOpenConns(1)
+	prepare := func(statement string) *sql.Stmt {
+		t.Helper()
+		st, err := db.PrepareContext(ctx, statement)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	const held = "(SELECT item_id FROM ledger_backlog WHERE item_id = 1 FOR UPDATE SKIP LOCKED)"
+	renew := prepare("UPDATE ledger_backlog SET expires_at = now() + $1::interval WHERE item_id = ANY(ARRAY" + held +
+		") RETURNING item_id, lock_id, expires_at, cancel")
+	gone := map[string]*sql.Stmt{
+		"add": prepare("INSERT INTO ledger_backlog (item_id, kind, state, slot, due_at) VALUES (3, 'k', 1, 0, now())"),
+		"claim": prepare(`UPDATE ledger_backlog SET state = 2, attempt = attempt + 1, locked_by = 'x',
+		 lock_id = gen_random_uuid(), leased_at = now(), expires_at = now() WHERE item_id = 2`),
+		"end":  prepare("DELETE FROM ledger_backlog WHERE item_id = 1 RETURNING leased_at, attempt, lock_id, locked_by"),
+		"load": prepare("SELECT state, locked_by FROM ledger_backlog WHERE item_id = 1 FOR UPDATE"),
+	}
+	now := time.Now()
+	s, err := postgres.Connect(ctx, target, postgres.Options{Migrate: true, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Up(t.Context()); err != nil {
+	l := ledger.New(s, ledger.Options{})
+	defer l.Close()
+	for name, st := range gone {
+		var refused *pgconn.PgError
+		if _, err := st.ExecContext(ctx); !errors.As(err, &refused) || refused.Code != undefinedColumn {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if done, err := renew.ExecContext(ctx, "1 hour"); err != nil {
+		t.Fatal(err)
+	} else if n, err := done.RowsAffected(); n != 1 || err != nil {
+		t.Errorf("%d rows renewed, %v", n, err)
+	}
+	expired := func(want int) {
+		t.Helper()
+		if n, err := l.Expire(ctx, 10); n != want || err != nil {
+			t.Errorf("%d expired, want %d, %v", n, want, err)
+		}
+	}
+	expired(0)
+	claimed := func(attempt int64, want ...int64) {
+		t.Helper()
+		got, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: 10})
+		ids := make([]int64, 0, len(got))
+		for _, ls := range got {
+			ids = append(ids, ls.ID)
+			if int64(ls.Attempt) != attempt {
+				t.Errorf("item %d is claimed as attempt %d", ls.ID, ls.Attempt)
+			}
+		}
+		if slices.Sort(ids); !slices.Equal(ids, want) || err != nil {
+			t.Errorf("claimed %d, want %d, %v", ids, want, err)
+		}
+	}
+	claimed(1, 2)
+	now = now.Add(2 * time.Hour)
+	expired(2)
+	claimed(2, 1, 2)
+	for v, err := range l.Verify(ctx) {
+		t.Error(v, err)
+	}
+}
+
+// undefinedColumn is the code of a column that does not exist.
+const undefinedColumn = "42703"
+
+// older makes a ledger with the migrations up to the newest.
+func older(t *testing.T, newest string) (target string) {
+	t.Helper()
+	target = pgtest.Database(t)
+	db, err := sql.Open("pgx", target)
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer db.Close()
+	storetest.Migrate(t, db, goose.DialectPostgres, schema.Postgres, "postgres", newest)
 	return target
 }

@@ -30,14 +30,16 @@ type SQLQuerier interface {
 }
 
 // WrapSQL makes a Conn of the caller's database/sql handle or transaction. Over another driver
-// than pgx's every call of it fails, and says so.
+// than pgx's, every call fails with an error that names it.
 func WrapSQL(q SQLQuerier) ledger.Conn { return sqlConn{q: q} }
 
 const dialect = "postgres"
 
 var (
-	errOtherDriver = fmt.Errorf("%w: postgres.WrapSQL: this handle does not use pgx's driver for database/sql (github.com/jackc/pgx/v5/stdlib)", ledger.ErrInvalid)
-	errNoTx        = fmt.Errorf("%w: this needs an open transaction of the caller's, not a pool or a connection outside of one", ledger.ErrInvalid)
+	errOtherDriver = fmt.Errorf("%w: postgres.WrapSQL: this handle does not use pgx's driver for database/sql "+
+		"(github.com/jackc/pgx/v5/stdlib)", ledger.ErrInvalid)
+	errNoTx = fmt.Errorf("%w: this needs an open transaction of the caller's, not a pool or a connection outside of one",
+		ledger.ErrInvalid)
 )
 
 // callers is a Conn of this package.
@@ -122,9 +124,10 @@ func (p *probe) RewriteQuery(_ context.Context, c *pgx.Conn, query string, args 
 	return query, args, nil
 }
 
-// explain says what the error of a handle means that may not be pgx's.
+// explain explains the error of a handle that may not be pgx's.
 func (p *probe) explain(ctx context.Context, err error) error {
-	if p.seen || ctx.Err() != nil || errors.Is(err, sql.ErrTxDone) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) {
+	if p.seen || ctx.Err() != nil || errors.Is(err, sql.ErrTxDone) || errors.Is(err, sql.ErrConnDone) ||
+		errors.Is(err, driver.ErrBadConn) {
 		return err
 	}
 	return errOtherDriver

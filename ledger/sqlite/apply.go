@@ -6,22 +6,30 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/code"
+	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 )
 
 var (
-	upsertBacklog = newBulk(`INSERT INTO ledger_backlog (item_id, kind, slot, state, priority, due_at, epoch, attempt, failures, crashes, losses,
-  alone, reopen, cancel, locked_by, lock_id, leased_at, started_at, expires_at, gate, passed_at)
+	upsertBacklog = newBulk(
+		`INSERT INTO ledger_backlog (item_id, kind, slot, state, priority, due_at, epoch, attempt, failures, crashes, losses,
+  alone, reopen, cancel, locked_by, lock_id, leased_at, started_at, expires_at, gate, passed_at, usual_priority, cancel_reason)
  SELECT i.id, i.kind, i.slot, v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9,
   v.column10, v.column11, v.column12, v.column13, v.column14, v.column15, v.column16, v.column17,
-  CASE WHEN v.column18 THEN `+gateOf+` ELSE 0 END, v.column19 FROM (`, 19, `) v CROSS JOIN ledger_items i ON i.id = v.column1 WHERE true
+  CASE WHEN v.column18 THEN `+gateOf+` ELSE `+code.NoResource+` END, v.column19, v.column20, v.column21 FROM (`, 21, `) v CROSS JOIN ledger_items i ON i.id = v.column1 WHERE true
  ON CONFLICT (item_id) DO UPDATE SET state = excluded.state, priority = excluded.priority, due_at = excluded.due_at, epoch = excluded.epoch,
   attempt = excluded.attempt, failures = excluded.failures, crashes = excluded.crashes, losses = excluded.losses, alone = excluded.alone,
   reopen = excluded.reopen, cancel = excluded.cancel, locked_by = excluded.locked_by, lock_id = excluded.lock_id,
   leased_at = excluded.leased_at, started_at = excluded.started_at, expires_at = excluded.expires_at,
-  gate = iif(excluded.state = 2 AND limit_key IS NOT NULL, gate, excluded.gate), limit_key = iif(excluded.state = 2, limit_key, NULL),
-  passed_at = excluded.passed_at, blocked_on = NULL`)
-	insertAttempts = newBulk(`INSERT INTO ledger_attempts (`+attemptColumns+`)`, 16, ``)
-	updateItems    = newBulk(`UPDATE ledger_items SET fingerprint = v.column2, payload = CAST(v.column3 AS BLOB), every = v.column4, zone = v.column5, epoch = v.column6, resources = v.column7 FROM (`, 7,
+  gate = iif(excluded.state = `+code.Leased+` AND limit_key IS NOT NULL, gate, excluded.gate), limit_key = iif(excluded.state = `+code.Leased+`, limit_key, NULL),
+  passed_at = excluded.passed_at, blocked_on = NULL, usual_priority = excluded.usual_priority, cancel_reason = excluded.cancel_reason,
+  renewals = iif(excluded.state = `+code.Leased+`, renewals, NULL)`)
+	insertAttempts = newBulk(
+		`INSERT INTO ledger_attempts (item_id, attempt, kind, agent, lock_id, worker, epoch, period, leased_at, finished_at, outcome, final, code, error, log, output, cause, due_at, started_at, renewals)`, 20, ``)
+	updateItems = newBulk(
+		`UPDATE ledger_items SET fingerprint = v.column2, payload = CAST(v.column3 AS BLOB), every = v.column4, zone = v.column5, epoch = v.column6, resources = v.column7, trace = v.column8 FROM (`, 8,
+		`) v WHERE id = v.column1`)
+	updateOutages = newBulk(`UPDATE ledger_items SET failing_since = v.column2, recovered_at = v.column3 FROM (`, 3,
 		`) v WHERE id = v.column1`)
 )
 
@@ -35,7 +43,7 @@ func (x *tx) Apply(changes []ledger.Change) error {
 		return err
 	}
 	var finished, forgotten, freed []int64
-	var work, attempts, items []*ledger.Change
+	var work, attempts, items, outages []*ledger.Change
 	for i := range changes {
 		c := &changes[i]
 		if x.holders[c.ID] && (c.Finish || c.Work != nil && c.Work.State != ledger.StateLeased) {
@@ -57,12 +65,16 @@ func (x *tx) Apply(changes []ledger.Change) error {
 		if c.Item != nil {
 			items = append(items, c)
 		}
+		if c.Outage != nil {
+			outages = append(outages, c)
+		}
 	}
 	for _, step := range []func() error{
 		func() error { return remove(x.session, "ledger_backlog WHERE item_id", finished) },
 		func() error { return remove(x.session, "ledger_held WHERE item_id", freed) },
 		func() error { return x.putItems(items) },
-		func() error { return x.putWork(work) }, // which looks at the resources of the items
+		func() error { return x.putOutages(outages) },
+		func() error { return x.putWork(work) }, // it looks at the resources of the items
 		func() error { return x.putAttempts(attempts) },
 		func() error { return remove(x.session, "ledger_backlog WHERE item_id", forgotten) },
 		func() error { return remove(x.session, "ledger_attempts WHERE item_id", forgotten) },
@@ -86,8 +98,14 @@ func remove(s session, rows string, ids []int64) error {
 func (x *tx) putWork(changes []*ledger.Change) error {
 	return upsertBacklog.exec(x.session, len(changes), func(list []any, i int) []any {
 		w := changes[i].Work
-		return append(list, changes[i].ID, stateCode(w.State), w.Priority, w.Due, w.Epoch, w.Attempt, w.Failures, w.Crashes, w.Losses,
-			w.Alone, w.Reopen, w.Cancel, null(w.Agent), w.LockID, w.LeasedAt, w.StartedAt, w.ExpiresAt, w.Gated, w.PassedAt)
+		var usual any
+		if w.Usual != nil {
+			usual = *w.Usual
+		}
+		return append(list, changes[i].ID, code.OfState(w.State), w.Priority, w.Due, w.Epoch, w.Attempt, w.Failures,
+			w.Crashes, w.Losses,
+			w.Alone, w.Reopen, w.Cancel, null(w.Agent), w.LockID, w.LeasedAt, w.StartedAt, w.ExpiresAt, w.Gated, w.PassedAt,
+			usual, null(w.CancelReason))
 	})
 }
 
@@ -102,8 +120,10 @@ func (x *tx) putAttempts(changes []*ledger.Change) error {
 				bad = fmt.Errorf("sqlite: token of item %d: %w", a.ItemID, err)
 			}
 		}
-		return append(list, changes[i].ID, a.Attempt, a.Kind, a.Agent, token, null(a.Worker), a.Epoch, a.Period, a.LeasedAt, x.now,
-			outcomeCode(a.Outcome), a.Final, null(a.Code), null(a.Error), null(a.Log), a.Output)
+		return append(list, changes[i].ID, a.Attempt, a.Kind, a.Agent, token, null(a.Worker), a.Epoch, a.Period, a.LeasedAt,
+			x.now,
+			code.OfOutcome(a.Outcome), a.Final, null(a.Code), null(a.Error), null(a.Log), a.Output, null(a.Cause),
+			a.DueAt, a.StartedAt, null(a.Renewals))
 	})
 	if bad != nil {
 		return bad
@@ -119,7 +139,8 @@ func (x *tx) putItems(changes []*ledger.Change) error {
 		}
 	}
 	if len(gated) > 0 {
-		_, err := x.session.exec(`UPDATE ledger_kinds SET gated = 1 WHERE gated = 0 AND kind IN (SELECT kind FROM ledger_items WHERE id IN (SELECT value FROM json_each(?1)))`, array(gated))
+		_, err := x.session.exec(
+			`UPDATE ledger_kinds SET gated = 1 WHERE gated = 0 AND kind IN (SELECT kind FROM ledger_items WHERE id IN (SELECT value FROM json_each(?1)))`, array(gated))
 		if err != nil {
 			return err
 		}
@@ -129,6 +150,14 @@ func (x *tx) putItems(changes []*ledger.Change) error {
 		if c.Every != "" { // what is recurring from now on may be pruned otherwise
 			x.s.pruned.Clear()
 		}
-		return append(list, changes[i].ID, c.Fingerprint, blob(c.Payload), null(c.Every), null(c.Zone), c.Epoch, jsonNames(c.Resources))
+		return append(list, changes[i].ID, c.Fingerprint, blob(c.Payload), null(c.Every), null(c.Zone), c.Epoch,
+			null(sqlstore.Names(c.Resources)), null(c.Trace))
+	})
+}
+
+func (x *tx) putOutages(changes []*ledger.Change) error {
+	return updateOutages.exec(x.session, len(changes), func(list []any, i int) []any {
+		o := changes[i].Outage
+		return append(list, changes[i].ID, o.FailingSince, o.RecoveredAt)
 	})
 }

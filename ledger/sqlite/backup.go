@@ -33,7 +33,8 @@ func (s *Store) backup(ctx context.Context, path string) (err error) {
 	// An empty file reserves the name, on every file system: a rename alone would overwrite.
 	place, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return &failure{ledger.ErrInvalid, fmt.Sprintf("%s is there already and was not touched\n  name a new file", path), err}
+		return &ledger.Error{Kind: ledger.ErrInvalid, Message: fmt.Sprintf("%s is there already and was not touched", path),
+			Hint: "name a new file", Err: err}
 	}
 	if err != nil {
 		return err
@@ -68,7 +69,7 @@ func (s *Store) backup(ctx context.Context, path string) (err error) {
 	return syncDir(filepath.Dir(path))
 }
 
-// vacuumInto writes a snapshot. It reads on a connection of its own, which holds up nobody.
+// vacuumInto writes a snapshot. It reads on a connection of its own, which blocks no other.
 func (s *Store) vacuumInto(ctx context.Context, path string) (err error) {
 	h, err := open(ctx, s.file.uri("busy_timeout(5000)", "temp_store(MEMORY)"))
 	if err != nil {

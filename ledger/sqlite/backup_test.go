@@ -40,7 +40,8 @@ func TestBackup(t *testing.T) {
 				return
 			}
 			for _, ls := range leases {
-				if err := l.Finish(t.Context(), ledger.Ending{Lease: ls, Result: ledger.Result{Outcome: ledger.OutcomeDone}})[0]; err != nil {
+				if err := l.Finish(t.Context(),
+					ledger.Ending{Lease: ls, Result: ledger.Result{Outcome: ledger.OutcomeDone}})[0]; err != nil {
 					t.Error(err)
 				}
 			}
@@ -59,8 +60,12 @@ func TestBackup(t *testing.T) {
 		if err := s.Backup(t.Context(), to); err != nil {
 			t.Fatal(err)
 		}
+		if info, err := os.Stat(to); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("backup %d: %v, %v", i, info.Mode(), err)
+		}
 		var verdict string
-		if err := database(t, to).QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
+		if err := database(t, to).QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&verdict); err != nil ||
+			verdict != "ok" {
 			t.Errorf("backup %d: %s, %v", i, verdict, err)
 		}
 		kept := ledger.New(mustOpen(t, to, sqlite.Options{MustExist: true}), ledger.Options{})

@@ -46,7 +46,7 @@ func NewBreaker(t testing.TB) *Breaker {
 	b := &Breaker{full: exec(hs[0], "INSERT INTO t VALUES (zeroblob(1000000))")}
 	err = errors.Join(err, exec(hs[0], "BEGIN IMMEDIATE"))
 	b.busy = exec(hs[1], "BEGIN IMMEDIATE")
-	if code(b.full) != sqlite3.SQLITE_FULL || !busy(b.busy) {
+	if resultCode(b.full) != sqlite3.SQLITE_FULL || !busy(b.busy) {
 		t.Fatal(err, b.full, b.busy)
 	}
 	return b
@@ -76,11 +76,11 @@ func (b *Breaker) Break(fault string, k int) (mend func() (landed bool)) {
 	}
 }
 
-// strike says whether a statement fails, and how.
+// strike reports whether a statement fails, and how.
 func (b *Breaker) strike(query string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.left == 0 || strings.HasPrefix(query, "ROLLBACK") { // which needs neither lock nor room
+	if b.left == 0 || strings.HasPrefix(query, "ROLLBACK") { // a rollback needs neither lock nor room
 		return ""
 	}
 	if b.left--; b.left > 0 {
@@ -136,4 +136,4 @@ func (s breakableStmt) QueryContext(ctx context.Context, args []driver.NamedValu
 }
 
 // SweepAlways makes claims look at all that waits for a resource that is free.
-func SweepAlways(s *Store) { s.sweeps.every, s.sweeps.wakes = 0, 1<<30 }
+func SweepAlways(s *Store) { s.sweeps.Every, s.wakes = 0, 1<<30 }

@@ -26,7 +26,8 @@ func newBulk(before string, width int, after string) *bulk {
 
 // chunks calls run with consecutive parts [from, to) of n rows, the text for as many of them
 // and their arguments, which args appends to what it is given.
-func (b *bulk) chunks(n int, args func(list []any, i int) []any, run func(from, to int, text string, list []any) error) error {
+func (b *bulk) chunks(n int, args func(list []any, i int) []any, run func(from, to int, text string,
+	list []any) error) error {
 	var list []any
 	for from := 0; from < n; {
 		for k, size := range bulkSizes {
@@ -63,12 +64,12 @@ func (b *bulk) query(s session, n int, args func(list []any, i int) []any, each 
 }
 
 // array is a list as json_each reads it.
-func array(ids []int64) string {
-	if len(ids) == 0 {
+func array[T int64 | string](list []T) string {
+	if len(list) == 0 {
 		return "[]"
 	}
-	b, err := json.Marshal(ids)
-	if err != nil { // numbers always can be
+	b, err := json.Marshal(list)
+	if err != nil { // numbers and text always can be
 		panic("sqlite: " + err.Error())
 	}
 	return string(b)

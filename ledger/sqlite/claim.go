@@ -5,16 +5,17 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/code"
 )
 
 const (
 	// ready selects what may be claimed of kind ?1, shard ?2 of ?3. The kind is not paused. By
 	// statistics of when all was ready, SQLite would look through the whole table for the first.
 	ready = ` FROM ledger_backlog b INDEXED BY ledger_backlog_ready CROSS JOIN ledger_items i ON i.id = b.item_id
- WHERE b.state = 1 AND b.gate = 0 AND b.kind = ?1 AND NOT coalesce((SELECT paused FROM ledger_kinds WHERE kind = ?1), 0) AND b.slot % ?3 = ?2`
+ WHERE b.state = ` + code.Ready + ` AND b.gate = ` + code.NoResource + ` AND b.kind = ?1 AND NOT coalesce((SELECT paused FROM ledger_kinds WHERE kind = ?1), 0) AND b.slot % ?3 = ?2`
 	claimReady = `SELECT ` + readyColumns + ready + ` ORDER BY b.priority, b.due_at, b.item_id LIMIT ?4`
 	// resumable selects what agent ?2 holds of kind ?1. All that is leased is little.
-	resumable = ` FROM ledger_backlog b INDEXED BY ledger_backlog_leased CROSS JOIN ledger_items i ON i.id = b.item_id WHERE b.state = 2 AND b.kind = ?1 AND b.locked_by = ?2`
+	resumable = ` FROM ledger_backlog b INDEXED BY ledger_backlog_leased CROSS JOIN ledger_items i ON i.id = b.item_id WHERE b.state = ` + code.Leased + ` AND b.kind = ?1 AND b.locked_by = ?2`
 )
 
 // shard is the part of the slots that a claim takes: i of n, everything being 0 of 1.
@@ -98,7 +99,8 @@ func claim(t *turn, g ledger.Grant) ([]ledger.Record, error) {
 		w.State, w.Attempt = ledger.StateLeased, w.Attempt+1
 		w.Agent, w.LockID, w.LeasedAt, w.ExpiresAt = g.Agent, g.LockID, t.now, expires
 	}
-	_, err = t.exec(`UPDATE ledger_backlog SET state = 2, attempt = attempt + 1, locked_by = ?2, lock_id = ?3, leased_at = ?4, expires_at = ?5
+	_, err = t.exec(`UPDATE ledger_backlog SET state = `+code.Leased+
+		`, attempt = attempt + 1, locked_by = ?2, lock_id = ?3, leased_at = ?4, expires_at = ?5
  WHERE item_id IN (SELECT value FROM json_each(?1))`, array(recordIDs(fresh)), g.Agent, g.LockID, t.now, expires)
 	return append(held, fresh...), err
 }
@@ -112,7 +114,8 @@ func resume(t *turn, g ledger.Grant, expires time.Time) ([]ledger.Record, error)
 	for i := range held {
 		held[i].Work.ExpiresAt = expires
 	}
-	_, err = t.exec(`UPDATE ledger_backlog SET expires_at = ?2 WHERE item_id IN (SELECT value FROM json_each(?1))`, array(recordIDs(held)), expires)
+	_, err = t.exec(`UPDATE ledger_backlog SET expires_at = ?2 WHERE item_id IN (SELECT value FROM json_each(?1))`,
+		array(recordIDs(held)), expires)
 	return held, err
 }
 
@@ -122,56 +125,4 @@ func recordIDs(recs []ledger.Record) []int64 {
 		ids[i] = recs[i].ID
 	}
 	return ids
-}
-
-// Promote implements ledger.Store. The longest overdue kinds come first.
-func (s *Store) Promote(ctx context.Context, limit int) (promoted []string, next time.Time, err error) {
-	var due []string
-	err = s.read(ctx, false, func(r session) (err error) {
-		due, next, err = waiting(r, s.clock())
-		return err
-	})
-	if err != nil || len(due) == 0 || limit < 1 {
-		return nil, next, err
-	}
-	err = s.write(ctx, false, func(t *turn) (err error) {
-		if due, _, err = waiting(t, t.now); err != nil {
-			return err
-		}
-		promoted = nil
-		for left := int64(limit); len(due) > 0 && left > 0; due = due[1:] {
-			r, err := t.exec(`UPDATE ledger_backlog SET state = 1 WHERE item_id IN (SELECT item_id FROM ledger_backlog
- WHERE state = 0 AND kind = ?1 AND due_at <= ?2 ORDER BY due_at, item_id LIMIT ?3)`, due[0], t.now, left)
-			if err != nil {
-				return err
-			}
-			if r.changes > 0 {
-				promoted = append(promoted, due[0])
-			}
-			left -= r.changes
-		}
-		_, next, err = waiting(t, t.now)
-		return err
-	})
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	return promoted, next, nil
-}
-
-// waiting returns the kinds of which something waits though its time has come, the longest
-// overdue first, and the earliest due time of all that waits.
-func waiting(s session, now time.Time) (due []string, next time.Time, err error) {
-	err = s.query(`SELECT kind, due_at FROM (SELECT k.kind AS kind, (SELECT min(b.due_at) FROM ledger_backlog b WHERE b.state = 0 AND b.kind = k.kind) AS due_at
- FROM ledger_kinds k) WHERE due_at IS NOT NULL ORDER BY due_at, kind`, func(r row) error {
-		at := r.time(1)
-		if next.IsZero() {
-			next = at
-		}
-		if !at.After(now) {
-			due = append(due, r.text(0))
-		}
-		return nil
-	})
-	return due, next, err
 }

@@ -176,11 +176,11 @@ func value(a any) driver.Value {
 }
 
 // null is text of a column in which the empty text is NULL.
-func null(s string) any {
-	if s == "" {
+func null[T comparable](v T) any {
+	if v == *new(T) {
 		return nil
 	}
-	return s
+	return v
 }
 
 // blob is bytes of which empty ones are not to become NULL: the statement casts them.

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/ledgerd/ledgerd/ledger"
 	"golang.org/x/sys/unix"
+
+	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // More filters than fit are prepared anew.
@@ -43,7 +44,7 @@ func TestPanicOfReader(t *testing.T) {
 					t.Error("no panic")
 				}
 			}()
-			_ = s.read(t.Context(), true, func(session) error { panic("a code that nobody knows") })
+			_ = s.read(t.Context(), true, func(session) error { panic("an unknown code") })
 		}()
 	}
 	for range maxReaders + 1 {

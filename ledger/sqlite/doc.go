@@ -8,7 +8,7 @@
 // SQLite has one writer at a time, so a store has one connection that writes, owned by one
 // goroutine. It takes the write lock, lends the connection to every operation that has
 // queued up, each within a savepoint of its own, commits them together and only then answers
-// them. So one flush to disk serves many callers, a failed operation spoils nobody's, and a
+// them. So one flush to disk serves many callers, a failed operation does not spoil others, and a
 // lone one is committed at once. Operations that free work come before claims.
 //
 // Other processes may use the file at the same time. SQLite's own way of waiting for the lock

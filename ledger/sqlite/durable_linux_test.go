@@ -22,7 +22,7 @@ import (
 func init() { children["durable"] = durableChild }
 
 // durableChild adds, claims and finishes args[2] items in each of args[1] goroutines, and prints
-// each answer as soon as it has it: then whoever reads it relies on it. What is unavailable it
+// each answer as soon as it has it: then a reader relies on it. Unavailable calls it
 // tries again, a few times. args[3] is "unsafe" for synchronous=NORMAL.
 func durableChild(ctx context.Context, args []string) error {
 	workers, err := strconv.Atoi(args[1])
@@ -81,7 +81,7 @@ func workOne(ctx context.Context, l *ledger.Ledger, key string, tell io.Writer) 
 	return err
 }
 
-// Nobody is told that something was added or finished before the disk has it: between the last
+// No caller gets the answer that something was added or finished before the disk has it: between the last
 // write of the commit and the answer lies an fdatasync of the log that came back well. With many
 // at a time it is one for several of them.
 func TestDurableBeforeAnswer(t *testing.T) {
@@ -107,7 +107,7 @@ func TestDurableBeforeAnswer(t *testing.T) {
 
 var mark = regexp.MustCompile(`(add|end):item-[0-9]+-[0-9]+;`)
 
-// orderOfAnswers counts the answers in a trace and says which were given too early. alone: one
+// orderOfAnswers counts the answers in a trace and returns those given too early. alone: one
 // thing happened at a time, so that at an answer nothing at all may be unsynced.
 func orderOfAnswers(t *testing.T, calls []stracetest.Call, alone bool) (answers int, early []string) {
 	t.Helper()
@@ -136,7 +136,9 @@ func orderOfAnswers(t *testing.T, calls []stracetest.Call, alone bool) (answers 
 			if alone {
 				from = lastWrite
 			}
-			if !known || !slices.ContainsFunc(syncs, func(s stracetest.Call) bool { return s.Begun > from && s.Returned < c.Begun }) {
+			if !known || !slices.ContainsFunc(syncs, func(s stracetest.Call) bool {
+				return s.Begun > from && s.Returned < c.Begun
+			}) {
 				early = append(early, m)
 			}
 		}
@@ -149,10 +151,10 @@ var every = flag.Bool("every", false, "let every write and every sync fail in tu
 // chosen are the calls that fail in a short run: those of opening, of commits, of closing.
 var chosen = []int{2, 7, 12, 33}
 
-// A write or a sync of the disk fails, once or from then on: whoever is affected is told, nothing
+// A write or a sync of the disk fails, once or from then on: each affected caller gets an error, nothing
 // that was answered is lost, the file is sound, and it goes on when the disk does.
 func TestDiskFails(t *testing.T) {
-	for _, c := range []struct{ calls, fault, says string }{
+	for _, c := range []struct{ calls, fault, message string }{
 		{"pwrite64", "ENOSPC", "the disk is full"},
 		{"pwrite64", "EIO", "reports an error"},
 		{"fdatasync,fsync", "EIO", "reports an error"},
@@ -169,7 +171,7 @@ func TestDiskFails(t *testing.T) {
 				}
 				struck := 0
 				for _, k := range ks {
-					if !failAt(t, c.calls, fmt.Sprintf("error=%s:when=%d%s", c.fault, k, lasting), c.says) {
+					if !failAt(t, c.calls, fmt.Sprintf("error=%s:when=%d%s", c.fault, k, lasting), c.message) {
 						break // there are no more calls than that
 					}
 					struck++
@@ -182,8 +184,8 @@ func TestDiskFails(t *testing.T) {
 	}
 }
 
-// failAt runs the child with a fault and looks at what it leaves. It says whether the fault struck.
-func failAt(t *testing.T, calls, fault, says string) (struck bool) {
+// failAt runs the child with a fault and looks at what it leaves. It reports whether the fault struck.
+func failAt(t *testing.T, calls, fault, message string) (struck bool) {
 	t.Helper()
 	path, inject := newPath(t), calls+":"+fault
 	child := spawn(t, "durable", path, "1", "6", "full")
@@ -206,8 +208,8 @@ func failAt(t *testing.T, calls, fault, says string) (struck bool) {
 		return false
 	}
 	for _, text := range told {
-		if !strings.Contains(text, says) {
-			t.Errorf("%s: says %q, without %q", inject, text, says)
+		if !strings.Contains(text, message) {
+			t.Errorf("%s: printed %q, without %q", inject, text, message)
 		}
 	}
 	if err == nil && len(answered) < 3*6-2 { // a lease may have been lost with its answer

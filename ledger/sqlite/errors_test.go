@@ -16,7 +16,7 @@ func TestExplain(t *testing.T) {
 	own := errors.New("a rule's own")
 	for _, tt := range []struct {
 		err, is error
-		says    string
+		message string
 	}{
 		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.EACCES}, ledger.ErrDenied, "permission denied"},
 		{&fs.PathError{Op: "mkdir", Path: "/x", Err: syscall.EROFS}, ledger.ErrDenied, "/x"},
@@ -27,7 +27,7 @@ func TestExplain(t *testing.T) {
 		{own, own, own.Error()},
 	} {
 		got := explain("a.db", tt.err)
-		if !errors.Is(got, tt.is) || !errors.Is(got, tt.err) || !strings.Contains(got.Error(), tt.says) {
+		if !errors.Is(got, tt.is) || !errors.Is(got, tt.err) || !strings.Contains(got.Error(), tt.message) {
 			t.Errorf("%v: %v", tt.err, got)
 		}
 		if again := explain("b.db", got); again.Error() != got.Error() {

@@ -13,7 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 	"modernc.org/sqlite"
 
-	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/act"
+	"github.com/ledgerd/ledgerd/ledger/finding"
+	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 	"github.com/ledgerd/ledgerd/schema"
 )
 
@@ -31,9 +33,9 @@ const logged = 64 << 20
 const ahead = 2 * time.Second
 
 // Examine looks at a ledger in a file, at the disk that it is on and at who uses it. It changes
-// nothing, and makes nothing where there is none. sound says that the ledger may be opened.
-func Examine(ctx context.Context, path string) (all []ledger.Finding, sound bool) {
-	add := func(f ledger.Finding) { all = append(all, f) }
+// nothing, and makes nothing where there is none. sound: the ledger may be opened.
+func Examine(ctx context.Context, path string) (all []finding.Finding, sound bool) {
+	add := func(f finding.Finding) { all = append(all, f) }
 	_, _ = sqlite.OFDLocking(true) // as Open does
 	dir := nearest(filepath.Dir(path))
 	if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -43,7 +45,7 @@ func Examine(ctx context.Context, path string) (all []ledger.Finding, sound bool
 	add(examineDisk(dir))
 	f, err := locate(path, true)
 	if err != nil {
-		add(unusable("database", err))
+		add(sqlstore.Unusable("database", err))
 		return all, false
 	}
 	st, err := inspect(ctx, f)
@@ -51,103 +53,102 @@ func Examine(ctx context.Context, path string) (all []ledger.Finding, sound bool
 		err = st.fits(f, Options{})
 	}
 	if err != nil {
-		add(unusable("database", explain(path, err)))
+		add(sqlstore.Unusable("database", explain(path, err)))
 		return all, false
 	}
-	add(ledger.Fine("database", "the file can be read and written"))
+	add(finding.Fine("database", "the file can be read and written"))
 	if st.have == 0 {
-		add(unusable("schema", noLedger(path)))
+		add(sqlstore.Unusable("schema", noLedger(path)))
 		return all, false
 	}
 	if st.have < schema.Version {
-		add(ledger.Problem("schema", fmt.Sprintf("schema %d, this program makes %d", st.have, schema.Version),
-			"the next command that opens the ledger migrates it", "ledgerd db migrate"))
+		add(finding.Problem("schema", fmt.Sprintf("schema %d, this program makes %d", st.have, schema.Version),
+			"the next program that opens the ledger migrates it", "migrate it").By(act.Migrate))
 		return all, false
 	}
-	add(ledger.Fine("schema", fmt.Sprintf("schema %d, which this program knows", st.have)))
+	add(finding.Fine("schema", fmt.Sprintf("schema %d, which this program knows", st.have)))
 	if st.wal {
-		add(ledger.Fine("journal", "write-ahead log, every commit is synced (synchronous=FULL)"))
+		add(finding.Fine("journal", "write-ahead log, every commit is synced (synchronous=FULL)"))
 	} else {
-		add(ledger.Problem("journal", "the file is not in WAL mode", "somebody has switched it; readers and the writer block each other", "run any command of ledgerd that opens the ledger: it switches it back"))
+		add(finding.Problem("journal", "the file is not in WAL mode", "somebody has switched it; readers and the writer "+
+			"block each other", "open the ledger: that switches it back"))
 	}
 	add(examineLog(ctx, f))
 	add(examineClock(ctx, f))
 	return all, true
 }
 
-// unusable makes a finding of an error: its first line is what, the others what to do.
-func unusable(check string, err error) ledger.Finding {
-	what, fix, _ := strings.Cut(err.Error(), "\n")
-	return ledger.Problem(check, what, "no command can use the ledger", strings.TrimSpace(fix))
-}
-
-func examineSystem(path, dir string) ledger.Finding {
+func examineSystem(path, dir string) finding.Finding {
 	system, err := networkFS(dir)
 	switch {
 	case err != nil:
-		return ledger.Problem("filesystem", err.Error(), "the ledger lies there", "look at the folder and its permissions")
+		return finding.Problem("filesystem", err.Error(), "the ledger lies there", "look at the folder and its permissions")
 	case system != "":
-		return ledger.Problem("filesystem", fmt.Sprintf("%s is on %s", path, system), "SQLite's locks are not reliable there, and the ledger could be damaged",
-			"move it to a local disk, or to Postgres: ledgerd db copy")
+		return finding.Problem("filesystem", fmt.Sprintf("%s is on %s", path, system),
+			"SQLite's locks are not reliable there, and the ledger could be damaged",
+			"move it to a local disk, or copy it to Postgres").By(act.Copy)
 	}
-	return ledger.Fine("filesystem", "local")
+	return finding.Fine("filesystem", "local")
 }
 
-func examineDisk(dir string) ledger.Finding {
+func examineDisk(dir string) finding.Finding {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
-		return ledger.Problem("disk", fmt.Sprintf("%s: %v", dir, err), "the ledger lies there", "look at the folder and its permissions")
+		return finding.Problem("disk", fmt.Sprintf("%s: %v", dir, err), "the ledger lies there",
+			"look at the folder and its permissions")
 	}
 	return judgeDisk(fs.Bavail*uint64(fs.Bsize), dir)
 }
 
-func judgeDisk(free uint64, dir string) ledger.Finding {
+func judgeDisk(free uint64, dir string) finding.Finding {
 	what := humanize.IBytes(free) + " free in " + dir
 	why, fix := "commits fail when the disk is full; nothing that was answered is lost", "make room, or move the ledger"
 	switch {
 	case free < dire:
-		return ledger.Problem("disk", what, why, fix)
+		return finding.Problem("disk", what, why, fix)
 	case free < scarce:
-		return ledger.Warning("disk", what, why, fix)
+		return finding.Warning("disk", what, why, fix)
 	}
-	return ledger.Fine("disk", what)
+	return finding.Fine("disk", what)
 }
 
 // examineLog looks at how much waits in the write-ahead log, and who keeps it there.
-func examineLog(ctx context.Context, f *file) ledger.Finding {
+func examineLog(ctx context.Context, f *file) finding.Finding {
 	h, err := open(ctx, f.uri("busy_timeout(5000)", "query_only(1)"))
 	if err != nil {
-		return unusable("wal", explain(f.name, err))
+		return sqlstore.Unusable("wal", explain(f.name, err))
 	}
 	defer h.close()
 	var frames, moved int64
-	err = h.with(ctx).query("PRAGMA wal_checkpoint(NOOP)", func(r row) error { // which only says how it is
+	err = h.with(ctx).query("PRAGMA wal_checkpoint(NOOP)", func(r row) error { // it only reports
 		frames, moved = r.int(1), r.int(2)
 		return nil
 	})
 	size, sizeErr := pragma(ctx, h, "page_size")
 	page, numErr := strconv.ParseInt(size, 10, 64)
 	if err = errors.Join(err, sizeErr, numErr); err != nil {
-		return unusable("wal", explain(f.name, err))
+		return sqlstore.Unusable("wal", explain(f.name, err))
 	}
 	waiting := max(0, frames-moved) * page
 	what := humanize.IBytes(uint64(waiting)) + " wait in the write-ahead log"
 	if waiting < logged {
-		return ledger.Fine("wal", what)
+		return finding.Fine("wal", what)
 	}
-	fix := "if nothing reads or writes for long, the next commit moves it; a program that is frozen within a transaction must be ended"
+	fix := "if nothing reads or writes for long, the next commit moves it; a program that is frozen within a " +
+		"transaction must be ended"
 	if readers := logReaders(ctx, f); len(readers) > 0 {
 		what += "; held there by a reader: " + strings.Join(readers, ", ")
 		fix = "have these processes end their read transaction, or end them"
 	}
-	return ledger.Warning("wal", what, "every reader looks through it, and it grows until nobody reads an old state any more", fix)
+	return finding.Warning("wal", what, "every reader looks through it, and it grows until no program reads an old state "+
+		"any more", fix)
 }
 
 // examineClock compares the newest times in the ledger with the clock.
-func examineClock(ctx context.Context, f *file) ledger.Finding {
+func examineClock(ctx context.Context, f *file) finding.Finding {
 	h, err := open(ctx, f.uri("busy_timeout(5000)", "query_only(1)"))
 	if err != nil {
-		return unusable("clock", explain(f.name, err))
+		return sqlstore.Unusable("clock", explain(f.name, err))
 	}
 	defer h.close()
 	var newest time.Time
@@ -157,11 +158,12 @@ func examineClock(ctx context.Context, f *file) ledger.Finding {
 		return nil
 	})
 	if err != nil {
-		return unusable("clock", explain(f.name, err))
+		return sqlstore.Unusable("clock", explain(f.name, err))
 	}
 	if early := time.Until(newest); early > ahead {
-		return ledger.Warning("clock", fmt.Sprintf("this machine's clock is %s behind the newest time in the ledger: it was set back", early.Round(time.Second)),
+		return finding.Warning("clock", fmt.Sprintf("this machine's clock is %s behind the newest time in the ledger: it "+
+			"was set back", early.Round(time.Second)),
 			"leases last that much longer; nothing is done twice because of it", "keep the clock in step (timedatectl, chrony)")
 	}
-	return ledger.Fine("clock", "this machine's clock is the ledger's")
+	return finding.Fine("clock", "this machine's clock is the ledger's")
 }

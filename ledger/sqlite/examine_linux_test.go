@@ -11,15 +11,16 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/finding"
 )
 
-// finds says whether there is a finding whose text has all parts; one that is not fine says why and
+// finds reports whether there is a finding whose text has all parts; one that is not fine gives the reason and
 // what to do.
-func finds(t *testing.T, all []ledger.Finding, check string, level ledger.Level, parts ...string) {
+func finds(t *testing.T, all []finding.Finding, check string, level finding.Level, parts ...string) {
 	t.Helper()
-	if !slices.ContainsFunc(all, func(f ledger.Finding) bool {
-		text := f.What + "\n" + f.Why + "\n" + f.Fix
-		return f.Check == check && f.Level == level && (level == ledger.LevelOK) == (f.Why == "" && f.Fix == "") &&
+	if !slices.ContainsFunc(all, func(f finding.Finding) bool {
+		text := f.What + "\n" + f.Why + "\n" + f.Fix + "\n" + string(f.Act.Name)
+		return f.Check == check && f.Level == level && (level == finding.LevelOK) == (f.Why == "" && f.Fix == "") &&
 			!slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(text, p) })
 	}) {
 		t.Errorf("there is no %s about %s with %q, only:\n%+v", level, check, parts, all)
@@ -29,16 +30,16 @@ func finds(t *testing.T, all []ledger.Finding, check string, level ledger.Level,
 func TestExamineMakesNothing(t *testing.T) {
 	dir := t.TempDir()
 	all, sound := Examine(t.Context(), filepath.Join(dir, "sub", "none.db"))
-	if finds(t, all, "database", ledger.LevelProblem, "no ledger in", "ledgerd db migrate"); sound {
+	if finds(t, all, "database", finding.LevelProblem, "no ledger in", "make one\nmigrate"); sound {
 		t.Error("no ledger is sound")
 	}
-	finds(t, all, "disk", ledger.LevelOK, " free in "+dir)
+	finds(t, all, "disk", finding.LevelOK, " free in "+dir)
 	text := filepath.Join(dir, "text")
 	if err := os.WriteFile(text, []byte(strings.Repeat("no database at all", 100)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	all, _ = Examine(t.Context(), text)
-	finds(t, all, "database", ledger.LevelProblem, "is no SQLite file")
+	finds(t, all, "database", finding.LevelProblem, "is no SQLite file")
 	path := filepath.Join(dir, "ledger.db")
 	s, err := Open(t.Context(), path, Options{})
 	if err != nil {
@@ -53,12 +54,12 @@ func TestExamineMakesNothing(t *testing.T) {
 	}
 	all, sound = Examine(t.Context(), path)
 	for _, f := range all {
-		if !sound || f.Level != ledger.LevelOK {
+		if !sound || f.Level != finding.LevelOK {
 			t.Errorf("a new ledger: %+v", f)
 		}
 	}
 	for _, check := range []string{"filesystem", "disk", "wal", "database", "schema", "journal", "clock"} {
-		finds(t, all, check, ledger.LevelOK)
+		finds(t, all, check, finding.LevelOK)
 	}
 	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
 		t.Errorf("the file was changed, %v", err)
@@ -82,7 +83,7 @@ func TestExamineFindsFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, _ := Examine(t.Context(), path)
-	finds(t, all, "clock", ledger.LevelWarning, "behind the newest time in the ledger", "1h0m0s")
+	finds(t, all, "clock", finding.LevelWarning, "behind the newest time in the ledger", "1h0m0s")
 	h, err := open(t.Context(), s.file.uri())
 	if err == nil {
 		_, err = pragma(t.Context(), h, "journal_mode = delete")
@@ -94,15 +95,16 @@ func TestExamineFindsFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, sound := Examine(t.Context(), path)
-	if finds(t, all, "journal", ledger.LevelProblem, "not in WAL mode"); !sound {
+	if finds(t, all, "journal", finding.LevelProblem, "not in WAL mode"); !sound {
 		t.Error("Open repairs it")
 	}
-	for free, level := range map[uint64]ledger.Level{2 << 30: ledger.LevelOK, 500 << 20: ledger.LevelWarning, 50 << 20: ledger.LevelProblem} {
-		finds(t, []ledger.Finding{judgeDisk(free, "/x")}, "disk", level, " free in /x")
+	for free, level := range map[uint64]finding.Level{2 << 30: finding.LevelOK, 500 << 20: finding.LevelWarning,
+		50 << 20: finding.LevelProblem} {
+		finds(t, []finding.Finding{judgeDisk(free, "/x")}, "disk", level, " free in /x")
 	}
 }
 
-// Who keeps the write-ahead log from being moved into the file is named.
+// The process that keeps the write-ahead log from being moved into the file is named.
 func TestExamineNamesReaders(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	s, err := Open(t.Context(), path, Options{})
@@ -114,7 +116,8 @@ func TestExamineNamesReaders(t *testing.T) {
 		t.Helper()
 		l := ledger.New(s, ledger.Options{})
 		for range n {
-			if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: fmt.Sprint(time.Now().UnixNano()), Payload: make([]byte, 1<<20)}); err != nil {
+			if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: fmt.Sprint(time.Now().UnixNano()),
+				Payload: make([]byte, 1<<20)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -125,18 +128,19 @@ func TestExamineNamesReaders(t *testing.T) {
 		if err := r.query("SELECT count(*) FROM ledger_items", func(row) error { return nil }); err != nil {
 			return err
 		}
-		if f := examineLog(t.Context(), s.file); f.Level != ledger.LevelOK {
+		if f := examineLog(t.Context(), s.file); f.Level != finding.LevelOK {
 			t.Errorf("a log that is not long yet: %+v", f)
 		}
 		fill(logged>>20 + 4)
-		finds(t, []ledger.Finding{examineLog(t.Context(), s.file)}, "wal", ledger.LevelWarning, "MiB wait in the write-ahead log; held there by a reader: "+us)
+		finds(t, []finding.Finding{examineLog(t.Context(), s.file)}, "wal", finding.LevelWarning,
+			"MiB wait in the write-ahead log; held there by a reader: "+us)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	fill(1) // whose commit moves it all
-	if f := examineLog(t.Context(), s.file); f.Level != ledger.LevelOK {
+	if f := examineLog(t.Context(), s.file); f.Level != finding.LevelOK {
 		t.Errorf("after the reader has gone: %+v", f)
 	}
 	if err := s.w.h.with(context.Background()).query("PRAGMA integrity_check", func(r row) error {

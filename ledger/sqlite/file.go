@@ -17,9 +17,9 @@ import (
 
 // file is where the ledger lies.
 type file struct {
-	name string      // as the user wrote it, for messages
-	path string      // absolute, symbolic links resolved: SQLite's side files lie beside it
-	info os.FileInfo // of the file that was opened
+	name string        // as the user wrote it, for messages
+	path string        // absolute, symbolic links resolved: SQLite's side files lie beside it
+	open []os.FileInfo // the files that were opened, in the order of side
 }
 
 // locate finds the file or the place where it is to be, makes the folder if it may, and
@@ -41,8 +41,9 @@ func locate(name string, mustExist bool) (*file, error) {
 	if system, err := networkFS(nearest(dir)); err != nil {
 		return nil, explain(name, err)
 	} else if system != "" {
-		return nil, &failure{ledger.ErrInvalid, fmt.Sprintf("%s is on %s; SQLite's locks are not reliable there and the ledger could be damaged\n"+
-			"  put it on a local disk (--db sqlite:/var/lib/ledgerd/ledger.db), or use Postgres to share it", name, system), nil}
+		return nil, &ledger.Error{Kind: ledger.ErrInvalid,
+			Message: fmt.Sprintf("%s is on %s; SQLite's locks are not reliable there and the ledger could be damaged", name,
+				system), Hint: "put it on a local disk (as /var/lib/ledgerd/ledger.db), or use Postgres to share it"}
 	}
 	info, err := os.Stat(f.path)
 	switch {
@@ -55,7 +56,8 @@ func locate(name string, mustExist bool) (*file, error) {
 	case err != nil:
 		return nil, explain(name, err)
 	case !info.Mode().IsRegular():
-		return nil, &failure{ledger.ErrInvalid, fmt.Sprintf("%s is not a file but a %s\n  name a file, or a new name in that folder", name, kindOf(info.Mode())), nil}
+		return nil, &ledger.Error{Kind: ledger.ErrInvalid, Message: fmt.Sprintf("%s is not a file but a %s", name,
+			kindOf(info.Mode())), Hint: "name a file, or a new name in that folder"}
 	default:
 		if err := unix.Access(f.path, unix.R_OK|unix.W_OK); err != nil {
 			return nil, denied(name, &fs.PathError{Op: "write", Path: f.path, Err: err})
@@ -96,20 +98,35 @@ func (f *file) create() error {
 	return n.Close()
 }
 
-// watch remembers which file it is that was opened.
-func (f *file) watch() (err error) {
-	f.info, err = os.Stat(f.path)
-	return err
+// side is what the names of the files of an open ledger end with: the file, its write-ahead log, which has the newest
+// commits, and the index of the log, which processes share.
+var side = []string{"", "-wal", "-shm"}
+
+// watch remembers which files were opened. SQLite keeps the side files for as long as a connection is open.
+func (f *file) watch() error {
+	f.open = make([]os.FileInfo, len(side))
+	for i, end := range side {
+		info, err := os.Stat(f.path + end)
+		if err != nil {
+			return err
+		}
+		f.open[i] = info
+	}
+	return nil
 }
 
-// check fails if the file is no longer the one that was opened: what is written to that one
-// would be lost.
+// check fails if one of the files is no longer the one that was opened: what is written to that one would be lost.
 func (f *file) check() error {
-	info, err := os.Stat(f.path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(f.info, info) {
-		return gone(f.name)
+	for i, end := range side {
+		info, err := os.Stat(f.path + end)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(f.open[i], info) {
+			return gone(f.name + end)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // uri is the file as SQLite takes it. It never creates the file.

@@ -11,7 +11,8 @@ func (w *workload) fillGated(n int, parked bool) {
 	w.T.Helper()
 	now := time.Now()
 	w.exec(`INSERT INTO ledger_kinds (kind, gated) VALUES ('g', 1) ON CONFLICT DO NOTHING`)
-	w.exec(`INSERT INTO ledger_held (resource, item_id, lock_id, since) WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 99)
+	w.exec(
+		`INSERT INTO ledger_held (resource, item_id, lock_id, since) WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 99)
  SELECT 'busy ' || i, 0, randomblob(16), ?1 FROM n WHERE true ON CONFLICT DO NOTHING`, now)
 	w.exec(`INSERT INTO ledger_items (kind, key, slot, resources, created_at)
  WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
@@ -20,7 +21,7 @@ func (w *workload) fillGated(n int, parked bool) {
  SELECT id, 'g', 1, slot, ?1 + id, 2, CASE WHEN ?2 THEN 'busy ' || (id % 100) END, CASE WHEN ?2 THEN ?1 END FROM ledger_items WHERE kind = 'g'`, now, parked)
 }
 
-// The hot path of items that need resources, whatever waits beside them.
+// The hot path of items that need resources, beside any number of waiting ones.
 func TestHotPathOfResources(t *testing.T) {
 	for name, prepare := range map[string]func(*workload){
 		"all alone":            func(*workload) {},
@@ -32,7 +33,7 @@ func TestHotPathOfResources(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorkload(t)
 			prepare(w)
-			w.checkCalls(t, w.GatedCalls(func() { w.s.sweeps.rest = 0 }))
+			w.checkCalls(t, w.GatedCalls(func() { w.s.sweeps.Took(time.Time{}, 0) }))
 		})
 	}
 }

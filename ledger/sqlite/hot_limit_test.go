@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
@@ -12,13 +14,11 @@ import (
 // is used up for long.
 func (w *workload) fillLimited(n, keys int) {
 	w.T.Helper()
-	limits, err := jsonLimits(storetest.LimitsOfCalls)
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	limits := sqlstore.JSON(storetest.LimitsOfCalls)
 	now := time.Now()
 	w.exec(`INSERT INTO ledger_kinds (kind, limits, laned) VALUES ('l', ?1, 1) ON CONFLICT DO NOTHING`, limits)
-	w.exec(`INSERT INTO ledger_lanes (kind, limit_key, next_at) WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ?2 - 1)
+	w.exec(
+		`INSERT INTO ledger_lanes (kind, limit_key, next_at) WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ?2 - 1)
  SELECT 'l', 'busy ' || i, ?1 FROM n WHERE true ON CONFLICT DO NOTHING`, now.Add(10_000*time.Hour), keys)
 	w.exec(`INSERT INTO ledger_items (kind, key, slot, shard_key, created_at)
  WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
@@ -27,7 +27,7 @@ func (w *workload) fillLimited(n, keys int) {
  SELECT id, 'l', 1, slot, ?1 + id, 1, shard_key FROM ledger_items WHERE kind = 'l'`, now)
 }
 
-// The hot path of kinds with limits, and that of others beside them, whatever is held back.
+// The hot path of kinds with limits, and that of others beside them, with any number held back.
 func TestHotPathOfLimits(t *testing.T) {
 	for name, prepare := range map[string]func(*workload){
 		"all alone":               func(*workload) {},
@@ -49,7 +49,7 @@ func TestHeldKeysArePassedOver(t *testing.T) {
 	w := newWorkload(t)
 	w.fillLimited(keys, keys)
 	w.Claim(ledger.Claim{Kind: "l"}, 0)
-	for _, c := range []ledger.Claim{{Kind: "l"}, {Kind: "l", Shard: ledger.Shard{Index: 1, Count: 2}}} {
+	for _, c := range []ledger.Claim{{Kind: "l"}, {Kind: "l", Shard: scheduler.Shard{Index: 1, Count: 2}}} {
 		w.ran()
 		w.Claim(c, 0)
 		ran, steps := w.ran(), 0

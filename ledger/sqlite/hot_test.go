@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
@@ -46,7 +47,8 @@ func newWorkload(t *testing.T) *workload {
 	}
 	t.Cleanup(func() { w.side.close() })
 	w.Overdue = func(column string, ids []int64) {
-		w.exec(`UPDATE ledger_backlog SET `+column+` = ?2 WHERE item_id IN (SELECT value FROM json_each(?1))`, array(ids), time.Now().Add(-time.Second))
+		w.exec(`UPDATE ledger_backlog SET `+column+` = ?2 WHERE item_id IN (SELECT value FROM json_each(?1))`, array(ids),
+			time.Now().Add(-time.Second))
 	}
 	w.Settle = func() {} // there are no statistics, unless somebody else makes them
 	return w
@@ -75,7 +77,8 @@ func (w *workload) fill(n, kinds int) {
 	w.T.Helper()
 	w.fills++
 	past := time.Now().Add(-2 * time.Hour)
-	w.exec(`INSERT INTO ledger_kinds (kind) SELECT DISTINCT CASE value WHEN 0 THEN 'k' ELSE 'k' || value END FROM json_each('[0,1,2,3,4]') WHERE value < ?1 ON CONFLICT DO NOTHING`, kinds)
+	w.exec(
+		`INSERT INTO ledger_kinds (kind) SELECT DISTINCT CASE value WHEN 0 THEN 'k' ELSE 'k' || value END FROM json_each('[0,1,2,3,4]') WHERE value < ?1 ON CONFLICT DO NOTHING`, kinds)
 	w.exec(`INSERT INTO ledger_items (kind, key, slot, payload, created_at)
  WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
  SELECT CASE i % ?2 WHEN 0 THEN 'k' ELSE 'k' || (i % ?2) END, ?3 || i, i % 1024, x'7b7d', ?4 FROM n`, n, kinds, fmt.Sprintf("/data/in/2026/11/%d/users-", w.fills), past)
@@ -96,7 +99,8 @@ func (w *workload) turn(to ledger.State) {
 	case ledger.StateReady:
 		w.exec(`UPDATE ledger_backlog SET `+free+`state = 1, due_at = ?1 + item_id`, now.Add(-2*time.Hour))
 	case ledger.StateLeased:
-		w.exec(`UPDATE ledger_backlog SET state = 2, attempt = 1, locked_by = 'x', lock_id = randomblob(16), leased_at = ?1, expires_at = ?2 + item_id`, now, now.Add(time.Hour))
+		w.exec(
+			`UPDATE ledger_backlog SET state = 2, attempt = 1, locked_by = 'x', lock_id = randomblob(16), leased_at = ?1, expires_at = ?2 + item_id`, now, now.Add(time.Hour))
 	case ledger.StateDead:
 		w.exec(`UPDATE ledger_backlog SET ` + free + `state = 3`)
 	}
@@ -156,7 +160,10 @@ func (w *workload) faults(t *testing.T, c storetest.Call, m measured, steps int)
 
 func (w *workload) backlog() (rows int) {
 	w.T.Helper()
-	err := w.side.query(w.T.Context(), `SELECT count(*) FROM ledger_backlog`, func(r row) error { rows = int(r.int(0)); return nil }, nil)
+	err := w.side.query(w.T.Context(), `SELECT count(*) FROM ledger_backlog`, func(r row) error {
+		rows = int(r.int(0))
+		return nil
+	}, nil)
 	if err != nil {
 		w.T.Fatal(err)
 	}
@@ -195,7 +202,7 @@ func (w *workload) checkCalls(t *testing.T, calls []storetest.Call) {
 	}
 }
 
-// Whatever the tables hold, and whatever they held when somebody made statistics, each statement
+// With any contents of the tables, now and when statistics were made, each statement
 // of the hot path goes by its index and reads what it is about.
 func TestHotPath(t *testing.T) {
 	stale := func(then, now ledger.State) func(*workload) {
@@ -286,10 +293,12 @@ func TestIdleShard(t *testing.T) {
 	w.exec(`UPDATE ledger_backlog SET slot = slot / 4 * 4`) // shard 0 of 4
 	for _, kind := range []string{"k", "other"} {
 		w.ran()
-		w.Claim(ledger.Claim{Kind: kind, Shard: ledger.Shard{Index: 1, Count: 4}}, 0)
+		w.Claim(ledger.Claim{Kind: kind, Shard: scheduler.Shard{Index: 1, Count: 4}}, 0)
 		ran := w.ran()
 		steps := map[string]int{"k": 12*many + 50, "other": 50}[kind]
-		if len(ran) != 2 || ran[1].steps > 50 || len(w.faults(t, storetest.Call{Indexes: []string{storetest.IndexReady}}, ran[0], steps)) > 0 { // then whether there are items that need resources
+		// then whether there are items that need resources
+		if len(ran) != 2 || ran[1].steps > 50 || len(w.faults(t, storetest.Call{Indexes: []string{storetest.IndexReady}},
+			ran[0], steps)) > 0 {
 			t.Errorf("%s: %+v, at most %d steps", kind, ran, steps)
 		}
 	}

@@ -4,10 +4,8 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/code"
 )
-
-var insertItems = newBulk("INSERT INTO ledger_items (kind, scope, key, fingerprint, slot, shard_key, every, zone, payload, source, resources, epoch, created_at)", 13,
-	" ON CONFLICT (kind, scope, key) DO NOTHING")
 
 // Insert implements ledger.Tx. Ids of a statement without conflicts are consecutive; the
 // others are looked up.
@@ -24,8 +22,7 @@ func (x *tx) Insert(items []ledger.Record) ([]int64, error) {
 		return nil, err
 	}
 	err = insertItems.chunks(len(items), func(list []any, i int) []any {
-		r := &items[i]
-		return append(list, r.Kind, r.Scope, r.Key, r.Fingerprint, r.Slot, null(r.ShardKey), null(r.Every), null(r.Zone), r.Payload, null(r.Source), jsonNames(r.Resources), r.Epoch, x.now)
+		return itemArgs(list, &items[i], x.now)
 	}, func(from, to int, text string, list []any) error {
 		r, err := x.session.exec(text, list...)
 		if err != nil || r.changes == 0 {
@@ -88,14 +85,15 @@ func (x *tx) enqueue(items []ledger.Record, ids []int64) error {
 			if ids[j] == 0 {
 				continue
 			}
-			if n := items[j].Work; n.State != w.State || n.Priority != w.Priority || !due(n).Equal(due(w)) || n.Epoch != w.Epoch {
+			if n := items[j].Work; n.State != w.State || n.Priority != w.Priority || !due(n).Equal(due(w)) ||
+				n.Epoch != w.Epoch {
 				break
 			}
 			last = j
 		}
 		_, err := x.session.exec(`INSERT INTO ledger_backlog (item_id, kind, slot, state, priority, due_at, epoch, gate)
  SELECT id, kind, slot, ?3, ?4, ?5, ?6, `+gateOf+` FROM ledger_items WHERE id BETWEEN ?1 AND ?2`,
-			ids[i], ids[last], stateCode(w.State), w.Priority, due(w), w.Epoch)
+			ids[i], ids[last], code.OfState(w.State), w.Priority, due(w), w.Epoch)
 		if err != nil {
 			return err
 		}

@@ -2,19 +2,20 @@ package sqlite
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
 	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/code"
+	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // Items of kinds with limits. A claim of such a kind first files what has become ready since the one
-// before: limit_key says under which limits a row is counted, and it leaves the index of what is
+// before: limit_key is under which limits a row is counted, and it leaves the index of what is
 // claimed freely. So nothing else has to know of limits: what is added, retried or promoted is not
 // filed, and after a change of limits claims file anew what lies there, piece by piece. See
-// ledger.Kind.Admit for the rule.
+// scheduler.Limits.Admit for the rule.
 
 // filed is how many rows a claim files at most.
 const filed = 1000
@@ -22,7 +23,8 @@ const filed = 1000
 const (
 	shardKeyOf = `(SELECT coalesce(i.shard_key, i.key) FROM ledger_items i WHERE i.id = ledger_backlog.item_id)`
 	// strays are ready and not filed; misfiled is what is filed as limits demanded that were others.
-	strays   = `SELECT item_id FROM ledger_backlog INDEXED BY ledger_backlog_ready WHERE state = 1 AND gate = 0 AND kind = ?1 ORDER BY priority, due_at, item_id`
+	strays = `SELECT item_id FROM ledger_backlog INDEXED BY ledger_backlog_ready WHERE state = ` + code.Ready +
+		` AND gate = ` + code.NoResource + ` AND kind = ?1 ORDER BY priority, due_at, item_id`
 	misfiled = `SELECT item_id FROM ledger_backlog INDEXED BY ledger_backlog_lanes WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = ?1`
 	keyless  = misfiled + ` AND limit_key = ''`
 	keyed    = misfiled + ` AND limit_key > ''`
@@ -33,7 +35,7 @@ const (
  FROM (SELECT limit_key, slot FROM ledger_backlog INDEXED BY ledger_backlog_lanes WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = ?1 AND limit_key > ?2
   ORDER BY limit_key LIMIT 1) f`
 	// passLanes is the same behind lanes to be passed over. It goes from key to key, n steps from ?2, past
-	// those of shards other than ?3 of ?4 and those that ?5 … ?8, the ledger.Pass, say. Behind the last
+	// those of shards other than ?3 of ?4 and those that ?5 … ?8, the scheduler.Pass, say. Behind the last
 	// there is a row without a key.
 	passLanes = `WITH RECURSIVE k(n, key, mine, next_at, passed, earliest) AS (
  SELECT 0, ?2, 0, NULL, 0, NULL
@@ -46,13 +48,14 @@ const (
 SELECT coalesce(key, ''), (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog INDEXED BY ledger_backlog_running
   WHERE limit_key IS NOT NULL AND lock_id IS NOT NULL AND kind = ?1 AND limit_key = key LIMIT ?9)), next_at, passed, earliest
  FROM (SELECT max(n), key, next_at, passed, earliest FROM k)`
-	readyLane = candidateOf + ` FROM ledger_backlog b INDEXED BY ledger_backlog_lanes WHERE b.limit_key IS NOT NULL AND b.lock_id IS NULL AND b.kind = ?1 AND b.limit_key = ?2
+	readyLane = candidateOf +
+		` FROM ledger_backlog b INDEXED BY ledger_backlog_lanes WHERE b.limit_key IS NOT NULL AND b.lock_id IS NULL AND b.kind = ?1 AND b.limit_key = ?2
  AND b.slot % ?4 = ?3 ORDER BY b.priority, b.due_at, b.item_id LIMIT ?5`
 	wholeLane = `SELECT (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog INDEXED BY ledger_backlog_running WHERE limit_key IS NOT NULL AND lock_id IS NOT NULL AND kind = ?1 LIMIT ?2)),
  (SELECT next_at FROM ledger_lanes WHERE kind = ?1 AND limit_key = '')`
 )
 
-// gatesOf says of a kind whether it has items that need resources and is not paused, and whether it has
+// gatesOf reports of a kind whether it has items that need resources and is not paused, and whether it has
 // or had limits.
 func gatesOf(s session, kind string) (gated, laned bool, err error) {
 	err = s.query(`SELECT gated = 1 AND paused = 0, laned FROM ledger_kinds WHERE kind = ?1`, func(r row) error {
@@ -62,33 +65,10 @@ func gatesOf(s session, kind string) (gated, laned bool, err error) {
 	return gated, laned, err
 }
 
-// turns say whose turn it is among the shard keys of a kind and shard.
-type turns map[backlogPart]ledger.Turn
-
-type backlogPart struct {
-	kind  string
-	shard ledger.Shard
-}
-
-func (s *Store) turnOf(g ledger.Grant) ledger.Turn {
-	s.turnsMu.Lock()
-	defer s.turnsMu.Unlock()
-	return s.turns[backlogPart{g.Kind, g.Shard}]
-}
-
-func (s *Store) setTurn(g ledger.Grant, next ledger.Turn) {
-	s.turnsMu.Lock()
-	defer s.turnsMu.Unlock()
-	if s.turns == nil {
-		s.turns = turns{}
-	}
-	s.turns[backlogPart{g.Kind, g.Shard}] = next
-}
-
-// someLaned says whether a claim of a kind that has or had limits may find something, and if not, what
+// someLaned reports whether a claim of a kind that has or had limits may find something, and if not, what
 // its limits hold back.
 func (s *Store) someLaned(r session, g ledger.Grant) (some bool, held ledger.Claimed, err error) {
-	k, err := kind(r, g.Kind)
+	k, err := sqlstore.Kind(s.alike(r), g.Kind)
 	if err != nil || k.Paused {
 		return false, held, err
 	}
@@ -107,16 +87,16 @@ func (s *Store) someLaned(r session, g ledger.Grant) (some bool, held ledger.Cla
 		return false, held, err
 	}
 	if some = len(a.Granted) > 0 || len(a.Moved) > 0; !some { // there may be more keys than one claim looks at
-		s.setTurn(g, next)
+		s.cursors.Set(g, next)
 	}
 	held.More, held.HeldBack = a.More && !some, a.HeldBack
 	return some, held, nil
 }
 
-// claimLaned claims of a kind that has or had limits. If it leased nothing, more says whether there is
+// claimLaned claims of a kind that has or had limits. If it leased nothing, more reports whether there is
 // more to look at.
 func (s *Store) claimLaned(t *turn, g ledger.Grant, gated bool) (got ledger.Claimed, more bool, err error) {
-	k, err := kind(t, g.Kind)
+	k, err := sqlstore.Kind(s.alike(t), g.Kind)
 	if err != nil {
 		return got, false, err
 	}
@@ -143,16 +123,16 @@ func (s *Store) claimLaned(t *turn, g ledger.Grant, gated bool) (got ledger.Clai
 
 // sweepLanes forgets now and then what rates have not been used lately, of all kinds.
 func (s *Store) sweepLanes(t *turn) error {
-	if !s.laneSweeps.due(t.now) {
+	if !s.laneSweeps.Due(t.now) {
 		return nil
 	}
 	start := time.Now()
 	_, err := t.exec(`DELETE FROM ledger_lanes WHERE next_at <= ?1`, t.now)
-	s.laneSweeps.took(t.now, time.Since(start))
+	s.laneSweeps.Took(t.now, time.Since(start))
 	return err
 }
 
-// fileReady files what a claim is to come upon, and says how many rows.
+// fileReady files what a claim is to come upon, and describes how many rows.
 func fileReady(t *turn, k ledger.Kind) (n int64, err error) {
 	set := func(to, which string) {
 		if err != nil {
@@ -164,12 +144,12 @@ func fileReady(t *turn, k ledger.Kind) (n int64, err error) {
 	}
 	switch {
 	case !k.Limits.Any():
-		set(`gate = 0, limit_key = NULL`, misfiled)
+		set(`gate = `+code.NoResource+`, limit_key = NULL`, misfiled)
 	case k.Limits.ByKey():
-		set(`gate = 1, limit_key = `+shardKeyOf, strays)
+		set(`gate = `+code.Filed+`, limit_key = `+shardKeyOf, strays)
 		set(`limit_key = `+shardKeyOf, keyless)
 	default:
-		set(`gate = 1, limit_key = ''`, strays)
+		set(`gate = `+code.Filed+`, limit_key = ''`, strays)
 		set(`limit_key = ''`, keyed)
 	}
 	return n, err
@@ -191,7 +171,9 @@ func (s *Store) claimLimited(t *turn, g ledger.Grant, k ledger.Kind) (got ledger
 		return got, 0, err
 	}
 	got.More, got.HeldBack = a.More, a.HeldBack
-	err = moveLanes.exec(t, len(a.Moved), func(list []any, i int) []any { return append(list, g.Kind, a.Moved[i].Key, a.Moved[i].Next) })
+	err = moveLanes.exec(t, len(a.Moved), func(list []any, i int) []any {
+		return append(list, g.Kind, a.Moved[i].Key, a.Moved[i].Next)
+	})
 	if err != nil {
 		return got, 0, err
 	}
@@ -202,7 +184,7 @@ func (s *Store) claimLimited(t *turn, g ledger.Grant, k ledger.Kind) (got ledger
 	fresh, err := load(t, a.Granted)
 	slices.SortFunc(fresh, compareClaimed)
 	got.Records = append(got.Records, fresh...)
-	s.setTurn(g, next)
+	s.cursors.Set(g, next)
 	return got, a.Room(), err
 }
 
@@ -210,51 +192,54 @@ func compareClaimed(a, b ledger.Record) int {
 	return cmp.Or(cmp.Compare(a.Work.Priority, b.Work.Priority), a.Work.Due.Compare(b.Work.Due), cmp.Compare(a.ID, b.ID))
 }
 
-var moveLanes = newBulk(`INSERT INTO ledger_lanes (kind, limit_key, next_at)`, 3, ` ON CONFLICT (kind, limit_key) DO UPDATE SET next_at = excluded.next_at`)
+var moveLanes = newBulk(`INSERT INTO ledger_lanes (kind, limit_key, next_at)`, 3,
+	` ON CONFLICT (kind, limit_key) DO UPDATE SET next_at = excluded.next_at`)
 
-// admit says what a claim of a kind with limits may lease, of what is filed.
-func (s *Store) admit(in session, g ledger.Grant, k ledger.Kind, limit int, now time.Time) (*ledger.Admission, ledger.Turn, error) {
-	var whole ledger.Lane
+// admit describes what a claim of a kind with limits may lease, of what is filed.
+func (s *Store) admit(in session, g ledger.Grant, k ledger.Kind, limit int, now time.Time) (*scheduler.Admission,
+	scheduler.Cursor, error) {
+	var whole scheduler.Lane
 	err := in.query(wholeLane, func(r row) error {
 		whole.Running, whole.Next = int(r.int(0)), r.time(1)
 		return nil
 	}, g.Kind, k.Limits.MaxRunning)
 	if err != nil {
-		return nil, ledger.Turn{}, err
+		return nil, scheduler.Cursor{}, err
 	}
-	a := k.Admit(now, whole, limit)
-	next, err := a.Walk(s.turnOf(g), lanes{in, g, k.Limits.MaxRunningPerShardKey})
+	a := k.Limits.Admit(now, whole, limit)
+	next, err := a.Walk(s.cursors.Of(g), lanes{in, g, k.Limits.MaxRunningPerShardKey})
 	return a, next, err
 }
 
-// lanes are the ledger.Lanes of a claim.
+// lanes are the scheduler.Lanes of a claim.
 type lanes struct {
 	in   session
 	g    ledger.Grant
 	most int // leased for a shard key
 }
 
-// Next implements ledger.Lanes. The statement that passes over lanes costs more than one step.
-func (l lanes) Next(after string, p ledger.Pass) (lane ledger.Lane, passed ledger.Passed, some bool, err error) {
+// Next implements scheduler.Lanes. The statement that passes over lanes costs more than one step.
+func (l lanes) Next(after string, p scheduler.Pass) (lane scheduler.Lane, passed scheduler.Passed, some bool,
+	err error) {
 	index, count := shard(l.g)
 	mine := false
 	err = l.in.query(nextLane, func(r row) error {
-		lane = ledger.Lane{Key: r.text(0), Running: int(r.int(1)), Next: r.time(2)}
-		mine = int(r.int(3))%count == index
+		lane = scheduler.Lane{Key: r.text(0), Running: int(r.int(1)), Next: r.time(2)}
+		mine = l.g.Shard.Covers(int(r.int(3)))
 		return nil
 	}, l.g.Kind, after, l.most)
 	if err == nil && lane.Key != "" && (!mine || p.Over(lane, passed)) {
 		err = l.in.query(passLanes, func(r row) error {
-			lane = ledger.Lane{Key: r.text(0), Running: int(r.int(1)), Next: r.time(2)}
-			passed = ledger.Passed{Lanes: int(r.int(3)), Next: r.time(4)}
+			lane = scheduler.Lane{Key: r.text(0), Running: int(r.int(1)), Next: r.time(2)}
+			passed = scheduler.Passed{Lanes: int(r.int(3)), Next: r.time(4)}
 			return nil
 		}, l.g.Kind, after, index, count, p.After, p.Until, p.End, p.Look, l.most)
 	}
 	return lane, passed, lane.Key != "", err
 }
 
-// Ready implements ledger.Lanes.
-func (l lanes) Ready(key string, n int) (out []ledger.Candidate, err error) {
+// Ready implements scheduler.Lanes.
+func (l lanes) Ready(key string, n int) (out []scheduler.Candidate, err error) {
 	index, count := shard(l.g)
 	err = l.in.query(readyLane, func(r row) error {
 		out = append(out, scanCandidate(r))
@@ -269,75 +254,7 @@ func (x *tx) countLeased(k ledger.Kind) error {
 	if k.Limits.ByKey() {
 		key = shardKeyOf
 	}
-	_, err := x.session.exec(`UPDATE ledger_backlog SET gate = 0, limit_key = `+key+` WHERE state = 2 AND kind = ?1`, k.Name)
+	_, err := x.session.exec(`UPDATE ledger_backlog SET gate = `+code.LeasedBefore+`, limit_key = `+key+` WHERE state = `+
+		code.Leased+` AND kind = ?1`, k.Name)
 	return err
-}
-
-// jsonLimits are limits as a column keeps them.
-func jsonLimits(l ledger.Limits) (string, error) {
-	if l == (ledger.Limits{}) {
-		return "", nil
-	}
-	b, err := json.Marshal(l)
-	return string(b), err
-}
-
-// Gate implements ledger.Tx.
-func (x *tx) Gate(kinds []string) (limited []string, err error) {
-	if err := x.begin(); err != nil {
-		return nil, err
-	}
-	_, err = x.session.exec(`UPDATE ledger_kinds SET gated = 1 WHERE gated = 0 AND limits = '' AND kind IN (SELECT value FROM json_each(?1))`, jsonNames(kinds))
-	if err != nil {
-		return nil, err
-	}
-	err = x.session.query(`SELECT kind FROM ledger_kinds WHERE limits <> '' AND kind IN (SELECT value FROM json_each(?1)) ORDER BY kind`, func(r row) error {
-		limited = append(limited, r.text(0))
-		return nil
-	}, jsonNames(kinds))
-	return limited, err
-}
-
-// Gated implements ledger.Tx.
-func (x *tx) Gated(kind string) (bool, error) {
-	if err := x.begin(); err != nil {
-		return false, err
-	}
-	return exists(x.session, `SELECT 1 FROM ledger_kinds WHERE kind = ?1 AND gated = 1`, kind)
-}
-
-// Crowding implements ledger.Store.
-func (s *Store) Crowding(ctx context.Context, kind, key string) (c ledger.Crowding, err error) {
-	c.Whole.Key, c.Key.Key = "", key
-	err = s.read(ctx, true, func(r session) error {
-		c.Now = s.clock()
-		return r.query(`SELECT (SELECT count(*) FROM ledger_backlog INDEXED BY ledger_backlog_running WHERE limit_key IS NOT NULL AND lock_id IS NOT NULL AND kind = ?1), (SELECT next_at FROM ledger_lanes WHERE kind = ?1 AND limit_key = ''),
- (SELECT count(*) FROM ledger_backlog INDEXED BY ledger_backlog_running WHERE limit_key IS NOT NULL AND lock_id IS NOT NULL AND kind = ?1 AND limit_key = ?2), (SELECT next_at FROM ledger_lanes WHERE kind = ?1 AND limit_key = ?2)`, func(r row) error {
-			c.Whole.Running, c.Whole.Next, c.Key.Running, c.Key.Next = int(r.int(0)), r.time(1), int(r.int(2)), r.time(3)
-			return nil
-		}, kind, key)
-	})
-	return c, err
-}
-
-// ahead is Ahead of a kind that has limits, or had. What is filed as other limits demanded counts as well,
-// since a claim files it anew.
-func (s *Store) ahead(ctx context.Context, r *ledger.Record, limit int) (n int64, err error) {
-	key := ""
-	if r.Policy.Limits.ByKey() {
-		key = cmp.Or(r.ShardKey, r.Key)
-	}
-	const filed = `(SELECT count(*) FROM (SELECT 1 FROM ledger_backlog INDEXED BY ledger_backlog_lanes
- WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = ?1 AND (priority, due_at, item_id) < (?2, ?3, ?4) AND `
-	err = s.read(ctx, false, func(ss session) error {
-		return ss.query(`SELECT min(?6, (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog INDEXED BY ledger_backlog_ready
- WHERE state = 1 AND gate = 0 AND kind = ?1 AND (priority, due_at, item_id) < (?2, ?3, ?4) AND (?5 = '' OR `+shardKeyOf+` = ?5) LIMIT ?6)) +
- `+filed+`limit_key = ?5 LIMIT ?6)) +
- `+filed+`?5 = '' AND limit_key > '' LIMIT ?6)) +
- `+filed+`?5 <> '' AND limit_key = '' AND `+shardKeyOf+` = ?5 LIMIT ?6)))`, func(r row) error {
-			n = r.int(0)
-			return nil
-		}, r.Kind, r.Work.Priority, r.Work.Due, r.ID, key, limit)
-	})
-	return n, err
 }

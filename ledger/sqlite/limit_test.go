@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
@@ -15,7 +16,7 @@ func TestManyKeysAreHeldBack(t *testing.T) {
 	storetest.ManyKeysAreHeldBack(t, ledger.New(mustOpen(t, newPath(t), sqlite.Options{Unsafe: true}), ledger.Options{}))
 }
 
-// What is kept of rates goes when it says no more, whoever claims.
+// Records of rates are removed once they hold nothing back, by any claim.
 func TestRatesAreForgotten(t *testing.T) {
 	path, now := newPath(t), time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	l := ledger.New(mustOpen(t, path, sqlite.Options{Now: func() time.Time { return now }}), ledger.Options{})
@@ -24,7 +25,7 @@ func TestRatesAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	set := func(kind string, limits ledger.Limits) {
+	set := func(kind string, limits scheduler.Limits) {
 		t.Helper()
 		if err := l.SetKind(t.Context(), "test", ledger.Kind{Name: kind, Limits: limits}); err != nil {
 			t.Fatal(err)
@@ -35,7 +36,8 @@ func TestRatesAreForgotten(t *testing.T) {
 		if _, err := l.Add(t.Context(), ledger.NewItem{Kind: kind, Key: key}); err != nil {
 			t.Fatal(err)
 		}
-		if leases, err := l.Claim(t.Context(), ledger.Claim{Kind: kind, Agent: "a", Limit: 1}); len(leases) != 1 || err != nil {
+		if leases, err := l.Claim(t.Context(), ledger.Claim{Kind: kind, Agent: "a", Limit: 1}); len(leases) != 1 ||
+			err != nil {
 			t.Fatal(len(leases), err)
 		}
 	}
@@ -46,7 +48,7 @@ func TestRatesAreForgotten(t *testing.T) {
 			t.Errorf("%d rates are kept, want %d: %v", n, want, err)
 		}
 	}
-	rate := ledger.Limits{RatePerShardKey: ledger.Rate{Count: 1, Per: time.Second}}
+	rate := scheduler.Limits{RatePerShardKey: scheduler.Rate{Count: 1, Per: time.Second}}
 	set("often", rate)
 	set("rare", rate)
 	for i := range 10 {
@@ -55,8 +57,8 @@ func TestRatesAreForgotten(t *testing.T) {
 		now = now.Add(10 * time.Second)
 	}
 	kept(2)
-	set("often", ledger.Limits{MaxRunning: 100})
-	set("rare", ledger.Limits{})
+	set("often", scheduler.Limits{MaxRunning: 100})
+	set("rare", scheduler.Limits{})
 	work("often", "without a rate")
 	kept(0)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	// What SQLite asks for before it removes the log of a file that nobody else has open.
+	// The lock that SQLite takes before it removes the log of a file that no other process has open.
 	children["lock"] = func(_ context.Context, args []string) error {
 		f, err := os.OpenFile(args[0], os.O_RDWR, 0)
 		if err != nil {

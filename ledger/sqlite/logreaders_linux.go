@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Whoever reads through the write-ahead log holds a shared lock of one of these bytes of its index,
+// A reader of the write-ahead log holds a shared lock of one of these bytes of its index,
 // the -shm file (sqlite.org/walformat.html).
 const firstReadLock, lastReadLock = 123, 127
 
@@ -58,7 +58,7 @@ func readersNow(index string) (names []string) {
 	return names
 }
 
-// reads says whether there is a reader's lock among lines such as
+// reads reports whether there is a reader's lock among lines such as
 // "lock:	1: POSIX  ADVISORY  READ 4711 fe:00:1234 124 124".
 func reads(fdinfo string) bool {
 	for line := range strings.Lines(fdinfo) {

@@ -24,7 +24,12 @@ const childEnv = "LEDGERD_TEST_CHILD"
 var children = map[string]func(ctx context.Context, args []string) error{}
 
 func TestMain(m *testing.M) {
-	if run := children[os.Getenv(childEnv)]; run != nil {
+	if name := os.Getenv(childEnv); name != "" {
+		run := children[name]
+		if run == nil { // else it would run the tests, which start it again
+			fmt.Fprintln(os.Stderr, "no child is called", name)
+			os.Exit(2)
+		}
 		if err := run(context.Background(), os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -88,7 +93,7 @@ func (c *child) line(t testing.TB) string {
 func (c *child) expect(t testing.TB, want string) {
 	t.Helper()
 	if got := c.line(t); got != want {
-		t.Fatalf("the child says %q, want %q", got, want)
+		t.Fatalf("the child printed %q, want %q", got, want)
 	}
 }
 
@@ -102,7 +107,7 @@ func (c *child) done(t testing.TB) {
 	}
 }
 
-// goAhead is the child's side of a common start: it says so and waits for its input to end.
+// goAhead is the child's side of a common start: it writes a line and waits for its input to end.
 func goAhead() error {
 	fmt.Println("ready")
 	_, err := io.Copy(io.Discard, os.Stdin)

@@ -12,6 +12,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/act"
 	"github.com/ledgerd/ledgerd/schema"
 )
 
@@ -56,15 +57,17 @@ func inspect(ctx context.Context, f *file) (st state, err error) {
 	}
 	st.wal = mode == "wal"
 	tables := map[string]bool{}
-	err = h.with(ctx).query("SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN ('ledger_items', 'ledger_meta', '"+schema.Table+"')", func(r row) error {
+	err = h.with(ctx).query("SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN ('ledger_items', "+
+		"'ledger_meta', '"+schema.Table+"')", func(r row) error {
 		tables[r.text(0)] = true
 		return nil
 	})
 	if err == nil && tables[schema.Table] {
-		err = h.with(ctx).query("SELECT coalesce(max(version_id), 0) FROM "+schema.Table+" WHERE is_applied", func(r row) error {
-			st.have = int(r.int(0))
-			return nil
-		})
+		err = h.with(ctx).query("SELECT coalesce(max(version_id), 0) FROM "+schema.Table+" WHERE is_applied",
+			func(r row) error {
+				st.have = int(r.int(0))
+				return nil
+			})
 	}
 	if err == nil && tables["ledger_meta"] && st.have > 0 {
 		err = st.readNumbers(h.with(ctx))
@@ -87,14 +90,15 @@ func (st state) schema(f *file) ledger.Schema {
 
 // readNumbers reads how far the ledger is that the file is known to hold.
 func (st *state) readNumbers(s session) error {
-	return s.query("SELECT CAST(v AS INTEGER), coalesce((SELECT v FROM ledger_meta WHERE k = '"+schema.CopyFrom+"'), ''), (SELECT max(version_id) FROM "+schema.Table+" WHERE is_applied)\n"+
-		" FROM ledger_meta WHERE k = 'compatible_from'", func(r row) error {
+	return s.query("SELECT CAST(v AS INTEGER), coalesce((SELECT v FROM ledger_meta WHERE k = '"+schema.CopyFrom+
+		"'), ''), (SELECT max(version_id) FROM "+schema.Table+" WHERE is_applied)\n FROM ledger_meta WHERE k = "+
+		"'compatible_from'", func(r row) error {
 		st.compatibleFrom, st.source, st.have = int(r.int(0)), r.text(1), int(r.int(2))
 		return nil
 	})
 }
 
-// fits says why this program cannot use the file.
+// fits returns why this program cannot use the file.
 func (st state) fits(f *file, o Options) error {
 	switch {
 	case st.foreign:
@@ -102,8 +106,9 @@ func (st state) fits(f *file, o Options) error {
 	case st.schema(f).Fits() != nil:
 		return st.schema(f).Fits()
 	case st.source != "" && !o.Unfinished:
-		return &failure{ledger.ErrSchema, fmt.Sprintf("the ledger in %s is not complete: another one (id %s) is being copied into it\n"+
-			"  run that ledgerd db copy again to its end", f.name, st.source), nil}
+		return &ledger.Error{Kind: ledger.ErrSchema,
+			Message: fmt.Sprintf("the ledger in %s is not complete: another one (id %s) is being copied into it", f.name,
+				st.source), Hint: "run that copy again to its end", Act: act.Act{Name: act.Copy}}
 	}
 	return nil
 }
@@ -133,7 +138,12 @@ func ensure(ctx context.Context, f *file, o Options) error {
 			return err
 		}
 	}
-	unlock, err := f.lock(ctx)
+	waiting, cancel := context.WithTimeout(ctx, o.Wait) // for others; our own migration takes as long as it takes
+	unlock, err := f.lock(waiting)
+	cancel()
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return locked(f.name, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -156,7 +166,8 @@ func missing(f *file) bool {
 // migrate switches the file to write-ahead logging and applies the migrations that are
 // missing, under the lock.
 func migrate(ctx context.Context, f *file, st state) error {
-	c, err := sqlite.NewConnector(f.uri("busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)") + "&_txlock=immediate")
+	c, err := sqlite.NewConnector(f.uri("busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)") +
+		"&_txlock=immediate")
 	if err != nil {
 		return err
 	}

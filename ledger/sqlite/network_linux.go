@@ -39,7 +39,8 @@ var networkTypes = map[uint32]string{
 const fuseType = 0x65735546
 
 // localFUSE are file systems in user space that lie over a disk of this machine.
-var localFUSE = map[string]bool{"fuseblk": true, "fuse.fuse-overlayfs": true, "fuse.gocryptfs": true, "fuse.encfs": true}
+var localFUSE = map[string]bool{"fuseblk": true, "fuse.fuse-overlayfs": true, "fuse.gocryptfs": true,
+	"fuse.encfs": true}
 
 // networkName decides by the type that statfs tells and the name in the table of mounts, "" if
 // that is not known.

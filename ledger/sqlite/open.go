@@ -10,6 +10,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 )
 
 // Options of Open; the zero value is for production.
@@ -18,11 +19,11 @@ type Options struct {
 	Unsafe bool
 	// MustExist makes Open fail with ledger.ErrNoLedger instead of making a ledger.
 	MustExist bool
-	// Unfinished opens also a ledger into which another is still being copied, which nobody else
+	// Unfinished opens also a ledger into which another is still being copied; no other program
 	// may open: see package tables.
 	Unfinished bool
-	// Wait is how long a call that writes waits for the file's write lock before it fails with
-	// ledger.ErrUnavailable; 0 means 30 s.
+	// Wait is how long a call that writes waits for the file's write lock, and Open for another program that
+	// makes or migrates the ledger, before it fails with ledger.ErrUnavailable; 0 means 30 s.
 	Wait time.Duration
 	// Now replaces the clock, for tests only.
 	Now func() time.Time
@@ -42,12 +43,13 @@ type Store struct {
 	closed  bool
 	closing chan struct{}
 
-	pruned sync.Map // kind → moment up to which nothing is left to prune
-	sweeps sweeps
+	shared
 
-	laneSweeps sweeps // of rates that have not been used lately
-	turnsMu    sync.Mutex
-	turns      turns
+	pruned     sync.Map // kind → moment up to which nothing is left to prune
+	wakes      int      // the constant of the same name, but in tests
+	sweeps     sqlstore.Pace
+	laneSweeps sqlstore.Pace // of rates that have not been used lately
+	cursors    sqlstore.Cursors
 }
 
 var _ ledger.Store = (*Store)(nil)
@@ -75,16 +77,13 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	opening, cancel := context.WithTimeout(ctx, o.Wait)
-	defer cancel()
-	if err := ensure(opening, f, o); err != nil {
-		if opening.Err() != nil && ctx.Err() == nil {
-			err = locked(f.name, err)
-		}
+	if err := ensure(ctx, f, o); err != nil {
 		return nil, explain(f.name, err)
 	}
-	s := &Store{file: f, closing: make(chan struct{}), sweeps: sweeps{every: sweepEvery, wakes: wakes}, laneSweeps: sweeps{every: sweepEvery},
+	s := &Store{file: f, closing: make(chan struct{}), wakes: wakes,
+		sweeps: sqlstore.Pace{Every: sqlstore.SweepEvery}, laneSweeps: sqlstore.Pace{Every: sqlstore.SweepEvery},
 		clock: func() time.Time { return clock().UTC().Truncate(time.Microsecond) }}
+	s.shared = sqlstore.New(sharedDB{s})
 	if err := s.connect(ctx, o); err != nil {
 		return nil, explain(f.name, err)
 	}
@@ -98,13 +97,14 @@ func (s *Store) connect(ctx context.Context, o Options) error {
 	if o.Unsafe {
 		synchronous = "NORMAL"
 	}
-	// Whoever opens the file first repairs it, and the others wait.
+	// The first process that opens the file repairs it, and the others wait.
 	h, err := open(ctx, s.file.uri("busy_timeout(5000)", "synchronous("+synchronous+")", "fullfsync(1)", "foreign_keys(1)",
 		"cache_size(-8192)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)"))
 	if err != nil {
 		return err
 	}
-	s.w = &writer{h: h, file: s.file, clock: s.clock, wait: o.Wait, slice: slice, hardship: hardship, mercy: mercy, signal: make(chan struct{}, 1),
+	s.w = &writer{h: h, file: s.file, clock: s.clock, wait: o.Wait, slice: slice, longWait: longWait, grace: grace,
+		watchBusy: watchBusy, watchIdle: watchIdle, signal: make(chan struct{}, 1), written: make(chan struct{}, 1),
 		watchers: watchers{wake: map[int]func(string){}}, stop: make(chan struct{}), stopped: make(chan struct{})}
 	s.readers = newReaders(s.file)
 	if err := s.settle(ctx, synchronous); err != nil {
@@ -126,7 +126,8 @@ func (s *Store) settle(ctx context.Context, synchronous string) error {
 		return err
 	}
 	for _, p := range []struct{ name, want string }{
-		{"journal_mode", "wal"}, {"synchronous", map[string]string{"FULL": "2", "NORMAL": "1"}[synchronous]}, {"foreign_keys", "1"}, {"busy_timeout", "0"},
+		{"journal_mode", "wal"}, {"synchronous", map[string]string{"FULL": "2", "NORMAL": "1"}[synchronous]}, {"foreign_keys",
+			"1"}, {"busy_timeout", "0"},
 	} {
 		if got, err := pragma(ctx, s.w.h, p.name); err != nil {
 			return err

@@ -12,8 +12,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
@@ -55,7 +57,8 @@ func value[T any](t testing.TB, db *sql.DB, query string) (v T) {
 func TestOpenCreates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "folder", "a b?#%.db")
 	mustOpen(t, path, sqlite.Options{})
-	for p, want := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700 | os.ModeDir, filepath.Dir(filepath.Dir(path)): 0o700 | os.ModeDir} {
+	for p, want := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700 | os.ModeDir,
+		filepath.Dir(filepath.Dir(path)): 0o700 | os.ModeDir} {
 		info, err := os.Stat(p)
 		if err != nil {
 			t.Fatal(err)
@@ -136,7 +139,8 @@ func contents(t testing.TB, path string) []byte {
 func TestOpenInsideAnApplication(t *testing.T) {
 	path := newPath(t)
 	db := database(t, path)
-	run(t, db, "CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT)", "CREATE TABLE locks (x)", "CREATE TABLE goose_db_version (version_id INTEGER, is_applied)",
+	run(t, db, "CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT)", "CREATE TABLE locks (x)",
+		"CREATE TABLE goose_db_version (version_id INTEGER, is_applied)",
 		"INSERT INTO items VALUES (7, 'theirs')", "INSERT INTO goose_db_version VALUES (42, 1)")
 	l := ledger.New(mustOpen(t, path, sqlite.Options{}), ledger.Options{})
 	if _, err := l.Add(t.Context(), numbered(3)...); err != nil {
@@ -175,11 +179,13 @@ func TestRefusedUntouched(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		prepare func(t *testing.T, path string)
-		says    string
+		message string
 	}{
 		"short text": {text("hello\n"), "is not a ledger"},
 		"long text":  {text(strings.Repeat("id,name,email\n", 10_000)), "is not a ledger"},
-		"newer":      {edited("INSERT INTO ledger_migrations (version_id, is_applied) VALUES (99, 1)", "UPDATE ledger_meta SET v = '98' WHERE k = 'compatible_from'"), fmt.Sprintf("has schema 99, which programs that know schema 98 or later may use, and this one knows %d; upgrade ledgerd", schema.Version)},
+		"newer": {edited("INSERT INTO ledger_migrations (version_id, is_applied) VALUES (99, 1)",
+			"UPDATE ledger_meta SET v = '98' WHERE k = 'compatible_from'"), fmt.Sprintf("has schema 99, which programs that "+
+			"know schema 98 or later may use, and this one knows %d; upgrade ledgerd", schema.Version)},
 		"other tables": {func(t *testing.T, path string) {
 			db := database(t, path)
 			run(t, db, "CREATE TABLE ledger_items (account, amount)")
@@ -192,7 +198,8 @@ func TestRefusedUntouched(t *testing.T) {
 			before := contents(t, path)
 			for _, o := range []sqlite.Options{{}, {MustExist: true}} {
 				_, err := sqlite.Open(t.Context(), path, o)
-				if !errors.Is(err, ledger.ErrSchema) || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), path) {
+				if !errors.Is(err, ledger.ErrSchema) || !strings.Contains(err.Error()+"; "+ledger.Hint(err), tt.message) ||
+					!strings.Contains(err.Error(), path) {
 					t.Errorf("%+v: %v", o, err)
 				}
 			}
@@ -206,7 +213,7 @@ func TestRefusedUntouched(t *testing.T) {
 	}
 }
 
-// A newer ledger that says that this program may use it is used.
+// A newer ledger that allows this program is used.
 func TestNewerButCompatible(t *testing.T) {
 	path := newPath(t)
 	mustOpen(t, path, sqlite.Options{}).Close()
@@ -219,7 +226,8 @@ func TestNewerButCompatible(t *testing.T) {
 		t.Errorf("status %d, %v", have, err)
 	}
 	run(t, database(t, path), "UPDATE ledger_meta SET v = '98' WHERE k = 'compatible_from'")
-	if now, err := s.Schema(t.Context()); now.Have != 99 || now.Compatible != 98 || err != nil || !errors.Is(now.Fits(), ledger.ErrSchema) {
+	if now, err := s.Schema(t.Context()); now.Have != 99 || now.Compatible != 98 || err != nil ||
+		!errors.Is(now.Fits(), ledger.ErrSchema) {
 		t.Errorf("of a store that is open: %+v, %v", now, err)
 	}
 }
@@ -310,10 +318,30 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 }
 
+// A program waits for another one that makes the ledger, up to its limit. To make one itself it has
+// as long as it needs.
+func TestOpenWaitsForOthersOnly(t *testing.T) {
+	short := sqlite.Options{Wait: time.Nanosecond}
+	mustOpen(t, newPath(t), short)
+	path := newPath(t)
+	held, err := os.Create(path + ".migrate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sqlite.Open(t.Context(), path, short); !errors.Is(err, ledger.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "locked by another process") {
+		t.Errorf("another program makes the ledger: %v", err)
+	}
+}
+
 // A file or folder that may not be written is named. The test may run as root, who may do
-// everything, so the process that tries is nobody's.
+// everything, so the process that tries runs as the user nobody.
 func TestDenied(t *testing.T) {
-	for name, prepare := range map[string]func(dir, path string) (says string, err error){
+	for name, prepare := range map[string]func(dir, path string) (message string, err error){
 		"folder": func(dir, path string) (string, error) { return dir, os.Chmod(dir, 0o555) },
 		"folder to be made": func(dir, path string) (string, error) {
 			return dir, os.Chmod(filepath.Dir(dir), 0o555)
@@ -337,13 +365,13 @@ func TestDenied(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			says, err := prepare(dir, path)
+			message, err := prepare(dir, path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := spawn(t, "denied", path, says)
+			c := spawn(t, "denied", path, message)
 			if os.Getuid() == 0 {
-				c.Path = "/proc/self/exe" // what the child is before it changes: this binary, whose folder nobody may enter
+				c.Path = "/proc/self/exe" // this binary by its link: the child's user may not enter its folder
 				c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 			}
 			c.start(t).done(t)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // plan is how SQLite would run a statement. With statistics it is another for other arguments.
@@ -28,7 +29,7 @@ func plan(t *testing.T, s *Store, query string, args ...any) (steps []string) {
 	return steps
 }
 
-// everything does at least once whatever programs do.
+// each part runs at least once in any case.
 func everything(t *testing.T, s *Store, clock *time.Time) {
 	t.Helper()
 	ctx, l := t.Context(), ledger.New(s, ledger.Options{})
@@ -48,12 +49,14 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 		items = append(items, ledger.NewItem{Kind: "k", Key: fmt.Sprint(i), Priority: int16(i%5 - 2)})
 	}
 	add(items...)
-	add(append(items[:5], ledger.NewItem{Kind: "k", Key: "daily", Every: "day", Priority: -2}, ledger.NewItem{Kind: "k", Key: "later", Due: clock.Add(time.Hour)})...)
+	add(append(items[:5], ledger.NewItem{Kind: "k", Key: "daily", Every: "day", Priority: -2}, ledger.NewItem{Kind: "k",
+		Key: "later", Due: clock.Add(time.Hour)})...)
 	add(ledger.NewItem{Kind: "k", Key: "1", Fingerprint: "new"})
 	ok(l.SetKind(ctx, "a", ledger.Kind{Name: "k", Keep: time.Minute}))
 	ok(l.Beat(ctx, ledger.Agent{Name: "a"}, time.Minute))
 	var leases []*ledger.Lease
-	for _, c := range []ledger.Claim{{Limit: 40}, {Limit: 50, Resume: true}, {Limit: 50, Shard: ledger.Shard{Index: 1, Count: 3}}} {
+	for _, c := range []ledger.Claim{{Limit: 40}, {Limit: 50, Resume: true},
+		{Limit: 50, Shard: scheduler.Shard{Index: 1, Count: 3}}} {
 		c.Kind, c.Agent = "k", "a"
 		got, err := l.Claim(ctx, c)
 		ok(err)
@@ -63,7 +66,8 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 	ok(errors.Join(l.Start(ctx, time.Minute, leases[:5]...)...))
 	var endings []ledger.Ending
 	for i, ls := range leases[:30] {
-		r := []ledger.Result{ledger.Done(nil), ledger.Done([]byte("o")), ledger.Permanent(errors.New("e")), ledger.Doubt(errors.New("e")), ledger.Snooze(time.Second, ""),
+		r := []ledger.Result{ledger.Done(nil), ledger.Done([]byte("o")), ledger.Permanent(errors.New("e")),
+			ledger.Doubt(errors.New("e")), ledger.Snooze(time.Second, ""),
 			ledger.Done(nil, ledger.NewItem{Kind: "child", Key: fmt.Sprint(i)})}[i%6]
 		endings = append(endings, ledger.Ending{Lease: ls, Result: r})
 	}
@@ -100,8 +104,10 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 	ok(err)
 	for _, f := range []ledger.Filter{
 		{States: []ledger.State{ledger.StateDone}}, {States: []ledger.State{ledger.StateDead}, Kinds: []string{"k"}},
-		{States: []ledger.State{ledger.StateDoubt, ledger.StateDead}}, {States: []ledger.State{ledger.StateReady}, Kinds: []string{"k"}},
-		ledger.Filter{States: []ledger.State{ledger.StateDead, ledger.StateReady}}.And(ledger.Filter{States: []ledger.State{ledger.StateDead}}).And(ledger.Filter{Key: "x"}),
+		{States: []ledger.State{ledger.StateDoubt, ledger.StateDead}}, {States: []ledger.State{ledger.StateReady},
+			Kinds: []string{"k"}},
+		ledger.Filter{States: []ledger.State{ledger.StateDead, ledger.StateReady}}.And(ledger.Filter{
+			States: []ledger.State{ledger.StateDead}}).And(ledger.Filter{Key: "x"}),
 		{Kinds: []string{"k"}, Prefix: "x"}, {States: []ledger.State{ledger.StateLeased}, Agents: []string{"a"}},
 	} {
 		_, err = l.Recent(ctx, f, 10)
@@ -128,10 +134,11 @@ func TestPlans(t *testing.T) {
 	}
 	grows := regexp.MustCompile(`^SCAN (i|b|a|n|o|ledger_items|ledger_backlog|ledger_attempts)\b`)
 	for _, query := range slices.Sorted(maps.Keys(seen)) {
-		if word, _, _ := strings.Cut(query, " "); !slices.Contains([]string{"SELECT", "INSERT", "UPDATE", "DELETE"}, word) || strings.Contains(query, "?,?),(") {
+		if word, _, _ := strings.Cut(query, " "); !slices.Contains([]string{"SELECT", "INSERT", "UPDATE", "DELETE"}, word) ||
+			strings.Contains(query, "?,?),(") {
 			continue
 		}
-		steps := plan(t, s, query, make([]any, 20)...)
+		steps := plan(t, s, query, make([]any, 30)...)
 		for _, step := range steps {
 			recent := step == "SCAN b" && strings.Contains(query, "b.attempt > 0") // of what is open there is no order by end
 			if grows.MatchString(step) && !strings.Contains(step, "INDEX") && !recent {

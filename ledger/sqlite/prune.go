@@ -3,6 +3,8 @@ package sqlite
 import (
 	"context"
 	"time"
+
+	"github.com/ledgerd/ledgerd/ledger/internal/code"
 )
 
 // pruneSlice is how many items one turn prunes: few enough that others do not wait for it.
@@ -21,8 +23,8 @@ const (
     NOT EXISTS (SELECT 1 FROM ledger_attempts n WHERE n.item_id = i.id AND n.attempt > a.attempt) AND
     (coalesce(nullif(i.payload, x''), a.output, a.log, a.error) IS NOT NULL OR EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt))
    ELSE EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt) AND
-    NOT EXISTS (SELECT 1 FROM ledger_attempts n WHERE n.item_id = i.id AND n.attempt > a.attempt AND (n.outcome IN (0, 1) OR n.final = 1 AND a.outcome NOT IN (0, 1))) AND
-    (a.outcome IN (0, 1) OR NOT EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt AND o.outcome IN (0, 1)))
+    NOT EXISTS (SELECT 1 FROM ledger_attempts n WHERE n.item_id = i.id AND n.attempt > a.attempt AND (n.outcome IN ` + code.Completed + ` OR n.final = 1 AND a.outcome NOT IN ` + code.Completed + `)) AND
+    (a.outcome IN ` + code.Completed + ` OR NOT EXISTS (SELECT 1 FROM ledger_attempts o WHERE o.item_id = i.id AND o.attempt < a.attempt AND o.outcome IN ` + code.Completed + `))
   END`
 	cutsOfKind = cutColumns + `ledger_attempts a INDEXED BY ledger_attempts_final` + prunable +
 		` AND a.kind = ?1 AND a.finished_at < ?2 AND a.finished_at >= ?3 ORDER BY a.finished_at LIMIT ?4`
@@ -86,10 +88,12 @@ func prune(t *turn, kind string, before time.Time, ids []int64) (int, error) {
 	for _, c := range found {
 		_, err := t.exec(`DELETE FROM ledger_attempts WHERE item_id = ?1 AND attempt < ?2`, c.id, c.attempt)
 		if err == nil {
-			_, err = t.exec(`UPDATE ledger_items SET base_attempt = ?2, payload = CASE WHEN ?3 AND payload IS NOT NULL THEN x'' ELSE payload END WHERE id = ?1`, c.id, c.attempt-1, c.emptied)
+			_, err = t.exec(
+				`UPDATE ledger_items SET base_attempt = ?2, payload = CASE WHEN ?3 AND payload IS NOT NULL THEN x'' ELSE payload END WHERE id = ?1`, c.id, c.attempt-1, c.emptied)
 		}
 		if err == nil && c.emptied {
-			_, err = t.exec(`UPDATE ledger_attempts SET output = NULL, log = NULL, error = NULL WHERE item_id = ?1 AND attempt = ?2`, c.id, c.attempt)
+			_, err = t.exec(
+				`UPDATE ledger_attempts SET output = NULL, log = NULL, error = NULL WHERE item_id = ?1 AND attempt = ?2`, c.id, c.attempt)
 		}
 		if err != nil {
 			return 0, err

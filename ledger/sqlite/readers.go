@@ -39,8 +39,9 @@ func (p *readers) use(ctx context.Context, snapshot bool, fn func(session) error
 		p.free <- h
 	}()
 	if h == nil {
-		// Readers wait for nobody but a process that opens or closes the file.
-		if h, err = open(ctx, p.file.uri("busy_timeout(5000)", "query_only(1)", "cache_size(-2048)", "temp_store(MEMORY)")); err != nil {
+		// Readers wait only for a process that opens or closes the file.
+		if h, err = open(ctx, p.file.uri("busy_timeout(5000)", "query_only(1)", "cache_size(-2048)",
+			"temp_store(MEMORY)")); err != nil {
 			return err
 		}
 	}

@@ -30,7 +30,8 @@ func openWith(t testing.TB, now func() time.Time) ledger.Store {
 func TestChecks(t *testing.T) {
 	_, path := newLedger(t)
 	db := database(t, path)
-	storetest.Checks(t, storetest.SQL{Time: "1763632800000000", Earlier: "1763632799999999", UUID: "randomblob(16)", True: "1",
+	storetest.Checks(t, storetest.SQL{Time: "1763632800000000", Earlier: "1763632799999999", UUID: "randomblob(16)",
+		True:  "1",
 		Text:  func(n int) string { return fmt.Sprintf("replace(hex(zeroblob(%d)), '00', 'x')", n) },
 		Bytes: func(n int) string { return fmt.Sprintf("zeroblob(%d)", n) },
 		Exec: func(statement string) error {

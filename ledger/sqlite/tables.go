@@ -31,6 +31,9 @@ type tablesOf struct {
 func (s *tablesOf) Tables() ([]tables.Table, error) {
 	all := []tables.Table{{Name: schema.Meta, Key: []string{"k"}}}
 	for _, t := range schema.Tables {
+		if t.Apart {
+			continue
+		}
 		all = append(all, tables.Table{Name: t.Name, Key: t.Key, Seeded: t.Seeded})
 	}
 	for i := range all {
@@ -77,7 +80,8 @@ func (s *tablesOf) Scan(t tables.Table, after tables.Row, each func(tables.Row) 
 }
 
 func (s *tablesOf) Last(t tables.Table) (key tables.Row, err error) {
-	query := "SELECT " + strings.Join(t.Key, ", ") + " FROM " + t.Name + " ORDER BY " + strings.Join(t.Key, " DESC, ") + " DESC LIMIT 1"
+	query := "SELECT " + strings.Join(t.Key, ", ") + " FROM " + t.Name + " ORDER BY " + strings.Join(t.Key, " DESC, ") +
+		" DESC LIMIT 1"
 	err = s.query(query, func(r row) error {
 		for _, v := range r {
 			key = append(key, v)
@@ -90,7 +94,8 @@ func (s *tablesOf) Last(t tables.Table) (key tables.Row, err error) {
 func (s *tablesOf) Insert(t tables.Table, rows []tables.Row) error {
 	if s.blobs == nil {
 		s.blobs = map[string]bool{}
-		err := s.query("SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table' AND c.type = 'BLOB'", func(r row) error {
+		err := s.query("SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table' "+
+			"AND c.type = 'BLOB'", func(r row) error {
 			s.blobs[r.text(0)+"."+r.text(1)] = true
 			return nil
 		})
@@ -104,7 +109,8 @@ func (s *tablesOf) Insert(t tables.Table, rows []tables.Row) error {
 			places[i] = "CAST(? AS BLOB)"
 		}
 	}
-	query := "INSERT INTO " + t.Name + " (" + strings.Join(t.Columns, ", ") + ") VALUES (" + strings.Join(places, ", ") + ")"
+	query := "INSERT INTO " + t.Name + " (" + strings.Join(t.Columns, ", ") + ") VALUES (" + strings.Join(places, ", ") +
+		")"
 	for _, r := range rows {
 		if _, err := s.exec(query, exactly(r)...); err != nil {
 			return err
@@ -118,12 +124,13 @@ func (s *tablesOf) Clear(t tables.Table) error {
 	return err
 }
 
-// numbered says whether the table never gives a number twice.
+// numbered reports whether the table never gives a number twice.
 func (s *tablesOf) numbered(t tables.Table) (yes bool, err error) {
-	err = s.query("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1 AND instr(sql, 'AUTOINCREMENT') > 0", func(row) error {
-		yes = true
-		return nil
-	}, t.Name)
+	err = s.query("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1 AND instr(sql, 'AUTOINCREMENT') > 0",
+		func(row) error {
+			yes = true
+			return nil
+		}, t.Name)
 	return yes, err
 }
 

@@ -5,9 +5,11 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/internal/where"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-var selectKnown = newBulk("SELECT i.kind, i.scope, i.key FROM (", 3, ") v CROSS JOIN ledger_items i ON i.kind = v.column1 AND i.scope = v.column2 AND i.key = v.column3")
+var selectKnown = newBulk("SELECT i.kind, i.scope, i.key FROM (", 3,
+	") v CROSS JOIN ledger_items i ON i.kind = v.column1 AND i.scope = v.column2 AND i.key = v.column3")
 
 // Known implements ledger.Store.
 func (s *Store) Known(ctx context.Context, keys []ledger.Identity) ([]bool, error) {
@@ -27,20 +29,29 @@ func (s *Store) Known(ctx context.Context, keys []ledger.Identity) ([]bool, erro
 	return known, err
 }
 
+// Scopes implements ledger.Store: from one scope to the next, by the index of identities.
+func (s *Store) Scopes(ctx context.Context, kind string, limit int) (all []string, err error) {
+	err = s.read(ctx, false, func(r session) error {
+		return r.query(`WITH RECURSIVE s(scope) AS (SELECT min(scope) FROM ledger_items WHERE kind = ?1
+ UNION ALL SELECT (SELECT min(i.scope) FROM ledger_items i WHERE i.kind = ?1 AND i.scope > s.scope) FROM s WHERE s.scope IS NOT NULL)
+SELECT scope FROM s WHERE scope IS NOT NULL LIMIT ?2`, func(r row) error {
+			all = append(all, r.text(0))
+			return nil
+		}, kind, limit)
+	})
+	return all, err
+}
+
 // Tally implements ledger.Store.
 func (s *Store) Tally(ctx context.Context, f ledger.Filter, column string, each func(ledger.Tally) error) error {
 	return s.read(ctx, true, func(r session) error {
-		f, err := narrow(r, f)
-		if err != nil {
-			return err
-		}
 		from, id := of(f)
 		between, above, upTo := bounded(f, from, id)
 		matches, args := where.Build(f, where.SQLite, "?1", []any{s.clock(), above, upTo})
 		list, group := where.Tally(column, "?1")
 		return r.query(`SELECT `+list+from+` LEFT JOIN `+newest+` WHERE `+between+matches+group, func(r row) error {
 			t := ledger.Tally{Value: r.bytes(0), Round: ledger.RoundStates[r.int(1)], Items: r.int(2)}
-			if column != ledger.ByPayload {
+			if column != stats.ByPayload {
 				t.Value = []byte(r.text(0))
 			}
 			return each(t)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/filter"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
@@ -23,7 +24,7 @@ func begin(t testing.TB, db *sql.DB) *sql.Tx {
 	return tx
 }
 
-// What is added and finished in a transaction of the caller's commits with it, or not at all.
+// Items added and finished in a transaction of the caller's commit with it, or not at all.
 func TestCallersTransaction(t *testing.T) {
 	for _, commit := range []bool{true, false} {
 		for _, how := range []string{"deferred", "immediate", "conn"} {
@@ -40,7 +41,8 @@ func TestCallersTransaction(t *testing.T) {
 				}
 				q, end := handleOf(t, db, path, how)
 				conn := sqlite.Wrap(q)
-				added, err := l.AddTx(t.Context(), conn, ledger.NewItem{Kind: "k", Key: "1"}, ledger.NewItem{Kind: "new", Key: "x", Payload: []byte("\x00p")})
+				added, err := l.AddTx(t.Context(), conn, ledger.NewItem{Kind: "k", Key: "1"}, ledger.NewItem{Kind: "new", Key: "x",
+					Payload: []byte("\x00p")})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -60,14 +62,16 @@ func TestCallersTransaction(t *testing.T) {
 					t.Errorf("before the commit others see %d, %v", n, err)
 				}
 				end(commit)
-				want := map[string]int64{"k state:done": 0, "k state:dead": 0, "k state:leased": 3, "new state:ready": 0, "child state:ready": 0}
+				want := map[string]int64{"k state:done": 0, "k state:dead": 0, "k state:leased": 3, "new state:ready": 0,
+					"child state:ready": 0}
 				mails := 0
 				if commit {
-					want = map[string]int64{"k state:done": 2, "k state:dead": 1, "k state:leased": 0, "new state:ready": 1, "child state:ready": 1}
+					want = map[string]int64{"k state:done": 2, "k state:dead": 1, "k state:leased": 0, "new state:ready": 1,
+						"child state:ready": 1}
 					mails = 1
 				}
 				for where, want := range want {
-					f, err := ledger.ParseFilter("kind:"+where, time.Now())
+					f, err := filter.Parse("kind:"+where, time.Now())
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -138,7 +142,8 @@ func TestCallersTransactionIsFenced(t *testing.T) {
 		t.Fatal(err)
 	}
 	tx := begin(t, database(t, path))
-	if err := l.FinishTx(t.Context(), sqlite.Wrap(tx), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)}); !errors.Is(err, ledger.ErrLeaseLost) {
+	if err := l.FinishTx(t.Context(), sqlite.Wrap(tx), ledger.Ending{Lease: leases[0],
+		Result: ledger.Done(nil)}); !errors.Is(err, ledger.ErrLeaseLost) {
 		t.Errorf("%v", err)
 	}
 }
@@ -174,7 +179,7 @@ func TestCallersTransactionLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = l.AddTx(t.Context(), sqlite.Wrap(third), item)
-	if !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "call the ledger before reading") {
+	if !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(ledger.Hint(err), "call the ledger before reading") {
 		t.Errorf("after it read and somebody wrote: %v", err)
 	}
 }
@@ -211,8 +216,8 @@ func TestCallersTransactionRefused(t *testing.T) {
 	}
 	defer idle.Close()
 	for name, tt := range map[string]struct {
-		conn ledger.Conn
-		says string
+		conn    ledger.Conn
+		message string
 	}{
 		"another driver":   {sqlite.Wrap(begin(t, strangers)), "is of another driver"},
 		"another file":     {sqlite.Wrap(begin(t, empty)), "is not on the file of this ledger"},
@@ -223,7 +228,7 @@ func TestCallersTransactionRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := l.AddTx(t.Context(), tt.conn, ledger.NewItem{Kind: "k", Key: "x"})
-			if !errors.Is(err, ledger.ErrInvalid) || !strings.Contains(err.Error(), tt.says) {
+			if !errors.Is(err, ledger.ErrInvalid) || !strings.Contains(err.Error()+"; "+ledger.Hint(err), tt.message) {
 				t.Errorf("%v", err)
 			}
 		})

@@ -16,8 +16,8 @@ import (
 )
 
 // DB runs transactions on the caller's own handle, which must use the driver modernc.org/sqlite;
-// the ledger need not be in that file. Each begins with BEGIN IMMEDIATE, whatever the DSN says, and
-// waits for the file's write lock as the ledger itself does, whatever busy_timeout is, so that nobody
+// the ledger need not be in that file. Each begins with BEGIN IMMEDIATE, also if the DSN has another mode, and
+// waits for the file's write lock as the ledger itself does, with any busy_timeout, so that no caller
 // starves. So transactions exclude each other, also those that only read.
 //
 // Until a transaction ends, every other write to the file waits. A call of the ledger in that file
@@ -68,7 +68,8 @@ func (d *database) lock(ctx context.Context, tx *sql.Tx) error {
 		return err
 	}
 	if within(ctx, f.info) {
-		return errors.New("sqlite: this context is inside a transaction on the same file, which was begun on another handle and is waited for\n  use one handle and one txn.Runner for the file")
+		return errors.New("sqlite: this context is inside a transaction on the same file, which was begun on another " +
+			"handle and is waited for\n  use one handle and one txn.Runner for the file")
 	}
 	restore := fmt.Sprintf("PRAGMA busy_timeout = %d", f.timeout)
 	begin := "BEGIN IMMEDIATE; " + restore
@@ -113,10 +114,12 @@ func (d *database) learn(ctx context.Context, tx *sql.Tx) (*opened, error) {
 		return d.file, nil
 	}
 	if !(&callers{q: tx, ctx: ctx}).ours() {
-		return nil, errors.New("sqlite.DB: this handle is of another driver; open its database with modernc.org/sqlite (two SQLite libraries in one process damage the file)")
+		return nil, errors.New("sqlite.DB: this handle is of another driver; open its database with modernc.org/sqlite " +
+			"(two SQLite libraries in one process damage the file)")
 	}
 	f, path := &opened{}, ""
-	err := tx.QueryRowContext(ctx, "SELECT file, timeout FROM pragma_database_list, pragma_busy_timeout WHERE name = 'main'").Scan(&path, &f.timeout)
+	err := tx.QueryRowContext(ctx,
+		"SELECT file, timeout FROM pragma_database_list, pragma_busy_timeout WHERE name = 'main'").Scan(&path, &f.timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +132,7 @@ func (d *database) learn(ctx context.Context, tx *sql.Tx) (*opened, error) {
 	return f, nil
 }
 
-// within says whether ctx is inside a transaction on this file.
+// within reports whether ctx is inside a transaction on this file.
 func within(ctx context.Context, file os.FileInfo) bool {
 	for db := range txn.Databases(ctx) {
 		if d, ok := db.(*database); ok && file != nil && d.file.info != nil && os.SameFile(d.file.info, file) {
@@ -141,16 +144,18 @@ func within(ctx context.Context, file os.FileInfo) bool {
 
 func (d *database) Commit(_ context.Context, tx *sql.Tx) error {
 	err := d.pool.Commit(tx)
-	switch code(err) & 0xff {
+	switch resultCode(err) & 0xff {
 	case sqlite3.SQLITE_IOERR: // it may be on the disk, and come back when the file is repaired
 		return fmt.Errorf("%w: %w", txn.ErrUncertain, err)
 	case sqlite3.SQLITE_ERROR: // no transaction is active
-		return fmt.Errorf("%w: SQLite undid it when a statement failed, whose error was not returned: %w", txn.ErrRolledBack, err)
+		return fmt.Errorf("%w: SQLite undid it when a statement failed, whose error was not returned: %w", txn.ErrRolledBack,
+			err)
 	}
 	return err
 }
 
-func (d *database) Rollback(tx *sql.Tx) { _ = d.pool.Rollback(tx) } // it fails where SQLite has undone everything already
+// it fails where SQLite has undone everything already
+func (d *database) Rollback(tx *sql.Tx) { _ = d.pool.Rollback(tx) }
 
 // Lost is never true: there is no server.
 func (d *database) Lost(*sql.Tx) bool { return false }
@@ -165,9 +170,10 @@ func (d *database) Transient(err error) bool { return busy(err) }
 // outside refuses a call that writes and whose ctx is inside a transaction on this file: it would
 // wait for its own caller.
 func (s *Store) outside(ctx context.Context) error {
-	if !within(ctx, s.file.info) {
+	if !within(ctx, s.file.open[0]) {
 		return nil
 	}
-	return &ledger.InvalidError{Field: "ctx", Reason: fmt.Sprintf("is inside a transaction on %s, for whose end this call would wait\n"+
+	return &ledger.InvalidError{Field: "ctx", Reason: fmt.Sprintf("is inside a transaction on %s, for whose end this "+
+		"call would wait\n"+
 		"  use AddTx or FinishTx with the Conn of the transaction, or a context from outside of it", s.file.name)}
 }

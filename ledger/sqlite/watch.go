@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 // watchers want to know of commits that are not this store's. The connection that writes sees
@@ -23,7 +25,7 @@ func (w *watchers) any() bool {
 	return len(w.wake) > 0
 }
 
-// look says whether there was a commit since it looked last, and tells the watchers, though
+// look reports whether there was a commit since it looked last, and tells the watchers, though
 // no more often than they need. It runs on the goroutine that owns the connection.
 func (w *watchers) look(h *handle) (changed bool) {
 	version := int64(0)
@@ -57,13 +59,38 @@ func (s *Store) Watch(ctx context.Context, wake func(kind string)) {
 	w.wake[id] = wake
 	w.mu.Unlock()
 	s.w.poke()
-	select {
-	case <-ctx.Done():
-	case <-s.closing:
-	}
+	s.w.hear(ctx, s.closing)
 	w.mu.Lock()
 	delete(w.wake, id)
 	w.mu.Unlock()
+}
+
+// hear has the writer look as soon as a process writes to the log of the file, until ctx or the store
+// ends. Where the system does not report writes, looks at intervals find commits.
+func (w *writer) hear(ctx context.Context, closing <-chan struct{}) {
+	var written chan fsnotify.Event
+	var failed chan error
+	if watcher, err := fsnotify.NewWatcher(); err == nil {
+		defer watcher.Close()
+		if watcher.Add(w.file.path+"-wal") == nil {
+			written, failed = watcher.Events, watcher.Errors
+		}
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-closing:
+			return
+		case <-failed: // events were lost; the next look at intervals makes up for it
+		case <-written:
+			select {
+			case w.written <- struct{}{}:
+			default:
+			}
+			pause(hearEvery) // writes of this time are one event
+		}
+	}
 }
 
 // Announce implements ledger.Store: other processes see the commit itself.

@@ -46,7 +46,7 @@ func TestWatch(t *testing.T) {
 				t.Errorf("%s: kind %q", what, kind)
 			}
 		case <-time.After(10 * time.Second):
-			t.Fatalf("%s: nobody was woken", what)
+			t.Fatalf("%s: no waiter was woken", what)
 		}
 	}
 	for _, c := range []chan string{woken, too} {
@@ -62,7 +62,7 @@ func TestWatch(t *testing.T) {
 	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "own"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := others.Count(t.Context(), ledger.Filter{}); err != nil { // reading wakes nobody
+	if _, err := others.Count(t.Context(), ledger.Filter{}); err != nil { // reading wakes no subscriber
 		t.Fatal(err)
 	}
 	select {

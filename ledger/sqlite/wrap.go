@@ -52,17 +52,20 @@ func (s *Store) inside(ctx context.Context, conn ledger.Conn, fn func(*tx) error
 		return &ledger.InvalidError{Field: "tx", Reason: fmt.Sprintf("is one of %s, not of sqlite.Wrap", conn.Dialect())}
 	}
 	if _, pool := w.Querier.(*sql.DB); pool {
-		return &ledger.InvalidError{Field: "tx", Reason: "is a pool; what commits together needs a transaction (*sql.Tx)"}
+		return &ledger.InvalidError{Field: "tx", Reason: "is a pool", Hint: "what commits together needs a transaction " +
+			"(*sql.Tx)"}
 	}
 	in := &callers{q: w.Querier, ctx: ctx, stmts: map[string]*sql.Stmt{}}
 	defer in.close()
 	if err := s.enter(in); err != nil {
 		return explain(s.file.name, err)
 	}
-	return explain(s.file.name, fn(&tx{s: s, session: in, now: s.clock()}))
+	x := newTx(s)
+	x.session, x.now = in, s.clock()
+	return explain(s.file.name, fn(x))
 }
 
-// begun says whether the caller has begun a transaction: SQLite has none within another.
+// begun reports whether the caller has begun a transaction: SQLite has none within another.
 func (c *callers) begun() (bool, error) {
 	if _, tx := c.q.(*sql.Tx); tx {
 		return true, nil
@@ -72,7 +75,7 @@ func (c *callers) begun() (bool, error) {
 	case err == nil:
 		_, err = c.q.ExecContext(context.WithoutCancel(c.ctx), "ROLLBACK")
 		return false, err
-	case code(err) == sqlite3.SQLITE_ERROR:
+	case resultCode(err) == sqlite3.SQLITE_ERROR:
 		return true, nil
 	}
 	return false, err
@@ -81,19 +84,22 @@ func (c *callers) begun() (bool, error) {
 // enter checks that the transaction is on this ledger and by its driver, and takes the write lock.
 func (s *Store) enter(in *callers) error {
 	if !in.ours() {
-		return &ledger.InvalidError{Field: "tx", Reason: "is of another driver; open its database with modernc.org/sqlite (two SQLite libraries in one process damage the file)"}
+		return &ledger.InvalidError{Field: "tx", Reason: "is of another driver",
+			Hint: "open its database with modernc.org/sqlite (two SQLite libraries in one process damage the file)"}
 	}
 	if begun, err := in.begun(); err != nil {
 		return err
 	} else if !begun {
-		return &ledger.InvalidError{Field: "tx", Reason: "is no open transaction; begin one first"}
+		return &ledger.InvalidError{Field: "tx", Reason: "is no open transaction", Hint: "begin one first"}
 	}
 	_, err := in.exec(`DELETE FROM ledger_meta WHERE 0`)
-	if code(err) == sqlite3.SQLITE_BUSY_SNAPSHOT {
-		return &failure{ledger.ErrUnavailable, fmt.Sprintf("%s: somebody has written since this transaction read\n"+
-			"  call the ledger before reading, or begin with BEGIN IMMEDIATE; then run the whole transaction again", s.file.name), err}
+	if resultCode(err) == sqlite3.SQLITE_BUSY_SNAPSHOT {
+		return &ledger.Error{Kind: ledger.ErrUnavailable,
+			Message: fmt.Sprintf("%s: somebody has written since this transaction read",
+				s.file.name), Hint: "call the ledger before reading, or begin with BEGIN IMMEDIATE; then run the whole " +
+				"transaction again", Err: err}
 	}
-	other := code(err) == sqlite3.SQLITE_ERROR // no such table
+	other := resultCode(err) == sqlite3.SQLITE_ERROR // no such table
 	if err == nil {
 		err = in.query(`SELECT v FROM ledger_meta WHERE k = 'ledger_id'`, func(r row) error {
 			other = r.text(0) != s.id
@@ -113,7 +119,7 @@ type callers struct {
 	stmts map[string]*sql.Stmt
 }
 
-// ours says whether the driver is the one that this package needs, by the type of the error
+// ours reports whether the driver is the one that this package needs, by the type of the error
 // for a statement that no database accepts. The transaction is not affected.
 func (c *callers) ours() bool {
 	rows, err := c.q.QueryContext(c.ctx, "SELECT nothing FROM ledger_no_such_table")
@@ -133,7 +139,8 @@ func (c *callers) prepare(query string) (*sql.Stmt, error) {
 		PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 	})
 	if !ok {
-		return nil, &ledger.InvalidError{Field: "tx", Reason: fmt.Sprintf("is a %T; it must be a *sql.Tx or a *sql.Conn", c.q)}
+		return nil, &ledger.InvalidError{Field: "tx", Reason: fmt.Sprintf("is a %T", c.q),
+			Hint: "it must be a *sql.Tx or a *sql.Conn"}
 	}
 	s, err := q.PrepareContext(c.ctx, query)
 	if err == nil {

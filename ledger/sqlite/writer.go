@@ -19,12 +19,12 @@ import (
 // Waiting for the write lock, and letting go of it.
 const (
 	// The lock is asked for again after a random time in this range: short enough to be fair.
-	// While nobody commits, one long transaction holds it: then the time grows by a
-	// hundredth of the wait up to patient, which costs little.
+	// While no process commits, one long transaction holds it: then the time grows by a
+	// hundredth of the wait up to longestPause, which costs little.
 	eagerMin, eagerMax = 50 * time.Microsecond, 350 * time.Microsecond
-	patient            = 10 * time.Millisecond
+	longestPause       = 10 * time.Millisecond
 	// A tick begins no further operation after slice. After as much of ticks without a break,
-	// or five times as much when nobody else has written for a while, the lock is left
+	// or five times as much when no other process has written for a while, the lock is left
 	// alone for gap, which is longer than an eager process waits.
 	slice = 10 * time.Millisecond
 	gap   = 400 * time.Microsecond
@@ -32,14 +32,18 @@ const (
 	// sleep costs a tenth of a millisecond and more, so it is rarer after a while of silence.
 	watchBusy, watchIdle = 4 * time.Millisecond, 30 * time.Millisecond
 	silence              = 2 * time.Second
-	// Who had to wait for the lock longer than hardship leaves expired leases alone for mercy,
-	// so that their holders, who had to wait as well, can renew them first: a quarter and a
-	// third of a lease of one minute.
-	hardship = 15 * time.Second
-	mercy    = 20 * time.Second
+	// When a process writes to the log, its commit can be seen a moment later, when it is on the disk. So it is
+	// looked for every followEvery, for followFor. Writes are heard once in hearEvery.
+	followEvery, followFor = 100 * time.Microsecond, 3 * time.Millisecond
+	hearEvery              = time.Millisecond
+	// After waiting longer than longWait for the lock, a process does not expire leases for grace.
+	// Their holders had to wait as well and can so renew them first. The two times are a quarter and
+	// a third of a lease of one minute.
+	longWait = 15 * time.Second
+	grace    = 20 * time.Second
 )
 
-// writer owns the connection that writes. All its methods but enqueue and merciful run on its
+// writer owns the connection that writes. All its methods but enqueue and inGrace run on its
 // goroutine.
 type writer struct {
 	h     *handle
@@ -47,7 +51,7 @@ type writer struct {
 	clock func() time.Time
 	wait  time.Duration // that a turn waits at most
 
-	slice, hardship, mercy time.Duration // the constants of the same name, but in tests
+	slice, longWait, grace, watchBusy, watchIdle time.Duration // the constants of the same name, but in tests
 
 	pending []*turn   // taken from the queue and not run yet
 	shared  time.Time // when a commit of others was noticed last
@@ -55,6 +59,9 @@ type writer struct {
 	mu     sync.Mutex
 	queue  []*turn
 	signal chan struct{} // there is something in the queue, or a watcher
+
+	written   chan struct{} // some process writes to the log
+	committed time.Time     // when we did last
 
 	watchers watchers
 	spare    atomic.Int64 // expired leases are left alone until then, counted from birth
@@ -79,8 +86,8 @@ func (w *writer) poke() {
 	}
 }
 
-// merciful says whether expired leases are to be left alone for now.
-func (w *writer) merciful() bool { return int64(time.Since(birth)) < w.spare.Load() }
+// inGrace reports whether expired leases are to be left alone for now.
+func (w *writer) inGrace() bool { return int64(time.Since(birth)) < w.spare.Load() }
 
 // run is the goroutine that owns the connection.
 func (w *writer) run() {
@@ -92,8 +99,8 @@ func (w *writer) run() {
 	for {
 		if !armed && w.watchers.any() {
 			armed = true
-			if look.Reset(watchIdle); time.Since(busy) < silence {
-				look.Reset(watchBusy)
+			if look.Reset(w.watchIdle); time.Since(busy) < silence {
+				look.Reset(w.watchBusy)
 			}
 		}
 		select {
@@ -104,11 +111,26 @@ func (w *writer) run() {
 			if w.look() {
 				busy = time.Now()
 			}
+		case <-w.written:
+			if w.follow() {
+				busy = time.Now()
+			}
 		case <-w.signal:
 			w.work()
 			busy = time.Now()
 		}
 	}
+}
+
+// follow looks for the commit of another process that is on its way to the disk, unless there is something
+// to do, or the write was our own.
+func (w *writer) follow() (changed bool) {
+	for start := time.Now(); time.Since(w.committed) > hearEvery && time.Since(start) < followFor; pause(followEvery) {
+		if len(w.signal) > 0 || w.look() {
+			return true
+		}
+	}
+	return false
 }
 
 // work runs ticks until the queue is empty.
@@ -161,17 +183,17 @@ func (w *writer) look() (changed bool) {
 	return changed
 }
 
-// errNobody says that everybody gave up while the lock was waited for.
-var errNobody = errors.New("sqlite: nobody waits")
+// errNoCaller: all callers gave up while the lock was waited for.
+var errNoCaller = errors.New("sqlite: no caller waits")
 
-// begin takes the write lock. It asks for it as long as somebody wants it, and says whether it
+// begin takes the write lock. It asks for it as long as a caller wants it, and reports whether it
 // had to wait.
 func (w *writer) begin() (waited bool, err error) {
 	start := time.Now()
 	p := newPatience(w.look)
 	defer func() {
-		if time.Since(start) > w.hardship {
-			w.spare.Store(int64(time.Since(birth) + w.mercy))
+		if time.Since(start) > w.longWait {
+			w.spare.Store(int64(time.Since(birth) + w.grace))
 		}
 	}()
 	for err = w.exec("BEGIN IMMEDIATE"); err != nil; err = w.exec("BEGIN IMMEDIATE") {
@@ -185,7 +207,7 @@ func (w *writer) begin() (waited bool, err error) {
 		waited = true
 		p.pause()
 		if w.collect(); len(w.pending) == 0 {
-			return waited, errNobody
+			return waited, errNoCaller
 		}
 	}
 	if err = w.file.check(); err != nil {
@@ -203,7 +225,11 @@ func (w *writer) tick() {
 	if err == nil {
 		failpoint.Here("sqlite.commit")
 		err = w.exec("COMMIT")
+		w.committed = time.Now()
 		failpoint.Here("sqlite.committed")
+		if err == nil { // a commit to a log that was removed meanwhile is lost with it
+			err = w.file.check()
+		}
 	}
 	if err != nil {
 		w.exec("ROLLBACK") // refused if SQLite has done it already
@@ -212,7 +238,7 @@ func (w *writer) tick() {
 	for _, t := range done {
 		t.wake <- err
 	}
-	for _, t := range w.pending { // nobody is passed over twice
+	for _, t := range w.pending { // no turn is passed over twice
 		t.late = false
 	}
 }
@@ -244,7 +270,7 @@ func (w *writer) serveAll(start time.Time) (done []*turn, err error) {
 	return done, nil
 }
 
-// serve lends the connection to a turn, within a savepoint, and says whether it went well.
+// serve lends the connection to a turn, within a savepoint, and reports whether it went well.
 func (w *writer) serve(t *turn) (ok bool, err error) {
 	if err := w.exec("SAVEPOINT turn"); err != nil {
 		t.wake <- err
@@ -270,16 +296,17 @@ func (w *writer) exec(query string) error {
 // know: they are to be repeated.
 func uncommitted(name string, err error) error {
 	err = explain(name, err)
-	if known := (*failure)(nil); errors.As(err, &known) {
+	if known := (*ledger.Error)(nil); errors.As(err, &known) {
 		return err
 	}
-	return &failure{ledger.ErrUnavailable, name + ": the commit failed: " + err.Error() + "\n  run the same command again", err}
+	return &ledger.Error{Kind: ledger.ErrUnavailable, Message: name + ": the commit failed: " + err.Error(),
+		Hint: "run the same command again", Err: err}
 }
 
 // patience spaces out the attempts of one who waits for the write lock.
 type patience struct {
 	look   func() (changed bool) // whether others have committed since the call before
-	silent time.Time             // since when nobody has
+	silent time.Time             // since when no process has
 }
 
 func newPatience(look func() (changed bool)) *patience { return &patience{look, time.Now()} }
@@ -288,7 +315,7 @@ func (p *patience) pause() {
 	if time.Since(p.silent) > gap && p.look() { // others take turns
 		p.silent = time.Now()
 	}
-	pause(min(eagerMin+rand.N(eagerMax-eagerMin)+time.Since(p.silent)/100, patient))
+	pause(min(eagerMin+rand.N(eagerMax-eagerMin)+time.Since(p.silent)/100, longestPause))
 }
 
 // pause sleeps exactly. The timers of an idle Go program have a grain of a millisecond on

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 func testStore(t *testing.T, o Options) *Store {
@@ -96,7 +97,9 @@ func put(s *Store, ctx context.Context, key string, fail error) error {
 		if _, _, err := tx.Kind("k"); err != nil {
 			return err
 		}
-		r := ledger.Record{Identity: ledger.Identity{Kind: "k", Key: key}, Slot: ledger.Slot(key), Epoch: 1, Work: &ledger.Work{State: ledger.StateReady, Epoch: 1}}
+		r := ledger.Record{Identity: ledger.Identity{Kind: "k", Key: key},
+			Stored: ledger.Stored{Slot: scheduler.Slot(key)}, Epoch: 1,
+			Work: &ledger.Work{State: ledger.StateReady, Epoch: 1}}
 		if _, err := tx.Insert([]ledger.Record{r}); err != nil {
 			return err
 		}
@@ -197,7 +200,8 @@ func TestLostTransaction(t *testing.T) {
 			release()
 			wg.Wait()
 			for i, err := range errs {
-				if !errors.Is(err, ledger.ErrUnavailable) && (tt.fail == nil || err != tt.fail || i < len(errs)-1) || has(t, s, fmt.Sprint(i)) {
+				if !errors.Is(err, ledger.ErrUnavailable) && (tt.fail == nil || err != tt.fail || i < len(errs)-1) ||
+					has(t, s, fmt.Sprint(i)) {
 					t.Errorf("operation %d: %v", i, err)
 				}
 			}
@@ -248,7 +252,8 @@ func TestOrderInTick(t *testing.T) {
 	var wg sync.WaitGroup
 	var claimErr, putErr error
 	wg.Go(func() {
-		claimed, claimErr = s.Claim(t.Context(), ledger.Grant{Claim: ledger.Claim{Kind: "k", Agent: "a", Limit: 10, TTL: time.Minute}, LockID: [16]byte{1}})
+		claimed, claimErr = s.Claim(t.Context(), ledger.Grant{Claim: ledger.Claim{Kind: "k", Agent: "a", Limit: 10,
+			TTL: time.Minute}, LockID: [16]byte{1}})
 	})
 	lines(t, s, 1)
 	wg.Go(func() { putErr = put(s, t.Context(), "second", nil) })
@@ -287,7 +292,8 @@ func TestCancel(t *testing.T) {
 			return err
 		}
 		cancel()
-		_, err := tx.Insert([]ledger.Record{{Identity: ledger.Identity{Kind: "k", Key: "runs"}, Epoch: 1, Work: &ledger.Work{State: ledger.StateReady, Epoch: 1}}})
+		_, err := tx.Insert([]ledger.Record{{Identity: ledger.Identity{Kind: "k", Key: "runs"}, Epoch: 1,
+			Work: &ledger.Work{State: ledger.StateReady, Epoch: 1}}})
 		return err
 	})
 	if err != nil {
@@ -330,11 +336,11 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// Who had to wait long for the lock leaves expired leases to their holders for a while.
-func TestMercy(t *testing.T) {
+// A process that waited long for the lock leaves expired leases to their holders for a while.
+func TestGrace(t *testing.T) {
 	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	s := testStore(t, Options{Now: func() time.Time { return now }})
-	s.w.hardship, s.w.mercy = 20*time.Millisecond, time.Hour
+	s.w.longWait, s.w.grace = 20*time.Millisecond, time.Hour
 	l := ledger.New(s, ledger.Options{})
 	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
 		t.Fatal(err)
@@ -347,7 +353,7 @@ func TestMercy(t *testing.T) {
 	result := make(chan error)
 	go func() { result <- put(s, t.Context(), "waits", nil) }()
 	lines(t, s, 1)
-	time.Sleep(2 * s.w.hardship) // is what is tested
+	time.Sleep(2 * s.w.longWait) // is what is tested
 	release()
 	if err := <-result; err != nil {
 		t.Fatal(err)
@@ -361,7 +367,7 @@ func TestMercy(t *testing.T) {
 	}
 }
 
-// What finds nothing does not take the write lock.
+// A call that finds nothing does not take the write lock.
 func TestIdleTakesNoLock(t *testing.T) {
 	s := testStore(t, Options{})
 	l := ledger.New(s, ledger.Options{})
@@ -372,7 +378,8 @@ func TestIdleTakesNoLock(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for _, resume := range []bool{false, true} {
-		if ls, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: 5, Resume: resume}); err != nil || len(ls) != 0 {
+		if ls, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: 5, Resume: resume}); err != nil ||
+			len(ls) != 0 {
 			t.Errorf("claim: %v, %v", ls, err)
 		}
 	}
@@ -446,7 +453,8 @@ func TestPagesFull(t *testing.T) {
 func TestSettings(t *testing.T) {
 	for unsafe, synchronous := range map[bool]string{false: "2", true: "1"} {
 		s := testStore(t, Options{Unsafe: unsafe})
-		for name, want := range map[string]string{"journal_mode": "wal", "synchronous": synchronous, "foreign_keys": "1", "busy_timeout": "0"} {
+		for name, want := range map[string]string{"journal_mode": "wal", "synchronous": synchronous, "foreign_keys": "1",
+			"busy_timeout": "0"} {
 			if got, err := pragma(t.Context(), s.w.h, name); got != want || err != nil {
 				t.Errorf("unsafe %v: %s is %s, want %s, %v", unsafe, name, got, want, err)
 			}
@@ -465,11 +473,15 @@ func TestSettings(t *testing.T) {
 func TestCancelRead(t *testing.T) {
 	s := testStore(t, Options{})
 	endless := `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT `
-	for name, query := range map[string]string{"in one row": endless + `count(*) FROM n`, "between rows": endless + `i FROM n`} {
+	for name, query := range map[string]string{"in one row": endless + `count(*) FROM n`, "between rows": endless +
+		`i FROM n`} {
 		for _, snapshot := range []bool{true, false} {
 			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(10*time.Millisecond, cancel)
-			err := s.read(ctx, snapshot, func(r session) error { return r.query(query, func(row) error { return nil }) })
+			err := s.read(ctx, snapshot, func(r session) error {
+				// SQLite forgets an interrupt that comes before the first step of a statement.
+				time.AfterFunc(100*time.Millisecond, cancel)
+				return r.query(query, func(row) error { return nil })
+			})
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %v", name, err)
 			}

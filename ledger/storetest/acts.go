@@ -1,11 +1,13 @@
 package storetest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
 func retryAndReopen(t *testing.T, h *harness) {
@@ -35,6 +37,55 @@ func retryAndReopen(t *testing.T, h *harness) {
 	equal(t, "claimable", len(h.claim("k", 10)), 3)
 }
 
+// retryFirst: items that are opened again with a priority go before all others, and the caller is told their ids.
+func retryFirst(t *testing.T, h *harness) {
+	a := h.many(2)
+	ls := h.claim("k", 2)
+	h.end(ls[0], ledger.Permanent(errTest))
+	h.end(ls[1], ledger.Done(nil))
+	h.add(ledger.NewItem{Kind: "k", Key: "urgent", Priority: -1})
+	var told []int64
+	tell := ledger.Telling(func(ids []int64) { told = append(told, ids...) })
+	_, err := h.l.Retry(h.ctx, "ann", ledger.IDs(a[0].ID), ledger.WithPriority(bounds.MinPriority-1))
+	h.is(err, ledger.ErrInvalid)
+	_, err = h.l.Retry(h.ctx, "ann", ledger.Filter{Kinds: []string{"k"}}, ledger.WithPriority(bounds.MinPriority), tell)
+	h.ok(err)
+	_, err = h.l.Reopen(h.ctx, "ann", ledger.Filter{Kinds: []string{"k"}}, ledger.WithPriority(bounds.MaxPriority), tell)
+	h.ok(err)
+	equal(t, "told", fmt.Sprint(told), fmt.Sprint([]int64{a[0].ID, a[1].ID}))
+	var order []string
+	for _, l := range h.claim("k", 3) {
+		order = append(order, l.Key)
+	}
+	equal(t, "order", strings.Join(order, " "), "key-00000 urgent key-00001")
+}
+
+// place: items that are ready or wait get a priority, and keep their time. Items that failed, are held or have ended
+// stay as they are.
+func place(t *testing.T, h *harness) {
+	a := h.many(4)
+	ls := h.claim("k", 3)
+	h.end(ls[0], ledger.RetryAfter(time.Hour, errTest))
+	h.end(ls[1], ledger.Done(nil))
+	later := h.add(ledger.NewItem{Kind: "k", Key: "later", Due: time.Now().Add(time.Hour)})[0].ID
+	h.one("other")
+	due := h.state(later, ledger.StateWaiting).Due
+	_, err := h.l.Place(h.ctx, "ann", ledger.Filter{}, bounds.MaxPriority+1)
+	h.is(err, ledger.ErrInvalid)
+	var told []int64
+	n, err := h.l.Place(h.ctx, "ann", ledger.IDs(a[0].ID, a[1].ID, a[2].ID, a[3].ID, later), bounds.MinPriority,
+		ledger.Telling(func(ids []int64) { told = append(told, ids...) }))
+	h.ok(err)
+	equal(t, "placed", n, 2)
+	equal(t, "told", fmt.Sprint(told), fmt.Sprint([]int64{a[3].ID, later}))
+	it := h.state(later, ledger.StateWaiting)
+	equal(t, "priority", it.Priority, int16(bounds.MinPriority))
+	equal(t, "due", it.Due, due)
+	equal(t, "failed", h.state(a[0].ID, ledger.StateWaiting).Priority, int16(0))
+	equal(t, "held", h.state(a[2].ID, ledger.StateLeased).Priority, int16(0))
+	equal(t, "first", h.take("k").ID, a[3].ID)
+}
+
 func forceRelease(t *testing.T, h *harness) {
 	id := h.one("x")
 	ls := h.take("k")
@@ -46,7 +97,7 @@ func forceRelease(t *testing.T, h *harness) {
 	next := h.take("k")
 	h.is(h.finish(ls, ledger.Done(nil)), ledger.ErrLeaseLost)
 	h.end(next, ledger.Done(nil))
-	// What may have taken effect is not repeated because somebody released it.
+	// Work that may have taken effect is not repeated because its lease was released.
 	mails := h.mails(2)
 	h.start(mails[0])
 	n, err = h.l.ForceRelease(h.ctx, "ann", ledger.Filter{Agents: []string{"a"}})
@@ -61,7 +112,7 @@ func forceRelease(t *testing.T, h *harness) {
 // actsAreChecked: who acts, and on what, is checked before anything is touched.
 func actsAreChecked(t *testing.T, h *harness) {
 	id := h.one("x")
-	for _, actor := range []string{"", "a\x00b", strings.Repeat("x", ledger.MaxAgent+1)} {
+	for _, actor := range []string{"", "a\x00b", strings.Repeat("x", bounds.MaxAgent+1)} {
 		_, err := h.l.Cancel(h.ctx, actor, ledger.IDs(id))
 		h.is(err, ledger.ErrInvalid)
 	}
@@ -78,7 +129,8 @@ func actsAreChecked(t *testing.T, h *harness) {
 	h.is(h.l.Decide(h.ctx, id, "ann", ledger.Done(nil, ledger.NewItem{Kind: "k", Key: "y"})), ledger.ErrInvalid)
 	h.is(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Host: "\x00"}, time.Minute), ledger.ErrInvalid)
 	h.is(h.l.SetKind(h.ctx, "test", ledger.Kind{Name: "k", Backoff: ledger.Backoff{Base: 500}}), ledger.ErrInvalid)
-	h.is(h.l.SetKind(h.ctx, "test", ledger.Kind{Name: "k", Input: ledger.Input{Match: []string{strings.Repeat("\"", 3000)}}}), ledger.ErrInvalid)
+	h.is(h.l.SetKind(h.ctx, "test",
+		ledger.Kind{Name: "k", Input: ledger.Input{Match: []string{strings.Repeat("\"", 3000)}}}), ledger.ErrInvalid)
 }
 
 func forgetScope(t *testing.T, h *harness) {
@@ -137,22 +189,25 @@ func pruneKeepsIdentity(t *testing.T, h *harness) {
 	}
 	as, err := h.l.Attempts(h.ctx, id)
 	h.ok(err)
-	if len(as) != 1 || as[0].Attempt != 2 || as[0].Output != nil || as[0].Log != "" || as[0].Outcome != ledger.OutcomeDone {
+	if len(as) != 1 || as[0].Attempt != 2 || as[0].Output != nil || as[0].Log != "" ||
+		as[0].Outcome != ledger.OutcomeDone {
 		t.Fatalf("%+v", as)
 	}
 	h.state(dead, ledger.StateDead)
 	equal(t, "dead ones keep theirs", len(h.outcomes(dead)), 1)
-	equal(t, "known for ever", h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1", Payload: []byte("p")})[0].Verdict, ledger.VerdictKnown)
+	equal(t, "known for ever", h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1",
+		Payload: []byte("p")})[0].Verdict, ledger.VerdictKnown)
 	n, err = h.l.Prune(h.ctx, 100)
 	h.ok(err)
 	equal(t, "nothing more to prune", n, 0)
-	equal(t, "changed", h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "2", Payload: []byte("p2")})[0].Verdict, ledger.VerdictChanged)
+	equal(t, "changed", h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "2", Payload: []byte("p2")})[0].Verdict,
+		ledger.VerdictChanged)
 	if ls := h.take("k"); ls.Attempt != 3 || string(ls.Payload) != "p2" {
 		t.Fatalf("%+v", ls.Item)
 	}
 }
 
-// reopenPruned: what was pruned cannot be reopened, since nothing says any more what is to be done; what never
+// reopenPruned: a pruned item cannot be reopened, since its payload is gone; one that never
 // had a payload can. Add brings it in again.
 func reopenPruned(t *testing.T, h *harness) {
 	with := h.add(ledger.NewItem{Kind: "k", Key: "with", Payload: []byte("p")})[0].ID
@@ -185,7 +240,8 @@ func reopenPruned(t *testing.T, h *harness) {
 		t.Fatalf("%+v", ls.Item)
 	}
 	again := ledger.Again{DoneBefore: h.clock.now()}
-	equal(t, "again", h.add(ledger.NewItem{Kind: "k", Key: "with", Payload: []byte("p"), Again: again})[0].Verdict, ledger.VerdictReopened)
+	equal(t, "again", h.add(ledger.NewItem{Kind: "k", Key: "with", Payload: []byte("p"), Again: again})[0].Verdict,
+		ledger.VerdictReopened)
 	if ls := h.take("k"); ls.ID != with || string(ls.Payload) != "p" || ls.Pruned {
 		t.Fatalf("%+v", ls.Item)
 	}
@@ -229,12 +285,15 @@ func pruneRecurring(t *testing.T, h *harness) {
 	_, err = h.l.Reopen(h.ctx, "ann", ledger.IDs(week))
 	h.ok(err)
 	h.end(h.take("w"), ledger.Done(nil))
-	equal(t, "outcomes", h.outcomes(week), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeCancelled, ledger.OutcomeDone})
+	equal(t, "outcomes", h.outcomes(week), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeCancelled,
+		ledger.OutcomeDone})
 }
 
 func kindPolicy(t *testing.T, h *harness) {
-	want := ledger.Kind{Name: "k", Plugin: "exec", Input: ledger.Input{Type: "file", Field: "path", Match: []string{"*.csv", "*.tsv"}},
-		OnLost: ledger.OnLostDoubt, MaxFailures: 1, MaxCrashes: 2, MaxLost: 3, Backoff: ledger.Backoff{Base: time.Second, Cap: time.Minute},
+	want := ledger.Kind{Name: "k", Plugin: "exec", Input: ledger.Input{Type: "file", Field: "path",
+		Match: []string{"*.csv", "*.tsv"}, Secret: []string{"code"}},
+		OnLost: ledger.OnLostDoubt, MaxFailures: 1, MaxCrashes: 2, MaxLost: 3, Backoff: ledger.Backoff{Base: time.Second,
+			Cap: time.Minute},
 		Timeout: time.Hour, Keep: 24 * time.Hour, Paused: true}
 	h.policy(want)
 	got, err := h.l.Kind(h.ctx, "k")
@@ -255,12 +314,13 @@ func kindPolicy(t *testing.T, h *harness) {
 	})
 	h.ok(err)
 	equal(t, "edited", got.MaxFailures, 9)
-	for _, bad := range []ledger.Kind{{Name: ""}, {Name: "k", MaxFailures: -1}, {Name: "k", OnLost: "never"}, {Name: "k", Keep: -1}, {Name: "k", Input: ledger.Input{Type: "tape"}}} {
+	for _, bad := range []ledger.Kind{{Name: ""}, {Name: "k", MaxFailures: -1}, {Name: "k", OnLost: "never"},
+		{Name: "k", Keep: -1}, {Name: "k", Input: ledger.Input{Type: "tape"}}} {
 		h.is(h.l.SetKind(h.ctx, "test", bad), ledger.ErrInvalid)
 	}
 }
 
-// pruneByDefault: what has ended carries what it carried for 30 days, unless its kind says otherwise.
+// pruneByDefault: what has ended carries what it carried for 30 days, unless its kind has another time.
 func pruneByDefault(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "kept", Keep: ledger.KeepForever})
 	h.policy(ledger.Kind{Name: "k"})
@@ -278,7 +338,7 @@ func pruneByDefault(t *testing.T, h *harness) {
 		h.ok(err)
 		equal(t, "pruned", n, want)
 	}
-	h.clock.advance(ledger.DefaultKeep)
+	h.clock.advance(ledger.Kind{}.WithDefaults().Keep)
 	prune(0)
 	h.clock.advance(time.Second)
 	prune(1)

@@ -7,10 +7,13 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 func addAnswersPerItem(t *testing.T, h *harness) {
-	a := h.add(ledger.NewItem{Kind: "k", Key: "b"}, ledger.NewItem{Kind: "k", Key: "a"}, ledger.NewItem{Kind: "j", Key: "a"},
+	a := h.add(ledger.NewItem{Kind: "k", Key: "b"}, ledger.NewItem{Kind: "k", Key: "a"}, ledger.NewItem{Kind: "j",
+		Key: "a"},
 		ledger.NewItem{Kind: "k", Scope: "s", Key: "a"})
 	seen := map[int64]bool{}
 	for i, x := range a {
@@ -19,7 +22,8 @@ func addAnswersPerItem(t *testing.T, h *harness) {
 		}
 		seen[x.ID] = true
 	}
-	again := h.add(ledger.NewItem{Kind: "k", Key: "a"}, ledger.NewItem{Kind: "k", Key: "c"}, ledger.NewItem{Kind: "k", Key: "b"})
+	again := h.add(ledger.NewItem{Kind: "k", Key: "a"}, ledger.NewItem{Kind: "k", Key: "c"}, ledger.NewItem{Kind: "k",
+		Key: "b"})
 	equal(t, "verdicts", []ledger.Verdict{again[0].Verdict, again[1].Verdict, again[2].Verdict},
 		[]ledger.Verdict{ledger.VerdictKnown, ledger.VerdictAdded, ledger.VerdictKnown})
 	if again[0].ID != a[1].ID || again[2].ID != a[0].ID {
@@ -27,9 +31,19 @@ func addAnswersPerItem(t *testing.T, h *harness) {
 	}
 }
 
+// addKeepsItsPlace: a ready item that changes stays where it is in the queue.
+func addKeepsItsPlace(_ *testing.T, h *harness) {
+	first := h.add(ledger.NewItem{Kind: "k", Key: "first", Fingerprint: "old"})[0]
+	h.clock.advance(time.Minute)
+	h.add(ledger.NewItem{Kind: "k", Key: "second"})
+	h.add(ledger.NewItem{Kind: "k", Key: "first", Fingerprint: "new"})
+	equal(h.t, "the item claimed first", h.take("k").ID, first.ID)
+}
+
 func tryLeavesNoTrace(t *testing.T, h *harness) {
 	known := h.add(ledger.NewItem{Kind: "k", Key: "a", Fingerprint: "1"})[0]
-	tried, err := h.l.Try(h.ctx, ledger.NewItem{Kind: "k", Key: "a", Fingerprint: "2"}, ledger.NewItem{Kind: "k", Key: "b"}, ledger.NewItem{Kind: "new", Key: "c"})
+	tried, err := h.l.Try(h.ctx, ledger.NewItem{Kind: "k", Key: "a", Fingerprint: "2"}, ledger.NewItem{Kind: "k",
+		Key: "b"}, ledger.NewItem{Kind: "new", Key: "c"})
 	h.ok(err)
 	equal(t, "answers", tried, []ledger.Added{{ID: known.ID, Verdict: ledger.VerdictChanged, State: ledger.StateReady},
 		{Verdict: ledger.VerdictAdded, State: ledger.StateReady}, {Verdict: ledger.VerdictAdded, State: ledger.StateReady}})
@@ -41,6 +55,35 @@ func tryLeavesNoTrace(t *testing.T, h *harness) {
 	h.ok(err)
 	if it.Fingerprint != "1" || n != 1 || len(kinds) != 1 {
 		t.Errorf("fingerprint %s, %d items, kinds %v", it.Fingerprint, n, kinds)
+	}
+}
+
+// addNotBefore: what Add opens again, or changes, is ready at Due and not before, whatever it was.
+func addNotBefore(t *testing.T, h *harness) {
+	for _, state := range []ledger.State{ledger.StateWaiting, ledger.StateReady, ledger.StateDead, ledger.StateDone,
+		ledger.StateCancelled} {
+		n := ledger.NewItem{Kind: "k", Key: string(state), Fingerprint: "1"}
+		if state == ledger.StateWaiting {
+			n.Due = h.clock.now().Add(time.Minute)
+		}
+		id := h.add(n)[0].ID
+		switch state {
+		case ledger.StateDead:
+			h.end(h.take("k"), ledger.Permanent(errTest))
+		case ledger.StateDone:
+			h.end(h.take("k"), ledger.Done(nil))
+		case ledger.StateCancelled:
+			_, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
+			h.ok(err)
+		}
+		due := h.clock.now().Add(36 * time.Hour)
+		n.Due, n.Again = due, ledger.Again{Dead: true, Cancelled: true, DoneBefore: due}
+		want := ledger.VerdictReopened
+		if state == ledger.StateWaiting || state == ledger.StateReady {
+			n.Fingerprint, want = "2", ledger.VerdictChanged
+		}
+		equal(t, string(state), h.add(n)[0], ledger.Added{ID: id, Verdict: want, State: ledger.StateWaiting})
+		equal(t, string(state)+" is due", h.item(id).Due.UTC(), due)
 	}
 }
 
@@ -81,10 +124,13 @@ func addTable(t *testing.T, h *harness) {
 	noPrint := ledger.NewItem{}
 	other := ledger.NewItem{Fingerprint: "1", Payload: []byte("p2")}
 	changed := ledger.NewItem{Fingerprint: "2", Payload: []byte("p2")}
-	again := ledger.NewItem{Fingerprint: "1", Payload: []byte("p2"), Again: ledger.Again{Dead: true, Cancelled: true, DoneBefore: start.Add(time.Hour)}}
+	again := ledger.NewItem{Fingerprint: "1", Payload: []byte("p2"), Again: ledger.Again{Dead: true, Cancelled: true,
+		DoneBefore: start.Add(time.Hour)}}
 	const (
-		known, differs, isChanged, reopened                = ledger.VerdictKnown, ledger.VerdictDiffers, ledger.VerdictChanged, ledger.VerdictReopened
-		waiting, ready, leased, done, dead, dbt, cancelled = ledger.StateWaiting, ledger.StateReady, ledger.StateLeased, ledger.StateDone, ledger.StateDead, ledger.StateDoubt, ledger.StateCancelled
+		known, differs, isChanged, reopened = ledger.VerdictKnown, ledger.VerdictDiffers,
+			ledger.VerdictChanged, ledger.VerdictReopened
+		waiting, ready, leased, done, dead, dbt, cancelled = ledger.StateWaiting, ledger.StateReady, ledger.StateLeased,
+			ledger.StateDone, ledger.StateDead, ledger.StateDoubt, ledger.StateCancelled
 	)
 	for i, c := range []struct {
 		state ledger.State
@@ -100,15 +146,18 @@ func addTable(t *testing.T, h *harness) {
 		{done, changed, want{isChanged, ready, "2", "p2"}}, {done, again, want{reopened, ready, "2", "p2"}},
 		{dead, same, want{known, dead, "1", "p1"}}, {dead, changed, want{isChanged, ready, "2", "p2"}},
 		{dead, again, want{reopened, ready, "1", "p2"}},
-		{dbt, same, want{known, dbt, "1", "p1"}}, {dbt, changed, want{known, dbt, "1", "p1"}}, {dbt, again, want{known, dbt, "1", "p1"}},
-		{cancelled, same, want{known, cancelled, "1", "p1"}}, {cancelled, changed, want{known, cancelled, "1", "p1"}},
+		{dbt, same, want{known, dbt, "1", "p1"}}, {dbt, changed, want{known, dbt, "1", "p1"}}, {dbt, again,
+			want{known, dbt, "1", "p1"}},
+		{cancelled, same, want{known, cancelled, "1", "p1"}}, {cancelled, noPrint, want{known, cancelled, "1", "p1"}},
+		{cancelled, changed, want{isChanged, ready, "2", "p2"}},
 		{cancelled, again, want{reopened, ready, "2", "p2"}},
 	} {
 		id := h.prepared(c.state)
 		c.give.Kind, c.give.Key = "k", "x"
 		a := h.add(c.give)[0]
 		it := h.item(id)
-		equal(t, string(c.state)+" and "+string(c.want.Verdict), want{a.Verdict, it.State, it.Round, string(it.Payload)}, c.want)
+		equal(t, string(c.state)+" and "+string(c.want.Verdict), want{a.Verdict, it.State, it.Round, string(it.Payload)},
+			c.want)
 		if a.ID != id || a.State != it.State {
 			t.Fatalf("case %d: answered %+v, item is %d %s", i, a, id, it.State)
 		}
@@ -117,7 +166,7 @@ func addTable(t *testing.T, h *harness) {
 	}
 }
 
-// remove forgets an item whatever its state.
+// remove forgets an item in any state.
 func (h *harness) remove(id int64) {
 	h.t.Helper()
 	f := ledger.IDs(id)
@@ -187,37 +236,26 @@ func addBatchWithDuplicates(t *testing.T, h *harness) {
 
 func addLimits(t *testing.T, h *harness) {
 	long := func(n int) string { return strings.Repeat("x", n) }
-	for _, c := range []struct {
+	type limit struct {
 		field string
 		item  ledger.NewItem
 		ok    bool
-	}{
-		{"kind", ledger.NewItem{Kind: long(ledger.MaxKind), Key: "1"}, true},
-		{"kind", ledger.NewItem{Kind: long(ledger.MaxKind + 1), Key: "1"}, false},
+	}
+	limits := []limit{
+		{"kind", ledger.NewItem{Kind: long(bounds.MaxKind), Key: "1"}, true},
+		{"kind", ledger.NewItem{Kind: long(bounds.MaxKind + 1), Key: "1"}, false},
 		{"kind", ledger.NewItem{Key: "1"}, false},
 		{"kind", ledger.NewItem{Kind: "-k", Key: "1"}, false},
 		{"kind", ledger.NewItem{Kind: "K", Key: "1"}, false},
 		{"kind", ledger.NewItem{Kind: "k\n", Key: "1"}, false},
-		{"scope", ledger.NewItem{Kind: "k", Key: "2", Scope: long(ledger.MaxScope)}, true},
-		{"scope", ledger.NewItem{Kind: "k", Key: "2", Scope: long(ledger.MaxScope + 1)}, false},
-		{"key", ledger.NewItem{Kind: long(ledger.MaxKind), Scope: long(ledger.MaxScope), Key: long(ledger.MaxKey)}, true},
-		{"key", ledger.NewItem{Kind: "k", Key: long(ledger.MaxKey + 1)}, false},
+		{"key", ledger.NewItem{Kind: long(bounds.MaxKind), Scope: long(bounds.MaxScope), Key: long(bounds.MaxKey)}, true},
 		{"key", ledger.NewItem{Kind: "k"}, false},
-		{"key", ledger.NewItem{Kind: "k", Key: "a\x00b"}, false},
-		{"key", ledger.NewItem{Kind: "k", Key: "a\xffb"}, false},
-		{"scope", ledger.NewItem{Kind: "k", Key: "3", Scope: "\x00"}, false},
-		{"fingerprint", ledger.NewItem{Kind: "k", Key: "4", Fingerprint: long(ledger.MaxFingerprint)}, true},
-		{"fingerprint", ledger.NewItem{Kind: "k", Key: "5", Fingerprint: long(ledger.MaxFingerprint + 1)}, false},
-		{"shard_key", ledger.NewItem{Kind: "k", Key: "6", ShardKey: long(ledger.MaxShardKey)}, true},
-		{"shard_key", ledger.NewItem{Kind: "k", Key: "7", ShardKey: long(ledger.MaxShardKey + 1)}, false},
-		{"source", ledger.NewItem{Kind: "k", Key: "8", Source: long(ledger.MaxSource)}, true},
-		{"source", ledger.NewItem{Kind: "k", Key: "9", Source: long(ledger.MaxSource + 1)}, false},
-		{"payload", ledger.NewItem{Kind: "k", Key: "10", Payload: make([]byte, ledger.MaxPayload)}, true},
-		{"payload", ledger.NewItem{Kind: "k", Key: "11", Payload: make([]byte, ledger.MaxPayload+1)}, false},
-		{"priority", ledger.NewItem{Kind: "k", Key: "12", Priority: ledger.MinPriority}, true},
-		{"priority", ledger.NewItem{Kind: "k", Key: "13", Priority: ledger.MaxPriority}, true},
-		{"priority", ledger.NewItem{Kind: "k", Key: "14", Priority: ledger.MinPriority - 1}, false},
-		{"priority", ledger.NewItem{Kind: "k", Key: "15", Priority: ledger.MaxPriority + 1}, false},
+		{"payload", ledger.NewItem{Kind: "k", Key: "10", Payload: make([]byte, bounds.MaxPayload)}, true},
+		{"payload", ledger.NewItem{Kind: "k", Key: "11", Payload: make([]byte, bounds.MaxPayload+1)}, false},
+		{"priority", ledger.NewItem{Kind: "k", Key: "12", Priority: bounds.MinPriority}, true},
+		{"priority", ledger.NewItem{Kind: "k", Key: "13", Priority: bounds.MaxPriority}, true},
+		{"priority", ledger.NewItem{Kind: "k", Key: "14", Priority: bounds.MinPriority - 1}, false},
+		{"priority", ledger.NewItem{Kind: "k", Key: "15", Priority: bounds.MaxPriority + 1}, false},
 		{"every", ledger.NewItem{Kind: "k", Key: "16", Every: "fortnight"}, false},
 		{"every", ledger.NewItem{Kind: "k", Key: "17", Every: "59s"}, false},
 		{"every", ledger.NewItem{Kind: "k", Key: "18", Every: "1m"}, true},
@@ -225,7 +263,16 @@ func addLimits(t *testing.T, h *harness) {
 		{"zone", ledger.NewItem{Kind: "k", Key: "20", Zone: "UTC"}, false},
 		{"due", ledger.NewItem{Kind: "k", Key: "21", Due: time.Date(1969, 1, 1, 0, 0, 0, 0, time.UTC)}, false},
 		{"due", ledger.NewItem{Kind: "k", Key: "22", Due: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)}, true},
-	} {
+	}
+	for _, text := range ledger.ItemTexts {
+		for value, ok := range map[string]bool{long(text.Max): text.Column != "every" && text.Column != "zone",
+			long(text.Max + 1): false, "a\x00b": false, "a\xffb": false} {
+			n := ledger.NewItem{Kind: "k", Key: "text-" + text.Column}
+			*text.Of(&n) = value
+			limits = append(limits, limit{text.Column, n, ok})
+		}
+	}
+	for _, c := range limits {
 		_, err := h.l.Add(h.ctx, ledger.NewItem{Kind: "k", Key: "first"}, c.item)
 		var bad *ledger.InvalidError
 		switch {
@@ -237,20 +284,23 @@ func addLimits(t *testing.T, h *harness) {
 	}
 	_, err := h.l.Add(h.ctx)
 	h.is(err, ledger.ErrInvalid)
-	_, err = h.l.Add(h.ctx, make([]ledger.NewItem, ledger.MaxBatch+1)...)
+	_, err = h.l.Add(h.ctx, make([]ledger.NewItem, bounds.MaxBatch+1)...)
 	h.is(err, ledger.ErrInvalid)
 }
 
 func addManyFields(t *testing.T, h *harness) {
 	due := start.Add(90*time.Minute + 123456*time.Microsecond + 789)
 	payload := []byte("{\"n\":1e999,\"n\":9007199254740993 }\xff\x00")
-	n := ledger.NewItem{Kind: "k", Scope: "s", Key: "kéy\n\"'%_\\", Fingerprint: "f", Payload: payload, ShardKey: "host", Priority: -2,
-		Due: due, Every: "*/5  1-3 * * mon", Zone: "Europe/Berlin", Source: "src"}
+	n := ledger.NewItem{Kind: "k", Scope: "s", Key: "kéy\n\"'%_\\", Fingerprint: "f", Payload: payload, ShardKey: "host",
+		Priority: -2,
+		Due:      due, Every: "*/5  1-3 * * mon", Zone: "Europe/Berlin", Source: "src", Trace: traceText}
 	id := h.add(n)[0].ID
 	got := h.item(id)
-	want := ledger.Item{ID: id, Kind: "k", Scope: "s", Key: n.Key, Fingerprint: "f", Payload: payload, ShardKey: "host", Slot: ledger.Slot("host"),
-		Priority: -2, Due: due.Truncate(time.Microsecond), Every: n.Every, Zone: n.Zone, Source: "src", State: ledger.StateWaiting,
-		Round: got.Round, RoundState: ledger.RoundOpen, CreatedAt: start}
+	want := ledger.Item{ID: id, Kind: "k", Scope: "s", Key: n.Key,
+		Stored: ledger.Stored{Fingerprint: "f", Payload: payload, ShardKey: "host", Slot: scheduler.Slot("host"),
+			Every: n.Every, Zone: n.Zone, Source: "src", Trace: traceText, CreatedAt: start},
+		Priority: -2, Due: due.Truncate(time.Microsecond), State: ledger.StateWaiting, Round: got.Round,
+		RoundState: ledger.RoundOpen}
 	equal(t, "item", got, want)
 	found, err := h.l.Find(h.ctx, "k", "s", n.Key)
 	h.ok(err)
@@ -262,7 +312,8 @@ func addManyFields(t *testing.T, h *harness) {
 	h.clock.advance(2 * time.Hour)
 	h.pass(0)
 	ls := h.take("k")
-	if string(ls.Payload) != string(payload) || ls.Key != n.Key || ls.Scope != "s" || ls.Fingerprint != "f" || ls.Every != n.Every || ls.Source != "src" || ls.ShardKey != "host" {
+	if string(ls.Payload) != string(payload) || ls.Key != n.Key || ls.Scope != "s" || ls.Fingerprint != "f" ||
+		ls.Every != n.Every || ls.Source != "src" || ls.ShardKey != "host" || ls.Trace != traceText {
 		t.Fatalf("claimed %+v", ls.Item)
 	}
 }
@@ -285,8 +336,10 @@ func addTakesWhatItIsGiven(t *testing.T, h *harness) {
 	}
 	// The version is adopted although the payload differs, so that the next one is noticed.
 	bare := h.add(ledger.NewItem{Kind: "k", Key: "bare", Payload: []byte("a")})[0].ID
-	equal(t, "differs", h.add(ledger.NewItem{Kind: "k", Key: "bare", Payload: []byte("b"), Fingerprint: "1"})[0].Verdict, ledger.VerdictDiffers)
+	equal(t, "differs", h.add(ledger.NewItem{Kind: "k", Key: "bare", Payload: []byte("b"), Fingerprint: "1"})[0].Verdict,
+		ledger.VerdictDiffers)
 	equal(t, "payload", string(h.item(bare).Payload), "a")
-	equal(t, "changed", h.add(ledger.NewItem{Kind: "k", Key: "bare", Payload: []byte{}, Fingerprint: "2"})[0].Verdict, ledger.VerdictChanged)
+	equal(t, "changed", h.add(ledger.NewItem{Kind: "k", Key: "bare", Payload: []byte{}, Fingerprint: "2"})[0].Verdict,
+		ledger.VerdictChanged)
 	equal(t, "payload", string(h.item(bare).Payload), "a")
 }

@@ -2,10 +2,14 @@ package storetest
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/tracing"
 )
 
 // SQL is how a database writes what the schemas' CHECKs are tried with.
@@ -14,6 +18,8 @@ type SQL struct {
 	UUID, True    string             // expressions: a new UUID, true
 	Text          func(n int) string // a text of n bytes
 	Bytes         func(n int) string // n bytes
+	// LeaseRows tells that a lease is a row of ledger_leases, and what the state is elsewhere the stage.
+	LeaseRows bool
 	// Exec runs a statement; tables are named without a schema.
 	Exec func(statement string) error
 }
@@ -21,121 +27,207 @@ type SQL struct {
 // Checks writes rows past the ledger, each at a limit and each beyond it: whatever a program
 // does, the schema refuses what the rules forbid.
 func Checks(t *testing.T, db SQL) {
-	n := 0
-	insert := func(table string, row map[string]string, column, value string) error {
-		n++
-		names, values := []string{}, []string{}
-		for name, v := range row {
-			if name == column {
-				continue
-			}
-			names, values = append(names, name), append(values, strings.ReplaceAll(v, "N", fmt.Sprint(n)))
-		}
-		if column != "" {
-			names, values = append(names, column), append(values, value)
-		}
-		return db.Exec(fmt.Sprintf("INSERT INTO ledger_%s (%s) VALUES (%s)", table, strings.Join(names, ", "), strings.Join(values, ", ")))
+	c := &checks{TB: t, db: db}
+	c.items()
+	c.backlog()
+	c.resources()
+	if db.LeaseRows {
+		c.leases()
+	} else {
+		c.leased()
 	}
-	try := func(table string, row map[string]string, column, value string, legal bool) {
-		t.Helper()
-		if err := insert(table, row, column, value); (err == nil) != legal {
-			t.Errorf("%s with %s = %.40s: legal is %v, got %v", table, column, value, legal, err)
-		}
-	}
-	edge := func(table string, row map[string]string, column string, limit int, value func(int) string) {
-		t.Helper()
-		try(table, row, column, value(limit), true)
-		try(table, row, column, value(limit+1), false)
-	}
-	number := func(n int) string { return fmt.Sprint(n) }
+	c.attempts()
+	c.kinds()
+	c.locks()
+}
 
-	item := map[string]string{"kind": "'k'", "key": "'key-N'", "slot": "0", "created_at": db.Time}
-	try("items", item, "", "", true)
-	for column, limit := range map[string]int{"kind": ledger.MaxKind, "scope": ledger.MaxScope, "key": ledger.MaxKey, "fingerprint": ledger.MaxFingerprint,
-		"shard_key": ledger.MaxShardKey, "every": ledger.MaxEvery, "zone": ledger.MaxZone, "source": ledger.MaxSource} {
-		edge("items", item, column, limit, db.Text)
-	}
-	edge("items", item, "payload", ledger.MaxPayload, db.Bytes)
-	edge("items", item, "slot", ledger.Slots-1, number)
-	for column, value := range map[string]string{"kind": "''", "key": "''", "slot": "-1", "epoch": "0", "base_attempt": "-1", "every": "''"} {
-		try("items", item, column, value, false)
-	}
+type checks struct {
+	testing.TB
+	db SQL
+	n  int // rows that were tried
+}
 
-	ready := map[string]string{"item_id": "N", "kind": "'k'", "state": "1", "slot": "0", "due_at": db.Time}
-	try("backlog", ready, "", "", true)
-	edge("backlog", ready, "priority", ledger.MaxPriority, number)
-	for column, value := range map[string]string{"priority": "-3", "state": "5", "slot": "1024", "attempt": "-1", "epoch": "0", "failures": "-1", "crashes": "-1", "losses": "-1",
-		"locked_by": "'a'", "lock_id": db.UUID, "leased_at": db.Time, "started_at": db.Time, "expires_at": db.Time, "reopen": db.True, "cancel": db.True} {
-		try("backlog", ready, column, value, false)
+// insert adds a row with one column changed; N in its values is a number of its own.
+func (c *checks) insert(table string, row map[string]string, column, value string) error {
+	c.n++
+	names, values := []string{}, []string{}
+	for name, v := range row {
+		if name == column {
+			continue
+		}
+		names, values = append(names, name), append(values, strings.ReplaceAll(v, "N", fmt.Sprint(c.n)))
 	}
-	gated := map[string]string{"item_id": "N", "kind": "'k'", "state": "1", "slot": "0", "due_at": db.Time, "gate": "2"}
-	for column, value := range map[string]string{"blocked_on": "'r'", "passed_at": db.Time} {
-		try("backlog", ready, column, value, false)
-		try("backlog", gated, column, value, true)
+	if column != "" {
+		names, values = append(names, column), append(values, value)
 	}
-	edge("backlog", gated, "blocked_on", ledger.MaxResource, db.Text)
-	try("backlog", gated, "blocked_on", "''", false)
-	try("backlog", gated, "gate", "3", false)
+	return c.db.Exec(fmt.Sprintf("INSERT INTO ledger_%s (%s) VALUES (%s)", table, strings.Join(names, ", "),
+		strings.Join(values, ", ")))
+}
+
+func (c *checks) try(table string, row map[string]string, column, value string, legal bool) {
+	c.Helper()
+	if err := c.insert(table, row, column, value); (err == nil) != legal {
+		c.Errorf("%s with %s = %.40s: legal is %v, got %v", table, column, value, legal, err)
+	}
+}
+
+// edge tries a column at its limit and one beyond.
+func (c *checks) edge(table string, row map[string]string, column string, limit int, value func(int) string) {
+	c.Helper()
+	c.try(table, row, column, value(limit), true)
+	c.try(table, row, column, value(limit+1), false)
+}
+
+func (c *checks) items() {
+	item := map[string]string{"kind": "'k'", "key": "'key-N'", "slot": "0", "created_at": c.db.Time}
+	c.try("items", item, "", "", true)
+	c.edge("items", item, "kind", bounds.MaxKind, c.db.Text)
+	for _, text := range ledger.ItemTexts {
+		c.edge("items", item, text.Column, text.Max, c.db.Text)
+	}
+	c.edge("items", item, "trace", tracing.Max, c.db.Text)
+	c.edge("items", item, "payload", bounds.MaxPayload, c.db.Bytes)
+	c.edge("items", item, "slot", scheduler.Slots-1, strconv.Itoa)
+	for column, value := range map[string]string{"kind": "''", "key": "''", "slot": "-1", "epoch": "0",
+		"base_attempt": "-1", "every": "''"} {
+		c.try("items", item, column, value, false)
+	}
+}
+
+func (c *checks) backlog() {
+	state := "state"
+	if c.db.LeaseRows {
+		state = "stage"
+	}
+	ready := map[string]string{"item_id": "N", "kind": "'k'", state: "1", "slot": "0", "due_at": c.db.Time}
+	c.try("backlog", ready, "", "", true)
+	c.edge("backlog", ready, "priority", bounds.MaxPriority, strconv.Itoa)
+	for column, value := range map[string]string{"priority": "-3", state: "5", "slot": "1024", "attempt": "-1",
+		"epoch": "0", "failures": "-1", "crashes": "-1", "losses": "-1", "started_at": c.db.Time, "expires_at": c.db.Time,
+		"reopen": c.db.True, "cancel": c.db.True} {
+		c.try("backlog", ready, column, value, false)
+	}
+	if !c.db.LeaseRows {
+		c.try("backlog", ready, "locked_by", "'a'", false)
+		c.try("backlog", ready, "lock_id", c.db.UUID, false)
+		c.try("backlog", ready, "leased_at", c.db.Time, false)
+	}
+	gated := map[string]string{"item_id": "N", "kind": "'k'", state: "1", "slot": "0", "due_at": c.db.Time, "gate": "2"}
+	for column, value := range map[string]string{"blocked_on": "'r'", "passed_at": c.db.Time} {
+		c.try("backlog", ready, column, value, false)
+		c.try("backlog", gated, column, value, true)
+	}
+	c.edge("backlog", gated, "blocked_on", bounds.MaxResource, c.db.Text)
+	c.try("backlog", gated, "blocked_on", "''", false)
+	c.try("backlog", gated, "gate", "3", false)
 	gated["blocked_on"] = "'r'"
-	for _, state := range []string{"0", "3", "4"} {
-		try("backlog", gated, "state", state, false)
+	for _, code := range []string{"0", "3", "4"} {
+		c.try("backlog", gated, state, code, false)
 	}
-	held := map[string]string{"resource": "'r-N'", "item_id": "1", "lock_id": db.UUID, "since": db.Time}
-	try("held", held, "", "", true)
-	try("held", held, "resource", "'one'", true)
-	try("held", held, "resource", "'one'", false) // one holder at a time
-	edge("held", held, "resource", ledger.MaxResource, db.Text)
-	try("held", held, "lock_id", "NULL", false)
-	try("reserver", map[string]string{"item_id": "1", "kind": "'k'", "until": db.Time}, "one", "1", false) // there is one already
-	try("reserver", map[string]string{"item_id": "1", "kind": "'k'", "until": db.Time}, "one", "2", false)
+}
 
-	leased := map[string]string{"item_id": "N", "kind": "'k'", "state": "2", "slot": "0", "due_at": db.Time, "locked_by": "'a'", "lock_id": db.UUID,
-		"leased_at": db.Time, "expires_at": db.Time}
-	try("backlog", leased, "", "", true)
-	edge("backlog", leased, "locked_by", ledger.MaxAgent, db.Text)
+func (c *checks) resources() {
+	held := map[string]string{"resource": "'r-N'", "item_id": "1", "lock_id": c.db.UUID, "since": c.db.Time}
+	c.try("held", held, "", "", true)
+	c.try("held", held, "resource", "'one'", true)
+	c.try("held", held, "resource", "'one'", false) // one holder at a time
+	c.edge("held", held, "resource", bounds.MaxResource, c.db.Text)
+	c.try("held", held, "lock_id", "NULL", false)
+	// there is one already
+	c.try("reserver", map[string]string{"item_id": "1", "kind": "'k'", "until": c.db.Time}, "one", "1", false)
+	c.try("reserver", map[string]string{"item_id": "1", "kind": "'k'", "until": c.db.Time}, "one", "2", false)
+}
+
+func (c *checks) leased() {
+	leased := map[string]string{"item_id": "N", "kind": "'k'", "state": "2", "slot": "0", "due_at": c.db.Time,
+		"locked_by": "'a'", "lock_id": c.db.UUID,
+		"leased_at": c.db.Time, "expires_at": c.db.Time}
+	c.try("backlog", leased, "", "", true)
+	c.edge("backlog", leased, "locked_by", bounds.MaxAgent, c.db.Text)
 	for _, column := range []string{"locked_by", "lock_id", "leased_at", "expires_at"} {
-		try("backlog", leased, column, "NULL", false)
+		c.try("backlog", leased, column, "NULL", false)
 	}
 	for _, column := range []string{"reopen", "cancel"} {
-		try("backlog", leased, column, db.True, true)
+		c.try("backlog", leased, column, c.db.True, true)
 	}
-	try("backlog", leased, "started_at", db.Time, true)
+	c.try("backlog", leased, "started_at", c.db.Time, true)
+}
 
-	done := map[string]string{"item_id": "N", "attempt": "1", "epoch": "1", "outcome": "0", "final": db.True, "kind": "'k'", "agent": "'a'", "finished_at": db.Time}
-	try("attempts", done, "", "", true)
-	for column, limit := range map[string]int{"agent": ledger.MaxAgent, "worker": ledger.MaxWorker, "code": ledger.MaxCode, "error": ledger.MaxError, "log": ledger.MaxLog} {
-		edge("attempts", done, column, limit, db.Text)
+// leases: the row of an item has the token of its lease, and may have a start and an expiry of its own.
+func (c *checks) leases() {
+	leased := map[string]string{"item_id": "N", "kind": "'k'", "stage": "1", "slot": "0", "due_at": c.db.Time,
+		"lock_id": c.db.UUID}
+	c.try("backlog", leased, "", "", true)
+	for _, column := range []string{"reopen", "cancel"} {
+		c.try("backlog", leased, column, c.db.True, true)
 	}
-	edge("attempts", done, "output", ledger.MaxOutput, db.Bytes)
-	edge("attempts", done, "outcome", len(ledger.Outcomes)-1, number)
-	for column, value := range map[string]string{"attempt": "0", "epoch": "0", "outcome": "-1", "agent": "''", "code": "''"} {
-		try("attempts", done, column, value, false)
+	for _, column := range []string{"started_at", "expires_at"} {
+		c.try("backlog", leased, column, c.db.Time, true)
+	}
+	for _, stage := range []string{"0", "2", "3", "4"} {
+		c.try("backlog", leased, "stage", stage, false)
+	}
+	c.try("backlog", leased, "running", c.db.True, false)
+	leased["gate"], leased["limit_key"], leased["running"] = "1", "''", c.db.True
+	c.try("backlog", leased, "", "", true)
+	c.try("backlog", leased, "running", "false", false)
+	lease := map[string]string{"lock_id": c.db.UUID, "kind": "'k'", "agent": "'a'", "leased_at": c.db.Time,
+		"expires_at": c.db.Time, "due_at": c.db.Time, "items": "ARRAY[1]"}
+	c.try("leases", lease, "", "", true)
+	c.edge("leases", lease, "agent", bounds.MaxAgent, c.db.Text)
+	c.try("leases", lease, "items", "ARRAY[]::bigint[]", false)
+	for column := range lease {
+		c.try("leases", lease, column, "NULL", false)
+	}
+}
+
+func (c *checks) attempts() {
+	done := map[string]string{"item_id": "N", "attempt": "1", "epoch": "1", "outcome": "0", "final": c.db.True,
+		"kind": "'k'", "agent": "'a'", "finished_at": c.db.Time}
+	c.try("attempts", done, "", "", true)
+	for column, limit := range map[string]int{"agent": bounds.MaxAgent, "worker": bounds.MaxWorker, "code": bounds.MaxCode,
+		"error": bounds.MaxError, "log": bounds.MaxLog} {
+		c.edge("attempts", done, column, limit, c.db.Text)
+	}
+	c.edge("attempts", done, "output", bounds.MaxOutput, c.db.Bytes)
+	c.edge("attempts", done, "outcome", len(ledger.Outcomes)-1, strconv.Itoa)
+	for column, value := range map[string]string{"attempt": "0", "epoch": "0", "outcome": "-1", "agent": "''",
+		"code": "''"} {
+		c.try("attempts", done, column, value, false)
 	}
 	// One completion per period, whatever the attempt.
-	period := map[string]string{"item_id": "999999", "attempt": "N", "epoch": "1", "outcome": "0", "final": db.True, "kind": "'k'", "agent": "'a'", "finished_at": db.Time, "period": db.Time}
-	try("attempts", period, "", "", true)
-	try("attempts", period, "outcome", "1", false)
-	try("attempts", period, "outcome", "2", true)
+	period := map[string]string{"item_id": "999999", "attempt": "N", "epoch": "1", "outcome": "0", "final": c.db.True,
+		"kind": "'k'", "agent": "'a'", "finished_at": c.db.Time, "period": c.db.Time}
+	c.try("attempts", period, "", "", true)
+	c.try("attempts", period, "outcome", "1", false)
+	c.try("attempts", period, "outcome", "2", true)
+}
 
-	try("kinds", map[string]string{"kind": "'k-N'"}, "", "", true)
+func (c *checks) kinds() {
+	c.try("kinds", map[string]string{"kind": "'k-N'"}, "", "", true)
 	for _, name := range []string{"''", "'-k'", "'K'", "'a_b'", "'é'"} {
-		try("kinds", map[string]string{}, "kind", name, false)
+		c.try("kinds", map[string]string{}, "kind", name, false)
 	}
 	for _, column := range []string{"max_failures", "max_crashes", "max_lost"} {
-		edge("kinds", map[string]string{"kind": "'k-N'"}, column, 10_000, number)
+		c.edge("kinds", map[string]string{"kind": "'k-N'"}, column, 10_000, strconv.Itoa)
 	}
+}
 
-	lock := map[string]string{"name": "'l-N'", "token": db.UUID, "holder": "'a'", "since": db.Time, "keep_until": db.Time, "expires_at": db.Time}
-	try("locks", lock, "", "", true)
-	try("locks", lock, "token", "NULL", true) // it is kept until expires_at
-	for column, limit := range map[string]int{"name": ledger.MaxLockName, "holder": ledger.MaxAgent} {
-		edge("locks", lock, column, limit, db.Text)
-		try("locks", lock, column, "''", false)
-		try("locks", lock, column, "NULL", false)
+func (c *checks) locks() {
+	lock := map[string]string{"name": "'l-N'", "token": c.db.UUID, "holder": "'a'", "since": c.db.Time,
+		"keep_until": c.db.Time,
+		"expires_at": c.db.Time}
+	c.try("locks", lock, "", "", true)
+	c.try("locks", lock, "token", "NULL", true) // it is kept until expires_at
+	for column, limit := range map[string]int{"name": bounds.MaxLockName, "holder": bounds.MaxAgent} {
+		c.edge("locks", lock, column, limit, c.db.Text)
+		c.try("locks", lock, column, "''", false)
+		c.try("locks", lock, column, "NULL", false)
 	}
-	for column, value := range map[string]string{"keep_until": db.Earlier, "fence": "0", "since": "NULL", "expires_at": "NULL"} {
-		try("locks", lock, column, value, false)
+	for column, value := range map[string]string{"keep_until": c.db.Earlier, "fence": "0", "since": "NULL",
+		"expires_at": "NULL"} {
+		c.try("locks", lock, column, value, false)
 	}
 	lock["token"] = "NULL"
-	try("locks", lock, "expires_at", db.Earlier, false) // released, and not until keep_until
+	c.try("locks", lock, "expires_at", c.db.Earlier, false) // released, and not until keep_until
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 func keys(ls []*ledger.Lease) []string {
@@ -41,8 +43,9 @@ func claimLimitsAndKinds(t *testing.T, h *harness) {
 	equal(t, "left", len(h.claim("k", 3)), 2)
 	equal(t, "other kind", keys(h.claim("other", 3)), []string{"x"})
 	for _, bad := range []ledger.Claim{{Kind: "k", Agent: "a"}, {Kind: "k", Limit: 1}, {Agent: "a", Limit: 1},
-		{Kind: "k", Agent: "a", Limit: ledger.MaxBatch + 1}, {Kind: "k", Agent: "a", Limit: 1, TTL: time.Millisecond},
-		{Kind: "k", Agent: "a", Limit: 1, TTL: 25 * time.Hour}, {Kind: "k", Agent: "a", Limit: 1, Shard: ledger.Shard{Index: 2, Count: 2}}} {
+		{Kind: "k", Agent: "a", Limit: bounds.MaxBatch + 1}, {Kind: "k", Agent: "a", Limit: 1, TTL: time.Millisecond},
+		{Kind: "k", Agent: "a", Limit: 1, TTL: 25 * time.Hour}, {Kind: "k", Agent: "a", Limit: 1,
+			Shard: scheduler.Shard{Index: 2, Count: 2}}} {
 		_, err := h.l.Claim(h.ctx, bad)
 		h.is(err, ledger.ErrInvalid)
 	}
@@ -52,10 +55,11 @@ func claimShards(t *testing.T, h *harness) {
 	h.many(64)
 	seen := map[int64]bool{}
 	for i := range 3 {
-		ls, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: 100, Shard: ledger.Shard{Index: i, Count: 3}})
+		ls, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: 100, Shard: scheduler.Shard{Index: i,
+			Count: 3}})
 		h.ok(err)
 		for _, l := range ls {
-			if l.Slot%3 != i || l.Slot != ledger.Slot(l.Key) || seen[l.ID] {
+			if l.Slot%3 != i || l.Slot != scheduler.Slot(l.Key) || seen[l.ID] {
 				t.Fatalf("shard %d got item %d of slot %d", i, l.ID, l.Slot)
 			}
 			seen[l.ID] = true
@@ -77,12 +81,13 @@ func claimResume(t *testing.T, h *harness) {
 	equal(t, "first what she holds", keys(second)[:3], keys(first))
 	for i, l := range second {
 		held := i < 3
-		if l.Resumed != held || held && (l.LockID != first[i].LockID || l.Attempt != first[i].Attempt) || !l.ExpiresAt.Equal(start.Add(70*time.Minute)) {
+		if l.Resumed != held || held && (l.LockID != first[i].LockID || l.Attempt != first[i].Attempt) ||
+			!l.ExpiresAt.Equal(start.Add(70*time.Minute)) {
 			t.Fatalf("lease %d: %+v", i, l)
 		}
 	}
 	equal(t, "bob", len(desk("bob", 5)), 3)
-	h.clock.advance(2 * time.Hour) // run out, but nobody else has taken them
+	h.clock.advance(2 * time.Hour) // run out, but not taken by another agent
 	equal(t, "alice again", keys(desk("alice", 5)), keys(second))
 	h.end(second[0], ledger.Done(nil))
 }
@@ -130,7 +135,7 @@ func renewKeeps(t *testing.T, h *harness) {
 	h.clock.advance(2 * time.Minute)
 	errs := h.l.Renew(h.ctx, time.Minute, ls...)
 	h.is(errs[0], ledger.ErrLeaseLost)
-	h.ok(errs[1]) // run out, but nobody else has it
+	h.ok(errs[1]) // run out, but no other agent has it
 	h.pass(2 * time.Minute)
 	other := h.take("k")
 	errs = h.l.Renew(h.ctx, time.Minute, ls[1:]...)
@@ -172,7 +177,8 @@ func expireGivesBack(t *testing.T, h *harness) {
 func promoteDue(t *testing.T, h *harness) {
 	var items []ledger.NewItem
 	for i := range 20 {
-		items = append(items, ledger.NewItem{Kind: fmt.Sprintf("k%d", i%3), Key: fmt.Sprint(i), Due: start.Add(time.Duration(i+1) * time.Minute)})
+		items = append(items, ledger.NewItem{Kind: fmt.Sprintf("k%d", i%3), Key: fmt.Sprint(i),
+			Due: start.Add(time.Duration(i+1) * time.Minute)})
 	}
 	h.add(items...)
 	next, err := h.l.Promote(h.ctx, 100)

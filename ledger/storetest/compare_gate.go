@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // CompareResources is Compare where everything is about a few resources that many items need, so
@@ -43,16 +44,21 @@ func (m *machine) crowd(t *rapid.T) {
 			Priority:  int16(rapid.IntRange(0, 1).Draw(t, "priority")),
 			Resources: rapid.SliceOfN(rapid.SampledFrom([]string{"r", "s", "t"}), 0, 3).Draw(t, "resources")}
 	}), 2, 6).Draw(t, "items")
-	got := both(m, t, "add", func(_ int, l *ledger.Ledger) ([]ledger.Added, error) { return l.Add(m.tb.Context(), items...) })
+	got := both(m, t, "add", func(_ int, l *ledger.Ledger) ([]ledger.Added, error) {
+		return l.Add(m.tb.Context(), items...)
+	})
 	m.sameAdded(t, items, got)
 }
 
 func (m *machine) claimCrowd(t *rapid.T) {
-	c := ledger.Claim{Kind: kindNames.Draw(t, "kind"), Agent: "x", Limit: rapid.IntRange(1, 4).Draw(t, "limit"), TTL: 5 * time.Minute}
+	c := ledger.Claim{Kind: kindNames.Draw(t, "kind"), Agent: "x", Limit: rapid.IntRange(1, 4).Draw(t, "limit"),
+		TTL: 5 * time.Minute}
 	if rapid.IntRange(0, 5).Draw(t, "shard") == 0 {
-		c.Shard = ledger.Shard{Index: rapid.IntRange(0, 1).Draw(t, "index"), Count: 2}
+		c.Shard = scheduler.Shard{Index: rapid.IntRange(0, 1).Draw(t, "index"), Count: 2}
 	}
-	got := both(m, t, "claim", func(_ int, l *ledger.Ledger) ([]*ledger.Lease, error) { return l.Claim(m.tb.Context(), c) })
+	got := both(m, t, "claim", func(_ int, l *ledger.Ledger) ([]*ledger.Lease, error) {
+		return l.Claim(m.tb.Context(), c)
+	})
 	same(t, "claimed", [2][]string{claimed(got[0]), claimed(got[1])})
 	for i := range got[0] {
 		m.leases = append(m.leases, [2]*ledger.Lease{got[0][i], got[1][i]})
@@ -67,7 +73,8 @@ func (m *machine) endCrowd(t *rapid.T) {
 	i := min(len(m.leases)-1, rapid.IntRange(0, 3).Draw(t, "lease"))
 	p := m.leases[i]
 	m.leases = append(m.leases[:i:i], m.leases[i+1:]...)
-	r := rapid.SampledFrom([]ledger.Result{ledger.Done(nil), ledger.Release(), ledger.Snooze(time.Second, "")}).Draw(t, "result")
+	r := rapid.SampledFrom([]ledger.Result{ledger.Done(nil), ledger.Release(), ledger.Snooze(time.Second, "")}).Draw(t,
+		"result")
 	m.perLease(t, "end", [][2]*ledger.Lease{p}, func(l *ledger.Ledger, ls []*ledger.Lease) []error {
 		return l.Finish(m.tb.Context(), ledger.Ending{Lease: ls[0], Result: r})
 	})

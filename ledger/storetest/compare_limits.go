@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // CompareLimits is Compare where everything is about a few shard keys under limits that change.
@@ -37,7 +38,8 @@ func CompareLimits(t *testing.T, place NewPlace) {
 
 var (
 	shardKeys = rapid.SampledFrom([]string{"", "a", "b", "c"})
-	rates     = rapid.SampledFrom([]ledger.Rate{{}, {}, {Count: 1, Per: time.Second}, {Count: 3, Per: 2 * time.Second}, {Count: 7, Per: time.Minute}})
+	rates     = rapid.SampledFrom([]scheduler.Rate{{}, {}, {Count: 1, Per: time.Second}, {Count: 3, Per: 2 * time.Second},
+		{Count: 7, Per: time.Minute}})
 )
 
 // queueUp adds items of the same few shard keys.
@@ -46,15 +48,18 @@ func (m *machine) queueUp(t *rapid.T) {
 		return ledger.NewItem{Kind: kindNames.Draw(t, "kind"), Key: fmt.Sprint(rapid.IntRange(0, 1000).Draw(t, "key")),
 			Priority: int16(rapid.IntRange(0, 1).Draw(t, "priority")), ShardKey: shardKeys.Draw(t, "shard key")}
 	}), 2, 6).Draw(t, "items")
-	got := both(m, t, "add", func(_ int, l *ledger.Ledger) ([]ledger.Added, error) { return l.Add(m.tb.Context(), items...) })
+	got := both(m, t, "add", func(_ int, l *ledger.Ledger) ([]ledger.Added, error) {
+		return l.Add(m.tb.Context(), items...)
+	})
 	m.sameAdded(t, items, got)
 }
 
 // limit sets the limits of a kind, or none.
 func (m *machine) limit(t *rapid.T) {
-	l := ledger.Limits{MaxRunning: rapid.IntRange(0, 4).Draw(t, "running"), Rate: rates.Draw(t, "rate")}
+	l := scheduler.Limits{MaxRunning: rapid.IntRange(0, 4).Draw(t, "running"), Rate: rates.Draw(t, "rate")}
 	if rapid.Bool().Draw(t, "by key") {
-		l.MaxRunningPerShardKey, l.RatePerShardKey = rapid.IntRange(0, 2).Draw(t, "running of a key"), rates.Draw(t, "rate of a key")
+		l.MaxRunningPerShardKey, l.RatePerShardKey = rapid.IntRange(0, 2).Draw(t, "running of a key"), rates.Draw(t,
+			"rate of a key")
 	}
 	if l.Rate.Count > 0 || l.RatePerShardKey.Count > 0 {
 		l.Burst = rapid.IntRange(0, 3).Draw(t, "burst")
@@ -63,14 +68,15 @@ func (m *machine) limit(t *rapid.T) {
 	both(m, t, "limit", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.SetKind(m.tb.Context(), "op", k) })
 }
 
-// claimWithin claims. What is held back is compared where nothing was granted; it is a hint else.
+// claimWithin claims. Items that are held back are compared where nothing was granted; else they are a hint.
 func (m *machine) claimWithin(t *rapid.T) {
-	c := ledger.Claim{Kind: kindNames.Draw(t, "kind"), Agent: "x", Limit: rapid.IntRange(1, 4).Draw(t, "limit"), TTL: 5 * time.Minute,
+	c := ledger.Claim{Kind: kindNames.Draw(t, "kind"), Agent: "x", Limit: rapid.IntRange(1, 4).Draw(t, "limit"),
+		TTL:    5 * time.Minute,
 		Resume: rapid.IntRange(0, 9).Draw(t, "resume") == 0}
 	if rapid.IntRange(0, 5).Draw(t, "shard") == 0 {
-		c.Shard = ledger.Shard{Index: rapid.IntRange(0, 1).Draw(t, "index"), Count: 2}
+		c.Shard = scheduler.Shard{Index: rapid.IntRange(0, 1).Draw(t, "index"), Count: 2}
 	}
-	var held [2]ledger.HeldBack
+	var held [2]scheduler.HeldBack
 	got := both(m, t, "claim", func(side int, l *ledger.Ledger) (ls []*ledger.Lease, err error) {
 		ls, held[side], err = l.ClaimWithin(m.tb.Context(), c)
 		return ls, err

@@ -17,7 +17,8 @@ var lockNames = rapid.SampledFrom([]string{"l", "é%_", "5\n"})
 
 func (m *machine) acquire(t *rapid.T) {
 	name := lockNames.Draw(t, "lock")
-	o := locks.Options{Holder: agentNames.Draw(t, "holder"), TTL: time.Duration(rapid.IntRange(1, 24).Draw(t, "ttl")) * time.Hour,
+	o := locks.Options{Holder: agentNames.Draw(t, "holder"),
+		TTL:     time.Duration(rapid.IntRange(1, 24).Draw(t, "ttl")) * time.Hour,
 		AtLeast: time.Duration(rapid.SampledFrom([]int{0, 0, 1, 24}).Draw(t, "at least")) * time.Hour}
 	got := both(m, t, "acquire", func(_ int, l *ledger.Ledger) (*locks.Lock, error) {
 		_, lock, err := locks.New(l).Acquire(m.tb.Context(), name, o)
@@ -44,7 +45,9 @@ func (m *machine) someLock(t *rapid.T) [2]*locks.Lock {
 
 func (m *machine) release(t *rapid.T) {
 	pair := m.someLock(t)
-	both(m, t, "release", func(i int, l *ledger.Ledger) (int, error) { return 0, locks.New(l).Release(m.tb.Context(), pair[i]) })
+	both(m, t, "release", func(i int, l *ledger.Ledger) (int, error) {
+		return 0, locks.New(l).Release(m.tb.Context(), pair[i])
+	})
 }
 
 func (m *machine) breakLock(t *rapid.T) {
@@ -62,7 +65,9 @@ func (m *machine) breakLock(t *rapid.T) {
 }
 
 func (m *machine) heldLocks(t *rapid.T) {
-	held := both(m, t, "held locks", func(_ int, l *ledger.Ledger) ([]locks.HeldError, error) { return locks.New(l).Held(m.tb.Context()) })
+	held := both(m, t, "held locks", func(_ int, l *ledger.Ledger) ([]locks.HeldError, error) {
+		return locks.New(l).Held(m.tb.Context())
+	})
 	for i := range held[0] {
 		pair := unnumbered([2]locks.HeldError{held[0][i], held[1][i]})
 		held[0][i], held[1][i] = pair[0], pair[1]

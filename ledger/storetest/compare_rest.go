@@ -11,9 +11,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/filter"
+	"github.com/ledgerd/ledgerd/ledger/order"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// What operators, time and readers do, at random.
+// Acts of operators, time and readers, at random.
 
 func (m *machine) filter(t *rapid.T) ledger.Filter {
 	var f ledger.Filter
@@ -26,7 +31,7 @@ func (m *machine) filter(t *rapid.T) ledger.Filter {
 	if rapid.Bool().Draw(t, "by round") {
 		f.Rounds = rapid.SliceOfN(rapid.SampledFrom(ledger.RoundStates), 1, 2).Draw(t, "rounds")
 	}
-	switch rapid.IntRange(0, 14).Draw(t, "by") {
+	switch rapid.IntRange(0, 16).Draw(t, "by") {
 	case 0:
 		f.Key = rapid.SampledFrom([]string{"1", "é%_"}).Draw(t, "key")
 	case 1:
@@ -52,12 +57,17 @@ func (m *machine) filter(t *rapid.T) ledger.Filter {
 	case 11:
 		f.Outcomes = rapid.SliceOfN(rapid.SampledFrom(ledger.Outcomes), 1, 3).Draw(t, "outcomes")
 	case 12, 13:
-		where := rapid.SampledFrom([]string{"payload.n:1,2", "payload.n.m~1", "output.status:404", "output.status>400", "output.text~é", "output.text:a", "payload.n<2"}).Draw(t, "field")
-		parsed, err := ledger.ParseFilter(where, m.clock.now())
+		where := rapid.SampledFrom([]string{"payload.n:1,2", "payload.n.m~1", "output.status:404", "output.status>400",
+			"output.text~é", "output.text:a", "payload.n<2"}).Draw(t, "field")
+		parsed, err := filter.Parse(where, m.clock.now())
 		if err != nil {
 			t.Fatal(err)
 		}
 		f = f.And(parsed)
+	case 14:
+		f.FailingFrom, f.FailingTo = m.clock.now().Add(-time.Hour), m.clock.now().Add(-time.Second+300)
+	case 15:
+		f.RecoveredFrom = m.clock.now().Add(-time.Hour)
 	}
 	if rapid.IntRange(0, 3).Draw(t, "also") == 0 {
 		f = f.And(m.filter(t))
@@ -67,7 +77,11 @@ func (m *machine) filter(t *rapid.T) ledger.Filter {
 
 func (m *machine) act(t *rapid.T) {
 	f := m.filter(t)
-	name := rapid.SampledFrom([]string{"retry", "reopen", "cancel", "release", "forget"}).Draw(t, "act")
+	name := rapid.SampledFrom([]string{"retry", "place", "put off", "decide all", "reopen", "cancel", "release",
+		"forget"}).Draw(t, "act")
+	until := m.clock.now().Add(time.Duration(rapid.SampledFrom([]int{-1, 30, 4000, 400_000}).Draw(t,
+		"until")) * time.Second)
+	verdict := verdicts.Draw(t, "verdict")
 	got := both(m, t, name, func(_ int, l *ledger.Ledger) ([2]int64, error) {
 		ctx := m.tb.Context()
 		var n, left int64
@@ -75,10 +89,16 @@ func (m *machine) act(t *rapid.T) {
 		switch name {
 		case "retry":
 			n, err = l.Retry(ctx, "op", f)
+		case "place":
+			n, err = l.Place(ctx, "op", f, bounds.MinPriority, ledger.ThisRound())
+		case "put off":
+			n, err = l.PutOff(ctx, "op", f, until)
+		case "decide all":
+			n, err = l.DecideAll(ctx, "op", f, ledger.Result{Outcome: verdict})
 		case "reopen":
 			n, err = l.Reopen(ctx, "op", f)
 		case "cancel":
-			n, err = l.Cancel(ctx, "op", f)
+			n, err = l.Cancel(ctx, "op", f, ledger.WithReason("why"))
 		case "release":
 			n, err = l.ForceRelease(ctx, "op", f)
 		case "forget":
@@ -89,10 +109,15 @@ func (m *machine) act(t *rapid.T) {
 	same(t, name, got)
 }
 
+var verdicts = rapid.SampledFrom([]ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeSkipped,
+	ledger.OutcomeCancelled, ledger.OutcomeFailed})
+
 func (m *machine) decide(t *rapid.T) {
 	pair := m.some(t)[0]
-	r := ledger.Result{Outcome: rapid.SampledFrom([]ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeSkipped, ledger.OutcomeCancelled, ledger.OutcomeFailed}).Draw(t, "verdict")}
-	both(m, t, "decide", func(i int, l *ledger.Ledger) (int, error) { return 0, l.Decide(m.tb.Context(), pair[i].ID, "op", r) })
+	r := ledger.Result{Outcome: verdicts.Draw(t, "verdict")}
+	both(m, t, "decide", func(i int, l *ledger.Ledger) (int, error) {
+		return 0, l.Decide(m.tb.Context(), pair[i].ID, "op", r)
+	})
 }
 
 // policy sets all of a kind's policy, or changes a part of it.
@@ -110,9 +135,13 @@ func (m *machine) policy(t *rapid.T) {
 		same(t, "edited", got)
 		return
 	}
-	k := ledger.Kind{Name: name, OnLost: rapid.SampledFrom([]ledger.OnLost{"", ledger.OnLostRepeat, ledger.OnLostDoubt}).Draw(t, "on lost"),
-		MaxFailures: rapid.IntRange(0, 3).Draw(t, "max failures"), MaxLost: rapid.IntRange(0, 4).Draw(t, "max lost"), MaxCrashes: rapid.IntRange(0, 2).Draw(t, "max crashes"), Paused: rapid.IntRange(0, 5).Draw(t, "paused") == 0,
-		Keep: time.Duration(rapid.IntRange(0, 2).Draw(t, "keep")) * time.Minute, Limits: ledger.Limits{MaxRunning: rapid.SampledFrom([]int{0, 0, 0, 2}).Draw(t, "max running")}}
+	k := ledger.Kind{Name: name, OnLost: rapid.SampledFrom([]ledger.OnLost{"", ledger.OnLostRepeat,
+		ledger.OnLostDoubt}).Draw(t, "on lost"),
+		MaxFailures: rapid.IntRange(0, 3).Draw(t, "max failures"), MaxLost: rapid.IntRange(0, 4).Draw(t,
+			"max lost"), MaxCrashes: rapid.IntRange(0, 2).Draw(t, "max crashes"),
+		Paused: rapid.IntRange(0, 5).Draw(t, "paused") == 0,
+		Keep:   time.Duration(rapid.IntRange(0, 2).Draw(t, "keep")) * time.Minute, Limits: scheduler.Limits{
+			MaxRunning: rapid.SampledFrom([]int{0, 0, 0, 2}).Draw(t, "max running")}}
 	both(m, t, "policy", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.SetKind(m.tb.Context(), "op", k) })
 }
 
@@ -122,7 +151,8 @@ var agentNames = rapid.SampledFrom([]string{"x", "y", "z"})
 // program is there.
 func (m *machine) define(t *rapid.T) {
 	me := ledger.Agent{Name: agentNames.Draw(t, "agent"), Kinds: works(t)}
-	name, definition := kindNames.Draw(t, "kind"), rapid.SampledFrom([]string{"", "p@1+a", "p@2+a", "p@1+b"}).Draw(t, "definition")
+	name, definition := kindNames.Draw(t, "kind"), rapid.SampledFrom([]string{"", "p@1+a", "p@2+a", "p@1+b"}).Draw(t,
+		"definition")
 	config := rapid.SampledFrom([]string{"", `{"a":1}`, `{"a":2}`}).Draw(t, "config")
 	bothUnder(m, t, sound, "define", func(_ int, l *ledger.Ledger) (int, error) {
 		return 0, l.Define(m.tb.Context(), me, name, definition, config)
@@ -135,7 +165,9 @@ func works(t *rapid.T) map[string]string {
 
 func (m *machine) beat(t *rapid.T) {
 	ttl := time.Duration(rapid.IntRange(0, 100).Draw(t, "ttl")) * time.Second
-	a := ledger.Agent{Name: agentNames.Draw(t, "agent"), Host: "h", PID: 7, Process: rapid.SampledFrom([]string{"", goneProcess}).Draw(t, "process"), Version: "v", Kinds: works(t), Stalled: map[string]time.Time{}}
+	a := ledger.Agent{Name: agentNames.Draw(t, "agent"), Host: "h", PID: 7,
+		Process: rapid.SampledFrom([]string{"", goneProcess}).Draw(t,
+			"process"), Version: "v", Kinds: works(t), Stalled: map[string]time.Time{}}
 	for kind := range a.Kinds {
 		if rapid.Bool().Draw(t, "stalled") {
 			a.Stalled[kind] = m.clock.now().Add(time.Minute)
@@ -145,7 +177,8 @@ func (m *machine) beat(t *rapid.T) {
 }
 
 func (m *machine) tick(t *rapid.T) {
-	m.clock.advance(time.Duration(rapid.SampledFrom([]int{1, 30, 61, 600, 4000, 400_000, -2}).Draw(t, "seconds")) * time.Second)
+	m.clock.advance(time.Duration(rapid.SampledFrom([]int{1, 30, 61, 600, 4000, 400_000, -2}).Draw(t,
+		"seconds")) * time.Second)
 }
 
 // back sets the clock back, as when a wrong one is corrected.
@@ -170,7 +203,9 @@ func (m *machine) gone(t *rapid.T) {
 }
 
 func (m *machine) promote(t *rapid.T) {
-	next := both(m, t, "promote", func(_ int, l *ledger.Ledger) (time.Time, error) { return l.Promote(m.tb.Context(), 100) })
+	next := both(m, t, "promote", func(_ int, l *ledger.Ledger) (time.Time, error) {
+		return l.Promote(m.tb.Context(), 100)
+	})
 	same(t, "next due", next)
 }
 
@@ -185,7 +220,8 @@ func (m *machine) prune(t *rapid.T) {
 // filters compares what readers find.
 func (m *machine) filters(t *rapid.T) {
 	f := m.filter(t)
-	for _, w := range []ledger.Walk{{Desc: true, Output: true}, {Order: ledger.ByEnd}, {Order: ledger.ByEnd, Desc: true}, {Order: ledger.ByDue, Top: 1000}, {Order: ledger.ByTook, Desc: true, Top: 3}} {
+	for _, w := range []ledger.Walk{{Desc: true, Output: true}, {Order: order.Ended}, {Order: order.Ended, Desc: true},
+		{Order: order.Due, Top: 1000}, {Order: order.Took, Desc: true, Top: 3}} {
 		var got [2][]string
 		for i, l := range m.l {
 			w := w
@@ -196,7 +232,7 @@ func (m *machine) filters(t *rapid.T) {
 				}
 				got[i] = append(got[i], fmt.Sprintf("%+v", plainItem(it)))
 			}
-			if w.Order == ledger.ByEnd {
+			if w.Order == order.Ended {
 				slices.Sort(got[i]) // attempts that ended at the same instant come in any order
 			}
 		}
@@ -206,7 +242,7 @@ func (m *machine) filters(t *rapid.T) {
 	same(t, "count", n)
 	by := rapid.SampledFrom([]string{"kind", "scope", "n", "n.m"}).Draw(t, "groups by")
 	within := rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "for")
-	groups := both(m, t, "groups", func(_ int, l *ledger.Ledger) ([]ledger.Group, error) {
+	groups := both(m, t, "groups", func(_ int, l *ledger.Ledger) ([]stats.Group, error) {
 		groups, whole, err := l.Groups(m.tb.Context(), f, by, within)
 		if err == nil && !whole {
 			t.Error("not all were counted in an hour")
@@ -258,10 +294,11 @@ func (m *machine) items(t *rapid.T) {
 	same(t, "found", [2]ledger.Item{plainItem(found[0]), plainItem(found[1])})
 	same(t, "got and found", [2]ledger.Item{got[1], found[1]})
 	known := both(m, t, "known", func(i int, l *ledger.Ledger) ([]bool, error) {
-		return l.Known(m.tb.Context(), ledger.Identity{Kind: got[i].Kind, Scope: got[i].Scope, Key: got[i].Key}, ledger.Identity{Kind: "b", Key: "nobody's"})
+		return l.Known(m.tb.Context(), ledger.Identity{Kind: got[i].Kind, Scope: got[i].Scope, Key: got[i].Key},
+			ledger.Identity{Kind: "b", Key: "unclaimed"})
 	})
 	same(t, "known", known)
-	var holds [2][]ledger.Hold
+	var holds [2][]scheduler.Hold
 	for i, l := range m.l {
 		var err error
 		if holds[i], err = l.Holds(m.tb.Context(), "t", "r", "none", "s"); err != nil {
@@ -275,20 +312,36 @@ func (m *machine) items(t *rapid.T) {
 	alike(t, "holds", holds)
 	why := both(m, t, "why", func(i int, l *ledger.Ledger) (ledger.Reason, error) { return l.Why(m.tb.Context(), id(i)) })
 	for i := range why {
-		why[i].Next = "" // names the item by its id
+		for k := range why[i].Acts {
+			why[i].Acts[k].Item = 0 // each ledger has its own ids
+		}
 		if why[i].Code == "resource" {
 			why[i].Text, _, _ = strings.Cut(why[i].Text, " item ")
 		}
 	}
 	same(t, "why", why)
-	attempts := both(m, t, "attempts", func(i int, l *ledger.Ledger) ([]ledger.Attempt, error) { return l.Attempts(m.tb.Context(), id(i)) })
+	attempts := both(m, t, "attempts", func(i int, l *ledger.Ledger) ([]ledger.Attempt, error) {
+		return l.Attempts(m.tb.Context(), id(i))
+	})
 	for i := range attempts {
 		for k := range attempts[i] {
-			blur(&attempts[i][k])
+			m.blur(&attempts[i][k])
 		}
 	}
 	alike(t, "attempts", attempts)
-	outputs := both(m, t, "last output", func(i int, l *ledger.Ledger) ([]byte, error) { return l.LastOutput(m.tb.Context(), id(i)) })
+	before := rapid.Int64Range(0, 4).Draw(t, "before")
+	some := both(m, t, "attempts before", func(i int, l *ledger.Ledger) ([]ledger.Attempt, error) {
+		return l.AttemptsBefore(m.tb.Context(), id(i), before, 2)
+	})
+	for i := range some {
+		for k := range some[i] {
+			m.blur(&some[i][k])
+		}
+	}
+	alike(t, "attempts before", some)
+	outputs := both(m, t, "last output", func(i int, l *ledger.Ledger) ([]byte, error) {
+		return l.LastOutput(m.tb.Context(), id(i))
+	})
 	alike(t, "last output", outputs)
 }
 
@@ -320,18 +373,33 @@ func (m *machine) kinds(t *rapid.T) {
 	m.verify(t, m.l[1])
 	all := both(m, t, "kinds", func(_ int, l *ledger.Ledger) ([]ledger.Kind, error) { return l.Kinds(ctx) })
 	alike(t, "kinds", all)
+	pauses := both(m, t, "pauses", func(i int, l *ledger.Ledger) (map[string]ledger.JournalEntry, error) {
+		pauses, err := l.Pauses(ctx, all[i]...)
+		for name, e := range pauses {
+			e.ID = 0 // a database may leave out numbers of entries
+			pauses[name] = e
+		}
+		return pauses, err
+	})
+	alike(t, "pauses", pauses)
 	one := both(m, t, "kind", func(_ int, l *ledger.Ledger) (ledger.Kind, error) { return l.Kind(ctx, "b") })
 	alike(t, "kind b", one)
-	standing := both(m, t, "standing", func(_ int, l *ledger.Ledger) (ledger.Standing, error) { return l.Standing(ctx, "b") })
+	standing := both(m, t, "standing", func(_ int, l *ledger.Ledger) (stats.Standing, error) {
+		return l.Standing(ctx, "b")
+	})
 	same(t, "standing", standing)
-	part := both(m, t, "standing of a shard", func(_ int, l *ledger.Ledger) (ledger.Standing, error) {
-		return l.StandingIn(ctx, "b", ledger.Shard{Index: 1, Count: 3})
+	part := both(m, t, "standing of a shard", func(_ int, l *ledger.Ledger) (stats.Standing, error) {
+		return l.StandingIn(ctx, "b", scheduler.Shard{Index: 1, Count: 3})
 	})
 	same(t, "standing of a shard", part)
 	agents := both(m, t, "agents", func(_ int, l *ledger.Ledger) ([]ledger.Agent, error) { return l.Agents(ctx) })
 	alike(t, "agents", agents)
+	lapsed := both(m, t, "lapsed", func(_ int, l *ledger.Ledger) ([]ledger.Agent, error) { return l.Lapsed(ctx) })
+	alike(t, "lapsed", lapsed)
+	beats := both(m, t, "heartbeats", func(_ int, l *ledger.Ledger) ([]ledger.Agent, error) { return l.Heartbeats(ctx) })
+	alike(t, "heartbeats", beats)
 	for _, since := range []time.Duration{0, 100 * time.Second} {
-		counts := both(m, t, "counts", func(_ int, l *ledger.Ledger) ([]ledger.Counts, error) {
+		counts := both(m, t, "counts", func(_ int, l *ledger.Ledger) ([]stats.Counts, error) {
 			return l.Counts(ctx, m.clock.now().Add(-since))
 		})
 		same(t, "counts", counts)

@@ -9,17 +9,20 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// What workers do, at random: add, claim, finish.
+// Acts of workers, at random: add, claim, finish.
 
 var kindNames = rapid.SampledFrom([]string{"a", "b"})
 
 func (m *machine) newItems(t *rapid.T) []ledger.NewItem {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ledger.NewItem {
 		n := ledger.NewItem{Kind: kindNames.Draw(t, "kind"), Scope: rapid.SampledFrom([]string{"", "s"}).Draw(t, "scope"),
-			Key: rapid.SampledFrom([]string{"1", "2", "3", "é%_", "5\n"}).Draw(t, "key"), Fingerprint: rapid.SampledFrom([]string{"", "f", "g"}).Draw(t, "fingerprint"),
-			Priority: int16(rapid.IntRange(-2, 2).Draw(t, "priority")), Every: rapid.SampledFrom([]string{"", "", "", "hour", "90s", "*/7 * * * *"}).Draw(t, "every")}
+			Key: rapid.SampledFrom([]string{"1", "2", "3", "é%_", "5\n"}).Draw(t,
+				"key"), Fingerprint: rapid.SampledFrom([]string{"", "f", "g"}).Draw(t, "fingerprint"),
+			Priority: int16(rapid.IntRange(-2, 2).Draw(t, "priority")), Every: rapid.SampledFrom([]string{"", "", "", "hour",
+				"90s", "*/7 * * * *"}).Draw(t, "every")}
 		if rapid.Bool().Draw(t, "resources") {
 			n.Resources = rapid.SliceOfN(rapid.SampledFrom([]string{"r", "s", "t", `"é\`}), 1, 3).Draw(t, "names")
 		}
@@ -29,6 +32,7 @@ func (m *machine) newItems(t *rapid.T) []ledger.NewItem {
 		if rapid.IntRange(0, 3).Draw(t, "later") == 0 {
 			n.Due = m.clock.now().Add(time.Duration(rapid.IntRange(-60, 600).Draw(t, "due")) * time.Second)
 		}
+		n.Trace = rapid.SampledFrom([]string{"", "", traceText, traceText + " a=1", "malformed"}).Draw(t, "trace")
 		n.Again = ledger.Again{Dead: rapid.Bool().Draw(t, "again dead"), Cancelled: rapid.Bool().Draw(t, "again cancelled")}
 		if rapid.IntRange(0, 3).Draw(t, "again done") == 0 {
 			n.Again.DoneBefore = m.clock.now()
@@ -48,23 +52,40 @@ func (m *machine) sameAdded(t *rapid.T, items []ledger.NewItem, got [2][]ledger.
 
 func (m *machine) add(t *rapid.T) {
 	items := m.newItems(t)
-	got := both(m, t, "add", func(_ int, l *ledger.Ledger) ([]ledger.Added, error) { return l.Add(m.tb.Context(), items...) })
+	got := both(m, t, "add", func(_ int, l *ledger.Ledger) ([]ledger.Added, error) {
+		return l.Add(m.tb.Context(), items...)
+	})
 	m.sameAdded(t, items, got)
 }
 
 func (m *machine) try(t *rapid.T) {
 	items := m.newItems(t)
-	got := both(m, t, "try", func(_ int, l *ledger.Ledger) ([]ledger.Added, error) { return l.Try(m.tb.Context(), items...) })
+	got := both(m, t, "try", func(_ int, l *ledger.Ledger) ([]ledger.Added, error) {
+		return l.Try(m.tb.Context(), items...)
+	})
 	m.sameAdded(t, items, got)
 }
 
-func (m *machine) claim(t *rapid.T) {
-	c := ledger.Claim{Kind: kindNames.Draw(t, "kind"), Agent: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "agent"), Limit: rapid.IntRange(1, 5).Draw(t, "limit"),
-		TTL: time.Duration(rapid.IntRange(1, 120).Draw(t, "ttl")) * time.Second, Resume: rapid.IntRange(0, 4).Draw(t, "resume") == 0}
+func newClaim(t *rapid.T) ledger.Claim {
+	c := ledger.Claim{Kind: kindNames.Draw(t, "kind"), Agent: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "agent"),
+		Limit: rapid.IntRange(1, 5).Draw(t, "limit"),
+		TTL:   time.Duration(rapid.IntRange(1, 120).Draw(t, "ttl")) * time.Second, Resume: rapid.IntRange(0, 4).Draw(t,
+			"resume") == 0, LookFirst: rapid.Bool().Draw(t, "looks first")}
 	if rapid.IntRange(0, 4).Draw(t, "shard") == 0 {
-		c.Shard = ledger.Shard{Index: rapid.IntRange(0, 1).Draw(t, "index"), Count: 2}
+		c.Shard = scheduler.Shard{Index: rapid.IntRange(0, 1).Draw(t, "index"), Count: 2}
 	}
-	got := both(m, t, "claim", func(_ int, l *ledger.Ledger) ([]*ledger.Lease, error) { return l.Claim(m.tb.Context(), c) })
+	return c
+}
+
+func (m *machine) claim(t *rapid.T) {
+	c := newClaim(t)
+	got := both(m, t, "claim", func(_ int, l *ledger.Ledger) ([]*ledger.Lease, error) {
+		return l.Claim(m.tb.Context(), c)
+	})
+	m.granted(t, got)
+}
+
+func (m *machine) granted(t *rapid.T, got [2][]*ledger.Lease) {
 	same(t, "claimed", [2][]string{claimed(got[0]), claimed(got[1])})
 	for i := range got[0] {
 		m.leases = append(m.leases, [2]*ledger.Lease{got[0][i], got[1][i]})
@@ -74,19 +95,22 @@ func (m *machine) claim(t *rapid.T) {
 func claimed(ls []*ledger.Lease) []string {
 	var out []string
 	for _, l := range ls {
-		out = append(out, fmt.Sprint(l.Kind, l.Scope, l.Key, string(l.Payload), l.Fingerprint, l.Attempt, l.Round, l.Alone, l.Resumed, l.StartedAt, l.ExpiresAt, l.Due, l.Priority, l.Resources))
+		out = append(out, fmt.Sprint(l.Kind, l.Scope, l.Key, string(l.Payload), l.Fingerprint, l.Attempt, l.Round, l.Alone,
+			l.Resumed, l.StartedAt, l.ExpiresAt, l.Due, l.Priority, l.Resources))
 	}
 	return out
 }
 
 // some draws a few of the leases ever granted, so most are stale, and now and then one that
-// nobody granted.
+// was never granted.
 func (m *machine) some(t *rapid.T) [][2]*ledger.Lease {
 	if len(m.leases) == 0 {
 		t.Skip("nothing was claimed yet")
 	}
 	from := m.leases[max(0, len(m.leases)-12):]
-	pairs := rapid.SliceOfNDistinct(rapid.SampledFrom(from), 1, 4, func(p [2]*ledger.Lease) *ledger.Lease { return p[0] }).Draw(t, "leases")
+	pairs := rapid.SliceOfNDistinct(rapid.SampledFrom(from), 1, 4, func(p [2]*ledger.Lease) *ledger.Lease {
+		return p[0]
+	}).Draw(t, "leases")
 	if rapid.IntRange(0, 4).Draw(t, "invents") == 0 {
 		pairs = append(pairs, invent(t, rapid.SampledFrom(from).Draw(t, "like")))
 	}
@@ -123,7 +147,8 @@ func side(pairs [][2]*ledger.Lease, i int) []*ledger.Lease {
 }
 
 // perLease runs a call that answers for each lease.
-func (m *machine) perLease(t *rapid.T, what string, pairs [][2]*ledger.Lease, call func(l *ledger.Ledger, leases []*ledger.Lease) []error) {
+func (m *machine) perLease(t *rapid.T, what string, pairs [][2]*ledger.Lease, call func(l *ledger.Ledger,
+	leases []*ledger.Lease) []error) {
 	got := both(m, t, what, func(i int, l *ledger.Ledger) ([]string, error) {
 		errs := call(l, side(pairs, i))
 		return reasons(errs), unavailable(errs)
@@ -132,15 +157,66 @@ func (m *machine) perLease(t *rapid.T, what string, pairs [][2]*ledger.Lease, ca
 }
 
 func (m *machine) start(t *rapid.T) {
-	m.perLease(t, "start", m.some(t), func(l *ledger.Ledger, ls []*ledger.Lease) []error { return l.Start(m.tb.Context(), time.Minute, ls...) })
+	m.perLease(t, "start", m.some(t), func(l *ledger.Ledger, ls []*ledger.Lease) []error {
+		return l.Start(m.tb.Context(), time.Minute, ls...)
+	})
 }
 
 func (m *machine) renew(t *rapid.T) {
-	m.perLease(t, "renew", m.some(t), func(l *ledger.Ledger, ls []*ledger.Lease) []error { return l.Renew(m.tb.Context(), time.Minute, ls...) })
+	m.perLease(t, "renew", m.some(t), func(l *ledger.Ledger, ls []*ledger.Lease) []error {
+		return l.Renew(m.tb.Context(), time.Minute, ls...)
+	})
+	m.miscount = m.miscount || m.repeated // one call may be several commits
+}
+
+func (m *machine) extend(t *rapid.T) {
+	pairs := m.some(t)
+	got := both(m, t, "extend", func(i int, l *ledger.Ledger) ([]string, error) {
+		ends, errs := l.Extend(m.tb.Context(), time.Minute, side(pairs, i)...)
+		told := reasons(errs)
+		for k := range told {
+			told[k] += " until " + ends[k].UTC().String()
+		}
+		return told, unavailable(errs)
+	})
+	m.miscount = m.miscount || m.repeated
+	same(t, "extend", got)
+}
+
+func (m *machine) unclaim(t *rapid.T) {
+	pairs := m.some(t)
+	both(m, t, "unclaim", func(i int, l *ledger.Ledger) (struct{}, error) {
+		return struct{}{}, l.Unclaim(m.tb.Context(), side(pairs, i)...)
+	})
+}
+
+// byToken finds leases again by their full tokens.
+func (m *machine) byToken(t *rapid.T) {
+	pairs := m.some(t)
+	got := both(m, t, "leases of tokens", func(i int, l *ledger.Ledger) ([]string, error) {
+		var tokens []string
+		for _, ls := range side(pairs, i) {
+			tokens = append(tokens, ls.FullToken())
+		}
+		leases, errs := l.LeasesOf(m.tb.Context(), tokens...)
+		told := reasons(errs)
+		for k, ls := range leases {
+			if errs[k] == nil {
+				told[k] = fmt.Sprint(ls.Kind, ls.Scope, ls.Key, ls.Attempt, ls.Agent, ls.State, ls.Item.Agent,
+					ls.StartedAt.UTC(), ls.ExpiresAt.UTC())
+			}
+		}
+		_, inForce := l.LeasesHeld(m.tb.Context(), tokens...)
+		told = append(told, reasons(inForce)...)
+		return told, unavailable(errs)
+	})
+	same(t, "leases of tokens", got)
 }
 
 func (m *machine) held(t *rapid.T) {
-	m.perLease(t, "held", m.some(t), func(l *ledger.Ledger, ls []*ledger.Lease) []error { return l.Held(m.tb.Context(), ls...) })
+	m.perLease(t, "held", m.some(t), func(l *ledger.Ledger, ls []*ledger.Lease) []error {
+		return l.Held(m.tb.Context(), ls...)
+	})
 }
 
 func (m *machine) endings(t *rapid.T) (e [2][]ledger.Ending) {
@@ -153,7 +229,7 @@ func (m *machine) endings(t *rapid.T) (e [2][]ledger.Ending) {
 	return e
 }
 
-// finish ends leases; whoever got no answer, or lost it, ends them once more.
+// finish ends leases; a caller without an answer ends them once more.
 func (m *machine) finish(t *rapid.T) {
 	e := m.endings(t)
 	for range rapid.IntRange(1, 2).Draw(t, "times") {
@@ -164,6 +240,33 @@ func (m *machine) finish(t *rapid.T) {
 		same(t, "finish", got)
 		sameEnds(t, e)
 	}
+}
+
+// exchange ends leases and claims in one call. If the ledger was unavailable, the leases have been ended all the
+// same, and it is not known whether anything was claimed; the caller does not repeat it.
+func (m *machine) exchange(t *rapid.T) {
+	e, c, strike := m.endings(t), newClaim(t), m.fault(t)
+	var told [2][]string
+	var got [2][]*ledger.Lease
+	var errs [2]error
+	call := func(i int) {
+		var ended []error
+		ended, got[i], _, errs[i] = m.l[i].FinishAndClaim(m.tb.Context(), c, e[i]...)
+		told[i] = reasons(ended)
+	}
+	mend := strike()
+	call(1)
+	landed := mend()
+	if lost := errors.Is(errs[1], ledger.ErrUnavailable); lost && !landed {
+		told[0] = reasons(m.l[0].Finish(m.tb.Context(), e[0]...))
+	} else if call(0); lost {
+		got[0] = nil
+	} else if reason(errs[0]) != reason(errs[1]) {
+		t.Fatalf("exchange: in memory %v, in the store %v", errs[0], errs[1])
+	}
+	same(t, "ended", told)
+	sameEnds(t, e)
+	m.granted(t, got)
 }
 
 func sameEnds(t *rapid.T, e [2][]ledger.Ending) {
@@ -177,14 +280,18 @@ func sameEnds(t *rapid.T, e [2][]ledger.Ending) {
 }
 
 func (m *machine) result(t *rapid.T) ledger.Result {
-	r := ledger.Result{Outcome: rapid.SampledFrom(ledger.Outcomes).Draw(t, "outcome"), Final: rapid.IntRange(0, 5).Draw(t, "final") == 0,
-		NoReport: rapid.IntRange(0, 3).Draw(t, "no report") == 0, Code: rapid.SampledFrom([]string{"", "c"}).Draw(t, "code"), Error: rapid.SampledFrom([]string{"", "e\x00"}).Draw(t, "error"),
+	r := ledger.Result{Outcome: rapid.SampledFrom(ledger.Outcomes).Draw(t, "outcome"), Final: rapid.IntRange(0, 5).Draw(t,
+		"final") == 0,
+		NoReport: rapid.IntRange(0, 3).Draw(t, "no report") == 0, Code: rapid.SampledFrom([]string{"", "c"}).Draw(t,
+			"code"), Error: rapid.SampledFrom([]string{"", "e\x00"}).Draw(t, "error"),
 		Delay: time.Duration(rapid.IntRange(0, 300).Draw(t, "delay")) * time.Second}
 	if rapid.Bool().Draw(t, "output") {
-		r.Output = []byte(rapid.SampledFrom([]string{"o", `{"status":404,"text":"\u0061"}`, `{"status":"404","text":"\u0000é"}`, "{\"text\":\"\xff\"}"}).Draw(t, "output"))
+		r.Output = []byte(rapid.SampledFrom([]string{"o", `{"status":404,"text":"\u0061"}`,
+			`{"status":"404","text":"\u0000é"}`, "{\"text\":\"\xff\"}"}).Draw(t, "output"))
 	}
 	if r.Outcome.Completed() && rapid.IntRange(0, 3).Draw(t, "emit") == 0 {
-		r.Emit = []ledger.NewItem{{Kind: "b", Scope: childScope, Key: rapid.SampledFrom([]string{"c1", "c2"}).Draw(t, "child")}}
+		r.Emit = []ledger.NewItem{{Kind: "b", Scope: childScope, Key: rapid.SampledFrom([]string{"c1", "c2"}).Draw(t,
+			"child")}}
 	}
 	return r
 }

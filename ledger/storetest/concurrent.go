@@ -20,7 +20,8 @@ func concurrent(t *testing.T, open Open) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	const n, claimers = 400, 6
-	if err := l.SetKind(ctx, "test", ledger.Kind{Name: "k", MaxLost: 1000, MaxFailures: 1000, Backoff: ledger.Backoff{Base: time.Microsecond, Cap: time.Millisecond}}); err != nil {
+	if err := l.SetKind(ctx, "test", ledger.Kind{Name: "k", MaxLost: 1000, MaxFailures: 1000,
+		Backoff: ledger.Backoff{Base: time.Microsecond, Cap: time.Millisecond}}); err != nil {
 		t.Fatal(err)
 	}
 	items := make([]ledger.NewItem, n)
@@ -55,7 +56,8 @@ func concurrent(t *testing.T, open Open) {
 
 // claimSome claims a few items and ends them in all ways, some of them twice, some not at
 // all; it returns how many it completed.
-func claimSome(ctx context.Context, t *testing.T, l *ledger.Ledger, agent string, rnd *rand.Rand, grants *sync.Map) int64 {
+func claimSome(ctx context.Context, t *testing.T, l *ledger.Ledger, agent string, rnd *rand.Rand,
+	grants *sync.Map) int64 {
 	ls, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: agent, Limit: 1 + rnd.IntN(20), TTL: time.Second})
 	if err != nil {
 		t.Error(err)
@@ -156,7 +158,8 @@ func concurrentResume(t *testing.T, open Open) {
 		var wg sync.WaitGroup
 		for range windows {
 			wg.Go(func() {
-				if _, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: fmt.Sprint("person-", p), Limit: limit, Resume: true}); err != nil {
+				if _, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: fmt.Sprint("person-", p), Limit: limit,
+					Resume: true}); err != nil {
 					t.Error(err)
 				}
 			})

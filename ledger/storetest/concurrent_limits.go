@@ -11,17 +11,22 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 // concurrentLimits lets many claimers work items under limits by the database's own clock: at no
 // moment is more leased of the kind or of a shard key than may be, and no rate is exceeded.
 func concurrentLimits(t *testing.T, open Open) {
-	limits := ledger.Limits{MaxRunning: 12, MaxRunningPerShardKey: 2, Rate: ledger.Rate{Count: 20_000, Per: time.Second}, RatePerShardKey: ledger.Rate{Count: 100, Per: 100 * time.Millisecond}, Burst: 20}
+	limits := scheduler.Limits{MaxRunning: 12, MaxRunningPerShardKey: 2, Rate: scheduler.Rate{Count: 20_000,
+		Per: time.Second},
+		RatePerShardKey: scheduler.Rate{Count: 100, Per: 100 * time.Millisecond}, Burst: 20}
 	l := ledger.New(open(t, nil), ledger.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	const n, claimers, keys = 400, 6, 10
-	if err := l.SetKind(ctx, "test", ledger.Kind{Name: "k", MaxLost: 1000, MaxFailures: 1000, Backoff: ledger.Backoff{Base: time.Microsecond, Cap: time.Millisecond}, Limits: limits}); err != nil {
+	if err := l.SetKind(ctx, "test", ledger.Kind{Name: "k", MaxLost: 1000, MaxFailures: 1000,
+		Backoff: ledger.Backoff{Base: time.Microsecond, Cap: time.Millisecond}, Limits: limits}); err != nil {
 		t.Fatal(err)
 	}
 	items := make([]ledger.NewItem, n)
@@ -88,7 +93,8 @@ func concurrentLimits(t *testing.T, open Open) {
 // tooMany asks the ledger, in one snapshot, whether more is leased than may be; scopes are the shard keys.
 func tooMany(t *testing.T, l *ledger.Ledger) {
 	total := int64(0)
-	groups, _, err := l.Groups(t.Context(), ledger.Filter{Kinds: []string{"k"}, States: []ledger.State{ledger.StateLeased}}, ledger.ByScope, 0)
+	groups, _, err := l.Groups(t.Context(), ledger.Filter{Kinds: []string{"k"},
+		States: []ledger.State{ledger.StateLeased}}, stats.ByScope, 0)
 	if err != nil {
 		t.Error(err)
 	}
@@ -103,7 +109,7 @@ func tooMany(t *testing.T, l *ledger.Ledger) {
 }
 
 // checkRates goes over all claims there were: in any time no more than the burst and the rate's share.
-func checkRates(t *testing.T, h *harness, limits ledger.Limits) {
+func checkRates(t *testing.T, h *harness, limits scheduler.Limits) {
 	granted := map[string][]time.Time{}
 	for it, err := range h.l.List(h.ctx, ledger.Filter{Kinds: []string{"k"}}, 0) {
 		h.ok(err)
@@ -122,7 +128,8 @@ func checkRates(t *testing.T, h *harness, limits ledger.Limits) {
 		slices.SortFunc(at, time.Time.Compare)
 		for i := range at {
 			for j := i; j < len(at); j++ {
-				if most := float64(max(limits.Burst, 1)) + at[j].Sub(at[i]).Seconds()*float64(rate.Count)/rate.Per.Seconds(); float64(j-i+1) > most+1e-6 {
+				if most := float64(max(limits.Burst, 1)) +
+					at[j].Sub(at[i]).Seconds()*float64(rate.Count)/rate.Per.Seconds(); float64(j-i+1) > most+1e-6 {
 					t.Fatalf("key %q: %d claims within %s", key, j-i+1, at[j].Sub(at[i]))
 				}
 			}

@@ -8,10 +8,13 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/definition"
+	"github.com/ledgerd/ledgerd/ledger/payload"
 )
 
 // defineConflicts: only a live process that works the kind with another plugin or other settings is in the
-// way, and the error says who it is and what differs. What is left undone takes the new settings.
+// way, and the error names it and what differs. Unfinished items take the new settings.
 func defineConflicts(t *testing.T, h *harness) {
 	beat := func(name, definition, config string) {
 		a := ledger.Agent{Name: name, Host: "box", PID: 7, Kinds: map[string]string{"k": definition}}
@@ -34,9 +37,10 @@ func defineConflicts(t *testing.T, h *harness) {
 	}
 	h.ok(define("p@1.0+aaa", `{"command":["bad"],"wait":"1m"}`))
 	h.one("ready")
-	h.add(ledger.NewItem{Kind: "k", Key: "recurs", Every: "day"}, ledger.NewItem{Kind: "k", Key: "later", Due: h.clock.now().Add(time.Hour)})
+	h.add(ledger.NewItem{Kind: "k", Key: "recurs", Every: "day"}, ledger.NewItem{Kind: "k", Key: "later",
+		Due: h.clock.now().Add(time.Hour)})
 	lost := h.take("k")
-	h.ok(define("p@1.1+bbb", `{"command":["good"],"wait":"1m"}`)) // whatever is left: ready, waiting, recurring, leased
+	h.ok(define("p@1.1+bbb", `{"command":["good"],"wait":"1m"}`)) // all that is left: ready, waiting, recurring, leased
 	inForce("p@1.1+bbb", `{"command":["good"],"wait":"1m"}`)
 	h.end(lost, ledger.Done(nil))
 	h.ok(define("p@1.1+bbb", `{"command":["good"],"wait":"2m"}`)) // only tuned
@@ -44,33 +48,35 @@ func defineConflicts(t *testing.T, h *harness) {
 
 	beat("box/7", "p@1.1+bbb", `{"command":["good"],"wait":"9m"}`)
 	h.ok(define("p@2.0+bbb", `{"command":["good"],"wait":"2m"}`)) // another version, tuned otherwise: they work together
-	want := []ledger.Difference{{Name: "command", Have: `["good"]`, Want: `["best"]`}, {Name: "wait", Have: `"9m"`}}
+	want := []definition.Difference{{Name: "command", Have: `["good"]`, Want: `["best"]`}, {Name: "wait", Have: `"9m"`}}
 	conflict := refused(h, define("p@2.0+ccc", `{"command":["best"]}`))
 	equal(t, "differences", conflict.Differences(), want)
 	equal(t, "agents", len(conflict.Agents), 1)
 	equal(t, "agent", conflict.Agents[0].Name, "box/7")
 	equal(t, "host", conflict.Agents[0].Host, "box")
 	equal(t, "pid", conflict.Agents[0].PID, 7)
-	if text := conflict.Error(); !strings.Contains(text, `by box/7 since `) || !strings.Contains(text, `command: ["good"] → ["best"]; wait: "9m" → not set`) {
+	if text := conflict.Error(); !strings.Contains(text, `by box/7 since `) ||
+		!strings.Contains(text, `command: ["good"] → ["best"]; wait: "9m" → not set`) {
 		t.Error(text)
 	}
 	inForce("p@2.0+bbb", `{"command":["good"],"wait":"2m"}`)
 
 	beat("box/7", "p@1.1+bbb", "") // a program that does not tell its settings: those in force are its
-	equal(t, "differences", refused(h, define("q@1.0+bbb", `{"command":["good"],"wait":"3m"}`)).Differences(), []ledger.Difference{{Name: "wait", Have: `"2m"`, Want: `"3m"`}})
+	equal(t, "differences", refused(h, define("q@1.0+bbb", `{"command":["good"],"wait":"3m"}`)).Differences(),
+		[]definition.Difference{{Name: "wait", Have: `"2m"`, Want: `"3m"`}})
 	h.clock.advance(2 * time.Minute) // its heartbeat has run out
 	h.ok(define("q@1.0+ccc", `{"command":["best"]}`))
 	inForce("q@1.0+ccc", `{"command":["best"]}`)
-	h.is(define(strings.Repeat("x", ledger.MaxWorker+1), ""), ledger.ErrInvalid)
+	h.is(define(strings.Repeat("x", bounds.MaxWorker+1), ""), ledger.ErrInvalid)
 	h.is(define("", "{}"), ledger.ErrInvalid)
 	h.is(define("q@1.0+ccc", "[]"), ledger.ErrInvalid)
-	h.is(define("q@1.0+ccc", `{"a":"`+strings.Repeat("x", ledger.MaxConfig)+`"}`), ledger.ErrInvalid)
+	h.is(define("q@1.0+ccc", `{"a":"`+strings.Repeat("x", bounds.MaxConfig)+`"}`), ledger.ErrInvalid)
 	h.is(h.l.Define(h.ctx, ledger.Agent{Name: "me"}, "K", "x@1+a", ""), ledger.ErrInvalid)
 	inForce("q@1.0+ccc", `{"command":["best"]}`)
 }
 
 // defineTogether: of two that define before either has begun to work one is refused, and takes its
-// heartbeat back. A policy says nothing of who works the kind.
+// heartbeat back. A policy does not name the workers of the kind.
 func defineTogether(t *testing.T, h *harness) {
 	h.ok(h.l.Define(h.ctx, ledger.Agent{Name: "first"}, "new", "p@1.0+aaa", `{"a":1}`))
 	refused(h, h.l.Define(h.ctx, ledger.Agent{Name: "second"}, "new", "p@1.0+bbb", `{"a":2}`))
@@ -96,19 +102,22 @@ func refused(h *harness, err error) *ledger.DefinitionError {
 
 // defaults of a kind are kept as they are given, also where its policy is set anew.
 func defaults(t *testing.T, h *harness) {
-	d := ledger.Defaults{}.Remember(map[string]json.RawMessage{"table": json.RawMessage(`"people"`), "types.age": json.RawMessage(`"int"`)})
-	d["quotes"] = ledger.Default{Value: json.RawMessage(`"no"`), Kept: true}
-	d = d.Remember(map[string]json.RawMessage{"table": json.RawMessage(`"orders"`), "types.age": json.RawMessage(`"int"`), "quotes": json.RawMessage(`"yes"`)})
+	d := payload.Defaults{}.Remember(map[string]json.RawMessage{"table": json.RawMessage(`"people"`),
+		"types.age": json.RawMessage(`"int"`)})
+	d["quotes"] = payload.Default{Value: json.RawMessage(`"no"`), Kept: true}
+	d = d.Remember(map[string]json.RawMessage{"table": json.RawMessage(`"orders"`), "types.age": json.RawMessage(`"int"`),
+		"quotes": json.RawMessage(`"yes"`)})
 	h.policy(ledger.Kind{Name: "k", Defaults: d})
 	h.policy(ledger.Kind{Name: "k", MaxFailures: 3})
 	k, err := h.l.Kind(h.ctx, "k")
 	h.ok(err)
 	equal(t, "defaults", k.Defaults.String(), `[quotes="no" (kept) table="orders" (varied) types.age="int"]`)
 	equal(t, "max failures", k.MaxFailures, 3)
-	have, varied := k.Defaults.Of(ledger.OnLostRepeat)
+	have, varied := k.DefaultFields()
 	equal(t, "have", strings.Join(have, " "), "quotes types.age")
 	equal(t, "varied", strings.Join(varied, " "), "table")
-	have, varied = k.Defaults.Of(ledger.OnLostDoubt) // what cannot be undone is not done from memory
+	k.OnLost = ledger.OnLostDoubt // what cannot be undone is not done from memory
+	have, varied = k.DefaultFields()
 	equal(t, "have", strings.Join(have, " "), "quotes")
 	equal(t, "varied", len(varied), 0)
 	_, err = h.l.EditKind(h.ctx, "test", "k", func(k *ledger.Kind, _ bool) { k.Defaults = nil })
@@ -116,13 +125,15 @@ func defaults(t *testing.T, h *harness) {
 	k, err = h.l.Kind(h.ctx, "k")
 	h.ok(err)
 	equal(t, "no defaults", len(k.Defaults), 0)
-	h.is(h.l.SetKind(h.ctx, "test", ledger.Kind{Name: "k", Defaults: ledger.Defaults{"a": {Value: json.RawMessage("{")}}}), ledger.ErrInvalid)
+	noJSON := payload.Defaults{"a": {Value: json.RawMessage("{")}}
+	h.is(h.l.SetKind(h.ctx, "test", ledger.Kind{Name: "k", Defaults: noJSON}), ledger.ErrInvalid)
 }
 
 // reopenedPayload: what is opened again keeps its payload but for the fields that are given.
 func reopenedPayload(t *testing.T, h *harness) {
 	const loads = `{"path":"/a","modified":"1","table":"people","types":{"a":"int","b":"date"}}`
-	checks := ledger.NewItem{Kind: "k", Key: "/a", Fingerprint: "1", Payload: []byte(`{"path":"/a","modified":"1"}`), Given: []string{"path", "modified"}}
+	checks := ledger.NewItem{Kind: "k", Key: "/a", Fingerprint: "1", Payload: []byte(`{"path":"/a","modified":"1"}`),
+		Given: []string{"path", "modified"}}
 	id := h.add(ledger.NewItem{Kind: "k", Key: "/a", Fingerprint: "1", Payload: []byte(loads)})[0].ID
 	payload := func() string { return string(h.item(id).Payload) }
 	again := func(what string, n ledger.NewItem, verdict ledger.Verdict, want string) {
@@ -141,14 +152,16 @@ func reopenedPayload(t *testing.T, h *harness) {
 	again("again", checks, ledger.VerdictReopened, loads)
 
 	other := checks
-	other.Payload, other.Given = []byte(`{"path":"/a","modified":"1","table":"x","types":{"a":"bool"}}`), []string{"path", "types.a"}
+	other.Payload, other.Given = []byte(`{"path":"/a","modified":"1","table":"x","types":{"a":"bool"}}`), []string{"path",
+		"types.a"}
 	again("open", other, ledger.VerdictDiffers, loads)
 	h.end(h.take("k"), ledger.Permanent(errTest))
 	const mended = `{"modified":"1","path":"/a","table":"people","types":{"a":"bool","b":"date"}}`
 	again("given", other, ledger.VerdictReopened, mended)
 	changed := checks
 	changed.Fingerprint, changed.Payload = "2", []byte(`{"path":"/a","modified":"2","delimiter":";"}`)
-	again("changed", changed, ledger.VerdictChanged, `{"modified":"2","path":"/a","table":"people","types":{"a":"bool","b":"date"}}`)
+	again("changed", changed, ledger.VerdictChanged,
+		`{"modified":"2","path":"/a","table":"people","types":{"a":"bool","b":"date"}}`)
 	whole := checks
 	whole.Fingerprint, whole.Payload, whole.Given = "3", []byte(`{"path":"/a","types":{}}`), []string{"path", "types"}
 	again("a whole object", whole, ledger.VerdictChanged, `{"modified":"2","path":"/a","table":"people","types":{}}`)

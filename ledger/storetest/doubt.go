@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -67,7 +68,8 @@ func doubtDecided(t *testing.T, h *harness) {
 	n, err = h.l.Cancel(h.ctx, "ann", ledger.IDs(ls[3].ID))
 	h.ok(err)
 	equal(t, "cancelled", n, 1)
-	for i, want := range []ledger.State{ledger.StateDone, ledger.StateCancelled, ledger.StateReady, ledger.StateCancelled} {
+	for i, want := range []ledger.State{ledger.StateDone, ledger.StateCancelled, ledger.StateReady,
+		ledger.StateCancelled} {
 		h.state(ls[i].ID, want)
 	}
 	as, err := h.l.Attempts(h.ctx, ls[0].ID)
@@ -158,7 +160,47 @@ func cancelRunning(t *testing.T, h *harness) {
 	h.state(ls[3].ID, ledger.StateCancelled)
 }
 
-// cancelInDoubt: a cancel is not forgotten, whatever the end of the attempt.
+// cancelVersions: a version is cancelled. One that comes later is worked, also if the attempt with the cancelled one
+// still runs; one that came before the cancel is cancelled with it.
+func cancelVersions(t *testing.T, h *harness) {
+	cancel := func(id int64) {
+		n, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
+		h.ok(err)
+		equal(t, "cancelled", n, 1)
+	}
+	for i, every := range []string{"", "day"} {
+		for j, r := range []ledger.Result{{Outcome: ledger.OutcomeCancelled}, ledger.Done(nil), ledger.Fail(errTest)} {
+			n := ledger.NewItem{Kind: "k", Key: string(rune('a' + 3*i + j)), Every: every, Fingerprint: "1",
+				Resources: []string{"disk"}}
+			id := h.add(n)[0].ID
+			ls := h.take("k")
+			cancel(id)
+			n.Fingerprint, n.Resources = "2", []string{"tape"}
+			equal(t, "newer than the cancel", h.add(n)[0].Verdict, ledger.VerdictChanged)
+			h.end(ls, r)
+			h.state(id, ledger.StateReady)
+			ls = h.take("k")
+			n.Fingerprint, n.Resources = "3", []string{"disk"}
+			equal(t, "newer", h.add(n)[0].Verdict, ledger.VerdictChanged)
+			cancel(id)
+			h.verify()
+			h.end(ls, r)
+			want := ledger.StateCancelled
+			if r.Outcome.Completed() && every == "" {
+				want = ledger.StateDone
+			}
+			h.state(id, want)
+			equal(t, "listed again", h.add(n)[0].Verdict, ledger.VerdictKnown)
+			n.Fingerprint = "4"
+			equal(t, "newer than the end", h.add(n)[0].Verdict, ledger.VerdictChanged)
+			h.end(h.take("k"), ledger.Done(nil))
+			h.verify()
+			h.remove(id)
+		}
+	}
+}
+
+// cancelInDoubt: a cancel is not forgotten at any end of the attempt.
 func cancelInDoubt(t *testing.T, h *harness) {
 	ls := h.mails(4)
 	h.start(ls[1], ls[2], ls[3])
@@ -187,4 +229,53 @@ func cancelInDoubt(t *testing.T, h *harness) {
 	h.start(again)
 	h.end(again, ledger.Result{Outcome: ledger.OutcomeCrashed})
 	h.state(ls[3].ID, ledger.StateDoubt)
+}
+
+// decideMany: what is dead or in doubt of what matches is decided as one act, and keeps the code of its failure.
+func decideMany(t *testing.T, h *harness) {
+	h.one("a")
+	h.one("b")
+	for _, ls := range h.claim("k", 2) {
+		h.end(ls, ledger.Result{Outcome: ledger.OutcomeFailed, Code: "bad_rows", Error: "line 3", Final: true})
+	}
+	dead := ledger.Filter{Kinds: []string{"k"}, Codes: []string{"bad_rows"}}
+	ctx := ledger.OneAct(h.ctx, "because")
+	n, err := h.l.DecideAll(ctx, "ann", dead, ledger.Result{Outcome: ledger.OutcomeFailed})
+	h.ok(err)
+	equal(t, "dead decided as failed", n, 0)
+	n, err = h.l.DecideAll(ctx, "ann", dead, ledger.Result{Outcome: ledger.OutcomeSkipped, Error: "told the owner"})
+	h.ok(err)
+	equal(t, "decided", n, 2)
+	found, err := h.l.Count(h.ctx, dead)
+	h.ok(err)
+	equal(t, "found by the code", found, 2)
+	for it, err := range h.l.List(h.ctx, dead, 0) {
+		h.ok(err)
+		equal(t, "outcome", it.Outcome, ledger.OutcomeSkipped)
+		equal(t, "error", it.Error, "told the owner")
+		why, err := h.l.Why(h.ctx, it.ID)
+		h.ok(err)
+		if !strings.Contains(why.Text, "skipped by ann at ") || !strings.HasSuffix(why.Text, ": told the owner") {
+			t.Errorf("why: %s", why.Text)
+		}
+	}
+	entries, err := h.l.Journal(h.ctx, ledger.JournalQuery{Action: "decide", Limit: 10})
+	h.ok(err)
+	if len(entries) != 1 || entries[0].Detail != "because" || entries[0].Changed != 2 {
+		t.Errorf("journal %+v", entries)
+	}
+	mails := h.mails(2)
+	for _, ls := range mails {
+		h.start(ls)
+		h.end(ls, ledger.Result{Outcome: ledger.OutcomeUnknown, Code: "timeout"})
+	}
+	h.ok(h.l.Decide(h.ctx, mails[0].ID, "ann", ledger.Result{Outcome: ledger.OutcomeFailed}))
+	equal(t, "code", h.state(mails[0].ID, ledger.StateDead).Code, "timeout")
+	h.ok(h.l.Decide(h.ctx, mails[1].ID, "ann", ledger.Done(nil)))
+	equal(t, "code of what is done", h.state(mails[1].ID, ledger.StateDone).Code, "")
+	_, err = h.l.Cancel(h.ctx, "bob", ledger.IDs(mails[0].ID), ledger.WithReason("sent twice"))
+	h.ok(err)
+	it := h.state(mails[0].ID, ledger.StateCancelled)
+	equal(t, "code", it.Code, "timeout")
+	equal(t, "error", it.Error, "sent twice")
 }

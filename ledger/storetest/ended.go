@@ -2,13 +2,16 @@ package storetest
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/filter"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// ended lists attempts by when they ended, whatever became of them, in pages.
+// ended lists attempts with any outcome by when they ended, in pages.
 func ended(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt})
 	h.add(ledger.NewItem{Kind: "j", Key: "j1"}, ledger.NewItem{Kind: "j", Key: "daily", Every: "day", Scope: "s"})
@@ -65,7 +68,7 @@ func ended(t *testing.T, h *harness) {
 	got, _ = list(ledger.EndedQuery{After: ledger.Mark{At: start.Add(9 * time.Second)}})
 	equal(t, "at a time or later", got, []string{"k cancelled", "k lost", "k lost"})
 	filter := func(s string) ledger.Filter {
-		f, err := ledger.ParseFilter(s, h.clock.now())
+		f, err := filter.Parse(s, h.clock.now())
 		h.ok(err)
 		return f
 	}
@@ -75,63 +78,109 @@ func ended(t *testing.T, h *harness) {
 	equal(t, "with an error", got, []string{"j failed", "k failed", "k unknown"})
 	es, err := h.l.Ended(h.ctx, ledger.EndedQuery{Filter: filter("scope:s"), Limit: 1})
 	h.ok(err)
-	equal(t, "what it was about", [4]string{es[0].Key, es[0].Scope, es[0].Round, es[0].Agent}, [4]string{"daily", "s", "2026-11-20", "a"})
+	equal(t, "what it was about", [4]string{es[0].Key, es[0].Scope, es[0].Round, es[0].Agent},
+		[4]string{"daily", "s", "2026-11-20", "a"})
 	equal(t, "without what may be long", fmt.Sprint(es[0].Log, es[0].Output), "[]")
 	_, err = h.l.Ended(h.ctx, ledger.EndedQuery{})
 	h.is(err, ledger.ErrInvalid)
+	endedGroups(t, h, want)
+}
+
+// endedGroups counts these attempts, "k done" and the like, by what they have in common.
+func endedGroups(t *testing.T, h *harness, all []string) {
+	count := func(f ledger.Filter, by ...string) map[string]int64 {
+		t.Helper()
+		counts, reached, err := h.l.AttemptGroups(h.ctx, f, by, 0)
+		h.ok(err)
+		equal(t, "these are all", reached, time.Time{})
+		got := map[string]int64{}
+		for _, g := range counts.Groups() {
+			equal(t, "hours", g.Hour, g.Hour.Truncate(time.Hour))
+			for o, n := range counts[g] {
+				got[strings.TrimSpace(g.Kind+" "+g.Code+" ")+" "+string(o)] += n
+			}
+		}
+		return got
+	}
+	want := map[string]int64{}
+	for _, what := range all {
+		want[what]++
+	}
+	equal(t, "by hour and kind", count(ledger.Filter{}, stats.ByHour, stats.ByKind), want)
+	equal(t, "by code, those that failed", count(ledger.Filter{Kinds: []string{"j"}}, stats.ByCode, stats.ByKind),
+		map[string]int64{"j failed": 1})
+	equal(t, "since", count(ledger.Filter{Since: start.Add(9 * time.Second)}, stats.ByKind),
+		map[string]int64{"k cancelled": 1, "k lost": 2})
+	equal(t, "until", count(ledger.Filter{Until: start.Add(2 * time.Second)}, stats.ByKind),
+		map[string]int64{"k done": 1})
+	equal(t, "of a scope", count(ledger.Filter{Scopes: []string{"s"}}, stats.ByKind), map[string]int64{"j done": 1})
+	equal(t, "with an outcome", count(ledger.Filter{Outcomes: []ledger.Outcome{ledger.OutcomeSkipped}}, stats.ByKind),
+		map[string]int64{"k skipped": 1})
 }
 
 // tallies add up by minute, are folded into hours, and in the end forgotten.
 func tallies(t *testing.T, h *harness) {
 	minute := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
-	one := func(n int, kind, agent string) ledger.MinuteTally {
-		return ledger.MinuteTally{At: minute(n).Add(7 * time.Second), Kind: kind, Agent: agent, Done: 1, Failed: 2, Other: 3, Worked: 4 * time.Microsecond}
+	one := func(n int, kind, agent string) stats.Minute {
+		return stats.Minute{At: minute(n).Add(7 * time.Second), Kind: kind, Agent: agent, Done: 1, Failed: 2, Other: 3,
+			Worked: 4 * time.Microsecond, Waits: stats.Latencies{2: 5, 20: 1}, Works: stats.Latencies{0: 1}}
 	}
 	h.ok(h.l.AddTallies(h.ctx, one(0, "k", "a"), one(0, "k", "b"), one(0, "j", "a"), one(1, "k", "a")))
 	h.ok(h.l.AddTallies(h.ctx, one(1, "k", "a"), one(1, "k", "a")))
 	h.ok(h.l.AddTallies(h.ctx))
-	sum := func(n int, kind string, times int64) ledger.MinuteTally {
-		return ledger.MinuteTally{At: minute(n), Kind: kind, Done: times, Failed: 2 * times, Other: 3 * times, Worked: time.Duration(4*times) * time.Microsecond}
+	sum := func(n int, kind string, times int64) stats.Minute {
+		return stats.Minute{At: minute(n), Kind: kind, Done: times, Failed: 2 * times, Other: 3 * times,
+			Worked: time.Duration(4*times) * time.Microsecond, Waits: stats.Latencies{2: 5 * times, 20: times},
+			Works: stats.Latencies{0: times}}
 	}
-	want := []ledger.MinuteTally{sum(0, "j", 1), sum(0, "k", 2), sum(1, "k", 3)}
-	read := func(n int) []ledger.MinuteTally {
+	want := []stats.Minute{sum(0, "j", 1), sum(0, "k", 2), sum(1, "k", 3)}
+	read := func(n int) []stats.Minute {
 		t.Helper()
 		got, err := h.store.Tallies(h.ctx, minute(n))
 		h.ok(err)
-		return append([]ledger.MinuteTally{}, got...)
+		return append([]stats.Minute{}, got...)
 	}
 	equal(t, "tallies", read(0), want)
 	equal(t, "since a minute", read(1), want[2:])
 	h.ok(h.l.FoldTallies(h.ctx))
 	equal(t, "nothing is folded yet", read(0), want)
-	h.clock.advance(ledger.TallyMinutes + time.Hour)
+	h.clock.advance(stats.MinutesKept + time.Hour)
 	h.ok(h.l.FoldTallies(h.ctx))
 	h.ok(h.l.FoldTallies(h.ctx))
-	equal(t, "folded", read(0), []ledger.MinuteTally{})
-	h.is(h.l.AddTallies(h.ctx, ledger.MinuteTally{Kind: "k"}), ledger.ErrInvalid)
-	h.is(h.l.AddTallies(h.ctx, ledger.MinuteTally{Kind: "k", Agent: "a", Done: -1}), ledger.ErrInvalid)
-	h.clock.advance(ledger.TallyHours)
+	equal(t, "folded", read(0), []stats.Minute{})
+	h.is(h.l.AddTallies(h.ctx, stats.Minute{Kind: "k"}), ledger.ErrInvalid)
+	h.is(h.l.AddTallies(h.ctx, stats.Minute{Kind: "k", Agent: "a", Done: -1}), ledger.ErrInvalid)
+	h.is(h.l.AddTallies(h.ctx, stats.Minute{Kind: "k", Agent: "a", Waits: stats.Latencies{3: -1}}), ledger.ErrInvalid)
+	h.clock.advance(stats.HoursKept)
 	h.ok(h.l.FoldTallies(h.ctx))
 }
 
-// stats take what is open from the backlog and what ended from tallies.
-func stats(t *testing.T, h *harness) {
+// ledgerStats take what is open from the backlog and what ended from tallies.
+func ledgerStats(t *testing.T, h *harness) {
 	h.clock.advance(15 * time.Second)
 	h.many(6)
-	h.end(h.take("k"), ledger.Done(nil)) // of no interest: nobody has tallied it
+	h.end(h.take("k"), ledger.Done(nil)) // of no interest: it was not tallied
 	h.claim("k", 1)
+	h.end(h.take("k"), ledger.Snooze(time.Hour, ""))
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Kinds: map[string]string{"k": ""}}, time.Minute))
+	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "killed", Process: goneProcess, Kinds: map[string]string{"k": ""}},
+		time.Minute))
 	now := h.clock.now()
 	h.ok(h.l.AddTallies(h.ctx,
-		ledger.MinuteTally{At: now, Kind: "k", Agent: "a", Done: 20, Failed: 10, Worked: 3 * time.Second},
-		ledger.MinuteTally{At: now.Add(-time.Minute), Kind: "k", Agent: "a", Done: 40},
-		ledger.MinuteTally{At: now.Add(-30 * time.Minute), Kind: "k", Agent: "b", Other: 30},
-		ledger.MinuteTally{At: now.Add(-2 * time.Hour), Kind: "k", Agent: "b", Done: 1000}))
+		stats.Minute{At: now, Kind: "k", Agent: "a", Done: 20, Failed: 10, Other: 500, Worked: 3 * time.Second,
+			Waits: stats.Latencies{9: 3}, Works: stats.Latencies{23: 1}},
+		stats.Minute{At: now.Add(-time.Minute), Kind: "k", Agent: "a", Done: 40, Waits: stats.Latencies{9: 1, 10: 1}},
+		stats.Minute{At: now.Add(-30 * time.Minute), Kind: "k", Agent: "b", Other: 30},
+		stats.Minute{At: now.Add(-2 * time.Hour), Kind: "k", Agent: "b", Done: 1000}))
 	s, err := h.l.Stats(h.ctx)
 	h.ok(err)
-	k := ledger.KindStats{Counts: ledger.Counts{Kind: "k", Ready: 4, Leased: 1, OldestReady: now, Done: 60, Failed: 10},
-		PerSecond: 1, ETA: 5 * time.Second, Worked: 30 * time.Millisecond, Workers: 1} // 30 in this minute, 40 · ¾ in the last
-	equal(t, "stats", s, ledger.Stats{At: now, Agents: 1, Kinds: []ledger.KindStats{k}})
+	k := stats.Kind{Counts: stats.Counts{Kind: "k", Ready: 3, Leased: 1, Waiting: 1, OldestReady: now, Done: 60,
+		Failed: 10},
+		PerSecond: 1, ETA: time.Hour, Worked: 5 * time.Millisecond, Workers: 1,
+		Waits: stats.Latencies{9: 4, 10: 1}, Works: stats.Latencies{23: 1}} // 30 in this minute, 40 · ¾ in the last
+	minute := now.Truncate(time.Minute)
+	equal(t, "stats", s, stats.Summary{At: now, Agents: 1, Kinds: []stats.Kind{k}, Paces: []stats.Pace{
+		{At: minute.Add(-time.Minute), Kind: "k", Done: 40}, {At: minute, Kind: "k", Done: 20, Failed: 10}}})
 }
 
 // leasedBy counts what agents hold, programs and others.

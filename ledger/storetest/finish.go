@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/cause"
 )
 
 var errTest = errors.New("it did not work")
@@ -49,18 +52,35 @@ func finishOutcomes(t *testing.T, h *harness) {
 		if _, err := uuid.Parse(lock); err != nil {
 			t.Fatalf("lock id %q", lock)
 		}
-		equal(t, string(c.outcome)+" attempt", as, []ledger.Attempt{{ItemID: id, Attempt: 1, Kind: kind, Agent: "a", LockID: lock, Worker: "w@1+abc",
-			Epoch: 1, Round: "1", LeasedAt: start, FinishedAt: start, Outcome: c.outcome, Final: c.state == ledger.StateDone || c.state == ledger.StateCancelled,
-			Code: "some_code", Error: c.result.Error, Log: "a line\n", Output: c.result.Output}})
-		equal(t, "as seen on the item", []string{string(it.Outcome), it.Code, it.Error}, []string{string(c.outcome), "some_code", c.result.Error})
+		equal(t, string(c.outcome)+" attempt", as, []ledger.Attempt{{ItemID: id, Attempt: 1, Kind: kind, Agent: "a",
+			LockID: lock, Worker: "w@1+abc",
+			Epoch: 1, Round: "1", DueAt: start, LeasedAt: start, FinishedAt: start, Outcome: c.outcome,
+			Final: c.state == ledger.StateDone || c.state == ledger.StateCancelled,
+			Code:  "some_code", Error: c.result.Error, Cause: causeOf(c.outcome, c.result),
+			Log: "a line\n", Output: c.result.Output}})
+		equal(t, "as seen on the item", []string{string(it.Outcome), it.Code, it.Error}, []string{string(c.outcome),
+			"some_code", c.result.Error})
 	}
 }
 
+// causeOf is the cause of an attempt at the item x.
+func causeOf(o ledger.Outcome, r ledger.Result) string {
+	if !o.Fails() {
+		return ""
+	}
+	return cause.Of(r.Code, cmp.Or(r.Error, string(o)), "x")
+}
+
 func finishIsFenced(t *testing.T, h *harness) {
-	for i, r := range []ledger.Result{ledger.Done(nil), ledger.Done([]byte("x")), ledger.Fail(errTest), ledger.Release(), ledger.Snooze(time.Hour, ""),
+	for i, r := range []ledger.Result{ledger.Done(nil), ledger.Done([]byte("x")), ledger.Fail(errTest), ledger.Release(),
+		ledger.Snooze(time.Hour, ""),
 		ledger.Doubt(errTest), ledger.Crashed(""), {Outcome: ledger.OutcomeCancelled}} {
 		id := h.one(fmt.Sprint(i))
 		stale := h.take("k")
+		invented := *stale
+		invented.LockID = uuid.New()
+		h.is(h.finish(&invented, r), ledger.ErrLeaseLost) // also in a first attempt, which ends by a shorter way
+		h.state(id, ledger.StateLeased)
 		h.pass(2 * time.Minute)
 		live := h.take("k")
 		h.is(h.finish(stale, r), ledger.ErrLeaseLost)
@@ -70,7 +90,7 @@ func finishIsFenced(t *testing.T, h *harness) {
 		equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeLost})
 		h.end(live, ledger.Done(nil))
 		h.is(h.finish(stale, r), ledger.ErrLeaseLost)
-		invented := *live
+		invented = *live
 		invented.LockID = uuid.New()
 		h.is(h.finish(&invented, ledger.Fail(errTest)), ledger.ErrLeaseLost)
 		h.state(id, ledger.StateDone)
@@ -80,7 +100,8 @@ func finishIsFenced(t *testing.T, h *harness) {
 }
 
 func finishTwice(t *testing.T, h *harness) {
-	for i, r := range []ledger.Result{ledger.Done(nil), ledger.Skip("x"), ledger.Fail(errTest), ledger.Snooze(time.Hour, ""), ledger.Release(), ledger.Permanent(errTest), ledger.Doubt(errTest)} {
+	for i, r := range []ledger.Result{ledger.Done(nil), ledger.Skip("x"), ledger.Fail(errTest),
+		ledger.Snooze(time.Hour, ""), ledger.Release(), ledger.Permanent(errTest), ledger.Doubt(errTest)} {
 		id := h.one(fmt.Sprint(i))
 		ls := h.take("k")
 		h.end(ls, r)
@@ -113,7 +134,7 @@ func finishBatchIsHonest(t *testing.T, h *harness) {
 		ledger.Ending{Lease: pick(1), Result: ledger.Done(nil)},
 		ledger.Ending{Lease: stale[0], Result: ledger.Done(nil)},
 		ledger.Ending{Lease: pick(2), Result: ledger.Fail(errTest)},
-		ledger.Ending{Lease: pick(3), Result: ledger.Done(make([]byte, ledger.MaxOutput+1))},
+		ledger.Ending{Lease: pick(3), Result: ledger.Done(make([]byte, bounds.MaxOutput+1))},
 		ledger.Ending{Lease: pick(4), Result: ledger.Permanent(errTest)},
 		ledger.Ending{Lease: pick(5), Result: ledger.Done([]byte("with output"))},
 		ledger.Ending{Lease: pick(6), Result: ledger.Result{Outcome: "lost"}},
@@ -121,7 +142,8 @@ func finishBatchIsHonest(t *testing.T, h *harness) {
 	for i, want := range []error{nil, ledger.ErrLeaseLost, nil, ledger.ErrInvalid, nil, nil, ledger.ErrInvalid} {
 		h.is(errs[i], want)
 	}
-	for i, want := range []ledger.State{ledger.StateLeased, ledger.StateDone, ledger.StateWaiting, ledger.StateLeased, ledger.StateDead, ledger.StateDone, ledger.StateLeased} {
+	for i, want := range []ledger.State{ledger.StateLeased, ledger.StateDone, ledger.StateWaiting, ledger.StateLeased,
+		ledger.StateDead, ledger.StateDone, ledger.StateLeased} {
 		h.state(a[i].ID, want)
 	}
 	as, err := h.l.Attempts(h.ctx, a[5].ID)
@@ -132,7 +154,7 @@ func finishBatchIsHonest(t *testing.T, h *harness) {
 func finishLateButUnclaimed(t *testing.T, h *harness) {
 	id := h.one("x")
 	ls := h.take("k")
-	h.clock.advance(time.Hour) // nobody has looked at expired leases
+	h.clock.advance(time.Hour) // expired leases were not swept
 	h.end(ls, ledger.Done(nil))
 	h.state(id, ledger.StateDone)
 }
@@ -140,29 +162,37 @@ func finishLateButUnclaimed(t *testing.T, h *harness) {
 func finishLimits(t *testing.T, h *harness) {
 	id := h.one("x")
 	ls := h.take("k")
-	for _, bad := range []ledger.Result{{Outcome: ledger.OutcomeFailed, Code: "No"}, {Outcome: ledger.OutcomeFailed, Code: strings.Repeat("x", 65)},
-		{Outcome: "nonsense"}, {}, ledger.Snooze(-time.Second, ""), ledger.Snooze(ledger.MaxDelay+1, ""), {Outcome: ledger.OutcomeDone, Worker: "\x00"},
-		{Outcome: ledger.OutcomeFailed, Emit: []ledger.NewItem{{Kind: "k", Key: "y"}}}, ledger.Done(nil, ledger.NewItem{Kind: "k"}),
-		ledger.Done(nil, make([]ledger.NewItem, ledger.MaxEmit+1)...)} {
+	for _, bad := range []ledger.Result{{Outcome: ledger.OutcomeFailed, Code: "No"}, {Outcome: ledger.OutcomeFailed,
+		Code: strings.Repeat("x", 65)},
+		{Outcome: "nonsense"}, {}, ledger.Snooze(-time.Second, ""), ledger.Snooze(bounds.MaxDelay+1,
+			""), {Outcome: ledger.OutcomeDone, Worker: "\x00"},
+		{Outcome: ledger.OutcomeFailed, Emit: []ledger.NewItem{{Kind: "k", Key: "y"}}}, ledger.Done(nil,
+			ledger.NewItem{Kind: "k"}),
+		ledger.Done(nil, make([]ledger.NewItem, bounds.MaxEmit+1)...)} {
 		h.is(h.finish(ls, bad), ledger.ErrInvalid)
 	}
-	h.end(ls, ledger.Result{Outcome: ledger.OutcomeFailed, Output: make([]byte, ledger.MaxOutput), Code: strings.Repeat("x", 64),
-		Error: "a\x00\xff" + strings.Repeat("é", ledger.MaxError), Log: strings.Repeat("é", ledger.MaxLog) + "b\x00\xff", Worker: strings.Repeat("w", ledger.MaxWorker)})
+	h.end(ls, ledger.Result{Outcome: ledger.OutcomeFailed, Output: make([]byte, bounds.MaxOutput),
+		Code:  strings.Repeat("x", 64),
+		Error: "a\x00\xff" + strings.Repeat("é", bounds.MaxError), Log: strings.Repeat("é", bounds.MaxLog) +
+			"b\x00\xff", Worker: strings.Repeat("w", bounds.MaxWorker)})
 	as, err := h.l.Attempts(h.ctx, id)
 	h.ok(err)
 	a := as[0]
-	if len(a.Error) > ledger.MaxError || len(a.Error) < ledger.MaxError-1 || !strings.HasPrefix(a.Error, "a\uFFFD\uFFFDé") ||
-		len(a.Log) > ledger.MaxLog || len(a.Log) < ledger.MaxLog-1 || !strings.HasSuffix(a.Log, "éb\uFFFD\uFFFD") || len(a.Output) != ledger.MaxOutput {
+	if len(a.Error) > bounds.MaxError || len(a.Error) < bounds.MaxError-1 ||
+		!strings.HasPrefix(a.Error, "a\uFFFD\uFFFDé") ||
+		len(a.Log) > bounds.MaxLog || len(a.Log) < bounds.MaxLog-1 || !strings.HasSuffix(a.Log, "éb\uFFFD\uFFFD") ||
+		len(a.Output) != bounds.MaxOutput {
 		t.Fatalf("error of %d bytes %q…, log of %d bytes …%q", len(a.Error), a.Error[:8], len(a.Log), a.Log[len(a.Log)-10:])
 	}
-	errs := h.l.Finish(h.ctx, make([]ledger.Ending, ledger.MaxBatch+1)...)
+	errs := h.l.Finish(h.ctx, make([]ledger.Ending, bounds.MaxBatch+1)...)
 	h.is(errs[0], ledger.ErrInvalid)
 }
 
 func finishEmits(t *testing.T, h *harness) {
 	id := h.add(ledger.NewItem{Kind: "feed", Key: "x"})[0].ID
 	ls := h.take("feed")
-	h.end(ls, ledger.Done([]byte("o"), ledger.NewItem{Kind: "article", Key: "1", Payload: []byte("{}")}, ledger.NewItem{Kind: "article", Key: "2", Scope: "all"},
+	h.end(ls, ledger.Done([]byte("o"), ledger.NewItem{Kind: "article", Key: "1", Payload: []byte("{}")},
+		ledger.NewItem{Kind: "article", Key: "2", Scope: "all"},
 		ledger.NewItem{Kind: "article", Key: "1"}))
 	scope := fmt.Sprintf("feed/%d", id)
 	first, err := h.l.Find(h.ctx, "article", scope, "1")
@@ -204,8 +234,8 @@ func failuresBackOffAndDie(t *testing.T, h *harness) {
 }
 
 func crashesDie(t *testing.T, h *harness) {
-	id := h.one("x")
-	for i := 1; i <= ledger.DefaultMaxCrashes; i++ {
+	id, most := h.one("x"), ledger.Kind{}.WithDefaults().MaxCrashes
+	for i := 1; i <= most; i++ {
 		h.pass(time.Hour)
 		ls := h.take("k")
 		if ls.Alone != (i > 2) {
@@ -213,7 +243,8 @@ func crashesDie(t *testing.T, h *harness) {
 		}
 		h.end(ls, ledger.Crashed("SIGSEGV"))
 	}
-	if it := h.state(id, ledger.StateDead); it.Crashes != ledger.DefaultMaxCrashes || it.Failures != 0 || it.Error != "SIGSEGV" {
+	if it := h.state(id, ledger.StateDead); it.Crashes != most || it.Failures != 0 ||
+		it.Error != "SIGSEGV" {
 		t.Fatalf("%+v", it)
 	}
 }
@@ -236,7 +267,8 @@ func lossesDie(t *testing.T, h *harness) {
 }
 
 func changeWhileLeased(t *testing.T, h *harness) {
-	for i, r := range []ledger.Result{ledger.Done(nil), ledger.Done([]byte("x")), ledger.Skip(""), ledger.Fail(errTest), ledger.Permanent(errTest), ledger.Release(), ledger.Snooze(time.Hour, "")} {
+	for i, r := range []ledger.Result{ledger.Done(nil), ledger.Done([]byte("x")), ledger.Skip(""), ledger.Fail(errTest),
+		ledger.Permanent(errTest), ledger.Release(), ledger.Snooze(time.Hour, "")} {
 		key := fmt.Sprint(i)
 		id := h.add(ledger.NewItem{Kind: "k", Key: key, Fingerprint: "1", Payload: []byte("old")})[0].ID
 		ls := h.take("k")
@@ -275,7 +307,19 @@ func twoLeasesOfOneItem(t *testing.T, h *harness) {
 		errs := h.l.Start(h.ctx, time.Minute, stale, live)
 		h.is(errs[0], ledger.ErrLeaseLost)
 		h.ok(errs[1])
-		errs = h.l.Finish(h.ctx, ledger.Ending{Lease: stale, Result: r}, ledger.Ending{Lease: live, Result: r}, ledger.Ending{Lease: live, Result: ledger.Skip("")})
+		for _, leases := range [][]*ledger.Lease{{stale, live}, {live, stale}} {
+			h.pass(time.Second)
+			for i, err := range h.l.Renew(h.ctx, time.Minute, leases...) {
+				if leases[i] == live {
+					h.ok(err)
+				} else {
+					h.is(err, ledger.ErrLeaseLost)
+				}
+			}
+			equal(t, "expiry", h.item(live.ID).ExpiresAt, h.clock.now().Add(time.Minute))
+		}
+		errs = h.l.Finish(h.ctx, ledger.Ending{Lease: stale, Result: r}, ledger.Ending{Lease: live, Result: r},
+			ledger.Ending{Lease: live, Result: ledger.Skip("")})
 		h.is(errs[0], ledger.ErrLeaseLost)
 		h.ok(errs[1])
 		h.is(errs[2], ledger.ErrInvalid) // ended twice in one call

@@ -22,13 +22,17 @@ type values struct {
 // FuzzValues keeps anything as it was given or refuses it, byte for byte as the store in memory
 // does, and finds it again by any part.
 func FuzzValues(f *testing.F, open Open) {
-	for _, s := range []string{"", "a", "\x00", "\xff\xfe", "é%_\\", "a'b\"c$1", "1e400", "{\"n\":123456789012345678901234567890}", "\u2028\U0001f600", "%s%d", "--", "\r\n\t", "\ufffd"} {
+	for _, s := range []string{"", "a", "\x00", "\xff\xfe", "é%_\\", "a'b\"c$1", "1e400",
+		"{\"n\":123456789012345678901234567890}", "\u2028\U0001f600", "%s%d", "--", "\r\n\t", "\ufffd"} {
 		f.Add(s, "k"+s, s, s, s, []byte(s), s, "c", s, s, []byte(s))
 	}
-	f.Add("s", string(bytes.Repeat([]byte("k"), 2049)), "", "", "", bytes.Repeat([]byte("[["), 20_000), "", "c_1", string(bytes.Repeat([]byte("é"), 5000)), string(bytes.Repeat([]byte("é\xff"), 9000)), []byte{0})
+	f.Add("s", string(bytes.Repeat([]byte("k"), 2049)), "", "", "", bytes.Repeat([]byte("[["), 20_000), "", "c_1",
+		string(bytes.Repeat([]byte("é"), 5000)), string(bytes.Repeat([]byte("é\xff"), 9000)), []byte{0})
 	c := &clock{t: start}
-	l := [2]*ledger.Ledger{ledger.New(memory.New(memory.Options{Now: c.now}), chanceless), ledger.New(open(f, c.now), chanceless)}
-	f.Fuzz(func(t *testing.T, scope, key, fingerprint, source, shard string, payload []byte, worker, code, text, log string, output []byte) {
+	l := [2]*ledger.Ledger{ledger.New(memory.New(memory.Options{Now: c.now}), chanceless), ledger.New(open(f, c.now),
+		chanceless)}
+	f.Fuzz(func(t *testing.T, scope, key, fingerprint, source, shard string, payload []byte, worker, code, text,
+		log string, output []byte) {
 		v := values{scope, key, fingerprint, source, shard, payload, worker, code, text, log, output}
 		var got [2][]string
 		for i := range l {
@@ -40,11 +44,12 @@ func FuzzValues(f *testing.F, open Open) {
 	})
 }
 
-// pass takes the values through the life of an item and says what came back, ids and tokens aside.
+// pass takes the values through the life of an item and returns what came back, ids and tokens aside.
 func (v values) pass(t *testing.T, l *ledger.Ledger) (told []string) {
 	tell := func(format string, args ...any) { told = append(told, fmt.Sprintf(format, args...)) }
 	ctx := t.Context()
-	added, err := l.Add(ctx, ledger.NewItem{Kind: "k", Scope: v.scope, Key: v.key, Fingerprint: v.fingerprint, Payload: v.payload, ShardKey: v.shard, Source: v.source})
+	added, err := l.Add(ctx, ledger.NewItem{Kind: "k", Scope: v.scope, Key: v.key, Fingerprint: v.fingerprint,
+		Payload: v.payload, ShardKey: v.shard, Source: v.source})
 	if tell("add: %s", reason(err)); err != nil {
 		return told
 	}
@@ -61,7 +66,8 @@ func (v values) pass(t *testing.T, l *ledger.Ledger) (told []string) {
 		}
 	}()
 	it, err := l.Find(ctx, "k", v.scope, v.key)
-	if err != nil || it.Key != v.key || it.Scope != v.scope || it.Source != v.source || !bytes.Equal(it.Payload, v.payload) {
+	if err != nil || it.Key != v.key || it.Scope != v.scope || it.Source != v.source ||
+		!bytes.Equal(it.Payload, v.payload) {
 		t.Fatalf("found %+v, %v", it, err)
 	}
 	tell("%+v", plainItem(it))
@@ -69,7 +75,8 @@ func (v values) pass(t *testing.T, l *ledger.Ledger) (told []string) {
 	if err != nil || len(leases) != 1 || !bytes.Equal(leases[0].Payload, v.payload) {
 		t.Fatalf("claimed %+v, %v", leases, err)
 	}
-	e := []ledger.Ending{{Lease: leases[0], Result: ledger.Result{Outcome: ledger.OutcomeFailed, Output: v.output, Code: v.code, Error: v.err, Log: v.log, Worker: v.worker}}}
+	e := []ledger.Ending{{Lease: leases[0], Result: ledger.Result{Outcome: ledger.OutcomeFailed, Output: v.output,
+		Code: v.code, Error: v.err, Log: v.log, Worker: v.worker}}}
 	err = l.Finish(ctx, e...)[0]
 	tell("finish: %s %s %s", reason(err), e[0].Recorded, e[0].State)
 	as, err := l.Attempts(ctx, id)
@@ -83,7 +90,8 @@ func (v values) pass(t *testing.T, l *ledger.Ledger) (told []string) {
 		blur(&as[i])
 		tell("%+v", as[i])
 	}
-	for _, f := range []ledger.Filter{{Key: v.key}, {Prefix: v.key[:len(v.key)/2]}, {KeyHas: v.key[len(v.key)/3:]}, {ErrorHas: v.err[:len(v.err)/2]},
+	for _, f := range []ledger.Filter{{Key: v.key}, {Prefix: v.key[:len(v.key)/2]}, {KeyHas: v.key[len(v.key)/3:]},
+		{ErrorHas: v.err[:len(v.err)/2]},
 		{Scopes: []string{v.scope}}, {Codes: []string{v.code}}, {Agents: []string{v.source}}, {KeyHas: v.source}} {
 		n, err := l.Count(ctx, f)
 		tell("%+v: %d %s", f, n, reason(err))

@@ -58,7 +58,8 @@ func goneGivesBack(t *testing.T, h *harness) {
 	h.clock.advance(time.Second)
 	equal(t, "taken", h.expireGone(), 4)
 	equal(t, "taken again", h.expireGone(), 0)
-	if it := h.state(lost.ID, ledger.StateReady); it.Losses != 1 || it.Failures != 0 || it.Crashes != 0 || it.Code != "process_gone" {
+	if it := h.state(lost.ID, ledger.StateReady); it.Losses != 1 || it.Failures != 0 || it.Crashes != 0 ||
+		it.Code != "process_gone" {
 		t.Errorf("%+v", it)
 	}
 	equal(t, "outcomes", h.outcomes(lost.ID), []ledger.Outcome{ledger.OutcomeLost})
@@ -69,12 +70,17 @@ func goneGivesBack(t *testing.T, h *harness) {
 		h.state(ls.ID, ledger.StateLeased)
 	}
 	h.is(h.finish(lost, ledger.Done(nil)), ledger.ErrLeaseLost)
-	holders, err := h.l.Holders(h.ctx, ledger.Filter{Kinds: []string{"k"}}, func(it ledger.Item) bool { return it.ID != kept[1].ID })
+	holders, err := h.l.Holders(h.ctx, ledger.Filter{Kinds: []string{"k"}}, func(it ledger.Item) bool {
+		return it.ID != kept[1].ID
+	})
 	h.ok(err)
-	equal(t, "holders", holders, []ledger.Holder{{Agent: "alive", Items: 1, Until: kept[0].ExpiresAt}, {Agent: "ann", Items: 1, Until: kept[2].ExpiresAt, Person: true}})
-	holders, err = h.l.Holders(h.ctx, ledger.Filter{States: []ledger.State{ledger.StateReady}}, func(ledger.Item) bool { return true })
+	equal(t, "holders", holders, []ledger.Holder{{Agent: "alive", Items: 1, Until: kept[0].ExpiresAt},
+		{Agent: "ann", Items: 1, Until: kept[2].ExpiresAt, Person: true}})
+	holders, err = h.l.Holders(h.ctx, ledger.Filter{States: []ledger.State{ledger.StateReady}}, func(ledger.Item) bool {
+		return true
+	})
 	h.ok(err)
-	equal(t, "holders of what nobody has", len(holders), 0)
+	equal(t, "holders of nothing", len(holders), 0)
 	agents, err := h.l.Agents(h.ctx)
 	h.ok(err)
 	if len(agents) != 2 || agents[0].Name != "alive" || agents[1].Name != "dumb" {
@@ -86,7 +92,7 @@ func goneGivesBack(t *testing.T, h *harness) {
 	equal(t, "of people", st.Persons, 1)
 }
 
-// goneAndBack: a heartbeat that has run out says whose leases they are as long as there are any. Another
+// goneAndBack: a heartbeat that has run out names the holder of leases as long as there are any. Another
 // process of the same name keeps what it has; however much one held, all of it is had again.
 func goneAndBack(t *testing.T, h *harness) {
 	h.many(250)

@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// subscribeHints: whatever makes items ready tells the subscribers of this process at once.
+// subscribeHints: each act that makes items ready notifies the subscribers of this process at once.
 func subscribeHints(t *testing.T, h *harness) {
 	ctx, cancel := context.WithCancel(h.ctx)
 	hints := make(chan string, 100)
@@ -43,7 +43,7 @@ func subscribeHints(t *testing.T, h *harness) {
 			t.Errorf("nothing is heard when items become ready by %s", what)
 		}
 	}
-	op := func(act func(context.Context, string, ledger.Filter) (int64, error), f ledger.Filter) func() {
+	op := func(act func(context.Context, string, ledger.Filter, ...ledger.Acting) (int64, error), f ledger.Filter) func() {
 		return func() {
 			n, err := act(h.ctx, "op", f)
 			h.ok(err)

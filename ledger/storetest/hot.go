@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 // Indexes of the tables, as [Call.Indexes] names them: as they are called in the schemas, but for
@@ -31,17 +34,17 @@ const (
 )
 
 // Call is a call of the hot path, of which each statement must go by its index and look at what it
-// is about, whatever else the tables hold.
+// is about, with any other contents of the tables.
 type Call struct {
 	Name    string
 	Indexes []string // that its statements are meant to go by, beside primary keys
 	Before  func()   // makes what it needs; may be nil
 	Run     func()
 	Rows    int // that one of its statements is about
-	// Counts says that it counts what is in the backlog, which it may read as a whole where
+	// Counts: it counts what is in the backlog, which it may read as a whole where
 	// that seems cheaper. It begins at no position, and so goes over dead entries.
 	Counts bool
-	// Finished says that it is of interest where many have finished: where few have, reading
+	// Finished: it is of interest where many have finished: where few have, reading
 	// them all is the best.
 	Finished bool
 }
@@ -77,8 +80,8 @@ func (w *Workload) items(kind string, priority int16, due time.Time) []ledger.Ne
 	items := make([]ledger.NewItem, w.Batch)
 	for i := range items {
 		w.added++
-		items[i] = ledger.NewItem{Kind: kind, Scope: "new", Key: fmt.Sprintf("/data/in/2026/11/20/users-%08d.csv", w.added),
-			Payload: []byte(`{"delimiter":";"}`), Priority: priority, Due: due}
+		items[i] = ledger.NewItem{Kind: kind, Scope: w.T.Name(), Priority: priority, Due: due,
+			Key: fmt.Sprintf("/data/in/2026/11/20/users-%08d.csv", w.added), Payload: []byte(`{"delimiter":";"}`)}
 	}
 	return items
 }
@@ -138,7 +141,8 @@ func (w *Workload) Poll() {
 	w.T.Helper()
 	ctx, l := w.T.Context(), w.Ledger
 	w.Claim(ledger.Claim{}, 0)
-	w.Claim(ledger.Claim{Shard: ledger.Shard{Index: 1, Count: 4}}, 0)
+	w.Claim(ledger.Claim{Shard: scheduler.Shard{Index: 1, Count: 4}}, 0)
+	w.Claim(ledger.Claim{LookFirst: true}, 0)
 	_, err := l.Expire(ctx, w.Batch)
 	w.ok(err)
 	_, err = l.Promote(ctx, w.Batch)
@@ -171,14 +175,24 @@ func (w *Workload) Calls() []Call {
 			}
 			w.add(w.again)
 		}},
-		{Name: "claim nothing", Indexes: ready, Run: func() { w.Claim(ledger.Claim{Kind: "none"}, 0); w.Claim(ledger.Claim{Kind: "none"}, 0) }},
+		{Name: "claim nothing", Indexes: ready, Run: func() {
+			w.Claim(ledger.Claim{Kind: "none"}, 0)
+			w.Claim(ledger.Claim{Kind: "none"}, 0)
+		}},
+		{Name: "look for what is ready", Indexes: ready, Run: func() {
+			for _, part := range []scheduler.Shard{{}, {Index: 1, Count: 4}} {
+				w.Claim(ledger.Claim{Kind: "none", LookFirst: true, Shard: part}, 0)
+			}
+		}},
 		{Name: "claim", Indexes: ready, Run: func() { w.Claim(ledger.Claim{}, w.Batch) }},
 		{Name: "claim more", Indexes: ready, Run: func() {
 			for range 3 {
 				w.Claim(ledger.Claim{}, w.Batch)
 			}
 		}},
-		{Name: "claim a shard", Indexes: ready, Rows: 5 * w.Batch, Run: func() { w.Claim(ledger.Claim{Shard: ledger.Shard{Index: 1, Count: 4}}, 1) }},
+		{Name: "claim a shard", Indexes: ready, Rows: 5 * w.Batch, Run: func() {
+			w.Claim(ledger.Claim{Shard: scheduler.Shard{Index: 1, Count: 4}}, 1)
+		}},
 		{Name: "resume", Indexes: []string{IndexReady, IndexLeased}, Counts: true, Run: func() {
 			_, err := w.Ledger.Claim(ctx, ledger.Claim{Kind: "k", Agent: "person", Limit: 5})
 			w.ok(err)
@@ -186,9 +200,11 @@ func (w *Workload) Calls() []Call {
 			w.ok(err)
 		}},
 	}
-	for p := int16(ledger.MinPriority); p <= ledger.MaxPriority; p++ {
+	for p := int16(bounds.MinPriority); p <= bounds.MaxPriority; p++ {
 		kind := fmt.Sprint("level", p+2)
-		calls = append(calls, Call{Name: fmt.Sprint("claim of priority ", p), Indexes: ready, Before: func() { w.add(w.items(kind, p, time.Time{})) },
+		calls = append(calls, Call{Name: fmt.Sprint("claim of priority ", p), Indexes: ready, Before: func() {
+			w.add(w.items(kind, p, time.Time{}))
+		},
 			Run: func() { w.Claim(ledger.Claim{Kind: kind}, w.Batch); w.Claim(ledger.Claim{Kind: kind}, 0) }})
 	}
 	return append(append(calls, w.endings()...), w.tending()...)
@@ -200,12 +216,32 @@ func (w *Workload) endings() []Call {
 	return []Call{
 		{Name: "renew", Run: func() { w.ok(errors.Join(w.Ledger.Renew(ctx, time.Minute, w.leases[:w.Batch]...)...)) }},
 		{Name: "holders", Run: func() { w.ok(errors.Join(w.Ledger.Held(ctx, w.leases[:w.Batch]...)...)) }},
+		{Name: "leases of tokens", Run: func() {
+			var tokens []string
+			for _, ls := range w.leases[:w.Batch] {
+				tokens = append(tokens, ls.FullToken())
+			}
+			_, errs := w.Ledger.LeasesOf(ctx, tokens...)
+			w.ok(errors.Join(errs...))
+		}},
 		{Name: "start", Run: func() { w.ok(errors.Join(w.Ledger.Start(ctx, time.Minute, w.leases[:w.Batch]...)...)) }},
 		{Name: "complete", Run: func() { w.Finish(func(int) ledger.Result { return ledger.Done(nil) }) }},
-		{Name: "complete with output", Run: func() { w.Finish(func(int) ledger.Result { return ledger.Done([]byte("{}")) }) }},
+		{Name: "complete and claim", Indexes: []string{IndexReady}, Run: func() {
+			e := make([]ledger.Ending, w.Batch)
+			for i, ls := range w.use() {
+				e[i] = ledger.Ending{Lease: ls, Result: ledger.Done(nil)}
+			}
+			errs, got, _, err := w.Ledger.FinishAndClaim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: w.Batch}, e...)
+			w.ok(errors.Join(append(errs, err)...))
+			w.leases = append(got, w.leases...) // what is of other kinds stays behind
+		}},
+		{Name: "complete with output", Run: func() {
+			w.Finish(func(int) ledger.Result { return ledger.Done([]byte("{}")) })
+		}},
 		{Name: "finish with errors", Run: func() {
 			w.Finish(func(i int) ledger.Result {
-				return []ledger.Result{ledger.Permanent(errors.New("no")), {Outcome: ledger.OutcomeFailed, Error: "again"}, ledger.Snooze(time.Hour, ""), ledger.Doubt(errors.New("?"))}[i%4]
+				return []ledger.Result{ledger.Permanent(errors.New("no")), {Outcome: ledger.OutcomeFailed, Error: "again"},
+					ledger.Snooze(time.Hour, ""), ledger.Doubt(errors.New("?"))}[i%4]
 			})
 		}},
 		{Name: "finish and emit", Indexes: []string{IndexIdentity}, Run: func() {
@@ -221,11 +257,13 @@ func (w *Workload) tending() []Call {
 	ctx := w.T.Context()
 	since := time.Now().Add(-time.Minute)
 	return []Call{
-		{Name: "look for what expired", Indexes: []string{IndexLeased}, Run: func() {
+		{Name: "look for what expired", Indexes: []string{IndexLeased}, Rows: 5 * w.Batch, Run: func() {
 			_, err := w.Ledger.Expire(ctx, w.Batch)
 			w.ok(err)
 		}},
-		{Name: "expire", Indexes: []string{IndexLeased}, Before: func() { w.Overdue("expires_at", ids(w.use())) }, Run: func() {
+		{Name: "expire", Indexes: []string{IndexLeased}, Rows: 5 * w.Batch, Before: func() {
+			w.Overdue("expires_at", ids(w.use()))
+		}, Run: func() {
 			n, err := w.Ledger.Expire(ctx, w.Batch)
 			if w.ok(err); n != w.Batch {
 				w.T.Fatalf("%d expired", n)
@@ -248,33 +286,38 @@ func (w *Workload) tending() []Call {
 			_, err := w.Ledger.Agents(ctx)
 			w.ok(err)
 		}},
-		{Name: "standing", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck, IndexGated, IndexPassed}, Counts: true, Run: func() {
-			_, err := w.Ledger.Standing(ctx, "k")
-			w.ok(err)
-		}},
-		{Name: "counts", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck, IndexGated, IndexPassed, IndexFinal, IndexFailed, IndexRecurring}, Rows: 10 * w.Batch, Counts: true, Run: func() {
+		{Name: "standing", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck, IndexGated, IndexPassed},
+			Counts: true, Run: func() {
+				_, err := w.Ledger.Standing(ctx, "k")
+				w.ok(err)
+			}},
+		{Name: "counts", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck, IndexGated, IndexPassed,
+			IndexFinal, IndexFailed, IndexRecurring}, Rows: 10 * w.Batch, Counts: true, Run: func() {
 			_, err := w.Ledger.Counts(ctx, since)
 			w.ok(err)
 		}},
-		{Name: "list done", Rows: 4 * w.Batch, Indexes: []string{IndexFinal, IndexFailed, IndexRest}, Finished: true, Before: w.Settle, Run: func() {
-			_, err := w.Ledger.Recent(ctx, ledger.Filter{States: []ledger.State{ledger.StateDone}}, 50)
-			w.ok(err)
-		}},
-		{Name: "what ended lately", Rows: 10 * w.Batch, Indexes: []string{IndexFinal, IndexFailed, IndexRest}, Finished: true, Before: w.Settle, Run: func() {
-			_, err := w.Ledger.Ended(ctx, ledger.EndedQuery{After: ledger.Mark{At: since}, Limit: 50})
-			w.ok(err)
-		}},
-		{Name: "what failed, in pages", Rows: 2 * w.Batch, Indexes: []string{IndexFailed, IndexLost}, Finished: true, Before: w.Settle, Run: func() {
-			q := ledger.EndedQuery{After: ledger.Mark{At: since.Add(-24 * time.Hour)}, Failed: true, Limit: 10}
-			for range 5 {
-				page, err := w.Ledger.Ended(ctx, q)
-				if w.ok(err); len(page) == 10 {
-					q.After = page[9].Mark()
+		{Name: "list done", Rows: 4 * w.Batch, Indexes: []string{IndexFinal, IndexFailed, IndexRest}, Finished: true,
+			Before: w.Settle, Run: func() {
+				_, err := w.Ledger.Recent(ctx, ledger.Filter{States: []ledger.State{ledger.StateDone}}, 50)
+				w.ok(err)
+			}},
+		{Name: "what ended lately", Rows: 10 * w.Batch, Indexes: []string{IndexFinal, IndexFailed, IndexRest}, Finished: true,
+			Before: w.Settle, Run: func() {
+				_, err := w.Ledger.Ended(ctx, ledger.EndedQuery{After: ledger.Mark{At: since}, Limit: 50})
+				w.ok(err)
+			}},
+		{Name: "what failed, in pages", Rows: 2 * w.Batch, Indexes: []string{IndexFailed, IndexLost}, Finished: true,
+			Before: w.Settle, Run: func() {
+				q := ledger.EndedQuery{After: ledger.Mark{At: since.Add(-24 * time.Hour)}, Failed: true, Limit: 10}
+				for range 5 {
+					page, err := w.Ledger.Ended(ctx, q)
+					if w.ok(err); len(page) == 10 {
+						q.After = page[9].Mark()
+					}
 				}
-			}
-		}},
+			}},
 		{Name: "tallies", Run: func() {
-			w.ok(w.Ledger.AddTallies(ctx, ledger.MinuteTally{At: since, Kind: "k", Agent: "a", Done: 1}))
+			w.ok(w.Ledger.AddTallies(ctx, stats.Minute{At: since, Kind: "k", Agent: "a", Done: 1}))
 			_, err := w.Store.Tallies(ctx, since)
 			w.ok(err)
 			w.ok(w.Ledger.FoldTallies(ctx))
@@ -283,14 +326,19 @@ func (w *Workload) tending() []Call {
 			_, err := w.Ledger.LeasedBy(ctx)
 			w.ok(err)
 		}},
-		{Name: "how many come before", Indexes: []string{IndexReady}, Before: func() { w.add(w.items("k", -1, time.Time{})) }, Run: func() {
-			_, err := w.Store.Ahead(ctx, &ledger.Record{ID: 1 << 40, Identity: ledger.Identity{Kind: "k"}, Work: &ledger.Work{Priority: 2}}, 10)
+		{Name: "how many come before", Indexes: []string{IndexReady}, Before: func() {
+			w.add(w.items("k", -1, time.Time{}))
+		}, Run: func() {
+			_, err := w.Store.Ahead(ctx, &ledger.Record{ID: 1 << 40, Identity: ledger.Identity{Kind: "k"},
+				Work: &ledger.Work{Priority: 2}, Policy: &ledger.Kind{}}, 10)
 			w.ok(err)
 		}},
 		{Name: "find", Indexes: []string{IndexIdentity}, Run: func() {
-			it, err := w.Ledger.Find(ctx, "k", "new", w.again[0].Key)
+			it, err := w.Ledger.Find(ctx, "k", w.again[0].Scope, w.again[0].Key)
 			w.ok(err)
 			_, err = w.Ledger.Attempts(ctx, it.ID)
+			w.ok(err)
+			_, err = w.Ledger.AttemptsBefore(ctx, it.ID, 0, 10)
 			w.ok(err)
 			_, err = w.Ledger.LastOutput(ctx, it.ID)
 			w.ok(err)

@@ -5,14 +5,15 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
 // GatedCalls are the hot path of kind g, whose items need resources, of which it may have many: in an
-// order in which each finds what it needs. sweep makes the next claim look for what nobody woke.
+// order in which each finds what it needs. sweep makes the next claim look for items that were not woken.
 func (w *Workload) GatedCalls(sweep func()) []Call {
 	ctx := w.T.Context()
 	needing := func(name func(i int) []string) {
-		items := w.items("g", ledger.MinPriority, time.Time{})
+		items := w.items("g", bounds.MinPriority, time.Time{})
 		for i := range items {
 			items[i].Resources = name(i)
 		}
@@ -36,15 +37,18 @@ func (w *Workload) GatedCalls(sweep func()) []Call {
 			needing(func(i int) []string { return []string{fmt.Sprint("own ", i)} })
 		}, Run: claimed(0)},
 		{Name: "sweep", Indexes: append(claim, wake...), Rows: examined, Before: sweep, Run: claimed(0)},
-		{Name: "finish with resources", Indexes: wake, Rows: examined, Run: func() { w.Finish(func(int) ledger.Result { return ledger.Done(nil) }) }},
+		{Name: "finish with resources", Indexes: wake, Rows: examined, Run: func() {
+			w.Finish(func(int) ledger.Result { return ledger.Done(nil) })
+		}},
 		{Name: "claim what was woken", Indexes: claim, Rows: examined, Run: claimed(1)},
 		{Name: "who holds resources", Run: func() {
 			_, err := w.Ledger.Holds(ctx, "own 1", "other 1", "none")
 			w.ok(err)
 		}},
-		{Name: "standing", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck, IndexGated, IndexPassed}, Counts: true, Run: func() {
-			_, err := w.Ledger.Standing(ctx, "g")
-			w.ok(err)
-		}},
+		{Name: "standing", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck, IndexGated, IndexPassed},
+			Counts: true, Run: func() {
+				_, err := w.Ledger.Standing(ctx, "g")
+				w.ok(err)
+			}},
 	}
 }

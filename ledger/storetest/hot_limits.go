@@ -5,10 +5,14 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // LimitsOfCalls are those of kind l.
-var LimitsOfCalls = ledger.Limits{MaxRunning: 100_000, MaxRunningPerShardKey: 1, RatePerShardKey: ledger.Rate{Count: 1, Per: time.Hour}, Rate: ledger.Rate{Count: 1_000_000, Per: time.Second}, Burst: 10_000}
+var LimitsOfCalls = scheduler.Limits{MaxRunning: 100_000, MaxRunningPerShardKey: 1,
+	RatePerShardKey: scheduler.Rate{Count: 1,
+		Per: time.Hour}, Rate: scheduler.Rate{Count: 1_000_000, Per: time.Second}, Burst: 10_000}
 
 // LimitedCalls are the hot path of kind l, which has limits and may have many items that they hold back:
 // in an order in which each finds what it needs.
@@ -16,7 +20,7 @@ func (w *Workload) LimitedCalls() []Call {
 	ctx := w.T.Context()
 	w.ok(w.Ledger.SetKind(ctx, "test", ledger.Kind{Name: "l", Limits: LimitsOfCalls}))
 	add := func() {
-		items := w.items("l", ledger.MinPriority, time.Time{})
+		items := w.items("l", bounds.MinPriority, time.Time{})
 		for i := range items {
 			items[i].ShardKey = fmt.Sprint("a", i) // before all others
 		}
@@ -34,16 +38,21 @@ func (w *Workload) LimitedCalls() []Call {
 	return []Call{
 		{Name: "claim under limits", Indexes: claim, Rows: filed, Before: add, Run: claimed(w.Batch)},
 		{Name: "claim what is held back", Indexes: claim, Rows: filed, Before: add, Run: claimed(0)},
-		{Name: "finish under limits", Rows: beside, Run: func() { w.Finish(func(int) ledger.Result { return ledger.Done(nil) }) }},
+		{Name: "finish under limits", Rows: beside, Run: func() {
+			w.Finish(func(int) ledger.Result { return ledger.Done(nil) })
+		}},
 		{Name: "claim what has become free", Indexes: claim, Rows: filed, Run: claimed(1)},
 		{Name: "how limits stand", Indexes: []string{IndexRunning}, Rows: beside, Run: func() {
 			_, err := w.Store.Crowding(ctx, "l", "a1")
 			w.ok(err)
 		}},
-		{Name: "claim of another kind", Indexes: []string{IndexReady}, Rows: beside, Before: func() { w.add(w.items("k", ledger.MinPriority, time.Time{})) }, Run: func() { w.Claim(ledger.Claim{}, w.Batch) }},
-		{Name: "standing", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck, IndexGated, IndexPassed}, Counts: true, Run: func() {
-			_, err := w.Ledger.Standing(ctx, "l")
-			w.ok(err)
-		}},
+		{Name: "claim of another kind", Indexes: []string{IndexReady}, Rows: beside, Before: func() {
+			w.add(w.items("k", bounds.MinPriority, time.Time{}))
+		}, Run: func() { w.Claim(ledger.Claim{}, w.Batch) }},
+		{Name: "standing", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck, IndexGated, IndexPassed},
+			Counts: true, Run: func() {
+				_, err := w.Ledger.Standing(ctx, "l")
+				w.ok(err)
+			}},
 	}
 }

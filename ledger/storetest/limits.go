@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 var limitCases = []storeCase{
@@ -28,9 +30,10 @@ var limitCases = []storeCase{
 }
 
 // limit gives kind "k" limits.
-func (h *harness) limit(l ledger.Limits) {
+func (h *harness) limit(l scheduler.Limits) {
 	h.t.Helper()
-	h.policy(ledger.Kind{Name: "k", MaxLost: 1000, MaxCrashes: 1000, Backoff: ledger.Backoff{Base: time.Hour, Cap: time.Hour}, Limits: l})
+	h.policy(ledger.Kind{Name: "k", MaxLost: 1000, MaxCrashes: 1000, Backoff: ledger.Backoff{Base: time.Hour,
+		Cap: time.Hour}, Limits: l})
 }
 
 // of adds items of kind "k" with a shard key; they are named by it and a number.
@@ -44,7 +47,7 @@ func (h *harness) of(shardKey string, n int) {
 }
 
 // within claims, and checks what came, or if nothing did, what is held back.
-func (h *harness) within(n int, want string, held ledger.HeldBack) []*ledger.Lease {
+func (h *harness) within(n int, want string, held scheduler.HeldBack) []*ledger.Lease {
 	h.t.Helper()
 	ls, got, err := h.l.ClaimWithin(h.ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: n})
 	h.ok(err)
@@ -55,10 +58,10 @@ func (h *harness) within(n int, want string, held ledger.HeldBack) []*ledger.Lea
 	return ls
 }
 
-var none, full = ledger.HeldBack{}, ledger.HeldBack{Full: true}
+var none, full = scheduler.HeldBack{}, scheduler.HeldBack{Full: true}
 
 func limitsRunning(t *testing.T, h *harness) {
-	h.limit(ledger.Limits{MaxRunning: 3})
+	h.limit(scheduler.Limits{MaxRunning: 3})
 	h.of("x", 9)
 	first := h.within(2, "x1 x2", none)
 	h.within(10, "x3", none)
@@ -69,19 +72,19 @@ func limitsRunning(t *testing.T, h *harness) {
 	h.end(first[1], ledger.Done([]byte("{}")))
 	h.within(10, "urgent", none)
 	h.within(10, "", full)
-	h.limit(ledger.Limits{MaxRunning: 5})
+	h.limit(scheduler.Limits{MaxRunning: 5})
 	h.within(1, "x5", none)
 	h.within(9, "x6", none)
-	h.limit(ledger.Limits{MaxRunning: 1}) // takes nothing back
+	h.limit(scheduler.Limits{MaxRunning: 1}) // takes nothing back
 	h.within(9, "", full)
-	h.limit(ledger.Limits{})
+	h.limit(scheduler.Limits{})
 	h.within(9, "x7 x8 x9", none)
 	h.within(9, "", none)
-	h.limit(ledger.Limits{MaxRunning: 3})
+	h.limit(scheduler.Limits{MaxRunning: 3})
 	h.within(9, "", none) // nothing is ready
 }
 
-// Whatever ends a lease frees its place.
+// Each end of a lease frees its place.
 func limitsAreFreed(t *testing.T, h *harness) {
 	finish := func(r ledger.Result) func(*ledger.Lease) { return func(ls *ledger.Lease) { h.end(ls, r) } }
 	for i, c := range []struct {
@@ -114,7 +117,7 @@ func limitsAreFreed(t *testing.T, h *harness) {
 			h.end(ls, ledger.Done(nil))
 		}},
 	} {
-		for _, limits := range []ledger.Limits{{MaxRunning: 1}, {MaxRunningPerShardKey: 1}} {
+		for _, limits := range []scheduler.Limits{{MaxRunning: 1}, {MaxRunningPerShardKey: 1}} {
 			h.limit(limits)
 			key := fmt.Sprint(c.name, i, limits.MaxRunning)
 			h.add(ledger.NewItem{Kind: "k", Key: key + " first", ShardKey: "s", Fingerprint: "1"})
@@ -127,17 +130,19 @@ func limitsAreFreed(t *testing.T, h *harness) {
 			c.end(ls)
 			h.verify()
 			h.end(h.within(10, key+" second", none)[0], ledger.Done(nil))
-			_, err := h.l.Cancel(h.ctx, "op", ledger.Filter{Kinds: []string{"k"}, States: []ledger.State{ledger.StateReady, ledger.StateWaiting, ledger.StateDead, ledger.StateDoubt}})
+			_, err := h.l.Cancel(h.ctx, "op", ledger.Filter{Kinds: []string{"k"}, States: []ledger.State{ledger.StateReady,
+				ledger.StateWaiting, ledger.StateDead, ledger.StateDoubt}})
 			h.ok(err)
 		}
 	}
 }
 
 func limitsPerShardKey(t *testing.T, h *harness) {
-	h.limit(ledger.Limits{MaxRunningPerShardKey: 2})
+	h.limit(scheduler.Limits{MaxRunningPerShardKey: 2})
 	h.of("b", 4)
 	h.of("a", 4)
-	h.add(ledger.NewItem{Kind: "k", Key: "c"}, ledger.NewItem{Kind: "k", Key: "a0", ShardKey: "a", Priority: -1}, ledger.NewItem{Kind: "k", Key: "é", Priority: 2})
+	h.add(ledger.NewItem{Kind: "k", Key: "c"}, ledger.NewItem{Kind: "k", Key: "a0", ShardKey: "a", Priority: -1},
+		ledger.NewItem{Kind: "k", Key: "é", Priority: 2})
 	ls := h.within(10, "a0 b1 b2 a1 c é", none)
 	h.within(10, "", full)
 	h.end(ls[2], ledger.Done(nil)) // b2
@@ -146,7 +151,7 @@ func limitsPerShardKey(t *testing.T, h *harness) {
 	h.end(ls[3], ledger.Done(nil)) // a1
 	h.add(ledger.NewItem{Kind: "k", Key: "a9", ShardKey: "a", Priority: -2})
 	h.within(10, "a9 a2", none)
-	h.limit(ledger.Limits{MaxRunningPerShardKey: 2, MaxRunning: 7}) // 6 are leased
+	h.limit(scheduler.Limits{MaxRunningPerShardKey: 2, MaxRunning: 7}) // 6 are leased
 	h.of("d", 3)
 	h.within(10, "d1", none)
 	h.within(10, "", full)
@@ -154,7 +159,7 @@ func limitsPerShardKey(t *testing.T, h *harness) {
 
 // Keys take turns, so that none waits for ever.
 func limitsTakeTurns(t *testing.T, h *harness) {
-	h.limit(ledger.Limits{MaxRunningPerShardKey: 100})
+	h.limit(scheduler.Limits{MaxRunningPerShardKey: 100})
 	for _, key := range []string{"a", "b", "c"} {
 		h.of(key, 4)
 	}
@@ -163,14 +168,14 @@ func limitsTakeTurns(t *testing.T, h *harness) {
 	}
 	h.within(4, "a3 c2 c3 c4", none)
 	h.within(3, "a4 b3 b4", none)
-	// Another shard has turns of its own, and sees nobody else's keys.
-	h.limit(ledger.Limits{MaxRunningPerShardKey: 1})
+	// Another shard has turns of its own, and sees only its own keys.
+	h.limit(scheduler.Limits{MaxRunningPerShardKey: 1})
 	for i := range 8 {
 		h.of(fmt.Sprint("s", i), 2)
 	}
 	seen := 0
 	for part := range 2 {
-		shard := ledger.Shard{Index: part, Count: 2}
+		shard := scheduler.Shard{Index: part, Count: 2}
 		ls, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: "b", Limit: 100, Shard: shard})
 		h.ok(err)
 		for _, ls := range ls {
@@ -183,9 +188,9 @@ func limitsTakeTurns(t *testing.T, h *harness) {
 }
 
 func limitsRate(t *testing.T, h *harness) {
-	h.limit(ledger.Limits{Rate: ledger.Rate{Count: 2, Per: time.Second}})
+	h.limit(scheduler.Limits{Rate: scheduler.Rate{Count: 2, Per: time.Second}})
 	h.of("x", 9)
-	held := func(d time.Duration) ledger.HeldBack { return ledger.HeldBack{Wait: d} }
+	held := func(d time.Duration) scheduler.HeldBack { return scheduler.HeldBack{Wait: d} }
 	h.within(10, "x1", none)
 	h.within(10, "", held(500*time.Millisecond))
 	h.clock.advance(499 * time.Millisecond)
@@ -196,33 +201,35 @@ func limitsRate(t *testing.T, h *harness) {
 	h.within(10, "", held(500*time.Millisecond))
 	h.clock.advance(time.Hour)
 	h.within(10, "x2", none)
-	h.limit(ledger.Limits{Rate: ledger.Rate{Count: 2, Per: time.Second}, Burst: 3})
+	h.limit(scheduler.Limits{Rate: scheduler.Rate{Count: 2, Per: time.Second}, Burst: 3})
 	h.clock.advance(time.Hour)
 	h.within(2, "x3 x4", none)
 	h.within(2, "x5", none)
 	h.within(2, "", held(500*time.Millisecond))
 	h.clock.advance(time.Second)
 	h.within(9, "x6 x7", none)
-	h.limit(ledger.Limits{Rate: ledger.Rate{Count: 1, Per: time.Hour}, MaxRunning: 1})
+	h.limit(scheduler.Limits{Rate: scheduler.Rate{Count: 1, Per: time.Hour}, MaxRunning: 1})
 	h.within(9, "", full)
-	h.limit(ledger.Limits{})
+	h.limit(scheduler.Limits{})
 	h.within(1, "x8", none)
 }
 
-// A rate goes on after an interval, whatever it was before and however far the clock is set back.
+// A rate goes on after an interval, from any earlier rate and after any setback of the clock.
 func limitsRateGoesOn(t *testing.T, h *harness) {
-	day, second := ledger.Rate{Count: 1, Per: 24 * time.Hour}, ledger.Rate{Count: 1, Per: time.Second}
-	for i, of := range []func(r ledger.Rate, burst int) ledger.Limits{
-		func(r ledger.Rate, burst int) ledger.Limits { return ledger.Limits{Rate: r, Burst: burst} },
-		func(r ledger.Rate, burst int) ledger.Limits { return ledger.Limits{RatePerShardKey: r, Burst: burst} },
+	day, second := scheduler.Rate{Count: 1, Per: 24 * time.Hour}, scheduler.Rate{Count: 1, Per: time.Second}
+	for i, of := range []func(r scheduler.Rate, burst int) scheduler.Limits{
+		func(r scheduler.Rate, burst int) scheduler.Limits { return scheduler.Limits{Rate: r, Burst: burst} },
+		func(r scheduler.Rate, burst int) scheduler.Limits {
+			return scheduler.Limits{RatePerShardKey: r, Burst: burst}
+		},
 	} {
 		x, n := string("xy"[i]), 0
 		next := func() { // after a second, and no sooner
 			t.Helper()
 			n++
-			h.within(9, "", ledger.HeldBack{Wait: time.Second})
+			h.within(9, "", scheduler.HeldBack{Wait: time.Second})
 			h.clock.advance(time.Second - time.Microsecond)
-			h.within(9, "", ledger.HeldBack{Wait: time.Microsecond})
+			h.within(9, "", scheduler.HeldBack{Wait: time.Microsecond})
 			h.clock.advance(time.Microsecond)
 			h.within(9, fmt.Sprint(x, n), none)
 		}
@@ -242,19 +249,21 @@ func limitsRateGoesOn(t *testing.T, h *harness) {
 		h.limit(of(second, 0)) // a lower burst
 		next()
 		next()
-		h.limit(ledger.Limits{})
+		h.limit(scheduler.Limits{})
 	}
 }
 
 func limitsRatePerShardKey(t *testing.T, h *harness) {
-	h.limit(ledger.Limits{RatePerShardKey: ledger.Rate{Count: 1, Per: time.Second}, Burst: 2, Rate: ledger.Rate{Count: 100, Per: 10 * time.Second}})
+	h.limit(scheduler.Limits{RatePerShardKey: scheduler.Rate{Count: 1, Per: time.Second}, Burst: 2,
+		Rate: scheduler.Rate{Count: 100,
+			Per: 10 * time.Second}})
 	h.of("a", 9)
 	h.of("b", 1)
 	h.within(1, "a1", none)
 	h.clock.advance(time.Second / 2)
 	h.within(9, "a2 b1", none)
 	h.clock.advance(time.Second / 4)
-	h.within(9, "", ledger.HeldBack{Wait: time.Second / 4})
+	h.within(9, "", scheduler.HeldBack{Wait: time.Second / 4})
 	h.clock.advance(time.Second / 4)
 	h.within(9, "a3", none)
 	h.of("c", 9)
@@ -262,7 +271,7 @@ func limitsRatePerShardKey(t *testing.T, h *harness) {
 	h.within(9, "c1 c2", none)
 	h.clock.advance(time.Hour)
 	h.within(9, "a4 a5", none)
-	h.within(9, "", ledger.HeldBack{Wait: time.Second / 10})
+	h.within(9, "", scheduler.HeldBack{Wait: time.Second / 10})
 }
 
 // A limit that comes holds for what is there already, and one that goes lets it free again.
@@ -281,23 +290,23 @@ func limitsComeAndGo(t *testing.T, h *harness) {
 		}
 		return len(ls)
 	}
-	h.limit(ledger.Limits{MaxRunningPerShardKey: 6})
+	h.limit(scheduler.Limits{MaxRunningPerShardKey: 6})
 	equal(t, "4 of each key are leased", count(h.claim("k", 1000)), 10)
 	equal(t, "each key", perKey, map[string]int{"0": 2, "1": 2, "2": 2, "3": 2, "4": 2})
-	h.limit(ledger.Limits{MaxRunning: 40})
+	h.limit(scheduler.Limits{MaxRunning: 40})
 	equal(t, "30 are leased", len(h.claim("k", 1000)), 10)
-	h.limit(ledger.Limits{MaxRunning: 45, MaxRunningPerShardKey: 100})
+	h.limit(scheduler.Limits{MaxRunning: 45, MaxRunningPerShardKey: 100})
 	equal(t, "40 are leased", len(h.claim("k", 1000)), 5)
-	h.limit(ledger.Limits{Rate: ledger.Rate{Count: 1, Per: time.Second}, Burst: 7})
+	h.limit(scheduler.Limits{Rate: scheduler.Rate{Count: 1, Per: time.Second}, Burst: 7})
 	equal(t, "at once", len(h.claim("k", 1000)), 7)
 	counts, err := h.l.Counts(h.ctx, start)
 	h.ok(err)
-	i := slices.IndexFunc(counts, func(c ledger.Counts) bool { return c.Kind == "k" })
+	i := slices.IndexFunc(counts, func(c stats.Counts) bool { return c.Kind == "k" })
 	equal(t, "leased and ready", [2]int64{counts[i].Leased, counts[i].Ready}, [2]int64{52, n - 52})
 	st, err := h.l.Standing(h.ctx, "k")
 	h.ok(err)
 	equal(t, "standing", st.Ready, n-52)
-	h.limit(ledger.Limits{})
+	h.limit(scheduler.Limits{})
 	equal(t, "free", len(h.claim("k", 1000)), 1000)
 	h.clock.advance(2 * time.Second)
 	left := 0
@@ -306,21 +315,24 @@ func limitsComeAndGo(t *testing.T, h *harness) {
 	}
 	equal(t, "the rest", left, n-1052)
 	h.within(9, "", none)
-	h.limit(ledger.Limits{MaxRunningPerShardKey: 1}) // at once
+	h.limit(scheduler.Limits{MaxRunningPerShardKey: 1}) // at once
 	h.of("again", 2)
 	h.within(9, "again1", none)
 }
 
 // An item waits for resources or for limits: a kind has the one or the other.
 func limitsOrResources(t *testing.T, h *harness) {
-	h.limit(ledger.Limits{MaxRunning: 1})
-	_, err := h.l.Add(h.ctx, ledger.NewItem{Kind: "other", Key: "1"}, ledger.NewItem{Kind: "k", Key: "1", Resources: []string{"r"}})
+	h.limit(scheduler.Limits{MaxRunning: 1})
+	_, err := h.l.Add(h.ctx, ledger.NewItem{Kind: "other", Key: "1"}, ledger.NewItem{Kind: "k", Key: "1",
+		Resources: []string{"r"}})
 	var invalid *ledger.InvalidError
-	if !errors.As(err, &invalid) || invalid.Index != 1 || invalid.Field != "resources" || !strings.Contains(invalid.Reason, "k has limits") {
+	if !errors.As(err, &invalid) || invalid.Index != 1 || invalid.Field != "resources" ||
+		!strings.Contains(invalid.Reason, "k has limits") {
 		t.Errorf("resources in a kind with limits: %v", err)
 	}
 	h.add(ledger.NewItem{Kind: "k", Key: "2"})
-	if _, err := h.l.Add(h.ctx, ledger.NewItem{Kind: "k", Key: "2", Fingerprint: "1", Resources: []string{"r"}}); !errors.Is(err, ledger.ErrInvalid) {
+	if _, err := h.l.Add(h.ctx, ledger.NewItem{Kind: "k", Key: "2", Fingerprint: "1",
+		Resources: []string{"r"}}); !errors.Is(err, ledger.ErrInvalid) {
 		t.Errorf("resources for a known item: %v", err)
 	}
 	parent := h.take("k")
@@ -330,23 +342,26 @@ func limitsOrResources(t *testing.T, h *harness) {
 	}
 	h.end(parent, ledger.Done(nil))
 	h.add(ledger.NewItem{Kind: "other", Key: "1", Resources: []string{"r"}})
-	err = h.l.SetKind(h.ctx, "op", ledger.Kind{Name: "other", Limits: ledger.Limits{RatePerShardKey: ledger.Rate{Count: 1, Per: time.Second}}})
-	if !errors.As(err, &invalid) || invalid.Field != "rate_per_shard_key" || !strings.Contains(invalid.Reason, "resources") {
+	err = h.l.SetKind(h.ctx, "op", ledger.Kind{Name: "other",
+		Limits: scheduler.Limits{RatePerShardKey: scheduler.Rate{Count: 1,
+			Per: time.Second}}})
+	if !errors.As(err, &invalid) || invalid.Field != "rate_per_shard_key" ||
+		!strings.Contains(invalid.Reason, "resources") {
 		t.Errorf("limits for a kind with resources: %v", err)
 	}
-	h.limit(ledger.Limits{})
+	h.limit(scheduler.Limits{})
 	h.add(ledger.NewItem{Kind: "k", Key: "3"})
 	h.needs("4", "s")
 	equal(t, "claimed", len(h.claim("k", 10)), 2)
 }
 
 func limitsAreChecked(t *testing.T, h *harness) {
-	second := ledger.Rate{Count: 1, Per: time.Second}
-	for field, bad := range map[string]ledger.Limits{
+	second := scheduler.Rate{Count: 1, Per: time.Second}
+	for field, bad := range map[string]scheduler.Limits{
 		"max_running":               {MaxRunning: -1},
 		"max_running_per_shard_key": {MaxRunningPerShardKey: 100_001},
-		"rate":                      {Rate: ledger.Rate{Count: 1}},
-		"rate_per_shard_key":        {RatePerShardKey: ledger.Rate{Count: -1, Per: time.Second}},
+		"rate":                      {Rate: scheduler.Rate{Count: 1}},
+		"rate_per_shard_key":        {RatePerShardKey: scheduler.Rate{Count: -1, Per: time.Second}},
 		"burst":                     {Burst: 2},
 	} {
 		err := h.l.SetKind(h.ctx, "op", ledger.Kind{Name: "k", Limits: bad})
@@ -355,22 +370,27 @@ func limitsAreChecked(t *testing.T, h *harness) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	for _, bad := range []ledger.Limits{
-		{Rate: ledger.Rate{Count: 1, Per: 367 * 24 * time.Hour}}, {Rate: ledger.Rate{Count: 1, Per: time.Microsecond}}, {Rate: ledger.Rate{Count: 1_000_001, Per: time.Second}},
-		{Rate: ledger.Rate{Count: 1, Per: 24 * time.Hour}, Burst: 100_000}, {MaxRunning: 1, Burst: 1}, {Rate: second, Burst: -1},
+	for _, bad := range []scheduler.Limits{
+		{Rate: scheduler.Rate{Count: 1, Per: 367 * 24 * time.Hour}}, {Rate: scheduler.Rate{Count: 1, Per: time.Microsecond}},
+		{
+			Rate: scheduler.Rate{Count: 1_000_001, Per: time.Second}},
+		{Rate: scheduler.Rate{Count: 1, Per: 24 * time.Hour}, Burst: 100_000}, {MaxRunning: 1, Burst: 1}, {Rate: second,
+			Burst: -1},
 	} {
 		h.is(h.l.SetKind(h.ctx, "op", ledger.Kind{Name: "k", Limits: bad}), ledger.ErrInvalid)
 	}
-	want := ledger.Limits{MaxRunning: 100_000, MaxRunningPerShardKey: 1, Rate: ledger.Rate{Count: 1_000_000, Per: 366 * 24 * time.Hour}, RatePerShardKey: second, Burst: 100_000}
+	want := scheduler.Limits{MaxRunning: 100_000, MaxRunningPerShardKey: 1, Rate: scheduler.Rate{Count: 1_000_000,
+		Per: 366 * 24 * time.Hour}, RatePerShardKey: second, Burst: 100_000}
 	h.limit(want)
 	k, err := h.l.Kind(h.ctx, "k")
 	h.ok(err)
 	equal(t, "limits", k.Limits, want)
-	equal(t, "as text", want.String(), "max_running 100000, max_running_per_shard_key 1, burst 100000, rate 1000000/366d, rate_per_shard_key 1/s")
+	equal(t, "as text", want.String(), "max_running 100000, max_running_per_shard_key 1, burst 100000, rate "+
+		"1000000/366d, rate_per_shard_key 1/s")
 }
 
 func limitsClaimAlone(t *testing.T, h *harness) {
-	h.limit(ledger.Limits{MaxRunningPerShardKey: 2})
+	h.limit(scheduler.Limits{MaxRunningPerShardKey: 2})
 	h.of("b", 1)
 	for range 2 { // it is suspected
 		h.end(h.take("k"), ledger.Crashed("x"))
@@ -385,9 +405,9 @@ func limitsClaimAlone(t *testing.T, h *harness) {
 	h.within(9, "", full)
 }
 
-// Who comes back gets what they hold, and no more than the limit in all.
+// An agent that comes back gets what it holds, and no more than the limit in all.
 func limitsResume(t *testing.T, h *harness) {
-	h.limit(ledger.Limits{MaxRunning: 3})
+	h.limit(scheduler.Limits{MaxRunning: 3})
 	h.of("x", 9)
 	resume := func(agent string, n, want int) {
 		t.Helper()
@@ -400,13 +420,13 @@ func limitsResume(t *testing.T, h *harness) {
 	resume("bob", 5, 1)
 	resume("ann", 5, 2)
 	resume("cay", 5, 0)
-	h.policy(ledger.Kind{Name: "k", Paused: true, Limits: ledger.Limits{MaxRunning: 9}})
+	h.policy(ledger.Kind{Name: "k", Paused: true, Limits: scheduler.Limits{MaxRunning: 9}})
 	resume("ann", 5, 2)
 	resume("cay", 5, 0)
 }
 
 func limitsAreExplained(t *testing.T, h *harness) {
-	h.limit(ledger.Limits{MaxRunning: 3, MaxRunningPerShardKey: 2})
+	h.limit(scheduler.Limits{MaxRunning: 3, MaxRunningPerShardKey: 2})
 	h.of("a", 4)
 	h.of("b", 4)
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "w", Kinds: map[string]string{"k": ""}}, time.Hour))
@@ -427,16 +447,17 @@ func limitsAreExplained(t *testing.T, h *harness) {
 	why("b2", "behind", "behind 1 other")
 	h.within(9, "b1", none)
 	why("b2", "max_running", "3 items of kind k are leased and no more than 3 may be")
-	h.limit(ledger.Limits{Rate: ledger.Rate{Count: 1, Per: time.Minute}})
+	h.limit(scheduler.Limits{Rate: scheduler.Rate{Count: 1, Per: time.Minute}})
 	h.within(9, "a3", none)
 	why("b2", "rate", "the rate of kind k is 1/m")
-	h.limit(ledger.Limits{RatePerShardKey: ledger.Rate{Count: 1, Per: time.Minute}})
+	h.limit(scheduler.Limits{RatePerShardKey: scheduler.Rate{Count: 1, Per: time.Minute}})
 	h.clock.advance(time.Minute)
 	h.within(9, "a4 b2", none)
-	why("b3", "rate", "the rate of kind k for its shard key b is 1/m; the next one may begin at "+h.clock.now().Add(time.Minute).Local().Format("2006-01-02 15:04:05"))
-	// What was filed under the limits before is behind and ahead of others as before.
-	h.limit(ledger.Limits{MaxRunning: 99})
+	why("b3", "rate", "the rate of kind k for its shard key b is 1/m; the next one may begin at "+
+		h.clock.now().Add(time.Minute).Local().Format("2006-01-02 15:04:05"))
+	// Items filed under the earlier limits keep their places.
+	h.limit(scheduler.Limits{MaxRunning: 99})
 	why("b4", "behind", "behind 1 other")
-	h.limit(ledger.Limits{})
+	h.limit(scheduler.Limits{})
 	why("b4", "behind", "behind 1 other")
 }

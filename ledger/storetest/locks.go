@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/locks"
 )
 
@@ -35,7 +36,7 @@ func (h *harness) tidy(l *locks.Lock) *locks.Lock {
 	return l
 }
 
-// refused fails unless the lock is held, and says by whom.
+// refused fails unless the lock is held, and returns its holder.
 func (h *harness) refused(name string) *locks.HeldError {
 	h.t.Helper()
 	_, _, err := h.locks().Acquire(h.ctx, name, locks.Options{Holder: "refused", TTL: lockTTL})
@@ -54,12 +55,14 @@ func locksExclude(t *testing.T, h *harness) {
 	h.clock.advance(time.Minute)
 	want := &locks.HeldError{Name: "nightly mail", Holder: "ann", Fence: a.Fence, Since: start, Until: start.Add(lockTTL)}
 	equal(t, "refusal", h.refused("nightly mail"), want)
-	equal(t, "what it says", want.Error(), `lock "nightly mail" is held by ann since 2026-11-20T10:00:00Z, until 2026-11-20T16:00:00Z unless renewed`)
+	equal(t, "its text", want.Error(),
+		`lock "nightly mail" is held by ann since 2026-11-20T10:00:00Z, until 2026-11-20T16:00:00Z unless renewed`)
 
-	other := h.acquire("é%_\n", locks.Options{Holder: strings.Repeat("x", ledger.MaxAgent)})
+	other := h.acquire("é%_\n", locks.Options{Holder: strings.Repeat("x", bounds.MaxAgent)})
 	held, err := h.locks().Held(h.ctx)
 	h.ok(err)
-	if len(held) != 2 || held[0].Name != "nightly mail" || held[1].Name != "é%_\n" || held[1].Fence != other.Fence || !held[1].Since.Equal(start.Add(time.Minute)) {
+	if len(held) != 2 || held[0].Name != "nightly mail" || held[1].Name != "é%_\n" || held[1].Fence != other.Fence ||
+		!held[1].Since.Equal(start.Add(time.Minute)) {
 		t.Fatalf("held: %+v", held)
 	}
 	h.ok(h.check(a))
@@ -84,7 +87,7 @@ func locksExpire(t *testing.T, h *harness) {
 	h.refused("l")
 	h.ok(h.check(a))
 	h.clock.advance(time.Microsecond)
-	h.is(h.check(a), locks.ErrLost) // though nobody else has it
+	h.is(h.check(a), locks.ErrLost) // though it is free
 	held, err := h.locks().Held(h.ctx)
 	h.ok(err)
 	equal(t, "held", len(held), 0)
@@ -109,7 +112,8 @@ func locksAtLeast(t *testing.T, h *harness) {
 	h.ok(h.locks().Release(h.ctx, a))
 	h.is(h.check(a), locks.ErrLost)
 	h.ok(h.locks().Release(h.ctx, a))
-	equal(t, "refusal", h.refused("l"), &locks.HeldError{Name: "l", Holder: "a", Fence: a.Fence, Since: start, Until: start.Add(20 * time.Hour)})
+	equal(t, "refusal", h.refused("l"), &locks.HeldError{Name: "l", Holder: "a", Fence: a.Fence, Since: start,
+		Until: start.Add(20 * time.Hour)})
 	h.clock.advance(20*time.Hour - time.Minute)
 	b := h.acquire("l", locks.Options{AtLeast: time.Hour})
 	h.clock.advance(time.Hour)
@@ -124,7 +128,8 @@ func locksForceRelease(t *testing.T, h *harness) {
 	a := h.acquire("l", locks.Options{Holder: "a", AtLeast: time.Hour})
 	from, err := h.locks().ForceRelease(h.ctx, "op", "l")
 	h.ok(err)
-	equal(t, "taken from", from, &locks.HeldError{Name: "l", Holder: "a", Fence: a.Fence, Since: start, Until: start.Add(lockTTL)})
+	equal(t, "taken from", from, &locks.HeldError{Name: "l", Holder: "a", Fence: a.Fence, Since: start,
+		Until: start.Add(lockTTL)})
 	h.is(h.check(a), locks.ErrLost)
 	h.acquire("l", locks.Options{Holder: "b"})
 	h.clock.advance(lockTTL)
@@ -141,10 +146,10 @@ func locksLimits(t *testing.T, h *harness) {
 		o           locks.Options
 	}{
 		{"name", "", locks.Options{}},
-		{"name", strings.Repeat("x", ledger.MaxLockName+1), locks.Options{}},
+		{"name", strings.Repeat("x", bounds.MaxLockName+1), locks.Options{}},
 		{"name", "a\x00", locks.Options{}},
 		{"name", "\xff", locks.Options{}},
-		{"holder", "l", locks.Options{Holder: strings.Repeat("x", ledger.MaxAgent+1)}},
+		{"holder", "l", locks.Options{Holder: strings.Repeat("x", bounds.MaxAgent+1)}},
 		{"ttl", "l", locks.Options{TTL: time.Second - 1}},
 		{"ttl", "l", locks.Options{TTL: 24*time.Hour + time.Microsecond}},
 		{"at_least", "l", locks.Options{AtLeast: -1000}},
@@ -159,7 +164,8 @@ func locksLimits(t *testing.T, h *harness) {
 	}
 	_, err := h.locks().ForceRelease(h.ctx, "", "l")
 	h.is(err, ledger.ErrInvalid)
-	_, l, err := h.locks().Acquire(h.ctx, strings.Repeat("x", ledger.MaxLockName), locks.Options{TTL: 24 * time.Hour, AtLeast: 24 * time.Hour})
+	_, l, err := h.locks().Acquire(h.ctx, strings.Repeat("x", bounds.MaxLockName), locks.Options{TTL: 24 * time.Hour,
+		AtLeast: 24 * time.Hour})
 	h.ok(err)
 	h.tidy(l)
 }
@@ -177,14 +183,15 @@ func concurrentLocks(t *testing.T, open Open) {
 		wg.Go(func() {
 			for turn := range turns {
 				n := (h + turn) % names
-				err := m.Do(ctx, fmt.Sprint(n), locks.Options{Holder: fmt.Sprint(h), Wait: time.Minute}, func(_ context.Context, l *locks.Lock) error {
-					if inside[n].Add(1) != 1 {
-						t.Errorf("two hold lock %d", n)
-					}
-					fences[n] = append(fences[n], l.Fence)
-					inside[n].Add(-1)
-					return nil
-				})
+				err := m.Do(ctx, fmt.Sprint(n), locks.Options{Holder: fmt.Sprint(h), Wait: time.Minute},
+					func(_ context.Context, l *locks.Lock) error {
+						if inside[n].Add(1) != 1 {
+							t.Errorf("two hold lock %d", n)
+						}
+						fences[n] = append(fences[n], l.Fence)
+						inside[n].Add(-1)
+						return nil
+					})
 				if err != nil {
 					t.Error(err)
 				}

@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // ManyKeysAreHeldBack checks that a claim finds what may be claimed among more shard keys than one
-// transaction looks at, and says what holds back all of them.
+// transaction looks at, and gives the reason that holds back all of them.
 func ManyKeysAreHeldBack(t *testing.T, l *ledger.Ledger) {
 	const keys = 6000
 	ctx := t.Context()
@@ -22,7 +23,7 @@ func ManyKeysAreHeldBack(t *testing.T, l *ledger.Ledger) {
 			}
 		}
 	}
-	claim := func(kind string, limit int) (int, ledger.HeldBack) {
+	claim := func(kind string, limit int) (int, scheduler.HeldBack) {
 		t.Helper()
 		leases, held, err := l.ClaimWithin(ctx, ledger.Claim{Kind: kind, Agent: "a", Limit: limit, TTL: time.Hour})
 		if err != nil {
@@ -30,9 +31,9 @@ func ManyKeysAreHeldBack(t *testing.T, l *ledger.Ledger) {
 		}
 		return len(leases), held
 	}
-	for kind, limits := range map[string]ledger.Limits{
+	for kind, limits := range map[string]scheduler.Limits{
 		"running": {MaxRunningPerShardKey: 1},
-		"rate":    {RatePerShardKey: ledger.Rate{Count: 1, Per: 24 * time.Hour}},
+		"rate":    {RatePerShardKey: scheduler.Rate{Count: 1, Per: 24 * time.Hour}},
 	} {
 		if err := l.SetKind(ctx, "test", ledger.Kind{Name: kind, Limits: limits}); err != nil {
 			t.Fatal(err)

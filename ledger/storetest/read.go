@@ -2,17 +2,25 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/act"
+	"github.com/ledgerd/ledgerd/ledger/cause"
+	"github.com/ledgerd/ledgerd/ledger/filter"
+	"github.com/ledgerd/ledgerd/ledger/health"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 func standing(t *testing.T, h *harness) {
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Kinds: map[string]string{"k": ""}}, time.Minute))
 	h.many(6)
-	h.add(ledger.NewItem{Kind: "k", Key: "waits", Due: start.Add(2 * time.Hour)}, ledger.NewItem{Kind: "k", Key: "waits less", Due: start.Add(time.Hour)},
+	h.add(ledger.NewItem{Kind: "k", Key: "waits", Due: start.Add(2 * time.Hour)}, ledger.NewItem{Kind: "k",
+		Key: "waits less", Due: start.Add(time.Hour)},
 		ledger.NewItem{Kind: "other", Key: "x"})
 	ls := h.claim("k", 3)
 	h.end(ls[0], ledger.Permanent(errTest))
@@ -21,25 +29,28 @@ func standing(t *testing.T, h *harness) {
 	h.ok(err)
 	s, err := h.l.Standing(h.ctx, "k")
 	h.ok(err)
-	equal(t, "standing", s, ledger.Standing{Now: start, Ready: 2, Held: 1, Persons: 1, Waiting: 2, NextDue: start.Add(time.Hour), Dead: 1, Doubt: 1})
+	equal(t, "standing", s, stats.Standing{Now: start, Ready: 2, Held: 1, Persons: 1, Waiting: 2,
+		NextDue: start.Add(time.Hour), Dead: 1, Doubt: 1})
 	h.clock.advance(90 * time.Minute)
 	s, err = h.l.Standing(h.ctx, "k")
 	h.ok(err)
 	equal(t, "what is due counts as ready; what expired is still held, and no longer by a person", s,
-		ledger.Standing{Now: start.Add(90 * time.Minute), Ready: 3, Held: 2, Waiting: 1, NextDue: start.Add(2 * time.Hour), Dead: 1, Doubt: 1})
+		stats.Standing{Now: start.Add(90 * time.Minute), Ready: 3, Held: 2, Waiting: 1, NextDue: start.Add(2 * time.Hour),
+			Dead: 1, Doubt: 1})
 	s, err = h.l.Standing(h.ctx, "nothing")
 	h.ok(err)
-	equal(t, "of an unknown kind", s, ledger.Standing{Now: start.Add(90 * time.Minute)})
+	equal(t, "of an unknown kind", s, stats.Standing{Now: start.Add(90 * time.Minute)})
 	whole, err := h.l.Standing(h.ctx, "k")
 	h.ok(err)
-	var sum ledger.Standing
+	var sum stats.Standing
 	for i := range 3 {
-		s, err := h.l.StandingIn(h.ctx, "k", ledger.Shard{Index: i, Count: 3})
+		s, err := h.l.StandingIn(h.ctx, "k", scheduler.Shard{Index: i, Count: 3})
 		h.ok(err)
 		if s == whole {
 			t.Errorf("shard %d of 3 is all", i)
 		}
-		sum.Ready, sum.Held, sum.Persons, sum.Waiting = sum.Ready+s.Ready, sum.Held+s.Held, sum.Persons+s.Persons, sum.Waiting+s.Waiting
+		sum.Ready, sum.Held, sum.Persons, sum.Waiting = sum.Ready+s.Ready, sum.Held+s.Held, sum.Persons+
+			s.Persons, sum.Waiting+s.Waiting
 		sum.Dead, sum.Doubt, sum.Now = sum.Dead+s.Dead, sum.Doubt+s.Doubt, s.Now
 		if !s.NextDue.IsZero() && (sum.NextDue.IsZero() || s.NextDue.Before(sum.NextDue)) {
 			sum.NextDue = s.NextDue
@@ -50,12 +61,15 @@ func standing(t *testing.T, h *harness) {
 
 func agents(t *testing.T, h *harness) {
 	a := ledger.Agent{Name: "host/1/x", Host: "host", PID: 1, Version: "v1", Kinds: map[string]string{"k": "p@1+a"},
-		Shard: ledger.Shard{Index: 1, Count: 4}, Skew: -3 * time.Millisecond, Stalled: map[string]time.Time{"k": start.Add(5 * time.Minute)}}
+		Shard: scheduler.Shard{Index: 1, Count: 4}, Skew: -3 * time.Millisecond, Stalled: map[string]time.Time{
+			"k": start.Add(5 * time.Minute)}, Plugins: map[string]health.Plugin{"k": {Version: "1", State: health.Crashing,
+			Restarts: 4, Code: "crashed", ErrorAt: start, RSS: 1 << 30}}}
 	h.ok(h.l.Beat(h.ctx, a, time.Minute))
 	h.clock.advance(30 * time.Second)
 	a.Kinds["j"] = "q@1+b"
 	h.ok(h.l.Beat(h.ctx, a, time.Minute))
-	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "brief", Kinds: map[string]string{"k": ""}, Configs: map[string]string{"k": ""}}, time.Second))
+	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "brief", Kinds: map[string]string{"k": ""},
+		Configs: map[string]string{"k": ""}}, time.Second))
 	h.clock.advance(10 * time.Second)
 	got, err := h.l.Agents(h.ctx)
 	h.ok(err)
@@ -69,6 +83,11 @@ func agents(t *testing.T, h *harness) {
 	a.Stalled = map[string]time.Time{"No kind": start}
 	h.is(h.l.Beat(h.ctx, a, time.Minute), ledger.ErrInvalid)
 	a.Stalled = map[string]time.Time{"does-not-start": start}
+	a.Plugins = map[string]health.Plugin{"another": {State: health.Running}}
+	h.is(h.l.Beat(h.ctx, a, time.Minute), ledger.ErrInvalid)
+	a.Plugins = map[string]health.Plugin{"does-not-start": {State: "well"}}
+	h.is(h.l.Beat(h.ctx, a, time.Minute), ledger.ErrInvalid)
+	a.Plugins = map[string]health.Plugin{"does-not-start": {State: health.Absent, Code: "checksum", ErrorAt: start}}
 	a.Configs = map[string]string{"another": "{}"}
 	h.is(h.l.Beat(h.ctx, a, time.Minute), ledger.ErrInvalid)
 	a.Configs = map[string]string{"does-not-start": `{"a":1}`}
@@ -77,11 +96,101 @@ func agents(t *testing.T, h *harness) {
 	h.ok(err)
 	equal(t, "stalled", got[0].Stalled, a.Stalled)
 	equal(t, "settings that are wanted", got[0].Configs, a.Configs)
+	again := h.clock.now().Add(time.Second)
+	h.clock.advance(time.Second)
+	for _, other := range []ledger.Agent{{Name: a.Name, Host: "elsewhere", PID: 1}, {Name: a.Name, Host: "elsewhere",
+		PID: 2}, {Name: a.Name, Host: "elsewhere", PID: 2, Process: "p"}} {
+		h.ok(h.l.Beat(h.ctx, other, time.Minute)) // the name is another process's by now
+		got, err = h.l.Agents(h.ctx)
+		h.ok(err)
+		equal(t, "since when it runs", got[0].StartedAt, again)
+		again = again.Add(time.Second)
+		h.clock.advance(time.Second)
+		h.ok(h.l.Beat(h.ctx, other, time.Minute))
+		got, err = h.l.Agents(h.ctx)
+		h.ok(err)
+		equal(t, "since when it runs, at a later beat", got[0].StartedAt, again.Add(-time.Second))
+	}
+}
+
+// keysOfMany: a filter by key finds the item of each kind and scope, in order, however few of these it names.
+func keysOfMany(t *testing.T, h *harness) {
+	for _, n := range []ledger.NewItem{{Kind: "k", Key: "a"}, {Kind: "j", Key: "a"}, {Kind: "k", Scope: "s", Key: "a"},
+		{Kind: "k", Scope: "z", Key: "b"},
+		{Kind: "k", Scope: "é", Key: "a"}, {Kind: "k", Key: "b"}} {
+		h.add(n)
+	}
+	scopes, err := h.store.Scopes(h.ctx, "k", 10)
+	h.ok(err)
+	equal(t, "scopes", scopes, []string{"", "s", "z", "é"})
+	scopes, err = h.store.Scopes(h.ctx, "k", 3)
+	h.ok(err)
+	equal(t, "the first scopes", scopes, []string{"", "s", "z"})
+	for where, want := range map[string]string{
+		"key:a":             "k/ j/ k/s k/é",
+		"key:a kind:k":      "k/ k/s k/é",
+		"key:a scope:":      "k/ j/",
+		"key:a scope:s,é":   "k/s k/é",
+		"key:a kind:k,none": "k/ k/s k/é",
+		"key:b key~b":       "k/z k/",
+		"key:a key:b":       "",
+		"key:c":             "",
+		"key:a since:2h":    "k/ j/ k/s k/é",
+		"key:a until:2h":    "",
+	} {
+		f, err := filter.Parse(where, h.clock.now())
+		h.ok(err)
+		for _, desc := range []bool{false, true} {
+			var got []string
+			for it, err := range h.l.Walk(h.ctx, &ledger.Walk{Filter: f, Desc: desc}) {
+				h.ok(err)
+				got = append(got, it.Kind+"/"+it.Scope)
+			}
+			if desc {
+				slices.Reverse(got)
+			}
+			equal(t, where, strings.Join(got, " "), want)
+		}
+		n, err := h.l.Count(h.ctx, f)
+		h.ok(err)
+		equal(t, "count of "+where, n, int64(len(strings.Fields(want))))
+	}
+}
+
+// agentSlots: the name of a program finds what any of its workers holds, and nothing of others.
+func agentSlots(t *testing.T, h *harness) {
+	for _, name := range []string{"box-a", "box-a/2", "box-a/13", "box-a/2/3", "box-a/x", "box-ab", "box-a2", "box/7"} {
+		h.one("of " + name)
+		leases, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: name, Limit: 1, TTL: time.Minute})
+		h.ok(err)
+		equal(t, name, len(leases), 1)
+	}
+	h.one("without an agent")
+	for where, want := range map[string]string{
+		"agent:box-a":       "box-a box-a/2 box-a/13",
+		"agent:box-a/2":     "box-a/2 box-a/2/3",
+		"agent:box-a/13":    "box-a/13",
+		"agent:box,box-a/x": "box-a/x box/7",
+		"agent:box-":        "",
+	} {
+		f, err := filter.Parse(where, start)
+		h.ok(err)
+		var got []string
+		for it, err := range h.l.List(h.ctx, f, 0) {
+			h.ok(err)
+			got = append(got, it.Agent)
+		}
+		equal(t, where, strings.Join(got, " "), want)
+		n, err := h.l.Count(h.ctx, f)
+		h.ok(err)
+		equal(t, "count of "+where, n, int64(len(got)))
+	}
 }
 
 func filters(t *testing.T, h *harness) {
 	h.add(
-		ledger.NewItem{Kind: "k", Key: "/in/a_1%.csv"}, ledger.NewItem{Kind: "k", Key: "/in/b.csv"}, ledger.NewItem{Kind: "k", Key: "/out/c.csv"},
+		ledger.NewItem{Kind: "k", Key: "/in/a_1%.csv"}, ledger.NewItem{Kind: "k", Key: "/in/b.csv"}, ledger.NewItem{Kind: "k",
+			Key: "/out/c.csv"},
 		ledger.NewItem{Kind: "k", Scope: "s", Key: "/in/a_1%.csv"})
 	h.add(ledger.NewItem{Kind: "j", Key: "x", Due: start.Add(time.Hour), Priority: -1})
 	ls := h.claim("k", 4)
@@ -111,6 +220,8 @@ func filters(t *testing.T, h *harness) {
 		{"key~_1%", "/in/a_1%.csv /in/a_1%.csv"},
 		{"key~.CSV", ""},
 		{"code:http_404,timeout", "/in/a_1%.csv /out/c.csv"},
+		{"cause:" + cause.Of("timeout", "took too long", "/out/c.csv"), "/out/c.csv"},
+		{"cause:000000000000", ""},
 		{"error~100%_", "/in/a_1%.csv"},
 		{`error~"too long"`, "/out/c.csv"},
 		{"error~not", ""},
@@ -128,7 +239,7 @@ func filters(t *testing.T, h *harness) {
 		{fmt.Sprintf("id:%d,%d", ls[0].ID, ls[2].ID), "/in/a_1%.csv /out/c.csv"},
 		{fmt.Sprintf("id:%d state:done", ls[0].ID), ""},
 	} {
-		f, err := ledger.ParseFilter(c.where, h.clock.now())
+		f, err := filter.Parse(c.where, h.clock.now())
 		h.ok(err)
 		var got []string
 		for it, err := range h.l.List(h.ctx, f, 0) {
@@ -206,7 +317,8 @@ func countsByKind(t *testing.T, h *harness) {
 	h.end(ls[2], ledger.Doubt(errTest))
 	got, err := h.l.Counts(h.ctx, start)
 	h.ok(err)
-	equal(t, "counts", got, []ledger.Counts{{Kind: "j", Waiting: 1}, {Kind: "k", Ready: 2, Leased: 1, Dead: 1, Doubt: 1, OldestReady: start, Done: 1, Failed: 1}})
+	equal(t, "counts", got, []stats.Counts{{Kind: "j", Waiting: 1}, {Kind: "k", Ready: 2, Leased: 1, Dead: 1, Doubt: 1,
+		OldestReady: start, Done: 1, Failed: 1}})
 	got, err = h.l.Counts(h.ctx, start.Add(time.Second))
 	h.ok(err)
 	equal(t, "nothing since", [2]int64{got[1].Done, got[1].Failed}, [2]int64{})
@@ -214,7 +326,8 @@ func countsByKind(t *testing.T, h *harness) {
 
 // times round-trip to the microsecond, in UTC, far into the future.
 func times(t *testing.T, h *harness) {
-	for i, due := range []time.Time{time.Date(2026, 3, 29, 1, 59, 59, 999_999_000, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC),
+	for i, due := range []time.Time{time.Date(2026, 3, 29, 1, 59, 59, 999_999_000, time.UTC), time.Date(9999, 12, 31, 23,
+		59, 59, 999_999_999, time.UTC),
 		time.Date(2026, 11, 20, 11, 0, 0, 1000, time.FixedZone("x", 3600)), time.Date(1970, 1, 1, 0, 0, 0, 1000, time.UTC)} {
 		id := h.add(ledger.NewItem{Kind: "k", Key: fmt.Sprint(i), Due: due})[0].ID
 		got := h.item(id).Due
@@ -232,72 +345,84 @@ func times(t *testing.T, h *harness) {
 }
 
 func whySentences(t *testing.T, h *harness) {
-	why := func(id int64, code, part string) {
+	why := func(id int64, code, part string, acts ...act.Act) {
 		t.Helper()
 		r, err := h.l.Why(h.ctx, id)
 		h.ok(err)
 		if r.Code != code || !strings.Contains(r.Text, part) {
 			t.Fatalf("why %d: %+v, want %s with %q", id, r, code, part)
 		}
+		equal(t, "acts", r.Acts, acts)
 	}
 	id := h.one("x")
-	why(id, "nobody", "nobody works kind k now")
+	why(id, "nobody", "no agent works kind k now")
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "other", Kinds: map[string]string{"j": ""}}, time.Minute))
-	why(id, "nobody", "nobody works kind k now")
+	why(id, "nobody", "no agent works kind k now")
 	slot := h.item(id).Slot
-	elsewhere := ledger.Agent{Name: "shard", Kinds: map[string]string{"k": ""}, Shard: ledger.Shard{Index: (slot + 1) % 4, Count: 4}}
+	elsewhere := ledger.Agent{Name: "shard", Kinds: map[string]string{"k": ""},
+		Shard: scheduler.Shard{Index: (slot + 1) % 4,
+			Count: 4}}
 	h.ok(h.l.Beat(h.ctx, elsewhere, time.Minute))
-	why(id, "shard", fmt.Sprintf("nobody works its shard %d/4 (slot %d): kind k is worked by shards %d/4 only", slot%4, slot, (slot+1)%4))
+	why(id, "shard", fmt.Sprintf("no agent works its shard %d/4 (slot %d): kind k is worked by shards %d/4 only", slot%4,
+		slot, (slot+1)%4), act.Act{Name: act.Work, Kind: "k", Shard: fmt.Sprintf("%d/4", slot%4)})
 	elsewhere.Shard.Index = slot % 4
 	h.ok(h.l.Beat(h.ctx, elsewhere, time.Minute))
 	why(id, "behind", "the next of its kind; shard works this kind")
 	elsewhere.Stalled = map[string]time.Time{"k": start.Add(5 * time.Minute)}
 	h.ok(h.l.Beat(h.ctx, elsewhere, time.Minute))
-	why(id, "breaker", "the plugin of kind k crashes again and again where it is worked (shard); it is tried again at")
+	why(id, "breaker", "the plugin of kind k crashes again and again where it is worked (shard); it is tried again at",
+		act.Act{Name: act.ShowErrors, Kind: "k"})
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "sound", Kinds: map[string]string{"k": ""}}, time.Minute))
 	why(id, "behind", "the next of its kind; sound works this kind")
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "sound"}, 0))
 	h.ok(h.l.Beat(h.ctx, elsewhere, 0))
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Kinds: map[string]string{"k": ""}}, time.Minute))
 	why(id, "behind", "a works this kind")
-	first := h.add(ledger.NewItem{Kind: "k", Key: "first", Priority: -1}, ledger.NewItem{Kind: "j", Key: "another kind", Priority: -1})[0].ID
+	first := h.add(ledger.NewItem{Kind: "k", Key: "first", Priority: -1}, ledger.NewItem{Kind: "j", Key: "another kind",
+		Priority: -1})[0].ID
 	why(id, "behind", "behind 1 other of its kind; a works this kind")
-	h.add(ledger.NewItem{Kind: "k", Key: "after"}, ledger.NewItem{Kind: "k", Key: "earlier", Due: start.Add(-time.Minute)}, ledger.NewItem{Kind: "k", Key: "much later", Due: start.Add(time.Hour)})
+	h.add(ledger.NewItem{Kind: "k", Key: "after"}, ledger.NewItem{Kind: "k", Key: "earlier", Due: start.Add(-time.Minute)},
+		ledger.NewItem{Kind: "k", Key: "much later", Due: start.Add(time.Hour)})
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "b", Kinds: map[string]string{"k": ""}}, time.Minute))
 	why(id, "behind", "behind 2 others of its kind; a and 1 more work this kind")
 	h.ok(h.l.Beat(h.ctx, ledger.Agent{Name: "b"}, 0))
 	why(first, "behind", "the next of its kind")
-	_, err := h.l.Cancel(h.ctx, "ann", ledger.Filter{Kinds: []string{"k"}, Also: []ledger.Filter{{Priorities: []int16{-1}}}})
+	_, err := h.l.Cancel(h.ctx, "ann", ledger.Filter{Kinds: []string{"k"},
+		Also: []ledger.Filter{{Priorities: []int16{-1}}}})
 	h.ok(err)
 	for _, key := range []string{"after", "earlier", "much later"} {
 		_, err = h.l.Cancel(h.ctx, "ann", ledger.Filter{Key: key})
 		h.ok(err)
 	}
 	h.policy(ledger.Kind{Name: "k", Paused: true})
-	why(id, "paused", "paused")
+	why(id, "paused", "paused", act.Act{Name: act.Resume, Kind: "k"})
 	h.policy(ledger.Kind{Name: "k"})
 	ls := h.take("k")
 	why(id, "leased", "a works on it (attempt 1)")
 	h.clock.advance(2 * time.Minute)
-	why(id, "leased", "the next worker takes it back")
+	why(id, "leased", "the next worker takes it back", act.Act{Name: act.Work})
 	h.clock.advance(-2 * time.Minute)
 	h.end(ls, ledger.RetryAfter(time.Minute, errTest))
-	why(id, "backoff", "tried again at")
+	retry := act.Act{Name: act.Retry, Item: id}
+	why(id, "backoff", "tried again at", retry)
 	h.pass(time.Minute)
 	h.end(h.take("k"), ledger.Permanent(errTest))
-	why(id, "dead", errTest.Error())
+	why(id, "dead", errTest.Error(), retry)
 	_, err = h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
 	h.ok(err)
-	why(id, "cancelled", "cancelled")
+	why(id, "cancelled", "cancelled", act.Act{Name: act.Reopen, Item: id})
 	h.one("fine")
 	fine := h.take("k")
 	h.end(fine, ledger.Done(nil))
 	why(fine.ID, "done", "done in attempt 1")
-	later := h.add(ledger.NewItem{Kind: "k", Key: "later", Due: start.Add(time.Hour)}, ledger.NewItem{Kind: "k", Key: "doubt"}, ledger.NewItem{Kind: "k", Key: "rec", Every: "day", Due: start.Add(time.Hour)})
+	later := h.add(ledger.NewItem{Kind: "k", Key: "later", Due: start.Add(time.Hour)}, ledger.NewItem{Kind: "k",
+		Key: "doubt"}, ledger.NewItem{Kind: "k", Key: "rec", Every: "day", Due: start.Add(time.Hour)})
 	why(later[0].ID, "due", "due at")
 	why(later[2].ID, "next", "round 2026-11-20")
 	h.end(h.take("k"), ledger.Doubt(errTest))
-	why(later[1].ID, "doubt", "a person decides")
+	in := later[1].ID
+	why(in, "doubt", "a person decides", act.Act{Name: act.Retry, Item: in}, act.Act{Name: act.Finish, Item: in},
+		act.Act{Name: act.Cancel, Item: in})
 	_, err = h.l.Why(h.ctx, 1<<40)
 	h.is(err, ledger.ErrNotFound)
 }

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,7 +25,7 @@ func recurringDaily(t *testing.T, h *harness) {
 		t.Fatalf("round %s, idempotency key %s", ls.Round, ls.IdempotencyKey())
 	}
 	h.end(ls, ledger.Done(nil))
-	h.pass(72 * time.Hour) // nobody worked for days: the past is not made up for
+	h.pass(72 * time.Hour) // no work for days: the past is not made up for
 	ls = h.take("k")
 	equal(t, "round", ls.Round, "2026-11-24")
 	h.end(ls, ledger.Skip("nothing new"))
@@ -49,22 +51,36 @@ func recurringFailsToNext(t *testing.T, h *harness) {
 	h.pass(time.Minute)
 	h.end(h.take("k"), ledger.Fail(errTest))
 	it := h.state(id, ledger.StateWaiting)
-	if it.Failures != 0 || !it.Due.After(start.Add(time.Hour)) || it.Due.After(start.Add(36*time.Hour)) {
+	if it.Failures != 2 || !it.Due.After(start.Add(time.Hour)) || it.Due.After(start.Add(36*time.Hour)) {
 		t.Fatalf("%+v", it)
 	}
-	h.pass(it.Due.Sub(h.clock.now()))
+	h.clock.advance(it.Due.Sub(h.clock.now()))
+	equal(t, "failures of a round that has begun, before anybody looks", h.item(id).Failures, 0)
+	n, err := h.l.Retry(h.ctx, "ann", ledger.IDs(id))
+	h.ok(err)
+	equal(t, "retried of the new round", n, 0)
+	h.pass(0)
+	ls := h.take("k")
+	equal(t, "failures of the attempt that begins a round", ls.Failures, 0)
+	equal(t, "failures while it is worked", h.item(id).Failures, 0)
+	h.end(ls, ledger.Fail(errTest))
+	equal(t, "failures of a new round", h.state(id, ledger.StateWaiting).Failures, 1)
+	h.pass(time.Minute)
 	h.end(h.take("k"), ledger.Permanent(errTest)) // also for good only ends the period
-	if it = h.state(id, ledger.StateWaiting); it.Due.Sub(h.clock.now()) != 36*time.Hour || it.RoundState != ledger.RoundFailed {
+	if it = h.state(id, ledger.StateWaiting); it.Due.Sub(h.clock.now()) != 36*time.Hour-time.Minute ||
+		it.RoundState != ledger.RoundFailed {
 		t.Fatalf("%+v", it)
 	}
-	h.pass(36 * time.Hour)
+	h.pass(36*time.Hour - time.Minute)
 	h.take("k")
 	h.pass(2 * time.Minute) // lost
 	h.end(h.take("k"), ledger.Done(nil))
-	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeFailed, ledger.OutcomeFailed, ledger.OutcomeFailed, ledger.OutcomeLost, ledger.OutcomeDone})
+	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeFailed, ledger.OutcomeFailed, ledger.OutcomeFailed,
+		ledger.OutcomeFailed,
+		ledger.OutcomeLost, ledger.OutcomeDone})
 }
 
-// recurringRetried: what failed for good in this round is worked in it once more when somebody says
+// recurringRetried: an item that failed for good in this round is worked in it once more when a person asks
 // so, and then not again; what is done is not.
 func recurringRetried(t *testing.T, h *harness) {
 	failed := h.add(ledger.NewItem{Kind: "k", Key: "failed", Every: "day"})[0].ID
@@ -117,25 +133,50 @@ func recurringOncePerPeriod(t *testing.T, h *harness) {
 	equal(t, "due", it.Due.UTC(), time.Date(2026, 11, 21, 1, 0, 0, 0, time.UTC))
 }
 
-// cancelRecurring: one that was cancelled while it ran does not come back, also when it was done.
+// cancelRecurring: one that was cancelled while it ran is cancelled when its attempt ends, also when that did the work;
+// filters and counts agree, prune finds it, and a list that has it does not bring it back.
 func cancelRecurring(t *testing.T, h *harness) {
-	for i, r := range []ledger.Result{ledger.Done(nil), ledger.Fail(errTest), ledger.Snooze(time.Hour, "")} {
-		id := h.add(ledger.NewItem{Kind: "k", Key: string(rune('a' + i)), Every: "day"})[0].ID
+	results := []ledger.Result{ledger.Done(nil), ledger.Skip("same"), ledger.Fail(errTest), ledger.Permanent(errTest),
+		ledger.Snooze(time.Hour, "")}
+	all := ledger.Filter{Kinds: []string{"k"}}
+	for i, r := range results {
+		n := ledger.NewItem{Kind: "k", Key: string(rune('a' + i)), Every: "day", Fingerprint: "1"}
+		id := h.add(n)[0].ID
 		ls := h.take("k")
 		_, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
 		h.ok(err)
-		h.end(ls, r)
-		want := ledger.StateCancelled
+		e := []ledger.Ending{{Lease: ls, Result: r}}
+		h.ok(h.l.Finish(h.ctx, e...)[0])
+		equal(t, "state and round in the answer", [2]string{string(e[0].State), string(e[0].Round)},
+			[2]string{"cancelled", "cancelled"})
+		it := h.state(id, ledger.StateCancelled)
+		equal(t, "round", it.RoundState, ledger.RoundCancelled)
 		if r.Outcome.Completed() {
-			want = ledger.StateDone
+			equal(t, "the attempt keeps its outcome", it.Outcome, r.Outcome)
 		}
-		h.state(id, want)
+		equal(t, "listed again", h.add(n)[0].Verdict, ledger.VerdictKnown)
+		h.state(id, ledger.StateCancelled)
 	}
+	for _, f := range []ledger.Filter{{States: []ledger.State{ledger.StateDone}},
+		{Rounds: []ledger.RoundState{ledger.RoundDone}}} {
+		got, err := h.l.Count(h.ctx, all.And(f))
+		h.ok(err)
+		equal(t, "done", got, 0)
+	}
+	for _, f := range []ledger.Filter{{States: []ledger.State{ledger.StateCancelled}},
+		{Rounds: []ledger.RoundState{ledger.RoundCancelled}}} {
+		got, err := h.l.Count(h.ctx, all.And(f))
+		h.ok(err)
+		equal(t, "cancelled", got, int64(len(results)))
+	}
+	gone, left, err := h.l.Forget(h.ctx, "ann", all.And(ledger.Filter{States: []ledger.State{ledger.StateCancelled}}))
+	h.ok(err)
+	equal(t, "forgotten and left", [2]int64{gone, left}, [2]int64{int64(len(results)), 0})
 	// A newer version does not bring back what was cancelled.
 	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "1"})[0].ID
 	ls := h.take("k")
 	h.add(ledger.NewItem{Kind: "k", Key: "x", Fingerprint: "2"})
-	_, err := h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
+	_, err = h.l.Cancel(h.ctx, "ann", ledger.IDs(id))
 	h.ok(err)
 	h.end(ls, ledger.Done(nil))
 	h.state(id, ledger.StateDone)
@@ -197,7 +238,34 @@ func recurringClockBack(t *testing.T, h *harness) {
 	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeDone})
 }
 
-// lastOutput is that of the newest completed round, whatever failed since, also after pruning.
+// attemptsInParts: attempts come newest first, some at a time, each once, with log, output and round.
+func attemptsInParts(t *testing.T, h *harness) {
+	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Every: "day"})[0].ID
+	for day := range 5 {
+		h.end(h.take("k"), ledger.Result{Outcome: ledger.OutcomeDone, Output: []byte{byte(day)}, Log: "log"})
+		h.pass(24 * time.Hour)
+	}
+	want, err := h.l.Attempts(h.ctx, id)
+	h.ok(err)
+	slices.Reverse(want)
+	var got []ledger.Attempt
+	for before := int64(0); ; before = got[len(got)-1].Attempt {
+		part, err := h.l.AttemptsBefore(h.ctx, id, before, 2)
+		h.ok(err)
+		if got = append(got, part...); len(part) < 2 {
+			break
+		}
+	}
+	equal(t, "attempts", got, want)
+	if _, err = h.l.AttemptsBefore(h.ctx, id+1, 0, 2); !errors.Is(err, ledger.ErrNotFound) {
+		t.Errorf("of an unknown item: %v", err)
+	}
+	if _, err = h.l.AttemptsBefore(h.ctx, id, 0, 0); !errors.Is(err, ledger.ErrInvalid) {
+		t.Errorf("no attempt at a time: %v", err)
+	}
+}
+
+// lastOutput is that of the newest completed round, also after later failures and after pruning.
 func lastOutput(t *testing.T, h *harness) {
 	id := h.add(ledger.NewItem{Kind: "k", Key: "x", Every: "day"})[0].ID
 	is := func(want string) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
 // needs adds an item of kind "k" that needs resources, and returns its id.
@@ -24,13 +25,14 @@ func resourcesAreKept(t *testing.T, h *harness) {
 	plain := h.one("plain")
 	equal(t, "no resources", h.item(plain).Resources, nil)
 	equal(t, "no resources of a lease", h.take("k").Resources, nil)
-	long := strings.Repeat("x", ledger.MaxResource)
-	many := make([]string, ledger.MaxResources)
+	long := strings.Repeat("x", bounds.MaxResource)
+	many := make([]string, bounds.MaxResources)
 	for i := range many {
 		many[i] = fmt.Sprint(i) + long[5:]
 	}
 	h.needs("at the limit", append(many[1:], long)...)
-	for name, bad := range map[string][]string{"empty": {"a", ""}, "long": {long + "x"}, "many": append(many, "y"), "NUL": {"a\x00"}, "no UTF-8": {"\xff"}} {
+	for name, bad := range map[string][]string{"empty": {"a", ""}, "long": {long + "x"}, "many": append(many, "y"),
+		"NUL": {"a\x00"}, "no UTF-8": {"\xff"}} {
 		_, err := h.l.Add(h.ctx, ledger.NewItem{Kind: "k", Key: "bad", Resources: bad})
 		var invalid *ledger.InvalidError
 		if !errors.As(err, &invalid) || invalid.Field != "resources" {
@@ -39,7 +41,7 @@ func resourcesAreKept(t *testing.T, h *harness) {
 	}
 }
 
-// Whatever ends a lease frees what it held, and nothing else does.
+// Each end of a lease frees what it held, and nothing else does.
 func resourcesAreFreed(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", Backoff: ledger.Backoff{Base: time.Hour, Cap: time.Hour}})
 	finish := func(r ledger.Result) func(*ledger.Lease) { return func(ls *ledger.Lease) { h.end(ls, r) } }
@@ -80,7 +82,7 @@ func resourcesAreFreed(t *testing.T, h *harness) {
 			h.add(ledger.NewItem{Kind: "k", Key: ls.Key, Fingerprint: "2", Resources: []string{"z"}})
 			h.pass(0)
 			h.end(ls, ledger.Done(nil))
-			h.clock.advance(time.Second) // nobody knows any more what it held
+			h.clock.advance(time.Second) // its resources are not known any more
 		}},
 	} {
 		resources := []string{fmt.Sprint("a", i), fmt.Sprint("b", i)}
@@ -115,7 +117,7 @@ func resourcesAreFreed(t *testing.T, h *harness) {
 	}
 }
 
-// soon claims, at once or when the ledger comes to look at what nobody woke.
+// soon claims, at once or when the ledger sweeps for items that were not woken.
 func (h *harness) soon(kind string, n int) []*ledger.Lease {
 	h.t.Helper()
 	for range 5 { // a second, or more where that took long
@@ -135,7 +137,8 @@ func resourcesAllOrNone(t *testing.T, h *harness) {
 	h.needs("4", "b", "d")
 	h.one("5")
 	h.needs("6", "c")
-	h.add(ledger.NewItem{Kind: "other", Key: "7", Resources: []string{"d"}}, ledger.NewItem{Kind: "other", Key: "8", Resources: []string{"e"}})
+	h.add(ledger.NewItem{Kind: "other", Key: "7", Resources: []string{"d"}}, ledger.NewItem{Kind: "other", Key: "8",
+		Resources: []string{"e"}})
 	got := h.claim("k", 10)
 	equal(t, "what goes together", keys(got), []string{"1", "3", "4", "5"})
 	equal(t, "across kinds", keys(h.claim("other", 10)), []string{"8"})
@@ -147,11 +150,12 @@ func resourcesAllOrNone(t *testing.T, h *harness) {
 	equal(t, "with all", keys(h.claim("k", 10)), []string{"2"})
 }
 
-// What needs resources and what does not is claimed in one order.
+// Items with and without resources are claimed in one order.
 func resourcesInOrder(t *testing.T, h *harness) {
 	h.add(ledger.NewItem{Kind: "k", Key: "1", Priority: 1}, ledger.NewItem{Kind: "k", Key: "2", Resources: []string{"a"}},
 		ledger.NewItem{Kind: "k", Key: "3"}, ledger.NewItem{Kind: "k", Key: "4", Priority: -1, Resources: []string{"b"}},
-		ledger.NewItem{Kind: "k", Key: "5", Resources: []string{"b"}}, ledger.NewItem{Kind: "k", Key: "6", Priority: 2, Resources: []string{"c"}},
+		ledger.NewItem{Kind: "k", Key: "5", Resources: []string{"b"}}, ledger.NewItem{Kind: "k", Key: "6", Priority: 2,
+			Resources: []string{"c"}},
 		ledger.NewItem{Kind: "k", Key: "7", Due: start.Add(time.Hour), Resources: []string{"d"}})
 	for _, want := range [][]string{{"4", "2"}, {"3", "1"}, {"6"}} {
 		equal(t, "claimed", keys(h.claim("k", 2)), want)
@@ -186,7 +190,8 @@ func resourcesAlone(t *testing.T, h *harness) {
 func resourcesChange(t *testing.T, h *harness) {
 	add := func(fingerprint string, again bool, resources ...string) {
 		t.Helper()
-		h.add(ledger.NewItem{Kind: "k", Key: "1", Fingerprint: fingerprint, Resources: resources, Again: ledger.Again{Cancelled: again}})
+		h.add(ledger.NewItem{Kind: "k", Key: "1", Fingerprint: fingerprint, Resources: resources,
+			Again: ledger.Again{Cancelled: again}})
 	}
 	add("1", false)
 	id := h.add(ledger.NewItem{Kind: "k", Key: "1"})[0].ID
@@ -253,7 +258,8 @@ func reserved(h *harness) (both int64, b *ledger.Lease) {
 	h.end(leases[0], ledger.Done(nil))
 	equal(h.t, "a is kept free", len(h.claim("k", 10)), 0)
 	holds, err := h.l.Holds(h.ctx, "b", "a", "c")
-	if h.ok(err); len(holds) != 2 || holds[0].ItemID != both || holds[0].Agent != "" || holds[1].ItemID != leases[1].ID || holds[1].Agent != "a" {
+	if h.ok(err); len(holds) != 2 || holds[0].ItemID != both || holds[0].Agent != "" || holds[1].ItemID != leases[1].ID ||
+		holds[1].Agent != "a" {
 		h.t.Fatalf("holds: %+v", holds)
 	}
 	return both, leases[1]
@@ -262,9 +268,10 @@ func reserved(h *harness) (both int64, b *ledger.Lease) {
 func reserverIsExplained(t *testing.T, h *harness) {
 	both, b := reserved(h)
 	for id, want := range map[int64]string{
-		both:        fmt.Sprintf("It waits for resource b, held by item %d (a).", b.ID),
-		h.id("b1"):  fmt.Sprintf("It waits for resource b, held by item %d (a).", b.ID),
-		h.id("a10"): fmt.Sprintf("It waits for resource a, which is kept free for item %d: that one needs several and has waited longest.", both),
+		both:       fmt.Sprintf("It waits for resource b, held by item %d (a).", b.ID),
+		h.id("b1"): fmt.Sprintf("It waits for resource b, held by item %d (a).", b.ID),
+		h.id("a10"): fmt.Sprintf("It waits for resource a, which is kept free for item %d: that one needs several and has "+
+			"waited longest.", both),
 	} {
 		why, err := h.l.Why(h.ctx, id)
 		if h.ok(err); why.Code != "resource" || why.Text != want {
@@ -306,7 +313,7 @@ func reserverIsForgotten(t *testing.T, h *harness) {
 	h.clock.advance(50 * time.Second)
 	equal(t, "reserved across kinds", len(h.claim("other", 10)), 0)
 	h.clock.advance(time.Minute)
-	equal(t, "nobody does any more", len(h.soon("other", 10)), 1)
+	equal(t, "there is no reserver", len(h.soon("other", 10)), 1)
 }
 
 // Of several that need several each has its turn, those first who were passed over first; and kinds
@@ -317,7 +324,8 @@ func reserversTakeTurns(t *testing.T, h *harness) {
 	var want []string
 	for i := range 6 {
 		key := fmt.Sprint("set ", i)
-		h.add(ledger.NewItem{Kind: []string{"k", "other"}[i/3], Key: key, Priority: int16(2 - i%3), Resources: []string{"a", "b", "c"}})
+		h.add(ledger.NewItem{Kind: []string{"k", "other"}[i/3], Key: key, Priority: int16(2 - i%3),
+			Resources: []string{"a", "b", "c"}})
 		equal(t, "while all is held", len(h.claim("k", 10))+len(h.claim("other", 10)), 0)
 		want = append(want, key)
 		h.clock.advance(time.Second)
@@ -338,7 +346,8 @@ func reserversTakeTurns(t *testing.T, h *harness) {
 	}
 	slices.Sort(want)
 	for _, kind := range []int{0, 3} { // of one kind in the order in which they were passed over
-		if slices.Index(got, want[kind]) > slices.Index(got, want[kind+1]) || slices.Index(got, want[kind+1]) > slices.Index(got, want[kind+2]) {
+		if slices.Index(got, want[kind]) > slices.Index(got, want[kind+1]) ||
+			slices.Index(got, want[kind+1]) > slices.Index(got, want[kind+2]) {
 			t.Errorf("in the order %q", got)
 		}
 	}

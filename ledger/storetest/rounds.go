@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 var roundCases = []storeCase{
@@ -16,7 +17,7 @@ var roundCases = []storeCase{
 }
 
 // roundStates: how the current round of an item stands is the same in items, filters, counts and groups, and
-// is open once the next period has begun, whoever gets to look first.
+// is open once the next period has begun, for any reader.
 func roundStates(t *testing.T, h *harness) {
 	h.policy(ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt, MaxFailures: 2})
 	ids := map[string]int64{}
@@ -52,9 +53,10 @@ func roundStates(t *testing.T, h *harness) {
 	equal(t, "the round that is over", h.item(ids["failedday"]).Round, "2026-11-20")
 	counts, err := h.l.Counts(h.ctx, start)
 	h.ok(err)
-	equal(t, "of those that wait", [3]int64{counts[0].RoundsDone, counts[0].RoundsFailed, counts[0].Waiting}, [3]int64{2, 1, 8})
+	equal(t, "of those that wait", [3]int64{counts[0].RoundsDone, counts[0].RoundsFailed, counts[0].Waiting},
+		[3]int64{2, 1, 8})
 
-	h.clock.advance(14 * time.Hour) // midnight, and nobody has looked
+	h.clock.advance(14 * time.Hour) // midnight, and no sweep yet
 	h.rounds(ids, map[ledger.RoundState][]string{
 		ledger.RoundDone:      {"done", "skipped"},
 		ledger.RoundFailed:    {"failed"},
@@ -72,7 +74,7 @@ func roundStates(t *testing.T, h *harness) {
 // rounds looks for items by how their rounds stand, in every way there is.
 func (h *harness) rounds(ids map[string]int64, want map[ledger.RoundState][]string) {
 	h.t.Helper()
-	var group ledger.Group
+	var group stats.Group
 	for _, state := range ledger.RoundStates {
 		f := ledger.Filter{Kinds: []string{"k"}, Rounds: []ledger.RoundState{state}}
 		var got []int64
@@ -107,12 +109,14 @@ func (h *harness) rounds(ids map[string]int64, want map[ledger.RoundState][]stri
 			group.Doubt = n
 		case ledger.RoundCancelled:
 			group.Cancelled = n
+		case ledger.RoundPutOff:
+			group.PutOff = n
 		}
 	}
-	groups, _, err := h.l.Groups(h.ctx, ledger.Filter{Kinds: []string{"k"}}, ledger.ByKind, 0)
+	groups, _, err := h.l.Groups(h.ctx, ledger.Filter{Kinds: []string{"k"}}, stats.ByKind, 0)
 	h.ok(err)
 	group.Value = ledger.JSON("k")
-	equal(h.t, "groups", groups, []ledger.Group{group})
+	equal(h.t, "groups", groups, []stats.Group{group})
 }
 
 // roundsRetried: what failed for good in this round is found by it and worked once more in the same round.
@@ -194,7 +198,7 @@ func recurringChanged(t *testing.T, h *harness) {
 	equal(t, "changed", h.add(n)[0].State, ledger.StateReady)
 }
 
-// recurringAgain: a round that is over is opened again for whoever asks for it, and for nobody else.
+// recurringAgain: a round that is over is opened again where that was asked for, and nowhere else.
 func recurringAgain(t *testing.T, h *harness) {
 	n := ledger.NewItem{Kind: "k", Key: "x", Every: "day"}
 	id := h.add(n)[0].ID
@@ -222,7 +226,8 @@ func recurringAgain(t *testing.T, h *harness) {
 	byToken, err = h.l.Lease(h.ctx, ls.ID, ls.Attempt)
 	h.ok(err)
 	equal(t, "and after its end", byToken.IdempotencyKey(), ls.IdempotencyKey())
-	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeFailed, ledger.OutcomeDone, ledger.OutcomeDone})
+	equal(t, "outcomes", h.outcomes(id), []ledger.Outcome{ledger.OutcomeDone, ledger.OutcomeFailed, ledger.OutcomeDone,
+		ledger.OutcomeDone})
 }
 
 // recurringLater: a round that is over is open once more as soon as it is opened again, also for later.
@@ -235,7 +240,8 @@ func recurringLater(t *testing.T, h *harness) {
 		equal(t, "round", h.item(ids["x"]).Round, round)
 		counts, err := h.l.Counts(h.ctx, start)
 		h.ok(err)
-		equal(t, "of what waits", [3]int64{counts[0].RoundsDone, counts[0].RoundsFailed, counts[0].Waiting}, [3]int64{0, 0, 1})
+		equal(t, "of what waits", [3]int64{counts[0].RoundsDone, counts[0].RoundsFailed, counts[0].Waiting},
+			[3]int64{0, 0, 1})
 	}
 	h.end(h.take("k"), ledger.Done(nil))
 	n.Due = start.Add(time.Hour)
@@ -249,8 +255,12 @@ func recurringLater(t *testing.T, h *harness) {
 	h.end(h.take("k"), ledger.Permanent(errTest))
 	n.Due = start.Add(24 * time.Hour)
 	n.Again.DoneBefore = start.Add(24 * time.Hour)
-	equal(t, "failed, again", h.add(n)[0].State, ledger.StateReady) // in the same opening
-	h.end(h.take("k"), ledger.Done(nil))
-	equal(t, "again", h.add(n)[0].Verdict, ledger.VerdictReopened)
+	equal(t, "failed, again", h.add(n)[0].State, ledger.StateWaiting)
 	open("2026-11-21")
+	equal(t, "before its time", len(h.claim("k", 1)), 0)
+	h.pass(24 * time.Hour)
+	h.end(h.take("k"), ledger.Done(nil))
+	n.Due, n.Again.DoneBefore = start.Add(48*time.Hour), start.Add(48*time.Hour)
+	equal(t, "again", h.add(n)[0].Verdict, ledger.VerdictReopened)
+	open("2026-11-22")
 }

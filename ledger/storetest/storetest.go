@@ -1,4 +1,4 @@
-// Package storetest says what a store of a ledger must do: one suite that every store passes,
+// Package storetest is the specification of a store of a ledger: one suite that every store passes,
 // and a comparison of a store with the one in memory under random operations.
 //
 // The suite drives a store through package ledger, so it tests the two together: what a user
@@ -31,15 +31,15 @@ type storeCase struct {
 
 // Run runs the suite.
 func Run(t *testing.T, open Open) {
-	for _, c := range append(slices.Concat(limitCases, roundCases), []storeCase{
+	for _, c := range append(slices.Concat(exchangeCases, limitCases, roundCases, outageCases, journalCases), []storeCase{
 		{"AddAnswersPerItem", addAnswersPerItem},
-		{"TryLeavesNoTrace", tryLeavesNoTrace},
+		{"TryLeavesNoTrace", tryLeavesNoTrace}, {"AddKeepsItsPlace", addKeepsItsPlace},
 		{"AddTable", addTable},
 		{"AddReopens", addReopens},
 		{"AddRecurring", addRecurring},
 		{"AddBatchWithDuplicates", addBatchWithDuplicates},
 		{"AddLimits", addLimits},
-		{"AddManyFields", addManyFields},
+		{"AddManyFields", addManyFields}, {"AddTrace", addTrace},
 		{"ClaimOrder", claimOrder},
 		{"ClaimLimitsAndKinds", claimLimitsAndKinds},
 		{"ClaimShards", claimShards},
@@ -49,7 +49,7 @@ func Run(t *testing.T, open Open) {
 		{"FinishOutcomes", finishOutcomes},
 		{"FinishIsFenced", finishIsFenced},
 		{"FinishTwice", finishTwice},
-		{"LeaseByToken", leaseByToken},
+		{"LeaseByToken", leaseByToken}, {"LeasesOf", leasesOf}, {"Unclaim", unclaim},
 		{"FinishBatchIsHonest", finishBatchIsHonest},
 		{"FinishLateButUnclaimed", finishLateButUnclaimed},
 		{"FinishLimits", finishLimits},
@@ -57,7 +57,7 @@ func Run(t *testing.T, open Open) {
 		{"FailuresBackOffAndDie", failuresBackOffAndDie},
 		{"CrashesDie", crashesDie},
 		{"LossesDie", lossesDie},
-		{"RenewKeeps", renewKeeps},
+		{"RenewKeeps", renewKeeps}, {"AttemptTimes", attemptTimes},
 		{"ExpireGivesBack", expireGivesBack},
 		{"GoneGivesBack", goneGivesBack},
 		{"GoneAndBack", goneAndBack},
@@ -67,13 +67,16 @@ func Run(t *testing.T, open Open) {
 		{"DoubtReopen", doubtReopen},
 		{"NoReportIsDoubt", noReportIsDoubt},
 		{"CancelQueued", cancelQueued},
-		{"CancelRunning", cancelRunning},
+		{"CancelRunning", cancelRunning}, {"CancelReason", cancelReason},
 		{"ChangeWhileLeased", changeWhileLeased},
 		{"RetryAndReopen", retryAndReopen},
+		{"RetryFirst", retryFirst},
+		{"Place", place}, {"PlaceForRound", placeForRound},
+		{"DecideMany", decideMany},
 		{"ForceRelease", forceRelease},
 		{"ActsAreChecked", actsAreChecked},
 		{"CancelInDoubt", cancelInDoubt},
-		{"CancelRecurring", cancelRecurring},
+		{"CancelRecurring", cancelRecurring}, {"CancelVersions", cancelVersions},
 		{"RecurringWhileLeased", recurringWhileLeased},
 		{"RecurringInDoubt", recurringInDoubt},
 		{"RecurringCounters", recurringCounters},
@@ -81,7 +84,7 @@ func Run(t *testing.T, open Open) {
 		{"TwoLeasesOfOneItem", twoLeasesOfOneItem},
 		{"ChangedAfterTry", changedAfterTry},
 		{"AddTakesWhatItIsGiven", addTakesWhatItIsGiven},
-		{"PromoteDue", promoteDue},
+		{"PutOff", putOff}, {"PutOffOnce", putOffOnce}, {"AddNotBefore", addNotBefore}, {"PromoteDue", promoteDue},
 		{"RecurringDaily", recurringDaily},
 		{"RecurringFailsToNext", recurringFailsToNext},
 		{"RecurringRetried", recurringRetried},
@@ -89,24 +92,24 @@ func Run(t *testing.T, open Open) {
 		{"PruneKeepsIdentity", pruneKeepsIdentity},
 		{"ReopenPruned", reopenPruned},
 		{"PruneRecurring", pruneRecurring},
-		{"PruneClockBack", pruneClockBack},
-		{"PruneByDefault", pruneByDefault},
+		{"PruneClockBack", pruneClockBack}, {"PruneByDefault", pruneByDefault},
 		{"PruneOlder", pruneOlder},
 		{"ForgetScope", forgetScope},
 		{"KindPolicy", kindPolicy},
 		{"DefineConflicts", defineConflicts}, {"DefineTogether", defineTogether},
 		{"Defaults", defaults}, {"ReopenedPayload", reopenedPayload},
 		{"Standing", standing},
-		{"Journal", journal},
-		{"Agents", agents},
+		{"Agents", agents}, {"Lapsed", lapsed},
+		{"AgentSlots", agentSlots},
+		{"KeysOfMany", keysOfMany},
 		{"Filters", filters},
 		{"ListPages", listPages},
 		{"Recent", recent},
 		{"CountsByKind", countsByKind},
 		{"Ended", ended},
-		{"LastOutput", lastOutput},
+		{"LastOutput", lastOutput}, {"AttemptsInParts", attemptsInParts},
 		{"Tallies", tallies},
-		{"Stats", stats},
+		{"Stats", ledgerStats},
 		{"LeasedBy", leasedBy},
 		{"Groups", groups},
 		{"Sources", sources},
@@ -184,7 +187,7 @@ func newHarness(t *testing.T, open Open) *harness {
 		l: ledger.New(store, ledger.Options{Jitter: func() float64 { return 1 }, Gone: gone})}
 }
 
-// verify ends every case: whatever it did, the ledger's invariants hold.
+// verify ends every case: the ledger's invariants hold.
 func (h *harness) verify() {
 	h.t.Helper()
 	for v, err := range h.l.Verify(h.ctx) {

@@ -4,8 +4,90 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/ledgerd/ledgerd/ledger"
 )
+
+// leasesOf: programs that kept nothing but full tokens may do with them what their holders may, and no more.
+func leasesOf(t *testing.T, h *harness) {
+	ids := []int64{h.one("a"), h.one("b")}
+	first := h.claim("k", 2)
+	same, errs := h.l.LeasesOf(h.ctx, first[1].FullToken(), first[0].FullToken(), first[1].FullToken())
+	for i, want := range []*ledger.Lease{first[1], first[0], first[1]} {
+		h.ok(errs[i])
+		got := same[i]
+		equal(t, "lease", []any{got.FullToken(), got.Agent, got.StartedAt, got.ExpiresAt, got.Kind, got.Key},
+			[]any{want.FullToken(), want.Agent, want.StartedAt, want.ExpiresAt, want.Kind, want.Key})
+	}
+	h.clock.advance(30 * time.Second)
+	ends, errs := h.l.Extend(h.ctx, time.Minute, same[:2]...)
+	for i := range 2 {
+		h.ok(errs[i])
+		equal(t, "ends", ends[i], start.Add(90*time.Second))
+	}
+
+	h.pass(2 * time.Minute)
+	second := h.take("k")
+	of := first[0]
+	if of.ID != second.ID {
+		of = first[1]
+	}
+	lost, errs := h.l.LeasesOf(h.ctx, of.FullToken())
+	h.ok(errs[0])
+	equal(t, "the item now", []any{lost[0].State, lost[0].Item.Agent, lost[0].Attempt}, []any{ledger.StateLeased, "a",
+		int64(1)})
+	inForce, errs := h.l.LeasesHeld(h.ctx, of.FullToken(), second.FullToken(), "x")
+	h.is(errs[0], ledger.ErrLeaseLost)
+	h.ok(errs[1])
+	h.is(errs[2], ledger.ErrInvalid)
+	equal(t, "the lease in force", inForce[1].Agent, second.Agent)
+	h.is(h.finish(lost[0], ledger.Done(nil)), ledger.ErrLeaseLost)
+	ends, errs = h.l.Extend(h.ctx, time.Minute, lost[0])
+	h.is(errs[0], ledger.ErrLeaseLost)
+	equal(t, "the end of what is lost", ends[0], time.Time{})
+	mine, errs := h.l.LeasesOf(h.ctx, second.FullToken())
+	h.ok(errs[0])
+	h.end(mine[0], ledger.Done([]byte("x")))
+	mine, errs = h.l.LeasesOf(h.ctx, second.FullToken())
+	h.ok(errs[0])
+	h.end(mine[0], ledger.Done([]byte("x"))) // the answer got lost
+
+	invented := *second
+	invented.LockID = uuid.New()
+	other := *first[0]
+	other.ID = ids[1] + 1000
+	_, errs = h.l.LeasesOf(h.ctx, invented.FullToken(), other.FullToken(), second.Token(), "x")
+	h.is(errs[0], ledger.ErrLeaseLost)
+	h.is(errs[1], ledger.ErrLeaseLost)
+	h.is(errs[2], ledger.ErrInvalid)
+	h.is(errs[3], ledger.ErrInvalid)
+
+	h.add(ledger.NewItem{Kind: "daily", Key: "x", Every: "day"}) // what ends by the general way does so here as well
+	daily, errs := h.l.LeasesOf(h.ctx, h.take("daily").FullToken())
+	h.ok(errs[0])
+	h.end(daily[0], ledger.Done(nil))
+	h.state(daily[0].ID, ledger.StateWaiting)
+}
+
+// unclaim: leases of a claim without an answer are handed back, unless they were returned again.
+func unclaim(t *testing.T, h *harness) {
+	h.many(3)
+	got := h.claim("k", 2)
+	h.end(got[1], ledger.Done(nil))
+	h.clock.advance(time.Second)
+	again, err := h.l.Claim(h.ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: 2, Resume: true})
+	h.ok(err)
+	h.ok(h.l.Unclaim(h.ctx, got...)) // one was resumed, one has ended
+	h.state(got[0].ID, ledger.StateLeased)
+	h.state(got[1].ID, ledger.StateDone)
+	h.ok(h.l.Unclaim(h.ctx, again[1]))
+	it := h.state(again[1].ID, ledger.StateReady)
+	equal(t, "counters", it.Failures+it.Crashes+it.Losses, 0)
+	equal(t, "outcomes", h.outcomes(again[1].ID), []ledger.Outcome{ledger.OutcomeReleased})
+	h.is(h.finish(again[1], ledger.Done(nil)), ledger.ErrLeaseLost)
+	h.end(again[0], ledger.Done(nil))
+}
 
 // leaseByToken: who kept only the token of a claim may do with it what its holder may, and no more.
 func leaseByToken(t *testing.T, h *harness) {
@@ -54,7 +136,8 @@ func leaseByToken(t *testing.T, h *harness) {
 	if err == nil && verdict.LockID != mail.LockID {
 		t.Errorf("a verdict is no claim: %+v", verdict)
 	}
-	for _, bad := range []string{"", "17", "17.", ".3", "17.0", "0.1", "-1.1", "17.3.1", "17.03", "+17.3", " 17.3", "a.b", "99999999999999999999.1"} {
+	for _, bad := range []string{"", "17", "17.", ".3", "17.0", "0.1", "-1.1", "17.3.1", "17.03", "+17.3", " 17.3", "a.b",
+		"99999999999999999999.1"} {
 		_, _, err := ledger.ParseToken(bad)
 		h.is(err, ledger.ErrInvalid)
 	}

@@ -17,7 +17,7 @@ const (
 	batchBytes = 8 << 20
 )
 
-// Copied says what became of one table.
+// Copied is the result of copying one table.
 type Copied struct {
 	Table  string
 	Rows   int64  // that both have now
@@ -33,7 +33,7 @@ type Options struct {
 
 // Copy makes the target, an empty ledger, hold what the source holds. It begins by marking the
 // target, which from then on can be opened for copying only, and ends by comparing both sides and
-// removing the mark. What was committed before an interruption is not copied again. The source
+// removing the mark. Rows that were committed before an interruption are not copied again. The source
 // must be quiet (see Quiet) and is not changed. The target keeps the id that it was made with.
 //
 // Errors: ledger.ErrConflict for a target that holds something else; ledger.ErrSchema if the two do
@@ -63,7 +63,8 @@ func Copy(ctx context.Context, from, to Store, o Options) ([]Copied, error) {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("%w: the ledger was changed while it was copied; stop what uses it and run the same command again", ledger.ErrUnavailable)
+	return nil, &ledger.Error{Kind: ledger.ErrUnavailable, Message: "the ledger was changed while it was copied",
+		Hint: "stop what uses it and run the same command again"}
 }
 
 // copying is one call of Copy.
@@ -106,9 +107,12 @@ func (c *copying) begin(ctx context.Context) error {
 		case err != nil || meta[schema.CopyFrom] == c.id:
 			return err
 		case meta[schema.CopyFrom] != "":
-			return fmt.Errorf("%w: the target holds a part of another ledger (id %s); finish that copy, or name another target", ledger.ErrConflict, meta[schema.CopyFrom])
+			return &ledger.Error{Kind: ledger.ErrConflict,
+				Message: fmt.Sprintf("the target holds a part of another ledger (id %s)",
+					meta[schema.CopyFrom]), Hint: "finish that copy, or name another target"}
 		case meta["ledger_id"] == c.id:
-			return fmt.Errorf("%w: source and target are the same ledger, or one is a backup of the other; name an empty target", ledger.ErrConflict)
+			return &ledger.Error{Kind: ledger.ErrConflict, Message: "source and target are the same ledger, or one is a " +
+				"backup of the other", Hint: "name an empty target"}
 		}
 		if err := empty(w, all[1:]); err != nil {
 			return err
@@ -126,7 +130,9 @@ func (c *copying) match(target []Table) error {
 	for _, t := range c.tables {
 		has, want := slices.Sorted(slices.Values(c.target[t.Name].Columns)), slices.Sorted(slices.Values(t.Columns))
 		if !slices.Equal(has, want) {
-			return fmt.Errorf("%w: the two ledgers do not have the same schema (table %s: %v here, %v there); use the newest ledgerd that knows both, and migrate the older ledger", ledger.ErrSchema, t.Name, want, has)
+			return &ledger.Error{Kind: ledger.ErrSchema,
+				Message: fmt.Sprintf("the two ledgers do not have the same schema (table %s: %v here, %v there)", t.Name, want,
+					has), Hint: "use the newest ledgerd that knows both, and migrate the older ledger"}
 		}
 	}
 	return nil
@@ -146,7 +152,8 @@ func empty(w Writer, all []Table) error {
 			return err
 		}
 		if last != nil {
-			return fmt.Errorf("%w: the target is not empty: there are rows in %s; name another file, database or schema", ledger.ErrConflict, t.Name)
+			return &ledger.Error{Kind: ledger.ErrConflict, Message: fmt.Sprintf("the target is not empty: there are rows in %s",
+				t.Name), Hint: "name another file, database or schema"}
 		}
 	}
 	return nil
@@ -328,7 +335,8 @@ func (c *copying) finish(ctx context.Context) error {
 func (c *copying) result() []Copied {
 	all := []Copied{}
 	for _, t := range c.tables {
-		all = append(all, Copied{Table: t.Name, Rows: c.sums[t.Name].Rows, Copied: c.copied[t.Name], Sum: c.sums[t.Name].String()})
+		all = append(all, Copied{Table: t.Name, Rows: c.sums[t.Name].Rows, Copied: c.copied[t.Name],
+			Sum: c.sums[t.Name].String()})
 	}
 	return all
 }

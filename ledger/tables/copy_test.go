@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/locks"
 	"github.com/ledgerd/ledgerd/ledger/tables"
 )
@@ -47,35 +48,45 @@ func fill(t testing.TB, s store) *ledger.Ledger {
 	must(l.SetKind(ctx, "operator:ann", ledger.Kind{Name: "mail", OnLost: ledger.OnLostDoubt, Keep: 36 * time.Hour}))
 	var items []ledger.NewItem
 	for i := range 30 {
-		items = append(items, ledger.NewItem{Kind: "mail", Scope: []string{"", "spring"}[i%2], Key: fmt.Sprintf("/ümlaut/%02d", i),
+		items = append(items, ledger.NewItem{Kind: "mail", Scope: []string{"", "spring"}[i%2],
+			Key:     fmt.Sprintf("/ümlaut/%02d", i),
 			Payload: []byte{0, 0xff, byte(i)}, Priority: int16(i%5 - 2), ShardKey: []string{"", "host"}[i%2]})
 	}
 	items = append(items, ledger.NewItem{Kind: "daily", Key: "report", Every: "day", Zone: "Europe/Berlin"},
 		ledger.NewItem{Kind: "daily", Key: "later", Due: time.Now().Add(time.Hour)},
-		ledger.NewItem{Kind: "daily", Key: "none"}, ledger.NewItem{Kind: "daily", Key: "gated", Resources: []string{"<a>&", "ü"}})
+		ledger.NewItem{Kind: "daily", Key: "none"}, ledger.NewItem{Kind: "daily", Key: "gated", Resources: []string{"<a>&",
+			"ü"}})
 	_, err := l.Add(ctx, items...)
 	must(err)
 	leases, err := l.Claim(ctx, ledger.Claim{Kind: "mail", Agent: "ann", Limit: 12})
 	must(err)
-	outcomes := []ledger.Result{{Outcome: ledger.OutcomeDone, Output: []byte(`{"ok":true}`)}, {Outcome: ledger.OutcomeSkipped},
-		{Outcome: ledger.OutcomeFailed, Code: "smtp_550", Error: "no such user", Log: "line\nline"}, {Outcome: ledger.OutcomeUnknown}, {Outcome: ledger.OutcomeReleased}}
+	outcomes := []ledger.Result{{Outcome: ledger.OutcomeDone, Output: []byte(`{"ok":true}`)},
+		{Outcome: ledger.OutcomeSkipped},
+		{Outcome: ledger.OutcomeFailed, Code: "smtp_550", Error: "no such user", Log: "line\nline"}, {
+			Outcome: ledger.OutcomeUnknown}, {Outcome: ledger.OutcomeReleased}}
 	for i, ls := range leases {
 		must(l.Finish(ctx, ledger.Ending{Lease: ls, Result: outcomes[i%len(outcomes)]})...)
 	}
 	must(l.Beat(ctx, ledger.Agent{Name: "gone/1", Host: "gone", PID: 1, Version: "1", StartedAt: time.Now()}, time.Second))
 	_, err = l.Cancel(ctx, "operator:ann", ledger.Filter{Key: "none"})
 	must(err)
-	// What the rules do not write, but another version may have: empty bytes are not NULL.
+	// The rules do not write this, but another version may have it: empty bytes are not NULL.
 	must(s.WriteTables(ctx, func(w tables.Writer) error {
-		items := tables.Table{Name: "ledger_items", Columns: []string{"id", "kind", "scope", "key", "slot", "payload", "source", "created_at"}}
-		attempts := tables.Table{Name: "ledger_attempts", Columns: []string{"item_id", "attempt", "epoch", "outcome", "final", "kind", "agent", "error", "output", "finished_at"}}
+		items := tables.Table{Name: "ledger_items", Columns: []string{"id", "kind", "scope", "key", "slot", "payload",
+			"source", "created_at"}}
+		attempts := tables.Table{Name: "ledger_attempts", Columns: []string{"item_id", "attempt", "epoch", "outcome", "final",
+			"kind", "agent", "error", "output", "finished_at"}}
 		at := int64(1763632800123457)
-		return errors.Join(w.Insert(items, []tables.Row{{int64(1000), "mail", "", "empty", int64(540), []byte{}, "", at}}), w.SetSequence(items, 1000),
-			w.Insert(attempts, []tables.Row{{int64(1000), int64(1), int64(1), int64(0), int64(1), "mail", "ann", "", []byte{}, at + 1}}))
+		return errors.Join(w.Insert(items, []tables.Row{{int64(1000), "mail", "", "empty", int64(540), []byte{}, "", at}}),
+			w.SetSequence(items, 1000),
+			w.Insert(attempts, []tables.Row{{int64(1000), int64(1), int64(1), int64(0), int64(1), "mail", "ann", "", []byte{},
+				at + 1}}))
 	}))
 	// A lock that is given back and kept for a while, and one that has been forgotten, with its number.
 	for name, keep := range map[string]time.Duration{"nightly": time.Hour, "once": 0} {
-		must(locks.New(l).Do(ctx, name, locks.Options{AtLeast: keep}, func(context.Context, *locks.Lock) error { return nil }))
+		must(locks.New(l).Do(ctx, name, locks.Options{AtLeast: keep}, func(context.Context, *locks.Lock) error {
+			return nil
+		}))
 	}
 	// The greatest number ever given belongs to a row that is gone.
 	ids, err := l.Add(ctx, ledger.NewItem{Kind: "mail", Key: "forgotten"})
@@ -96,7 +107,9 @@ func TestCopy(t *testing.T) {
 		fill(t, s)
 		before := dump(t, s)
 		progress := map[string]int64{}
-		all, err := tables.Copy(t.Context(), s, target, tables.Options{Progress: func(table string, n int64) { progress[table] = n }})
+		all, err := tables.Copy(t.Context(), s, target, tables.Options{Progress: func(table string, n int64) {
+			progress[table] = n
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +124,8 @@ func TestCopy(t *testing.T) {
 		if d := cmp.Diff(before, dump(t, s)); d != "" {
 			t.Errorf("the source was changed:\n%s", d)
 		}
-		ids := append(from.sql(`SELECT v FROM {{S}}.ledger_meta WHERE k = 'ledger_id'`), to.sql(`SELECT v FROM {{S}}.ledger_meta WHERE k = 'ledger_id'`)...)
+		ids := append(from.sql(`SELECT v FROM {{S}}.ledger_meta WHERE k = 'ledger_id'`),
+			to.sql(`SELECT v FROM {{S}}.ledger_meta WHERE k = 'ledger_id'`)...)
 		if len(ids) != 2 || ids[0] == ids[1] {
 			t.Errorf("ids of source and target: %q", ids)
 		}
@@ -137,7 +151,7 @@ func TestCopy(t *testing.T) {
 	})
 }
 
-// A copy that was interrupted goes on where it was, and until its end nobody else uses the target.
+// A copy that was interrupted goes on where it was, and until its end no other program uses the target.
 func TestCopyIsResumed(t *testing.T) {
 	everyWay(t, func(t *testing.T, from, to place) {
 		s, target := mustOpen(t, from, false), mustOpen(t, to, true)
@@ -156,7 +170,8 @@ func TestCopyIsResumed(t *testing.T) {
 			t.Errorf("opening half a copy: %v", err)
 		}
 		// One row that was copied is changed, one is new.
-		if _, err := l.Retry(t.Context(), "operator:ann", ledger.Filter{States: []ledger.State{ledger.StateDoubt}}); err != nil {
+		if _, err := l.Retry(t.Context(), "operator:ann",
+			ledger.Filter{States: []ledger.State{ledger.StateDoubt}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.SetKind(t.Context(), "operator:ann", ledger.Kind{Name: "mail", MaxFailures: 7}); err != nil {
@@ -186,7 +201,8 @@ func TestCopyRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := dump(t, target)
-		if _, err := tables.Copy(t.Context(), s, target, tables.Options{}); !errors.Is(err, ledger.ErrConflict) || !strings.Contains(err.Error(), "not empty") {
+		if _, err := tables.Copy(t.Context(), s, target, tables.Options{}); !errors.Is(err, ledger.ErrConflict) ||
+			!strings.Contains(err.Error(), "not empty") {
 			t.Errorf("a target that is not empty: %v", err)
 		}
 		if d := cmp.Diff(before, dump(t, target)); d != "" {
@@ -201,14 +217,16 @@ func TestCopyRefuses(t *testing.T) {
 
 // The half copy of one ledger does not take another one.
 func TestCopyRefusesAnotherSource(t *testing.T) {
-	first, second, to := mustOpen(t, sqlitePlace(t), false), mustOpen(t, sqlitePlace(t), false), mustOpen(t, sqlitePlace(t), true)
+	first, second, to := mustOpen(t, sqlitePlace(t), false), mustOpen(t, sqlitePlace(t), false), mustOpen(t,
+		sqlitePlace(t), true)
 	fill(t, first)
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := tables.Copy(ctx, first, to, tables.Options{Progress: func(string, int64) { cancel() }})
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if _, err := tables.Copy(t.Context(), second, to, tables.Options{}); !errors.Is(err, ledger.ErrConflict) || !strings.Contains(err.Error(), "a part of another ledger") {
+	if _, err := tables.Copy(t.Context(), second, to, tables.Options{}); !errors.Is(err, ledger.ErrConflict) ||
+		!strings.Contains(err.Error(), "a part of another ledger") {
 		t.Errorf("another source: %v", err)
 	}
 }
@@ -246,18 +264,20 @@ type meddler struct {
 func (m *meddler) ReadTables(ctx context.Context, fn func(tables.Reader) error) error {
 	err := m.store.ReadTables(ctx, fn)
 	m.n++
-	if _, e := ledger.New(m.store, ledger.Options{}).Add(ctx, ledger.NewItem{Kind: "k", Key: strconv.Itoa(m.n)}); e != nil {
+	if _, e := ledger.New(m.store, ledger.Options{}).Add(ctx, ledger.NewItem{Kind: "k",
+		Key: strconv.Itoa(m.n)}); e != nil {
 		m.t.Error(e)
 	}
 	return err
 }
 
-// A ledger that is not left alone is not copied: the target stays marked, and the error says why.
+// A ledger that is not left alone is not copied: the target stays marked, and the error gives the reason.
 func TestCopyNoticesChanges(t *testing.T) {
 	from, to := mustOpen(t, sqlitePlace(t), false), sqlitePlace(t)
 	target := mustOpen(t, to, true)
 	fill(t, from)
-	if _, err := tables.Copy(t.Context(), &meddler{store: from, t: t}, target, tables.Options{}); !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(err.Error(), "was changed while") {
+	if _, err := tables.Copy(t.Context(), &meddler{store: from, t: t}, target, tables.Options{}); !errors.Is(err,
+		ledger.ErrUnavailable) || !strings.Contains(err.Error(), "was changed while") {
 		t.Errorf("a busy source: %v", err)
 	}
 	if _, err := to.open(false); !errors.Is(err, ledger.ErrSchema) {
@@ -278,7 +298,8 @@ func TestQuiet(t *testing.T) {
 		if err := tables.Quiet(ctx, l); err != nil {
 			t.Errorf("an empty ledger: %v", err)
 		}
-		if err := l.Beat(ctx, ledger.Agent{Name: "host/1", Host: "host", PID: 1, Version: "1", StartedAt: time.Now()}, time.Minute); err != nil {
+		if err := l.Beat(ctx, ledger.Agent{Name: "host/1", Host: "host", PID: 1, Version: "1", StartedAt: time.Now()},
+			time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: "x"}); err != nil {
@@ -293,7 +314,8 @@ func TestQuiet(t *testing.T) {
 			t.Fatal(err)
 		}
 		busy := new(tables.BusyError)
-		if err := tables.Quiet(ctx, l); !errors.As(err, &busy) || err.Error() != "agents at work: host/1; 1 leased, by ann; locks held: nightly by bob" {
+		if err := tables.Quiet(ctx, l); !errors.As(err, &busy) ||
+			err.Error() != "agents at work: host/1; 1 leased, by ann; locks held: nightly by bob" {
 			t.Errorf("a ledger at work: %v", err)
 		}
 		if err := tables.WaitQuiet(ctx, l, 10*time.Millisecond); !errors.As(err, &busy) {
@@ -302,7 +324,8 @@ func TestQuiet(t *testing.T) {
 		if err := locks.New(l).Release(ctx, lock); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Finish(ctx, ledger.Ending{Lease: leases[0], Result: ledger.Result{Outcome: ledger.OutcomeDone}})[0]; err != nil {
+		if err := l.Finish(ctx, ledger.Ending{Lease: leases[0],
+			Result: ledger.Result{Outcome: ledger.OutcomeDone}})[0]; err != nil {
 			t.Fatal(err)
 		}
 		if err := l.Beat(ctx, ledger.Agent{Name: "host/1"}, 0); err != nil {
@@ -316,14 +339,15 @@ func TestQuiet(t *testing.T) {
 
 // How many items TestCopyOfMany copies there and back; LEDGERD_TEST_ITEMS=500000 takes a minute.
 func TestCopyOfMany(t *testing.T) {
-	n := 12_000
+	n := 6_000 // more than a batch
 	if text := os.Getenv("LEDGERD_TEST_ITEMS"); text != "" {
 		var err error
 		if n, err = strconv.Atoi(text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	first, second, third := mustOpen(t, sqlitePlace(t), false), mustOpen(t, postgresPlace(t), true), mustOpen(t, sqlitePlace(t), true)
+	first, second, third := mustOpen(t, sqlitePlace(t), false), mustOpen(t, postgresPlace(t), true), mustOpen(t,
+		sqlitePlace(t), true)
 	many(t, first, n)
 	var sums [2]string
 	for i, way := range []struct {
@@ -351,17 +375,18 @@ func TestCopyOfMany(t *testing.T) {
 func many(t testing.TB, s store, n int) {
 	t.Helper()
 	l, ctx := ledger.New(s, ledger.Options{}), t.Context()
-	for at := 0; at < n; at += ledger.MaxBatch {
-		items := make([]ledger.NewItem, min(ledger.MaxBatch, n-at))
+	for at := 0; at < n; at += bounds.MaxBatch {
+		items := make([]ledger.NewItem, min(bounds.MaxBatch, n-at))
 		for i := range items {
-			items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprintf("/some/folder/file-%07d.csv", at+i), Payload: []byte(fmt.Sprintf(`{"path":"/some/folder/file-%07d.csv","columns":["a","b"]}`, at+i))}
+			items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprintf("/some/folder/file-%07d.csv", at+i),
+				Payload: []byte(fmt.Sprintf(`{"path":"/some/folder/file-%07d.csv","columns":["a","b"]}`, at+i))}
 		}
 		if _, err := l.Add(ctx, items...); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for done := 0; done < n/2; {
-		leases, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: ledger.MaxBatch})
+		leases, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: bounds.MaxBatch})
 		if err != nil || len(leases) == 0 {
 			t.Fatal(len(leases), err)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// BusyError says who is at work on a ledger.
+// BusyError names the programs at work on a ledger.
 type BusyError struct {
 	Agents  []string // programs whose heartbeat has not run out
 	Leased  int64    // items that are leased, also beyond their time
@@ -44,9 +44,9 @@ func names(all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// Quiet returns nil if nobody works on a ledger: no program's heartbeat is in force, nothing is
-// leased and no named lock is held. Else the error is a *BusyError. It says nothing about the next moment; Copy notices what
-// is changed while it runs.
+// Quiet returns nil if no program works on a ledger: no program's heartbeat is in force, nothing is
+// leased and no named lock is held. Else the error is a *BusyError. It holds for that moment only; Copy notices
+// what is changed while it runs.
 func Quiet(ctx context.Context, l *ledger.Ledger) error {
 	agents, err := l.Agents(ctx)
 	if err != nil {

@@ -17,12 +17,15 @@ func TestSumsTellValuesApart(t *testing.T) {
 	}
 	one, two := Row{"a", int64(1)}, Row{"a", int64(2)}
 	different := [][]Row{
-		{}, {one}, {two}, {one, two}, {one, one}, {{int64(1), "a"}}, {{nil, nil}}, {{"", nil}}, {{nil, ""}}, {{[]byte{}, nil}},
-		{{"ab", "c"}}, {{"a", "bc"}}, {{[]byte("ab"), "c"}}, {{"1", nil}}, {{int64(1), nil}}, {{"a", int64(-1)}}, {{"a\x00", nil}},
+		{}, {one}, {two}, {one, two}, {one, one}, {{int64(1), "a"}}, {{nil, nil}}, {{"", nil}}, {{nil, ""}}, {{[]byte{},
+			nil}},
+		{{"ab", "c"}}, {{"a", "bc"}}, {{[]byte("ab"), "c"}}, {{"1", nil}}, {{int64(1), nil}}, {{"a", int64(-1)}}, {{"a\x00",
+			nil}},
 	}
 	for i := range different {
 		for j := range different {
-			if of(different[i]...).Equal(of(different[j]...)) != (i == j) || (of(different[i]...).String() == of(different[j]...).String()) != (i == j) {
+			if of(different[i]...).Equal(of(different[j]...)) != (i == j) ||
+				(of(different[i]...).String() == of(different[j]...).String()) != (i == j) {
 				t.Errorf("%v and %v", different[i], different[j])
 			}
 		}
@@ -31,7 +34,8 @@ func TestSumsTellValuesApart(t *testing.T) {
 		t.Error("the order of rows changes the sum")
 	}
 	other := Sum{}
-	if err := other.add(Row{int64(1), "a"}, byName(Table{Columns: []string{"a", "b"}})); err != nil || !other.Equal(of(one)) {
+	if err := other.add(Row{int64(1), "a"}, byName(Table{Columns: []string{"a", "b"}})); err != nil ||
+		!other.Equal(of(one)) {
 		t.Errorf("the order of columns changes the sum, %v", err)
 	}
 	if err := other.add(Row{1.5, "a"}, []int{0, 1}); err == nil {

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,7 +88,8 @@ var ways = map[string]func(ctx context.Context, run runner, from, to, cents int6
 	// The rows themselves, in the order of their ids: excludes also those who know nothing of it.
 	"row locks": func(ctx context.Context, run runner, from, to, cents int64) error {
 		return run(ctx, func(ctx context.Context, c ledger.Conn) error {
-			if _, err := c.Exec(ctx, "SELECT FROM account WHERE id = ANY($1) ORDER BY id FOR UPDATE", []int64{from, to}); err != nil {
+			if _, err := c.Exec(ctx, "SELECT FROM account WHERE id = ANY($1) ORDER BY id FOR UPDATE",
+				[]int64{from, to}); err != nil {
 				return err
 			}
 			return move(ctx, c, from, to, cents)
@@ -163,7 +166,7 @@ func codeOf(err error) string {
 	return err.Error()
 }
 
-// Sixteen workers in four processes move money at random. Nothing is lost or made, nobody is ever
+// Sixteen workers in four processes move money at random. Nothing is lost or made, no account is ever
 // overdrawn, and what reads without a lock is not kept from it.
 func TestTransfers(t *testing.T) {
 	for _, tt := range []struct {
@@ -205,7 +208,8 @@ func TestTransfers(t *testing.T) {
 				}
 			}
 			close(ended)
-			t.Logf("%d transfers, %d refused, tries in vain: %v; looked %d times", sum.Committed, sum.Refused, sum.Wasted, <-looked)
+			t.Logf("%d transfers, %d refused, tries in vain: %v; looked %d times", sum.Committed, sum.Refused, sum.Wasted,
+				<-looked)
 			if sum.Committed+sum.Refused != 16*tt.each {
 				t.Errorf("%d transfers were answered, not %d", sum.Committed+sum.Refused, 16*tt.each)
 			}
@@ -232,24 +236,67 @@ func watch(t *testing.T, p *place, ended <-chan struct{}) (times int) {
 	}
 }
 
-// sound checks, at one moment of the database, that all the money is there and nobody is overdrawn.
+// sound checks, at one moment of the database, that all the money is there and no account is overdrawn.
 func sound(t *testing.T, p *place) {
-	state, err := value[string](t.Context(), p.conn, "SELECT CAST(sum(cents) AS TEXT) || ' ' || CAST(min(cents) >= 0 AS TEXT) FROM account")
+	state, err := value[string](t.Context(), p.conn, "SELECT CAST(sum(cents) AS TEXT) || ' ' || CAST(min(cents) >= 0 "+
+		"AS TEXT) FROM account")
 	want := fmt.Sprint(accounts*opening, " ", map[bool]string{true: "true", false: "1"}[p.postgres()])
 	if err != nil || state != want {
 		t.Errorf("sum and whether none is overdrawn: %q, want %q; %v", state, want, err)
 	}
 }
 
+func init() { children["withdraw"] = withdrawChild }
+
+// withdrawChild withdraws 1 from account 0 again and again, three at a time, and prints a line each time,
+// until its input ends.
+func withdrawChild(ctx context.Context, args []string) error {
+	p, err := open(ctx, args[0], args[1])
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	var stop atomic.Bool
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		stop.Store(true)
+	}()
+	run := p.with(txn.Config{})
+	withdraw := func(ctx context.Context, c ledger.Conn) error {
+		if err := txn.Lock(ctx, account(0)); err != nil {
+			return err
+		}
+		cents, err := value[int64](ctx, c, "SELECT cents FROM account WHERE id = 0")
+		if err != nil {
+			return err
+		}
+		_, err = c.Exec(ctx, "UPDATE account SET cents = $1 WHERE id = 0", cents-1)
+		return err
+	}
+	errs := make([]error, 3)
+	var wg sync.WaitGroup
+	for g := range errs {
+		wg.Go(func() {
+			for !stop.Load() && errs[g] == nil {
+				if errs[g] = run(ctx, withdraw); errs[g] == nil {
+					fmt.Println("withdrawn")
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
 // Two processes that write to one file as fast as they can get at it take turns.
-func TestNobodyStarves(t *testing.T) {
+func TestEveryCallerIsServed(t *testing.T) {
 	p := newBank(t, "sqlite")
 	var done, turns [2]int // turns: since both have begun
 	var all []*child
 	lines := make(chan int)
 	var ended sync.WaitGroup
 	for i := range done {
-		c := spawn(t, "withdraw", "sqlite", p.url, "transactions")
+		c := spawn(t, "withdraw", "sqlite", p.url)
 		all = append(all, c)
 		ended.Go(func() {
 			for c.lines.Scan() {

@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/txn"
 )
 
-// The connection breaks at COMMIT. Nobody knows whether the money was moved, so it is said so, and
+// The connection breaks at COMMIT. It is unknown whether the money was moved. The error tells it, and
 // the function is not called again: that would pay twice. The money is all there.
 func TestCommitWithoutAnswer(t *testing.T) {
 	for _, kind := range []string{"postgres", "pgx"} {
@@ -40,14 +40,18 @@ func TestCommitWithoutAnswer(t *testing.T) {
 					t.Errorf("%s: %d calls, %d tries, %v", id, calls, tries, err)
 				}
 				// The server has got the commit, but may not have come to it yet: its lock tells when.
-				if err := p.with(txn.Config{})(t.Context(), func(ctx context.Context, _ ledger.Conn) error { return txn.Lock(ctx, account(1)) }); err != nil {
+				if err := p.with(txn.Config{})(t.Context(), func(ctx context.Context, _ ledger.Conn) error {
+					return txn.Lock(ctx, account(1))
+				}); err != nil {
 					t.Error(err)
 				}
 				if got := mustValue[int](t, p, "SELECT count(*) FROM notes WHERE text = $1", id) == 1; got != landed {
 					t.Errorf("%s: landed: %v", id, got)
 				}
 				sound(t, p)
-				if err := run(t.Context(), func(ctx context.Context, c ledger.Conn) error { return note(ctx, c, "next") }); err != nil {
+				if err := run(t.Context(), func(ctx context.Context, c ledger.Conn) error {
+					return note(ctx, c, "next")
+				}); err != nil {
 					t.Errorf("%s: the next transaction: %v", id, err)
 				}
 			}
@@ -55,8 +59,8 @@ func TestCommitWithoutAnswer(t *testing.T) {
 	}
 }
 
-// Connections break at commits again and again while four workers move money. What was answered took
-// effect once, what was refused or failed not at all, and what is uncertain once at most.
+// Connections break at commits again and again while four workers move money. A transfer that was answered took
+// effect once, one that was refused or failed not at all, and an uncertain one once at most.
 func TestCommitsWithoutAnswers(t *testing.T) {
 	for _, kind := range []string{"postgres", "pgx"} {
 		t.Run(kind, func(t *testing.T) {
@@ -114,8 +118,10 @@ func TestCommitIsNotInterrupted(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			p := newPlace(t, kind)
 			p.exec(t, notesTable,
-				"CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END'",
-				"CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON notes DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slow()")
+				"CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN "+
+					"NULL; END'",
+				"CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON notes DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE "+
+					"FUNCTION slow()")
 			holder := reopen(t, kind, p.url)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -127,7 +133,8 @@ func TestCommitIsNotInterrupted(t *testing.T) {
 				go func() {
 					done <- p.with(txn.Config{})(ctx, func(ctx context.Context, c ledger.Conn) error { return note(ctx, c, "a") })
 				}()
-				for mustValue[int](t, holder, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = 1 AND classid = 0") == 0 {
+				for mustValue[int](t, holder, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND "+
+					"objid = 1 AND classid = 0") == 0 {
 					select {
 					case <-held.Done():
 						return held.Err()

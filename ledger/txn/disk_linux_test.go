@@ -14,7 +14,7 @@ import (
 
 func init() { children["insert"] = insertChild }
 
-// insertChild writes one row and says what became of it.
+// insertChild writes one row and describes what became of it.
 func insertChild(ctx context.Context, args []string) error {
 	p, err := open(ctx, "sqlite", args[0])
 	if err != nil {
@@ -30,7 +30,7 @@ func insertChild(ctx context.Context, args []string) error {
 	return nil
 }
 
-// The disk fails while SQLite commits: nobody knows what is on it.
+// The disk fails while SQLite commits: its content is unknown.
 func TestDiskFailsAtCommit(t *testing.T) {
 	p := newPlace(t, "sqlite")
 	p.exec(t, notesTable)

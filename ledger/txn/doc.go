@@ -27,7 +27,7 @@
 //
 // Everything else is returned as it is. A connection that breaks while COMMIT is under way is
 // [ErrUncertain] and never repeated: the money may have been moved. So is an I/O error in the
-// COMMIT of SQLite. Have a row in the same transaction that says what was done (a transfer's id with
+// COMMIT of SQLite. Have a row in the same transaction that describes what was done (a transfer's id with
 // a unique index), look for it, and then decide.
 //
 // # What entity locks stop, and what they do not

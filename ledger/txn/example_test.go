@@ -36,7 +36,8 @@ func Example() {
 			if balance < cents {
 				return errors.New("not enough money")
 			}
-			_, err := tx.ExecContext(ctx, "UPDATE account SET cents = cents + CASE id WHEN $1 THEN -$3 ELSE $3 END WHERE id IN ($1, $2)", from, to, cents)
+			_, err := tx.ExecContext(ctx, "UPDATE account SET cents = cents + CASE id WHEN $1 THEN -$3 ELSE $3 END WHERE id "+
+				"IN ($1, $2)", from, to, cents)
 			return err
 		})
 	}
@@ -105,7 +106,7 @@ func ExampleConfig() {
 }
 
 // Where others write to the same rows without entity locks, lock the rows: in the order of their
-// ids, so that nobody meets in a deadlock.
+// ids, so that there is no deadlock.
 func ExampleRunner_Run_rowLocks() {
 	transfer := func(ctx context.Context, run *txn.Runner[pgx.Tx], from, to, cents int64) error {
 		return run.Run(ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -134,7 +135,8 @@ func exampleBank() (db *sql.DB, remove func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := db.Exec("CREATE TABLE account (id TEXT PRIMARY KEY, cents INTEGER NOT NULL); INSERT INTO account VALUES ('ada', 100), ('bob', 0)"); err != nil {
+	if _, err := db.Exec("CREATE TABLE account (id TEXT PRIMARY KEY, cents INTEGER NOT NULL); INSERT INTO account " +
+		"VALUES ('ada', 100), ('bob', 0)"); err != nil {
 		log.Fatal(err)
 	}
 	return db, func() {

@@ -25,18 +25,18 @@ type step struct {
 	Accounts []int64 // of a transfer: from, to
 	Cents    int64   // 0: a look
 
-	// The answer, and what the table "moves" says of a transfer.
+	// The answer, and the row of a transfer in the table "moves".
 	Refused  bool
 	Versions []int64 // of the accounts, as they were read
 	Balances []int64
 
-	asked, answered int64 // logical times of the test; answered is 0 if nobody did
+	asked, answered int64 // logical times of the test; answered is 0 without an answer
 }
 
-func init() { children["clerk"] = clerkChild }
+func init() { children["steps"] = stepsChild }
 
-// clerkChild does the steps that it reads, one after the other, and answers each when it is committed.
-func clerkChild(ctx context.Context, args []string) error {
+// stepsChild does the steps that it reads, one after the other, and answers each when it is committed.
+func stepsChild(ctx context.Context, args []string) error {
 	p, err := open(ctx, args[0], args[1])
 	if err != nil {
 		return err
@@ -85,7 +85,8 @@ func (s *step) do(ctx context.Context, c ledger.Conn) error {
 		return errPoor
 	}
 	for i, cents := range []int64{-s.Cents, s.Cents} {
-		if _, err := c.Exec(ctx, "UPDATE account SET cents = $1, version = $2 WHERE id = $3", s.Balances[i]+cents, s.Versions[i]+1, s.Accounts[i]); err != nil {
+		if _, err := c.Exec(ctx, "UPDATE account SET cents = $1, version = $2 WHERE id = $3", s.Balances[i]+cents,
+			s.Versions[i]+1, s.Accounts[i]); err != nil {
 			return err
 		}
 	}
@@ -99,19 +100,20 @@ func (s *step) do(ctx context.Context, c ledger.Conn) error {
 
 // Four processes move money at random between few accounts and are killed at random moments. Each
 // transfer that was acknowledged took effect once, each other one once at most; and there is an order
-// in which all of them, one at a time, would have read what they read, with nobody before what was
+// in which all of them, one at a time, would have read what they read, with none before what was
 // answered when it was asked for.
 func TestHistory(t *testing.T) {
 	for _, kind := range []string{"sqlite", "pgx"} {
 		t.Run(kind, func(t *testing.T) {
 			p := newBank(t, kind)
-			p.exec(t, "ALTER TABLE account ADD COLUMN version BIGINT NOT NULL DEFAULT 0", "CREATE TABLE moves (record TEXT NOT NULL)")
+			p.exec(t, "ALTER TABLE account ADD COLUMN version BIGINT NOT NULL DEFAULT 0",
+				"CREATE TABLE moves (record TEXT NOT NULL)")
 			var clock, ids, kills atomic.Int64
 			histories := make([][]*step, 4)
 			var all sync.WaitGroup
 			for i := range histories {
 				all.Go(func() {
-					c := newClerk(t, p)
+					c := newSteps(t, p)
 					for range 60 {
 						s := randomStep(int(ids.Add(1)))
 						histories[i] = append(histories[i], s)
@@ -122,7 +124,7 @@ func TestHistory(t *testing.T) {
 						}
 						if killed {
 							kills.Add(1)
-							c = newClerk(t, p)
+							c = newSteps(t, p)
 						}
 					}
 					c.in.Close()
@@ -134,7 +136,7 @@ func TestHistory(t *testing.T) {
 			moved := recorded(t, p)
 			t.Logf("%d steps, %d transfers took effect, %d processes were killed", len(h), len(moved), kills.Load())
 			if kills.Load() == 0 {
-				t.Error("nobody was killed")
+				t.Error("no process was killed")
 			}
 			sound(t, p)
 			for _, bad := range judge(h, moved) {
@@ -155,13 +157,13 @@ func randomStep(id int) *step {
 	return s
 }
 
-// clerk is a clerkChild.
-type clerk struct{ *child }
+// stepRunner is a stepsChild.
+type stepRunner struct{ *child }
 
-func newClerk(t *testing.T, p *place) clerk { return clerk{spawn(t, "clerk", p.kind, p.url)} }
+func newSteps(t *testing.T, p *place) stepRunner { return stepRunner{spawn(t, "steps", p.kind, p.url)} }
 
-// ask says whether the step was answered. Once in ten times the process is killed meanwhile.
-func (c clerk) ask(t *testing.T, s *step) (answered, killed bool) {
+// ask reports whether the step was answered. Once in ten times the process is killed meanwhile.
+func (c stepRunner) ask(t *testing.T, s *step) (answered, killed bool) {
 	line, err := json.Marshal(s)
 	if err == nil {
 		_, err = c.in.Write(append(line, '\n'))
@@ -214,7 +216,7 @@ func recorded(t *testing.T, p *place) (moved []*step) {
 	return moved
 }
 
-// judge says what is wrong with a history and what is recorded of it.
+// judge describes what is wrong with a history and what is recorded of it.
 func judge(history, moved []*step) (bad []string) {
 	complain := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
 	times := map[int]int{}
@@ -239,7 +241,7 @@ func judge(history, moved []*step) (bad []string) {
 		}
 	}
 	for id := range times {
-		complain("nobody asked for step %d", id)
+		complain("no process asked for step %d", id)
 	}
 	order, err := explain(done)
 	if err != nil {
@@ -260,7 +262,8 @@ func explain(steps []*step) (order []*step, err error) {
 			}
 			v := version{a, s.Versions[i] + 1}
 			if other := writers[v]; other != nil {
-				return nil, fmt.Errorf("steps %d and %d have both written version %d of account %d: one of them is lost", other.ID, s.ID, v.number, a)
+				return nil, fmt.Errorf("steps %d and %d have both written version %d of account %d: one of them is lost", other.ID,
+					s.ID, v.number, a)
 			}
 			writers[v] = s
 		}
@@ -330,7 +333,8 @@ func replay(order []*step) (bad []string) {
 // The judge finds what it is there for.
 func TestJudge(t *testing.T) {
 	move := func(id int, asked, answered int64, v0, v1, b0, b1 int64) *step {
-		return &step{ID: id, Accounts: []int64{0, 1}, Cents: 10, Versions: []int64{v0, v1}, Balances: []int64{b0, b1}, asked: asked, answered: answered}
+		return &step{ID: id, Accounts: []int64{0, 1}, Cents: 10, Versions: []int64{v0, v1}, Balances: []int64{b0, b1},
+			asked: asked, answered: answered}
 	}
 	look := func(id int, asked, answered int64, v0, v1, b0, b1 int64) *step {
 		s := move(id, asked, answered, v0, v1, b0, b1)
@@ -340,15 +344,18 @@ func TestJudge(t *testing.T) {
 	first, second := move(1, 1, 2, 0, 0, 100, 100), move(2, 3, 4, 1, 1, 90, 110)
 	for name, tt := range map[string]struct {
 		history, moved []*step
-		says           string // "" if all is well
+		message        string // "" if all is well
 	}{
-		"well":                    {[]*step{first, second, look(3, 1, 9, 1, 1, 90, 110)}, []*step{first, second}, ""},
-		"killed, took effect":     {[]*step{first, move(2, 3, 0, 1, 1, 90, 110)}, []*step{first, second}, ""},
-		"killed, took no effect":  {[]*step{first, move(2, 3, 0, 1, 1, 90, 110)}, []*step{first}, ""},
-		"acknowledged, and lost":  {[]*step{first, second}, []*step{first}, "step 2, acknowledged: true, refused: false, took effect 0 times"},
-		"twice":                   {[]*step{first, move(2, 3, 0, 1, 1, 90, 110)}, []*step{first, second, second}, "took effect 2 times"},
-		"out of the blue":         {[]*step{first}, []*step{first, second}, "nobody asked for step 2"},
-		"written over":            {[]*step{first, move(2, 1, 4, 0, 0, 100, 100)}, []*step{first, move(2, 1, 4, 0, 0, 100, 100)}, "one of them is lost"},
+		"well":                   {[]*step{first, second, look(3, 1, 9, 1, 1, 90, 110)}, []*step{first, second}, ""},
+		"killed, took effect":    {[]*step{first, move(2, 3, 0, 1, 1, 90, 110)}, []*step{first, second}, ""},
+		"killed, took no effect": {[]*step{first, move(2, 3, 0, 1, 1, 90, 110)}, []*step{first}, ""},
+		"acknowledged, and lost": {[]*step{first, second}, []*step{first}, "step 2, acknowledged: true, refused: false, " +
+			"took effect 0 times"},
+		"twice": {[]*step{first, move(2, 3, 0, 1, 1, 90, 110)}, []*step{first, second, second},
+			"took effect 2 times"},
+		"out of the blue": {[]*step{first}, []*step{first, second}, "no process asked for step 2"},
+		"written over": {[]*step{first, move(2, 1, 4, 0, 0, 100, 100)},
+			[]*step{first, move(2, 1, 4, 0, 0, 100, 100)}, "one of them is lost"},
 		"half of another's":       {[]*step{first, look(3, 1, 9, 1, 0, 90, 100)}, []*step{first}, "no order explains"},
 		"old":                     {[]*step{first, look(3, 3, 4, 0, 0, 100, 100)}, []*step{first}, "no order explains"},
 		"a balance from nowhere":  {[]*step{first, look(3, 3, 4, 1, 1, 95, 105)}, []*step{first}, "step 3 read 95"},
@@ -356,7 +363,7 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := strings.Join(judge(tt.history, tt.moved), "; ")
-			if (bad == "") != (tt.says == "") || !strings.Contains(bad, tt.says) {
+			if (bad == "") != (tt.message == "") || !strings.Contains(bad, tt.message) {
 				t.Errorf("%q", bad)
 			}
 		})

@@ -74,9 +74,11 @@ func (t *transaction) take(ctx context.Context, keys []string) error {
 	case len(keys) == 0:
 		return nil
 	case n > MaxKeys:
-		t.cause = fmt.Errorf("txn: %d entity locks in one transaction, at most %d: lock what these entities have in common", n, MaxKeys)
+		t.cause = fmt.Errorf("txn: %d entity locks in one transaction, at most %d: lock what these entities have in common",
+			n, MaxKeys)
 	case t.isolation == RepeatableRead:
-		t.cause = fmt.Errorf("txn: entity locks protect nothing at %v, which reads what was before the lock: use %v or %v", t.isolation, ReadCommitted, Serializable)
+		t.cause = fmt.Errorf("txn: entity locks protect nothing at %v, which reads what was before the lock: use %v or %v",
+			t.isolation, ReadCommitted, Serializable)
 	default:
 		t.keys = append(t.keys, keys...)
 		slices.Sort(t.keys)

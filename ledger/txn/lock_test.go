@@ -43,7 +43,8 @@ func TestLockOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer db.Close()
-			l := &listening{DB: map[string]func(*sql.DB) txn.DB[*sql.Tx]{"sqlite": sqlite.DB, "postgres": postgres.SQLDB}[kind](db)}
+			l := &listening{DB: map[string]func(*sql.DB) txn.DB[*sql.Tx]{
+				"sqlite": sqlite.DB, "postgres": postgres.SQLDB}[kind](db)}
 			r := txn.New(l, txn.Config{})
 			calls := 0
 			err = r.Run(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
@@ -78,7 +79,10 @@ func TestLockOutside(t *testing.T) {
 		p.exec(t, notesTable)
 		run := p.with(txn.Config{})
 		var kept context.Context
-		if err := run(t.Context(), func(ctx context.Context, _ ledger.Conn) error { kept = context.WithoutCancel(ctx); return nil }); err != nil {
+		if err := run(t.Context(), func(ctx context.Context, _ ledger.Conn) error {
+			kept = context.WithoutCancel(ctx)
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if err := txn.Lock(kept, "a"); !errors.Is(err, txn.ErrNoTx) {
@@ -87,7 +91,8 @@ func TestLockOutside(t *testing.T) {
 		for db := range txn.Databases(kept) {
 			t.Errorf("still in %T", db)
 		}
-		if err := run(kept, func(ctx context.Context, c ledger.Conn) error { return note(ctx, c, "own") }); err != nil || notes(t, p) != "own" {
+		if err := run(kept, func(ctx context.Context, c ledger.Conn) error { return note(ctx, c, "own") }); err != nil ||
+			notes(t, p) != "own" {
 			t.Errorf("%v, %q", err, notes(t, p))
 		}
 	})
@@ -96,7 +101,8 @@ func TestLockOutside(t *testing.T) {
 // Keys are compared byte by byte. On Postgres transactions with different keys do not meet, and
 // none of them blocks reading or writing that asks for no lock.
 func TestLockExcludesTheKeyAlone(t *testing.T) {
-	keys := []string{"a", "A", " a", "a ", "", "\x00", "a\x00", "ä", "a\u0308", "\xff", "%", "'", strings.Repeat("x", 1<<20)}
+	keys := []string{"a", "A", " a", "a ", "", "\x00", "a\x00", "ä", "a\u0308", "\xff", "%", "'",
+		strings.Repeat("x", 1<<20)}
 	for _, kind := range []string{"postgres", "pgx"} {
 		t.Run(kind, func(t *testing.T) {
 			p := newPlace(t, kind)
@@ -113,12 +119,16 @@ func TestLockExcludesTheKeyAlone(t *testing.T) {
 					t.Errorf("others read %q", got)
 				}
 				for _, key := range keys[1:] {
-					if err := p.with(txn.Config{})(t.Context(), func(ctx context.Context, _ ledger.Conn) error { return txn.Lock(ctx, key) }); err != nil {
+					if err := p.with(txn.Config{})(t.Context(), func(ctx context.Context, _ ledger.Conn) error {
+						return txn.Lock(ctx, key)
+					}); err != nil {
 						t.Errorf("%.10q meets %q: %v", key, keys[0], err)
 					}
 				}
 				for _, key := range []string{keys[0], "taken"} {
-					if err := soon(t.Context(), func(ctx context.Context, _ ledger.Conn) error { return txn.Lock(ctx, key) }); !errors.Is(err, context.DeadlineExceeded) {
+					if err := soon(t.Context(), func(ctx context.Context, _ ledger.Conn) error {
+						return txn.Lock(ctx, key)
+					}); !errors.Is(err, context.DeadlineExceeded) {
 						t.Errorf("%q is locked twice: %v", key, err)
 					}
 				}
@@ -127,9 +137,10 @@ func TestLockExcludesTheKeyAlone(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			// What the documentation says others may do in SQL.
+			// The SQL of others that the documentation allows.
 			err = p.with(txn.Config{})(t.Context(), func(ctx context.Context, c ledger.Conn) error {
-				if _, err := c.Exec(ctx, "SELECT pg_advisory_xact_lock(('x' || left(encode(sha256('account:7'), 'hex'), 16))::bit(64)::bigint)"); err != nil {
+				if _, err := c.Exec(ctx, "SELECT pg_advisory_xact_lock(('x' || left(encode(sha256('account:7'), 'hex'), "+
+					"16))::bit(64)::bigint)"); err != nil {
 					return err
 				}
 				err := soon(t.Context(), func(ctx context.Context, _ ledger.Conn) error { return txn.Lock(ctx, "account:7") })
@@ -204,7 +215,7 @@ func TestDeadlock(t *testing.T) {
 	})
 }
 
-// Who locks everything gets it beside those who lock one thing each, again and again.
+// A call that locks everything gets it beside calls that lock one thing each, again and again.
 func TestLockOfMany(t *testing.T) {
 	onEach(t, func(t *testing.T, p *place) {
 		run := p.with(txn.Config{MaxTries: 1})
@@ -226,7 +237,9 @@ func TestLockOfMany(t *testing.T) {
 			})
 		}
 		for range 10 {
-			if err := run(t.Context(), func(ctx context.Context, _ ledger.Conn) error { return txn.Lock(ctx, keys...) }); err != nil {
+			if err := run(t.Context(), func(ctx context.Context, _ ledger.Conn) error {
+				return txn.Lock(ctx, keys...)
+			}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -236,7 +249,7 @@ func TestLockOfMany(t *testing.T) {
 	})
 }
 
-// Items are added and finished in the transaction. What would wait for the transaction itself is
+// Items are added and finished in the transaction. A call that would wait for the transaction itself is
 // refused at once.
 func TestLedgerInside(t *testing.T) {
 	onEach(t, func(t *testing.T, p *place) {
@@ -287,7 +300,8 @@ func refused(t *testing.T, ctx context.Context, l *ledger.Ledger, lease *ledger.
 	start := time.Now()
 	_, added := l.Add(ctx, ledger.NewItem{Kind: "k", Key: "third"})
 	_, expired := l.Expire(ctx, 1)
-	for name, err := range map[string]error{"Add": added, "Expire": expired, "Finish": l.Finish(ctx, ledger.Ending{Lease: lease, Result: ledger.Done(nil)})[0]} {
+	for name, err := range map[string]error{"Add": added, "Expire": expired,
+		"Finish": l.Finish(ctx, ledger.Ending{Lease: lease, Result: ledger.Done(nil)})[0]} {
 		if !errors.Is(err, ledger.ErrInvalid) || !strings.Contains(err.Error(), "inside a transaction on") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -32,7 +32,12 @@ const childEnv = "LEDGERD_TEST_CHILD"
 var children = map[string]func(ctx context.Context, args []string) error{}
 
 func TestMain(m *testing.M) {
-	if run := children[os.Getenv(childEnv)]; run != nil {
+	if name := os.Getenv(childEnv); name != "" {
+		run := children[name]
+		if run == nil { // else it would run the tests, which start it again
+			fmt.Fprintln(os.Stderr, "no child is called", name)
+			os.Exit(2)
+		}
 		if err := run(context.Background(), os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

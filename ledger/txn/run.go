@@ -48,8 +48,8 @@ func (r *Runner[T]) Run(ctx context.Context, fn func(ctx context.Context, tx T) 
 	}
 }
 
-// transient says whether what failed may be repeated. What a Run on another database has given up on
-// was repeated there.
+// transient reports whether a failure may be repeated. A transaction that a Run on another database has given up
+// was repeated there, so it is not.
 func (r *Runner[T]) transient(err error) bool {
 	if err == nil || errors.Is(err, ErrUncertain) || errors.As(err, new(*TriesError)) {
 		return false
@@ -118,7 +118,7 @@ func (r *Runner[T]) try(ctx context.Context, fn func(ctx context.Context, tx T) 
 	return r.db.Commit(ctx, tx)
 }
 
-// ownDeadline says whether an error is of a context of fn's own, whose end may close a connection.
+// ownDeadline reports whether an error is of a context of fn's own, whose end may close a connection.
 func ownDeadline(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
@@ -129,7 +129,8 @@ func (r *Runner[T]) join(ctx context.Context, t *transaction, fn func(ctx contex
 		return err
 	}
 	if r.config.Isolation > t.isolation {
-		return t.fail(fmt.Errorf("txn: a %v transaction cannot be part of a %v one; give the outer Runner that level", r.config.Isolation, t.isolation))
+		return t.fail(fmt.Errorf("txn: a %v transaction cannot be part of a %v one; give the outer Runner that level",
+			r.config.Isolation, t.isolation))
 	}
 	returned := false
 	defer func() {

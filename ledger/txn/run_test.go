@@ -48,15 +48,15 @@ func notes(t testing.TB, p *place) string {
 
 const notesTable = "CREATE TABLE notes (text TEXT NOT NULL)"
 
-// What becomes of a transaction, by how its function and the functions that it calls end.
+// The end of a transaction, by how its function and the functions that it calls end.
 func TestOutcome(t *testing.T) {
 	type fn = func(context.Context, ledger.Conn) error
 	tests := map[string]struct {
-		fn    func(run runner, cancel func()) fn
-		notes string
-		is    error // nil: none
-		exact bool  // the error itself, not wrapped
-		says  string
+		fn      func(run runner, cancel func()) fn
+		notes   string
+		is      error // nil: none
+		exact   bool  // the error itself, not wrapped
+		message string
 	}{
 		"returns nil": {notes: "a", fn: func(runner, func()) fn {
 			return func(ctx context.Context, c ledger.Conn) error { return note(ctx, c, "a") }
@@ -69,7 +69,7 @@ func TestOutcome(t *testing.T) {
 				return errOops
 			}
 		}},
-		"ctx ends, nobody notices": {is: context.Canceled, fn: func(_ runner, cancel func()) fn {
+		"ctx ends unnoticed": {is: context.Canceled, fn: func(_ runner, cancel func()) fn {
 			return func(ctx context.Context, c ledger.Conn) error { err := note(ctx, c, "a"); cancel(); return err }
 		}},
 		"ctx ends before a statement": {is: context.Canceled, fn: func(_ runner, cancel func()) fn {
@@ -82,7 +82,9 @@ func TestOutcome(t *testing.T) {
 					if n, err := value[int](ctx, c, "SELECT count(*) FROM notes"); n != 1 || err != nil {
 						return fmt.Errorf("it sees %d notes, %v", n, err)
 					}
-					return errors.Join(note(ctx, c, "b"), run(ctx, func(ctx context.Context, c ledger.Conn) error { return note(ctx, c, "c") }))
+					return errors.Join(note(ctx, c, "b"), run(ctx, func(ctx context.Context, c ledger.Conn) error {
+						return note(ctx, c, "c")
+					}))
 				}))
 			}
 		}},
@@ -94,7 +96,7 @@ func TestOutcome(t *testing.T) {
 				return errOops
 			}
 		}},
-		"the error of a joined call is swallowed": {is: txn.ErrRolledBack, says: "oops", fn: func(run runner, _ func()) fn {
+		"the error of a joined call is swallowed": {is: txn.ErrRolledBack, message: "oops", fn: func(run runner, _ func()) fn {
 			return func(ctx context.Context, c ledger.Conn) error {
 				_ = run(ctx, func(ctx context.Context, c ledger.Conn) error { return errOops })
 				return note(ctx, c, "a")
@@ -108,15 +110,16 @@ func TestOutcome(t *testing.T) {
 				return note(ctx, c, "a")
 			}
 		}},
-		"the panic of a joined call is recovered": {is: txn.ErrRolledBack, says: "panicked", fn: func(run runner, _ func()) fn {
-			return func(ctx context.Context, c ledger.Conn) error {
-				func() {
-					defer func() { _ = recover() }()
-					_ = run(ctx, func(context.Context, ledger.Conn) error { panic("oops") })
-				}()
-				return note(ctx, c, "a")
-			}
-		}},
+		"the panic of a joined call is recovered": {is: txn.ErrRolledBack, message: "panicked",
+			fn: func(run runner, _ func()) fn {
+				return func(ctx context.Context, c ledger.Conn) error {
+					func() {
+						defer func() { _ = recover() }()
+						_ = run(ctx, func(context.Context, ledger.Conn) error { panic("oops") })
+					}()
+					return note(ctx, c, "a")
+				}
+			}},
 		"a call after a failed one is not made": {is: errOops, fn: func(run runner, _ func()) fn {
 			return func(ctx context.Context, c ledger.Conn) error {
 				_ = run(ctx, func(ctx context.Context, c ledger.Conn) error { return errOops })
@@ -129,7 +132,7 @@ func TestOutcome(t *testing.T) {
 				return txn.Lock(ctx, "x")
 			}
 		}},
-		"the error of Lock is swallowed": {is: txn.ErrRolledBack, says: "at most 1000", fn: func(runner, func()) fn {
+		"the error of Lock is swallowed": {is: txn.ErrRolledBack, message: "at most 1000", fn: func(runner, func()) fn {
 			return func(ctx context.Context, c ledger.Conn) error {
 				_ = txn.Lock(ctx, numbered(txn.MaxKeys+1)...)
 				return note(ctx, c, "a")
@@ -145,13 +148,15 @@ func TestOutcome(t *testing.T) {
 				defer cancel()
 				run := p.with(txn.Config{})
 				err := run(ctx, tt.fn(p.with(txn.Config{}), cancel)) // runners on one pool join
-				if !errors.Is(err, tt.is) || tt.exact && err != tt.is || err != nil && !strings.Contains(err.Error(), tt.says) {
+				if !errors.Is(err, tt.is) || tt.exact && err != tt.is || err != nil && !strings.Contains(err.Error(), tt.message) {
 					t.Errorf("%v", err)
 				}
 				if got := notes(t, p); got != tt.notes {
 					t.Errorf("committed: %q, want %q", got, tt.notes)
 				}
-				if err := run(t.Context(), func(ctx context.Context, c ledger.Conn) error { return note(ctx, c, "z") }); err != nil {
+				if err := run(t.Context(), func(ctx context.Context, c ledger.Conn) error {
+					return note(ctx, c, "z")
+				}); err != nil {
 					t.Errorf("afterwards: %v", err)
 				}
 			})
@@ -201,7 +206,7 @@ func TestPanic(t *testing.T) {
 	})
 }
 
-// A statement fails and the function goes on. Postgres has undone everything by then, and says so.
+// A statement fails and the function goes on. Postgres has undone everything by then, and reports it.
 func TestSwallowedStatement(t *testing.T) {
 	onEach(t, func(t *testing.T, p *place) {
 		p.exec(t, notesTable)
@@ -219,7 +224,8 @@ func TestSwallowedStatement(t *testing.T) {
 
 // A transaction on another database is one of its own.
 func TestOtherDatabase(t *testing.T) {
-	for _, kinds := range [][2]string{{"sqlite", "sqlite"}, {"sqlite", "pgx"}, {"postgres", "sqlite"}, {"pgx", "postgres"}} {
+	for _, kinds := range [][2]string{{"sqlite", "sqlite"}, {"sqlite", "pgx"}, {"postgres", "sqlite"},
+		{"pgx", "postgres"}} {
 		t.Run(fmt.Sprint(kinds), func(t *testing.T) {
 			outer, inner := newPlace(t, kinds[0]), newPlace(t, kinds[1])
 			outer.exec(t, notesTable)
@@ -248,7 +254,7 @@ func TestOtherDatabase(t *testing.T) {
 	}
 }
 
-// What the database gives up on is called again, however often that is, up to the limit.
+// A function whose transaction the database gives up is called again, however often that is, up to the limit.
 func TestTries(t *testing.T) {
 	onEach(t, func(t *testing.T, p *place) {
 		p.exec(t, notesTable)
@@ -272,7 +278,8 @@ func TestTries(t *testing.T) {
 			var tries *txn.TriesError
 			if fails == 4 {
 				want = append(want, "4 true false")
-				if !errors.As(err, &tries) || tries.Tries != 4 || !strings.Contains(err.Error(), "gave up after 4 tries") || tries.Err == nil {
+				if !errors.As(err, &tries) || tries.Tries != 4 || !strings.Contains(err.Error(), "gave up after 4 tries") ||
+					tries.Err == nil {
 					t.Errorf("%v", err)
 				}
 			} else {
@@ -333,7 +340,7 @@ func TestTransientIsSwallowed(t *testing.T) {
 	}
 }
 
-// Which errors of Postgres are repeated.
+// The errors of Postgres after which a transaction is repeated.
 func TestClasses(t *testing.T) {
 	for _, kind := range []string{"postgres", "pgx"} {
 		p := newPlace(t, kind)
@@ -356,7 +363,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// What is not the fault of this database is not repeated.
+// Errors that are not of this database are not repeated.
 func TestNotRepeated(t *testing.T) {
 	onEach(t, func(t *testing.T, p *place) {
 		p.exec(t, notesTable)
@@ -373,7 +380,9 @@ func TestNotRepeated(t *testing.T) {
 				return &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 			},
 			"another database that has given up": func(ctx context.Context, _ ledger.Conn) error {
-				return other.with(txn.Config{MaxTries: 2})(ctx, func(ctx context.Context, c ledger.Conn) error { return giveUp(ctx, other, c) })
+				return other.with(txn.Config{MaxTries: 2})(ctx, func(ctx context.Context, c ledger.Conn) error {
+					return giveUp(ctx, other, c)
+				})
 			},
 			"another database that is in doubt": func(ctx context.Context, c ledger.Conn) error {
 				return errors.Join(txn.ErrUncertain, giveUp(ctx, p, c))
@@ -412,7 +421,8 @@ func TestConnectionIsLost(t *testing.T) {
 					p.exec(t, fmt.Sprintf("SELECT pg_terminate_backend(%d)", pid))
 					return answer(note(ctx, c, name))
 				})
-				if n := mustValue[int](t, p, "SELECT count(*) FROM notes WHERE text = $1", name); err != nil || calls != 2 || n != 1 {
+				if n := mustValue[int](t, p, "SELECT count(*) FROM notes WHERE text = $1", name); err != nil || calls != 2 ||
+					n != 1 {
 					t.Errorf("%d calls, %v, %d rows", calls, err, n)
 				}
 			})
@@ -436,7 +446,8 @@ func TestMaxTime(t *testing.T) {
 					err := soon(t.Context(), func(ctx context.Context, c ledger.Conn) error {
 						return errors.Join(txn.Lock(ctx, "x"), errors.New("it got the lock"))
 					})
-					if !errors.As(err, new(*txn.TriesError)) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "50ms are over") {
+					if !errors.As(err, new(*txn.TriesError)) || !errors.Is(err, context.DeadlineExceeded) ||
+						!strings.Contains(err.Error(), "50ms are over") {
 						t.Errorf("%v", err)
 					}
 				})
@@ -472,7 +483,9 @@ func TestIsolation(t *testing.T) {
 					t.Errorf("%v in %v: %v", inner, outer, err)
 				}
 			}
-			err := p.with(txn.Config{Isolation: outer})(t.Context(), func(ctx context.Context, c ledger.Conn) error { return txn.Lock(ctx, "x") })
+			err := p.with(txn.Config{Isolation: outer})(t.Context(), func(ctx context.Context, c ledger.Conn) error {
+				return txn.Lock(ctx, "x")
+			})
 			if (err == nil) != (outer != txn.RepeatableRead) {
 				t.Errorf("Lock in %v: %v", outer, err)
 			}

@@ -16,20 +16,20 @@ type DB[T any] interface {
 	// Begin begins a transaction. Where one transaction writes at a time it waits for its turn.
 	Begin(ctx context.Context, i Isolation) (T, error)
 	// Commit ends a transaction. An error that matches ErrUncertain leaves open whether it took
-	// effect, one that matches ErrRolledBack says that a statement had failed before; after any
+	// effect, one that matches ErrRolledBack means that a statement had failed before; after any
 	// error but the first the transaction has no effect.
 	Commit(ctx context.Context, tx T) error
 	// Rollback ends a transaction. Where that is not possible the connection is gone, and the
 	// transaction with it.
 	Rollback(tx T)
-	// Lost says whether the connection of a transaction that has not been ended is gone.
+	// Lost reports whether the connection of a transaction that has not been ended is gone.
 	Lost(tx T) bool
 	// LockKeys takes the locks of distinct keys, all in one order that does not depend on what
 	// else is locked, and waits for those that others hold.
 	LockKeys(ctx context.Context, tx T, keys []string) error
 	// Conn is tx for Ledger.AddTx and FinishTx, and for code that knows no driver.
 	Conn(tx T) ledger.Conn
-	// Transient says of an error of Begin, of a statement or of Commit that the database has given
+	// Transient reports of an error of Begin, of a statement or of Commit whether the database has given
 	// up on the transaction, and that the same may succeed when it is repeated.
 	Transient(err error) bool
 }
@@ -55,10 +55,10 @@ type Config struct {
 	MaxTries  int           // how often fn is called at most; 0 means 10
 	MaxTime   time.Duration // of Run as a whole, with all tries and all waiting: the ctx of fn ends then; 0 means 30 s
 	Isolation Isolation
-	OnTry     func(Try) // called after each try: for metrics and logs; nil means nobody
+	OnTry     func(Try) // called after each try: for metrics and logs; nil means none
 }
 
-// Try says how one try of a transaction ended.
+// Try describes how one try of a transaction ended.
 type Try struct {
 	N      int           // 1, 2, 3 …
 	Err    error         // nil: committed

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/failpoint"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 const (
@@ -19,12 +21,14 @@ const (
 	claimShare  = 4                      // a claim of what rates hold back rests so many times as long as it took
 )
 
-// claimLoop claims until ctx ends.
+// claimLoop claims until ctx ends. Where it waited for room, the tasks that made it are ended with the next claim.
 func (l *lane) claimLoop(ctx context.Context) {
 	w := l.worker
 	defer signal(w.look)
 	var away backoff
-	empty := false
+	var ends []*task
+	defer func() { w.finisher.add(ends...) }()
+	empty, short := false, false
 	for ctx.Err() == nil && !w.quota.spent() {
 		now := time.Now()
 		limit, until := l.limit()
@@ -33,26 +37,30 @@ func (l *lane) claimLoop(ctx context.Context) {
 		n := l.wanted(limit)
 		l.mu.Unlock()
 		if n = w.quota.take(n); n == 0 {
-			l.waitForRoom(ctx, limit, until.Sub(now))
+			w.finisher.add(ends...)
+			ends = l.waitForRoom(ctx, limit, until.Sub(now))
 			continue
 		}
-		got, held, err := l.claim(n)
+		got, held, err := l.claim(ledger.Claim{Limit: n, LookFirst: short}, ends)
+		ends = nil
 		w.quota.took(n, got)
 		if w.failed("claim", err) {
 			sleep(ctx, away.next())
 			continue
 		}
 		away = 0
+		hinted := len(l.hint) > 0
 		if got == 0 {
-			l.waitForHint(ctx, empty, held, time.Since(now))
+			hinted = l.waitForHint(ctx, empty, held, time.Since(now))
 		}
-		empty = got == 0
+		empty, short = got == 0, got < n && !hinted
 	}
 }
 
 // waitForRoom waits until more items may be claimed. A governor and the quota do not say when that
-// is: they are asked now and then, and a governor that takes none now when it said.
-func (l *lane) waitForRoom(ctx context.Context, limit int, until time.Duration) {
+// is: they are asked now and then, and a governor that takes none now when it said. It returns the tasks that made
+// room and are not given to the finisher; see exchange.
+func (l *lane) waitForRoom(ctx context.Context, limit int, until time.Duration) (ends []*task) {
 	var most time.Duration
 	if l.governor != nil || l.worker.quota.limited() {
 		most = l.worker.config.Poll
@@ -63,13 +71,21 @@ func (l *lane) waitForRoom(ctx context.Context, limit int, until time.Duration) 
 	if limit == 0 {
 		signal(l.worker.look) // as idle as can be
 	}
+	l.mu.Lock()
+	l.waits = limit
+	l.mu.Unlock()
 	wait(ctx, l.room, most)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ends, l.ends, l.waits = l.ends, nil, 0
+	return ends
 }
 
 // waitForHint waits after a claim that found nothing: there may be nothing, or others were at
-// the same rows, so that it looks once more soon and then idles. What a rate holds back is claimed
-// when it may be; thousands of keys that are held back take long to look at, so not too often before.
-func (l *lane) waitForHint(ctx context.Context, again bool, held ledger.HeldBack, took time.Duration) {
+// the same rows, so that it looks once more soon and then idles. Items that a rate holds back are claimed
+// when they may be; thousands of keys that are held back take long to look at, so not too often before. It reports
+// whether there was a hint.
+func (l *lane) waitForHint(ctx context.Context, again bool, held scheduler.HeldBack, took time.Duration) (hinted bool) {
 	l.mu.Lock()
 	l.dry = true
 	l.mu.Unlock()
@@ -82,10 +98,10 @@ func (l *lane) waitForHint(ctx context.Context, again bool, held ledger.HeldBack
 		until := max(held.Wait, time.Millisecond)
 		most = min(max(most, claimShare*took), until)
 	}
-	wait(ctx, l.hint, most)
+	return wait(ctx, l.hint, most)
 }
 
-// hinted says that items of the kind may have become ready.
+// hinted is called when items of the kind may have become ready.
 func (l *lane) hinted() {
 	l.mu.Lock()
 	l.dry = false
@@ -93,11 +109,12 @@ func (l *lane) hinted() {
 	signal(l.hint)
 }
 
-// claim claims up to n items and puts them into the buffer.
-func (l *lane) claim(n int) (int, ledger.HeldBack, error) {
+// claim claims, ends tasks with that, and puts what it claimed into the buffer.
+func (l *lane) claim(c ledger.Claim, ends []*task) (int, scheduler.HeldBack, error) {
 	w := l.worker
+	c.Kind, c.Agent, c.TTL, c.Shard = l.kind, w.config.Agent, w.config.Lease, w.config.Shard
 	asked := time.Now()
-	leases, held, err := w.config.Ledger.ClaimWithin(w.life, ledger.Claim{Kind: l.kind, Agent: w.config.Agent, Limit: n, TTL: w.config.Lease, Shard: w.config.Shard})
+	leases, held, err := l.exchange(c, ends)
 	now := time.Now()
 	if m := w.config.Meter; m != nil && err == nil {
 		m.Claimed(l.kind, len(leases), now.Sub(asked))
@@ -114,7 +131,8 @@ func (l *lane) claim(n int) (int, ledger.HeldBack, error) {
 	trust := now.Add(leases[0].Remaining())
 	bytes := 0
 	for i, ls := range leases {
-		block[i] = task{lane: l, lease: ls, claimed: now, trust: trust, renew: trust.Add(w.config.Lease/3 - trusted(w.config.Lease))}
+		block[i] = task{lane: l, lease: ls, claimed: now, trust: trust,
+			renew: trust.Add(w.config.Lease/3 - trusted(w.config.Lease))}
 		tasks[i] = &block[i]
 		bytes += len(ls.Payload)
 	}
@@ -124,34 +142,102 @@ func (l *lane) claim(n int) (int, ledger.HeldBack, error) {
 	l.add(tasks)
 	l.mu.Unlock()
 	failpoint.Here("worker.claimed")
-	if leases[0].Alone {
-		l.runAlone(tasks)
-	} else {
-		l.push(l.start(tasks))
+	alone, beside := alone(tasks)
+	if len(beside) > 0 {
+		l.push(l.start(beside))
+	}
+	for i := range alone {
+		l.runAlone(alone[i:])
 	}
 	return len(leases), held, nil
+}
+
+const (
+	exchangeMost  = 16          // ends, and items, of a claim that ends tasks
+	exchangeBytes = 64 << 10    // of the output of each
+	exchangeTime  = time.Second // that the two may take together
+)
+
+// exchange claims, and ends tasks in the same call. An end that it does not record is left to the finisher, which
+// records it alone. Another may have locked a row that is to be ended; claims do not wait for that.
+func (l *lane) exchange(c ledger.Claim, ends []*task) ([]*ledger.Lease, scheduler.HeldBack, error) {
+	w := l.worker
+	if len(ends) == 0 {
+		return w.config.Ledger.ClaimWithin(w.life, c)
+	}
+	ctx, cancel := context.WithTimeout(w.life, exchangeTime)
+	defer cancel()
+	endings := endingsOf(ends)
+	failpoint.Here("worker.settled")
+	errs, leases, held, err := w.exchanger.FinishAndClaim(ctx, c, endings...)
+	failpoint.Here("worker.recorded")
+	for i, t := range ends {
+		if errs[i] == nil || errors.Is(errs[i], ledger.ErrLeaseLost) {
+			w.record(t, endings[i], errs[i])
+		} else {
+			w.finisher.add(t)
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		return w.config.Ledger.ClaimWithin(w.life, c)
+	}
+	return leases, held, err
+}
+
+// exchanges gives a task that has ended to the claimer, if that waits for the room which this makes and little is
+// under way. Else it is the finisher's.
+func (l *lane) exchanges(t *task) bool {
+	if l.worker.exchanger == nil || !t.result.Outcome.Completed() || sizeOf(&t.result) > exchangeBytes {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waits == 0 || l.stopping || l.policy.Limits.Any() || len(l.ends) == exchangeMost {
+		return false
+	}
+	if n := l.wanted(l.waits); n == 0 || n > exchangeMost {
+		return false
+	}
+	l.ends = append(l.ends, t)
+	signal(l.room)
+	return true
 }
 
 // probe claims one item, for who asks whether there is any.
 func (l *lane) probe() (got int, err error) {
 	n := l.worker.quota.take(1)
 	if n == 1 {
-		got, _, err = l.claim(1)
+		got, _, err = l.claim(ledger.Claim{Limit: 1}, nil)
 	}
 	l.worker.quota.took(n, got)
 	return got, err
 }
 
-// runAlone begins a single item when nothing else of its kind is in work, and waits for its end.
-func (l *lane) runAlone(tasks []*task) {
+// alone separates the tasks that are to run alone. A claim has one of them, and nothing else; but over HTTP one that
+// resumes also has what came with lost answers.
+func alone(tasks []*task) (alone, beside []*task) {
+	for _, t := range tasks {
+		if t.lease.Alone {
+			alone = append(alone, t)
+		} else {
+			beside = append(beside, t)
+		}
+	}
+	return alone, beside
+}
+
+// runAlone begins the first of these when nothing else of its kind is in work but the others, which wait, and waits for
+// its end.
+func (l *lane) runAlone(waiting []*task) {
+	other := func(t *task) bool { return !slices.Contains(waiting, t) }
 	l.mu.Lock()
-	for len(l.tasks) > 1 && !l.stopping {
+	for slices.ContainsFunc(l.tasks, other) && !l.stopping {
 		l.left.Wait()
 	}
 	l.mu.Unlock()
-	l.push(l.start(tasks))
+	l.push(l.start(waiting[:1]))
 	l.mu.Lock()
-	for len(l.tasks) > 0 {
+	for slices.Contains(l.tasks, waiting[0]) {
 		l.left.Wait()
 	}
 	l.mu.Unlock()
@@ -196,7 +282,8 @@ func (l *lane) start(tasks []*task) []*task {
 // unavailable is the error of a call that did not get through, nil if it did.
 func unavailable(errs []error) error {
 	for _, err := range errs {
-		if err != nil && !errors.Is(err, ledger.ErrLeaseLost) && !errors.Is(err, ledger.ErrCancelled) && !errors.Is(err, ledger.ErrInvalid) {
+		if err != nil && !errors.Is(err, ledger.ErrLeaseLost) && !errors.Is(err, ledger.ErrCancelled) &&
+			!errors.Is(err, ledger.ErrInvalid) {
 			return err
 		}
 	}

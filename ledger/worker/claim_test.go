@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // gauge counts how many are inside.
@@ -82,9 +83,9 @@ func TestClaimSizes(t *testing.T) {
 					elapse(tt.each)
 					return ledger.Done(nil)
 				}))
-				largest := slices.Max(r.store.limits)
+				largest := slices.Max(r.store.limits())
 				if largest < tt.least || largest > tt.most {
-					t.Errorf("the largest claim asked for %d, want %d … %d; all: %v", largest, tt.least, tt.most, r.store.limits)
+					t.Errorf("the largest claim asked for %d, want %d … %d; all: %v", largest, tt.least, tt.most, r.store.limits())
 				}
 			})
 		})
@@ -116,7 +117,7 @@ func (s *quick) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 	return ledger.Claimed{Records: recs}, nil
 }
 
-// What lies in the buffer too long because items have become slow is handed back.
+// Items that lie in the buffer too long, because items have become slow, are handed back.
 func TestStaleBufferIsHandedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -169,7 +170,7 @@ func TestDoubtfulKind(t *testing.T) {
 		if rep.Outcomes[ledger.OutcomeDone] != 100 {
 			t.Errorf("report %+v", rep)
 		}
-		if most := slices.Max(r.store.limits); most != 5 {
+		if most := slices.Max(r.store.limits()); most != 5 {
 			t.Errorf("claimed %d at once, want 5", most)
 		}
 		if r.store.calls["start"] >= 100 {
@@ -279,6 +280,54 @@ func TestAlone(t *testing.T) {
 	})
 }
 
+// resuming is a ledger over HTTP whose claims bring what came with lost answers: of two claims at once.
+type resuming struct{ *ledger.Ledger }
+
+func (l resuming) ClaimWithin(ctx context.Context, c ledger.Claim) (all []*ledger.Lease, held scheduler.HeldBack,
+	err error) {
+	for range 2 {
+		var got []*ledger.Lease
+		if got, held, err = l.Ledger.ClaimWithin(ctx, c); err != nil {
+			break
+		}
+		all = append(all, got...)
+	}
+	return all, held, err
+}
+
+func (l resuming) FinishAndClaim(ctx context.Context, c ledger.Claim, e ...ledger.Ending) (errs []error,
+	all []*ledger.Lease, held scheduler.HeldBack, err error) {
+	errs = l.Finish(ctx, e...)
+	all, held, err = l.ClaimWithin(ctx, c)
+	return errs, all, held, err
+}
+
+// Items that are to run alone may come together, and with others. They run one after the other.
+func TestAloneTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.add(ledger.NewItem{Key: "one"}, ledger.NewItem{Key: "two"})
+		r.drain(Func(func(context.Context, *ledger.Lease) ledger.Result { return ledger.Crashed("segmentation fault") }),
+			func(c *Config) { c.MaxItems = 4 })
+		elapse(time.Minute) // they are ready again
+		r.add(ledger.NewItem{Key: "plain", Priority: 1})
+		var g gauge
+		alone := 0
+		rep := r.drain(Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
+			g.in()
+			defer g.out()
+			if ls.Alone {
+				alone++
+			}
+			elapse(time.Minute) // longer than a lease
+			return ledger.Done(nil)
+		}), func(c *Config) { c.Ledger = resuming{r.Ledger} })
+		if rep.Outcomes[ledger.OutcomeDone] != 3 || alone != 2 || g.most.Load() != 1 {
+			t.Errorf("%+v, %d alone, %d at a time", rep, alone, g.most.Load())
+		}
+	})
+}
+
 // An item whose lease could not be renewed while it waited for its turn is not begun.
 func TestAloneWaitsTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -313,18 +362,20 @@ func TestHints(t *testing.T) {
 		r := newRig(t)
 		var waits []time.Duration
 		var mu sync.Mutex
-		stop := r.run(r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result { return ledger.Done(nil) }), func(c *Config) {
-			c.Observe = func(ev Event) {
-				mu.Lock()
-				defer mu.Unlock()
-				waits = append(waits, ev.Waited)
-			}
-		}))
+		stop := r.run(r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result { return ledger.Done(nil) }),
+			func(c *Config) {
+				c.Observe = func(ev Event) {
+					mu.Lock()
+					defer mu.Unlock()
+					waits = append(waits, ev.Waited)
+				}
+			}))
 		elapse(10 * time.Second)
 		r.add(ledger.NewItem{Key: "hinted"})
 		elapse(10 * time.Second)
-		// Somebody else's process: the store tells nobody.
-		if _, err := ledger.New(r.store.Store, ledger.Options{}).Add(t.Context(), ledger.NewItem{Kind: "k", Key: "quiet"}); err != nil {
+		// Another process adds items, without a notification.
+		if _, err := ledger.New(r.store.Store, ledger.Options{}).Add(t.Context(), ledger.NewItem{Kind: "k",
+			Key: "quiet"}); err != nil {
 			t.Fatal(err)
 		}
 		elapse(10 * time.Second)
@@ -335,7 +386,7 @@ func TestHints(t *testing.T) {
 	})
 }
 
-// What waits is worked when it is due, not a poll later.
+// A waiting item is worked when it is due, not a poll later.
 func TestRetriesAreInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -13,36 +13,44 @@
 //
 // # How an item goes through
 //
-// Each kind has a lane: one goroutine that claims, one that hands items to the handler. What was
-// claimed and not begun lies in the lane's buffer, which holds about half a second of work, as
-// measured: a busy worker claims a thousand items at a time, one whose items take minutes claims
-// what it can begin now and leaves the rest to others. What lies there longer than a quarter of
-// the lease is handed back.
+// Two goroutines work for each kind: one claims items, the other hands them to the handler. An item
+// that is claimed and has not begun lies in the buffer of its kind. The buffer holds about half a
+// second of work, by the measured rate. So a busy worker claims a thousand items at a time. A worker
+// whose items take minutes claims what it can begin now and leaves the rest to others.
+// An item that has been in the buffer for longer than a quarter of the lease is handed back.
 //
-// Endings of all lanes are finished together: at once when there is little to do, in batches as
-// large as gather during the call before when there is much.
+// The ends of the items of all kinds are recorded together. When there is little to do, an end is
+// recorded at once. When there is much to do, all ends that come during one call are the batch of
+// the next call.
 //
 // # Leases
 //
-// Leases are renewed at a third of their time, until the end of the item is recorded. A lease is
-// trusted only until the start of the call that granted or renewed it, plus its time, minus a
-// tenth, by this process's monotonic clock; past it the handler's context ends. An end that comes
-// late is still reported: the ledger takes it unless somebody else was granted the item.
+// A lease is renewed after a third of its time, until the end of the item is recorded. The worker
+// trusts a lease for nine tenths of its time. The time counts from the start of the call that granted
+// or renewed the lease, by the monotonic clock of this process. After that the context of the handler
+// ends. An end that comes later is still reported: the ledger takes it unless somebody else has been
+// granted the item.
 //
-// Of kinds with ledger.OnLostDoubt nothing is buffered: as many items are claimed as can begin, and
-// their start is committed before the handler sees them.
+// Items of a kind with ledger.OnLostDoubt are not buffered. As many are claimed as can begin, and
+// their start is committed before the handler gets them.
 //
 // # Time
 //
-// The end of a timeout is the end of the handler's context. A handler that returns an error after
-// it has failed with code "timeout", and the kind's OnLost says what that means, since the work may
-// have been cut off anywhere. A Func that does not return cannot be killed: it keeps its place among
-// the Concurrency, but overtime (30 s) after its deadline its lease is no longer renewed, so that
-// the ledger gives the item to somebody else.
+// When the timeout of an attempt is over, the context of the handler ends. If the handler returns an
+// error after that, the attempt has failed with code "timeout". The work may have been cut off
+// anywhere, so the kind's OnLost decides what follows. A Func that does not return cannot be killed,
+// and it still counts for Concurrency. 30 s after its deadline its lease is no longer renewed, so
+// that the ledger gives the item to somebody else.
 //
 // # Goroutines
 //
-// Two per kind, and per worker: two that finish, one that watches leases and never waits, one that
-// renews them, one each to promote, expire, prune and beat, and two that listen for hints. All
-// have ended when Run or Drain returns, except those of a Func that ignored the end of its context.
+// There are two goroutines for each kind. A worker has these besides:
+//   - two that record ends
+//   - one that watches the leases and never waits for the ledger, and one that renews them
+//   - one each that makes due items ready, takes back expired leases, prunes, sends heartbeats, and
+//     writes tallies
+//   - two that receive notifications of items that may have become ready
+//   - one that waits for an error after which the worker cannot go on
+//
+// All have ended when Run or Drain returns, except those of a Func that ignored the end of its context.
 package worker

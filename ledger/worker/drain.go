@@ -7,30 +7,39 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// Report counts what one Drain did and left.
+// Report counts the attempts that one Drain ended, and the items that it left.
 type Report struct {
-	Outcomes map[ledger.Outcome]int64 // of ended attempts, as the ledger wrote them down
-	Dead     int64                    // attempts that failed their round for good: the item is dead, or recurring and waits for its next round
-	Doubt    int64                    // … in doubt
-	// Left in the ledger of the kinds and the shard worked; beyond ledger.StandingCap the
-	// first two are the cap.
-	Ready   int64     // to be claimed: their kind is paused or held back by limits, or Drain was ended
+	Outcomes map[ledger.Outcome]int64 // of ended attempts, as the ledger recorded them
+	// Dead counts attempts after which the round has failed for good. The item is dead, or it is recurring and
+	// waits for its next round.
+	Dead  int64
+	Doubt int64 // attempts after which the item is in doubt
+	// The rest counts items that are left in the ledger, of the kinds and the shard of the worker. Ready and
+	// Waiting are counted up to stats.StandingCap for each kind.
+	Ready   int64     // can be claimed: their kind is paused, limits hold them back, or Drain ended early
 	Waiting int64     // due later
-	Held    int64     // leased by others
-	NextDue time.Time // of what is left; zero if nothing
+	Held    int64     // leased by other agents
+	NextDue time.Time // when the next item is due; zero if no item waits
 }
 
-// Drain works until nothing is left to do now, and reports what this call did: at some instant of
-// the call nothing of its kinds and shard was ready, leased by a program, or due within patience. What other programs hold is waited for, however long, since it
-// may come back: they finish it, or their leases expire. Leases of persons are not waited for, nor
-// is a kind that is paused, or whose handler takes nothing for longer than patience and a minute.
-// What limits of its kind hold back is waited for as what is due later: by a rate, if the next may be
-// claimed within patience; for want of a place, unless people have all places.
-// Drain ends early, as Run does, when ctx ends.
+// Drain works until nothing is left to do now, and reports what this call did. Nothing is left if at one instant of
+// the call no item of its kinds and shard is ready, leased by a program, or due within patience. Drain ends early, as
+// Run does, when ctx ends.
+//
+// Drain waits for:
+//   - items that other programs hold, however long, because they may come back: the leases end or expire
+//   - items that a rate of their kind holds back, if the next one may be claimed within patience
+//   - items that the other limits of their kind hold back, unless persons hold all places
+//
+// Drain does not wait for:
+//   - items that persons hold
+//   - items of a kind that is paused
+//   - items of a kind whose handler takes nothing for longer than patience and longer than a minute
 func (w *Worker) Drain(ctx context.Context, patience time.Duration) (Report, error) {
-	var left []ledger.Standing
+	var left []stats.Standing
 	err := w.work(ctx, func(ctx context.Context) { left = w.untilQuiet(ctx, patience) })
 	r := w.tally.report()
 	if left == nil && err == nil {
@@ -51,7 +60,7 @@ func (w *Worker) Drain(ctx context.Context, patience time.Duration) (Report, err
 
 // untilQuiet waits until there is nothing to wait for and returns what is left then; nil if ctx
 // or the quota ended before.
-func (w *Worker) untilQuiet(ctx context.Context, patience time.Duration) []ledger.Standing {
+func (w *Worker) untilQuiet(ctx context.Context, patience time.Duration) []stats.Standing {
 	for ctx.Err() == nil {
 		if w.done() {
 			return nil
@@ -70,9 +79,9 @@ func (w *Worker) untilQuiet(ctx context.Context, patience time.Duration) []ledge
 // quiet returns what is left if there is nothing to wait for, else nil. One kind's standing is one
 // snapshot. With several kinds an item could be seen in none of them: worked in one before that is
 // looked at, it may emit another into a kind that was looked at before. So all are looked at
-// twice, and no attempt may have ended since the first look. What is held back by limits is asked by
+// twice, and no attempt may have ended since the first look. Whether limits hold items back is found by
 // claiming, between the two looks: the places may have become free since.
-func (w *Worker) quiet(ctx context.Context, patience time.Duration) ([]ledger.Standing, error) {
+func (w *Worker) quiet(ctx context.Context, patience time.Duration) ([]stats.Standing, error) {
 	first, err := w.standings(ctx)
 	if err != nil || !w.allQuiet(first, patience) {
 		return nil, err
@@ -105,8 +114,8 @@ func (w *Worker) quiet(ctx context.Context, patience time.Duration) ([]ledger.St
 }
 
 // standings of all kinds, each of the worker's shard, in the order of the lanes.
-func (w *Worker) standings(ctx context.Context) ([]ledger.Standing, error) {
-	all := make([]ledger.Standing, len(w.lanes))
+func (w *Worker) standings(ctx context.Context) ([]stats.Standing, error) {
+	all := make([]stats.Standing, len(w.lanes))
 	for i, l := range w.lanes {
 		s, err := w.config.Ledger.StandingIn(ctx, l.kind, w.config.Shard)
 		if err != nil {
@@ -117,7 +126,7 @@ func (w *Worker) standings(ctx context.Context) ([]ledger.Standing, error) {
 	return all, nil
 }
 
-func (w *Worker) allQuiet(all []ledger.Standing, patience time.Duration) bool {
+func (w *Worker) allQuiet(all []stats.Standing, patience time.Duration) bool {
 	for i, l := range w.lanes {
 		s := all[i]
 		soon := s.Ready > 0 && !l.kept(patience) || !s.NextDue.IsZero() && !s.NextDue.After(s.Now.Add(patience))
@@ -132,7 +141,7 @@ func (w *Worker) allQuiet(all []ledger.Standing, patience time.Duration) bool {
 // process may only be starting again.
 const handlerPatience = time.Minute
 
-// paused says whether the lane takes nothing for longer than one should wait.
+// paused reports whether the lane claims nothing for longer than a drain waits.
 func (l *lane) paused(patience time.Duration) bool {
 	limit, until := l.limit()
 	l.mu.Lock()
@@ -140,7 +149,7 @@ func (l *lane) paused(patience time.Duration) bool {
 	return l.policy.Paused || limit == 0 && time.Until(until) > max(patience, handlerPatience)
 }
 
-// kept says whether limits keep what is ready for longer than one should wait, if no program has any of
+// kept reports whether limits keep the ready items back for longer than a drain waits, if no program has any of
 // the kind.
 func (l *lane) kept(patience time.Duration) bool {
 	l.mu.Lock()

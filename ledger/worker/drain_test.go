@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 func TestDrainReport(t *testing.T) {
@@ -20,8 +22,10 @@ func TestDrainReport(t *testing.T) {
 		r := newRig(t)
 		r.policy(ledger.Kind{MaxFailures: 2})
 		soon, later := time.Now().Add(30*time.Second), time.Now().Add(time.Hour)
-		r.add(ledger.NewItem{Key: "done"}, ledger.NewItem{Key: "dead"}, ledger.NewItem{Key: "doubt"}, ledger.NewItem{Key: "skip"},
-			ledger.NewItem{Key: "soon", Due: soon}, ledger.NewItem{Key: "later", Due: later}, ledger.NewItem{Key: "later still", Due: later.Add(time.Hour)},
+		r.add(ledger.NewItem{Key: "done"}, ledger.NewItem{Key: "dead"}, ledger.NewItem{Key: "doubt"},
+			ledger.NewItem{Key: "skip"},
+			ledger.NewItem{Key: "soon", Due: soon}, ledger.NewItem{Key: "later", Due: later}, ledger.NewItem{Key: "later still",
+				Due: later.Add(time.Hour)},
 			ledger.NewItem{Key: "person's", Priority: -2})
 		if _, err := r.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "ann", Limit: 1, TTL: time.Hour}); err != nil {
 			t.Fatal(err)
@@ -38,8 +42,9 @@ func TestDrainReport(t *testing.T) {
 			return ledger.Done(nil)
 		}))
 		want := Report{
-			Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: 2, ledger.OutcomeFailed: 2, ledger.OutcomeUnknown: 1, ledger.OutcomeSkipped: 1},
-			Dead:     1, Doubt: 1, Waiting: 2, Held: 1, NextDue: later.UTC(),
+			Outcomes: map[ledger.Outcome]int64{ledger.OutcomeDone: 2, ledger.OutcomeFailed: 2, ledger.OutcomeUnknown: 1,
+				ledger.OutcomeSkipped: 1},
+			Dead: 1, Doubt: 1, Waiting: 2, Held: 1, NextDue: later.UTC(),
 		}
 		if diff := cmp.Diff(want, rep); diff != "" {
 			t.Errorf("report (-want +got):\n%s", diff)
@@ -51,7 +56,8 @@ func TestDrainReport(t *testing.T) {
 func TestDrainReportsFailedRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.add(ledger.NewItem{Key: "daily", Every: "day"}, ledger.NewItem{Key: "daily, fails", Every: "day"}, ledger.NewItem{Key: "once, fails"})
+		r.add(ledger.NewItem{Key: "daily", Every: "day"}, ledger.NewItem{Key: "daily, fails", Every: "day"},
+			ledger.NewItem{Key: "once, fails"})
 		rep := r.drain(Func(func(_ context.Context, l *ledger.Lease) ledger.Result {
 			if l.Key == "daily" {
 				return ledger.Done(nil)
@@ -77,7 +83,7 @@ func TestDrainIsPrompt(t *testing.T) {
 	})
 }
 
-// What is due within the patience is waited for, what is due later is left.
+// Items due within the patience are waited for, later ones are left.
 func TestDrainPatience(t *testing.T) {
 	for _, tt := range []struct {
 		due, patience time.Duration
@@ -101,7 +107,7 @@ func TestDrainPatience(t *testing.T) {
 	}
 }
 
-// What other programs hold is waited for: a live one finishes it, of a dead one it expires.
+// Items that other programs hold are waited for: a live program finishes them, the leases of a dead one expire.
 func TestDrainWaitsForOthers(t *testing.T) {
 	other := ledger.Agent{Name: "other", Kinds: map[string]string{"k": ""}}
 	tests := []struct {
@@ -185,7 +191,7 @@ func TestDrainFollowsWhatIsEmitted(t *testing.T) {
 	})
 }
 
-// Nobody can see an attempt that ends between two looks at two kinds but by its traces.
+// An attempt that ends between two looks at two kinds is seen only by its traces.
 func TestQuietLooksTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -213,14 +219,14 @@ func TestQuietLooksTwice(t *testing.T) {
 	})
 }
 
-// What is ready counts where it is of one's own shard.
+// Only ready items of the worker's own shard count.
 func TestQuietIsOfTheShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		id := r.add(ledger.NewItem{Key: "a"})[0]
 		mine := r.item(id).Slot % 2
 		for shard, quiet := range map[int]bool{mine: false, 1 - mine: true} {
-			w := r.worker(Func(done), func(c *Config) { c.Shard = ledger.Shard{Index: shard, Count: 2} })
+			w := r.worker(Func(done), func(c *Config) { c.Shard = scheduler.Shard{Index: shard, Count: 2} })
 			w.life = t.Context()
 			if left, err := w.quiet(t.Context(), 0); (left != nil) != quiet || err != nil {
 				t.Errorf("shard %d, the item is in %d: %v, %v", shard, mine, left, err)
@@ -239,7 +245,7 @@ type betweenLooks struct {
 	acted atomic.Bool
 }
 
-func (s *betweenLooks) Standing(ctx context.Context, kind string, part ledger.Shard) (ledger.Standing, error) {
+func (s *betweenLooks) Standing(ctx context.Context, kind string, part scheduler.Shard) (stats.Standing, error) {
 	st, err := s.Store.Standing(ctx, kind, part)
 	if s.acted.CompareAndSwap(false, true) {
 		s.act()
@@ -265,7 +271,7 @@ func TestDrainOfShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		ids := r.addMany(60)
-		rep := r.drain(Func(done), func(c *Config) { c.Shard = ledger.Shard{Index: 1, Count: 3} })
+		rep := r.drain(Func(done), func(c *Config) { c.Shard = scheduler.Shard{Index: 1, Count: 3} })
 		var mine int64
 		for _, id := range ids {
 			it := r.item(id)
@@ -283,7 +289,7 @@ func TestDrainOfShard(t *testing.T) {
 	})
 }
 
-// A drain that is told to stop says what is left.
+// A drain that is stopped reports what is left.
 func TestDrainIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

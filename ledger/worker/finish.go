@@ -15,7 +15,7 @@ const (
 	finishFull  = 500     // endings that are worth a second call beside one that is under way
 )
 
-// finisher records the ends of tasks. Two loops take what has gathered: one takes whatever
+// finisher records the ends of tasks. Two loops take what has gathered: one takes all that
 // there is, so that nothing waits while little is going on and much gathers while it is busy;
 // the other comes in when more has gathered than one call should bring.
 type finisher struct {
@@ -99,10 +99,7 @@ func sizeOf(r *ledger.Result) int {
 func (f *finisher) finish(life context.Context, batch []*task) {
 	var away backoff
 	for len(batch) > 0 {
-		endings := make([]ledger.Ending, len(batch))
-		for i, t := range batch {
-			endings[i] = ledger.Ending{Lease: t.lease, Result: t.result}
-		}
+		endings := endingsOf(batch)
 		failpoint.Here("worker.settled")
 		errs := f.worker.config.Ledger.Finish(life, endings...)
 		failpoint.Here("worker.recorded")
@@ -114,6 +111,14 @@ func (f *finisher) finish(life context.Context, batch []*task) {
 			return
 		}
 	}
+}
+
+func endingsOf(batch []*task) []ledger.Ending {
+	endings := make([]ledger.Ending, len(batch))
+	for i, t := range batch {
+		endings[i] = ledger.Ending{Lease: t.lease, Result: t.result}
+	}
+	return endings
 }
 
 // sort takes note of what became of each ending, and returns the tasks that are to be tried again.
@@ -129,7 +134,8 @@ func (f *finisher) sort(life context.Context, batch []*task, endings []ledger.En
 		case !invalid && len(batch) > 1: // any of them may be the reason
 			f.finish(life, batch[i:i+1:i+1])
 		case t.result.Code != codeInvalid:
-			t.result = ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: codeInvalid, Error: err.Error(), Log: t.result.Log, Worker: t.result.Worker}
+			t.result = ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: codeInvalid, Error: err.Error(),
+				Log: t.result.Log, Worker: t.result.Worker}
 			again = append(again, t)
 		default:
 			f.worker.record(t, endings[i], err)

@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// governor is a Governor that says what it is told.
+// governor is a Governor with fixed answers.
 type governor struct {
 	Func
 	gauge
@@ -115,7 +115,8 @@ func TestGovernorPauses(t *testing.T) {
 			t.Fatal("nothing was claimed ahead")
 		}
 		elapse(30 * time.Minute)
-		want := map[ledger.State]int{ledger.StateDone: before[ledger.StateDone], ledger.StateReady: 300 - before[ledger.StateDone]}
+		want := map[ledger.State]int{ledger.StateDone: before[ledger.StateDone],
+			ledger.StateReady: 300 - before[ledger.StateDone]}
 		if diff := cmp.Diff(want, states()); diff != "" {
 			t.Errorf("in the middle of the pause (-want +got):\n%s", diff)
 		}
@@ -174,7 +175,8 @@ func TestDrainOfPausedGovernor(t *testing.T) {
 	for _, tt := range []struct {
 		pause, patience time.Duration
 		done            int64
-	}{{30 * time.Second, 0, 5}, {5 * time.Minute, 0, 0}, {5 * time.Minute, time.Minute, 0}, {5 * time.Minute, 10 * time.Minute, 5}} {
+	}{{30 * time.Second, 0, 5}, {5 * time.Minute, 0, 0}, {5 * time.Minute, time.Minute, 0}, {5 * time.Minute,
+		10 * time.Minute, 5}} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
 			r.addMany(5)

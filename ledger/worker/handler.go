@@ -10,48 +10,58 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/health"
 )
 
 // Handler works the items of one kind.
 type Handler interface {
-	// Handle works one item and calls settle exactly once, from any goroutine and also after
-	// it returned. It must not wait: it is called by the one goroutine that hands out the items
-	// of the kind. ctx ends when the item is cancelled, its lease is lost, its timeout is over
-	// or the worker's grace has passed; context.Cause says which:
-	// ErrCancelled, ledger.ErrLeaseLost, context.DeadlineExceeded or ErrStopping.
+	// Handle works one item. settle is to be called exactly once, with the result, from any goroutine.
+	// Handle may return before that. It must not block, because one goroutine hands out all items of the
+	// kind. ctx ends when the item is cancelled, its lease is lost, its timeout is over or the worker's
+	// grace has passed; context.Cause is the reason: ErrCancelled, ledger.ErrLeaseLost,
+	// context.DeadlineExceeded or ErrStopping.
 	Handle(ctx context.Context, lease *ledger.Lease, settle func(ledger.Result))
 }
 
-// Governor is a Handler that decides itself how much it takes and keeps time itself: one that
-// passes items on to a process.
+// Governor is a Handler that decides itself how many items it takes, and ends attempts itself at their
+// timeout. A handler that passes items on to a process is one.
 type Governor interface {
 	Handler
-	// Govern tells the kind's policy, before the first item and whenever it has changed. Ending
-	// attempts that take longer than its Timeout is the Governor's matter.
+	// Govern gives the kind's policy to the Governor, before the first item and after each change. The
+	// Governor must end attempts that take longer than the Timeout of the policy.
 	Govern(policy ledger.Kind)
-	// Limit is the most items in Handle at a time from now on; it replaces Concurrency. With 0
-	// nothing is claimed, and until is when to look again, by time.Now.
+	// Limit is the most items that the Governor works at a time from now on; it replaces Concurrency. If n
+	// is 0, nothing is claimed, and Limit is called again no later than until, by time.Now.
 	Limit() (n int, until time.Time)
-	// HandBack is called once the worker is to stop: what has not begun is settled as released, what has may
-	// go on for as long as grace. It does not wait. Items may come again later, of another worker.
+	// HandBack is called when the worker is to stop. It settles items that have not begun as released. Items
+	// that have begun may go on for as long as grace; HandBack does not wait for them. Another worker may
+	// give items to the Governor later.
 	HandBack(grace time.Duration)
-	// Stalled is until when, by time.Now, nothing is taken because what works the items crashes
-	// again and again; the zero time says that this is not so. The worker's heartbeat tells it to others.
+	// Stalled is not zero if what works the items crashes again and again: the Governor takes no items until
+	// this time, by time.Now. The worker's heartbeat carries it to others.
 	Stalled() time.Time
 }
 
-// Defined is a Handler that says itself what works the kind, see ledger.Kind: it may come to be
-// another version while the worker runs. KindConfig.Definition is not asked then.
+// Defined is a Handler with a definition that may change while the worker runs, for example because of a
+// new version of a plugin.
 type Defined interface {
 	Handler
+	// Definition names what works the kind, as in ledger.Kind. It replaces KindConfig.Definition.
 	Definition() string
 	// Config are the settings in force, as in ledger.Kind.
 	Config() string
 }
 
+// Supervised is a Handler that passes items on to the process of a plugin.
+type Supervised interface {
+	Handler
+	// Plugin is the state of the process. The worker's heartbeat carries it to others.
+	Plugin() health.Plugin
+}
+
 // Causes with which a handler's context ends, besides context.DeadlineExceeded for its timeout
-// and ledger.ErrLeaseLost. A failure that is reported after ErrStopping or ErrLeaseLost is
-// taken for the interruption that it probably is: the item is released.
+// and ledger.ErrLeaseLost. If a handler reports a failure after ErrStopping or ErrLeaseLost, the
+// interruption is probably the reason. So the item is released, and the attempt does not count as failed.
 var (
 	ErrCancelled = ledger.ErrCancelled
 	ErrStopping  = errors.New("worker is stopping")
@@ -80,10 +90,11 @@ func (f Func) Handle(ctx context.Context, lease *ledger.Lease, settle func(ledge
 
 // panicked is called while the panic is being recovered from, so that its stack is there.
 func panicked(p any) ledger.Result {
-	return ledger.Result{Outcome: ledger.OutcomeFailed, Code: "panic", Error: fmt.Sprint("panic: ", p), Log: string(debug.Stack()), NoReport: true}
+	return ledger.Result{Outcome: ledger.OutcomeFailed, Code: "panic", Error: fmt.Sprint("panic: ", p),
+		Log: string(debug.Stack()), NoReport: true}
 }
 
-// JSON is a Func with a decoded payload; a payload that does not decode fails for good with
+// JSON is a Func with a decoded payload. An item whose payload does not decode fails for good with
 // code "payload".
 func JSON[T any](fn func(ctx context.Context, lease *ledger.Lease, payload T) ledger.Result) Func {
 	return func(ctx context.Context, lease *ledger.Lease) ledger.Result {
@@ -100,12 +111,12 @@ func JSON[T any](fn func(ctx context.Context, lease *ledger.Lease, payload T) le
 // Recorded is returned by a handler that ended its lease itself with Ledger.FinishTx.
 func Recorded() ledger.Result { return ledger.Result{Outcome: OutcomeRecorded} }
 
-// OutcomeRecorded stands in events and reports for an attempt whose handler recorded its end
-// itself. The ledger never stores it.
+// OutcomeRecorded is the outcome in an Event and a Report if the handler recorded the end of the
+// attempt itself. The ledger never stores it.
 const OutcomeRecorded ledger.Outcome = "recorded"
 
 // judge turns what a handler said into what is reported, given why its context had ended (nil
-// if it had not). What a handler reports as final, or as anything but a failure, stands.
+// if it had not). A result that is final, or no failure, stays as it is.
 func judge(res ledger.Result, cause error) ledger.Result {
 	if res.Outcome != ledger.OutcomeFailed || res.Final || res.NoReport {
 		return res

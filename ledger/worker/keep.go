@@ -17,7 +17,7 @@ const (
 )
 
 // watchLoop looks after the leases and never waits for the ledger: it ends the contexts of
-// handlers whose lease cannot be trusted any more, whatever the ledger does, and gives what is
+// handlers whose lease cannot be trusted any more, also while the ledger is away, and gives what is
 // to be renewed or asked about to askLoop.
 func (w *Worker) watchLoop(life context.Context, calls chan<- call) {
 	defer close(calls)
@@ -71,7 +71,7 @@ func (c call) free() {
 // watched is when the watch looked last, by both clocks.
 type watched struct{ mono, wall time.Time }
 
-// slept says whether the machine may have slept longer than that since the last look: the wall
+// slept reports whether the machine may have slept longer than that since the last look: the wall
 // clock went on, the monotonic one did not, so that no lease is as young as it seems.
 func (w *watched) slept(now time.Time, longer time.Duration) bool {
 	last := *w
@@ -118,7 +118,8 @@ func (l *lane) watchRunning(t *task, now time.Time) {
 	t.lost = true
 	l.remove(t)
 	signal(l.worker.look)
-	t.log().Error("the handler did not return after its timeout; the item is left to others, its place stays taken", "timeout", t.deadline.Sub(t.began))
+	t.log().Error("the handler did not return after its timeout; the item is left to others, its place stays taken",
+		"timeout", t.deadline.Sub(t.began))
 }
 
 // askLoop makes the calls about leases until the channel is closed.

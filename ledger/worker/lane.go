@@ -8,6 +8,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/failpoint"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // lane is all that goes on for one kind.
@@ -29,11 +30,13 @@ type lane struct {
 	tasks    []*task     // all that are in this worker's hands
 	buffer   []*task     // those not begun, in order
 	running  int
-	stopping bool // what comes is handed back
-	dry      bool // the newest claim found nothing, and nobody said that there is more
+	stopping bool    // what comes is handed back
+	waits    int     // for how many items at a time the claimer waits to have room; 0: it does not
+	ends     []*task // that it is to end with the next claim
+	dry      bool    // the newest claim found nothing, and no notification came since
 	pace     pace
 
-	// Of the newest claim that found nothing; see ledger.HeldBack.
+	// Of the newest claim that found nothing; see scheduler.HeldBack.
 	full      bool
 	heldUntil time.Time
 }
@@ -59,7 +62,7 @@ func (l *lane) govern(policy ledger.Kind) {
 	}
 }
 
-// limit is how many items may run at a time, and if none may, until when. A lane that stops asks nobody:
+// limit is how many items may run at a time, and if none may, until when. A lane that stops does not ask the governor:
 // who is asked may start a process.
 func (l *lane) limit() (int, time.Time) {
 	if l.stopped() {
@@ -77,11 +80,11 @@ func (l *lane) stopped() bool {
 	return l.stopping
 }
 
-// doubtful says whether items of the kind must not be begun twice. The caller holds mu.
+// doubtful reports whether items of the kind must not be begun twice. The caller holds mu.
 func (l *lane) doubtful() bool { return l.policy.OnLost == ledger.OnLostDoubt }
 
 // heldBack takes note of what limits hold back. The caller holds mu.
-func (l *lane) heldBack(held ledger.HeldBack) {
+func (l *lane) heldBack(held scheduler.HeldBack) {
 	l.full, l.heldUntil = held.Full, time.Time{}
 	if held.Wait > 0 {
 		l.heldUntil = time.Now().Add(held.Wait)
@@ -115,7 +118,7 @@ func (l *lane) push(tasks []*task) {
 	l.handBack(tasks)
 }
 
-// handBack ends tasks that were not begun and are in nobody else's hands: not in the buffer.
+// handBack releases tasks that were not begun and that the caller alone has: not in the buffer.
 func (l *lane) handBack(tasks []*task) {
 	l.mu.Lock()
 	l.handBackLocked(tasks)
@@ -203,7 +206,7 @@ func (l *lane) takeBuffered(test func(*task) bool) (taken []*task) {
 	return taken
 }
 
-// stop hands back what was not begun, and whatever a claim that is under way still brings.
+// stop releases items that were not begun, and those that a claim under way still brings.
 func (l *lane) stop() {
 	l.mu.Lock()
 	l.stopping = true
@@ -222,7 +225,7 @@ func (l *lane) add(tasks []*task) {
 	}
 }
 
-// remove takes tasks whose end is recorded out of this worker's hands, and says whether none
+// remove drops tasks whose end is recorded from those that this worker holds, and reports whether none
 // is left. The caller holds mu.
 func (l *lane) remove(t *task) {
 	last := len(l.tasks) - 1
@@ -236,7 +239,7 @@ func (l *lane) remove(t *task) {
 	l.left.Broadcast()
 }
 
-// idle says whether there is nothing in this worker's hands, and nothing to be claimed as far
+// idle reports whether this worker holds nothing, and nothing is to be claimed as far
 // as it knows.
 func (l *lane) idle() bool {
 	limit, _ := l.limit()

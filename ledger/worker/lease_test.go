@@ -18,7 +18,7 @@ func cause(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// A lease is kept as long as its handler runs, however long that is, and whoever expires leases.
+// A lease is kept as long as its handler runs, for any time, and also when other workers expire leases.
 func TestLeaseIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -45,7 +45,7 @@ func TestLeaseIsKept(t *testing.T) {
 	})
 }
 
-// What happens to an item while its handler runs ends the handler's context, says why, and does so
+// An event of an item whose handler runs ends the handler's context with the reason, and does so
 // within two seconds.
 func TestContextEnds(t *testing.T) {
 	tests := []struct {
@@ -188,7 +188,7 @@ func TestLeaseIsNotTrustedBlindly(t *testing.T) {
 	})
 }
 
-// expiry is when the item's lease ends, whatever the spy says.
+// expiry is when the item's lease ends by the ledger itself, past the spy.
 func (r *rig) expiry(id int64) time.Time {
 	recs, err := r.store.Records(context.Background(), ledger.RecordQuery{Filter: ledger.IDs(id), Limit: 1})
 	if err != nil {
@@ -291,7 +291,7 @@ func TestOverrun(t *testing.T) {
 	})
 }
 
-// What the monotonic clock slept through is noticed by the wall clock.
+// The wall clock notices time during which the monotonic clock stood still.
 func TestSlept(t *testing.T) {
 	start := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 	tests := []struct {

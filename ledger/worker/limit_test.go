@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// What a rate holds back begins when it may, and nobody polls in between.
+// Items that a rate holds back begin when they may, and without polls in between.
 func TestRateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.policy(ledger.Kind{Limits: ledger.Limits{Rate: ledger.Rate{Count: 5, Per: time.Second}}})
+		r.policy(ledger.Kind{Limits: scheduler.Limits{Rate: scheduler.Rate{Count: 5, Per: time.Second}}})
 		r.addMany(21)
 		began := time.Now()
 		var mu sync.Mutex
@@ -45,7 +46,7 @@ func TestClaimsInVainRest(t *testing.T) {
 		const took = 500 * time.Millisecond
 		r := newRig(t)
 		r.Ledger = ledger.New(&slowClaims{r.store, took}, ledger.Options{})
-		r.policy(ledger.Kind{Limits: ledger.Limits{Rate: ledger.Rate{Count: 1, Per: 10 * time.Minute}}})
+		r.policy(ledger.Kind{Limits: scheduler.Limits{Rate: scheduler.Rate{Count: 1, Per: 10 * time.Minute}}})
 		r.addMany(2)
 		var ended atomic.Int32
 		stop := r.run(r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result {
@@ -75,7 +76,7 @@ func TestDrainUnderRate(t *testing.T) {
 	}{{30 * time.Second, 4}, {2 * time.Minute, 1}} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
-			r.policy(ledger.Kind{Limits: ledger.Limits{Rate: ledger.Rate{Count: 1, Per: tt.per}}})
+			r.policy(ledger.Kind{Limits: scheduler.Limits{Rate: scheduler.Rate{Count: 1, Per: tt.per}}})
 			r.addMany(4)
 			rep := r.drain(Func(done)) // with a minute's patience
 			if rep.Outcomes[ledger.OutcomeDone] != tt.done || rep.Ready != 4-tt.done {
@@ -90,7 +91,7 @@ func TestDrainUnderMaxRunning(t *testing.T) {
 	for _, program := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
-			r.policy(ledger.Kind{Limits: ledger.Limits{MaxRunning: 1}})
+			r.policy(ledger.Kind{Limits: scheduler.Limits{MaxRunning: 1}})
 			r.addMany(3)
 			if program {
 				if err := r.Beat(t.Context(), ledger.Agent{Name: "other"}, time.Hour); err != nil {
@@ -126,7 +127,7 @@ func TestDrainUnderMaxRunning(t *testing.T) {
 func TestNothingIsClaimedAheadUnderLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.policy(ledger.Kind{Limits: ledger.Limits{MaxRunningPerShardKey: 1}})
+		r.policy(ledger.Kind{Limits: scheduler.Limits{MaxRunningPerShardKey: 1}})
 		var items []ledger.NewItem
 		for i := range 40 {
 			items = append(items, ledger.NewItem{Key: fmt.Sprint(i), ShardKey: fmt.Sprint(i % 2)})
@@ -137,7 +138,7 @@ func TestNothingIsClaimedAheadUnderLimits(t *testing.T) {
 			elapse(time.Second)
 			return ledger.Done(nil)
 		}), func(c *Config) { c.Concurrency = 4 })
-		if most := slices.Max(r.store.limits); rep.Outcomes[ledger.OutcomeDone] != 40 || most > 4 {
+		if most := slices.Max(r.store.limits()); rep.Outcomes[ledger.OutcomeDone] != 40 || most > 4 {
 			t.Errorf("%d at once asked for, %+v", most, rep)
 		}
 		if took := time.Since(began); took > 21*time.Second {

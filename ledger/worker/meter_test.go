@@ -37,11 +37,14 @@ func TestMeter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.addMany(12)
-		if gone, err := r.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "gone", Limit: 5, TTL: 10 * time.Second}); err != nil || len(gone) != 5 {
+		if gone, err := r.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "gone", Limit: 5,
+			TTL: 10 * time.Second}); err != nil || len(gone) != 5 {
 			t.Fatal(gone, err)
 		}
 		var m meter
-		w := r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result { return ledger.Done(nil) }), func(c *Config) { c.Meter = &m })
+		w := r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result { return ledger.Done(nil) }), func(c *Config) {
+			c.Meter = &m
+		})
 		stop := r.run(w)
 		elapse(time.Minute)
 		stop()

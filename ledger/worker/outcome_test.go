@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
 // handleFunc is a Handler that is all of Handle, unlike Func.
@@ -23,7 +25,7 @@ func (f handleFunc) Handle(ctx context.Context, lease *ledger.Lease, settle func
 	f(ctx, lease, settle)
 }
 
-// What a handler does, and what the ledger says of the item afterwards.
+// The acts of a handler, and the state of the item afterwards.
 func TestOutcomes(t *testing.T) {
 	type end struct {
 		Outcome ledger.Outcome
@@ -42,22 +44,34 @@ func TestOutcomes(t *testing.T) {
 		want    end
 	}{
 		{"done", returns(ledger.Done([]byte("out"))), ledger.Kind{}, end{ledger.OutcomeDone, "", "", ledger.StateDone}},
-		{"skipped", returns(ledger.Skip("nothing to do")), ledger.Kind{}, end{ledger.OutcomeSkipped, "", "nothing to do", ledger.StateDone}},
-		{"failed", returns(ledger.Fail(oops)), ledger.Kind{MaxFailures: 1}, end{ledger.OutcomeFailed, "", "oops", ledger.StateDead}},
-		{"failed for good", returns(ledger.Permanent(oops)), ledger.Kind{}, end{ledger.OutcomeFailed, "", "oops", ledger.StateDead}},
-		{"snoozed", returns(ledger.Snooze(time.Hour, "later")), ledger.Kind{}, end{ledger.OutcomeSnoozed, "", "later", ledger.StateWaiting}},
-		{"to be retried in an hour", returns(ledger.RetryAfter(time.Hour, oops)), ledger.Kind{}, end{ledger.OutcomeFailed, "", "oops", ledger.StateWaiting}},
+		{"skipped", returns(ledger.Skip("nothing to do")), ledger.Kind{}, end{ledger.OutcomeSkipped, "", "nothing to do",
+			ledger.StateDone}},
+		{"failed", returns(ledger.Fail(oops)), ledger.Kind{MaxFailures: 1}, end{ledger.OutcomeFailed, "", "oops",
+			ledger.StateDead}},
+		{"failed for good", returns(ledger.Permanent(oops)), ledger.Kind{}, end{ledger.OutcomeFailed, "", "oops",
+			ledger.StateDead}},
+		{"snoozed", returns(ledger.Snooze(time.Hour, "later")), ledger.Kind{}, end{ledger.OutcomeSnoozed, "", "later",
+			ledger.StateWaiting}},
+		{"to be retried in an hour", returns(ledger.RetryAfter(time.Hour, oops)), ledger.Kind{}, end{ledger.OutcomeFailed, "",
+			"oops", ledger.StateWaiting}},
 		{"in doubt", returns(ledger.Doubt(oops)), ledger.Kind{}, end{ledger.OutcomeUnknown, "", "oops", ledger.StateDoubt}},
-		{"crashed", returns(ledger.Crashed("segfault")), ledger.Kind{MaxCrashes: 1}, end{ledger.OutcomeCrashed, "crashed", "segfault", ledger.StateDead}},
+		{"crashed", returns(ledger.Crashed("segfault")), ledger.Kind{MaxCrashes: 1}, end{ledger.OutcomeCrashed, "crashed",
+			"segfault", ledger.StateDead}},
 		{"panics", Func(func(context.Context, *ledger.Lease) ledger.Result { panic("ouch") }),
 			ledger.Kind{MaxFailures: 1}, end{ledger.OutcomeFailed, "panic", "panic: ouch", ledger.StateDead}},
 		{"panics and must not be repeated", Func(func(context.Context, *ledger.Lease) ledger.Result { panic("ouch") }),
 			ledger.Kind{OnLost: ledger.OnLostDoubt}, end{ledger.OutcomeUnknown, "panic", "panic: ouch", ledger.StateDoubt}},
-		{"ends its goroutine", Func(func(context.Context, *ledger.Lease) ledger.Result { runtime.Goexit(); return ledger.Done(nil) }),
-			ledger.Kind{MaxFailures: 1}, end{ledger.OutcomeFailed, "panic", "panic: the goroutine of the handler ended", ledger.StateDead}},
+		{"ends its goroutine", Func(func(context.Context, *ledger.Lease) ledger.Result {
+			runtime.Goexit()
+			return ledger.Done(nil)
+		}),
+			ledger.Kind{MaxFailures: 1}, end{ledger.OutcomeFailed, "panic", "panic: the goroutine of the handler ended",
+				ledger.StateDead}},
 		{"panics in Handle", handleFunc(func(context.Context, *ledger.Lease, func(ledger.Result)) { panic("ouch") }),
 			ledger.Kind{MaxFailures: 1}, end{ledger.OutcomeFailed, "panic", "panic: ouch", ledger.StateDead}},
-		{"settles within Handle", handleFunc(func(_ context.Context, _ *ledger.Lease, settle func(ledger.Result)) { settle(ledger.Done(nil)) }),
+		{"settles within Handle", handleFunc(func(_ context.Context, _ *ledger.Lease, settle func(ledger.Result)) {
+			settle(ledger.Done(nil))
+		}),
 			ledger.Kind{}, end{ledger.OutcomeDone, "", "", ledger.StateDone}},
 		{"settles twice", handleFunc(func(_ context.Context, _ *ledger.Lease, settle func(ledger.Result)) {
 			settle(ledger.Done(nil))
@@ -67,17 +81,24 @@ func TestOutcomes(t *testing.T) {
 			settle(ledger.Done(nil))
 			panic("ouch")
 		}), ledger.Kind{}, end{ledger.OutcomeDone, "", "", ledger.StateDone}},
-		{"result breaks a limit", returns(ledger.Done(make([]byte, ledger.MaxOutput+1))), ledger.Kind{},
+		{"result breaks a limit", returns(ledger.Done(make([]byte, bounds.MaxOutput+1))), ledger.Kind{},
 			end{ledger.OutcomeFailed, "invalid_result", "output: 1,048,577 bytes, at most 1,048,576", ledger.StateDead}},
 		{"outcome is none", returns(ledger.Result{Outcome: "finished"}), ledger.Kind{},
-			end{ledger.OutcomeFailed, "invalid_result", `outcome: "finished" is none that a holder may report`, ledger.StateDead}},
-		{"payload does not decode", JSON(func(context.Context, *ledger.Lease, []int) ledger.Result { return ledger.Done(nil) }), ledger.Kind{},
+			end{ledger.OutcomeFailed, "invalid_result", `outcome: "finished" is none that a holder may report`,
+				ledger.StateDead}},
+		{"payload does not decode", JSON(func(context.Context, *ledger.Lease, []int) ledger.Result {
+			return ledger.Done(nil)
+		}), ledger.Kind{},
 			end{ledger.OutcomeFailed, "payload", "json: cannot unmarshal object into Go value of type []int", ledger.StateDead}},
 		{"overruns its timeout", Func(toEnd), ledger.Kind{Timeout: time.Second, MaxFailures: 1},
 			end{ledger.OutcomeFailed, "timeout", "timed out after 1s (timeout of kind k)", ledger.StateDead}},
-		{"overruns its timeout and must not be repeated", Func(toEnd), ledger.Kind{Timeout: time.Second, OnLost: ledger.OnLostDoubt},
+		{"overruns its timeout and must not be repeated", Func(toEnd), ledger.Kind{Timeout: time.Second,
+			OnLost: ledger.OnLostDoubt},
 			end{ledger.OutcomeUnknown, "timeout", "timed out after 1s (timeout of kind k)", ledger.StateDoubt}},
-		{"is done after its timeout", Func(func(ctx context.Context, _ *ledger.Lease) ledger.Result { <-ctx.Done(); return ledger.Done(nil) }),
+		{"is done after its timeout", Func(func(ctx context.Context, _ *ledger.Lease) ledger.Result {
+			<-ctx.Done()
+			return ledger.Done(nil)
+		}),
 			ledger.Kind{Timeout: time.Second}, end{ledger.OutcomeDone, "", "", ledger.StateDone}},
 	}
 	for _, tt := range tests {
@@ -104,7 +125,8 @@ func TestOutcomes(t *testing.T) {
 				}
 				ev := all[0]
 				if !ev.Accepted() || ev.Recorded != tt.want.Outcome || ev.State != tt.want.State || ev.Lease.ID != id {
-					t.Errorf("event: item %d, %s, %s; want item %d, %s, %s", ev.Lease.ID, ev.Recorded, ev.State, id, tt.want.Outcome, tt.want.State)
+					t.Errorf("event: item %d, %s, %s; want item %d, %s, %s", ev.Lease.ID, ev.Recorded, ev.State, id, tt.want.Outcome,
+						tt.want.State)
 				}
 				if a.Code == "panic" && !strings.Contains(a.Log, "goroutine ") {
 					t.Errorf("the log has no stack: %q", a.Log)
@@ -117,7 +139,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// A handler that ended its lease itself says so, and nothing is reported again.
+// The end of a lease that its handler ended itself is not recorded again.
 func TestRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -192,13 +214,21 @@ type refusing struct {
 }
 
 func (s *refusing) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Completion) ([]int64, error) {
-	for _, one := range c {
-		if one.Log == "odd" {
-			return nil, s.err
-		}
+	if slices.ContainsFunc(c, odd) {
+		return nil, s.err
 	}
 	return s.Store.Complete(ctx, conn, c)
 }
+
+func (s *refusing) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g ledger.Grant) ([]int64,
+	ledger.Claimed, error) {
+	if slices.ContainsFunc(c, odd) {
+		return nil, ledger.Claimed{}, s.err
+	}
+	return s.Store.CompleteAndClaim(ctx, c, g)
+}
+
+func odd(c ledger.Completion) bool { return c.Log == "odd" }
 
 // Large outputs do not all go into one call.
 func TestFinishIsBounded(t *testing.T) {
@@ -209,11 +239,11 @@ func TestFinishIsBounded(t *testing.T) {
 		r.store.Store = sizes
 		r.drain(Func(func(context.Context, *ledger.Lease) ledger.Result {
 			elapse(time.Second)
-			return ledger.Done(make([]byte, ledger.MaxOutput))
+			return ledger.Done(make([]byte, bounds.MaxOutput))
 		}), func(c *Config) { c.Concurrency = 40 })
 		total := 0
 		for _, n := range sizes.all {
-			if total += n; n > finishBytes/ledger.MaxOutput {
+			if total += n; n > finishBytes/bounds.MaxOutput {
 				t.Errorf("a call with %d outputs of 1 MiB", n)
 			}
 		}
@@ -251,7 +281,8 @@ func TestEventTimes(t *testing.T) {
 		for _, ev := range seen.list() {
 			got = append(got, ev.Waited, ev.Worked)
 		}
-		if diff := cmp.Diff([]time.Duration{5 * time.Second, 3 * time.Second, 8 * time.Second, 3 * time.Second}, got); diff != "" {
+		if diff := cmp.Diff([]time.Duration{5 * time.Second, 3 * time.Second, 8 * time.Second, 3 * time.Second},
+			got); diff != "" {
 			t.Errorf("waited, worked (-want +got):\n%s", diff)
 		}
 	})

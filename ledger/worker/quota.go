@@ -33,7 +33,7 @@ func (q *quota) took(n, got int) {
 	q.used += got
 }
 
-// spent says whether nothing more may be claimed.
+// spent reports whether nothing more may be claimed.
 func (q *quota) spent() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -11,6 +11,8 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
 // rig is a ledger in memory whose store can be watched and made to fail.
@@ -24,7 +26,8 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	s := &spy{Store: memory.New(memory.Options{})}
-	return &rig{Ledger: ledger.New(s, ledger.Options{Jitter: func() float64 { return 1 }}), t: t, store: s, log: &logBuffer{}}
+	return &rig{Ledger: ledger.New(s, ledger.Options{Jitter: func() float64 { return 1 }}), t: t, store: s,
+		log: &logBuffer{}}
 }
 
 // spy is a store that fails when it is told to and remembers how much was claimed.
@@ -33,8 +36,24 @@ type spy struct {
 
 	mu     sync.Mutex
 	fail   func(call string) error // nil: nothing fails
-	limits []int                   // of claims
+	claims []ledger.Grant
 	calls  map[string]int
+}
+
+// limits are those of all claims.
+func (s *spy) limits() (all []int) {
+	for _, g := range s.claims {
+		all = append(all, g.Limit)
+	}
+	return all
+}
+
+// grants returns the claims since it was called before.
+func (s *spy) grants() (all []ledger.Grant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all, s.claims = s.claims, nil
+	return all
 }
 
 func (s *spy) failing(f func(call string) error) {
@@ -65,12 +84,12 @@ func (s *spy) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, error)
 		return ledger.Claimed{}, err
 	}
 	s.mu.Lock()
-	s.limits = append(s.limits, g.Limit)
+	s.claims = append(s.claims, g)
 	s.mu.Unlock()
 	return s.Store.Claim(ctx, g)
 }
 
-func (s *spy) AddTallies(ctx context.Context, tallies []ledger.MinuteTally) error {
+func (s *spy) AddTallies(ctx context.Context, tallies []stats.Minute) error {
 	if err := s.called("tally"); err != nil {
 		return err
 	}
@@ -82,6 +101,19 @@ func (s *spy) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Complet
 		return nil, err
 	}
 	return s.Store.Complete(ctx, conn, c)
+}
+
+func (s *spy) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g ledger.Grant) ([]int64, ledger.Claimed,
+	error) {
+	for _, call := range []string{"exchange", "complete", "claim"} {
+		if err := s.called(call); err != nil {
+			return nil, ledger.Claimed{}, err
+		}
+	}
+	s.mu.Lock()
+	s.claims = append(s.claims, g)
+	s.mu.Unlock()
+	return s.Store.CompleteAndClaim(ctx, c, g)
 }
 
 func (s *spy) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx) error) error {
@@ -119,9 +151,9 @@ func (s *spy) Holders(ctx context.Context, ids []int64) ([]ledger.Renewal, error
 	return s.Store.Holders(ctx, ids)
 }
 
-func (s *spy) Standing(ctx context.Context, kind string, part ledger.Shard) (ledger.Standing, error) {
+func (s *spy) Standing(ctx context.Context, kind string, part scheduler.Shard) (stats.Standing, error) {
 	if err := s.called("standing"); err != nil {
-		return ledger.Standing{}, err
+		return stats.Standing{}, err
 	}
 	return s.Store.Standing(ctx, kind, part)
 }

@@ -17,11 +17,13 @@ const (
 	finishTime = 5 * time.Second // for the last ends to be recorded
 )
 
-// Run works until ctx ends, then stops claiming, hands back what was not begun, lets running
-// items finish within Grace, ends the contexts of the rest, and returns nil: at most Grace and
-// about ten seconds after the end of ctx. What has not returned by then is released, or left in
-// doubt by the kind's policy. A database that is away is waited for, not returned; what
-// waiting does not help is: ErrSchema, ErrNoLedger, ErrDenied, ErrInvalid.
+// Run works until ctx ends. Then it stops claiming and hands back items that have not begun. Running items may
+// finish within Grace; after that the contexts of their handlers end. Run returns nil at most Grace and about ten
+// seconds after the end of ctx. Items whose handler has not returned by then are released, or with
+// ledger.OnLostDoubt left in doubt.
+//
+// If the database does not answer, Run waits for it, at most for Config.GiveUp. If waiting does not help, Run returns
+// the error: ledger.ErrSchema, ErrNoLedger, ErrDenied, ErrInvalid or ErrDamaged.
 func (w *Worker) Run(ctx context.Context) error {
 	return w.work(ctx, func(ctx context.Context) {
 		for ctx.Err() == nil && !w.done() {
@@ -30,7 +32,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	})
 }
 
-// StopNow cuts the grace short: the contexts of running items end as soon as ctx does.
+// StopNow ends the grace early: the contexts of running items end at once, as soon as ctx has ended.
 func (w *Worker) StopNow() { w.once.Do(func() { close(w.hurry) }) }
 
 // work runs the worker until the function returns; its ctx ends with the caller's, or when the
@@ -39,7 +41,7 @@ func (w *Worker) work(ctx context.Context, until func(context.Context)) error {
 	if w.used.Swap(true) {
 		return errors.New("worker: a worker is run once")
 	}
-	w.base = context.WithoutCancel(ctx)
+	w.base = untraced(context.WithoutCancel(ctx))
 	life, end := context.WithCancel(w.base)
 	defer end()
 	w.life = life
@@ -64,7 +66,8 @@ func (w *Worker) work(ctx context.Context, until func(context.Context)) error {
 	var broken error
 	if ctx.Err() == nil {
 		if broken = context.Cause(claiming); broken != nil {
-			w.log.Error("cannot go on: claiming nothing more, finishing what runs", "grace", w.config.Grace.String(), "error", broken)
+			w.log.Error("cannot go on: claiming nothing more, finishing what runs", "grace", w.config.Grace.String(), "error",
+				broken)
 		}
 	}
 	stopClaiming(nil)
@@ -132,7 +135,7 @@ func (w *Worker) start(claiming context.Context, g *goroutines) {
 	}
 }
 
-// stop ends what is in work, as Run says.
+// stop ends what is in work, see Run.
 func (w *Worker) stop() {
 	failpoint.Here("worker.stopping")
 	for _, l := range w.lanes {
@@ -156,11 +159,12 @@ func (w *Worker) stop() {
 	}
 }
 
-// cutOff is the result of an item that had begun and of which nobody knows how far it came.
+// cutOff is the result of an item that had begun and may have come to any point.
 func (l *lane) cutOff() ledger.Result {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	res := ledger.Result{Outcome: ledger.OutcomeReleased, Code: "stopped", Error: "the handler did not return when it was stopped"}
+	res := ledger.Result{Outcome: ledger.OutcomeReleased, Code: "stopped",
+		Error: "the handler did not return when it was stopped"}
 	if l.doubtful() {
 		res.Outcome = ledger.OutcomeUnknown
 	}

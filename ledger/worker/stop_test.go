@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// What becomes of a running item when the worker stops.
+// The fate of a running item when the worker stops.
 func TestStop(t *testing.T) {
 	const grace = 30 * time.Second
 	after := func(d time.Duration) Func {
@@ -39,13 +39,20 @@ func TestStop(t *testing.T) {
 		state   ledger.State
 		took    time.Duration
 	}{
-		{"ends within the grace", after(20 * time.Second), "", false, ledger.OutcomeDone, "", ledger.StateDone, 10 * time.Second},
-		{"returns when it is told", after(time.Hour), "", false, ledger.OutcomeReleased, "stopping", ledger.StateReady, grace},
-		{"must not be repeated, returns when it is told", after(time.Hour), ledger.OnLostDoubt, false, ledger.OutcomeReleased, "stopping", ledger.StateReady, grace},
-		{"ends a little later", deaf(43 * time.Second), "", false, ledger.OutcomeDone, "", ledger.StateDone, 33 * time.Second},
-		{"does not return", deaf(time.Hour), "", false, ledger.OutcomeReleased, "stopped", ledger.StateReady, grace + stopTime},
-		{"must not be repeated, does not return", deaf(time.Hour), ledger.OnLostDoubt, false, ledger.OutcomeUnknown, "stopped", ledger.StateDoubt, grace + stopTime},
-		{"now, returns when it is told", after(time.Hour), "", true, ledger.OutcomeReleased, "stopping", ledger.StateReady, 0},
+		{"ends within the grace", after(20 * time.Second), "", false, ledger.OutcomeDone, "", ledger.StateDone,
+			10 * time.Second},
+		{"returns when it is told", after(time.Hour), "", false, ledger.OutcomeReleased, "stopping", ledger.StateReady,
+			grace},
+		{"must not be repeated, returns when it is told", after(time.Hour), ledger.OnLostDoubt, false, ledger.OutcomeReleased,
+			"stopping", ledger.StateReady, grace},
+		{"ends a little later", deaf(43 * time.Second), "", false, ledger.OutcomeDone, "", ledger.StateDone,
+			33 * time.Second},
+		{"does not return", deaf(time.Hour), "", false, ledger.OutcomeReleased, "stopped", ledger.StateReady, grace +
+			stopTime},
+		{"must not be repeated, does not return", deaf(time.Hour), ledger.OnLostDoubt, false, ledger.OutcomeUnknown,
+			"stopped", ledger.StateDoubt, grace + stopTime},
+		{"now, returns when it is told", after(time.Hour), "", true, ledger.OutcomeReleased, "stopping", ledger.StateReady,
+			0},
 		{"now, does not return", deaf(time.Hour), "", true, ledger.OutcomeReleased, "stopped", ledger.StateReady, stopTime},
 	}
 	for _, tt := range tests {
@@ -102,7 +109,7 @@ func TestStopNowDuringGrace(t *testing.T) {
 	})
 }
 
-// What ends at the very moment of a stop is recorded.
+// An attempt that ends at the very moment of a stop is recorded.
 func TestStopLosesNothing(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
@@ -120,7 +127,7 @@ func TestStopLosesNothing(t *testing.T) {
 	}
 }
 
-// What was claimed ahead is free for others as soon as the worker begins to stop.
+// Items claimed ahead are free for others as soon as the worker begins to stop.
 func TestStopHandsBackTheBuffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -209,7 +216,8 @@ func TestStopWhileLedgerStaysAway(t *testing.T) {
 		if got := r.item(id); got.State != ledger.StateLeased {
 			t.Errorf("item is %s", got.State)
 		}
-		if all := seen.list(); len(all) != 1 || all[0].Accepted() || all[0].Err == nil || errors.Is(all[0].Err, ledger.ErrLeaseLost) {
+		if all := seen.list(); len(all) != 1 || all[0].Accepted() || all[0].Err == nil ||
+			errors.Is(all[0].Err, ledger.ErrLeaseLost) {
 			t.Errorf("events %+v, want one that was not accepted", all)
 		}
 		if n := r.log.count("could not be recorded"); n != 1 {
@@ -268,13 +276,14 @@ func TestWorkerIsRunOnce(t *testing.T) {
 // An error that waiting does not help ends the worker in good order.
 func TestFatalError(t *testing.T) {
 	for name, when := range map[string]time.Duration{"from the start": 0, "later": 10 * time.Second} {
+		fatal := map[string]error{"from the start": ledger.ErrSchema, "later": ledger.ErrDamaged}[name]
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				id := r.add(ledger.NewItem{Key: "a"})[0]
 				newer := func(call string) error {
 					if call == "claim" || call == "kinds" {
-						return ledger.ErrSchema
+						return fatal
 					}
 					return nil
 				}
@@ -287,7 +296,7 @@ func TestFatalError(t *testing.T) {
 					elapse(15 * time.Second)
 					return ledger.Done(nil)
 				})).Run(t.Context())
-				if !errors.Is(err, ledger.ErrSchema) {
+				if !errors.Is(err, fatal) {
 					t.Errorf("Run: %v", err)
 				}
 				if n := r.log.count("trying again"); n != 0 {

@@ -11,9 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 )
 
-// What ended is tallied by the minute, also over an outage and at the stop, in few calls.
+// Ended attempts are tallied by the minute, also over an outage and at the stop, in few calls.
 func TestTallies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -52,7 +54,7 @@ func TestTallies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var sum ledger.MinuteTally
+		var sum stats.Minute
 		for _, m := range got {
 			if m.At.Before(began.Add(-time.Minute)) || m.At.After(time.Now()) || m.At.Second() != 0 || m.Kind != "k" {
 				t.Errorf("tally %+v", m)
@@ -61,14 +63,21 @@ func TestTallies(t *testing.T) {
 			sum.Failed += m.Failed
 			sum.Other += m.Other
 			sum.Worked += m.Worked
+			sum.Waits.Add(m.Waits)
+			sum.Works.Add(m.Works)
 		}
-		if diff := cmp.Diff(ledger.MinuteTally{Done: 20, Failed: 10, Other: 10, Worked: 400 * time.Millisecond}, sum); diff != "" || len(got) < 3 {
+		want := stats.Minute{Done: 20, Failed: 10, Other: 10, Worked: 400 * time.Millisecond, Works: stats.Latencies{2: 40},
+			Waits: sum.Waits} // it waits for the next look
+		if diff := cmp.Diff(want, sum); diff != "" || len(got) < 3 {
 			t.Errorf("%d minutes (-want +got):\n%s", len(got), diff)
+		}
+		if n := sum.Waits.Total(); n != 40 || sum.Waits.Within(100) > 2*maxPoll {
+			t.Errorf("%d waits, the longest below %s", n, sum.Waits.Within(100))
 		}
 	})
 }
 
-// A worker says of which kinds nothing is worked because their plugin crashes, by the database's clock.
+// A worker's heartbeat names the kinds that are not worked because their plugin crashes, by the database's clock.
 func TestAgentTellsStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -96,18 +105,21 @@ func TestAgentTellsStalled(t *testing.T) {
 	})
 }
 
-// A worker says which shard it claims and how far its clock is off.
+// A worker's heartbeat has its shard and how far its clock is off.
 func TestAgentTellsShardAndSkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		w := r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result { return ledger.Done(nil) }), func(c *Config) { c.Shard = ledger.Shard{Index: 1, Count: 3} })
+		w := r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result { return ledger.Done(nil) }), func(c *Config) {
+			c.Shard = scheduler.Shard{Index: 1, Count: 3}
+		})
 		w.life, w.base = t.Context(), t.Context()
 		w.clock.set(time.Now(), time.Now().Add(3*time.Second))
 		if err := w.beat(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		agents, err := r.Agents(t.Context())
-		if err != nil || len(agents) != 1 || agents[0].Shard != (ledger.Shard{Index: 1, Count: 3}) || agents[0].Skew != 3*time.Second {
+		if err != nil || len(agents) != 1 || agents[0].Shard != (scheduler.Shard{Index: 1, Count: 3}) ||
+			agents[0].Skew != 3*time.Second {
 			t.Errorf("%+v, %v", agents, err)
 		}
 	})

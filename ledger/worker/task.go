@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -38,7 +40,8 @@ type task struct {
 	cancel   context.CancelCauseFunc
 	stop     context.CancelFunc // of the timeout; nil if there is none
 	began    time.Time
-	deadline time.Time // zero if there is none
+	deadline time.Time  // zero if there is none
+	span     trace.Span // of the attempt; nil if there is none
 
 	// Set when it has ended.
 	over   time.Time
@@ -58,7 +61,7 @@ func (t *task) renewed(called time.Time) {
 // begin makes the context of the handler. The caller holds lane.mu.
 func (t *task) begin(base context.Context, now time.Time, timeout time.Duration) {
 	t.phase, t.began, t.asked = running, now, now
-	t.ctx, t.cancel = context.WithCancelCause(base)
+	t.ctx, t.cancel = context.WithCancelCause(t.startSpan(base))
 	if timeout > 0 {
 		t.deadline = now.Add(timeout)
 		t.ctx, t.stop = context.WithDeadlineCause(t.ctx, t.deadline, timedOut{timeout, t.lease.Kind})
@@ -103,20 +106,26 @@ func (t *task) settle(res ledger.Result) {
 	if res.Outcome == ledger.OutcomeFailed {
 		res = judge(res, context.Cause(t.ctx))
 	}
+	if len(res.Emit) > 0 {
+		res.Emit = traced(t.ctx, res.Emit)
+	}
 	t.over, t.result = now, res
 	if t.stop != nil {
 		t.stop()
 	}
 	t.cancel(nil)
+	exchanged := l.exchanges(t)
 	signal(l.more)
 	if stopping {
 		signal(l.worker.look)
 	}
-	if res.Outcome == OutcomeRecorded {
+	switch {
+	case exchanged:
+	case res.Outcome == OutcomeRecorded:
 		l.worker.record(t, ledger.Ending{Lease: t.lease, Result: res, Recorded: OutcomeRecorded}, nil)
-		return
+	default:
+		l.worker.finisher.add(t)
 	}
-	l.worker.finisher.add(t)
 }
 
 // log is for what is said about this attempt.

@@ -15,8 +15,9 @@ func signal(c chan struct{}) {
 	}
 }
 
-// wait waits for a signal, but no longer than most (0: as long as it takes) nor than ctx.
-func wait(ctx context.Context, c <-chan struct{}, most time.Duration) {
+// wait waits for a signal, but no longer than most (0: as long as it takes) nor than ctx. It reports whether there
+// was one.
+func wait(ctx context.Context, c <-chan struct{}, most time.Duration) bool {
 	var late <-chan time.Time
 	if most > 0 {
 		t := time.NewTimer(most)
@@ -25,12 +26,14 @@ func wait(ctx context.Context, c <-chan struct{}, most time.Duration) {
 	}
 	select {
 	case <-c:
+		return true
 	case <-late:
 	case <-ctx.Done():
 	}
+	return false
 }
 
-// sleep waits for d and says whether ctx has lasted.
+// sleep waits for d and reports whether ctx has lasted.
 func sleep(ctx context.Context, d time.Duration) bool {
 	wait(ctx, nil, d)
 	return ctx.Err() == nil

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/health"
+	"github.com/ledgerd/ledgerd/ledger/process"
 )
 
 const (
@@ -98,12 +100,16 @@ func (w *Worker) beat(ctx context.Context) error {
 }
 
 func (w *Worker) agent() ledger.Agent {
-	host, _ := os.Hostname() // "" says that it is not known
+	host, _ := os.Hostname() // "" if it is not known
 	kinds, configs, stalled := make(map[string]string, len(w.lanes)), map[string]string{}, map[string]time.Time{}
+	plugins := map[string]health.Plugin{}
 	for _, l := range w.lanes {
 		kinds[l.kind] = l.config.Definition
 		if d, ok := l.handler.(Defined); ok {
 			kinds[l.kind], configs[l.kind] = d.Definition(), d.Config()
+		}
+		if s, ok := l.handler.(Supervised); ok {
+			plugins[l.kind] = s.Plugin()
 		}
 		if l.governor == nil {
 			continue
@@ -120,13 +126,16 @@ func (w *Worker) agent() ledger.Agent {
 			if stalled[kind] = w.clock.there(absence.Again); absence.Config != "" {
 				configs[kind] = absence.Config
 			}
+			plugins[kind] = health.Plugin{State: health.Absent, Code: absence.Code,
+				ErrorAt: absence.At.UTC().Truncate(time.Second)}
 		}
 	}
-	return ledger.Agent{Name: w.config.Agent, Host: host, PID: os.Getpid(), Process: ledger.ThisProcess(), Version: w.config.Version, Kinds: kinds, Configs: configs, Stalled: stalled,
+	return ledger.Agent{Name: w.config.Agent, Host: host, PID: os.Getpid(), Process: process.This(),
+		Version: w.config.Version, Kinds: kinds, Configs: configs, Stalled: stalled, Plugins: plugins,
 		Shard: w.config.Shard, Skew: w.clock.skew()}
 }
 
-// farewell takes the heartbeat back; whoever cannot will see it run out.
+// farewell takes the heartbeat back; without it, the heartbeat runs out.
 func (w *Worker) farewell() {
 	ctx, cancel := context.WithTimeout(w.base, farewellTime)
 	defer cancel()
@@ -152,7 +161,7 @@ func (w *Worker) readPolicies(ctx context.Context) error {
 	return nil
 }
 
-// listen wakes the lanes when somebody says that items may have become ready.
+// listen wakes the lanes at notifications that items may have become ready.
 func (w *Worker) listen(life context.Context) {
 	hints := make(chan string, hintsBuffered)
 	var reader sync.WaitGroup
@@ -170,7 +179,7 @@ func (w *Worker) listen(life context.Context) {
 	reader.Wait()
 }
 
-// outage says once that the ledger is away, and once that it is back.
+// outage logs once that the ledger is away, and once that it is back.
 type outage struct {
 	log *slog.Logger
 
@@ -208,7 +217,7 @@ func (o *outage) note(call string, err error) {
 	}
 }
 
-// lasts says whether the ledger is away, and has been for that long.
+// lasts reports whether the ledger is away, and has been for that long.
 func (o *outage) lasts(d time.Duration) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -233,12 +242,13 @@ func (u *unrecorded) tell(log *slog.Logger) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.items > 0 {
-		log.Error("results could not be recorded; their items are taken back when the leases expire", "items", u.items, "error", u.last)
+		log.Error("results could not be recorded; their items are taken back when the leases expire", "items", u.items,
+			"error", u.last)
 	}
 }
 
-// recent says whether the ledger is away, or was so long, so lately that leases of a given TTL may
-// have expired only because nobody could renew them.
+// recent reports whether the ledger is away, or was so long, so lately that leases of a given TTL may
+// have expired only because they could not be renewed.
 func (o *outage) recent(ttl time.Duration) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

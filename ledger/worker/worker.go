@@ -15,27 +15,33 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/stats"
+	"github.com/ledgerd/ledgerd/ledger/tracing"
 )
 
 // Config of a worker. Ledger is required.
 type Config struct {
-	Ledger *ledger.Ledger
-	// Handlers by kind. A worker without any only keeps the ledger in order: it promotes what is
-	// due, takes back expired leases and prunes, of all kinds, as every worker does.
+	Ledger Ledger
+	// Handlers by kind. Every worker keeps the ledger in order, for all kinds: it makes items ready when
+	// they are due, takes back expired leases and prunes. A worker without handlers does only that.
 	Handlers map[string]Handler
-	// Agent names this process; "" means host/pid/random. It must not be shared.
+	// Agent names this worker; "" means host/pid/random. No other live worker may have the same name.
 	Agent string
-	// Version of the program, for those who ask who works.
+	// Version of the program, as the list of agents shows it.
 	Version string
-	// Concurrency is the most items in Handle at a time, per kind; 0 means one per CPU.
+	// Concurrency is the most items of one kind that are worked at a time; 0 means one per CPU.
 	Concurrency int
-	// Kinds says what is different for some kinds.
+	// Kinds has settings for single kinds.
 	Kinds map[string]KindConfig
-	// Lease is the TTL of claims, at least 5 s; 0 means one minute. Leases are renewed at a third.
+	// Lease is the TTL of claims, at least 5 s; 0 means one minute. A lease is renewed after a third of it.
 	Lease time.Duration
-	// Shard restricts what is claimed.
-	Shard ledger.Shard
+	// Shard is the part of the items that this worker claims; the zero value means all.
+	Shard scheduler.Shard
 	// MaxItems ends Run or Drain when so many items have been claimed and their ends recorded;
 	// 0 means no limit.
 	MaxItems int
@@ -47,38 +53,45 @@ type Config struct {
 	// the error; 0 means that they wait for it for ever.
 	GiveUp time.Duration
 	Logger *slog.Logger // nil means slog.Default()
+	// TracerProvider gets a span of each attempt, from its beginning until its end is recorded; nil means no
+	// spans. Handlers get the trace context of the item in both cases.
+	TracerProvider trace.TracerProvider
 	// Observe is called for every ended attempt, from many goroutines; it must not block.
 	Observe func(Event)
-	// Meter gets what the worker does besides attempts; may be nil.
+	// Meter measures claims and expired leases; may be nil.
 	Meter Meter
-	// Absent are kinds that this program is to work besides and cannot; others are told so. May be nil.
+	// Absent returns kinds that have no handler here although this program is to work them: it cannot at
+	// present. The worker's heartbeat carries them to others. May be nil.
 	Absent func() map[string]Absence
 }
 
-// Absence is why a kind is not worked that is to be.
+// Absence is the reason why this program does not work a kind that it is to work.
 type Absence struct {
-	Again time.Time // when it is tried again, by time.Now
-	// Config are the settings that it is to be worked with, where others work it with other ones: a JSON
-	// object without secrets. "" means that something else is in the way.
+	Again time.Time // when the program tries the kind again, by time.Now
+	// Config are the settings of this program for the kind, if the reason is that others work the kind with
+	// other settings: a JSON object without secrets. "" means that there is another reason.
 	Config string
+	// Code is the class of the reason. At is when the program found it.
+	Code string
+	At   time.Time
 }
 
 // Meter measures a worker. Its methods are called from many goroutines and must not block.
 type Meter interface {
-	// Claimed is called after each claim that the ledger answered, also with no item.
+	// Claimed is called after each claim that the ledger answered. items is 0 if there was no item.
 	Claimed(kind string, items int, took time.Duration)
-	// Expired is called after leases were taken from holders that had not renewed them in time, of all
-	// kinds and whoever held them.
+	// Expired is called after this worker has taken back leases, of any kind and holder: the holder had not
+	// renewed them in time, or its process is gone.
 	Expired(leases int)
 }
 
-// KindConfig is what Config says of one kind.
+// KindConfig is the part of Config for one kind.
 type KindConfig struct {
-	// Concurrency replaces Config.Concurrency; 0 means it does not.
+	// Concurrency replaces Config.Concurrency; 0 means that Config.Concurrency holds.
 	Concurrency int
-	// Timeout of one attempt replaces the one of the kind's policy; 0 means it does not.
+	// Timeout of one attempt replaces the timeout of the kind's policy; 0 means that the policy holds.
 	Timeout time.Duration
-	// Definition of what works the kind, for those who ask; see ledger.Kind.
+	// Definition names what works the kind, as the list of agents shows it; see ledger.Kind.
 	Definition string
 }
 
@@ -86,17 +99,18 @@ type KindConfig struct {
 type Event struct {
 	Lease  *ledger.Lease
 	Result ledger.Result // as it was reported to the ledger
-	// Recorded is the outcome as the ledger wrote it down, State and Round where the item stands by it.
-	// They are empty if the ledger did not take the result. Of OutcomeRecorded the state is not known.
+	// Recorded is the outcome that the ledger recorded. State is the state of the item after that, and Round
+	// the state of its round. All three are empty if the ledger did not take the result. If Recorded is
+	// OutcomeRecorded, State and Round are not known.
 	Recorded ledger.Outcome
 	State    ledger.State
 	Round    ledger.RoundState
-	Err      error         // why the ledger did not take it: ledger.ErrLeaseLost, or what kept it from being recorded
+	Err      error         // why the ledger did not take the result: ledger.ErrLeaseLost, or another error
 	Waited   time.Duration // due → start
 	Worked   time.Duration // start → end; 0 if it was handed back unstarted
 }
 
-// Accepted says whether the ledger took the result.
+// Accepted reports whether the ledger took the result.
 func (e Event) Accepted() bool { return e.Recorded != "" }
 
 const (
@@ -108,20 +122,22 @@ const (
 
 // Worker is made by New and run once.
 type Worker struct {
-	config   Config
-	log      *slog.Logger
-	lanes    []*lane
-	finisher *finisher
-	quota    quota
-	outage   outage
-	lost     unrecorded
-	clock    clock
-	tally    tally
-	minutes  minutes
+	config    Config
+	log       *slog.Logger
+	lanes     []*lane
+	finisher  *finisher
+	exchanger exchanger // the ledger, if it is one; else nil
+	quota     quota
+	outage    outage
+	lost      unrecorded
+	clock     clock
+	tally     tally
+	sums      stats.Sums
+	tracer    *tracing.Tracer // nil: no spans
 
 	used  atomic.Bool
 	life  context.Context // of calls to the ledger; ends last
-	base  context.Context // of handlers: the caller's values, no end of its own
+	base  context.Context // of handlers: the caller's values but its span, no end of its own
 	look  chan struct{}   // a lane has become idle
 	due   chan struct{}   // something waits that had not
 	hurry chan struct{}   // closed by StopNow
@@ -129,7 +145,7 @@ type Worker struct {
 	broke chan error      // why the worker cannot go on; holds one
 }
 
-// New checks the config. What is wrong with it is a *ledger.InvalidError.
+// New checks the config. Its error is a *ledger.InvalidError.
 func New(c Config) (*Worker, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -139,13 +155,15 @@ func New(c Config) (*Worker, error) {
 	c.Lease = cmp.Or(c.Lease, defaultLease)
 	c.Grace = cmp.Or(c.Grace, defaultGrace)
 	c.Poll = cmp.Or(c.Poll, maxPoll)
-	w := &Worker{config: c, log: c.Logger, look: make(chan struct{}, 1), due: make(chan struct{}, 1), hurry: make(chan struct{}), broke: make(chan error, 1)}
+	w := &Worker{config: c, log: c.Logger, look: make(chan struct{}, 1), due: make(chan struct{}, 1),
+		hurry: make(chan struct{}), broke: make(chan error, 1), tracer: tracing.NewTracer(c.TracerProvider)}
 	if w.log == nil {
 		w.log = slog.Default()
 	}
 	w.outage.log = w.log
 	w.quota.most = c.MaxItems
 	w.finisher = newFinisher(w)
+	w.exchanger, _ = c.Ledger.(exchanger)
 	for _, kind := range slices.Sorted(maps.Keys(c.Handlers)) {
 		k := c.Kinds[kind]
 		k.Concurrency = cmp.Or(k.Concurrency, c.Concurrency)
@@ -162,7 +180,7 @@ func (c *Config) check() error {
 		return bad("ledger", "is missing")
 	}
 	for kind, h := range c.Handlers {
-		if err := ledger.CheckItem(ledger.NewItem{Kind: kind, Key: "-"}); err != nil {
+		if err := (ledger.Kind{Name: kind}).CheckName(); err != nil {
 			return err
 		}
 		if h == nil {
@@ -182,8 +200,8 @@ func (c *Config) check() error {
 	switch s := c.Shard; {
 	case c.Concurrency < 0:
 		return bad("concurrency", "%d, must not be negative", c.Concurrency)
-	case c.Lease != 0 && (c.Lease < minLease || c.Lease > ledger.MaxTTL):
-		return bad("lease", "%s, must be %s … %s", c.Lease, minLease, ledger.MaxTTL)
+	case c.Lease != 0 && (c.Lease < minLease || c.Lease > bounds.MaxTTL):
+		return bad("lease", "%s, must be %s … %s", c.Lease, minLease, bounds.MaxTTL)
 	case c.Grace < 0:
 		return bad("grace", "%s, must not be negative", c.Grace)
 	case c.Poll < 0 || c.Poll > maxPoll:
@@ -192,8 +210,8 @@ func (c *Config) check() error {
 		return bad("give_up", "%s, must not be negative", c.GiveUp)
 	case c.MaxItems < 0:
 		return bad("max_items", "%d, must not be negative", c.MaxItems)
-	case s != (ledger.Shard{}) && (s.Count < 1 || s.Count > ledger.Slots || s.Index < 0 || s.Index >= s.Count):
-		return bad("shard", "%d/%d, must be 0 ≤ index < count ≤ %d", s.Index, s.Count, ledger.Slots)
+	case s != (scheduler.Shard{}) && (s.Count < 1 || s.Count > scheduler.Slots || s.Index < 0 || s.Index >= s.Count):
+		return bad("shard", "%d/%d, must be 0 ≤ index < count ≤ %d", s.Index, s.Count, scheduler.Slots)
 	}
 	return nil
 }
@@ -218,7 +236,7 @@ func (w *Worker) record(t *task, e ledger.Ending, err error) {
 	case err == nil:
 		ev.Recorded, ev.State, ev.Round = e.Recorded, e.State, e.Round
 		w.tally.add(e)
-		w.minutes.add(w.clock.now(), t.lease.Kind, e.Recorded, ev.Worked)
+		w.tallied(t, &ev)
 		if e.State == ledger.StateWaiting {
 			signal(w.due)
 		}
@@ -228,6 +246,7 @@ func (w *Worker) record(t *task, e ledger.Ending, err error) {
 		t.log().Debug("the result could not be recorded", "outcome", e.Result.Outcome, "error", err)
 		w.lost.add(err)
 	}
+	t.endSpan(ev)
 	if w.config.Observe != nil {
 		w.config.Observe(ev)
 	}
@@ -241,7 +260,7 @@ func (w *Worker) record(t *task, e ledger.Ending, err error) {
 	}
 }
 
-// done says whether the quota is used up and all is recorded.
+// done reports whether the quota is used up and all is recorded.
 func (w *Worker) done() bool { return w.quota.spent() && w.holds() == 0 }
 
 // holds is how many items are in this worker's hands.
@@ -254,7 +273,7 @@ func (w *Worker) holds() (n int) {
 	return n
 }
 
-// idle says whether there is nothing in this worker's hands, and as far as it knows nothing to
+// idle reports whether this worker holds nothing, and as far as it knows nothing is to
 // be claimed.
 func (w *Worker) idle() bool {
 	return !slices.ContainsFunc(w.lanes, func(l *lane) bool { return !l.idle() })
@@ -280,5 +299,6 @@ func (w *Worker) failed(call string, err error) bool {
 
 // fatal errors do not go away by themselves.
 func fatal(err error) bool {
-	return errors.Is(err, ledger.ErrInvalid) || errors.Is(err, ledger.ErrSchema) || errors.Is(err, ledger.ErrNoLedger) || errors.Is(err, ledger.ErrDenied)
+	return errors.Is(err, ledger.ErrInvalid) || errors.Is(err, ledger.ErrSchema) || errors.Is(err, ledger.ErrNoLedger) ||
+		errors.Is(err, ledger.ErrDenied) || errors.Is(err, ledger.ErrDamaged)
 }

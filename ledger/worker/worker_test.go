@@ -14,12 +14,16 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/health"
 	"github.com/ledgerd/ledgerd/ledger/memory"
+	"github.com/ledgerd/ledgerd/ledger/process"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 func TestConfig(t *testing.T) {
 	good := func() Config {
-		return Config{Ledger: ledger.New(memory.New(memory.Options{}), ledger.Options{}), Handlers: map[string]Handler{"k": Func(done)}}
+		return Config{Ledger: ledger.New(memory.New(memory.Options{}), ledger.Options{}),
+			Handlers: map[string]Handler{"k": Func(done)}}
 	}
 	tests := []struct {
 		field string // "": it is fine
@@ -27,7 +31,7 @@ func TestConfig(t *testing.T) {
 	}{
 		{"", func(*Config) {}},
 		{"", func(c *Config) {
-			c.Lease, c.Poll, c.Shard = 5*time.Second, time.Second, ledger.Shard{Index: 3, Count: 4}
+			c.Lease, c.Poll, c.Shard = 5*time.Second, time.Second, scheduler.Shard{Index: 3, Count: 4}
 		}},
 		{"", func(c *Config) { c.Kinds = map[string]KindConfig{"k": {Concurrency: 3, Timeout: time.Second}} }},
 		{"ledger", func(c *Config) { c.Ledger = nil }},
@@ -45,9 +49,9 @@ func TestConfig(t *testing.T) {
 		{"poll", func(c *Config) { c.Poll = time.Second + 1 }},
 		{"poll", func(c *Config) { c.Poll = -1 }},
 		{"max_items", func(c *Config) { c.MaxItems = -1 }},
-		{"shard", func(c *Config) { c.Shard = ledger.Shard{Index: 4, Count: 4} }},
-		{"shard", func(c *Config) { c.Shard = ledger.Shard{Index: -1, Count: 4} }},
-		{"shard", func(c *Config) { c.Shard = ledger.Shard{Index: 0, Count: 1025} }},
+		{"shard", func(c *Config) { c.Shard = scheduler.Shard{Index: 4, Count: 4} }},
+		{"shard", func(c *Config) { c.Shard = scheduler.Shard{Index: -1, Count: 4} }},
+		{"shard", func(c *Config) { c.Shard = scheduler.Shard{Index: 0, Count: 1025} }},
 	}
 	for _, tt := range tests {
 		c := good()
@@ -71,7 +75,7 @@ func TestAgentNamesDiffer(t *testing.T) {
 	}
 }
 
-// Who works, and what, is known as long as the worker lives.
+// The ledger knows which agent works which kinds as long as the worker lives.
 func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -85,7 +89,9 @@ func TestHeartbeat(t *testing.T) {
 			t.Fatal(err)
 		}
 		host, _ := os.Hostname()
-		want := []ledger.Agent{{Name: "me", Host: host, PID: os.Getpid(), Process: ledger.ThisProcess(), Version: "1.2.3", Kinds: map[string]string{"k": "thumbs@1.0.0+abcdef"}, Stalled: map[string]time.Time{}, Configs: map[string]string{}}}
+		want := []ledger.Agent{{Name: "me", Host: host, PID: os.Getpid(), Process: process.This(), Version: "1.2.3",
+			Kinds: map[string]string{"k": "thumbs@1.0.0+abcdef"}, Stalled: map[string]time.Time{}, Configs: map[string]string{},
+			Plugins: map[string]health.Plugin{}}}
 		if diff := cmp.Diff(want, agents, cmpopts.IgnoreFields(ledger.Agent{}, "StartedAt", "SeenAt")); diff != "" {
 			t.Errorf("agents (-want +got):\n%s", diff)
 		}
@@ -108,7 +114,7 @@ type changing struct {
 func (c *changing) Config() string     { return "{}" }
 func (c *changing) Definition() string { return *c.definition.Load() }
 
-// What works a kind may change while the worker runs: then others are told what it is now.
+// A kind's definition may change while the worker runs; then other agents are told.
 func TestHeartbeatOfDefined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -242,12 +248,13 @@ func TestStopBeforeStart(t *testing.T) {
 	})
 }
 
-// Any worker takes the items of one that is gone, of whatever kind.
+// Any worker takes the items of one that is gone, of any kind.
 func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		id := r.add(ledger.NewItem{Kind: "other", Key: "a"})[0]
-		if _, err := r.Claim(t.Context(), ledger.Claim{Kind: "other", Agent: "gone", Limit: 1, TTL: time.Minute}); err != nil {
+		if _, err := r.Claim(t.Context(), ledger.Claim{Kind: "other", Agent: "gone", Limit: 1,
+			TTL: time.Minute}); err != nil {
 			t.Fatal(err)
 		}
 		stop := r.run(r.worker(Func(done)))

@@ -5,18 +5,18 @@
 //	ledgerd run thumbs --plugin exec --input file --set width=320 \
 //	    --with command:='["convert", "-resize", "{width}x", "--", "{key}", "/srv/thumbs/{stem}.png"]' ./photos
 //
-// Give every line of work a name of its own: the command belongs to the name, and a name that is
-// worked with one command is refused to whoever comes with another while items are left.
+// Give each command a kind of its own: the command belongs to the name. Another command under the
+// same name is refused while items are left.
 //
 // # Input
 //
-// What INPUT is says --input, once: file, url or line (the default). It is kept in the ledger with
-// the name. "ledgerd kind set NAME --plugin exec --input file" and input = "file" in the config do
-// the same.
+// --input defines once what INPUT is: file, url or line (the default). It is kept in the ledger
+// with the name. "ledgerd kind set NAME --plugin exec --input file" and input = "file" in the
+// config do the same.
 //
 // # Payload: what is to be done (--set)
 //
-// Any fields; the command says which it wants.
+// Any fields; the command names those that it wants.
 //
 // # Config: what this machine has (--with)
 //
@@ -60,11 +60,12 @@
 //
 //	LEDGERD_ITEM LEDGERD_ATTEMPT LEDGERD_KIND LEDGERD_SCOPE LEDGERD_KEY LEDGERD_IDEMPOTENCY_KEY
 //
-// LEDGERD_ATTEMPT only grows, whoever works the item: a store that refuses a smaller number than it
+// LEDGERD_ATTEMPT only grows, no matter who works the item: a store that refuses a smaller number than it
 // has seen is safe from an attempt that lives on after its lease. LEDGERD_IDEMPOTENCY_KEY stays the
-// same for all attempts: hand it to services that drop what they have had already.
+// same for all attempts: hand it to services that drop what they have had already. If the item is traced, TRACEPARENT
+// and perhaps TRACESTATE have its trace context (W3C), for programs that record spans.
 //
-// # What it says
+// # What it prints
 //
 // The result is what it writes to stdout: all of it if that is JSON, else its last line that is not
 // empty, as JSON if it is JSON and as text if not. A result has at most 64 KiB; of more output only
@@ -74,26 +75,26 @@
 //
 //	progress 40/100 frames
 //
-// is no output but says how far it is; "/100" and "frames" may be left out.
+// is no output but the item's progress; "/100" and "frames" may be left out.
 //
-// Other lines on stderr go into the attempt's log, of which the last 16 KiB are kept (ledgerd show);
-// the last of them is the error of a command that fails. Values of secret_env (of 4 bytes or more) are shown as "***".
+// Other lines on stderr go into the attempt's log (its last 16 KiB, ledgerd show); the last of them is the error of a
+// command that fails. Values of secret_env (of 4 bytes or more) are shown as "***".
 //
 // # How it ends
 //
-// An exit code is done, permanent or snooze as the config says, and any other (75, "try again", of
-// sysexits.h among them) is a failed attempt, which the kind's policy tries again. So is an end by a
-// signal that did not come from here. The codes are exit_1, exit_2 …, signal_9.
+// The config makes an exit code done, permanent or snooze. Any other (75, "try again", of sysexits.h
+// among them) is a failed attempt, which the kind's policy tries again. So is an end by a signal
+// that did not come from here. The codes are exit_1, exit_2 …, signal_9.
 //
 // When the item is to end (its timeout is over, it is cancelled, its lease is lost, ledgerd stops)
-// the command and all it has started get SIGTERM, after grace SIGKILL. What is left of them when the
-// command itself has ended is killed too: an item whose attempt has ended is worked by nobody. If
-// ledgerd or this plugin is killed so are they, and {tmp} is removed, by a shell that waits beside
-// the plugin for nothing else. None of this reaches a process that has left for a process group of
-// its own (setsid, a daemon).
+// the command and all it has started get SIGTERM, after grace SIGKILL. Processes that are left when
+// the command itself has ended are killed too: an item whose attempt has ended is not worked any
+// more. If ledgerd or this plugin is killed so are they, and {tmp} is removed, by a shell that waits
+// beside the plugin for nothing else. None of this reaches a process that has left for a process
+// group of its own (setsid, a daemon).
 //
-// A command may be started again for the same item, since whoever ran it may have died before
-// saying so: make it repeatable (write to a name in {tmp}'s place and rename it), or hand the
+// A command may be started again for the same item, since its process may have died before its
+// report. So make it repeatable (write to a name in {tmp}'s place and rename it), or hand the
 // idempotency key on, or have a person decide (ledgerd kind set NAME --on-lost doubt).
 //
 // # Codes

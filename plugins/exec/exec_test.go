@@ -21,10 +21,12 @@ func TestConformance(t *testing.T) {
 	sdktest.Conformance(t, Plugin(), sdktest.Options{Config: map[string]any{"command": []string{"true"}}})
 }
 
-// A command that takes too long is told so in words, with what it said last.
+// A command that takes too long ends with an error in words, with its last line.
 func TestTimeout(t *testing.T) {
-	r := host(t, shell("echo half-way >&2; while :; do read -r _ || sleep 1; done")).Run(sdktest.Task{Key: "k", Timeout: time.Second})
-	if want := "timed out after 1s (timeout of kind exec): half-way"; r.Outcome != "failed" || r.Code != "timeout" || r.Error != want || r.Final {
+	r := host(t, shell("echo half-way >&2; while :; do read -r _ || sleep 1; done")).Run(sdktest.Task{Key: "k",
+		Timeout: time.Second})
+	if want := "timed out after 1s (timeout of kind exec): half-way"; r.Outcome != "failed" || r.Code != "timeout" ||
+		r.Error != want || r.Final {
 		t.Errorf("got %+v, want %q", r, want)
 	}
 }
@@ -69,8 +71,10 @@ func TestEnds(t *testing.T) {
 
 func TestWhatTheCommandGets(t *testing.T) {
 	t.Setenv("LEDGERD_TEST_PASSWORD", "hunter22")
-	h := host(t, shell(`cat; pwd >&2; ls -A "$TMPDIR" >&2; : > "$TMPDIR/file"; env | sort >&2`), "dir", "/", "env", map[string]string{"MODEL": "small one"})
-	r := h.Run(sdktest.Task{Key: "k", Attempt: 3, Payload: map[string]any{"n": json.Number("12345678901234567890"), "s": "é"}})
+	h := host(t, shell(`cat; pwd >&2; ls -A "$TMPDIR" >&2; : > "$TMPDIR/file"; env | sort >&2`), "dir", "/", "env",
+		map[string]string{"MODEL": "small one"})
+	r := h.Run(sdktest.Task{Key: "k", Attempt: 3, Payload: map[string]any{"n": json.Number("12345678901234567890"),
+		"s": "é"}})
 	want := `{"id":1,"kind":"exec","scope":"","key":"k","attempt":3,"idempotency_key":"exec//k/1","payload":{"n":12345678901234567890,"s":"é"}}`
 	if string(r.Output) != want {
 		t.Errorf("on stdin %s, want %s", r.Output, want)
@@ -83,7 +87,8 @@ func TestWhatTheCommandGets(t *testing.T) {
 		if names = append(names, name); name == "TMPDIR" {
 			tmp = value
 		}
-		for name, want := range map[string]string{"MODEL": "small one", "LEDGERD_ITEM": "1", "LEDGERD_ATTEMPT": "3", "LEDGERD_KEY": "k", "LEDGERD_IDEMPOTENCY_KEY": "exec//k/1"} {
+		for name, want := range map[string]string{"MODEL": "small one", "LEDGERD_ITEM": "1", "LEDGERD_ATTEMPT": "3",
+			"LEDGERD_KEY": "k", "LEDGERD_IDEMPOTENCY_KEY": "exec//k/1"} {
 			if strings.HasPrefix(set, `"`+name+"=") && value != want {
 				t.Errorf("%s, want %q", set, want)
 			}
@@ -92,7 +97,8 @@ func TestWhatTheCommandGets(t *testing.T) {
 	if !strings.HasSuffix(r.Log[0], "msg=/") {
 		t.Errorf("works in %s, want /", r.Log[0])
 	}
-	allowed := []string{"HOME", "LANG", "LEDGERD_ATTEMPT", "LEDGERD_IDEMPOTENCY_KEY", "LEDGERD_ITEM", "LEDGERD_KEY", "LEDGERD_KIND", "LEDGERD_SCOPE", "MODEL", "PATH", "PWD", "TMPDIR", "TZ"}
+	allowed := []string{"HOME", "LANG", "LEDGERD_ATTEMPT", "LEDGERD_IDEMPOTENCY_KEY", "LEDGERD_ITEM", "LEDGERD_KEY",
+		"LEDGERD_KIND", "LEDGERD_SCOPE", "MODEL", "PATH", "PWD", "TMPDIR", "TZ"}
 	for _, name := range names {
 		if !slices.Contains(allowed, name) && name != "_" && name != "OLDPWD" && name != "SHLVL" {
 			t.Errorf("the environment has %s", name)
@@ -103,28 +109,47 @@ func TestWhatTheCommandGets(t *testing.T) {
 	}
 }
 
+// A program that is started for a traced item gets its trace context; one of the config does not hide it.
+func TestTraceContextOfTheCommand(t *testing.T) {
+	t.Parallel()
+	const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	h := host(t, shell(`echo "$TRACEPARENT $TRACESTATE"`), "env", map[string]string{"TRACEPARENT": "of the config"})
+	for _, c := range []struct{ parent, state, want string }{
+		{parent, "", parent}, {parent, "congo=1", parent + " congo=1"}, {"", "", "of the config"},
+	} {
+		r := h.Run(sdktest.Task{Key: "k", Traceparent: c.parent, Tracestate: c.state})
+		if got := strings.TrimSpace(sdktest.Decode[string](t, r)); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
 func TestArguments(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "args")
-	h := host(t, []string{"sh", "-c", `printf '%s\0' "$@" > "$FILE"`, "sh", "{key}", "{dir}|{base}|{stem}", "w={size.w}", "{{{n}}}", "{yes}", "{id}.{attempt}.{kind}.{scope}", "{payload.key}", "--", "{opt}"},
+	h := host(t, []string{"sh", "-c", `printf '%s\0' "$@" > "$FILE"`, "sh", "{key}", "{dir}|{base}|{stem}", "w={size.w}",
+		"{{{n}}}", "{yes}", "{id}.{attempt}.{kind}.{scope}", "{payload.key}", "--", "{opt}"},
 		"env", map[string]string{"FILE": file})
 	r := h.Run(sdktest.Task{
-		Key:     "/in/a; rm -rf $HOME *'\"\n.b.mov",
-		Payload: map[string]any{"size": map[string]any{"w": 320}, "n": json.Number("1.50"), "yes": true, "key": "own", "opt": "-rf"},
+		Key: "/in/a; rm -rf $HOME *'\"\n.b.mov",
+		Payload: map[string]any{"size": map[string]any{"w": 320}, "n": json.Number("1.50"), "yes": true, "key": "own",
+			"opt": "-rf"},
 	})
 	got, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatalf("%v: %+v", err, r)
 	}
-	want := []string{"/in/a; rm -rf $HOME *'\"\n.b.mov", "/in|a; rm -rf $HOME *'\"\n.b.mov|a; rm -rf $HOME *'\"\n.b", "w=320", "{1.50}", "true", "1.1.exec.", "own", "--", "-rf", ""}
+	want := []string{"/in/a; rm -rf $HOME *'\"\n.b.mov", "/in|a; rm -rf $HOME *'\"\n.b.mov|a; rm -rf $HOME *'\"\n.b",
+		"w=320", "{1.50}", "true", "1.1.exec.", "own", "--", "-rf", ""}
 	if diff := cmp.Diff(want, strings.Split(string(got), "\x00")); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
 
-// Whatever is put in stays in its argument.
+// Any value that is filled in stays in its argument.
 func TestArgumentsStayWhole(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "args")
-	h := host(t, []string{"sh", "-c", `printf '%s\0' "$@" > "$FILE"`, "sh", "a{key}", "--", "{x}", "{x}{key}b"}, "env", map[string]string{"FILE": file})
+	h := host(t, []string{"sh", "-c", `printf '%s\0' "$@" > "$FILE"`, "sh", "a{key}", "--", "{x}", "{x}{key}b"}, "env",
+		map[string]string{"FILE": file})
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOf(rapid.Rune().Filter(func(r rune) bool { return r != 0 }))
 		key, x := text.Draw(t, "key"), text.Draw(t, "x")
@@ -133,13 +158,14 @@ func TestArgumentsStayWhole(t *testing.T) {
 		if err != nil || r.Outcome != "done" {
 			t.Fatalf("%v: %+v", err, r)
 		}
-		if diff := cmp.Diff([]string{"ak" + key, "--", x, x + "k" + key + "b", ""}, strings.Split(string(got), "\x00")); diff != "" {
+		if diff := cmp.Diff([]string{"ak" + key, "--", x, x + "k" + key + "b", ""}, strings.Split(string(got),
+			"\x00")); diff != "" {
 			t.Errorf("-want +got\n%s", diff)
 		}
 	})
 }
 
-// What the system says of a script that it cannot start is of no help to who has just written it.
+// The system's error for a script that it cannot start does not help its author.
 func TestStartIsExplained(t *testing.T) {
 	for name, tt := range map[string]struct{ content, err string }{
 		"no first line":   {"echo hello\n", "without a first line such as #!/bin/sh"},
@@ -176,7 +202,8 @@ func TestRefusedArguments(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			h := host(t, []string{"true", tt.arg})
-			r := h.Run(sdktest.Task{Key: tt.key, Payload: map[string]any{"e": "", "obj": map[string]any{"a": 1}, "list": []int{1}, "null": nil, "nul": "a\x00b", "long": strings.Repeat("x", 900_000)}})
+			r := h.Run(sdktest.Task{Key: tt.key, Payload: map[string]any{"e": "", "obj": map[string]any{"a": 1},
+				"list": []int{1}, "null": nil, "nul": "a\x00b", "long": strings.Repeat("x", 900_000)}})
 			if r.Code != tt.code || r.Final != (tt.code != "") || !strings.Contains(r.Error, tt.err) {
 				t.Errorf("%+v, want code %q and %q", r, tt.code, tt.err)
 			}
@@ -185,18 +212,22 @@ func TestRefusedArguments(t *testing.T) {
 }
 
 func TestProgress(t *testing.T) {
-	r := one(t, `echo progress 1/4 frames; echo progress 2 >&2; echo 'progress is slow'; printf 'progress 3/4\rprogress 4/4 frames\r\n'; echo progress >&2`)
-	want := []sdktest.Progress{{Done: 1, Total: 4, Unit: "frames"}, {Done: 3, Total: 4}, {Done: 4, Total: 4, Unit: "frames"}}
-	out := slices.DeleteFunc(slices.Clone(r.Progress), func(p sdktest.Progress) bool { return p.Done == 2 }) // comes whenever it likes
+	r := one(t,
+		`echo progress 1/4 frames; echo progress 2 >&2; echo 'progress is slow'; printf 'progress 3/4\rprogress 4/4 frames\r\n'; echo progress >&2`)
+	want := []sdktest.Progress{{Done: 1, Total: 4, Unit: "frames"}, {Done: 3, Total: 4},
+		{Done: 4, Total: 4, Unit: "frames"}}
+	// comes whenever it likes
+	out := slices.DeleteFunc(slices.Clone(r.Progress), func(p sdktest.Progress) bool { return p.Done == 2 })
 	if diff := cmp.Diff(want, out); diff != "" || len(r.Progress) != 4 {
 		t.Errorf("%+v: -want +got\n%s", r.Progress, diff)
 	}
-	if got := sdktest.Decode[string](t, r); got != "progress is slow" || len(r.Log) != 1 || !strings.HasSuffix(r.Log[0], "msg=progress") {
+	if got := sdktest.Decode[string](t, r); got != "progress is slow" || len(r.Log) != 1 ||
+		!strings.HasSuffix(r.Log[0], "msg=progress") {
 		t.Errorf("result %q, log %q", got, r.Log)
 	}
 }
 
-// Whatever comes, and however much, the plugin lives on and keeps no more than it should.
+// With any input, the plugin lives on and keeps no more than it should.
 func TestFloods(t *testing.T) {
 	for _, tt := range []struct{ name, script, outcome, code, output string }{
 		{"lines", `yes 'a line' | head -c 20000000; echo; echo end`, "done", "", `"end"`},
@@ -204,15 +235,18 @@ func TestFloods(t *testing.T) {
 		{"one line that fails", `head -c 20000000 /dev/zero | tr '\0' x; exit 75`, "failed", "exit_75", ""},
 		{"long lines on stderr", `head -c 20000000 /dev/zero | tr '\0' x >&2; echo end`, "done", "", `"end"`},
 		{"bytes", `head -c 20000000 /dev/urandom; echo; echo end`, "done", "", `"end"`},
-		{"progress", `yes 'progress 1/100 frames' | head -c 2000000; printf 'progress 2/100 \377\n'; echo end`, "done", "", `"end"`},
-		{"JSON that is long", `printf '["'; head -c 60000 /dev/zero | tr '\0' x; printf '"]'`, "done", "", `["` + strings.Repeat("x", 60000) + `"]`},
+		{"progress", `yes 'progress 1/100 frames' | head -c 2000000; printf 'progress 2/100 \377\n'; echo end`, "done", "",
+			`"end"`},
+		{"JSON that is long", `printf '["'; head -c 60000 /dev/zero | tr '\0' x; printf '"]'`, "done", "",
+			`["` + strings.Repeat("x", 60000) + `"]`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := one(t, tt.script)
 			log := strings.Join(r.Log, "\n")
 			if r.Outcome != tt.outcome || r.Code != tt.code || string(r.Output) != tt.output || len(log) > 16<<10 {
-				t.Errorf("%s %s: output %.100s, %d bytes of log; want %s %s, %.100s", r.Outcome, r.Code, r.Output, len(log), tt.outcome, tt.code, tt.output)
+				t.Errorf("%s %s: output %.100s, %d bytes of log; want %s %s, %.100s", r.Outcome, r.Code, r.Output, len(log),
+					tt.outcome, tt.code, tt.output)
 			}
 		})
 	}
@@ -260,7 +294,8 @@ func TestBracesInTheProgramsName(t *testing.T) {
 func TestBadConfig(t *testing.T) {
 	for _, tt := range []struct{ config, want string }{
 		{`{"command":["{key}"]}`, "command[0]: is a program's name, and has no placeholders"},
-		{`{"command":["sh","{a"]}`, `command[1]: "{a" has a brace that is no placeholder such as {key}; write {{ for a brace`},
+		{`{"command":["sh","{a"]}`,
+			`command[1]: "{a" has a brace that is no placeholder such as {key}; write {{ for a brace`},
 		{`{"command":["sh","a}"]}`, `write }} for a brace`},
 		{`{"command":["sh","a\u0000"]}`, `command[1]: has a NUL byte`},
 		{`{"command":["no-such-program"]}`, "command[0]: no-such-program: executable file not found in $PATH"},
@@ -302,22 +337,25 @@ func (d *duration) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// A command that reads nothing and one whose output somebody else holds do not hold anything up.
-func TestNobodyReads(t *testing.T) {
+// A command that reads nothing does not hold anything up, nor does one whose output another process
+// holds.
+func TestOutputIsNotRead(t *testing.T) {
 	t.Parallel()
 	h := host(t, shell(`exit 0`))
-	if r := h.Run(sdktest.Task{Key: "k", Payload: map[string]any{"x": strings.Repeat("x", 900_000)}}); r.Outcome != "done" {
+	if r := h.Run(sdktest.Task{Key: "k",
+		Payload: map[string]any{"x": strings.Repeat("x", 900_000)}}); r.Outcome != "done" {
 		t.Errorf("%+v", r)
 	}
 	file := filepath.Join(t.TempDir(), "pids")
 	began := time.Now()
-	r := one(t, `perl -e 'setpgrp; exec "sh", "-c", "echo \$\$ > \"\$1\"; exec sleep 600", "sh", @ARGV' `+file+` & while ! [ -s `+file+` ]; do sleep 0.01; done; echo done`)
+	r := one(t, `perl -e 'setpgrp; exec "sh", "-c", "echo \$\$ > \"\$1\"; exec sleep 600", "sh", @ARGV' `+file+
+		` & while ! [ -s `+file+` ]; do sleep 0.01; done; echo done`)
 	if r.Outcome != "done" || string(r.Output) != `"done"` || time.Since(began) > grouptest.Patience {
 		t.Errorf("%+v after %v", r, time.Since(began))
 	}
 	for _, pid := range pids(t, file, 1) {
 		if p, err := os.FindProcess(pid); err == nil {
-			_ = p.Kill() // it has left, as the package comment says, and is ours all the same
+			_ = p.Kill() // it has left, as the package comment describes, but is still ours
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // family is a script that starts a child and a grandchild, writes all their numbers into the file
-// $PIDS, and waits. What they do at SIGTERM says $1.
+// $PIDS, and waits. $1 is what they do at SIGTERM.
 const family = `
 trap "$TRAP" TERM
 sh -c 'trap "$TRAP" TERM; sh -c "trap \"\$TRAP\" TERM; echo \$\$ >> \"\$PIDS\"; while :; do sleep 600; done" & echo $$ >> "$PIDS"; while :; do sleep 600 & wait; done' &
@@ -29,7 +29,7 @@ func TestEverybodyIsStopped(t *testing.T) {
 		outcome    string
 	}{
 		{"cancelled", "exit 3", sdktest.Cancel, "cancelled"},
-		{"cancelled, says that it is done", "exit 0", sdktest.Cancel, "cancelled"},
+		{"cancelled, reports that it is done", "exit 0", sdktest.Cancel, "cancelled"},
 		{"cancelled, without a trap", "-", sdktest.Cancel, "cancelled"},
 		{"cancelled, deaf", "", sdktest.Cancel, "cancelled"},
 		{"lease lost", "-", sdktest.LoseLease, "released"},
@@ -39,7 +39,8 @@ func TestEverybodyIsStopped(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "pids")
-			h := host(t, shell(family), "env", map[string]string{"PIDS": file, "TRAP": strings.Replace(tt.trap, "-", "kill -s KILL $$", 1)}, "grace", "1s")
+			h := host(t, shell(family), "env", map[string]string{"PIDS": file, "TRAP": strings.Replace(tt.trap, "-",
+				"kill -s KILL $$", 1)}, "grace", "1s")
 			r := h.Run(sdktest.Task{Key: "k", Fault: tt.fault, AtProgress: 1})
 			if r.Outcome != tt.outcome {
 				t.Errorf("%+v, want %s", r, tt.outcome)
@@ -49,11 +50,12 @@ func TestEverybodyIsStopped(t *testing.T) {
 	}
 }
 
-// What a command leaves behind is killed, and the item is done.
+// Processes that a command leaves behind are killed, and the item is done.
 func TestWhatIsLeftIsKilled(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pids")
-	r := one(t, `sleep 600 & echo $! > "$PIDS"; trap '' TERM; sleep 600 & echo $! >> "$PIDS"; echo done`, "env", map[string]string{"PIDS": file})
+	r := one(t, `sleep 600 & echo $! > "$PIDS"; trap '' TERM; sleep 600 & echo $! >> "$PIDS"; echo done`, "env",
+		map[string]string{"PIDS": file})
 	if r.Outcome != "done" || string(r.Output) != `"done"` {
 		t.Errorf("%+v", r)
 	}
@@ -80,7 +82,8 @@ func TestStoppedCommand(t *testing.T) {
 	t.Parallel()
 	h := host(t, shell(`echo progress 1; kill -s STOP $$`))
 	began := time.Now()
-	if r := h.Run(sdktest.Task{Key: "k", Fault: sdktest.Cancel, AtProgress: 1}); r.Outcome != "cancelled" || time.Since(began) > grouptest.Patience {
+	if r := h.Run(sdktest.Task{Key: "k", Fault: sdktest.Cancel, AtProgress: 1}); r.Outcome != "cancelled" ||
+		time.Since(began) > grouptest.Patience {
 		t.Errorf("%+v after %v", r, time.Since(began))
 	}
 }

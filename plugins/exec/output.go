@@ -18,7 +18,7 @@ const (
 	maxLogged = 4 << 10  // bytes of a line that goes into the log
 )
 
-// progress is a line that says how far the command is.
+// progress is a line with the progress of the command.
 var progress = regexp.MustCompile(`^progress ([0-9]{1,18})(?:/([0-9]{1,18}))?(?: (\S{1,32}))?$`)
 
 // read takes all that a command writes, whatever comes and however fast, and hands on its lines,
@@ -55,7 +55,7 @@ func (r *run) take(line []byte, cut bool, take func([]byte, bool)) {
 	}
 	if bytes.HasPrefix(line, []byte("progress ")) {
 		if m := progress.FindSubmatch(line); m != nil {
-			done, _ := strconv.ParseInt(string(m[1]), 10, 64) // the form says that it fits
+			done, _ := strconv.ParseInt(string(m[1]), 10, 64) // the pattern guarantees that it fits
 			total, _ := strconv.ParseInt("0"+string(m[2]), 10, 64)
 			r.item.Progress(done, total, string(m[3]))
 			return

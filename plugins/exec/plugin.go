@@ -129,7 +129,7 @@ func (c *Config) Open(context.Context) (err error) {
 	return err
 }
 
-// Check tells whether the program is there.
+// Check reports whether the program is there.
 func (c *Config) Check(context.Context) error {
 	name := c.argv[0].text[0] // it has no placeholders
 	if strings.Contains(name, "/") && !filepath.IsAbs(name) {
@@ -175,8 +175,8 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (json.RawMessage, e
 	return r.judge(ctx, end)
 }
 
-// judge says what an end means. A command that was told to end has not done its work, whatever it
-// says: a script may well end with 0 when it is interrupted.
+// judge turns an end into an outcome. A command that was asked to end has not done its work,
+// whatever its exit code: a script may well end with 0 when it is interrupted.
 func (r *run) judge(ctx context.Context, end ending) (json.RawMessage, error) {
 	if end.stopped {
 		return nil, fmt.Errorf("%w%s", context.Cause(ctx), r.lastWords())
@@ -195,7 +195,7 @@ func (r *run) judge(ctx context.Context, end ending) (json.RawMessage, error) {
 	return result, failure
 }
 
-// lastWords are the last that the command said about it.
+// lastWords is the command's last line about it.
 func (r *run) lastWords() string {
 	if r.last == "" {
 		return ""

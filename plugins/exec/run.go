@@ -11,9 +11,12 @@ import (
 	osexec "os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/ledgerd/ledgerd/sdk"
 )
@@ -45,7 +48,7 @@ func endingOf(state *os.ProcessState, stopped bool) ending {
 
 // command runs the command until it, and all that it has started, has ended.
 func (r *run) command(ctx context.Context) (ending, error) {
-	cmd, err := r.prepare()
+	cmd, err := r.prepare(ctx)
 	if err != nil {
 		return ending{}, err
 	}
@@ -62,7 +65,7 @@ func (r *run) command(ctx context.Context) (ending, error) {
 	return endingOf(state, stopped), nil
 }
 
-// startError says whether another attempt can start what this one could not, and what people forget.
+// startError decides whether another attempt can start the command, and names frequent causes.
 func startError(cmd *osexec.Cmd, err error) error {
 	switch {
 	case errors.Is(err, syscall.E2BIG):
@@ -70,7 +73,8 @@ func startError(cmd *osexec.Cmd, err error) error {
 	case errors.Is(err, syscall.ENOEXEC):
 		err = fmt.Errorf("%w: no program for this machine, or a script without a first line such as #!/bin/sh", err)
 	case errors.Is(err, fs.ErrNotExist) && exists(cmd.Path) && (cmd.Dir == "" || exists(cmd.Dir)):
-		err = fmt.Errorf("%w: the file is there, but not the program that its first line names; does that line end with a carriage return?", err)
+		err = fmt.Errorf("%w: the file is there, but not the program that its first line names; does that line end with a "+
+			"carriage return?", err)
 	}
 	return sdk.Code("start", err)
 }
@@ -81,7 +85,7 @@ func exists(path string) bool {
 }
 
 // prepare makes the command of the item.
-func (r *run) prepare() (*osexec.Cmd, error) {
+func (r *run) prepare(ctx context.Context) (*osexec.Cmd, error) {
 	argv := make([]string, len(r.cfg.argv))
 	for i, t := range r.cfg.argv {
 		var err error
@@ -100,6 +104,11 @@ func (r *run) prepare() (*osexec.Cmd, error) {
 		"LEDGERD_SCOPE="+it.Scope,
 		"LEDGERD_KEY="+it.Key,
 		"LEDGERD_IDEMPOTENCY_KEY="+it.IdempotencyKey)
+	trace := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, trace)
+	for name, value := range trace { // there is none if the item is not traced
+		cmd.Env = append(cmd.Env, strings.ToUpper(name)+"="+value)
+	}
 	return cmd, nil
 }
 
@@ -130,11 +139,12 @@ func connect(cmd *osexec.Cmd) (*pipes, error) {
 	return &p, errors.Join(err1, err2, err3)
 }
 
-// talk begins to tell the command its item and to hear what it says.
+// talk begins to send the command its item and to read its output.
 func (p *pipes) talk(r *run) {
 	it := r.item
 	p.talks.Go(func() {
-		_ = json.NewEncoder(p.stdin).Encode(told{it.ID, it.Kind, it.Scope, it.Key, it.Attempt, it.IdempotencyKey, it.Payload}) // it need not read
+		// it need not read
+		_ = json.NewEncoder(p.stdin).Encode(told{it.ID, it.Kind, it.Scope, it.Key, it.Attempt, it.IdempotencyKey, it.Payload})
 		_ = p.stdin.Close()
 	})
 	p.talks.Go(func() { r.read(p.stdout, r.out.line) })

@@ -16,7 +16,7 @@ import (
 // that may be empty.
 type template struct {
 	text, names []string
-	free        bool // what is put in may make it begin with a dash
+	free        bool // a filled-in value may make it begin with a dash
 }
 
 var placeholder = regexp.MustCompile(`\{\{|\}\}|\{[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z_][A-Za-z0-9_-]*)*\}|[{}]`)
@@ -80,7 +80,8 @@ func (t template) fill(value func(name string) (string, error)) (string, error) 
 	case strings.Contains(arg, "\x00"):
 		return "", refuse("argument", "{%s} has a NUL byte", strings.Join(t.names, "}, {"))
 	case !t.free && t.text[0] == "" && len(t.names) > 0 && strings.HasPrefix(arg, "-"):
-		return "", refuse("option", "{%s} is %.100q, which the command would take for an option; it is refused unless an argument \"--\" comes before it", t.names[0], arg)
+		return "", refuse("option", "{%s} is %.100q, which the command would take for an option; it is refused unless an "+
+			"argument \"--\" comes before it", t.names[0], arg)
 	}
 	return arg, nil
 }
@@ -121,7 +122,8 @@ func field(payload In, name string) (string, error) {
 	case json.Unmarshal(raw, &text) == nil && raw[0] == '"':
 		return text, nil
 	case strings.ContainsRune(`{[n`, rune(raw[0])):
-		return "", refuse("field", "the payload's field %s is not text, a number, true or false; the command can read it from its stdin", name)
+		return "", refuse("field", "the payload's field %s is not text, a number, true or false; the command can read it "+
+			"from its stdin", name)
 	}
 	return string(raw), nil
 }

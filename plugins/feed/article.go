@@ -21,7 +21,7 @@ const (
 	maxList     = 20  // authors, tags and files of an entry
 )
 
-// Article is the payload of an item of kind article: an entry of a feed. What is not known is left
+// Article is the payload of an item of kind article: an entry of a feed. Unknown fields are left
 // out. All of it was written by strangers, and summary and content are HTML as often as not.
 type Article struct {
 	Feed      string     `json:"feed"`
@@ -69,8 +69,9 @@ func articlesOf(f *gofeed.Feed, from string, at *url.URL) []Article {
 	return all
 }
 
-// idOf names an entry within its feed: by its own id; without one by where it leads; without that by
-// all that it says. What is too long for a key, or no text that databases take, goes by its hash.
+// idOf names an entry within its feed: by its own id; without one by its link; without that by its
+// whole content. An id that is too long for a key, or no text that databases take, is replaced by
+// its hash.
 func idOf(e *gofeed.Item) string {
 	id := cmp.Or(strings.TrimSpace(e.GUID), strings.TrimSpace(e.Link))
 	if id == "" {
@@ -96,7 +97,7 @@ func link(at *url.URL, s string) string {
 }
 
 func utc(t *time.Time) *time.Time {
-	if t == nil || t.Year() < 1 || t.Year() > 9999 { // what JSON can hold
+	if t == nil || t.Year() < 1 || t.Year() > 9999 { // JSON can hold these years
 		return nil
 	}
 	u := t.UTC()
@@ -141,7 +142,9 @@ const maxArticle = wire.MaxPayload / 2 // bytes of an item that is emitted; text
 
 // child is an article as an item of at most so many bytes, if its texts can make it so small.
 func child(a Article, most int) (c sdk.Child, size int) {
-	for _, leaveOut := range []func(){func() {}, func() { a.Content = "" }, func() { a.Summary = "" }, func() { a.Files, a.Tags, a.Authors = nil, nil, nil }} {
+	for _, leaveOut := range []func(){func() {}, func() { a.Content = "" }, func() { a.Summary = "" }, func() {
+		a.Files, a.Tags, a.Authors = nil, nil, nil
+	}} {
 		leaveOut()
 		payload, err := json.Marshal(a)
 		if err != nil { // of strings and times that were looked at

@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
-// Of a feed that breaks off the whole entries are read, the note says so, and the next round reads all of it anew,
-// also from a server to which the feed has the same version.
+// The whole entries of a feed that breaks off are read, and the note reports that. The next round reads all of it
+// anew, also from a server to which the feed has the same version.
 func TestCutFeed(t *testing.T) {
 	atom := `<feed xmlns="http://www.w3.org/2005/Atom" xmlns:x="http://x.example/"><title>F</title>` +
 		`<entry><id>1</id><title>One</title></entry><x:more/><entry><id>2</id><content type="xhtml"><div><entry/><br/></div></content></entry></feed>`
@@ -40,12 +40,15 @@ func TestCutFeed(t *testing.T) {
 			if i == 2 { // only what closes the feed is cut
 				want = "1 2"
 			}
-			if first.Outcome != "done" || keys(first) != want || !strings.Contains(out.Note, "breaks off") || out.ETag+out.Digest != "" {
-				t.Errorf("%s, cut at %d: %s %q %s, emitted %q, want %q and no version", name, end, first.Outcome, first.Error, first.Output, keys(first), want)
+			if first.Outcome != "done" || keys(first) != want || !strings.Contains(out.Note, "breaks off") ||
+				out.ETag+out.Digest != "" {
+				t.Errorf("%s, cut at %d: %s %q %s, emitted %q, want %q and no version", name, end, first.Outcome, first.Error,
+					first.Output, keys(first), want)
 			}
 			text = whole
 			second := h.Run(sdktest.Task{Payload: In{URL: url}, Previous: out})
-			if after := sdktest.Decode[Out](t, second); second.Outcome != "done" || keys(second) != "1 2" || after.Note != "" || after.ETag == "" {
+			if after := sdktest.Decode[Out](t, second); second.Outcome != "done" || keys(second) != "1 2" || after.Note != "" ||
+				after.ETag == "" {
 				t.Errorf("%s, whole again: %s %s, emitted %q", name, second.Outcome, second.Output, keys(second))
 			}
 		}
@@ -56,8 +59,8 @@ func TestCutFeed(t *testing.T) {
 	}
 }
 
-// A guid is the link of an entry that has none, unless it says that it is none; a file is not, if there is anything
-// else. What names the entry does not depend on that.
+// A guid is the link of an entry that has none, unless isPermaLink is false; a file is not, if there is anything
+// else. The name of the entry does not depend on that.
 func TestLinks(t *testing.T) {
 	const file = `<enclosure url="http://a.example/1.mp3" type="audio/mpeg"/>`
 	h := reader(t)
@@ -70,10 +73,13 @@ func TestLinks(t *testing.T) {
 		{`<guid>1</guid>`, "", "1"},
 		{`<guid>http://a.example/1</guid><link>http://a.example/2</link>`, "http://a.example/2", "http://a.example/1"},
 		{file + `<guid>http://a.example/1.mp3</guid>`, "", "http://a.example/1.mp3"},
-		{file + `<guid>http://a.example/1</guid><link>http://a.example/1.mp3</link>`, "http://a.example/1", "http://a.example/1"},
+		{file + `<guid>http://a.example/1</guid><link>http://a.example/1.mp3</link>`, "http://a.example/1",
+			"http://a.example/1"},
 		{file + `<link>http://a.example/1.mp3</link>`, "http://a.example/1.mp3", "http://a.example/1.mp3"},
-		{`<guid>1</guid><link href="http://a.example/1"/><link rel="enclosure" href="http://a.example/1.mp3"/>`, "http://a.example/1", "1"},
-		{file + `<guid>1</guid><link>http://a.example/1.mp3</link><link>http://a.example/1</link>`, "http://a.example/1", "1"},
+		{`<guid>1</guid><link href="http://a.example/1"/><link rel="enclosure" href="http://a.example/1.mp3"/>`,
+			"http://a.example/1", "1"},
+		{file + `<guid>1</guid><link>http://a.example/1.mp3</link><link>http://a.example/1</link>`, "http://a.example/1",
+			"1"},
 	} {
 		r := h.Run(sdktest.Task{Payload: In{URL: serve(t, say("", rss("<item><title>T</title>"+tt.item+"</item>")))}})
 		if got := articles(t, r); len(got) != 1 || got[0].Link != tt.link || got[0].ID != tt.id || r.Emitted[0].Key != tt.id {

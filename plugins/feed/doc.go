@@ -6,11 +6,11 @@
 //
 // # What a round does
 //
-// The feed (RSS 0.9 to 2.0, Atom 0.3 and 1.0, JSON Feed 1.0 and 1.1) is asked for with GET, and every
-// entry is emitted as an item of kind article in the scope feed/ID, ID being the feed's item. The key
-// is the entry's own id (guid, id); without one its link; without a link the hash of all that it says. An
-// RSS entry without a link is linked to by its guid, if that is a URL and isPermaLink does not say otherwise; a file
-// that the entry brings along is its link only if there is nothing else.
+// The feed (RSS 0.9 to 2.0, Atom 0.3 and 1.0, JSON Feed 1.0 and 1.1) is fetched with GET. Every entry is emitted as
+// an item of kind article in the scope feed/ID; ID is the feed's item. The key is the entry's own id (guid, id);
+// without one its link; without a link the hash of its content. The link of an RSS entry without one is its guid, if
+// that is a URL and isPermaLink is not false. A file that comes with the entry is its link only if there is nothing
+// else.
 //
 // So an entry becomes an article once for ever, however often the feed is read, wherever it moves and
 // whatever becomes of the article. An entry that was changed later is not taken again. The article is
@@ -18,26 +18,26 @@
 // other is not. Articles are worked by people (ledgerd claim article) or by a plugin of that name. On
 // the first round all that the feed has is new.
 //
-// A feed is read again when its item recurs (--every 1h). Then the server is asked only for what has
-// changed: what it said of its version (ETag, Last-Modified) is sent back to the URL that said it, and
-// a feed that is the same byte for byte is left alone too. Such a round is skipped. What is known of a
-// feed is the output of its last completed round: on whichever machine the next one is, it has it, and
-// where a round failed, nothing of it is believed.
+// A feed is read again when its item recurs (--every 1h). After that the server is asked only for
+// changes: its version (ETag, Last-Modified) is sent back to the URL that gave it. A feed that is the
+// same byte for byte is left alone too. Such a round is skipped. The memory of a feed is the output of
+// its last completed round. The next round has it on any machine; the output of a failed round is not
+// used.
 //
-// Of a feed that breaks off in the middle, the whole entries are emitted. The note says so, nothing is remembered of
-// the feed's version, and the next round reads all of it. A connection that breaks off is a failure (reset).
+// Of a feed that breaks off in the middle, the whole entries are emitted. The note reports it, nothing is remembered
+// of the feed's version, and the next round reads all of it. A connection that breaks off is a failure (reset).
 //
-// A feed that is no UTF-8 and declares no character set is read as is usual for the language that it names, else as
-// windows-1252; the note says so.
+// A feed that is not UTF-8 and declares no character set is read as is usual for its language, else as
+// windows-1252; the note reports it.
 //
-// Redirects are followed, at most 10. Where only 301 and 308 lead to is remembered as moved_to and
-// asked first from then on, once a feed was read there; when it fails for good there, the URL that
-// was given is asked again. URLs with a password are not remembered.
+// Redirects are followed, at most 10. A target that only 301 and 308 lead to is remembered as
+// moved_to and asked first from then on, once a feed was read there. When it fails for good there,
+// the given URL is asked again. URLs with a password are not remembered.
 //
 // A host, which is a name with a port, is asked for few feeds at a time, and less often when it refuses (see the
-// plugin urlcheck); only the feed that was refused waits for its Retry-After. Cookies are kept until the end of the
-// redirects. A feed whose turn is not within a second is snoozed. That holds for the process; for all
-// machines together set limits of the kind (ledgerd kind set feed --max-running-per-shard-key 2).
+// plugin urlcheck). Only the feed that was refused waits for its Retry-After. Cookies are kept until the end of the
+// redirects. A feed whose turn is not within a second is snoozed. That holds for the process; for all machines
+// together set limits of the kind (ledgerd kind set feed --max-running-per-shard-key 2).
 //
 // # Payload: what is to be done (--set)
 //
@@ -88,7 +88,7 @@
 //
 //	dns          the name could not be looked up just now
 //	timeout      the deadline was over
-//	refused      nobody listens there
+//	refused      no program listens there
 //	reset        the connection ended before the feed did
 //	unreachable  no route to the host or network
 //	network      another error of this machine's network, such as no free port
@@ -99,16 +99,16 @@
 // Failed for good, until the next round of a feed that recurs:
 //
 //	http_NNN            any other status, such as http_404. http_410 is a server that wants
-//	                    nobody to ask again: ledgerd cancel
+//	                    the feed is gone: ledgerd cancel
 //	not_a_feed          something else is there; of a web page the error names its feed
-//	bad_feed            a feed that cannot be read; the error says where
+//	bad_feed            a feed that cannot be read; the error names the place
 //	bad_charset         a character set that is not known
 //	bad_encoding        packed in a way that was not asked for
 //	too_large           over max_body, 10,000 entries, 500,000 parts or a depth of 100
 //	no_such_host        the name does not exist
 //	tls_expired         the certificate has expired or is not valid yet
 //	tls_hostname        the certificate is for other names
-//	tls_untrusted       nobody trusted here has signed it
+//	tls_untrusted       signed by no authority that is trusted here
 //	tls                 any other failure to agree on TLS
 //	too_many_redirects  more than 10
 //	redirect_loop       a redirect leads back to where it came from

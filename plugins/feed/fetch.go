@@ -35,11 +35,11 @@ func newFetcher(cfg *Config) (*fetcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	client.Transport.DisableCompression = false // what is unpacked counts against max_body
+	client.Transport.DisableCompression = false // unpacked bytes count against max_body
 	return &fetcher{client, cfg.MaxBody, semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))}, nil
 }
 
-// answer is what a server had to say.
+// answer is a server's answer.
 type answer struct {
 	out         Out // as far as it is known without reading the feed
 	contentType string
@@ -47,7 +47,7 @@ type answer struct {
 	at          *url.URL // where it is from, without a password
 }
 
-// unchanged says whether the feed is what it was before.
+// unchanged reports whether the feed is what it was before.
 func (a *answer) unchanged(before Out) bool {
 	return a.out.Status == http.StatusNotModified || a.out.Digest == before.Digest
 }
@@ -99,15 +99,17 @@ func (f *fetcher) follow(ctx context.Context, u *url.URL, before Out) (*answer, 
 		if u, err = path.Follow(u, res); err != nil {
 			return a, err
 		}
-		forGood = forGood && u.User == nil && (res.StatusCode == http.StatusMovedPermanently || res.StatusCode == http.StatusPermanentRedirect)
+		forGood = forGood && u.User == nil && (res.StatusCode == http.StatusMovedPermanently ||
+			res.StatusCode == http.StatusPermanentRedirect)
 		if forGood {
 			a.out.MovedTo = u.String()
 		}
 	}
 }
 
-// ask sends one request. What was remembered of an answer is told to the URL that gave it.
-func (f *fetcher) ask(ctx context.Context, u *url.URL, seat *web.Seat, path *web.Path, before Out) (*http.Response, error) {
+// ask sends one request. Remembered headers of an answer are sent to the URL that gave it.
+func (f *fetcher) ask(ctx context.Context, u *url.URL, seat *web.Seat, path *web.Path, before Out) (*http.Response,
+	error) {
 	if err := seat.Turn(ctx); err != nil {
 		return nil, tooLate(ctx, err)
 	}
@@ -129,7 +131,8 @@ func setIf(h http.Header, name, value string) {
 	}
 }
 
-// tooLate tells a deadline that was over while it was not the feed's turn from other errors.
+// tooLate distinguishes a deadline that was over while it was not the feed's turn from other
+// errors.
 func tooLate(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return broken(ctx, err)
@@ -148,15 +151,18 @@ func broken(ctx context.Context, err error) *failure.Error {
 // take reads the answer that is no redirect.
 func (f *fetcher) take(ctx context.Context, a *answer, res *http.Response, before Out) error {
 	switch {
-	case res.StatusCode == http.StatusNotModified && (res.Request.Header.Get("If-None-Match") != "" || res.Request.Header.Get("If-Modified-Since") != ""):
+	case res.StatusCode == http.StatusNotModified && (res.Request.Header.Get("If-None-Match") != "" ||
+		res.Request.Header.Get("If-Modified-Since") != ""):
 		a.out.ETag, a.out.LastModified = before.ETag, before.LastModified
 		return nil
 	case res.StatusCode == http.StatusGone:
-		return failure.Permanent("http_410", errors.New("status 410: the feed is gone for good, and its server wants nobody to ask again: ledgerd cancel stops that"))
+		return failure.Permanent("http_410", errors.New("status 410: the feed is gone for good, and its server wants "+
+			"not to ask again: ledgerd cancel stops that"))
 	case res.StatusCode != http.StatusOK:
 		return web.NotAccepted(res)
 	case res.Header.Get("Content-Encoding") != "":
-		return failure.Permanent("bad_encoding", fmt.Errorf("the server packs it as %.40q, which it was not asked to", res.Header.Get("Content-Encoding")))
+		return failure.Permanent("bad_encoding", fmt.Errorf("the server packs it as %.40q, which it was not asked to",
+			res.Header.Get("Content-Encoding")))
 	case res.ContentLength > f.maxBody:
 		return f.tooLarge()
 	}

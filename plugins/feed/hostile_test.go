@@ -27,39 +27,52 @@ func TestHostile(t *testing.T) {
 	long := strings.Repeat("<item><a/><b/><c/><d/></item>", 5_000)
 	item := func(inner string) string { return rss("<item><guid>1</guid>" + inner + "</item>") }
 	for _, tt := range []struct {
-		name string
-		url  func(t *testing.T) string
-		code string // "" means that the feed is read
-		says string
+		name    string
+		url     func(t *testing.T) string
+		code    string // "" means that the feed is read
+		message string
 	}{
 		{"never answers", talking(func(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)) }), "timeout", ""},
-		{"endless headers", talking(func(conn net.Conn) { forever(conn, "HTTP/1.1 200 OK\r\n", "X-A: "+strings.Repeat("a", 1000)+"\r\n") }), "bad_response", ""},
-		{"endless body", talking(func(conn net.Conn) { forever(conn, okHead+"<rss>", strings.Repeat("<item>x</item>", 1000)) }), "too_large", "max_body"},
+		{"endless headers", talking(func(conn net.Conn) {
+			forever(conn, "HTTP/1.1 200 OK\r\n", "X-A: "+strings.Repeat("a", 1000)+"\r\n")
+		}), "bad_response", ""},
+		{"endless body", talking(func(conn net.Conn) {
+			forever(conn, okHead+"<rss>", strings.Repeat("<item>x</item>", 1000))
+		}), "too_large", "max_body"},
 		{"slow body", talking(func(conn net.Conn) {
 			_, _ = conn.Write([]byte(okHead + "<rss>"))
 			_, _ = conn.Read(make([]byte, 1))
 		}), "timeout", ""},
-		{"says how large it is", talking(func(conn net.Conn) {
+		{"states how large it is", talking(func(conn net.Conn) {
 			_, _ = conn.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n<rss>"))
 		}), "too_large", "max_body"},
 		{"breaks off", talking(func(conn net.Conn) {
 			_, _ = conn.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n<rss>"))
 		}), "reset", "after 5 bytes"},
-		{"no HTTP", talking(func(conn net.Conn) { _, _ = conn.Write([]byte("220 mail.example ESMTP\r\n")) }), "bad_response", ""},
-		{"a gzip bomb", handling(func(w http.ResponseWriter, _ *http.Request) { gzipped(w, strings.Repeat(" ", 1<<20), 1000) }), "too_large", "max_body"},
-		{"a good gzip", handling(func(w http.ResponseWriter, _ *http.Request) { gzipped(w, rss(entry("1", "One")), 1) }), "", ""},
+		{"no HTTP", talking(func(conn net.Conn) { _, _ = conn.Write([]byte("220 mail.example ESMTP\r\n")) }), "bad_response",
+			""},
+		{"a gzip bomb", handling(func(w http.ResponseWriter, _ *http.Request) {
+			gzipped(w, strings.Repeat(" ", 1<<20), 1000)
+		}), "too_large", "max_body"},
+		{"a good gzip", handling(func(w http.ResponseWriter, _ *http.Request) { gzipped(w, rss(entry("1", "One")), 1) }), "",
+			""},
 		{"no gzip", handling(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			fmt.Fprint(w, rss(entry("1", "One")))
 		}), "bad_response", "gzip"},
-		{"a billion laughs", body(`<?xml version="1.0"?><!DOCTYPE rss [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;&b;">]>` +
-			strings.TrimPrefix(item("<title>&c;</title>"), `<?xml version="1.0"?>`)), "", ""},
-		{"a file of this machine", body(`<!DOCTYPE rss [<!ENTITY a SYSTEM "file:///etc/passwd">]>` + strings.TrimPrefix(item("<title>&a;</title>"), `<?xml version="1.0"?>`)), "", ""},
+		{"a billion laughs",
+			body(
+				`<?xml version="1.0"?><!DOCTYPE rss [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;&b;">]>` +
+					strings.TrimPrefix(item("<title>&c;</title>"), `<?xml version="1.0"?>`)), "", ""},
+		{"a file of this machine", body(`<!DOCTYPE rss [<!ENTITY a SYSTEM "file:///etc/passwd">]>` +
+			strings.TrimPrefix(item("<title>&a;</title>"), `<?xml version="1.0"?>`)), "", ""},
 		{"depth", body(item(strings.Repeat("<a:a>", 300_000))), "too_large", "inside of more than 100"},
-		{"depth in JSON", body(`{"version":"https://jsonfeed.org/version/1","x":` + strings.Repeat("[", 300_000)), "too_large", "inside of more than 100"},
+		{"depth in JSON", body(`{"version":"https://jsonfeed.org/version/1","x":` + strings.Repeat("[", 300_000)),
+			"too_large", "inside of more than 100"},
 		{"entries", body(rss(long)), "", ""},
 		{"more entries", body(rss(long + long + long)), "too_large", "entries"},
-		{"objects", body(`{"version":"https://jsonfeed.org/version/1","items":[` + strings.Repeat("{},", 600_000) + "{}]}"), "too_large", "entries"},
+		{"objects", body(`{"version":"https://jsonfeed.org/version/1","items":[` + strings.Repeat("{},", 600_000) + "{}]}"),
+			"too_large", "entries"},
 		{"elements", body(item(strings.Repeat("<a/>", 300_000))), "too_large", "parts"},
 		{"attributes", body("<rss" + strings.Repeat(" a='1'", 600_000) + "></rss>"), "too_large", "parts"},
 		{"texts without end", body(item("<a:a>" + strings.Repeat("0123456789<!---->", 200_000) + "</a:a>")), "?", ""},
@@ -85,11 +98,12 @@ func TestHostile(t *testing.T) {
 			if tt.code == "?" { // it is read or given up, by how fast this machine is
 				return
 			}
-			if r.Code != tt.code || !strings.Contains(r.Error, tt.says) || (tt.code == "") != (r.Outcome == "done") {
-				t.Fatalf("got %s %s %q, want %s with %q", r.Outcome, r.Code, r.Error, tt.code, tt.says)
+			if r.Code != tt.code || !strings.Contains(r.Error, tt.message) || (tt.code == "") != (r.Outcome == "done") {
+				t.Fatalf("got %s %s %q, want %s with %q", r.Outcome, r.Code, r.Error, tt.code, tt.message)
 			}
 			for _, a := range articles(t, r) {
-				if strings.Contains(a.Title, "root:") || strings.Contains(a.Title, "haha") || strings.ContainsRune(a.Title, 0) || len(a.Title) > maxText {
+				if strings.Contains(a.Title, "root:") || strings.Contains(a.Title, "haha") || strings.ContainsRune(a.Title, 0) ||
+					len(a.Title) > maxText {
 					t.Errorf("title %q", a.Title)
 				}
 			}

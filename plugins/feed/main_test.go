@@ -33,7 +33,7 @@ func serve(t testing.TB, h http.HandlerFunc) string {
 	return srv.URL
 }
 
-// raw is a server that reads the head of a request and then says what talk says.
+// raw is a server that reads the head of a request and then runs talk.
 func raw(t testing.TB, talk func(net.Conn)) string {
 	t.Helper()
 	return "http://" + rawtest.Serve(t, func(conn net.Conn) {
@@ -45,7 +45,8 @@ func raw(t testing.TB, talk func(net.Conn)) string {
 
 // rss is a feed with these items.
 func rss(items ...string) string {
-	return `<?xml version="1.0"?><rss version="2.0"><channel><title>A feed</title>` + strings.Join(items, "\n") + `</channel></rss>`
+	return `<?xml version="1.0"?><rss version="2.0"><channel><title>A feed</title>` + strings.Join(items, "\n") +
+		`</channel></rss>`
 }
 
 func entry(guid, title string) string {

@@ -20,8 +20,8 @@ import (
 // parsed is a feed that was read.
 type parsed struct {
 	*gofeed.Feed
-	note string // what was wrong and could be put right
-	cut  bool   // the feed breaks off; what was read ends with its last whole entry
+	note string // an error that was repaired
+	cut  bool   // the feed breaks off; it ends with its last whole entry
 }
 
 // parse reads a feed. Errors: *failure.Error.
@@ -68,7 +68,8 @@ func parse(ctx context.Context, body []byte, contentType string, turn *semaphore
 		return p, failure.Permanent("not_a_feed", errors.New(`this is JSON, but no JSON Feed: "version" is missing`))
 	case broken != nil:
 		p.cut = true
-		note = strings.TrimPrefix(note+fmt.Sprintf("; the feed breaks off (%.200s): only the entries before that were read", broken.Error()), "; ")
+		note = strings.TrimPrefix(note+fmt.Sprintf("; the feed breaks off (%.200s): only the entries before that were read",
+			broken.Error()), "; ")
 	}
 	p.FeedVersion, p.note = p.FeedVersion[strings.LastIndexByte(p.FeedVersion, '/')+1:], note
 	return p, nil
@@ -95,10 +96,10 @@ func inXML(r rune) rune {
 	return r
 }
 
-// notAFeed says what came instead, and where the feed is if a web page says so.
+// notAFeed describes the answer, and names the feed's place if a web page links to it.
 func notAFeed(text []byte, contentType string) error {
 	said, _, _ := mime.ParseMediaType(contentType)
-	err := fmt.Errorf("this is no feed: the server says it is %.60q", said)
+	err := fmt.Errorf("this is no feed: the server calls it %.60q", said)
 	if at := linkedFeed(text); at != "" {
 		err = fmt.Errorf("this is a web page; its feed is at %.300s", at)
 	}

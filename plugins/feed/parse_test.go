@@ -24,7 +24,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Every feed of the parser's own tests is read, but for those that are meant to be broken, and its
+// Every feed of the parser's own tests is read, except those that are meant to be broken, and its
 // entries make items that can be emitted.
 func TestParsersOwnFeeds(t *testing.T) {
 	pkg, err := build.Import("github.com/mmcdole/gofeed", ".", build.FindOnly)
@@ -33,7 +33,8 @@ func TestParsersOwnFeeds(t *testing.T) {
 	}
 	refused := map[string]string{}
 	read, entries := 0, 0
-	err = filepath.WalkDir(filepath.Join(pkg.Dir, "testdata", "parser"), func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(filepath.Join(pkg.Dir, "testdata", "parser"), func(path string, d fs.DirEntry,
+		err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) == ".json" && filepath.Base(filepath.Dir(path)) != "universal" {
 			return err // the JSON files beside XML are what is expected of it
 		}
@@ -90,21 +91,28 @@ func TestCharsets(t *testing.T) {
 	for _, tt := range []struct {
 		name, contentType, text, want, note string
 	}{
-		{"UTF-8 that says nothing", "text/xml", feed("", said), said, ""},
+		{"UTF-8 without a declaration", "text/xml", feed("", said), said, ""},
 		{"with a mark", "text/xml", "\ufeff" + feed("", said), said, ""},
-		{"said in the document", "text/xml", encode(latin, feed(` encoding="windows-1252"`, said)), said, ""},
-		{"said by the server", "text/xml; charset=windows-1252", encode(latin, feed("", said)), said, ""},
+		{"declared by the document", "text/xml", encode(latin, feed(` encoding="windows-1252"`, said)), said, ""},
+		{"declared by the server", "text/xml; charset=windows-1252", encode(latin, feed("", said)), said, ""},
 		{"the document knows better", "text/xml; charset=iso-8859-1", feed(` encoding="utf-8"`, said), said, ""},
-		{"nobody says it", "text/xml", encode(latin, feed("", said)), said, "read as windows-1252"},
-		{"nobody says it, Russian", "text/xml", encode(charmap.Windows1251.NewEncoder(), in("<language>ru-RU</language>", "Привет")), "Привет", "read as windows-1251"},
-		{"nobody says it, Japanese", "text/xml", encode(japanese.ShiftJIS.NewEncoder(), in("<x xml:lang='ja'/>", japan)), japan, "read as shift_jis"},
-		{"it names a wrong language", "text/xml", encode(latin, in("<x xml:lang='zh'/>", said)), said, "read as windows-1252"},
+		{"not declared", "text/xml", encode(latin, feed("", said)), said, "read as windows-1252"},
+		{"not declared, Russian", "text/xml", encode(charmap.Windows1251.NewEncoder(), in("<language>ru-RU</language>",
+			"Привет")), "Привет", "read as windows-1251"},
+		{"not declared, Japanese", "text/xml", encode(japanese.ShiftJIS.NewEncoder(), in("<x xml:lang='ja'/>", japan)),
+			japan, "read as shift_jis"},
+		{"it names a wrong language", "text/xml", encode(latin, in("<x xml:lang='zh'/>", said)), said,
+			"read as windows-1252"},
 		{"a lie", "text/xml", encode(latin, feed(` encoding="utf-8"`, "Gr\u00fc")), "Gr\ufffd", "not all of it is UTF-8"},
 		{"a name of its own", "text/xml", feed(` encoding="my-utf8"`, said), said, "my-utf8"},
-		{"UTF-16 with a mark", "text/xml", encode(unicode.UTF16(unicode.BigEndian, unicode.UseBOM).NewEncoder(), feed(` encoding="utf-16"`, said)), said, ""},
-		{"UTF-16 without", "text/xml", encode(unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM).NewEncoder(), feed("", said)), said, ""},
-		{"seven bits", "text/xml", encode(japanese.ISO2022JP.NewEncoder(), feed(` encoding="iso-2022-jp"`, japan)), japan, ""},
-		{"JSON", "application/feed+json", "\ufeff" + `{"version":"https://jsonfeed.org/version/1.1","items":[{"id":7,"title":"` + said + `"}]}`, said, ""},
+		{"UTF-16 with a mark", "text/xml", encode(unicode.UTF16(unicode.BigEndian, unicode.UseBOM).NewEncoder(),
+			feed(` encoding="utf-16"`, said)), said, ""},
+		{"UTF-16 without", "text/xml", encode(unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM).NewEncoder(),
+			feed("", said)), said, ""},
+		{"seven bits", "text/xml", encode(japanese.ISO2022JP.NewEncoder(), feed(` encoding="iso-2022-jp"`, japan)), japan,
+			""},
+		{"JSON", "application/feed+json", "\ufeff" +
+			`{"version":"https://jsonfeed.org/version/1.1","items":[{"id":7,"title":"` + said + `"}]}`, said, ""},
 	} {
 		r := h.Run(sdktest.Task{Payload: In{URL: serve(t, say(tt.contentType, tt.text))}})
 		got := articles(t, r)
@@ -114,7 +122,7 @@ func TestCharsets(t *testing.T) {
 	}
 }
 
-// An entry is known by its id, else its link, else all that it says.
+// An entry is known by its id, else its link, else its whole content.
 func TestIdentity(t *testing.T) {
 	h := reader(t)
 	get := func(items ...string) []string {
@@ -146,20 +154,24 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// What is in an article, by format.
+// The content of an article, by format.
 func TestArticles(t *testing.T) {
 	h := reader(t)
 	for _, tt := range []struct{ text, want string }{
-		{`<feed xmlns="http://www.w3.org/2005/Atom"><title>F</title><entry><id>tag:1</id><title>T</title><link href="http://a.example/1"/>
+		{
+			`<feed xmlns="http://www.w3.org/2005/Atom"><title>F</title><entry><id>tag:1</id><title>T</title><link href="http://a.example/1"/>
 <published>2026-11-20T09:00:00+01:00</published><updated>2026-11-20T10:00:00+01:00</updated><author><name>Ann</name></author><category term="news"/>
 <summary>S</summary><content type="html">&lt;b>C&lt;/b></content></entry></feed>`,
 			`{"feed":"URL","feed_title":"F","id":"tag:1","link":"http://a.example/1","title":"T","authors":["Ann"],"tags":["news"],"published":"2026-11-20T08:00:00Z","updated":"2026-11-20T09:00:00Z","summary":"S","content":"\u003cb\u003eC\u003c/b\u003e"}`},
-		{`<rss version="2.0"><channel><title>F</title><item><guid>1</guid><title>T</title><pubDate>Fri, 20 Nov 2026 08:00:00 GMT</pubDate>
+		{
+			`<rss version="2.0"><channel><title>F</title><item><guid>1</guid><title>T</title><pubDate>Fri, 20 Nov 2026 08:00:00 GMT</pubDate>
 <enclosure url="http://a.example/1.mp3" type="audio/mpeg" length="1"/></item></channel></rss>`,
 			`{"feed":"URL","feed_title":"F","id":"1","title":"T","published":"2026-11-20T08:00:00Z","files":[{"url":"http://a.example/1.mp3","type":"audio/mpeg"}]}`},
-		{`<rss version="2.0"><channel><title>F</title><item><guid>1</guid><link>/posts/1?a=b</link><enclosure url="1.mp3" type="audio/mpeg"/></item></channel></rss>`,
+		{
+			`<rss version="2.0"><channel><title>F</title><item><guid>1</guid><link>/posts/1?a=b</link><enclosure url="1.mp3" type="audio/mpeg"/></item></channel></rss>`,
 			`{"feed":"URL","feed_title":"F","id":"1","link":"URL/posts/1?a=b","files":[{"url":"URL/1.mp3","type":"audio/mpeg"}]}`},
-		{`{"version":"https://jsonfeed.org/version/1","title":"F","items":[{"id":"1","url":"http://a.example/1","content_text":"C"}]}`,
+		{
+			`{"version":"https://jsonfeed.org/version/1","title":"F","items":[{"id":"1","url":"http://a.example/1","content_text":"C"}]}`,
 			`{"feed":"URL","feed_title":"F","id":"1","link":"http://a.example/1","content":"C"}`},
 	} {
 		url := serve(t, say("", tt.text))
@@ -177,7 +189,8 @@ func TestArticles(t *testing.T) {
 func TestMuchText(t *testing.T) {
 	var items []string
 	for i := range 40 {
-		items = append(items, fmt.Sprintf("<item><guid>%d</guid><title>T</title><description>%s</description></item>", i, strings.Repeat("x", 450_000*(i%2))))
+		items = append(items, fmt.Sprintf("<item><guid>%d</guid><title>T</title><description>%s</description></item>", i,
+			strings.Repeat("x", 450_000*(i%2))))
 	}
 	h := reader(t, func(c *Config) { c.MaxBody = 64 << 20 })
 	r := h.Run(sdktest.Task{Payload: In{URL: serve(t, say("", rss(items...)))}})
@@ -211,14 +224,17 @@ func manyEntries(n int) string {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(rss(entry("1", "One"))))
 	f.Add([]byte(`{"version":"https://jsonfeed.org/version/1","items":[{"id":1}]}`))
-	f.Add([]byte(`<feed xmlns="http://www.w3.org/2005/Atom"><entry><id>1</id><content type="xhtml"><div>x</div></content></entry></feed>`))
+	f.Add(
+		[]byte(
+			`<feed xmlns="http://www.w3.org/2005/Atom"><entry><id>1</id><content type="xhtml"><div>x</div></content></entry></feed>`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		feed, err := parse(t.Context(), bytes.Clone(text), "", semaphore.NewWeighted(1))
 		if err != nil {
 			return
 		}
 		for _, c := range fit(articlesOf(feed.Feed, "http://a.example/", &url.URL{})) {
-			if c.Key == "" || len(c.Key) > wire.MaxKey || strings.ContainsRune(c.Key, 0) || !json.Valid(c.Payload.(json.RawMessage)) {
+			if c.Key == "" || len(c.Key) > wire.MaxKey || strings.ContainsRune(c.Key, 0) ||
+				!json.Valid(c.Payload.(json.RawMessage)) {
 				t.Errorf("%+v", c)
 			}
 		}

@@ -20,7 +20,7 @@ const doc = `Reads feeds (RSS, Atom, JSON Feed); every new entry becomes an item
 
 An entry becomes an article once for ever, by its id within its feed, in the same transaction in
 which the reading of the feed is recorded. Asks only for what has changed (ETag, Last-Modified),
-comes back when the server says so (` + "`Retry-After`" + `), remembers where a feed has moved for good.
+comes back when the server asks it to (` + "`Retry-After`" + `), remembers where a feed has moved for good.
 
 Addresses that are not public are refused unless ` + "`allow_private`" + ` is set.
 `
@@ -42,7 +42,7 @@ type In struct {
 	URL string `json:"url" input:"url" doc:"the feed, http or https"`
 }
 
-// Out is what came of it, and all that the next round is told.
+// Out is the result, and the input of the next round.
 type Out struct {
 	Status       int    `json:"status,omitempty" doc:"of the answer: 200, or 304 if nothing has changed"`
 	FinalURL     string `json:"final_url,omitempty" doc:"the URL that answered, after redirects"`
@@ -61,11 +61,13 @@ type Out struct {
 func (c *Config) Validate() error { return c.reach().Validate() }
 
 func (c *Config) reach() web.Reach {
-	return web.Reach{AllowPrivate: c.AllowPrivate, Proxy: c.Proxy, Deadline: c.Deadline, PerHost: c.PerHost, UserAgent: c.UserAgent}
+	return web.Reach{AllowPrivate: c.AllowPrivate, Proxy: c.Proxy, Deadline: c.Deadline, PerHost: c.PerHost,
+		UserAgent: c.UserAgent}
 }
 
-// Open makes the pool of connections that all items share. net/http tells the standard logger what
-// servers send unasked: nobody wants that on stderr, and nothing else here uses that logger.
+// Open makes the pool of connections that all items share. net/http writes unasked answers of
+// servers to the standard logger. They do not belong on stderr, and nothing else here uses that
+// logger.
 func (c *Config) Open(context.Context) (err error) {
 	log.SetOutput(io.Discard)
 	c.fetcher, err = newFetcher(c)
@@ -114,7 +116,8 @@ func read(ctx context.Context, cfg *Config, it sdk.Item[In], before Out) (Out, e
 	}
 	if a.unchanged(before) {
 		out := before // with what was known of the feed
-		out.Status, out.FinalURL, out.MovedTo, out.ETag, out.LastModified = a.out.Status, a.out.FinalURL, a.out.MovedTo, a.out.ETag, a.out.LastModified
+		out.Status, out.FinalURL, out.MovedTo, out.ETag, out.LastModified = a.out.Status, a.out.FinalURL, a.out.MovedTo,
+			a.out.ETag, a.out.LastModified
 		return out, sdk.Skip("nothing has changed")
 	}
 	f, err := parse(ctx, a.body, a.contentType, cfg.fetcher.parsing)

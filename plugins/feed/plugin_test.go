@@ -19,7 +19,8 @@ func TestManual(t *testing.T) {
 		t.Fatal(err)
 	}
 	manual := string(text)
-	for _, of := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[In](), reflect.TypeFor[Out](), reflect.TypeFor[Article]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[In](), reflect.TypeFor[Out](),
+		reflect.TypeFor[Article]()} {
 		for i := range of.NumField() {
 			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
 			if name != "" && !regexp.MustCompile(`//\t.*\b`+name+`\b`).MatchString(manual) {
@@ -38,7 +39,8 @@ func TestManual(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, m := range regexp.MustCompile(`(?:Permanent|Transient|return)(?:\(| )"([a-z_]+)"`).FindAllStringSubmatch(string(source), -1) {
+			for _, m := range regexp.MustCompile(`(?:Permanent|Transient|return)(?:\(| )"([a-z_]+)"`).FindAllStringSubmatch(
+				string(source), -1) {
 				if !strings.HasSuffix(f, "_test.go") {
 					codes[m[1]] = true
 				}

@@ -35,18 +35,21 @@ func TestRounds(t *testing.T) {
 		t.Fatalf("%+v", first)
 	}
 	out := sdktest.Decode[Out](t, first)
-	want := Out{Status: 200, FinalURL: url, ETag: `"v1"`, LastModified: "Fri, 20 Nov 2026 08:00:00 GMT", Digest: out.Digest,
+	want := Out{Status: 200, FinalURL: url, ETag: `"v1"`, LastModified: "Fri, 20 Nov 2026 08:00:00 GMT",
+		Digest: out.Digest,
 		Format: "rss 2.0", Title: "A feed", Entries: 2, Bytes: len(text)}
 	if diff := cmp.Diff(want, out); diff != "" || len(out.Digest) != 64 {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
-	if d := cmp.Diff(Article{Feed: url, FeedTitle: "A feed", ID: "1", Link: "http://a.example/1", Title: "One"}, articles(t, first)[0]); d != "" {
+	if d := cmp.Diff(Article{Feed: url, FeedTitle: "A feed", ID: "1", Link: "http://a.example/1", Title: "One"},
+		articles(t, first)[0]); d != "" {
 		t.Errorf("article (-want +got):\n%s", d)
 	}
 
 	second := h.Run(sdktest.Task{Payload: In{URL: url}, Previous: out})
 	want.Status = 304
-	if diff := cmp.Diff(want, sdktest.Decode[Out](t, second)); second.Outcome != "skipped" || len(second.Emitted) > 0 || diff != "" {
+	if diff := cmp.Diff(want, sdktest.Decode[Out](t, second)); second.Outcome != "skipped" || len(second.Emitted) > 0 ||
+		diff != "" {
 		t.Errorf("unchanged: %+v\n(-want +got):\n%s", second, diff)
 	}
 
@@ -60,7 +63,8 @@ func TestRounds(t *testing.T) {
 			t.Errorf("an entry that was changed has another identity: %+v", third.Emitted[i])
 		}
 	}
-	if d := cmp.Diff([]string{"|", `"v1"|Fri, 20 Nov 2026 08:00:00 GMT`, `"v1"|Fri, 20 Nov 2026 08:00:00 GMT`}, asked); d != "" {
+	if d := cmp.Diff([]string{"|", `"v1"|Fri, 20 Nov 2026 08:00:00 GMT`, `"v1"|Fri, 20 Nov 2026 08:00:00 GMT`},
+		asked); d != "" {
 		t.Errorf("asked (-want +got):\n%s", d)
 	}
 }
@@ -152,7 +156,7 @@ func TestPasswordIsNotRemembered(t *testing.T) {
 	}
 }
 
-// What a server answers instead of a feed, and what becomes of it.
+// Answers of a server instead of a feed, and their outcomes.
 func TestAnswers(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -170,25 +174,34 @@ func TestAnswers(t *testing.T) {
 		{"unasked 304", status(304, ""), "http_304", true, 0, "304"},
 		{"no content", status(204, ""), "http_204", true, 0, "204"},
 		{"empty", say("text/xml", ""), "not_a_feed", true, 0, "empty"},
-		{"a page", say("text/html", `<!doctype html><html><head><link rel=alternate type=application/rss+xml href="/feed.xml"><p>x<br>`), "not_a_feed", true, 0, "its feed is at /feed.xml"},
+		{"a page",
+			say("text/html",
+				`<!doctype html><html><head><link rel=alternate type=application/rss+xml href="/feed.xml"><p>x<br>`), "not_a_feed", true, 0, "its feed is at /feed.xml"},
 		{"a page without", say("text/html; charset=utf-8", `<html><body>no`), "not_a_feed", true, 0, `"text/html"`},
 		{"a picture", say("image/png", "\x89PNG\r\n"), "not_a_feed", true, 0, "image/png"},
 		{"another XML", say("text/xml", `<?xml version="1.0"?><svg/>`), "not_a_feed", true, 0, "text/xml"},
 		{"an API", say("application/json", `{"error":"no"}`), "not_a_feed", true, 0, "no JSON Feed"},
-		{"broken JSON", say("application/json", `{"version":"https://jsonfeed.org/version/1","items":[`), "bad_feed", true, 0, "EOF"},
+		{"broken JSON", say("application/json", `{"version":"https://jsonfeed.org/version/1","items":[`), "bad_feed", true, 0,
+			"EOF"},
 		{"broken XML", say("text/xml", "<rss version=\"2.0\"><channel>\n<item></channel>"), "bad_feed", true, 0, "line 2"},
-		{"a charset of its own", say("text/xml", "<?xml version=\"1.0\" encoding=\"x-mine\"?><rss><channel><title>\xff</title></channel></rss>"), "bad_charset", true, 0, "x-mine"},
+		{"a charset of its own",
+			say("text/xml",
+				"<?xml version=\"1.0\" encoding=\"x-mine\"?><rss><channel><title>\xff</title></channel></rss>"), "bad_charset", true, 0, "x-mine"},
 		{"packed unasked", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "br")
 			fmt.Fprint(w, "x")
 		}, "bad_encoding", true, 0, "br"},
 		{"nowhere", status(301, ""), "bad_redirect", true, 0, "Location"},
-		{"from one to the next", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", http.StatusFound) }, "too_many_redirects", true, 0, "10"},
-		{"in a circle", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) }, "redirect_loop", true, 0, "/x"},
+		{"from one to the next", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, r.URL.Path+"x", http.StatusFound)
+		}, "too_many_redirects", true, 0, "10"},
+		{"in a circle", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) },
+			"redirect_loop", true, 0, "/x"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := reader(t).Run(sdktest.Task{Payload: In{URL: serve(t, tt.answer)}})
-			if r.Outcome != "failed" || r.Code != tt.code || r.Final != tt.final || r.Delay != tt.delay || !strings.Contains(r.Error, tt.mention) {
+			if r.Outcome != "failed" || r.Code != tt.code || r.Final != tt.final || r.Delay != tt.delay ||
+				!strings.Contains(r.Error, tt.mention) {
 				t.Errorf("got %+v, want %s, final %v, after %s, with %q", r, tt.code, tt.final, tt.delay, tt.mention)
 			}
 			if len(r.Emitted) > 0 {
@@ -217,7 +230,8 @@ func say(contentType, text string) http.HandlerFunc {
 // Private addresses are refused, also behind a redirect and where a feed has moved to.
 func TestPrivateAddresses(t *testing.T) {
 	h := sdktest.New(t, Plugin(), sdktest.Options{InProcess: true})
-	for _, url := range []string{"http://127.0.0.1/", "http://[::1]/", "http://169.254.169.254/latest", "http://10.0.0.1/"} {
+	for _, url := range []string{"http://127.0.0.1/", "http://[::1]/", "http://169.254.169.254/latest",
+		"http://10.0.0.1/"} {
 		for _, task := range []sdktest.Task{{Payload: In{URL: url}}, {Payload: In{URL: url}, Previous: Out{MovedTo: url}}} {
 			if r := h.Run(task); r.Code != "private_address" || !r.Final {
 				t.Errorf("%s: %+v", url, r)
@@ -225,7 +239,8 @@ func TestPrivateAddresses(t *testing.T) {
 		}
 	}
 	for _, url := range []string{"ftp://a.example/", "http://", "http://2130706433/", "x"} {
-		if r := h.Run(sdktest.Task{Payload: json.RawMessage(fmt.Sprintf(`{"url":%q}`, url))}); r.Code != "bad_url" || !r.Final {
+		if r := h.Run(sdktest.Task{Payload: json.RawMessage(fmt.Sprintf(`{"url":%q}`, url))}); r.Code != "bad_url" ||
+			!r.Final {
 			t.Errorf("%s: %+v", url, r)
 		}
 	}

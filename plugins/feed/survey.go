@@ -16,8 +16,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// What a feed may consist of. The parser makes objects of elements, many times as large as their
-// text, and goes down into them by calling itself: so they are counted before it sees them.
+// The limits of a feed. The parser makes objects of elements, many times as large as their text,
+// and goes down into them by calling itself: so they are counted before it sees them.
 const (
 	maxEntries = wire.MaxEmit
 	maxParts   = 500_000 // elements, texts and comments of XML; objects and lists of JSON
@@ -29,10 +29,10 @@ var errTooMuch = errors.New("is not like a feed")
 // survey counts what there is to parse, and knows where the last whole entry ends.
 type survey struct {
 	entries, parts int
-	open           []string // what closes the elements or objects that are open, the outermost first
+	open           []string // closes the open elements or objects, the outermost first
 	entry          int      // depth of the entry that is open, 0 if none is
 	whole          int64    // where the last whole entry ends, 0 if there is none yet
-	rest           string   // what closes the feed there
+	rest           string   // closes the feed there
 }
 
 // begin goes into an element or object.
@@ -85,8 +85,8 @@ func (s *survey) cut(text []byte, from int64) []byte {
 // roots are the elements that feeds are.
 var roots = map[string]bool{"rss": true, "rdf": true, "feed": true}
 
-// surveyXML looks through XML, and cuts off what comes before the first element and after its end: declarations of
-// entities among it, of which none is ever followed. With an error of syntax it gives what is whole before it.
+// surveyXML looks through XML, and cuts off what comes before the first element and after its end. Declarations of
+// entities are among it; none is ever followed. With an error of syntax it gives what is whole before it.
 func surveyXML(ctx context.Context, text []byte) ([]byte, error) {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	d.Strict = false // like the parser's

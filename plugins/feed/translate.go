@@ -22,15 +22,15 @@ func (t translator) Translate(feed any) (*gofeed.Feed, error) {
 	}
 	for i, item := range source.Items {
 		e := f.Items[i]
-		// What names the entry is decided by what the feed says, whatever is found to be its link.
+		// The feed's own fields decide the entry's name, whatever is found to be its link.
 		e.GUID = cmp.Or(strings.TrimSpace(e.GUID), strings.TrimSpace(e.Link))
 		e.Link = linkOf(item)
 	}
 	return f, nil
 }
 
-// linkOf is where an entry is to be read: the first of its links; without one its guid, which is a URL unless
-// isPermaLink says that it is not. A file that the entry brings along is neither, if there is anything else.
+// linkOf is where an entry is to be read: its first link; without one its guid, if that is a URL and
+// isPermaLink is not false. A file that the entry brings along is neither, if there is anything else.
 func linkOf(item *gorss.Item) string {
 	links := slices.Clone(item.Links)
 	if g := item.GUID; g != nil && !strings.EqualFold(strings.TrimSpace(g.IsPermalink), "false") && isURL(g.Value) {

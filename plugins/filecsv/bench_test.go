@@ -102,8 +102,8 @@ func readAll(src io.Reader) {
 	}
 }
 
-// BenchmarkLoad loads files into a new table of either database, after only checking them. What the
-// whole plugin has in memory at most must not grow with the file.
+// BenchmarkLoad loads files into a new table of either database, after only checking them. The peak
+// memory of the whole plugin must not grow with the file.
 func BenchmarkLoad(b *testing.B) {
 	sqlite, postgres := tables(b, "sqlite:"+filepath.Join(b.TempDir(), "tables.db")), tables(b, pgtest.SchemaURL(b))
 	for _, rows := range []int{100_000, 1_000_000} {

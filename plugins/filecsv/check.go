@@ -1,6 +1,7 @@
 package filecsv
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -16,7 +17,8 @@ type rules struct {
 	quote    byte
 	escape   byte
 	encoding encodingOf
-	dateFormats
+	notation
+	days  dateFormats // those without a time of day
 	nulls map[string]bool
 	types map[string]rule
 }
@@ -24,7 +26,8 @@ type rules struct {
 // rule is what a value must be.
 type rule struct {
 	ok   func(v []byte) bool
-	want string // begins the reason of a value that is not
+	want string                // begins the reason of a value that is not
+	hint func(v []byte) string // advice for such a value, "" if there is none; nil: never any
 }
 
 // check is what is asked of one column of one file.
@@ -42,7 +45,7 @@ func (in In) allowed(rows int64) int64 {
 	return max(in.MaxBadRows, int64(in.MaxBadPercent/100*float64(rows)))
 }
 
-// hopeless tells that a file with so many bad rows has failed, whatever comes.
+// hopeless reports that a file with so many bad rows has failed, whatever comes.
 func (in In) hopeless(bad int64) bool {
 	return in.MaxBadRows >= 0 && in.MaxBadPercent == 0 && bad > in.MaxBadRows
 }
@@ -54,7 +57,11 @@ func newRules(in In) (*rules, error) {
 		return nil, refuse("bad_check", "into and key: there is no table")
 	}
 	if in.Table != "" && len(in.Unique) > 0 && (in.MaxBadRows != 0 || in.MaxBadPercent != 0) {
-		return nil, refuse("bad_check", "unique: which rows repeat a value is known only when they are loaded; with a table, max_bad_rows and max_bad_percent must be 0")
+		return nil, refuse("bad_check", "unique: which rows repeat a value is known only when they are loaded; with a "+
+			"table, max_bad_rows and max_bad_percent must be 0")
+	}
+	if err := in.nameColumns(); err != nil {
+		return nil, err
 	}
 	r := &rules{in: in, quote: '"', nulls: map[string]bool{}, types: map[string]rule{}}
 	var known bool
@@ -70,6 +77,7 @@ func newRules(in In) (*rules, error) {
 	case "backslash":
 		r.escape = '\\'
 	}
+	r.comma = in.Decimal == ","
 	for _, n := range in.Nulls {
 		r.nulls[n] = true
 	}
@@ -80,6 +88,7 @@ func newRules(in In) (*rules, error) {
 	if r.dateFormats, err = newDateFormats(in.DateFormats); err != nil {
 		return nil, err
 	}
+	r.days = r.withoutTime()
 	for name, text := range in.Types {
 		if r.types[name], err = r.newRule(text); err != nil {
 			return nil, refuse("bad_check", "types: column %q: %v", name, err)
@@ -88,31 +97,79 @@ func newRules(in In) (*rules, error) {
 	return r, nil
 }
 
+// nameColumns means that a file of which the payload names the columns has no header.
+func (in *In) nameColumns() error {
+	if len(in.Columns) == 0 {
+		return nil
+	}
+	if in.Header == "yes" {
+		return refuse("bad_check", "columns: they name the columns of a file without a header, and header is yes")
+	}
+	for i, name := range in.Columns {
+		if name == "" || slices.Contains(in.Columns[:i], name) {
+			return refuse("bad_check", "columns: name %d, %q, is blank or was there before", i+1, shown(name))
+		}
+	}
+	in.Header = "no"
+	return nil
+}
+
 // newRule compiles the type of a column.
 func (r *rules) newRule(text string) (rule, error) {
 	name, arg, hasArg := strings.Cut(text, ":")
 	switch {
 	case text == "int":
-		return rule{integer.Match, "not an integer"}, nil
+		return rule{ok: r.pick(integer, commaInteger).Match, want: "not an integer", hint: r.hint}, nil
 	case text == "decimal":
-		return rule{decimal.Match, "not a decimal number"}, nil
+		return rule{ok: r.pick(decimal, commaDecimal).Match, want: "not a decimal number", hint: r.hint}, nil
 	case text == "date":
-		return rule{func(v []byte) bool { _, ok := r.date(v); return ok }, "not a date like " + strings.Join(r.in.DateFormats, " or ")}, nil
+		return r.day()
+	case text == "time":
+		return rule{ok: r.dateFormats.has, want: "not a time like " + strings.Join(r.in.DateFormats, " or ")}, nil
 	case text == "bool":
-		return rule{func(v []byte) bool { return truth(v, false) }, "neither true nor false"}, nil
+		return rule{ok: func(v []byte) bool { return truth(v, false) }, want: "neither true nor false"}, nil
 	case text == "email":
-		return rule{email, "not an e-mail address"}, nil
+		return rule{ok: email, want: "not an e-mail address"}, nil
 	case name == "regexp" && hasArg:
 		re, err := regexp.Compile("^(?:" + arg + ")$")
 		if err != nil {
 			return rule{}, err
 		}
-		return rule{re.Match, "does not match " + shown(arg)}, nil
+		return rule{ok: re.Match, want: "does not match " + shown(arg)}, nil
 	case name == "enum" && hasArg:
 		values := strings.Split(arg, "|")
-		return rule{func(v []byte) bool { return slices.Contains(values, string(v)) }, "not one of " + shown(strings.Join(values, ", "))}, nil
+		return rule{ok: func(v []byte) bool { return slices.Contains(values, string(v)) }, want: "not one of " +
+			shown(strings.Join(values, ", "))}, nil
 	}
-	return rule{}, fmt.Errorf("unknown type %q; there are int, decimal, date, bool, email, regexp:PATTERN and enum:A|B|C", shown(text))
+	return rule{}, fmt.Errorf("unknown type %q; there are int, decimal, date, time, bool, email, regexp:PATTERN and "+
+		"enum:A|B|C", shown(text))
+}
+
+// pick is the pattern for the decimal mark.
+func (r *rules) pick(point, comma *regexp.Regexp) *regexp.Regexp {
+	if r.comma {
+		return comma
+	}
+	return point
+}
+
+// day is the type date: a day without a time.
+func (r *rules) day() (rule, error) {
+	if len(r.days) == 0 {
+		return rule{}, errors.New("all of date_formats have a time of day, and a date has none; the type time has")
+	}
+	var formats []string
+	for _, f := range r.in.DateFormats {
+		if !strings.Contains(f, "hh") {
+			formats = append(formats, f)
+		}
+	}
+	return rule{r.days.has, "not a date like " + strings.Join(formats, " or "), func(v []byte) string {
+		if r.dateFormats.has(v) {
+			return "the type time takes a time of day"
+		}
+		return ""
+	}}, nil
 }
 
 // named returns all columns that the rules name, sorted. Naming one makes it required.
@@ -128,31 +185,57 @@ func (r *rules) isNull(v []byte) bool {
 
 // missing refuses a file without the columns that the rules name.
 func (r *rules) missing(names []string) error {
-	var texts []string
-	for _, want := range r.named() {
-		if slices.Contains(names, want) {
-			continue
-		}
-		text := strconv.Quote(shown(want))
-		if i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, want) }); i >= 0 {
-			text += fmt.Sprintf(" (there is %q)", shown(names[i]))
-		}
-		texts = append(texts, text)
-	}
-	switch len(texts) {
-	case 0:
+	lacking := r.lacking(names)
+	if len(lacking) == 0 {
 		return nil
-	case 1:
-		return refuse("missing_column", "column %s missing", texts[0])
 	}
-	return refuse("missing_column", "columns %s missing", strings.Join(texts, ", "))
+	texts := make([]string, len(lacking))
+	for i, want := range lacking {
+		var remarks []string
+		if j := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, want) }); j >= 0 {
+			remarks = append(remarks, fmt.Sprintf("there is %q", shown(names[j])))
+		}
+		if asking := r.asking(want); !slices.Contains(asking, "required") {
+			remarks = append(remarks, "asked for by "+shown(strings.Join(asking, ", ")))
+		}
+		if texts[i] = strconv.Quote(shown(want)); len(remarks) > 0 {
+			texts[i] += " (" + strings.Join(remarks, "; ") + ")"
+		}
+	}
+	columns := "columns"
+	if len(texts) == 1 {
+		columns = "column"
+	}
+	return refuse("missing_column", "%s %s missing", columns, strings.Join(texts, ", "))
+}
+
+// lacking are the columns that the rules name and that are not among names.
+func (r *rules) lacking(names []string) []string {
+	return slices.DeleteFunc(r.named(), func(want string) bool { return slices.Contains(names, want) })
+}
+
+// asking are the fields of the payload that name a column.
+func (r *rules) asking(column string) (fields []string) {
+	for _, f := range []struct {
+		name    string
+		columns []string
+	}{{"required", r.in.Required}, {"not_null", r.in.NotNull}, {"unique", r.in.Unique}, {"key", r.in.Key}} {
+		if slices.Contains(f.columns, column) {
+			fields = append(fields, f.name)
+		}
+	}
+	if _, typed := r.in.Types[column]; typed {
+		fields = append(fields, "types."+column)
+	}
+	return fields
 }
 
 // checks returns what is asked of the values of a file with these columns, left to right.
 func (r *rules) checks(names []string) []check {
 	var all []check
 	for i, name := range names {
-		c := check{column: i, notNull: slices.Contains(r.in.NotNull, name) || slices.Contains(r.in.Key, name), rule: r.types[name]}
+		c := check{column: i, notNull: slices.Contains(r.in.NotNull, name) || slices.Contains(r.in.Key, name),
+			rule: r.types[name]}
 		if c.notNull || c.rule.ok != nil {
 			all = append(all, c)
 		}
@@ -179,5 +262,11 @@ func (c *check) fails(v []byte, null bool) string {
 	case null || c.rule.ok == nil || c.rule.ok(v):
 		return ""
 	}
-	return fmt.Sprintf("%s: %q", c.rule.want, shown(string(v)))
+	reason := fmt.Sprintf("%s: %q", c.rule.want, shown(string(v)))
+	if c.rule.hint != nil {
+		if hint := c.rule.hint(v); hint != "" {
+			reason += "; " + hint
+		}
+	}
+	return reason
 }

@@ -57,7 +57,7 @@ func start(v []byte) (s uint64) {
 	if cap(v) >= 8 {
 		s = binary.BigEndian.Uint64(v[:8])
 		if len(v) < 8 {
-			s &^= math.MaxUint64 >> (8 * len(v)) // what lies behind v
+			s &^= math.MaxUint64 >> (8 * len(v)) // clears the bytes behind v
 		}
 		return s
 	}
@@ -68,17 +68,17 @@ func start(v []byte) (s uint64) {
 }
 
 // add takes in a value that is not null.
-func (c *column) add(v []byte, f dateFormats) {
+func (c *column) add(v []byte, f notation) {
 	c.text.add(v)
 	if c.kind == kindEmpty {
 		c.kind = f.kindOf(v)
 	}
 	switch c.kind {
 	case kindInt, kindDecimal:
-		n, k := number(v)
+		n, k := f.number(v)
 		c.kind = max(c.kind, k)
 		if k != kindText {
-			c.addNumber(v, n)
+			c.addNumber(v, n, f.point)
 		}
 	case kindDate:
 		if t, ok := f.date(v); ok {
@@ -93,13 +93,13 @@ func (c *column) add(v []byte, f dateFormats) {
 	}
 }
 
-func (c *column) addNumber(v []byte, n float64) {
+func (c *column) addNumber(v []byte, n float64, point func([]byte) []byte) {
 	none := len(c.values.min) == 0
-	if none || n < c.low || n == c.low && less(v, c.values.min) {
+	if none || n < c.low || n == c.low && less(point(v), point(c.values.min)) {
 		c.low = n
 		c.values.setMin(v)
 	}
-	if none || n > c.high || n == c.high && less(c.values.max, v) {
+	if none || n > c.high || n == c.high && less(point(c.values.max), point(v)) {
 		c.high = n
 		c.values.setMax(v)
 	}

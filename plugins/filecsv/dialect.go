@@ -102,7 +102,8 @@ func sniffEOL(sample []byte, quote byte) byte {
 func namedDelimiter(sample []byte, eol byte) (delim byte, next int) {
 	end := bytes.IndexByte(sample, eol)
 	line := bytes.TrimSuffix(sample[:max(end, 0)], []byte("\r"))
-	if len(line) != 5 || !bytes.EqualFold(line[:4], []byte("sep=")) || bytes.IndexByte([]byte(usualDelimiters), line[4]) < 0 {
+	if len(line) != 5 || !bytes.EqualFold(line[:4], []byte("sep=")) || bytes.IndexByte([]byte(usualDelimiters),
+		line[4]) < 0 {
 		return 0, 0
 	}
 	return line[4], end + 1
@@ -126,10 +127,11 @@ func (d dialect) sniffDelimiter(sample []byte, complete bool) byte {
 	return best
 }
 
-// sampleRows returns the rows of a sample, nil for malformed ones, and the lines on which they start;
-// not the last, which may be cut off, unless the sample is complete.
+// sampleRows returns the rows of a sample, nil for malformed ones, and the lines on which they start.
+// The last row may be cut off, so it is left out unless the sample is complete.
 func (d dialect) sampleRows(sample []byte, complete bool) (rows [][][]byte, starts []int64) {
-	r := &records{dialect: d, maxField: len(sample) + 1, line: 1, buf: bytes.Clone(sample), end: len(sample), srcErr: io.EOF}
+	r := &records{dialect: d, maxField: len(sample) + 1, line: 1, buf: bytes.Clone(sample), end: len(sample),
+		srcErr: io.EOF}
 	var m *malformed
 	for len(rows) < sniffedRows {
 		err := r.next()
@@ -166,7 +168,7 @@ func commonWidth(rows [][][]byte) (columns, count int) {
 	return columns, count
 }
 
-// untidy is true for rows of which one is malformed or wider or narrower than others.
+// untidy reports whether a row is malformed, or wider or narrower than others.
 func untidy(rows [][][]byte) bool {
 	_, n := commonWidth(rows)
 	return n < len(rows)
@@ -182,9 +184,9 @@ func enclosed(rows [][][]byte, quote byte) bool {
 	return false
 }
 
-// preamble returns how many of the rows stand above the table, where that is certain: all further
-// ones have the same width, and those above begin with # or are narrower by two columns at least, with
-// a row below them that names the columns.
+// preamble returns how many of the rows stand above the table, where that is certain. All further ones
+// have the same width. Those above begin with # or are narrower by two columns at least, with a row
+// below them that names the columns.
 func (r *rules) preamble(rows [][][]byte) int {
 	width, count := commonWidth(rows)
 	n := slices.IndexFunc(rows, func(row [][]byte) bool { return len(row) == width })

@@ -59,31 +59,54 @@ func TestSniff(t *testing.T) {
 	}
 }
 
-// TestDialect: what stands in other people's files, and what of it is said in the output.
+// TestDialect: forms of other people's files, and the remarks about them in the output.
 func TestDialect(t *testing.T) {
 	for name, c := range map[string]struct {
 		text  string
 		set   func(*In)
-		want  Out // of it: rows, bad rows, columns, header, skipped, quotes
+		want  Out // only: rows, bad rows, columns, header, skipped, quotes
 		names string
 	}{
-		"blanks before quotes":  {"\"a\", \"b\"\n\"1,5\", \"x\"\n", nil, Out{Rows: 1, ColumnCount: 2, Header: true, Quotes: "double"}, "a b"},
-		"backslashes":           {"a,b\n\"say \\\"hi\\\", he said\",1\n\"x\",2\n", nil, Out{Rows: 2, ColumnCount: 2, Header: true, Quotes: "backslash"}, "a b"},
-		"a backslash at an end": {"a,b\n\"C:\\dir\\\",1\n\"x\",2\n", nil, Out{Rows: 2, ColumnCount: 2, Header: true, Quotes: "double"}, "a b"},
-		"quotes in a tsv":       {"id\tsize\n1\t5\" disk\n2\t\"Weird\" Al\n", nil, Out{Rows: 2, ColumnCount: 2, Header: true, Quotes: "no"}, "id size"},
-		"quoted in a tsv":       {"id\tsize\n1\t5\" disk\n2\t\"x\"\n", nil, Out{Rows: 2, BadRows: 1, ColumnCount: 2, Header: true, Quotes: "double"}, "id size"},
-		"doubled, and told":     {"a,b\n\"say \\\"hi\\\", he said\",1\n", func(in *In) { in.Quotes = "double" }, Out{Rows: 1, BadRows: 1, ColumnCount: 2, Header: true, Quotes: "double"}, "a b"},
-		"a title":               {"Sales of 2026\n\nid,name,n\n1,x,2\n2,y,3\n", nil, Out{Rows: 2, ColumnCount: 3, Header: true, Skipped: 2, Quotes: "double"}, "id name n"},
-		"remarks":               {"# made by hand\n# on Monday\nid,n\n1,2\n", nil, Out{Rows: 1, ColumnCount: 2, Header: true, Skipped: 2, Quotes: "double"}, "id n"},
-		"a marked header":       {"#id,name\n1,x\n2,y\n", nil, Out{Rows: 2, ColumnCount: 2, Header: true, Quotes: "double"}, "#id name"},
-		"a name too few":        {"a,b\n1,2,3\n4,5,6\n", nil, Out{Rows: 2, BadRows: 2, ColumnCount: 2, Header: true, Quotes: "double"}, "a b"},
-		"a header cut short":    {"a\n1,2,3\n4,5,6\n7,8,9\n", nil, Out{Rows: 3, BadRows: 3, ColumnCount: 1, Header: true, Quotes: "double"}, "a"},
-		"skipped":               {"a,b\n\"x\nid,n\n1,2\n", func(in *In) { in.Skip = 2 }, Out{Rows: 1, ColumnCount: 2, Header: true, Skipped: 2, Quotes: "double"}, "id n"},
-		"delimiters at the end": {"a,,b,,\n1,,2,,\n3,x,4, ,NA\n", func(in *In) { in.Nulls = []string{"NA"} }, Out{Rows: 2, ColumnCount: 3, Header: true, Quotes: "double"}, "a column_2 b"},
-		"values behind them":    {"a,b,\n1,2,\n3,4,x\n5,6\n", nil, Out{Rows: 3, BadRows: 2, ColumnCount: 2, Header: true, Quotes: "double"}, "a b"},
-		"named by the payload":  {"a,b,,\n1,2,\n3,4,x,\n", func(in *In) { in.Required = []string{"column_3"} }, Out{Rows: 2, BadRows: 1, ColumnCount: 3, Header: true, Quotes: "double"}, "a b column_3"},
-		"no name at all":        {",\nx,y\n", func(in *In) { in.Header = "yes" }, Out{Rows: 1, ColumnCount: 2, Header: true, Quotes: "double"}, "column_1 column_2"},
-		"comments":              {"//x\nid,n\n1,2\n// \"y\n3,4\n", func(in *In) { in.Comment = "//" }, Out{Rows: 2, ColumnCount: 2, Header: true, Quotes: "double"}, "id n"},
+		"blanks before quotes": {"\"a\", \"b\"\n\"1,5\", \"x\"\n", nil, Out{Rows: 1, ColumnCount: 2, Header: true,
+			Quotes: "double"}, "a b"},
+		"backslashes": {"a,b\n\"say \\\"hi\\\", he said\",1\n\"x\",2\n", nil, Out{Rows: 2, ColumnCount: 2,
+			Header: true, Quotes: "backslash"}, "a b"},
+		"a backslash at an end": {"a,b\n\"C:\\dir\\\",1\n\"x\",2\n", nil, Out{Rows: 2, ColumnCount: 2, Header: true,
+			Quotes: "double"}, "a b"},
+		"quotes in a tsv": {"id\tsize\n1\t5\" disk\n2\t\"Weird\" Al\n", nil, Out{Rows: 2, ColumnCount: 2, Header: true,
+			Quotes: "no"}, "id size"},
+		"quoted in a tsv": {"id\tsize\n1\t5\" disk\n2\t\"x\"\n", nil, Out{Rows: 2, BadRows: 1, ColumnCount: 2,
+			Header: true, Quotes: "double"}, "id size"},
+		"doubled, and told": {"a,b\n\"say \\\"hi\\\", he said\",1\n", func(in *In) {
+			in.Quotes = "double"
+		}, Out{Rows: 1, BadRows: 1, ColumnCount: 2, Header: true, Quotes: "double"}, "a b"},
+		"a title": {"Sales of 2026\n\nid,name,n\n1,x,2\n2,y,3\n", nil, Out{Rows: 2, ColumnCount: 3,
+			Header: true, Skipped: 2, Quotes: "double"}, "id name n"},
+		"remarks": {"# made by hand\n# on Monday\nid,n\n1,2\n", nil, Out{Rows: 1, ColumnCount: 2, Header: true,
+			Skipped: 2, Quotes: "double"}, "id n"},
+		"a marked header": {"#id,name\n1,x\n2,y\n", nil, Out{Rows: 2, ColumnCount: 2, Header: true, Quotes: "double"},
+			"#id name"},
+		"a name too few": {"a,b\n1,2,3\n4,5,6\n", nil, Out{Rows: 2, BadRows: 2, ColumnCount: 2, Header: true,
+			Quotes: "double"}, "a b"},
+		"a header cut short": {"a\n1,2,3\n4,5,6\n7,8,9\n", nil, Out{Rows: 3, BadRows: 3, ColumnCount: 1, Header: true,
+			Quotes: "double"}, "a"},
+		"skipped": {"a,b\n\"x\nid,n\n1,2\n", func(in *In) {
+			in.Skip = 2
+		}, Out{Rows: 1, ColumnCount: 2, Header: true, Skipped: 2, Quotes: "double"}, "id n"},
+		"delimiters at the end": {"a,,b,,\n1,,2,,\n3,x,4, ,NA\n", func(in *In) {
+			in.Nulls = []string{"NA"}
+		}, Out{Rows: 2, ColumnCount: 3, Header: true, Quotes: "double"}, "a column_2 b"},
+		"values behind them": {"a,b,\n1,2,\n3,4,x\n5,6\n", nil, Out{Rows: 3, BadRows: 2, ColumnCount: 2, Header: true,
+			Quotes: "double"}, "a b"},
+		"named by the payload": {"a,b,,\n1,2,\n3,4,x,\n", func(in *In) {
+			in.Required = []string{"column_3"}
+		}, Out{Rows: 2, BadRows: 1, ColumnCount: 3, Header: true, Quotes: "double"}, "a b column_3"},
+		"no name at all": {",\nx,y\n", func(in *In) {
+			in.Header = "yes"
+		}, Out{Rows: 1, ColumnCount: 2, Header: true, Quotes: "double"}, "column_1 column_2"},
+		"comments": {"//x\nid,n\n1,2\n// \"y\n3,4\n", func(in *In) {
+			in.Comment = "//"
+		}, Out{Rows: 2, ColumnCount: 2, Header: true, Quotes: "double"}, "id n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := plain()
@@ -96,7 +119,8 @@ func TestDialect(t *testing.T) {
 			for _, column := range out.Columns {
 				names = append(names, column.Name)
 			}
-			got := Out{Rows: out.Rows, BadRows: out.BadRows, ColumnCount: out.ColumnCount, Header: out.Header, Skipped: out.Skipped, Quotes: out.Quotes}
+			got := Out{Rows: out.Rows, BadRows: out.BadRows, ColumnCount: out.ColumnCount, Header: out.Header,
+				Skipped: out.Skipped, Quotes: out.Quotes}
 			if d := cmp.Diff(c.want, got); d != "" || err != nil || strings.Join(names, " ") != c.names {
 				t.Errorf("%v, columns %q, -want +got\n%s", err, names, d)
 			}
@@ -104,29 +128,33 @@ func TestDialect(t *testing.T) {
 	}
 }
 
-// TestHeader: what tells names from values, and that it says why; because is empty where nothing does.
+// TestHeader: the signs that distinguish names from values, and the reason in the output; because is
+// empty where there is none.
 func TestHeader(t *testing.T) {
 	for name, c := range map[string]struct {
 		text    string
 		yes     bool
 		because string
 	}{
-		"words above numbers":   {"id,n\nx,1\n", true, `"n" stands above numbers`},
-		"a number above dates":  {"5,x\n2024-01-31,y\n", true, `"5" stands above dates`},
-		"numbers":               {"1,2\n30,4\n", false, `"1" stands above numbers and is one of them`},
-		"numbers alone":         {"1,2\n", false, "it has numbers or dates only"},
-		"counted up":            {"id,1,2,3\na,5,9,7\nb,4,4,1\n", true, `"1" is a year or a number counted up from column to column`},
+		"words above numbers":  {"id,n\nx,1\n", true, `"n" stands above numbers`},
+		"a number above dates": {"5,x\n2024-01-31,y\n", true, `"5" stands above dates`},
+		"numbers":              {"1,2\n30,4\n", false, `"1" stands above numbers and is one of them`},
+		"numbers alone":        {"1,2\n", false, "it has numbers or dates only"},
+		"counted up": {"id,1,2,3\na,5,9,7\nb,4,4,1\n", true,
+			`"1" is a year or a number counted up from column to column`},
 		"counted up everywhere": {"1,2,3\n4,5,6\n", false, `"1" stands above numbers and is one of them`},
 		"one year":              {"Land,2019\nDE,83\nFR,67\n", true, ""},
 		"addresses":             {"who\na@example.org\nb@example.org\n", true, `"who" has no @, unlike all values below it`},
-		"an address above":      {"z@example.org\na@example.org\nb@example.org\n", false, `"z@example.org" has an @ like all values below it`},
-		"other people's dates":  {"day\n20.11.2026\n21.11.2026\n", true, `"day" has no digit, unlike all values below it`},
-		"a name with a digit":   {"column 1,c2\nx7,a-1\ny9,b-2\n", true, ""},
-		"a value with a digit":  {"A-17,x\nB-3,y\nC-99,z\n", false, `"A-17" is written like all values below it`},
-		"a value comes again":   {"Berlin,DE\nParis,FR\nHamburg,DE\n", false, `"DE" comes again below`},
-		"small above capitals":  {"city\nBerlin\nParis\n", true, `"city" has no capital at its beginning, unlike all values below it`},
-		"words":                 {"City,Land\nBerlin,DE\nParis,FR\n", true, ""},
-		"nothing below":         {"a,b\n", true, ""},
+		"an address above": {"z@example.org\na@example.org\nb@example.org\n", false,
+			`"z@example.org" has an @ like all values below it`},
+		"other people's dates": {"day\n20.11.2026\n21.11.2026\n", true, `"day" has no digit, unlike all values below it`},
+		"a name with a digit":  {"column 1,c2\nx7,a-1\ny9,b-2\n", true, ""},
+		"a value with a digit": {"A-17,x\nB-3,y\nC-99,z\n", false, `"A-17" is written like all values below it`},
+		"a value comes again":  {"Berlin,DE\nParis,FR\nHamburg,DE\n", false, `"DE" comes again below`},
+		"small above capitals": {"city\nBerlin\nParis\n", true,
+			`"city" has no capital at its beginning, unlike all values below it`},
+		"words":         {"City,Land\nBerlin,DE\nParis,FR\n", true, ""},
+		"nothing below": {"a,b\n", true, ""},
 	} {
 		r, err := newRules(plain())
 		if err != nil {
@@ -139,23 +167,34 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// TestMissingColumnHeader: where a column is missing and the header is in doubt, the failure says how it was
-// found and what helps.
+// TestMissingColumnHeader: where a column is missing and the header is in doubt, the failure explains how it
+// was found and what helps.
 func TestMissingColumnHeader(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
 		set  func(*In)
 		want string // behind what is missing
 	}{
-		"a header":       {"city,n\nRome,1\n", nil, ""},
-		"another case":   {"name,Email\nAda,x\nBob,y\n", nil, ""},
-		"told":           {"city,land\nRome,IT\n", func(in *In) { in.Header = "yes" }, ""},
-		"no header":      {"Ada,a@x.org\nBob,b@x.org\nCy,c@x.org\n", nil, `; the first row (Ada, a@x.org) is not taken for the header ("a@x.org" has an @ like all values below it): --set header=yes if it is; else the columns are column_1, column_2 … (--set required=column_1, --set into.column_1=…)`},
-		"told, none":     {"city,n\nRome,1\n", func(in *In) { in.Header = "no" }, `; the first row (city, n) is not taken for the header (header=no): --set header=yes if it is; else the columns are column_1, column_2 … (--set required=column_1, --set into.column_1=…)`},
-		"nothing tells":  {"Ada,Rome\nBob,Oslo\n", nil, "; nothing tells whether the first row (Ada, Rome) is the header: --set header=no or --set skip=LINES if it is not"},
-		"a remark":       {"# by hand\nname,n\nAda,1\n# Bob left\n", nil, "; the first row is # by hand; if that is a remark: --set comment=# passes over all lines like it, --set skip=LINES over those above the header"},
-		"a header alone": {"city\n", nil, "; nothing tells whether the first row (city) is the header: --set header=no or --set skip=LINES if it is not"},
-		"broken":         {"a\"b\"\nc\n", func(in *In) { in.Header = "no" }, ""},
+		"a header":     {"city,n\nRome,1\n", nil, ""},
+		"another case": {"name,Email\nAda,x\nBob,y\n", nil, ""},
+		"told":         {"city,land\nRome,IT\n", func(in *In) { in.Header = "yes" }, ""},
+		"no header": {"Ada,a@x.org\nBob,b@x.org\nCy,c@x.org\n", nil,
+			`; the first row (Ada, a@x.org) is not taken for the header ("a@x.org" has an @ like all values below it): --set header=yes if it is; no header: --set columns=… (names of the columns: 2)`},
+		"told, none": {"city,n\nRome,1\n", func(in *In) {
+			in.Header = "no"
+		}, `; the first row (city, n) is not taken for the header (header=no): --set header=yes if it is; no header: --set columns=… (names of the columns: 2)`},
+		"with a table": {"city,n\nRome,1\n", func(in *In) {
+			in.Header, in.Table = "no", "t"
+		}, `; the first row (city, n) is not taken for the header (header=no): --set header=yes if it is; no header: --set columns=… (names of the columns: 2)`},
+		"nothing tells": {"Ada,Rome\nBob,Oslo\n", nil, "; nothing tells whether the first row (Ada, Rome) is the header: " +
+			"if it is not, --set columns=… (names of the columns: 2) or --set skip=LINES"},
+		"columns are named": {"Ada,Rome\nBob,Oslo\n", func(in *In) { in.Columns = []string{"name", "city"} }, ""},
+		"a remark": {"# by hand\nname,n\nAda,1\n# Bob left\n", nil,
+			"; the first row is # by hand; if that is a remark: --set comment=# passes over all lines like it, --set " +
+				"skip=LINES over those above the header"},
+		"a header alone": {"city\n", nil, "; nothing tells whether the first row (city) is the header: if it is not, --set columns=… " +
+			"(names of the columns: 1) or --set skip=LINES"},
+		"broken": {"a\"b\"\nc\n", func(in *In) { in.Header = "no" }, ""},
 	} {
 		in := plain()
 		in.Required = []string{"email"}
@@ -165,6 +204,81 @@ func TestMissingColumnHeader(t *testing.T) {
 		_, err := scan(t.Context(), strings.NewReader(c.text), in, plainOptions())
 		if want := " missing" + c.want; codeOf(err) != "missing_column" || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: %v\nwant %s", name, err, want)
+		}
+	}
+}
+
+// TestColumns: the payload names the columns of a file without a header, and what is asked of them holds.
+func TestColumns(t *testing.T) {
+	in := plain()
+	in.Columns, in.Required = []string{"id", "name"}, []string{"name"}
+	in.Types = map[string]string{"id": "int"}
+	out, err := scan(t.Context(), strings.NewReader("1,Ada\n2,Bob\n"), in, plainOptions())
+	if err != nil || out.Rows != 2 || out.Header || out.HeaderWhy != "columns names them" ||
+		out.Columns[0].Name != "id" || out.Columns[0].Type != "int" || out.Columns[1].Name != "name" {
+		t.Errorf("%+v, %v", out, err)
+	}
+	_, err = scan(t.Context(), strings.NewReader("1,Ada,Rome\n2,Bob,Oslo\n"), in, plainOptions())
+	if codeOf(err) != badRows || !strings.HasSuffix(err.Error(), "the number of fields is 3, not 2; columns has the "+
+		"names of 2 columns") {
+		t.Error(err)
+	}
+	for want, set := range map[string]func(*In){
+		"header is yes": func(in *In) { in.Header = "yes" },
+		`name 2, "id", is blank or was there before`: func(in *In) { in.Columns = []string{"id", "id"} },
+		`name 1, "", is blank or was there before`:   func(in *In) { in.Columns = []string{"", "id"} },
+	} {
+		wrong := in
+		set(&wrong)
+		if _, err := scan(t.Context(), strings.NewReader("1,Ada\n"), wrong, plainOptions()); codeOf(err) != "bad_check" ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestDelimiterAtEnd: a delimiter at the end of all rows, but not of the header, makes no column; one that comes
+// later is another number of fields.
+func TestDelimiterAtEnd(t *testing.T) {
+	out, err := scan(t.Context(), strings.NewReader("id;name\n1;Ada;\n2;Bob;\n"), plain(), plainOptions())
+	if err != nil || out.Rows != 2 || out.BadRows != 0 || out.ColumnCount != 2 || out.Columns[1].Name != "name" {
+		t.Errorf("%+v, %v", out, err)
+	}
+	for text, want := range map[string]string{
+		"id;name\n1;Ada;\n2;Bob\n":   "the number of fields is 3, not 2",
+		"id;name\n1;Ada;\n2;Bob;x\n": "the number of fields is 3, not 2",
+	} {
+		_, err := scan(t.Context(), strings.NewReader(text), plain(), plainOptions())
+		if codeOf(err) != badRows || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// TestMissingColumnAskedFor: the failure names the setting that asks for a column, and the one that helps.
+func TestMissingColumnAskedFor(t *testing.T) {
+	for want, set := range map[string]func(*In){
+		`column "n" (asked for by types.n) missing; X`: func(in *In) {
+			in.Types = map[string]string{"n": "int"}
+		},
+		`column "n" (asked for by unique, types.n) missing; X`: func(in *In) {
+			in.Types, in.Unique = map[string]string{"n": "int"}, []string{"n"}
+		},
+		`column "n" (asked for by not_null) missing; X`: func(in *In) {
+			in.NotNull = []string{"n"}
+		},
+		`columns "a", "n" (asked for by unique) missing; X`: func(in *In) {
+			in.Required, in.Unique = []string{"a"}, []string{"n"}
+		},
+	} {
+		in := plain()
+		in.Header = "no"
+		set(&in)
+		_, err := scan(t.Context(), strings.NewReader("Rome,1\n"), in, plainOptions())
+		want = strings.Replace(want, "X", "the first row (Rome, 1) is not taken for the header (header=no): --set "+
+			"header=yes if it is; no header: --set columns=… (names of the columns: 2)", 1)
+		if codeOf(err) != "missing_column" || err.Error() != want {
+			t.Errorf("%v\nwant %s", err, want)
 		}
 	}
 }
@@ -206,8 +320,8 @@ func TestBadPercent(t *testing.T) {
 	}
 }
 
-// TestNamedDelimiter: the line sep=; is no row, also where --set has said so already, and lines are
-// counted with it; a header that only begins so is one.
+// TestNamedDelimiter: the line sep=; is no row, also where --set has named the delimiter already,
+// and lines are counted with it; a header that only begins so is one.
 func TestNamedDelimiter(t *testing.T) {
 	for text, want := range map[string]struct {
 		delimiter string
@@ -249,7 +363,8 @@ func TestLongFirstRecord(t *testing.T) {
 			wantRows = 3
 		}
 		if err != nil || out.Rows != wantRows || out.BadRows != 0 || out.ColumnCount != 3 || out.Delimiter != ";" {
-			t.Errorf("header %s: %v, %d rows, %d bad, %d columns by %q", header, err, out.Rows, out.BadRows, out.ColumnCount, out.Delimiter)
+			t.Errorf("header %s: %v, %d rows, %d bad, %d columns by %q", header, err, out.Rows, out.BadRows, out.ColumnCount,
+				out.Delimiter)
 		}
 	}
 }
@@ -274,7 +389,7 @@ func TestBufferSizes(t *testing.T) {
 	}
 }
 
-// TestManyColumns: the output stays below a megabyte, and says how many columns there are.
+// TestManyColumns: the output stays below a megabyte, and has the number of columns.
 func TestManyColumns(t *testing.T) {
 	var text bytes.Buffer
 	for range 2 {
@@ -317,7 +432,8 @@ func TestSniffEOL(t *testing.T) {
 	for _, s := range []string{"", "a", "a\n", "a\r\n", "a\rb\r", "\"a\nb\"\rc", "\"a\rb\"\nc", "\"a\rb", "a\rb\nc"} {
 		got[s] = sniffEOL([]byte(s), '"')
 	}
-	want := map[string]byte{"": '\n', "a": '\n', "a\n": '\n', "a\r\n": '\n', "a\rb\r": '\r', "\"a\nb\"\rc": '\r', "\"a\rb\"\nc": '\n', "\"a\rb": '\n', "a\rb\nc": '\n'}
+	want := map[string]byte{"": '\n', "a": '\n', "a\n": '\n', "a\r\n": '\n', "a\rb\r": '\r', "\"a\nb\"\rc": '\r',
+		"\"a\rb\"\nc": '\n', "\"a\rb": '\n', "a\rb\nc": '\n'}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/filecsv/load"
 )
 
-// failure says why a file could not be worked: a code to count by, a text for people, and
-// whether it can be otherwise the next time.
+// failure explains why a file could not be worked: a code to count by, a text for people, and
+// whether another attempt may succeed.
 type failure struct {
 	code  string
 	text  string
@@ -17,7 +17,7 @@ type failure struct {
 
 func (f *failure) Error() string { return f.text }
 
-// refuse is a failure that lasts until somebody changes the file or the item.
+// refuse is a failure that lasts until the file or the item is changed.
 func refuse(code, format string, args ...any) error {
 	return &failure{code: code, text: fmt.Sprintf(format, args...)}
 }

@@ -71,7 +71,8 @@ func openError(err error) error {
 // unchanged reports an error if the file is not what it was when it was opened.
 func (f *file) unchanged() error {
 	now, err := os.Stat(f.path)
-	if err == nil && os.SameFile(f.before, now) && now.Size() == f.before.Size() && now.ModTime().Equal(f.before.ModTime()) {
+	if err == nil && os.SameFile(f.before, now) && now.Size() == f.before.Size() &&
+		now.ModTime().Equal(f.before.ModTime()) {
 		return nil
 	}
 	return errChanged
@@ -84,14 +85,15 @@ type meter struct {
 	src      io.Reader
 	progress func(read int64)
 	read     int64
-	block    []byte // what was read last
+	block    []byte // the last block read
 	unused   []byte // of block
 	sum      hash.Hash
 	idle     chan struct{} // holds a token while block is not being hashed
 }
 
 func newMeter(ctx context.Context, src io.Reader, progress func(int64)) *meter {
-	m := &meter{ctx: ctx, src: src, progress: progress, block: make([]byte, 128<<10), sum: sha256.New(), idle: make(chan struct{}, 1)}
+	m := &meter{ctx: ctx, src: src, progress: progress, block: make([]byte, 128<<10), sum: sha256.New(),
+		idle: make(chan struct{}, 1)}
 	m.idle <- struct{}{}
 	return m
 }
@@ -166,7 +168,7 @@ func (z gunzip) Read(p []byte) (int, error) {
 	return n, gzipError(err)
 }
 
-// gzipError tells what is wrong with the gzip file apart from what is wrong with reading it.
+// gzipError distinguishes an error in the gzip file from an error in reading it.
 func gzipError(err error) error {
 	var corrupt flate.CorruptInputError
 	switch {
@@ -187,7 +189,8 @@ type capped struct {
 func (c *capped) Read(p []byte) (int, error) {
 	n, err := c.src.Read(p)
 	if c.read += int64(n); c.read > c.limit {
-		return 0, refuse("too_big", "more than %s of text; where it is fine: --with max_bytes=…", humanize.IBytes(uint64(c.limit)))
+		return 0, refuse("too_big", "more than %s of text; where it is fine: --with max_bytes=…",
+			humanize.IBytes(uint64(c.limit)))
 	}
 	return n, err
 }

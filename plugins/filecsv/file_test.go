@@ -146,7 +146,8 @@ func (seekless) Seek(int64, int) (int64, error) { return 0, errors.ErrUnsupporte
 func TestTooBig(t *testing.T) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
-	if _, err := io.Copy(z, io.LimitReader(&endless{start: "id,note\n", line: "1,aaaaaaaaaaaaaaaaaaaaaaaa\n"}, 64<<20)); err != nil {
+	if _, err := io.Copy(z, io.LimitReader(&endless{start: "id,note\n", line: "1,aaaaaaaaaaaaaaaaaaaaaaaa\n"},
+		64<<20)); err != nil {
 		t.Fatal(err)
 	}
 	if err := z.Close(); err != nil {

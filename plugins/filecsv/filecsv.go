@@ -7,25 +7,30 @@
 //
 // # What it reads
 //
-// From a folder it takes *.csv, *.tsv, *.txt and each of them with .gz; a file that is named
-// is taken whatever its name. The delimiter is a comma, semicolon, tab or bar, whichever
-// gives the most rows of the same width, or what a first line such as sep=; names; lines end in LF, CRLF or, in files without LF, CR.
-// Quoted fields may hold delimiters, line ends and doubled quotes, or quotes behind a backslash where only
-// that makes sense of the first rows. Blanks between a delimiter and a quote do not count. Blank lines are passed
-// over. Blank names become column_3, repeated ones name_2; the output shows both names. Blank names at the end
-// of the header name no columns, unless the payload has one of these names (required=column_5): the fields below
-// them must be empty.
+// From a folder it takes *.csv, *.tsv, *.txt and each of them with .gz; a file that is named is taken whatever its
+// name. The delimiter is a comma, semicolon, tab or bar: the one that gives the most rows of the same width, or that
+// a first line such as sep=; names. Lines end in LF, CRLF or, in files without LF, CR. Quoted fields may hold
+// delimiters, line ends and doubled quotes, or quotes behind a backslash where only that makes sense of the first
+// rows. Blanks between a delimiter and a quote do not count. Blank lines are passed over. Blank names become
+// column_3, repeated ones name_2; the output shows both names. Blank names at the end of the header name no columns,
+// unless the payload has one of these names (required=column_5): the fields below them must be empty. A delimiter at
+// the end of all rows, but not of the header, is such a blank name.
 //
-// Lines above the table are passed over if skip says how many, or if they are certainly none of it: they begin
-// with #, or all rows below have the same width, wider by two fields at least, and begin with a header.
+// Lines above the table are passed over if skip gives their number, or if they are certainly not part of it.
+// They begin with #, or all rows below have the same width, wider by two fields at least, and begin with a
+// header.
 //
-// Whether the first row is the header is decided by what tells names from values, and the output says what
-// that was: text above numbers or dates, no digit or @ above values that all have one, years
-// or numbers that are counted up from column to column. Against it speak numbers above numbers, and a value that
-// comes again below. If nothing tells, it is taken for the header; a load fails with header_unclear
-// instead, unless the table has columns of these names.
+// Numbers have a decimal point. With decimal=, they have a comma, and a point between thousands is passed over:
+// 1.234,56 is loaded as 1234.56. Nothing is guessed: 1.234 is another number with each of the two.
 //
-// The encoding is what a byte order mark says, and otherwise UTF-8. Nothing is guessed or replaced: text
+// The plugin decides whether the first row is the header by what distinguishes names from values; the output has
+// the reason. Signs of a header are text above numbers or dates, no digit or @ above values that all have one,
+// and years or numbers that count up from column to column. Against it speak numbers above numbers, and a value
+// that comes again below. Without a sign it is taken for the header; a load fails with header_unclear instead,
+// unless the table has columns of these names. columns=id,name,city names the columns of a file without a header, so
+// that what is asked of all files (required, types, key) holds for it, too.
+//
+// The encoding is that of a byte order mark, and otherwise UTF-8. Nothing is guessed or replaced: text
 // in another encoding fails with bad_encoding, which shows how a word of it reads in several.
 //
 // White space around a value does not count for checks, types and nulls. Files of any size are read as a stream. A
@@ -33,19 +38,19 @@
 //
 // # Bad rows
 //
-// A row is bad if its quotes are wrong, if it has more or fewer fields than the header or a value behind
-// its last column, if a value is not of its column's type, if a column of not_null has no value, or if the value of
-// a unique column was there before. Bad rows are counted, the first ten are in the output, and
-// the rest of the file is read. A column that a check names must be there. A file with bad rows fails, unless
-// max_bad_rows or max_bad_percent allow them; then it is done, and the summary of a run counts them.
+// A row is bad if its quotes are wrong, if it has more or fewer fields than the header, or a value behind its last
+// column. It is bad too if a value is not of its column's type, if a column of not_null has no value, or if the
+// value of a unique column was there before. Bad rows are counted, the first ten are in the output, and the rest of
+// the file is read. A column that a check names must be there. A file with bad rows fails, unless max_bad_rows or
+// max_bad_percent allow them; then it is done, and the summary of a run counts them.
 //
 // With reject_dir the bad rows are also written to a CSV file there: line, column, reason and
 // the row; of a row with wrong quotes, the line as one field. The file has the name of the
 // input and a digest of the item's identity, so another attempt replaces it, and it appears
 // when it is complete.
 //
-// Unique columns take 24 bytes of memory per value, up to 5 million values in each; what goes
-// beyond is sorted in a temporary file.
+// Unique columns take 24 bytes of memory per value, up to 5 million values in each; further values
+// are sorted in a temporary file.
 //
 // # Loading into a table
 //
@@ -54,37 +59,44 @@
 //	ledgerd run filecsv ./inbox --set table=people --set into.E-Mail=email --set into.Name=name \
 //	    --with database=postgres://app@db1/people --with password=file:/run/secrets/db1
 //
-// With a table the rows also go into a database, sqlite:PATH or postgres://user@host/name: all rows of
-// a file or none, in one transaction together with a marker that says which item they are of. So a file
-// whose attempt is killed, at whatever moment, is loaded once all the same: the next attempt
-// finds nothing, or it finds the marker and reports what was loaded. An attempt that was taken for
-// dead and comes back is refused. The markers are in the table ledgerd_loads, beside the others; leave
-// them there.
+// With a table the rows also go into a database, sqlite:PATH or postgres://user@host/name: all rows of a
+// file or none, in one transaction together with a marker of their item. So a file whose attempt is killed,
+// at whatever moment, is still loaded once: the next attempt finds nothing, or it finds the marker and
+// reports what was loaded. An attempt that was taken for dead and comes back is refused. The markers are in
+// the table ledgerd_loads, beside the others; leave them there. A marker counts only while its table is
+// there and has its rows: a file is loaded again if the table was dropped, emptied, or lost rows of the
+// load. With a key, or in a table without the column ledgerd_load, a table that is not empty is enough.
 //
-// A file that is loaded again, because it has changed, in another round, or by another ledger, takes the
-// place of its own rows in the same transaction. A file is known by the kind and key of its item. For that a table
-// that is made here has the column ledgerd_load, the number of the load that a row is from. A table without
-// it cannot tell: a second load of a file fails there with loaded_before. Add the column (bigint), give a key, or
-// set on_reload=append.
+// The marker also names the file of its rows:
+//
+//	SELECT l.item_key, p.* FROM people p JOIN ledgerd_loads l ON l.load_id = p.ledgerd_load
+//
+// A file that is loaded again (it has changed, or is in another round or ledger) replaces its own rows in the same
+// transaction. A file is known by the kind and key of its item. For that a table that is made here has the column
+// ledgerd_load, the number of the load that a row is from. A table without it cannot tell: a second load of a file
+// fails there with loaded_before. Add the column (bigint), give a key, or set on_reload=append.
 //
 // With a key, a row whose key is in the table updates it, whichever file that was from; rows that are no
 // longer in a file stay. Of rows with the same key the last one counts. Key columns must have values.
 //
-// A table that is not there is made, with the names of the header and columns of text; types makes
-// them bigint (int), numeric (decimal; SQLite keeps 15 digits), boolean (bool, in SQLite 1 and 0) and
-// timestamptz (date; a date if date_formats has no time; in SQLite text). Into one that is there, values
-// go by the names of the columns, which may differ in case; it may have columns that the file
-// does not have. Dates are written as 2026-11-20, or all as 2026-11-20 10:00:00Z if date_formats has a time (UTC, where
-// they name no zone), truths as 1 and 0, text as it stands in the file (trim takes off white space around it). What
-// is null is NULL: an empty value, white space alone, and what nulls lists.
+// A table that is not there is made in the same transaction, so a file that fails leaves none. Other files wait for
+// the first one then. Its columns have the names of the header and are text. types makes them bigint (int), numeric
+// (decimal; SQLite keeps 15 digits), boolean (bool, in SQLite 1 and 0), date and timestamptz (date and time; in
+// SQLite text). Into one that is there, values go by the names of the columns, which may differ in case; it may have
+// columns that the file does not have. A file fails with column_type, and nothing is loaded, if types names a column
+// that has another type in the table, such as text for decimal. A date is a day and is written as 2026-11-20; it is
+// read by those of date_formats that have no time of day. A time is written as 2026-11-20 10:00:00Z (in UTC, which
+// it is taken for if it names no zone); a day alone is its midnight. Truths are written as 1 and 0, text as it
+// stands in the file (trim takes off white space around it). NULL is an empty value, white space alone, and a value
+// of nulls.
 //
 // One row more than is allowed that is bad, and nothing is loaded. The rows of an earlier version of the file stay
-// then, and the failure says how many these are. With bad rows allowed nothing can be unique. What
-// the database itself refuses always refuses the whole file.
+// then, and the failure gives their number. With bad rows allowed nothing can be unique. An error of the database
+// itself always refuses the whole file.
 //
-// While a file is loaded into SQLite nobody else writes to that database, and loads of other processes
-// are put off; never load into a ledger. The payload names the table: whoever may add items can write
-// to every table that the database's user may write to, so let that be one for loads alone.
+// While a file is loaded into SQLite no other program writes to that database, and loads of other
+// processes are put off; never load into a ledger. The payload names the table: whoever may add items
+// can write to every table that the database's user may write to, so let that be one for loads alone.
 //
 // # Payload, config, output
 //
@@ -95,7 +107,7 @@
 // These last until the file or the payload is another, and are not tried again:
 //
 //	not_found permission not_a_file     there is no such file; it may not be read; it is a directory, pipe, device
-//	foreign_link                        the path leads through a link of somebody who does not own what it leads to
+//	foreign_link                        the path leads through a link whose owner does not own its target
 //	empty html xml binary               no rows; no table but a web page, XML, or no text
 //	bad_encoding bad_gzip               not in its encoding; damaged
 //	bad_header                          the quotes of the header are wrong
@@ -106,6 +118,7 @@
 //	field_too_long record_too_long too_many_columns too_big
 //	bad_check                           the payload does not make sense
 //	no_database bad_table columns       nowhere to load to; no such table can be; the header does not fit the table
+//	column_type                         types names a column that has another type in the table
 //	no_unique_index                     the table cannot find rows by the key
 //	bad_value constraint forbidden      the database does not take a value or a row, or not from us
 //	loaded_before loaded_otherwise      the file was loaded before, and its rows cannot be replaced
@@ -113,7 +126,7 @@
 // These may be gone the next time, and are tried again:
 //
 //	changed_while_reading               size, time or inode changed while the file was read
-//	cannot_read temp_file reject_file   the disk says no
+//	cannot_read temp_file reject_file   an error of the disk
 //	database                            it is away or full
 //	stale                               a later attempt has loaded other content already
 package filecsv
@@ -137,22 +150,24 @@ type In struct {
 	Owner    string `json:"owner" input:"owner" doc:"whose it is"`
 
 	Delimiter   string   `json:"delimiter" single:"true" default:"auto" doc:"auto, tab, or one character such as ;"`
-	Encoding    string   `json:"encoding" single:"true" default:"auto" schema:"maxLength=40" doc:"auto: what the byte order mark says, else utf-8; or a name such as windows-1252, iso-8859-1, shift_jis, koi8-r, utf-16le"`
-	Header      string   `json:"header" single:"true" default:"auto" schema:"enum=auto|yes|no" doc:"whether the first row names the columns; without, they are column_1, column_2 and so on"`
+	Encoding    string   `json:"encoding" single:"true" default:"auto" schema:"maxLength=40" doc:"auto: by the byte order mark, else utf-8; or a name such as windows-1252, iso-8859-1, shift_jis, koi8-r, utf-16le"`
+	Header      string   `json:"header" single:"true" default:"auto" schema:"enum=auto|yes|no" doc:"whether the first row names the columns; without, columns names them, or they are column_1, column_2 and so on"`
+	Columns     []string `json:"columns" single:"true" doc:"names of the columns of a file without a header (header=no), from left to right: id,name,city"`
 	Quotes      string   `json:"quotes" single:"true" default:"auto" schema:"enum=auto|double|backslash|no" doc:"how a quote stands within quotes: doubled, or behind a backslash; no: a quote is a character like any other"`
 	Skip        int64    `json:"skip" single:"true" default:"0" schema:"min=0" doc:"lines above the table that are passed over"`
 	Comment     string   `json:"comment" single:"true" schema:"maxLength=10" doc:"lines that begin with it are passed over, such as #"`
 	Nulls       []string `json:"nulls" doc:"values that mean no value, besides the empty one: NULL,NA"`
+	Decimal     string   `json:"decimal" single:"true" default:"." doc:"the decimal mark: . or a comma, with which a . between thousands is passed over (1.234,56)" schema:"pattern=^[.,]$"`
 	DateFormats []string `json:"date_formats" default:"[\"YYYY-MM-DD\",\"YYYY-MM-DD hh:mm:ss\",\"YYYY-MM-DDThh:mm:ssZ\"]" doc:"how dates are written; of YYYY YY MM M DD D hh mm ss Z"`
 
 	Required      []string          `json:"required" doc:"columns that must be there"`
 	NotNull       []string          `json:"not_null" doc:"columns that must have a value in every row"`
-	Types         map[string]string `json:"types" doc:"type by column: int, decimal, date, bool, email, regexp:PATTERN (of the whole value) or enum:A|B|C"`
+	Types         map[string]string `json:"types" doc:"type by column: int, decimal, date (a day), time (a date, or a date with a time of day), bool, email, regexp:PATTERN (of the whole value) or enum:A|B|C"`
 	Unique        []string          `json:"unique" doc:"columns whose values must differ"`
 	MaxBadRows    int64             `json:"max_bad_rows" single:"true" default:"0" schema:"min=-1" doc:"a file with more bad rows fails; -1: any number is fine"`
 	MaxBadPercent float64           `json:"max_bad_percent" single:"true" default:"0" schema:"min=0,max=100" doc:"the same as a share of all rows: what either of the two allows is fine"`
 
-	Table    string            `json:"table" schema:"maxLength=127" doc:"load the rows into this table, NAME or SCHEMA.NAME, made if it is not there; config database says where"`
+	Table    string            `json:"table" schema:"maxLength=127" doc:"load the rows into this table, NAME or SCHEMA.NAME, made if it is not there, in the database of config database"`
 	Into     map[string]string `json:"into" single:"true" doc:"column of the table by column of the file; others are not loaded. None: all, by their names"`
 	Key      []string          `json:"key" doc:"columns of the file that identify a row: one that is in the table is updated; the table needs a unique index of them, which one that is made has"`
 	OnReload string            `json:"on_reload" default:"replace" schema:"enum=replace|append" doc:"what becomes of the rows that were loaded from the same file before: replace them, or append to them; with a key, neither"`
@@ -246,7 +261,7 @@ func (c *Config) Open(context.Context) (err error) {
 	return os.MkdirAll(c.RejectDir, 0o700)
 }
 
-// Check tells whether the database answers.
+// Check reports whether the database answers.
 func (c *Config) Check(ctx context.Context) error {
 	if c.tables == nil {
 		return nil
@@ -283,12 +298,15 @@ rows that are wrong.
     ledgerd run filecsv ./inbox --set types.age=int --set types.country='enum:DE|FR' --set unique=email
     ledgerd run filecsv ./inbox --set max_bad_percent=5 --with reject_dir=/var/tmp/rejects
     ledgerd run filecsv ./inbox --set table=people --set key=id --with database=sqlite:$PWD/people.db
-    ledgerd run filecsv old.csv --set encoding=windows-1252 --set delimiter=';'
+    ledgerd run filecsv old.csv --set encoding=windows-1252 --set delimiter=';' --set decimal=,
 
 A file with bad rows fails, unless max_bad_rows or max_bad_percent allow them. An encoding is never
 guessed: a file that is neither UTF-8 nor marked fails with bad_encoding and shows how it reads in
-several. A file that changes while it is read is tried again. One that is loaded again takes the place
-of its own rows, or with key updates those that are there.
+several. A file that changes while it is read is tried again. A table that is made has columns of text, but
+for those with a type: --set types.price=decimal makes one of numbers (in a table of text: CAST(price AS numeric)). A table
+that is there must have columns of these types. A file that is loaded again takes the place of its own rows, or with
+key updates those that are there. The column ledgerd_load is load_id of the table ledgerd_loads, where item_key is
+the file that a row is from.
 `
 
 // work is the plugin's function.
@@ -298,7 +316,8 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 		return out, outcome(err)
 	}
 	if cfg.tables == nil {
-		return Out{}, outcome(refuse("no_database", "table: this machine has no database to load into; --with database=sqlite:PATH holds for one command "+
+		return Out{}, outcome(refuse("no_database", "table: this machine has no database to load into; --with "+
+			"database=sqlite:PATH holds for one command "+
 			"and is given each time; for all of them the config has it: [kinds.%s.with] database = \"sqlite:PATH\"", it.Kind))
 	}
 	l := newLoader(cfg.tables, it)
@@ -309,7 +328,8 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 
 // workFile checks the file of an item, and loads it unless l is nil.
 func workFile(ctx context.Context, cfg *Config, it sdk.Item[In], l *loader) (Out, error) {
-	o := options{name: filepath.Base(it.Payload.Path), maxBytes: cfg.MaxBytes, maxField: int(cfg.MaxFieldBytes), spillRows: spillRows, loader: l}
+	o := options{name: filepath.Base(it.Payload.Path), maxBytes: cfg.MaxBytes, maxField: int(cfg.MaxFieldBytes),
+		spillRows: spillRows, loader: l}
 	f, err := openFile(it.Payload.Path)
 	if err != nil {
 		return Out{}, err
@@ -330,7 +350,7 @@ func workFile(ctx context.Context, cfg *Config, it sdk.Item[In], l *loader) (Out
 
 const busyDelay = 10 * time.Second
 
-// outcome tells the SDK what kind of failure err is.
+// outcome turns err into the SDK's kind of failure.
 func outcome(err error) error {
 	code, again := verdict(err)
 	switch code {

@@ -46,7 +46,8 @@ func corpusFile(t *testing.T, name string) string {
 // files' are the same.
 func TestProcess(t *testing.T) {
 	h := sdktest.New(t, Plugin(), sdktest.Options{})
-	for _, name := range []string{"plain.csv", "empty.csv", "windows1252.csv", "unterminated.csv", "utf16le.csv", "plain.csv.gz", "ragged.csv"} {
+	for _, name := range []string{"plain.csv", "empty.csv", "windows1252.csv", "unterminated.csv", "utf16le.csv",
+		"plain.csv.gz", "ragged.csv"} {
 		r := h.Run(sdktest.Task{Payload: payload{"path": corpusFile(t, name)}})
 		text, err := os.ReadFile(filepath.Join("testdata", "golden", name+".json"))
 		if err != nil {
@@ -61,7 +62,8 @@ func TestProcess(t *testing.T) {
 			outcome = "failed"
 		}
 		if r.Outcome != outcome || r.Final != (want.Code != "") || r.Code != want.Code || r.Error != want.Error {
-			t.Errorf("%s: %s, final %v, %s %s; want %s %s %s", name, r.Outcome, r.Final, r.Code, r.Error, outcome, want.Code, want.Error)
+			t.Errorf("%s: %s, final %v, %s %s; want %s %s %s", name, r.Outcome, r.Final, r.Code, r.Error, outcome, want.Code,
+				want.Error)
 		}
 		var got Out
 		if r.Output != nil { // nothing was found out: no output
@@ -82,9 +84,12 @@ func TestProcessPayload(t *testing.T) {
 		set         payload
 		code, error string
 	}{
-		"missing":  {payload{"required": []string{"phone"}}, "missing_column", `column "phone" missing`},
-		"bad rows": {payload{"types": map[string]string{"id": "int"}, "max_bad_rows": 0}, "bad_rows", `1 of 12 rows bad, the first on line 3: column "id": not an integer: "x"`},
-		"type":     {payload{"types": map[string]string{"id": "number"}}, "bad_check", `types: column "id": unknown type "number"; there are int, decimal, date, bool, email, regexp:PATTERN and enum:A|B|C`},
+		"missing": {payload{"required": []string{"phone"}}, "missing_column", `column "phone" missing`},
+		"bad rows": {payload{"types": map[string]string{"id": "int"}, "max_bad_rows": 0}, "bad_rows",
+			`1 of 12 rows bad, the first on line 3: column "id": not an integer: "x"`},
+		"type": {payload{"types": map[string]string{"id": "number"}}, "bad_check",
+			`types: column "id": unknown type "number"; there are int, decimal, date, time, bool, email, ` +
+				`regexp:PATTERN and enum:A|B|C`},
 	} {
 		c.set["path"] = path
 		r := h.Run(sdktest.Task{Payload: c.set})
@@ -92,8 +97,29 @@ func TestProcessPayload(t *testing.T) {
 			t.Errorf("%s: %s, final %v, %s %s", name, r.Outcome, r.Final, r.Code, r.Error)
 		}
 	}
-	if r := h.Run(sdktest.Task{Payload: payload{"path": path, "header": "maybe"}}); r.Outcome != "failed" || !r.Final || !strings.Contains(r.Error, "header") {
+	if r := h.Run(sdktest.Task{Payload: payload{"path": path, "header": "maybe"}}); r.Outcome != "failed" || !r.Final ||
+		!strings.Contains(r.Error, "header") {
 		t.Errorf("header=maybe: %s %s %s", r.Outcome, r.Code, r.Error)
+	}
+}
+
+// TestRemarkAbove: a remark that was taken for the header is told when most rows do not fit it.
+func TestRemarkAbove(t *testing.T) {
+	h := sdktest.New(t, Plugin(), sdktest.Options{})
+	for _, mark := range []string{"#", "//", "--"} {
+		text := mark + " from Lyon\nid,name\n1,a\n2,b\n" + mark + " the end\n"
+		r := h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, text)}})
+		want := "; the first row is " + mark + " from Lyon; if that is a remark: --set comment=" + mark + " passes over"
+		if r.Code != badRows || !strings.Contains(r.Error, want) {
+			t.Errorf("%s %s, want …%s…", r.Code, r.Error, want)
+		}
+		if r := h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, text), "comment": mark}}); r.Outcome != "done" {
+			t.Errorf("%s %s", r.Code, r.Error)
+		}
+	}
+	r := h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "#id,name\n1,a\n2\n3,c\n")}})
+	if strings.Contains(r.Error, "remark") {
+		t.Error(r.Error)
 	}
 }
 
@@ -108,7 +134,8 @@ func TestProcessRejects(t *testing.T) {
 	if first != second || filepath.Dir(first) != dir {
 		t.Errorf("rejects in %q, then in %q", first, second)
 	}
-	want := "line,column,reason,a,b,c\n3,,\"the number of fields is 2, not 3\",1,2\n4,,\"the number of fields is 4, not 3\",1,2,3,4\n"
+	want := "line,column,reason,a,b,c\n3,,\"the number of fields is 2, not 3\",1,2\n4,,\"the number of fields is 4, " +
+		"not 3\",1,2,3,4\n"
 	if d := cmp.Diff(map[string]string{filepath.Base(first): want}, rejectsOf(t, dir)); d != "" {
 		t.Error(d)
 	}
@@ -167,7 +194,8 @@ func TestConfig(t *testing.T) {
 }
 
 func TestMatch(t *testing.T) {
-	for name, want := range map[string]bool{"a.csv": true, "a.tsv.gz": true, "a.txt": true, "a.xlsx": false, "a.gz": false, "a.csv.bz2": false} {
+	for name, want := range map[string]bool{"a.csv": true, "a.tsv.gz": true, "a.txt": true, "a.xlsx": false, "a.gz": false,
+		"a.csv.bz2": false} {
 		got := slices.ContainsFunc(Plugin().Match, func(glob string) bool {
 			ok, err := filepath.Match(glob, name)
 			return ok && err == nil

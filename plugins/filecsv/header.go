@@ -13,14 +13,14 @@ import (
 // header is whether the first row names the columns.
 type header struct {
 	yes     bool
-	because string // "": nothing tells, it is only more likely
+	because string // "": no sign, only the likelier choice
 }
 
-// header looks for what tells names from values. A row with a column that the payload names, be it in another
-// case, is a header. Otherwise each column has a voice: its first cell is a name if it is of another kind than
-// all the values below (text above numbers, a number above dates, no digit or @ above values that all
-// have one), and a value if it is of their kind, is written as they are, or comes again below. Years, and numbers that are
-// counted up from column to column, are names of columns.
+// header looks for signs that distinguish names from values. A row with a column that the payload names, be it in
+// another case, is a header. Otherwise each column votes. Its first cell is a name if it is of another kind than all
+// the values below (text above numbers, a number above dates, no digit or @ above values that all have one). It is a
+// value if it is of their kind, is written as they are, or comes again below. Years, and numbers that are counted up
+// from column to column, are names of columns.
 func (r *rules) header(rows [][][]byte) header {
 	if len(rows) == 0 || rows[0] == nil {
 		return header{yes: true} // there is nothing to tell, or reading it will
@@ -221,7 +221,7 @@ func (r *rules) columns(header [][]byte) (names, behind []string) {
 	return names[:end], names[end:]
 }
 
-// names tells whether the payload names a column of the file.
+// names reports whether the payload names a column of the file.
 func (r *rules) names(column string) bool {
 	_, mapped := r.in.Into[column]
 	return mapped || slices.Contains(r.named(), column)

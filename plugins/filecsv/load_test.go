@@ -52,7 +52,8 @@ func open(t testing.TB, driver, source string) *sql.DB {
 func loading(t testing.TB, address string) *sdktest.Host {
 	t.Helper()
 	bare, password := apart(t, address)
-	return sdktest.New(t, Plugin(), sdktest.Options{Config: Config{Database: bare}, Secrets: map[string]string{"password": password}})
+	return sdktest.New(t, Plugin(), sdktest.Options{Config: Config{Database: bare},
+		Secrets: map[string]string{"password": password}})
 }
 
 // apart takes the password out of a URL.
@@ -126,6 +127,16 @@ func query(t testing.TB, db *sql.DB, statement string) (all []string) {
 	return all
 }
 
+// hasTable reports whether a table is there.
+func hasTable(t testing.TB, db *sql.DB, url, name string) bool {
+	t.Helper()
+	statement := "SELECT 1 FROM pg_catalog.pg_class WHERE oid = to_regclass('" + name + "')"
+	if strings.HasPrefix(url, "sqlite:") {
+		statement = "SELECT 1 FROM sqlite_schema WHERE name = '" + name + "'"
+	}
+	return len(query(t, db, statement)) > 0
+}
+
 func exec(t testing.TB, db *sql.DB, statements ...string) {
 	t.Helper()
 	for _, s := range statements {
@@ -157,7 +168,8 @@ func TestLoadMakesTheTable(t *testing.T) {
 		if diff := cmp.Diff(want, outOf(t, r).Load); diff != "" {
 			t.Errorf("-want +got\n%s", diff)
 		}
-		got := query(t, db, `SELECT id + 0, "na""me; DROP TABLE people", "x\y", CAST(joined AS text), CAST(ok AS integer), CAST(balance AS text), "select" FROM people ORDER BY id`)
+		got := query(t, db,
+			`SELECT id + 0, "na""me; DROP TABLE people", "x\y", CAST(joined AS text), CAST(ok AS integer), CAST(balance AS text), "select" FROM people ORDER BY id`)
 		rows := []string{"1|a\tb\nc\\.|\\N|2026-02-01|1|1.50|'x'", `2|NULL|\|NULL|0|-3|--`}
 		if strings.HasPrefix(url, "sqlite:") { // it makes a number of 1.50
 			rows[0] = strings.Replace(rows[0], "1.50", "1.5", 1)
@@ -165,7 +177,8 @@ func TestLoadMakesTheTable(t *testing.T) {
 		if diff := cmp.Diff(rows, got); diff != "" {
 			t.Errorf("-want +got\n%s", diff)
 		}
-		if got := query(t, db, "SELECT kind, item_key, attempt, target, row_count FROM ledgerd_loads"); len(got) != 1 || got[0] != "filecsv|"+path+"|1|people|2" {
+		if got := query(t, db, "SELECT kind, item_key, attempt, target, row_count FROM ledgerd_loads"); len(got) != 1 ||
+			got[0] != "filecsv|"+path+"|1|people|2" {
 			t.Errorf("markers %q", got)
 		}
 	})
@@ -175,21 +188,78 @@ func TestLoadTypes(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
 		r := h.Run(sdktest.Task{Payload: payload{
-			"path":  csvFile(t, "a,at\n9223372036854775807,2026-01-02\n-9223372036854775808,2026-01-02T03:04:05+02:00\n,2026-01-02 03:04:05\n"),
-			"table": "t", "types": map[string]string{"a": "int", "at": "date"},
+			"path": csvFile(t,
+				"a,at\n9223372036854775807,2026-01-02\n-9223372036854775808,2026-01-02T03:04:05+02:00\n,2026-01-02 03:04:05\n"),
+			"table": "t", "types": map[string]string{"a": "int", "at": "time"},
 		}})
 		outOf(t, r)
 		statement := "SELECT a, at FROM t"
 		if !strings.HasPrefix(url, "sqlite:") {
 			statement = `SELECT a, to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') FROM t`
 		}
-		want := []string{"9223372036854775807|2026-01-02 00:00:00Z", "-9223372036854775808|2026-01-02 01:04:05Z", "NULL|2026-01-02 03:04:05Z"}
+		want := []string{"9223372036854775807|2026-01-02 00:00:00Z", "-9223372036854775808|2026-01-02 01:04:05Z",
+			"NULL|2026-01-02 03:04:05Z"}
 		if diff := cmp.Diff(want, query(t, db, statement)); diff != "" {
 			t.Errorf("-want +got\n%s", diff)
 		}
-		r = h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "a\n9223372036854775808\n"), "table": "t", "types": map[string]string{"a": "int"}}})
-		if r.Code != badRows || !strings.Contains(r.Error, `line 2: column "a": does not fit into 64 bits: "9223372036854775808"`) {
+		r = h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "a\n9223372036854775808\n"), "table": "t",
+			"types": map[string]string{"a": "int"}}})
+		if r.Code != badRows ||
+			!strings.Contains(r.Error, `line 2: column "a": does not fit into 64 bits: "9223372036854775808"`) {
 			t.Errorf("%s %s", r.Code, r.Error)
+		}
+	})
+}
+
+// A date stays a date where date_formats have a time of day, too: the database finds it by its day, in any zone.
+func TestLoadDate(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h := loading(t, url)
+		outOf(t, h.Run(sdktest.Task{Payload: payload{
+			"path": csvFile(t, "id,day\n1,2026-07-22\n2,\n"), "table": "t", "types": map[string]string{"day": "date"},
+		}}))
+		if got := query(t, db, "SELECT id, CAST(day AS text) FROM t WHERE day = '2026-07-22'"); !slices.Equal(got,
+			[]string{"1|2026-07-22"}) {
+			t.Errorf("rows %q", got)
+		}
+		declared := "SELECT type FROM pragma_table_info('t') WHERE name = 'day'"
+		if !strings.HasPrefix(url, "sqlite:") {
+			declared = "SELECT data_type FROM information_schema.columns WHERE table_schema = current_schema() AND " +
+				"table_name = 't' AND column_name = 'day'"
+		}
+		if got := query(t, db, declared); !slices.Equal(got, []string{"date"}) && !slices.Equal(got, []string{"TEXT"}) {
+			t.Errorf("the column is %q", got)
+		}
+		r := h.Run(sdktest.Task{Payload: payload{
+			"path": csvFile(t, "id,day\n3,2026-07-22 10:00:00\n"), "table": "t", "types": map[string]string{"day": "date"},
+		}})
+		if want := `column "day": not a date like YYYY-MM-DD: "2026-07-22 10:00:00"; the type time takes a time of ` +
+			`day`; r.Code != badRows || !strings.HasSuffix(r.Error, want) {
+			t.Errorf("%s %s, want …%s", r.Code, r.Error, want)
+		}
+		r = h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "day\n1\n"), "types": map[string]string{"day": "date"},
+			"date_formats": []string{"YYYY-MM-DD hh:mm"}}})
+		if r.Code != "bad_check" || !strings.Contains(r.Error, "the type time has") {
+			t.Errorf("%s %s", r.Code, r.Error)
+		}
+	})
+}
+
+// A decimal comma is read where it is asked for, and named where it is not.
+func TestLoadDecimalComma(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h := loading(t, url)
+		load := payload{"path": csvFile(t, "id;amount\n1.000;1.234,56\n2;-0,5\n"), "table": "t",
+			"types": map[string]string{"id": "int", "amount": "decimal"}}
+		if r := h.Run(sdktest.Task{Payload: load}); r.Code != badRows ||
+			!strings.HasSuffix(r.Error, `not an integer: "1.000"; with a decimal comma: --set decimal=,`) {
+			t.Errorf("%s %s", r.Code, r.Error)
+		}
+		load["decimal"] = ","
+		outOf(t, h.Run(sdktest.Task{Payload: load}))
+		if got := query(t, db, "SELECT id, CAST(amount AS text) FROM t ORDER BY id"); !slices.Equal(got,
+			[]string{"2|-0.5", "1000|1234.56"}) {
+			t.Errorf("rows %q", got)
 		}
 	})
 }
@@ -201,7 +271,8 @@ func TestLoadDayWithZone(t *testing.T) {
 			"path":  csvFile(t, "day\n2026-11-20+05:00\n2026-11-20-05:00\n2026-11-20Z\n"),
 			"table": "t", "types": map[string]string{"day": "date"}, "date_formats": []string{"YYYY-MM-DDZ"},
 		}}))
-		if got := query(t, db, "SELECT CAST(day AS text) FROM t"); !slices.Equal(got, []string{"2026-11-20", "2026-11-20", "2026-11-20"}) {
+		if got := query(t, db, "SELECT CAST(day AS text) FROM t"); !slices.Equal(got, []string{"2026-11-20", "2026-11-20",
+			"2026-11-20"}) {
 			t.Errorf("days %q", got)
 		}
 	})
@@ -224,22 +295,27 @@ func TestLoadColumnWithoutName(t *testing.T) {
 func TestLoadIntoATableThatIsThere(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
-		exec(t, db, `CREATE TABLE users (id integer PRIMARY KEY, "Mail" text NOT NULL, born date, source text DEFAULT 'file', born_in text)`)
+		exec(t, db,
+			`CREATE TABLE users (id integer PRIMARY KEY, "Mail" text NOT NULL, born date, source text DEFAULT 'file', born_in text)`)
 		path := csvFile(t, "MAIL,ID,Year,born in\na@example.com,1,2001-01-01,Rome\n")
 		for _, tt := range []struct {
 			set        payload
 			code, text string
 			final      bool
 		}{
-			{payload{"table": "users"}, "columns", `table users has no column "Year", "born in"; it has id, Mail, born, source, born_in: say which column goes where with --set into.COLUMN_OF_THE_FILE=COLUMN_OF_THE_TABLE, for each column that is to be loaded: others are left out then`, true},
-			{payload{"table": "users", "into": map[string]string{"nope": "id"}}, "missing_column", `into: the file has no column "nope"`, true},
-			{payload{"table": "users", "into": map[string]string{"MAIL": "mail", "ID": "MAIL"}}, "columns", `would both go into column "Mail"`, true},
+			{payload{"table": "users"}, "columns",
+				`table users has no column "Year", "born in"; it has id, Mail, born, source, born_in: say which column goes where with --set into.COLUMN_OF_THE_FILE=COLUMN_OF_THE_TABLE, for each column that is to be loaded: others are left out then`, true},
+			{payload{"table": "users", "into": map[string]string{"nope": "id"}}, "missing_column",
+				`into: the file has no column "nope"`, true},
+			{payload{"table": "users", "into": map[string]string{"MAIL": "mail", "ID": "MAIL"}}, "columns",
+				`would both go into column "Mail"`, true},
 			{payload{"table": "users", "into": map[string]string{"ID": "id"}}, "constraint", "", true},
 			{payload{"table": "no.such.table"}, "bad_table", "", true},
 			{payload{"table": `x"; DROP TABLE users; --`}, "bad_table", "letters, digits and _", true},
 			{payload{"table": "ledgerd_loads"}, "bad_table", "none to load files into", true},
 			{payload{"into": map[string]string{"ID": "id"}}, "bad_check", "into and key: there is no table", true},
-			{payload{"table": "users", "unique": []string{"ID"}, "max_bad_rows": -1}, "bad_check", "max_bad_rows and max_bad_percent must be 0", true},
+			{payload{"table": "users", "unique": []string{"ID"}, "max_bad_rows": -1}, "bad_check",
+				"max_bad_rows and max_bad_percent must be 0", true},
 		} {
 			tt.set["path"] = path
 			r := h.Run(sdktest.Task{Payload: tt.set})
@@ -247,12 +323,14 @@ func TestLoadIntoATableThatIsThere(t *testing.T) {
 				t.Errorf("%v: %s %s %s, final %v", tt.set, r.Outcome, r.Code, r.Error, r.Final)
 			}
 		}
-		set := payload{"path": path, "table": "users", "into": map[string]string{"MAIL": "Mail", "ID": "id", "Year": "born", "born in": "born_in"}}
+		set := payload{"path": path, "table": "users", "into": map[string]string{"MAIL": "Mail", "ID": "id", "Year": "born",
+			"born in": "born_in"}}
 		if out := outOf(t, h.Run(sdktest.Task{Payload: set})); out.Load.Rows != 1 || out.Load.Created {
 			t.Errorf("%+v", out.Load)
 		}
 		want := []string{"1|a@example.com|2001-01-01|file|Rome"}
-		if diff := cmp.Diff(want, query(t, db, `SELECT id, "Mail", CAST(born AS text), source, born_in FROM users`)); diff != "" {
+		if diff := cmp.Diff(want,
+			query(t, db, `SELECT id, "Mail", CAST(born AS text), source, born_in FROM users`)); diff != "" {
 			t.Errorf("-want +got\n%s", diff)
 		}
 		// The database refuses a row that the checks have let through: nothing of the file is loaded.
@@ -263,28 +341,33 @@ func TestLoadIntoATableThatIsThere(t *testing.T) {
 	})
 }
 
-// Delimiters behind the last name are no columns: not of a table that is there, not of a new one, and not where
-// the table tells whether there is a header.
+// Delimiters behind the last name are no columns: not of an existing table, not of a new one, and not where the
+// table decides whether there is a header.
 func TestLoadDelimitersAtTheEnd(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
 		exec(t, db, "CREATE TABLE people (name text, land text)")
-		for table, text := range map[string]string{"people": "Name,Land,,\nAda,UK,,\nBob,US,,\n", "new": "name,n,\nAda,1,\nBob,2,\n"} {
+		for table, text := range map[string]string{"people": "Name,Land,,\nAda,UK,,\nBob,US,,\n",
+			"new": "name,n,\nAda,1,\nBob,2,\n"} {
 			path := csvFile(t, text)
 			out := outOf(t, h.Run(sdktest.Task{Payload: payload{"path": path, "table": table}}))
 			if out.ColumnCount != 2 || out.Load.Rows != 2 {
 				t.Errorf("%s: %d columns, %+v", table, out.ColumnCount, out.Load)
 			}
 			write(t, path, text+"Cy"+strings.Repeat(",3", strings.Count(text[:strings.IndexByte(text, '\n')], ","))+"\n")
-			r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": table, "header": "yes", "on_reload": "append"}, Round: "2", Attempt: 2})
-			if r.Code != badRows || !strings.Contains(r.Error, `1 of 3 rows bad, the first on line 4: column "column_3": the header has no name for the value "3"; --set required=column_3 makes it a column`) {
+			r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": table, "header": "yes", "on_reload": "append"},
+				Round: "2", Attempt: 2})
+			if r.Code != badRows ||
+				!strings.Contains(r.Error,
+					`1 of 3 rows bad, the first on line 4: column "column_3": the header has no name for the value "3"; --set required=column_3 makes it a column`) {
 				t.Errorf("%s: %s %s", table, r.Code, r.Error)
 			}
 		}
 		if got := query(t, db, "SELECT name, n FROM new ORDER BY name"); !slices.Equal(got, []string{"Ada|1", "Bob|2"}) {
 			t.Errorf("rows %q", got)
 		}
-		set := payload{"path": csvFile(t, "name,n,\nAda,1,x\n"), "table": "new", "into": map[string]string{"name": "name", "column_3": "n"}}
+		set := payload{"path": csvFile(t, "name,n,\nAda,1,x\n"), "table": "new", "into": map[string]string{"name": "name",
+			"column_3": "n"}}
 		outOf(t, h.Run(sdktest.Task{Payload: set, ID: 9}))
 		if got := query(t, db, "SELECT name, n FROM new WHERE n = 'x'"); !slices.Equal(got, []string{"Ada|x"}) {
 			t.Errorf("a column that the mapping names: rows %q", got)
@@ -297,7 +380,7 @@ func TestLoadBadRows(t *testing.T) {
 		h := loading(t, url)
 		path := csvFile(t, "a,b\n1,2\nx\n3,4\n")
 		r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}})
-		if r.Code != badRows || !r.Final || len(query(t, db, "SELECT a FROM t")) != 0 {
+		if r.Code != badRows || !r.Final || hasTable(t, db, url, "t") {
 			t.Errorf("%s %s", r.Code, r.Error)
 		}
 		if out := sdktest.Decode[Out](t, r); out.Rows != 3 || out.BadRows != 1 || out.Load != nil {
@@ -307,7 +390,8 @@ func TestLoadBadRows(t *testing.T) {
 		if got := query(t, db, "SELECT a, b FROM t ORDER BY a"); out.Load.Rows != 2 || fmt.Sprint(got) != "[1|2 3|4]" {
 			t.Errorf("%+v, %q", out.Load, got)
 		}
-		r = h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "a,b\n1,2\n1,3\n"), "table": "t", "unique": []string{"a"}}})
+		r = h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "a,b\n1,2\n1,3\n"), "table": "t",
+			"unique": []string{"a"}}})
 		if r.Code != badRows || len(query(t, db, "SELECT a FROM t")) != 2 {
 			t.Errorf("a repeated value: %s %s", r.Code, r.Error)
 		}
@@ -322,19 +406,22 @@ func TestLoadNeedsADatabase(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "ledger.db")
 	exec(t, open(t, "sqlite", file), "CREATE TABLE ledger_items (id integer)")
-	if r := loading(t, "sqlite:"+file).Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}}); r.Code != "no_database" || !r.Final {
+	if r := loading(t, "sqlite:"+file).Run(sdktest.Task{Payload: payload{"path": path,
+		"table": "t"}}); r.Code != "no_database" || !r.Final {
 		t.Errorf("%s %s", r.Code, r.Error)
 	}
 	file = filepath.Join(t.TempDir(), "missing", "people.db")
-	if r := loading(t, "sqlite:"+file).Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}}); r.Final || !strings.Contains(r.Error, file+" cannot be opened or made") {
+	if r := loading(t, "sqlite:"+file).Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}}); r.Final ||
+		!strings.Contains(r.Error, file+" cannot be opened or made") {
 		t.Errorf("%s %s", r.Code, r.Error)
 	}
-	// Nobody is there: it is tried again, and the password is not shown.
+	// No server is there: it is tried again, and the password is not shown.
 	r = loading(t, "postgres://app:hunter22@127.0.0.1:1/x").Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}})
 	if r.Code != "database" || r.Final || strings.Contains(fmt.Sprint(r), "hunter22") {
 		t.Errorf("%+v", r)
 	}
-	for _, url := range []string{"sqlite:relative.db", "mysql://app:hunter22@host/x", "postgres://app:hunter22@host:port:5/x", "hunter22", "postgres://app@host/x?password=hunter22"} {
+	for _, url := range []string{"sqlite:relative.db", "mysql://app:hunter22@host/x",
+		"postgres://app:hunter22@host:port:5/x", "hunter22", "postgres://app@host/x?password=hunter22"} {
 		err := (&Config{Database: url}).Open(t.Context())
 		if err == nil || !strings.HasPrefix(err.Error(), "database: ") || strings.Contains(err.Error(), "hunter22") {
 			t.Errorf("%s: %v", url, err)
@@ -342,14 +429,17 @@ func TestLoadNeedsADatabase(t *testing.T) {
 	}
 }
 
-// Whatever the header and the values, they are in the table as they are in the file.
+// With any header and values, the table has them as the file has.
 func TestLoadAnyText(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
 		tables, dir := 0, t.TempDir()
-		text := rapid.StringOf(rapid.OneOf(rapid.SampledFrom([]rune("\\\"'\t\n\r,;|{}$?:%-N.\u00a0 ")), rapid.Rune().Filter(func(r rune) bool { return r != 0 && r != '\ufeff' })))
+		text := rapid.StringOf(rapid.OneOf(rapid.SampledFrom([]rune("\\\"'\t\n\r,;|{}$?:%-N.\u00a0 ")),
+			rapid.Rune().Filter(func(r rune) bool { return r != 0 && r != '\ufeff' })))
 		name := rapid.Custom(func(t *rapid.T) string {
-			return string(trim([]byte(text.Filter(func(s string) bool { return len(trim([]byte(s))) > 0 && len(s) <= 60 }).Draw(t, "name"))))
+			return string(trim([]byte(text.Filter(func(s string) bool {
+				return len(trim([]byte(s))) > 0 && len(s) <= 60
+			}).Draw(t, "name"))))
 		})
 		rapid.Check(t, func(rt *rapid.T) {
 			header := rapid.SliceOfNDistinct(name, 2, 4, strings.ToLower).Draw(rt, "header")

@@ -26,19 +26,21 @@ type loader struct {
 	row      [][]byte
 }
 
-// conversion writes a value, which is of its column's type, as databases read it; or says why not.
+// conversion writes a value, which is of its column's type, as databases read it; or explains why
+// not.
 type conversion func(v []byte) (written []byte, reason string)
 
 func newLoader(d *load.Database, it sdk.Item[In]) *loader {
 	in := it.Payload
 	return &loader{database: d, job: load.Job{
-		Item:  load.Item{ID: it.ID, Kind: it.Kind, Scope: it.Scope, Key: it.Key, Round: it.IdempotencyKey, Attempt: it.Attempt},
+		Item: load.Item{ID: it.ID, Kind: it.Kind, Scope: it.Scope, Key: it.Key, Round: it.IdempotencyKey,
+			Attempt: it.Attempt},
 		Table: in.Table, Map: in.Into, Key: in.Key, Append: in.OnReload == "append",
 		Digest: func() (string, error) { return digestOf(in.Path) },
 	}}
 }
 
-// hasColumns tells whether the table is there and has a column for each name.
+// hasColumns reports whether the table is there and has a column for each name.
 func (l *loader) hasColumns(ctx context.Context, names []string) (bool, error) {
 	have, err := l.database.Columns(ctx, l.job.Table)
 	missing := slices.ContainsFunc(names, func(name string) bool {
@@ -55,16 +57,15 @@ func (l *loader) begin(ctx context.Context, r *rules, names []string) (err error
 		c := load.Column{Name: name}
 		switch r.in.Types[name] {
 		case "int":
-			c.Type, l.convert[i] = load.Int, wholeNumber
+			c.Type, l.convert[i] = load.Int, func(v []byte) ([]byte, string) { return wholeNumber(r.point(v)) }
 		case "decimal":
-			c.Type = load.Decimal
+			c.Type, l.convert[i] = load.Decimal, func(v []byte) ([]byte, string) { return r.point(v), "" }
 		case "bool":
 			c.Type, l.convert[i] = load.Bool, oneOrZero
 		case "date":
-			c.Type, l.convert[i] = load.Date, r.isoDate(time.DateOnly)
-			if r.hasTime() {
-				c.Type, l.convert[i] = load.Time, r.isoDate("2006-01-02 15:04:05.999999Z07:00")
-			}
+			c.Type, l.convert[i] = load.Date, r.days.iso(time.DateOnly)
+		case "time":
+			c.Type, l.convert[i] = load.Time, r.iso("2006-01-02 15:04:05.999999Z07:00")
 		default:
 			l.text[i] = true
 		}
@@ -74,7 +75,7 @@ func (l *loader) begin(ctx context.Context, r *rules, names []string) (err error
 	return err
 }
 
-// add loads a row, or says why it is bad.
+// add loads a row, or explains why it is bad.
 func (l *loader) add(ctx context.Context, fields [][]byte) (BadRow, error) {
 	if l.load == nil {
 		return BadRow{}, nil
@@ -102,10 +103,11 @@ func (l *loader) commit(ctx context.Context, digest string) (*Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Loaded{Table: done.Table, Rows: done.Rows, Replaced: done.Replaced, Created: done.Created, Already: done.Already, Attempt: done.Attempt}, nil
+	return &Loaded{Table: done.Table, Rows: done.Rows, Replaced: done.Replaced, Created: done.Created,
+		Already: done.Already, Attempt: done.Attempt}, nil
 }
 
-// beforeTime is how long a failure waits for the database to say what is in the table.
+// beforeTime is how long a failure waits for the database to count the rows of the table.
 const beforeTime = 5 * time.Second
 
 // rowsBefore adds to a failure that lasts how many rows an earlier version of the file has in the table. If
@@ -149,19 +151,9 @@ func oneOrZero(v []byte) ([]byte, string) {
 	return []byte("0"), ""
 }
 
-// hasTime tells whether dates may have a time of day.
-func (f dateFormats) hasTime() bool {
-	for _, layout := range f {
-		if strings.Contains(layout, "15") {
-			return true
-		}
-	}
-	return false
-}
-
-// isoDate writes a date as 2006-01-02, or all as 2006-01-02 15:04:05Z if some may have a time of day. One
-// without a zone is taken for UTC. A day stays the day that it is, whatever its zone.
-func (f dateFormats) isoDate(layout string) conversion {
+// iso writes a date in a layout. A time without a zone is taken for UTC. A day stays the day that it is,
+// whatever its zone.
+func (f dateFormats) iso(layout string) conversion {
 	return func(v []byte) ([]byte, string) {
 		for _, from := range f {
 			if t, err := time.Parse(from, string(v)); err == nil {

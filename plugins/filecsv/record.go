@@ -16,24 +16,24 @@ const (
 	maxColumns      = 10_000
 )
 
-// records cuts UTF-8 text into records and fields. It is here because encoding/csv has no
-// limits (an open quote takes the rest of the file into memory), reports an open quote where
-// the file ends instead of where the quote is, knows no CR-only files and cannot go on after a
-// malformed row. It accepts what encoding/csv accepts without LazyQuotes and gives the same
-// fields, except that a CRLF inside quotes stays as it is; FuzzCSV compares the two. Blanks between a
-// delimiter and a quote do not count, since nothing else could be meant.
+// records cuts UTF-8 text into records and fields. It is here because encoding/csv has no limits (an
+// open quote takes the rest of the file into memory), and reports an open quote at the end of the
+// file instead of at the quote. It also knows no CR-only files and cannot go on after a malformed
+// row. It accepts what encoding/csv accepts without LazyQuotes and gives the same fields, except that
+// a CRLF inside quotes stays as it is; FuzzCSV compares the two. Blanks between a delimiter and a
+// quote do not count, since nothing else could be meant.
 //
 // Lines are found with bytes.IndexByte. A line without quotes, the usual case, is cut at its
 // delimiters where it lies in the buffer; nothing is copied.
 type records struct {
 	dialect
 	src      io.Reader
-	encoding encodingOf // of the file; what is read here is UTF-8
+	encoding encodingOf // of the file; the text here is UTF-8
 	maxField int        // bytes
 
 	buf      []byte
-	pos, end int   // what is not yet used is buf[pos:end]
-	checked  int   // what is known to be UTF-8 ends here
+	pos, end int   // unread bytes are buf[pos:end]
+	checked  int   // known to be UTF-8 up to here
 	offset   int64 // of buf[0] in the text
 	srcErr   error // of src, io.EOF included; reported once the bytes before it are used
 
@@ -55,10 +55,11 @@ func (m *malformed) Error() string { return fmt.Sprintf("line %d: %s", m.line, m
 
 // newRecords reads from src, whose first byte is at offset of the file.
 func newRecords(src io.Reader, offset int) *records {
-	return &records{src: src, dialect: dialect{delim: ',', quote: '"', eol: '\n'}, maxField: 1 << 20, line: 1, offset: int64(offset), buf: make([]byte, 64<<10)}
+	return &records{src: src, dialect: dialect{delim: ',', quote: '"', eol: '\n'}, maxField: 1 << 20, line: 1,
+		offset: int64(offset), buf: make([]byte, 64<<10)}
 }
 
-// errShort says that the buffer ends before the record does.
+// errShort means that the buffer ends before the record does.
 var errShort = errors.New("more text is needed")
 
 // next reads a record into fields. Blank lines are passed over. The error is io.EOF after the
@@ -100,8 +101,8 @@ func (r *records) record() error {
 	}
 }
 
-// lineEnd returns where the line goes to that o lies in: to a line end, or to the end of w if
-// that is the end of the text or too long for a record.
+// lineEnd returns the end of o's line: a line end, or the end of w if that is the end of the text
+// or too long for a record.
 func (r *records) lineEnd(w []byte, o int) (int, error) {
 	if n := bytes.IndexByte(w[o:], r.eol); n >= 0 {
 		return o + n, nil
@@ -339,7 +340,8 @@ func (r *records) badQuote(w []byte, o, q int) error {
 	case at == m.line:
 		m.reason = fmt.Sprintf("text after the closing quote at character %d of the line", r.charAt(w, q))
 	default:
-		m.reason = fmt.Sprintf("the quote opened at character %d of the line is closed by one in the middle of line %d", r.charAt(w, o), at)
+		m.reason = fmt.Sprintf("the quote opened at character %d of the line is closed by one in the middle of line %d",
+			r.charAt(w, o), at)
 	}
 	if r.escape == 0 && q > o && w[q-1] == '\\' {
 		m.reason += `; where \" is a quote within a value: --set quotes=backslash`
@@ -359,7 +361,8 @@ func (r *records) notClosed(w []byte, o int) error {
 	if bytes.IndexByte(open[:r.maxField], r.eol) < 0 {
 		return r.fieldTooLong(line)
 	}
-	return refuse("unterminated_quote", "line %d: the quote opened at character %d is not closed within %s, the longest field allowed (--with max_field_bytes=…)",
+	return refuse("unterminated_quote", "line %d: the quote opened at character %d is not closed within %s, the "+
+		"longest field allowed (--with max_field_bytes=…)",
 		line, char, humanize.IBytes(uint64(r.maxField)))
 }
 
@@ -374,13 +377,15 @@ func (r *records) charAt(w []byte, o int) int {
 }
 
 func (r *records) fieldTooLong(line int64) error {
-	return refuse("field_too_long", "line %d: a field is longer than %s; where that is fine: --with max_field_bytes=…", line, humanize.IBytes(uint64(r.maxField)))
+	return refuse("field_too_long", "line %d: a field is longer than %s; where that is fine: --with max_field_bytes=…",
+		line, humanize.IBytes(uint64(r.maxField)))
 }
 
 func (r *records) maxRecord() int { return fieldsPerRecord * r.maxField }
 
 func (r *records) recordTooLong() error {
-	return refuse("record_too_long", "line %d: a record is longer than %s", r.start, humanize.IBytes(uint64(r.maxRecord())))
+	return refuse("record_too_long", "line %d: a record is longer than %s", r.start,
+		humanize.IBytes(uint64(r.maxRecord())))
 }
 
 func (r *records) tooManyColumns() error {

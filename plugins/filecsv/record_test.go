@@ -54,45 +54,67 @@ func TestRecords(t *testing.T) {
 		want [][]string
 		err  string
 	}{
-		"nothing":               {text: ""},
-		"blank lines":           {text: "\n\r\n\n\r"},
-		"plain":                 {text: "a,b\nc,d", want: [][]string{{"a", "b"}, {"c", "d"}}},
-		"empty fields":          {text: ",\n,,\n\"\"\n", want: [][]string{{"", ""}, {"", "", ""}, {""}}},
-		"crlf":                  {text: "a,b\r\n\"c\",\"d\"\r\n\"e\"\r", want: [][]string{{"a", "b"}, {"c", "d"}, {"e"}}},
-		"cr only":               {text: "a,b\r\"c\rd\",e\r\"f\",g", eol: '\r', want: [][]string{{"a", "b"}, {"c\rd", "e"}, {"f", "g"}}},
-		"cr in a field":         {text: "a\rb,\"c\rd\"\n", want: [][]string{{"a\rb", "c\rd"}}},
-		"crlf stays in quotes":  {text: "\"a\r\nb\",c\r\n", want: [][]string{{"a\r\nb", "c"}}},
-		"doubled":               {text: `"""a""",b""` + "\n", want: [][]string{{"line 1: bare quote at character 10 of the line", `"""a""",b""`}}},
-		"all kinds":             {text: `a,"b,""c""` + "\n" + `d",,"",""""` + "\ne", want: [][]string{{"a", "b,\"c\"\nd", "", "", `"`}, {"e"}}},
+		"nothing":      {text: ""},
+		"blank lines":  {text: "\n\r\n\n\r"},
+		"plain":        {text: "a,b\nc,d", want: [][]string{{"a", "b"}, {"c", "d"}}},
+		"empty fields": {text: ",\n,,\n\"\"\n", want: [][]string{{"", ""}, {"", "", ""}, {""}}},
+		"crlf":         {text: "a,b\r\n\"c\",\"d\"\r\n\"e\"\r", want: [][]string{{"a", "b"}, {"c", "d"}, {"e"}}},
+		"cr only": {text: "a,b\r\"c\rd\",e\r\"f\",g", eol: '\r', want: [][]string{{"a", "b"}, {"c\rd", "e"},
+			{"f", "g"}}},
+		"cr in a field":        {text: "a\rb,\"c\rd\"\n", want: [][]string{{"a\rb", "c\rd"}}},
+		"crlf stays in quotes": {text: "\"a\r\nb\",c\r\n", want: [][]string{{"a\r\nb", "c"}}},
+		"doubled": {text: `"""a""",b""` + "\n",
+			want: [][]string{{"line 1: bare quote at character 10 of the line", `"""a""",b""`}}},
+		"all kinds": {text: `a,"b,""c""` + "\n" + `d",,"",""""` + "\ne",
+			want: [][]string{{"a", "b,\"c\"\nd", "", "", `"`}, {"e"}}},
 		"quote at the very end": {text: "a\n\"b\"", want: [][]string{{"a"}, {"b"}}},
-		"bare quote":            {text: "a,b\"c,d\ne,f\n", want: [][]string{{"line 1: bare quote at character 4 of the line", "a,b\"c,d"}, {"e", "f"}}},
-		"characters, not bytes": {text: "é,ü\"\n", want: [][]string{{"line 1: bare quote at character 4 of the line", "é,ü\""}}},
-		"after two lines":       {text: "\"a\nb\",c\"\nd\n", want: [][]string{{"line 2: bare quote at character 5 of the line", "\"a\nb\",c\""}, {"d"}}},
-		"text after a quote":    {text: "\"a\"b,c\nd\n", want: [][]string{{"line 1: text after the closing quote at character 3 of the line", "\"a\"b,c"}, {"d"}}},
+		"bare quote": {text: "a,b\"c,d\ne,f\n", want: [][]string{{"line 1: bare quote at character 4 of the line",
+			"a,b\"c,d"}, {"e", "f"}}},
+		"characters, not bytes": {text: "é,ü\"\n", want: [][]string{{"line 1: bare quote at character 4 of the line",
+			"é,ü\""}}},
+		"after two lines": {text: "\"a\nb\",c\"\nd\n", want: [][]string{{"line 2: bare quote at character 5 of the line",
+			"\"a\nb\",c\""}, {"d"}}},
+		"text after a quote": {text: "\"a\"b,c\nd\n",
+			want: [][]string{{"line 1: text after the closing quote at character 3 of the line", "\"a\"b,c"}, {"d"}}},
 		"quote takes in lines": {text: "1,\"a\n2,b\n3,\"c\"\n", want: [][]string{
-			{"line 1: the quote opened at character 3 of the line is closed by one in the middle of line 3", "1,\"a"}, {"2", "b"}, {"3", "c"}}},
-		"never closed":       {text: "a\nb,\"c\nd\n", want: [][]string{{"a"}}, err: "line 2: the quote opened at character 3 is never closed"},
+			{"line 1: the quote opened at character 3 of the line is closed by one in the middle of line 3", "1,\"a"}, {"2",
+				"b"}, {"3", "c"}}},
+		"never closed": {text: "a\nb,\"c\nd\n", want: [][]string{{"a"}},
+			err: "line 2: the quote opened at character 3 is never closed"},
 		"never closed, tiny": {text: `"`, err: "line 1: the quote opened at character 1 is never closed"},
-		"longest field":      {text: strings.Repeat("x", longField) + ",\"" + strings.Repeat("y", longField) + "\"\n", want: [][]string{{strings.Repeat("x", longField), strings.Repeat("y", longField)}}},
-		"field too long":     {text: "a\n" + strings.Repeat("x", longField+1) + "\n", want: [][]string{{"a"}}, err: "line 2: a field is longer than 1.0 MiB; where that is fine: --with max_field_bytes=…"},
-		"quoted too long":    {text: "a\n\"" + strings.Repeat("x", longField+1) + "\"\n", want: [][]string{{"a"}}, err: "line 2: a field is longer than 1.0 MiB; where that is fine: --with max_field_bytes=…"},
-		"beside quotes":      {text: "\"\"," + strings.Repeat("x", longField+1) + "\n", err: "line 1: a field is longer than 1.0 MiB; where that is fine: --with max_field_bytes=…"},
-		"long with lines":    {text: "a\n\"" + strings.Repeat("x\n", longField) + "\"\n", want: [][]string{{"a"}}, err: "line 2: the quote opened at character 1 is not closed within 1.0 MiB, the longest field allowed (--with max_field_bytes=…)"},
-		"record too long":    {text: strings.Repeat(strings.Repeat("x", longField)+",", 8) + "x\n", err: "line 1: a record is longer than 8.0 MiB"},
-		"quoted record":      {text: "a\n" + strings.Repeat("\""+strings.Repeat("\n", longField-1)+"\",", 9) + "x\n", want: [][]string{{"a"}}, err: "line 2: a record is longer than 8.0 MiB"},
-		"blanks at quotes":   {text: "\"a\", \"b,c\" ,\t\"d\"\n \"e\"\t\r\n", want: [][]string{{"a", "b,c", "d"}, {"e"}}},
-		"blanks, no quotes":  {text: " a , b\n", want: [][]string{{" a ", " b"}}},
-		"text before quotes": {text: "a, b \"c\"\n", want: [][]string{{"line 1: bare quote at character 6 of the line", `a, b "c"`}}},
-		"backslash":          {text: `"a\",b` + "\nc\n", want: [][]string{{`a\`, "b"}, {"c"}}},
-		"backslash in it":    {text: `"a \"b\" c",d` + "\n", want: [][]string{{`line 1: text after the closing quote at character 5 of the line; where \" is a quote within a value: --set quotes=backslash`, `"a \"b\" c",d`}}},
-		"no end at all":      {text: strings.Repeat("1234567,", maxColumns*200), err: "line 1: more than 10,000 columns"},
-		"quotes, no end":     {text: strings.Repeat("\"\",", maxColumns+1), err: "line 1: more than 10,000 columns"},
+		"longest field": {text: strings.Repeat("x", longField) + ",\"" + strings.Repeat("y", longField) + "\"\n",
+			want: [][]string{{strings.Repeat("x", longField), strings.Repeat("y", longField)}}},
+		"field too long": {text: "a\n" + strings.Repeat("x", longField+1) + "\n", want: [][]string{{"a"}},
+			err: "line 2: a field is longer than 1.0 MiB; where that is fine: --with max_field_bytes=…"},
+		"quoted too long": {text: "a\n\"" + strings.Repeat("x", longField+1) + "\"\n", want: [][]string{{"a"}},
+			err: "line 2: a field is longer than 1.0 MiB; where that is fine: --with max_field_bytes=…"},
+		"beside quotes": {text: "\"\"," + strings.Repeat("x", longField+1) + "\n",
+			err: "line 1: a field is longer than 1.0 MiB; where that is fine: --with max_field_bytes=…"},
+		"long with lines": {text: "a\n\"" + strings.Repeat("x\n", longField) + "\"\n", want: [][]string{{"a"}},
+			err: "line 2: the quote opened at character 1 is not closed within 1.0 MiB, the longest field allowed (--with " +
+				"max_field_bytes=…)"},
+		"record too long": {text: strings.Repeat(strings.Repeat("x", longField)+",", 8) + "x\n",
+			err: "line 1: a record is longer than 8.0 MiB"},
+		"quoted record": {text: "a\n" + strings.Repeat("\""+strings.Repeat("\n", longField-1)+"\",", 9) + "x\n",
+			want: [][]string{{"a"}}, err: "line 2: a record is longer than 8.0 MiB"},
+		"blanks at quotes":  {text: "\"a\", \"b,c\" ,\t\"d\"\n \"e\"\t\r\n", want: [][]string{{"a", "b,c", "d"}, {"e"}}},
+		"blanks, no quotes": {text: " a , b\n", want: [][]string{{" a ", " b"}}},
+		"text before quotes": {text: "a, b \"c\"\n", want: [][]string{{"line 1: bare quote at character 6 of the line",
+			`a, b "c"`}}},
+		"backslash": {text: `"a\",b` + "\nc\n", want: [][]string{{`a\`, "b"}, {"c"}}},
+		"backslash in it": {text: `"a \"b\" c",d` + "\n",
+			want: [][]string{
+				{
+					`line 1: text after the closing quote at character 5 of the line; where \" is a quote within a value: --set quotes=backslash`, `"a \"b\" c",d`}}},
+		"no end at all":  {text: strings.Repeat("1234567,", maxColumns*200), err: "line 1: more than 10,000 columns"},
+		"quotes, no end": {text: strings.Repeat("\"\",", maxColumns+1), err: "line 1: more than 10,000 columns"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.eol == 0 {
 				c.eol = '\n'
 			}
-			for _, src := range []io.Reader{strings.NewReader(c.text), iotest.HalfReader(strings.NewReader(c.text)), iotest.DataErrReader(strings.NewReader(c.text))} {
+			for _, src := range []io.Reader{strings.NewReader(c.text), iotest.HalfReader(strings.NewReader(c.text)),
+				iotest.DataErrReader(strings.NewReader(c.text))} {
 				rows, err := readRecords(src, ',', c.eol)
 				if d := cmp.Diff(c.want, rows); d != "" {
 					t.Errorf("-want +got\n%.2000s", d)
@@ -176,7 +198,8 @@ func TestSteadyMemory(t *testing.T) {
 
 // TestWrittenByOthers writes rows with encoding/csv and reads the same rows.
 func TestWrittenByOthers(t *testing.T) {
-	cell := rapid.OneOf(rapid.StringMatching(`[a-z0-9,;"\n\r\t é]{0,20}`), rapid.Just(""), rapid.Just("\n"), rapid.Just("\r\n"), rapid.Just(`"`))
+	cell := rapid.OneOf(rapid.StringMatching(`[a-z0-9,;"\n\r\t é]{0,20}`), rapid.Just(""), rapid.Just("\n"),
+		rapid.Just("\r\n"), rapid.Just(`"`))
 	rapid.Check(t, func(t *rapid.T) {
 		width := rapid.IntRange(2, 6).Draw(t, "width")
 		rows := rapid.SliceOfN(rapid.SliceOfN(cell, width, width), 1, 30).Draw(t, "rows")
@@ -218,7 +241,7 @@ func FuzzCSV(f *testing.F) {
 		}
 		if bad, _ := firstBad(text, true); bad >= 0 {
 			if err == nil {
-				t.Fatal("not UTF-8 and nobody says so")
+				t.Fatal("not UTF-8, and no error")
 			}
 			return
 		}
@@ -242,9 +265,10 @@ func compareWithOther(t *testing.T, text []byte, delim byte, rows [][]string, er
 			}
 			return
 		case errors.As(wantErr, &bad) && blankAtQuote.Match(text):
-			return // which is fine here
+			return // fine here
 		case errors.As(wantErr, &bad):
-			if i >= len(rows) || !strings.HasPrefix(rows[i][0], fmt.Sprintf("line %d: ", bad.StartLine)) && !strings.HasPrefix(rows[i][0], fmt.Sprintf("line %d: ", bad.Line)) {
+			if i >= len(rows) || !strings.HasPrefix(rows[i][0], fmt.Sprintf("line %d: ", bad.StartLine)) &&
+				!strings.HasPrefix(rows[i][0], fmt.Sprintf("line %d: ", bad.Line)) {
 				t.Fatalf("%v, but here row %d of %q, %v", wantErr, i, rows, err)
 			}
 			return

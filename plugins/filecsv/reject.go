@@ -25,7 +25,7 @@ type rejects struct {
 }
 
 // newRejects names the file after the item and not after the attempt, so that another attempt
-// replaces it; identity tells apart files of the same name in different folders.
+// replaces it; identity distinguishes files of the same name in different folders.
 func newRejects(dir, path, identity string, attempt int64) (*rejects, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -39,7 +39,8 @@ func newRejects(dir, path, identity string, attempt int64) (*rejects, error) {
 	}, filepath.Base(path))
 	sum := sha256.Sum256([]byte(identity))
 	r := &rejects{root: root, name: base[:min(len(base), 100)] + "." + hex.EncodeToString(sum[:6]) + ".rejects.csv"}
-	// What a killed attempt left goes, and one that only stood still cannot finish it.
+	// The file of a killed attempt is removed, and an attempt that only stood still cannot finish
+	// it.
 	for n := max(1, attempt-10); n < attempt; n++ {
 		root.Remove(r.tempOf(n))
 	}

@@ -78,7 +78,7 @@ func TestRejects(t *testing.T) {
 		t.Errorf("-want +got\n%s", d)
 	}
 
-	// One that cannot be read to its end says nothing about its rows: what is there stays.
+	// One that cannot be read to its end tells nothing about its rows: the earlier file stays.
 	write(t, path, "id,name\ny,Bo\n1,\"Anna\n")
 	if g = attempt(t, rejects, path, in, 3); g.Code != "unterminated_quote" || g.Output.Rejects != "" {
 		t.Errorf("got %+v", g)
@@ -116,7 +116,8 @@ func TestRejectNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.close()
-		if filepath.Dir(path) != dir || len(filepath.Base(path)) > 150 || strings.ContainsAny(filepath.Base(path), "\x1b<\x00") || names[path] != "" {
+		if filepath.Dir(path) != dir || len(filepath.Base(path)) > 150 || strings.ContainsAny(filepath.Base(path),
+			"\x1b<\x00") || names[path] != "" {
 			t.Errorf("%q becomes %q, as %q did", c.path, path, names[path])
 		}
 		names[path] = c.path

@@ -33,11 +33,13 @@ func TestReloadReplaces(t *testing.T) {
 		write(t, a, "id,name\n1,Ada\n2,Rob\n3,Cy\n")
 		load(a, 1, 3, "3", &Loaded{Rows: 3, Replaced: 2})
 		load(a, 7, 1, "1 of another ledger", &Loaded{Rows: 3, Replaced: 3})
-		if got := query(t, db, "SELECT id, name FROM people ORDER BY id"); !slices.Equal(got, []string{"1|Ada", "2|Rob", "3|Cy", "9|Zoe"}) {
+		if got := query(t, db, "SELECT id, name FROM people ORDER BY id"); !slices.Equal(got, []string{"1|Ada", "2|Rob",
+			"3|Cy", "9|Zoe"}) {
 			t.Errorf("rows %q", got)
 		}
-		// Whoever wants them all says so.
-		r := h.Run(sdktest.Task{Payload: payload{"path": b, "table": "people", "on_reload": "append"}, ID: 2, Attempt: 2, Round: "2"})
+		// A setting chooses all of them.
+		r := h.Run(sdktest.Task{Payload: payload{"path": b, "table": "people", "on_reload": "append"}, ID: 2, Attempt: 2,
+			Round: "2"})
 		if got := query(t, db, "SELECT count(*) FROM people"); outOf(t, r).Load.Replaced != 0 || got[0] != "5" {
 			t.Errorf("%s rows after on_reload=append", got)
 		}
@@ -72,7 +74,7 @@ func TestReloadKilled(t *testing.T) {
 	})
 }
 
-// A table of somebody else's does not say which rows are whose: nothing is loaded twice by chance.
+// The table of another program does not mark the rows of a file: nothing is loaded twice by chance.
 func TestReloadForeignTable(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h, path := loading(t, url), csvFile(t, "id,name\n1,Ada\n")
@@ -94,18 +96,20 @@ func TestReloadForeignTable(t *testing.T) {
 		exec(t, db, "ALTER TABLE users ADD COLUMN ledgerd_load bigint")
 		other := csvFile(t, "id,name\n5,Eve\n")
 		for attempt := int64(1); attempt <= 2; attempt++ {
-			r = h.Run(sdktest.Task{Payload: payload{"path": other, "table": "users"}, ID: 2, Attempt: attempt, Round: fmt.Sprint(attempt)})
+			r = h.Run(sdktest.Task{Payload: payload{"path": other, "table": "users"}, ID: 2, Attempt: attempt,
+				Round: fmt.Sprint(attempt)})
 			if out := outOf(t, r); out.Load.Replaced != attempt-1 {
 				t.Errorf("attempt %d: %+v", attempt, out.Load)
 			}
 		}
-		if got := query(t, db, "SELECT id, name FROM users ORDER BY id"); !slices.Equal(got, []string{"1|Ada", "1|Ada", "5|Eve"}) {
+		if got := query(t, db, "SELECT id, name FROM users ORDER BY id"); !slices.Equal(got, []string{"1|Ada", "1|Ada",
+			"5|Eve"}) {
 			t.Errorf("rows %q", got)
 		}
 	})
 }
 
-// What was loaded by the version before is not taken for unloaded.
+// Rows that were loaded by the version before are not taken for unloaded.
 func TestReloadAfterUpgrade(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		path := csvFile(t, "id,name\n1,Ada\n")
@@ -116,7 +120,8 @@ func TestReloadAfterUpgrade(t *testing.T) {
 			fmt.Sprintf(`INSERT INTO ledgerd_loads (identity, round, kind, scope, item_key, attempt, target, row_count, sha256)
 			VALUES ('x', 'filecsv/1/1', 'filecsv', '', '%s', 1, 'people', 1, 'y')`, path))
 		h := loading(t, url)
-		if r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "people"}, ID: 1, Attempt: 2}); r.Code != "loaded_before" {
+		if r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "people"}, ID: 1,
+			Attempt: 2}); r.Code != "loaded_before" {
 			t.Errorf("%s %s %s", r.Outcome, r.Code, r.Error)
 		}
 		outOf(t, h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "id,name\n2,Bob\n"), "table": "people"}, ID: 2}))
@@ -138,14 +143,17 @@ func TestReloadByKey(t *testing.T) {
 		}
 		outOf(t, run(1, "ID,Name\n1,Ada\n2,Bob\n"))
 		outOf(t, run(2, "ID,Name\n2,Rob\n3,Cy\n2,Robert\n"))
-		if got := query(t, db, "SELECT id, name FROM people ORDER BY id"); !slices.Equal(got, []string{"1|Ada", "2|Robert", "3|Cy"}) {
+		if got := query(t, db, "SELECT id, name FROM people ORDER BY id"); !slices.Equal(got, []string{"1|Ada", "2|Robert",
+			"3|Cy"}) {
 			t.Errorf("rows %q", got)
 		}
-		if r := run(3, "ID,Name\n4,Dan\n,Eve\n"); r.Code != badRows || !strings.Contains(r.Error, `line 3: column "ID": no value`) {
+		if r := run(3, "ID,Name\n4,Dan\n,Eve\n"); r.Code != badRows ||
+			!strings.Contains(r.Error, `line 3: column "ID": no value`) {
 			t.Errorf("%s %s", r.Code, r.Error)
 		}
 		exec(t, db, "CREATE TABLE plain (id integer, name text)")
-		r := h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "id,name\n1,Ada\n"), "table": "plain", "key": []string{"id"}}})
+		r := h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "id,name\n1,Ada\n"), "table": "plain",
+			"key": []string{"id"}}})
 		if r.Code != "no_unique_index" || !r.Final || !strings.Contains(r.Error, `CREATE UNIQUE INDEX … ON "plain" ("id")`) {
 			t.Errorf("%s %v %s", r.Code, r.Final, r.Error)
 		}
@@ -153,7 +161,7 @@ func TestReloadByKey(t *testing.T) {
 }
 
 // A version of a file that is not loaded leaves the rows of the version before where they are, and its failure
-// says how many these are; one that may pass says nothing.
+// gives their number; one that may pass does not.
 func TestReloadFails(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
@@ -161,7 +169,8 @@ func TestReloadFails(t *testing.T) {
 		for table, reload := range map[string]string{"people": "replace", "others": "append"} {
 			path := csvFile(t, "id,name\n1,Ada\n2,Bob\n")
 			run := func(attempt int64) sdktest.Result {
-				return h.Run(sdktest.Task{Payload: payload{"path": path, "table": table, "required": []string{"id"}, "on_reload": reload}, ID: 1, Attempt: attempt, Round: fmt.Sprint(attempt)})
+				return h.Run(sdktest.Task{Payload: payload{"path": path, "table": table, "required": []string{"id"},
+					"on_reload": reload}, ID: 1, Attempt: attempt, Round: fmt.Sprint(attempt)})
 			}
 			bad := func(attempt int64, code, want string) {
 				t.Helper()
@@ -196,11 +205,14 @@ func TestLoadHeaderUnclear(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h, path := loading(t, url), csvFile(t, "Country,Capital\nFrance,Paris\nSpain,Madrid\n")
 		r := h.Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}})
-		if r.Code != "header_unclear" || !r.Final || !strings.Contains(r.Error, "first row (Country, Capital) name the columns? The rows below do not tell: --set header=yes or --set header=no") {
+		if r.Code != "header_unclear" || !r.Final ||
+			!strings.Contains(r.Error, "first row (Country, Capital) name the columns? The rows below do not tell: --set "+
+				"header=yes, or --set columns=… (names of the columns: 2)") {
 			t.Errorf("%s %v %s", r.Code, r.Final, r.Error)
 		}
 		remark := csvFile(t, "# Capitals\nCountry,Capital\nFrance,Paris\n# Spain\n")
-		if r := h.Run(sdktest.Task{Payload: payload{"path": remark, "table": "t"}}); r.Code != "header_unclear" || !strings.Contains(r.Error, "--set comment=#") {
+		if r := h.Run(sdktest.Task{Payload: payload{"path": remark, "table": "t"}}); r.Code != "header_unclear" ||
+			!strings.Contains(r.Error, "--set comment=#") {
 			t.Errorf("%s %s", r.Code, r.Error)
 		}
 		exec(t, db, "CREATE TABLE t (country text, capital text)")
@@ -219,7 +231,8 @@ func TestLoadTrim(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
 		for table, want := range map[string]string{"asis": "| Ada |1|", "trimmed": "|Ada|1|"} {
-			outOf(t, h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "name, n\n Ada , 1 \n"), "table": table, "types": map[string]string{"n": "int"}, "trim": table == "trimmed"}}))
+			outOf(t, h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "name, n\n Ada , 1 \n"), "table": table,
+				"types": map[string]string{"n": "int"}, "trim": table == "trimmed"}}))
 			if got := query(t, db, "SELECT '|' || name || '|' || n || '|' FROM "+table); got[0] != want {
 				t.Errorf("%s: %q, want %q", table, got, want)
 			}

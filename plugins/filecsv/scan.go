@@ -28,8 +28,8 @@ type options struct {
 	progress  func(read int64) // of the file, not unpacked
 }
 
-// scanFile works one file. What it found out is returned also if it fails; if that is nothing,
-// an Out without anything.
+// scanFile works one file. It also returns its findings if it fails; if there are none, an Out
+// without anything.
 func scanFile(ctx context.Context, f *file, in In, o options) (Out, error) {
 	out, err := scan(ctx, f, in, o)
 	if ctx.Err() != nil {
@@ -101,7 +101,7 @@ func (s *scanner) run() (err error) {
 	}
 	names := s.table.names
 	if err := s.rules.missing(names); err != nil {
-		return s.table.inDoubt(err)
+		return s.table.inDoubt(err, s.rules)
 	}
 	s.columns = make([]column, len(names))
 	for i, name := range names {
@@ -113,7 +113,7 @@ func (s *scanner) run() (err error) {
 	}
 	if s.loader != nil {
 		if err := s.loader.begin(s.ctx, s.rules, names); err != nil {
-			return s.table.inDoubt(err)
+			return s.table.inDoubt(err, s.rules)
 		}
 	}
 	if err := s.rows(); err != nil {
@@ -136,8 +136,12 @@ func (s *scanner) tooBad(allowed int64) error {
 		most = fmt.Sprintf(" (%s allowed)", humanize.Comma(allowed))
 	}
 	hint := ""
-	if s.table.header.yes && s.misfit == s.out.Rows {
+	if remark := s.table.remark(); remark != "" && 2*s.misfit > s.out.Rows {
+		hint = "; the first row is " + s.table.first + remark
+	} else if s.table.header.yes && s.misfit == s.out.Rows {
 		hint = "; is the header on another line? --set skip=LINES"
+	} else if n := len(s.rules.in.Columns); n > 0 && s.misfit == s.out.Rows {
+		hint = fmt.Sprintf("; columns has the names of %d columns", n)
 	}
 	return refuse(badRows, "%s of %s rows bad%s, the first on line %d: %s%s",
 		humanize.Comma(s.out.BadRows), humanize.Comma(s.out.Rows), most, s.first.Line, s.first.text(), hint)
@@ -174,12 +178,14 @@ func (s *scanner) rows() error {
 func (s *scanner) row(line int64, fields [][]byte) error {
 	if width := len(s.columns) + len(s.table.behind); len(fields) != width {
 		s.misfit++
-		return s.bad(BadRow{Line: line, Reason: fmt.Sprintf("the number of fields is %d, not %d", len(fields), width)}, fields)
+		return s.bad(BadRow{Line: line, Reason: fmt.Sprintf("the number of fields is %d, not %d", len(fields), width)},
+			fields)
 	}
 	for i, name := range s.table.behind {
 		if v := trim(fields[len(s.columns)+i]); !s.rules.isNull(v) {
 			s.misfit++
-			return s.bad(BadRow{line, name, fmt.Sprintf("the header has no name for the value %q; --set required=%s makes it a column", shown(string(v)), name)}, fields)
+			return s.bad(BadRow{line, name, fmt.Sprintf("the header has no name for the value %q; --set required=%s makes it "+
+				"a column", shown(string(v)), name)}, fields)
 		}
 	}
 	fields = fields[:len(s.columns)]
@@ -209,7 +215,7 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 		if v := trim(f); s.rules.isNull(v) {
 			c.nulls++
 		} else {
-			c.add(v, s.rules.dateFormats)
+			c.add(v, s.rules.notation)
 		}
 	}
 	return nil
@@ -230,8 +236,8 @@ func (s *scanner) bad(b BadRow, fields [][]byte) error {
 	return s.rejects.add(s.table.names, b, fields)
 }
 
-// duplicates finds the rows that repeat a value of a unique column, in the order of the file.
-// Which they are is known only now; the file is read once more for what is in them.
+// duplicates finds the rows that repeat a value of a unique column, in the order of the file. They
+// are known only now; the file is read once more for their content.
 func (s *scanner) duplicates() error {
 	found := sorter{limit: max(1, s.spillRows/10)} // beside those of the columns
 	defer found.close()

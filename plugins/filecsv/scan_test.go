@@ -38,7 +38,10 @@ var corpus = []struct {
 	{file: "only_blank_lines.csv"},
 	{file: "header_only.csv"},
 	{file: "header_only.csv", name: "missing_column", set: func(in *In) { in.Required = []string{"email", "phone"} }},
-	{file: "header_only.csv", name: "missing_columns", set: func(in *In) { in.Unique = []string{"Email"}; in.Types = map[string]string{"age": "int"} }},
+	{file: "header_only.csv", name: "missing_columns", set: func(in *In) {
+		in.Unique = []string{"Email"}
+		in.Types = map[string]string{"age": "int"}
+	}},
 	{file: "no_last_newline.csv"},
 	{file: "blank_lines.csv"},
 	{file: "cr_only.csv"},
@@ -75,7 +78,10 @@ var corpus = []struct {
 		in.Types = map[string]string{"german": "date", "iso": "date"}
 	}},
 	{file: "nulls.csv"},
-	{file: "nulls.csv", name: "nulls_given", set: func(in *In) { in.Nulls = []string{"NULL", "n/a"}; in.NotNull = []string{"v"} }},
+	{file: "nulls.csv", name: "nulls_given", set: func(in *In) {
+		in.Nulls = []string{"NULL", "n/a"}
+		in.NotNull = []string{"v"}
+	}},
 	{file: "people.csv"},
 	{file: "people.csv", name: "people_checked", set: func(in *In) {
 		in.Types = map[string]string{

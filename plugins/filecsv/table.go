@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -18,7 +19,7 @@ type table struct {
 	first   string   // the first row, for people
 	cells   [][]byte // of the header, as in the file, trimmed; nil without
 	names   []string // of the columns
-	behind  []string // what columns behind them would be called, which the header has no names for
+	behind  []string // names for columns behind them, which the header does not name
 }
 
 // openTable finds out how the file is written, as far as the rules leave it open, and reads
@@ -46,10 +47,12 @@ func openTable(ctx context.Context, raw io.Reader, r *rules, o options) (*table,
 		return nil, err
 	}
 	if t.header.yes {
-		return t, t.readHeader(r)
+		return t, t.readHeader(r, rows)
 	}
-	width, _ := commonWidth(rows)
-	t.names = uniqueNames(make([][]byte, width))
+	if t.names = r.in.Columns; len(t.names) == 0 {
+		width, _ := commonWidth(rows)
+		t.names = uniqueNames(make([][]byte, width))
+	}
 	return t, nil
 }
 
@@ -76,11 +79,15 @@ func (t *table) sniff(r *rules) ([][][]byte, error) {
 	}
 }
 
-// decideHeader tells whether the first row names the columns. Rows are not loaded by chance: if
-// nothing tells, the table that is there does, or else somebody is asked.
+// decideHeader decides whether the first row names the columns. Rows are not loaded by chance:
+// without a sign the existing table decides, or else a person is asked.
 func (t *table) decideHeader(ctx context.Context, r *rules, rows [][][]byte, o options) (header, error) {
 	if r.in.Header != "auto" {
-		return header{r.in.Header == "yes", "header=" + r.in.Header}, nil
+		because := "header=" + r.in.Header
+		if len(r.in.Columns) > 0 {
+			because = "columns names them"
+		}
+		return header{r.in.Header == "yes", because}, nil
 	}
 	h := r.header(rows)
 	if h.because != "" || o.loader == nil || len(rows) == 0 || rows[0] == nil {
@@ -91,12 +98,14 @@ func (t *table) decideHeader(ctx context.Context, r *rules, rows [][][]byte, o o
 	if err != nil || named {
 		return header{named, "the table has a column for each of its names"}, err
 	}
-	return h, refuse("header_unclear", "does the first row (%s) name the columns? The rows below do not tell: --set header=yes or --set header=no%s",
-		t.first, t.remark())
+	return h, refuse("header_unclear", "does the first row (%s) name the columns? The rows below do not tell: --set "+
+		"header=yes, or --set columns=… (names of the columns: %d)%s",
+		t.first, len(rows[0]), t.remark())
 }
 
-// readHeader reads the first record as names.
-func (t *table) readHeader(r *rules) error {
+// readHeader reads the first record as names. rows are the first ones, with the header. A delimiter at the end of all
+// rows but the header is a blank name at its end.
+func (t *table) readHeader(r *rules, rows [][][]byte) error {
 	err := t.next()
 	var m *malformed
 	switch {
@@ -111,16 +120,23 @@ func (t *table) readHeader(r *rules) error {
 	for i, cell := range t.cells { // the fields are gone with the next record
 		t.cells[i] = bytes.Clone(cell)
 	}
+	width := len(t.cells) + 1
+	if len(rows) > 1 && !slices.ContainsFunc(rows[1:], func(row [][]byte) bool {
+		return len(row) != width || len(trim(row[width-1])) > 0
+	}) {
+		t.cells = append(t.cells, nil)
+	}
 	t.names, t.behind = r.columns(t.cells)
 	return nil
 }
 
 // inDoubt adds to the lack of a column how the header was found, if that may be the reason.
-func (t *table) inDoubt(err error) error {
+func (t *table) inDoubt(err error, r *rules) error {
 	if code := codeOf(err); code != "missing_column" && code != "columns" || t.first == "" {
 		return err
 	}
 	switch why := t.header.because; {
+	case len(r.in.Columns) > 0:
 	case t.remark() != "":
 		return fmt.Errorf("%w; the first row is %s%s", err, t.first, t.remark())
 	case !t.header.yes:
@@ -128,17 +144,24 @@ func (t *table) inDoubt(err error) error {
 			why = " (" + why + ")"
 		}
 		return fmt.Errorf("%w; the first row (%s) is not taken for the header%s: --set header=yes if it is; "+
-			"else the columns are column_1, column_2 … (--set required=column_1, --set into.column_1=…)", err, t.first, why)
+			"no header: --set columns=… (names of the columns: %d)", err, t.first, why, len(t.names))
 	case why == "":
-		return fmt.Errorf("%w; nothing tells whether the first row (%s) is the header: --set header=no or --set skip=LINES if it is not", err, t.first)
+		return fmt.Errorf("%w; nothing tells whether the first row (%s) is the header: if it is not, --set columns=… "+
+			"(names of the columns: %d) or --set skip=LINES", err, t.first, len(t.names))
 	}
 	return err
 }
 
 // remark is what helps if the first row is a remark above the header; "" if it does not look like one.
 func (t *table) remark() string {
-	if !strings.HasPrefix(t.first, "#") {
-		return ""
+	for _, mark := range commentMarks {
+		if strings.HasPrefix(t.first, mark) {
+			return "; if that is a remark: --set comment=" + mark + " passes over all lines like it, --set skip=LINES over " +
+				"those above the header"
+		}
 	}
-	return "; if that is a remark: --set comment=# passes over all lines like it, --set skip=LINES over those above the header"
+	return ""
 }
+
+// commentMarks begin remarks in most files that have some.
+var commentMarks = []string{"#", "//", "--"}

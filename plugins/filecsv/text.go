@@ -53,7 +53,8 @@ func newEncoding(name string) (encodingOf, error) {
 		table, err = htmlindex.Get(name)
 	}
 	if err != nil {
-		return encodingOf{}, refuse("bad_check", "encoding: %q is not known; there are utf-8, utf-16le, windows-1252, iso-8859-1, shift_jis, koi8-r, gb18030 and others", shown(name))
+		return encodingOf{}, refuse("bad_check", "encoding: %q is not known; there are utf-8, utf-16le, windows-1252, "+
+			"iso-8859-1, shift_jis, koi8-r, gb18030 and others", shown(name))
 	}
 	for _, index := range []*ianaindex.Index{ianaindex.IANA, ianaindex.MIME} { // MIME's are better known, where it has one
 		if known, err := index.Name(table); err == nil {
@@ -79,8 +80,8 @@ func (e encodingOf) undefined(text []byte) int {
 }
 
 // decode returns src as UTF-8 without byte order mark, the length of the mark, and the encoding
-// that src has. With auto that is what the mark says and otherwise UTF-8. Nothing is
-// guessed or replaced. That UTF-8 is valid is left to the reader of text, see firstBad.
+// that src has. With auto that is the mark's encoding and otherwise UTF-8. Nothing is guessed or
+// replaced. That UTF-8 is valid is left to the reader of text, see firstBad.
 func decode(src *bufio.Reader, declared encodingOf) (text io.Reader, mark int, found encodingOf, err error) {
 	start, err := src.Peek(3)
 	if err != nil && err != io.EOF {
@@ -92,7 +93,8 @@ func decode(src *bufio.Reader, declared encodingOf) (text io.Reader, mark int, f
 			continue
 		}
 		if declared.name != encAuto && !strings.HasPrefix(m.encoding, declared.name) {
-			return nil, 0, found, refuse("bad_encoding", "the file has the byte order mark of %s, not of %s", m.encoding, declared.name)
+			return nil, 0, found, refuse("bad_encoding", "the file has the byte order mark of %s, not of %s", m.encoding,
+				declared.name)
 		}
 		found.name = m.encoding
 		if mark, err = src.Discard(len(m.mark)); err != nil {
@@ -151,7 +153,8 @@ func (d *utf16Decoder) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, e
 }
 
 // firstBad returns the offset of the first byte of b that is NUL or not UTF-8; else -1, and how
-// many bytes were looked at: not a character that is cut off, unless b is the end of the text.
+// many bytes were looked at. A character that is cut off does not count, unless b is the end of the
+// text.
 func firstBad(b []byte, atEnd bool) (bad, looked int) {
 	text, nul := b, bytes.IndexByte(b, 0)
 	if nul >= 0 {
@@ -185,7 +188,7 @@ func cutOff(b []byte) int {
 }
 
 // notText explains what firstBad found at offset bad of block, which is what was read after the
-// first passed bytes. A NUL anywhere in it says more than the first byte that is not UTF-8.
+// first passed bytes. A NUL anywhere in it is a clearer sign than the first byte that is not UTF-8.
 func notText(block []byte, bad int, passed int64) error {
 	nul := bytes.IndexByte(block, 0)
 	if enc := looksLikeUTF16(block); enc != "" {
@@ -205,10 +208,11 @@ func notText(block []byte, bad int, passed int64) error {
 }
 
 // commonEncodings are those that are tried on a file that is not UTF-8.
-var commonEncodings = []string{"windows-1252", "windows-1250", "shift_jis", "windows-1251", "gb18030", "koi8-r", "euc-kr"}
+var commonEncodings = []string{"windows-1252", "windows-1250", "shift_jis", "windows-1251", "gb18030", "koi8-r",
+	"euc-kr"}
 
 // readings shows how the word at offset bad reads in each of the usual encodings in which all of the
-// block is text. Which one is right only people can see.
+// block is text. Only a person can see which one is right.
 func readings(block []byte, bad int) string {
 	if end := bytes.LastIndexByte(block, '\n'); end > bad {
 		block = block[:end]
@@ -275,8 +279,7 @@ func looksLikeUTF16(b []byte) string {
 	return ""
 }
 
-// notRows refuses what is text and no table: the page that says why there is no download, and what is
-// empty.
+// notRows refuses text that is no table: an error page instead of a download, and an empty file.
 func notRows(text []byte) error {
 	start := bytes.ToLower(bytes.TrimSpace(text[:min(len(text), 1000)]))
 	switch {

@@ -30,17 +30,20 @@ func encodingNamed(t rapid.TB, name string) encodingOf {
 	return e
 }
 
-// TestEncodingNames: names that people know, and none that nobody does.
+// TestEncodingNames: names that people know, and none that are unknown.
 func TestEncodingNames(t *testing.T) {
 	for name, want := range map[string]string{
-		"UTF8": "utf-8", "latin1": "iso-8859-1", "ISO-8859-1": "iso-8859-1", "cp1252": "windows-1252", "Windows-1250": "windows-1250",
-		"sjis": "shift_jis", "Shift_JIS": "shift_jis", "KOI8-R": "koi8-r", "cp866": "ibm866", "gb18030": "gb18030", "big5": "big5", "euc-kr": "euc-kr",
+		"UTF8": "utf-8", "latin1": "iso-8859-1", "ISO-8859-1": "iso-8859-1", "cp1252": "windows-1252",
+		"Windows-1250": "windows-1250",
+		"sjis":         "shift_jis", "Shift_JIS": "shift_jis", "KOI8-R": "koi8-r", "cp866": "ibm866", "gb18030": "gb18030",
+		"big5": "big5", "euc-kr": "euc-kr",
 	} {
 		if e := encodingNamed(t, name); e.name != want {
 			t.Errorf("%s is %s, want %s", name, e.name, want)
 		}
 	}
-	if _, err := newEncoding("utf-9"); codeOf(err) != "bad_check" || !strings.Contains(err.Error(), `"utf-9" is not known`) {
+	if _, err := newEncoding("utf-9"); codeOf(err) != "bad_check" ||
+		!strings.Contains(err.Error(), `"utf-9" is not known`) {
 		t.Errorf("utf-9: %v", err)
 	}
 }
@@ -73,7 +76,8 @@ func TestReadings(t *testing.T) {
 		"name\ncaf\xe9 na\xc3\xafve \xc3\xa9\n": "",
 	} {
 		_, err := scan(t.Context(), strings.NewReader(text), plain(), plainOptions())
-		if codeOf(err) != "bad_encoding" || !strings.Contains(err.Error(), want) || want == "" && strings.Contains(err.Error(), "encoding=") {
+		if codeOf(err) != "bad_encoding" || !strings.Contains(err.Error(), want) || want == "" &&
+			strings.Contains(err.Error(), "encoding=") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -118,7 +122,8 @@ func TestDecode(t *testing.T) {
 
 // TestFirstBad compares with looking at one character after the other, in pieces.
 func TestFirstBad(t *testing.T) {
-	piece := rapid.SampledFrom([]string{"a", "é", "€", "😀", "\x80", "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xed\xa0\x80", "\xff", "\x00", "\xc0\xaf", "\xef\xbf\xbd"})
+	piece := rapid.SampledFrom([]string{"a", "é", "€", "😀", "\x80", "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xed\xa0\x80",
+		"\xff", "\x00", "\xc0\xaf", "\xef\xbf\xbd"})
 	rapid.Check(t, func(t *rapid.T) {
 		text := strings.Join(rapid.SliceOfN(piece, 0, 8).Draw(t, "pieces"), "")
 		want := -1
@@ -148,11 +153,13 @@ func TestFirstBad(t *testing.T) {
 // TestBadFarAway: the place is right also behind many blocks, and rows before it count.
 func TestBadFarAway(t *testing.T) {
 	for name, c := range map[string]struct{ before, bad, after, want string }{
-		"windows-1252": {"", "M\xe1laga", "x", "not UTF-8 at byte 300,006: \"Málagax\" in windows-1252 or windows-1250, \"M疝agax\" in shift_jis, \"Mбlagax\" in windows-1251, \"M醠agax\" in gb18030; choose with --set encoding=…"},
-		"mixed":        {"", "M\xe1laga", "Málaga", "not UTF-8 at byte 300,006"},
-		"marked":       {"\xef\xbb\xbf", "M\xe1", "é", "not UTF-8 at byte 300,009"},
-		"binary":       {"", "M\xe1\x00", "", "not a text file: NUL at byte 300,007"},
-		"the last":     {"", "\xc3", "", "not UTF-8 at byte 300,005: \"Ã\" in windows-1252, \"Ă\" in windows-1250, \"ﾃ\" in shift_jis, \"Г\" in windows-1251; choose with --set encoding=…"},
+		"windows-1252": {"", "M\xe1laga", "x", "not UTF-8 at byte 300,006: \"Málagax\" in windows-1252 or windows-1250, " +
+			"\"M疝agax\" in shift_jis, \"Mбlagax\" in windows-1251, \"M醠agax\" in gb18030; choose with --set encoding=…"},
+		"mixed":  {"", "M\xe1laga", "Málaga", "not UTF-8 at byte 300,006"},
+		"marked": {"\xef\xbb\xbf", "M\xe1", "é", "not UTF-8 at byte 300,009"},
+		"binary": {"", "M\xe1\x00", "", "not a text file: NUL at byte 300,007"},
+		"the last": {"", "\xc3", "", "not UTF-8 at byte 300,005: \"Ã\" in windows-1252, \"Ă\" in windows-1250, \"ﾃ\" in " +
+			"shift_jis, \"Г\" in windows-1251; choose with --set encoding=…"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := c.before + "a,b\n" + strings.Repeat("1,2\n", 75_000) + "3"[:1] + c.bad + c.after

@@ -90,7 +90,7 @@ func TestUnique(t *testing.T) {
 	})
 }
 
-// repeated is what unique columns one and two have to say about rows.
+// repeated is the report of unique columns one and two about rows.
 func repeated(rows [][]string) (bad []BadRow) {
 	first := [2]map[string]int{{}, {}}
 	for i, row := range rows {

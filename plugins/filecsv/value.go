@@ -31,13 +31,14 @@ const maxNumber = 100
 // dateFormats are layouts of package time.
 type dateFormats []string
 
-// newDateFormats translates "DD.MM.YYYY hh:mm" and the like into layouts.
+// newDateFormats translates "DD.MM.YYYY hh:mm" and similar forms into layouts.
 func newDateFormats(formats []string) (layouts dateFormats, err error) {
 	layout := strings.NewReplacer("YYYY", "2006", "YY", "06", "MM", "01", "M", "1", "DD", "02", "D", "2",
 		"hh", "15", "mm", "04", "ss", "05", "Z", "Z07:00")
 	for _, f := range formats {
 		if !strings.Contains(f, "YY") || !strings.Contains(f, "M") || !strings.Contains(f, "D") {
-			return nil, refuse("bad_check", "date_formats: %q has no year, month or day (YYYY or YY, MM or M, DD or D; hh mm ss Z)", f)
+			return nil, refuse("bad_check",
+				"date_formats: %q has no year, month or day (YYYY or YY, MM or M, DD or D; hh mm ss Z)", f)
 		}
 		layouts = append(layouts, layout.Replace(f))
 	}
@@ -61,9 +62,9 @@ func trimAll(row [][]byte) [][]byte {
 	return trimmed
 }
 
-// number recognises what a program would write: -12, 0.5, 1e-05. What leads with zeros or a
-// plus is none (article and telephone numbers do); kindText says so. The value is rounded to
-// the nearest float64.
+// number recognises what a program would write: -12, 0.5, 1e-05. A value with leading zeros or a
+// plus is none (article and telephone numbers have them); kindText covers it. The value is rounded
+// to the nearest float64.
 func number(v []byte) (float64, kind) {
 	digits := v
 	if len(v) > 0 && v[0] == '-' {
@@ -108,11 +109,50 @@ func leadingDigits(v []byte) (count int, n int64) {
 	return count, n
 }
 
-// What people write: +007, +.5, 5. and 1E+05 too.
+// People also write +007, +.5, 5. and 1E+05.
 var (
 	integer = regexp.MustCompile(`^[+-]?[0-9]+$`)
 	decimal = regexp.MustCompile(`^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$`)
 )
+
+// Numbers as people write them where the decimal mark is a comma: 1.234,56 and 1234,5.
+var (
+	commaInteger = regexp.MustCompile(`^[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)$`)
+	commaDecimal = regexp.MustCompile(`^[+-]?(([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)(,[0-9]*)?|,[0-9]+)$`)
+)
+
+// notation is how values that are not text are written.
+type notation struct {
+	dateFormats
+	comma bool // the decimal mark
+}
+
+// point writes a number with a decimal point; what is no number stays as it is.
+func (n notation) point(v []byte) []byte {
+	if !n.comma {
+		return v
+	}
+	if !commaDecimal.Match(v) {
+		return v
+	}
+	return bytes.Replace(bytes.ReplaceAll(v, []byte("."), nil), []byte(","), []byte("."), 1)
+}
+
+// number is number of what is written so. With a decimal comma, a point that is none between thousands makes text.
+func (n notation) number(v []byte) (float64, kind) {
+	if n.comma && bytes.IndexByte(v, '.') >= 0 && !commaDecimal.Match(v) {
+		return 0, kindText
+	}
+	return number(n.point(v))
+}
+
+// hint is what helps a value that would be a number with a decimal comma.
+func (n notation) hint(v []byte) string {
+	if n.comma || !commaDecimal.Match(v) {
+		return ""
+	}
+	return "with a decimal comma: --set decimal=,"
+}
 
 // instant is a point in time as a number that grows with it: a date and microseconds, not
 // counted without gaps, so that nothing needs to know the length of a month.
@@ -137,6 +177,22 @@ func (f dateFormats) date(v []byte) (instant, bool) {
 		}
 	}
 	return 0, false
+}
+
+// has reports whether a format fits v.
+func (f dateFormats) has(v []byte) bool {
+	_, ok := f.date(v)
+	return ok
+}
+
+// withoutTime are the formats of a day alone.
+func (f dateFormats) withoutTime() (days dateFormats) {
+	for _, layout := range f {
+		if !strings.Contains(layout, "15") {
+			days = append(days, layout)
+		}
+	}
+	return days
 }
 
 // isoDay is time.Parse for 2006-01-02, which most dates are, up to the 28th, which most days
@@ -175,15 +231,15 @@ func email(v []byte) bool {
 	return strings.IndexByte(domain, '.') > 0 && !strings.HasPrefix(domain, "[")
 }
 
-// kindOf tells what a single value looks like.
-func (f dateFormats) kindOf(v []byte) kind {
-	if _, k := number(v); k != kindText {
+// kindOf returns the kind of a single value.
+func (n notation) kindOf(v []byte) kind {
+	if _, k := n.number(v); k != kindText {
 		return k
 	}
 	if truth(v, true) {
 		return kindBool
 	}
-	if _, ok := f.date(v); ok {
+	if n.has(v) {
 		return kindDate
 	}
 	return kindText

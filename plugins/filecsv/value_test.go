@@ -23,13 +23,15 @@ func TestKindOf(t *testing.T) {
 			"2024-02-29T10:00:00Z", "2024-02-29T10:00:00-03:30", "29.02.2024 07:15", "1/2/24", "12/31/99",
 		},
 		kindText: {
-			"-", "+", ".", "00", "007", "-01", "+5", ".5", "5.", "-5.", "1.2.3", "1e", "1e+", "e5", "1e9999", "1_000", "1,5", "0x1F", "1p3", "1.5p3",
+			"-", "+", ".", "00", "007", "-01", "+5", ".5", "5.", "-5.", "1.2.3", "1e", "1e+", "e5", "1e9999", "1_000", "1,5",
+			"0x1F", "1p3", "1.5p3",
 			"Inf", "NaN", "1 2", "١", strings.Repeat("1", maxNumber+1), "t", "y", "on", "truth",
-			"2023-02-29", "2024-13-01", "2024-00-10", "2024-01-00", "2024-1-1", "2024-01-32", "2024-01-01x", "2024/01/01", "1.1.2024",
+			"2023-02-29", "2024-13-01", "2024-00-10", "2024-01-00", "2024-1-1", "2024-01-32", "2024-01-01x", "2024/01/01",
+			"1.1.2024",
 		},
 	} {
 		for _, v := range values {
-			if got := formats.kindOf([]byte(v)); got != want {
+			if got := (notation{dateFormats: formats}).kindOf([]byte(v)); got != want {
 				t.Errorf("%q is %s, want %s", v, got, want)
 			}
 		}
@@ -42,11 +44,15 @@ func TestTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ good, bad []string }{
-		"int":             {[]string{"0", "+007", "-12"}, []string{"1.0", "1e3", "--1", "1 ", "٣", "+"}},
-		"decimal":         {[]string{"0", "+.5", "5.", "-1.5E+05", "1e99999"}, []string{".", "1.2.3", "1,5", "Inf", "e5", "0x1p3"}},
-		"bool":            {[]string{"true", "F", "Y", "n", "1", "0", "On", "OFF"}, []string{"2", "ja", "truex"}},
-		"date":            {[]string{"2024-02-29", "2024-02-29 10:11:12"}, []string{"2023-02-29", "29.02.2024", "2024-02-29 25:00:00"}},
-		"email":           {[]string{"a@b.c", "a.b+c@sub.example.com", "ü@exämple.de"}, []string{"a", "@b.c", "a@b", "a@", "a b@c.d", "A <a@b.c>", "a@[127.0.0.1]", "a@b.c, d@e.f", "a@.com"}},
+		"int": {[]string{"0", "+007", "-12"}, []string{"1.0", "1e3", "--1", "1 ", "٣", "+"}},
+		"decimal": {[]string{"0", "+.5", "5.", "-1.5E+05", "1e99999"}, []string{".", "1.2.3", "1,5", "Inf", "e5",
+			"0x1p3"}},
+		"bool": {[]string{"true", "F", "Y", "n", "1", "0", "On", "OFF"}, []string{"2", "ja", "truex"}},
+		"date": {[]string{"2024-02-29"}, []string{"2023-02-29", "29.02.2024", "2024-02-29 10:11:12"}},
+		"time": {[]string{"2024-02-29", "2024-02-29 10:11:12"}, []string{"2023-02-29", "29.02.2024",
+			"2024-02-29 25:00:00"}},
+		"email": {[]string{"a@b.c", "a.b+c@sub.example.com", "ü@exämple.de"}, []string{"a", "@b.c", "a@b", "a@",
+			"a b@c.d", "A <a@b.c>", "a@[127.0.0.1]", "a@b.c, d@e.f", "a@.com"}},
 		"regexp:[ab]|cd":  {[]string{"a", "cd"}, []string{"ab", "xcd", "cdx", "A"}},
 		"enum:red|dark:2": {[]string{"red", "dark:2"}, []string{"dark", "Red", "red|dark:2"}},
 	} {
@@ -80,7 +86,7 @@ func TestLeastAndGreatest(t *testing.T) {
 		var c column
 		exact := make([]*big.Rat, len(values))
 		for i, v := range values {
-			c.add([]byte(v), nil)
+			c.add([]byte(v), notation{})
 			exact[i], _ = new(big.Rat).SetString(v)
 		}
 		out := c.summary()
@@ -96,13 +102,14 @@ func TestLeastAndGreatest(t *testing.T) {
 // TestTextOrder compares the shortcuts of bounds with sorting, for a column that turns out to
 // be text at any row.
 func TestTextOrder(t *testing.T) {
-	value := rapid.OneOf(rapid.StringMatching(`[ab]{1,10}`), rapid.StringMatching(`[0-9]{1,12}`), rapid.StringMatching(`aaaaaaaa[ab]{0,2}`))
+	value := rapid.OneOf(rapid.StringMatching(`[ab]{1,10}`), rapid.StringMatching(`[0-9]{1,12}`),
+		rapid.StringMatching(`aaaaaaaa[ab]{0,2}`))
 	rapid.Check(t, func(t *rapid.T) {
 		values := append(rapid.SliceOfN(value, 1, 20).Draw(t, "values"), "x-y")
 		var c column
 		for _, v := range values {
 			// as in a file: other text follows
-			c.add([]byte(v + ",0zz~~~~~~~")[:len(v)], nil)
+			c.add([]byte(v + ",0zz~~~~~~~")[:len(v)], notation{})
 		}
 		if out := c.summary(); out.Type != "text" || out.Min != slices.Min(values) || out.Max != slices.Max(values) {
 			t.Fatalf("%q: %+v", values, out)
@@ -113,7 +120,7 @@ func TestTextOrder(t *testing.T) {
 func TestLongValues(t *testing.T) {
 	var c column
 	long := strings.Repeat("é", 80)
-	c.add([]byte("x"+long), nil)
+	c.add([]byte("x"+long), notation{})
 	out := c.summary()
 	if want := "x" + long[:98] + "…"; out.Min != want || out.Max != want {
 		t.Errorf("got %q and %q, want %q", out.Min, out.Max, want)
@@ -125,5 +132,38 @@ func TestDateFormats(t *testing.T) {
 		if _, err := newDateFormats([]string{bad}); codeOf(err) != "bad_check" {
 			t.Errorf("%q: %v", bad, err)
 		}
+	}
+}
+
+func TestDecimalComma(t *testing.T) {
+	in := plain()
+	in.Decimal = ","
+	r, err := newRules(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v, want := range map[string]struct {
+		kind         kind
+		int, decimal bool
+		point        string
+	}{
+		"1.234,56": {kindDecimal, false, true, "1234.56"}, "-1.234.567": {kindInt, true, true, "-1234567"},
+		"1,5": {kindDecimal, false, true, "1.5"}, "12": {kindInt, true, true, "12"}, "1.5": {kindText, false, false, "1.5"},
+		"1.2345": {kindText, false, false, "1.2345"}, "1,234.5": {kindText, false, false, "1,234.5"},
+		"2024-02-29": {kindDate, false, false, "2024-02-29"}, ",5": {kindText, false, true, ".5"},
+	} {
+		whole, _ := r.newRule("int")
+		decimal, _ := r.newRule("decimal")
+		if k, i, d, p := r.kindOf([]byte(v)), whole.ok([]byte(v)), decimal.ok([]byte(v)), string(r.point([]byte(v))); k !=
+			want.kind || i != want.int || d != want.decimal || p != want.point {
+			t.Errorf("%q: %s %v %v %q, want %+v", v, k, i, d, p, want)
+		}
+	}
+	var c column
+	for _, v := range []string{"2,5", "1.000,00", "1.000,0", "10,25"} {
+		c.add([]byte(v), r.notation)
+	}
+	if out := c.summary(); out.Type != "decimal" || out.Min != "2,5" || out.Max != "1.000,00" {
+		t.Errorf("%+v", out)
 	}
 }

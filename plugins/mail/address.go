@@ -17,7 +17,7 @@ type address struct{ mail.Address }
 const maxAddress = 500 // bytes, with the name; a line of a header has at most 998
 
 // parseAddress reads one address, with a name or without. An international domain gets its ASCII
-// form. What could end a line or a command is refused, however it is quoted.
+// form. A character that could end a line or a command is refused, however it is quoted.
 func parseAddress(text string) (address, error) {
 	if err := oneLine(text); err != nil {
 		return address{}, err
@@ -32,11 +32,12 @@ func parseAddress(text string) (address, error) {
 	at := strings.LastIndexByte(parsed.Address, '@')
 	local, domain := parsed.Address[:at], parsed.Address[at+1:]
 	switch {
-	case oneLine(parsed.Name) != nil || oneLine(local) != nil: // an encoded word says anything
+	case oneLine(parsed.Name) != nil || oneLine(local) != nil: // an encoded word may hold anything
 		return address{}, errors.New("has control characters")
 	case strings.ContainsFunc(local, func(r rune) bool { return r >= utf8.RuneSelf }):
 		return address{}, errors.New("has letters other than ASCII before the @")
-	case strings.ContainsAny(local, " <>\"\\()[],:;@"): // what only quotes make a part of it, and RCPT gets no quotes
+	// only quotes make it part of the address, and RCPT gets no quotes
+	case strings.ContainsAny(local, " <>\"\\()[],:;@"):
 		return address{}, errors.New("has blanks, quotes, brackets or one of , : ; @ before the @")
 	case len(local) > 64:
 		return address{}, errors.New("has more than 64 bytes before the @")

@@ -18,14 +18,15 @@ type file struct {
 	content []byte
 }
 
-// attached reads the attachments of a mail. A path names a file below the folder of the config; what leads
-// out of it, a symbolic link included, is refused. The error is a *failure.Error.
+// attached reads the attachments of a mail. A path names a file below the folder of the config; one that
+// leads out of it, through a symbolic link too, is refused. The error is a *failure.Error.
 func attached(cfg *Config, paths []string) ([]file, error) {
 	if len(paths) == 0 {
 		return nil, nil
 	}
 	if cfg.Attachments == "" {
-		return nil, failure.Transient("attachment", errors.New("attach: this machine has no folder of attachments: --with attachments=/PATH"))
+		return nil, failure.Transient("attachment", errors.New("attach: this machine has no folder of attachments: --with "+
+			"attachments=/PATH"))
 	}
 	root, err := os.OpenRoot(cfg.Attachments)
 	if err != nil {
@@ -35,16 +36,19 @@ func attached(cfg *Config, paths []string) ([]file, error) {
 	files, left := make([]file, len(paths)), cfg.MaxAttach
 	for i, path := range paths {
 		if err := oneLine(path); err != nil || !filepath.IsLocal(path) {
-			return nil, failure.Permanent("attachment", fmt.Errorf("attach: %.200q is not a path below the folder of attachments", path))
+			return nil, failure.Permanent("attachment",
+				fmt.Errorf("attach: %.200q is not a path below the folder of attachments", path))
 		}
 		content, err := readAttachment(root, path, left)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
-			return nil, failure.Transient("attachment", fmt.Errorf("attach: %w", err)) // it may come, or another machine may have it
+			// it may come, or another machine may have it
+			return nil, failure.Transient("attachment", fmt.Errorf("attach: %w", err))
 		case err != nil:
 			return nil, failure.Permanent("attachment", fmt.Errorf("attach: %s: %w", path, err))
 		case int64(len(content)) > left:
-			return nil, failure.Permanent("attachment", fmt.Errorf("attach: with %s it is more than max_attach, %d bytes", path, cfg.MaxAttach))
+			return nil, failure.Permanent("attachment", fmt.Errorf("attach: with %s it is more than max_attach, %d bytes", path,
+				cfg.MaxAttach))
 		}
 		left -= int64(len(content))
 		files[i] = file{filepath.Base(path), content}
@@ -54,7 +58,7 @@ func attached(cfg *Config, paths []string) ([]file, error) {
 
 // readAttachment reads a regular file, a byte more than so many at most.
 func readAttachment(root *os.Root, path string, most int64) ([]byte, error) {
-	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // nobody may ever write to a pipe
+	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe may never be written to
 	if err != nil {
 		return nil, err
 	}

@@ -102,7 +102,8 @@ func TestAttach(t *testing.T) {
 			in.Attach = tt.paths
 			m, err := compose(t.Context(), &cfg, in, "mail//x/1")
 			if tt.err != "" {
-				if f, code := end(err); err == nil || f != tt.fate || code != "attachment" || !strings.Contains(err.Error(), tt.err) {
+				if f, code := end(err); err == nil || f != tt.fate || code != "attachment" ||
+					!strings.Contains(err.Error(), tt.err) {
 					t.Errorf("got %v %s %v, want %v with %q", f, code, err, tt.fate, tt.err)
 				}
 				return
@@ -166,7 +167,8 @@ func TestMaildir(t *testing.T) {
 			t.Fatalf("%+v, %v", out, err)
 		}
 		text, err := os.ReadFile(out.Reply)
-		if err != nil || !bytes.Contains(text, []byte("Message-ID: <"+out.MessageID+">\r\n")) || !bytes.Contains(text, []byte("Good morning")) {
+		if err != nil || !bytes.Contains(text, []byte("Message-ID: <"+out.MessageID+">\r\n")) ||
+			!bytes.Contains(text, []byte("Good morning")) {
 			t.Errorf("%v\n%s", err, text)
 		}
 	}

@@ -71,7 +71,7 @@ func compose(ctx context.Context, cfg *Config, in In, key string) (*message, err
 	return m, nil
 }
 
-// address reads whom a mail is from and for, and gives the lines of the header that say so. Bcc is in none.
+// address reads the sender and the recipients, and gives their lines of the header. Bcc is in none.
 func (m *message) address(in In) (lines string, err error) {
 	lines = header("From", m.from.inHeader())
 	for _, field := range []struct {
@@ -79,7 +79,8 @@ func (m *message) address(in In) (lines string, err error) {
 		list         []string
 		receives     bool
 	}{
-		{"to", "To", []string{in.To}, true}, {"cc", "Cc", in.Cc, true}, {"bcc", "", in.Bcc, true}, {"reply_to", "Reply-To", in.ReplyTo, false},
+		{"to", "To", []string{in.To}, true}, {"cc", "Cc", in.Cc, true}, {"bcc", "", in.Bcc, true}, {"reply_to", "Reply-To",
+			in.ReplyTo, false},
 	} {
 		parsed := make([]address, len(field.list))
 		for i, text := range field.list {
@@ -97,8 +98,8 @@ func (m *message) address(in In) (lines string, err error) {
 	return lines, nil
 }
 
-// messageID is the same for every attempt at one mail, and another for any other mail: ledgers
-// that were begun anew use keys again. Bcc is left out, so that nobody can find it by guessing.
+// messageID is the same for every attempt at one mail, and another for any other mail: ledgers that
+// were begun anew use keys again. Bcc is left out, so that it cannot be found by guessing.
 func messageID(key string, in In, from address) string {
 	in.Bcc = nil
 	raw, err := json.Marshal(in)

@@ -99,15 +99,19 @@ func TestWords(t *testing.T) {
 		{"text", "", In{Subject: "Hi", Text: "{{.name}}"}, parts{"Hi", "{{.name}}", ""}, 0, ""},
 		{"html", "", In{Subject: "Hi", HTML: "<b>"}, parts{"Hi", "", "<b>"}, 0, ""},
 		{"blanks", "", In{Subject: " Hi    you ", Text: "x"}, parts{"Hi you", "x", ""}, 0, ""},
-		{"template", templates, In{Template: "spring", Data: data}, parts{"For <Ann>", "Dear <Ann>, 1000000 of us", "<p>Dear &lt;Ann&gt;"}, 0, ""},
-		{"template and subject", templates, In{Template: "plain", Subject: "Hi", Data: data}, parts{"Hi", "Dear <Ann>", ""}, 0, ""},
+		{"template", templates, In{Template: "spring", Data: data}, parts{"For <Ann>", "Dear <Ann>, 1000000 of us",
+			"<p>Dear &lt;Ann&gt;"}, 0, ""},
+		{"template and subject", templates, In{Template: "plain", Subject: "Hi", Data: data}, parts{"Hi", "Dear <Ann>", ""},
+			0, ""},
 		{"nothing", "", In{Subject: "Hi"}, parts{}, failure.Never, "nothing to send"},
 		{"no subject", "", In{Text: "x"}, parts{}, failure.Never, "subject: there is none"},
 		{"blank subject", "", In{Subject: "  ", Text: "x"}, parts{}, failure.Never, "subject: there is none"},
 		{"a line in the subject", "", In{Subject: "a\x00b", Text: "x"}, parts{}, failure.Never, "control character"},
-		{"long subject", "", In{Subject: strings.Repeat("x", maxSubject+1), Text: "x"}, parts{}, failure.Never, "at most 900"},
+		{"long subject", "", In{Subject: strings.Repeat("x", maxSubject+1), Text: "x"}, parts{}, failure.Never,
+			"at most 900"},
 		{"template and text", templates, In{Template: "plain", Text: "x"}, parts{}, failure.Never, "text or html as well"},
-		{"template without a subject", templates, In{Template: "plain", Data: data}, parts{}, failure.Never, "subject: there is none"},
+		{"template without a subject", templates, In{Template: "plain", Data: data}, parts{}, failure.Never,
+			"subject: there is none"},
 		{"field missing", templates, In{Template: "spring", Data: Data{}}, parts{}, failure.Never, `no entry for key "name"`},
 		{"no data", templates, In{Template: "spring"}, parts{}, failure.Never, `no entry for key "name"`},
 		{"no folder", "", In{Template: "spring"}, parts{}, failure.Again, "no folder of templates"},
@@ -188,8 +192,8 @@ func decoded(t testing.TB, encoding string, r io.Reader) string {
 	return strings.TrimRight(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")
 }
 
-// FuzzMail: whatever an item says, the mail that is made of it has the headers that it should have
-// and no others, goes to the one address that is meant, and says what it was to say.
+// FuzzMail: any item makes a mail that has the headers that it should have and no others, goes to
+// the one address that is meant, and has the item's text.
 func FuzzMail(f *testing.F) {
 	for _, s := range []In{
 		hello("ann@example.com"), hello("Ä, B. <ann@bücher.example>"),
@@ -200,7 +204,8 @@ func FuzzMail(f *testing.F) {
 	} {
 		f.Add(s.To, s.Subject, s.Text, s.HTML, "Ann")
 	}
-	templates := folder(f, map[string]string{"t.subject": "For {{.name}}", "t.txt": "Dear {{.name}}", "t.html": "<p title=\"{{.name}}\">{{.name}}</p>"})
+	templates := folder(f, map[string]string{"t.subject": "For {{.name}}", "t.txt": "Dear {{.name}}",
+		"t.html": "<p title=\"{{.name}}\">{{.name}}</p>"})
 	cfg := defaults("127.0.0.1:9")
 	cfg.Templates = templates
 	if err := cfg.Validate(); err != nil {
@@ -232,7 +237,9 @@ func check(t *testing.T, cfg *Config, in In) {
 		}
 	}
 	want := []string{"Content-Type", "Date", "From", "Message-Id", "Mime-Version", "Subject", "To"}
-	got := slices.DeleteFunc(slices.Sorted(maps.Keys(msg.Header)), func(s string) bool { return s == "Content-Transfer-Encoding" })
+	got := slices.DeleteFunc(slices.Sorted(maps.Keys(msg.Header)), func(s string) bool {
+		return s == "Content-Transfer-Encoding"
+	})
 	if !slices.Equal(got, want) {
 		t.Errorf("headers %v", got)
 	}
@@ -260,7 +267,7 @@ func check(t *testing.T, cfg *Config, in In) {
 		}
 		msg, _ := netmail.ReadMessage(bytes.NewReader(m.content))
 		if have := body(t, msg, kind); have != plain(want) {
-			t.Errorf("%s says %q, want %q", kind, have, want)
+			t.Errorf("%s has %q, want %q", kind, have, want)
 		}
 	}
 }
@@ -308,7 +315,8 @@ func TestValidate(t *testing.T) {
 		switch {
 		case tt.want == "" && err != nil:
 			t.Errorf("%+v: %v", cfg, err)
-		case tt.want != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.want+": ") || strings.Contains(err.Error(), "secret")):
+		case tt.want != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.want+": ") ||
+			strings.Contains(err.Error(), "secret")):
 			t.Errorf("%+v: got %v, want an error about %s", cfg, err, tt.want)
 		}
 	}
@@ -343,11 +351,12 @@ func TestManual(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`failure\.(?:Permanent|Transient|Unknown)\("([a-z_]+)"`).FindAllStringSubmatch(string(source), -1) {
+		for _, m := range regexp.MustCompile(`failure\.(?:Permanent|Transient|Unknown)\("([a-z_]+)"`).FindAllStringSubmatch(
+			string(source), -1) {
 			codes[m[1]] = true
 		}
 	}
-	delete(codes, "cancelled") // the cause is told instead
+	delete(codes, "cancelled") // the cause is reported instead
 	if len(codes) < 8 {
 		t.Errorf("found %d codes only: %v", len(codes), codes)
 	}

@@ -15,19 +15,19 @@
 //	text      the text, as it stands
 //	html      the text as HTML, as it stands; with text as well a reader's program chooses
 //	template  name of a template, instead of text and html
-//	data      what the template's fields say: --set data.name=Ann, or a column data.name
+//	data      the values of the template's fields: --set data.name=Ann, or a column data.name
 //	attach    files to attach, paths below the folder of attachments: --set attach=a.pdf,b/c.png; at
 //	          most 20
 //	cc        who gets a copy, at most 50
-//	bcc       who gets a copy that nobody else learns of, at most 50; in no header
+//	bcc       recipients of a hidden copy, at most 50; in no header
 //	reply_to  where answers go, if not to the sender
 //	unsubscribe  where to sign off, https://… or mailto:…: the header List-Unsubscribe
 //	one_click    true: a POST to unsubscribe signs off without another question, as RFC 8058 has it; large
 //	             providers ask for it of who sends much. The server must sign the mail (DKIM)
 //
-// To, cc and bcc get the mail in one transaction. If the server refuses one of them before the mail itself, nobody
-// gets it, and the error names the address: smtp_5xx is dead, smtp_4xx is tried again, for all of them. Who is to
-// be counted and tried for itself gets an item of its own.
+// To, cc and bcc get the mail in one transaction. If the server refuses one of them before the mail itself, none
+// of them gets it, and the error names the address: smtp_5xx is dead, smtp_4xx is tried again, for all of them.
+// A recipient who is to be counted and tried separately gets an item of their own.
 //
 // # Config: what this machine has (--with)
 //
@@ -35,7 +35,7 @@
 //	from           the sender, "news@example.com" or "Example News <news@example.com>"
 //	tls            starttls (default), tls from the first byte, opportunistic, or none. With the
 //	               first two certificates are checked and nothing is sent in the clear.
-//	               opportunistic takes STARTTLS if it is offered, whoever offers it: that helps
+//	               opportunistic takes STARTTLS if it is offered, no matter who offers it: that helps
 //	               against who only listens
 //	ca_file        certificates (PEM) to trust instead of the system's
 //	user           to log in with; default none. Only to a loopback address with tls=none or opportunistic
@@ -58,7 +58,7 @@
 // # Attachments
 //
 // A path names a regular file below the folder of attachments; one that leads out of it, through a
-// symbolic link too, is refused. The type is told from the ending. The files are read anew at every
+// symbolic link too, is refused. The ending gives the type. The files are read anew at every
 // attempt, so leave them there, as they are, until the mail is done.
 //
 // # Trying out
@@ -78,21 +78,20 @@
 //
 // # What is known of a mail
 //
-// SMTP ends a mail with a line that is a dot, and the server's answer to it says that it has taken
-// the mail. Until that line has left this machine in full nothing was sent, whatever goes wrong,
-// and the mail is tried again. When it has left and no answer comes nobody knows, and the mail is in
-// doubt: a person looks into the server's log for the Message-ID and decides. When the item is to
-// end meanwhile (its lease is lost, ledgerd stops) the answer is still waited for, for 3 s. A server
-// that dies with a mail in its system's buffers has read nothing, and that mail is in doubt all
-// the same: TCP says no more.
+// SMTP ends a mail with a line that is a dot. The server's answer to it means that it has taken the
+// mail. Until that line has left this machine in full nothing was sent, whatever goes wrong, and the
+// mail is tried again. If it has left and no answer comes, the mail is in doubt: a person looks into
+// the server's log for the Message-ID and decides. When the item is to end meanwhile (its lease is
+// lost, ledgerd stops) the answer is still waited for, for 3 s. If a server dies with a mail in its
+// system's buffers, it has not read it, and that mail is still in doubt: TCP cannot tell.
 //
-// Whoever dies with mails in hand leaves in doubt those that it had begun: on_lost is doubt, and
-// ledgerd claims no more mails than it can begin at once. The Message-ID is made of the idempotency
-// key and the payload, so it is the same for every attempt at a mail, and a mailbox that drops what
-// it has already drops the second of two.
+// A process that dies leaves its begun mails in doubt: on_lost is doubt, and ledgerd claims no more
+// mails than it can begin at once. The Message-ID is made of the idempotency key and the payload,
+// so it is the same for every attempt at a mail. A mailbox that drops known mails drops the second
+// of two.
 //
-// Done means that the server has taken the mail. What it does with it later, bounces among it, comes
-// by mail to the sender.
+// Done means that the server has taken the mail. Later events, such as a bounce, come by mail to the
+// sender.
 //
 // # Codes
 //

@@ -35,7 +35,7 @@ func header(name, value string) string {
 
 // inHeader is a text as it stands in a header: as it is, if that is plain ASCII, else in encoded words (RFC 2047).
 func inHeader(text string) string {
-	plain := !strings.Contains(text, "=?") // what looks like an encoded word must not be read as one
+	plain := !strings.Contains(text, "=?") // text that looks like an encoded word must not be read as one
 	for word := range strings.FieldsSeq(text) {
 		plain = plain && len(word) <= maxWord
 	}
@@ -91,7 +91,9 @@ func unsubscribe(where string, oneClick bool) (lines string, err error) {
 	}
 	u, err := url.Parse(where)
 	switch {
-	case err != nil || strings.ContainsFunc(where, func(r rune) bool { return r <= ' ' || r > '~' || r == '<' || r == '>' }):
+	case err != nil || strings.ContainsFunc(where, func(r rune) bool {
+		return r <= ' ' || r > '~' || r == '<' || r == '>'
+	}):
 		return "", errors.New("unsubscribe: is no URL")
 	case u.Scheme == "mailto":
 		if _, err := parseAddress(u.Opaque); err != nil {

@@ -32,15 +32,18 @@ func headerOf(t *testing.T, in In) (netmail.Header, []string) {
 	return msg.Header, strings.Split(head, "\r\n")
 }
 
-// Lines of the header have text from their first on, are as long as they may be, and say what was asked for.
+// Lines of the header have text from their first on, are as long as they may be, and have the given text.
 func TestFolding(t *testing.T) {
 	for _, subject := range []string{
-		"Hello", "Grüße", strings.Repeat("word ", 100) + "end", strings.Repeat("Grüße ", 60) + "end", strings.Repeat("日本", 150), strings.Repeat("x", 900),
-		strings.Repeat("x", 70) + " after a long word", "a " + strings.Repeat("x", 58) + " b", "=?utf-8?q?not_a_word?= as it stands", "ends with =?", "e\u0301" + strings.Repeat("\U0001f600", 40),
+		"Hello", "Grüße", strings.Repeat("word ", 100) + "end", strings.Repeat("Grüße ", 60) + "end", strings.Repeat("日本",
+			150), strings.Repeat("x", 900),
+		strings.Repeat("x", 70) + " after a long word", "a " + strings.Repeat("x", 58) +
+			" b", "=?utf-8?q?not_a_word?= as it stands", "ends with =?", "e\u0301" + strings.Repeat("\U0001f600", 40),
 	} {
 		name := `"` + strings.Repeat("Änn ", 30) + `"`
 		header, lines := headerOf(t, In{
-			To: name + " <ann@example.com>", Cc: []string{strings.Repeat("Bob ", 30) + "<bob@example.com>", strings.Repeat("c", 80) + " <c@example.com>"},
+			To: name + " <ann@example.com>", Cc: []string{strings.Repeat("Bob ", 30) + "<bob@example.com>",
+				strings.Repeat("c", 80) + " <c@example.com>"},
 			Subject: subject, Text: "x",
 		})
 		for _, line := range lines {
@@ -55,11 +58,13 @@ func TestFolding(t *testing.T) {
 			t.Errorf("subject %q, %v, want %q", got, err, subject)
 		}
 		to, err := header.AddressList("To")
-		if err != nil || len(to) != 1 || to[0].Name != strings.TrimSpace(strings.Trim(name, `"`)) || to[0].Address != "ann@example.com" {
+		if err != nil || len(to) != 1 || to[0].Name != strings.TrimSpace(strings.Trim(name, `"`)) ||
+			to[0].Address != "ann@example.com" {
 			t.Errorf("to %v, %v", to, err)
 		}
 		cc, err := header.AddressList("Cc")
-		if err != nil || len(cc) != 2 || cc[0].Name != strings.TrimSpace(strings.Repeat("Bob ", 30)) || cc[1].Name != strings.Repeat("c", 80) {
+		if err != nil || len(cc) != 2 || cc[0].Name != strings.TrimSpace(strings.Repeat("Bob ", 30)) ||
+			cc[1].Name != strings.Repeat("c", 80) {
 			t.Errorf("cc %v, %v", cc, err)
 		}
 	}
@@ -68,7 +73,8 @@ func TestFolding(t *testing.T) {
 // Copies, answers and the way to sign off stand where mail programs look for them, Bcc nowhere.
 func TestHeaders(t *testing.T) {
 	in := hello("ann@example.com")
-	in.Cc, in.Bcc, in.ReplyTo = []string{"Bob <bob@example.com>", "c@bücher.example"}, []string{"secret@example.com"}, []string{"Desk <desk@example.com>"}
+	in.Cc, in.Bcc, in.ReplyTo = []string{"Bob <bob@example.com>", "c@bücher.example"}, []string{
+		"secret@example.com"}, []string{"Desk <desk@example.com>"}
 	in.Unsubscribe, in.OneClick = "https://example.com/off?u=1,2&t="+strings.Repeat("x", 200), true
 	header, lines := headerOf(t, in)
 	for name, want := range map[string]string{
@@ -88,12 +94,13 @@ func TestHeaders(t *testing.T) {
 		t.Error("the Message-ID depends on Bcc, so it can be guessed")
 	}
 	in.Unsubscribe, in.OneClick = "mailto:off@example.com?subject=off", false
-	if header, _ := headerOf(t, in); header.Get("List-Unsubscribe") != "<mailto:off@example.com?subject=off>" || header.Get("List-Unsubscribe-Post") != "" {
+	if header, _ := headerOf(t, in); header.Get("List-Unsubscribe") != "<mailto:off@example.com?subject=off>" ||
+		header.Get("List-Unsubscribe-Post") != "" {
 		t.Errorf("%v", header)
 	}
 }
 
-// What cannot be said in a header is refused, before anything is sent.
+// Text that a header cannot hold is refused, before anything is sent.
 func TestBadHeaders(t *testing.T) {
 	cfg := defaults("127.0.0.1:25")
 	if err := cfg.Validate(); err != nil {
@@ -124,13 +131,13 @@ func TestBadHeaders(t *testing.T) {
 	}
 }
 
-// A mail goes to all who are to get it in one transaction, and to nobody if one of them is refused.
+// A mail goes to all its recipients in one transaction, and to none if one of them is refused.
 func TestRecipients(t *testing.T) {
 	leakFree(t)
 	answers := map[string]int{}
 	box := smtptest.Mailbox{AtRcpt: func(to string) error {
 		if code := answers[to]; code > 0 {
-			return smtptest.Says(code, "no")(to)
+			return smtptest.Answers(code, "no")(to)
 		}
 		return nil
 	}}

@@ -24,7 +24,8 @@ func (d maildir) make() error {
 	return nil
 }
 
-// deliver writes a mail, in full or not at all, and says where. The error is a *failure.Error.
+// deliver writes a mail, in full or not at all, and returns its place. The error is a
+// *failure.Error.
 func (d maildir) deliver(m *message) (where string, err error) {
 	name, _, _ := strings.Cut(m.id, "@")
 	where = filepath.Join(d.path, "new", name)
@@ -38,7 +39,7 @@ func (d maildir) deliver(m *message) (where string, err error) {
 		err = os.Rename(tmp.Name(), where)
 	}
 	if err != nil {
-		_ = os.Remove(tmp.Name()) // what stays in tmp nobody reads
+		_ = os.Remove(tmp.Name()) // a file that stays in tmp is not read
 		return "", failure.Transient("maildir", err)
 	}
 	return where, nil

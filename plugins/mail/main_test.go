@@ -52,7 +52,7 @@ func post(ctx context.Context, cfg *Config, in In) (Out, error) {
 	return work(ctx, cfg, sdk.Item[In]{Payload: in, IdempotencyKey: "mail//" + in.To + "/1"})
 }
 
-// hello is a mail to somebody.
+// hello is a mail to one address.
 func hello(to string) In { return In{To: to, Subject: "Hello", Text: "Good morning\n"} }
 
 // end is what became of a mail: its fate, and its code.

@@ -21,9 +21,9 @@ const doc = `Sends mails by SMTP: one item is one mail to one address, with copi
       --with server=smtp.example.com:587 --with from=news@example.com \
       --with user=news --with password=file:/run/secrets/smtp
 
-What the server refuses for good (` + "`smtp_550`" + `, an address that is none) is dead; what it refuses for now is
-tried again. A mail of which nobody knows whether the server has taken it is in doubt: it is
-never sent again unless a person says so.
+A mail that the server refuses for good (` + "`smtp_550`" + `, a bad address) is dead; one that it refuses for now is
+tried again. If it is not known whether the server has taken a mail, the mail is in doubt: it is
+sent again only when a person decides so.
 `
 
 // Config is what this machine has; the package comment has the whole story.
@@ -46,10 +46,10 @@ type In struct {
 	Text     string `json:"text" default:"" doc:"the text, as it stands"`
 	HTML     string `json:"html" default:"" doc:"the text as HTML, as it stands"`
 	Template string `json:"template" default:"" schema:"maxLength=64,pattern=^([A-Za-z0-9][A-Za-z0-9_.-]*)?$" doc:"name of a template, instead of text and html"`
-	Data     Data   `json:"data" doc:"what the template's fields say"`
+	Data     Data   `json:"data" doc:"the values of the template's fields"`
 	// Left out where there are none, so that the Message-ID of older mails stays what it was.
 	Cc          []string `json:"cc,omitempty" schema:"maxItems=50,maxLength=500" doc:"who gets a copy"`
-	Bcc         []string `json:"bcc,omitempty" schema:"maxItems=50,maxLength=500" doc:"who gets a copy that nobody else learns of"`
+	Bcc         []string `json:"bcc,omitempty" schema:"maxItems=50,maxLength=500" doc:"recipients of a hidden copy"`
 	ReplyTo     []string `json:"reply_to,omitempty" schema:"maxItems=10,maxLength=500" doc:"where answers go, if not to the sender"`
 	Unsubscribe string   `json:"unsubscribe,omitempty" schema:"maxLength=900" doc:"where to sign off (List-Unsubscribe): https://… or mailto:…"`
 	OneClick    bool     `json:"one_click,omitempty" doc:"a POST to unsubscribe signs off without another question (RFC 8058)"`
@@ -141,8 +141,8 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 	return out, report(ctx, err, it.Attempt)
 }
 
-// report puts a failure into the words of the SDK. What was not sent because the item was to end
-// is told by the cause of that; a timeout is a failure like others, since nothing was sent.
+// report puts a failure into the words of the SDK. If a mail was not sent because the item was to
+// end, the cause of that is reported; a timeout is a failure like others, since nothing was sent.
 func report(ctx context.Context, err error, attempt int64) error {
 	if f, ok := errors.AsType[*failure.Error](err); ok && f.Fate == failure.Again {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.DeadlineExceeded) {

@@ -47,7 +47,8 @@ func TestSend(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"From": `"Example News" <news@example.com>`, "To": `"Ann" <ann@example.com>`, "Subject": "Hello", "Message-Id": "<" + ids[0] + ">",
+		"From": `"Example News" <news@example.com>`, "To": `"Ann" <ann@example.com>`, "Subject": "Hello", "Message-Id": "<" +
+			ids[0] + ">",
 	} {
 		if have := m.Header.Get(name); have != want {
 			t.Errorf("%s: %s, want %s", name, have, want)
@@ -55,7 +56,7 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// An item that is to end before its mail has says why.
+// An item that is to end before its mail gives the reason.
 func TestToldToEnd(t *testing.T) {
 	leakFree(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -77,9 +78,9 @@ func TestProcess(t *testing.T) {
 	refuse := func(to string) error {
 		switch to {
 		case "gone@example.com":
-			return smtptest.Says(550, "no such user")(to)
+			return smtptest.Answers(550, "no such user")(to)
 		case "full@example.com":
-			return smtptest.Says(452, "mailbox full")(to)
+			return smtptest.Answers(452, "mailbox full")(to)
 		}
 		return nil
 	}
@@ -87,7 +88,8 @@ func TestProcess(t *testing.T) {
 	box.Listen(t, nil)
 	templates := folder(t, map[string]string{"spring.subject": "Spring", "spring.txt": "Dear {{.name}}"})
 	h := sdktest.New(t, Plugin(), sdktest.Options{
-		Config:  map[string]any{"server": box.Addr, "from": "news@example.com", "tls": "none", "user": "news", "templates": templates},
+		Config: map[string]any{"server": box.Addr, "from": "news@example.com", "tls": "none", "user": "news",
+			"templates": templates},
 		Secrets: map[string]string{"password": "secret"},
 	})
 	for _, tt := range []struct {
@@ -96,7 +98,8 @@ func TestProcess(t *testing.T) {
 		final         bool
 	}{
 		{hello("ann@example.com"), "done", "", false},
-		{map[string]any{"to": "ann@example.com", "template": "spring", "data": map[string]any{"name": "Ann"}}, "done", "", false},
+		{map[string]any{"to": "ann@example.com", "template": "spring", "data": map[string]any{"name": "Ann"}}, "done", "",
+			false},
 		{hello("gone@example.com"), "failed", "smtp_550", true},
 		{hello("full@example.com"), "failed", "smtp_452", false},
 		{hello("nobody"), "failed", "bad_address", true},
@@ -107,10 +110,12 @@ func TestProcess(t *testing.T) {
 	} {
 		r := h.Run(sdktest.Task{Payload: tt.payload})
 		if r.Outcome != tt.outcome || r.Code != tt.code || r.Final != tt.final {
-			t.Errorf("%v: got %s %q %q, final %v; want %s %q, final %v", tt.payload, r.Outcome, r.Code, r.Error, r.Final, tt.outcome, tt.code, tt.final)
+			t.Errorf("%v: got %s %q %q, final %v; want %s %q, final %v", tt.payload, r.Outcome, r.Code, r.Error, r.Final,
+				tt.outcome, tt.code, tt.final)
 		}
 	}
-	for attempt, want := range map[int64]time.Duration{1: 5 * time.Second, 3: 45 * time.Second, 6: 1215 * time.Second, 7: 30 * time.Minute, 1 << 40: 30 * time.Minute} {
+	for attempt, want := range map[int64]time.Duration{1: 5 * time.Second, 3: 45 * time.Second, 6: 1215 * time.Second,
+		7: 30 * time.Minute, 1 << 40: 30 * time.Minute} {
 		r := h.Run(sdktest.Task{Payload: hello("full@example.com"), Attempt: attempt})
 		if r.Delay != want {
 			t.Errorf("after attempt %d it waits for %s, want %s", attempt, r.Delay, want)

@@ -23,7 +23,8 @@ const (
 // fill makes the words of a mail from the files NAME.subject, NAME.txt and NAME.html.
 func fill(ctx context.Context, folder string, in In) (parts, error) {
 	if folder == "" {
-		return parts{}, failure.Transient("template", errors.New("template: this machine has no folder of templates: --with templates=/PATH"))
+		return parts{}, failure.Transient("template",
+			errors.New("template: this machine has no folder of templates: --with templates=/PATH"))
 	}
 	p := parts{subject: in.Subject}
 	found := false
@@ -58,7 +59,8 @@ func fill(ctx context.Context, folder string, in In) (parts, error) {
 		*part.to = out.String()
 	}
 	if !found {
-		return p, failure.Transient("template", fmt.Errorf("template: neither %s.txt nor %[1]s.html is in %s", in.Template, folder))
+		return p, failure.Transient("template", fmt.Errorf("template: neither %s.txt nor %[1]s.html is in %s", in.Template,
+			folder))
 	}
 	return p, nil
 }
@@ -67,7 +69,7 @@ type executer interface {
 	Execute(w io.Writer, data any) error
 }
 
-// A field that the data do not have is an error: a mail to "Dear <no value>" helps nobody.
+// A field that the data do not have is an error: a mail to "Dear <no value>" is of no use.
 const strict = "missingkey=error"
 
 func parseText(name, text string) (executer, error) {

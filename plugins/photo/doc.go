@@ -7,14 +7,14 @@
 //
 // # What it reads
 //
-// JPEG, PNG, GIF, WebP, TIFF and BMP; a file is known by how it begins, not by its name. From a
-// folder it takes files of these names. Of an animated GIF it takes the first frame, on the whole of its screen.
-// An animated WebP is not read, nor are HEIC, AVIF, JPEG XL, JPEG 2000, PSD, raw photos, TIFFs whose colours are in
-// planes of their own, and some more sorts: such an item fails as unsupported, and the error names the sort.
+// JPEG, PNG, GIF, WebP, TIFF and BMP; the first bytes of a file decide, not its name. From a folder it takes files
+// of these names. Of an animated GIF it takes the first frame, on the whole of its screen. Not read are an
+// animated WebP, HEIC, AVIF, JPEG XL, JPEG 2000, PSD, raw photos, TIFFs with separate colour planes, and some more
+// sorts. Such an item fails as unsupported, and the error names the sort.
 //
 // The header is read before anything is decoded: what has more than max_pixels or max_bytes is refused,
-// and so is a picture of more than 65,535 pixels a side. What keeps a decoder busy all the same, as a
-// JPEG of thousands of scans does, ends with the time of the attempt.
+// and so is a picture of more than 65,535 pixels a side. A picture that still keeps a decoder busy,
+// such as a JPEG of thousands of scans, ends with the time of the attempt.
 //
 // # What it makes
 //
@@ -25,8 +25,8 @@
 //	crop  the size cut out of the middle, not scaled
 //
 // A picture is never enlarged: one that is smaller stays as it is (fit), or is cut to the shape of the
-// size (fill). It is turned the right way up as EXIF says. What is transparent becomes white in a JPEG. 16
-// bits become 8.
+// size (fill). EXIF gives the orientation; the picture is turned the right way up. Transparent parts
+// become white in a JPEG. 16 bits become 8.
 //
 // Nothing of the metadata is left: no place, no camera, no comments, and no colour profile: colours of a
 // wide gamut look paler.
@@ -38,24 +38,24 @@
 //
 // # Files
 //
-// name says which file below out_dir a size is: {stem} and {ext} of the file, {size}, {folder} (the
+// name gives the file below out_dir for a size: {stem} and {ext} of the file, {size}, {folder} (the
 // last folder of the path), {hash} (16 digits, of the whole path). Nothing is written elsewhere.
 //
-// A file appears under its name when it is complete and on the disk. It begins with a comment that says, as
-// hashes, of which path, content and settings it was made. A file whose comment says the same is up to
-// date and left alone, whatever its time; if all are, the item is skipped. A file that was not made of
-// this picture is never written over, also when two pictures of the same name are worked at the same time;
-// and what this plugin has made is not made smaller once more when it lies in a folder of pictures.
+// A file appears under its name when it is complete and on the disk. It begins with a comment that has
+// hashes of its path, content and settings. A file with the same comment is up to date and left alone,
+// whatever its time; if all are, the item is skipped. A file that was not made of this picture is never
+// written over, also when two pictures of the same name are worked at the same time. Files that this
+// plugin has made are not made smaller again when they lie in a folder of pictures.
 //
 // # Memory
 //
 // A file is read as a whole, so that what is hashed is what is decoded. A picture counts for its file, 16
-// bytes a pixel (TIFF: 32), 20 a pixel of its largest size, and 8 to 40 MiB; it takes less, a usual JPEG a
+// bytes a pixel (TIFF: 32), 20 a pixel of its largest size, and 8 to 40 MiB. It takes less, a usual JPEG a
 // quarter of that. Pictures start as long as they all fit into the config's memory, and one that does not
 // fit at all is worked alone. One picture a core is worked at a time.
 //
-// A picture is given up soon after its lease was lost or ledgerd stops, except while its file is read, and
-// in the middle of what one call of a decoder does without reading: seconds, with 100 megapixels of WebP.
+// A picture is given up soon after its lease was lost or ledgerd stops. The exceptions are reading its
+// file, and a decoder's call that does not read: seconds, with 100 megapixels of WebP.
 //
 // # Payload, config, output
 //
@@ -66,7 +66,7 @@
 // These last until the file or the payload is another, and are not tried again:
 //
 //	not_found not_a_file  there is no such file; it is a directory, pipe, device
-//	foreign_link          the path leads through a link of somebody who does not own what it leads to
+//	foreign_link          the path leads through a link whose owner does not own its target
 //	not_an_image          it is of no format that is read
 //	unsupported           it is of a format, or a sort of one, that is not read; the error names it
 //	truncated damaged     it ends early; it is not what its format asks for
@@ -76,5 +76,5 @@
 //
 // These may be gone the next time, and are tried again:
 //
-//	cannot_read cannot_write  the system says no
+//	cannot_read cannot_write  an error of the system
 package photo

@@ -8,43 +8,49 @@ import (
 	"image/png"
 	"math"
 	"regexp"
+	"sync"
 
 	"golang.org/x/image/bmp"
 	"golang.org/x/image/tiff"
 )
 
-// others are formats of pictures that are not read, by how their files begin.
-var others = []struct {
+// format is one of pictures that are not read, by how its files begin.
+type format struct {
 	name   string
 	begins *regexp.Regexp
-}{
-	{"AVIF", regexp.MustCompile(`(?s)^....ftyp(....){0,8}avi[fs]`)},
-	{"HEIC", regexp.MustCompile(`(?s)^....ftyp(hei|hev|mif1|msf1)`)},
-	{"raw photo (CR3)", regexp.MustCompile(`(?s)^....ftypcrx `)},
-	{"JPEG XL", regexp.MustCompile(`^(\xff\x0a|\x00\x00\x00\x0cJXL \r\n\x87\n)`)},
-	{"JPEG 2000", regexp.MustCompile(`^(\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51)`)},
-	{"JPEG XR", regexp.MustCompile(`^II\xbc\x01`)},
-	{"Photoshop file (PSD)", regexp.MustCompile(`^8BPS\x00[\x01\x02]`)},
-	{"BigTIFF", regexp.MustCompile(`^(II\+\x00|MM\x00\+)`)},
-	{"raw photo (RW2)", regexp.MustCompile(`^IIU\x00`)},
-	{"raw photo (ORF)", regexp.MustCompile(`^IIR[OS]`)},
-	{"raw photo (RAF)", regexp.MustCompile(`^FUJIFILMCCD-RAW`)},
-	{"raw photo (X3F)", regexp.MustCompile(`^FOVb`)},
-	{"icon (ICO, CUR)", regexp.MustCompile(`(?s)^\x00\x00[\x01\x02]\x00[\x01-\xff]\x00...\x00`)},
-	{"icon (ICNS)", regexp.MustCompile(`^icns`)},
-	{"PNM (PBM, PGM, PPM, PAM)", regexp.MustCompile(`^P[1-7fF][ \t\r\n]`)},
-	{"SVG", regexp.MustCompile(`(?is)^(\xef\xbb\xbf)?\s*(<\?xml.{0,400})?(<!--.{0,400}-->\s*)?(<!DOCTYPE )?<?svg[\s>]`)},
-	{"PostScript (EPS)", regexp.MustCompile(`^(%!PS|\xc5\xd0\xd3\xc6)`)},
-	{"PDF", regexp.MustCompile(`^%PDF-`)},
-	{"DDS", regexp.MustCompile(`^DDS \x7c\x00\x00\x00`)},
-	{"OpenEXR", regexp.MustCompile(`^\x76\x2f\x31\x01`)},
-	{"Radiance (HDR)", regexp.MustCompile(`^#\?(RADIANCE|RGBE)`)},
-	{"QOI", regexp.MustCompile(`^qoif`)},
-	{"Gimp file (XCF)", regexp.MustCompile(`^gimp xcf `)},
-	{"PCX", regexp.MustCompile(`^\x0a[\x00-\x05]\x01[\x01\x02\x04\x08]`)},
-	{"SGI", regexp.MustCompile(`^\x01\xda[\x00\x01][\x01\x02]\x00[\x01-\x03]`)},
-	{"FITS", regexp.MustCompile(`^SIMPLE  =`)},
 }
+
+// others are compiled when the first picture cannot be read: every start of the program would pay for them.
+var others = sync.OnceValue(func() []format {
+	return []format{
+		{"AVIF", regexp.MustCompile(`(?s)^....ftyp(....){0,8}avi[fs]`)},
+		{"HEIC", regexp.MustCompile(`(?s)^....ftyp(hei|hev|mif1|msf1)`)},
+		{"raw photo (CR3)", regexp.MustCompile(`(?s)^....ftypcrx `)},
+		{"JPEG XL", regexp.MustCompile(`^(\xff\x0a|\x00\x00\x00\x0cJXL \r\n\x87\n)`)},
+		{"JPEG 2000", regexp.MustCompile(`^(\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51)`)},
+		{"JPEG XR", regexp.MustCompile(`^II\xbc\x01`)},
+		{"Photoshop file (PSD)", regexp.MustCompile(`^8BPS\x00[\x01\x02]`)},
+		{"BigTIFF", regexp.MustCompile(`^(II\+\x00|MM\x00\+)`)},
+		{"raw photo (RW2)", regexp.MustCompile(`^IIU\x00`)},
+		{"raw photo (ORF)", regexp.MustCompile(`^IIR[OS]`)},
+		{"raw photo (RAF)", regexp.MustCompile(`^FUJIFILMCCD-RAW`)},
+		{"raw photo (X3F)", regexp.MustCompile(`^FOVb`)},
+		{"icon (ICO, CUR)", regexp.MustCompile(`(?s)^\x00\x00[\x01\x02]\x00[\x01-\xff]\x00...\x00`)},
+		{"icon (ICNS)", regexp.MustCompile(`^icns`)},
+		{"PNM (PBM, PGM, PPM, PAM)", regexp.MustCompile(`^P[1-7fF][ \t\r\n]`)},
+		{"SVG", regexp.MustCompile(`(?is)^(\xef\xbb\xbf)?\s*(<\?xml.{0,400})?(<!--.{0,400}-->\s*)?(<!DOCTYPE )?<?svg[\s>]`)},
+		{"PostScript (EPS)", regexp.MustCompile(`^(%!PS|\xc5\xd0\xd3\xc6)`)},
+		{"PDF", regexp.MustCompile(`^%PDF-`)},
+		{"DDS", regexp.MustCompile(`^DDS \x7c\x00\x00\x00`)},
+		{"OpenEXR", regexp.MustCompile(`^\x76\x2f\x31\x01`)},
+		{"Radiance (HDR)", regexp.MustCompile(`^#\?(RADIANCE|RGBE)`)},
+		{"QOI", regexp.MustCompile(`^qoif`)},
+		{"Gimp file (XCF)", regexp.MustCompile(`^gimp xcf `)},
+		{"PCX", regexp.MustCompile(`^\x0a[\x00-\x05]\x01[\x01\x02\x04\x08]`)},
+		{"SGI", regexp.MustCompile(`^\x01\xda[\x00\x01][\x01\x02]\x00[\x01-\x03]`)},
+		{"FITS", regexp.MustCompile(`^SIMPLE  =`)},
+	}
+})
 
 // other is the name of the format of a picture that is not read, "" if it is none that is known here. Regular
 // expressions read runes, so each byte becomes one.
@@ -53,7 +59,7 @@ func other(head []byte) string {
 	for i, b := range head {
 		runes[i] = rune(b)
 	}
-	for _, o := range others {
+	for _, o := range others() {
 		if o.begins.MatchString(string(runes)) {
 			return o.name
 		}
@@ -61,7 +67,7 @@ func other(head []byte) string {
 	return ""
 }
 
-// unread says whether a decoder knows of the format, but not of this sort of it.
+// unread reports whether a decoder knows of the format, but not of this sort of it.
 func unread(err error) bool {
 	_, isJPEG := errors.AsType[jpeg.UnsupportedError](err)
 	_, isPNG := errors.AsType[png.UnsupportedError](err)
@@ -79,8 +85,8 @@ func onScreen(frame image.Image, screen image.Rectangle) image.Image {
 	return m
 }
 
-// fullRange spreads the brightness of a WebP from 16 to 235 over 0 to 255, and its colours from 16 to 240, which is
-// where VP8 has them (ITU-R BT.601) and the decoder leaves them.
+// fullRange spreads the brightness of a WebP from 16 to 235 over 0 to 255, and its colours from 16 to 240. VP8 has
+// them there (ITU-R BT.601), and the decoder leaves them.
 func fullRange(m image.Image) {
 	var p *image.YCbCr
 	switch m := m.(type) {

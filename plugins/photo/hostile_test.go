@@ -76,14 +76,16 @@ func TestBombs(t *testing.T) {
 		frames.Image = append(frames.Image, image.NewPaletted(image.Rect(0, 0, 50, 50), color.Palette{color.Black}))
 		frames.Delay = append(frames.Delay, 1)
 	}
-	if err := errors.Join(gif.EncodeAll(&animation, frames), bmp.Encode(&wide, image.NewGray(image.Rect(0, 0, 10, 10)))); err != nil {
+	if err := errors.Join(gif.EncodeAll(&animation, frames),
+		bmp.Encode(&wide, image.NewGray(image.Rect(0, 0, 10, 10)))); err != nil {
 		t.Fatal(err)
 	}
 	wideGIF, wideBMP := bytes.Clone(animation.Bytes()), wide.Bytes()
 	copy(wideGIF[6:], "\xff\xff\xff\xff")
 	binary.LittleEndian.PutUint32(wideBMP[18:], 1<<20)
 	binary.LittleEndian.PutUint32(wideBMP[22:], 1<<20)
-	webp := append([]byte("RIFF\x1a\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00"), 0, 0, 0, 0, 0xff, 0x3f, 0, 0xff, 0x3f, 0, 0, 0, 0, 0)
+	webp := append([]byte("RIFF\x1a\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00"), 0, 0, 0, 0, 0xff, 0x3f, 0, 0xff, 0x3f, 0, 0, 0,
+		0, 0)
 	trailer := make([]byte, 16<<20)
 	random := rand.NewChaCha8([32]byte{})
 	_, _ = random.Read(trailer) // never fails
@@ -124,7 +126,8 @@ func TestBombs(t *testing.T) {
 // packedTIFF is a gray TIFF of w by h pixels of one tile, whose size may be another.
 func packedTIFF(w, h, tileW, tileH uint32, packed []byte) []byte {
 	le := binary.LittleEndian
-	entries := [][2]uint32{{256, w}, {257, h}, {258, 8}, {259, 8}, {262, 1}, {322, tileW}, {323, tileH}, {324, 0}, {325, uint32(len(packed))}}
+	entries := [][2]uint32{{256, w}, {257, h}, {258, 8}, {259, 8}, {262, 1}, {322, tileW}, {323, tileH}, {324, 0},
+		{325, uint32(len(packed))}}
 	b := le.AppendUint16(le.AppendUint32([]byte("II*\x00"), 8), uint16(len(entries)))
 	for _, e := range entries {
 		if e[0] == 324 {
@@ -135,10 +138,11 @@ func packedTIFF(w, h, tileW, tileH uint32, packed []byte) []byte {
 	return append(le.AppendUint32(b, 0), packed...)
 }
 
-// saying is what errors say, by their codes.
+// saying is the text of errors, by their codes.
 var saying = map[string]string{
-	"unsupported": "not read", "not_an_image": "it is no JPEG", "damaged": "damaged", "truncated": "ends in the middle", "too_large": "allowed are",
-	"": "it was made by this plugin", // and no error at all
+	"unsupported": "not read", "not_an_image": "it is no JPEG", "damaged": "damaged", "truncated": "ends in the middle",
+	"too_large": "allowed are",
+	"":          "it was made by this plugin", // and no error at all
 }
 
 // codeOf is the code that ledgerd would record.
@@ -189,7 +193,8 @@ func sampled(t testing.TB) map[string]string {
 	return map[string]string{
 		"jpeg": filepath.Join(std, "video-001.jpeg"), "progressive jpeg": filepath.Join(std, "video-001.progressive.jpeg"),
 		"png": filepath.Join(std, "video-001.png"), "gif": filepath.Join(std, "video-001.gif"),
-		"webp": filepath.Join(extra, "video-001.lossy.webp"), "lossless webp": filepath.Join(extra, "yellow_rose.lossless.webp"),
+		"webp": filepath.Join(extra, "video-001.lossy.webp"), "lossless webp": filepath.Join(extra,
+			"yellow_rose.lossless.webp"),
 		"tiff": filepath.Join(extra, "video-001.tiff"), "bmp": filepath.Join(extra, "video-001.bmp"),
 	}
 }
@@ -203,10 +208,11 @@ func ximage(t testing.TB) string {
 	return filepath.Join(strings.TrimSpace(string(out)), "testdata")
 }
 
-// TestPublicPictures works every picture of Go's and x/image's own tests; what they show is compared with
+// TestPublicPictures works every picture of Go's and x/image's own tests; the results are compared with
 // the reference.
 func TestPublicPictures(t *testing.T) {
-	bad := map[string]string{"invalid-palette-ref.tiff": "damaged", "large-huffman-index.lossless.webp.bz2": "not_an_image"}
+	bad := map[string]string{"invalid-palette-ref.tiff": "damaged",
+		"large-huffman-index.lossless.webp.bz2": "not_an_image"}
 	c, n := config(t), 0
 	for _, dir := range []string{filepath.Join(goroot(t), "src/image/testdata"), ximage(t)} {
 		files, err := os.ReadDir(dir)
@@ -273,7 +279,7 @@ func TestKilled(t *testing.T) {
 			}
 		}
 		tick.Stop()
-		_ = cmd.Process.Kill() // Wait says whether it was
+		_ = cmd.Process.Kill() // Wait reports it
 		if err := cmd.Wait(); err == nil {
 			t.Fatal("it has ended before it was killed")
 		}
@@ -298,7 +304,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestStops: work ends soon after its context, at any point, and says why.
+// TestStops: work ends soon after its context, at any point, with the reason.
 func TestStops(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	in := killedPayload(save(t, t.TempDir(), "a.jpg", scene(1000, 800, 3)))
@@ -352,9 +358,10 @@ func FuzzPicture(f *testing.F) {
 				return err
 			}
 			to, turn := &target{ctx: t.Context(), in: plain(path)}, orientation(src.format, data)
-			return each(t.Context(), pic, parseSizes([]string{"a=20x20", "b=8x8:fill", "c=5x5:crop"}), turn, func(_ int, scaled picture.Picture) error {
-				return to.encode(io.Discard, scaled)
-			})
+			return each(t.Context(), pic, parseSizes([]string{"a=20x20", "b=8x8:fill", "c=5x5:crop"}), turn,
+				func(_ int, scaled picture.Picture) error {
+					return to.encode(io.Discard, scaled)
+				})
 		}()
 		if _, ok := saying[codeOf(err)]; !ok {
 			t.Error(err)

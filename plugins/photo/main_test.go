@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 	}
 	p := Plugin()
 	_, here, _, _ := runtime.Caller(0)
-	p.Examples = []sdk.Example{{Doc: "a picture of 8 by 8 pixels", Payload: payload{"path": filepath.Join(filepath.Dir(here), "testdata", "one.png")}}}
+	p.Examples = []sdk.Example{{Doc: "a picture of 8 by 8 pixels",
+		Payload: payload{"path": filepath.Join(filepath.Dir(here), "testdata", "one.png")}}}
 	sdktest.Main(m, p)
 }
 
@@ -76,7 +77,8 @@ func scene(w, h int, seed uint64) *image.RGBA {
 	type disc struct{ x, y, r, red, green, blue float64 }
 	discs := make([]disc, 12)
 	for i := range discs {
-		discs[i] = disc{r.Float64() * float64(w), r.Float64() * float64(h), (0.05 + 0.2*r.Float64()) * float64(min(w, h)), r.Float64() * 255, r.Float64() * 255, r.Float64() * 255}
+		discs[i] = disc{r.Float64() * float64(w), r.Float64() * float64(h), (0.05 + 0.2*r.Float64()) * float64(min(w, h)),
+			r.Float64() * 255, r.Float64() * 255, r.Float64() * 255}
 	}
 	clamp := func(v float64) uint8 { return uint8(max(0, min(255, v))) }
 	for y := range h {
@@ -95,7 +97,7 @@ func scene(w, h int, seed uint64) *image.RGBA {
 	return m
 }
 
-// save writes a picture below dir, as the JPEG or PNG that its name says.
+// save writes a picture below dir, as JPEG or PNG by its name.
 func save(t testing.TB, dir, name string, m image.Image) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -138,7 +140,7 @@ func load(t testing.TB, path string) image.Image {
 	return m
 }
 
-// exif is a segment of a JPEG that says how it is to be turned, and whose GPS position is secret.
+// exif is a segment of a JPEG that has its orientation, and a secret GPS position.
 func exif(order binary.AppendByteOrder, turn uint16) []byte {
 	return jpegSegment(0xe1, append([]byte("Exif\x00\x00"), exifTIFF(order, turn)...))
 }

@@ -6,8 +6,8 @@ import (
 )
 
 // orientation is EXIF's number for how a picture is to be turned (1 to 8, see [picture.Picture.Turn]), 1 if it
-// has none. It is in the first directory of a TIFF, which the others have in one of their blocks. What
-// is wrong is taken for absent: the pixels are no worse for it.
+// has none. It is in the first directory of a TIFF, which the others have in one of their blocks. A bad value
+// counts as absent: the pixels are no worse for it.
 func orientation(format string, data []byte) int {
 	if format == "tiff" {
 		return max(1, turnOf(data))

@@ -30,8 +30,8 @@ func reference(m image.Image, x0, y0, pw, ph float64, w, h int) []float64 {
 	return lanczos(narrow, b.Dy(), y0, ph, h)
 }
 
-// lanczos scales the rows of a plane, each of which has size pixels, from start on to n pixels. What it
-// returns lies on its side: done twice, it is upright again.
+// lanczos scales the rows of a plane, each of which has size pixels, from start on to n pixels. Its
+// result lies on its side: done twice, it is upright again.
 func lanczos(from []float64, size int, start, length float64, n int) []float64 {
 	scale := length / float64(n)
 	wide := max(1, scale)
@@ -98,11 +98,12 @@ func ssim(a []float64, m image.Image, w, h int) float64 {
 	return total / windows
 }
 
-// TestSimilar: what is made is what a better and slower scaler makes, in all modes, of large, small and
+// TestSimilar: the results are those of a better and slower scaler, in all modes, of large, small and
 // odd pictures, of those in planes and those in pixels, also where a size is made of a larger one.
 func TestSimilar(t *testing.T) {
 	dir := t.TempDir()
-	sizes := []string{"large=320x320", "small=75x75", "wide=200x60:fill", "tall=60x201:fill", "piece=222x111:crop", "icon=48x48:fill"}
+	sizes := []string{"large=320x320", "small=75x75", "wide=200x60:fill", "tall=60x201:fill", "piece=222x111:crop",
+		"icon=48x48:fill"}
 	for i, in := range []image.Point{{703, 501}, {450, 650}, {321, 240}} {
 		original := scene(in.X, in.Y, uint64(i))
 		for _, name := range []string{"a.jpg", "a.png"} {
@@ -121,7 +122,8 @@ func TestSimilar(t *testing.T) {
 				if f.Width != to.X || f.Height != to.Y {
 					t.Errorf("%s %s: %d by %d, want %v", path, f.Size, f.Width, f.Height, to)
 				}
-				want := reference(from, float64(part.Min.X), float64(part.Min.Y), float64(part.Dx()), float64(part.Dy()), to.X, to.Y)
+				want := reference(from, float64(part.Min.X), float64(part.Min.Y), float64(part.Dx()), float64(part.Dy()), to.X,
+					to.Y)
 				got := ssim(want, load(t, f.Path), to.X, to.Y)
 				t.Logf("%v of %s, %-6s %v: %.4f", in, name, f.Size, to, got)
 				if got < 0.98 {
@@ -132,7 +134,7 @@ func TestSimilar(t *testing.T) {
 	}
 }
 
-// TestSSIM: the measure tells pictures apart, so that the test above says something.
+// TestSSIM: the measure distinguishes pictures, so that the test above proves something.
 func TestSSIM(t *testing.T) {
 	m := scene(400, 300, 7)
 	same := reference(m, 0, 0, 400, 300, 400, 300)
@@ -148,7 +150,8 @@ func TestSSIM(t *testing.T) {
 	if got := ssim(reference(m, 0, 0, 400, 300, 100, 75), rough, 100, 75); got > 0.97 {
 		t.Errorf("of a picture with one that was scaled badly: %f", got)
 	}
-	if got := ssim(reference(m, 2, 2, 396, 296, 100, 75), load(t, save(t, t.TempDir(), "x.png", rough)), 100, 75); got > 0.97 {
+	if got := ssim(reference(m, 2, 2, 396, 296, 100, 75), load(t, save(t, t.TempDir(), "x.png", rough)), 100,
+		75); got > 0.97 {
 		t.Errorf("of a picture with one that was moved: %f", got)
 	}
 }
@@ -193,7 +196,8 @@ func cornered(w, h int) *image.RGBA {
 // TestTurns proves each number of EXIF on pixels: where the four corners come to lie. The table is EXIF's
 // definition: what row 0 and column 0 of the file show.
 func TestTurns(t *testing.T) {
-	where := map[uint16][4]int{ // which corner of the file is to be seen at the top left, top right, bottom right, bottom left
+	// which corner of the file is to be seen at the top left, top right, bottom right, bottom left
+	where := map[uint16][4]int{
 		1: {0, 1, 2, 3}, 2: {1, 0, 3, 2}, 3: {2, 3, 0, 1}, 4: {3, 2, 1, 0},
 		5: {0, 3, 2, 1}, 6: {3, 0, 1, 2}, 7: {2, 1, 0, 3}, 8: {1, 2, 3, 0},
 	}
@@ -209,9 +213,11 @@ func TestTurns(t *testing.T) {
 	for turn, want := range where {
 		for name, content := range map[string][]byte{
 			"little.jpg": withSegment(plainJPEG.Bytes(), exif(binary.LittleEndian, turn)),
-			"big.jpg":    withSegment(plainJPEG.Bytes(), jpegSegment(0xe1, []byte("http://ns.adobe.com/xap/1.0/\x00<x/>")), exif(binary.BigEndian, turn)),
-			"c.png":      bytes.Join([][]byte{plainPNG.Bytes()[:33], pngChunk("eXIf", exifTIFF(binary.BigEndian, turn)), plainPNG.Bytes()[33:]}, nil),
-			"d.tiff":     tiffOf(pixels, turn),
+			"big.jpg": withSegment(plainJPEG.Bytes(), jpegSegment(0xe1, []byte("http://ns.adobe.com/xap/1.0/\x00<x/>")),
+				exif(binary.BigEndian, turn)),
+			"c.png": bytes.Join([][]byte{plainPNG.Bytes()[:33], pngChunk("eXIf", exifTIFF(binary.BigEndian, turn)),
+				plainPNG.Bytes()[33:]}, nil),
+			"d.tiff": tiffOf(pixels, turn),
 		} {
 			in := plain(put(t, dir, fmt.Sprint(turn, name), content), "a=32x32", "b=20x10:fill")
 			in.Quality = 100
@@ -223,7 +229,8 @@ func TestTurns(t *testing.T) {
 			if turn >= 5 {
 				w, h = h, w
 			}
-			if f := out.Files[0]; f.Width != w || f.Height != h || out.Width != 2*w || out.Height != 2*h || out.Files[1].Width != 20 || out.Files[1].Height != 10 {
+			if f := out.Files[0]; f.Width != w || f.Height != h || out.Width != 2*w || out.Height != 2*h ||
+				out.Files[1].Width != 20 || out.Files[1].Height != 10 {
 				t.Errorf("%d %s: %+v", turn, name, out)
 			}
 			for _, f := range out.Files {
@@ -233,7 +240,8 @@ func TestTurns(t *testing.T) {
 					r, g, b, _ := m.At(x, y).RGBA()
 					wr, wg, wb, _ := corners[from].RGBA()
 					if far(r, wr) || far(g, wg) || far(b, wb) {
-						t.Errorf("%d %s: at %d, %d of %s is %v, want %v", turn, name, x, y, filepath.Base(f.Path), m.At(x, y), corners[from])
+						t.Errorf("%d %s: at %d, %d of %s is %v, want %v", turn, name, x, y, filepath.Base(f.Path), m.At(x, y),
+							corners[from])
 					}
 				}
 			}
@@ -247,7 +255,8 @@ func TestOrientation(t *testing.T) {
 		b := append(binary.LittleEndian.AppendUint32([]byte(name), uint32(len(data))), data...)
 		return append(b, make([]byte, len(data)%2)...)
 	}
-	webp := slices.Concat([]byte("RIFF????WEBP"), chunk("VP8 ", []byte("odd")), chunk("EXIF", exifTIFF(binary.LittleEndian, 6)))
+	webp := slices.Concat([]byte("RIFF????WEBP"), chunk("VP8 ", []byte("odd")),
+		chunk("EXIF", exifTIFF(binary.LittleEndian, 6)))
 	tiff := exifTIFF(binary.BigEndian, 6)
 	far := bytes.Clone(tiff)
 	copy(far[4:], "\xff\xff\xff\xfe")
@@ -276,12 +285,13 @@ func TestOrientation(t *testing.T) {
 
 func far(a, b uint32) bool { return max(a, b)-min(a, b) > 40<<8 }
 
-// tiffOf is an uncompressed TIFF that says how it is to be turned, with more in its directory: tag, type, value.
+// tiffOf is an uncompressed TIFF with an orientation, and with more in its directory: tag, type, value.
 func tiffOf(m *image.RGBA, turn uint16, more ...[3]uint32) []byte {
 	w, h := uint32(m.Rect.Dx()), uint32(m.Rect.Dy())
 	b := []byte("II*\x00")
 	le := binary.LittleEndian
-	entries := [][3]uint32{{256, 4, w}, {257, 4, h}, {258, 3, 8}, {259, 3, 1}, {262, 3, 2}, {273, 4, 0}, {274, 3, uint32(turn)}, {277, 3, 3}, {278, 4, h}, {279, 4, w * h * 3}}
+	entries := [][3]uint32{{256, 4, w}, {257, 4, h}, {258, 3, 8}, {259, 3, 1}, {262, 3, 2}, {273, 4, 0},
+		{274, 3, uint32(turn)}, {277, 3, 3}, {278, 4, h}, {279, 4, w * h * 3}}
 	for _, e := range more {
 		entries = slices.DeleteFunc(entries, func(old [3]uint32) bool { return old[0] == e[0] })
 	}

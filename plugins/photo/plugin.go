@@ -19,7 +19,7 @@ const doc = `Makes smaller pictures and thumbnails of photos.
     ledgerd run photo ./pictures --with out_dir=/srv/thumbs --set sizes=big=2048x2048,icon=64x64:fill
     ledgerd run photo a.png --with out_dir=/srv/thumbs --set format=png --set name='{size}/{stem}.{ext}'
 
-Takes JPEG, PNG, GIF, WebP, TIFF and BMP, turns them as EXIF says, leaves out all metadata, and
+Takes JPEG, PNG, GIF, WebP, TIFF and BMP, turns them by EXIF, leaves out all metadata, and
 writes JPEG or PNG. A picture is never enlarged. Files that are up to date are left alone, and a file
 that this plugin has not made of the same picture is never written over. Formats and sorts of pictures
 that are not read (HEIC, AVIF, raw photos …) fail as ` + "`unsupported`" + `.
@@ -91,7 +91,8 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 }
 
 // resize makes of a picture what is not there yet.
-func resize(ctx context.Context, cfg *Config, in In, attempt int64, progress func(read, size int64)) (out Out, err error) {
+func resize(ctx context.Context, cfg *Config, in In, attempt int64, progress func(read, size int64)) (out Out,
+	err error) {
 	sizes := parseSizes(in.Sizes)
 	src, err := open(ctx, cfg, in.Path)
 	if err != nil {

@@ -26,7 +26,8 @@ func TestConformance(t *testing.T) {
 // TestProcess works pictures in the process that ledgerd would start.
 func TestProcess(t *testing.T) {
 	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "made", "here")
-	h := sdktest.New(t, Plugin(), sdktest.Options{Config: map[string]any{"out_dir": out, "max_bytes": 1 << 20, "max_pixels": 1_000_000}})
+	h := sdktest.New(t, Plugin(), sdktest.Options{Config: map[string]any{"out_dir": out, "max_bytes": 1 << 20,
+		"max_pixels": 1_000_000}})
 	good := save(t, dir, "good.jpg", scene(400, 300, 1))
 	fifo := filepath.Join(dir, "pipe.jpg")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
@@ -43,18 +44,23 @@ func TestProcess(t *testing.T) {
 		code    string
 		final   bool
 	}{
-		"good":          {payload{"path": good}, "done", "", false},
-		"gone":          {payload{"path": filepath.Join(dir, "gone.jpg")}, "failed", "not_found", true},
-		"folder":        {payload{"path": dir}, "failed", "not_a_file", true},
-		"pipe":          {payload{"path": fifo}, "failed", "not_a_file", true},
-		"text":          {payload{"path": put(t, dir, "text.jpg", []byte("not a picture"))}, "failed", "not_an_image", true},
-		"empty":         {payload{"path": put(t, dir, "empty.jpg", nil)}, "failed", "not_an_image", true},
-		"HEIC":          {payload{"path": put(t, dir, "a.heic", []byte("\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic"))}, "failed", "unsupported", true},
-		"12 bits":       {payload{"path": put(t, dir, "12.jpg", bytes.Replace(get(t, good), []byte("\xff\xc0\x00\x11\x08"), []byte("\xff\xc0\x00\x11\x0c"), 1))}, "failed", "unsupported", true},
-		"animation":     {payload{"path": put(t, dir, "a.webp", []byte("RIFF\x1a\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x02\x00\x00\x00\x09\x00\x00\x09\x00\x00"))}, "failed", "unsupported", true},
-		"cut":           {payload{"path": put(t, dir, "cut.jpg", get(t, good)[:9000])}, "failed", "truncated", true},
-		"many pixels":   {payload{"path": put(t, dir, "large.png", pngHeader(1001, 1000))}, "failed", "too_large", true},
-		"many bytes":    {payload{"path": put(t, dir, "long.jpg", append(get(t, good), make([]byte, 1<<20)...))}, "failed", "too_large", true},
+		"good":   {payload{"path": good}, "done", "", false},
+		"gone":   {payload{"path": filepath.Join(dir, "gone.jpg")}, "failed", "not_found", true},
+		"folder": {payload{"path": dir}, "failed", "not_a_file", true},
+		"pipe":   {payload{"path": fifo}, "failed", "not_a_file", true},
+		"text":   {payload{"path": put(t, dir, "text.jpg", []byte("not a picture"))}, "failed", "not_an_image", true},
+		"empty":  {payload{"path": put(t, dir, "empty.jpg", nil)}, "failed", "not_an_image", true},
+		"HEIC": {payload{"path": put(t, dir, "a.heic", []byte("\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic"))},
+			"failed", "unsupported", true},
+		"12 bits": {payload{"path": put(t, dir, "12.jpg", bytes.Replace(get(t, good), []byte("\xff\xc0\x00\x11\x08"),
+			[]byte("\xff\xc0\x00\x11\x0c"), 1))}, "failed", "unsupported", true},
+		"animation": {payload{"path": put(t, dir, "a.webp",
+			[]byte("RIFF\x1a\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x02\x00\x00\x00\x09\x00\x00\x09\x00\x00"))}, "failed",
+			"unsupported", true},
+		"cut":         {payload{"path": put(t, dir, "cut.jpg", get(t, good)[:9000])}, "failed", "truncated", true},
+		"many pixels": {payload{"path": put(t, dir, "large.png", pngHeader(1001, 1000))}, "failed", "too_large", true},
+		"many bytes": {payload{"path": put(t, dir, "long.jpg", append(get(t, good), make([]byte, 1<<20)...))}, "failed",
+			"too_large", true},
 		"name up":       {payload{"path": good, "name": "../{stem}-{size}.{ext}"}, "failed", "bad_name", true},
 		"name absolute": {payload{"path": good, "name": "/tmp/{stem}-{size}.{ext}"}, "failed", "bad_name", true},
 		"name brace":    {payload{"path": good, "name": "{stem}-{size}-{date}.{ext}"}, "failed", "payload", true},
@@ -69,7 +75,8 @@ func TestProcess(t *testing.T) {
 	} {
 		r := h.Run(sdktest.Task{Payload: tt.set})
 		if r.Outcome != tt.outcome || r.Code != tt.code || r.Final != tt.final {
-			t.Errorf("%s: %s %s (%s), final %v; want %s %s, final %v", name, r.Outcome, r.Code, r.Error, r.Final, tt.outcome, tt.code, tt.final)
+			t.Errorf("%s: %s %s (%s), final %v; want %s %s, final %v", name, r.Outcome, r.Code, r.Error, r.Final, tt.outcome,
+				tt.code, tt.final)
 		}
 		if tt.outcome == "done" && len(r.Progress) == 0 {
 			t.Errorf("%s: no progress", name)
@@ -81,16 +88,19 @@ func TestProcess(t *testing.T) {
 	if r := h.Run(sdktest.Task{Payload: payload{"path": good}}); r.Outcome != "skipped" {
 		t.Errorf("done once more: %+v", r)
 	}
-	if r := h.Run(sdktest.Task{Payload: payload{"path": save(t, dir, "big.jpg", scene(1000, 900, 1)), "quality": 84}, Fault: sdktest.Cancel}); r.Outcome != "cancelled" {
+	if r := h.Run(sdktest.Task{Payload: payload{"path": save(t, dir, "big.jpg", scene(1000, 900, 1)), "quality": 84},
+		Fault: sdktest.Cancel}); r.Outcome != "cancelled" {
 		t.Errorf("cancelled: %+v", r)
 	}
 }
 
-// TestAnimatedWebP: people have many of them, and are told what to do.
+// TestAnimatedWebP: people have many of them, and the error has the next step.
 func TestAnimatedWebP(t *testing.T) {
 	h, path := sdktest.New(t, Plugin(), sdktest.Options{Config: *config(t)}), filepath.Join(t.TempDir(), "a.webp")
-	for flags, want := range map[string]string{"\x02": "unsupported: an animated WebP is not read", "\x00": "damaged: damaged, or made in a way"} {
-		if err := os.WriteFile(path, []byte("RIFF\x1a\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00"+flags+"\x00\x00\x00\x09\x00\x00\x09\x00\x00ABCD\x02\x00\x00\x00xy"), 0o600); err != nil {
+	for flags, want := range map[string]string{"\x02": "unsupported: an animated WebP is not read",
+		"\x00": "damaged: damaged, or made in a way"} {
+		if err := os.WriteFile(path, []byte("RIFF\x1a\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00"+flags+
+			"\x00\x00\x00\x09\x00\x00\x09\x00\x00ABCD\x02\x00\x00\x00xy"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if r := h.Run(sdktest.Task{Payload: payload{"path": path}}); !strings.HasPrefix(r.Code+": "+r.Error, want) {
@@ -99,7 +109,7 @@ func TestAnimatedWebP(t *testing.T) {
 	}
 }
 
-// pngHeader begins a PNG and says how large it would be.
+// pngHeader begins a PNG of this size.
 func pngHeader(w, h uint32) []byte {
 	header := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, w), h)
 	return append([]byte("\x89PNG\r\n\x1a\n"), pngChunk("IHDR", append(header, 8, 0, 0, 0, 0))...)
@@ -112,7 +122,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// isSkip says whether the item is done because there was nothing to do.
+// isSkip reports whether the item is done because there was nothing to do.
 func isSkip(err error) bool { return err != nil && strings.Contains(err.Error(), "up to date") }
 
 // TestUpToDate: what is made by the same settings of the same pixels is left alone, whatever its time,
@@ -164,7 +174,8 @@ func TestUpToDate(t *testing.T) {
 	}
 	for i, name := range []string{"{folder}/{size}/{stem}.{ext}", "{hash}.{size}"} {
 		in.Name = name
-		if f := run("++").Files[0]; !bytes.Equal(get(t, f.Path), content[0]) || strings.Contains(f.Path, "{") || (i == 0) != strings.HasSuffix(f.Path, filepath.Base(dir)+"/large/a.jpg") {
+		if f := run("++").Files[0]; !bytes.Equal(get(t, f.Path), content[0]) || strings.Contains(f.Path, "{") ||
+			(i == 0) != strings.HasSuffix(f.Path, filepath.Base(dir)+"/large/a.jpg") {
 			t.Errorf("%s is %s", name, f.Path)
 		}
 	}
@@ -179,7 +190,8 @@ func TestUpToDate(t *testing.T) {
 		t.Errorf("another picture of that name: %v", err)
 	}
 	in.Path = out.Files[0].Path
-	if out, err := do(t.Context(), c, in); err == nil || !strings.Contains(err.Error(), "made by this plugin") || out.Files != nil {
+	if out, err := do(t.Context(), c, in); err == nil || !strings.Contains(err.Error(), "made by this plugin") ||
+		out.Files != nil {
 		t.Errorf("what was made is made smaller: %v", err)
 	}
 }
@@ -218,8 +230,10 @@ func TestStripped(t *testing.T) {
 	jpegs, pngs := get(t, save(t, dir, "a.jpg", m)), get(t, save(t, dir, "a.png", m))
 	profile := []byte("ICC_PROFILE\x00\x01\x01secret-profile")
 	withAll := map[string][]byte{
-		"b.jpg": withSegment(jpegs, exif(binary.BigEndian, 1), jpegSegment(0xe2, profile), jpegSegment(0xfe, []byte("secret-comment"))),
-		"b.png": slices.Concat(pngs[:33], pngChunk("eXIf", exifTIFF(binary.BigEndian, 1)), pngChunk("tEXt", []byte("Comment\x00secret-comment")), pngs[33:]),
+		"b.jpg": withSegment(jpegs, exif(binary.BigEndian, 1), jpegSegment(0xe2, profile),
+			jpegSegment(0xfe, []byte("secret-comment"))),
+		"b.png": slices.Concat(pngs[:33], pngChunk("eXIf", exifTIFF(binary.BigEndian, 1)),
+			pngChunk("tEXt", []byte("Comment\x00secret-comment")), pngs[33:]),
 	}
 	for name, content := range withAll {
 		for _, format := range []string{"jpeg", "png"} {
@@ -281,9 +295,12 @@ func TestMemory(t *testing.T) {
 	for i := range deep.Pix {
 		deep.Pix[i] = small.Pix[i/2]
 	}
-	turnedJPEG := put(t, dir, "turned.jpg", withSegment(get(t, save(t, dir, "plain.jpg", small)), exif(binary.BigEndian, 6)))
-	for _, path := range []string{turnedJPEG, save(t, dir, "a.png", small), save(t, dir, "deep.png", deep), put(t, dir, "b.tiff", tiffOf(small, 7))} {
-		for format, sizes := range map[string][]string{"png": {"whole=9999x9999"}, "jpeg": {"large=700x700", "medium=300x300", "thumb=90x90:fill"}} {
+	turnedJPEG := put(t, dir, "turned.jpg", withSegment(get(t, save(t, dir, "plain.jpg", small)),
+		exif(binary.BigEndian, 6)))
+	for _, path := range []string{turnedJPEG, save(t, dir, "a.png", small), save(t, dir, "deep.png", deep),
+		put(t, dir, "b.tiff", tiffOf(small, 7))} {
+		for format, sizes := range map[string][]string{"png": {"whole=9999x9999"}, "jpeg": {"large=700x700", "medium=300x300",
+			"thumb=90x90:fill"}} {
 			in := plain(path, sizes...)
 			in.Format = format
 			src, err := open(t.Context(), c, path)

@@ -30,7 +30,7 @@ func parseSizes(texts []string) (sizes []size) {
 	return sizes
 }
 
-// of tells which part of a picture of w by h pixels becomes a picture of which size.
+// of returns the part of a picture of w by h pixels, and the size that it becomes.
 func (s size) of(w, h int) (part image.Rectangle, to image.Point) {
 	scaled := func(side, by, of int) int { return max(1, (side*by+of/2)/of) }
 	cut, to := image.Pt(w, h), image.Pt(min(w, s.w), min(h, s.h))
@@ -48,9 +48,10 @@ func (s size) of(w, h int) (part image.Rectangle, to image.Point) {
 }
 
 // each makes every size of a picture and hands it to use, the largest first. A size is made of the one
-// before that shows the whole picture, if that has at least twice its pixels each way: that takes a
-// fraction of the time, and nobody sees it.
-func each(ctx context.Context, p picture.Picture, sizes []size, turn int, use func(i int, scaled picture.Picture) error) error {
+// before that shows the whole picture, if that has at least twice its pixels each way. That takes a
+// fraction of the time, and the difference is not visible.
+func each(ctx context.Context, p picture.Picture, sizes []size, turn int,
+	use func(i int, scaled picture.Picture) error) error {
 	type job struct {
 		i    int
 		part image.Rectangle

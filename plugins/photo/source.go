@@ -23,7 +23,7 @@ import (
 // maxSide of a picture, in pixels, is that of a JPEG. The scaler takes memory by side and not by area.
 const maxSide = 65_535
 
-// refuse is a failure that lasts until somebody changes the picture or the item.
+// refuse is a failure that lasts until the picture or the item is changed.
 func refuse(code, format string, args ...any) error {
 	return sdk.Permanent(sdk.Code(code, fmt.Errorf(format, args...)))
 }
@@ -33,10 +33,11 @@ type source struct {
 	file   *os.File
 	size   int64
 	format string
-	w, h   int // as the header says
+	w, h   int // by the header
 }
 
-// open opens a picture and reads its header. What is too large is refused before anything is decoded.
+// open opens a picture and reads its header. A picture that is too large is refused before anything
+// is decoded.
 func open(ctx context.Context, cfg *Config, path string) (*source, error) {
 	f, err := itemfile.Open(path)
 	if r, ok := errors.AsType[*itemfile.Refusal](err); ok {
@@ -71,19 +72,20 @@ func (s *source) header(ctx context.Context, cfg *Config) error {
 		return r.failure(err)
 	}
 	if c.Width < 1 || c.Height < 1 {
-		return refuse("damaged", "damaged: it says that it is %d by %d pixels", c.Width, c.Height)
+		return refuse("damaged", "damaged: its header has %d by %d pixels", c.Width, c.Height)
 	}
 	if max(c.Width, c.Height) > maxSide || int64(c.Width)*int64(c.Height) > cfg.MaxPixels {
-		return refuse("too_large", "it is %d by %d pixels, allowed are %d in all and %d a side", c.Width, c.Height, cfg.MaxPixels, maxSide)
+		return refuse("too_large", "it is %d by %d pixels, allowed are %d in all and %d a side", c.Width, c.Height,
+			cfg.MaxPixels, maxSide)
 	}
 	s.format, s.w, s.h = format, c.Width, c.Height
 	return nil
 }
 
-// memory is how many bytes the picture may take while these sizes are made of it, besides its file.
-// Decoded and while it is decoded, a progressive JPEG without subsampling and a PNG of 16 bits have up
-// to 16 a pixel, and a TIFF of one strip is unpacked besides; of the sizes there are two at a time, one
-// of them half scaled, turned, and ready to be encoded; the scaler takes up to 256 a row or column.
+// memory is how many bytes the picture may take while these sizes are made of it, besides its file. A
+// progressive JPEG without subsampling and a PNG of 16 bits have up to 16 bytes a pixel while they are
+// decoded; a TIFF of one strip is unpacked besides. Of the sizes there are two at a time: one half
+// scaled, turned, and ready to be encoded. The scaler takes up to 256 a row or column.
 func (s *source) memory(sizes []size) int64 {
 	pixels, perPixel, largest := int64(s.w)*int64(s.h), int64(16), int64(0)
 	if s.format == "tiff" {
@@ -170,7 +172,7 @@ func (r *reader) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// failure says what an error of a decoder means.
+// failure translates an error of a decoder.
 func (r *reader) failure(err error) error {
 	switch {
 	case r.ctx.Err() != nil:

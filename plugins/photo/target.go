@@ -26,8 +26,8 @@ import (
 
 // target is where the files of one picture go.
 //
-// Each begins with a note, a comment of its format, that says whose it is and of what it was made:
-// that is how a later run knows what is up to date, and what is not to be touched.
+// Each begins with a note, a comment of its format, that names its maker, picture and settings. By
+// it a later run knows the files that are up to date, and those that it must not touch.
 type target struct {
 	ctx     context.Context
 	root    *os.Root // out_dir; a name cannot lead out of it
@@ -57,7 +57,8 @@ func openTarget(ctx context.Context, dir string, in In, sizes []size, data []byt
 			return nil, err
 		}
 		if slices.Contains(t.names, name) {
-			return nil, refuse("bad_name", "two sizes would be the same file, %s; put {size} into name, and give each size a name of its own", name)
+			return nil, refuse("bad_name", "two sizes would be the same file, %s; put {size} into name, and give each size a "+
+				"name of its own", name)
 		}
 		t.names = append(t.names, name)
 	}
@@ -93,10 +94,10 @@ func (t *target) name(s size) (string, error) {
 	return name, nil
 }
 
-// upToDate says whether a file is there and made of the same picture by the same settings. It refuses
-// one that was not made of this picture.
+// upToDate reports whether a file is there and made of the same picture by the same settings. It
+// refuses one that was not made of this picture.
 func (t *target) upToDate(name string) (bool, error) {
-	f, err := t.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe blocks nobody
+	f, err := t.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe must not block
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	} else if err != nil {
@@ -109,7 +110,8 @@ func (t *target) upToDate(name string) (bool, error) {
 	case bytes.Contains(head, []byte(noteBegins+t.item+" ")):
 		return bytes.Contains(head, t.note), nil
 	case err == nil, err == io.EOF, errors.Is(err, syscall.EISDIR):
-		return false, refuse("name_taken", "%s is there and was not made of this picture; put {folder} or {hash} into name", name)
+		return false, refuse("name_taken", "%s is there and was not made of this picture; put {folder} or {hash} into name",
+			name)
 	}
 	return false, cannotWrite(err)
 }
@@ -120,7 +122,7 @@ func (t *target) write(name string, p picture.Picture) error {
 		return path.Join(path.Dir(name), fmt.Sprintf(".%s.%s.%d.tmp", t.item, path.Base(name), attempt))
 	}
 	for n := max(1, t.attempt-10); n < t.attempt; n++ {
-		_ = t.root.Remove(temp(n)) // what a killed attempt left, mostly nothing
+		_ = t.root.Remove(temp(n)) // a leftover of a killed attempt, mostly none
 	}
 	if err := t.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return cannotWrite(err)

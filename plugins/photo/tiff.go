@@ -17,7 +17,7 @@ const (
 	tagDNGVersion  = 50706
 )
 
-// tagsOf are the numbers in the first directory of a TIFF, of each tag the first. What is wrong is taken for absent.
+// tagsOf are the numbers in the first directory of a TIFF, of each tag the first. A bad value counts as absent.
 func tagsOf(b []byte) map[uint16]uint32 {
 	var order binary.ByteOrder = binary.LittleEndian
 	if bytes.HasPrefix(b, []byte("MM\x00*")) {

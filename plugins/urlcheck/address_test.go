@@ -53,7 +53,7 @@ func strict() Config {
 	return cfg
 }
 
-// hasIPv6 says whether this machine can make an IPv6 socket: without one an IPv6 address is
+// hasIPv6 reports whether this machine can make an IPv6 socket: without one an IPv6 address is
 // refused by the system before the guard sees it.
 func hasIPv6() bool {
 	fd, err := syscall.Socket(syscall.AF_INET6, syscall.SOCK_STREAM, 0)
@@ -73,9 +73,11 @@ var private = []string{
 	"http://198.51.100.7/", "http://203.0.113.9/", "http://224.0.0.1/", "http://239.255.255.250/",
 	"http://240.0.0.1/", "http://255.255.255.255/", "http://168.63.129.16/",
 	"http://[::1]/", "http://[::]/", "http://[0:0:0:0:0:0:0:1]/", "http://[0000:0000:0000:0000:0000:0000:0000:0001]:80/",
-	"http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/", "http://[::FFFF:10.0.0.1]/", "http://[0:0:0:0:0:ffff:c0a8:0101]/",
+	"http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/", "http://[::FFFF:10.0.0.1]/",
+	"http://[0:0:0:0:0:ffff:c0a8:0101]/",
 	"http://[::ffff:169.254.169.254]/", "http://[::ffff:0.0.0.0]/", "http://[::127.0.0.1]/", "http://[::7f00:1]/",
-	"http://[64:ff9b::127.0.0.1]/", "http://[64:ff9b::7f00:1]/", "http://[64:ff9b::a9fe:a9fe]/", "http://[64:ff9b::10.0.0.1]/",
+	"http://[64:ff9b::127.0.0.1]/", "http://[64:ff9b::7f00:1]/", "http://[64:ff9b::a9fe:a9fe]/",
+	"http://[64:ff9b::10.0.0.1]/",
 	"http://[64:ff9b:1::1]/", "http://[fc00::1]/", "http://[fd00:ec2::254]/", "http://[fdff::1]/", "http://[fe80::1]/",
 	"http://[fe80::1%25lo]/", "http://[fec0::1]/", "http://[ff02::1]/", "http://[ff0e::1]/", "http://[100::1]/",
 	"http://[2001:db8::1]/", "http://[2001::1]/", "http://[2002:7f00:1::]/", "http://[3fff::1]/", "http://[5f00::1]/",
@@ -146,7 +148,8 @@ func TestPrivateSpellings(t *testing.T) {
 		t.Errorf("%d spellings, want 60", n)
 	}
 	_, err := c.check(t.Context(), fine("http://10.0.0.1/"))
-	if f, ok := errors.AsType[*failure.Error](err); !ok || f.Fate == failure.Again || !strings.Contains(f.Error(), "--with allow_private=true") {
+	if f, ok := errors.AsType[*failure.Error](err); !ok || f.Fate == failure.Again ||
+		!strings.Contains(f.Error(), "--with allow_private=true") {
 		t.Errorf("got %v, want a permanent failure that names the fix", err)
 	}
 }
@@ -169,7 +172,8 @@ func TestPublicSpellings(t *testing.T) {
 			t.Fatalf("%s: dialled %v, want %d addresses", raw, got, i+1)
 		}
 	}
-	for _, a := range []string{"2606:4700::1111", "2a00:1450::1", "64:ff9b::8.8.8.8", "::ffff:1.1.1.1", "2001:4860:4860::8888"} {
+	for _, a := range []string{"2606:4700::1111", "2a00:1450::1", "64:ff9b::8.8.8.8", "::ffff:1.1.1.1",
+		"2001:4860:4860::8888"} {
 		if !web.Public(netip.MustParseAddr(a)) {
 			t.Errorf("%s is not public, want public", a)
 		}

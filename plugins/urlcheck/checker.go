@@ -35,8 +35,8 @@ func newChecker(cfg *Config) (*checker, error) {
 	return &checker{client, *cfg}, err
 }
 
-// check checks one URL. The output is good whatever the error, which is nil if the URL was
-// accepted, *failure.Error if not, *web.Busy if it was not its turn, else the cause with which ctx ended.
+// check checks one URL. The output is good whatever the error. That is nil if the URL was accepted,
+// *failure.Error if not, *web.Busy if it was not its turn, else the cause with which ctx ended.
 func (c *checker) check(ctx context.Context, in In) (Out, error) {
 	v := &visit{checker: c, left: c.cfg.Deadline, path: web.NewPath()}
 	defer func() { v.seat.Leave() }()
@@ -76,7 +76,7 @@ func (v *visit) follow(ctx context.Context, in In) error {
 			return nil
 		case !web.IsRedirect(res.StatusCode):
 			f := web.NotAccepted(res)
-			if patient && f.After > 0 { // the host is asked too much, which says nothing of this link
+			if patient && f.After > 0 { // the host is asked too much, which is no sign about this link
 				return v.seat.Later(f.After, f.Error())
 			}
 			return f
@@ -116,8 +116,9 @@ func (v *visit) ask(ctx context.Context, u *url.URL) (*http.Response, error) {
 }
 
 // request makes one request, without following redirects, and gives it limit from when it has a
-// connection. Connected says whether it had one.
-func (v *visit) request(ctx context.Context, method string, u *url.URL, limit time.Duration) (res *http.Response, connected bool, err error) {
+// connection. Connected reports whether it had one.
+func (v *visit) request(ctx context.Context, method string, u *url.URL, limit time.Duration) (res *http.Response,
+	connected bool, err error) {
 	if err := v.seat.Turn(ctx); err != nil {
 		return nil, false, err
 	}
@@ -155,7 +156,7 @@ func (v *visit) request(ctx context.Context, method string, u *url.URL, limit ti
 	return res, true, nil
 }
 
-// record keeps what the headers say.
+// record keeps the values of the headers.
 func (v *visit) record(res *http.Response) {
 	v.out.Status = res.StatusCode
 	v.out.Protocol = res.Proto
@@ -172,7 +173,8 @@ func (v *visit) record(res *http.Response) {
 // connection, which knows no deadline.
 func (v *visit) drain(res *http.Response) {
 	defer res.Body.Close()
-	if res.Request.Method == http.MethodHead || res.StatusCode == http.StatusSwitchingProtocols || web.IsRedirect(res.StatusCode) && !v.accepted(res) {
+	if res.Request.Method == http.MethodHead || res.StatusCode == http.StatusSwitchingProtocols ||
+		web.IsRedirect(res.StatusCode) && !v.accepted(res) {
 		return
 	}
 	if res.ContentLength > v.cfg.MaxBody {

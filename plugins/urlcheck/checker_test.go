@@ -78,7 +78,7 @@ func TestStatus(t *testing.T) {
 			t.Errorf("%d, accept %q: got %q (%+v), want %q, retry %v", tt.status, tt.accept, code(err), f, tt.code, tt.retry)
 		}
 		if tt.code != "bad_accept" && out.Status != tt.status {
-			t.Errorf("%d: output says %d", tt.status, out.Status)
+			t.Errorf("%d: output has %d", tt.status, out.Status)
 		}
 	}
 	if _, err := c.check(t.Context(), In{URL: srv.URL}); code(err) != "bad_accept" {
@@ -128,7 +128,7 @@ func TestHeadAndGet(t *testing.T) {
 			t.Errorf("HEAD %d, GET %d: asked %s, got %v; want %s, %q", tt.head, tt.get, got, err, tt.asked, tt.code)
 		}
 		if last := tt.asked[strings.LastIndexByte(tt.asked, ' ')+1:]; out.Method != last {
-			t.Errorf("HEAD %d, GET %d: output says %s", tt.head, tt.get, out.Method)
+			t.Errorf("HEAD %d, GET %d: output has %s", tt.head, tt.get, out.Method)
 		}
 	}
 }
@@ -137,7 +137,8 @@ func TestOutput(t *testing.T) {
 	leakFree(t)
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth()
-		if got := r.UserAgent() + " " + user + ":" + password + " " + r.Header.Get("Accept-Encoding"); got != "test-agent/1 me:secret " {
+		if got := r.UserAgent() + " " + user + ":" + password + " " +
+			r.Header.Get("Accept-Encoding"); got != "test-agent/1 me:secret " {
 			t.Errorf("request has %q", got)
 		}
 		switch {
@@ -203,7 +204,7 @@ func TestRedirects(t *testing.T) {
 	for _, tt := range []struct {
 		path, accept, code string
 		hops               int
-		says               string
+		message            string
 	}{
 		{"/301/1", "", "", 1, ""},
 		{"/302/3", "", "", 3, ""},
@@ -229,8 +230,9 @@ func TestRedirects(t *testing.T) {
 			in.Accept = []string{tt.accept}
 		}
 		out, err := c.check(t.Context(), in)
-		if code(err) != tt.code || len(out.Redirects) != tt.hops || err != nil && !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%s: got %v after %d hops, want %q after %d, with %q", tt.path, err, len(out.Redirects), tt.code, tt.hops, tt.says)
+		if code(err) != tt.code || len(out.Redirects) != tt.hops || err != nil && !strings.Contains(err.Error(), tt.message) {
+			t.Errorf("%s: got %v after %d hops, want %q after %d, with %q", tt.path, err, len(out.Redirects), tt.code, tt.hops,
+				tt.message)
 		}
 		if f, ok := errors.AsType[*failure.Error](err); ok && f.Fate == failure.Again {
 			t.Errorf("%s: would be tried again", tt.path)
@@ -293,7 +295,9 @@ func TestTLS(t *testing.T) {
 func TestRedirectToTLS(t *testing.T) {
 	leakFree(t)
 	ca := newCA(t)
-	secure := serveTLS(t, ca.issue("127.0.0.1", time.Now().Add(time.Hour)), true, func(w http.ResponseWriter, _ *http.Request) {})
+	secure := serveTLS(t, ca.issue("127.0.0.1", time.Now().Add(time.Hour)), true, func(w http.ResponseWriter,
+		_ *http.Request) {
+	})
 	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, secure.URL+"/x", http.StatusMovedPermanently)
 	})
@@ -305,7 +309,7 @@ func TestRedirectToTLS(t *testing.T) {
 	}
 }
 
-// What the hop before answered is not taken for the answer of the last.
+// The answer of the hop before is not taken for the answer of the last.
 func TestRedirectToNoAnswer(t *testing.T) {
 	leakFree(t)
 	gone := serve(t, func(http.ResponseWriter, *http.Request) {})
@@ -322,7 +326,7 @@ func TestNoAnswer(t *testing.T) {
 	leakFree(t)
 	gone := serve(t, func(http.ResponseWriter, *http.Request) {})
 	gone.Close()
-	nobody := names(t, func(string, int) netip.Addr { return netip.Addr{} })
+	noHost := names(t, func(string, int) netip.Addr { return netip.Addr{} })
 	broken := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("no name server today")
 	}}
@@ -331,9 +335,9 @@ func TestNoAnswer(t *testing.T) {
 		url, code string
 		retry     bool
 	}{
-		{nobody, gone.URL, "refused", true},
-		{nobody, "http://nowhere.test/", "no_such_host", false},
-		{nobody, "http://a..b/", "no_such_host", false},
+		{noHost, gone.URL, "refused", true},
+		{noHost, "http://nowhere.test/", "no_such_host", false},
+		{noHost, "http://a..b/", "no_such_host", false},
 		{broken, "http://nowhere.test/", "dns", true},
 	} {
 		c := open(t, defaults())

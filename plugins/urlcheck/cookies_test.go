@@ -39,7 +39,8 @@ func TestCookiesOnTheWay(t *testing.T) {
 		hops      int
 	}{
 		{"http://site.test/page", "", "HEAD site.test/page |HEAD site.test/page seen=1", 1},
-		{"http://site.test/page", "", "HEAD site.test/page |HEAD site.test/page seen=1", 1}, // nothing is left of the check before
+		// nothing is left of the check before
+		{"http://site.test/page", "", "HEAD site.test/page |HEAD site.test/page seen=1", 1},
 		{"http://www.site.test/away", "", "HEAD www.site.test/away |HEAD other.test/back |HEAD www.site.test/page seen=1", 2},
 		{"http://site.test/loop", "redirect_loop", "HEAD site.test/loop ", 1},
 	} {
@@ -47,13 +48,15 @@ func TestCookiesOnTheWay(t *testing.T) {
 		inVillage(t, defaults(), serveCookies, func(t *testing.T, c *checker) {
 			out, err := c.check(t.Context(), fine(tt.url))
 			if got := strings.Join(asked, "|"); code(err) != tt.code || got != tt.asked || len(out.Redirects) != tt.hops {
-				t.Errorf("%s: %v after %s and %d hops; want %q after %s and %d", tt.url, err, got, len(out.Redirects), tt.code, tt.asked, tt.hops)
+				t.Errorf("%s: %v after %s and %d hops; want %q after %s and %d", tt.url, err, got, len(out.Redirects), tt.code,
+					tt.asked, tt.hops)
 			}
 		})
 	}
 	inVillage(t, defaults(), serveCookies, func(t *testing.T, c *checker) {
 		asked = nil
-		if _, err := c.check(t.Context(), fine("http://site.test/count")); code(err) != "too_many_redirects" || len(asked) != 11 {
+		if _, err := c.check(t.Context(), fine("http://site.test/count")); code(err) != "too_many_redirects" ||
+			len(asked) != 11 {
 			t.Errorf("a cookie that is another each time: %v after %d requests", err, len(asked))
 		}
 		for _, u := range []string{"http://site.test/page", "http://www.site.test/away"} { // of one process

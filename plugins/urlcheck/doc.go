@@ -1,4 +1,4 @@
-// Package urlcheck is the plugin that tells which links of a list still work.
+// Package urlcheck is the plugin that finds out which links of a list still work.
 //
 //	ledgerd run urlcheck links.txt
 //	ledgerd run urlcheck https://example.com/a https://example.com/b
@@ -7,13 +7,13 @@
 //
 // # What a check does
 //
-// The URL is asked with HEAD. If the answer is accepted, or is a redirect, that is it. After
-// any other answer, a broken one, or none in a third of the deadline on a good connection,
-// GET decides, because many servers answer HEAD wrongly. A server that says 429 or sends
-// Retry-After is not asked again. Redirects 301, 302, 303, 307 and 308 are followed, at most
-// 10, unless their status is accepted: accept=301 checks that a redirect is there. The status
-// decides, not the body: GET reads the body up to max_body and throws it away, and what goes
-// wrong there is a note in the output. A body announced as longer is not read at all.
+// The URL is asked with HEAD. If the answer is accepted, or is a redirect, that is it. GET decides
+// after any other answer, a broken one, or none in a third of the deadline on a good connection,
+// because many servers answer HEAD wrongly. A server that answers 429 or sends Retry-After is not
+// asked again. Redirects 301, 302, 303, 307 and 308 are followed, at most 10, unless their status
+// is accepted: accept=301 checks that a redirect is there. The status decides, not the body: GET
+// reads the body up to max_body and throws it away, and what goes wrong there is a note in the
+// output. A body announced as longer is not read at all.
 //
 // Cookies that a server sets are kept until the end of the redirects and sent as browsers do; no check has those
 // of another. Bodies are not decompressed, scripts not run. A user and password in the
@@ -44,7 +44,7 @@
 //	final_url       the URL asked last, after redirects
 //	method          HEAD or GET: which one decided
 //	protocol        HTTP/1.1 or HTTP/2.0
-//	content_type    as the server says it
+//	content_type    by the server
 //	content_length  bytes, as announced or, for a GET without, as read; absent if unknown
 //	response_ms     milliseconds from the last request to its answer's headers
 //	redirects       the hops before final_url, each with url and status
@@ -59,14 +59,14 @@
 //
 //	dns           the name could not be looked up just now
 //	timeout       no answer within the deadline, or no connection within 10 s
-//	refused       nobody listens there
+//	refused       no program listens there
 //	reset         the connection ended before an answer came
 //	unreachable   no route to the host or network
 //	network       another error of this machine's network, such as no free port
 //	proxy         the proxy refuses or cannot be reached
 //	http_5xx      by number, such as http_503; also http_408, http_425 and http_429.
 //	              Retry-After, seconds or a date, puts the URL off for up to a day; that is a
-//	              snooze, unless the host refuses at its slowest pace, too
+//	              snooze for the first three times in a row, then a failure
 //
 // Dead at once, because trying again would end the same way:
 //
@@ -74,7 +74,7 @@
 //	no_such_host        the name does not exist
 //	tls_expired         the certificate has expired or is not valid yet
 //	tls_hostname        the certificate is for other names
-//	tls_untrusted       nobody trusted here has signed it
+//	tls_untrusted       signed by no authority that is trusted here
 //	tls                 any other failure to agree on TLS
 //	too_many_redirects  more than 10
 //	redirect_loop       a redirect leads back to where the check has been, with the same
@@ -98,18 +98,23 @@
 // # Politeness
 //
 // A host is a name with a port. per_host and interval hold for all items of the process; several
-// processes have a limit each. What all machines together may do says the kind: "ledgerd kind set
-// urlcheck --max-running-per-shard-key 2 --rate-per-shard-key 1/s", the shard key being the host.
-// A check keeps its place at the host while it stays there, from HEAD to GET and from one
-// redirect to the next.
+// processes have a limit each. The kind limits what all machines do together: "ledgerd kind set
+// urlcheck --max-running-per-shard-key 2 --rate-per-shard-key 1/s", the shard key being the host. A
+// check keeps its place at the host while it stays there, from HEAD to GET and from one redirect to
+// the next.
 //
-// A host that refuses (429, or Retry-After with 408, 425 or 5xx) is slowed down, not closed: its other URLs are
-// asked at most once a second, half as often after each further refusal, down to once in 30s. Any other
-// answer makes the gap a tenth shorter. Only the URL that was refused waits for its Retry-After.
+// A host that refuses (429, or Retry-After with 408, 425 or 5xx) is slowed down, not closed. A refusal halves its
+// rate, and each good answer adds an eighth of the remaining rate, until it is asked at full pace again (additive
+// increase, multiplicative decrease, as the congestion avoidance of RFC 5681). Refusals without a good answer between
+// them go on halving, down to one request per Retry-After or per 30s, whichever is more often. Only the URL that was
+// refused waits for its whole Retry-After. A URL that is refused again while others of its host are answered well
+// does not slow the host, and the fourth refusal of a URL in a row is a failure.
 //
-// A list is often sorted by host, and items that wait occupy places that other hosts could
-// use. So a check whose turn is likely to come within a second waits in place, and any other
-// is snoozed until its turn is due: each gets a time of its own, in the host's pace as it was
-// measured so far, at most a minute ahead. A snooze is not a failure; the check starts from
-// the beginning when it comes back. A check that has its place waits for interval in place.
+// A list is often sorted by host, and items that wait occupy places that other hosts could use. So a
+// check whose turn is likely to come within a second waits in place, and any other is snoozed until
+// its turn is due. Each gets a time of its own, in the host's measured pace. Turns more than a minute
+// ahead are 10 ms apart from there on, because the pace may change; a check that comes back too early
+// is put off again, in the same order. So first come is first served. A snooze is not a failure; the
+// check starts from the beginning when it comes back. A check that has its place waits for interval in
+// place.
 package urlcheck

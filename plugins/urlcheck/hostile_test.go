@@ -92,33 +92,48 @@ func TestHostileServers(t *testing.T) {
 		{"closes after accept", false, func(net.Conn) {}, "reset", ""},
 		{"closes after the request", false, afterRequest(func(net.Conn) {}), "reset", ""},
 		{"resets", false, afterRequest(func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) }), "reset", ""},
-		{"closes within the headers", false, afterRequest(func(c net.Conn) { _, _ = io.WriteString(c, ok+"X: y") }), "reset", ""},
+		{"closes within the headers", false, afterRequest(func(c net.Conn) { _, _ = io.WriteString(c, ok+"X: y") }), "reset",
+			""},
 		{"never answers", false, afterRequest(func(c net.Conn) { say(c, "") }), "timeout", ""},
-		{"drips headers", false, afterRequest(func(c net.Conn) { _, _ = io.WriteString(c, ok+"X: "); drip(c, "y") }), "timeout", ""},
-		{"drips header lines", false, afterRequest(func(c net.Conn) { _, _ = io.WriteString(c, ok); drip(c, "X: y\r\n") }), "timeout", ""},
-		{"header without an end", false, afterRequest(func(c net.Conn) { _, _ = io.WriteString(c, ok+"X: "); flood(c, "y") }), "bad_response", ""},
-		{"headers without an end", false, afterRequest(func(c net.Conn) { _, _ = io.WriteString(c, ok); flood(c, "X: y\r\n") }), "bad_response", ""},
+		{"drips headers", false, afterRequest(func(c net.Conn) { _, _ = io.WriteString(c, ok+"X: "); drip(c, "y") }),
+			"timeout", ""},
+		{"drips header lines", false, afterRequest(func(c net.Conn) { _, _ = io.WriteString(c, ok); drip(c, "X: y\r\n") }),
+			"timeout", ""},
+		{"header without an end", false, afterRequest(func(c net.Conn) { _, _ = io.WriteString(c, ok+"X: "); flood(c, "y") }),
+			"bad_response", ""},
+		{"headers without an end", false, afterRequest(func(c net.Conn) {
+			_, _ = io.WriteString(c, ok)
+			flood(c, "X: y\r\n")
+		}), "bad_response", ""},
 		{"10 MB of headers", false, afterRequest(func(c net.Conn) {
 			say(c, ok+"X: "+strings.Repeat("y", 10<<20)+"\r\nContent-Length: 0\r\n\r\n")
 		}), "bad_response", ""},
-		{"flood of 1xx", false, afterRequest(func(c net.Conn) { flood(c, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n") }), "bad_response", ""},
+		{"flood of 1xx", false, afterRequest(func(c net.Conn) { flood(c, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n") }),
+			"bad_response", ""},
 		{"drips 1xx", false, afterRequest(func(c net.Conn) { drip(c, "HTTP/1.1 102 Processing\r\n\r\n") }), "timeout", ""},
 		{"not HTTP", false, func(c net.Conn) { say(c, "SSH-2.0-OpenSSH_9.9\r\n") }, "bad_response", ""},
 		{"not HTTP, without an end", false, func(c net.Conn) { flood(c, "\x00\xff") }, "bad_response", ""},
 		{"bad status", false, afterRequest(func(c net.Conn) { say(c, "HTTP/1.1 OK\r\n\r\n") }), "bad_response", ""},
-		{"two lengths", false, afterRequest(func(c net.Conn) { say(c, ok+"Content-Length: 1\r\nContent-Length: 2\r\n\r\n") }), "bad_response", ""},
+		{"two lengths", false, afterRequest(func(c net.Conn) { say(c, ok+"Content-Length: 1\r\nContent-Length: 2\r\n\r\n") }),
+			"bad_response", ""},
 		{"switches protocols", false, afterRequest(func(c net.Conn) {
 			say(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
 		}), "http_101", ""},
-		{"body after HEAD", false, afterRequest(func(c net.Conn) { _, _ = io.WriteString(c, ok+"\r\n"); flood(c, "body") }), "", ""},
-		{"body without an end", false, refuseHead(func(c net.Conn) { _, _ = io.WriteString(c, ok+"\r\n"); flood(c, "body") }), "", "up to 1048576 bytes only"},
+		{"body after HEAD", false, afterRequest(func(c net.Conn) { _, _ = io.WriteString(c, ok+"\r\n"); flood(c, "body") }),
+			"", ""},
+		{"body without an end", false, refuseHead(func(c net.Conn) { _, _ = io.WriteString(c, ok+"\r\n"); flood(c, "body") }),
+			"", "up to 1048576 bytes only"},
 		{"chunks without an end", false, refuseHead(func(c net.Conn) {
 			_, _ = io.WriteString(c, ok+"Transfer-Encoding: chunked\r\n\r\n")
 			flood(c, "4\r\nbody\r\n")
 		}), "", "up to 1048576 bytes only"},
-		{"drips the body", false, refuseHead(func(c net.Conn) { _, _ = io.WriteString(c, ok+"\r\n"); drip(c, "b") }), "", "body broke off"},
-		{"announces a huge body", false, refuseHead(func(c net.Conn) { say(c, ok+"Content-Length: 9000000000000\r\n\r\n") }), "", "9000000000000 bytes not read"},
-		{"body breaks off", false, refuseHead(func(c net.Conn) { _, _ = io.WriteString(c, ok+"Content-Length: 9\r\n\r\nfour") }), "", "broke off after 4 bytes"},
+		{"drips the body", false, refuseHead(func(c net.Conn) { _, _ = io.WriteString(c, ok+"\r\n"); drip(c, "b") }), "",
+			"body broke off"},
+		{"announces a huge body", false, refuseHead(func(c net.Conn) { say(c, ok+"Content-Length: 9000000000000\r\n\r\n") }),
+			"", "9000000000000 bytes not read"},
+		{"body breaks off", false, refuseHead(func(c net.Conn) {
+			_, _ = io.WriteString(c, ok+"Content-Length: 9\r\n\r\nfour")
+		}), "", "broke off after 4 bytes"},
 		{"gzip bomb", false, refuseHead(func(c net.Conn) {
 			_, _ = io.WriteString(c, ok+"Content-Encoding: gzip\r\nConnection: close\r\n\r\n"+bomb.String())
 		}), "", ""},
@@ -212,7 +227,7 @@ func TestHostileHTTP2(t *testing.T) {
 					}
 					if h, ok := f.(*http2.HeadersFrame); ok {
 						var wg sync.WaitGroup
-						wg.Go(func() { _, _ = io.Copy(io.Discard, secure) }) // whatever the client says
+						wg.Go(func() { _, _ = io.Copy(io.Discard, secure) }) // whatever the client sends
 						tt.talk(fr, h.StreamID)
 						wg.Wait()
 						return

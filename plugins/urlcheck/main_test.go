@@ -101,8 +101,8 @@ func request(conn net.Conn) string {
 	return method
 }
 
-// names is a resolver that answers what addr says about the n-th look-up of a name, n from 1;
-// an invalid address means that the name does not exist.
+// names is a resolver that answers what addr returns for the n-th look-up of a name, n from 1; an
+// invalid address means that the name does not exist.
 func names(t testing.TB, addr func(name string, n int) netip.Addr) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")

@@ -19,8 +19,12 @@ const doc = `Checks that URLs answer: status, redirects, certificate, response t
 
 Asks with HEAD and, where that is refused, with GET; follows up to 10 redirects; at most two
 checks at a time per host. A URL that is not accepted has failed with its class as code:
-` + "`http_404`, `no_such_host`, `tls_expired`, `timeout`, `private_address`" + ` and so on. What can help is
-tried again, after ` + "`Retry-After`" + ` if the server asks for it.
+` + "`http_404`, `no_such_host`, `tls_expired`, `timeout`, `private_address`" + ` and so on. It is tried
+again where that can help, after ` + "`Retry-After`" + ` if the server asks for it.
+
+A host that answers 429 is asked half as often, and a little more often after each good answer, until it is
+asked at full pace again. Only the URL that got the 429 waits for ` + "`Retry-After`" + `; the fourth 429 in a row is a
+failure of the URL. Other URLs of the host wait for their turns in the order in which they came.
 
 Addresses that are not public are refused unless ` + "`allow_private`" + ` is set.
 `
@@ -50,7 +54,7 @@ type Out struct {
 	FinalURL      string  `json:"final_url,omitempty" doc:"the URL asked last, after redirects"`
 	Method        string  `json:"method,omitempty" doc:"HEAD or GET: which one decided"`
 	Protocol      string  `json:"protocol,omitempty" doc:"HTTP/1.1 or HTTP/2.0"`
-	ContentType   string  `json:"content_type,omitempty" doc:"as the server says it"`
+	ContentType   string  `json:"content_type,omitempty" doc:"by the server"`
 	ContentLength *int64  `json:"content_length,omitempty" doc:"bytes, absent if unknown"`
 	ResponseMS    float64 `json:"response_ms,omitempty" doc:"milliseconds from the last request to its answer's headers"`
 	Redirects     []Hop   `json:"redirects,omitempty" doc:"the hops before final_url"`
@@ -87,9 +91,9 @@ func (c *Config) reach() web.Reach {
 	}
 }
 
-// Open makes the pool of connections that all items share. net/http tells the standard logger
-// what servers send unasked, up to 4 KiB of their choice each time: nobody wants that on
-// stderr, and in this process nothing else uses that logger.
+// Open makes the pool of connections that all items share. net/http writes unasked answers of
+// servers, up to 4 KiB each, to the standard logger. They do not belong on stderr, and nothing else
+// in this process uses that logger.
 func (c *Config) Open(context.Context) error {
 	log.SetOutput(io.Discard)
 	var err error

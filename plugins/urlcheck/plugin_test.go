@@ -17,7 +17,8 @@ func TestManual(t *testing.T) {
 		t.Fatal(err)
 	}
 	manual := string(text)
-	for _, of := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[In](), reflect.TypeFor[Out](), reflect.TypeFor[Cert]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[In](), reflect.TypeFor[Out](),
+		reflect.TypeFor[Cert]()} {
 		for i := range of.NumField() {
 			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
 			if name != "" && !regexp.MustCompile(`//\t.*\b`+name+`\b`).MatchString(manual) {
@@ -42,7 +43,8 @@ func TestManual(t *testing.T) {
 		if strings.HasSuffix(f, "_test.go") {
 			continue
 		}
-		for _, m := range regexp.MustCompile(`(?:Permanent|Transient|return)(?:\(| )"([a-z_]+)"`).FindAllStringSubmatch(string(source), -1) {
+		for _, m := range regexp.MustCompile(`(?:Permanent|Transient|return)(?:\(| )"([a-z_]+)"`).FindAllStringSubmatch(
+			string(source), -1) {
 			codes[m[1]] = true
 		}
 	}
@@ -78,7 +80,8 @@ func TestValidate(t *testing.T) {
 		switch {
 		case tt.want == "" && err != nil:
 			t.Errorf("%+v: %v", cfg, err)
-		case tt.want != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.want+": ") || strings.Contains(err.Error(), "secret")):
+		case tt.want != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.want+": ") ||
+			strings.Contains(err.Error(), "secret")):
 			t.Errorf("%+v: got %v, want an error about %s", cfg, err, tt.want)
 		}
 	}

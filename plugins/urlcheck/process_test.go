@@ -47,7 +47,8 @@ func TestProcess(t *testing.T) {
 	} {
 		r := h.Run(sdktest.Task{Payload: tt.payload})
 		if r.Outcome != tt.outcome || r.Code != tt.code || r.Final != tt.final {
-			t.Errorf("%v: got %s %q %q, final %v; want %s %q, final %v", tt.payload, r.Outcome, r.Code, r.Error, r.Final, tt.outcome, tt.code, tt.final)
+			t.Errorf("%v: got %s %q %q, final %v; want %s %q, final %v", tt.payload, r.Outcome, r.Code, r.Error, r.Final,
+				tt.outcome, tt.code, tt.final)
 		}
 		if tt.status == 0 {
 			continue

@@ -7,19 +7,20 @@ const { Task } = require('./task.js')
  * @param {import('./index.js').Plugin} plugin
  * @param {object} payload
  * @param {object} [config] with its secrets
- * @param {{key?: string, attempt?: number, signal?: AbortSignal}} [item]
+ * @param {{key?: string, attempt?: number, traceparent?: string, tracestate?: string, signal?: AbortSignal}} [item]
  * @returns {Promise<{outcome: string, output?: any, final?: boolean, delay_ms?: number, code?: string, error?: string,
  *   ending?: string, log: string, emit: object[], progress: object[]}>} as the protocol's Result, with the output
  *   decoded and the reports of progress
  */
-async function attempt(plugin, payload, config = {}, { key = '1', attempt = 1, signal } = {}) {
+async function attempt(plugin, payload, config = {}, { key = '1', attempt = 1, traceparent, tracestate, signal } = {}) {
   const service = new Service(plugin)
   const { problems } = await service.configure({ config: Buffer.from(JSON.stringify(config)), secrets: {} })
   if (problems.length > 0) throw new Error('config: ' + problems.map((p) => `${p.field}: ${p.message}`).join('; '))
   const progress = []
   const wire = {
     id: '1', attempt: String(attempt), kind: plugin.name, scope: '', key, idempotency_key: key,
-    payload: Buffer.from(JSON.stringify(payload)), lock_id: Buffer.alloc(0), timeout_ms: plugin.timeoutMs ?? 0
+    payload: Buffer.from(JSON.stringify(payload)), lock_id: Buffer.alloc(0), timeout_ms: plugin.timeoutMs ?? 0,
+    traceparent, tracestate
   }
   const task = new Task(wire, plugin.emits ?? [], -1, ({ done, total, unit }) => progress.push({ done, total, unit }))
   signal?.addEventListener('abort', () => task.stop(signal.reason))

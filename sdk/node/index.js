@@ -42,6 +42,8 @@ const outcome = require('./outcome.js')
  * @property {number} attempt from 1; never used again for this item, so also its fencing number
  * @property {string} idempotencyKey the same for every attempt of one round
  * @property {*} previous output of the last completed round, if asked for and there is one
+ * @property {string} [traceparent] of the W3C trace context in which the item is worked, if it is traced
+ * @property {string} [tracestate] of the same
  * @property {any} payload checked, with its defaults
  * @property {(message: string, fields?: object) => void} log kept with the attempt, the last 16 KiB
  * @property {(done: number, total?: number, unit?: string) => void} progress passed on at most once a second

@@ -36,34 +36,39 @@ func TestMain(m *testing.M) {
 const (
 	patience = time.Minute // with a foreign process: far beyond every bound
 	slack    = 5           // times a promised bound
+	// On a slow machine Node takes seconds of processor time to start, and several start at a time.
+	startTime = 45 * time.Second
 )
 
-// acts is a plugin that does what its items say; doubtful, one whose effects must not be repeated.
+// acts is a plugin that follows the orders of its items; doubtful is one whose effects must not be
+// repeated.
 func acts(args ...string) pluginproc.Spec {
 	path, err := filepath.Abs("testdata/acts")
 	if err != nil {
 		panic(err) // there is no working directory
 	}
-	return pluginproc.Spec{Path: path, Args: args}
+	return pluginproc.Spec{Path: path, Args: args, StartTimeout: startTime}
 }
 
 // host is a plugin's process and what came from it.
 type host struct {
 	*pluginproc.Proc
-	t      testing.TB
-	stream *pluginproc.Stream
+	t       testing.TB
+	session *pluginproc.Session[struct{}]
+	tasks   map[int64]*task
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced at each change
-	results  map[int64]*wire.Result
 	progress []*wire.Progress
 	lines    []string
 }
 
+type task = pluginproc.Task[struct{}]
+
 // start starts a plugin, configures it and opens the stream.
 func start(t testing.TB, spec pluginproc.Spec, req *wire.ConfigureRequest) *host {
 	t.Helper()
-	h := &host{t: t, changed: make(chan struct{}), results: map[int64]*wire.Result{}}
+	h := &host{t: t, changed: make(chan struct{}), tasks: map[int64]*task{}}
 	spec.OnLog = h.log
 	var err error
 	if h.Proc, err = pluginproc.Start(t.Context(), spec); err != nil {
@@ -73,9 +78,10 @@ func start(t testing.TB, spec pluginproc.Spec, req *wire.ConfigureRequest) *host
 	if problems, err := h.Configure(t.Context(), req); err != nil || len(problems) > 0 {
 		t.Fatalf("Configure: %v %v", problems, err)
 	}
-	h.stream, err = h.Open(pluginproc.Events{Results: h.settle, Progress: func(reports []*wire.Progress) {
-		h.change(func() { h.progress = append(h.progress, reports...) })
-	}})
+	h.session, err = pluginproc.OpenSession(h, pluginproc.SessionConfig[struct{}]{
+		Report: func(_ *task, p *wire.Progress) { h.change(func() { h.progress = append(h.progress, p) }) },
+		Stray:  func(r *wire.Result) { t.Errorf("a second result, or one of no item: %v", r) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,17 +97,6 @@ func (h *host) change(what func()) {
 }
 
 func (h *host) log(_, line string) { h.change(func() { h.lines = append(h.lines, line) }) }
-
-func (h *host) settle(results []*wire.Result) {
-	h.change(func() {
-		for _, r := range results {
-			if h.results[r.Id] != nil {
-				h.t.Errorf("item %d has a second result", r.Id)
-			}
-			h.results[r.Id] = r
-		}
-	})
-}
 
 // until waits until what is asked for is so. ok is called with mu held.
 func (h *host) until(what string, ok func() bool) {
@@ -123,7 +118,7 @@ func (h *host) until(what string, ok func() bool) {
 	}
 }
 
-// send sends an item that says what to do, and about what.
+// send sends an item with an order and its subject.
 func (h *host) send(id int64, do, name string) {
 	h.t.Helper()
 	h.sendItem(&wire.Item{Id: id, Payload: fmt.Appendf(nil, `{"do":%q,"name":%q}`, do, name)})
@@ -133,22 +128,24 @@ func (h *host) sendItem(it *wire.Item) {
 	h.t.Helper()
 	it.Attempt, it.Kind, it.Key, it.Scope = 1, "acts", fmt.Sprint("key", it.Id), "s"
 	it.IdempotencyKey, it.LockId = "once", []byte("lock")
-	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
-	defer cancel()
-	if _, err := h.stream.WaitCredits(ctx); err != nil {
-		h.t.Fatal(err)
-	}
-	if err := h.stream.Send([]*wire.Item{it}); err != nil {
-		h.t.Fatal(err)
-	}
+	h.tasks[it.Id] = &task{Item: it}
+	h.session.Add(h.tasks[it.Id])
+	h.wait(it.Id, (*task).Sent)
 }
 
 func (h *host) result(id int64) *wire.Result {
 	h.t.Helper()
-	h.until(fmt.Sprint("result ", id), func() bool { return h.results[id] != nil })
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.results[id]
+	h.wait(id, (*task).Over)
+	return h.tasks[id].Result
+}
+
+func (h *host) wait(id int64, state func(*task) bool) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
+	defer cancel()
+	if _, err := h.session.Wait(ctx, state, h.tasks[id]); err != nil {
+		h.t.Fatalf("item %d: %v", id, err)
+	}
 }
 
 // signs is a file to which acts that wait write a line when they have begun.

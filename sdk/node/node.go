@@ -1,6 +1,6 @@
-// Package node holds the SDK for plugins in JavaScript, which is the files beside this one: README.md
-// says how it is used. The package gives them to whoever makes a plugin's folder (see package
-// template): a plugin takes the SDK along.
+// Package node holds the SDK for plugins in JavaScript, which is the files beside this one: See
+// README.md. The package gives them to whoever makes a plugin's folder (see package template): a
+// plugin takes the SDK along.
 package node
 
 import "embed"

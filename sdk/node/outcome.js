@@ -37,7 +37,7 @@ const doubt = (err) => new Outcome(err, { outcome: 'OUTCOME_UNKNOWN' })
 
 /** What an item's signal is aborted with (signal.reason). */
 const CANCELLED = new Error('item was cancelled')
-const LEASE_LOST = new Error('lease lost: somebody else works on the item by now')
+const LEASE_LOST = new Error('lease lost: another process may work on the item by now')
 const STOPPING = new Error('ledgerd is stopping')
 const TIMED_OUT = new Error('the time for the attempt is over')
 

@@ -63,6 +63,7 @@ class Task {
     return {
       id: w.id, kind: w.kind, scope: w.scope, key: w.key, attempt: Number(w.attempt),
       idempotencyKey: w.idempotency_key, payload, previous,
+      traceparent: w.traceparent || undefined, tracestate: w.tracestate || undefined,
       log: (message, fields) => this.log(message, fields),
       progress: (done, total, unit) => this.progress(done, total, unit),
       emit: (child) => this.emit(child)

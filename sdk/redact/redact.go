@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Mask stands for what is hidden.
@@ -21,31 +22,37 @@ const Mask = "***"
 const secretWord = `(?:pass(?:word|wd|phrase|code)?|pasw(?:or)?d|pwd|secret|token|credentials?|(?:api|access|private|secret|account)[_-]?key|signature)`
 
 var (
-	secretName = regexp.MustCompile(`(?i)pass|pasw|pwd|secret|token|key|cred|auth`)
+	secretName = lazily(`(?i)pass|pasw|pwd|secret|token|key|cred|auth`)
 	// assigned is a name of a secret with its sign, in a DSN, a query string, a flag or a variable.
-	assigned = regexp.MustCompile(`(?i)(^|[^\w.-])((?:-{1,2})?[\w.-]*` + secretWord + `|key|sig|auth)(\s*=\s*)`)
+	assigned = lazily(`(?i)(^|[^\w.-])((?:-{1,2})?[\w.-]*` + secretWord + `|key|sig|auth)(\s*=\s*)`)
 	// member is such a name in JSON.
-	member = regexp.MustCompile(`(?i)("[^"\\]*` + secretWord + `"\s*:\s*")((?:[^"\\]|\\.)*)`)
+	member = lazily(`(?i)("[^"\\]*` + secretWord + `"\s*:\s*")((?:[^"\\]|\\.)*)`)
 	// quotedMember is one in JSON that is a text in JSON itself.
-	quotedMember = regexp.MustCompile(`(?i)(\\"[^"\\]*` + secretWord + `\\"\s*:\s*\\")((?:[^"\\]|\\\\(?:\\.|[^"\\]))*)`)
-	// header is what a request gives to say who asks.
-	header = regexp.MustCompile(`(?i)(\b(?:proxy-)?authorization["']?\s*[:=]\s*["']?(?:(?:bearer|basic|token|digest)\s+)?)[^\s"',]+`)
-	bearer = regexp.MustCompile(`(?i)(\bbearer\s+)[\w.~+/=-]{8,}`)
+	quotedMember = lazily(`(?i)(\\"[^"\\]*` + secretWord + `\\"\s*:\s*\\")((?:[^"\\]|\\\\(?:\\.|[^"\\]))*)`)
+	// header is a request's header with credentials.
+	header = lazily(`(?i)(\b(?:proxy-)?authorization["']?\s*[:=]\s*["']?(?:(?:bearer|basic|token|digest)\s+)?)[^\s"',]+`)
+	bearer = lazily(`(?i)(\bbearer\s+)[\w.~+/=-]{8,}`)
 	// headerArg is a whole argument that is a header of a request.
-	headerArg = regexp.MustCompile(`(?i)^([\w-]*(?:auth|token|key|secret|cookie|pass)[\w-]*:\s*).+`)
+	headerArg = lazily(`(?i)^([\w-]*(?:auth|token|key|secret|cookie|pass)[\w-]*:\s*).+`)
 )
 
-// SecretName tells whether what has this name may be a secret.
-func SecretName(name string) bool { return secretName.MatchString(name) }
+// lazily is a pattern that is compiled when it is first needed: compiling all of them is a tenth of the start of a
+// program that looks at none.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
 
-// Text hides what stands where secrets stand: the passwords of URLs and of what comes near to one, the
-// values that are assigned to names of secrets (password=, token=, in query strings also key=), and
-// what follows "Authorization:" or "Bearer". A value that names a file (password=file:PATH) stays.
+// SecretName reports whether a value of this name may be a secret.
+func SecretName(name string) bool { return secretName().MatchString(name) }
+
+// Text hides values in the places of secrets: the passwords of URLs and of similar texts; values that
+// are assigned to names of secrets (password=, token=, in query strings also key=); what follows
+// "Authorization:" or "Bearer". A value that names a file (password=file:PATH) stays.
 func Text(text string) string {
 	text = URLs(text)
-	text = header.ReplaceAllString(text, "${1}"+Mask)
-	text = bearer.ReplaceAllString(text, "${1}"+Mask)
-	for _, form := range []*regexp.Regexp{member, quotedMember} {
+	text = header().ReplaceAllString(text, "${1}"+Mask)
+	text = bearer().ReplaceAllString(text, "${1}"+Mask)
+	for _, form := range []*regexp.Regexp{member(), quotedMember()} {
 		text = form.ReplaceAllStringFunc(text, func(found string) string {
 			parts := form.FindStringSubmatch(found)
 			if kept(parts[2]) {
@@ -74,7 +81,7 @@ func URLs(text string) string {
 func assignments(text string, secret func(name string, inQuery bool) bool) string {
 	var b strings.Builder
 	for {
-		at := assigned.FindStringSubmatchIndex(text)
+		at := assigned().FindStringSubmatchIndex(text)
 		if at == nil {
 			b.WriteString(text)
 			return b.String()
@@ -93,8 +100,8 @@ func assignments(text string, secret func(name string, inQuery bool) bool) strin
 	}
 }
 
-// kept tells whether a value is none that must be hidden: the name of a file with the secret, or what
-// hides it already.
+// kept reports whether a value need not be hidden: the name of a file with the secret, or a value
+// that is hidden already.
 func kept(value string) bool {
 	return value == "" || value == Mask || value == "…" || strings.HasPrefix(value, "file:")
 }
@@ -126,10 +133,10 @@ func valueEnd(text string, inQuery bool) int {
 }
 
 // databases are the schemes of URLs whose user has no port behind it.
-var databases = regexp.MustCompile(`(?i)\b(postgres|postgresql|mysql|mariadb|sqlserver|mongodb|redis|rediss|amqp|amqps)(\+\w+)?:$`)
+var databases = lazily(`(?i)\b(postgres|postgresql|mysql|mariadb|sqlserver|mongodb|redis|rediss|amqp|amqps)(\+\w+)?:$`)
 
-// userinfo hides the password between "//user:" and the last "@" of the word, also in what is no proper
-// URL: a password that nobody has escaped may have every sign but a space in it.
+// userinfo hides the password between "//user:" and the last "@" of the word, also in an improper URL:
+// an unescaped password may have every sign but a space in it.
 func userinfo(text string) string {
 	var b strings.Builder
 	for {
@@ -141,14 +148,14 @@ func userinfo(text string) string {
 		scheme := text[:i]
 		b.WriteString(text[:i+2])
 		text = text[i+2:]
-		ofDatabase := databases.MatchString(scheme)
+		ofDatabase := databases().MatchString(scheme)
 		word := text[:wordEnd(text, ofDatabase)]
 		user, password, found := strings.Cut(word, ":")
 		at := strings.LastIndexByte(password, '@')
 		if !found || at < 0 || strings.ContainsAny(user, "/?#@[") {
 			continue
 		}
-		if !ofDatabase && portFirst.MatchString(password) {
+		if !ofDatabase && portFirst().MatchString(password) {
 			continue
 		}
 		if at == 0 { // "token:@host": then the user is the secret
@@ -160,20 +167,20 @@ func userinfo(text string) string {
 }
 
 var (
-	wordBreak = regexp.MustCompile("[\\s\"'<>`]")
-	nextURL   = regexp.MustCompile(`,?[A-Za-z][A-Za-z0-9+.-]*://`)
+	wordBreak = lazily("[\\s\"'<>`]")
+	nextURL   = lazily(`,?[A-Za-z][A-Za-z0-9+.-]*://`)
 	// portFirst is what follows the colon if that is a port, so that no password comes.
-	portFirst = regexp.MustCompile(`^[0-9]{0,5}([/?#]|$)`)
+	portFirst = lazily(`^[0-9]{0,5}([/?#]|$)`)
 )
 
 // wordEnd is where the text around a URL goes on: at a space or a quote, or where the next URL begins. In
 // the URL of a database what looks like the next one may be a part of the password.
 func wordEnd(text string, ofDatabase bool) int {
 	end := len(text)
-	if at := wordBreak.FindStringIndex(text); at != nil {
+	if at := wordBreak().FindStringIndex(text); at != nil {
 		end = at[0]
 	}
-	if at := nextURL.FindStringIndex(text[:end]); at != nil && !ofDatabase {
+	if at := nextURL().FindStringIndex(text[:end]); at != nil && !ofDatabase {
 		end = at[0]
 	}
 	return end
@@ -209,10 +216,10 @@ func Args(args []string) []string {
 		switch before := i > 0 && flagOfSecret(args[i-1]); {
 		case before && !strings.HasPrefix(arg, "--") && !kept(arg):
 			shown[i] = Mask
-		case assigned && (flagOfSecret(name) || variable.MatchString(name) && SecretName(name)) && !kept(value):
+		case assigned && (flagOfSecret(name) || variable().MatchString(name) && SecretName(name)) && !kept(value):
 			shown[i] = name + "=" + Mask
-		case headerArg.MatchString(arg) && !strings.Contains(arg, "://"):
-			shown[i] = headerArg.ReplaceAllString(arg, "${1}"+Mask)
+		case headerArg().MatchString(arg) && !strings.Contains(arg, "://"):
+			shown[i] = headerArg().ReplaceAllString(arg, "${1}"+Mask)
 		default:
 			shown[i] = Text(arg)
 		}
@@ -220,11 +227,11 @@ func Args(args []string) []string {
 	return shown
 }
 
-var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variable = lazily(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// flagOfSecret tells whether an argument is a flag, without its value, by whose name a secret follows.
+// flagOfSecret reports whether an argument is a flag, without its value, that a secret follows.
 func flagOfSecret(arg string) bool {
-	return strings.HasPrefix(arg, "-") && !strings.ContainsAny(arg, "= ") && secretFlag.MatchString(arg)
+	return strings.HasPrefix(arg, "-") && !strings.ContainsAny(arg, "= ") && secretFlag().MatchString(arg)
 }
 
-var secretFlag = regexp.MustCompile(`(?i)^-{1,2}[\w.-]*(?:` + secretWord + `|auth|key)$`)
+var secretFlag = lazily(`(?i)^-{1,2}[\w.-]*(?:` + secretWord + `|auth|key)$`)

@@ -87,9 +87,11 @@ func TestURL(t *testing.T) {
 }
 
 func TestArgs(t *testing.T) {
-	in := []string{"curl", "--token=abc", "-H", "X-Api-Key: abc", "--password", "abc", "--auth", "--verbose", "PGPASSWORD=abc",
+	in := []string{"curl", "--token=abc", "-H", "X-Api-Key: abc", "--password", "abc", "--auth", "--verbose",
+		"PGPASSWORD=abc",
 		"https://u:abc@a.example/", "--key", "abc", "--rows=3", "{key}", "--token", "file:x"}
-	want := []string{"curl", "--token=***", "-H", "X-Api-Key: ***", "--password", "***", "--auth", "--verbose", "PGPASSWORD=***",
+	want := []string{"curl", "--token=***", "-H", "X-Api-Key: ***", "--password", "***", "--auth", "--verbose",
+		"PGPASSWORD=***",
 		"https://u:***@a.example/", "--key", "***", "--rows=3", "{key}", "--token", "file:x"}
 	if got := redact.Args(in); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
@@ -124,7 +126,8 @@ func TestSecrets(t *testing.T) {
 
 // FuzzText: a secret in a place of secrets is in no text that was shown, whatever is before and behind.
 func FuzzText(f *testing.F) {
-	for _, secret := range []string{"hunter2", "a/b?c#d", "p@ss:w0rd", `q"uo'te`, "12/34", "x&y=z", "***more", "Bearer", `back\slash`, "%zz", "//twice//"} {
+	for _, secret := range []string{"hunter2", "a/b?c#d", "p@ss:w0rd", `q"uo'te`, "12/34", "x&y=z", "***more", "Bearer",
+		`back\slash`, "%zz", "//twice//"} {
 		f.Add("cannot open ", secret, ": refused")
 	}
 	f.Fuzz(func(t *testing.T, before, secret, behind string) {
@@ -134,8 +137,9 @@ func FuzzText(f *testing.F) {
 				continue
 			}
 			text := before + " " + fmt.Sprintf(place.text, written) + " " + behind
-			// What is elsewhere may be the same by chance.
-			if shown := redact.Text(text); strings.Count(shown, written) > strings.Count(redact.Mask+before+" "+fmt.Sprintf(place.text, redact.Mask)+" "+behind, written) {
+			// A value elsewhere may be the same by chance.
+			if shown := redact.Text(text); strings.Count(shown, written) > strings.Count(redact.Mask+before+" "+
+				fmt.Sprintf(place.text, redact.Mask)+" "+behind, written) {
 				t.Errorf("%q\nshows %q\n as %q", text, written, shown)
 			}
 		}
@@ -163,7 +167,9 @@ var places = []struct {
 		raw, err := json.Marshal(s)
 		return string(raw), err == nil && notAFile(s)
 	}},
-	{"Authorization: Basic %s", func(s string) (string, bool) { return base64.StdEncoding.EncodeToString([]byte(s)), s != "" }},
+	{"Authorization: Basic %s", func(s string) (string, bool) {
+		return base64.StdEncoding.EncodeToString([]byte(s)), s != ""
+	}},
 }
 
 func notAFile(s string) bool { return s != "" && s != "…" && !strings.HasPrefix(s, "file:") }

@@ -13,8 +13,8 @@ import (
 // Shortest is the length from which on a value is hidden, in bytes: "1" would hide every one.
 const Shortest = 4
 
-// Secrets knows the values that nobody may see. The zero value and nil know none. It may be used from many
-// goroutines.
+// Secrets knows the values that must not be seen. The zero value and nil know none. It may be used from
+// many goroutines.
 type Secrets struct {
 	mu    sync.RWMutex
 	forms []string // of all values, without doubles
@@ -76,7 +76,7 @@ func (s *Secrets) Hide(text string) string {
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	// What is left may be a value again. Each turn makes the text shorter, since the mask is shorter than a value.
+	// The rest may be a value again. Each turn makes the text shorter, since the mask is shorter than a value.
 	for {
 		spans := s.find(text)
 		if len(spans) == 0 {

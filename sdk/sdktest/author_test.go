@@ -30,7 +30,8 @@ func TestAuthorsModule(t *testing.T) {
 	const ours = "github.com/ledgerd/ledgerd"
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod": "module example.com/hello\n\ngo 1.26.0\n\nrequire " + ours + " v0.0.0\n\nreplace " + ours + " => " + root + "\n",
+		"go.mod": "module example.com/hello\n\ngo 1.26.0\n\nrequire " + ours + " v0.0.0\n\nreplace " + ours + " => " + root +
+			"\n",
 		"go.sum": string(sums), "main.go": string(program), "main_test.go": string(test),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -54,8 +55,10 @@ func TestAuthorsModule(t *testing.T) {
 		t.Fatalf("only %d packages: this test does not see what it should", len(packages))
 	}
 	for _, foreign := range []string{
-		"github.com/jackc/", "modernc.org/", "github.com/pressly/", "github.com/spf13/", "github.com/prometheus/", "github.com/rogpeppe/",
-		"github.com/emersion/", "github.com/wneessen/", "database/sql", "net/http/httptest", ours + "/ledger", ours + "/plugins", ours + "/schema",
+		"github.com/jackc/", "modernc.org/", "github.com/pressly/", "github.com/spf13/", "github.com/prometheus/",
+		"github.com/rogpeppe/",
+		"github.com/emersion/", "github.com/wneessen/", "database/sql", "net/http/httptest", ours + "/ledger", ours +
+			"/plugins", ours + "/schema",
 	} {
 		for _, p := range packages {
 			if strings.HasPrefix(p, foreign) {

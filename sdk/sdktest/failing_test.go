@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// failing is a test that may fail: it keeps what Fatal said.
+// failing is a test that may fail: it keeps the text of Fatal.
 type failing struct {
 	testing.TB
 	text string
 	done chan struct{}
 }
 
-// failureOf is what a test that must fail says.
+// failureOf is the text of a test that must fail.
 func failureOf(t testing.TB, test func(testing.TB)) string {
 	fake := &failing{TB: t, done: make(chan struct{})}
 	go func() {

@@ -17,10 +17,10 @@ import (
 
 const updateFlag = "update"
 
-// Golden compares what the plugin says of itself (its schemas, defaults, kinds, examples) with
-// testdata/NAME.describe.json: what users, configs and stored items rely on does not change by
-// chance. After a change that is meant, go test -update writes the file anew. What differs from
-// machine to machine, or with the SDK, is left out.
+// Golden compares the plugin's description (its schemas, defaults, kinds, examples) with
+// testdata/NAME.describe.json. Users, configs and stored items rely on it, so it must not change by
+// chance. After a change that is meant, go test -update writes the file anew. Parts that differ
+// from machine to machine, or with the SDK, are left out.
 func Golden(t testing.TB, p *sdk.Plugin) {
 	t.Helper()
 	d, err := describe(p)
@@ -52,7 +52,8 @@ func Golden(t testing.TB, p *sdk.Plugin) {
 		t.Fatal(err)
 	}
 	if line, before, now := firstDifference(string(want), have.String()); line > 0 {
-		t.Errorf("what plugin %s says of itself has changed, first in line %d of %s:\n  was: %s\n  is:  %s\nif that is meant: go test -update", p.Name, line, file, before, now)
+		t.Errorf("the description of plugin %s has changed, first in line %d of %s:\n  was: %s\n  is:  %s\nif that is "+
+			"meant: go test -update", p.Name, line, file, before, now)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,9 +39,8 @@ type Host struct {
 
 	mu     sync.Mutex
 	plugin plugin // nil when a fault has ended it
-	stream *pluginproc.Stream
+	work   *pluginproc.Session[*delivery]
 	last   int64 // id
-	tasks  map[int64]*delivery
 }
 
 // delivery is one item on its way.
@@ -67,7 +65,7 @@ const (
 // fails the test. The plugin comes from Main.
 func New(t testing.TB, p *sdk.Plugin, o Options) *Host {
 	t.Helper()
-	h := &Host{t: t, sdk: p, options: o, tasks: map[int64]*delivery{}}
+	h := &Host{t: t, sdk: p, options: o}
 	d, err := describe(p)
 	if err != nil {
 		t.Fatal(err)
@@ -116,16 +114,20 @@ func (h *Host) start() {
 	}
 	if len(problems) > 0 {
 		p.Kill()
-		h.t.Fatalf("the plugin refuses the config %s: %s\ngive it what it needs in Options.Config and Options.Secrets", h.config, texts(problems))
+		h.t.Fatalf("the plugin refuses the config %s: %s\ngive it what it needs in Options.Config and Options.Secrets",
+			h.config, wire.ProblemText(problems))
 	}
-	stream, err := p.Open(pluginproc.Events{Results: h.settle, Progress: h.progress})
+	work, err := pluginproc.OpenSession(p, pluginproc.SessionConfig[*delivery]{
+		Settle: h.settle, Report: h.progress, Stray: func(r *wire.Result) {
+			h.t.Errorf("the plugin sent a second result of item %d, or one of an item that it does not have", r.Id)
+		}})
 	if err != nil {
 		p.Kill()
 		h.t.Fatal(err)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.plugin, h.stream = p, stream
+	h.plugin, h.work = p, work
 }
 
 func (h *Host) open(ctx context.Context) (plugin, error) {
@@ -136,14 +138,6 @@ func (h *Host) open(ctx context.Context) (plugin, error) {
 	spec := self(h.t)
 	spec.OnLog = func(source, line string) { h.t.Logf("%s of the plugin: %s", source, line) }
 	return pluginproc.Start(ctx, spec)
-}
-
-func texts(problems []*wire.Problem) string {
-	list := make([]string, len(problems))
-	for i, p := range problems {
-		list[i] = strings.TrimPrefix(p.Field+": "+p.Message, ": ")
-	}
-	return strings.Join(list, "; ")
 }
 
 // stop ends the plugin with the test.
@@ -208,8 +202,10 @@ func (h *Host) item(t Task) (*wire.Item, error) {
 	}
 	return &wire.Item{
 		Previous: previous,
-		Id:       id, Attempt: max(t.Attempt, 1), Kind: h.d.Name, Key: key, IdempotencyKey: fmt.Sprintf("%s//%s/%s", h.d.Name, key, cmp.Or(t.Round, "1")),
+		Id:       id, Attempt: max(t.Attempt, 1), Kind: h.d.Name, Key: key, IdempotencyKey: fmt.Sprintf("%s//%s/%s", h.d.Name,
+			key, cmp.Or(t.Round, "1")),
 		Payload: payload, LockId: fmt.Appendf(nil, "lock-%d", id), TimeoutMs: timeout,
+		Traceparent: t.Traceparent, Tracestate: t.Tracestate,
 	}, nil
 }
 
@@ -224,22 +220,14 @@ func (h *Host) deliver(t Task, it *wire.Item) Result {
 	}
 	d := &delivery{item: it, task: t, result: make(chan *wire.Result, 1), strike: make(chan struct{})}
 	h.mu.Lock()
-	h.tasks[it.Id] = d
-	p, stream := h.plugin, h.stream
+	p, work := h.plugin, h.work
 	h.mu.Unlock()
-
 	ctx, cancel := context.WithTimeout(h.t.Context(), resultBound)
 	defer cancel()
-	for sent := false; !sent; {
-		if _, err := stream.WaitCredits(ctx); err != nil {
-			h.t.Fatalf("the plugin takes no items: %v", err)
-		}
-		switch err := stream.Send([]*wire.Item{it}); {
-		case err == nil:
-			sent = true
-		case !errors.Is(err, pluginproc.ErrCredits): // another Run took the credit
-			h.t.Fatal(err)
-		}
+	sent := &pluginproc.Task[*delivery]{Of: d, Item: it}
+	work.Add(sent)
+	if _, err := work.Wait(ctx, (*pluginproc.Task[*delivery]).Sent, sent); err != nil {
+		h.t.Fatalf("the plugin takes no items: %v", err)
 	}
 	if t.Fault != None && t.AtProgress == 0 {
 		close(d.strike)
@@ -249,7 +237,7 @@ func (h *Host) deliver(t Task, it *wire.Item) Result {
 		select {
 		case <-strike:
 			strike = nil
-			if r, final := h.strike(p, stream, d); final {
+			if r, final := h.strike(p, work.Stream, d); final {
 				return r
 			}
 		case r := <-d.result:
@@ -263,12 +251,13 @@ func (h *Host) deliver(t Task, it *wire.Item) Result {
 			h.forget(p)
 			return h.crashed(d, p.Err())
 		case <-ctx.Done():
-			h.t.Fatalf("no result of item %q within %v: does the function wait for something that does not come, or not look at its context?", it.Key, resultBound)
+			h.t.Fatalf("no result of item %q within %v: does the function wait for something that does not come, or not look "+
+				"at its context?", it.Key, resultBound)
 		}
 	}
 }
 
-// strike makes the fault happen; final says that there will be no result.
+// strike makes the fault happen; final means that there will be no result.
 func (h *Host) strike(p plugin, stream *pluginproc.Stream, d *delivery) (r Result, final bool) {
 	h.t.Helper()
 	switch d.task.Fault {
@@ -329,57 +318,27 @@ func (h *Host) dawdle() {
 	}
 }
 
-// slow says whether one of the items is one whose result is taken late.
-func (h *Host) slow(results []*wire.Result) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.ContainsFunc(results, func(r *wire.Result) bool {
-		d := h.tasks[r.Id]
-		return d != nil && d.task.Fault == SlowAck && d.task.AtProgress == 0
-	})
-}
-
-// settle takes results from the stream.
-func (h *Host) settle(results []*wire.Result) {
-	if h.slow(results) {
+// settle takes a result from the session.
+func (h *Host) settle(t *pluginproc.Task[*delivery], r *wire.Result) {
+	if t.Of.task.Fault == SlowAck && t.Of.task.AtProgress == 0 {
 		h.dawdle()
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, r := range results {
-		d := h.tasks[r.Id]
-		if d == nil || d.item.Attempt != r.Attempt {
-			h.t.Errorf("the plugin sent a second result of item %d, or one of an item that it does not have", r.Id)
-			continue
-		}
-		delete(h.tasks, r.Id)
-		d.result <- r
-	}
+	t.Of.result <- r
 }
 
-// progress takes reports from the stream.
-func (h *Host) progress(reports []*wire.Progress) {
-	if h.note(reports) {
-		h.dawdle()
-	}
-}
-
-// note takes note of reports, and says whether the next ones are to be taken late.
-func (h *Host) note(reports []*wire.Progress) (slow bool) {
+// progress takes a report from the session.
+func (h *Host) progress(t *pluginproc.Task[*delivery], p *wire.Progress) {
+	d := t.Of
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, p := range reports {
-		d := h.tasks[p.Id]
-		if d == nil {
-			continue
-		}
-		d.progress = append(d.progress, Progress{p.Done, p.Total, p.Unit})
-		if d.task.Fault != None && len(d.progress) == d.task.AtProgress {
-			close(d.strike)
-			slow = slow || d.task.Fault == SlowAck
+	d.progress = append(d.progress, Progress{p.Done, p.Total, p.Unit})
+	strikes := d.task.Fault != None && len(d.progress) == d.task.AtProgress
+	h.mu.Unlock()
+	if strikes {
+		close(d.strike)
+		if d.task.Fault == SlowAck {
+			h.dawdle()
 		}
 	}
-	return slow
 }
 
 func (h *Host) resultOf(d *delivery, w *wire.Result) Result {

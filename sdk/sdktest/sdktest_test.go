@@ -94,7 +94,8 @@ func host(t *testing.T, o sdktest.Options) *sdktest.Host {
 // Both ways to run a plugin give the same.
 func TestRun(t *testing.T) {
 	bothWays(t, func(t *testing.T, inProcess bool) {
-		h := host(t, sdktest.Options{Config: config{Greeting: "good day"}, Secrets: map[string]string{"token": "s"}, InProcess: inProcess})
+		h := host(t, sdktest.Options{Config: config{Greeting: "good day"}, Secrets: map[string]string{"token": "s"},
+			InProcess: inProcess})
 		r := h.Run(sdktest.Task{Payload: in{Do: "greet"}})
 		if got := sdktest.Decode[string](t, r); r.Outcome != "done" || got != "GOOD DAYS" {
 			t.Errorf("%+v", r)
@@ -108,7 +109,8 @@ func TestRun(t *testing.T) {
 		}
 		r = h.Run(sdktest.Task{Payload: in{Do: "fail"}})
 		r.Log = nil
-		if diff := cmp.Diff(sdktest.Result{Outcome: "failed", Delay: time.Minute, Code: "busy", Error: "come back", Output: []byte(`"so far"`)}, r); diff != "" {
+		if diff := cmp.Diff(sdktest.Result{Outcome: "failed", Delay: time.Minute, Code: "busy", Error: "come back",
+			Output: []byte(`"so far"`)}, r); diff != "" {
 			t.Error(diff)
 		}
 		r = h.Run(sdktest.Task{Payload: in{Do: "emit"}})
@@ -139,7 +141,8 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		r = h.Run(sdktest.Task{Payload: in{Do: "count"}, Fault: sdktest.Cancel, AtProgress: 3})
-		if r.Outcome != "cancelled" || len(r.Progress) != 5 || r.Progress[2] != (sdktest.Progress{Done: 3, Total: 5, Unit: "steps"}) {
+		if r.Outcome != "cancelled" || len(r.Progress) != 5 ||
+			r.Progress[2] != (sdktest.Progress{Done: 3, Total: 5, Unit: "steps"}) {
 			t.Errorf("%+v", r)
 		}
 		r = h.Run(sdktest.Task{Payload: in{Do: "wait"}, Fault: sdktest.LoseLease})
@@ -204,14 +207,16 @@ func TestMisuse(t *testing.T) {
 		{"bad config", "greeting: must not be empty", func(t testing.TB) {
 			sdktest.New(t, worker(), sdktest.Options{Config: map[string]any{"greeting": ""}})
 		}},
-		{"bad config, in words", "the plugin refuses the config {\"greeting\":\"\"}: greeting: must not be empty\ngive it what it needs in Options.Config", func(t testing.TB) {
+		{"bad config, in words", "the plugin refuses the config {\"greeting\":\"\"}: greeting: must not be empty\ngive it " +
+			"what it needs in Options.Config", func(t testing.TB) {
 			sdktest.New(t, worker(), sdktest.Options{InProcess: true, Config: map[string]any{"greeting": ""}})
 		}},
 		{"no such secret", "greeting: is not a secret", func(t testing.TB) {
 			sdktest.New(t, worker(), sdktest.Options{Secrets: map[string]string{"greeting": "x"}})
 		}},
 		{"kill in process", "cannot be killed", func(t testing.TB) {
-			sdktest.New(t, worker(), sdktest.Options{InProcess: true}).Run(sdktest.Task{Payload: in{Do: "greet"}, Fault: sdktest.KillPlugin})
+			sdktest.New(t, worker(), sdktest.Options{InProcess: true}).Run(sdktest.Task{Payload: in{Do: "greet"},
+				Fault: sdktest.KillPlugin})
 		}},
 		{"decode", "nothing to do", func(t testing.TB) {
 			h := sdktest.New(t, worker(), sdktest.Options{InProcess: true})
@@ -248,7 +253,8 @@ func TestSlowAck(t *testing.T) {
 		reports   int
 	}{
 		"the result": {true, sdktest.Task{Payload: in{Do: "greet"}}, "", 0},
-		"progress":   {false, sdktest.Task{Payload: in{Do: "count"}, AtProgress: 2, Timeout: 10 * time.Millisecond}, "timeout", 5},
+		"progress": {false, sdktest.Task{Payload: in{Do: "count"}, AtProgress: 2, Timeout: 10 * time.Millisecond},
+			"timeout", 5},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -265,7 +271,7 @@ func TestSlowAck(t *testing.T) {
 
 func TestGolden(t *testing.T) { sdktest.Golden(t, worker()) }
 
-// A change of what the plugin says of itself is seen, and what to do about it is said.
+// A change of the plugin's description is seen, and the message has the next step.
 func TestGoldenDiffers(t *testing.T) {
 	changed := worker()
 	changed.Emits = []string{"photo"}
@@ -274,7 +280,8 @@ func TestGoldenDiffers(t *testing.T) {
 		plugin *sdk.Plugin
 		want   string
 	}{
-		"changed": {changed, "what plugin worker says of itself has changed, first in line 8 of testdata/worker.describe.json:\n" +
+		"changed": {changed, "the description of plugin worker has changed, first in line 8 of " +
+			"testdata/worker.describe.json:\n" +
 			"  was: \"article\"\n  is:  \"photo\"\nif that is meant: go test -update"},
 		"new": {unknown, "there is no testdata/unknown.describe.json yet: go test -update writes it"},
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// explainer finds what is wrong with a value that is known not to fit. jsonschema stops at
-// the first thing, names it by its place in the schema, and prints values, secret ones
-// included; this says everything, by field. It knows the rules that package sdk writes.
+// explainer finds what is wrong with a value that is known not to fit. jsonschema stops at the
+// first error, names it by its place in the schema, and prints values, secret ones included. This
+// one lists all errors, by field. It knows the rules that package sdk writes.
 type explainer struct{ problems []Problem }
 
 func (x *explainer) add(path, format string, args ...any) {
@@ -107,9 +107,9 @@ func unknown(path, name string, s *jsonschema.Schema) Problem {
 	p := Problem{Field: join(path, name), Message: "there is no such field", Unknown: true}
 	if near := Suggest(name, names); near != "" {
 		p.Suggestion = join(path, near)
-		p.Message += "; did you mean " + p.Suggestion + "?"
+		p.Hint = "did you mean " + p.Suggestion + "?"
 	} else if len(names) > 0 {
-		p.Message += "; there are " + strings.Join(names, ", ")
+		p.Hint = "there are " + strings.Join(names, ", ")
 	}
 	return p
 }
@@ -181,7 +181,7 @@ func fitsType(types []string, v any) bool {
 	return false
 }
 
-// typesOf are the JSON types a schema allows; none if it does not say.
+// typesOf are the JSON types a schema allows; none if it names none.
 func typesOf(s *jsonschema.Schema) []string {
 	switch {
 	case s == nil:
@@ -193,7 +193,7 @@ func typesOf(s *jsonschema.Schema) []string {
 	}
 }
 
-// typeName is the type as people say it.
+// typeName is the type in words for people.
 func typeName(s *jsonschema.Schema) string {
 	if s != nil && s.Format == Duration {
 		return "a duration"

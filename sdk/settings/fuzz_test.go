@@ -11,12 +11,15 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// FuzzParse: what is typed becomes JSON that says it, or a mistake that names the field and shows no
-// secret; what is valid stays so with its defaults filled in.
+// FuzzParse: typed text becomes JSON of the same value, or a mistake that names the field and shows
+// no secret; a valid value stays so with its defaults filled in.
 func FuzzParse(f *testing.F) {
-	for _, a := range []string{"path=x", "rows=5", "rows=+5", "rows=05", "rows=1e1", "ratio=.5", "ratio=1e400", "header=true", "accept=", "accept=200, 300", "columns=a,b,c,d",
-		"every=7d", "every:=5", "every=1e9s", "token=hunter22", "mail.port=25", "mail.password=pa", "mail=x", "mail:={}", "labels.a=1", "labels.a.b=1", "rest.x.y=z", "rest:=[1,{}]", "path:=null",
-		"paht=x", "=x", ":=x", "x", "path=\xff", "path=\x00", "code=abc", ".=1", "mail..host=1", "rest:=" + strings.Repeat("[", 500) + strings.Repeat("]", 500)} {
+	for _, a := range []string{"path=x", "rows=5", "rows=+5", "rows=05", "rows=1e1", "ratio=.5", "ratio=1e400",
+		"header=true", "accept=", "accept=200, 300", "columns=a,b,c,d",
+		"every=7d", "every:=5", "every=1e9s", "token=hunter22", "mail.port=25", "mail.password=pa", "mail=x", "mail:={}",
+		"labels.a=1", "labels.a.b=1", "rest.x.y=z", "rest:=[1,{}]", "path:=null",
+		"paht=x", "=x", ":=x", "x", "path=\xff", "path=\x00", "code=abc", ".=1", "mail..host=1", "rest:=" +
+			strings.Repeat("[", 500) + strings.Repeat("]", 500)} {
 		f.Add(a, "hunter22")
 	}
 	s := compile(f, schema)
@@ -57,11 +60,12 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("%q: put together again it is %s, %v", a, whole, err)
 			}
 		}
-		// Whatever is wrong with a secret, it is not shown.
+		// A wrong secret is not shown.
 		if len(secret) >= 3 && !strings.Contains(schema+"must be text, at least characters", secret) {
 			for _, name := range []string{"token", "mail.password"} {
 				value, merr := json.Marshal(map[string]any{"deep": secret})
-				for _, assignment := range []string{name + "=" + secret, name + ":=" + string(value), name + ":=" + secret, name + ".x=" + secret} {
+				for _, assignment := range []string{name + "=" + secret, name + ":=" + string(value), name + ":=" + secret,
+					name + ".x=" + secret} {
 					got, err := s.Parse(nil, []string{assignment})
 					if err == nil {
 						err = s.Validate(got)
@@ -75,10 +79,11 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzCompile: a schema that a plugin sends is refused or usable: nothing that it says makes
-// looking at a value fail in another way than as a mistake in the value.
+// FuzzCompile: a schema that a plugin sends is refused or usable: with any schema a value fails
+// only as a mistake in the value.
 func FuzzCompile(f *testing.F) {
-	for _, s := range []string{schema, `true`, `{}`, `{"$ref":"#"}`, `{"properties":{"a":{"$ref":"#"}}}`, `{"type":"array","items":{"format":"go-duration"}}`, `{"properties":{"a":{"default":[1]}}}`,
+	for _, s := range []string{schema, `true`, `{}`, `{"$ref":"#"}`, `{"properties":{"a":{"$ref":"#"}}}`,
+		`{"type":"array","items":{"format":"go-duration"}}`, `{"properties":{"a":{"default":[1]}}}`,
 		`{"allOf":[{"not":{}}]}`, `{"properties":{"a":false}}`, `{"patternProperties":{"^a":{"type":"integer"}}}`, `{"additionalProperties":{"default":"7d","format":"go-duration"}}`} {
 		for _, v := range []string{`{}`, `{"a":1}`, `null`, `[["7d"]]`, `{"a":{"a":{}}}`, `"7d"`, ``} {
 			f.Add([]byte(s), []byte(v))
@@ -101,16 +106,18 @@ func FuzzCompile(f *testing.F) {
 	})
 }
 
-// FuzzDuration compares with the standard library, where that says anything, and wants days and
+// FuzzDuration compares with the standard library, where that has an answer, and wants days and
 // weeks to be what they are.
 func FuzzDuration(f *testing.F) {
-	for _, s := range []string{"90s", "1h30m", "7d", "2w", "1.5d", "-1d", "+1w", ".5w", "1d1h", "106751d", "1e3s", "1µs", "0", "", "d"} {
+	for _, s := range []string{"90s", "1h30m", "7d", "2w", "1.5d", "-1d", "+1w", ".5w", "1d1h", "106751d", "1e3s", "1µs",
+		"0", "", "d"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		got, err := settings.ParseDuration(s)
 		want, wantErr := time.ParseDuration(s)
-		if wantErr == nil && (err != nil || got != want) && !strings.Contains(s, "μ") { // the Greek letter, which schemas do not take
+		// the Greek letter, which schemas do not take
+		if wantErr == nil && (err != nil || got != want) && !strings.Contains(s, "μ") {
 			t.Errorf("%q is %v, %v; want %v", s, got, err, want)
 		}
 		if hours, ok := strings.CutSuffix(s, "d"); ok && err == nil && !strings.ContainsAny(hours, "dwhmnuµ.+-s") {

@@ -11,11 +11,10 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Parse puts assignments over base, a JSON object or nothing, and gives the result. An
-// assignment is "name=value", where the schema says what value is: text as it stands, a
-// number, true or false, a list with commas between its parts (nothing is the empty list);
-// or "name:=JSON" for anything. Dots in the name lead into nested objects. The last one of
-// equal names counts.
+// Parse puts assignments over base, a JSON object or nothing, and gives the result. An assignment
+// is "name=value". The schema decides what value is: text as it stands, a number, true or false, a
+// list with commas between its parts (nothing is the empty list). "name:=JSON" is for anything.
+// Dots in the name lead into nested objects. The last one of equal names counts.
 //
 // The error is an *Error. The result is not validated as a whole: Validate does that, once
 // everything is put together.
@@ -71,7 +70,7 @@ func splitAssignment(a string) (name, text string, raw bool, err error) {
 	return name, text, raw, nil
 }
 
-// find looks up the schema of a field; nil is one about which nothing is said.
+// find looks up the schema of a field; nil is one without any rule.
 func (s *Schema) find(path []string) (*jsonschema.Schema, error) {
 	at, within := s.root, ""
 	for _, name := range path {
@@ -122,7 +121,7 @@ func convert(name string, field *jsonschema.Schema, text string) (json.RawMessag
 	return nil, problem(name, "must be %s%s", typeName(field), shown)
 }
 
-// isNumber tells a JSON number from other JSON.
+// isNumber distinguishes a JSON number from other JSON.
 func isNumber(text string) bool {
 	_, err := strconv.ParseFloat(text, 64)
 	return err == nil

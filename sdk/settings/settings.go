@@ -1,12 +1,11 @@
-// Package settings turns what people write into JSON that fits a schema, and says which
-// field is wrong if it does not. The payload of an item (--set) and the config of a plugin
-// (--with) come this way; the schema is the plugin's own, so the command line, the daemon
-// and the plugin say the same about the same mistake.
+// Package settings turns what people write into JSON that fits a schema, and names the field that
+// is wrong if it does not. It reads the payload of an item (--set) and the config of a plugin
+// (--with). The schema is the plugin's own, so the command line, the daemon and the plugin report
+// the same mistake alike.
 //
-// Schemas are JSON Schema, draft 2020-12. Package sdk derives them from structs; these things
-// in them are ours: the format "go-duration" (a string such as "30s" or "7d"), that a
-// property with writeOnly is a secret, whose value never appears in a message, and the keywords
-// [Tune], [Single] and [Sum].
+// Schemas are JSON Schema, draft 2020-12. Package sdk derives them from structs. Three things in
+// them are ours: the format "go-duration" (a string such as "30s" or "7d"); writeOnly for a secret,
+// whose value never appears in a message; and the keywords [Tune], [Single] and [Sum].
 package settings
 
 import (
@@ -39,13 +38,15 @@ const Sum = "x-ledgerd-sum"
 type Schema struct {
 	root     *jsonschema.Schema
 	resolved *jsonschema.Resolved
+	rule     *rule               // accepts most values at little cost
+	ruled    bool                // there is a rule
 	order    map[string][]string // names of an object's properties as written, by its path
-	fills    map[*jsonschema.Schema]bool
+	filling  *filling
 }
 
 // Compile reads a schema.
 func Compile(schema []byte) (*Schema, error) {
-	s := &Schema{root: new(jsonschema.Schema), order: map[string][]string{}, fills: map[*jsonschema.Schema]bool{}}
+	s := &Schema{root: new(jsonschema.Schema), order: map[string][]string{}}
 	if err := json.Unmarshal(schema, s.root); err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
@@ -59,7 +60,10 @@ func Compile(schema []byte) (*Schema, error) {
 	if err := s.readOrder(schema, ""); err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	s.markFills(s.root)
+	if s.filling, err = newFilling(s.root); err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	s.rule, s.ruled = compileRule(s.root)
 	return s, nil
 }
 
@@ -67,6 +71,7 @@ func Compile(schema []byte) (*Schema, error) {
 type Problem struct {
 	Field      string // dots for nesting; "" is the whole
 	Message    string // "must be one of a, b"
+	Hint       string // what to do, or what may have been meant; may be empty
 	Unknown    bool   // there is no such field
 	Missing    bool   // it is required and not there
 	Suggestion string // with Unknown: the field that may have been meant
@@ -84,12 +89,16 @@ func (e *Error) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// String is "field: message".
+// String is "field: message; hint".
 func (p Problem) String() string {
-	if p.Field == "" {
-		return p.Message
+	text := p.Message
+	if p.Field != "" {
+		text = p.Field + ": " + text
 	}
-	return p.Field + ": " + p.Message
+	if p.Hint != "" {
+		text += "; " + p.Hint
+	}
+	return text
 }
 
 func problem(field, format string, args ...any) *Error {
@@ -100,6 +109,9 @@ func problem(field, format string, args ...any) *Error {
 func (s *Schema) Validate(value []byte) error {
 	if len(value) == 0 {
 		value = []byte("{}")
+	}
+	if s.ruled && json.Valid(value) && s.rule.fits(bytes.TrimSpace(value)) {
+		return nil
 	}
 	var v any
 	if err := json.Unmarshal(value, &v); err != nil {
@@ -116,81 +128,8 @@ func (s *Schema) Validate(value []byte) error {
 	return &Error{x.problems}
 }
 
-// Fill adds the defaults of what is absent and writes durations as nanoseconds, which is how
-// encoding/json reads a time.Duration. The value must be valid. Everything else keeps its bytes.
-func (s *Schema) Fill(value []byte) ([]byte, error) {
-	if len(value) == 0 {
-		value = []byte("{}")
-	}
-	if !s.fills[s.root] {
-		return value, nil
-	}
-	return s.fill(s.root, value)
-}
-
-func (s *Schema) fill(at *jsonschema.Schema, value []byte) ([]byte, error) {
-	if !s.fills[at] || bytes.Equal(value, []byte("null")) {
-		return value, nil
-	}
-	switch value[0] {
-	case '"':
-		var text string
-		if err := json.Unmarshal(value, &text); err != nil || at.Format != Duration {
-			return value, err
-		}
-		d, err := ParseDuration(text)
-		return fmt.Append(nil, int64(d)), err
-	case '{':
-		return s.fillObject(at, value)
-	case '[':
-		var items []json.RawMessage
-		if err := json.Unmarshal(value, &items); err != nil || at.Items == nil {
-			return value, err
-		}
-		for i := range items {
-			var err error
-			if items[i], err = s.fill(at.Items, items[i]); err != nil {
-				return nil, err
-			}
-		}
-		return json.Marshal(items)
-	default:
-		return value, nil
-	}
-}
-
-func (s *Schema) fillObject(at *jsonschema.Schema, value []byte) ([]byte, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(value, &fields); err != nil {
-		return nil, err
-	}
-	for name, field := range at.Properties {
-		if _, given := fields[name]; given {
-			continue
-		}
-		switch {
-		case field.Default != nil:
-			fields[name] = field.Default
-		case s.fills[field] && field.Type == "object":
-			fields[name] = json.RawMessage("{}") // for the defaults within
-		}
-	}
-	for name := range fields {
-		field := at.Properties[name]
-		if field == nil {
-			field = at.AdditionalProperties
-		}
-		filled, err := s.fill(field, fields[name])
-		if err != nil {
-			return nil, err
-		}
-		fields[name] = filled
-	}
-	return json.Marshal(fields)
-}
-
-// Marshal writes a Go value as settings; nil is the empty object. A struct cannot say that a
-// field is absent, so in structs zero fields stand for absent ones, unless they are required.
+// Marshal writes a Go value as settings; nil is the empty object. A struct cannot mark a field as
+// absent, so in structs zero fields stand for absent ones, unless they are required.
 func (s *Schema) Marshal(v any) ([]byte, error) {
 	if v == nil {
 		return []byte("{}"), nil
@@ -226,21 +165,6 @@ func dropZero(at *jsonschema.Schema, value []byte) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// markFills notes below which schemas there is something for Fill to do.
-func (s *Schema) markFills(at *jsonschema.Schema) bool {
-	if at == nil {
-		return false
-	}
-	fills := at.Format == Duration
-	for _, field := range at.Properties {
-		fills = s.markFills(field) || field.Default != nil || fills
-	}
-	fills = s.markFills(at.Items) || fills
-	fills = s.markFills(at.AdditionalProperties) || fills
-	s.fills[at] = fills
-	return fills
-}
-
 // Field describes one field to people.
 type Field struct {
 	Name     string // dots for nesting
@@ -250,8 +174,8 @@ type Field struct {
 	Enum     []string
 	Required bool
 	Secret   bool
-	Tune     bool // see Tune; also where an object around it says so
-	Single   bool // see Single; also where an object around it says so
+	Tune     bool // see Tune; also where an object around it has it
+	Single   bool // see Single; also where an object around it has it
 	Sum      bool // of an output: reports add it up over items
 }
 
@@ -273,7 +197,8 @@ func (s *Schema) fieldsOf(path string, at *jsonschema.Schema, tune, single bool)
 		}
 		f := Field{
 			Name: full, Type: typeName(field), Doc: field.Description, Default: written(field.Default),
-			Required: slices.Contains(at.Required, name), Secret: field.WriteOnly, Tune: tunes, Single: one, Enum: enumTexts(field),
+			Required: slices.Contains(at.Required, name), Secret: field.WriteOnly, Tune: tunes, Single: one, Enum: enumTexts(
+				field),
 			Sum: field.Extra[Sum] == true,
 		}
 		if field.Items != nil {
@@ -389,7 +314,8 @@ func (s *Schema) Merge(config []byte, secrets map[string]string) (json.RawMessag
 }
 
 // edit changes the object that holds the last name of path, making the ones on the way.
-func edit(object []byte, path []string, change func(fields map[string]json.RawMessage, last string) error) (json.RawMessage, error) {
+func edit(object []byte, path []string, change func(fields map[string]json.RawMessage,
+	last string) error) (json.RawMessage, error) {
 	fields := map[string]json.RawMessage{}
 	if len(object) > 0 {
 		if err := json.Unmarshal(object, &fields); err != nil {

@@ -54,6 +54,7 @@ func TestCompileRefuses(t *testing.T) {
 		"unknown type":    `{"properties":{"a":{"type":7}}}`,
 		"bad pattern":     `{"properties":{"a":{"pattern":"("}}}`,
 		"default misfits": `{"properties":{"a":{"type":"integer","default":"x"}}}`,
+		"no duration":     `{"properties":{"a":{"format":"go-duration","default":"soon"}}}`,
 	} {
 		if _, err := settings.Compile([]byte(text)); err == nil {
 			t.Error(name, "is accepted")
@@ -143,7 +144,8 @@ func TestUnknownField(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := settings.Problem{
-		Field: "delimeter", Message: "there is no such field; did you mean delimiter?", Unknown: true, Suggestion: "delimiter",
+		Field: "delimeter", Message: "there is no such field", Hint: "did you mean delimiter?", Unknown: true,
+		Suggestion: "delimiter",
 	}
 	if diff := cmp.Diff([]settings.Problem{want}, e.Problems); diff != "" {
 		t.Error(diff)
@@ -174,9 +176,11 @@ func TestValidate(t *testing.T) {
 		{`{"path":"a","code":"ABCD"}`, "code: must have at most 3 characters, has 4"},
 		{`{"path":"a","token":"abc"}`, "token: must have at least 4 characters"},
 		{`{"path":"a","token":true}`, "token: must be text, not true"},
-		{`{"path":"a","mail":{"port":"x","hots":1}}`, "mail.hots: there is no such field; did you mean mail.host?; mail.port: must be a whole number, not text"},
+		{`{"path":"a","mail":{"port":"x","hots":1}}`, "mail.hots: there is no such field; did you mean mail.host?; " +
+			"mail.port: must be a whole number, not text"},
 		{`{"path":"a","labels":{"x":"y"}}`, "labels.x: must be a whole number, not text"},
-		{`{"rows":0,"colums":1}`, "path: is required; colums: there is no such field; did you mean columns?; rows: must be at least 1, not 0"},
+		{`{"rows":0,"colums":1}`, "path: is required; colums: there is no such field; did you mean columns?; rows: must " +
+			"be at least 1, not 0"},
 	}
 	s := compile(t, schema)
 	for _, test := range tests {
@@ -194,7 +198,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// A schema made by others may have rules that are not explained; they count all the same.
+// A schema made by others may have rules that are not explained; they still count.
 func TestValidateForeignRule(t *testing.T) {
 	s := compile(t, `{"type":"object","properties":{"n":{"multipleOf":3}}}`)
 	if err := s.Validate([]byte(`{"n":3}`)); err != nil {
@@ -205,12 +209,13 @@ func TestValidateForeignRule(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with a secret, its value is not in the message.
+// A wrong secret's value is not in the message.
 func TestSecretsAreNotShown(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const mark = "S3CRET"
 		rule := rapid.SampledFrom([]string{
-			`"minLength":99`, `"maxLength":2`, `"pattern":"^x$"`, `"enum":["a"]`, `"type":"integer"`, `"multipleOf":2,"type":"number"`,
+			`"minLength":99`, `"maxLength":2`, `"pattern":"^x$"`, `"enum":["a"]`, `"type":"integer"`,
+			`"multipleOf":2,"type":"number"`,
 		}).Draw(t, "rule")
 		if !strings.Contains(rule, "type") {
 			rule += `,"type":"string"`
@@ -235,6 +240,8 @@ func TestFill(t *testing.T) {
 			`{"delimiter":",","header":false,"accept":null,"every":1500000000,"mail":{"host":"localhost","port":7}}`},
 		{`{"delimiter":";","header":true,"accept":[],"every":"-1d12h","mail":{"host":"","port":0},"rest":9007199254740993}`,
 			`{"delimiter":";","header":true,"accept":[],"every":-129600000000000,"mail":{"host":"","port":0},"rest":9007199254740993}`},
+		{" {\n\"\\u0065very\" : \"1s\" , \"rest\":[ 1 , \"<,}\\\"\" ],\"mail\":null,\"accept\" : [ ] } ",
+			`{"delimiter":",","header":true,"accept":[],"every":1000000000,"mail":null,"rest":[1,"<,}\""]}`},
 	}
 	s := compile(t, schema)
 	for _, test := range tests {
@@ -247,12 +254,14 @@ func TestFill(t *testing.T) {
 			t.Errorf("%s: %s", test.value, diff)
 		}
 	}
-	lists := compile(t, `{"properties":{"waits":{"items":{"format":"go-duration"}},"by":{"additionalProperties":{"properties":{"n":{"default":1}}}}}}`)
+	lists := compile(t,
+		`{"properties":{"waits":{"items":{"format":"go-duration"}},"by":{"additionalProperties":{"properties":{"n":{"default":1}}}}}}`)
 	got, err := lists.Fill([]byte(`{"waits":["1s","2m"],"by":{"a":{},"b":{"n":2}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(decode(t, `{"waits":[1000000000,120000000000],"by":{"a":{"n":1},"b":{"n":2}}}`), decode(t, string(got))); diff != "" {
+	if diff := cmp.Diff(decode(t, `{"waits":[1000000000,120000000000],"by":{"a":{"n":1},"b":{"n":2}}}`),
+		decode(t, string(got))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -314,13 +323,15 @@ func TestSecrets(t *testing.T) {
 	if diff := cmp.Diff(decode(t, whole), decode(t, string(merged))); diff != "" {
 		t.Error(diff)
 	}
-	if rest, secrets, err = s.Split([]byte(`{"path":"a"}`)); err != nil || len(secrets) > 0 || string(rest) != `{"path":"a"}` {
+	if rest, secrets, err = s.Split([]byte(`{"path":"a"}`)); err != nil || len(secrets) > 0 ||
+		string(rest) != `{"path":"a"}` {
 		t.Error(string(rest), secrets, err)
 	}
 	if _, _, err := s.Split([]byte(`{"token":7}`)); err == nil {
 		t.Error("a number was accepted")
 	}
-	if merged, err = s.Merge(nil, map[string]string{"mail.password": "pw"}); err != nil || string(merged) != `{"mail":{"password":"pw"}}` {
+	if merged, err = s.Merge(nil, map[string]string{"mail.password": "pw"}); err != nil ||
+		string(merged) != `{"mail":{"password":"pw"}}` {
 		t.Error(string(merged), err)
 	}
 	if _, err := s.Merge(nil, map[string]string{"path": "x"}); err == nil {
@@ -367,7 +378,7 @@ func TestParseDuration(t *testing.T) {
 	}
 }
 
-// What time.ParseDuration accepts means the same here.
+// A duration that time.ParseDuration accepts means the same here.
 func TestParseDurationLikeTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := time.Duration(rapid.Int64Range(-math.MaxInt64, math.MaxInt64).Draw(t, "d"))
@@ -380,7 +391,8 @@ func TestParseDurationLikeTime(t *testing.T) {
 func TestSuggest(t *testing.T) {
 	known := []string{"delimiter", "encoding", "header", "max_bad_rows", "n"}
 	for word, want := range map[string]string{
-		"delimeter": "delimiter", "Encodng": "encoding", "head": "header", "max": "max_bad_rows", "edlimiter": "delimiter", "m": "", "xyz": "", "": "",
+		"delimeter": "delimiter", "Encodng": "encoding", "head": "header", "max": "max_bad_rows", "edlimiter": "delimiter",
+		"m": "", "xyz": "", "": "",
 	} {
 		if got := settings.Suggest(word, known); got != want {
 			t.Errorf("%q: %q, want %q", word, got, want)
@@ -388,9 +400,11 @@ func TestSuggest(t *testing.T) {
 	}
 }
 
-// What Parse makes of typed text is valid, for every value of a simple type.
+// The result of Parse for typed text is valid, for every value of a simple type.
 func TestParseRound(t *testing.T) {
-	s, err := settings.Compile([]byte(`{"additionalProperties":false,"properties":{"s":{"type":"string"},"n":{"type":"integer"},"f":{"type":"number"},"l":{"type":"array","items":{"type":"number"}}}}`))
+	s, err := settings.Compile(
+		[]byte(
+			`{"additionalProperties":false,"properties":{"s":{"type":"string"},"n":{"type":"integer"},"f":{"type":"number"},"l":{"type":"array","items":{"type":"number"}}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,8 +428,8 @@ func TestParseRound(t *testing.T) {
 	})
 }
 
-// What only tunes, also below an object that says so, is no part of what must agree; what is in force
-// has its defaults, durations as people write them, and no secret.
+// Tuning fields, also below a tuning object, are not compared. The settings in force have their
+// defaults, durations as people write them, and no secret.
 func TestAgreedAndInForce(t *testing.T) {
 	s := compile(t, `{"type": "object", "additionalProperties": false, "properties": {
 		"command": {"type": "string"},

@@ -12,7 +12,7 @@ import (
 // durationForm is what ParseDuration accepts.
 var durationForm = regexp.MustCompile(DurationPattern)
 
-// DurationPattern is the form of durations as a schema says it.
+// DurationPattern is the form of durations in a schema.
 const DurationPattern = `^[+-]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h|d|w))+$`
 
 var longUnits = regexp.MustCompile(`([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([dw])`)
@@ -26,7 +26,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	hours := longUnits.ReplaceAllStringFunc(text, func(part string) string {
 		n, err := strconv.ParseFloat(part[:len(part)-1], 64)
 		if err != nil {
-			return part // ParseDuration below says what is wrong
+			return part // ParseDuration below explains the error
 		}
 		if strings.HasSuffix(part, "w") {
 			n *= 7
@@ -58,9 +58,9 @@ func FormatDuration(d time.Duration) string {
 // longestWord is compared; the names of fields are shorter.
 const longestWord = 100
 
-// Suggest gives the known word that is closest to word, "" if none is close: at most a third
-// of its letters are wrong, or it begins with word. Letters put in, left out, replaced or
-// swapped with their neighbour count one each (optimal string alignment).
+// Suggest gives the known word that is closest to word, "" if none is close: at most a third of its
+// letters are wrong, or it begins with word. Letters put in, left out, replaced or swapped with the
+// next one count one each (optimal string alignment).
 func Suggest(word string, known []string) string {
 	best, least := "", max(1, len(word)/3)+1
 	if len(word) > longestWord {

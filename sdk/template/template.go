@@ -1,6 +1,6 @@
 // Package template makes the beginning of a plugin: a folder with a plugin that works, its tests and what
-// to do next. What it writes are the files in the folders beside this one, with the plugin's name in
-// place of "sample". They are not text with gaps but programs, with tests of their own.
+// to do next. It writes the files in the folders beside this one, with the plugin's name in place of
+// "sample". They are not text with gaps but programs, with tests of their own.
 package template
 
 import (
@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ledgerd/ledgerd/sdk/node"
@@ -30,31 +31,19 @@ var languages = map[string]string{"go": "ledgerd-plugin-sample", "node": "node",
 // Languages lists what Write knows.
 func Languages() []string { return []string{"go", "node", "sh"} }
 
-// CheckName says what is wrong with the name of a plugin.
+// CheckName returns the error in the name of a plugin.
 func CheckName(name string) error {
 	if !wire.NameForm.MatchString(name) {
-		return fmt.Errorf("%q is no name for a plugin: small letters, digits and -, at most 64 of them, and no - in front", name)
+		return fmt.Errorf("%q is no name for a plugin: small letters, digits and -, at most 64 of them, and no - in front",
+			name)
 	}
 	return nil
 }
 
-// Next is what to do in the folder that Write has made.
-func Next(name, language string) []string {
-	program := "./ledgerd-plugin-" + name
-	run := "ledgerd run " + name + " --plugin-dir . README.md"
-	switch language {
-	case "go":
-		return []string{"go mod tidy", "go test ./...", "go build", "ledgerd plugin check " + program, run}
-	case "node":
-		return []string{"npm ci", "node --test", "ledgerd plugin check " + program, run}
-	default:
-		return []string{"sh test.sh", "ledgerd --config ledgerd.toml run " + name + " README.md"}
-	}
-}
-
 // Write makes the folder dir, which must not exist, and returns the names of the files in it. version is
-// that of ledgerd's module, for a plugin in Go; one that is no release means the newest there is.
-func Write(dir, name, language, version string) ([]string, error) {
+// that of ledgerd's module, for a plugin in Go; a version that is no release means the newest there is. clone, if it
+// is not "", is a folder with ledgerd's sources, which a plugin in Go then takes the SDK from.
+func Write(dir, name, language, version, clone string) ([]string, error) {
 	folder, known := languages[language]
 	if !known {
 		return nil, fmt.Errorf("no template for %q", language)
@@ -72,12 +61,13 @@ func Write(dir, name, language, version string) ([]string, error) {
 	}
 	switch language {
 	case "go":
-		made["go.mod"] = goMod(version)
+		made["go.mod"] = goMod(version, clone)
 	case "node":
 		if err := collect(made, node.Files, ".", "ledgerd"); err != nil {
 			return nil, err
 		}
-		made["package.json"], made["package-lock.json"], made[".npmrc"] = forPlugin(node.Package), forPlugin(node.Lock), node.Npmrc
+		made["package.json"], made["package-lock.json"], made[".npmrc"] = forPlugin(node.Package), forPlugin(node.Lock),
+			node.Npmrc
 		made["ledgerd/package.json"] = node.Package
 	case "sh":
 		made["ledgerd.toml"] = bytes.ReplaceAll(made["ledgerd.toml"], []byte("DIR"), []byte(quoted.Replace(absolute)))
@@ -87,7 +77,7 @@ func Write(dir, name, language, version string) ([]string, error) {
 	}
 	names, err := write(dir, name, made)
 	if err != nil {
-		_ = os.RemoveAll(dir) // nobody else's: we have just made it
+		_ = os.RemoveAll(dir) // only ours: we have just made it
 	}
 	return names, err
 }
@@ -142,10 +132,15 @@ var release = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(0\.)?\d{14}-[0-9a-f]{12})?$`
 // goVersion is the oldest Go that builds the SDK.
 const goVersion = "1.26.0"
 
-func goMod(version string) []byte {
+func goMod(version, clone string) []byte {
 	text := fmt.Sprintf("module example.com/ledgerd-plugin-%s\n\ngo %s\n", sample, goVersion)
-	if release.MatchString(version) {
-		text += "\nrequire github.com/ledgerd/ledgerd " + version + "\n"
+	const ours = "github.com/ledgerd/ledgerd"
+	switch {
+	case clone != "":
+		text += fmt.Sprintf("\nrequire %s v0.0.0\n\n// The clone that ledgerd was built in. Without this line it is a release.\n"+
+			"replace %s => %s\n", ours, ours, strconv.Quote(filepath.ToSlash(clone)))
+	case release.MatchString(version):
+		text += "\nrequire " + ours + " " + version + "\n"
 	}
 	return []byte(text)
 }

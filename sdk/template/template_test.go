@@ -17,11 +17,11 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// made is a folder with a new plugin.
-func made(t *testing.T, name, language, version string) string {
+// made is a folder with a new plugin, whose SDK is that of a version or a clone.
+func made(t *testing.T, name, language, version, clone string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "ledgerd-plugin-"+name)
-	files, err := template.Write(dir, name, language, version)
+	files, err := template.Write(dir, name, language, version, clone)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,8 @@ func made(t *testing.T, name, language, version string) string {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		if rest, _ := filepath.Rel(dir, path); !strings.HasPrefix(rest, "ledgerd/") && strings.Contains(rest+string(text), "sample") {
+		if rest, _ := filepath.Rel(dir, path); !strings.HasPrefix(rest, "ledgerd/") &&
+			strings.Contains(rest+string(text), "sample") {
 			t.Errorf("%s still has the template's name", rest)
 		}
 		there = append(there, strings.TrimPrefix(path, dir+"/"))
@@ -41,7 +42,7 @@ func made(t *testing.T, name, language, version string) string {
 		t.Fatal(err)
 	}
 	if len(there) != len(files) {
-		t.Errorf("Write says %v, there are %v", files, there)
+		t.Errorf("Write returned %v, there are %v", files, there)
 	}
 	return dir
 }
@@ -63,14 +64,14 @@ func TestGo(t *testing.T) {
 	for version, want := range map[string]string{
 		"v0.3.1":                               "v0.3.1",
 		"v0.3.2-0.20261120101112-0123456789ab": "v0.3.2-0.20261120101112-0123456789ab",
-		"v0.3.1-4-g0123456":                    "", // nobody can fetch it
+		"v0.3.1-4-g0123456":                    "", // it cannot be fetched
 		"(devel)":                              "",
 	} {
 		var mod struct {
 			Go      string
 			Require []struct{ Path, Version string }
 		}
-		dir := made(t, "word-count", "go", version)
+		dir := made(t, "word-count", "go", version, "")
 		if err := json.Unmarshal([]byte(run(t, dir, nil, "go", "mod", "edit", "-json")), &mod); err != nil {
 			t.Fatal(err)
 		}
@@ -91,8 +92,23 @@ func TestGo(t *testing.T) {
 	}
 }
 
+// Built in a clone, ledgerd makes plugins that need no release: what go.mod has compiles without any registry.
+func TestGoFromAClone(t *testing.T) {
+	clone, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := made(t, "word-count", "go", "v0.3.2-0.20261120101112-0123456789ab", clone)
+	run(t, dir, []string{"GOFLAGS=-mod=mod", "GOWORK=off"}, "go", "mod", "tidy")
+	if at := run(t, dir, []string{"GOWORK=off"}, "go", "list", "-m", "-f", "{{.Replace.Path}}",
+		"github.com/ledgerd/ledgerd"); strings.TrimSpace(at) != clone {
+		t.Errorf("the SDK is taken from %s, want %s", at, clone)
+	}
+	run(t, dir, []string{"GOWORK=off"}, "go", "build", "-o", "program", ".")
+}
+
 func TestNode(t *testing.T) {
-	dir := made(t, "word-count", "node", "")
+	dir := made(t, "word-count", "node", "", "")
 	packages, err := filepath.Abs("../node/node_modules")
 	if err == nil {
 		_, err = os.Stat(packages)
@@ -112,18 +128,20 @@ func TestNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Kill()
-	if d, err := p.Describe(t.Context(), &wire.DescribeRequest{}); err != nil || d.Name != "word-count" || d.Sdk != "node/0.1.0" {
+	if d, err := p.Describe(t.Context(), &wire.DescribeRequest{}); err != nil || d.Name != "word-count" ||
+		d.Sdk != "node/0.1.0" {
 		t.Error(d, err)
 	}
 	help := exec.Command("./ledgerd-plugin-word-count")
 	help.Dir = dir
-	if out, err := help.CombinedOutput(); err == nil || !strings.Contains(string(out), "word-count 0.1.0 is a plugin of ledgerd") {
+	if out, err := help.CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "word-count 0.1.0 is a plugin of ledgerd") {
 		t.Errorf("by hand: %v %s", err, out)
 	}
 }
 
 func TestScript(t *testing.T) {
-	if out := run(t, made(t, "word-count", "sh", ""), nil, "sh", "test.sh"); out != "ok\n" {
+	if out := run(t, made(t, "word-count", "sh", "", ""), nil, "sh", "test.sh"); out != "ok\n" {
 		t.Error(out)
 	}
 }
@@ -131,7 +149,7 @@ func TestScript(t *testing.T) {
 // A folder may have a name that means something in a config or a command.
 func TestScriptInAnOddFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), `{a}"\b`)
-	if _, err := template.Write(dir, "words", "sh", ""); err != nil {
+	if _, err := template.Write(dir, "words", "sh", "", ""); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "ledgerd.toml"))
@@ -140,7 +158,7 @@ func TestScriptInAnOddFolder(t *testing.T) {
 	}
 }
 
-// What is there is left alone, and what was begun is taken away.
+// Existing files are left alone, and a begun folder is removed.
 func TestWriteRefuses(t *testing.T) {
 	dir := t.TempDir()
 	mine := filepath.Join(dir, "mine")
@@ -149,11 +167,13 @@ func TestWriteRefuses(t *testing.T) {
 	}
 	for _, test := range []struct{ dir, name, language string }{
 		{dir, "words", "go"}, {mine, "words", "go"}, {dir + "/new", "Words", "go"}, {dir + "/new", "../words", "go"},
-		{dir + "/new", "", "sh"}, {dir + "/new", "test", "sh"}, {dir + "/new", "words", "cobol"}, {dir + "/none/new", "words", "go"},
+		{dir + "/new", "", "sh"}, {dir + "/new", "test", "sh"}, {dir + "/new", "words", "cobol"}, {dir + "/none/new", "words",
+			"go"},
 	} {
-		if files, err := template.Write(test.dir, test.name, test.language, ""); err == nil {
+		if files, err := template.Write(test.dir, test.name, test.language, "", ""); err == nil {
 			t.Errorf("%v: wrote %v", test, files)
-		} else if exists := test.language == "go" && test.name == "words" && !strings.HasSuffix(test.dir, "new"); exists != errors.Is(err, fs.ErrExist) {
+		} else if exists := test.language == "go" && test.name == "words" &&
+			!strings.HasSuffix(test.dir, "new"); exists != errors.Is(err, fs.ErrExist) {
 			t.Errorf("%v: %v", test, err)
 		}
 	}
@@ -173,16 +193,19 @@ func TestWriteRefuses(t *testing.T) {
 // TestPluginIsLean: who writes a plugin gets the SDK and its transport, no database and no ledger.
 func TestPluginIsLean(t *testing.T) {
 	for _, flags := range [][]string{nil, {"-test"}} {
-		args := append(append([]string{"go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}"}, flags...), "./ledgerd-plugin-sample")
+		args := append(append([]string{"go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}"}, flags...),
+			"./ledgerd-plugin-sample")
 		for line := range strings.Lines(run(t, ".", nil, args...)) {
-			for _, no := range []string{"jackc", "sqlite", "modernc.org", "goose", "ledgerd/ledger/", "ledgerd/schema", "ledgerd/plugins"} {
+			for _, no := range []string{"jackc", "sqlite", "modernc.org", "goose", "ledgerd/ledger/", "ledgerd/schema",
+				"ledgerd/plugins"} {
 				if strings.Contains(line, no) {
 					t.Errorf("a plugin would be built with %s", line)
 				}
 			}
 		}
 	}
-	if deps := run(t, ".", nil, "go", "list", "-deps", "./ledgerd-plugin-sample"); !strings.Contains(deps, "google.golang.org/grpc\n") {
+	if deps := run(t, ".", nil, "go", "list", "-deps", "./ledgerd-plugin-sample"); !strings.Contains(deps,
+		"google.golang.org/grpc\n") {
 		t.Error("the list of what a plugin is built with is not one:", deps)
 	}
 }

@@ -851,8 +851,12 @@ type Item struct {
 	LockId         []byte                 `protobuf:"bytes,8,opt,name=lock_id,json=lockId,proto3" json:"lock_id,omitempty"`           // token of the lease; the result gives it back
 	TimeoutMs      int64                  `protobuf:"varint,9,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // for the work, from its beginning; 0: none
 	Previous       []byte                 `protobuf:"bytes,10,opt,name=previous,proto3" json:"previous,omitempty"`                    // with the feature "previous": output of the last completed round; empty: none
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// W3C trace context, for spans of the work: of the span of the attempt, or where ledgerd records none of who added
+	// the item. Empty: none.
+	Traceparent   string `protobuf:"bytes,11,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // 55 bytes
+	Tracestate    string `protobuf:"bytes,12,opt,name=tracestate,proto3" json:"tracestate,omitempty"`   // at most 512 bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Item) Reset() {
@@ -953,6 +957,20 @@ func (x *Item) GetPrevious() []byte {
 		return x.Previous
 	}
 	return nil
+}
+
+func (x *Item) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
+}
+
+func (x *Item) GetTracestate() string {
+	if x != nil {
+		return x.Tracestate
+	}
+	return ""
 }
 
 type Cancel struct {
@@ -1603,7 +1621,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"q\n" +
 	"\vHostMessage\x12-\n" +
 	"\x05items\x18\x01 \x03(\v2\x17.ledgerd.plugin.v1.ItemR\x05items\x123\n" +
-	"\acancels\x18\x02 \x03(\v2\x19.ledgerd.plugin.v1.CancelR\acancels\"\x83\x02\n" +
+	"\acancels\x18\x02 \x03(\v2\x19.ledgerd.plugin.v1.CancelR\acancels\"\xc5\x02\n" +
 	"\x04Item\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x03R\aattempt\x12\x12\n" +
@@ -1616,7 +1634,11 @@ const file_plugin_proto_rawDesc = "" +
 	"\n" +
 	"timeout_ms\x18\t \x01(\x03R\ttimeoutMs\x12\x1a\n" +
 	"\bprevious\x18\n" +
-	" \x01(\fR\bprevious\"\xe4\x01\n" +
+	" \x01(\fR\bprevious\x12 \n" +
+	"\vtraceparent\x18\v \x01(\tR\vtraceparent\x12\x1e\n" +
+	"\n" +
+	"tracestate\x18\f \x01(\tR\n" +
+	"tracestate\"\xe4\x01\n" +
 	"\x06Cancel\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x03R\aattempt\x128\n" +

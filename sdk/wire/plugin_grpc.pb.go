@@ -36,7 +36,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 type PluginClient interface {
-	// Describe says what the plugin is. It has no effects, may be called before Configure and
+	// Describe describes what the plugin is. It has no effects, may be called before Configure and
 	// gives the same answer every time.
 	Describe(ctx context.Context, in *DescribeRequest, opts ...grpc.CallOption) (*DescribeResponse, error)
 	// Configure checks a config and, unless validate_only, puts it to use. It is put to use
@@ -117,7 +117,7 @@ func (c *pluginClient) Drain(ctx context.Context, in *DrainRequest, opts ...grpc
 // All implementations must embed UnimplementedPluginServer
 // for forward compatibility.
 type PluginServer interface {
-	// Describe says what the plugin is. It has no effects, may be called before Configure and
+	// Describe describes what the plugin is. It has no effects, may be called before Configure and
 	// gives the same answer every time.
 	Describe(context.Context, *DescribeRequest) (*DescribeResponse, error)
 	// Configure checks a config and, unless validate_only, puts it to use. It is put to use

@@ -32,7 +32,7 @@ func TestPageForAnyLanguage(t *testing.T) {
 		{wire.Cancel_Reason(0).Descriptor().Values(), "REASON_"},
 		{wire.Result_Ending(0).Descriptor().Values(), "ENDING_"},
 	} {
-		for i := 1; i < e.values.Len(); i++ { // 0 is what is not said
+		for i := 1; i < e.values.Len(); i++ { // 0 stands for an absent value
 			must = append(must, "`"+strings.TrimPrefix(string(e.values.Get(i).Name()), e.prefix)+"`")
 		}
 	}

@@ -1,9 +1,9 @@
-// Package late shows what becomes of a completion that comes too late: a worker takes an item, is
-// paused (SIGSTOP) until the queue has given the item to a second worker, and then goes on and
+// Package late shows what becomes of a completion that comes too late. A worker takes an item and
+// is paused (SIGSTOP) until the queue has given the item to a second worker. Then it goes on and
 // reports that the item is done, while the second one is still at it.
 //
-// A queue whose writes are not fenced takes that for the end of the item: whatever the second
-// worker finds out is then dropped, and if the item is deleted with its end, nobody sees it.
+// A queue whose writes are not fenced takes that for the end of the item. The second worker's
+// result is then dropped; if the item is deleted with its end, the loss is not visible.
 package late
 
 import (
@@ -36,21 +36,23 @@ const patience = 2 * time.Minute
 
 // All has every queue go through it.
 func All(ctx context.Context, b *ours.Bench, progress io.Writer) (all []Outcome, err error) {
-	for _, one := range []func(context.Context, *ours.Bench) (Outcome, error){ledgerdOnPostgres, ledgerdOnSQLite, riverOnPostgres, goqiteOnSQLite} {
+	for _, one := range []func(context.Context, *ours.Bench) (Outcome, error){
+		ledgerdOnPostgres, ledgerdOnSQLite, riverOnPostgres, goqiteOnSQLite} {
 		attempt, cancel := context.WithTimeout(ctx, patience)
 		o, err := one(attempt, b)
 		cancel()
 		if err != nil {
 			return all, fmt.Errorf("%s: %w", o.Queue, err)
 		}
-		fmt.Fprintf(progress, "  %-8s on %-8s  told: %s\n     then: %s\n     in the end: %s\n", o.Queue, o.Database, o.Told, o.Then, o.End)
+		fmt.Fprintf(progress, "  %-8s on %-8s  told: %s\n     then: %s\n     in the end: %s\n", o.Queue, o.Database, o.Told,
+			o.Then, o.End)
 		all = append(all, o)
 	}
 	return all, nil
 }
 
-// Hold is the first worker: the program, started with these arguments. It takes the item, says so,
-// waits for a line on stdin and completes it.
+// Hold is the first worker: the program, started with these arguments. It takes the item, prints
+// that, waits for a line on stdin and completes it.
 func Hold(args []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -67,7 +69,7 @@ func Hold(args []string) error {
 	return err
 }
 
-// holding says that the item is taken, and waits until it is to be completed.
+// holding prints that the item is taken, and waits until it is to be completed.
 func holding() error {
 	if _, err := fmt.Println("holding"); err != nil {
 		return err
@@ -111,7 +113,7 @@ func hold(ctx context.Context, queue, address string) (h *holder, err error) {
 	return h, nil
 }
 
-// finish lets the first worker go on, and tells what the queue told it.
+// finish lets the first worker go on, and returns the queue's answer.
 func (h *holder) finish() (told string, err error) {
 	if err := h.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		return "", err

@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestLate: ledgerd refuses the end that comes too late and keeps what the second worker says. That
-// the others take it is what docs/performance.md says of these versions of theirs.
+// TestLate: ledgerd refuses the end that comes too late and keeps the second worker's result.
+// bench/HISTORY.md states that these versions of the others accept it.
 func TestLate(t *testing.T) {
 	all, err := All(t.Context(), &ours.Bench{Postgres: pgtest.URL(t), Dir: t.TempDir()}, t.Output())
 	if err != nil {
@@ -36,7 +36,7 @@ func TestLate(t *testing.T) {
 	for _, o := range all {
 		if o.Queue != "ledgerd" {
 			if !o.Accepted {
-				t.Errorf("%s refuses by now: say so in docs/performance.md: %+v", o.Queue, o)
+				t.Errorf("%s refuses by now: say so in bench/HISTORY.md: %+v", o.Queue, o)
 			}
 			continue
 		}

@@ -16,6 +16,8 @@ func Format(v float64, unit string) string {
 			return fmt.Sprintf("%.2f ms", v)
 		}
 		return thousands(int64(v+0.5)) + " ms"
+	case "µs":
+		return fmt.Sprintf("%.1f µs", v)
 	case "%":
 		return fmt.Sprintf("%.1f %%", v)
 	case "x":

@@ -1,8 +1,8 @@
 // Package measure runs the same work on several sides in alternating rounds and keeps what each
 // measured. It knows neither ledgers nor peers.
 //
-// One round runs every side of a scenario once; the next round starts with another side, so that
-// a machine that gets slower or faster meanwhile does so for all. What is compared are medians.
+// One round runs every side of a scenario once; the next round starts with another side, so that a
+// machine that gets slower or faster meanwhile does so for all. Medians are compared.
 package measure
 
 import (
@@ -19,10 +19,10 @@ import (
 // Sample is what one run of one side measured: metric → figure.
 type Sample map[string]float64
 
-// Metric says what a figure is.
+// Metric is the meaning of a figure.
 type Metric struct {
 	Name string `json:"name"`
-	Unit string `json:"unit"` // "/s", "ms", "MiB", "%"
+	Unit string `json:"unit"` // "/s", "ms", "µs", "MiB", "%"
 }
 
 // Side is one of those that do the work of a scenario.
@@ -32,15 +32,16 @@ type Side struct {
 }
 
 // Target is what a scenario has to reach: a bound on a figure of a side, or on its ratio to the
-// figure of another side.
+// figure of another side. Of several others the best one counts: with a lower bound the one with
+// the greatest median, with an upper bound the one with the least.
 type Target struct {
-	Text   string  `json:"text"`
-	Metric string  `json:"metric"`
-	Side   string  `json:"side"`
-	Of     string  `json:"of,omitempty"` // the side that it is compared with; "" means none
-	Min    float64 `json:"min,omitempty"`
-	Max    float64 `json:"max,omitempty"`
-	Aim    float64 `json:"aim,omitempty"` // what would be better still
+	Text   string   `json:"text"`
+	Metric string   `json:"metric"`
+	Side   string   `json:"side"`
+	Of     []string `json:"of,omitempty"` // the sides that it is compared with
+	Min    float64  `json:"min,omitempty"`
+	Max    float64  `json:"max,omitempty"`
+	Aim    float64  `json:"aim,omitempty"` // a better value still
 }
 
 // Scenario is one piece of work and those who do it.
@@ -55,7 +56,7 @@ type Scenario struct {
 	Growth string
 	// Rounds of those that take long are fewer: one in so many, at least one; 0 means all.
 	OneIn int
-	// Prepare sets up what all rounds need, and says how to remove it.
+	// Prepare sets up what all rounds need, and returns how to remove it.
 	Prepare func(context.Context) (remove func() error, err error)
 }
 
@@ -78,6 +79,17 @@ type Verdict struct {
 	Met   bool    `json:"met"`
 }
 
+// Aimed reports whether the aim is reached too.
+func (v Verdict) Aimed() bool {
+	switch {
+	case v.Aim == 0:
+		return false
+	case v.Max > 0:
+		return v.Value <= v.Aim
+	}
+	return v.Value >= v.Aim
+}
+
 // Result is a scenario with what was measured.
 type Result struct {
 	Name     string    `json:"name"`
@@ -93,8 +105,8 @@ type Result struct {
 	Error    string    `json:"error,omitempty"`
 }
 
-// Run runs a scenario. Every round is told to progress. A side that fails ends the scenario; what
-// was measured before is kept.
+// Run runs a scenario. progress is called for every round. A side that fails ends the scenario;
+// earlier measurements are kept.
 func Run(ctx context.Context, s Scenario, rounds int, progress io.Writer) (r Result) {
 	if s.OneIn > 0 {
 		rounds = max(1, (rounds+s.OneIn-1)/s.OneIn)
@@ -129,7 +141,7 @@ func (r *Result) run(ctx context.Context, s Scenario, progress io.Writer) (err e
 	for round := range r.Rounds {
 		for i := range s.Sides {
 			side := s.Sides[(i+round)%len(s.Sides)]
-			runtime.GC() // nobody pays for the garbage of the side before
+			runtime.GC() // the garbage of the side before is not counted
 			debug.FreeOSMemory()
 			sample, err := side.Run(ctx)
 			if err != nil {
@@ -176,8 +188,8 @@ func (r *Result) judge(t Target) (v Verdict, ok bool) {
 		return v, false
 	}
 	v = Verdict{Target: t, Value: ours.Median, Low: ours.Min, High: ours.Max}
-	if t.Of != "" {
-		theirs := r.Of(t.Of, t.Metric)
+	if len(t.Of) > 0 {
+		theirs := r.best(t)
 		if theirs == nil {
 			return v, false
 		}
@@ -190,6 +202,20 @@ func (r *Result) judge(t Target) (v Verdict, ok bool) {
 	}
 	v.Met = (t.Min == 0 || v.Value >= t.Min) && (t.Max == 0 || v.Value <= t.Max)
 	return v, true
+}
+
+// best are the figures of the best of the others, nil if those of one are missing.
+func (r *Result) best(t Target) (best *Figures) {
+	for _, side := range t.Of {
+		f := r.Of(side, t.Metric)
+		if f == nil {
+			return nil
+		}
+		if best == nil || t.Max == 0 && f.Median > best.Median || t.Max > 0 && f.Median < best.Median {
+			best = f
+		}
+	}
+	return best
 }
 
 // Median of at least one value; of an even number, the mean of the two in the middle.

@@ -26,7 +26,8 @@ func TestRun(t *testing.T) {
 		Metrics: []Metric{{"rate", "/s"}},
 		Sides:   []Side{side("a", 10, 40, 30), side("b", 10, 10, 20)},
 		Targets: []Target{
-			{Metric: "rate", Side: "a", Of: "b", Min: 3}, {Metric: "rate", Side: "a", Of: "b", Min: 3.1}, {Metric: "rate", Side: "b", Max: 9.9}, {Metric: "rate", Side: "c", Min: 1},
+			{Metric: "rate", Side: "a", Of: []string{"b"}, Min: 3}, {Metric: "rate", Side: "a", Of: []string{"b"}, Min: 3.1},
+			{Metric: "rate", Side: "b", Max: 9.9}, {Metric: "rate", Side: "c", Min: 1},
 		},
 		Prepare: func(context.Context) (func() error, error) {
 			return func() error { removed = true; return nil }, nil
@@ -49,6 +50,37 @@ func TestRun(t *testing.T) {
 	}
 	if r.Verdicts[1].Met || r.Verdicts[2].Met {
 		t.Error("a target is met that is not")
+	}
+}
+
+// TestBest: of several others the best one counts, where more is better and where less is; without
+// the figures of one there is no verdict.
+func TestBest(t *testing.T) {
+	side := func(name string, v float64) Side {
+		return Side{Name: name, Run: func(context.Context) (Sample, error) { return Sample{"v": v}, nil }}
+	}
+	r := Run(t.Context(), Scenario{
+		Metrics: []Metric{{"v", "ms"}}, Sides: []Side{side("a", 6), side("slow", 3), side("fast", 12)},
+		Targets: []Target{
+			{Metric: "v", Side: "a", Of: []string{"slow", "fast"}, Min: 0.5, Aim: 0.6},
+			{Metric: "v", Side: "a", Of: []string{"fast", "slow"}, Max: 3, Aim: 2},
+			{Metric: "v", Side: "a", Of: []string{"slow"}, Min: 1, Aim: 2},
+			{Metric: "v", Side: "a", Max: 7, Aim: 6},
+			{Metric: "v", Side: "a", Max: 7},
+			{Metric: "v", Side: "a", Of: []string{"slow", "missing"}, Min: 1},
+		},
+	}, 1, io.Discard)
+	want := []struct {
+		value float64
+		aimed bool
+	}{{0.5, false}, {2, true}, {2, true}, {6, true}, {6, false}}
+	if len(r.Verdicts) != len(want) {
+		t.Fatalf("%d verdicts, want %d: %+v", len(r.Verdicts), len(want), r.Verdicts)
+	}
+	for i, w := range want {
+		if v := r.Verdicts[i]; v.Value != w.value || !v.Met || v.Aimed() != w.aimed {
+			t.Errorf("verdict %d: %+v, aimed %v; want %+v, met", i, v, v.Aimed(), w)
+		}
 	}
 }
 
@@ -92,8 +124,10 @@ func TestFormat(t *testing.T) {
 		unit string
 		want string
 	}{
-		{94_449, "/s", "94,400/s"}, {1_234_567, "/s", "1,230,000/s"}, {999.6, "/s", "999/s"}, {0.25, "ms", "0.25 ms"}, {12.5, "ms", "13 ms"},
-		{33.33, "%", "33.3 %"}, {2.499, "x", "2.50"}, {41.4, "MiB", "41 MiB"},
+		{94_449, "/s", "94,400/s"}, {1_234_567, "/s", "1,230,000/s"}, {999.6, "/s", "999/s"}, {0.25, "ms", "0.25 ms"}, {12.5,
+			"ms", "13 ms"},
+		{33.33, "%", "33.3 %"}, {17.64, "µs", "17.6 µs"}, {919.4, "B", "919 B"},
+		{2.499, "x", "2.50"}, {41.4, "MiB", "41 MiB"},
 	} {
 		if got := Format(c.v, c.unit); got != c.want {
 			t.Errorf("%v %s is written %q, want %q", c.v, c.unit, got, c.want)

@@ -58,9 +58,10 @@ const lateEvery = 100 * time.Millisecond
 
 // DrainWithLate drains n items while items of higher priority come, with or without a transaction
 // elsewhere that is open since before the drain and so keeps the server from tidying up what was
-// finished. It tells the rate, and how long each late item took from the call that added it to the
-// start of its handler.
-func DrainWithLate(ctx context.Context, on On, n int, pinned bool) (perSecond float64, late []time.Duration, err error) {
+// finished. It returns the rate, and how long each late item took from the call that added it to
+// the start of its handler.
+func DrainWithLate(ctx context.Context, on On, n int, pinned bool) (perSecond float64, late []time.Duration,
+	err error) {
 	err = with(ctx, on, func(p *Place, l *ledger.Ledger) error {
 		if _, err := Add(ctx, l, 0, n, 2); err != nil {
 			return err
@@ -134,8 +135,8 @@ func drainWithLate(ctx context.Context, l *ledger.Ledger, n int) (perSecond floa
 	return float64(n) / h.ended.Sub(began).Seconds(), h.late, nil
 }
 
-// lateHandler does nothing, tells late items from the others and ends their coming with the last
-// of the others.
+// lateHandler does nothing, keeps late items apart from the others and ends their coming with the
+// last of the others.
 type lateHandler struct {
 	mu     sync.Mutex
 	called map[string]time.Time
@@ -164,9 +165,9 @@ func (h *lateHandler) Handle(_ context.Context, lease *ledger.Lease, settle func
 	settle(ledger.Done(nil))
 }
 
-// FirstClaim polls an empty ledger polls times, adds n items and tells how long the first claim
-// and the first finish of batch items take, on the connections that polled. On Postgres nothing
-// is analysed in between.
+// FirstClaim polls an empty ledger polls times and adds n items. It returns how long the first
+// claim and the first finish of batch items take, on the connections that polled. On Postgres
+// nothing is analysed in between.
 func FirstClaim(ctx context.Context, on On, polls, n, batch int) (claim, finish time.Duration, err error) {
 	err = with(ctx, on, func(p *Place, l *ledger.Ledger) error {
 		if p.file == "" {
@@ -215,8 +216,9 @@ func claimAndFinish(ctx context.Context, l *ledger.Ledger, batch int) (claim, fi
 }
 
 // Batches claims and finishes, one batch after the other, with one client, in a ledger that has so
-// many ready items beside those, and tells the rate and how long the two calls took at the median.
-func (s *Standing) Batches(ctx context.Context, batch, times, beside int) (perSecond float64, claim, finish time.Duration, err error) {
+// many ready items beside those. It returns the rate and the median duration of the two calls.
+func (s *Standing) Batches(ctx context.Context, batch, times, beside int) (perSecond float64, claim,
+	finish time.Duration, err error) {
 	ready := func() (int64, error) {
 		return s.Ledger.Count(ctx, ledger.Filter{States: []ledger.State{ledger.StateReady}})
 	}

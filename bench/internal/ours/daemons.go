@@ -21,8 +21,8 @@ import (
 type Shared struct {
 	PerSecond float64   // by the database's clock, from the first claim to the last end
 	Shares    []float64 // of each daemon, percent, ascending
-	// Memory of the daemons, MiB, and of their plugins, every memoryEvery while they worked, of
-	// the one that had most.
+	// Memory of the daemons, MiB, and of their plugins, every memoryEvery while they worked, of the
+	// one that had most.
 	Memory, Plugin []float64
 }
 
@@ -31,23 +31,44 @@ const memoryEvery = 100 * time.Millisecond
 // Daemons has n items worked by so many `ledgerd work` processes, each with a plugin's process of
 // its own. All of them are up before there is anything to claim.
 func (b *Bench) Daemons(ctx context.Context, on On, n, daemons int) (s Shared, err error) {
-	err = with(ctx, on, func(p *Place, l *ledger.Ledger) error {
-		if err := l.SetKind(ctx, "bench", ledger.Kind{Name: Kind, Plugin: Kind, Paused: true}); err != nil {
+	err = with(ctx, on, func(p *Place, l *ledger.Ledger) (err error) {
+		if err := fillPaused(ctx, p, l, n); err != nil {
 			return err
 		}
-		if _, err := Add(ctx, l, 0, n, 2); err != nil {
-			return err
-		}
-		if err := p.Settle(ctx); err != nil {
-			return err
-		}
-		s, err = b.daemons(ctx, p, l, n, daemons)
+		s, err = b.daemons(ctx, p, p.Address(), l, n, daemons)
 		return err
 	})
 	return s, err
 }
 
-func (b *Bench) daemons(ctx context.Context, p *Place, l *ledger.Ledger, n, daemons int) (s Shared, err error) {
+// DaemonOverHTTP has n items worked by one `ledgerd work` process that reaches the ledger through `ledgerd api` alone.
+func (b *Bench) DaemonOverHTTP(ctx context.Context, on On, n int) (s Shared, err error) {
+	err = with(ctx, on, func(p *Place, l *ledger.Ledger) error {
+		if err := fillPaused(ctx, p, l, n); err != nil {
+			return err
+		}
+		return b.serve(ctx, p, func(a *api) (err error) {
+			s, err = b.daemons(ctx, p, a.url, l, n, 1)
+			return err
+		})
+	})
+	return s, err
+}
+
+// fillPaused adds n items that are not claimed yet.
+func fillPaused(ctx context.Context, p *Place, l *ledger.Ledger, n int) error {
+	if err := l.SetKind(ctx, "bench", ledger.Kind{Name: Kind, Plugin: Kind, Paused: true}); err != nil {
+		return err
+	}
+	if _, err := Add(ctx, l, 0, n, 2); err != nil {
+		return err
+	}
+	return p.Settle(ctx)
+}
+
+// daemons starts processes that reach the ledger at an address, and has them work its items.
+func (b *Bench) daemons(ctx context.Context, p *Place, address string, l *ledger.Ledger, n, daemons int) (s Shared,
+	err error) {
 	var running []*exec.Cmd
 	var said bytes.Buffer
 	defer func() {
@@ -61,8 +82,9 @@ func (b *Bench) daemons(ctx context.Context, p *Place, l *ledger.Ledger, n, daem
 		}
 	}()
 	for range daemons {
-		cmd := exec.CommandContext(ctx, filepath.Join(b.Programs, "ledgerd"), "work", "--kind", Kind, "--plugin-dir", b.Programs, "--quiet")
-		cmd.Env = append(os.Environ(), "LEDGERD_DB="+p.Address())
+		cmd := exec.CommandContext(ctx, filepath.Join(b.Programs, "ledgerd"), "work", "--kind", Kind, "--plugin-dir",
+			b.Programs, "--quiet")
+		cmd.Env = append(os.Environ(), "LEDGERD_DB="+address)
 		cmd.Stderr = &said
 		if err := cmd.Start(); err != nil {
 			return s, err
@@ -78,7 +100,7 @@ func (b *Bench) daemons(ctx context.Context, p *Place, l *ledger.Ledger, n, daem
 	if _, err := l.EditKind(ctx, "bench", Kind, func(k *ledger.Kind, _ bool) { k.Paused = false }); err != nil {
 		return s, err
 	}
-	if _, err := l.Add(ctx, Items(n, 1)...); err != nil { // which tells all of them to look
+	if _, err := l.Add(ctx, Items(n, 1)...); err != nil { // a hint for all of them
 		return s, err
 	}
 	if err := until(ctx, func() (bool, error) {
@@ -119,7 +141,7 @@ func until(ctx context.Context, ok func() (bool, error)) error {
 	}
 }
 
-// shares tells from the attempts who did how much, and how long it took altogether.
+// shares computes from the attempts how much each agent did, and how long it took altogether.
 func (p *Place) shares(ctx context.Context, n, daemons int) (perSecond float64, shares []float64, err error) {
 	counts, seconds, err := p.attempts(ctx)
 	if err != nil {
@@ -140,7 +162,8 @@ func (p *Place) shares(ctx context.Context, n, daemons int) (perSecond float64, 
 	return float64(n) / seconds, shares, nil
 }
 
-// attempts counts the attempts by agent, and tells the seconds from the first claim to the last end.
+// attempts counts the attempts by agent, and returns the seconds from the first claim to the last
+// end.
 func (p *Place) attempts(ctx context.Context) (counts []int, seconds float64, err error) {
 	if p.file != "" {
 		return p.attemptsInFile(ctx)
@@ -157,6 +180,7 @@ func (p *Place) attempts(ctx context.Context) (counts []int, seconds float64, er
 	if counts, err = pgx.CollectRows(rows, pgx.RowTo[int]); err != nil {
 		return nil, 0, err
 	}
-	err = conn.QueryRow(ctx, "SELECT extract(epoch FROM max(finished_at) - min(leased_at))::float8 FROM ledger_attempts").Scan(&seconds)
+	err = conn.QueryRow(ctx,
+		"SELECT extract(epoch FROM max(finished_at) - min(leased_at))::float8 FROM ledger_attempts").Scan(&seconds)
 	return counts, seconds, err
 }

@@ -28,7 +28,8 @@ func TestFill(t *testing.T) {
 				if rate, err := s.Drain(t.Context(), 300); err != nil || rate <= 0 {
 					t.Errorf("drain beside it: %v, %v", rate, err)
 				}
-				if n, err := s.Ledger.Count(t.Context(), ledger.Filter{States: []ledger.State{state}, Prefix: "/data/"}); err != nil || n < 1500 {
+				if n, err := s.Ledger.Count(t.Context(), ledger.Filter{States: []ledger.State{state},
+					Prefix: "/data/"}); err != nil || n < 1500 {
 					t.Errorf("%d items are %s, %v", n, state, err)
 				}
 				for v, err := range s.Ledger.Verify(t.Context()) {

@@ -11,7 +11,7 @@ import (
 // Pause is how long everything is idle before an item is added whose start is waited for.
 const Pause = 25 * time.Millisecond
 
-// StartLatency adds tries items, one by one, to an idle ledger, and tells how long each took from
+// StartLatency adds tries items, one by one, to an idle ledger, and returns how long each took from
 // the call to the start of its handler. The adder has the ledger opened for itself, as another
 // process has, unless together.
 func StartLatency(ctx context.Context, on On, tries int, together bool) (took []time.Duration, err error) {
@@ -62,7 +62,7 @@ func startLatency(ctx context.Context, l, adder *ledger.Ledger, tries int) (took
 	return took, nil
 }
 
-// starts tells when each item began.
+// starts returns when each item began.
 type starts chan time.Time
 
 // Handle implements worker.Handler.

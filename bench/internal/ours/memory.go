@@ -17,9 +17,23 @@ func memory(pid int) (own, children float64, err error) {
 	if own, err = resident(pid); err != nil {
 		return 0, 0, err
 	}
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // each thread has its own
+	pids, err := childrenOf(pid)
 	if err != nil {
 		return 0, 0, err
+	}
+	for _, child := range pids {
+		if mib, err := resident(child); err == nil { // it may have ended
+			children += mib
+		}
+	}
+	return own, children, nil
+}
+
+// childrenOf are the processes that a process has started and that have not ended.
+func childrenOf(pid int) (pids []int, err error) {
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // each thread has its own
+	if err != nil {
+		return nil, err
 	}
 	for _, list := range lists {
 		text, err := os.ReadFile(list)
@@ -29,14 +43,12 @@ func memory(pid int) (own, children float64, err error) {
 		for word := range strings.FieldsSeq(string(text)) {
 			child, err := strconv.Atoi(word)
 			if err != nil {
-				return 0, 0, err
+				return nil, err
 			}
-			if mib, err := resident(child); err == nil { // it may have ended
-				children += mib
-			}
+			pids = append(pids, child)
 		}
 	}
-	return own, children, nil
+	return pids, nil
 }
 
 func resident(pid int) (mib float64, err error) {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Mixed puts n items into an empty ledger as ten days of work leave them: evenly added, most of them
-// done a minute later with a small output, a tenth ready, a twentieth due later, one in 2,000 dead. They are
-// of three kinds.
+// Mixed puts n items into an empty ledger as ten days of work leave them, evenly added. Most of them are
+// done a minute later with a small output, a tenth is ready, a twentieth due later, one in 2,000 dead. They
+// are of three kinds.
 func (p *Place) Mixed(ctx context.Context, n int) error {
 	const kind = `CASE i %% 3 WHEN 0 THEN 'page' WHEN 1 THEN 'mail' ELSE 'noop' END`
 	if p.file != "" {
@@ -37,7 +37,7 @@ func (p *Place) Mixed(ctx context.Context, n int) error {
 			FROM ledger_items WHERE id % 20 > 2 AND id % 2000 <> 3`,
 		`INSERT INTO ledger_attempts (item_id, leased_at, finished_at, attempt, epoch, outcome, final, lock_id, kind, agent, worker, code, error)
 			SELECT id, created_at, created_at + interval '1 minute', 1, 1, 2, true, gen_random_uuid(), kind, 'host/1/a', 'urlcheck@1.0.0+a', 'http_503', '503 Service Unavailable: '||key FROM ledger_items WHERE id % 2000 = 3`,
-		`INSERT INTO ledger_backlog (item_id, due_at, state, slot, kind, attempt, failures)
+		`INSERT INTO ledger_backlog (item_id, due_at, stage, slot, kind, attempt, failures)
 			SELECT id, created_at + CASE WHEN id % 20 = 2 THEN interval '1 year' ELSE interval '0' END, CASE WHEN id % 2000 = 3 THEN 3 WHEN id % 20 = 2 THEN 0 ELSE 1 END, slot, kind, (id % 2000 = 3)::int, (id % 2000 = 3)::int
 			FROM ledger_items WHERE id % 20 <= 2 OR id % 2000 = 3`)
 }

@@ -27,20 +27,25 @@ const Kind = "noop"
 type Bench struct {
 	Postgres string // URL of a database in which schemas may be made
 	Dir      string // folder for SQLite files
-	Programs string // folder with ledgerd, ledgerd-plugin-noop and riversqlite
+	Programs string // folder with ledgerd, ledgerd-plugin-noop, riversqlite and graphile
 }
 
 var made atomic.Int64
+
+// SchemaName is a name that no measurement uses at the same time, in this process or in another one
+// on the same server.
+func SchemaName(side string) string { return fmt.Sprintf("%s_%d_%d", side, os.Getpid(), made.Add(1)) }
 
 // Place is where one ledger lives: a schema of its own, or a file of its own.
 type Place struct {
 	url, schema string
 	file        string
+	connections int // that the ledger has on Postgres; 0: the usual number
 }
 
 // OnPostgres is a new, empty place.
 func (b *Bench) OnPostgres(ctx context.Context) (*Place, error) {
-	p := &Place{url: b.Postgres, schema: fmt.Sprintf("ours_%d", made.Add(1))}
+	p := &Place{url: b.Postgres, schema: SchemaName("ours")}
 	return p, p.Exec(ctx, "CREATE SCHEMA "+p.schema)
 }
 
@@ -61,7 +66,18 @@ func (p *Place) Open(ctx context.Context) (*ledger.Ledger, error) {
 		}
 		return ledger.New(s, ledger.Options{Logger: Quiet}), nil
 	}
-	s, err := postgres.Connect(ctx, p.url, postgres.Options{Schema: p.schema})
+	address := p.url
+	if p.connections > 0 {
+		u, err := url.Parse(p.url)
+		if err != nil {
+			return nil, err
+		}
+		q := u.Query()
+		q.Set("pool_max_conns", fmt.Sprint(p.connections))
+		u.RawQuery = q.Encode()
+		address = u.String()
+	}
+	s, err := postgres.Connect(ctx, address, postgres.Options{Schema: p.schema})
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +131,8 @@ func SettlePostgres(ctx context.Context, url, schema string) error {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	rows, err := conn.Query(ctx, "SELECT format('VACUUM (ANALYZE) %I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = $1", schema)
+	rows, err := conn.Query(ctx, "SELECT format('VACUUM (ANALYZE) %I.%I', schemaname, tablename) FROM pg_tables WHERE "+
+		"schemaname = $1", schema)
 	if err != nil {
 		return err
 	}

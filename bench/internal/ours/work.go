@@ -11,12 +11,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/ledgerd/ledgerd/bench/internal/measure"
 	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
-// Quiet is a logger that says nothing: what goes wrong is an error of the measurement.
+// Quiet is a logger without output: a failure is an error of the measurement.
 var Quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // Path is what item i is about, on every side.
@@ -37,7 +38,7 @@ func Items(from, n int) []ledger.NewItem {
 // AddBatch is how many items one call adds, on every side that can.
 const AddBatch = 5000
 
-// Add adds items from … from+n-1 with so many clients at a time, and tells the rate.
+// Add adds items from … from+n-1 with so many clients at a time, and returns the rate.
 func Add(ctx context.Context, l *ledger.Ledger, from, n, clients int) (perSecond float64, err error) {
 	began := time.Now()
 	g, group := errgroup.WithContext(ctx)
@@ -65,7 +66,8 @@ func (Function) Handle(_ context.Context, _ *ledger.Lease, settle func(ledger.Re
 
 // Plugin starts the process of the plugin that does nothing.
 func (b *Bench) Plugin(ctx context.Context) (*pluginhost.Host, error) {
-	finder := pluginhost.Finder{Folders: []pluginhost.Folder{{Path: b.Programs, Origin: "bench"}}, Self: filepath.Join(b.Programs, "ledgerd")}
+	finder := pluginhost.Finder{Folders: []pluginhost.Folder{{Path: b.Programs, Origin: "bench"}},
+		Self: filepath.Join(b.Programs, "ledgerd")}
 	place, err := finder.Find(Kind)
 	if err != nil {
 		return nil, err
@@ -78,10 +80,11 @@ const concurrency = 2000
 
 // NewWorker is a worker with the settings of all measurements.
 func NewWorker(l *ledger.Ledger, h worker.Handler, observe func(worker.Event)) (*worker.Worker, error) {
-	return worker.New(worker.Config{Ledger: l, Handlers: map[string]worker.Handler{Kind: h}, Concurrency: concurrency, Logger: Quiet, Observe: observe})
+	return worker.New(worker.Config{Ledger: l, Handlers: map[string]worker.Handler{Kind: h}, Concurrency: concurrency,
+		Logger: Quiet, Observe: observe})
 }
 
-// Drain works until nothing is left, and tells the rate of n items.
+// Drain works until nothing is left, and returns the rate of n items.
 func Drain(ctx context.Context, l *ledger.Ledger, h worker.Handler, n int) (perSecond float64, err error) {
 	w, err := NewWorker(l, h, nil)
 	if err != nil {
@@ -96,8 +99,9 @@ func Drain(ctx context.Context, l *ledger.Ledger, h worker.Handler, n int) (perS
 	return perSecond, errors.Join(err, ctx.Err())
 }
 
-// AddAndDrain measures both on a new ledger: through a plugin's process, or a function.
-func (b *Bench) AddAndDrain(ctx context.Context, on On, n int, plugin bool) (add, drain float64, err error) {
+// AddAndDrain measures both on a new ledger, through a plugin's process or a function, and on Postgres
+// what the drain costs the server.
+func (b *Bench) AddAndDrain(ctx context.Context, on On, n int, plugin bool) (s measure.Sample, err error) {
 	err = with(ctx, on, func(p *Place, l *ledger.Ledger) error {
 		var h worker.Handler = Function{}
 		if plugin {
@@ -108,16 +112,108 @@ func (b *Bench) AddAndDrain(ctx context.Context, on On, n int, plugin bool) (add
 			defer host.Close(time.Second)
 			h = host
 		}
-		if add, err = Add(ctx, l, 0, n, 1); err != nil {
+		add, err := Add(ctx, l, 0, n, 1)
+		if err != nil {
 			return err
 		}
 		if err := p.Settle(ctx); err != nil {
 			return err
 		}
-		drain, err = Drain(ctx, l, h, n)
+		drain := 0.0
+		s, err = ServerCost(ctx, p.url, n, func() (err error) {
+			drain, err = Drain(ctx, l, h, n)
+			return err
+		})
+		s["add"], s["drain"] = add, drain
 		return err
 	})
-	return add, drain, err
+	return s, err
+}
+
+// Single is how one client claims and ends one item after the other.
+type Single struct {
+	OneCall    bool // the end of an item and the claim of the next are one call
+	Unprepared bool // on Postgres: no statement is prepared
+}
+
+// OneByOne measures how n items are claimed and ended by one client, one at a time.
+func OneByOne(ctx context.Context, on On, n int, how Single) (s measure.Sample, err error) {
+	prepare := on
+	if how.Unprepared {
+		prepare = func(ctx context.Context) (*Place, error) {
+			p, err := on(ctx)
+			if err == nil {
+				p.connections = 1 // for one connection nothing is prepared
+			}
+			return p, err
+		}
+	}
+	err = with(ctx, prepare, func(p *Place, l *ledger.Ledger) error {
+		if _, err := Add(ctx, l, 0, n, 1); err != nil {
+			return err
+		}
+		if err := p.Settle(ctx); err != nil {
+			return err
+		}
+		var took time.Duration
+		s, err = ServerCost(ctx, p.url, n, func() (err error) {
+			took, err = oneByOne(ctx, l, n, how.OneCall)
+			return err
+		})
+		if err == nil {
+			s["drain"] = float64(n) / took.Seconds()
+		}
+		return err
+	})
+	return s, err
+}
+
+func oneByOne(ctx context.Context, l *ledger.Ledger, n int, oneCall bool) (took time.Duration, err error) {
+	began := time.Now()
+	next := ledger.Claim{Kind: Kind, Agent: "bench", Limit: 1}
+	held, err := l.Claim(ctx, next)
+	done := 0
+	for err == nil && len(held) > 0 {
+		done += len(held)
+		end := ledger.Ending{Lease: held[0], Result: ledger.Done(nil)}
+		var ended []error
+		if oneCall {
+			ended, held, _, err = l.FinishAndClaim(ctx, next, end)
+			err = errors.Join(append(ended, err)...)
+		} else if err = errors.Join(l.Finish(ctx, end)...); err == nil {
+			held, err = l.Claim(ctx, next)
+		}
+	}
+	if err == nil && done != n {
+		err = fmt.Errorf("%d of %d items done", done, n)
+	}
+	return time.Since(began), err
+}
+
+// Renewals measures what the renewal of n items that one claim holds costs the server, of so many renewals.
+func Renewals(ctx context.Context, on On, n, times int) (s measure.Sample, err error) {
+	err = with(ctx, on, func(p *Place, l *ledger.Ledger) error {
+		if _, err := Add(ctx, l, 0, n, 1); err != nil {
+			return err
+		}
+		if err := p.Settle(ctx); err != nil {
+			return err
+		}
+		held, err := l.Claim(ctx, ledger.Claim{Kind: Kind, Agent: "bench", Limit: n})
+		if err != nil || len(held) != n {
+			return fmt.Errorf("%d of %d items claimed, %w", len(held), n, err)
+		}
+		s, err = ServerCost(ctx, p.url, times, func() error {
+			for range times {
+				if err := errors.Join(l.Renew(ctx, time.Minute, held...)...); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		return err
+	})
+	return s, err
 }
 
 // with makes a place, opens it, and removes it at the end.

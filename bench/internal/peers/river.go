@@ -1,14 +1,12 @@
 // Package peers does the work of the benchmark with other queues: River on Postgres, goqite and
-// backlite on SQLite, and, in a program of its own, River on SQLite.
+// backlite on SQLite, and, in programs of their own, graphile-worker on Postgres and River on SQLite.
 package peers
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,6 +16,7 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/ledgerd/ledgerd/bench/internal/measure"
 	"github.com/ledgerd/ledgerd/bench/internal/ours"
 )
 
@@ -33,8 +32,6 @@ type noop struct{ river.WorkerDefaults[Job] }
 
 func (noop) Work(context.Context, *river.Job[Job]) error { return nil }
 
-var made atomic.Int64
-
 // River is one installation in a schema of its own.
 type River struct {
 	url, schema string
@@ -43,7 +40,7 @@ type River struct {
 
 // NewRiver makes a schema and River's tables in it.
 func NewRiver(ctx context.Context, url string) (r *River, err error) {
-	r = &River{url: url, schema: fmt.Sprintf("river_%d", made.Add(1))}
+	r = &River{url: url, schema: ours.SchemaName("river")}
 	if r.pool, err = r.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -91,7 +88,7 @@ func config(w river.Worker[Job]) *river.Config {
 	}
 }
 
-// Add inserts n jobs with InsertManyFast and so many clients at a time, and tells the rate.
+// Add inserts n jobs with InsertManyFast and so many clients at a time, and returns the rate.
 func (r *River) Add(ctx context.Context, n, clients int) (perSecond float64, err error) {
 	client, err := river.NewClient(riverpgxv5.New(r.pool), &river.Config{})
 	if err != nil {
@@ -117,34 +114,46 @@ func (r *River) Add(ctx context.Context, n, clients int) (perSecond float64, err
 	return float64(n) / time.Since(began).Seconds(), err
 }
 
-// AddAndDrain measures both.
-func (r *River) AddAndDrain(ctx context.Context, n int) (add, drain float64, err error) {
-	if add, err = r.Add(ctx, n, 1); err != nil {
-		return 0, 0, err
+// AddAndDrain measures both, and what the drain costs the server.
+func (r *River) AddAndDrain(ctx context.Context, n int) (s measure.Sample, err error) {
+	add, err := r.Add(ctx, n, 1)
+	if err != nil {
+		return nil, err
 	}
 	if err := ours.SettlePostgres(ctx, r.url, r.schema); err != nil {
-		return 0, 0, err
+		return nil, err
 	}
+	drain := 0.0
+	s, err = ours.ServerCost(ctx, r.url, n, func() (err error) {
+		drain, err = r.drain(ctx, n)
+		return err
+	})
+	s["add"], s["drain"] = add, drain
+	return s, err
+}
+
+func (r *River) drain(ctx context.Context, n int) (perSecond float64, err error) {
 	client, err := river.NewClient(riverpgxv5.New(r.pool), config(noop{}))
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	// Completions are counted where they are recorded, not where the worker returns.
-	events, stop := client.SubscribeConfig(&river.SubscribeConfig{ChanSize: n, Kinds: []river.EventKind{river.EventKindJobCompleted}})
+	events, stop := client.SubscribeConfig(&river.SubscribeConfig{ChanSize: n,
+		Kinds: []river.EventKind{river.EventKindJobCompleted}})
 	defer stop()
 	began := time.Now()
 	if err := client.Start(ctx); err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	for range n {
 		select {
 		case <-events:
 		case <-ctx.Done():
-			return 0, 0, ctx.Err()
+			return 0, ctx.Err()
 		}
 	}
-	drain = float64(n) / time.Since(began).Seconds()
-	return add, drain, client.Stop(ctx)
+	perSecond = float64(n) / time.Since(began).Seconds()
+	return perSecond, client.Stop(ctx)
 }
 
 type tell struct {
@@ -158,7 +167,7 @@ func (t tell) Work(context.Context, *river.Job[Job]) error {
 }
 
 // StartLatency inserts tries jobs, one by one, on an idle system, with a client and a pool of its
-// own, as another process has, and tells how long each took from the call to the start of Work.
+// own, as another process has. It returns how long each took from the call to the start of Work.
 func (r *River) StartLatency(ctx context.Context, tries int) (took []time.Duration, err error) {
 	at := make(chan time.Time, 1)
 	client, err := river.NewClient(riverpgxv5.New(r.pool), config(tell{at: at}))

@@ -21,6 +21,8 @@ import (
 	"github.com/ledgerd/ledgerd/bench/internal/ours"
 )
 
+var made atomic.Int64
+
 // database opens a new file.
 func database(dir string) (db *sql.DB, path string, err error) {
 	path = filepath.Join(dir, fmt.Sprintf("peer-%d.db", made.Add(1)))
@@ -30,7 +32,8 @@ func database(dir string) (db *sql.DB, path string, err error) {
 
 // open opens a file as ledgerd has its own: write-ahead log, every commit on the disk.
 func open(path string) (*sql.DB, error) {
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)&_txlock=immediate")
+	db, err := sql.Open("sqlite", "file:"+path+
+		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)&_txlock=immediate")
 	if err == nil {
 		db.SetMaxOpenConns(1) // as these queues advise; more connections only wait for each other
 	}
@@ -127,7 +130,7 @@ func (task) Config() backlite.QueueConfig {
 // backlog to do so, so that more of them are faster.
 const backliteWorkers = 1000
 
-// Backlite adds n tasks, then works them. What it ends is deleted: nothing is retained.
+// Backlite adds n tasks, then works them. Ended tasks are deleted: nothing is retained.
 func Backlite(ctx context.Context, dir string, n int) (add, drain float64, err error) {
 	db, path, err := database(dir)
 	if err != nil {
@@ -161,7 +164,7 @@ func Backlite(ctx context.Context, dir string, n int) (add, drain float64, err e
 	defer stop()
 	began = time.Now()
 	client.Start(ctx)
-	for { // it says nowhere when a task has ended; what it retains of one is nothing
+	for { // it reports no ends of tasks; nothing of one is retained
 		var left int
 		if worked.Load() == int64(n) {
 			if err := db.QueryRowContext(ctx, "SELECT count(*) FROM backlite_tasks").Scan(&left); err != nil {
@@ -197,7 +200,8 @@ type RiverSQLite struct {
 // RunRiverSQLite runs River on a file in dir: a program of a module of its own, because the newest
 // SQLite driver of River that there is belongs to an older River than the newest.
 func RunRiverSQLite(ctx context.Context, programs, dir string, n, tries int) (r RiverSQLite, err error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(programs, "riversqlite"), "-dir", dir, "-items", fmt.Sprint(n), "-tries", fmt.Sprint(tries))
+	cmd := exec.CommandContext(ctx, filepath.Join(programs, "riversqlite"), "-dir", dir, "-items", fmt.Sprint(n), "-tries",
+		fmt.Sprint(tries))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

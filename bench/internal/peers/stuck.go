@@ -71,7 +71,8 @@ func (r *River) start(ctx context.Context, c *river.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	events, _ := client.Subscribe(river.EventKindJobCompleted, river.EventKindJobFailed, river.EventKindJobCancelled, river.EventKindJobSnoozed)
+	events, _ := client.Subscribe(river.EventKindJobCompleted, river.EventKindJobFailed, river.EventKindJobCancelled,
+		river.EventKindJobSnoozed)
 	return &Client{client, events}, client.Start(ctx)
 }
 

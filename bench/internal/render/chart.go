@@ -51,16 +51,21 @@ func Chart(r *Report) string {
 			at := func(v float64) float64 { return left + v/most*(width-left-right) }
 			middle := y + bar/2
 			fmt.Fprintf(&b, `<text x="%d" y="%.0f" text-anchor="end">%s</text>`, left-8, middle+4, html.EscapeString(name(side)))
-			fmt.Fprintf(&b, `<rect class="%s" x="%d" y="%.0f" width="%.1f" height="%d" rx="2"/>`, class, left, y, max(1, at(f.Median)-left), bar)
+			fmt.Fprintf(&b, `<rect class="%s" x="%d" y="%.0f" width="%.1f" height="%d" rx="2"/>`, class, left, y,
+				max(1, at(f.Median)-left), bar)
 			fmt.Fprintf(&b, `<path class="range" d="M%.1f %.0fH%.1f"/>`, at(f.Min), middle, at(f.Max))
-			fmt.Fprintf(&b, `<text x="%.1f" y="%.0f">%s</text>`+"\n", at(f.Max)+6, middle+4, strings.TrimSuffix(measure.Format(f.Median, "/s"), "/s"))
+			fmt.Fprintf(&b, `<text x="%.1f" y="%.0f">%s</text>`+"\n", at(f.Max)+6, middle+4,
+				strings.TrimSuffix(measure.Format(f.Median, "/s"), "/s"))
 			y += bar + gap
 		}
 		y += between
 	}
-	fmt.Fprintf(&b, `<text class="key" x="%d" y="%.0f">bar: median of the runs; line: from the slowest to the fastest</text>`+"\n", left, y-between+14)
+	fmt.Fprintf(&b,
+		`<text class="key" x="%d" y="%.0f">bar: median of the runs; line: from the slowest to the fastest</text>`+
+			"\n", left, y-between+14)
 	y += 16
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %.0f" width="%d" height="%.0f" role="img" aria-label="Items worked per second by ledgerd and its peers">
+	return fmt.Sprintf(
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %.0f" width="%d" height="%.0f" role="img" aria-label="Items worked per second by ledgerd and its peers">
 <style>
 text { font: 13px system-ui, sans-serif; fill: #57606a }
 .title { font-weight: 600; fill: #24292f } .key { font-size: 11px }

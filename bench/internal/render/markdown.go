@@ -3,6 +3,7 @@ package render
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/ledgerd/ledgerd/bench/internal/measure"
@@ -35,8 +36,10 @@ func part(name string, r *Report) (string, bool) {
 		return figures(r, func(s measure.Result) bool { return s.Growth == "" }), true
 	case "late":
 		return lateTable(r), true
-	case "per-core":
-		return perCore(r), true
+	case "expect":
+		return expect(r), true
+	case "peers":
+		return beside(r), true
 	case "summary":
 		return summary(r), true
 	}
@@ -59,7 +62,8 @@ func targets(r *Report) string {
 			} else {
 				mark = "**not met**"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s – %s | %s | %s |\n", v.Text, number(s, v, v.Value), number(s, v, v.Low), number(s, v, v.High), bound(s, v), mark)
+			fmt.Fprintf(&b, "| %s | %s | %s – %s | %s | %s |\n", v.Text, number(s, v, v.Value), number(s, v, v.Low),
+				number(s, v, v.High), bound(s, v), mark)
 		}
 	}
 	fmt.Fprintf(&b, "\n%d of %d met.", met, all)
@@ -101,7 +105,8 @@ func cell(s measure.Result, side string, m measure.Metric) string {
 	case len(f.Values) == 1:
 		return measure.Format(f.Median, m.Unit)
 	}
-	return fmt.Sprintf("%s (%s – %s)", measure.Format(f.Median, m.Unit), measure.Format(f.Min, m.Unit), measure.Format(f.Max, m.Unit))
+	return fmt.Sprintf("%s (%s – %s)", measure.Format(f.Median, m.Unit), measure.Format(f.Min, m.Unit),
+		measure.Format(f.Max, m.Unit))
 }
 
 func lateTable(r *Report) string {
@@ -112,7 +117,8 @@ func lateTable(r *Report) string {
 		if o.Accepted {
 			mark = "**accepted**"
 		}
-		fmt.Fprintf(&b, "| %s %s, %s | %s | %s | %s | %s |\n", o.Queue, r.version(o.Queue), o.Database, o.Told, o.Then, o.End, mark)
+		fmt.Fprintf(&b, "| %s %s, %s | %s | %s | %s | %s |\n", o.Queue, r.version(o.Queue), o.Database, o.Told, o.Then, o.End,
+			mark)
 	}
 	return strings.TrimSpace(b.String())
 }
@@ -124,22 +130,50 @@ func (r *Report) version(queue string) string {
 	return r.About.Versions[queue]
 }
 
-// perCore divides ledgerd's rates by the number of cores.
-func perCore(r *Report) string {
+// expect is what ledgerd reaches on each database.
+func expect(r *Report) string {
 	var b strings.Builder
-	b.WriteString("| items/s and core | Postgres | SQLite |\n|---|---|---|\n")
-	for _, row := range []struct{ text, side, metric string }{
-		{"added, one client", "ledgerd", "add"}, {"worked, in process", "ledgerd", "drain"}, {"worked, through a plugin's process", "ledgerd, plugin", "drain"},
+	b.WriteString("| | Postgres | SQLite |\n|---|---|---|\n")
+	for _, row := range []struct{ text, scenario, side, metric string }{
+		{"worked in a Go program", "drain-", "ledgerd", "drain"},
+		{"worked through a plugin's process", "drain-", "ledgerd, plugin", "drain"},
+		{"added by one client", "drain-", "ledgerd", "add"},
+		{"from add to start on an idle system, median", "start-", "ledgerd", "p50"},
 	} {
 		fmt.Fprintf(&b, "| %s |", row.text)
-		for _, scenario := range []string{"drain-postgres", "drain-sqlite"} {
+		for _, database := range []string{"postgres", "sqlite"} {
 			cell := "–"
-			if s := r.result(scenario); s != nil && s.Of(row.side, row.metric) != nil {
-				cell = measure.Format(s.Of(row.side, row.metric).Median/float64(r.About.Cores), "/s")
+			if s := r.result(row.scenario + database); s != nil && s.Of(row.side, row.metric) != nil {
+				i := slices.IndexFunc(s.Metrics, func(m measure.Metric) bool { return m.Name == row.metric })
+				cell = measure.Format(s.Of(row.side, row.metric).Median, s.Metrics[i].Unit)
 			}
 			fmt.Fprintf(&b, " %s |", cell)
 		}
 		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "\nMeasured on %s with ledgerd %s on %s with %d cores. Database, ledgerd and plugin share these cores.",
+		r.Date, r.About.Commit, r.About.CPU, r.About.Cores)
+	return b.String()
+}
+
+// queues are the peers, as the names of their sides begin.
+var queues = regexp.MustCompile(`^(River|graphile-worker|goqite|backlite)\b`)
+
+// beside are the targets that compare ledgerd with another queue.
+func beside(r *Report) string {
+	var b strings.Builder
+	b.WriteString("| | ratio | goal | |\n|---|---|---|---|\n")
+	for _, s := range r.Results {
+		for _, v := range s.Verdicts {
+			if !slices.ContainsFunc(v.Of, queues.MatchString) {
+				continue
+			}
+			mark := "reached"
+			if !v.Met {
+				mark = "**not reached**"
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", v.Text, number(s, v, v.Value), bound(s, v), mark)
+		}
 	}
 	return strings.TrimSpace(b.String())
 }
@@ -147,16 +181,20 @@ func perCore(r *Report) string {
 // summary is the table of the README.
 func summary(r *Report) string {
 	var b strings.Builder
-	b.WriteString("| | ledgerd | through a plugin's process | peers | to the fastest of them |\n|---|---|---|---|---|\n")
+	b.WriteString("| | ledgerd | through a plugin's process | peers | ratio to the fastest of these peers (in process, through a plugin) |\n|---|---|---|---|---|\n")
 	for _, row := range []struct {
 		scenario, text, metric string
 		ours                   []string
 		peers                  map[string]string // side → name
 	}{
-		{"drain-postgres", "worked per second, Postgres", "drain", []string{"ledgerd", "ledgerd, plugin"}, map[string]string{"River": "River"}},
-		{"drain-sqlite", "worked per second, SQLite", "drain", []string{"ledgerd", "ledgerd, plugin"}, map[string]string{"River": "River", "goqite": "goqite", "backlite": "backlite"}},
-		{"add-postgres", "added per second, Postgres", "add", []string{"ledgerd, 1 client"}, map[string]string{"River, 1 client": "River"}},
-		{"start-postgres", "add → start, Postgres, median", "p50", []string{"ledgerd"}, map[string]string{"River": "River"}},
+		{"drain-postgres", "worked per second, Postgres", "drain", []string{"ledgerd", "ledgerd, plugin"},
+			map[string]string{"graphile-worker": "graphile-worker", "River": "River"}},
+		{"drain-sqlite", "worked per second, SQLite", "drain", []string{"ledgerd", "ledgerd, plugin"},
+			map[string]string{"River": "River", "goqite": "goqite", "backlite": "backlite"}},
+		{"add-postgres", "added per second, Postgres", "add", []string{"ledgerd, 1 client"},
+			map[string]string{"graphile-worker, 1 client": "graphile-worker", "River, 1 client": "River"}},
+		{"start-postgres", "time from add to start, Postgres, median", "p50", []string{"ledgerd"},
+			map[string]string{"graphile-worker": "graphile-worker", "River": "River"}},
 	} {
 		s := r.result(row.scenario)
 		if s == nil {
@@ -178,22 +216,28 @@ func summary(r *Report) string {
 		var ours, ratios []string
 		for _, side := range row.ours {
 			if f := s.Of(side, row.metric); f != nil && best > 0 {
-				ours, ratios = append(ours, plain(f.Median, unit)), append(ratios, fmt.Sprintf("%.2f ×", f.Median/best))
+				ratio := fmt.Sprintf("%.2f ×", f.Median/best)
+				if less && f.Median > best {
+					ratio += " slower"
+				}
+				ours, ratios = append(ours, plain(f.Median, unit)), append(ratios, ratio)
 			}
 		}
 		for len(ours) < 2 {
 			ours = append(ours, "")
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", row.text, strings.Join(ours, " | "), strings.Join(peers, ", "), strings.Join(ratios, ", "))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", row.text, strings.Join(ours, " | "), strings.Join(peers, ", "),
+			strings.Join(ratios, ", "))
 	}
 	if !r.Whole {
 		b.WriteString("\n**Provisional:** from a part, or a short run.\n")
 	}
-	fmt.Fprintf(&b, "\n%s, %d cores, database on the same machine, every commit on the disk; the items need no work. Ratios carry over to\nother machines, rates do not.", r.About.CPU, r.About.Cores)
+	fmt.Fprintf(&b, "\n%s, %d cores, database on the same machine, every commit on the disk; the items need no work. "+
+		"Ratios carry over to\nother machines, rates do not.", r.About.CPU, r.About.Cores)
 	return b.String()
 }
 
-// plain is a figure whose row says what it is per second.
+// plain is a figure whose row has its unit per second.
 func plain(v float64, unit string) string { return strings.TrimSuffix(measure.Format(v, unit), "/s") }
 
 func (r *Report) result(name string) *measure.Result {

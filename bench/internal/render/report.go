@@ -31,7 +31,7 @@ type Report struct {
 	LateError string           `json:"late_error,omitempty"`
 }
 
-// Err says which scenarios failed; a target that was not met is no error.
+// Err names the scenarios that failed; a missed target is no error.
 func (r *Report) Err() error {
 	var all []error
 	for _, s := range r.Results {
@@ -51,7 +51,7 @@ const (
 	chartFile   = "chart.svg"
 )
 
-var documents = []string{"../docs/performance.md", "../README.md"}
+var documents = []string{"../docs/performance.md", "HISTORY.md", "../README.md"}
 
 // Write writes a report as JSON.
 func Write(path string, r *Report) error {
@@ -99,7 +99,7 @@ func Again() error {
 	return nil
 }
 
-// Header says what a run is made on.
+// Header describes the machine of a run.
 func Header(w io.Writer, r *Report) {
 	for _, line := range about(r)[1:] {
 		fmt.Fprintln(w, line)
@@ -121,7 +121,8 @@ func about(r *Report) []string {
 	}
 	disk := fmt.Sprintf("the disk has 4 KiB for good after %.2f ms (median of write and fsync)", a.SyncMS)
 	if a.InMemory != "" {
-		disk = fmt.Sprintf("**%s is in memory, not on a disk: commits cost nothing there, on no side**; -dir chooses the folder of SQLite files", a.InMemory)
+		disk = fmt.Sprintf("**%s is in memory, not on a disk: commits cost nothing there, on no side**; -dir chooses the "+
+			"folder of SQLite files", a.InMemory)
 	}
 	return []string{
 		fmt.Sprintf("%s, ledgerd %s, %d rounds, %s; %.0f minutes", r.Date, a.Commit, r.Rounds, whole, r.Seconds/60),
@@ -142,7 +143,8 @@ func Text(w io.Writer, r *Report) {
 		for _, side := range s.Sides {
 			for _, m := range s.Metrics {
 				if f := s.Of(side, m.Name); f != nil {
-					fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t\n", side, m.Name, measure.Format(f.Median, m.Unit), measure.Format(f.Min, m.Unit), measure.Format(f.Max, m.Unit))
+					fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t\n", side, m.Name, measure.Format(f.Median, m.Unit),
+						measure.Format(f.Min, m.Unit), measure.Format(f.Max, m.Unit))
 				}
 			}
 		}
@@ -156,7 +158,8 @@ func Text(w io.Writer, r *Report) {
 	fmt.Fprintln(t, "target\tvalue\tof the rounds\tto reach\t\t")
 	for _, s := range r.Results {
 		for _, v := range s.Verdicts {
-			fmt.Fprintf(t, "%s\t%s\t%s – %s\t%s\t%s\t\n", v.Text, number(s, v, v.Value), number(s, v, v.Low), number(s, v, v.High), bound(s, v), verdict(v))
+			fmt.Fprintf(t, "%s\t%s\t%s – %s\t%s\t%s\t\n", v.Text, number(s, v, v.Value), number(s, v, v.Low),
+				number(s, v, v.High), bound(s, v), verdict(v))
 		}
 	}
 	t.Flush()
@@ -169,7 +172,7 @@ func Text(w io.Writer, r *Report) {
 // unit of a verdict's figures.
 func unit(s measure.Result, v measure.Verdict) string {
 	i := slices.IndexFunc(s.Metrics, func(m measure.Metric) bool { return m.Name == v.Metric })
-	if v.Of != "" || i < 0 {
+	if len(v.Of) > 0 || i < 0 {
 		return "x"
 	}
 	return s.Metrics[i].Unit
@@ -177,7 +180,7 @@ func unit(s measure.Result, v measure.Verdict) string {
 
 func number(s measure.Result, v measure.Verdict, value float64) string {
 	text := measure.Format(value, unit(s, v))
-	if v.Of != "" {
+	if len(v.Of) > 0 {
 		text += " ×"
 	}
 	return text
@@ -198,7 +201,7 @@ func verdict(v measure.Verdict) string {
 	switch {
 	case !v.Met:
 		return "NOT MET"
-	case v.Aim > 0 && v.Value >= v.Aim:
+	case v.Aimed():
 		return "met, with the aim"
 	}
 	return "met"

@@ -1,10 +1,11 @@
-// Package setup readies what the benchmark runs on, and says what that is: the programs, the
-// machine, the versions, and that nobody's commits are faster than the disk.
+// Package setup readies the programs, machine and versions that the benchmark runs on, and
+// describes them. It checks that no commit is faster than the disk.
 package setup
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -64,7 +65,8 @@ var shown = []string{"wal_sync_method", "shared_buffers", "max_wal_size"}
 
 // Look finds out what a run is made on. It refuses a Postgres that does not wait for the disk.
 func Look(ctx context.Context, url, dir string) (a About, err error) {
-	a = About{System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), CPU: field("/proc/cpuinfo", "model name"), Memory: gib(field("/proc/meminfo", "MemTotal")),
+	a = About{System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), CPU: field("/proc/cpuinfo",
+		"model name"), Memory: gib(field("/proc/meminfo", "MemTotal")),
 		Versions: map[string]string{"Go": strings.TrimPrefix(runtime.Version(), "go")}, Postgres: map[string]string{}}
 	if out, err := exec.CommandContext(ctx, "git", "describe", "--tags", "--always", "--dirty").Output(); err == nil {
 		a.Commit = strings.TrimSpace(string(out))
@@ -76,8 +78,9 @@ func Look(ctx context.Context, url, dir string) (a About, err error) {
 		a.Load = strings.Join(strings.Fields(string(load))[:3], " ")
 	}
 	build, _ := debug.ReadBuildInfo()
-	for name, path := range map[string]string{"River": "github.com/riverqueue/river", "goqite": "maragu.dev/goqite", "backlite": "github.com/mikestefanello/backlite",
-		"pgx": "github.com/jackc/pgx/v5", "modernc.org/sqlite": "modernc.org/sqlite"} {
+	for name, path := range map[string]string{"River": "github.com/riverqueue/river", "goqite": "maragu.dev/goqite",
+		"backlite": "github.com/mikestefanello/backlite",
+		"pgx":      "github.com/jackc/pgx/v5", "modernc.org/sqlite": "modernc.org/sqlite"} {
 		i := slices.IndexFunc(build.Deps, func(m *debug.Module) bool { return m.Path == path })
 		if i < 0 {
 			return a, fmt.Errorf("%s is not linked in", path)
@@ -100,7 +103,7 @@ func (a *About) askPostgres(ctx context.Context, url string) error {
 	}
 	defer conn.Close(ctx)
 	a.Versions["Postgres"], _, _ = strings.Cut(conn.PgConn().ParameterStatus("server_version"), " ")
-	var data string // which only a superuser is told, and which may be on another machine
+	var data string // only a superuser gets it, and it may be on another machine
 	if conn.QueryRow(ctx, "SELECT current_setting('data_directory')").Scan(&data) == nil && inMemory(data) {
 		a.InMemory = data
 	}
@@ -111,13 +114,14 @@ func (a *About) askPostgres(ctx context.Context, url string) error {
 		}
 		a.Postgres[name] = value
 		if slices.Contains(durable, name) && value != "on" {
-			return fmt.Errorf("this Postgres has %s = %s: its commits do not wait for the disk, so its figures say nothing; `make bench` starts one that is in order", name, value)
+			return fmt.Errorf("this Postgres has %s = %s: its commits do not wait for the disk, so its figures say nothing; "+
+				"`make bench` starts one that is in order", name, value)
 		}
 	}
 	return nil
 }
 
-// inMemory says whether a folder is on a file system without a disk. It knows Linux's.
+// inMemory reports whether a folder is on a file system without a disk. It knows Linux's.
 func inMemory(dir string) bool {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -134,7 +138,7 @@ func inMemory(dir string) bool {
 	return kind == "tmpfs" || kind == "ramfs"
 }
 
-// syncTime tells how long the disk takes to have 4 KiB for good, in milliseconds.
+// syncTime measures how long the disk takes to have 4 KiB for good, in milliseconds.
 func syncTime(dir string) (ms float64, err error) {
 	f, err := os.CreateTemp(dir, "sync")
 	if err != nil {
@@ -156,7 +160,7 @@ func syncTime(dir string) (ms float64, err error) {
 	return measure.Median(took), nil
 }
 
-// gib writes what /proc/meminfo says in kB.
+// gib converts kB of /proc/meminfo.
 func gib(text string) string {
 	var kib float64
 	if _, err := fmt.Sscanf(text, "%f kB", &kib); err != nil {
@@ -179,15 +183,76 @@ func field(path, name string) string {
 	return ""
 }
 
-// Riversqlite asks the program of that name what it is made of, and refuses it if it has another
-// SQLite than everybody else here.
+// Graphile installs graphile-worker's program into a folder, as its lock file names it, and notes its
+// version and that of Node.js. It must run in the folder bench/.
+func Graphile(ctx context.Context, programs string, a *About) error {
+	node, err := nodeVersion(ctx)
+	if err != nil {
+		return fmt.Errorf("%s, a peer on Postgres, needs Node.js %d or newer and npm: %w; install them (https://nodejs.org), "+
+			"or leave its scenarios out with -only", peers.GraphileWorker, oldestNode, err)
+	}
+	dir := filepath.Join(programs, "graphile")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"main.js", "package.json", "package-lock.json"} {
+		text, err := os.ReadFile(filepath.Join("graphile", name))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	cmd := exec.CommandContext(ctx, "npm", "ci", "--prefer-offline", "--no-audit", "--no-fund")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("npm ci, which installs %s from npm's registry or npm's cache: %w\n%s", peers.GraphileWorker, err,
+			out)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "node_modules", peers.GraphileWorker, "package.json"))
+	if err != nil {
+		return err
+	}
+	var installed struct{ Version string }
+	if err := json.Unmarshal(text, &installed); err != nil {
+		return err
+	}
+	a.Versions["Node.js"], a.Versions[peers.GraphileWorker] = node, installed.Version
+	return nil
+}
+
+// nodeVersion is the version of Node.js, which must not be too old; npm has to be there too.
+func nodeVersion(ctx context.Context) (string, error) {
+	versions := map[string]string{}
+	for _, program := range []string{"node", "npm"} {
+		out, err := exec.CommandContext(ctx, program, "--version").Output()
+		if err != nil {
+			return "", fmt.Errorf("`%s --version` failed: %w", program, err)
+		}
+		versions[program] = strings.TrimPrefix(strings.TrimSpace(string(out)), "v")
+		major := 0
+		if _, err := fmt.Sscanf(versions["node"], "%d.", &major); err != nil || major < oldestNode {
+			return "", fmt.Errorf("`node` is %s", versions["node"])
+		}
+	}
+	return versions["node"], nil
+}
+
+// oldestNode is the oldest major version of Node.js with which the program was tried. The package of
+// graphile-worker asks for 22.18, which npm only warns of.
+const oldestNode = 20
+
+// Riversqlite asks the program of that name for its versions, and refuses it if its SQLite differs
+// from the others'.
 func Riversqlite(ctx context.Context, programs string, a *About) error {
 	r, err := peers.RunRiverSQLite(ctx, programs, os.TempDir(), 0, 0)
 	if err != nil {
 		return err
 	}
 	if r.Driver != a.Versions["modernc.org/sqlite"] {
-		return fmt.Errorf("riversqlite has modernc.org/sqlite %s, the others %s: change its go.mod", r.Driver, a.Versions["modernc.org/sqlite"])
+		return fmt.Errorf("riversqlite has modernc.org/sqlite %s, the others %s: change its go.mod", r.Driver,
+			a.Versions["modernc.org/sqlite"])
 	}
 	a.Versions["River on SQLite"] = r.River
 	return nil

@@ -1,6 +1,5 @@
-// Command blogs is a web server for trying feeds out: it listens on loopback only, serves the files of
-// a folder with the version of each as its ETag, says where old addresses have moved to, and prints a
-// line for every request.
+// Command blogs is a web server for trying feeds out. It listens on loopback only, serves the files of
+// a folder with an ETag, redirects old addresses, and prints a line for every request.
 //
 //	go run ./examples/feeds/blogs examples/feeds/site
 package main

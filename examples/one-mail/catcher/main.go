@@ -2,7 +2,7 @@
 // on, and prints a line for every mail that it takes.
 //
 //	go run ./examples/one-mail/catcher
-//	go run ./examples/one-mail/catcher -hang-up    takes mails and never says so
+//	go run ./examples/one-mail/catcher -hang-up    takes mails and never answers
 package main
 
 import (

@@ -2,8 +2,8 @@
 //
 //	draw FOLDER
 //
-// A beach, a picture from a phone that was held upright (so it lies on its side, and says so), a
-// logo with nothing behind it, and a copy of the beach that was cut off in the middle.
+// A beach, a picture from a phone that was held upright (stored on its side, with its orientation),
+// a logo with nothing behind it, and a copy of the beach that was cut off in the middle.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"path/filepath"
 )
 
-// onItsSide is a segment of a JPEG: Exif that says "turn me to the right".
+// onItsSide is a segment of a JPEG: Exif with the orientation "turn me to the right".
 const onItsSide = "\xff\xe1\x00\x22Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x01\x01\x12\x00\x03\x00\x00\x00\x01\x00\x06\x00\x00\x00\x00\x00\x00"
 
 func main() {

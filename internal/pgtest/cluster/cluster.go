@@ -59,8 +59,8 @@ func Start(o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	// In /tmp whatever TMPDIR says: a socket's path may have 103 bytes, and the server's account
-	// must be able to get there.
+	// In /tmp whatever TMPDIR is: a socket's path may have 103 bytes, and the server's account must
+	// be able to get there.
 	home, err := os.MkdirTemp("/tmp", "ledgerd-pg-")
 	if err != nil {
 		return nil, err
@@ -115,13 +115,12 @@ func (c *Cluster) PID() (int, error) {
 	return strconv.Atoi(first)
 }
 
-// Stop stops the server in order: it ends all sessions, rolls back what is open and writes a
-// checkpoint.
-func (c *Cluster) Stop() error { return c.stop("fast", time.Minute) }
-
 // Crash stops the server at once, without a checkpoint; the next start has to recover, as after
 // a crash.
 func (c *Cluster) Crash() error { return c.stop("immediate", time.Minute) }
+
+// Stop stops the server as an operator does, so that its files are complete.
+func (c *Cluster) Stop() error { return c.stop("fast", time.Minute) }
 
 func (c *Cluster) stop(mode string, patience time.Duration) error {
 	seconds := strconv.Itoa(int(patience.Seconds()))
@@ -193,7 +192,7 @@ func (c *Cluster) create(o Options) error {
 	if err := c.initdb(); err != nil {
 		return err
 	}
-	// Nobody can reserve a port for another process, so a taken one is met by trying again.
+	// A port cannot be reserved for another process, so a taken one is met by trying again.
 	for try := 1; ; try++ {
 		if err := c.configure(o); err != nil {
 			return err
@@ -231,15 +230,14 @@ func (c *Cluster) configure(o Options) (err error) {
 	if c.Port, err = freePort(); err != nil {
 		return err
 	}
-	onOff := map[bool]string{true: "on", false: "off"}
 	settings := map[string]string{
 		"listen_addresses":        "127.0.0.1",
 		"port":                    strconv.Itoa(c.Port),
 		"unix_socket_directories": c.path("run"),
 		"max_connections":         "200",
 		"password_encryption":     "scram-sha-256",
-		"fsync":                   onOff[o.Fsync],
-		"full_page_writes":        onOff[o.Fsync],
+		"fsync":                   strconv.FormatBool(o.Fsync),
+		"full_page_writes":        strconv.FormatBool(o.Fsync),
 		"timezone":                "Asia/Kathmandu",
 		"log_timezone":            "UTC",
 	}
@@ -290,7 +288,7 @@ func (c *Cluster) destroy() error {
 	)
 }
 
-// running tells whether the server's process is there. The kernel answers for it, so this is
+// running reports whether the server's process is there. The kernel answers for it, so this is
 // right for a stopped process too, and when postmaster.pid survived a SIGKILL and names a process
 // that is none of ours by now.
 func (c *Cluster) running() bool {
@@ -319,7 +317,7 @@ func (c *Cluster) load() error {
 	return json.Unmarshal(text, &c.record)
 }
 
-// answers tells whether the server takes our connection.
+// answers reports whether the server takes our connection.
 func (c *Cluster) answers() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

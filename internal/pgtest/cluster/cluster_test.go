@@ -8,8 +8,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -143,7 +141,8 @@ func query(t *testing.T, address, sql string) string {
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	fast := start(t, Options{})
-	safe := start(t, Options{Fsync: true, Settings: map[string]string{"max_connections": "17", "application_name": "it's"}})
+	safe := start(t, Options{Fsync: true, Settings: map[string]string{"max_connections": "17",
+		"application_name": "it's"}})
 	for _, c := range []struct {
 		server     *Cluster
 		name, want string
@@ -161,7 +160,8 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s is %s, want %s", c.name, got, c.want)
 		}
 	}
-	if got := query(t, fast.URL(), "SELECT string_agg(s, '' ORDER BY s) FROM unnest('{b,A,a,B}'::text[]) s"); got != "aAbB" {
+	if got := query(t, fast.URL(),
+		"SELECT string_agg(s, '' ORDER BY s) FROM unnest('{b,A,a,B}'::text[]) s"); got != "aAbB" {
 		t.Errorf("order is %s, want that of a language, aAbB", got)
 	}
 }
@@ -180,100 +180,6 @@ func TestPasswordIsAskedForOverTCPOnly(t *testing.T) {
 	_, err = pgx.Connect(t.Context(), u.String())
 	if refused := new(pgconn.PgError); !errors.As(err, &refused) || refused.Code != "28P01" {
 		t.Errorf("wrong password: %v, want SQLSTATE 28P01", err)
-	}
-}
-
-func TestCommittedRowsOutliveEveryWayToStop(t *testing.T) {
-	t.Parallel()
-	c := start(t, Options{Fsync: true})
-	conn, err := pgx.Connect(t.Context(), c.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Exec(t.Context(), "CREATE TABLE kept (way text)"); err != nil {
-		t.Fatal(err)
-	}
-	conn.Close(t.Context())
-	ways := []struct {
-		name string
-		stop func() error
-	}{
-		{"stop", c.Stop},
-		{"crash", c.Crash},
-		{"kill", func() error {
-			pid, err := c.PID()
-			if err != nil {
-				return err
-			}
-			return syscall.Kill(pid, syscall.SIGKILL)
-		}},
-	}
-	for i, way := range ways {
-		query(t, c.URL(), fmt.Sprintf("INSERT INTO kept VALUES ('%s') RETURNING way", way.name))
-		before, err := c.PID()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := way.stop(); err != nil {
-			t.Fatalf("%s: %v", way.name, err)
-		}
-		eventually(t, "process gone after "+way.name, func() bool { return gone(before) })
-		if _, err := c.PID(); way.name != "kill" && !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("PID after %s: %v, want ErrNotExist", way.name, err)
-		}
-		if err := c.StartAgain(); err != nil {
-			t.Fatalf("start again after %s: %v", way.name, err)
-		}
-		if got, want := query(t, c.URL(), "SELECT count(*)::text FROM kept"), strconv.Itoa(i+1); got != want {
-			t.Errorf("%s rows after %s, want %s", got, way.name, want)
-		}
-	}
-}
-
-func TestStartAgainSaysWhatTheServerLogged(t *testing.T) {
-	t.Parallel()
-	c := start(t, Options{})
-	if err := c.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.OpenFile(c.path("data", "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := file.WriteString("no_such_setting = 1\n"); err != nil {
-		t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.StartAgain(); err == nil || !strings.Contains(err.Error(), "no_such_setting") {
-		t.Errorf("error %v does not name the bad setting", err)
-	}
-}
-
-func TestCloseEndsAlsoAServerThatIsFrozen(t *testing.T) {
-	t.Parallel()
-	for _, frozen := range []bool{false, true} {
-		c, err := Start(Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		pid, err := c.PID()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if frozen {
-			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if !missing(c.home) {
-			t.Errorf("frozen %v: %s is still there", frozen, c.home)
-		}
-		eventually(t, "process gone", func() bool { return gone(pid) })
 	}
 }
 

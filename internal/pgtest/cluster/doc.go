@@ -4,14 +4,14 @@
 // A server has a home in /tmp: its data, its socket, its log, and a lock file. Every process that
 // uses the server holds a shared lock on that file; the kernel drops the lock when the process
 // ends, however it ends. A keeper (this same program, started again by [Start] or [Shared]) waits
-// for the exclusive lock, that is until nobody uses the server any more, and then stops it and
+// for the exclusive lock, that is until the server is not used any more, and then stops it and
 // deletes its data. So a test that panics, runs into its time limit or is killed with SIGKILL
-// leaves nothing behind, and nobody counts references.
+// leaves nothing behind, without a count of references.
 //
 // The server listens on 127.0.0.1, where it asks for a password (SCRAM), and on a socket in a
 // folder of mode 0700, where it does not. It refuses to run as root; when root calls, it runs as
-// postgres or nobody.
+// the user postgres or nobody.
 //
-// Its text order is that of a language and its time zone is not UTC, as on most servers in the
-// field: a query that silently relies on byte order or on UTC fails here and not there.
+// Its text order is that of a language and its time zone is not UTC, as on most servers: a query
+// that relies on byte order or on UTC fails here and not there.
 package cluster

@@ -15,11 +15,11 @@ import (
 	"syscall"
 )
 
-// BinEnv names the environment variable that says which folder of Postgres programs to use, for
-// those who have several.
+// BinEnv names the environment variable with the folder of Postgres programs to use, for users who
+// have several.
 const BinEnv = "LEDGERD_TEST_POSTGRES_BIN"
 
-// ErrMissing says that this machine has no Postgres server programs, and what to do about it.
+// ErrMissing means that this machine has no Postgres server programs, and explains what to do.
 var ErrMissing = errors.New("no Postgres server programs (initdb, pg_ctl, postgres) found: " +
 	"apt-get install postgresql, or name their folder in " + BinEnv +
 	", or name a running server in LEDGERD_TEST_POSTGRES (postgres://user:password@host/database)")
@@ -63,7 +63,7 @@ func Bin() (string, error) {
 	return slices.MaxFunc(found, func(a, b string) int { return cmp.Compare(number(a), number(b)) }), nil
 }
 
-// complete tells whether a folder holds the three programs that a server needs.
+// complete reports whether a folder holds the three programs that a server needs.
 func complete(dir string) bool {
 	for _, name := range []string{"initdb", "pg_ctl", "postgres"} {
 		if _, err := exec.LookPath(filepath.Join(dir, name)); err != nil {
@@ -105,11 +105,12 @@ func Account() (*syscall.Credential, error) {
 		}
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
-	return nil, errors.New("a Postgres server refuses to run as root, and this machine has neither a user postgres nor nobody: adduser --system postgres")
+	return nil, errors.New("a Postgres server refuses to run as root, and this machine has neither a user postgres nor " +
+		"nobody: adduser --system postgres")
 }
 
 // run runs one of the server programs as the server's account, without the caller's environment
-// (PGDATA, PGOPTIONS and the like would change what it does), and returns what it printed.
+// (PGDATA, PGOPTIONS and similar variables would change its behaviour), and returns its output.
 func (c *Cluster) run(program string, args ...string) (string, error) {
 	as, err := Account()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// idle is how long a shared server stays when nobody uses it: longer than `go test ./...` takes
-// to build the next package.
+// idle is how long an unused shared server stays: longer than `go test ./...` takes to build the
+// next package.
 const idle = time.Minute
 
 // Lock modes of [lock].
@@ -23,7 +23,7 @@ const (
 )
 
 // lock opens a file and locks it with flock(2); closing the file or the end of the process frees
-// it. With tryOnly the error is syscall.EWOULDBLOCK if somebody has it.
+// it. With tryOnly the error is syscall.EWOULDBLOCK if another process has it.
 func lock(path string, mode int) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -88,8 +88,7 @@ func join(home, bin string, idle time.Duration) (*Cluster, error) {
 	return c, c.create(Options{})
 }
 
-// ownFolder makes a folder at a name in /tmp that anybody could have guessed, or makes sure that
-// the one there is ours.
+// ownFolder makes a folder at a guessable name in /tmp, or makes sure that the one there is ours.
 func ownFolder(path string) error {
 	if err := os.Mkdir(path, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
@@ -139,7 +138,7 @@ func startKeeper(home string, idle time.Duration) (*exec.Cmd, error) {
 		return nil, err
 	}
 	cmd := exec.Command(program)
-	cmd.Args[0] = "pgtest-keeper" // what ps shows
+	cmd.Args[0] = "pgtest-keeper" // the name in ps
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), keeperHome + "=" + home, keeperIdle + "=" + idle.String()}
 	cmd.ExtraFiles = []*os.File{held}
@@ -147,9 +146,9 @@ func startKeeper(home string, idle time.Duration) (*exec.Cmd, error) {
 	return cmd, cmd.Start()
 }
 
-// keep waits until nobody has used the server for as long as idle says, and ends it. A home with
-// an idle time is shared: it stays, with its lock files, because deleting a lock file while
-// somebody opens it would make two locks of one.
+// keep waits until the server was not used for the idle time, and ends it. A home with an idle time
+// is shared. It stays, with its lock files, because deleting a lock file while another process
+// opens it would make two locks of one.
 func keep(home, idle string) error {
 	wait, err := time.ParseDuration(idle)
 	if err != nil {
@@ -175,8 +174,7 @@ func keep(home, idle string) error {
 	return nil
 }
 
-// awaitUnused returns with the exclusive lock once nobody has held a shared one for the given
-// time.
+// awaitUnused returns with the exclusive lock once there was no shared one for the given time.
 func awaitUnused(path string, wait time.Duration) (*os.File, error) {
 	for {
 		unused, err := lock(path, exclusive)

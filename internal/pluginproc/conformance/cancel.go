@@ -31,7 +31,7 @@ func checkCancel(ctx context.Context, t Target) error {
 }
 
 // fitting are the outcomes beside DONE, SKIPPED and UNKNOWN that an item may have after a cancel.
-// What was done before the cancel came may be reported; what was cut short is no failure.
+// Work that was done before the cancel came may be reported; work that was cut short is no failure.
 var fitting = map[wire.Cancel_Reason]wire.Result_Outcome{
 	wire.Cancel_REASON_CANCELLED:  wire.Result_OUTCOME_CANCELLED,
 	wire.Cancel_REASON_LEASE_LOST: wire.Result_OUTCOME_RELEASED,
@@ -63,7 +63,8 @@ func checkCancelInWork(ctx context.Context, t Target) error {
 			if err != nil {
 				return err
 			}
-			allowed := []wire.Result_Outcome{wire.Result_OUTCOME_DONE, wire.Result_OUTCOME_SKIPPED, wire.Result_OUTCOME_UNKNOWN, fitting[reason]}
+			allowed := []wire.Result_Outcome{wire.Result_OUTCOME_DONE, wire.Result_OUTCOME_SKIPPED, wire.Result_OUTCOME_UNKNOWN,
+				fitting[reason]}
 			if !slices.Contains(allowed, r.Outcome) {
 				return fmt.Errorf("after a cancel with %v, the item %s is %s", reason, it.Payload, said(r))
 			}

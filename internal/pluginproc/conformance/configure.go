@@ -22,7 +22,7 @@ func checkConfig(ctx context.Context, t Target) error {
 		return err
 	}
 	defer s.Kill()
-	// What it says is for people: that something is down is no fault of the plugin.
+	// The answer is for people: a dependency that is down is no fault of the plugin.
 	if _, err := s.CheckHealth(ctx); err != nil {
 		return differs("", "implement CheckHealth: an empty answer means that all is well", "the call CheckHealth: %w", err)
 	}
@@ -58,10 +58,12 @@ func checkRefusals(ctx context.Context, t Target) error {
 		}
 		problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: config, Secrets: t.Secrets, ValidateOnly: true})
 		if err != nil {
-			return differs("", "a config that does not fit is a Problem in the answer, not an error of the call", "%s = %s: the call Configure: %w", field, wrong[field], err)
+			return differs("", "a config that does not fit is a Problem in the answer, not an error of the call",
+				"%s = %s: the call Configure: %w", field, wrong[field], err)
 		}
 		if !slices.ContainsFunc(problems, func(p *wire.Problem) bool { return strings.HasPrefix(p.Field, field) }) {
-			return fmt.Errorf("a config with %s = %s is not refused with the name of the field: %s", field, wrong[field], texts(problems))
+			return fmt.Errorf("a config with %s = %s is not refused with the name of the field: %s", field, wrong[field],
+				texts(problems))
 		}
 	}
 	return nil
@@ -96,12 +98,14 @@ func checkValidateOnly(ctx context.Context, t Target) error {
 	}
 	for _, c := range configs {
 		bad := strings.Contains(c.config, noSuchField)
-		problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: []byte(c.config), Secrets: t.Secrets, ValidateOnly: c.only})
+		problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: []byte(c.config), Secrets: t.Secrets,
+			ValidateOnly: c.only})
 		if err == nil && len(problems) > 0 {
 			err = errors.New(texts(problems))
 		}
 		if err != nil && !bad {
-			return fmt.Errorf("after calls with validate_only, Configure (validate_only=%t) of the same config fails: %w", c.only, err)
+			return fmt.Errorf("after calls with validate_only, Configure (validate_only=%t) of the same config fails: %w",
+				c.only, err)
 		}
 	}
 	return nil
@@ -124,7 +128,8 @@ func checkSecrets(ctx context.Context, t Target) error {
 	}
 	said := ""
 	for _, config := range []string{string(t.Config), `{"` + noSuchField + `":1}`} {
-		problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: []byte(config), Secrets: secrets, ValidateOnly: true})
+		problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: []byte(config), Secrets: secrets,
+			ValidateOnly: true})
 		said += texts(problems) + status.Convert(err).Message()
 	}
 	after, err := s.Describe(ctx, &wire.DescribeRequest{})
@@ -151,9 +156,9 @@ func (s *session) outputAtEnd() string {
 	return s.output.text.String()
 }
 
-// checkOwnSecrets looks for the secrets that are really in use, in what is said of items.
+// checkOwnSecrets looks for the secrets that are really in use, in reports about items.
 func (t Target) checkOwnSecrets(ctx context.Context) error {
-	const shortest = 8 // what is shorter may well be there by chance
+	const shortest = 8 // a shorter one may well be there by chance
 	if len(t.Secrets) == 0 {
 		return nil
 	}
@@ -168,7 +173,7 @@ func (t Target) checkOwnSecrets(ctx context.Context) error {
 	}
 	said := s.outputAtEnd()
 	for _, it := range items {
-		for _, r := range s.results[it.Id] {
+		for _, r := range s.results(s.tasks[it.Id]) {
 			said += string(pluginproc.JSON(r))
 		}
 	}

@@ -1,14 +1,15 @@
-// Package conformance checks how a plugin's process behaves: what "ledgerd plugin check" runs
-// on a program and sdktest.Conformance on an author's own. It knows the protocol only, so it
-// judges plugins in any language, and asks for nothing that ledgerd does not rely on.
+// Package conformance has the checks of how a plugin's process behaves. "ledgerd plugin check" runs them on a program,
+// sdktest.Conformance on the plugin under test. They know the protocol only, so they judge plugins in any language, and
+// ask for nothing that ledgerd does not rely on.
 //
-// Each check starts processes of its own and says in one error what was expected, what happened
-// and what to do. What a plugin does for its items is known from its examples only: a plugin
-// without examples is checked with payloads that do not fit, and checks that need more say that
-// they were not made. Times that the protocol promises are asserted with five times the bound.
+// Each check starts processes of its own. Its error has what was expected, what happened and what
+// to do. The checks know what a plugin does for its items only from its examples. A plugin without
+// examples is checked with payloads that do not fit; checks that need more report that they were
+// not made. A promised duration may be exceeded up to five times (Target.Slack).
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +25,8 @@ type Target struct {
 	Name    string            // that it must call itself; "" if any will do
 	Config  []byte            // JSON; nil means the defaults
 	Secrets map[string]string // by field name
-	// Embedded says that the program is something else, too, such as a test binary: how it
-	// behaves when it is run by hand is not asked.
+	// Embedded means that the plugin is part of another program, such as a test binary. How that program behaves
+	// when a person starts it is then not checked.
 	Embedded bool
 	// Quick leaves out the checks of times, for machines on which times mean nothing.
 	Quick bool
@@ -39,8 +40,8 @@ type Target struct {
 type Check struct {
 	Name   string
 	Group  string // start, describe, configure, process or life
-	About  string // what must be so: "a plugin …"
-	Advice string // what to do if it is not, where the check has nothing better to say
+	About  string // the rule: "a plugin …"
+	Advice string // what to do if it is broken, where the check has nothing better
 	Timed  bool   // Quick leaves it out
 
 	run func(ctx context.Context, t Target) error
@@ -50,7 +51,7 @@ type Check struct {
 type Failure struct {
 	Expected string
 	Happened string
-	Do       string // what to do about it
+	Do       string // the next step
 	TimedOut bool   // the check came to Target.Limit
 	Err      error  // the cause, where there is one
 }
@@ -75,7 +76,7 @@ func differs(expected, do, format string, args ...any) error {
 	return &Failure{Expected: expected, Do: do, Happened: happened.Error(), Err: errors.Unwrap(happened)}
 }
 
-// Run makes the check. The error is nil, wraps ErrNotChecked, is that of ctx, or is a *Failure.
+// Run makes the check. The error is nil, wraps ErrNotChecked, is the cause of ctx's end, or is a *Failure.
 func (c Check) Run(ctx context.Context, t Target) error {
 	limit := t.Limit
 	if limit == 0 {
@@ -90,10 +91,11 @@ func (c Check) Run(ctx context.Context, t Target) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	f := &Failure{Happened: err.Error(), TimedOut: bounded.Err() != nil || errors.Is(err, errNoAnswer), Err: err}
+	_, silent := errors.AsType[noAnswer](err)
+	f := &Failure{Happened: err.Error(), TimedOut: bounded.Err() != nil || silent, Err: err}
 	if own, ok := errors.AsType[*Failure](err); ok {
 		f.Expected, f.Do = own.Expected, own.Do
-		if own != err { // something was said before it
+		if own != err { // there was an error before it
 			f.Happened = withoutAdvice(err, own)
 		} else {
 			f.Happened = own.Happened
@@ -124,7 +126,7 @@ func Checks(t Target) []Check {
 		switch {
 		case c.Name == byHand && t.Embedded:
 		case c.Name == overTLS && t.Spec.NoMTLS: // it is known not to
-		case c.Name == leftBehind && runtime.GOOS != "linux": // elsewhere nobody knows what a plugin has started
+		case c.Name == leftBehind && runtime.GOOS != "linux": // elsewhere the children of a plugin are not known
 		case c.Timed && t.Quick:
 		default:
 			checks = append(checks, c)
@@ -143,17 +145,22 @@ const (
 )
 
 // callTime is how long a plugin has for its handshake and for each call until it works, as ledgerd gives it.
-const callTime = 10 * time.Second
+func (t Target) callTime() time.Duration { return cmp.Or(t.Spec.StartTimeout, 10*time.Second) }
 
-var errNoAnswer = fmt.Errorf("no answer within %s", callTime)
+// noAnswer is how long there was none.
+type noAnswer time.Duration
+
+// Error tells the time.
+func (n noAnswer) Error() string { return fmt.Sprintf("no answer within %s", time.Duration(n)) }
 
 // bounded makes a call that is given up when its time is over.
-func bounded(ctx context.Context, call func(context.Context) error) error {
-	inner, cancel := context.WithTimeoutCause(ctx, callTime, errNoAnswer)
+func (t Target) bounded(ctx context.Context, call func(context.Context) error) error {
+	late := noAnswer(t.callTime())
+	inner, cancel := context.WithTimeoutCause(ctx, t.callTime(), late)
 	defer cancel()
 	err := call(inner)
 	if err != nil && ctx.Err() == nil && inner.Err() != nil {
-		return errNoAnswer
+		return late
 	}
 	return err
 }
@@ -167,20 +174,21 @@ const (
 
 var all = []Check{
 	{Name: byHand, Group: GroupStart, run: checkByHand,
-		About:  "tells people who start it what it is, on stderr, and exits with 1",
+		About:  "explains on stderr what it is when a person starts it, and exits with 1",
 		Advice: "before anything else: if the variable LEDGERD_PLUGIN is not set, write a line to stderr and exit with 1"},
 	{Name: "handshake", Group: GroupStart, run: checkHandshake,
 		About:  "writes one line to stdout, 1|1|unix|PATH|grpc|, with a socket in PLUGIN_UNIX_SOCKET_DIR, and nothing else",
 		Advice: "compare with the handshake in docs/plugins/any-language.md; print everything else to stderr"},
 	{Name: overTLS, Group: GroupStart, run: checkTLS,
-		About:  "given PLUGIN_CLIENT_CERT, serves TLS and lets nobody in but that client",
-		Advice: "require and verify the client's certificate, and trust that of PLUGIN_CLIENT_CERT only; where the language cannot, set mtls = false for the plugin"},
+		About: "given PLUGIN_CLIENT_CERT, serves TLS and accepts only that client",
+		Advice: "require and verify the client's certificate, and trust that of PLUGIN_CLIENT_CERT only; where the " +
+			"language cannot, set mtls = false for the plugin"},
 	{Name: "plain", Group: GroupStart, run: checkPlain,
 		About:  "serves without TLS if PLUGIN_CLIENT_CERT is not set",
 		Advice: "leave the last field of the handshake line empty then, and serve without TLS"},
 
 	{Name: "describe", Group: GroupDescribe, run: checkDescribe,
-		About:  "says what it is, the same every time and in every process",
+		About:  "describes itself, the same every time and in every process",
 		Advice: "make the answer of Describe from constants: no times, no counters, no order of a map"},
 	{Name: "name", Group: GroupDescribe, run: checkName,
 		About:  "calls itself what it is called here: NAME of its program ledgerd-plugin-NAME, or of [plugins.NAME]",
@@ -190,7 +198,7 @@ var all = []Check{
 		Advice: "shorten what is too long; many values of one sort belong into one field that is a list or an object"},
 	{Name: "schemas", Group: GroupDescribe, run: checkSchemas,
 		About:  "describes config, payload and output with schemas that mean something",
-		Advice: "see what Describe says: ledgerd plugin run --trace shows it"},
+		Advice: "see the answer of Describe: ledgerd plugin run --trace shows it"},
 	{Name: "described examples", Group: GroupDescribe, run: checkDescribedExamples,
 		About:  "has examples that fit its own schemas",
 		Advice: "correct the example or the schema"},
@@ -199,8 +207,9 @@ var all = []Check{
 		About:  "accepts its config, and answers CheckHealth then",
 		Advice: "give it the config that it needs with --with; a config without any field should do if that is possible"},
 	{Name: "refusals", Group: GroupConfigure, run: checkRefusals,
-		About:  "refuses a config that does not fit and names the field",
-		Advice: "validate the config against the schema of Describe and answer with a Problem for each field that is wrong or unknown"},
+		About: "refuses a config that does not fit and names the field",
+		Advice: "validate the config against the schema of Describe and answer with a Problem for each field that is " +
+			"wrong or unknown"},
 	{Name: "validate only", Group: GroupConfigure, run: checkValidateOnly,
 		About:  "is not changed by a config that it was only to validate",
 		Advice: "with validate_only, check the config, and neither keep nor open anything"},
@@ -209,7 +218,7 @@ var all = []Check{
 		Advice: "take secrets out of what is logged, and out of texts of errors"},
 
 	{Name: "examples", Group: GroupProcess, run: checkExamples,
-		About:  "gives what its examples say",
+		About:  "gives the results of its examples",
 		Advice: "correct the example, or what the plugin makes of it"},
 	{Name: "results", Group: GroupProcess, run: checkResults,
 		About:  "sends results and reports that ledgerd can keep",
@@ -240,10 +249,10 @@ var all = []Check{
 		Advice: "count timeout_ms from the begin of the work, and answer FAILED with ENDING_TIMED_OUT"},
 
 	{Name: "drain", Group: GroupLife, run: checkDrain, Timed: true,
-		About:  "that has nothing to do ends within 3 s when it is told to",
+		About:  "that has nothing to do ends within 3 s after a Drain",
 		Advice: "answer Drain, end the stream when the host has, and exit with 0 at Shutdown, or when stdin ends"},
 	{Name: "drain in work", Group: GroupLife, run: checkDrainInWork,
-		About:  "that is told to end gives each item that it has a result, or names it as unfinished",
+		About:  "gives each item that it has a result after a Drain, or names it as unfinished",
 		Advice: "answer Drain when every item has its result: RELEASED for what was not begun or not finished"},
 	{Name: leftBehind, Group: GroupLife, run: checkLeftBehind,
 		About:  "leaves no process behind that has left its process group",
@@ -252,7 +261,8 @@ var all = []Check{
 		About:  "is gone within 3 s when ledgerd is",
 		Advice: "read stdin in a thread of its own, and exit when it ends"},
 	{Name: "steady", Group: GroupLife, run: checkSteady, Timed: true,
-		About:  "does not grow: after 1,000 items it has no more files open, and hardly more memory",
+		About: fmt.Sprintf("does not grow: after up to 1,000 items it has at most %d more files open and %d MiB more "+
+			"memory than after the first %d", steadyFiles, steadyMemory>>20, steadyRound),
 		Advice: "close what is opened for an item, and keep nothing of it"},
 }
 

@@ -128,7 +128,8 @@ func (d *defective) Describe(ctx context.Context, req *wire.DescribeRequest) (*w
 	case "secret unsaid":
 		res.Secrets = nil
 	case "example long":
-		res.InputSchema = bytes.Replace(res.InputSchema, []byte(`"type":"string"`), []byte(`"type":"string","maxLength":3`), 1)
+		res.InputSchema = bytes.Replace(res.InputSchema, []byte(`"type":"string"`), []byte(`"type":"string","maxLength":3`),
+			1)
 	case "example payload":
 		res.Examples = append(res.Examples, &wire.Example{Payload: []byte(`{"name":7}`)})
 	case "example output":
@@ -299,8 +300,10 @@ func tlsConfig(client string) (*tls.Config, string, error) {
 		return nil, "", err
 	}
 	template := &x509.Certificate{
-		DNSNames: []string{"localhost"}, SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames: []string{"localhost"}, SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{
+			x509.ExtKeyUsageServerAuth},
 		IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -346,7 +349,7 @@ func (a *altered) Send(m *wire.PluginMessage) error {
 		}
 	case "miser":
 		m.Credits = 0
-	case "spent": // what it grants at first is all that it ever grants
+	case "spent": // its first grant is its only one
 		if len(m.Results) > 0 {
 			m.Credits = 0
 		}
@@ -415,7 +418,7 @@ func (a *altered) alter(r *wire.Result) {
 			a.opened = append(a.opened, f)
 		}
 	case "leaks memory":
-		waste := make([]byte, 256<<10)
+		waste := make([]byte, 768<<10) // so that one round is more than steadyMemory, since a slow machine does only two
 		for i := range waste {
 			waste[i] = byte(i)
 		}

@@ -10,14 +10,12 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-var (
-	nameForm    = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`)
-	versionForm = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
-)
+var versionForm = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
 func checkDescribe(ctx context.Context, t Target) error {
 	s, err := t.start(ctx)
@@ -30,7 +28,7 @@ func checkDescribe(ctx context.Context, t Target) error {
 		return fmt.Errorf("the second call Describe: %w", err)
 	}
 	if !proto.Equal(s.d, again) {
-		return errors.New("a second Describe says something else")
+		return errors.New("a second Describe has another answer")
 	}
 	other, err := t.start(ctx)
 	if err != nil {
@@ -38,14 +36,14 @@ func checkDescribe(ctx context.Context, t Target) error {
 	}
 	defer other.Kill()
 	if !proto.Equal(s.d, other.d) {
-		return errors.New("another process of the same program says something else")
+		return errors.New("another process of the same program has another answer")
 	}
 	return describeFields(s.d)
 }
 
 func describeFields(d *wire.DescribeResponse) error {
 	switch {
-	case !nameForm.MatchString(d.Name):
+	case !wire.NameForm.MatchString(d.Name):
 		return differs("", "choose a name of small letters, digits and -", "name %q is not [a-z0-9][a-z0-9-]{0,63}", d.Name)
 	case !versionForm.MatchString(d.Version):
 		return differs("", "give it a version such as 1.2.3", "version %q is not semantic", d.Version)
@@ -55,11 +53,32 @@ func describeFields(d *wire.DescribeResponse) error {
 		return differs("", "leave out what is not limited", "timeout_ms, max_failures, max_batch or max_wait_ms is negative")
 	}
 	for _, kind := range d.Emits {
-		if !nameForm.MatchString(kind) {
+		if !wire.NameForm.MatchString(kind) {
 			return differs("", "name kinds in small letters, digits and -", "it emits %q, which is no name of a kind", kind)
 		}
 	}
 	return nil
+}
+
+func checkName(ctx context.Context, t Target) error {
+	s, err := t.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Kill()
+	if t.Name != "" && s.d.Name != t.Name {
+		return fmt.Errorf("it is called %s here, and calls itself %q", t.Name, s.d.Name)
+	}
+	return nil
+}
+
+func checkSize(ctx context.Context, t Target) error {
+	s, err := t.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Kill()
+	return pluginproc.CheckDescription(s.d)
 }
 
 func checkSchemas(ctx context.Context, t Target) error {
@@ -82,12 +101,14 @@ func checkSchemas(ctx context.Context, t Target) error {
 	}
 	for _, secret := range d.Secrets {
 		if !slices.Contains(config.Secrets(), secret) {
-			return differs("", `give the field "writeOnly": true in the schema of the config`, "secret %q is no writeOnly field of the config's schema", secret)
+			return differs("", `give the field "writeOnly": true in the schema of the config`,
+				"secret %q is no writeOnly field of the config's schema", secret)
 		}
 	}
 	for _, secret := range config.Secrets() {
 		if !slices.Contains(d.Secrets, secret) {
-			return differs("", "name it in secrets of Describe: it travels apart from the config then", "the config's field %q is writeOnly but not among its secrets", secret)
+			return differs("", "name it in secrets of Describe: it travels apart from the config then",
+				"the config's field %q is writeOnly but not among its secrets", secret)
 		}
 	}
 	return describeInput(d, input)
@@ -99,7 +120,8 @@ func describeInput(d *wire.DescribeResponse, input *settings.Schema) error {
 	}
 	if in := d.Input; in != nil {
 		if !isText(in.Field) || !slices.Contains([]string{"file", "url", "line"}, in.Type) {
-			return fmt.Errorf("input %q of type %q is not a text field of the payload of type file, url or line", in.Field, in.Type)
+			return fmt.Errorf("input %q of type %q is not a text field of the payload of type file, url or line", in.Field,
+				in.Type)
 		}
 		for _, field := range []string{in.Modified, in.Owner} {
 			if field != "" && (!isText(field) || in.Type != "file") {

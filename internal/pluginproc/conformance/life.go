@@ -66,7 +66,7 @@ func checkDrainInWork(ctx context.Context, t Target) error {
 		unfinished[id] = true
 	}
 	for _, it := range items {
-		if unfinished[it.Id] && len(s.results[it.Id]) == 0 {
+		if unfinished[it.Id] && !s.answered(s.tasks[it.Id]) {
 			continue
 		}
 		r, err := s.result(it.Id)
@@ -76,6 +76,26 @@ func checkDrainInWork(ctx context.Context, t Target) error {
 		if r.Outcome == wire.Result_OUTCOME_UNSPECIFIED {
 			return fmt.Errorf("item %d has a result without an outcome", it.Id)
 		}
+	}
+	return nil
+}
+
+// leaveTime is for a plugin that only worked its examples to end.
+const leaveTime = 5 * time.Second
+
+func checkLeftBehind(ctx context.Context, t Target) error {
+	s, err := t.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Kill()
+	if err := s.work(ctx, append(s.examples(), s.item(badPayload))...); err != nil {
+		return err
+	}
+	s.Stop(ctx, leaveTime)
+	if pids := s.Left(); len(pids) > 0 {
+		return fmt.Errorf("processes that it had started were still there after its end, outside of its process group: %d",
+			len(pids))
 	}
 	return nil
 }
@@ -156,7 +176,7 @@ type usage struct {
 	memory int64 // bytes that are resident
 }
 
-// footprint asks the system for the usage of a process; only Linux tells.
+// footprint asks the system for the usage of a process; only Linux answers.
 func footprint(pid int) (usage, error) {
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {

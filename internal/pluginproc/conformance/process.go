@@ -61,7 +61,7 @@ func compare(e *wire.Example, r *wire.Result) error {
 	return nil
 }
 
-// said is a result in words.
+// said describes a result in words.
 func said(r *wire.Result) string {
 	text := strings.TrimPrefix(r.Outcome.String(), "OUTCOME_")
 	if r.Final {
@@ -108,7 +108,9 @@ func checkResults(ctx context.Context, t Target) error {
 	for _, p := range s.progress {
 		known := slices.ContainsFunc(items, func(it *wire.Item) bool { return it.Id == p.Id && it.Attempt == p.Attempt })
 		if !known || p.Done < 0 || p.Total < 0 {
-			return differs("progress of items that it has, with numbers that are not negative", "report with id and attempt of the item", "it reports %d of %d %s of item %d, attempt %d", p.Done, p.Total, p.Unit, p.Id, p.Attempt)
+			return differs("progress of items that it has, with numbers that are not negative",
+				"report with id and attempt of the item", "it reports %d of %d %s of item %d, attempt %d", p.Done, p.Total, p.Unit,
+				p.Id, p.Attempt)
 		}
 	}
 	return nil
@@ -124,7 +126,8 @@ func checkResult(d *wire.DescribeResponse, output *settings.Schema, r *wire.Resu
 	case !codeForm.MatchString(r.Code):
 		return differs("a code of [a-z0-9_], at most 64 bytes", "", "code %q", r.Code)
 	case len(r.Error) > wire.MaxError || len(r.Log) > wire.MaxLog || len(r.Output) > wire.MaxOutput:
-		return differs(fmt.Sprintf("at most %d bytes of error, %d of log, %d of output", wire.MaxError, wire.MaxLog, wire.MaxOutput), "cut what is longer",
+		return differs(fmt.Sprintf("at most %d bytes of error, %d of log, %d of output", wire.MaxError, wire.MaxLog,
+			wire.MaxOutput), "cut what is longer",
 			"%d bytes of error, %d of log, %d of output", len(r.Error), len(r.Log), len(r.Output))
 	case strings.ContainsRune(r.Error+r.Log, 0) || !utf8.ValidString(r.Error+r.Log):
 		return differs("text without NUL", "replace what is no text", "error %q, log %q", r.Error, r.Log)
@@ -137,22 +140,25 @@ func checkResult(d *wire.DescribeResponse, output *settings.Schema, r *wire.Resu
 			return differs("JSON", "write the output as JSON", "output %s", r.Output)
 		}
 		if err := output.Validate(r.Output); done && err != nil {
-			return differs("an output by the schema of Describe", "correct the schema or the output", "output %s: %v", r.Output, err)
+			return differs("an output by the schema of Describe", "correct the schema or the output", "output %s: %v", r.Output,
+				err)
 		}
 	}
 	for _, c := range r.Emit {
 		if !slices.Contains(d.Emits, c.Kind) {
-			return differs(fmt.Sprintf("items of the kinds %q, which Describe names", d.Emits), "name the kind in emits of Describe", "it emits an item of kind %q", c.Kind)
+			return differs(fmt.Sprintf("items of the kinds %q, which Describe names", d.Emits),
+				"name the kind in emits of Describe", "it emits an item of kind %q", c.Kind)
 		}
 		if c.Key == "" || len(c.Key) > wire.MaxKey || len(c.Payload) > wire.MaxPayload || !done {
-			return differs(fmt.Sprintf("emitted items with a key of 1 to %d bytes and a payload of at most %d, beside DONE or SKIPPED", wire.MaxKey, wire.MaxPayload), "",
+			return differs(fmt.Sprintf("emitted items with a key of 1 to %d bytes and a payload of at most %d, beside DONE "+
+				"or SKIPPED", wire.MaxKey, wire.MaxPayload), "",
 				"it is %s and emits an item with a key of %d bytes and a payload of %d", said(r), len(c.Key), len(c.Payload))
 		}
 	}
 	return nil
 }
 
-// refused says whether a result is what a payload that does not fit must have.
+// refused reports whether a result is right for a payload that does not fit.
 func refused(r *wire.Result) error {
 	if r.Outcome != wire.Result_OUTCOME_FAILED || !r.Final || r.Code != "payload" {
 		return differs("FAILED, final, code payload", "", "it is %s", said(r))
@@ -199,7 +205,7 @@ func checkLarge(ctx context.Context, t Target) error {
 	if err := s.work(ctx, it); err != nil {
 		return fmt.Errorf("a payload of 1 MiB: %w", err)
 	}
-	_, err = s.result(it.Id) // what becomes of it is another check's matter
+	_, err = s.result(it.Id) // another check looks at the result
 	return err
 }
 
@@ -281,12 +287,11 @@ func checkAgain(ctx context.Context, t Target) error {
 				return fmt.Errorf("attempt %d: %w", it.Attempt, err)
 			}
 			if it.Attempt == 1 && r.Outcome != wire.Result_OUTCOME_DONE {
-				break // what examples give is another check's matter
+				break // another check looks at examples
 			}
 			if r.Outcome != wire.Result_OUTCOME_DONE && r.Outcome != wire.Result_OUTCOME_SKIPPED {
 				return fmt.Errorf("example %d: a second attempt with the same idempotency key is %s", i+1, said(r))
 			}
-			s.forget(it.Id)
 			it = proto.CloneOf(it)
 			it.Attempt++
 		}

@@ -4,17 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,7 +22,7 @@ import (
 // versions are what a newer host may offer.
 const versions = "1,99"
 
-// answerBound is for a server to say something to a new client, or to turn it away.
+// answerBound is the time for a server to answer a new client, or to turn it away.
 const answerBound = time.Second
 
 // raw is a plugin that was started by hand, as far as the handshake: package pluginproc sees to
@@ -55,7 +49,7 @@ func (t Target) startRaw(ctx context.Context, cert string) (*raw, error) {
 	p.cmd.Env = append(t.Spec.Environ(), wire.CookieKey+"="+wire.CookieValue,
 		"PLUGIN_PROTOCOL_VERSIONS="+versions, "PLUGIN_UNIX_SOCKET_DIR="+dir, "PLUGIN_MIN_PORT=10000", "PLUGIN_MAX_PORT=25000")
 	if cert != "" {
-		p.cmd.Env = append(p.cmd.Env, "PLUGIN_CLIENT_CERT="+cert)
+		p.cmd.Env = append(p.cmd.Env, wire.ClientKey+"="+cert)
 	}
 	p.cmd.Stderr = &p.stderr
 	stdout, err := p.cmd.StdoutPipe()
@@ -70,14 +64,14 @@ func (t Target) startRaw(ctx context.Context, cert string) (*raw, error) {
 		return nil, err
 	}
 	p.stdout = bufio.NewReaderSize(stdout, lineMax)
-	late := time.AfterFunc(callTime, func() { _ = p.cmd.Cancel() })
+	late := time.AfterFunc(t.callTime(), func() { _ = p.cmd.Cancel() })
 	line, err := p.stdout.ReadSlice('\n')
 	p.line = strings.TrimSuffix(string(line), "\n")
 	inTime := late.Stop()
 	if err != nil {
 		p.kill()
 		if !inTime {
-			return nil, fmt.Errorf("the line of the handshake: %w", errNoAnswer)
+			return nil, fmt.Errorf("the line of the handshake: %w", noAnswer(t.callTime()))
 		}
 		return nil, fmt.Errorf("it writes %q to stdout and no line%s", cut(p.line), p.stderr.quoted())
 	}
@@ -87,7 +81,7 @@ func (t Target) startRaw(ctx context.Context, cert string) (*raw, error) {
 const (
 	lineMax     = 16 << 10        // bytes of a handshake: a certificate is about 1 KiB
 	cappedMax   = 64 << 10        // bytes that are kept of an output
-	byHandBound = 2 * time.Second // for a program to say that it is a plugin
+	byHandBound = 2 * time.Second // for a program to print that it is a plugin
 )
 
 // command is the program, not started yet. With ctx it ends, and all that it has started.
@@ -96,7 +90,7 @@ func (t Target) command(ctx context.Context) *exec.Cmd {
 	cmd.Dir = t.Spec.Dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second // somebody may have inherited its outputs
+	cmd.WaitDelay = time.Second // a child may have inherited its outputs
 	return cmd
 }
 
@@ -133,38 +127,6 @@ func (p *raw) kill() {
 	_ = os.RemoveAll(p.dir)
 }
 
-// certificate is one that signed itself, as both sides of a plugin have.
-type certificate struct {
-	pem  string
-	pair tls.Certificate
-}
-
-func newCertificate() (*certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		return nil, err
-	}
-	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: "localhost", Organization: []string{"ledgerd"}}, DNSNames: []string{"localhost"}, SerialNumber: serial,
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment | x509.KeyUsageKeyAgreement | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-		IsCA:        true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, err
-	}
-	return &certificate{
-		pem:  string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
-		pair: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
-	}, nil
-}
-
 func serverCertificate(field string) (*x509.Certificate, error) {
 	der, err := base64.RawStdEncoding.DecodeString(field)
 	if err != nil {
@@ -175,13 +137,15 @@ func serverCertificate(field string) (*x509.Certificate, error) {
 
 // dial connects as a client with a certificate, or none, and returns nil if the server speaks
 // to it: the first message of HTTP/2 is the server's.
-func dial(ctx context.Context, path string, server *x509.Certificate, client *certificate, bound time.Duration) error {
+func dial(ctx context.Context, path string, server *x509.Certificate, client *wire.Certificate,
+	bound time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost", NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
+	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost", NextProtos: []string{"h2"},
+		MinVersion: tls.VersionTLS12}
 	config.RootCAs.AddCert(server)
 	if client != nil {
-		config.Certificates = []tls.Certificate{client.pair}
+		config.Certificates = []tls.Certificate{client.Pair}
 	}
 	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "unix", path)
 	if err != nil {

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,18 +17,22 @@ import (
 type session struct {
 	*pluginproc.Proc
 	d      *wire.DescribeResponse
-	stream *pluginproc.Stream
-	last   int64 // id
+	target Target
+	items  *pluginproc.Session[struct{}]
+	stream *pluginproc.Stream // of items
+	last   int64              // id
+	tasks  map[int64]*task    // the newest of each item
 
 	mu       sync.Mutex
-	arrived  chan struct{} // closed and replaced when results arrive
-	results  map[int64][]*wire.Result
+	strays   map[int64][]*wire.Result // beside the results of tasks, by item
 	progress []*wire.Progress
 	output   capped
 }
 
+type task = pluginproc.Task[struct{}]
+
 func (t Target) start(ctx context.Context) (*session, error) {
-	s := &session{arrived: make(chan struct{}), results: map[int64][]*wire.Result{}}
+	s := &session{target: t, tasks: map[int64]*task{}, strays: map[int64][]*wire.Result{}}
 	spec := t.Spec
 	spec.OnLog = func(source, line string) {
 		s.mu.Lock()
@@ -44,7 +49,7 @@ func (t Target) start(ctx context.Context) (*session, error) {
 	if s.d, err = s.Describe(ctx, &wire.DescribeRequest{}); err != nil {
 		s.Kill()
 		err = fmt.Errorf("the call Describe: %w", err)
-		if errors.Is(err, errNoAnswer) { // nothing else can be checked
+		if _, silent := errors.AsType[noAnswer](err); silent { // nothing else can be checked
 			err = &pluginproc.StartError{Path: spec.Path, Step: pluginproc.StepConnect, Problem: err.Error(), Err: err}
 		}
 		return nil, err
@@ -60,7 +65,8 @@ func (t Target) open(ctx context.Context) (*session, error) {
 	}
 	problems, err := s.Configure(ctx, &wire.ConfigureRequest{Config: t.Config, Secrets: t.Secrets, ProgressMs: -1})
 	if err == nil && len(problems) > 0 {
-		err = differs("", "give it the config that it needs with --with", "it refuses the config %s: %s", orEmpty(t.Config), texts(problems))
+		err = differs("", "give it the config that it needs with --with", "it refuses the config %s: %s", orEmpty(t.Config),
+			texts(problems))
 	}
 	if err != nil {
 		s.Kill()
@@ -75,30 +81,48 @@ func (t Target) open(ctx context.Context) (*session, error) {
 
 // Describe is that of the process, within the time that it has.
 func (s *session) Describe(ctx context.Context, req *wire.DescribeRequest) (d *wire.DescribeResponse, err error) {
-	err = bounded(ctx, func(ctx context.Context) (err error) { d, err = s.Proc.Describe(ctx, req); return err })
+	err = s.target.bounded(ctx, func(ctx context.Context) (err error) {
+		d, err = s.Proc.Describe(ctx, req)
+		return err
+	})
 	return d, err
 }
 
 // Configure is that of the process, within the time that it has.
 func (s *session) Configure(ctx context.Context, req *wire.ConfigureRequest) (problems []*wire.Problem, err error) {
-	err = bounded(ctx, func(ctx context.Context) (err error) { problems, err = s.Proc.Configure(ctx, req); return err })
+	err = s.target.bounded(ctx, func(ctx context.Context) (err error) {
+		problems, err = s.Proc.Configure(ctx, req)
+		return err
+	})
 	return problems, err
 }
 
 // CheckHealth is that of the process, within the time that it has.
 func (s *session) CheckHealth(ctx context.Context) (problem string, err error) {
-	err = bounded(ctx, func(ctx context.Context) (err error) { problem, err = s.Proc.CheckHealth(ctx); return err })
+	err = s.target.bounded(ctx, func(ctx context.Context) (err error) {
+		problem, err = s.Proc.CheckHealth(ctx)
+		return err
+	})
 	return problem, err
 }
 
 func (s *session) openStream() (err error) {
-	if s.stream, err = s.Open(pluginproc.Events{Results: s.take, Progress: s.report}); err != nil {
+	s.items, err = pluginproc.OpenSession(s, pluginproc.SessionConfig[struct{}]{Stray: s.stray})
+	if err != nil {
 		return fmt.Errorf("the call Process: %w", err)
 	}
+	s.stream = s.items.Stream
 	return nil
 }
 
-var errNoExamples = notChecked("the plugin has no examples, so nobody knows what it should do; add some to what Describe says")
+// Open is that of the process; the reports of progress are kept, also those on items that the plugin does not have.
+func (s *session) Open(e pluginproc.Events) (*pluginproc.Stream, error) {
+	e.Progress = s.report
+	return s.Proc.Open(e)
+}
+
+var errNoExamples = notChecked("the plugin has no examples, so its results are unknown; add some to the answer of " +
+	"Describe")
 
 // withExamples is open for checks that need examples.
 func (t Target) withExamples(ctx context.Context) (*session, error) {
@@ -117,7 +141,7 @@ func orEmpty(config []byte) string {
 	return string(config)
 }
 
-// answer is what Configure says, in words.
+// answer describes the answer of Configure in words.
 func answer(problems []*wire.Problem, err error) string {
 	if err != nil {
 		return err.Error()
@@ -126,24 +150,13 @@ func answer(problems []*wire.Problem, err error) string {
 }
 
 func texts(problems []*wire.Problem) string {
-	list := make([]string, len(problems))
-	for i, p := range problems {
-		list[i] = strings.TrimPrefix(p.Field+": "+p.Message, ": ")
-	}
-	if len(list) == 0 {
-		return "no problem"
-	}
-	return strings.Join(list, "; ")
+	return cmp.Or(wire.ProblemText(problems), "no problem")
 }
 
-func (s *session) take(results []*wire.Result) {
+func (s *session) stray(r *wire.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, r := range results {
-		s.results[r.Id] = append(s.results[r.Id], r)
-	}
-	close(s.arrived)
-	s.arrived = make(chan struct{})
+	s.strays[r.Id] = append(s.strays[r.Id], r)
 }
 
 func (s *session) report(progress []*wire.Progress) {
@@ -154,44 +167,29 @@ func (s *session) report(progress []*wire.Progress) {
 
 // send sends items as the credits allow.
 func (s *session) send(ctx context.Context, items ...*wire.Item) error {
-	for rest := items; len(rest) > 0; {
-		n, err := s.stream.WaitCredits(ctx)
-		if err != nil {
-			return differs("", "grant as many credits as items are wanted when the stream opens, and again when items are over",
-				"it grants no credits for %d of %d items: %v", len(rest), len(items), s.why(err))
-		}
-		n = min(n, len(rest))
-		if err := s.stream.Send(rest[:n]); err != nil {
-			return s.why(err)
-		}
-		rest = rest[n:]
+	tasks := make([]*task, len(items))
+	for i, it := range items {
+		tasks[i] = &task{Item: it}
+		s.tasks[it.Id] = tasks[i]
+	}
+	s.items.Add(tasks...)
+	if missing, err := s.items.Wait(ctx, (*task).Sent, tasks...); err != nil {
+		return differs("", "grant as many credits as items are wanted when the stream opens, and again when items are over",
+			"it grants no credits for %d of %d items: %v", missing, len(items), s.why(err))
 	}
 	return nil
 }
 
 // wait waits until each of the items has a result.
 func (s *session) wait(ctx context.Context, items ...*wire.Item) error {
-	for {
-		s.mu.Lock()
-		missing := 0
-		for _, it := range items {
-			if len(s.results[it.Id]) == 0 {
-				missing++
-			}
-		}
-		arrived := s.arrived
-		s.mu.Unlock()
-		if missing == 0 {
-			return nil
-		}
-		select {
-		case <-arrived:
-		case <-s.Done():
-			return fmt.Errorf("%d of %d items have no result: %w", missing, len(items), s.why(pluginproc.ErrEnded))
-		case <-ctx.Done():
-			return fmt.Errorf("%d of %d items have no result: %w", missing, len(items), context.Cause(ctx))
-		}
+	tasks := make([]*task, len(items))
+	for i, it := range items {
+		tasks[i] = s.tasks[it.Id]
 	}
+	if missing, err := s.items.Wait(ctx, s.answered, tasks...); err != nil {
+		return fmt.Errorf("%d of %d items have no result: %w", missing, len(items), s.why(err))
+	}
+	return nil
 }
 
 // work sends items and waits until each has a result.
@@ -239,27 +237,32 @@ func tail(text string) string {
 	return strings.ReplaceAll(strings.TrimSpace(strings.ToValidUTF8(text, "")), "\n", "\n          ")
 }
 
-// result is the one result of an item that was worked.
-func (s *session) result(id int64) (*wire.Result, error) {
+// answered reports whether an item has a result, if only one of another attempt.
+func (s *session) answered(t *task) bool { return len(s.results(t)) > 0 }
+
+func (s *session) results(t *task) []*wire.Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := len(s.results[id]); n != 1 {
-		return nil, fmt.Errorf("item %d has %d results", id, n)
+	if t.Result == nil {
+		return s.strays[t.Item.Id]
 	}
-	return s.results[id][0], nil
+	return append([]*wire.Result{t.Result}, s.strays[t.Item.Id]...)
 }
 
-// forget makes room for the result of another attempt.
-func (s *session) forget(id int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.results, id)
+// result is the one result of an item that was worked.
+func (s *session) result(id int64) (*wire.Result, error) {
+	all := s.results(s.tasks[id])
+	if len(all) != 1 {
+		return nil, fmt.Errorf("item %d has %d results", id, len(all))
+	}
+	return all[0], nil
 }
 
 func (s *session) item(payload string) *wire.Item {
 	s.last++
 	return &wire.Item{
-		Id: s.last, Attempt: 1, Kind: s.d.Name, Key: fmt.Sprint(s.last), IdempotencyKey: fmt.Sprintf("%s//%d/1", s.d.Name, s.last),
+		Id: s.last, Attempt: 1, Kind: s.d.Name, Key: fmt.Sprint(s.last), IdempotencyKey: fmt.Sprintf("%s//%d/1", s.d.Name,
+			s.last),
 		Payload: []byte(payload), LockId: fmt.Appendf(nil, "lock of %d", s.last),
 	}
 }

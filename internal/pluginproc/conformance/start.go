@@ -30,7 +30,7 @@ func checkByHand(ctx context.Context, t Target) error {
 	case stdout.text.Len() > 0:
 		return fmt.Errorf("started without the cookie it writes %q to stdout", tail(stdout.text.String()))
 	case stderr.text.Len() == 0:
-		return errors.New("started without the cookie it says nothing on stderr")
+		return errors.New("started without the cookie it prints nothing on stderr")
 	}
 	return nil
 }
@@ -38,11 +38,11 @@ func checkByHand(ctx context.Context, t Target) error {
 func checkHandshake(ctx context.Context, t Target) error {
 	client := ""
 	if !t.Spec.NoMTLS {
-		ours, err := newCertificate()
+		ours, err := wire.NewCertificate()
 		if err != nil {
 			return err
 		}
-		client = ours.pem
+		client = ours.PEM
 	}
 	p, err := t.startRaw(ctx, client)
 	if err != nil {
@@ -57,7 +57,8 @@ func checkHandshake(ctx context.Context, t Target) error {
 		return fmt.Errorf("it writes %q", p.line)
 	}
 	if fields[1] != fmt.Sprint(wire.Version) {
-		return differs(fmt.Sprintf("protocol %d, the highest that both sides of %q speak", wire.Version, versions), "choose among PLUGIN_PROTOCOL_VERSIONS", "it chooses %s", fields[1])
+		return differs(fmt.Sprintf("protocol %d, the highest that both sides of %q speak", wire.Version, versions),
+			"choose among PLUGIN_PROTOCOL_VERSIONS", "it chooses %s", fields[1])
 	}
 	if err := p.checkSocket(fields[3]); err != nil {
 		return err
@@ -102,22 +103,23 @@ func checkPlain(ctx context.Context, t Target) error {
 }
 
 func checkTLS(ctx context.Context, t Target) error {
-	ours, err := newCertificate()
+	ours, err := wire.NewCertificate()
 	if err != nil {
 		return err
 	}
-	theirs, err := newCertificate()
+	theirs, err := wire.NewCertificate()
 	if err != nil {
 		return err
 	}
-	p, err := t.startRaw(ctx, ours.pem)
+	p, err := t.startRaw(ctx, ours.PEM)
 	if err != nil {
 		return err
 	}
 	defer p.kill()
 	fields := strings.Split(p.line, "|")
 	if len(fields) < 6 || fields[5] == "" {
-		return differs("its certificate in the last field of the handshake", "write it there, DER in base64 without padding", "it writes %q", p.line)
+		return differs("its certificate in the last field of the handshake", "write it there, DER in base64 without padding",
+			"it writes %q", p.line)
 	}
 	server, err := serverCertificate(fields[5])
 	if err != nil {
@@ -126,7 +128,8 @@ func checkTLS(ctx context.Context, t Target) error {
 	if err := dial(ctx, fields[3], server, ours, t.bound(answerBound)); err != nil {
 		return fmt.Errorf("the right client is not let in: %w", err)
 	}
-	for who, cert := range map[string]*certificate{"a client with another certificate": theirs, "a client without a certificate": nil} {
+	for who, cert := range map[string]*wire.Certificate{"a client with another certificate": theirs,
+		"a client without a certificate": nil} {
 		if dial(ctx, fields[3], server, cert, t.bound(answerBound)) == nil {
 			return fmt.Errorf("%s is let in", who)
 		}

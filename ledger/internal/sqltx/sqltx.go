@@ -1,6 +1,6 @@
 // Package sqltx begins transactions of database/sql that do not end with the context in which they
 // were begun. database/sql would roll back from another goroutine at any moment, and a driver would
-// give up on a COMMIT that is under way, whose fate nobody knows then.
+// give up on a COMMIT that is under way; its fate would be unknown.
 package sqltx
 
 import (

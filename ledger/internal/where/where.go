@@ -22,6 +22,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/code"
 )
 
 // Dialect is how a database writes what the other writes differently.
@@ -61,7 +62,7 @@ func Build(f ledger.Filter, d Dialect, now string, args []any) (string, []any) {
 	return strings.Join(b.terms, " AND "), b.args
 }
 
-// NamesAttempt and NamesBacklog say whether a condition, or a list of columns, is about the newest attempt, or
+// NamesAttempt and NamesBacklog report whether a condition, or a list of columns, is about the newest attempt, or
 // the backlog: who counts can do without the others.
 func NamesAttempt(sql string) bool { return attemptColumn.MatchString(sql) }
 func NamesBacklog(sql string) bool { return backlogColumn.MatchString(sql) }
@@ -73,14 +74,12 @@ func (b *builder) filter(f ledger.Filter) {
 	if f.IDs != nil { // without any, nothing matches
 		b.add(b.list, "i.id", b.arg(b.array(f.IDs)))
 	}
-	b.in("i.kind", f.Kinds)
-	b.in("i.scope", f.Scopes)
+	for _, t := range ledger.TextTerms {
+		b.text(t, *t.Values(&f))
+	}
 	b.states(f.States)
 	b.rounds(f.Rounds)
-	b.in("coalesce(b.locked_by, '')", f.Agents)
-	b.in("coalesce(a.code, '')", f.Codes)
 	b.outcomes(f.Outcomes)
-	b.sources(f.Sources)
 	if b.storable(f.Key) {
 		b.add("i.key = %s", b.arg(f.Key))
 	}
@@ -111,14 +110,52 @@ func (b *builder) filter(f ledger.Filter) {
 	if p := b.moment(f.Until); p != "" {
 		b.add("i.created_at < %s AND (a.finished_at IS NULL OR a.finished_at < %s)", p, p)
 	}
-	if p := b.moment(f.AddedFrom); p != "" {
-		b.add("i.created_at >= %s", p)
-	}
-	if p := b.moment(f.AddedTo); p != "" {
-		b.add("i.created_at < %s", p)
-	}
+	b.span("i.created_at", f.AddedFrom, f.AddedTo)
+	b.span("i.failing_since", f.FailingFrom, f.FailingTo)
+	b.span("i.recovered_at", f.RecoveredFrom, f.RecoveredTo)
 	for _, g := range f.Also {
 		b.filter(g)
+	}
+}
+
+// Parts are all filters that must match for f to match.
+func Parts(f ledger.Filter) []ledger.Filter {
+	all := []ledger.Filter{f}
+	for _, g := range f.Also {
+		all = append(all, Parts(g)...)
+	}
+	return all
+}
+
+// Some reports whether a condition holds for a part of f.
+func Some(f ledger.Filter, so func(part ledger.Filter) bool) bool {
+	return slices.ContainsFunc(Parts(f), so)
+}
+
+// Held reports whether f matches only leased items.
+func Held(f ledger.Filter) bool {
+	return f.Only(ledger.StateLeased) || Some(f, func(p ledger.Filter) bool {
+		return len(p.Agents) > 0 && !slices.Contains(p.Agents, "")
+	})
+}
+
+// Unfinished reports whether f matches only items of the backlog. Failing items are there: to complete or cancel an
+// item ends its outage.
+func Unfinished(f ledger.Filter) bool {
+	return f.Only(code.States()...) || Some(f, func(p ledger.Filter) bool {
+		return len(p.Priorities) > 0 || !p.FailingFrom.IsZero() || !p.FailingTo.IsZero() ||
+			len(p.Rounds) > 0 && !slices.Contains(p.Rounds, ledger.RoundDone) &&
+				!slices.Contains(p.Rounds, ledger.RoundCancelled)
+	})
+}
+
+// span: a time that is not NULL is at or after the one, and before the other.
+func (b *builder) span(column string, from, to time.Time) {
+	if p := b.moment(from); p != "" {
+		b.add("%s >= %s", column, p)
+	}
+	if p := b.moment(to); p != "" {
+		b.add("%s < %s", column, p)
 	}
 }
 
@@ -154,7 +191,7 @@ func (b *builder) arg(v any) string {
 
 func valid(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// storable says whether s is a condition at all. Text that no ledger can hold matches nothing
+// storable reports whether s is a condition at all. Text that no ledger can hold matches nothing
 // (Postgres would even refuse to be asked for it).
 func (b *builder) storable(s string) bool {
 	if s != "" && !valid(s) {
@@ -164,26 +201,22 @@ func (b *builder) storable(s string) bool {
 	return s != ""
 }
 
-func (b *builder) in(column string, values []string) {
+// text: a text is one of the values. Where it may end with a number it may also be a value, the separator and a number.
+func (b *builder) text(t ledger.TextTerm, values []string) {
 	if len(values) == 0 {
 		return
 	}
 	kept := slices.DeleteFunc(slices.Clone(values), func(s string) bool { return !valid(s) })
-	b.add(b.list, column, b.arg(b.array(kept)))
-}
-
-// sources: the name of a list stands for all its lines.
-func (b *builder) sources(names []string) {
-	if len(names) == 0 {
+	if t.Number == "" {
+		b.add(b.list, t.Column, b.arg(b.array(kept)))
 		return
 	}
-	kept, lists := []string{}, []string{}
-	for _, name := range names {
-		if valid(name) {
-			kept, lists = append(kept, name), append(lists, name+":")
-		}
+	bases := make([]string, len(kept))
+	for i, name := range kept {
+		bases[i] = name + t.Number
 	}
-	b.add("("+b.list+" OR "+b.list+")", "coalesce(i.source, '')", b.arg(b.array(kept)), "rtrim(i.source, '0123456789')", b.arg(b.array(lists)))
+	b.add("("+b.list+" OR "+b.list+")", "coalesce("+t.Column+", '')", b.arg(b.array(kept)), "rtrim("+t.Column+
+		", '0123456789')", b.arg(b.array(bases)))
 }
 
 // outcomes are those of the newest attempt that ended: of items without one, none.
@@ -193,12 +226,20 @@ func (b *builder) outcomes(outcomes []ledger.Outcome) {
 	}
 	codes := []int16{}
 	for _, o := range outcomes {
-		if i := slices.Index(ledger.Outcomes, o); i >= 0 {
-			codes = append(codes, int16(i))
+		if n := code.OfOutcome(o); n >= 0 {
+			codes = append(codes, n)
 		}
 	}
 	b.add(b.list, "a.outcome", b.arg(b.array(codes)))
 }
+
+// Conditions of items that have left the backlog, as in [ledger.Record.State]. Only attempts of recurring items have a
+// period, and those items leave the backlog only when they are cancelled.
+const (
+	done = "b.item_id IS NULL AND coalesce(a.outcome, " + code.Done + ") <> " + code.Cancelled +
+		" AND a.period IS NULL"
+	cancelled = "b.item_id IS NULL AND (a.outcome = " + code.Cancelled + " OR a.period IS NOT NULL)"
+)
 
 // states: what waits though its time has come is ready, as in [ledger.Record.Item].
 func (b *builder) states(states []ledger.State) {
@@ -212,19 +253,19 @@ func (b *builder) states(states []ledger.State) {
 		}
 		switch s {
 		case ledger.StateWaiting:
-			terms = append(terms, "b.state = 0 AND b.due_at > "+b.now)
+			terms = append(terms, "b.state = "+code.Waiting+" AND b.due_at > "+b.now)
 		case ledger.StateReady:
-			terms = append(terms, "b.state = 1", "b.state = 0 AND b.due_at <= "+b.now)
+			terms = append(terms, "b.state = "+code.Ready, "b.state = "+code.Waiting+" AND b.due_at <= "+b.now)
 		case ledger.StateLeased:
-			terms = append(terms, "b.state = 2")
+			terms = append(terms, "b.state = "+code.Leased)
 		case ledger.StateDead:
-			terms = append(terms, "b.state = 3")
+			terms = append(terms, "b.state = "+code.Dead)
 		case ledger.StateDoubt:
-			terms = append(terms, "b.state = 4")
-		case ledger.StateDone: // 5 is the code of OutcomeCancelled
-			terms = append(terms, "b.item_id IS NULL AND coalesce(a.outcome, 0) <> 5")
+			terms = append(terms, "b.state = "+code.Doubt)
+		case ledger.StateDone:
+			terms = append(terms, done)
 		case ledger.StateCancelled:
-			terms = append(terms, "b.item_id IS NULL AND a.outcome = 5")
+			terms = append(terms, cancelled)
 		}
 	}
 	if len(terms) == 0 { // no state of ours
@@ -235,12 +276,16 @@ func (b *builder) states(states []ledger.State) {
 
 // rounds: how the current round of an item stands, as in [ledger.Record.RoundState]. The newest attempt of
 // a recurring item that waits closed its round if it is final and of the opening that waits, and failed for good
-// if it is one of the outcomes 2, 7 and 8.
+// if its outcome is in code.GaveUp.
 func (b *builder) rounds(rounds []ledger.RoundState) {
 	if len(rounds) == 0 {
 		return
 	}
-	over := "coalesce(b.state = 0 AND b.due_at > " + b.now + " AND a.final AND a.period IS NOT NULL AND a.outcome <> 5 AND a.epoch = b.epoch, false)"
+	over := "coalesce(b.state = " + code.Waiting + " AND b.due_at > " + b.now + " AND a.final AND a.period IS NOT NULL " +
+		"AND a.outcome <> " + code.Cancelled + " AND a.epoch = b.epoch, false)"
+	later := "coalesce(b.state = " + code.Waiting + " AND b.due_at > " + b.now +
+		" AND a.period IS NOT NULL AND a.outcome = " +
+		code.Snoozed + " AND a.code = " + code.PutOff + ", false)"
 	terms := []string{}
 	for _, r := range ledger.RoundStates {
 		if !slices.Contains(rounds, r) {
@@ -248,15 +293,17 @@ func (b *builder) rounds(rounds []ledger.RoundState) {
 		}
 		switch r {
 		case ledger.RoundOpen:
-			terms = append(terms, "b.state IN (0, 1, 2) AND NOT "+over)
+			terms = append(terms, "b.state IN "+code.Unstuck+" AND NOT "+over+" AND NOT "+later)
 		case ledger.RoundDone:
-			terms = append(terms, "b.item_id IS NULL AND coalesce(a.outcome, 0) <> 5", over+" AND a.outcome NOT IN (2, 7, 8)")
+			terms = append(terms, done, over+" AND a.outcome NOT IN "+code.GaveUp)
 		case ledger.RoundFailed:
-			terms = append(terms, "b.state = 3", over+" AND a.outcome IN (2, 7, 8)")
+			terms = append(terms, "b.state = "+code.Dead, over+" AND a.outcome IN "+code.GaveUp)
 		case ledger.RoundDoubt:
-			terms = append(terms, "b.state = 4")
+			terms = append(terms, "b.state = "+code.Doubt)
 		case ledger.RoundCancelled:
-			terms = append(terms, "b.item_id IS NULL AND a.outcome = 5")
+			terms = append(terms, cancelled)
+		case ledger.RoundPutOff:
+			terms = append(terms, later)
 		}
 	}
 	if len(terms) == 0 { // no state of ours
@@ -282,7 +329,7 @@ func successor(s string) string {
 }
 
 // Tally is the SELECT list, and the grouping, that counts items by a column and how their round stands,
-// as the number in [ledger.RoundStates]. column is one of ledger.ByKind, ByScope, ByPayload.
+// as the number in [ledger.RoundStates]. column is one of stats.ByKind, ByScope, ByPayload.
 func Tally(column, now string) (list, group string) {
 	terms := []string{}
 	for i, r := range ledger.RoundStates {

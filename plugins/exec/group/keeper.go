@@ -14,11 +14,11 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Keeper runs commands, and cleans up after a process that was killed while they ran: a shell beside it,
-// in a session of its own so that what ends the process does not end it, which is told the process
-// groups of all commands. When its stdin ends, because the process has, it kills those that are left
-// and removes the folder. If it is killed itself, another one takes its place.
-// It is safe for concurrent use.
+// Keeper runs commands, and cleans up after a process that was killed while they ran. It is a shell
+// beside the process that gets the process groups of all commands. It has a session of its own, so it
+// survives the process. When its stdin ends, because the process has, it kills the groups that are left and
+// removes the folder. If it is killed itself, another one takes its place. It is safe for concurrent
+// use.
 type Keeper struct {
 	folder string // for what is temporary
 
@@ -56,7 +56,7 @@ func NewKeeper() (*Keeper, error) {
 	return k, nil
 }
 
-// start starts the shell, waits until no signal but SIGKILL ends it any more, and tells it what there is.
+// start starts the shell, waits until only SIGKILL can end it, and passes it the groups.
 func (k *Keeper) start() error {
 	cmd := exec.Command("/bin/sh", "-c", keeperScript, "ledgerd-exec-keeper", k.folder)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -84,8 +84,8 @@ func (k *Keeper) start() error {
 	return nil
 }
 
-// Temporary makes an empty folder, which is removed with the Keeper; [RemoveAll] does it earlier. What
-// cleans up /tmp may have taken ours, which nobody has used for days.
+// Temporary makes an empty folder, which is removed with the Keeper; [RemoveAll] does it earlier. A
+// cleaner of /tmp may have removed ours, which was not used for days.
 func (k *Keeper) Temporary() (string, error) {
 	if err := os.MkdirAll(k.folder, 0o700); err != nil {
 		return "", err
@@ -102,7 +102,7 @@ func (k *Keeper) add(group int) error {
 		return nil
 	}
 	_ = k.stdin.Close()
-	_ = k.cmd.Wait() // nobody reads what we write: it has ended
+	_ = k.cmd.Wait() // there is no reader: it has ended
 	if err := k.start(); err != nil {
 		delete(k.groups, group)
 		return err
@@ -110,7 +110,7 @@ func (k *Keeper) add(group int) error {
 	return nil
 }
 
-// del forgets one that has ended. A shell that is gone knows of none; the next add tells.
+// del forgets one that has ended. A shell that is gone knows of none; the next add notices.
 func (k *Keeper) del(group int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -126,7 +126,7 @@ func (k *Keeper) Close() error {
 	return errors.Join(k.cmd.Wait(), RemoveAll(k.folder))
 }
 
-// RemoveAll removes a folder, with folders in it that nobody may write to.
+// RemoveAll removes a folder, including read-only folders in it.
 func RemoveAll(folder string) error {
 	if os.RemoveAll(folder) == nil {
 		return nil

@@ -57,8 +57,8 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
-// What ends a process together with all that is beside it, such as the end of its service, may come the moment
-// that it has begun.
+// The event that ends a process and all beside it, such as the end of its service, may come the moment that it
+// has begun.
 func TestKeeperIsSignalledAtOnce(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	for range 10 {
@@ -84,11 +84,12 @@ func group(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// locked makes a file in a folder that nobody may write to.
+// locked makes a file in a read-only folder.
 func locked(t *testing.T, below string) {
 	t.Helper()
 	dir := filepath.Join(below, "locked")
-	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "file"), nil, 0o400), os.Chmod(dir, 0o500)); err != nil {
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "file"), nil, 0o400),
+		os.Chmod(dir, 0o500)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -123,7 +124,7 @@ func TestKeeperIsKilled(t *testing.T) {
 	}
 }
 
-// Who is root may remove everything anyway.
+// root may remove everything anyway.
 func TestRemoveAll(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "item")
 	if err := os.Mkdir(dir, 0o700); err != nil {

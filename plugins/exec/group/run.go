@@ -1,7 +1,7 @@
 // Package group runs commands so that nothing that they start outlives them. Each has a process group of
-// its own: all of it is asked to end, and killed, as one. That holds for a command that is told to
-// end, for what is left of one that has ended, and, by a [Keeper], for those that run while this
-// process is killed. It does not reach a process that has left for a group of its own.
+// its own: all of it is asked to end, and killed, as one. That holds for a command that is asked to end,
+// for processes left of one that has ended, and, by a [Keeper], for those that run while this process is
+// killed. It does not reach a process that has left for a group of its own.
 package group
 
 import (
@@ -14,13 +14,14 @@ import (
 )
 
 // Run starts a command and returns when it and all of its group have ended. When ctx ends they get
-// SIGTERM, and SIGKILL if they are still there after grace; stopped says so. The state is that of the
-// command itself; with an error there is none, mostly because it could not be started. The pipes of cmd
-// stay the caller's to read and to close.
-func (k *Keeper) Run(ctx context.Context, cmd *exec.Cmd, grace time.Duration) (state *os.ProcessState, stopped bool, err error) {
+// SIGTERM, and SIGKILL if they are still there after grace; stopped reports it. The state is that of
+// the command itself; with an error there is none, mostly because it could not be started. The pipes of
+// cmd stay the caller's to read and to close.
+func (k *Keeper) Run(ctx context.Context, cmd *exec.Cmd, grace time.Duration) (state *os.ProcessState, stopped bool,
+	err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	defer dieTogether(cmd)()
-	if err := cmd.Start(); err != nil { // which closes the pipes
+	if err := cmd.Start(); err != nil { // closes the pipes
 		return nil, false, err
 	}
 	group := cmd.Process.Pid
@@ -41,12 +42,12 @@ func (k *Keeper) Run(ctx context.Context, cmd *exec.Cmd, grace time.Duration) (s
 		stopped = true
 		terminate(group, grace)
 	}
-	kill(group, syscall.SIGKILL) // what is left of it
+	kill(group, syscall.SIGKILL) // the rest of it
 	<-ended
 	return state, stopped, err
 }
 
-// poll is how often it is looked whether a process group is gone, which nothing tells.
+// poll is the interval of checks whether a process group is gone; there is no notice of it.
 const poll = 20 * time.Millisecond
 
 // terminate asks a process group to end, and returns when all of it has, or the grace is over.
@@ -57,7 +58,7 @@ func terminate(group int, grace time.Duration) {
 	defer late.Stop()
 	look := time.NewTicker(poll)
 	defer look.Stop()
-	for kill(group, 0) { // until the command has been waited for there is somebody
+	for kill(group, 0) { // until the command has been waited for the group exists
 		select {
 		case <-late.C:
 			return
@@ -66,7 +67,7 @@ func terminate(group int, grace time.Duration) {
 	}
 }
 
-// kill sends a signal to a process group, and says whether there was anybody to get it.
+// kill sends a signal to a process group, and reports whether it exists.
 func kill(group int, s syscall.Signal) bool {
 	return !errors.Is(syscall.Kill(-group, s), syscall.ESRCH)
 }

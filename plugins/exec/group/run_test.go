@@ -66,7 +66,7 @@ func TestRun(t *testing.T) {
 	grouptest.Gone(t, pid(t, file))
 }
 
-// One that is told to end may do so in good order; one that does not is killed after its grace.
+// One that is asked to end may do so in good order; one that does not is killed after its grace.
 func TestRunIsToldToEnd(t *testing.T) {
 	for _, tt := range []struct {
 		name, trap string
@@ -110,14 +110,14 @@ func TestRunCannotStart(t *testing.T) {
 	}
 }
 
-// A command of which nobody could be told is not left running.
+// A command that the keeper did not learn of is not left running.
 func TestRunWithoutAShell(t *testing.T) {
 	k := newKeeper(t)
 	whole := k.folder
 	if err := errors.Join(k.cmd.Process.Kill(), waited(k.cmd)); err != nil {
 		t.Fatal(err)
 	}
-	k.folder = "\x00" // which no shell can be started with
+	k.folder = "\x00" // no shell can be started with it
 	cmd, _ := script(t, `exec sleep 600`)
 	if _, _, err := k.Run(t.Context(), cmd, time.Second); err == nil || len(k.groups) != 0 {
 		t.Errorf("%v, %d groups", err, len(k.groups))

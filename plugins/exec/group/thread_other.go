@@ -4,5 +4,5 @@ package group
 
 import "os/exec"
 
-// Only Linux tells children of their parent's death; elsewhere the keeper does it alone.
+// Only Linux signals children at their parent's death; elsewhere the keeper does it alone.
 func dieTogether(*exec.Cmd) (unlock func()) { return func() {} }

@@ -8,8 +8,8 @@ import (
 	"net/url"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
+	"sync"
 )
 
 // Database is where tables are. It differs by its SQL only.
@@ -18,19 +18,22 @@ type Database struct {
 	path string // of SQLite
 
 	begin         []string
-	oneWriter     bool   // begin waits until nobody else writes; there are no schemas
-	lockSource    string // waits until nobody else ends a load of the same file; "" if begin has done it
+	oneWriter     bool   // begin waits until no other program writes; there are no schemas
+	lockSource    string // waits until no other load of the same file ends; "" if begin has done it
 	insertMarker  string
 	selectMarkers string
 	countUntagged string // loads of a file whose rows cannot be told from others
 	loadsOf       string // numbers of all loads of a file
 	rowsOfLast    string // how many rows the last load of a file had
 	makeMarkers   string
-	lockMaking    string // waits until nobody else makes a table
-	selectColumns string
+	marksOfTable  string // deletes the markers of a table
+	lockMaking    string // waits until no other load makes a table of this name
+	selectColumns string // name, type and family of each column
 	types         map[Type]string
-	foldsNames    bool // columns whose names differ in case are the same
-	maxName       int  // bytes
+	takes         map[Type]string // families of the columns that take values of a type
+	changeType    string          // how the type of a column is changed: table, column and type, each by its number
+	foldsNames    bool            // columns whose names differ in case are the same
+	maxName       int             // bytes
 	newSink       func(ctx context.Context, conn *sql.Conn, to into) (sink, error)
 	reason        func(err error) (code string, again, known bool)
 	noUniqueIndex func(err error) bool
@@ -63,7 +66,7 @@ func (d *Database) Check(ctx context.Context) error {
 // Close closes all connections.
 func (d *Database) Close() error { return d.db.Close() }
 
-// Error says why a load failed.
+// Error explains why a load failed.
 type Error struct {
 	Code  string
 	Text  string
@@ -74,11 +77,11 @@ type Error struct {
 func (e *Error) Error() string { return e.Text }
 func (e *Error) Unwrap() error { return e.err }
 
-// Busy is the code of an Error that says only that somebody else is writing.
+// Busy is the code of an Error that only means that another program is writing.
 const Busy = "busy"
 
-// explain makes an Error of one of the driver's. What is no answer of the database may be gone the
-// next time: it is away, or ctx has ended.
+// explain makes an Error of one of the driver's. An error that is no answer of the database may be
+// gone the next time: it is away, or ctx has ended.
 func (d *Database) explain(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -91,21 +94,26 @@ func (d *Database) explain(doing string, err error) error {
 		code, again = "database", true
 	}
 	text := fmt.Sprintf("%s: %.1000s", doing, err)
-	if cannotOpen(err) { // which says neither what nor why
-		text = fmt.Sprintf("%s: %s cannot be opened or made: is its folder there, and may ledgerd's user write to both?", doing, d.path)
+	if cannotOpen(err) { // gives neither the file nor the cause
+		text = fmt.Sprintf("%s: %s cannot be opened or made: is its folder there, and may ledgerd's user write to both?",
+			doing, d.path)
 	}
 	return &Error{Code: code, Again: again, Text: text, err: err}
 }
 
-var tableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$`)
+var tableForm = sync.OnceValue(func() *regexp.Regexp { // when it is needed: counted repetitions are slow to compile
+	return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$`)
+})
 
 // checkTable refuses what is no name, and tables that are not for files.
 func (d *Database) checkTable(name string) error {
 	if d.oneWriter && strings.Contains(name, ".") {
-		return &Error{Code: "bad_table", Text: fmt.Sprintf("table: %q has a dot in it, and SQLite has no schemas", shown(name))}
+		return &Error{Code: "bad_table", Text: fmt.Sprintf("table: %q has a dot in it, and SQLite has no schemas",
+			shown(name))}
 	}
-	if !tableForm.MatchString(name) {
-		return &Error{Code: "bad_table", Text: fmt.Sprintf("table: %q is not NAME or SCHEMA.NAME of letters, digits and _", shown(name))}
+	if !tableForm().MatchString(name) {
+		return &Error{Code: "bad_table", Text: fmt.Sprintf("table: %q is not NAME or SCHEMA.NAME of letters, digits and _",
+			shown(name))}
 	}
 	for _, part := range strings.Split(strings.ToLower(name), ".") {
 		for _, reserved := range []string{"ledger_", "ledgerd_", "sqlite_", "pg_", "information_schema"} {
@@ -123,7 +131,8 @@ func (d *Database) checkNames(columns []Column) error {
 	for _, c := range columns {
 		name := c.Name
 		if strings.EqualFold(name, tagColumn) {
-			return &Error{Code: "columns", Text: fmt.Sprintf("a column of the table cannot be called %s: give it another name with %s", shown(name), mapping)}
+			return &Error{Code: "columns", Text: fmt.Sprintf("a column of the table cannot be called %s: give it another "+
+				"name with %s", shown(name), mapping)}
 		}
 		if d.foldsNames {
 			name = strings.ToLower(name)
@@ -131,11 +140,14 @@ func (d *Database) checkNames(columns []Column) error {
 		other, twice := seen[name]
 		switch {
 		case name == "" || strings.Contains(name, "\x00"):
-			return &Error{Code: "columns", Text: fmt.Sprintf("%q is no name for a column of the table: give it another with %s", shown(c.Name), mapping)}
+			return &Error{Code: "columns", Text: fmt.Sprintf("%q is no name for a column of the table: give it another with %s",
+				shown(c.Name), mapping)}
 		case twice:
-			return &Error{Code: "columns", Text: fmt.Sprintf("columns %q and %q would be one column of the table: give one of them another name with %s", shown(other), shown(c.Name), mapping)}
+			return &Error{Code: "columns", Text: fmt.Sprintf("columns %q and %q would be one column of the table: give one "+
+				"of them another name with %s", shown(other), shown(c.Name), mapping)}
 		case len(c.Name) > d.maxName:
-			return &Error{Code: "columns", Text: fmt.Sprintf("column %q is too long for a name in this database, which may have %d bytes: give it another with %s", shown(c.Name), d.maxName, mapping)}
+			return &Error{Code: "columns", Text: fmt.Sprintf("column %q is too long for a name in this database, which may "+
+				"have %d bytes: give it another with %s", shown(c.Name), d.maxName, mapping)}
 		}
 		seen[name] = c.Name
 	}
@@ -168,27 +180,47 @@ func (d *Database) prepare(ctx context.Context, conn *sql.Conn) error {
 			return err
 		}
 		if len(ledger) > 0 {
-			return &Error{Code: "no_database", Text: "this file is a ledger, which could not work during a load: load into another file"}
+			return &Error{Code: "no_database", Text: "this file is a ledger, which could not work during a load: load into " +
+				"another file"}
 		}
 	}
-	have, err := d.columns(ctx, conn, "ledgerd_loads")
-	if err != nil || slices.Contains(have, "load_id") {
+	have, err := d.columns(ctx, conn, markersTable)
+	if err != nil || indexOf(have, "load_id") >= 0 {
 		return err
 	}
-	return d.making(ctx, conn, "ledgerd_loads", func(have []string) []string {
-		switch {
-		case len(have) == 0:
-			return []string{d.makeMarkers, "CREATE INDEX ledgerd_loads_source ON ledgerd_loads (item_key)"}
-		case !slices.Contains(have, "load_id"):
-			return []string{"ALTER TABLE ledgerd_loads ADD COLUMN load_id " + d.types[Int],
-				"CREATE INDEX ledgerd_loads_source ON ledgerd_loads (item_key)"}
-		}
-		return nil
-	})
+	if err := d.beginTx(ctx, conn); err != nil {
+		return err
+	}
+	if err = d.makeMarkersTable(ctx, conn); err != nil {
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") // the first error counts
+	}
+	return err
 }
 
-// create makes a table with a column for the number of the load, unless somebody has been quicker.
-func (d *Database) create(ctx context.Context, conn *sql.Conn, table string, columns []Column, key []string) error {
+// makeMarkersTable makes the table of the markers, unless another process has been quicker, and commits.
+func (d *Database) makeMarkersTable(ctx context.Context, conn *sql.Conn) error {
+	have, err := d.columnsToMake(ctx, conn, markersTable)
+	if err != nil {
+		return err
+	}
+	index := "CREATE INDEX ledgerd_loads_source ON ledgerd_loads (item_key)"
+	var statements []string
+	switch {
+	case len(have) == 0:
+		statements = []string{d.makeMarkers, index}
+	case indexOf(have, "load_id") < 0:
+		statements = []string{"ALTER TABLE ledgerd_loads ADD COLUMN load_id " + d.types[Int], index}
+	}
+	return d.make(ctx, conn, append(statements, "COMMIT"))
+}
+
+// create makes a table with a column for the number of the load, within the transaction of the load. It
+// returns false if another load has been quicker. Markers of an earlier table of this name are deleted.
+func (d *Database) create(ctx context.Context, conn *sql.Conn, table string, columns []Column, key []string) (bool,
+	error) {
+	if have, err := d.columnsToMake(ctx, conn, table); err != nil || len(have) > 0 {
+		return false, err
+	}
 	parts := make([]string, len(columns))
 	for i, c := range columns {
 		parts[i] = quote(c.Name) + " " + d.types[c.Type]
@@ -202,12 +234,11 @@ func (d *Database) create(ctx context.Context, conn *sql.Conn, table string, col
 	if len(key) > 0 {
 		statements = append(statements, d.index("UNIQUE INDEX", table, name+"_key", key))
 	}
-	return d.making(ctx, conn, table, func(have []string) []string {
-		if len(have) > 0 {
-			return nil
-		}
-		return statements
-	})
+	if err := d.make(ctx, conn, statements); err != nil {
+		return false, err
+	}
+	_, err := conn.ExecContext(ctx, d.marksOfTable, table)
+	return true, d.explain("making the table", err)
 }
 
 // index is a statement that makes one. Postgres finds a name for it, and SQLite does not.
@@ -218,27 +249,22 @@ func (d *Database) index(what, table, name string, columns []string) string {
 	return "CREATE " + what + " ON " + quoteTable(table) + " (" + quoteAll(columns) + ")"
 }
 
-// making runs statements that make or change a table, in a transaction of their own and one after the
-// other; plan chooses them by the columns that the table has then.
-func (d *Database) making(ctx context.Context, conn *sql.Conn, table string, plan func(have []string) []string) error {
-	err := d.beginTx(ctx, conn)
-	if err == nil && d.lockMaking != "" {
-		_, err = conn.ExecContext(ctx, d.lockMaking)
-	}
-	var have []string
-	if err == nil {
-		have, err = d.columns(ctx, conn, table)
-	}
-	if err == nil {
-		for _, statement := range append(plan(have), "COMMIT") {
-			if _, err = conn.ExecContext(ctx, statement); err != nil {
-				break
-			}
+// columnsToMake are the columns of a table that is about to be made, once no other transaction is making it.
+func (d *Database) columnsToMake(ctx context.Context, conn *sql.Conn, table string) ([]tableColumn, error) {
+	if d.lockMaking != "" {
+		if _, err := conn.ExecContext(ctx, d.lockMaking, table); err != nil {
+			return nil, d.explain("making the table", err)
 		}
 	}
-	if err != nil {
-		_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") // there may be nothing to roll back
-		return d.explain("making the table", err)
+	return d.columns(ctx, conn, table)
+}
+
+// make runs statements one after the other.
+func (d *Database) make(ctx context.Context, conn *sql.Conn, statements []string) error {
+	for _, statement := range statements {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return d.explain("making the table", err)
+		}
 	}
 	return nil
 }
@@ -256,7 +282,8 @@ func (d *Database) beginTx(ctx context.Context, conn *sql.Conn) error {
 // cannotUpdate explains that rows cannot be updated by their key.
 func (d *Database) cannotUpdate(err error, to into) error {
 	if len(to.key) > 0 && d.noUniqueIndex(err) {
-		return &Error{Code: "no_unique_index", Text: fmt.Sprintf("key: table %s has no unique index of exactly these columns: CREATE UNIQUE INDEX … ON %s (%s)",
+		return &Error{Code: "no_unique_index", Text: fmt.Sprintf("key: table %s has no unique index of exactly these "+
+			"columns: CREATE UNIQUE INDEX … ON %s (%s)",
 			to.table, to.table, quoteAll(to.key))}
 	}
 	return d.explain("load", err)
@@ -269,24 +296,8 @@ func (d *Database) Columns(ctx context.Context, table string) ([]string, error) 
 		return nil, d.explain("connect", err)
 	}
 	defer conn.Close()
-	return d.columns(ctx, conn, table)
-}
-
-// columns are the names of a table's columns, none if it is not there.
-func (d *Database) columns(ctx context.Context, conn *sql.Conn, table string) (names []string, err error) {
-	rows, err := conn.QueryContext(ctx, d.selectColumns, quoteTable(table))
-	if err != nil {
-		return nil, d.explain("looking at the table", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, d.explain("looking at the table", err)
-		}
-		names = append(names, name)
-	}
-	return names, d.explain("looking at the table", rows.Err())
+	have, err := d.columns(ctx, conn, table)
+	return namesOf(have), err
 }
 
 // shown is a name, cut if it is long.

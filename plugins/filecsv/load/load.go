@@ -1,25 +1,25 @@
 // Package load puts the rows of a file into a table of SQLite or Postgres: all of them or none, and
 // once, however often the item of the file is worked.
 //
-// The rows are written in one transaction together with a marker, a row of the table ledgerd_loads
-// that carries the item, its round, the attempt and the digest of the file. If the marker of the round is
+// The rows are written in one transaction together with a marker, a row of the table ledgerd_loads that
+// carries the item, its round, the attempt and the digest of the file. If the marker of the round is
 // there with the same digest, nothing is left to load. If the marker of a later attempt has another
 // digest, the attempt is stale and is refused. So it does not matter where an attempt is killed, whether
-// its COMMIT was lost on the way, or whether one that was thought dead wakes up: the database, which has
-// the rows, also knows that it has them.
+// its COMMIT was lost on the way, or whether one that was thought dead wakes up. The database has the
+// rows, and it also knows that it has them.
 //
 //	l, err := database.Begin(ctx, job)
 //	defer l.Close()
 //	for … { err = l.Add(values) }
 //	done, err := l.Commit(ctx, digest)
 //
-// What was loaded from the same file before is replaced in the same transaction. For that each row of a
-// table made here carries the number of its load in the column ledgerd_load. With a key, rows that
-// are in the table are updated instead.
+// Earlier rows of the same file are replaced in the same transaction. For that each row of a table made
+// here carries the number of its load in the column ledgerd_load. With a key, rows that are in the
+// table are updated instead.
 //
 // Rows go to Postgres by COPY and to SQLite by prepared statements of several rows each. Neither keeps
-// more than some hundred rows in memory. The table is made if it is not there, before the transaction
-// and by itself: an attempt that fails leaves an empty one.
+// more than some hundred rows in memory. The table is made in the same transaction if it is not there: an
+// attempt that fails leaves none. Loads that find no table wait for the one that makes it.
 //
 // On SQLite a load holds the file's only write lock from its first row to its last.
 package load
@@ -77,7 +77,7 @@ type Job struct {
 	Columns []Column          // of the file, from left to right
 	Map     map[string]string // column of the table by column of the file; empty: all, by their names
 	Key     []string          // columns of the file that identify a row: one that is in the table is updated
-	Append  bool              // what was loaded from the file before stays
+	Append  bool              // earlier rows of the file stay
 	// Digest reads the digest that Commit will be given. It is asked if an attempt has loaded the item
 	// before.
 	Digest func() (string, error)
@@ -90,7 +90,7 @@ type Done struct {
 	Replaced int64 // rows of the same file that were removed
 	Created  bool  // the table was
 	Already  bool  // it was there before this attempt
-	Attempt  int64 // which has loaded it
+	Attempt  int64 // the attempt that loaded it
 }
 
 // Load is one that was begun.
@@ -99,12 +99,13 @@ type Load struct {
 	job      Job
 	conn     *sql.Conn
 	sink     sink
-	pick     []int  // which columns of the file go into the table
+	pick     []int  // the columns of the file that go into the table
 	tag      []byte // number of the load, in each of its rows; nil: the table has no column for it
 	values   [][]byte
 	done     Done
-	marker   *marker // of an attempt that has loaded the same; then nothing is written
-	open     bool    // the transaction
+	marker   *marker  // of an attempt that has loaded the same; then nothing is written
+	gone     []marker // whose rows are no longer in the table
+	open     bool     // the transaction
 }
 
 // into is where a sink puts its rows.
@@ -121,7 +122,7 @@ type sink interface {
 	abandon()                      // no further ones come
 }
 
-// Begin makes the table if it is not there and begins to load. Nothing is written if an attempt has loaded
+// Begin begins to load, and makes the table if it is not there. Nothing is written if an attempt has loaded
 // the same before: then rows are taken and dropped.
 func (d *Database) Begin(ctx context.Context, job Job) (_ *Load, err error) {
 	l := &Load{database: d, job: job, done: Done{Table: job.Table, Attempt: job.Item.Attempt}}
@@ -142,18 +143,18 @@ func (d *Database) Begin(ctx context.Context, job Job) (_ *Load, err error) {
 	if err := l.earlier(ctx, job.Digest); err != nil || l.marker != nil {
 		return l, err
 	}
-	into, err := l.target(ctx)
-	if err != nil {
-		return nil, err
-	}
 	if err := d.beginTx(ctx, l.conn); err != nil {
 		return nil, err
 	}
 	l.open = true
-	if d.oneWriter { // what was read before may have changed
+	if d.oneWriter { // values read before may have changed
 		if err := l.earlier(ctx, job.Digest); err != nil || l.marker != nil {
 			return l, err
 		}
+	}
+	into, err := l.target(ctx)
+	if err != nil {
+		return nil, err
 	}
 	if err := l.supersede(ctx); err != nil {
 		return nil, err
@@ -200,7 +201,7 @@ func (l *Load) Commit(ctx context.Context, digest string) (Done, error) {
 	if l.marker != nil {
 		return Done{Table: l.marker.target, Rows: l.marker.rows, Already: true, Attempt: l.marker.attempt}, nil
 	}
-	if err := l.supersede(ctx); err != nil { // what was committed meanwhile
+	if err := l.supersede(ctx); err != nil { // rows committed meanwhile
 		return Done{}, err
 	}
 	tag := sql.NullString{String: string(l.tag), Valid: l.tag != nil}
@@ -226,7 +227,7 @@ func (l *Load) Close() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		if _, err := l.conn.ExecContext(ctx, "ROLLBACK"); err != nil {
-			_ = l.conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody is to get it as it is
+			_ = l.conn.Raw(func(any) error { return driver.ErrBadConn }) // the pool must not reuse it
 		}
 		l.open = false
 	}
@@ -259,21 +260,23 @@ func (l *Load) target(ctx context.Context) (to into, err error) {
 		if err := d.checkNames(wanted); err != nil {
 			return to, err
 		}
-		if err := d.create(ctx, l.conn, l.job.Table, wanted, key); err != nil {
+		if l.done.Created, err = d.create(ctx, l.conn, l.job.Table, wanted, key); err != nil {
 			return to, err
 		}
-		l.done.Created = true
-		have, err = d.columns(ctx, l.conn, l.job.Table) // somebody may have been quicker
+		have, err = d.columns(ctx, l.conn, l.job.Table) // another load may have been quicker
 	}
 	if err != nil {
 		return to, err
 	}
-	tagged := slices.Index(have, tagColumn)
+	tagged := indexOf(have, tagColumn)
 	if tagged >= 0 {
 		have = slices.Delete(have, tagged, tagged+1)
 	}
 	to.table = quoteTable(l.job.Table)
-	if to.columns, err = match(l.job.Table, wanted, have); err != nil {
+	if to.columns, err = match(l.job.Table, wanted, namesOf(have)); err != nil {
+		return to, err
+	}
+	if err := l.checkTypes(wanted, to.columns, have); err != nil {
 		return to, err
 	}
 	for i, w := range wanted {
@@ -314,8 +317,9 @@ func (l *Load) unmapped() error {
 	return &Error{Code: "missing_column", Text: "the file has no columns to load"}
 }
 
-// mapping is how people say which column goes where.
-const mapping = "--set into.COLUMN_OF_THE_FILE=COLUMN_OF_THE_TABLE, for each column that is to be loaded: others are left out then"
+// mapping is the form in which people map columns.
+const mapping = "--set into.COLUMN_OF_THE_FILE=COLUMN_OF_THE_TABLE, for each column that is to be loaded: others " +
+	"are left out then"
 
 // match finds the columns of the table: by name, else by a name that differs in case only.
 func match(table string, wanted []Column, have []string) ([]string, error) {
@@ -336,13 +340,15 @@ func match(table string, wanted []Column, have []string) ([]string, error) {
 		case found == "":
 			missing = append(missing, fmt.Sprintf("%q", shown(w.Name)))
 		case twice:
-			return nil, &Error{Code: "columns", Text: fmt.Sprintf("the columns %q and %q of the file would both go into column %q of the table: say which one with %s", shown(other), shown(w.Name), shown(found), mapping)}
+			return nil, &Error{Code: "columns", Text: fmt.Sprintf("the columns %q and %q of the file would both go into "+
+				"column %q of the table: say which one with %s", shown(other), shown(w.Name), shown(found), mapping)}
 		}
 		taken[found] = w.Name
 		names = append(names, found)
 	}
 	if len(missing) > 0 {
-		return nil, &Error{Code: "columns", Text: fmt.Sprintf("table %s has no column %s; it has %s: say which column goes where with %s",
+		return nil, &Error{Code: "columns", Text: fmt.Sprintf("table %s has no column %s; it has %s: say which column "+
+			"goes where with %s",
 			table, list(missing), list(have), mapping)}
 	}
 	return names, nil

@@ -28,30 +28,36 @@ func openPostgres(address, password string) (*Database, error) {
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec // goes through poolers, too
 	return &Database{
 		db: stdlib.OpenDB(*config),
-		// What is read after the lock is what has been committed. An attempt that was paused while it
-		// held rows is not waited for: the load is put off.
+		// A read after the lock sees everything that was committed. An attempt that was paused while
+		// it held rows is not waited for: the load is put off.
 		begin: []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL lock_timeout = '10s'"},
 		makeMarkers: `CREATE TABLE IF NOT EXISTS ledgerd_loads (
 			identity text NOT NULL, round text NOT NULL, kind text NOT NULL, scope text NOT NULL, item_key text NOT NULL,
 			attempt bigint NOT NULL, target text NOT NULL, row_count bigint NOT NULL, sha256 text NOT NULL, load_id bigint,
 			loaded_at timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (identity, round))`,
-		lockMaking: "SELECT pg_advisory_xact_lock(hashtextextended('ledgerd_loads', 0))",
-		lockSource: "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))",
+		lockMaking: `SELECT pg_advisory_xact_lock(hashtextextended('ledgerd table ' ||
+			CASE WHEN strpos($1::text, '.') > 0 THEN $1::text ELSE concat(current_schema(), '.', $1::text) END, 0))`,
+		marksOfTable: "DELETE FROM ledgerd_loads WHERE target = $1::text",
+		lockSource:   "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))",
 		insertMarker: `INSERT INTO ledgerd_loads (identity, round, kind, scope, item_key, attempt, target, row_count, sha256, load_id)
 			VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::bigint, $7::text, $8::bigint, $9::text, $10::bigint)` + newerMarker,
-		selectMarkers: `SELECT round, attempt, target, row_count, sha256 FROM ledgerd_loads
+		selectMarkers: `SELECT round, attempt, target, row_count, sha256, load_id FROM ledgerd_loads
 			WHERE identity = $1::text AND (round = $2::text OR attempt > $3::bigint) ORDER BY attempt`,
 		countUntagged: `SELECT count(*) FROM ledgerd_loads
 			WHERE kind = $1::text AND item_key = $2::text AND target = $3::text AND load_id IS NULL AND row_count > 0`,
 		loadsOf: "SELECT load_id FROM ledgerd_loads WHERE kind = $1::text AND item_key = $2::text AND load_id IS NOT NULL",
 		rowsOfLast: `SELECT row_count FROM ledgerd_loads
 			WHERE kind = $1::text AND item_key = $2::text AND target = $3::text ORDER BY loaded_at DESC LIMIT 1`,
-		selectColumns: `SELECT attname FROM pg_catalog.pg_attribute
+		selectColumns: `SELECT attname, format_type(atttypid, atttypmod), CASE WHEN typcategory IN ('N', 'S', 'B', 'D') THEN typcategory::text ELSE '' END
+			FROM pg_catalog.pg_attribute JOIN pg_catalog.pg_type t ON t.oid = atttypid
 			WHERE attrelid = to_regclass($1::text) AND attnum > 0 AND NOT attisdropped ORDER BY attnum`,
-		types:   map[Type]string{Text: "text", Int: "bigint", Decimal: "numeric", Bool: "boolean", Date: "date", Time: "timestamptz"},
-		maxName: 63,
-		newSink: newCopier,
-		reason:  postgresReason,
+		types: map[Type]string{Text: "text", Int: "bigint", Decimal: "numeric", Bool: "boolean", Date: "date",
+			Time: "timestamptz"},
+		takes:      map[Type]string{Int: "N", Decimal: "N", Bool: "BN", Date: "D", Time: "D"},
+		changeType: "ALTER TABLE %[1]s ALTER COLUMN %[2]s TYPE %[3]s USING %[2]s::%[3]s",
+		maxName:    63,
+		newSink:    newCopier,
+		reason:     postgresReason,
 		noUniqueIndex: func(err error) bool {
 			e, ok := errors.AsType[*pgconn.PgError](err)
 			return ok && e.Code == "42P10"
@@ -59,7 +65,7 @@ func openPostgres(address, password string) (*Database, error) {
 	}, nil
 }
 
-// postgresReason says what an answer of Postgres means, by its class.
+// postgresReason translates an answer of Postgres, by its class.
 func postgresReason(err error) (code string, again, known bool) {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
@@ -105,12 +111,13 @@ type merger struct {
 
 func newMerger(ctx context.Context, conn *sql.Conn, to into) (sink, error) {
 	columns, key := quoteAll(to.columns), quoteAll(to.key)
-	m := &merger{conn: conn, merge: "INSERT INTO " + to.table + " (" + columns + ") SELECT DISTINCT ON (" + key + ") " + columns +
+	m := &merger{conn: conn, merge: "INSERT INTO " + to.table + " (" + columns + ") SELECT DISTINCT ON (" + key + ") " +
+		columns +
 		" FROM pg_temp.ledgerd_stage ORDER BY " + key + ", ledgerd_order DESC" + to.update()}
 	for _, statement := range []string{
 		"CREATE TEMPORARY TABLE ledgerd_stage ON COMMIT DROP AS SELECT " + columns + " FROM " + to.table + " WITH NO DATA",
 		"ALTER TABLE pg_temp.ledgerd_stage ADD COLUMN ledgerd_order bigint GENERATED ALWAYS AS IDENTITY",
-		m.merge, // of nothing: says at once what is in the way
+		m.merge, // of no rows: reports obstacles at once
 	} {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {
 			return nil, err
@@ -138,7 +145,7 @@ func copyTo(ctx context.Context, conn *sql.Conn, table string, columns []string)
 			return err
 		})
 		if err = whereOf(err); err == nil {
-			err = io.ErrClosedPipe // nobody writes any more
+			err = io.ErrClosedPipe // there are no more writers
 		} else {
 			c.done <- err
 		}
@@ -175,10 +182,10 @@ func (c *copier) add(_ context.Context, values [][]byte) error {
 		}
 		c.text(v)
 	}
-	return c.failed(c.out.WriteByte('\n')) // says also what went wrong before
+	return c.failed(c.out.WriteByte('\n')) // includes earlier errors
 }
 
-// text writes a value; what has a meaning to COPY is escaped.
+// text writes a value and escapes what has a meaning to COPY.
 func (c *copier) text(v []byte) {
 	from := 0
 	for i, b := range v {
@@ -202,7 +209,7 @@ func (c *copier) text(v []byte) {
 	c.out.Write(v[from:])
 }
 
-// failed gives the reason for an error of the pipe, which is what COPY has said.
+// failed gives the reason for an error of the pipe: the error of COPY.
 func (c *copier) failed(err error) error {
 	if err == nil {
 		return nil

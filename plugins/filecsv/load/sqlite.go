@@ -34,13 +34,21 @@ func openSQLite(path string) (*Database, error) {
 			loaded_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%fZ', 'now')), PRIMARY KEY (identity, round)) STRICT`,
 		insertMarker: `INSERT INTO ledgerd_loads (identity, round, kind, scope, item_key, attempt, target, row_count, sha256, load_id)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)` + newerMarker,
-		selectMarkers: `SELECT round, attempt, target, row_count, sha256 FROM ledgerd_loads
+		selectMarkers: `SELECT round, attempt, target, row_count, sha256, load_id FROM ledgerd_loads
 			WHERE identity = ? AND (round = ? OR attempt > ?) ORDER BY attempt`,
 		countUntagged: `SELECT count(*) FROM ledgerd_loads WHERE kind = ? AND item_key = ? AND target = ? AND load_id IS NULL AND row_count > 0`,
 		loadsOf:       "SELECT load_id FROM ledgerd_loads WHERE kind = ? AND item_key = ? AND load_id IS NOT NULL",
-		rowsOfLast:    "SELECT row_count FROM ledgerd_loads WHERE kind = ? AND item_key = ? AND target = ? ORDER BY loaded_at DESC LIMIT 1",
-		selectColumns: `SELECT name FROM pragma_table_info(replace(?, '"', ''))`,
-		types:         map[Type]string{Text: "TEXT", Int: "INTEGER", Decimal: "NUMERIC", Bool: "INTEGER", Date: "TEXT", Time: "TEXT"},
+		rowsOfLast: "SELECT row_count FROM ledgerd_loads WHERE kind = ? AND item_key = ? AND target = ? ORDER BY " +
+			"loaded_at DESC LIMIT 1",
+		marksOfTable: "DELETE FROM ledgerd_loads WHERE target = ?",
+		selectColumns: `SELECT name, type, CASE WHEN type LIKE '%INT%' THEN 'N'
+			WHEN type LIKE '%CHAR%' OR type LIKE '%CLOB%' OR type LIKE '%TEXT%' THEN 'S'
+			WHEN type LIKE '%REAL%' OR type LIKE '%FLOA%' OR type LIKE '%DOUB%' THEN 'N' ELSE '' END
+			FROM pragma_table_info(replace(?, '"', ''))`, // the affinity: numbers in a column of text are text
+		types: map[Type]string{Text: "TEXT", Int: "INTEGER", Decimal: "NUMERIC", Bool: "INTEGER", Date: "TEXT",
+			Time: "TEXT"},
+		takes:         map[Type]string{Int: "N", Decimal: "N", Bool: "N", Date: "S", Time: "S"},
+		changeType:    "make table %[1]s anew with %[2]s %[3]s (SQLite cannot change the type of a column)",
 		foldsNames:    true,
 		maxName:       1 << 20,
 		newSink:       newInserter,
@@ -49,7 +57,7 @@ func openSQLite(path string) (*Database, error) {
 	}, nil
 }
 
-// sqliteReason says what an answer of SQLite means, by its primary code.
+// sqliteReason translates an answer of SQLite, by its primary code.
 func sqliteReason(err error) (code string, again, known bool) {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
@@ -77,8 +85,8 @@ func cannotOpen(err error) bool {
 	return ok && e.Code()&0xff == 14 // SQLITE_CANTOPEN
 }
 
-// inserter inserts rows, several with one statement. A value is text, of which SQLite makes what the
-// column is declared as, if that loses nothing.
+// inserter inserts rows, several with one statement. A value is text; SQLite converts it to the
+// column's declared type, if that loses nothing.
 type inserter struct {
 	many, one *sql.Stmt
 	width     int

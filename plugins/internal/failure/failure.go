@@ -1,5 +1,5 @@
-// Package failure is what plugins have in common that know what a failure means where it happens, and
-// say so at one place: a code to count by, and whether trying again can help.
+// Package failure is for plugins that know the meaning of a failure where it happens: a code to count
+// by, and whether trying again can help. It turns that into the SDK's errors at one place.
 package failure
 
 import (
@@ -24,7 +24,7 @@ type Fate int
 const (
 	Again Fate = iota // it was not done, and trying again can help
 	Never             // it was not done, and trying again cannot help
-	Doubt             // nobody knows whether it was done
+	Doubt             // it is not known whether it was done
 )
 
 func (e *Error) Error() string { return fmt.Sprintf("%.400s", e.Err) } // servers write part of it
@@ -36,7 +36,7 @@ func Transient(code string, err error) *Error { return &Error{Code: code, Err: e
 // Permanent is a failure that would come again.
 func Permanent(code string, err error) *Error { return &Error{Code: code, Fate: Never, Err: err} }
 
-// Unknown is a failure of which nobody knows whether it is one.
+// Unknown is an end of which it is not known whether it is a failure.
 func Unknown(code string, err error) *Error { return &Error{Code: code, Fate: Doubt, Err: err} }
 
 // Report puts an *Error into the words of the SDK; other errors stay what they are.

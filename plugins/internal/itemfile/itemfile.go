@@ -1,15 +1,15 @@
 // Package itemfile opens the file that an item names, and is not led astray by other people's links.
 //
-// An item has its path long before it is worked. In between, somebody who may write to the folder can put a
+// An item has its path long before it is worked. In between, a user who may write to the folder can put a
 // symbolic link in the place of the file, or of a folder on the way to it. A plugin that follows it reads
 // with the rights of the daemon what that user may not read, and writes it into outputs, tables and pictures.
 //
 // So on Linux a path is walked name by name, and each is opened by itself, following nothing (O_PATH, O_NOFOLLOW).
-// A symbolic link among them is followed only if it belongs to root or to the user of the process, or if what
-// it leads to has the owner of the link. Everything else fails for good. The kernel has the same idea for folders
+// A symbolic link among them is followed only if it belongs to root or to the user of the process, or if what it
+// leads to has the owner of the link. Everything else fails for good. The kernel has the same idea for folders
 // such as /tmp (fs.protected_symlinks in proc_sys_fs(5)), and Apache as SymLinksIfOwnerMatch. The kernel's setting
-// does not help here: it is about sticky folders that all may write to, and an inbox need not be one.
-// What was looked at is what is opened, by its descriptor, so to swap things meanwhile gains nothing.
+// does not help here: it is about sticky folders that all may write to, and an inbox need not be one. The file
+// that was examined is opened, by its descriptor, so swapping names meanwhile gains nothing.
 //
 // Not covered:
 //   - Hard links. They cannot be told from files; fs.protected_hardlinks = 1 keeps users from making them.
@@ -20,7 +20,7 @@ package itemfile
 
 import "io/fs"
 
-// Refusal is why a file is not opened, and will not be before somebody changes what is there.
+// Refusal explains why a file is not opened, until a person changes what is there.
 type Refusal struct {
 	Code string // foreign_link or not_a_file
 	Text string

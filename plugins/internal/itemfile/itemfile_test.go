@@ -19,7 +19,8 @@ func TestNotRegular(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := errors.Join(syscall.Mkfifo(at("pipe"), 0o600), os.Symlink("pipe", at("link")), os.WriteFile(at("file"), nil, 0o600)); err != nil {
+	if err := errors.Join(syscall.Mkfifo(at("pipe"), 0o600), os.Symlink("pipe", at("link")), os.WriteFile(at("file"), nil,
+		0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{

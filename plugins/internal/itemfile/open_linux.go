@@ -65,8 +65,8 @@ type walk struct {
 	links int    // followed so far
 }
 
-// follow walks a path from a folder, of which nil is the working directory, and opens where it leads to, by
-// O_PATH. folder says that something below that is wanted.
+// follow walks a path from a folder (nil: the working directory), and opens its target by O_PATH. folder
+// means that something below that is wanted.
 func (w *walk) follow(from *os.File, path string, folder bool) (*os.File, error) {
 	rest, absolute := strings.CutPrefix(path, "/")
 	if absolute {
@@ -134,8 +134,8 @@ func (w *walk) step(at *os.File, name string, folder bool) (*os.File, error) {
 	return nil, cmp.Or[error](err, foreignLink(f.Name(), owner))
 }
 
-// tellsOfTarget tells whether an error is about what there is where a link leads to. The owner of the link
-// may not know that, so it is the same failure for them as if there were a file of somebody else.
+// tellsOfTarget reports whether an error is about the target of a link. The owner of the link may not know
+// that, so the failure is the same as for a file of another user.
 func tellsOfTarget(err error) bool {
 	_, refused := errors.AsType[*Refusal](err)
 	return refused || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOTDIR) ||
@@ -148,7 +148,8 @@ func foreignLink(path string, owner uint32) *Refusal {
 	if u, err := user.LookupId(strconv.FormatUint(uint64(owner), 10)); err == nil {
 		name = fmt.Sprintf("%s (uid %d)", u.Username, owner)
 	}
-	return &Refusal{"foreign_link", fmt.Sprintf("the link %.200q belongs to %s and leads to nothing of the same owner, so it is not followed; "+
+	return &Refusal{"foreign_link", fmt.Sprintf("the link %.200q belongs to %s and leads to nothing of the same owner, "+
+		"so it is not followed; "+
 		"put the file itself there, or make the link belong to root or to the user of ledgerd (chown -h)", path, name)}
 }
 

@@ -16,7 +16,7 @@ import (
 const secret = "/etc/passwd"
 
 // strangers are the user whose links are not trusted, and the user of the process for whom they are not. A test
-// that runs as root gives things to another user; one that does not says that it is somebody else's process.
+// that runs as root gives files to another user; one that does not pretends to be another user's process.
 func strangers() (strange, us int) {
 	if os.Getuid() == 0 {
 		return 65534, 0
@@ -70,18 +70,24 @@ func TestForeignLinks(t *testing.T) {
 	b.folder("sub")
 	b.file("sub/own.csv", "own")
 	for name, to := range map[string]string{
-		"to own": "own.csv", "to own, absolute": b.path("own.csv"), "to own folder": "sub", "up and down": "sub/../own.csv", "chain": "to own",
-		"to secret": secret, "to its folder": filepath.Dir(secret), "to root": "/", "chain to secret": "to secret", "up to secret": "../../../../../../.." + secret,
-		"by proc": "/proc/self/root" + secret, "to a device": "/dev/zero",
-		"to nothing": "/nothing", "below a file": secret + "/x", "to itself": "to itself", "too long": strings.Repeat("x", 300),
+		"to own": "own.csv", "to own, absolute": b.path("own.csv"), "to own folder": "sub", "up and down": "sub/../own.csv",
+		"chain":     "to own",
+		"to secret": secret, "to its folder": filepath.Dir(secret), "to root": "/", "chain to secret": "to secret",
+		"up to secret": "../../../../../../.." + secret,
+		"by proc":      "/proc/self/root" + secret, "to a device": "/dev/zero",
+		"to nothing": "/nothing", "below a file": secret + "/x", "to itself": "to itself", "too long": strings.Repeat("x",
+			300),
 	} {
 		b.link(to, name)
 	}
 	for path, want := range map[string]string{
-		"own.csv": "own", "to own": "own", "to own, absolute": "own", "to own folder/own.csv": "own", "up and down": "own", "chain": "own",
+		"own.csv": "own", "to own": "own", "to own, absolute": "own", "to own folder/own.csv": "own", "up and down": "own",
+		"chain":                    "own",
 		"to own folder/../own.csv": "own", "./sub//own.csv": "own",
-		"to secret": "foreign_link", "to its folder/" + filepath.Base(secret): "foreign_link", "to root" + secret: "foreign_link",
-		"chain to secret": "foreign_link", "up to secret": "foreign_link", "by proc": "foreign_link", "to a device": "foreign_link",
+		"to secret": "foreign_link", "to its folder/" + filepath.Base(secret): "foreign_link", "to root" +
+			secret: "foreign_link",
+		"chain to secret": "foreign_link", "up to secret": "foreign_link", "by proc": "foreign_link",
+		"to a device": "foreign_link",
 		// The same as if there were something: whoever made the link does not learn what there is.
 		"to nothing": "foreign_link", "below a file": "foreign_link", "to itself": "foreign_link", "too long": "foreign_link",
 		"to its folder/nothing": "foreign_link",
@@ -91,7 +97,8 @@ func TestForeignLinks(t *testing.T) {
 		}
 	}
 	_, err := read(b.path("chain to secret"), b.us)
-	for _, part := range []string{fmt.Sprintf("%q", b.path("chain to secret")), fmt.Sprintf("uid %d", b.strange), "chown -h"} {
+	for _, part := range []string{fmt.Sprintf("%q", b.path("chain to secret")), fmt.Sprintf("uid %d", b.strange),
+		"chown -h"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%v: without %s", err, part)
 		}
@@ -102,7 +109,7 @@ func TestForeignLinks(t *testing.T) {
 }
 
 // TestOwnLinks: links of root and of the process's user are followed, also from folder to folder; a link of
-// somebody else on their way is not.
+// another user on their way is not.
 func TestOwnLinks(t *testing.T) {
 	b, own := newInbox(t), t.TempDir()
 	b.link(secret, "secret")

@@ -16,7 +16,7 @@ func Open(path string) (*os.File, error) {
 	if !info.Mode().IsRegular() {
 		return nil, notRegular(info.Mode())
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe put there meanwhile blocks nobody
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe put there meanwhile must not block
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,5 @@
-// Package rawtest has servers for tests that say, byte by byte, what a well-behaved server never would.
+// Package rawtest has servers for tests that send, byte by byte, what a well-behaved server never
+// would.
 package rawtest
 
 import (
@@ -8,8 +9,8 @@ import (
 	"testing"
 )
 
-// Serve starts a server on loopback that does with each connection what talk says; talk's connection is closed
-// when it returns and when the test ends. It returns host:port.
+// Serve starts a server on loopback that runs talk for each connection; talk's connection is closed when it
+// returns and when the test ends. It returns host:port.
 func Serve(t testing.TB, talk func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

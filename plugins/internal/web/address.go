@@ -108,8 +108,8 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// Public says whether everybody may reach the address. IPv4 inside IPv6, mapped or for NAT64,
-// counts as the IPv4 address.
+// Public reports whether the address is public. IPv4 inside IPv6, mapped or for NAT64, counts as
+// the IPv4 address.
 func Public(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	if nat64.Contains(a) {
@@ -122,7 +122,7 @@ func Public(a netip.Addr) bool {
 	return !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// PrivateError says that addr was not dialled.
+// PrivateError means that addr was not dialled.
 type PrivateError struct{ Addr string }
 
 func (e *PrivateError) Error() string {

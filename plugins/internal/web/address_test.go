@@ -34,7 +34,8 @@ func TestParseURL(t *testing.T) {
 		switch {
 		case tt.err == "" && (err != nil || got.String() != tt.want):
 			t.Errorf("%.60s: got %v, %v, want %s", tt.ref, got, err, tt.want)
-		case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "secret")):
+		case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err) ||
+			strings.Contains(err.Error(), "secret")):
 			t.Errorf("%.60s: got %v, %v, want an error with %q", tt.ref, got, err, tt.err)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk"
 )
 
-// Report puts what this package says into the words of the SDK: a *failure.Error, and a *Busy, which is
-// no failure. Other errors stay what they are.
+// Report translates the errors of this package for the SDK: a *failure.Error, and a *Busy, which is no
+// failure. Other errors stay what they are.
 func Report(err error) error {
 	if b, ok := errors.AsType[*Busy](err); ok {
 		return sdk.Snooze(b.Wait, b.Error())
@@ -27,7 +27,7 @@ func Report(err error) error {
 	return failure.Report(err)
 }
 
-// ErrDeadline says that this request got no more time.
+// ErrDeadline means that this request got no more time.
 var ErrDeadline = errors.New("no answer in time")
 
 // closedIdle ends the text of net/http's error for a server that closed the connection after it was accepted and
@@ -71,7 +71,7 @@ func Classify(err error) *failure.Error {
 		return failure.Transient("reset", fmt.Errorf("the server closed the connection without an answer: %w", err))
 	case is(syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN):
 		return failure.Transient("unreachable", err)
-	case inHandshake, isOp && (op.Op == "remote error" || op.Op == "local error"): // so crypto/tls says it later on
+	case inHandshake, isOp && (op.Op == "remote error" || op.Op == "local error"): // crypto/tls reports it later on
 		return failure.Permanent("tls", err)
 	case isOp:
 		return failure.Transient("network", err)
@@ -98,19 +98,21 @@ const maxRetryAfter = 24 * time.Hour
 // NotAccepted is the failure of a complete answer.
 func NotAccepted(res *http.Response) *failure.Error {
 	s := res.StatusCode
-	f := failure.Permanent(fmt.Sprintf("http_%d", s), errors.New(strings.TrimSpace(fmt.Sprintf("status %d %s", s, http.StatusText(s)))))
+	f := failure.Permanent(fmt.Sprintf("http_%d", s),
+		errors.New(strings.TrimSpace(fmt.Sprintf("status %d %s", s, http.StatusText(s)))))
 	if passing(s) {
 		f.Fate, f.After = failure.Again, RetryAfter(res.Header)
 	}
 	return f
 }
 
-// passing tells a status that another request may not get.
+// passing reports whether a status may differ for another request.
 func passing(s int) bool {
-	return s == http.StatusRequestTimeout || s == http.StatusTooEarly || s == http.StatusTooManyRequests || 500 <= s && s <= 599
+	return s == http.StatusRequestTimeout || s == http.StatusTooEarly || s == http.StatusTooManyRequests || 500 <= s &&
+		s <= 599
 }
 
-// Refuses tells an answer of a host that is asked too much.
+// Refuses reports whether the host refuses because it is asked too much.
 func Refuses(res *http.Response) bool {
 	return res.StatusCode == http.StatusTooManyRequests || passing(res.StatusCode) && RetryAfter(res.Header) > 0
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
-// told is a connection that says when it is closed.
+// told is a connection that reports when it is closed.
 type told struct {
 	net.Conn
 	once   sync.Once
@@ -28,7 +28,9 @@ func TestClosedBeforeTheRequest(t *testing.T) {
 	server, client := net.Pipe()
 	conn := &told{Conn: client, closed: make(chan struct{})}
 	transport := &http.Transport{Dial: func(string, string) (net.Conn, error) { return conn, server.Close() }}
-	seen := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { <-conn.closed }})
+	seen := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		<-conn.closed
+	}})
 	req, err := http.NewRequestWithContext(seen, http.MethodGet, "http://a.example/", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"net/http"
 	"sync"
 	"time"
@@ -10,22 +11,31 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A check that is likely to wait for longer than Patience is snoozed, for MaxSnooze more than it must: a
-// host's pace may change, so no promise reaches further.
+// A check that is likely to wait for longer than Patience is snoozed until its turn is due in the host's pace. That
+// pace may change, so turns beyond MaxSnooze more than a check must wait are closeTurns apart: they keep their order.
 const (
-	Patience  = time.Second
-	MaxSnooze = time.Minute
+	Patience   = time.Second
+	MaxSnooze  = time.Minute
+	closeTurns = 10 * time.Millisecond
 )
 
-// A host that refuses (see [Refuses]) is asked less often: first at most once per minGap, twice as seldom at each
-// further refusal, down to once per maxGap. Any other answer takes a tenth off, so the host is asked at full pace
-// again after about ten times the gap.
+// The rate of a host that refuses (see [Refuses]) follows additive increase, multiplicative decrease, as the
+// congestion avoidance of RFC 5681. A refusal halves it. Each other answer adds 1/recovery of the rate that was
+// left after the first refusal, until the host is asked at full pace again.
 const (
-	minGap = time.Second
-	maxGap = 30 * time.Second
+	recovery = 8                // good answers that make up for one refusal
+	minStep  = 0.02             // requests a second that a good answer adds at least
+	minGap   = time.Millisecond // shorter gaps are none
+	maxGap   = 30 * time.Second // or Retry-After, if that is shorter
 )
 
-// usualHold is how long a check may keep its place at a host of which little is known.
+// A URL that is refused more often than that in a row has failed: it is not the pace.
+const maxRefusals = 3
+
+// maxRefused is how many refused URLs of a host are remembered.
+const maxRefused = 1 << 16
+
+// usualHold is how long a check may keep its place at a little known host.
 const usualHold = 100 * time.Millisecond
 
 // hosts keeps the process polite: at most limit checks at a time per host, and at least
@@ -33,6 +43,7 @@ const usualHold = 100 * time.Millisecond
 type hosts struct {
 	limit    int
 	interval time.Duration
+	seed     maphash.Seed
 
 	mu     sync.Mutex
 	byName map[string]*host
@@ -42,12 +53,16 @@ type hosts struct {
 type host struct {
 	places           *semaphore.Weighted
 	running, waiting int
-	next             time.Time     // no request starts earlier
-	gap              time.Duration // between two requests, because the host refused; 0 if it did not of late
-	slowed           time.Time     // when gap grew
-	promised         time.Time     // when the check that was snoozed last may come back
-	hold             time.Duration // how long a check keeps its place: moving average
-	moved            time.Time     // when a place was last taken or given back
+	next             time.Time      // no request starts earlier
+	gap              time.Duration  // between two requests, because the host refused; 0 if it did not of late
+	step             float64        // requests a second that a good answer adds while there is a gap
+	slowed           time.Time      // when the host was asked less often last
+	good             bool           // it has answered well since
+	took             time.Duration  // from a request to its answer: moving average
+	refused          map[uint64]int // how often in a row, by hash of the URL
+	promised         time.Time      // when the check that was snoozed last may come back
+	hold             time.Duration  // how long a check keeps its place: moving average
+	moved            time.Time      // when a place was last taken or given back
 }
 
 // Seat is a place at a host, held by one check.
@@ -59,11 +74,11 @@ type Seat struct {
 	asked time.Time // when its last request was to start
 }
 
-// Busy says that a check had better come again after Wait.
+// Busy means that a check had better come again after Wait.
 type Busy struct {
 	name string
 	Wait time.Duration
-	said string // what the host answered; "" if it was not asked
+	said string // the host's answer; "" if it was not asked
 }
 
 func (b *Busy) Error() string {
@@ -75,7 +90,7 @@ func (b *Busy) Error() string {
 
 // newHosts lets limit checks at a time go to each host, with interval between two requests; limit is 1 or more.
 func newHosts(limit int, interval time.Duration) *hosts {
-	return &hosts{limit: limit, interval: interval, byName: map[string]*host{}, sweep: 1024}
+	return &hosts{limit: limit, interval: interval, seed: maphash.MakeSeed(), byName: map[string]*host{}, sweep: 1024}
 }
 
 // Enter takes a place at the host, waiting up to Patience for it. The error is *Busy, or the
@@ -118,8 +133,7 @@ func (hs *hosts) Move(ctx context.Context, from *Seat, name string) (*Seat, erro
 	return hs.Enter(ctx, name)
 }
 
-// get finds the host or makes it, and now and then forgets those of which there is nothing
-// to remember.
+// get finds the host or makes it, and now and then forgets hosts without anything to remember.
 func (hs *hosts) get(name string) *host {
 	if h := hs.byName[name]; h != nil {
 		return h
@@ -133,7 +147,7 @@ func (hs *hosts) get(name string) *host {
 		}
 		hs.sweep = 2*len(hs.byName) + 1024
 	}
-	h := &host{places: semaphore.NewWeighted(int64(hs.limit)), moved: time.Now()}
+	h := &host{places: semaphore.NewWeighted(int64(hs.limit)), moved: time.Now(), refused: map[uint64]int{}}
 	hs.byName[name] = h
 	return h
 }
@@ -146,8 +160,8 @@ func (hs *hosts) pace(h *host) time.Duration {
 // between is the shortest time between two requests to h.
 func (hs *hosts) between(h *host) time.Duration { return max(hs.interval, h.gap) }
 
-// stalled is how long no check at h has come to an end, while all its places are taken. That
-// says nothing of the pace behind the stall, so it puts off, but does not spread, what waits.
+// stalled is how long no check at h has come to an end, while all its places are taken. That is no
+// sign of the pace behind the stall, so it puts off, but does not spread, what waits.
 func (hs *hosts) stalled(h *host, now time.Time) time.Duration {
 	if h.running < hs.limit {
 		return 0
@@ -162,12 +176,12 @@ func (hs *hosts) expected(h *host, now time.Time) time.Duration {
 	return max(places, turns)
 }
 
-// snooze promises a turn after everybody to whom one was promised before.
+// snooze promises a turn after all turns that were promised before.
 func (hs *hosts) snooze(h *host, name string, now time.Time) *Busy {
 	from := later(now.Add(max(Patience, hs.stalled(h, now))), h.next)
 	due := later(h.promised.Add(hs.pace(h)), from)
 	if limit := from.Add(MaxSnooze); due.After(limit) {
-		due = limit
+		due = later(limit, h.promised.Add(min(hs.pace(h), closeTurns)))
 	}
 	h.promised = due
 	return &Busy{name: name, Wait: due.Sub(now)}
@@ -187,7 +201,7 @@ func (s *Seat) Turn(ctx context.Context) error {
 	hs.mu.Lock()
 	now := time.Now()
 	start := later(now, h.next)
-	usual := Patience + time.Duration(hs.limit)*hs.interval // what the others here can cause
+	usual := Patience + time.Duration(hs.limit)*hs.interval // the delay that the others here can cause
 	if s.asked.IsZero() && start.Sub(now) > usual {
 		defer hs.mu.Unlock()
 		return hs.snooze(h, s.name, now)
@@ -204,25 +218,65 @@ func (s *Seat) Turn(ctx context.Context) error {
 	}
 }
 
-// Answered adapts the pace of the host to an answer. It reports false if the host refuses although it is
-// asked as seldom as can be.
+// Answered adapts the pace of the host to an answer. It reports false if the host refuses a URL although that came
+// again as often as can help.
 func (s *Seat) Answered(res *http.Response) bool {
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
-	h := s.host
-	switch {
-	case !Refuses(res):
-		if h.gap -= h.gap / 10; h.gap < minGap/100 {
-			h.gap = 0
-		}
-	case h.gap == maxGap:
-		return false
-	case s.asked.After(h.slowed): // requests that were under way say the same once more
-		h.gap, h.slowed = min(max(minGap, 2*h.gap), maxGap), time.Now()
-		h.next = later(h.next, h.slowed.Add(h.gap))
+	hs, h, now := s.of, s.host, time.Now()
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	h.took += (now.Sub(s.asked) - h.took) / 4
+	url := maphash.String(hs.seed, res.Request.URL.String())
+	if !Refuses(res) {
+		delete(h.refused, url)
+		h.good = true
+		h.recover(hs.fullPace(h))
+		return true
 	}
-	return true
+	if len(h.refused) >= maxRefused {
+		clear(h.refused)
+	}
+	h.refused[url]++
+	times := h.refused[url]
+	// Requests that were under way have the same answer once more. A URL that is refused again while others are
+	// answered well is no sign about the host.
+	if s.asked.After(h.slowed) && (times == 1 || !h.good) {
+		h.slow(hs.fullPace(h), RetryAfter(res.Header), now)
+	}
+	return times <= maxRefusals
 }
+
+// fullPace is the time between two requests to h if it does not refuse.
+func (hs *hosts) fullPace(h *host) time.Duration {
+	return max(h.took/time.Duration(hs.limit), hs.interval, minGap)
+}
+
+// slow halves the rate, but not below one request per retryAfter.
+func (h *host) slow(full, retryAfter time.Duration, now time.Time) {
+	longest := maxGap
+	if retryAfter > 0 {
+		longest = min(retryAfter, maxGap)
+	}
+	fresh := h.gap == 0 || h.good
+	h.gap = min(2*max(h.gap, full), longest)
+	if fresh { // further refusals in a row are regained as fast
+		h.step = max(rate(h.gap)/recovery, minStep)
+	}
+	h.slowed, h.good = now, false
+	h.next = later(h.next, now.Add(h.gap))
+}
+
+// recover takes a step towards the full pace.
+func (h *host) recover(full time.Duration) {
+	if h.gap == 0 {
+		return
+	}
+	if h.gap = time.Duration(float64(time.Second) / (rate(h.gap) + h.step)); h.gap <= full {
+		h.gap = 0
+	}
+}
+
+// rate is in requests a second.
+func rate(gap time.Duration) float64 { return 1 / gap.Seconds() }
 
 // Later is for a check that the host has put off until d is over.
 func (s *Seat) Later(d time.Duration, said string) *Busy {

@@ -5,44 +5,43 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
+// Checks of a busy host are snoozed in the order in which they came: by the host's pace as far as MaxSnooze, and
+// close together beyond.
 func TestSnoozesAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hs := newHosts(2, time.Second)
-		seat, err := hs.Enter(t.Context(), "a.test:80")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := seat.Turn(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for range 10 { // each is asked again at the end of the gap
-			seat.Answered(answer(429, ""))
-			time.Sleep(maxGap)
-			if err := seat.Turn(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		seat.Leave()
-		last := time.Duration(0)
+		seat := enter(t, hs)
+		defer seat.Leave()
+		seat.host.next = time.Now().Add(10 * time.Second)
+		last := 9 * time.Second
 		for i := range 1000 {
 			_, err := hs.Enter(t.Context(), "a.test:80")
 			b, ok := errors.AsType[*Busy](err)
-			switch {
-			case !ok:
-				t.Fatalf("enter %d: %v", i, err)
-			case i > 0 && i < 3 && b.Wait != min(last+maxGap, MaxSnooze+maxGap):
-				t.Fatalf("snooze %d is for %s, the one before for %s: want %s more", i, b.Wait, last, maxGap)
-			case b.Wait > MaxSnooze+maxGap:
-				t.Fatalf("snooze %d is for %s", i, b.Wait)
+			want := last + time.Second
+			if want > MaxSnooze+10*time.Second {
+				want = last + closeTurns
+			}
+			if !ok || b.Wait != want {
+				t.Fatalf("enter %d: %v: %+v, want %s", i, err, b, want)
 			}
 			last = b.Wait
 		}
 	})
+}
+
+func enter(t *testing.T, hs *hosts) *Seat {
+	t.Helper()
+	seat, err := hs.Enter(t.Context(), "a.test:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seat
 }
 
 func TestIdleHostsAreForgotten(t *testing.T) {
@@ -70,7 +69,7 @@ func TestIdleHostsAreForgotten(t *testing.T) {
 	})
 }
 
-// Waiting for a place ends with the context's cause, and the place goes to somebody else.
+// Waiting for a place ends with the context's cause, and another check gets the place.
 func TestWaitingIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hs := newHosts(1, 0)
@@ -136,63 +135,107 @@ func TestHangingLinksAmongMany(t *testing.T) {
 	})
 }
 
-func answer(status int, retryAfter string) *http.Response {
-	return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {retryAfter}}}
+// request asks for a path of a host that takes 100 ms for an answer, and returns how long it had to
+// wait.
+func request(t *testing.T, seat *Seat, path string, status int, retryAfter string) (waited time.Duration,
+	patient bool) {
+	t.Helper()
+	before := time.Now()
+	if err := seat.Turn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waited = time.Since(before)
+	time.Sleep(100 * time.Millisecond)
+	return waited, seat.Answered(answer(path, status, retryAfter))
 }
 
-// A host that refuses is asked half as often each time, down to a bound, and as often as before once it
-// answers again.
+// A host that refuses is asked half as often each time, down to a bound, and step by step as often as before once
+// it answers again.
 func TestPaceAfterRefusals(t *testing.T) {
+	for retryAfter, bound := range map[string]time.Duration{"2": 2 * time.Second, "7200": maxGap, "": maxGap} {
+		synctest.Test(t, func(t *testing.T) {
+			hs := newHosts(1, 0)
+			seat := enter(t, hs)
+			defer seat.Leave()
+			for i := range 10 { // 10 links in 1 s, which is the host's full pace
+				if waited, _ := request(t, seat, fmt.Sprint(i), 200, ""); waited > 0 {
+					t.Fatalf("request %d waited %s", i, waited)
+				}
+			}
+			for i := range 20 {
+				before := seat.host.gap
+				request(t, seat, fmt.Sprint("refused", i), 429, retryAfter)
+				if i == 0 {
+					before = hs.fullPace(seat.host)
+				}
+				if want := min(2*before, bound); seat.host.gap != want {
+					t.Fatalf("after refusal %d the gap is %s, want %s", i, seat.host.gap, want)
+				}
+			}
+			began := time.Now()
+			for range 80 {
+				request(t, seat, "good", 404, "")
+			}
+			if took := time.Since(began); seat.host.gap > 0 || took > 3*bound+30*time.Second {
+				t.Errorf("Retry-After %q: the gap is still %s after %s", retryAfter, seat.host.gap, took)
+			}
+		})
+	}
+}
+
+// One refusal among many good answers costs a few of them their pace, and no more.
+func TestOneRefusalAmongMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hs := newHosts(2, 0)
-		seat, err := hs.Enter(t.Context(), "a.test:80")
-		if err != nil {
-			t.Fatal(err)
-		}
+		hs := newHosts(1, 0)
+		seat := enter(t, hs)
 		defer seat.Leave()
-		ask := func(status int) (waited time.Duration, patient bool) {
-			before := time.Now()
-			if err := seat.Turn(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			waited = time.Since(before)
-			time.Sleep(time.Millisecond)
-			return waited, seat.Answered(answer(status, "7200"))
-		}
-		var gaps []time.Duration
-		for range 8 {
-			waited, patient := ask(429)
-			gaps = append(gaps, waited)
-			if want := len(gaps) < 7; patient != want {
-				t.Errorf("refusal %d: patient is %v, want %v", len(gaps), patient, want)
-			}
-		}
-		want := []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, maxGap, maxGap}
-		for i, gap := range gaps {
-			if (gap - want[i]).Abs() > 2*time.Millisecond {
-				t.Errorf("request %d waited %s, want %s", i, gap, want[i])
-			}
-		}
 		began := time.Now()
-		for range 80 {
-			ask(404)
+		for i := range 399 {
+			status := 200
+			if i == 100 {
+				status = 429
+			}
+			request(t, seat, fmt.Sprint(i), status, "2")
 		}
-		if waited, _ := ask(200); waited > 0 || time.Since(began) > 12*maxGap {
-			t.Errorf("the host is still waited for, %s; recovering took %s", waited, time.Since(began))
+		if took := time.Since(began); took > 42*time.Second {
+			t.Errorf("399 requests took %s, of 39.9s without the refusal", took)
 		}
 	})
 }
 
-// Requests that were under way when the host refused say the same once more, and slow it down once.
+// A URL that is refused again and again while others are answered well does not slow its host, and has failed.
+func TestOneURLThatAlwaysRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hs := newHosts(1, 0)
+		seat := enter(t, hs)
+		defer seat.Leave()
+		for i := range 6 {
+			_, patient := request(t, seat, "refused", 429, "2")
+			if want := i < maxRefusals; patient != want {
+				t.Errorf("refusal %d: patient is %v, want %v", i+1, patient, want)
+			}
+			if slowed := seat.host.gap > 0; slowed != (i == 0) {
+				t.Errorf("refusal %d: slowed is %v", i+1, slowed)
+			}
+			for j := range 20 {
+				request(t, seat, fmt.Sprint(j), 200, "")
+			}
+		}
+		request(t, seat, "refused", 200, "")
+		if _, patient := request(t, seat, "refused", 429, "2"); !patient {
+			t.Error("a good answer does not begin the count anew")
+		}
+	})
+}
+
+// Requests that were under way when the host refused have the same answer once more, and slow it
+// down once.
 func TestOneVolleyCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hs := newHosts(10, 0)
 		var seats []*Seat
 		for range 10 {
-			seat, err := hs.Enter(t.Context(), "a.test:80")
-			if err != nil {
-				t.Fatal(err)
-			}
+			seat := enter(t, hs)
 			defer seat.Leave()
 			if err := seat.Turn(t.Context()); err != nil {
 				t.Fatal(err)
@@ -200,14 +243,19 @@ func TestOneVolleyCountsOnce(t *testing.T) {
 			seats = append(seats, seat)
 		}
 		time.Sleep(time.Millisecond)
-		for _, seat := range seats {
-			seat.Answered(answer(503, "10"))
+		for i, seat := range seats {
+			seat.Answered(answer(fmt.Sprint(i), 503, "10"))
 		}
-		if gap := seats[0].host.gap; gap != minGap {
-			t.Errorf("after one volley the gap is %s, want %s", gap, minGap)
+		if gap := seats[0].host.gap; gap != 2*minGap {
+			t.Errorf("after one volley the gap is %s, want %s", gap, 2*minGap)
 		}
-		if seats[0].Answered(answer(503, "")); seats[0].host.gap >= minGap {
+		if seats[0].Answered(answer("other", 503, "")); seats[0].host.gap >= 2*minGap {
 			t.Error("a 503 without Retry-After is taken for a refusal")
 		}
 	})
+}
+
+func answer(path string, status int, retryAfter string) *http.Response {
+	req := &http.Request{URL: &url.URL{Scheme: "http", Host: "a.test", Path: path}}
+	return &http.Response{Request: req, StatusCode: status, Header: http.Header{"Retry-After": {retryAfter}}}
 }

@@ -15,7 +15,7 @@ import (
 // so no check has the cookies of another.
 type Path struct {
 	cookies *cookiejar.Jar
-	asked   map[string]bool // what was asked for, each with the cookies that were sent
+	asked   map[string]bool // requests so far, each with the cookies that were sent
 	hops    int
 }
 
@@ -50,7 +50,8 @@ func (p *Path) Follow(u *url.URL, res *http.Response) (*url.URL, error) {
 		return nil, failure.Permanent("bad_redirect", fmt.Errorf("redirect to %.100q: %w", location, err))
 	}
 	if p.hops++; p.asked[p.request(to)] {
-		return nil, failure.Permanent("redirect_loop", fmt.Errorf("redirect loop: %s leads back to %s", u.Redacted(), to.Redacted()))
+		return nil, failure.Permanent("redirect_loop", fmt.Errorf("redirect loop: %s leads back to %s", u.Redacted(),
+			to.Redacted()))
 	}
 	if p.hops > maxRedirects {
 		return nil, failure.Permanent("too_many_redirects", fmt.Errorf("more than %d redirects", maxRedirects))

@@ -107,7 +107,8 @@ func (c *Client) Enter(ctx context.Context, from *Seat, u *url.URL) (*Seat, erro
 
 // Request asks for u, with the name and the password that it has.
 func (c *Client) Request(ctx context.Context, method string, u *url.URL, accept string) *http.Request {
-	req := &http.Request{Method: method, URL: u, Header: http.Header{"User-Agent": {c.reach.UserAgent}, "Accept": {accept}}}
+	req := &http.Request{Method: method, URL: u, Header: http.Header{"User-Agent": {c.reach.UserAgent},
+		"Accept": {accept}}}
 	if u.User != nil {
 		password, _ := u.User.Password()
 		req.SetBasicAuth(u.User.Username(), password)
@@ -137,7 +138,7 @@ type handshakeError struct{ error }
 
 func (e *handshakeError) Unwrap() error { return e.error }
 
-// IsRedirect says whether an answer is a redirect that is followed.
+// IsRedirect reports whether an answer is a redirect that is followed.
 func IsRedirect(status int) bool {
 	switch status {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,

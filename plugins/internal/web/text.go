@@ -21,11 +21,15 @@ var (
 
 // usual are the character sets that the HTML standard suggests for documents of a language that declare none.
 var usual = map[string]string{
-	"ar": "windows-1256", "ba": "windows-1251", "be": "windows-1251", "bg": "windows-1251", "cs": "windows-1250", "el": "iso-8859-7",
-	"et": "windows-1257", "fa": "windows-1256", "he": "windows-1255", "hr": "windows-1250", "hu": "iso-8859-2", "ja": "shift_jis",
-	"kk": "windows-1251", "ko": "euc-kr", "ku": "windows-1254", "ky": "windows-1251", "lt": "windows-1257", "lv": "windows-1257",
+	"ar": "windows-1256", "ba": "windows-1251", "be": "windows-1251", "bg": "windows-1251", "cs": "windows-1250",
+	"el": "iso-8859-7",
+	"et": "windows-1257", "fa": "windows-1256", "he": "windows-1255", "hr": "windows-1250", "hu": "iso-8859-2",
+	"ja": "shift_jis",
+	"kk": "windows-1251", "ko": "euc-kr", "ku": "windows-1254", "ky": "windows-1251", "lt": "windows-1257",
+	"lv": "windows-1257",
 	"mk": "windows-1251", "pl": "iso-8859-2", "ru": "windows-1251", "sk": "windows-1250", "sl": "iso-8859-2",
-	"sr": "windows-1251", "tg": "windows-1251", "th": "windows-874", "tr": "windows-1254", "tt": "windows-1251", "uk": "windows-1251",
+	"sr": "windows-1251", "tg": "windows-1251", "th": "windows-874", "tr": "windows-1254", "tt": "windows-1251",
+	"uk": "windows-1251",
 	"vi": "windows-1258", "zh": "gb18030", "zh-tw": "big5", "zh-hk": "big5",
 }
 
@@ -38,7 +42,8 @@ func guess(body []byte) (text []byte, note string) {
 		if encoding, _ := charset.Lookup(name); encoding != nil {
 			text, err := encoding.NewDecoder().Bytes(body)
 			if err == nil && !bytes.ContainsRune(text, utf8.RuneError) {
-				return text, fmt.Sprintf("no character set is declared; read as %s, which is usual for its language: letters may be wrong", name)
+				return text, fmt.Sprintf("no character set is declared; read as %s, which is usual for its language: letters "+
+					"may be wrong", name)
 			}
 		}
 	}
@@ -46,8 +51,9 @@ func guess(body []byte) (text []byte, note string) {
 	return text, "no character set is declared; read as windows-1252: letters may be wrong"
 }
 
-// Text gives the text of an XML or JSON document: a byte order mark decides, then what the document says of itself,
-// then what the server says. A document that says nothing and is not UTF-8 is guessed, and the note says so.
+// Text gives the text of an XML or JSON document: a byte order mark decides, then the document's declaration, then
+// the server's. The encoding of a document that declares none and is not UTF-8 is guessed, and the note reports
+// it.
 func Text(body []byte, contentType string) (text []byte, note string, err error) {
 	label := ""
 	switch {
@@ -72,11 +78,11 @@ func Text(body []byte, contentType string) (text []byte, note string, err error)
 	switch {
 	case label == "" || name == "utf-8":
 		if !utf8.Valid(body) {
-			note = "not all of it is UTF-8, as it says it is"
+			note = "not all of it is UTF-8, as it declares"
 		}
 		return bytes.ToValidUTF8(body, []byte("\ufffd")), note, nil
 	case encoding == nil && utf8.Valid(body):
-		return body, fmt.Sprintf("it says that its character set is %q, which nobody knows; read as UTF-8", label), nil
+		return body, fmt.Sprintf("its character set %q is unknown; read as UTF-8", label), nil
 	case encoding == nil:
 		return nil, "", fmt.Errorf("its character set is %q, which is not known here", label)
 	}

@@ -41,10 +41,10 @@ func (w *wire) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// maxReplies is how many bytes a server may say in the course of one mail.
+// maxReplies is how many bytes a server may send in the course of one mail.
 const maxReplies = 1 << 20
 
-var errTalksTooMuch = fmt.Errorf("the server says more than %d bytes", maxReplies)
+var errTalksTooMuch = fmt.Errorf("the server sends more than %d bytes", maxReplies)
 
 func (w *wire) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
@@ -54,8 +54,8 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// silent says that the server has neither closed the connection nor said anything unasked. It does
-// not wait.
+// silent reports whether the server has neither closed the connection nor sent anything unasked. It
+// does not wait.
 func (w *wire) silent() bool {
 	raw, err := w.Conn.(*net.TCPConn).SyscallConn()
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *Sender) dial(ctx context.Context) (*connection, error) {
 	return c, nil
 }
 
-// greet brings a new connection to where mails are taken.
+// greet does the greeting, TLS and the login of a new connection.
 func (s *Sender) greet(c *connection) (err error) {
 	var stream net.Conn = c.wire
 	if s.server.TLS == "tls" {
@@ -112,7 +112,8 @@ func (s *Sender) greet(c *connection) (err error) {
 	offered, _ := c.Extension("STARTTLS")
 	switch {
 	case s.server.TLS == "starttls" && !offered:
-		return failure.Transient("tls", errors.New("the server does not offer STARTTLS; nothing is sent in the clear unless you say tls=none"))
+		return failure.Transient("tls", errors.New("the server does not offer STARTTLS; nothing is sent in the clear "+
+			"unless you say tls=none"))
 	case s.server.TLS == "starttls", s.server.TLS == "opportunistic" && offered:
 		if err := c.StartTLS(s.tls); err != nil {
 			return failure.Transient("tls", err)
@@ -130,8 +131,8 @@ func helloName() string {
 	return name
 }
 
-// logIn logs in, with the strongest of what the server offers. Errors say no word of the server,
-// which may repeat what it was told.
+// logIn logs in, with the strongest of what the server offers. Errors quote no word of the server,
+// which may repeat secrets.
 func (s *Sender) logIn(c *connection) error {
 	if s.server.User == "" {
 		return nil
@@ -159,7 +160,8 @@ func (s *Sender) logIn(c *connection) error {
 		}
 		return nil
 	}
-	return failure.Transient("auth", errors.New("the server offers no way to log in that is known here: SCRAM-SHA-256, PLAIN, LOGIN, CRAM-MD5"))
+	return failure.Transient("auth", errors.New("the server offers no way to log in that is known here: SCRAM-SHA-256, "+
+		"PLAIN, LOGIN, CRAM-MD5"))
 }
 
 func offers(list, name string) bool {

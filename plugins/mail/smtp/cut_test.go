@@ -13,8 +13,8 @@ import (
 )
 
 // TestCut cuts the connection to a real server after every byte that the client sends, and after every
-// byte that the server answers; with TLS after some. What is said of the mail is never wrong:
-// sent is taken, not sent is not taken.
+// byte that the server answers; with TLS after some. The result for the mail is never wrong: sent is
+// taken, not sent is not taken.
 func TestCut(t *testing.T) {
 	leakFree(t)
 	cert, ca := smtptest.Certificate(t)
@@ -27,8 +27,10 @@ func TestCut(t *testing.T) {
 	}{
 		{"mail", nil, "none", 1, false},
 		{"answers", nil, "none", 1, true},
-		{"mail over TLS", func(s *gosmtp.Server) { s.TLSConfig, s.Domain = smtptest.TLS(cert), smtptest.Implicit }, "tls", 31, false},
-		{"answers over TLS", func(s *gosmtp.Server) { s.TLSConfig, s.Domain = smtptest.TLS(cert), smtptest.Implicit }, "tls", 31, true},
+		{"mail over TLS", func(s *gosmtp.Server) { s.TLSConfig, s.Domain = smtptest.TLS(cert), smtptest.Implicit }, "tls", 31,
+			false},
+		{"answers over TLS", func(s *gosmtp.Server) { s.TLSConfig, s.Domain = smtptest.TLS(cert), smtptest.Implicit }, "tls",
+			31, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var box smtptest.Mailbox
@@ -47,7 +49,7 @@ func TestCut(t *testing.T) {
 				f, _ := end(err)
 				seen[f]++
 				if f == sent && !taken || (f == failure.Again || f == failure.Never) && taken {
-					t.Fatalf("cut after %d bytes: taken is %v, and it says %v", n, taken, err)
+					t.Fatalf("cut after %d bytes: taken is %v, and the error %v", n, taken, err)
 				}
 			}
 			if seen[sent] == 0 || seen[failure.Again] < 10 || tt.answers && seen[failure.Doubt] == 0 || seen[failure.Never] > 0 {
@@ -59,8 +61,8 @@ func TestCut(t *testing.T) {
 }
 
 // cutter is a proxy that ends both of its connections when it has passed on n bytes, of the client's
-// or of the server's. settled waits for the server's side to have ended and says whether everything
-// went through.
+// or of the server's. settled waits for the server's side to have ended and reports whether
+// everything went through.
 func cutter(t *testing.T, server string, n int, answers bool) (addr string, settled func() (whole bool)) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

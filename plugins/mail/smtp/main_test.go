@@ -36,7 +36,7 @@ func open(t testing.TB, server Server) *Sender {
 	return s
 }
 
-// A mail, as it is told a server.
+// A mail, as a server gets it.
 const (
 	from = "news@example.com"
 	to   = "ann@example.com"

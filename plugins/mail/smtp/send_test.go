@@ -18,7 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
 )
 
-// TestRefused: what a real server says decides, at every step.
+// TestRefused: the answer of a real server decides, at every step.
 func TestRefused(t *testing.T) {
 	leakFree(t)
 	for _, tt := range []struct {
@@ -26,12 +26,16 @@ func TestRefused(t *testing.T) {
 		code int
 		want failure.Fate
 	}{
-		{"mail", 421, failure.Again}, {"mail", 451, failure.Again}, {"mail", 550, failure.Never}, {"mail", 530, failure.Never},
-		{"rcpt", 450, failure.Again}, {"rcpt", 452, failure.Again}, {"rcpt", 550, failure.Never}, {"rcpt", 553, failure.Never},
-		{"data", 421, failure.Again}, {"data", 451, failure.Again}, {"data", 552, failure.Never}, {"data", 554, failure.Never},
+		{"mail", 421, failure.Again}, {"mail", 451, failure.Again}, {"mail", 550, failure.Never}, {"mail", 530,
+			failure.Never},
+		{"rcpt", 450, failure.Again}, {"rcpt", 452, failure.Again}, {"rcpt", 550, failure.Never}, {"rcpt", 553,
+			failure.Never},
+		{"data", 421, failure.Again}, {"data", 451, failure.Again}, {"data", 552, failure.Never}, {"data", 554,
+			failure.Never},
 	} {
 		box := map[string]*smtptest.Mailbox{
-			"mail": {AtMail: smtptest.Says(tt.code, "no")}, "rcpt": {AtRcpt: smtptest.Says(tt.code, "no")}, "data": {AtData: smtptest.Says(tt.code, "no")},
+			"mail": {AtMail: smtptest.Answers(tt.code, "no")}, "rcpt": {AtRcpt: smtptest.Answers(tt.code, "no")}, "data": {
+				AtData: smtptest.Answers(tt.code, "no")},
 		}[tt.step]
 		box.Listen(t, nil)
 		s := open(t, plain(box.Addr))
@@ -73,10 +77,13 @@ func TestBreaks(t *testing.T) {
 	}{
 		{"closes at once", func(net.Conn) {}, mail, failure.Again, "connect"},
 		{"stalls at once", stall, mail, failure.Again, "timeout"},
-		{"greets with 554", func(c net.Conn) { _, _ = io.WriteString(c, "554 not here\r\n") }, mail, failure.Again, "connect"},
+		{"greets with 554", func(c net.Conn) { _, _ = io.WriteString(c, "554 not here\r\n") }, mail, failure.Again,
+			"connect"},
 		{"is no SMTP server", func(c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-x\r\n") }, mail, failure.Again, "connect"},
-		{"closes after the greeting", func(c net.Conn) { _, _ = io.WriteString(c, smtptest.Greeting) }, mail, failure.Again, "connect"},
-		{"floods at EHLO", func(c net.Conn) { _, _ = io.WriteString(c, smtptest.Greeting); flood(c) }, mail, failure.Again, "connect"},
+		{"closes after the greeting", func(c net.Conn) { _, _ = io.WriteString(c, smtptest.Greeting) }, mail, failure.Again,
+			"connect"},
+		{"floods at EHLO", func(c net.Conn) { _, _ = io.WriteString(c, smtptest.Greeting); flood(c) }, mail, failure.Again,
+			"connect"},
 		{"closes at RCPT", func(c net.Conn) {
 			_, _ = io.WriteString(c, smtptest.Greeting)
 			smtptest.Polite(c, bufio.NewReader(c), "RCPT")
@@ -108,7 +115,8 @@ func TestBreaks(t *testing.T) {
 			<-hold
 		}, large, failure.Again, "timeout"},
 		{"closes after the end", after(""), mail, failure.Doubt, "no_answer"},
-		{"resets after the end", func(c net.Conn) { smtptest.WholeMail(c); _ = c.(*net.TCPConn).SetLinger(0) }, mail, failure.Doubt, "no_answer"},
+		{"resets after the end", func(c net.Conn) { smtptest.WholeMail(c); _ = c.(*net.TCPConn).SetLinger(0) }, mail,
+			failure.Doubt, "no_answer"},
 		{"closes in the middle of its answer", after("25"), mail, failure.Doubt, "no_answer"},
 		{"closes in the middle of a longer answer", after("250-taken\r\n250"), mail, failure.Doubt, "no_answer"},
 		{"stalls after the end", func(c net.Conn) { smtptest.WholeMail(c); stall(c) }, mail, failure.Doubt, "no_answer"},
@@ -139,8 +147,8 @@ func TestBreaks(t *testing.T) {
 	}
 }
 
-// TestDotDoesNotLeave: the mail has left but for the line that ends it, and that line cannot leave. The
-// server has no mail, and that is known.
+// TestDotDoesNotLeave: the whole mail has left except the line that ends it, and that line cannot
+// leave. The server has no mail, and that is known.
 func TestDotDoesNotLeave(t *testing.T) {
 	leakFree(t)
 	ended := make(chan bool, 1)
@@ -170,8 +178,8 @@ func TestDotDoesNotLeave(t *testing.T) {
 	}
 }
 
-// TestTurnedAway: the server has closed the connection while it was told the mail, and what it was told
-// last has left all the same, into nothing. That is noticed before the mail is ended.
+// TestTurnedAway: the server has closed the connection while it got the mail, and the last bytes have
+// still left, into nothing. That is noticed before the mail is ended.
 func TestTurnedAway(t *testing.T) {
 	leakFree(t)
 	told := make(chan struct{})
@@ -344,11 +352,12 @@ func TestLogin(t *testing.T) {
 		server.User, server.Password = tt.user, tt.password
 		s := open(t, server)
 		err := post(t.Context(), s)
-		if f, code := end(err); f != tt.want || code != tt.code || err != nil && tt.password != "" && strings.Contains(err.Error(), tt.password) {
+		if f, code := end(err); f != tt.want || code != tt.code || err != nil && tt.password != "" &&
+			strings.Contains(err.Error(), tt.password) {
 			t.Errorf("%s: got %v %q %v, want %v %q", tt.user, f, code, err, tt.want, tt.code)
 		}
 		if err := s.Check(t.Context()); (err == nil) != (tt.code != "auth") {
-			t.Errorf("%s: check says %v", tt.user, err)
+			t.Errorf("%s: check returned %v", tt.user, err)
 		}
 	}
 }

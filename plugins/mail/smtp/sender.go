@@ -1,7 +1,7 @@
 // Package smtp hands mails to a server, each by itself, and knows of each whether the server has taken
-// it. It keeps connections for a while. What decides is the line that ends a mail, a dot: as long as it
-// has not left this machine in full nothing was sent, whatever goes wrong; from then on only an answer
-// says whether the server has taken the mail, and without one nobody knows.
+// it. It keeps connections for a while. Until the final dot has left this machine, the mail counts as
+// not sent. After that only the server's answer tells whether it has taken the mail; without one it is
+// unknown.
 package smtp
 
 import (
@@ -40,7 +40,7 @@ func (s Server) Validate() error {
 	case err != nil || bad != nil || n == 0 || host == "":
 		return errors.New("server: write host:port, such as smtp.example.com:587")
 	case s.User == "" && s.Password != "":
-		return errors.New("user: there is a password, and nobody whose it is")
+		return errors.New("user: missing; there is a password")
 	case s.User != "" && s.mayBeClear() && !isLoopback(host):
 		return fmt.Errorf("tls: %s could show the password to the network; use starttls or tls", s.TLS)
 	case s.Timeout < time.Second || s.Timeout > time.Hour:
@@ -51,7 +51,7 @@ func (s Server) Validate() error {
 	return nil
 }
 
-// mayBeClear says whether what is sent may go without encryption.
+// mayBeClear reports whether a mail may go without encryption.
 func (s Server) mayBeClear() bool { return s.TLS == "none" || s.TLS == "opportunistic" }
 
 func isLoopback(host string) bool {
@@ -77,7 +77,8 @@ func New(server Server) (*Sender, error) {
 		return nil, err
 	}
 	s := &Sender{server: server, host: host, tls: &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}}
-	// Who can take away the offer of TLS needs no false certificate: it helps against listeners only.
+	// Certificates are not checked: an active attacker could remove the offer of TLS anyway. Opportunistic
+	// TLS protects against eavesdropping only.
 	s.tls.InsecureSkipVerify = server.TLS == "opportunistic"
 	if server.CAFile == "" {
 		return s, nil
@@ -94,8 +95,8 @@ func New(server Server) (*Sender, error) {
 }
 
 // Send sends a mail, its header and body, to all who are to get it or to none, and returns what the server answered.
-// The addresses are bare and stand in commands as they are. The error is a *failure.Error. A mail of which nothing was sent
-// because ctx has ended is one that may be tried again.
+// The addresses are bare and stand in commands as they are. The error is a *failure.Error. If ctx ends before
+// the mail is sent, the mail may be tried again.
 func (s *Sender) Send(ctx context.Context, from string, to []string, content []byte) (reply string, err error) {
 	for {
 		c, err := s.connect(ctx)
@@ -110,7 +111,7 @@ func (s *Sender) Send(ctx context.Context, from string, to []string, content []b
 	}
 }
 
-// stale is the code of a connection that was kept and is not taken any more. Nobody sees it.
+// stale is the code of a connection that was kept and is not taken any more. It is not shown.
 const stale = "stale"
 
 // Check connects, logs in and leaves.

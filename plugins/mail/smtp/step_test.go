@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/mail/smtp/smtptest"
 )
 
-// conversation is a server that takes a mail, but for one step, at which it does something else. It
-// says how far the client came.
+// conversation is a server that takes a mail, except at one step, at which it does something else.
+// It reports how far the client came.
 func conversation(t *testing.T, at string, act string, taken chan<- bool) string {
 	return rawtest.Serve(t, func(c net.Conn) {
 		r, refused := bufio.NewReader(c), false
@@ -65,8 +65,8 @@ func conversation(t *testing.T, at string, act string, taken chan<- bool) string
 	})
 }
 
-// TestEveryStep: at each step of the conversation the server says no for now or for good, hangs up or falls
-// silent; what becomes of the mail is known but when it was silent at the end.
+// TestEveryStep: at each step of the conversation the server refuses for now or for good, hangs up or falls
+// silent. The result of the mail is known unless the server was silent at the end.
 func TestEveryStep(t *testing.T) {
 	leakFree(t)
 	for _, step := range []string{"greeting", "EHLO", "AUTH", "MAIL", "RCPT", "DATA", "end"} {

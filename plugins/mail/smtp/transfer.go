@@ -14,12 +14,13 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 )
 
-// lastWait is how long the answer to a whole mail is waited for once the item is to end. The
+// lastWait is how long to wait for the answer to a whole mail after the item is cancelled. The
 // process of a plugin that goes on for longer than 5 s is killed, and with it other mails.
 const lastWait = 3 * time.Second
 
-// transfer tells the server one mail.
-func (s *Sender) transfer(ctx context.Context, c *connection, from string, to []string, content []byte) (reply string, err error) {
+// transfer sends the server one mail.
+func (s *Sender) transfer(ctx context.Context, c *connection, from string, to []string, content []byte) (reply string,
+	err error) {
 	kept := false
 	defer func() {
 		if !kept {
@@ -45,18 +46,18 @@ func (s *Sender) transfer(ctx context.Context, c *connection, from string, to []
 	if err := c.wire.SetReadDeadline(time.Now().Add(s.server.ReplyTimeout)); err != nil {
 		return "", failure.Transient("broken", err)
 	}
-	hurry := context.AfterFunc(ctx, func() { _ = c.wire.SetReadDeadline(time.Now().Add(lastWait)) })
-	defer hurry()
+	stopHurry := context.AfterFunc(ctx, func() { _ = c.wire.SetReadDeadline(time.Now().Add(lastWait)) })
+	defer stopHurry()
 	reply, err = c.end(body)
-	if err == nil && hurry() {
+	if err == nil && stopHurry() {
 		s.keep(c)
 		kept = true
 	}
 	return reply, err
 }
 
-// envelope tells the server from whom and to whom, and asks to tell the mail. If one recipient is refused, nobody
-// gets the mail: what was sent to some could not be sent to the others by trying again.
+// envelope sends the sender and the recipients, and asks to send the mail. If one recipient is refused, none
+// gets the mail: a mail sent to some could not be sent to the others by trying again.
 func (c *connection) envelope(from string, to []string) (body *gosmtp.DataCloser, err error) {
 	if err := c.Mail("<" + from + ">"); err != nil {
 		f := refused("the sender", err)
@@ -77,8 +78,8 @@ func (c *connection) envelope(from string, to []string) (body *gosmtp.DataCloser
 	return w.(*gosmtp.DataCloser), nil
 }
 
-// tell tells the mail but for the line that ends it, and makes sure that it has left and that the
-// server has not turned away meanwhile.
+// tell sends the mail without the line that ends it, and checks that all bytes left and that the
+// server has neither closed nor answered early.
 func (c *connection) tell(body io.Writer, content []byte) error {
 	_, err := body.Write(content)
 	if err == nil {
@@ -87,7 +88,7 @@ func (c *connection) tell(body io.Writer, content []byte) error {
 	if err == nil && c.Text.R.Buffered() == 0 && c.wire.silent() {
 		return nil
 	}
-	// It speaks out of turn, or has closed the connection; perhaps it says why.
+	// It answers out of turn, or has closed the connection; perhaps its answer has the reason.
 	if early := c.wire.SetReadDeadline(time.Now().Add(time.Second)); err == nil && early == nil {
 		_, _, err = c.Text.ReadResponse(250)
 	}
@@ -111,10 +112,11 @@ func (c *connection) end(body *gosmtp.DataCloser) (reply string, err error) {
 	case c.wire.torn.Load():
 		return "", failure.Transient("broken", fmt.Errorf("the connection broke before the mail had ended: %w", err))
 	}
-	return "", failure.Unknown("no_answer", fmt.Errorf("the whole mail was sent, and no answer came: the server may or may not have taken it (%w)", err))
+	return "", failure.Unknown("no_answer", fmt.Errorf("the whole mail was sent, and no answer came: the server may or "+
+		"may not have taken it (%w)", err))
 }
 
-// refused is the failure of a step before the mail had ended, or of one that the server answered.
+// refused makes the error of a step that failed before the final dot, or that the server rejected.
 func refused(what string, err error) *failure.Error {
 	if reply, ok := errors.AsType[*textproto.Error](err); ok {
 		said := fmt.Errorf("the server refuses %s: %d %s", what, reply.Code, reply.Msg)

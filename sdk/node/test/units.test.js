@@ -78,6 +78,14 @@ test('an attempt is worked without ledgerd', async () => {
   await assert.rejects(attempt(plugin, {}, { by: 'x' }), /by: must be number/)
 })
 
+test('an item has its trace context', async () => {
+  const plugin = { name: 'p', version: '1.0.0', work: ({ traceparent, tracestate }) => ({ traceparent, tracestate }) }
+  const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
+  const traced = await attempt(plugin, {}, {}, { traceparent, tracestate: 'congo=1' })
+  assert.deepStrictEqual(traced.output, { traceparent, tracestate: 'congo=1' })
+  assert.deepStrictEqual((await attempt(plugin, {})).output, {})
+})
+
 /** A stream of which messages leave when the test says so. */
 function stream() {
   const on = {}

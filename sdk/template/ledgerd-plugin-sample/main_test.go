@@ -30,5 +30,5 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// What every plugin must do: ledgerd plugin check runs the same list on the program.
+// The promises of every plugin: ledgerd plugin check runs the same list on the program.
 func TestConformance(t *testing.T) { sdktest.Conformance(t, plugin()) }

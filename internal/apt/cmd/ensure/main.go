@@ -3,8 +3,8 @@
 //
 //	go run ./internal/apt/cmd/ensure strace
 //
-// Where that cannot be done it fails and says so. Elsewhere than on Linux the tests that need them
-// do not exist, and nothing is done.
+// Where that cannot be done it fails with the reason. Elsewhere than on Linux the tests that need
+// them do not exist, and nothing is done.
 package main
 
 import (
@@ -43,7 +43,7 @@ func ensure(ctx context.Context, programs []string) error {
 	return nil
 }
 
-// found also looks where Debian puts programs that run as services, which is not in everybody's PATH.
+// found also looks where Debian puts programs that run as services, which is not in every PATH.
 func found(name string) bool {
 	_, err := exec.LookPath(name)
 	if err != nil {

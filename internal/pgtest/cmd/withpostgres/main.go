@@ -72,7 +72,7 @@ func run(args []string) (code int, err error) {
 	}
 	err = cmd.Run()
 	if exit := new(exec.ExitError); errors.As(err, &exit) && exit.Exited() {
-		return exit.ExitCode(), nil // the command has said why itself
+		return exit.ExitCode(), nil // the command has printed its error
 	}
 	if err != nil {
 		return 1, fmt.Errorf("%s: %w", args[0], err)

@@ -30,7 +30,7 @@ func Gone(t testing.TB, pids ...int) {
 	}
 }
 
-// Alive says whether a process exists and is no zombie.
+// Alive reports whether a process exists and is no zombie.
 func Alive(t testing.TB, pid int) bool {
 	t.Helper()
 	out, err := exec.Command("ps", "-o", "stat=", "-p", fmt.Sprint(pid)).Output()

@@ -36,7 +36,7 @@ type Mail struct {
 type Mailbox struct {
 	Addr string // host:port, once it listens
 
-	// What it answers instead of taking a mail; nil takes it.
+	// Its answer instead of taking a mail; nil takes it.
 	AtMail, AtRcpt, AtData func(address string) error
 	Login                  string // user:password that is let in; "" asks for none
 
@@ -103,7 +103,7 @@ func (b *Mailbox) Connections() int {
 	return b.sessions
 }
 
-// Encrypted says whether the newest mail came over TLS.
+// Encrypted reports whether the newest mail came over TLS.
 func (b *Mailbox) Encrypted() bool { return b.encrypted.Load() }
 
 // session is one connection to the server.
@@ -171,14 +171,14 @@ func answer(f func(string) error, address string) error {
 	return f(address)
 }
 
-// Says answers with a code.
-func Says(code int, text string) func(string) error {
+// Answers answers with a code.
+func Answers(code int, text string) func(string) error {
 	return func(string) error {
 		return &smtp.SMTPError{Code: code, EnhancedCode: smtp.NoEnhancedCode, Message: text}
 	}
 }
 
-// Certificate makes one for 127.0.0.1 and a file that says to trust it.
+// Certificate makes one for 127.0.0.1 and a file of trusted certificates.
 func Certificate(t testing.TB) (tls.Certificate, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

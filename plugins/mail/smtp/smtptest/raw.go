@@ -25,7 +25,7 @@ func Polite(conn net.Conn, r *bufio.Reader, until string) string {
 	}
 }
 
-// ToEnd reads a mail to its end and says whether it got there.
+// ToEnd reads a mail to its end and reports whether it got there.
 func ToEnd(r *bufio.Reader) bool {
 	for {
 		line, err := r.ReadBytes('\n')

@@ -55,7 +55,8 @@ func (p Picture) Image(format string) image.Image {
 	first, rect := p[0], image.Rectangle{Max: p.Size()}
 	m := image.Image(&image.RGBA{Pix: first.pix, Stride: first.stride, Rect: rect})
 	if len(p) == 3 {
-		m = &image.YCbCr{Y: first.pix, Cb: p[1].pix, Cr: p[2].pix, YStride: first.stride, CStride: first.stride, SubsampleRatio: image.YCbCrSubsampleRatio444, Rect: rect}
+		m = &image.YCbCr{Y: first.pix, Cb: p[1].pix, Cr: p[2].pix, YStride: first.stride, CStride: first.stride,
+			SubsampleRatio: image.YCbCrSubsampleRatio444, Rect: rect}
 	} else if first.perPixel == 1 {
 		return &image.Gray{Pix: first.pix, Stride: first.stride, Rect: rect}
 	}
@@ -95,8 +96,8 @@ func project(part image.Rectangle, from, to image.Point) image.Rectangle {
 // scaleRows makes each row of a part n pixels wide, with the kernel of Catmull and Rom. The rows become columns:
 // done twice, a picture is scaled both ways and upright again. When ctx ends, the rest stays black.
 //
-// The scaler is made for colours, whatever it is given, so rows of gray go through it three at a time, as the red,
-// green and blue of one that is opaque. Row by row, because it takes 32 bytes a pixel and does not look at ctx.
+// The scaler computes colours, whatever it is given. So rows of gray go through it three at a time, as the red,
+// green and blue of one opaque row. Row by row, because it takes 32 bytes a pixel and does not look at ctx.
 func (p plane) scaleRows(ctx context.Context, part image.Rectangle, n int) plane {
 	scaler := xdraw.CatmullRom.NewScaler(n, 1, part.Dx(), 1)
 	wide, narrow := image.NewRGBA(image.Rect(0, 0, part.Dx(), 1)), image.NewRGBA(image.Rect(0, 0, n, 1))
@@ -130,8 +131,8 @@ func Turned(w, h, turn int) (int, int) {
 	return w, h
 }
 
-// Turn turns a scaled picture the right way up, by the number that EXIF has for it: 2 mirrored, 3 upside
-// down, 4 both; 5 mirrored on its side, 6 to be turned to the right, 7 both, 8 to the left. 1 leaves it as it is.
+// Turn turns a scaled picture the right way up, by EXIF's number for it: 2 mirrored, 3 upside down, 4 both; 5
+// mirrored on its side, 6 to be turned to the right, 7 both, 8 to the left. 1 leaves it as it is.
 func (p Picture) Turn(turn int) (upright Picture) {
 	if turn == 1 {
 		return p

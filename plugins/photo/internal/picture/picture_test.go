@@ -20,7 +20,8 @@ func TestRowsTogether(t *testing.T) {
 		rgba := image.NewRGBA(gray.Rect)
 		draw.Draw(rgba, rgba.Rect, gray, image.Point{}, draw.Src)
 		part := gray.Rect
-		part.Min.X, part.Min.Y = rapid.IntRange(0, part.Max.X-1).Draw(t, "left"), rapid.IntRange(0, part.Max.Y-1).Draw(t, "top")
+		part.Min.X, part.Min.Y = rapid.IntRange(0, part.Max.X-1).Draw(t, "left"), rapid.IntRange(0, part.Max.Y-1).Draw(t,
+			"top")
 		to := image.Pt(side.Draw(t, "to width"), side.Draw(t, "to height"))
 		scaled := func(m image.Image) image.Image {
 			p, err := New(m).Scale(t.Context(), part, gray.Rect.Size(), to)

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/failure"
+)
+
+// api starts ledgerd api and returns where it is.
+func (m *machine) api(args ...string) (p *started, base string) {
+	m.t.Helper()
+	p = m.start(append([]string{"api", "--listen", "127.0.0.1:0"}, args...)...)
+	m.until("it listens", func() bool {
+		select {
+		case <-p.done:
+			m.t.Fatalf("ledgerd api ended\n%s", p.stderr.String())
+		default:
+		}
+		return strings.Contains(p.stderr.String(), `"msg":"listening"`)
+	})
+	log := p.stderr.String()[strings.Index(p.stderr.String(), `"msg":"listening"`):]
+	return p, "http://" + addressForm.FindStringSubmatch(log)[1] + regexp.MustCompile(`"paths":"([^"]+)"`).FindStringSubmatch(log)[1]
+}
+
+// TestAPIAsDocumented runs the lines of docs/api.md, and stops the server.
+func TestAPIAsDocumented(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		m.run(failure.ExitOK, "db", "migrate")
+		m.run(failure.ExitOK, "kind", "set", "page", "--input", "line")
+		m.run(failure.ExitOK, "add", "page", "one", "two", "three")
+		p, base := m.api("--auth", "none")
+		page, err := os.ReadFile("../../docs/api.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		script := regexp.MustCompile("(?s)```sh\nledgerd api [^\n]*\napi=[^\n]*\n(.*?)```").FindSubmatch(page)
+		if script == nil {
+			t.Fatal("docs/api.md has no lines to try; this test has lost its object")
+		}
+		out, err := exec.Command("sh", "-ec", "api="+base+"\n"+string(script[1])).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, want := range []string{`"protocol":1`, `"key":"two"`, `"next":"`, `"code":"nobody"`, `"code":"bad_filter"`, `"verdict":"added"`,
+			`"rounds_done":0`, `"whole":true`, `"state":"held"`,
+			`"column":1`} {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("no %s in\n%s", want, out)
+			}
+		}
+		if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if code := m.exit(p); code != failure.ExitOK {
+			t.Errorf("exit %d\n%s", code, p.stderr.String())
+		}
+	})
+}
+
+// answers wants a status for a GET with a token, "" for one without.
+func (m *machine) answers(url, token string, want int) {
+	m.t.Helper()
+	r, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != want {
+		m.t.Errorf("%s: %d, want %d", url, res.StatusCode, want)
+	}
+}
+
+// TestAPITokens: a token that was just made is let in once the config has its lines, and no secret is in the log.
+func TestAPITokens(t *testing.T) {
+	onFile(t, func(t *testing.T, m *machine) {
+		m.run(failure.ExitOK, "db", "migrate")
+		var made struct{ Token, Config string }
+		if err := json.Unmarshal([]byte(m.run(failure.ExitOK, "token", "new", "shop", "--scope", "read", "-o", "json")),
+			&made); err != nil {
+			t.Fatal(err)
+		}
+		config := filepath.Join(t.TempDir(), "ledgerd.toml")
+		if err := os.WriteFile(config, []byte(made.Config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p, base := m.api("--config", config)
+		for token, want := range map[string]int{made.Token: 200, made.Token + "a": 401} {
+			m.answers(base+"/items", token, want)
+		}
+		if strings.Contains(p.stderr.String(), made.Token) {
+			t.Errorf("the token is in the log\n%s", p.stderr.String())
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+}
+
+// newToken makes a token, and returns it with its lines for the config.
+func (m *machine) newToken(name string, args ...string) (token, config string) {
+	m.t.Helper()
+	var made struct{ Token, Config string }
+	out := m.run(failure.ExitOK, append([]string{"token", "new", name, "-o", "json"}, args...)...)
+	if err := json.Unmarshal([]byte(out), &made); err != nil {
+		m.t.Fatal(err)
+	}
+	return made.Token, made.Config
+}
+
+// TestReread: at SIGHUP a server takes over the tokens of the config, beside the work and alone. One that is gone is
+// refused from then on; a wrong config changes nothing.
+func TestReread(t *testing.T) {
+	onFile(t, func(t *testing.T, m *machine) {
+		m.run(failure.ExitOK, "db", "migrate")
+		one, first := m.newToken("one")
+		two, second := m.newToken("two")
+		const head = "listen = \"\"\n[api]\nlisten = \"127.0.0.1:0\"\nprefix = \"/x\"\n"
+		s := m.site(head + first)
+		alone, base := m.api("--config", s.config)
+		daemon := s.daemon()
+		at := regexp.MustCompile(`"msg":"the API is served","at":"([0-9.:]+)"`).FindStringSubmatch(daemon.stderr.String())
+		if at == nil {
+			t.Fatalf("no API\n%s", daemon.stderr.String())
+		}
+		for p, base := range map[*started]string{alone: base, daemon: "http://" + at[1] + "/x/api/v1"} {
+			s.write("ledgerd.toml", head+first)
+			m.answers(base+"/items", one, 200)
+			m.answers(base+"/items", two, 401)
+			s.write("ledgerd.toml", head+second+"\nsha257 = 1\n")
+			s.signal(p, syscall.SIGHUP)
+			m.until("it refuses the wrong config", func() bool {
+				return strings.Contains(p.stderr.String(), "going on with the old one")
+			})
+			m.answers(base+"/items", one, 200)
+			s.write("ledgerd.toml", head+second)
+			s.signal(p, syscall.SIGHUP)
+			m.until("it has read it", func() bool { return strings.Contains(p.stderr.String(), "was read anew") })
+			m.answers(base+"/items", one, 401)
+			m.answers(base+"/items", two, 200)
+			for _, want := range []string{`"change":"api.tokens.two is new","needs_restart":false`, "api.tokens.one is gone"} {
+				if !strings.Contains(p.stderr.String(), want) {
+					t.Errorf("%q is not in the log\n%s", want, p.stderr.String())
+				}
+			}
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+}
+
+// TestHide: fields that the config hides are hidden from tokens that are no admin's.
+func TestHide(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		look, first := m.newToken("look", "--scope", "read,payload")
+		admin, second := m.newToken("admin", "--scope", "admin")
+		m.run(failure.ExitOK, "db", "migrate")
+		m.run(failure.ExitOK, "add", "poison", "s3cret", "--set", "ms=17")
+		s := m.site("[api]\nhide = [\"text\"]\n" + first + "\n" + second)
+		_, base := m.api("--config", s.config)
+		for token, want := range map[string]string{look: "(hidden)", admin: "s3cret"} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/items", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", "Bearer "+token)
+			res, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(res.Body)
+			res.Body.Close()
+			if err != nil || !strings.Contains(string(text), `"text":"`+want+`"`) || !strings.Contains(string(text), `"ms":17`) {
+				t.Errorf("%v\n%s", err, text)
+			}
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+}
+
+// TestServeAPI: a daemon with an address for it serves the API beside its work, to those with a token, and the pages,
+// also where a proxy leaves the prefix or takes it away.
+func TestServeAPI(t *testing.T) {
+	onFile(t, func(t *testing.T, m *machine) {
+		var made struct{ Token, Config string }
+		if err := json.Unmarshal([]byte(m.run(failure.ExitOK, "token", "new", "shop", "--scope", "read", "-o", "json")),
+			&made); err != nil {
+			t.Fatal(err)
+		}
+		s := m.site("listen = \"\"\n[api]\nlisten = \"127.0.0.1:0\"\nprefix = \"/x\"\n" + made.Config + "\n[ui]\nserve = true\n")
+		p := s.daemon()
+		at := regexp.MustCompile(`"msg":"the API is served","at":"([0-9.:]+)"`).FindStringSubmatch(p.stderr.String())
+		if at == nil {
+			t.Fatalf("no API\n%s", p.stderr.String())
+		}
+		for token, want := range map[string]int{made.Token: 200, "": 401} {
+			m.answers("http://"+at[1]+"/api/v1/stats", token, want)
+			m.answers("http://"+at[1]+"/x/api/v1/stats", token, want)
+		}
+		for _, page := range []string{"/x/", "/x/login", "/login"} {
+			answer, err := http.Get("http://" + at[1] + page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(answer.Body)
+			if err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text), `action="/x/login"`) {
+				t.Errorf("%s: %s, %v\n%s", page, answer.Status, err, text)
+			}
+			answer.Body.Close()
+		}
+		http.DefaultClient.CloseIdleConnections()
+		s.signal(p, syscall.SIGTERM)
+		if code := m.exit(p); code != failure.ExitOK {
+			t.Errorf("exit %d\n%s", code, p.stderr.String())
+		}
+	})
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/failure"
+)
+
+// httpWorker is a worker of docs/http-workers.md, as it stands there but for what is replaced.
+func (m *machine) httpWorker(interpreter, name, base string, replace ...string) *started {
+	m.t.Helper()
+	page, err := os.ReadFile("../../docs/http-workers.md")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	found := regexp.MustCompile("(?s)```[a-z]+ " + regexp.QuoteMeta(name) + "\n(.*?)```").FindSubmatch(page)
+	if found == nil || strings.Count(string(found[1]), "\n") > 30 {
+		m.t.Fatalf("docs/http-workers.md has no %s, or it has more than 30 lines", name)
+	}
+	for i := 0; i < len(replace); i += 2 {
+		if !strings.Contains(string(found[1]), replace[i]) {
+			m.t.Fatalf("%s has no %q", name, replace[i])
+		}
+	}
+	script := filepath.Join(m.t.TempDir(), name)
+	text := strings.NewReplacer(replace...).Replace(string(found[1]))
+	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	cmd := exec.Command(interpreter, script)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it is frozen with all that it has started
+	env := m.env
+	m.env = append(env, "LEDGERD_URL="+base)
+	defer func() { m.env = env }()
+	p := m.launch(cmd)
+	m.t.Cleanup(func() { _ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL) })
+	return p
+}
+
+// httpWorkers are those of the page, with what makes each wait for the file $GATE during its work.
+var httpWorkers = []struct{ interpreter, name, lease, short, work, gated string }{
+	{"python3", "worker.py", "LEASE, AGENT = 60", "LEASE, AGENT = 2", `    return {"length"`, "    open(os.environ[\"GATE\"]).read()\n    return {\"length\""},
+	{"sh", "worker.sh", "lease=60", "lease=3", `work() { `, `work() { cat "$GATE"; `},
+}
+
+// TestHTTPWorkers: the workers of docs/http-workers.md work what is there and what is added while they wait. One that
+// was frozen past its lease ends nothing that is another's, hears who has it, and goes on.
+func TestHTTPWorkers(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		m.run(failure.ExitOK, "db", "migrate")
+		m.run(failure.ExitOK, "kind", "set", "article", "--input", "line")
+		server, base := m.api("--auth", "none")
+		for _, w := range httpWorkers {
+			m.run(failure.ExitOK, "add", "article", w.name+" one", w.name+" two")
+			p := m.httpWorker(w.interpreter, w.name, base)
+			m.untilDone(2, w.name)
+			m.run(failure.ExitOK, "add", "article", w.name+" three")
+			m.untilDone(3, w.name)
+			out := m.run(failure.ExitOK, "ls", "--where", "key:"+w.name+"*", "--columns", "output", "-o", "jsonl")
+			if strings.Count(out, fmt.Sprint(len(w.name+" one"))) != 2 {
+				t.Errorf("%s: the outputs: %s", w.name, out)
+			}
+			m.drain(base, p)
+			m.frozen(w.interpreter, w.name, base, w.lease, w.short, w.work, w.gated)
+		}
+		if err := server.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if code := m.exit(server); code != failure.ExitOK {
+			t.Errorf("exit %d\n%s", code, server.stderr.String())
+		}
+		m.run(failure.ExitOK, "db", "verify")
+	})
+}
+
+// drain asks a worker that waits to end, and waits for its end.
+func (m *machine) drain(base string, p *started) {
+	m.t.Helper()
+	host, err := os.Hostname()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	body := fmt.Sprintf(`{"agent":"%s/%d","drain":true}`, host, p.Process.Pid)
+	resp, err := http.Post(base+"/agents/drain", "application/json", strings.NewReader(body))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	resp.Body.Close()
+	if code := m.exit(p); resp.StatusCode != http.StatusOK || code != failure.ExitOK {
+		m.t.Errorf("drained with %s, the worker ends with exit %d: %s", resp.Status, code, p.stderr.String())
+	}
+}
+
+// untilDone waits until so many items of a worker are done.
+func (m *machine) untilDone(n int, prefix string) {
+	m.t.Helper()
+	m.until(fmt.Sprintf("%d items of %s are done", n, prefix), func() bool {
+		return strings.Count(m.run(failure.ExitOK, "ls", "--where", "state:done key:"+prefix+"*", "-o", "jsonl"), "\n") == n
+	})
+}
+
+// frozen freezes a worker in the middle of its work until another agent has its item.
+func (m *machine) frozen(interpreter, name, base string, replace ...string) {
+	t := m.t
+	gate := filepath.Join(t.TempDir(), "gate")
+	if err := syscall.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.run(failure.ExitOK, "add", "article", name+" frozen")
+	env := m.env
+	m.env = append(env, "GATE="+gate)
+	p := m.httpWorker(interpreter, name, base, replace...)
+	m.env = env
+	var open *os.File
+	m.until("the worker is at work", func() (at bool) {
+		var err error
+		open, err = os.OpenFile(gate, os.O_WRONLY|syscall.O_NONBLOCK, 0) // it fails before the worker reads
+		return err == nil
+	})
+	if err := syscall.Kill(-p.Process.Pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	m.until("another agent has the item", func() bool {
+		return strings.Contains(m.run(failure.ExitOK, "claim", "article", "--agent", "other", "-o", "json"), name+" frozen")
+	})
+	if err := syscall.Kill(-p.Process.Pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	open.Close()
+	m.until("it is told who has the item", func() bool {
+		return strings.Contains(p.stdout.String(), "agent other holds item")
+	})
+	m.run(failure.ExitOK, "finish", name+" frozen", "--agent", "other", "--outcome", "skipped")
+	var shown struct {
+		Attempts []struct{ Agent, Outcome string }
+	}
+	if err := json.Unmarshal([]byte(m.run(failure.ExitOK, "show", name+" frozen", "-o", "json")), &shown); err != nil {
+		t.Fatal(err)
+	}
+	n := len(shown.Attempts)
+	if n < 2 || shown.Attempts[n-1].Agent != "other" || shown.Attempts[n-1].Outcome != "skipped" {
+		t.Errorf("the attempts: %+v", shown.Attempts)
+	}
+	_ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL)
+	<-p.done
+}

@@ -1,8 +1,0 @@
-//go:build unix && !linux
-
-package main
-
-import "syscall"
-
-// Only Linux tells a command of our death.
-func dieWithParent(*syscall.SysProcAttr) {}

@@ -1,0 +1,90 @@
+// Command webapp signs people up: a form adds a row and an item in one transaction, a worker of the same program sends
+// the mail, and a page shows how each stands. See docs/go.md.
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"html/template"
+	"log"
+	"net/http"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+	"github.com/ledgerd/ledgerd/ledger/txn"
+	"github.com/ledgerd/ledgerd/ledger/typed"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+// Welcome is the mail to somebody new: once for each address.
+type Welcome struct{ To string }
+
+var welcome = typed.Kind[Welcome]{Name: "welcome", Key: func(w Welcome) string { return w.To }}
+
+func send(ctx context.Context, w Welcome) error {
+	if w.To == "nowhere" {
+		return typed.Permanent(errors.New("this is no address"))
+	}
+	if typed.Lease(ctx).First() {
+		return typed.RetryAfter(2*time.Second, errors.New("the mail server is busy")) // as some are
+	}
+	typed.Logger(ctx).Info("sent", "to", w.To)
+	return nil
+}
+
+type app struct {
+	*ledger.Ledger
+	*txn.Runner[*sql.Tx]
+}
+
+var page = template.Must(template.New("").Parse(`<form method=post><input name=mail><button>Sign up</button></form>
+{{range .}}<p>{{.Key}}: {{.State}}{{with .Error}} ({{.}}){{end}}</p>
+{{end}}`))
+
+func (a app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		if err := a.signUp(r.Context(), r.FormValue("mail")); err != nil {
+			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+			return
+		}
+	}
+	var items []ledger.Item
+	for it, err := range a.List(r.Context(), ledger.Filter{Kinds: []string{welcome.Name}}, 0) {
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		items = append(items, it)
+	}
+	page.Execute(w, items)
+}
+
+func (a app) signUp(ctx context.Context, mail string) error {
+	return a.Run(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO account (mail) VALUES (?)`, mail); err != nil {
+			return err
+		}
+		_, err := welcome.AddTx(ctx, a.Ledger, a.Conn(tx), Welcome{To: mail})
+		return err
+	})
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	store, err := sqlite.Open(ctx, "webapp.db", sqlite.Options{})
+	db, bad := sql.Open("sqlite", "webapp.db") // the tables of the ledger and of the program share a file
+	_, missing := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS account (mail TEXT PRIMARY KEY)`)
+	l := ledger.New(store, ledger.Options{})
+	w, wrong := worker.New(worker.Config{Ledger: l, Handlers: map[string]worker.Handler{"welcome": welcome.Handler(send)}})
+	if err := errors.Join(err, bad, missing, wrong); err != nil {
+		log.Fatal(err)
+	}
+	go http.ListenAndServe("127.0.0.1:8080", app{l, txn.New(sqlite.DB(db), txn.Config{})})
+	log.Print("http://127.0.0.1:8080")
+	log.Print(w.Run(ctx))
+}

@@ -1,0 +1,59 @@
+package answer
+
+import (
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/tracing"
+)
+
+// Addition is an item that is to be added.
+type Addition struct {
+	Kind        string       `json:"kind"`
+	Scope       string       `json:"scope,omitempty"`
+	Key         string       `json:"key"`
+	Fingerprint string       `json:"fingerprint,omitempty"`
+	Payload     report.Bytes `json:"payload,omitempty"` // JSON, or {"base64": …} of what is none
+	ShardKey    string       `json:"shard_key,omitempty"`
+	Priority    int16        `json:"priority,omitempty"`
+	Due         time.Time    `json:"due,omitzero"`
+	Every       string       `json:"every,omitempty"`
+	Zone        string       `json:"zone,omitempty"`
+	Resources   []string     `json:"resources,omitempty"`
+	Source      string       `json:"source,omitempty"`
+	Traceparent string       `json:"traceparent,omitempty"` // W3C trace context; "": that of the request
+	Tracestate  string       `json:"tracestate,omitempty"`
+	Again       bool         `json:"again,omitempty"` // one that has ended is worked once more
+	// Given are the fields of the payload that a known item takes when it is worked once more; it keeps all others. Null
+	// means that it takes all of the payload.
+	Given []string `json:"given,omitempty"`
+}
+
+// Item is the item as a ledger takes it.
+func (n Addition) Item(now time.Time) ledger.NewItem {
+	it := ledger.NewItem{Kind: n.Kind, Scope: n.Scope, Key: n.Key, Fingerprint: n.Fingerprint, Payload: n.Payload,
+		ShardKey: n.ShardKey, Priority: n.Priority, Due: n.Due, Every: n.Every, Zone: n.Zone, Resources: n.Resources,
+		Source: n.Source, Given: n.Given, Trace: tracing.Join(n.Traceparent, n.Tracestate)}
+	if n.Again {
+		it.Again = ledger.Again{Dead: true, Cancelled: true, DoneBefore: now}
+	}
+	return it
+}
+
+// Verdict is what became of one item that was to be added.
+type Verdict struct {
+	ID      int64        `json:"id"` // 0: it was refused
+	Verdict string       `json:"verdict" oneof:"added|changed|reopened|known|differs|refused"`
+	State   ledger.State `json:"state,omitempty"`
+	// Code, Field and Reason are why it was refused.
+	Code   string `json:"code,omitempty"`
+	Field  string `json:"field,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Verdicts are those of a list, in its order.
+type Verdicts struct {
+	Items  []Verdict        `json:"items"`
+	Counts map[string]int64 `json:"counts"` // by verdict
+}

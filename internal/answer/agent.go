@@ -1,0 +1,140 @@
+package answer
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/ledgers"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Agent is a program that works, or another holder of items.
+type Agent struct {
+	Agent   string   `json:"agent"`
+	Host    string   `json:"host"`
+	PID     int      `json:"pid"`
+	Version string   `json:"version"`
+	Kinds   []string `json:"kinds"`
+	Stalled []string `json:"stalled"`
+	// State is at_work, gone (a program that gave no sign lately and did not say goodbye, listed for a day), or person.
+	State   string      `json:"state" oneof:"at_work|gone|person"`
+	Plugins []Plugin    `json:"plugins"`
+	Shard   string      `json:"shard"`
+	Held    int64       `json:"held"`
+	Started report.Time `json:"started_at"`
+	Seen    report.Time `json:"seen_at"`
+	Age     *float64    `json:"heartbeat_age_s"`
+	Skew    *float64    `json:"clock_skew_ms"`
+}
+
+// Plugin is how the process of a plugin is on the machine of an agent.
+type Plugin struct {
+	Kind    string `json:"kind"`
+	Version string `json:"version"`
+	// State is running, restarting, crashing (again and again: nothing is given to it before until), or absent: it does
+	// not start, which is tried again at until.
+	State    string      `json:"state" oneof:"running|restarting|crashing|absent"`
+	Until    report.Time `json:"until"`
+	Restarts int         `json:"restarts"`
+	Code     string      `json:"code"` // class of its newest crash, or of why it does not start
+	ErrorAt  report.Time `json:"error_at"`
+	RSS      *int64      `json:"rss_bytes"`
+}
+
+// plugins are those of an agent, by kind.
+func plugins(g ledger.Agent) []Plugin {
+	all := []Plugin{}
+	for _, kind := range slices.Sorted(maps.Keys(g.Plugins)) {
+		p := g.Plugins[kind]
+		row := Plugin{Kind: kind, Version: p.Version, State: string(p.State), Until: report.Time(g.Stalled[kind]),
+			Restarts: p.Restarts, Code: p.Code, ErrorAt: report.Time(p.ErrorAt)}
+		if p.RSS > 0 {
+			row.RSS = &p.RSS
+		}
+		all = append(all, row)
+	}
+	return all
+}
+
+// States of agents.
+const (
+	AtWork = "at_work"
+	Gone   = "gone"
+	Person = "person"
+)
+
+// Agents are the programs that work a ledger, and whoever else holds items: people, and programs that are gone. live
+// are those that work. A program that did not say goodbye is named for a while though it holds nothing.
+func Agents(ctx context.Context, l ledgers.Any) (rows []Agent, live []ledger.Agent, err error) {
+	if live, err = l.Agents(ctx); err != nil {
+		return nil, nil, err
+	}
+	held, err := l.LeasedBy(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	known, err := l.Heartbeats(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	lapsed, err := l.Lapsed(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	now, err := l.Now(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows = []Agent{}
+	for _, g := range live {
+		skew := float64(g.Skew) / float64(time.Millisecond)
+		row := beat(g, now)
+		row.State, row.Plugins, row.Kinds = AtWork, plugins(g), report.OrEmpty(slices.Sorted(maps.Keys(g.Kinds)))
+		row.Stalled, row.Held, row.Skew = StalledKinds(g, now), held[g.Name], &skew
+		if g.Shard.Count > 0 {
+			row.Shard = g.Shard.String()
+		}
+		rows = append(rows, row)
+		delete(held, g.Name)
+	}
+	for _, g := range lapsed {
+		if _, holds := held[g.Name]; !holds {
+			held[g.Name] = 0
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(held)) {
+		row := Agent{Agent: name, State: Person}
+		known := slices.Concat(known, lapsed)
+		if i := slices.IndexFunc(known, func(g ledger.Agent) bool { return g.Name == name }); i >= 0 { // it is gone
+			row = beat(known[i], now)
+			row.State = Gone
+		}
+		row.Plugins = []Plugin{}
+		row.Kinds, row.Stalled, row.Held = []string{}, []string{}, held[name]
+		rows = append(rows, row)
+	}
+	return rows, live, nil
+}
+
+// beat is what the newest heartbeat of an agent tells.
+func beat(g ledger.Agent, now time.Time) Agent {
+	age := max(0, now.Sub(g.SeenAt).Seconds())
+	return Agent{Agent: g.Name, Host: g.Host, PID: g.PID, Version: g.Version, Started: report.Time(g.StartedAt),
+		Seen: report.Time(g.SeenAt), Age: &age}
+}
+
+// StalledKinds are the kinds to which an agent gives nothing now because their plugin crashes again and again, or
+// does not start.
+func StalledKinds(g ledger.Agent, now time.Time) []string {
+	kinds := []string{}
+	for kind, until := range g.Stalled {
+		if until.After(now) {
+			kinds = append(kinds, kind)
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
+}

@@ -1,0 +1,78 @@
+package answer
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/ledgers"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Cause is a cause of failures.
+type Cause struct {
+	Cause    string           `json:"cause"`
+	Code     string           `json:"code"`
+	Message  string           `json:"message"`
+	Count    int64            `json:"count"`
+	Share    float64          `json:"share"`
+	First    report.Time      `json:"first_seen"`
+	Last     report.Time      `json:"last_seen"`
+	Kinds    []string         `json:"kinds"`
+	Plugins  []string         `json:"plugins"`
+	Examples []report.Example `json:"examples"`
+	Trend    []int64          `json:"trend"` // how many ended in each 24th of the time that was asked for
+}
+
+// NewCause makes one.
+func NewCause(c report.Failure) Cause {
+	return Cause{c.Cause, c.Code, c.Message, c.Count, c.Share, report.Time(c.First), report.Time(c.Last),
+		report.OrEmpty(c.Kinds), report.OrEmpty(c.Plugins), report.OrEmpty(c.Examples), report.OrEmpty(c.Trend)}
+}
+
+// Causes are the causes of what failed, the most frequent first.
+type Causes struct {
+	Items []Cause `json:"items"`
+	// Since is how far back it has looked. If Whole is false, its time was over before it had looked at all that was asked
+	// for, and the counts are at least.
+	Since report.Time `json:"since"`
+	Whole bool        `json:"whole"`
+	// From and To are the time of the trends, which begins and ends with a whole part.
+	From report.Time `json:"trend_from"`
+	To   report.Time `json:"trend_to"`
+}
+
+// Failing matches the items of which the newest attempt failed, from a time on.
+func Failing(from time.Time) ledger.Filter {
+	return ledger.Filter{Since: from, Outcomes: slices.DeleteFunc(slices.Clone(ledger.Outcomes),
+		func(o ledger.Outcome) bool { return !o.Fails() })}
+}
+
+// FailingWindow is how far back failures are looked for unless it is said.
+const FailingWindow = 24 * time.Hour
+
+// Since is the time from which on a filter asks what happened; zero if it does not.
+func Since(f ledger.Filter) time.Time {
+	from := f.Since
+	for _, g := range f.Also {
+		if at := Since(g); at.After(from) {
+			from = at
+		}
+	}
+	return from
+}
+
+// AddFailures groups the items of a walk by cause. It keeps no more than the groups.
+func AddFailures(ctx context.Context, l ledgers.Any, w *ledger.Walk, causes *report.Failures) error {
+	for it, err := range l.Walk(ctx, w) {
+		if err != nil {
+			return err
+		}
+		g := causes.Add(it.ID, it.Key, it.Code, cmp.Or(it.Error, string(it.Outcome)))
+		g.Seen(cmp.Or(it.FailingSince, it.EndedAt), it.EndedAt, it.Kind, it.Worker)
+		causes.Ended(g, it.EndedAt)
+	}
+	return nil
+}

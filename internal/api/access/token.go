@@ -1,0 +1,108 @@
+// Package access decides which requests the HTTP API answers: by the token and its scopes, by the name under which the
+// server was addressed, by the site from which a browser sends it, and by how often wrong tokens came from an address.
+//
+// A token is a secret that a program sends as "Authorization: Bearer ldg_…". The configuration holds its SHA-256 alone:
+// a token has 160 random bits, so it cannot be found from its hash. Tokens are not kept in the ledger: otherwise a
+// program that may write to the ledger could give itself rights.
+package access
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"encoding/hex"
+	"hash/crc32"
+	"slices"
+	"strings"
+)
+
+// Scope is one thing that a token may do.
+type Scope string
+
+// The scopes.
+const (
+	Read    Scope = "read"
+	Payload Scope = "payload"
+	Add     Scope = "add"
+	Work    Scope = "work"
+	Operate Scope = "operate"
+	Admin   Scope = "admin"
+)
+
+// Scopes are all scopes.
+var Scopes = []Scope{Read, Payload, Add, Work, Operate, Admin}
+
+// Allows describes what a scope is for.
+func (s Scope) Allows() string {
+	return map[Scope]string{
+		Read:    "look at items, kinds and figures",
+		Payload: "see payloads, outputs and logs as well",
+		Add:     "add items",
+		Work:    "claim items and end their attempts",
+		Operate: "change kinds; retry, cancel and decide",
+		Admin:   "all of these",
+	}[s]
+}
+
+// Grant is what a caller may do.
+type Grant struct {
+	Name   string // of the token, for the journal and the log
+	Scopes []Scope
+	Kinds  []string // it sees and touches only these; nil: all
+	Agent  string   // prefix of the names under which it claims; "": any name
+}
+
+// Anyone is the grant of a server that asks for no token.
+var Anyone = Grant{Name: "anyone", Scopes: []Scope{Admin}}
+
+// May reports whether it has a scope.
+func (g Grant) May(s Scope) bool {
+	return slices.Contains(g.Scopes, s) || slices.Contains(g.Scopes, Admin)
+}
+
+// Touches reports whether it is for a kind.
+func (g Grant) Touches(kind string) bool { return g.Kinds == nil || slices.Contains(g.Kinds, kind) }
+
+// Claims reports whether it may claim under the name of an agent.
+func (g Grant) Claims(agent string) bool { return strings.HasPrefix(agent, g.Agent) }
+
+// Token is what the configuration has of one.
+type Token struct {
+	Grant
+	Hash [sha256.Size]byte
+}
+
+const (
+	prefix      = "ldg_"
+	randomBytes = 20
+)
+
+var letters = base32.StdEncoding.WithPadding(base32.NoPadding)
+
+// NewToken makes a token: ldg_, then 160 random bits with their CRC-32, in base 32. With the checksum, scanners of
+// secrets tell a token from any other text, and a token that was cut or mistyped is told from one that was revoked.
+func NewToken() string {
+	secret := make([]byte, randomBytes, randomBytes+crc32.Size)
+	_, _ = rand.Read(secret) // it never fails
+	secret = binary.BigEndian.AppendUint32(secret, crc32.ChecksumIEEE(secret))
+	return prefix + strings.ToLower(letters.EncodeToString(secret))
+}
+
+// IsToken reports whether a text has the form of a token.
+func IsToken(text string) bool {
+	rest, ok := strings.CutPrefix(text, prefix)
+	secret, err := letters.DecodeString(strings.ToUpper(rest))
+	return ok && err == nil && len(secret) == randomBytes+crc32.Size &&
+		rest == strings.ToLower(letters.EncodeToString(secret)) && // the last letter has bits to spare
+		binary.BigEndian.Uint32(secret[randomBytes:]) == crc32.ChecksumIEEE(secret[:randomBytes])
+}
+
+// Hash is what the configuration keeps of a token.
+func Hash(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }
+
+// ParseHash reads a hash as the configuration has it, in hexadecimal digits.
+func ParseHash(text string) (hash [sha256.Size]byte, ok bool) {
+	b, err := hex.DecodeString(text)
+	return hash, err == nil && copy(hash[:], b) == len(hash) && len(b) == len(hash)
+}

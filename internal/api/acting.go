@@ -1,0 +1,254 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// act is one act on many items. It waits until it can no longer be undone, then goes through the items in pages, each
+// one transaction.
+type act struct {
+	id      uuid.UUID
+	owner   string // name of the token
+	request answer.ActRequest
+	filter  ledger.Filter
+	asked   string // for the journal
+	begins  time.Time
+	do      func(ctx context.Context, f ledger.Filter) (int64, error)
+
+	shown answer.BulkAct // guarded by acts.mu
+}
+
+// seenBy reports whether the act is one of the caller's; an admin sees all.
+func (x *act) seenBy(g access.Grant) bool {
+	return x.owner == g.Name || g.May(access.Admin) && g.Kinds == nil
+}
+
+// over reports whether nothing more happens.
+func (x *act) over() bool { return !time.Time(x.shown.Ended).IsZero() }
+
+// acts are those of one server. They are run one after the other. A server that ends forgets them: what was held has
+// not happened, what ran has stopped, and the journal has what was changed.
+type acts struct {
+	reader *ledger.Ledger
+
+	mu   sync.Mutex
+	all  []*act // in the order in which they were asked for
+	wake chan struct{}
+}
+
+const (
+	mostActs = 1000      // that are remembered
+	actsKept = time.Hour // after their end
+	pageOf   = 500       // items of one transaction
+	tryAgain = time.Second
+)
+
+func newActs(reader *ledger.Ledger) *acts { return &acts{reader: reader, wake: make(chan struct{}, 1)} }
+
+// stamp is a time as answers have it.
+func stamp(t time.Time) report.Time { return report.Time(t.UTC()) }
+
+// find looks for an act of the caller; an admin sees all.
+func (r *acts) find(id uuid.UUID, g access.Grant) (*act, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, x := range r.all {
+		if x.id == id && x.seenBy(g) {
+			return x, true
+		}
+	}
+	return nil, false
+}
+
+// open are the acts of the caller that have not ended; an admin sees all.
+func (r *acts) open(g access.Grant) (open []answer.BulkAct) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, x := range r.all {
+		if !x.over() && x.seenBy(g) {
+			open = append(open, x.now())
+		}
+	}
+	return open
+}
+
+// state is an act as it is now.
+func (r *acts) state(x *act) answer.BulkAct {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return x.now()
+}
+
+// now is the act as it is shown; acts.mu is held.
+func (x *act) now() answer.BulkAct {
+	shown := x.shown
+	if shown.State == "held" && !time.Now().Before(x.begins) {
+		shown.State = "waiting"
+	}
+	return shown
+}
+
+// add takes up an act. An id is taken once, also by two requests at a time.
+func (r *acts) add(x *act) (answer.BulkAct, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kept := r.all[:0:0]
+	for _, old := range r.all {
+		if old.id == x.id {
+			return answer.BulkAct{}, failure.Usage("conflict", "ask how far it is", "another act has this UUID")
+		}
+		if !old.over() || time.Since(time.Time(old.shown.Ended)) < actsKept {
+			kept = append(kept, old)
+		}
+	}
+	if r.all = kept; len(kept) >= mostActs {
+		return answer.BulkAct{}, failure.Usage("too_many", "wait until some have ended", "%d acts are under way", len(kept))
+	}
+	x.shown.State = "held"
+	r.all = append(r.all, x)
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+	return x.shown, nil
+}
+
+// stop undoes an act that has not begun, and stops one that runs after its page.
+func (r *acts) stop(x *act) (answer.BulkAct, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch x.shown.State {
+	case "held":
+		x.shown.State, x.shown.Ended = "undone", stamp(time.Now())
+	case "running":
+		x.shown.State = "stopping"
+	case "done", "failed":
+		return x.shown, failure.Usage("conflict", "cancelled items are reopened, ready ones cancelled", "it has ended: %s",
+			x.shown.State)
+	}
+	return x.shown, nil
+}
+
+// run runs acts until ctx ends.
+func (r *acts) run(ctx context.Context) {
+	for {
+		x, wait := r.next()
+		if x != nil {
+			r.carryOut(ctx, x)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.wake:
+		case <-time.After(wait):
+		}
+	}
+}
+
+// next begins the act whose time has come first; nil if there is none, then with how long there will be none.
+func (r *acts) next() (*act, time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wait := time.Hour
+	var first *act
+	for _, x := range r.all {
+		if x.shown.State == "held" && (first == nil || x.begins.Before(first.begins)) {
+			first = x
+		}
+	}
+	if first == nil {
+		return nil, wait
+	}
+	if wait = time.Until(first.begins); wait > 0 {
+		return nil, wait
+	}
+	first.shown.State = "running"
+	return first, 0
+}
+
+// carryOut goes through the items of an act. Where the ledger cannot be reached it waits.
+func (r *acts) carryOut(ctx context.Context, x *act) {
+	ctx = ledger.OneAct(ctx, x.asked)
+	var from ledger.Mark
+	for {
+		n, reached, done, err := r.page(ctx, x, from)
+		switch {
+		case ctx.Err() != nil:
+			r.end(x, n, "stopped", nil)
+			return
+		case errors.Is(err, ledger.ErrUnavailable):
+			select {
+			case <-ctx.Done():
+			case <-time.After(tryAgain):
+			}
+		case err != nil:
+			r.end(x, n, "failed", err)
+			return
+		case done:
+			r.end(x, n, "done", nil)
+			return
+		default:
+			from = reached
+		}
+		if r.count(x, n) {
+			r.end(x, 0, "stopped", nil)
+			return
+		}
+	}
+}
+
+// page acts on the next items that match.
+func (r *acts) page(ctx context.Context, x *act, from ledger.Mark) (n int64, reached ledger.Mark, done bool,
+	err error) {
+	most := pageOf
+	if limit := x.request.Limit; limit > 0 {
+		if most = int(min(pageOf, limit-r.state(x).Changed)); most <= 0 {
+			return 0, from, true, nil
+		}
+	}
+	w := &ledger.Walk{Filter: x.filter, After: from, Time: partTime}
+	var ids []int64
+	for it, err := range r.reader.Walk(ctx, w) {
+		if err != nil {
+			return 0, from, false, err
+		}
+		if ids = append(ids, it.ID); len(ids) == most {
+			break
+		}
+	}
+	if len(ids) > 0 {
+		n, err = x.do(ctx, x.filter.And(ledger.IDs(ids...)))
+	}
+	return n, w.Reached, len(ids) < most && !w.Cut, err
+}
+
+// count adds to what was changed, and reports whether the act is to stop.
+func (r *acts) count(x *act, n int64) (stop bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x.shown.Changed += n
+	return x.shown.State == "stopping"
+}
+
+func (r *acts) end(x *act, n int64, state string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x.shown.Changed += n
+	x.shown.State, x.shown.Ended = state, stamp(time.Now())
+	if err != nil {
+		p, _ := problemOf(err)
+		x.shown.Error = p.Detail
+	}
+}

@@ -1,0 +1,310 @@
+// Package api is the HTTP API of a ledger, below /api/v1.
+//
+// One table of routes (route.go) has all that is known of the API: it mounts the handler, checks the scope of the
+// caller, and writes openapi.json and docs/api.md. One file has one group of routes. The package decides nothing about
+// items: it calls a ledger, as the command line does, and answers with the types of package answer.
+//
+// An answer costs the same however large the ledger is. A list comes in parts, and a part ends after a fifth of a
+// second: its cursor names where to go on.
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/lending"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/tracing"
+)
+
+// Base is where the API is.
+const Base = "/api/v1"
+
+// Types of bodies.
+const (
+	mediaJSON    = "application/json"
+	mediaLines   = "application/x-ndjson"
+	mediaProblem = "application/problem+json"
+	mediaBytes   = "application/octet-stream"
+	mediaEvents  = "text/event-stream"
+)
+
+// Config of New.
+type Config struct {
+	Ledger  *ledger.Ledger
+	Reader  *ledger.Ledger // the same ledger on connections that cannot write; nil: Ledger
+	Guard   *access.Guard
+	Prefix  string // of the paths, as a proxy has it: "/x/y"; "": none
+	Log     *slog.Logger
+	Version answer.Version
+	// TracerProvider gets a span of each request but those of workers and of streams; nil means none.
+	TracerProvider trace.TracerProvider
+}
+
+// API answers requests. It is safe for concurrent use.
+type API struct {
+	Config
+	log    *slog.Logger
+	mux    *http.ServeMux
+	lender *lending.Lender
+
+	tracer *tracing.Tracer
+
+	stats   paced[answer.Stats]
+	acts    *acts
+	secrets *secrets
+
+	streams chan struct{}   // of events, those at a time
+	hints   chan struct{}   // those who hear hints, at a time
+	life    context.Context // ends with Run
+	end     context.CancelFunc
+}
+
+// New makes the handler of all that is below Base.
+func New(c Config) *API {
+	if c.Reader == nil {
+		c.Reader = c.Ledger
+	}
+	a := &API{Config: c, log: c.Log, mux: http.NewServeMux(), lender: lending.New(c.Ledger, c.Log),
+		acts: newActs(c.Reader), secrets: &secrets{reader: c.Reader}, streams: make(chan struct{}, mostStreams),
+		hints: make(chan struct{}, mostHints), tracer: tracing.NewTracer(c.TracerProvider)}
+	a.life, a.end = context.WithCancel(context.Background())
+	a.stats.read = func(ctx context.Context) (answer.Stats, error) {
+		s, err := a.Reader.Stats(ctx)
+		return answer.NewStats(s), err
+	}
+	for _, r := range table() {
+		a.mux.Handle(r.Method+" "+Base+r.Path, a.handler(&r))
+	}
+	return a
+}
+
+// Run lets claims wait for items and carries out acts on many of them, until ctx ends; then the answers of waiting
+// claims come at once, and streams of events end.
+func (a *API) Run(ctx context.Context) {
+	defer a.end()
+	var both sync.WaitGroup
+	both.Go(func() { a.acts.run(ctx) })
+	both.Go(func() { a.lender.Run(ctx) })
+	both.Wait()
+}
+
+// Hide masks fields of payloads, of every kind, for all but admins, besides those that plugins mark as secret.
+func (a *API) Hide(fields []string) { a.secrets.hide(fields) }
+
+// ServeHTTP implements http.Handler. A proxy may leave the prefix or take it away.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if a.Prefix != "" && strings.HasPrefix(r.URL.Path, a.Prefix+"/") {
+		http.StripPrefix(a.Prefix, http.HandlerFunc(a.serve)).ServeHTTP(w, r)
+		return
+	}
+	a.serve(w, r)
+}
+
+func (a *API) serve(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "private, no-cache")
+	c := &Call{Request: r, api: a, w: w, Read: a.Reader, Ledger: a.Ledger}
+	if err := a.Guard.Admit(r); err != nil {
+		c.fail(err)
+		return
+	}
+	if _, pattern := a.mux.Handler(r); pattern != "" && path.Clean(r.URL.EscapedPath()) == r.URL.EscapedPath() {
+		a.mux.ServeHTTP(w, r)
+		return
+	}
+	none := &refused{header: http.Header{}}
+	a.mux.ServeHTTP(none, r) // it finds out which methods there are
+	if none.status == http.StatusMethodNotAllowed {
+		h.Set("Allow", none.header.Get("Allow"))
+		c.fail(failure.New(failure.ExitUsage, "bad_method", r.Method+" "+r.URL.Path+": there is no such method",
+			"there are "+none.header.Get("Allow")))
+		return
+	}
+	c.fail(failure.New(failure.ExitError, "not_found", r.URL.Path+": there is no such path",
+		"all paths: "+a.Prefix+Base+"/openapi.json"))
+}
+
+// refused keeps how the mux refuses a request.
+type refused struct {
+	header http.Header
+	status int
+}
+
+func (w *refused) Header() http.Header         { return w.header }
+func (w *refused) WriteHeader(status int)      { w.status = status }
+func (w *refused) Write(b []byte) (int, error) { return len(b), nil }
+
+// handler answers the requests of one route: it checks who asks and how much is sent, then calls.
+func (a *API) handler(route *Route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), route.Time)
+		defer cancel()
+		ctx, w, ended := a.trace(ctx, route, w, r)
+		defer ended()
+		r = r.WithContext(ctx)
+		c := &Call{Request: r, api: a, route: route, w: w, Read: a.Reader, Ledger: a.Ledger}
+		leave, err := c.enter()
+		if err != nil {
+			c.fail(err)
+			return
+		}
+		defer leave()
+		out, err := route.call(c)
+		if err != nil {
+			c.fail(err)
+			return
+		}
+		c.answer(out)
+	})
+}
+
+// enter checks what can be checked before anything is read. leave is called after the answer.
+func (c *Call) enter() (leave func(), err error) {
+	if c.ContentLength > c.route.MaxBody {
+		return nil, &http.MaxBytesError{Limit: c.route.MaxBody}
+	}
+	c.Body = http.MaxBytesReader(c.w, c.Body, c.route.MaxBody)
+	if c.route.Scope == "" {
+		return func() {}, nil
+	}
+	if c.Grant, err = c.api.Guard.Login(c.Request); err == nil {
+		err = c.allowed(c.route.Scope)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.api.Guard.Enter(c.Grant)
+}
+
+// allowed checks that the caller has a scope.
+func (c *Call) allowed(scope access.Scope) error {
+	switch {
+	case !c.Grant.May(scope):
+		return failure.New(failure.ExitDenied, "scope", "the token "+c.Grant.Name+" has no scope "+string(scope),
+			"give it the scope in the config, or take another token")
+	case c.route.Whole && c.Grant.Kinds != nil:
+		return failure.New(failure.ExitDenied, "scope", "the token "+c.Grant.Name+" is bound to kinds, and this is about "+
+			"the whole ledger", "take a token without kinds")
+	}
+	return nil
+}
+
+// visible is a filter within what the caller may see.
+func (c *Call) visible(f ledger.Filter) ledger.Filter {
+	if c.Grant.Kinds == nil {
+		return f
+	}
+	return f.And(ledger.Filter{Kinds: c.Grant.Kinds})
+}
+
+// written is an answer that writes itself: it is no JSON.
+type written interface {
+	write(c *Call) error
+}
+
+// paged is an answer that is one of several parts.
+type paged interface {
+	Cursor() string
+	Rows() []any
+}
+
+// answer writes a good answer.
+func (c *Call) answer(out any) {
+	if own, ok := out.(written); ok {
+		if err := own.write(c); err != nil {
+			c.fail(err)
+		}
+		return
+	}
+	if list, ok := out.(paged); ok {
+		if next := list.Cursor(); next != "" {
+			u := *c.URL
+			q := u.Query()
+			q.Set("cursor", next)
+			u.RawQuery = q.Encode()
+			c.w.Header().Set("Link", "<"+c.api.Prefix+u.RequestURI()+`>; rel="next"`)
+		}
+		if strings.Contains(c.Header.Get("Accept"), mediaLines) {
+			c.lines(list.Rows())
+			return
+		}
+	}
+	text, err := report.Marshal(out)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.tagged(c.route.Status, text)
+}
+
+// lines writes one value of JSON on each line.
+func (c *Call) lines(rows []any) {
+	var all []byte
+	for _, row := range rows {
+		text, err := report.Marshal(row)
+		if err != nil {
+			c.fail(err)
+			return
+		}
+		all = append(all, text...)
+	}
+	c.send(http.StatusOK, mediaLines, all)
+}
+
+// tagged writes JSON with a tag of its content; a caller that has it already is told so.
+func (c *Call) tagged(status int, text []byte) {
+	if c.Method == http.MethodGet {
+		tag := etag(text)
+		c.w.Header().Set("ETag", tag)
+		if c.Header.Get("If-None-Match") == tag {
+			c.w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	c.send(status, mediaJSON, text)
+}
+
+// etag names a content.
+func etag(text []byte) string {
+	sum := sha256.Sum256(text)
+	return `"` + hex.EncodeToString(sum[:8]) + `"`
+}
+
+// sendTime is for a caller to take an answer.
+const sendTime = 20 * time.Second
+
+func (c *Call) send(status int, media string, text []byte) {
+	c.w.Header().Set("Content-Type", media)
+	c.w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	// A caller that does not read is cut off: what waits for it costs memory. Where there are no deadlines, so be it.
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(sendTime))
+	c.w.WriteHeader(status)
+	_, err := c.w.Write(text) // the caller may have gone
+	if c.unsent == nil {
+		return
+	}
+	if err == nil {
+		err = http.NewResponseController(c.w).Flush()
+	}
+	if err != nil {
+		c.unsent()
+	}
+}

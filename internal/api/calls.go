@@ -1,0 +1,430 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/internal/calls"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/health"
+	"github.com/ledgerd/ledgerd/ledger/order"
+	"github.com/ledgerd/ledgerd/ledger/stats"
+)
+
+// callTime is for calls of another ledgerd: it may ask what takes long, such as the number of all items.
+const callTime = 30 * time.Second
+
+// serve makes a route of a call of another ledgerd.
+func serve[In, Out any](of calls.Call[In, Out], do func(*Call, In) (Out, error)) Route {
+	type input struct {
+		Body In `body:"json"`
+	}
+	return route(Route{Method: http.MethodPost, Path: of.Path(), Scope: of.Scope, Whole: of.Whole, own: true,
+		Summary: "Call of another ledgerd", MaxBody: listMost, Time: callTime}, func(c *Call, in input) (Out, error) {
+		return do(c, in.Body)
+	})
+}
+
+// callRoutes are the calls of other ledgerds, see package calls. They are in no description of the API.
+func callRoutes() []Route {
+	return slices.Concat(lookCalls(), figureCalls(), changeCalls(), []Route{
+		route(Route{Method: http.MethodGet, Path: calls.Prefix + "hints", Scope: access.Work, own: true, Time: streamTime,
+			Summary: "Hear when items may have become ready"}, followHints),
+	})
+}
+
+func lookCalls() []Route {
+	return []Route{
+		serve(calls.Walk, walkItems),
+		serve(calls.Attempts, func(c *Call, in calls.ItemIn) ([]ledger.Attempt, error) {
+			if _, err := c.get(in.ID); err != nil {
+				return nil, err
+			}
+			all, err := c.Read.Attempts(c.Context(), in.ID)
+			for i := range all {
+				if !c.Grant.May(access.Payload) {
+					all[i].Output, all[i].Log = nil, ""
+				}
+				all[i].LockID = "" // it is the secret of a token
+			}
+			return all, err
+		}),
+		serve(calls.LastOutput, func(c *Call, in calls.ItemIn) ([]byte, error) {
+			if _, err := c.get(in.ID); err != nil {
+				return nil, err
+			}
+			return c.Read.LastOutput(c.Context(), in.ID)
+		}),
+		serve(calls.Why, func(c *Call, in calls.ItemIn) (ledger.Reason, error) {
+			if _, err := c.get(in.ID); err != nil {
+				return ledger.Reason{}, err
+			}
+			return c.Read.Why(c.Context(), in.ID)
+		}),
+		serve(calls.Ended, func(c *Call, q ledger.EndedQuery) ([]ledger.Ended, error) {
+			f, err := c.mayAsk(q.Filter)
+			q.Filter, q.Limit = f, min(q.Limit, calls.MostWalked)
+			if err != nil {
+				return nil, err
+			}
+			return c.ended(c.Read.Ended(c.Context(), q))
+		}),
+		serve(calls.Recent, func(c *Call, in calls.RecentIn) ([]ledger.Ended, error) {
+			f, err := c.mayAsk(in.Filter)
+			if err != nil {
+				return nil, err
+			}
+			return c.ended(c.Read.Recent(c.Context(), f, in.N))
+		}),
+		serve(calls.Journal, func(c *Call, q ledger.JournalQuery) ([]ledger.JournalEntry, error) {
+			return c.Read.Journal(c.Context(), q)
+		}),
+		serve(calls.Known, func(c *Call, in calls.KnownIn) ([]bool, error) {
+			if slices.ContainsFunc(in.Keys, func(k ledger.Identity) bool { return !c.Grant.Touches(k.Kind) }) {
+				return nil, c.kindRefused()
+			}
+			return c.Read.Known(c.Context(), in.Keys...)
+		}),
+		serve(calls.Lease, leaseByName),
+		serve(calls.Kinds, func(c *Call, _ calls.None) ([]ledger.Kind, error) {
+			all, err := c.Read.Kinds(c.Context())
+			return slices.DeleteFunc(all, func(k ledger.Kind) bool { return !c.Grant.Touches(k.Name) }), err
+		}),
+		serve(calls.Pauses, func(c *Call, in calls.PausesIn) (map[string]ledger.JournalEntry, error) {
+			if slices.ContainsFunc(in.Kinds, func(k ledger.Kind) bool { return !c.Grant.Touches(k.Name) }) {
+				return nil, c.kindRefused()
+			}
+			return c.Read.Pauses(c.Context(), in.Kinds...)
+		}),
+		serve(calls.Agents, func(c *Call, _ calls.None) ([]ledger.Agent, error) {
+			return c.agents(c.Read.Agents(c.Context()))
+		}),
+		serve(calls.Lapsed, func(c *Call, _ calls.None) ([]ledger.Agent, error) {
+			return c.agents(c.Read.Lapsed(c.Context()))
+		}),
+		serve(calls.Heartbeats, func(c *Call, _ calls.None) ([]ledger.Agent, error) {
+			return c.agents(c.Read.Heartbeats(c.Context()))
+		}),
+		serve(calls.LeasedBy, func(c *Call, _ calls.None) (map[string]int64, error) {
+			return c.Read.LeasedBy(c.Context())
+		}),
+	}
+}
+
+func figureCalls() []Route {
+	return []Route{
+		serve(calls.Now, func(c *Call, _ calls.None) (time.Time, error) { return c.Read.Now(c.Context()) }),
+		serve(calls.Count, func(c *Call, in calls.CountIn) (n calls.Counted, err error) {
+			f, err := c.mayAsk(in.Filter)
+			switch {
+			case err != nil:
+			case in.UpTo:
+				n.N, n.Whole, err = c.Read.CountUpTo(c.Context(), f, in.Most, in.Within)
+			default:
+				n.Whole = true
+				n.N, err = c.Read.Count(c.Context(), f)
+			}
+			return n, err
+		}),
+		serve(calls.Stats, func(c *Call, _ calls.None) (stats.Summary, error) {
+			s, err := c.Read.Stats(c.Context())
+			s.Kinds = slices.DeleteFunc(s.Kinds, func(k stats.Kind) bool { return !c.Grant.Touches(k.Kind) })
+			s.Paces = slices.DeleteFunc(s.Paces, func(p stats.Pace) bool { return !c.Grant.Touches(p.Kind) })
+			return s, err
+		}),
+		serve(calls.Counts, func(c *Call, in calls.CountsIn) ([]stats.Counts, error) {
+			all, err := c.Read.Counts(c.Context(), in.Since)
+			return slices.DeleteFunc(all, func(k stats.Counts) bool { return !c.Grant.Touches(k.Kind) }), err
+		}),
+		serve(calls.Standing, func(c *Call, in calls.StandingIn) (stats.Standing, error) {
+			if !c.Grant.Touches(in.Kind) {
+				return stats.Standing{}, c.kindRefused()
+			}
+			return c.Read.StandingIn(c.Context(), in.Kind, in.Shard)
+		}),
+		serve(calls.Groups, func(c *Call, in calls.GroupsIn) (out calls.GroupsOut, err error) {
+			f, err := c.mayAsk(in.Filter)
+			if err == nil && in.By != stats.ByKind && in.By != stats.ByScope {
+				err = c.allowed(access.Payload)
+			}
+			if err == nil {
+				out.Groups, out.Whole, err = c.Read.Groups(c.Context(), f, in.By, in.Within)
+			}
+			return out, err
+		}),
+		serve(calls.AttemptGroups, func(c *Call, in calls.AttemptGroupsIn) (out calls.AttemptGroupsOut, err error) {
+			f, err := c.mayAsk(in.Filter)
+			if err != nil {
+				return out, err
+			}
+			all, reached, err := c.Read.AttemptGroups(c.Context(), f, in.By, in.Within)
+			out.Reached = reached
+			for g, counts := range all {
+				out.Groups = append(out.Groups, calls.AttemptGroup{AttemptGroup: g, Counts: counts})
+			}
+			return out, err
+		}),
+		serve(calls.Holders, func(c *Call, in calls.FilterIn) ([]ledger.Holder, error) {
+			f, err := c.mayAsk(in.Filter)
+			if err != nil {
+				return nil, err
+			}
+			return c.Read.Holders(c.Context(), f, func(ledger.Item) bool { return true })
+		}),
+	}
+}
+
+// mayAsk is a filter within what the caller may see. Conditions on payloads need the scope for them.
+func (c *Call) mayAsk(f ledger.Filter) (ledger.Filter, error) {
+	return c.visible(f), c.asks(f)
+}
+
+func (c *Call) kindRefused() error {
+	return failure.New(failure.ExitDenied, "scope", "the token "+c.Grant.Name+" is not for this kind",
+		"take a token that is")
+}
+
+// walkBytes bounds the payloads and outputs of one answer, by and large.
+const walkBytes = 4 << 20
+
+// walkItems gives a part of a walk. In an order that no index has there is only one part.
+func walkItems(c *Call, in calls.WalkIn) (calls.WalkOut, error) {
+	f, err := c.mayAsk(in.Filter)
+	if err != nil {
+		return calls.WalkOut{}, err
+	}
+	in.Limit = min(max(in.Limit, 1), calls.MostWalked)
+	w := &ledger.Walk{Filter: f, Order: in.Order, Desc: in.Desc, After: in.After, Top: in.Top,
+		Output: in.Output && c.Grant.May(access.Payload)}
+	if indexed := in.Order == "" || in.Order.Indexed(); indexed {
+		if w.Time = calls.WalkTime; in.Time > 0 {
+			w.Time = min(w.Time, in.Time)
+		}
+	} else {
+		w.Time, in.Limit = in.Time, in.Top
+	}
+	out, size := calls.WalkOut{Items: []ledger.Item{}}, 0
+	for it, err := range c.Read.Walk(c.Context(), w) {
+		if err != nil {
+			return out, err
+		}
+		if it.Payload, err = c.payload(it.Kind, it.Payload); err != nil {
+			return out, err
+		}
+		if !c.Grant.May(access.Payload) {
+			it.Output = nil
+		}
+		out.Items = append(out.Items, it)
+		if size += len(it.Payload) + len(it.Output); len(out.Items) >= in.Limit || size > walkBytes {
+			out.More = in.Order == "" || in.Order == order.ID || in.Order == order.Ended
+			break
+		}
+	}
+	out.Reached, out.More = w.Reached, out.More || w.Cut
+	return out, nil
+}
+
+// ended are attempts as the caller may see them.
+func (c *Call) ended(all []ledger.Ended, err error) ([]ledger.Ended, error) {
+	for i := range all {
+		if !c.Grant.May(access.Payload) {
+			all[i].Output, all[i].Log = nil, ""
+		}
+		if err == nil {
+			all[i].Payload, err = c.payload(all[i].Kind, all[i].Payload)
+		}
+		all[i].LockID = ""
+	}
+	return all, err
+}
+
+// agents are programs as the caller may see them: the kinds of its token, and itself.
+func (c *Call) agents(all []ledger.Agent, err error) ([]ledger.Agent, error) {
+	if c.Grant.Kinds == nil {
+		return all, err
+	}
+	hidden := func(kind, _ string) bool { return !c.Grant.Touches(kind) }
+	for i := range all {
+		maps.DeleteFunc(all[i].Kinds, hidden)
+		maps.DeleteFunc(all[i].Configs, hidden)
+		maps.DeleteFunc(all[i].Plugins, func(kind string, _ health.Plugin) bool { return !c.Grant.Touches(kind) })
+		maps.DeleteFunc(all[i].Stalled, func(kind string, _ time.Time) bool { return !c.Grant.Touches(kind) })
+	}
+	return slices.DeleteFunc(all, func(a ledger.Agent) bool { return len(a.Kinds) == 0 && !c.Grant.Claims(a.Name) }), err
+}
+
+// leaseByName gives the full token of a claim to those who may claim as its agent.
+func leaseByName(c *Call, in calls.LeaseIn) (calls.LeaseOut, error) {
+	if _, err := c.get(in.ID); err != nil {
+		return calls.LeaseOut{}, err
+	}
+	ls, err := c.Read.Lease(c.Context(), in.ID, in.Attempt)
+	if err == nil && !c.Grant.Claims(ls.Agent) {
+		err = failure.New(failure.ExitDenied, "scope", "the token "+c.Grant.Name+" is not for this agent",
+			"take the token with which it was claimed")
+	}
+	if err != nil {
+		return calls.LeaseOut{}, err
+	}
+	ls.Item.Payload, ls.Item.Output = nil, nil
+	return calls.LeaseOut{Token: ls.FullToken(), Item: ls.Item, Agent: ls.Agent, StartedAt: ls.StartedAt,
+		Expires: ls.ExpiresAt, Alone: ls.Alone}, nil
+}
+
+func changeCalls() []Route {
+	return []Route{
+		serve(calls.Add, addFor),
+		serve(calls.Act, actFor),
+		serve(calls.EditKind, editKindFor),
+		serve(calls.Define, func(c *Call, in calls.DefineIn) (calls.DefineOut, error) {
+			if err := c.mayWorkAs(in.Agent, in.Kind); err != nil {
+				return calls.DefineOut{}, err
+			}
+			err := c.Ledger.Define(c.Context(), in.Agent, in.Kind, in.Definition, in.Config)
+			if conflict, ok := errors.AsType[*ledger.DefinitionError](err); ok {
+				return calls.DefineOut{Conflict: conflict}, nil
+			}
+			return calls.DefineOut{}, err
+		}),
+		serve(calls.Beat, func(c *Call, in calls.BeatIn) (none calls.None, err error) {
+			if err := c.mayWorkAs(in.Agent, slices.Collect(maps.Keys(in.Agent.Kinds))...); err != nil {
+				return none, err
+			}
+			return none, c.Ledger.Beat(c.Context(), in.Agent, in.TTL)
+		}),
+		serve(calls.Expire, func(c *Call, in calls.ExpireIn) (int, error) {
+			return c.Ledger.Expire(c.Context(), in.Limit)
+		}),
+		serve(calls.AddTallies, func(c *Call, in calls.TalliesIn) (none calls.None, err error) {
+			for _, m := range in.Minutes {
+				if err := c.mayWorkAs(ledger.Agent{Name: m.Agent}, m.Kind); err != nil {
+					return none, err
+				}
+			}
+			return none, c.Ledger.AddTallies(c.Context(), in.Minutes...)
+		}),
+	}
+}
+
+// mayWorkAs checks that the caller may work kinds as an agent.
+func (c *Call) mayWorkAs(a ledger.Agent, kinds ...string) error {
+	if !c.Grant.Claims(a.Name) || slices.ContainsFunc(kinds, func(kind string) bool { return !c.Grant.Touches(kind) }) {
+		return failure.New(failure.ExitDenied, "scope", "the token "+c.Grant.Name+" may not work this as agent "+a.Name,
+			"a token with agent asks for names with that prefix: --name, or the host's")
+	}
+	return nil
+}
+
+// actorFor is who acts, for the journal: as the caller tells, and by which token.
+func (c *Call) actorFor(who string) string {
+	via := c.actor()
+	if who == "" || len(who)+len(via)+len(" via ") > bounds.MaxAgent {
+		return via
+	}
+	return who + " via " + via
+}
+
+// bulk is the act of the journal that a call goes on with, under the name of the caller.
+func (c *Call) bulk(b *ledger.BulkAct) *ledger.BulkAct {
+	if b == nil {
+		b = ledger.BulkActOf(c.Context())
+	}
+	if b.Parts == nil {
+		b.Parts = map[string]int{}
+	}
+	if b.Actor != "" {
+		b.Actor = c.actorFor(b.Actor)
+	}
+	return b
+}
+
+func addFor(c *Call, in calls.AddIn) (out calls.AddOut, err error) {
+	if len(in.Items) > calls.MostAdded {
+		return out, &ledger.InvalidError{Field: "items", Reason: "too many of them"}
+	}
+	if slices.ContainsFunc(in.Items, func(it ledger.NewItem) bool { return !c.Grant.Touches(it.Kind) }) {
+		return out, c.kindRefused()
+	}
+	ctx, do := c.Context(), c.Ledger.Add
+	if in.Bulk != nil {
+		out.Bulk = c.bulk(in.Bulk)
+		ctx = out.Bulk.With(ctx)
+	}
+	if in.Try {
+		do = c.Ledger.Try
+	}
+	out.Added, err = do(ctx, in.Items...)
+	return out, err
+}
+
+// actFor carries out an act on the items that the filter names by id, as far as they match it.
+func actFor(c *Call, in calls.ActIn) (out calls.ActOut, err error) {
+	if len(in.Filter.IDs) == 0 || len(in.Filter.IDs) > calls.MostActed {
+		return out, &ledger.InvalidError{Field: "ids", Reason: "1 … 500 of them"}
+	}
+	f, err := c.mayAsk(in.Filter)
+	if err != nil {
+		return out, err
+	}
+	out.Bulk = c.bulk(in.Bulk)
+	ctx, actor, l := out.Bulk.With(c.Context()), c.actorFor(in.Actor), c.Ledger
+	in.Options.Tell = func(ids []int64) { out.IDs = append(out.IDs, ids...) }
+	how := in.Options.Acting()
+	switch in.Act {
+	case calls.Retry:
+		_, err = l.Retry(ctx, actor, f, how)
+	case calls.Reopen:
+		_, err = l.Reopen(ctx, actor, f, how)
+	case calls.Cancel:
+		_, err = l.Cancel(ctx, actor, f, how)
+	case calls.Release:
+		_, err = l.ForceRelease(ctx, actor, f, how)
+	case calls.Place:
+		if in.Options.Priority == nil {
+			return out, &ledger.InvalidError{Field: "priority", Reason: "is missing"}
+		}
+		_, err = l.Place(ctx, actor, f, *in.Options.Priority, how)
+	case calls.PutOff:
+		_, err = l.PutOff(ctx, actor, f, in.Until, how)
+	case calls.Forget:
+		_, out.Left, err = l.Forget(ctx, actor, f, how)
+	case calls.DecideAll:
+		_, err = l.DecideAll(ctx, in.Agent, f, in.Result, how)
+	case calls.Decide:
+		if _, err = c.get(in.Filter.IDs[0]); err == nil {
+			err = l.Decide(ctx, in.Filter.IDs[0], in.Agent, in.Result)
+		}
+	default:
+		err = &ledger.InvalidError{Field: "act", Reason: "there is no act " + in.Act}
+	}
+	return out, err
+}
+
+// editKindFor changes a kind that is still as the caller has read it.
+func editKindFor(c *Call, in calls.EditKindIn) (out calls.EditKindOut, err error) {
+	if !c.Grant.Touches(in.Name) {
+		return out, c.kindRefused()
+	}
+	ctx := ledger.OneAct(c.Context(), in.Asked)
+	var asRead ledger.Kind
+	if err := json.Unmarshal(in.Have, &asRead); err != nil {
+		return out, bad("Have", "", "is no policy of a kind")
+	}
+	out.Kind, err = c.Ledger.EditKind(ctx, c.actorFor(in.Actor), in.Name, func(k *ledger.Kind, known bool) {
+		have := *k
+		have.Name = in.Name
+		out.Known = known
+		if out.Stale = !bytes.Equal(ledger.JSON(have), ledger.JSON(asRead)); !out.Stale {
+			*k = in.Want
+		}
+	})
+	return out, err
+}

@@ -1,0 +1,247 @@
+package clientgen
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// python writes types as TypedDict and calls as methods.
+type python struct{}
+
+// typeText is a type. Fields that may be missing stand in a class of their own: NotRequired is newer than Python 3.9.
+func (w python) typeText(d *description, t namedType) string {
+	var b strings.Builder
+	if t.name == d.types[0].name {
+		for _, e := range d.enums {
+			fmt.Fprintf(&b, "%s = Literal[%s]\n", e.name, quoted(e.words))
+		}
+		b.WriteString("\n")
+	}
+	if t.body {
+		return b.String() // its fields are parameters
+	}
+	var must, may []string
+	for _, p := range t.schema.Properties {
+		line := fmt.Sprintf("    %s: %s", p.name, w.of(d, p.value))
+		if p.value.Description != "" {
+			line += "  # " + p.value.Description
+		}
+		if slices.Contains(t.schema.Required, p.name) {
+			must = append(must, line)
+		} else {
+			may = append(may, line)
+		}
+	}
+	switch {
+	case len(may) == 0:
+		fmt.Fprintf(&b, "\nclass %s(TypedDict):\n%s\n", t.name, strings.Join(must, "\n"))
+	case len(must) == 0:
+		fmt.Fprintf(&b, "\nclass %s(TypedDict, total=False):\n%s\n", t.name, strings.Join(may, "\n"))
+	default:
+		fmt.Fprintf(&b, "\nclass _%s(TypedDict):\n%s\n\n\nclass %s(_%s, total=False):\n%s\n", t.name,
+			strings.Join(must, "\n"), t.name, t.name, strings.Join(may, "\n"))
+	}
+	return b.String()
+}
+
+// of is a schema as an annotation.
+func (w python) of(d *description, s schema) string {
+	if s.Ref != "" {
+		return s.name()
+	}
+	if len(s.AnyOf) > 0 {
+		return w.of(d, s.AnyOf[0]) + " | None"
+	}
+	if len(s.Enum) > 0 {
+		if name := d.enumOf(s.Enum); name != "" {
+			return name
+		}
+		return "Literal[" + quoted(s.Enum) + "]"
+	}
+	if len(s.Type) == 0 || len(s.Type) > 2 {
+		return "Any"
+	}
+	var parts []string
+	for _, t := range s.Type {
+		switch t {
+		case "null":
+		case "array":
+			parts = append(parts, "List["+w.of(d, *s.Items)+"]")
+		case "object":
+			value := "Any"
+			var inner schema
+			if json.Unmarshal(s.Additional, &inner) == nil && inner.Type != nil {
+				value = w.of(d, inner)
+			}
+			parts = append(parts, "Dict[str, "+value+"]")
+		default:
+			parts = append(parts, map[string]string{"string": "str", "integer": "int", "number": "float",
+				"boolean": "bool"}[t])
+		}
+	}
+	if slices.Contains(s.Type, "null") {
+		parts = append(parts, "None")
+	}
+	return strings.Join(parts, " | ")
+}
+
+// quoted are words as Python and TypeScript have them, with commas.
+func quoted(words []string) string {
+	var all []string
+	for _, word := range words {
+		all = append(all, fmt.Sprintf("%q", word))
+	}
+	return strings.Join(all, ", ")
+}
+
+// method is a call, and for a list in parts a second one that goes through all parts.
+func (w python) method(d *description, o operation) string {
+	media, good := o.good()
+	name := snake(o.ID)
+	var b strings.Builder
+	what := "_call"
+	result := w.of(d, good)
+	switch media {
+	case mediaBytes:
+		result = "bytes"
+	case mediaEvents:
+		result, what = "Iterator[Event]", "_events"
+	}
+	w.def(&b, d, o, name, result, nil, o.sentence())
+	if what == "_events" {
+		fmt.Fprintf(&b, "        return self._events(%s, %s, %s)\n", w.path(o), w.query(o, nil), snake(o.in("header")[0].Name))
+		return b.String()
+	}
+	if o.conditional() {
+		fmt.Fprintf(&b, "        if_match = self._tag(%s) if if_match is None else if_match\n", w.path(o))
+	}
+	fmt.Fprintf(&b, "        answer: %s = self._call(%q, %s%s)\n        return answer\n", result, o.method, w.path(o), w.rest(o, media))
+	if row, ok := o.row(); ok {
+		b.WriteString("\n")
+		skip := []string{"cursor"}
+		w.def(&b, d, o, "iter_"+strings.TrimPrefix(name, "list_"), "Iterator["+w.of(d, row)+"]", skip,
+			o.Summary+", part after part.")
+		fmt.Fprintf(&b, "        return self._parts(%s, %s)\n", w.path(o), w.query(o, skip))
+	}
+	return b.String()
+}
+
+// def is the head of a method, with what its parameters are.
+func (w python) def(b *strings.Builder, d *description, o operation, name, result string, skip []string, text string) {
+	args, docs := []string{"self"}, []string{}
+	note := func(name, doc string) {
+		if doc != "" {
+			docs = append(docs, fmt.Sprintf("        %s: %s", name, doc))
+		}
+	}
+	for _, p := range o.in("path") {
+		args = append(args, pyName(p.Name)+": "+w.of(d, p.Schema))
+		note(pyName(p.Name), p.Description)
+	}
+	if row, ok := o.list(); ok {
+		args = append(args, "rows: Iterable["+w.of(d, row)+"]")
+		note("rows", o.Body.Description)
+	}
+	star := false
+	optional := func(name string, s schema, doc string) {
+		if !star {
+			args, star = append(args, "*"), true
+		}
+		args = append(args, fmt.Sprintf("%s: %s | None = None", name, strings.TrimSuffix(w.of(d, s), " | None")))
+		note(name, doc)
+	}
+	fields, required := o.fields()
+	for i, f := range fields {
+		if i < required {
+			if !star {
+				args, star = append(args, "*"), true
+			}
+			args = append(args, pyName(f.name)+": "+w.of(d, f.value))
+			note(pyName(f.name), f.value.Description)
+		} else {
+			optional(pyName(f.name), f.value, f.value.Description)
+		}
+	}
+	for _, p := range slices.Concat(o.in("query"), o.in("header")) {
+		if !slices.Contains(skip, p.Name) {
+			doc := p.Description
+			if p.Name == "If-Match" {
+				doc += "; that of the last read with this client if it is not given"
+			}
+			optional(pyName(snake(p.Name)), p.Schema, doc)
+		}
+	}
+	fmt.Fprintf(b, "    def %s(%s) -> %s:\n        \"\"\"%s", name, strings.Join(args, ", "), result, text)
+	if len(docs) > 0 {
+		fmt.Fprintf(b, "\n\n%s\n        ", strings.Join(docs, "\n"))
+	}
+	b.WriteString("\"\"\"\n")
+}
+
+var inPath = regexp.MustCompile(`\{(\w+)\}`)
+
+// path is the path of a call, with its parameters.
+func (w python) path(o operation) string {
+	if !strings.Contains(o.path, "{") {
+		return fmt.Sprintf("%q", o.path)
+	}
+	return `f"` + inPath.ReplaceAllStringFunc(o.path, func(m string) string {
+		return "{_segment(" + pyName(m[1:len(m)-1]) + ")}"
+	}) + `"`
+}
+
+// query are the parameters of the query.
+func (w python) query(o operation, skip []string) string {
+	var pairs []string
+	for _, p := range o.in("query") {
+		if !slices.Contains(skip, p.Name) {
+			pairs = append(pairs, fmt.Sprintf("%q: %s", p.Name, pyName(p.Name)))
+		}
+	}
+	return "{" + strings.Join(pairs, ", ") + "}"
+}
+
+// rest are the arguments after the path.
+func (w python) rest(o operation, media string) (text string) {
+	if len(o.in("query")) > 0 {
+		text += ", " + w.query(o, nil)
+	}
+	if fields, _ := o.fields(); len(fields) > 0 {
+		var pairs []string
+		for _, f := range fields {
+			pairs = append(pairs, fmt.Sprintf("%q: %s", f.name, pyName(f.name)))
+		}
+		text += ", body={" + strings.Join(pairs, ", ") + "}"
+	}
+	if _, ok := o.list(); ok {
+		text += ", body=rows"
+	}
+	if h := o.in("header"); len(h) > 0 {
+		text += fmt.Sprintf(", headers={%q: %s}", h[0].Name, snake(h[0].Name))
+	}
+	if media == mediaBytes {
+		text += ", raw=True"
+	}
+	if o.tagged {
+		text += ", tagged=True"
+	}
+	return text
+}
+
+var hump = regexp.MustCompile(`([a-z])([A-Z])`)
+
+// snake is a name such as list_items for listItems.
+func snake(name string) string {
+	return strings.ToLower(strings.ReplaceAll(hump.ReplaceAllString(name, "${1}_$2"), "-", "_"))
+}
+
+// pyName is a name that is no keyword.
+func pyName(name string) string {
+	if slices.Contains([]string{"from", "in", "is", "not", "class", "import", "global", "with", "as"}, name) {
+		return name + "_"
+	}
+	return name
+}

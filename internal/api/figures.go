@@ -1,0 +1,265 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/locks"
+	"github.com/ledgerd/ledgerd/ledger/order"
+	"github.com/ledgerd/ledgerd/ledger/recurrence"
+)
+
+func figureRoutes() []Route {
+	return []Route{
+		route(Route{Name: "getStats", Method: http.MethodGet, Path: "/stats", Scope: access.Read,
+			Summary: "Count what is open by kind, and how fast it is worked; an answer may be some seconds old, see at"},
+			getStats),
+		route(Route{Name: "getCauses", Method: http.MethodGet, Path: "/causes",
+			Scope: access.Read, Codes: []string{"bad_filter"},
+			Summary: "Group what failed by cause, the latest failures first"}, getCauses),
+		route(Route{Name: "listAgents", Method: http.MethodGet, Path: "/agents", Scope: access.Read, Whole: true,
+			Summary: "List the programs that work, and whoever else holds items"}, listAgents),
+		route(Route{Name: "listLeases", Method: http.MethodGet, Path: "/leases",
+			Scope: access.Read, Codes: []string{"bad_cursor"},
+			Summary: "List the leases in force, or with from those that ended, the latest first"}, listLeases),
+		route(Route{Name: "listRounds", Method: http.MethodGet, Path: "/rounds",
+			Scope: access.Read, Codes: []string{"bad_cursor", "bad_filter"},
+			Summary: "List the rounds of recurring items that were closed, the latest first"}, listRounds),
+		route(Route{Name: "listLocks", Method: http.MethodGet, Path: "/locks", Scope: access.Read, Whole: true,
+			Summary: "List the named locks that are held"}, listLocks),
+		route(Route{Name: "listJournal", Method: http.MethodGet, Path: "/journal",
+			Scope: access.Read, Whole: true, Codes: []string{"bad_cursor"},
+			Summary: "List what operators and programs changed, newest first"}, listJournal),
+	}
+}
+
+func getStats(c *Call, _ none) (answer.Stats, error) {
+	s, err := c.api.stats.get(c.Context())
+	s.Kinds = slices.DeleteFunc(slices.Clone(s.Kinds), func(k answer.KindStats) bool { return !c.Grant.Touches(k.Kind) })
+	s.Minutes = slices.DeleteFunc(slices.Clone(s.Minutes), func(m answer.Minute) bool { return !c.Grant.Touches(m.Kind) })
+	return s, err
+}
+
+type causesIn struct {
+	Where string `query:"where" doc:"filter; without since: or until: those of the last 24 h"`
+}
+
+func getCauses(c *Call, in causesIn) (answer.Causes, error) {
+	f, err := c.filter(in.Where, time.Now())
+	if err != nil {
+		return answer.Causes{}, err
+	}
+	now, err := c.Read.Now(c.Context())
+	if err != nil {
+		return answer.Causes{}, err
+	}
+	from := answer.Since(f)
+	if from.IsZero() {
+		from = now.Add(-answer.FailingWindow)
+	}
+	w := &ledger.Walk{Filter: f.And(answer.Failing(from)), Order: order.Ended, Desc: true, Time: partTime}
+	var causes report.Failures
+	causes.Over(from, now)
+	err = answer.AddFailures(c.Context(), c.Read, w, &causes)
+	all := answer.Causes{Items: []answer.Cause{}, Since: report.Time(from), Whole: !w.Cut,
+		From: report.Time(causes.From), To: report.Time(causes.To)}
+	if w.Cut {
+		all.Since = report.Time(w.Reached.At)
+	}
+	for _, g := range causes.List() {
+		all.Items = append(all.Items, answer.NewCause(g))
+	}
+	return all, err
+}
+
+func listAgents(c *Call, _ none) (answer.List[answer.Agent], error) {
+	rows, _, err := answer.Agents(c.Context(), c.Read)
+	return answer.NewList(rows, ""), err
+}
+
+type leasesIn struct {
+	From   string `query:"from" doc:"list those that ended since then: a duration such as 2h, or a time in RFC 3339"`
+	To     string `query:"to" doc:"with from: those that ended before"`
+	Limit  int64  `query:"limit" default:"100" range:"1 … 1000" doc:"most leases of this part"`
+	Cursor string `query:"cursor" doc:"next of the part before"`
+}
+
+func listLeases(c *Call, in leasesIn) (answer.List[answer.Lease], error) {
+	none := answer.List[answer.Lease]{}
+	at, err := begin(in.Cursor, time.Now().UTC(), c.route.Path, in.From, in.To)
+	if err != nil {
+		return none, err
+	}
+	from, err := moment("from", in.From, at.Now)
+	if err != nil {
+		return none, err
+	}
+	to, err := moment("to", in.To, at.Now)
+	if err != nil {
+		return none, err
+	}
+	if in.From == "" {
+		return c.heldLeases(at, int(in.Limit))
+	}
+	q := ledger.EndedQuery{Filter: c.visible(ledger.Filter{}), Desc: true, After: at.mark(), Limit: int(in.Limit)}
+	if in.Cursor == "" {
+		q.After.At = to
+	}
+	ended, err := c.Read.Ended(c.Context(), q)
+	var rows []answer.Lease
+	for _, e := range ended {
+		if e.FinishedAt.Before(from) {
+			return answer.NewList(rows, ""), nil
+		}
+		rows = append(rows, answer.EndedLease(e))
+	}
+	next := ""
+	if n := len(ended); n == int(in.Limit) {
+		next = at.after(ended[n-1].Mark())
+	}
+	return answer.NewList(rows, next), err
+}
+
+// heldLeases are those in force.
+func (c *Call) heldLeases(at cursor, limit int) (answer.List[answer.Lease], error) {
+	w := &ledger.Walk{Filter: c.visible(ledger.Filter{States: []ledger.State{ledger.StateLeased}}), After: at.mark(),
+		Time: partTime}
+	var rows []answer.Lease
+	for it, err := range c.Read.Walk(c.Context(), w) {
+		if err != nil {
+			return answer.List[answer.Lease]{}, err
+		}
+		if rows = append(rows, answer.NewLease(it)); len(rows) == limit {
+			return answer.NewList(rows, at.after(w.Reached)), nil
+		}
+	}
+	next := ""
+	if w.Cut {
+		next = at.after(w.Reached)
+	}
+	return answer.NewList(rows, next), nil
+}
+
+// moment reads how long ago, or a time; "" is the zero time.
+func moment(name, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := recurrence.ParseDuration(text); err == nil {
+		return now.Add(-d), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, bad(name, "", "%s: %q is neither a duration (2h) nor a time (2026-11-20T10:00:00Z)", name, text)
+	}
+	return at, nil
+}
+
+func listLocks(c *Call, _ none) (answer.List[answer.Lock], error) {
+	held, err := locks.New(c.Read).Held(c.Context())
+	rows := make([]answer.Lock, len(held))
+	for i, h := range held {
+		rows[i] = answer.NewLock(h)
+	}
+	return answer.NewList(rows, ""), err
+}
+
+type journalIn struct {
+	Item   int64  `query:"item" doc:"only acts on the item with this id"`
+	Actor  string `query:"actor" doc:"only acts of this actor"`
+	Action string `query:"action" doc:"only this action"`
+	Since  string `query:"since" doc:"only since then: a duration such as 2h, or a time in RFC 3339"`
+	Limit  int64  `query:"limit" default:"100" range:"1 … 1000" doc:"most entries of this part"`
+	Cursor string `query:"cursor" doc:"next of the part before"`
+}
+
+func listJournal(c *Call, in journalIn) (answer.List[answer.Journal], error) {
+	at, err := begin(in.Cursor, time.Now().UTC(), c.route.Path, strconv.FormatInt(in.Item, 10), in.Actor, in.Action,
+		in.Since)
+	if err != nil {
+		return answer.List[answer.Journal]{}, err
+	}
+	since, err := moment("since", in.Since, at.Now)
+	if err != nil {
+		return answer.List[answer.Journal]{}, err
+	}
+	entries, err := c.Read.Journal(c.Context(), ledger.JournalQuery{Before: at.ID, Since: since, Actor: in.Actor,
+		Action: in.Action, Item: in.Item, Limit: int(in.Limit)})
+	rows := make([]answer.Journal, len(entries))
+	for i, e := range entries {
+		rows[i] = answer.NewJournal(e)
+	}
+	next := ""
+	if n := len(entries); n == int(in.Limit) {
+		next = at.after(ledger.Mark{ItemID: entries[n-1].ID})
+	}
+	return answer.NewList(rows, next), err
+}
+
+// paced is an answer that costs more the more is open. It is read at most a twentieth of the time, whoever asks how
+// often, and one at a time: others get the one before.
+type paced[T any] struct {
+	read func(context.Context) (T, error)
+
+	mu      sync.Mutex
+	value   T
+	err     error
+	next    time.Time     // when it may be read again
+	running chan struct{} // closed when it has been read; nil: it is not being read
+}
+
+const (
+	paceShare = 20          // of the time it took
+	paceTime  = time.Minute // for one reading
+)
+
+// get returns the newest value. It waits only if there is none.
+func (p *paced[T]) get(ctx context.Context) (T, error) {
+	p.mu.Lock()
+	if p.running == nil && !time.Now().Before(p.next) {
+		p.running = make(chan struct{})
+		go p.renew(context.WithoutCancel(ctx))
+	}
+	running, stale := p.running, p.next.IsZero()
+	p.mu.Unlock()
+	if running != nil {
+		wait := ctx
+		if !stale { // a quick one is worth waiting for
+			var cancel context.CancelFunc
+			wait, cancel = context.WithTimeout(ctx, partTime)
+			defer cancel()
+		}
+		select {
+		case <-running:
+		case <-wait.Done():
+			if stale {
+				var none T
+				return none, ctx.Err()
+			}
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.value, p.err
+}
+
+// renew reads.
+func (p *paced[T]) renew(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, paceTime)
+	defer cancel()
+	began := time.Now()
+	value, err := p.read(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.value, p.err, p.next = value, err, time.Now().Add(paceShare*time.Since(began))
+	close(p.running)
+	p.running = nil
+}

@@ -1,0 +1,69 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/failure"
+)
+
+const (
+	mostHints   = 256 // callers that hear them at a time
+	hintsAtOnce = 64  // of one caller that have not been sent; more are dropped
+)
+
+// hints are the names of kinds of which items may have become ready, one on each line; an empty line is a sign of life.
+type hints struct{}
+
+func followHints(*Call, none) (hints, error) { return hints{}, nil }
+
+// write sends hints until the caller has gone, the server is to end, or its time is over.
+func (hints) write(c *Call) error {
+	select {
+	case c.api.hints <- struct{}{}:
+		defer func() { <-c.api.hints }()
+	default:
+		return failure.Usage("too_many", "try again later", "%d callers hear hints already", mostHints)
+	}
+	ctx, end := context.WithCancel(c.Context())
+	defer end()
+	defer context.AfterFunc(c.api.life, end)()
+	kinds := make(chan string, hintsAtOnce)
+	defer c.api.lender.Subscribe(kinds)()
+	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	out := sender{c.w, http.NewResponseController(c.w)}
+	beat := time.NewTicker(streamBeat)
+	defer beat.Stop()
+	for text := "\n"; ; {
+		if out.send(text) != nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-beat.C:
+			text = "\n"
+		case kind := <-kinds:
+			text = c.hintLines(kind, kinds)
+		}
+	}
+}
+
+// hintLines has a kind and those that wait behind it, each once; "*" is any kind.
+func (c *Call) hintLines(kind string, more <-chan string) (text string) {
+	all := []string{kind}
+	for range len(more) {
+		all = append(all, <-more)
+	}
+	slices.Sort(all)
+	for _, kind := range slices.Compact(all) {
+		if kind == "" {
+			text += "*\n"
+		} else if c.Grant.Touches(kind) {
+			text += kind + "\n"
+		}
+	}
+	return text
+}

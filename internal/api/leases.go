@@ -1,0 +1,116 @@
+package api
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/internal/lending"
+)
+
+// claimTime is for a claim that waits, and for its calls of the ledger.
+const claimTime = lending.MaxWait + 10*time.Second
+
+func leaseRoutes() []Route {
+	lost := []string{"invalid", "lease_lost", "conflict"}
+	return []Route{
+		route(Route{Name: "claim", Method: http.MethodPost, Path: "/claims", Scope: access.Work, Time: claimTime,
+			Codes: []string{"invalid", "not_found", "too_many"}, Summary: "Claim items of a kind; wait if there are none"}, claim),
+		route(Route{Name: "renewLeases", Method: http.MethodPost, Path: "/leases/renew", Scope: access.Work, Codes: lost,
+			Summary: "Extend leases, and hear what was cancelled"}, renewLeases),
+		route(Route{Name: "heldLeases", Method: http.MethodPost, Path: "/leases/held", Scope: access.Work, Codes: lost,
+			Summary: "Hear whether leases are held still, and what was cancelled, without extending them"}, heldLeases),
+		route(Route{Name: "startLeases", Method: http.MethodPost, Path: "/leases/start", Scope: access.Work, Codes: lost,
+			Summary: "Mark items that were claimed ahead as started"}, startLeases),
+		route(Route{Name: "finishLeases", Method: http.MethodPost, Path: "/leases/finish",
+			Scope: access.Work, Codes: lost, MaxBody: listMost,
+			Summary: "End attempts, each with its outcome"}, finishLeases),
+		route(Route{Name: "releaseLeases", Method: http.MethodPost, Path: "/leases/release", Scope: access.Work, Codes: lost,
+			Summary: "Hand items back undone"}, releaseLeases),
+		route(Route{Name: "drainAgent", Method: http.MethodPost, Path: "/agents/drain", Scope: access.Operate, Whole: true,
+			Summary: "Ask an agent that works over HTTP to end its leases and to claim nothing more"}, drain),
+	}
+}
+
+// caller is the caller as lending knows it.
+func (c *Call) caller() lending.Caller {
+	return lending.Caller{Name: c.Grant.Name, May: func(kind, agent string) bool {
+		return c.Grant.Touches(kind) && c.Grant.Claims(agent)
+	}}
+}
+
+type claimIn struct {
+	Body lending.Claim `body:"json" doc:"what is claimed, and by whom"`
+}
+
+// claim hands items back whose client does not get the answer. A server ends the reading of a request in time, and
+// takes the end for the end of the client: a claim may wait longer.
+func claim(c *Call, in claimIn) (lending.Claimed, error) {
+	// what is no connection has no such end
+	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(claimTime))
+	got, err := c.api.lender.Claim(c.Context(), c.caller(), in.Body)
+	c.unsent = func() { c.api.lender.TakeBack(c.Context(), got) }
+	return got, err
+}
+
+type renewalIn struct {
+	Body lending.Renewal `body:"json" doc:"the leases, by their tokens"`
+}
+
+func renewLeases(c *Call, in renewalIn) (lending.LeaseAnswers, error) {
+	return single(c.api.lender.Renew(c.Context(), c.caller(), in.Body))
+}
+
+func startLeases(c *Call, in renewalIn) (lending.LeaseAnswers, error) {
+	return single(c.api.lender.Start(c.Context(), c.caller(), in.Body))
+}
+
+type finishIn struct {
+	Body finish `body:"json" doc:"how each attempt ended"`
+}
+
+type finish struct {
+	Endings []lending.Ending `json:"endings"`
+}
+
+func finishLeases(c *Call, in finishIn) (lending.LeaseAnswers, error) {
+	return single(c.api.lender.Finish(c.Context(), c.caller(), in.Body.Endings))
+}
+
+func heldLeases(c *Call, in releaseIn) (lending.LeaseAnswers, error) {
+	return single(c.api.lender.Held(c.Context(), c.caller(), in.Body.Tokens))
+}
+
+type releaseIn struct {
+	Body release `body:"json" doc:"the leases, by their tokens"`
+}
+
+type release struct {
+	Tokens []string `json:"tokens"`
+}
+
+func releaseLeases(c *Call, in releaseIn) (lending.LeaseAnswers, error) {
+	return single(c.api.lender.Release(c.Context(), c.caller(), in.Body.Tokens))
+}
+
+// single makes a refusal of the only lease that was named the answer's own.
+func single(all lending.LeaseAnswers, err error) (lending.LeaseAnswers, error) {
+	if err == nil && len(all.Answers) == 1 {
+		err = all.Answers[0].Err()
+	}
+	return all, err
+}
+
+type drainIn struct {
+	Body draining `body:"json" doc:"the agent, and whether it is to end; this server forgets it when it stops"`
+}
+
+type draining struct {
+	Agent string `json:"agent"`
+	Drain bool   `json:"drain"`
+}
+
+func drain(c *Call, in drainIn) (draining, error) {
+	c.api.lender.Drain(in.Body.Agent, in.Body.Drain)
+	return in.Body, nil
+}

@@ -1,0 +1,291 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/lending"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// claim claims over HTTP, and expects that many; −1: any number.
+func (s *site) claim(token, body string, n int) []lent {
+	s.t.Helper()
+	var got struct{ Leases []lent }
+	s.do(token, http.MethodPost, "/claims", body).ok(&got)
+	if n >= 0 && len(got.Leases) != n {
+		s.t.Fatalf("%s: %d leases, want %d", body, len(got.Leases), n)
+	}
+	return got.Leases
+}
+
+// lent is an item as a client reads it.
+type lent struct {
+	Token   string
+	ID      int64
+	Payload json.RawMessage
+	Resumed bool
+}
+
+// answers are those of a call about leases.
+func (s *site) answers(token, path, body string) []answered {
+	s.t.Helper()
+	var got struct{ Answers []answered }
+	s.do(token, http.MethodPost, "/leases/"+path, body).ok(&got)
+	return got.Answers
+}
+
+type answered struct {
+	Token, Reason, Message, Holder, Outcome, State string
+	Recorded, Cancel                               bool
+}
+
+func endings(tokens ...string) string {
+	var list []string
+	for _, token := range tokens {
+		list = append(list, fmt.Sprintf(`{"token":%q,"output":{"n":1}}`, token))
+	}
+	return `{"endings":[` + strings.Join(list, ",") + `]}`
+}
+
+// TestLeases: items are claimed, renewed and ended over HTTP. A list has an answer for each token; the refusal of a
+// single one is the status.
+func TestLeases(t *testing.T) {
+	s := newSite(t)
+	ids := s.add("mail", "a", "b", "c")
+	got := s.claim("work", `{"kind":"mail","agent":"box-1","limit":2,"lease_s":1}`, 2)
+	if got[0].ID != ids[0] || string(got[0].Payload) != `{"secret":"a"}` {
+		t.Errorf("%+v", got[0])
+	}
+	tokens, _ := json.Marshal(map[string]any{"tokens": []string{got[0].Token, got[1].Token}, "lease_s": 60})
+	for _, path := range []string{"renew", "start"} {
+		for _, a := range s.answers("work", path, string(tokens)) {
+			if !a.Recorded {
+				t.Errorf("%s: %+v", path, a)
+			}
+		}
+	}
+	if a := s.answers("work", "finish", endings(got[0].Token))[0]; !a.Recorded || a.State+a.Outcome != "donedone" {
+		t.Errorf("%+v", a)
+	}
+	if _, err := s.l.ForceRelease(t.Context(), "ann", ledger.IDs(ids[1])); err != nil {
+		t.Fatal(err)
+	}
+	s.claim("work", `{"kind":"mail","agent":"box-2"}`, 1)
+	p := s.do("work", http.MethodPost, "/leases/finish", endings(got[1].Token)).fails(http.StatusConflict, "lease_lost")
+	if !strings.Contains(p.Detail, "box-2") || p.Hint == "" {
+		t.Errorf("who has the item: %+v", p)
+	}
+	both := s.answers("work", "finish", endings(got[1].Token, got[0].Token))
+	if both[0].Recorded || both[0].Reason != "lease_lost" || both[0].Holder != "box-2" || !both[1].Recorded {
+		t.Errorf("%+v", both)
+	}
+	for _, tokens := range []string{`[]`, `["17.3"]`} {
+		s.do("work", http.MethodPost, "/leases/release", `{"tokens":`+tokens+`}`).fails(http.StatusUnprocessableEntity,
+			"invalid")
+	}
+	s.do("work", http.MethodPost, "/leases/release", `{"token":"17.3"}`).fails(http.StatusBadRequest, "bad_request")
+	s.do("work", http.MethodPost, "/claims", `{"kind":"none","agent":"w"}`).fails(http.StatusNotFound, "not_found")
+	for _, body := range []string{`{"kind":"mail"}`, `{"kind":"mail","agent":"w","wait_s":31}`} {
+		s.do("work", http.MethodPost, "/claims", body).fails(http.StatusUnprocessableEntity, "invalid")
+	}
+}
+
+// TestLeasesOfOthers: a token works its kinds only, and under names that begin as it asks.
+func TestLeasesOfOthers(t *testing.T) {
+	s := newSite(t)
+	s.add("mail", "a")
+	s.add("push", "b")
+	s.do("mail", http.MethodPost, "/claims", `{"kind":"push","agent":"box-1"}`).fails(http.StatusForbidden, "scope")
+	s.do("mail", http.MethodPost, "/claims", `{"kind":"mail","agent":"van-1"}`).fails(http.StatusForbidden, "scope")
+	foreign := []string{s.claim("work", `{"kind":"push","agent":"box-1"}`, 1)[0].Token,
+		s.claim("work", `{"kind":"mail","agent":"van-1"}`, 1)[0].Token}
+	for _, token := range foreign {
+		list := fmt.Sprintf(`{"tokens":[%q]}`, token)
+		for path, body := range map[string]string{"renew": list, "start": list, "release": list, "finish": endings(token)} {
+			s.do("mail", http.MethodPost, "/leases/"+path, body).fails(http.StatusForbidden, "scope")
+		}
+	}
+	for _, a := range s.answers("mail", "finish", endings(foreign...)) {
+		if a.Recorded || a.Reason != "scope" || a.Holder != "" {
+			t.Errorf("%+v", a)
+		}
+	}
+	for _, a := range s.answers("work", "finish", endings(foreign...)) {
+		if !a.Recorded {
+			t.Errorf("%+v", a)
+		}
+	}
+}
+
+// TestDrain: an operator asks an agent to end.
+func TestDrain(t *testing.T) {
+	s := newSite(t)
+	s.add("mail", "a", "b")
+	token := s.claim("work", `{"kind":"mail","agent":"box/1"}`, 1)[0].Token
+	var told struct{ Drain bool }
+	s.do("operate", http.MethodPost, "/agents/drain", `{"agent":"box/1","drain":true}`).ok(&told)
+	told.Drain = false
+	s.do("work", http.MethodPost, "/leases/renew", fmt.Sprintf(`{"tokens":[%q]}`, token)).ok(&told)
+	if !told.Drain {
+		t.Error("the agent was not told with its renewal")
+	}
+	told.Drain = false
+	s.do("work", http.MethodPost, "/claims", `{"kind":"mail","agent":"box/1","wait_s":30}`).ok(&told)
+	if !told.Drain {
+		t.Error("the agent was not told with its claim")
+	}
+}
+
+// server is a site that is reached over the network, with claims that wait.
+func (s *site) server() *httptest.Server {
+	server := httptest.NewUnstartedServer(s.api)
+	server.Config.ReadTimeout = 100 * time.Millisecond // far less than claims wait
+	server.Start()
+	ctx, end := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { s.api.Run(ctx) })
+	s.t.Cleanup(func() {
+		end()
+		running.Wait()
+		server.Close()
+	})
+	return server
+}
+
+// post sends a request over the network.
+func (s *site) post(ctx context.Context, server *httptest.Server, path, body string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+Base+path, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Authorization", "Bearer "+s.tokens["work"])
+	r.Header.Set("Content-Type", mediaJSON)
+	return server.Client().Do(r)
+}
+
+// TestWaitingClaim: a claim waits longer than the server waits for a request, and gets what comes meanwhile.
+func TestWaitingClaim(t *testing.T) {
+	s := newSite(t)
+	s.add("mail", "a")
+	s.claim("work", `{"kind":"mail","agent":"w"}`, 1)
+	server := s.server()
+	began := time.Now()
+	res, err := s.post(t.Context(), server, "/claims", `{"kind":"mail","agent":"w","wait_s":1}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	_, err = text.ReadFrom(res.Body)
+	res.Body.Close()
+	if err != nil || res.StatusCode != http.StatusOK || time.Since(began) < time.Second ||
+		!strings.Contains(text.String(), `"leases":[]`) {
+		t.Errorf("%d %s after %s, %v", res.StatusCode, text.String(), time.Since(began), err)
+	}
+	answers := make(chan string, 1)
+	go func() {
+		var text bytes.Buffer
+		res, err := s.post(t.Context(), server, "/claims", `{"kind":"mail","agent":"w","wait_s":30}`)
+		if err == nil {
+			_, _ = text.ReadFrom(res.Body)
+			res.Body.Close()
+		}
+		answers <- text.String()
+	}()
+	s.add("mail", "b")
+	if got := <-answers; !strings.Contains(got, `"key":"b"`) {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestTooManyPolls: of three claims of an agent that wait, one is refused, and told when to try again.
+func TestTooManyPolls(t *testing.T) {
+	s := newSite(t)
+	s.add("mail", "a")
+	s.claim("work", `{"kind":"mail","agent":"w"}`, 1)
+	server := s.server()
+	answers := make(chan *http.Response)
+	for range lending.PollsPerAgent + 1 {
+		go func() {
+			res, err := s.post(t.Context(), server, "/claims", `{"kind":"mail","agent":"w","wait_s":30}`)
+			if err != nil {
+				t.Error(err)
+			} else {
+				res.Body.Close()
+			}
+			answers <- res
+		}()
+	}
+	if res := <-answers; res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") != "1" {
+		t.Errorf("%d, Retry-After %q", res.StatusCode, res.Header.Get("Retry-After"))
+	}
+	s.add("mail", "b", "c")
+	for range lending.PollsPerAgent {
+		if res := <-answers; res.StatusCode != http.StatusOK {
+			t.Errorf("%d", res.StatusCode)
+		}
+	}
+}
+
+// TestClaimsCutAtRandom: of claims that are cut off at random moments none is stuck for its lease: what the client did
+// not get is handed back, or is given again to its next claim. Each item is completed once.
+func TestClaimsCutAtRandom(t *testing.T) {
+	s := newSite(t)
+	server := s.server()
+	const agents, cuts = 8, 60
+	var keys []string
+	for i := range agents * cuts {
+		keys = append(keys, fmt.Sprint(i))
+	}
+	ids := s.add("mail", keys...)
+	var all sync.WaitGroup
+	for agent := range agents {
+		all.Go(func() {
+			body := fmt.Sprintf(`{"kind":"mail","agent":"w%d","limit":2,"lease_s":86400}`, agent)
+			for range cuts {
+				ctx, cancel := context.WithTimeout(t.Context(), rand.N(3*time.Millisecond))
+				if res, err := s.post(ctx, server, "/claims", body); err == nil {
+					res.Body.Close() // unread: it is lost as well
+				}
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	server.Close() // what was cut off has come to its end then
+	done := map[int64]bool{}
+	for agent := range agents {
+		for {
+			got := s.claim("work", fmt.Sprintf(`{"kind":"mail","agent":"w%d","limit":1000,"resume":true}`,
+				agent), -1)
+			if len(got) == 0 {
+				break
+			}
+			var tokens []string
+			for _, l := range got {
+				tokens = append(tokens, l.Token)
+			}
+			for i, a := range s.answers("work", "finish", endings(tokens...)) {
+				if !a.Recorded || done[got[i].ID] {
+					t.Errorf("%+v, done before: %t", a, done[got[i].ID])
+				}
+				done[got[i].ID] = a.Recorded
+			}
+		}
+	}
+	if len(done) != len(ids) {
+		t.Errorf("%d of %d items are done", len(done), len(ids))
+	}
+	for v, err := range s.l.Verify(t.Context()) {
+		t.Errorf("%+v, %v", v, err)
+	}
+}

@@ -1,0 +1,70 @@
+package api
+
+import (
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+type roundsIn struct {
+	Where  string `query:"where" doc:"filter, in the language of the command line; conditions on the newest attempt are asked of the one that closed the round"`
+	From   string `query:"from" default:"24h" doc:"list those that were closed since then: a duration such as 2h, or a time in RFC 3339"`
+	To     string `query:"to" doc:"list those that were closed before"`
+	Limit  int64  `query:"limit" default:"100" range:"1 … 1000" doc:"most rounds of this part"`
+	Cursor string `query:"cursor" doc:"next of the part before"`
+}
+
+// readRounds is how many attempts are read at a time: most may be of items that are not recurring.
+const readRounds = 1000
+
+// listRounds lists rounds of recurring items. A round that was done again, or was retried after it failed, is listed
+// once for each attempt that closed it, and the first in the list counts.
+func listRounds(c *Call, in roundsIn) (answer.List[answer.Round], error) {
+	none := answer.List[answer.Round]{}
+	at, err := begin(in.Cursor, time.Now().UTC(), c.route.Path, in.Where, in.From, in.To)
+	if err != nil {
+		return none, err
+	}
+	from, err := moment("from", in.From, at.Now)
+	if err != nil {
+		return none, err
+	}
+	to, err := moment("to", in.To, at.Now)
+	if err != nil {
+		return none, err
+	}
+	f, err := c.filter(in.Where, at.Now)
+	if err != nil {
+		return none, err
+	}
+	q := ledger.EndedQuery{Filter: f, Desc: true, After: at.mark(), Limit: readRounds}
+	if in.Cursor == "" {
+		q.After.At = to
+	}
+	var rows []answer.Round
+	for until := time.Now().Add(partTime); ; {
+		ended, err := c.Read.Ended(c.Context(), q)
+		if err != nil {
+			return none, err
+		}
+		for _, e := range ended {
+			if e.FinishedAt.Before(from) {
+				return answer.NewList(rows, ""), nil
+			}
+			q.After = e.Mark()
+			if e.Closes() == ledger.RoundOpen {
+				continue
+			}
+			if rows = append(rows, answer.NewRound(e)); len(rows) == int(in.Limit) {
+				return answer.NewList(rows, at.after(q.After)), nil
+			}
+		}
+		if len(ended) < readRounds {
+			return answer.NewList(rows, ""), nil
+		}
+		if time.Now().After(until) {
+			return answer.NewList(rows, at.after(q.After)), nil
+		}
+	}
+}

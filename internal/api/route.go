@@ -1,0 +1,85 @@
+package api
+
+import (
+	"net/http"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Route is one row of the table.
+type Route struct {
+	Name         string       // of the operation, for generated clients: "listItems"
+	Method, Path string       // below Base: "/items/{id}"
+	Scope        access.Scope // that the caller needs; "": not even a token
+	Whole        bool         // it is about the whole ledger, so not for tokens that are bound to kinds
+	Summary      string       // one sentence
+	Codes        []string     // of its errors, besides those of every route
+	MaxBody      int64        // bytes; 0: bodyMost
+	Time         time.Duration
+	Status       int // of a good answer; 0: 200
+
+	own     bool // it is for other ledgerds, see package calls, and in no description
+	in, out reflect.Type
+	call    func(*Call) (any, error)
+}
+
+// Bounds of a request.
+const (
+	bodyMost   = 1 << 20
+	listMost   = 8 << 20         // bytes of a body with a list
+	answerTime = 5 * time.Second // until an answer, of a route that has no time of its own
+)
+
+// route completes a row with what answers. In is a struct of parameters, see bind; Out is what is answered as JSON.
+func route[In, Out any](r Route, do func(*Call, In) (Out, error)) Route {
+	r.in, r.out = reflect.TypeFor[In](), reflect.TypeFor[Out]()
+	if r.MaxBody == 0 {
+		r.MaxBody = bodyMost
+	}
+	if r.Time == 0 {
+		r.Time = answerTime
+	}
+	if r.Status == 0 {
+		r.Status = http.StatusOK
+	}
+	r.call = func(c *Call) (any, error) {
+		var in In
+		if err := c.bind(reflect.ValueOf(&in).Elem()); err != nil {
+			return nil, err
+		}
+		return do(c, in)
+	}
+	return r
+}
+
+// table is every route. All that is known of the API comes from it: the handler, and of those that are for every
+// program openapi.json and docs/api.md.
+func table() []Route {
+	return slices.Concat(aboutRoutes(), itemRoutes(), addRoutes(), kindRoutes(), figureRoutes(), actRoutes(),
+		leaseRoutes(), eventRoutes(), callRoutes())
+}
+
+// described are the routes that are for every program.
+func described() []Route {
+	return slices.DeleteFunc(table(), func(r Route) bool { return r.own })
+}
+
+// Call is one request that is being answered.
+type Call struct {
+	*http.Request
+	Grant  access.Grant
+	Read   *ledger.Ledger // for what changes nothing
+	Ledger *ledger.Ledger
+
+	api    *API
+	route  *Route
+	w      http.ResponseWriter
+	unsent func() // the answer could not be written; may be nil
+}
+
+// none is the input of a route that takes no parameters.
+type none struct{}

@@ -1,0 +1,142 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// pipes is a listener of connections without buffers: what is not read is not written.
+type pipes struct {
+	conns chan net.Conn
+	ended chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.ended:
+		return nil, errors.New("closed")
+	}
+}
+
+func (p *pipes) Close() error { close(p.ended); return nil }
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7374} }
+
+// TestSlowReaders: callers that stop reading a list or a stream are cut off in time, and free what they held. Meanwhile
+// others are answered, but no more of their token than are allowed at a time.
+func TestSlowReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		s.tokens["slow"] = s.token("slow", access.Read, access.Payload)
+		s.add("page", "a", "b", strings.Repeat("c", 2000))
+		s.add("mail", strings.Repeat("m", 2000), strings.Repeat("n", 2000)) // more than a server keeps unsent
+		listen := &pipes{make(chan net.Conn), make(chan struct{})}
+		server := &http.Server{Handler: s.api}
+		served := make(chan error, 1)
+		go func() { served <- server.Serve(listen) }()
+		stuck := func(token, path, accept string) net.Conn {
+			ours, theirs := net.Pipe()
+			listen.conns <- theirs
+			r := s.request(token, http.MethodGet, path, "")
+			r.Header.Set("Accept", accept)
+			if err := r.Write(ours); err != nil {
+				t.Fatal(err)
+			}
+			return ours
+		}
+		var all []net.Conn
+		for range mostStreams {
+			c := stuck("read", "/events", mediaEvents)
+			if line, err := bufio.NewReaderSize(c, 16).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
+				t.Fatalf("%q, %v", line, err)
+			}
+			all = append(all, c) // the rest of the head is not read
+		}
+		for range access.MostAsking {
+			all = append(all, stuck("slow", "/items", mediaLines))
+		}
+		synctest.Wait()
+		s.do("slow", http.MethodGet, "/items", "").fails(http.StatusTooManyRequests, "too_many")
+		for _, lent := range s.claim("work", `{"kind":"page","agent":"w","limit":3}`, 3) {
+			if a := s.answers("work", "finish", endings(lent.Token, lent.Token))[0]; !a.Recorded {
+				t.Errorf("%+v", a)
+			}
+		}
+		<-time.After(2 * max(sendTime, streamWrite))
+		synctest.Wait()
+		if n := len(s.api.streams); n != 0 {
+			t.Errorf("%d streams go on", n)
+		}
+		var v any
+		s.do("slow", http.MethodGet, "/items", "").ok(&v)
+		for _, c := range all {
+			c.Close()
+		}
+		server.Close()
+		<-served
+	})
+}
+
+// TestGoneIsNoError: a caller that does not wait for its answer any more is no error of the server.
+func TestGoneIsNoError(t *testing.T) {
+	s := newSite(t)
+	s.kinds("page")
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	s.do("work", http.MethodPost, "/claims", `{"kind":"page","agent":"w","wait_s":9}`, func(r *http.Request) {
+		*r = *r.WithContext(ctx)
+	})
+	if s.log.Len() > 0 {
+		t.Errorf("%s", s.log.String())
+	}
+}
+
+// TestPartsAreBounded: parts of lists end by their size, and nothing is left out.
+func TestPartsAreBounded(t *testing.T) {
+	s := newSite(t)
+	big := []byte(`"` + strings.Repeat("x", 300<<10) + `"`)
+	for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
+		if _, err := s.l.Add(t.Context(), ledger.NewItem{Kind: "page", Key: key, Payload: big}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := s.add("mail", "m")[0]
+	for range 6 {
+		s.end("mail", ledger.Done(big))
+		if _, err := s.l.Reopen(t.Context(), "ann", ledger.IDs(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{"/items?where=kind:page&", "/items/7/attempts?limit=100&"} {
+		rows, parts := 0, 0
+		for cursor := ""; ; parts++ {
+			var part struct {
+				Items []struct{}
+				Next  string
+			}
+			got := s.do("all", http.MethodGet, path+"cursor="+cursor, "").ok(&part)
+			if len(got.text) > partBytes+11*(310<<10) {
+				t.Errorf("%s: a part has %d bytes", path, len(got.text))
+			}
+			rows += len(part.Items)
+			if cursor = part.Next; cursor == "" {
+				break
+			}
+		}
+		if rows != 6 || parts < 1 && !strings.Contains(path, "attempts") { // attempts are read ten at a time
+			t.Errorf("%s: %d rows in %d parts", path, rows, parts+1)
+		}
+	}
+}

@@ -1,0 +1,266 @@
+// Package calls describes the calls between two ledgerd over HTTP: the paths, the requests and the answers. Package
+// api serves them, package remote makes them. Their types are those of package ledger, so a command prints the same
+// wherever the ledger is.
+//
+// They come beside the routes for all programs, and docs/api.md does not promise them. A call or a field may be
+// added, none gets another meaning.
+package calls
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/order"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/stats"
+)
+
+// Call is one call: its name, and the scope that the caller needs.
+type Call[In, Out any] struct {
+	Name  string
+	Scope access.Scope
+	Whole bool // not for tokens that are bound to kinds
+}
+
+// Path is where the call is, below the base of the API.
+func (c Call[In, Out]) Path() string { return Prefix + c.Name }
+
+// Prefix begins the path of each call.
+const Prefix = "/calls/"
+
+// None is what goes with a call that needs nothing, or comes back of one that has nothing to tell.
+type None struct{}
+
+// The calls that look.
+var (
+	Now           = Call[None, time.Time]{Name: "now", Scope: access.Read}
+	Walk          = Call[WalkIn, WalkOut]{Name: "walk", Scope: access.Read}
+	Count         = Call[CountIn, Counted]{Name: "count", Scope: access.Read}
+	Attempts      = Call[ItemIn, []ledger.Attempt]{Name: "attempts", Scope: access.Read}
+	LastOutput    = Call[ItemIn, []byte]{Name: "last-output", Scope: access.Work}
+	Why           = Call[ItemIn, ledger.Reason]{Name: "why", Scope: access.Read}
+	Ended         = Call[ledger.EndedQuery, []ledger.Ended]{Name: "ended", Scope: access.Read}
+	Recent        = Call[RecentIn, []ledger.Ended]{Name: "recent", Scope: access.Read}
+	Journal       = Call[ledger.JournalQuery, []ledger.JournalEntry]{Name: "journal", Scope: access.Read, Whole: true}
+	Stats         = Call[None, stats.Summary]{Name: "stats", Scope: access.Read}
+	Counts        = Call[CountsIn, []stats.Counts]{Name: "counts", Scope: access.Read}
+	Standing      = Call[StandingIn, stats.Standing]{Name: "standing", Scope: access.Read}
+	Groups        = Call[GroupsIn, GroupsOut]{Name: "groups", Scope: access.Read}
+	AttemptGroups = Call[AttemptGroupsIn, AttemptGroupsOut]{Name: "attempt-groups", Scope: access.Read}
+	Agents        = Call[None, []ledger.Agent]{Name: "agents", Scope: access.Read}
+	Heartbeats    = Call[None, []ledger.Agent]{Name: "heartbeats", Scope: access.Read}
+	Lapsed        = Call[None, []ledger.Agent]{Name: "lapsed", Scope: access.Read}
+	LeasedBy      = Call[None, map[string]int64]{Name: "leased-by", Scope: access.Read, Whole: true}
+	Holders       = Call[FilterIn, []ledger.Holder]{Name: "holders", Scope: access.Read}
+	Kinds         = Call[None, []ledger.Kind]{Name: "kinds", Scope: access.Read}
+	Pauses        = Call[PausesIn, map[string]ledger.JournalEntry]{Name: "pauses", Scope: access.Read}
+	Known         = Call[KnownIn, []bool]{Name: "known", Scope: access.Read}
+	Lease         = Call[LeaseIn, LeaseOut]{Name: "lease", Scope: access.Work}
+)
+
+// The calls that change something.
+var (
+	Add        = Call[AddIn, AddOut]{Name: "add", Scope: access.Add}
+	Act        = Call[ActIn, ActOut]{Name: "act", Scope: access.Operate}
+	EditKind   = Call[EditKindIn, EditKindOut]{Name: "edit-kind", Scope: access.Operate}
+	Define     = Call[DefineIn, DefineOut]{Name: "define", Scope: access.Work}
+	Beat       = Call[BeatIn, None]{Name: "beat", Scope: access.Work}
+	Expire     = Call[ExpireIn, int]{Name: "expire", Scope: access.Work}
+	AddTallies = Call[TalliesIn, None]{Name: "add-tallies", Scope: access.Work}
+)
+
+// Bounds of an answer.
+const (
+	MostWalked = 1000            // items of one answer to Walk
+	WalkTime   = 2 * time.Second // for which one answer is looked for
+	MostActed  = 500             // items of one Act: one transaction
+	MostAdded  = 5000            // items of one Add
+)
+
+// WalkIn asks for a part of a walk.
+type WalkIn struct {
+	Filter ledger.Filter
+	Order  order.By
+	Desc   bool
+	After  ledger.Mark
+	Output bool
+	Time   time.Duration // at most WalkTime; 0: so long
+	Top    int
+	Limit  int // most items; at most MostWalked, unless the order has no index
+}
+
+// WalkOut is a part of a walk.
+type WalkOut struct {
+	Items   []ledger.Item
+	Reached ledger.Mark
+	More    bool // there may be more after Reached
+}
+
+// FilterIn chooses items.
+type FilterIn struct{ Filter ledger.Filter }
+
+// ItemIn names an item.
+type ItemIn struct{ ID int64 }
+
+// CountIn asks how many items match: all of them, or as CountUpTo.
+type CountIn struct {
+	Filter ledger.Filter
+	UpTo   bool
+	Most   int64
+	Within time.Duration
+}
+
+// Counted is how many match.
+type Counted struct {
+	N     int64
+	Whole bool
+}
+
+// RecentIn asks what ended last.
+type RecentIn struct {
+	Filter ledger.Filter
+	N      int
+}
+
+// CountsIn asks for the backlog, and for what ended since.
+type CountsIn struct{ Since time.Time }
+
+// StandingIn asks what is open of a kind.
+type StandingIn struct {
+	Kind  string
+	Shard scheduler.Shard
+}
+
+// GroupsIn asks for groups of items.
+type GroupsIn struct {
+	Filter ledger.Filter
+	By     string
+	Within time.Duration
+}
+
+// GroupsOut are groups of items.
+type GroupsOut struct {
+	Groups []stats.Group
+	Whole  bool
+}
+
+// AttemptGroupsIn asks for groups of attempts.
+type AttemptGroupsIn struct {
+	Filter ledger.Filter
+	By     []string
+	Within time.Duration
+}
+
+// AttemptGroupsOut are groups of attempts.
+type AttemptGroupsOut struct {
+	Groups  []AttemptGroup
+	Reached time.Time
+}
+
+// AttemptGroup is one of them with its counts by outcome.
+type AttemptGroup struct {
+	stats.AttemptGroup
+	Counts map[ledger.Outcome]int64
+}
+
+// PausesIn asks who paused kinds.
+type PausesIn struct{ Kinds []ledger.Kind }
+
+// KnownIn asks which identities are known.
+type KnownIn struct{ Keys []ledger.Identity }
+
+// LeaseIn names a claim by its short token.
+type LeaseIn struct{ ID, Attempt int64 }
+
+// LeaseOut is a lease.
+type LeaseOut struct {
+	Token              string // the full one
+	Item               ledger.Item
+	Agent              string
+	StartedAt, Expires time.Time
+	Alone              bool
+}
+
+// AddIn are items to be added, or only to be tried.
+type AddIn struct {
+	Items []ledger.NewItem
+	Try   bool
+	Bulk  *ledger.BulkAct `json:",omitempty"` // for the journal: what is opened again
+}
+
+// AddOut is the answer for each item.
+type AddOut struct {
+	Added []ledger.Added
+	Bulk  *ledger.BulkAct `json:",omitempty"` // as it stands now
+}
+
+// The names of acts.
+const (
+	Retry     = "retry"
+	Reopen    = "reopen"
+	Cancel    = "cancel"
+	Release   = "release"
+	Place     = "place"
+	PutOff    = "put-off"
+	Forget    = "forget"
+	DecideAll = "decide-all"
+	Decide    = "decide" // of the one item that Filter names
+)
+
+// ActIn is an act on at most MostActed items.
+type ActIn struct {
+	Act     string
+	Actor   string        // who acts, as the caller tells
+	Filter  ledger.Filter // names the items by id
+	Options ledger.ActOptions
+	Until   time.Time     // of PutOff
+	Agent   string        // of Decide and DecideAll: who decides
+	Result  ledger.Result // of Decide and DecideAll
+	Bulk    *ledger.BulkAct
+}
+
+// ActOut is what came of it.
+type ActOut struct {
+	IDs  []int64 // that were changed
+	Left int64   // of Forget
+	Bulk *ledger.BulkAct
+}
+
+// EditKindIn is a changed policy, if it is still as it was read.
+type EditKindIn struct {
+	Actor string
+	Name  string
+	Have  json.RawMessage // as it was read, a ledger.Kind
+	Want  ledger.Kind
+	Asked string // for the journal
+}
+
+// EditKindOut is the policy that is stored. Stale means that it was another one, and is not changed.
+type EditKindOut struct {
+	Kind  ledger.Kind
+	Known bool
+	Stale bool
+}
+
+// DefineIn is what works a kind from now on.
+type DefineIn struct {
+	Agent                    ledger.Agent
+	Kind, Definition, Config string
+}
+
+// DefineOut has what is in the way.
+type DefineOut struct{ Conflict *ledger.DefinitionError }
+
+// BeatIn is a heartbeat.
+type BeatIn struct {
+	Agent ledger.Agent
+	TTL   time.Duration
+}
+
+// ExpireIn is how many leases are taken back at most.
+type ExpireIn struct{ Limit int }
+
+// TalliesIn are what ended.
+type TalliesIn struct{ Minutes []stats.Minute }

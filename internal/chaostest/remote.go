@@ -1,0 +1,201 @@
+package chaostest
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/history"
+)
+
+// remote reports whether the daemons of a fault reach the ledger over HTTP alone.
+func (f Fault) remote() bool { return f == RemoteKill || f == RemotePause || f == RemoteCut }
+
+// remoteLedger is the HTTP API of a run's ledger: a process, and a wire before it that is cut and frozen.
+type remoteLedger struct {
+	port int
+	slot int
+	api  *daemon
+	wire *wire
+}
+
+// startRemote serves the ledger of the run over HTTP.
+func (r *run) startRemote() error {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	r.remote = &remoteLedger{port: free.Addr().(*net.TCPAddr).Port, slot: r.plan.Daemons}
+	free.Close()
+	if r.remote.wire, err = newWire(tcp(r.remote.port)); err != nil {
+		return err
+	}
+	r.closers = append(r.closers, r.remote.wire.close)
+	return r.startAPI()
+}
+
+// startAPI starts the server, always at the same address.
+func (r *run) startAPI() (err error) {
+	r.remote.api, err = r.launch(r.remote.slot, nil, "api", "--auth", "none", "--listen", tcp(r.remote.port))
+	return err
+}
+
+// killAPI kills the server and starts another.
+func (r *run) killAPI() error {
+	r.kill(r.remote.api)
+	return r.startAPI()
+}
+
+// strikeRemote is one fault of a run over HTTP.
+func (r *run) strikeRemote(slot int, random *rand.Rand) error {
+	server := random.IntN(4) == 0
+	switch {
+	case r.plan.Fault == RemoteKill && server:
+		return r.killAPI()
+	case r.plan.Fault == RemoteKill:
+		return r.killOne(slot, random)
+	case r.plan.Fault == RemotePause && server:
+		r.freeze(r.remote.api, []int{r.remote.api.cmd.Process.Pid})
+	case r.plan.Fault == RemotePause:
+		r.pause(slot, random.IntN(4))
+	default:
+		r.remote.wire.strike(random)
+	}
+	return nil
+}
+
+// endRemote ends the server.
+func (r *run) endRemote(ctx context.Context) {
+	r.remote.api.signal(syscall.SIGCONT)
+	if err := r.remote.api.stop(r.plan.bound(stopTime)); err != nil && ctx.Err() == nil {
+		r.late("L6", err)
+	}
+}
+
+// wire passes bytes on between clients and a server, and breaks connections at any byte.
+type wire struct {
+	net.Listener
+	server string
+	calm   atomic.Bool
+	cuts   atomic.Int64
+	mu     sync.Mutex
+	open   map[*line]bool
+	lines  sync.WaitGroup
+}
+
+// line is one connection through the wire.
+type line struct {
+	client, server net.Conn
+	left           atomic.Int64 // bytes from the client, or to it with back, until it is cut; below 0: not
+	back           atomic.Bool
+	frozen         atomic.Int64 // until when nothing passes, CLOCK_MONOTONIC
+}
+
+func newWire(server string) (*wire, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	w := &wire{Listener: l, server: server, open: map[*line]bool{}}
+	w.lines.Go(w.serve)
+	return w, nil
+}
+
+// url is where clients reach the server.
+func (w *wire) url() string { return "http://127.0.0.1:" + strconv.Itoa(w.Addr().(*net.TCPAddr).Port) }
+
+func (w *wire) close() error {
+	err := w.Listener.Close()
+	w.mu.Lock()
+	for l := range w.open {
+		l.cut()
+	}
+	w.mu.Unlock()
+	w.lines.Wait()
+	return err
+}
+
+func (w *wire) serve() {
+	for {
+		client, err := w.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", w.server)
+		if err != nil {
+			client.Close()
+			continue
+		}
+		l := &line{client: client, server: server}
+		l.left.Store(-1)
+		w.mu.Lock()
+		w.open[l] = true
+		w.mu.Unlock()
+		w.lines.Go(func() {
+			var both sync.WaitGroup
+			both.Go(func() { w.pass(l, server, client, false) })
+			both.Go(func() { w.pass(l, client, server, true) })
+			both.Wait()
+			w.mu.Lock()
+			delete(w.open, l)
+			w.mu.Unlock()
+		})
+	}
+}
+
+// pass passes bytes on in one direction until the line ends.
+func (w *wire) pass(l *line, to, from net.Conn, back bool) {
+	defer l.cut()
+	buffer := make([]byte, 16<<10)
+	for {
+		n, err := from.Read(buffer)
+		for until := l.frozen.Load(); !w.calm.Load() && history.Now() < until; {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if left := l.left.Load(); left >= 0 && l.back.Load() == back {
+			if int64(n) > left {
+				_, _ = to.Write(buffer[:left]) // the rest is lost
+				w.cuts.Add(1)
+				return
+			}
+			l.left.Add(-int64(n))
+		}
+		if _, failed := to.Write(buffer[:n]); failed != nil || err != nil {
+			return
+		}
+	}
+}
+
+// cut ends a line without a farewell.
+func (l *line) cut() {
+	for _, c := range []net.Conn{l.client, l.server} {
+		if t, ok := c.(*net.TCPConn); ok {
+			_ = t.SetLinger(0)
+		}
+		c.Close()
+	}
+}
+
+// strike breaks some lines: at a byte of a request, at a byte of an answer, or by freezing it.
+func (w *wire) strike(random *rand.Rand) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for l := range w.open {
+		switch random.IntN(4) {
+		case 0: // within one of the next requests, or between two
+			l.back.Store(false)
+			l.left.Store(int64(random.IntN(3000)))
+		case 1: // within an answer, also before its first byte
+			l.back.Store(true)
+			l.left.Store(int64(random.IntN(3000) * random.IntN(2)))
+		case 2:
+			w.cuts.Add(1)
+			l.frozen.Store(history.Now() + int64(random.IntN(7000))*int64(time.Millisecond))
+		}
+	}
+}

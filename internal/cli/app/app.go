@@ -1,0 +1,85 @@
+// Package app is one run of the program, as all commands share it: the flags of every command, the config, the
+// ledger that is opened, output and progress, questions, and how a run ends.
+//
+// A command writes data to stdout and everything else to stderr. It returns an error of package failure, or any
+// other, and Conclude puts that into words and an exit code.
+package app
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ledgerd/ledgerd/internal/kinds"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+	"github.com/ledgerd/ledgerd/sdk"
+)
+
+// Interrupts are the two steps in which a person stops a program.
+type Interrupts struct {
+	Soft context.Context // ended by the first signal: begin nothing more
+	Hard context.Context // ended by the second: stop now
+	Got  atomic.Int32    // number of the first signal
+
+	HandOver func() // leaves the signals to other code
+}
+
+// App is one run of the program: what all commands share.
+type App struct {
+	*Interrupts
+	Global
+	kinds.Local
+	Program        Program
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Parsed         bool            // flags and arguments are in order, the command has begun
+	Commands       map[string]bool // names of all of them
+	ConfigTyped    bool            // --config was typed
+	DbSource       string          // where the address of the ledger is from: "--db", "LEDGERD_DB" …
+	warned         bool            // of a password that others can see
+	level          *slog.LevelVar
+	Early          string        // the value of -o, for errors in the rest of the command line
+	allHelp        bool          // help shows every flag
+	Drained        chan struct{} // closed when a ledger that is reached over HTTP asks a worker of this program to end
+	drained        *sync.Once    // for Drained
+	traces         *traces
+}
+
+// Program is what a build of ledgerd is made of.
+type Program struct {
+	Plugins map[string]func() *sdk.Plugin // linked into it
+	// The others may be nil. Store stands before every store, Ended hears of every attempt that has ended.
+	Store func(ledger.Store) ledger.Store
+	Ended func(worker.Event)
+}
+
+func New(in *Interrupts, p Program, stdin io.Reader, stdout, stderr io.Writer) *App {
+	names := slices.Sorted(maps.Keys(p.Plugins))
+	names = slices.DeleteFunc(names, func(name string) bool { return name == BenchPlugin })
+	a := &App{Interrupts: in, Program: p, Stdin: stdin, Stdout: stdout, Stderr: stderr,
+		Drained: make(chan struct{}), drained: new(sync.Once), traces: &traces{}, Local: kinds.NewLocal(names...)}
+	a.Output.Value = string(report.Table)
+	return a
+}
+
+// DbFlag is where the address of the ledger is from if it was typed.
+const DbFlag = "--db"
+
+const (
+	GroupWork  = "work"
+	GroupLook  = "look"
+	GroupSetUp = "setup"
+)
+
+// Printer writes the command's data.
+func (a *App) Printer() *report.Printer {
+	return &report.Printer{Out: a.Stdout, Format: report.Format(a.Output.String()), Columns: a.columns, Raw: a.raw,
+		UTC:   a.utc,
+		Width: terminalWidth(a.Stdout), ShortKey: ShortKey()}
+}

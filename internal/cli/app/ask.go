@@ -1,0 +1,34 @@
+package app
+
+import (
+	"bufio"
+	"fmt"
+	"os/user"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/internal/failure"
+)
+
+// Actor is who acts, for the journal.
+func Actor() string {
+	if u, err := user.Current(); err == nil {
+		return "operator:" + u.Username
+	}
+	return "operator"
+}
+
+// Confirm asks on a terminal; elsewhere only -y is an answer. look describes how to see what is asked about.
+func (a *App) Confirm(question, look string) error {
+	if a.Yes {
+		return nil
+	}
+	if !IsTerminal(a.Stdin) || !IsTerminal(a.Stderr) {
+		return failure.Usage("not_confirmed", look+"   do it: -y", "%s there is no terminal to answer on", question)
+	}
+	fmt.Fprintf(a.Stderr, "%s [y/N] ", question)
+	answer, _ := bufio.NewReader(a.Stdin).ReadString('\n')
+	if s := strings.ToLower(strings.TrimSpace(answer)); s != "y" && s != "yes" {
+		return failure.New(failure.ExitError, "not_confirmed", "nothing was changed", "")
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package app
+
+import (
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/ledgerd/ledgerd/internal/config"
+	"github.com/ledgerd/ledgerd/internal/dburl"
+)
+
+const (
+	// configAnnotation marks flags that have a key of the same name in the config file.
+	configAnnotation = "config"
+	// WithoutConfig marks commands that work without it, or also with one that is wrong.
+	WithoutConfig = "without config"
+)
+
+// FromConfig lets LEDGERD_NAME and the key of that name set a flag that is not on the command line.
+func FromConfig(f *pflag.FlagSet, name string) {
+	FromEnv(f, name)
+	f.Lookup(name).Annotations[configAnnotation] = []string{strings.ReplaceAll(name, "-", "_")}
+}
+
+// SettleEnvironment takes note of where the address of the ledger is from, and gives the flags that are not
+// on the command line the values of the environment.
+func (a *App) SettleEnvironment(flags *pflag.FlagSet) error {
+	if flags.Changed("db") {
+		a.DbSource = DbFlag
+	}
+	a.ConfigTyped = flags.Changed("config")
+	if err := fromEnvironment(flags, os.LookupEnv); err != nil {
+		return err
+	}
+	a.Log, a.Notices = a.commandLogger(), a.Stderr
+	if a.Quiet {
+		a.Notices = io.Discard
+	}
+	return nil
+}
+
+// Configure loads the config and gives its values to the flags that are not on the command line.
+func (a *App) Configure(flags *pflag.FlagSet) error {
+	if a.DbSource == DbFlag { // its own words for what is wrong with it
+		if err := badDB(dburl.Check(a.Db, a.DbSource)); err != nil {
+			return err
+		}
+	}
+	c, err := a.LoadConfig()
+	if err != nil {
+		return err
+	}
+	a.UseConfig(c, flags)
+	a.useLedger()
+	flags.VisitAll(func(f *pflag.Flag) {
+		key := f.Annotations[configAnnotation]
+		if len(key) == 0 || f.Changed || f.Name == "db" || f.Name == "concurrency" || f.Name == "plugin-dir" || err != nil {
+			return
+		}
+		if text := a.Config.Text(key[0]); text != "" {
+			err = f.Value.Set(text)
+		}
+	})
+	return err
+}
+
+// UseConfig makes c the config of this run. The folders of --plugin-dir count more than its own.
+func (a *App) UseConfig(c *config.Config, flags *pflag.FlagSet) {
+	a.Config = c
+	if !flags.Changed("plugin-dir") {
+		a.Dirs = c.PluginDir
+	}
+}
+
+// useLedger takes the address of the ledger from the config, unless it was typed.
+func (a *App) useLedger() {
+	if a.DbSource == DbFlag || a.Config.DB == "" {
+		return
+	}
+	a.Db, a.DbSource = a.Config.DB, a.Config.Origin("db").String()
+	if a.Config.DBFile != "" {
+		a.DbSource = a.Config.Origin("db_file").String()
+	}
+}
+
+// LoadConfig reads the file, the environment and the flags that are keys.
+func (a *App) LoadConfig() (*config.Config, error) {
+	o := config.Options{Path: config.Find(a.ConfigFile, os.LookupEnv), Environ: os.Environ()}
+	if a.DbSource == DbFlag {
+		o.Flags = map[string]string{"db": a.Db}
+	}
+	return config.Load(o)
+}
+
+// BenchPlugin does nothing; asked to, it returns when it began.
+const BenchPlugin = "bench-nothing"
+
+// PluginDirFlag defines --plugin-dir.
+func (a *App) PluginDirFlag(f *pflag.FlagSet) {
+	f.StringSliceVar(&a.Dirs, "plugin-dir", nil, "`folder` with plugins, looked at before the others; may be repeated")
+	FromConfig(f, "plugin-dir")
+}

@@ -1,0 +1,204 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger/act"
+	"github.com/ledgerd/ledgerd/sdk/redact"
+	"github.com/ledgerd/ledgerd/sdk/settings"
+)
+
+// Conclude reports an error and gives the exit code.
+func (a *App) Conclude(err error) int {
+	if err == nil {
+		return failure.ExitOK
+	}
+	if errors.Is(err, syscall.EPIPE) { // the reader of our output has had enough
+		return failure.ExitError
+	}
+	if s := failure.Status(0); errors.As(err, &s) {
+		return int(s)
+	}
+	if sig := a.Got.Load(); sig != 0 && errors.Is(err, context.Canceled) {
+		return 128 + int(sig)
+	}
+	f := failure.Explain(err)
+	if !a.Parsed && f.Exit == failure.ExitError { // all that can go wrong before is in the command line
+		f.Exit, f.Code = failure.ExitUsage, "usage"
+	}
+	a.Tell(f)
+	return f.Exit
+}
+
+// Tell writes a failure to stderr.
+func (a *App) Tell(f *failure.Error) {
+	f.Message = strings.ReplaceAll(f.Message, context.DeadlineExceeded.Error(), "no answer in time")
+	f.Message, f.Hint = redact.Text(f.Message), redact.Text(a.Typed(Worded(f.Hint, f.Act)))
+	if a.speaksJSON() {
+		type text struct {
+			Code    string    `json:"code"`
+			Message string    `json:"message"`
+			Hint    string    `json:"hint"`
+			Acts    []act.Act `json:"acts,omitempty"`
+		}
+		var acts []act.Act
+		if f.Act.Name != "" {
+			acts = []act.Act{f.Act}
+		}
+		line, _ := report.Marshal(struct { // texts and a number are always JSON
+			Error text `json:"error"`
+			Exit  int  `json:"exit"`
+		}{text{f.Code, f.Message, f.Hint, acts}, f.Exit})
+		_, _ = a.Stderr.Write(line)
+		return
+	}
+	var lines []string
+	for line := range strings.SplitSeq(f.Message+"\n"+f.Hint, "\n") {
+		if line = report.Safe(strings.TrimRight(line, " ")); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	for i, line := range lines {
+		switch {
+		case i == 0:
+			line = "ledgerd: " + line
+		case !strings.HasPrefix(line, "  "):
+			line = "  " + line
+		}
+		fmt.Fprintln(a.Stderr, line)
+	}
+}
+
+// speaksJSON reports whether who started us is a program.
+func (a *App) speaksJSON() bool {
+	o := a.Output.String()
+	if !a.Parsed {
+		o = cmp.Or(a.Early, os.Getenv("LEDGERD_OUTPUT"), o)
+	}
+	return o == string(report.JSON) || o == string(report.JSONL)
+}
+
+// EarlyOutput finds the value of -o in a command line that may be wrong elsewhere.
+func EarlyOutput(args []string) (value string) {
+	for i, arg := range args {
+		switch {
+		case (arg == "-o" || arg == "--output") && i+1 < len(args):
+			value = args[i+1]
+		case strings.HasPrefix(arg, "--output="), strings.HasPrefix(arg, "-o="):
+			_, value, _ = strings.Cut(arg, "=")
+		case arg == "-ojson", arg == "-ojsonl":
+			value = arg[2:]
+		case arg == "--":
+			return value
+		}
+	}
+	return value
+}
+
+// FlagError explains a flag that does not exist or has a wrong value.
+func FlagError(cmd *cobra.Command, err error) error {
+	f := failure.Usage("bad_flag", fmt.Sprintf("flags: %s --help", cmd.CommandPath()), "%s", err.Error())
+	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var names []string
+		cmd.Flags().VisitAll(func(fl *pflag.Flag) { names = append(names, fl.Name) })
+		if near := settings.Suggest(missing.GetSpecifiedName(), names); near != "" {
+			f.Hint = "did you mean --" + near + "?   " + f.Hint
+		}
+	}
+	if bad, ok := errors.AsType[*strconv.NumError](err); ok {
+		f.Message = strings.Replace(f.Message, bad.Error(), noNumber(bad), 1)
+	}
+	return f
+}
+
+// noNumber describes what a number should be, in place of the words of package strconv.
+func noNumber(err *strconv.NumError) string {
+	switch {
+	case err.Err == strconv.ErrRange:
+		return "is out of range"
+	case err.Func == "ParseBool":
+		return "must be true or false"
+	case err.Func == "ParseFloat":
+		return "must be a number"
+	}
+	return "must be a whole number"
+}
+
+// UnknownCommand is the error of a command group, or of the program, for a word that it does not know.
+func UnknownCommand(cmd *cobra.Command, word string) error {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	hint := fmt.Sprintf("all commands: %s --help", cmd.CommandPath())
+	if usual := UsualWords[word]; usual != "" && !cmd.HasParent() {
+		hint = fmt.Sprintf("did you mean ledgerd %s?   %s", usual, hint)
+	} else if near := settings.Suggest(word, names); near != "" {
+		hint = fmt.Sprintf("did you mean %s?   %s", near, hint)
+	}
+	return failure.Usage("unknown_command", hint, "no command %q", strings.TrimPrefix(cmd.CommandPath()+" "+word,
+		"ledgerd "))
+}
+
+// UsualWords are what other programs call the commands, and what these were called before.
+var UsualWords = map[string]string{
+	"list": "ls", "query": "ls", "search": "ls", "get": "show", "info": "show", "why": "show", "explain": "show",
+	"export": "ls --all -o csv", "dump": "ls --all -o csv",
+	"status": "stats", "count": "stats", "top": "stats", "ps": "agents", "workers": "agents", "failed": "errors",
+	"failures": "errors",
+	"log":      "watch", "logs": "watch", "tail": "watch", "follow": "watch", "wait": "watch --until-ended",
+	"events": "journal", "audit": "journal", "history": "journal",
+	"rm": "cancel", "delete": "cancel", "remove": "cancel", "kill": "cancel", "purge": "prune", "clean": "prune",
+	"gc": "prune", "forget": "prune",
+	"release": "finish --outcome released", "done": "finish", "complete": "finish", "ack": "finish", "requeue": "retry",
+	"reset": "retry", "redo": "retry", "rerun": "retry",
+	"enqueue": "add", "push": "add", "insert": "add", "start": "serve", "daemon": "serve", "server": "serve",
+	"worker": "work", "exec": "run", "process": "run",
+	"pause": "kind pause", "stop": "kind pause", "resume": "kind resume", "kinds": "kind ls", "queues": "kind ls",
+	"plugins": "plugin ls", "locks": "lock ls",
+	"init": "config init", "check": "doctor", "health": "doctor", "migrate": "db migrate", "backup": "db backup",
+	"copy": "db copy", "verify": "db verify",
+	"version": "self version", "man": "self man", "completion": "self completion", "bench": "self bench",
+}
+
+// Group is a command that only holds others.
+func Group(id, use, short string, below ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, GroupID: id, Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return UnknownCommand(cmd, args[0])
+		},
+	}
+	cmd.AddCommand(below...)
+	return cmd
+}
+
+// Arguments checks how many there are and describes what is missing in the words of the command's use.
+func Arguments(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return failure.Usage("usage", "", "%s: something is missing\nusage: %s", cmd.CommandPath(), cmd.UseLine())
+		case most >= 0 && len(args) > most:
+			return failure.Usage("usage", "", "%s: %q is too much\nusage: %s", cmd.CommandPath(), args[most], cmd.UseLine())
+		}
+		return nil
+	}
+}

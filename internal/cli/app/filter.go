@@ -1,0 +1,145 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/shell"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/filter"
+	"github.com/ledgerd/ledgerd/sdk/settings"
+)
+
+// Filter are the flags that choose items, the same in every command that has them.
+type Filter struct {
+	Where                        []string
+	Kinds, States, Scopes, Agent []string
+	Flags                        *pflag.FlagSet
+	First                        int // --limit of a command that changes what matches; 0: all
+}
+
+func (f *Filter) Define(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	f.Flags = fl
+	fl.StringArrayVar(&f.Where, "where", nil, "`filter`, such as \"state:dead code:http_404 since:2h\"; repeated: all "+
+		"must match")
+	fl.StringSliceVar(&f.Kinds, "kind", nil, "only these `kinds`")
+	fl.StringSliceVar(&f.Scopes, "scope", nil, "only these `scopes`")
+	fl.StringSliceVar(&f.States, "state", nil, "only these `states`")
+	if fl.Lookup("agent") == nil { // that of finish is the agent that ends the attempt
+		fl.StringSliceVar(&f.Agent, "agent", nil, "only what these `agents` hold")
+	}
+}
+
+// Given reports whether any of them was.
+func (f *Filter) Given() bool {
+	return len(f.Kinds)+len(f.Scopes)+len(f.States)+len(f.Agent) > 0 || strings.TrimSpace(strings.Join(f.Where, "")) != ""
+}
+
+// FilterHelp is the filter language as the help of commands has it.
+var FilterHelp = `Terms of --where. An item must match all of them. A term with several values (a,b) matches any of
+them; key: and source: take one value.
+` + filter.Help + `Quote a value with spaces: error~"not found". A time is a duration back from now (90s, 2h, 7d), a day
+(2026-11-20) or a moment (2026-11-20T10:00, 2026-11-20T10:00:00Z). Without a time zone it is local time.`
+
+// Parse makes the ledger's filter of the flags.
+func (f *Filter) Parse() (ledger.Filter, error) {
+	for name, values := range map[string][]string{"kind": f.Kinds, "scope": f.Scopes, "state": f.States,
+		"agent": f.Agent} {
+		if f.Flags != nil && f.Flags.Changed(name) && len(values) == 0 { // no values must not mean all items
+			return ledger.Filter{}, failure.Usage("usage", "perhaps a variable of a script is empty; the default scope is "+
+				"--where scope:", "--%s \"\" names none", name)
+		}
+	}
+	all := ledger.Filter{Kinds: f.Kinds, Scopes: f.Scopes, Agents: f.Agent}
+	for _, s := range f.States {
+		st := ledger.State(s)
+		if !slices.Contains(ledger.States, st) {
+			return all, badState(s)
+		}
+		all.States = append(all.States, st)
+	}
+	for _, w := range f.Where {
+		one, err := filter.Parse(w, time.Now())
+		if err != nil {
+			return all, err
+		}
+		all = all.And(one)
+	}
+	return all, nil
+}
+
+func badState(word string) error {
+	names := make([]string, len(ledger.States))
+	for i, s := range ledger.States {
+		names[i] = string(s)
+	}
+	hint := ""
+	if near := settings.Suggest(word, names); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	return failure.Usage("bad_flag", hint, "--state %s: no state; there are %s", word, strings.Join(names, " "))
+}
+
+// DefineFirst adds --limit to a command that changes what a filter matches.
+func (f *Filter) DefineFirst(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&f.First, "limit", 0, "only the first `items` by id of those that it would change")
+}
+
+// CheckFirst refuses a --limit that limits nothing.
+func (f *Filter) CheckFirst(args []string) error {
+	switch {
+	case f.First < 0 || f.Flags != nil && f.Flags.Changed("limit") && f.First == 0:
+		return failure.Usage("bad_flag", "", "--limit %d: at least 1", f.First)
+	case f.First > 0 && len(args) > 0:
+		return failure.Usage("usage", "", "--limit goes with --where, not with items that are named")
+	}
+	return nil
+}
+
+// Line is the filter as flags of a command line.
+func (f *Filter) Line() string {
+	var words []string
+	for _, flag := range []struct {
+		name   string
+		values []string
+	}{{"where", f.Where}, {"kind", f.Kinds}, {"scope", f.Scopes}, {"state", f.States}, {"agent", f.Agent}} {
+		for _, value := range flag.values {
+			words = append(words, "--"+flag.name+" "+shell.Quote(value))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// Asked is what was chosen, as it was typed, for the journal.
+func (f *Filter) Asked(args []string) string {
+	line := f.Line()
+	if f.First > 0 {
+		line += fmt.Sprintf(" --limit %d", f.First)
+	}
+	if f.Flags != nil && f.Flags.Changed("due") { // of retry
+		line += " --due " + shell.Quote(f.Flags.Lookup("due").Value.String())
+	}
+	for _, name := range args {
+		line += " " + shell.Quote(name)
+	}
+	return strings.TrimSpace(line)
+}
+
+// CheckChoice refuses to act on nothing in particular.
+func (f *Filter) CheckChoice(name string, args []string) error {
+	if len(args) == 0 && !f.Given() {
+		return failure.Usage("usage", fmt.Sprintf("ledgerd %s 17   ledgerd %s --where kind:urlcheck", name, name),
+			"%s what? name items, or choose them with --where", name)
+	}
+	if len(args) > 0 && len(f.Where)+len(f.States)+len(f.Agent) > 0 {
+		return failure.Usage("usage", "", "name items or choose them with --where, --state and --agent, not both")
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/intake"
+	"github.com/ledgerd/ledgerd/internal/ledgers"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Find looks up an item as people name it: by id, or by key, as typed, as the path of a file or
+// as a URL. kinds and scopes narrow the search.
+func Find(ctx context.Context, l ledgers.Any, name string, kinds, scopes []string) (ledger.Item, error) {
+	if strings.TrimSpace(name) == "" { // a filter takes it for any
+		return ledger.Item{}, failure.Usage("usage", "perhaps a variable of a script is empty",
+			"%q names no item: it is blank", name)
+	}
+	if id, err := strconv.ParseInt(name, 10, 64); err == nil && id > 0 {
+		it, err := l.Get(ctx, id)
+		if !errors.Is(err, ledger.ErrNotFound) {
+			return it, err
+		}
+	}
+	for _, key := range keys(name) {
+		found, err := byKey(ctx, l, key, kinds, scopes)
+		if err != nil {
+			return ledger.Item{}, err
+		}
+		switch len(found) {
+		case 0:
+		case 1:
+			return found[0], nil
+		default:
+			return ledger.Item{}, ambiguous(name, found)
+		}
+	}
+	return ledger.Item{}, failure.New(failure.ExitError, "not_found", fmt.Sprintf("no item %s in this ledger", name),
+		"look for it: ledgerd ls --where 'key~"+filepath.Base(name)+"'")
+}
+
+// keys are the keys that a name may stand for, the likeliest first.
+func keys(name string) []string {
+	list := []string{name}
+	if u, err := intake.ParseURL(name); err == nil {
+		list = append(list, u.Key())
+	} else if abs, err := filepath.Abs(name); err == nil {
+		list = append(list, abs)
+	}
+	return slices.Compact(list)
+}
+
+// mostFound is how many items of one key are looked at.
+const mostFound = 10
+
+// byKey finds the items of a key. The default scope is looked at by itself first: that is
+// one step in an index for each kind, however large the ledger is.
+func byKey(ctx context.Context, l ledgers.Any, key string, kinds, scopes []string) ([]ledger.Item, error) {
+	var found []ledger.Item
+	first := scopes
+	if len(first) == 0 {
+		first = []string{""}
+	}
+	all, err := l.Kinds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range all {
+		if len(kinds) > 0 && !slices.Contains(kinds, k.Name) {
+			continue
+		}
+		for _, scope := range first {
+			it, err := l.Find(ctx, k.Name, scope, key)
+			if err == nil {
+				found = append(found, it)
+			} else if !errors.Is(err, ledger.ErrNotFound) {
+				return nil, err
+			}
+		}
+	}
+	if len(found) > 0 {
+		return found, nil
+	}
+	for it, err := range l.List(ctx, ledger.Filter{Key: key, Kinds: kinds, Scopes: scopes}, 0) {
+		if err != nil {
+			return nil, err
+		}
+		if found = append(found, it); len(found) == mostFound {
+			break
+		}
+	}
+	return found, nil
+}
+
+// OpenChosen opens the ledger, and gives the filter that the flags make of it. A wrong filter is refused first.
+func (a *App) OpenChosen(ctx context.Context, f Filter) (*Opened, ledger.Filter, error) {
+	chosen, err := f.Parse()
+	if err != nil {
+		return nil, chosen, err
+	}
+	l, err := a.Open(ctx)
+	if err != nil {
+		return nil, chosen, err
+	}
+	if chosen, err = In(ctx, l.Any, chosen); err != nil {
+		l.Close()
+		return nil, chosen, err
+	}
+	return l, chosen, nil
+}
+
+// In is a filter as it holds in a ledger. A kind that the ledger does not have is refused: the answer "nothing" would
+// hide a mistyped name. Keys may be paths.
+func In(ctx context.Context, l ledgers.Any, f ledger.Filter) (ledger.Filter, error) {
+	if names := kindsOf(f); len(names) > 0 {
+		if _, err := CheckKinds(ctx, l, names); err != nil {
+			return f, err
+		}
+	}
+	return byPath(ctx, l, f)
+}
+
+// kindsOf are the kinds that a filter names.
+func kindsOf(f ledger.Filter) []string {
+	names := slices.Clone(f.Kinds)
+	for _, also := range f.Also {
+		names = append(names, kindsOf(also)...)
+	}
+	return names
+}
+
+// byPath makes keys of a filter absolute if they are the path of something that exists, and no key
+// as they were typed.
+func byPath(ctx context.Context, l ledgers.Any, f ledger.Filter) (ledger.Filter, error) {
+	f.Also = slices.Clone(f.Also)
+	for i := range f.Also {
+		var err error
+		if f.Also[i], err = byPath(ctx, l, f.Also[i]); err != nil {
+			return f, err
+		}
+	}
+	if f.Key == "" || filepath.IsAbs(f.Key) {
+		return f, nil
+	}
+	if _, err := os.Stat(f.Key); err != nil {
+		return f, nil
+	}
+	for _, err := range l.List(ctx, ledger.Filter{Key: f.Key}, 0) {
+		return f, err
+	}
+	abs, err := filepath.Abs(f.Key)
+	f.Key = abs
+	return f, err
+}
+
+func ambiguous(name string, found []ledger.Item) error {
+	var which []string
+	for _, it := range found {
+		text := fmt.Sprintf("%d is of kind %s", it.ID, it.Kind)
+		if it.Scope != "" {
+			text += " in scope " + report.Safe(it.Scope)
+		}
+		which = append(which, text)
+	}
+	return failure.Usage("ambiguous", "name the id, or add --kind or --scope\n"+strings.Join(which, "\n"),
+		"several items are named %s", name)
+}

@@ -1,0 +1,66 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// firstFlags are the flags that help shows of commands with many, by the command's name. Of other
+// commands help shows all that are theirs alone. --help-all shows every flag.
+var firstFlags = map[string][]string{
+	"run": {"set", "with", "plugin", "from", "every", "again", "scope", "concurrency", "dry-run", "wait"},
+	"add": {"set", "plugin", "from", "every", "again", "scope", "due", "dry-run"},
+}
+
+// firstGlobals are the flags of every command that help shows.
+var firstGlobals = []string{"db", "output"}
+
+// WantsAllHelp notes --help-all and puts --help in its place.
+func (a *App) WantsAllHelp(args []string) []string {
+	end := len(args)
+	if i := slices.Index(args, "--"); i >= 0 {
+		end = i
+	}
+	if i := slices.Index(args[:end], "--help-all"); i >= 0 {
+		a.allHelp = true
+		args = slices.Clone(args)
+		args[i] = "--help"
+	}
+	return args
+}
+
+// Help prints the help of a command.
+func (a *App) Help(cmd *cobra.Command, args []string) {
+	if !a.allHelp {
+		defer hideFlags(cmd)()
+	}
+	(&cobra.Command{}).HelpFunc()(cmd, args) // that of package cobra
+	if !a.allHelp {
+		fmt.Fprintf(a.Stdout, "\nAll flags: %s --help-all\n", cmd.CommandPath())
+	}
+}
+
+// hideFlags hides the flags that help does not show, until restore is called.
+func hideFlags(cmd *cobra.Command) (restore func()) {
+	var hidden []*pflag.Flag
+	hide := func(shown []string) func(*pflag.Flag) {
+		return func(f *pflag.Flag) {
+			if !f.Hidden && f.Name != "help" && !slices.Contains(shown, f.Name) {
+				f.Hidden = true
+				hidden = append(hidden, f)
+			}
+		}
+	}
+	if first, many := firstFlags[cmd.Name()]; many {
+		cmd.LocalNonPersistentFlags().VisitAll(hide(first))
+	}
+	cmd.Root().PersistentFlags().VisitAll(hide(firstGlobals))
+	return func() {
+		for _, f := range hidden {
+			f.Hidden = false
+		}
+	}
+}

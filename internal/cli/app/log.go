@@ -1,0 +1,73 @@
+package app
+
+import (
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/lmittmann/tint"
+
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/sdk/redact"
+)
+
+// commandLogger writes warnings of packages to stderr, and with -v everything.
+func (a *App) commandLogger() *slog.Logger {
+	level := slog.LevelWarn
+	switch {
+	case a.Quiet:
+		level = slog.LevelError
+	case a.Verbose:
+		level = slog.LevelDebug
+	}
+	return slog.New(tint.NewTextHandler(a.Stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly,
+		NoColor: !a.colored()}))
+}
+
+// colored reports whether stderr may have colours (https://no-color.org).
+func (a *App) colored() bool {
+	switch a.color.Value {
+	case "always":
+		return true
+	case "never":
+		return false
+	}
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && IsTerminal(a.Stderr)
+}
+
+// logLevels are the values of log_level.
+var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
+	"error": slog.LevelError}
+
+// DaemonLogger writes what a daemon has to say to stderr: text on a terminal, otherwise JSON, as
+// log_format is set. -v and -q count before log_level, which may change while it runs.
+func (a *App) DaemonLogger() *slog.Logger {
+	if a.level == nil {
+		a.level = &slog.LevelVar{}
+	}
+	switch {
+	case a.Quiet:
+		a.level.Set(slog.LevelError)
+	case a.Verbose:
+		a.level.Set(slog.LevelDebug)
+	default:
+		a.level.Set(logLevels[a.Config.LogLevel])
+	}
+	if a.Config.LogFormat == "text" || a.Config.LogFormat == "auto" && IsTerminal(a.Stderr) {
+		return slog.New(tint.NewTextHandler(a.Stderr, &tint.Options{Level: a.level, TimeFormat: time.DateTime,
+			NoColor: !a.colored(), ReplaceAttr: redactAttr}))
+	}
+	return slog.New(slog.NewJSONHandler(report.JSONLines(a.Stderr), &slog.HandlerOptions{Level: a.level,
+		ReplaceAttr: redactAttr}))
+}
+
+// redactAttr hides the passwords of URLs, wherever they come from.
+func redactAttr(_ []string, attr slog.Attr) slog.Attr {
+	switch v := attr.Value.Any().(type) {
+	case string:
+		attr.Value = slog.StringValue(redact.Text(v))
+	case error:
+		attr.Value = slog.StringValue(redact.Text(v.Error()))
+	}
+	return attr
+}

@@ -1,0 +1,280 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/dburl"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/ledgers"
+	"github.com/ledgerd/ledgerd/internal/remote"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/act"
+	"github.com/ledgerd/ledgerd/sdk/redact"
+)
+
+// Address is the database of the ledger: of --db, LEDGERD_DB, the config, or the file in the data directory. A ledger
+// that is reached over HTTP has none here.
+func (a *App) Address() (dburl.Database, error) {
+	if a.Db == "" {
+		dir, err := a.DataDir()
+		return dburl.File(filepath.Join(dir, "ledger.db")), err
+	}
+	if dburl.IsRemote(a.Db) {
+		return nil, failure.Usage("needs_database", "run it where the database is reached: --db sqlite:PATH or "+
+			"--db postgres://…\nover HTTP there are "+overHTTP, "this command needs the database itself, and %s is an HTTP API",
+			redact.Text(a.Db))
+	}
+	return ParseAddress(a.Db, a.DbSource)
+}
+
+// overHTTP are the commands that need no database.
+const overHTTP = "run, add, work, claim, finish, ls, show, errors, stats, watch, retry, cancel, kind, agents, journal, " +
+	"prune --where"
+
+// ParseAddress reads the URL of a database; source is where it is from, for errors.
+func ParseAddress(db, source string) (dburl.Database, error) {
+	at, err := dburl.Parse(db, source)
+	return at, badDB(err)
+}
+
+// badDB explains a URL that cannot be read.
+func badDB(err error) error {
+	if bad, ok := errors.AsType[*dburl.Error](err); ok {
+		return failure.Usage("bad_db", bad.Hint, "%s", bad.Message)
+	}
+	return err
+}
+
+// Place is where a ledger is.
+type Place interface {
+	String() string // the URL as it may be shown
+	Brief() string  // the URL as people read it
+}
+
+// Opened is a ledger, over its database or over HTTP, with what is known of it.
+type Opened struct {
+	ledgers.Any
+	Address Place
+	IsNew   bool
+}
+
+// Database is a ledger over its database.
+type Database struct {
+	*ledger.Ledger
+	Store   dburl.Store // that the ledger is over
+	Address dburl.Database
+	IsNew   bool
+}
+
+// opened is what commands need that also work over HTTP.
+func (d *Database) opened() *Opened {
+	return &Opened{Any: d.Ledger, Address: d.Address, IsNew: d.IsNew}
+}
+
+// Open opens a ledger that must exist, over its database or over HTTP.
+func (a *App) Open(ctx context.Context) (*Opened, error) {
+	l, err := a.Reach(ctx, false)
+	if err == nil {
+		a.Announce(l)
+	}
+	return l, err
+}
+
+// Create opens a ledger, and makes it if there is none.
+func (a *App) Create(ctx context.Context) (*Opened, error) {
+	l, err := a.Reach(ctx, false)
+	if errors.Is(err, ledger.ErrNoLedger) {
+		l, err = a.Reach(ctx, true)
+	}
+	if err == nil {
+		a.Announce(l)
+	}
+	return l, err
+}
+
+// reachTime is how long WhenReachable tries, and reachPause the longest time between two tries.
+const (
+	reachTime  = 2 * time.Minute
+	reachPause = 10 * time.Second
+)
+
+// WhenReachable does what a program that stays begins with: a database that is restarted, or that starts later than
+// this program, does not end it. While the ledger is unavailable it is done again, for reachTime.
+func WhenReachable(ctx context.Context, log *slog.Logger, do func() error) error {
+	began := time.Now()
+	for pause := time.Second; ; pause = min(2*pause, reachPause) {
+		err := do()
+		if !errors.Is(err, ledger.ErrUnavailable) || time.Since(began)+pause > reachTime {
+			return err
+		}
+		log.Warn("the ledger cannot be reached, trying again", "error", err, "until", began.Add(reachTime).Format(time.TimeOnly))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Reach opens a ledger over its database or over HTTP, and tells nothing. Where there is none it makes one, if create.
+func (a *App) Reach(ctx context.Context, create bool) (*Opened, error) {
+	if dburl.IsRemote(a.Db) {
+		return a.connect(ctx)
+	}
+	at, err := a.Address()
+	if err != nil {
+		return nil, err
+	}
+	l, err := a.OpenAt(ctx, at, create)
+	if err != nil {
+		return nil, err
+	}
+	l.IsNew = create
+	return l.opened(), nil
+}
+
+// connect reaches a ledger over HTTP.
+func (a *App) connect(ctx context.Context) (*Opened, error) {
+	at, err := dburl.ParseRemote(a.Db, a.DbSource)
+	if err != nil {
+		return nil, badDB(err)
+	}
+	token, err := a.token()
+	if err != nil {
+		return nil, err
+	}
+	l, err := remote.Open(ctx, remote.Config{At: at, Token: token, Log: a.Log, Drain: a.askedToDrain})
+	if err != nil {
+		return nil, err
+	}
+	return &Opened{Any: l, Address: l}, nil
+}
+
+// askedToDrain ends a command that works, as a signal does: the server asks its agent to.
+func (a *App) askedToDrain(agent string) {
+	a.drained.Do(func() {
+		a.Log.Info("the server asks this worker to end: claiming nothing more, finishing what runs", "agent", agent)
+		close(a.Drained)
+	})
+}
+
+// UntilDrained ends a context when a ledger that is reached over HTTP asks a worker of this program to end.
+func (a *App) UntilDrained(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-a.Drained:
+			end()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, end
+}
+
+// tokenEnv has the token of a ledger that is reached over HTTP.
+const tokenEnv = "LEDGERD_TOKEN"
+
+// token is the one for HTTP, "" if there is none.
+func (a *App) token() (string, error) {
+	if a.tokenFile == "" {
+		return strings.TrimSpace(os.Getenv(tokenEnv)), nil
+	}
+	f, err := os.Open(a.tokenFile)
+	if err != nil {
+		return "", failure.Usage("bad_flag", "", "--token-file: %v", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, mostToken))
+	if err != nil {
+		return "", failure.Usage("bad_flag", "", "--token-file: %v", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// mostToken bounds what is read of a file with a token, in bytes.
+const mostToken = 4 << 10
+
+// OpenDatabase opens a ledger that must exist over its database.
+func (a *App) OpenDatabase(ctx context.Context) (*Database, error) {
+	at, err := a.Address()
+	if err != nil {
+		return nil, err
+	}
+	l, err := a.OpenAt(ctx, at, false)
+	if err != nil {
+		return nil, err
+	}
+	a.Announce(l.opened())
+	return l, nil
+}
+
+// Announce reports which ledger is open.
+func (a *App) Announce(l *Opened) {
+	if a.Quiet {
+		return
+	}
+	line := "ledger: " + l.Address.Brief()
+	if l.IsNew {
+		line += " (new)"
+	}
+	if a.Config.File != "" {
+		line += "   config: " + dburl.ShortPath(a.Config.File)
+	}
+	fmt.Fprintln(a.Stderr, line)
+	for _, w := range a.Config.Warnings {
+		fmt.Fprintf(a.Stderr, "warning: %s: %s%s\n", w.Where(), w.Message, report.Prefixed("; ", w.Hint))
+	}
+}
+
+// OpenAt opens the ledger of a database.
+func (a *App) OpenAt(ctx context.Context, at dburl.Database, create bool) (*Database, error) {
+	a.WarnOfPassword()
+	store, err := at.Open(ctx, dburl.Options{Make: create})
+	if err != nil {
+		return nil, a.ExplainOpen(at, err)
+	}
+	var over ledger.Store = store
+	if a.Program.Store != nil {
+		over = a.Program.Store(store)
+	}
+	return &Database{Ledger: ledger.New(over, ledger.Options{Logger: a.Log, TracerProvider: a.TracerProvider(ctx)}),
+		Store: store, Address: at}, nil
+}
+
+// ExplainOpen adds what the command line knows about a ledger that could not be opened.
+func (a *App) ExplainOpen(at dburl.Database, err error) error {
+	if bad, ok := errors.AsType[*dburl.FolderError](err); ok && (errors.Is(err, fs.ErrPermission) ||
+		errors.Is(err, syscall.EROFS)) {
+		return failure.New(failure.ExitDenied, "denied", bad.Error(), "name a place that you may write to: --db sqlite:PATH")
+	}
+	f := failure.Explain(err)
+	switch {
+	case errors.Is(err, ledger.ErrNoLedger):
+		f.Message = "no ledger in " + at.Brief()
+		f.Hint, f.Act = "make one\nls, show and stats never create one", act.Act{Name: act.Migrate}
+	case errors.Is(err, ledger.ErrDenied) && at.Secrecy() != "":
+		f.Hint = report.Prefixed("the URL is from ", a.DbSource) + "; " + at.Secrecy()
+		f.Act = act.Act{}
+	}
+	return f
+}
+
+// WarnOfPassword tells who typed a password that others can see it.
+func (a *App) WarnOfPassword() {
+	if a.DbSource == DbFlag && redact.Text(a.Db) != a.Db && !a.warned {
+		a.warned = true
+		fmt.Fprintln(a.Stderr, "warning: the password in --db is visible to everybody on this machine (ps); put the URL "+
+			"into LEDGERD_DB, or into a file that LEDGERD_DB_FILE, or db_file in the config, names")
+	}
+}

@@ -1,0 +1,56 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// A ledger that comes back in time is opened; one that does not is reported with its own error, and any other error
+// at once.
+func TestWhenReachable(t *testing.T) {
+	away := &ledger.Error{Kind: ledger.ErrUnavailable, Message: "cannot reach it"}
+	for name, tt := range map[string]struct {
+		back time.Duration
+		err  error
+		took [2]time.Duration
+		want error
+	}{
+		"at once":  {0, away, [2]time.Duration{0, 0}, nil},
+		"a minute": {time.Minute, away, [2]time.Duration{time.Minute, time.Minute + reachPause}, nil},
+		"never":    {time.Hour, away, [2]time.Duration{reachTime - reachPause, reachTime}, away},
+		"denied":   {time.Hour, ledger.ErrDenied, [2]time.Duration{0, 0}, ledger.ErrDenied},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				err := WhenReachable(t.Context(), slog.New(slog.DiscardHandler), func() error {
+					if time.Since(began) < tt.back {
+						return tt.err
+					}
+					return nil
+				})
+				if took := time.Since(began); took < tt.took[0] || took > tt.took[1] {
+					t.Errorf("it took %s", took)
+				}
+				if !errors.Is(err, tt.want) {
+					t.Error(err)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		err := WhenReachable(ctx, slog.New(slog.DiscardHandler), func() error { return away })
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 3*time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+	})
+}

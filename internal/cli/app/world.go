@@ -1,0 +1,71 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/config"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/kinds"
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// World is what the configuration is checked against: the plugins that are here, and the kinds of
+// the ledger, if there is one that can be opened.
+func (a *App) World(ctx context.Context) config.World { return a.WorldOf(ctx, a.KindsOfLedger(ctx)) }
+
+func (a *App) WorldOf(ctx context.Context, known []ledger.Kind) config.World {
+	w := config.World{Describe: func(name string) (*config.About, error) {
+		p, err := a.FindPlugin(ctx, name)
+		if kinds.IsNoPlugin(err) {
+			return nil, config.ErrNoPlugin
+		}
+		if err != nil {
+			return nil, errors.New(failure.Explain(err).Message)
+		}
+		return &config.About{Input: p.Policy(name).Input.Type, Payload: p.Payload, Config: p.Config}, nil
+	}, Validate: func(name string, settings []byte) error { return a.validate(ctx, name, settings) }}
+	if f, err := a.Finder(); err == nil {
+		places, _ := f.List() // what is not found is reported as unknown
+		for _, p := range places {
+			w.Plugins = append(w.Plugins, p.Name)
+		}
+	}
+	w.Kinds = map[string]string{}
+	for _, k := range known {
+		w.Kinds[k.Name] = k.Plugin
+	}
+	return w
+}
+
+// validate has a plugin look at its config.
+func (a *App) validate(ctx context.Context, name string, with []byte) error {
+	place, err := a.Place(name)
+	if err != nil {
+		return err
+	}
+	err = pluginhost.Validate(ctx, pluginhost.Config{Spec: a.PluginSpec(place), Settings: with})
+	if refused, ok := errors.AsType[*pluginhost.ConfigError](err); ok {
+		return kinds.SettingProblems(refused)
+	}
+	return err
+}
+
+// KindsOfLedger are the kinds that the ledger knows; none if it cannot be opened.
+func (a *App) KindsOfLedger(ctx context.Context) []ledger.Kind {
+	a.useLedger()
+	ctx, cancel := context.WithTimeout(ctx, worldTime)
+	defer cancel()
+	l, err := a.Reach(ctx, false)
+	if err != nil {
+		return nil
+	}
+	defer l.Close()
+	kinds, _ := l.Kinds(ctx) // as far as it is known
+	return kinds
+}
+
+// worldTime is how long a check of the configuration waits for a ledger, which it can do without.
+const worldTime = 5 * time.Second

@@ -1,0 +1,107 @@
+package attention
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/memory"
+	"github.com/ledgerd/ledgerd/ledger/stats"
+)
+
+// The cause that is tried first is the most frequent one of all that is dead, however old it is. The act
+// for it concerns no more than was told: not a code that stands for several causes.
+func TestCausesOfAll(t *testing.T) {
+	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
+	defer l.Close()
+	fail := func(n int, code, message string) {
+		for i := range n {
+			if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: fmt.Sprint(code, message, i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: n})
+		if err != nil || len(leases) != n {
+			t.Fatal(len(leases), err)
+		}
+		var ends []ledger.Ending
+		for _, lease := range leases {
+			ends = append(ends, ledger.Ending{Lease: lease,
+				Result: ledger.Result{Outcome: ledger.OutcomeFailed, Code: code, Error: message, Final: true}})
+		}
+		if err := errors.Join(l.Finish(t.Context(), ends...)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fail(40, "outage", "refused")
+	fail(20, "bad_input", "no header")
+	dead := func() Dead {
+		d, err := DeadOf(t.Context(), l, stats.Counts{Kind: "k", Dead: 60})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d := dead()
+	if d.What != "k: 60 dead: 40 × outage (refused), 20 × bad_input" || !strings.Contains(d.Next, "code:outage'") ||
+		!strings.Contains(d.GiveUp, "code:bad_input'") {
+		t.Errorf("%+v", d)
+	}
+	fail(5, "outage", "timed out")
+	if d := dead(); d.GiveUp != "" {
+		t.Errorf("5 were told, and more are given up by %s", d.GiveUp)
+	}
+	// A look reads at least one page of each part, so a time that is too short cuts only what is longer than a page.
+	look := func(parts int64) (int, bool) {
+		all, cut, err := causesOf(t.Context(), l, ledger.Filter{Kinds: []string{"k"}}, parts, time.Nanosecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all), cut
+	}
+	if n, cut := look(1); n != 3 || cut {
+		t.Errorf("one page: %d causes, cut %t; want all 3", n, cut)
+	}
+	fail(1000, "outage", "unreachable")
+	if n, cut := look(1); n > 4 || !cut {
+		t.Errorf("more than a page, in a time that is too short: %d causes, cut %t", n, cut)
+	}
+}
+
+// A cause goes back to when the first of its items began to fail, and its last time is that of the newest attempt.
+func TestFailuresSince(t *testing.T) {
+	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	began := now
+	l := ledger.New(memory.New(memory.Options{Now: func() time.Time { return now }}), ledger.Options{})
+	defer l.Close()
+	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a", Every: "day"}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := l.Promote(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
+		if err != nil || len(leases) != 1 {
+			t.Fatal(len(leases), err)
+		}
+		if err := l.Finish(t.Context(), ledger.Ending{Lease: leases[0],
+			Result: ledger.Permanent(errors.New("gone"))})[0]; err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(24 * time.Hour)
+	}
+	var causes report.Failures
+	if err := answer.AddFailures(t.Context(), l, &ledger.Walk{}, &causes); err != nil {
+		t.Fatal(err)
+	}
+	list := causes.List()
+	if len(list) != 1 || !list[0].First.Equal(began) || !list[0].Last.Equal(began.Add(48*time.Hour)) {
+		t.Errorf("causes %+v, want one from %s on", list, began)
+	}
+}

@@ -1,0 +1,98 @@
+package input
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/config"
+	"github.com/ledgerd/ledgerd/internal/dburl"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/intake"
+	"github.com/ledgerd/ledgerd/internal/query"
+	"github.com/ledgerd/ledgerd/sdk/redact"
+)
+
+// queryFlags are the flags of a list that is a saved query.
+type queryFlags struct {
+	queryDB string
+}
+
+func (q *queryFlags) define(f *pflag.FlagSet) {
+	f.StringVar(&q.queryDB, "query-db", "", "`URL` of the database of a SELECT, which is only read (default: that of "+
+		"the ledger)")
+	app.FromEnv(f, "query-db")
+}
+
+// openQuery reads the SELECT of --from and prepares it; nil if --from is none.
+func openQuery(ctx context.Context, a *app.App, s SourceFlags) (*query.Query, error) {
+	_, _, _, file := s.list()
+	switch {
+	case file == "" && s.queryDB != "":
+		return nil, failure.Usage("bad_flag", "name the file with the SELECT: --from FILE.sql",
+			"--query-db goes with a SELECT")
+	case file == "":
+		return nil, nil
+	}
+	text, err := query.Read(file)
+	if err != nil {
+		return nil, intake.QueryError(err)
+	}
+	at, err := queryAddress(a, s)
+	if err != nil {
+		return nil, err
+	}
+	return prepareQuery(ctx, at, file, text)
+}
+
+// prepareQuery connects to the database of a query; file is its name, for messages.
+func prepareQuery(ctx context.Context, at dburl.Database, file, text string) (*query.Query, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	q, err := at.Query(ctx, file, text)
+	switch {
+	case errors.Is(err, query.ErrUnreachable) && errors.Is(err, os.ErrNotExist):
+		return nil, failure.Usage("no_query_db", "name the database with the tables of the query: --query-db URL",
+			"%s does not exist", at)
+	case errors.Is(err, query.ErrUnreachable):
+		return nil, failure.New(failure.ExitTemporary, "unavailable", fmt.Sprintf("%s: %v", at, redact.Text(err.Error())),
+			"nothing was lost; run the same command again")
+	case err != nil:
+		return nil, intake.QueryError(err)
+	}
+	q.Timeout = queryTimeout
+	return q, nil
+}
+
+// queryTimeout bounds a SELECT.
+const queryTimeout = time.Hour
+
+// QuerySource opens the query of a source, in its own database or the ledger's.
+func QuerySource(a *app.App, s *config.Source) func(context.Context) (*query.Query, error) {
+	at, err := a.Address()
+	if s.QueryDB != "" {
+		at, err = app.ParseAddress(s.QueryDB, "query_db")
+	}
+	return func(ctx context.Context) (*query.Query, error) {
+		if err != nil {
+			return nil, err
+		}
+		text := strings.TrimRight(s.Query, " \t\r\n;")
+		return prepareQuery(ctx, at, cmp.Or(s.QueryFile, "source "+s.Name), text)
+	}
+}
+
+// queryAddress is the database of the query.
+func queryAddress(a *app.App, s SourceFlags) (dburl.Database, error) {
+	if s.queryDB == "" {
+		return a.Address()
+	}
+	return app.ParseAddress(s.queryDB, "--query-db")
+}

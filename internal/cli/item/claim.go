@@ -1,0 +1,154 @@
+package item
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/kinds"
+	"github.com/ledgerd/ledgerd/internal/ledgers"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+)
+
+// claimRow is a lease as claim prints it.
+type claimRow struct {
+	Token   string       `json:"token"`
+	ID      int64        `json:"id"`
+	Attempt int64        `json:"attempt"`
+	Key     string       `json:"key"`
+	Scope   string       `json:"scope"`
+	Payload report.Bytes `json:"payload"`
+	Expires report.Time  `json:"expires_at"`
+	Resumed bool         `json:"resumed"`
+}
+
+func ClaimCommand(a *app.App) *cobra.Command {
+	c := ledger.Claim{}
+	lease, part := app.DurationFlag{Duration: time.Hour}, app.ShardFlag{}
+	cmd := &cobra.Command{
+		Use: "claim KIND", Short: "Claim items for a person or a script: first those that the agent holds, then new ones",
+		GroupID: app.GroupWork, Args: app.Arguments(1, 1),
+		Long: `Leases items of the kind KIND to an agent, which is a person or a script. Each lease lasts for the time of --lease.
+
+Items that the agent already holds come first, and their leases are extended. So claim again to renew leases. New
+items follow, until there are --limit items in all. They include items whose lease another agent let expire.
+
+Each item has a token, ID.ATTEMPT. End its attempt before the lease expires: ledgerd finish TOKEN. Otherwise the item
+is ready again. If its kind has on_lost = doubt, it is in doubt instead, and a person decides.
+
+Fields of a row: token, id, attempt, key, scope, payload, expires_at, resumed. The field resumed is true if the agent
+held the item before this call.`,
+		Example: `  ledgerd claim article --agent alice --limit 5
+  ledgerd claim page --agent crawler-1 --limit 100 --lease 10m -o jsonl`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.Kind, c.TTL, c.Shard, c.Resume = args[0], lease.Duration, part.Shard, true
+			return claim(cmd.Context(), a, c)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Agent, "agent", "", "`name` of the agent that claims, chosen by you; required")
+	f.IntVar(&c.Limit, "limit", 1, "maximum number of `items`, including those that the agent already holds")
+	f.Var(&lease, "lease", "how long each lease lasts")
+	f.Var(&part, "shard", "claim new items only from shard i of n; i counts from 0")
+	return cmd
+}
+
+func claim(ctx context.Context, a *app.App, c ledger.Claim) error {
+	if err := kinds.CheckKind(c.Kind); err != nil {
+		return err
+	}
+	if c.Agent == "" {
+		return failure.Usage("usage", "give a name of your own: --agent $USER", "who claims? --agent is missing")
+	}
+	if c.TTL < bounds.MinTTL { // 0 would be the ledger's own default
+		return failure.Usage("bad_flag", "", "--lease %s: at least %s", c.TTL, bounds.MinTTL)
+	}
+	l, err := a.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	k, err := l.Kind(ctx, c.Kind)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return a.UnknownKind(ctx, l.Any, c.Kind)
+	}
+	if err != nil {
+		return err
+	}
+	leases, err := take(ctx, l.Any, c, k)
+	if err != nil {
+		return flagOfClaim(err)
+	}
+	rows := make([]claimRow, len(leases))
+	for i, ls := range leases {
+		rows[i] = claimRow{ls.Token(), ls.ID, ls.Attempt, ls.Key, ls.Scope, ls.Payload, report.Time(ls.ExpiresAt), ls.Resumed}
+	}
+	n, err := report.List(a.Printer(), app.Each(rows), "token", "key", "scope", "expires_at", "resumed")
+	switch {
+	case err != nil || n > 0:
+		return err
+	case !a.Quiet && k.Paused:
+		a.Advise(a.Stderr, "nothing to claim: kind %s is paused; ledgerd kind resume %[1]s\n", c.Kind)
+	case !a.Quiet:
+		fmt.Fprintf(a.Stderr, "nothing to claim: nothing of kind %s is ready\n", c.Kind)
+	}
+	if a.ErrorOnEmpty {
+		return failure.Status(failure.ExitEmpty)
+	}
+	return nil
+}
+
+// take claims, and if that is too little does what daemons do elsewhere: people may work a ledger
+// that has none.
+func take(ctx context.Context, l ledgers.Any, c ledger.Claim, k ledger.Kind) ([]*ledger.Lease, error) {
+	got, err := l.Claim(ctx, c)
+	if err == nil && len(got) < c.Limit {
+		if _, err := l.Expire(ctx, upkeepLimit); err != nil {
+			return nil, err
+		}
+		if _, err := l.Promote(ctx, upkeepLimit); err != nil {
+			return nil, err
+		}
+		rest := c
+		rest.Resume, rest.Limit = false, c.Limit-len(got)
+		var more []*ledger.Lease
+		more, err = l.Claim(ctx, rest)
+		got = append(got, more...)
+	}
+	if err != nil || k.OnLost != ledger.OnLostDoubt {
+		return got, err
+	}
+	return markStarted(ctx, l, c.TTL, got)
+}
+
+// markStarted marks leases as started where that matters: no later call tells that work has begun.
+func markStarted(ctx context.Context, l ledgers.Any, ttl time.Duration, got []*ledger.Lease) ([]*ledger.Lease,
+	error) {
+	var kept []*ledger.Lease
+	for i, err := range l.Start(ctx, ttl, got...) {
+		switch {
+		case err == nil:
+			kept = append(kept, got[i])
+		case !errors.Is(err, ledger.ErrLeaseLost): // cancelled this very moment
+			return nil, err
+		}
+	}
+	return kept, nil
+}
+
+// flagOfClaim names the flag instead of the field.
+func flagOfClaim(err error) error {
+	if bad, ok := errors.AsType[*ledger.InvalidError](err); ok {
+		flag := map[string]string{"ttl": "lease"}[bad.Field]
+		return failure.Usage("bad_flag", "", "--%s: %s", cmp.Or(flag, bad.Field), bad.Reason)
+	}
+	return err
+}

@@ -1,0 +1,58 @@
+package item
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/ledgers"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// forced takes leases from their holders.
+var forced = act{name: "release", hint: "only what somebody holds can be taken",
+	fine: []ledger.State{ledger.StateReady, ledger.StateWaiting},
+	on:   map[ledger.State]change{ledger.StateLeased: {}},
+	apply: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
+		_, err := l.ForceRelease(ctx, app.Actor(), f, tell)
+		return err
+	}}
+
+// onlyTokens refuses names of items: a claim is handed back by its token.
+func onlyTokens(names []string) error {
+	for _, name := range names {
+		if _, _, err := ledger.ParseToken(name); err != nil {
+			return failure.Usage("usage", "claim prints them; by id or filter: ledgerd finish --outcome released --where "+
+				"id:17 --force",
+				"%q is no token ID.ATTEMPT, such as 17.3", name)
+		}
+	}
+	return nil
+}
+
+// releaseExpired takes back all that has expired, step by step.
+func releaseExpired(ctx context.Context, a *app.App) error {
+	l, err := a.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	released := 0
+	for {
+		n, err := l.Expire(ctx, upkeepLimit)
+		if err != nil {
+			return err
+		}
+		if released += n; n == 0 {
+			break
+		}
+	}
+	err = app.One(a, struct {
+		Released int `json:"released"`
+	}{released}, fmt.Sprintf("released %d", released))
+	if err == nil && released == 0 && a.ErrorOnEmpty {
+		return failure.Status(failure.ExitEmpty)
+	}
+	return err
+}

@@ -1,0 +1,283 @@
+package item
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/ledgers"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/internal/runner"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+)
+
+// retrying are the flags of retry, and what it has done.
+type retrying struct {
+	again, watch bool
+	keeps        bool // the priority is also for later rounds
+	priority     int16
+	timeout      app.DurationFlag
+	due          string
+	placed       int64 // items that were ready, or waited, and got a priority
+}
+
+// retried is what retry prints.
+type retried struct {
+	Acted
+	Placed int64   `json:"placed"` // of those that were changed
+	IDs    []int64 `json:"ids"`
+	Ended  *waited `json:"ended"` // with --watch
+}
+
+func RetryCommand(a *app.App) *cobra.Command {
+	r := &retrying{}
+	cmd := actCommand(a, "retry", "Make dead and doubtful items, and those that wait after a failure, ready now",
+		`To try it on a few items first: --limit 10 --watch. With --watch it waits until all items that match and had not ended have ended, and
+prints how they ended; other processes do the work (a daemon, ledgerd work). It exits with 0 if all are done, 3 if
+some ended otherwise, 5 if --timeout was over before.
+
+Named items go first (--priority -2), unless --priority is given; so do items of a filter with --watch. This includes
+items that are ready already. An item that waits for another reason than a failure goes first once it is due. Items of
+a filter without --watch and --priority keep their priority, and ready ones stay as they are. An item that goes first
+without --priority has its own priority again once its round is done or has failed for good. A priority that is given
+with --priority is kept until the item is done, of a recurring item also in later rounds.
+
+With --due it puts items off: items that are ready, wait or have failed are not worked before that time. Leased items
+are not put off. failing_since does not change. The put-off round of a recurring item does not count as left to do
+(round: put_off). If the round is done already, the next round begins at that time. --due now makes items ready that
+were put off or wait; retry without --due does so for items that were put off.
+
+With -o json: {"matched","changed","unchanged":{"done":3},"dry_run","placed","ids":[17,18],"ended"}, where placed is how
+many of those that were changed were ready or waited, and ended is null without --watch, else as watch prints it.`,
+		`  ledgerd retry inbox/march/leads-03.csv
+  ledgerd retry --where 'state:dead code:http_503' --limit 10 --watch
+  ledgerd retry --where 'state:dead code:http_503'
+  ledgerd retry --due 8h --where 'key:https://shop.example/*'
+  ledgerd retry --due now --where 'key:https://shop.example/*'`, func(f *app.Filter, named bool) (act, error) {
+			return retryAct(a, r, f, named)
+		})
+	fl := cmd.Flags()
+	fl.BoolVar(&r.again, "again", false, "also items that are done or cancelled, in a new round, and recurring ones "+
+		"whose round is done, in this round; not those of which the payload was pruned")
+	fl.Int16Var(&r.priority, "priority", 0, "`-2` (first) … 2 (last): the priority that the items get (default: -2 for "+
+		"items that are named, and with --watch; else the one that they have)")
+	fl.BoolVar(&r.watch, "watch", false, "wait until the items have ended, and print how")
+	fl.StringVar(&r.due, "due", "", "put the items off, also those that are ready, until this `time`: a duration (8h) "+
+		"or 2026-11-20T06:00:00Z; now takes them back")
+	fl.Var(&r.timeout, "timeout", "how long --watch waits at most (default: for ever)")
+	return cmd
+}
+
+// retryAct is retry with these flags.
+func retryAct(a *app.App, r *retrying, f *app.Filter, named bool) (act, error) {
+	if r.due != "" {
+		return putOffAct(r, f)
+	}
+	if f.Flags.Changed("timeout") && !r.watch {
+		return act{}, failure.Usage("bad_flag", "ledgerd retry --where state:dead --limit 10 --watch --timeout 10m",
+			"--timeout goes with --watch")
+	}
+	places := f.Flags.Changed("priority")
+	r.keeps = places
+	if !places && (named || r.watch) { // somebody wants just these, or waits for them
+		places, r.priority = true, bounds.MinPriority
+	}
+	failed := func(it ledger.Item) bool {
+		return it.Attempt > 0 && it.Failures+it.Crashes > 0 || it.RoundState == ledger.RoundFailed
+	}
+	x := act{name: "retry", wakes: true, waits: r.watch,
+		fine: []ledger.State{ledger.StateReady, ledger.StateLeased, ledger.StateWaiting},
+		on: map[ledger.State]change{ledger.StateDead: {}, ledger.StateDoubt: {}, ledger.StateWaiting: {
+			only: func(it ledger.Item) bool {
+				return it.PutOff || failed(it) || places && it.RoundState == ledger.RoundOpen ||
+					r.again && it.RoundState == ledger.RoundDone // of a recurring item
+			}}},
+		hint: "what is done or cancelled stays so; --again works it once more"}
+	if places {
+		x.on[ledger.StateReady] = change{}
+	}
+	if r.again {
+		reopen := change{only: func(it ledger.Item) bool { return !it.Pruned },
+			barred: "their payload was pruned; add them again: " +
+				"ledgerd add KIND INPUT --again"}
+		x.on[ledger.StateDone], x.on[ledger.StateCancelled] = reopen, reopen
+	}
+	x.apply = func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
+		return r.apply(ctx, l, f, places, tell)
+	}
+	x.tell = func(ctx context.Context, l ledgers.Any, all ledger.Filter, res Acted) error {
+		return tellRetried(ctx, a, l, x, r, f, all, res)
+	}
+	return x, nil
+}
+
+// apply places what is open and brings back what has failed, with again also what has ended.
+func (r *retrying) apply(ctx context.Context, l ledgers.Any, f ledger.Filter, places bool,
+	tell ledger.Acting) error {
+	how := []ledger.Acting{tell}
+	if places {
+		place := []ledger.Acting{tell}
+		if !r.keeps {
+			place, how = append(place, ledger.ThisRound()), append(how, ledger.ThisRound())
+		}
+		how = append(how, ledger.WithPriority(r.priority))
+		var err error
+		if r.placed, err = l.Place(ctx, app.Actor(), f, r.priority, place...); err != nil {
+			return err
+		}
+	}
+	if r.again {
+		if _, err := l.Reopen(ctx, app.Actor(), f, how...); err != nil {
+			return err
+		}
+	}
+	_, err := l.Retry(ctx, app.Actor(), f, how...)
+	return err
+}
+
+// shownIDs is how many ids people see.
+const shownIDs = 10
+
+// tellRetried prints what was changed and, with --watch, how that ended.
+func tellRetried(ctx context.Context, a *app.App, l ledgers.Any, x act, r *retrying, f *app.Filter,
+	all ledger.Filter, res Acted) error {
+	out := retried{Acted: res, Placed: r.placed, IDs: report.OrEmpty(res.ids)}
+	if !res.DryRun && !a.Quiet {
+		if err := tellLater(ctx, a, l, f, res.ids); err != nil {
+			return err
+		}
+	}
+	ids := report.Prefixed("   ids ", strings.Trim(fmt.Sprint(res.ids[:min(len(res.ids), shownIDs)]), "[]"))
+	if len(res.ids) > shownIDs {
+		ids += " …"
+	}
+	if !r.watch || res.DryRun {
+		return app.One(a, out, res.text()+report.Prefixed("   ", r.placedText())+ids)
+	}
+	if a.Output.String() == string(report.Table) {
+		fmt.Fprintln(a.Stdout, res.text()+ids)
+	}
+	watched := slices.Concat(res.ids, res.open)
+	slices.Sort(watched)
+	w := &waiter{ledger: l, open: slices.Compact(watched)}
+	ended, err := followItems(ctx, a, w, r.timeout.Duration)
+	if err != nil {
+		return err
+	}
+	out.Ended = &ended
+	if err := app.One(a, out, r.taken(res, ended.Items)+ended.endings()); err != nil {
+		return err
+	}
+	if _, still, err := x.count(ctx, l, all, nil); f.First > 0 && ended.Left == 0 && still > 0 && err == nil && !a.Quiet {
+		a.Advise(a.Stderr, "%s still match: ledgerd retry %s\n", report.Plural(still, "item"), report.Safe(f.Line()))
+	}
+	return ended.exit()
+}
+
+// tellLater names how many of the items are due later: to retry them changes only their place. It looks at the first
+// ones.
+func tellLater(ctx context.Context, a *app.App, l ledgers.Any, f *app.Filter, ids []int64) error {
+	items, err := roundsOf(ctx, l, ids[:min(len(ids), waitPage)])
+	if err != nil {
+		return err
+	}
+	var first time.Time
+	var later []string
+	for _, id := range slices.Sorted(maps.Keys(items)) {
+		if it := items[id]; it.State == ledger.StateWaiting {
+			later, first = append(later, strconv.FormatInt(id, 10)), runner.Earliest(first, it.Due)
+		}
+	}
+	if len(later) == 0 {
+		return nil
+	}
+	what := f.Line()
+	if what == "" {
+		what = strings.Join(later, " ")
+	}
+	a.Advise(a.Stderr, "%s not due yet, the first at %s; to have them worked now: ledgerd retry --due now %s\n",
+		report.Plural(int64(len(later)), "item"), a.Printer().Local(first), report.Safe(what))
+	return nil
+}
+
+// placedText describes how many items got a priority, "" if none.
+func (r *retrying) placedText() string {
+	switch {
+	case r.placed == 0:
+		return ""
+	case r.priority == bounds.MinPriority:
+		return report.Count(r.placed) + " placed first"
+	}
+	return fmt.Sprintf("%s placed at priority %d", report.Count(r.placed), r.priority)
+}
+
+// taken describes what was done to the items that are waited for.
+func (r *retrying) taken(res Acted, items int64) string {
+	var parts []string
+	if n := res.Changed - r.placed; n > 0 || items == 0 {
+		parts = append(parts, report.Count(n)+" reopened")
+	}
+	if r.placed > 0 {
+		parts = append(parts, r.placedText())
+	}
+	if n := items - res.Changed; n > 0 {
+		parts = append(parts, report.Count(n)+" in work")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// endings is how the items that are waited for ended, for people.
+func (w *waited) endings() string {
+	failed := "failed"
+	if len(w.Codes) > 0 {
+		failed += " (" + strings.Join(causes(w.Codes), ", ") + ")"
+	}
+	var parts []string
+	for _, c := range []struct {
+		n    int64
+		what string
+	}{{w.Done, "done"}, {w.Dead, failed}, {w.Doubt, "in doubt"}, {w.Cancelled, "cancelled"}, {w.Left, "left"}} {
+		if c.n > 0 {
+			parts = append(parts, report.Count(c.n)+" "+c.what)
+		}
+	}
+	return report.Prefixed(": ", strings.Join(parts, ", ")) + w.end()
+}
+
+// putOffAct is retry with --due: it puts items off, and takes them back if the time has come.
+func putOffAct(r *retrying, f *app.Filter) (act, error) {
+	for _, flag := range []string{"again", "watch", "priority", "timeout"} {
+		if f.Flags.Changed(flag) {
+			return act{}, failure.Usage("bad_flag", "ledgerd retry --due 8h --where 'key:https://shop.example/*'",
+				"--due goes without --%s", flag)
+		}
+	}
+	until, err := app.ParseDue(r.due)
+	if err != nil {
+		return act{}, err
+	}
+	back := !until.After(time.Now())
+	x := act{name: "retry", wakes: back,
+		fine: []ledger.State{ledger.StateReady, ledger.StateLeased, ledger.StateWaiting},
+		hint: "what is done, cancelled or in doubt stays so",
+		on: map[ledger.State]change{ledger.StateDead: {}, ledger.StateWaiting: {only: func(it ledger.Item) bool {
+			return it.PutOff || it.RoundState != ledger.RoundDone || until.After(it.Due)
+		}}}}
+	if !back {
+		x.on[ledger.StateReady] = change{}
+	}
+	x.apply = func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
+		_, err := l.PutOff(ctx, app.Actor(), f, until, tell)
+		return err
+	}
+	return x, nil
+}

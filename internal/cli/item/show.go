@@ -1,0 +1,275 @@
+package item
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/kinds"
+	"github.com/ledgerd/ledgerd/internal/ledgers"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	ledgeract "github.com/ledgerd/ledgerd/ledger/act"
+	"github.com/ledgerd/ledgerd/sdk/settings"
+)
+
+// shown is all that show prints about an item.
+type shown struct {
+	Item     answer.ItemDetail `json:"item"`
+	Attempts []answer.Attempt  `json:"attempts"`
+	Why      whyRow            `json:"why"`
+	Journal  []answer.Journal  `json:"journal"` // what people did to it, newest first
+}
+
+func ShowCommand(a *app.App) *cobra.Command {
+	var kinds, scopes []string
+	cmd := &cobra.Command{
+		Use: "show ID|KEY", Short: "Show one item: why it is where it is, and every attempt with log and output",
+		GroupID: app.GroupLook, Args: app.Arguments(1, 1),
+		Long: `Shows an item. It is named by its id or by its key, a path or URL as typed. The first lines explain what
+the item waits for, which agent has it, or how it ended; "next:" names the command that would help.
+
+With -o json: {"item":{…},"attempts":[{"attempt","round","agent","plugin","due_at","started_at",
+"begun_at","ended_at","renewals","outcome","code","cause","error","output","log"}],"why":{"id","state","code","text","since","until","next",
+"acts"},"journal":[{"id","at","actor","action","subject","detail","changed","ids","keys"}]}: the last acts of people on it, as journal
+prints them.
+
+acts are the acts that would help, as objects, the best first: {"act":"retry","item":17}. The acts are retry, reopen, finish, cancel,
+release, show, change-setting, resume, set-limit, work, show-errors and install-plugin, each with
+the fields that it needs of item, kind, key, field, shard, agent and plugin. next has the commands.
+
+Codes of why: leased (an agent works on it), due (later), backoff (it failed and will be tried again),
+next (it recurs), paused (its kind is paused), resource (another item holds what it needs),
+max_running, rate (limits of its kind), shard (no agent works its shard), nobody (no agent works its
+kind), no_plugin (no agent works its kind, and the plugin is not on this machine), breaker (its plugin crashes again and
+again on every machine), behind (other items come first), dead, doubt, done, cancelled.`,
+		Example: "  ledgerd show inbox/march/leads-03.csv\n  ledgerd show 17 -o json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l, err := a.Open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			it, err := app.Find(cmd.Context(), l.Any, args[0], kinds, scopes)
+			if err != nil {
+				return err
+			}
+			return show(cmd.Context(), a, l.Any, it)
+		},
+	}
+	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "of these `kinds`, where a key has items of several")
+	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "of these `scopes`")
+	return cmd
+}
+
+func show(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) error {
+	attempts, err := l.Attempts(ctx, it.ID)
+	if err != nil {
+		return err
+	}
+	why, err := reason(ctx, a, l, it)
+	if err != nil {
+		return err
+	}
+	s := shown{Item: answer.NewItemDetail(it), Attempts: []answer.Attempt{}, Journal: []answer.Journal{}, Why: why}
+	for _, at := range attempts {
+		s.Attempts = append(s.Attempts, answer.NewAttempt(at))
+	}
+	acts, err := l.Journal(ctx, ledger.JournalQuery{Item: it.ID, Since: it.CreatedAt, Limit: shownActs})
+	if err != nil {
+		return err
+	}
+	for _, e := range acts {
+		s.Journal = append(s.Journal, answer.NewJournal(e))
+	}
+	p := a.Printer()
+	switch p.Format {
+	case report.Table:
+		return showText(a, p, s)
+	case report.CSV:
+		return failure.Usage("bad_flag", "", "show has more than rows: -o table, json or jsonl")
+	}
+	return p.Object(s)
+}
+
+// shownActs is how many acts of people on an item are shown, the newest ones.
+const shownActs = 10
+
+// shownAttempts is how many attempts people see, the newest ones.
+const shownAttempts = 10
+
+// showText is show for people.
+func showText(a *app.App, p *report.Printer, s shown) error {
+	it := s.Item
+	var b strings.Builder
+	field := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%-9s %s\n", name, report.Safe(value))
+		}
+	}
+	fmt.Fprintf(&b, "%d  %s\n", it.ID, report.Safe(it.Key))
+	field("kind", it.Kind)
+	field("scope", it.Scope)
+	round := it.Round
+	if it.Every != "" {
+		round += " " + string(it.RoundState)
+	}
+	field("state", fmt.Sprintf("%s, round %s, %s", it.State, round, report.Plural(it.Attempt, "attempt")))
+	field("every", strings.TrimSpace(it.Every+" "+it.Zone))
+	if it.Pruned {
+		field("payload", "pruned")
+	}
+	field("payload", report.OneLine(it.Payload))
+	field("needs", strings.Join(it.Resources, ", "))
+	field("added", p.Local(time.Time(it.Added))+report.Prefixed(" from ", it.Source))
+	if url := a.Config.TraceURL; url != "" && it.TraceID != "" {
+		field("trace", strings.ReplaceAll(url, "{trace_id}", it.TraceID))
+	} else {
+		field("trace", it.TraceID)
+	}
+	switch {
+	case !time.Time(it.Failing).IsZero():
+		field("failing", "since "+p.Local(time.Time(it.Failing)))
+	case !time.Time(it.Recovered).IsZero():
+		field("recovered", p.Local(time.Time(it.Recovered)))
+	}
+	fmt.Fprintf(&b, "\n%s\n", report.Safe(s.Why.Text))
+	if s.Why.Next != "" {
+		fmt.Fprintf(&b, "next: %s\n", s.Why.Next)
+	}
+	for i, e := range s.Journal {
+		lead := ""
+		if i == 0 {
+			lead = "\n"
+		}
+		fmt.Fprintf(&b, "%s%s by %s  %s%s\n", lead, e.Action, report.Safe(e.Actor), p.Local(time.Time(e.At)),
+			report.Prefixed("  ", report.Safe(report.Cut(e.Detail, mostDetail))))
+	}
+	attempts := s.Attempts
+	if n := len(attempts) - shownAttempts; n > 0 {
+		a.Advise(&b, "\n%s: ledgerd show %d -o json\n", report.Plural(int64(n), "earlier attempt"), it.ID)
+		attempts = attempts[n:]
+	}
+	for _, at := range attempts {
+		showAttempt(&b, p, at)
+	}
+	_, err := io.WriteString(a.Stdout, b.String())
+	return err
+}
+
+// shownWait is how long an item has waited at least, from when it was due until it was claimed, for people to see it.
+const shownWait = time.Second
+
+func showAttempt(b *strings.Builder, p *report.Printer, at answer.Attempt) {
+	fmt.Fprintf(b, "\nattempt %d  %s  %s", at.Attempt, at.Outcome, p.Local(time.Time(at.Ended)))
+	if started := time.Time(at.Started); !started.IsZero() {
+		due := time.Time(at.Due)
+		if waited := started.Sub(due); !due.IsZero() && waited >= shownWait {
+			fmt.Fprintf(b, "  waited %s", report.Seconds(waited))
+		}
+		fmt.Fprintf(b, "  took %s", report.Seconds(time.Time(at.Ended).Sub(started)))
+	}
+	if at.Renewals > 0 {
+		fmt.Fprintf(b, "  lease renewed %s", report.Plural(int64(at.Renewals), "time"))
+	}
+	fmt.Fprintf(b, "  by %s", report.Safe(strings.TrimSpace(at.Agent+"  "+at.Plugin)))
+	b.WriteByte('\n')
+	problem := at.Error
+	if at.Code != "" {
+		problem = at.Code + report.Prefixed(": ", at.Error)
+	}
+	if problem != "" {
+		for line := range strings.SplitSeq(problem, "\n") {
+			fmt.Fprintf(b, "  %s\n", report.Safe(line))
+		}
+	}
+	if len(at.Output) > 0 {
+		fmt.Fprintf(b, "  output  %s\n", report.Safe(report.OneLine(at.Output)))
+	}
+	for line := range strings.SplitSeq(strings.TrimRight(at.Log, "\n"), "\n") {
+		if line != "" {
+			fmt.Fprintf(b, "  log     %s\n", report.Safe(line))
+		}
+	}
+}
+
+// whyRow is the reason with the commands of its acts, for people.
+type whyRow struct {
+	answer.Why
+	Next string `json:"next"`
+}
+
+// reason is why an item is where it is, with what the ledger cannot know: whether this machine has
+// the plugin, and its settings.
+func reason(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) (whyRow, error) {
+	w, next, err := why(ctx, a, l, it)
+	return whyRow{answer.NewWhy(it.ID, w), a.Typed(next)}, err
+}
+
+// why is the reason, and the commands of its acts.
+func why(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) (w ledger.Reason, next string, err error) {
+	w, err = l.Why(ctx, it.ID)
+	next = app.Words(w.Acts...)
+	if err != nil || w.Code != "nobody" && it.State != ledger.StateDead {
+		return w, next, err
+	}
+	k, err := l.Kind(ctx, it.Kind)
+	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return w, next, err
+	}
+	if it.State == ledger.StateDead {
+		if other, is := otherSetting(ctx, a, k, it); is {
+			w.Acts = append([]ledgeract.Act{other}, w.Acts...)
+			next = app.Words(other) + ", or mend its cause, then: " + next
+		}
+		return w, next, nil
+	}
+	if k.Plugin == "" && k.Definition == "" { // worked by people
+		return w, next, nil
+	}
+	name := k.Plugin
+	if name == "" {
+		name = it.Kind
+	}
+	if _, err := a.Place(name); kinds.IsNoPlugin(err) {
+		w.Code, w.Acts = kinds.NoPluginCode, []ledgeract.Act{{Name: ledgeract.InstallPlugin, Plugin: name}}
+		w.Text = fmt.Sprintf("It is ready, but no agent works kind %s now, and its plugin %s is not on this machine.", it.Kind,
+			name)
+		return w, app.Words(w.Acts...), nil
+	}
+	return w, next + a.MissingSettings(ctx, k), nil
+}
+
+// otherSetting is the act that works a dead item with another value of the setting that its failure is about, if there
+// is one. By their names, a code bad_X is about the fields max_bad_X and X of the plugin.
+func otherSetting(ctx context.Context, a *app.App, k ledger.Kind, it ledger.Item) (other ledgeract.Act, is bool) {
+	about, bad := strings.CutPrefix(it.Code, "bad_")
+	if !bad {
+		return other, false
+	}
+	p, err := a.FindPlugin(ctx, cmp.Or(k.Plugin, it.Kind))
+	if err != nil {
+		return other, false
+	}
+	for _, set := range []struct {
+		of     string
+		schema *settings.Schema
+	}{{"payload.", p.Payload}, {"config.", p.Config}} {
+		for _, f := range set.schema.Fields() {
+			if f.Name == "max_"+it.Code || f.Name == about {
+				return ledgeract.Act{Name: ledgeract.ChangeSetting, Item: it.ID, Kind: it.Kind, Key: it.Key,
+					Field: set.of + f.Name}, true
+			}
+		}
+	}
+	return other, false
+}

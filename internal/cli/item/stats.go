@@ -1,0 +1,300 @@
+package item
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/stats"
+)
+
+// shownStats is the figures of a kind for people: figures that are not exact have a mark.
+type shownStats struct {
+	Kind         string `json:"kind"`
+	Ready        string `json:"ready"`
+	Waiting      string `json:"waiting" spare:"7"`
+	Leased       string `json:"leased" spare:"8"`
+	Dead         string `json:"dead"`
+	Doubt        string `json:"doubt" spare:"10"`
+	RoundsDone   string `json:"rounds_done" spare:"2"`
+	RoundsFailed string `json:"rounds_failed" spare:"3"`
+	RoundsPutOff string `json:"rounds_put_off" heading:"put_off" spare:"2"`
+	Left         string `json:"left"`
+	Done1h       string `json:"done_1h" spare:"5"`
+	Failed1h     string `json:"failed_1h" spare:"4"`
+	PerSecond1m  string `json:"per_second_1m" heading:"per_s" spare:"6"`
+	OldestReady  string `json:"oldest_ready_s" heading:"oldest_s" spare:"1"`
+	ETA          string `json:"eta_s"`
+	WorkMS1h     string `json:"work_ms_1h"`
+	Wait         string `json:"wait_1h" heading:"wait_p50/95/99" spare:"1"`
+	Work         string `json:"work_1h" heading:"work_p50/95/99" spare:"1"`
+	Paused       string `json:"paused"`
+	Workers      int    `json:"workers" spare:"9"`
+}
+
+// shownStatsColumns are the columns of the table; where they are too wide, those with the tag spare are left out.
+var shownStatsColumns = []string{"kind", "ready", "waiting", "leased", "dead", "doubt", "rounds_done", "rounds_failed",
+	"rounds_put_off", "left", "done_1h", "failed_1h",
+	"per_second_1m", "oldest_ready_s", "eta_s", "wait_1h", "work_1h", "paused", "workers"}
+
+// showStats makes the row for people.
+func showStats(r answer.KindStats) shownStats {
+	about := func(v *float64) string {
+		if v == nil {
+			return ""
+		}
+		return "≈" + strconv.FormatFloat(*v, 'f', -1, 64)
+	}
+	paused := ""
+	if r.Paused {
+		paused = "paused"
+	}
+	return shownStats{r.Kind, report.Count(r.Ready), report.Count(r.Waiting), report.Count(r.Leased), report.Count(r.Dead),
+		report.Count(r.Doubt),
+		report.Count(r.RoundsDone), report.Count(r.RoundsFailed), report.Count(r.RoundsPutOff),
+		report.Count(r.Left), "≈" + report.Count(r.Done1h), "≈" +
+			report.Count(r.Failed1h), about(&r.PerSecond1m), strconv.FormatFloat(r.OldestReady, 'f', -1,
+			64), about(r.ETA), about(r.WorkMS1h),
+		percentiles(r.WaitP50, r.WaitP95, r.WaitP99), percentiles(r.WorkP50, r.WorkP95, r.WorkP99),
+		paused, r.Workers}
+}
+
+// percentiles are bounds in seconds, "" if none is known. A missing one is longer than all bounds.
+func percentiles(all ...*float64) string {
+	var parts []string
+	known := false
+	for _, v := range all {
+		if v == nil {
+			parts = append(parts, ">16777")
+			continue
+		}
+		known = true
+		parts = append(parts, strconv.FormatFloat(*v, 'f', -1, 64))
+	}
+	if !known {
+		return ""
+	}
+	return "≤" + strings.Join(parts, "/")
+}
+
+// groupRow is how the items of one value stand.
+type groupRow struct {
+	by        string
+	Group     string `json:"group"` // the value; with JSON it has the name of what it is
+	Done      int64  `json:"done"`
+	Failed    int64  `json:"failed"`
+	Doubt     int64  `json:"doubt"`
+	Left      int64  `json:"left"`
+	Cancelled int64  `json:"cancelled"`
+	PutOff    int64  `json:"put_off"`
+	value     json.RawMessage
+}
+
+// MarshalJSON implements json.Marshaler.
+func (g groupRow) MarshalJSON() ([]byte, error) {
+	value := g.value
+	if value == nil {
+		value = json.RawMessage("null")
+	}
+	return fmt.Appendf(nil, `{%s:%s,"done":%d,"failed":%d,"doubt":%d,"left":%d,"cancelled":%d,"put_off":%d}`,
+		ledger.JSON(g.by), value, g.Done, g.Failed, g.Doubt, g.Left, g.Cancelled, g.PutOff), nil
+}
+
+// groupColumns are those of groups; a table has no column for what was put off if nothing was.
+func groupColumns(p *report.Printer, rows []groupRow) []string {
+	columns := []string{"group", "done", "failed", "doubt", "left", "cancelled"}
+	if p.Format != report.Table || slices.ContainsFunc(rows, func(r groupRow) bool { return r.PutOff > 0 }) {
+		columns = append(columns, "put_off")
+	}
+	return columns
+}
+
+// noValue is how tables show the group of what has no such field.
+const noValue = "(none)"
+
+// groups counts items by what they have in common.
+func groups(ctx context.Context, a *app.App, f app.Filter, by string) error {
+	if slices.Contains([]string{"done", "failed", "doubt", "left", "cancelled", "put_off", ""}, by) {
+		return failure.Usage("bad_flag", "kind, scope or a field of the payload", "--by %q: is what is counted", by)
+	}
+	l, chosen, err := a.OpenChosen(ctx, f)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	p := a.Printer()
+	within := time.Duration(0)
+	if p.Format == report.Table {
+		within = lookTime
+	}
+	groups, whole, err := l.Groups(ctx, chosen, by, within)
+	if err != nil {
+		return err
+	}
+	counted := int64(0)
+	rows := make([]groupRow, len(groups))
+	for i, g := range groups {
+		name := noValue
+		if g.Value != nil && json.Unmarshal(g.Value, &name) != nil {
+			name = string(g.Value)
+		}
+		counted += g.Done + g.Failed + g.Doubt + g.Left + g.Cancelled + g.PutOff
+		rows[i] = groupRow{by, name, g.Done, g.Failed, g.Doubt, g.Left, g.Cancelled, g.PutOff, g.Value}
+	}
+	if p.Format == report.JSON {
+		err = p.Object(struct {
+			Groups []groupRow `json:"groups"`
+		}{rows})
+	} else {
+		_, err = report.List(p, app.Each(rows), groupColumns(p, rows)...)
+	}
+	if !whole && !a.Quiet {
+		fmt.Fprintf(a.Stderr, "these are the newest %s items that match, as far as it has counted in %s; -o csv counts all\n",
+			report.Count(counted), report.Seconds(lookTime))
+	}
+	if len(groups) == 1 && groups[0].Value == nil && !a.Quiet {
+		fmt.Fprintf(a.Stderr, "none of these items has %q in its payload; there are also kind, scope, hour and code\n", by)
+	}
+	if err == nil && len(rows) == 0 && a.ErrorOnEmpty {
+		return failure.Status(failure.ExitEmpty)
+	}
+	return err
+}
+
+var statsHelp = `Counts the backlog of each kind, exactly, and shows how fast it is worked.
+
+Columns of the backlog:
+  ready, waiting, leased, dead, doubt: items in these states
+  rounds_done, rounds_failed: recurring items that wait for their next round, because the current one is done or failed.
+  Only the first 100,000 waiting items of the kind are read.
+  rounds_put_off: recurring items whose round a person has put off (ledgerd retry --due)
+  left: items still to be worked: ready, leased and waiting ones, without those of the three columns rounds_…
+  oldest_ready_s: for how many seconds the oldest ready item has been ready
+  paused, workers: whether the kind is paused, and how many programs work it
+
+Columns of attempts that ended, also of items that people and scripts finish by hand. Workers write these figures every
+5 s, so they are not exact; tables mark them with ≈:
+  done_1h, failed_1h: attempts of the last hour
+  per_second_1m: attempts that were done or failed, per second of the last minute
+  work_ms_1h: mean time of an attempt in its handler
+  eta_s: time until nothing is left, at the rate of the last minute. It is longer if the kind has a rate limit, if the
+  next waiting item is due later, or if a person has put items off. A kind with a rate per shard key has no eta_s.
+  wait_p50_s_1h, wait_p95_s_1h, wait_p99_s_1h: time from due to begin. Half, 95 % and 99 % of the attempts of the last
+  hour began within so many seconds. An attempt of a worker begins when the handler gets the item, one of a person when
+  the item is claimed.
+  work_p50_s_1h, work_p95_s_1h, work_p99_s_1h: time from begin to end, in the same way
+Percentiles are upper bounds (tables mark them with ≤): times are counted in 24 ranges, below 0.004 s, 0.008 s …
+16777.216 s, and longer, and the bound of a range is shown. So the figure is at most twice the exact one. It is null if
+no attempt ended, or if the time is longer than 16777.216 s.
+
+Below the table stands what needs attention, each with the next command: kinds that are paused or not worked, items
+in doubt, and dead items with their three most frequent causes. Counts of causes are marked with ≥ if two seconds
+were too short to read all dead items of the kind. A table that is wider than the terminal leaves out columns,
+first those without a figure. -o csv has all columns.
+
+With -o json: {"kinds":[{"kind","ready","waiting","leased","dead","doubt","rounds_done","rounds_failed",
+"rounds_put_off","left","done_1h","failed_1h","per_second_1m","oldest_ready_s","eta_s","work_ms_1h",
+"wait_p50_s_1h",…,"work_p99_s_1h","paused","workers"}],"agents":4,"approximate":["done_1h",…],"at":…,
+"minutes":[{"at","kind","done","failed"}]}. minutes has what ended in each minute of the last hour, not exact either.
+With -o jsonl and csv: the rows of kinds.
+
+--by kind, scope or a field of the payload counts items instead: those that --where and the other filters match, in the
+columns done, failed, doubt, left, cancelled and put_off. A recurring item counts by its current round (see round: of
+--where). A dot leads into an object: --by customer.country. For a field that is named kind or scope, use payload.kind.
+The last group has the items without the field, or with a payload that is not JSON. A table counts for at most two
+seconds, newest items first, and then reports how far it came. CSV and JSON count all items, at one moment. With
+--by template -o json: {"groups":[{"template":"A","done","failed","doubt","left","cancelled","put_off"}]}; in the last
+group template is null.
+
+--by hour or --by code counts attempts that ended since --since (24 h ago): by hour in UTC, or by the code of those that
+failed, crashed, were lost or are in doubt. --by also takes several of hour, kind, scope and code: --by hour,kind. An item
+that failed twice and was then done counts three times. The figures are exact, and go back as far as attempts are kept
+(keep of the kind: 30 days). A table counts for at most two seconds (with --since ten), latest attempts first, and
+marks rows that are not complete with ≥. CSV and JSON count all attempts. With -o json:
+{"groups":[{"code","` + strings.Join(endedColumns([]string{stats.ByHour}), `","`) + `"}]}.`
+
+func StatsCommand(a *app.App) *cobra.Command {
+	var f app.Filter
+	var by string
+	var last app.DurationFlag
+	cmd := &cobra.Command{
+		Use: "stats", Short: "Count what is open, and what ended in the last hour", GroupID: app.GroupLook,
+		Args: app.Arguments(0, 0),
+		Long: statsHelp,
+		Example: `  ledgerd stats --by template --scope kitty-lovers
+  ledgerd stats --by hour,kind --since 8h -o csv
+  ledgerd stats --by code --since 8h`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			ended, err := byEnded(by)
+			switch {
+			case err != nil:
+				return err
+			case ended != nil:
+				return endedGroups(ctx, a, f, ended, last.Duration)
+			case cmd.Flags().Changed("since"):
+				return failure.Usage("bad_flag", "ledgerd stats --by hour --since 8h; of items: --where since:8h",
+					"--since goes with --by hour and --by code")
+			case cmd.Flags().Changed("by"):
+				return groups(ctx, a, f, by)
+			}
+			if len(f.Where)+len(f.Scopes)+len(f.States)+len(f.Agent) > 0 {
+				return failure.Usage("bad_flag", "name what to count by: --by kind",
+					"--where, --scope, --state and --agent go with --by")
+			}
+			l, _, err := a.OpenChosen(ctx, f)
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			all, err := l.Stats(ctx)
+			if err != nil {
+				return err
+			}
+			if len(f.Kinds) > 0 {
+				all.Kinds = slices.DeleteFunc(all.Kinds, func(k stats.Kind) bool { return !slices.Contains(f.Kinds, k.Kind) })
+			}
+			if err := tellStats(a, all); err != nil || a.Quiet || a.Output.String() != string(report.Table) {
+				return err
+			}
+			return sayAttention(ctx, a, l.Any, all)
+		},
+	}
+	f.Define(cmd)
+	cmd.Flags().StringVar(&by, "by", "", "count items by `kind`, scope or a field of the payload, or attempts by hour, "+
+		"kind, scope, code")
+	cmd.Flags().Var(&last, "since", "of attempts, only those that ended in the last 8h, 7d …")
+	return cmd
+}
+
+func tellStats(a *app.App, s stats.Summary) (err error) {
+	rows := make([]answer.KindStats, len(s.Kinds))
+	table := make([]shownStats, len(s.Kinds))
+	for i, k := range s.Kinds {
+		rows[i] = answer.NewKindStats(k, s.At)
+		table[i] = showStats(rows[i])
+	}
+	switch p := a.Printer(); p.Format {
+	case report.JSON:
+		err = p.Object(answer.NewStats(s))
+	case report.Table:
+		_, err = report.List(p, app.Each(table), shownStatsColumns...)
+	default:
+		_, err = report.List(p, app.Each(rows))
+	}
+	if err == nil && len(rows) == 0 && a.ErrorOnEmpty {
+		return failure.Status(failure.ExitEmpty)
+	}
+	return err
+}

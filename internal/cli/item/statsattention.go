@@ -1,0 +1,52 @@
+package item
+
+import (
+	"context"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/cli/attention"
+	"github.com/ledgerd/ledgerd/internal/ledgers"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/stats"
+)
+
+// sayAttention tells below the table of stats what a person should look at, with the command for it.
+func sayAttention(ctx context.Context, a *app.App, l ledgers.Any, s stats.Summary) error {
+	live, err := l.Agents(ctx)
+	if err != nil {
+		return err
+	}
+	kinds, err := l.Kinds(ctx)
+	if err != nil {
+		return err
+	}
+	pauses, err := l.Pauses(ctx, kinds...)
+	if err != nil {
+		return err
+	}
+	for _, c := range s.Kinds {
+		var k ledger.Kind
+		if i := slices.IndexFunc(kinds, func(k ledger.Kind) bool { return k.Name == c.Kind }); i >= 0 {
+			k = kinds[i]
+		}
+		flags := func(string) string { return a.MissingSettings(ctx, k) }
+		if what, next := attention.HeldUp(c.Counts, k, pauses[k.Name], live, flags); what != "" {
+			a.Advise(a.Stderr, "%s\n  %s\n", report.Safe(what), next)
+		}
+		if c.Doubt > 0 {
+			what, next := attention.DoubtOf(c.Counts)
+			a.Advise(a.Stderr, "%s\n  %s\n", what, next)
+		}
+		if c.Dead == 0 {
+			continue
+		}
+		dead, err := attention.DeadOf(ctx, l, c.Counts)
+		if err != nil {
+			return err
+		}
+		a.Advise(a.Stderr, "%s\n  %s\n", report.Safe(dead.What), report.Safe(dead.Next))
+	}
+	return nil
+}

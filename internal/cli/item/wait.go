@@ -1,0 +1,297 @@
+package item
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/intake"
+	"github.com/ledgerd/ledgerd/internal/ledgers"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/internal/runner"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// waited is how the items stood in the end.
+type waited struct {
+	Items     int64   `json:"items"`
+	Done      int64   `json:"done"`
+	Dead      int64   `json:"dead"`
+	Doubt     int64   `json:"doubt"`
+	Cancelled int64   `json:"cancelled"`
+	Left      int64   `json:"left"` // that had not ended
+	TimedOut  bool    `json:"timed_out"`
+	Seconds   float64 `json:"seconds"`
+	// Codes are those of the failures of what is dead, with how often each occurs.
+	Codes map[string]int64 `json:"codes"`
+}
+
+func (w *waited) count(it ledger.Item) {
+	if it.RoundState == ledger.RoundFailed && it.Code != "" {
+		w.Codes[it.Code]++
+	}
+	switch it.RoundState {
+	case ledger.RoundDone:
+		w.Done++
+	case ledger.RoundFailed:
+		w.Dead++
+	case ledger.RoundDoubt:
+		w.Doubt++
+	case ledger.RoundCancelled:
+		w.Cancelled++
+	}
+}
+
+func (w *waited) exit() error {
+	switch {
+	case w.TimedOut:
+		return failure.Status(failure.ExitTemporary)
+	case w.Dead+w.Doubt+w.Cancelled+w.Left > 0:
+		return failure.Status(failure.ExitUnfinished)
+	}
+	return nil
+}
+
+const (
+	waitEvery = 250 * time.Millisecond
+	waitPage  = 500 // items that one query looks at
+	waitPages = 4   // queries each time
+)
+
+// waiter follows items until they have ended.
+type waiter struct {
+	ledger ledgers.Any
+	open   []int64 // ids; first those that were looked at the longest time ago
+
+	mu      sync.Mutex
+	waited  waited
+	before  int64                 // items that had ended at the first look
+	failing map[int64]ledger.Item // of those that are open, by id: what failed and is tried again later
+}
+
+// look looks at the first of what is open, a number of pages.
+func (w *waiter) look(ctx context.Context, pages int) error {
+	for ; pages > 0 && len(w.open) > 0; pages-- {
+		n := min(len(w.open), waitPage)
+		page := w.open[:n]
+		w.open = w.open[n:]
+		items, err := roundsOf(ctx, w.ledger, page)
+		if err != nil {
+			return err
+		}
+		w.mu.Lock()
+		for _, id := range page {
+			it := items[id]
+			delete(w.failing, id)
+			if it.RoundState != ledger.RoundOpen {
+				w.waited.count(it)
+				continue
+			}
+			w.open = append(w.open, id)
+			if it.State == ledger.StateWaiting && it.Failures+it.Crashes > 0 {
+				w.failing[id] = ledger.Item{Code: it.Code, Due: it.Due}
+			}
+		}
+		w.mu.Unlock()
+	}
+	return nil
+}
+
+// all are the pages of a look at everything.
+func (w *waiter) all() int { return (len(w.open) + waitPage - 1) / waitPage }
+
+// progress is how far the items are.
+func (w *waiter) progress() runner.Progress {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.waited
+	p := runner.Progress{Total: r.Items, Done: r.Done, Failed: r.Dead + r.Doubt, Ended: r.Done + r.Dead + r.Doubt +
+		r.Cancelled, Waits: w.putOff()}
+	p.Attempts = max(0, p.Ended-w.before)
+	return p
+}
+
+// putOff describes how many items failed and wait to be tried again; "" if none.
+func (w *waiter) putOff() string {
+	var next time.Time
+	codes := map[string]int64{}
+	for _, it := range w.failing {
+		codes[it.Code]++
+		next = runner.Earliest(next, it.Due)
+	}
+	if len(codes) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("failed, and tried again later: %d (%s), the first at %s", len(w.failing),
+		strings.Join(causes(codes), ", "), next.Local().Format(time.TimeOnly))
+}
+
+// until waits until all have ended, at most for limit, if that is not 0; it reports whether that was over.
+func (w *waiter) until(ctx context.Context, limit time.Duration) (late bool, err error) {
+	end := time.Now().Add(limit)
+	if err := w.look(ctx, w.all()); err != nil {
+		return false, err
+	}
+	w.mu.Lock()
+	w.before = w.waited.Items - int64(len(w.open))
+	w.mu.Unlock()
+	for len(w.open) > 0 {
+		wait := waitEvery
+		if limit > 0 {
+			wait = min(wait, time.Until(end))
+		}
+		if wait <= 0 {
+			return true, w.look(ctx, w.all()) // also at what was looked at some time ago
+		}
+		if err := intake.Sleep(ctx, wait); err != nil {
+			return false, err
+		}
+		if err := w.look(ctx, waitPages); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+func wait(ctx context.Context, a *app.App, f app.Filter, args []string, limit time.Duration) error {
+	if err := f.CheckChoice("watch --until-ended", args); err != nil {
+		return err
+	}
+	if _, err := f.Parse(); err != nil { // before a ledger is opened
+		return err
+	}
+	l, err := a.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	chosen, err := choose(ctx, l.Any, f, args)
+	if err != nil {
+		return err
+	}
+	w := &waiter{ledger: l.Any}
+	for it, err := range l.List(ctx, chosen, 0) { // an id takes 8 bytes
+		if err != nil {
+			return err
+		}
+		w.open = append(w.open, it.ID)
+	}
+	res, err := followItems(ctx, a, w, limit)
+	if err != nil {
+		return err
+	}
+	if err := app.One(a, res, res.text()); err != nil {
+		return err
+	}
+	if res.Items == 0 && a.ErrorOnEmpty {
+		return failure.Status(failure.ExitEmpty)
+	}
+	return res.exit()
+}
+
+// followItems waits until the items have ended, and shows how far they are.
+func followItems(ctx context.Context, a *app.App, w *waiter, limit time.Duration) (res waited, err error) {
+	began := time.Now()
+	w.waited = waited{Items: int64(len(w.open)), Codes: map[string]int64{}}
+	w.failing = map[int64]ledger.Item{}
+	if err := sayUnworked(ctx, a, w.ledger, w.open); err != nil {
+		return res, err
+	}
+	stop := func() {}
+	if a.Progress.Value != "auto" || app.IsTerminal(a.Stderr) { // a script that waits is not told how far it is
+		stop = a.StartProgress(w.progress).Stop
+	}
+	late, err := w.until(ctx, limit)
+	stop()
+	res = w.waited
+	res.Left, res.TimedOut = int64(len(w.open)), late
+	res.Seconds = report.InSeconds(time.Since(began))
+	return res, err
+}
+
+// sayUnworked names the kinds of items, of the first ones, that plugins work and no program works now.
+func sayUnworked(ctx context.Context, a *app.App, l ledgers.Any, ids []int64) error {
+	items, err := roundsOf(ctx, l, ids[:min(len(ids), waitPage)])
+	if err != nil || a.Quiet {
+		return err
+	}
+	agents, err := l.Agents(ctx)
+	if err != nil {
+		return err
+	}
+	kinds := map[string]bool{}
+	for _, it := range items {
+		if it.RoundState == ledger.RoundOpen {
+			kinds[it.Kind] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(kinds)) {
+		k, err := l.Kind(ctx, name)
+		if err != nil {
+			return err
+		}
+		works := slices.ContainsFunc(agents, func(g ledger.Agent) bool { _, ok := g.Kinds[name]; return ok })
+		if !works && !k.Paused && k.Plugin+k.Definition != "" {
+			a.Advise(a.Stderr, "no program works kind %s now: ledgerd work --kind %[1]s%s\n", name, a.MissingSettings(ctx, k))
+		}
+	}
+	return nil
+}
+
+func (w *waited) text() string {
+	text := fmt.Sprintf("done %s of %s", report.Count(w.Done), report.Count(w.Items))
+	for _, c := range []struct {
+		n    int64
+		what string
+	}{{w.Dead, "dead"}, {w.Doubt, "in doubt"}, {w.Cancelled, "cancelled"}, {w.Left, "left"}} {
+		if c.n > 0 {
+			text += fmt.Sprintf("   %s %s", c.what, report.Count(c.n))
+		}
+	}
+	return text + w.end()
+}
+
+// end is the end of a line for people: how long it took, and whether the time was over.
+func (w *waited) end() string {
+	text := "   " + report.Seconds(time.Duration(w.Seconds*float64(time.Second)))
+	if w.TimedOut {
+		return "   the time was over" + text
+	}
+	return text
+}
+
+// causes are codes with how often each occurs, the most frequent first.
+func causes(codes map[string]int64) []string {
+	names := slices.SortedFunc(maps.Keys(codes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(codes[b], codes[a]), strings.Compare(a, b))
+	})
+	if len(names) == 1 {
+		return names
+	}
+	for i, name := range names {
+		names[i] = report.Count(codes[name]) + " × " + cmp.Or(name, "no code")
+	}
+	return names
+}
+
+// roundsOf are items by id. One that is gone was removed after its end.
+func roundsOf(ctx context.Context, l ledgers.Any, ids []int64) (map[int64]ledger.Item, error) {
+	items := make(map[int64]ledger.Item, len(ids))
+	for _, id := range ids {
+		items[id] = ledger.Item{RoundState: ledger.RoundDone}
+	}
+	for it, err := range l.List(ctx, ledger.IDs(ids...), 0) {
+		if err != nil {
+			return nil, err
+		}
+		items[it.ID] = it
+	}
+	return items, nil
+}

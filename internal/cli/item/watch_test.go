@@ -1,0 +1,46 @@
+package item
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/memory"
+)
+
+// TestWaiter: what ends is counted, wherever it stands among what is waited for; an item that lags holds up no other.
+func TestWaiter(t *testing.T) {
+	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
+	const items = 3*waitPage + 7
+	var all []ledger.NewItem
+	for i := range items {
+		all = append(all, ledger.NewItem{Kind: "k", Key: strconv.Itoa(i)})
+	}
+	added, err := l.Add(t.Context(), all...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &waiter{ledger: l, waited: waited{Items: items}}
+	for _, a := range added {
+		w.open = append(w.open, a.ID)
+	}
+	if late, err := w.until(t.Context(), time.Nanosecond); !late || err != nil || len(w.open) != items {
+		t.Fatalf("%v, %v, %d open", late, err, len(w.open))
+	}
+	if n, err := l.Cancel(t.Context(), "ann", ledger.Filter{Above: added[0].ID}); n != items-1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if err := w.look(t.Context(), w.all()); err != nil {
+		t.Fatal(err)
+	}
+	if p := w.progress(); p.Total != items || p.Ended != items-1 || p.Attempts != items-1 || len(w.open) != 1 {
+		t.Errorf("%+v, %d open", p, len(w.open))
+	}
+	if _, err := l.Cancel(t.Context(), "ann", ledger.Filter{}); err != nil {
+		t.Fatal(err)
+	}
+	if late, err := w.until(t.Context(), 0); late || err != nil || w.waited.Cancelled != items {
+		t.Errorf("%v, %v, %+v", late, err, &w.waited)
+	}
+}

@@ -1,0 +1,269 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
+	"github.com/ledgerd/ledgerd/internal/pluginproc/conformance"
+	"github.com/ledgerd/ledgerd/internal/pluginstore"
+	"github.com/ledgerd/ledgerd/internal/report"
+)
+
+// checkRow is one check of a plugin.
+type checkRow struct {
+	Group    string  `json:"group"`
+	Check    string  `json:"check"`
+	About    string  `json:"about"`
+	Result   string  `json:"result"` // ok, failed or "not checked"
+	OK       bool    `json:"ok"`     // nothing is known to be wrong
+	Error    string  `json:"error"`  // what happened, or why it was not checked
+	Expected string  `json:"expected"`
+	Do       string  `json:"do"`
+	MS       float64 `json:"ms"`
+}
+
+// Results of a check.
+const (
+	checkOK     = "ok"
+	checkFailed = "failed"
+	checkNot    = "not checked"
+)
+
+func pluginCheckCommand(a *app.App) *cobra.Command {
+	var t author
+	var quick bool
+	var junit string
+	cmd := &cobra.Command{
+		Use: "check NAME|PATH", Short: "Check how a plugin behaves; exit 1 if something is wrong", Args: app.Arguments(1, 1),
+		Long: `Starts the plugin several times and checks what ledgerd relies on, in the order of a plugin's life: that it
+starts, describes itself, refuses wrong input, gives every item one result, and ends when it is told to and
+when ledgerd is gone. Its examples are worked several times. For each failed check it prints what was expected,
+what happened and what to do.
+Fields: group, check, about, result (ok, failed, not checked), ok, error, expected, do, ms.`,
+		Example: "  ledgerd plugin check ./ledgerd-plugin-thumbs\n  ledgerd plugin check thumbs --with width=100 --quick " +
+			"--junit report.xml",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return pluginCheck(cmd.Context(), a, args[0], t, quick, junit)
+		},
+	}
+	t.define(a, cmd.Flags())
+	cmd.Flags().BoolVar(&quick, "quick", false, "leave out the checks of times, for machines where times mean nothing")
+	cmd.Flags().StringVar(&junit, "junit", "", "also write the results to this `file`, as JUnit's XML")
+	return cmd
+}
+
+func pluginCheck(ctx context.Context, a *app.App, name string, t author, quick bool, junit string) error {
+	target, err := checkTarget(ctx, a, name, t)
+	if err != nil {
+		return err
+	}
+	target.Quick = quick
+	p := a.Printer()
+	out, err := report.NewRows[checkRow](p, []string{"group", "check", "result", "about"}, nil)
+	if err != nil {
+		return err
+	}
+	var rows []checkRow
+	stopped, timedOut := "", 0
+	for _, c := range conformance.Checks(target) {
+		row, err := Checked(ctx, c, target)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row.checkRow)
+		if err := out.Write(row.checkRow); err != nil {
+			return err
+		}
+		if row.timedOut {
+			timedOut++
+		}
+		switch {
+		case row.neverStarts:
+			stopped = "it does not start, so nothing else can be checked"
+		case timedOut == MaxTimedOut:
+			stopped = fmt.Sprintf("%d checks have run out of time, so nothing else was checked", timedOut)
+		}
+		if stopped != "" {
+			break
+		}
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	if p.Format == report.Table {
+		explainChecks(a, rows)
+	}
+	if junit != "" {
+		if err := writeJUnit(junit, name, rows); err != nil {
+			return err
+		}
+	}
+	if n := failedChecks(rows); n > 0 {
+		return failure.New(failure.ExitError, "check_failed", fmt.Sprintf("plugin %s: %s failed", name,
+			report.Plural(int64(n), "check")), stopped)
+	}
+	return nil
+}
+
+// MaxTimedOut is after how many checks without an answer there is no point in waiting for more.
+const MaxTimedOut = 3
+
+// verdict is a row, and whether there is a point in going on.
+type verdict struct {
+	checkRow
+	neverStarts bool
+	timedOut    bool
+}
+
+// Checked makes one check; the error is that of ctx.
+func Checked(ctx context.Context, c conformance.Check, target conformance.Target) (verdict, error) {
+	v := verdict{checkRow: checkRow{Group: c.Group, Check: c.Name, About: c.About, Result: checkOK, OK: true}}
+	began := time.Now()
+	err := c.Run(ctx, target)
+	v.MS = float64(time.Since(began).Microseconds()) / 1000
+	switch f, ok := errors.AsType[*conformance.Failure](err); {
+	case ok:
+		v.Result, v.OK = checkFailed, false
+		v.Error, v.Expected, v.Do, v.timedOut = f.Happened, f.Expected, f.Do, f.TimedOut
+		_, refused := errors.AsType[*pluginproc.StartError](err)
+		v.neverStarts = refused && c.Group != conformance.GroupStart // those start it in other ways
+	case errors.Is(err, conformance.ErrNotChecked):
+		v.Result, v.Error = checkNot, strings.TrimPrefix(err.Error(), conformance.ErrNotChecked.Error()+": ")
+	case err != nil:
+		return v, err
+	}
+	return v, nil
+}
+
+func failedChecks(rows []checkRow) int {
+	n := 0
+	for _, row := range rows {
+		if row.Result == checkFailed {
+			n++
+		}
+	}
+	return n
+}
+
+// explainChecks prints below the table what is wrong, and what is unknown.
+func explainChecks(a *app.App, rows []checkRow) {
+	var b strings.Builder
+	unknown := map[string][]string{} // checks that were not made, by reason
+	for _, row := range rows {
+		switch row.Result {
+		case checkNot:
+			unknown[row.Error] = append(unknown[row.Error], row.Check)
+		case checkFailed:
+			fmt.Fprintf(&b, "\n%s\n", row.Check)
+			for _, part := range []struct{ name, text string }{{"expected", row.Expected}, {"happened", row.Error},
+				{"do", row.Do}} {
+				name := part.name
+				for line := range strings.SplitSeq(part.text, "\n") {
+					fmt.Fprintf(&b, "  %-9s %s\n", name, report.Safe(line))
+					name = ""
+				}
+			}
+		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(unknown)) {
+		fmt.Fprintf(&b, "\nnot checked: %s\n  %s\n", strings.Join(unknown[why], ", "), report.Safe(why))
+	}
+	_, _ = io.WriteString(a.Stdout, b.String())
+}
+
+// checkTarget is the plugin to check. One that does not even say what it is is a target, too: the
+// checks say why. A bundled plugin is no program of its own that a person could start.
+func checkTarget(ctx context.Context, a *app.App, name string, t author) (conformance.Target, error) {
+	p, err := pluginAt(ctx, a, name, t)
+	if p == nil || err != nil && (len(t.with) > 0 || p.Spec.Place.Broken != "") || ctx.Err() != nil {
+		return conformance.Target{}, err
+	}
+	target := conformance.Target{Name: calledHere(p.Spec.Place), Spec: p.Spec.Proc(),
+		Embedded: p.Spec.Place.Origin == "bundled"}
+	target.Spec.OnLog = func(source, line string) { a.Log.Debug(line, "plugin", name, "from", source) }
+	if p.Description == nil {
+		return target, nil
+	}
+	config, err := a.PluginConfig(p.Name, p, t.with)
+	if err != nil {
+		return target, err
+	}
+	target.Config, target.Secrets, err = p.Config.Split(config)
+	return target, err
+}
+
+// calledHere is what a plugin must call itself, "" if it may be any name.
+func calledHere(place pluginhost.Place) string {
+	name := cmp.Or(place.Calls, place.Name)
+	if program, ok := strings.CutPrefix(filepath.Base(place.Path), pluginstore.Prefix); ok && name == "" {
+		return program
+	}
+	return name
+}
+
+// JUnit's XML, as far as the servers that show test results agree on it.
+type (
+	junitSuite struct {
+		XMLName  xml.Name    `xml:"testsuite"`
+		Name     string      `xml:"name,attr"`
+		Tests    int         `xml:"tests,attr"`
+		Failures int         `xml:"failures,attr"`
+		Skipped  int         `xml:"skipped,attr"`
+		Time     string      `xml:"time,attr"` // seconds
+		Cases    []junitCase `xml:"testcase"`
+	}
+	junitCase struct {
+		Class   string       `xml:"classname,attr"`
+		Name    string       `xml:"name,attr"`
+		Time    string       `xml:"time,attr"`
+		Failure *junitReason `xml:"failure"`
+		Skipped *junitReason `xml:"skipped"`
+	}
+	junitReason struct {
+		Message string `xml:"message,attr"`
+		Text    string `xml:",chardata"`
+	}
+)
+
+// writeJUnit writes the results of checks to a file.
+func writeJUnit(file, plugin string, rows []checkRow) error {
+	suite := junitSuite{Name: "ledgerd plugin check " + plugin, Tests: len(rows), Failures: failedChecks(rows)}
+	seconds := func(ms float64) string { return fmt.Sprintf("%.3f", ms/1000) }
+	total := 0.0
+	for _, row := range rows {
+		total += row.MS
+		c := junitCase{Class: "ledgerd." + row.Group, Name: row.Check, Time: seconds(row.MS)}
+		switch row.Result {
+		case checkNot:
+			suite.Skipped++
+			c.Skipped = &junitReason{Message: row.Error}
+		case checkFailed:
+			message, _, _ := strings.Cut(row.Error, "\n")
+			c.Failure = &junitReason{Message: message, Text: "expected: " + row.Expected + "\nhappened: " + row.Error +
+				"\ndo: " + row.Do + "\n"}
+		}
+		suite.Cases = append(suite.Cases, c)
+	}
+	suite.Time = seconds(total)
+	text, err := xml.MarshalIndent(suite, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append([]byte(xml.Header), append(text, '\n')...), 0o644)
+}

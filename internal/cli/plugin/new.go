@@ -1,0 +1,85 @@
+package plugin
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/version"
+	"github.com/ledgerd/ledgerd/sdk/template"
+)
+
+func pluginNewCommand(a *app.App) *cobra.Command {
+	lang := app.ChoiceFlag{Value: "go", Of: template.Languages()}
+	var dir string
+	cmd := &cobra.Command{
+		Use: "new NAME", Short: "Make a folder with a plugin to begin with", Args: app.Arguments(1, 1),
+		Annotations: map[string]string{app.WithoutConfig: "yes"},
+		Long: `Writes the folder ledgerd-plugin-NAME with a plugin that works, its tests, and a README with the
+next steps. --lang sh writes a script that the plugin exec runs. The folder must not exist: no file is
+overwritten. A ledgerd that was built in a clone makes plugins in Go that take the SDK from there (replace,
+in go.mod). With -o json: {"name","lang","dir","files","next"}.`,
+		Example: "  ledgerd plugin new thumbs\n  ledgerd plugin new thumbs --lang node",
+		RunE: func(_ *cobra.Command, args []string) error {
+			return pluginNew(a, args[0], lang.Value, cmp.Or(dir, "ledgerd-plugin-"+args[0]))
+		},
+	}
+	cmd.Flags().Var(&lang, "lang", "what it is written in")
+	cmd.Flags().StringVar(&dir, "dir", "", "`folder` to make (default ledgerd-plugin-NAME)")
+	return cmd
+}
+
+func pluginNew(a *app.App, name, lang, dir string) error {
+	if err := template.CheckName(name); err != nil {
+		return failure.Usage("bad_name", "for example: ledgerd plugin new word-count", "%v", err)
+	}
+	if a.Program.Plugins[name] != nil {
+		return failure.Usage("bad_name", "all plugins: ledgerd plugin ls",
+			"%s is a plugin that ledgerd has already; choose another name", name)
+	}
+	files, err := template.Write(dir, name, lang, version.String(), version.Clone())
+	if errors.Is(err, fs.ErrExist) {
+		return failure.Usage("exists", "choose another with --dir, or remove it", "%s is there already", dir)
+	}
+	if err != nil {
+		return err
+	}
+	made := struct {
+		Name  string   `json:"name"`
+		Lang  string   `json:"lang"`
+		Dir   string   `json:"dir"`
+		Files []string `json:"files"`
+		Next  []string `json:"next"`
+	}{name, lang, dir, files, append([]string{"cd " + dir}, firstSteps(name, lang)...)}
+	return app.One(a, made, "made "+dir+": "+strings.Join(ownFiles(files), " ")+"\nnext:\n  "+strings.Join(made.Next,
+		"\n  "))
+}
+
+// firstSteps are the commands that test a new plugin and run it, in its folder.
+func firstSteps(name, lang string) []string {
+	program := "./ledgerd-plugin-" + name
+	run := "ledgerd run " + name + " --plugin-dir . README.md"
+	switch lang {
+	case "go":
+		return []string{"go mod tidy", "go test ./...", "go build", "ledgerd plugin check " + program, run}
+	case "node":
+		return []string{"npm ci", "node --test", "ledgerd plugin check " + program, run}
+	default:
+		return []string{"sh test.sh", "ledgerd --config ledgerd.toml run " + name + " README.md"}
+	}
+}
+
+// ownFiles leaves out the SDK, which is no file to begin with.
+func ownFiles(files []string) (own []string) {
+	for _, f := range files {
+		if !strings.HasPrefix(f, "ledgerd/") {
+			own = append(own, f)
+		}
+	}
+	return own
+}

@@ -1,0 +1,15 @@
+// Package plugin has the commands for plugins: make, try, check, add, list and remove them. author.go has the
+// plugin that check and run try, versions.go the versions that add, ls and rm print and change.
+package plugin
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+)
+
+func Command(a *app.App) *cobra.Command {
+	return app.Group(app.GroupSetUp, "plugin", "Make, try, check, add, list and remove plugins", pluginNewCommand(a),
+		pluginRunCommand(a), pluginCheckCommand(a),
+		pluginAddCommand(a), pluginLsCommand(a), pluginRmCommand(a))
+}

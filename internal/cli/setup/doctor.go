@@ -1,0 +1,498 @@
+package setup
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/cli/attention"
+	"github.com/ledgerd/ledgerd/internal/dburl"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/hostcheck"
+	"github.com/ledgerd/ledgerd/internal/kinds"
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
+	"github.com/ledgerd/ledgerd/internal/pluginproc"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/finding"
+	"github.com/ledgerd/ledgerd/ledger/stats"
+	"github.com/ledgerd/ledgerd/ledger/tables"
+)
+
+// diagnosed is what doctor prints.
+type diagnosed struct {
+	OK       bool         `json:"ok"`
+	Findings []findingRow `json:"findings"`
+}
+
+type findingRow struct {
+	Level finding.Level `json:"level"`
+	Check string        `json:"check"`
+	What  string        `json:"what"`
+	Why   string        `json:"why"`
+	Fix   string        `json:"fix"`
+}
+
+func DoctorCommand(a *app.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "Find what is wrong with the ledger, its database, this machine or a plugin; exit 1 if " +
+			"something is", GroupID: app.GroupSetUp, Args: app.Arguments(0, 0),
+		Long: `Checks:
+  - the ledger and its database: schema, durability, damage (for 5 s; all of it: ledgerd db verify), disk, clocks,
+    long transactions, vacuum, rights, notifications;
+  - this machine: limits, the port of its daemon, plugins without a host;
+  - each plugin: it is started and must describe itself;
+  - the plugins of the kinds in the config: they are started with their config, as a worker does, and check the
+    systems that they depend on, such as a mail server or a database (each answer may take 10 s);
+  - the work: programs with a wrong clock, leases of programs that are gone, kinds that no program works or whose
+    plugin crashes again and again, and items that a person must decide.
+For each fault it prints why it matters and what to do. It changes nothing in the ledger.
+
+Each finding is ok, a warning (works, but may not for long, or slower) or a problem (exit 1).
+With -o json: {"ok","findings":[{"level","check","what","why","fix"}]}; jsonl, csv: the findings.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			at, err := a.Address()
+			if err != nil {
+				return err
+			}
+			a.WarnOfPassword()
+			return tellFindings(a, diagnose(cmd.Context(), a, at))
+		},
+	}
+	a.PluginDirFlag(cmd.Flags())
+	return cmd
+}
+
+func rowOf(a *app.App, f finding.Finding) findingRow {
+	return findingRow{f.Level, f.Check, f.What, f.Why, a.Typed(app.Worded(f.Fix, f.Act))}
+}
+
+// diagnose looks at everything.
+func diagnose(ctx context.Context, a *app.App, at dburl.Database) []finding.Finding {
+	all, sound := at.Examine(ctx)
+	if sound {
+		all = append(all, examineIntegrity(ctx, a, at))
+		found, err := examineWork(ctx, a, at)
+		if err != nil {
+			f := failure.Explain(err)
+			found = append(found, finding.Problem("work", f.Message, "commands may fail the same way", f.Hint).By(f.Act.Name))
+		}
+		all = append(all, found...)
+	}
+	all = append(all, hostcheck.Examine()...)
+	all = append(all, hostcheck.Port(ctx, a.Config.Listen)...)
+	var kinds []finding.Finding
+	var asking sync.WaitGroup
+	asking.Go(func() { kinds = examineKinds(ctx, a) }) // a plugin that does not answer is waited for once
+	all = append(all, examinePlugins(ctx, a)...)
+	asking.Wait()
+	all = append(all, kinds...)
+	return append(all, orphans(a))
+}
+
+// integrityTime is how long doctor looks for damage; db verify looks to the end.
+const integrityTime = 5 * time.Second
+
+func examineIntegrity(ctx context.Context, a *app.App, at dburl.Database) finding.Finding {
+	began := time.Now()
+	f := integrity(ctx, at, integrityTime)
+	if time.Since(began) >= integrityTime {
+		f.What += "; to read all of it: " + a.Typed("ledgerd db verify")
+	}
+	return f
+}
+
+// tellFindings prints what was found and ends with 1 if something is wrong.
+func tellFindings(a *app.App, all []finding.Finding) error {
+	d := diagnosed{OK: true}
+	for _, f := range all {
+		d.Findings = append(d.Findings, rowOf(a, f))
+		d.OK = d.OK && f.Level != finding.LevelProblem
+	}
+	p := a.Printer()
+	var err error
+	switch p.Format {
+	case report.JSON:
+		err = p.Object(d)
+	case report.Table:
+		for _, f := range d.Findings {
+			fmt.Fprintf(a.Stdout, "%-8s %-14s %s\n", f.Level, f.Check, report.Safe(f.What))
+			if f.Level != finding.LevelOK {
+				fmt.Fprintf(a.Stdout, "%24swhy: %s\n%24sfix: %s\n", "", report.Safe(f.Why), "", report.Safe(f.Fix))
+			}
+		}
+	default:
+		_, err = report.List(p, app.Each(d.Findings))
+	}
+	if err == nil && !d.OK {
+		return failure.Status(failure.ExitError)
+	}
+	return err
+}
+
+// examineWork looks at who works the ledger and at what waits for a person.
+func examineWork(ctx context.Context, a *app.App, at dburl.Database) ([]finding.Finding, error) {
+	l, err := a.OpenAt(ctx, at, false)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	agents, err := l.Agents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := l.Counts(ctx, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := l.Kinds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pauses, err := l.Pauses(ctx, kinds...)
+	if err != nil {
+		return nil, err
+	}
+	holders, err := examineHolders(ctx, l, agents)
+	all := append(holders, unworked(counts, kinds, pauses, agents, func(kind string) string {
+		k, err := l.Kind(ctx, kind)
+		if err != nil {
+			return ""
+		}
+		return a.MissingSettings(ctx, k)
+	})...)
+	all = append(all, stalled(agents)...)
+	lapsed, err := l.Lapsed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, killed(lapsed, agents)...)
+	all = append(all, refusals(kinds, agents)...)
+	all = append(all, a.PolicyFindings(kinds)...)
+	all = append(all, skewed(agents)...)
+	all = append(all, sameNames(agents)...)
+	decide, failed := decisions(ctx, l.Ledger, counts)
+	return append(all, decide...), cmp.Or(err, failed)
+}
+
+// mostSkew is how far the clock of a machine may be off before it is worth a word.
+const mostSkew = 2 * time.Second
+
+// skewed are programs on machines whose clock is off.
+func skewed(live []ledger.Agent) (all []finding.Finding) {
+	for _, g := range live {
+		if g.Skew.Abs() <= mostSkew {
+			continue
+		}
+		way := "ahead of"
+		if g.Skew < 0 {
+			way = "behind"
+		}
+		all = append(all, finding.Warning("clock", fmt.Sprintf("%s: its clock is %s %s the database's", g.Name,
+			g.Skew.Abs().Round(10*time.Millisecond), way),
+			"leases do not depend on it; times in its logs, and of its schedules, do", "keep it in step (timedatectl, chrony)"))
+	}
+	return all
+}
+
+// sameNames are processes that have the agent name of another one, each said once.
+func sameNames(live []ledger.Agent) (all []finding.Finding) {
+	for i, g := range live {
+		others := g.Namesakes(live[:i])
+		if len(others) == 0 || slices.ContainsFunc(live[:i], g.SameProcess) {
+			continue
+		}
+		o := others[0]
+		all = append(all,
+			finding.Warning("agents", fmt.Sprintf("%s (host %s, pid %d) and %s (host %s, pid %d) have the same agent name",
+				o.Name, o.Host, o.PID, g.Name, g.Host, g.PID),
+				"a filter by that name finds what both hold, and names of agents do not tell them apart", "give each daemon an "+
+					"agent of its own in its config, or none"))
+	}
+	return all
+}
+
+// stalled are kinds whose plugin crashes again and again, or does not start.
+func stalled(live []ledger.Agent) (all []finding.Finding) {
+	for _, g := range live {
+		for _, kind := range answer.StalledKinds(g, time.Now().Add(-g.Skew)) {
+			_, works := g.Kinds[kind]
+			if !works && g.Configs[kind] != "" { // said once for a process, see refused
+				continue
+			}
+			if !works {
+				all = append(all,
+					finding.Warning("kind", fmt.Sprintf("kind %s is not worked by %s: its plugin does not start there%s",
+						kind, g.Name, lastError(g, kind)),
+						"its items wait; the plugin is tried again, at least once a minute", "/readyz of that daemon has a code, its "+
+							"log the error; on that machine: ledgerd doctor"))
+				continue
+			}
+			all = append(all, finding.Warning("breaker", fmt.Sprintf("the plugin of kind %s crashes again and again on %s%s", kind,
+				g.Name, lastError(g, kind)),
+				fmt.Sprintf("nothing is given to it until %s, then one item to try",
+					g.Stalled[kind].Local().Format("2006-01-02 15:04:05")),
+				fmt.Sprintf("ledgerd errors --where kind:%s shows how it ends; ledgerd plugin check PLUGIN tries it", kind)))
+		}
+	}
+	return all
+}
+
+// mostHeld is how many leases are looked at.
+const mostHeld = 10_000
+
+// examineHolders looks for leases that no process will end: of programs whose heartbeat has run out,
+// and those beyond their time.
+func examineHolders(ctx context.Context, l *app.Database, live []ledger.Agent) ([]finding.Finding, error) {
+	beats, err := heartbeats(ctx, l.Store)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	gone, over, looked := map[string]*ledger.Holder{}, 0, 0
+	for it, err := range l.List(ctx, ledger.Filter{States: []ledger.State{ledger.StateLeased}}, 0) {
+		if err != nil {
+			return nil, err
+		}
+		_, program := beats[it.Agent]
+		alive := slices.ContainsFunc(live, func(a ledger.Agent) bool { return a.Name == it.Agent })
+		switch {
+		case program && !alive:
+			if gone[it.Agent] == nil {
+				gone[it.Agent] = &ledger.Holder{Agent: it.Agent, SeenAt: beats[it.Agent]}
+			}
+			h := gone[it.Agent]
+			if h.Items++; it.ExpiresAt.After(h.Until) {
+				h.Until = it.ExpiresAt
+			}
+		case now.After(it.ExpiresAt.Add(time.Minute)):
+			over++
+		}
+		if looked++; looked == mostHeld {
+			break
+		}
+	}
+	var all []finding.Finding
+	p := new(report.Printer)
+	for name, h := range gone {
+		all = append(all, finding.Warning("agents", fmt.Sprintf("%s has given no sign since %s and holds %s", name,
+			p.Local(h.SeenAt), report.Plural(h.Items, "item")),
+			fmt.Sprintf("they wait until their leases end, the last at %s, and then for a worker to take them back",
+				p.Local(h.Until)),
+			"have a worker run: ledgerd work; if that program is surely gone, free them now: "+app.Words(h.Release())))
+	}
+	slices.SortFunc(all, func(a, b finding.Finding) int { return strings.Compare(a.What, b.What) })
+	if over > 0 {
+		all = append(all, finding.Warning("leases", fmt.Sprintf("%s leased beyond the time of the lease",
+			report.Plural(int64(over), "item")),
+			"no worker runs that would take them back", "ledgerd work, or ledgerd ls --state leased to see whose they are"))
+	}
+	if len(all) == 0 {
+		all = append(all, finding.Fine("agents", fmt.Sprintf("%s at work, no lease is forgotten",
+			report.Plural(int64(len(live)), "program"))))
+	}
+	return all, nil
+}
+
+// heartbeats are the newest ones of all programs that have not said goodbye.
+func heartbeats(ctx context.Context, s tables.Store) (map[string]time.Time, error) {
+	seen := map[string]time.Time{}
+	err := s.ReadTables(ctx, func(r tables.Reader) error {
+		all, err := r.Tables()
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(all, func(t tables.Table) bool { return t.Name == "ledger_agents" })
+		name, at := slices.Index(all[i].Columns, "agent"), slices.Index(all[i].Columns, "seen_at")
+		return r.Scan(all[i], nil, func(row tables.Row) error {
+			seen[row[name].(string)] = time.UnixMicro(row[at].(int64))
+			return nil
+		})
+	})
+	return seen, err
+}
+
+// idle is for how long items may be ready before a finding tells that no program works them.
+const idle = 10 * time.Minute
+
+// unworked are kinds that are held up, by the rule of stats: paused, see Ledger.Pauses, or with ready items that no
+// program works. A kind for people is named when its items have been ready for long. flags are those that work
+// needs for a kind.
+func unworked(counts []stats.Counts, kinds []ledger.Kind, pauses map[string]ledger.JournalEntry, live []ledger.Agent,
+	flags func(kind string) string) (all []finding.Finding) {
+	for _, c := range counts {
+		works := slices.ContainsFunc(live, func(a ledger.Agent) bool { _, ok := a.Kinds[c.Kind]; return ok })
+		var k ledger.Kind
+		if i := slices.IndexFunc(kinds, func(k ledger.Kind) bool { return k.Name == c.Kind }); i >= 0 {
+			k = kinds[i]
+		}
+		what, next := attention.HeldUp(c, k, pauses[c.Kind], live, flags)
+		switch since := time.Since(c.OldestReady); {
+		case k.Paused && what != "":
+			all = append(all, finding.Warning("kinds", what, "nothing of it is worked until somebody resumes it", next))
+		case what != "":
+			if len(live) == 0 {
+				what += "; no worker and no daemon runs"
+			}
+			all = append(all, finding.Problem("kinds", what, "they wait until one does", next))
+		case c.Ready > 0 && !works && since > idle:
+			all = append(all,
+				finding.Warning("kinds", fmt.Sprintf("%s of kind %s ready, the first since %s, and no program works it",
+					report.Plural(c.Ready, "item"), c.Kind, since.Round(time.Second)),
+					"they wait until somebody does, or it is a kind for people", "ledgerd work --kind "+c.Kind+flags(c.Kind)))
+		}
+	}
+	return all
+}
+
+// decisions describes how much waits for a person, and why.
+func decisions(ctx context.Context, l *ledger.Ledger, counts []stats.Counts) (all []finding.Finding, err error) {
+	const why = "they stay as they are until a person decides"
+	for _, c := range counts {
+		if c.Dead > 0 {
+			dead, err := attention.DeadOf(ctx, l, c)
+			if err != nil {
+				return all, err
+			}
+			all = append(all, finding.Warning("decisions", dead.What, why, dead.Next+report.Prefixed("; or give up one cause: ",
+				dead.GiveUp)))
+		}
+		if c.Doubt > 0 {
+			what, next := attention.DoubtOf(c)
+			all = append(all, finding.Warning("decisions", what, why, next))
+		}
+	}
+	if len(all) == 0 {
+		all = append(all, finding.Fine("decisions", "nothing waits for a person"))
+	}
+	return all, nil
+}
+
+// examinePlugins starts each plugin and asks it what it is.
+func examinePlugins(ctx context.Context, a *app.App) (all []finding.Finding) {
+	found, err := a.Survey(ctx)
+	for _, s := range found {
+		all = append(all, examinePlugin(s)...)
+	}
+	if err != nil {
+		e := failure.Explain(err)
+		all = append(all, finding.Problem("plugin", e.Message, "plugins are not found", e.Hint))
+	}
+	return all
+}
+
+// examinePlugin describes what came of asking a plugin what it is.
+func examinePlugin(s kinds.Surveyed) []finding.Finding {
+	name := s.Place.Name
+	if s.Err != nil {
+		e := failure.Explain(s.Err)
+		if e.Hint == "" { // some say what to do in a second line
+			e.Message, e.Hint, _ = strings.Cut(e.Message, "\n  ")
+		}
+		return []finding.Finding{finding.Problem("plugin", name+": "+e.Message, "kinds that it works are not worked here",
+			cmp.Or(e.Hint, "look at what it does: ledgerd plugin check "+name))}
+	}
+	all := []finding.Finding{finding.Fine("plugin", fmt.Sprintf("%s %s (%s) answers after %s", name, s.Plugin.Version,
+		s.Place.Origin, s.Took.Round(time.Millisecond)))}
+	if limits := strings.Join(s.Plugin.Spec.Limits.InForce(), "; "); limits != "" && pluginproc.LimitsKept {
+		all = append(all, finding.Fine("limits", name+": "+limits))
+	} else if limits != "" {
+		all = append(all, finding.Warning("limits", name+": "+limits, "it may take what it likes",
+			"have the system limit ledgerd as a whole, or run it on Linux"))
+	}
+	return all
+}
+
+// examineKinds has the plugin of each kind in the config look, with that config, whether what it depends
+// on is there.
+func examineKinds(ctx context.Context, a *app.App) []finding.Finding {
+	names := slices.Sorted(maps.Keys(a.Config.Kinds))
+	found := make([][]finding.Finding, len(names))
+	var all errgroup.Group
+	all.SetLimit(kinds.SurveyMost)
+	for i, name := range names {
+		all.Go(func() error {
+			found[i] = examineKind(ctx, a, name)
+			return nil
+		})
+	}
+	_ = all.Wait()
+	return slices.Concat(found...)
+}
+
+func examineKind(ctx context.Context, a *app.App, name string) []finding.Finding {
+	wanted := cmp.Or(a.Config.PluginOf(name), name)
+	if _, err := a.Place(wanted); kinds.IsNoPlugin(err) && wanted == name { // it is for people, or worked elsewhere
+		return nil
+	}
+	k, err := a.Resolve(ctx, nil, name, "")
+	var c pluginhost.Config
+	if err == nil {
+		c, err = a.HostConfig(k, nil, pluginhost.Config{})
+	}
+	var problem string
+	if err == nil {
+		problem, err = pluginhost.Check(ctx, c)
+		err = a.StartError(k, err)
+	}
+	const why = "its items are not worked here, or fail, until that is mended"
+	switch {
+	case err != nil:
+		e := failure.Explain(err)
+		return []finding.Finding{finding.Problem("kind", name+": "+e.Message, why, cmp.Or(e.Hint, "ledgerd plugin check "+
+			wanted))}
+	case problem != "":
+		return []finding.Finding{finding.Problem("kind", fmt.Sprintf("%s: plugin %s reports: %s", name, wanted, problem), why,
+			fmt.Sprintf("mend what it names, or its config: [kinds.%s] of %s", name, cmp.Or(a.Config.File, "the config")))}
+	}
+	return []finding.Finding{finding.Fine("kind",
+		fmt.Sprintf("%s: plugin %s takes its config, and all that it depends on is there", name, wanted))}
+}
+
+// programs are all programs of plugins that a ledgerd with these folders and data may have started: those
+// that are found, those that they shadow, and every version that was added.
+func programs(a *app.App) (paths []string) {
+	if f, err := a.Finder(); err == nil {
+		places, _ := f.List() // that it cannot be read is said of the plugins
+		for _, place := range places {
+			paths = append(paths, place.Path)
+			for _, shadowed := range place.Shadows {
+				paths = append(paths, shadowed.Path)
+			}
+		}
+	}
+	if store, err := a.PluginStore(); err == nil {
+		names, _ := store.Names()
+		for _, name := range names {
+			versions, _ := store.Versions(name)
+			for _, v := range versions {
+				paths = append(paths, v.Path)
+			}
+		}
+	}
+	return paths
+}
+
+// orphans looks for plugins whose ledgerd is gone.
+func orphans(a *app.App) finding.Finding {
+	var list, pids []string
+	for _, o := range pluginproc.Orphans(programs(a)) {
+		list = append(list, fmt.Sprintf("%d (%s)", o.PID, report.Safe(o.Command)))
+		pids = append(pids, fmt.Sprint(o.PID))
+	}
+	if len(list) == 0 {
+		return finding.Fine("orphans", "no plugin runs without its ledgerd")
+	}
+	return finding.Warning("orphans", "plugins whose ledgerd is gone: "+strings.Join(list, ", "),
+		"they take memory, and may still be at what they had begun", "kill "+strings.Join(pids, " "))
+}

@@ -1,0 +1,68 @@
+package setup
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/stats"
+)
+
+// A kind to which an agent gives nothing has a plugin that crashes there if the agent works it, and one that does
+// not start if it does not. A problem that is over is no finding.
+func TestStalledFindings(t *testing.T) {
+	soon := time.Now().Add(time.Minute)
+	var got []string
+	for _, f := range stalled([]ledger.Agent{{
+		Name: "box/1/abc", Kinds: map[string]string{"crashes": "d", "well": "d"},
+		Stalled: map[string]time.Time{"crashes": soon, "away": soon, "well": time.Now().Add(-time.Minute)},
+	}}) {
+		got = append(got, string(f.Level)+" "+f.Check+": "+f.What)
+	}
+	want := []string{
+		"warning kind: kind away is not worked by box/1/abc: its plugin does not start there",
+		"warning breaker: the plugin of kind crashes crashes again and again on box/1/abc",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A kind that no program works is a problem, also while programs work other kinds. A kind for people is none.
+func TestUnworkedFindings(t *testing.T) {
+	counts := []stats.Counts{{Kind: "convert", Ready: 1}, {Kind: "people", Ready: 1, OldestReady: time.Now()},
+		{Kind: "sync", Ready: 3, Waiting: 1, OldestReady: time.Now()}}
+	kinds := []ledger.Kind{{Name: "convert", Plugin: "exec"}, {Name: "people"}, {Name: "sync", Plugin: "exec"}}
+	live := []ledger.Agent{{Name: "box/1/abc", Kinds: map[string]string{"convert": "d"}}}
+	var got []string
+	for _, f := range unworked(counts, kinds, nil, live, func(string) string { return "" }) {
+		got = append(got, string(f.Level)+" "+f.Check+": "+f.What+"; "+f.Fix)
+	}
+	want := []string{"problem kinds: no program works kind sync: 3 ready, 1 waiting; ledgerd work --kind sync"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A paused kind waits for somebody to resume it, not for a worker.
+func TestPausedFindings(t *testing.T) {
+	long := time.Now().Add(-time.Hour)
+	counts := []stats.Counts{{Kind: "empty"}, {Kind: "idle", Ready: 2, OldestReady: long}, {Kind: "paused", Ready: 150,
+		OldestReady: time.Now()}}
+	var got []string
+	at := time.Date(2026, 11, 22, 2, 10, 0, 0, time.Local)
+	pauses := map[string]ledger.JournalEntry{"paused": {Actor: "operator:ann", At: at}}
+	for _, f := range unworked(counts, []ledger.Kind{{Name: "idle"}, {Name: "paused", Paused: true},
+		{Name: "empty", Paused: true}}, pauses, nil, func(string) string { return "" }) {
+		got = append(got, f.What+"; "+f.Fix)
+	}
+	want := []string{
+		"2 items of kind idle ready, the first since 1h0m0s, and no program works it; ledgerd work --kind idle",
+		"kind paused is paused by operator:ann since 2026-11-22 02:10:00: 150 ready; ledgerd kind resume paused",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,35 @@
+package setup
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/finding"
+)
+
+// killed are programs that gave no sign lately and did not say goodbye, unless one of their name, or another one on
+// their host, has begun to work since.
+func killed(lapsed, live []ledger.Agent) (all []finding.Finding) {
+	for _, g := range lapsed {
+		if slices.ContainsFunc(live, func(a ledger.Agent) bool { return a.Host == g.Host && a.StartedAt.After(g.SeenAt) }) ||
+			len(g.Namesakes(live)) > 0 {
+			continue
+		}
+		all = append(all, finding.Warning("agents", fmt.Sprintf("%s (host %s, pid %d) has given no sign since %s and did not "+
+			"say goodbye", g.Name, g.Host, g.PID, new(report.Printer).Local(g.SeenAt)),
+			"it was killed, or its machine is down or cut off; its kinds may be without a worker",
+			"its log, and that of the system, tell why; start it there again; this is forgotten after a day"))
+	}
+	return all
+}
+
+// lastError is the newest trouble of what works a kind on an agent's machine.
+func lastError(g ledger.Agent, kind string) string {
+	p := g.Plugins[kind]
+	if p.Code == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%s, %s)", p.Code, new(report.Printer).Local(p.ErrorAt))
+}

@@ -1,0 +1,15 @@
+// Package setup has the commands that prepare and examine: kind, config, token, db, doctor and self. refused.go
+// finds the daemons that may not work a kind yet, for kind show and doctor.
+package setup
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+)
+
+// SelfCommand holds the commands that are about the program and not about a ledger.
+func SelfCommand(a *app.App) *cobra.Command {
+	return app.Group(app.GroupSetUp, "self", "Version, manual pages, shell completion, and a benchmark of this machine",
+		versionCommand(a), manCommand(a), completionCommand(a), benchCommand(a))
+}

@@ -1,0 +1,75 @@
+package work
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/cli/input"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// listKinds is the output of run without a kind: the kinds and plugins of this machine. Programs get the rows of plugin
+// ls, which list prints.
+func listKinds(ctx context.Context, a *app.App, list func(context.Context, *app.App) error) error {
+	if a.Printer().Format != report.Table {
+		return list(ctx, a)
+	}
+	all, err := a.Survey(ctx)
+	if err != nil {
+		return err
+	}
+	rows := [][]string{}
+	for _, s := range all {
+		summary := ""
+		if s.Err != nil {
+			summary = failure.Explain(s.Err).Message
+		} else {
+			summary = s.Plugin.Summary()
+		}
+		rows = append(rows, []string{"ledgerd run " + s.Place.Name + " INPUT…", report.Safe(summary)})
+	}
+	if err := a.Printer().Align("  ", rows); err != nil {
+		return err
+	}
+	a.Advise(a.Stdout, "\nWhat a kind takes and what can be set: ledgerd run KIND --help\n")
+	return nil
+}
+
+// helpWithFields makes `run KIND --help` say what can be set of that kind.
+func helpWithFields(a *app.App, cmd *cobra.Command, s *input.SourceFlags) {
+	plain := a.Help
+	cmd.SetHelpFunc(func(c *cobra.Command, args []string) {
+		kinds := c.Flags().Args()
+		if len(kinds) == 0 || !c.Flags().Parsed() {
+			plain(c, args)
+			return
+		}
+		if c, err := a.LoadConfig(); err == nil { // help works with a wrong one, too
+			a.UseConfig(c, cmd.Flags())
+		}
+		wanted := cmp.Or(s.Plugin, a.Config.PluginOf(kinds[0]))
+		if wanted == "" { // the kind may have been worked with a plugin of another name
+			known := a.KindsOfLedger(c.Context())
+			if i := slices.IndexFunc(known, func(k ledger.Kind) bool { return k.Name == kinds[0] }); i >= 0 {
+				wanted = known[i].Plugin
+			}
+		}
+		p, err := a.FindPlugin(c.Context(), cmp.Or(wanted, kinds[0]))
+		if err != nil {
+			plain(c, args)
+			a.Tell(failure.Explain(err))
+			return
+		}
+		// its text has its own
+		c.Use, c.Long, c.Example = strings.Replace(c.Use, "KIND", kinds[0], 1), strings.TrimSpace(p.Doc), ""
+		plain(c, args)
+		_ = input.ShowFields(a, p)
+	})
+}

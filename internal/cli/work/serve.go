@@ -1,0 +1,469 @@
+package work
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/internal/api"
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/cli/input"
+	"github.com/ledgerd/ledgerd/internal/config"
+	"github.com/ledgerd/ledgerd/internal/daemon"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/kinds"
+	"github.com/ledgerd/ledgerd/internal/runner"
+	"github.com/ledgerd/ledgerd/internal/source"
+	"github.com/ledgerd/ledgerd/internal/version"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/locks"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+// serveFlags are the flags of serve.
+type serveFlags struct {
+	work    workFlags
+	listen  string
+	migrate bool
+}
+
+func ServeCommand(a *app.App) *cobra.Command {
+	var s serveFlags
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Fill the ledger from the sources of the config and work it, until it is stopped",
+		GroupID: app.GroupWork, Args: app.Arguments(0, 0),
+		Long: `Adds items from the sources of the config, works the kinds that the config names, and answers /livez,
+/readyz and /metrics. The kinds of its sources, and those that their plugins emit, are worked too. If the
+config names no kind, every kind of the ledger is worked. Any number of daemons may serve one ledger; each
+source is looked at by one of them.
+
+At SIGTERM or Ctrl-C it claims nothing more, finishes the running items (see grace), and exits with 0. The
+second time it stops at once and exits with 143 or 130; unfinished items are worked again. At SIGHUP it
+reads the config anew; if the new config is wrong, it logs the mistake and keeps the old one. If a kind
+has new settings here, and another process works it with old ones, this daemon waits until that process
+has stopped or has the new ones too. With listen in [api] of the config it serves the HTTP API as
+well: docs/api.md; with serve = true in [ui] also the pages: docs/ui.md. A plugin that is added (ledgerd plugin add) takes over while the
+daemon runs. The log goes to stderr: text on a terminal, otherwise one JSON object per line. For systemd:
+docs/operations.md.`,
+		Example: "  ledgerd serve\n  ledgerd serve --config /etc/ledgerd/ledgerd.toml --migrate",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return serve(cmd.Context(), a, s)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&s.migrate, "migrate", false, "bring the schema of a ledger on Postgres up to date first; SQLite files "+
+		"are anyway")
+	f.StringVar(&s.listen, "listen", "", "`address` of /livez, /readyz and /metrics, host:port; with \"\": none")
+	a.PluginDirFlag(f)
+	f.Var(&s.work.shard, "shard", "work only part i of n, from 0")
+	f.Var(&s.work.lease, "lease", "how long an item stays with a daemon that is not heard of, 5s to 24h")
+	f.Var(&s.work.grace, "grace", "how long what runs may go on once it is to stop")
+	for _, name := range []string{"listen", "shard", "lease", "grace"} {
+		app.FromConfig(f, name)
+	}
+	return cmd
+}
+
+// server is one call of serve.
+type server struct {
+	*app.App
+	flags    serveFlags
+	ledger   *app.Database
+	pool     *runner.Pool
+	sources  daemon.Sources
+	metrics  *daemon.Metrics
+	health   *daemon.Health
+	api      *api.API // nil: it is not served
+	verdicts verdicts
+	name     string          // who holds the locks of sources
+	life     context.Context // ends when it is to stop, or cannot go on
+	hup      chan os.Signal
+	serving  bool   // it has said that it serves
+	waiting  string // sources whose kinds are not known yet
+}
+
+func serve(ctx context.Context, a *app.App, flags serveFlags) error {
+	a.Log, a.Notices = a.DaemonLogger(), nil
+	s := &server{App: a, flags: flags, hup: make(chan os.Signal, 1)}
+	signal.Notify(s.hup, syscall.SIGHUP)
+	defer signal.Stop(s.hup)
+	at, err := s.listener(ctx)
+	if err != nil {
+		return err
+	}
+	front := new(daemon.Front)
+	defer s.answer(ctx, at, front)()
+	if err := config.Mistakes(checkConfig(ctx, a, nil)); err != nil {
+		return err
+	}
+	l, err := openToServe(ctx, a, flags.migrate)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	s.ledger = l
+	o := flags.work.options(ctx, a)
+	o.Name, o.Wanted, o.Ended, o.Upgraded, o.Changed = cmp.Or(a.Config.Agent,
+		kinds.AgentName()), s.kinds, s.attempt, s.renewSources, s.begin
+	s.metrics = daemon.NewMetrics(version.String(), l.Ledger, daemon.State{Plugins: func() map[string]daemon.PluginState {
+		return s.pool.Plugins()
+	}, Sources: s.sources.Status,
+		Busy: l.Store.Busy})
+	o.Meter = s.metrics
+	s.pool = runner.NewPool(&a.Local, l.Ledger, o)
+	defer s.pool.Close()
+	if err := app.WhenReachable(ctx, a.Log, func() error { return s.pool.NameAgent(ctx) }); err != nil {
+		return err
+	}
+	s.name = s.pool.Agent.Name
+	s.health = &daemon.Health{Locks: locks.New(l.Ledger), Agent: s.name, Kinds: s.pool.Problems, Sources: s.sources.Status,
+		Log: s.Log, Metrics: s.metrics.Handler()}
+	front.Use(s.health.Handler())
+	endAPI, err := s.serveAPI(ctx)
+	if err != nil {
+		return err
+	}
+	defer endAPI()
+	var rest context.CancelFunc
+	s.life, rest = context.WithCancel(ctx)
+	defer rest()
+	defer s.attend(ctx)()
+	err = app.PolicyError(s.pool.Run(s.life, nil))
+	rest() // the pool has ended by itself where the ledger cannot be worked any more
+	s.waitForSources()
+	s.Log.Info("stopped", "agent", s.name)
+	if err == nil && a.Hard.Err() != nil {
+		return failure.Status(128 + a.Got.Load())
+	}
+	return err
+}
+
+// checkTime is how long a daemon waits for plugins to look at the config. A plugin that refuses
+// the config later keeps its kind from being worked.
+const checkTime = 5 * time.Second
+
+// checkConfig checks the config, with what is known to be wrong with it.
+func checkConfig(ctx context.Context, a *app.App, known error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, checkTime, fmt.Errorf("no answer within %s", checkTime))
+	defer cancel()
+	return a.Config.Check(a.World(ctx), known)
+}
+
+// begin has the sources looked at of kinds that have been taken up, and logs once that the daemon serves.
+func (s *server) begin(ctx context.Context) {
+	s.renewSources(ctx)
+	if s.serving {
+		return
+	}
+	s.serving = true
+	s.Log.Info("serving", "version", version.String(), "pid", os.Getpid(), "agent", s.name, "kinds", s.pool.KindsHere(),
+		"sources", len(s.Config.Sources))
+}
+
+// openToServe opens the ledger, or makes it, and logs which one.
+func openToServe(ctx context.Context, a *app.App, migrate bool) (*app.Database, error) {
+	at, err := a.Address()
+	if err != nil {
+		return nil, err
+	}
+	var l *app.Database
+	err = app.WhenReachable(ctx, a.Log, func() (err error) {
+		l, err = a.OpenAt(ctx, at, false)
+		return err
+	})
+	isNew := errors.Is(err, ledger.ErrNoLedger)
+	switch {
+	case isNew:
+		l, err = a.OpenAt(ctx, at, true)
+	case errors.Is(err, ledger.ErrSchema) && migrate:
+		if err = at.Migrate(ctx); err != nil {
+			return nil, a.ExplainOpen(at, err)
+		}
+		a.Log.Info("the schema of the ledger was brought up to date", "ledger", at.String())
+		l, err = a.OpenAt(ctx, at, false)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.IsNew = isNew
+	a.Log.Info("ledger", "ledger", at.String(), "new", isNew, "config", a.Config.File)
+	logWarnings(a)
+	return l, nil
+}
+
+// logWarnings describes what is allowed in the config that was read, and perhaps not what was meant.
+func logWarnings(a *app.App) {
+	for _, w := range a.Config.Warnings {
+		a.Log.Warn("config: "+w.Message, "at", w.Where(), "hint", w.Hint)
+	}
+}
+
+// listener takes the port; nil if none is wanted.
+func (s *server) listener(ctx context.Context) (net.Listener, error) {
+	if s.flags.listen == "" {
+		return nil, nil
+	}
+	return listenAt(ctx, s.flags.listen)
+}
+
+// kinds are the kinds to work: those that the config names and what their plugins emit, as far as the ledger
+// knows it; without any, all of the ledger.
+func (s *server) kinds(ctx context.Context) ([]string, error) {
+	known, err := runner.KindNames(ctx, s.ledger.Ledger)
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Collect(maps.Keys(s.Config.Kinds))
+	for _, src := range s.Config.Sources {
+		names = append(names, src.Kind)
+	}
+	if len(names) == 0 {
+		return known, nil
+	}
+	for i := 0; i < len(names); i++ { // also what comes of what was emitted
+		for _, emitted := range s.pool.Emitted(names[i]) {
+			if slices.Contains(known, emitted) && !slices.Contains(names, emitted) {
+				names = append(names, emitted)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// attempt takes note of an attempt that has ended.
+func (s *server) attempt(e worker.Event) {
+	if s.Program.Ended != nil {
+		s.Program.Ended(e)
+	}
+	s.metrics.Attempt(e)
+	level := slog.LevelDebug
+	switch {
+	case e.Round == ledger.RoundFailed || e.Round == ledger.RoundDoubt:
+		level = slog.LevelWarn
+	case e.Recorded.Failure():
+		level = slog.LevelInfo
+	}
+	if !e.Accepted() || !s.Log.Enabled(s.life, level) { // what was not accepted the worker has said
+		return
+	}
+	s.Log.Log(s.life, level, "attempt ended", "kind", e.Lease.Kind, "item", e.Lease.ID, "key", e.Lease.Key, "attempt",
+		e.Lease.Attempt,
+		"agent", e.Lease.Agent, "outcome", e.Recorded, "state", e.State, "code", e.Result.Code, "error",
+		shorten(e.Result.Error), "ms", e.Worked.Milliseconds())
+}
+
+// shorten cuts what the log repeats of an error; the ledger has it as a whole.
+func shorten(text string) string {
+	const most = 500
+	if len(text) <= most {
+		return text
+	}
+	return text[:most] + "…"
+}
+
+// answer answers requests until end is called; at is nil without a listener.
+func (s *server) answer(ctx context.Context, at net.Listener, front *daemon.Front) (end func()) {
+	if at == nil {
+		return func() {}
+	}
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.Log.Info("listening", "address", at.Addr().String(), "paths", "/livez /readyz /metrics")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := front.Serve(life, at); err != nil {
+			s.Log.Error("the port for health and metrics is closed", "error", err)
+		}
+	}()
+	return func() {
+		stop()
+		<-ended
+	}
+}
+
+// attend hears signals and tells systemd how the daemon is until end is called.
+func (s *server) attend(ctx context.Context) (end func()) {
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var all sync.WaitGroup
+	all.Go(func() { daemon.Watchdog(life, s.Log, s.health.Alive) })
+	all.Go(func() { s.hearReload(life) })
+	stopping := context.AfterFunc(ctx, func() {
+		s.health.Stop()
+		daemon.Notify(s.Log, daemon.Stopping)
+		s.Log.Info("stopping: finishing what runs", "grace", s.flags.work.grace.Duration.String())
+	})
+	daemon.Notify(s.Log, daemon.Ready)
+	return func() {
+		stopping()
+		stop()
+		all.Wait()
+	}
+}
+
+// restTime bounds how long the end of the daemon waits for sources: a look at a dead file server never ends.
+const restTime = 5 * time.Second
+
+// waitForSources waits until they have ended.
+func (s *server) waitForSources() {
+	rested := make(chan struct{})
+	go func() {
+		defer close(rested)
+		s.sources.Wait()
+	}()
+	select {
+	case <-rested:
+	case <-time.After(restTime):
+		s.Log.Warn("a source does not end; its lock ends with its time")
+	case <-s.Hard.Done():
+	}
+}
+
+// hearReload reads the config anew whenever SIGHUP comes, until ctx ends.
+func (s *server) hearReload(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.hup:
+		}
+		s.pool.Do(ctx, func() { s.reload(s.life) })
+	}
+}
+
+// reload takes over the config as it is now, or keeps the old one if it is wrong. The pool calls it.
+func (s *server) reload(ctx context.Context) {
+	next := new(app.App) // the old one stays if the config is wrong
+	*next = *s.App
+	c, err := s.LoadConfig()
+	next.Config = c
+	if err = config.Mistakes(checkConfig(ctx, next, err)); err != nil {
+		logKept(s.App, err)
+		return
+	}
+	old := s.Config
+	changes := config.Diff(old, c)
+	s.Config = c
+	configs, err := s.sourceConfigs(ctx)
+	if err == nil {
+		err = s.introduceAll(ctx)
+	}
+	if err != nil {
+		s.Config = old
+		logKept(s.App, err)
+		return
+	}
+	s.pool.Reread = true
+	s.DaemonLogger() // takes over the level
+	logWarnings(s.App)
+	s.sources.Set(ctx, configs)
+	if s.api != nil {
+		takeOver(s.api, &c.API)
+		s.verdicts.set(c)
+	}
+	for _, change := range changes {
+		s.Log.Info("config changed", "change", change.Text, "needs_restart", !change.Live)
+	}
+	s.Log.Info("the config was read anew", "config", c.File, "changes", len(changes))
+}
+
+// renewSources has the sources take inputs as the plugins take them by now.
+func (s *server) renewSources(ctx context.Context) {
+	configs, err := s.sourceConfigs(ctx)
+	if err != nil {
+		s.Log.Error("sources go on as they were: "+failure.Explain(err).Message, "hint", failure.Explain(err).Hint)
+		return
+	}
+	s.sources.Set(ctx, configs)
+}
+
+// introduceAll writes down what the config has come to say of the policies of kinds; those whose plugins are not known
+// yet are written when they are taken up.
+func (s *server) introduceAll(ctx context.Context) error {
+	for _, name := range slices.Sorted(maps.Keys(s.Config.Kinds)) {
+		k, err := s.kindNow(ctx, name)
+		if err == nil && k != nil {
+			err = s.Introduce(ctx, s.ledger.Ledger, k)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kindNow is what is known of a kind by now, without asking its plugin: nil if that has not said yet what
+// it is.
+func (s *server) kindNow(ctx context.Context, name string) (*kinds.Kind, error) {
+	policy, err := s.ledger.Kind(ctx, name)
+	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return nil, err
+	}
+	k := s.pool.KindNow(name)
+	if k == nil {
+		if _, err := s.Place(cmp.Or(s.Config.PluginOf(name), policy.Plugin, name)); !kinds.IsNoPlugin(err) {
+			return nil, err
+		}
+		return s.Resolve(ctx, s.ledger.Ledger, name, "")
+	}
+	k.Policy, k.Known, k.Config = policy, err == nil, s.Config.Kind(name)
+	return k, nil
+}
+
+// sourceConfigs are the sources of the config, with what their kinds say. One whose kind is not known yet is
+// not looked at.
+func (s *server) sourceConfigs(ctx context.Context) (all []source.Config, err error) {
+	host, _ := os.Hostname() // as agents give it
+	var waiting []string
+	for _, spec := range s.Config.Sources {
+		k, err := s.kindNow(ctx, spec.Kind)
+		if err != nil {
+			return nil, err
+		}
+		if k == nil {
+			waiting = append(waiting, spec.Name)
+			continue
+		}
+		if err := s.Introduce(ctx, s.ledger.Ledger, k); err != nil {
+			return nil, err
+		}
+		payload, err := s.Config.SourcePayload(spec, k.Schema)
+		given := kinds.FieldsOf(payload)
+		if err == nil {
+			payload, err = k.Schema.Parse(payload, nil)
+		}
+		if err != nil {
+			return nil, err
+		}
+		fields := map[string]string{}
+		for _, f := range k.Schema.Fields() {
+			fields[f.Name] = f.Type
+		}
+		all = append(all, source.Config{Ledger: s.ledger.Ledger, Spec: spec, Input: k.Input(), Payload: payload, Given: given,
+			Fields: fields,
+			Template: ledger.NewItem{Kind: spec.Kind, Scope: spec.Scope, Priority: int16(k.Config.Priority),
+				Every: k.Config.Every, Zone: k.Config.Zone},
+			Parse: k.Schema.Parse, Validate: k.Schema.Validate, Query: input.QuerySource(s.App,
+				spec), Host: host, Agent: s.name, TTL: s.flags.work.lease.Duration,
+			Log: s.Log, Observe: s.metrics.Look, TracerProvider: s.TracerProvider(ctx)})
+	}
+	if now := strings.Join(waiting, ", "); now != s.waiting {
+		if s.waiting = now; now != "" {
+			s.Log.Warn("sources are not looked at until the plugins of their kinds have answered", "sources", waiting)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,104 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+)
+
+// Grants are the tokens with what they may do, by name.
+func (a *API) Grants() (all []access.Token) {
+	for _, name := range slices.Sorted(maps.Keys(a.Tokens)) {
+		t := a.Tokens[name]
+		grant := access.Grant{Name: name, Kinds: t.Kinds, Agent: t.Agent}
+		for _, s := range t.Scopes {
+			grant.Scopes = append(grant.Scopes, access.Scope(s))
+		}
+		hash, _ := access.ParseHash(t.SHA256) // it was checked
+		all = append(all, access.Token{Grant: grant, Hash: hash})
+	}
+	return all
+}
+
+// checkAPI looks at the API's address and tokens. A value that is refused is not repeated: it may be a token.
+func (d *decoder) checkAPI() {
+	a := &d.config.API
+	d.checkAddress("api.listen", a.Listen)
+	if err := CheckPrefix(a.Prefix); err != nil {
+		d.fail("api.prefix", err)
+	}
+	if d.config.UI.Serve && a.Listen == "" {
+		d.fail("ui.serve", &ledger.Error{Message: "there is no address to serve the pages at",
+			Hint: "the pages are served beside the API: listen = \"127.0.0.1:7374\" in [api]"})
+	}
+	hashes := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(a.Tokens)) {
+		path, t := joinPath("api.tokens", name), a.Tokens[name]
+		d.checkName(path, name)
+		_, ok := access.ParseHash(t.SHA256)
+		switch first := hashes[t.SHA256]; {
+		case access.IsToken(t.SHA256):
+			d.fail(path+".sha256", &ledger.Error{Message: "is a token, and must be its SHA-256",
+				Hint: "anybody who reads this file could use it: make another one"})
+		case !ok:
+			d.fail(path+".sha256", faultf("must be a SHA-256: 64 digits in hex"))
+		case first != "":
+			d.fail(path+".sha256", faultf("the token %s has the same", first))
+		}
+		hashes[t.SHA256] = name
+		if len(t.Scopes) == 0 {
+			d.fail(path+".scopes", faultf("must name at least one scope: %s", scopeNames()))
+		}
+		for _, s := range t.Scopes {
+			if !slices.Contains(access.Scopes, access.Scope(s)) {
+				d.fail(path+".scopes", faultf("%q is no scope: %s", s, scopeNames()))
+			}
+		}
+		for _, kind := range t.Kinds {
+			d.checkName(path+".kinds", kind)
+		}
+		if len(t.Agent) > bounds.MaxAgent {
+			d.fail(path+".agent", faultf("must have at most %d bytes, has %d", bounds.MaxAgent, len(t.Agent)))
+		}
+	}
+}
+
+var prefixForm = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
+
+// CheckPrefix refuses what is no prefix of paths; "" is none.
+func CheckPrefix(prefix string) error {
+	if !prefixForm.MatchString(prefix) || len(prefix) > bounds.MaxKey {
+		return faultf("%q is no prefix of paths, such as /ledger: letters, digits and . _ ~ - between slashes, none at the end",
+			prefix)
+	}
+	return nil
+}
+
+func scopeNames() string {
+	var names []string
+	for _, s := range access.Scopes {
+		names = append(names, string(s))
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkAddress refuses what is no address to listen on; "" is none.
+func (d *decoder) checkAddress(path, address string) (host string, ok bool) {
+	if address == "" {
+		return "", false
+	}
+	host, port, err := net.SplitHostPort(address)
+	if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 0 || n > 65535 {
+		d.fail(path, &ledger.Error{Message: fmt.Sprintf("%q is no address", address), Hint: `such as "127.0.0.1:7373"`})
+		return "", false
+	}
+	return host, true
+}

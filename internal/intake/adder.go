@@ -1,0 +1,220 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/query"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// mostNoted bounds how many inputs that were not taken, or bad lines, are kept by name.
+const mostNoted = 100
+
+// Adder reads a source and adds what it holds, as much at a time as is there.
+type Adder struct {
+	Source *Source
+	Add    func(ctx context.Context, items []ledger.NewItem) ([]ledger.Added, error)
+	// Each is called with every input and the answer for it; may be nil.
+	Each func(input string, a ledger.Added) error
+	// Draw takes a part of what the source holds; nil takes all.
+	Draw *draw
+
+	Counts map[ledger.Verdict]int64
+	// Cancelled are the ids of known items that are cancelled, and left so.
+	Cancelled []int64
+	NotTaken  []NotTaken // the first ones …
+	Left      int64      // … and how many there are
+	NoMatch   int64      // of these: those that fit no pattern
+	Excluded  int64      // … that --exclude leaves out
+	Missing   int64      // … patterns that match nothing
+	BadLines  []BadLine
+	Bad       int64
+}
+
+// batch is how many items are added in one transaction.
+const batch = 1000
+
+type foundOr struct {
+	found Found
+	err   error
+}
+
+// Run adds everything. The source is read by a goroutine of its own, so that what came is added
+// while more is being waited for. When ctx ends while stdin is silent, that goroutine stays
+// behind until something comes or the program ends.
+func (d *Adder) Run(ctx context.Context) error {
+	d.Counts = map[ledger.Verdict]int64{}
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	reads := make(chan foundOr, batch)
+	go func() {
+		defer close(reads)
+		for found, err := range d.Source.Items(reading) {
+			select {
+			case reads <- foundOr{found, err}:
+			case <-reading.Done():
+				return
+			}
+		}
+	}()
+	for {
+		var names []string
+		var items []ledger.NewItem
+		more, err := gather(ctx, reads, func(r foundOr) error {
+			if r.err != nil {
+				return d.note(r.err)
+			}
+			names = append(names, r.found.Input)
+			items = append(items, r.found.Item)
+			return nil
+		})
+		switch {
+		case err != nil || len(items) == 0:
+		case d.Draw != nil:
+			err = d.Draw.offer(ctx, names, items)
+		default:
+			err = d.take(ctx, names, items)
+		}
+		if err == nil && !more && d.Draw != nil {
+			err = d.takeDrawn(ctx)
+		}
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// takeDrawn adds what was drawn, and for what others have added meanwhile the next ones. Other
+// processes may draw the same sample. The number that it lacks is counted anew after another process has added
+// something, so that all go through the same inputs, in the same order, to the same end.
+func (d *Adder) takeDrawn(ctx context.Context) error {
+	rest := d.Draw.chosen()
+	left, err := d.Draw.missing(ctx)
+	if err != nil {
+		return err
+	}
+	for left > 0 && len(rest) > 0 {
+		n := min(left, batch, len(rest))
+		before := d.Counts[ledger.VerdictAdded]
+		var names []string
+		var items []ledger.NewItem
+		for _, c := range rest[:n] {
+			names, items = append(names, c.input), append(items, c.item)
+		}
+		if err := d.take(ctx, names, items); err != nil {
+			return err
+		}
+		rest = rest[n:]
+		if left -= n; int(d.Counts[ledger.VerdictAdded]-before) < n {
+			if left, err = d.Draw.missing(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	d.Counts[ledger.VerdictKnown] += d.Draw.known
+	return nil
+}
+
+// linger is how long an input waits for others to be added with it.
+const linger = 10 * time.Millisecond
+
+// gather waits for something to be read and takes what else comes soon, up to a batch.
+func gather(ctx context.Context, reads <-chan foundOr, take func(foundOr) error) (more bool, err error) {
+	var late <-chan time.Time
+	for range batch {
+		select {
+		case r, ok := <-reads:
+			if !ok {
+				return false, nil
+			}
+			if err := take(r); err != nil {
+				return false, err
+			}
+		case <-late:
+			return true, nil
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+		if late == nil {
+			late = time.After(linger)
+		}
+	}
+	return true, nil
+}
+
+func (d *Adder) take(ctx context.Context, names []string, items []ledger.NewItem) error {
+	added, err := d.Add(ctx, items)
+	if err != nil {
+		return err
+	}
+	for i, a := range added {
+		d.Counts[a.Verdict]++
+		if a.State == ledger.StateCancelled {
+			d.Cancelled = append(d.Cancelled, a.ID)
+		}
+		if d.Each != nil {
+			if err := d.Each(names[i], a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// note keeps the source's remark about an input that makes no item; other errors end it.
+func (d *Adder) note(err error) error {
+	if nt, ok := errors.AsType[*NotTaken](err); ok {
+		if d.Left++; len(d.NotTaken) < mostNoted {
+			d.NotTaken = append(d.NotTaken, *nt)
+		}
+		switch nt.Reason {
+		case NoMatch:
+			d.NoMatch++
+		case Excluded:
+			d.Excluded++
+		case MatchesNothing:
+			d.Missing++
+		}
+		return nil
+	}
+	if bl, ok := errors.AsType[*BadLine](err); ok {
+		if d.Bad++; len(d.BadLines) < mostNoted {
+			d.BadLines = append(d.BadLines, *bl)
+		}
+		return nil
+	}
+	return QueryError(err)
+}
+
+// Total is how many inputs made items.
+func (d *Adder) Total() (n int64) {
+	for _, c := range d.Counts {
+		n += c
+	}
+	return n
+}
+
+// Listed is the number of inputs that can become items.
+func (d *Adder) Listed() int64 {
+	if d.Draw != nil {
+		return d.Draw.listed
+	}
+	return d.Total()
+}
+
+// QueryError explains what is wrong with the query, and where.
+func QueryError(err error) error {
+	bad, ok := errors.AsType[*query.Error](err)
+	if !ok {
+		return err
+	}
+	f := failure.Usage("bad_query", bad.Hint, "%s", bad.Error())
+	if errors.Is(err, context.DeadlineExceeded) {
+		f.Exit, f.Code = failure.ExitTemporary, "query_timeout"
+	}
+	f.Cause = err
+	return f
+}

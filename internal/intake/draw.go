@@ -1,0 +1,124 @@
+package intake
+
+import (
+	"bytes"
+	"container/heap"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"slices"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/internal/ledgers"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// MaxSample bounds what a sample keeps in memory.
+const MaxSample = 1_000_000
+
+// rank orders the keys of a sample, as bytes. It is a SHA-256, so for any seed each set of keys is as likely
+// as any other to come first, and it is the same on every machine.
+func rank(seed, key string) [sha256.Size]byte { return sha256.Sum256([]byte(seed + ":" + key)) }
+
+// draw is a part of a list, taken by chance: of the inputs that are not known in the scope the
+// first ones in the order of their ranks. It keeps as many as are wanted and some to spare.
+type draw struct {
+	ledger ledgers.Any    // nil: nothing is known
+	of     ledger.NewItem // kind and scope
+	seed   string
+	size   int // of the sample
+	Want   int // still to be added
+	heap   drawn
+	in     map[string]bool // keys in the heap
+	listed int64           // inputs that were looked at …
+	known  int64           // … and how many of them were known
+}
+
+// NewDraw makes a draw of n inputs, less those of the same sample that are there already.
+func NewDraw(ctx context.Context, l ledgers.Any, of ledger.NewItem, n int, seed string) (*draw, error) {
+	d := &draw{ledger: l, of: of, seed: seed, size: n, in: map[string]bool{}}
+	var err error
+	d.Want, err = d.missing(ctx)
+	return d, err
+}
+
+// missing is how many inputs the sample lacks now.
+func (d *draw) missing(ctx context.Context) (int, error) {
+	if d.ledger == nil {
+		return d.size, nil
+	}
+	have, err := d.ledger.Count(ctx, ledger.Filter{Kinds: []string{d.of.Kind}, Scopes: []string{d.of.Scope},
+		Sources: []string{d.of.Source}})
+	return max(0, d.size-int(have)), err
+}
+
+// spare is how many more are kept than are wanted, for those that others add meanwhile.
+func (d *draw) spare() int { return d.Want/10 + 100 }
+
+// offer looks at inputs. A key that is not known and has a low enough rank is kept.
+func (d *draw) offer(ctx context.Context, names []string, items []ledger.NewItem) error {
+	known := make([]bool, len(items))
+	if d.ledger != nil {
+		keys := make([]ledger.Identity, len(items))
+		for i, n := range items {
+			keys[i] = ledger.Identity{Kind: n.Kind, Scope: n.Scope, Key: n.Key}
+		}
+		var err error
+		if known, err = d.ledger.Known(ctx, keys...); err != nil {
+			return err
+		}
+	}
+	for i, n := range items {
+		d.listed++
+		if known[i] {
+			d.known++
+		}
+		if known[i] || d.in[n.Key] {
+			continue
+		}
+		c := candidate{rank(d.seed, n.Key), names[i], n}
+		if len(d.heap) == d.Want+d.spare() {
+			if d.Want == 0 || bytes.Compare(c.rank[:], d.heap[0].rank[:]) >= 0 {
+				continue
+			}
+			delete(d.in, heap.Pop(&d.heap).(candidate).item.Key)
+		}
+		d.in[n.Key] = true
+		heap.Push(&d.heap, c)
+	}
+	return nil
+}
+
+// chosen are the inputs of the sample, and those to spare, in their order.
+func (d *draw) chosen() []candidate {
+	slices.SortFunc(d.heap, func(a, b candidate) int { return bytes.Compare(a.rank[:], b.rank[:]) })
+	return d.heap
+}
+
+type candidate struct {
+	rank  [sha256.Size]byte
+	input string
+	item  ledger.NewItem
+}
+
+// drawn is a heap with the highest rank on top.
+type drawn []candidate
+
+func (h drawn) Len() int { return len(h) }
+
+func (h drawn) Less(i, j int) bool { return bytes.Compare(h[i].rank[:], h[j].rank[:]) > 0 }
+
+func (h drawn) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *drawn) Push(x any) { *h = append(*h, x.(candidate)) }
+
+// Pop implements heap.Interface.
+func (h *drawn) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// Chance is a random seed.
+func Chance() string { return strings.ToLower(rand.Text()[:10]) }

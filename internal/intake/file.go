@@ -1,0 +1,448 @@
+package intake
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+const (
+	// young files of folders may still be being written …
+	young = 2 * time.Second
+	// … so they are looked at again after this time, and left out if they have changed.
+	settle = time.Second
+	// mostYoung bounds how many are kept for the second look.
+	mostYoung = 10_000
+)
+
+// isFile reports whether a regular file of that name exists.
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// isGlob reports whether text that names no file is a pattern.
+func isGlob(text string) bool {
+	return strings.ContainsAny(text, "*?[{") && doublestar.ValidatePathPattern(text)
+}
+
+// checkFile returns the error of a file, folder or glob that was named.
+func checkFile(name string) error {
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && isGlob(name):
+		base, _ := doublestar.SplitPattern(filepath.ToSlash(name))
+		if _, err := os.Stat(base); err != nil {
+			return unusable(base, err)
+		}
+		return nil
+	case err != nil:
+		e := unusable(name, err)
+		if link, lerr := os.Lstat(name); lerr == nil && link.Mode()&fs.ModeSymlink != 0 && errors.Is(err, fs.ErrNotExist) {
+			e.Reason = "is a link to something that does not exist"
+		}
+		return e
+	case !info.IsDir() && !info.Mode().IsRegular():
+		return &ArgError{Input: name, Reason: "is neither a file nor a folder",
+			Hint: "a pipe cannot be worked again; write it into a file"}
+	}
+	return nil
+}
+
+// fileIdentity is the key and the version of a file.
+func (s *Source) fileIdentity(name string) (key, fingerprint string, info fs.FileInfo, err error) {
+	if err := checkFile(name); err != nil {
+		return "", "", nil, err
+	}
+	info, err = os.Stat(name)
+	if err == nil && info.IsDir() {
+		return "", "", nil, &ArgError{Input: name, Reason: "is a folder, not a file"}
+	}
+	if err == nil {
+		key, err = filepath.Abs(name)
+	}
+	if err == nil {
+		fingerprint, err = s.fingerprint(info, func() (*os.File, error) { return os.Open(name) })
+	}
+	if err != nil {
+		return "", "", nil, unusable(name, err)
+	}
+	return key, fingerprint, info, nil
+}
+
+// Version is the fingerprint of a file as long as its content is not looked at.
+func Version(info fs.FileInfo) string {
+	return fmt.Sprintf("%d-%d", info.Size(), info.ModTime().UnixNano())
+}
+
+func (s *Source) fingerprint(info fs.FileInfo, open func() (*os.File, error)) (string, error) {
+	if !s.Checksum {
+		return Version(info), nil
+	}
+	f, err := open()
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// file takes a file, a folder or a glob.
+func (r *reader) file(name string, o origin) bool {
+	info, err := os.Stat(name)
+	w := &walk{reader: r, origin: o, seen: map[inode]bool{}}
+	if isGlob(name) {
+		w.root, _ = doublestar.SplitPattern(filepath.ToSlash(name))
+	}
+	switch {
+	case err == nil && info.IsDir():
+		w.root = name
+		return w.within(func() bool { return w.folder(name, ".", info) && w.finish() })
+	case errors.Is(err, fs.ErrNotExist) && isGlob(name):
+		return w.within(func() bool { return w.glob(name) && w.finish() })
+	}
+	n, err := r.item(name)
+	if err != nil {
+		return r.bad(o, err)
+	}
+	return r.found(name, n, o)
+}
+
+// inode names a folder whatever the way to it.
+type inode struct{ device, number uint64 }
+
+// walk goes through one folder or glob that was named.
+type walk struct {
+	*reader
+	origin origin
+	root   string
+	in     *os.Root       // root, opened, if nothing may lead out of it
+	seen   map[inode]bool // folders, so that links in circles end
+	links  []entry        // links to folders, after the folders themselves
+	young  []entry
+	looked time.Time // at the newest of young
+}
+
+// entry is a file or folder as it was seen.
+type entry struct {
+	path, rel string
+	info      fs.FileInfo // following links
+}
+
+// within opens the root for what is done with it. Unless links are followed everything below is reached
+// through it: a folder that is replaced by a link in the meantime leads nowhere else.
+func (w *walk) within(do func() bool) bool {
+	if w.FollowLinks {
+		return do()
+	}
+	in, err := os.OpenRoot(w.root)
+	if err != nil {
+		return w.bad(w.origin, unusable(w.root, err))
+	}
+	defer in.Close()
+	w.in = in
+	return do()
+}
+
+// lstat looks at what is below the root; with in nil, at its path.
+func (w *walk) lstat(path, rel string) (fs.FileInfo, error) {
+	if w.in == nil {
+		return os.Lstat(path)
+	}
+	return w.in.Lstat(rel)
+}
+
+// stat is lstat, following a link where links are followed.
+func (w *walk) stat(path, rel string) (fs.FileInfo, error) {
+	if w.in == nil {
+		return os.Stat(path)
+	}
+	return w.in.Lstat(rel)
+}
+
+// files is what is below the root.
+func (w *walk) files() fs.FS {
+	if w.in == nil {
+		return os.DirFS(w.root)
+	}
+	return w.in.FS()
+}
+
+// open opens a file below the root, without following a link at its end.
+func (w *walk) open(path, rel string) (*os.File, error) {
+	if w.in == nil {
+		return os.Open(path)
+	}
+	return w.in.OpenFile(rel, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+}
+
+func (w *walk) leave(path, reason string) bool {
+	return w.yield(Found{}, &NotTaken{Input: path, Reason: reason})
+}
+
+// wrong leaves out a file with an error; a file that is gone by now is left out without a note.
+func (w *walk) wrong(path string, err error) bool {
+	return w.yield(Found{}, &NotTaken{Input: path, Reason: cause(err), Wrong: !errors.Is(err, fs.ErrNotExist)})
+}
+
+// Errors of files that are there.
+var (
+	errDangling   = errors.New("a link to something that does not exist")
+	errNotRegular = errors.New("not a regular file")
+)
+
+// folder takes what is in a folder and below it, in the order of names.
+func (w *walk) folder(path, rel string, info fs.FileInfo) bool {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		id := inode{uint64(st.Dev), st.Ino}
+		if w.seen[id] {
+			return true
+		}
+		w.seen[id] = true
+	}
+	entries, err := w.readDir(path, rel)
+	if err != nil {
+		if rel == "." {
+			return w.bad(w.origin, unusable(path, err))
+		}
+		return w.wrong(path, err)
+	}
+	for _, d := range entries {
+		if err := w.ctx.Err(); err != nil {
+			return w.fatal(err)
+		}
+		if !w.child(filepath.Join(path, d.Name()), filepath.Join(rel, d.Name()), d) {
+			return false
+		}
+	}
+	return true
+}
+
+// readDir lists a folder, in the order of names.
+func (w *walk) readDir(path, rel string) ([]fs.DirEntry, error) {
+	if w.in == nil {
+		return os.ReadDir(path)
+	}
+	return fs.ReadDir(w.in.FS(), filepath.ToSlash(rel))
+}
+
+// child takes one entry of a folder.
+func (w *walk) child(path, rel string, d fs.DirEntry) bool {
+	if reason := unfinished(d.Name()); reason != "" {
+		return w.leave(path, reason)
+	}
+	info, err := w.lstat(path, rel)
+	if isLink := d.Type()&fs.ModeSymlink != 0 || err == nil && info.Mode()&fs.ModeSymlink != 0; isLink {
+		switch slashed := filepath.ToSlash(rel); {
+		case w.excluded(slashed):
+			return w.leave(path, Excluded)
+		case !w.FollowLinks:
+			return w.leave(path, IsLink)
+		}
+		info, err = w.stat(path, rel)
+	}
+	switch {
+	case err != nil && d.Type()&fs.ModeSymlink != 0 && errors.Is(err, fs.ErrNotExist):
+		return w.wrong(path, errDangling)
+	case err != nil:
+		return w.wrong(path, err)
+	case info.IsDir() && w.Flat:
+		return true
+	case info.IsDir() && w.prunes(filepath.ToSlash(rel)):
+		return w.leave(path, Excluded)
+	case info.IsDir() && d.Type()&fs.ModeSymlink != 0:
+		w.links = append(w.links, entry{path, rel, info})
+		return true
+	case info.IsDir():
+		return w.folder(path, rel, info)
+	case w.excluded(filepath.ToSlash(rel)):
+		return w.leave(path, Excluded)
+	case !w.takes(filepath.ToSlash(rel)):
+		return w.leave(path, NoMatch)
+	case !info.Mode().IsRegular():
+		return w.wrong(path, errNotRegular)
+	}
+	return w.fresh(entry{path, rel, info})
+}
+
+// glob takes the files that a pattern names; hidden ones only if the pattern names them.
+func (w *walk) glob(pattern string) bool {
+	base, rest := doublestar.SplitPattern(filepath.ToSlash(pattern))
+	goOn, matched := true, false
+	err := doublestar.GlobWalk(w.files(), rest, func(rel string, d fs.DirEntry) error {
+		path := filepath.Join(base, filepath.FromSlash(rel))
+		info, err := w.stat(path, filepath.FromSlash(rel))
+		matched = matched || err != nil || !info.IsDir()
+		switch reason := unfinished(filepath.Base(rel)); {
+		case w.ctx.Err() != nil:
+			goOn = w.fatal(w.ctx.Err())
+		case reason != "" && reason != "hidden":
+			goOn = w.leave(path, reason)
+		case err != nil:
+			goOn = w.wrong(path, err)
+		case info.Mode()&fs.ModeSymlink != 0:
+			goOn = w.leave(path, IsLink)
+		case info.IsDir(): // "a/**" names the folder, too
+		case !info.Mode().IsRegular():
+			goOn = w.wrong(path, errNotRegular)
+		case w.excluded(rel):
+			goOn = w.leave(path, Excluded)
+		default:
+			goOn = w.fresh(entry{path, rel, info})
+		}
+		if !goOn {
+			return fs.SkipAll
+		}
+		return nil
+	}, globOptions...)
+	switch {
+	case err != nil && goOn:
+		return w.bad(w.origin, unusable(pattern, err))
+	case !matched && goOn && w.origin.file != "":
+		return w.bad(w.origin, &ArgError{Input: pattern, Reason: MatchesNothing})
+	case !matched && goOn:
+		return w.leave(pattern, MatchesNothing)
+	}
+	return goOn
+}
+
+// globOptions: hidden files are taken only if the pattern names them, and ** does not go through
+// links, which may lead in circles.
+var globOptions = []doublestar.GlobOption{doublestar.WithNoHidden(), doublestar.WithNoFollow()}
+
+// matchesFile reports whether a pattern names at least one thing that is no folder.
+func matchesFile(pattern string) (bool, error) {
+	base, rest := doublestar.SplitPattern(filepath.ToSlash(pattern))
+	found := false
+	err := doublestar.GlobWalk(os.DirFS(base), rest, func(rel string, _ fs.DirEntry) error {
+		info, err := os.Stat(filepath.Join(base, filepath.FromSlash(rel)))
+		if found = err != nil || !info.IsDir(); found {
+			return fs.SkipAll
+		}
+		return nil
+	}, globOptions...)
+	if found {
+		return true, nil // err is that it was ended
+	}
+	return false, err
+}
+
+// excluded reports whether the last rule that matches a file leaves it out.
+func (w *walk) excluded(rel string) bool {
+	out := false
+	for _, r := range w.Rules {
+		if r.matches(rel) {
+			out = r.Exclude
+		}
+	}
+	return out
+}
+
+// fresh takes a file, unless it is so young that it is looked at twice.
+func (w *walk) fresh(e entry) bool {
+	if w.Settled != nil {
+		if !w.Settled(e.path, e.info) {
+			return w.leave(e.path, Unsettled)
+		}
+		return w.take(e)
+	}
+	if time.Since(e.info.ModTime()) >= young {
+		return w.take(e)
+	}
+	w.young = append(w.young, e)
+	w.looked = time.Now()
+	if len(w.young) < mostYoung {
+		return true
+	}
+	return w.lookAgain()
+}
+
+// finish takes what was put off.
+func (w *walk) finish() bool {
+	for len(w.links) > 0 {
+		l := w.links[0]
+		w.links = w.links[1:]
+		if !w.folder(l.path, l.rel, l.info) {
+			return false
+		}
+	}
+	return w.lookAgain()
+}
+
+// lookAgain takes the young files that have not changed meanwhile.
+func (w *walk) lookAgain() bool {
+	if len(w.young) == 0 {
+		return true
+	}
+	if err := Sleep(w.ctx, time.Until(w.looked.Add(settle))); err != nil {
+		return w.fatal(err)
+	}
+	files := w.young
+	w.young = nil
+	for _, e := range files {
+		now, err := w.stat(e.path, e.rel)
+		switch {
+		case err != nil:
+			if !w.wrong(e.path, err) {
+				return false
+			}
+		case now.Size() != e.info.Size() || !now.ModTime().Equal(e.info.ModTime()):
+			if !w.leave(e.path, Unsettled) {
+				return false
+			}
+		case !w.take(e):
+			return false
+		}
+	}
+	return true
+}
+
+// take makes an item of a file of a folder, or notes why it is left out.
+func (w *walk) take(e entry) bool {
+	n := w.Template
+	var err error
+	if n.Key, err = filepath.Abs(e.path); err == nil {
+		n.Fingerprint, err = w.fingerprint(e.info, func() (*os.File, error) { return w.open(e.path, e.rel) })
+	}
+	if err == nil {
+		n.Given = w.given(nil)
+		n.Payload, err = w.payload(w.fills(n.Key, e.info))
+	}
+	if err == nil {
+		err = ledger.CheckItem(n)
+	}
+	if err != nil {
+		return w.wrong(e.path, err)
+	}
+	n.Source = w.root
+	return w.found(e.path, n, w.origin)
+}
+
+// Sleep waits for d; an error is the end of ctx.
+func Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

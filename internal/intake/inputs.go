@@ -1,0 +1,395 @@
+// Package intake turns what people name on the command line into items of a kind: files, folders,
+// globs, URLs, lines of text, lists of these, rows of tables.
+//
+// The type of the kind's input ([ledger.Input]) decides what an input means. For a file the key is
+// its absolute path, and the fingerprint its size and time of change, so that a changed file is
+// worked again. For a URL the key is its normal form; for a line it is the trimmed text. The
+// payload is what --set gave, with the input in the field that the plugin named. If the plugin
+// wants it, the payload of a file also has its time of change and its owner.
+//
+// Nothing is gathered: a list of a million lines is read as it is consumed. Inputs that cannot be
+// taken (a bad line of a list, a file of a folder that fits no pattern) come in the same sequence,
+// as an error of its own type, and do not end it.
+package intake
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/internal/query"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/redact"
+)
+
+// Types of input, the values of ledger.Input.Type.
+const (
+	File = "file"
+	URL  = "url"
+	Line = "line"
+)
+
+// Stdin is the name by which standard input is given.
+const Stdin = "-"
+
+// Source is what a command was given.
+type Source struct {
+	// Template is what all items have in common: Kind, Scope, Priority, Again …
+	Template ledger.NewItem
+	// Resources are those that every item needs; {key} and {NAME} in them are filled in.
+	Resources []string
+	// Input is the kind's.
+	Input ledger.Input
+	// Payload is the object that --set made, without the input; may be empty.
+	Payload json.RawMessage
+	// Given, if not nil, are the fields of Payload that a known item takes, see ledger.NewItem; the fields
+	// of the input and of a row are given as well. Rows of a query that opens nothing again are whole.
+	Given []string
+
+	Args  []string     // INPUTs as typed, "-" for a list on stdin
+	From  string       // file with a list of INPUTs, or "-"
+	CSV   string       // file with a table, one item per row, or "-"
+	JSONL string       // file with one object per line, or "-"
+	Key   string       // column of the table that is the input; "" means the payload's input field, of a query DefaultKey
+	Query *query.Query // saved query, one item per row
+	Rules []Rule       // the files of folders that are taken, after Input.Match
+	// Checksum makes the fingerprint of a file its SHA-256.
+	Checksum bool
+	// Flat takes of folders only the files in the folder itself.
+	Flat bool
+	// FollowLinks takes also what links in folders lead to. Else such a link is left out. A path that
+	// is named itself may always be a link.
+	FollowLinks bool
+	// Settled reports whether a file of a folder is written no more. Nil: it is old enough, or has not
+	// changed at a second look.
+	Settled func(path string, info fs.FileInfo) bool
+	Stdin   io.Reader
+
+	// Parse puts assignments "column=text" over an object, by the payload's schema.
+	Parse func(object []byte, assignments []string) (json.RawMessage, error)
+	// Fields are the fields that the payload's schema names, and their types: TextField or another.
+	Fields map[string]string
+	// Validate checks a finished payload: each one of a table, else the first.
+	Validate func(payload []byte) error
+}
+
+// Found is one item and the input that it was made of, as given. A password in a URL is left out.
+type Found struct {
+	Input string
+	Item  ledger.NewItem
+}
+
+// NotTaken is a file of a folder, or a folder in it, that was left out. It does not end the sequence.
+type NotTaken struct {
+	Input  string `json:"input"`
+	Reason string `json:"reason"`
+	// Wrong is the error of one input. Else its name, a rule or its age leaves it out.
+	Wrong bool `json:"-"`
+}
+
+func (e *NotTaken) Error() string { return e.Input + ": " + e.Reason }
+
+// Unsettled is the reason for files that are still being written.
+const Unsettled = "still being written"
+
+// NoMatch is the reason for files that no pattern takes.
+const NoMatch = "no match"
+
+// IsLink is the reason for links in folders, which could lead out of them.
+const IsLink = "a link; name it itself to follow it"
+
+// Excluded is the reason for files and folders that a rule leaves out.
+const Excluded = "excluded"
+
+// MatchesNothing is the reason for a pattern on the command line that names no file.
+const MatchesNothing = "matches nothing"
+
+// BadLine is a line of a list or a row of a table that makes no item. It does not end the sequence.
+type BadLine struct {
+	File   string `json:"file"` // "-" for stdin
+	Line   int    `json:"line"` // from 1
+	Reason string `json:"reason"`
+}
+
+func (e *BadLine) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Reason) }
+
+// ArgError is a mistake in what was typed.
+type ArgError struct {
+	Input  string // the input, as typed
+	Reason string
+	Hint   string // the next step; may be empty
+	Err    error  // the cause, if there is one
+}
+
+func (e *ArgError) Error() string {
+	if e.Input == "" {
+		return e.Reason
+	}
+	return e.Input + ": " + e.Reason
+}
+
+func (e *ArgError) Unwrap() error { return e.Err }
+
+// Advice is the error for programs and people.
+func (e *ArgError) Advice() (code, message, hint string) { return "bad_input", e.Error(), e.Hint }
+
+// Check finds what is wrong with the command line before anything is done: a file that does not
+// exist, a malformed URL. The error is an *ArgError.
+func (s *Source) Check() error {
+	stdin := 0
+	for _, name := range append([]string{s.From, s.CSV, s.JSONL}, s.Args...) {
+		if name == Stdin {
+			stdin++
+		}
+	}
+	switch {
+	case stdin > 1:
+		return &ArgError{Input: Stdin, Reason: "stdin can be read once only"}
+	case s.Query != nil:
+	case len(s.Args) == 0 && s.From == "" && s.CSV == "" && s.JSONL == "":
+		return &ArgError{Reason: "no INPUT", Hint: "name " + examples(s.Input.Type) + ", or - for a list on stdin"}
+	case s.Key != "" && s.CSV == "" && s.JSONL == "" && s.Query == nil:
+		return &ArgError{Input: "--key " + s.Key, Reason: "names a column, so it goes with a table: --from with a .csv, " +
+			".jsonl or .sql file"}
+	}
+	if err := s.checkPayload(); err != nil {
+		return err
+	}
+	if s.Query != nil {
+		if err := s.CheckQuery(); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{s.From, s.CSV, s.JSONL} {
+		if name == "" || name == Stdin {
+			continue
+		}
+		if info, err := os.Stat(name); err != nil {
+			return unusable(name, err)
+		} else if info.IsDir() {
+			return &ArgError{Input: name, Reason: "is a folder, not a file"}
+		}
+	}
+	for _, a := range s.Args {
+		if err := s.checkArg(a); err != nil {
+			return err
+		}
+	}
+	return s.checkGlobs()
+}
+
+// checkGlobs refuses a command line of patterns if none matches a file, like names of files that do
+// not exist. Beside other inputs such a pattern is not taken.
+func (s *Source) checkGlobs() error {
+	if s.Input.Type != File || s.From != "" || s.CSV != "" || s.JSONL != "" || s.Query != nil {
+		return nil
+	}
+	for _, a := range s.Args {
+		if _, err := os.Stat(a); a == Stdin || err == nil || !isGlob(a) {
+			return nil
+		}
+		if found, err := matchesFile(a); err != nil {
+			return unusable(a, err)
+		} else if found {
+			return nil
+		}
+	}
+	return &ArgError{Input: strings.Join(s.Args, " "), Reason: MatchesNothing}
+}
+
+func examples(inputType string) string {
+	switch inputType {
+	case File:
+		return "files, folders or globs"
+	case URL:
+		return "URLs or a file with a list of them"
+	}
+	return "lines of text"
+}
+
+func (s *Source) checkArg(arg string) error {
+	switch {
+	case arg == Stdin:
+		return nil
+	case s.Input.Type == File:
+		return checkFile(arg)
+	case s.Input.Type == URL && isFile(arg):
+		return nil
+	}
+	n, err := s.item(arg)
+	if err != nil {
+		return err
+	}
+	if err := ledger.CheckItem(n); err != nil {
+		return &ArgError{Input: shorten(s.display(arg)), Reason: err.Error(), Err: err}
+	}
+	return nil
+}
+
+// unusable explains why a file that was named cannot be used.
+func unusable(name string, err error) *ArgError {
+	e := &ArgError{Input: name, Reason: cause(err), Err: err}
+	if errors.Is(err, os.ErrNotExist) {
+		e.Reason = "does not exist"
+	}
+	return e
+}
+
+// cause is the error of a file operation without the name, which the message has already.
+func cause(err error) string {
+	if pe, ok := errors.AsType[*os.PathError](err); ok {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}
+
+// Items yields what the source holds, in the order given. Errors of type *NotTaken and
+// *BadLine are about one input and the sequence goes on; any other error ends it.
+func (s *Source) Items(ctx context.Context) iter.Seq2[Found, error] {
+	return func(yield func(Found, error) bool) {
+		r := &reader{Source: s, ctx: ctx, yield: yield}
+		for _, a := range s.Args {
+			if !r.arg(a) {
+				return
+			}
+		}
+		_ = (s.From == "" || r.list(s.From)) &&
+			(s.CSV == "" || r.csv(s.CSV)) &&
+			(s.JSONL == "" || r.jsonl(s.JSONL)) &&
+			(s.Query == nil || r.query(ctx))
+	}
+}
+
+// reader is one run through a source. Its methods return false when the sequence is over.
+type reader struct {
+	*Source
+	ctx   context.Context
+	yield func(Found, error) bool
+	began bool // an item was yielded, so the payload was validated
+}
+
+// fatal ends the sequence.
+func (r *reader) fatal(err error) bool {
+	r.yield(Found{}, err)
+	return false
+}
+
+// origin is where an input stands in a list; the zero value is the command line.
+type origin struct {
+	file string
+	line int
+}
+
+// bad reports an input that makes no item: a line of a list is reported, an argument ends it all.
+func (r *reader) bad(o origin, err error) bool {
+	if o.file == "" {
+		return r.fatal(err)
+	}
+	reason := err.Error()
+	if ae, ok := errors.AsType[*ArgError](err); ok && ae.Hint != "" {
+		reason += " (" + ae.Hint + ")"
+	}
+	return r.yield(Found{}, &BadLine{o.file, o.line, reason})
+}
+
+// arg takes one INPUT of the command line.
+func (r *reader) arg(a string) bool {
+	switch {
+	case a == Stdin:
+		return r.list(Stdin)
+	case r.Input.Type == URL && isFile(a):
+		return r.list(a)
+	}
+	return r.input(a, origin{})
+}
+
+// input takes one INPUT of the command line or of a list.
+func (r *reader) input(text string, o origin) bool {
+	if r.Input.Type == File {
+		return r.file(text, o)
+	}
+	n, err := r.item(text)
+	if err != nil {
+		return r.bad(o, err)
+	}
+	return r.found(text, n, o)
+}
+
+// item makes the item of an input that is not a file.
+func (s *Source) item(text string) (ledger.NewItem, error) {
+	n := s.Template
+	fills, err := s.identify(&n, text)
+	if err == nil {
+		n.Given = s.given(nil)
+		n.Payload, err = s.payload(fills)
+	}
+	return n, err
+}
+
+// identify sets the identity of the item, from an input of the kind's type, and returns the fields
+// of the payload that come from it.
+func (s *Source) identify(n *ledger.NewItem, text string) (fills []fill, err error) {
+	switch s.Input.Type {
+	case File:
+		var info fs.FileInfo
+		n.Key, n.Fingerprint, info, err = s.fileIdentity(text)
+		return s.fills(n.Key, info), err
+	case URL:
+		u, err := ParseURL(text)
+		if err != nil {
+			return nil, err
+		}
+		if n.Key = u.Key(); n.ShardKey == "" {
+			n.ShardKey = u.Host()
+		}
+		return s.fills(u.String(), nil), nil
+	}
+	n.Key = trim(text)
+	if n.Key == "" {
+		return nil, &ArgError{Input: fmt.Sprintf("%q", shorten(text)), Reason: "is blank"}
+	}
+	return s.fills(n.Key, nil), nil
+}
+
+// found yields an item after the checks that all items pass.
+func (r *reader) found(input string, n ledger.NewItem, o origin) bool {
+	if o.file != "" && n.Source == "" {
+		n.Source = fmt.Sprintf("%s:%d", o.file, o.line)
+	}
+	if err := r.resources(&n); err != nil {
+		return r.bad(o, err)
+	}
+	if err := ledger.CheckItem(n); err != nil {
+		return r.bad(o, &ArgError{Input: shorten(r.display(input)), Reason: err.Error(), Err: err})
+	}
+	if !r.began && r.Validate != nil {
+		if err := r.Validate(n.Payload); err != nil {
+			return r.fatal(err)
+		}
+	}
+	r.began = true
+	return r.yield(Found{r.display(input), n}, nil)
+}
+
+// display is an input as it may be shown.
+func (s *Source) display(input string) string {
+	if s.Input.Type == URL {
+		return redact.URLs(input)
+	}
+	return input
+}
+
+// shorten cuts what is shown of an input that is too long.
+func shorten(s string) string {
+	const most = 120
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}

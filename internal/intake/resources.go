@@ -1,0 +1,41 @@
+package intake
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// placeholder is a part of a resource that an item fills in.
+var placeholder = regexp.MustCompile(`\{[^{}]*\}`)
+
+// resources names what an item needs: in the names of the Source, {key} stands for the key of the
+// item and {NAME} for a field of its payload, text or number.
+func (s *Source) resources(n *ledger.NewItem) error {
+	var fields map[string]json.RawMessage
+	var failed error
+	n.Resources = nil
+	for _, template := range s.Resources {
+		n.Resources = append(n.Resources, placeholder.ReplaceAllStringFunc(template, func(part string) string {
+			name := part[1 : len(part)-1]
+			if name == "key" {
+				return n.Key
+			}
+			if fields == nil && json.Unmarshal(n.Payload, &fields) != nil {
+				fields = map[string]json.RawMessage{}
+			}
+			text, err := scalar(fields[name])
+			if err == nil && text == "" {
+				err = errors.New("is empty")
+			}
+			if err != nil && failed == nil {
+				failed = &ArgError{Input: "--resource " + template, Reason: fmt.Sprintf("field %q of the payload %v", name, err)}
+			}
+			return text
+		}))
+	}
+	return failed
+}

@@ -1,0 +1,249 @@
+package intake
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/payload"
+)
+
+// errEncoding is the reason for text that JSON cannot hold: it would become other text, and two that
+// differ the same.
+var errEncoding = errors.New("not UTF-8")
+
+// column is the name of the column that holds the input.
+func (s *Source) column() string {
+	switch {
+	case s.Key != "":
+		return s.Key
+	case s.Query != nil:
+		return DefaultKey
+	}
+	return s.Input.Field
+}
+
+// table is a CSV file with its header read.
+type table struct {
+	*csv.Reader
+	name   string
+	header []string
+	input  int          // index of the input's column
+	only   map[int]bool // columns that are the input and no field of the payload
+}
+
+// csv takes one item per row; the header names the fields of the payload.
+func (r *reader) csv(name string) bool {
+	in, done, err := r.open(name)
+	if err != nil {
+		return r.fatal(err)
+	}
+	defer done()
+	t, err := r.readHeader(name, in)
+	if err != nil {
+		return r.fatal(err)
+	}
+	for {
+		if err := r.ctx.Err(); err != nil {
+			return r.fatal(err)
+		}
+		cells, err := t.Read()
+		line, _ := 0, 0
+		if err == nil {
+			line, _ = t.FieldPos(0)
+		}
+		switch pe, bad := errors.AsType[*csv.ParseError](err); {
+		case errors.Is(err, io.EOF):
+			return true
+		case bad:
+			if !r.bad(origin{name, pe.StartLine}, pe.Err) {
+				return false
+			}
+			continue
+		case err != nil:
+			return r.fatal(&ArgError{Input: name, Reason: cause(err), Err: err})
+		}
+		if !r.csvRow(t, cells, origin{name, line}) {
+			return false
+		}
+	}
+}
+
+func (r *reader) readHeader(name string, in io.Reader) (*table, error) {
+	br := bufio.NewReaderSize(in, 64<<10)
+	first, _ := br.Peek(br.Size())
+	t := &table{Reader: csv.NewReader(br), name: name, input: -1, only: map[int]bool{}}
+	t.Comma = delimiter(first)
+	t.ReuseRecord = true
+	header, err := t.Read()
+	if errors.Is(err, io.EOF) {
+		return nil, &ArgError{Input: name, Reason: "is empty: a table begins with the names of its columns"}
+	} else if err != nil {
+		return nil, &ArgError{Input: name, Reason: cause(err), Err: err}
+	}
+	seen := map[string]bool{}
+	for i, cell := range header {
+		column := trim(cell)
+		switch {
+		case !utf8.ValidString(column):
+			return nil, &ArgError{Input: name + ":1", Reason: fmt.Sprintf("the name of column %d is %v", i+1, errEncoding)}
+		case column == "":
+			return nil, &ArgError{Input: name + ":1", Reason: fmt.Sprintf("column %d has no name", i+1)}
+		case seen[column]:
+			return nil, &ArgError{Input: name + ":1", Reason: fmt.Sprintf("there are two columns %q", column)}
+		}
+		seen[column] = true
+		t.header = append(t.header, column)
+		if column == r.column() {
+			t.input = i
+		}
+		if err := r.checkColumn(column); err != nil {
+			if i != t.input {
+				return nil, &ArgError{Input: name + ":1", Reason: err.Error(), Err: err}
+			}
+			t.only[i] = true
+		}
+	}
+	switch {
+	case r.column() == "":
+		return nil, &ArgError{Input: name, Reason: "which column is the key?", Hint: "--key COLUMN; there are " +
+			strings.Join(t.header, ", ")}
+	case t.input < 0:
+		return nil, &ArgError{Input: name, Reason: fmt.Sprintf("has no column %q", r.column()),
+			Hint: "--key COLUMN names the one that is the input; there are " + strings.Join(t.header, ", ")}
+	}
+	return t, nil
+}
+
+// checkColumn asks whether the payload has such a field.
+func (s *Source) checkColumn(name string) error {
+	if s.Parse == nil {
+		return nil
+	}
+	_, err := s.Parse(nil, []string{name + ":=null"})
+	return err
+}
+
+// delimiter is the one of , ; and tab that is most frequent in the first line.
+func delimiter(text []byte) rune {
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	best, most := ',', bytes.Count(line, []byte(","))
+	for _, d := range []rune{';', '\t'} {
+		if n := bytes.Count(line, []byte(string(d))); n > most {
+			best, most = d, n
+		}
+	}
+	return best
+}
+
+// csvRow makes an item of a row; empty cells are absent.
+func (r *reader) csvRow(t *table, cells []string, o origin) bool {
+	var assignments []string
+	for i, cell := range cells {
+		if !utf8.ValidString(cell) {
+			return r.bad(o, fmt.Errorf("column %q is %w", t.header[i], errEncoding))
+		}
+		if cell != "" && !t.only[i] {
+			assignments = append(assignments, t.header[i]+"="+cell)
+		}
+	}
+	row := map[string]json.RawMessage{}
+	if r.Parse != nil {
+		object, err := r.Parse(nil, assignments)
+		if err == nil {
+			err = json.Unmarshal(object, &row)
+		}
+		if err != nil {
+			return r.bad(o, err)
+		}
+	} else {
+		for _, a := range assignments {
+			name, value, _ := strings.Cut(a, "=")
+			row[name] = quote(value)
+		}
+	}
+	return r.row(row, cells[t.input], o)
+}
+
+// jsonl takes one item per line, a JSON object.
+func (r *reader) jsonl(name string) bool {
+	if r.column() == "" {
+		return r.fatal(&ArgError{Input: name, Reason: "which field is the key?", Hint: "--key FIELD"})
+	}
+	return r.lines(name, func(n int, text string, err error) bool {
+		o := origin{name, n}
+		if err == nil && trim(text) == "" {
+			return true
+		}
+		row := map[string]json.RawMessage{}
+		if err == nil && !utf8.ValidString(text) {
+			err = errEncoding
+		}
+		if err != nil {
+			return r.bad(o, err)
+		}
+		if err := json.Unmarshal([]byte(text), &row); err != nil {
+			reason := "not a JSON object"
+			if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+				reason += ": " + syntax.Error()
+			}
+			return r.bad(o, errors.New(reason))
+		}
+		if err := payload.CheckText([]byte(text)); err != nil {
+			return r.bad(o, err)
+		}
+		input, err := scalar(row[r.column()])
+		if err != nil {
+			return r.bad(o, fmt.Errorf("field %q %w", r.column(), err))
+		}
+		if r.checkColumn(r.column()) != nil { // the key, and no field of the payload
+			delete(row, r.column())
+		}
+		return r.row(row, input, o)
+	})
+}
+
+// scalar is the text of a JSON string or number.
+func scalar(value json.RawMessage) (string, error) {
+	if len(value) == 0 {
+		return "", errors.New("is missing")
+	}
+	var text string
+	var number json.Number
+	if json.Unmarshal(value, &text) == nil {
+		return text, nil
+	}
+	if err := json.Unmarshal(value, &number); err != nil {
+		return "", errors.New("is neither text nor a number")
+	}
+	return number.String(), nil
+}
+
+// row makes an item of the fields of a row and its input.
+func (r *reader) row(row map[string]json.RawMessage, input string, o origin) bool {
+	return r.rowOf(r.Template, row, input, o)
+}
+
+// rowOf makes n the item of a row.
+func (r *reader) rowOf(n ledger.NewItem, row map[string]json.RawMessage, input string, o origin) bool {
+	if trim(input) == "" {
+		return r.bad(o, errors.New("blank key"))
+	}
+	fills, err := r.identify(&n, input)
+	if err == nil {
+		n.Given = r.given(row)
+		n.Payload, err = r.rowPayload(row, fills)
+	}
+	if err != nil {
+		return r.bad(o, err)
+	}
+	r.began = true // it was validated, as every row is
+	return r.found(input, n, o)
+}

@@ -1,0 +1,76 @@
+package intake
+
+import (
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/sdk/redact"
+)
+
+// Address is a URL in the form in which it is a key.
+type Address struct{ u *url.URL }
+
+// defaultPorts are left out of keys.
+var defaultPorts = map[string]string{"http": "80", "https": "443", "ftp": "21", "ws": "80", "wss": "443"}
+
+// ParseURL reads an absolute URL and brings it into its normal form: scheme and host in lower
+// case, no default port, "/" for an empty path. Everything else stays as it is written, the
+// fragment too. The error is an *ArgError and shows no password.
+func ParseURL(text string) (Address, error) {
+	text = trim(text)
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return Address{}, malformed(text, "is not a URL")
+	case u.Scheme == "":
+		e := malformed(text, "is neither a URL nor a file that exists")
+		if !strings.ContainsAny(text, " /\\") || strings.Contains(text, ".") && !strings.HasPrefix(text, "/") &&
+			!strings.HasPrefix(text, ".") {
+			e.Hint = "a URL begins with https:// or http://"
+		}
+		return Address{}, e
+	case u.Hostname() == "":
+		return Address{}, malformed(text, "is a URL without a host")
+	case strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "["):
+		return Address{}, malformed(text, "is a URL with several ports; an IPv6 address stands in brackets")
+	}
+	u.Scheme = strings.ToLower(u.Scheme)
+	host, port := strings.ToLower(u.Hostname()), u.Port()
+	if port == defaultPorts[u.Scheme] {
+		port = ""
+	}
+	switch {
+	case port != "":
+		u.Host = net.JoinHostPort(host, port)
+	case strings.Contains(host, ":"): // IPv6
+		u.Host = "[" + host + "]"
+	default:
+		u.Host = host
+	}
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	return Address{u}, nil
+}
+
+func malformed(text, reason string) *ArgError {
+	return &ArgError{Input: shorten(redact.Text(text)), Reason: reason}
+}
+
+// String is the whole URL.
+func (a Address) String() string { return a.u.String() }
+
+// Key is the URL without its password, which is no part of what it names and must not be seen
+// in lists.
+func (a Address) Key() string {
+	if _, has := a.u.User.Password(); !has {
+		return a.u.String()
+	}
+	bare := *a.u
+	bare.User = url.User(a.u.User.Username())
+	return bare.String()
+}
+
+// Host is what the items of one server have in common: name and port.
+func (a Address) Host() string { return a.u.Host }

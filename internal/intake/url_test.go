@@ -1,0 +1,55 @@
+package intake
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestParseURL(t *testing.T) {
+	for _, test := range []struct{ in, key, whole, host string }{
+		{"HTTP://Example.COM", "http://example.com/", "http://example.com/", "example.com"},
+		{" https://example.com:443/a?b=C#frag ", "https://example.com/a?b=C#frag", "https://example.com/a?b=C#frag",
+			"example.com"},
+		{"http://example.com:8080", "http://example.com:8080/", "http://example.com:8080/", "example.com:8080"},
+		{"http://[::1]:80/x", "http://[::1]/x", "http://[::1]/x", "[::1]"},
+		{"http://[::1]:81/x", "http://[::1]:81/x", "http://[::1]:81/x", "[::1]:81"},
+		{"https://ann:secret@h/x", "https://ann@h/x", "https://ann:secret@h/x", "h"},
+		{"https://ann@h/%41?", "https://ann@h/%41?", "https://ann@h/%41?", "h"},
+		{"http://example.com:/", "http://example.com/", "http://example.com/", "example.com"},
+	} {
+		u, err := ParseURL(test.in)
+		if err != nil {
+			t.Errorf("%s: %v", test.in, err)
+			continue
+		}
+		if u.Key() != test.key || u.String() != test.whole || u.Host() != test.host {
+			t.Errorf("%s: key %s, whole %s, host %s", test.in, u.Key(), u.String(), u.Host())
+		}
+	}
+	for in, hint := range map[string]string{
+		"example.com/a": "a URL begins with https:// or http://", "./links": "", "mailto:a@b": "", "http://a b/": "",
+		"http://h:port/": "",
+	} {
+		_, err := ParseURL(in)
+		if ae, ok := err.(*ArgError); !ok || ae.Hint != hint {
+			t.Errorf("%s: %#v", in, err)
+		}
+	}
+}
+
+// TestNormalTwice: the normal form of a normal form is itself.
+func TestNormalTwice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringMatching(
+			`(http|HTTPS|ftp)://(u(:p)?@)?[a-zA-Z.]{1,8}(:(80|443|21|99))?(/[a-z%A-F0-9]{0,4}){0,2}(\?[a-z=&]{0,4})?(#[a-z]{0,3})?`).Draw(t, "url")
+		once, err := ParseURL(text)
+		if err != nil {
+			return
+		}
+		twice, err := ParseURL(once.String())
+		if err != nil || once.String() != twice.String() || once.Key() != twice.Key() || once.Host() != twice.Host() {
+			t.Fatalf("%s: %s, then %s (%v)", text, once.String(), twice.String(), err)
+		}
+	})
+}

@@ -1,0 +1,62 @@
+package intake
+
+import (
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// TestYoung: a file that was just written is looked at a second time, a second later, and
+// left out only if it has changed meanwhile.
+func TestYoung(t *testing.T) {
+	tree(t, "in/copied.csv=1", "in/growing.csv=1", "in/old.csv=1", "in/vanishing.csv=1", "named.csv=1")
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now() // the bubble's clock
+		at := func(name string, age time.Duration) {
+			when := began.Add(-age)
+			if err := os.Chtimes(name, when, when); err != nil {
+				t.Error(err)
+			}
+		}
+		at("in/old.csv", young)
+		for _, name := range []string{"in/copied.csv", "in/growing.csv", "in/vanishing.csv", "named.csv"} {
+			at(name, young-time.Millisecond)
+		}
+		go func() {
+			<-time.After(settle / 2)
+			at("in/growing.csv", 0)
+			if err := os.Remove("in/vanishing.csv"); err != nil {
+				t.Error(err)
+			}
+		}()
+		got, err := read(t, Source{Input: ledger.Input{Type: File}, Args: []string{"in"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"+ in/old.csv", "+ in/copied.csv", "- in/growing.csv: still being written",
+			"- in/vanishing.csv: no such file or directory"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		if waited := time.Since(began); waited != settle {
+			t.Errorf("waited %s for all of them, want %s", waited, settle)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		if err := os.Chtimes("named.csv", began, began); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := read(t, Source{Input: ledger.Input{Type: File}, Args: []string{"named.csv"}}); err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("waited %s for a file that was named", waited)
+		}
+	})
+}

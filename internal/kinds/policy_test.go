@@ -1,0 +1,47 @@
+package kinds
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/memory"
+	"github.com/ledgerd/ledgerd/sdk/settings"
+)
+
+// TestIntroduceSecrets: the ledger learns which fields of the payload a plugin marks as secret, also of a kind that it
+// knew before, and again when the plugin has changed.
+func TestIntroduceSecrets(t *testing.T) {
+	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
+	if err := l.SetKind(t.Context(), "ann", ledger.Kind{Name: "mail", MaxFailures: 3}); err != nil {
+		t.Fatal(err)
+	}
+	lc := NewLocal()
+	for _, c := range []struct {
+		schema string
+		want   []string
+	}{
+		{`{"type":"object","properties":{"to":{"type":"string"}}}`, nil},
+		{`{"type":"object","properties":{"to":{"type":"string"},"code":{"type":"string","writeOnly":true}}}`, []string{"code"}},
+		{`{"type":"object","properties":{"code":{"type":"string"}}}`, nil},
+	} {
+		schema, err := settings.Compile([]byte(c.schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy, err := l.Kind(t.Context(), "mail")
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := &Kind{Name: "mail", Policy: policy, Known: true, Config: lc.Config.Kind("mail"), Schema: schema,
+			Plugin: &Plugin{Description: &pluginhost.Description{Name: "mail", Payload: schema}}}
+		if err := lc.Introduce(t.Context(), l, k); err != nil {
+			t.Fatal(err)
+		}
+		if policy, err = l.Kind(t.Context(), "mail"); err != nil || !slices.Equal(policy.Input.Secret, c.want) ||
+			policy.MaxFailures != 3 {
+			t.Errorf("%s: %+v, %v", c.schema, policy, err)
+		}
+	}
+}

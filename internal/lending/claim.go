@@ -1,0 +1,259 @@
+package lending
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/tracing"
+)
+
+// Claim asks for items of one kind.
+type Claim struct {
+	Kind  string `json:"kind"`
+	Agent string `json:"agent" jsonschema:"who claims: a name that no other process has"`
+	Limit int    `json:"limit,omitempty" jsonschema:"most items, 1 … 1000; 1 if it is not given"`
+	Lease int    `json:"lease_s,omitempty" jsonschema:"seconds until the leases end unless renewed; 60 if it is not given"`
+	Wait  int    `json:"wait_s,omitempty" jsonschema:"seconds to wait for an item, 0 … 30"`
+	// Resume also returns what the agent holds, extended: for a program that has started again or got no answer.
+	Resume bool `json:"resume,omitempty" jsonschema:"also return what the agent holds already, extended"`
+	// Ahead is for programs that claim before they begin. They mark each start themselves.
+	Ahead bool `json:"ahead,omitempty" jsonschema:"the start of each item is reported by itself, before it begins"`
+	// Shard takes new items only of a part.
+	Shard string `json:"shard,omitempty" jsonschema:"only part i of n of the items, as i/n with i from 0"`
+	// Exact is for programs to which the bytes of a payload matter, and not only its JSON.
+	Exact bool `json:"exact,omitempty" jsonschema:"payloads byte for byte, as {\"base64\": …}"`
+}
+
+// Lent is an item with its lease.
+type Lent struct {
+	Token       string       `json:"token"`
+	ID          int64        `json:"id"`
+	Kind        string       `json:"kind"`
+	Scope       string       `json:"scope"`
+	Key         string       `json:"key"`
+	Fingerprint string       `json:"fingerprint"`
+	Round       string       `json:"round"`
+	Attempt     int64        `json:"attempt"`
+	Failures    int          `json:"failures"`
+	Payload     report.Bytes `json:"payload"`
+	Traceparent string       `json:"traceparent,omitempty"` // W3C trace context of who added the item
+	Tracestate  string       `json:"tracestate,omitempty"`
+	Due         report.Time  `json:"due"`
+	Leased      report.Time  `json:"leased_at"`
+	Expires     report.Time  `json:"expires_at"`
+	Crashes     int          `json:"crashes"`
+	Losses      int          `json:"losses"`
+	// Idempotency is the same for every attempt of one round, and of no other round or item.
+	Idempotency string `json:"idempotency_key"`
+	Alone       bool   `json:"alone"`
+	Resumed     bool   `json:"resumed"`
+}
+
+// Claimed is the answer of a claim.
+type Claimed struct {
+	Leases []Lent `json:"leases"`
+	// Drain asks the agent to end its leases and to claim nothing more.
+	Drain bool `json:"drain"`
+	// WaitS is after how many seconds a rate of the kind lets the next item be claimed; 0: none holds one back.
+	WaitS float64 `json:"wait_s,omitempty"`
+	// Full means that items are ready of which as many run as may.
+	Full bool `json:"full,omitempty"`
+
+	fresh []*ledger.Lease
+}
+
+// Claim lends items. If there are none, it waits for up to c.Wait. If ctx ends meanwhile, the items are handed back.
+func (d *Lender) Claim(ctx context.Context, by Caller, c Claim) (Claimed, error) {
+	if err := c.check(by); err != nil {
+		return Claimed{}, err
+	}
+	ttl, err := leaseTime(c.Lease)
+	if err != nil {
+		return Claimed{}, err
+	}
+	policy, err := d.kind(ctx, c.Kind)
+	if err != nil {
+		return Claimed{}, err
+	}
+	part, err := parseShard(c.Shard)
+	if err != nil {
+		return Claimed{}, err
+	}
+	ask := asking{Claim: ledger.Claim{Kind: c.Kind, Agent: c.Agent, Limit: c.Limit, TTL: ttl, Resume: c.Resume,
+		Shard: part}, exact: c.Exact}
+	ask.mark = policy.OnLost == ledger.OnLostDoubt && !c.Ahead
+	if c.Wait == 0 {
+		return d.look(ctx, ask)
+	}
+	p, err := d.enter(by.Name, c.Agent, c.Kind)
+	if err != nil {
+		return Claimed{}, err
+	}
+	over := time.NewTimer(time.Duration(c.Wait) * time.Second)
+	defer over.Stop()
+	return d.await(ctx, p, over.C, &ask)
+}
+
+// await looks whenever the poll is woken, until there is something or the time is over.
+func (d *Lender) await(ctx context.Context, p *poll, over <-chan time.Time, ask *asking) (Claimed, error) {
+	served := false
+	defer func() { d.leave(p, served) }()
+	none := Claimed{Leases: []Lent{}}
+	for looking := d.looking; ; {
+		select {
+		case looking <- struct{}{}:
+			got, err := d.lookApart(ctx, ask)
+			if err != nil || len(got.Leases) > 0 || got.Drain {
+				served = len(got.Leases) > 0
+				return got, err
+			}
+			none, looking = got, nil
+			d.again(p)
+		case <-p.woken:
+			looking = d.looking
+		case <-over:
+			return none, nil
+		case <-d.ended:
+			return none, nil
+		case <-ctx.Done():
+			return none, ctx.Err()
+		}
+	}
+}
+
+// lookApart looks in a goroutine of its own, and makes room for the next one that is to look. The stack of a goroutine
+// stays as large as a call of the ledger made it, and those of claims that wait are many.
+func (d *Lender) lookApart(ctx context.Context, ask *asking) (got Claimed, err error) {
+	var one sync.WaitGroup
+	var panicked any // goes on here, where it ends one request and not the server
+	one.Go(func() {
+		defer func() {
+			panicked = recover()
+			<-d.looking
+		}()
+		got, err = d.look(ctx, *ask)
+	})
+	one.Wait()
+	if panicked != nil {
+		panic(panicked)
+	}
+	return got, err
+}
+
+func (c *Claim) check(by Caller) error {
+	const most = int(MaxWait / time.Second)
+	c.Limit = cmp.Or(c.Limit, 1)
+	switch {
+	case c.Limit < 1 || c.Limit > MaxLeases:
+		return &ledger.InvalidError{Field: "limit", Reason: fmt.Sprintf("%d, must be 1 … %d", c.Limit, MaxLeases)}
+	case c.Wait < 0 || c.Wait > most:
+		return &ledger.InvalidError{Field: "wait_s", Reason: fmt.Sprintf("%d, must be 0 … %d", c.Wait, most)}
+	}
+	if !by.May(c.Kind, c.Agent) {
+		return failure.New(failure.ExitDenied, "scope", fmt.Sprintf("this token may not claim kind %q as agent %q", c.Kind,
+			c.Agent), "claim a kind of the token, under a name that begins as it asks")
+	}
+	return nil
+}
+
+// asking is a claim as a ledger takes it.
+type asking struct {
+	ledger.Claim
+	mark  bool // the claim counts as the start
+	exact bool // payloads byte for byte
+}
+
+// parseShard reads i/n; "" is all.
+func parseShard(text string) (part scheduler.Shard, err error) {
+	if text == "" {
+		return part, nil
+	}
+	if _, err = fmt.Sscanf(text, "%d/%d", &part.Index, &part.Count); err != nil || part.String() != text {
+		return part, &ledger.InvalidError{Field: "shard", Reason: fmt.Sprintf("%q, must be i/n with i from 0", text)}
+	}
+	return part, nil
+}
+
+// look claims what there is now.
+func (d *Lender) look(ctx context.Context, c asking) (Claimed, error) {
+	if d.drains(c.Agent) {
+		return Claimed{Leases: []Lent{}, Drain: true}, nil
+	}
+	within, cancel := call(ctx)
+	defer cancel()
+	leases, held, err := d.ledger.ClaimWithin(within, c.Claim)
+	if err == nil && c.mark {
+		leases, err = d.markStarted(within, c.TTL, leases)
+	}
+	if err != nil {
+		return Claimed{}, err
+	}
+	got := Claimed{Leases: make([]Lent, len(leases)), WaitS: held.Wait.Seconds(), Full: held.Full}
+	for i, ls := range leases {
+		got.Leases[i] = lent(ls, c.exact)
+		if !ls.Resumed {
+			got.fresh = append(got.fresh, ls)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		d.TakeBack(ctx, got)
+		return Claimed{}, err
+	}
+	return got, nil
+}
+
+// markStarted marks leases as started. The claim counts as the start, because no later call reports it.
+func (d *Lender) markStarted(ctx context.Context, ttl time.Duration, leases []*ledger.Lease) ([]*ledger.Lease, error) {
+	var started []*ledger.Lease
+	var tokens []string
+	for i, err := range d.ledger.Start(ctx, ttl, leases...) {
+		if err == nil {
+			started, tokens = append(started, leases[i]), append(tokens, leases[i].FullToken())
+		} else if !errors.Is(err, ledger.ErrLeaseLost) { // else it was cancelled this very moment
+			return nil, err
+		}
+	}
+	now, errs := d.ledger.LeasesOf(ctx, tokens...)
+	for i, ls := range started { // a start extends a lease
+		if errs[i] != nil {
+			return nil, errs[i]
+		}
+		ls.ExpiresAt = now[i].ExpiresAt
+	}
+	return started, nil
+}
+
+// TakeBack hands back the items of a claim whose answer could not be written. This counts as no failure. The agent
+// keeps what it held before, and what another claim with Resume has returned meanwhile.
+func (d *Lender) TakeBack(ctx context.Context, c Claimed) {
+	if len(c.fresh) == 0 {
+		return
+	}
+	within, cancel := call(ctx)
+	defer cancel()
+	if err := d.ledger.Unclaim(within, c.fresh...); err != nil {
+		d.log.Warn("the items of a claim whose client has gone were not handed back; they are free when their leases end",
+			"items", len(c.fresh), "until", c.fresh[0].ExpiresAt, "error", err)
+	}
+}
+
+func lent(ls *ledger.Lease, exact bool) Lent {
+	parent, state := tracing.Split(ls.Trace)
+	l := Lent{Token: ls.FullToken(), ID: ls.ID, Kind: ls.Kind, Scope: ls.Scope, Key: ls.Key,
+		Fingerprint: ls.Fingerprint, Round: ls.Round, Attempt: ls.Attempt, Failures: ls.Failures, Crashes: ls.Crashes,
+		Losses: ls.Losses, Idempotency: ls.IdempotencyKey(), Payload: ls.Payload, Due: report.Time(ls.Due),
+		Leased: report.Time(ls.StartedAt), Expires: report.Time(ls.ExpiresAt), Alone: ls.Alone, Resumed: ls.Resumed,
+		Traceparent: parent, Tracestate: state}
+	if exact && len(ls.Payload) > 0 {
+		l.Payload = ledger.JSON(map[string][]byte{"base64": ls.Payload})
+	}
+	return l
+}

@@ -1,0 +1,361 @@
+package lending_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/lending"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/memory"
+)
+
+// TestClientGone: a claim whose client has gone before its answer was written is handed back, which counts nowhere.
+func TestClientGone(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		ids := r.add("k", "a", "b")
+		held := r.claim("w", 1)
+		for _, wait := range []int{0, 30} {
+			client, leave := context.WithCancel(t.Context())
+			r.store.during = func(call string) {
+				if call == "claim" {
+					leave()
+				}
+			}
+			_, err := r.Claim(client, anyone, lending.Claim{Kind: "k", Agent: "w", Limit: 2, Wait: wait, Resume: true})
+			r.is(err, context.Canceled)
+			r.store.during = nil
+			r.state(ids[0], ledger.StateLeased) // it was the agent's before
+			r.state(ids[1], ledger.StateReady)
+		}
+		if it := r.item(ids[1]); it.Failures+it.Losses+it.Crashes != 0 || r.outcomes(ids[1]) != "released released" {
+			t.Errorf("handed back: %+v after %s", it, r.outcomes(ids[1]))
+		}
+		got, err := r.Claim(t.Context(), anyone, lending.Claim{Kind: "k", Agent: "w", Limit: 2, Resume: true})
+		r.ok(err)
+		r.TakeBack(t.Context(), got) // its answer could not be written
+		r.state(ids[1], ledger.StateReady)
+		if a := r.finish(held[0].Token, got.Leases[1].Token); !a[0].Recorded || a[1].Recorded {
+			t.Errorf("the lease from before goes on, the other one not: %+v", a)
+		}
+	})
+}
+
+// TestAnswerLost: the next claim with resume returns what the agent holds, under the same tokens.
+func TestAnswerLost(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		r.add("k", "a", "b", "c")
+		lost := r.claim("w", 2)
+		r.clock.advance(30 * time.Second)
+		again := r.claim("w", 3, resume)
+		for i, ls := range lost {
+			if g := again[i]; g.Token != ls.Token || !g.Resumed || !time.Time(g.Expires).Equal(r.clock.now().Add(time.Minute)) ||
+				string(g.Payload) != string(ls.Payload) {
+				t.Errorf("resumed: %+v, was %+v", g, ls)
+			}
+		}
+		if again[2].Resumed {
+			t.Errorf("a new one: %+v", again[2])
+		}
+		r.claim("v", 0, resume)
+		for _, a := range r.finish(tokens(again)...) {
+			if !a.Recorded {
+				t.Errorf("%+v", a)
+			}
+		}
+	})
+}
+
+// TestCutAtEveryStep: a worker whose calls are cut off, before they took effect or before their answer came, asks again
+// and completes each item once.
+func TestCutAtEveryStep(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		r.ok(r.l.SetKind(t.Context(), "test", ledger.Kind{Name: "k", OnLost: ledger.OnLostDoubt}))
+		for n := 0; ; n++ {
+			for _, late := range []bool{false, true} {
+				id := r.add("k", fmt.Sprint(n, late))[0]
+				cut := r.workCut(n+1, late)
+				r.state(id, ledger.StateDone)
+				if got := r.outcomes(id); got != "done" {
+					t.Errorf("call %d, late %t: attempts %s", n+1, late, got)
+				}
+				if !cut {
+					if n < 5 {
+						t.Errorf("only %d calls were cut off", n)
+					}
+					return
+				}
+			}
+		}
+	})
+}
+
+// workCut works one item while the nth call of the store is cut off. It reports whether there was such a call.
+func (r *rig) workCut(nth int, late bool) bool {
+	r.t.Helper()
+	r.store.mu.Lock()
+	r.store.cut, r.store.late, r.store.writes = nth, late, 0
+	r.store.mu.Unlock()
+	ctx := r.t.Context()
+	again := func(call func() error) {
+		r.t.Helper()
+		err := call()
+		for n := 0; errors.Is(err, ledger.ErrUnavailable) && n < 3; n++ {
+			err = call()
+		}
+		r.ok(err)
+	}
+	var got lending.Claimed
+	again(func() (err error) {
+		got, err = r.Claim(ctx, anyone, lending.Claim{Kind: "k", Agent: "w", Resume: true})
+		return err
+	})
+	if len(got.Leases) != 1 {
+		r.t.Fatalf("claimed %+v", got)
+	}
+	recorded := func(answers lending.LeaseAnswers, err error) error {
+		if err == nil {
+			err = answers.Answers[0].Err()
+		}
+		return err
+	}
+	all := tokens(got.Leases)
+	again(func() error { return recorded(r.Renew(ctx, anyone, lending.Renewal{Tokens: all})) })
+	again(func() error { return recorded(r.Start(ctx, anyone, lending.Renewal{Tokens: all})) })
+	again(func() error { return recorded(r.Finish(ctx, anyone, []lending.Ending{{Token: all[0]}})) })
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	r.store.cut = 0
+	return r.store.writes >= nth
+}
+
+// waitingRig lends the items of a ledger in memory, in a bubble.
+func waitingRig(t *testing.T) *rig {
+	s := &spy{Store: memory.New(memory.Options{})}
+	l := ledger.New(s, ledger.Options{})
+	r := &rig{Lender: lending.New(l, nil), t: t, l: l, store: s}
+	r.ok(l.SetKind(t.Context(), "test", ledger.Kind{Name: "k"}))
+	ctx, end := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	t.Cleanup(func() {
+		end()
+		running.Wait()
+	})
+	synctest.Wait()
+	return r
+}
+
+// poll is a claim that waits, with its answer.
+type poll struct {
+	lending.Claimed
+	err   error
+	after time.Duration
+	leave func()
+	over  chan struct{}
+}
+
+func (r *rig) poll(caller, agent string) *poll {
+	client, leave := context.WithCancel(r.t.Context())
+	p := &poll{leave: leave, over: make(chan struct{})}
+	go func() {
+		defer close(p.over)
+		began := time.Now()
+		p.Claimed, p.err = r.Claim(client, lending.Caller{Name: caller, May: anyone.May},
+			lending.Claim{Kind: "k", Agent: agent, Wait: 30})
+		p.after = time.Since(began)
+	}()
+	synctest.Wait()
+	return p
+}
+
+// TestWaiting: a claim waits for an item, and no longer than it may.
+func TestWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := waitingRig(t)
+		var polls []*poll
+		for i := range 5 {
+			polls = append(polls, r.poll("one", fmt.Sprint(i)))
+		}
+		r.add("k", "a", "b", "c") // one hint: the first one wakes the second, and so on
+		for i, p := range polls[:3] {
+			if <-p.over; len(p.Leases) != 1 || p.err != nil || p.after != 0 {
+				t.Errorf("poll %d got %+v, %v after %s", i, p.Leases, p.err, p.after)
+			}
+		}
+		for _, p := range polls[3:] {
+			if <-p.over; len(p.Leases) != 0 || p.Leases == nil || p.err != nil || p.after != 30*time.Second {
+				t.Errorf("a poll that found nothing: %+v, %v after %s", p.Leases, p.err, p.after)
+			}
+		}
+	})
+}
+
+// TestWaitingWithoutHint: a hint may be missing, so each second one looks.
+func TestWaitingWithoutHint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := waitingRig(t)
+		p := r.poll("one", "w")
+		silent := ledger.New(r.store, ledger.Options{}) // as another process
+		_, err := silent.Add(t.Context(), ledger.NewItem{Kind: "k", Key: "a"})
+		r.ok(err)
+		if <-p.over; len(p.Leases) != 1 || p.after > time.Second {
+			t.Errorf("got %+v, %v after %s", p.Leases, p.err, p.after)
+		}
+	})
+}
+
+// TestTurnIsPassedOn: a client that goes at the moment of its turn leaves the item to the next one.
+func TestTurnIsPassedOn(t *testing.T) {
+	for range 50 { // the moment is a matter of chance
+		synctest.Test(t, func(t *testing.T) {
+			r := waitingRig(t)
+			first, second := r.poll("one", "first"), r.poll("one", "second")
+			first.leave()
+			r.add("k", "a")
+			<-first.over
+			if <-second.over; len(second.Leases) != 1 || second.after != 0 {
+				t.Errorf("got %+v, %v after %s", second.Leases, second.err, second.after)
+			}
+		})
+	}
+}
+
+// TestManyPolls: a thousand claims that wait cost a few looks a second, and nothing is left of them.
+func TestManyPolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := waitingRig(t)
+		var polls []*poll
+		for i := range 1000 {
+			polls = append(polls, r.poll(fmt.Sprint(i/lending.PollsPerCaller), fmt.Sprint(i)))
+		}
+		before := r.store.count("claim")
+		<-time.After(10 * time.Second)
+		if n := r.store.count("claim") - before; n > 50 {
+			t.Errorf("%d looks in ten seconds", n)
+		}
+		for _, p := range polls[:500] {
+			p.leave()
+		}
+		for _, p := range polls {
+			<-p.over
+		}
+		for i, p := range polls {
+			if (p.err != nil) != (i < 500) || len(p.Leases) != 0 {
+				t.Errorf("poll %d: %+v, %v", i, p.Leases, p.err)
+			}
+		}
+	})
+}
+
+// TestSlowLedger: while the ledger does not answer, few claims ask it at a time. The others end in time.
+func TestSlowLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := waitingRig(t)
+		answers := make(chan struct{})
+		r.store.during = func(call string) {
+			if call == "claim" {
+				<-answers
+			}
+		}
+		var polls []*poll
+		for i := range 50 {
+			polls = append(polls, r.poll("one", fmt.Sprint(i)))
+		}
+		looking := r.store.count("claim")
+		if looking == 0 || looking > 20 {
+			t.Errorf("%d claims look at a time", looking)
+		}
+		<-time.After(lending.MaxWait)
+		synctest.Wait()
+		for i, p := range polls[looking:] {
+			select {
+			case <-p.over:
+				if p.err != nil || p.Leases == nil || len(p.Leases) != 0 {
+					t.Errorf("claim %d: %+v, %v", looking+i, p.Leases, p.err)
+				}
+			default:
+				t.Errorf("claim %d still waits", looking+i)
+			}
+		}
+		close(answers)
+		for _, p := range polls {
+			<-p.over
+		}
+	})
+}
+
+// TestPanic: a panic of a claim that waits reaches its caller, who is the server of HTTP, and the next claim is served.
+func TestPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := waitingRig(t)
+		claim := func() (panicked any) {
+			defer func() { panicked = recover() }()
+			_, err := r.Claim(t.Context(), lending.Caller{Name: "one", May: anyone.May}, lending.Claim{Kind: "k", Agent: "a",
+				Wait: 1})
+			r.ok(err)
+			return nil
+		}
+		r.store.during = func(call string) {
+			if call == "claim" {
+				panic("a bug")
+			}
+		}
+		for range 20 { // more than may look at a time
+			if p := claim(); p != "a bug" {
+				t.Fatalf("%v", p)
+			}
+		}
+		r.store.during = nil
+		if p := claim(); p != nil {
+			t.Errorf("%v", p)
+		}
+	})
+}
+
+// TestPollsAreCounted: an agent and a caller may wait so often at a time, and again after that.
+func TestPollsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := waitingRig(t)
+		refused := func(p *poll, why string) {
+			t.Helper()
+			if <-p.over; failure.Explain(p.err).Code != "too_many" {
+				t.Errorf("%s: %+v", why, p)
+			}
+		}
+		polls := []*poll{r.poll("a", "w"), r.poll("b", "w")}
+		refused(r.poll("c", "w"), "the third of an agent")
+		for i := range lending.PollsPerCaller - 1 {
+			polls = append(polls, r.poll("a", fmt.Sprint(i)))
+		}
+		refused(r.poll("a", "v"), "one too many of a caller")
+		polls[0].leave()
+		<-polls[0].over
+		polls = append(polls, r.poll("a", "w"))
+		for _, p := range polls[1:] {
+			if <-p.over; p.err != nil {
+				t.Errorf("%+v", p)
+			}
+		}
+	})
+}
+
+// TestDrainWhileWaiting: the claim of an agent that is to end waits no longer.
+func TestDrainWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := waitingRig(t)
+		one, other := r.poll("a", "w"), r.poll("a", "v")
+		r.Drain("w", true)
+		if <-one.over; !one.Drain || one.after != 0 {
+			t.Errorf("the agent that is to end: %+v after %s", one.Claimed, one.after)
+		}
+		if <-other.over; other.Drain || other.after != 30*time.Second {
+			t.Errorf("another agent: %+v after %s", other.Claimed, other.after)
+		}
+	})
+}

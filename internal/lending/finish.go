@@ -1,0 +1,125 @@
+package lending
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+const (
+	recorders = 2       // calls of the ledger that record ends at a time
+	mostBytes = 1 << 20 // of outputs and logs that calls have recorded together
+)
+
+// finishing is a call of Finish that waits to be recorded.
+type finishing struct {
+	by       Caller
+	endings  []Ending
+	bytes    int // of outputs, logs and what is emitted
+	answers  []LeaseAnswer
+	recorded chan struct{} // closed when there are answers
+}
+
+// Finish ends leases. Ends that come while others are being recorded are recorded together, by one commit.
+func (d *Lender) Finish(ctx context.Context, by Caller, e []Ending) (LeaseAnswers, error) {
+	if err := countLeases(len(e)); err != nil {
+		return LeaseAnswers{}, err
+	}
+	f := &finishing{by: by, endings: e, recorded: make(chan struct{})}
+	for i := range e {
+		f.bytes += len(e[i].Output) + len(e[i].Log)
+		for _, it := range e[i].Emit {
+			f.bytes += len(it.Payload) + len(it.Key)
+		}
+	}
+	d.mu.Lock()
+	d.finishing = append(d.finishing, f)
+	if d.recording < recorders {
+		d.recording++
+		go d.record(context.WithoutCancel(ctx))
+	}
+	d.mu.Unlock()
+	<-f.recorded
+	return answers(f.answers)
+}
+
+// record records ends until none wait.
+func (d *Lender) record(ctx context.Context) {
+	for {
+		d.mu.Lock()
+		together := d.together()
+		if len(together) == 0 {
+			d.recording--
+			d.mu.Unlock()
+			return
+		}
+		d.mu.Unlock()
+		d.recordAll(ctx, together)
+		for _, f := range together {
+			close(f.recorded)
+		}
+	}
+}
+
+// recordAll has ends recorded by one call of the ledger. If the ledger refuses this call as a whole, it is not known
+// whose end is at fault, and each is recorded by itself.
+func (d *Lender) recordAll(ctx context.Context, together []*finishing) {
+	var asked []ask
+	var endings []Ending
+	for _, f := range together {
+		for _, e := range f.endings {
+			asked, endings = append(asked, ask{f.by, e.Token}), append(endings, e)
+		}
+	}
+	all := d.each(ctx, asked, true, func(ctx context.Context, of []*named) { d.end(ctx, endings, of) })
+	refused := !slices.ContainsFunc(all, func(a LeaseAnswer) bool {
+		return a.err == nil || errors.Is(a.err, ledger.ErrUnavailable)
+	})
+	for _, f := range together {
+		if refused && len(together) > 1 {
+			d.recordAll(ctx, []*finishing{f})
+			continue
+		}
+		n := len(f.endings)
+		f.answers, all = all[:n:n], all[n:]
+	}
+}
+
+// together takes the first of those that wait whose ends one call of the ledger records: at most MaxLeases, and no
+// token of two calls, of which one may be the other repeated. The caller holds mu.
+func (d *Lender) together() []*finishing {
+	tokens := map[string]bool{}
+	bytes, n := 0, 0
+	for _, f := range d.finishing {
+		bytes += f.bytes
+		twice := slices.ContainsFunc(f.endings, func(e Ending) bool { return tokens[e.Token] })
+		if n > 0 && (twice || bytes > mostBytes || len(tokens)+len(f.endings) > MaxLeases) {
+			break
+		}
+		for _, e := range f.endings {
+			tokens[e.Token] = true
+		}
+		n++
+	}
+	taken := d.finishing[:n:n]
+	d.finishing = d.finishing[n:]
+	return taken
+}
+
+// end ends the leases that were found.
+func (d *Lender) end(ctx context.Context, e []Ending, of []*named) {
+	endings := make([]ledger.Ending, len(of))
+	for i, h := range of {
+		endings[i] = ledger.Ending{Lease: h.lease, Result: e[h.index].result()}
+	}
+	for i, err := range d.ledger.Finish(ctx, endings...) {
+		of[i].err = err
+		of[i].Outcome, of[i].State, of[i].RoundState = endings[i].Recorded, endings[i].State, endings[i].Round
+		if err == nil && !e[of[i].index].Tallied {
+			d.sums.Add(endings[i].Tally(time.Now().Add(time.Duration(d.behind.Load()))))
+		}
+	}
+}

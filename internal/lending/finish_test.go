@@ -1,0 +1,101 @@
+package lending_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/lending"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/memory"
+)
+
+// together has the ends of items claimed one by one come while others are being recorded, the last one twice. It
+// returns how many calls of the store recorded them.
+func together(t *testing.T, store func(*spy) ledger.Store, by func(i int) lending.Caller) (
+	answers []lending.LeaseAnswer, calls int) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(*testing.T, func() time.Time) ledger.Store { return memory.New(memory.Options{}) })
+		if store != nil {
+			r.store.Store = store(r.store)
+		}
+		const n = 12
+		for i := range n {
+			r.add("k", string(rune('a'+i)))
+		}
+		var held []string
+		for range n {
+			held = append(held, r.claim("w", 1)[0].Token)
+		}
+		held = append(held, held[n-1])
+		free := make(chan struct{})
+		r.store.during = func(call string) {
+			if call == "complete" {
+				<-free
+			}
+		}
+		answers = make([]lending.LeaseAnswer, len(held))
+		var all sync.WaitGroup
+		for i, token := range held {
+			all.Go(func() {
+				got, err := r.Finish(t.Context(), by(i), []lending.Ending{{Token: token, Output: []byte("{}")}})
+				r.ok(err)
+				answers[i] = got.Answers[0]
+			})
+			synctest.Wait()
+		}
+		close(free)
+		all.Wait()
+		calls = r.store.count("complete")
+	})
+	return answers, calls
+}
+
+// TestEndsTogether: what comes while ends are being recorded is recorded by few calls, also what is repeated meanwhile,
+// and each caller ends what is its own.
+func TestEndsTogether(t *testing.T) {
+	other := lending.Caller{Name: "other", May: func(string, string) bool { return false }}
+	answers, calls := together(t, nil, func(i int) lending.Caller {
+		if i == 5 {
+			return other
+		}
+		return anyone
+	})
+	for i, a := range answers {
+		if a.Recorded == (i == 5) {
+			t.Errorf("end %d: %+v", i, a)
+		}
+	}
+	if answers[5].Reason != "scope" {
+		t.Errorf("the end of another: %+v", answers[5])
+	}
+	if calls > 5 { // two that are held up, those that wait, the one repeated, and its look
+		t.Errorf("%d calls", calls)
+	}
+}
+
+// picky refuses to complete item 7, and with it all that is completed by the same call.
+type picky struct{ ledger.Store }
+
+func (p picky) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Completion) ([]int64, error) {
+	for _, one := range c {
+		if one.ItemID == 7 {
+			return nil, errors.New("item 7 is not to be stored")
+		}
+	}
+	return p.Store.Complete(ctx, conn, c)
+}
+
+// TestEndsApart: what the ledger refuses of one caller is no other caller's trouble.
+func TestEndsApart(t *testing.T) {
+	answers, _ := together(t, func(s *spy) ledger.Store { return picky{s.Store} },
+		func(int) lending.Caller { return anyone })
+	for i, a := range answers {
+		if a.Recorded == (i == 6) {
+			t.Errorf("end %d: %+v", i, a)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// temporary reports whether a call may go through later.
+func temporary(err error) bool { return errors.Is(err, ledger.ErrUnavailable) }
+
+// unreached is the error of a call that got no answer.
+func (l *Ledger) unreached(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errNoAnswer) {
+		return cause // the caller has called it off
+	}
+	if context.Cause(ctx) != nil {
+		err = errNoAnswer
+	}
+	if at, ok := errors.AsType[*url.Error](err); ok {
+		err = at.Err // it repeats the URL
+	}
+	return &ledger.Error{Kind: ledger.ErrUnavailable, Message: fmt.Sprintf("%s: %v", l.Remote, err),
+		Hint: "nothing was lost; run the same command again when the server is reached", Err: err}
+}
+
+// strange is an answer that is none of the API: of a proxy, or of another server.
+func (l *Ledger) strange(res *http.Response) error {
+	text := fmt.Sprintf("%s answers %s", l.Remote, res.Status)
+	switch res.StatusCode {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusTooManyRequests,
+		http.StatusRequestTimeout:
+		return &ledger.Error{Kind: ledger.ErrUnavailable, Message: text, Hint: "nothing was lost; run the same command again"}
+	}
+	return failure.New(failure.ExitNoLedger, "no_ledger", text+": there is no HTTP API of a ledger",
+		"name what is before /api/v1: --db https://host/prefix")
+}
+
+// problem is the error that the ledger would have returned itself.
+func problem(p answer.Problem) error {
+	kind := map[string]error{"not_found": ledger.ErrNotFound, "lease_lost": ledger.ErrLeaseLost,
+		"unavailable": ledger.ErrUnavailable, "too_slow": ledger.ErrUnavailable, "too_many": ledger.ErrUnavailable,
+		"conflict": ledger.ErrConflict}[p.Code]
+	switch {
+	case p.Code == "not_found" && strings.HasSuffix(p.Detail, "there is no such path"):
+		return failure.New(failure.ExitNoLedger, "schema", "the server is of another version: "+p.Detail,
+			"take the same version of ledgerd there and here")
+	case kind != nil:
+		return &ledger.Error{Kind: kind, Message: p.Detail, Hint: p.Hint}
+	case p.Code == "invalid":
+		return &ledger.InvalidError{Field: p.Field, Reason: strings.TrimPrefix(p.Detail, p.Field+": "), Hint: p.Hint}
+	case p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden ||
+		p.Status == http.StatusMisdirectedRequest || p.Code == "too_many_logins":
+		f := failure.New(failure.ExitDenied, p.Code, p.Detail, p.Hint)
+		if p.Code == "unauthorized" {
+			f.Hint = "the token is in LEDGERD_TOKEN, or in the file that --token-file names; " + p.Hint
+		}
+		f.Cause = ledger.ErrDenied
+		return f
+	case p.Status >= http.StatusInternalServerError:
+		return failure.New(failure.ExitError, p.Code, "the server: "+p.Detail, p.Hint)
+	}
+	return failure.Usage(p.Code, p.Hint, "%s", p.Detail)
+}

@@ -1,0 +1,480 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"iter"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/internal/dburl"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/ledgers"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/order"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+// all collects what is yielded.
+func all(items iter.Seq2[ledger.Item, error]) (list []ledger.Item, err error) {
+	for it, err := range items {
+		if err != nil {
+			return list, err
+		}
+		list = append(list, it)
+	}
+	return list, nil
+}
+
+// both makes one answer of two.
+func both[A, B any](a A, b B, err error) ([]any, error) { return []any{a, b}, err }
+
+// any1 makes an answer one of any type.
+func any1[A any](a A, err error) (any, error) { return a, err }
+
+// looks are calls that only look, on a ledger as fill makes it.
+var looks = map[string]func(context.Context, ledgers.Any) (any, error){
+	"Get":          func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Get(c, 1)) },
+	"Get raw":      func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Get(c, 7)) },
+	"Get none":     func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Get(c, 99)) },
+	"Find":         func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Find(c, "mail", "s", "daily")) },
+	"Find none":    func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Find(c, "mail", "s", "weekly")) },
+	"Find nothing": func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Find(c, "mail", "s", "")) },
+	"List": func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(all(l.List(c, ledger.Filter{}, 2)))
+	},
+	"List of none": func(c context.Context, l ledgers.Any) (any, error) { return any1(all(l.List(c, ledger.IDs(), 0))) },
+	"Walk by end": func(c context.Context, l ledgers.Any) (any, error) {
+		w := &ledger.Walk{Order: order.Ended, Desc: true, Output: true}
+		list, err := all(l.Walk(c, w))
+		return both(list, w.Reached, err)
+	},
+	"Walk by key": func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(all(l.Walk(c, &ledger.Walk{Order: order.Key, Top: 3})))
+	},
+	"Walk wrongly": func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(all(l.Walk(c, &ledger.Walk{Order: "size"})))
+	},
+	"Count": func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.Count(c, ledger.Filter{KeyHas: "o"}))
+	},
+	"CountUpTo": func(c context.Context, l ledgers.Any) (any, error) {
+		return both(l.CountUpTo(c, ledger.Filter{}, 3, time.Second))
+	},
+	"Attempts":      func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Attempts(c, 2)) },
+	"Attempts none": func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Attempts(c, 99)) },
+	"LastOutput":    func(c context.Context, l ledgers.Any) (any, error) { return any1(l.LastOutput(c, 1)) },
+	"Why":           func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Why(c, 8)) },
+	"Why dead":      func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Why(c, 2)) },
+	"Ended": func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.Ended(c, ledger.EndedQuery{Failed: true, Limit: 2000}))
+	},
+	"Recent": func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Recent(c, ledger.Filter{}, 2)) },
+	"Journal": func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.Journal(c, ledger.JournalQuery{Limit: 9}))
+	},
+	"Journal wrongly": func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.Journal(c, ledger.JournalQuery{Limit: -1}))
+	},
+	"Groups": func(c context.Context, l ledgers.Any) (any, error) {
+		return both(l.Groups(c, ledger.Filter{}, "of", 0))
+	},
+	"AttemptGroups": func(c context.Context, l ledgers.Any) (any, error) {
+		return both(l.AttemptGroups(c, ledger.Filter{}, []string{"hour", "code"}, 0))
+	},
+	"Standing": func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Standing(c, "page")) },
+	"StandingIn": func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.StandingIn(c, "page", scheduler.Shard{Index: 1, Count: 2}))
+	},
+	"Stats": func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Stats(c)) },
+	"Counts": func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.Counts(c, time.Now().Add(-time.Hour)))
+	},
+	"Agents":     func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Agents(c)) },
+	"Heartbeats": func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Heartbeats(c)) },
+	"LeasedBy":   func(c context.Context, l ledgers.Any) (any, error) { return any1(l.LeasedBy(c)) },
+	"Holders": func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.Holders(c, ledger.Filter{}, func(it ledger.Item) bool { return it.ID == 4 }))
+	},
+	"Kinds":     func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Kinds(c)) },
+	"Kind":      func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Kind(c, "mail")) },
+	"Kind none": func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Kind(c, "none")) },
+	"Pauses": func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.Pauses(c, ledger.Kind{Name: "mail", Paused: true}))
+	},
+	"Known": func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.Known(c, ledger.Identity{Kind: "page", Key: "one"}, ledger.Identity{Kind: "page", Key: "none"}))
+	},
+	"Try": func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.Try(c, ledger.NewItem{Kind: "page", Key: "one", Fingerprint: "2"},
+			ledger.NewItem{Kind: "page", Key: "n"}))
+	},
+	"Try wrongly": func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.Try(c, ledger.NewItem{Kind: "page", Key: strings.Repeat("k", 3000)}))
+	},
+}
+
+// equal compares answers: times by their moment, no list as an empty one. The clock of a standing goes on.
+var equal = cmp.Options{cmpopts.EquateEmpty(), cmpopts.EquateApproxTime(2 * time.Second),
+	cmpopts.IgnoreFields(ledger.Attempt{}, "LockID")} // it is the secret of a token
+
+// TestLooks: each call that looks answers over HTTP as it does over the database, mistakes included.
+func TestLooks(t *testing.T) {
+	r := newRig(t, everything)
+	r.fill()
+	for name, look := range looks {
+		want, wantErr := look(t.Context(), r.l)
+		got, err := look(t.Context(), r.http)
+		if diff := cmp.Diff(want, got, equal); diff != "" && wantErr == nil {
+			t.Errorf("%s differs: %s", name, diff)
+		}
+		if (err == nil) != (wantErr == nil) || err != nil &&
+			failure.Explain(err).Code != failure.Explain(wantErr).Code {
+			t.Errorf("%s: error %v, over the database %v", name, err, wantErr)
+		}
+		for _, kind := range []error{ledger.ErrNotFound, ledger.ErrInvalid} {
+			if errors.Is(err, kind) != errors.Is(wantErr, kind) {
+				t.Errorf("%s: error %v, over the database %v", name, err, wantErr)
+			}
+		}
+	}
+}
+
+// acts are calls that change a ledger as fill makes it.
+var acts = []func(context.Context, ledgers.Any) (any, error){
+	func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.Add(ledger.AddingAct(c, "operator:ann", "again"), ledger.NewItem{Kind: "page", Key: "one",
+			Payload: []byte(`{"b":2}`), Given: []string{"b"}, Again: ledger.Again{DoneBefore: time.Now()}},
+			ledger.NewItem{Kind: "page", Key: "new"}))
+	},
+	func(c context.Context, l ledgers.Any) (any, error) {
+		var ids []int64
+		n, err := l.Retry(c, "operator:ann", ledger.Filter{States: []ledger.State{ledger.StateDead}},
+			ledger.Telling(func(told []int64) { ids = append(ids, told...) }), ledger.WithPriority(-1))
+		return both(n, ids, err)
+	},
+	func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.Place(c, "operator:ann", ledger.Filter{KeyHas: "i"}, -2))
+	},
+	func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.Cancel(ledger.OneAct(c, "--reason x"), "operator:ann", ledger.IDs(5), ledger.WithReason("no more")))
+	},
+	func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.Reopen(c, "operator:ann", ledger.IDs(5, 6)))
+	},
+	func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.PutOff(c, "operator:ann", ledger.IDs(6), time.Now().Add(time.Hour)))
+	},
+	func(c context.Context, l ledgers.Any) (any, error) {
+		return nil, l.Decide(c, 3, "ann", ledger.Result{Outcome: ledger.OutcomeDone, Output: []byte("{}")})
+	},
+	func(c context.Context, l ledgers.Any) (any, error) {
+		return nil, l.Decide(c, 3, "ann", ledger.Result{Outcome: ledger.OutcomeDone})
+	},
+	func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.DecideAll(c, "ann", ledger.Filter{}, ledger.Result{Outcome: ledger.OutcomeSnoozed}))
+	},
+	func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.ForceRelease(c, "operator:ann", ledger.Filter{Agents: []string{"ann"}}))
+	},
+	func(c context.Context, l ledgers.Any) (any, error) {
+		return both(l.Forget(c, "operator:ann", ledger.IDs(3)))
+	},
+	func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.EditKind(c, "operator:ann", "page", func(k *ledger.Kind, known bool) {
+			k.MaxFailures = map[bool]int{true: 7}[known]
+		}))
+	},
+	func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.EditKind(c, "operator:ann", "fresh", func(k *ledger.Kind, known bool) { k.Paused = !known }))
+	},
+	func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.EditKind(c, "operator:ann", "page", func(k *ledger.Kind, _ bool) { k.MaxFailures = -1 }))
+	},
+	func(c context.Context, l ledgers.Any) (any, error) {
+		return nil, l.Define(c, ledger.Agent{Name: "w", Host: "h"}, "page", "page@2+aaaaaa", `{"a":1}`)
+	},
+}
+
+// TestActs: each call that changes something does over HTTP what it does over the database. The journal has the token
+// beside the actor.
+func TestActs(t *testing.T) {
+	local, remote := newRig(t, everything), newRig(t, everything)
+	local.fill()
+	remote.fill()
+	for i, act := range acts {
+		want, wantErr := act(t.Context(), local.l)
+		got, err := act(t.Context(), remote.http)
+		if diff := cmp.Diff(want, got, equal); diff != "" && wantErr == nil {
+			t.Errorf("act %d answers otherwise: %s", i, diff)
+		}
+		if (err == nil) != (wantErr == nil) || err != nil && failure.Explain(err).Code != failure.Explain(wantErr).Code {
+			t.Errorf("act %d: error %v, over the database %v", i, err, wantErr)
+		}
+	}
+	for name, look := range map[string]func(l *ledger.Ledger) (any, error){
+		"items": func(l *ledger.Ledger) (any, error) {
+			items, err := all(l.List(t.Context(), ledger.Filter{}, 0))
+			for i := range items {
+				items[i].EndedBy = strings.TrimSuffix(items[i].EndedBy, " via api:all")
+			}
+			return items, err
+		},
+		"kinds": func(l *ledger.Ledger) (any, error) { return any1(l.Kinds(t.Context())) },
+		"journal": func(l *ledger.Ledger) (any, error) {
+			entries, err := l.Journal(t.Context(), ledger.JournalQuery{Limit: 100})
+			for i := range entries {
+				entries[i].Actor = strings.TrimSuffix(entries[i].Actor, " via api:all")
+			}
+			return entries, err
+		},
+	} {
+		want, err := look(local.l)
+		local.ok(err)
+		got, err := look(remote.l)
+		remote.ok(err)
+		if diff := cmp.Diff(want, got, equal); diff != "" {
+			t.Errorf("the %s differ: %s", name, diff)
+		}
+	}
+}
+
+// TestDefinitionConflict: who works a kind with other settings is told, with all that there is to know.
+func TestDefinitionConflict(t *testing.T) {
+	r := newRig(t, everything)
+	ctx := t.Context()
+	r.ok(r.l.Define(ctx, ledger.Agent{Name: "a", Host: "h"}, "page", "page@1+aaaaaa", `{"size":1}`))
+	err := r.http.Define(ctx, ledger.Agent{Name: "b", Host: "h"}, "page", "page@1+bbbbbb", `{"size":2}`)
+	conflict, ok := errors.AsType[*ledger.DefinitionError](err)
+	if !ok || conflict.Agents[0].Name != "a" || len(conflict.Differences()) != 1 {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestRefused: an error of the server ends a command as one of the database would, and a token is not sent in clear.
+func TestRefused(t *testing.T) {
+	r := newRig(t, access.Grant{Name: "reader", Scopes: []access.Scope{access.Read}})
+	r.fill()
+	explain := func(err error) string {
+		f := failure.Explain(err)
+		return fmt.Sprintf("%d %s", f.Exit, f.Code)
+	}
+	_, err := r.http.Add(t.Context(), ledger.NewItem{Kind: "page", Key: "k"})
+	if got := explain(err); got != "12 scope" || !errors.Is(err, ledger.ErrDenied) {
+		t.Errorf("without the scope: %s, %v", got, err)
+	}
+	if it, err := r.http.Get(t.Context(), 1); err != nil || it.Payload != nil {
+		t.Errorf("a payload without the scope: %s, %v", it.Payload, err)
+	}
+	_, err = Open(t.Context(), Config{At: r.at, Token: access.NewToken()})
+	if got := explain(err); got != "12 unauthorized" {
+		t.Errorf("a wrong token: %s, %v", got, err)
+	}
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	_, err = Open(t.Context(), Config{At: dburl.Remote(other.URL)})
+	if got := explain(err); got != "10 no_ledger" {
+		t.Errorf("another server: %s, %v", got, err)
+	}
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	_, err = Open(t.Context(), Config{At: dburl.Remote(gone.URL)})
+	if got := explain(err); got != "5 unavailable" || strings.Contains(err.Error(), "/calls/") {
+		t.Errorf("no server: %s, %v", got, err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// TestClaimHolds: a lease over HTTP is trusted by the clock of its holder, carries the payload byte for byte, and ends
+// with an output that is no JSON.
+func TestClaimHolds(t *testing.T) {
+	r := newRig(t, everything)
+	ctx := t.Context()
+	payload := []byte("{\"a\" : 1,\n\"b\":\"<\u202e>\"}")
+	_, err := r.l.Add(ctx, ledger.NewItem{Kind: "page", Key: "k", Payload: payload})
+	r.ok(err)
+	leases, held, err := r.http.ClaimWithin(ctx, ledger.Claim{Kind: "page", Agent: "w", Limit: 5, TTL: 10 * time.Second})
+	r.ok(err)
+	ls := leases[0]
+	if left := ls.Remaining(); len(leases) != 1 || held.Full || left <= 0 || left > 9*time.Second {
+		t.Errorf("%d leases, %s left, %+v", len(leases), left, held)
+	}
+	if string(ls.Payload) != string(payload) || ls.IdempotencyKey() != "page/1/1" {
+		t.Errorf("payload %q, key %q", ls.Payload, ls.IdempotencyKey())
+	}
+	for _, errs := range [][]error{r.http.Held(ctx, ls), r.http.Start(ctx, time.Minute, ls), r.http.Renew(ctx,
+		time.Minute, ls)} {
+		r.ok(errs[0])
+	}
+	if _, err := r.l.Cancel(ctx, "test", ledger.IDs(ls.ID)); err != nil {
+		t.Fatal(err)
+	}
+	for _, errs := range [][]error{r.http.Held(ctx, ls), r.http.Renew(ctx, time.Minute, ls)} {
+		if !errors.Is(errs[0], ledger.ErrCancelled) {
+			t.Errorf("the item was cancelled: %v", errs[0])
+		}
+	}
+	emit := ledger.NewItem{Kind: "next", Key: "n", Payload: payload}
+	end := []ledger.Ending{{Lease: ls, Result: ledger.Done([]byte("\xff"), emit)}}
+	r.ok(r.http.Finish(ctx, end...)[0])
+	r.ok(r.http.Finish(ctx, end...)[0]) // its answer was lost
+	attempts, err := r.l.Attempts(ctx, ls.ID)
+	r.ok(err)
+	emitted, err := r.l.Get(ctx, 2)
+	r.ok(err)
+	if string(attempts[0].Output) != "\xff" || end[0].State != ledger.StateDone ||
+		string(emitted.Payload) != string(payload) {
+		t.Errorf("output %q, %+v, emitted %q", attempts[0].Output, end[0], emitted.Payload)
+	}
+	if err := r.http.Renew(ctx, time.Minute, ls)[0]; !errors.Is(err, ledger.ErrLeaseLost) {
+		t.Errorf("it has ended: %v", err)
+	}
+}
+
+// cutAtRandom breaks off half of the calls of a rig: before, after or while the server works on them.
+func (r *rig) cutAtRandom() (cuts func() int) {
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(1, 2))
+	n := 0
+	r.http.client.Transport = cutting{r.http.client.Transport, func(path string) (before, after bool,
+		within time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.HasSuffix(path, "/hints") {
+			return false, false, 0
+		}
+		drawn := random.IntN(6)
+		if drawn < 3 {
+			n++
+		}
+		if drawn == 2 {
+			within = 1 + rand.N(time.Millisecond)
+		}
+		return drawn == 0, drawn == 1, within
+	}}
+	return func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return n
+	}
+}
+
+// add adds n items.
+func (r *rig) add(n int) {
+	r.t.Helper()
+	items := make([]ledger.NewItem, n)
+	for i := range items {
+		items[i] = ledger.NewItem{Kind: "page", Key: fmt.Sprint(i)}
+	}
+	for some := range slices.Chunk(items, bounds.MaxBatch) {
+		_, err := r.l.Add(r.t.Context(), some...)
+		r.ok(err)
+	}
+}
+
+// TestCutCalls: a worker whose calls are cut at random moments, before they reach the server or before their answer is
+// back, works each item once, and none is left to the end of a lease.
+func TestCutCalls(t *testing.T) {
+	r := newRig(t, everything)
+	const items = 1000
+	r.add(items)
+	cuts := r.cutAtRandom()
+	var mu sync.Mutex
+	worked := map[int64]int{}
+	w, err := worker.New(worker.Config{Ledger: r.http, Concurrency: 32, Logger: slog.New(slog.DiscardHandler),
+		Handlers: map[string]worker.Handler{"page": worker.Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
+			mu.Lock()
+			defer mu.Unlock()
+			worked[ls.ID]++
+			return ledger.Done(nil)
+		})}})
+	r.ok(err)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	rep, err := w.Drain(ctx, 0)
+	r.ok(err)
+	if rep.Ready+rep.Held+rep.Waiting != 0 || len(worked) != items || cuts() < 5 {
+		t.Errorf("worked %d of %d items, %+v, after %d cuts", len(worked), items, rep, cuts())
+	}
+	for id, n := range worked {
+		if n != 1 {
+			t.Errorf("item %d was worked %d times", id, n)
+		}
+	}
+}
+
+// cutClaims is how many items TestCutClaims has; about as many claims are cut.
+var cutClaims = flag.Int("claims", 400, "items of TestCutClaims")
+
+// TestCutClaims: claims that are cut at random moments lose nothing and double nothing: each item is granted once to
+// the holder, who ends it once, and nothing waits for the end of a lease.
+func TestCutClaims(t *testing.T) {
+	r := newRig(t, everything)
+	r.add(*cutClaims)
+	r.cutAtRandom()
+	var mu sync.Mutex
+	cut := 0 // claims
+	granted := map[int64]int{}
+	hold := func(agent string) {
+		for {
+			leases, _, err := r.http.ClaimWithin(t.Context(), ledger.Claim{Kind: "page", Agent: agent, Limit: 1,
+				TTL: time.Hour})
+			switch {
+			case errors.Is(err, ledger.ErrUnavailable):
+				mu.Lock()
+				cut++
+				mu.Unlock()
+				continue
+			case err != nil:
+				t.Error(err)
+				return
+			case len(leases) == 0:
+				return
+			}
+			mu.Lock()
+			for _, ls := range leases {
+				granted[ls.ID]++
+			}
+			mu.Unlock()
+			for _, ls := range leases {
+				for err := error(ledger.ErrUnavailable); errors.Is(err, ledger.ErrUnavailable); {
+					err = r.http.Finish(t.Context(), ledger.Ending{Lease: ls, Result: ledger.Done(nil)})[0]
+					if err != nil && !errors.Is(err, ledger.ErrUnavailable) {
+						t.Error(err)
+					}
+				}
+			}
+		}
+	}
+	var holders sync.WaitGroup
+	for n := range 4 {
+		holders.Go(func() { hold(fmt.Sprint("w", n)) })
+	}
+	holders.Wait()
+	done, err := r.l.Count(t.Context(), ledger.Filter{States: []ledger.State{ledger.StateDone}})
+	r.ok(err)
+	t.Logf("%d claims were cut", cut)
+	if int(done) != *cutClaims || len(granted) != *cutClaims || cut < *cutClaims/2 {
+		t.Errorf("%d of %d are done, %d were granted, %d claims were cut", done, *cutClaims, len(granted), cut)
+	}
+	for id, n := range granted {
+		if n != 1 {
+			t.Errorf("item %d was granted %d times", id, n)
+		}
+	}
+}

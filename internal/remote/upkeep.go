@@ -1,0 +1,82 @@
+package remote
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/calls"
+)
+
+// The server keeps the ledger in order: it makes ready what is due, takes back expired leases, and prunes. A worker has
+// only to ask that what has expired is taken back, which a person may ask for too.
+
+// Promote does nothing here.
+func (l *Ledger) Promote(context.Context, int) (next time.Time, err error) { return time.Time{}, nil }
+
+// Expire takes expired leases from their holders.
+func (l *Ledger) Expire(ctx context.Context, limit int) (int, error) {
+	return change(ctx, l, calls.Expire, calls.ExpireIn{Limit: limit})
+}
+
+// ExpireGone does nothing here.
+func (l *Ledger) ExpireGone(context.Context) (int, error) { return 0, nil }
+
+// Prune does nothing here.
+func (l *Ledger) Prune(context.Context, int) (int, error) { return 0, nil }
+
+// FoldTallies does nothing here.
+func (l *Ledger) FoldTallies(context.Context) error { return nil }
+
+const (
+	hintsSilent = 40 * time.Second // the server gives a sign of life every 15 s
+	hintsPause  = 2 * time.Second  // before hints are asked for again
+)
+
+// Subscribe sends kinds of which items may have become ready, until ctx ends.
+func (l *Ledger) Subscribe(ctx context.Context, c chan<- string) {
+	for ctx.Err() == nil {
+		if err := l.hear(ctx, c); err != nil && ctx.Err() == nil {
+			l.config.Log.Debug("no hints of new items; looking now and then", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(hintsPause):
+		}
+	}
+}
+
+// hear passes hints on until there are no more.
+func (l *Ledger) hear(ctx context.Context, c chan<- string) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := time.AfterFunc(hintsSilent, func() { cancel(errNoAnswer) })
+	defer silent.Stop()
+	res, err := l.send(ctx, http.MethodGet, calls.Prefix+"hints", nil)
+	if err != nil {
+		return l.unreached(ctx, err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return l.refused(res, io.LimitReader(res.Body, 1<<20))
+	}
+	lines := bufio.NewScanner(res.Body)
+	for lines.Scan() {
+		silent.Reset(hintsSilent)
+		kind := lines.Text()
+		if kind == "" {
+			continue
+		}
+		if kind == "*" {
+			kind = ""
+		}
+		select {
+		case c <- kind:
+		default:
+		}
+	}
+	return fmt.Errorf("%s: the hints have ended: %w", l.Remote, context.Cause(ctx))
+}

@@ -1,0 +1,34 @@
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Causes of several kinds have a column with them, and those that were seen since when and when last; in a narrow
+// terminal, the last time goes first.
+func TestCausesOfKinds(t *testing.T) {
+	var f Failures
+	long, recent := time.Now().Add(-3*time.Hour-time.Minute), time.Now().Add(-5*time.Minute-time.Second)
+	f.Add(1, "a", "http_503", "busy").Seen(long, long, "links", "")
+	f.Add(2, "a", "http_503", "busy").Seen(recent, recent, "links", "")
+	f.Add(3, "b", "odd", "strange").Seen(long.Add(-48*time.Hour), long.Add(-48*time.Hour), "files", "")
+	for width, want := range map[int]string{
+		0:  "2 × links http_503 busy a since 3 h last 5 m\n1 × files odd strange b since 2 d last 2 d\n",
+		40: "2 × links http_503 busy a since 3 h\n1 × files odd strange b since 2 d\n",
+	} {
+		var out bytes.Buffer
+		if err := (&Printer{Out: &out, Width: width}).Table(f.List(), func(key string) string { return key }); err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		for line := range strings.Lines(out.String()) {
+			got += strings.Join(strings.Fields(line), " ") + "\n"
+		}
+		if got != want {
+			t.Errorf("width %d:\n%swant:\n%s", width, got, want)
+		}
+	}
+}

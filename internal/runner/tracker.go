@@ -1,0 +1,285 @@
+package runner
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+// mark is where an input of a run stands, as far as the run has seen.
+type mark uint8
+
+const (
+	Open mark = iota // not ended: ready, waiting or leased
+	Done
+	Skipped
+	Dead
+	Doubt
+	Cancelled
+)
+
+// position is the state of an input, and whether it came to that end in this run. An input that had
+// ended when it was named did not, unless the report of the attempt that ended it comes later.
+type position struct {
+	mark
+	here bool
+}
+
+// Tracker knows the inputs of a run and follows what becomes of them. Of each it keeps the id
+// and a mark, so that a run may have a million; the rest is asked of the ledger.
+//
+// An item may end before the call that added it has returned. So while an add is under way,
+// what ends is parked until it is known whose it is.
+type Tracker struct {
+	Mu      sync.Mutex
+	Inputs  map[int64]position
+	Counts  [Cancelled + 1]int64 // inputs by mark
+	adding  bool
+	parked  []worker.Event
+	changed time.Time // when something last happened
+
+	Verdicts map[ledger.Verdict]int64
+	Ended    map[ledger.Outcome]int64 // of inputs: attempts that this run ended
+	Others   struct{ Done, Failed int64 }
+	Emitted  map[string]int64
+	Closed   [Cancelled + 1]int64 // inputs that ended in this run, by mark
+	Sums     Sums                 // of the outputs of inputs that were done in this run
+	// Unseen are inputs that were done in this run while it did not follow them, by others or before they were
+	// named: their outputs are not in Sums yet.
+	Unseen   map[int64]bool
+	Failures report.Failures
+	Doubts   []int64 // inputs that were in doubt when they were named
+	// waits are inputs that waited when they were named: if the round of one turns out to be over without an
+	// attempt of this run, it did not end in this run.
+	waits map[int64]bool
+
+	// strangers are items of attempts that this run ended before they were named, with the outcome.
+	// Nil once all inputs are named.
+	strangers map[int64][]ledger.Outcome
+
+	Quiet chan struct{}      // no input is open
+	Row   func(worker.Event) // for each input that ends; may be nil
+}
+
+func NewTracker() *Tracker {
+	return &Tracker{Inputs: map[int64]position{}, changed: time.Now(), Verdicts: map[ledger.Verdict]int64{},
+		Ended:   map[ledger.Outcome]int64{},
+		Emitted: map[string]int64{}, waits: map[int64]bool{}, Unseen: map[int64]bool{},
+		strangers: map[int64][]ledger.Outcome{}, Quiet: make(chan struct{}, 1)}
+}
+
+// BeginAdd marks the begin of a call that adds inputs.
+func (t *Tracker) BeginAdd() {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	t.adding = true
+}
+
+// EndAdd gives the items that the call added, none if it failed.
+func (t *Tracker) EndAdd(added []ledger.Added) {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	t.adding, t.changed = false, time.Now()
+	for _, a := range added {
+		t.Verdicts[a.Verdict]++
+		if _, twice := t.Inputs[a.ID]; twice {
+			continue
+		}
+		m := markOf(a.State)
+		t.Inputs[a.ID] = position{mark: m}
+		t.Counts[m]++
+		if m == Doubt {
+			t.Doubts = append(t.Doubts, a.ID)
+		}
+		if a.State == ledger.StateWaiting {
+			t.waits[a.ID] = true
+		}
+		t.recognise(a.ID, m)
+	}
+	parked := t.parked
+	t.parked = nil
+	for _, e := range parked {
+		t.take(e)
+	}
+}
+
+// recognise takes an item that has just been named out of the others, if this run has worked it
+// already. The caller holds mu.
+func (t *Tracker) recognise(id int64, m mark) {
+	outcomes := t.strangers[id]
+	delete(t.strangers, id)
+	for _, out := range outcomes {
+		t.Ended[out]++
+		switch {
+		case out.Completed():
+			t.Others.Done--
+		case out.Failure():
+			t.Others.Failed--
+		}
+	}
+	if len(outcomes) > 0 {
+		t.move(id, m)
+		if m == Done {
+			t.Unseen[id] = true
+		}
+	}
+}
+
+// AllNamed means that no more inputs come.
+func (t *Tracker) AllNamed() {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	t.strangers = nil
+}
+
+// Observe takes note of an ended attempt.
+func (t *Tracker) Observe(e worker.Event) {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	if t.adding {
+		t.parked = append(t.parked, e)
+		return
+	}
+	t.take(e)
+}
+
+// take sorts an ended attempt. The caller holds mu.
+func (t *Tracker) take(e worker.Event) {
+	t.changed = time.Now()
+	if !e.Accepted() {
+		return
+	}
+	for _, n := range e.Result.Emit {
+		t.Emitted[n.Kind]++
+	}
+	_, mine := t.Inputs[e.Lease.ID]
+	if !mine && t.strangers != nil {
+		t.strangers[e.Lease.ID] = append(t.strangers[e.Lease.ID], e.Recorded)
+	}
+	switch {
+	case !mine && e.Recorded.Completed():
+		t.Others.Done++
+	case !mine && e.Recorded.Failure():
+		t.Others.Failed++
+	case mine:
+		t.Ended[e.Recorded]++
+		m := roundMark(e.Round, e.Recorded)
+		t.move(e.Lease.ID, m)
+		delete(t.Unseen, e.Lease.ID)
+		if m == Done {
+			t.Sums.Add(e.Result.Output)
+		}
+		if m == Dead || m == Doubt {
+			t.Failures.Add(e.Lease.ID, e.Lease.Key, e.Result.Code, cmp.Or(e.Result.Error, string(e.Result.Outcome)))
+		}
+		if m != Open && t.Row != nil {
+			t.Row(e)
+		}
+	}
+}
+
+// move notes where an input stands after something happened to it. The caller holds mu.
+func (t *Tracker) move(id int64, now mark) {
+	was := t.Inputs[id]
+	t.Inputs[id] = position{now, now != Open}
+	t.Counts[was.mark]--
+	t.Counts[now]++
+	if was.here {
+		t.Closed[was.mark]--
+	}
+	if now != Open {
+		t.Closed[now]++
+	}
+	if t.Counts[Open] == 0 {
+		select {
+		case t.Quiet <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Settle notes the ledger's answer about an input that another process may have worked.
+func (t *Tracker) Settle(it ledger.Item) {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	m := roundMark(it.RoundState, it.Outcome)
+	if t.Inputs[it.ID].mark == Open && m != Open {
+		t.move(it.ID, m)
+		if it.State == ledger.StateWaiting && t.waits[it.ID] {
+			t.Inputs[it.ID] = position{mark: m}
+			t.Closed[m]--
+		} else if m == Done {
+			t.Unseen[it.ID] = true
+		}
+		if m == Dead || m == Doubt {
+			t.Failures.Add(it.ID, it.Key, it.Code, cmp.Or(it.Error, string(it.Outcome)))
+		}
+	}
+}
+
+// roundMark is where an input stands by its round and its newest attempt.
+func roundMark(r ledger.RoundState, o ledger.Outcome) mark {
+	switch r {
+	case ledger.RoundDone:
+		if o == ledger.OutcomeSkipped {
+			return Skipped
+		}
+		return Done
+	case ledger.RoundFailed:
+		return Dead
+	case ledger.RoundDoubt:
+		return Doubt
+	case ledger.RoundCancelled:
+		return Cancelled
+	}
+	return Open
+}
+
+// Opens are the ids of the inputs that have not ended, in order.
+func (t *Tracker) Opens() []int64 {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	ids := make([]int64, 0, t.Counts[Open])
+	for id, s := range t.Inputs {
+		if s.mark == Open {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// IsOpen reports whether an item is an input that has not ended.
+func (t *Tracker) IsOpen(id int64) bool {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	p, named := t.Inputs[id]
+	return named && p.mark == Open
+}
+
+// Progress of the inputs: how many there are, how many are open, and when something last happened.
+func (t *Tracker) Progress() (total, left int64, changed time.Time) {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	return int64(len(t.Inputs)), t.Counts[Open], t.changed
+}
+
+// markOf is where an input stands that was named; whether the round of one that waits is over is asked later.
+func markOf(s ledger.State) mark {
+	switch s {
+	case ledger.StateDone:
+		return Done
+	case ledger.StateDead:
+		return Dead
+	case ledger.StateDoubt:
+		return Doubt
+	case ledger.StateCancelled:
+		return Cancelled
+	}
+	return Open
+}

@@ -1,0 +1,168 @@
+package runner
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+func event(id int64, recorded ledger.Outcome, state ledger.State) worker.Event {
+	round := map[ledger.State]ledger.RoundState{ledger.StateDone: ledger.RoundDone,
+		ledger.StateDead: ledger.RoundFailed}[state]
+	return worker.Event{Lease: &ledger.Lease{Item: ledger.Item{ID: id, Key: "k"}}, Recorded: recorded, State: state,
+		Round:  round,
+		Result: ledger.Result{Outcome: recorded, Code: "c", Error: "e"}}
+}
+
+// TestTracker: inputs are kept apart from other items, also those that end while the call that adds
+// them is still under way.
+func TestTracker(t *testing.T) {
+	k := NewTracker()
+	var rows []int64
+	k.Row = func(e worker.Event) { rows = append(rows, e.Lease.ID) }
+	k.Observe(event(90, ledger.OutcomeDone, ledger.StateDone)) // of an earlier run
+	k.BeginAdd()
+	k.Observe(event(1, ledger.OutcomeDone, ledger.StateDone))
+	k.Observe(event(91, ledger.OutcomeFailed, ledger.StateWaiting))
+	k.Observe(event(92, ledger.OutcomeCrashed, ledger.StateWaiting))
+	k.EndAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictAdded, State: ledger.StateReady},
+		{ID: 2, Verdict: ledger.VerdictAdded, State: ledger.StateReady},
+		{ID: 3, Verdict: ledger.VerdictKnown, State: ledger.StateDone}, {ID: 4, Verdict: ledger.VerdictKnown,
+			State: ledger.StateDoubt},
+		{ID: 5, Verdict: ledger.VerdictReopened, State: ledger.StateReady}, {ID: 2, Verdict: ledger.VerdictKnown,
+			State: ledger.StateReady},
+		{ID: 6, Verdict: ledger.VerdictKnown, State: ledger.StateWaiting}})
+	k.Observe(event(2, ledger.OutcomeFailed, ledger.StateWaiting))
+	if diff := cmp.Diff([]int64{2, 5, 6}, k.Opens()); diff != "" {
+		t.Error(diff)
+	}
+	k.Observe(event(2, ledger.OutcomeFailed, ledger.StateDead))
+	k.Observe(event(5, ledger.OutcomeSkipped, ledger.StateDone))
+	lost := event(6, "", "")
+	k.Observe(lost)
+	select {
+	case <-k.Quiet:
+		t.Error("quiet though an input is open")
+	default:
+	}
+	// by another process
+	k.Settle(ledger.Item{ID: 6, Key: "k", State: ledger.StateCancelled, RoundState: ledger.RoundCancelled,
+		Outcome: ledger.OutcomeCancelled})
+	select {
+	case <-k.Quiet:
+	default:
+		t.Error("not quiet though no input is open")
+	}
+	if diff := cmp.Diff([]int64{1, 2, 5}, rows); diff != "" {
+		t.Errorf("rows: %s", diff)
+	}
+	if want := [...]int64{Open: 0, Done: 2, Skipped: 1, Dead: 1, Doubt: 1, Cancelled: 1}; k.Counts != want {
+		t.Errorf("inputs %v, want %v", k.Counts, want)
+	}
+	if want := [...]int64{Open: 0, Done: 1, Skipped: 1, Dead: 1, Doubt: 0, Cancelled: 1}; k.Closed != want {
+		t.Errorf("ended here %v, want %v", k.Closed, want)
+	}
+	if k.Others.Done != 1 || k.Others.Failed != 2 { // a process that died is a failure, too
+		t.Errorf("others %+v", k.Others)
+	}
+	if f := k.Failures.List(); len(f) != 1 || f[0].Count != 1 || f[0].Examples[0].ID != 2 {
+		t.Errorf("failures %+v", f)
+	}
+	if diff := cmp.Diff([]int64{4}, k.Doubts); diff != "" {
+		t.Error(diff)
+	}
+	if k.Verdicts[ledger.VerdictKnown] != 4 {
+		t.Errorf("verdicts %v", k.Verdicts)
+	}
+}
+
+// TestTrackerNamedLate: an attempt of this run may end an input just before it is named, and its report
+// come afterwards. The input still ended in this run, and once.
+func TestTrackerNamedLate(t *testing.T) {
+	k := NewTracker()
+	k.EndAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateDone},
+		{ID: 2, Verdict: ledger.VerdictKnown, State: ledger.StateDead}})
+	if k.Closed != ([len(k.Closed)]int64{}) {
+		t.Errorf("ended here %v before a report came", k.Closed)
+	}
+	k.Observe(event(1, ledger.OutcomeDone, ledger.StateDone))
+	k.Observe(event(1, ledger.OutcomeDone, ledger.StateDone)) // of another round
+	k.Observe(event(2, ledger.OutcomeDone, ledger.StateDone)) // retried by another process
+	if k.Closed[Done] != 2 || k.Closed[Dead] != 0 || k.Counts[Done] != 2 || k.Counts[Dead] != 0 {
+		t.Errorf("counts %v, closed %v", k.Counts, k.Closed)
+	}
+}
+
+// TestTrackerReopened: an input that is worked once more, because it changed while it was
+// worked, is open again until it ends.
+func TestTrackerReopened(t *testing.T) {
+	k := NewTracker()
+	k.EndAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictAdded, State: ledger.StateReady}})
+	k.Observe(event(1, ledger.OutcomeDone, ledger.StateReady)) // changed meanwhile: the next round
+	if got := k.Opens(); len(got) != 1 {
+		t.Errorf("open: %v", got)
+	}
+	k.Observe(event(1, ledger.OutcomeDone, ledger.StateDone))
+	if k.Counts[Done] != 1 || k.Closed[Done] != 1 || len(k.Opens()) != 0 {
+		t.Errorf("counts %v, closed %v", k.Counts, k.Closed)
+	}
+}
+
+// TestTrackerRecurring: an input that was done for its period before it was named is done, and did
+// not end in this run; one that another process did meanwhile ended in it.
+func TestTrackerRecurring(t *testing.T) {
+	k := NewTracker()
+	k.EndAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateWaiting},
+		{ID: 2, Verdict: ledger.VerdictAdded, State: ledger.StateReady}})
+	for _, id := range []int64{1, 2} {
+		k.Settle(ledger.Item{ID: id, Stored: ledger.Stored{Every: "day"}, State: ledger.StateWaiting,
+			RoundState: ledger.RoundDone, Outcome: ledger.OutcomeDone})
+	}
+	if k.Counts[Done] != 2 || k.Closed[Done] != 1 || len(k.Opens()) != 0 {
+		t.Errorf("counts %v, closed %v", k.Counts, k.Closed)
+	}
+}
+
+// TestTrackerWorkedBeforeNamed: an item that was there before and that this run worked before it
+// came to its name is one of its inputs, and ended in it.
+func TestTrackerWorkedBeforeNamed(t *testing.T) {
+	k := NewTracker()
+	k.Observe(event(1, ledger.OutcomeFailed, ledger.StateWaiting))
+	k.Observe(event(1, ledger.OutcomeDone, ledger.StateDone))
+	k.Observe(event(2, ledger.OutcomeDone, ledger.StateDone)) // is never named
+	k.BeginAdd()
+	k.EndAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateDone}})
+	k.AllNamed()
+	if k.Counts[Done] != 1 || k.Closed[Done] != 1 || k.Ended[ledger.OutcomeDone] != 1 ||
+		k.Ended[ledger.OutcomeFailed] != 1 {
+		t.Errorf("counts %v, closed %v, ended %v", k.Counts, k.Closed, k.Ended)
+	}
+	if k.Others.Done != 1 || k.Others.Failed != 0 {
+		t.Errorf("others %+v", k.Others)
+	}
+}
+
+// TestUnseen: outputs that the run does not see are told, each once: of what others did, and of what this run did
+// before it was named. An input whose attempt reports after all is not among them.
+func TestUnseen(t *testing.T) {
+	k := NewTracker()
+	k.Sums = Sums{"bad": 0}
+	k.Observe(event(1, ledger.OutcomeDone, ledger.StateDone)) // of an earlier run
+	k.BeginAdd()
+	k.EndAdd([]ledger.Added{{ID: 1, Verdict: ledger.VerdictKnown, State: ledger.StateDone},
+		{ID: 2, Verdict: ledger.VerdictAdded, State: ledger.StateReady},
+		{ID: 3, Verdict: ledger.VerdictAdded, State: ledger.StateReady},
+		{ID: 4, Verdict: ledger.VerdictKnown, State: ledger.StateDone}})
+	for _, id := range []int64{2, 3} {
+		k.Settle(ledger.Item{ID: id, State: ledger.StateDone, RoundState: ledger.RoundDone, Outcome: ledger.OutcomeDone})
+	}
+	late := event(3, ledger.OutcomeDone, ledger.StateDone)
+	late.Result.Output = []byte(`{"bad":7}`)
+	k.Observe(late)
+	if diff := cmp.Diff(map[int64]bool{1: true, 2: true}, k.Unseen); diff != "" || k.Sums["bad"] != 7 {
+		t.Errorf("unseen %s, sums %v", diff, k.Sums)
+	}
+}

@@ -1,0 +1,147 @@
+package webtest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+)
+
+// newLedger makes a ledger of one kind with items of which some are dead, and serves it until the test ends.
+func newLedger(t *testing.T, items, dead int) (ledgerFile, *server) {
+	t.Helper()
+	l := ledgerAt(t.Name())
+	_, err := l.do(nil, "db", "migrate")
+	must(t, err)
+	_, err = l.do(nil, "kind", "set", "page", "--input", "line")
+	must(t, err)
+	must(t, l.add("page", "key-%03d", items))
+	if dead > 0 {
+		tokens, err := l.claim("page", dead)
+		must(t, err)
+		must(t, l.finish(tokens, "--outcome", "permanent", "--code", "http_503", "--error", "no answer"))
+	}
+	s, err := l.serve("127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = s.stop() }) // a test may have stopped it
+	return l, s
+}
+
+// count is how many items match a filter.
+func (l ledgerFile) count(t *testing.T, where string) int {
+	t.Helper()
+	out, err := l.do(nil, "ls", "--where", where, "--output", "jsonl")
+	must(t, err)
+	return strings.Count(out, "\n")
+}
+
+// press clicks what a selector finds and waits for the page to which it leads.
+func (b *tab) press(selector string) {
+	b.t.Helper()
+	ctx, done := context.WithTimeout(b.ctx, deadline)
+	defer done()
+	if _, err := chromedp.RunResponse(ctx, chromedp.Click(selector)); err != nil {
+		b.t.Fatalf("click %s: %v", selector, err)
+	}
+}
+
+// text is what a person reads in the page.
+func (b *tab) text() string {
+	b.t.Helper()
+	return eval[string](b, "document.getElementById('main').innerText")
+}
+
+// reads checks that the page has texts.
+func (b *tab) reads(want ...string) {
+	b.t.Helper()
+	text := b.text()
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			b.t.Errorf("there is no %q in\n%s", w, text)
+		}
+	}
+}
+
+// TestWithoutScript: from the first page to an item by links, then an act and its undo by forms, without JavaScript.
+func TestWithoutScript(t *testing.T) {
+	t.Parallel()
+	l, s := newLedger(t, 12, 12)
+	b := newTab(t, s.base)
+	_, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	must(t, err)
+	b.open(s.link)
+	if live := eval[string](b, "document.getElementById('live').textContent"); live != "" {
+		t.Fatalf("the script runs: %s", live)
+	}
+	b.press(`main a[href*="state%3Adead"]`)
+	b.press(`.list a[href^="/items/"]`)
+	b.reads("key-", "no answer", "http_503")
+	b.press(`button[value="retry"]`)
+	b.reads("1 item", "begins at", "Undo")
+	if n := l.count(t, "state:dead"); n != 12 {
+		t.Errorf("%d of 12 items are dead while the act is held", n)
+	}
+	b.press(`form.undo button`)
+	b.reads("undone, nothing was changed")
+	if n := l.count(t, "state:dead"); n != 12 {
+		t.Errorf("%d of 12 items are dead after the undo", n)
+	}
+	b.press(`form[action$="/logout"] button, button[form="logout"]`)
+	if status := b.open("/items"); status != 200 || !strings.Contains(b.text(), "Token of the API") {
+		t.Errorf("after the logout /items has status %d and\n%s", status, b.text())
+	}
+}
+
+// TestTwoPeople: two act on the same items. The second act finds what the first one left, and says so.
+func TestTwoPeople(t *testing.T) {
+	t.Parallel()
+	l, s := newLedger(t, 30, 30)
+	one := newTab(t, s.base)
+	one.open(s.link)
+	token, err := chromedp.Run(one.ctx, cookies())
+	must(t, err)
+	two := newTab(t, s.base)
+	_, err = chromedp.Call(two.ctx, network.SetCookie, *token)
+	must(t, err)
+	for _, b := range []*tab{one, two} {
+		b.open("/items?where=state:dead")
+		b.reads("key-001")
+	}
+	one.press(`form.acts button[value="retry"]`)
+	two.press(`form.acts button[value="cancel"]`)
+	one.press(`form.undo button`)
+	one.reads("undone, nothing was changed")
+	two.press(`form.undo button`)
+	two.reads("undone, nothing was changed")
+	if n := l.count(t, "state:dead"); n != 30 {
+		t.Errorf("%d of 30 items are dead after both undid", n)
+	}
+	one.open("/items?where=state:dead")
+	one.press(`form.acts button[value="retry"]`)
+	_, err = l.do(nil, "retry", "--where", "state:dead") // somebody else was quicker
+	must(t, err)
+	must(t, eventually("the act has ended", func() (bool, error) {
+		one.open(eval[string](one, "location.pathname + location.search"))
+		return strings.Contains(one.text(), "0 changed"), nil
+	}))
+	if n := l.count(t, "state:ready"); n != 30 {
+		t.Errorf("%d of 30 items are ready", n)
+	}
+}
+
+// cookies is the cookie of the login, for another window of the same person.
+func cookies() chromedp.Action[*network.SetCookieParams] {
+	return func(ctx context.Context, target *chromedp.Target) (*network.SetCookieParams, error) {
+		all, err := cdp.Call(ctx, target, network.GetCookies, network.GetCookiesParams{})
+		if err != nil || len(all.Cookies) != 1 {
+			return nil, fmt.Errorf("%d cookies: %w", len(all.Cookies), err)
+		}
+		c := all.Cookies[0]
+		return &network.SetCookieParams{Name: c.Name, Value: c.Value, Domain: c.Domain, Path: c.Path}, nil
+	}
+}

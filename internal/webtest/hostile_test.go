@@ -1,0 +1,102 @@
+package webtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// hostile makes 200 texts that a page must not take for its own.
+func hostile() (all []string) {
+	scripts := []string{"alert(1)", "globalThis.hit=1", "fetch('//evil.example')", "document.title='hit'"}
+	frames := []string{"<script>%s</script>", "<img src=x onerror=%s>", "\"><svg onload=%s>", "'><body onload='%s'>",
+		"javascript:%s", "\" onfocus=\"%s\" autofocus=\"", "</textarea><script>%s</script>", "</pre><script>%s</script>",
+		"</style><script>%s</script>", "<!--<script>%s</script>", "{{%s}}", "${%s}", "&lt;script&gt;%s&lt;/script&gt;",
+		"<a href=\"javascript:%s\">a</a>", "<iframe srcdoc=\"<script>%s</script>\">", "<form action=javascript:%s><button>",
+		"<details open ontoggle=%s>", "<meta http-equiv=refresh content=\"0;url=javascript:%s\">", "<base href=//evil.example>%s",
+		"<link rel=stylesheet href=//evil.example?%s>", "<style>*{background:url(//evil.example?%s)}</style>",
+		"%%3Cscript%%3E%s%%3C/script%%3E", "\u202e%s\u202c", "a\u0085<script>%s</script>", "<math><mi xlink:href=javascript:%s>",
+		"</title><script>%s</script>", "<object data=javascript:%s>", "<input onfocus=%s autofocus>", "a\tb<script>%s</script>",
+		"+ADw-script+AD4-%s", "]]><script>%s</script>", "<svg><use href=\"data:image/svg+xml,%s\">", "'-%s-'", "\\\";%s;//",
+		"<template><script>%s</script></template>", "<noscript><p title=\"</noscript><img src=x onerror=%s>\">",
+		"<xss style=animation-name:x onanimationstart=%s>", "<video><source onerror=%s>", "<marquee onstart=%s>",
+		"<keygen autofocus onfocus=%s>", "<portal src=javascript:%s>", "<image href=x onerror=%s>", "<select autofocus onfocus=%s>",
+		"<a download=%s href=//evil.example>", "<button formaction=javascript:%s>", "<embed src=javascript:%s>",
+		"<isindex action=javascript:%s>", "<frameset onload=%s>", "<plaintext>%s", "<dialog open onclose=%s>"}
+	for _, frame := range frames {
+		for _, script := range scripts {
+			all = append(all, fmt.Sprintf(frame, script))
+		}
+	}
+	return all
+}
+
+// TestHostile: 200 hostile texts are keys and payloads, each tenth is the error of ten items, and a quarter are filters.
+// On the lists and on the pages of a quarter of the items no script runs, nothing is asked of another host, and the
+// policy for content reports nothing.
+func TestHostile(t *testing.T) {
+	t.Parallel()
+	texts := hostile()
+	if len(texts) != 200 {
+		t.Fatalf("there are %d texts", len(texts))
+	}
+	l, s := newLedger(t, 0, 0)
+	var rows strings.Builder
+	for _, text := range texts {
+		row, err := json.Marshal(map[string]string{"key": text, "title": text})
+		must(t, err)
+		rows.Write(append(row, '\n'))
+	}
+	_, err := l.do(nil, "add", "page", "--key", "key", "--from", write(t, "rows.jsonl", rows.String()))
+	must(t, err)
+	tokens, err := l.claim("page", 200, "--agent", "<b onclick=alert(1)>")
+	must(t, err)
+	for i := range 20 { // ten in one call: a call for each would take most of the time
+		text := texts[10*i]
+		must(t, l.finish(tokens[10*i:10*i+10], "--outcome", "permanent", "--code", "boom", "--error", text))
+	}
+	b := newTab(t, s.base)
+	b.open(s.link)
+	menu := eval[[]string](b, `[...document.querySelectorAll("nav[aria-label=Pages] a")].map((a) => a.pathname)`)
+	for _, at := range append(menu, "/items?order=-id", "/items?where=code:boom") {
+		b.open(at)
+		b.unharmed(at)
+	}
+	for i, text := range texts {
+		switch i % 4 {
+		case 0:
+			at := fmt.Sprintf("/items/%d", i+1)
+			b.open(at)
+			b.unharmed(at)
+			if key := eval[string](b, "document.querySelector('h1').textContent"); !strings.Contains(strings.Join(texts, "\n"), key) {
+				t.Errorf("%s: the key is shown as %q", at, key)
+			}
+		case 1:
+			at := "/items?where=" + url.QueryEscape(text)
+			b.open(at)
+			b.unharmed(at)
+			if shown := eval[string](b, "document.getElementById('w').value"); shown != strings.ReplaceAll(text, "\n", "") {
+				t.Errorf("the filter %q is shown as %q", text, shown)
+			}
+		}
+	}
+}
+
+// unharmed checks that nothing of a text became a part of the page.
+func (b *tab) unharmed(at string) {
+	b.t.Helper()
+	for _, complaint := range b.complaints() {
+		if !strings.Contains(complaint, "status of 400") { // the filters are no filters
+			b.t.Errorf("%s: %s", at, complaint)
+		}
+	}
+	harm := eval[string](b, `[globalThis.hit ? "a script ran" : "", document.title === "hit" ? "the title changed" : "",
+		...[...document.querySelectorAll("main script, iframe, object, embed, main img, base, meta[http-equiv], main style, main link, [onload], [onerror], [onfocus], [autofocus]")].map((e) => e.outerHTML),
+		...[...document.querySelectorAll("a, form, button")].filter((e) => /^\s*javascript:/i.test(e.getAttribute("href") ??
+		e.getAttribute("action") ?? e.getAttribute("formaction") ?? "")).map((e) => e.outerHTML)].filter(Boolean).join("; ")`)
+	if harm != "" {
+		b.t.Errorf("%s: %s", at, harm)
+	}
+}

@@ -1,0 +1,148 @@
+package webtest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// All tests share these: to start them for each would take most of the time.
+var (
+	folder  string          // of the program and the ledgers
+	program string          // ledgerd, just built
+	browser context.Context // of Chromium
+	work    *server         // of a ledger with 10,000 dead items, which no test changes for good
+)
+
+var screensInto = flag.String("screens", "", "run no test, and write the pictures of the docs into this `folder`")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "webtest:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	if folder, err = os.MkdirTemp("", "webtest"); err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(folder)
+	program = filepath.Join(folder, "ledgerd")
+	build := exec.Command("go", "build", "-o", program, "./cmd/ledgerd")
+	build.Dir = filepath.Join("..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		return 0, fmt.Errorf("the pages are tested in Chromium: apt-get install chromium (%w)", err)
+	}
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.DisableGPU)
+	if os.Geteuid() == 0 {
+		opts = append(opts, chromedp.NoSandbox) // Chromium has no sandbox for root
+	}
+	ctx, stop := chromedp.NewExecAllocator(context.Background(), opts...)
+	defer stop()
+	ctx, end := chromedp.NewContext(ctx)
+	defer end()
+	if err := chromedp.Do(ctx); err != nil {
+		return 0, err
+	}
+	browser = ctx
+	l := ledgerAt("work")
+	if err := l.seed(); err != nil {
+		return 0, err
+	}
+	if work, err = l.serve("127.0.0.1:0"); err != nil {
+		return 0, err
+	}
+	if *screensInto != "" {
+		return 0, errors.Join(takeScreens(*screensInto), work.stop())
+	}
+	code = m.Run()
+	return code, work.stop()
+}
+
+// A ledgerFile is a SQLite ledger.
+type ledgerFile struct{ path string }
+
+func ledgerAt(name string) ledgerFile { return ledgerFile{filepath.Join(folder, name+".db")} }
+
+// command is a call of the program, without the config and the ledger of whoever runs the test.
+func (l ledgerFile) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(program, append([]string{"--db", "sqlite:" + l.path}, args...)...)
+	home := filepath.Join(folder, "home")
+	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_DATA_HOME="+home)
+	return cmd
+}
+
+// do runs a command and returns what it prints.
+func (l ledgerFile) do(in io.Reader, args ...string) (string, error) {
+	cmd := l.command(append([]string{"--quiet", "--yes"}, args...)...)
+	cmd.Stdin = in
+	var problems bytes.Buffer
+	cmd.Stderr = &problems
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("ledgerd %.200s: %w\n%s", strings.Join(args, " "), err, problems.String())
+	}
+	return string(out), nil
+}
+
+// A server is a ledgerd ui.
+type server struct {
+	cmd  *exec.Cmd
+	base string // http://host:port
+	link string // logs in once
+}
+
+var linkOf = regexp.MustCompile(`http://[^/\s]+/login\?code=\S+`)
+
+// serve starts ledgerd ui on an address. A port of 0 is chosen.
+func (l ledgerFile) serve(address string) (*server, error) {
+	cmd := l.command("ui", "--no-open", "--listen", address)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	var said strings.Builder
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if link := linkOf.FindString(lines.Text()); link != "" {
+			go func() { _, _ = io.Copy(io.Discard, out) }() // the log, until the program ends
+			base, _, _ := strings.Cut(link, "/login")
+			return &server{cmd, base, link}, nil
+		}
+		said.WriteString(lines.Text() + "\n")
+	}
+	return nil, errors.Join(fmt.Errorf("ledgerd ui prints no link: %s", said.String()), cmd.Wait())
+}
+
+// stop ends a server as its user does, with Ctrl-C.
+func (s *server) stop() error {
+	if err := s.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		return err
+	}
+	_ = s.cmd.Wait() // how it ends by a signal is tested beside the command
+	return nil
+}

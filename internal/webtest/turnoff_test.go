@@ -1,0 +1,67 @@
+package webtest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// key presses a key, wherever the focus is.
+func (b *tab) key(keys string) {
+	b.t.Helper()
+	ctx, done := context.WithTimeout(b.ctx, deadline)
+	defer done()
+	_, err := chromedp.Run(ctx, chromedp.KeyEvent(keys))
+	must(b.t, err)
+}
+
+// comes waits until an expression is true in the page.
+func (b *tab) comes(what, expression string) {
+	b.t.Helper()
+	must(b.t, eventually(what, func() (bool, error) { return eval[bool](b, expression), nil }))
+}
+
+// ready waits until the script of a page listens.
+func (b *tab) ready() {
+	b.t.Helper()
+	b.comes("the script runs", "document.getElementById('pause')?.hidden === false")
+}
+
+// TestKeysAreTold: a person finds the keys, and while they are shown, keys do nothing else. A key is about the marked
+// row, and does nothing where that has no such button. The page can be paused, and keys can be turned off.
+func TestKeysAreTold(t *testing.T) {
+	t.Parallel()
+	_, s := newLedger(t, 3, 3)
+	b := newTab(t, s.base)
+	b.open(s.link)
+	b.ready()
+	b.key("?")
+	b.comes("the keys are shown", "document.getElementById('keys').open")
+	b.key("p")
+	b.key("\x1b")
+	b.comes("the list is closed, and nothing is paused",
+		"!document.getElementById('keys').open && document.getElementById('live').textContent !== 'not updated'")
+	b.open("/items?where=state:dead")
+	b.ready()
+	eval[bool](b, `navigator.clipboard.writeText = async (t) => { globalThis.copied = t };
+		document.querySelector('[data-copy]').click(), true`)
+	b.comes("the link is copied", "copied === document.querySelector('[data-copy]').href")
+	b.key("j")
+	b.comes("the first row is marked", "document.querySelector('.list tbody tr').classList.contains('here')")
+	b.key("r")
+	b.key("o")
+	b.comes("o opens the row, and r was not about all rows",
+		"/^\\/items\\/\\d+$/.test(location.pathname) && !location.search")
+	b.ready()
+	b.key("p")
+	b.comes("p stops the updates", "document.getElementById('live').textContent === 'not updated'")
+	eval[bool](b, "document.getElementById('turn').click(), true")
+	b.key("p")
+	b.key("?")
+	b.comes("keys are off",
+		"document.getElementById('live').textContent === 'not updated' && !document.getElementById('keys').open")
+	if found := b.complaints(); len(found) > 0 {
+		t.Errorf("%q", found)
+	}
+}

@@ -1,0 +1,129 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger/stats"
+)
+
+// AttemptCounts are how many attempts ended with each outcome, by group.
+type AttemptCounts map[stats.AttemptGroup]map[Outcome]int64
+
+// mostCounted is how many attempts are read at a time to be counted.
+const mostCounted = 2_000
+
+// AttemptGroups counts attempts that ended, exactly, by any of stats.ByHour, stats.ByKind, stats.ByScope and
+// stats.ByCode; by code, only those that failed, see Outcome.Fails. Filter is about each attempt, see EndedQuery. It
+// looks for a time, from the latest attempt on (0: to the end), and back to Since of the filter; reached is how far
+// back it came, zero if these are all. *InvalidError where there are more than maxGroups.
+func (l *Ledger) AttemptGroups(ctx context.Context, f Filter, by []string, within time.Duration) (counts AttemptCounts,
+	reached time.Time, err error) {
+	began, since := time.Now(), f.latest(func(p Filter) time.Time { return p.Since })
+	q := EndedQuery{Filter: Filter{Kinds: f.kinds()}, Failed: slices.Contains(by, stats.ByCode) || f.fails(), Desc: true,
+		Body: f.asksFields(), Limit: mostCounted}
+	for _, p := range f.parts() {
+		if !p.Until.IsZero() && (q.After.At.IsZero() || p.Until.Before(q.After.At)) {
+			q.After.At = p.Until.UTC().Truncate(time.Microsecond)
+		}
+	}
+	counts = AttemptCounts{}
+	for {
+		if err := l.fit(ctx, nil); err != nil {
+			return nil, reached, err
+		}
+		ended, err := l.store.Ended(ctx, q)
+		if err != nil {
+			return nil, reached, err
+		}
+		matching, err := l.matching(ctx, f, ended)
+		if err != nil {
+			return nil, reached, err
+		}
+		for _, e := range matching {
+			counts.add(e, by)
+		}
+		if len(counts) > maxGroups {
+			return nil, reached, &InvalidError{Field: "by", Reason: number.Sprintf("%q has more than %d values",
+				strings.Join(by, ","), maxGroups)}
+		}
+		if len(ended) < q.Limit || ended[len(ended)-1].FinishedAt.Before(since) {
+			return counts, time.Time{}, nil
+		}
+		q.After = ended[len(ended)-1].Mark()
+		if within > 0 && time.Since(began) > within {
+			return counts, q.After.At, nil
+		}
+	}
+}
+
+func (c AttemptCounts) add(e Ended, by []string) {
+	var g stats.AttemptGroup
+	for _, name := range by {
+		switch name {
+		case stats.ByHour:
+			g.Hour = e.FinishedAt.Truncate(time.Hour)
+		case stats.ByKind:
+			g.Kind = e.Kind
+		case stats.ByScope:
+			g.Scope = e.Scope
+		case stats.ByCode:
+			g.Code = e.Code
+		}
+	}
+	if c[g] == nil {
+		c[g] = map[Outcome]int64{}
+	}
+	c[g][e.Outcome]++
+}
+
+// Groups are those that were counted, in the order of their hours, kinds, scopes and codes.
+func (c AttemptCounts) Groups() []stats.AttemptGroup {
+	all := make([]stats.AttemptGroup, 0, len(c))
+	for g := range c {
+		all = append(all, g)
+	}
+	slices.SortFunc(all, func(a, b stats.AttemptGroup) int {
+		return cmp.Or(a.Hour.Compare(b.Hour), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Scope, b.Scope),
+			cmp.Compare(a.Code, b.Code))
+	})
+	return all
+}
+
+// matching are those of a list of attempts that a filter matches. Only a filter that asks for more than kinds and times
+// of ends needs the items.
+func (l *Ledger) matching(ctx context.Context, f Filter, list []Ended) ([]Ended, error) {
+	var items map[int64]*Record
+	if f.asksItems() && len(list) > 0 {
+		var err error
+		if items, err = l.recordsOf(ctx, list, Filter{}, false); err != nil {
+			return nil, err
+		}
+	}
+	now, err := l.store.Now(ctx)
+	return slices.DeleteFunc(list, func(e Ended) bool {
+		r := Record{ID: e.ItemID, Identity: Identity{Kind: e.Kind, Scope: e.Scope, Key: e.Key},
+			Stored: Stored{Every: e.Every, Zone: e.Zone}}
+		if items != nil {
+			known := items[e.ItemID]
+			if known == nil { // it was removed meanwhile
+				return true
+			}
+			r = *known
+		}
+		r.Last, r.Output = &e.Attempt, e.Output
+		return !f.Match(&r, now)
+	}), err
+}
+
+// asksItems means that a filter asks for more than kinds and times of ends.
+func (f Filter) asksItems() bool {
+	return slices.ContainsFunc(f.parts(), func(p Filter) bool {
+		p.Kinds, p.Since, p.Until, p.Also = nil, time.Time{}, time.Time{}, nil
+		return !reflect.ValueOf(p).IsZero()
+	})
+}

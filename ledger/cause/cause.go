@@ -1,0 +1,43 @@
+// Package cause groups failures. Two failures have the same cause if their code and the first line of their error
+// differ in nothing but what belongs to one item: its key, numbers, long ids.
+package cause
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Length is the number of hexadecimal digits of a cause.
+const Length = 12
+
+// Of is the cause of a failure of the item with a key: the first 6 bytes of the SHA-256 of the code, a NUL and what is
+// common of the error, in hexadecimal digits.
+func Of(code, message, key string) string {
+	sum := sha256.Sum256([]byte(code + "\x00" + Common(message, key)))
+	return hex.EncodeToString(sum[:Length/2])
+}
+
+var (
+	id     = regexp.MustCompile(`\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\b[0-9a-fA-F]{8,}\b`)
+	number = regexp.MustCompile(`[0-9]+([.,:][0-9]+)*`)
+)
+
+// Common is the first line of an error without what belongs to one item. Numbers go first, also those of the key: one
+// that is in both would else stand for the key in some errors and not in others.
+func Common(message, key string) string {
+	message, _, _ = strings.Cut(message, "\n")
+	message, key = withoutNumbers(message), withoutNumbers(key)
+	for _, name := range []string{key, filepath.Base(key)} {
+		if len(name) > 2 { // a shorter one is part of other words
+			message = strings.ReplaceAll(message, name, "KEY")
+		}
+	}
+	return message
+}
+
+func withoutNumbers(s string) string {
+	return number.ReplaceAllString(id.ReplaceAllString(s, "N"), "N")
+}

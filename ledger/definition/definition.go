@@ -1,0 +1,69 @@
+// Package definition reads what works a kind, "urlcheck@0.1.0+3fa9c1", and compares the settings that it works with.
+package definition
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Split cuts a definition into the plugin's name, its version, which may have a + itself, and the digest of its
+// config. A missing part is "".
+func Split(definition string) (name, version, digest string) {
+	name, rest, _ := strings.Cut(definition, "@")
+	i := strings.LastIndexByte(rest, '+')
+	if i < 0 {
+		return name, rest, ""
+	}
+	return name, rest[:i], rest[i+1:]
+}
+
+// Same reports whether two definitions have one plugin and one digest. Their versions may differ.
+func Same(a, b string) bool {
+	na, _, da := Split(a)
+	nb, _, db := Split(b)
+	return na == nb && da == db
+}
+
+// Difference is a setting that differs between two configs; a value is JSON, "" where it is not set.
+type Difference struct{ Name, Have, Want string }
+
+// String is "per_host: 20 → 4".
+func (d Difference) String() string {
+	or := func(value string) string { return cmp.Or(value, "not set") }
+	return fmt.Sprintf("%s: %s → %s", d.Name, or(d.Have), or(d.Want))
+}
+
+// Differences compares two configs, which are JSON objects, setting by setting, with dots for nesting.
+// A config that is "" has no settings.
+func Differences(have, want string) []Difference {
+	before, after := map[string]string{}, map[string]string{}
+	flatten(before, "", json.RawMessage(have))
+	flatten(after, "", json.RawMessage(want))
+	names := slices.AppendSeq(slices.Collect(maps.Keys(before)), maps.Keys(after))
+	slices.Sort(names)
+	var all []Difference
+	for _, name := range slices.Compact(names) {
+		if before[name] != after[name] {
+			all = append(all, Difference{name, before[name], after[name]})
+		}
+	}
+	return all
+}
+
+// flatten puts the values of an object and of those in it into a map, by their path.
+func flatten(into map[string]string, path string, value json.RawMessage) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(value, &fields) != nil || len(fields) == 0 && path != "" {
+		if path != "" {
+			into[path] = string(value)
+		}
+		return
+	}
+	for name, v := range fields {
+		flatten(into, strings.TrimPrefix(path+"."+name, "."), v)
+	}
+}

@@ -1,0 +1,193 @@
+// Package filter is the language in which people choose items: "state:dead kind:urlcheck error~timeout since:2h".
+package filter
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/recurrence"
+)
+
+// Error is a mistake in a filter, and where it is. It matches [ledger.ErrInvalid].
+type Error struct {
+	Filter string
+	Column int // of the term, in characters from 1
+	Length int // of the term, in characters
+	Reason string
+	Word   string   // what is none of Known; "" if the mistake is another
+	Known  []string // what it may have been meant for
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("where: column %d of %q: %s\n  terms: %s", e.Column, e.Filter, e.Reason, Terms)
+}
+func (e *Error) Is(target error) bool { return target == ledger.ErrInvalid }
+
+// Parse parses "state:dead kind:urlcheck error~timeout since:2h"; the terms are
+// joined by and, the values of a list by or. A value with spaces is quoted
+// ("error~\"not found\""). A mistake is a *Error. now is what durations count back from.
+//
+// since: matches an item that was added, or whose newest attempt ended, at or after a time; until: one for which both
+// were before it. added: is about adding, at or after a time, or from one to before another:
+// added:2026-11-01..2026-11-08. failing: and recovered: compare in the same way when an item began to fail, and when it
+// came back.
+func Parse(s string, now time.Time) (ledger.Filter, error) {
+	var f ledger.Filter
+	terms, err := splitTerms(s)
+	if err != nil {
+		return f, err
+	}
+	for _, t := range terms {
+		var g ledger.Filter
+		if err := parseTerm(&g, t.text, now); err != nil {
+			bad := &Error{Filter: s, Column: t.column, Length: t.length, Reason: err.Error()}
+			if w, ok := err.(*wordError); ok {
+				bad.Word, bad.Known = w.word, w.known
+			}
+			return ledger.Filter{}, bad
+		}
+		f = f.And(g)
+	}
+	return f, nil
+}
+
+// term is one condition as it was typed, without its quotes.
+type term struct {
+	text           string
+	column, length int // in characters, with the quotes
+}
+
+// splitTerms splits at spaces outside of double quotes and removes the quotes.
+func splitTerms(s string) ([]term, error) {
+	var terms []term
+	var text strings.Builder
+	column, start, quote := 0, 0, 0 // start: of the term, 0 outside; quote: where it was opened, 0 outside
+	flush := func() {
+		if start > 0 {
+			terms = append(terms, term{text.String(), start, column - start})
+		}
+		text.Reset()
+		start = 0
+	}
+	for _, r := range s {
+		column++
+		if space := r == ' ' || r == '\t' || r == '\n'; space && quote == 0 {
+			flush()
+			continue
+		}
+		if start == 0 {
+			start = column
+		}
+		switch {
+		case r != '"':
+			text.WriteRune(r)
+		case quote == 0:
+			quote = column
+		default:
+			quote = 0
+		}
+	}
+	if quote > 0 {
+		return nil, &Error{Filter: s, Column: quote, Length: 1, Reason: "a quote is not closed"}
+	}
+	column++
+	flush()
+	return terms, nil
+}
+
+// wordError is a word that is none of those known.
+type wordError struct {
+	word  string
+	known []string
+	text  string
+}
+
+func (e *wordError) Error() string { return e.text }
+
+func parseTerm(f *ledger.Filter, t string, now time.Time) error {
+	i := strings.IndexAny(t, ":~<>")
+	if i > 0 {
+		if of, path, found := strings.Cut(t[:i], "."); found && (of == "payload" || of == "output") {
+			return parseField(f, of, path, t[i:])
+		}
+	}
+	if i < 1 {
+		if i < 0 { // perhaps a state
+			return &wordError{t, stateTerms(), fmt.Sprintf("%q is not of the form name:value", t)}
+		}
+		return fmt.Errorf("%q is not of the form name:value", t)
+	}
+	name, value := t[:i+1], t[i+1:]
+	d := slices.IndexFunc(definitions, func(d definition) bool { return d.name == name && d.set != nil })
+	if d < 0 {
+		return &wordError{name, Names, fmt.Sprintf("unknown term %q", name)}
+	}
+	if value == "" && name != "scope:" {
+		return fmt.Errorf("%s has no value", name)
+	}
+	return definitions[d].set(f, value, now)
+}
+
+func stateTerms() (terms []string) {
+	for _, s := range ledger.States {
+		terms = append(terms, "state:"+string(s))
+	}
+	return terms
+}
+
+// unknownWord is the error that v is none of those of its sort.
+func unknownWord[T ~string](v, sort string, all []T) error {
+	return &wordError{v, strings.Fields(joined(all)), fmt.Sprintf("%q is no %s: %s", v, sort, joined(all))}
+}
+
+// span is a time from which on, or FROM..TO, or ..TO.
+func span(value string, now time.Time) (from, to time.Time, err error) {
+	first, last, two := strings.Cut(value, "..")
+	if first != "" || !two {
+		from, err = moment(first, now)
+	}
+	if two && err == nil {
+		to, err = moment(last, now)
+	}
+	return from, to, err
+}
+
+// moment is a time, or how long ago.
+func moment(s string, now time.Time) (time.Time, error) {
+	if d, err := recurrence.ParseDuration(s); err == nil {
+		return now.Add(-d), nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", "2006-01-02"} {
+		if at, err := time.ParseInLocation(layout, s, time.Local); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is neither a duration (2h, 7d) nor a time (2026-11-20, 2026-11-20T10:00, "+
+		"2026-11-20T10:00:00Z)", s)
+}
+
+// parseField takes the term of a field: its path, and what follows that.
+func parseField(f *ledger.Filter, of, path, condition string) error {
+	t := ledger.FieldTerm{Of: of, Path: strings.Split(path, "."), Op: condition[:1], Values: []string{condition[1:]}}
+	switch {
+	case slices.Contains(t.Path, ""):
+		return fmt.Errorf("%s.%s names no field: %s.NAME%s…", of, path, of, t.Op)
+	case t.Op == ":" && strings.ContainsAny(t.Values[0][:min(1, len(t.Values[0]))], "<>~"):
+		return fmt.Errorf("%s.%s:%s compares with nothing: %s.%s%s, without the colon", of, path, t.Values[0], of, path,
+			t.Values[0])
+	case condition[1:] == "":
+		return fmt.Errorf("%s.%s%s has no value", of, path, t.Op)
+	case t.Op == ":":
+		t.Values = strings.Split(t.Values[0], ",")
+	case t.Op == ">" || t.Op == "<":
+		if _, err := strconv.ParseFloat(t.Values[0], 64); err != nil {
+			return fmt.Errorf("%q is not a number", t.Values[0])
+		}
+	}
+	f.Fields = append(f.Fields, t)
+	return nil
+}

@@ -1,0 +1,130 @@
+package follow
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/memory"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+)
+
+// TestLateCommit: what ended first is committed last, after the follower has told what ended later: it is told all
+// the same, and everything is told once.
+func TestLateCommit(t *testing.T) {
+	store, err := postgres.Open(t.Context(), pgtest.Pool(t), postgres.Options{Schema: pgtest.Schema(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := ledger.New(store, ledger.Options{})
+	defer l.Close()
+	db, err := sql.Open("pgx", pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var items []ledger.NewItem
+	for _, key := range []string{"early", "b", "c", "d"} {
+		items = append(items, ledger.NewItem{Kind: "k", Key: key})
+	}
+	if _, err := l.Add(t.Context(), items...); err != nil {
+		t.Fatal(err)
+	}
+	leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: len(items)})
+	if err != nil || len(leases) != len(items) {
+		t.Fatalf("%d leases, %v", len(leases), err)
+	}
+	leased := func(key string) *ledger.Lease {
+		return leases[slices.IndexFunc(leases, func(ls *ledger.Lease) bool { return ls.Key == key })]
+	}
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if err := l.FinishTx(t.Context(), postgres.WrapSQL(tx), ledger.Ending{Lease: leased("early"),
+		Result: ledger.Done(nil)}); err != nil {
+		t.Fatal(err)
+	}
+	now, err := l.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	follow := New(l, ledger.EndedQuery{}, now.Add(-time.Minute))
+	follow.query.Limit = 2
+	var told []string
+	poll := func(want ...string) {
+		t.Helper()
+		told = nil
+		if err := follow.Poll(t.Context(), func(e ledger.Ended) error {
+			told = append(told, e.Key)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("told %s, want %s", told, want)
+		}
+	}
+	for _, key := range []string{"b", "c", "d"} {
+		if errs := l.Finish(t.Context(), ledger.Ending{Lease: leased(key), Result: ledger.Done(nil)}); errs[0] != nil {
+			t.Fatal(errs[0])
+		}
+	}
+	poll("b", "c", "d")
+	poll()
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	poll("early")
+	poll()
+}
+
+// All tells what ends after it has begun, and ends with its loop, or with its context.
+func TestAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
+		end := func(key string) {
+			if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}); err != nil {
+				t.Error(err)
+			}
+			leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
+			if err != nil || len(leases) != 1 {
+				t.Errorf("%d leases, %v", len(leases), err)
+				return
+			}
+			if err := l.Finish(t.Context(), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)})[0]; err != nil {
+				t.Error(err)
+			}
+		}
+		end("before")
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(1500*time.Millisecond, func() { end("a") })
+		time.AfterFunc(2500*time.Millisecond, func() { end("b") })
+		time.AfterFunc(time.Minute, cancel)
+		var told []string
+		for e, err := range All(ctx, l, ledger.EndedQuery{}, time.Second) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			told = append(told, e.Key)
+		}
+		if !slices.Equal(told, []string{"a", "b"}) {
+			t.Errorf("told %s", told)
+		}
+		time.AfterFunc(1500*time.Millisecond, func() { end("c") })
+		for e, err := range All(t.Context(), l, ledger.EndedQuery{}, time.Second) {
+			if err != nil || e.Key != "c" {
+				t.Errorf("%s, %v", e.Key, err)
+			}
+			break
+		}
+	})
+}

@@ -1,0 +1,29 @@
+package sqlstore
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Journal implements ledger.Store.
+func (s Store) Journal(ctx context.Context, before int64, since time.Time, limit int) ([]ledger.JournalEntry, error) {
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	return read(ctx, s, func(in Session) ([]ledger.JournalEntry, error) {
+		var e ledger.JournalEntry
+		return list(in,
+			`SELECT id, at, actor, action, subject, detail, changed FROM {{S}}.ledger_journal WHERE id < $1 AND at >= $2 ORDER BY id DESC LIMIT $3`,
+			[]any{before, since, limit}, []any{&e.ID, &e.At, &e.Actor, &e.Action, &e.Subject, &e.Detail, &e.Changed}, is(&e))
+	})
+}
+
+// Journal implements ledger.Tx.
+func (t Tx) Journal(e ledger.JournalEntry) error {
+	return exec(t.in,
+		`INSERT INTO {{S}}.ledger_journal (at, actor, action, subject, detail, changed) VALUES ($1, $2, $3, $4, $5, $6)`,
+		t.now(), e.Actor, e.Action, e.Subject, e.Detail, e.Changed)
+}

@@ -1,0 +1,188 @@
+package ledgertest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/postgres"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+	"github.com/ledgerd/ledgerd/ledger/typed"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+type mail struct {
+	To   string `json:"to"`
+	Text string `json:"text,omitempty"`
+}
+
+var welcome = typed.Kind[mail]{Name: "welcome", Key: func(m mail) string { return m.To }}
+
+// failing is a test that notes its failure.
+type failing struct {
+	testing.TB
+	text string
+}
+
+func (f *failing) Helper() {}
+
+func (f *failing) Fatalf(format string, args ...any) {
+	f.text = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// failure is the text with which an assertion fails; "" if it holds.
+func failure(t *testing.T, assert func(t testing.TB)) string {
+	f := &failing{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		assert(f)
+	}()
+	<-done
+	return f.text
+}
+
+// What is in the transaction is told apart from what was there before.
+func TestAdded(t *testing.T) {
+	file := ledgertest.File(t)
+	pool := pgtest.Pool(t)
+	store, err := postgres.Open(t.Context(), pool, postgres.Options{Schema: pgtest.Schema(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pg := ledger.New(store, ledger.Options{})
+	t.Cleanup(func() { pg.Close() })
+	t.Run("sqlite", func(t *testing.T) {
+		addedIn(t, file.Ledger, func() (ledger.Conn, func() error) {
+			tx, err := file.DB.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return sqlite.Wrap(tx), tx.Rollback
+		})
+	})
+	t.Run("pgx", func(t *testing.T) {
+		addedIn(t, pg, func() (ledger.Conn, func() error) {
+			tx, err := pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return postgres.Wrap(tx), func() error { return tx.Rollback(context.WithoutCancel(t.Context())) }
+		})
+	})
+}
+
+func addedIn(t *testing.T, l *ledger.Ledger, begin func() (ledger.Conn, func() error)) {
+	before := mail{To: "before"}
+	if _, err := welcome.Add(t.Context(), l, before); err != nil {
+		t.Fatal(err)
+	}
+	tx, rollback := begin()
+	in := mail{To: "in it", Text: "hello"}
+	for _, m := range []mail{before, in} {
+		if _, err := welcome.AddTx(t.Context(), l, tx, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if it := ledgertest.Added(t, l, tx, welcome, in); it.Key != "in it" || it.State != ledger.StateReady {
+		t.Errorf("%+v", it)
+	}
+	ledgertest.NotAdded(t, l, tx, welcome, mail{To: "else"})
+	ledgertest.Added(t, l, nil, welcome, before)
+	for want, assert := range map[string]func(t testing.TB){
+		`no item of kind welcome has the scope "" and the key "else"`: func(t testing.TB) {
+			ledgertest.Added(t, l, tx, welcome, mail{To: "else"})
+		},
+		`the payload is {"to":"in it","text":"hello"}, not {"to":"in it"}`: func(t testing.TB) {
+			ledgertest.Added(t, l, tx, welcome, mail{To: "in it"})
+		},
+		"was there before this transaction":    func(t testing.TB) { ledgertest.Added(t, l, tx, welcome, before) },
+		`has the scope "" and the key "in it"`: func(t testing.TB) { ledgertest.NotAdded(t, l, tx, welcome, in) },
+		`no item of kind welcome has the scope "news"`: func(t testing.TB) {
+			k := welcome
+			k.Scope = "news"
+			ledgertest.Added(t, l, tx, k, in)
+		},
+	} {
+		if got := failure(t, assert); !strings.Contains(got, want) {
+			t.Errorf("fails with %q, want %q", got, want)
+		}
+	}
+	if err := rollback(); err != nil {
+		t.Fatal(err)
+	}
+	ledgertest.NotAdded(t, l, nil, welcome, in)
+}
+
+// A retry waits until the clock of the test has moved; what a handler adds is worked in the same call.
+func TestRunDue(t *testing.T) {
+	for name, make := range map[string]func(testing.TB) *ledgertest.Ledger{"memory": ledgertest.Memory,
+		"file": ledgertest.File} {
+		t.Run(name, func(t *testing.T) {
+			l := make(t)
+			child := typed.Kind[string]{Name: "a-child"}
+			var steps []string
+			handlers := map[string]worker.Handler{
+				"welcome": welcome.Handler(func(ctx context.Context, m mail) error {
+					steps = append(steps, m.To)
+					if typed.Lease(ctx).First() {
+						return typed.RetryAfter(time.Hour, errors.New("busy"))
+					}
+					return typed.Emit(ctx, child, m.To)
+				}),
+				"a-child": child.Handler(func(_ context.Context, s string) error {
+					steps = append(steps, "child of "+s)
+					return nil
+				}),
+			}
+			if _, err := welcome.Add(t.Context(), l.Ledger, mail{To: "ada"}); err != nil {
+				t.Fatal(err)
+			}
+			states := func() (states []ledger.State) {
+				for _, e := range ledgertest.RunDue(t, l.Ledger, handlers) {
+					states = append(states, e.State)
+				}
+				return states
+			}
+			if diff := cmp.Diff([]ledger.State{ledger.StateWaiting}, states()); diff != "" {
+				t.Errorf("at first (-want +got):\n%s", diff)
+			}
+			l.Clock.Advance(59 * time.Minute)
+			if got := states(); got != nil {
+				t.Errorf("before its time: %v", got)
+			}
+			l.Clock.Advance(time.Minute)
+			if diff := cmp.Diff([]ledger.State{ledger.StateDone, ledger.StateDone}, states()); diff != "" {
+				t.Errorf("in its time (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{"ada", "ada", "child of ada"}, steps); diff != "" {
+				t.Errorf("steps (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// An item that asks for itself at once, again and again, ends the test instead of keeping it.
+func TestRunDueEnds(t *testing.T) {
+	l := ledgertest.Memory(t)
+	if _, err := welcome.Add(t.Context(), l.Ledger, mail{To: "ada"}); err != nil {
+		t.Fatal(err)
+	}
+	handlers := map[string]worker.Handler{"welcome": welcome.Handler(func(context.Context, mail) error {
+		return typed.Snooze(0, "at once")
+	})}
+	got := failure(t, func(f testing.TB) { ledgertest.RunDue(f, l.Ledger, handlers) })
+	if !strings.Contains(got, "is due again after 100 attempts") {
+		t.Errorf("fails with %q", got)
+	}
+}

@@ -1,0 +1,28 @@
+// Package order has the orders in which a walk goes through the items of a ledger.
+package order
+
+import "slices"
+
+// By is what a walk goes by.
+type By string
+
+// The orders. Those by id and by end go by an index, however many items there are. For the others all that
+// matches is looked at, and the first ones are kept.
+const (
+	ID       By = "id"
+	Ended    By = "ended" // of the newest attempt; items of which none has ended are left out
+	Added    By = "added"
+	Due      By = "due" // what is finished comes last
+	Took     By = "took"
+	Key      By = "key"
+	Priority By = "priority"
+)
+
+// All are all orders.
+var All = []By{ID, Ended, Added, Due, Took, Key, Priority}
+
+// Known reports whether it is one of All.
+func (b By) Known() bool { return slices.Contains(All, b) }
+
+// Indexed reports whether a walk in this order can be gone on with at a place.
+func (b By) Indexed() bool { return b == ID || b == Ended || b == "" }

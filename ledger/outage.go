@@ -1,0 +1,28 @@
+package ledger
+
+import "time"
+
+// Outage is since when an item fails, or when it came back. At most one of the times is set.
+type Outage struct {
+	// FailingSince is the end of the first failed attempt since the newest completed one. It stays the same
+	// through retries and rounds, until an attempt completes or the item is cancelled.
+	FailingSince time.Time
+	// RecoveredAt is the end of the attempt that completed while the item was failing. The next failure clears it.
+	RecoveredAt time.Time
+}
+
+// after is how an attempt that ends now changes the outage of its item; nil leaves it as it is.
+func (o Outage) after(a *Attempt, now time.Time) *Outage {
+	failing := !o.FailingSince.IsZero()
+	switch {
+	case a.Outcome.Fails() && !failing:
+		return &Outage{FailingSince: now}
+	case !failing:
+		return nil
+	case a.Outcome.Completed(), a.Outcome == OutcomeSnoozed && a.Code == codeRoundDone:
+		return &Outage{RecoveredAt: now}
+	case a.Outcome == OutcomeCancelled: // it is wanted no more
+		return &Outage{}
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package payload
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Defaults are what commands put into the payload of new items of a kind where no other source gives it: by
+// field, with dots for nesting. The ledger itself adds none of it to any item.
+type Defaults map[string]Default
+
+// Default is the default of one field.
+type Default struct {
+	Value json.RawMessage `json:"value"` // that commands gave last, or an operator
+	// Kept means that an operator has set it: what commands give does not change it.
+	Kept bool `json:"kept,omitempty"`
+	// Varied means that commands have given different values, so none of them is a default.
+	Varied bool `json:"varied,omitempty"`
+}
+
+// Remember notes what a command has given, flat. A field that was given differently before has no default any
+// more; one that an operator has set keeps it. An object is given as a whole, so a field of it that it lacks now was
+// given differently.
+func (d Defaults) Remember(given map[string]json.RawMessage) Defaults {
+	flat := make(Defaults, len(given))
+	for name, value := range given {
+		flat[name] = Default{Value: value}
+	}
+	flat, out := flat.Flat(), d.Flat()
+	if out == nil && len(flat) > 0 {
+		out = Defaults{}
+	}
+	for name, have := range out {
+		for whole := range given {
+			have.Varied = have.Varied || !have.Kept && strings.HasPrefix(name, whole+".")
+		}
+		if _, again := flat[name]; !again {
+			out[name] = have
+		}
+	}
+	for name, now := range flat {
+		have, known := out[name]
+		if have.Kept {
+			continue
+		}
+		out[name] = Default{Value: now.Value, Varied: have.Varied || known && !sameJSON(have.Value, now.Value)}
+	}
+	return out.Flat()
+}
+
+// Flat names each value by its path, so that one field stands there once: {"types": {"age": "int"}} becomes
+// types.age. Of an object and a field of it, the field counts. An object stays one value if it has names that are in
+// no path, or nothing.
+func (d Defaults) Flat() Defaults {
+	if d == nil {
+		return nil
+	}
+	out := Defaults{}
+	for _, name := range slices.Sorted(maps.Keys(d)) {
+		out.put(name, d[name])
+	}
+	maps.DeleteFunc(out, func(name string, empty Default) bool {
+		return sameJSON(empty.Value, []byte("{}")) && out.within(name)
+	})
+	return out
+}
+
+// put notes a default by the paths of its values.
+func (d Defaults) put(name string, def Default) {
+	var object map[string]json.RawMessage
+	noPath := func(key string) bool { return key == "" || strings.ContainsAny(key, ".:=") }
+	if json.Unmarshal(def.Value, &object) != nil || len(object) == 0 ||
+		slices.ContainsFunc(slices.Collect(maps.Keys(object)), noPath) {
+		d[name] = def
+		return
+	}
+	for key, value := range object {
+		def.Value = value
+		d.put(name+"."+key, def)
+	}
+}
+
+// within tells whether there is a default of a field of an object.
+func (d Defaults) within(object string) bool {
+	for name := range d {
+		if strings.HasPrefix(name, object+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// Fields returns those that have a default, and those that a command has to give, both by name. With keptOnly, what
+// an operator has set is a default, and nothing else is.
+func (d Defaults) Fields(keptOnly bool) (have, varied []string) {
+	for _, name := range slices.Sorted(maps.Keys(d)) {
+		switch def := d[name]; {
+		case !def.Kept && keptOnly:
+		case def.Varied:
+			varied = append(varied, name)
+		default:
+			have = append(have, name)
+		}
+	}
+	return have, varied
+}
+
+// String lists the fields and their values.
+func (d Defaults) String() string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(d)) {
+		text := name + "=" + string(d[name].Value)
+		switch {
+		case d[name].Kept:
+			text += " (kept)"
+		case d[name].Varied:
+			text += " (varied)"
+		}
+		parts = append(parts, text)
+	}
+	return "[" + strings.Join(parts, " ") + "]"
+}

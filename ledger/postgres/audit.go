@@ -1,0 +1,68 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
+)
+
+// Audit implements ledger.Store.
+func (s *Store) Audit(ctx context.Context, after int64, limit int) ([]ledger.Audited, error) {
+	var out []ledger.Audited
+	err := s.runIn(ctx, s.pool, func(ctx context.Context, conn *pgx.Conn) error {
+		out = nil
+		row, attempt := records(), sqlstore.AttemptRow{}
+		ended := placesOf(attempt.Dest()...)
+		next := 0 // of out, for the attempts, which come in the same order
+		statements := []statement{
+			{sql: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"},
+			{s.render(`SELECT ` + recordColumns + ` FROM ` + recordTables + ` WHERE i.id > $1 ORDER BY i.id LIMIT $2`),
+				[]any{after, limit}, func(scan scanner) error {
+					r, err := row.record(scan)
+					out = append(out, ledger.Audited{Record: r})
+					return err
+				}},
+			{s.render(`SELECT ` + sqlstore.AttemptColumns +
+				` FROM (SELECT id FROM {{S}}.ledger_items WHERE id > $1 ORDER BY id LIMIT $2) i
+ JOIN {{S}}.ledger_attempts a ON a.item_id = i.id ORDER BY a.item_id, a.attempt`), []any{after, limit}, func(scan scanner) error {
+				if err := ended.scan(scan); err != nil {
+					return err
+				}
+				a := attempt.Attempt()
+				for next < len(out) && out[next].ID != a.ItemID {
+					next++
+				}
+				if next < len(out) {
+					out[next].Attempts = append(out[next].Attempts, a)
+				}
+				return nil
+			}},
+			{s.render(`SELECT h.item_id, h.resource FROM (SELECT id FROM {{S}}.ledger_items WHERE id > $1 ORDER BY id LIMIT $2) i
+ JOIN {{S}}.ledger_held h ON h.item_id = i.id ORDER BY h.resource`), []any{after, limit}, func(scan scanner) error {
+				var id int64
+				var name string
+				err := scan(&id, &name)
+				if i, known := slices.BinarySearchFunc(out, id, func(a ledger.Audited, id int64) int {
+					return cmp.Compare(a.ID, id)
+				}); known {
+					out[i].Held = append(out[i].Held, name)
+				}
+				return err
+			}},
+			{sql: commit},
+		}
+		o := newOwn(ctx, s, conn)
+		o.waiting, o.begun = statements, true
+		err := o.flush()
+		if err != nil {
+			o.rollback()
+		}
+		return uncommitted(err)
+	})
+	return out, err
+}

@@ -1,0 +1,149 @@
+package postgres
+
+import (
+	"bytes"
+	"encoding/binary"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Many items that are expected to be new are sent by COPY, which costs the server less than INSERT and
+// writes less to the log. COPY returns nothing, so their ids are drawn before; those of a transaction that
+// is undone are never used. It has no ON CONFLICT: a key that is known undoes the transaction, which is
+// repeated without trust. The rows arrive in the order of the items, as with INSERT, so processes that wait
+// for each other's keys wait in one direction.
+
+// minCopy is the smallest chunk that is copied: two more round trips do not pay for fewer.
+const minCopy = 500
+
+// drawIDs takes the next ids. The array is NULL where the role may not use the sequence: an INSERT needs no
+// privilege for it.
+const drawIDs = `SELECT array_agg(nextval(s.seq))
+ FROM (SELECT pg_get_serial_sequence('{{S}}.ledger_items', 'id')::regclass AS seq OFFSET 0) s
+ CROSS JOIN generate_series(1, $1::int) WHERE has_sequence_privilege(s.seq, 'USAGE')`
+
+// copyChunk inserts items, all of which are expected to be new, with their rows of the backlog. It reports
+// false, and has inserted nothing, where ids cannot be drawn.
+func (t *tx) copyChunk(o *own, items []ledger.Record, ids []int64) (copied bool, err error) {
+	if err := t.withNow(); err != nil {
+		return false, err
+	}
+	var drawn []int64
+	if err := o.query(drawIDs, []any{len(items)}, func(scan scanner) error { return scan(&drawn) }); err != nil {
+		return false, err
+	}
+	if len(drawn) == 0 {
+		return false, nil
+	}
+	err = o.copyIn(copyItems, len(items), func(b []byte, i int) []byte {
+		return appendItem(b, drawn[i], &items[i], t.now)
+	})
+	if uniqueViolation(err) {
+		t.s.newness.Store(someNew)
+		return false, misplacedTrust{err}
+	}
+	if err == nil {
+		err = o.copyIn(copyBacklog, len(items), func(b []byte, i int) []byte {
+			return appendWork(b, drawn[i], &items[i], t.now)
+		})
+	}
+	if err != nil {
+		return false, err
+	}
+	copy(ids, drawn)
+	t.queuedAll(items, ids)
+	return true, nil
+}
+
+// copyIn runs a COPY of n rows.
+func (o *own) copyIn(template string, n int, row func(b []byte, i int) []byte) error {
+	if err := o.flush(); err != nil {
+		return err
+	}
+	_, o.failed = o.pipe.conn.PgConn().CopyFrom(o.ctx, newCopyRows(n, row), o.s.render(template))
+	return o.failed
+}
+
+// copyRows are the rows of a COPY in binary format. They are made when they are sent, while the server works on
+// those before.
+type copyRows struct {
+	made    bytes.Buffer
+	next, n int
+	row     func(b []byte, i int) []byte // appends the fields
+}
+
+// The format begins with a signature, flags and an extension, and ends with a row of −1 fields.
+const (
+	copyHeader  = "PGCOPY\n\xff\r\n\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
+	copyTrailer = "\xff\xff"
+)
+
+func newCopyRows(n int, row func(b []byte, i int) []byte) *copyRows {
+	r := &copyRows{n: n, row: row}
+	r.made.WriteString(copyHeader)
+	return r
+}
+
+// Read implements io.Reader.
+func (r *copyRows) Read(p []byte) (int, error) {
+	for r.made.Len() < len(p) && r.next < r.n {
+		r.made.Write(r.row(r.made.AvailableBuffer(), r.next))
+		if r.next++; r.next == r.n {
+			r.made.WriteString(copyTrailer)
+		}
+	}
+	return r.made.Read(p)
+}
+
+// A row is the number of its fields, and they. A field is its length and its value as it is sent otherwise.
+
+func appendCount(b []byte, fields int) []byte {
+	return binary.BigEndian.AppendUint16(b, uint16(fields))
+}
+
+func appendBytes[T string | []byte](b []byte, s T) []byte {
+	return append(binary.BigEndian.AppendUint32(b, uint32(len(s))), s...)
+}
+
+func appendNull(b []byte) []byte { return append(b, 0xff, 0xff, 0xff, 0xff) }
+
+// appendOrNull appends NULL for what is empty.
+func appendOrNull[T string | []byte](b []byte, s T) []byte {
+	if len(s) == 0 {
+		return appendNull(b)
+	}
+	return appendBytes(b, s)
+}
+
+func appendInt16(b []byte, n int16) []byte {
+	return binary.BigEndian.AppendUint16(append(b, 0, 0, 0, 2), uint16(n))
+}
+
+func appendInt64(b []byte, n int64) []byte {
+	return binary.BigEndian.AppendUint64(append(b, 0, 0, 0, 8), uint64(n))
+}
+
+// year2000 is the time from which Postgres counts microseconds.
+var year2000 = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+
+func appendTime(b []byte, t time.Time) []byte { return appendInt64(b, t.UnixMicro()-year2000) }
+
+// appendTexts appends an array of one dimension without NULLs; NULL for none.
+func appendTexts(b []byte, list []string) []byte {
+	at := len(b)
+	b = appendNull(b)
+	if len(list) == 0 {
+		return b
+	}
+	for _, n := range []uint32{1, 0, pgtype.TextOID, uint32(len(list)), 1} { // the last is the first index
+		b = binary.BigEndian.AppendUint32(b, n)
+	}
+	for _, s := range list {
+		b = appendBytes(b, s)
+	}
+	binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
+	return b
+}

@@ -1,0 +1,82 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Statements of the hot path are prepared once in each session, and planned once: parsing and
+// planning a claim takes the server longer than the claim itself. A plan that is kept must be
+// right whatever the tables hold later, so these sessions have settings of their own, and a pool
+// of their own, because other statements need the freedom of the planner.
+//
+// Nothing is prepared in a pool of the caller's, whose sessions have other settings, and behind a
+// pooler, where the next statement may reach another session.
+
+// hotStatements are those that are prepared.
+func (s *Store) hotStatements() map[string]bool {
+	hot := map[string]bool{}
+	for _, template := range []string{
+		claimSQL[0][0], claimSQL[0][1], claimSQL[1][0], claimSQL[1][1], resumeTemplate, lookSQL[0], lookSQL[1],
+		completePlain, completePlainOne, completeFull, completeFullOne, renewWhole, renewRows, startTemplate,
+		insertTemplate(false, false), insertTemplate(false, true), insertTemplate(true, false), insertTemplate(true, true),
+		drawIDs,
+		lockItems, lockBacklog, loadTemplate,
+		sweepTemplate, takeExpired.tend, takeExpired.take, promoteTemplate, nextTemplate,
+	} {
+		hot[s.render(template)] = true
+	}
+	return hot
+}
+
+// hotSettings leave each statement of the hot path one plan, by its indexes. Without them the
+// planner reads a table as a whole where the statistics are from before it grew.
+var hotSettings = []setting{
+	{"plan_cache_mode", "force_generic_plan"},
+	{"enable_seqscan", "off"},
+	{"enable_hashjoin", "off"},
+	{"enable_mergejoin", "off"},
+	{"enable_material", "off"},
+}
+
+// hotMark is set in the sessions whose statements are prepared.
+const hotMark = "ledgerd hot"
+
+// splitPool makes a configuration of the hot path's sessions from that of all, which it makes smaller.
+// It returns nil where there is only one connection.
+func splitPool(all *pgxpool.Config) *pgxpool.Config {
+	if all.MaxConns < 2 {
+		return nil
+	}
+	hot := all.Copy()
+	all.MaxConns = max(1, all.MaxConns*3/8)
+	hot.MaxConns -= all.MaxConns
+	for _, c := range []*pgxpool.Config{all, hot} { // together no more than the URL allows
+		c.MinConns, c.MinIdleConns = min(c.MinConns, c.MaxConns), min(c.MinIdleConns, c.MaxConns)
+	}
+	prepare := hot.AfterConnect
+	hot.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := prepare(ctx, conn); err != nil {
+			return err
+		}
+		names, values := settingsFor(conn, hotSettings)
+		tag, err := conn.Exec(ctx,
+			"SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) s(name, value) WHERE pg_backend_pid() = $3::bigint",
+			pgx.QueryExecModeCacheDescribe, names, values, int64(conn.PgConn().PID()))
+		if err == nil && tag.RowsAffected() > 0 { // a pooler's clients have other numbers than its sessions
+			conn.PgConn().CustomData()[hotMark] = true
+		}
+		return err
+	}
+	return hot
+}
+
+// preparedIn are the statements that are prepared in the session.
+func (s *Store) preparedIn(conn *pgx.Conn) map[string]bool {
+	if conn.PgConn().CustomData()[hotMark] == nil {
+		return nil
+	}
+	return s.prepared
+}

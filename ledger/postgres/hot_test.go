@@ -1,0 +1,119 @@
+package postgres
+
+import (
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// hotLedger opens an empty ledger as a program does that has its URL.
+func hotLedger(t *testing.T, url, schema string) (*Store, *ledger.Ledger) {
+	t.Helper()
+	s, err := Connect(t.Context(), url, Options{Schema: schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s, ledger.New(s, ledger.Options{})
+}
+
+// round adds an item, claims it and ends it.
+func round(t *testing.T, l *ledger.Ledger, key string) {
+	t.Helper()
+	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}); err != nil {
+		t.Fatal(err)
+	}
+	leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 10, TTL: time.Minute})
+	if err != nil || len(leases) != 1 {
+		t.Fatalf("claimed %d, %v", len(leases), err)
+	}
+	for _, err := range l.Finish(t.Context(), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// prepared is how many statements the sessions of the hot path have.
+func prepared(t *testing.T, s *Store, then string) (n int) {
+	t.Helper()
+	for _, c := range s.hot.AcquireAllIdle(t.Context()) {
+		var here int
+		if err := c.QueryRow(t.Context(), "SELECT count(*) FROM pg_prepared_statements WHERE name <> ''").Scan(
+			&here); err != nil {
+			t.Fatal(err)
+		}
+		n += here
+		if _, err := c.Exec(t.Context(), then); err != nil {
+			t.Fatal(err)
+		}
+		c.Release()
+	}
+	return n
+}
+
+// A prepared statement of a session may be gone, or be of tables that were changed since: the call is
+// repeated in another session.
+func TestStatementsThatAreGone(t *testing.T) {
+	s, l := hotLedger(t, pgtest.URL(t), pgtest.Schema(t))
+	round(t, l, "first")
+	if n := prepared(t, s, "DEALLOCATE ALL"); n == 0 {
+		t.Fatal("nothing was prepared")
+	}
+	round(t, l, "after all statements were dropped")
+	if _, err := s.pool.Exec(t.Context(), s.render(`ALTER TABLE {{S}}.ledger_items ALTER source TYPE varchar(500)`)); err != nil {
+		t.Fatal(err)
+	}
+	round(t, l, "after a column got another type")
+}
+
+// Behind a pooler nothing is prepared and no setting is left: the next transaction may run in
+// another session, and the next client in this one.
+func TestNothingIsPreparedBehindAPooler(t *testing.T) {
+	direct, schema := pgtest.URL(t), pgtest.Schema(t)
+	hotLedger(t, direct, schema) // makes it
+	s, l := hotLedger(t, pgtest.Bouncer(t, direct), schema)
+	for _, key := range []string{"a", "b", "c"} {
+		round(t, l, key)
+		if n := prepared(t, s, "SELECT 1"); n > 0 {
+			t.Errorf("%d statements are prepared", n)
+		}
+	}
+	var mode string
+	if err := s.hot.QueryRow(t.Context(), "SHOW plan_cache_mode").Scan(&mode); err != nil || mode != "auto" {
+		t.Errorf("plan_cache_mode is %s, %v", mode, err)
+	}
+}
+
+// Both pools together have the connections that the URL allows, and keep no more open than they may have.
+func TestSplitPool(t *testing.T) {
+	all, err := poolConfig("postgres://u@localhost/d?pool_max_conns=8&pool_min_conns=8&pool_min_idle_conns=4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hot := splitPool(all)
+	if all.MaxConns+hot.MaxConns != 8 || all.MinConns != all.MaxConns || hot.MinConns != hot.MaxConns ||
+		all.MinIdleConns > all.MaxConns || hot.MinIdleConns != 4 {
+		t.Errorf("%d/%d/%d and %d/%d/%d connections", all.MaxConns, all.MinConns, all.MinIdleConns,
+			hot.MaxConns, hot.MinConns, hot.MinIdleConns)
+	}
+}
+
+// With one connection all share it, and it is not one of the hot path.
+func TestOneConnection(t *testing.T) {
+	u, err := url.Parse(pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := u.Query()
+	query.Set("pool_max_conns", "1")
+	u.RawQuery = query.Encode()
+	s, l := hotLedger(t, u.String(), pgtest.Schema(t))
+	if s.hot != s.pool {
+		t.Error("two pools for one connection")
+	}
+	round(t, l, "alone")
+}

@@ -1,0 +1,105 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/finding"
+)
+
+// Damage of the files of a table and of an index is found, and a call that meets it has an error of its own, which a
+// worker does not wait to go away.
+func TestIntegrity(t *testing.T) {
+	ctx, server := t.Context(), pgtest.Start(t, pgtest.Options{})
+	o := Options{Schema: "public"}
+	store, err := Connect(ctx, server.URL(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := ledger.New(store, ledger.Options{})
+	var items []ledger.NewItem
+	for i := range 300 {
+		items = append(items, ledger.NewItem{Kind: "k", Key: strings.Repeat("k", 20) + time.Duration(i).String()})
+	}
+	if _, err := l.Add(ctx, items...); err != nil {
+		t.Fatal(err)
+	}
+	f := Integrity(ctx, server.URL(), o)
+	finds(t, []finding.Finding{f}, "integrity", finding.LevelWarning, "no extension amcheck", "no checksums",
+		"CREATE EXTENSION")
+
+	var data, table, index string
+	query(t, server.URL(), "CREATE EXTENSION amcheck")
+	query(t, server.URL(), `SELECT current_setting('data_directory'), pg_relation_filepath('ledger_items'),
+ pg_relation_filepath(indexrelid) FROM pg_index WHERE indrelid = 'ledger_backlog'::regclass AND indisprimary`,
+		&data, &table, &index)
+	f = Integrity(ctx, server.URL(), o)
+	finds(t, []finding.Finding{f}, "integrity", finding.LevelOK, "every table and index in order")
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	if f := Integrity(gone, server.URL(), o); f.Level == finding.LevelProblem && strings.Contains(f.Why, "damaged") {
+		t.Errorf("a look that ended early: %+v", f)
+	}
+	if err := errors.Join(l.Close(), server.Stop()); err != nil {
+		t.Fatal(err)
+	}
+	damage(t, filepath.Join(data, table), 60) // within the line pointers of the first page
+	for page := range int64(2) {
+		damage(t, filepath.Join(data, index), (page+1)*8192+12) // the head of a page with entries
+	}
+	if err := server.StartAgain(); err != nil {
+		t.Fatal(err)
+	}
+	f = Integrity(ctx, server.URL(), o)
+	finds(t, []finding.Finding{f}, "integrity", finding.LevelProblem, "ledger_items, page 0", "ledger_backlog_pkey: ",
+		"restore a backup")
+
+	store, err = Connect(ctx, server.URL(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l = ledger.New(store, ledger.Options{})
+	defer l.Close()
+	_, err = l.Add(ctx, ledger.NewItem{Kind: "k", Key: "new"})
+	if !errors.Is(err, ledger.ErrDamaged) || ledger.Hint(err) == "" {
+		t.Errorf("%v; %s", err, ledger.Hint(err))
+	}
+}
+
+func damage(t *testing.T, path string, at int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt([]byte{0xff, 0xff, 0xfe, 0xff}, at) // as a line pointer: a row that begins at 32767
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func query(t *testing.T, url, statement string, into ...any) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if len(into) == 0 {
+		_, err = conn.Exec(t.Context(), statement)
+	} else {
+		err = conn.QueryRow(t.Context(), statement).Scan(into...)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}

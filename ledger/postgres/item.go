@@ -1,0 +1,180 @@
+package postgres
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/internal/code"
+	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
+)
+
+// The columns of an item that a ledger keeps, once as they are read and once as they are written.
+
+// itemColumns are those of an item i behind its id and kind, in the order of itemDest.
+const itemColumns = `i.scope, i.key, i.fingerprint, i.payload, coalesce(i.shard_key, ''), i.slot, coalesce(i.every, ''), coalesce(i.zone, ''), coalesce(i.source, ''),
+ i.epoch, i.base_attempt, i.created_at, coalesce(i.trace, '')`
+
+func itemDest(r *ledger.Record) []any {
+	return []any{&r.Scope, &r.Key, &r.Fingerprint, &r.Payload, &r.ShardKey, &r.Slot, &r.Every, &r.Zone, &r.Source,
+		&r.Epoch, &r.BaseAttempt, &r.CreatedAt, &r.Trace}
+}
+
+// The columns of the backlog that a claim returns, of the rows c that it has leased.
+const (
+	leasedReturning = `item_id, priority, due_at, epoch, attempt, failures, crashes, losses, alone`
+	leasedColumns   = `c.priority, c.due_at, c.epoch, c.attempt, c.failures, c.crashes, c.losses, c.alone`
+)
+
+func leasedDest(w *ledger.Work) []any {
+	return []any{&w.Priority, &w.Due, &w.Epoch, &w.Attempt, &w.Failures, &w.Crashes, &w.Losses, &w.Alone}
+}
+
+// newColumn is a column of new items: its name, the type of its argument, an expression of the value that is stored,
+// the argument, and the field of an item that is copied.
+type newColumn struct {
+	name, array, value string
+	of                 func(items []ledger.Record, which []int) any
+	field              func(b []byte, r *ledger.Record) []byte
+}
+
+// newColumns are the columns of new items, in the order of the arguments of insertItems.
+var newColumns = []newColumn{
+	textColumn("kind", func(r *ledger.Record) string { return r.Kind }),
+	textColumn("scope", func(r *ledger.Record) string { return r.Scope }),
+	textColumn("key", func(r *ledger.Record) string { return r.Key }),
+	textColumn("fingerprint", func(r *ledger.Record) string { return r.Fingerprint }),
+	{"slot", "smallint[]", "slot", func(items []ledger.Record, which []int) any {
+		return itemColumn[int16]{items, which, func(r *ledger.Record) int16 { return int16(r.Slot) }}
+	}, func(b []byte, r *ledger.Record) []byte { return appendInt16(b, int16(r.Slot)) }},
+	optionalColumn("shard_key", func(r *ledger.Record) string { return r.ShardKey }),
+	optionalColumn("every", func(r *ledger.Record) string { return r.Every }),
+	optionalColumn("zone", func(r *ledger.Record) string { return r.Zone }),
+	{"payload", "bytea[]", "nullif(payload, '')", func(items []ledger.Record, which []int) any {
+		return itemColumn[[]byte]{items, which, func(r *ledger.Record) []byte { return r.Payload }}
+	}, func(b []byte, r *ledger.Record) []byte { return appendOrNull(b, r.Payload) }},
+	optionalColumn("source", func(r *ledger.Record) string { return r.Source }),
+	optionalColumn("trace", func(r *ledger.Record) string { return r.Trace }),
+	{"resources", "text[]", namesOf("resources"),
+		textsOf(func(r *ledger.Record) string { return sqlstore.Names(r.Resources) }),
+		func(b []byte, r *ledger.Record) []byte { return appendTexts(b, r.Resources) }},
+}
+
+// textColumn is a column of texts that are never NULL.
+func textColumn(name string, of func(*ledger.Record) string) newColumn {
+	return newColumn{name, "text[]", "coalesce(" + name + ", '')", textsOf(of), func(b []byte, r *ledger.Record) []byte {
+		return appendBytes(b, of(r))
+	}}
+}
+
+// optionalColumn is a column of texts that are NULL where they are empty.
+func optionalColumn(name string, of func(*ledger.Record) string) newColumn {
+	return newColumn{name, "text[]", "nullif(" + name + ", '')", textsOf(of), func(b []byte, r *ledger.Record) []byte {
+		return appendOrNull(b, of(r))
+	}}
+}
+
+// textsOf are the argument of a column of texts. One that is empty throughout is NULL, which unnest fills up.
+func textsOf(of func(*ledger.Record) string) func(items []ledger.Record, which []int) any {
+	return func(items []ledger.Record, which []int) any {
+		if !slices.ContainsFunc(which, func(i int) bool { return of(&items[i]) != "" }) {
+			return []string(nil)
+		}
+		return itemColumn[string]{items, which, of}
+	}
+}
+
+// newNames are the names of newColumns.
+var newNames = func() string {
+	names := make([]string, len(newColumns))
+	for i, c := range newColumns {
+		names[i] = c.name
+	}
+	return strings.Join(names, ", ")
+}()
+
+// The arguments of insertItems behind its columns are the time of the transaction, and for queueAlike state, priority
+// and due time.
+var (
+	insertItems = func() string {
+		var values, arrays []string
+		for i, c := range newColumns {
+			values = append(values, c.value)
+			arrays = append(arrays, fmt.Sprintf("$%d::%s", i+1, c.array))
+		}
+		return `INSERT INTO {{S}}.ledger_items (` + newNames + `, created_at)
+ SELECT ` + strings.Join(values, ", ") + `, coalesce(` + behindColumns(1) + `::timestamptz, now())
+ FROM unnest(` + strings.Join(arrays, ", ") + `) WITH ORDINALITY u(` + newNames + `, o) ORDER BY o`
+	}()
+
+	// queueAlike gives the new items i their rows of the backlog.
+	queueAlike = `INSERT INTO {{S}}.ledger_backlog (item_id, kind, slot, stage, priority, due_at, gate)
+ SELECT id, kind, slot, ` + behindColumns(2) + `::smallint, ` + behindColumns(3) + `::smallint,
+ coalesce(` + behindColumns(4) + `::timestamptz, ` + behindColumns(1) + `::timestamptz, now()),
+ least(coalesce(cardinality(resources), 0), ` + code.SeveralResources + `) FROM i`
+)
+
+// behindColumns is the nth argument behind those of newColumns.
+func behindColumns(n int) string { return fmt.Sprint("$", len(newColumns)+n) }
+
+// columnsOfItems are the first arguments of insertItems.
+func columnsOfItems(items []ledger.Record, which []int) []any {
+	args := make([]any, len(newColumns), len(newColumns)+4)
+	for i, c := range newColumns {
+		args[i] = c.of(items, which)
+	}
+	return args
+}
+
+// itemColumn is a column of some items as an array. It is made when it is sent, while the server
+// works on what was sent before.
+type itemColumn[T any] struct {
+	items []ledger.Record
+	which []int
+	of    func(*ledger.Record) T
+}
+
+// Dimensions implements pgtype.ArrayGetter.
+func (c itemColumn[T]) Dimensions() []pgtype.ArrayDimension {
+	return []pgtype.ArrayDimension{{Length: int32(len(c.which)), LowerBound: 1}}
+}
+
+// Index implements pgtype.ArrayGetter.
+func (c itemColumn[T]) Index(i int) any { return c.of(&c.items[c.which[i]]) }
+
+// IndexType implements pgtype.ArrayGetter.
+func (c itemColumn[T]) IndexType() any { return new(T) }
+
+// The columns of new items, and of their rows of the backlog, as they are copied.
+var (
+	copyItems   = `COPY {{S}}.ledger_items (id, ` + newNames + `, created_at) FROM STDIN BINARY`
+	copyBacklog = `COPY {{S}}.ledger_backlog (item_id, kind, slot, stage, priority, due_at, gate) FROM STDIN BINARY`
+)
+
+// appendItem appends a row of copyItems.
+func appendItem(b []byte, id int64, r *ledger.Record, now time.Time) []byte {
+	b = appendInt64(appendCount(b, len(newColumns)+2), id)
+	for i := range newColumns {
+		b = newColumns[i].field(b, r)
+	}
+	return appendTime(b, now)
+}
+
+// appendWork appends a row of copyBacklog.
+func appendWork(b []byte, id int64, r *ledger.Record, now time.Time) []byte {
+	due := r.Work.Due
+	if due.IsZero() {
+		due = now
+	}
+	b = appendInt64(appendCount(b, 7), id)
+	b = appendBytes(b, r.Kind)
+	b = appendInt16(b, int16(r.Slot))
+	b = appendInt16(b, code.OfState(r.Work.State))
+	b = appendInt16(b, r.Work.Priority)
+	b = appendTime(b, due)
+	return appendInt16(b, int16(min(len(r.Resources), 2)))
+}

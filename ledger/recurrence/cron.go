@@ -1,0 +1,159 @@
+package recurrence
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// cron is a set of local times: bit i of a field stands for value i.
+type cron struct {
+	minute, hour, dom, month, dow uint64
+	anyDOM, anyDOW                bool
+}
+
+var cronFields = []struct {
+	name     string
+	min, max int
+	names    []string
+}{
+	{"minute", 0, 59, nil}, {"hour", 0, 23, nil}, {"day of month", 1, 31, nil},
+	{"month", 1, 12, []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}},
+	{"day of week", 0, 7, []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}},
+}
+
+func parseCron(spec string) (*cron, error) {
+	fields := strings.Fields(spec)
+	var set [5]uint64
+	for i, f := range fields {
+		for _, part := range strings.Split(f, ",") {
+			b, err := cronRange(part, i)
+			if err != nil {
+				return nil, fmt.Errorf("%s %q: %w", cronFields[i].name, f, err)
+			}
+			set[i] |= b
+		}
+	}
+	if set[4]&(1<<7) != 0 { // Sunday has two numbers
+		set[4] = set[4]&^(1<<7) | 1
+	}
+	return &cron{minute: set[0], hour: set[1], dom: set[2], month: set[3], dow: set[4],
+		anyDOM: strings.HasPrefix(fields[2], "*"), anyDOW: strings.HasPrefix(fields[4], "*")}, nil
+}
+
+// cronRange parses "*", "5", "1-5", each with an optional "/step".
+func cronRange(part string, field int) (uint64, error) {
+	f := cronFields[field]
+	body, stepText, stepped := strings.Cut(part, "/")
+	step := 1
+	if stepped {
+		n, err := strconv.Atoi(stepText)
+		if err != nil || n < 1 || n > f.max {
+			return 0, fmt.Errorf("step %q is not 1 … %d", stepText, f.max)
+		}
+		step = n
+	}
+	lo, hi := f.min, f.max
+	if body != "*" {
+		a, b, isRange := strings.Cut(body, "-")
+		var err error
+		if lo, err = cronValue(a, field); err != nil {
+			return 0, err
+		}
+		switch {
+		case isRange:
+			if hi, err = cronValue(b, field); err != nil {
+				return 0, err
+			}
+		case !stepped:
+			hi = lo
+		}
+		if hi < lo {
+			return 0, fmt.Errorf("%d-%d runs backwards", lo, hi)
+		}
+	} else if field == 4 {
+		hi = 6
+	}
+	var set uint64
+	for v := lo; v <= hi; v += step {
+		set |= 1 << v
+	}
+	return set, nil
+}
+
+func cronValue(s string, field int) (int, error) {
+	f := cronFields[field]
+	if i := slices.Index(f.names, strings.ToLower(s)); i >= 0 {
+		return f.min + i, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < f.min || n > f.max || strings.HasPrefix(s, "+") {
+		return 0, fmt.Errorf("%q is not %d … %d", s, f.min, f.max)
+	}
+	return n, nil
+}
+
+// day reports whether a local date matches.
+func (c *cron) day(t time.Time) bool {
+	if c.month&(1<<t.Month()) == 0 {
+		return false
+	}
+	dom, dow := c.dom&(1<<t.Day()) != 0, c.dow&(1<<t.Weekday()) != 0
+	if c.anyDOM || c.anyDOW {
+		return dom && dow
+	}
+	return dom || dow
+}
+
+// cronYears bounds the search: 29 February may be eight years away, at the turn of a century.
+const cronYears = 9
+
+// fires are the moments of one local date, in order.
+func (e Rule) fires(year int, month time.Month, day int) []time.Time {
+	var all []time.Time
+	for h := e.cron.hour; h != 0; h &= h - 1 {
+		for m := e.cron.minute; m != 0; m &= m - 1 {
+			all = append(all, instant(year, month, day, bits.TrailingZeros64(h), bits.TrailingZeros64(m), e.zone))
+		}
+	}
+	slices.SortFunc(all, time.Time.Compare)
+	return slices.CompactFunc(all, time.Time.Equal)
+}
+
+// cronAfter is the first moment after t, zero if none comes.
+func (e Rule) cronAfter(t time.Time) time.Time {
+	l := t.In(e.zone)
+	// Noon of a date in UTC stands for the date: no zone skips or repeats it.
+	for d, n := time.Date(l.Year(), l.Month(), l.Day(), 12, 0, 0, 0, time.UTC), 0; n < cronYears*366; d, n = d.AddDate(0,
+		0, 1), n+1 {
+		if !e.cron.day(d) {
+			continue
+		}
+		for _, f := range e.fires(d.Year(), d.Month(), d.Day()) {
+			if f.After(t) {
+				return f
+			}
+		}
+	}
+	return time.Time{}
+}
+
+// cronBefore is the last moment not after t.
+func (e Rule) cronBefore(t time.Time) time.Time {
+	l := t.In(e.zone)
+	for d, n := time.Date(l.Year(), l.Month(), l.Day(), 12, 0, 0, 0, time.UTC), 0; n < cronYears*366; d, n = d.AddDate(0,
+		0, -1), n+1 {
+		if !e.cron.day(d) {
+			continue
+		}
+		for _, f := range slices.Backward(e.fires(d.Year(), d.Month(), d.Day())) {
+			if !f.After(t) {
+				return f
+			}
+		}
+	}
+	return time.Time{}
+}

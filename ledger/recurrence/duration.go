@@ -1,0 +1,46 @@
+package recurrence
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	maxYears = 100
+	longest  = maxYears * 366 * 24 * time.Hour
+)
+
+// ParseDuration is time.ParseDuration with days ("7d") and weeks ("2w") as well. Days and weeks are whole numbers and
+// come before the other units ("1d12h"). A negative duration is an error.
+func ParseDuration(s string) (time.Duration, error) {
+	var total time.Duration
+	rest := s
+	for rest != "" {
+		i := strings.IndexAny(rest, "dw")
+		if i < 0 {
+			break
+		}
+		n, err := strconv.ParseUint(rest[:i], 10, 16)
+		if err != nil {
+			return 0, fmt.Errorf("%q is not a duration, such as 90s, 36h, 7d", s)
+		}
+		if rest[i] == 'w' {
+			n *= 7
+		}
+		if n > 366*maxYears || total+time.Duration(n)*24*time.Hour > longest {
+			return 0, fmt.Errorf("%q is longer than %d years", s, maxYears)
+		}
+		total += time.Duration(n) * 24 * time.Hour
+		rest = rest[i+1:]
+	}
+	if rest == "" && s != "" {
+		return total, nil
+	}
+	d, err := time.ParseDuration(rest)
+	if err != nil || d < 0 || d > longest {
+		return 0, fmt.Errorf("%q is not a duration, such as 90s, 36h, 7d", s)
+	}
+	return total + d, nil
+}

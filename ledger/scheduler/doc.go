@@ -1,0 +1,16 @@
+// Package scheduler decides which ready items a claim leases. It has no database: a store reads what is
+// ready, asks a rule of this package, and writes down what the rule returns.
+//
+// Each rule has its own file:
+//
+//	order.go     the order in which items are claimed
+//	shard.go     slots, and the part of them that a claim takes
+//	resource.go  items that need resources: all of them or none
+//	reserve.go   the one item for which a ledger keeps resources free
+//	limits.go    the limits of a kind
+//	rate.go      how many items begin in a time
+//	quota.go     how many items a claim may still lease, of a kind and of each shard key
+//	cursor.go    where a claim begins among the shard keys, and how it goes on
+//
+// An item waits for resources or for limits, never for both. All times are those of the database's clock.
+package scheduler

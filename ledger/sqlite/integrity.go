@@ -1,0 +1,52 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/ledger/finding"
+)
+
+// mostDamage is how many damaged places are named.
+const mostDamage = 20
+
+// Integrity reads every page of the file and compares every index with its table (PRAGMA integrity_check,
+// sqlite.org/pragma.html). It changes nothing, and others may write meanwhile. If ctx ends first, the finding tells
+// that not all was read. SQLite keeps no checksums, so a changed letter within a text stays unseen.
+func Integrity(ctx context.Context, path string) finding.Finding {
+	f, err := locate(path, true)
+	if err != nil {
+		return damaged([]string{explain(path, err).Error()})
+	}
+	var places []string
+	h, err := open(ctx, f.uri("busy_timeout(5000)", "query_only(1)"))
+	if err == nil {
+		err = h.with(ctx).query(fmt.Sprintf("PRAGMA integrity_check(%d)", mostDamage), func(r row) error {
+			if place := r.text(0); place != "ok" {
+				places = append(places, place)
+			}
+			return nil
+		})
+		h.close() // which wrote nothing
+	}
+	switch {
+	case err != nil && ctx.Err() == nil:
+		places = append(places, explain(path, err).Error())
+	case err != nil && len(places) == 0:
+		return finding.Fine("integrity", "no damage in the part of the file that was read in time")
+	}
+	if len(places) > 0 {
+		return damaged(places)
+	}
+	return finding.Fine("integrity", "every page of the file can be read, and every index is that of its table")
+}
+
+func damaged(places []string) finding.Finding {
+	return finding.Problem("integrity", strings.Join(places, "\n"),
+		"the file is damaged: what is read there may be wrong, and more may be lost", recovery)
+}
+
+// recovery is what to do with a damaged file.
+const recovery = "stop all programs that use the ledger and keep a copy of the file with its -wal; then put a backup in " +
+	"its place, or get back what can be read: sqlite3 FILE .recover | sqlite3 NEW"

@@ -1,0 +1,170 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/finding"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+)
+
+// worked is the closed file of a ledger with open and finished items, and the size of its pages.
+func worked(t *testing.T) (path string, page int) {
+	t.Helper()
+	l, path := newLedger(t)
+	if _, err := l.Add(t.Context(), numbered(400)...); err != nil {
+		t.Fatal(err)
+	}
+	leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 200})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends []ledger.Ending
+	for _, lease := range leases {
+		ends = append(ends, ledger.Ending{Lease: lease, Result: ledger.Done([]byte(`{"length":12}`))})
+	}
+	if err := errors.Join(l.Finish(t.Context(), ends...)...); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil { // which moves the log into the file
+		t.Fatal(err)
+	}
+	db, err := openDatabase(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.QueryRow("PRAGMA page_size").Scan(&page); err != nil {
+		t.Fatal(err)
+	}
+	return path, page
+}
+
+// rows are all rows of all tables, for comparison.
+func rows(t *testing.T, path string) (all []string) {
+	t.Helper()
+	db, err := openDatabase(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	list := func(query string) (out []string) {
+		found, err := db.QueryContext(t.Context(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer found.Close()
+		for found.Next() {
+			var row string
+			if err := found.Scan(&row); err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, row)
+		}
+		return out
+	}
+	for _, table := range list("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY 1") {
+		columns := strings.Join(list("SELECT 'quote('||name||')' FROM pragma_table_info('"+table+"')"), "||','||")
+		all = append(all, list("SELECT "+columns+" FROM "+table)...)
+	}
+	return all
+}
+
+// Each page of the file is lost or in the place of another one, in turn. A look finds each of these, unless no row is
+// another than before: a free page, or one of two empty tables.
+func TestIntegrity(t *testing.T) {
+	path, size := worked(t)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := sqlite.Integrity(t.Context(), path); f.Level != finding.LevelOK {
+		t.Fatalf("a whole file: %+v", f)
+	}
+	pages := len(whole) / size
+	if pages < 30 {
+		t.Fatalf("%d pages are too few for a test", pages)
+	}
+	want, found := rows(t, path), 0
+	page := func(file []byte, n int) []byte { return file[n*size : (n+1)*size] }
+	for name, damage := range map[string]func(file []byte, n int){
+		"zeroed": func(file []byte, n int) { clear(page(file, n)) },
+		"swapped": func(file []byte, n int) {
+			other := page(whole, (n+1)%pages)
+			copy(page(file, (n+1)%pages), page(whole, n))
+			copy(page(file, n), other)
+		},
+		"of before": func(file []byte, n int) { copy(page(file, n), page(whole, max(n-1, 0)/2)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "ledger.db")
+			for n := range pages {
+				file := bytes.Clone(whole)
+				if damage(file, n); bytes.Equal(file, whole) {
+					continue
+				}
+				if err := os.WriteFile(path, file, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				f := sqlite.Integrity(t.Context(), path)
+				if f.Level == finding.LevelProblem && f.Fix != "" {
+					found++
+				} else if d := cmp.Diff(want, rows(t, path)); d != "" {
+					t.Errorf("page %d: %+v, though rows differ: %s", n+1, f, d)
+				}
+			}
+		})
+	}
+	if found < 2*pages {
+		t.Errorf("of %d pages only %d damages were found", pages, found)
+	}
+}
+
+// A look that is ended early reports neither damage nor that all is well.
+func TestIntegrityEndsEarly(t *testing.T) {
+	path, _ := worked(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if f := sqlite.Integrity(ctx, path); f.Level != finding.LevelOK || !strings.Contains(f.What, "in the part") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// A call that meets a damaged page has an error of its own, which the worker does not wait to go away.
+func TestDamageOfAnOpenLedger(t *testing.T) {
+	path, size := worked(t)
+	db, err := openDatabase(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var root int64
+	if err := db.QueryRow("SELECT rootpage FROM sqlite_schema WHERE name = 'ledger_backlog'").Scan(&root); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt(bytes.Repeat([]byte{0x5a}, size), (root-1)*int64(size))
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	l := ledger.New(mustOpen(t, path, sqlite.Options{}), ledger.Options{})
+	_, err = l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
+	if !errors.Is(err, ledger.ErrDamaged) || !strings.Contains(fmt.Sprint(err), path) || ledger.Hint(err) == "" {
+		t.Errorf("%v; %s", err, ledger.Hint(err))
+	}
+}

@@ -1,0 +1,119 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
+)
+
+// The methods that the stores have alike.
+type (
+	shared   = sqlstore.Store
+	sharedTx = sqlstore.Tx
+)
+
+// alike is a session as they need it.
+type alike struct {
+	session
+	now time.Time
+}
+
+func (s *Store) alike(in session) alike { return alike{in, s.clock()} }
+
+// sharedDB is the sqlstore.DB of a store.
+type sharedDB struct{ *Store }
+
+func (d sharedDB) Read(ctx context.Context, fn func(sqlstore.Session) error) error {
+	return d.read(ctx, true, func(r session) error { return fn(d.alike(r)) })
+}
+
+func (d sharedDB) Write(ctx context.Context, fn func(sqlstore.Session) error) error {
+	return d.write(ctx, false, func(t *turn) error { return fn(alike{t, t.now}) })
+}
+
+// translations are statements of package sqlstore as SQLite takes them.
+var translations sync.Map
+
+// Query implements sqlstore.Session. The clock is an argument behind the others.
+func (a alike) Query(statement string, args, dest []any, each func() error) error {
+	query, ok := translations.Load(statement)
+	if !ok {
+		query = strings.ReplaceAll(sqlstore.ForSQLite(statement), "{{NOW}}", fmt.Sprintf("?%d", len(args)+1))
+		translations.Store(statement, query)
+	}
+	values := make([]any, len(args), len(args)+1)
+	for i, v := range args {
+		switch v := v.(type) {
+		case time.Duration:
+			values[i] = v.Microseconds()
+		case time.Time: // the zero one, too
+			values[i] = v.UnixMicro()
+		case []string:
+			values[i] = array(v)
+		default:
+			values[i] = v
+		}
+	}
+	if strings.Contains(statement, "{{NOW}}") {
+		values = append(values, a.now)
+	}
+	if each == nil {
+		_, err := a.exec(query.(string), values...)
+		return err
+	}
+	return a.query(query.(string), func(r row) error {
+		r.scan(dest)
+		return each()
+	}, values...)
+}
+
+// Later implements sqlstore.Session: here there is nothing to be gained by waiting.
+func (a alike) Later(statement string, args, dest []any, each func() error) error {
+	return a.Query(statement, args, dest, each)
+}
+
+// lazy is the session of a transaction that waits for its turn when it needs it.
+type lazy struct{ *tx }
+
+func (l lazy) Query(statement string, args, dest []any, each func() error) error {
+	if err := l.begin(); err != nil {
+		return err
+	}
+	return alike{l.session, l.now}.Query(statement, args, dest, each)
+}
+
+func (l lazy) Later(statement string, args, dest []any, each func() error) error {
+	return l.Query(statement, args, dest, each)
+}
+
+// scan reads the row into places.
+func (r row) scan(dest []any) {
+	for i, d := range dest {
+		switch d := d.(type) {
+		case *int64:
+			*d = r.int(i)
+		case *int:
+			*d = int(r.int(i))
+		case *int16:
+			*d = int16(r.int(i))
+		case *bool:
+			*d = r.bool(i)
+		case *string:
+			*d = r.text(i)
+		case *[]byte:
+			*d = r.bytes(i)
+		case *time.Time:
+			*d = r.time(i)
+		case *uuid.UUID:
+			*d = r.uuid(i)
+		default:
+			panic(fmt.Sprintf("sqlite: a place of type %T", d))
+		}
+	}
+}

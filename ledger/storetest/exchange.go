@@ -1,0 +1,145 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+var exchangeCases = []storeCase{
+	{"FinishAndClaim", finishAndClaim}, {"FinishAndClaimOfLostLease", finishAndClaimOfLostLease},
+	{"FinishAndClaimTheRest", finishAndClaimTheRest}, {"ClaimLooksFirst", claimLooksFirst},
+}
+
+// exchange ends a lease and claims n items of a kind in one call.
+func (h *harness) exchange(ls *ledger.Lease, r ledger.Result, kind string, n int) (got []*ledger.Lease, ended error) {
+	h.t.Helper()
+	e := []ledger.Ending{{Lease: ls, Result: r}}
+	errs, got, _, err := h.l.FinishAndClaim(h.ctx, ledger.Claim{Kind: kind, Agent: "a", Limit: n}, e...)
+	h.ok(err)
+	if errs[0] == nil && e[0].Recorded == "" {
+		h.t.Fatal("an end without what was recorded")
+	}
+	return got, errs[0]
+}
+
+// finishAndClaim: the end of one item and the claim of the next, with any result and of any kind.
+func finishAndClaim(t *testing.T, h *harness) {
+	var ids []int64
+	for i := range 8 {
+		ids = append(ids, h.add(ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)})[0].ID)
+	}
+	h.needs("gated", "r")
+	now := h.take("k")
+	for i, c := range []struct {
+		result ledger.Result
+		state  ledger.State
+	}{
+		{ledger.Done(nil), ledger.StateDone},
+		{ledger.Done([]byte("out")), ledger.StateDone},
+		{ledger.Skip("nothing to do"), ledger.StateDone},
+		{ledger.Fail(errTest), ledger.StateWaiting},
+		{ledger.Permanent(errTest), ledger.StateDead},
+		{ledger.Snooze(time.Hour, ""), ledger.StateWaiting},
+		{ledger.Done(nil, ledger.NewItem{Kind: "child", Key: "x"}), ledger.StateDone},
+	} {
+		got, ended := h.exchange(now, c.result, "k", 1)
+		h.ok(ended)
+		h.state(ids[i], c.state)
+		if len(got) != 1 || got[0].ID != ids[i+1] || got[0].Attempt != 1 || got[0].Remaining() < 50*time.Second {
+			t.Fatalf("after %d: %+v", i, got)
+		}
+		h.state(got[0].ID, ledger.StateLeased)
+		now = got[0]
+	}
+	got, ended := h.exchange(now, ledger.Done(nil), "k", 5)
+	h.ok(ended)
+	if len(got) != 1 || got[0].Key != "gated" {
+		t.Fatalf("%+v", got)
+	}
+	got, ended = h.exchange(got[0], ledger.Done(nil), "none", 5)
+	h.ok(ended)
+	equal(t, "claimed of an empty kind", len(got), 0)
+}
+
+// finishAndClaimOfLostLease: the lease expires just before the call. Its end is refused, and what was claimed with it
+// is the caller's all the same.
+func finishAndClaimOfLostLease(t *testing.T, h *harness) {
+	first := h.one("a")
+	stale := h.take("k")
+	h.pass(2 * time.Minute)
+	live := h.take("k")
+	next := h.one("b")
+	got, ended := h.exchange(stale, ledger.Done(nil), "k", 2)
+	h.is(ended, ledger.ErrLeaseLost)
+	if len(got) != 1 || got[0].ID != next {
+		t.Fatalf("claimed %+v", got)
+	}
+	if it := h.state(first, ledger.StateLeased); it.Attempt != live.Attempt {
+		t.Fatalf("%+v", it)
+	}
+	h.end(live, ledger.Done(nil))
+	h.end(got[0], ledger.Done(nil))
+	equal(t, "outcomes", h.outcomes(first), []ledger.Outcome{ledger.OutcomeLost, ledger.OutcomeDone})
+}
+
+// finishAndClaimTheRest: of several ends some go the general way.
+func finishAndClaimTheRest(t *testing.T, h *harness) {
+	h.many(5)
+	leases := h.claim("k", 4)
+	_, err := h.l.Cancel(h.ctx, "test", ledger.IDs(leases[1].ID))
+	h.ok(err)
+	e := make([]ledger.Ending, len(leases))
+	for i, ls := range leases {
+		e[i] = ledger.Ending{Lease: ls, Result: ledger.Done(nil)}
+	}
+	lost := *leases[3]
+	lost.LockID[0]++
+	e[3].Lease = &lost
+	errs, got, _, err := h.l.FinishAndClaim(h.ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: 5}, e...)
+	h.ok(err)
+	for i, want := range []error{nil, nil, nil, ledger.ErrLeaseLost} {
+		h.is(errs[i], want)
+	}
+	equal(t, "claimed", len(got), 1)
+	for i, want := range []ledger.State{ledger.StateDone, ledger.StateDone, ledger.StateDone, ledger.StateLeased} {
+		h.state(leases[i].ID, want)
+	}
+	errs = h.l.Finish(h.ctx, e[:3]...) // the answer got lost
+	for _, err := range errs {
+		h.ok(err)
+	}
+	bad := ledger.Claim{Kind: "k", Limit: 1}
+	errs, got, _, err = h.l.FinishAndClaim(h.ctx, bad, ledger.Ending{Lease: got[0], Result: ledger.Done(nil)})
+	h.is(err, ledger.ErrInvalid)
+	h.ok(errs[0])
+	equal(t, "claimed without an agent", len(got), 0)
+}
+
+// claimLooksFirst: a claim that expects nothing finds what is there.
+func claimLooksFirst(t *testing.T, h *harness) {
+	look := func(kind string, want int) {
+		t.Helper()
+		got, err := h.l.Claim(h.ctx, ledger.Claim{Kind: kind, Agent: "a", Limit: 10, LookFirst: true})
+		h.ok(err)
+		equal(t, "found", len(got), want)
+	}
+	look("k", 0)
+	h.many(3)
+	look("k", 3)
+	look("k", 0)
+	h.add(ledger.NewItem{Kind: "k", Key: "urgent", Priority: -2},
+		ledger.NewItem{Kind: "k", Key: "late", Due: start.Add(time.Minute)})
+	look("k", 1)
+	h.pass(2 * time.Minute) // the leases, and what is due
+	look("k", 5)
+	h.policy(ledger.Kind{Name: "p", Paused: true})
+	h.add(ledger.NewItem{Kind: "p", Key: "a"})
+	look("p", 0)
+	h.policy(ledger.Kind{Name: "p"})
+	look("p", 1)
+	h.needs("gated", "r")
+	look("k", 1)
+}

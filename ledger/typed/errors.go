@@ -1,0 +1,81 @@
+package typed
+
+import (
+	"errors"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+// ErrRecorded is returned by a handler that ended its lease itself, with Ledger.FinishTx of [Lease].
+var ErrRecorded = errors.New("the handler has recorded the end itself")
+
+// ending is an error that decides how the attempt ends.
+type ending struct {
+	result ledger.Result
+	err    error
+}
+
+func (e *ending) Error() string { return e.err.Error() }
+func (e *ending) Unwrap() error { return e.err }
+
+// Permanent means that trying again cannot help. Of nil it is nil.
+func Permanent(err error) error { return wrap(err, ledger.Permanent) }
+
+// RetryAfter asks not to try again before d has passed. Of nil it is nil.
+func RetryAfter(d time.Duration, err error) error {
+	return wrap(err, func(err error) ledger.Result { return ledger.RetryAfter(d, err) })
+}
+
+// Doubt means that the effect may or may not have happened: a person decides. Of nil it is nil.
+func Doubt(err error) error { return wrap(err, ledger.Doubt) }
+
+// Snooze asks for the item again after d; it is no failure.
+func Snooze(d time.Duration, why string) error {
+	return &ending{ledger.Snooze(d, why), errors.New(why)}
+}
+
+// Skip completes the item: there was nothing to do.
+func Skip(reason string) error { return &ending{ledger.Skip(reason), errors.New(reason)} }
+
+func wrap(err error, of func(error) ledger.Result) error {
+	if err == nil {
+		return nil
+	}
+	return &ending{of(err), err}
+}
+
+// coded is an error with a class.
+type coded struct {
+	code string
+	err  error
+}
+
+func (e *coded) Error() string { return e.err.Error() }
+func (e *coded) Unwrap() error { return e.err }
+
+// Code gives an error a class that people count and filter by, [a-z0-9_]{1,64}, inside or outside of the others. Of nil
+// it is nil.
+func Code(code string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &coded{code, err}
+}
+
+// judge is what an error means. Of several in one chain the outermost decides.
+func judge(err error) ledger.Result {
+	if errors.Is(err, ErrRecorded) {
+		return worker.Recorded()
+	}
+	res := ledger.Fail(err)
+	if e := (*ending)(nil); errors.As(err, &e) {
+		res = e.result
+		res.Error = err.Error()
+	}
+	if c := (*coded)(nil); errors.As(err, &c) {
+		res.Code = c.code
+	}
+	return res
+}

@@ -1,0 +1,150 @@
+package typed
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+// Middleware is what runs around a handler: it is given the next function and returns one in its place. The ctx has the
+// lease already.
+type Middleware func(next worker.Func) worker.Func
+
+// Handler makes a handler of a function of a value. The first middleware is the outermost one. A payload that does not
+// decode fails for good with code "payload".
+func (k Kind[T]) Handler(fn func(context.Context, T) error, around ...Middleware) worker.Func {
+	return handler(func(ctx context.Context, v T) ([]byte, error) { return nil, fn(ctx, v) }, around)
+}
+
+// Returning is Handler of a function that also returns a result, which the attempt keeps as its output, as JSON, also
+// with an error.
+func Returning[T, R any](_ Kind[T], fn func(context.Context, T) (R, error), around ...Middleware) worker.Func {
+	return handler(func(ctx context.Context, v T) ([]byte, error) {
+		r, err := fn(ctx, v)
+		output, bad := json.Marshal(r)
+		if bad != nil && err == nil { // the work was done, and what came out cannot be kept
+			err = Permanent(Code("output", bad))
+		}
+		return output, err
+	}, around)
+}
+
+func handler[T any](fn func(context.Context, T) ([]byte, error), around []Middleware) worker.Func {
+	work := worker.JSON(func(ctx context.Context, _ *ledger.Lease, v T) ledger.Result {
+		output, err := fn(ctx, v)
+		res := ledger.Done(nil)
+		if err != nil {
+			res = judge(err)
+		}
+		if res.Outcome == worker.OutcomeRecorded {
+			return res
+		}
+		res.Output = output
+		if res.Outcome.Completed() {
+			res.Emit = of(ctx).emitted()
+		}
+		return res
+	})
+	for _, m := range slices.Backward(around) {
+		work = m(work)
+	}
+	return func(ctx context.Context, lease *ledger.Lease) ledger.Result {
+		return work(context.WithValue(ctx, attemptKey{}, &attempt{lease: lease}), lease)
+	}
+}
+
+// attempt is what a ctx knows of the attempt that it belongs to.
+type attempt struct {
+	lease *ledger.Lease
+	mu    sync.Mutex
+	emit  []ledger.NewItem
+}
+
+type attemptKey struct{}
+
+func of(ctx context.Context) *attempt {
+	a, _ := ctx.Value(attemptKey{}).(*attempt)
+	return a
+}
+
+func (a *attempt) emitted() []ledger.NewItem {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.emit
+}
+
+// Lease is the item that a handler works, with its lease; nil outside of a handler.
+func Lease(ctx context.Context) *ledger.Lease {
+	if a := of(ctx); a != nil {
+		return a.lease
+	}
+	return nil
+}
+
+// Emit adds the items of values once the handler's own item is done or skipped, in the same transaction. Those that
+// are known with another payload stay as they are, with Refuse as well: no caller is there to be told. It fails outside
+// of a handler.
+func Emit[T any](ctx context.Context, k Kind[T], vs ...T) error {
+	a := of(ctx)
+	if a == nil {
+		return &ledger.Error{Kind: ledger.ErrInvalid, Message: "typed.Emit: this context is of no handler",
+			Hint: "pass on the ctx that the handler got, or use Add"}
+	}
+	for _, v := range vs {
+		n, err := k.Item(a.lease.StartedAt, v)
+		if err != nil {
+			return err
+		}
+		a.mu.Lock()
+		a.emit = append(a.emit, n)
+		a.mu.Unlock()
+	}
+	return nil
+}
+
+type logKey struct{}
+
+// Logger is the logger of [Logging], or else slog.Default, with the item in its fields: kind, item, key and attempt.
+func Logger(ctx context.Context) *slog.Logger {
+	log, _ := ctx.Value(logKey{}).(*slog.Logger)
+	if log == nil {
+		log = slog.Default()
+	}
+	if l := Lease(ctx); l != nil {
+		log = log.With("kind", l.Kind, "item", l.ID, "key", l.Key, "attempt", l.Attempt)
+	}
+	return log
+}
+
+// Logging gives handlers a logger and logs how each attempt ends: at Info, failures and doubt at Warn, and at Error a
+// panic.
+func Logging(log *slog.Logger) Middleware {
+	return func(next worker.Func) worker.Func {
+		return func(ctx context.Context, lease *ledger.Lease) ledger.Result {
+			ctx = context.WithValue(ctx, logKey{}, log)
+			began := time.Now()
+			returned := false
+			defer func() {
+				if !returned {
+					Logger(ctx).Error("the handler did not return", "took", time.Since(began))
+				}
+			}()
+			res := next(ctx, lease)
+			returned = true
+			fields := []any{"outcome", res.Outcome, "took", time.Since(began)}
+			level := slog.LevelInfo
+			if res.Outcome.Fails() {
+				level = slog.LevelWarn
+				fields = append(fields, "code", res.Code, "error", res.Error)
+			}
+			Logger(ctx).Log(ctx, level, "attempt ended", fields...)
+			return res
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package typed_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
+	"github.com/ledgerd/ledgerd/ledger/typed"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+func TestErrors(t *testing.T) {
+	base := errors.New("base")
+	failed := ledger.Result{Outcome: ledger.OutcomeFailed, Error: "base"}
+	with := func(r ledger.Result, set func(*ledger.Result)) ledger.Result { set(&r); return r }
+	tests := map[string]struct {
+		err  error
+		want ledger.Result
+	}{
+		"nil":         {nil, ledger.Done(nil)},
+		"an error":    {base, failed},
+		"permanent":   {typed.Permanent(base), with(failed, func(r *ledger.Result) { r.Final = true })},
+		"retry after": {typed.RetryAfter(time.Hour, base), with(failed, func(r *ledger.Result) { r.Delay = time.Hour })},
+		"doubt":       {typed.Doubt(base), ledger.Doubt(base)},
+		"snooze":      {typed.Snooze(time.Minute, "closed"), ledger.Snooze(time.Minute, "closed")},
+		"skip":        {typed.Skip("gone"), ledger.Skip("gone")},
+		"code":        {typed.Code("http_404", base), with(failed, func(r *ledger.Result) { r.Code = "http_404" })},
+		"wrapped": {fmt.Errorf("send: %w", typed.Code("smtp", typed.Permanent(base))), with(failed, func(r *ledger.Result) {
+			r.Final, r.Code, r.Error = true, "smtp", "send: base"
+		})},
+		"code inside": {typed.Permanent(typed.Code("c", base)), with(failed, func(r *ledger.Result) {
+			r.Final, r.Code = true, "c"
+		})},
+		"the outermost": {typed.RetryAfter(time.Hour, typed.Permanent(base)), with(failed, func(r *ledger.Result) {
+			r.Delay = time.Hour
+		})},
+		"one of joined": {errors.Join(base, typed.Permanent(errors.New("b"))), with(failed, func(r *ledger.Result) {
+			r.Final, r.Error = true, "base\nb"
+		})},
+		"permanent of nil":    {typed.Permanent(nil), ledger.Done(nil)},
+		"code of nil":         {typed.Code("c", nil), ledger.Done(nil)},
+		"retry after, of nil": {typed.RetryAfter(time.Hour, nil), ledger.Done(nil)},
+		"recorded":            {fmt.Errorf("%w", typed.ErrRecorded), worker.Recorded()},
+	}
+	k := typed.Kind[Mail]{Name: "mail"}
+	for name, tt := range tests {
+		h := k.Handler(func(context.Context, Mail) error { return tt.err })
+		got := h(t.Context(), &ledger.Lease{Item: ledger.Item{Stored: ledger.Stored{Payload: []byte(`{}`)}}})
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if tt.err != nil && !strings.Contains(tt.want.Error, "base") && tt.want.Outcome == ledger.OutcomeFailed {
+			t.Errorf("%s: the text is lost", name)
+		}
+	}
+	if !errors.Is(typed.Permanent(typed.Code("c", base)), base) {
+		t.Error("the cause is lost")
+	}
+}
+
+// What a handler returns is the output, also beside an error.
+func TestReturning(t *testing.T) {
+	l := ledgertest.Memory(t)
+	k := typed.Kind[Mail]{Name: "mail", Key: to}
+	if _, err := k.AddMany(t.Context(), l.Ledger, []Mail{{To: "a"}, {To: "b"}}); err != nil {
+		t.Fatal(err)
+	}
+	ended := ledgertest.RunDue(t, l.Ledger, map[string]worker.Handler{k.Name: typed.Returning(k,
+		func(_ context.Context, m Mail) (map[string]string, error) {
+			if m.To == "b" {
+				return map[string]string{"at": "b"}, typed.Skip("no")
+			}
+			return map[string]string{"sent": m.To}, nil
+		})})
+	if len(ended) != 2 || string(ended[0].Result.Output) != `{"sent":"a"}` || string(ended[1].Result.Output) != `{"at":"b"}` {
+		t.Errorf("%+v", ended)
+	}
+	h := typed.Returning(k, func(context.Context, Mail) (func(), error) { return func() {}, nil })
+	if got := h(t.Context(), ended[0].Lease); got.Code != "output" || !got.Final {
+		t.Errorf("an output that is no JSON: %+v", got)
+	}
+}
+
+func TestAroundTheHandler(t *testing.T) {
+	l := ledgertest.Memory(t)
+	k, child := typed.Kind[Mail]{Name: "mail", Key: to}, typed.Kind[int]{Name: "child"}
+	if _, err := k.AddMany(t.Context(), l.Ledger, []Mail{{To: "able"}, {To: "bad"}}); err != nil {
+		t.Fatal(err)
+	}
+	var steps []string
+	step := func(name string) typed.Middleware {
+		return func(next worker.Func) worker.Func {
+			return func(ctx context.Context, lease *ledger.Lease) ledger.Result {
+				steps = append(steps, name+" "+typed.Lease(ctx).Key)
+				res := next(ctx, lease)
+				steps = append(steps, name+" "+string(res.Outcome))
+				return res
+			}
+		}
+	}
+	var log bytes.Buffer
+	handlers := map[string]worker.Handler{k.Name: k.Handler(func(ctx context.Context, m Mail) error {
+		typed.Logger(ctx).Info("in it")
+		if err := typed.Emit(ctx, child, 1, 2); err != nil {
+			t.Error(err)
+		}
+		if m.To == "bad" {
+			return typed.Permanent(typed.Code("c", errors.New("broken")))
+		}
+		return nil
+	}, typed.Logging(slog.New(slog.NewTextHandler(&log, nil))), step("outer"), step("inner"))}
+	ledgertest.RunDue(t, l.Ledger, handlers)
+	want := []string{"outer able", "inner able", "inner done", "outer done", "outer bad", "inner bad", "inner failed",
+		"outer failed"}
+	if diff := cmp.Diff(want, steps); diff != "" {
+		t.Errorf("steps (-want +got):\n%s", diff)
+	}
+	for _, line := range []string{`msg="in it" kind=mail item=1 key=able attempt=1`,
+		`level=INFO msg="attempt ended" kind=mail item=1 key=able attempt=1 outcome=done`,
+		`level=WARN msg="attempt ended" kind=mail item=2 key=bad attempt=1 outcome=failed`, `code=c error=broken`} {
+		if !strings.Contains(log.String(), line) {
+			t.Errorf("%s is missing in:\n%s", line, &log)
+		}
+	}
+	// The children of the attempt that failed are not there.
+	if n, err := l.Count(t.Context(), ledger.Filter{Kinds: []string{"child"}}); n != 2 || err != nil {
+		t.Errorf("%d children, %v", n, err)
+	}
+	if it, err := l.Find(t.Context(), "child", "", "1"); !errors.Is(err, ledger.ErrNotFound) {
+		t.Errorf("a derived key is the value: %+v", it)
+	}
+	if err := typed.Emit(t.Context(), child, 3); !errors.Is(err, ledger.ErrInvalid) || typed.Lease(t.Context()) != nil {
+		t.Errorf("outside of a handler: %v", err)
+	}
+}
+
+// A panic is a failed attempt with the stack in its log, and passes through Logging; a payload of another type fails
+// for good.
+func TestPanicAndPayload(t *testing.T) {
+	l := ledgertest.Memory(t)
+	k := typed.Kind[Mail]{Name: "mail"}
+	if _, err := k.Add(t.Context(), l.Ledger, Mail{To: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "mail", Key: "text", Payload: []byte("no JSON")}); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	ended := ledgertest.RunDue(t, l.Ledger, map[string]worker.Handler{"mail": k.Handler(explode,
+		typed.Logging(slog.New(slog.NewTextHandler(&log, nil))))})
+	if len(ended) != 2 {
+		t.Fatalf("%+v", ended)
+	}
+	if r := ended[0].Result; r.Code != "panic" || !strings.Contains(r.Log, "typed_test.explode") || !r.NoReport {
+		t.Errorf("a panic: %+v", r)
+	}
+	if !strings.Contains(log.String(), `level=ERROR msg="the handler did not return" kind=mail item=1`) {
+		t.Errorf("log:\n%s", &log)
+	}
+	if r := ended[1].Result; r.Code != "payload" || ended[1].State != ledger.StateDead {
+		t.Errorf("a payload of another type: %+v, %s", r, ended[1].State)
+	}
+}
+
+func explode(context.Context, Mail) error { panic("boom") }
+
+// A handler ends its lease in its own transaction, together with what it writes.
+func TestRecorded(t *testing.T) {
+	l := ledgertest.File(t)
+	if _, err := l.DB.Exec(`CREATE TABLE sent (who TEXT)`); err != nil {
+		t.Fatal(err)
+	}
+	k := typed.Kind[Mail]{Name: "mail", Key: to}
+	if _, err := k.Add(t.Context(), l.Ledger, Mail{To: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	ledgertest.RunDue(t, l.Ledger, map[string]worker.Handler{"mail": k.Handler(func(ctx context.Context, m Mail) error {
+		return record(ctx, l, m)
+	})})
+	var n int
+	if err := l.DB.QueryRow(`SELECT count(*) FROM sent`).Scan(&n); n != 1 || err != nil {
+		t.Errorf("%d rows, %v", n, err)
+	}
+	if it, err := l.Find(t.Context(), "mail", "", "a"); it.State != ledger.StateDone || err != nil {
+		t.Errorf("%s, %v", it.State, err)
+	}
+}
+
+func record(ctx context.Context, l *ledgertest.Ledger, m Mail) error {
+	tx, err := l.DB.BeginTx(ctx, &sql.TxOptions{})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, `INSERT INTO sent VALUES (?)`, m.To); err != nil {
+		return err
+	}
+	err = l.FinishTx(ctx, sqlite.Wrap(tx), ledger.Ending{Lease: typed.Lease(ctx), Result: ledger.Done(nil)})
+	if err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	return typed.ErrRecorded
+}

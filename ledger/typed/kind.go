@@ -1,0 +1,216 @@
+package typed
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/recurrence"
+)
+
+// Kind declares a kind of items and the type of their payload. Only Name is required. The policy of the kind, such as
+// how often an item is tried, is kept in the ledger: see Ledger.EditKind.
+type Kind[T any] struct {
+	Name string
+	// Scope is the space within which a key is known; "" is the default scope.
+	Scope string
+	// Key is what an item is about. Nil derives it from the payload: equal values are one item. [Fresh] makes every
+	// add a new item.
+	Key func(T) string
+	// Once is how often a key is worked; the zero value is ForEver.
+	Once Once
+	// Differs is what adding a known key with another payload does; the zero value is Refuse.
+	Differs Differs
+}
+
+// Once is how often a key is worked, see the package comment.
+type Once struct {
+	whileOpen   bool
+	every, zone string
+}
+
+// ForEver and WhileOpen are described in the package comment.
+var (
+	ForEver   = Once{}
+	WhileOpen = Once{whileOpen: true}
+)
+
+// PerPeriod is once in each period: "hour", "day", "week", a duration or five cron fields, as Every of ledger.NewItem
+// has them, in an IANA time zone; "" is UTC.
+func PerPeriod(every, zone string) Once { return Once{every: every, zone: zone} }
+
+// Differs is what adding a known key with another payload does.
+type Differs int8
+
+const (
+	// Refuse leaves the item as it is and returns an error that matches ledger.ErrConflict.
+	Refuse Differs = iota
+	// Keep leaves the item as it is and returns no error; the verdict is ledger.VerdictDiffers.
+	Keep
+	// Replace gives the item the new payload and has it worked again, as a changed fingerprint does: in a new round
+	// if the one before was tried or has ended; after the attempt that runs; with ForEver, too. An item in doubt stays as
+	// it is. Of an item that was added without Replace the payload is not replaced: that is refused.
+	Replace
+)
+
+// Fresh is a Key that makes every add a new item.
+func Fresh[T any](T) string { return uuid.Must(uuid.NewV7()).String() }
+
+// forever is later than the end of any attempt.
+var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Item is the item of a value, as of a moment of the database's clock, which decides its period. The functions change
+// it before that: its priority, when it is due, what it needs.
+func (k Kind[T]) Item(now time.Time, v T, with ...func(*ledger.NewItem)) (ledger.NewItem, error) {
+	payload, err := json.Marshal(v)
+	if err != nil {
+		return ledger.NewItem{}, &ledger.Error{Kind: ledger.ErrInvalid, Err: err,
+			Message: fmt.Sprintf("the payload of kind %s is no JSON: %v", k.Name, err)}
+	}
+	n := ledger.NewItem{Kind: k.Name, Scope: k.Scope, Payload: payload}
+	digest := sha256.Sum256(payload)
+	short := hex.EncodeToString(digest[:16])
+	if k.Key != nil {
+		n.Key = k.Key(v)
+	} else {
+		n.Key = short
+	}
+	if k.Differs == Replace {
+		n.Fingerprint = short
+	}
+	if k.Once.whileOpen {
+		n.Again = ledger.Again{Dead: true, Cancelled: true, DoneBefore: forever}
+	}
+	for _, f := range with {
+		f(&n)
+	}
+	if k.Once.every == "" {
+		return n, nil
+	}
+	period, err := recurrence.Parse(k.Once.every, k.Once.zone)
+	if bad := (*recurrence.Error)(nil); errors.As(err, &bad) {
+		return n, &ledger.InvalidError{Field: bad.Field, Reason: bad.Reason}
+	}
+	if n.Due.After(now) {
+		now = n.Due
+	}
+	name := period.Name(period.Start(now))
+	if n.Scope != "" {
+		name = n.Scope + "/" + name
+	}
+	n.Scope = name
+	return n, nil
+}
+
+// Add adds the item of a value; see Item for the functions.
+func (k Kind[T]) Add(ctx context.Context, l *ledger.Ledger, v T, with ...func(*ledger.NewItem)) (ledger.Added, error) {
+	return one(k.add(ctx, l, nil, []T{v}, with))
+}
+
+// AddTx is Add inside the caller's transaction: the item exists if and only if it commits. After an error the caller
+// rolls back.
+func (k Kind[T]) AddTx(ctx context.Context, l *ledger.Ledger, tx ledger.Conn, v T,
+	with ...func(*ledger.NewItem)) (ledger.Added, error) {
+	return one(k.add(ctx, l, tx, []T{v}, with))
+}
+
+// AddMany adds the items of values, in transactions of bounds.MaxBatch, and answers for each that was added in the same
+// order. An item that is refused because its payload differs does not keep the others from being added; after any error
+// it may be called again.
+func (k Kind[T]) AddMany(ctx context.Context, l *ledger.Ledger, vs []T,
+	with ...func(*ledger.NewItem)) ([]ledger.Added, error) {
+	return k.add(ctx, l, nil, vs, with)
+}
+
+// AddManyTx is AddMany inside the caller's transaction. After an error the caller rolls back.
+func (k Kind[T]) AddManyTx(ctx context.Context, l *ledger.Ledger, tx ledger.Conn, vs []T,
+	with ...func(*ledger.NewItem)) ([]ledger.Added, error) {
+	return k.add(ctx, l, tx, vs, with)
+}
+
+func one(added []ledger.Added, err error) (ledger.Added, error) {
+	if len(added) == 0 {
+		return ledger.Added{}, err
+	}
+	return added[0], err
+}
+
+func (k Kind[T]) add(ctx context.Context, l *ledger.Ledger, tx ledger.Conn, vs []T,
+	with []func(*ledger.NewItem)) (added []ledger.Added, err error) {
+	now, err := k.now(ctx, l, tx)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]ledger.NewItem, len(vs))
+	for i, v := range vs {
+		if items[i], err = k.Item(now, v, with...); err != nil {
+			return nil, err
+		}
+	}
+	for batch := range slices.Chunk(items, bounds.MaxBatch) {
+		var some []ledger.Added
+		if tx == nil {
+			some, err = l.Add(ctx, batch...)
+		} else {
+			some, err = l.AddTx(ctx, tx, batch...)
+		}
+		if err != nil {
+			return added, err
+		}
+		added = append(added, some...)
+	}
+	return added, k.refused(items, added)
+}
+
+// now is the database's clock where a period depends on it. In a transaction of the caller's that asks, since a second
+// connection may not be free.
+func (k Kind[T]) now(ctx context.Context, l *ledger.Ledger, tx ledger.Conn) (now time.Time, err error) {
+	switch {
+	case k.Once.every == "":
+		return now, nil
+	case tx == nil:
+		return l.Now(ctx)
+	}
+	err = l.LockStore().Update(ctx, tx, func(in ledger.Tx) error {
+		now = in.Now()
+		return nil
+	})
+	return now, err
+}
+
+// refused is the error of items that are known with another payload.
+func (k Kind[T]) refused(items []ledger.NewItem, added []ledger.Added) error {
+	if k.Differs == Keep {
+		return nil
+	}
+	var first *ledger.NewItem
+	var id int64
+	n := 0
+	for i := range added {
+		if added[i].Verdict == ledger.VerdictDiffers {
+			if n++; first == nil {
+				first, id = &items[i], added[i].ID
+			}
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	others := ""
+	if n > 1 {
+		others = fmt.Sprintf(", and %d more", n-1)
+	}
+	return &ledger.Error{Kind: ledger.ErrConflict,
+		Message: fmt.Sprintf("item %d (kind %s, scope %q, key %q) is known with another payload%s", id, first.Kind,
+			first.Scope, first.Key, others),
+		Hint: "give the other value another key, or choose typed.Keep or typed.Replace for Differs of the kind"}
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Kubernetes' own fields, as far as the manifest uses them: what is misspelt is refused.
+type (
+	meta struct {
+		Name   string
+		Labels map[string]string
+	}
+	probe struct {
+		HTTPGet struct {
+			Path, Port string
+		} `yaml:"httpGet"`
+		PeriodSeconds    int `yaml:"periodSeconds"`
+		TimeoutSeconds   int `yaml:"timeoutSeconds"`
+		FailureThreshold int `yaml:"failureThreshold"`
+	}
+	configMap struct {
+		APIVersion string `yaml:"apiVersion"`
+		Kind       string
+		Metadata   meta
+		Data       map[string]string
+	}
+	deployment struct {
+		APIVersion string `yaml:"apiVersion"`
+		Kind       string
+		Metadata   meta
+		Spec       struct {
+			Replicas int
+			Selector struct {
+				MatchLabels map[string]string `yaml:"matchLabels"`
+			}
+			Template struct {
+				Metadata meta
+				Spec     pod
+			}
+		}
+	}
+	pod struct {
+		AutomountServiceAccountToken  *bool `yaml:"automountServiceAccountToken"`
+		TerminationGracePeriodSeconds int   `yaml:"terminationGracePeriodSeconds"`
+		SecurityContext               struct {
+			RunAsNonRoot   bool `yaml:"runAsNonRoot"`
+			RunAsUser      int  `yaml:"runAsUser"`
+			RunAsGroup     int  `yaml:"runAsGroup"`
+			FSGroup        int  `yaml:"fsGroup"`
+			SeccompProfile struct {
+				Type string
+			} `yaml:"seccompProfile"`
+		} `yaml:"securityContext"`
+		Containers []struct {
+			Name, Image string
+			Args        []string
+			Env         []struct{ Name, Value string }
+			Ports       []struct {
+				Name          string
+				ContainerPort int `yaml:"containerPort"`
+			}
+			StartupProbe    probe `yaml:"startupProbe"`
+			LivenessProbe   probe `yaml:"livenessProbe"`
+			ReadinessProbe  probe `yaml:"readinessProbe"`
+			Resources       struct{ Requests, Limits map[string]string }
+			SecurityContext struct {
+				AllowPrivilegeEscalation *bool `yaml:"allowPrivilegeEscalation"`
+				ReadOnlyRootFilesystem   bool  `yaml:"readOnlyRootFilesystem"`
+				Capabilities             struct{ Drop []string }
+			} `yaml:"securityContext"`
+			VolumeMounts []struct {
+				Name      string
+				MountPath string `yaml:"mountPath"`
+				ReadOnly  bool   `yaml:"readOnly"`
+			} `yaml:"volumeMounts"`
+		}
+		Volumes []struct {
+			Name      string
+			ConfigMap struct{ Name string } `yaml:"configMap"`
+			Secret    struct {
+				SecretName string `yaml:"secretName"`
+			}
+			EmptyDir map[string]string `yaml:"emptyDir"`
+		}
+	}
+)
+
+// decoder reads a file of contrib strictly.
+func decoder(t *testing.T, name string) *yaml.Decoder {
+	t.Helper()
+	text, err := os.ReadFile("../contrib/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	return d
+}
+
+func TestKubernetes(t *testing.T) {
+	var config configMap
+	var deployed deployment
+	d := decoder(t, "kubernetes.yaml")
+	if err := d.Decode(&config); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Decode(&deployed); err != nil {
+		t.Fatal(err)
+	}
+	if config.APIVersion != "v1" || config.Kind != "ConfigMap" || deployed.APIVersion != "apps/v1" || deployed.Kind != "Deployment" {
+		t.Errorf("%s %s, %s %s", config.APIVersion, config.Kind, deployed.APIVersion, deployed.Kind)
+	}
+	for key, value := range deployed.Spec.Selector.MatchLabels {
+		if deployed.Spec.Template.Metadata.Labels[key] != value {
+			t.Errorf("the selector's %s=%s is no label of the pods", key, value)
+		}
+	}
+	p := deployed.Spec.Template.Spec
+	if p.SecurityContext.RunAsUser != user || p.SecurityContext.FSGroup != user {
+		t.Errorf("it runs as %d, the image as %d", p.SecurityContext.RunAsUser, user)
+	}
+	if len(p.Containers) != 1 {
+		t.Fatalf("%d containers", len(p.Containers))
+	}
+	c := p.Containers[0]
+	var mounted, volumes []string
+	for _, m := range c.VolumeMounts {
+		mounted = append(mounted, m.Name)
+	}
+	for _, v := range p.Volumes {
+		volumes = append(volumes, v.Name)
+	}
+	slices.Sort(mounted)
+	slices.Sort(volumes)
+	if !slices.Equal(mounted, volumes) {
+		t.Errorf("volumes %v, mounted %v", volumes, mounted)
+	}
+	for _, p := range []probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
+		if p.HTTPGet.Port != c.Ports[0].Name || p.HTTPGet.Path != "/livez" && p.HTTPGet.Path != "/readyz" {
+			t.Errorf("probe of %s at %s", p.HTTPGet.Path, p.HTTPGet.Port)
+		}
+	}
+	if !strings.Contains(config.Data["ledgerd.toml"], `listen = ":7373"`) {
+		t.Error("the config listens where the probes do not ask")
+	}
+}
+
+func TestCompose(t *testing.T) {
+	type service struct {
+		Image, Restart  string
+		Command         []string
+		StopGracePeriod string   `yaml:"stop_grace_period"`
+		ReadOnly        bool     `yaml:"read_only"`
+		CapDrop         []string `yaml:"cap_drop"`
+		SecurityOpt     []string `yaml:"security_opt"`
+		Tmpfs, Secrets  []string
+		Environment     map[string]string
+		Volumes         []string
+		DependsOn       map[string]struct{ Condition string } `yaml:"depends_on"`
+		Healthcheck     struct {
+			Test     []string
+			Interval string
+			Retries  int
+		}
+	}
+	var file struct {
+		Name     string
+		Services map[string]service
+		Volumes  map[string]map[string]string
+		Secrets  map[string]struct{ File string }
+	}
+	if err := decoder(t, "compose.yaml").Decode(&file); err != nil {
+		t.Fatal(err)
+	}
+	if len(file.Services) != 2 {
+		t.Errorf("%d services", len(file.Services))
+	}
+	for name, s := range file.Services {
+		for _, secret := range s.Secrets {
+			if file.Secrets[secret].File == "" {
+				t.Errorf("%s: no secret %s", name, secret)
+			}
+		}
+		for other := range s.DependsOn {
+			if _, there := file.Services[other]; !there {
+				t.Errorf("%s depends on %s, which is no service", name, other)
+			}
+		}
+		for _, volume := range s.Volumes {
+			from, _, _ := strings.Cut(volume, ":")
+			if _, there := file.Volumes[from]; !there && !strings.HasPrefix(from, "./") {
+				t.Errorf("%s: no volume %s", name, from)
+			}
+		}
+	}
+}

@@ -1,0 +1,24 @@
+#!/bin/sh
+# deb: configure [old version]; rpm: 1 for the first installation, 2 for an upgrade; apk: the version.
+set -e
+
+# The user of the service. It stays when the package is removed: files may still belong to it.
+if ! id -u ledgerd >/dev/null 2>&1; then
+	if [ -x /usr/sbin/useradd ]; then
+		/usr/sbin/useradd --system --user-group --no-create-home --shell /usr/sbin/nologin --home-dir /var/lib/ledgerd ledgerd
+	else
+		addgroup -S ledgerd
+		adduser -S -D -H -h /var/lib/ledgerd -s /sbin/nologin -G ledgerd ledgerd
+	fi
+fi
+mkdir -p /var/lib/ledgerd
+chown ledgerd:ledgerd /var/lib/ledgerd
+chmod 0700 /var/lib/ledgerd
+chgrp ledgerd /etc/ledgerd/ledgerd.toml
+chmod 0640 /etc/ledgerd/ledgerd.toml
+
+# The service is not started by the installation: its config says nothing yet. One that runs takes the new program.
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload
+	systemctl try-restart ledgerd.service
+fi

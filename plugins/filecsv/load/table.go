@@ -1,0 +1,66 @@
+package load
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// tableColumn is a column of a table that is there.
+type tableColumn struct {
+	name, declared string
+	family         string // N for numbers, S text, B truths, D dates; "" if it takes values of any type
+}
+
+// columns are those of a table, none if it is not there.
+func (d *Database) columns(ctx context.Context, conn *sql.Conn, table string) (all []tableColumn, err error) {
+	rows, err := conn.QueryContext(ctx, d.selectColumns, quoteTable(table))
+	if err != nil {
+		return nil, d.explain("looking at the table", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var c tableColumn
+		if err := rows.Scan(&c.name, &c.declared, &c.family); err != nil {
+			return nil, d.explain("looking at the table", err)
+		}
+		all = append(all, c)
+	}
+	return all, d.explain("looking at the table", rows.Err())
+}
+
+func namesOf(columns []tableColumn) (names []string) {
+	for _, c := range columns {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+func indexOf(columns []tableColumn, name string) int {
+	return slices.IndexFunc(columns, func(c tableColumn) bool { return c.name == name })
+}
+
+// typeNames are the types as people give them.
+var typeNames = map[Type]string{Int: "int", Decimal: "decimal", Bool: "bool", Date: "date", Time: "time"}
+
+// checkTypes refuses a type that the table's column is not of: its values would be stored as something else, or
+// the database would refuse them one by one.
+func (l *Load) checkTypes(wanted []Column, names []string, have []tableColumn) error {
+	d := l.database
+	for i, w := range wanted {
+		there := have[indexOf(have, names[i])]
+		if w.Type == Text || there.family == "" || strings.Contains(d.takes[w.Type], there.family) {
+			continue
+		}
+		option := "types." + l.job.Columns[l.pick[i]].Name
+		change := fmt.Sprintf(d.changeType, quoteTable(l.job.Table), quote(there.name), d.types[w.Type])
+		return &Error{Code: "column_type", Text: fmt.Sprintf(
+			"column %q of table %s is %s, and %s=%s needs another type: %s, or load into another table, or leave %s out "+
+				"(ledgerd kind set %s --unset %s if the kind keeps it)",
+			shown(there.name), l.job.Table, there.declared, shown(option), typeNames[w.Type], change, shown(option),
+			l.job.Item.Kind, shown(option))}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package settings
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// Fill adds the defaults of what is absent and writes durations as nanoseconds, which is how
+// encoding/json reads a time.Duration. The value must be valid. Everything else keeps its bytes.
+func (s *Schema) Fill(value []byte) ([]byte, error) {
+	if len(value) == 0 {
+		value = []byte("{}")
+	}
+	if s.filling == nil {
+		return value, nil
+	}
+	var raw json.RawMessage
+	if err := json.Unmarshal(value, &raw); err != nil {
+		return nil, err
+	}
+	return s.filling.appendTo(nil, raw)
+}
+
+// filling is what Fill does with the values of a schema. A nil one does nothing.
+type filling struct {
+	duration bool
+	items    *filling
+	fields   map[string]*filling // of each property
+	others   *filling
+	absent   []member // what an object gets that does not have it
+}
+
+type member struct {
+	name string
+	text []byte // "name":value
+}
+
+// newFilling makes the filling of a schema.
+func newFilling(at *jsonschema.Schema) (f *filling, err error) {
+	if at == nil {
+		return nil, nil
+	}
+	f = &filling{duration: at.Format == Duration, fields: map[string]*filling{}}
+	works := f.duration
+	for _, name := range slices.Sorted(maps.Keys(at.Properties)) {
+		field := at.Properties[name]
+		within, err := newFilling(field)
+		if err != nil {
+			return nil, err
+		}
+		f.fields[name] = within
+		value := field.Default
+		if value == nil && within != nil && field.Type == "object" {
+			value = json.RawMessage("{}") // for the defaults within
+		}
+		if value != nil {
+			text, err := within.appendTo(append(quote(name), ':'), value)
+			if err != nil {
+				return nil, fmt.Errorf("default of %s: %w", name, err)
+			}
+			f.absent = append(f.absent, member{name, text})
+		}
+		works = works || within != nil || value != nil
+	}
+	if f.items, err = newFilling(at.Items); err != nil {
+		return nil, err
+	}
+	if f.others, err = newFilling(at.AdditionalProperties); err != nil {
+		return nil, err
+	}
+	if !works && f.items == nil && f.others == nil {
+		return nil, nil
+	}
+	return f, nil
+}
+
+func quote(name string) []byte {
+	text, _ := json.Marshal(name) // any string can be written
+	return text
+}
+
+// appendTo appends a value with what is filled in. The value is valid JSON without space around it.
+func (f *filling) appendTo(out, value []byte) ([]byte, error) {
+	switch {
+	case f == nil:
+		return append(out, value...), nil
+	case value[0] == '"' && f.duration:
+		d, err := ParseDuration(string(textOf(value)))
+		return strconv.AppendInt(out, int64(d), 10), err
+	case value[0] == '{':
+		return f.appendObject(out, value)
+	case value[0] == '[' && f.items != nil:
+		return f.appendArray(out, value)
+	default:
+		return append(out, value...), nil
+	}
+}
+
+func (f *filling) appendObject(out, object []byte) (_ []byte, err error) {
+	begin := len(out)
+	var given [][]byte // the names of properties
+	in := inside{object[1:]}
+	for name := in.next(); name != nil; name = in.next() {
+		text := textOf(name)
+		field, known := f.fields[string(text)]
+		if known {
+			given = append(given, text)
+		} else {
+			field = f.others
+		}
+		out = append(append(append(out, ','), name...), ':')
+		if out, err = field.appendTo(out, in.next()); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range f.absent {
+		if !slices.ContainsFunc(given, func(name []byte) bool { return string(name) == m.name }) {
+			out = append(append(out, ','), m.text...)
+		}
+	}
+	return bracketed(out, begin, '{', '}'), nil
+}
+
+func (f *filling) appendArray(out, array []byte) (_ []byte, err error) {
+	begin := len(out)
+	in := inside{array[1:]}
+	for item := in.next(); item != nil; item = in.next() {
+		if out, err = f.items.appendTo(append(out, ','), item); err != nil {
+			return nil, err
+		}
+	}
+	return bracketed(out, begin, '[', ']'), nil
+}
+
+// bracketed puts brackets around a list that was appended from begin on, with a comma before each entry.
+func bracketed(out []byte, begin int, left, right byte) []byte {
+	if len(out) == begin {
+		return append(out, left, right)
+	}
+	out[begin] = left
+	return append(out, right)
+}

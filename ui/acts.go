@@ -1,0 +1,83 @@
+package ui
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+)
+
+// act asks for an act on all items that match, and goes back to the page, which shows how far it is. It is held for
+// ten seconds, so that it can be undone.
+func (s *site) act(w http.ResponseWriter, r *http.Request) {
+	v, in := s.looks(w, r)
+	if !in {
+		return
+	}
+	id := uuid.NewString()
+	// One form may have several buttons, so that of a decision names its outcome, too.
+	name, outcome, _ := strings.Cut(r.PostFormValue("act"), " ")
+	request := answer.ActRequest{Act: name, Where: r.PostFormValue("where"),
+		Outcome: cmp.Or(outcome, r.PostFormValue("outcome")), Reason: r.PostFormValue("reason")}
+	if limit := r.PostFormValue("limit"); limit != "" {
+		n, err := strconv.ParseInt(limit, 10, 64)
+		if err != nil || n < 1 {
+			s.fail(w, r, local(r.PostFormValue("back")), &apiError{Status: http.StatusUnprocessableEntity,
+				Title: "At most how many?", Detail: fmt.Sprintf("%q is no number from 1 on", limit),
+				Hint: "without a number, all that match are changed"})
+			return
+		}
+		request.Limit = n
+	}
+	_, err := send[answer.BulkAct](v, http.MethodPut, "/acts/"+id, nil, request)
+	s.after(w, r, id, err)
+}
+
+// undo undoes an act that is held, and stops one that runs.
+func (s *site) undo(w http.ResponseWriter, r *http.Request) {
+	v, in := s.looks(w, r)
+	if !in {
+		return
+	}
+	id := r.PathValue("uuid")
+	_, err := send[answer.BulkAct](v, http.MethodDelete, "/acts/"+url.PathEscape(id), nil, nil)
+	if err != nil && problemOf(err).Code == "conflict" { // it has ended: the page tells
+		err = nil
+	}
+	s.after(w, r, id, err)
+}
+
+// pause pauses a kind, or ends its pause. That takes effect at once, and the other button takes it back.
+func (s *site) pause(w http.ResponseWriter, r *http.Request) {
+	v, in := s.looks(w, r)
+	if !in {
+		return
+	}
+	wish := answer.Pause{Paused: r.PostFormValue("paused") == "true", Reason: r.PostFormValue("reason")}
+	_, err := send[answer.Kind](v, http.MethodPut, "/kinds/"+url.PathEscape(r.PathValue("kind"))+"/paused", nil, wish)
+	s.after(w, r, "", err)
+}
+
+// after goes back to the page from which an act was asked for.
+func (s *site) after(w http.ResponseWriter, r *http.Request, id string, err error) {
+	if err != nil {
+		s.fail(w, r, local(r.PostFormValue("back")), err)
+		return
+	}
+	back, err := url.Parse(local(r.PostFormValue("back")))
+	if err != nil {
+		back = &url.URL{Path: "/"}
+	}
+	if id != "" {
+		q := back.Query()
+		q.Set("act", id)
+		back.RawQuery = q.Encode()
+	}
+	s.redirect(w, r, back.String())
+}

@@ -1,0 +1,163 @@
+// Without this script all pages work. It keeps a page up to date while somebody looks, and adds keys.
+"use strict";
+
+const every = 2000; // ms between two looks
+const trusted = globalThis.trustedTypes?.createPolicy("ledgerd", { createHTML: (text) => text });
+const live = document.getElementById("live");
+const keys = document.getElementById("keys");
+let tag = "", row = -1, first = "", paused = false;
+
+// busy is while somebody writes or has selected text: then nothing moves.
+function busy() {
+  return document.activeElement?.matches("input, textarea, select") || keys.open || !getSelection().isCollapsed;
+}
+
+// put shows a newer page. What was opened stays open, and what had the focus keeps it, if it is still there.
+function put(main) {
+  const old = document.getElementById("main");
+  const opened = [...old.querySelectorAll("details")].map((d) => d.open);
+  const reach = "a, button, summary";
+  const focus = [...old.querySelectorAll(reach)].indexOf(document.activeElement);
+  const word = document.activeElement?.textContent;
+  old.replaceWith(main);
+  const now = [...main.querySelectorAll("details")];
+  if (now.length === opened.length) now.forEach((d, i) => (d.open = opened[i]));
+  const again = main.querySelectorAll(reach)[focus];
+  if (again?.textContent === word) again.focus({ preventScroll: true });
+  mark();
+  left();
+}
+
+// left shows how long it is until a moment; without this script the moment itself is there.
+function left() {
+  for (const t of document.querySelectorAll("time[data-left]")) {
+    t.title ||= t.textContent;
+    const s = Math.max(0, Math.round((new Date(t.dateTime) - Date.now()) / 1000));
+    t.textContent = `${t.title} (${Math.floor(s / 60)}:${String(s % 60).padStart(2, "0")} left)`;
+  }
+}
+
+async function look() {
+  if (document.hidden || paused || busy() || document.querySelector("main form[action$='/login']")) return;
+  try {
+    const answer = await fetch(location.href, { headers: tag ? { "If-None-Match": tag } : {} });
+    if (answer.redirected) location.reload();
+    if (answer.status === 200) {
+      const text = await answer.text();
+      const page = new DOMParser().parseFromString(trusted ? trusted.createHTML(text) : text, "text/html");
+      const main = page.getElementById("main");
+      if (tag && main && !busy()) put(main);
+      tag = answer.headers.get("ETag") ?? "";
+    }
+    tell(answer.status < 500 ? "live" : "not up to date"); // also what is not there is as it was
+  } catch {
+    tell("the server does not answer");
+  }
+}
+
+// tell shows how up to date the page is. A text that stays is not spoken again. An answer may come after the pause.
+function tell(text) {
+  if (paused) text = "not updated";
+  if (live.textContent !== text) live.textContent = text;
+}
+
+function pause() {
+  paused = !paused;
+  document.getElementById("pause").textContent = paused ? "Go on updating" : "Stop updates";
+  tell("live");
+  look();
+}
+
+// off: whoever dictates, or has keys of their own, has turned ours off.
+const off = () => localStorage.getItem("keys") === "off";
+
+function turn() {
+  localStorage.setItem("keys", off() ? "on" : "off");
+  document.getElementById("turn").textContent = off() ? "Turn keys on" : "Turn keys off";
+}
+
+// rows are those that j and k go through.
+const rows = () => [...document.querySelectorAll(".list tbody tr, .cause")];
+
+function mark() {
+  rows().forEach((r, i) => r.classList.toggle("here", i === row));
+}
+
+function move(by) {
+  const queue = [...document.querySelectorAll(".queue a")];
+  if (queue.length) {
+    queue[queue.findIndex((a) => a.ariaCurrent) + by]?.click();
+    return;
+  }
+  row = Math.min(Math.max(row + by, 0), rows().length - 1);
+  mark();
+  rows()[row]?.scrollIntoView({ block: "nearest" });
+}
+
+document.addEventListener("keydown", (e) => {
+  if (e.ctrlKey || e.metaKey || e.altKey || off() || keys.open) return;
+  if (e.target.matches("input, textarea, select")) {
+    if (e.key === "Escape") e.target.blur();
+    return;
+  }
+  const was = first;
+  first = e.key === "g" ? "g" : "";
+  if (was === "g") {
+    document.querySelector(`nav a[data-key="${CSS.escape(e.key)}"]`)?.click();
+  } else if (e.key === "/") {
+    e.preventDefault();
+    document.querySelector('input[data-key="/"]')?.focus();
+  } else if (e.key === "?") {
+    keys.showModal();
+  } else if (e.key === "p") {
+    pause();
+  } else if (e.key === "j" || e.key === "k") {
+    move(e.key === "j" ? 1 : -1);
+  } else if (e.key === "o" && rows()[row]) {
+    rows()[row].querySelector("a")?.click();
+  } else {
+    // A key is about the row that is marked, so that it does not do to all what was meant for one.
+    const about = (e.key !== "u" && rows()[row]) || document.getElementById("main");
+    const found = about.querySelector(`:is(button, a, textarea)[data-key="${CSS.escape(e.key)}"]`);
+    if (found?.matches("textarea")) {
+      e.preventDefault();
+      found.focus();
+    } else found?.click();
+  }
+});
+
+// A browser completes a whole text only. So what is offered stands behind the terms that are there already.
+document.addEventListener("input", (e) => {
+  const list = e.target.list;
+  if (!list) return;
+  list.all ??= [...list.options].map((o) => [o.text, o.value]);
+  const before = e.target.value.slice(0, e.target.value.lastIndexOf(" ") + 1);
+  if (before !== list.before) list.replaceChildren(...list.all.map(([text, value]) => new Option(text, before + value)));
+  list.before = before;
+});
+
+// A link to what is shown is copied; where that is not allowed it is followed.
+document.addEventListener("click", async (e) => {
+  const a = e.target.closest?.("a[data-copy]");
+  if (!a || !navigator.clipboard) return;
+  e.preventDefault();
+  try {
+    await navigator.clipboard.writeText(a.href);
+    a.textContent = "Link copied";
+  } catch {
+    location = a.href;
+  }
+});
+
+for (const [id, act] of [["pause", pause], ["help", () => keys.showModal()], ["turn", turn]]) {
+  const button = document.getElementById(id);
+  button.hidden = false;
+  button.addEventListener("click", act);
+}
+if (off()) document.getElementById("turn").textContent = "Turn keys on";
+
+left();
+setInterval(left, 1000);
+setInterval(look, every);
+document.addEventListener("visibilitychange", look);
+look();

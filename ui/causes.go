@@ -1,0 +1,47 @@
+package ui
+
+import (
+	"cmp"
+	"html/template"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/shell"
+)
+
+// causesData is what failed, by cause.
+type causesData struct {
+	answer.Causes
+	Where  string
+	Kinds  []string
+	Trends []template.HTML // of each cause
+	Part   string          // how long a part of the trends is
+	Lines  []string
+}
+
+// causes groups what is dead unless another filter is given.
+func causes(v *view) (any, error) {
+	d := causesData{Where: cmp.Or(v.URL.Query().Get("where"), "state:dead since:7d")}
+	q := url.Values{"where": {d.Where}}
+	d.Lines = []string{"ledgerd errors --where " + shell.Quote(d.Where), "GET /api/v1/causes?" + q.Encode()}
+	var err error
+	if d.Causes, err = get[answer.Causes](v, "/causes", q); err != nil {
+		return d, err
+	}
+	s := span{time.Time(d.From), time.Time(d.To)}
+	for _, c := range d.Items {
+		d.Trends = append(d.Trends, spark(s, c.Trend))
+		part := s.To.Sub(s.From) / time.Duration(max(1, len(c.Trend)))
+		if d.Part = spelled(part.String()); d.Part == part.String() {
+			d.Part = duration(part.Seconds())
+		}
+		for _, k := range c.Kinds {
+			if !slices.Contains(d.Kinds, k) && len(d.Kinds) < mostKinds {
+				d.Kinds = append(d.Kinds, k)
+			}
+		}
+	}
+	return d, nil
+}

@@ -1,0 +1,184 @@
+package ui
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/lending"
+)
+
+// deskData is one queue of all that a person has to decide: what that person has taken, what is in doubt, and what is
+// dead, by cause.
+type deskData struct {
+	Mine    []task
+	Doubt   []task
+	Causes  []task
+	Work    []answer.KindStats // of kinds that people work, with what is ready
+	Sending []sending
+	Trouble []string
+	More    bool // there is more in doubt than the queue shows
+	Whole   bool // all of what is dead was looked at
+	At      *task
+	Place   int // of At, from 1
+	All     int
+	Next    string // path of the desk with the next one
+	Detail  *deskDetail
+	May     bool // whoever looks may take items
+	Lines   []string
+}
+
+// task is one thing to decide.
+type task struct {
+	ID     string // in the address of the desk: of an item, or of a cause
+	State  string
+	Name   string
+	Beside string
+	To     string
+	Here   bool
+	Where  string // what an act is about
+	Lease  *lending.Lent
+	Cause  *answer.Cause
+}
+
+// deskDetail is what is known of an item.
+type deskDetail struct {
+	Item     answer.ItemDetail
+	Why      answer.Why
+	Attempts []answer.Attempt
+	Verdicts []string
+}
+
+// Bounds of the queue.
+const (
+	deskDoubt  = 25
+	deskCauses = 10
+)
+
+func desk(v *view) (any, error) {
+	d := deskData{Lines: []string{"ledgerd ls --where 'state:doubt'", "ledgerd errors --where 'state:dead since:365d'",
+		"ledgerd claim KIND --agent NAME", "ledgerd finish TOKEN --result JSON", "POST /api/v1/claims",
+		"POST /api/v1/leases/finish"}}
+	me, err := get[answer.Me](v, "/me", nil)
+	if err != nil {
+		return d, err
+	}
+	d.May = me.May("work")
+	if err := d.takenBy(v, me); err != nil {
+		return d, err
+	}
+	doubt, err := get[answer.List[answer.Item]](v, "/items", url.Values{"where": {"state:doubt"},
+		"limit": {strconv.Itoa(deskDoubt)}})
+	if err != nil {
+		return d, err
+	}
+	d.More = doubt.Next != nil
+	for _, it := range doubt.Items {
+		id := strconv.FormatInt(it.ID, 10)
+		d.Doubt = append(d.Doubt, task{ID: id, State: "doubt", Name: it.Key, Beside: it.Kind, Where: "id:" + id})
+	}
+	const dead = "state:dead since:365d"
+	causes, err := get[answer.Causes](v, "/causes", url.Values{"where": {dead}})
+	if err != nil {
+		return d, err
+	}
+	d.Whole = causes.Whole
+	for _, c := range causes.Items[:min(deskCauses, len(causes.Items))] {
+		d.Causes = append(d.Causes, task{ID: "cause:" + c.Cause, State: "dead", Name: cmp.Or(c.Message, c.Code),
+			Beside: counted(c.Count, "item", "items"), Where: dead + " cause:" + c.Cause, Cause: &c})
+	}
+	d.choose(v.URL.Query().Get("at"))
+	return d, d.look(v)
+}
+
+// takenBy are the items that whoever looks holds, and the kinds of which more can be taken.
+func (d *deskData) takenBy(v *view, me answer.Me) error {
+	if !d.May {
+		return nil
+	}
+	var held []lending.Lent
+	var err error
+	if held, d.Sending, d.Trouble, err = v.site.desks.of(v, deskAgent(me)); err != nil {
+		return err
+	}
+	for _, l := range held {
+		d.Mine = append(d.Mine, task{ID: strconv.FormatInt(l.ID, 10), State: "leased", Name: l.Key, Beside: l.Kind,
+			Lease: &l})
+	}
+	people, err := v.forPeople()
+	if err != nil {
+		return err
+	}
+	stats, err := get[answer.Stats](v, "/stats", nil)
+	if err != nil {
+		return err
+	}
+	d.Work = slices.DeleteFunc(stats.Kinds, func(k answer.KindStats) bool { return !waitsForPeople(k, people) })
+	return nil
+}
+
+// forPeople are the kinds that no plugin works. A plugin has worked what has a definition.
+func (v *view) forPeople() (names []string, err error) {
+	kinds, err := get[answer.List[answer.Kind]](v, "/kinds", nil)
+	for _, k := range kinds.Items {
+		if k.Plugin == "" && k.Definition == "" {
+			names = append(names, k.Kind)
+		}
+	}
+	return names, err
+}
+
+// waitsForPeople reports whether people work what is ready of a kind: no plugin does, and no program has it in work.
+func waitsForPeople(k answer.KindStats, people []string) bool {
+	return k.Ready > 0 && k.Workers == 0 && slices.Contains(people, k.Kind)
+}
+
+// choose finds what is shown beside the queue: what is asked for, else the first.
+func (d *deskData) choose(at string) {
+	var all []*task
+	for _, part := range [][]task{d.Mine, d.Doubt, d.Causes} {
+		for i := range part {
+			part[i].To = "?" + url.Values{"at": {part[i].ID}}.Encode()
+			all = append(all, &part[i])
+		}
+	}
+	d.All, d.Next = len(all), "/desk"
+	if d.All == 0 {
+		return
+	}
+	i := max(0, slices.IndexFunc(all, func(t *task) bool { return t.ID == at }))
+	d.At, d.Place = all[i], i+1
+	d.At.Here = true
+	if d.All > 1 {
+		d.Next = "/desk" + all[(i+1)%d.All].To
+	}
+}
+
+// look reads what is known of the item that is shown.
+func (d *deskData) look(v *view) error {
+	if d.At == nil || d.At.Cause != nil {
+		return nil
+	}
+	at := "/items/" + d.At.ID
+	it, err := get[answer.ItemDetail](v, at, nil)
+	if err != nil {
+		return err
+	}
+	d.Detail = &deskDetail{Item: it, Verdicts: v.site.Verdicts(it.Kind)}
+	if d.Detail.Why, err = get[answer.Why](v, at+"/why", nil); err != nil {
+		return err
+	}
+	list, err := get[answer.List[answer.Attempt]](v, at+"/attempts", url.Values{"limit": {"3"}})
+	d.Detail.Attempts = list.Items
+	return err
+}
+
+// deskAgent is the name under which a person takes items.
+func deskAgent(me answer.Me) string {
+	if me.Agent != "" {
+		return me.Agent + "desk"
+	}
+	return me.Name
+}

@@ -1,0 +1,185 @@
+package ui_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/api"
+	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/memory"
+	"github.com/ledgerd/ledgerd/ui"
+)
+
+// editor is a person at the desk of a ledger with three articles. It works without connections, so that time can be
+// that of a bubble.
+type editor struct {
+	t     *testing.T
+	l     *ledger.Ledger
+	pages http.Handler
+}
+
+func newEditor(t *testing.T) *editor {
+	t.Helper()
+	e := &editor{t: t, l: ledger.New(memory.New(memory.Options{}), ledger.Options{})}
+	if err := e.l.SetKind(t.Context(), "test", ledger.Kind{Name: "article"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if _, err := e.l.Add(t.Context(), ledger.NewItem{Kind: "article", Key: fmt.Sprintf("draft-%d", i+1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	guard := access.NewGuard("127.0.0.1:1", nil, nil, true)
+	e.pages = ui.New(ui.Options{API: api.New(api.Config{Ledger: e.l, Guard: guard, Log: slog.New(slog.DiscardHandler),
+		Version: answer.NewVersion(1)}), Admit: guard.AdmitPage,
+		Verdicts: func(kind string) []string { return map[string][]string{"article": {"publish", "boring"}}[kind] }})
+	return e
+}
+
+// asks sends a request and returns the status, where that leads, and the page in one line.
+func (e *editor) asks(method, at string, fields ...string) (status int, to, text string) {
+	e.t.Helper()
+	form := url.Values{}
+	for i := 0; i < len(fields); i += 2 {
+		form.Set(fields[i], fields[i+1])
+	}
+	r := httptest.NewRequestWithContext(e.t.Context(), method, "http://127.0.0.1:1"+at, strings.NewReader(form.Encode()))
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	w := httptest.NewRecorder()
+	e.pages.ServeHTTP(w, r)
+	_, main, _ := strings.Cut(w.Body.String(), "<main")
+	return w.Code, w.Header().Get("Location"), oneLine(main)
+}
+
+func (e *editor) sees(at string, want ...string) {
+	e.t.Helper()
+	status, _, text := e.asks(http.MethodGet, at)
+	for _, w := range want {
+		if status != http.StatusOK || !strings.Contains(text, w) {
+			e.t.Errorf("%s: status %d, and there is no %q in\n%s", at, status, w, text)
+		}
+	}
+}
+
+func (e *editor) item(key string) ledger.Item {
+	e.t.Helper()
+	for it, err := range e.l.Walk(e.t.Context(), &ledger.Walk{}) {
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		if it.Key == key {
+			return it
+		}
+	}
+	e.t.Fatalf("there is no %s", key)
+	return ledger.Item{}
+}
+
+// TestDesk: a person takes items, decides and undoes. What was decided is sent after ten seconds and not before.
+func TestDesk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEditor(t)
+		e.sees("/desk", "Take article", "3 wait", "Nothing waits for you")
+		if status, to, text := e.asks(http.MethodPost, "/desk/take", "kind", "article"); status != 303 || to != "/desk?at=1" {
+			t.Fatalf("taken: %d, %s\n%s", status, to, text)
+		}
+		e.sees("/desk?at=1", "1 of 3", "Yours until", `value="verdict:publish"`, `value="verdict:boring"`)
+		status, to, text := e.asks(http.MethodPost, "/desk/1", "do", "verdict:publish", "note", "good", "back", "/desk?at=2")
+		if status != 303 || to != "/desk?at=2" {
+			t.Fatalf("decided: %d, %s\n%s", status, to, text)
+		}
+		e.sees("/desk?at=2", "1 of 2", "draft-1</b>: publish, sent at", "Undo")
+		time.Sleep(9 * time.Second)
+		if it := e.item("draft-1"); it.State != ledger.StateLeased {
+			t.Errorf("after 9 s it is %s", it.State)
+		}
+		if status, to, _ := e.asks(http.MethodPost, "/desk/1/undo"); status != 303 || to != "/desk?at=1" {
+			t.Errorf("undone: %d, %s", status, to)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if it := e.item("draft-1"); it.State != ledger.StateLeased {
+			t.Errorf("after the undo it is %s", it.State)
+		}
+		e.asks(http.MethodPost, "/desk/1", "do", "verdict:boring", "note", "a note")
+		e.asks(http.MethodPost, "/desk/2", "do", "failed", "note", "no such draft")
+		e.asks(http.MethodPost, "/desk/3", "do", "release")
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+		if it := e.item("draft-1"); it.State != ledger.StateDone {
+			t.Errorf("it is %s", it.State)
+		}
+		e.sees("/items/1", "&#34;note&#34;: &#34;a note&#34;, &#34;verdict&#34;: &#34;boring&#34;")
+		if it := e.item("draft-2"); it.State != ledger.StateDead || it.Error != "no such draft" {
+			t.Errorf("what failed is %s with %q", it.State, it.Error)
+		}
+		if it := e.item("draft-3"); it.State != ledger.StateReady || it.Losses+it.Failures > 0 {
+			t.Errorf("what was handed back is %s with %d losses and %d failures", it.State, it.Losses, it.Failures)
+		}
+		if status, _, text := e.asks(http.MethodPost, "/desk/1/undo"); status != 409 || !strings.Contains(text, "too late") {
+			t.Errorf("an undo after the end: %d\n%s", status, text)
+		}
+	})
+}
+
+// TestDeskLease: a lease that has ended is told, and what was decided too late is not lost silently.
+func TestDeskLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEditor(t)
+		e.asks(http.MethodPost, "/desk/take", "kind", "article")
+		time.Sleep(9 * time.Minute)
+		if status, _, text := e.asks(http.MethodPost, "/desk/1", "do", "keep"); status != 303 {
+			t.Fatalf("kept: %d\n%s", status, text)
+		}
+		time.Sleep(2 * time.Minute)
+		if _, err := e.l.Expire(t.Context(), 100); err != nil {
+			t.Fatal(err)
+		}
+		e.sees("/desk", "1 of 1", "draft-1")
+		status, _, text := e.asks(http.MethodPost, "/desk/2", "do", "done")
+		if status != http.StatusConflict || !strings.Contains(text, "lease") {
+			t.Errorf("decided without a lease: %d\n%s", status, text)
+		}
+		if it := e.item("draft-2"); it.State == ledger.StateDone {
+			t.Error("it is done")
+		}
+		e.asks(http.MethodPost, "/desk/1", "do", "done")
+		if _, err := e.l.ForceRelease(t.Context(), "test", ledger.IDs(1)); err != nil { // an operator takes it back
+			t.Fatal(err)
+		}
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+		e.sees("/desk", "draft-1 was not recorded as done:")
+	})
+}
+
+// TestDeskScopes: without the scope work nothing can be taken, without operate nothing is decided.
+func TestDeskScopes(t *testing.T) {
+	b := newBrowser(t, "/x", access.Read, access.Payload)
+	b.fail("broken", "boom", "why")
+	if status, _ := b.get("/x/login?code=" + b.login.Code(b.token)); status != http.StatusOK {
+		t.Fatalf("the login has status %d", status)
+	}
+	b.sees("/x/desk", "Dead, by cause", "why")
+	_, text := b.get("/x/desk")
+	for _, button := range []string{`value="retry"`, "/desk/take"} {
+		if strings.Contains(text, button) {
+			t.Errorf("a reader has %s", button)
+		}
+	}
+	if status, text := b.post("/x/desk/take", "kind", "k"); status != http.StatusForbidden ||
+		!strings.Contains(text, "no scope work") {
+		t.Errorf("a reader takes items: %d\n%s", status, text)
+	}
+}

@@ -1,0 +1,253 @@
+package ui_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/health"
+	"github.com/ledgerd/ledgerd/ledger/locks"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
+	"github.com/ledgerd/ledgerd/ledger/stats"
+	"github.com/ledgerd/ledgerd/ui"
+)
+
+// claim lets an agent have an item of the kind k.
+func (b *browser) claim(agent string) *ledger.Lease {
+	b.t.Helper()
+	got, err := b.l.Claim(b.t.Context(), ledger.Claim{Kind: "k", Agent: agent, Limit: 1})
+	if err != nil || len(got) != 1 {
+		b.t.Fatal(len(got), err)
+	}
+	return got[0]
+}
+
+// add adds an item of the kind k.
+func (b *browser) add(n ledger.NewItem) {
+	b.t.Helper()
+	n.Kind = "k"
+	if _, err := b.l.Add(b.t.Context(), n); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// finish ends an attempt.
+func (b *browser) finish(l *ledger.Lease, r ledger.Result) {
+	b.t.Helper()
+	for _, err := range b.l.Finish(b.t.Context(), ledger.Ending{Lease: l, Result: r}) {
+		if err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// TestLeases: what an agent lost and another took over is drawn and counted, beside what is done and what goes on.
+func TestLeases(t *testing.T) {
+	b := newBrowser(t, "", access.Read)
+	b.get("/login?code=" + b.login.Code(b.token))
+	b.sees("/leases", "Nothing is leased now, and nothing was in the last hour.")
+	b.ahead.Store(int64(-30 * time.Minute))
+	b.add(ledger.NewItem{Key: "a<b"})
+	b.claim("first")
+	b.ahead.Add(int64(10 * time.Minute)) // longer than the lease
+	if n, err := b.l.Expire(t.Context(), 10); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	b.ahead.Add(int64(10 * time.Minute)) // longer than any delay
+	second := b.claim("second")
+	b.sees("/leases", "No item had two holders at a time", "1 lease is in force, 1 was lost and 1 taken over",
+		`<rect class="b-lost"`, `<rect class="b-open"`, `<line class="jump"`, "a&lt;b: lost by first, taken by second",
+		`<a href="/items/1">a&lt;b</a>`)
+	b.finish(second, ledger.Result{Outcome: ledger.OutcomeDone})
+	b.sees("/leases?range=15m", "Nothing is leased now", `<rect class="b-done"`)
+	b.sees("/leases?range=never", "1 was lost")
+}
+
+// TestWork: a kind that waits far longer than it works wants workers, one that works far longer a faster plugin, one
+// that no program works a program, and one without a plugin people.
+func TestWork(t *testing.T) {
+	b := newBrowser(t, "", access.Read)
+	b.get("/login?code=" + b.login.Code(b.token))
+	empty := newBrowser(t, "", access.Read) // another one: counts are kept for a moment
+	empty.get("/login?code=" + empty.login.Code(empty.token))
+	empty.sees("/work", "This ledger is empty")
+	for _, kind := range []string{"busy", "slow", "quick", "alone"} {
+		if _, err := b.l.Add(t.Context(), ledger.NewItem{Kind: kind, Key: "a"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.l.SetKind(t.Context(), "test", ledger.Kind{Name: "stopped", Plugin: "exec"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.l.Add(t.Context(), ledger.NewItem{Kind: "stopped", Key: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	w := ledger.Agent{Name: "w", Kinds: map[string]string{"busy": "", "slow": "", "quick": ""}}
+	if err := b.l.Beat(t.Context(), w, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	for kind, d := range map[string][2]time.Duration{"busy": {time.Hour, time.Second},
+		"slow": {time.Millisecond, time.Minute}, "quick": {time.Millisecond, time.Millisecond}} {
+		m := stats.Minute{At: time.Now().Truncate(time.Minute), Kind: kind, Agent: "w", Done: 1}
+		m.Waits.Count(d[0])
+		m.Works.Count(d[1])
+		if err := b.l.AddTallies(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.sees("/", "<b>alone</b> 1 item waits for people.", "<b>stopped</b> 1 item waits, and no program works this kind.")
+	b.sees("/work", "stopped waits, and no program works it.",
+		`alone waits for people: <a href="/desk">decide at the Desk</a>`, "or by ledgerd claim alone", "busy wants more workers.", "slow wants a faster plugin.",
+		"<b>Fine.</b>", `class="r-wait"`, `aria-label="quick waited up to 4 ms`)
+}
+
+// TestToday: what ended in the last hour is drawn, programs that are gone and plugins that do not run are named, and
+// the page does not change while nothing happens.
+func TestToday(t *testing.T) {
+	b := newBrowser(t, "", access.Read)
+	b.get("/login?code=" + b.login.Code(b.token))
+	b.ahead.Store(int64(time.Until(time.Now().Truncate(time.Minute)))) // no minute ends soon
+	b.add(ledger.NewItem{Key: "a"})
+	m := stats.Minute{At: time.Now().Add(-10 * time.Minute).Truncate(time.Minute), Kind: "k", Agent: "w",
+		Done: 40, Failed: 2} // one is left
+	if err := b.l.AddTallies(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	until := time.Now().Add(time.Hour)
+	w := ledger.Agent{Name: "w", Host: "east", Kinds: map[string]string{"k": "", "p": ""},
+		Stalled: map[string]time.Time{"k": until, "p": until},
+		Plugins: map[string]health.Plugin{"k": {State: "crashing"}, "p": {State: "absent"}}}
+	if err := b.l.Beat(t.Context(), w, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	b.sees("/", "Nothing needs you.", "40 done, 2 failed", ": 41 left</title>", ": 1 left</title>",
+		`<rect class="b-done"`, `<rect class="b-failed"`,
+		"crashes again and again on east", "does not start on east")
+	_, before := b.get("/")
+	if _, after := b.get("/"); after != before {
+		t.Errorf("the page has changed:\n%s\n%s", before, after)
+	}
+	b.claim("w")
+	b.ahead.Add(int64(30 * time.Minute)) // longer than the sign of life
+	b.sees("/", "<b>w</b> was last heard of at", "holds 1 item.")
+}
+
+// TestMachines: programs with their plugins, what does not run first; who is gone, and people.
+func TestMachines(t *testing.T) {
+	b := newBrowser(t, "", access.Read)
+	b.get("/login?code=" + b.login.Code(b.token))
+	b.sees("/machines", "No program works this ledger now")
+	b.add(ledger.NewItem{Key: "a"})
+	b.add(ledger.NewItem{Key: "b"})
+	at := time.Now()
+	for name, kind := range map[string]string{"east-1": "k", "west-1": "p"} {
+		w := ledger.Agent{Name: name, Host: name[:4], PID: 7, Kinds: map[string]string{kind: ""},
+			Plugins: map[string]health.Plugin{"k": {State: "running", Version: "1.2", RSS: 5 << 20}}}
+		if kind == "p" {
+			w.Stalled = map[string]time.Time{"p": at.Add(time.Hour)}
+			w.Plugins = map[string]health.Plugin{"p": {State: "crashing", Restarts: 4, Code: "exit_1", ErrorAt: at}}
+		}
+		if err := b.l.Beat(t.Context(), w, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.claim("bob")
+	b.sees("/machines", "2 programs are at work, 1 person holds items; 1 plugin does not run.", "a person", "5 MiB",
+		"crashing</span>", "<code>exit_1</code>", `<td class="n">4</td>`, `<td class="n opt2">0 ms</td>`)
+	if _, text := b.get("/machines"); strings.Index(text, "crashing</span>") > strings.Index(text, "running</span>") {
+		t.Errorf("what runs comes first:\n%s", text)
+	}
+	b.claim("east-1")
+	b.ahead.Add(int64(2 * time.Hour))
+	b.sees("/machines", "0 programs are at work, 1 person holds items; 2 programs are gone, with 1 lease.")
+}
+
+// TestResources: limits of kinds with what uses them, and who holds which lock.
+func TestResources(t *testing.T) {
+	b := newBrowser(t, "", access.Read)
+	b.get("/login?code=" + b.login.Code(b.token))
+	b.sees("/resources", "No lock is held.", "No kind has a limit.", "No kind is known to wait for its limit.")
+	b = newBrowser(t, "", access.Read) // figures may be some seconds old
+	b.get("/login?code=" + b.login.Code(b.token))
+	k := ledger.Kind{Name: "k", Limits: scheduler.Limits{MaxRunning: 1}}
+	if err := b.l.SetKind(t.Context(), "test", k); err != nil {
+		t.Fatal(err)
+	}
+	b.add(ledger.NewItem{Key: "a"})
+	b.add(ledger.NewItem{Key: "b"})
+	b.claim("w")
+	manager := locks.New(b.l)
+	_, held, err := manager.Acquire(t.Context(), "deploy<1>", locks.Options{Holder: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.sees("/resources", "k waits for a limit", "as many run as may", "when one that is leased has ended",
+		"1 lock is held.", "deploy&lt;1&gt;", "<td>ann</td>")
+	if err := manager.Release(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	b.sees("/resources", "No lock is held.")
+}
+
+// TestRounds: each round of a recurring item is drawn, and those that failed are listed.
+func TestRounds(t *testing.T) {
+	b := newBrowser(t, "", access.Read)
+	b.get("/login?code=" + b.login.Code(b.token))
+	b.sees("/rounds", "No round of a recurring item ended in the last 7 days.")
+	if err := b.l.SetKind(t.Context(), "test", ledger.Kind{Name: "k", MaxFailures: 1}); err != nil {
+		t.Fatal(err)
+	}
+	b.ahead.Store(int64(-50 * time.Hour))
+	b.add(ledger.NewItem{Key: "a<b", Every: "day", Zone: "UTC"})
+	for _, r := range []ledger.Result{{Outcome: ledger.OutcomeDone},
+		{Outcome: ledger.OutcomeFailed, Code: "bad", Error: "bad", Final: true}} {
+		if _, err := b.l.Promote(t.Context(), 10); err != nil {
+			t.Fatal(err)
+		}
+		b.finish(b.claim("w"), r)
+		b.ahead.Add(int64(24 * time.Hour))
+	}
+	b.sees("/rounds", "1 round failed.", "1 round was done, of 1 item.", `<rect class="b-done"`, `<rect class="b-failed"`,
+		"every day: a&lt;b", "<code>bad</code>")
+	b.sees("/rounds?range=30d", "1 round failed.")
+	b.sees("/rounds?range=24h", "No round of a recurring item ended in the last 24 hours.")
+}
+
+// TestPartsAreBounded: a page that draws a chart of a long list stops reading when its time is over, and claims nothing
+// of what it has not read.
+func TestPartsAreBounded(t *testing.T) {
+	lease := `{"item":1,"kind":"k","key":"a","agent":"w","outcome":"done","leased_at":"2026-11-20T10:00:00Z",` +
+		`"ended_at":"2026-11-20T10:00:01Z"}`
+	for path, c := range map[string]struct{ items, want string }{
+		"/rounds": {"", "No round is among the attempts that ended last"},
+		"/leases": {lease, "There is more than one chart shows: it begins at 10:00:01 UTC"}} {
+		synctest.Test(t, func(t *testing.T) {
+			const part = 200 * time.Millisecond
+			asked := 0
+			list := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Query().Get("from") == "" { // of those in force
+					fmt.Fprint(w, `{"items":[],"next":null}`)
+					return
+				}
+				asked++
+				time.Sleep(part)
+				fmt.Fprintf(w, `{"items":[%s],"next":"more"}`, c.items)
+			})
+			w := httptest.NewRecorder()
+			began := time.Now()
+			ui.New(ui.Options{API: list}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+			if took := time.Since(began); took > part || asked != 1 {
+				t.Errorf("%s: %d parts, %v", path, asked, took)
+			}
+			if text := w.Body.String(); !strings.Contains(text, c.want) {
+				t.Errorf("%s: %s", path, text)
+			}
+		})
+	}
+}

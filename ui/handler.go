@@ -1,0 +1,41 @@
+package ui
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/api"
+	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/wire"
+)
+
+// Embedded is how the pages are within a program of yours.
+type Embedded struct {
+	// Name of the ledger, shown on each page.
+	Name string
+	// Prefix is the path below which the pages are, such as "/work"; "" is the root.
+	Prefix string
+	// Hosts are the names under which the program is reached, besides those of this machine (localhost). Requests for
+	// another name are refused.
+	Hosts []string
+	// Verdicts are the buttons of a kind that people work, beside done and failed; nil means none.
+	Verdicts func(kind string) []string
+	// Log gets what goes wrong; nil means none.
+	Log *slog.Logger
+}
+
+// Handler shows a ledger within another Go program, which may work it, too. It asks for no login and lets everybody who
+// reaches it act, as anyone: the program puts it behind the login that it has. Acts on many items are carried out until
+// ctx ends.
+func Handler(ctx context.Context, l *ledger.Ledger, e Embedded) http.Handler {
+	if e.Log == nil {
+		e.Log = slog.New(slog.DiscardHandler)
+	}
+	guard := access.NewGuard("localhost:0", e.Hosts, nil, true)
+	h := api.New(api.Config{Ledger: l, Guard: guard, Log: e.Log, Version: answer.NewVersion(wire.Version)})
+	go h.Run(ctx)
+	return New(Options{API: h, Admit: guard.AdmitPage, Name: e.Name, Prefix: e.Prefix, Verdicts: e.Verdicts})
+}

@@ -1,0 +1,156 @@
+package ui
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// itemData is one item.
+type itemData struct {
+	Item     answer.ItemDetail
+	Why      answer.Why
+	Rounds   []round // the newest first; one without a name if the item does not recur
+	More     string  // path with the older attempts, "" if these are all
+	Parent   *answer.ItemDetail
+	Children []answer.Item // that its newest completed attempt emitted, the first ones
+	Emitted  string        // filter for all that it emitted; "" if nothing is known to be
+	Acts     []offer
+	Where    string
+	Lines    []string
+}
+
+// round is what is known of the attempts of one round.
+type round struct {
+	Name     string
+	Attempts []answer.Attempt
+}
+
+// offer is an act that can be asked for.
+type offer struct {
+	Act, Outcome, Label string
+	Main                bool
+}
+
+// Final reports whether the act takes work from its holder, which cannot be taken back: it is asked for twice.
+func (o offer) Final(state ledger.State) bool { return state == ledger.StateLeased && o.Act != "retry" }
+
+func item(v *view) (any, error) {
+	id := v.PathValue("id")
+	at := "/items/" + url.PathEscape(id)
+	it, err := get[answer.ItemDetail](v, at, nil)
+	if err != nil {
+		return nil, err
+	}
+	d := itemData{Item: it, Where: "id:" + id, Acts: offers(it.State),
+		Lines: []string{"ledgerd show " + id, "GET /api/v1" + at, "GET /api/v1" + at + "/attempts"}}
+	if d.Why, err = get[answer.Why](v, at+"/why", nil); err != nil {
+		return d, err
+	}
+	q := url.Values{}
+	if cursor := v.URL.Query().Get("cursor"); cursor != "" {
+		q.Set("cursor", cursor)
+	}
+	list, err := get[answer.List[answer.Attempt]](v, at+"/attempts", q)
+	if err != nil {
+		return d, err
+	}
+	if list.Next != nil {
+		d.More = "/items/" + id + "?" + url.Values{"cursor": {*list.Next}}.Encode()
+	}
+	for _, a := range list.Items {
+		name := ""
+		if it.Every != "" {
+			name = a.Round
+		}
+		if n := len(d.Rounds); n == 0 || d.Rounds[n-1].Name != name {
+			d.Rounds = append(d.Rounds, round{Name: name})
+		}
+		last := &d.Rounds[len(d.Rounds)-1]
+		last.Attempts = append(last.Attempts, a)
+	}
+	if err := d.parent(v); err != nil {
+		return d, err
+	}
+	return d, d.children(v, list.Items)
+}
+
+// parent finds the item that emitted this one, if its source tells so.
+func (d *itemData) parent(v *view) error {
+	i := strings.LastIndexByte(d.Item.Source, '/')
+	if _, err := strconv.ParseInt(d.Item.Source[i+1:], 10, 64); err != nil || i < 1 {
+		return nil
+	}
+	it, err := get[answer.ItemDetail](v, "/items/"+d.Item.Source[i+1:], nil)
+	if err != nil { // it was forgotten, may not be seen, or the source is a file of that name
+		if problemOf(err).Code == "not_found" {
+			return nil
+		}
+		return err
+	}
+	if it.Kind == d.Item.Source[:i] && it.ID < d.Item.ID {
+		d.Parent = &it
+	}
+	return nil
+}
+
+// mostChildren is how many items that this one emitted are listed.
+const mostChildren = 10
+
+// children finds what the newest completed attempt emitted: that was added in the moment in which it ended.
+func (d *itemData) children(v *view, attempts []answer.Attempt) error {
+	i := slices.IndexFunc(attempts, func(a answer.Attempt) bool { return a.Outcome.Completed() })
+	if i < 0 {
+		return nil
+	}
+	source := fmt.Sprintf("source:%s/%d", d.Item.Kind, d.Item.ID)
+	at := time.Time(attempts[i].Ended)
+	list, err := get[answer.List[answer.Item]](v, "/items", url.Values{"limit": {strconv.Itoa(mostChildren)},
+		"where": {fmt.Sprintf("%s added:%s..%s", source, at.Add(-time.Second).Format(time.RFC3339),
+			at.Add(2*time.Second).Format(time.RFC3339))}})
+	if d.Children = list.Items; len(list.Items) > 0 || list.Next != nil {
+		d.Emitted = source
+	}
+	return err
+}
+
+// offers are the acts that an item in a state may be changed by.
+func offers(state ledger.State) (all []offer) {
+	add := func(o offer, states ...ledger.State) {
+		if slices.Contains(states, state) {
+			all = append(all, o)
+		}
+	}
+	add(offer{"retry", "", "Retry", true}, ledger.StateDead, ledger.StateDoubt, ledger.StateWaiting)
+	add(offer{"reopen", "", "Do it again", true}, ledger.StateDone, ledger.StateCancelled)
+	add(offer{"decide", "done", "Mark done", false}, ledger.StateDead, ledger.StateDoubt)
+	add(offer{"release", "", "Take it back", false}, ledger.StateLeased)
+	add(offer{"cancel", "", "Cancel", false}, ledger.StateWaiting, ledger.StateReady, ledger.StateLeased, ledger.StateDead,
+		ledger.StateDoubt)
+	return all
+}
+
+// output sends what an attempt put out, byte for byte, for a file.
+func (s *site) output(w http.ResponseWriter, r *http.Request) {
+	v, in := s.looks(w, r)
+	if !in {
+		return
+	}
+	a, err := v.ask(http.MethodGet, fmt.Sprintf("/items/%s/attempts/%s/output", url.PathEscape(r.PathValue("id")),
+		url.PathEscape(r.PathValue("attempt"))), nil, nil)
+	if err != nil {
+		s.fail(w, r, "/items/"+url.PathEscape(r.PathValue("id")), err)
+		return
+	}
+	for _, name := range []string{"Content-Type", "Content-Disposition"} {
+		w.Header().Set(name, a.header.Get(name))
+	}
+	_, _ = w.Write(a.text.Bytes()) // the caller may have gone
+}

@@ -1,0 +1,137 @@
+package ui
+
+import (
+	"net/url"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/internal/shell"
+)
+
+// itemsData is a part of a list.
+type itemsData struct {
+	Items  []answer.Item
+	Order  string
+	Next   string // path of the next part, "" at the end
+	Orders []link
+	States []link
+	Views  []link // that people often look for
+	Kinds  []string
+	Total  string // how many match, in words; "" if it is not known
+	Export []link
+	Lines  []string // the same on the command line, and the request of the API
+}
+
+// link is a link whose place may be here.
+type link struct {
+	Text, To string
+	Here     bool
+}
+
+const (
+	itemsShown = "50"
+	mostKinds  = 50 // that the filter offers
+)
+
+// views are filters and orders that people often look for.
+var views = []struct{ text, where, order string }{
+	{"newest failures", "outcome:failed since:1d", "-ended"},
+	{"dead, newest first", "state:dead", "-ended"},
+	{"ready, longest there", "state:ready", ""},
+	{"failing for a day", "failing:..1d", ""},
+	{"recovered today", "recovered:1d", "-ended"},
+}
+
+func items(v *view) (any, error) {
+	q := v.URL.Query()
+	d := itemsData{Order: q.Get("order"), Lines: itemsLines(q)}
+	for _, o := range [][2]string{{"", "oldest"}, {"-id", "newest"}, {"-ended", "ended last"}, {"ended", "ended first"}} {
+		d.Orders = append(d.Orders, link{o[1], "/items?" + with(q, "order", o[0]).Encode(), o[0] == d.Order})
+	}
+	for _, state := range []string{"waiting", "ready", "leased", "done", "dead", "doubt", "cancelled"} {
+		where := "state:" + state
+		d.States = append(d.States, link{state, "/items?" + url.Values{"where": {where}}.Encode(), q.Get("where") == where})
+	}
+	for _, view := range views {
+		to := with(with(url.Values{}, "where", view.where), "order", view.order)
+		here := q.Get("where") == view.where && d.Order == view.order
+		d.Views = append(d.Views, link{view.text, "/items?" + to.Encode(), here})
+	}
+	kinds, err := get[answer.List[answer.Kind]](v, "/kinds", nil)
+	if err != nil {
+		return d, err
+	}
+	for _, k := range kinds.Items[:min(mostKinds, len(kinds.Items))] {
+		d.Kinds = append(d.Kinds, k.Kind)
+	}
+	asked := url.Values{"limit": {itemsShown}}
+	for _, name := range []string{"where", "order", "cursor"} {
+		if value := q.Get(name); value != "" {
+			asked.Set(name, value)
+		}
+	}
+	list, err := get[answer.List[answer.Item]](v, "/items", asked)
+	if err != nil {
+		return d, err
+	}
+	if d.Items = list.Items; list.Next != nil {
+		d.Next = "/items?" + with(q, "cursor", *list.Next).Encode()
+	}
+	for _, format := range []string{"csv", "jsonl"} {
+		d.Export = append(d.Export, link{Text: format, To: "/export/" + format + "?" + with(q, "limit", "").Encode()})
+	}
+	return d, d.count(v, q)
+}
+
+// count finds how many match. Where this part is all, it is known; else the API counts for a moment.
+func (d *itemsData) count(v *view, q url.Values) error {
+	shown := int64(len(d.Items))
+	if q.Get("cursor") == "" && d.Next == "" {
+		if shown > 0 {
+			d.Total = counted(shown, "item matches", "items match")
+		}
+		return nil
+	}
+	n, err := get[answer.Count](v, "/items/count", url.Values{"where": {q.Get("where")}})
+	if err != nil {
+		return err
+	}
+	part := report.Count(shown) + " of "
+	switch {
+	case n.Whole:
+		d.Total = part + counted(n.Count, "item that matches", "items that match")
+	case n.Count > shown:
+		d.Total = part + "more than " + counted(n.Count, "item that matches", "items that match")
+	default:
+		d.Total = report.Count(shown) + " of them; how many match is not known"
+	}
+	return nil
+}
+
+// with is a query with another value of a name; "" takes it out. Another list begins at its beginning.
+func with(q url.Values, name, value string) url.Values {
+	all := url.Values{}
+	for _, n := range []string{"where", "order"} {
+		if old := q.Get(n); old != "" {
+			all.Set(n, old)
+		}
+	}
+	all.Set(name, value)
+	if value == "" {
+		all.Del(name)
+	}
+	return all
+}
+
+// itemsLines are the command and the request with the same answer.
+func itemsLines(q url.Values) []string {
+	where := q.Get("where")
+	command := "ledgerd ls"
+	if where != "" {
+		command += " --where " + shell.Quote(where)
+	}
+	if order := q.Get("order"); order != "" {
+		command += " --sort " + shell.Quote(order)
+	}
+	return []string{command, "GET /api/v1/items?" + with(q, "limit", itemsShown).Encode()}
+}

@@ -1,0 +1,169 @@
+package ui
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/report"
+)
+
+// leasesData is who held what, and who does now.
+type leasesData struct {
+	rows[answer.Lease]        // in force
+	Ranges             []link // how far back it can look
+	Range              string
+	Cut                string // from when on the chart begins, if there was more than it reads
+	Chart              chart
+	Ended              int
+	Lost               int
+	Taken              int // leases that ended because another agent has the item now
+	Twice              []answer.Lease
+}
+
+func leases(v *view) (any, error) {
+	d := leasesData{Range: cmp.Or(v.URL.Query().Get("range"), "1h")}
+	for _, r := range []string{"15m", "1h", "6h", "24h"} {
+		d.Ranges = append(d.Ranges, link{r, "/leases?" + url.Values{"range": {r}}.Encode(), r == d.Range})
+	}
+	back, err := time.ParseDuration(d.Range)
+	if err != nil || back <= 0 || back > 24*time.Hour {
+		d.Range, back = "1h", time.Hour
+	}
+	if d.rows, err = list[answer.Lease](v, "/leases", "/leases", "ledgerd ls --state leased"); err != nil {
+		return d, err
+	}
+	// the chart ends at a whole step, so that the page stays the same while nothing happens
+	step := back / 60
+	now := time.Now().UTC()
+	s := span{To: now.Truncate(step).Add(step)}
+	s.From = s.To.Add(-back)
+	d.Lines = append(d.Lines, "GET /api/v1/leases?from="+d.Range)
+	ended, more, err := readParts[answer.Lease](v, "/leases", url.Values{"from": {s.From.Format(time.RFC3339)}})
+	if err != nil {
+		return d, err
+	}
+	if more && len(ended) > 0 { // a chart of all of a shorter time, not of a part of a longer one
+		s = span{time.Time(ended[len(ended)-1].Ended), now}
+		d.Cut = s.From.UTC().Format("15:04:05")
+	}
+	d.draw(s, ended)
+	return d, nil
+}
+
+// draw makes the chart, and counts what was lost and taken over.
+func (d *leasesData) draw(s span, ended []answer.Lease) {
+	all := slices.Concat(ended, d.Items)
+	all = slices.DeleteFunc(all, func(l answer.Lease) bool { return time.Time(l.Leased).IsZero() })
+	slices.SortFunc(all, func(a, b answer.Lease) int {
+		return cmp.Or(cmp.Compare(a.Item, b.Item), cmp.Compare(a.Attempt, b.Attempt))
+	})
+	d.Ended = len(ended)
+	by := map[string]*held{}
+	var names []string
+	for _, l := range all {
+		if by[l.Agent] == nil {
+			by[l.Agent] = &held{}
+			names = append(names, l.Agent)
+		}
+		by[l.Agent].add(l, s)
+	}
+	slices.Sort(names)
+	lanes := make([]lane, len(names))
+	at := map[string]int{}
+	for i, name := range names {
+		at[name] = i
+		lanes[i] = lane{name, counted(int64(len(by[name].bars)), "lease", "leases"), by[name].bars}
+	}
+	jumps := d.taken(all, at)
+	d.Chart = gantt("Leases by agent", s, lanes, jumps)
+	d.Chart.Key = []sign{{"b-done", "done"}, {"b-failed", "failed"}, {"b-lost", "lost, or put back"},
+		{"b-open", "goes on"}, {"jump", "taken over"}, {"h4", "many"}}
+	d.Chart.Head = []string{"agent", "leases", "done", "failed", "lost", "other", "go on", "held in all"}
+	for _, name := range names {
+		h := by[name]
+		d.Lost += h.lost
+		d.Chart.row(name, report.Count(int64(len(h.bars))), report.Count(int64(h.done)), report.Count(int64(h.failed)),
+			report.Count(int64(h.lost)), report.Count(int64(h.other)), report.Count(int64(h.open)),
+			duration(h.time.Seconds()))
+	}
+}
+
+// held is what one agent held.
+type held struct {
+	bars                            []bar
+	done, failed, lost, other, open int
+	time                            time.Duration
+}
+
+func (h *held) add(l answer.Lease, s span) {
+	b := bar{From: time.Time(l.Leased), To: time.Time(l.Ended), Class: "b-lost"}
+	switch {
+	case l.Outcome == "":
+		b.Class, b.To = "b-open", s.To
+		h.open++
+	case l.Outcome.Completed():
+		b.Class = "b-done"
+		h.done++
+	case l.Outcome.Failure():
+		b.Class = "b-failed"
+		h.failed++
+	case l.Outcome.Uncertain():
+		h.lost++
+	default:
+		h.other++
+	}
+	b.Title = fmt.Sprintf("%s, attempt %d: %s from %s", l.Key, l.Attempt, cmp.Or(string(l.Outcome), "goes on"),
+		moment(l.Leased))
+	h.time += b.To.Sub(b.From)
+	h.bars = append(h.bars, b)
+}
+
+// taken finds what went from one agent to another because it was lost, and what two had at a time. all are in the order
+// of items and attempts.
+func (d *leasesData) taken(all []answer.Lease, lane map[string]int) (jumps []jump) {
+	for i, l := range all[min(1, len(all)):] {
+		before := all[i]
+		if before.Item != l.Item {
+			continue
+		}
+		left, joined := time.Time(before.Ended), time.Time(l.Leased)
+		if joined.Before(left) || left.IsZero() {
+			d.Twice = append(d.Twice, l)
+		}
+		if before.Outcome.TakenBack() && before.Agent != l.Agent {
+			jumps = append(jumps, jump{lane[before.Agent], lane[l.Agent], left, joined,
+				fmt.Sprintf("%s: lost by %s, taken by %s", l.Key, before.Agent, l.Agent)})
+		}
+	}
+	d.Taken = len(jumps)
+	return jumps
+}
+
+// Now is how many leases are in force, in words.
+func (d leasesData) Now() string {
+	if d.Next != "" {
+		return "More than " + counted(int64(len(d.Items)), "lease is", "leases are") + " in force"
+	}
+	if len(d.Items) == 0 {
+		return "Nothing is leased now"
+	}
+	return counted(int64(len(d.Items)), "lease is", "leases are") + " in force"
+}
+
+// Gone is how many leases were lost, in words.
+func (d leasesData) Gone() string {
+	words := counted(int64(d.Lost), "was", "were") + " lost"
+	if d.Taken > 0 {
+		words += " and " + report.Count(int64(d.Taken)) + " taken over"
+	}
+	return words
+}
+
+// Both is how many items two agents had, in words.
+func (d leasesData) Both() string {
+	return counted(int64(len(d.Twice)), "item had", "items had") + " two holders at a time."
+}

@@ -1,0 +1,161 @@
+package ui
+
+import (
+	"crypto/rand"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+)
+
+// Bounds of logins.
+const (
+	sessionTime  = 12 * time.Hour // since the login
+	codeTime     = 10 * time.Minute
+	mostSessions = 1000
+)
+
+// Sessions keep which browser has which token of the API. They are in memory: after a restart one logs in anew. They
+// are safe for concurrent use.
+type Sessions struct {
+	mu    sync.Mutex
+	open  map[string]session // by the cookie
+	codes map[string]session // by what a link has, once
+}
+
+type session struct {
+	token string
+	until time.Time
+}
+
+// NewSessions makes them.
+func NewSessions() *Sessions {
+	return &Sessions{open: map[string]session{}, codes: map[string]session{}}
+}
+
+// Code is for a link, /login?code=CODE, that logs in once, within ten minutes, with a token of the API.
+func (s *Sessions) Code(token string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	code := rand.Text()
+	s.codes[code] = session{token, time.Now().Add(codeTime)}
+	return code
+}
+
+// redeem returns the token of a code, once.
+func (s *Sessions) redeem(code string) (token string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, known := s.codes[code]
+	delete(s.codes, code)
+	return c.token, known && time.Now().Before(c.until)
+}
+
+// begin opens a session and returns its cookie. Where there are too many, the one that ends first makes room.
+func (s *Sessions) begin(token string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	first := ""
+	for id, o := range s.open {
+		if !now.Before(o.until) {
+			delete(s.open, id)
+		} else if first == "" || o.until.Before(s.open[first].until) {
+			first = id
+		}
+	}
+	if len(s.open) >= mostSessions {
+		delete(s.open, first)
+	}
+	id := rand.Text()
+	s.open[id] = session{token, now.Add(sessionTime)}
+	return id
+}
+
+func (s *Sessions) token(id string) (string, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, known := s.open[id]
+	return o.token, known && time.Now().Before(o.until)
+}
+
+func (s *Sessions) end(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, id)
+}
+
+const cookieName = "ledgerd"
+
+// who finds the token of whoever looks; in is false if one has to log in first.
+func (s *site) who(r *http.Request) (token string, in bool) {
+	if s.Sessions == nil {
+		return "", true
+	}
+	c, err := r.Cookie(cookieName)
+	if err != nil {
+		return "", false
+	}
+	return s.Sessions.token(c.Value)
+}
+
+// looks is the view of the person who looks. One who has not logged in is sent to do so, and comes back to the page.
+func (s *site) looks(w http.ResponseWriter, r *http.Request) (v *view, in bool) {
+	token, in := s.who(r)
+	if !in {
+		to := "/"
+		if r.Method == http.MethodGet {
+			to = s.here(r)
+		}
+		s.redirect(w, r, "/login?to="+url.QueryEscape(to))
+	}
+	return &view{Request: r, site: s, token: token}, in
+}
+
+// login takes the code of a link, or a token.
+func (s *site) login(w http.ResponseWriter, r *http.Request) {
+	to := r.FormValue("to")
+	if _, in := s.who(r); in {
+		s.redirect(w, r, to)
+		return
+	}
+	out := s.shown(r, page{Title: "Login"})
+	out.Login = false
+	out.Data = to
+	token := r.PostFormValue("token")
+	switch code := r.URL.Query().Get("code"); {
+	case code != "":
+		var ok bool
+		if token, ok = s.Sessions.redeem(code); !ok {
+			out.Problem = &answer.Problem{Title: "This link is used or too old",
+				Hint: "start ledgerd ui again for a new one, or log in with a token"}
+			s.render(w, r, http.StatusForbidden, out)
+			return
+		}
+	case token == "":
+		s.render(w, r, http.StatusOK, out)
+		return
+	default:
+		v := &view{Request: r, site: s, token: token}
+		if _, err := v.ask(http.MethodGet, "/kinds", nil, nil); err != nil {
+			p := problemOf(err)
+			out.Problem = &p
+			s.render(w, r, p.Status, out)
+			return
+		}
+	}
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: s.Sessions.begin(token), Path: s.Prefix + "/", HttpOnly: true,
+		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https", SameSite: http.SameSiteStrictMode,
+		MaxAge: int(sessionTime / time.Second)})
+	s.redirect(w, r, to)
+}
+
+func (s *site) logout(w http.ResponseWriter, r *http.Request) {
+	if c, err := r.Cookie(cookieName); err == nil && s.Sessions != nil {
+		s.Sessions.end(c.Value)
+	}
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: s.Prefix + "/", MaxAge: -1})
+	s.redirect(w, r, "/login")
+}

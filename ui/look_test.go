@@ -1,0 +1,147 @@
+package ui_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ui"
+)
+
+// TestItems: the filter offers its terms, there are views, how many match is known up to its bound, and what is on the
+// screen is exported in both formats.
+func TestItems(t *testing.T) {
+	b := newBrowser(t, "", access.Read)
+	b.get("/login?code=" + b.login.Code(b.token))
+	b.add(ledger.NewItem{Key: "=1+1"})
+	b.sees("/items", "<b>1 item matches</b>", `<option value="state:dead">`, `<option value="since:">it was added since then`,
+		`<option value="kind:k">`, `<a href="/items?order=-ended&amp;where=state%3Adead">dead, newest first</a>`)
+	for i := range 60 {
+		b.add(ledger.NewItem{Key: fmt.Sprint("key-", i)})
+	}
+	b.sees("/items?where=kind:k&order=-id", "<b>50 of 61 items that match</b>", "ledgerd ls --where kind:k --sort -id",
+		`href="/export/csv?order=-id&amp;where=kind%3Ak"`, `<a href="/items?order=-id&amp;where=kind%3Ak" data-copy>`)
+	for format, want := range map[string]string{"csv": "\n1,k,,'=1+1,ready,", "jsonl": `{"id":1,"kind":"k",`} {
+		r, err := b.client.Get(b.server.URL + "/export/" + format + "?where=kind:k")
+		status, text := b.read(r, err)
+		if name := r.Header.Get("Content-Disposition"); status != http.StatusOK || !strings.Contains(text, want) ||
+			strings.Count(text, "key-") != 60 || name != `attachment; filename="items.`+format+`"` {
+			t.Errorf("%s: %d %s %.300s", format, status, name, text)
+		}
+	}
+	if status, text := b.get("/export/csv?where=state:ded"); status != http.StatusBadRequest ||
+		!strings.Contains(text, "is no state") {
+		t.Errorf("a wrong filter: %d\n%s", status, text)
+	}
+}
+
+// TestExportIsBounded: an export of more than it has room for has "first" in its name. The API answers without end.
+func TestExportIsBounded(t *testing.T) {
+	rows := strings.TrimSuffix(strings.Repeat(`{"id":1,"key":"a"},`, 1000), ",")
+	list := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"items":[%s],"next":"more"}`, rows)
+	})
+	w := httptest.NewRecorder()
+	ui.New(ui.Options{API: list}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/export/csv", nil))
+	if name := w.Header().Get("Content-Disposition"); name != `attachment; filename="first-10000-items.csv"` {
+		t.Errorf("%s with %d lines", name, strings.Count(w.Body.String(), "\n"))
+	}
+}
+
+// TestNowhere: a page that is not there has the menu and a way on, below a prefix, too.
+func TestNowhere(t *testing.T) {
+	b := newBrowser(t, "/x", access.Read)
+	for _, at := range []string{"/x/nowhere", "/x/export/xls"} {
+		b.get("/x/login?code=" + b.login.Code(b.token))
+		if status, text := b.get(at); status != http.StatusNotFound || !strings.Contains(text, "There is no such page") ||
+			!strings.Contains(text, `<a class="btn" href="/x/items">`) || !strings.Contains(text, `aria-label="Pages"`) {
+			t.Errorf("%s: %d\n%s", at, status, text)
+		}
+	}
+}
+
+// TestActForm: what each act would change is counted before it is asked for; then a reason and a limit go with it, and
+// it is shown who asked.
+func TestActForm(t *testing.T) {
+	b := newBrowser(t, "", access.Read, access.Operate)
+	b.get("/login?code=" + b.login.Code(b.token))
+	for i := range 12 {
+		b.fail(fmt.Sprint("key-", i), "x", "boom")
+	}
+	b.sees("/causes", "Retry 10 first", "Retry 12", `<rect class="b-trend"`, "12 from ",
+		`href="/act?back=%2Fcauses&amp;where=`)
+	b.sees("/act?where=state:dead&back=/causes", "Retry: 12", "Mark done: 12", "Cancel: 12", "Nothing is changed yet",
+		`<a class="btn" href="/causes">`)
+	b.sees("/act?where=state:done", "Nothing that matches can be changed.")
+	if status, text := b.post("/acts", "act", "retry", "where", "state:dead", "limit", "some"); status !=
+		http.StatusUnprocessableEntity || !strings.Contains(text, "no number from 1 on") {
+		t.Errorf("a wrong limit: %d\n%s", status, text)
+	}
+	_, text := b.post("/acts", "act", "retry", "where", "state:dead", "limit", "10", "reason", "dns is back", "back",
+		"/causes")
+	if shown := oneLine(text); !strings.Contains(shown, "<b>retry</b> 10 of 12 items:") ||
+		!strings.Contains(shown, "asked by api:ann") {
+		t.Errorf("not held:\n%s", text)
+	}
+	// An item in work: what cannot be taken back is asked for twice.
+	b.add(ledger.NewItem{Key: "in work"})
+	b.claim("w")
+	_, text = b.get("/items/13")
+	if !strings.Contains(text, "Take it back …</a>") || strings.Contains(text, `value="release"`) {
+		t.Errorf("it is taken back at once:\n%s", text)
+	}
+	b.sees("/act?where=id:13", `value="release"`, "Take back from its holder: 1", "is worked once more")
+	reader := newBrowser(t, "", access.Read)
+	reader.get("/login?code=" + reader.login.Code(reader.token))
+	if status, text := reader.get("/act?where=state:dead"); status != http.StatusForbidden ||
+		strings.Contains(text, `name="act"`) {
+		t.Errorf("who may not act: %d\n%s", status, text)
+	}
+}
+
+// TestEmitted: an item links to the one that emitted it, and lists what it emitted itself.
+func TestEmitted(t *testing.T) {
+	b := newBrowser(t, "", access.Read)
+	b.get("/login?code=" + b.login.Code(b.token))
+	b.add(ledger.NewItem{Key: "parent"})
+	b.finish(b.claim("w"), ledger.Result{Outcome: ledger.OutcomeDone, Emit: []ledger.NewItem{{Kind: "k", Key: "child"}}})
+	b.add(ledger.NewItem{Key: "no child", Source: "folder/1"})
+	b.sees("/items/1", "Emitted", `<a href="/items/2">child</a>`, `href="/items?where=source%3Ak%2F1"`)
+	b.sees("/items/2", `emitted by <a class="k" href="/items/1">parent</a> (k/1)`)
+	if _, text := b.get("/items/3"); strings.Contains(text, "mitted") {
+		t.Errorf("it has a parent or a child:\n%s", text)
+	}
+}
+
+// TestHistory: attempts of an item that recurs stand below their rounds, and what never went wrong is not counted.
+func TestHistory(t *testing.T) {
+	b := newBrowser(t, "", access.Read)
+	b.get("/login?code=" + b.login.Code(b.token))
+	b.ahead.Store(int64(-50 * time.Hour))
+	b.add(ledger.NewItem{Key: "a", Every: "day", Zone: "UTC"})
+	for range 2 {
+		if _, err := b.l.Promote(t.Context(), 10); err != nil {
+			t.Fatal(err)
+		}
+		b.finish(b.claim("w"), ledger.Result{Outcome: ledger.OutcomeDone})
+		b.ahead.Add(int64(24 * time.Hour))
+	}
+	_, text := b.get("/items/1")
+	for back, want := range map[time.Duration]int{50 * time.Hour: 1, 26 * time.Hour: 1} {
+		round := "Round " + time.Now().UTC().Add(-back).Format(time.DateOnly)
+		if strings.Count(text, round) != want {
+			t.Errorf("%q is not there once:\n%s", round, text)
+		}
+	}
+	if strings.Contains(text, "crash") || strings.Contains(text, "in this round") {
+		t.Errorf("it counts what never happened:\n%s", text)
+	}
+	b.add(ledger.NewItem{Key: "b"})
+	b.finish(b.claim("w"), ledger.Result{Outcome: ledger.OutcomeFailed, Code: "x", Error: "boom"})
+	b.sees("/items/2", "<dd>1 failure</dd>")
+}

@@ -1,0 +1,91 @@
+package ui
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+)
+
+// resourcesData is what bounds the work: limits of kinds, and locks.
+type resourcesData struct {
+	Limits []limit
+	Locks  []answer.Lock
+	Full   []string // kinds of which as many run as may
+	Lines  []string
+}
+
+// limit is a kind with limits, and how much of them is used.
+type limit struct {
+	answer.Kind
+	Leased, Ready int64
+	State         string // why nothing more is begun; "" if it is not known that nothing is
+	Next          string // when the next one is begun, in words; "" if nothing keeps it
+}
+
+// mostAsked is of how many kinds it asks why they wait.
+const mostAsked = 10
+
+// next is when the next item of a kind is begun, of which more are ready: the API explains it of the first one.
+func (v *view) next(kind string) (string, error) {
+	first, err := get[answer.List[answer.Item]](v, "/items", url.Values{"where": {"kind:" + kind + " state:ready"},
+		"limit": {"1"}})
+	if err != nil || len(first.Items) == 0 {
+		return "", err
+	}
+	why, err := get[answer.Why](v, "/items/"+strconv.FormatInt(first.Items[0].ID, 10)+"/why", nil)
+	switch {
+	case err != nil && problemOf(err).Code != "not_found": // it has just been forgotten
+		return "", err
+	case why.Code == "max_running":
+		return "when one that is leased has ended", nil
+	case !time.Time(why.Until).IsZero():
+		return moment(why.Until) + " UTC", nil
+	}
+	return "", nil
+}
+
+func resources(v *view) (any, error) {
+	d := resourcesData{Lines: []string{"ledgerd kind ls", "GET /api/v1/kinds", "ledgerd lock ls", "GET /api/v1/locks"}}
+	kinds, err := get[answer.List[answer.Kind]](v, "/kinds", nil)
+	if err != nil {
+		return d, err
+	}
+	s, err := get[answer.Stats](v, "/stats", nil)
+	if err != nil {
+		return d, err
+	}
+	for _, k := range kinds.Items {
+		if k.Limits == "" && !k.Paused {
+			continue
+		}
+		row := limit{Kind: k}
+		if i := slices.IndexFunc(s.Kinds, func(of answer.KindStats) bool { return of.Kind == k.Kind }); i >= 0 {
+			row.Leased, row.Ready = s.Kinds[i].Leased, s.Kinds[i].Ready
+		}
+		switch {
+		case k.Paused:
+			row.State = "paused"
+		case k.MaxRunning > 0 && row.Leased >= int64(k.MaxRunning):
+			row.State = "as many run as may"
+			if row.Ready > 0 {
+				d.Full = append(d.Full, k.Kind)
+			}
+		}
+		d.Limits = append(d.Limits, row)
+	}
+	slices.SortStableFunc(d.Limits, func(a, b limit) int { return cmp.Compare(b.Ready, a.Ready) })
+	for i := range d.Limits[:min(mostAsked, len(d.Limits))] {
+		if row := &d.Limits[i]; row.Ready > 0 && !row.Paused {
+			if row.Next, err = v.next(row.Kind.Kind); err != nil {
+				return d, err
+			}
+		}
+	}
+	locks, err := get[answer.List[answer.Lock]](v, "/locks", nil)
+	d.Locks = locks.Items
+	return d, err
+}

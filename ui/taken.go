@@ -1,0 +1,299 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/lending"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+const (
+	deskLease = 600              // seconds that a person has for an item
+	deskHold  = 10 * time.Second // until what was decided is sent
+	deskMost  = 5                // items of one take
+)
+
+// desks are the items that people have taken, and what they decided of them and is not sent yet. They are in memory:
+// after a restart a person takes the items that are still leased again, and what was not sent has not happened.
+type desks struct {
+	mu  sync.Mutex
+	all map[desktop]*taken
+}
+
+// desktop is one person: the token and the name under which items are claimed.
+type desktop struct{ token, agent string }
+
+type taken struct {
+	leases  []lending.Lent
+	sending []sending
+	trouble []string // of what was sent and refused
+}
+
+// sending is what a person decided, until it is sent.
+type sending struct {
+	Item int64
+	Key  string
+	Word string // for the button that was pressed
+	At   report.Time
+
+	ending lending.Ending
+	timer  *time.Timer
+}
+
+// of is what a person holds and has not decided. Leases that are lost are left out.
+func (d *desks) of(v *view, agent string) (open []lending.Lent, held []sending, trouble []string, err error) {
+	who := desktop{v.token, agent}
+	d.mu.Lock()
+	t := d.all[who]
+	if t == nil {
+		d.mu.Unlock()
+		return nil, nil, nil, nil
+	}
+	leases := slices.Clone(t.leases)
+	d.mu.Unlock()
+	lost := map[string]bool{}
+	if len(leases) > 0 {
+		asked := map[string][]string{"tokens": tokensOf(leases)}
+		answers, err := send[lending.LeaseAnswers](v, http.MethodPost, "/leases/held", nil, asked)
+		if len(leases) == 1 && err != nil && problemOf(err).Code == "lease_lost" {
+			lost[leases[0].Token], err = true, nil
+		}
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		for _, a := range answers.Answers {
+			lost[a.Token] = !a.Recorded && a.Reason == "lease_lost"
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t.leases = slices.DeleteFunc(t.leases, func(l lending.Lent) bool { return lost[l.Token] })
+	for _, l := range t.leases {
+		if !slices.ContainsFunc(t.sending, func(s sending) bool { return s.Item == l.ID }) {
+			open = append(open, l)
+		}
+	}
+	return open, slices.Clone(t.sending), slices.Clone(t.trouble), nil
+}
+
+func tokensOf(leases []lending.Lent) (all []string) {
+	for _, l := range leases {
+		all = append(all, l.Token)
+	}
+	return all
+}
+
+// take claims the next items of a kind for whoever asks, and finds again what that person holds.
+func (s *site) take(w http.ResponseWriter, r *http.Request) {
+	s.deskAct(w, r, func(v *view, who desktop) (string, error) {
+		got, err := send[lending.Claimed](v, http.MethodPost, "/claims", nil, lending.Claim{Kind: r.PostFormValue("kind"),
+			Agent: who.agent, Limit: deskMost, Lease: deskLease, Resume: true})
+		if err != nil {
+			return "", err
+		}
+		s.desks.add(who, got.Leases)
+		if len(got.Leases) == 0 {
+			return "/desk", nil
+		}
+		return "/desk?at=" + strconv.FormatInt(got.Leases[0].ID, 10), nil
+	})
+}
+
+// add keeps leases; those that are over are forgotten.
+func (d *desks) add(who desktop, leases []lending.Lent) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	for of, t := range d.all {
+		t.leases = slices.DeleteFunc(t.leases, func(l lending.Lent) bool { return time.Time(l.Expires).Before(now) })
+		if len(t.leases)+len(t.sending) == 0 {
+			delete(d.all, of)
+		}
+	}
+	t := d.all[who]
+	if t == nil {
+		t = &taken{}
+		d.all[who] = t
+	}
+	for _, l := range leases {
+		t.leases = append(slices.DeleteFunc(t.leases, func(o lending.Lent) bool { return o.ID == l.ID }), l)
+	}
+}
+
+// lease finds a lease of a person by the item.
+func (d *desks) lease(who desktop, item string) (l lending.Lent, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t := d.all[who]; t != nil {
+		for _, l := range t.leases {
+			if strconv.FormatInt(l.ID, 10) == item {
+				return l, true
+			}
+		}
+	}
+	return l, false
+}
+
+// decide takes what a person decided of an item. It is sent after ten seconds, so that it can be undone; the lease is
+// extended first, so that it lasts until then.
+func (s *site) decide(w http.ResponseWriter, r *http.Request) {
+	s.deskAct(w, r, func(v *view, who desktop) (string, error) {
+		l, ok := s.desks.lease(who, r.PathValue("id"))
+		if !ok {
+			return "", errNotHeld
+		}
+		back := local(r.PostFormValue("back"))
+		do := r.PostFormValue("do")
+		if do == "keep" {
+			return back, s.keep(v, who, l)
+		}
+		e, word, err := endingOf(l.Token, do, r.PostFormValue("note"))
+		if err == nil {
+			err = s.keep(v, who, l)
+		}
+		if err != nil {
+			return "", err
+		}
+		s.desks.hold(who, sending{Item: l.ID, Key: l.Key, Word: word, ending: e}, func() error {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(v.Context()), deskHold)
+			defer cancel()
+			later := &view{Request: v.WithContext(ctx), site: s, token: who.token}
+			_, err := send[lending.LeaseAnswers](later, http.MethodPost, "/leases/finish", nil,
+				map[string][]lending.Ending{"endings": {e}})
+			return err
+		})
+		return back, nil
+	})
+}
+
+var errNotHeld = &apiError{Status: http.StatusConflict, Title: "You do not hold this item",
+	Detail: "its lease has ended, or the program was started anew", Hint: "take it again on the desk"}
+
+// keep extends a lease.
+func (s *site) keep(v *view, who desktop, l lending.Lent) error {
+	got, err := send[lending.LeaseAnswers](v, http.MethodPost, "/leases/renew", nil,
+		lending.Renewal{Tokens: []string{l.Token}, Lease: deskLease})
+	if err == nil && len(got.Answers) == 1 {
+		l.Expires = got.Answers[0].Expires
+		s.desks.add(who, []lending.Lent{l})
+	}
+	return err
+}
+
+// endingOf is how an attempt ends by a button of the desk, and its word for people.
+func endingOf(token, do, note string) (e lending.Ending, word string, err error) {
+	e = lending.Ending{Token: token, Outcome: ledger.OutcomeDone, Worker: "desk"}
+	result := map[string]string{}
+	if note != "" {
+		result["note"] = note
+	}
+	if verdict, ok := strings.CutPrefix(do, "verdict:"); ok {
+		do, result["verdict"] = "done", verdict
+		word = verdict
+	}
+	switch do {
+	case "done":
+		word = cmp.Or(word, "done")
+	case "failed":
+		e.Outcome, e.Error, e.Final, word = ledger.OutcomeFailed, note, true, "failed"
+		return e, word, nil
+	case "release":
+		e.Outcome, word = ledger.OutcomeReleased, "handed back"
+		return e, word, nil
+	default:
+		return e, "", &apiError{Status: http.StatusUnprocessableEntity, Title: "There is no such act", Detail: do}
+	}
+	if len(result) > 0 {
+		e.Output, err = json.Marshal(result)
+	}
+	return e, word, err
+}
+
+// hold sends what was decided after deskHold, unless it is undone.
+func (d *desks) hold(who desktop, x sending, do func() error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.all[who]
+	x.At = report.Time(time.Now().Add(deskHold))
+	x.timer = time.AfterFunc(deskHold, func() {
+		err := do()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		t.drop(x.Item)
+		if err != nil {
+			t.trouble = append(t.trouble, x.Key+" was not recorded as "+x.Word+": "+problemOf(err).Detail)
+		}
+		t.leases = slices.DeleteFunc(t.leases, func(l lending.Lent) bool { return l.ID == x.Item })
+	})
+	t.drop(x.Item)
+	t.sending = append(t.sending, x)
+}
+
+// calm forgets the troubles of a person, who has seen them and goes on.
+func (d *desks) calm(who desktop) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t := d.all[who]; t != nil {
+		t.trouble = nil
+	}
+}
+
+// drop forgets what is to be sent of an item.
+func (t *taken) drop(item int64) (was bool) {
+	n := len(t.sending)
+	t.sending = slices.DeleteFunc(t.sending, func(s sending) bool {
+		if s.Item == item {
+			s.timer.Stop()
+		}
+		return s.Item == item
+	})
+	return len(t.sending) < n
+}
+
+// retract undoes what was decided and is not sent.
+func (s *site) retract(w http.ResponseWriter, r *http.Request) {
+	s.deskAct(w, r, func(_ *view, who desktop) (string, error) {
+		item, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+		s.desks.mu.Lock()
+		defer s.desks.mu.Unlock()
+		if t := s.desks.all[who]; err != nil || t == nil || !t.drop(item) {
+			return "", &apiError{Status: http.StatusConflict, Title: "It is too late to undo this",
+				Detail: "what was decided has been sent", Hint: "look at the item: what is done can be done again"}
+		}
+		return "/desk?at=" + r.PathValue("id"), nil
+	})
+}
+
+// deskAct does something at the desk of whoever asks, and goes on to where that leads.
+func (s *site) deskAct(w http.ResponseWriter, r *http.Request, do func(*view, desktop) (string, error)) {
+	v, in := s.looks(w, r)
+	if !in {
+		return
+	}
+	me, err := get[answer.Me](v, "/me", nil)
+	to := ""
+	if err == nil && !me.May("work") {
+		err = &apiError{Status: http.StatusForbidden, Title: "This token may not work",
+			Detail: "the token " + me.Name + " has no scope work", Hint: "log in with another one"}
+	}
+	if err == nil {
+		who := desktop{v.token, deskAgent(me)}
+		s.desks.calm(who)
+		to, err = do(v, who)
+	}
+	if err != nil {
+		s.fail(w, r, "/desk", err)
+		return
+	}
+	s.redirect(w, r, to)
+}

@@ -1,0 +1,196 @@
+package ui
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+)
+
+// todayData is what the first page shows.
+type todayData struct {
+	Stats   answer.Stats
+	All     answer.KindStats // of all kinds
+	Failed  []answer.Cause   // of what is dead, the most frequent first
+	Causes  int64            // how many there are
+	Whole   bool             // all of what is dead was looked at
+	Wrong   []wrong
+	Left    float64 // seconds until nothing is left; 0: it cannot be known
+	Workers int64
+	Needs   int64 // what a person has to decide
+	Hour    chart
+	Burn    chart  // without a drawing if there is nothing to burn down
+	Counted string // hour and minute: the page stays the same while nothing happens
+	Lines   []string
+}
+
+// wrong is something that a person should know.
+type wrong struct {
+	State string // whose sign stands before it
+	Kind  string
+	What  string
+	Do    string // label of the link
+	Where string // path of the link
+}
+
+// shownCauses is how many causes the first page names.
+const shownCauses = 5
+
+func today(v *view) (any, error) {
+	s, err := get[answer.Stats](v, "/stats", nil)
+	if err != nil {
+		return nil, err
+	}
+	d := todayData{Stats: s, Workers: int64(s.Agents), Lines: []string{"ledgerd stats", "GET /api/v1/stats"}}
+	people, err := v.forPeople()
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range s.Kinds {
+		d.All.Ready += k.Ready
+		d.All.Waiting += k.Waiting
+		d.All.Leased += k.Leased
+		d.All.Dead += k.Dead
+		d.All.Doubt += k.Doubt
+		d.All.Done1h += k.Done1h
+		d.All.Failed1h += k.Failed1h
+		if k.ETA != nil {
+			d.Left = max(d.Left, *k.ETA)
+		}
+		d.Wrong = append(d.Wrong, wrongOf(k, people)...)
+	}
+	d.Needs = d.All.Dead + d.All.Doubt
+	d.Burn = burnDown(s)
+	d.Hour, d.Counted = lastHour(s), time.Time(s.At).UTC().Format("15:04")
+	agents, err := get[answer.List[answer.Agent]](v, "/agents", nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range agents.Items {
+		d.Wrong = append(d.Wrong, downOf(a)...)
+	}
+	slices.SortStableFunc(d.Stats.Kinds, func(a, b answer.KindStats) int {
+		return cmp.Compare(b.Left+b.Dead+b.Doubt, a.Left+a.Dead+a.Doubt)
+	})
+	if d.All.Dead == 0 {
+		return d, nil
+	}
+	causes, err := get[answer.Causes](v, "/causes", url.Values{"where": {"state:dead since:365d"}})
+	d.Causes, d.Whole = int64(len(causes.Items)), causes.Whole
+	d.Failed = causes.Items[:min(shownCauses, len(causes.Items))]
+	return d, err
+}
+
+// downOf is what does not run of a program, or the program itself.
+func downOf(a answer.Agent) (all []wrong) {
+	if a.State == answer.Gone && a.Held > 0 {
+		return []wrong{{"dead", a.Agent, "was last heard of at " + moment(a.Seen) + " UTC and holds " +
+			counted(a.Held, "item", "items") + ".", "Machines", "/machines"}}
+	}
+	for _, p := range a.Plugins {
+		switch p.State {
+		case "crashing":
+			all = append(all, wrong{"dead", p.Kind, "crashes again and again on " + a.Host +
+				": nothing is given to it before " + moment(p.Until) + " UTC.", "Machines", "/machines"})
+		case "absent":
+			all = append(all, wrong{"dead", p.Kind, "does not start on " + a.Host + "; that is tried again at " +
+				moment(p.Until) + " UTC.", "Machines", "/machines"})
+		}
+	}
+	return all
+}
+
+// lastHour draws what ended in each minute of the hour before it was counted.
+func lastHour(s answer.Stats) chart {
+	to := time.Time(s.At).Truncate(time.Minute).Add(time.Minute)
+	hour := span{to.Add(-time.Hour), to}
+	columns := make([]column, 60)
+	for i := range columns {
+		columns[i].At = hour.From.Add(time.Duration(i) * time.Minute)
+	}
+	for _, m := range s.Minutes {
+		if at := time.Time(m.At); !at.Before(hour.From) && at.Before(to) {
+			col := &columns[hour.cell(at, len(columns))]
+			col.Done, col.Failed = col.Done+m.Done, col.Failed+m.Failed
+		}
+	}
+	return bars("Ended each minute", hour, columns)
+}
+
+// Bounds of the burn-down: how far it looks ahead, and in how many steps.
+const (
+	mostAhead  = 6 * time.Hour
+	aheadSteps = 24
+)
+
+// burnDown draws the work that is known now: what of it was left in each minute of the last hour, and what will be left
+// if each kind goes on as in the last minute. Items that were added meanwhile count from the beginning on.
+func burnDown(s answer.Stats) chart {
+	to := time.Time(s.At).Truncate(time.Minute).Add(time.Minute)
+	var left, done int64
+	var ahead time.Duration
+	for _, k := range s.Kinds {
+		left += k.Left
+		if k.ETA != nil {
+			ahead = max(ahead, time.Duration(*k.ETA*float64(time.Second)))
+		}
+	}
+	since := make([]int64, 60) // done in each minute
+	hour := span{to.Add(-time.Hour), to}
+	for _, m := range s.Minutes {
+		if at := time.Time(m.At); !at.Before(hour.From) && at.Before(to) {
+			since[hour.cell(at, len(since))] += m.Done
+			done += m.Done
+		}
+	}
+	if left == 0 || done == 0 {
+		return chart{}
+	}
+	var all []point
+	for i, n := range since {
+		all = append(all, point{At: hour.From.Add(time.Duration(i) * time.Minute), Left: left + done})
+		done -= n
+	}
+	next := []point{{to, left}}
+	if ahead > 0 {
+		ahead = min(max(ahead, 10*time.Minute), mostAhead)
+	}
+	for i := 1; ahead > 0 && i <= aheadSteps; i++ {
+		after := ahead * time.Duration(i) / aheadSteps
+		p := point{At: to.Add(after)}
+		for _, k := range s.Kinds {
+			rest := float64(k.Left)
+			if k.ETA != nil && *k.ETA > 0 {
+				rest *= max(0, 1 - after.Seconds() / *k.ETA)
+			}
+			p.Left += int64(rest)
+		}
+		next = append(next, p)
+	}
+	return burn("Left of the work that is known now", all, next)
+}
+
+// wrongOf is what is wrong with a kind.
+func wrongOf(k answer.KindStats, people []string) (all []wrong) {
+	where := func(states string) string {
+		return "/items?" + url.Values{"where": {"kind:" + k.Kind + " " + states}}.Encode()
+	}
+	switch {
+	case k.Doubt > 0:
+		all = append(all, wrong{"doubt", k.Kind, counted(k.Doubt, "item is", "items are") +
+			" in doubt: whether the work took effect is not known, and a person has to find out.", "Decide",
+			where("state:doubt")})
+	case k.Paused && k.Ready > 0:
+		all = append(all, wrong{"waiting", k.Kind, "is paused, and " + counted(k.Ready, "item waits", "items wait") + ".",
+			"Resume", "/work"})
+	case waitsForPeople(k, people):
+		all = append(all, wrong{"ready", k.Kind, counted(k.Ready, "item waits", "items wait") + " for people.",
+			"Desk", "/desk"})
+	case k.Workers == 0 && k.Ready > 0:
+		all = append(all, wrong{"waiting", k.Kind, counted(k.Ready, "item waits", "items wait") +
+			", and no program works this kind.", "Machines", "/machines"})
+	}
+	return all
+}

@@ -1,0 +1,305 @@
+package ui
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"html/template"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+)
+
+//go:embed templates assets
+var files embed.FS
+
+// Options of New.
+type Options struct {
+	// API answers below /api/v1.
+	API http.Handler
+	// Admit refuses requests that come through a page of another site or under a foreign name. nil admits all.
+	Admit func(*http.Request) error
+	// Name of the ledger, shown on each page.
+	Name string
+	// Prefix is the path below which the pages are, such as "/work"; "" is the root.
+	Prefix string
+	// Sessions decide who looks. nil means that the API asks for no token.
+	Sessions *Sessions
+	// Verdicts are the buttons of a kind that people work, beside done and failed; nil means none.
+	Verdicts func(kind string) []string
+}
+
+// page is one page.
+type page struct {
+	Path  string // below the prefix
+	Title string
+	Key   string // g and this letter go there; "" for pages that no menu has
+	show  func(*view) (any, error)
+}
+
+// pages is the menu, in its order, then the pages below these.
+var pages = []page{
+	{"/", "Today", "t", today},
+	{"/desk", "Desk", "d", desk},
+	{"/items", "Items", "i", items},
+	{"/causes", "Causes", "c", causes},
+	{"/leases", "Leases", "l", leases},
+	{"/work", "Work", "w", work},
+	{"/rounds", "Rounds", "r", rounds},
+	{"/resources", "Resources", "e", resources},
+	{"/machines", "Machines", "m", machines},
+	{"/journal", "Journal", "j", journal},
+	{"/items/{id}", "Item", "", item},
+	{"/act", "Act", "", actForm},
+}
+
+// site answers requests of browsers.
+type site struct {
+	Options
+	mux       *http.ServeMux
+	templates map[string]*template.Template // by title
+	assets    map[string]asset              // by file name
+	desks     desks
+}
+
+// asset is a file that never changes under its address.
+type asset struct {
+	address string // with a digest of the content
+	media   string
+	text    []byte
+}
+
+// New makes the handler of all pages.
+func New(o Options) http.Handler {
+	o.Prefix = strings.TrimSuffix(o.Prefix, "/")
+	if o.Verdicts == nil {
+		o.Verdicts = func(string) []string { return nil }
+	}
+	s := &site{Options: o, mux: http.NewServeMux(), templates: map[string]*template.Template{}, assets: map[string]asset{},
+		desks: desks{all: map[desktop]*taken{}}}
+	for name, media := range map[string]string{"style.css": "text/css; charset=utf-8",
+		"script.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"} {
+		text, err := files.ReadFile("assets/" + name)
+		if err != nil {
+			panic(err) // it is part of the program
+		}
+		sum := sha256.Sum256(text)
+		a := asset{address: o.Prefix + "/assets/" + hex.EncodeToString(sum[:6]) + "/" + name, media: media, text: text}
+		s.assets[name] = a
+		s.mux.HandleFunc("GET "+a.address, a.serve)
+	}
+	base := template.Must(template.New("").Funcs(words).ParseFS(files, "templates/layout.html",
+		"templates/chart.html"))
+	parse := func(title string) {
+		name := "templates/" + strings.ToLower(title) + ".html"
+		s.templates[title] = template.Must(template.Must(base.Clone()).ParseFS(files, name))
+	}
+	for _, p := range pages {
+		parse(p.Title)
+		s.handle(http.MethodGet, p.Path, s.page(p))
+	}
+	parse("Login")
+	parse("Problem")
+	s.handle(http.MethodGet, "/login", s.login)
+	s.handle(http.MethodPost, "/login", s.login)
+	s.handle(http.MethodPost, "/logout", s.logout)
+	s.handle(http.MethodPost, "/acts", s.act)
+	s.handle(http.MethodPost, "/acts/{uuid}", s.undo)
+	s.handle(http.MethodPost, "/kinds/{kind}/paused", s.pause)
+	s.handle(http.MethodPost, "/desk/take", s.take)
+	s.handle(http.MethodPost, "/desk/{id}", s.decide)
+	s.handle(http.MethodPost, "/desk/{id}/undo", s.retract)
+	s.handle(http.MethodGet, "/items/{id}/attempts/{attempt}/output", s.output)
+	s.handle(http.MethodGet, "/export/{format}", s.export)
+	s.mux.HandleFunc("/", s.nowhere)
+	return s
+}
+
+// nowhere answers for a page that is not there.
+func (s *site) nowhere(w http.ResponseWriter, r *http.Request) {
+	s.fail(w, r, "/", &apiError{Status: http.StatusNotFound, Title: "There is no such page",
+		Detail: r.Method + " " + r.URL.Path, Hint: "the menu has all pages; items are found by a filter"})
+}
+
+// fail shows what went wrong, and the way back.
+func (s *site) fail(w http.ResponseWriter, r *http.Request, back string, err error) {
+	p := problemOf(err)
+	out := s.shown(r, page{Title: "Problem"})
+	out.Problem, out.Data = &p, back
+	s.render(w, r, p.Status, out)
+}
+
+func (s *site) handle(method, at string, do http.HandlerFunc) {
+	if at == "/" {
+		at = "/{$}"
+	}
+	s.mux.HandleFunc(method+" "+s.Prefix+at, do)
+}
+
+// ServeHTTP implements http.Handler.
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "+
+		"img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "+
+		"require-trusted-types-for 'script'; trusted-types ledgerd")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cache-Control", "private, no-cache")
+	if s.Admit != nil {
+		if err := s.Admit(r); err != nil {
+			http.Error(w, err.Error(), http.StatusMisdirectedRequest)
+			return
+		}
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
+	if s.Prefix != "" && !strings.HasPrefix(r.URL.Path, s.Prefix+"/") { // the proxy has taken it away
+		at := *r.URL
+		at.Path, at.RawPath = s.Prefix+r.URL.Path, ""
+		r = r.Clone(r.Context())
+		r.URL = &at
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+func (a asset) serve(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	w.Header().Set("Content-Type", a.media)
+	deliver(w, r, http.StatusOK, a.text)
+}
+
+// view is one request for a page.
+type view struct {
+	*http.Request
+	site  *site
+	token string // of whoever looks, for the API
+}
+
+// shown is what the templates get.
+type shown struct {
+	Page    page
+	Pages   []page
+	Name    string
+	Prefix  string
+	Style   string
+	Script  string
+	Icon    string
+	Here    string // path and query of this page
+	Where   string
+	Held    []answer.BulkAct // acts that have not ended, and the one asked for on this page
+	Login   bool             // there is somebody who can log out
+	Acts    bool             // whoever looks may retry, cancel and decide
+	Problem *answer.Problem
+	Data    any
+}
+
+// page answers a request for a page.
+func (s *site) page(p page) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, in := s.looks(w, r)
+		if !in {
+			return
+		}
+		data, err := p.show(v)
+		out := s.shown(r, p)
+		if err == nil {
+			var me answer.Me
+			me, err = get[answer.Me](v, "/me", nil)
+			out.Acts = me.May("operate")
+		}
+		if out.Acts && err == nil {
+			out.Held, err = v.held()
+		}
+		status := http.StatusOK
+		if err != nil {
+			problem := problemOf(err)
+			if problem.Code == "unauthorized" && s.Sessions != nil {
+				s.redirect(w, r, "/login?to="+url.QueryEscape(s.here(r)))
+				return
+			}
+			out.Problem, status = &problem, problem.Status
+		}
+		out.Data = data
+		s.render(w, r, status, out)
+	}
+}
+
+// held are the acts that can still be undone or stopped, on whichever page they were asked for, and the one that was
+// asked for on this page, also after its end.
+func (v *view) held() ([]answer.BulkAct, error) {
+	open, err := get[answer.List[answer.BulkAct]](v, "/acts", nil)
+	id := v.URL.Query().Get("act")
+	if err != nil || id == "" || slices.ContainsFunc(open.Items, func(a answer.BulkAct) bool { return a.ID == id }) {
+		return open.Items, err
+	}
+	if act, err := get[answer.BulkAct](v, "/acts/"+url.PathEscape(id), nil); err == nil { // it is forgotten after an hour
+		return append(open.Items, act), nil
+	}
+	return open.Items, nil
+}
+
+// shown is what all pages have.
+func (s *site) shown(r *http.Request, p page) shown {
+	return shown{Page: p, Pages: pages, Name: s.Name, Prefix: s.Prefix, Style: s.assets["style.css"].address,
+		Script: s.assets["script.js"].address, Icon: s.assets["icon.svg"].address, Here: s.here(r),
+		Where: r.URL.Query().Get("where"), Login: s.Sessions != nil}
+}
+
+// here is the path and query of a request below the prefix, without the act that was asked for.
+func (s *site) here(r *http.Request) string {
+	q := r.URL.Query()
+	q.Del("act")
+	at := strings.TrimPrefix(r.URL.Path, s.Prefix)
+	if len(q) > 0 {
+		at += "?" + q.Encode()
+	}
+	return at
+}
+
+// render writes a page, or that the browser has it already.
+func (s *site) render(w http.ResponseWriter, r *http.Request, status int, out shown) {
+	var text bytes.Buffer
+	if err := s.templates[out.Page.Title].ExecuteTemplate(&text, "layout", out); err != nil {
+		http.Error(w, "this page cannot be made: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	sum := sha256.Sum256(text.Bytes())
+	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
+	w.Header().Set("ETag", tag)
+	if status == http.StatusOK && r.Header.Get("If-None-Match") == tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	deliver(w, r, status, text.Bytes())
+}
+
+// redirect goes on to a page below the prefix.
+func (s *site) redirect(w http.ResponseWriter, r *http.Request, to string) {
+	http.Redirect(w, r, s.Prefix+local(to), http.StatusSeeOther)
+}
+
+// local is a path below the prefix; anything else is the first page.
+func local(to string) string {
+	u, err := url.Parse(to)
+	if err != nil || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(to, "//") ||
+		strings.ContainsAny(to, "\\\r\n") {
+		return "/"
+	}
+	u.Path = path.Clean(u.Path)
+	return u.RequestURI()
+}
+
+// problemOf is an error in words.
+func problemOf(err error) answer.Problem {
+	if p, ok := errors.AsType[*apiError](err); ok {
+		return answer.Problem(*p)
+	}
+	return answer.Problem{Status: http.StatusInternalServerError, Title: "This page cannot be shown", Detail: err.Error()}
+}

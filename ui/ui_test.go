@@ -1,0 +1,349 @@
+package ui_test
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/api"
+	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/memory"
+	"github.com/ledgerd/ledgerd/ui"
+)
+
+// hostile are texts that a page must not take for its own.
+var hostile = []string{`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `'onmouseover='alert(1)`, `{{.}}`,
+	`</textarea><script>1</script>`, "line\nbreak", "\u202egnp.exe", `javascript:alert(1)`, `&lt;b&gt;`, `<!--`,
+	"a b & c=d?e#f"}
+
+// browser looks at the pages of a ledger.
+type browser struct {
+	t      *testing.T
+	l      *ledger.Ledger
+	server *httptest.Server
+	client *http.Client
+	login  *ui.Sessions
+	token  string
+	ahead  atomic.Int64 // of the ledger's clock, in nanoseconds
+}
+
+// newBrowser makes one below a prefix. It has not logged in.
+func newBrowser(t *testing.T, prefix string, scopes ...access.Scope) *browser {
+	t.Helper()
+	b := &browser{t: t, login: ui.NewSessions(), token: access.NewToken()}
+	b.l = ledger.New(memory.New(memory.Options{Now: func() time.Time {
+		return time.Now().Add(time.Duration(b.ahead.Load()))
+	}}), ledger.Options{})
+	b.server = httptest.NewUnstartedServer(nil)
+	guard := access.NewGuard(b.server.Listener.Addr().String(), nil, []access.Token{{
+		Grant: access.Grant{Name: "ann", Scopes: scopes}, Hash: access.Hash(b.token)}}, false)
+	h := api.New(api.Config{Ledger: b.l, Guard: guard, Log: slog.New(slog.DiscardHandler), Version: answer.NewVersion(1)})
+	b.server.Config.Handler = ui.New(ui.Options{API: h, Admit: guard.AdmitPage, Name: "work", Prefix: prefix,
+		Sessions: b.login})
+	b.server.Start()
+	t.Cleanup(b.server.Close)
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.client = &http.Client{Jar: jar}
+	return b
+}
+
+// get reads a page.
+func (b *browser) get(at string) (status int, text string) {
+	b.t.Helper()
+	return b.read(b.client.Get(b.server.URL + at))
+}
+
+// post sends a form and follows to where it leads.
+func (b *browser) post(at string, fields ...string) (status int, text string) {
+	b.t.Helper()
+	form := url.Values{}
+	for i := 0; i < len(fields); i += 2 {
+		form.Set(fields[i], fields[i+1])
+	}
+	return b.read(b.client.PostForm(b.server.URL+at, form))
+}
+
+func (b *browser) read(r *http.Response, err error) (int, string) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if csp := r.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") {
+		b.t.Errorf("%s: the policy is %q", r.Request.URL, csp)
+	}
+	return r.StatusCode, string(text)
+}
+
+// sees checks what a page has.
+func (b *browser) sees(at string, want ...string) {
+	b.t.Helper()
+	status, text := b.get(at)
+	if status != http.StatusOK {
+		b.t.Errorf("%s: status %d", at, status)
+	}
+	shown := oneLine(text)
+	for _, w := range want {
+		if !strings.Contains(shown, oneLine(w)) {
+			b.t.Errorf("%s: there is no %q in\n%s", at, w, text)
+		}
+	}
+}
+
+// oneLine is a text as HTML shows it: how its white space is broken into lines does not matter.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// fail adds an item and lets it fail for good.
+func (b *browser) fail(key, code, text string) int64 {
+	b.t.Helper()
+	ctx := b.t.Context()
+	if err := b.l.SetKind(ctx, "test", ledger.Kind{Name: "k", MaxFailures: 1}); err != nil {
+		b.t.Fatal(err)
+	}
+	added, err := b.l.Add(ctx, ledger.NewItem{Kind: "k", Key: key, Payload: fmt.Appendf(nil, "%q", text)})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	got, err := b.l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "w", Limit: 1})
+	if err != nil || len(got) != 1 {
+		b.t.Fatal(len(got), err)
+	}
+	r := ledger.Result{Outcome: ledger.OutcomeFailed, Code: code, Error: text, Log: text, Final: true}
+	for _, err := range b.l.Finish(ctx, ledger.Ending{Lease: got[0], Result: r}) {
+		if err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	return added[0].ID
+}
+
+func (b *browser) state(id int64) ledger.State {
+	b.t.Helper()
+	it, err := b.l.Get(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return it.State
+}
+
+// TestLogin: a link logs in once, a token any time, and nothing is shown before.
+func TestLogin(t *testing.T) {
+	b := newBrowser(t, "", access.Admin)
+	b.fail("secret-key", "x", "boom")
+	for _, at := range []string{"/", "/items", "/items/1", "/causes", "/journal", "/items/1/attempts/1/output"} {
+		if _, text := b.get(at); strings.Contains(text, "secret-key") || !strings.Contains(text, "Log in") {
+			t.Errorf("%s is shown to anyone:\n%s", at, text)
+		}
+	}
+	b.post("/acts", "act", "retry", "where", "state:dead")
+	if status, text := b.post("/login", "token", "ldg_wrong"); status != http.StatusUnauthorized || !strings.Contains(text,
+		"not known") {
+		t.Errorf("a wrong token: %d\n%s", status, text)
+	}
+	link := "/login?code=" + b.login.Code(b.token) + "&to=" + url.QueryEscape("/items?where=state:dead")
+	b.sees(link, "secret-key")
+	if _, text := b.post("/logout"); !strings.Contains(text, "Log in") {
+		t.Errorf("logged out:\n%s", text)
+	}
+	if status, text := b.get(link); status != http.StatusForbidden || !strings.Contains(text, "used or too old") {
+		t.Errorf("the link works twice: %d\n%s", status, text)
+	}
+	if _, text := b.post("/login", "token", b.token, "to", "//elsewhere.example/"); !strings.Contains(text,
+		"<h1>Today</h1>") {
+		t.Errorf("logged in by a token:\n%s", text)
+	}
+}
+
+// TestForeign: pages of other sites and foreign names of this machine are refused.
+func TestForeign(t *testing.T) {
+	b := newBrowser(t, "", access.Admin)
+	b.get("/login?code=" + b.login.Code(b.token))
+	for name, change := range map[string]func(*http.Request){
+		"name":      func(r *http.Request) { r.Host = "rebound.example" },
+		"site":      func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
+		"an origin": func(r *http.Request) { r.Header.Set("Origin", "https://elsewhere.example") },
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.server.URL+"/acts",
+			strings.NewReader("act=retry&where=state:dead"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		change(r)
+		if status, _ := b.read(b.client.Do(r)); status != http.StatusMisdirectedRequest {
+			t.Errorf("%s: status %d", name, status)
+		}
+	}
+}
+
+// TestPages: each page of an empty ledger and of one with hostile texts, below a prefix. Text stays text.
+func TestPages(t *testing.T) {
+	b := newBrowser(t, "/x/y", access.Admin)
+	b.get("/x/y/login?code=" + b.login.Code(b.token))
+	b.sees("/x/y/", "This ledger is empty")
+	pages := []string{"/", "/items", "/items?where=state:dead", "/causes", "/leases", "/work",
+		"/rounds", "/resources", "/machines",
+		"/journal"}
+	for _, at := range pages {
+		b.sees("/x/y" + at)
+	}
+	for i, text := range hostile {
+		id := b.fail(text, fmt.Sprintf("code_%d", i), text)
+		pages = append(pages, fmt.Sprintf("/items/%d", id), "/items?where="+url.QueryEscape(text))
+	}
+	own := regexp.MustCompile(`(?s)<script src="/x/y/assets/[0-9a-f]{12}/script.js" defer></script>`)
+	for _, at := range pages {
+		_, text := b.get("/x/y" + at)
+		for _, bad := range []string{"<script", "<img", `href="javascript:`, "<!--", "onmouseover='"} {
+			if strings.Contains(own.ReplaceAllString(text, ""), bad) {
+				t.Errorf("%s: %s in\n%s", at, bad, text)
+			}
+		}
+		if strings.Contains(text, `href="/items`) || strings.Contains(text, `action="/acts`) {
+			t.Errorf("%s: a link that leaves the prefix in\n%s", at, text)
+		}
+	}
+	b.sees("/x/y/", fmt.Sprintf("%d items need you</a>", len(hostile)), "code_1")
+	if status, text := b.get("/x/y/items?where=state:ded"); status != http.StatusBadRequest ||
+		!strings.Contains(text, "dead") {
+		t.Errorf("a wrong filter: %d\n%s", status, text)
+	}
+	if status, _ := b.get("/x/y/items/4711"); status != http.StatusNotFound {
+		t.Errorf("no such item: %d", status)
+	}
+}
+
+var undoForm = regexp.MustCompile(`action="/acts/([0-9a-f-]{36})"`)
+
+// TestActs: what is asked for on a page is held, and undone it has changed nothing.
+func TestActs(t *testing.T) {
+	b := newBrowser(t, "", access.Read, access.Operate)
+	b.get("/login?code=" + b.login.Code(b.token))
+	id := b.fail("a", "x", "boom")
+	_, text := b.post("/acts", "act", "retry", "where", "state:dead", "back", "/items?where=state:dead")
+	for _, at := range []string{"/items/1", "/items?where=state:dead", "/causes"} {
+		if _, text := b.get(at); !strings.Contains(text, `name="act"`) {
+			t.Errorf("%s has no button:\n%s", at, text)
+		}
+	}
+	found := undoForm.FindStringSubmatch(text)
+	if found == nil || !strings.Contains(text, "1 item") || !strings.Contains(text, "Undo") ||
+		!strings.Contains(text, "<h1>Items</h1>") {
+		t.Fatalf("nothing to undo in\n%s", text)
+	}
+	if _, text = b.post("/acts/"+found[1], "back", "/items/1"); !strings.Contains(text, "undone, nothing was changed") {
+		t.Errorf("undone:\n%s", text)
+	}
+	if s := b.state(id); s != ledger.StateDead {
+		t.Errorf("the item is %s", s)
+	}
+	// An act that is held can be undone on every page, also if another one was asked for after it.
+	b.post("/acts", "act", "retry", "where", "state:dead", "back", "/causes")
+	b.post("/acts", "act", "decide done", "where", "id:1", "back", "/causes")
+	_, text = b.get("/journal")
+	if held := undoForm.FindAllStringSubmatch(text, -1); len(held) != 2 || !strings.Contains(text, "<b>decide</b>") {
+		t.Errorf("%d acts to undo in\n%s", len(held), text)
+	}
+	status, text := b.post("/acts", "act", "retry", "where", "state:ded", "back", "/causes")
+	if status != http.StatusBadRequest || !strings.Contains(text, "Back") {
+		t.Errorf("a wrong filter: %d\n%s", status, text)
+	}
+}
+
+// TestPause: a kind is paused and resumed by buttons, and both stand in the journal.
+func TestPause(t *testing.T) {
+	b := newBrowser(t, "", access.Read, access.Operate)
+	b.get("/login?code=" + b.login.Code(b.token))
+	b.fail("a", "x", "boom")
+	paused := func() bool {
+		k, err := b.l.Kind(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k.Paused
+	}
+	for _, want := range []bool{true, false} {
+		if _, text := b.post("/kinds/k/paused", "paused", fmt.Sprint(want), "back", "/work"); paused() != want ||
+			!strings.Contains(text, "<h1>Wait and work</h1>") {
+			t.Errorf("paused is %t, want %t:\n%s", paused(), want, text)
+		}
+	}
+	b.sees("/journal", "pause", "resume")
+}
+
+// TestRights: who may only read sees no payload and no buttons, and acts are refused with the reason.
+func TestRights(t *testing.T) {
+	b := newBrowser(t, "", access.Read)
+	b.get("/login?code=" + b.login.Code(b.token))
+	b.fail("a", "x", "a-secret-payload")
+	if _, text := b.get("/items/1"); strings.Contains(text, "<h2>Payload") {
+		t.Errorf("a payload:\n%s", text)
+	}
+	for _, at := range []string{"/items/1", "/items?where=state:dead", "/causes"} {
+		if _, text := b.get(at); strings.Contains(text, `name="act"`) {
+			t.Errorf("%s has a button:\n%s", at, text)
+		}
+	}
+	if status, text := b.post("/acts", "act", "retry", "where", "state:dead"); status != http.StatusForbidden ||
+		!strings.Contains(text, "no scope operate") {
+		t.Errorf("an act: %d\n%s", status, text)
+	}
+}
+
+// TestStyle: each colour and font that the style sheet uses is defined in it. One that is not is transparent.
+func TestStyle(t *testing.T) {
+	b := newBrowser(t, "")
+	_, page := b.get("/login")
+	found := regexp.MustCompile(`href="(/assets/[0-9a-f]+/style.css)"`).FindStringSubmatch(page)
+	if found == nil {
+		t.Fatalf("no style sheet in\n%s", page)
+	}
+	r, err := b.client.Get(b.server.URL + found[1])
+	_, style := b.read(r, err)
+	used := regexp.MustCompile(`var\((--[a-z0-9-]+)`).FindAllStringSubmatch(style, -1)
+	if len(used) < 10 {
+		t.Fatalf("only %d uses in\n%s", len(used), style)
+	}
+	for _, u := range used {
+		if !regexp.MustCompile(`[{;\s]` + u[1] + `:`).MatchString(style) {
+			t.Errorf("%s is used and not defined", u[1])
+		}
+	}
+}
+
+// TestUnchanged: a page that has not changed is not sent again.
+func TestUnchanged(t *testing.T) {
+	b := newBrowser(t, "", access.Read)
+	b.get("/login?code=" + b.login.Code(b.token))
+	r, err := b.client.Get(b.server.URL + "/items")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	again, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.server.URL+"/items", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Header.Set("If-None-Match", r.Header.Get("ETag"))
+	if status, text := b.read(b.client.Do(again)); status != http.StatusNotModified || text != "" {
+		t.Errorf("status %d, %d bytes", status, len(text))
+	}
+}

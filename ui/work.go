@@ -1,0 +1,109 @@
+package ui
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"net/url"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+)
+
+// workData is how long items waited and worked.
+type workData struct {
+	Kinds   []workKind
+	Stopped []string // kinds that are ready, and no program works them
+	People  []string // kinds that are ready, and people work them
+	More    []string // kinds that wait for programs, not for their plugin
+	Slow    []string // kinds of which the work is what takes long
+	Lines   []string
+	Measure bool // something ended in the last hour
+}
+
+// workKind is a kind, drawn.
+type workKind struct {
+	answer.KindStats
+	SVG    template.HTML
+	Helps  string
+	Why    string
+	Desk   bool   // people decide it
+	Items  string // path of what waits
+	Worked string // path of what was done
+}
+
+func work(v *view) (any, error) {
+	s, err := get[answer.Stats](v, "/stats", nil)
+	d := workData{Lines: []string{"ledgerd stats", "GET /api/v1/stats"}}
+	if err != nil {
+		return d, err
+	}
+	people, err := v.forPeople()
+	for _, k := range s.Kinds {
+		row := workKind{KindStats: k,
+			Items:  "/items?" + url.Values{"where": {"kind:" + k.Kind + " state:ready"}}.Encode(),
+			Worked: "/items?" + url.Values{"where": {"kind:" + k.Kind + " since:1h"}, "order": {"-ended"}}.Encode()}
+		row.SVG = pair(fmt.Sprintf("%s waited %s and worked %s", k.Kind, between(k.WaitP50, k.WaitP95),
+			between(k.WorkP50, k.WorkP95)), [2]*float64{k.WaitP50, k.WaitP95}, [2]*float64{k.WorkP50, k.WorkP95})
+		row.Helps, row.Why = helps(k)
+		if row.Desk = row.Helps == startProgram && waitsForPeople(k, people); row.Desk {
+			row.Helps, row.Why = decideThem, "or by ledgerd claim "+k.Kind
+		}
+		switch row.Helps {
+		case decideThem:
+			d.People = append(d.People, k.Kind)
+		case startProgram:
+			d.Stopped = append(d.Stopped, k.Kind)
+		case moreWorkers:
+			d.More = append(d.More, k.Kind)
+		case fasterPlugin:
+			d.Slow = append(d.Slow, k.Kind)
+		}
+		d.Measure = d.Measure || k.WorkP50 != nil
+		d.Kinds = append(d.Kinds, row)
+	}
+	slices.SortStableFunc(d.Kinds, func(a, b workKind) int {
+		return cmp.Compare(b.OldestReady, a.OldestReady)
+	})
+	return d, err
+}
+
+// between is a range of durations in words. Each is a bound: it took no longer.
+func between(p50, p95 *float64) string {
+	if p50 == nil {
+		return "a time that is not known"
+	}
+	words := "up to " + duration(*p50)
+	if p95 != nil {
+		words += " (95 %: " + duration(*p95) + ")"
+	}
+	return words
+}
+
+// The means that would make a kind faster.
+const (
+	startProgram = "Start a program."
+	decideThem   = "Decide at the Desk."
+	moreWorkers  = "More workers."
+	fasterPlugin = "A faster plugin."
+)
+
+// helps is what would help a kind, and why. Both are "" if too little is known.
+func helps(k answer.KindStats) (what, why string) {
+	const times, slow = 4, 10 // how much longer; the seconds from which on somebody may mind
+	switch {
+	case k.Paused:
+		return "Resume it.", "it is paused"
+	case k.Ready > 0 && k.Workers == 0:
+		return startProgram, "none works it"
+	case k.WaitP50 == nil || k.WorkP50 == nil:
+		return "", ""
+	case *k.WaitP50 > slow && *k.WaitP50 >= times**k.WorkP50 && k.Ready > 0:
+		return moreWorkers, fmt.Sprintf("it waits %.0f times as long as it works", *k.WaitP50 / *k.WorkP50)
+	case *k.WorkP50 > slow && *k.WorkP50 >= times**k.WaitP50:
+		return fasterPlugin, fmt.Sprintf("it works %.0f times as long as it waits", *k.WorkP50 / *k.WaitP50)
+	case *k.WaitP50 <= slow:
+		return "Fine.", ""
+	}
+	return "", ""
+}

@@ -1,0 +1,60 @@
+package ui_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/api/access"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// TestSizes: a first visit takes at most 40 KB in at most four requests, and each further page at most 12 KB, as they
+// come over the wire.
+func TestSizes(t *testing.T) {
+	b := newBrowser(t, "", access.Admin)
+	b.get("/login?code=" + b.login.Code(b.token))
+	for i := range 200 {
+		n := ledger.NewItem{Kind: fmt.Sprintf("kind-%d", i%10), Key: fmt.Sprintf("https://assets.example/%d/%d", i*i*7919, i)}
+		if _, err := b.l.Add(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := b.size("/")
+	_, text := b.get("/")
+	loaded := regexp.MustCompile(`(?:src|rel="stylesheet" href|rel="icon" href)="([^"]+)"`).FindAllStringSubmatch(text, -1)
+	for _, at := range loaded {
+		first += b.size(at[1])
+	}
+	if requests := 1 + len(loaded); first > 40<<10 || requests > 4 || requests < 3 {
+		t.Errorf("the first visit takes %d bytes in %d requests", first, requests)
+	}
+	for _, at := range []string{"/", "/items", "/items/1", "/causes", "/leases", "/machines", "/journal"} {
+		if size := b.size(at); size > 12<<10 {
+			t.Errorf("%s takes %d bytes", at, size)
+		}
+	}
+}
+
+// size is the length of what a browser that takes gzip gets.
+func (b *browser) size(at string) int {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.server.URL+at, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r.Header.Set("Accept-Encoding", "gzip")
+	answer, err := b.client.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Encoding") != "gzip" {
+		b.t.Fatalf("%s: status %d, %q, %v", at, answer.StatusCode, answer.Header.Get("Content-Encoding"), err)
+	}
+	b.t.Logf("%s: %d bytes", at, len(text))
+	return len(text)
+}
