@@ -61,7 +61,7 @@ test: ## format check, vet and all tests, on SQLite and on a real Postgres (foun
 	$(GO) vet ./...
 	$(ENSURE) strace pgbouncer mypy
 	-$(ENSURE) npm chromium && $(MAKE) --no-print-directory node-packages
-	$(WITHPOSTGRES) $(MAKE) --no-print-directory --keep-going --jobs=2 test-stores-raced test-plain test-raced test-stores-plain test-web
+	$(WITHPOSTGRES) $(MAKE) --no-print-directory --keep-going --jobs=2 test-ledgerd test-stores-raced test-raced test-plain test-stores-plain test-web
 
 # These take the Postgres that internal/pgtest finds. Together they run every test once. All of go vet has run before,
 # which compiles every package. Without the tables of debuggers (-w), linking takes two thirds of the time.
@@ -70,7 +70,7 @@ GOTEST = $(IN_MEMORY) $(GO) test -vet=off -ldflags=-w -timeout 45m $(TESTFLAGS)
 # Tests that start programs mostly wait for them, so more of them run at a time than there are processors.
 WAITING = -parallel $$(( 3 * $$(getconf _NPROCESSORS_ONLN) ))
 
-.PHONY: test-stores-raced test-stores-plain test-raced test-plain
+.PHONY: test-stores-raced test-stores-plain test-raced test-ledgerd test-plain test-again
 test-stores-raced:
 	$(GOTEST) $(RACE) -skip '$(UNRACED_OF_STORES)' $$($(GO) list ./... | grep -E '$(STORES)')
 
@@ -80,8 +80,16 @@ test-stores-plain:
 test-raced:
 	$(GOTEST) $(RACE) $$($(GO) list ./... | grep -E '$(RACED)' | grep -vE '$(STORES)|$(UNRACED)')
 
+test-ledgerd:
+	$(GOTEST) $(WAITING) ./cmd/ledgerd
+
 test-plain:
-	$(GOTEST) $(WAITING) $$($(GO) list ./... | grep -E '$(UNRACED)'; $(GO) list ./... | grep -vE '$(RACED)')
+	$(GOTEST) $(WAITING) $$($(GO) list ./... | grep -E '$(UNRACED)'; $(GO) list ./... | grep -vE '$(RACED)|/cmd/ledgerd$$')
+
+# Once more, alone: the tests of PACKAGE that match RUN.
+test-again:
+	$(WITHPOSTGRES) env $(IN_MEMORY) $(GO) test $(if $(filter %/internal/webtest,$(PACKAGE)),-C internal/webtest) -vet=off -timeout 20m -count=1 -v \
+		-parallel 1 $(if $(shell echo $(PACKAGE) | grep -E '$(RACED)' | grep -vE '$(UNRACED)|/webtest$$'),$(RACE)) -run '$(RUN)' $(PACKAGE)
 
 # A module of its own, of which go vet ./... and go test ./... know nothing.
 .PHONY: test-web

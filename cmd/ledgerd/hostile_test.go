@@ -60,7 +60,7 @@ func (h *hostile) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.Client
 }
 
 func (h *hostile) Describe(context.Context, *wire.DescribeRequest) (*wire.DescribeResponse, error) {
-	return &wire.DescribeResponse{Name: "hostile", Version: "0.1.0", Concurrency: 8, MaxFailures: 20, TimeoutMs: 8000,
+	return &wire.DescribeResponse{Name: "hostile", Version: "0.1.0", Concurrency: 8, MaxFailures: 20, TimeoutMs: 300_000,
 		Emits:        []string{"note"},
 		InputSchema:  []byte(`{"type":"object","properties":{"text":{"type":"string"}}}`),
 		ConfigSchema: []byte(`{"type":"object"}`), OutputSchema: []byte(`{}`), Input: &wire.Input{Field: "text",
@@ -118,10 +118,12 @@ func (h *hostile) work(it *wire.Item) {
 	h.send(&wire.PluginMessage{Credits: 1, Results: []*wire.Result{r}})
 }
 
+const hangs = "hang"
+
 // hostileActs are what happens before the result r is sent; false: it is not sent.
 var hostileActs = map[string]func(h *hostile, it *wire.Item, r *wire.Result) bool{
 	"crash": func(*hostile, *wire.Item, *wire.Result) bool { os.Exit(3); return false },
-	"hang":  func(*hostile, *wire.Item, *wire.Result) bool { return false }, // and takes no notice of its timeout
+	hangs:   func(*hostile, *wire.Item, *wire.Result) bool { return false }, // and takes no notice of its timeout
 	"flood-stderr": func(*hostile, *wire.Item, *wire.Result) bool {
 		line := append(bytes.Repeat([]byte("x"), 1<<10), '\n')
 		for range 10_000 {
@@ -249,7 +251,7 @@ type fate struct{ outcome, code, text string }
 
 var fates = map[string]fate{
 	"crash":          {"crashed", "crashed", "exited with 3"},
-	"hang":           {"failed", "timeout", "did not end within"},
+	hangs:            {"failed", "timeout", "did not end within"},
 	"flood-stderr":   {"done", "", ""},
 	"flood-stdout":   {"done", "", ""},
 	"flood-progress": {"done", "", ""},
@@ -275,24 +277,30 @@ var fates = map[string]fate{
 // ledger is sound, each item that misbehaves ends as it should, and the other items are done.
 func TestHostile(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
-		s := m.site("lease = \"5s\"\nlisten = \"\"\n[kinds.hostile]\nbackoff_base = \"10ms\"\nbackoff_cap = " +
+		s := m.site("lease = \"60s\"\nlisten = \"\"\n[kinds.hostile]\nbackoff_base = \"10ms\"\nbackoff_cap = " +
 			"\"10ms\"\nmax_crashes = 10\n" +
+			// The others have all the time that a slow machine takes.
+			"[kinds.hanging]\nplugin = \"hostile\"\ntimeout = \"2s\"\n" +
 			"[plugins.hostile]\ncommand = [\"DIR/hostile\"]\ndir = \"DIR\"\nmemory = \"300MiB\"\nprocesses = 40\nopen_files = 128\n")
 		link(t, filepath.Join(s.dir, "hostile"))
 		team := []*started{s.daemon(), s.daemon()}
 		var together, alone []string // those that end their process would have each other end otherwise
 		for mode := range hostileActs {
-			if fates[mode].outcome == "crashed" {
+			switch {
+			case mode == hangs:
+			case fates[mode].outcome == "crashed":
 				alone = append(alone, mode)
-			} else {
+			default:
 				together = append(together, mode)
 			}
 		}
-		added := s.addHostile(600, together...)
+		added := s.addHostile("hostile", 600, together...)
 		for _, mode := range alone {
 			s.untilEnded()
-			added += s.addHostile(60, mode)
+			added += s.addHostile("hostile", 60, mode)
 		}
+		s.untilEnded()
+		added += s.addHostile("hanging", 60, hangs)
 		s.untilEnded()
 		for _, p := range team {
 			s.signal(p, syscall.SIGTERM)
@@ -305,14 +313,14 @@ func TestHostile(t *testing.T) {
 				t.Errorf("%d bytes of log", n)
 			}
 		}
-		for _, mode := range slices.Concat(together, alone) {
+		for _, mode := range slices.Concat(together, alone, []string{hangs}) {
 			hadFate(t, s, mode)
 		}
-		if n := strings.Count(s.run(failure.ExitOK, "ls", "--where", "kind:hostile state:done key:neighbour*", "--limit",
+		if n := strings.Count(s.run(failure.ExitOK, "ls", "--where", "state:done key:neighbour*", "--limit",
 			"10000", "-o", "jsonl"), "\n"); n != added {
 			t.Errorf("%d of %d neighbours are done", n, added)
 		}
-		if all := s.run(failure.ExitOK, "ls", "--all", "--kind", "hostile", "-o", "jsonl"); strings.Contains(all, "stolen") ||
+		if all := s.run(failure.ExitOK, "ls", "--all", "-o", "jsonl"); strings.Contains(all, "stolen") ||
 			strings.Contains(all, `"second"`) {
 			t.Error("a lie is in the ledger")
 		}
@@ -321,7 +329,7 @@ func TestHostile(t *testing.T) {
 }
 
 // addHostile adds items that misbehave among so many that do not.
-func (s *site) addHostile(neighbours int, modes ...string) int {
+func (s *site) addHostile(kind string, neighbours int, modes ...string) int {
 	var list strings.Builder
 	wave := modes[0]
 	for i := range neighbours {
@@ -335,7 +343,7 @@ func (s *site) addHostile(neighbours int, modes ...string) int {
 		s.t.Fatal("more neighbours are needed")
 	}
 	s.write("list", list.String())
-	s.run(failure.ExitOK, "--config", s.config, "add", "hostile", "--from", filepath.Join(s.dir, "list"))
+	s.run(failure.ExitOK, "--config", s.config, "add", kind, "--from", filepath.Join(s.dir, "list"))
 	return neighbours
 }
 

@@ -128,7 +128,7 @@ func (m *machine) launch(cmd *exec.Cmd) *started {
 }
 
 // patience is how long a process is waited for: far more than it may need.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // exit waits for the process and returns its exit code.
 func (m *machine) exit(p *started) int {

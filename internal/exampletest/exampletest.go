@@ -66,7 +66,7 @@ func (b *Built) Run(m *testing.M) int {
 }
 
 // Patience is how long a process is waited for: far more than it may need.
-const Patience = 2 * time.Minute
+const Patience = 5 * time.Minute
 
 // Program is a process. Each line of its stdout comes over a channel.
 type Program struct {

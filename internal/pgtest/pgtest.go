@@ -138,7 +138,7 @@ func unique() string {
 
 // patience is how long a statement of this package may wait, above all for locks that the test
 // still holds.
-const patience = 30 * time.Second
+const patience = 5 * time.Minute
 
 func execute(t testing.TB, statement string) {
 	t.Helper()

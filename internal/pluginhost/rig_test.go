@@ -327,14 +327,14 @@ func (r *rig) want(state ledger.State, code string, ids ...int64) {
 // waitFor polls for something that another process does.
 func (r *rig) waitFor(what string, test func() bool) {
 	r.t.Helper()
-	late := time.After(30 * time.Second)
+	late := time.After(5 * time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !test() {
 		select {
 		case <-tick.C:
 		case <-late:
-			r.t.Fatalf("%s: not within 30 s\n%s", what, r.log)
+			r.t.Fatalf("%s: not within 5 minutes\n%s", what, r.log)
 		}
 	}
 }

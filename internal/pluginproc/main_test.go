@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for a foreign process: far beyond every bound.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // self is the spec of the test binary in a role, with a place for its sockets.
 func self(t testing.TB, act string) pluginproc.Spec {

@@ -110,7 +110,7 @@ func (p place) start(t *testing.T, spec config.Source, change ...func(*Config)) 
 	return s
 }
 
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // look waits for the next look.
 func (s *started) look() Look {

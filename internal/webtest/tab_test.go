@@ -20,7 +20,7 @@ import (
 )
 
 // deadline is for one condition or page. It is far above what either takes: it ends a test that hangs.
-const deadline = 30 * time.Second
+const deadline = 3 * time.Minute
 
 // A tab is one tab of the browser. It remembers what the page or the browser complained of.
 type tab struct {

@@ -308,7 +308,7 @@ func answer(answers string) {
 }
 
 // patience is how long something is waited for that other processes bring about.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // eventually waits until a condition holds.
 func eventually(t testing.TB, what string, holds func() bool) {

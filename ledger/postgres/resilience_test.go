@@ -172,7 +172,7 @@ func TestRenewPassesOverLockedRows(t *testing.T) {
 	for i, lease := range ls {
 		refs[i] = ledger.LeaseRef{ItemID: lease.ID, LockID: lease.LockID}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	// A claim as a whole needs no row of the items; of a part the row that is free is renewed.
 	for _, c := range []struct{ items, renewed int }{{3, 3}, {2, 1}, {3, 2}} { // the last of a claim in parts
@@ -211,7 +211,7 @@ func watch(t *testing.T, s *postgres.Store) <-chan string {
 // await returns when a kind was announced, with how many others came before.
 func await(t *testing.T, woken <-chan string, want string) (others int) {
 	t.Helper()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(2 * time.Minute)
 	for {
 		select {
 		case kind := <-woken:

@@ -158,7 +158,7 @@ func verify(t testing.TB, l *ledger.Ledger) {
 func within(t testing.TB, d time.Duration, fn func()) {
 	t.Helper()
 	start := time.Now()
-	if fn(); time.Since(start) > 5*d {
+	if fn(); time.Since(start) > d+time.Minute {
 		t.Errorf("took %v, must take %v at most", time.Since(start), d)
 	}
 }

@@ -45,7 +45,7 @@ func TestWatch(t *testing.T) {
 			if kind != "" {
 				t.Errorf("%s: kind %q", what, kind)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatalf("%s: no waiter was woken", what)
 		}
 	}

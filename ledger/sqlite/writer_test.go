@@ -375,7 +375,7 @@ func TestIdleTakesNoLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	hold(t, s)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for _, resume := range []bool{false, true} {
 		if ls, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "a", Limit: 5, Resume: resume}); err != nil ||
