@@ -187,7 +187,7 @@ func build(ctx context.Context, dir string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "ledgerd")
-	return path, chaostest.Build(ctx, strings.TrimSpace(string(root)), path)
+	return path, chaostest.Build(ctx, strings.TrimSpace(string(root)), path, chaostest.CanBeOff)
 }
 
 // report prints the result of a run and reports whether a promise was broken.

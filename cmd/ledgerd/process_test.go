@@ -123,6 +123,9 @@ func (m *machine) launch(cmd *exec.Cmd) *started {
 	m.t.Cleanup(func() {
 		_ = p.Process.Kill()
 		<-p.done
+		if text := p.stderr.String(); m.t.Failed() && text != "" {
+			m.t.Logf("stderr of %s, its end:\n%s", strings.Join(p.Args, " "), text[max(0, len(text)-4000):])
+		}
 	})
 	return p
 }

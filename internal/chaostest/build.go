@@ -145,25 +145,35 @@ func clockPatch(ctx context.Context) (Patch, error) {
 	}, nil
 }
 
+// Clocks are how a chaos build reads the time.
+type Clocks bool
+
+const (
+	Plain    Clocks = false
+	CanBeOff Clocks = true // for the fault Clock; all of the standard library is compiled for it
+)
+
 // Build makes a chaos build of ledgerd with these patches at a path.
-func Build(ctx context.Context, root, out string, patches ...Patch) error {
+func Build(ctx context.Context, root, out string, clocks Clocks, patches ...Patch) error {
 	dir, err := os.MkdirTemp("", "ledgerd-chaos-build-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	clock, err := clockPatch(ctx)
-	if err != nil {
-		return err
+	if clocks == CanBeOff {
+		clock, err := clockPatch(ctx)
+		if err != nil {
+			return err
+		}
+		patches = append(patches, clock)
 	}
-	overlay, err := Overlay(root, dir, append(patches, clock))
+	overlay, err := Overlay(root, dir, patches)
 	if err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-tags", "chaos", "-overlay", overlay, "-o", out,
 		"./cmd/ledgerchaos/ledgerd")
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%v: %w\n%s", cmd.Args, err, text)
 	}

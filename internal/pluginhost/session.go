@@ -151,8 +151,8 @@ func (s *session) watch() error {
 			return nil
 		case <-health:
 			return errFrozen
-		case now := <-tick.C:
-			unsent, overrun := s.work.End(now, s.host.times.overrun)
+		case <-tick.C:
+			unsent, overrun := s.work.End(s.host.times.overrun)
 			s.release(unsent)
 			if overrun {
 				return errOverrun

@@ -242,10 +242,12 @@ func (s *Session[T]) Left() []*Task[T] {
 }
 
 // End tells the plugin which items are to end. It takes back those that the plugin has not got yet, and reports
-// whether one goes on that was told longer ago than most.
-func (s *Session[T]) End(now time.Time, most time.Duration) (unsent []*Task[T], overrun bool) {
+// whether one goes on that was told longer ago than most. It reads the clock itself: a tick that was due while this
+// process was frozen bears the time at which it was due, and a plugin would seem to have had its time since.
+func (s *Session[T]) End(most time.Duration) (unsent []*Task[T], overrun bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now()
 	for key, t := range s.tasks {
 		reason, ends := s.toEnd(t, now)
 		switch {

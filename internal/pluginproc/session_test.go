@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -161,30 +162,33 @@ func TestSessionStrays(t *testing.T) {
 
 // The plugin is told once which items are to end, and why.
 func TestSessionEnd(t *testing.T) {
-	s, p, tasks := play(t, pluginproc.SessionConfig[string]{Places: 1,
-		Reason: func(error) wire.Cancel_Reason { return wire.Cancel_REASON_LEASE_LOST }}, 1, 2, 3)
-	var cancel context.CancelFunc
-	tasks[1].Context, cancel = context.WithCancel(t.Context())
-	cancel()
-	tasks[2].Context = tasks[1].Context
-	p.do(&wire.PluginMessage{Credits: 2})
-	s.Add(tasks...)
-	now := time.Now().Add(2 * time.Minute)
-	for i, late := range []bool{false, false, true} {
-		unsent, overran := s.End(now.Add(time.Duration(i)*time.Second), time.Second)
-		if (len(unsent) == 1 && unsent[0] == tasks[2]) != (i == 0) || overran != late {
-			t.Errorf("call %d: unsent %v, overran %v", i, unsent, overran)
+	synctest.Test(t, func(t *testing.T) {
+		s, p, tasks := play(t, pluginproc.SessionConfig[string]{Places: 1,
+			Reason: func(error) wire.Cancel_Reason { return wire.Cancel_REASON_LEASE_LOST }}, 1, 2, 3)
+		var cancel context.CancelFunc
+		tasks[1].Context, cancel = context.WithCancel(t.Context())
+		cancel()
+		tasks[2].Context = tasks[1].Context
+		p.do(&wire.PluginMessage{Credits: 2})
+		s.Add(tasks...)
+		time.Sleep(2 * time.Minute)
+		for i, late := range []bool{false, false, true} {
+			unsent, overran := s.End(time.Second)
+			if (len(unsent) == 1 && unsent[0] == tasks[2]) != (i == 0) || overran != late {
+				t.Errorf("call %d: unsent %v, overran %v", i, unsent, overran)
+			}
+			time.Sleep(time.Second)
 		}
-	}
-	s.Stream.Close()
-	reasons := map[int64]wire.Cancel_Reason{}
-	for len(reasons) < 2 {
-		for _, c := range (<-p.gets).Cancels {
-			reasons[c.Id] = c.Reason
+		s.Stream.Close()
+		reasons := map[int64]wire.Cancel_Reason{}
+		for len(reasons) < 2 {
+			for _, c := range (<-p.gets).Cancels {
+				reasons[c.Id] = c.Reason
+			}
 		}
-	}
-	want := map[int64]wire.Cancel_Reason{1: wire.Cancel_REASON_TIMEOUT, 2: wire.Cancel_REASON_LEASE_LOST}
-	if diff := cmp.Diff(want, reasons); diff != "" {
-		t.Errorf("cancels (-want +got):\n%s", diff)
-	}
+		want := map[int64]wire.Cancel_Reason{1: wire.Cancel_REASON_TIMEOUT, 2: wire.Cancel_REASON_LEASE_LOST}
+		if diff := cmp.Diff(want, reasons); diff != "" {
+			t.Errorf("cancels (-want +got):\n%s", diff)
+		}
+	})
 }

@@ -240,9 +240,9 @@ func (t *trial) await(ctx context.Context, proc *pluginproc.Proc, session *plugi
 		case <-cancelled:
 			t.Say("cancelling the item; again: ending the plugin")
 			cancelled = nil
-			session.End(time.Now(), overrun)
-		case now := <-tick.C:
-			if _, overran := session.End(now, overrun); overran {
+			session.End(overrun)
+		case <-tick.C:
+			if _, overran := session.End(overrun); overran {
 				proc.Kill()
 				return crashed(fmt.Sprintf("it did not end within %v after %s", overrun, why(ctx)), "")
 			}
