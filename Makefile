@@ -29,10 +29,10 @@ STORES      := /ledger/(memory|sqlite|postgres|lockable)$$
 # In TestStore the names of the cases with several callers begin with "Concurrent".
 UNRACED_OF_STORES := ^(FuzzCompare|Test(Compare|Plans|PreparedPlans|HotPath|Grants|Integrity|DeadEntries|IdleShard|ProcessesShare|Kill|OpenAtOnce|DurableBeforeAnswer|DiskF|ManyKeys))|^TestStore$$/^([^C]|C[^o]|Co[^n])
 
-# Ledgers of tests lie in memory where there are 4 GiB for them and programs may run from there: tests of what a disk
-# does bring their own faults. Builds stay where they are.
-IN_MEMORY   := $(shell grep -q ' /dev/shm tmpfs' /proc/mounts 2>/dev/null && ! grep -q ' /dev/shm tmpfs[^ ]* [^ ]*noexec' /proc/mounts && \
-	[ -w /dev/shm ] && [ "$$(df -Pk /dev/shm | awk 'NR == 2 { print $$4 }')" -gt 4194304 ] && echo TMPDIR=/dev/shm GOTMPDIR=$${TMPDIR:-/tmp})
+# Ledgers of tests lie in memory where there are 8 GiB for them and for builds, and programs may run from there: tests of
+# what a disk does bring their own faults. Since Go 1.26 tests lie where GOTMPDIR is, so it is not set.
+SCRATCH     := $(shell grep -q ' /dev/shm tmpfs' /proc/mounts 2>/dev/null && ! grep -q ' /dev/shm tmpfs[^ ]* [^ ]*noexec' /proc/mounts && \
+	[ -w /dev/shm ] && [ "$$(df -Pk /dev/shm | awk 'NR == 2 { print $$4 }')" -gt 8388608 ] && echo /dev/shm || echo $${TMPDIR:-/tmp})
 
 ENSURE       = $(GO) run ./internal/apt/cmd/ensure
 WITHPOSTGRES = $(GO) run ./internal/pgtest/cmd/withpostgres --
@@ -55,17 +55,22 @@ man: build ## write the manual pages to bin/man/man1 (read one: man -M bin/man l
 	bin/ledgerd self man bin/man/man1
 
 # Where packages for Node cannot be had, the tests that need them fail and say so, and the others run.
+# With -trimpath what is compiled does not depend on where the tree lies: a fresh clone finds it in the cache.
 .PHONY: test
+test: export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 test: ## format check, vet and all tests, on SQLite and on a real Postgres (found or installed)
 	@unformatted=$$(gofmt -l .) && [ -z "$$unformatted" ] || { echo "not formatted, run gofmt -w: $$unformatted" >&2; exit 1; }
 	$(GO) vet ./...
 	$(ENSURE) strace pgbouncer mypy
 	-$(ENSURE) npm chromium && $(MAKE) --no-print-directory node-packages
-	$(WITHPOSTGRES) $(MAKE) --no-print-directory --keep-going --jobs=2 test-ledgerd test-stores-raced test-raced test-plain test-stores-plain test-web
+	@scratch=$$(mktemp -d $(SCRATCH)/ledgerd-XXXXXX) && chmod 755 "$$scratch" && \
+	trap 'chmod -R u+w "$$scratch"; rm -rf "$$scratch"' EXIT && trap 'exit 130' INT TERM && \
+	TMPDIR=$$scratch $(WITHPOSTGRES) $(MAKE) --no-print-directory --keep-going --jobs=2 \
+		test-ledgerd test-stores-raced test-raced test-plain test-stores-plain test-web
 
 # These take the Postgres that internal/pgtest finds. Together they run every test once. All of go vet has run before,
 # which compiles every package. Without the tables of debuggers (-w), linking takes two thirds of the time.
-GOTEST = $(IN_MEMORY) $(GO) test -vet=off -ldflags=-w -timeout 45m $(TESTFLAGS)
+GOTEST = $(GO) test -vet=off -ldflags=-w -timeout 45m $(TESTFLAGS)
 
 # Tests that start programs mostly wait for them, so more of them run at a time than there are processors.
 WAITING = -parallel $$(( 3 * $$(getconf _NPROCESSORS_ONLN) ))
@@ -88,14 +93,14 @@ test-plain:
 
 # Once more, alone: the tests of PACKAGE that match RUN.
 test-again:
-	$(WITHPOSTGRES) env $(IN_MEMORY) $(GO) test $(if $(filter %/internal/webtest,$(PACKAGE)),-C internal/webtest) -vet=off -timeout 20m -count=1 -v \
+	$(WITHPOSTGRES) $(GO) test $(if $(filter %/internal/webtest,$(PACKAGE)),-C internal/webtest) -vet=off -timeout 20m -count=1 -v \
 		-parallel 1 $(if $(shell echo $(PACKAGE) | grep -E '$(RACED)' | grep -vE '$(UNRACED)|/webtest$$'),$(RACE)) -run '$(RUN)' $(PACKAGE)
 
 # A module of its own, of which go vet ./... and go test ./... know nothing.
 .PHONY: test-web
 test-web: ## the pages in a real browser, also by axe-core (chromium, npm)
 	$(GO) vet -C internal/webtest .
-	$(IN_MEMORY) $(GO) test -C internal/webtest -vet=off -timeout 10m $(TESTFLAGS) .
+	$(GO) test -C internal/webtest -vet=off -timeout 10m $(TESTFLAGS) .
 
 .PHONY: screenshots
 screenshots: ## make the pictures of the pages again, docs/screens

@@ -31,6 +31,9 @@ func manyRows() int {
 	return 100_000
 }
 
+// allStates reports whether the plans are looked at in all states of the tables, as make test-large does.
+func allStates() bool { return os.Getenv(rowsEnv) != "" }
+
 // watched is a ledger on a single connection, so that all its statements share what the
 // connection remembers. The server tells that connection the plan of each statement as it was
 // executed, with what it read: there is no second copy of the SQL, of its arguments or of the

@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -342,7 +343,8 @@ func embedder(t *testing.T, url string) *pgxpool.Config {
 }
 
 // With any contents of the tables, now and when the statistics were taken, each statement
-// of the hot path goes by its index and reads what it is about.
+// of the hot path goes by its index and reads what it is about. Four of the states are looked at unless rows are asked
+// for: a table that is tempting to read as a whole, one without statistics, and two whose statistics are wrong.
 func TestPlans(t *testing.T) {
 	url := planServer(t)
 	for i, c := range []struct {
@@ -393,6 +395,10 @@ func TestPlans(t *testing.T) {
 		{"all dead", func(w *workload) { w.stale(ledger.StateReady, ledger.StateDead) }},
 		{"all finished", func(w *workload) { w.fill(many, 1); w.end(); w.analyze(); w.Poll() }},
 	} {
+		if !allStates() && !slices.Contains([]string{"a small table", "never analyzed", "almost empty, then all due",
+			"all leased at the last ANALYZE"}, c.name) {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorkload(t, watch(t, embedder(t, url), fmt.Sprint("plans", i)), 500)
 			start := time.Now()
