@@ -1199,7 +1199,9 @@ class Worker:
 
     def _await(self, seconds: float) -> None:
         with self._changed:
-            self._stopping = self._stopping or self._signals > 0
+            if self._signals and not self._stopping:
+                self._stopping = True
+                self._changed.notify_all()  # the thread that claims may wait for room
             if not self._stopping or self._running or self._ends:
                 self._changed.wait(seconds)
 

@@ -174,7 +174,7 @@ func (m *machine) count(where string) int {
 func TestClientWorker(t *testing.T) {
 	onClients(t, func(t *testing.T, m *machine, c client, base string) {
 		m.run(failure.ExitOK, "add", "page", "one", "fails", "snoozed", "odd")
-		w := m.worker(c, base, 2, 4, 300)
+		w := m.worker(c, base, 2, 4, 3600)
 		m.until("all were tried", func() bool { return m.count("state:waiting") == 3 && m.count("state:done") == 1 })
 		for key, want := range map[string]string{"one": `"output":{"length":3}`, "fails": `"error":"asitwastold"`,
 			"snoozed": `"outcome":"snoozed"`, "odd": `"code":"bad_result"`} {

@@ -171,7 +171,7 @@ func (m *machine) run(code int, args ...string) string {
 
 // looks reports whether a command only reads, on a machine without settings of its own.
 func (m *machine) looks(args []string) bool {
-	return (args[0] == "ls" || args[0] == "show") && len(m.env) == m.plain && !slices.Contains(args, "--config") &&
+	return args[0] == "ls" && len(m.env) == m.plain && !slices.Contains(args, "--config") &&
 		!slices.Contains(args, "--db")
 }
 

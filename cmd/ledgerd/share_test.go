@@ -18,7 +18,7 @@ func (m *machine) show(item string) (s struct {
 	Attempts []struct{ Outcome, Code, Agent string }
 }) {
 	m.t.Helper()
-	if err := json.Unmarshal([]byte(m.run(failure.ExitOK, "show", item, "-o", "json")), &s); err != nil {
+	if err := json.Unmarshal([]byte(m.look(failure.ExitOK, "show", item, "-o", "json")), &s); err != nil {
 		m.t.Fatal(err)
 	}
 	return s
