@@ -63,7 +63,7 @@ test: ## format check, vet and all tests, on SQLite and on a real Postgres (foun
 	$(GO) vet ./...
 	$(ENSURE) strace pgbouncer mypy
 	-$(ENSURE) npm chromium && $(MAKE) --no-print-directory node-packages
-	@scratch=$$(mktemp -d $(SCRATCH)/ledgerd-XXXXXX) && chmod 755 "$$scratch" && \
+	@scratch=$$(mktemp -d $(SCRATCH)/lt-XXXXXX) && chmod 755 "$$scratch" && \
 	trap 'chmod -R u+w "$$scratch"; rm -rf "$$scratch"' EXIT && trap 'exit 130' INT TERM && \
 	TMPDIR=$$scratch $(WITHPOSTGRES) $(MAKE) --no-print-directory --keep-going --jobs=2 \
 		test-ledgerd test-stores-raced test-raced test-plain test-stores-plain test-web

@@ -309,7 +309,8 @@ func TestHostile(t *testing.T) {
 			if code := s.exit(p); code != failure.ExitOK {
 				t.Errorf("exit %d\n%s", code, p.stderr.String())
 			}
-			if n := len(p.stderr.String()); n > 32<<20 { // all that plugins write are 20 MiB; how much passes depends on the time it takes
+			// All that plugins write are 20 MiB. How much of it passes depends on the time it takes.
+			if n := len(p.stderr.String()); n > 32<<20 {
 				t.Errorf("%d bytes of log", n)
 			}
 		}

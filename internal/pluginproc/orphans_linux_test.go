@@ -14,7 +14,11 @@ import (
 // A plugin of these programs whose host is gone is found; one whose host lives is not, nor one of
 // another machine's programs or started by hand, nor any other process.
 func TestOrphans(t *testing.T) {
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp("/tmp", "lt") // the paths of sockets are short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	gone, mine := filepath.Join(dir, dirPrefix+"1"), filepath.Join(dir, "ledgerd-plugin-mine")
 	if err := os.Mkdir(gone, 0o700); err != nil {
 		t.Fatal(err)

@@ -33,7 +33,8 @@ func TestParsersOwnFeeds(t *testing.T) {
 	}
 	refused := map[string]string{}
 	read, entries := 0, 0
-	err = filepath.WalkDir(filepath.Join(strings.TrimSpace(string(dir)), "testdata", "parser"), func(path string, d fs.DirEntry,
+	corpus := filepath.Join(strings.TrimSpace(string(dir)), "testdata", "parser")
+	err = filepath.WalkDir(corpus, func(path string, d fs.DirEntry,
 		err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) == ".json" && filepath.Base(filepath.Dir(path)) != "universal" {
 			return err // the JSON files beside XML are what is expected of it

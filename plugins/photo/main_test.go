@@ -13,7 +13,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/sdk"
@@ -34,9 +33,12 @@ func TestMain(m *testing.M) {
 		return
 	}
 	p := Plugin()
-	_, here, _, _ := runtime.Caller(0)
+	one, err := filepath.Abs("testdata/one.png")
+	if err != nil {
+		panic(err)
+	}
 	p.Examples = []sdk.Example{{Doc: "a picture of 8 by 8 pixels",
-		Payload: payload{"path": filepath.Join(filepath.Dir(here), "testdata", "one.png")}}}
+		Payload: payload{"path": one}}}
 	sdktest.Main(m, p)
 }
 
