@@ -21,9 +21,11 @@ func build(t *testing.T) string {
 	return exe
 }
 
+// databases returns a database of this test's own for each kind: locks of package txn hold in a whole database of
+// Postgres, and other tests use the same names.
 func databases(t *testing.T) map[string]string {
 	t.Helper()
-	return map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "bank.db"), "postgres": pgtest.SchemaURL(t)}
+	return map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "bank.db"), "postgres": pgtest.Database(t)}
 }
 
 const conserved = "800.00 in all accounts, of 800.00; "

@@ -10,11 +10,11 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
-func TestCompare(t *testing.T) { storetest.Compare(t, places(t)) }
+func TestCompare(t *testing.T) { t.Parallel(); storetest.Compare(t, places(t)) }
 
-func TestCompareResources(t *testing.T) { storetest.CompareResources(t, places(t)) }
+func TestCompareResources(t *testing.T) { t.Parallel(); storetest.CompareResources(t, places(t)) }
 
-func TestCompareLimits(t *testing.T) { storetest.CompareLimits(t, places(t)) }
+func TestCompareLimits(t *testing.T) { t.Parallel(); storetest.CompareLimits(t, places(t)) }
 
 func FuzzCompare(f *testing.F) { storetest.FuzzCompare(f, places(f)) }
 

@@ -27,6 +27,7 @@ func (w *workload) unpark() {
 
 // The hot path of items that need resources, beside any number of waiting ones.
 func TestPlansOfResources(t *testing.T) {
+	t.Parallel()
 	url := planServer(t)
 	for i, c := range []struct {
 		name    string

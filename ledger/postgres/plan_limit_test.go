@@ -28,6 +28,7 @@ SELECT id, 'l', 1, slot, now() + id * interval '1 ms', 1, shard_key FROM i`, n, 
 
 // The hot path of kinds with limits, and that of others beside them, with any number held back.
 func TestPlansOfLimits(t *testing.T) {
+	t.Parallel()
 	url := planServer(t)
 	for i, c := range []struct {
 		name    string

@@ -211,6 +211,7 @@ func (w *workload) shapes(plans []explained) {
 // Statements that are prepared have one plan each, whatever the tables and their statistics held
 // when it was made and hold when it is used, and it reads what the statement is about.
 func TestPreparedPlans(t *testing.T) {
+	t.Parallel()
 	url := planServer(t)
 	for _, c := range []struct {
 		name  string
@@ -346,6 +347,7 @@ func embedder(t *testing.T, url string) *pgxpool.Config {
 // of the hot path goes by its index and reads what it is about. Four of the states are looked at unless rows are asked
 // for: a table that is tempting to read as a whole, one without statistics, and two whose statistics are wrong.
 func TestPlans(t *testing.T) {
+	t.Parallel()
 	url := planServer(t)
 	for i, c := range []struct {
 		name    string
@@ -433,6 +435,7 @@ func (w *workload) stale(then, now ledger.State) {
 // Entries of rows that are gone stay in the indexes until a vacuum, and beside an old transaction
 // no vacuum removes them. Positions keep the hot path from reading them again and again.
 func TestDeadEntries(t *testing.T) {
+	t.Parallel()
 	config, err := poolConfig(planServer(t))
 	if err != nil {
 		t.Fatal(err)

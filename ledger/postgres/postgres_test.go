@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestStore(t *testing.T) { storetest.Run(t, opener(t)) }
+func TestStore(t *testing.T) { t.Parallel(); storetest.Run(t, opener(t)) }
 
 // opener opens empty ledgers, each in a schema of its own, on one pool.
 func opener(t testing.TB) storetest.Open {
