@@ -97,6 +97,18 @@ func Database(t testing.TB) string {
 	return u.String()
 }
 
+// Latin1 is a [Database] whose sessions exchange text in LATIN1, unless they choose UTF-8.
+func Latin1(t testing.TB) string {
+	t.Helper()
+	address := Database(t)
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	execute(t, "ALTER DATABASE "+strings.TrimPrefix(u.Path, "/")+" SET client_encoding = 'LATIN1'")
+	return address
+}
+
 // Version is the version of the shared server as Postgres counts it: 150018 is 15.18.
 func Version(t testing.TB) int {
 	t.Helper()

@@ -75,6 +75,18 @@ func TestRows(t *testing.T) {
 	})
 }
 
+// TestTextIsUTF8: text is UTF-8, whatever the database or the role is set to.
+func TestTextIsUTF8(t *testing.T) {
+	q, err := query.Postgres(t.Context(), pgtest.Latin1(t), "list.sql", "SELECT 'Zoé' AS key, length('Zoé') AS n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	if d := cmp.Diff([][]any{{"Zoé", int64(3)}}, all(t, q)); d != "" {
+		t.Error(d)
+	}
+}
+
 // TestTypes: a value is what the database has, whatever the driver would make of it.
 func TestTypes(t *testing.T) {
 	onBoth(t, func(t *testing.T, name string, open opener) {

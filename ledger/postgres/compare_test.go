@@ -10,21 +10,23 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/storetest"
 )
 
-func TestCompare(t *testing.T) { t.Parallel(); storetest.Compare(t, places(t)) }
+func TestCompare(t *testing.T) { storetest.Compare(t, places(t)) }
 
-func TestCompareResources(t *testing.T) { t.Parallel(); storetest.CompareResources(t, places(t)) }
+func TestCompareResources(t *testing.T) { storetest.CompareResources(t, places(t)) }
 
-func TestCompareLimits(t *testing.T) { t.Parallel(); storetest.CompareLimits(t, places(t)) }
+func TestCompareLimits(t *testing.T) { storetest.CompareLimits(t, places(t)) }
 
 func FuzzCompare(f *testing.F) { storetest.FuzzCompare(f, places(f)) }
 
 func FuzzValues(f *testing.F) { storetest.FuzzValues(f, opener(f)) }
 
-// places are schemas of their own, on one pool that can break.
+// places are one after the other in the same schema, on one pool that can break.
 func places(t testing.TB) storetest.NewPlace {
 	b := newBreaker(t)
-	return func(t testing.TB, now func() time.Time) storetest.Place {
-		schema := pgtest.Schema(t)
+	reused := &schemas{t: t, pool: pgtest.Pool(t)}
+	schema := reused.take(t)
+	return func(t testing.TB, now func() time.Time) storetest.Place { // of the history before nothing is open any more
+		reused.empty(t, schema)
 		return storetest.Place{
 			Open: func() (ledger.Store, error) {
 				s, err := postgres.Open(t.Context(), b.Pool, postgres.Options{Schema: schema, Now: now})

@@ -112,6 +112,8 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "ledgerd"
 	}
+	// Else the server takes our UTF-8 for what the role or the database has been set to. A pooler knows this parameter.
+	c.RuntimeParams["client_encoding"] = "UTF8"
 	path := c.RuntimeParams["search_path"]
 	delete(c.RuntimeParams, "search_path") // a pooler refuses it
 	chosen := strings.Contains(url, "target_session_attrs") || os.Getenv("PGTARGETSESSIONATTRS") != ""

@@ -80,6 +80,9 @@ func withStore(ctx context.Context, url string, o Options, fn func(*Store, Optio
 
 // prepare makes or migrates the schema as the options allow, and refuses what does not fit.
 func (s *Store) prepare(ctx context.Context, o Options) error {
+	if err := s.checkEncoding(ctx); err != nil {
+		return err
+	}
 	c, err := s.condition(ctx, o.Schema)
 	if err == nil && 0 < c.have && c.have < schema.Version && !o.Migrate {
 		c, err = s.settled(ctx, o.Schema) // it may be that somebody is just making it
@@ -92,6 +95,21 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 		return err
 	}
 	return s.migrate(ctx, o)
+}
+
+// checkEncoding refuses a pool whose sessions do not use UTF-8, as the server would store other text than it is given.
+func (s *Store) checkEncoding(ctx context.Context) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	if encoding := conn.Conn().PgConn().ParameterStatus("client_encoding"); encoding != "UTF8" {
+		return &ledger.Error{Kind: ledger.ErrInvalid,
+			Message: fmt.Sprintf("%s: the sessions of the pool use %s", s.name, encoding),
+			Hint:    `set RuntimeParams["client_encoding"] to "UTF8" in the pool's ConnConfig`}
+	}
+	return nil
 }
 
 // settled is the condition of a schema while no process migrates it: each migration is committed by itself.

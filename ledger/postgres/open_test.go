@@ -115,6 +115,34 @@ func TestConnectSettings(t *testing.T) {
 	}
 }
 
+// Text is UTF-8, whatever the database or the role is set to. A pool of the caller's that uses another encoding is
+// refused.
+func TestTextIsUTF8(t *testing.T) {
+	url := pgtest.Latin1(t)
+	s, err := postgres.Connect(t.Context(), url+"&client_encoding=LATIN1", postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := ledger.New(s, ledger.Options{}).Add(t.Context(), ledger.NewItem{Kind: "k", Key: "Zoé"}); err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	var characters int
+	err = pool.QueryRow(t.Context(), "SELECT length(key) FROM ledger_items").Scan(&characters)
+	if err != nil || characters != 3 {
+		t.Errorf("the key has %d characters, want 3; %v", characters, err)
+	}
+	if _, err := postgres.Open(t.Context(), pool, postgres.Options{}); !errors.Is(err, ledger.ErrInvalid) ||
+		!strings.Contains(err.Error(), "use LATIN1") {
+		t.Errorf("with a pool of LATIN1: %v", err)
+	}
+}
+
 // Many processes may open a database that has no ledger yet, at the same time.
 func TestOpenAtOnce(t *testing.T) {
 	for round := range 4 {

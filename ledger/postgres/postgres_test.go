@@ -19,9 +19,10 @@ func TestStore(t *testing.T) { t.Parallel(); storetest.Run(t, opener(t)) }
 // opener opens empty ledgers, each in a schema of its own, on one pool.
 func opener(t testing.TB) storetest.Open {
 	pool := pgtest.Pool(t)
+	reused := &schemas{t: t, pool: pool}
 	return func(t testing.TB, now func() time.Time) ledger.Store {
 		t.Helper()
-		s, err := postgres.Open(t.Context(), pool, postgres.Options{Schema: pgtest.Schema(t), Now: now})
+		s, err := postgres.Open(t.Context(), pool, postgres.Options{Schema: reused.take(t), Now: now})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,11 @@
 // as "sqlite". Handles of the caller's on the same file must use that driver too: two SQLite
 // libraries in one process break each other's locks and damage the file.
 //
+// On Linux the locks belong to open file descriptions: code of the same process may open, read and close the file, as
+// a checksum does. The package chooses that for all SQLite files of the process when it is initialised. On
+// macOS there are no such locks, so no other code of the process may open the file. A file with a second
+// name, by a hard link or because the file itself is mounted, is refused.
+//
 // # How it works
 //
 // SQLite has one writer at a time, so a store has one connection that writes, owned by one

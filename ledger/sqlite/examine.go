@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -36,7 +37,6 @@ const ahead = 2 * time.Second
 // nothing, and makes nothing where there is none. sound: the ledger may be opened.
 func Examine(ctx context.Context, path string) (all []finding.Finding, sound bool) {
 	add := func(f finding.Finding) { all = append(all, f) }
-	_, _ = sqlite.OFDLocking(true) // as Open does
 	dir := nearest(filepath.Dir(path))
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		dir = filepath.Dir(real)
@@ -73,9 +73,23 @@ func Examine(ctx context.Context, path string) (all []finding.Finding, sound boo
 		add(finding.Problem("journal", "the file is not in WAL mode", "somebody has switched it; readers and the writer "+
 			"block each other", "open the ledger: that switches it back"))
 	}
+	if runtime.GOOS == "linux" {
+		add(examineLocks())
+	}
 	add(examineLog(ctx, f))
 	add(examineClock(ctx, f))
 	return all, true
+}
+
+// examineLocks looks at the locks that SQLite uses. On Linux they belong to open file descriptions, unless the kernel
+// or the file system has none.
+func examineLocks() finding.Finding {
+	if sqlite.OFDLockingEnabled() {
+		return finding.Fine("locks", "they hold until SQLite itself closes the file")
+	}
+	return finding.Warning("locks", "this kernel, or the file system, has no locks of open file descriptions",
+		"a Go program that embeds the ledger loses its locks when any of its code opens and closes the file",
+		"use ext4, XFS, Btrfs or tmpfs and Linux 3.15 or later, or let no code of the program open the file")
 }
 
 func examineSystem(path, dir string) finding.Finding {

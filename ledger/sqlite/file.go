@@ -62,6 +62,9 @@ func locate(name string, mustExist bool) (*file, error) {
 		if err := unix.Access(f.path, unix.R_OK|unix.W_OK); err != nil {
 			return nil, denied(name, &fs.PathError{Op: "write", Path: f.path, Err: err})
 		}
+		if err := f.oneName(info); err != nil {
+			return nil, err
+		}
 	}
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
 		return nil, denied(name, &fs.PathError{Op: "write", Path: dir, Err: err})

@@ -2,12 +2,15 @@ package sqlite_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
 func init() {
@@ -22,6 +25,41 @@ func init() {
 		fmt.Println(errors.Is(err, unix.EAGAIN))
 		return nil
 	}
+}
+
+func init() {
+	// A program that uses a database of its own before it opens the ledger, and reads the ledger's file besides.
+	children["own database first"] = func(ctx context.Context, args []string) error {
+		own, err := sql.Open("sqlite", args[0]+".own")
+		if err != nil {
+			return err
+		}
+		defer own.Close()
+		if _, err := own.ExecContext(ctx, "CREATE TABLE t (x)"); err != nil {
+			return err
+		}
+		s, err := sqlite.Open(ctx, args[0], sqlite.Options{})
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		if _, err := os.ReadFile(args[0]); err != nil {
+			return err
+		}
+		return goAhead()
+	}
+}
+
+// A program that used SQLite before it opened the ledger keeps its locks, too.
+func TestOwnDatabaseFirst(t *testing.T) {
+	path := newPath(t)
+	program := spawn(t, "own database first", path).start(t)
+	program.expect(t, "ready")
+	c := spawn(t, "lock", path).start(t)
+	c.expect(t, "true")
+	c.done(t)
+	program.in.Close()
+	program.done(t)
 }
 
 // Opening and closing the file, as a backup or a checksum does, does not take the store's lock

@@ -18,3 +18,6 @@ func networkFS(dir string) (string, error) {
 	}
 	return unix.ByteSliceToString(fs.Fstypename[:]), nil
 }
+
+// mountPoint is false: only folders are mount points here.
+func mountPoint(string) bool { return false }

@@ -21,12 +21,36 @@ func networkFS(dir string) (string, error) {
 	if err := unix.Stat(dir, &st); err != nil {
 		return "", &os.PathError{Op: "stat", Path: dir, Err: err}
 	}
-	mounts, err := os.Open("/proc/self/mountinfo")
+	mounts, err := os.Open(mountTable)
 	if err != nil { // without it the names are less precise
 		return networkName(uint32(fs.Type), ""), nil
 	}
 	defer mounts.Close()
 	return networkName(uint32(fs.Type), mountedAs(mounts, st.Dev)), nil
+}
+
+const mountTable = "/proc/self/mountinfo"
+
+// mountPoint reports whether something is mounted at a path, which is absolute and without symbolic links.
+func mountPoint(path string) bool {
+	mounts, err := os.Open(mountTable)
+	if err != nil {
+		return false
+	}
+	defer mounts.Close()
+	return mountedAt(mounts, path)
+}
+
+// mountedAt looks for a path in the format of /proc/self/mountinfo: the fifth field is the place, with
+// space, tab, line feed and backslash in octal.
+func mountedAt(mountinfo io.Reader, path string) bool {
+	path = strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(path)
+	for lines := bufio.NewScanner(mountinfo); lines.Scan(); {
+		if f := strings.Fields(lines.Text()); len(f) > 4 && f[4] == path {
+			return true
+		}
+	}
+	return false
 }
 
 // networkTypes are the magic numbers of statfs(2).

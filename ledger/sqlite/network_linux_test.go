@@ -46,3 +46,16 @@ func TestNetworkFS(t *testing.T) {
 		t.Errorf("the tests' own folder is on %q, %v", got, err)
 	}
 }
+
+func TestMountedAt(t *testing.T) {
+	const table = mounts + `50 31 254:0 /srv/a.db /data/led\040ger.db rw,relatime - ext4 /dev/vda rw
+`
+	for path, want := range map[string]bool{"/": true, "/data/led ger.db": true, "/data/led": false, "/data": false} {
+		if got := mountedAt(strings.NewReader(table), path); got != want {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+	if mountPoint(t.TempDir()) || !mountPoint("/proc") {
+		t.Error("the table of mounts is not read")
+	}
+}

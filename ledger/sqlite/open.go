@@ -29,6 +29,12 @@ type Options struct {
 	Now func() time.Time
 }
 
+// ofdLocking is nil if SQLite uses locks of open file descriptions in this process. Locks of POSIX are
+// lost when anything in the process opens and closes the file, and then two writers can damage it
+// (https://sqlite.org/howtocorrupt.html, "POSIX advisory locks canceled by a separate thread doing close()"). It can
+// be chosen only before the process uses SQLite for the first time, so it is when the package is initialised.
+var _, ofdLocking = sqlite.OFDLocking(true)
+
 const defaultWait = 30 * time.Second
 
 // Store is a ledger.Store on an SQLite file. It is safe for concurrent use.
@@ -70,9 +76,11 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if clock == nil {
 		clock = time.Now
 	}
-	// Locks of open file descriptions survive when anything in this process opens and closes
-	// the file. It fails where there are none, and after the first use of SQLite.
-	_, _ = sqlite.OFDLocking(true)
+	if errors.Is(ofdLocking, sqlite.ErrOFDLockingTooLate) {
+		return nil, &ledger.Error{Kind: ledger.ErrInvalid, Message: "SQLite was used in this program before package ledger/sqlite " +
+			"was initialised, so its locks would be lost when anything here closes the file",
+			Hint: "do not use SQLite in an init function or in a package variable, or import ledger/sqlite there"}
+	}
 	f, err := locate(path, o.MustExist)
 	if err != nil {
 		return nil, err

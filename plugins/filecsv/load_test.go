@@ -279,6 +279,15 @@ func TestLoadDayWithZone(t *testing.T) {
 }
 
 // Nothing is made for a column that could have no name.
+// Text is UTF-8, whatever the database or the role is set to.
+func TestLoadIsUTF8(t *testing.T) {
+	url := pgtest.Latin1(t)
+	outOf(t, loading(t, url).Run(sdktest.Task{Payload: payload{"path": csvFile(t, "id,name\n1,Zoé\n"), "table": "p"}}))
+	if got := query(t, open(t, "pgx", url), "SELECT length(name) FROM p"); !slices.Equal(got, []string{"3"}) {
+		t.Errorf("the name has %v characters, want 3", got)
+	}
+}
+
 func TestLoadColumnWithoutName(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h, path := loading(t, url), csvFile(t, "a\n1\n")
