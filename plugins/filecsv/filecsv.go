@@ -83,7 +83,9 @@
 // the first one then. Its columns have the names of the header and are text. types makes them bigint (int), numeric
 // (decimal; SQLite keeps 15 digits), boolean (bool, in SQLite 1 and 0), date and timestamptz (date and time; in
 // SQLite text). Into one that is there, values go by the names of the columns, which may differ in case; it may have
-// columns that the file does not have. A file fails with column_type, and nothing is loaded, if types names a column
+// columns that the file does not have. Dates, times and numbers for such a column are read by date_formats and decimal,
+// whether types names it or not, and a value that does not fit makes a bad row. A file fails with column_type, and
+// nothing is loaded, if types names a column
 // that has another type in the table, such as text for decimal. A date is a day and is written as 2026-11-20; it is
 // read by those of date_formats that have no time of day. A time is written as 2026-11-20 10:00:00Z (in UTC, which
 // it is taken for if it names no zone); a day alone is its midnight. Truths are written as 1 and 0, text as it

@@ -14,23 +14,26 @@ import (
 type header struct {
 	yes     bool
 	because string // "": no sign, only the likelier choice
+	weak    bool   // the sign is weak: too weak to make a table by it
 }
 
 // header looks for signs that distinguish names from values. A row with a column that the payload names, be it in
 // another case, is a header. Otherwise each column votes. Its first cell is a name if it is of another kind than all
 // the values below (text above numbers, a number above dates, no digit or @ above values that all have one). It is a
-// value if it is of their kind, is written as they are, or comes again below. Years, and numbers that are counted up
-// from column to column, are names of columns.
+// value if it is of their kind, is written as they are, or comes again below; that alone is a weak sign. Years, and
+// numbers that are counted up from column to column, are names of columns. A row that comes again whole may be the
+// header of files that were put together, so its cells do not count as values that come again.
 func (r *rules) header(rows [][][]byte) header {
 	if len(rows) == 0 || rows[0] == nil {
 		return header{yes: true} // there is nothing to tell, or reading it will
 	}
 	named, counted := r.named(), countedUp(rows)
 	votes, typed, because := 0, 0, map[bool]string{}
+	whole, again := slices.ContainsFunc(rows[1:], func(row [][]byte) bool { return sameRow(row, rows[0]) }), 0
 	for i, v := range rows[0] {
 		v = trim(v)
 		if slices.ContainsFunc(named, func(n string) bool { return strings.EqualFold(n, string(v)) }) {
-			return header{true, fmt.Sprintf("it has the column %q", shown(string(v)))}
+			return header{yes: true, because: fmt.Sprintf("it has the column %q", shown(string(v)))}
 		}
 		if r.isNull(v) {
 			continue
@@ -40,6 +43,12 @@ func (r *rules) header(rows [][][]byte) header {
 			typed++
 		}
 		vote, why := r.vote(v, below, slices.Contains(counted, i))
+		if why == comesAgain {
+			if whole {
+				continue
+			}
+			again--
+		}
 		votes += vote
 		if why != "" && because[vote > 0] == "" {
 			because[vote > 0] = fmt.Sprintf("%q %s", shown(string(v)), why)
@@ -47,11 +56,18 @@ func (r *rules) header(rows [][][]byte) header {
 	}
 	if votes == 0 {
 		if typed > 0 && typed == len(rows[0]) {
-			return header{false, "it has numbers or dates only"}
+			return header{because: "it has numbers or dates only"}
 		}
 		return header{yes: typed == 0}
 	}
-	return header{votes > 0, because[votes > 0]}
+	return header{yes: votes > 0, because: because[votes > 0], weak: votes < 0 && votes == again}
+}
+
+const comesAgain = "comes again below"
+
+// sameRow reports whether two rows of at least two columns have the same values.
+func sameRow(a, b [][]byte) bool {
+	return len(a) > 1 && slices.EqualFunc(a, b, func(a, b []byte) bool { return bytes.Equal(trim(a), trim(b)) })
 }
 
 // below are the values of column i that are not null.
@@ -89,7 +105,7 @@ func (r *rules) vote(v []byte, below [][]byte, counted bool) (vote int, why stri
 		return -1, "stands above " + plural[lower] + " and is one of them"
 	}
 	if slices.ContainsFunc(below, func(b []byte) bool { return bytes.Equal(b, v) }) {
-		return -1, "comes again below"
+		return -1, comesAgain
 	}
 	if k != kindText || len(below) < 2 {
 		return 0, ""

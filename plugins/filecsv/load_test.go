@@ -211,83 +211,36 @@ func TestLoadTypes(t *testing.T) {
 	})
 }
 
-// A date stays a date where date_formats have a time of day, too: the database finds it by its day, in any zone.
-func TestLoadDate(t *testing.T) {
+// A header that comes again is no row: of parts that were put together, or of a list that has one value twice. A load
+// asks whether the first row is a header, and then the later ones are bad rows.
+func TestLoadHeaderComesAgain(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h := loading(t, url)
-		outOf(t, h.Run(sdktest.Task{Payload: payload{
-			"path": csvFile(t, "id,day\n1,2026-07-22\n2,\n"), "table": "t", "types": map[string]string{"day": "date"},
-		}}))
-		if got := query(t, db, "SELECT id, CAST(day AS text) FROM t WHERE day = '2026-07-22'"); !slices.Equal(got,
-			[]string{"1|2026-07-22"}) {
-			t.Errorf("rows %q", got)
+		run := func(text, header string, bad int) sdktest.Result {
+			return h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, text), "table": "h", "header": header,
+				"max_bad_rows": bad}})
 		}
-		declared := "SELECT type FROM pragma_table_info('t') WHERE name = 'day'"
-		if !strings.HasPrefix(url, "sqlite:") {
-			declared = "SELECT data_type FROM information_schema.columns WHERE table_schema = current_schema() AND " +
-				"table_name = 't' AND column_name = 'day'"
+		const parts = "city,country\nBerlin,de\nRome,it\ncity,country\nOslo,no\n"
+		for text, want := range map[string]string{
+			parts:                              "The rows below do not tell",
+			"Berlin,de\nRome,it\nHamburg,de\n": `"de" comes again below`,
+		} {
+			r := run(text, "auto", 0)
+			if r.Code != "header_unclear" || !strings.Contains(r.Error, want) || hasTable(t, db, url, "h") {
+				t.Errorf("%q: %s %s", text, r.Code, r.Error)
+			}
 		}
-		if got := query(t, db, declared); !slices.Equal(got, []string{"date"}) && !slices.Equal(got, []string{"TEXT"}) {
-			t.Errorf("the column is %q", got)
-		}
-		r := h.Run(sdktest.Task{Payload: payload{
-			"path": csvFile(t, "id,day\n3,2026-07-22 10:00:00\n"), "table": "t", "types": map[string]string{"day": "date"},
-		}})
-		if want := `column "day": not a date like YYYY-MM-DD: "2026-07-22 10:00:00"; the type time takes a time of ` +
-			`day`; r.Code != badRows || !strings.HasSuffix(r.Error, want) {
-			t.Errorf("%s %s, want …%s", r.Code, r.Error, want)
-		}
-		r = h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "day\n1\n"), "types": map[string]string{"day": "date"},
-			"date_formats": []string{"YYYY-MM-DD hh:mm"}}})
-		if r.Code != "bad_check" || !strings.Contains(r.Error, "the type time has") {
+		if r := run(parts, "yes", 0); r.Code != badRows || !strings.HasSuffix(r.Error, "on line 4: the header comes again") {
 			t.Errorf("%s %s", r.Code, r.Error)
 		}
-	})
-}
-
-// A decimal comma is read where it is asked for, and named where it is not.
-func TestLoadDecimalComma(t *testing.T) {
-	databases(t, func(t *testing.T, url string, db *sql.DB) {
-		h := loading(t, url)
-		load := payload{"path": csvFile(t, "id;amount\n1.000;1.234,56\n2;-0,5\n"), "table": "t",
-			"types": map[string]string{"id": "int", "amount": "decimal"}}
-		if r := h.Run(sdktest.Task{Payload: load}); r.Code != badRows ||
-			!strings.HasSuffix(r.Error, `not an integer: "1.000"; with a decimal comma: --set decimal=,`) {
-			t.Errorf("%s %s", r.Code, r.Error)
-		}
-		load["decimal"] = ","
-		outOf(t, h.Run(sdktest.Task{Payload: load}))
-		if got := query(t, db, "SELECT id, CAST(amount AS text) FROM t ORDER BY id"); !slices.Equal(got,
-			[]string{"2|-0.5", "1000|1234.56"}) {
+		outOf(t, run(parts, "yes", 1))
+		if got := query(t, db, "SELECT city FROM h ORDER BY city"); !slices.Equal(got, []string{"Berlin", "Oslo", "Rome"}) {
 			t.Errorf("rows %q", got)
-		}
-	})
-}
-
-// A day in a zone, as XML writes it, is no time of day.
-func TestLoadDayWithZone(t *testing.T) {
-	databases(t, func(t *testing.T, url string, db *sql.DB) {
-		outOf(t, loading(t, url).Run(sdktest.Task{Payload: payload{
-			"path":  csvFile(t, "day\n2026-11-20+05:00\n2026-11-20-05:00\n2026-11-20Z\n"),
-			"table": "t", "types": map[string]string{"day": "date"}, "date_formats": []string{"YYYY-MM-DDZ"},
-		}}))
-		if got := query(t, db, "SELECT CAST(day AS text) FROM t"); !slices.Equal(got, []string{"2026-11-20", "2026-11-20",
-			"2026-11-20"}) {
-			t.Errorf("days %q", got)
 		}
 	})
 }
 
 // Nothing is made for a column that could have no name.
-// Text is UTF-8, whatever the database or the role is set to.
-func TestLoadIsUTF8(t *testing.T) {
-	url := pgtest.Latin1(t)
-	outOf(t, loading(t, url).Run(sdktest.Task{Payload: payload{"path": csvFile(t, "id,name\n1,Zoé\n"), "table": "p"}}))
-	if got := query(t, open(t, "pgx", url), "SELECT length(name) FROM p"); !slices.Equal(got, []string{"3"}) {
-		t.Errorf("the name has %v characters, want 3", got)
-	}
-}
-
 func TestLoadColumnWithoutName(t *testing.T) {
 	databases(t, func(t *testing.T, url string, db *sql.DB) {
 		h, path := loading(t, url), csvFile(t, "a\n1\n")

@@ -44,15 +44,36 @@ func newLoader(d *load.Database, it sdk.Item[In]) *loader {
 func (l *loader) hasColumns(ctx context.Context, names []string) (bool, error) {
 	have, err := l.database.Columns(ctx, l.job.Table)
 	missing := slices.ContainsFunc(names, func(name string) bool {
-		return !slices.ContainsFunc(have, func(h string) bool { return strings.EqualFold(h, name) })
+		return !slices.ContainsFunc(have, func(h load.Column) bool { return strings.EqualFold(h.Name, name) })
 	})
 	return !missing, err
+}
+
+// target is the type that the table's column for a column of the file has; Text if there is none.
+func (l *loader) target(have []load.Column, name string) load.Type {
+	if mapped, ok := l.job.Map[name]; ok {
+		name = mapped
+	}
+	found := load.Text
+	for _, h := range have {
+		if h.Name == name {
+			return h.Type
+		}
+		if strings.EqualFold(h.Name, name) {
+			found = h.Type
+		}
+	}
+	return found
 }
 
 // begin begins to load a file with these columns.
 func (l *loader) begin(ctx context.Context, r *rules, names []string) (err error) {
 	l.rules, l.names = r, names
 	l.convert, l.text, l.row = make([]conversion, len(names)), make([]bool, len(names)), make([][]byte, len(names))
+	have, err := l.database.Columns(ctx, l.job.Table)
+	if err != nil {
+		return err
+	}
 	for i, name := range names {
 		c := load.Column{Name: name}
 		switch r.in.Types[name] {
@@ -65,9 +86,12 @@ func (l *loader) begin(ctx context.Context, r *rules, names []string) (err error
 		case "date":
 			c.Type, l.convert[i] = load.Date, r.days.iso(time.DateOnly)
 		case "time":
-			c.Type, l.convert[i] = load.Time, r.iso("2006-01-02 15:04:05.999999Z07:00")
+			c.Type, l.convert[i] = load.Time, r.iso(timeLayout)
 		default:
-			l.text[i] = true
+			if l.convert[i], err = r.asColumn(l.target(have, name)); err != nil {
+				return refuse("column_type", "column %q of table %s: %v", shown(name), l.job.Table, err)
+			}
+			l.text[i] = l.convert[i] == nil
 		}
 		l.job.Columns = append(l.job.Columns, c)
 	}
@@ -133,6 +157,37 @@ func (l *loader) close() {
 		l.load = nil
 	}
 }
+
+// asColumn reads values without a type of their own for a column of the table, by date_formats and decimal; nil if
+// the database takes them as they are.
+func (r *rules) asColumn(t load.Type) (conversion, error) {
+	var as string
+	var convert conversion
+	switch {
+	case t == load.Date:
+		as, convert = "date", r.days.iso(time.DateOnly)
+	case t == load.Time:
+		as, convert = "time", r.iso(timeLayout)
+	case t == load.Decimal && r.comma:
+		as, convert = "decimal", func(v []byte) ([]byte, string) { return r.point(v), "" }
+	default:
+		return nil, nil
+	}
+	rule, err := r.newRule(as)
+	if err != nil {
+		return nil, err
+	}
+	c := check{rule: rule}
+	return func(v []byte) ([]byte, string) {
+		if reason := c.fails(v, false); reason != "" {
+			return nil, reason
+		}
+		return convert(v)
+	}, nil
+}
+
+// timeLayout is how times are written.
+const timeLayout = "2006-01-02 15:04:05.999999Z07:00"
 
 func wholeNumber(v []byte) ([]byte, string) {
 	if len(v) > 18 {

@@ -189,6 +189,9 @@ func (s *scanner) row(line int64, fields [][]byte) error {
 		}
 	}
 	fields = fields[:len(s.columns)]
+	if s.table.isHeader(fields) {
+		return s.bad(BadRow{Line: line, Reason: "the header comes again"}, fields)
+	}
 	for i := range s.checks {
 		c := &s.checks[i]
 		v := trim(fields[c.column])

@@ -87,20 +87,24 @@ func (t *table) decideHeader(ctx context.Context, r *rules, rows [][][]byte, o o
 		if len(r.in.Columns) > 0 {
 			because = "columns names them"
 		}
-		return header{r.in.Header == "yes", because}, nil
+		return header{yes: r.in.Header == "yes", because: because}, nil
 	}
 	h := r.header(rows)
-	if h.because != "" || o.loader == nil || len(rows) == 0 || rows[0] == nil {
+	if h.because != "" && !h.weak || o.loader == nil || len(rows) == 0 || rows[0] == nil {
 		return h, nil
 	}
 	names, _ := r.columns(trimAll(rows[0]))
 	named, err := o.loader.hasColumns(ctx, names)
 	if err != nil || named {
-		return header{named, "the table has a column for each of its names"}, err
+		return header{yes: named, because: "the table has a column for each of its names"}, err
 	}
-	return h, refuse("header_unclear", "does the first row (%s) name the columns? The rows below do not tell: --set "+
+	why := "The rows below do not tell"
+	if h.weak {
+		why = h.because
+	}
+	return h, refuse("header_unclear", "does the first row (%s) name the columns? %s: --set "+
 		"header=yes, or --set columns=… (names of the columns: %d)%s",
-		t.first, len(rows[0]), t.remark())
+		t.first, why, len(rows[0]), t.remark())
 }
 
 // readHeader reads the first record as names. rows are the first ones, with the header. A delimiter at the end of all
@@ -128,6 +132,11 @@ func (t *table) readHeader(r *rules, rows [][][]byte) error {
 	}
 	t.names, t.behind = r.columns(t.cells)
 	return nil
+}
+
+// isHeader reports whether a row is the header once more: files that were put together bring theirs along.
+func (t *table) isHeader(row [][]byte) bool {
+	return t.header.yes && len(row) <= len(t.cells) && sameRow(row, t.cells[:len(row)])
 }
 
 // inDoubt adds to the lack of a column how the header was found, if that may be the reason.

@@ -289,15 +289,22 @@ func (d *Database) cannotUpdate(err error, to into) error {
 	return d.explain("load", err)
 }
 
-// Columns are the names of a table's columns, none if it is not there.
-func (d *Database) Columns(ctx context.Context, table string) ([]string, error) {
+// Columns are a table's columns, none if it is not there, each with the type by which its values are read: Date, Time,
+// Decimal for all numbers, or else Text.
+func (d *Database) Columns(ctx context.Context, table string) (all []Column, err error) {
+	if err := d.checkTable(table); err != nil {
+		return nil, err
+	}
 	conn, err := d.db.Conn(ctx)
 	if err != nil {
 		return nil, d.explain("connect", err)
 	}
 	defer conn.Close()
 	have, err := d.columns(ctx, conn, table)
-	return namesOf(have), err
+	for _, c := range have {
+		all = append(all, Column{c.name, c.reads()})
+	}
+	return all, err
 }
 
 // shown is a name, cut if it is long.

@@ -49,7 +49,8 @@ func openPostgres(address, password string) (*Database, error) {
 		loadsOf: "SELECT load_id FROM ledgerd_loads WHERE kind = $1::text AND item_key = $2::text AND load_id IS NOT NULL",
 		rowsOfLast: `SELECT row_count FROM ledgerd_loads
 			WHERE kind = $1::text AND item_key = $2::text AND target = $3::text ORDER BY loaded_at DESC LIMIT 1`,
-		selectColumns: `SELECT attname, format_type(atttypid, atttypmod), CASE WHEN typcategory IN ('N', 'S', 'B', 'D') THEN typcategory::text ELSE '' END
+		selectColumns: `SELECT attname, format_type(atttypid, atttypmod), CASE WHEN typcategory IN ('N', 'S', 'B', 'D') THEN typcategory::text ELSE '' END,
+				format_type(coalesce(nullif(typbasetype, 0), t.oid), NULL)
 			FROM pg_catalog.pg_attribute JOIN pg_catalog.pg_type t ON t.oid = atttypid
 			WHERE attrelid = to_regclass($1::text) AND attnum > 0 AND NOT attisdropped ORDER BY attnum`,
 		types: map[Type]string{Text: "text", Int: "bigint", Decimal: "numeric", Bool: "boolean", Date: "date",

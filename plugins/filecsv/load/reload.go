@@ -173,15 +173,12 @@ func (d *Database) tagged(table string) string {
 // RowsOf counts the rows in the job's table that earlier loads have from the file. For a table that does not
 // mark them, it is the number of the last load.
 func (d *Database) RowsOf(ctx context.Context, job Job) (rows int64, err error) {
-	if err := d.checkTable(job.Table); err != nil {
-		return 0, err
-	}
 	have, err := d.Columns(ctx, job.Table)
 	if err != nil || len(have) == 0 {
 		return 0, err
 	}
 	statement, file := d.rowsOfLast, []any{job.Item.Kind, job.Item.Key, job.Table}
-	if slices.Contains(have, tagColumn) {
+	if slices.ContainsFunc(have, func(c Column) bool { return c.Name == tagColumn }) {
 		statement, file = "SELECT count(*)"+d.tagged(job.Table), file[:2]
 	}
 	err = d.db.QueryRowContext(ctx, statement, file...).Scan(&rows)

@@ -12,6 +12,21 @@ import (
 type tableColumn struct {
 	name, declared string
 	family         string // N for numbers, S text, B truths, D dates; "" if it takes values of any type
+	base           string // the type below a domain, in lower case
+}
+
+// reads is the type by which values of a column without one in the file are read: else the database would
+// read a date by a setting of the session, and a number with a decimal comma as another.
+func (c tableColumn) reads() Type {
+	switch {
+	case c.base == "date":
+		return Date
+	case strings.HasPrefix(c.base, "timestamp"), c.base == "datetime":
+		return Time
+	case c.family == "N", strings.HasPrefix(c.base, "numeric"), strings.HasPrefix(c.base, "decimal"):
+		return Decimal
+	}
+	return Text
 }
 
 // columns are those of a table, none if it is not there.
@@ -23,7 +38,7 @@ func (d *Database) columns(ctx context.Context, conn *sql.Conn, table string) (a
 	defer rows.Close()
 	for rows.Next() {
 		var c tableColumn
-		if err := rows.Scan(&c.name, &c.declared, &c.family); err != nil {
+		if err := rows.Scan(&c.name, &c.declared, &c.family, &c.base); err != nil {
 			return nil, d.explain("looking at the table", err)
 		}
 		all = append(all, c)

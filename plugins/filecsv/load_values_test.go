@@ -1,0 +1,111 @@
+package filecsv
+
+import (
+	"database/sql"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/sdk/sdktest"
+)
+
+// A date stays a date where date_formats have a time of day, too: the database finds it by its day, in any zone.
+func TestLoadDate(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h := loading(t, url)
+		outOf(t, h.Run(sdktest.Task{Payload: payload{
+			"path": csvFile(t, "id,day\n1,2026-07-22\n2,\n"), "table": "t", "types": map[string]string{"day": "date"},
+		}}))
+		if got := query(t, db, "SELECT id, CAST(day AS text) FROM t WHERE day = '2026-07-22'"); !slices.Equal(got,
+			[]string{"1|2026-07-22"}) {
+			t.Errorf("rows %q", got)
+		}
+		declared := "SELECT type FROM pragma_table_info('t') WHERE name = 'day'"
+		if !strings.HasPrefix(url, "sqlite:") {
+			declared = "SELECT data_type FROM information_schema.columns WHERE table_schema = current_schema() AND " +
+				"table_name = 't' AND column_name = 'day'"
+		}
+		if got := query(t, db, declared); !slices.Equal(got, []string{"date"}) && !slices.Equal(got, []string{"TEXT"}) {
+			t.Errorf("the column is %q", got)
+		}
+		r := h.Run(sdktest.Task{Payload: payload{
+			"path": csvFile(t, "id,day\n3,2026-07-22 10:00:00\n"), "table": "t", "types": map[string]string{"day": "date"},
+		}})
+		if want := `column "day": not a date like YYYY-MM-DD: "2026-07-22 10:00:00"; the type time takes a time of ` +
+			`day`; r.Code != badRows || !strings.HasSuffix(r.Error, want) {
+			t.Errorf("%s %s, want …%s", r.Code, r.Error, want)
+		}
+		r = h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "day\n1\n"), "types": map[string]string{"day": "date"},
+			"date_formats": []string{"YYYY-MM-DD hh:mm"}}})
+		if r.Code != "bad_check" || !strings.Contains(r.Error, "the type time has") {
+			t.Errorf("%s %s", r.Code, r.Error)
+		}
+	})
+}
+
+// A decimal comma is read where it is asked for, and named where it is not.
+func TestLoadDecimalComma(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h := loading(t, url)
+		load := payload{"path": csvFile(t, "id;amount\n1.000;1.234,56\n2;-0,5\n"), "table": "t",
+			"types": map[string]string{"id": "int", "amount": "decimal"}}
+		if r := h.Run(sdktest.Task{Payload: load}); r.Code != badRows ||
+			!strings.HasSuffix(r.Error, `not an integer: "1.000"; with a decimal comma: --set decimal=,`) {
+			t.Errorf("%s %s", r.Code, r.Error)
+		}
+		load["decimal"] = ","
+		outOf(t, h.Run(sdktest.Task{Payload: load}))
+		if got := query(t, db, "SELECT id, CAST(amount AS text) FROM t ORDER BY id"); !slices.Equal(got,
+			[]string{"2|-0.5", "1000|1234.56"}) {
+			t.Errorf("rows %q", got)
+		}
+	})
+}
+
+// A day in a zone, as XML writes it, is no time of day.
+func TestLoadDayWithZone(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		outOf(t, loading(t, url).Run(sdktest.Task{Payload: payload{
+			"path":  csvFile(t, "day\n2026-11-20+05:00\n2026-11-20-05:00\n2026-11-20Z\n"),
+			"table": "t", "types": map[string]string{"day": "date"}, "date_formats": []string{"YYYY-MM-DDZ"},
+		}}))
+		if got := query(t, db, "SELECT CAST(day AS text) FROM t"); !slices.Equal(got, []string{"2026-11-20", "2026-11-20",
+			"2026-11-20"}) {
+			t.Errorf("days %q", got)
+		}
+	})
+}
+
+// Text is UTF-8, whatever the database or the role is set to.
+func TestLoadIsUTF8(t *testing.T) {
+	url := pgtest.Latin1(t)
+	outOf(t, loading(t, url).Run(sdktest.Task{Payload: payload{"path": csvFile(t, "id,name\n1,Zoé\n"), "table": "p"}}))
+	if got := query(t, open(t, "pgx", url), "SELECT length(name) FROM p"); !slices.Equal(got, []string{"3"}) {
+		t.Errorf("the name has %v characters, want 3", got)
+	}
+}
+
+// Into a column of dates or numbers values are read by date_formats and decimal, named under types or not: never by a
+// setting of the session.
+func TestLoadByTheColumnsType(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		h := loading(t, url)
+		exec(t, db, "CREATE TABLE ev (id integer PRIMARY KEY, d date, at timestamp, n numeric)")
+		const text = "id;d;at;n\n1;03/02/2024;04/02/2024 10:30;1.234\n2;;;\n"
+		ev := payload{"path": csvFile(t, text), "table": "ev", "key": []string{"id"}, "decimal": ",",
+			"date_formats": []string{"DD/MM/YYYY", "DD/MM/YYYY hh:mm"}}
+		outOf(t, h.Run(sdktest.Task{Payload: ev}))
+		got := query(t, db, "SELECT id, CAST(d AS text), substr(CAST(at AS text), 1, 16), n FROM ev ORDER BY id")
+		if want := []string{"1|2024-02-03|2024-02-04 10:30|1234", "2|NULL|NULL|NULL"}; !slices.Equal(got, want) {
+			t.Errorf("rows %q, want %q", got, want)
+		}
+		for column, row := range map[string]string{"d": "3;02/13/2024;;", "at": "3;;13:00;", "n": "3;;;1,2,3"} {
+			ev["path"] = csvFile(t, "id;d;at;n\n"+row+"\n")
+			r := h.Run(sdktest.Task{Payload: ev})
+			if r.Code != badRows || !strings.Contains(r.Error, `column "`+column+`": not a`) {
+				t.Errorf("%s: %s %s", row, r.Code, r.Error)
+			}
+		}
+	})
+}
