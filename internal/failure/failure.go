@@ -80,7 +80,7 @@ func Explain(err error) *Error {
 	if f, ok := errors.AsType[*Error](err); ok {
 		return f
 	}
-	f := New(ExitError, "error", err.Error(), "")
+	f := New(ExitError, "error", err.Error(), ledger.Hint(err))
 	f.Cause = err
 	if own, ok := errors.AsType[advised](err); ok {
 		f.Exit = ExitUsage

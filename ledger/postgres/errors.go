@@ -70,9 +70,6 @@ func explainSQLState(tell func(kind error, hint, format string, args ...any) *le
 	case bad.Code == "08P01" && strings.Contains(bad.Message, "startup parameter"):
 		return tell(ledger.ErrInvalid, "migrate at the address of the server itself, and leave parameters of sessions out "+
 			"of the URL", "%s: there is a pooler before the server, and it does not take this: %s", name, bad.Message)
-	case bad.Code == "22P05" || bad.Code == "22021": // the server has no such character
-		return tell(ledger.ErrInvalid, "leave the character out, or keep the ledger in a database with UTF-8: createdb -E UTF8 "+
-			"-T template0", "%s: the encoding of the database does not have this text: %s", name, bad.Message)
 	case bad.Code == "XX001" || bad.Code == "XX002": // a page, an index
 		return tell(ledger.ErrDamaged, recovery, "%s is damaged: %s (%s)", name, bad.Message, bad.Code)
 	case bad.Code == "25006":

@@ -1,8 +1,10 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"sync"
 
 	"github.com/ledgerd/ledgerd/internal/failpoint"
@@ -103,10 +105,11 @@ func (f *finisher) finish(life context.Context, batch []*task) {
 		failpoint.Here("worker.settled")
 		errs := f.worker.config.Ledger.Finish(life, endings...)
 		failpoint.Here("worker.recorded")
-		batch = f.sort(life, batch, endings, errs)
-		if f.worker.failed("finish", unavailable(errs)) && !sleep(life, away.next()) {
+		var err error
+		batch, err = f.sort(life, batch, endings, errs)
+		if f.worker.failed("finish", err) && !sleep(life, away.next()) {
 			for _, t := range batch {
-				f.worker.record(t, ledger.Ending{Lease: t.lease, Result: t.result}, unavailable(errs))
+				f.worker.record(t, ledger.Ending{Lease: t.lease, Result: t.result}, err)
 			}
 			return
 		}
@@ -121,8 +124,10 @@ func endingsOf(batch []*task) []ledger.Ending {
 	return endings
 }
 
-// sort takes note of what became of each ending, and returns the tasks that are to be tried again.
-func (f *finisher) sort(life context.Context, batch []*task, endings []ledger.Ending, errs []error) (again []*task) {
+// sort takes note of what became of each ending, and returns the tasks that are to be tried again. away is set if the
+// reason is the ledger, and not what is in the endings.
+func (f *finisher) sort(life context.Context, batch []*task, endings []ledger.Ending, errs []error) (again []*task,
+	away error) {
 	for i, t := range batch {
 		err := errs[i]
 		invalid := errors.Is(err, ledger.ErrInvalid)
@@ -131,8 +136,12 @@ func (f *finisher) sort(life context.Context, batch []*task, endings []ledger.En
 			f.worker.record(t, endings[i], err)
 		case !invalid && (errors.Is(err, ledger.ErrUnavailable) || fatal(err) || life.Err() != nil):
 			again = append(again, t)
+			away = cmp.Or(away, err)
 		case !invalid && len(batch) > 1: // any of them may be the reason
 			f.finish(life, batch[i:i+1:i+1])
+		case !invalid && !t.plain:
+			t.result, t.plain = plain(t.result, err), true
+			again = append(again, t)
 		case t.result.Code != codeInvalid:
 			t.result = ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: codeInvalid, Error: err.Error(),
 				Log: t.result.Log, Worker: t.result.Worker}
@@ -141,7 +150,20 @@ func (f *finisher) sort(life context.Context, batch []*task, endings []ledger.En
 			f.worker.record(t, endings[i], err)
 		}
 	}
-	return again
+	return again, away
+}
+
+// plain is a result that the database refused for what is in it, without output, log and text of its own. The item
+// still ends as the outcome tells: its work has been done.
+func plain(r ledger.Result, refused error) ledger.Result {
+	r.Output, r.Log = nil, ""
+	r.Error = strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return '?'
+		}
+		return c
+	}, "recorded without output, log and reason, as the database refused them: "+refused.Error())
+	return r
 }
 
 // codeInvalid is the code of a failure whose result broke a limit.

@@ -182,13 +182,13 @@ func TestInvalidResultHarmsNoOther(t *testing.T) {
 	})
 }
 
-// A store that refuses one result for reasons of its own does not hold up the others.
+// A store that refuses results for what is in them does not hold up the others. The items end as their outcomes tell.
 func TestStoreRefusesOneResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		ids := r.addMany(20)
-		odd := errors.New("character with byte sequence 0xe2 0x80 has no equivalent")
-		r.store.Store = &refusing{r.store.Store, odd}
+		odd := errors.New("no ≈ equivalent")
+		r.store.Store = &refusing{r.store.Store, odd, ids[4]}
 		rep := r.drain(Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
 			elapse(time.Millisecond)
 			res := ledger.Done(nil)
@@ -201,20 +201,28 @@ func TestStoreRefusesOneResult(t *testing.T) {
 		if diff := cmp.Diff(want, rep); diff != "" {
 			t.Errorf("report (-want +got):\n%s", diff)
 		}
-		if got := r.item(ids[3]); got.Code != "invalid_result" || !strings.Contains(got.Error, "no equivalent") {
-			t.Errorf("item: code %q, error %q", got.Code, got.Error)
+		got := r.item(ids[3])
+		if got.State != ledger.StateDone || !strings.HasSuffix(got.Error, "refused them: no ? equivalent") {
+			t.Errorf("item: %s, error %q", got.State, got.Error)
+		}
+		if got := r.item(ids[4]); got.Code != "invalid_result" || got.Error != odd.Error() {
+			t.Errorf("item whose plain end was refused, too: code %q, error %q", got.Code, got.Error)
+		}
+		if r.log.count("unavailable") > 0 {
+			t.Error("the log reports an outage")
 		}
 	})
 }
 
-// refusing fails every completion of a batch with an odd one in it.
+// refusing fails every completion of a batch with an odd log in it, or with one item.
 type refusing struct {
 	ledger.Store
-	err error
+	err  error
+	item int64
 }
 
 func (s *refusing) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Completion) ([]int64, error) {
-	if slices.ContainsFunc(c, odd) {
+	if slices.ContainsFunc(c, s.odd) {
 		return nil, s.err
 	}
 	return s.Store.Complete(ctx, conn, c)
@@ -222,13 +230,13 @@ func (s *refusing) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Co
 
 func (s *refusing) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g ledger.Grant) ([]int64,
 	ledger.Claimed, error) {
-	if slices.ContainsFunc(c, odd) {
+	if slices.ContainsFunc(c, s.odd) {
 		return nil, ledger.Claimed{}, s.err
 	}
 	return s.Store.CompleteAndClaim(ctx, c, g)
 }
 
-func odd(c ledger.Completion) bool { return c.Log == "odd" }
+func (s *refusing) odd(c ledger.Completion) bool { return c.Log == "odd" || c.ItemID == s.item }
 
 // Large outputs do not all go into one call.
 func TestFinishIsBounded(t *testing.T) {

@@ -46,6 +46,7 @@ type task struct {
 	// Set when it has ended.
 	over   time.Time
 	result ledger.Result
+	plain  bool // the result is without what the database refused
 }
 
 // trusted is how long a lease may be trusted from the start of the call that gave it: a margin
