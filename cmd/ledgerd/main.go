@@ -7,6 +7,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/cli"
 	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/initproc"
 	"github.com/ledgerd/ledgerd/plugins/exec"
 	"github.com/ledgerd/ledgerd/plugins/feed"
 	"github.com/ledgerd/ledgerd/plugins/filecsv"
@@ -30,4 +31,9 @@ var plugins = map[string]func() *sdk.Plugin{
 	"urlcheck": urlcheck.Plugin,
 }
 
-func main() { cli.Main(app.Program{Plugins: plugins}) }
+func main() {
+	if initproc.Needed() {
+		initproc.Main()
+	}
+	cli.Main(app.Program{Plugins: plugins})
+}
