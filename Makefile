@@ -34,6 +34,11 @@ UNRACED_OF_STORES := ^(FuzzCompare|Test(Compare|Plans|PreparedPlans|HotPath|Gran
 SCRATCH     := $(shell grep -q ' /dev/shm tmpfs' /proc/mounts 2>/dev/null && ! grep -q ' /dev/shm tmpfs[^ ]* [^ ]*noexec' /proc/mounts && \
 	[ -w /dev/shm ] && [ "$$(df -Pk /dev/shm | awk 'NR == 2 { print $$4 }')" -gt 8388608 ] && echo /dev/shm || echo $${TMPDIR:-/tmp})
 
+# What a test starts ends with it: processes that have SCRATCH in their command line get a minute.
+LEFT         = sh -c 'for i in $$(seq 60); do left=; for p in /proc/[0-9]*/cmdline; do \
+	c=$$(tr "\0" " " <$$p) 2>/dev/null && case $$c in *$$SCRATCH*) left="$$left$$c;";; esac; done; \
+	[ -z "$$left" ] && exit 0; sleep 1; done; echo "FAIL left running: $$left"; exit 1'
+
 ENSURE       = $(GO) run ./internal/apt/cmd/ensure
 WITHPOSTGRES = $(GO) run ./internal/pgtest/cmd/withpostgres --
 
@@ -66,7 +71,8 @@ test: ## format check, vet and all tests, on SQLite and on a real Postgres (foun
 	@scratch=$$(mktemp -d $(SCRATCH)/lt-XXXXXX) && chmod 755 "$$scratch" && \
 	trap 'chmod -R u+w "$$scratch"; rm -rf "$$scratch"' EXIT && trap 'exit 130' INT TERM && \
 	TMPDIR=$$scratch $(WITHPOSTGRES) $(MAKE) --no-print-directory --keep-going --jobs=2 \
-		test-ledgerd test-stores-raced test-raced test-plain test-stores-plain test-web
+		test-ledgerd test-stores-raced test-raced test-plain test-stores-plain test-web && \
+	SCRATCH="$$scratch" $(LEFT)
 
 # These take the Postgres that internal/pgtest finds. Together they run every test once. All of go vet has run before,
 # which compiles every package. Without the tables of debuggers (-w), linking takes two thirds of the time.
