@@ -178,7 +178,7 @@ func (l *lane) exchange(c ledger.Claim, ends []*task) ([]*ledger.Lease, schedule
 			w.finisher.add(t)
 		}
 	}
-	if err != nil && ctx.Err() != nil {
+	if err != nil && (ctx.Err() != nil || !errors.Is(err, ledger.ErrUnavailable)) { // it may be an end that was refused
 		return w.config.Ledger.ClaimWithin(w.life, c)
 	}
 	return leases, held, err
