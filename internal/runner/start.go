@@ -275,15 +275,19 @@ func (p *Pool) absent() map[string]worker.Absence {
 	return all
 }
 
-// notWorked is why a kind is not worked here.
-type notWorked struct{ Kind, Reason string }
+// notWorked is why a kind is not worked here. It is wanted here if this machine has the plugin, or a config of it.
+type notWorked struct {
+	Kind, Reason string
+	Wanted       bool
+}
 
 // NotWorked are the kinds that are not worked here, in order.
 func (p *Pool) NotWorked() (all []notWorked) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(p.absences)) {
-		all = append(all, notWorked{name, p.absences[name].reason})
+		a := p.absences[name]
+		all = append(all, notWorked{name, a.reason, a.code != kinds.NoPluginCode})
 	}
 	return all
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/runner"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/stats"
 	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
@@ -33,8 +34,9 @@ are new later. Any number of processes may work at once, on one machine or on ma
 when nothing is left to do now.
 
 The summary with -o json: {"type":"summary","outcomes":{"done":…,"failed":…},"dead","doubt","ready",
-"waiting","held","next_due","seconds","per_second","exit"}. Exit 3 if an item
-died in this call, came into doubt meanwhile, or is left.`,
+"waiting","held","not_worked","next_due","seconds","per_second","exit"}. not_worked counts what is ready of kinds whose
+plugin is here and did not begin. Exit 3 if an item died in this call, came into doubt meanwhile, or is left. ready,
+waiting and not_worked are counted up to 100,000 for each kind.`,
 		Example: "  ledgerd work\n  ledgerd work --drain --max-duration 14m        from cron, every 15 minutes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return work(cmd.Context(), a, w)
@@ -68,6 +70,7 @@ type workSummary struct {
 	Ready     int64                    `json:"ready"`
 	Waiting   int64                    `json:"waiting"`
 	Held      int64                    `json:"held"`
+	NotWorked int64                    `json:"not_worked"`
 	NextDue   report.Time              `json:"next_due"`
 	Seconds   float64                  `json:"seconds"`
 	PerSecond float64                  `json:"per_second"`
@@ -166,45 +169,59 @@ func workUntil(ctx context.Context, a *app.App, p *runner.Pool, handlers map[str
 // countTime bounds how long the end of work waits for the counts of what is left.
 const countTime = 5 * time.Second
 
+// unworked counts what is ready of kinds that are not worked here.
+type unworked struct {
+	wanted int64 // the plugin is here, and did not begin
+	others int64 // another machine, or a person, may work them
+}
+
 // count finds out what is left, and reports which kinds have something ready that is not worked here.
-func count(ctx context.Context, a *app.App, p *runner.Pool, rep *worker.Report, began time.Time) error {
+func count(ctx context.Context, a *app.App, p *runner.Pool, rep *worker.Report, began time.Time) (left unworked,
+	err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countTime)
 	defer cancel()
 	if err := p.Left(ctx, rep, began); err != nil {
-		return err
+		return left, err
 	}
-	var others []string
+	var kinds []string
 	for _, n := range p.NotWorked() {
 		st, err := p.Ledger.Standing(ctx, n.Kind)
 		if err != nil {
-			return err
+			return left, err
 		}
-		if st.Ready > 0 {
-			others = append(others, fmt.Sprintf("%s (%s)", n.Kind, report.Safe(n.Reason)))
+		if st.Ready == 0 {
+			continue
 		}
+		if n.Wanted {
+			left.wanted += st.Ready
+		} else {
+			left.others += st.Ready
+		}
+		kinds = append(kinds, fmt.Sprintf("%s (%s)", n.Kind, report.Safe(n.Reason)))
 	}
-	if len(others) > 0 && !a.Quiet {
-		fmt.Fprintf(a.Stderr, "not worked here: %s\n", strings.Join(others, ", "))
+	if len(kinds) > 0 && !a.Quiet {
+		fmt.Fprintf(a.Stderr, "not worked here: %s\n", strings.Join(kinds, ", "))
 	}
-	return nil
+	return left, nil
 }
 
 // reportWork describes what this call did and what is left. waits is what a drain waited for, else nil.
 func reportWork(ctx context.Context, a *app.App, p *runner.Pool, waits *WaitsLine, rep worker.Report,
 	began time.Time) error {
 	rep.Doubt = 0
-	if err := count(ctx, a, p, &rep, began); err != nil {
+	left, err := count(ctx, a, p, &rep, began)
+	if err != nil {
 		a.Log.Warn("what is left could not be counted", "error", failure.Explain(err).Message)
 	}
 	did := p.Totals()
 	s := workSummary{Type: "summary", Outcomes: did.Outcomes, Dead: did.Dead, Doubt: max(did.Doubt, rep.Doubt),
-		Ready: rep.Ready, Waiting: rep.Waiting, Held: rep.Held,
+		Ready: rep.Ready, Waiting: rep.Waiting, Held: rep.Held, NotWorked: left.wanted,
 		NextDue: report.Time(rep.NextDue), Seconds: max(0.001, report.InSeconds(time.Since(began)))}
 	s.PerSecond = float64(int64(10*float64(did.Attempts)/s.Seconds)) / 10
 	switch sig := a.Got.Load(); {
 	case sig != 0:
 		s.Exit = 128 + int(sig)
-	case s.Dead+s.Doubt+s.Ready+s.Waiting+s.Held > 0:
+	case s.Dead+s.Doubt+s.Ready+s.Waiting+s.Held+s.NotWorked > 0:
 		s.Exit = failure.ExitUnfinished
 	case did.Attempts == 0 && a.ErrorOnEmpty:
 		s.Exit = failure.ExitEmpty
@@ -216,14 +233,22 @@ func reportWork(ctx context.Context, a *app.App, p *runner.Pool, waits *WaitsLin
 	for _, part := range []struct {
 		name string
 		n    int64
-	}{{"dead", s.Dead}, {"doubt", s.Doubt}, {"left ready", s.Ready}, {"left waiting", s.Waiting}, {"held by others",
-		s.Held}} {
-		if part.n > 0 {
+		cap  int64 // up to which it is counted; 0: exactly
+	}{{"dead", s.Dead, 0}, {"doubt", s.Doubt, 0}, {"left ready", s.Ready, stats.StandingCap}, {"left waiting", s.Waiting,
+		stats.StandingCap}, {"held by others", s.Held, 0}, {"not worked here", s.NotWorked, stats.StandingCap}} {
+		switch {
+		case part.cap > 0 && part.n >= part.cap:
+			line += fmt.Sprintf("%s ≥%s   ", part.name, report.Count(part.n))
+		case part.n > 0:
 			line += fmt.Sprintf("%s %s   ", part.name, report.Count(part.n))
 		}
 	}
 	line += report.Seconds(time.Since(began))
-	if did.Attempts == 0 {
+	switch {
+	case did.Attempts > 0 || left.wanted > 0:
+	case left.others > 0:
+		line = "nothing to do here   " + line
+	default:
 		line = "nothing to do   " + line
 	}
 	if s.Exit != failure.ExitOK {
