@@ -34,7 +34,7 @@ func Run(in *app.Interrupts, p app.Program, args []string, stdin io.Reader, stdo
 	a.Early = app.EarlyOutput(args)
 	root.SetArgs(a.WantsAllHelp(args))
 	root.SetIn(stdin)
-	root.SetOut(stdout)
+	root.SetOut(a.Stdout)
 	root.SetErr(stderr)
 	defer a.EndTraces()
 	return a.Conclude(root.ExecuteContext(in.Soft))

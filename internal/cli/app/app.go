@@ -35,20 +35,21 @@ type App struct {
 	*Interrupts
 	Global
 	kinds.Local
-	Program        Program
-	Stdin          io.Reader
-	Stdout, Stderr io.Writer
-	Parsed         bool            // flags and arguments are in order, the command has begun
-	Commands       map[string]bool // names of all of them
-	ConfigTyped    bool            // --config was typed
-	DbSource       string          // where the address of the ledger is from: "--db", "LEDGERD_DB" …
-	warned         bool            // of a password that others can see
-	level          *slog.LevelVar
-	Early          string        // the value of -o, for errors in the rest of the command line
-	allHelp        bool          // help shows every flag
-	Drained        chan struct{} // closed when a ledger that is reached over HTTP asks a worker of this program to end
-	drained        *sync.Once    // for Drained
-	traces         *traces
+	Program     Program
+	Stdin       io.Reader
+	Stdout      *Output
+	Stderr      io.Writer
+	Parsed      bool            // flags and arguments are in order, the command has begun
+	Commands    map[string]bool // names of all of them
+	ConfigTyped bool            // --config was typed
+	DbSource    string          // where the address of the ledger is from: "--db", "LEDGERD_DB" …
+	warned      bool            // of a password that others can see
+	level       *slog.LevelVar
+	Early       string        // the value of -o, for errors in the rest of the command line
+	allHelp     bool          // help shows every flag
+	Drained     chan struct{} // closed when a ledger that is reached over HTTP asks a worker of this program to end
+	drained     *sync.Once    // for Drained
+	traces      *traces
 }
 
 // Program is what a build of ledgerd is made of.
@@ -62,7 +63,7 @@ type Program struct {
 func New(in *Interrupts, p Program, stdin io.Reader, stdout, stderr io.Writer) *App {
 	names := slices.Sorted(maps.Keys(p.Plugins))
 	names = slices.DeleteFunc(names, func(name string) bool { return name == BenchPlugin })
-	a := &App{Interrupts: in, Program: p, Stdin: stdin, Stdout: stdout, Stderr: stderr,
+	a := &App{Interrupts: in, Program: p, Stdin: stdin, Stdout: &Output{To: stdout}, Stderr: stderr,
 		Drained: make(chan struct{}), drained: new(sync.Once), traces: &traces{}, Local: kinds.NewLocal(names...)}
 	a.Output.Value = string(report.Table)
 	return a
@@ -81,5 +82,5 @@ const (
 func (a *App) Printer() *report.Printer {
 	return &report.Printer{Out: a.Stdout, Format: report.Format(a.Output.String()), Columns: a.columns, Raw: a.raw,
 		UTC:   a.utc,
-		Width: terminalWidth(a.Stdout), ShortKey: ShortKey()}
+		Width: terminalWidth(a.Stdout.To), ShortKey: ShortKey()}
 }

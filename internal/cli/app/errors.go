@@ -22,6 +22,9 @@ import (
 
 // Conclude reports an error and gives the exit code.
 func (a *App) Conclude(err error) int {
+	if s := failure.Status(0); err == nil || errors.As(err, &s) {
+		err = cmp.Or(a.Stdout.Lost(), err)
+	}
 	if err == nil {
 		return failure.ExitOK
 	}

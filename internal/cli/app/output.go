@@ -1,14 +1,43 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/ledgerd/ledgerd/internal/report"
 )
+
+// Output is where a command writes. It remembers the first write that failed, so that a command fails whose output was
+// lost, also if it did not look.
+type Output struct {
+	To io.Writer
+
+	mu  sync.Mutex
+	err error
+}
+
+func (o *Output) Write(p []byte) (int, error) {
+	n, err := o.To.Write(p)
+	if err != nil {
+		o.mu.Lock()
+		o.err = cmp.Or(o.err, err)
+		o.mu.Unlock()
+	}
+	return n, err
+}
+
+// Lost is why output was lost, nil if none was.
+func (o *Output) Lost() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
 
 // One prints one value: as JSON, as a row, or as text for people.
 func One[T any](a *App, v T, text string) error {

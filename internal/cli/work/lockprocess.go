@@ -46,7 +46,7 @@ func runLocked(held context.Context, a *app.App, l *locks.Lock, argv []string, g
 	// A group of its own, so that all of it can be ended. On a terminal it would be in the
 	// background there: it could not read, and Ctrl-C and Ctrl-Z would not reach it.
 	c := &locked{Cmd: exec.Command(argv[0], argv[1:]...), alone: app.IsTerminal(a.Stdin), ended: make(chan struct{})}
-	c.Stdin, c.Stdout, c.Stderr, c.Env = a.Stdin, a.Stdout, a.Stderr, environment(l)
+	c.Stdin, c.Stdout, c.Stderr, c.Env = a.Stdin, a.Stdout.To, a.Stderr, environment(l)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: !c.alone}
 	dieWithParent(c.SysProcAttr)
 	if err := c.Start(); err != nil {
