@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"mime"
 	"regexp"
 	"strings"
 
@@ -44,13 +43,17 @@ func parse(ctx context.Context, body []byte, contentType string, turn *semaphore
 	case text[0] == '<':
 		text, look = bytes.Map(inXML, text), surveyXML
 	default:
-		return p, notAFeed(text, contentType)
+		return p, notAFeed(text)
 	}
 	feed, broken := look(ctx, text)
+	if feed != nil && text[0] == '{' {
+		var left int
+		if feed, left = mendJSON(feed); left > 0 {
+			note = join(note, fmt.Sprintf("%d of its parts are not of the type that the format asks for, and were passed over", left))
+		}
+	}
 	if err = broken; feed != nil {
-		parser := gofeed.NewParser()
-		parser.RSSTranslator = translator{}
-		p.Feed, err = parser.Parse(&patient{ctx, bytes.NewReader(feed)})
+		p.Feed, err = takeApart(ctx, feed)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -58,7 +61,7 @@ func parse(ctx context.Context, body []byte, contentType string, turn *semaphore
 	case errors.Is(err, errTooMuch):
 		return p, failure.Permanent("too_large", err)
 	case errors.Is(err, gofeed.ErrFeedTypeNotDetected):
-		return p, notAFeed(text, contentType)
+		return p, notAFeed(text)
 	case err == nil && broken != nil && len(p.Items) == 0:
 		err = broken
 		fallthrough
@@ -68,11 +71,24 @@ func parse(ctx context.Context, body []byte, contentType string, turn *semaphore
 		return p, failure.Permanent("not_a_feed", errors.New(`this is JSON, but no JSON Feed: "version" is missing`))
 	case broken != nil:
 		p.cut = true
-		note = strings.TrimPrefix(note+fmt.Sprintf("; the feed breaks off (%.200s): only the entries before that were read",
-			broken.Error()), "; ")
+		note = join(note, fmt.Sprintf("the feed breaks off (%.200s): only the entries before that were read", broken.Error()))
 	}
 	p.FeedVersion, p.note = p.FeedVersion[strings.LastIndexByte(p.FeedVersion, '/')+1:], note
 	return p, nil
+}
+
+func join(note, more string) string { return strings.TrimPrefix(note+"; "+more, "; ") }
+
+// takeApart parses a feed. No text that a server sends may end the process, so a panic of the parser is an error.
+func takeApart(ctx context.Context, text []byte) (feed *gofeed.Feed, err error) {
+	defer func() {
+		if x := recover(); x != nil {
+			err = fmt.Errorf("the parser failed: %v", x)
+		}
+	}()
+	parser := gofeed.NewParser()
+	parser.RSSTranslator = translator{}
+	return parser.Parse(&patient{ctx, bytes.NewReader(text)})
 }
 
 // patient lets a parser go on as long as the deadline is not over.
@@ -97,9 +113,8 @@ func inXML(r rune) rune {
 }
 
 // notAFeed describes the answer, and names the feed's place if a web page links to it.
-func notAFeed(text []byte, contentType string) error {
-	said, _, _ := mime.ParseMediaType(contentType)
-	err := fmt.Errorf("this is no feed: the server calls it %.60q", said)
+func notAFeed(text []byte) error {
+	err := fmt.Errorf("this is no feed: it begins with %.60q", text[:min(len(text), 300)])
 	if at := linkedFeed(text); at != "" {
 		err = fmt.Errorf("this is a web page; its feed is at %.300s", at)
 	}

@@ -105,6 +105,7 @@ func TestCharsets(t *testing.T) {
 		{"it names a wrong language", "text/xml", encode(latin, in("<x xml:lang='zh'/>", said)), said,
 			"read as windows-1252"},
 		{"a lie", "text/xml", encode(latin, feed(` encoding="utf-8"`, "Gr\u00fc")), "Gr\ufffd", "not all of it is UTF-8"},
+		{"UTF-16, it declares", "text/xml", feed(` encoding="utf-16"`, said), said, "it declares utf-16 and is not in it"},
 		{"a name of its own", "text/xml", feed(` encoding="my-utf8"`, said), said, "my-utf8"},
 		{"UTF-16 with a mark", "text/xml", encode(unicode.UTF16(unicode.BigEndian, unicode.UseBOM).NewEncoder(),
 			feed(` encoding="utf-16"`, said)), said, ""},
@@ -119,6 +120,36 @@ func TestCharsets(t *testing.T) {
 		got := articles(t, r)
 		if len(got) != 1 || got[0].Title != tt.want || !strings.Contains(sdktest.Decode[Out](t, r).Note, tt.note) {
 			t.Errorf("%s: %s %q, articles %+v, want %q", tt.name, r.Outcome, r.Error, got, tt.want)
+		}
+	}
+}
+
+// Parts of a JSON Feed that are of another type than the format asks for do not cost the rest of it.
+func TestOddParts(t *testing.T) {
+	h := reader(t)
+	for _, tt := range []struct {
+		name, text, keys string
+		left             int
+	}{
+		{"null among entries", `"items":[{"id":"1"},null,{"id":"2"}]`, "1 2", 1},
+		{"null among authors", `"authors":[null],"items":[{"id":"1","authors":[null,{"name":"Ann"}]}]`, "1", 2},
+		{"null in place of fields", `"title":null,"items":[{"id":"1","title":null,"attachments":null}]`, "1", 0},
+		{"attachments", `"items":[{"id":"1","attachments":[null,7,{"url":"http://a.example/1","size_in_bytes":"x"}]}]`, "1", 3},
+		{"numbers and lists for texts", `"items":[{"id":7,"url":8,"title":["x"],"summary":{}},{"id":"2","tags":[1,"a",null]}]`,
+			"7 2", 3},
+		{"no entries", `"items":7`, "", 1},
+		{"a half size", `"items":[{"id":"1","attachments":[{"url":"http://a.example/1","size_in_bytes":1.5}]}]`, "1", 0},
+	} {
+		r := h.Run(sdktest.Task{Payload: In{URL: serve(t, say("application/feed+json",
+			`{"version":"https://jsonfeed.org/version/1.1",`+tt.text+`}`))}})
+		var ids []string
+		for _, a := range articles(t, r) {
+			ids = append(ids, a.ID)
+		}
+		note := sdktest.Decode[Out](t, r).Note
+		if want := fmt.Sprintf("%d of its parts", tt.left); strings.Join(ids, " ") != tt.keys ||
+			strings.HasPrefix(note, want) != (tt.left > 0) || tt.left == 0 && note != "" {
+			t.Errorf("%s: %s %q, ids %q, note %q", tt.name, r.Outcome, r.Error, ids, note)
 		}
 	}
 }

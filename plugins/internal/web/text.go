@@ -55,7 +55,7 @@ func guess(body []byte) (text []byte, note string) {
 // the server's. The encoding of a document that declares none and is not UTF-8 is guessed, and the note reports
 // it.
 func Text(body []byte, contentType string) (text []byte, note string, err error) {
-	label := ""
+	label, inBody := "", false
 	switch {
 	case bytes.HasPrefix(body, bom):
 		body, label = body[len(bom):], "utf-8"
@@ -65,7 +65,7 @@ func Text(body []byte, contentType string) (text []byte, note string, err error)
 		label = "utf-16be"
 	default:
 		if m := declared.FindSubmatch(body[:min(len(body), 1<<10)]); m != nil {
-			label = string(m[1])
+			label, inBody = string(m[1]), true
 		} else if _, params, err := mime.ParseMediaType(contentType); err == nil {
 			label = params["charset"]
 		}
@@ -75,6 +75,13 @@ func Text(body []byte, contentType string) (text []byte, note string, err error)
 		return text, note, nil
 	}
 	encoding, name := charset.Lookup(label)
+	if inBody && strings.HasPrefix(name, "utf-16") { // a declaration in UTF-16 would not have been found
+		if !utf8.Valid(body) {
+			text, note = guess(body)
+			return text, note, nil
+		}
+		return body, fmt.Sprintf("it declares %s and is not in it; read as UTF-8", label), nil
+	}
 	switch {
 	case label == "" || name == "utf-8":
 		if !utf8.Valid(body) {

@@ -1,0 +1,96 @@
+package feed
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	jsonfeed "github.com/mmcdole/gofeed/json"
+)
+
+// mendJSON leaves out of a JSON Feed the parts that the parser cannot take: null among the entries, or a list in place
+// of a text. left is their number. A number or a truth in place of a text becomes a text, as the format asks of an id.
+func mendJSON(text []byte) (mended []byte, left int) {
+	var feed any
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if d.Decode(&feed) != nil {
+		return text, 0 // the parser reports it
+	}
+	m := mender{}
+	if _, ok := m.as(feed, reflect.TypeFor[jsonfeed.Feed]()); !ok || m.left+m.changed == 0 {
+		return text, 0
+	}
+	mended, err := json.Marshal(feed)
+	if err != nil { // not reached: it was JSON
+		return text, 0
+	}
+	return mended, m.left
+}
+
+type mender struct{ left, changed int }
+
+// as makes a value one of a type, in place; false if it is none.
+func (m *mender) as(v any, t reflect.Type) (any, bool) {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return m.as(v, t.Elem())
+	case reflect.Struct:
+		object, ok := v.(map[string]any)
+		for key, value := range object {
+			m.field(object, key, value, t)
+		}
+		return object, ok
+	case reflect.Slice:
+		list, ok := v.([]any)
+		kept := list[:0]
+		for _, value := range list {
+			if value, ok := m.as(value, t.Elem()); ok {
+				kept = append(kept, value)
+			} else {
+				m.left++
+			}
+		}
+		return kept, ok
+	case reflect.String:
+		switch v.(type) {
+		case string:
+			return v, true
+		case json.Number, bool:
+			m.changed++
+			return fmt.Sprint(v), true
+		}
+	case reflect.Bool:
+		_, ok := v.(bool)
+		return v, ok
+	case reflect.Int64:
+		if n, ok := v.(json.Number); ok {
+			if _, err := n.Int64(); err == nil {
+				return v, true
+			}
+			if f, err := n.Float64(); err == nil && f > -1e15 && f < 1e15 {
+				m.changed++
+				return int64(f), true
+			}
+		}
+	}
+	return nil, false
+}
+
+// field mends a field of an object, or takes it out. null means that it is not there.
+func (m *mender) field(object map[string]any, key string, value any, t reflect.Type) {
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		if !strings.EqualFold(name, key) || value == nil {
+			continue
+		}
+		if mended, ok := m.as(value, t.Field(i).Type); ok {
+			object[key] = mended
+		} else {
+			delete(object, key)
+			m.left++
+		}
+	}
+}
