@@ -429,7 +429,8 @@ func TestCheck(t *testing.T) {
 		{Source{Input: ledger.Input{Type: File}, Args: []string{"gone/*.csv"}}, "gone: does not exist"},
 		{Source{Input: ledger.Input{Type: File}, Args: []string{"/dev/null"}}, "/dev/null: is neither a file nor a folder"},
 		{Source{Input: ledger.Input{Type: URL}, Args: []string{"https://"}}, "https://: is a URL without a host"},
-		{Source{Input: ledger.Input{Type: URL}, Args: []string{"https://u:secret@%zz/"}}, "https://u:***@%zz/: is not a URL"},
+		{Source{Input: ledger.Input{Type: URL}, Args: []string{"https://u:secret@%zz/"}},
+			"https://u:***@%zz/: has a \"%\" without two hexadecimal digits behind it"},
 		{Source{Input: ledger.Input{Type: URL, Field: "url"}, Args: []string{"a.csv"},
 			Payload: json.RawMessage(`{"url":"x"}`)}, `--set url="x": is the field that INPUT fills`},
 	} {

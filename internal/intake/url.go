@@ -1,8 +1,10 @@
 package intake
 
 import (
+	"errors"
 	"net"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/ledgerd/ledgerd/sdk/redact"
@@ -14,13 +16,20 @@ type Address struct{ u *url.URL }
 // defaultPorts are left out of keys.
 var defaultPorts = map[string]string{"http": "80", "https": "443", "ftp": "21", "ws": "80", "wss": "443"}
 
+// notInQuery is what a query may not have in a request: it is encoded, so that both spellings are one key.
+var notInQuery = regexp.MustCompile(`[^!-~]|["<>]`)
+
 // ParseURL reads an absolute URL and brings it into its normal form: scheme and host in lower
-// case, no default port, "/" for an empty path. Everything else stays as it is written, the
-// fragment too. The error is an *ArgError and shows no password.
+// case, no default port, "/" for an empty path, and %XX for what a request cannot have. Everything else stays as it
+// is written, the fragment too. The error is an *ArgError and shows no password.
 func ParseURL(text string) (Address, error) {
 	text = trim(text)
 	u, err := url.Parse(text)
 	switch {
+	case errors.As(err, new(url.EscapeError)):
+		e := malformed(text, `has a "%" without two hexadecimal digits behind it`)
+		e.Hint = `write "%" itself as %25`
+		return Address{}, e
 	case err != nil:
 		return Address{}, malformed(text, "is not a URL")
 	case u.Scheme == "":
@@ -51,6 +60,7 @@ func ParseURL(text string) (Address, error) {
 	if u.Path == "" {
 		u.Path = "/"
 	}
+	u.RawQuery = notInQuery.ReplaceAllStringFunc(u.RawQuery, url.PathEscape)
 	return Address{u}, nil
 }
 

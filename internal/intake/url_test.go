@@ -16,6 +16,8 @@ func TestParseURL(t *testing.T) {
 		{"http://[::1]:81/x", "http://[::1]:81/x", "http://[::1]:81/x", "[::1]:81"},
 		{"https://ann:secret@h/x", "https://ann@h/x", "https://ann:secret@h/x", "h"},
 		{"https://ann@h/%41?", "https://ann@h/%41?", "https://ann@h/%41?", "h"},
+		{"http://h/a b?q=a b&é", "http://h/a%20b?q=a%20b&%C3%A9", "http://h/a%20b?q=a%20b&%C3%A9", "h"},
+		{"http://h/a%20b?q=a%20b&%C3%A9", "http://h/a%20b?q=a%20b&%C3%A9", "http://h/a%20b?q=a%20b&%C3%A9", "h"},
 		{"http://example.com:/", "http://example.com/", "http://example.com/", "example.com"},
 	} {
 		u, err := ParseURL(test.in)
@@ -29,7 +31,7 @@ func TestParseURL(t *testing.T) {
 	}
 	for in, hint := range map[string]string{
 		"example.com/a": "a URL begins with https:// or http://", "./links": "", "mailto:a@b": "", "http://a b/": "",
-		"http://h:port/": "",
+		"http://h:port/": "", "http://h/100%": `write "%" itself as %25`,
 	} {
 		_, err := ParseURL(in)
 		if ae, ok := err.(*ArgError); !ok || ae.Hint != hint {
@@ -42,7 +44,7 @@ func TestParseURL(t *testing.T) {
 func TestNormalTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(
-			`(http|HTTPS|ftp)://(u(:p)?@)?[a-zA-Z.]{1,8}(:(80|443|21|99))?(/[a-z%A-F0-9]{0,4}){0,2}(\?[a-z=&]{0,4})?(#[a-z]{0,3})?`).Draw(t, "url")
+			`(http|HTTPS|ftp)://(u(:p)?@)?[a-zA-Z.]{1,8}(:(80|443|21|99))?(/[a-z%A-F0-9]{0,4}){0,2}(\?[a-z=& é%"]{0,4})?(#[a-z]{0,3})?`).Draw(t, "url")
 		once, err := ParseURL(text)
 		if err != nil {
 			return

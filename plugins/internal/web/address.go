@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,9 @@ import (
 
 // MaxURL is the most bytes that a URL may have.
 const MaxURL = 8 << 10
+
+// notInQuery is what the query of a request may not have, and is encoded. A query that is encoded already stays.
+var notInQuery = regexp.MustCompile(`[^!-~]|["<>]`)
 
 // ParseURL reads a URL that can be checked; base is what a redirect may be relative to.
 func ParseURL(base *url.URL, ref string) (*url.URL, error) {
@@ -48,6 +52,7 @@ func ParseURL(base *url.URL, ref string) (*url.URL, error) {
 		}
 	}
 	u.Host = strings.Replace(u.Host, u.Hostname(), name, 1)
+	u.RawQuery = notInQuery.ReplaceAllStringFunc(u.RawQuery, url.PathEscape)
 	u.Fragment, u.RawFragment = "", ""
 	return u, nil
 }

@@ -11,6 +11,8 @@ func TestParseURL(t *testing.T) {
 		{"", "https://Example.COM", "https://example.com", ""},
 		{"", "http://example.com:8080/a%20b?q=1#frag", "http://example.com:8080/a%20b?q=1", ""},
 		{"", "https://bücher.example/ä", "https://xn--bcher-kva.example/%C3%A4", ""},
+		{"", "http://a.example/a b?q=a b&c=é%20\"|+%zz", "http://a.example/a%20b?q=a%20b&c=%C3%A9%20%22|+%zz", ""},
+		{"http://a.example/", "?q=a b", "http://a.example/?q=a%20b", ""},
 		{"", "http://[2606:4700::1]:81/", "http://[2606:4700::1]:81/", ""},
 		{"", "http://a_b.example/", "http://a_b.example/", ""},
 		{"", "http://1.2.3.4.example/", "http://1.2.3.4.example/", ""},
