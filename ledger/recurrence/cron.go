@@ -13,6 +13,7 @@ import (
 type cron struct {
 	minute, hour, dom, month, dow uint64
 	anyDOM, anyDOW                bool
+	anyHour                       bool // a rhythm: it goes on through an hour that comes twice
 }
 
 var cronFields = []struct {
@@ -41,7 +42,8 @@ func parseCron(spec string) (*cron, error) {
 		set[4] = set[4]&^(1<<7) | 1
 	}
 	return &cron{minute: set[0], hour: set[1], dom: set[2], month: set[3], dow: set[4],
-		anyDOM: strings.HasPrefix(fields[2], "*"), anyDOW: strings.HasPrefix(fields[4], "*")}, nil
+		anyHour: strings.HasPrefix(fields[1], "*"), anyDOM: strings.HasPrefix(fields[2], "*"),
+		anyDOW: strings.HasPrefix(fields[4], "*")}, nil
 }
 
 // cronRange parses "*", "5", "1-5", each with an optional "/step".
@@ -116,11 +118,27 @@ func (e Rule) fires(year int, month time.Month, day int) []time.Time {
 	var all []time.Time
 	for h := e.cron.hour; h != 0; h &= h - 1 {
 		for m := e.cron.minute; m != 0; m &= m - 1 {
-			all = append(all, instant(year, month, day, bits.TrailingZeros64(h), bits.TrailingZeros64(m), e.zone))
+			first := instant(year, month, day, bits.TrailingZeros64(h), bits.TrailingZeros64(m), e.zone)
+			all = append(all, first)
+			if second, ok := again(first); ok && e.cron.anyHour {
+				all = append(all, second)
+			}
 		}
 	}
 	slices.SortFunc(all, time.Time.Compare)
 	return slices.CompactFunc(all, time.Time.Equal)
+}
+
+// again is the second moment at which the clocks show what they show at first, if they are put back in between.
+func again(first time.Time) (second time.Time, ok bool) {
+	_, change := first.ZoneBounds()
+	if change.IsZero() {
+		return second, false
+	}
+	_, before := first.Zone()
+	_, after := change.Zone()
+	second = first.Add(time.Duration(before-after) * time.Second)
+	return second, before > after && !second.Before(change)
 }
 
 // cronAfter is the first moment after t, zero if none comes.

@@ -20,7 +20,8 @@ import (
 // The cron fields are minute, hour, day of month, month and day of week. They may have lists, ranges, steps and English
 // names. If no day field begins with *, a date matches where either of them matches; else both must match (as in POSIX
 // crontab). A clock change may skip a local time that matches: the period then starts when the change happens. It may
-// repeat one: the period then starts at the first of the two moments.
+// repeat one: the period then starts at the first of the two moments. If the hour is * or a step such as */2, periods
+// start at both, so that a rhythm of minutes or hours does not pause.
 type Rule struct {
 	spec string
 	zone *time.Location

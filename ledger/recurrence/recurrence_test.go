@@ -75,6 +75,42 @@ func TestEvery(t *testing.T) {
 	}
 }
 
+// When clocks are put back, a rhythm goes on through the hour that comes twice. A time of day comes once.
+func TestClocksPutBack(t *testing.T) {
+	for _, c := range []struct {
+		spec, zone, from string
+		want             []string
+	}{
+		{"*/30 * * * *", "Europe/London", "2025-10-26T00:00:00Z",
+			[]string{"2025-10-26T00:30:00Z", "2025-10-26T01:00:00Z", "2025-10-26T01:30:00Z", "2025-10-26T02:00:00Z"}},
+		{"0 * * * *", "Europe/London", "2025-10-26T00:00:00Z", []string{"2025-10-26T01:00:00Z", "2025-10-26T02:00:00Z"}},
+		{"0 */2 * * *", "Europe/Berlin", "2025-10-25T22:00:00Z",
+			[]string{"2025-10-26T00:00:00Z", "2025-10-26T01:00:00Z", "2025-10-26T03:00:00Z"}},
+		{"30 2 * * *", "Europe/Berlin", "2025-10-26T00:00:00Z", []string{"2025-10-26T00:30:00Z", "2025-10-27T01:30:00Z"}},
+		{"*/20 * * * *", "Australia/Lord_Howe", "2026-04-04T14:40:00Z", // half an hour is put back at 15:00 UTC
+			[]string{"2026-04-04T15:10:00Z", "2026-04-04T15:30:00Z"}},
+	} {
+		e, err := Parse(c.spec, c.zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, err := time.Parse(time.RFC3339, c.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range c.want {
+			next := e.after(from)
+			if got := next.Format(time.RFC3339); got != want {
+				t.Errorf("%s %s: after %v comes %s, want %s", c.spec, c.zone, from, got, want)
+			}
+			if start := e.Start(next); !start.Equal(next) {
+				t.Errorf("%s %s: the period of %v starts at %v", c.spec, c.zone, next, start)
+			}
+			from = next
+		}
+	}
+}
+
 func TestEveryRefuses(t *testing.T) {
 	for _, spec := range []string{"", "monthly", "59s", "-1h", "0 0 31 2 *", "0 0 30 2 mon-", "60 * * * *", "* 24 * * *",
 		"* * 0 * *", "* * 32 * *", "* * * 13 *",
@@ -153,7 +189,7 @@ func oracle(t *testing.T, e Rule, now time.Time) {
 func TestEveryProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e, err := Parse(rapid.SampledFrom([]string{"hour", "day", "week", "61s", "*/7 * * * *", "0 */5 * * *",
-			"30 2 * * *", "0 0 1 * *", "15 4 * * 1"}).Draw(t, "spec"),
+			"30 2 * * *", "*/20 */3 * * *", "0 0 1 * *", "15 4 * * 1"}).Draw(t, "spec"),
 			rapid.SampledFrom([]string{"", "Europe/Berlin", "Australia/Lord_Howe", "America/St_Johns", "Asia/Tehran",
 				"Pacific/Apia"}).Draw(t, "zone"))
 		if err != nil {

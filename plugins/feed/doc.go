@@ -94,7 +94,8 @@
 //	network      another error of this machine's network, such as no free port
 //	proxy        the proxy refuses or cannot be reached
 //	http_5xx     by number, such as http_503; also http_408, http_425 and http_429.
-//	             Retry-After, seconds or a date, is honoured up to a day, past the next round
+//	             Retry-After, or the reset of a limit that is exhausted (X-RateLimit-Reset),
+//	             is honoured up to a day, past the next round, with http_403, too
 //
 // Failed for good, until the next round of a feed that recurs:
 //

@@ -65,8 +65,9 @@
 //	network       another error of this machine's network, such as no free port
 //	proxy         the proxy refuses or cannot be reached
 //	http_5xx      by number, such as http_503; also http_408, http_425 and http_429.
-//	              Retry-After, seconds or a date, puts the URL off for up to a day; that is a
-//	              snooze for the first three times in a row, then a failure
+//	              Retry-After, or the reset of a limit that is exhausted (X-RateLimit-Reset),
+//	              puts the URL off for up to a day, with http_403, too; that is a snooze for
+//	              the first three times in a row, then a failure
 //
 // Dead at once, because trying again would end the same way:
 //

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -100,8 +101,8 @@ func NotAccepted(res *http.Response) *failure.Error {
 	s := res.StatusCode
 	f := failure.Permanent(fmt.Sprintf("http_%d", s),
 		errors.New(strings.TrimSpace(fmt.Sprintf("status %d %s", s, http.StatusText(s)))))
-	if passing(s) {
-		f.Fate, f.After = failure.Again, RetryAfter(res.Header)
+	if after := RetryAfter(res); passing(s) || after > 0 {
+		f.Fate, f.After = failure.Again, after
 	}
 	return f
 }
@@ -114,18 +115,56 @@ func passing(s int) bool {
 
 // Refuses reports whether the host refuses because it is asked too much.
 func Refuses(res *http.Response) bool {
-	return res.StatusCode == http.StatusTooManyRequests || passing(res.StatusCode) && RetryAfter(res.Header) > 0
+	return res.StatusCode == http.StatusTooManyRequests || RetryAfter(res) > 0
 }
 
-// RetryAfter reads the header of that name, seconds or a date; 0 without a sensible one, at most a day.
-func RetryAfter(h http.Header) time.Duration {
-	value := h.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(value, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
-		return time.Duration(min(seconds, uint64(maxRetryAfter/time.Second))) * time.Second
-	}
-	at, err := http.ParseTime(value)
-	if err != nil {
+// RetryAfter is how long a server that refuses asks to wait, at most a day; 0 if it does not ask. It asks by
+// Retry-After, in seconds or by a date. If its limit is exhausted, it asks by the time at which that is reset
+// (X-RateLimit-Reset and similar names): in seconds from now, or since 1970. Some servers answer with 403 then. Times
+// count from the answer's Date, as the clock of the server may differ.
+func RetryAfter(res *http.Response) time.Duration {
+	s, exhausted := res.StatusCode, limitField(res.Header, "Remaining") == "0"
+	if !passing(s) && s != http.StatusForbidden {
 		return 0
 	}
-	return min(max(time.Until(at), 0), maxRetryAfter).Round(time.Millisecond)
+	now, err := http.ParseTime(res.Header.Get("Date"))
+	if err != nil {
+		now = time.Now()
+	}
+	value := res.Header.Get("Retry-After")
+	if at, err := http.ParseTime(value); err == nil {
+		return bounded(at.Sub(now))
+	}
+	if after := secondsOf(value); after > 0 {
+		return after
+	}
+	if !exhausted && s != http.StatusTooManyRequests {
+		return 0
+	}
+	const since1970, milliseconds = 1e9, 1e12 // no server asks for 30 years; seconds have fewer digits until 33658
+	switch reset, _ := strconv.ParseInt(limitField(res.Header, "Reset"), 10, 64); {
+	case reset > milliseconds:
+		return bounded(time.UnixMilli(reset).Sub(now))
+	case reset > since1970:
+		return bounded(time.Unix(reset, 0).Sub(now))
+	default:
+		return bounded(time.Duration(reset) * time.Second)
+	}
+}
+
+// limitField is a field about the limit of requests, by the names that are in use.
+func limitField(h http.Header, name string) string {
+	return cmp.Or(h.Get("X-RateLimit-"+name), h.Get("RateLimit-"+name), h.Get("X-Rate-Limit-"+name))
+}
+
+func secondsOf(text string) time.Duration {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		return 0
+	}
+	return time.Duration(min(n, uint64(maxRetryAfter/time.Second))) * time.Second
+}
+
+func bounded(d time.Duration) time.Duration {
+	return min(max(d, 0), maxRetryAfter).Round(time.Millisecond)
 }

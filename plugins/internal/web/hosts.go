@@ -240,7 +240,7 @@ func (s *Seat) Answered(res *http.Response) bool {
 	// Requests that were under way have the same answer once more. A URL that is refused again while others are
 	// answered well is no sign about the host.
 	if s.asked.After(h.slowed) && (times == 1 || !h.good) {
-		h.slow(hs.fullPace(h), RetryAfter(res.Header), now)
+		h.slow(hs.fullPace(h), RetryAfter(res), now)
 	}
 	return times <= maxRefusals
 }

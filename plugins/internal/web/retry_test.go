@@ -1,0 +1,50 @@
+package web
+
+import (
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// A server asks to wait by several names, in seconds or by a time, which counts from the Date of its answer.
+func TestRetryAfter(t *testing.T) {
+	date := time.Now().Add(time.Hour).UTC().Truncate(time.Second) // the server's clock is ahead
+	in := func(d time.Duration) string { return date.Add(d).Format(http.TimeFormat) }
+	epoch := func(d time.Duration) string { return strconv.FormatInt(date.Add(d).Unix(), 10) }
+	type header = map[string]string
+	const left, reset = "X-RateLimit-Remaining", "X-RateLimit-Reset"
+	for name, c := range map[string]struct {
+		status int
+		header header
+		want   time.Duration
+	}{
+		"nothing":                 {429, nil, 0},
+		"seconds":                 {503, header{"Retry-After": "90"}, 90 * time.Second},
+		"a date":                  {503, header{"Retry-After": in(3 * time.Second)}, 3 * time.Second},
+		"a date that is over":     {429, header{"Retry-After": in(-time.Second)}, 0},
+		"ten years":               {429, header{"Retry-After": "99999999999999999999"}, 24 * time.Hour},
+		"reset since 1970":        {429, header{left: "0", reset: epoch(90 * time.Second)}, 90 * time.Second},
+		"reset in milliseconds":   {429, header{reset: epoch(90*time.Second) + "000"}, 90 * time.Second},
+		"reset in seconds":        {429, header{"RateLimit-Reset": "90"}, 90 * time.Second},
+		"both":                    {429, header{"Retry-After": "5", reset: "90"}, 5 * time.Second},
+		"exhausted, unavailable":  {503, header{left: "0", reset: "7"}, 7 * time.Second},
+		"not exhausted":           {503, header{left: "9", reset: "7"}, 0},
+		"403, exhausted":          {403, header{left: "0", "Retry-After": "3"}, 3 * time.Second},
+		"403, exhausted, a reset": {403, header{left: "0", reset: epoch(time.Minute)}, time.Minute},
+		"403":                     {403, header{left: "9", reset: "7"}, 0},
+		"404":                     {404, header{"Retry-After": "3"}, 0},
+		"200, the last one":       {200, header{left: "0", reset: "7"}, 0},
+	} {
+		res := &http.Response{StatusCode: c.status, Header: http.Header{"Date": {in(0)}}}
+		for name, value := range c.header {
+			res.Header.Set(name, value)
+		}
+		if got := RetryAfter(res); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+		if f := NotAccepted(res); (f.After > 0) != (c.want > 0) {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}
