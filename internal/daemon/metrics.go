@@ -35,6 +35,7 @@ type Metrics struct {
 	finished *prometheus.CounterVec
 	bad      *prometheus.CounterVec
 	young    *prometheus.GaugeVec
+	wrong    *prometheus.GaugeVec
 	last     *prometheus.GaugeVec
 }
 
@@ -73,6 +74,8 @@ func NewMetrics(version string, l *ledger.Ledger, state State) *Metrics {
 	m.finished = counter("source_finished_files_total", "Finished files that were moved or deleted.", "source")
 	m.bad = counter("source_bad_lines_total", "Lines and rows that make no item; the same ones at every look.", "source")
 	m.young = gauge("source_young_files", "Files that were still being written at the last look.", "source")
+	m.wrong = gauge("source_wrong_files", "Files that could not be taken at the last look: unreadable, or with a name "+
+		"that cannot be stored.", "source")
 	m.last = gauge("source_last_success_timestamp_seconds", "When this process last looked at a source without an error.",
 		"source")
 	build := gauge("build_info", "1, with the version of this program.", "version")
@@ -139,6 +142,7 @@ func (m *Metrics) Look(l source.Look) {
 	m.finished.WithLabelValues(l.Source).Add(float64(l.Finished))
 	m.bad.WithLabelValues(l.Source).Add(float64(l.Bad))
 	m.young.WithLabelValues(l.Source).Set(float64(l.Young))
+	m.wrong.WithLabelValues(l.Source).Set(float64(l.Left))
 }
 
 // PluginState is how the process of a plugin is.

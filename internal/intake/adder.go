@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
@@ -25,11 +26,11 @@ type Adder struct {
 	Counts map[ledger.Verdict]int64
 	// Cancelled are the ids of known items that are cancelled, and left so.
 	Cancelled []int64
-	NotTaken  []NotTaken // the first ones …
+	NotTaken  []NotTaken // the first ones, wrong ones before others …
 	Left      int64      // … and how many there are
-	NoMatch   int64      // of these: those that fit no pattern
+	Wrong     int64      // of these: those that should have been taken, see NotTaken
+	NoMatch   int64      // … those that fit no pattern
 	Excluded  int64      // … that --exclude leaves out
-	Missing   int64      // … patterns that match nothing
 	BadLines  []BadLine
 	Bad       int64
 }
@@ -167,17 +168,7 @@ func (d *Adder) take(ctx context.Context, names []string, items []ledger.NewItem
 // note keeps the source's remark about an input that makes no item; other errors end it.
 func (d *Adder) note(err error) error {
 	if nt, ok := errors.AsType[*NotTaken](err); ok {
-		if d.Left++; len(d.NotTaken) < mostNoted {
-			d.NotTaken = append(d.NotTaken, *nt)
-		}
-		switch nt.Reason {
-		case NoMatch:
-			d.NoMatch++
-		case Excluded:
-			d.Excluded++
-		case MatchesNothing:
-			d.Missing++
-		}
+		d.leave(*nt)
 		return nil
 	}
 	if bl, ok := errors.AsType[*BadLine](err); ok {
@@ -187,6 +178,25 @@ func (d *Adder) note(err error) error {
 		return nil
 	}
 	return QueryError(err)
+}
+
+// leave keeps an input that was not taken.
+func (d *Adder) leave(n NotTaken) {
+	at := len(d.NotTaken)
+	if n.Wrong {
+		at = min(int(d.Wrong), mostNoted)
+		d.Wrong++
+	}
+	if d.NotTaken = slices.Insert(d.NotTaken, at, n); len(d.NotTaken) > mostNoted {
+		d.NotTaken = d.NotTaken[:mostNoted]
+	}
+	d.Left++
+	switch n.Reason {
+	case NoMatch:
+		d.NoMatch++
+	case Excluded:
+		d.Excluded++
+	}
 }
 
 // Total is how many inputs made items.

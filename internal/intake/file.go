@@ -202,11 +202,11 @@ func (w *walk) wrong(path string, err error) bool {
 	return w.yield(Found{}, &NotTaken{Input: path, Reason: cause(err), Wrong: !errors.Is(err, fs.ErrNotExist)})
 }
 
-// Errors of files that are there.
-var (
-	errDangling   = errors.New("a link to something that does not exist")
-	errNotRegular = errors.New("not a regular file")
-)
+// errDangling is the error of a link that is followed.
+var errDangling = errors.New("a link to something that does not exist")
+
+// notRegular is the reason for devices, pipes and sockets.
+const notRegular = "not a regular file"
 
 // folder takes what is in a folder and below it, in the order of names.
 func (w *walk) folder(path, rel string, info fs.FileInfo) bool {
@@ -277,7 +277,7 @@ func (w *walk) child(path, rel string, d fs.DirEntry) bool {
 	case !w.takes(filepath.ToSlash(rel)):
 		return w.leave(path, NoMatch)
 	case !info.Mode().IsRegular():
-		return w.wrong(path, errNotRegular)
+		return w.leave(path, notRegular)
 	}
 	return w.fresh(entry{path, rel, info})
 }
@@ -301,7 +301,7 @@ func (w *walk) glob(pattern string) bool {
 			goOn = w.leave(path, IsLink)
 		case info.IsDir(): // "a/**" names the folder, too
 		case !info.Mode().IsRegular():
-			goOn = w.wrong(path, errNotRegular)
+			goOn = w.leave(path, notRegular)
 		case w.excluded(rel):
 			goOn = w.leave(path, Excluded)
 		default:
@@ -318,7 +318,7 @@ func (w *walk) glob(pattern string) bool {
 	case !matched && goOn && w.origin.file != "":
 		return w.bad(w.origin, &ArgError{Input: pattern, Reason: MatchesNothing})
 	case !matched && goOn:
-		return w.leave(pattern, MatchesNothing)
+		return w.yield(Found{}, &NotTaken{Input: pattern, Reason: MatchesNothing, Wrong: true})
 	}
 	return goOn
 }

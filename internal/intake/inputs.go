@@ -89,8 +89,8 @@ type Found struct {
 type NotTaken struct {
 	Input  string `json:"input"`
 	Reason string `json:"reason"`
-	// Wrong is the error of one input. Else its name, a rule or its age leaves it out.
-	Wrong bool `json:"-"`
+	// Wrong: it should have been taken, and could not be. Else a rule, its name, its type or its age leaves it out.
+	Wrong bool `json:"wrong"`
 }
 
 func (e *NotTaken) Error() string { return e.Input + ": " + e.Reason }

@@ -186,12 +186,13 @@ const docsTail = `
  "added":1,"changed":1,"reopened":5,"known":207,"differs":0,
  "inputs":{"total":214,"done":209,"skipped":0,"dead":5,"doubt":0,"waiting":0,"held":0,"cancelled":0},
  "others":{"done":12,"failed":0},"emitted":{},
- "not_taken":[{"input":"x.csv.part","reason":"unfinished (.part)"}],"bad_lines":[{"file":"-","line":7,"reason":"…"}],
+ "not_taken":[{"input":"x.csv.part","reason":"unfinished (.part)","wrong":false}],"bad_lines":[{"file":"-","line":7,"reason":"…"}],
  "failures":[{"code":"missing_column","message":"column \"email\" missing","count":3,"share":0.6,
    "examples":[{"id":12,"key":"/…/03.csv","error":"…"}]}],
  "failing":[],"next_due":null,"seconds":3.1,"per_second":71.0,"exit":3}
 ` + "```" + `
 
 inputs counts what the inputs are now, whoever worked them; others what this run worked besides. failures are causes of what is dead or in doubt, failing of what has failed and is tried again. not_taken and bad_lines name at
-most 100 each.
+most 100 each. An input that is not taken is wrong if it could not be read, or has a name that cannot be stored, or is a
+pattern that matches nothing; these come first, and exit is 3.
 `

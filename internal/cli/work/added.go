@@ -44,7 +44,7 @@ func reportAdd(a *app.App, p *report.Printer, j *input.Job, d *intake.Adder) err
 	case report.Table:
 		complain(a, d)
 		if d.Total() == 0 {
-			if d.Bad+d.Missing > 0 {
+			if d.Bad+d.Wrong > 0 {
 				fmt.Fprintln(a.Stdout, "added 0")
 			}
 			if err := sayNothing(a, d); err != nil {
@@ -59,7 +59,7 @@ func reportAdd(a *app.App, p *report.Printer, j *input.Job, d *intake.Adder) err
 		sayCancelled(a, a.Stderr, j.Kind.Name, d.Cancelled)
 	}
 	switch {
-	case d.Bad+d.Missing > 0:
+	case d.Bad+d.Wrong > 0:
 		return failure.Status(failure.ExitUnfinished)
 	case d.Total() == 0 && a.ErrorOnEmpty:
 		return failure.Status(failure.ExitEmpty)
@@ -149,24 +149,43 @@ func complain(a *app.App, d *intake.Adder) {
 		}
 		fmt.Fprintln(a.Stderr, report.Safe(b.Error()))
 	}
-	if others := d.Left - d.NoMatch - d.Excluded; others > 0 { // these are not known yet
-		n := 0
-		for _, t := range d.NotTaken {
-			if t.Reason != intake.NoMatch && t.Reason != intake.Excluded && n < 3 {
-				fmt.Fprintf(a.Stderr, "not taken: %s: %s\n", report.Safe(t.Input), t.Reason)
-				n++
+	complainOf(a, d, d.Wrong, 10, func(t intake.NotTaken) bool { return t.Wrong })
+	// What a rule leaves out is known; a link or an unfinished file may come as a surprise.
+	complainOf(a, d, d.Left-d.NoMatch-d.Excluded-d.Wrong, 3, func(t intake.NotTaken) bool {
+		return !t.Wrong && t.Reason != intake.NoMatch && t.Reason != intake.Excluded
+	})
+}
+
+// complainOf names the first inputs of a sort that were not taken, and counts the rest by reason.
+func complainOf(a *app.App, d *intake.Adder, total int64, most int, sort func(intake.NotTaken) bool) {
+	var named int64
+	var reasons []string
+	rest := map[string]int64{}
+	for _, t := range d.NotTaken {
+		switch {
+		case !sort(t):
+			continue
+		case named < int64(most):
+			fmt.Fprintf(a.Stderr, "not taken: %s: %s\n", report.Safe(t.Input), t.Reason)
+		default:
+			if rest[t.Reason]++; rest[t.Reason] == 1 {
+				reasons = append(reasons, t.Reason)
 			}
 		}
-		if rest := others - int64(n); rest > 0 {
-			fmt.Fprintf(a.Stderr, "not taken: %s\n", report.Plural(rest, "more file"))
-		}
+		named++
+	}
+	for _, reason := range reasons {
+		fmt.Fprintf(a.Stderr, "not taken: %s: %s\n", report.Plural(rest[reason], "more input"), reason)
+	}
+	if total > named { // more than are kept by name
+		fmt.Fprintf(a.Stderr, "not taken: %s\n", report.Plural(total-named, "more input"))
 	}
 }
 
 // sayNothing gives the reason there was nothing to do.
 func sayNothing(a *app.App, d *intake.Adder) error {
 	switch {
-	case d.Bad+d.Missing > 0:
+	case d.Bad+d.Wrong > 0:
 		return nil // that has been said
 	case d.Left == 0:
 		fmt.Fprintln(a.Stderr, "ledgerd: nothing to do: no input in what was named")

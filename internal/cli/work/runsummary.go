@@ -94,7 +94,7 @@ func (r *inputRun) summary(ctx context.Context, interrupted bool) (*Summary, err
 	switch in := s.Inputs; {
 	case interrupted:
 		s.Exit = 128 + int(r.App.Got.Load())
-	case in.Done+in.Skipped+in.Cancelled < in.Total || d.Bad+d.Missing > 0:
+	case in.Done+in.Skipped+in.Cancelled < in.Total || d.Bad+d.Wrong > 0:
 		s.Exit = failure.ExitUnfinished
 	case in.Total == 0 && r.App.ErrorOnEmpty:
 		s.Exit = failure.ExitEmpty
@@ -176,7 +176,7 @@ func (r *inputRun) tell(ctx context.Context, p *report.Printer, s *Summary) erro
 	parts := []string{}
 	if line := verdictLine(t.Verdicts); line != "" {
 		parts = append(parts, line)
-	} else if r.adder.Bad+r.adder.Missing > 0 || s.Others != (otherCounts{}) {
+	} else if r.adder.Bad+r.adder.Wrong > 0 || s.Others != (otherCounts{}) {
 		parts = append(parts, "added 0")
 	}
 	for _, c := range []struct {
@@ -258,8 +258,8 @@ func (r *inputRun) tellNext(p *report.Printer, s *Summary, interrupted bool) err
 		r.App.Advise(p.Out, "look closer: ledgerd ls --kind %s --state dead", s.Kind)
 	case r.adder.Bad > 0:
 		fmt.Fprintf(p.Out, "not taken: %s", report.Plural(r.adder.Bad, "bad line"))
-	case r.adder.Missing > 0:
-		fmt.Fprintf(p.Out, "not taken: %s", report.Plural(r.adder.Missing, "pattern that matches nothing"))
+	case r.adder.Wrong > 0:
+		fmt.Fprintf(p.Out, "not taken: %s", report.Plural(r.adder.Wrong, "input"))
 	case s.Exit == failure.ExitOK || interrupted:
 		return nil
 	}
