@@ -95,6 +95,16 @@ func TestWorkedOnce(t *testing.T) {
 	}
 }
 
+// TestOthersVariables: variables that ledgerd gives to the commands it starts are no mistakes.
+func TestOthersVariables(t *testing.T) {
+	for name, want := range map[string]int{"KIND": 0, "ITEM": 0, "SCOPE": 0, "FENCE": 0, "LOG_LEVELL": 1} {
+		c, err := Load(Options{Environ: []string{"LEDGERD_" + name + "=x"}})
+		if err != nil || len(c.Warnings) != want {
+			t.Errorf("%s: %v %v", name, err, c.Warnings)
+		}
+	}
+}
+
 func must(c *Config, err error) *Config {
 	if err != nil {
 		panic(err)

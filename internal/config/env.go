@@ -69,8 +69,10 @@ func suggestVariable(name string) string {
 	for _, k := range keys(reflect.TypeFor[API]()) {
 		names = append(names, "API_"+strings.ToUpper(k.name))
 	}
-	const cookie = "PLUGIN" // go-plugin sets it for plugins, and a parent of ledgerd may pass it on
-	if near := settings.Suggest(name, names); near != "" && name != cookie && !slices.Contains(names, name) {
+	// ledgerd may be started by a plugin, by a command of exec, or by lock run.
+	ofParent := []string{"PLUGIN", "ITEM", "ATTEMPT", "KIND", "SCOPE", "KEY", "IDEMPOTENCY_KEY", "FENCE"}
+	if near := settings.Suggest(name, names); near != "" && !slices.Contains(ofParent, name) &&
+		!slices.Contains(names, name) {
 		return envPrefix + near
 	}
 	return ""

@@ -26,7 +26,8 @@ func Bouncer(t testing.TB, server string) string {
 	return BouncerIn(t, "transaction", server)
 }
 
-// BouncerIn is Bouncer in a mode of PgBouncer: transaction, or session, in which a client keeps its session.
+// BouncerIn is Bouncer in a mode of PgBouncer: transaction; session, in which a client keeps its session; or statement,
+// which allows no transactions.
 func BouncerIn(t testing.TB, mode, server string) string {
 	t.Helper()
 	u, err := url.Parse(server)
@@ -56,7 +57,7 @@ func BouncerIn(t testing.TB, mode, server string) string {
 		"ini": fmt.Sprintf("[databases]\n* = host=%s port=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = "+
 			"%d\nunix_socket_dir =\n"+
 			"pool_mode = %s\ndefault_pool_size = %d\nauth_type = md5\nauth_file = %s\n", u.Hostname(), u.Port(), port,
-			mode, map[string]int{"transaction": 8, "session": 64}[mode], filepath.Join(dir, "users")),
+			mode, map[string]int{"statement": 8, "transaction": 8, "session": 64}[mode], filepath.Join(dir, "users")),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)

@@ -42,7 +42,10 @@ func newSocketDir(base string) (*socketDir, error) {
 			return nil, problem
 		}
 	}
-	return nil, &StartError{Step: StepStart, Err: err, Problem: "no directory for its socket: " + err.Error()}
+	return nil, &StartError{
+		Step: StepStart, Err: err, Problem: "no directory for its socket: " + err.Error(),
+		Hint: "the environment variable TMPDIR names another directory for sockets",
+	}
 }
 
 // makeTries is how often a directory is made that another process sweeps before it is locked.

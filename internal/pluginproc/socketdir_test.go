@@ -1,9 +1,11 @@
 package pluginproc
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -95,4 +97,12 @@ func TestSweptBeforeLocked(t *testing.T) {
 	}
 	close(done)
 	sweeping.Wait()
+}
+
+// TestNoSocketDir: a directory that does not exist, or cannot be written to, is an error that names TMPDIR.
+func TestNoSocketDir(t *testing.T) {
+	_, err := newSocketDir(filepath.Join(t.TempDir(), "gone"))
+	if se, ok := errors.AsType[*StartError](err); !ok || !strings.Contains(se.Hint, "TMPDIR") {
+		t.Errorf("%v", err)
+	}
 }

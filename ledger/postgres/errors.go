@@ -70,6 +70,9 @@ func explainSQLState(tell func(kind error, hint, format string, args ...any) *le
 	case bad.Code == "08P01" && strings.Contains(bad.Message, "startup parameter"):
 		return tell(ledger.ErrInvalid, "migrate at the address of the server itself, and leave parameters of sessions out "+
 			"of the URL", "%s: there is a pooler before the server, and it does not take this: %s", name, bad.Message)
+	case bad.Code == "08P01" && strings.Contains(bad.Message, "statement pooling"):
+		return tell(ledger.ErrInvalid, "set its pool_mode to transaction or session", "%s: there is a pooler before the "+
+			"server, in a mode that allows no transactions: %s", name, bad.Message)
 	case bad.Code == "XX001" || bad.Code == "XX002": // a page, an index
 		return tell(ledger.ErrDamaged, recovery, "%s is damaged: %s (%s)", name, bad.Message, bad.Code)
 	case bad.Code == "25006":

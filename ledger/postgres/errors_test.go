@@ -44,6 +44,8 @@ func TestExplain(t *testing.T) {
 		{t.Context(), state("28000"), ledger.ErrDenied, "pg_hba.conf"},
 		{t.Context(), &pgconn.PgError{Code: "08P01", Message: "unsupported startup parameter: search_path"},
 			ledger.ErrInvalid, "pooler"},
+		{t.Context(), &pgconn.PgError{Code: "08P01", Message: "transaction blocks not allowed in statement pooling mode"},
+			ledger.ErrInvalid, "set its pool_mode to transaction or session"},
 		{t.Context(), state("42501"), ledger.ErrDenied, "see what is missing\nexamine"},
 		{t.Context(), state("3D000"), ledger.ErrInvalid, "createdb"},
 		{t.Context(), &pgconn.PgError{Code: "42P01", Message: `relation "x.ledger_items" does not exist`}, ledger.ErrNoLedger,

@@ -42,6 +42,9 @@ func Examine(ctx context.Context, url string, o Options) (all []finding.Finding,
 	defer s.end()
 	began := time.Now()
 	c, err := s.condition(ctx, o.Schema)
+	if err == nil {
+		err = examineTransactions(ctx, pool)
+	}
 	if err != nil {
 		return []finding.Finding{sqlstore.Unusable("database", explain(ctx, s.name, err))}, false
 	}
@@ -65,6 +68,15 @@ func Examine(ctx context.Context, url string, o Options) (all []finding.Finding,
 		all = append(all, found...)
 	}
 	return all, sound
+}
+
+// examineTransactions is an error behind a pooler in a mode that allows no transactions.
+func examineTransactions(ctx context.Context, pool *pgxpool.Pool) error {
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	return tx.Rollback(ctx)
 }
 
 // examineServer looks at settings on which it depends that nothing is lost.

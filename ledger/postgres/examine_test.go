@@ -78,6 +78,12 @@ func TestExamine(t *testing.T) {
 		"LISTEN gets nothing, through a pooler: new items are found by polling")
 	finds(t, all, "statements", finding.LevelOK, "nothing is prepared through a pooler")
 	finds(t, all, "grants", finding.LevelOK)
+
+	all, sound = Examine(ctx, pgtest.BouncerIn(t, "statement", where), o)
+	finds(t, all, "database", finding.LevelProblem, "allows no transactions", "set its pool_mode to transaction or session")
+	if sound {
+		t.Error("it cannot be worked without transactions")
+	}
 }
 
 func TestExamineFindsOpenTransactions(t *testing.T) {

@@ -251,6 +251,14 @@ func TestLoadColumnWithoutName(t *testing.T) {
 			}
 		}
 		outOf(t, h.Run(sdktest.Task{Payload: payload{"path": path, "table": "t"}}))
+		r := h.Run(sdktest.Task{Payload: payload{"path": csvFile(t, "xmin\n1\n"), "table": "u"}})
+		if strings.HasPrefix(url, "postgres") {
+			if r.Code != "columns" || !r.Final || !strings.Contains(r.Error, "another name with --set into.xmin=…") {
+				t.Errorf("%s %v %s", r.Code, r.Final, r.Error)
+			}
+		} else {
+			outOf(t, r)
+		}
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/htmlindex"
 	"golang.org/x/text/encoding/ianaindex"
+	"golang.org/x/text/encoding/unicode/utf32"
 	"golang.org/x/text/transform"
 )
 
@@ -27,10 +28,20 @@ const (
 	encUTF16   = "utf-16"
 	encUTF16LE = "utf-16le"
 	encUTF16BE = "utf-16be"
+	encUTF32LE = "utf-32le"
+	encUTF32BE = "utf-32be"
 )
 
+// marks are the byte order marks; that of utf-32le begins like that of utf-16le.
 var marks = []struct{ mark, encoding string }{
-	{"\xef\xbb\xbf", encUTF8}, {"\xff\xfe", encUTF16LE}, {"\xfe\xff", encUTF16BE},
+	{"\xef\xbb\xbf", encUTF8}, {"\xff\xfe\x00\x00", encUTF32LE}, {"\x00\x00\xfe\xff", encUTF32BE},
+	{"\xff\xfe", encUTF16LE}, {"\xfe\xff", encUTF16BE},
+}
+
+// utf32Of are the tables of UTF-32, which the indexes of encodings do not have.
+var utf32Of = map[string]encoding.Encoding{
+	encUTF32LE: utf32.UTF32(utf32.LittleEndian, utf32.IgnoreBOM),
+	encUTF32BE: utf32.UTF32(utf32.BigEndian, utf32.IgnoreBOM),
 }
 
 // encodingOf is how a text is encoded.
@@ -47,6 +58,8 @@ func newEncoding(name string) (encodingOf, error) {
 		return encodingOf{name: name}, nil
 	case "utf8":
 		return encodingOf{name: encUTF8}, nil
+	case encUTF32LE, encUTF32BE:
+		return encodingOf{name, utf32Of[name]}, nil
 	}
 	table, err := ianaindex.IANA.Encoding(name)
 	if err != nil || table == nil {
@@ -83,7 +96,7 @@ func (e encodingOf) undefined(text []byte) int {
 // that src has. With auto that is the mark's encoding and otherwise UTF-8. Nothing is guessed or
 // replaced. That UTF-8 is valid is left to the reader of text, see firstBad.
 func decode(src *bufio.Reader, declared encodingOf) (text io.Reader, mark int, found encodingOf, err error) {
-	start, err := src.Peek(3)
+	start, err := src.Peek(4)
 	if err != nil && err != io.EOF {
 		return nil, 0, found, err
 	}
@@ -96,9 +109,12 @@ func decode(src *bufio.Reader, declared encodingOf) (text io.Reader, mark int, f
 			return nil, 0, found, refuse("bad_encoding", "the file has the byte order mark of %s, not of %s", m.encoding,
 				declared.name)
 		}
-		found.name = m.encoding
-		if mark, err = src.Discard(len(m.mark)); err != nil {
-			return nil, 0, found, err
+		found = encodingOf{m.encoding, utf32Of[m.encoding]}
+		for ; bytes.HasPrefix(start, []byte(m.mark)); start, _ = src.Peek(len(m.mark)) { // files put together may have two
+			n, err := src.Discard(len(m.mark))
+			if mark += n; err != nil {
+				return nil, 0, found, err
+			}
 		}
 		break
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/japanese"
 	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/encoding/unicode/utf32"
 	"pgregory.net/rapid"
 )
 
@@ -45,6 +46,32 @@ func TestEncodingNames(t *testing.T) {
 	if _, err := newEncoding("utf-9"); codeOf(err) != "bad_check" ||
 		!strings.Contains(err.Error(), `"utf-9" is not known`) {
 		t.Errorf("utf-9: %v", err)
+	}
+}
+
+// TestMarks: the byte order mark names the encoding, and may come twice.
+func TestMarks(t *testing.T) {
+	const text = "id,näme\n1,a\n"
+	encode := func(order utf32.Endianness) string {
+		s, err := utf32.UTF32(order, utf32.IgnoreBOM).NewEncoder().String(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	for name, c := range map[string]struct{ file, encoding string }{
+		"utf-8":             {"\ufeff" + text, "utf-8"},
+		"utf-8, twice":      {"\ufeff\ufeff" + text, "utf-8"},
+		"utf-32, little":    {"\xff\xfe\x00\x00" + encode(utf32.LittleEndian), "utf-32le"},
+		"utf-32, big":       {"\x00\x00\xfe\xff" + encode(utf32.BigEndian), "utf-32be"},
+		"utf-16, two marks": {"\xff\xfe\xff\xfei\x00d\x00,\x00n\x00\xe4\x00m\x00e\x00\n\x001\x00,\x00a\x00", "utf-16le"},
+	} {
+		in := plain()
+		in.Required = []string{"id", "näme"}
+		out, err := scan(t.Context(), strings.NewReader(c.file), in, plainOptions())
+		if err != nil || out.Encoding != c.encoding || out.Rows != 1 {
+			t.Errorf("%s: %+v, %v", name, out, err)
+		}
 	}
 }
 

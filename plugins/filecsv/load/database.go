@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -34,6 +35,7 @@ type Database struct {
 	changeType    string          // how the type of a column is changed: table, column and type, each by its number
 	foldsNames    bool            // columns whose names differ in case are the same
 	maxName       int             // bytes
+	systemColumns []string        // names that each table has already
 	newSink       func(ctx context.Context, conn *sql.Conn, to into) (sink, error)
 	reason        func(err error) (code string, again, known bool)
 	noUniqueIndex func(err error) bool
@@ -145,6 +147,9 @@ func (d *Database) checkNames(columns []Column) error {
 		case twice:
 			return &Error{Code: "columns", Text: fmt.Sprintf("columns %q and %q would be one column of the table: give one "+
 				"of them another name with %s", shown(other), shown(c.Name), mapping)}
+		case slices.Contains(d.systemColumns, name):
+			return &Error{Code: "columns", Text: fmt.Sprintf("each table of Postgres has a system column %q: give this one "+
+				"another name with --set into.%s=…", name, name)}
 		case len(c.Name) > d.maxName:
 			return &Error{Code: "columns", Text: fmt.Sprintf("column %q is too long for a name in this database, which may "+
 				"have %d bytes: give it another with %s", shown(c.Name), d.maxName, mapping)}

@@ -58,8 +58,10 @@ func openPostgres(address, password string) (*Database, error) {
 		takes:      map[Type]string{Int: "N", Decimal: "N", Bool: "BN", Date: "D", Time: "D"},
 		changeType: "ALTER TABLE %[1]s ALTER COLUMN %[2]s TYPE %[3]s USING %[2]s::%[3]s",
 		maxName:    63,
-		newSink:    newCopier,
-		reason:     postgresReason,
+		// https://www.postgresql.org/docs/current/ddl-system-columns.html
+		systemColumns: []string{"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"},
+		newSink:       newCopier,
+		reason:        postgresReason,
 		noUniqueIndex: func(err error) bool {
 			e, ok := errors.AsType[*pgconn.PgError](err)
 			return ok && e.Code == "42P10"
