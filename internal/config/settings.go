@@ -50,6 +50,12 @@ func (c *Config) With(kind string, schema *settings.Schema) (json.RawMessage, er
 	return t.read(k.With, k.with)
 }
 
+// HasWith reports whether this machine's configuration has settings for the plugin of a kind.
+func (c *Config) HasWith(kind string) bool {
+	k := c.Kind(kind)
+	return len(k.With) > 0 || len(k.with) > 0
+}
+
 // Refused puts a plugin's complaints about its config at the places that the values are from: an
 // *Error. It is nil if nothing of that is from the configuration.
 func (c *Config) Refused(kind string, schema *settings.Schema, bad *settings.Error) error {

@@ -26,6 +26,8 @@ type Local struct {
 	Dirs, Bundled []string
 	// Policies is who writes the policies of the config into the ledger; nil writes all of them each time.
 	Policies *PolicyWriter
+	// Memory keeps --with for the next command; nil keeps nothing.
+	Memory *Memory
 }
 
 // NewLocal is a machine without a config. bundled are the names of the plugins of this program.

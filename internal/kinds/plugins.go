@@ -108,6 +108,9 @@ func (lc *Local) PluginConfig(kind string, p *Plugin, with []string) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
+	if with, err = lc.inForce(kind, p, with); err != nil {
+		return nil, err
+	}
 	of, other := settingsOf{"config", "--with", with}, settingsAt{"--set", p.Payload}
 	onTop, err := p.Config.Parse(nil, with)
 	if err != nil {

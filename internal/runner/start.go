@@ -171,6 +171,9 @@ func (p *Pool) acceptKind(ctx context.Context, s startedKind) error {
 	if err == nil {
 		err = p.local.DefineKind(ctx, p.Ledger, p.Agent, s.kind, s.host)
 	}
+	if err == nil {
+		err = p.local.KeepWith(s.name, s.kind.Plugin, p.With)
+	}
 	p.mu.Lock()
 	delete(p.starting, s.name)
 	if s.kind != nil {

@@ -318,9 +318,8 @@ func work(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 		return out, outcome(err)
 	}
 	if cfg.tables == nil {
-		return Out{}, outcome(refuse("no_database", "table: this machine has no database to load into; --with "+
-			"database=sqlite:PATH holds for one command "+
-			"and is given each time; for all of them the config has it: [kinds.%s.with] database = \"sqlite:PATH\"", it.Kind))
+		return Out{}, outcome(refuse("no_database", "table: this machine has no database to load into: --with "+
+			"database=sqlite:PATH; for daemons in the config: [kinds.%s.with] database = \"sqlite:PATH\"", it.Kind))
 	}
 	l := newLoader(cfg.tables, it)
 	defer l.close()

@@ -3,12 +3,16 @@ package app
 import (
 	"context"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/ledgerd/ledgerd/internal/dburl"
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/kinds"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
@@ -40,4 +44,22 @@ func CheckKinds(ctx context.Context, l ledgers.Any, names []string) (map[string]
 		}
 	}
 	return known, nil
+}
+
+// RememberWith makes commands of this process keep --with for the next command, for each ledger and kind.
+func (a *App) RememberWith() error {
+	dir, err := a.DataDir()
+	if err != nil {
+		return err
+	}
+	ledger := redact.Text(a.Db)
+	if !dburl.IsRemote(a.Db) {
+		at, err := a.Address()
+		if err != nil {
+			return err
+		}
+		ledger = at.String()
+	}
+	a.Memory = &kinds.Memory{Dir: filepath.Join(dir, "settings"), Ledger: ledger}
+	return nil
 }

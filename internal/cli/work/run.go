@@ -64,7 +64,7 @@ run prints a row for each input when the input ends: id, key, state, outcome, at
 	r.Define(a, cmd)
 	f := cmd.Flags()
 	f.StringArrayVar(&r.with, "with", nil, "a field of the plugin's config, as `NAME=VALUE`; the config tells "+
-		"what this machine allows and has; may be repeated")
+		"what this machine allows and has; kept on this machine for the next command, NAME= takes it back; may be repeated")
 	f.IntVarP(&r.concurrency, "concurrency", "j", 0, "`number` of items at a time (0: the plugin's default)")
 	r.wait.Duration = time.Minute
 	f.Var(&r.wait, "wait", "how long to wait for inputs that are due later, or that other agents hold")
@@ -94,6 +94,9 @@ type inputRun struct {
 
 func runKind(ctx context.Context, a *app.App, flags runFlags, name string, args []string) error {
 	if err := checkConcurrency(flags.concurrency); err != nil {
+		return err
+	}
+	if err := a.RememberWith(); err != nil {
 		return err
 	}
 	r := &inputRun{flags: flags, agent: kinds.AgentName(), tracker: runner.NewTracker(), began: time.Now()}
@@ -131,10 +134,16 @@ func runKind(ctx context.Context, a *app.App, flags runFlags, name string, args 
 	}
 	r.tracker.Sums = runner.NewSums(j.Kind.Plugin.Output)
 	before := j.Kind.Policy.Config
+	if err := a.CheckDropped(j.Kind, before, r.host.Config(), flags.with); err != nil {
+		return err
+	}
 	if err := a.DefineKind(ctx, j.Ledger.Any, kinds.AsAgent(r.agent), j.Kind, r.host); err != nil {
 		return err
 	}
 	a.SayChanged(j.Kind, before, r.host.Config())
+	if err := a.KeepWith(name, j.Kind.Plugin, flags.with); err != nil {
+		return err
+	}
 	if err := j.Remember(ctx); err != nil {
 		return err
 	}

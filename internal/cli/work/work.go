@@ -45,7 +45,7 @@ waiting and not_worked are counted up to 100,000 for each kind.`,
 	f := cmd.Flags()
 	f.StringSliceVar(&w.kinds, "kind", nil, "only these `kinds`")
 	a.PluginDirFlag(f)
-	f.StringArrayVar(&w.with, "with", nil, "`NAME=VALUE` of the plugin's config; with one --kind")
+	f.StringArrayVar(&w.with, "with", nil, "`NAME=VALUE` of the plugin's config, kept as by run; with one --kind")
 	f.BoolVar(&w.drain, "drain", false, "end when nothing is left to do now")
 	f.Var(&w.wait, "wait", "with --drain: how long to wait for what is due later")
 	f.Var(&w.maxDuration, "max-duration", "stop claiming after this time")
@@ -91,6 +91,9 @@ func work(ctx context.Context, a *app.App, flags workFlags) error {
 			"--with goes with one --kind")
 	}
 	if err := checkConcurrency(flags.concurrency); err != nil {
+		return err
+	}
+	if err := a.RememberWith(); err != nil {
 		return err
 	}
 	var l *app.Opened

@@ -1,0 +1,180 @@
+package kinds
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/shell"
+	"github.com/ledgerd/ledgerd/ledger/definition"
+	"github.com/ledgerd/ledgerd/sdk/redact"
+	"github.com/ledgerd/ledgerd/sdk/settings"
+)
+
+// Memory keeps the --with of the last command that worked a kind, for commands that give none. It is a folder of
+// this machine's and not the ledger: what a machine allows and runs must not come from a database that others
+// can write to.
+type Memory struct {
+	Dir    string // made when it is needed
+	Ledger string // the URL of the ledger; settings are kept for each ledger and kind
+}
+
+// kept is a file of the memory.
+type kept struct {
+	Ledger string   `json:"ledger"`
+	Kind   string   `json:"kind"`
+	With   []string `json:"with"` // assignments, without secrets
+}
+
+func (m *Memory) file(kind string) string {
+	digest := sha256.Sum256([]byte(m.Ledger + "\n" + kind))
+	return filepath.Join(m.Dir, kind+"-"+hex.EncodeToString(digest[:6])+".json")
+}
+
+// read returns what is kept for a kind.
+func (m *Memory) read(kind string) ([]string, error) {
+	text, err := os.ReadFile(m.file(kind))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var k kept
+	if err == nil {
+		err = json.Unmarshal(text, &k)
+	}
+	if err != nil {
+		return nil, failure.Usage("bad_memory", "remove that file, and give what it held once more with --with",
+			"the settings that kind %q was worked with before cannot be read: %s: %v", kind, m.file(kind), err)
+	}
+	return k.With, nil
+}
+
+// write keeps assignments for a kind; none removes the file.
+func (m *Memory) write(kind string, with []string) error {
+	if len(with) == 0 {
+		if err := os.Remove(m.file(kind)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	text, err := json.Marshal(kept{m.Ledger, kind, with})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
+		return err
+	}
+	next := m.file(kind) + "." + uuid.NewString() // another command may write, too
+	if err := os.WriteFile(next, append(text, '\n'), 0o600); err != nil {
+		return err
+	}
+	return errors.Join(os.Rename(next, m.file(kind)))
+}
+
+// remembers reports whether --with is kept for a kind: its settings are not in the config of this machine.
+func (lc *Local) remembers(kind string) bool {
+	return lc.Memory != nil && !lc.Config.HasWith(kind)
+}
+
+// inForce completes --with by what is kept of the command before, and leaves out what it unsets (NAME=).
+func (lc *Local) inForce(kind string, p *Plugin, with []string) ([]string, error) {
+	if !lc.remembers(kind) {
+		return with, nil
+	}
+	before, err := lc.Memory.read(kind)
+	if err != nil {
+		return nil, err
+	}
+	typed := assigned(with)
+	var all, shown []string
+	for _, a := range before {
+		if !isGiven(settings.Assigned(a), typed) {
+			all = append(all, a)
+			shown = append(shown, shell.Quote(redact.Text(a)))
+		}
+	}
+	if len(shown) > 0 {
+		lc.notice("with: %s (as kind %s was worked before; another value: --with NAME=VALUE, none: --with NAME=)",
+			strings.Join(shown, " "), kind)
+	}
+	for _, a := range with {
+		if !unsets(a, p.Config) {
+			all = append(all, a)
+		}
+	}
+	return all, nil
+}
+
+// assigned are the fields that assignments are about.
+func assigned(with []string) (names []string) {
+	for _, a := range with {
+		names = append(names, settings.Assigned(a))
+	}
+	return names
+}
+
+// unsets reports whether an assignment, NAME=, takes back a setting. Of a map of texts it sets an empty text.
+func unsets(assignment string, schema *settings.Schema) bool {
+	name, empty := strings.CutSuffix(assignment, "=")
+	return empty && slices.ContainsFunc(schema.Fields(), func(f settings.Field) bool { return f.Name == name })
+}
+
+// KeepWith keeps the --with that a kind is worked with from now on. A secret is kept only if it is in a file.
+func (lc *Local) KeepWith(kind string, p *Plugin, with []string) error {
+	if !lc.remembers(kind) || len(with) == 0 {
+		return nil
+	}
+	before, err := lc.Memory.read(kind)
+	if err != nil {
+		return err
+	}
+	all := slices.DeleteFunc(before, func(a string) bool { return isGiven(settings.Assigned(a), assigned(with)) })
+	for _, a := range with {
+		name := settings.Assigned(a)
+		secret := slices.Contains(p.Config.Secrets(), name)
+		if !unsets(a, p.Config) && (!secret || strings.HasPrefix(a, name+"=file:/")) {
+			all = append(all, a)
+		}
+	}
+	if err := lc.Memory.write(kind, all); err != nil {
+		lc.notice("warning: --with is not kept for the next command: %v", err)
+	}
+	return nil
+}
+
+// CheckDropped refuses a command that would work a kind without a setting that is in force and that nothing here
+// gives: what is done by then, and what is tried again, would be done in another way without a word. in force are
+// the settings of the ledger, now those of this command.
+func (lc *Local) CheckDropped(k *Kind, inForce, now string, with []string) error {
+	if inForce == "" || k.Policy.Plugin != k.Plugin.Name || !lc.remembers(k.Name) {
+		return nil
+	}
+	var words, repeat, drop []string
+	for _, d := range definition.Differences(inForce, now) {
+		f := slices.IndexFunc(k.Plugin.Config.Fields(), func(f settings.Field) bool { return f.Name == d.Name })
+		if f < 0 || k.Plugin.Config.Fields()[f].Tune || isGiven(d.Name, assigned(with)) || d.Have == "" || d.Have == `""` {
+			continue
+		}
+		value := Assignment(d.Name, json.RawMessage(d.Have))
+		words = append(words, value)
+		if strings.Contains(value, redact.Mask) || strings.Contains(value, "… (") {
+			value = d.Name + "=…"
+		}
+		repeat, drop = append(repeat, "--with "+shell.Quote(value)), append(drop, "--with "+d.Name+"=")
+	}
+	if len(words) == 0 {
+		return nil
+	}
+	return failure.Usage("settings_dropped", fmt.Sprintf("with the same: %s   without: %s   for all commands on this machine: "+
+		"[kinds.%s.with] in the config", strings.Join(repeat, " "), strings.Join(drop, " "), k.Name),
+		"kind %q was worked with %s, which was not given on this machine", k.Name, strings.Join(words, ", "))
+}
