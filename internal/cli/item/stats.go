@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,75 +17,6 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/stats"
 )
-
-// shownStats is the figures of a kind for people: figures that are not exact have a mark.
-type shownStats struct {
-	Kind         string `json:"kind"`
-	Ready        string `json:"ready"`
-	Waiting      string `json:"waiting" spare:"7"`
-	Leased       string `json:"leased" spare:"8"`
-	Dead         string `json:"dead"`
-	Doubt        string `json:"doubt" spare:"10"`
-	RoundsDone   string `json:"rounds_done" spare:"2"`
-	RoundsFailed string `json:"rounds_failed" spare:"3"`
-	RoundsPutOff string `json:"rounds_put_off" heading:"put_off" spare:"2"`
-	Left         string `json:"left"`
-	Done1h       string `json:"done_1h" spare:"5"`
-	Failed1h     string `json:"failed_1h" spare:"4"`
-	PerSecond1m  string `json:"per_second_1m" heading:"per_s" spare:"6"`
-	OldestReady  string `json:"oldest_ready_s" heading:"oldest_s" spare:"1"`
-	ETA          string `json:"eta_s"`
-	WorkMS1h     string `json:"work_ms_1h"`
-	Wait         string `json:"wait_1h" heading:"wait_p50/95/99" spare:"1"`
-	Work         string `json:"work_1h" heading:"work_p50/95/99" spare:"1"`
-	Paused       string `json:"paused"`
-	Workers      int    `json:"workers" spare:"9"`
-}
-
-// shownStatsColumns are the columns of the table; where they are too wide, those with the tag spare are left out.
-var shownStatsColumns = []string{"kind", "ready", "waiting", "leased", "dead", "doubt", "rounds_done", "rounds_failed",
-	"rounds_put_off", "left", "done_1h", "failed_1h",
-	"per_second_1m", "oldest_ready_s", "eta_s", "wait_1h", "work_1h", "paused", "workers"}
-
-// showStats makes the row for people.
-func showStats(r answer.KindStats) shownStats {
-	about := func(v *float64) string {
-		if v == nil {
-			return ""
-		}
-		return "≈" + strconv.FormatFloat(*v, 'f', -1, 64)
-	}
-	paused := ""
-	if r.Paused {
-		paused = "paused"
-	}
-	return shownStats{r.Kind, report.Count(r.Ready), report.Count(r.Waiting), report.Count(r.Leased), report.Count(r.Dead),
-		report.Count(r.Doubt),
-		report.Count(r.RoundsDone), report.Count(r.RoundsFailed), report.Count(r.RoundsPutOff),
-		report.Count(r.Left), "≈" + report.Count(r.Done1h), "≈" +
-			report.Count(r.Failed1h), about(&r.PerSecond1m), strconv.FormatFloat(r.OldestReady, 'f', -1,
-			64), about(r.ETA), about(r.WorkMS1h),
-		percentiles(r.WaitP50, r.WaitP95, r.WaitP99), percentiles(r.WorkP50, r.WorkP95, r.WorkP99),
-		paused, r.Workers}
-}
-
-// percentiles are bounds in seconds, "" if none is known. A missing one is longer than all bounds.
-func percentiles(all ...*float64) string {
-	var parts []string
-	known := false
-	for _, v := range all {
-		if v == nil {
-			parts = append(parts, ">16777")
-			continue
-		}
-		known = true
-		parts = append(parts, strconv.FormatFloat(*v, 'f', -1, 64))
-	}
-	if !known {
-		return ""
-	}
-	return "≤" + strings.Join(parts, "/")
-}
 
 // groupRow is how the items of one value stand.
 type groupRow struct {
@@ -172,9 +102,19 @@ func groups(ctx context.Context, a *app.App, f app.Filter, by string) error {
 	return err
 }
 
-var statsHelp = `Counts the backlog of each kind, exactly, and shows how fast it is worked.
+var statsHelp = `Counts the backlog of each kind, exactly, and shows how fast it is worked:
 
-Columns of the backlog:
+  links   ready 120 (the oldest for 3m20s)   leased 8   dead 2
+          this round: done 4,823   failed 49
+          last hour: done ≈4,823   failed ≈55   95 % within 2.048s
+          workers 2   ≈38/s   nothing left in ≈3s
+
+What is nothing is left out. ≈ marks what is not exact, ≥ what was not counted to the end. Below it stands what needs
+attention, each with the next command: kinds that are paused or not worked, items in doubt, and dead items with their
+three most frequent causes. Counts of causes are marked with ≥ if two seconds were too short to read all dead items
+of the kind.
+
+-o csv, json and jsonl have all figures as columns, and --columns makes a table of some of them. Of the backlog:
   ready, waiting, leased, dead, doubt: items in these states
   rounds_done, rounds_failed: recurring items that wait for their next round, because the current one is done or failed.
   Only the first 100,000 waiting items of the kind are read.
@@ -184,7 +124,7 @@ Columns of the backlog:
   paused, workers: whether the kind is paused, and how many programs work it
 
 Columns of attempts that ended, also of items that people and scripts finish by hand. Workers write these figures every
-5 s, so they are not exact; tables mark them with ≈:
+5 s, so they are not exact:
   done_1h, failed_1h: attempts of the last hour
   per_second_1m: attempts that were done or failed, per second of the last minute
   work_ms_1h: mean time of an attempt in its handler
@@ -194,14 +134,9 @@ Columns of attempts that ended, also of items that people and scripts finish by 
   hour began within so many seconds. An attempt of a worker begins when the handler gets the item, one of a person when
   the item is claimed.
   work_p50_s_1h, work_p95_s_1h, work_p99_s_1h: time from begin to end, in the same way
-Percentiles are upper bounds (tables mark them with ≤): times are counted in 24 ranges, below 0.004 s, 0.008 s …
+Percentiles are upper bounds: times are counted in 24 ranges, below 0.004 s, 0.008 s …
 16777.216 s, and longer, and the bound of a range is shown. So the figure is at most twice the exact one. It is null if
 no attempt ended, or if the time is longer than 16777.216 s.
-
-Below the table stands what needs attention, each with the next command: kinds that are paused or not worked, items
-in doubt, and dead items with their three most frequent causes. Counts of causes are marked with ≥ if two seconds
-were too short to read all dead items of the kind. A table that is wider than the terminal leaves out columns,
-first those without a figure. -o csv has all columns.
 
 With -o json: {"kinds":[{"kind","ready","waiting","leased","dead","doubt","rounds_done","rounds_failed",
 "rounds_put_off","left","done_1h","failed_1h","per_second_1m","oldest_ready_s","eta_s","work_ms_1h",
@@ -280,16 +215,14 @@ func StatsCommand(a *app.App) *cobra.Command {
 
 func tellStats(a *app.App, s stats.Summary) (err error) {
 	rows := make([]answer.KindStats, len(s.Kinds))
-	table := make([]shownStats, len(s.Kinds))
 	for i, k := range s.Kinds {
 		rows[i] = answer.NewKindStats(k, s.At)
-		table[i] = showStats(rows[i])
 	}
-	switch p := a.Printer(); p.Format {
-	case report.JSON:
+	switch p := a.Printer(); {
+	case p.Format == report.JSON:
 		err = p.Object(answer.NewStats(s))
-	case report.Table:
-		_, err = report.List(p, app.Each(table), shownStatsColumns...)
+	case p.Format == report.Table && p.Columns == nil:
+		err = writeBlocks(p.Out, rows)
 	default:
 		_, err = report.List(p, app.Each(rows))
 	}
