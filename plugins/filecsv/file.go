@@ -149,23 +149,53 @@ func unpack(src io.Reader, name string, limit int64) (*bufio.Reader, error) {
 	}
 	out := io.Reader(in)
 	if string(magic) == "\x1f\x8b" {
-		z, err := gzip.NewReader(in)
-		if err != nil {
+		z := gunzip{new(gzip.Reader), in}
+		if err := z.next(); err != nil {
 			return nil, gzipError(err)
 		}
-		out = gunzip{z}
+		out = z
 	} else if strings.HasSuffix(strings.ToLower(name), ".gz") {
 		return nil, refuse("bad_gzip", "the name ends in .gz but the file is not gzip")
 	}
 	return bufio.NewReader(&capped{src: out, limit: limit}), nil
 }
 
-// gunzip is a gzip.Reader whose errors people can count.
-type gunzip struct{ *gzip.Reader }
+// gunzip reads the members of a gzip file, with errors that people can count.
+type gunzip struct {
+	member *gzip.Reader
+	in     *bufio.Reader
+}
 
 func (z gunzip) Read(p []byte) (int, error) {
-	n, err := z.Reader.Read(p)
-	return n, gzipError(err)
+	for {
+		n, err := z.member.Read(p)
+		if err == io.EOF {
+			err = z.next()
+		}
+		if n > 0 || err != nil || len(p) == 0 {
+			return n, gzipError(err)
+		}
+	}
+}
+
+// next goes on to the next member, and ends with [io.EOF] if there is none. Zero bytes between members and behind
+// the last one are padding, for example to a block of a tape.
+func (z gunzip) next() error {
+	for {
+		b, err := z.in.Peek(1)
+		if err != nil {
+			return err
+		}
+		if b[0] != 0 {
+			break
+		}
+		_, _ = z.in.Discard(1) // was peeked
+	}
+	err := z.member.Reset(z.in)
+	if err == nil {
+		z.member.Multistream(false) // which would take padding for a member
+	}
+	return err
 }
 
 // gzipError distinguishes an error in the gzip file from an error in reading it.

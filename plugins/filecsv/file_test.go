@@ -172,6 +172,50 @@ func TestTooBig(t *testing.T) {
 	}
 }
 
+// TestPaddedGzip: zero bytes behind a member are padding, and everything is read. What else stands there is an error.
+func TestPaddedGzip(t *testing.T) {
+	packed := func(text string) string {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		_, _ = io.WriteString(z, text)
+		_ = z.Close() // neither fails: it is memory
+		return b.String()
+	}
+	one, two, none, zeros := packed("id,name\n1,ann\n"), packed("2,bob\n"), packed(""), strings.Repeat("\x00", 1<<18)
+	for name, tt := range map[string]struct {
+		content string
+		rows    int64
+		problem string
+	}{
+		"padding":             {one + zeros, 1, ""},
+		"one zero":            {one + "\x00", 1, ""},
+		"members":             {one + two + zeros, 2, ""},
+		"between members":     {one + zeros + two + two + "\x00", 3, ""},
+		"empty members":       {strings.Repeat(none, 1000) + one + strings.Repeat(none+"\x00", 1000) + two, 2, ""},
+		"garbage":             {one + "garbage, no member", 0, "is damaged: gzip: invalid header"},
+		"garbage in padding":  {one + zeros + "x" + zeros, 0, "is damaged: gzip: invalid header"},
+		"half a member":       {one + zeros + two[:12], 0, "ends in the middle"},
+		"half a checksum":     {one[:len(one)-5], 0, "ends in the middle"},
+		"zeros as a checksum": {one[:len(one)-8] + zeros, 0, "is damaged: gzip: invalid checksum"},
+	} {
+		for _, wrap := range []func(io.Reader) io.Reader{
+			func(r io.Reader) io.Reader { return r }, iotest.HalfReader, iotest.DataErrReader,
+		} {
+			src := strings.NewReader(tt.content)
+			out, err := scan(t.Context(), struct {
+				io.Reader
+				io.Seeker
+			}{wrap(src), src}, plain(), plainOptions())
+			switch {
+			case tt.problem == "" && (err != nil || out.Rows != tt.rows || out.Bytes != int64(len(tt.content))):
+				t.Errorf("%s: %d rows of %d bytes, %v; want %d of %d", name, out.Rows, out.Bytes, err, tt.rows, len(tt.content))
+			case tt.problem != "" && (codeOf(err) != "bad_gzip" || !strings.Contains(err.Error(), tt.problem)):
+				t.Errorf("%s: got %v, want %q", name, err, tt.problem)
+			}
+		}
+	}
+}
+
 // TestCancel: a cancelled scan ends with the cause, wherever it is.
 func TestCancel(t *testing.T) {
 	defer goleak.VerifyNone(t)

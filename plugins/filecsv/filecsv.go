@@ -8,13 +8,14 @@
 // # What it reads
 //
 // From a folder it takes *.csv, *.tsv, *.txt and each of them with .gz; a file that is named is taken whatever its
-// name. The delimiter is a comma, semicolon, tab or bar: the one that gives the most rows of the same width, or that
-// a first line such as sep=; names. Lines end in LF, CRLF or, in files without LF, CR. Quoted fields may hold
-// delimiters, line ends and doubled quotes, or quotes behind a backslash where only that makes sense of the first
-// rows. Blanks between a delimiter and a quote do not count. Blank lines are passed over. Blank names become
-// column_3, repeated ones name_2; the output shows both names. Blank names at the end of the header name no columns,
-// unless the payload has one of these names (required=column_5): the fields below them must be empty. A delimiter at
-// the end of all rows, but not of the header, is such a blank name.
+// name. Zero bytes behind what is packed, as tapes add them, are passed over. The delimiter is a comma, semicolon, tab
+// or bar: the one that gives the most rows of the same width, or that a first line such as sep=; names. Lines end in
+// LF, CRLF or, in files without LF, CR. Quoted fields may hold delimiters, line ends and doubled quotes, or quotes
+// behind a backslash where only that makes sense of the first rows. Blanks between a delimiter and a quote do not
+// count. Blank lines are passed over. Blank names become column_3, repeated ones name_2; the output shows both names.
+// Blank names at the end of the header name no columns, unless the payload has one of these names (required=column_5):
+// the fields below them must be empty. A delimiter at the end of all rows, but not of the header, is such a blank
+// name.
 //
 // Lines above the table are passed over if skip gives their number, or if they are certainly not part of it.
 // They begin with #, or all rows below have the same width, wider by two fields at least, and begin with a

@@ -12,6 +12,10 @@
 // animated WebP, HEIC, AVIF, JPEG XL, JPEG 2000, PSD, raw photos, TIFFs with separate colour planes, and some more
 // sorts. Such an item fails as unsupported, and the error names the sort.
 //
+// A JPEG that lacks its end mark and nothing else is read, and the output has a note. If it comes in several scans
+// (progressive, or a scan for each colour), they must give every coefficient down to its last bit: after a cut between
+// scans a picture without details or colours would be left. All else that ends early fails as truncated.
+//
 // The header is read before anything is decoded: what has more than max_pixels or max_bytes is refused,
 // and so is a picture of more than 65,535 pixels a side. A picture that still keeps a decoder busy,
 // such as a JPEG of thousands of scans, ends with the time of the attempt.

@@ -353,7 +353,7 @@ func FuzzPicture(f *testing.F) {
 			if err != nil {
 				return err
 			}
-			pic, err := decode(t.Context(), data, func(int64, int64) {})
+			pic, _, err := decode(t.Context(), data, func(int64, int64) {})
 			if err != nil {
 				return err
 			}

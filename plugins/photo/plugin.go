@@ -41,6 +41,7 @@ type Out struct {
 	Height int    `json:"height,omitempty" doc:"pixels"`
 	Bytes  int64  `json:"bytes,omitempty" doc:"of the file"`
 	Files  []File `json:"files,omitempty" doc:"one for each of the sizes"`
+	Note   string `json:"note,omitempty" doc:"what was odd and did not matter"`
 }
 
 // File is a file that was made.
@@ -128,10 +129,11 @@ func resize(ctx context.Context, cfg *Config, in In, attempt int64, progress fun
 		out.Files = files
 		return out, sdk.Skip("all files are up to date")
 	}
-	pic, err := decode(ctx, data, progress)
+	pic, note, err := decode(ctx, data, progress)
 	if err != nil {
 		return out, err
 	}
+	out.Note = note
 	turn := orientation(src.format, data)
 	out.Width, out.Height = picture.Turned(pic.Size().X, pic.Size().Y, turn)
 	// All sizes are made, as small ones are made of larger ones: a file is the same whichever others are there.

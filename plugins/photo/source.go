@@ -99,7 +99,7 @@ func (s *source) memory(sizes []size) int64 {
 
 // read reads the whole file, so that what is hashed is what is decoded.
 func (s *source) read() ([]byte, error) {
-	data := make([]byte, s.size)
+	data := make([]byte, s.size, s.size+int64(len(endMark))) // decode may add the mark
 	if _, err := io.ReadFull(s.file, data); err != nil {
 		return nil, sdk.Code("cannot_read", err)
 	}
@@ -109,15 +109,22 @@ func (s *source) read() ([]byte, error) {
 	return data, nil
 }
 
-// decode decodes a picture, of an animated GIF the first frame.
-func decode(ctx context.Context, data []byte, progress func(read, size int64)) (picture.Picture, error) {
-	r := &reader{ctx: ctx, from: bytes.NewReader(data), size: int64(len(data)), progress: progress}
+// decode decodes a picture, of an animated GIF the first frame. The note is what was odd and did not matter.
+func decode(ctx context.Context, data []byte, progress func(read, size int64)) (p picture.Picture, note string,
+	err error) {
 	if err := checkTIFF(data); err != nil {
-		return nil, refuse("unsupported", "it is %w, which is not read; save it another way", err)
+		return nil, "", refuse("unsupported", "it is %w, which is not read; save it another way", err)
 	}
+	if lacksEnd(data) {
+		data, note = append(data, endMark...), "the file lacks its end mark (FF D9), and nothing else"
+	}
+	r := &reader{ctx: ctx, from: bytes.NewReader(data), size: int64(len(data)), progress: progress}
 	m, format, err := image.Decode(r.buffered())
 	if err != nil {
-		return nil, r.failure(err)
+		if note != "" && !unread(err) {
+			r.err = io.EOF // more was asked for than there is before the mark
+		}
+		return nil, "", r.failure(err)
 	}
 	switch format {
 	case "webp":
@@ -125,11 +132,11 @@ func decode(ctx context.Context, data []byte, progress func(read, size int64)) (
 	case "gif":
 		c, err := gif.DecodeConfig(bytes.NewReader(data))
 		if err != nil {
-			return nil, r.failure(err)
+			return nil, "", r.failure(err)
 		}
 		m = onScreen(m, image.Rect(0, 0, c.Width, c.Height))
 	}
-	return picture.New(m), nil
+	return picture.New(m), note, nil
 }
 
 // reader is what a decoder reads from; it stops when ctx ends, and knows better than the decoder why.

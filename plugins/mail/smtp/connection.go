@@ -22,6 +22,7 @@ import (
 type connection struct {
 	*gosmtp.Client
 	wire *wire
+	tls  bool // the handshake is done
 	used bool
 	old  *time.Timer // closes it when it has been idle for too long
 }
@@ -96,18 +97,15 @@ func (s *Sender) dial(ctx context.Context) (*connection, error) {
 func (s *Sender) greet(c *connection) (err error) {
 	var stream net.Conn = c.wire
 	if s.server.TLS == "tls" {
-		over := tls.Client(c.wire, s.tls)
-		if err := over.Handshake(); err != nil {
-			return failure.Transient("tls", err)
+		if stream, err = s.encrypt(c); err != nil {
+			return err
 		}
-		stream = over
 	}
-	if c.Client, err = gosmtp.NewClient(stream, s.host); err != nil {
+	if c.Client, err = gosmtp.NewClient(&replies{Conn: stream}, s.host); err != nil {
 		return failure.Transient("connect", fmt.Errorf("greeting: %w", err))
 	}
-	c.SkipSMTPUTF8(true) // all addresses and headers are ASCII, so that any server may pass the mail on
-	if err := c.Hello(helloName()); err != nil {
-		return failure.Transient("connect", fmt.Errorf("EHLO: %w", err))
+	if err := c.introduce(); err != nil {
+		return failure.Transient("connect", err)
 	}
 	offered, _ := c.Extension("STARTTLS")
 	switch {
@@ -115,11 +113,51 @@ func (s *Sender) greet(c *connection) (err error) {
 		return failure.Transient("tls", errors.New("the server does not offer STARTTLS; nothing is sent in the clear "+
 			"unless you say tls=none"))
 	case s.server.TLS == "starttls", s.server.TLS == "opportunistic" && offered:
-		if err := c.StartTLS(s.tls); err != nil {
-			return failure.Transient("tls", err)
+		if err := s.startTLS(c); err != nil {
+			return err
 		}
 	}
 	return s.logIn(c)
+}
+
+// encrypt does the handshake of TLS.
+func (s *Sender) encrypt(c *connection) (net.Conn, error) {
+	over := tls.Client(c.wire, s.tls)
+	if err := over.Handshake(); err != nil {
+		return nil, failure.Transient("tls", err)
+	}
+	c.tls = true
+	return over, nil
+}
+
+// startTLS goes on over TLS with a new client, which knows nothing of what was offered in the clear. StartTLS of
+// the library would read without [replies] from here on.
+func (s *Sender) startTLS(c *connection) (err error) {
+	if err := c.Text.PrintfLine("STARTTLS"); err != nil {
+		return failure.Transient("tls", err)
+	}
+	// A new client waits for a greeting. The answer to STARTTLS has the same code, 220.
+	if c.Client, err = gosmtp.NewClient(&replies{Conn: c.wire}, s.host); err != nil {
+		return failure.Transient("tls", fmt.Errorf("STARTTLS: %w", err))
+	}
+	stream, err := s.encrypt(c)
+	if err != nil {
+		return err
+	}
+	c.Text = textproto.NewConn(&replies{Conn: stream}) // forgets what else came in the clear
+	if err := c.introduce(); err != nil {
+		return failure.Transient("tls", err)
+	}
+	return nil
+}
+
+// introduce tells who the client is, and learns what the server offers.
+func (c *connection) introduce() error {
+	c.SkipSMTPUTF8(true) // all addresses and headers are ASCII, so that any server may pass the mail on
+	if err := c.Hello(helloName()); err != nil {
+		return fmt.Errorf("EHLO: %w", err)
+	}
+	return nil
 }
 
 // helloName is how this machine introduces itself.
@@ -138,14 +176,15 @@ func (s *Sender) logIn(c *connection) error {
 		return nil
 	}
 	user, password := s.server.User, s.server.Password
+	mayShow := c.tls || s.server.mayBeClear() // the client cannot see TLS through [replies]
 	_, offered := c.Extension("AUTH")
 	for _, m := range []struct {
 		name string
 		auth gosmtp.Auth
 	}{
 		{"SCRAM-SHA-256", gosmtp.ScramSHA256Auth(user, password)},
-		{"PLAIN", gosmtp.PlainAuth("", user, password, s.host, s.server.mayBeClear())},
-		{"LOGIN", gosmtp.LoginAuth(user, password, s.host, s.server.mayBeClear())},
+		{"PLAIN", gosmtp.PlainAuth("", user, password, s.host, mayShow)},
+		{"LOGIN", gosmtp.LoginAuth(user, password, s.host, mayShow)},
 		{"CRAM-MD5", gosmtp.CRAMMD5Auth(user, password)},
 	} {
 		if !offers(offered, m.name) {

@@ -31,6 +31,7 @@ func TestCut(t *testing.T) {
 			false},
 		{"answers over TLS", func(s *gosmtp.Server) { s.TLSConfig, s.Domain = smtptest.TLS(cert), smtptest.Implicit }, "tls",
 			31, true},
+		{"answers over STARTTLS", func(s *gosmtp.Server) { s.TLSConfig = smtptest.TLS(cert) }, "starttls", 31, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var box smtptest.Mailbox

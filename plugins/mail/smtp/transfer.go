@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/textproto"
+	"strings"
 	"time"
 
 	gosmtp "github.com/wneessen/go-mail/smtp"
@@ -119,7 +120,7 @@ func (c *connection) end(body *gosmtp.DataCloser) (reply string, err error) {
 // refused makes the error of a step that failed before the final dot, or that the server rejected.
 func refused(what string, err error) *failure.Error {
 	if reply, ok := errors.AsType[*textproto.Error](err); ok {
-		said := fmt.Errorf("the server refuses %s: %d %s", what, reply.Code, reply.Msg)
+		said := errors.New(strings.TrimSpace(fmt.Sprintf("the server refuses %s: %d %s", what, reply.Code, reply.Msg)))
 		code := fmt.Sprintf("smtp_%d", reply.Code)
 		if reply.Code/100 == 5 {
 			return failure.Permanent(code, said)

@@ -1,0 +1,65 @@
+package photo
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+)
+
+// endMark is how a JPEG ends.
+const endMark = "\xff\xd9"
+
+// lacksEnd reports whether a JPEG has no end mark, but all of its scans: those that give every coefficient of every
+// component, down to the last bit (T.81, B.2.3 and G.1.1). Whether the last scan is whole is for the decoder to find
+// out, which stops at an end mark. Between two scans it would stop as well, and leave out details or colours.
+func lacksEnd(b []byte) bool {
+	if !bytes.HasPrefix(b, []byte("\xff\xd8")) || bytes.HasSuffix(b, []byte(endMark)) {
+		return false
+	}
+	progressive, missing := false, map[byte]uint64{} // a bit for each coefficient of a component
+	for b = b[2:]; ; {
+		at := bytes.IndexByte(b, 0xff)
+		if at < 0 || at+1 == len(b) {
+			break
+		}
+		marker := b[at+1]
+		switch b = b[at+1:]; {
+		case marker == 0xff: // it fills
+			continue
+		case marker == 0, marker >= 0xd0 && marker <= 0xd7: // inside a scan
+			continue
+		case marker == endMark[1], len(b) < 3, len(b)-1 < int(binary.BigEndian.Uint16(b[1:])):
+			return false
+		}
+		size := 1 + int(binary.BigEndian.Uint16(b[1:]))
+		segment := b[min(3, size):size]
+		b = b[size:]
+		switch {
+		case marker >= 0xc0 && marker <= 0xc2 && len(segment) > 6: // the frame
+			progressive = marker == 0xc2
+			for component := range slices.Chunk(segment[6:], 3) {
+				missing[component[0]] = ^uint64(0)
+			}
+		case marker == 0xda && len(segment) > 0: // a scan
+			ends := 1 + 2*int(segment[0])
+			if len(segment) < ends+3 {
+				return false
+			}
+			given := ^uint64(0)
+			if first, last, low := segment[ends], segment[ends+1], segment[ends+2]&15; progressive && low > 0 {
+				given = 0 // not the last bits
+			} else if progressive {
+				given = given << first & (given >> (63 - last))
+			}
+			for component := range slices.Chunk(segment[1:ends], 2) {
+				missing[component[0]] &^= given
+			}
+		}
+	}
+	for _, coefficients := range missing {
+		if coefficients != 0 {
+			return false
+		}
+	}
+	return len(missing) > 0
+}
