@@ -1,7 +1,6 @@
 package kinds
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -126,14 +125,24 @@ func stopping(a ledger.Agent) string {
 	return fmt.Sprintf("stop that process (on %s: kill %d, or its service)", a.Host, a.PID)
 }
 
-// MissingSettings are the settings that a command that works the kind has to be given: neither the config of
+// Worker is the command that works a kind: a worker with the settings that it has to be given, or claim, if people
+// work it (byPlugin is false).
+func (lc *Local) Worker(ctx context.Context, kind string, k ledger.Kind) (command string, byPlugin bool) {
+	if name, _ := lc.PluginOf(kind, k); name == "" {
+		return "ledgerd claim " + kind + " --agent YOU", false
+	}
+	return "ledgerd work --kind " + kind + lc.missingSettings(ctx, kind, k), true
+}
+
+// missingSettings are the settings that a command that works the kind has to be given: neither the config of
 // this machine has them nor the plugin a default. They come as flags, with the values in force.
-func (lc *Local) MissingSettings(ctx context.Context, k ledger.Kind) (flags string) {
-	p, err := lc.FindPlugin(ctx, cmp.Or(k.Plugin, k.Name))
+func (lc *Local) missingSettings(ctx context.Context, kind string, k ledger.Kind) (flags string) {
+	name, _ := lc.PluginOf(kind, k)
+	p, err := lc.FindPlugin(ctx, name)
 	if err != nil {
 		return ""
 	}
-	have, err := lc.Config.With(k.Name, p.Config)
+	have, err := lc.Config.With(kind, p.Config)
 	if err != nil {
 		return ""
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/pluginstore"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/definition"
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
@@ -87,6 +89,18 @@ func (lc *Local) Place(name string) (pluginhost.Place, error) {
 		return pluginhost.Place{}, err
 	}
 	return f.Find(name)
+}
+
+// PluginOf is the plugin that works a kind of the ledger, "" if people do or it is worked elsewhere. A kind that was
+// only added to names none; then the plugin of its name works it, if there is one here.
+func (lc *Local) PluginOf(kind string, k ledger.Kind) (name string, isHere bool) {
+	of, _, _ := definition.Split(k.Definition)
+	name = cmp.Or(lc.Config.PluginOf(kind), k.Plugin, of)
+	_, err := lc.Place(cmp.Or(name, kind))
+	if isHere = !IsNoPlugin(err); isHere {
+		name = cmp.Or(name, kind)
+	}
+	return name, isHere
 }
 
 // PluginError explains a plugin that does not start, and how to examine it.
@@ -182,6 +196,25 @@ func (lc *Local) StartError(k *Kind, err error) error {
 // StopGrace is how long the process of a plugin may take to end once nothing is in its hands.
 const StopGrace = 5 * time.Second
 
+// nearest is the name that may have been meant: one that is written nearly alike, or the only one that has the word
+// in it, as filecsv has csv.
+func nearest(word string, names []string) string {
+	if near := settings.Suggest(word, names); near != "" {
+		return near
+	}
+	const least = 3 // letters
+	var within []string
+	for _, name := range names {
+		if len(word) >= least && strings.Contains(name, strings.ToLower(word)) && !slices.Contains(within, name) {
+			within = append(within, name)
+		}
+	}
+	if len(within) == 1 {
+		return within[0]
+	}
+	return ""
+}
+
 // UnknownKind explains a kind that this machine does not know.
 func (lc *Local) UnknownKind(ctx context.Context, l ledgers.Any, name string) error {
 	where, names, err := lc.lookedAt(ctx, l)
@@ -189,11 +222,12 @@ func (lc *Local) UnknownKind(ctx context.Context, l ledgers.Any, name string) er
 		return err
 	}
 	hint := fmt.Sprintf("not bundled, no ledgerd-plugin-%s %s, not in this ledger\n", name, where)
-	if near := settings.Suggest(name, names); near != "" {
+	if near := nearest(name, names); near != "" {
 		hint += "did you mean " + near + "?   "
 	}
-	return failure.Usage("unknown_kind", hint+"all kinds: ledgerd plugin ls   for people or scripts: ledgerd kind set "+
-		name+" --input line", "no kind %q", name)
+	return failure.Usage("unknown_kind", fmt.Sprintf("%sall kinds: ledgerd plugin ls\n"+
+		"a kind that a command works: ledgerd run %[2]s --plugin exec --input file --with command=PROGRAM,{key} INPUT…\n"+
+		"one for people or scripts: ledgerd kind set %[2]s --input line", hint, name), "no kind %q", name)
 }
 
 // NoPlugin explains a plugin that was named and is not here.
@@ -203,7 +237,7 @@ func (lc *Local) NoPlugin(ctx context.Context, name string) error {
 		return err
 	}
 	hint := fmt.Sprintf("not bundled, no ledgerd-plugin-%s %s\n", name, where)
-	if near := settings.Suggest(name, names); near != "" {
+	if near := nearest(name, names); near != "" {
 		hint += "did you mean " + near + "?   "
 	}
 	return failure.Usage("unknown_plugin", hint+"all plugins: ledgerd plugin ls", "no plugin %q", name)

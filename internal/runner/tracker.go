@@ -51,7 +51,9 @@ type Tracker struct {
 	Sums     Sums                 // of the outputs of inputs that were done in this run
 	// Unseen are inputs that were done in this run while it did not follow them, by others or before they were
 	// named: their outputs are not in Sums yet.
-	Unseen   map[int64]bool
+	Unseen map[int64]bool
+	// Recurs: inputs whose round failed wait for their next one.
+	Recurs   bool
 	Failures report.Failures
 	Doubts   []int64 // inputs that were in doubt when they were named
 	// waits are inputs that waited when they were named: if the round of one turns out to be over without an
@@ -169,6 +171,7 @@ func (t *Tracker) take(e worker.Event) {
 	case mine:
 		t.Ended[e.Recorded]++
 		m := roundMark(e.Round, e.Recorded)
+		t.Recurs = t.Recurs || m == Dead && e.State == ledger.StateWaiting
 		t.move(e.Lease.ID, m)
 		delete(t.Unseen, e.Lease.ID)
 		if m == Done {
@@ -208,6 +211,7 @@ func (t *Tracker) Settle(it ledger.Item) {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
 	m := roundMark(it.RoundState, it.Outcome)
+	t.Recurs = t.Recurs || m == Dead && it.State == ledger.StateWaiting
 	if t.Inputs[it.ID].mark == Open && m != Open {
 		t.move(it.ID, m)
 		if it.State == ledger.StateWaiting && t.waits[it.ID] {

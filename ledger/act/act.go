@@ -24,6 +24,7 @@ const (
 	Resume        Name = "resume"         // end the pause of Kind
 	SetLimit      Name = "set-limit"      // change the limit Field of Kind
 	Work          Name = "work"           // start a worker of Kind and Shard; of every kind if there is none
+	Claim         Name = "claim"          // lease an item of Kind as a person or script
 	ShowErrors    Name = "show-errors"    // look at what failed of Kind
 	InstallPlugin Name = "install-plugin" // install Plugin on this machine
 )

@@ -117,6 +117,8 @@ func command(a act.Act) string {
 		return fmt.Sprintf("ledgerd kind set %s --%s %s", a.Kind, strings.ReplaceAll(a.Field, "_", "-"), value)
 	case act.Work:
 		return "ledgerd work" + report.Prefixed(" --kind ", a.Kind) + report.Prefixed(" --shard ", a.Shard)
+	case act.Claim:
+		return "ledgerd claim " + a.Kind + " --agent YOU"
 	case act.ShowErrors:
 		return "ledgerd errors --where kind:" + a.Kind
 	case act.InstallPlugin:

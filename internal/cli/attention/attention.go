@@ -125,9 +125,9 @@ func end(ctx context.Context, l ledgers.Any, f ledger.Filter, greatest bool) (in
 }
 
 // HeldUp returns why no program works what is left of a kind, "" if one does or nothing is left, and the command
-// that helps. pause is who paused it, flags are those that work needs.
+// that helps. pause is who paused it, worker the command that works it, and whether a plugin does.
 func HeldUp(c stats.Counts, k ledger.Kind, pause ledger.JournalEntry, live []ledger.Agent,
-	flags func(kind string) string) (what, next string) {
+	worker func(kind string, k ledger.Kind) (command string, byPlugin bool)) (what, next string) {
 	var left []string
 	for _, s := range []struct {
 		n    int64
@@ -142,9 +142,10 @@ func HeldUp(c stats.Counts, k ledger.Kind, pause ledger.JournalEntry, live []led
 	case k.Paused && len(left) > 0:
 		return fmt.Sprintf("kind %s is paused%s: %s", c.Kind, report.Prefixed(" ", ByWhom(pause)),
 			strings.Join(left, ", ")), "ledgerd kind resume " + c.Kind
-	case c.Ready > 0 && !works && k.Plugin+k.Definition != "":
-		return fmt.Sprintf("no program works kind %s: %s", c.Kind, strings.Join(left, ", ")), "ledgerd work --kind " +
-			c.Kind + flags(c.Kind)
+	case c.Ready > 0 && !works:
+		if command, byPlugin := worker(c.Kind, k); byPlugin {
+			return fmt.Sprintf("no program works kind %s: %s", c.Kind, strings.Join(left, ", ")), command
+		}
 	}
 	return "", ""
 }

@@ -233,20 +233,20 @@ func why(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) (w ledg
 		}
 		return w, next, nil
 	}
-	if k.Plugin == "" && k.Definition == "" { // worked by people
-		return w, next, nil
-	}
-	name := k.Plugin
-	if name == "" {
-		name = it.Kind
-	}
-	if _, err := a.Place(name); kinds.IsNoPlugin(err) {
+	name, here := a.PluginOf(it.Kind, k)
+	switch {
+	case name == "":
+		w.Acts = []ledgeract.Act{{Name: ledgeract.Claim, Kind: it.Kind}}
+		return w, app.Words(w.Acts...), nil
+	case !here:
 		w.Code, w.Acts = kinds.NoPluginCode, []ledgeract.Act{{Name: ledgeract.InstallPlugin, Plugin: name}}
 		w.Text = fmt.Sprintf("It is ready, but no agent works kind %s now, and its plugin %s is not on this machine.", it.Kind,
 			name)
 		return w, app.Words(w.Acts...), nil
 	}
-	return w, next + a.MissingSettings(ctx, k), nil
+	w.Acts = []ledgeract.Act{{Name: ledgeract.Work, Kind: it.Kind}}
+	next, _ = a.Worker(ctx, it.Kind, k)
+	return w, next, nil
 }
 
 // otherSetting is the act that works a dead item with another value of the setting that its failure is about, if there

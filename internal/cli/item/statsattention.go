@@ -31,8 +31,8 @@ func sayAttention(ctx context.Context, a *app.App, l ledgers.Any, s stats.Summar
 		if i := slices.IndexFunc(kinds, func(k ledger.Kind) bool { return k.Name == c.Kind }); i >= 0 {
 			k = kinds[i]
 		}
-		flags := func(string) string { return a.MissingSettings(ctx, k) }
-		if what, next := attention.HeldUp(c.Counts, k, pauses[k.Name], live, flags); what != "" {
+		worker := func(kind string, k ledger.Kind) (string, bool) { return a.Worker(ctx, kind, k) }
+		if what, next := attention.HeldUp(c.Counts, k, pauses[k.Name], live, worker); what != "" {
 			a.Advise(a.Stderr, "%s\n  %s\n", report.Safe(what), next)
 		}
 		if c.Doubt > 0 {

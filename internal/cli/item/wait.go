@@ -238,8 +238,8 @@ func sayUnworked(ctx context.Context, a *app.App, l ledgers.Any, ids []int64) er
 			return err
 		}
 		works := slices.ContainsFunc(agents, func(g ledger.Agent) bool { _, ok := g.Kinds[name]; return ok })
-		if !works && !k.Paused && k.Plugin+k.Definition != "" {
-			a.Advise(a.Stderr, "no program works kind %s now: ledgerd work --kind %[1]s%s\n", name, a.MissingSettings(ctx, k))
+		if command, byPlugin := a.Worker(ctx, name, k); byPlugin && !works && !k.Paused {
+			a.Advise(a.Stderr, "no program works kind %s now: %s\n", name, command)
 		}
 	}
 	return nil

@@ -164,12 +164,8 @@ func examineWork(ctx context.Context, a *app.App, at dburl.Database) ([]finding.
 		return nil, err
 	}
 	holders, err := examineHolders(ctx, l, agents)
-	all := append(holders, unworked(counts, kinds, pauses, agents, func(kind string) string {
-		k, err := l.Kind(ctx, kind)
-		if err != nil {
-			return ""
-		}
-		return a.MissingSettings(ctx, k)
+	all := append(holders, unworked(counts, kinds, pauses, agents, func(kind string, k ledger.Kind) (string, bool) {
+		return a.Worker(ctx, kind, k)
 	})...)
 	all = append(all, stalled(agents)...)
 	lapsed, err := l.Lapsed(ctx)
@@ -326,17 +322,17 @@ func heartbeats(ctx context.Context, s tables.Store) (map[string]time.Time, erro
 const idle = 10 * time.Minute
 
 // unworked are kinds that are held up, by the rule of stats: paused, see Ledger.Pauses, or with ready items that no
-// program works. A kind for people is named when its items have been ready for long. flags are those that work
-// needs for a kind.
+// program works. A kind for people is named when its items have been ready for long. worker is the
+// command that works a kind, see kinds.Local.
 func unworked(counts []stats.Counts, kinds []ledger.Kind, pauses map[string]ledger.JournalEntry, live []ledger.Agent,
-	flags func(kind string) string) (all []finding.Finding) {
+	worker func(kind string, k ledger.Kind) (command string, byPlugin bool)) (all []finding.Finding) {
 	for _, c := range counts {
 		works := slices.ContainsFunc(live, func(a ledger.Agent) bool { _, ok := a.Kinds[c.Kind]; return ok })
 		var k ledger.Kind
 		if i := slices.IndexFunc(kinds, func(k ledger.Kind) bool { return k.Name == c.Kind }); i >= 0 {
 			k = kinds[i]
 		}
-		what, next := attention.HeldUp(c, k, pauses[c.Kind], live, flags)
+		what, next := attention.HeldUp(c, k, pauses[c.Kind], live, worker)
 		switch since := time.Since(c.OldestReady); {
 		case k.Paused && what != "":
 			all = append(all, finding.Warning("kinds", what, "nothing of it is worked until somebody resumes it", next))
@@ -346,10 +342,11 @@ func unworked(counts []stats.Counts, kinds []ledger.Kind, pauses map[string]ledg
 			}
 			all = append(all, finding.Problem("kinds", what, "they wait until one does", next))
 		case c.Ready > 0 && !works && since > idle:
+			next, _ := worker(c.Kind, k)
 			all = append(all,
 				finding.Warning("kinds", fmt.Sprintf("%s of kind %s ready, the first since %s, and no program works it",
 					report.Plural(c.Ready, "item"), c.Kind, since.Round(time.Second)),
-					"they wait until somebody does, or it is a kind for people", "ledgerd work --kind "+c.Kind+flags(c.Kind)))
+					"people work it: they wait until somebody claims them", next))
 		}
 	}
 	return all

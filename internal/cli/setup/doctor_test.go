@@ -30,6 +30,14 @@ func TestStalledFindings(t *testing.T) {
 	}
 }
 
+// testWorker tells kinds with a plugin from those for people.
+func testWorker(kind string, k ledger.Kind) (command string, byPlugin bool) {
+	if k.Plugin == "" {
+		return "ledgerd claim " + kind, false
+	}
+	return "ledgerd work --kind " + kind, true
+}
+
 // A kind that no program works is a problem, also while programs work other kinds. A kind for people is none.
 func TestUnworkedFindings(t *testing.T) {
 	counts := []stats.Counts{{Kind: "convert", Ready: 1}, {Kind: "people", Ready: 1, OldestReady: time.Now()},
@@ -37,7 +45,7 @@ func TestUnworkedFindings(t *testing.T) {
 	kinds := []ledger.Kind{{Name: "convert", Plugin: "exec"}, {Name: "people"}, {Name: "sync", Plugin: "exec"}}
 	live := []ledger.Agent{{Name: "box/1/abc", Kinds: map[string]string{"convert": "d"}}}
 	var got []string
-	for _, f := range unworked(counts, kinds, nil, live, func(string) string { return "" }) {
+	for _, f := range unworked(counts, kinds, nil, live, testWorker) {
 		got = append(got, string(f.Level)+" "+f.Check+": "+f.What+"; "+f.Fix)
 	}
 	want := []string{"problem kinds: no program works kind sync: 3 ready, 1 waiting; ledgerd work --kind sync"}
@@ -55,11 +63,11 @@ func TestPausedFindings(t *testing.T) {
 	at := time.Date(2026, 11, 22, 2, 10, 0, 0, time.Local)
 	pauses := map[string]ledger.JournalEntry{"paused": {Actor: "operator:ann", At: at}}
 	for _, f := range unworked(counts, []ledger.Kind{{Name: "idle"}, {Name: "paused", Paused: true},
-		{Name: "empty", Paused: true}}, pauses, nil, func(string) string { return "" }) {
+		{Name: "empty", Paused: true}}, pauses, nil, testWorker) {
 		got = append(got, f.What+"; "+f.Fix)
 	}
 	want := []string{
-		"2 items of kind idle ready, the first since 1h0m0s, and no program works it; ledgerd work --kind idle",
+		"2 items of kind idle ready, the first since 1h0m0s, and no program works it; ledgerd claim idle",
 		"kind paused is paused by operator:ann since 2026-11-22 02:10:00: 150 ready; ledgerd kind resume paused",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

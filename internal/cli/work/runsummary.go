@@ -179,10 +179,14 @@ func (r *inputRun) tell(ctx context.Context, p *report.Printer, s *Summary) erro
 	} else if r.adder.Bad+r.adder.Wrong > 0 || s.Others != (otherCounts{}) {
 		parts = append(parts, "added 0")
 	}
+	failed := "dead"
+	if t.Recurs {
+		failed = "failed"
+	}
 	for _, c := range []struct {
 		name string
 		n    int64
-	}{{"done", t.Closed[runner.Done]}, {"skipped", t.Closed[runner.Skipped]}, {"dead", s.Inputs.Dead}, {"doubt",
+	}{{"done", t.Closed[runner.Done]}, {"skipped", t.Closed[runner.Skipped]}, {failed, s.Inputs.Dead}, {"doubt",
 		s.Inputs.Doubt},
 		{"cancelled", s.Inputs.Cancelled}, {"waiting", s.Inputs.Waiting}, {"held", s.Inputs.Held}} {
 		if c.n > 0 {
@@ -252,8 +256,9 @@ func (r *inputRun) tellNext(p *report.Printer, s *Summary, interrupted bool) err
 	case s.Inputs.Doubt > 0:
 		r.App.Advise(p.Out, "a person decides: ledgerd ls --kind %s --state doubt, then ledgerd retry, finish or cancel",
 			s.Kind)
-	case s.Inputs.Dead > 0 && r.Source.Template.Every != "":
-		r.App.Advise(p.Out, "the next round tries again; in this one: ledgerd retry --kind %s, then the same command", s.Kind)
+	case s.Inputs.Dead > 0 && r.tracker.Recurs:
+		r.App.Advise(p.Out, "look closer: ledgerd ls --where 'kind:%[1]s round:failed'   the next round tries again; in this "+
+			"one: ledgerd retry --kind %[1]s, then the same command", s.Kind)
 	case s.Inputs.Dead > 0:
 		r.App.Advise(p.Out, "look closer: ledgerd ls --kind %s --state dead", s.Kind)
 	case r.adder.Bad > 0:
