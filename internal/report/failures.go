@@ -17,6 +17,7 @@ type Failures struct {
 	From, To time.Time
 
 	groups map[string]*Failure // by cause, "" for what comes after maxCauses
+	mends  []Mend
 }
 
 // trendParts is of how many equal parts of its time a trend is.
@@ -100,6 +101,7 @@ func (f *Failures) Add(id int64, key, code, message string) *Failure {
 	if f.groups == nil {
 		f.groups = map[string]*Failure{}
 	}
+	f.propose(message)
 	group := cause.Of(code, message, key)
 	g := f.groups[group]
 	if g == nil && len(f.groups) >= maxCauses {

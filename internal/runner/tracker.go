@@ -206,6 +206,19 @@ func (t *Tracker) move(id int64, now mark) {
 	}
 }
 
+// FailedInputs are the ids of the inputs that failed for good, in order.
+func (t *Tracker) FailedInputs() (ids []int64) {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	for id, p := range t.Inputs {
+		if p.mark == Dead {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
 // Settle notes the ledger's answer about an input that another process may have worked.
 func (t *Tracker) Settle(it ledger.Item) {
 	t.Mu.Lock()

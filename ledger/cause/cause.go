@@ -1,5 +1,5 @@
 // Package cause groups failures. Two failures have the same cause if their code and the first line of their error
-// differ in nothing but what belongs to one item: its key, numbers, long ids.
+// differ in nothing but what belongs to one item: its key, numbers, long ids, and what is quoted.
 package cause
 
 import (
@@ -22,6 +22,7 @@ func Of(code, message, key string) string {
 
 var (
 	id     = regexp.MustCompile(`\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\b[0-9a-fA-F]{8,}\b`)
+	quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 	number = regexp.MustCompile(`[0-9]+([.,:][0-9]+)*`)
 )
 
@@ -29,7 +30,7 @@ var (
 // that is in both would else stand for the key in some errors and not in others.
 func Common(message, key string) string {
 	message, _, _ = strings.Cut(message, "\n")
-	message, key = withoutNumbers(message), withoutNumbers(key)
+	message, key = withoutNumbers(quoted.ReplaceAllString(message, `"N"`)), withoutNumbers(key)
 	for _, name := range []string{key, filepath.Base(key)} {
 		if len(name) > 2 { // a shorter one is part of other words
 			message = strings.ReplaceAll(message, name, "KEY")

@@ -15,6 +15,7 @@ func TestOf(t *testing.T) {
 		{{"", "a.csv has no header", "/in/a.csv"}, {"", "report.csv has no header", "/in/report.csv"}},
 		{{"", "request 5d41402abc4b2a76b9719d911017c592 failed", "k"},
 			{"", "request 7d793037a0760186574b0282f2f435e7 failed", "l"}},
+		{{"", `not a date: "32.13.2024" in "day"`, "k"}, {"", `not a date: "a \"b" in "x"`, "l"}},
 		{{"", "bad\nline 1", "k"}, {"", "bad\nsomething else", "l"}},
 	} {
 		a, b := same[0], same[1]

@@ -273,9 +273,9 @@ func readings(block []byte, bad int) string {
 		return ""
 	}
 	for i := range texts {
-		texts[i] = fmt.Sprintf("%q in %s", texts[i], names[i])
+		texts[i] = fmt.Sprintf("%q: --set encoding=%s", texts[i], names[i])
 	}
-	return ": " + strings.Join(texts, ", ") + "; choose with --set encoding=…"
+	return "; choose how it reads:\n" + strings.Join(texts, "; ") // below, as it differs between files of one cause
 }
 
 // looksLikeUTF16 is true for mostly ASCII text: most of every other byte is NUL.

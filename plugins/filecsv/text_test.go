@@ -97,9 +97,9 @@ func TestUndefined(t *testing.T) {
 // in which all of it is text.
 func TestReadings(t *testing.T) {
 	for text, want := range map[string]string{
-		"name\nRen\xe9\n":                       `"René" in windows-1252 or windows-1250, "Renй" in windows-1251, "RenИ" in koi8-r`,
-		"name\nRen\xe9\nx\x81\n":                `"RenИ" in koi8-r`,
-		"name\n\x83\x65\x83\x58\x83\x67\n":      `"テスト" in shift_jis`,
+		"name\nRen\xe9\n":                       `"René": --set encoding=windows-1252 or windows-1250; "Renй": --set encoding=windows-1251; "RenИ": --set encoding=koi8-r`,
+		"name\nRen\xe9\nx\x81\n":                `"RenИ": --set encoding=koi8-r`,
+		"name\n\x83\x65\x83\x58\x83\x67\n":      `"テスト": --set encoding=shift_jis`,
 		"name\ncaf\xe9 na\xc3\xafve \xc3\xa9\n": "",
 	} {
 		_, err := scan(t.Context(), strings.NewReader(text), plain(), plainOptions())
@@ -180,13 +180,15 @@ func TestFirstBad(t *testing.T) {
 // TestBadFarAway: the place is right also behind many blocks, and rows before it count.
 func TestBadFarAway(t *testing.T) {
 	for name, c := range map[string]struct{ before, bad, after, want string }{
-		"windows-1252": {"", "M\xe1laga", "x", "not UTF-8 at byte 300,006: \"Málagax\" in windows-1252 or windows-1250, " +
-			"\"M疝agax\" in shift_jis, \"Mбlagax\" in windows-1251, \"M醠agax\" in gb18030; choose with --set encoding=…"},
+		"windows-1252": {"", "M\xe1laga", "x", "not UTF-8 at byte 300,006; choose how it reads:\n\"Málagax\": --set " +
+			"encoding=windows-1252 or windows-1250; \"M疝agax\": --set encoding=shift_jis; \"Mбlagax\": --set " +
+			"encoding=windows-1251; \"M醠agax\": --set encoding=gb18030"},
 		"mixed":  {"", "M\xe1laga", "Málaga", "not UTF-8 at byte 300,006"},
 		"marked": {"\xef\xbb\xbf", "M\xe1", "é", "not UTF-8 at byte 300,009"},
 		"binary": {"", "M\xe1\x00", "", "not a text file: NUL at byte 300,007"},
-		"the last": {"", "\xc3", "", "not UTF-8 at byte 300,005: \"Ã\" in windows-1252, \"Ă\" in windows-1250, \"ﾃ\" in " +
-			"shift_jis, \"Г\" in windows-1251; choose with --set encoding=…"},
+		"the last": {"", "\xc3", "", "not UTF-8 at byte 300,005; choose how it reads:\n\"Ã\": --set " +
+			"encoding=windows-1252; \"Ă\": --set encoding=windows-1250; \"ﾃ\": --set encoding=shift_jis; \"Г\": --set " +
+			"encoding=windows-1251"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := c.before + "a,b\n" + strings.Repeat("1,2\n", 75_000) + "3"[:1] + c.bad + c.after

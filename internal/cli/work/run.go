@@ -27,6 +27,7 @@ type runFlags struct {
 	with        []string
 	concurrency int
 	wait        app.DurationFlag
+	mend        string
 }
 
 // RunCommand is run; listPlugins is what plugin ls does.
@@ -68,6 +69,8 @@ run prints a row for each input when the input ends: id, key, state, outcome, at
 	f.IntVarP(&r.concurrency, "concurrency", "j", 0, "`number` of items at a time (0: the plugin's default)")
 	r.wait.Duration = time.Minute
 	f.Var(&r.wait, "wait", "how long to wait for inputs that are due later, or that other agents hold")
+	f.StringVar(&r.mend, "mend", "", "write the failed inputs whose errors propose a setting into a new `file`, a table for "+
+		"--from with a column for each setting")
 	app.FromEnv(f, "wait")
 	app.FromConfig(f, "concurrency")
 	helpWithFields(a, cmd, &r.SourceFlags)
@@ -97,6 +100,9 @@ func runKind(ctx context.Context, a *app.App, flags runFlags, name string, args 
 		return err
 	}
 	if err := a.RememberWith(); err != nil {
+		return err
+	}
+	if err := checkMend(flags.mend); err != nil {
 		return err
 	}
 	r := &inputRun{flags: flags, agent: kinds.AgentName(), tracker: runner.NewTracker(), began: time.Now()}
@@ -376,7 +382,7 @@ func (r *inputRun) report(ctx context.Context, err error) error {
 	case report.JSONL:
 		err = r.rows.last(sum)
 	case report.Table:
-		err = r.tell(context.WithoutCancel(ctx), p, sum)
+		err = errors.Join(r.tell(context.WithoutCancel(ctx), p, sum), r.tellMends(context.WithoutCancel(ctx), p, sum))
 	case report.CSV: // this format has no place for it
 		if !r.App.Quiet {
 			err = r.tell(context.WithoutCancel(ctx), p.To(r.App.Stderr), sum)

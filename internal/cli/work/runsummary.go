@@ -39,6 +39,7 @@ type Summary struct {
 	BadLines  []intake.BadLine  `json:"bad_lines"`
 	Failures  []report.Failure  `json:"failures"`
 	Failing   []report.Failure  `json:"failing"` // of inputs that are tried again
+	Mends     []report.Mend     `json:"mends"`   // settings that errors propose
 	NextDue   report.Time       `json:"next_due"`
 	Seconds   float64           `json:"seconds"`
 	PerSecond float64           `json:"per_second"`
@@ -84,7 +85,7 @@ func (r *inputRun) summary(ctx context.Context, interrupted bool) (*Summary, err
 			Waiting: t.Counts[runner.Open] - held, Held: held, Cancelled: t.Counts[runner.Cancelled]},
 		Others: otherCounts{t.Others.Done, t.Others.Failed}, Emitted: t.Emitted, Sums: t.Sums,
 		NotTaken: report.OrEmpty(d.NotTaken), BadLines: report.OrEmpty(d.BadLines), Failures: t.Failures.List(),
-		Failing: r.failing.List(), NextDue: report.Time(next),
+		Failing: r.failing.List(), Mends: t.Failures.Mends(), NextDue: report.Time(next),
 		Seconds: max(0.001, report.InSeconds(time.Since(r.began)))}
 	var attempts int64
 	for _, n := range t.Ended {
