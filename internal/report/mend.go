@@ -52,6 +52,8 @@ func (f *Failures) propose(message string) {
 // Mends are the settings that errors propose, the most frequent first.
 func (f *Failures) Mends() []Mend {
 	list := slices.Clone(f.mends)
-	slices.SortFunc(list, func(a, b Mend) int { return cmp.Or(-cmp.Compare(a.Count, b.Count), strings.Compare(a.Set, b.Set)) })
+	slices.SortFunc(list, func(a, b Mend) int {
+		return cmp.Or(-cmp.Compare(a.Count, b.Count), strings.Compare(a.Set, b.Set))
+	})
 	return OrEmpty(list)
 }
