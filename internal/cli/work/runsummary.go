@@ -40,6 +40,7 @@ type Summary struct {
 	Failures  []report.Failure  `json:"failures"`
 	Failing   []report.Failure  `json:"failing"` // of inputs that are tried again
 	Mends     []report.Mend     `json:"mends"`   // settings that errors propose
+	Round     *roundNews        `json:"round"`   // null unless the inputs recur by this command or the config
 	NextDue   report.Time       `json:"next_due"`
 	Seconds   float64           `json:"seconds"`
 	PerSecond float64           `json:"per_second"`
@@ -74,6 +75,10 @@ func (r *inputRun) summary(ctx context.Context, interrupted bool) (*Summary, err
 	if err := r.sumUnseen(ctx, interrupted); err != nil {
 		return nil, err
 	}
+	round, err := r.roundNews(ctx, interrupted)
+	if err != nil {
+		return nil, err
+	}
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
 	s := &Summary{Type: "summary", Ledger: r.Ledger.Address.String(), Kind: r.Kind.Name, Plugin: r.host.Definition(),
@@ -85,7 +90,7 @@ func (r *inputRun) summary(ctx context.Context, interrupted bool) (*Summary, err
 			Waiting: t.Counts[runner.Open] - held, Held: held, Cancelled: t.Counts[runner.Cancelled]},
 		Others: otherCounts{t.Others.Done, t.Others.Failed}, Emitted: t.Emitted, Sums: t.Sums,
 		NotTaken: report.OrEmpty(d.NotTaken), BadLines: report.OrEmpty(d.BadLines), Failures: t.Failures.List(),
-		Failing: r.failing.List(), Mends: t.Failures.Mends(), NextDue: report.Time(next),
+		Failing: r.failing.List(), Mends: t.Failures.Mends(), Round: round, NextDue: report.Time(next),
 		Seconds: max(0.001, report.InSeconds(time.Since(r.began)))}
 	var attempts int64
 	for _, n := range t.Ended {
@@ -228,6 +233,7 @@ func (r *inputRun) tell(ctx context.Context, p *report.Printer, s *Summary) erro
 	if err := r.tellWaits(ctx, p, s); err != nil {
 		return err
 	}
+	r.tellRound(p, s)
 	return r.tellNext(p, s, interrupted)
 }
 

@@ -1,0 +1,76 @@
+package work
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/internal/shell"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/recurrence"
+)
+
+// roundNews is how the round that runs differs from the one before: items of the kind and scope that were there, failed
+// for good and did not fail before, and items that failed before and are done.
+type roundNews struct {
+	NewlyFailed int64 `json:"newly_failed"`
+	Recovered   int64 `json:"recovered"`
+	Counted     bool  `json:"counted"` // all; else newsTime was too short
+	since       time.Time
+}
+
+// newsTime bounds each of the two counts.
+const newsTime = 2 * time.Second
+
+// roundNews counts what is new; nil unless the inputs recur.
+func (r *inputRun) roundNews(ctx context.Context, interrupted bool) (*roundNews, error) {
+	template := r.Source.Template
+	if template.Every == "" || interrupted {
+		return nil, nil
+	}
+	rule, err := recurrence.Parse(template.Every, template.Zone)
+	if err != nil {
+		return nil, err
+	}
+	now, err := r.Ledger.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n := &roundNews{Counted: true, since: rule.Start(now.Add(-time.Since(r.began)))}
+	of := ledger.Filter{Kinds: []string{r.Kind.Name}, Scopes: []string{template.Scope}}
+	for _, c := range []struct {
+		n *int64
+		f ledger.Filter
+	}{
+		{&n.NewlyFailed, ledger.Filter{Rounds: []ledger.RoundState{ledger.RoundFailed}, FailingFrom: n.since,
+			AddedTo: n.since}},
+		{&n.Recovered, ledger.Filter{Rounds: []ledger.RoundState{ledger.RoundDone}, RecoveredFrom: n.since}},
+	} {
+		count, whole, err := r.Ledger.CountUpTo(ctx, of.And(c.f), 0, newsTime)
+		if err != nil {
+			return nil, err
+		}
+		*c.n, n.Counted = count, n.Counted && whole
+	}
+	return n, nil
+}
+
+// tellRound tells what is new in this round.
+func (r *inputRun) tellRound(p *report.Printer, s *Summary) {
+	n := s.Round
+	if n == nil || n.NewlyFailed+n.Recovered == 0 {
+		return
+	}
+	mark := ""
+	if !n.Counted {
+		mark = "at least "
+	}
+	line := fmt.Sprintf("%s%s newly failed, %s recovered since the round before", mark, report.Count(n.NewlyFailed),
+		report.Count(n.Recovered))
+	if n.NewlyFailed > 0 {
+		line += ": ledgerd ls --where " + shell.Quote(fmt.Sprintf("kind:%s round:failed failing:%s added:..%[2]s", s.Kind,
+			n.since.UTC().Format(time.RFC3339)))
+	}
+	r.App.Advise(p.Out, "%s\n", line)
+}

@@ -1,0 +1,68 @@
+package work
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/cli/input"
+	"github.com/ledgerd/ledgerd/internal/intake"
+	"github.com/ledgerd/ledgerd/internal/kinds"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+// handler fails the items with these keys, for good.
+type handler []string
+
+func (h handler) Handle(_ context.Context, lease *ledger.Lease, settle func(ledger.Result)) {
+	if slices.Contains(h, lease.Key) {
+		settle(ledger.Result{Outcome: ledger.OutcomeFailed, Error: "no"})
+		return
+	}
+	settle(ledger.Result{Outcome: ledger.OutcomeDone})
+}
+
+// TestRoundNews: what failed in both rounds is not new, nor what is there since the second; what failed before and is done
+// has recovered; other scopes do not count.
+func TestRoundNews(t *testing.T) {
+	l := ledgertest.Memory(t)
+	ctx := t.Context()
+	template := ledger.NewItem{Kind: "links", Scope: "a", Every: "1h"}
+	if _, err := l.EditKind(ctx, "t", "links", func(k *ledger.Kind, _ bool) { k.MaxFailures = 1 }); err != nil {
+		t.Fatal(err)
+	}
+	for _, it := range []struct{ scope, key string }{{"a", "fine"}, {"a", "broken"}, {"a", "breaks"}, {"a", "mended"},
+		{"b", "breaks"}} {
+		n := template
+		n.Scope, n.Key = it.scope, it.key
+		if _, err := l.Add(ctx, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	round := func(fails ...string) {
+		t.Helper()
+		ledgertest.RunDue(t, l.Ledger, map[string]worker.Handler{"links": handler(fails)})
+	}
+	r := &inputRun{began: time.Now(), Job: &input.Job{Ledger: &app.Opened{Any: l.Ledger},
+		Kind: &kinds.Kind{Name: "links"}, Source: &intake.Source{Template: template}}}
+	round("broken", "mended")
+	l.Clock.Advance(time.Hour)
+	added := template
+	added.Key = "new"
+	if _, err := l.Add(ctx, added); err != nil {
+		t.Fatal(err)
+	}
+	round("broken", "breaks", "new")
+	n, err := r.roundNews(ctx, false)
+	if err != nil || n.NewlyFailed != 1 || n.Recovered != 1 || !n.Counted {
+		t.Errorf("%+v, %v", n, err)
+	}
+	r.Source.Template.Every = ""
+	if n, err := r.roundNews(ctx, false); n != nil || err != nil {
+		t.Errorf("not recurring: %+v, %v", n, err)
+	}
+}
