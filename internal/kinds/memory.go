@@ -103,8 +103,7 @@ func (lc *Local) inForce(kind string, p *Plugin, with []string) ([]string, error
 		}
 	}
 	if len(shown) > 0 {
-		lc.notice("with: %s (as kind %s was worked before; another value: --with NAME=VALUE, none: --with NAME=)",
-			strings.Join(shown, " "), kind)
+		lc.notice("with: %s (kept from before; --with NAME= takes it back)", strings.Join(shown, " "))
 	}
 	for _, a := range with {
 		if !unsets(a, p.Config) {
