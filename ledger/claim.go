@@ -49,6 +49,7 @@ type Lease struct {
 	epoch   int64  // number of the opening
 	key     string // the idempotency key as another program told it; "": it is computed
 	first   bool   // attempt of the opening
+	ended   *Ending
 }
 
 // Token is "<id>.<attempt>", the form that the command line prints and accepts.
@@ -56,6 +57,10 @@ func (l *Lease) Token() string { return fmt.Sprintf("%d.%d", l.ID, l.Attempt) }
 
 // First reports whether it is the first attempt since the item was added, or was opened again by Add.
 func (l *Lease) First() bool { return l.first || l.Attempt == 1 }
+
+// Ended is how the last FinishTx ended this lease, if its transaction has committed, which FinishTx cannot know. It is
+// nil if there was none. It must not be called while FinishTx runs.
+func (l *Lease) Ended() *Ending { return l.ended }
 
 // Remaining is how long the holder may still trust the lease by its own monotonic clock:
 // start of the granting call + TTL − a margin of one tenth. Renewals are the holder's to count.

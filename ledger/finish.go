@@ -64,8 +64,18 @@ func (l *Ledger) FinishAndClaim(ctx context.Context, c Claim, e ...Ending) (errs
 // the item commit together. If any lease was lost it returns an error and the caller rolls back.
 // It is a fence: a lease that has ended before, in any way, is ErrLeaseLost, so that a
 // transaction whose COMMIT got no answer may be repeated as a whole without taking effect twice.
+//
+// Statistics do not count the end here, since the transaction may be rolled back, and since transactions would wait for
+// each other in the row of a tally. A worker counts it when its handler returns Recorded. A program without a worker
+// adds the Tally of Lease.Ended with AddTallies after the commit.
 func (l *Ledger) FinishTx(ctx context.Context, tx Conn, e ...Ending) error {
-	return firstError(l.finish(ctx, tx, e, nil))
+	if err := firstError(l.finish(ctx, tx, e, nil)); err != nil {
+		return err
+	}
+	for _, end := range e {
+		end.Lease.ended = &end
+	}
+	return nil
 }
 
 func firstError(errs []error) error {

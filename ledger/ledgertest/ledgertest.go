@@ -137,6 +137,9 @@ func run(t testing.TB, l *ledger.Ledger, h worker.Handler, lease *ledger.Lease) 
 	h.Handle(t.Context(), lease, func(r ledger.Result) { settled <- r })
 	e := []ledger.Ending{{Lease: lease, Result: <-settled}}
 	if e[0].Result.Outcome == worker.OutcomeRecorded {
+		if recorded := lease.Ended(); recorded != nil {
+			return *recorded
+		}
 		e[0].Recorded = worker.OutcomeRecorded
 		return e[0]
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 	"github.com/ledgerd/ledgerd/ledger/txn"
+	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
 // listening is a DB that notes what is sent to it.
@@ -290,6 +292,57 @@ func TestLedgerInside(t *testing.T) {
 		}
 		if got := notes(t, p); got != "mine" {
 			t.Errorf("committed: %q", got)
+		}
+	})
+}
+
+// Statistics count what a handler ended in its own transaction, as it ended, and no try that was rolled back.
+func TestStatsCountFinishTx(t *testing.T) {
+	onEach(t, func(t *testing.T, p *place) {
+		l := newLedger(t, p)
+		results := map[string]ledger.Result{"done": ledger.Done(nil), "skipped": ledger.Skip("known"),
+			"failed": ledger.Permanent(errOops)}
+		for key := range results {
+			if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run := p.with(txn.Config{MaxTime: 10 * time.Second})
+		tries := map[string]int{}
+		handler := worker.Func(func(ctx context.Context, ls *ledger.Lease) ledger.Result {
+			for range 2 {
+				err := run(ctx, func(ctx context.Context, c ledger.Conn) error {
+					if tries[ls.Key]++; tries[ls.Key] == 1 { // the first is rolled back
+						return errors.Join(errOops, l.FinishTx(ctx, c, ledger.Ending{Lease: ls, Result: ledger.Doubt(errOops)}))
+					}
+					return l.FinishTx(ctx, c, ledger.Ending{Lease: ls, Result: results[ls.Key]})
+				})
+				if err == nil {
+					return worker.Recorded()
+				}
+			}
+			return ledger.Permanent(errors.New("no try went well"))
+		})
+		var events []ledger.Outcome
+		w, err := worker.New(worker.Config{Ledger: l, Handlers: map[string]worker.Handler{"k": handler}, Concurrency: 1,
+			Observe: func(e worker.Event) { events = append(events, e.Recorded) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := w.Drain(t.Context(), 0)
+		want := map[ledger.Outcome]int64{ledger.OutcomeDone: 1, ledger.OutcomeSkipped: 1, ledger.OutcomeFailed: 1}
+		if d := cmp.Diff(want, report.Outcomes); d != "" || err != nil || report.Dead != 1 {
+			t.Errorf("%d dead, %v, outcomes (-want +got):\n%s", report.Dead, err, d)
+		}
+		if len(events) != 3 || slices.Contains(events, worker.OutcomeRecorded) {
+			t.Errorf("events %v", events)
+		}
+		s, err := l.Stats(t.Context())
+		if err != nil || len(s.Kinds) != 1 {
+			t.Fatal(s, err)
+		}
+		if k := s.Kinds[0]; k.Done != 2 || k.Failed != 1 || k.Works.Total() != 3 {
+			t.Errorf("%d done, %d failed, %d worked; want 2, 1, 3", k.Done, k.Failed, k.Works.Total())
 		}
 	})
 }

@@ -108,11 +108,12 @@ func JSON[T any](fn func(ctx context.Context, lease *ledger.Lease, payload T) le
 	}
 }
 
-// Recorded is returned by a handler that ended its lease itself with Ledger.FinishTx.
+// Recorded is returned by a handler that ended its lease itself with Ledger.FinishTx, once the transaction has
+// committed. If it was rolled back, the handler returns why.
 func Recorded() ledger.Result { return ledger.Result{Outcome: OutcomeRecorded} }
 
-// OutcomeRecorded is the outcome in an Event and a Report if the handler recorded the end of the
-// attempt itself. The ledger never stores it.
+// OutcomeRecorded is the outcome in an Event and a Report if the handler recorded the end of the attempt itself, but
+// not with FinishTx, so that the outcome is not known. The ledger never stores it.
 const OutcomeRecorded ledger.Outcome = "recorded"
 
 // judge turns what a handler said into what is reported, given why its context had ended (nil

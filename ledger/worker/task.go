@@ -123,10 +123,18 @@ func (t *task) settle(res ledger.Result) {
 	switch {
 	case exchanged:
 	case res.Outcome == OutcomeRecorded:
-		l.worker.record(t, ledger.Ending{Lease: t.lease, Result: res, Recorded: OutcomeRecorded}, nil)
+		l.worker.record(t, recorded(t.lease, res), nil)
 	default:
 		l.worker.finisher.add(t)
 	}
+}
+
+// recorded is the end of a lease that its handler has ended itself, as far as it is known.
+func recorded(ls *ledger.Lease, res ledger.Result) ledger.Ending {
+	if e := ls.Ended(); e != nil {
+		return *e
+	}
+	return ledger.Ending{Lease: ls, Result: res, Recorded: OutcomeRecorded}
 }
 
 // log is for what is said about this attempt.

@@ -101,7 +101,8 @@ type Event struct {
 	Result ledger.Result // as it was reported to the ledger
 	// Recorded is the outcome that the ledger recorded. State is the state of the item after that, and Round
 	// the state of its round. All three are empty if the ledger did not take the result. If Recorded is
-	// OutcomeRecorded, State and Round are not known.
+	// OutcomeRecorded, State and Round are not known. If the handler ended the lease with FinishTx, Result and these
+	// three are those of that call.
 	Recorded ledger.Outcome
 	State    ledger.State
 	Round    ledger.RoundState
