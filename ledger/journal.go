@@ -34,6 +34,7 @@ type JournalEntry struct {
 type JournalQuery struct {
 	Before int64     // only entries with a smaller id; 0 begins with the newest
 	Since  time.Time // only entries written at or after it
+	Until  time.Time `json:",omitzero"` // only entries written before it
 	Actor  string    // only acts of this actor
 	Action string    // only this action
 	About  string    // only entries whose subject has this text
@@ -219,7 +220,7 @@ func (r *journalReader) rest() {
 func (r *journalReader) take(a *foundAct) {
 	about := strings.Contains(a.Subject, r.About) || a.last != "" && strings.Contains(a.Detail, r.About)
 	if about && (r.Before == 0 || a.ID < r.Before) && (r.Actor == "" || a.Actor == r.Actor) &&
-		(r.Action == "" || a.Action == r.Action) &&
+		(r.Action == "" || a.Action == r.Action) && (r.Until.IsZero() || a.At.Before(r.Until)) &&
 		(r.Item == 0 || a.concerns) {
 		r.found = append(r.found, a.JournalEntry)
 	}

@@ -130,17 +130,25 @@ func (l *Ledger) Pauses(ctx context.Context, kinds ...Kind) (map[string]JournalE
 	return pauses, nil
 }
 
-// difference lists the fields in which two policies differ, by the names that people know: "max_failures:
-// not set → 3".
+// difference lists the fields in which two policies differ, by the names that people know: "max_failures: 5 → 3". What
+// is not set stands there with the default that holds, except where that is the new or the old value as well.
 func difference(a, b Kind) string {
-	have, want := map[string]string{}, map[string]string{}
+	have, want, usual := map[string]string{}, map[string]string{}, map[string]string{}
 	fields(have, "", reflect.ValueOf(a))
 	fields(want, "", reflect.ValueOf(b))
+	fields(usual, "", reflect.ValueOf(Kind{}.WithDefaults()))
 	var changed []string
 	for _, name := range slices.Sorted(maps.Keys(have)) {
-		if have[name] != want[name] {
-			changed = append(changed, definition.Difference{Name: name, Have: have[name], Want: want[name]}.String())
+		d := definition.Difference{Name: name, Have: have[name], Want: want[name]}
+		switch {
+		case d.Have == d.Want:
+			continue
+		case d.Have == "" && d.Want != usual[name]:
+			d.Have = usual[name]
+		case d.Want == "" && d.Have != usual[name]:
+			d.Want = usual[name]
 		}
+		changed = append(changed, d.String())
 	}
 	return head(strings.Join(changed, ", "), bounds.MaxError)
 }

@@ -222,11 +222,29 @@ func (k key) setFromText(into reflect.Value, text, folder string) error {
 	if strings.ContainsRune(text, 0) {
 		return faultf("must not hold a NUL")
 	}
+	if k.isPath && isURL(text) { // it is not repeated, for it may hold a secret
+		return k.noPath()
+	}
 	if k.isPath && text != "" {
 		text = resolve(text, folder)
 	}
 	into.SetString(text)
 	return nil
+}
+
+// isURL tells whether a path was mixed up with a URL.
+func isURL(path string) bool {
+	scheme, _, has := strings.Cut(path, "://")
+	return has && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
+}
+
+// noPath is the error about a URL where a path is wanted.
+func (k key) noPath() error {
+	err := faultf("must be a path, not a URL")
+	if k.name == "path" { // of a source
+		err.Hint = `of a list it is a file with one input in each line; url = "https://…" takes the list that a URL gives`
+	}
+	return err
 }
 
 func (k key) setDuration(into reflect.Value, text string) error {
@@ -263,6 +281,9 @@ func (k key) setList(into reflect.Value, list []any, folder string) error {
 		text, ok := element.(string)
 		if !ok || text == "" || strings.ContainsRune(text, 0) {
 			return faultf("must be a list of text, and holds %s", describe(element))
+		}
+		if k.isPath && isURL(text) {
+			return k.noPath()
 		}
 		if k.isPath {
 			text = resolve(text, folder)

@@ -31,9 +31,12 @@ func Same(a, b string) bool {
 // Difference is a setting that differs between two configs; a value is JSON, "" where it is not set.
 type Difference struct{ Name, Have, Want string }
 
+// notSet is a value that is not set, in a text.
+const notSet = "not set"
+
 // String is "per_host: 20 → 4".
 func (d Difference) String() string {
-	or := func(value string) string { return cmp.Or(value, "not set") }
+	or := func(value string) string { return cmp.Or(value, notSet) }
 	return fmt.Sprintf("%s: %s → %s", d.Name, or(d.Have), or(d.Want))
 }
 
@@ -66,4 +69,47 @@ func flatten(into map[string]string, path string, value json.RawMessage) {
 	for name, v := range fields {
 		flatten(into, strings.TrimPrefix(path+"."+name, "."), v)
 	}
+}
+
+// ReadDifferences reads differences that String has written, with ", " or "; " between them. rest is what is no such
+// text, as the end of one that was cut.
+func ReadDifferences(text string) (all []Difference, rest string) {
+	for text != "" {
+		name, after, named := strings.Cut(text, ": ")
+		have, after, known := readValue(after, " → ")
+		want, after, ends := readValue(after, ", ", "; ", "")
+		if !named || !known || !ends || strings.ContainsAny(name, " →") {
+			return all, text
+		}
+		all, text = append(all, Difference{name, have, want}), after
+	}
+	return all, ""
+}
+
+// readValue reads a value of a difference and one of the texts that end it.
+func readValue(text string, ends ...string) (value, after string, ok bool) {
+	length := len(text)
+	if d := json.NewDecoder(strings.NewReader(text)); text != "" && strings.ContainsRune(`"[{`, rune(text[0])) {
+		var raw json.RawMessage
+		if d.Decode(&raw) != nil {
+			return "", text, false
+		}
+		length = len(raw)
+	} else {
+		for _, end := range ends {
+			if i := strings.Index(text, end); i >= 0 && end != "" {
+				length = min(length, i)
+			}
+		}
+	}
+	value, after = text[:length], text[length:]
+	if value == notSet {
+		value = ""
+	}
+	for _, end := range ends {
+		if strings.HasPrefix(after, end) && (end != "" || after == "") {
+			return value, after[len(end):], true
+		}
+	}
+	return value, after, false
 }

@@ -148,23 +148,21 @@ func unknownWord[T ~string](v, sort string, all []T) error {
 func span(value string, now time.Time) (from, to time.Time, err error) {
 	first, last, two := strings.Cut(value, "..")
 	if first != "" || !two {
-		from, err = moment(first, now)
+		from, err = Moment(first, now)
 	}
 	if two && err == nil {
-		to, err = moment(last, now)
+		to, err = Moment(last, now)
 	}
 	return from, to, err
 }
 
-// moment is a time, or how long ago.
-func moment(s string, now time.Time) (time.Time, error) {
+// Moment reads a time as since: and until: take it: how long ago, or a moment.
+func Moment(s string, now time.Time) (time.Time, error) {
 	if d, err := recurrence.ParseDuration(s); err == nil {
 		return now.Add(-d), nil
 	}
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", "2006-01-02"} {
-		if at, err := time.ParseInLocation(layout, s, time.Local); err == nil {
-			return at, nil
-		}
+	if at, err := recurrence.ParseTime(s); err == nil {
+		return at, nil
 	}
 	return time.Time{}, fmt.Errorf("%q is neither a duration (2h, 7d) nor a time (2026-11-20, 2026-11-20T10:00, "+
 		"2026-11-20T10:00:00Z)", s)

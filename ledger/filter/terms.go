@@ -161,7 +161,7 @@ func text(of func(*ledger.Filter) *string) setter {
 
 func at(of func(*ledger.Filter) *time.Time) setter {
 	return func(f *ledger.Filter, value string, now time.Time) (err error) {
-		*of(f), err = moment(value, now)
+		*of(f), err = Moment(value, now)
 		return err
 	}
 }

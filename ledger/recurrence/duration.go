@@ -44,3 +44,15 @@ func ParseDuration(s string) (time.Duration, error) {
 	}
 	return total + d, nil
 }
+
+// ParseTime reads a moment: RFC 3339, a day, or a day and a clock with or without seconds, as in 2026-11-20 10:00 and
+// 2026-11-20T10:00. Without a time zone it is local time.
+func ParseTime(s string) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339, time.DateOnly, time.DateTime, "2006-01-02T15:04:05", "2006-01-02 15:04",
+		"2006-01-02T15:04"} {
+		if at, err := time.ParseInLocation(layout, s, time.Local); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is not a time, such as 2026-11-20, 2026-11-20T10:00, 2026-11-20T10:00:00Z", s)
+}

@@ -54,6 +54,8 @@ func journal(t *testing.T, h *harness) {
 		{"all, in pages of one", ledger.JournalQuery{}, []string{"reopen", "cancel", "set-kind"}},
 		{"in pages of two", ledger.JournalQuery{Limit: 2}, []string{"reopen", "cancel", "set-kind"}},
 		{"since", ledger.JournalQuery{Since: start.Add(time.Hour)}, []string{"reopen", "cancel"}},
+		{"until", ledger.JournalQuery{Until: start.Add(2 * time.Hour)}, []string{"cancel", "set-kind"}},
+		{"between", ledger.JournalQuery{Since: start.Add(time.Hour), Until: start.Add(2 * time.Hour)}, []string{"cancel"}},
 		{"by actor", ledger.JournalQuery{Actor: "operator:ann"}, []string{"reopen", "set-kind"}},
 		{"by action", ledger.JournalQuery{Action: "cancel"}, []string{"cancel"}},
 		{"about a kind", ledger.JournalQuery{About: "k"}, []string{"set-kind"}},
@@ -157,7 +159,8 @@ func journalOneAct(t *testing.T, h *harness) {
 	}
 }
 
-// journalPolicy: what changed of a policy is told by the names and in the form that people know.
+// journalPolicy: what changed of a policy is told by the names and in the form that people know, with defaults that
+// held before or hold from now on.
 func journalPolicy(t *testing.T, h *harness) {
 	h.ok(h.l.SetKind(h.ctx, "operator:ann", ledger.Kind{Name: "k", MaxFailures: 7, Keep: ledger.KeepForever,
 		OnLost:  ledger.OnLostDoubt,
@@ -167,11 +170,18 @@ func journalPolicy(t *testing.T, h *harness) {
 	all, err := h.l.Journal(h.ctx, ledger.JournalQuery{Limit: 10})
 	h.ok(err)
 	equal(t, "entries", len(all), 2)
-	equal(t, "detail", all[0].Detail, "backoff_base: not set → 1.5s, input_match: not set → [\"*.csv\"], input_type: "+
-		"not set → file, keep: not set → forever, "+
-		"max_failures: not set → 7, max_running: not set → 3, on_lost: not set → doubt, rate: not set → 5/s")
+	equal(t, "detail", all[0].Detail, "backoff_base: 1s → 1.5s, input_match: not set → [\"*.csv\"], input_type: "+
+		"not set → file, keep: 720h0m0s → forever, "+
+		"max_failures: 5 → 7, max_running: not set → 3, on_lost: repeat → doubt, rate: not set → 5/s")
 	equal(t, "the pause", [4]string{all[1].Action, all[1].Actor, all[1].Subject, all[1].Detail},
 		[4]string{"pause", "operator:ann", "k", ""})
+
+	h.ok(h.l.SetKind(h.ctx, "operator:ann", ledger.Kind{Name: "k", MaxFailures: 5, MaxCrashes: 3, Paused: true}))
+	all, err = h.l.Journal(h.ctx, ledger.JournalQuery{Action: "set-kind", Limit: 1})
+	h.ok(err)
+	equal(t, "what is taken back", all[0].Detail, "backoff_base: 1.5s → 1s, input_match: [\"*.csv\"] → not set, "+
+		"input_type: file → not set, keep: forever → 720h0m0s, max_crashes: not set → 3, max_failures: 7 → 5, "+
+		"max_running: 3 → not set, on_lost: doubt → repeat, rate: 5/s → not set")
 
 	pause := func(actor, kind string, paused bool) {
 		_, err := h.l.EditKind(h.ctx, actor, kind, func(k *ledger.Kind, _ bool) { k.Paused = paused })

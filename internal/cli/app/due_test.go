@@ -12,7 +12,8 @@ func TestParseDue(t *testing.T) {
 		t.Errorf("%s, %v", at, err)
 	}
 	want := time.Date(2026, 11, 20, 10, 30, 0, 0, time.Local)
-	for _, text := range []string{"2026-11-20 10:30", "2026-11-20T10:30", want.Format(time.RFC3339)} {
+	for _, text := range []string{"2026-11-20 10:30", "2026-11-20T10:30", "2026-11-20 10:30:00",
+		"2026-11-20T10:30:00", want.Format(time.RFC3339)} {
 		if at, err := ParseDue(text); err != nil || !at.Equal(want) {
 			t.Errorf("%s: %s, %v", text, at, err)
 		}

@@ -9,6 +9,3 @@ const upkeepLimit = 1000
 
 // lookTime is for how long a list for people looks for what matches.
 const lookTime = 2 * time.Second
-
-// mostDetail is how wide the detail of an act is in a table.
-const mostDetail = 80

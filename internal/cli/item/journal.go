@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,80 +15,104 @@ import (
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/filter"
 )
 
+// journalFlags choose entries.
+type journalFlags struct {
+	ledger.JournalQuery
+	item, since, until string
+	all                bool // whatever Limit is
+}
+
 func JournalCommand(a *app.App) *cobra.Command {
-	var q ledger.JournalQuery
-	var item string
-	var since app.DurationFlag
+	var q journalFlags
 	cmd := &cobra.Command{
 		Annotations: map[string]string{app.RowsAnnotation: "yes"},
 		Use:         "journal", Short: "List what operators and programs changed: when, who, what", GroupID: app.GroupLook,
 		Args: app.Arguments(0, 0),
 		Long: `Lists the journal, newest first: retries, cancels and decisions of people, changed policies, and the settings that
-programs brought. A table has up to --limit entries; CSV and JSON have all, unless it is given. Acts of people are by
-operator:USER, the name of their account; decisions by the name that --agent gave; those of programs by the name of the
-agent. An act on many items is one entry: detail is what was asked for, ids are the first ones of the items that it
-changed ("3 7-12"), keys the first ones of those that it removed.
+programs brought. For people, an act is a line: when, who, what was done to how many items, and the filter as it was
+typed; of settings the old and the new value. There are up to --limit lines; CSV and JSON have all, unless it
+is given.
 
-Fields of a row: id, at, actor, action, subject, detail, changed, ids, keys. A table has the first of a long detail, the other
-formats have all of it. Actions: retry, place, put-off, reopen, cancel, release, forget, decide, prune, pause,
-resume, set-kind, define, release-lock.`,
+Fields of a row in CSV and JSON, and for --columns: id, at, actor, action, subject, detail, changed, ids, keys. Acts of
+people are by operator:USER, the name of their account; decisions by the name that --agent gave; those of programs by
+the name of the agent. An act on many items is one entry: detail is what was asked for, ids are the first ones of the
+items that it changed ("3 7-12"), keys the first ones of those that it removed.
+
+Actions: retry, place, put-off, reopen, cancel, release, forget, decide, prune, pause, resume, set-kind, define,
+release-lock.`,
 		Example: `  ledgerd journal
   ledgerd journal --item inbox/a.csv
+  ledgerd journal --since '2026-11-20 22:00' --until 2026-11-21T06:00
   ledgerd journal --action set-kind --since 7d -o csv`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all := a.Printer().Format != report.Table && !cmd.Flags().Changed("limit")
-			return journal(cmd.Context(), a, q, since, item, all)
+			q.all = a.Printer().Format != report.Table && !cmd.Flags().Changed("limit")
+			return journal(cmd.Context(), a, q)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&item, "item", "", "only acts on this item: `ID` or KEY")
+	f.StringVar(&q.item, "item", "", "only acts on this item: `ID` or KEY")
 	f.StringVar(&q.Action, "action", "", "only this `action`")
-	f.Var(&since, "since", "only the last 2h, 7d …")
+	f.StringVar(&q.since, "since", "", "only since this `time`: 2h or 7d ago, 2026-11-20, 2026-11-20T10:00 …")
+	f.StringVar(&q.until, "until", "", "only before this `time`")
 	f.IntVar(&q.Limit, "limit", 100, "most `rows`; CSV and JSON have all unless it is given")
 	return cmd
 }
 
-func journal(ctx context.Context, a *app.App, q ledger.JournalQuery, since app.DurationFlag, item string,
-	all bool) error {
+// times sets the times that durations count back from now.
+func (q *journalFlags) times(now time.Time) (err error) {
+	for _, flag := range []struct {
+		name, value string
+		into        *time.Time
+	}{{"since", q.since, &q.Since}, {"until", q.until, &q.Until}} {
+		if flag.value == "" {
+			continue
+		}
+		if *flag.into, err = filter.Moment(flag.value, now); err != nil {
+			return failure.Usage("bad_flag", "", "--%s: %v", flag.name, err)
+		}
+	}
+	return nil
+}
+
+func journal(ctx context.Context, a *app.App, q journalFlags) error {
 	if q.Limit < 1 || q.Limit > bounds.MaxBatch {
 		return failure.Usage("bad_flag", "", "--limit is 1 … %d", bounds.MaxBatch)
+	}
+	if err := q.times(time.Now()); err != nil { // before a ledger is opened
+		return err
 	}
 	l, err := a.Open(ctx)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	if item != "" {
-		it, err := app.Find(ctx, l.Any, item, nil, nil)
+	if q.item != "" {
+		it, err := app.Find(ctx, l.Any, q.item, nil, nil)
 		if err != nil {
 			return err
 		}
 		q.Item = it.ID
 	}
-	if since.Duration > 0 {
-		now, err := l.Now(ctx)
-		if err != nil {
-			return err
-		}
-		q.Since = now.Add(-since.Duration)
+	now, err := l.Now(ctx)
+	if err == nil {
+		err = q.times(now)
 	}
-	if all {
+	if err != nil {
+		return err
+	}
+	if q.all {
 		q.Limit = bounds.MaxBatch
 	}
-	p := a.Printer()
-	n, err := report.List(p, journalRows(ctx, l.Any, q, all, func(row *answer.Journal) {
-		if p.Format == report.Table {
-			row.Detail = report.Cut(row.Detail, mostDetail)
-		}
-	}), "at", "actor", "action", "subject", "detail", "changed")
+	n, err := printJournal(a.Printer(), journalRows(ctx, l.Any, q.JournalQuery, q.all))
 	switch {
 	case err != nil:
 		return err
 	case n == 0 && !a.Quiet:
 		fmt.Fprintln(a.Stderr, "nothing found")
-	case n == q.Limit && !all && !a.Quiet:
+	case n == q.Limit && !q.all && !a.Quiet:
 		fmt.Fprintf(a.Stderr, "these are the newest %d; a greater --limit for more\n", n)
 	}
 	if n == 0 && a.ErrorOnEmpty {
@@ -96,9 +121,25 @@ func journal(ctx context.Context, a *app.App, q ledger.JournalQuery, since app.D
 	return nil
 }
 
-// journalRows yields entries, up to the limit, or all: as many at a time. each changes a row before.
-func journalRows(ctx context.Context, l ledgers.Any, q ledger.JournalQuery, all bool,
-	each func(row *answer.Journal)) iter.Seq2[answer.Journal, error] {
+// printJournal prints entries, and returns how many. People get sentences, which a terminal wraps: cut to its width,
+// they would lose the filter.
+func printJournal(p *report.Printer, entries iter.Seq2[answer.Journal, error]) (n int, err error) {
+	if p.Format != report.Table || p.Columns != nil {
+		return report.List(p, entries)
+	}
+	var lines [][]string
+	for e, err := range entries {
+		if err != nil {
+			return 0, err
+		}
+		lines = append(lines, []string{p.Local(time.Time(e.At)), e.By(), e.Did()})
+	}
+	return len(lines), p.To(p.Out).Align("", lines)
+}
+
+// journalRows yields entries, up to the limit, or all: as many at a time.
+func journalRows(ctx context.Context, l ledgers.Any, q ledger.JournalQuery,
+	all bool) iter.Seq2[answer.Journal, error] {
 	return func(yield func(answer.Journal, error) bool) {
 		for {
 			entries, err := l.Journal(ctx, q)
@@ -107,8 +148,7 @@ func journalRows(ctx context.Context, l ledgers.Any, q ledger.JournalQuery, all 
 				return
 			}
 			for _, e := range entries {
-				row := answer.NewJournal(e)
-				if each(&row); !yield(row, nil) {
+				if !yield(answer.NewJournal(e), nil) {
 					return
 				}
 				q.Before = e.ID

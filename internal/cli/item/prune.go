@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
 	"github.com/ledgerd/ledgerd/internal/report"
@@ -48,7 +49,7 @@ With -o json: {"pruned","dry_run"}; with --scope or --where {"matched","changed"
 			switch {
 			case len(f.Scopes)+len(f.Where)+len(f.States)+len(f.Agent) > 0:
 				if cmd.Flags().Changed("older") {
-					f.Where = append(f.Where, "until:"+older.Duration.String())
+					f.Where = append(f.Where, "until:"+config.FormatDuration(older.Duration))
 				}
 				return forget(cmd.Context(), a, f, dryRun)
 			case cmd.Flags().Changed("limit"):

@@ -111,6 +111,9 @@ func retryAct(a *app.App, r *retrying, f *app.Filter, named bool) (act, error) {
 				"ledgerd add KIND INPUT --again"}
 		x.on[ledger.StateDone], x.on[ledger.StateCancelled] = reopen, reopen
 	}
+	if places {
+		x.asked = fmt.Sprintf("--priority %d ", r.priority)
+	}
 	x.apply = func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
 		return r.apply(ctx, l, f, places, tell)
 	}

@@ -151,8 +151,7 @@ func showText(a *app.App, p *report.Printer, s shown) error {
 		if i == 0 {
 			lead = "\n"
 		}
-		fmt.Fprintf(&b, "%s%s by %s  %s%s\n", lead, e.Action, report.Safe(e.Actor), p.Local(time.Time(e.At)),
-			report.Prefixed("  ", report.Safe(report.Cut(e.Detail, mostDetail))))
+		fmt.Fprintf(&b, "%s%s  %s  %s\n", lead, p.Local(time.Time(e.At)), report.Safe(e.By()), report.Safe(e.Did()))
 	}
 	attempts := s.Attempts
 	if n := len(attempts) - shownAttempts; n > 0 {

@@ -1,0 +1,305 @@
+package answer
+
+import (
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/internal/shell"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/definition"
+	"github.com/ledgerd/ledgerd/ledger/payload"
+	"github.com/ledgerd/ledgerd/ledger/recurrence"
+	"github.com/ledgerd/ledgerd/sdk/settings"
+)
+
+// mostDid is how many cells of what was done people see.
+const mostDid = 400
+
+// By is who acted, for people.
+func (j Journal) By() string { return strings.TrimPrefix(j.Actor, "operator:") }
+
+// Did is what was done, for people: "retried 49 items: kind:links state:dead", "changed kind a: max_failures 5 → 3".
+func (j Journal) Did() string { return report.Cut(j.did(), mostDid) }
+
+func (j Journal) did() string {
+	switch j.Action {
+	case "pause":
+		return "paused kind " + j.Subject + inParentheses(j.Detail)
+	case "resume":
+		return "resumed kind " + j.Subject + inParentheses(j.Detail)
+	case "set-kind":
+		return "changed kind " + j.Subject + report.Prefixed(": ", changes(j.Detail))
+	case "define":
+		return "works kind " + j.Subject + defined(j.Detail)
+	case "prune":
+		return "pruned " + report.Plural(j.Changed, "item") + " of " + j.Subject + endedBefore(j.Detail)
+	case "release-lock":
+		holder, _, _ := strings.Cut(strings.TrimPrefix(j.Detail, "lock "+strconv.Quote(j.Subject)+" is held by "), " since ")
+		return "took lock " + j.Subject + report.Prefixed(" from ", holder)
+	}
+	return j.onItems()
+}
+
+func inParentheses(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " (" + text + ")"
+}
+
+// onItems is an act on items.
+func (j Journal) onItems() string {
+	a := j.asked()
+	items, whose := report.Plural(j.Changed, "item"), "their holders"
+	if j.Changed == 1 {
+		if whose = "its holder"; a.which == "" {
+			items = j.Subject
+		}
+	}
+	did := ""
+	switch j.Action {
+	case "retry":
+		did = "retried " + items
+	case "reopen":
+		did = "reopened " + items
+	case "cancel":
+		did = "cancelled " + items
+	case "forget":
+		did = "removed " + items
+	case "release":
+		did = "took " + items + " from " + whose
+	case "decide":
+		did = "decided " + items + report.Prefixed(" as ", a.outcome)
+	case "put-off":
+		did = "put off " + items + report.Prefixed(" ", a.until)
+		if a.until == "now" {
+			did = "made " + items + " due now"
+		}
+	case "place":
+		did = "placed " + items + report.Prefixed(" at priority ", a.priority)
+		if a.priority == strconv.Itoa(bounds.MinPriority) {
+			did = "placed " + items + " first"
+		}
+	default:
+		did = j.Action + " " + j.Subject
+	}
+	return did + report.Prefixed(": ", a.which) + inParentheses(a.reason)
+}
+
+// asked is what an act on items was asked for.
+type asked struct {
+	which           string // filters, flags and names as they were typed
+	reason, outcome string
+	until, priority string
+}
+
+// outcomes are those that are decided, as an act without a filter has them.
+var outcomes = []string{"done", "skipped", "cancelled", "failed"}
+
+func (j Journal) asked() (a asked) {
+	switch words, ok := shell.Split(j.Detail); {
+	case j.Action == "decide" && slices.Contains(outcomes, j.Detail):
+		a.outcome = j.Detail
+	case strings.HasPrefix(j.Actor, "api:") && !strings.HasPrefix(j.Detail, "--"):
+		a = askedOfAPI(j.Detail)
+	case !ok: // it was cut
+		a.which = j.Detail
+	default:
+		a = askedInWords(j.Action, words)
+	}
+	return a
+}
+
+// askedOfAPI reads what the HTTP API wrote: "decide --where FILTER --outcome done (REASON)".
+func askedOfAPI(detail string) (a asked) {
+	_, where, is := strings.Cut(detail, " --where ")
+	switch {
+	case detail == "again":
+		return asked{which: "added again"}
+	case !is:
+		return asked{which: detail}
+	}
+	a.which = where
+	for i := range where {
+		outside := strings.Count(where[:i], `"`)%2 == 0
+		if outside && strings.HasPrefix(where[i:], " (") && strings.HasSuffix(where, ")") {
+			a.which, a.reason = where[:i], where[i+len(" ("):len(where)-1]
+			break
+		}
+	}
+	a.which, a.outcome, _ = strings.Cut(a.which, " --outcome ")
+	return a
+}
+
+// askedInWords reads the words of a command line.
+func askedInWords(action string, words []string) (a asked) {
+	var which []string
+	for len(words) > 0 {
+		word := words[0]
+		words = words[1:]
+		value := ""
+		if len(words) > 0 {
+			value = words[0]
+		}
+		switch {
+		case value != "" && word == "--where":
+			which = append(which, value)
+		case value != "" && (word == "--reason" || word == "--error"):
+			a.reason = value
+		case value != "" && word == "--outcome":
+			a.outcome = value
+		case value != "" && word == "--priority":
+			a.priority = value
+		case value != "" && word == "--due" && action == "put-off":
+			a.until = until(value)
+		default:
+			if word == "--again=0s" { // --again without a value
+				word = "--again"
+			}
+			which = append(which, shell.Quote(word))
+			continue
+		}
+		words = words[1:]
+	}
+	a.which = strings.Join(which, " ")
+	return a
+}
+
+// until is the time of --due as a sentence has it.
+func until(due string) string {
+	if _, err := recurrence.ParseDuration(due); err == nil {
+		return "for " + due
+	}
+	if due == "now" {
+		return due
+	}
+	return "until " + due
+}
+
+// endedBefore reads how old at least what was pruned was.
+func endedBefore(detail string) string {
+	d, err := recurrence.ParseDuration(strings.TrimPrefix(detail, "older than "))
+	if err != nil || d == 0 {
+		return ""
+	}
+	return " that ended more than " + settings.FormatDuration(d) + " before"
+}
+
+// defined reads what works a kind, and with which settings: `"exec@0.1.0+115438" → "exec@0.2.0+92d4a0"; grace: …`.
+func defined(detail string) string {
+	before, after, ok := quoted(detail)
+	after, is := strings.CutPrefix(after, " → ")
+	now, after, also := quoted(after)
+	if !ok || !is || !also {
+		return report.Prefixed(": ", detail)
+	}
+	plugin := func(of string) string {
+		name, version, _ := definition.Split(of)
+		return strings.TrimSpace(name + " " + version)
+	}
+	text, what := " with "+plugin(now), changes(strings.TrimPrefix(after, "; "))
+	switch was := plugin(before); {
+	case was != "" && was != plugin(now):
+		text += ", before that with " + was
+	case was != "" && what == "":
+		what = "other settings, which are secret or were not known before"
+	}
+	return text + report.Prefixed(": ", what)
+}
+
+// quoted is a text in quotes at the beginning of another one, and what follows it.
+func quoted(text string) (value, after string, ok bool) {
+	prefix, err := strconv.QuotedPrefix(text)
+	if err != nil {
+		return "", text, false
+	}
+	value, err = strconv.Unquote(prefix)
+	return value, text[len(prefix):], err == nil
+}
+
+// changes are differences in settings: "max_failures 5 → 3, keep 30d → 7d".
+func changes(text string) string {
+	all, rest := definition.ReadDifferences(text)
+	var texts []string
+	for _, d := range all {
+		if d.Name == "defaults" {
+			texts = append(texts, defaults(d)...)
+			continue
+		}
+		texts = append(texts, d.Name+" "+value(d.Have)+" → "+value(d.Want))
+	}
+	if rest != "" {
+		texts = append(texts, rest)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// defaults are the differences in what new items of a kind get.
+func defaults(d definition.Difference) (texts []string) {
+	var have, want payload.Defaults
+	_ = json.Unmarshal([]byte(d.Have), &have) // "" has none
+	_ = json.Unmarshal([]byte(d.Want), &want)
+	in := func(all payload.Defaults, name string) string {
+		if all[name].Varied { // so there is no default
+			return ""
+		}
+		return string(all[name].Value)
+	}
+	names := map[string]bool{}
+	for _, all := range []payload.Defaults{have, want} {
+		for name := range all {
+			names[name] = in(have, name) != in(want, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if names[name] {
+			texts = append(texts, "payload."+name+" "+value(in(have, name))+" → "+value(in(want, name)))
+		}
+	}
+	if len(texts) == 0 {
+		return []string{"what its items have by default is kept otherwise"}
+	}
+	return texts
+}
+
+// goDuration is a duration as older entries have it: 720h0m0s.
+var goDuration = regexp.MustCompile(`^([0-9]+h)?([0-9]+m)?[0-9.]+(s|ms|µs|ns)$`)
+
+// value is a value of a setting without the signs of JSON.
+func value(text string) string {
+	var list []json.RawMessage
+	var word string
+	switch {
+	case text == "":
+		return "not set"
+	case text == "[]" || text == "{}":
+		return "none"
+	case goDuration.MatchString(text):
+		if d, err := time.ParseDuration(text); err == nil {
+			return settings.FormatDuration(d)
+		}
+	case json.Unmarshal([]byte(text), &word) == nil && word != "":
+		return word
+	case text == `""`:
+		return "empty"
+	case json.Unmarshal([]byte(text), &list) == nil:
+		words := make([]string, len(list))
+		for i, raw := range list {
+			words[i] = string(raw)
+			if raw[0] != '"' || json.Unmarshal(raw, &word) != nil {
+				continue
+			}
+			if words[i] = word; word == "" || strings.ContainsAny(word, " \n\t") {
+				words[i] = shell.Quote(word)
+			}
+		}
+		return strings.Join(words, " ")
+	}
+	return text
+}
