@@ -11,16 +11,16 @@ import (
 )
 
 // ratchet holds figures that may only fall: each is a cost that every reader pays, and grows by itself. A change that
-// lowers one lowers its number here; one that needs more names in its commit message what that buys, and what it takes
-// out for it was not enough. Names and single words are held by the tests beside this one.
+// lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
+// Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    0,
-	"lines of Go in tests":                          0,
-	"lines of the command line":                     0,
-	"methods of ledger.Store":                       0,
-	"comments with a clause that begins with which": 0,
-	"words of the documents":                        0,
-	"words of the README":                           0,
+	"lines of Go, without tests":                    94300,
+	"lines of Go in tests":                          80600,
+	"lines of the command line":                     14140,
+	"methods of ledger.Store":                       40,
+	"comments with a clause that begins with which": 330,
+	"words of the documents":                        54620,
+	"words of the README":                           902,
 }
 
 // slack is how far below its number a figure may be before the number has to be lowered.
