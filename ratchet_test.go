@@ -19,7 +19,7 @@ var ratchet = map[string]int{
 	"lines of the command line":                     14140,
 	"methods of ledger.Store":                       40,
 	"comments with a clause that begins with which": 330,
-	"words of the documents":                        54620,
+	"words of the documents":                        54700,
 	"words of the README":                           902,
 }
 

@@ -44,7 +44,7 @@ func Run(in *app.Interrupts, p app.Program, args []string, stdin io.Reader, stdo
 func Root(a *app.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "ledgerd",
-		Short: "Process every file, link, photo, feed and mail exactly as often as you want, on one machine or many",
+		Short: "Work each file, link, photo, feed or mail of a list once, or once per period, on one machine or many",
 		Long: `ledgerd remembers every item of work, leases it to one worker at a time and retries failures. It shows
 whether an item is done, what it waits for, or why it failed.`,
 		SilenceErrors: true,

@@ -2,6 +2,7 @@ package input
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -11,8 +12,8 @@ import (
 )
 
 // ShowFields lists what --set and --with take.
-func ShowFields(a *app.App, p *kinds.Plugin) error {
-	out := a.Printer()
+func ShowFields(to io.Writer, a *app.App, p *kinds.Plugin) error {
+	out := a.Printer().To(to)
 	for _, part := range []struct {
 		title, flag string
 		schema      *settings.Schema
@@ -29,7 +30,7 @@ func ShowFields(a *app.App, p *kinds.Plugin) error {
 		if len(rows) == 0 {
 			continue
 		}
-		fmt.Fprintf(a.Stdout, "\n%s:\n", part.title)
+		fmt.Fprintf(to, "\n%s:\n", part.title)
 		if err := out.Align("  ", rows); err != nil {
 			return err
 		}

@@ -90,7 +90,7 @@ func List(ctx context.Context, a *app.App) error {
 		if err := p.Align("  ", provenance(pl, rows[i])); err != nil {
 			return err
 		}
-		if err := input.ShowFields(a, pl); err != nil {
+		if err := input.ShowFields(a.Stdout, a, pl); err != nil {
 			return err
 		}
 	}

@@ -67,9 +67,11 @@ func helpWithFields(a *app.App, cmd *cobra.Command, s *input.SourceFlags) {
 			a.Tell(failure.Explain(err))
 			return
 		}
-		// its text has its own
-		c.Use, c.Long, c.Example = strings.Replace(c.Use, "KIND", kinds[0], 1), strings.TrimSpace(p.Doc), ""
+		var fields strings.Builder
+		_ = input.ShowFields(&fields, a, p) // a builder takes everything
+		// its text has examples of its own; the fields stand above the flags, as they are what one looks for
+		c.Use, c.Example = strings.Replace(c.Use, "KIND", kinds[0], 1), ""
+		c.Long = strings.TrimSpace(p.Doc) + "\n" + strings.TrimRight(fields.String(), "\n")
 		plain(c, args)
-		_ = input.ShowFields(a, p)
 	})
 }
