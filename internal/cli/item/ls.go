@@ -146,10 +146,10 @@ func list(ctx context.Context, a *app.App, p *report.Printer, q listing) error {
 	if err := tellList(ctx, a, l.Any, q, w, int64(n), more); err != nil {
 		return err
 	}
-	if n > 0 && !a.Quiet {
-		missing.tell(a.Stderr)
+	if n > 0 {
+		return missing.tell(ctx, a, l.Any, !more && !w.Cut)
 	}
-	if n == 0 && a.ErrorOnEmpty {
+	if a.ErrorOnEmpty {
 		return failure.Status(failure.ExitEmpty)
 	}
 	return nil
@@ -250,7 +250,9 @@ const rowHelp = `A row has these fields: all of them with -o json, jsonl and csv
   outcome, code, cause (see errors), error, worker (plugin and settings), plugin (NAME@VERSION), started_at, ended_at, took_s (seconds):
   of the newest attempt that ended
   payload, payload.FIELD, output, output.FIELD: output is that of the newest attempt that has one
---columns also takes names without _at or _s: --columns key,output.status,took,ended.`
+--columns also takes names without _at or _s: --columns key,output.status,took,ended. A FIELD that no listed item has is
+named on stderr. The exit code is 2 if all items are listed, they are of one kind and its plugin has only a field of
+nearly that name.`
 
 // showsOutput reports whether rows are printed with the output of items, which is read only then.
 func showsOutput(p *report.Printer) bool {
