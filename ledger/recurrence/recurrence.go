@@ -100,6 +100,9 @@ func parse(spec, zone string) (Rule, error) {
 		return e, nil
 	}
 	d, err := ParseDuration(e.spec)
+	if period, ok := map[string]string{"hourly": "hour", "daily": "day", "weekly": "week"}[e.spec]; ok {
+		return Rule{}, &Error{Field: "every", Reason: fmt.Sprintf("%q is written %s", spec, period)}
+	}
 	if err != nil {
 		return Rule{}, &Error{Field: "every",
 			Reason: fmt.Sprintf("%q is not hour, day, week, a duration (36h, 7d) or five cron fields", spec)}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/act"
 	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/settings"
@@ -118,6 +120,8 @@ func FlagError(cmd *cobra.Command, err error) error {
 		cmd.Flags().VisitAll(func(fl *pflag.Flag) { names = append(names, fl.Name) })
 		if near := settings.Suggest(missing.GetSpecifiedName(), names); near != "" {
 			f.Hint = "did you mean --" + near + "?   " + f.Hint
+		} else if cmd.Flags().Lookup("set") != nil && cmd.Flags().Lookup("with") != nil {
+			f.Hint += "   a field of the plugin is set with --set or --with: " + cmd.CommandPath() + " KIND --help"
 		}
 	}
 	if bad, ok := errors.AsType[*strconv.NumError](err); ok {
@@ -198,9 +202,17 @@ func Arguments(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < least:
-			return failure.Usage("usage", "", "%s: something is missing\nusage: %s", cmd.CommandPath(), cmd.UseLine())
+			return failure.Usage("usage", "", "%s needs an argument\nusage: %s", cmd.CommandPath(), cmd.UseLine())
 		case most >= 0 && len(args) > most:
-			return failure.Usage("usage", "", "%s: %q is too much\nusage: %s", cmd.CommandPath(), args[most], cmd.UseLine())
+			hint := ""
+			if state := ledger.State(args[most]); slices.Contains(ledger.States, state) && cmd.Flags().Lookup("state") != nil {
+				hint = "did you mean --state " + args[most] + "?"
+			}
+			takes := "takes no argument"
+			if most > 0 {
+				takes = "takes fewer arguments"
+			}
+			return failure.Usage("usage", hint, "%s %s: %q\nusage: %s", cmd.CommandPath(), takes, args[most], cmd.UseLine())
 		}
 		return nil
 	}

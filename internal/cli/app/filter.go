@@ -84,6 +84,9 @@ func badState(word string) error {
 	if near := settings.Suggest(word, names); near != "" {
 		hint = "did you mean " + near + "?"
 	}
+	if word == string(ledger.OutcomeFailed) {
+		hint = "failed for good: --state dead, or of items that recur: --where round:failed"
+	}
 	return failure.Usage("bad_flag", hint, "--state %s: no state; there are %s", word, strings.Join(names, " "))
 }
 
