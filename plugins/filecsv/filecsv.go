@@ -77,8 +77,20 @@
 // ledgerd_load, the number of the load that a row is from. A table without it cannot tell: a second load of a file
 // fails there with loaded_before. Add the column (bigint), give a key, or set on_reload=append.
 //
-// With a key, a row whose key is in the table updates it, whichever file that was from; rows that are no
-// longer in a file stay. Of rows with the same key the last one counts. Key columns must have values.
+// A file that another kind has loaded into the same table is refused with other_kind, which names that kind, so that no
+// row is there twice. This holds for items whose key is the path of their file, and while the rows of that kind are in
+// the table and this kind has none of the file. The rows are not replaced without a word, since the same path may be
+// another file: folders of several machines are worked by a kind for each. on_reload chooses: replace_all takes the
+// place of the rows of all kinds, for a kind that was given another name; replace_own leaves those of other kinds
+// there, for such machines.
+//
+// With a key, a row whose key is in the table updates it, whichever file or kind that was from; rows that are no
+// longer in a file stay. Of rows with the same key in a file the last one counts. Key columns must have values. Of two
+// files that have rows with the same key, the one that is loaded last wins. That is not always the same one, since
+// several files are loaded at a time. If they are worked one at a time (-j 1; for several processes "ledgerd kind set
+// KIND --max-running 1"), the order in which they are begun decides: the one that was added by a later command wins,
+// and of new files of one folder the one whose name sorts last (2026-11-21.csv after 2026-11-20.csv). A file that is
+// tried again comes later than that.
 //
 // A table that is not there is made in the same transaction, so a file that fails leaves none. Other files wait for
 // the first one then. Its columns have the names of the header and are text. types makes them bigint (int), numeric
@@ -125,6 +137,7 @@
 //	no_unique_index                     the table cannot find rows by the key
 //	bad_value constraint forbidden      the database does not take a value or a row, or not from us
 //	loaded_before loaded_otherwise      the file was loaded before, and its rows cannot be replaced
+//	other_kind                          another kind has loaded the file into the table
 //
 // These may be gone the next time, and are tried again:
 //
@@ -173,7 +186,7 @@ type In struct {
 	Table    string            `json:"table" schema:"maxLength=127" doc:"load the rows into this table, NAME or SCHEMA.NAME, made if it is not there, in the database of config database"`
 	Into     map[string]string `json:"into" single:"true" doc:"column of the table by column of the file; others are not loaded. None: all, by their names"`
 	Key      []string          `json:"key" doc:"columns of the file that identify a row: one that is in the table is updated; the table needs a unique index of them, which one that is made has"`
-	OnReload string            `json:"on_reload" default:"replace" schema:"enum=replace|append" doc:"what becomes of the rows that were loaded from the same file before: replace them, or append to them; with a key, neither"`
+	OnReload string            `json:"on_reload" default:"replace" schema:"enum=replace|replace_all|replace_own|append" doc:"what becomes of the rows that were loaded from the same file before: replace them, but refuse a file that only another kind has loaded; replace_all: also those of other kinds; replace_own: those of this kind, beside those of others; append to them; with a key, none of it"`
 	Trim     bool              `json:"trim" doc:"load text without the white space around it"`
 }
 
@@ -308,8 +321,10 @@ guessed: a file that is neither UTF-8 nor marked fails with bad_encoding and sho
 several. A file that changes while it is read is tried again. A table that is made has columns of text, but
 for those with a type: --set types.price=decimal makes one of numbers (in a table of text: CAST(price AS numeric)). A table
 that is there must have columns of these types. A file that is loaded again takes the place of its own rows, or with
-key updates those that are there. The column ledgerd_load is load_id of the table ledgerd_loads, where item_key is
-the file that a row is from.
+key updates those that are there; of two files with the same key the one that is loaded last wins (with -j 1, of new
+files of a folder the one whose name sorts last). A file that another kind has loaded into the table is refused, unless
+on_reload chooses. The column ledgerd_load is load_id of the table ledgerd_loads, where item_key is the file that a row
+is from.
 `
 
 // work is the plugin's function.

@@ -34,8 +34,8 @@ func newLoader(d *load.Database, it sdk.Item[In]) *loader {
 	in := it.Payload
 	return &loader{database: d, job: load.Job{
 		Item: load.Item{ID: it.ID, Kind: it.Kind, Scope: it.Scope, Key: it.Key, Round: it.IdempotencyKey,
-			Attempt: it.Attempt},
-		Table: in.Table, Map: in.Into, Key: in.Key, Append: in.OnReload == "append",
+			Attempt: it.Attempt, IsFile: it.Key == in.Path},
+		Table: in.Table, Map: in.Into, Key: in.Key, Reload: load.Reload(in.OnReload),
 		Digest: func() (string, error) { return digestOf(in.Path) },
 	}}
 }

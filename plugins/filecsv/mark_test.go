@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/internal/pgtest"
+	"github.com/ledgerd/ledgerd/plugins/filecsv/load"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
@@ -123,6 +125,119 @@ func TestLoadMarkersOfAnEarlierTable(t *testing.T) {
 		exec(t, db, "DROP TABLE users")
 		if out := outOf(t, h.Run(task)); !out.Load.Created {
 			t.Errorf("%+v", out.Load)
+		}
+	})
+}
+
+// A file that another kind has loaded into the table is not there twice: it is refused, unless on_reload chooses. What
+// an earlier version has loaded twice goes on as it is.
+func TestLoadOfAnotherKind(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		d := tables(t, url)
+		begin := func(kind, key string, round int, isFile bool, reload load.Reload) (*load.Load, error) {
+			return d.Begin(t.Context(), load.Job{Table: "t", Columns: []load.Column{{Name: "a"}}, Reload: reload,
+				Item:   load.Item{ID: 1, Kind: kind, Key: key, Round: fmt.Sprint(round), Attempt: int64(round), IsFile: isFile},
+				Digest: func() (string, error) { return "same", nil }})
+		}
+		round := 0
+		loads := func(kind, key string, isFile bool, reload load.Reload, replaced int64, rows string) {
+			t.Helper()
+			round++
+			l, err := begin(kind, key, round, isFile, reload)
+			if err != nil {
+				t.Errorf("%s, %s: %v", kind, reload, err)
+				return
+			}
+			defer l.Close()
+			fill(t, l, 2)
+			if done, err := l.Commit(t.Context(), "same"); err != nil || done.Replaced != replaced {
+				t.Errorf("%s, %s: %+v, %v, want %d replaced", kind, reload, done, err, replaced)
+			}
+			if got := query(t, db, "SELECT count(*) FROM t"); got[0] != rows {
+				t.Errorf("%s, %s: %s rows, want %s", kind, reload, got[0], rows)
+			}
+		}
+		refused := func(kind, other string) {
+			t.Helper()
+			round++
+			l, err := begin(kind, "/in/a.csv", round, true, "")
+			if wantCode(t, err, "other_kind"); err == nil {
+				l.Close()
+			} else if !strings.Contains(err.Error(), "kind "+other+" has loaded this file into table t") {
+				t.Error(err)
+			}
+		}
+		loads("people", "/in/a.csv", true, "", 0, "2")
+		refused("filecsv", "people")
+		loads("people", "/in/a.csv", true, load.Replace, 2, "2")
+		loads("filecsv", "/in/b.csv", true, "", 0, "4") // another file
+		loads("filecsv", "/in/a.csv", true, load.ReplaceAll, 2, "4")
+		refused("people", "filecsv")
+		loads("people", "/in/a.csv", true, load.ReplaceOwn, 0, "6")
+		loads("people", "/in/a.csv", true, load.ReplaceOwn, 2, "6")
+		loads("filecsv", "/in/a.csv", true, "", 2, "6") // both have rows
+		loads("third", "/in/a.csv", true, load.Append, 0, "8")
+		exec(t, db, "DELETE FROM t")
+		loads("fourth", "/in/a.csv", true, "", 0, "2")
+		// A key that is no path is of one kind's own.
+		loads("monday", "7", false, "", 0, "4")
+		loads("tuesday", "7", false, "", 0, "6")
+	})
+}
+
+// Of two kinds that load a file at the same time, neither sees the other when it begins: the second one is refused at
+// its end. SQLite has one load at a time.
+func TestLoadOfTwoKindsAtOnce(t *testing.T) {
+	url := pgtest.SchemaURL(t)
+	d, db := tables(t, url), open(t, "pgx", url)
+	exec(t, db, "CREATE TABLE t (a text, ledgerd_load bigint)")
+	var both [2]*load.Load
+	for i, kind := range []string{"one", "two"} {
+		var err error
+		both[i], err = d.Begin(t.Context(), load.Job{Table: "t", Columns: []load.Column{{Name: "a"}},
+			Item: load.Item{ID: 1, Kind: kind, Key: "/in/a.csv", Round: "1", Attempt: 1, IsFile: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer both[i].Close()
+		fill(t, both[i], 2)
+	}
+	if _, err := both[0].Commit(t.Context(), "same"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := both[1].Commit(t.Context(), "same")
+	wantCode(t, err, "other_kind")
+	both[1].Close()
+	if got := query(t, db, "SELECT count(*) FROM t"); got[0] != "2" {
+		t.Errorf("%s rows", got[0])
+	}
+}
+
+// A table that does not mark rows refuses a file that another kind has loaded.
+func TestLoadOfAnotherKindForeignTable(t *testing.T) {
+	databases(t, func(t *testing.T, url string, db *sql.DB) {
+		exec(t, db, "CREATE TABLE t (a text)")
+		d := tables(t, url)
+		loads := func(kind string, reload load.Reload) error {
+			l, err := d.Begin(t.Context(), load.Job{Table: "t", Columns: []load.Column{{Name: "a"}}, Reload: reload,
+				Item: load.Item{ID: 1, Kind: kind, Key: "/in/a.csv", Round: "1", Attempt: 1, IsFile: true}})
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			fill(t, l, 2)
+			_, err = l.Commit(t.Context(), "same")
+			return err
+		}
+		if err := loads("one", ""); err != nil {
+			t.Fatal(err)
+		}
+		err := loads("two", "")
+		if wantCode(t, err, "loaded_before"); err == nil || !strings.Contains(err.Error(), "before by kind one, and") {
+			t.Error(err)
+		}
+		if err := loads("two", load.ReplaceOwn); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -23,9 +23,12 @@ type Database struct {
 	lockSource    string // waits until no other load of the same file ends; "" if begin has done it
 	insertMarker  string
 	selectMarkers string
-	countUntagged string // loads of a file whose rows cannot be told from others
-	loadsOf       string // numbers of all loads of a file
-	rowsOfLast    string // how many rows the last load of a file had
+	// Of a kind, or of any if it is "".
+	untagged   string // the kind of a load of a file whose rows cannot be told from others
+	loadsOf    string // numbers of all loads of a file
+	rowsOfLast string // how many rows the last load of a file had
+
+	kindsOf       string // that have rows of a file in the table that goes into it; none if no other kind has loaded it
 	makeMarkers   string
 	marksOfTable  string // deletes the markers of a table
 	lockMaking    string // waits until no other load makes a table of this name

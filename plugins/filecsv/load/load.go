@@ -15,7 +15,8 @@
 //
 // Earlier rows of the same file are replaced in the same transaction. For that each row of a table made
 // here carries the number of its load in the column ledgerd_load. With a key, rows that are in the
-// table are updated instead.
+// table are updated instead. A file that only another kind has loaded into the table is refused, so
+// that its rows are not there twice.
 //
 // Rows go to Postgres by COPY and to SQLite by prepared statements of several rows each. Neither keeps
 // more than some hundred rows in memory. The table is made in the same transaction if it is not there: an
@@ -44,6 +45,7 @@ type Item struct {
 	Kind, Scope, Key string
 	Round            string // the idempotency key
 	Attempt          int64
+	IsFile           bool // Key is the path of the file, so it means the same file for every kind
 }
 
 // identity is the item in a form that an index can hold. Attempts of one identity are fenced.
@@ -51,6 +53,16 @@ func (i Item) identity() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%d", i.Kind, i.Scope, i.Key, i.ID))
 	return hex.EncodeToString(sum[:])
 }
+
+// Reload is what becomes of rows that were loaded from the same file before. With a key, none of them counts.
+type Reload string
+
+const (
+	Replace    Reload = "replace"     // their place is taken; but if only another kind has any, the load is refused
+	ReplaceAll Reload = "replace_all" // their place is taken, whatever kind has loaded them
+	ReplaceOwn Reload = "replace_own" // as if other kinds had loaded other files
+	Append     Reload = "append"      // they stay
+)
 
 // Type is what a column of a new table holds.
 type Type int
@@ -77,7 +89,7 @@ type Job struct {
 	Columns []Column          // of the file, from left to right
 	Map     map[string]string // column of the table by column of the file; empty: all, by their names
 	Key     []string          // columns of the file that identify a row: one that is in the table is updated
-	Append  bool              // earlier rows of the file stay
+	Reload  Reload            // "" means Replace
 	// Digest reads the digest that Commit will be given. It is asked if an attempt has loaded the item
 	// before.
 	Digest func() (string, error)
@@ -105,6 +117,7 @@ type Load struct {
 	done     Done
 	marker   *marker  // of an attempt that has loaded the same; then nothing is written
 	gone     []marker // whose rows are no longer in the table
+	had      bool     // the table had rows of the file from this kind, which supersede has removed
 	open     bool     // the transaction
 }
 
@@ -190,7 +203,7 @@ func (l *Load) Commit(ctx context.Context, digest string) (Done, error) {
 			return Done{}, d.explain("load", err)
 		}
 		if d.lockSource != "" {
-			if _, err := l.conn.ExecContext(ctx, d.lockSource, item.Kind+"\x01"+item.Key); err != nil {
+			if _, err := l.conn.ExecContext(ctx, d.lockSource, item.Key); err != nil {
 				return Done{}, d.explain("load", err)
 			}
 		}

@@ -44,11 +44,15 @@ func openPostgres(address, password string) (*Database, error) {
 			VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::bigint, $7::text, $8::bigint, $9::text, $10::bigint)` + newerMarker,
 		selectMarkers: `SELECT round, attempt, target, row_count, sha256, load_id FROM ledgerd_loads
 			WHERE identity = $1::text AND (round = $2::text OR attempt > $3::bigint) ORDER BY attempt`,
-		countUntagged: `SELECT count(*) FROM ledgerd_loads
-			WHERE kind = $1::text AND item_key = $2::text AND target = $3::text AND load_id IS NULL AND row_count > 0`,
-		loadsOf: "SELECT load_id FROM ledgerd_loads WHERE kind = $1::text AND item_key = $2::text AND load_id IS NOT NULL",
+		untagged: `SELECT kind FROM ledgerd_loads
+			WHERE $1::text IN ('', kind) AND item_key = $2::text AND target = $3::text AND load_id IS NULL AND row_count > 0
+			ORDER BY kind LIMIT 1`,
+		loadsOf: "SELECT load_id FROM ledgerd_loads WHERE $1::text IN ('', kind) AND item_key = $2::text AND load_id IS NOT NULL",
 		rowsOfLast: `SELECT row_count FROM ledgerd_loads
-			WHERE kind = $1::text AND item_key = $2::text AND target = $3::text ORDER BY loaded_at DESC LIMIT 1`,
+			WHERE $1::text IN ('', kind) AND item_key = $2::text AND target = $3::text ORDER BY loaded_at DESC LIMIT 1`,
+		kindsOf: `SELECT DISTINCT kind FROM ledgerd_loads l WHERE item_key = $2::text AND load_id IS NOT NULL
+			AND EXISTS (SELECT 1 FROM ledgerd_loads WHERE item_key = $2::text AND kind <> $1::text)
+			AND EXISTS (SELECT 1 FROM %s t WHERE t.ledgerd_load = l.load_id) ORDER BY kind`,
 		selectColumns: `SELECT attname, format_type(atttypid, atttypmod), CASE WHEN typcategory IN ('N', 'S', 'B', 'D') THEN typcategory::text ELSE '' END,
 				format_type(coalesce(nullif(typbasetype, 0), t.oid), NULL)
 			FROM pg_catalog.pg_attribute JOIN pg_catalog.pg_type t ON t.oid = atttypid

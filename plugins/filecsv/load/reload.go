@@ -66,7 +66,7 @@ func (l *Load) earlier(ctx context.Context, digest func() (string, error)) error
 	case last.attempt > l.job.Item.Attempt:
 		return &Error{Code: "stale", Again: true, Text: fmt.Sprintf(
 			"attempt %d of this item has loaded other content already, and this is attempt %d: it was taken for dead", last.attempt, l.job.Item.Attempt)}
-	case l.job.Append:
+	case l.job.Reload == Append:
 		return &Error{Code: "loaded_otherwise", Text: fmt.Sprintf(
 			"attempt %d has loaded other content for the same round (sha256 %.12s…, table %s), which on_reload=append leaves "+
 				"there: --set on_reload=replace",
@@ -138,31 +138,85 @@ func (d *Database) markers(ctx context.Context, conn *sql.Conn, item Item) (foun
 // key of its item, so another ledger, scope or round replaces them, too.
 func (l *Load) supersede(ctx context.Context) error {
 	d, item := l.database, l.job.Item
-	if l.job.Append || len(l.job.Key) > 0 {
+	if l.job.Reload == Append || len(l.job.Key) > 0 {
 		return nil
 	}
-	var unknown int64
-	err := l.conn.QueryRowContext(ctx, d.countUntagged, item.Kind, item.Key, l.job.Table).Scan(&unknown)
-	if err != nil {
-		return d.explain("looking for an earlier load", err)
+	if err := l.refuseUntagged(ctx); err != nil || l.tag == nil {
+		return err
 	}
-	if unknown > 0 {
-		return &Error{Code: "loaded_before", Text: fmt.Sprintf(
-			"this file was loaded into table %s before, and the table does not say which rows are from it: --set key=COLUMN "+
-				"updates rows by a column, --set on_reload=append loads all once more beside them; for other files from now on: "+
-				"ALTER TABLE %s ADD COLUMN %s bigint",
-			l.job.Table, l.job.Table, tagColumn)}
+	if err := l.refuseOther(ctx); err != nil {
+		return err
 	}
-	if l.tag == nil {
-		return nil
-	}
-	r, err := l.conn.ExecContext(ctx, "DELETE"+d.tagged(l.job.Table), item.Kind, item.Key)
+	r, err := l.conn.ExecContext(ctx, "DELETE"+d.tagged(l.job.Table), l.job.replaces(), item.Key)
 	if err != nil {
 		return d.explain("replacing what was loaded before", err)
 	}
 	n, err := r.RowsAffected()
 	l.done.Replaced += n
 	return err
+}
+
+// replaces is the kind whose loads of the file are replaced; "" means any.
+func (j *Job) replaces() string {
+	if j.Item.IsFile && j.Reload == ReplaceAll {
+		return ""
+	}
+	return j.Item.Kind
+}
+
+// refuseUntagged refuses a file of which the table has rows that it does not mark.
+func (l *Load) refuseUntagged(ctx context.Context) error {
+	d, item := l.database, l.job.Item
+	kind, any := "", item.Kind
+	if item.IsFile && l.job.Reload != ReplaceOwn {
+		any = ""
+	}
+	err := l.conn.QueryRowContext(ctx, d.untagged, any, item.Key, l.job.Table).Scan(&kind)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
+		return d.explain("looking for an earlier load", err)
+	}
+	by := ""
+	if kind != item.Kind {
+		by = " by kind " + shown(kind)
+	}
+	return &Error{Code: "loaded_before", Text: fmt.Sprintf(
+		"this file was loaded into table %s before%s, and the table does not say which rows are from it: --set key=COLUMN "+
+			"updates rows by a column, --set on_reload=append loads all once more beside them; for other files from now on: "+
+			"ALTER TABLE %s ADD COLUMN %s bigint",
+		l.job.Table, by, l.job.Table, tagColumn)}
+}
+
+// refuseOther refuses a file of which the table has rows of another kind, and none of this one. A table that has rows
+// of both was loaded so on purpose, or by a version that did not refuse.
+func (l *Load) refuseOther(ctx context.Context) error {
+	d, item := l.database, l.job.Item
+	if l.had || !item.IsFile || l.job.Reload == ReplaceAll || l.job.Reload == ReplaceOwn {
+		return nil
+	}
+	rows, err := l.conn.QueryContext(ctx, fmt.Sprintf(d.kindsOf, quoteTable(l.job.Table)), item.Kind, item.Key)
+	if err != nil {
+		return d.explain("looking for an earlier load", err)
+	}
+	defer rows.Close()
+	var kinds []string
+	for rows.Next() {
+		var kind string
+		if err := rows.Scan(&kind); err != nil {
+			return d.explain("looking for an earlier load", err)
+		}
+		kinds = append(kinds, kind)
+	}
+	l.had = slices.Contains(kinds, item.Kind)
+	if err := rows.Err(); err != nil || len(kinds) == 0 || l.had {
+		return d.explain("looking for an earlier load", err)
+	}
+	return &Error{Code: "other_kind", Text: fmt.Sprintf(
+		"kind %s has loaded this file into table %s, and its rows would be there twice: run it with that kind, or --set "+
+			"on_reload=replace_all takes the place of its rows, on_reload=append or replace_own loads it beside them",
+		shown(kinds[0]), l.job.Table)}
 }
 
 // tagged is the end of a statement about the rows of a file, for a table that marks them.
@@ -177,7 +231,7 @@ func (d *Database) RowsOf(ctx context.Context, job Job) (rows int64, err error) 
 	if err != nil || len(have) == 0 {
 		return 0, err
 	}
-	statement, file := d.rowsOfLast, []any{job.Item.Kind, job.Item.Key, job.Table}
+	statement, file := d.rowsOfLast, []any{job.replaces(), job.Item.Key, job.Table}
 	if slices.ContainsFunc(have, func(c Column) bool { return c.Name == tagColumn }) {
 		statement, file = "SELECT count(*)"+d.tagged(job.Table), file[:2]
 	}

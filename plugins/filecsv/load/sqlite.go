@@ -36,10 +36,14 @@ func openSQLite(path string) (*Database, error) {
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)` + newerMarker,
 		selectMarkers: `SELECT round, attempt, target, row_count, sha256, load_id FROM ledgerd_loads
 			WHERE identity = ? AND (round = ? OR attempt > ?) ORDER BY attempt`,
-		countUntagged: `SELECT count(*) FROM ledgerd_loads WHERE kind = ? AND item_key = ? AND target = ? AND load_id IS NULL AND row_count > 0`,
-		loadsOf:       "SELECT load_id FROM ledgerd_loads WHERE kind = ? AND item_key = ? AND load_id IS NOT NULL",
-		rowsOfLast: "SELECT row_count FROM ledgerd_loads WHERE kind = ? AND item_key = ? AND target = ? ORDER BY " +
+		untagged: `SELECT kind FROM ledgerd_loads WHERE ?1 IN ('', kind) AND item_key = ?2 AND target = ?3 AND load_id IS NULL
+			AND row_count > 0 ORDER BY kind LIMIT 1`,
+		loadsOf: "SELECT load_id FROM ledgerd_loads WHERE ?1 IN ('', kind) AND item_key = ?2 AND load_id IS NOT NULL",
+		rowsOfLast: "SELECT row_count FROM ledgerd_loads WHERE ?1 IN ('', kind) AND item_key = ?2 AND target = ?3 ORDER BY " +
 			"loaded_at DESC LIMIT 1",
+		kindsOf: `SELECT DISTINCT kind FROM ledgerd_loads l WHERE item_key = ?2 AND load_id IS NOT NULL
+			AND EXISTS (SELECT 1 FROM ledgerd_loads WHERE item_key = ?2 AND kind <> ?1)
+			AND EXISTS (SELECT 1 FROM %s t WHERE t.ledgerd_load = l.load_id) ORDER BY kind`,
 		marksOfTable: "DELETE FROM ledgerd_loads WHERE target = ?",
 		selectColumns: `SELECT name, type, CASE WHEN type LIKE '%INT%' THEN 'N'
 			WHEN type LIKE '%CHAR%' OR type LIKE '%CLOB%' OR type LIKE '%TEXT%' THEN 'S'
