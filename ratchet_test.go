@@ -14,12 +14,12 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    94300,
-	"lines of Go in tests":                          80600,
-	"lines of the command line":                     14140,
+	"lines of Go, without tests":                    94500,
+	"lines of Go in tests":                          80700,
+	"lines of the command line":                     14220,
 	"methods of ledger.Store":                       40,
-	"comments with a clause that begins with which": 330,
-	"words of the documents":                        54700,
+	"comments with a clause that begins with which": 331,
+	"words of the documents":                        54840,
 	"words of the README":                           902,
 }
 
