@@ -51,7 +51,7 @@ var situations = []situation{
 	{"doubt", "Attempt 1 may or may not have taken effect (unknown); a person decides.", "ledgerd retry ", "unsure"},
 	{"done", "It was done in attempt 1 at ", "", "finished"},
 	{"cancelled", "It was cancelled by ", " --again", "withdrawn"},
-	{"nobody", "It is ready, but no agent works kind people now.", "", "page 1"},
+	{"nobody", "It is ready, but no agent works kind people now.", "ledgerd claim people --agent YOU", "page 1"},
 	{"no_plugin", "its plugin vanished is not on this machine", "ledgerd plugin ls", "lost"},
 	{"shard", "but no agent works its shard ", "ledgerd work --kind parts --shard ", "part"},
 	{"breaker", "the plugin of kind broken crashes again and again where it is worked (host/7/b)",
