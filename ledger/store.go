@@ -139,8 +139,8 @@ type tallies interface {
 	AddTallies(ctx context.Context, tallies []stats.Minute) error
 	// Tallies returns the sums over all agents of the minutes from since on, by time and kind.
 	Tallies(ctx context.Context, since time.Time) ([]stats.Minute, error)
-	// FoldTallies makes hours of the minutes before the one time, and removes the hours before the other.
-	FoldTallies(ctx context.Context, minutes, hours time.Time) error
+	// ForgetTallies removes the minutes before a time.
+	ForgetTallies(ctx context.Context, before time.Time) error
 }
 
 // administration looks after the database as a whole.

@@ -43,12 +43,11 @@ func (l *Ledger) AddTallies(ctx context.Context, tallies ...stats.Minute) error 
 	return l.store.AddTallies(ctx, tallies)
 }
 
-// FoldTallies makes hours of the minutes that are older than stats.MinutesKept, and forgets hours older
-// than stats.HoursKept. Every worker does it now and then.
-func (l *Ledger) FoldTallies(ctx context.Context) error {
+// ForgetTallies removes the minutes that are older than stats.MinutesKept. Every worker does it now and then.
+func (l *Ledger) ForgetTallies(ctx context.Context) error {
 	now, err := l.store.Now(ctx)
 	if err != nil {
 		return err
 	}
-	return l.store.FoldTallies(ctx, now.Add(-stats.MinutesKept).Truncate(time.Hour), now.Add(-stats.HoursKept))
+	return l.store.ForgetTallies(ctx, now.Add(-stats.MinutesKept))
 }

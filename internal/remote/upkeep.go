@@ -28,8 +28,8 @@ func (l *Ledger) ExpireGone(context.Context) (int, error) { return 0, nil }
 // Prune does nothing here.
 func (l *Ledger) Prune(context.Context, int) (int, error) { return 0, nil }
 
-// FoldTallies does nothing here.
-func (l *Ledger) FoldTallies(context.Context) error { return nil }
+// ForgetTallies does nothing here.
+func (l *Ledger) ForgetTallies(context.Context) error { return nil }
 
 const (
 	hintsSilent = 40 * time.Second // the server gives a sign of life every 15 s

@@ -50,19 +50,11 @@ func (s *Store) Tallies(_ context.Context, since time.Time) ([]stats.Minute, err
 	}), nil
 }
 
-// FoldTallies implements ledger.Store.
-func (s *Store) FoldTallies(_ context.Context, minutes, hours time.Time) error {
+// ForgetTallies implements ledger.Store.
+func (s *Store) ForgetTallies(_ context.Context, before time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for k, t := range maps.Clone(s.tallies) {
-		if k.long == time.Minute && k.at.Before(minutes) {
-			delete(s.tallies, k)
-			s.tally(span{time.Hour, k.at.Truncate(time.Hour), k.kind, k.agent}, t)
-		}
-	}
-	maps.DeleteFunc(s.tallies, func(k span, _ stats.Minute) bool {
-		return k.long == time.Hour && k.at.Before(hours)
-	})
+	maps.DeleteFunc(s.tallies, func(k span, _ stats.Minute) bool { return k.at.Before(before) })
 	return nil
 }
 

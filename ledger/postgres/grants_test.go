@@ -148,7 +148,7 @@ func everything(ctx context.Context, s *postgres.Store) error {
 	of(l.Standing(ctx, kind))
 	do(l.AddTallies(ctx, stats.Minute{At: time.Now().Truncate(time.Minute).Add(-2 * stats.MinutesKept), Kind: kind,
 		Agent: kind, Done: 1}))
-	do(l.FoldTallies(ctx))
+	do(l.ForgetTallies(ctx))
 	of(l.Stats(ctx))
 	of(l.Recent(ctx, mine, 10))
 	for _, err := range l.Verify(ctx) {

@@ -48,20 +48,9 @@ func (s *Store) AddTallies(ctx context.Context, tallies []stats.Minute) error {
 	})
 }
 
-// FoldTallies implements ledger.Store. One statement deletes a minute and adds it to its hour:
-// of several processes that fold at the same time only one finds it.
-func (s *Store) FoldTallies(ctx context.Context, minutes, hours time.Time) error {
-	err := s.write(ctx, func(ss session) error {
-		return ss.query(`WITH gone AS (DELETE FROM {{S}}.ledger_tallies WHERE span = `+code.Minute+` AND at < $1 RETURNING *)
-INSERT INTO {{S}}.ledger_tallies AS t (span, at, kind, agent, done, failed, other, worked, waits, works)
- SELECT `+code.Hour+`, date_trunc('hour', at, 'UTC'), kind, agent, `+sums+` FROM gone
- GROUP BY 2, kind, agent ORDER BY 2, kind, agent
- ON CONFLICT (span, at, kind, agent) DO UPDATE SET `+sumTallies, []any{minutes}, nil)
-	})
-	if err != nil {
-		return err
-	}
+// ForgetTallies implements ledger.Store.
+func (s *Store) ForgetTallies(ctx context.Context, before time.Time) error {
 	return s.write(ctx, func(ss session) error {
-		return ss.query(`DELETE FROM {{S}}.ledger_tallies WHERE span = `+code.Hour+` AND at < $1`, []any{hours}, nil)
+		return ss.query(`DELETE FROM {{S}}.ledger_tallies WHERE span = `+code.Minute+` AND at < $1`, []any{before}, nil)
 	})
 }

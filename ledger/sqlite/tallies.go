@@ -34,31 +34,21 @@ func (s *Store) AddTallies(ctx context.Context, tallies []stats.Minute) error {
 	})
 }
 
-// hour is one in microseconds.
-const hour = int64(time.Hour / time.Microsecond)
-
-// FoldTallies implements ledger.Store.
-func (s *Store) FoldTallies(ctx context.Context, minutes, hours time.Time) error {
+// ForgetTallies implements ledger.Store.
+func (s *Store) ForgetTallies(ctx context.Context, before time.Time) error {
 	due := false
 	err := s.read(ctx, false, func(r session) error { // nearly always there is nothing to do
-		return r.query(`SELECT EXISTS (SELECT 1 FROM ledger_tallies WHERE span = `+code.Minute+
-			` AND at < ?1) OR EXISTS (SELECT 1 FROM ledger_tallies WHERE span = `+code.Hour+` AND at < ?2)`, func(r row) error {
-			due = r.bool(0)
-			return nil
-		}, minutes, hours)
+		return r.query(`SELECT EXISTS (SELECT 1 FROM ledger_tallies WHERE span = `+code.Minute+` AND at < ?1)`,
+			func(r row) error {
+				due = r.bool(0)
+				return nil
+			}, before)
 	})
 	if err != nil || !due {
 		return err
 	}
 	return s.write(ctx, true, func(t *turn) error {
-		_, err := t.exec(`INSERT INTO ledger_tallies (span, at, kind, agent, done, failed, other, worked, waits, works)
- SELECT `+code.Hour+`, at - at % ?2, kind, agent, done, failed, other, worked, waits, works FROM ledger_tallies WHERE span = `+code.Minute+` AND at < ?1`+sumTallies, minutes, hour)
-		if err == nil {
-			_, err = t.exec(`DELETE FROM ledger_tallies WHERE span = `+code.Minute+` AND at < ?1`, minutes)
-		}
-		if err == nil {
-			_, err = t.exec(`DELETE FROM ledger_tallies WHERE span = `+code.Hour+` AND at < ?1`, hours)
-		}
+		_, err := t.exec(`DELETE FROM ledger_tallies WHERE span = `+code.Minute+` AND at < ?1`, before)
 		return err
 	})
 }

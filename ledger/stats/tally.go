@@ -36,11 +36,8 @@ func (m *Minute) Add(o Minute) {
 	m.Works.Add(o.Works)
 }
 
-// Minutes are kept, then made hours of, which are kept for longer.
-const (
-	MinutesKept = 48 * time.Hour
-	HoursKept   = 400 * 24 * time.Hour
-)
+// MinutesKept is how long minutes are kept: the last hour is what is asked for.
+const MinutesKept = 2 * time.Hour
 
 // Sums adds up minutes until they are written. The zero value is ready; it may be used by several goroutines.
 type Sums struct {

@@ -62,7 +62,7 @@ func (m *machine) ended(t *rapid.T) {
 	same(t, "now", now)
 }
 
-// tallies adds, folds and reads tallies.
+// tallies adds, forgets and reads tallies.
 func (m *machine) tallies(t *rapid.T) {
 	n := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) stats.Minute {
 		var waits stats.Latencies
@@ -73,7 +73,7 @@ func (m *machine) tallies(t *rapid.T) {
 				"failed"), Worked: time.Duration(rapid.Int64Range(0, 5).Draw(t, "worked")) * time.Microsecond, Waits: waits}
 	}), 0, 3).Draw(t, "tallies")
 	both(m, t, "tally", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.AddTallies(m.tb.Context(), n...) })
-	both(m, t, "fold", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.FoldTallies(m.tb.Context()) })
+	both(m, t, "forget tallies", func(_ int, l *ledger.Ledger) (int, error) { return 0, l.ForgetTallies(m.tb.Context()) })
 	got := both(m, t, "stats", func(_ int, l *ledger.Ledger) (stats.Summary, error) { return l.Stats(m.tb.Context()) })
 	alike(t, "stats", got)
 	held := both(m, t, "held", func(_ int, l *ledger.Ledger) (map[string]int64, error) {

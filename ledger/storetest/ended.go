@@ -118,7 +118,7 @@ func endedGroups(t *testing.T, h *harness, all []string) {
 		map[string]int64{"k skipped": 1})
 }
 
-// tallies add up by minute, are folded into hours, and in the end forgotten.
+// tallies add up by minute, and are forgotten in the end.
 func tallies(t *testing.T, h *harness) {
 	minute := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
 	one := func(n int, kind, agent string) stats.Minute {
@@ -142,17 +142,17 @@ func tallies(t *testing.T, h *harness) {
 	}
 	equal(t, "tallies", read(0), want)
 	equal(t, "since a minute", read(1), want[2:])
-	h.ok(h.l.FoldTallies(h.ctx))
-	equal(t, "nothing is folded yet", read(0), want)
-	h.clock.advance(stats.MinutesKept + time.Hour)
-	h.ok(h.l.FoldTallies(h.ctx))
-	h.ok(h.l.FoldTallies(h.ctx))
-	equal(t, "folded", read(0), []stats.Minute{})
+	h.ok(h.l.ForgetTallies(h.ctx))
+	equal(t, "nothing is forgotten yet", read(0), want)
+	h.clock.advance(stats.MinutesKept + 30*time.Second)
+	h.ok(h.l.ForgetTallies(h.ctx))
+	equal(t, "the first minute is forgotten", read(0), want[2:])
+	h.clock.advance(time.Minute)
+	h.ok(h.l.ForgetTallies(h.ctx))
+	equal(t, "forgotten", read(0), []stats.Minute{})
 	h.is(h.l.AddTallies(h.ctx, stats.Minute{Kind: "k"}), ledger.ErrInvalid)
 	h.is(h.l.AddTallies(h.ctx, stats.Minute{Kind: "k", Agent: "a", Done: -1}), ledger.ErrInvalid)
 	h.is(h.l.AddTallies(h.ctx, stats.Minute{Kind: "k", Agent: "a", Waits: stats.Latencies{3: -1}}), ledger.ErrInvalid)
-	h.clock.advance(stats.HoursKept)
-	h.ok(h.l.FoldTallies(h.ctx))
 }
 
 // ledgerStats take what is open from the backlog and what ended from tallies.

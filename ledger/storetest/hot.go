@@ -320,7 +320,7 @@ func (w *Workload) tending() []Call {
 			w.ok(w.Ledger.AddTallies(ctx, stats.Minute{At: since, Kind: "k", Agent: "a", Done: 1}))
 			_, err := w.Store.Tallies(ctx, since)
 			w.ok(err)
-			w.ok(w.Ledger.FoldTallies(ctx))
+			w.ok(w.Ledger.ForgetTallies(ctx))
 		}},
 		{Name: "who holds how much", Indexes: []string{IndexLeased}, Counts: true, Run: func() {
 			_, err := w.Ledger.LeasedBy(ctx)

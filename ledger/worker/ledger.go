@@ -49,7 +49,7 @@ type upkeep interface {
 	Expire(ctx context.Context, limit int) (int, error)
 	ExpireGone(ctx context.Context) (int, error)
 	Prune(ctx context.Context, limit int) (int, error)
-	FoldTallies(ctx context.Context) error
+	ForgetTallies(ctx context.Context) error
 }
 
 var (

@@ -62,10 +62,10 @@ func (w *Worker) expireGone(ctx context.Context) error {
 	return err
 }
 
-// pruneLoop applies the kinds' Keep, and makes hours of the minutes of old tallies.
+// pruneLoop applies the kinds' Keep, and forgets old tallies.
 func (w *Worker) pruneLoop(life context.Context) {
 	for sleep(life, jitter(pruneEvery)) {
-		w.failed("fold", w.config.Ledger.FoldTallies(life))
+		w.failed("tallies", w.config.Ledger.ForgetTallies(life))
 		for full := true; full; {
 			n, err := w.config.Ledger.Prune(life, pruneMost)
 			full = !w.failed("prune", err) && n == pruneMost

@@ -68,11 +68,8 @@ const (
 	HoldsNone = "(b.gate = " + NoResource + " OR b.limit_key IS NOT NULL)"
 )
 
-// Spans of a tally, in seconds.
-const (
-	Minute = "60"
-	Hour   = "3600"
-)
+// Minute is the span of a tally, in seconds.
+const Minute = "60"
 
 // states are those of a row of the backlog, in the order of their codes.
 var states = []ledger.State{ledger.StateWaiting, ledger.StateReady, ledger.StateLeased, ledger.StateDead,
