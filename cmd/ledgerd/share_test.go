@@ -31,8 +31,8 @@ func TestOtherSettings(t *testing.T) {
 		effects, till := filepath.Join(dir, "effects"), filepath.Join(dir, "go")
 		first := m.start("run", "effect", "a", "--set", "till="+till, "--with", "path="+effects)
 		m.until("it is begun", func() bool { return len(lines(t, effects, "start")) == 1 })
-		for _, args := range [][]string{{"run", "effect", "b", "--with", "path=" + effects + "2"}, {"run", "effect", "b", "--with",
-			"path="}, {"work", "--kind", "effect", "--with", "path="}} {
+		for _, args := range [][]string{{"run", "effect", "b", "--with", "path=" + effects + "2"},
+			{"run", "effect", "b", "--with", "path="}, {"work", "--kind", "effect", "--with", "path="}} {
 			second := m.start(args...)
 			if code := m.exit(second); code != failure.ExitUsage {
 				t.Errorf("ledgerd %s: exit %d, want 2", args, code)
@@ -56,7 +56,8 @@ func TestOtherSettings(t *testing.T) {
 			}
 		}
 		m.run(failure.ExitOK, "add", "effect", "left", "--due", "1d")
-		m.run(failure.ExitOK, "run", "effect", "c", "--with", "path=") // no process is at it: other settings take over, whatever is left
+		// no process is at it: other settings take over, whatever is left
+		m.run(failure.ExitOK, "run", "effect", "c", "--with", "path=")
 	})
 }
 
