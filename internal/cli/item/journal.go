@@ -54,7 +54,7 @@ func journal(ctx context.Context, a *app.App, q ledger.JournalQuery, since app.D
 	if q.Limit < 1 || q.Limit > bounds.MaxBatch {
 		return failure.Usage("bad_flag", "", "--limit is 1 … %d", bounds.MaxBatch)
 	}
-	l, err := a.Open(ctx)
+	l, err := a.Open(ctx, app.ToRead)
 	if err != nil {
 		return err
 	}

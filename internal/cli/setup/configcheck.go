@@ -13,6 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // problemRow is a mistake in the configuration, or a warning.
@@ -55,7 +56,10 @@ func configCheck(a *app.App, cmd *cobra.Command) error {
 	ctx := cmd.Context()
 	c, err := a.LoadConfig()
 	a.UseConfig(c, cmd.Flags())
-	known := a.KindsOfLedger(ctx)
+	known, unread := a.ReadKinds(ctx)
+	if errors.Is(unread, ledger.ErrSchema) { // kinds that only the ledger knows look like mistakes
+		a.Tell(failure.Explain(unread))
+	}
 	err = c.Check(a.WorldOf(ctx, known), err)
 	c.Warnings = append(c.Warnings, c.PolicyWarnings(known)...)
 	bad, ok := errors.AsType[*config.Error](err)
