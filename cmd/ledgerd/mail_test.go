@@ -215,7 +215,7 @@ func holder() {
 	a := app.New(cli.Listen(), app.Program{}, os.Stdin, io.Discard, os.Stderr)
 	a.Db = os.Getenv("LEDGERD_DB")
 	err := func() error {
-		l, err := a.Open(context.Background())
+		l, err := a.Open(context.Background(), app.ToWork)
 		if err != nil {
 			return err
 		}

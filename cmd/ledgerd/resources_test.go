@@ -52,7 +52,7 @@ func TestKilledWorkersOfResources(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := testApp(new(bytes.Buffer)).OpenAt(t.Context(), at, false)
+		l, err := testApp(new(bytes.Buffer)).OpenAt(t.Context(), at, app.ToRead)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ func (m *machine) ledger() *ledger.Ledger {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	l, err := testApp(&out).OpenAt(m.t.Context(), at, true)
+	l, err := testApp(&out).OpenAt(m.t.Context(), at, app.ToMake)
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -209,25 +209,8 @@ func TestServeUpgrade(t *testing.T) {
 // and worked. One that is not asked leaves it as it is, on Postgres, and prints what to do.
 func TestServeMigrate(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
-		folder, dialect, files := "postgres", goose.DialectPostgres, fs.FS(schema.Postgres)
-		if m.onSQLite() {
-			folder, dialect, files = "sqlite", goose.DialectSQLite3, schema.SQLite
-		}
-		db := m.database()
-		storetest.Migrate(t, db, dialect, files, folder, "00001_ledger.sql")
-		for _, statement := range []string{"INSERT INTO ledger_kinds (kind) VALUES ('effect')",
-			"INSERT INTO ledger_items (kind, key, slot, created_at, payload) VALUES ('effect', 'old', SLOT, TIME, BYTES)",
-			"INSERT INTO ledger_backlog (item_id, kind, state, slot, due_at) VALUES (1, 'effect', 1, SLOT, TIME)"} {
-			now, payload := "now()", `convert_to('{"text":"old"}', 'UTF8')`
-			if m.onSQLite() {
-				now, payload = "1", `CAST('{"text":"old"}' AS BLOB)`
-			}
-			if _, err := db.Exec(strings.NewReplacer("TIME", now, "BYTES", payload, "SLOT",
-				"928").Replace(statement)); err != nil {
-				t.Fatalf("%s: %v", statement, err)
-			}
-		}
-		s := m.site(base)
+		m.older()
+		s := m.site(base + "[kinds.renamed.with]\npath = \"DIR/effects\"\n") // of which only the ledger knows the plugin
 		if !m.onSQLite() {
 			for range 2 {
 				refused := s.start("serve", "--config", s.config)
@@ -244,5 +227,98 @@ func TestServeMigrate(t *testing.T) {
 			t.Errorf("exit %d\n%s", code, daemon.stderr.String())
 		}
 		s.run(failure.ExitOK, "db", "verify")
+	})
+}
+
+// older makes the ledger one of the first schema, with an item in it.
+func (m *machine) older() {
+	m.t.Helper()
+	folder, dialect, files := "postgres", goose.DialectPostgres, fs.FS(schema.Postgres)
+	if m.onSQLite() {
+		folder, dialect, files = "sqlite", goose.DialectSQLite3, schema.SQLite
+	}
+	db := m.database()
+	storetest.Migrate(m.t, db, dialect, files, folder, "00001_ledger.sql")
+	for _, statement := range []string{"INSERT INTO ledger_kinds (kind, plugin) VALUES ('effect', ''), ('renamed', 'effect')",
+		"INSERT INTO ledger_items (kind, key, slot, created_at, payload) VALUES ('effect', 'old', SLOT, TIME, BYTES)",
+		"INSERT INTO ledger_backlog (item_id, kind, state, slot, due_at) VALUES (1, 'effect', 1, SLOT, TIME)"} {
+		now, payload := "now()", `convert_to('{"text":"old"}', 'UTF8')`
+		if m.onSQLite() {
+			now, payload = "1", `CAST('{"text":"old"}' AS BLOB)`
+		}
+		if _, err := db.Exec(strings.NewReplacer("TIME", now, "BYTES", payload, "SLOT",
+			"928").Replace(statement)); err != nil {
+			m.t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+// TestOlderLedger: commands that only read refuse a ledger of an older schema and leave it as it is. On SQLite the
+// first one that works brings it up to date, keeps a copy and tells so; on Postgres that is left to db migrate.
+func TestOlderLedger(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *machine) {
+		m.older()
+		has := func(want int) {
+			t.Helper()
+			code := failure.ExitNoLedger
+			if want == schema.Version {
+				code = failure.ExitOK
+			}
+			if got := m.run(code, "db", "status", "-o", "json"); !strings.Contains(got, fmt.Sprintf(`"schema": %d,`, want)) {
+				t.Errorf("want schema %d: %s", want, got)
+			}
+		}
+		refused := func(args ...string) {
+			t.Helper()
+			p := m.start(args...)
+			want := fmt.Sprintf("has schema 1, this program needs %d\n  migrate it: ledgerd db migrate", schema.Version)
+			if code := m.exit(p); code != failure.ExitNoLedger || !strings.Contains(p.stderr.String(), want) {
+				t.Errorf("%s: exit %d\n%s", args, code, p.stderr.String())
+			}
+		}
+		for _, args := range [][]string{{"ls"}, {"show", "1"}, {"stats"}, {"errors"}, {"watch", "-n", "0"}, {"journal"},
+			{"agents"}, {"kind", "ls"}, {"kind", "show", "effect"}, {"lock", "ls"}, {"db", "verify"},
+			{"ui", "--listen", "127.0.0.1:0"}, {"db", "copy", "--to", "sqlite:" + filepath.Join(t.TempDir(), "to.db")},
+			{"add", "effect", "x", "--dry-run"}, {"retry", "1", "--dry-run"}, {"cancel", "1", "--dry-run"},
+			{"prune", "--older", "1h", "--dry-run"}} {
+			refused(args...)
+		}
+		if got := m.run(failure.ExitError, "doctor"); !strings.Contains(got, "schema 1, this program makes") &&
+			!strings.Contains(got, "has schema 1, this program needs") {
+			t.Errorf("doctor: %s", got)
+		}
+		has(1)
+		if !m.onSQLite() {
+			refused("add", "effect", "x")
+			refused("claim", "effect", "--agent", "ann")
+			m.run(failure.ExitOK, "db", "migrate")
+			has(schema.Version)
+			return
+		}
+		path := strings.TrimPrefix(m.db, "sqlite:")
+		kept := filepath.Join(t.TempDir(), "backup.db") // which changes nothing either
+		m.run(failure.ExitOK, "db", "backup", kept)
+		has(1)
+		p := m.start("claim", "effect", "--agent", "ann")
+		line := fmt.Sprintf("migrated: schema 1 → %d   the ledger as it was: %s.schema-1.bak\n", schema.Version, path)
+		if code := m.exit(p); code != failure.ExitOK || strings.Count(p.stderr.String(), line) != 1 {
+			t.Errorf("exit %d, want %s\n%s", code, line, p.stderr.String())
+		}
+		has(schema.Version)
+		if p := m.start("ls"); m.exit(p) != failure.ExitOK || strings.Contains(p.stderr.String(), "migrated") {
+			t.Error(p.stderr.String())
+		}
+		// The copy, and the backup, are the ledger as it was.
+		for _, old := range []string{path + ".schema-1.bak", kept} {
+			m.run(failure.ExitNoLedger, "db", "status", "--db", "sqlite:"+old)
+			got := m.run(failure.ExitOK, "db", "migrate", "--db", "sqlite:"+old, "-o", "json")
+			if !strings.Contains(got, `"migrated_from": 1`) || !strings.Contains(got, `"copy": "`+old+`.schema-1.bak"`) {
+				t.Error(got)
+			}
+			got = m.run(failure.ExitOK, "ls", "--db", "sqlite:"+old, "--columns", "key,state", "-o", "csv")
+			if !strings.Contains(got, "old,ready") {
+				t.Errorf("%s has %s", old, got)
+			}
+		}
 	})
 }

@@ -100,7 +100,7 @@ func complete(a *app.App, offer offer) cobra.CompletionFunc {
 		a.Stderr = io.Discard // a shell shows it in the middle of the line
 		defer func() { a.Stderr = stderr }()
 		if a.SettleEnvironment(cmd.Flags()) == nil && a.Configure(cmd.Flags()) == nil {
-			if o, err := a.Reach(ctx, false); err == nil {
+			if o, err := a.Reach(ctx, app.ToRead); err == nil {
 				defer o.Close()
 				l = o.Any
 			}

@@ -36,7 +36,7 @@ type Database interface {
 	// Status is the schema that the ledger has (0: there is no ledger), and the newest that this program knows.
 	Status(ctx context.Context) (have, known int, err error)
 	// Migrate makes the ledger, or brings its schema up to date.
-	Migrate(ctx context.Context) error
+	Migrate(ctx context.Context) (Migration, error)
 	// Examine looks at the database without opening the ledger; sound means that it can be opened.
 	Examine(ctx context.Context) (found []finding.Finding, sound bool)
 	// Integrity looks for damage, which takes as long as reading the whole ledger; the end of ctx ends it early.
@@ -63,6 +63,15 @@ type Options struct {
 	ReadOnly bool
 	// Unfinished opens a ledger that is being copied into, too; it makes it where there is none.
 	Unfinished bool
+	// Migrated is told when Open has brought a ledger in a file up to date. If it is nil, Open refuses a ledger of an
+	// older schema, as it always does on Postgres.
+	Migrated func(Migration)
+}
+
+// Migration is what was done to bring a ledger up to date.
+type Migration struct {
+	From, To int    // numbers of schemas; from 0: the ledger was made
+	Copy     string // path of a copy of the ledger as it was; "" if there is none
 }
 
 // Error is a mistake in a URL.

@@ -50,9 +50,9 @@ func (d postgresSchema) Status(ctx context.Context) (have, known int, err error)
 	return postgres.Status(ctx, d.url, postgres.Options{Schema: d.schema})
 }
 
-func (d postgresSchema) Migrate(ctx context.Context) error {
-	_, _, err := postgres.Migrate(ctx, d.url, postgres.Options{Schema: d.schema})
-	return err
+func (d postgresSchema) Migrate(ctx context.Context) (m Migration, err error) {
+	m.From, m.To, err = postgres.Migrate(ctx, d.url, postgres.Options{Schema: d.schema})
+	return m, err
 }
 
 func (d postgresSchema) Examine(ctx context.Context) ([]finding.Finding, bool) {

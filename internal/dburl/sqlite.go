@@ -59,7 +59,12 @@ func (d sqliteFile) Open(ctx context.Context, o Options) (Store, error) {
 			return nil, err
 		}
 	}
-	store, err := sqlite.Open(ctx, d.path, sqlite.Options{MustExist: !o.Make && !o.Unfinished, Unfinished: o.Unfinished})
+	options := sqlite.Options{MustExist: !o.Make && !o.Unfinished, Unfinished: o.Unfinished}
+	if !o.Unfinished { // what is there of a copy can be copied again
+		options.NoMigrate, options.Copy = o.Migrated == nil, true
+		options.Migrated = func(from, to int, copied string) { o.Migrated(Migration{from, to, copied}) }
+	}
+	store, err := sqlite.Open(ctx, d.path, options)
 	if err != nil {
 		return nil, err
 	}
@@ -82,12 +87,15 @@ func (d sqliteFile) Status(ctx context.Context) (have, known int, err error) {
 }
 
 // Migrate opens the ledger, which brings it up to date.
-func (d sqliteFile) Migrate(ctx context.Context) error {
-	store, err := d.Open(ctx, Options{Make: true})
-	if err != nil {
-		return err
+func (d sqliteFile) Migrate(ctx context.Context) (m Migration, err error) {
+	if m.From, m.To, err = d.Status(ctx); err != nil {
+		return m, err
 	}
-	return store.Close()
+	store, err := d.Open(ctx, Options{Make: true, Migrated: func(done Migration) { m = done }})
+	if err != nil {
+		return m, err
+	}
+	return m, store.Close()
 }
 
 func (d sqliteFile) Examine(ctx context.Context) ([]finding.Finding, bool) {
@@ -103,11 +111,7 @@ func (d sqliteFile) Backup(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	s, err := sqlite.Open(ctx, d.path, sqlite.Options{MustExist: true})
-	if err != nil {
-		return err
-	}
-	return errors.Join(s.Backup(ctx, path), s.Close())
+	return sqlite.Backup(ctx, d.path, path)
 }
 
 func (d sqliteFile) Query(ctx context.Context, file, text string) (*query.Query, error) {

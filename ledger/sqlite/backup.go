@@ -26,10 +26,23 @@ func (s *Store) Backup(ctx context.Context, path string) error {
 	if err := s.file.check(); err != nil {
 		return explain(s.file.name, err)
 	}
-	return explain(path, s.backup(ctx, path))
+	return explain(path, s.file.backup(ctx, path))
 }
 
-func (s *Store) backup(ctx context.Context, path string) (err error) {
+// Backup is Store.Backup of a ledger that is not open here, of any schema that this program may use. It does not
+// bring an older one up to date.
+func Backup(ctx context.Context, from, path string) error {
+	f, err := locate(from, true)
+	if err != nil {
+		return err
+	}
+	if _, err := usable(ctx, f, Options{MustExist: true}); err != nil {
+		return explain(from, err)
+	}
+	return explain(path, f.backup(ctx, path))
+}
+
+func (f *file) backup(ctx context.Context, path string) (err error) {
 	// An empty file reserves the name, on every file system: a rename alone would overwrite.
 	place, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -56,7 +69,7 @@ func (s *Store) backup(ctx context.Context, path string) (err error) {
 			err = errors.Join(err, os.Remove(part.Name()))
 		}
 	}()
-	if err := s.vacuumInto(ctx, part.Name()); err != nil {
+	if err := f.vacuumInto(ctx, part.Name()); err != nil {
 		return err
 	}
 	if err := part.Sync(); err != nil {
@@ -70,8 +83,8 @@ func (s *Store) backup(ctx context.Context, path string) (err error) {
 }
 
 // vacuumInto writes a snapshot. It reads on a connection of its own, which blocks no other.
-func (s *Store) vacuumInto(ctx context.Context, path string) (err error) {
-	h, err := open(ctx, s.file.uri("busy_timeout(5000)", "temp_store(MEMORY)"))
+func (f *file) vacuumInto(ctx context.Context, path string) (err error) {
+	h, err := open(ctx, f.uri("busy_timeout(5000)", "temp_store(MEMORY)"))
 	if err != nil {
 		return err
 	}

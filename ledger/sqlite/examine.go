@@ -63,7 +63,8 @@ func Examine(ctx context.Context, path string) (all []finding.Finding, sound boo
 	}
 	if st.have < schema.Version {
 		add(finding.Problem("schema", fmt.Sprintf("schema %d, this program makes %d", st.have, schema.Version),
-			"the next program that opens the ledger migrates it", "migrate it").By(act.Migrate))
+			"commands that only read refuse it; one that works migrates it, and keeps a copy beside it",
+			"migrate it").By(act.Migrate))
 		return all, false
 	}
 	add(finding.Fine("schema", fmt.Sprintf("schema %d, which this program knows", st.have)))

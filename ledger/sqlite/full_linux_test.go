@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,27 +12,41 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pressly/goose/v3"
 	"golang.org/x/sys/unix"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
+	"github.com/ledgerd/ledgerd/schema"
 )
 
 func init() {
-	children["full"] = func(ctx context.Context, args []string) error {
+	children["full"] = onSmallDisk(fillDisk)
+	children["noroom"] = onSmallDisk(migrateWithoutRoom)
+}
+
+// onSmallDisk is a child that does something on a disk of 2 MiB.
+func onSmallDisk(do func(ctx context.Context, dir string) error) func(context.Context, []string) error {
+	return func(ctx context.Context, args []string) error {
 		if err := unix.Mount("ledger", args[0], "tmpfs", 0, "size=2m,mode=0700"); err != nil {
 			fmt.Println("cannot mount:", err)
 			return nil
 		}
 		fmt.Println("mounted")
-		return fillDisk(ctx, args[0])
+		return do(ctx, args[0])
 	}
 }
 
 // A full disk is said, costs nothing that was answered, and is over when there is room again.
 // The disk is a small one in memory, which only this process sees.
-func TestDiskFull(t *testing.T) {
-	c := spawn(t, "full", t.TempDir())
+func TestDiskFull(t *testing.T) { smallDisk(t, "full") }
+
+// A ledger that is not copied for want of room is not migrated, and nothing is left beside it.
+func TestNoRoomForCopy(t *testing.T) { smallDisk(t, "noroom") }
+
+// smallDisk runs a child that sees a disk of its own.
+func smallDisk(t *testing.T, child string) {
+	c := spawn(t, child, t.TempDir())
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	if os.Getuid() != 0 {
 		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
@@ -44,6 +59,59 @@ func TestDiskFull(t *testing.T) {
 	}
 	t.Cleanup(func() { c.Process.Kill() })
 	c.done(t)
+}
+
+func migrateWithoutRoom(ctx context.Context, dir string) error {
+	path := filepath.Join(dir, "ledger.db")
+	db, err := openDatabase(path)
+	if err != nil {
+		return err
+	}
+	files, err := fs.Sub(schema.SQLite, "sqlite")
+	if err != nil {
+		return err
+	}
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithTableName(schema.Table),
+		goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return err
+	}
+	if _, err := p.UpTo(ctx, int64(schema.Version)-1); err != nil {
+		return err
+	}
+	for _, statement := range []string{"INSERT INTO ledger_kinds (kind) VALUES ('k')",
+		"INSERT INTO ledger_items (kind, key, slot, created_at, payload) VALUES ('k', 'a', 1, 1, zeroblob(400000))"} {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	if err := db.Close(); err != nil {
+		return err
+	}
+	ballast := filepath.Join(dir, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 1200<<10), 0o600); err != nil {
+		return err
+	}
+	_, err = sqlite.Open(ctx, path, sqlite.Options{MustExist: true, Copy: true})
+	e, ok := errors.AsType[*ledger.Error](err)
+	if !ok || !errors.Is(err, ledger.ErrUnavailable) || !strings.Contains(e.Message, "was not migrated: no copy of it "+
+		"could be written: ") || !strings.Contains(e.Message, "the disk is full") ||
+		!strings.HasPrefix(e.Hint, "nothing was changed; make room") {
+		return fmt.Errorf("not said: %w", err)
+	}
+	have, _, err := sqlite.Status(ctx, path)
+	left, globbed := filepath.Glob(path + "*")
+	if err != nil || globbed != nil || have != schema.Version-1 || len(left) != 1 {
+		return fmt.Errorf("schema %d, files %q, %w", have, left, errors.Join(err, globbed))
+	}
+	if err := os.Remove(ballast); err != nil {
+		return err
+	}
+	s, err := sqlite.Open(ctx, path, sqlite.Options{MustExist: true, Copy: true})
+	if err != nil {
+		return err
+	}
+	return s.Close()
 }
 
 func fillDisk(ctx context.Context, dir string) error {

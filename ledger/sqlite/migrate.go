@@ -26,9 +26,8 @@ type state struct {
 }
 
 // Status looks at a file without changing it: the number of its newest migration, 0 if it
-// holds no ledger or is not there, and the one that this program knows. Opening the ledger
-// applies what is missing. A ledger that this program is too old for is ledger.ErrSchema, with
-// its number.
+// holds no ledger or is not there, and the one that this program knows. A ledger that this
+// program is too old for is ledger.ErrSchema, with its number.
 func Status(ctx context.Context, path string) (have, want int, err error) {
 	f, err := locate(path, true)
 	if errors.Is(err, ledger.ErrNoLedger) {
@@ -152,8 +151,11 @@ func ensure(ctx context.Context, f *file, o Options) error {
 		return err
 	}
 	st, err := usable(ctx, f, o)
-	if err != nil || st.current() {
+	switch {
+	case err != nil || st.current():
 		return err
+	case 0 < st.have && st.have < schema.Version: // whoever is just making it would have the lock
+		return upgrade(ctx, f, st, o)
 	}
 	return migrate(ctx, f, st)
 }

@@ -22,6 +22,13 @@ type Options struct {
 	// Unfinished opens also a ledger into which another is still being copied; no other program
 	// may open: see package tables.
 	Unfinished bool
+	// NoMigrate makes Open refuse a ledger of an older schema with ledger.ErrSchema instead of bringing it up to date.
+	NoMigrate bool
+	// Copy makes Open write a copy of an older ledger that has items beside it before it brings it up to date:
+	// PATH.schema-15.bak. If the copy cannot be written, the ledger stays as it is.
+	Copy bool
+	// Migrated is called once an older ledger was brought up to date. The copy is "" if there is none.
+	Migrated func(from, to int, copy string)
 	// Wait is how long a call that writes waits for the file's write lock, and Open for another program that
 	// makes or migrates the ledger, before it fails with ledger.ErrUnavailable; 0 means 30 s.
 	Wait time.Duration
@@ -60,14 +67,14 @@ type Store struct {
 
 var _ ledger.Store = (*Store)(nil)
 
-// Open opens or creates the file, for its owner only, and brings its schema up to date. All
+// Open opens or creates the file, for its owner only, and brings its schema up to date, if the options allow it. All
 // tables are named ledger_…, so the file may be the program's own. The file is switched to
 // write-ahead logging.
 //
 // Errors: ledger.ErrInvalid for a path that cannot hold a ledger, on a network file system
-// above all; ledger.ErrNoLedger with MustExist; ledger.ErrSchema for a newer ledger and for a
-// file that is none; ledger.ErrDenied; ledger.ErrUnavailable when the file stays locked or the
-// disk is full. A file that is refused is not touched.
+// above all; ledger.ErrNoLedger with MustExist; ledger.ErrSchema for a newer ledger, for a
+// file that is none, and with NoMigrate for an older one; ledger.ErrDenied; ledger.ErrUnavailable
+// when the file stays locked or the disk is full. A file that is refused is not touched.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if o.Wait == 0 {
 		o.Wait = defaultWait

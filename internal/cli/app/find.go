@@ -106,7 +106,7 @@ func (a *App) OpenChosen(ctx context.Context, f Filter) (*Opened, ledger.Filter,
 	if err != nil {
 		return nil, chosen, err
 	}
-	l, err := a.Open(ctx)
+	l, err := a.Open(ctx, ToRead)
 	if err != nil {
 		return nil, chosen, err
 	}

@@ -69,12 +69,31 @@ type Opened struct {
 	IsNew   bool
 }
 
+// Purpose is what a ledger is opened for. It decides whether an older one in a file is brought up to date: programs of
+// an earlier release may be at work, and who only looks does not expect to change anything.
+type Purpose int
+
+const (
+	ToRead Purpose = iota // the ledger must exist, and have the schema of this program
+	ToWork                // it must exist; an older one in a file is migrated
+	ToMake                // it is made where there is none
+)
+
+// ToAct is the purpose of a command that changes something, unless it is a dry run.
+func ToAct(dryRun bool) Purpose {
+	if dryRun {
+		return ToRead
+	}
+	return ToWork
+}
+
 // Database is a ledger over its database.
 type Database struct {
 	*ledger.Ledger
-	Store   dburl.Store // that the ledger is over
-	Address dburl.Database
-	IsNew   bool
+	Store    dburl.Store // that the ledger is over
+	Address  dburl.Database
+	IsNew    bool
+	Migrated *dburl.Migration // when it was opened; nil if it was not
 }
 
 // opened is what commands need that also work over HTTP.
@@ -83,8 +102,8 @@ func (d *Database) opened() *Opened {
 }
 
 // Open opens a ledger that must exist, over its database or over HTTP.
-func (a *App) Open(ctx context.Context) (*Opened, error) {
-	l, err := a.Reach(ctx, false)
+func (a *App) Open(ctx context.Context, purpose Purpose) (*Opened, error) {
+	l, err := a.Reach(ctx, purpose)
 	if err == nil {
 		a.Announce(l)
 	}
@@ -93,9 +112,9 @@ func (a *App) Open(ctx context.Context) (*Opened, error) {
 
 // Create opens a ledger, and makes it if there is none.
 func (a *App) Create(ctx context.Context) (*Opened, error) {
-	l, err := a.Reach(ctx, false)
+	l, err := a.Reach(ctx, ToWork)
 	if errors.Is(err, ledger.ErrNoLedger) {
-		l, err = a.Reach(ctx, true)
+		l, err = a.Reach(ctx, ToMake)
 	}
 	if err == nil {
 		a.Announce(l)
@@ -127,8 +146,8 @@ func WhenReachable(ctx context.Context, log *slog.Logger, do func() error) error
 	}
 }
 
-// Reach opens a ledger over its database or over HTTP, and tells nothing. Where there is none it makes one, if create.
-func (a *App) Reach(ctx context.Context, create bool) (*Opened, error) {
+// Reach opens a ledger over its database or over HTTP, and does not announce it.
+func (a *App) Reach(ctx context.Context, purpose Purpose) (*Opened, error) {
 	if dburl.IsRemote(a.Db) {
 		return a.connect(ctx)
 	}
@@ -136,11 +155,12 @@ func (a *App) Reach(ctx context.Context, create bool) (*Opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := a.OpenAt(ctx, at, create)
+	l, err := a.OpenAt(ctx, at, purpose)
 	if err != nil {
 		return nil, err
 	}
-	l.IsNew = create
+	a.tellMigrated(l)
+	l.IsNew = purpose == ToMake
 	return l.opened(), nil
 }
 
@@ -206,17 +226,38 @@ func (a *App) token() (string, error) {
 const mostToken = 4 << 10
 
 // OpenDatabase opens a ledger that must exist over its database.
-func (a *App) OpenDatabase(ctx context.Context) (*Database, error) {
+func (a *App) OpenDatabase(ctx context.Context, purpose Purpose) (*Database, error) {
 	at, err := a.Address()
 	if err != nil {
 		return nil, err
 	}
-	l, err := a.OpenAt(ctx, at, false)
+	l, err := a.OpenAt(ctx, at, purpose)
 	if err != nil {
 		return nil, err
 	}
+	a.tellMigrated(l)
 	a.Announce(l.opened())
 	return l, nil
+}
+
+// tellMigrated reports that the ledger was brought up to date, at once: the command may fail later.
+func (a *App) tellMigrated(l *Database) {
+	if l.Migrated == nil || a.Quiet {
+		return
+	}
+	line := fmt.Sprintf("migrated: schema %d → %d", l.Migrated.From, l.Migrated.To)
+	if l.Migrated.Copy != "" {
+		line += "   the ledger as it was: " + dburl.ShortPath(l.Migrated.Copy)
+	}
+	fmt.Fprintln(a.Stderr, line)
+}
+
+// LogMigrated is how a program that logs reports that the ledger was brought up to date.
+func (a *App) LogMigrated(at dburl.Database, m *dburl.Migration) {
+	if m != nil {
+		a.Log.Info("the schema of the ledger was brought up to date", "ledger", at.String(), "from", m.From, "to", m.To,
+			"copy", m.Copy)
+	}
 }
 
 // Announce reports which ledger is open.
@@ -237,10 +278,15 @@ func (a *App) Announce(l *Opened) {
 	}
 }
 
-// OpenAt opens the ledger of a database.
-func (a *App) OpenAt(ctx context.Context, at dburl.Database, create bool) (*Database, error) {
+// OpenAt opens the ledger of a database, and tells nothing.
+func (a *App) OpenAt(ctx context.Context, at dburl.Database, purpose Purpose) (*Database, error) {
 	a.WarnOfPassword()
-	store, err := at.Open(ctx, dburl.Options{Make: create})
+	var migrated *dburl.Migration
+	options := dburl.Options{Make: purpose == ToMake}
+	if purpose != ToRead {
+		options.Migrated = func(m dburl.Migration) { migrated = &m }
+	}
+	store, err := at.Open(ctx, options)
 	if err != nil {
 		return nil, a.ExplainOpen(at, err)
 	}
@@ -249,7 +295,7 @@ func (a *App) OpenAt(ctx context.Context, at dburl.Database, create bool) (*Data
 		over = a.Program.Store(store)
 	}
 	return &Database{Ledger: ledger.New(over, ledger.Options{Logger: a.Log, TracerProvider: a.TracerProvider(ctx)}),
-		Store: store, Address: at}, nil
+		Store: store, Address: at, Migrated: migrated}, nil
 }
 
 // ExplainOpen adds what the command line knows about a ledger that could not be opened.

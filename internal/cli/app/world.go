@@ -55,16 +55,21 @@ func (a *App) validate(ctx context.Context, name string, with []byte) error {
 
 // KindsOfLedger are the kinds that the ledger knows; none if it cannot be opened.
 func (a *App) KindsOfLedger(ctx context.Context) []ledger.Kind {
+	known, _ := a.ReadKinds(ctx) // as far as it is known
+	return known
+}
+
+// ReadKinds are the kinds that the ledger knows, and why it could not be asked.
+func (a *App) ReadKinds(ctx context.Context) ([]ledger.Kind, error) {
 	a.useLedger()
 	ctx, cancel := context.WithTimeout(ctx, worldTime)
 	defer cancel()
-	l, err := a.Reach(ctx, false)
+	l, err := a.Reach(ctx, ToRead)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer l.Close()
-	kinds, _ := l.Kinds(ctx) // as far as it is known
-	return kinds
+	return l.Kinds(ctx)
 }
 
 // worldTime is how long a check of the configuration waits for a ledger, which it can do without.

@@ -189,7 +189,7 @@ func Prepare(ctx context.Context, a *app.App, s SourceFlags, name string, args [
 			j.Close()
 		}
 	}()
-	if j.Ledger, err = a.Reach(ctx, false); err != nil && !errors.Is(err, ledger.ErrNoLedger) {
+	if j.Ledger, err = a.Reach(ctx, app.ToAct(s.DryRun)); err != nil && !errors.Is(err, ledger.ErrNoLedger) {
 		return nil, err
 	}
 	var known ledgers.Any
@@ -217,7 +217,7 @@ func Prepare(ctx context.Context, a *app.App, s SourceFlags, name string, args [
 		}
 	}
 	if j.Ledger == nil && !s.DryRun {
-		if j.Ledger, err = a.Reach(ctx, true); err != nil {
+		if j.Ledger, err = a.Reach(ctx, app.ToMake); err != nil {
 			return nil, err
 		}
 	}

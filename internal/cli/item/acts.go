@@ -124,7 +124,7 @@ func apply(ctx context.Context, a *app.App, x act, f app.Filter, args []string, 
 	if _, err := f.Parse(); err != nil { // before a ledger is opened
 		return err
 	}
-	l, err := a.Open(ctx)
+	l, err := a.Open(ctx, app.ToAct(dryRun))
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func pluginsText(all []answer.Plugin) string {
 }
 
 func agents(ctx context.Context, a *app.App, expect []string) error {
-	l, err := a.Open(ctx)
+	l, err := a.Open(ctx, app.ToRead)
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func claim(ctx context.Context, a *app.App, c ledger.Claim) error {
 	if c.TTL < bounds.MinTTL { // 0 would be the ledger's own default
 		return failure.Usage("bad_flag", "", "--lease %s: at least %s", c.TTL, bounds.MinTTL)
 	}
-	l, err := a.Open(ctx)
+	l, err := a.Open(ctx, app.ToWork)
 	if err != nil {
 		return err
 	}

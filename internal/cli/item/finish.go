@@ -180,7 +180,7 @@ func finish(ctx context.Context, a *app.App, args []string, e ending) error {
 		}
 		res = ledger.Release()
 	}
-	l, err := a.Open(ctx)
+	l, err := a.Open(ctx, app.ToWork)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func onlyTokens(names []string) error {
 
 // releaseExpired takes back all that has expired, step by step.
 func releaseExpired(ctx context.Context, a *app.App) error {
-	l, err := a.Open(ctx)
+	l, err := a.Open(ctx, app.ToWork)
 	if err != nil {
 		return err
 	}

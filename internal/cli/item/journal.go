@@ -84,7 +84,7 @@ func journal(ctx context.Context, a *app.App, q journalFlags) error {
 	if err := q.times(time.Now()); err != nil { // before a ledger is opened
 		return err
 	}
-	l, err := a.Open(ctx)
+	l, err := a.Open(ctx, app.ToRead)
 	if err != nil {
 		return err
 	}

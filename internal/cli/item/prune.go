@@ -89,7 +89,7 @@ func forget(ctx context.Context, a *app.App, f app.Filter, dryRun bool) error {
 
 // pruneOlder removes what items carry that ended long ago.
 func pruneOlder(ctx context.Context, a *app.App, kinds []string, older time.Duration, dryRun bool) error {
-	l, err := a.OpenDatabase(ctx)
+	l, err := a.OpenDatabase(ctx, app.ToAct(dryRun))
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func pruneOlder(ctx context.Context, a *app.App, kinds []string, older time.Dura
 
 // pruneKept does what daemons do.
 func pruneKept(ctx context.Context, a *app.App) error {
-	l, err := a.OpenDatabase(ctx)
+	l, err := a.OpenDatabase(ctx, app.ToWork)
 	if err != nil {
 		return err
 	}

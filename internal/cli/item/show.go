@@ -54,7 +54,7 @@ kind), no_plugin (no agent works its kind, and the plugin is not on this machine
 again on every machine), behind (other items come first), dead, doubt, done, cancelled.`,
 		Example: "  ledgerd show inbox/march/leads-03.csv\n  ledgerd show 17 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			l, err := a.Open(cmd.Context())
+			l, err := a.Open(cmd.Context(), app.ToRead)
 			if err != nil {
 				return err
 			}

@@ -167,7 +167,7 @@ func wait(ctx context.Context, a *app.App, f app.Filter, args []string, limit ti
 	if _, err := f.Parse(); err != nil { // before a ledger is opened
 		return err
 	}
-	l, err := a.Open(ctx)
+	l, err := a.Open(ctx, app.ToRead)
 	if err != nil {
 		return err
 	}

@@ -140,7 +140,7 @@ func refuseUsed(ctx context.Context, a *app.App, name string, versions []plugins
 	if err != nil {
 		return err
 	}
-	l, err := a.OpenAt(ctx, at, false)
+	l, err := a.OpenAt(ctx, at, app.ToRead)
 	if errors.Is(err, ledger.ErrNoLedger) {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/config"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
 )
 
 // problemRow is a mistake in the configuration, or a warning.
@@ -56,7 +57,10 @@ func configCheck(a *app.App, cmd *cobra.Command) error {
 	ctx := cmd.Context()
 	c, err := a.LoadConfig()
 	a.UseConfig(c, cmd.Flags())
-	known := a.KindsOfLedger(ctx)
+	known, unread := a.ReadKinds(ctx)
+	if errors.Is(unread, ledger.ErrSchema) { // kinds that only the ledger knows look like mistakes
+		a.Tell(failure.Explain(unread))
+	}
 	err = c.Check(a.WorldOf(ctx, known), err)
 	c.Warnings = slices.Concat(c.Warnings, c.PolicyWarnings(known), c.SourceWarnings())
 	bad, ok := errors.AsType[*config.Error](err)

@@ -21,6 +21,7 @@ type schemaStatus struct {
 	Known    int    `json:"known"`  // the newest that this program knows
 	Migrated *int   `json:"migrated_from,omitempty"`
 	DryRun   bool   `json:"dry_run,omitempty"`
+	Copy     string `json:"copy,omitempty"` // path of the ledger as it was, if one was kept
 }
 
 // schemaOf looks at a ledger without changing it.

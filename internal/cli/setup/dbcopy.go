@@ -99,7 +99,7 @@ func dbCopy(ctx context.Context, a *app.App, from, to string, wait time.Duration
 		return failure.Usage("conflict", "name another target", "%s: is both --from and --to", source)
 	}
 	began := time.Now()
-	l, err := a.OpenAt(ctx, source, false)
+	l, err := a.OpenAt(ctx, source, app.ToRead)
 	if err != nil {
 		return err
 	}

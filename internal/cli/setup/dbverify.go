@@ -58,7 +58,7 @@ With -o json: {"ok","integrity":{"level","check","what","why","fix"},"items","ch
 "violations":[{"rule","id","text"}],"seconds"}.
 In checks, violations is how many break the rule; the list violations has the first 1,000 of all.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := a.OpenDatabase(cmd.Context())
+			l, err := a.OpenDatabase(cmd.Context(), app.ToRead)
 			if err != nil {
 				return err
 			}

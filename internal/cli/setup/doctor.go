@@ -142,7 +142,7 @@ func tellFindings(a *app.App, all []finding.Finding) error {
 
 // examineWork looks at who works the ledger and at what waits for a person.
 func examineWork(ctx context.Context, a *app.App, at dburl.Database) ([]finding.Finding, error) {
-	l, err := a.OpenAt(ctx, at, false)
+	l, err := a.OpenAt(ctx, at, app.ToRead)
 	if err != nil {
 		return nil, err
 	}

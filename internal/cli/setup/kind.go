@@ -42,7 +42,7 @@ func pausing(a *app.App, name, short string, paused bool, long string) *cobra.Co
 		Example: "  ledgerd kind " + name + " urlcheck",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := ledger.OneAct(cmd.Context(), reason)
-			l, err := a.Open(ctx)
+			l, err := a.Open(ctx, app.ToWork)
 			if err != nil {
 				return err
 			}

@@ -17,7 +17,7 @@ max_failures, max_crashes, max_lost, backoff_base_s, backoff_cap_s, timeout_s, k
 and the limits, of which 0 is none: max_running, max_running_per_shard_key, rate, rate_per_shard_key, burst,
 and all of them in words: limits.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := a.Open(cmd.Context())
+			l, err := a.Open(cmd.Context(), app.ToRead)
 			if err != nil {
 				return err
 			}

@@ -79,7 +79,7 @@ func kindSet(ctx context.Context, a *app.App, f *pflag.FlagSet, name string, p p
 	if err := kinds.CheckKind(name); err != nil {
 		return err
 	}
-	l, err := a.Open(ctx)
+	l, err := a.Open(ctx, app.ToWork)
 	if err != nil {
 		return err
 	}

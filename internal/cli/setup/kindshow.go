@@ -84,7 +84,7 @@ settings):[{"agent","host","pid","since","config"}].`,
 }
 
 func kindShow(ctx context.Context, a *app.App, name string) error {
-	l, err := a.Open(ctx)
+	l, err := a.Open(ctx, app.ToRead)
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func bench(ctx context.Context, a *app.App, items int) (err error) {
 		return a.ExplainOpen(at, err)
 	}
 	defer func() { err = errors.Join(err, remove(context.WithoutCancel(ctx))) }()
-	l, err := a.OpenAt(ctx, at, true)
+	l, err := a.OpenAt(ctx, at, app.ToMake)
 	if err != nil {
 		return err
 	}

@@ -76,12 +76,13 @@ func serveAPI(ctx context.Context, a *app.App, flags apiFlags) error {
 	}
 	var l *app.Database
 	if err := app.WhenReachable(ctx, a.Log, func() (err error) {
-		l, err = a.OpenAt(ctx, db, false)
+		l, err = a.OpenAt(ctx, db, app.ToWork)
 		return err
 	}); err != nil {
 		return err
 	}
 	defer l.Close()
+	a.LogMigrated(db, l.Migrated)
 	h, done, err := openAPI(ctx, a, l, guard, cmp.Or(flags.prefix, a.Config.API.Prefix))
 	if err != nil {
 		return err

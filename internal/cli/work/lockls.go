@@ -16,7 +16,7 @@ func lockLsCommand(a *app.App) *cobra.Command {
 		Long: `Lists locks by name. Fields: name, holder, fence, since, until. A lock is held until then unless it
 is renewed; one that was given back early is kept for its --at-least.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := a.OpenDatabase(cmd.Context())
+			l, err := a.OpenDatabase(cmd.Context(), app.ToRead)
 			if err != nil {
 				return err
 			}

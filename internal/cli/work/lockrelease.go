@@ -34,7 +34,7 @@ With -o json: {"name","holder","fence","since","until","released"}; released is 
 }
 
 func lockRelease(ctx context.Context, a *app.App, name string) error {
-	l, err := a.OpenDatabase(ctx)
+	l, err := a.OpenDatabase(ctx, app.ToWork)
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func lockRun(ctx context.Context, a *app.App, name string, argv []string, f lock
 	if f.holder == "" {
 		f.holder = kinds.Process()
 	}
-	l, err := a.OpenDatabase(ctx)
+	l, err := a.OpenDatabase(ctx, app.ToWork)
 	if err != nil {
 		return err
 	}

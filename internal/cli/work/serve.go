@@ -65,7 +65,7 @@ docs/operations.md.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&s.migrate, "migrate", false, "bring the schema of a ledger on Postgres up to date first; SQLite files "+
-		"are anyway")
+		"are anyway, after a copy")
 	f.StringVar(&s.listen, "listen", "", "`address` of /livez, /readyz and /metrics, host:port; with \"\": none")
 	a.PluginDirFlag(f)
 	f.Var(&s.work.shard, "shard", "work only part i of n, from 0")
@@ -106,10 +106,7 @@ func serve(ctx context.Context, a *app.App, flags serveFlags) error {
 	}
 	front := new(daemon.Front)
 	defer s.answer(ctx, at, front)()
-	if err := config.Mistakes(checkConfig(ctx, a, nil)); err != nil {
-		return err
-	}
-	l, err := openToServe(ctx, a, flags.migrate)
+	l, err := openChecked(ctx, a, flags.migrate)
 	if err != nil {
 		return err
 	}
@@ -173,6 +170,33 @@ func (s *server) begin(ctx context.Context) {
 		"sources", len(s.Config.Sources))
 }
 
+// openChecked opens the ledger of a config without mistakes.
+func openChecked(ctx context.Context, a *app.App, migrate bool) (*app.Database, error) {
+	mistakes := config.Mistakes(checkConfig(ctx, a, nil))
+	if mistakes != nil && !hasOlder(ctx, a) {
+		return nil, mistakes
+	}
+	l, err := openToServe(ctx, a, migrate)
+	if err == nil && mistakes != nil { // the kinds of an older ledger could not be read until now
+		if err = config.Mistakes(checkConfig(ctx, a, nil)); err != nil {
+			l.Close()
+		}
+	}
+	return l, err
+}
+
+// hasOlder reports whether the ledger is there and has an older schema.
+func hasOlder(ctx context.Context, a *app.App) bool {
+	at, err := a.Address()
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	have, known, err := at.Status(ctx)
+	return err == nil && 0 < have && have < known
+}
+
 // openToServe opens the ledger, or makes it, and logs which one.
 func openToServe(ctx context.Context, a *app.App, migrate bool) (*app.Database, error) {
 	at, err := a.Address()
@@ -181,23 +205,25 @@ func openToServe(ctx context.Context, a *app.App, migrate bool) (*app.Database, 
 	}
 	var l *app.Database
 	err = app.WhenReachable(ctx, a.Log, func() (err error) {
-		l, err = a.OpenAt(ctx, at, false)
+		l, err = a.OpenAt(ctx, at, app.ToWork)
 		return err
 	})
 	isNew := errors.Is(err, ledger.ErrNoLedger)
 	switch {
 	case isNew:
-		l, err = a.OpenAt(ctx, at, true)
+		l, err = a.OpenAt(ctx, at, app.ToMake)
 	case errors.Is(err, ledger.ErrSchema) && migrate:
-		if err = at.Migrate(ctx); err != nil {
-			return nil, a.ExplainOpen(at, err)
+		m, failed := at.Migrate(ctx)
+		if failed != nil {
+			return nil, a.ExplainOpen(at, failed)
 		}
-		a.Log.Info("the schema of the ledger was brought up to date", "ledger", at.String())
-		l, err = a.OpenAt(ctx, at, false)
+		a.LogMigrated(at, &m)
+		l, err = a.OpenAt(ctx, at, app.ToWork)
 	}
 	if err != nil {
 		return nil, err
 	}
+	a.LogMigrated(at, l.Migrated)
 	l.IsNew = isNew
 	a.Log.Info("ledger", "ledger", at.String(), "new", isNew, "config", a.Config.File)
 	logWarnings(a)

@@ -74,7 +74,7 @@ func serveUI(ctx context.Context, a *app.App, address, auth string, noOpen bool)
 	if err != nil {
 		return err
 	}
-	l, err := a.OpenAt(ctx, db, false)
+	l, err := a.OpenAt(ctx, db, app.ToRead)
 	if err != nil {
 		return err
 	}
