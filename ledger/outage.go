@@ -5,7 +5,8 @@ import "time"
 // Outage is since when an item fails, or when it came back. At most one of the times is set.
 type Outage struct {
 	// FailingSince is the end of the first failed attempt since the newest completed one. It stays the same
-	// through retries and rounds, until an attempt completes or the item is cancelled.
+	// through retries and rounds, until an attempt completes or the item is cancelled. An attempt that was lost with
+	// its worker is not the item's failure, unless it was the last one that the kind allows.
 	FailingSince time.Time
 	// RecoveredAt is the end of the attempt that completed while the item was failing. The next failure clears it.
 	RecoveredAt time.Time

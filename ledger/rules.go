@@ -158,6 +158,10 @@ func (w *Work) roundEnds() {
 // settle ends the claim that is in force.
 func (r *Record) settle(res Result, now time.Time, jitter float64) Change {
 	c := r.conclude(res, now, jitter)
+	if again := c.Work != nil && c.Work.State != StateDead && c.Work.State != StateDoubt && !c.Attempt.Final; again &&
+		c.Attempt.Outcome == OutcomeLost {
+		return c // it was lost with its worker, and is no failure of the item
+	}
 	c.Outage = r.Outage.after(c.Attempt, now)
 	return c
 }

@@ -104,6 +104,10 @@ func (r *reader) readHeader(name string, in io.Reader) (*table, error) {
 		if column == r.column() {
 			t.input = i
 		}
+		if strings.HasPrefix(column, "#") && i != t.input { // a remark for people
+			t.only[i] = true
+			continue
+		}
 		if err := r.checkColumn(column); err != nil {
 			if i != t.input {
 				return nil, &ArgError{Input: name + ":1", Reason: err.Error(), Err: err}

@@ -11,17 +11,31 @@ import (
 // of, as in --set encoding=… or --set skip=LINES, is none.
 var setting = regexp.MustCompile(`--set ([a-z][a-z0-9_.]*=(?:'[^']*'|[^\s'"…:]+))`)
 
-var placeholder = regexp.MustCompile(`=[A-Z][A-Z_]+\b`)
+var placeholder = regexp.MustCompile(`^[A-Z][A-Z_]+$`)
 
-// Proposed is the first setting that an error proposes, as --set takes it; "" if there is none.
+// Choose is the value of a setting of which an error proposes several: a person decides.
+const Choose = "…"
+
+// Proposed is the first setting that an error proposes, as --set takes it; "" if there is none. Its value is Choose if
+// the error proposes other values of it as well.
 func Proposed(message string) string {
+	var name, value string
 	for _, m := range setting.FindAllStringSubmatch(message, -1) {
-		name, value, _ := strings.Cut(strings.TrimRight(m[1], ";)"), "=")
-		if value = strings.Trim(value, "'"); value != "" && !placeholder.MatchString("="+value) {
-			return name + "=" + value
+		n, v, _ := strings.Cut(strings.TrimRight(m[1], ";)"), "=")
+		if v = strings.Trim(v, "'"); v == "" || placeholder.MatchString(v) {
+			continue
+		}
+		switch {
+		case name == "":
+			name, value = n, v
+		case n == name && v != value:
+			value = Choose
 		}
 	}
-	return ""
+	if name == "" {
+		return ""
+	}
+	return name + "=" + value
 }
 
 // Mend is a setting that errors propose, and of how many items.

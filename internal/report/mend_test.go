@@ -8,7 +8,7 @@ import (
 // TestProposed: a setting that an error proposes has a value that can be used as it is.
 func TestProposed(t *testing.T) {
 	for message, want := range map[string]string{
-		"not UTF-8 at byte 7; choose how it reads:\n\"é\": --set encoding=windows-1252 or windows-1250; \"й\": --set encoding=koi8-r": "encoding=windows-1252",
+		"not UTF-8 at byte 7; choose how it reads:\n\"é\": --set encoding=windows-1252 or windows-1250; \"й\": --set encoding=koi8-r": "encoding=…",
 		"not an integer: \"1.000\"; with a decimal comma: --set decimal=,":                                                            "decimal=,",
 		"it is not the header: --set columns=… (names of the columns: 3) or --set skip=LINES; it is: --set header=yes":                "header=yes",
 		"--set types.price=decimal makes one":                 "types.price=decimal",
@@ -16,6 +16,7 @@ func TestProposed(t *testing.T) {
 		"no database: --with database=sqlite:PATH":            "",
 		"updates rows by a column: --set key=COLUMN":          "",
 		"say it: --set encoding=…, or mend it":                "",
+		"\"テスト\": --set encoding=shift_jis":                   "encoding=shift_jis",
 		"--set delimiter=';' is one":                          "delimiter=;",
 		"--set x=":                                            "",
 		"":                                                    "",

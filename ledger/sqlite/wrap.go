@@ -22,11 +22,12 @@ type Querier interface {
 // AddTx and FinishTx: a *sql.Tx, or a *sql.Conn on which the caller has begun a transaction.
 // The handle must be one of the driver modernc.org/sqlite; others are refused.
 //
-// The ledger's first statement takes the file's write lock. While somebody else holds it, or
-// when the transaction has read and somebody has written since, that fails at once with
-// ledger.ErrUnavailable: call the ledger before reading, or begin with BEGIN IMMEDIATE (DSN
-// "?_txlock=immediate"), and repeat the whole transaction. Until it ends, every other write to
-// the ledger waits, also this program's own.
+// The ledger's first statement takes the file's write lock. Open the handle with the DSN
+// "file:PATH?_txlock=immediate&_pragma=busy_timeout(5000)": then each transaction takes the lock when it
+// begins, and waits for it for up to 5 s. Without busy_timeout it fails at once while somebody else has the
+// lock; without _txlock it also fails when it has read and somebody has written since. Such an error is
+// ledger.ErrUnavailable; repeat the whole transaction. Until a transaction ends, every other write to the ledger
+// waits, also this program's own.
 func Wrap(q Querier) ledger.Conn { return &wrapped{Querier: q} }
 
 type wrapped struct{ Querier }

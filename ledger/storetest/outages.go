@@ -63,9 +63,11 @@ func outageStays(t *testing.T, h *harness) {
 	h.outage("failed again", id, h.clock.now(), never)
 }
 
-// outageOutcomes: every outcome that is a failure begins an outage, and no other; a skip ends one, also beside items
+// outageOutcomes: every outcome that is a failure begins an outage, and no other, nor an attempt that was lost and is
+// made once more; a skip ends one, also beside items
 // of the same batch that were never failing.
 func outageOutcomes(t *testing.T, h *harness) {
+	h.policy(ledger.Kind{Name: "gone", MaxLost: 1})
 	for _, c := range []struct {
 		key    string
 		result ledger.Result
@@ -73,7 +75,8 @@ func outageOutcomes(t *testing.T, h *harness) {
 	}{
 		{"failed", ledger.Result{Outcome: ledger.OutcomeFailed}, true},
 		{"crashed", ledger.Result{Outcome: ledger.OutcomeCrashed}, true},
-		{"lost", ledger.Result{Outcome: ledger.OutcomeLost}, true},
+		{"lost", ledger.Result{Outcome: ledger.OutcomeLost}, false}, // with its worker
+		{"gone", ledger.Result{Outcome: ledger.OutcomeLost}, true},  // for good
 		{"unknown", ledger.Doubt(errTest), true},
 		{"done", ledger.Done(nil), false},
 		{"skipped", ledger.Skip(""), false},
@@ -81,7 +84,7 @@ func outageOutcomes(t *testing.T, h *harness) {
 		{"released", ledger.Result{Outcome: ledger.OutcomeReleased}, false},
 	} {
 		id := h.add(ledger.NewItem{Kind: c.key, Key: c.key})[0].ID
-		if ls := h.take(c.key); c.key == "lost" {
+		if ls := h.take(c.key); c.result.Outcome == ledger.OutcomeLost {
 			h.pass(time.Hour)
 			_, err := h.l.Expire(h.ctx, 10)
 			h.ok(err)

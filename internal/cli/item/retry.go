@@ -41,9 +41,9 @@ type retried struct {
 func RetryCommand(a *app.App) *cobra.Command {
 	r := &retrying{}
 	cmd := actCommand(a, "retry", "Make dead and doubtful items, and those that wait after a failure, ready now",
-		`To try it on a few items first: --limit 10 --watch. With --watch it waits until all items that match and had not ended have ended, and
-prints how they ended; other processes do the work (a daemon, ledgerd work). It exits with 0 if all are done, 3 if
-some ended otherwise, 5 if --timeout was over before.
+		`To try it on a few items first: --limit 10 --watch. With --watch it waits until the items that it took have ended,
+and prints how they ended; other processes do the work (a daemon, ledgerd work). It exits with 0 if all are done, 3 if
+some ended otherwise, 5 if --timeout was over before. While their kinds are paused it does not wait, and exits with 3.
 
 Named items go first (--priority -2), unless --priority is given; so do items of a filter with --watch. This includes
 items that are ready already. An item that waits for another reason than a failure goes first once it is due. Items of
@@ -166,11 +166,19 @@ func tellRetried(ctx context.Context, a *app.App, l ledgers.Any, x act, r *retry
 	if !r.watch || res.DryRun {
 		return app.One(a, out, res.text()+report.Prefixed("   ", r.placedText())+ids)
 	}
+	watched := slices.Concat(res.ids, res.open)
+	slices.Sort(watched)
+	if stand, err := standStill(ctx, l, watched); err != nil {
+		return err
+	} else if stand { // they would be waited for without end
+		if err := app.One(a, out, res.text()+ids); err != nil {
+			return err
+		}
+		return failure.Status(failure.ExitUnfinished)
+	}
 	if a.Output.String() == string(report.Table) {
 		fmt.Fprintln(a.Stdout, res.text()+ids)
 	}
-	watched := slices.Concat(res.ids, res.open)
-	slices.Sort(watched)
 	w := &waiter{ledger: l, open: slices.Compact(watched)}
 	ended, err := followItems(ctx, a, w, r.timeout.Duration)
 	if err != nil {
@@ -184,6 +192,32 @@ func tellRetried(ctx context.Context, a *app.App, l ledgers.Any, x act, r *retry
 		a.Advise(a.Stderr, "%s still match: ledgerd retry %s\n", report.Plural(still, "item"), report.Safe(f.Line()))
 	}
 	return ended.exit()
+}
+
+// standStill reports whether none of the items, of the first ones, is worked, because their kinds are paused.
+func standStill(ctx context.Context, l ledgers.Any, ids []int64) (bool, error) {
+	items, err := roundsOf(ctx, l, ids[:min(len(ids), waitPage)])
+	if err != nil {
+		return false, err
+	}
+	all, err := l.Kinds(ctx)
+	if err != nil {
+		return false, err
+	}
+	paused := map[string]bool{}
+	for _, k := range all {
+		paused[k.Name] = k.Paused
+	}
+	open := 0
+	for _, it := range items {
+		if it.RoundState != ledger.RoundOpen {
+			continue
+		}
+		if open++; !paused[it.Kind] || it.State == ledger.StateLeased {
+			return false, nil
+		}
+	}
+	return open > 0, nil
 }
 
 // tellLater names how many of the items are due later: to retry them changes only their place. It looks at the first

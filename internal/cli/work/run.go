@@ -386,6 +386,10 @@ func (r *inputRun) report(ctx context.Context, err error) error {
 	case report.CSV: // this format has no place for it
 		if !r.App.Quiet {
 			err = r.tell(context.WithoutCancel(ctx), p.To(r.App.Stderr), sum)
+			if sum.Inputs.Total > 0 && len(r.tracker.Ended) == 0 {
+				r.App.Advise(r.App.Stderr, "no rows: no input ended in this run; all answers: ledgerd ls --kind %s --all -o csv\n",
+					sum.Kind)
+			}
 		}
 	}
 	if err != nil || sum.Exit == failure.ExitOK {

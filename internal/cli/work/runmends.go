@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/internal/shell"
@@ -46,32 +47,46 @@ func (r *inputRun) tellMends(ctx context.Context, p *report.Printer, s *Summary)
 	var parts []string
 	for i, m := range s.Mends {
 		if total += m.Count; i < shownMends {
-			parts = append(parts, report.Count(m.Count)+" with "+shell.Quote(m.Set))
+			parts = append(parts, report.Count(m.Count)+" with "+quoteSet(m.Set))
 		}
 	}
 	if n := len(s.Mends) - shownMends; n > 0 {
 		parts = append(parts, report.Plural(int64(n), "further setting"))
 	}
 	r.App.Advise(p.Out, "may be mended: %s\n", strings.Join(parts, ", "))
-	if r.flags.mend == "" {
-		if total > 1 {
-			r.App.Advise(p.Out, "  with --mend mend.csv this command writes them into a table; then: ledgerd run %s --from mend.csv\n",
-				r.Kind.Name)
+	switch m := s.Mends[0]; {
+	case r.flags.mend != "":
+		n, err := r.writeMends(ctx, r.flags.mend, input)
+		if err != nil {
+			return err
 		}
-		return nil
+		r.App.Advise(p.Out, "  %s in %s: look through it, then: ledgerd run %s --from %[2]s\n", report.Plural(n, "input"),
+			shell.Quote(r.flags.mend), r.Kind.Name)
+	case total > 1:
+		r.App.Advise(p.Out, "  with --mend mend.csv this command writes them into a table; then: ledgerd run %s --from mend.csv\n",
+			r.Kind.Name)
+	case len(s.Failures) == 1:
+		r.App.Advise(p.Out, "  ledgerd run %s %s --set %s\n", r.Kind.Name,
+			shell.Quote(app.ShortKey()(s.Failures[0].Examples[0].Key)), quoteSet(m.Set))
 	}
-	n, err := r.writeMends(ctx, r.flags.mend, input)
-	if err != nil {
-		return err
-	}
-	r.App.Advise(p.Out, "  %s in %s: look through it, then: ledgerd run %s --from %[2]s\n", report.Plural(n, "input"),
-		shell.Quote(r.flags.mend), r.Kind.Name)
 	return nil
 }
 
-// writeMends writes the table of --mend: a row for each failed input, with the setting that its error proposes.
+// quoteSet is a setting for a shell, or with a value that a person has to choose.
+func quoteSet(set string) string {
+	if strings.HasSuffix(set, report.Choose) {
+		return set
+	}
+	return shell.Quote(set)
+}
+
+// reasonColumn is for people: intake passes over columns that begin with #.
+const reasonColumn = "#error"
+
+// writeMends writes the table of --mend: a row for each failed input, with the setting that its error proposes, and the
+// error. What a person has to choose is an empty cell.
 func (r *inputRun) writeMends(ctx context.Context, path, input string) (n int64, err error) {
-	columns, rows := []string{input}, [][2]string{}
+	columns, rows := []string{input}, [][3]string{}
 	for ids := range slices.Chunk(r.tracker.FailedInputs(), page) {
 		for it, err := range r.Ledger.List(ctx, ledger.IDs(ids...), 0) {
 			if err != nil {
@@ -82,7 +97,7 @@ func (r *inputRun) writeMends(ctx context.Context, path, input string) (n int64,
 				if !slices.Contains(columns, name) {
 					columns = append(columns, name)
 				}
-				rows = append(rows, [2]string{it.Key, set})
+				rows = append(rows, [3]string{it.Key, set, report.Safe(it.Error)})
 			}
 		}
 	}
@@ -92,13 +107,16 @@ func (r *inputRun) writeMends(ctx context.Context, path, input string) (n int64,
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	w := csv.NewWriter(file)
-	if err := w.Write(columns); err != nil {
+	if err := w.Write(append(columns, reasonColumn)); err != nil {
 		return 0, err
 	}
 	for _, row := range rows {
-		cells := make([]string, len(columns))
+		cells := make([]string, len(columns)+1)
 		name, value, _ := strings.Cut(row[1], "=")
-		cells[0], cells[slices.Index(columns, name)] = row[0], value
+		if value == report.Choose {
+			value = ""
+		}
+		cells[0], cells[slices.Index(columns, name)], cells[len(columns)] = row[0], value, row[2]
 		if err := w.Write(cells); err != nil {
 			return 0, err
 		}
