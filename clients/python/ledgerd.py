@@ -141,6 +141,7 @@ class Cause(TypedDict):
     code: str
     message: str
     count: int
+    for_good: int
     share: float
     first_seen: str | None  # UTC, with microseconds
     last_seen: str | None  # UTC, with microseconds

@@ -131,6 +131,7 @@ export interface Cause {
   code: string;
   message: string;
   count: number;
+  for_good: number;
   share: number;
   /** UTC, with microseconds */
   first_seen: string | null;

@@ -17,6 +17,7 @@ type Cause struct {
 	Code     string           `json:"code"`
 	Message  string           `json:"message"`
 	Count    int64            `json:"count"`
+	ForGood  int64            `json:"for_good"` // of these: items that are not tried again by themselves
 	Share    float64          `json:"share"`
 	First    report.Time      `json:"first_seen"`
 	Last     report.Time      `json:"last_seen"`
@@ -28,7 +29,7 @@ type Cause struct {
 
 // NewCause makes one.
 func NewCause(c report.Failure) Cause {
-	return Cause{c.Cause, c.Code, c.Message, c.Count, c.Share, report.Time(c.First), report.Time(c.Last),
+	return Cause{c.Cause, c.Code, c.Message, c.Count, c.ForGood, c.Share, report.Time(c.First), report.Time(c.Last),
 		report.OrEmpty(c.Kinds), report.OrEmpty(c.Plugins), report.OrEmpty(c.Examples), report.OrEmpty(c.Trend)}
 }
 
@@ -73,6 +74,9 @@ func AddFailures(ctx context.Context, l ledgers.Any, w *ledger.Walk, causes *rep
 		g := causes.Add(it.ID, it.Key, it.Code, cmp.Or(it.Error, string(it.Outcome)))
 		g.Seen(cmp.Or(it.FailingSince, it.EndedAt), it.EndedAt, it.Kind, it.Worker)
 		causes.Ended(g, it.EndedAt)
+		if it.RoundState == ledger.RoundFailed || it.RoundState == ledger.RoundDoubt {
+			g.ForGood++
+		}
 	}
 	return nil
 }

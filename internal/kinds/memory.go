@@ -74,10 +74,14 @@ func (m *Memory) write(kind string, with []string) error {
 		return err
 	}
 	next := m.file(kind) + "." + uuid.NewString() // another command may write, too
-	if err := os.WriteFile(next, append(text, '\n'), 0o600); err != nil {
-		return err
+	err = os.WriteFile(next, append(text, '\n'), 0o600)
+	if err == nil {
+		err = os.Rename(next, m.file(kind))
 	}
-	return errors.Join(os.Rename(next, m.file(kind)))
+	if err != nil {
+		_ = os.Remove(next)
+	}
+	return err
 }
 
 // remembers reports whether --with is kept for a kind: its settings are not in the config of this machine.

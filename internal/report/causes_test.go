@@ -14,10 +14,12 @@ func TestCausesOfKinds(t *testing.T) {
 	long, recent := time.Now().Add(-3*time.Hour-time.Minute), time.Now().Add(-5*time.Minute-time.Second)
 	f.Add(1, "a", "http_503", "busy").Seen(long, long, "links", "")
 	f.Add(2, "a", "http_503", "busy").Seen(recent, recent, "links", "")
-	f.Add(3, "b", "odd", "strange").Seen(long.Add(-48*time.Hour), long.Add(-48*time.Hour), "files", "")
+	odd := f.Add(3, "b", "odd", "strange")
+	odd.Seen(long.Add(-48*time.Hour), long.Add(-48*time.Hour), "files", "")
+	odd.ForGood = 1
 	for width, want := range map[int]string{
-		0:  "2 × links http_503 busy a since 3 h last 5 m\n1 × files odd strange b since 2 d last 2 d\n",
-		40: "2 × links http_503 busy a since 3 h\n1 × files odd strange b since 2 d\n",
+		0:  "2 × links http_503 busy a tried again since 3 h last 5 m\n1 × files odd strange b for good since 2 d last 2 d\n",
+		40: "2 × links http_503 busy a tried again since 3 h\n1 × files odd strange b for good since 2 d\n",
 	} {
 		var out bytes.Buffer
 		if err := (&Printer{Out: &out, Width: width}).Table(f.List(), func(key string) string { return key }); err != nil {

@@ -42,6 +42,8 @@ type Failure struct {
 	Examples []Example `json:"examples"`
 
 	AtLeast bool `json:"-"` // not all were counted
+	// ForGood is how many of the items are not tried again by themselves.
+	ForGood int64 `json:"-"`
 
 	// The arguments of Seen; bounded, sorted, and not part of a report.
 	First   time.Time `json:"-"`
@@ -161,6 +163,17 @@ func kinds(failures []Failure) int {
 	return len(names)
 }
 
+// fate is whether the items of a cause are tried again by themselves.
+func (f *Failure) fate() string {
+	switch f.ForGood {
+	case 0:
+		return "tried again"
+	case f.Count:
+		return "for good"
+	}
+	return Count(f.ForGood) + " for good"
+}
+
 // age is how long ago something was, to the greatest unit: "since 3 h"; "" if it is not known when.
 func age(lead string, now, at time.Time) string {
 	if at.IsZero() {
@@ -187,15 +200,15 @@ func (p *Printer) Table(failures []Failure, name func(key string) string) error 
 		t.columns = slices.Insert(t.columns, 1, tableColumn{})
 	}
 	if aged {
-		t.columns = append(t.columns, tableColumn{}, tableColumn{spare: 2})
+		t.columns = append(t.columns, tableColumn{}, tableColumn{}, tableColumn{spare: 2})
 	}
-	row := func(count, kind, code, message, key, more, since, last string) {
+	row := func(count, kind, code, message, key, more, fate, since, last string) {
 		cells := []string{count, code, message, key, more}
 		if several {
 			cells = slices.Insert(cells, 1, kind)
 		}
 		if aged {
-			cells = append(cells, since, last)
+			cells = append(cells, fate, since, last)
 		}
 		t.add(cells)
 	}
@@ -205,7 +218,7 @@ func (p *Printer) Table(failures []Failure, name func(key string) string) error 
 			for _, g := range failures[i:] {
 				left += g.Count
 			}
-			row(Count(left)+" ×", "", "", "of "+Count(int64(further))+" further causes", "", "", "", "")
+			row(Count(left)+" ×", "", "", "of "+Count(int64(further))+" further causes", "", "", "", "", "")
 			break
 		}
 		message, more, _ := strings.Cut(f.Message, "\n")
@@ -214,7 +227,7 @@ func (p *Printer) Table(failures []Failure, name func(key string) string) error 
 			count = "≥ " + count
 		}
 		row(count, strings.Join(f.Kinds, ", "), f.Code, message, name(f.Examples[0].Key), strings.TrimSpace(more),
-			age("since ", now, f.First), age("last ", now, f.Last))
+			f.fate(), age("since ", now, f.First), age("last ", now, f.Last))
 	}
 	t.alignRight(0)
 	return t.write(p.Out, p.Width)

@@ -46,9 +46,11 @@ func New(l Ledger, q ledger.EndedQuery, from time.Time) *Follower {
 
 // Begin tells the n items that ended last.
 func (f *Follower) Begin(ctx context.Context, n int, tell func(ledger.Ended) error) error {
+	from := f.reached
+	// What ended in the overlap before that, and is not told here, is not news.
+	quiet := func() error { return f.poll(ctx, from, func(ledger.Ended) error { return nil }) }
 	if n == 0 {
-		// Items that ended just now are not news.
-		return f.Poll(ctx, func(ledger.Ended) error { return nil })
+		return quiet()
 	}
 	last, err := f.ledger.Recent(ctx, f.query.Filter, n)
 	if err != nil {
@@ -63,11 +65,16 @@ func (f *Follower) Begin(ctx context.Context, n int, tell func(ledger.Ended) err
 			return err
 		}
 	}
-	return nil
+	return quiet()
 }
 
 // Poll tells what has ended since the last time, however much.
 func (f *Follower) Poll(ctx context.Context, tell func(ledger.Ended) error) error {
+	return f.poll(ctx, time.Time{}, tell)
+}
+
+// poll is Poll of what ended up to a moment; zero: of all.
+func (f *Follower) poll(ctx context.Context, upTo time.Time, tell func(ledger.Ended) error) error {
 	q := f.query
 	q.After = ledger.Mark{At: f.reached.Add(-overlap)}
 	for {
@@ -77,7 +84,7 @@ func (f *Follower) Poll(ctx context.Context, tell func(ledger.Ended) error) erro
 		}
 		for _, e := range page {
 			m := e.Mark()
-			if f.seen[m] {
+			if f.seen[m] || !upTo.IsZero() && m.At.After(upTo) {
 				continue
 			}
 			f.seen[m] = true

@@ -128,3 +128,46 @@ func TestAll(t *testing.T) {
 		}
 	})
 }
+
+// TestBegin: of what ended just before, the last n are told, and the rest is not told later as if it were news.
+func TestBegin(t *testing.T) {
+	for n, want := range map[int][]string{0: {"new"}, 1: {"c", "new"}, 2: {"b", "c", "new"}} {
+		l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
+		done := func(keys ...string) {
+			t.Helper()
+			for _, key := range keys {
+				if _, err := l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}); err != nil {
+					t.Fatal(err)
+				}
+				leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if errs := l.Finish(t.Context(), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)}); errs[0] != nil {
+					t.Fatal(errs[0])
+				}
+			}
+		}
+		done("a", "b", "c")
+		now, err := l.Now(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := New(l, ledger.EndedQuery{}, now)
+		var told []string
+		tell := func(e ledger.Ended) error {
+			told = append(told, e.Key)
+			return nil
+		}
+		if err := f.Begin(t.Context(), n, tell); err != nil {
+			t.Fatal(err)
+		}
+		done("new")
+		if err := f.Poll(t.Context(), tell); err != nil || !slices.Equal(told, want) {
+			t.Errorf("after %d: told %q, want %q, %v", n, told, want, err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

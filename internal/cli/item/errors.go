@@ -23,7 +23,7 @@ func ErrorsCommand(a *app.App) *cobra.Command {
 		Long: `Groups items by the code and message of their newest attempt that ended. An item counts if the outcome of this
 attempt is failed, crashed, lost or unknown (it is not known whether the attempt took effect). Each item counts
 once. An item that was tried again with success does not count. Two messages count as the same if they differ only
-in keys, numbers and long ids; the message of the first example is shown. "first_seen" is the time at which the
+in keys, numbers, long ids and what is quoted; the message of the first example is shown. "first_seen" is the time at which the
 first item of the group began to fail. A retry does not change it.
 
 An item counts only if the attempt ended in the last 24 h, unless --where has since: or until:. A table (-o table)
@@ -34,9 +34,9 @@ Such a group is a cause. Its name has 12 hexadecimal digits and is the field "ca
 items of a cause, so that they can be tried again or given up as a whole. An attempt that ended before schema 13 has
 no cause.
 
-With -o json: [{"cause","code","message","count","share","first_seen","last_seen","kinds","plugins",
-"examples":[{"id","key","error"}],"trend":[24 numbers]}], the most frequent first. share is the part of all failures,
-0 … 1. trend divides the time that was asked for into 24 equal parts: each number is how many ended in that part.
+With -o json: [{"cause","code","message","count","for_good","share","first_seen","last_seen","kinds","plugins",
+"examples":[{"id","key","error"}],"trend":[24 numbers]}], the most frequent first. for_good is how
+many of the items are not tried again by themselves, share the part of all failures, 0 … 1. trend divides the time that was asked for into 24 equal parts: each number is how many ended in that part.
 
 ` + app.FilterHelp + `
 For this command since: and until: are about the time at which the newest attempt ended.`,
@@ -93,7 +93,8 @@ func showErrors(ctx context.Context, a *app.App, f app.Filter) error {
 	}
 	if !whole {
 		if err = p.Table(list, app.ShortKey()); err == nil && len(rows) > 0 && rows[0].Cause != "" && !a.Quiet {
-			a.Advise(a.Stderr, "once the first cause is mended: ledgerd retry --where cause:%s\n", rows[0].Cause)
+			a.Advise(a.Stderr, "the items of the first cause: ledgerd ls --where cause:%[1]s   once it is mended: ledgerd retry --where "+
+				"cause:%[1]s\n", rows[0].Cause)
 		}
 		if err == nil && report.Further(list) > 0 && !a.Quiet {
 			a.Advise(a.Stderr, "all %d causes: ledgerd errors%s -o csv\n", len(list), report.Prefixed(" ", report.Safe(f.Line())))

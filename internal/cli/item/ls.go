@@ -247,7 +247,7 @@ const rowHelp = `A row has these fields: all of them with -o json, jsonl and csv
   failing_since: when the first attempt failed after the last completion; retries and new rounds do not change it
   recovered_at: when the item was completed after that; the next failure clears it
   agent, leased_at, expires: who holds it, since when and until when
-  outcome, code, cause (see errors), error, worker (plugin and settings), plugin (NAME@VERSION), started_at, ended_at, took_s (seconds):
+  outcome, code, cause (see errors), error, worker (the agent of that attempt), plugin (NAME@VERSION), started_at, ended_at, took_s (seconds):
   of the newest attempt that ended
   payload, payload.FIELD, output, output.FIELD: output is that of the newest attempt that has one
 --columns also takes names without _at or _s: --columns key,output.status,took,ended. A FIELD that no listed item has is

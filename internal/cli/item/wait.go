@@ -30,7 +30,8 @@ type waited struct {
 	TimedOut  bool    `json:"timed_out"`
 	Seconds   float64 `json:"seconds"`
 	// Codes are those of the failures of what is dead, with how often each occurs.
-	Codes map[string]int64 `json:"codes"`
+	Codes  map[string]int64 `json:"codes"`
+	recurs bool             // an item whose round failed waits for its next one
 }
 
 func (w *waited) count(it ledger.Item) {
@@ -42,6 +43,7 @@ func (w *waited) count(it ledger.Item) {
 		w.Done++
 	case ledger.RoundFailed:
 		w.Dead++
+		w.recurs = w.recurs || it.State == ledger.StateWaiting
 	case ledger.RoundDoubt:
 		w.Doubt++
 	case ledger.RoundCancelled:
@@ -247,10 +249,14 @@ func sayUnworked(ctx context.Context, a *app.App, l ledgers.Any, ids []int64) er
 
 func (w *waited) text() string {
 	text := fmt.Sprintf("done %s of %s", report.Count(w.Done), report.Count(w.Items))
+	failed := "dead"
+	if w.recurs {
+		failed = "failed"
+	}
 	for _, c := range []struct {
 		n    int64
 		what string
-	}{{w.Dead, "dead"}, {w.Doubt, "in doubt"}, {w.Cancelled, "cancelled"}, {w.Left, "left"}} {
+	}{{w.Dead, failed}, {w.Doubt, "in doubt"}, {w.Cancelled, "cancelled"}, {w.Left, "left"}} {
 		if c.n > 0 {
 			text += fmt.Sprintf("   %s %s", c.what, report.Count(c.n))
 		}
