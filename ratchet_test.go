@@ -14,13 +14,13 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    94800,
+	"lines of Go, without tests":                    94830,
 	"lines of Go in tests":                          81030,
 	"lines of the command line":                     14380,
 	"methods of ledger.Store":                       40,
 	"comments with a clause that begins with which": 331,
 	"words of the documents":                        55080,
-	"words of the README":                           902,
+	"words of the README":                           900,
 }
 
 // slack is how far below its number a figure may be before the number has to be lowered.

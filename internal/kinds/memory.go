@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger/definition"
 	"github.com/ledgerd/ledgerd/sdk/redact"
@@ -103,7 +104,7 @@ func (lc *Local) inForce(kind string, p *Plugin, with []string) ([]string, error
 	for _, a := range before {
 		if !isGiven(settings.Assigned(a), typed) {
 			all = append(all, a)
-			shown = append(shown, shell.Quote(redact.Text(a)))
+			shown = append(shown, shell.Quote(a)) // it holds no secret
 		}
 	}
 	if len(shown) > 0 {
@@ -131,7 +132,24 @@ func unsets(assignment string, schema *settings.Schema) bool {
 	return empty && slices.ContainsFunc(schema.Fields(), func(f settings.Field) bool { return f.Name == name })
 }
 
-// KeepWith keeps the --with that a kind is worked with from now on. A secret is kept only if it is in a file.
+// mayBeSecret reports whether an assignment may hold a secret: by the schema, by its name, or by its value, such as
+// the password of a URL or of an argument. A secret in a file is none.
+func mayBeSecret(assignment string, schema *settings.Schema) bool {
+	name := settings.Assigned(assignment)
+	value := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(assignment, name), ":"), "=")
+	if slices.Contains(schema.Secrets(), name) {
+		return !strings.HasPrefix(value, "file:/")
+	}
+	args := strings.Split(value, ",")
+	var list []string
+	if json.Unmarshal([]byte(value), &list) == nil {
+		args = list
+	}
+	return slices.ContainsFunc(strings.Split(name, "."), redact.SecretName) || redact.Text(assignment) != assignment ||
+		!slices.Equal(redact.Args(args), args)
+}
+
+// KeepWith keeps the --with that a kind is worked with from now on. What may hold a secret is not kept.
 func (lc *Local) KeepWith(kind string, p *Plugin, with []string) error {
 	if !lc.remembers(kind) || len(with) == 0 {
 		return nil
@@ -142,9 +160,7 @@ func (lc *Local) KeepWith(kind string, p *Plugin, with []string) error {
 	}
 	all := slices.DeleteFunc(before, func(a string) bool { return isGiven(settings.Assigned(a), assigned(with)) })
 	for _, a := range with {
-		name := settings.Assigned(a)
-		secret := slices.Contains(p.Config.Secrets(), name)
-		if !unsets(a, p.Config) && (!secret || strings.HasPrefix(a, name+"=file:/")) {
+		if !unsets(a, p.Config) && !mayBeSecret(a, p.Config) {
 			all = append(all, a)
 		}
 	}
@@ -155,29 +171,34 @@ func (lc *Local) KeepWith(kind string, p *Plugin, with []string) error {
 }
 
 // CheckDropped refuses a command that would work a kind without a setting that is in force and that nothing here
-// gives: what is done by then, and what is tried again, would be done in another way without a word. in force are
-// the settings of the ledger, now those of this command.
-func (lc *Local) CheckDropped(k *Kind, inForce, now string, with []string) error {
-	if inForce == "" || k.Policy.Plugin != k.Plugin.Name || !lc.remembers(k.Name) {
+// gives: what is done by then, and what is tried again, would be done in another way without a word. Another
+// version of the plugin may have other defaults, which no command has dropped: of that SayChanged tells.
+func (lc *Local) CheckDropped(k *Kind, by pluginhost.Defined, with []string) error {
+	plugin, version, _ := definition.Split(k.Policy.Definition)
+	if nowPlugin, nowVersion, _ := definition.Split(by.Definition()); k.Policy.Config == "" || plugin != nowPlugin ||
+		version != nowVersion || !lc.remembers(k.Name) {
 		return nil
 	}
 	var words, repeat, drop []string
-	for _, d := range definition.Differences(inForce, now) {
-		f := slices.IndexFunc(k.Plugin.Config.Fields(), func(f settings.Field) bool { return f.Name == d.Name })
+	for _, d := range definition.Differences(k.Policy.Config, by.Config()) {
+		f := slices.IndexFunc(k.Plugin.Config.Fields(), func(f settings.Field) bool {
+			return isGiven(d.Name, []string{f.Name}) // also a part of an object, such as env.NAME
+		})
 		if f < 0 || k.Plugin.Config.Fields()[f].Tune || isGiven(d.Name, assigned(with)) || d.Have == "" || d.Have == `""` {
 			continue
 		}
 		value := Assignment(d.Name, json.RawMessage(d.Have))
-		words = append(words, value)
 		if strings.Contains(value, redact.Mask) || strings.Contains(value, "… (") {
-			value = d.Name + "=…"
+			words, value = append(words, d.Name+" (not shown)"), d.Name+"=…"
+		} else {
+			words = append(words, value)
 		}
 		repeat, drop = append(repeat, "--with "+shell.Quote(value)), append(drop, "--with "+d.Name+"=")
 	}
 	if len(words) == 0 {
 		return nil
 	}
-	return failure.Usage("settings_dropped", fmt.Sprintf("with the same: %s   without: %s   for all commands on this machine: "+
-		"[kinds.%s.with] in the config", strings.Join(repeat, " "), strings.Join(drop, " "), k.Name),
+	return failure.Usage("settings_dropped", fmt.Sprintf("with the same: %s   for all commands on this machine: [kinds.%s.with] "+
+		"in the config   without: %s", strings.Join(repeat, " "), k.Name, strings.Join(drop, " ")),
 		"kind %q was worked with %s, which was not given on this machine", k.Name, strings.Join(words, ", "))
 }

@@ -47,7 +47,7 @@ func New(l Ledger, q ledger.EndedQuery, from time.Time) *Follower {
 // Begin tells the n items that ended last.
 func (f *Follower) Begin(ctx context.Context, n int, tell func(ledger.Ended) error) error {
 	from := f.reached
-	// What ended in the overlap before that, and is not told here, is not news.
+	// Attempts that ended in the overlap before that, and are not told here, are not news.
 	quiet := func() error { return f.poll(ctx, from, func(ledger.Ended) error { return nil }) }
 	if n == 0 {
 		return quiet()

@@ -172,7 +172,7 @@ func TestTooBig(t *testing.T) {
 	}
 }
 
-// TestPaddedGzip: zero bytes behind a member are padding, and everything is read. What else stands there is an error.
+// TestPaddedGzip: zero bytes behind a member are padding, and everything is read. Other bytes there are an error.
 func TestPaddedGzip(t *testing.T) {
 	packed := func(text string) string {
 		var b bytes.Buffer

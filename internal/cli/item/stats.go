@@ -109,7 +109,7 @@ var statsHelp = `Counts the backlog of each kind, exactly, and shows how fast it
           last hour: done ≈4,823   failed ≈55   95 % within 2.048s
           workers 2   ≈38/s   nothing left in ≈3s
 
-What is nothing is left out. ≈ marks what is not exact, ≥ what was not counted to the end. Below it stands what needs
+Figures that are 0 are left out. ≈ marks what is not exact, ≥ what was not counted to the end. Below it stands what needs
 attention, each with the next command: kinds that are paused or not worked, items in doubt, and dead items with their
 three most frequent causes. Counts of causes are marked with ≥ if two seconds were too short to read all dead items
 of the kind.

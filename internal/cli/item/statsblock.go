@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/settings"
 )
 
-// writeBlocks writes stats for people: a block for each kind, of at most four lines. What is nothing is left out.
+// writeBlocks writes stats for people: a block for each kind, of at most four lines. Figures that are 0 are left out.
 func writeBlocks(out io.Writer, kinds []answer.KindStats) error {
 	names := 0
 	for _, k := range kinds {

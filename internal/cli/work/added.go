@@ -150,7 +150,7 @@ func complain(a *app.App, d *intake.Adder) {
 		fmt.Fprintln(a.Stderr, report.Safe(b.Error()))
 	}
 	complainOf(a, d, d.Wrong, 10, func(t intake.NotTaken) bool { return t.Wrong })
-	// What a rule leaves out is known; a link or an unfinished file may come as a surprise.
+	// A rule leaves out what is known; a link or an unfinished file may come as a surprise.
 	complainOf(a, d, d.Left-d.NoMatch-d.Excluded-d.Wrong, 3, func(t intake.NotTaken) bool {
 		return !t.Wrong && t.Reason != intake.NoMatch && t.Reason != intake.Excluded
 	})

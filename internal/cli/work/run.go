@@ -140,7 +140,7 @@ func runKind(ctx context.Context, a *app.App, flags runFlags, name string, args 
 	}
 	r.tracker.Sums = runner.NewSums(j.Kind.Plugin.Output)
 	before := j.Kind.Policy.Config
-	if err := a.CheckDropped(j.Kind, before, r.host.Config(), flags.with); err != nil {
+	if err := a.CheckDropped(j.Kind, r.host, flags.with); err != nil {
 		return err
 	}
 	if err := a.DefineKind(ctx, j.Ledger.Any, kinds.AsAgent(r.agent), j.Kind, r.host); err != nil {

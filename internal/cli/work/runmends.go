@@ -84,7 +84,7 @@ func quoteSet(set string) string {
 const reasonColumn = "#error"
 
 // writeMends writes the table of --mend: a row for each failed input, with the setting that its error proposes, and the
-// error. What a person has to choose is an empty cell.
+// error. A value that a person has to choose is an empty cell.
 func (r *inputRun) writeMends(ctx context.Context, path, input string) (n int64, err error) {
 	columns, rows := []string{input}, [][3]string{}
 	for ids := range slices.Chunk(r.tracker.FailedInputs(), page) {
