@@ -16,7 +16,7 @@
 //	ledger/health        how the processes of plugins are, as heartbeats tell
 //	ledger/process       names of processes, and whether one is gone
 //	ledger/tracing       trace contexts of the W3C as items keep them; the spans of a ledger and a worker
-//	ledger/scheduler     which ready items a claim leases: order, shards, resources, limits
+//	ledger/scheduler     which ready items a claim leases: order, shards, limits
 //	ledger/recurrence    the periods of recurring items
 //	ledger/finding       what a look at a database, a machine or a plugin found, for doctor
 //	ledger/sqlite        a Store on SQLite

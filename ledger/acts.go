@@ -92,7 +92,7 @@ func (l *Ledger) actPage(ctx context.Context, under *BulkAct, name, actor string
 		if len(changes) == 0 {
 			return nil
 		}
-		if err := applyFreeing(tx, recs, changes, &kinds); err != nil {
+		if err := applyEnds(tx, recs, changes, &kinds); err != nil {
 			return err
 		}
 		for _, c := range changes {
@@ -262,8 +262,8 @@ func (l *Ledger) Reopen(ctx context.Context, actor string, f Filter, how ...Acti
 			return nil
 		}
 		return &Change{ID: r.ID, Work: as.open(r, r.Epoch+1, now),
-			Item: &ItemChange{Fingerprint: r.Fingerprint, Payload: r.Payload, Every: r.Every, Zone: r.Zone,
-				Resources: r.Resources, Trace: r.Trace, Epoch: r.Epoch + 1}}
+			Item: &ItemChange{Fingerprint: r.Fingerprint, Payload: r.Payload, Every: r.Every, Zone: r.Zone, Trace: r.Trace,
+				Epoch: r.Epoch + 1}}
 	})
 }
 

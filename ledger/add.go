@@ -11,7 +11,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger/payload"
 	"github.com/ledgerd/ledgerd/ledger/recurrence"
-	"github.com/ledgerd/ledgerd/ledger/scheduler"
 	"github.com/ledgerd/ledgerd/ledger/tracing"
 )
 
@@ -140,9 +139,6 @@ func (l *Ledger) addIn(tx Tx, items []NewItem) ([]Added, error) {
 	if err := l.ensureKinds(tx, items); err != nil {
 		return nil, err
 	}
-	if err := gateKinds(tx, items); err != nil {
-		return nil, err
-	}
 	added := make([]Added, len(items))
 	// Everybody locks in one order, so that two adds of the same keys never deadlock.
 	order := make([]int, len(items))
@@ -223,7 +219,6 @@ func addDistinct(tx Tx, items []NewItem, indices []int, added []Added) error {
 			return ErrUnavailable
 		}
 		verdict, change := readd(rec, &items[i], tx.Now())
-		change.regate(rec)
 		added[i] = Added{rec.ID, verdict, rec.State()}
 		if change != nil {
 			changes = append(changes, *change)
@@ -241,7 +236,7 @@ func addDistinct(tx Tx, items []NewItem, indices []int, added []Added) error {
 func (r *Record) set(n *NewItem, now func() time.Time) {
 	r.Identity, r.Stored, r.Epoch = identity(n), n.stored(), 1
 	w := r.Work
-	w.State, w.Priority, w.Epoch, w.Gated = StateReady, n.Priority, 1, len(r.Resources) > 0
+	w.State, w.Priority, w.Epoch = StateReady, n.Priority, 1
 	if n.Due.IsZero() {
 		return
 	}
@@ -284,7 +279,7 @@ func readd(r *Record, n *NewItem, now time.Time) (Verdict, *Change) {
 	}
 	if r.Fingerprint == "" && n.Fingerprint != "" { // the version is told for the first time
 		return verdict, &Change{ID: r.ID, Item: &ItemChange{Fingerprint: n.Fingerprint, Payload: r.Payload, Every: r.Every,
-			Zone: r.Zone, Resources: r.Resources, Trace: r.Trace, Epoch: r.Epoch}}
+			Zone: r.Zone, Trace: r.Trace, Epoch: r.Epoch}}
 	}
 	return verdict, nil
 }
@@ -350,30 +345,9 @@ func reschedule(r *Record, n *NewItem, newer bool, now time.Time) *Change {
 	return c
 }
 
-// regate makes the backlog row fit resources that are not those of before. An attempt that runs keeps
-// what it holds; its end must be looked at.
-func (c *Change) regate(r *Record) {
-	if c == nil || c.Item == nil || slices.Equal(c.Item.Resources, r.Resources) || c.Work == nil && r.Work == nil {
-		return
-	}
-	if c.Work == nil {
-		w := *r.Work
-		c.Work = &w
-	}
-	if c.Work.State == StateLeased {
-		c.Work.Reopen = true
-		return
-	}
-	c.Work.Gated, c.Work.PassedAt = len(c.Item.Resources) > 0, time.Time{}
-}
-
 func itemChange(r *Record, n *NewItem, epoch int64) *ItemChange {
 	c := &ItemChange{Fingerprint: cmp.Or(n.Fingerprint, r.Fingerprint), Payload: n.payloadOver(r), Every: r.Every,
-		Zone:      r.Zone,
-		Resources: scheduler.Resources(n.Resources), Trace: n.Trace, Epoch: epoch}
-	if len(n.Resources) == 0 {
-		c.Resources = r.Resources
-	}
+		Zone: r.Zone, Trace: n.Trace, Epoch: epoch}
 	if n.Every != "" {
 		c.Every, c.Zone = n.Every, n.Zone
 	}

@@ -120,8 +120,7 @@ func (l *Ledger) finish(ctx context.Context, conn Conn, e []Ending,
 		// Answers of the fast path are by item: another lease on the same one takes the general way.
 		first := !named[ref.ItemID]
 		named[ref.ItemID] = true
-		if r := &results[i]; first && r.Outcome.Completed() && len(r.Emit) == 0 && e[i].Lease.Every == "" &&
-			len(e[i].Lease.Resources) == 0 {
+		if r := &results[i]; first && r.Outcome.Completed() && len(r.Emit) == 0 && e[i].Lease.Every == "" {
 			fast = append(fast, Completion{LeaseRef: e[i].Lease.ref(), Outcome: r.Outcome, Worker: r.Worker, Code: r.Code,
 				Error: r.Error, Log: r.Log, Output: r.Output})
 		}
@@ -239,7 +238,7 @@ func (l *Ledger) settleIn(tx Tx, e []Ending, results []Result, indices []int, er
 			*kinds = append(*kinds, n.Kind)
 		}
 	}
-	if err := applyFreeing(tx, found, changes, kinds); err != nil {
+	if err := applyEnds(tx, found, changes, kinds); err != nil {
 		return err
 	}
 	if len(emit) > 0 {

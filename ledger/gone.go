@@ -85,7 +85,7 @@ func (l *Ledger) Unclaim(ctx context.Context, leases ...*Lease) error {
 			changes = append(changes, r.settle(Release(), tx.Now(), l.jitter()))
 			kinds = append(kinds, r.Kind)
 		}
-		return applyFreeing(tx, recs, changes, &kinds)
+		return applyEnds(tx, recs, changes, &kinds)
 	})
 	if err == nil {
 		l.announce(kinds)
@@ -104,7 +104,7 @@ func (l *Ledger) lose(tx Tx, recs []Record, code string, kinds *[]string) error 
 			*kinds = append(*kinds, recs[i].Kind)
 		}
 	}
-	return applyFreeing(tx, recs, changes, kinds)
+	return applyEnds(tx, recs, changes, kinds)
 }
 
 // Gone reports whether the process of an agent is known to be gone, with all that it has started: see process.Gone.

@@ -40,12 +40,6 @@ type NewItem struct {
 	Every string
 	// Zone is the IANA time zone of Every; "" means UTC.
 	Zone string
-	// Resources are names that the item needs for itself while it is leased: it is claimed only with
-	// all of them, and no other item that names one of them, of any kind, is leased meanwhile.
-	// At most bounds.MaxResources of at most bounds.MaxResource bytes; order and repetitions do not matter. They
-	// belong to the version, like Payload: where an item that is known takes the new payload it takes
-	// the new resources, too, and where none are given it keeps those that it has.
-	Resources []string
 	// Source is where the item came from, for people: a file, a query, a parent item.
 	Source string
 	// Trace is the W3C trace context of who adds the item, see package tracing. "" means that of the context.Context
@@ -75,8 +69,7 @@ var ItemTexts = []struct {
 // stored is what a ledger keeps of a new item.
 func (n *NewItem) stored() Stored {
 	s := Stored{Fingerprint: n.Fingerprint, ShardKey: n.ShardKey, Slot: scheduler.Slot(cmp.Or(n.ShardKey, n.Key)),
-		Every: n.Every, Zone: n.Zone, Resources: scheduler.Resources(n.Resources), Source: n.Source,
-		Trace: n.Trace}
+		Every: n.Every, Zone: n.Zone, Source: n.Source, Trace: n.Trace}
 	if len(n.Payload) > 0 {
 		s.Payload = n.Payload
 	}
@@ -127,7 +120,6 @@ type Stored struct {
 	ShardKey    string // "" means Key
 	Slot        int    // 0 … Slots-1
 	Every, Zone string
-	Resources   []string // sorted and distinct; nil: it needs none
 	Source      string
 	Trace       string // of who added it, see package tracing; "": none
 	CreatedAt   time.Time

@@ -10,26 +10,16 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// gateKinds notes which kinds get items that need resources, and refuses such items of kinds with
-// limits: an item waits for the one or the other.
-func gateKinds(tx Tx, items []NewItem) error {
-	var kinds []string
-	for i := range items {
-		if len(items[i].Resources) > 0 && !slices.Contains(kinds, items[i].Kind) {
-			kinds = append(kinds, items[i].Kind)
+// applyEnds applies changes of records. kinds gets the kinds with limits of which a lease was loaded: where it ends,
+// another item may be claimed in its place.
+func applyEnds(tx Tx, recs []Record, changes []Change, kinds *[]string) error {
+	for i := range recs {
+		if w := recs[i].Work; w != nil && w.State == StateLeased && recs[i].Policy.Limits.Any() &&
+			!slices.Contains(*kinds, recs[i].Kind) {
+			*kinds = append(*kinds, recs[i].Kind)
 		}
 	}
-	if len(kinds) == 0 {
-		return nil
-	}
-	slices.Sort(kinds)
-	limited, err := tx.Gate(kinds)
-	if err != nil || len(limited) == 0 {
-		return err
-	}
-	i := slices.IndexFunc(items, func(n NewItem) bool { return len(n.Resources) > 0 && slices.Contains(limited, n.Kind) })
-	return &InvalidError{Index: i, Field: "resources", Reason: "kind " + items[i].Kind +
-		" has limits, so its items cannot need resources", Hint: "they belong into another kind"}
+	return tx.Apply(changes)
 }
 
 func itemsAre(n int, kind string) string {

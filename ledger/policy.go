@@ -67,16 +67,6 @@ func (l *Ledger) EditKind(ctx context.Context, actor, name string, edit func(k *
 		if changed == "" {
 			return nil
 		}
-		if want.Limits.Any() && !have.Limits.Any() {
-			gated, err := tx.Gated(name)
-			if err != nil {
-				return err
-			}
-			if gated {
-				return &InvalidError{Field: want.Limits.First(), Reason: "kind " + name + " has had items that need resources",
-					Hint: "work under limits belongs into another kind"}
-			}
-		}
 		if err := tx.PutKind(want); err != nil {
 			return err
 		}

@@ -136,7 +136,7 @@ func (l *Ledger) StandingIn(ctx context.Context, kind string, part scheduler.Sha
 // Reason is why an item is where it is.
 type Reason struct {
 	State State
-	// leased, due, put_off, backoff, paused, resource, nobody, shard, breaker, behind, next, dead, doubt, done, cancelled
+	// leased, due, put_off, backoff, paused, nobody, shard, breaker, behind, next, dead, doubt, done, cancelled
 	Code  string
 	Text  string // one sentence
 	Since time.Time
@@ -180,13 +180,6 @@ func (l *Ledger) Why(ctx context.Context, id int64) (Reason, error) {
 				w.Text += "."
 			}
 		}
-	}
-	if (w.Code == "behind" || w.Code == "nobody") && len(it.Resources) > 0 {
-		holds, err := l.store.Holds(ctx, it.Resources)
-		if err != nil {
-			return Reason{}, err
-		}
-		w = r.whyPassed(w, holds)
 	}
 	if (w.Code == "behind" || w.Code == "nobody") && policy.Limits.Any() {
 		c, err := l.store.Crowding(ctx, it.Kind, cmp.Or(r.ShardKey, r.Key))
@@ -240,24 +233,6 @@ func (it Item) verdict(how string) string {
 		return fmt.Sprintf("It was %s at %s.", how, local(it.EndedAt))
 	}
 	return fmt.Sprintf("It was %s at %s: %s", how, local(it.EndedAt), it.Error)
-}
-
-// whyPassed explains a ready item that needs resources, which others may have.
-func (r *Record) whyPassed(w Reason, holds []scheduler.Hold) Reason {
-	for _, h := range holds {
-		if h.ItemID == r.ID {
-			continue
-		}
-		w = Reason{Code: "resource", Text: fmt.Sprintf("It waits for resource %s, held by item %d (%s).", h.Resource,
-			h.ItemID, h.Agent),
-			Since: r.Work.PassedAt, Acts: []act.Act{{Name: act.Show, Item: h.ItemID}}}
-		if h.Agent == "" {
-			w.Text = fmt.Sprintf("It waits for resource %s, which is kept free for item %d: that one needs several and has "+
-				"waited longest.", h.Resource, h.ItemID)
-		}
-		break
-	}
-	return w
 }
 
 // troubles counts what went wrong in this round: "1 failure and 2 crashes".

@@ -125,7 +125,6 @@ func (r *Record) queue(state State, due time.Time) *Work {
 		w = *r.Work
 	}
 	w.State, w.Due, w.Cancel = state, due, false
-	w.Gated, w.PassedAt = len(r.Resources) > 0, time.Time{}
 	w.CancelReason, w.Renewals = "", 0
 	w.Agent, w.LockID, w.LeasedAt, w.StartedAt, w.ExpiresAt = "", uuid.Nil, time.Time{}, time.Time{}, time.Time{}
 	return &w

@@ -12,12 +12,18 @@ type Schema struct {
 	Ledger     string // where it is, for people
 	Have       int    // number of its newest migration; 0: there is no ledger
 	Compatible int    // the lowest number that a program must know to use it
+	Oldest     int    // the oldest number from which this program can bring a ledger up to date
 	Known      int    // the newest number that this program knows
 }
 
-// Fits returns an error that matches [ErrSchema] if this program is too old for the ledger.
+// Fits returns an error that matches [ErrSchema] if this program is too old for the ledger, or the ledger for it.
 func (s Schema) Fits() error {
-	if s.Compatible <= s.Known {
+	switch {
+	case 0 < s.Have && s.Have < s.Oldest:
+		return &Error{Kind: ErrSchema, Hint: "list its items with the build that made it, and add them to a new ledger",
+			Message: fmt.Sprintf("the ledger in %s has schema %d, of a build before the first release; this program can "+
+				"use schema %d or later", s.Ledger, s.Have, s.Oldest)}
+	case s.Compatible <= s.Known:
 		return nil
 	}
 	return &Error{Kind: ErrSchema, Hint: "upgrade ledgerd on this machine: the ledger is fine",

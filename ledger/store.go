@@ -38,16 +38,12 @@ type queue interface {
 	// Alone it is the only one; otherwise the list ends before the first that is. With
 	// g.Resume, what the agent holds of the kind comes first, its expiry moved, its token kept.
 	//
-	// For items with resources, scheduler.Claim.Pick chooses among all that is ready of the kind. A store
-	// may lay aside what was passed over for want of a resource, and look at it again once that is free,
-	// or a second after that at the latest.
-	//
 	// Of a kind with limits it takes what scheduler.Limits.Admit grants, one claim at a time in all processes; of
 	// those limits, how much is leased, and when, it reads what is committed before it began.
 	Claim(ctx context.Context, g Grant) (Claimed, error)
 	// Complete ends leases as done or skipped and returns the ids of those that it did: items that
-	// are not recurring, hold no resources, are not failing (see Outage), are not to be reopened nor to be
-	// cancelled, and whose lock_id is the given one.
+	// are not recurring, are not failing (see Outage), are not to be reopened nor to be cancelled, and whose lock_id
+	// is the given one.
 	Complete(ctx context.Context, conn Conn, c []Completion) (landed []int64, err error)
 	// CompleteAndClaim is Complete and then Claim, in one transaction: if it fails, neither has taken effect, or, after
 	// ErrUnavailable, either both or neither. An end that is not recorded does not keep it from claiming. Of a kind
@@ -102,14 +98,11 @@ type statistics interface {
 	Standing(ctx context.Context, kind string, part scheduler.Shard) (stats.Standing, error)
 	// Counts counts the backlog, and the attempts that ended since the given time, by kind.
 	Counts(ctx context.Context, since time.Time) ([]stats.Counts, error)
-	// Ahead counts the ready items of the record's kind that a claim takes before it, up to limit; of
-	// those that need no resources, since it is unknown when the others get theirs, and if Policy has
-	// limits by shard key, of those of its shard key.
+	// Ahead counts the ready items of the record's kind that a claim takes before it, up to limit; if
+	// Policy has limits by shard key, of those of its shard key.
 	Ahead(ctx context.Context, r *Record, limit int) (int64, error)
 	// Crowding describes how the limits of a kind stand, in all and for a shard key, and the time.
 	Crowding(ctx context.Context, kind, key string) (scheduler.Crowding, error)
-	// Holds returns which of these resources are not free, by resource.
-	Holds(ctx context.Context, resources []string) ([]scheduler.Hold, error)
 }
 
 // registry keeps the kinds, the agents and the journal of what operators did.
@@ -195,8 +188,7 @@ type itemTx interface {
 	LoadKeys(ids []Identity) ([]Record, error)
 	// Attempts returns the attempts of one item, oldest first.
 	Attempts(id int64) ([]Attempt, error)
-	// Apply writes changes, each of a record that was loaded in this transaction. A lease that ends
-	// holds no resource any more.
+	// Apply writes changes, each of a record that was loaded in this transaction.
 	Apply(changes []Change) error
 }
 
@@ -210,10 +202,6 @@ type leaseTx interface {
 	// EndBeat lets the heartbeat of an agent run out now, if it is that process's, and keeps it from being
 	// changed until the transaction ends. It reports whether it was.
 	EndBeat(agent, process string) (bool, error)
-	// Wake lets those look again who wait for resources that this transaction has freed. It calls
-	// woken with each kind of which something may be claimed now, before Update returns; in a
-	// transaction of the caller's it may do nothing.
-	Wake(resources []string, woken func(kind string)) error
 }
 
 // kindTx reads and changes kinds, and what a change of one asks: agents, open items, the journal.
@@ -227,11 +215,6 @@ type kindTx interface {
 	// PutKind writes the policy of a kind. With limits, no claim of it is under way then that does not
 	// know them, but for those that began when it had none.
 	PutKind(k Kind) error
-	// Gate notes that these kinds have items that need resources, and keeps them from getting limits
-	// until the transaction ends; of those that have limits it does not, and returns them.
-	Gate(kinds []string) (limited []string, err error)
-	// Gated reports whether a kind has ever had items that need resources.
-	Gated(kind string) (bool, error)
 	// Standing as in Store.
 	Standing(kind string) (stats.Standing, error)
 	// Agents as in Store.
@@ -302,9 +285,6 @@ type Work struct {
 	// Usual is the priority that it gets back when its round is over; nil: the one that it has.
 	Usual *int16
 
-	Gated    bool      // claimed only with its resources; of a leased one: it holds some
-	PassedAt time.Time // since when claims have passed it over for want of a resource; zero unless ready
-
 	// All zero unless leased; StartedAt is zero until the start mark.
 	Agent     string
 	LockID    uuid.UUID
@@ -330,7 +310,6 @@ type ItemChange struct {
 	Fingerprint string
 	Payload     []byte
 	Every, Zone string
-	Resources   []string
 	Trace       string
 	Epoch       int64
 }
@@ -396,9 +375,8 @@ type Agent struct {
 	SeenAt    time.Time       // newest beat
 }
 
-// Audited is a record with its attempts, oldest first, and the resources that it holds, sorted.
+// Audited is a record with its attempts, oldest first.
 type Audited struct {
 	Record
 	Attempts []Attempt
-	Held     []string
 }

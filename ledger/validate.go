@@ -138,7 +138,6 @@ func (c *checker) item(n *NewItem) {
 		c.text(t.Column, *t.Of(n), t.Max)
 	}
 	c.bytes("payload", n.Payload, bounds.MaxPayload)
-	c.resources(n.Resources)
 	c.priority(n.Priority)
 	if !n.Due.IsZero() && (n.Due.Year() < 1970 || n.Due.Year() > 9999) {
 		c.fail("due", "%s is not between the years 1970 and 9999", n.Due.Format(time.RFC3339))
@@ -150,18 +149,6 @@ func (c *checker) item(n *NewItem) {
 		}
 	} else if n.Zone != "" && n.Every == "" {
 		c.fail("zone", "is given without every")
-	}
-}
-
-func (c *checker) resources(names []string) {
-	if len(names) > bounds.MaxResources {
-		c.fail("resources", "%d, at most %d", len(names), bounds.MaxResources)
-	}
-	for _, name := range names {
-		if name == "" {
-			c.fail("resources", "one of them is empty")
-		}
-		c.text("resources", name, bounds.MaxResource)
 	}
 }
 

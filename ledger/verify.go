@@ -46,7 +46,6 @@ func (l *Ledger) Verify(ctx context.Context) iter.Seq2[invariant.Violation, erro
 			text string
 		}{{"orphan", orphans.Backlog, "a row of the backlog without an item"}, {"orphan", orphans.Attempts,
 			"attempts without an item"},
-			{"orphan", orphans.Held, "a resource is held under a lease that is not in force"},
 			{"limits", orphans.Beyond, "it is leased beyond a limit of its kind"},
 			{"limits", orphans.Misfiled, "it is counted under a shard key that is not its own, or under limits that its kind " +
 				"has never had"}} {
@@ -111,7 +110,6 @@ func (r *Audited) check() []invariant.Violation {
 			report("state", "round %d is queued of %d opened", w.Epoch, r.Epoch)
 		}
 	}
-	r.checkHeld(report)
 	if slot := scheduler.Slot(cmp.Or(r.ShardKey, r.Key)); slot != r.Slot {
 		report("slot", "slot %d, must be %d", r.Slot, slot)
 	}

@@ -29,16 +29,6 @@ func TestCheckSeesEachBreak(t *testing.T) {
 		a.Work = &Work{State: StateLeased, Epoch: 1, Attempt: 2, Agent: "a", LockID: uuid.Max, LeasedAt: now, ExpiresAt: now}
 		return a
 	}
-	holding := func() Audited {
-		a := leased()
-		a.Resources, a.Held, a.Work.Gated = []string{"a", "b"}, []string{"a", "b"}, true
-		return a
-	}
-	queued := func() Audited {
-		a := holding()
-		a.Held, a.Work = nil, &Work{State: StateReady, Epoch: 1, Attempt: 1, Gated: true, PassedAt: now}
-		return a
-	}
 	for _, c := range []struct {
 		name, rule string
 		record     func() Audited
@@ -69,21 +59,6 @@ func TestCheckSeesEachBreak(t *testing.T) {
 		{"lease without an end", "state", leased, func(a *Audited) { a.Work.ExpiresAt = time.Time{} }},
 		{"ready with a holder", "state", leased, func(a *Audited) { a.Work.State, a.Work.Attempt = StateReady, 1 }},
 		{"round of the future", "state", leased, func(a *Audited) { a.Work.Epoch = 2 }},
-		{"sound and holding", "", holding, func(*Audited) {}},
-		{"sound and passed over", "", queued, func(*Audited) {}},
-		{"sound and holding what it needed", "", holding, func(a *Audited) {
-			a.Resources, a.Work.Reopen = []string{"c"}, true
-		}},
-		{"holding too few", "resources", holding, func(a *Audited) { a.Held = a.Held[:1] }},
-		{"holding others", "resources", holding, func(a *Audited) { a.Held = []string{"a", "c"} }},
-		{"holding none", "resources", holding, func(a *Audited) { a.Held = nil }},
-		{"holding though it needs none", "resources", leased, func(a *Audited) { a.Held = []string{"a"} }},
-		{"holding though it is ready", "resources", queued, func(a *Audited) { a.Held = a.Resources }},
-		{"holding though it is done", "resources", done, func(a *Audited) { a.Held = []string{"a"} }},
-		{"claimed without its resources", "resources", queued, func(a *Audited) {
-			a.Work.Gated, a.Work.PassedAt = false, time.Time{}
-		}},
-		{"passed over while it waits", "resources", queued, func(a *Audited) { a.Work.State = StateWaiting }},
 		{"wrong slot", "slot", done, func(a *Audited) { a.Slot++ }},
 	} {
 		a := c.record()

@@ -37,5 +37,9 @@ var Version = func() int {
 	return n
 }()
 
+// Oldest is the number of the oldest ledgers that migrations bring up to date. Those of lower numbers were made by
+// builds before the first release.
+const Oldest = 17
+
 // Table is goose's version table.
 const Table = "ledger_migrations"

@@ -7,8 +7,6 @@ type Content struct {
 	Key []string
 	// Apart means that the table is on Postgres alone: a copy has what it holds in the rows of another.
 	Apart bool
-	// Seeded means that migrations put rows into it: a ledger that holds nothing else is empty.
-	Seeded bool
 	// Grants are the privileges on Postgres that a role needs for all that a ledger does but
 	// migrate and copy: no more and no fewer.
 	Grants []string
@@ -36,8 +34,6 @@ var Tables = []Content{
 	{Name: "ledger_attempts", Key: []string{"item_id", "attempt"}, Grants: []string{"SELECT", "INSERT", "UPDATE",
 		"DELETE"}},
 	{Name: "ledger_agents", Key: []string{"agent"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
-	{Name: "ledger_held", Key: []string{"resource"}, Grants: []string{"SELECT", "INSERT", "DELETE"}},
-	{Name: "ledger_reserver", Key: []string{"one"}, Seeded: true, Grants: []string{"SELECT", "UPDATE"}},
 	{Name: "ledger_lanes", Key: []string{"kind", "limit_key"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
 	{Name: "ledger_locks", Key: []string{"name"}, Grants: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
 	{Name: "ledger_tallies", Key: []string{"span", "at", "kind", "agent"}, Grants: []string{"SELECT", "INSERT", "UPDATE",

@@ -62,7 +62,6 @@ class Addition(_Addition, total=False):
     due: str
     every: str
     zone: str
-    resources: List[str]
     source: str
     traceparent: str
     tracestate: str
@@ -289,7 +288,7 @@ class ItemDetail(TypedDict):
     crashes: int
     losses: int
     slot: int
-    resources: List[str]
+    shard_key: str
     pruned: bool
     payload: Any  # JSON, or {"base64": …} of what is none
 

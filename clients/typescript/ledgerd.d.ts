@@ -42,7 +42,6 @@ export interface Addition {
   due?: string;
   every?: string;
   zone?: string;
-  resources?: string[];
   source?: string;
   traceparent?: string;
   tracestate?: string;
@@ -334,7 +333,7 @@ export interface ItemDetail {
   crashes: number;
   losses: number;
   slot: number;
-  resources: string[];
+  shard_key: string;
   pruned: boolean;
   /** JSON, or {"base64": …} of what is none */
   payload: any;

@@ -196,7 +196,7 @@ func (r *shapeRecorder) walk() {
 	r.do(failure.ExitOK, "kind set", "page", "--input", "line", "--keep", "forever", "--timeout", "90s")
 	r.do(failure.ExitUnfinished, "run", "filecsv", good, bad, filepath.Join(dir, "half.part"), "--set", "required=email")
 	r.decode("run", "jsonl", failure.ExitUnfinished, []string{"filecsv", bad, "--again", "--set", "required=email"})
-	r.do(failure.ExitOK, "add", "page", "one", "two", "three", "four", "five", "--resource", "desk")
+	r.do(failure.ExitOK, "add", "page", "one", "two", "three", "four", "five", "--shard-key", "desk")
 	r.do(failure.ExitOK, "add", "page", "later", "--due", "2h")
 	r.do(failure.ExitOK, "add", "page", "free", "--scope", "spring")
 	r.do(failure.ExitOK, "work", "--drain", "--kind", "filecsv")

@@ -205,7 +205,7 @@ func TestServeUpgrade(t *testing.T) {
 	})
 }
 
-// TestServeMigrate: a ledger of the first schema, with work in it, is migrated by a daemon that is asked to,
+// TestServeMigrate: a ledger of the oldest schema, with work in it, is migrated by a daemon that is asked to,
 // and worked. One that is not asked leaves it as it is, on Postgres, and prints what to do.
 func TestServeMigrate(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
@@ -215,7 +215,7 @@ func TestServeMigrate(t *testing.T) {
 			for range 2 {
 				refused := s.start("serve", "--config", s.config)
 				if code := s.exit(refused); code != failure.ExitNoLedger || !strings.Contains(refused.stderr.String(),
-					"has schema 1,") {
+					fmt.Sprintf("has schema %d,", schema.Oldest)) {
 					t.Errorf("exit %d\n%s", code, refused.stderr.String())
 				}
 			}
@@ -230,7 +230,7 @@ func TestServeMigrate(t *testing.T) {
 	})
 }
 
-// older makes the ledger one of the first schema, with an item in it.
+// older makes the ledger one of the oldest schema, with an item in it.
 func (m *machine) older() {
 	m.t.Helper()
 	folder, dialect, files := "postgres", goose.DialectPostgres, fs.FS(schema.Postgres)
@@ -238,15 +238,15 @@ func (m *machine) older() {
 		folder, dialect, files = "sqlite", goose.DialectSQLite3, schema.SQLite
 	}
 	db := m.database()
-	storetest.Migrate(m.t, db, dialect, files, folder, "00001_ledger.sql")
+	storetest.Migrate(m.t, db, dialect, files, folder, fmt.Sprintf("%05d_ledger.sql", schema.Oldest))
 	for _, statement := range []string{"INSERT INTO ledger_kinds (kind, plugin) VALUES ('effect', ''), ('renamed', 'effect')",
 		"INSERT INTO ledger_items (kind, key, slot, created_at, payload) VALUES ('effect', 'old', SLOT, TIME, BYTES)",
-		"INSERT INTO ledger_backlog (item_id, kind, state, slot, due_at) VALUES (1, 'effect', 1, SLOT, TIME)"} {
-		now, payload := "now()", `convert_to('{"text":"old"}', 'UTF8')`
+		"INSERT INTO ledger_backlog (item_id, kind, STATE, slot, due_at) VALUES (1, 'effect', 1, SLOT, TIME)"} {
+		state, now, payload := "stage", "now()", `convert_to('{"text":"old"}', 'UTF8')`
 		if m.onSQLite() {
-			now, payload = "1", `CAST('{"text":"old"}' AS BLOB)`
+			state, now, payload = "state", "1", `CAST('{"text":"old"}' AS BLOB)`
 		}
-		if _, err := db.Exec(strings.NewReplacer("TIME", now, "BYTES", payload, "SLOT",
+		if _, err := db.Exec(strings.NewReplacer("STATE", state, "TIME", now, "BYTES", payload, "SLOT",
 			"928").Replace(statement)); err != nil {
 			m.t.Fatalf("%s: %v", statement, err)
 		}
@@ -271,7 +271,8 @@ func TestOlderLedger(t *testing.T) {
 		refused := func(args ...string) {
 			t.Helper()
 			p := m.start(args...)
-			want := fmt.Sprintf("has schema 1, this program needs %d\n  migrate it: ledgerd db migrate", schema.Version)
+			want := fmt.Sprintf("has schema %d, this program needs %d\n  migrate it: ledgerd db migrate", schema.Oldest,
+				schema.Version)
 			if code := m.exit(p); code != failure.ExitNoLedger || !strings.Contains(p.stderr.String(), want) {
 				t.Errorf("%s: exit %d\n%s", args, code, p.stderr.String())
 			}
@@ -283,11 +284,11 @@ func TestOlderLedger(t *testing.T) {
 			{"prune", "--older", "1h", "--dry-run"}} {
 			refused(args...)
 		}
-		if got := m.run(failure.ExitError, "doctor"); !strings.Contains(got, "schema 1, this program makes") &&
-			!strings.Contains(got, "has schema 1, this program needs") {
+		if got := m.run(failure.ExitError, "doctor"); !strings.Contains(got, "schema 17, this program makes") &&
+			!strings.Contains(got, "has schema 17, this program needs") {
 			t.Errorf("doctor: %s", got)
 		}
-		has(1)
+		has(schema.Oldest)
 		if !m.onSQLite() {
 			refused("add", "effect", "x")
 			refused("claim", "effect", "--agent", "ann")
@@ -298,9 +299,9 @@ func TestOlderLedger(t *testing.T) {
 		path := strings.TrimPrefix(m.db, "sqlite:")
 		kept := filepath.Join(t.TempDir(), "backup.db") // which changes nothing either
 		m.run(failure.ExitOK, "db", "backup", kept)
-		has(1)
+		has(schema.Oldest)
 		p := m.start("claim", "effect", "--agent", "ann")
-		line := fmt.Sprintf("migrated: schema 1 → %d   the ledger as it was: %s.schema-1.bak\n", schema.Version, path)
+		line := fmt.Sprintf("migrated: schema 17 → %d   the ledger as it was: %s.schema-17.bak\n", schema.Version, path)
 		if code := m.exit(p); code != failure.ExitOK || strings.Count(p.stderr.String(), line) != 1 {
 			t.Errorf("exit %d, want %s\n%s", code, line, p.stderr.String())
 		}
@@ -309,10 +310,10 @@ func TestOlderLedger(t *testing.T) {
 			t.Error(p.stderr.String())
 		}
 		// The copy, and the backup, are the ledger as it was.
-		for _, old := range []string{path + ".schema-1.bak", kept} {
+		for _, old := range []string{path + ".schema-17.bak", kept} {
 			m.run(failure.ExitNoLedger, "db", "status", "--db", "sqlite:"+old)
 			got := m.run(failure.ExitOK, "db", "migrate", "--db", "sqlite:"+old, "-o", "json")
-			if !strings.Contains(got, `"migrated_from": 1`) || !strings.Contains(got, `"copy": "`+old+`.schema-1.bak"`) {
+			if !strings.Contains(got, `"migrated_from": 17`) || !strings.Contains(got, `"copy": "`+old+`.schema-17.bak"`) {
 				t.Error(got)
 			}
 			got = m.run(failure.ExitOK, "ls", "--db", "sqlite:"+old, "--columns", "key,state", "-o", "csv")

@@ -20,7 +20,6 @@ type Addition struct {
 	Due         time.Time    `json:"due,omitzero"`
 	Every       string       `json:"every,omitempty"`
 	Zone        string       `json:"zone,omitempty"`
-	Resources   []string     `json:"resources,omitempty"`
 	Source      string       `json:"source,omitempty"`
 	Traceparent string       `json:"traceparent,omitempty"` // W3C trace context; "": that of the request
 	Tracestate  string       `json:"tracestate,omitempty"`
@@ -33,7 +32,7 @@ type Addition struct {
 // Item is the item as a ledger takes it.
 func (n Addition) Item(now time.Time) ledger.NewItem {
 	it := ledger.NewItem{Kind: n.Kind, Scope: n.Scope, Key: n.Key, Fingerprint: n.Fingerprint, Payload: n.Payload,
-		ShardKey: n.ShardKey, Priority: n.Priority, Due: n.Due, Every: n.Every, Zone: n.Zone, Resources: n.Resources,
+		ShardKey: n.ShardKey, Priority: n.Priority, Due: n.Due, Every: n.Every, Zone: n.Zone,
 		Source: n.Source, Given: n.Given, Trace: tracing.Join(n.Traceparent, n.Tracestate)}
 	if n.Again {
 		it.Again = ledger.Again{Dead: true, Cancelled: true, DoneBefore: now}

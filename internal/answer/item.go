@@ -76,15 +76,15 @@ type ItemDetail struct {
 	Crashes     int          `json:"crashes"`
 	Losses      int          `json:"losses"`
 	Slot        int          `json:"slot"`
-	Resources   []string     `json:"resources"`
-	Pruned      bool         `json:"pruned"` // the payload was removed
+	ShardKey    string       `json:"shard_key"` // "": the key
+	Pruned      bool         `json:"pruned"`    // the payload was removed
 	Payload     report.Bytes `json:"payload"`
 }
 
 // NewItemDetail makes one. Passwords in URLs of the payload are left out.
 func NewItemDetail(it ledger.Item) ItemDetail {
 	return ItemDetail{Item: NewItem(it), Fingerprint: it.Fingerprint, Every: it.Every, Zone: it.Zone, Crashes: it.Crashes,
-		Losses: it.Losses, Slot: it.Slot, Resources: report.OrEmpty(it.Resources), Pruned: it.Pruned,
+		Losses: it.Losses, Slot: it.Slot, ShardKey: it.ShardKey, Pruned: it.Pruned,
 		Payload: []byte(redact.URLs(string(it.Payload)))}
 }
 

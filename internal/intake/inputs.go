@@ -42,8 +42,8 @@ const Stdin = "-"
 type Source struct {
 	// Template is what all items have in common: Kind, Scope, Priority, Again …
 	Template ledger.NewItem
-	// Resources are those that every item needs; {key} and {NAME} in them are filled in.
-	Resources []string
+	// ShardKey is the shard key of every item; {key} and {NAME} in it are filled in. "": that of the input, or none.
+	ShardKey string
 	// Input is the kind's.
 	Input ledger.Input
 	// Payload is the object that --set made, without the input; may be empty.
@@ -362,8 +362,11 @@ func (r *reader) found(input string, n ledger.NewItem, o origin) bool {
 	if o.file != "" && n.Source == "" {
 		n.Source = fmt.Sprintf("%s:%d", o.file, o.line)
 	}
-	if err := r.resources(&n); err != nil {
-		return r.bad(o, err)
+	if r.ShardKey != "" {
+		var err error
+		if n.ShardKey, err = r.shardKey(&n); err != nil {
+			return r.bad(o, err)
+		}
 	}
 	if err := ledger.CheckItem(n); err != nil {
 		return r.bad(o, &ArgError{Input: shorten(r.display(input)), Reason: err.Error(), Err: err})

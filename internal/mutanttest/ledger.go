@@ -9,7 +9,7 @@ import (
 // mutants are all planted bugs. Some bugs of other queues cannot be planted, because ledgerd has no place for them.
 // Limits per key are counted by the statement that locks; count-while-locking comes closest. Maps of shards are
 // cached. A feed of changes is paged by id, which late commits get behind; position-for-ever comes closest.
-var mutants = slices.Concat(inRules, inGate, inLimits, inSQLite, inPostgres, inWorker, inTxn, inLocks)
+var mutants = slices.Concat(inRules, inLimits, inSQLite, inPostgres, inWorker, inTxn, inLocks)
 
 // inRules are bugs of package ledger: of what becomes of an item.
 var inRules = []mutant{

@@ -297,7 +297,7 @@ func ending(e *ledger.Ending) lending.Ending {
 		parent, state := tracing.Split(it.Trace)
 		out.Emit = append(out.Emit, answer.Addition{Kind: it.Kind, Scope: it.Scope, Key: it.Key, Fingerprint: it.Fingerprint,
 			Payload: exact(it.Payload), ShardKey: it.ShardKey, Priority: it.Priority, Due: it.Due, Every: it.Every,
-			Zone: it.Zone, Resources: it.Resources, Source: it.Source, Given: it.Given,
+			Zone: it.Zone, Source: it.Source, Given: it.Given,
 			Traceparent: parent, Tracestate: state})
 	}
 	return out

@@ -14,7 +14,6 @@ const (
 	Finish  Name = "finish"  // decide how Item ended
 	Cancel  Name = "cancel"  // give Item up
 	Release Name = "release" // take back what Agent has leased; only if that program is surely gone
-	Show    Name = "show"    // look at Item
 	// ChangeSetting works the item of Kind and Key with another value of the setting Field.
 	ChangeSetting Name = "change-setting"
 )

@@ -18,13 +18,11 @@ var Rules = []struct{ Name, Text string }{
 	{"S11", "every claim that ended is one attempt, and the live one is the next number"},
 	{"state", "a row of the backlog is whole: leased with holder, token and expiry, or without all of them"},
 	{"slot", "the hash slot is that of the shard key"},
-	{"resources", "an item that needs resources holds exactly them while it is leased, and only then"},
 	{"limits", "no more is leased of a kind, or a shard key, than its limits allow, but for what was leased before " +
 		"they were set"},
 	{"orphan", "every row of the backlog and every attempt belongs to an item"},
 }
 
-// Orphans are ids of items: of rows of the backlog and attempts without an item, and of resources
-// that are held by none of the leased ones. Beyond is what is leased beyond a limit, of what was leased
+// Orphans are ids of items: of rows of the backlog and attempts without an item. Beyond is what is leased beyond a limit, of what was leased
 // since the limits of its kind were set. Misfiled is what is kept under a limit that is not its own.
-type Orphans struct{ Backlog, Attempts, Held, Beyond, Misfiled []int64 }
+type Orphans struct{ Backlog, Attempts, Beyond, Misfiled []int64 }

@@ -107,7 +107,7 @@ func (l lanes) Next(after string, p scheduler.Pass) (lane scheduler.Lane, passed
 // Ready implements scheduler.Lanes.
 func (l lanes) Ready(key string, n int) (out []scheduler.Candidate, _ error) {
 	for _, r := range l.ready(key) {
-		out = append(out, r.candidate(nil))
+		out = append(out, r.candidate())
 	}
 	slices.SortFunc(out, scheduler.Compare)
 	return out[:min(n, len(out))], nil
@@ -119,21 +119,6 @@ func (s *Store) Crowding(_ context.Context, kind, key string) (scheduler.Crowdin
 	defer s.mu.Unlock()
 	return scheduler.Crowding{Now: s.now(), Whole: s.lane(kind, ""), Key: s.lane(kind, key)}, nil
 }
-
-// Gate implements ledger.Tx.
-func (t *tx) Gate(kinds []string) (limited []string, _ error) {
-	for _, k := range kinds {
-		if t.s.kinds[k].Limits.Any() {
-			limited = append(limited, k)
-		} else {
-			t.s.gated[k] = true
-		}
-	}
-	return limited, nil
-}
-
-// Gated implements ledger.Tx.
-func (t *tx) Gated(kind string) (bool, error) { return t.s.gated[kind], nil }
 
 // Orphans implements ledger.Store: a row holds its attempts and its work, so nothing belongs to nothing.
 func (s *Store) Orphans(_ context.Context, limit int) (o invariant.Orphans, _ error) {

@@ -39,9 +39,6 @@ type Store struct {
 	fence   int64 // of the newest lock
 	journal []ledger.JournalEntry
 
-	reserver scheduler.Reserver // without its Item
-
-	gated   map[string]bool           // kinds that have had items that need resources
 	limited map[string]time.Time      // since when kinds have the limits that they have
 	rates   map[lane]time.Time        // Next of scheduler.Lane
 	cursors map[part]scheduler.Cursor // behind which shard key the next claim begins
@@ -52,7 +49,6 @@ type Store struct {
 type row struct {
 	ledger.Record
 	attempts []ledger.Attempt
-	held     []string // resources, while it is leased
 }
 
 type beat struct {
@@ -66,8 +62,8 @@ var _ ledger.Store = (*Store)(nil)
 func New(o Options) *Store {
 	s := &Store{clock: o.Now, rows: map[int64]*row{}, byKey: map[ledger.Identity]int64{},
 		kinds: map[string]ledger.Kind{}, agents: map[string]beat{}, tallies: map[span]stats.Minute{},
-		locks: map[string]ledger.Lock{},
-		gated: map[string]bool{}, limited: map[string]time.Time{}, rates: map[lane]time.Time{},
+		locks:   map[string]ledger.Lock{},
+		limited: map[string]time.Time{}, rates: map[lane]time.Time{},
 		cursors: map[part]scheduler.Cursor{}}
 	if s.clock == nil {
 		s.clock = time.Now
@@ -133,6 +129,30 @@ func (s *Store) Claim(_ context.Context, g ledger.Grant) (ledger.Claimed, error)
 	return ledger.Claimed{Records: append(out, s.claimReady(g, g.Limit-len(out), now)...)}, nil
 }
 
+// claimReady leases up to limit items of what is ready of the kind, which is not paused and has no limits.
+func (s *Store) claimReady(g ledger.Grant, limit int, now time.Time) (out []ledger.Record) {
+	var ready []scheduler.Candidate
+	for _, r := range s.rows {
+		if r.Work != nil && r.Work.State == ledger.StateReady && r.Kind == g.Kind && g.Shard.Covers(r.Slot) {
+			ready = append(ready, r.candidate())
+		}
+	}
+	slices.SortFunc(ready, scheduler.Compare)
+	for _, c := range ready[:min(limit, len(ready))] {
+		if c.Alone && len(out) > 0 {
+			break
+		}
+		if out = append(out, s.grant(c.ID, g, now)); c.Alone {
+			break
+		}
+	}
+	return out
+}
+
+func (r *row) candidate() scheduler.Candidate {
+	return scheduler.Candidate{ID: r.ID, Priority: r.Work.Priority, Due: r.Work.Due, Alone: r.Work.Alone}
+}
+
 // CompleteAndClaim implements ledger.Store.
 func (s *Store) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g ledger.Grant) (landed []int64,
 	got ledger.Claimed, err error) {
@@ -145,9 +165,7 @@ func (s *Store) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g l
 // lease replaces a row's work and returns the record as it stands afterwards.
 func (s *Store) lease(r *row, edit func(*ledger.Work)) ledger.Record {
 	n, w := *r, *r.Work
-	if edit(&w); r.Work.State != ledger.StateLeased && w.State == ledger.StateLeased {
-		n.held, w.PassedAt = r.Resources, time.Time{}
-	}
+	edit(&w)
 	n.Work = &w
 	s.rows[r.ID] = &n
 	return s.record(&n)
@@ -169,7 +187,7 @@ func (s *Store) Complete(ctx context.Context, conn ledger.Conn, c []ledger.Compl
 		var changes []ledger.Change
 		for _, e := range c {
 			r := s.held(e.LeaseRef)
-			if r == nil || r.Work.Reopen || r.Work.Cancel || r.Work.Gated || !r.FailingSince.IsZero() ||
+			if r == nil || r.Work.Reopen || r.Work.Cancel || !r.FailingSince.IsZero() ||
 				slices.Contains(landed, e.ItemID) {
 				continue
 			}

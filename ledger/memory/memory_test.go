@@ -18,8 +18,6 @@ func TestStore(t *testing.T) {
 // TestCompare compares the store with itself: what it finds is in the rules or in the harness.
 func TestCompare(t *testing.T) { storetest.Compare(t, place) }
 
-func TestCompareResources(t *testing.T) { storetest.CompareResources(t, place) }
-
 func FuzzCompare(f *testing.F) { storetest.FuzzCompare(f, place) }
 
 // place forgets nothing when it is closed.

@@ -403,7 +403,7 @@ func (s *Store) Audit(_ context.Context, after int64, limit int) ([]ledger.Audit
 	var out []ledger.Audited
 	for _, r := range s.sorted() {
 		if r.ID > after && len(out) < limit {
-			out = append(out, ledger.Audited{Record: s.record(r), Attempts: slices.Clone(r.attempts), Held: r.held})
+			out = append(out, ledger.Audited{Record: s.record(r), Attempts: slices.Clone(r.attempts)})
 		}
 	}
 	return out, nil

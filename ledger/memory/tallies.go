@@ -108,7 +108,7 @@ func (s *Store) Ahead(_ context.Context, r *ledger.Record, limit int) (n int64, 
 	defer s.mu.Unlock()
 	key := cmp.Or(r.ShardKey, r.Key)
 	for _, o := range s.rows {
-		if o.Work != nil && o.Work.State == ledger.StateReady && !o.Work.Gated && o.Kind == r.Kind && n < int64(limit) &&
+		if o.Work != nil && o.Work.State == ledger.StateReady && o.Kind == r.Kind && n < int64(limit) &&
 			(!r.Policy.Limits.ByKey() || o.shardKey() == key) &&
 			cmp.Or(cmp.Compare(o.Work.Priority, r.Work.Priority), o.Work.Due.Compare(r.Work.Due), cmp.Compare(o.ID, r.ID)) < 0 {
 			n++

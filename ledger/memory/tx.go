@@ -24,14 +24,13 @@ type tx struct {
 	kinds   map[string]ledger.Kind
 	locks   map[string]ledger.Lock
 	agents  map[string]beat
-	gated   map[string]bool
 	limited map[string]time.Time
 	journal int
 }
 
 func (s *Store) begin() *tx {
 	return &tx{s: s, now: s.now(), kinds: maps.Clone(s.kinds), locks: maps.Clone(s.locks), agents: maps.Clone(s.agents),
-		gated: maps.Clone(s.gated), limited: maps.Clone(s.limited), journal: len(s.journal), rows: map[int64]*row{}}
+		limited: maps.Clone(s.limited), journal: len(s.journal), rows: map[int64]*row{}}
 }
 
 // Tx is a transaction of the caller's, for AddTx and FinishTx. It holds no rows but the ledger's.
@@ -78,7 +77,7 @@ func (t *tx) undo() {
 			s.byKey[old.Identity] = id
 		}
 	}
-	s.kinds, s.locks, s.agents, s.gated, s.limited, s.journal = t.kinds, t.locks, t.agents, t.gated, t.limited,
+	s.kinds, s.locks, s.agents, s.limited, s.journal = t.kinds, t.locks, t.agents, t.limited,
 		s.journal[:t.journal]
 }
 
@@ -198,16 +197,14 @@ func (t *tx) Apply(changes []ledger.Change) error {
 		}
 		n := *old
 		if c.Finish {
-			n.Work, n.held = nil, nil
+			n.Work = nil
 		}
 		if c.Work != nil {
 			w := *c.Work
 			if err := whole(&w); err != nil {
 				return fmt.Errorf("memory: item %d: %w", c.ID, err)
 			}
-			if n.Work = &w; w.State != ledger.StateLeased {
-				n.held = nil
-			}
+			n.Work = &w
 		}
 		if a := c.Attempt; a != nil {
 			done := *a
@@ -223,8 +220,8 @@ func (t *tx) Apply(changes []ledger.Change) error {
 			n.attempts = append(slices.Clone(n.attempts), done)
 		}
 		if i := c.Item; i != nil {
-			n.Fingerprint, n.Payload, n.Every, n.Zone, n.Resources, n.Epoch = i.Fingerprint, bytes.Clone(i.Payload), i.Every,
-				i.Zone, i.Resources, i.Epoch
+			n.Fingerprint, n.Payload, n.Every, n.Zone, n.Epoch = i.Fingerprint, bytes.Clone(i.Payload), i.Every,
+				i.Zone, i.Epoch
 			n.Trace = i.Trace
 		}
 		if c.Outage != nil {
@@ -245,9 +242,6 @@ func whole(w *ledger.Work) error {
 	}
 	if (w.Cancel || w.Reopen) && !leased && w.State != ledger.StateDoubt {
 		return fmt.Errorf("%s with cancel %v, reopen %v", w.State, w.Cancel, w.Reopen)
-	}
-	if !w.PassedAt.IsZero() && (w.State != ledger.StateReady || !w.Gated) {
-		return fmt.Errorf("%s, passed over since %s", w.State, w.PassedAt)
 	}
 	return nil
 }

@@ -6,12 +6,11 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/internal/code"
-	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 )
 
 // Apply implements ledger.Tx: one statement for each sort of change, not for each change.
 func (t *tx) Apply(changes []ledger.Change) error {
-	var finished, forgotten, freed []int64
+	var finished, forgotten []int64
 	var updated, inserted works
 	var ended attemptColumnsOf
 	var items itemChanges
@@ -21,10 +20,6 @@ func (t *tx) Apply(changes []ledger.Change) error {
 		have, ok := t.loaded[c.ID]
 		if !ok {
 			return fmt.Errorf("postgres: a change of item %d, which this transaction has not loaded", c.ID)
-		}
-		if have.holds && (c.Finish || c.Work != nil && c.Work.State != ledger.StateLeased) {
-			freed = append(freed, c.ID)
-			have.holds = false
 		}
 		if c.Forget {
 			forgotten = append(forgotten, c.ID)
@@ -58,10 +53,10 @@ func (t *tx) Apply(changes []ledger.Change) error {
 		}
 		t.loaded[c.ID] = have
 	}
-	return t.applyAll(finished, freed, forgotten, &updated, &inserted, &ended, &items, &outages)
+	return t.applyAll(finished, forgotten, &updated, &inserted, &ended, &items, &outages)
 }
 
-func (t *tx) applyAll(finished, freed, forgotten []int64, updated, inserted *works, ended *attemptColumnsOf,
+func (t *tx) applyAll(finished, forgotten []int64, updated, inserted *works, ended *attemptColumnsOf,
 	items *itemChanges, outages *outageChanges) error {
 	for _, c := range []struct {
 		n        int
@@ -69,12 +64,10 @@ func (t *tx) applyAll(finished, freed, forgotten []int64, updated, inserted *wor
 		args     []any
 	}{
 		{len(finished), `DELETE FROM {{S}}.ledger_backlog WHERE item_id` + listed, []any{finished}},
-		{len(items.gated), markGatedItems, []any{items.gated}},
 		{len(items.id), updateItems, items.args()},
 		{len(outages.id), updateOutages, []any{outages.id, outages.failing, outages.recovered}},
-		{len(updated.id), updateWorks, updated.args()}, // it looks at the resources of the items
+		{len(updated.id), updateWorks, updated.args()},
 		{len(inserted.id), insertWorks, inserted.args()},
-		{len(freed), `DELETE FROM {{S}}.ledger_held WHERE item_id` + listed, []any{freed}},
 		{len(ended.id), insertAttempts, ended.args(t.stamp())},
 		{len(forgotten), `DELETE FROM {{S}}.ledger_backlog WHERE item_id` + listed, []any{forgotten}},
 		{len(forgotten), `DELETE FROM {{S}}.ledger_attempts WHERE item_id` + listed, []any{forgotten}},
@@ -91,14 +84,14 @@ func (t *tx) applyAll(finished, freed, forgotten []int64, updated, inserted *wor
 
 // works are rows of the backlog by column. A leased item keeps its lease: no rule changes one.
 type works struct {
-	id, epoch, attempt                   []int64
-	stage, priority, slot                []int16
-	failures, crashes, losses            []int32
-	alone, reopen, cancel, gated, leased []bool
-	kind                                 []string
-	due, passedAt                        []*time.Time
-	usual                                []*int16
-	reason                               []string
+	id, epoch, attempt            []int64
+	stage, priority, slot         []int16
+	failures, crashes, losses     []int32
+	alone, reopen, cancel, leased []bool
+	kind                          []string
+	due                           []*time.Time
+	usual                         []*int16
+	reason                        []string
 }
 
 func (c *works) add(id int64, of loaded, w *ledger.Work) {
@@ -112,38 +105,33 @@ func (c *works) add(id int64, of loaded, w *ledger.Work) {
 	c.failures, c.crashes, c.losses = append(c.failures, int32(w.Failures)), append(c.crashes,
 		int32(w.Crashes)), append(c.losses, int32(w.Losses))
 	c.alone, c.reopen, c.cancel = append(c.alone, w.Alone), append(c.reopen, w.Reopen), append(c.cancel, w.Cancel)
-	c.gated, c.leased, c.kind = append(c.gated, w.Gated), append(c.leased, leased), append(c.kind, of.kind)
-	c.due, c.passedAt = append(c.due, timeOrNull(w.Due)), append(c.passedAt, timeOrNull(w.PassedAt))
+	c.leased, c.kind, c.due = append(c.leased, leased), append(c.kind, of.kind), append(c.due, timeOrNull(w.Due))
 	c.usual, c.reason = append(c.usual, w.Usual), append(c.reason, w.CancelReason)
 }
 
 func (c *works) args() []any {
 	return []any{c.id, c.due, c.attempt, c.epoch, c.stage, c.priority, c.slot, c.failures, c.crashes, c.losses, c.alone,
-		c.reopen, c.cancel, c.kind, c.gated, c.passedAt, c.leased, c.usual, c.reason}
+		c.reopen, c.cancel, c.kind, c.leased, c.usual, c.reason}
 }
 
 var (
 	workTuple = unnest("bigint", "timestamptz", "bigint", "bigint", "smallint", "smallint", "smallint", "int", "int",
-		"int", "boolean", "boolean", "boolean", "text", "boolean", "timestamptz", "boolean", "smallint", "text") + `
- w(item_id, due_at, attempt, epoch, stage, priority, slot, failures, crashes, losses, alone, reopen, cancel, kind, gated, passed_at, leased, usual_priority, cancel_reason)`
-
-	// gateOfWork is the gate of a row: that of its item, unless what is leased goes on without.
-	gateOfWork = `CASE WHEN w.gated THEN (SELECT least(cardinality(i.resources), ` + code.SeveralResources +
-		`) FROM {{S}}.ledger_items i WHERE i.id = w.item_id) ELSE ` + code.NoResource + ` END`
+		"int", "boolean", "boolean", "boolean", "text", "boolean", "smallint", "text") + `
+ w(item_id, due_at, attempt, epoch, stage, priority, slot, failures, crashes, losses, alone, reopen, cancel, kind, leased, usual_priority, cancel_reason)`
 
 	updateWorks = `UPDATE {{S}}.ledger_backlog b SET due_at = w.due_at, started_at = CASE WHEN w.leased THEN b.started_at END,
  expires_at = CASE WHEN w.leased THEN b.expires_at END, lock_id = CASE WHEN w.leased THEN b.lock_id END, running = w.leased AND b.running,
  attempt = w.attempt, epoch = w.epoch, stage = w.stage, priority = w.priority, failures = w.failures, crashes = w.crashes, losses = w.losses,
  alone = w.alone, reopen = w.reopen, cancel = w.cancel,
- gate = CASE WHEN w.leased AND b.limit_key IS NOT NULL THEN b.gate ELSE ` + gateOfWork + ` END, limit_key = CASE WHEN w.leased THEN b.limit_key END,
- passed_at = w.passed_at, blocked_on = NULL, usual_priority = w.usual_priority, cancel_reason = nullif(w.cancel_reason, ''),
+ gate = CASE WHEN w.leased THEN b.gate ELSE ` + code.Free + ` END, limit_key = CASE WHEN w.leased THEN b.limit_key END,
+ usual_priority = w.usual_priority, cancel_reason = nullif(w.cancel_reason, ''),
  renewals = CASE WHEN w.leased THEN b.renewals END
  FROM ` + workTuple + ` WHERE b.item_id = w.item_id`
 
 	insertWorks = `INSERT INTO {{S}}.ledger_backlog (item_id, due_at, attempt, epoch, stage, priority, slot,
- failures, crashes, losses, alone, reopen, cancel, kind, gate, passed_at, usual_priority)
+ failures, crashes, losses, alone, reopen, cancel, kind, usual_priority)
  SELECT item_id, due_at, attempt, epoch, stage, priority, slot,
- failures, crashes, losses, alone, reopen, cancel, kind, ` + gateOfWork + `, passed_at, usual_priority FROM ` + workTuple
+ failures, crashes, losses, alone, reopen, cancel, kind, usual_priority FROM ` + workTuple
 )
 
 // attemptColumnsOf are rows of attempts by column.
@@ -187,27 +175,22 @@ type itemChanges struct {
 	id, epoch                []int64
 	fingerprint, every, zone []string
 	trace                    []string
-	resources                []string // JSON
 	payload                  [][]byte
-	gated                    []int64 // those that need resources
 }
 
 func (c *itemChanges) add(id int64, i *ledger.ItemChange) {
 	c.id, c.epoch, c.fingerprint = append(c.id, id), append(c.epoch, i.Epoch), append(c.fingerprint, i.Fingerprint)
 	c.every, c.zone, c.payload = append(c.every, i.Every), append(c.zone, i.Zone), append(c.payload, i.Payload)
 	c.trace = append(c.trace, i.Trace)
-	if c.resources = append(c.resources, sqlstore.Names(i.Resources)); len(i.Resources) > 0 {
-		c.gated = append(c.gated, id)
-	}
 }
 
 func (c *itemChanges) args() []any {
-	return []any{c.id, c.epoch, c.fingerprint, c.every, c.zone, c.payload, c.resources, c.trace}
+	return []any{c.id, c.epoch, c.fingerprint, c.every, c.zone, c.payload, c.trace}
 }
 
 var updateItems = `UPDATE {{S}}.ledger_items i SET epoch = c.epoch, fingerprint = c.fingerprint, every = nullif(c.every, ''), zone = nullif(c.zone, ''), payload = c.payload,
- resources = ` + namesOf("c.resources") + `, trace = nullif(c.trace, '')
- FROM ` + unnest("bigint", "bigint", "text", "text", "text", "bytea", "text", "text") + ` c(id, epoch, fingerprint, every, zone, payload, resources, trace) WHERE i.id = c.id`
+ trace = nullif(c.trace, '')
+ FROM ` + unnest("bigint", "bigint", "text", "text", "text", "bytea", "text") + ` c(id, epoch, fingerprint, every, zone, payload, trace) WHERE i.id = c.id`
 
 // outageChanges are outages of items by column.
 type outageChanges struct {

@@ -1,9 +1,7 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -41,18 +39,6 @@ func (s *Store) Audit(ctx context.Context, after int64, limit int) ([]ledger.Aud
 					out[next].Attempts = append(out[next].Attempts, a)
 				}
 				return nil
-			}},
-			{s.render(`SELECT h.item_id, h.resource FROM (SELECT id FROM {{S}}.ledger_items WHERE id > $1 ORDER BY id LIMIT $2) i
- JOIN {{S}}.ledger_held h ON h.item_id = i.id ORDER BY h.resource`), []any{after, limit}, func(scan scanner) error {
-				var id int64
-				var name string
-				err := scan(&id, &name)
-				if i, known := slices.BinarySearchFunc(out, id, func(a ledger.Audited, id int64) int {
-					return cmp.Compare(a.ID, id)
-				}); known {
-					out[i].Held = append(out[i].Held, name)
-				}
-				return err
 			}},
 			{sql: commit},
 		}

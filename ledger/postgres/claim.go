@@ -29,7 +29,7 @@ picked AS MATERIALIZED (
  SELECT x.item_id, x.place, x.alone FROM unnest($6::smallint[], $7::timestamptz[], $8::bigint[]) p(priority, due, id)
  CROSS JOIN LATERAL (
   SELECT item_id, ctid AS place, alone FROM {{S}}.ledger_backlog
-  WHERE ` + isReady + ` AND gate = ` + code.NoResource + ` AND kind = $1 AND priority = p.priority AND (due_at, item_id) >= (p.due, p.id){{SHARD}}
+  WHERE ` + isReady + ` AND gate = ` + code.Free + ` AND kind = $1 AND priority = p.priority AND (due_at, item_id) >= (p.due, p.id){{SHARD}}
   ORDER BY due_at, item_id LIMIT {{LIMIT}} FOR UPDATE SKIP LOCKED) x
  WHERE NOT coalesce((SELECT paused OR limits <> '' FROM {{S}}.ledger_kinds WHERE kind = $1), false)
  LIMIT {{LIMIT}}),
@@ -43,8 +43,7 @@ c AS (
 l AS (INSERT INTO {{S}}.ledger_leases (lock_id, kind, agent, leased_at, expires_at, due_at, items)
  SELECT $3, $1, $2, now, now + $4::interval, now + $4::interval, ids FROM clock, cut WHERE n > 0)
 SELECT (SELECT n FROM cut), (SELECT now FROM clock), ` + leasedColumns + `,
- i.id, ` + itemColumns + `, coalesce((SELECT gated FROM {{S}}.ledger_kinds WHERE kind = $1), false)
-FROM c JOIN {{S}}.ledger_items i ON i.id = c.item_id`
+ i.id, ` + itemColumns + ` FROM c JOIN {{S}}.ledger_items i ON i.id = c.item_id`
 
 // A claim that resumes takes as many as its agent does not hold yet: this many.
 const notHeld = `(SELECT greatest(0, $5::int - count(*)) FROM {{S}}.ledger_leases l` + heldRows +
@@ -73,10 +72,8 @@ var claimSQL = func() (variants [2][2]string) {
 type claim struct {
 	g      ledger.Grant
 	walks  [levels]*walk
-	picked int       // rows that need no resources, before the cut
-	gated  bool      // the kind has items that need resources
-	laned  bool      // it has or had limits
-	learnt time.Time // the database's time for the positions, if the kind was not paused; zero: none
+	picked int  // rows, before the cut
+	laned  bool // the kind has or had limits
 	out    []ledger.Record
 	works  []ledger.Work // of out, in one piece
 
@@ -97,7 +94,7 @@ func blankClaim(g ledger.Grant) *claim {
 	c := &claim{g: g, work: ledger.Work{State: ledger.StateLeased, Agent: g.Agent, LockID: g.LockID}}
 	c.item.Kind = g.Kind
 	c.dest = slices.Concat([]any{&c.picked, &c.work.LeasedAt}, leasedDest(&c.work), []any{&c.item.ID},
-		itemDest(&c.item), []any{&c.gated})
+		itemDest(&c.item))
 	return c
 }
 
@@ -174,7 +171,7 @@ func (c *claim) history(ss session) error {
 
 // Claim implements ledger.Store.
 func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, error) {
-	gated, laned, err := s.gatesOf(ctx, g.Kind)
+	laned, err := s.isLaned(ctx, g.Kind)
 	if err != nil {
 		return ledger.Claimed{}, err
 	}
@@ -183,20 +180,17 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 			return got, err
 		}
 	}
-	if g.LookFirst && !g.Resume && !gated && !laned {
+	if g.LookFirst && !g.Resume && !laned {
 		if some, err := s.someReady(ctx, g); err != nil || !some {
 			return ledger.Claimed{}, err
 		}
 	}
 	var c *claim
 	var held []ledger.Record
-	more := false // there is more to look at
 	err = s.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		c, held = s.newClaim(g), nil
 		var err error
-		if gated {
-			held, more, err = s.claimGated(ctx, conn, c)
-		} else if g.Resume {
+		if g.Resume {
 			held, err = s.resume(ctx, conn, c)
 		} else {
 			template, args := c.statement()
@@ -204,10 +198,7 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 		}
 		if err != nil {
 			s.positions.failed(c.walks[:]...)
-			if !gated {
-				err = committing(err)
-			}
-			return err
+			return committing(err)
 		}
 		c.told(ctx, s, conn)
 		return nil
@@ -215,8 +206,8 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 	if err != nil {
 		return ledger.Claimed{}, err
 	}
-	got, err := s.claimed(ctx, c, held, kindGates{gated, laned})
-	if got.More = got.More || more && len(got.Records) == 0; err == nil && got.More {
+	got, err := s.claimed(ctx, c, held, laned)
+	if err == nil && got.More {
 		return s.Claim(ctx, g)
 	}
 	return got, err
@@ -228,9 +219,9 @@ func (c *claim) told(ctx context.Context, s *Store, conn *pgx.Conn) {
 	_ = c.history(direct{ctx, s, conn})
 }
 
-// claimed is the answer of a claim that is committed, by a process that knew these gates of the kind. There is more
-// if nothing was claimed and the kind has others.
-func (s *Store) claimed(ctx context.Context, c *claim, held []ledger.Record, knew kindGates) (ledger.Claimed, error) {
+// claimed is the answer of a claim that is committed, by a process that knew whether the kind has or had limits. There
+// is more if nothing was claimed and it has, which the process did not know.
+func (s *Store) claimed(ctx context.Context, c *claim, held []ledger.Record, knew bool) (ledger.Claimed, error) {
 	out := c.records()
 	s.remember(ctx, c, len(held))
 	if len(held) > 0 {
@@ -239,8 +230,8 @@ func (s *Store) claimed(ctx context.Context, c *claim, held []ledger.Record, kne
 	if len(out) > c.g.Limit { // cannot happen; if it does, no item may be worked
 		return ledger.Claimed{}, fmt.Errorf("postgres: a claim of %d leased %d items", c.g.Limit, len(out))
 	}
-	learnt := s.gates.learn(c.g.Kind, c.gated, c.laned) && (!knew.gated && c.gated || !knew.laned && c.laned)
-	return ledger.Claimed{Records: out, More: learnt && len(out) == 0}, nil
+	s.laned.learn(c.g.Kind, c.laned)
+	return ledger.Claimed{Records: out, More: c.laned && !knew && len(out) == 0}, nil
 }
 
 // records are what the claim leased, in the order of claims.
@@ -298,28 +289,23 @@ func (s *Store) resume(ctx context.Context, conn *pgx.Conn, c *claim) (held []le
 // remember moves the positions to where the claim came.
 func (s *Store) remember(ctx context.Context, c *claim, held int) {
 	wanted := c.g.Limit - held
-	f := found{now: c.learnt}
+	var f found
 	var last [levels]place
-	plain := 0
 	for i := range c.out {
 		w := c.out[i].Work
-		if w.Gated { // of another index
-			continue
-		}
-		plain++
 		f.now = w.LeasedAt
 		level := w.Priority - bounds.MinPriority
 		last[level] = place{w.Due, c.out[i].ID}
 		f.last[level] = &last[level]
 	}
-	f.all = c.picked < wanted && plain == c.picked // not so when the list was cut
+	f.all = c.picked < wanted && len(c.out) == c.picked // not so when the list was cut
 	if len(c.out) == 0 && wanted > 0 && c.walks[0].whole && f.now.IsZero() {
 		// Nothing ready, or paused. Ask for the time, so that the next claim need not go over
 		// the entries of all that was worked before this process began.
 		err := s.lookUp(ctx, func(ss session) error {
 			return ss.query(
-				`SELECT {{NOW}}, coalesce(bool_or(gated), false), coalesce(bool_or(laned), false) FROM {{S}}.ledger_kinds WHERE kind = $1 HAVING NOT coalesce(bool_or(paused), false)`, []any{c.g.Kind},
-				func(scan scanner) error { return scan(&f.now, &c.gated, &c.laned) })
+				`SELECT {{NOW}}, coalesce(bool_or(laned), false) FROM {{S}}.ledger_kinds WHERE kind = $1 HAVING NOT coalesce(bool_or(paused), false)`, []any{c.g.Kind},
+				func(scan scanner) error { return scan(&f.now, &c.laned) })
 		})
 		if err != nil {
 			s.positions.failed(c.walks[:]...)

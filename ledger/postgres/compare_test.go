@@ -12,8 +12,6 @@ import (
 
 func TestCompare(t *testing.T) { storetest.Compare(t, places(t)) }
 
-func TestCompareResources(t *testing.T) { storetest.CompareResources(t, places(t)) }
-
 func TestCompareLimits(t *testing.T) { storetest.CompareLimits(t, places(t)) }
 
 func FuzzCompare(f *testing.F) { storetest.FuzzCompare(f, places(f)) }
@@ -29,11 +27,7 @@ func places(t testing.TB) storetest.NewPlace {
 		reused.empty(t, schema)
 		return storetest.Place{
 			Open: func() (ledger.Store, error) {
-				s, err := postgres.Open(t.Context(), b.Pool, postgres.Options{Schema: schema, Now: now})
-				if err == nil {
-					postgres.SweepAlways(s)
-				}
-				return s, err
+				return postgres.Open(t.Context(), b.Pool, postgres.Options{Schema: schema, Now: now})
 			},
 			Begin: func() (ledger.Conn, func(bool) error, error) {
 				tx, err := b.Begin(t.Context())

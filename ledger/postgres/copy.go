@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -130,20 +128,3 @@ func appendInt64(b []byte, n int64) []byte {
 var year2000 = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 
 func appendTime(b []byte, t time.Time) []byte { return appendInt64(b, t.UnixMicro()-year2000) }
-
-// appendTexts appends an array of one dimension without NULLs; NULL for none.
-func appendTexts(b []byte, list []string) []byte {
-	at := len(b)
-	b = appendNull(b)
-	if len(list) == 0 {
-		return b
-	}
-	for _, n := range []uint32{1, 0, pgtype.TextOID, uint32(len(list)), 1} { // the last is the first index
-		b = binary.BigEndian.AppendUint32(b, n)
-	}
-	for _, s := range list {
-		b = appendBytes(b, s)
-	}
-	binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
-	return b
-}

@@ -88,7 +88,7 @@ func allSorts(at time.Time) []ledger.NewItem {
 	items := files(0, many)
 	for i := range items {
 		n := &items[i]
-		n.Kind = []string{"plain", "mixed", "gated"}[i%3]
+		n.Kind = []string{"plain", "mixed", "other"}[i%3]
 		n.Priority = int16(i%5 - 2)
 		switch i % 7 {
 		case 1:
@@ -101,9 +101,6 @@ func allSorts(at time.Time) []ledger.NewItem {
 			n.Payload, n.Due = []byte{}, at.Add(-time.Hour)
 		case 5:
 			n.Every, n.Zone = "day", "Europe/Berlin"
-		}
-		if n.Kind == "gated" {
-			n.Resources = []string{"disk,{1}", `"ü"`, "x"}[:1+i%2]
 		}
 		if i%7 == 2 && i > 20 {
 			n.Payload = n.Payload[:100]

@@ -9,8 +9,7 @@
 // of its items row when there is none, may change the item; both are taken in id order, items
 // first. Deadlocks and serialization failures make the whole transaction run again.
 //
-// Items that need resources are the exception: see gate.go. Their claims run one at a time, under an
-// advisory lock.
+// Kinds with limits are the exception: see limit.go. Their claims run one at a time, under an advisory lock.
 //
 // Three habits keep the hot path fast after any history of the table. Statements are unnamed:
 // the server plans each execution for the table as it is, not as it was when a connection was

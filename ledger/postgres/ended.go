@@ -80,7 +80,7 @@ var endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
 // Ahead implements ledger.Store.
 func (s *Store) Ahead(ctx context.Context, r *ledger.Record, limit int) (n int64, err error) {
-	_, laned, err := s.gatesOf(ctx, r.Kind)
+	laned, err := s.isLaned(ctx, r.Kind)
 	if err != nil {
 		return 0, err
 	}

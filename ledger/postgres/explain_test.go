@@ -259,7 +259,7 @@ func (e *explained) faults(b planBounds) (faults []string) {
 				fault("a %s goes by %q", n.Type, n.Index)
 			}
 		}
-		if n.Index == storetest.IndexReady || n.Index == storetest.IndexGated {
+		if n.Index == storetest.IndexReady {
 			limit += float64(b.passed)
 		}
 		if n.touched() > limit {

@@ -5,9 +5,6 @@ import (
 	"testing"
 )
 
-// SweepAlways makes claims look at all that waits for a resource that is free.
-func SweepAlways(s *Store) { s.gates.sweeps.Every, s.gates.wakes = 0, 1<<30 }
-
 // SessionSettings are what Connect has set: application_name, jit, the timeout of idle
 // transactions, and the size of both pools.
 func SessionSettings(t *testing.T, s *Store) string {

@@ -48,9 +48,6 @@ const minTrust = 100
 // Insert implements ledger.Tx.
 func (t *tx) Insert(items []ledger.Record) ([]int64, error) {
 	ids := make([]int64, len(items))
-	if err := t.markGated(items); err != nil {
-		return nil, err
-	}
 	for from := 0; from < len(items); {
 		to, size := from, 0
 		for to < len(items) && to-from < insertChunk && size < maxWaiting {
@@ -160,7 +157,7 @@ func insertTemplate(trust, alike bool) string {
 	}
 	template += ` RETURNING id, kind, scope, key`
 	if alike {
-		template = `WITH i AS (` + template + `, slot, resources), b AS (` + queueAlike +
+		template = `WITH i AS (` + template + `, slot), b AS (` + queueAlike +
 			`) SELECT id, kind, scope, key FROM i`
 	}
 	return template
@@ -179,7 +176,6 @@ func (t *tx) queue(items []ledger.Record, ids []int64, n int) error {
 		state    = make([]int16, 0, n)
 		priority = make([]int16, 0, n)
 		slot     = make([]int16, 0, n)
-		gate     = make([]int16, 0, n)
 		due      = make([]*time.Time, 0, n)
 	)
 	for i := range items {
@@ -189,13 +185,12 @@ func (t *tx) queue(items []ledger.Record, ids []int64, n int) error {
 		r, w := &items[i], items[i].Work
 		id, kind, state = append(id, ids[i]), append(kind, r.Kind), append(state, code.OfState(w.State))
 		priority, slot, due = append(priority, w.Priority), append(slot, int16(r.Slot)), append(due, timeOrNull(w.Due))
-		gate = append(gate, int16(min(len(r.Resources), 2)))
 	}
 	t.queuedAll(items, ids)
-	return t.later(`INSERT INTO {{S}}.ledger_backlog (item_id, kind, stage, priority, slot, due_at, gate)
- SELECT id, kind, state, priority, slot, coalesce(due, $7::timestamptz, now()), gate
- FROM unnest($1::bigint[], $2::text[], $3::smallint[], $4::smallint[], $5::smallint[], $6::timestamptz[], $8::smallint[]) u(id, kind, state, priority, slot, due, gate)`,
-		[]any{id, kind, state, priority, slot, due, t.stamp(), gate}, nil)
+	return t.later(`INSERT INTO {{S}}.ledger_backlog (item_id, kind, stage, priority, slot, due_at)
+ SELECT id, kind, state, priority, slot, coalesce(due, $7::timestamptz, now())
+ FROM unnest($1::bigint[], $2::text[], $3::smallint[], $4::smallint[], $5::smallint[], $6::timestamptz[]) u(id, kind, state, priority, slot, due)`,
+		[]any{id, kind, state, priority, slot, due, t.stamp()}, nil)
 }
 
 // queuedAll notes where the rows of the items will be found that have got an id.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/internal/code"
-	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 )
 
 // The columns of an item that a ledger keeps, once as they are read and once as they are written.
@@ -59,9 +58,6 @@ var newColumns = []newColumn{
 	}, func(b []byte, r *ledger.Record) []byte { return appendOrNull(b, r.Payload) }},
 	optionalColumn("source", func(r *ledger.Record) string { return r.Source }),
 	optionalColumn("trace", func(r *ledger.Record) string { return r.Trace }),
-	{"resources", "text[]", namesOf("resources"),
-		textsOf(func(r *ledger.Record) string { return sqlstore.Names(r.Resources) }),
-		func(b []byte, r *ledger.Record) []byte { return appendTexts(b, r.Resources) }},
 }
 
 // textColumn is a column of texts that are never NULL.
@@ -112,10 +108,9 @@ var (
 	}()
 
 	// queueAlike gives the new items i their rows of the backlog.
-	queueAlike = `INSERT INTO {{S}}.ledger_backlog (item_id, kind, slot, stage, priority, due_at, gate)
+	queueAlike = `INSERT INTO {{S}}.ledger_backlog (item_id, kind, slot, stage, priority, due_at)
  SELECT id, kind, slot, ` + behindColumns(2) + `::smallint, ` + behindColumns(3) + `::smallint,
- coalesce(` + behindColumns(4) + `::timestamptz, ` + behindColumns(1) + `::timestamptz, now()),
- least(coalesce(cardinality(resources), 0), ` + code.SeveralResources + `) FROM i`
+ coalesce(` + behindColumns(4) + `::timestamptz, ` + behindColumns(1) + `::timestamptz, now()) FROM i`
 )
 
 // behindColumns is the nth argument behind those of newColumns.
@@ -152,7 +147,7 @@ func (c itemColumn[T]) IndexType() any { return new(T) }
 // The columns of new items, and of their rows of the backlog, as they are copied.
 var (
 	copyItems   = `COPY {{S}}.ledger_items (id, ` + newNames + `, created_at) FROM STDIN BINARY`
-	copyBacklog = `COPY {{S}}.ledger_backlog (item_id, kind, slot, stage, priority, due_at, gate) FROM STDIN BINARY`
+	copyBacklog = `COPY {{S}}.ledger_backlog (item_id, kind, slot, stage, priority, due_at) FROM STDIN BINARY`
 )
 
 // appendItem appends a row of copyItems.
@@ -170,11 +165,10 @@ func appendWork(b []byte, id int64, r *ledger.Record, now time.Time) []byte {
 	if due.IsZero() {
 		due = now
 	}
-	b = appendInt64(appendCount(b, 7), id)
+	b = appendInt64(appendCount(b, 6), id)
 	b = appendBytes(b, r.Kind)
 	b = appendInt16(b, int16(r.Slot))
 	b = appendInt16(b, code.OfState(r.Work.State))
 	b = appendInt16(b, r.Work.Priority)
-	b = appendTime(b, due)
-	return appendInt16(b, int16(min(len(r.Resources), 2)))
+	return appendTime(b, due)
 }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
@@ -108,7 +109,10 @@ func (c *limitedClaim) Ready(key string, n int) ([]scheduler.Candidate, error) {
 		ready := c.read[0].ready
 		return ready[:min(n, len(ready))], nil
 	}
-	template, args := sharded(readReady, c.g.Shard, []any{c.g.Kind, n})
+	template, args := strings.Replace(readReady, "{{SHARD}}", "", 1), []any{c.g.Kind, n}
+	if s := c.g.Shard; s.Count > 0 {
+		template, args = strings.Replace(readReady, "{{SHARD}}", inShard("$3", "$4"), 1), append(args, s.Count, s.Index)
+	}
 	var ready []scheduler.Candidate
 	err := c.query(template, args, func(scan scanner) error {
 		var r scheduler.Candidate

@@ -19,7 +19,7 @@ import (
 
 // The templates of Complete: $1 ids in order, $2 their tokens. Of an item that is there twice, only the last
 // token is looked at; the rules end the other. A round that was completed leaves
-// the backlog; a row that is to be reopened or cancelled, holds resources, or is of a failing item, is for the rules to
+// the backlog; a row that is to be reopened or cancelled, or is of a failing item, is for the rules to
 // end.
 var (
 	// heldBy is the condition of rows of the backlog whose item is in $1, which ascends, and whose token stands
@@ -28,7 +28,7 @@ var (
 	heldBy = `b.item_id` + listed + ` AND b.lock_id = ($2::uuid[])[width_bucket(b.item_id, $1::bigint[])]`
 
 	// fast is the condition of rows of the backlog that Complete ends. No item is looked at in its first attempt.
-	fast = `NOT b.reopen AND NOT b.cancel AND ` + code.HoldsNone + `
+	fast = `NOT b.reopen AND NOT b.cancel
  AND (b.attempt = 1 OR (SELECT i.failing_since FROM {{S}}.ledger_items i WHERE i.id = b.item_id) IS NULL)`
 
 	// completed ends items of several leases: each row looks its lease up, since a join could begin with all leases.
@@ -133,8 +133,8 @@ func appendID(ids *[]int64) func(scanner) error {
 func (s *Store) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g ledger.Grant) (landed []int64,
 	got ledger.Claimed, err error) {
 	c = inOrder(c)
-	have, known := s.gates.known(g.Kind)
-	if !known || have.gated || have.laned || g.Resume || fitting(c) < len(c) {
+	laned, known := s.laned.known(g.Kind)
+	if !known || laned || g.Resume || fitting(c) < len(c) {
 		landed, err = s.Complete(ctx, nil, c)
 		return landed, ledger.Claimed{More: true}, err
 	}
@@ -155,7 +155,7 @@ func (s *Store) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g l
 	if err != nil {
 		return nil, ledger.Claimed{}, err
 	}
-	got, err = s.claimed(ctx, next, nil, kindGates{})
+	got, err = s.claimed(ctx, next, nil, false)
 	return landed, got, err
 }
 

@@ -26,7 +26,7 @@ const (
 	// workOf are the columns of the backlog as the rules know it, of a row b with its lease l.
 	workOf = `b.item_id, b.due_at, l.leased_at, b.started_at, coalesce(b.expires_at, l.expires_at) AS expires_at, b.lock_id, b.attempt, b.epoch,
   CASE WHEN b.lock_id IS NULL THEN b.stage ELSE ` + code.Leased + ` END AS state, b.priority, b.slot, b.failures, b.crashes, b.losses, b.alone, b.reopen, b.cancel,
-  l.agent AS locked_by, b.gate, b.blocked_on, b.passed_at, b.limit_key,
+  l.agent AS locked_by, b.gate, b.limit_key,
   nullif(coalesce(l.renewals, 0) + coalesce(b.renewals, 0), 0) AS renewals, b.usual_priority, b.cancel_reason`
 
 	// work is the backlog as the rules know it.

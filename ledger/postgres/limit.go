@@ -80,11 +80,59 @@ func (k *laneKeeper) done(kind string, limits scheduler.Limits, now time.Time, t
 	k.kinds[kind] = c
 }
 
+// lanedKinds is what a process knows of which kinds have or had limits. What is false is looked up again by every claim.
+type lanedKinds struct {
+	mu    sync.Mutex
+	kinds map[string]bool
+}
+
+// learn takes note of what was seen of a kind.
+func (k *lanedKinds) learn(kind string, laned bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.kinds == nil {
+		k.kinds = map[string]bool{}
+	}
+	k.kinds[kind] = k.kinds[kind] || laned
+}
+
+func (k *lanedKinds) known(kind string) (laned, known bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	laned, known = k.kinds[kind]
+	return laned, known
+}
+
+// isLaned reports whether a kind may have limits. A process asks the database once; later a claim that finds nothing
+// does, once a second.
+func (s *Store) isLaned(ctx context.Context, kind string) (laned bool, err error) {
+	if laned, known := s.laned.known(kind); known {
+		return laned, nil
+	}
+	err = s.lookUp(ctx, func(ss session) error {
+		return ss.query(`SELECT laned FROM {{S}}.ledger_kinds WHERE kind = $1`, []any{kind}, func(scan scanner) error {
+			return scan(&laned)
+		})
+	})
+	if err == nil {
+		s.laned.learn(kind, laned)
+	}
+	return laned, err
+}
+
+// wall is the time of this process, or of a test.
+func (s *Store) wall() time.Time {
+	if s.clock != nil {
+		return s.clock()
+	}
+	return time.Now()
+}
+
 const (
 	shardKeyOf = `(SELECT coalesce(i.shard_key, i.key) FROM {{S}}.ledger_items i WHERE i.id = b.item_id)`
 
 	// strays are ready and not filed; misfiled is what is filed as limits demanded that were others.
-	strays = `SELECT item_id FROM {{S}}.ledger_backlog WHERE ` + isReady + ` AND gate = ` + code.NoResource +
+	strays = `SELECT item_id FROM {{S}}.ledger_backlog WHERE ` + isReady + ` AND gate = ` + code.Free +
 		` AND kind = $1 ORDER BY priority, due_at, item_id`
 	misfiled = `SELECT item_id FROM {{S}}.ledger_backlog WHERE ` + filedRows + ` AND kind = $1{{WRONG}} ORDER BY limit_key, priority, due_at, item_id`
 
@@ -131,7 +179,7 @@ func filing(l scheduler.Limits) []string {
 	}
 	switch {
 	case !l.Any():
-		return []string{file(`gate = `+code.NoResource+`, limit_key = NULL`, misfiled, ``)}
+		return []string{file(`gate = `+code.Free+`, limit_key = NULL`, misfiled, ``)}
 	case l.ByKey():
 		return []string{file(`gate = `+code.Filed+`, limit_key = `+shardKeyOf, strays, ``), file(`limit_key = `+shardKeyOf,
 			misfiled, ` AND limit_key = ''`)}
@@ -299,7 +347,7 @@ func (c *limitedClaim) file(look bool) error {
 // book writes what was granted, with the commit.
 func (c *limitedClaim) book() error {
 	if len(c.admission.Granted) > 0 {
-		c.dest = c.dest[1 : len(c.dest)-1]
+		c.dest = c.dest[1:]
 		ids := slices.Sorted(slices.Values(c.admission.Granted))
 		if err := c.later(stampLimited, []any{ids, c.g.Agent, pgUUID(c.g.LockID), c.now, c.g.TTL, c.g.Kind},
 			c.row); err != nil {

@@ -11,10 +11,10 @@ import (
 
 // lookTemplate asks whether a claim would find anything, as claimTemplate does: $1 kind, $2 priorities, $3 and $4 their
 // positions. It locks nothing, and there is nothing to commit.
-const lookTemplate = `SELECT {{NOW}}, coalesce(k.paused, false), coalesce(k.gated, false), coalesce(k.laned, false), EXISTS (
+const lookTemplate = `SELECT {{NOW}}, coalesce(k.paused, false), coalesce(k.laned, false), EXISTS (
   SELECT FROM unnest($2::smallint[], $3::timestamptz[], $4::bigint[]) p(priority, due, id) CROSS JOIN LATERAL (
    SELECT item_id FROM {{S}}.ledger_backlog
-   WHERE ` + isReady + ` AND gate = ` + code.NoResource + ` AND kind = $1 AND priority = p.priority AND (due_at, item_id) >= (p.due, p.id){{SHARD}}
+   WHERE ` + isReady + ` AND gate = ` + code.Free + ` AND kind = $1 AND priority = p.priority AND (due_at, item_id) >= (p.due, p.id){{SHARD}}
    ORDER BY due_at, item_id LIMIT (SELECT 1)) x)
 FROM (SELECT) one LEFT JOIN {{S}}.ledger_kinds k ON k.kind = $1`
 
@@ -35,11 +35,12 @@ func (s *Store) someReady(ctx context.Context, g ledger.Grant) (some bool, err e
 	}
 	paused := false
 	err = s.lookUp(ctx, func(ss session) error {
-		return ss.query(template, args, func(scan scanner) error { return scan(&f.now, &paused, &c.gated, &c.laned, &some) })
+		return ss.query(template, args, func(scan scanner) error { return scan(&f.now, &paused, &c.laned, &some) })
 	})
 	if err != nil || paused || some {
 		f.now = time.Time{} // how far it looked is not how far all was looked at
 	}
 	s.positions.claimed(c.walks, f)
-	return s.gates.learn(g.Kind, c.gated, c.laned) || some && !paused, err
+	s.laned.learn(g.Kind, c.laned)
+	return c.laned || some && !paused, err
 }

@@ -201,7 +201,8 @@ func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 }
 
 func (s *Store) schemaOf(c condition) ledger.Schema {
-	return ledger.Schema{Ledger: s.name, Have: c.have, Compatible: c.compatible, Known: schema.Version}
+	return ledger.Schema{Ledger: s.name, Have: c.have, Compatible: c.compatible, Oldest: schema.Oldest,
+		Known: schema.Version}
 }
 
 // migrate runs the migrations that are outstanding, in a session of its own: they need the

@@ -54,7 +54,7 @@ type Store struct {
 	prepared    map[string]bool // SQL of the hot path; nil prepares nothing
 	newness     newness
 	prunes      prunes
-	gates       gates
+	laned       lanedKinds
 	leaseSweeps sqlstore.Pace
 	lanes       laneKeeper
 	repeated    atomic.Int64 // transactions
@@ -94,7 +94,6 @@ func newStore(pool *pgxpool.Pool, o Options) (*Store, Options, error) {
 	s := &Store{
 		pool: pool, hot: pool, name: ledgerName(pool.Config().ConnConfig), schema: quote(o.Schema),
 		channel: channelPrefix + o.Schema, clock: o.Now, described: &sync.Map{},
-		gates:       gates{wakes: wakes, sweeps: sqlstore.Pace{Every: sqlstore.SweepEvery}},
 		leaseSweeps: sqlstore.Pace{Every: sqlstore.SweepEvery},
 	}
 	if s.clock != nil {

@@ -222,9 +222,6 @@ func TestPreparedPlans(t *testing.T) {
 		{"plain", 500, func(w *workload) { w.fill(many, 1) }, func(w *workload) []storetest.Call {
 			return append(w.Calls(), w.rareCalls()...)
 		}},
-		{"resources", 100, func(w *workload) { w.fillGated(many / 16) }, func(w *workload) []storetest.Call {
-			return w.GatedCalls(func() { w.gates.sweeps.Took(time.Time{}, 0) })
-		}},
 		{"limits", 100, func(w *workload) { w.fillLimited(many/16, 100) }, func(w *workload) []storetest.Call {
 			return w.LimitedCalls()
 		}},
@@ -243,7 +240,7 @@ func TestPreparedPlans(t *testing.T) {
 				{"almost empty, statistics of before", emptied},
 				{"almost empty, analysed", func() { w.analyze() }},
 				{"all leased, analysed", func() {
-					w.exec(t, `UPDATE {{S}}.ledger_backlog SET blocked_on = NULL, passed_at = NULL, running = limit_key IS NOT NULL, `+
+					w.exec(t, `UPDATE {{S}}.ledger_backlog SET running = limit_key IS NOT NULL, `+
 						become[ledger.StateLeased])
 					w.leases()
 					w.analyze()
@@ -254,7 +251,6 @@ func TestPreparedPlans(t *testing.T) {
 					w = newWorkload(t, w.watched, c.batch)
 					w.seen = seen
 					for _, left := range []string{"attempts", "backlog WHERE lock_id IS NOT NULL", "leases",
-						"held WHERE resource NOT LIKE 'busy%'",
 						"lanes WHERE limit_key NOT LIKE 'busy%'"} {
 						w.exec(t, `DELETE FROM {{S}}.ledger_`+left)
 					}

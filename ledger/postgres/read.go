@@ -75,9 +75,8 @@ held AS MATERIALIZED (
   SELECT locked_by IN (SELECT agent FROM {{S}}.ledger_agents) OR expires_at <= (SELECT now FROM clock) AS held FROM ` + leased + ` b WHERE kind = $1) h),
 due AS (SELECT count(*) AS n FROM (SELECT FROM {{S}}.ledger_backlog WHERE stage = ` + code.Waiting + ` AND kind = $1 AND due_at <= (SELECT now FROM clock) ORDER BY due_at, item_id LIMIT $2) x)
 SELECT (SELECT now FROM clock),
- least($2::bigint, (SELECT n FROM due) + (SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog WHERE ` + isReady + ` AND gate = ` + code.NoResource + ` AND kind = $1 ORDER BY priority, due_at, item_id LIMIT $2) x) +
-  (SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog WHERE ` + isReady + ` AND gate > ` + code.NoResource + ` AND blocked_on IS NULL AND kind = $1 ORDER BY priority, due_at, item_id LIMIT $2) x) +
-  (SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog WHERE passed_at IS NOT NULL AND blocked_on IS NOT NULL AND kind = $1 ORDER BY gate, passed_at, item_id LIMIT $2) x)),
+ least($2::bigint, (SELECT n FROM due) + (SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog WHERE ` + isReady + ` AND gate = ` + code.Free + ` AND kind = $1 ORDER BY priority, due_at, item_id LIMIT $2) x) +
+  (SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog WHERE ` + filedRows + ` AND kind = $1 ORDER BY limit_key, priority, due_at, item_id LIMIT $2) x)),
  (SELECT held FROM held), (SELECT persons FROM held),
  (SELECT count(*) FROM (SELECT FROM {{S}}.ledger_backlog WHERE stage = ` + code.Waiting + ` AND kind = $1 AND due_at > (SELECT now FROM clock) ORDER BY due_at, item_id LIMIT $2) x),
  (SELECT due_at FROM {{S}}.ledger_backlog WHERE stage = ` + code.Waiting + ` AND kind = $1 AND due_at > (SELECT now FROM clock) ORDER BY due_at, item_id LIMIT 1),

@@ -1,8 +1,6 @@
 package postgres
 
 import (
-	"encoding/json"
-
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/internal/code"
 	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
@@ -15,14 +13,13 @@ const (
 	doneColumns = `CASE WHEN i.every IS NOT NULL THEN (SELECT max(p.period) FROM {{S}}.ledger_attempts p WHERE p.item_id = i.id AND p.outcome IN ` + code.Completed + `) END,
  CASE WHEN i.every IS NOT NULL THEN (SELECT p.epoch FROM {{S}}.ledger_attempts p WHERE p.item_id = i.id AND p.period IS NOT NULL AND p.outcome IN ` + code.Completed + ` ORDER BY p.period DESC, p.epoch DESC LIMIT 1) END`
 	workColumns = `b.state, b.priority, b.due_at, b.epoch, b.attempt, b.failures, b.crashes, b.losses, b.alone, b.reopen, b.cancel, b.locked_by, b.lock_id, b.leased_at, b.started_at, b.expires_at,
- ` + code.Resources + `, b.passed_at, b.renewals, b.usual_priority, b.cancel_reason`
+ b.renewals, b.usual_priority, b.cancel_reason`
 
 	// outputColumn is that of the newest attempt that has one.
 	outputColumn = `(SELECT o.output FROM {{S}}.ledger_attempts o WHERE o.item_id = i.id AND octet_length(o.output) > 0 ORDER BY o.attempt DESC LIMIT 1)`
 
-	// database/sql has no arrays.
 	recordColumns = `i.id, i.kind, ` + itemColumns +
-		`, coalesce(array_to_json(i.resources)::text, ''), i.failing_since, i.recovered_at, ` + doneColumns + `, ` +
+		`, i.failing_since, i.recovered_at, ` + doneColumns + `, ` +
 		workColumns + `, ` + sqlstore.LastColumns
 
 	// lastAttempt is the newest attempt of i, by the primary key.
@@ -39,24 +36,21 @@ const (
 // recordRow reads recordColumns, row after row into the same places: what it returns shares nothing
 // with it.
 type recordRow struct {
-	places    *places
-	item      ledger.Record
-	resources string
-	work      ledger.Work
-	state     *int16 // nil when there is no row of the backlog
-	gate      int16
-	last      sqlstore.LastRow
+	places *places
+	item   ledger.Record
+	work   ledger.Work
+	state  *int16 // nil when there is no row of the backlog
+	last   sqlstore.LastRow
 }
 
 // records is a reader of recordColumns and of what follows them, which is never NULL or bytes.
 func records(more ...any) *recordRow {
 	r := &recordRow{}
 	i, w := &r.item, &r.work
-	r.places = new(places).direct(&i.ID, &i.Kind).direct(itemDest(i)...).direct(&r.resources)
+	r.places = new(places).direct(&i.ID, &i.Kind).direct(itemDest(i)...)
 	r.places.add(&i.FailingSince, &i.RecoveredAt, &i.DonePeriod, &i.DoneEpoch, &r.state, &w.Priority, &w.Due, &w.Epoch,
 		&w.Attempt, &w.Failures, &w.Crashes, &w.Losses, &w.Alone, &w.Reopen, &w.Cancel,
-		&w.Agent, &w.LockID, &w.LeasedAt, &w.StartedAt, &w.ExpiresAt, &r.gate, &w.PassedAt,
-		&w.Renewals, &w.Usual, &w.CancelReason)
+		&w.Agent, &w.LockID, &w.LeasedAt, &w.StartedAt, &w.ExpiresAt, &w.Renewals, &w.Usual, &w.CancelReason)
 	r.places.add(r.last.Dest()...).direct(more...)
 	return r
 }
@@ -67,14 +61,9 @@ func (r *recordRow) record(scan scanner) (ledger.Record, error) {
 	}
 	rec := r.item
 	rec.CreatedAt = rec.CreatedAt.UTC()
-	if r.resources != "" {
-		if err := json.Unmarshal([]byte(r.resources), &rec.Resources); err != nil {
-			return rec, err
-		}
-	}
 	if r.state != nil {
 		w := r.work
-		w.State, w.Gated = code.State(*r.state), r.gate > 0
+		w.State = code.State(*r.state)
 		rec.Work = &w
 	}
 	rec.Last = r.last.Last(rec.ID, rec.Kind)

@@ -71,7 +71,7 @@ func (t *tablesOf) Tables() ([]tables.Table, error) {
 	all := []tables.Table{{Name: schema.Meta, Key: []string{"k"}}}
 	for _, d := range schema.Tables {
 		if !d.Apart {
-			all = append(all, tables.Table{Name: d.Name, Key: d.Key, Seeded: d.Seeded})
+			all = append(all, tables.Table{Name: d.Name, Key: d.Key})
 		}
 	}
 	for i := range all {

@@ -27,17 +27,13 @@ type tx struct {
 	reset   []string                  // kinds that are no longer paused
 	locked  []string                  // names of locks that have a record, which is locked
 	ends    []func(committed bool)
-
-	freed []string // resources for which somebody may wait
-	woken func(kind string)
 }
 
 // loaded is what Apply must know of a record.
 type loaded struct {
-	kind  string
-	slot  int
-	work  bool // it has a backlog row
-	holds bool // resources, under a lease
+	kind string
+	slot int
+	work bool // it has a backlog row
 }
 
 func newTx(s *Store, session session) *tx {
@@ -192,8 +188,7 @@ func (t *tx) records(template string, args []any) ([]ledger.Record, error) {
 	})
 	for i := range out {
 		r := &out[i]
-		t.loaded[r.ID] = loaded{r.Kind, r.Slot, r.Work != nil, r.Work != nil && r.Work.Gated &&
-			r.Work.State == ledger.StateLeased}
+		t.loaded[r.ID] = loaded{r.Kind, r.Slot, r.Work != nil}
 	}
 	return out, err
 }
@@ -218,7 +213,7 @@ func (t *tx) PutKind(k ledger.Kind) error {
 		if err := t.later("SELECT pg_advisory_xact_lock($1)", []any{t.s.limitLock(k.Name)}, nil); err != nil {
 			return err
 		}
-		t.ends = append(t.ends, func(bool) { t.s.gates.learn(k.Name, false, true) })
+		t.ends = append(t.ends, func(bool) { t.s.laned.learn(k.Name, true) })
 	}
 	changed, err := sqlstore.PutKind(alike{t}, k)
 	if err != nil || !changed {

@@ -34,7 +34,6 @@ func (s *Store) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx)
 			return err
 		}
 		t.end(true)
-		s.wake(ctx, c, t.freed, t.woken)
 		return nil
 	})
 }

@@ -3,14 +3,12 @@
 //
 // Each rule has its own file:
 //
-//	order.go     the order in which items are claimed
-//	shard.go     slots, and the part of them that a claim takes
-//	resource.go  items that need resources: all of them or none
-//	reserve.go   the one item for which a ledger keeps resources free
-//	limits.go    the limits of a kind
-//	rate.go      how many items begin in a time
-//	quota.go     how many items a claim may still lease, of a kind and of each shard key
-//	cursor.go    where a claim begins among the shard keys, and how it goes on
+//	order.go   the order in which items are claimed
+//	shard.go   slots, and the part of them that a claim takes
+//	limits.go  the limits of a kind
+//	rate.go    how many items begin in a time
+//	quota.go   how many items a claim may still lease, of a kind and of each shard key
+//	cursor.go  where a claim begins among the shard keys, and how it goes on
 //
-// An item waits for resources or for limits, never for both. All times are those of the database's clock.
+// All times are those of the database's clock.
 package scheduler

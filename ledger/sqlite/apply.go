@@ -7,27 +7,26 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/internal/code"
-	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 )
 
 var (
 	upsertBacklog = newBulk(
 		`INSERT INTO ledger_backlog (item_id, kind, slot, state, priority, due_at, epoch, attempt, failures, crashes, losses,
-  alone, reopen, cancel, locked_by, lock_id, leased_at, started_at, expires_at, gate, passed_at, usual_priority, cancel_reason)
+  alone, reopen, cancel, locked_by, lock_id, leased_at, started_at, expires_at, usual_priority, cancel_reason)
  SELECT i.id, i.kind, i.slot, v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9,
   v.column10, v.column11, v.column12, v.column13, v.column14, v.column15, v.column16, v.column17,
-  CASE WHEN v.column18 THEN `+gateOf+` ELSE `+code.NoResource+` END, v.column19, v.column20, v.column21 FROM (`, 21, `) v CROSS JOIN ledger_items i ON i.id = v.column1 WHERE true
+  v.column18, v.column19 FROM (`, 19, `) v CROSS JOIN ledger_items i ON i.id = v.column1 WHERE true
  ON CONFLICT (item_id) DO UPDATE SET state = excluded.state, priority = excluded.priority, due_at = excluded.due_at, epoch = excluded.epoch,
   attempt = excluded.attempt, failures = excluded.failures, crashes = excluded.crashes, losses = excluded.losses, alone = excluded.alone,
   reopen = excluded.reopen, cancel = excluded.cancel, locked_by = excluded.locked_by, lock_id = excluded.lock_id,
   leased_at = excluded.leased_at, started_at = excluded.started_at, expires_at = excluded.expires_at,
-  gate = iif(excluded.state = `+code.Leased+` AND limit_key IS NOT NULL, gate, excluded.gate), limit_key = iif(excluded.state = `+code.Leased+`, limit_key, NULL),
-  passed_at = excluded.passed_at, blocked_on = NULL, usual_priority = excluded.usual_priority, cancel_reason = excluded.cancel_reason,
+  gate = iif(excluded.state = `+code.Leased+`, gate, `+code.Free+`), limit_key = iif(excluded.state = `+code.Leased+`, limit_key, NULL),
+  usual_priority = excluded.usual_priority, cancel_reason = excluded.cancel_reason,
   renewals = iif(excluded.state = `+code.Leased+`, renewals, NULL)`)
 	insertAttempts = newBulk(
 		`INSERT INTO ledger_attempts (item_id, attempt, kind, agent, lock_id, worker, epoch, period, leased_at, finished_at, outcome, final, code, error, log, output, cause, due_at, started_at, renewals)`, 20, ``)
 	updateItems = newBulk(
-		`UPDATE ledger_items SET fingerprint = v.column2, payload = CAST(v.column3 AS BLOB), every = v.column4, zone = v.column5, epoch = v.column6, resources = v.column7, trace = v.column8 FROM (`, 8,
+		`UPDATE ledger_items SET fingerprint = v.column2, payload = CAST(v.column3 AS BLOB), every = v.column4, zone = v.column5, epoch = v.column6, trace = v.column7 FROM (`, 7,
 		`) v WHERE id = v.column1`)
 	updateOutages = newBulk(`UPDATE ledger_items SET failing_since = v.column2, recovered_at = v.column3 FROM (`, 3,
 		`) v WHERE id = v.column1`)
@@ -42,13 +41,10 @@ func (x *tx) Apply(changes []ledger.Change) error {
 	if err := x.begin(); err != nil {
 		return err
 	}
-	var finished, forgotten, freed []int64
+	var finished, forgotten []int64
 	var work, attempts, items, outages []*ledger.Change
 	for i := range changes {
 		c := &changes[i]
-		if x.holders[c.ID] && (c.Finish || c.Work != nil && c.Work.State != ledger.StateLeased) {
-			freed = append(freed, c.ID)
-		}
 		if c.Forget {
 			forgotten = append(forgotten, c.ID)
 			continue
@@ -71,10 +67,9 @@ func (x *tx) Apply(changes []ledger.Change) error {
 	}
 	for _, step := range []func() error{
 		func() error { return remove(x.session, "ledger_backlog WHERE item_id", finished) },
-		func() error { return remove(x.session, "ledger_held WHERE item_id", freed) },
 		func() error { return x.putItems(items) },
 		func() error { return x.putOutages(outages) },
-		func() error { return x.putWork(work) }, // it looks at the resources of the items
+		func() error { return x.putWork(work) },
 		func() error { return x.putAttempts(attempts) },
 		func() error { return remove(x.session, "ledger_backlog WHERE item_id", forgotten) },
 		func() error { return remove(x.session, "ledger_attempts WHERE item_id", forgotten) },
@@ -104,8 +99,7 @@ func (x *tx) putWork(changes []*ledger.Change) error {
 		}
 		return append(list, changes[i].ID, code.OfState(w.State), w.Priority, w.Due, w.Epoch, w.Attempt, w.Failures,
 			w.Crashes, w.Losses,
-			w.Alone, w.Reopen, w.Cancel, null(w.Agent), w.LockID, w.LeasedAt, w.StartedAt, w.ExpiresAt, w.Gated, w.PassedAt,
-			usual, null(w.CancelReason))
+			w.Alone, w.Reopen, w.Cancel, null(w.Agent), w.LockID, w.LeasedAt, w.StartedAt, w.ExpiresAt, usual, null(w.CancelReason))
 	})
 }
 
@@ -132,26 +126,13 @@ func (x *tx) putAttempts(changes []*ledger.Change) error {
 }
 
 func (x *tx) putItems(changes []*ledger.Change) error {
-	var gated []int64
-	for _, c := range changes {
-		if len(c.Item.Resources) > 0 {
-			gated = append(gated, c.ID)
-		}
-	}
-	if len(gated) > 0 {
-		_, err := x.session.exec(
-			`UPDATE ledger_kinds SET gated = 1 WHERE gated = 0 AND kind IN (SELECT kind FROM ledger_items WHERE id IN (SELECT value FROM json_each(?1)))`, array(gated))
-		if err != nil {
-			return err
-		}
-	}
 	return updateItems.exec(x.session, len(changes), func(list []any, i int) []any {
 		c := changes[i].Item
 		if c.Every != "" { // what is recurring from now on may be pruned otherwise
 			x.s.pruned.Clear()
 		}
 		return append(list, changes[i].ID, c.Fingerprint, blob(c.Payload), null(c.Every), null(c.Zone), c.Epoch,
-			null(sqlstore.Names(c.Resources)), null(c.Trace))
+			null(c.Trace))
 	})
 }
 

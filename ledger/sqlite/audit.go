@@ -27,17 +27,13 @@ func (s *Store) Audit(ctx context.Context, after int64, limit int) (all []ledger
 		if err != nil {
 			return err
 		}
-		held, err := heldBy(r, recordIDs(recs))
-		if err != nil {
-			return err
-		}
 		all = make([]ledger.Audited, len(recs))
 		for i := range recs {
 			n := 0
 			for n < len(ended) && ended[n].ItemID == recs[i].ID {
 				n++
 			}
-			all[i].Record, all[i].Held = recs[i], held[recs[i].ID]
+			all[i].Record = recs[i]
 			if n > 0 {
 				all[i].Attempts = ended[:n:n]
 			}

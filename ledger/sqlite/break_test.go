@@ -135,5 +135,11 @@ func (s breakableStmt) QueryContext(ctx context.Context, args []driver.NamedValu
 	return s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
 }
 
-// SweepAlways makes claims look at all that waits for a resource that is free.
-func SweepAlways(s *Store) { s.sweeps.Every, s.wakes = 0, 1<<30 }
+// WhatIsLeft is what a migration that failed has left of a ledger that had another schema before.
+func WhatIsLeft(t testing.TB, path string, before int, copied string) string {
+	f, err := locate(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return whatIsLeft(t.Context(), f, state{have: before}, copied)
+}

@@ -12,7 +12,7 @@ const (
 	// ready selects what may be claimed of kind ?1, shard ?2 of ?3. The kind is not paused. By
 	// statistics of when all was ready, SQLite would look through the whole table for the first.
 	ready = ` FROM ledger_backlog b INDEXED BY ledger_backlog_ready CROSS JOIN ledger_items i ON i.id = b.item_id
- WHERE b.state = ` + code.Ready + ` AND b.gate = ` + code.NoResource + ` AND b.kind = ?1 AND NOT coalesce((SELECT paused FROM ledger_kinds WHERE kind = ?1), 0) AND b.slot % ?3 = ?2`
+ WHERE b.state = ` + code.Ready + ` AND b.gate = ` + code.Free + ` AND b.kind = ?1 AND NOT coalesce((SELECT paused FROM ledger_kinds WHERE kind = ?1), 0) AND b.slot % ?3 = ?2`
 	claimReady = `SELECT ` + readyColumns + ready + ` ORDER BY b.priority, b.due_at, b.item_id LIMIT ?4`
 	// resumable selects what agent ?2 holds of kind ?1. All that is leased is little.
 	resumable = ` FROM ledger_backlog b INDEXED BY ledger_backlog_leased CROSS JOIN ledger_items i ON i.id = b.item_id WHERE b.state = ` + code.Leased + ` AND b.kind = ?1 AND b.locked_by = ?2`
@@ -35,12 +35,9 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 		if err != nil || some {
 			return err
 		}
-		gated, laned, err := gatesOf(r, g.Kind)
+		laned, err := isLaned(r, g.Kind)
 		if err == nil && laned {
 			some, got, err = s.someLaned(r, g)
-		}
-		if err == nil && !some && gated {
-			some, err = s.someGated(r, g.Kind)
 		}
 		return err
 	})
@@ -49,14 +46,12 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 	}
 	for more := true; more && len(got.Records) == 0; {
 		err = s.write(ctx, true, func(t *turn) error {
-			gated, laned, err := gatesOf(t, g.Kind)
+			laned, err := isLaned(t, g.Kind)
 			got, more = ledger.Claimed{}, false
 			switch {
 			case err != nil:
 			case laned:
-				got, more, err = s.claimLaned(t, g, gated)
-			case gated:
-				got.Records, more, err = s.claimGated(t, g)
+				got, more, err = s.claimLaned(t, g)
 			default:
 				got.Records, err = claim(t, g)
 			}
@@ -99,10 +94,7 @@ func claim(t *turn, g ledger.Grant) ([]ledger.Record, error) {
 		w.State, w.Attempt = ledger.StateLeased, w.Attempt+1
 		w.Agent, w.LockID, w.LeasedAt, w.ExpiresAt = g.Agent, g.LockID, t.now, expires
 	}
-	_, err = t.exec(`UPDATE ledger_backlog SET state = `+code.Leased+
-		`, attempt = attempt + 1, locked_by = ?2, lock_id = ?3, leased_at = ?4, expires_at = ?5
- WHERE item_id IN (SELECT value FROM json_each(?1))`, array(recordIDs(fresh)), g.Agent, g.LockID, t.now, expires)
-	return append(held, fresh...), err
+	return append(held, fresh...), stamp(t, g, recordIDs(fresh))
 }
 
 // resume moves the expiry of what the agent holds of the kind, and returns it.

@@ -11,8 +11,6 @@ import (
 
 func TestCompare(t *testing.T) { storetest.Compare(t, place) }
 
-func TestCompareResources(t *testing.T) { storetest.CompareResources(t, place) }
-
 func TestCompareLimits(t *testing.T) { storetest.CompareLimits(t, place) }
 
 func FuzzCompare(f *testing.F) { storetest.FuzzCompare(f, place) }
@@ -29,7 +27,6 @@ func place(t testing.TB, now func() time.Time) storetest.Place {
 			s, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: now})
 			if err == nil {
 				b.Attach(s)
-				sqlite.SweepAlways(s)
 			}
 			return s, err
 		},

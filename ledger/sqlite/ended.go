@@ -97,7 +97,7 @@ func excludes(f ledger.Filter, kind string) bool {
 func (s *Store) Ahead(ctx context.Context, r *ledger.Record, limit int) (n int64, err error) {
 	laned := false
 	err = s.read(ctx, false, func(ss session) (err error) {
-		_, laned, err = gatesOf(ss, r.Kind)
+		laned, err = isLaned(ss, r.Kind)
 		return err
 	})
 	if err != nil {

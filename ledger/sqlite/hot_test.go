@@ -296,7 +296,7 @@ func TestIdleShard(t *testing.T) {
 		w.Claim(ledger.Claim{Kind: kind, Shard: scheduler.Shard{Index: 1, Count: 4}}, 0)
 		ran := w.ran()
 		steps := map[string]int{"k": 12*many + 50, "other": 50}[kind]
-		// then whether there are items that need resources
+		// then whether the kind has limits
 		if len(ran) != 2 || ran[1].steps > 50 || len(w.faults(t, storetest.Call{Indexes: []string{storetest.IndexReady}},
 			ran[0], steps)) > 0 {
 			t.Errorf("%s: %+v, at most %d steps", kind, ran, steps)

@@ -13,9 +13,6 @@ func (x *tx) Insert(items []ledger.Record) ([]int64, error) {
 	if err := x.begin(); err != nil {
 		return nil, err
 	}
-	if err := x.markGated(items); err != nil {
-		return nil, err
-	}
 	ids := make([]int64, len(items))
 	top, err := x.topItem()
 	if err != nil {
@@ -91,8 +88,8 @@ func (x *tx) enqueue(items []ledger.Record, ids []int64) error {
 			}
 			last = j
 		}
-		_, err := x.session.exec(`INSERT INTO ledger_backlog (item_id, kind, slot, state, priority, due_at, epoch, gate)
- SELECT id, kind, slot, ?3, ?4, ?5, ?6, `+gateOf+` FROM ledger_items WHERE id BETWEEN ?1 AND ?2`,
+		_, err := x.session.exec(`INSERT INTO ledger_backlog (item_id, kind, slot, state, priority, due_at, epoch)
+ SELECT id, kind, slot, ?3, ?4, ?5, ?6 FROM ledger_items WHERE id BETWEEN ?1 AND ?2`,
 			ids[i], ids[last], code.OfState(w.State), w.Priority, due(w), w.Epoch)
 		if err != nil {
 			return err

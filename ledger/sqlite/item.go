@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 )
 
 // The columns of an item that a ledger keeps, once as they are read and once as they are written.
@@ -28,7 +27,7 @@ func scanItem(r row) ledger.Record {
 }
 
 // newColumns are those of a new item, in the order of itemArgs.
-const newColumns = `kind, scope, key, fingerprint, slot, shard_key, every, zone, payload, source, resources, trace, epoch, created_at`
+const newColumns = `kind, scope, key, fingerprint, slot, shard_key, every, zone, payload, source, trace, epoch, created_at`
 
 var insertItems = newBulk("INSERT INTO ledger_items ("+newColumns+")", width(newColumns),
 	" ON CONFLICT (kind, scope, key) DO NOTHING")
@@ -36,5 +35,5 @@ var insertItems = newBulk("INSERT INTO ledger_items ("+newColumns+")", width(new
 func itemArgs(list []any, r *ledger.Record, now time.Time) []any {
 	return append(list, r.Kind, r.Scope, r.Key, r.Fingerprint, r.Slot, null(r.ShardKey), null(r.Every), null(r.Zone),
 		r.Payload,
-		null(r.Source), null(sqlstore.Names(r.Resources)), null(r.Trace), r.Epoch, now)
+		null(r.Source), null(r.Trace), r.Epoch, now)
 }

@@ -20,7 +20,7 @@ type plain struct {
 
 const (
 	// fast is the condition of rows of the backlog that Complete ends. No item is looked at in its first attempt.
-	fast = `b.reopen = 0 AND b.cancel = 0 AND ` + code.HoldsNone + `
+	fast = `b.reopen = 0 AND b.cancel = 0
  AND (b.attempt = 1 OR (SELECT i.failing_since FROM ledger_items i WHERE i.id = b.item_id) IS NULL)`
 	completed = `INSERT INTO ledger_attempts (item_id, attempt, epoch, kind, final, leased_at, agent, lock_id, due_at, started_at, renewals, finished_at, outcome, worker, code, error, log, output)
  SELECT b.item_id, b.attempt, b.epoch, b.kind, 1, b.leased_at, b.locked_by, b.lock_id, b.due_at, b.started_at, b.renewals, `
@@ -64,8 +64,7 @@ func (s *Store) CompleteAndClaim(ctx context.Context, c []ledger.Completion, g l
 		if landed, err = finish(t, t.now, groups, full, len(c)); err != nil {
 			return err
 		}
-		gated, laned, err := gatesOf(t, g.Kind)
-		if got.More = gated || laned; err == nil && !got.More {
+		if got.More, err = isLaned(t, g.Kind); err == nil && !got.More {
 			got.Records, err = claim(t, g)
 		}
 		return err

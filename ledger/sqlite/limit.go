@@ -24,7 +24,7 @@ const (
 	shardKeyOf = `(SELECT coalesce(i.shard_key, i.key) FROM ledger_items i WHERE i.id = ledger_backlog.item_id)`
 	// strays are ready and not filed; misfiled is what is filed as limits demanded that were others.
 	strays = `SELECT item_id FROM ledger_backlog INDEXED BY ledger_backlog_ready WHERE state = ` + code.Ready +
-		` AND gate = ` + code.NoResource + ` AND kind = ?1 ORDER BY priority, due_at, item_id`
+		` AND gate = ` + code.Free + ` AND kind = ?1 ORDER BY priority, due_at, item_id`
 	misfiled = `SELECT item_id FROM ledger_backlog INDEXED BY ledger_backlog_lanes WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = ?1`
 	keyless  = misfiled + ` AND limit_key = ''`
 	keyed    = misfiled + ` AND limit_key > ''`
@@ -48,21 +48,15 @@ const (
 SELECT coalesce(key, ''), (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog INDEXED BY ledger_backlog_running
   WHERE limit_key IS NOT NULL AND lock_id IS NOT NULL AND kind = ?1 AND limit_key = key LIMIT ?9)), next_at, passed, earliest
  FROM (SELECT max(n), key, next_at, passed, earliest FROM k)`
-	readyLane = candidateOf +
-		` FROM ledger_backlog b INDEXED BY ledger_backlog_lanes WHERE b.limit_key IS NOT NULL AND b.lock_id IS NULL AND b.kind = ?1 AND b.limit_key = ?2
+	readyLane = `SELECT b.item_id, b.priority, b.due_at, b.alone FROM ledger_backlog b INDEXED BY ledger_backlog_lanes WHERE b.limit_key IS NOT NULL AND b.lock_id IS NULL AND b.kind = ?1 AND b.limit_key = ?2
  AND b.slot % ?4 = ?3 ORDER BY b.priority, b.due_at, b.item_id LIMIT ?5`
 	wholeLane = `SELECT (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog INDEXED BY ledger_backlog_running WHERE limit_key IS NOT NULL AND lock_id IS NOT NULL AND kind = ?1 LIMIT ?2)),
  (SELECT next_at FROM ledger_lanes WHERE kind = ?1 AND limit_key = '')`
 )
 
-// gatesOf reports of a kind whether it has items that need resources and is not paused, and whether it has
-// or had limits.
-func gatesOf(s session, kind string) (gated, laned bool, err error) {
-	err = s.query(`SELECT gated = 1 AND paused = 0, laned FROM ledger_kinds WHERE kind = ?1`, func(r row) error {
-		gated, laned = r.bool(0), r.bool(1)
-		return nil
-	}, kind)
-	return gated, laned, err
+// isLaned reports whether a kind has or had limits.
+func isLaned(s session, kind string) (bool, error) {
+	return exists(s, `SELECT 1 FROM ledger_kinds WHERE kind = ?1 AND laned = 1`, kind)
 }
 
 // someLaned reports whether a claim of a kind that has or had limits may find something, and if not, what
@@ -95,7 +89,7 @@ func (s *Store) someLaned(r session, g ledger.Grant) (some bool, held ledger.Cla
 
 // claimLaned claims of a kind that has or had limits. If it leased nothing, more reports whether there is
 // more to look at.
-func (s *Store) claimLaned(t *turn, g ledger.Grant, gated bool) (got ledger.Claimed, more bool, err error) {
+func (s *Store) claimLaned(t *turn, g ledger.Grant) (got ledger.Claimed, more bool, err error) {
 	k, err := sqlstore.Kind(s.alike(t), g.Kind)
 	if err != nil {
 		return got, false, err
@@ -110,15 +104,12 @@ func (s *Store) claimLaned(t *turn, g ledger.Grant, gated bool) (got ledger.Clai
 			return got, false, err
 		}
 	}
-	switch {
-	case limited:
+	if limited {
 		got, room, err = s.claimLimited(t, g, k)
-	case gated:
-		got.Records, more, err = s.claimGated(t, g)
-	default:
+	} else {
 		got.Records, err = claim(t, g)
 	}
-	return got, more || n == filed && room > 0, err
+	return got, n == filed && room > 0, err
 }
 
 // sweepLanes forgets now and then what rates have not been used lately, of all kinds.
@@ -144,7 +135,7 @@ func fileReady(t *turn, k ledger.Kind) (n int64, err error) {
 	}
 	switch {
 	case !k.Limits.Any():
-		set(`gate = `+code.NoResource+`, limit_key = NULL`, misfiled)
+		set(`gate = `+code.Free+`, limit_key = NULL`, misfiled)
 	case k.Limits.ByKey():
 		set(`gate = `+code.Filed+`, limit_key = `+shardKeyOf, strays)
 		set(`limit_key = `+shardKeyOf, keyless)
@@ -177,7 +168,7 @@ func (s *Store) claimLimited(t *turn, g ledger.Grant, k ledger.Kind) (got ledger
 	if err != nil {
 		return got, 0, err
 	}
-	if err := s.stamp(t, g, a.Granted); err != nil {
+	if err := stamp(t, g, a.Granted); err != nil {
 		return got, 0, err
 	}
 	slices.Sort(a.Granted)
@@ -186,6 +177,17 @@ func (s *Store) claimLimited(t *turn, g ledger.Grant, k ledger.Kind) (got ledger
 	got.Records = append(got.Records, fresh...)
 	s.cursors.Set(g, next)
 	return got, a.Room(), err
+}
+
+// stamp leases items.
+func stamp(t *turn, g ledger.Grant, ids []int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := t.exec(`UPDATE ledger_backlog SET state = `+code.Leased+
+		`, attempt = attempt + 1, locked_by = ?2, lock_id = ?3, leased_at = ?4, expires_at = ?5
+ WHERE item_id IN (SELECT value FROM json_each(?1))`, array(ids), g.Agent, g.LockID, t.now, t.now.Add(g.TTL))
+	return err
 }
 
 func compareClaimed(a, b ledger.Record) int {
@@ -242,7 +244,7 @@ func (l lanes) Next(after string, p scheduler.Pass) (lane scheduler.Lane, passed
 func (l lanes) Ready(key string, n int) (out []scheduler.Candidate, err error) {
 	index, count := shard(l.g)
 	err = l.in.query(readyLane, func(r row) error {
-		out = append(out, scanCandidate(r))
+		out = append(out, scheduler.Candidate{ID: r.int(0), Priority: int16(r.int(1)), Due: r.time(2), Alone: r.bool(3)})
 		return nil
 	}, l.g.Kind, key, index, count, n)
 	return out, err

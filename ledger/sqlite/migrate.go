@@ -84,7 +84,8 @@ func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 
 // schema is what of it the rules of package ledger are about.
 func (st state) schema(f *file) ledger.Schema {
-	return ledger.Schema{Ledger: f.name, Have: st.have, Compatible: st.compatibleFrom, Known: schema.Version}
+	return ledger.Schema{Ledger: f.name, Have: st.have, Compatible: st.compatibleFrom, Oldest: schema.Oldest,
+		Known: schema.Version}
 }
 
 // readNumbers reads how far the ledger is that the file is known to hold.

@@ -58,9 +58,7 @@ type Store struct {
 
 	shared
 
-	pruned     sync.Map // kind → moment up to which nothing is left to prune
-	wakes      int      // the constant of the same name, but in tests
-	sweeps     sqlstore.Pace
+	pruned     sync.Map      // kind → moment up to which nothing is left to prune
 	laneSweeps sqlstore.Pace // of rates that have not been used lately
 	cursors    sqlstore.Cursors
 }
@@ -95,9 +93,9 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err := ensure(ctx, f, o); err != nil {
 		return nil, explain(f.name, err)
 	}
-	s := &Store{file: f, closing: make(chan struct{}), wakes: wakes,
-		sweeps: sqlstore.Pace{Every: sqlstore.SweepEvery}, laneSweeps: sqlstore.Pace{Every: sqlstore.SweepEvery},
-		clock: func() time.Time { return clock().UTC().Truncate(time.Microsecond) }}
+	s := &Store{file: f, closing: make(chan struct{}),
+		laneSweeps: sqlstore.Pace{Every: sqlstore.SweepEvery},
+		clock:      func() time.Time { return clock().UTC().Truncate(time.Microsecond) }}
 	s.shared = sqlstore.New(sharedDB{s})
 	if err := s.connect(ctx, o); err != nil {
 		return nil, explain(f.name, err)

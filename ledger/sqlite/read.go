@@ -130,9 +130,8 @@ func standing(s session, kind string, part scheduler.Shard, now time.Time) (stat
 		of += fmt.Sprintf(` AND slot %% %d = %d`, part.Count, part.Index)
 	}
 	err := s.query(`SELECT
- (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = `+code.Ready+` AND gate = `+code.NoResource+` AND `+of+` LIMIT ?3)) +
- (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = `+code.Ready+` AND gate > `+code.NoResource+` AND blocked_on IS NULL AND `+of+` LIMIT ?3)) +
- (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE passed_at IS NOT NULL AND blocked_on IS NOT NULL AND `+of+` LIMIT ?3)),
+ (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = `+code.Ready+` AND gate = `+code.Free+` AND `+of+` LIMIT ?3)) +
+ (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE limit_key IS NOT NULL AND lock_id IS NULL AND `+of+` LIMIT ?3)),
  (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = `+code.Waiting+` AND `+of+` AND due_at <= ?2 LIMIT ?3)),
  (SELECT count(*) FROM (SELECT 1 FROM ledger_backlog WHERE state = `+code.Waiting+` AND `+of+` AND due_at > ?2 LIMIT ?3)),
  (SELECT min(due_at) FROM ledger_backlog WHERE state = `+code.Waiting+` AND `+of+` AND due_at > ?2),
@@ -160,22 +159,21 @@ func (s *Store) Counts(ctx context.Context, since time.Time) ([]stats.Counts, er
 	err := s.read(ctx, true, func(r session) error {
 		err := r.query(`SELECT k.kind,
  (SELECT count(*) FROM ledger_backlog WHERE state = `+code.Waiting+` AND kind = k.kind AND due_at > ?1),
- (SELECT count(*) FROM ledger_backlog WHERE state = `+code.Waiting+` AND kind = k.kind AND due_at <= ?1) + (SELECT count(*) FROM ledger_backlog WHERE state = `+code.Ready+` AND gate = `+code.NoResource+` AND kind = k.kind) +
-  (SELECT count(*) FROM ledger_backlog WHERE state = `+code.Ready+` AND gate > `+code.NoResource+` AND blocked_on IS NULL AND kind = k.kind) + (SELECT count(*) FROM ledger_backlog WHERE passed_at IS NOT NULL AND blocked_on IS NOT NULL AND kind = k.kind),
+ (SELECT count(*) FROM ledger_backlog WHERE state = `+code.Waiting+` AND kind = k.kind AND due_at <= ?1) + (SELECT count(*) FROM ledger_backlog WHERE state = `+code.Ready+` AND gate = `+code.Free+` AND kind = k.kind) +
+  (SELECT count(*) FROM ledger_backlog WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = k.kind),
  (SELECT count(*) FROM ledger_backlog WHERE state = `+code.Leased+` AND kind = k.kind),
  (SELECT count(*) FROM ledger_backlog WHERE state >= `+code.Dead+` AND state = `+code.Dead+` AND kind = k.kind),
  (SELECT count(*) FROM ledger_backlog WHERE state >= `+code.Dead+` AND state = `+code.Doubt+` AND kind = k.kind),
  (SELECT min(due_at) FROM ledger_backlog WHERE state = `+code.Waiting+` AND kind = k.kind AND due_at <= ?1),
- (SELECT min((SELECT min(due_at) FROM ledger_backlog WHERE state = `+code.Ready+` AND gate = `+code.NoResource+` AND kind = k.kind AND priority = p.column1)) FROM (VALUES (-2), (-1), (0), (1), (2)) p),
- (SELECT min((SELECT min(due_at) FROM ledger_backlog WHERE state = `+code.Ready+` AND gate > `+code.NoResource+` AND blocked_on IS NULL AND kind = k.kind AND priority = p.column1)) FROM (VALUES (-2), (-1), (0), (1), (2)) p),
- (SELECT min(due_at) FROM ledger_backlog WHERE passed_at IS NOT NULL AND blocked_on IS NOT NULL AND kind = k.kind),
+ (SELECT min((SELECT min(due_at) FROM ledger_backlog WHERE state = `+code.Ready+` AND gate = `+code.Free+` AND kind = k.kind AND priority = p.column1)) FROM (VALUES (-2), (-1), (0), (1), (2)) p),
+ (SELECT min(due_at) FROM ledger_backlog WHERE limit_key IS NOT NULL AND lock_id IS NULL AND kind = k.kind),
  (SELECT count(*) FROM ledger_attempts WHERE final = 1 AND kind = k.kind AND finished_at >= ?2 AND outcome IN `+code.Completed+`),
  (SELECT count(*) FROM ledger_attempts WHERE outcome IN `+code.Failures+` AND kind = k.kind AND finished_at >= ?2)
  FROM ledger_kinds k ORDER BY k.kind`, func(r row) error {
 			c := stats.Counts{Kind: r.text(0), Waiting: r.int(1), Ready: r.int(2), Leased: r.int(3), Dead: r.int(4),
 				Doubt:       r.int(5),
-				OldestReady: r.time(6), Done: r.int(10), Failed: r.int(11)}
-			for i := 7; i < 10; i++ {
+				OldestReady: r.time(6), Done: r.int(9), Failed: r.int(10)}
+			for i := 7; i < 9; i++ {
 				if t := r.time(i); !t.IsZero() && (c.OldestReady.IsZero() || t.Before(c.OldestReady)) {
 					c.OldestReady = t
 				}

@@ -14,13 +14,13 @@ const (
  b.priority, b.due_at, b.epoch, b.attempt, b.failures, b.crashes, b.losses, b.alone`
 	recordColumns = readyColumns +
 		`, b.state, b.reopen, b.cancel, b.locked_by, b.lock_id, b.leased_at, b.started_at, b.expires_at,
- i.resources, ` + code.Resources + `, b.passed_at, i.failing_since, i.recovered_at, b.renewals, b.usual_priority, b.cancel_reason`
+ i.failing_since, i.recovered_at, b.renewals, b.usual_priority, b.cancel_reason`
 )
 
 func scanRecord(r row) ledger.Record {
 	rec := scanReady(r)
 	r = r[itemWidth:]
-	rec.Resources, rec.Outage = names(r, 16), ledger.Outage{FailingSince: r.time(19), RecoveredAt: r.time(20)}
+	rec.Outage = ledger.Outage{FailingSince: r.time(16), RecoveredAt: r.time(17)}
 	if r[8] == nil {
 		rec.Work = nil
 		return rec
@@ -28,9 +28,9 @@ func scanRecord(r row) ledger.Record {
 	w := rec.Work
 	w.State, w.Reopen, w.Cancel = code.State(r.int(8)), r.bool(9), r.bool(10)
 	w.Agent, w.LockID, w.LeasedAt, w.StartedAt, w.ExpiresAt = r.text(11), r.uuid(12), r.time(13), r.time(14), r.time(15)
-	w.Gated, w.PassedAt, w.Renewals, w.CancelReason = r.int(17) > 0, r.time(18), int(r.int(21)), r.text(23)
-	if r[22] != nil {
-		usual := int16(r.int(22))
+	w.Renewals, w.CancelReason = int(r.int(18)), r.text(20)
+	if r[19] != nil {
+		usual := int16(r.int(19))
 		w.Usual = &usual
 	}
 	return rec

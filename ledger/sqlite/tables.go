@@ -34,7 +34,7 @@ func (s *tablesOf) Tables() ([]tables.Table, error) {
 		if t.Apart {
 			continue
 		}
-		all = append(all, tables.Table{Name: t.Name, Key: t.Key, Seeded: t.Seeded})
+		all = append(all, tables.Table{Name: t.Name, Key: t.Key})
 	}
 	for i := range all {
 		err := s.query("SELECT name FROM pragma_table_info(?1)", func(r row) error {

@@ -18,7 +18,6 @@ type tx struct {
 	turn    *turn   // nil in the caller's transaction
 	session session // nil until the turn has come
 	now     time.Time
-	holders map[int64]bool // items that were loaded leased, with resources
 }
 
 var _ ledger.Tx = (*tx)(nil)
@@ -70,12 +69,6 @@ func (x *tx) Load(ids []int64) ([]ledger.Record, error) {
 			policies[k] = &policy
 		}
 		recs[i].Policy = policies[k]
-		if w := recs[i].Work; w != nil && w.Gated && w.State == ledger.StateLeased {
-			if x.holders == nil {
-				x.holders = map[int64]bool{}
-			}
-			x.holders[recs[i].ID] = true
-		}
 	}
 	return recs, nil
 }

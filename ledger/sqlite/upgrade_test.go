@@ -23,26 +23,42 @@ import (
 
 // A ledger of an older schema, with work in it, goes on as it is.
 func TestUpgrade(t *testing.T) {
-	storetest.Upgrade(t, func(t *testing.T, newest string) storetest.Older {
-		path := newPath(t)
-		db := database(t, path)
-		storetest.Migrate(t, db, goose.DialectSQLite3, schema.SQLite, "sqlite", newest)
-		return storetest.Older{
-			Exec:   func(statement string) { run(t, db, statement) },
-			Moment: func(m time.Time) string { return fmt.Sprint(m.UnixMicro()) },
-			LockID: "randomblob(16)",
-			Open: func() *ledger.Ledger {
-				return ledger.New(mustOpen(t, path, sqlite.Options{MustExist: true}), ledger.Options{})
-			},
-		}
+	path := newPath(t)
+	db := database(t, path)
+	storetest.Migrate(t, db, goose.DialectSQLite3, schema.SQLite, "sqlite", oldest)
+	storetest.Upgrade(t, storetest.Older{
+		Exec:   func(statement string) { run(t, db, statement) },
+		Moment: func(m time.Time) string { return fmt.Sprint(m.UnixMicro()) },
+		State:  "state",
+		Open: func() *ledger.Ledger {
+			return ledger.New(mustOpen(t, path, sqlite.Options{MustExist: true}), ledger.Options{})
+		},
 	})
 }
 
+// A ledger of a build before the first release is refused, and stays as it is.
+func TestUnreleased(t *testing.T) {
+	path := newPath(t)
+	older(t, path, true)
+	run(t, database(t, path), fmt.Sprintf("UPDATE ledger_migrations SET version_id = %d WHERE version_id = %d",
+		schema.Oldest-1, schema.Oldest))
+	_, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	want := fmt.Sprintf("the ledger in %s has schema %d, of a build before the first release; this program can use schema "+
+		"%d or later", path, schema.Oldest-1, schema.Oldest)
+	if e, ok := errors.AsType[*ledger.Error](err); !ok || !errors.Is(err, ledger.ErrSchema) || e.Message != want ||
+		!strings.Contains(e.Hint, "add them to a new ledger") {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// oldest is the first migration.
+var oldest = fmt.Sprintf("%05d_ledger.sql", schema.Oldest)
+
 // older is a ledger of an older schema, with one item if it is to have any.
-func older(t testing.TB, path, newest string, item bool) {
+func older(t testing.TB, path string, item bool) {
 	t.Helper()
 	db := database(t, path)
-	storetest.Migrate(t, db, goose.DialectSQLite3, schema.SQLite, "sqlite", newest)
+	storetest.Migrate(t, db, goose.DialectSQLite3, schema.SQLite, "sqlite", oldest)
 	if item {
 		run(t, db, "INSERT INTO ledger_kinds (kind) VALUES ('k')",
 			"INSERT INTO ledger_items (kind, key, slot, created_at, payload) VALUES ('k', 'a', 1, 1, zeroblob(300000))")
@@ -72,21 +88,22 @@ func version(t testing.TB, path string) (have int, files []string) {
 // With NoMigrate an older ledger stays as it is, and nothing is left beside it.
 func TestNoMigrate(t *testing.T) {
 	path := newPath(t)
-	older(t, path, "00014_leases.sql", true)
+	older(t, path, true)
 	_, err := sqlite.Open(t.Context(), path, sqlite.Options{MustExist: true, NoMigrate: true, Copy: true,
 		Migrated: func(int, int, string) { t.Error("migrated") }})
-	want := fmt.Sprintf("the ledger in %s has schema 14, this program needs %d", path, schema.Version)
+	want := fmt.Sprintf("the ledger in %s has schema %d, this program needs %d", path, schema.Oldest,
+		schema.Version)
 	if e, ok := errors.AsType[*ledger.Error](err); !ok || !errors.Is(err, ledger.ErrSchema) || e.Message != want ||
 		e.Act.Name != act.Migrate {
 		t.Errorf("%v, want %s", err, want)
 	}
-	if have, files := version(t, path); have != 14 || len(files) != 1 {
+	if have, files := version(t, path); have != schema.Oldest || len(files) != 1 {
 		t.Errorf("schema %d, files %q", have, files)
 	}
 	if err := sqlite.Backup(t.Context(), path, path+".b"); err != nil {
 		t.Error(err)
 	}
-	if have, files := version(t, path+".b"); have != 14 || len(files) != 2 {
+	if have, files := version(t, path+".b"); have != schema.Oldest || len(files) != 2 {
 		t.Errorf("a backup has schema %d; files %q", have, files)
 	}
 	fresh := filepath.Join(t.TempDir(), "new.db") // a new ledger is made all the same
@@ -100,13 +117,13 @@ func TestCopyBeforeMigration(t *testing.T) {
 	for _, c := range []struct {
 		item bool
 		copy string
-	}{{false, ""}, {true, path + ".schema-14.bak"}, {true, path + ".schema-14.2.bak"}} {
+	}{{false, ""}, {true, path + ".schema-17.bak"}, {true, path + ".schema-17.2.bak"}} {
 		for _, end := range []string{"", "-wal", "-shm"} {
 			if err := os.Remove(path + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				t.Fatal(err)
 			}
 		}
-		older(t, path, "00014_leases.sql", c.item)
+		older(t, path, c.item)
 		var told []any
 		s, err := sqlite.Open(t.Context(), path, sqlite.Options{MustExist: true, Copy: true,
 			Migrated: func(from, to int, copied string) { told = append(told, from, to, copied) }})
@@ -116,7 +133,7 @@ func TestCopyBeforeMigration(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]any{14, schema.Version, c.copy}, told); diff != "" {
+		if diff := cmp.Diff([]any{schema.Oldest, schema.Version, c.copy}, told); diff != "" {
 			t.Errorf("told (-want +got):\n%s", diff)
 		}
 		if have, _ := version(t, path); have != schema.Version {
@@ -125,7 +142,7 @@ func TestCopyBeforeMigration(t *testing.T) {
 		if c.copy == "" {
 			continue
 		}
-		if have, _ := version(t, c.copy); have != 14 {
+		if have, _ := version(t, c.copy); have != schema.Oldest {
 			t.Errorf("the copy has schema %d", have)
 		}
 		if n := value[int](t, database(t, c.copy), "SELECT count(*) FROM ledger_items"); n != 1 {
@@ -134,31 +151,24 @@ func TestCopyBeforeMigration(t *testing.T) {
 	}
 }
 
-// A migration that fails keeps the copy if a part of it was committed, and tells where it is; else it leaves nothing.
+// A migration that fails leaves nothing, unless a part of it was committed.
 func TestMigrationFails(t *testing.T) {
-	for newest, want := range map[string]struct {
-		schema int
-		hint   string
-		copied bool
-	}{
-		"00015_figures.sql": {15, "nothing was changed", false},
-		"00014_leases.sql":  {15, "the same command goes on with it; as it was before, it is in ", true},
-	} {
-		path := newPath(t)
-		older(t, path, newest, true)
-		db := database(t, path)
-		run(t, db, "ALTER TABLE ledger_items ADD COLUMN trace TEXT") // which schema 16 adds
-		db.Close()
-		_, err := sqlite.Open(t.Context(), path, sqlite.Options{MustExist: true, Copy: true,
-			Migrated: func(int, int, string) { t.Error("migrated") }})
-		e, ok := errors.AsType[*ledger.Error](err)
-		if !ok || !strings.Contains(e.Message, " was not migrated: a migration failed: ") || !strings.HasPrefix(e.Hint, want.hint) {
-			t.Errorf("%s: %+v", newest, err)
-		}
-		have, files := version(t, path)
-		if have != want.schema || slices.Contains(files, "ledger.db.schema-14.bak") != want.copied ||
-			slices.Contains(files, "ledger.db.schema-15.bak") {
-			t.Errorf("%s: schema %d, files %q", newest, have, files)
-		}
+	path := newPath(t)
+	older(t, path, true)
+	run(t, database(t, path), "ALTER TABLE ledger_items ADD COLUMN trace TEXT") // which schema 18 adds
+	_, err := sqlite.Open(t.Context(), path, sqlite.Options{MustExist: true, Copy: true,
+		Migrated: func(int, int, string) { t.Error("migrated") }})
+	e, ok := errors.AsType[*ledger.Error](err)
+	if !ok || !strings.Contains(e.Message, " was not migrated: a migration failed: ") || e.Hint != "nothing was changed" {
+		t.Errorf("%+v", err)
+	}
+	if have, files := version(t, path); have != schema.Oldest || slices.ContainsFunc(files, func(name string) bool {
+		return strings.HasSuffix(name, ".bak")
+	}) {
+		t.Errorf("schema %d, files %q", have, files)
+	}
+	left := sqlite.WhatIsLeft(t, path, schema.Oldest-1, "copy.bak")
+	if left != "the same command goes on with it; as it was before, it is in copy.bak" {
+		t.Error(left)
 	}
 }

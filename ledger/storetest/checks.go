@@ -30,7 +30,6 @@ func Checks(t *testing.T, db SQL) {
 	c := &checks{TB: t, db: db}
 	c.items()
 	c.backlog()
-	c.resources()
 	if db.LeaseRows {
 		c.leases()
 	} else {
@@ -112,30 +111,16 @@ func (c *checks) backlog() {
 		c.try("backlog", ready, "lock_id", c.db.UUID, false)
 		c.try("backlog", ready, "leased_at", c.db.Time, false)
 	}
-	gated := map[string]string{"item_id": "N", "kind": "'k'", state: "1", "slot": "0", "due_at": c.db.Time, "gate": "2"}
-	for column, value := range map[string]string{"blocked_on": "'r'", "passed_at": c.db.Time} {
-		c.try("backlog", ready, column, value, false)
-		c.try("backlog", gated, column, value, true)
+	filed := map[string]string{"item_id": "N", "kind": "'k'", state: "1", "slot": "0", "due_at": c.db.Time, "gate": "1",
+		"limit_key": "'a'"}
+	c.try("backlog", filed, "", "", true)
+	c.edge("backlog", filed, "limit_key", 2048, c.db.Text)
+	for column, value := range map[string]string{"gate": "0", "limit_key": "NULL", "started_at": c.db.Time} {
+		c.try("backlog", filed, column, value, false)
 	}
-	c.edge("backlog", gated, "blocked_on", bounds.MaxResource, c.db.Text)
-	c.try("backlog", gated, "blocked_on", "''", false)
-	c.try("backlog", gated, "gate", "3", false)
-	gated["blocked_on"] = "'r'"
 	for _, code := range []string{"0", "3", "4"} {
-		c.try("backlog", gated, state, code, false)
+		c.try("backlog", filed, state, code, false)
 	}
-}
-
-func (c *checks) resources() {
-	held := map[string]string{"resource": "'r-N'", "item_id": "1", "lock_id": c.db.UUID, "since": c.db.Time}
-	c.try("held", held, "", "", true)
-	c.try("held", held, "resource", "'one'", true)
-	c.try("held", held, "resource", "'one'", false) // one holder at a time
-	c.edge("held", held, "resource", bounds.MaxResource, c.db.Text)
-	c.try("held", held, "lock_id", "NULL", false)
-	// there is one already
-	c.try("reserver", map[string]string{"item_id": "1", "kind": "'k'", "until": c.db.Time}, "one", "1", false)
-	c.try("reserver", map[string]string{"item_id": "1", "kind": "'k'", "until": c.db.Time}, "one", "2", false)
 }
 
 func (c *checks) leased() {

@@ -21,8 +21,7 @@ import (
 
 // Place is a database for one ledger, empty at first.
 type Place struct {
-	// Open opens the ledger that is there. Compare closes it and opens it again. Each claim of the
-	// store looks at all that waits for a resource that is free, and not only now and then.
+	// Open opens the ledger that is there. Compare closes it and opens it again.
 	Open func() (ledger.Store, error)
 	// Begin begins a transaction of the caller's and returns how to end it.
 	Begin func() (conn ledger.Conn, end func(commit bool) error, err error)

@@ -23,10 +23,10 @@ func CompareLimits(t *testing.T, place NewPlace) {
 			"queue":     m.queueUp,
 			"claim":     m.claimWithin,
 			"claim one": m.claimWithin,
-			"end":       m.endCrowd,
-			"end one":   m.endCrowd,
-			"wait":      m.waitCrowd,
-			"cancel":    m.cancelCrowd,
+			"end":       m.endOne,
+			"end one":   m.endOne,
+			"wait":      m.wait,
+			"cancel":    m.cancelOne,
 			"limit":     m.limit,
 			"beat":      m.beat,
 			"expire":    m.expire,
@@ -90,4 +90,35 @@ func (m *machine) claimWithin(t *rapid.T) {
 			m.leases = append(m.leases, [2]*ledger.Lease{got[0][i], got[1][i]})
 		}
 	}
+}
+
+// endOne ends the lease that was granted first, or another.
+func (m *machine) endOne(t *rapid.T) {
+	if len(m.leases) == 0 {
+		t.Skip("nothing is leased")
+	}
+	i := min(len(m.leases)-1, rapid.IntRange(0, 3).Draw(t, "lease"))
+	p := m.leases[i]
+	m.leases = append(m.leases[:i:i], m.leases[i+1:]...)
+	r := rapid.SampledFrom([]ledger.Result{ledger.Done(nil), ledger.Release(), ledger.Snooze(time.Second, "")}).Draw(t,
+		"result")
+	m.perLease(t, "end", [][2]*ledger.Lease{p}, func(l *ledger.Ledger, ls []*ledger.Lease) []error {
+		return l.Finish(m.tb.Context(), ledger.Ending{Lease: ls[0], Result: r})
+	})
+}
+
+func (m *machine) wait(t *rapid.T) {
+	m.clock.advance(time.Duration(rapid.SampledFrom([]int{500, 1000, 2000, 40_000}).Draw(t, "ms")) * time.Millisecond)
+}
+
+func (m *machine) cancelOne(t *rapid.T) {
+	ids := m.ids(t)
+	if len(ids[0]) == 0 || rapid.IntRange(0, 2).Draw(t, "seldom") > 0 {
+		t.Skip("nothing is cancelled")
+	}
+	i := rapid.IntRange(0, len(ids[0])-1).Draw(t, "item")
+	got := both(m, t, "cancel", func(side int, l *ledger.Ledger) (int64, error) {
+		return l.Cancel(m.tb.Context(), "op", ledger.IDs(ids[side][i]))
+	})
+	same(t, "cancelled", got)
 }

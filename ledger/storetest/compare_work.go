@@ -23,9 +23,6 @@ func (m *machine) newItems(t *rapid.T) []ledger.NewItem {
 				"key"), Fingerprint: rapid.SampledFrom([]string{"", "f", "g"}).Draw(t, "fingerprint"),
 			Priority: int16(rapid.IntRange(-2, 2).Draw(t, "priority")), Every: rapid.SampledFrom([]string{"", "", "", "hour",
 				"90s", "*/7 * * * *"}).Draw(t, "every")}
-		if rapid.Bool().Draw(t, "resources") {
-			n.Resources = rapid.SliceOfN(rapid.SampledFrom([]string{"r", "s", "t", `"é\`}), 1, 3).Draw(t, "names")
-		}
 		if rapid.Bool().Draw(t, "payload") {
 			n.Payload = []byte(rapid.SampledFrom([]string{"{}", "\x00\xff", ""}).Draw(t, "bytes"))
 		}
@@ -96,7 +93,7 @@ func claimed(ls []*ledger.Lease) []string {
 	var out []string
 	for _, l := range ls {
 		out = append(out, fmt.Sprint(l.Kind, l.Scope, l.Key, string(l.Payload), l.Fingerprint, l.Attempt, l.Round, l.Alone,
-			l.Resumed, l.StartedAt, l.ExpiresAt, l.Due, l.Priority, l.Resources))
+			l.Resumed, l.StartedAt, l.ExpiresAt, l.Due, l.Priority))
 	}
 	return out
 }

@@ -170,17 +170,16 @@ func cancelVersions(t *testing.T, h *harness) {
 	}
 	for i, every := range []string{"", "day"} {
 		for j, r := range []ledger.Result{{Outcome: ledger.OutcomeCancelled}, ledger.Done(nil), ledger.Fail(errTest)} {
-			n := ledger.NewItem{Kind: "k", Key: string(rune('a' + 3*i + j)), Every: every, Fingerprint: "1",
-				Resources: []string{"disk"}}
+			n := ledger.NewItem{Kind: "k", Key: string(rune('a' + 3*i + j)), Every: every, Fingerprint: "1"}
 			id := h.add(n)[0].ID
 			ls := h.take("k")
 			cancel(id)
-			n.Fingerprint, n.Resources = "2", []string{"tape"}
+			n.Fingerprint = "2"
 			equal(t, "newer than the cancel", h.add(n)[0].Verdict, ledger.VerdictChanged)
 			h.end(ls, r)
 			h.state(id, ledger.StateReady)
 			ls = h.take("k")
-			n.Fingerprint, n.Resources = "3", []string{"disk"}
+			n.Fingerprint = "3"
 			equal(t, "newer", h.add(n)[0].Verdict, ledger.VerdictChanged)
 			cancel(id)
 			h.verify()

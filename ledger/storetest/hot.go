@@ -20,10 +20,6 @@ const (
 	IndexRecurring = "ledger_items_recurring"
 	IndexLeased    = "ledger_backlog_leased"
 	IndexStuck     = "ledger_backlog_stuck"
-	IndexGated     = "ledger_backlog_gated"
-	IndexParked    = "ledger_backlog_parked"
-	IndexPassed    = "ledger_backlog_passed"
-	IndexHeld      = "ledger_held_item"
 	IndexLanes     = "ledger_backlog_lanes"
 	IndexRunning   = "ledger_backlog_running"
 	IndexFinal     = "ledger_attempts_final"
@@ -286,12 +282,12 @@ func (w *Workload) tending() []Call {
 			_, err := w.Ledger.Agents(ctx)
 			w.ok(err)
 		}},
-		{Name: "standing", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck, IndexGated, IndexPassed},
+		{Name: "standing", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck, IndexLanes},
 			Counts: true, Run: func() {
 				_, err := w.Ledger.Standing(ctx, "k")
 				w.ok(err)
 			}},
-		{Name: "counts", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck, IndexGated, IndexPassed,
+		{Name: "counts", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck, IndexLanes,
 			IndexFinal, IndexFailed, IndexRecurring}, Rows: 10 * w.Batch, Counts: true, Run: func() {
 			_, err := w.Ledger.Counts(ctx, since)
 			w.ok(err)

@@ -49,7 +49,7 @@ func (w *Workload) LimitedCalls() []Call {
 		{Name: "claim of another kind", Indexes: []string{IndexReady}, Rows: beside, Before: func() {
 			w.add(w.items("k", bounds.MinPriority, time.Time{}))
 		}, Run: func() { w.Claim(ledger.Claim{}, w.Batch) }},
-		{Name: "standing", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck, IndexGated, IndexPassed},
+		{Name: "standing", Indexes: []string{IndexReady, IndexWaiting, IndexLeased, IndexStuck, IndexLanes},
 			Counts: true, Run: func() {
 				_, err := w.Ledger.Standing(ctx, "l")
 				w.ok(err)

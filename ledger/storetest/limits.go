@@ -22,7 +22,6 @@ var limitCases = []storeCase{
 	{"LimitsRateGoesOn", limitsRateGoesOn},
 	{"LimitsRatePerShardKey", limitsRatePerShardKey},
 	{"LimitsComeAndGo", limitsComeAndGo},
-	{"LimitsOrResources", limitsOrResources},
 	{"LimitsAreChecked", limitsAreChecked},
 	{"LimitsClaimAlone", limitsClaimAlone},
 	{"LimitsResume", limitsResume},
@@ -318,41 +317,6 @@ func limitsComeAndGo(t *testing.T, h *harness) {
 	h.limit(scheduler.Limits{MaxRunningPerShardKey: 1}) // at once
 	h.of("again", 2)
 	h.within(9, "again1", none)
-}
-
-// An item waits for resources or for limits: a kind has the one or the other.
-func limitsOrResources(t *testing.T, h *harness) {
-	h.limit(scheduler.Limits{MaxRunning: 1})
-	_, err := h.l.Add(h.ctx, ledger.NewItem{Kind: "other", Key: "1"}, ledger.NewItem{Kind: "k", Key: "1",
-		Resources: []string{"r"}})
-	var invalid *ledger.InvalidError
-	if !errors.As(err, &invalid) || invalid.Index != 1 || invalid.Field != "resources" ||
-		!strings.Contains(invalid.Reason, "k has limits") {
-		t.Errorf("resources in a kind with limits: %v", err)
-	}
-	h.add(ledger.NewItem{Kind: "k", Key: "2"})
-	if _, err := h.l.Add(h.ctx, ledger.NewItem{Kind: "k", Key: "2", Fingerprint: "1",
-		Resources: []string{"r"}}); !errors.Is(err, ledger.ErrInvalid) {
-		t.Errorf("resources for a known item: %v", err)
-	}
-	parent := h.take("k")
-	err = h.finish(parent, ledger.Done(nil, ledger.NewItem{Kind: "k", Key: "child", Resources: []string{"r"}}))
-	if h.is(err, ledger.ErrInvalid); h.item(parent.ID).State != ledger.StateLeased {
-		t.Error("the parent of a child that was refused has ended")
-	}
-	h.end(parent, ledger.Done(nil))
-	h.add(ledger.NewItem{Kind: "other", Key: "1", Resources: []string{"r"}})
-	err = h.l.SetKind(h.ctx, "op", ledger.Kind{Name: "other",
-		Limits: scheduler.Limits{RatePerShardKey: scheduler.Rate{Count: 1,
-			Per: time.Second}}})
-	if !errors.As(err, &invalid) || invalid.Field != "rate_per_shard_key" ||
-		!strings.Contains(invalid.Reason, "resources") {
-		t.Errorf("limits for a kind with resources: %v", err)
-	}
-	h.limit(scheduler.Limits{})
-	h.add(ledger.NewItem{Kind: "k", Key: "3"})
-	h.needs("4", "s")
-	equal(t, "claimed", len(h.claim("k", 10)), 2)
 }
 
 func limitsAreChecked(t *testing.T, h *harness) {

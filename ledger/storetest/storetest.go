@@ -122,18 +122,6 @@ func Run(t *testing.T, open Open) {
 		{"LocksAtLeast", locksAtLeast},
 		{"LocksForceRelease", locksForceRelease},
 		{"LocksLimits", locksLimits},
-		{"ResourcesAreKept", resourcesAreKept},
-		{"ResourcesAreFreed", resourcesAreFreed},
-		{"ResourcesAllOrNone", resourcesAllOrNone},
-		{"ResourcesInOrder", resourcesInOrder},
-		{"ResourcesAlone", resourcesAlone},
-		{"ResourcesChange", resourcesChange},
-		{"ReserverIsServed", reserverIsServed},
-		{"ReserverIsExplained", reserverIsExplained},
-		{"ReserverVanishes", reserverVanishes},
-		{"ReserverIsPaused", reserverIsPaused},
-		{"ReserverIsForgotten", reserverIsForgotten},
-		{"ReserversTakeTurns", reserversTakeTurns},
 	}...) {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHarness(t, open)
@@ -145,8 +133,6 @@ func Run(t *testing.T, open Open) {
 	t.Run("ConcurrentAdds", func(t *testing.T) { concurrentAdds(t, open) })
 	t.Run("ConcurrentLocks", func(t *testing.T) { concurrentLocks(t, open) })
 	t.Run("ConcurrentResume", func(t *testing.T) { concurrentResume(t, open) })
-	t.Run("ConcurrentResources", func(t *testing.T) { concurrentResources(t, open) })
-	t.Run("ConcurrentSets", func(t *testing.T) { concurrentSets(t, open) })
 	t.Run("ConcurrentLimits", func(t *testing.T) { concurrentLimits(t, open) })
 }
 

@@ -138,15 +138,9 @@ func (c *copying) match(target []Table) error {
 	return nil
 }
 
-// empty refuses a ledger in which there is anything, and removes what migrations put there.
+// empty refuses a ledger in which there is anything.
 func empty(w Writer, all []Table) error {
 	for _, t := range all {
-		if t.Seeded {
-			if err := w.Clear(t); err != nil {
-				return err
-			}
-			continue
-		}
 		last, err := w.Last(t)
 		if err != nil {
 			return err

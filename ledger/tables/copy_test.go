@@ -54,8 +54,7 @@ func fill(t testing.TB, s store) *ledger.Ledger {
 	}
 	items = append(items, ledger.NewItem{Kind: "daily", Key: "report", Every: "day", Zone: "Europe/Berlin"},
 		ledger.NewItem{Kind: "daily", Key: "later", Due: time.Now().Add(time.Hour)},
-		ledger.NewItem{Kind: "daily", Key: "none"}, ledger.NewItem{Kind: "daily", Key: "gated", Resources: []string{"<a>&",
-			"ü"}})
+		ledger.NewItem{Kind: "daily", Key: "none"}, ledger.NewItem{Kind: "daily", Key: "<a>&ü"})
 	_, err := l.Add(ctx, items...)
 	must(err)
 	leases, err := l.Claim(ctx, ledger.Claim{Kind: "mail", Agent: "ann", Limit: 12})

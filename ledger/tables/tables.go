@@ -21,7 +21,6 @@ type Table struct {
 	Name    string
 	Columns []string
 	Key     []string // columns that order the rows: unique together, never NULL
-	Seeded  bool     // see schema.Content
 }
 
 // keyOf are the values of the key of a row.

@@ -103,8 +103,6 @@ func command(a act.Act) string {
 		return fmt.Sprintf("ledgerd cancel %d", a.Item)
 	case act.Release:
 		return "ledgerd finish --outcome released --where " + agentTerm(a.Agent) + " --force"
-	case act.Show:
-		return fmt.Sprintf("ledgerd show %d", a.Item)
 	case act.ChangeSetting:
 		return fmt.Sprintf("ledgerd run %s %s %s=…", a.Kind, shell.Quote(ShortKey()(a.Key)), settingFlag(a.Field))
 	case act.Resume:

@@ -44,7 +44,7 @@ type SourceFlags struct {
 	key      string
 	rules    []intake.Rule
 	priority int
-	resource []string
+	shardKey string
 	DryRun   bool
 	queryFlags
 	sampleFlags
@@ -81,8 +81,9 @@ func (s *SourceFlags) Define(a *app.App, cmd *cobra.Command) {
 	f.Var(app.NewRules(&s.rules, true), "exclude", "leave out files with this name or path; of several --include and "+
 		"--exclude the last that matches counts")
 	f.IntVar(&s.priority, "priority", 0, "`number` from -2 (first) to 2 (last)")
-	f.StringArrayVar(&s.resource, "resource", nil, "`name` that an item needs for itself while it is worked; {key} in "+
-		"it stands for the item's key, {FIELD} for a field of its payload; may be repeated")
+	f.StringVar(&s.shardKey, "shard-key", "", "`name` under which a new item counts where its kind has limits for each "+
+		"shard key; {key} in it stands for the item's key, {FIELD} for a field of its payload (default: of a URL its "+
+		"host, else the key)")
 	f.BoolVar(&s.DryRun, "dry-run", false, "only print what would be added")
 	s.queryFlags.define(f)
 	s.sampleFlags.define(f)
@@ -102,9 +103,9 @@ func Source(a *app.App, k *kinds.Kind, s SourceFlags, args []string) (*intake.So
 	s = s.over(k.Config)
 	lines, csv, jsonl, _ := s.list()
 	src := &intake.Source{
-		Template:  ledger.NewItem{Kind: k.Name, Scope: s.scope, Priority: int16(s.priority), Every: s.every, Zone: s.zone},
-		Resources: s.resource,
-		Input:     k.Input(), Payload: payload, Given: given, Args: args, From: lines, CSV: csv, JSONL: jsonl, Key: s.key,
+		Template: ledger.NewItem{Kind: k.Name, Scope: s.scope, Priority: int16(s.priority), Every: s.every, Zone: s.zone},
+		ShardKey: s.shardKey,
+		Input:    k.Input(), Payload: payload, Given: given, Args: args, From: lines, CSV: csv, JSONL: jsonl, Key: s.key,
 		Rules:    s.rules,
 		Checksum: s.checksum, Stdin: a.Stdin, Parse: k.Schema.Parse, Fields: map[string]string{},
 		Validate: func(payload []byte) error {
@@ -117,9 +118,6 @@ func Source(a *app.App, k *kinds.Kind, s SourceFlags, args []string) (*intake.So
 	if s.priority < bounds.MinPriority || s.priority > bounds.MaxPriority {
 		return nil, failure.Usage("bad_flag", "", "--priority %d: must be %d … %d", s.priority, bounds.MinPriority,
 			bounds.MaxPriority)
-	}
-	if err := ledger.CheckItem(ledger.NewItem{Kind: k.Name, Key: "-", Resources: s.resource}); err != nil {
-		return nil, failure.Usage("bad_flag", "", "--resource: %v", strings.TrimPrefix(err.Error(), "resources: "))
 	}
 	if s.again != "" {
 		d, err := recurrence.ParseDuration(s.again)

@@ -31,8 +31,7 @@ begins with the latest attempts and stops after two seconds; it then names how f
 tables with --columns look at all attempts.
 
 Such a group is a cause. Its name has 12 hexadecimal digits and is the field "cause". --where cause:NAME matches the
-items of a cause, so that they can be tried again or given up as a whole. An attempt that ended before schema 13 has
-no cause.
+items of a cause, so that they can be tried again or given up as a whole.
 
 With -o json: [{"cause","code","message","count","for_good","share","first_seen","last_seen","kinds","plugins",
 "examples":[{"id","key","error"}],"trend":[24 numbers]}], the most frequent first. for_good is how

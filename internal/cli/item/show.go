@@ -43,15 +43,14 @@ With -o json: {"item":{…},"attempts":[{"attempt","round","agent","plugin","due
 "acts"},"journal":[{"id","at","actor","action","subject","detail","changed","ids","keys"}]}: the last acts of people on it, as journal
 prints them.
 
-acts are the acts that would help, as objects, the best first: {"act":"retry","item":17}. The acts are retry, reopen, finish, cancel,
-release, show, change-setting, resume, set-limit, work, show-errors and install-plugin, each with
-the fields that it needs of item, kind, key, field, shard, agent and plugin. next has the commands.
+acts are the acts that would help, as objects, the best first: {"act":"retry","item":17}. The acts are retry, reopen,
+finish, cancel, release, change-setting, resume, set-limit, work, show-errors and install-plugin, each with the fields
+that it needs of item, kind, key, field, shard, agent and plugin. next has the commands.
 
-Codes of why: leased (an agent works on it), due (later), backoff (it failed and will be tried again),
-next (it recurs), paused (its kind is paused), resource (another item holds what it needs),
-max_running, rate (limits of its kind), shard (no agent works its shard), nobody (no agent works its
-kind), no_plugin (no agent works its kind, and the plugin is not on this machine), breaker (its plugin crashes again and
-again on every machine), behind (other items come first), dead, doubt, done, cancelled.`,
+Codes of why: leased (an agent works on it), due (later), backoff (it failed and will be tried again), next (it recurs),
+paused (its kind is paused), max_running, rate (limits of its kind), shard (no agent works its shard), nobody (no agent
+works its kind), no_plugin (no agent works its kind, and the plugin is not on this machine), breaker (its plugin crashes
+again and again on every machine), behind (other items come first), dead, doubt, done, cancelled.`,
 		Example: "  ledgerd show inbox/march/leads-03.csv\n  ledgerd show 17 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := a.Open(cmd.Context(), app.ToRead)
@@ -129,7 +128,7 @@ func showText(a *app.App, p *report.Printer, s shown) error {
 		field("payload", "pruned")
 	}
 	field("payload", report.OneLine(it.Payload))
-	field("needs", strings.Join(it.Resources, ", "))
+	field("shard key", it.ShardKey)
 	field("added", p.Local(time.Time(it.Added))+report.Prefixed(" from ", it.Source))
 	if url := a.Config.TraceURL; url != "" && it.TraceID != "" {
 		field("trace", strings.ReplaceAll(url, "{trace_id}", it.TraceID))

@@ -42,8 +42,8 @@ kind set warns of this.
 not change it. --unset removes a field from the kind.
 
 A limit holds for all agents together. Items that people have claimed count as leased, too. A limit that is set or
-lowered takes no lease back. Items of a kind with limits cannot need resources as well. In any time at most
-burst + time × rate items begin. For rates above 10/s set --burst to a tenth of the rate.`,
+lowered takes no lease back. In any time at most burst + time × rate items begin. For rates above
+10/s set --burst to a tenth of the rate.`,
 		Example: "  ledgerd kind set urlcheck --max-running-per-shard-key 2 --rate 50/s --burst 10\n  ledgerd kind set " +
 			"article --input url --max-failures 3\n  ledgerd kind set mail --on-lost doubt --keep 90d\n  ledgerd kind set " +
 			"people --set table=people",

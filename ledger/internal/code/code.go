@@ -47,25 +47,12 @@ const (
 // PutOff is the code of an attempt with which a person put an item off, as text.
 const PutOff = "'put_off'"
 
-// The column gate of a row of the backlog has two meanings. While limit_key is NULL it is how many resources the
-// item needs, or holds while it is leased.
+// The column gate of a row of the backlog. While limit_key is set, the row counts under a limit, and the gate tells since
+// when.
 const (
-	NoResource       = "0"
-	SeveralResources = "2" // or more
-)
-
-// While limit_key is set, the row counts under a limit, and the column gate tells since when.
-const (
+	Free         = "0" // limit_key is NULL: it counts under no limit
 	LeasedBefore = "0" // it was leased when the limit was set, so it may be beyond the limit
 	Filed        = "1" // by a claim, before it was leased
-)
-
-// Expressions on a row b of the backlog.
-const (
-	// Resources is how many resources it needs or holds, 2 for more: the column gate in its first meaning.
-	Resources = "CASE WHEN b.limit_key IS NULL THEN b.gate ELSE " + NoResource + " END"
-	// HoldsNone is the condition that it holds no resources, of a row that is leased.
-	HoldsNone = "(b.gate = " + NoResource + " OR b.limit_key IS NOT NULL)"
 )
 
 // Minute is the span of a tally, in seconds.

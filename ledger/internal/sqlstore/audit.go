@@ -27,8 +27,6 @@ func (s Store) Orphans(ctx context.Context, limit int) (invariant.Orphans, error
 		}{
 			{&o.Backlog, `{{S}}.ledger_backlog` + noItem},
 			{&o.Attempts, `{{S}}.ledger_attempts` + noItem},
-			{&o.Held,
-				`{{S}}.ledger_held t WHERE NOT EXISTS (SELECT 1 FROM {{S}}.ledger_backlog b WHERE b.item_id = t.item_id AND b.lock_id = t.lock_id)`},
 			{&o.Beyond, beyondLimits},
 			{&o.Misfiled,
 				`{{S}}.ledger_backlog t JOIN {{S}}.ledger_items i ON i.id = t.item_id JOIN {{S}}.ledger_kinds k ON k.kind = t.kind

@@ -10,30 +10,6 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
-// Gate implements ledger.Tx.
-func (t Tx) Gate(kinds []string) (limited []string, err error) {
-	err = exec(t.in, `UPDATE {{S}}.ledger_kinds SET gated = true WHERE NOT gated AND limits = '' AND kind = ANY($1)`,
-		kinds)
-	if err != nil {
-		return nil, err
-	}
-	kind, limits := "", ""
-	err = t.in.Query(`SELECT kind, limits FROM {{S}}.ledger_kinds WHERE kind = ANY($1) ORDER BY kind FOR SHARE`,
-		[]any{kinds}, []any{&kind, &limits}, func() error {
-			if limits != "" {
-				limited = append(limited, kind)
-			}
-			return nil
-		})
-	return limited, err
-}
-
-// Gated implements ledger.Tx.
-func (t Tx) Gated(kind string) (gated bool, err error) {
-	_, err = row(t.in, `SELECT gated FROM {{S}}.ledger_kinds WHERE kind = $1`, []any{kind}, &gated)
-	return gated, err
-}
-
 const running = `(SELECT count(*) FROM {{S}}.ledger_backlog {{BY ledger_backlog_running}} WHERE {{RUNNING}} AND kind = $1`
 
 // Crowding implements ledger.Store.
@@ -50,7 +26,7 @@ func (s Store) Crowding(ctx context.Context, kind, key string) (scheduler.Crowdi
 
 const (
 	before = ` AND kind = $1 AND (priority, due_at, item_id) < ($2, $3, $4)`
-	free   = `SELECT 1 FROM {{S}}.ledger_backlog b {{BY ledger_backlog_ready}} WHERE {{READY}} AND gate = ` + code.NoResource + before
+	free   = `SELECT 1 FROM {{S}}.ledger_backlog b {{BY ledger_backlog_ready}} WHERE {{READY}} AND gate = ` + code.Free + before
 	filed  = `SELECT 1 FROM {{S}}.ledger_backlog b {{BY ledger_backlog_lanes}} WHERE {{FILED}}` + before
 
 	shardKey = `(SELECT coalesce(i.shard_key, i.key) FROM {{S}}.ledger_items i WHERE i.id = b.item_id)`

@@ -126,14 +126,6 @@ func document(v any) string {
 	return string(b)
 }
 
-// Names is a list of names as a column of text keeps it; "" is none.
-func Names(list []string) string {
-	if len(list) == 0 {
-		return ""
-	}
-	return document(list)
-}
-
 // parse reads what a column of JSON keeps; "" is the zero value.
 func parse(text string, into any) error {
 	if text == "" {

@@ -1,4 +1,4 @@
 -- +goose Up
--- The W3C trace context of who added the item; see package tracing. NULL: there is none, or the item was added by a
+-- The W3C trace context in which the item was added; see package tracing. NULL: none, or the item was added by a
 -- program that does not know of it.
 ALTER TABLE ledger_items ADD COLUMN trace text COLLATE "C" CHECK (octet_length(trace) <= 568);

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// TestKilledWorkersOfShardKeys: four processes work items of ten shard keys, of which one item at a time may be leased.
+// Two of the processes are killed in the middle. By the ledger's clock no two attempts for a shard key overlapped, and
+// what the dead processes held is worked when their leases have ended.
+func TestKilledWorkersOfShardKeys(t *testing.T) {
+	onFile(t, func(t *testing.T, m *machine) {
+		const items, keys = 400, 10
+		effects := filepath.Join(t.TempDir(), "effects")
+		m.run(failure.ExitOK, "kind", "set", "effect", "--max-running-per-shard-key", "1")
+		for k := range keys {
+			args := []string{"add", "effect", "--set", "ms=5", "--shard-key", fmt.Sprint("customer ", k)}
+			for i := k; i < items; i += keys {
+				args = append(args, fmt.Sprint("item ", i))
+			}
+			m.run(failure.ExitOK, args...)
+		}
+		work := []string{"work", "--drain", "--kind", "effect", "--with", "path=" + effects, "--lease", "5s", "-o", "json"}
+		var workers []*started
+		for range 4 {
+			workers = append(workers, m.start(work...))
+		}
+		m.until("a third is done", func() bool { return len(lines(t, effects, "done")) > items/3 })
+		for _, w := range workers[:2] {
+			if err := w.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			<-w.done
+		}
+		for _, w := range workers[2:] {
+			if code := m.exit(w); code != failure.ExitOK {
+				t.Fatalf("exit %d\n%s%s", code, w.stdout.String(), w.stderr.String())
+			}
+		}
+		if done := lines(t, effects, "done"); len(done) != items {
+			t.Errorf("%d of %d items were done", len(done), items)
+		}
+		m.run(failure.ExitOK, "db", "verify")
+		at, err := app.ParseAddress(m.db, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := testApp(new(bytes.Buffer)).OpenAt(t.Context(), at, app.ToRead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		attempts := map[string][]ledger.Attempt{} // by shard key
+		for it, err := range l.List(t.Context(), ledger.Filter{}, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended, err := l.Attempts(t.Context(), it.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			attempts[it.ShardKey] = append(attempts[it.ShardKey], ended...)
+		}
+		for key, all := range attempts {
+			slices.SortFunc(all, func(a, b ledger.Attempt) int { return a.LeasedAt.Compare(b.LeasedAt) })
+			for i := 1; i < len(all); i++ {
+				if a, b := all[i-1], all[i]; b.LeasedAt.Before(a.FinishedAt) {
+					t.Errorf("%s: an attempt on item %d began %v before one on item %d ended", key, b.ItemID,
+						a.FinishedAt.Sub(b.LeasedAt), a.ItemID)
+				}
+			}
+		}
+		if len(attempts) != keys {
+			t.Errorf("%d shard keys, want %d", len(attempts), keys)
+		}
+	})
+}

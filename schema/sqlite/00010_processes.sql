@@ -1,2 +1,0 @@
--- +goose Up
-ALTER TABLE ledger_agents ADD COLUMN process TEXT NOT NULL DEFAULT '';
