@@ -168,11 +168,11 @@ func TestMachines(t *testing.T) {
 	b.sees("/machines", "0 programs are at work, 1 person holds items; 2 programs are gone, with 1 lease.")
 }
 
-// TestResources: limits of kinds with what uses them, and who holds which lock.
-func TestResources(t *testing.T) {
+// TestLimits: limits of kinds with what uses them, and who holds which lock.
+func TestLimits(t *testing.T) {
 	b := newBrowser(t, "", access.Read)
 	b.get("/login?code=" + b.login.Code(b.token))
-	b.sees("/resources", "No lock is held.", "No kind has a limit.", "No kind is known to wait for its limit.")
+	b.sees("/limits", "No lock is held.", "No kind has a limit.", "No kind is known to wait for its limit.")
 	b = newBrowser(t, "", access.Read) // figures may be some seconds old
 	b.get("/login?code=" + b.login.Code(b.token))
 	k := ledger.Kind{Name: "k", Limits: scheduler.Limits{MaxRunning: 1}}
@@ -187,12 +187,12 @@ func TestResources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.sees("/resources", "k waits for a limit", "as many run as may", "when one that is leased has ended",
+	b.sees("/limits", "k waits for a limit", "as many run as may", "when one that is leased has ended",
 		"1 lock is held.", "deploy&lt;1&gt;", "<td>ann</td>")
 	if err := manager.Release(t.Context(), held); err != nil {
 		t.Fatal(err)
 	}
-	b.sees("/resources", "No lock is held.")
+	b.sees("/limits", "No lock is held.")
 }
 
 // TestRounds: each round of a recurring item is drawn, and those that failed are listed.

@@ -52,7 +52,7 @@ var pages = []page{
 	{"/leases", "Leases", "l", leases},
 	{"/work", "Work", "w", work},
 	{"/rounds", "Rounds", "r", rounds},
-	{"/resources", "Resources", "e", resources},
+	{"/limits", "Limits", "e", limits},
 	{"/machines", "Machines", "m", machines},
 	{"/journal", "Journal", "j", journal},
 	{"/items/{id}", "Item", "", item},

@@ -200,7 +200,7 @@ func TestPages(t *testing.T) {
 	b.get("/x/y/login?code=" + b.login.Code(b.token))
 	b.sees("/x/y/", "This ledger is empty")
 	pages := []string{"/", "/items", "/items?where=state:dead", "/causes", "/leases", "/work",
-		"/rounds", "/resources", "/machines",
+		"/rounds", "/limits", "/machines",
 		"/journal"}
 	for _, at := range pages {
 		b.sees("/x/y" + at)

@@ -23,6 +23,7 @@ var Rules = []struct{ Name, Text string }{
 	{"orphan", "every row of the backlog and every attempt belongs to an item"},
 }
 
-// Orphans are ids of items: of rows of the backlog and attempts without an item. Beyond is what is leased beyond a limit, of what was leased
-// since the limits of its kind were set. Misfiled is what is kept under a limit that is not its own.
+// Orphans are ids of items: of rows of the backlog and attempts without an item. Beyond is what is leased beyond a
+// limit, of what was leased since the limits of its kind were set. Misfiled is what is kept under a limit that is not
+// its own.
 type Orphans struct{ Backlog, Attempts, Beyond, Misfiled []int64 }

@@ -80,7 +80,8 @@ func (k *laneKeeper) done(kind string, limits scheduler.Limits, now time.Time, t
 	k.kinds[kind] = c
 }
 
-// lanedKinds is what a process knows of which kinds have or had limits. What is false is looked up again by every claim.
+// lanedKinds is what a process knows of which kinds have or had limits. What is false is looked up again once a second,
+// by claims that find nothing.
 type lanedKinds struct {
 	mu    sync.Mutex
 	kinds map[string]bool

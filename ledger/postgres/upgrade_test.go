@@ -61,6 +61,7 @@ func older(t *testing.T) (target string) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	storetest.Migrate(t, db, goose.DialectPostgres, schema.Postgres, "postgres", fmt.Sprintf("%05d_ledger.sql", schema.Oldest))
+	storetest.Migrate(t, db, goose.DialectPostgres, schema.Postgres, "postgres",
+		fmt.Sprintf("%05d_ledger.sql", schema.Oldest))
 	return target
 }

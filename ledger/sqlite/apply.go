@@ -98,8 +98,8 @@ func (x *tx) putWork(changes []*ledger.Change) error {
 			usual = *w.Usual
 		}
 		return append(list, changes[i].ID, code.OfState(w.State), w.Priority, w.Due, w.Epoch, w.Attempt, w.Failures,
-			w.Crashes, w.Losses,
-			w.Alone, w.Reopen, w.Cancel, null(w.Agent), w.LockID, w.LeasedAt, w.StartedAt, w.ExpiresAt, usual, null(w.CancelReason))
+			w.Crashes, w.Losses, w.Alone, w.Reopen, w.Cancel, null(w.Agent), w.LockID, w.LeasedAt, w.StartedAt, w.ExpiresAt,
+			usual, null(w.CancelReason))
 	})
 }
 

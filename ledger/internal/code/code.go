@@ -47,8 +47,8 @@ const (
 // PutOff is the code of an attempt with which a person put an item off, as text.
 const PutOff = "'put_off'"
 
-// The column gate of a row of the backlog. While limit_key is set, the row counts under a limit, and the gate tells since
-// when.
+// The column gate of a row of the backlog. While limit_key is set, the row counts under a limit, and the gate tells
+// since when.
 const (
 	Free         = "0" // limit_key is NULL: it counts under no limit
 	LeasedBefore = "0" // it was leased when the limit was set, so it may be beyond the limit

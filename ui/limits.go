@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/answer"
 )
 
-// resourcesData is what bounds the work: limits of kinds, and locks.
-type resourcesData struct {
+// limitsData is what bounds the work: limits of kinds, and locks.
+type limitsData struct {
 	Limits []limit
 	Locks  []answer.Lock
 	Full   []string // kinds of which as many run as may
@@ -48,8 +48,8 @@ func (v *view) next(kind string) (string, error) {
 	return "", nil
 }
 
-func resources(v *view) (any, error) {
-	d := resourcesData{Lines: []string{"ledgerd kind ls", "GET /api/v1/kinds", "ledgerd lock ls", "GET /api/v1/locks"}}
+func limits(v *view) (any, error) {
+	d := limitsData{Lines: []string{"ledgerd kind ls", "GET /api/v1/kinds", "ledgerd lock ls", "GET /api/v1/locks"}}
 	kinds, err := get[answer.List[answer.Kind]](v, "/kinds", nil)
 	if err != nil {
 		return d, err
