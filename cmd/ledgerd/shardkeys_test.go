@@ -19,6 +19,7 @@ func TestKilledWorkersOfShardKeys(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		const items, keys = 400, 10
 		effects := filepath.Join(t.TempDir(), "effects")
+		m.run(failure.ExitOK, "db", "migrate")
 		m.run(failure.ExitOK, "kind", "set", "effect", "--max-running-per-shard-key", "1")
 		for k := range keys {
 			args := []string{"add", "effect", "--set", "ms=5", "--shard-key", fmt.Sprint("customer ", k)}
