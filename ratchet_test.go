@@ -19,7 +19,7 @@ var ratchet = map[string]int{
 	"lines of the command line":                     14380,
 	"methods of ledger.Store":                       40,
 	"comments with a clause that begins with which": 331,
-	"words of the documents":                        55080,
+	"words of the documents":                        53530,
 	"words of the README":                           900,
 }
 
