@@ -359,3 +359,30 @@ func TestDrainWhileWaiting(t *testing.T) {
 		}
 	})
 }
+
+// lastMoment is a store that reads kinds until its time is over, and claims longer than it may.
+type lastMoment struct{ ledger.Store }
+
+func (s lastMoment) Kinds(ctx context.Context) ([]ledger.Kind, error) {
+	all, err := s.Store.Kinds(ctx)
+	<-ctx.Done()
+	return all, err
+}
+
+func (s lastMoment) Claim(ctx context.Context, _ ledger.Grant) (ledger.Claimed, error) {
+	<-ctx.Done()
+	return ledger.Claimed{}, ctx.Err()
+}
+
+// TestClaimTime: a claim whose client has gone leases nothing after ClaimTime, however slow the ledger is.
+func TestClaimTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := waitingRig(t)
+		slow := lending.New(ledger.New(lastMoment{r.store}, ledger.Options{}), nil)
+		began := time.Now()
+		_, err := slow.Claim(t.Context(), anyone, lending.Claim{Kind: "k", Agent: "w"})
+		if took := time.Since(began); err == nil || took != lending.ClaimTime {
+			t.Errorf("%v after %s", err, took)
+		}
+	})
+}

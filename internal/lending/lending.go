@@ -17,6 +17,7 @@ import (
 // The bounds of what is asked for.
 const (
 	MaxWait        = 30 * time.Second // of a claim, until there is something to claim
+	ClaimTime      = 2 * callTime     // a claim that does not wait leases within it: it reads the kind, then claims
 	MaxLeases      = 1000             // of one claim, or tokens of one call
 	PollsPerAgent  = 2                // claims of an agent that wait at a time
 	PollsPerCaller = 64               // and of a caller
@@ -176,6 +177,8 @@ func (d *Lender) kind(ctx context.Context, name string) (ledger.Kind, error) {
 	if known && fresh {
 		return k, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
 	all, err := d.ledger.Kinds(ctx)
 	if err != nil {
 		return k, err

@@ -21,11 +21,12 @@ import (
 
 // mutant is a planted bug.
 type mutant struct {
-	name    string
-	bug     string // the error
-	origin  string // its origin; "" if unknown
-	patches []patch
-	caught  []detector // each of them must catch it
+	invariant string // that it breaks: a row of docs/design.md, or a rule that docs/reliability.md explains
+	name      string
+	bug       string // the error
+	origin    string // its origin; "" if unknown
+	patches   []patch
+	caught    []detector // each of them must catch it
 }
 
 // patch replaces a piece of text that a declaration holds once. Package is a folder, and declaration the name of a
@@ -56,7 +57,7 @@ type bench struct {
 
 // try runs all detectors of a mutant. A test that cannot be run catches nothing.
 func (b *bench) try(ctx context.Context, m mutant) (report, error) {
-	r := report{Name: m.name, Bug: m.bug, Origin: m.origin, Caught: true}
+	r := report{invariant: m.invariant, Name: m.name, Bug: m.bug, Origin: m.origin, Caught: true}
 	for _, d := range m.caught {
 		began := time.Now()
 		err := b.check(ctx, d)

@@ -1,6 +1,5 @@
-// Command mutanttest proves that the tests find bugs. It plants bugs into ledgerd, most of them bugs
-// that other queues have had, and demands that the campaign or test that is meant for each catches
-// it.
+// Command mutanttest proves that the tests find bugs. It plants bugs into ledgerd, each of which breaks an invariant,
+// and demands that the campaign or test that is meant for it catches it.
 //
 //	go run ./internal/mutanttest                      all of them
 //	go run ./internal/mutanttest -run by-id,^claim    those whose name matches one of these patterns
@@ -129,7 +128,7 @@ func choose(patterns string) (chosen []mutant, err error) {
 func printList(out io.Writer, all []mutant) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, m := range all {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", m.name, m.bug, m.origin)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", m.invariant, m.name, m.bug, m.origin)
 	}
 	return w.Flush()
 }

@@ -1,21 +1,43 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/internal/chaostest"
 )
 
-// A planted bug whose text has moved on would plant nothing.
+// A planted bug whose text has moved on would plant nothing. What it is tied to exists: its invariant, and the test
+// that catches it.
 func TestPatchesFit(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
+	documents := textOf(t, filepath.Join(root, "docs/*.md"))
+	suite := textOf(t, filepath.Join(root, "ledger/storetest/*.go"))
+	word := regexp.MustCompile(`\w+`)
 	names := map[string]bool{}
 	for _, m := range mutants {
+		if !strings.Contains(documents, "\n| "+m.invariant+" |") && !strings.Contains(documents, "`"+m.invariant+"` (") {
+			t.Errorf("%s: no document has the invariant %s", m.name, m.invariant)
+		}
+		for _, d := range m.caught {
+			d, ok := d.(tests)
+			if !ok {
+				continue
+			}
+			have := word.FindAllString(suite+textOf(t, filepath.Join(root, d.folder, "*_test.go")), -1)
+			for _, name := range word.FindAllString(d.pattern, -1) {
+				if !slices.Contains(have, name) {
+					t.Errorf("%s: there is no test %s in %s", m.name, name, d.folder)
+				}
+			}
+		}
 		if names[m.name] || m.bug == "" || len(m.caught) == 0 {
 			t.Errorf("%s: its name is taken, or it has no text, or no test is to catch it", m.name)
 		}
@@ -24,6 +46,23 @@ func TestPatchesFit(t *testing.T) {
 			t.Errorf("%s: %v", m.name, err)
 		}
 	}
+}
+
+// textOf is all that files hold.
+func textOf(t *testing.T, pattern string) (all string) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all += string(text)
+	}
+	if err != nil || all == "" {
+		t.Fatalf("%s: %v", pattern, err)
+	}
+	return all
 }
 
 // The one whose package has the fewest that import it, since they are all compiled: make mutants does it with all.

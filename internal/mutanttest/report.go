@@ -20,6 +20,8 @@ type report struct {
 	Origin string  `json:"origin,omitempty"`
 	Caught bool    `json:"caught"` // by everything that was to catch it
 	By     []catch `json:"by"`
+
+	invariant string
 }
 
 // catch is what came of a mutant in one of the detectors that were to catch it.
@@ -107,6 +109,7 @@ func save(path string, all []report) (lines []report, err error) {
 		if i := slices.IndexFunc(all, named); i >= 0 {
 			lines = append(lines, all[i])
 		} else if i := slices.IndexFunc(known, named); i >= 0 {
+			known[i].invariant = m.invariant
 			lines = append(lines, known[i])
 		}
 	}
@@ -135,8 +138,8 @@ func writeTable(path string, all []report) error {
 			byChaos++
 		}
 	}
-	fmt.Fprintf(&b, "\n%d planted, %d caught, %d of them by the chaos harness; `make mutants` repeats it.\n\n| bug | "+
-		"seen in | caught by | time |\n|---|---|---|---:|\n", len(all), caught, byChaos)
+	fmt.Fprintf(&b, "\n%d planted, %d caught, %d of them by the chaos harness; `make mutants` repeats it.\n\n| breaks | "+
+		"bug | seen in | caught by | time |\n|---|---|---|---|---:|\n", len(all), caught, byChaos)
 	for _, r := range all {
 		var by []string
 		seconds := 0.0
@@ -144,7 +147,8 @@ func writeTable(path string, all []report) error {
 			by = append(by, strings.ReplaceAll(c.summary(), "|", "\\|"))
 			seconds += c.Seconds
 		}
-		fmt.Fprintf(&b, "| **%s**: %s | %s | %s | %.0f s |\n", r.Name, r.Bug, r.Origin, strings.Join(by, "; "), seconds)
+		fmt.Fprintf(&b, "| %s | **%s**: %s | %s | %s | %.0f s |\n", r.invariant, r.Name, r.Bug, r.Origin,
+			strings.Join(by, "; "), seconds)
 	}
 	b.WriteString("\n")
 	return chaostest.Fill(path, tableBegin, tableEnd, b.String())

@@ -22,11 +22,14 @@ import (
 
 // claims knows what this program holds. When the answer of a claim was lost, the server may have lent items that the
 // program does not know of. Its next claim for the same agent and kind asks to resume, so the server returns all that
-// the agent holds; what is known already is left out of the answer.
+// the agent holds; what is known already is left out of the answer. The lost claim may lease after that answer, so the
+// claims go on to resume until one began when the server had given up the lost one. What a server leases later still,
+// because it was halted, comes back when its lease ends.
 type claims struct {
+	now   func() time.Time
 	mu    sync.Mutex
 	held  map[holder]map[string]bool // full tokens
-	lost  map[holder]bool            // the answer of a claim was lost
+	lost  map[holder]time.Time       // the answer of a claim was lost, and the server may work on it until then
 	asked map[holder]int             // claims under way that resume
 	ended map[holder][]string        // tokens that have ended while such a claim was under way
 }
@@ -37,7 +40,7 @@ type holder struct{ agent, kind string }
 func (c *claims) begin(h holder, n int) (resume int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if most := len(c.held[h]) + n; !c.lost[h] || most > lending.MaxLeases {
+	if most := len(c.held[h]) + n; c.lost[h].IsZero() || most > lending.MaxLeases {
 		return 0 // too many to list: what was lost comes back when its leases end
 	}
 	c.asked[h]++
@@ -45,20 +48,21 @@ func (c *claims) begin(h holder, n int) (resume int) {
 }
 
 // over is for the end of a claim: leases are new ones unless they are known. It returns the new ones.
-func (c *claims) over(h holder, resumed bool, leases []*ledger.Lease, err error) (fresh []*ledger.Lease) {
+func (c *claims) over(h holder, began time.Time, resumed bool, leases []*ledger.Lease, err error) (
+	fresh []*ledger.Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held == nil {
-		c.held, c.lost, c.asked, c.ended = map[holder]map[string]bool{}, map[holder]bool{}, map[holder]int{},
+		c.held, c.lost, c.asked, c.ended = map[holder]map[string]bool{}, map[holder]time.Time{}, map[holder]int{},
 			map[holder][]string{}
 	}
 	if c.held[h] == nil {
 		c.held[h] = map[string]bool{}
 	}
 	if temporary(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		c.lost[h] = true
-	} else if resumed && err == nil {
-		c.lost[h] = false
+		c.lost[h] = c.now().Add(lending.ClaimTime)
+	} else if resumed && err == nil && began.After(c.lost[h]) {
+		delete(c.lost, h)
 	}
 	for _, ls := range leases {
 		if token := ls.FullToken(); !c.held[h][token] {
@@ -106,14 +110,14 @@ func (l *Ledger) Claim(ctx context.Context, c ledger.Claim) ([]*ledger.Lease, er
 
 // ClaimWithin leases items for a worker, which knows all that the agent holds but what was lost with an answer.
 func (l *Ledger) ClaimWithin(ctx context.Context, c ledger.Claim) ([]*ledger.Lease, scheduler.HeldBack, error) {
-	h := holder{c.Agent, c.Kind}
+	h, began := holder{c.Agent, c.Kind}, l.claims.now()
 	limit := l.claims.begin(h, c.Limit)
 	resume := limit > 0
 	if !resume {
 		limit = c.Limit
 	}
 	leases, held, err := l.claim(ctx, c, limit, resume)
-	return l.claims.over(h, resume, leases, err), held, err
+	return l.claims.over(h, began, resume, leases, err), held, err
 }
 
 func (l *Ledger) claim(ctx context.Context, c ledger.Claim, limit int, resume bool) ([]*ledger.Lease,

@@ -64,7 +64,8 @@ func Open(ctx context.Context, c Config) (*Ledger, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConns, t.MaxIdleConnsPerHost, t.IdleConnTimeout = 16, 16, time.Minute
 	t.MaxResponseHeaderBytes = 64 << 10
-	l := &Ledger{Remote: c.At, config: c, client: &http.Client{Transport: t, CheckRedirect: sameSite}}
+	l := &Ledger{Remote: c.At, config: c, client: &http.Client{Transport: t, CheckRedirect: sameSite},
+		claims: claims{now: time.Now}}
 	if l.config.Log == nil {
 		l.config.Log = slog.Default()
 	}

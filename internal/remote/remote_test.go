@@ -3,16 +3,11 @@ package remote
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"iter"
-	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,10 +19,8 @@ import (
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/ledgers"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/bounds"
 	"github.com/ledgerd/ledgerd/ledger/order"
 	"github.com/ledgerd/ledgerd/ledger/scheduler"
-	"github.com/ledgerd/ledgerd/ledger/worker"
 )
 
 // all collects what is yielded.
@@ -343,138 +336,5 @@ func TestClaimHolds(t *testing.T) {
 	}
 	if err := r.http.Renew(ctx, time.Minute, ls)[0]; !errors.Is(err, ledger.ErrLeaseLost) {
 		t.Errorf("it has ended: %v", err)
-	}
-}
-
-// cutAtRandom breaks off half of the calls of a rig: before, after or while the server works on them.
-func (r *rig) cutAtRandom() (cuts func() int) {
-	var mu sync.Mutex
-	random := rand.New(rand.NewPCG(1, 2))
-	n := 0
-	r.http.client.Transport = cutting{r.http.client.Transport, func(path string) (before, after bool,
-		within time.Duration) {
-		mu.Lock()
-		defer mu.Unlock()
-		if strings.HasSuffix(path, "/hints") {
-			return false, false, 0
-		}
-		drawn := random.IntN(6)
-		if drawn < 3 {
-			n++
-		}
-		if drawn == 2 {
-			within = 1 + rand.N(time.Millisecond)
-		}
-		return drawn == 0, drawn == 1, within
-	}}
-	return func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		return n
-	}
-}
-
-// add adds n items.
-func (r *rig) add(n int) {
-	r.t.Helper()
-	items := make([]ledger.NewItem, n)
-	for i := range items {
-		items[i] = ledger.NewItem{Kind: "page", Key: fmt.Sprint(i)}
-	}
-	for some := range slices.Chunk(items, bounds.MaxBatch) {
-		_, err := r.l.Add(r.t.Context(), some...)
-		r.ok(err)
-	}
-}
-
-// TestCutCalls: a worker whose calls are cut at random moments, before they reach the server or before their answer is
-// back, works each item once, and none is left to the end of a lease.
-func TestCutCalls(t *testing.T) {
-	r := newRig(t, everything)
-	const items = 1000
-	r.add(items)
-	cuts := r.cutAtRandom()
-	var mu sync.Mutex
-	worked := map[int64]int{}
-	w, err := worker.New(worker.Config{Ledger: r.http, Concurrency: 32, Logger: slog.New(slog.DiscardHandler),
-		Handlers: map[string]worker.Handler{"page": worker.Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
-			mu.Lock()
-			defer mu.Unlock()
-			worked[ls.ID]++
-			return ledger.Done(nil)
-		})}})
-	r.ok(err)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	rep, err := w.Drain(ctx, 0)
-	r.ok(err)
-	if rep.Ready+rep.Held+rep.Waiting != 0 || len(worked) != items || cuts() < 5 {
-		t.Errorf("worked %d of %d items, %+v, after %d cuts", len(worked), items, rep, cuts())
-	}
-	for id, n := range worked {
-		if n != 1 {
-			t.Errorf("item %d was worked %d times", id, n)
-		}
-	}
-}
-
-// cutClaims is how many items TestCutClaims has; about as many claims are cut.
-var cutClaims = flag.Int("claims", 400, "items of TestCutClaims")
-
-// TestCutClaims: claims that are cut at random moments lose nothing and double nothing: each item is granted once to
-// the holder, who ends it once, and nothing waits for the end of a lease.
-func TestCutClaims(t *testing.T) {
-	r := newRig(t, everything)
-	r.add(*cutClaims)
-	r.cutAtRandom()
-	var mu sync.Mutex
-	cut := 0 // claims
-	granted := map[int64]int{}
-	hold := func(agent string) {
-		for {
-			leases, _, err := r.http.ClaimWithin(t.Context(), ledger.Claim{Kind: "page", Agent: agent, Limit: 1,
-				TTL: time.Hour})
-			switch {
-			case errors.Is(err, ledger.ErrUnavailable):
-				mu.Lock()
-				cut++
-				mu.Unlock()
-				continue
-			case err != nil:
-				t.Error(err)
-				return
-			case len(leases) == 0:
-				return
-			}
-			mu.Lock()
-			for _, ls := range leases {
-				granted[ls.ID]++
-			}
-			mu.Unlock()
-			for _, ls := range leases {
-				for err := error(ledger.ErrUnavailable); errors.Is(err, ledger.ErrUnavailable); {
-					err = r.http.Finish(t.Context(), ledger.Ending{Lease: ls, Result: ledger.Done(nil)})[0]
-					if err != nil && !errors.Is(err, ledger.ErrUnavailable) {
-						t.Error(err)
-					}
-				}
-			}
-		}
-	}
-	var holders sync.WaitGroup
-	for n := range 4 {
-		holders.Go(func() { hold(fmt.Sprint("w", n)) })
-	}
-	holders.Wait()
-	done, err := r.l.Count(t.Context(), ledger.Filter{States: []ledger.State{ledger.StateDone}})
-	r.ok(err)
-	t.Logf("%d claims were cut", cut)
-	if int(done) != *cutClaims || len(granted) != *cutClaims || cut < *cutClaims/2 {
-		t.Errorf("%d of %d are done, %d were granted, %d claims were cut", done, *cutClaims, len(granted), cut)
-	}
-	for id, n := range granted {
-		if n != 1 {
-			t.Errorf("item %d was granted %d times", id, n)
-		}
 	}
 }

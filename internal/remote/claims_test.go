@@ -1,0 +1,213 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/lending"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
+	"github.com/ledgerd/ledgerd/ledger/worker"
+)
+
+// cutAtRandom breaks off half of the calls of a rig: before, after or while the server works on them.
+func (r *rig) cutAtRandom() (cuts func() int) {
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(1, 2))
+	n := 0
+	r.http.client.Transport = cutting{r.http.client.Transport, func(path string) (before, after bool,
+		within time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.HasSuffix(path, "/hints") {
+			return false, false, 0
+		}
+		drawn := random.IntN(6)
+		if drawn < 3 {
+			n++
+		}
+		if drawn == 2 {
+			within = 1 + rand.N(time.Millisecond)
+		}
+		return drawn == 0, drawn == 1, within
+	}}
+	return func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return n
+	}
+}
+
+// add adds n items.
+func (r *rig) add(n int) {
+	r.t.Helper()
+	items := make([]ledger.NewItem, n)
+	for i := range items {
+		items[i] = ledger.NewItem{Kind: "page", Key: fmt.Sprint(i)}
+	}
+	for some := range slices.Chunk(items, bounds.MaxBatch) {
+		_, err := r.l.Add(r.t.Context(), some...)
+		r.ok(err)
+	}
+}
+
+// TestCutCalls: a worker whose calls are cut at random moments, before they reach the server or before their answer is
+// back, works each item once, and none is left to the end of a lease.
+func TestCutCalls(t *testing.T) {
+	r := newRig(t, everything)
+	const items = 1000
+	r.add(items)
+	cuts := r.cutAtRandom()
+	var mu sync.Mutex
+	worked := map[int64]int{}
+	w, err := worker.New(worker.Config{Ledger: r.http, Concurrency: 32, Logger: slog.New(slog.DiscardHandler),
+		Handlers: map[string]worker.Handler{"page": worker.Func(func(_ context.Context, ls *ledger.Lease) ledger.Result {
+			mu.Lock()
+			defer mu.Unlock()
+			worked[ls.ID]++
+			return ledger.Done(nil)
+		})}})
+	r.ok(err)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	rep, err := w.Drain(ctx, 0)
+	r.ok(err)
+	if rep.Ready+rep.Held+rep.Waiting != 0 || len(worked) != items || cuts() < 5 {
+		t.Errorf("worked %d of %d items, %+v, after %d cuts", len(worked), items, rep, cuts())
+	}
+	for id, n := range worked {
+		if n != 1 {
+			t.Errorf("item %d was worked %d times", id, n)
+		}
+	}
+}
+
+// cutClaims is how many items TestCutClaims has; about as many claims are cut.
+var cutClaims = flag.Int("claims", 400, "items of TestCutClaims")
+
+// TestCutClaims: claims that are cut at random moments lose nothing and double nothing: each item is granted once to
+// the holder, who ends it once, and nothing waits for the end of a lease.
+func TestCutClaims(t *testing.T) {
+	r := newRig(t, everything)
+	r.add(*cutClaims)
+	r.cutAtRandom()
+	var mu sync.Mutex
+	cut := 0 // claims
+	granted := map[int64]int{}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	hold := func(agent string) {
+		for open := int64(1); open > 0; {
+			leases, _, err := r.http.ClaimWithin(ctx, ledger.Claim{Kind: "page", Agent: agent, Limit: 1, TTL: time.Hour})
+			switch {
+			case errors.Is(err, ledger.ErrUnavailable):
+				mu.Lock()
+				cut++
+				mu.Unlock()
+				continue
+			case err != nil:
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			for _, ls := range leases {
+				granted[ls.ID]++
+			}
+			mu.Unlock()
+			for _, ls := range leases {
+				for err := error(ledger.ErrUnavailable); errors.Is(err, ledger.ErrUnavailable); {
+					err = r.http.Finish(ctx, ledger.Ending{Lease: ls, Result: ledger.Done(nil)})[0]
+					if err != nil && !errors.Is(err, ledger.ErrUnavailable) {
+						t.Error(err)
+					}
+				}
+			}
+			if len(leases) == 0 { // a claim that was cut may have one still
+				if open, err = r.l.Count(ctx, ledger.Filter{States: []ledger.State{ledger.StateReady,
+					ledger.StateLeased}}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	}
+	var holders sync.WaitGroup
+	for n := range 4 {
+		holders.Go(func() { hold(fmt.Sprint("w", n)) })
+	}
+	holders.Wait()
+	done, err := r.l.Count(t.Context(), ledger.Filter{States: []ledger.State{ledger.StateDone}})
+	r.ok(err)
+	t.Logf("%d claims were cut", cut)
+	if int(done) != *cutClaims || len(granted) != *cutClaims || cut < *cutClaims/2 {
+		t.Errorf("%d of %d are done, %d were granted, %d claims were cut", done, *cutClaims, len(granted), cut)
+	}
+	for id, n := range granted {
+		if n != 1 {
+			t.Errorf("item %d was granted %d times", id, n)
+		}
+	}
+}
+
+// tripper is a RoundTripper.
+type tripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestLateClaim: a claim that was cut leases an item when the next claim has been answered already. The item is
+// granted to the holder by a later claim, until the server cannot work on the cut one any more.
+func TestLateClaim(t *testing.T) {
+	r := newRig(t, everything)
+	r.add(2)
+	now := time.Now()
+	r.http.claims.now = func() time.Time { return now }
+	var cut *http.Request
+	var takes time.Duration // of a claim
+	server := r.http.client.Transport
+	r.http.client.Transport = tripper(func(q *http.Request) (*http.Response, error) {
+		now = now.Add(takes)
+		if cut == nil {
+			cut = q.Clone(t.Context())
+			return nil, cutError{}
+		}
+		return server.RoundTrip(q)
+	})
+	claim := func() int {
+		leases, _, err := r.http.ClaimWithin(t.Context(), ledger.Claim{Kind: "page", Agent: "w", Limit: 1, TTL: time.Hour})
+		if err != nil && !errors.Is(err, ledger.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		return len(leases)
+	}
+	if n := claim(); n != 0 || cut == nil {
+		t.Fatalf("%d items of a claim that was cut", n)
+	}
+	if n := claim(); n != 1 {
+		t.Fatalf("%d items of the next claim", n)
+	}
+	res, err := server.RoundTrip(cut) // now it reaches the server; its answer reaches no one
+	r.ok(err)
+	res.Body.Close()
+	if n, err := r.l.Count(t.Context(), ledger.Filter{States: []ledger.State{ledger.StateLeased}}); err != nil || n != 2 {
+		t.Fatalf("%d items are leased, %v", n, err)
+	}
+	resumes := func() bool { return !r.http.claims.lost[holder{"w", "page"}].IsZero() }
+	now, takes = now.Add(lending.ClaimTime), time.Second
+	if n := claim(); n != 1 || !resumes() {
+		t.Errorf("%d items that the late claim leased; more of them may come, and claims resume: %t", n, resumes())
+	}
+	if n := claim(); n != 0 || resumes() {
+		t.Errorf("%d items, and claims resume: %t", n, resumes())
+	}
+}
