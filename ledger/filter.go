@@ -21,7 +21,7 @@ type Filter struct {
 	Codes   []string // of the newest attempt that ended
 	Causes  []string // of that attempt; see package cause
 	States  []State
-	Rounds  []RoundState
+	Rounds  []RoundState // or other RoundConditions
 	// Outcomes of the newest attempt that ended, any of them.
 	Outcomes []Outcome
 	Key      string // exact
@@ -115,7 +115,7 @@ func (f Filter) Match(r *Record, now time.Time) bool {
 	case f.IDs != nil && !slices.Contains(f.IDs, r.ID),
 		slices.ContainsFunc(TextTerms, func(t TextTerm) bool { return !t.match(&f, &it) }),
 		len(f.States) > 0 && !slices.Contains(f.States, it.State),
-		len(f.Rounds) > 0 && !slices.Contains(f.Rounds, it.RoundState),
+		len(f.Rounds) > 0 && !r.inRound(f.Rounds, it.RoundState),
 		len(f.Outcomes) > 0 && !slices.Contains(f.Outcomes, it.Outcome),
 		r.ID <= f.Above, f.UpTo > 0 && r.ID > f.UpTo,
 		f.Key != "" && f.Key != r.Key,

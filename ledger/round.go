@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"strconv"
 	"time"
 )
@@ -20,6 +21,23 @@ const (
 
 // RoundStates are all states of rounds.
 var RoundStates = []RoundState{RoundOpen, RoundDone, RoundFailed, RoundDoubt, RoundCancelled, RoundPutOff}
+
+// News of a round that is over, of an item that was there in the round before. They are conditions of a [Filter]; the
+// state of such a round is RoundFailed or RoundDone.
+const (
+	RoundNewlyFailed RoundState = "newly_failed" // it failed, and the item did not fail before it
+	RoundRecovered   RoundState = "recovered"    // it is done, and the item failed before it
+)
+
+// RoundConditions are all that a Filter may ask of a round.
+var RoundConditions = append(slices.Clone(RoundStates), RoundNewlyFailed, RoundRecovered)
+
+// inRound reports whether the record's current round is as one of the conditions asks; is is its state.
+func (r *Record) inRound(conditions []RoundState, is RoundState) bool {
+	return slices.Contains(conditions, is) || r.Last != nil && !r.Last.Period.IsZero() && r.CreatedAt.Before(r.Last.Period) &&
+		(is == RoundFailed && slices.Contains(conditions, RoundNewlyFailed) && !r.FailingSince.Before(r.Last.Period) ||
+			is == RoundDone && slices.Contains(conditions, RoundRecovered) && !r.RecoveredAt.Before(r.Last.Period))
+}
 
 // RoundState describes how the record's current round stands, at a moment of the database's clock.
 func (r *Record) RoundState(now time.Time) RoundState {

@@ -25,8 +25,9 @@ var definitions = slices.Concat(textTerms(), []definition{
 	{"id:", "id:7,8", "its id", list(setID)},
 	{"state:", "state:dead,doubt", "its state: " + joined(ledger.States),
 		words("state", ledger.States, func(f *ledger.Filter) *[]ledger.State { return &f.States })},
-	{"round:", "round:failed", "state of the current round: " + joined(ledger.RoundStates),
-		words("state of a round", ledger.RoundStates, func(f *ledger.Filter) *[]ledger.RoundState { return &f.Rounds })},
+	{"round:", "round:failed", "state of the current round: " + joined(ledger.RoundStates) + "; or its news: newly_failed " +
+		"(the item did not fail before), recovered (it failed before)",
+		words("state of a round", ledger.RoundConditions, func(f *ledger.Filter) *[]ledger.RoundState { return &f.Rounds })},
 	{"outcome:", "outcome:failed", "outcome of the newest attempt that ended: " + joined(ledger.Outcomes),
 		words("outcome", ledger.Outcomes, func(f *ledger.Filter) *[]ledger.Outcome { return &f.Outcomes })},
 	{"priority:", "priority:-1,0", "priority of an unfinished item", list(setPriority)},
@@ -88,7 +89,7 @@ type Offer struct{ Text, About string }
 // Offers are the names of all terms, and those of few values with each of these.
 var Offers = func() (all []Offer) {
 	few := map[string][]string{"state:": strings.Fields(joined(ledger.States)),
-		"round:": strings.Fields(joined(ledger.RoundStates)), "outcome:": strings.Fields(joined(ledger.Outcomes))}
+		"round:": strings.Fields(joined(ledger.RoundConditions)), "outcome:": strings.Fields(joined(ledger.Outcomes))}
 	for _, d := range definitions {
 		about, _, _ := strings.Cut(d.about, ": ")
 		all = append(all, Offer{d.name, about})

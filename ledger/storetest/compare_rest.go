@@ -28,7 +28,7 @@ func (m *machine) filter(t *rapid.T) ledger.Filter {
 		f.States = rapid.SliceOfN(rapid.SampledFrom(ledger.States), 1, 2).Draw(t, "states")
 	}
 	if rapid.Bool().Draw(t, "by round") {
-		f.Rounds = rapid.SliceOfN(rapid.SampledFrom(ledger.RoundStates), 1, 2).Draw(t, "rounds")
+		f.Rounds = rapid.SliceOfN(rapid.SampledFrom(ledger.RoundConditions), 1, 2).Draw(t, "rounds")
 	}
 	switch rapid.IntRange(0, 16).Draw(t, "by") {
 	case 0:

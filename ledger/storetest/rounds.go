@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ var roundCases = []storeCase{
 	{"RecurringChanged", recurringChanged},
 	{"RecurringAgain", recurringAgain},
 	{"RecurringLater", recurringLater},
+	{"RoundNews", roundNews},
 }
 
 // roundStates: how the current round of an item stands is the same in items, filters, counts and groups, and
@@ -263,4 +265,40 @@ func recurringLater(t *testing.T, h *harness) {
 	n.Due, n.Again.DoneBefore = start.Add(48*time.Hour), start.Add(48*time.Hour)
 	equal(t, "again", h.add(n)[0].Verdict, ledger.VerdictReopened)
 	open("2026-11-22")
+}
+
+// roundNews: items whose round differs from the one before are found as long as the round is the current one. What was
+// added in the round has none before.
+func roundNews(t *testing.T, h *harness) {
+	results := map[string][3]ledger.Result{ // by day
+		"always": {ledger.Permanent(errTest), ledger.Permanent(errTest), ledger.Done(nil)},
+		"broken": {ledger.Done(nil), ledger.Permanent(errTest), ledger.Permanent(errTest)},
+		"mended": {ledger.Permanent(errTest), ledger.Done(nil), ledger.Done(nil)},
+		"new":    {{}, ledger.Permanent(errTest), ledger.Done(nil)},
+		"well":   {ledger.Done(nil), ledger.Skip("as before"), ledger.Permanent(errTest)},
+	}
+	find := func(news ledger.RoundState) (keys []string) {
+		t.Helper()
+		for it, err := range h.l.List(h.ctx, ledger.Filter{Kinds: []string{"k"}, Rounds: []ledger.RoundState{news}}, 0) {
+			h.ok(err)
+			keys = append(keys, it.Key)
+		}
+		slices.Sort(keys)
+		return keys
+	}
+	for day, want := range [][2][]string{{}, {{"broken"}, {"mended"}}, {{"well"}, {"always", "new"}}} {
+		for key, r := range results {
+			if r[day].Outcome != "" {
+				h.add(ledger.NewItem{Kind: "k", Key: key, Every: "day"})
+			}
+		}
+		for _, ls := range h.claim("k", 10) {
+			h.end(ls, results[ls.Key][day])
+		}
+		equal(t, "newly failed", find(ledger.RoundNewlyFailed), want[0])
+		equal(t, "recovered", find(ledger.RoundRecovered), want[1])
+		h.pass(24 * time.Hour)
+		equal(t, "newly failed, of a round that has begun", len(find(ledger.RoundNewlyFailed)), 0)
+		equal(t, "recovered, of a round that has begun", len(find(ledger.RoundRecovered)), 0)
+	}
 }

@@ -157,7 +157,12 @@ failed, crashed, were lost or are in doubt. --by also takes several of hour, kin
 that failed twice and was then done counts three times. The figures are exact, and go back as far as attempts are kept
 (keep of the kind: 30 days). A table counts for at most two seconds (with --since ten), latest attempts first, and
 marks rows that are not complete with ≥. CSV and JSON count all attempts. With -o json:
-{"groups":[{"code","` + strings.Join(endedColumns([]string{stats.ByHour}), `","`) + `"}]}.`
+{"groups":[{"code","` + strings.Join(endedColumns([]string{stats.ByHour}), `","`) + `"}]}.
+
+--by round counts recurring items by kind and round: done and failed in it, newly_failed of those whose round before was
+done, and recovered of those whose round before failed. It goes back 7 days, or as far as --since. A round that is not
+over has the items that have ended in it. A table counts for ten seconds, latest rounds first; CSV and JSON count to the
+end. With -o json: {"groups":[{"kind","round","done","failed","newly_failed","recovered","last_ended_at"}]}.`
 
 func StatsCommand(a *app.App) *cobra.Command {
 	var f app.Filter
@@ -169,7 +174,8 @@ func StatsCommand(a *app.App) *cobra.Command {
 		Long: statsHelp,
 		Example: `  ledgerd stats --by template --scope kitty-lovers
   ledgerd stats --by hour,kind --since 8h -o csv
-  ledgerd stats --by code --since 8h`,
+  ledgerd stats --by code --since 8h
+  ledgerd stats --by round --kind links`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			ended, err := byEnded(by)
@@ -178,9 +184,11 @@ func StatsCommand(a *app.App) *cobra.Command {
 				return err
 			case ended != nil:
 				return endedGroups(ctx, a, f, ended, last.Duration)
+			case by == byRound:
+				return roundGroups(ctx, a, f, last.Duration)
 			case cmd.Flags().Changed("since"):
 				return failure.Usage("bad_flag", "ledgerd stats --by hour --since 8h; of items: --where since:8h",
-					"--since goes with --by hour and --by code")
+					"--since goes with --by hour, --by code and --by round")
 			case cmd.Flags().Changed("by"):
 				return groups(ctx, a, f, by)
 			}
@@ -207,8 +215,8 @@ func StatsCommand(a *app.App) *cobra.Command {
 		},
 	}
 	f.Define(cmd)
-	cmd.Flags().StringVar(&by, "by", "", "count items by `kind`, scope or a field of the payload, or attempts by hour, "+
-		"kind, scope, code")
+	cmd.Flags().StringVar(&by, "by", "", "count items by `kind`, scope or a field of the payload, attempts by hour, kind, "+
+		"scope, code, or recurring items by round")
 	cmd.Flags().Var(&last, "since", "of attempts, only those that ended in the last 8h, 7d …")
 	return cmd
 }

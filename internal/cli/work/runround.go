@@ -8,7 +8,6 @@ import (
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/internal/shell"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/recurrence"
 )
 
 // roundNews is how the round that runs differs from the one before: items of the kind and scope that were there, failed
@@ -17,7 +16,6 @@ type roundNews struct {
 	NewlyFailed int64 `json:"newly_failed"`
 	Recovered   int64 `json:"recovered"`
 	Counted     bool  `json:"counted"` // all; else newsTime was too short
-	since       time.Time
 }
 
 // newsTime bounds each of the two counts.
@@ -29,25 +27,13 @@ func (r *inputRun) roundNews(ctx context.Context, interrupted bool) (*roundNews,
 	if template.Every == "" || interrupted {
 		return nil, nil
 	}
-	rule, err := recurrence.Parse(template.Every, template.Zone)
-	if err != nil {
-		return nil, err
-	}
-	now, err := r.Ledger.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	n := &roundNews{Counted: true, since: rule.Start(now.Add(-time.Since(r.began)))}
-	of := ledger.Filter{Kinds: []string{r.Kind.Name}, Scopes: []string{template.Scope}}
+	n := &roundNews{Counted: true}
 	for _, c := range []struct {
-		n *int64
-		f ledger.Filter
-	}{
-		{&n.NewlyFailed, ledger.Filter{Rounds: []ledger.RoundState{ledger.RoundFailed}, FailingFrom: n.since,
-			AddedTo: n.since}},
-		{&n.Recovered, ledger.Filter{Rounds: []ledger.RoundState{ledger.RoundDone}, RecoveredFrom: n.since}},
-	} {
-		count, whole, err := r.Ledger.CountUpTo(ctx, of.And(c.f), 0, newsTime)
+		n    *int64
+		news ledger.RoundState
+	}{{&n.NewlyFailed, ledger.RoundNewlyFailed}, {&n.Recovered, ledger.RoundRecovered}} {
+		f := ledger.Filter{Kinds: []string{r.Kind.Name}, Scopes: []string{template.Scope}, Rounds: []ledger.RoundState{c.news}}
+		count, whole, err := r.Ledger.CountUpTo(ctx, f, 0, newsTime)
 		if err != nil {
 			return nil, err
 		}
@@ -69,8 +55,7 @@ func (r *inputRun) tellRound(p *report.Printer, s *Summary) {
 	line := fmt.Sprintf("%s%s newly failed, %s recovered since the round before", mark, report.Count(n.NewlyFailed),
 		report.Count(n.Recovered))
 	if n.NewlyFailed > 0 {
-		line += ": ledgerd ls --where " + shell.Quote(fmt.Sprintf("kind:%s round:failed failing:%s added:..%[2]s", s.Kind,
-			n.since.UTC().Format(time.RFC3339)))
+		line += ": ledgerd ls --where " + shell.Quote(fmt.Sprintf("kind:%s round:%s", s.Kind, ledger.RoundNewlyFailed))
 	}
 	r.App.Advise(p.Out, "%s\n", line)
 }

@@ -286,8 +286,11 @@ func (b *builder) rounds(rounds []ledger.RoundState) {
 	later := "coalesce(b.state = " + code.Waiting + " AND b.due_at > " + b.now +
 		" AND a.period IS NOT NULL AND a.outcome = " +
 		code.Snoozed + " AND a.code = " + code.PutOff + ", false)"
+	failed := []string{"b.state = " + code.Dead, over + " AND a.outcome IN " + code.GaveUp}
+	completed := over + " AND a.outcome NOT IN " + code.GaveUp
+	const before = " AND i.created_at < a.period"
 	terms := []string{}
-	for _, r := range ledger.RoundStates {
+	for _, r := range ledger.RoundConditions {
 		if !slices.Contains(rounds, r) {
 			continue
 		}
@@ -295,15 +298,19 @@ func (b *builder) rounds(rounds []ledger.RoundState) {
 		case ledger.RoundOpen:
 			terms = append(terms, "b.state IN "+code.Unstuck+" AND NOT "+over+" AND NOT "+later)
 		case ledger.RoundDone:
-			terms = append(terms, done, over+" AND a.outcome NOT IN "+code.GaveUp)
+			terms = append(terms, done, completed)
 		case ledger.RoundFailed:
-			terms = append(terms, "b.state = "+code.Dead, over+" AND a.outcome IN "+code.GaveUp)
+			terms = append(terms, failed...)
 		case ledger.RoundDoubt:
 			terms = append(terms, "b.state = "+code.Doubt)
 		case ledger.RoundCancelled:
 			terms = append(terms, cancelled)
 		case ledger.RoundPutOff:
 			terms = append(terms, later)
+		case ledger.RoundNewlyFailed:
+			terms = append(terms, "("+strings.Join(failed, " OR ")+") AND i.failing_since >= a.period"+before)
+		case ledger.RoundRecovered:
+			terms = append(terms, completed+" AND i.recovered_at >= a.period"+before)
 		}
 	}
 	if len(terms) == 0 { // no state of ours

@@ -1,0 +1,145 @@
+package item
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/cli/app"
+	"github.com/ledgerd/ledgerd/internal/failure"
+	"github.com/ledgerd/ledgerd/internal/report"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// byRound is the name of --by that counts rounds.
+const byRound = "round"
+
+// roundGroup is what became of a round of the recurring items of a kind, and how it differs from the round that each of
+// them had before.
+type roundGroup struct {
+	Kind        string      `json:"kind"`
+	Round       string      `json:"round"`
+	Done        int64       `json:"done"`
+	Failed      int64       `json:"failed"`
+	NewlyFailed int64       `json:"newly_failed"`
+	Recovered   int64       `json:"recovered"`
+	LastEnded   report.Time `json:"last_ended_at"`
+	period      time.Time
+}
+
+// roundsWindow is how far back rounds are counted if nothing else is asked for.
+const roundsWindow = 7 * 24 * time.Hour
+
+// readEnded is how many attempts are read at a time.
+const readEnded = 1000
+
+// roundCounter counts attempts that closed rounds, the latest first.
+type roundCounter struct {
+	groups map[[2]string]*roundGroup // by kind and round
+	// later is the round of each item that was counted last, and so is the one after the next.
+	later map[int64]closedRound
+}
+
+type closedRound struct {
+	of    *roundGroup
+	state ledger.RoundState
+}
+
+// add counts an attempt. Of several that closed the same round of an item the latest counts.
+func (c *roundCounter) add(e ledger.Ended) {
+	state := e.Closes()
+	if state == ledger.RoundOpen {
+		return
+	}
+	at := [2]string{e.Kind, e.Round}
+	g := c.groups[at]
+	if g == nil {
+		g = &roundGroup{Kind: e.Kind, Round: e.Round, LastEnded: report.Time(e.FinishedAt), period: e.Period}
+		c.groups[at] = g
+	}
+	later, known := c.later[e.ItemID]
+	switch {
+	case known && later.of == g:
+		return
+	case known && later.state == ledger.RoundFailed && state == ledger.RoundDone:
+		later.of.NewlyFailed++
+	case known && later.state == ledger.RoundDone && state == ledger.RoundFailed:
+		later.of.Recovered++
+	}
+	if c.later[e.ItemID] = (closedRound{g, state}); state == ledger.RoundFailed {
+		g.Failed++
+	} else {
+		g.Done++
+	}
+}
+
+// sorted are the groups, the earliest round first.
+func (c *roundCounter) sorted() []roundGroup {
+	rows := []roundGroup{}
+	for _, g := range c.groups {
+		rows = append(rows, *g)
+	}
+	slices.SortFunc(rows, func(a, b roundGroup) int {
+		return cmp.Or(a.period.Compare(b.period), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Round, b.Round))
+	})
+	return rows
+}
+
+// roundGroups counts the rounds of recurring items that were closed in the last days, by kind and round.
+func roundGroups(ctx context.Context, a *app.App, f app.Filter, last time.Duration) error {
+	l, chosen, err := a.OpenChosen(ctx, f)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	now, err := l.Now(ctx)
+	if err != nil {
+		return err
+	}
+	since := answer.Since(chosen)
+	if last > 0 || since.IsZero() {
+		since = now.Add(-cmp.Or(last, roundsWindow))
+	}
+	p := a.Printer()
+	c := roundCounter{groups: map[[2]string]*roundGroup{}, later: map[int64]closedRound{}}
+	q := ledger.EndedQuery{Filter: chosen, Desc: true, Limit: readEnded}
+	reached, began := time.Time{}, time.Now()
+	for more := true; more; {
+		ended, err := l.Ended(ctx, q)
+		if err != nil {
+			return err
+		}
+		more = len(ended) == q.Limit
+		for _, e := range ended {
+			if more = more && !e.FinishedAt.Before(since); !e.FinishedAt.Before(since) {
+				c.add(e)
+			}
+			q.After = e.Mark()
+		}
+		if more && p.Format == report.Table && time.Since(began) > endedTime {
+			reached, more = q.After.At, false
+		}
+	}
+	rows := c.sorted()
+	if p.Format == report.JSON {
+		err = p.Object(struct {
+			Groups []roundGroup `json:"groups"`
+		}{rows})
+	} else {
+		_, err = report.List(p, app.Each(rows))
+	}
+	switch {
+	case !reached.IsZero() && !a.Quiet:
+		fmt.Fprintf(a.Stderr, "these ended since %s, as far back as it has counted in %s; -o csv counts all\n",
+			p.Local(reached), report.Seconds(endedTime))
+	case !a.Quiet && last == 0 && answer.Since(chosen).IsZero():
+		fmt.Fprintln(a.Stderr, "of the last 7 days; for longer: --since 30d")
+	}
+	if err == nil && len(rows) == 0 && a.ErrorOnEmpty {
+		return failure.Status(failure.ExitEmpty)
+	}
+	return err
+}
