@@ -14,12 +14,12 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    93400,
+	"lines of Go, without tests":                    93580,
 	"lines of Go in tests":                          79600,
-	"lines of the command line":                     14380,
+	"lines of the command line":                     14510,
 	"methods of ledger.Store":                       39,
 	"comments with a clause that begins with which": 322,
-	"words of the documents":                        55080,
+	"words of the documents":                        53100,
 	"words of the README":                           900,
 }
 

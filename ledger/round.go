@@ -34,9 +34,14 @@ var RoundConditions = append(slices.Clone(RoundStates), RoundNewlyFailed, RoundR
 
 // inRound reports whether the record's current round is as one of the conditions asks; is is its state.
 func (r *Record) inRound(conditions []RoundState, is RoundState) bool {
-	return slices.Contains(conditions, is) || r.Last != nil && !r.Last.Period.IsZero() && r.CreatedAt.Before(r.Last.Period) &&
-		(is == RoundFailed && slices.Contains(conditions, RoundNewlyFailed) && !r.FailingSince.Before(r.Last.Period) ||
-			is == RoundDone && slices.Contains(conditions, RoundRecovered) && !r.RecoveredAt.Before(r.Last.Period))
+	if slices.Contains(conditions, is) {
+		return true
+	}
+	if r.Last == nil || r.Last.Period.IsZero() || !r.CreatedAt.Before(r.Last.Period) {
+		return false
+	}
+	return is == RoundFailed && slices.Contains(conditions, RoundNewlyFailed) && !r.FailingSince.Before(r.Last.Period) ||
+		is == RoundDone && slices.Contains(conditions, RoundRecovered) && !r.RecoveredAt.Before(r.Last.Period)
 }
 
 // RoundState describes how the record's current round stands, at a moment of the database's clock.

@@ -25,8 +25,8 @@ var definitions = slices.Concat(textTerms(), []definition{
 	{"id:", "id:7,8", "its id", list(setID)},
 	{"state:", "state:dead,doubt", "its state: " + joined(ledger.States),
 		words("state", ledger.States, func(f *ledger.Filter) *[]ledger.State { return &f.States })},
-	{"round:", "round:failed", "state of the current round: " + joined(ledger.RoundStates) + "; or its news: newly_failed " +
-		"(the item did not fail before), recovered (it failed before)",
+	{"round:", "round:failed", "state of the current round: " + joined(ledger.RoundStates) +
+		"; newly_failed: failed, and not in the round before; recovered: done, and failed before",
 		words("state of a round", ledger.RoundConditions, func(f *ledger.Filter) *[]ledger.RoundState { return &f.Rounds })},
 	{"outcome:", "outcome:failed", "outcome of the newest attempt that ended: " + joined(ledger.Outcomes),
 		words("outcome", ledger.Outcomes, func(f *ledger.Filter) *[]ledger.Outcome { return &f.Outcomes })},

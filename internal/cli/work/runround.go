@@ -32,7 +32,8 @@ func (r *inputRun) roundNews(ctx context.Context, interrupted bool) (*roundNews,
 		n    *int64
 		news ledger.RoundState
 	}{{&n.NewlyFailed, ledger.RoundNewlyFailed}, {&n.Recovered, ledger.RoundRecovered}} {
-		f := ledger.Filter{Kinds: []string{r.Kind.Name}, Scopes: []string{template.Scope}, Rounds: []ledger.RoundState{c.news}}
+		f := ledger.Filter{Kinds: []string{r.Kind.Name}, Scopes: []string{template.Scope},
+			Rounds: []ledger.RoundState{c.news}}
 		count, whole, err := r.Ledger.CountUpTo(ctx, f, 0, newsTime)
 		if err != nil {
 			return nil, err
