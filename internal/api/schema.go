@@ -46,6 +46,17 @@ func plain() map[reflect.Type]*jsonschema.Schema {
 	}
 }
 
+// Described is the schema of a type as it is sent, with all structs in it in place.
+func Described(t reflect.Type) *jsonschema.Schema {
+	schema, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: plain()})
+	if err != nil {
+		panic("api: " + err.Error()) // a mistake in the type
+	}
+	newSchemas(false).tidy(schema)
+	choices(t, schema)
+	return schema
+}
+
 func words[T ~string](list []T) (all []any) {
 	for _, w := range list {
 		all = append(all, string(w))

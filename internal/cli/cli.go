@@ -4,7 +4,7 @@
 // a command in a file of its own begins with the command's name: statsended.go.
 //
 //	item    see and decide: ls, show, stats, errors, agents, watch, journal, retry, cancel, prune, claim, finish
-//	work    add and work: run, add, work, serve, api, lock
+//	work    add and work: run, add, work, serve, api, mcp, lock
 //	plugin  make, try, check, add, list and remove plugins
 //	setup   kind, config, token, db, doctor, self
 //
@@ -90,7 +90,7 @@ whether an item is done, what it waits for, or why it failed.`,
 		Title: "Look and decide:"},
 		&cobra.Group{ID: app.GroupSetUp, Title: "Set up:"})
 	root.AddCommand(work.RunCommand(a, plugin.List), work.AddCommand(a), work.WorkCommand(a), work.ServeCommand(a),
-		work.APICommand(a), item.ClaimCommand(a), item.FinishCommand(a), work.LockCommand(a),
+		work.APICommand(a), item.ClaimCommand(a), item.FinishCommand(a), work.MCPCommand(a), work.LockCommand(a),
 		item.LsCommand(a), item.ShowCommand(a), item.StatsCommand(a), item.ErrorsCommand(a), item.AgentsCommand(a),
 		item.WatchCommand(a), item.JournalCommand(a), work.UICommand(a),
 		item.RetryCommand(a), item.CancelCommand(a), setup.KindCommand(a), item.PruneCommand(a), plugin.Command(a),

@@ -40,7 +40,7 @@ func (a *App) Address() (dburl.Database, error) {
 
 // overHTTP are the commands that need no database.
 const overHTTP = "run, add, work, claim, finish, ls, show, errors, stats, watch, retry, cancel, kind, agents, journal, " +
-	"prune --where"
+	"mcp, prune --where"
 
 // ParseAddress reads the URL of a database; source is where it is from, for errors.
 func ParseAddress(db, source string) (dburl.Database, error) {
@@ -166,11 +166,7 @@ func (a *App) Reach(ctx context.Context, purpose Purpose) (*Opened, error) {
 
 // connect reaches a ledger over HTTP.
 func (a *App) connect(ctx context.Context) (*Opened, error) {
-	at, err := dburl.ParseRemote(a.Db, a.DbSource)
-	if err != nil {
-		return nil, badDB(err)
-	}
-	token, err := a.token()
+	at, token, err := a.Remote()
 	if err != nil {
 		return nil, err
 	}
@@ -179,6 +175,15 @@ func (a *App) connect(ctx context.Context) (*Opened, error) {
 		return nil, err
 	}
 	return &Opened{Any: l, Address: l}, nil
+}
+
+// Remote is where the API of a ledger is that is reached over HTTP, and the token for it.
+func (a *App) Remote() (at dburl.Remote, token string, err error) {
+	if at, err = dburl.ParseRemote(a.Db, a.DbSource); err != nil {
+		return at, "", badDB(err)
+	}
+	token, err = a.token()
+	return at, token, err
 }
 
 // askedToDrain ends a command that works, as a signal does: the server asks its agent to.

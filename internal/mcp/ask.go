@@ -1,0 +1,117 @@
+package mcp
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/ledgerd/ledgerd/internal/answer"
+	"github.com/ledgerd/ledgerd/internal/api"
+	"github.com/ledgerd/ledgerd/internal/version"
+)
+
+// Caller makes requests to the HTTP API of a ledger.
+type Caller struct {
+	Client *http.Client
+	At     string // URL of the server, with what a proxy has before /api/v1
+	Token  string // "": the server asks for none
+	remote string // address of the agent, for the server within this process
+}
+
+// answerMost bounds the bytes of an answer that is read.
+const answerMost = 64 << 20
+
+// refusal is an answer of the API that is an error.
+type refusal struct{ answer.Problem }
+
+func (r *refusal) Error() string { return r.Detail }
+
+// Me asks what the caller may do.
+func (c *Caller) Me(ctx context.Context) (me answer.Me, err error) {
+	return me, c.ask(ctx, http.MethodGet, "/me", nil, nil, &me)
+}
+
+// ask makes a request with a body, unless that is nil, and reads the answer. An error of the API is a *refusal.
+func (c *Caller) ask(ctx context.Context, method, path string, query url.Values, body, into any) error {
+	at := c.At + api.Base + path
+	if len(query) > 0 {
+		at += "?" + query.Encode()
+	}
+	var text io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		text = bytes.NewReader(b)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, at, text)
+	if err != nil {
+		return err
+	}
+	r.RemoteAddr = c.remote
+	r.Header.Set("User-Agent", "ledgerd/"+version.String())
+	if text != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	res, err := c.Client.Do(r)
+	if err != nil {
+		if at, ok := errors.AsType[*url.Error](err); ok {
+			err = at.Err // it repeats the URL
+		}
+		return &refusal{answer.Problem{Code: "unavailable", Detail: fmt.Sprintf("%s does not answer: %v", c.At, err),
+			Hint: "nothing was lost; try again"}}
+	}
+	defer res.Body.Close()
+	in := json.NewDecoder(io.LimitReader(res.Body, answerMost))
+	in.UseNumber()
+	if res.StatusCode != http.StatusOK {
+		bad := &refusal{}
+		if in.Decode(&bad.Problem) != nil || bad.Code == "" {
+			bad.Code, bad.Detail = "no_ledger", fmt.Sprintf("%s answers %s: there is no HTTP API of a ledger", c.At, res.Status)
+		}
+		bad.Status = cmp.Or(bad.Status, res.StatusCode)
+		return bad
+	}
+	return in.Decode(into)
+}
+
+// Within is a transport to a server in this process.
+type Within struct{ Handler http.Handler }
+
+// RoundTrip implements http.RoundTripper.
+func (w Within) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	k := &kept{header: http.Header{}, status: http.StatusOK}
+	w.Handler.ServeHTTP(k, r)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: k.status, Status: http.StatusText(k.status), Header: k.header, Request: r,
+		Body: io.NopCloser(&k.body)}, nil
+}
+
+// kept keeps an answer.
+type kept struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (k *kept) Header() http.Header         { return k.header }
+func (k *kept) WriteHeader(status int)      { k.status = status }
+func (k *kept) Write(b []byte) (int, error) { return k.body.Write(b) }
+
+// Flush does nothing: an answer that is kept has arrived.
+func (k *kept) Flush() {}
