@@ -55,9 +55,6 @@ const (
 	Filed        = "1" // by a claim, before it was leased
 )
 
-// Minute is the span of a tally, in seconds.
-const Minute = "60"
-
 // states are those of a row of the backlog, in the order of their codes.
 var states = []ledger.State{ledger.StateWaiting, ledger.StateReady, ledger.StateLeased, ledger.StateDead,
 	ledger.StateDoubt}
