@@ -176,7 +176,7 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 		return ledger.Claimed{}, err
 	}
 	if laned {
-		if got, err := s.claimLaned(ctx, g); err != nil || got.Limited {
+		if got, err := s.claimLaned(ctx, g); err != nil || got.Limited || got.More {
 			return got, err
 		}
 	}
@@ -206,11 +206,7 @@ func (s *Store) Claim(ctx context.Context, g ledger.Grant) (ledger.Claimed, erro
 	if err != nil {
 		return ledger.Claimed{}, err
 	}
-	got, err := s.claimed(ctx, c, held, laned)
-	if err == nil && got.More {
-		return s.Claim(ctx, g)
-	}
-	return got, err
+	return s.claimed(ctx, c, held, laned)
 }
 
 // told adds to a claim that is committed how earlier attempts ended, for people to see: for want of it leases are not
