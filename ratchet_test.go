@@ -18,7 +18,7 @@ var ratchet = map[string]int{
 	"lines of Go in tests":                          79600,
 	"lines of the command line":                     14510,
 	"methods of ledger.Store":                       39,
-	"comments with a clause that begins with which": 322,
+	"comments with a clause that begins with which": 227,
 	"words of the documents":                        53100,
 	"words of the README":                           900,
 }

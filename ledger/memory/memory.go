@@ -129,7 +129,7 @@ func (s *Store) Claim(_ context.Context, g ledger.Grant) (ledger.Claimed, error)
 	return ledger.Claimed{Records: append(out, s.claimReady(g, g.Limit-len(out), now)...)}, nil
 }
 
-// claimReady leases up to limit items of what is ready of the kind, which is not paused and has no limits.
+// claimReady leases up to limit items of what is ready of the kind. The kind is not paused and has no limits.
 func (s *Store) claimReady(g ledger.Grant, limit int, now time.Time) (out []ledger.Record) {
 	var ready []scheduler.Candidate
 	for _, r := range s.rows {

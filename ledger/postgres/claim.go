@@ -215,8 +215,8 @@ func (c *claim) told(ctx context.Context, s *Store, conn *pgx.Conn) {
 	_ = c.history(direct{ctx, s, conn})
 }
 
-// claimed is the answer of a claim that is committed, by a process that knew whether the kind has or had limits. There
-// is more if nothing was claimed and it has, which the process did not know.
+// claimed is the answer of a claim that is committed. knew is whether this process knew that the kind has or had
+// limits. There is more if nothing was claimed and the kind has limits of which the process did not know.
 func (s *Store) claimed(ctx context.Context, c *claim, held []ledger.Record, knew bool) (ledger.Claimed, error) {
 	out := c.records()
 	s.remember(ctx, c, len(held))
