@@ -15,7 +15,7 @@ import (
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    94830,
-	"lines of Go in tests":                          81130,
+	"lines of Go in tests":                          81210,
 	"lines of the command line":                     14380,
 	"methods of ledger.Store":                       40,
 	"comments with a clause that begins with which": 331,
