@@ -15,10 +15,10 @@ import (
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    94830,
-	"lines of Go in tests":                          81210,
+	"lines of Go in tests":                          78640,
 	"lines of the command line":                     14380,
 	"methods of ledger.Store":                       40,
-	"comments with a clause that begins with which": 331,
+	"comments with a clause that begins with which": 326,
 	"words of the documents":                        53530,
 	"words of the README":                           900,
 }
