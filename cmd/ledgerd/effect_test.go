@@ -70,7 +70,7 @@ func hello() *sdk.Plugin {
 	return p
 }
 
-// helloNext is a later version of it, which is not like it.
+// helloNext is a later version of it. It is not like the first one.
 func helloNext() *sdk.Plugin {
 	type config struct {
 		Suffix string `json:"suffix" default:"!!" doc:"appended to every greeting"`
