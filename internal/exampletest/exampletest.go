@@ -32,7 +32,7 @@ func Databases(t *testing.T, test func(t *testing.T, address string)) {
 	})
 }
 
-// Built are programs, which are built when the first test asks for them.
+// Built are programs. They are built when the first test asks for them.
 type Built struct {
 	packages []string
 	once     sync.Once
@@ -108,7 +108,7 @@ func (h *Home) Sh(line string) string {
 	return string(out)
 }
 
-// Sessions are those of README.md, which must have so many: what stands between ```console and ```.
+// Sessions are those of README.md: what stands between ```console and ```. There must be want of them.
 func Sessions(t testing.TB, want int) (all []string) {
 	t.Helper()
 	readme, err := os.ReadFile("README.md")

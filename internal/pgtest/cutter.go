@@ -27,7 +27,7 @@ type Cutter struct {
 	conns    sync.WaitGroup
 }
 
-// NewCutter starts a proxy, which ends with the test. Close what uses it before.
+// NewCutter starts a proxy. The proxy ends with the test. Close what uses it before.
 func NewCutter(t testing.TB) *Cutter {
 	t.Helper()
 	u, err := url.Parse(URL(t))
