@@ -18,7 +18,7 @@ var ratchet = map[string]int{
 	"lines of Go in tests":                          77340,
 	"lines of the command line":                     14510,
 	"methods of ledger.Store":                       39,
-	"comments with a clause that begins with which": 92,
+	"comments with a clause that begins with which": 72,
 	"words of the documents":                        53100,
 	"words of the README":                           900,
 }

@@ -323,8 +323,8 @@ func (m *machine) blur(a *ledger.Attempt) {
 	}
 }
 
-// check compares all items after every step. What is the same in both ledgers breaks no invariant
-// in one of them alone, so the store is asked for its own only now and then.
+// check compares all items after every step. A state that is the same in both ledgers breaks no invariant in one of
+// them alone, so the store is asked for its own only now and then.
 func (m *machine) check(t *rapid.T) {
 	same(t, "rows", [2][]row{m.dump(t, 0), m.dump(t, 1)})
 	m.verify(t, m.l[0])

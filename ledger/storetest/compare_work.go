@@ -293,7 +293,7 @@ func (m *machine) result(t *rapid.T) ledger.Result {
 	return r
 }
 
-// inTx is an operation in a transaction of the caller's; answer compares what it said.
+// inTx is an operation in a transaction of the caller's; answer compares what it returned.
 type inTx struct {
 	run    func(i int, l *ledger.Ledger, conn ledger.Conn) error
 	answer func()

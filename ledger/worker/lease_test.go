@@ -255,7 +255,7 @@ func (s *hanging) Renew(ctx context.Context, ttl time.Duration, leases []ledger.
 	return s.Store.Renew(ctx, ttl, leases)
 }
 
-// A handler that ignores its timeout keeps its place and loses its item to somebody else.
+// A handler that ignores its timeout keeps its place but not its lease: the item is worked again.
 func TestOverrun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
