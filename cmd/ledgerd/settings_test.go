@@ -51,8 +51,8 @@ func TestLiveOtherSettings(t *testing.T) {
 	})
 }
 
-// TestReloadSettings: SIGHUP has the plugins work with the settings that the config has by then. So has a restart, with
-// any items left.
+// TestReloadSettings: SIGHUP has the plugins work with the settings that the config has by then. So does a restart,
+// also with items left.
 func TestReloadSettings(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *machine) {
 		s := m.site(base)

@@ -67,8 +67,8 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// TestWorkedOnce: the warning is about a source of URLs that a program works once for ever, unless the config asks for
-// that.
+// TestWorkedOnce: a warning comes only for a source of URLs that a program works once for ever, unless the config asks
+// for that.
 func TestWorkedOnce(t *testing.T) {
 	list := func(kind string) string {
 		return "[[source]]\nname = \"s\"\ntype = \"list\"\npath = \"l\"\nkind = \"" + kind + "\"\n"

@@ -166,7 +166,7 @@ func (x *plugged) kind(path, name string, k *Kind) {
 			x.fail(path, x.unknown("plugin or kind", name, slices.Concat(x.world.Plugins,
 				slices.Collect(maps.Keys(x.world.Kinds))), `a kind that people work names its input: input = "line"`))
 		}
-	case err != nil && (key != "" || x.config.Plugins[plugin] == nil): // else it is reported elsewhere
+	case err != nil && (key != "" || x.config.Plugins[plugin] == nil): // else it was reported before
 		x.sick(path, err)
 	case err == nil:
 		_, err := x.config.Payload(name, about.Payload)

@@ -26,8 +26,8 @@ func Bouncer(t testing.TB, server string) string {
 	return BouncerIn(t, "transaction", server)
 }
 
-// BouncerIn is Bouncer in a mode of PgBouncer. transaction is its usual mode. In session a client keeps its session.
-// statement allows no transactions.
+// BouncerIn is Bouncer in a mode of PgBouncer: transaction, session or statement. In session a client keeps its
+// session. statement allows no transactions.
 func BouncerIn(t testing.TB, mode, server string) string {
 	t.Helper()
 	u, err := url.Parse(server)
