@@ -78,10 +78,11 @@
 // # What is known of a mail
 //
 // SMTP ends a mail with a line that is a dot. The server's answer to it means that it has taken the mail. Until that
-// line has left this machine in full nothing was sent: after any error the mail is tried again. If it has left and no
-// answer comes, the mail is in doubt: a person looks into the server's log for the Message-ID and decides. When the
-// item is to end meanwhile (its lease is lost, ledgerd stops) the answer is still waited for, for 3 s. If a server dies
-// with a mail in its system's buffers, it has not read it, and that mail is still in doubt: TCP cannot tell.
+// line has left this machine in full nothing was sent: after an error the mail can be tried again (see Codes). If it
+// has left and no answer comes, the mail is in doubt: a person looks into the server's log for the Message-ID and
+// decides. When the item is to end meanwhile (its lease is lost, ledgerd stops) the answer is still waited for, for 3
+// s. If a server dies with a mail in its system's buffers, it has not read it, and that mail is still in doubt: TCP
+// cannot tell.
 //
 // A process that dies leaves its begun mails in doubt: on_lost is doubt, and ledgerd claims no more
 // mails than it can begin at once. The Message-ID is made of the idempotency key and the payload,
