@@ -16,7 +16,7 @@ import (
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    94830,
 	"lines of Go in tests":                          81030,
-	"lines of the command line":                     14380,
+	"lines of the command line":                     14140,
 	"methods of ledger.Store":                       40,
 	"comments with a clause that begins with which": 331,
 	"words of the documents":                        55080,

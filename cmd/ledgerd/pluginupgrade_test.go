@@ -92,7 +92,7 @@ func TestUpgrade(t *testing.T) {
 		s.until("the slow ones are begun", func() bool { return effects("start")["slow a"]+effects("start")["slow b"] >= 1 })
 		s.run(failure.ExitOK, "add", "stage", "--from", filepath.Join(s.dir, "quick"), "--set", "ms=2")
 		s.until("there is load", func() bool { return len(effects("done")) > 50 })
-		s.run(failure.ExitOK, "plugin", "add", s.stage("2"), "-y")
+		s.run(failure.ExitOK, "plugin", "add", s.stage("2"))
 		s.signal(p, syscall.SIGHUP) // looks at once
 		s.until("the other version has taken over", func() bool {
 			return strings.Contains(p.stderr.String(), "has taken over")
@@ -133,7 +133,7 @@ func TestUpgrade(t *testing.T) {
 		s.until("the config is read", func() bool {
 			return strings.Contains(p.stderr.String(), "broken") || strings.Count(p.stderr.String(), "was read anew") == 3
 		})
-		s.run(failure.ExitOK, "plugin", "add", s.stage("3"), "-y")
+		s.run(failure.ExitOK, "plugin", "add", s.stage("3"))
 		s.until("it reports so", func() bool { return strings.Contains(p.stderr.String(), "going on with the old one") })
 		if !strings.Contains(p.stderr.String(), "the model of version 3 is not there") {
 			t.Errorf("why is not said\n%s", p.stderr.String())
@@ -163,10 +163,6 @@ func TestUpgradeWork(t *testing.T) {
 	s.run(failure.ExitOK, "plugin", "add", s.stage("2"))
 	s.until("the other version has taken over", func() bool {
 		return strings.Contains(p.stderr.String(), "has taken over")
-	})
-	s.run(failure.ExitTaken, "plugin", "rm", "stage")
-	s.until("the ledger knows that the first version is idle", func() bool { // by the next heartbeat
-		return s.exit(s.start("plugin", "rm", "stage@1.0.0")) == failure.ExitOK
 	})
 	s.run(failure.ExitOK, "add", "stage", "second")
 	s.until("it is done", func() bool { return s.done("stage") == 2 })

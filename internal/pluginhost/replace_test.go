@@ -243,7 +243,7 @@ func TestReplaceClosed(t *testing.T) {
 
 // Another version with the same settings works the same kind, also if it has more of them; with
 // other settings, or if what was set to the default is none any more, it does not. A value that is
-// not set is the default of each version; plugin add tells that a default changes, and asks.
+// not set is the default of each version.
 func TestDefinitionOfVersions(t *testing.T) {
 	definition := func(version, fields, config string) string {
 		schema, err := settings.Compile([]byte(`{"type":"object","properties":{` + fields + `}}`))

@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -28,14 +27,11 @@ import (
 
 // addedPlugin is what plugin add prints.
 type addedPlugin struct {
-	Name     string              `json:"name"`
-	Version  string              `json:"version"`
-	SHA256   string              `json:"sha256"`
-	Path     string              `json:"path"`
-	From     string              `json:"from"`
-	Replaces *versionRow         `json:"replaces"` // null: the name is new here
-	Changes  []pluginhost.Change `json:"changes"`
-	Added    bool                `json:"added"` // false: it was current already
+	Name     string `json:"name"`
+	Version  string `json:"version"`
+	SHA256   string `json:"sha256"`
+	Path     string `json:"path"`
+	Replaces string `json:"replaces"` // sha256 of the program of before; "" if the plugin was not added before
 }
 
 // pluginAddFlags are the flags of plugin add.
@@ -44,22 +40,19 @@ type pluginAddFlags struct{ sum, as string }
 func pluginAddCommand(a *app.App) *cobra.Command {
 	var flags pluginAddFlags
 	cmd := &cobra.Command{
-		Use: "add FILE", Short: "Copy a plugin to this machine, or switch to another version of it", Args: app.Arguments(1,
-			1),
+		Use: "add FILE", Short: "Copy a plugin to this machine, or its next version", Args: app.Arguments(1, 1),
 		Long: `FILE is the program of a plugin. Copies FILE, starts the copy to read its name and version, and keeps
 the copy in plugins/ of the data directory. From then on commands find this plugin by its name. It comes
 before a plugin of that name beside ledgerd and before a bundled one, but after one that the config or
 --plugin-dir names. The SHA-256 of the copy is checked before every start. If other users may write to
 FILE or its folder, --sha256 is required.
 
-Versions are kept side by side, and the version that was added last is current. The new version may
-differ in something that items or configs use: fields of input, config or output, the kinds it emits,
-the files it accepts. Then the differences are shown, and you are asked to confirm; -y confirms. A
-running ledgerd uses the new version within seconds: it gets all items that begin then; the old version
-finishes those that it has begun (docs/plugins/install.md). To go back, add the old file again.
+A plugin of that name that was added before is replaced; a ledgerd that runs changes to the new one within
+seconds (docs/plugins/install.md). A program that does not start, or does not describe itself, is refused.
+One that does not take the config of this machine's kinds is refused, too; -y adds it all the same. To go
+back, add the old file again.
 
-With -o json: {"name","version","sha256","path","from","replaces":{…},"changes":[{"part","name","what"}],
-"added"}; added is false if this version was the current one already.`,
+With -o json: {"name","version","sha256","path","replaces"}; replaces is the sha256 of the program of before.`,
 		Example: "  ledgerd plugin add ./ledgerd-plugin-thumbs\n  ledgerd plugin add ./thumbs-linux-amd64 --sha256 3fa9c1…",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := flags.check(cmd.Flags()); err != nil {
@@ -110,7 +103,7 @@ func pluginAdd(ctx context.Context, a *app.App, file string, flags pluginAddFlag
 	if err != nil {
 		return err
 	}
-	change, err := beginChange(ctx, store)
+	change, err := store.Begin()
 	if err != nil {
 		return err
 	}
@@ -119,33 +112,31 @@ func pluginAdd(ctx context.Context, a *app.App, file string, flags pluginAddFlag
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return failure.Usage("bad_input", "", "%s: there is no such file", file)
+	case errors.Is(err, pluginstore.ErrNoFile), errors.Is(err, pluginstore.ErrTooLarge):
+		return failure.Usage("bad_input", "name the program itself", "%s", err.Error())
 	case err != nil:
-		return storeError(err)
+		return err
 	case flags.sum != "" && !strings.EqualFold(flags.sum, sum):
 		return failure.New(failure.ExitDenied, "checksum", fmt.Sprintf("%s: its sha256 is %s, not %s", file, sum, flags.sum),
 			"nothing was added; get the file anew, and the checksum from where it is made")
 	}
 	about, err := examine(ctx, a, pluginhost.Place{Path: copied, SHA256: sum}, from, flags.as)
-	if err != nil {
-		return err
-	}
-	v := pluginstore.Version{Name: about.Name, Calls: about.Calls, SHA256: sum,
-		Origin: pluginstore.Origin{Version: about.Version, From: from, AddedAt: time.Now().UTC()}}
-	now, err := compareAdded(ctx, a, v, about)
-	if err == nil && now.Added {
-		now.Changes = append(now.Changes, misfits(ctx, a, copied, v, about)...)
-		err = confirmAdded(a, now)
+	if err == nil && !a.Yes {
+		err = refuseMisfit(ctx, a, pluginhost.Place{Name: about.Name, Calls: about.Calls, Path: copied, SHA256: sum}, about)
 	}
 	if err != nil {
 		return err
 	}
-	if now.Added {
-		if v, err = change.Use(copied, v); err != nil {
-			return storeError(err)
-		}
-		now.Path = v.Path
+	now, before, err := change.Use(copied, pluginstore.Added{Name: about.Name, Calls: about.Calls, SHA256: sum})
+	if errors.Is(err, pluginstore.ErrTaken) {
+		return failure.Usage("taken", "move it away; under another name (--as NAME) the plugin works another kind, to which "+
+			"all work is new", "%s", err.Error())
 	}
-	return tellAdded(a, now)
+	if err != nil {
+		return err
+	}
+	return tellAdded(a, addedPlugin{Name: now.Name, Version: about.Version, SHA256: sum, Path: now.Path,
+		Replaces: before.SHA256})
 }
 
 // refuseWritable refuses a file that somebody else may have put there.
@@ -181,86 +172,37 @@ func examine(ctx context.Context, a *app.App, place pluginhost.Place, from, as s
 	return about, nil
 }
 
-// compareAdded describes what it means to make a version current.
-func compareAdded(ctx context.Context, a *app.App, v pluginstore.Version, about *pluginhost.Description) (addedPlugin,
-	error) {
-	now := addedPlugin{Name: v.Name, Version: v.Version, SHA256: v.SHA256, From: v.From, Changes: []pluginhost.Change{},
-		Added: true}
-	place, err := a.Place(v.Name)
-	if kinds.IsNoPlugin(err) {
-		return now, nil
-	}
-	if err != nil {
-		return now, err
-	}
-	now.Replaces = &versionRow{SHA256: place.SHA256, Path: place.Path, From: place.Added.From,
-		Added: report.Time(place.Added.AddedAt)}
-	if place.SHA256 == v.SHA256 {
-		if _, err := pluginhost.Describe(ctx, a.PluginSpec(place)); err == nil { // else the copy is damaged, and mended so
-			now.Added, now.Path, now.Replaces.Version = false, place.Path, v.Version
-			return now, nil
-		}
-	}
-	old, err := pluginhost.Describe(ctx, a.PluginSpec(place))
-	if err != nil {
-		now.Replaces.Version = place.Added.Version
-		now.Changes = append(now.Changes, pluginhost.Change{Part: "before",
-			What: "does not start, so nothing can be compared: " + failure.Explain(err).Message})
-		return now, nil
-	}
-	now.Replaces.Version = old.Version
-	now.Changes = slices.Concat(now.Changes, pluginhost.Compare(old, about))
-	return now, nil
-}
-
-// misfits are kinds whose config, as it is on this machine, the plugin does not take.
-func misfits(ctx context.Context, a *app.App, copied string, v pluginstore.Version,
-	about *pluginhost.Description) (all []pluginhost.Change) {
+// refuseMisfit refuses a plugin that does not take the config of a kind, as it is on this machine: once the plugin is
+// in its place, nothing works the kind.
+func refuseMisfit(ctx context.Context, a *app.App, place pluginhost.Place, about *pluginhost.Description) error {
 	for _, kind := range slices.Sorted(maps.Keys(a.Config.Kinds)) {
-		if cmp.Or(a.Config.PluginOf(kind), kind) != v.Name {
+		if cmp.Or(a.Config.PluginOf(kind), kind) != place.Name {
 			continue
 		}
 		with, err := a.PluginConfig(kind, &kinds.Plugin{Description: about}, nil)
 		if err == nil {
-			place := pluginhost.Place{Name: v.Name, Calls: v.Calls, Path: copied, SHA256: v.SHA256}
 			err = pluginhost.Validate(ctx, pluginhost.Config{Spec: a.PluginSpec(place), Settings: with})
 		}
 		if err != nil {
 			line, _, _ := strings.Cut(failure.Explain(err).Message, "\n")
-			all = append(all, pluginhost.Change{Part: "kind", Name: kind, What: "its config does not fit: " + line})
+			return failure.Usage("bad_setting", "nothing was added; change the config first, or add it all the same: -y",
+				"%s %s does not take the config of kind %q: %s", place.Name, report.Safe(about.Version), kind, line)
 		}
 	}
-	return all
-}
-
-// confirmAdded asks whether what is different is wanted.
-func confirmAdded(a *app.App, now addedPlugin) error {
-	if len(now.Changes) == 0 {
-		return nil
-	}
-	if !a.Quiet || !a.Yes {
-		before := "what is expected"
-		if now.Replaces != nil {
-			before = cmp.Or(now.Replaces.Version, "the one before")
-		}
-		fmt.Fprintf(a.Stderr, "%s %s is not like %s:\n", now.Name, report.Safe(now.Version), report.Safe(before))
-		for _, c := range now.Changes {
-			fmt.Fprintln(a.Stderr, "  "+report.Safe(c.String()))
-		}
-	}
-	return a.Confirm(fmt.Sprintf("make %s %s current?", now.Name, report.Safe(now.Version)),
-		"items that wait have the input of the old version, kinds its config: those that do not fit fail for good")
+	return nil
 }
 
 func tellAdded(a *app.App, now addedPlugin) error {
+	const shown = 12 // digits
 	text := fmt.Sprintf("%s %s   sha256 %s", now.Name, report.Safe(now.Version), now.SHA256)
-	switch {
-	case !now.Added:
-		text += "   is current already"
-	case now.Replaces != nil:
-		text += "   in place of " + report.Safe(cmp.Or(now.Replaces.Version, "another version"))
+	switch now.Replaces {
+	case "":
+	case now.SHA256:
+		text += "   was here already"
+	default:
+		text += "   in place of " + now.Replaces[:shown]
 	}
-	if err := app.One(a, now, text); err != nil || !now.Added || a.Quiet {
+	if err := app.One(a, now, text); err != nil || a.Quiet {
 		return err
 	}
 	if place, err := a.Place(now.Name); err == nil && place.Path != now.Path {
