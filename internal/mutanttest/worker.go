@@ -8,7 +8,7 @@ var inWorker = []mutant{
 		name: "drain-ignores-leased",
 		bug:  "a drain does not wait for items that other processes hold",
 		patches: []patch{{
-			"ledger/worker", "Worker.allQuiet",
+			"ledger/worker", "allQuiet",
 			"s.Held > 0 || soon",
 			"soon",
 		}},
@@ -22,7 +22,7 @@ var inWorker = []mutant{
 		bug:  "a drain of several kinds looks at each kind only once",
 		patches: []patch{{
 			"ledger/worker", "Worker.quiet",
-			"len(w.lanes) == 1 && first[0].Ready",
+			"len(lanes) == 1 && first[0].Ready",
 			"first[0].Ready",
 		}},
 		caught: []detector{tests{"ledger/worker", "TestQuietLooksTwice", "quiet though an attempt ended"}},

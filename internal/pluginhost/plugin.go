@@ -44,6 +44,13 @@ type Spec struct {
 	hide *redact.Secrets // of its config, as far as they are known; nil means none
 }
 
+// Same reports whether a plugin is started in the same way.
+func (s Spec) Same(as Spec) bool {
+	return s.Place.Same(as.Place) && s.SHA256 == as.SHA256 && s.Limits == as.Limits && s.NoMTLS == as.NoMTLS &&
+		s.CallTime == as.CallTime && s.Dir == as.Dir &&
+		s.SocketDir == as.SocketDir && slices.Equal(s.Env, as.Env)
+}
+
 // Proc is how one process of the plugin is started.
 func (s *Spec) Proc() pluginproc.Spec {
 	log := s.Logger

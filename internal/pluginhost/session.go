@@ -86,10 +86,7 @@ func (s *session) stray(r *wire.Result) {
 }
 
 func (s *session) report(t *task, p *wire.Progress) {
-	s.host.mu.Lock()
-	report := s.host.config.Progress
-	s.host.mu.Unlock()
-	if report != nil {
+	if report := s.host.config.Progress; report != nil {
 		report(Progress{ItemID: p.Id, Key: t.Item.Key, Done: p.Done, Total: p.Total, Unit: p.Unit})
 	}
 }
