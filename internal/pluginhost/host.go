@@ -51,7 +51,7 @@ type Host struct {
 	setup    *setup // of the newest process
 	policy   ledger.Kind
 	session  *session // nil while no process is ready
-	leaving  []*session
+	draining bool     // it takes nothing more
 	starting bool
 	closed   bool
 	breaker  breaker
@@ -314,6 +314,9 @@ func (h *Host) remember(t *task, read func(context.Context, int64) ([]byte, erro
 func (h *Host) hand(t *task) {
 	h.mu.Lock()
 	s := h.session
+	if h.draining {
+		s = nil
+	}
 	if s != nil {
 		t.Timeout = h.policy.Timeout
 		t.Item.TimeoutMs = t.Timeout.Milliseconds()
@@ -325,19 +328,14 @@ func (h *Host) hand(t *task) {
 	}
 }
 
-// HandBack implements worker.Governor. The process ends with what it has begun; items that come later go to
-// another one.
+// HandBack implements worker.Governor. A process that has something in hand begins nothing after that.
 func (h *Host) HandBack(grace time.Duration) {
 	h.mu.Lock()
 	s := h.session
-	leaves := s != nil && s.work.Len() > 0
-	if leaves {
-		h.session, h.started = nil, 0
-		h.leaving = append(h.leaving, s)
-		s.leaving = true
-	}
+	draining := s != nil && s.work.Len() > 0
+	h.draining = draining
 	h.mu.Unlock()
-	if leaves {
+	if draining {
 		s.release(s.work.Unsent())
 		s.proc.Drain(grace)
 	}
@@ -348,14 +346,11 @@ func (h *Host) HandBack(grace time.Duration) {
 func (h *Host) Close(grace time.Duration) {
 	h.mu.Lock()
 	h.closed = true
-	sessions := h.leaving
-	if h.session != nil {
-		sessions = append(sessions, h.session)
-	}
+	s := h.session
 	h.mu.Unlock()
 	h.end()
-	for _, s := range sessions {
-		s.leave(grace)
+	if s != nil {
+		s.proc.Stop(context.Background(), grace)
 	}
 	h.ends.Wait()
 }
