@@ -19,9 +19,7 @@ type Place struct {
 	Args    []string
 	Origin  string  // "config", "--plugin-dir", "data", "beside ledgerd" or "bundled"
 	Shadows []Place // the same plugin at places that are looked at later
-	// Calls is what the plugin calls itself, where that is not Name. SHA256 is the checksum under which
-	// the program was added, "" if it was not.
-	Calls, SHA256 string
+	SHA256  string  // under which the program was added, "" if it was not
 	// Broken is why nothing is started from here, "" mostly: of a plugin that was added somebody has replaced the
 	// link that carries its checksum.
 	Broken string
@@ -52,9 +50,6 @@ func (f Folder) place(name string) Place {
 	p := Place{Name: name, Path: filepath.Join(f.Path, pluginstore.Prefix+name), Origin: f.Origin}
 	if a, ok := pluginstore.Read(p.Path); ok {
 		p.Path, p.SHA256 = a.Path, a.SHA256
-		if a.Calls != name {
-			p.Calls = a.Calls
-		}
 	} else if (pluginstore.Store{Dir: f.Path}).Has(name) {
 		p.Broken = "it was added, and what has its name now is not the link to its program"
 	}

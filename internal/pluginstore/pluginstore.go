@@ -12,8 +12,7 @@
 // replaced stays until the next one comes, because processes may still run from it.
 // The name of a program's folder is the checksum that it must have, every time that it is started. All of it
 // is readable for everyone, and writable for the user who added it; the data directory around it may keep others out.
-// The name of a program is the plugin's name for itself; it may be added under another one. The store ignores
-// programs that a person puts beside the links.
+// The store ignores programs that a person puts beside the links.
 package pluginstore
 
 import (
@@ -46,8 +45,7 @@ var (
 
 // Added is a plugin in a store.
 type Added struct {
-	Name   string // that it goes by here
-	Calls  string // its own name
+	Name   string
 	SHA256 string // of the program, in hex
 	Path   string // of the program
 }
@@ -66,11 +64,10 @@ func Read(link string) (a Added, ok bool) {
 	}
 	name := strings.TrimPrefix(filepath.Base(link), Prefix)
 	parts := strings.Split(target, "/")
-	if len(parts) != 3 || parts[0] != name || !hashForm.MatchString(parts[1]) || !strings.HasPrefix(parts[2], Prefix) {
+	if len(parts) != 3 || parts[0] != name || !hashForm.MatchString(parts[1]) || parts[2] != Prefix+name {
 		return a, false
 	}
-	return Added{Name: name, Calls: strings.TrimPrefix(parts[2], Prefix), SHA256: parts[1],
-		Path: filepath.Join(filepath.Dir(link), target)}, true
+	return Added{Name: name, SHA256: parts[1], Path: filepath.Join(filepath.Dir(link), target)}, true
 }
 
 const (
@@ -180,7 +177,7 @@ func (c *Change) Use(copied string, a Added) (now, before Added, err error) {
 		return a, before, fmt.Errorf("%s: %w", s.link(a.Name), ErrTaken)
 	}
 	before, _ = Read(s.link(a.Name))
-	target := filepath.Join(a.Name, a.SHA256, Prefix+a.Calls)
+	target := filepath.Join(a.Name, a.SHA256, Prefix+a.Name)
 	a.Path = filepath.Join(s.Dir, target)
 	dir := filepath.Dir(a.Path)
 	link := filepath.Join(s.Dir, newName, "link")

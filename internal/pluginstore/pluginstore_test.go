@@ -44,7 +44,7 @@ func add(s Store, file string) (now, before Added, err error) {
 	if err != nil {
 		return now, before, err
 	}
-	return c.Use(copied, Added{Name: "thumbs", Calls: "thumbs", SHA256: sum})
+	return c.Use(copied, Added{Name: "thumbs", SHA256: sum})
 }
 
 func programs(t *testing.T, n int) (dir string) {

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/ledgerd/ledgerd/internal/cli/app"
 	"github.com/ledgerd/ledgerd/internal/failure"
@@ -34,11 +33,8 @@ type addedPlugin struct {
 	Replaces string `json:"replaces"` // sha256 of the program of before; "" if the plugin was not added before
 }
 
-// pluginAddFlags are the flags of plugin add.
-type pluginAddFlags struct{ sum, as string }
-
 func pluginAddCommand(a *app.App) *cobra.Command {
-	var flags pluginAddFlags
+	var want string
 	cmd := &cobra.Command{
 		Use: "add FILE", Short: "Copy a plugin to this machine, or its next version", Args: app.Arguments(1, 1),
 		Long: `FILE is the program of a plugin. Copies FILE, starts the copy to read its name and version, and keeps
@@ -55,45 +51,21 @@ back, add the old file again.
 With -o json: {"name","version","sha256","path","replaces"}; replaces is the sha256 of the program of before.`,
 		Example: "  ledgerd plugin add ./ledgerd-plugin-thumbs\n  ledgerd plugin add ./thumbs-linux-amd64 --sha256 3fa9c1…",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := flags.check(cmd.Flags()); err != nil {
-				return err
+			if cmd.Flags().Changed("sha256") && !sumForm.MatchString(want) { // "" is a variable that was not set
+				return failure.Usage("bad_flag", "it has 64 digits, as sha256sum prints it", "--sha256 %q is no checksum", want)
 			}
-			return pluginAdd(cmd.Context(), a, args[0], flags)
+			return pluginAdd(cmd.Context(), a, args[0], want)
 		},
 	}
-	cmd.Flags().StringVar(&flags.sum, "sha256", "", "checksum that the file must have, in `hex`")
-	cmd.Flags().StringVar(&flags.as, "as", "", "`name` of the plugin on this machine, instead of the name in the program")
+	cmd.Flags().StringVar(&want, "sha256", "", "checksum that the file must have, in `hex`")
 	return cmd
 }
 
 var sumForm = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
 
-// check refuses what cannot be meant before anything is copied or started. A checksum that is given
-// and empty is a variable of a script that was not set, and no leave to go without.
-func (f *pluginAddFlags) check(given *pflag.FlagSet) error {
-	if given.Changed("sha256") && !sumForm.MatchString(f.sum) {
-		return failure.Usage("bad_flag", "it has 64 digits, as sha256sum prints it", "--sha256 %q is no checksum", f.sum)
-	}
-	if given.Changed("as") && !isPluginName(f.as) {
-		return badPluginName("--as", f.as)
-	}
-	return nil
-}
-
-// isPluginName reports whether a plugin can go by a name: as the kinds that it works, and its folder in the
-// store is not in the place of another one's link.
-func isPluginName(name string) bool {
-	return kinds.CheckKind(name) == nil && !strings.HasPrefix(name, pluginstore.Prefix)
-}
-
-func badPluginName(where, name string) error {
-	return failure.Usage("invalid", "a name has a-z, 0-9 and -, not - first, and goes without "+pluginstore.Prefix,
-		"%s: %q is no name of a plugin", where, name)
-}
-
-func pluginAdd(ctx context.Context, a *app.App, file string, flags pluginAddFlags) (err error) {
+func pluginAdd(ctx context.Context, a *app.App, file, want string) (err error) {
 	from, err := filepath.Abs(file)
-	if err == nil && flags.sum == "" {
+	if err == nil && want == "" {
 		err = refuseWritable(from)
 	}
 	if err != nil {
@@ -116,21 +88,20 @@ func pluginAdd(ctx context.Context, a *app.App, file string, flags pluginAddFlag
 		return failure.Usage("bad_input", "name the program itself", "%s", err.Error())
 	case err != nil:
 		return err
-	case flags.sum != "" && !strings.EqualFold(flags.sum, sum):
-		return failure.New(failure.ExitDenied, "checksum", fmt.Sprintf("%s: its sha256 is %s, not %s", file, sum, flags.sum),
+	case want != "" && !strings.EqualFold(want, sum):
+		return failure.New(failure.ExitDenied, "checksum", fmt.Sprintf("%s: its sha256 is %s, not %s", file, sum, want),
 			"nothing was added; get the file anew, and the checksum from where it is made")
 	}
-	about, err := examine(ctx, a, pluginhost.Place{Path: copied, SHA256: sum}, from, flags.as)
+	about, err := examine(ctx, a, pluginhost.Place{Path: copied, SHA256: sum}, from)
 	if err == nil && !a.Yes {
-		err = refuseMisfit(ctx, a, pluginhost.Place{Name: about.Name, Calls: about.Calls, Path: copied, SHA256: sum}, about)
+		err = refuseMisfit(ctx, a, pluginhost.Place{Name: about.Name, Path: copied, SHA256: sum}, about)
 	}
 	if err != nil {
 		return err
 	}
-	now, before, err := change.Use(copied, pluginstore.Added{Name: about.Name, Calls: about.Calls, SHA256: sum})
+	now, before, err := change.Use(copied, pluginstore.Added{Name: about.Name, SHA256: sum})
 	if errors.Is(err, pluginstore.ErrTaken) {
-		return failure.Usage("taken", "move it away; under another name (--as NAME) the plugin works another kind, to which "+
-			"all work is new", "%s", err.Error())
+		return failure.Usage("taken", "move it away", "%s", err.Error())
 	}
 	if err != nil {
 		return err
@@ -151,9 +122,8 @@ func refuseWritable(file string) error {
 
 // examine starts the copy of a program and asks it what it is. from is what was copied: its name may
 // be that of a plugin that the config names.
-func examine(ctx context.Context, a *app.App, place pluginhost.Place, from, as string) (*pluginhost.Description,
-	error) {
-	place.Name = cmp.Or(as, strings.TrimPrefix(filepath.Base(from), pluginstore.Prefix))
+func examine(ctx context.Context, a *app.App, place pluginhost.Place, from string) (*pluginhost.Description, error) {
+	place.Name = strings.TrimPrefix(filepath.Base(from), pluginstore.Prefix)
 	spec := a.PluginSpec(place)
 	spec.Place.Name, spec.SHA256 = "", place.SHA256
 	about, err := pluginhost.Describe(ctx, spec)
@@ -163,11 +133,10 @@ func examine(ctx context.Context, a *app.App, place pluginhost.Place, from, as s
 		f.Hint = strings.TrimPrefix(f.Hint+"\nnothing was added; try: ledgerd plugin check "+shell.Quote(from), "\n")
 		return nil, f
 	}
-	if as != "" {
-		about.Name = as
-	}
-	if !isPluginName(about.Calls) {
-		return nil, badPluginName(from, about.Calls)
+	// It names kinds, and its folder in the store is not in the place of another one's link.
+	if kinds.CheckKind(about.Name) != nil || strings.HasPrefix(about.Name, pluginstore.Prefix) {
+		return nil, failure.Usage("invalid", "a name has a-z, 0-9 and -, not - first, and goes without "+pluginstore.Prefix,
+			"%s: %q is no name of a plugin", from, about.Name)
 	}
 	return about, nil
 }
