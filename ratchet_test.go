@@ -16,9 +16,9 @@ import (
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    93580,
 	"lines of Go in tests":                          77340,
-	"lines of the command line":                     14510,
+	"lines of the command line":                     14240,
 	"methods of ledger.Store":                       39,
-	"comments with a clause that begins with which": 72,
+	"comments with a clause that begins with which": 71,
 	"words of the documents":                        53100,
 	"words of the README":                           900,
 }

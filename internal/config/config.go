@@ -38,7 +38,7 @@ type Config struct {
 	// PluginDir are folders with plugins, looked at before all others, absolute.
 	PluginDir []string `toml:"plugin_dir" path:"yes" doc:"folders with plugins, looked at before the others"`
 	// Agent is the name that the daemon claims under; "" means host/pid/random.
-	Agent string `toml:"agent" doc:"name that the daemon (ledgerd serve) claims under; its further workers are NAME/2, NAME/3 …, and agent:NAME finds all of them. Each daemon needs its own: a second live one gets the next number and warns. Default: host, process and a random number"`
+	Agent string `toml:"agent" doc:"name that the daemon (ledgerd serve) claims under; each daemon needs its own: a second live one becomes NAME/2 and warns, and agent:NAME finds both. Default: host, process and a random number"`
 	// Lease is the TTL of claims.
 	Lease time.Duration `toml:"lease" default:"1m" range:"5s … 24h" doc:"how long an item stays with a worker that is not heard of"`
 	// Concurrency is the number of items at a time, of each kind without a number of its own; 0 means

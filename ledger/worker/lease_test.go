@@ -324,7 +324,7 @@ func TestWatchAfterSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		w := r.worker(Func(done))
-		l := w.lanes[0]
+		l := w.lanes()[0]
 		now := time.Now()
 		young := &task{lane: l, phase: running, trust: now.Add(time.Hour), renew: now.Add(time.Hour), asked: now}
 		l.add([]*task{young})
